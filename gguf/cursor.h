@@ -1,0 +1,50 @@
+/* Inside the room: reading a container's header front to back, piece by piece, and saying where it went
+ * wrong.
+ */
+#ifndef GQ_CURSOR_H
+#define GQ_CURSOR_H
+
+#include <string.h>
+
+#include "gguf/gguf.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF numbers are copied as they are");
+
+/* What the bytes at hand belong to, for messages. */
+typedef struct gguf_subject {
+    const char *kind; /* "key", "tensor" or "header" */
+    uint64_t index, count;
+    uint64_t name_at, name_length; /* the name's place in the file; length 0: not known yet */
+} gguf_subject;
+
+typedef struct gguf_cursor {
+    const gq_file *file;
+    uint8_t *bytes; /* the file from byte 0; moves when more is read */
+    uint64_t room, filled;
+    uint64_t at; /* next byte; at <= filled <= file->size */
+    gguf_subject subject;
+    gq_error *e;
+} gguf_cursor;
+
+/* Return false with "FILE: key 'NAME' at byte N: ...". */
+bool gguf_cursor_fail(gguf_cursor *c, uint64_t at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#ifdef __clang_analyzer__
+#define gguf_cursor_fail(...) (gguf_cursor_fail(__VA_ARGS__), false)
+#endif
+
+/* Have the next n bytes in memory; fails when the file ends before. `what` names them in the message. */
+bool gguf_cursor_need(gguf_cursor *c, uint64_t n, const char *what);
+bool gguf_cursor_u32(gguf_cursor *c, uint32_t *value, const char *what);
+bool gguf_cursor_u64(gguf_cursor *c, uint64_t *value, const char *what);
+/* A length and as many bytes, at most `limit`; *start is where the bytes are. */
+bool gguf_cursor_string(gguf_cursor *c, uint64_t limit, uint64_t *start, uint64_t *length, const char *what);
+/* A key's or tensor's name: 1 to limit bytes, no NUL. Becomes the subject's name. */
+bool gguf_cursor_name(gguf_cursor *c, uint64_t limit);
+
+/* Step over a value, checking all of it. */
+bool gguf_cursor_value(gguf_cursor *c, uint32_t type);
+
+static inline uint64_t gguf_cursor_left(const gguf_cursor *c) { return c->file->size - c->at; }
+
+#endif

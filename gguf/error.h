@@ -1,0 +1,42 @@
+/* What every call that can fail reports: a kind, and one sentence for people.
+ *
+ * A call returns false (or NULL) and fills the caller's gq_error. The text names the file, the tensor, the
+ * offset or element, what was found and what was expected; it holds no control characters, whatever the file
+ * held.
+ */
+#ifndef GQ_ERROR_H
+#define GQ_ERROR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum gq_status {
+    GQ_OK = 0,
+    GQ_FAILED = 1,      /* bad input, I/O, memory; also the exit code of the command */
+    GQ_USAGE = 2,       /* the request itself makes no sense */
+    GQ_INTERRUPTED = 3, /* stopped by the caller's cancel callback */
+} gq_status;
+
+typedef struct gq_error {
+    gq_status status;
+    char text[1024];
+} gq_error;
+
+/* Fill *e (may be NULL) and return false, so that `return gq_fail(e, ...)` reads well. Control characters
+ * that came in through a %s are shown as \xNN; a text that does not fit loses its middle. Arguments may point
+ * into e->text, so that a caller can add to a message. */
+bool gq_fail(gq_error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool gq_fail_usage(gq_error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool gq_fail_memory(gq_error *e, unsigned long long bytes);
+
+#ifdef __clang_analyzer__ /* it looks at one file at a time, and here at what these return */
+#define gq_fail(...) (gq_fail(__VA_ARGS__), false)
+#define gq_fail_usage(...) (gq_fail_usage(__VA_ARGS__), false)
+#define gq_fail_memory(...) (gq_fail_memory(__VA_ARGS__), false)
+#endif
+
+/* Copy text for showing: control characters and bytes that are not UTF-8 become \xNN; what does not fit into
+ * size (at least 1) bytes is cut. Returns `to`. */
+char *gq_printable(char *to, size_t size, const char *text);
+
+#endif

@@ -1,0 +1,95 @@
+#include "gguf/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool check_regular(const struct stat *st, const char *path, gq_error *e) {
+    if (S_ISREG(st->st_mode)) return true;
+    const char *kind = S_ISDIR(st->st_mode)    ? "a directory"
+                       : S_ISFIFO(st->st_mode) ? "a FIFO"
+                       : S_ISSOCK(st->st_mode) ? "a socket"
+                                               : "a device";
+    return gq_fail(e, "%s: is %s, expected a regular file", path, kind);
+}
+
+static int open_regular(const char *path, struct stat *st, gq_error *e) {
+    /* The kind is looked at before opening, because opening a device can do things, and again after it,
+     * because another file may have taken the name meanwhile. O_NONBLOCK: a FIFO without a writer would
+     * block here. */
+    int fd = -1;
+    if (stat(path, st) == 0) {
+        if (!check_regular(st, path, e)) return -1;
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    }
+    if (fd < 0) {
+        const char *hint = errno == EMFILE ? " (raise the limit: ulimit -n)" : "";
+        gq_fail(e, "%s: cannot be opened: %s%s", path, strerror(errno), hint);
+        return -1;
+    }
+    if (fstat(fd, st) != 0) {
+        gq_fail(e, "%s: cannot be examined: %s", path, strerror(errno));
+    } else if (check_regular(st, path, e)) {
+        return fd;
+    }
+    close(fd);
+    return -1;
+}
+
+bool gq_file_open(gq_file *f, const char *path, gq_error *e) {
+    struct stat st;
+    *f = (gq_file){.fd = -1};
+    int fd = open_regular(path, &st, e);
+    if (fd < 0) return false;
+    char *copy = strdup(path);
+    if (!copy) {
+        close(fd);
+        return gq_fail_memory(e, strlen(path) + 1);
+    }
+    *f = (gq_file){
+        .path = copy, .size = (uint64_t)st.st_size, .fd = fd, .device = st.st_dev, .inode = st.st_ino};
+    return true;
+}
+
+bool gq_file_memory(gq_file *f, const char *name, const void *bytes, uint64_t size, void *owned,
+                    gq_error *e) {
+    *f = (gq_file){.path = strdup(name), .size = size, .fd = -1, .bytes = bytes, .owned = owned};
+    if (f->path) return true;
+    gq_file_close(f);
+    return gq_fail_memory(e, strlen(name) + 1);
+}
+
+bool gq_file_read(const gq_file *f, uint64_t offset, void *to, size_t n, gq_error *e) {
+    if (offset > f->size || n > f->size - offset) {
+        return gq_fail(e, "%s: %zu bytes at offset %llu are wanted, but the file has %llu bytes", f->path, n,
+                       (unsigned long long)offset, (unsigned long long)f->size);
+    }
+    if (f->fd < 0) {
+        if (n) memcpy(to, f->bytes + offset, n);
+        return true;
+    }
+    size_t done = 0;
+    while (done < n) {
+        ssize_t got = pread(f->fd, (char *)to + done, n - done, (off_t)(offset + done));
+        if (got > 0) {
+            done += (size_t)got;
+        } else if (got == 0) {
+            return gq_fail(e, "%s: shrank while in use: it had %llu bytes, now it ends at byte %llu", f->path,
+                           (unsigned long long)f->size, (unsigned long long)(offset + done));
+        } else if (errno != EINTR) {
+            return gq_fail(e, "%s: reading %zu bytes at offset %llu failed after %zu bytes: %s", f->path, n,
+                           (unsigned long long)offset, done, strerror(errno));
+        }
+    }
+    return true;
+}
+
+void gq_file_close(gq_file *f) {
+    if (f->path && f->fd >= 0) close(f->fd); /* a zeroed gq_file is closed already: its fd 0 is not ours */
+    free(f->path);
+    free(f->owned);
+    *f = (gq_file){.fd = -1};
+}

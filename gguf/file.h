@@ -1,0 +1,30 @@
+/* A file that is only read: an open descriptor or bytes in memory, with its size taken once. */
+#ifndef GQ_FILE_H
+#define GQ_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gguf/error.h"
+
+typedef struct gq_file {
+    char *path;           /* for messages; owned */
+    uint64_t size;        /* bytes, when opened */
+    int fd;               /* -1: in memory */
+    const uint8_t *bytes; /* in memory; borrowed unless `owned` */
+    void *owned;          /* freed by gq_file_close */
+    uint64_t device, inode;
+} gq_file;
+
+/* Open a regular file without ever blocking (FIFOs, devices, directories are refused with a message of their
+ * own). */
+bool gq_file_open(gq_file *f, const char *path, gq_error *e);
+/* Look at bytes in memory as if they were a file. `owned` (may be NULL) is freed at close, or on failure. */
+bool gq_file_memory(gq_file *f, const char *name, const void *bytes, uint64_t size, void *owned, gq_error *e);
+/* Read exactly n bytes at offset, or fail naming the file, the offset, and how many bytes were there. Retries
+ * EINTR and short reads. Safe from several threads at once. */
+bool gq_file_read(const gq_file *f, uint64_t offset, void *to, size_t n, gq_error *e);
+/* Also of a file that failed to open, or a zeroed one. */
+void gq_file_close(gq_file *f);
+
+#endif

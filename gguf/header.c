@@ -1,0 +1,203 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "gguf/rules.h"
+
+struct gguf_header {
+    gguf_kv *kv;
+    void **owned; /* per pair: the memory behind key and value, NULL when they are borrowed */
+    uint64_t n_kv, kv_room;
+    gguf_tensor *tensors; /* offset: from the start of the file, after finish */
+    uint64_t n_tensors, tensor_room;
+    uint8_t *bytes;
+};
+
+gguf_header *gguf_header_new(gq_error *e) {
+    gguf_header *h = calloc(1, sizeof *h);
+    if (!h) gq_fail_memory(e, sizeof *h);
+    return h;
+}
+
+void gguf_header_free(gguf_header *h) {
+    if (!h) return;
+    for (uint64_t i = 0; i < h->n_kv; i++) free(h->owned[i]);
+    for (uint64_t i = 0; i < h->n_tensors; i++) free((char *)h->tensors[i].name);
+    free(h->kv);
+    free(h->owned);
+    free(h->tensors);
+    free(h->bytes);
+    free(h);
+}
+
+static void *grow(void *items, uint64_t room, size_t item, gq_error *e) {
+    void *more = realloc(items, room * item); /* twice of what is in memory already: cannot wrap */
+    if (!more) gq_fail_memory(e, room * item);
+    return more;
+}
+
+static bool append(gguf_header *h, gguf_kv pair, void *owned_by, gq_error *e) {
+    if (h->n_kv == h->kv_room) {
+        uint64_t room = 2 * h->kv_room + 16;
+        gguf_kv *kv = grow(h->kv, room, sizeof *kv, e);
+        if (!kv) return false;
+        h->kv = kv;
+        void **owned = grow(h->owned, room, sizeof *owned, e);
+        if (!owned) return false;
+        h->owned = owned;
+        h->kv_room = room;
+    }
+    h->kv[h->n_kv] = pair;
+    h->owned[h->n_kv++] = owned_by;
+    return true;
+}
+
+bool gguf_header_copy(gguf_header *h, const gguf_kv *kv, gq_error *e) { return append(h, *kv, NULL, e); }
+
+void gguf_header_remove(gguf_header *h, const char *key) {
+    const gguf_kv *found = gguf_find(h->kv, h->n_kv, key);
+    if (!found) return;
+    size_t i = (size_t)(found - h->kv), after = --h->n_kv - i;
+    free(h->owned[i]);
+    memmove(&h->kv[i], &h->kv[i + 1], after * sizeof *h->kv);
+    memmove(&h->owned[i], &h->owned[i + 1], after * sizeof *h->owned);
+}
+
+/* A string value is made of two parts, its length and its text; other values of one. */
+static bool set(gguf_header *h, const char *key, uint32_t type, const void *head, size_t head_size,
+                const void *tail, uint64_t tail_size, gq_error *e) {
+    size_t length = strlen(key);
+    if (length < 1 || length > GGUF_MAX_KEY)
+        return gq_fail(e, "key '%.200s' has %zu bytes, expected 1 to %d", key, length, GGUF_MAX_KEY);
+    uint32_t fixed = gguf_value_size(type);
+    if (fixed && fixed != head_size + tail_size) {
+        return gq_fail(e, "key '%.200s': a value of type %s has %u bytes, not %llu", key,
+                       gguf_value_name(type), fixed, (unsigned long long)(head_size + tail_size));
+    }
+    uint8_t *owned = malloc(head_size + tail_size + length + 1);
+    if (!owned) return gq_fail_memory(e, head_size + tail_size + length + 1);
+    uint8_t *name = owned + head_size + tail_size;
+    memcpy(owned, head, head_size);
+    if (tail_size) memcpy(owned + head_size, tail, tail_size);
+    memcpy(name, key, length + 1);
+    gguf_header_remove(h, key);
+    if (append(h, (gguf_kv){(const char *)name, type, owned, head_size + tail_size}, owned, e)) return true;
+    free(owned);
+    return false;
+}
+
+bool gguf_header_set(gguf_header *h, const char *key, uint32_t type, const void *value, uint64_t size,
+                     gq_error *e) {
+    return set(h, key, type, "", 0, value, size, e);
+}
+
+bool gguf_header_set_u32(gguf_header *h, const char *key, uint32_t value, gq_error *e) {
+    return gguf_header_set(h, key, GGUF_U32, &value, sizeof value, e);
+}
+
+bool gguf_header_set_string(gguf_header *h, const char *key, const char *text, gq_error *e) {
+    uint64_t length = strlen(text);
+    return set(h, key, GGUF_STRING, &length, sizeof length, text, length, e);
+}
+
+const gguf_kv *gguf_header_find(const gguf_header *h, const char *key) {
+    return gguf_find(h->kv, h->n_kv, key);
+}
+
+bool gguf_header_add_tensor(gguf_header *h, const char *name, const uint64_t ne[GGUF_MAX_DIMS],
+                            const gguf_type *type, gq_error *e) {
+    gguf_tensor t = {.type = type, .n_dims = GGUF_MAX_DIMS};
+    gq_error why;
+    size_t length = strlen(name);
+    memcpy(t.ne, ne, sizeof t.ne);
+    while (t.n_dims > 1 && t.ne[t.n_dims - 1] == 1) t.n_dims--;
+    if (length < 1 || length > GGUF_MAX_NAME)
+        return gq_fail(e, "tensor name '%.200s' has %zu bytes, expected 1 to %d", name, length,
+                       GGUF_MAX_NAME);
+    if (!gguf_tensor_measure(&t, &why)) return gq_fail(e, "tensor '%s': %s", name, why.text);
+    if (h->n_tensors == h->tensor_room) {
+        uint64_t room = 2 * h->tensor_room + 16;
+        gguf_tensor *tensors = grow(h->tensors, room, sizeof *tensors, e);
+        if (!tensors) return false;
+        h->tensors = tensors;
+        h->tensor_room = room;
+    }
+    t.name = strdup(name);
+    if (!t.name) return gq_fail_memory(e, length + 1);
+    h->tensors[h->n_tensors++] = t;
+    return true;
+}
+
+static uint8_t *put(uint8_t *to, const void *from, uint64_t n) {
+    if (n) memcpy(to, from, n);
+    return to + n;
+}
+
+static uint8_t *put_u32(uint8_t *to, uint32_t value) { return put(to, &value, sizeof value); }
+static uint8_t *put_u64(uint8_t *to, uint64_t value) { return put(to, &value, sizeof value); }
+
+static uint8_t *put_name(uint8_t *to, const char *name) {
+    uint64_t n = strlen(name);
+    return put(put_u64(to, n), name, n);
+}
+
+static uint64_t unpadded_size(const gguf_header *h) {
+    uint64_t size = HEAD_BYTES;
+    for (uint64_t i = 0; i < h->n_kv; i++) size += 8 + strlen(h->kv[i].key) + 4 + h->kv[i].size;
+    for (uint64_t i = 0; i < h->n_tensors; i++)
+        size += 8 + strlen(h->tensors[i].name) + 4 + 8 * h->tensors[i].n_dims + 4 + 8;
+    return size;
+}
+
+/* Tensors follow each other at aligned offsets; the last one is padded, too. */
+static bool place_tensors(gguf_header *h, uint64_t data_offset, uint64_t alignment, uint64_t *data_size,
+                          gq_error *e) {
+    uint64_t end = data_offset;
+    for (uint64_t i = 0; i < h->n_tensors; i++) {
+        gguf_tensor *t = &h->tensors[i];
+        uint64_t padded = gguf_round_up(t->size, alignment);
+        if (padded > INT64_MAX - end) {
+            return gq_fail(e, "tensor '%s': %llu bytes at byte %llu make a file of 2^63 bytes or more",
+                           t->name, (unsigned long long)t->size, (unsigned long long)end);
+        }
+        t->offset = end;
+        end += padded;
+    }
+    *data_size = end - data_offset;
+    return true;
+}
+
+static uint8_t *put_tables(const gguf_header *h, uint8_t *to, uint64_t data_offset) {
+    to = put_u32(put_u32(to, MAGIC), 3);
+    to = put_u64(put_u64(to, h->n_tensors), h->n_kv);
+    for (uint64_t i = 0; i < h->n_kv; i++) {
+        to = put_u32(put_name(to, h->kv[i].key), h->kv[i].type);
+        to = put(to, h->kv[i].value, h->kv[i].size);
+    }
+    for (uint64_t i = 0; i < h->n_tensors; i++) {
+        const gguf_tensor *t = &h->tensors[i];
+        to = put_u32(put_name(to, t->name), t->n_dims);
+        to = put(to, t->ne, t->n_dims * sizeof *t->ne);
+        to = put_u64(put_u32(to, t->type->id), t->offset - data_offset);
+    }
+    return to;
+}
+
+bool gguf_header_finish(gguf_header *h, const uint8_t **bytes, uint64_t *header_size, uint64_t *data_size,
+                        gq_error *e) {
+    uint32_t alignment;
+    if (!gguf_alignment(h->kv, h->n_kv, &alignment, "output", e) ||
+        !gguf_check_names(h->kv, h->n_kv, h->tensors, h->n_tensors, "output", e))
+        return false;
+    *header_size = gguf_round_up(unpadded_size(h), alignment);
+    if (!place_tensors(h, *header_size, alignment, data_size, e)) return false;
+    free(h->bytes);
+    h->bytes = malloc(*header_size);
+    if (!h->bytes) return gq_fail_memory(e, *header_size);
+    uint8_t *end = put_tables(h, h->bytes, *header_size);
+    memset(end, 0, *header_size - (uint64_t)(end - h->bytes));
+    *bytes = h->bytes;
+    return true;
+}
+
+uint64_t gguf_header_tensor_offset(const gguf_header *h, uint64_t i) { return h->tensors[i].offset; }
+uint64_t gguf_header_tensor_size(const gguf_header *h, uint64_t i) { return h->tensors[i].size; }

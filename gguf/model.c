@@ -1,0 +1,214 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gguf/gguf.h"
+
+/* What a shard says of the set it belongs to. */
+typedef struct split {
+    const char *path; /* of the shard that says it */
+    uint32_t no, count;
+    int64_t tensors;
+} split;
+
+/* One of the split keys: its type is exact, as every loader wants it. */
+static bool split_key(const gguf_shard *s, const char *key, uint32_t type, int64_t *value, gq_error *e) {
+    const gguf_kv *kv = gguf_find(s->kv, s->n_kv, key);
+    if (!kv) return gq_fail(e, "%s: a shard of a split model, but it has no key %s", s->file.path, key);
+    if (kv->type != type) {
+        return gq_fail(e, "%s: %s has type %s, expected %s", s->file.path, key, gguf_value_name(kv->type),
+                       gguf_value_name(type));
+    }
+    return gguf_kv_int(kv, value);
+}
+
+/* count 0 or 1, as mergers leave it behind: a whole model, whatever else it says. */
+static bool read_split(const gguf_shard *s, split *p, gq_error *e) {
+    int64_t no, count;
+    *p = (split){.path = s->file.path, .count = 1};
+    if (!gguf_find(s->kv, s->n_kv, "split.count")) return true;
+    if (!split_key(s, "split.count", GGUF_U16, &count, e)) return false;
+    if (count <= 1) return true;
+    if (!split_key(s, "split.no", GGUF_U16, &no, e) ||
+        !split_key(s, "split.tensors.count", GGUF_INT32, &p->tensors, e))
+        return false;
+    if (no >= count) {
+        return gq_fail(e, "%s: split.no is %d, expected less than split.count, which is %d", s->file.path,
+                       (int)no, (int)count);
+    }
+    p->no = (uint32_t)no, p->count = (uint32_t)count;
+    return true;
+}
+
+/* "PREFIX-00001-of-00005.gguf"; malloc'ed. */
+static char *shard_path(const char *prefix, size_t length, uint32_t no, uint32_t count, gq_error *e) {
+    char *path;
+    if (asprintf(&path, "%.*s-%05u-of-%05u.gguf", (int)length, prefix, no + 1, count) >= 0) return path;
+    gq_fail_memory(e, length + 32);
+    return NULL;
+}
+
+/* Length of the part of the path in front of "-kkkkk-of-NNNNN.gguf", which must be there. */
+static bool prefix_length(const char *path, const split *p, size_t *length, gq_error *e) {
+    char *suffix = shard_path("", 0, p->no, p->count, e);
+    if (!suffix) return false;
+    size_t n = strlen(path), m = strlen(suffix);
+    bool ok = n > m && strcmp(path + n - m, suffix) == 0;
+    if (ok)
+        *length = n - m;
+    else
+        gq_fail(e, "%s: split.no %u and split.count %u in it want a file name that ends in %s", path, p->no,
+                p->count, suffix);
+    free(suffix);
+    return ok;
+}
+
+/* Append a shard, which is taken over when there is room for it. The array grows with the shards that are
+ * really there, not with the number that the first one claims. */
+static bool add_shard(gguf_model *m, gguf_shard *s, gq_error *e) {
+    size_t n = m->n_shards;
+    if (n == 0 || (n & (n - 1)) == 0) { /* full: its room is 1, 2, 4, ... */
+        size_t room = n ? 2 * n : 1;
+        gguf_shard *shards = realloc(m->shards, room * sizeof *shards);
+        if (!shards) return gq_fail_memory(e, room * sizeof *shards);
+        m->shards = shards;
+    }
+    m->shards[m->n_shards++] = *s;
+    *s = (gguf_shard){.file = {.fd = -1}};
+    return true;
+}
+
+static bool check_sibling(const split *found, uint32_t no, const split *expected, gq_error *e) {
+    if (found->count != expected->count) {
+        return gq_fail(e, "%s: split.count is %u, but %u in %s", found->path, found->count, expected->count,
+                       expected->path);
+    }
+    if (found->no != no) return gq_fail(e, "%s: split.no is %u, expected %u", found->path, found->no, no);
+    if (found->tensors == expected->tensors) return true;
+    return gq_fail(e, "%s: split.tensors.count is %lld, but %lld in %s", found->path,
+                   (long long)found->tensors, (long long)expected->tensors, expected->path);
+}
+
+static bool open_sibling(gguf_model *m, const char *path, const split *p, gq_error *e) {
+    gq_file file;
+    gguf_shard s;
+    split found;
+    int64_t count;
+    if (!gq_file_open(&file, path, e))
+        return gq_fail(e, "%s (shard %u of the %u that %s wants)", e->text, m->n_shards + 1, p->count,
+                       p->path);
+    if (!gguf_shard_read(&s, &file, e)) return false;
+    bool ok = split_key(&s, "split.count", GGUF_U16, &count, e) && read_split(&s, &found, e) &&
+              check_sibling(&found, m->n_shards, p, e) && add_shard(m, &s, e);
+    gguf_shard_free(&s);
+    return ok;
+}
+
+/* All shards in order, `given` among them; the first one that is missing or wrong ends it. */
+static bool add_split(gguf_model *m, gguf_shard *given, const char *path, const split *p, gq_error *e) {
+    size_t length;
+    if (!prefix_length(path, p, &length, e)) return false;
+    for (uint32_t no = 0; no < p->count; no++) {
+        if (no == p->no) {
+            if (!add_shard(m, given, e)) return false;
+            continue;
+        }
+        char *sibling = shard_path(path, length, no, p->count, e);
+        bool ok = sibling && open_sibling(m, sibling, p, e);
+        free(sibling);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+static int compare_places(const void *a, const void *b) {
+    const gguf_tensor *x = *(gguf_tensor *const *)a, *y = *(gguf_tensor *const *)b;
+    if (x->shard != y->shard) return x->shard < y->shard ? -1 : 1;
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp((*(gguf_tensor *const *)a)->name, (*(gguf_tensor *const *)b)->name);
+}
+
+static bool check_unique(const gguf_model *m, gq_error *e) {
+    for (uint64_t i = 1; i < m->n_tensors; i++) {
+        const gguf_tensor *a = m->by_name[i - 1], *b = m->by_name[i];
+        if (strcmp(a->name, b->name) == 0) {
+            return gq_fail(e, "%s: tensor '%s' is in %s, too", m->shards[b->shard].file.path, b->name,
+                           m->shards[a->shard].file.path);
+        }
+    }
+    return true;
+}
+
+/* The tensors of all shards as one list. */
+static bool gather(gguf_model *m, gq_error *e) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < m->n_shards; i++) m->n_tensors += m->shards[i].n_tensors;
+    m->tensors = malloc((m->n_tensors + 1) * sizeof *m->tensors);
+    m->by_name = malloc((m->n_tensors + 1) * sizeof *m->by_name);
+    if (!m->tensors || !m->by_name) return gq_fail_memory(e, 2 * m->n_tensors * sizeof *m->tensors);
+    for (uint32_t i = 0; i < m->n_shards; i++) {
+        gguf_shard *s = &m->shards[i];
+        for (uint64_t j = 0; j < s->n_tensors; j++) {
+            s->tensors[j].shard = i;
+            m->tensors[n] = m->by_name[n] = &s->tensors[j];
+            n++;
+        }
+    }
+    qsort(m->tensors, n, sizeof *m->tensors, compare_places);
+    qsort(m->by_name, n, sizeof *m->by_name, compare_names);
+    return check_unique(m, e);
+}
+
+static bool check_total(const gguf_model *m, const split *p, gq_error *e) {
+    if (p->count == 1 || m->n_tensors == (uint64_t)p->tensors)
+        return true; /* a negative one is 2^63 or more */
+    return gq_fail(e, "%s: split.tensors.count is %lld, but the shards hold %llu tensors", p->path,
+                   (long long)p->tensors, (unsigned long long)m->n_tensors);
+}
+
+/* path NULL: siblings cannot be found. Takes over `file`. */
+static bool open_model(gguf_model *m, gq_file *file, const char *path, gq_error *e) {
+    gguf_shard given;
+    split p;
+    if (!gguf_shard_read(&given, file, e)) return false;
+    bool ok = read_split(&given, &p, e);
+    if (ok && p.count > 1 && !path) {
+        ok = gq_fail(e, "%s: shard %u of a model of %u shards, expected a whole model", p.path, p.no + 1,
+                     p.count);
+    }
+    ok = ok && (p.count > 1 ? add_split(m, &given, path, &p, e) : add_shard(m, &given, e)) && gather(m, e) &&
+         check_total(m, &p, e);
+    gguf_shard_free(&given);
+    if (!ok) gguf_model_close(m);
+    return ok;
+}
+
+bool gguf_model_open(gguf_model *m, const char *path, gq_error *e) {
+    gq_file file;
+    *m = (gguf_model){0};
+    return gq_file_open(&file, path, e) && open_model(m, &file, path, e);
+}
+
+bool gguf_model_memory(gguf_model *m, const char *name, const void *bytes, uint64_t size, gq_error *e) {
+    gq_file file;
+    *m = (gguf_model){0};
+    return gq_file_memory(&file, name, bytes, size, NULL, e) && open_model(m, &file, NULL, e);
+}
+
+void gguf_model_close(gguf_model *m) {
+    for (uint32_t i = 0; i < m->n_shards; i++) gguf_shard_free(&m->shards[i]);
+    free(m->shards);
+    free(m->tensors);
+    free(m->by_name);
+    *m = (gguf_model){0};
+}
+
+const gguf_tensor *gguf_model_tensor(const gguf_model *m, const char *name) {
+    const gguf_tensor wanted = {.name = name}, *key = &wanted;
+    gguf_tensor **found =
+        m->n_tensors ? bsearch(&key, m->by_name, m->n_tensors, sizeof *m->by_name, compare_names) : NULL;
+    return found ? *found : NULL;
+}

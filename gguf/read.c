@@ -1,0 +1,212 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "gguf/cursor.h"
+#include "gguf/rules.h"
+
+/* What people give by mistake, told by the first bytes. */
+static const struct {
+    uint32_t at, length;
+    const char *bytes, *what;
+} other_formats[] = {
+    {0, 4, "lmgg", "an unversioned ggml file, older than GGUF"},
+    {0, 4, "fmgg", "a ggmf file, older than GGUF"},
+    {0, 4, "tjgg", "a ggjt file, older than GGUF"},
+    {0, 4, "PK\3\4", "a zip archive (a PyTorch checkpoint?)"},
+    {0, 2, "\x1f\x8b", "gzip-compressed data"},
+    {0, 26, "version https://git-lfs.gi",
+     "a Git LFS pointer; the real file is still to be fetched (git lfs pull)"},
+    {8, 1, "{", "a safetensors file; convert it to GGUF first"},
+};
+
+static bool fail_other_format(const gguf_cursor *c) {
+    const char *path = c->file->path;
+    for (size_t i = 0; i < sizeof other_formats / sizeof *other_formats; i++) {
+        uint64_t end = other_formats[i].at + other_formats[i].length;
+        if (c->filled >= end &&
+            memcmp(c->bytes + other_formats[i].at, other_formats[i].bytes, other_formats[i].length) == 0)
+            return gq_fail(c->e, "%s: not a GGUF file but %s", path, other_formats[i].what);
+    }
+    const uint8_t *b = c->bytes;
+    return gq_fail(
+        c->e,
+        "%s: not a GGUF file: it starts with the bytes %02x %02x %02x %02x, expected 47 47 55 46 (GGUF)",
+        path, b[0], b[1], b[2], b[3]);
+}
+
+static bool check_version(gguf_cursor *c, uint32_t version) {
+    if (version == 2 || version == 3) return true;
+    if (version == 1)
+        return gguf_cursor_fail(c, 4,
+                                "GGUF version 1 is not supported (2 and 3 are); convert the model again");
+    if (version && (version & 0xffff) == 0)
+        return gguf_cursor_fail(
+            c, 4, "the version is 0x%08x: a big-endian file? Only little-endian byte order is supported",
+            version);
+    return gguf_cursor_fail(c, 4, "GGUF version %u is unknown, expected 2 or 3", version);
+}
+
+/* Both counts against the bytes that are left: nothing is allocated on a claim. */
+static bool check_counts(gguf_cursor *c, uint64_t n_tensors, uint64_t n_kv) {
+    uint64_t left = gguf_cursor_left(c);
+    if (n_kv > left / MIN_PAIR) {
+        return gguf_cursor_fail(c, 16,
+                                "%llu key-value pairs of at least %d bytes, but only %llu bytes follow",
+                                (unsigned long long)n_kv, MIN_PAIR, (unsigned long long)left);
+    }
+    left -= n_kv * MIN_PAIR;
+    if (n_tensors > left / MIN_TENSOR) {
+        return gguf_cursor_fail(
+            c, 8,
+            "%llu tensors of at least %d bytes each in the table, but at most %llu bytes are left for it",
+            (unsigned long long)n_tensors, MIN_TENSOR, (unsigned long long)left);
+    }
+    return true;
+}
+
+static bool read_head(gguf_cursor *c, gguf_shard *s) {
+    uint32_t magic;
+    if (c->file->size == 0) return gq_fail(c->e, "%s: the file is empty", c->file->path);
+    if (!gguf_cursor_u32(c, &magic, "the GGUF magic")) return false;
+    if (magic != MAGIC) return fail_other_format(c);
+    return gguf_cursor_u32(c, &s->version, "version") && check_version(c, s->version) &&
+           gguf_cursor_u64(c, &s->n_tensors, "tensor count") &&
+           gguf_cursor_u64(c, &s->n_kv, "key-value count") && check_counts(c, s->n_tensors, s->n_kv);
+}
+
+/* A name is followed by a number that has been read by now: its first byte can end the name. */
+static const char *end_name(gguf_cursor *c) {
+    c->bytes[c->subject.name_at + c->subject.name_length] = 0;
+    return (const char *)c->bytes + c->subject.name_at;
+}
+
+/* kv NULL: only check. */
+static bool read_pair(gguf_cursor *c, gguf_kv *kv) {
+    uint32_t type;
+    if (!gguf_cursor_name(c, GGUF_MAX_KEY) || !gguf_cursor_u32(c, &type, "value type")) return false;
+    uint64_t start = c->at;
+    if (!gguf_cursor_value(c, type)) return false;
+    if (kv)
+        *kv = (gguf_kv){.key = end_name(c), .type = type, .value = c->bytes + start, .size = c->at - start};
+    return true;
+}
+
+/* tensor NULL: only check. Its offset is still that in the data section. */
+static bool read_tensor(gguf_cursor *c, gguf_tensor *tensor) {
+    gguf_tensor t = {.ne = {1, 1, 1, 1}};
+    uint32_t type;
+    gq_error why;
+    if (!gguf_cursor_name(c, GGUF_MAX_NAME) || !gguf_cursor_u32(c, &t.n_dims, "dimension count"))
+        return false;
+    if (t.n_dims < 1 || t.n_dims > GGUF_MAX_DIMS)
+        return gguf_cursor_fail(c, c->at - 4, "%u dimensions, expected 1 to %d", t.n_dims, GGUF_MAX_DIMS);
+    uint64_t start = c->at;
+    for (uint32_t i = 0; i < t.n_dims; i++)
+        if (!gguf_cursor_u64(c, &t.ne[i], "dimension")) return false;
+    if (!gguf_cursor_u32(c, &type, "tensor type")) return false;
+    t.type = gguf_type_of(type);
+    if (!t.type)
+        return gguf_cursor_fail(c, c->at - 4,
+                                "tensor type %u is retired or unknown, so its size is not known", type);
+    if (!gguf_tensor_measure(&t, &why)) return gguf_cursor_fail(c, start, "%s", why.text);
+    if (!gguf_cursor_u64(c, &t.offset, "offset")) return false;
+    if (tensor) {
+        t.name = end_name(c);
+        *tensor = t;
+    }
+    return true;
+}
+
+/* Pairs and tensor table. Twice: first to check everything while the header is read into memory, which moves
+ * as it grows; then, with the arrays there, to point into it. */
+static bool read_records(gguf_cursor *c, gguf_shard *s) {
+    c->at = HEAD_BYTES;
+    for (uint64_t i = 0; i < s->n_kv; i++) {
+        c->subject = (gguf_subject){.kind = "key", .index = i, .count = s->n_kv};
+        if (!read_pair(c, s->kv ? &s->kv[i] : NULL)) return false;
+    }
+    for (uint64_t i = 0; i < s->n_tensors; i++) {
+        c->subject = (gguf_subject){.kind = "tensor", .index = i, .count = s->n_tensors};
+        if (!read_tensor(c, s->tensors ? &s->tensors[i] : NULL)) return false;
+    }
+    return true;
+}
+
+static bool allocate_records(gguf_shard *s, gq_error *e) {
+    /* one more than needed: NULL means "only check" */
+    s->kv = calloc(s->n_kv + 1, sizeof *s->kv);
+    s->tensors = calloc(s->n_tensors + 1, sizeof *s->tensors);
+    return (s->kv && s->tensors) ||
+           gq_fail_memory(e, s->n_kv * sizeof *s->kv + s->n_tensors * sizeof *s->tensors);
+}
+
+static int compare_offsets(const void *a, const void *b) {
+    uint64_t x = (*(const gguf_tensor *const *)a)->offset, y = (*(const gguf_tensor *const *)b)->offset;
+    return (x > y) - (x < y);
+}
+
+/* The ranges lie in the file; none begins before the one in front of it ends. No tensor is empty, so equal
+ * offsets overlap. */
+static bool check_overlap(const gguf_shard *s, gq_error *e) {
+    const gguf_tensor **by_offset = malloc((s->n_tensors + 1) * sizeof *by_offset);
+    if (!by_offset) return gq_fail_memory(e, s->n_tensors * sizeof *by_offset);
+    for (uint64_t i = 0; i < s->n_tensors; i++) by_offset[i] = &s->tensors[i];
+    qsort(by_offset, s->n_tensors, sizeof *by_offset, compare_offsets);
+    bool ok = true;
+    for (uint64_t i = 1; ok && i < s->n_tensors; i++) {
+        const gguf_tensor *a = by_offset[i - 1], *b = by_offset[i];
+        if (b->offset - a->offset < a->size) {
+            ok = gq_fail(e, "%s: tensors '%s' (%llu bytes at byte %llu) and '%s' (at byte %llu) overlap",
+                         s->file.path, a->name, (unsigned long long)a->size, (unsigned long long)a->offset,
+                         b->name, (unsigned long long)b->offset);
+        }
+    }
+    free(by_offset);
+    return ok;
+}
+
+/* Offsets become positions in the file. */
+static bool place_tensors(gguf_shard *s, gq_error *e) {
+    uint64_t room = s->file.size > s->data_offset ? s->file.size - s->data_offset : 0;
+    for (uint64_t i = 0; i < s->n_tensors; i++) {
+        gguf_tensor *t = &s->tensors[i];
+        if (t->offset % s->alignment) {
+            return gq_fail(e, "%s: tensor '%s': offset %llu is not a multiple of the alignment %u",
+                           s->file.path, t->name, (unsigned long long)t->offset, s->alignment);
+        }
+        if (t->offset > room || t->size > room - t->offset) {
+            return gq_fail(e,
+                           "%s: tensor '%s': %llu bytes at offset %llu of the data section (which starts at "
+                           "byte %llu) are "
+                           "wanted, but the file ends at byte %llu: truncated?",
+                           s->file.path, t->name, (unsigned long long)t->size, (unsigned long long)t->offset,
+                           (unsigned long long)s->data_offset, (unsigned long long)s->file.size);
+        }
+        t->offset += s->data_offset;
+    }
+    return check_overlap(s, e);
+}
+
+bool gguf_shard_read(gguf_shard *s, gq_file *file, gq_error *e) {
+    *s = (gguf_shard){.file = *file};
+    *file = (gq_file){.fd = -1};
+    gguf_cursor c = {.file = &s->file, .subject = {.kind = "header"}, .e = e};
+    bool ok = read_head(&c, s) && read_records(&c, s) && allocate_records(s, e) && read_records(&c, s);
+    s->header = c.bytes;
+    ok = ok && gguf_check_names(s->kv, s->n_kv, s->tensors, s->n_tensors, s->file.path, e) &&
+         gguf_alignment(s->kv, s->n_kv, &s->alignment, s->file.path, e);
+    if (ok) {
+        s->data_offset = gguf_round_up(c.at, s->alignment);
+        ok = place_tensors(s, e);
+    }
+    if (!ok) gguf_shard_free(s);
+    return ok;
+}
+
+void gguf_shard_free(gguf_shard *s) {
+    gq_file_close(&s->file);
+    free(s->kv);
+    free(s->tensors);
+    free(s->header);
+    *s = (gguf_shard){.file = {.fd = -1}};
+}
