@@ -1,0 +1,268 @@
+/* The GGUF-based layout: per entry a tensor of sums and one of counts, told by the ends of their names. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gguf/gguf.h"
+#include "imatrix/layouts.h"
+
+enum { SUMS, COUNTS, ACTIVATIONS, PARTS };
+static const char *const suffixes[PARTS] = {".in_sum2", ".counts", ".in_sum"};
+
+#define KEY_DATASETS "imatrix.datasets"
+#define KEY_CHUNK_COUNT "imatrix.chunk_count"
+#define KEY_CHUNK_SIZE "imatrix.chunk_size"
+
+/* ---- reading ---- */
+
+/* A tensor that belongs to an entry: the entry's name is the first `length` bytes of its own. */
+typedef struct part {
+    const gguf_tensor *tensor;
+    size_t length;
+    int kind;
+} part;
+
+static int compare_base(const part *a, const part *b) {
+    size_t n = a->length < b->length ? a->length : b->length;
+    int order = memcmp(a->tensor->name, b->tensor->name, n);
+    return order ? order : (a->length > b->length) - (a->length < b->length);
+}
+
+static int compare_parts(const void *a, const void *b) { return compare_base(a, b); }
+
+/* Fill parts[] with the tensors that matter, those of an entry side by side, entries by name. */
+static size_t collect(const gguf_shard *s, part *parts) {
+    size_t n = 0;
+    for (uint64_t i = 0; i < s->n_tensors; i++) {
+        const char *name = s->tensors[i].name;
+        size_t length = strlen(name);
+        for (int kind = 0; kind < PARTS; kind++) {
+            size_t suffix = strlen(suffixes[kind]);
+            if (length < suffix || strcmp(name + length - suffix, suffixes[kind]) != 0) continue;
+            parts[n++] = (part){&s->tensors[i], length - suffix, kind};
+        }
+    }
+    qsort(parts, n, sizeof *parts, compare_parts);
+    return n;
+}
+
+static uint64_t elements(const gguf_tensor *t) { return t->size / sizeof(float); }
+
+/* t[SUMS..ACTIVATIONS]: the entry's tensors, NULL where there is none. */
+static bool check_shapes(const char *path, const char *name, const gguf_tensor *const t[PARTS], gq_error *e) {
+    for (int kind = SUMS; kind <= COUNTS; kind++)
+        if (!t[kind])
+            return gq_fail(e, "%s: entry '%s' has no tensor '%s%s'", path, name, name, suffixes[kind]);
+    for (int kind = 0; kind < PARTS; kind++)
+        if (t[kind] && t[kind]->type->id != GGUF_F32)
+            return gq_fail(e, "%s: tensor '%s' has type %s, expected F32", path, t[kind]->name,
+                           t[kind]->type->name);
+    uint64_t n = elements(t[SUMS]), counts = elements(t[COUNTS]);
+    if (n == 0 || counts == 0 || n % counts != 0)
+        return gq_fail(
+            e,
+            "%s: entry '%s' has %llu sums and %llu counts, expected the same number of sums for each count",
+            path, name, (unsigned long long)n, (unsigned long long)counts);
+    if (t[ACTIVATIONS] && elements(t[ACTIVATIONS]) != n)
+        return gq_fail(e, "%s: entry '%s' has %llu sums of squares, but %llu plain sums", path, name,
+                       (unsigned long long)n, (unsigned long long)elements(t[ACTIVATIONS]));
+    return true;
+}
+
+static bool read_entry(imatrix *im, const gq_file *file, const part *parts, size_t n, gq_error *e) {
+    const gguf_tensor *t[PARTS] = {0};
+    for (size_t i = 0; i < n; i++) t[parts[i].kind] = parts[i].tensor;
+    if (parts->length == 0)
+        return gq_fail(e, "%s: a tensor is called just '%s', without the name of a weight", file->path,
+                       parts->tensor->name);
+    char name[GGUF_MAX_NAME + 1] = {0};
+    memcpy(name, parts->tensor->name, parts->length);
+    if (!check_shapes(file->path, name, t, e)) return false;
+    imatrix_entry *entry = &im->entries[im->n_entries];
+    if (!imatrix_entry_new(entry, name, parts->length, elements(t[SUMS]), elements(t[COUNTS]), t[ACTIVATIONS],
+                           e))
+        return false;
+    im->n_entries++;
+    float *to[PARTS] = {entry->sums, entry->counts, entry->activations};
+    for (int kind = 0; kind < PARTS; kind++)
+        if (t[kind] && !gq_file_read(file, t[kind]->offset, to[kind], t[kind]->size, e)) return false;
+    imatrix_count_unseen(entry);
+    return true;
+}
+
+static bool read_entries(imatrix *im, const gguf_shard *s, const part *parts, size_t n, gq_error *e) {
+    uint64_t entries = 0;
+    for (size_t i = 0; i < n; i++) entries += i == 0 || compare_base(&parts[i - 1], &parts[i]) != 0;
+    if (entries == 0)
+        return gq_fail(e, "%s: not an importance matrix: none of its %llu tensors is called *%s or *%s",
+                       s->file.path, (unsigned long long)s->n_tensors, suffixes[SUMS], suffixes[COUNTS]);
+    if (entries > IMATRIX_MAX_ENTRIES)
+        return gq_fail(e, "%s: %llu entries, expected at most %d", s->file.path, (unsigned long long)entries,
+                       IMATRIX_MAX_ENTRIES);
+    if (!imatrix_reserve(im, entries, e)) return false;
+    for (size_t i = 0, next; i < n; i = next) {
+        for (next = i + 1; next < n && compare_base(&parts[i], &parts[next]) == 0;) next++;
+        if (!read_entry(im, &s->file, parts + i, next - i, e)) return false;
+    }
+    return true;
+}
+
+/* An unseen matrix gets importance 1 whatever its sums are; sums that are not 0 contradict its count. */
+static bool warn_contradictions(imatrix *im, const char *path, gq_error *e) {
+    uint64_t matrices = 0;
+    const char *first = NULL;
+    for (uint64_t i = 0; i < im->n_entries; i++) {
+        const imatrix_entry *x = &im->entries[i];
+        uint64_t w = x->n_values / x->n_counts;
+        for (uint64_t j = 0; x->n_unseen && j < x->n_counts; j++) {
+            if (x->counts[j] != 0) continue;
+            uint64_t k = 0;
+            while (k < w && x->sums[j * w + k] == 0) k++;
+            if (k == w) continue;
+            if (!first) first = x->name;
+            matrices++;
+        }
+    }
+    return matrices == 0 ||
+           imatrix_warn(im, e,
+                        "%s: entry '%s': sums that are not zero although no token was counted (%llu such "
+                        "matrices in the file); importance 1 is used there",
+                        path, first, (unsigned long long)matrices);
+}
+
+/* The keys are for reports only, so a strange one is worth a warning and no more. */
+static bool read_number(imatrix *im, const gguf_shard *s, const char *key, uint32_t *to, gq_error *e) {
+    const gguf_kv *kv = gguf_find(s->kv, s->n_kv, key);
+    int64_t value;
+    if (kv && gguf_kv_int(kv, &value) && value >= 0 && value <= UINT32_MAX) {
+        *to = (uint32_t)value;
+        return true;
+    }
+    return imatrix_warn(im, e, "%s: %s is %s", s->file.path, key, kv ? "not a 32-bit count" : "missing");
+}
+
+static bool read_datasets(imatrix *im, const gguf_shard *s, gq_error *e) {
+    const gguf_kv *kv = gguf_find(s->kv, s->n_kv, KEY_DATASETS);
+    uint32_t type;
+    uint64_t count;
+    const uint8_t *at;
+    if (!kv || !gguf_kv_array(kv, &type, &count, &at) || (type != GGUF_STRING && count))
+        return imatrix_warn(im, e, "%s: %s is %s", s->file.path, KEY_DATASETS,
+                            kv ? "not an array of strings" : "missing");
+    for (uint64_t i = 0; i < count && i < IMATRIX_MAX_DATASETS; i++) {
+        uint64_t length; /* the reader has checked that it lies inside the value */
+        memcpy(&length, at, sizeof length);
+        if (!imatrix_add_dataset(im, (const char *)at + sizeof length, length, e)) return false;
+        at += sizeof length + length;
+    }
+    return true;
+}
+
+bool imatrix_read_gguf(imatrix *im, gq_file *file, gq_error *e) {
+    gguf_shard s;
+    if (!gguf_shard_read(&s, file, e)) return false;
+    uint64_t bytes = s.n_tensors * sizeof(part);
+    part *parts = malloc(bytes ? bytes : 1);
+    bool ok = parts ? true : gq_fail_memory(e, bytes);
+    ok = ok && read_entries(im, &s, parts, collect(&s, parts), e) &&
+         warn_contradictions(im, s.file.path, e) && read_datasets(im, &s, e) &&
+         read_number(im, &s, KEY_CHUNK_COUNT, &im->chunk_count, e) &&
+         read_number(im, &s, KEY_CHUNK_SIZE, &im->chunk_size, e);
+    free(parts);
+    gguf_shard_free(&s);
+    return ok;
+}
+
+/* ---- writing ---- */
+
+static bool set_datasets(gguf_header *h, const imatrix *im, gq_error *e) {
+    const uint32_t type = GGUF_STRING;
+    uint64_t size = sizeof type + sizeof im->n_datasets;
+    for (uint64_t i = 0; i < im->n_datasets; i++) size += sizeof(uint64_t) + strlen(im->datasets[i]);
+    uint8_t *value = malloc(size), *at = value;
+    if (!value) return gq_fail_memory(e, size);
+    at = mempcpy(at, &type, sizeof type);
+    at = mempcpy(at, &im->n_datasets, sizeof im->n_datasets);
+    for (uint64_t i = 0; i < im->n_datasets; i++) {
+        uint64_t length = strlen(im->datasets[i]);
+        at = mempcpy(at, &length, sizeof length);
+        at = mempcpy(at, im->datasets[i], length);
+    }
+    bool ok = gguf_header_set(h, KEY_DATASETS, GGUF_ARRAY, value, size, e);
+    free(value);
+    return ok;
+}
+
+static bool add_part(gguf_header *h, const imatrix_entry *x, int kind, uint64_t columns, gq_error *e) {
+    char name[GGUF_MAX_NAME + 1];
+    size_t length = strlen(x->name), suffix = strlen(suffixes[kind]);
+    if (length + suffix > GGUF_MAX_NAME)
+        return gq_fail(e, "entry '%s': the name is %zu bytes long, the GGUF layout has room for %zu", x->name,
+                       length, GGUF_MAX_NAME - suffix);
+    memcpy(name, x->name, length);
+    memcpy(name + length, suffixes[kind], suffix + 1);
+    const uint64_t ne[GGUF_MAX_DIMS] = {columns, x->n_counts, 1, 1};
+    return gguf_header_add_tensor(h, name, ne, gguf_type_of(GGUF_F32), e);
+}
+
+static bool describe(gguf_header *h, const imatrix *im, gq_error *e) {
+    if (!gguf_header_set_string(h, "general.type", "imatrix", e) || !set_datasets(h, im, e) ||
+        !gguf_header_set_u32(h, KEY_CHUNK_COUNT, im->chunk_count, e) ||
+        !gguf_header_set_u32(h, KEY_CHUNK_SIZE, imatrix_chunk(im), e))
+        return false;
+    for (uint64_t i = 0; i < im->n_entries; i++) {
+        const imatrix_entry *x = &im->entries[i];
+        if (!add_part(h, x, SUMS, x->n_values / x->n_counts, e) || !add_part(h, x, COUNTS, 1, e))
+            return false;
+        if (x->activations && !add_part(h, x, ACTIVATIONS, x->n_values / x->n_counts, e)) return false;
+    }
+    return true;
+}
+
+/* Values into their place, times the tokens per count; false when one grows beyond a float. */
+static bool put(uint8_t *to, const float *x, uint64_t n, float scale) {
+    bool finite = true;
+    for (uint64_t i = 0; i < n; i++) {
+        float value = x[i] * scale;
+        finite &= isfinite(value) != 0;
+        memcpy(to + i * sizeof value, &value, sizeof value);
+    }
+    return finite;
+}
+
+static bool put_entries(const imatrix *im, const gguf_header *h, uint8_t *bytes, gq_error *e) {
+    float scale = im->legacy ? (float)imatrix_chunk(im) : 1;
+    for (uint64_t i = 0, tensor = 0; i < im->n_entries; i++) {
+        const imatrix_entry *x = &im->entries[i];
+        bool ok = put(bytes + gguf_header_tensor_offset(h, tensor++), x->sums, x->n_values, scale);
+        ok &= put(bytes + gguf_header_tensor_offset(h, tensor++), x->counts, x->n_counts, scale);
+        if (x->activations)
+            ok &= put(bytes + gguf_header_tensor_offset(h, tensor++), x->activations, x->n_values, scale);
+        if (!ok)
+            return gq_fail(e, "entry '%s': the values are too large for %g tokens a call", x->name, scale);
+    }
+    return true;
+}
+
+bool imatrix_write_gguf(const imatrix *im, uint8_t **bytes, uint64_t *size, gq_error *e) {
+    gguf_header *h = gguf_header_new(e);
+    const uint8_t *header;
+    uint64_t header_size, data_size;
+    bool ok = h && describe(h, im, e) && gguf_header_finish(h, &header, &header_size, &data_size, e);
+    *bytes = NULL;
+    if (ok) {
+        *size = header_size + data_size;
+        *bytes = calloc(1, *size); /* zero: the padding */
+        ok = *bytes ? true : gq_fail_memory(e, *size);
+    }
+    if (ok) {
+        memcpy(*bytes, header, header_size);
+        ok = put_entries(im, h, *bytes, e);
+    }
+    if (!ok) {
+        free(*bytes);
+        *bytes = NULL;
+    }
+    gguf_header_free(h);
+    return ok;
+}

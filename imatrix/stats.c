@@ -1,0 +1,158 @@
+#include "imatrix/stats.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gguf/gguf.h"
+
+/* Below this an importance counts as none, as in other programs' reports. */
+static const float least_active = 0.00001f;
+
+/* "blk.N.role" -> N and role. More than nine digits, or a zero in front of them, make no layer. */
+static int64_t split_name(const char *name, const char **role) {
+    static const char prefix[] = "blk.";
+    *role = name;
+    if (strncmp(name, prefix, strlen(prefix)) != 0) return -1;
+    const char *digits = name + strlen(prefix);
+    size_t n = strspn(digits, "0123456789");
+    if (n == 0 || n > 9 || (n > 1 && *digits == '0') || digits[n] != '.') return -1;
+    *role = digits + n + 1;
+    return atol(digits);
+}
+
+/* All values of an entry; NaN where no token came. */
+static void normalise(const imatrix_entry *x, float *a) {
+    uint64_t w = x->n_values / x->n_counts;
+    for (uint64_t j = 0; j < x->n_counts; j++)
+        for (uint64_t i = j * w; i < (j + 1) * w; i++)
+            a[i] = x->counts[j] > 0 ? x->sums[i] / x->counts[j] : NAN;
+}
+
+static void moments(imatrix_stats *s, const float *a, uint64_t n) {
+    double squares = 0;
+    uint64_t active = 0;
+    s->sum = 0, s->min = INFINITY, s->max = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        if (isnan(a[i])) continue;
+        s->n++;
+        s->sum += a[i];
+        s->min = fmin(s->min, a[i]);
+        s->max = fmax(s->max, a[i]);
+        active += a[i] > least_active;
+    }
+    s->mean = s->sum / (double)s->n;
+    s->active = (double)active / (double)s->n;
+    for (uint64_t i = 0; i < n; i++)
+        if (!isnan(a[i])) squares += (a[i] - s->mean) * (a[i] - s->mean);
+    s->deviation = sqrt(squares / (double)s->n);
+}
+
+static void distribution(imatrix_stats *s, const float *a, uint64_t n) {
+    double entropy = 0;
+    uint64_t outliers = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        double p = a[i] / s->sum;
+        if (p > 0) entropy -= p * log2(p); /* not for NaN */
+        outliers += a[i] - s->mean > s->deviation;
+    }
+    s->outliers = (double)outliers / (double)s->n;
+    if (s->sum == 0) return;
+    s->entropy = entropy;
+    if (s->n > 1) s->evenness = entropy / log2((double)s->n);
+}
+
+static double cosine(const float *a, const float *b, uint64_t n) {
+    double ab = 0, aa = 0, bb = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        if (isnan(a[i]) || isnan(b[i])) continue;
+        ab += (double)a[i] * b[i], aa += (double)a[i] * a[i], bb += (double)b[i] * b[i];
+    }
+    return ab / sqrt(aa * bb); /* 0 / 0 is the NaN that is meant */
+}
+
+/* a and b: room for the values of the largest entry, each. */
+static void describe(const imatrix *im, const imatrix_entry *x, imatrix_stats *s, float *a, float *b) {
+    *s = (imatrix_stats){.entry = x,
+                         .sum = NAN,
+                         .min = NAN,
+                         .max = NAN,
+                         .mean = NAN,
+                         .deviation = NAN,
+                         .active = NAN,
+                         .entropy = NAN,
+                         .evenness = NAN,
+                         .outliers = NAN,
+                         .cosine = NAN};
+    s->layer = split_name(x->name, &s->role);
+    if (x->n_unseen == x->n_counts) return;
+    normalise(x, a);
+    moments(s, a, x->n_values);
+    distribution(s, a, x->n_values);
+    char name[32 + GGUF_MAX_NAME];
+    snprintf(name, sizeof name, "blk.%lld.%s", (long long)s->layer - 1, s->role);
+    const imatrix_entry *earlier = s->layer > 0 ? imatrix_find(im, name) : NULL;
+    if (!earlier || earlier->n_values != x->n_values) return;
+    normalise(earlier, b);
+    s->cosine = cosine(a, b, x->n_values);
+}
+
+bool imatrix_statistics(const imatrix *im, imatrix_stats *stats, gq_error *e) {
+    uint64_t most = 1;
+    for (uint64_t i = 0; i < im->n_entries; i++)
+        if (im->entries[i].n_values > most) most = im->entries[i].n_values;
+    float *room = calloc(most, 2 * sizeof *room);
+    if (!room) return gq_fail_memory(e, most * 2 * sizeof *room);
+    for (uint64_t i = 0; i < im->n_entries; i++) describe(im, &im->entries[i], &stats[i], room, room + most);
+    free(room);
+    return true;
+}
+
+static int by_layer(const void *a, const void *b) {
+    const imatrix_layer *x = a, *y = b;
+    return (x->layer > y->layer) - (x->layer < y->layer);
+}
+
+size_t imatrix_layers(const imatrix_stats *stats, size_t n, imatrix_layer *layers) {
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        const imatrix_stats *s = &stats[i];
+        if (s->layer < 0 || s->n == 0) continue;
+        /* In the order of names, "blk.N." stands together. */
+        if (count == 0 || layers[count - 1].layer != s->layer)
+            layers[count++] = (imatrix_layer){.layer = s->layer};
+        imatrix_layer *layer = &layers[count - 1];
+        double weight = (double)s->n;
+        layer->n += s->n;
+        layer->sum += weight * s->sum;
+        layer->outliers += weight * s->outliers;
+        if (isnan(s->cosine)) continue;
+        layer->n_cosine += s->n;
+        layer->cosine += weight * s->cosine;
+    }
+    for (size_t i = 0; i < count; i++) {
+        layers[i].sum /= (double)layers[i].n;
+        layers[i].outliers /= (double)layers[i].n;
+        layers[i].cosine /= (double)layers[i].n_cosine; /* 0 / 0 is the NaN that is meant */
+    }
+    if (count) qsort(layers, count, sizeof *layers, by_layer);
+    return count;
+}
+
+void imatrix_cover(const imatrix *im, const imatrix_weight *weights, size_t n, imatrix_coverage *coverage,
+                   bool *used) {
+    for (uint64_t i = 0; i < im->n_entries; i++) used[i] = false;
+    for (size_t i = 0; i < n; i++) {
+        const imatrix_entry *x = imatrix_find(im, weights[i].name);
+        coverage[i] = (imatrix_coverage){.entry = x};
+        if (!x) continue;
+        used[x - im->entries] = true;
+        coverage[i].fits = imatrix_fits(x, weights[i].columns, weights[i].matrices, "", NULL);
+        coverage[i].experts = x->n_counts;
+        coverage[i].experts_seen = x->n_counts - x->n_unseen;
+        coverage[i].smallest_count = x->counts[0];
+        for (uint64_t j = 1; j < x->n_counts; j++)
+            coverage[i].smallest_count = fminf(coverage[i].smallest_count, x->counts[j]);
+    }
+}

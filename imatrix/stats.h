@@ -1,0 +1,59 @@
+/* What an importance matrix says: numbers per entry and layer, and how much of a model it covers. */
+#ifndef GQ_IMATRIX_STATS_H
+#define GQ_IMATRIX_STATS_H
+
+#include "imatrix/imatrix.h"
+
+/* Of the normalised values a of an entry, all its matrices together, but for those that no token reached.
+ * Shares are 0 to 1. Numbers that are not defined (no data, sum or deviation zero) are NaN. */
+typedef struct imatrix_stats {
+    const imatrix_entry *entry;
+    int64_t layer;    /* N of "blk.N.role"; -1: none */
+    const char *role; /* the name behind "blk.N."; without a layer the whole name */
+    uint64_t n;       /* values with data */
+    double sum, min, max, mean;
+    double deviation; /* of the population */
+    double active;    /* share with a > 0.00001 */
+    double entropy;   /* bits, of a / sum */
+    double evenness;  /* entropy / log2 n: 1 when all columns weigh the same */
+    double outliers;  /* share more than one deviation above the mean */
+    double cosine;    /* similarity with the same role one layer earlier, over columns with data in both */
+} imatrix_stats;
+
+/* stats[im->n_entries], in the order of the entries. For a matrix that passed imatrix_check. Fails only for
+ * lack of memory. */
+bool imatrix_statistics(const imatrix *im, imatrix_stats *stats, gq_error *e);
+
+/* Averages over the entries of a layer, each weighing its n; the cosine over those that have one (else NaN).
+ */
+typedef struct imatrix_layer {
+    int64_t layer;
+    uint64_t n, n_cosine; /* values with data; those of them in entries with a cosine */
+    double sum, outliers, cosine;
+} imatrix_layer;
+
+/* From n stats in their order to layers by number (room for n of them); returns how many there are. Entries
+ * outside of layers and those without data are left out. */
+size_t imatrix_layers(const imatrix_stats *stats, size_t n, imatrix_layer *layers);
+
+/* ---- coverage ---- */
+
+/* A weight that somebody wants to quantize. */
+typedef struct imatrix_weight {
+    const char *name;
+    uint64_t columns, matrices;
+} imatrix_weight;
+
+typedef struct imatrix_coverage {
+    const imatrix_entry *entry; /* NULL: none, and all below is zero */
+    bool fits;                  /* the entry's size is the weight's */
+    uint64_t experts;           /* matrices counted by themselves; 1: one count for all */
+    uint64_t experts_seen;      /* of these, reached by a token */
+    float smallest_count;       /* over these; tokens, in a legacy matrix calls */
+} imatrix_coverage;
+
+/* coverage[n] for weights[n]; used[im->n_entries]: whether an entry belongs to any of them. */
+void imatrix_cover(const imatrix *im, const imatrix_weight *weights, size_t n, imatrix_coverage *coverage,
+                   bool *used);
+
+#endif
