@@ -1,0 +1,278 @@
+/* Walks the tensors in the order in which the rules count them, and gives each one its type. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mixes/rules.h"
+
+/* ---- order ---- */
+
+/* The number behind a leading "blk.", -1 when there is none; very long ones end at INT64_MAX. */
+static int64_t block_of(const char *name) {
+    if (strncmp(name, "blk.", 4) != 0 || name[4] < '0' || name[4] > '9') return -1;
+    int64_t block = 0;
+    for (const char *c = name + 4; *c >= '0' && *c <= '9'; c++)
+        if (__builtin_mul_overflow(block, 10, &block) || __builtin_add_overflow(block, *c - '0', &block))
+            return INT64_MAX;
+    return block;
+}
+
+typedef struct place {
+    int64_t block;
+    const char *name;
+    uint32_t index;
+} place;
+
+static int by_block_and_name(const void *left, const void *right) {
+    const place *a = left, *b = right;
+    if (a->block != b->block) return a->block < b->block ? -1 : 1;
+    int names = strcmp(a->name, b->name);
+    return names ? names : (a->index > b->index) - (a->index < b->index);
+}
+
+bool mix_order(const mix_tensor *tensors, size_t n, bool keep_order, uint32_t *order, gq_error *e) {
+    for (size_t i = 0; i < n; i++) order[i] = (uint32_t)i;
+    if (keep_order || n < 2) return true;
+    place *places = calloc(n, sizeof *places);
+    if (!places) return gq_fail_memory(e, n * sizeof *places);
+    for (size_t i = 0; i < n; i++)
+        places[i] = (place){block_of(tensors[i].name), tensors[i].name, (uint32_t)i};
+    qsort(places, n, sizeof *places, by_block_and_name);
+    for (size_t i = 0; i < n; i++) order[i] = places[i].index;
+    free(places);
+    return true;
+}
+
+/* ---- one tensor ---- */
+
+typedef struct run {
+    const mix_model *model;
+    const mix_options *options;
+    const mix_family *family;
+    uint64_t filetype; /* one bit */
+    uint32_t facts;    /* those that are the same for every tensor */
+    bool tied;         /* no output tensor: the embedding serves as one */
+    bool big;          /* a model of the size where V of 3 or 4 bits costs too much */
+    int64_t n_v;       /* tensors of role V, those left alone included */
+    int64_t seen_v, seen_down, seen_up, seen_gate;
+} run;
+
+static bool is_big(const mix_model *m, const char *arch) {
+    static const struct {
+        const char *arch;
+        int64_t n_blocks;
+        bool grouped; /* only where several heads share a key and value head */
+    } models[] = {{"llama", 80, true}, {"llama-embed", 80, true}, {"qwen2", 80, false},
+                  {"olmo", 80, false}, {"deci", 80, false},       {"jais2", 68, false}};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        if (strcmp(arch, models[i].arch) == 0)
+            return m->n_blocks == models[i].n_blocks && (!models[i].grouped || m->n_head != m->n_head_kv);
+    return false;
+}
+
+static run run_new(const mix_model *m, const mix_options *o, const mix_tensor *tensors, size_t n) {
+    const char *arch = m->arch ? m->arch : "";
+    run r = {.model = m, .options = o, .family = mix_family_of(arch), .tied = true, .big = is_big(m, arch)};
+    r.filetype = UINT64_C(1) << (o->filetype - mix_filetypes);
+    if (m->n_head > 0 && m->n_head_kv > 0 && m->n_head / m->n_head_kv >= 4) r.facts |= IF_GQA4;
+    if (m->n_expert >= 4) r.facts |= IF_NX4;
+    if (m->n_expert == 8) r.facts |= IF_NX8;
+    if (o->imatrix) r.facts |= IF_IMATRIX;
+    if (strcmp(arch, "falcon") == 0) r.facts |= IF_FALCON;
+    if (strcmp(arch, "bailingmoe3") == 0) r.facts |= IF_BAILING3;
+    for (size_t i = 0; i < n; i++) {
+        mix_role role = mix_role_of(tensors[i].name);
+        if (role == ROLE_OUTPUT) r.tied = false;
+        if (role == ROLE_V) r.n_v++;
+    }
+    return r;
+}
+
+static bool fits(const mix_tensor *t, uint32_t type) {
+    return t->ne[0] % gguf_type_of(type)->block_elements == 0;
+}
+
+/* Numbers that are no weights' usual storage. */
+static bool is_number(uint32_t type) {
+    return !gguf_type_of(type)->quantized && type != GGUF_F32 && type != GGUF_F16 && type != GGUF_BF16;
+}
+
+static mix_choice keep(const mix_tensor *t, mix_reason reason, const char *why) {
+    return (mix_choice){.type = t->type, .wanted = t->type, .reason = reason, .why = why};
+}
+
+/* Image models: besides the named tensors, convolution kernels and what is too small to be worth a loss. */
+static const char *family_keeps(const mix_family *f, const mix_tensor *t) {
+    enum { SMALL = 1024 };
+    if (is_number(t->type)) return "kept: holds integers or 64-bit floats";
+    if (t->ne[2] != 1 || t->ne[3] != 1) return "kept: more than two dimensions";
+    if (t->ne[0] <= SMALL && t->ne[1] <= SMALL / t->ne[0]) return "kept: at most 1024 elements";
+    for (const char *const *k = f->keep; *k; k++)
+        if (mix_name_matches(*k, t->name)) return "kept: by default for this architecture";
+    return NULL;
+}
+
+/* Is the tensor to keep its source type? Then *c says so. A pattern of the user's (`chosen`) goes before the
+ * defaults of a family, and before nothing else. */
+static bool left_alone(const run *r, const mix_tensor *t, bool chosen, bool kept, mix_choice *c) {
+    const char *why = NULL;
+    if (r->filetype == FILETYPE(COPY))
+        *c = keep(t, MIX_COPY, "kept: COPY");
+    else if (!t->ne[0] || !t->ne[1] || !t->ne[2] || !t->ne[3])
+        *c = keep(t, MIX_KEEP, "kept: no elements");
+    else if (t->ne[1] == 1 && t->ne[2] == 1 && t->ne[3] == 1)
+        *c = keep(t, MIX_ONE_DIM, "kept: one dimension");
+    else if ((why = mix_left_alone(t->name)))
+        *c = keep(t, MIX_NAME, why);
+    else if (r->options->leave_output && mix_role_of(t->name) == ROLE_OUTPUT)
+        *c = keep(t, MIX_KEEP, "kept: --leave-output-tensor");
+    else if (kept)
+        *c = keep(t, MIX_KEEP, "kept: --keep");
+    else if (!chosen && r->family && (why = family_keeps(r->family, t)))
+        *c = keep(t, MIX_KEEP, why);
+    else
+        return false;
+    return true;
+}
+
+/* Facts about place i among n; n < 0: unknown. */
+static uint32_t place_facts(int64_t i, int64_t n) {
+    if (n < 0) return 0;
+    int64_t first = n / 8, last = n - n / 8 - (n % 8 != 0); /* last: 7 n / 8 rounded down, without overflow */
+    uint32_t facts = 0;
+    if (i < first) facts |= IF_E8;
+    if (i < n / 16) facts |= IF_E16;
+    if (i < first || i >= last || (i - first) % 3 == 2) facts |= IF_MORE;
+    if (i >= first && i < last) facts |= IF_MIDDLE;
+    return facts;
+}
+
+/* The block number of a feed-forward tensor in a model with experts, where it is the place. */
+static bool expert_block(const run *r, const mix_tensor *t, int64_t *block, gq_error *e) {
+    int64_t n = r->model->n_blocks;
+    *block = block_of(t->name);
+    if (n < 0 || (*block >= 0 && *block < n)) return true;
+    if (*block < 0)
+        return gq_fail(e,
+                       "tensor '%s': no block number in its name; the mix needs one ('blk.N.') for each "
+                       "feed-forward weight of a model with experts",
+                       t->name);
+    return gq_fail(e, "tensor '%s': block number %lld out of range; the model says it has %lld blocks",
+                   t->name, (long long)*block, (long long)n);
+}
+
+/* Where the tensor stands among those of its role. The counters move by one for each tensor that comes here.
+ */
+static bool count(run *r, const mix_tensor *t, mix_role role, uint32_t *facts, gq_error *e) {
+    if (role == ROLE_V) {
+        int64_t i = r->seen_v++;
+        *facts |= place_facts(i, r->n_v) | (i < 2 ? IF_I2 : 0) | (i < 4 ? IF_I4 : 0);
+    }
+    if (!(role & ROLES_FFN)) return true;
+    int64_t *seen = role == ROLE_DOWN ? &r->seen_down
+                    : role == ROLE_UP ? &r->seen_up
+                                      : &r->seen_gate,
+            i = (*seen)++;
+    if (r->model->n_expert > 1 && !(r->filetype & (FILETYPES_LOW | FILETYPE(MXFP4_MOE))))
+        if (!expert_block(r, t, &i, e)) return false;
+    *facts |= place_facts(i, r->model->n_blocks);
+    return true;
+}
+
+/* The type by the mix tables. */
+static bool by_rule(run *r, const mix_tensor *t, mix_role role, mix_choice *c, gq_error *e) {
+    const mix_options *o = r->options;
+    uint32_t base = o->filetype->base, facts = r->facts;
+    if (role == ROLE_EMBED && r->tied) role = ROLE_OUTPUT;
+    if (role == ROLE_OUTPUT && o->output_type >= 0) {
+        *c = (mix_choice){
+            .wanted = (uint32_t)o->output_type, .reason = MIX_OPTION, .why = "by --output-tensor-type"};
+        return true;
+    }
+    if (t->ne[2] > 1) facts |= IF_3D;
+    if (!fits(t, base)) facts |= IF_ODD_ROW;
+    if (!count(r, t, role, &facts, e)) return false;
+    c->wanted = mix_rule(r->filetype, role, facts, base);
+    if (role == ROLE_V && r->big && !(r->filetype & FILETYPES_LOW) &&
+        (c->wanted == GGUF_Q3_K || c->wanted == GGUF_Q4_K))
+        c->wanted = GGUF_Q5_K;
+    return true;
+}
+
+/* c->wanted -> c->type: the type itself where its blocks divide the rows, or a fallback. */
+static bool fall_back(const run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
+    c->type = c->wanted;
+    if (fits(t, c->wanted)) return true;
+    unsigned block = gguf_type_of(c->wanted)->block_elements;
+    c->type = mix_replacement(c->wanted);
+    if (c->type == GGUF_TYPE_LIMIT)
+        return gq_fail(e, "tensor '%s': rows of %llu are no multiple of %u, and no type stands in for %s",
+                       t->name, (unsigned long long)t->ne[0], block, gguf_type_name(c->wanted));
+    c->reason = MIX_FALLBACK;
+    c->why = block == 256  ? "fallback: row length is no multiple of 256"
+             : block == 64 ? "fallback: row length is no multiple of 64"
+                           : "fallback: row length is no multiple of 32";
+    if (fits(t, c->type)) return true;
+    c->why = "fallback: row length is no multiple of 32";
+    /* F16 even for wider sources, as the incumbent does; image models have no incumbent, and lose nothing. */
+    c->type = r->family && !gguf_type_of(t->type)->quantized ? t->type : GGUF_F16;
+    return true;
+}
+
+/* A type that an option gives to one tensor by name is taken as it is, so its blocks must divide the rows. */
+static bool by_name(const mix_tensor *t, int64_t type, const char *why, mix_choice *c, gq_error *e) {
+    *c = (mix_choice){.type = (uint32_t)type, .wanted = (uint32_t)type, .reason = MIX_OPTION, .why = why};
+    if (fits(t, c->type)) return true;
+    return gq_fail_usage(e, "tensor '%s': %s asks for %s, but rows of %llu are no multiple of %u", t->name,
+                         why + strlen("by "), gguf_type_name(c->type), (unsigned long long)t->ne[0],
+                         gguf_type_of(c->type)->block_elements);
+}
+
+static bool in(uint32_t type, const uint32_t *types, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (types[i] == type) return true;
+    return false;
+}
+
+/* Embeddings and output are spared the demand, since importance data do not cover them; but for three types
+ * no encoder works without. */
+static bool needs_imatrix(const run *r, mix_role role, uint32_t type) {
+    static const uint32_t demanding[] = {GGUF_IQ1_S, GGUF_IQ2_XXS, GGUF_IQ2_XS,
+                                         GGUF_IQ1_M, GGUF_IQ2_S,   GGUF_IQ3_XXS};
+    if (role & (ROLE_OUTPUT | ROLE_EMBED)) return in(type, demanding, 3);
+    return in(type, demanding, 6) || (type == GGUF_Q2_K && r->filetype == FILETYPE(Q2_K_S));
+}
+
+static bool choose(run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
+    const mix_options *o = r->options;
+    bool chosen, kept;
+    uint32_t type = GGUF_TYPE_LIMIT, unused;
+    if (!mix_patterns_find(o->patterns, t->name, &chosen, &type, e)) return false;
+    if (!mix_patterns_find(o->keep, t->name, &kept, &unused, e)) return false;
+    if (left_alone(r, t, chosen, kept, c)) return true;
+
+    mix_role role = mix_role_of(t->name);
+    uint32_t base = o->filetype->base;
+    bool per_layer = strcmp(t->name, "per_layer_token_embd.weight") == 0;
+    *c = (mix_choice){.type = base, .wanted = base, .reason = MIX_RULE, .why = ""};
+    if (role == ROLE_EMBED && o->embedding_type >= 0 && !(per_layer && chosen)) {
+        if (!by_name(t, o->embedding_type, "by --token-embedding-type", c, e)) return false;
+    } else if (role == ROLE_OUTPUT && o->output_type >= 0) {
+        if (!by_name(t, o->output_type, "by --output-tensor-type", c, e)) return false;
+    } else if (gguf_type_of(base)->quantized) {
+        if (chosen)
+            *c = (mix_choice){.wanted = type, .reason = MIX_OPTION, .why = "by --tensor-type"};
+        else if (!o->pure && !by_rule(r, t, role, c, e))
+            return false;
+        if (!fall_back(r, t, c, e)) return false;
+    }
+    c->needs_imatrix = needs_imatrix(r, role, c->type);
+    return true;
+}
+
+bool mix_assign(const mix_model *model, const mix_options *options, const mix_tensor *tensors, size_t n,
+                const uint32_t *order, mix_choice *choices, gq_error *e) {
+    run r = run_new(model, options, tensors, n);
+    for (size_t i = 0; i < n; i++)
+        if (!choose(&r, &tensors[order[i]], &choices[order[i]], e)) return false;
+    return true;
+}

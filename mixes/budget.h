@@ -1,0 +1,35 @@
+/* A size instead of a name: one type per tensor so that the sizes fit a budget and the errors add up to as
+ * little as possible. Pure arithmetic on sizes and errors that the caller has measured. */
+#ifndef GQ_BUDGET_H
+#define GQ_BUDGET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gguf/error.h"
+
+typedef struct budget_candidate {
+    uint32_t type;  /* for the caller; not looked at */
+    uint64_t bytes; /* what the tensor then takes in the file, padding included */
+    double error;   /* >= 0; any unit that may be added over tensors */
+} budget_candidate;
+
+/* The candidates of one tensor, at least one, in any order. */
+typedef struct budget_tensor {
+    const budget_candidate *candidates;
+    size_t n;
+} budget_tensor;
+
+typedef struct budget_result {
+    uint64_t bytes;
+    double error;
+    double bound; /* no choice within the budget has less error than this */
+} budget_result;
+
+/* choice[i] becomes the index of the candidate for tensors[i]. The same input gives the same choice
+ * everywhere. Fails when even the smallest candidates exceed the budget, saying what they need, and on errors
+ * that are negative or no numbers. */
+bool budget_choose(const budget_tensor *tensors, size_t n, uint64_t budget, size_t *choice,
+                   budget_result *result, gq_error *e);
+
+#endif

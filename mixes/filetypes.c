@@ -1,0 +1,130 @@
+/* The file types: what a user names, the id in general.file_type, the tensor type each one starts from. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "mixes/rules.h"
+
+/* Bits per weight are those of a whole 8 B model (Llama 3.1) without importance data. */
+const mix_filetype mix_filetypes[] = {
+    [FT_F32] = {"F32", 0, GGUF_F32, "32.0 bits per weight, nothing is lost"},
+    [FT_F16] = {"F16", 1, GGUF_F16, "16.0 bits per weight"},
+    [FT_BF16] = {"BF16", 32, GGUF_BF16, "16.0 bits per weight, the range of F32"},
+    [FT_Q4_0] = {"Q4_0", 2, GGUF_Q4_0, "4.64 bits per weight, legacy"},
+    [FT_Q4_1] = {"Q4_1", 3, GGUF_Q4_1, "5.10 bits per weight, legacy"},
+    [FT_Q5_0] = {"Q5_0", 8, GGUF_Q5_0, "5.57 bits per weight, legacy"},
+    [FT_Q5_1] = {"Q5_1", 9, GGUF_Q5_1, "6.04 bits per weight, legacy"},
+    [FT_Q8_0] = {"Q8_0", 7, GGUF_Q8_0, "8.50 bits per weight, close to the original"},
+    [FT_Q2_K] = {"Q2_K", 10, GGUF_Q2_K,
+                 "3.16 bits per weight, 2-bit blocks with larger types where it matters"},
+    [FT_Q2_K_S] = {"Q2_K_S", 21, GGUF_Q2_K, "2.97 bits per weight, needs importance data"},
+    [FT_Q3_K_S] = {"Q3_K_S", 11, GGUF_Q3_K, "3.64 bits per weight, small 3-bit mix"},
+    [FT_Q3_K_M] = {"Q3_K_M", 12, GGUF_Q3_K, "4.00 bits per weight, medium 3-bit mix; also named Q3_K"},
+    [FT_Q3_K_L] = {"Q3_K_L", 13, GGUF_Q3_K, "4.30 bits per weight, large 3-bit mix"},
+    [FT_Q4_K_S] = {"Q4_K_S", 14, GGUF_Q4_K, "4.67 bits per weight, small 4-bit mix"},
+    [FT_Q4_K_M] = {"Q4_K_M", 15, GGUF_Q4_K, "4.89 bits per weight, medium 4-bit mix; also named Q4_K"},
+    [FT_Q5_K_S] = {"Q5_K_S", 16, GGUF_Q5_K, "5.57 bits per weight, small 5-bit mix"},
+    [FT_Q5_K_M] = {"Q5_K_M", 17, GGUF_Q5_K, "5.70 bits per weight, medium 5-bit mix; also named Q5_K"},
+    [FT_Q6_K] = {"Q6_K", 18, GGUF_Q6_K, "6.56 bits per weight"},
+    [FT_IQ1_S] = {"IQ1_S", 24, GGUF_IQ1_S, "2.00 bits per weight, needs importance data"},
+    [FT_IQ1_M] = {"IQ1_M", 31, GGUF_IQ1_M, "2.15 bits per weight, needs importance data"},
+    [FT_IQ2_XXS] = {"IQ2_XXS", 19, GGUF_IQ2_XXS, "2.38 bits per weight, needs importance data"},
+    [FT_IQ2_XS] = {"IQ2_XS", 20, GGUF_IQ2_XS, "2.59 bits per weight, needs importance data"},
+    [FT_IQ2_S] = {"IQ2_S", 28, GGUF_IQ2_XS, "2.74 bits per weight, needs importance data"},
+    [FT_IQ2_M] = {"IQ2_M", 29, GGUF_IQ2_S, "2.93 bits per weight, needs importance data"},
+    [FT_IQ3_XXS] = {"IQ3_XXS", 23, GGUF_IQ3_XXS, "3.37 bits per weight, needs importance data"},
+    [FT_IQ3_XS] = {"IQ3_XS", 22, GGUF_IQ3_S, "3.50 bits per weight, needs importance data"},
+    [FT_IQ3_S] = {"IQ3_S", 26, GGUF_IQ3_S, "3.66 bits per weight"},
+    [FT_IQ3_M] = {"IQ3_M", 27, GGUF_IQ3_S, "3.76 bits per weight"},
+    [FT_IQ4_NL] = {"IQ4_NL", 25, GGUF_IQ4_NL, "4.68 bits per weight, uneven 4-bit levels, blocks of 32"},
+    [FT_IQ4_XS] = {"IQ4_XS", 30, GGUF_IQ4_XS, "4.46 bits per weight, uneven 4-bit levels"},
+    [FT_TQ1_0] = {"TQ1_0", 36, GGUF_TQ1_0, "2.19 bits per weight, for ternary models"},
+    [FT_TQ2_0] = {"TQ2_0", 37, GGUF_TQ2_0, "2.52 bits per weight, for ternary models"},
+    [FT_MXFP4_MOE] = {"MXFP4_MOE", 38, GGUF_MXFP4, "MXFP4 experts, everything else Q8_0"},
+    [FT_Q1_0] = {"Q1_0", 40, GGUF_Q1_0, "one bit and a scale per 128 weights, for binary models"},
+    [FT_Q2_0] = {"Q2_0", 41, GGUF_Q2_0, "two bits and a scale per 64 weights"},
+    [FT_COPY] = {"COPY", -1, GGUF_TYPE_LIMIT, "every tensor stays as it is"},
+};
+const size_t mix_n_filetypes = N_FILETYPES;
+_Static_assert(sizeof mix_filetypes / sizeof *mix_filetypes == N_FILETYPES, "a row per file type");
+
+static const struct {
+    const char *alias;
+    int filetype;
+} aliases[] = {{"Q3_K", FT_Q3_K_M}, {"Q4_K", FT_Q4_K_M}, {"Q5_K", FT_Q5_K_M}};
+
+const mix_filetype *mix_filetype_named(const char *name) {
+    for (int i = 0; i < N_FILETYPES; i++)
+        if (strcasecmp(name, mix_filetypes[i].name) == 0) return &mix_filetypes[i];
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strcasecmp(name, aliases[i].alias) == 0) return &mix_filetypes[aliases[i].filetype];
+    if (!*name || strlen(name) > 3 || name[strspn(name, "0123456789")]) return NULL;
+    long id = strtol(name, NULL, 10);
+    for (int i = 0; i < N_FILETYPES; i++)
+        if (mix_filetypes[i].id == id) return &mix_filetypes[i];
+    return NULL;
+}
+
+enum { LONGEST = 24 }; /* longer texts are no misspelt file type */
+
+/* What it costs to type b where a was meant; 0 stands for no character. A forgotten '_' is the likeliest
+ * slip, a wrong digit the least likely: it asks for another size. */
+static unsigned slip(char a, char b) {
+    if (toupper((unsigned char)a) == toupper((unsigned char)b)) return 0;
+    if ((a == 0 && b == '_') || (a == '_' && b == 0)) return 1;
+    return isdigit((unsigned char)a) || isdigit((unsigned char)b) ? 3 : 2;
+}
+
+/* Edit distance with these costs. */
+static unsigned distance(const char *a, const char *b) {
+    size_t n = strlen(b);
+    unsigned row[LONGEST + 1] = {0};
+    for (size_t j = 0; j < n; j++) row[j + 1] = row[j] + slip(0, b[j]);
+    for (; *a; a++) {
+        unsigned diagonal = row[0];
+        row[0] += slip(*a, 0);
+        for (size_t j = 0; j < n; j++) {
+            unsigned best = diagonal + slip(*a, b[j]);
+            if (row[j] + slip(0, b[j]) < best) best = row[j] + slip(0, b[j]);
+            if (row[j + 1] + slip(*a, 0) < best) best = row[j + 1] + slip(*a, 0);
+            diagonal = row[j + 1];
+            row[j + 1] = best;
+        }
+    }
+    return row[n];
+}
+
+/* A known name so far, and what the best of them takes to become it. */
+typedef struct candidate {
+    const char *name;
+    unsigned slips;
+} candidate;
+
+/* Half of what was typed must be right, or a '_M' is missing. */
+static candidate nothing_near(const char *name) { return (candidate){NULL, (unsigned)strlen(name) + 3}; }
+
+static void consider(candidate *best, const char *name, const char *known) {
+    unsigned d = strlen(name) > LONGEST ? best->slips : distance(name, known);
+    if (d < best->slips) *best = (candidate){known, d};
+}
+
+const char *mix_filetype_nearest(const char *name) {
+    candidate best = nothing_near(name);
+    for (int i = 0; *name && i < N_FILETYPES; i++) consider(&best, name, mix_filetypes[i].name);
+    return best.name;
+}
+
+bool mix_type_named(const char *name, const char *where, uint32_t *type, gq_error *e) {
+    const gguf_type *t = gguf_type_named(name);
+    if (t) {
+        *type = t->id;
+        return true;
+    }
+    candidate best = nothing_near(name);
+    for (uint32_t id = 0; *name && id < GGUF_TYPE_LIMIT; id++)
+        if (gguf_type_of(id)) consider(&best, name, gguf_type_name(id));
+    if (best.name)
+        return gq_fail_usage(e, "%s: '%s' is no tensor type, did you mean %s?", where, name, best.name);
+    return gq_fail_usage(e, "%s: '%s' is no tensor type", where, name);
+}

@@ -1,0 +1,101 @@
+/* Which type each tensor gets: a file type (a named mix), facts about the model, a list of tensors in, a type
+ * per tensor out. Pure functions and tables; the rules are those of docs/mixes.md.
+ */
+#ifndef GQ_MIXES_H
+#define GQ_MIXES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gguf/error.h"
+#include "gguf/type.h"
+
+/* A file type: what the user names. */
+typedef struct mix_filetype {
+    const char *name;    /* "Q4_K_M" */
+    int32_t id;          /* general.file_type; -1 for COPY */
+    uint32_t base;       /* tensor type it starts from; GGUF_TYPE_LIMIT for COPY */
+    const char *summary; /* for lists: one line */
+} mix_filetype;
+extern const mix_filetype mix_filetypes[];
+extern const size_t mix_n_filetypes;
+/* By name (any case, aliases Q3_K Q4_K Q5_K) or decimal number; NULL: unknown. */
+const mix_filetype *mix_filetype_named(const char *name);
+/* The known name nearest to `name`, for suggestions; NULL when none resembles it. */
+const char *mix_filetype_nearest(const char *name);
+
+/* Tensor type of a name in any case. Fails with the nearest known one in the message, which begins with
+ * `where`. */
+bool mix_type_named(const char *name, const char *where, uint32_t *type, gq_error *e);
+
+/* Facts from the metadata. Missing ones make rules that need them not fire. */
+typedef struct mix_model {
+    const char *arch; /* NULL or "": unknown */
+    int64_t n_blocks; /* {arch}.block_count, -1: unknown */
+    int64_t n_head, n_head_kv,
+        n_expert; /* as the rules take them: absent n_head and n_expert are 0, absent n_head_kv is n_head */
+} mix_model;
+
+typedef struct mix_tensor {
+    const char *name; /* output name: after pruning and renumbering */
+    uint64_t ne[4];
+    uint32_t type; /* source type */
+} mix_tensor;
+
+typedef struct mix_pattern mix_pattern; /* a compiled PATTERN=TYPE */
+
+typedef struct mix_options {
+    const mix_filetype *filetype;
+    bool imatrix; /* a matrix with at least one usable entry is there */
+    bool pure, leave_output, keep_order;
+    int64_t output_type, embedding_type; /* type ids, -1: not given */
+    const mix_pattern *patterns;         /* --tensor-type */
+    const mix_pattern *keep; /* --keep: no type in them; tensors that match keep their source type */
+} mix_options;
+
+/* Why a tensor has its type. */
+typedef enum mix_reason {
+    MIX_RULE,     /* by the mix tables, or the base type */
+    MIX_COPY,     /* COPY */
+    MIX_ONE_DIM,  /* kept: fewer than two dimensions */
+    MIX_NAME,     /* kept: its name is not a weight's, or is on the list of tensors left alone */
+    MIX_KEEP,     /* kept: --keep, --leave-output-tensor or a family's default */
+    MIX_OPTION,   /* by --tensor-type, --output-tensor-type, --token-embedding-type */
+    MIX_FALLBACK, /* the row length does not fit the wanted type */
+} mix_reason;
+
+typedef struct mix_choice {
+    uint32_t type;
+    uint32_t wanted; /* before the row-length check; equals type unless MIX_FALLBACK */
+    mix_reason reason;
+    const char *why;    /* static text for the plan, "" for MIX_RULE */
+    bool needs_imatrix; /* must not be quantized without importance data (pointless where type is the
+                           source's) */
+} mix_choice;
+
+/* Parse "PATTERN=TYPE" items (TYPE absent for --keep: pass types = false) into one list, in order; PCRE2
+ * search, the pattern text is lower-cased first for --tensor-type as recipes expect. NULL and e on a
+ * malformed item. */
+mix_pattern *mix_patterns_new(const char *const *items, size_t n, bool types, gq_error *e);
+void mix_patterns_free(mix_pattern *p);
+
+/* The items of a recipe file, ready for mix_patterns_new. White space separates them, and so does a comma
+ * behind a type; where an item would start, '#' makes the rest of the line a comment. Fails on the first item
+ * that is not PATTERN=TYPE, with its line and column and with `name`, the file's. */
+typedef struct mix_recipe {
+    size_t n;
+    char **items;
+} mix_recipe;
+bool mix_recipe_read(mix_recipe *r, const char *name, const char *text, size_t n, gq_error *e);
+void mix_recipe_free(mix_recipe *r);
+
+/* The order in which the rules count tensors, and in which they are written: by (block number, name), or as
+ * given with keep_order. order[n] receives indices into tensors. */
+bool mix_order(const mix_tensor *tensors, size_t n, bool keep_order, uint32_t *order, gq_error *e);
+
+/* choices[i] is for tensors[i] (input order). Fails where the rules say that a run must not start, naming the
+ * tensor; a missing importance matrix is only flagged (needs_imatrix). */
+bool mix_assign(const mix_model *model, const mix_options *options, const mix_tensor *tensors, size_t n,
+                const uint32_t *order, mix_choice *choices, gq_error *e);
+
+#endif

@@ -1,0 +1,92 @@
+/* What a tensor's name says: its role, and whether it is on the list of tensors that are left alone. */
+#include <string.h>
+
+#include "mixes/rules.h"
+
+bool mix_name_matches(const char *fragment, const char *name) {
+    return *fragment == '=' ? strcmp(fragment + 1, name) == 0 : strstr(name, fragment) != NULL;
+}
+
+/* First match wins. */
+static const struct {
+    const char *fragment;
+    mix_role role;
+} roles[] = {
+    {"=output.weight", ROLE_OUTPUT},
+    {"=token_embd.weight", ROLE_EMBED},
+    {"=per_layer_token_embd.weight", ROLE_EMBED},
+    {"attn_qkv.weight", ROLE_V}, /* fused: as careful as the most sensitive of the three */
+    {"attn_kv_b.weight", ROLE_V},
+    {"attn_v.weight", ROLE_V},
+    {"attn_k.weight", ROLE_K},
+    {"attn_q.weight", ROLE_Q},
+    {"attn_output.weight", ROLE_O},
+    {"ffn_up", ROLE_UP},
+    {"ffn_gate", ROLE_GATE},
+    {"ffn_down", ROLE_DOWN},
+};
+
+mix_role mix_role_of(const char *name) {
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (mix_name_matches(roles[i].fragment, name)) return roles[i].role;
+    return ROLE_OTHER;
+}
+
+#define NORM "kept: norm"
+#define ROUTER "kept: expert routing"
+#define GEMMA3N "kept: Gemma 3n helper"
+#define CONVOLUTION "kept: short convolution"
+#define INDEXER "kept: sparse attention index"
+#define RWKV "kept: small RWKV matrix"
+#define POSITION "kept: positions"
+#define MEDIA "kept: part of a vision or audio encoder"
+
+static const struct {
+    const char *fragment, *why;
+} left_alone[] = {
+    {"_norm.weight", NORM},
+    {"ffn_gate_inp.weight", ROUTER},
+    {"ffn_gate_tid2eid.weight", ROUTER},
+    {"altup", GEMMA3N},
+    {"laurel", GEMMA3N},
+    {"per_layer_model_proj", GEMMA3N},
+    {"ssm_conv1d", CONVOLUTION},
+    {"shortconv.conv.weight", CONVOLUTION},
+    {"indexer.k_proj.weight", INDEXER},
+    {"indexer.q_proj.weight", INDEXER},
+    {"time_mix_first.weight", RWKV},
+    {"time_mix_w0.weight", RWKV},
+    {"time_mix_w1.weight", RWKV},
+    {"time_mix_w2.weight", RWKV},
+    {"time_mix_v0.weight", RWKV},
+    {"time_mix_v1.weight", RWKV},
+    {"time_mix_v2.weight", RWKV},
+    {"time_mix_a0.weight", RWKV},
+    {"time_mix_a1.weight", RWKV},
+    {"time_mix_a2.weight", RWKV},
+    {"time_mix_g1.weight", RWKV},
+    {"time_mix_g2.weight", RWKV},
+    {"time_mix_decay_w1.weight", RWKV},
+    {"time_mix_decay_w2.weight", RWKV},
+    {"time_mix_lerp_fused.weight", RWKV},
+    {"attn_rel_b.weight", POSITION},
+    {"=position_embd.weight", POSITION},
+    {"=token_types.weight", "kept: token types"},
+    {".position_embd", MEDIA},
+    {"sam.pos_embd", MEDIA},
+    {"sam.neck.", MEDIA},
+    {"sam.net_", MEDIA},
+    {".rel_pos", MEDIA},
+    {".patch_embd", MEDIA},
+    {".patch_merger", MEDIA},
+    {"a.rvq.codebook", MEDIA},
+    {"mm.a.code_embd", MEDIA},
+};
+
+const char *mix_left_alone(const char *name) {
+    size_t n = strlen(name);
+    if (n < 6 || memcmp(name + n - 6, "weight", 6) != 0) return "kept: not named as a weight";
+    for (size_t i = 0; i < sizeof left_alone / sizeof *left_alone; i++)
+        if (mix_name_matches(left_alone[i].fragment, name)) return left_alone[i].why;
+    return NULL;
+}

@@ -1,0 +1,144 @@
+/* PATTERN=TYPE items: a regular expression that is searched for in tensor names, and the type for what it
+ * hits. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mixes/rules.h"
+
+/* A name has at most 127 bytes. A pattern with three independent `.*` needs some 127^3 / 6 = 340,000 steps on
+ * it; what takes more than a million is runaway backtracking. Depth bounds memory: a few KiB per level. */
+enum { MATCH_STEPS = 1000000, MATCH_DEPTH = 10000, MATCH_HEAP_KIB = 4096 };
+
+/* A line of text can ask for 64 KiB of compiled pattern, as (.{200}){20} does; the recipes that people share,
+ * one item per tensor of the largest models, stay below 1 MiB. */
+enum { MAX_PATTERN = 4096, MAX_COMPILED = 16 << 20, ITEM_OVERHEAD = 256 };
+
+typedef struct item {
+    pcre2_code *code;
+    uint32_t type;
+    char *text; /* the item as given, for messages */
+} item;
+
+struct mix_pattern {
+    size_t n;
+    item *items;
+    pcre2_match_data *match;
+    pcre2_match_context *limits;
+};
+
+/* Recipes are written for ECMAScript, where $ does not match before a last newline, [] matches nothing,
+ * \uXXXX is a character and a group that took no part matches the empty string. */
+static const uint32_t dialect = PCRE2_DOLLAR_ENDONLY | PCRE2_ALLOW_EMPTY_CLASS | PCRE2_ALT_BSUX |
+                                PCRE2_MATCH_UNSET_BACKREF | PCRE2_NEVER_BACKSLASH_C | PCRE2_NEVER_UTF;
+
+static bool compile(item *it, const char *text, size_t n, bool lower, gq_error *e) {
+    if (n > MAX_PATTERN)
+        return gq_fail_usage(e, "pattern '%.40s...' of %zu bytes: at most %d are accepted", text, n,
+                             MAX_PATTERN);
+    char pattern[MAX_PATTERN + 1];
+    for (size_t i = 0; i < n; i++)
+        pattern[i] = lower && text[i] >= 'A' && text[i] <= 'Z' ? (char)(text[i] + 'a' - 'A') : text[i];
+    int code = 0;
+    PCRE2_SIZE at = 0;
+    it->code = pcre2_compile((PCRE2_SPTR)pattern, n, dialect, &code, &at, NULL);
+    if (it->code) return true;
+    if (code == PCRE2_ERROR_HEAP_FAILED || code == PCRE2_ERROR_NOMEMORY) return gq_fail_memory(e, n);
+    char why[160] = "";
+    pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
+    return gq_fail_usage(e, "pattern '%s': %s at character %zu", it->text, why, (size_t)at + 1);
+}
+
+/* Length of the pattern in front of '=', and the type behind it. */
+static bool split(const char *text, size_t *pattern_length, uint32_t *type, gq_error *e) {
+    const char *equals = strchr(text, '=');
+    if (!equals) return gq_fail_usage(e, "'%s': expected PATTERN=TYPE", text);
+    if (equals == text) return gq_fail_usage(e, "'%s': nothing stands before the '='", text);
+    const gguf_type *t = gguf_type_named(equals + 1);
+    const mix_filetype *filetype = mix_filetype_named(equals + 1);
+    if (!t && filetype && filetype->base < GGUF_TYPE_LIMIT)
+        return gq_fail_usage(e, "'%s': %s is a file type, expected a tensor type such as %s", text,
+                             equals + 1, gguf_type_name(filetype->base));
+    *pattern_length = (size_t)(equals - text);
+    return mix_type_named(equals + 1, text, type, e);
+}
+
+static void item_free(item *it) {
+    pcre2_code_free(it->code);
+    free(it->text);
+    *it = (item){0};
+}
+
+static bool item_read(item *it, const char *text, bool typed, gq_error *e) {
+    size_t length = strlen(text);
+    *it = (item){.type = GGUF_TYPE_LIMIT};
+    if (length == 0) return gq_fail_usage(e, "an empty pattern would match every tensor; write '.' for that");
+    if (typed && !split(text, &length, &it->type, e)) return false;
+    it->text = strdup(text);
+    if (!it->text) return gq_fail_memory(e, length);
+    if (compile(it, text, length, typed, e)) return true;
+    item_free(it);
+    return false;
+}
+
+bool mix_pattern_check(const char *text, gq_error *e) {
+    item it;
+    bool ok = item_read(&it, text, true, e);
+    if (ok) item_free(&it);
+    return ok;
+}
+
+mix_pattern *mix_patterns_new(const char *const *items, size_t n, bool types, gq_error *e) {
+    mix_pattern *p = calloc(1, sizeof *p);
+    if (p) p->items = calloc(n ? n : 1, sizeof *p->items);
+    if (p) p->match = pcre2_match_data_create(1, NULL);
+    if (p) p->limits = pcre2_match_context_create(NULL);
+    bool ok = p && p->items && p->match && p->limits;
+    if (!ok) gq_fail_memory(e, n * sizeof *p->items);
+    if (ok) {
+        pcre2_set_match_limit(p->limits, MATCH_STEPS);
+        pcre2_set_depth_limit(p->limits, MATCH_DEPTH);
+        pcre2_set_heap_limit(p->limits, MATCH_HEAP_KIB);
+    }
+    for (size_t compiled = 0; ok && p->n < n;) {
+        ok = item_read(&p->items[p->n], items[p->n], types, e);
+        if (!ok) break;
+        size_t size = 0;
+        pcre2_pattern_info(p->items[p->n++].code, PCRE2_INFO_SIZE, &size);
+        compiled += size + ITEM_OVERHEAD;
+        if (compiled > MAX_COMPILED)
+            ok = gq_fail_usage(e, "%zu patterns, of which the first %zu already need %d MiB of memory", n,
+                               p->n, MAX_COMPILED >> 20);
+    }
+    if (ok) return p;
+    mix_patterns_free(p);
+    return NULL;
+}
+
+void mix_patterns_free(mix_pattern *p) {
+    if (!p) return;
+    for (size_t i = 0; i < p->n; i++) item_free(&p->items[i]);
+    pcre2_match_data_free(p->match);
+    pcre2_match_context_free(p->limits);
+    free(p->items);
+    free(p);
+}
+
+bool mix_patterns_find(const mix_pattern *p, const char *name, bool *hit, uint32_t *type, gq_error *e) {
+    *hit = false;
+    for (size_t i = 0; p && i < p->n; i++) {
+        int found = pcre2_match(p->items[i].code, (PCRE2_SPTR)name, strlen(name), 0, 0, p->match, p->limits);
+        if (found == PCRE2_ERROR_NOMATCH) continue;
+        if (found == PCRE2_ERROR_NOMEMORY) return gq_fail_memory(e, MATCH_HEAP_KIB * 1024ull);
+        if (found < 0)
+            return gq_fail_usage(
+                e, "pattern '%s' takes too long on tensor '%s': nested repeats such as (a+)+ explode",
+                p->items[i].text, name);
+        *hit = true;
+        *type = p->items[i].type;
+        return true;
+    }
+    return true;
+}
