@@ -1,0 +1,22 @@
+# Every file of simd/ is compiled once per ISA level; GQ_LEVEL names the level in symbols.
+file(GLOB kernel_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/simd/*.c)
+
+function(gquant_level level lanes)
+  add_library(kernels_${level} OBJECT ${kernel_sources})
+  target_include_directories(kernels_${level} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(kernels_${level} PRIVATE GQ_LEVEL=${level} GQ_LANES=${lanes})
+  target_compile_options(kernels_${level} PRIVATE ${ARGN})
+  set_target_properties(kernels_${level} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_sources(gquant PRIVATE $<TARGET_OBJECTS:kernels_${level}>)
+  target_compile_definitions(gquant PRIVATE GQ_HAVE_${level})
+endfunction()
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  gquant_level(v2 4 -march=x86-64-v2)
+  gquant_level(v3 8 -march=x86-64-v3)
+  gquant_level(v4 16 -march=x86-64-v4 -mprefer-vector-width=512)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  gquant_level(neon 4)
+else()
+  gquant_level(generic 4)
+endif()

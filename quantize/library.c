@@ -1,0 +1,37 @@
+/* What the public header says of the library itself and of file types. */
+#include "mixes/mixes.h"
+#include "quantize/codec.h"
+#include "quantize/gquant.h"
+
+const char *gq_version(void) { return GQ_VERSION; }
+
+const char *gq_isa(void) {
+    const kernels *k = kernels_select();
+    return k ? kernels_name(k) : NULL;
+}
+
+size_t gq_filetype_count(void) { return mix_n_filetypes; }
+const char *gq_filetype_name(size_t i) { return mix_filetypes[i].name; }
+const char *gq_filetype_summary(size_t i) { return mix_filetypes[i].summary; }
+int gq_filetype_id(size_t i) { return mix_filetypes[i].id; }
+
+int gq_filetype_find(const char *name) {
+    const mix_filetype *f = mix_filetype_named(name);
+    return f ? (int)(f - mix_filetypes) : -1;
+}
+
+const char *gq_filetype_nearest(const char *name) { return mix_filetype_nearest(name); }
+const char *gq_type_name(uint32_t type) { return gguf_type_name(type); }
+
+bool gq_recipe_read(gq_recipe *r, const char *name, const char *text, size_t n, gq_error *e) {
+    mix_recipe read;
+    *r = (gq_recipe){0};
+    if (!mix_recipe_read(&read, name, text, n, e)) return false;
+    r->n = read.n, r->items = read.items;
+    return true;
+}
+
+void gq_recipe_free(gq_recipe *r) {
+    mix_recipe_free(&(mix_recipe){.n = r->n, .items = r->items});
+    *r = (gq_recipe){0};
+}

@@ -1,0 +1,272 @@
+/* Blocks to float32, exactly as the formats say. Plain loops over one block at a time: the compiler
+ * vectorises them, and only the arithmetic in the formula rounds, so every level gives the same bits. */
+#include "quantize/simd/kernels.h"
+#include "quantize/simd/scalar.h"
+
+#define DECODE(name) void LEVEL(decode_##name)(const uint8_t *restrict b, float *restrict x, size_t n)
+#define EACH_BLOCK(elements, bytes) for (; n; n -= (elements), x += (elements), b += (bytes))
+
+/* ---- plain numbers ---- */
+DECODE(f32) { memcpy(x, b, 4 * n); }
+
+DECODE(f16) {
+    size_t i = 0;
+#if GQ_LANES == 16 && defined(__AVX512F__)
+    for (; i + 16 <= n; i += 16)
+        _mm512_storeu_ps(x + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(b + 2 * i))));
+#elif defined(__F16C__)
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(x + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(b + 2 * i))));
+#endif
+    for (; i < n; i++) x[i] = half_at(b + 2 * i);
+}
+
+DECODE(bf16) {
+    for (size_t i = 0; i < n; i++) x[i] = float_of((uint32_t)get16(b + 2 * i) << 16);
+}
+
+/* ---- 32 elements ---- */
+/* Low nibbles are elements 0..15 of a block of 32, high nibbles 16..31; `fifth` has bit i for element i.
+ * Halves apart, so that each is a straight loop over bytes. */
+#define NIBBLES(q, fifth, value) \
+    do { \
+        uint32_t low_ = (fifth), high_ = low_ >> 16; \
+        for (int j = 0; j < 16; j++) { \
+            int v = ((q)[j] & 15) | (int)(low_ >> j & 1) << 4; \
+            x[j] = (value); \
+        } \
+        for (int j = 0; j < 16; j++) { \
+            int v = (q)[j] >> 4 | (int)(high_ >> j & 1) << 4; \
+            x[j + 16] = (value); \
+        } \
+    } while (0)
+
+DECODE(q4_0) {
+    EACH_BLOCK(32, 18) {
+        float d = half_at(b);
+        NIBBLES(b + 2, 0, d * (float)(v - 8));
+    }
+}
+
+DECODE(q4_1) {
+    EACH_BLOCK(32, 20) {
+        float d = half_at(b), m = half_at(b + 2);
+        NIBBLES(b + 4, 0, d * (float)v + m);
+    }
+}
+
+DECODE(q5_0) {
+    EACH_BLOCK(32, 22) {
+        float d = half_at(b);
+        NIBBLES(b + 6, get32(b + 2), d * (float)(v - 16));
+    }
+}
+
+DECODE(q5_1) {
+    EACH_BLOCK(32, 24) {
+        float d = half_at(b), m = half_at(b + 2);
+        NIBBLES(b + 8, get32(b + 4), d * (float)v + m);
+    }
+}
+
+INLINE void scaled_bytes(float d, const uint8_t *q, float *x, int n) {
+    for (int j = 0; j < n; j++) x[j] = d * (float)(int8_t)q[j];
+}
+DECODE(q8_0) { EACH_BLOCK(32, 34) scaled_bytes(half_at(b), b + 2, x, 32); }
+DECODE(q8_1) { EACH_BLOCK(32, 36) scaled_bytes(half_at(b), b + 4, x, 32); }
+DECODE(q8_k) { EACH_BLOCK(256, 292) scaled_bytes(float_of(get32(b)), b + 4, x, 256); }
+
+/* ---- 256 elements ---- */
+DECODE(q2_k) {
+    EACH_BLOCK(256, 84) {
+        float d = half_at(b + 80), dmin = half_at(b + 82);
+        for (int s = 0; s < 16; s++) {
+            float scale = d * (float)(b[s] & 15), min = dmin * (float)(b[s] >> 4);
+            const uint8_t *q = b + 16 + 32 * (s / 8) + 16 * (s % 2);
+            int shift = s / 2 % 4 * 2;
+            for (int j = 0; j < 16; j++) x[16 * s + j] = scale * (float)(q[j] >> shift & 3) - min;
+        }
+    }
+}
+
+DECODE(q3_k) {
+    EACH_BLOCK(256, 110) {
+        float d = half_at(b + 108);
+        for (int s = 0; s < 16; s++) {
+            int low = b[96 + s % 8] >> (s / 8 * 4) & 15, top = b[104 + s % 4] >> (s / 4 * 2) & 3;
+            float scale = d * (float)(low + 16 * top - 32);
+            const uint8_t *q = b + 32 + 32 * (s / 8) + 16 * (s % 2), *h = b + 16 * (s % 2);
+            int shift = s / 2 % 4 * 2, bit = s / 2;
+            for (int j = 0; j < 16; j++)
+                x[16 * s + j] = scale * (float)((q[j] >> shift & 3) + ((h[j] >> bit & 1) << 2) - 4);
+        }
+    }
+}
+
+/* The shared scale bytes of Q4_K and Q5_K: eight 6-bit scales and minimums. */
+INLINE void six_bit_pairs(const uint8_t *s, uint8_t scale[8], uint8_t min[8]) {
+    for (int k = 0; k < 4; k++) {
+        scale[k] = s[k] & 63, min[k] = s[k + 4] & 63;
+        scale[k + 4] = (uint8_t)((s[k + 8] & 15) | (s[k] >> 6) << 4);
+        min[k + 4] = (uint8_t)(s[k + 8] >> 4 | (s[k + 4] >> 6) << 4);
+    }
+}
+
+DECODE(q4_k) {
+    EACH_BLOCK(256, 144) {
+        float d = half_at(b), dmin = half_at(b + 2);
+        uint8_t sc[8], mn[8];
+        six_bit_pairs(b + 4, sc, mn);
+        for (int s = 0; s < 8; s++) {
+            float scale = d * (float)sc[s], min = dmin * (float)mn[s];
+            const uint8_t *q = b + 16 + 32 * (s / 2);
+            int shift = s % 2 * 4;
+            for (int j = 0; j < 32; j++) x[32 * s + j] = scale * (float)(q[j] >> shift & 15) - min;
+        }
+    }
+}
+
+DECODE(q5_k) {
+    EACH_BLOCK(256, 176) {
+        float d = half_at(b), dmin = half_at(b + 2);
+        uint8_t sc[8], mn[8];
+        six_bit_pairs(b + 4, sc, mn);
+        for (int s = 0; s < 8; s++) {
+            float scale = d * (float)sc[s], min = dmin * (float)mn[s];
+            const uint8_t *q = b + 48 + 32 * (s / 2), *h = b + 16;
+            int shift = s % 2 * 4;
+            for (int j = 0; j < 32; j++)
+                x[32 * s + j] = scale * (float)((q[j] >> shift & 15) | (h[j] >> s & 1) << 4) - min;
+        }
+    }
+}
+
+DECODE(q6_k) {
+    EACH_BLOCK(256, 210) {
+        float d = half_at(b + 208);
+        for (int s = 0; s < 16; s++) {
+            int half = s / 8, quarter = s / 2 % 4, l = 16 * (s % 2);
+            float scale = d * (float)(int8_t)b[192 + s];
+            const uint8_t *q = b + 64 * half + 32 * (quarter % 2) + l, *h = b + 128 + 32 * half + l;
+            int shift = quarter / 2 * 4, bit = 2 * quarter;
+            for (int j = 0; j < 16; j++)
+                x[16 * s + j] = scale * (float)((q[j] >> shift & 15) + ((h[j] >> bit & 3) << 4) - 32);
+        }
+    }
+}
+
+/* ---- code books ---- */
+static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                      1,    13,   25,  38,  53,  69,  89,  113};
+static const int8_t fp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+/* v[j] = book[code j] for the nibbles of `bytes` bytes: low nibbles first. */
+INLINE void look_up(const int8_t book[16], const uint8_t *q, int bytes, int8_t *v) {
+#if defined(__SSSE3__)
+    __m128i table = _mm_loadu_si128((const __m128i *)book), mask = _mm_set1_epi8(15), codes;
+    codes = bytes == 16 ? _mm_loadu_si128((const __m128i *)q) : _mm_loadl_epi64((const __m128i *)q);
+    __m128i low = _mm_shuffle_epi8(table, _mm_and_si128(codes, mask));
+    __m128i high = _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16(codes, 4), mask));
+    if (bytes == 16)
+        _mm_storeu_si128((__m128i *)v, low), _mm_storeu_si128((__m128i *)(v + 16), high);
+    else
+        _mm_storel_epi64((__m128i *)v, low), _mm_storel_epi64((__m128i *)(v + 8), high);
+#else
+    for (int j = 0; j < bytes; j++) v[j] = book[q[j] & 15], v[j + bytes] = book[q[j] >> 4];
+#endif
+}
+INLINE void scaled_codes(float d, const int8_t *v, float *x, int n) {
+    for (int j = 0; j < n; j++) x[j] = d * (float)v[j];
+}
+
+DECODE(iq4_nl) {
+    EACH_BLOCK(32, 18) {
+        int8_t v[32];
+        look_up(iq4_values, b + 2, 16, v);
+        scaled_codes(half_at(b), v, x, 32);
+    }
+}
+
+DECODE(iq4_xs) {
+    EACH_BLOCK(256, 136) {
+        float d = half_at(b);
+        int top = get16(b + 2);
+        for (int s = 0; s < 8; s++) {
+            int scale = ((b[4 + s / 2] >> s % 2 * 4 & 15) | (top >> 2 * s & 3) << 4) - 32;
+            int8_t v[32];
+            look_up(iq4_values, b + 8 + 16 * s, 16, v);
+            scaled_codes(d * (float)scale, v, x + 32 * s, 32);
+        }
+    }
+}
+
+DECODE(mxfp4) {
+    EACH_BLOCK(32, 17) {
+        /* 2^(e - 128), subnormal for e = 0 and 1. */
+        float d = b[0] < 2 ? float_of(0x200000u << b[0]) : float_of((uint32_t)(b[0] - 1) << 23);
+        int8_t v[32];
+        look_up(fp4_values, b + 1, 16, v);
+        scaled_codes(d, v, x, 32);
+    }
+}
+
+/* Half of an unsigned E4M3 number; bit 7 is ignored and 0x7f is zero. */
+INLINE float half_e4m3(uint8_t c) {
+    int e = c >> 3 & 15, m = c & 7;
+    if ((c & 0x7f) == 0x7f) return c == 0x7f ? 0 : 240.0f;
+    return e ? (float)(8 + m) * float_of((uint32_t)(e - 11 + 127) << 23) : (float)m * 0x1p-10f;
+}
+
+DECODE(nvfp4) {
+    EACH_BLOCK(64, 36) {
+        for (int s = 0; s < 4; s++) {
+            int8_t v[16];
+            look_up(fp4_values, b + 4 + 8 * s, 8, v);
+            scaled_codes(half_e4m3(b[s]), v, x + 16 * s, 16);
+        }
+    }
+}
+
+/* ---- ternary and low-bit types ---- */
+/* Digit n of each byte: the byte is a fraction of 256, its base-3 digits come out by multiplying. */
+INLINE void trits(const uint8_t *q, int bytes, int power, float d, float *x) {
+    for (int j = 0; j < bytes; j++) {
+        int digit = ((uint8_t)(q[j] * power) * 3) >> 8;
+        x[j] = (float)(digit - 1) * d;
+    }
+}
+
+DECODE(tq1_0) {
+    static const int power[5] = {1, 3, 9, 27, 81};
+    EACH_BLOCK(256, 54) {
+        float d = half_at(b + 52);
+        for (int k = 0; k < 5; k++) trits(b, 32, power[k], d, x + 32 * k);
+        for (int k = 0; k < 5; k++) trits(b + 32, 16, power[k], d, x + 160 + 16 * k);
+        for (int k = 0; k < 4; k++) trits(b + 48, 4, power[k], d, x + 240 + 4 * k);
+    }
+}
+
+DECODE(tq2_0) {
+    EACH_BLOCK(256, 66) {
+        float d = half_at(b + 64);
+        for (int k = 0; k < 8; k++)
+            for (int j = 0; j < 32; j++)
+                x[32 * k + j] = (float)((b[32 * (k / 4) + j] >> k % 4 * 2 & 3) - 1) * d;
+    }
+}
+
+DECODE(q1_0) {
+    EACH_BLOCK(128, 18) {
+        float d = half_at(b);
+        for (int k = 0; k < 16; k++)
+            for (int j = 0; j < 8; j++) x[8 * k + j] = (float)(2 * (b[2 + k] >> j & 1) - 1) * d;
+    }
+}
+
+DECODE(q2_0) {
+    EACH_BLOCK(64, 18) {
+        float d = half_at(b);
+        for (int k = 0; k < 16; k++)
+            for (int j = 0; j < 4; j++) x[4 * k + j] = (float)((b[2 + k] >> 2 * j & 3) - 1) * d;
+    }
+}

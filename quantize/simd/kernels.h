@@ -1,0 +1,46 @@
+/* What the files of this folder offer each other at one ISA level, and the list of codecs. */
+#ifndef GQ_KERNELS_H
+#define GQ_KERNELS_H
+
+#include "quantize/codec.h"
+#include "quantize/simd/lanes.h"
+
+/* A row per type that can be decoded: GGUF id, name in symbols, largest magnitude that can be encoded,
+ * encoder or not. The magnitude is the largest binary16 (65504) times the largest code, and for the types
+ * with a minimum of its own what that alone can hold. */
+#define GQ_CODECS(X, DECODE_ONLY) \
+    X(F32, f32, INFINITY) \
+    X(F16, f16, 65504.0f) \
+    X(BF16, bf16, 0x1.fep127f) \
+    X(Q4_0, q4_0, 8 * 65504.0f) \
+    X(Q4_1, q4_1, 65504.0f) \
+    X(Q5_0, q5_0, 16 * 65504.0f) \
+    X(Q5_1, q5_1, 65504.0f) \
+    X(Q8_0, q8_0, 127 * 65504.0f) \
+    DECODE_ONLY(Q8_1, q8_1) \
+    X(Q2_K, q2_k, 15 * 65504.0f) \
+    X(Q3_K, q3_k, 128 * 65504.0f) \
+    X(Q4_K, q4_k, 63 * 65504.0f) \
+    X(Q5_K, q5_k, 63 * 65504.0f) \
+    X(Q6_K, q6_k, 4096 * 65504.0f) \
+    DECODE_ONLY(Q8_K, q8_k) \
+    X(IQ4_NL, iq4_nl, 113 * 65504.0f) \
+    X(IQ4_XS, iq4_xs, 3616 * 65504.0f) \
+    X(TQ1_0, tq1_0, 65504.0f) \
+    X(TQ2_0, tq2_0, 65504.0f) \
+    X(MXFP4, mxfp4, 0x1.8p126f) \
+    X(NVFP4, nvfp4, 6 * 448.0f) \
+    X(Q1_0, q1_0, 65504.0f) \
+    X(Q2_0, q2_0, 65504.0f)
+
+#define GQ_DECLARE_DECODE(id, name) codec_decode LEVEL(decode_##name);
+#define GQ_DECLARE(id, name, magnitude) \
+    codec_decode LEVEL(decode_##name); \
+    codec_encode LEVEL(encode_##name);
+GQ_CODECS(GQ_DECLARE, GQ_DECLARE_DECODE)
+
+codec_measure LEVEL(measure);
+size_t LEVEL(first_not_finite)(const float *x, size_t n);
+extern const kernels LEVEL(kernels);
+
+#endif

@@ -1,0 +1,167 @@
+/* Vectors of GQ_LANES floats, one block of weights per lane.
+ *
+ * Every kernel of this folder is compiled once per ISA level with
+ *   GQ_LEVEL  suffix of its symbols (v2, v3, v4, neon, generic)
+ *   GQ_LANES  floats in a native vector (4, 8, 16)
+ * A batch is GQ_LANES blocks, transposed so that element i of all blocks is one vector. All sums are then
+ * vertical: each lane does the same IEEE operations in the same order whatever the width, hence the same
+ * bytes on every CPU. Operations are the compiler's own; the few intrinsics are there because gcc 12 lowers a
+ * generic select, minimum or f16 conversion to three to ten instructions.
+ */
+#ifndef GQ_LANES_H
+#define GQ_LANES_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__SSE4_1__)
+#include <immintrin.h>
+#endif
+
+#define GQ_PASTE2(a, b) a##_##b
+#define GQ_PASTE(a, b) GQ_PASTE2(a, b)
+/* Name of a symbol at this level: LEVEL(encode_q4_k) is encode_q4_k_v3. */
+#define LEVEL(name) GQ_PASTE(name, GQ_LEVEL)
+#define INLINE static inline __attribute__((always_inline, unused))
+
+enum { L = GQ_LANES };
+typedef float vf __attribute__((vector_size(4 * GQ_LANES)));
+typedef int32_t vi __attribute__((vector_size(4 * GQ_LANES)));
+typedef uint32_t vu __attribute__((vector_size(4 * GQ_LANES)));
+
+INLINE vf all(float x) { return x - (vf){0}; }
+INLINE vi alli(int32_t x) { return x + (vi){0}; }
+INLINE vf load(const float *p) {
+    vf v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+INLINE void store(float *p, vf v) { memcpy(p, &v, sizeof v); }
+INLINE vi bits(vf v) { return (vi)v; }
+INLINE vf from_bits(vi v) { return (vf)v; }
+
+/* ---- masks, select, minimum ----
+ * smaller(a, b) is a < b ? a : b: the second operand when equal or unordered, as x86 has it. */
+#if GQ_LANES == 16 && defined(__AVX512F__)
+typedef __mmask16 vm;
+INLINE vm lt(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ); }
+INLINE vm le(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LE_OQ); }
+INLINE vm eq(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_EQ_OQ); }
+INLINE vm lti(vi a, vi b) { return _mm512_cmplt_epi32_mask((__m512i)a, (__m512i)b); }
+INLINE vf pick(vm m, vf a, vf b) { return (vf)_mm512_mask_blend_ps(m, (__m512)b, (__m512)a); }
+INLINE vi picki(vm m, vi a, vi b) { return (vi)_mm512_mask_blend_epi32(m, (__m512i)b, (__m512i)a); }
+INLINE vm both(vm a, vm b) { return (vm)(a & b); }
+INLINE vm either(vm a, vm b) { return (vm)(a | b); }
+INLINE vf smaller(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
+INLINE vf larger(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
+INLINE vi to_int(vf a) { return (vi)_mm512_cvttps_epi32((__m512)a); }
+#else
+typedef vi vm;
+INLINE vm lt(vf a, vf b) { return a < b; }
+INLINE vm le(vf a, vf b) { return a <= b; }
+INLINE vm eq(vf a, vf b) { return a == b; }
+INLINE vm lti(vi a, vi b) { return a < b; }
+INLINE vm both(vm a, vm b) { return a & b; }
+INLINE vm either(vm a, vm b) { return a | b; }
+#if GQ_LANES == 8 && defined(__AVX2__)
+INLINE vf pick(vm m, vf a, vf b) { return (vf)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)m); }
+INLINE vf smaller(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
+INLINE vf larger(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); }
+#elif GQ_LANES == 4 && defined(__SSE4_1__)
+INLINE vf pick(vm m, vf a, vf b) { return (vf)_mm_blendv_ps((__m128)b, (__m128)a, (__m128)m); }
+INLINE vf smaller(vf a, vf b) { return (vf)_mm_min_ps((__m128)a, (__m128)b); }
+INLINE vf larger(vf a, vf b) { return (vf)_mm_max_ps((__m128)a, (__m128)b); }
+#else
+INLINE vf pick(vm m, vf a, vf b) { return (vf)((m & (vi)a) | (~m & (vi)b)); }
+INLINE vf smaller(vf a, vf b) { return pick(a < b, a, b); }
+INLINE vf larger(vf a, vf b) { return pick(a > b, a, b); }
+#endif
+INLINE vi picki(vm m, vi a, vi b) { return (vi)pick(m, (vf)a, (vf)b); }
+INLINE vi to_int(vf a) { return __builtin_convertvector(a, vi); }
+#endif
+
+/* Square root, correctly rounded everywhere. */
+INLINE vf root(vf a) {
+#if GQ_LANES == 16 && defined(__AVX512F__)
+    return (vf)_mm512_sqrt_ps((__m512)a);
+#elif GQ_LANES == 8 && defined(__AVX2__)
+    return (vf)_mm256_sqrt_ps((__m256)a);
+#elif GQ_LANES == 4 && defined(__SSE4_1__)
+    return (vf)_mm_sqrt_ps((__m128)a);
+#else
+    for (int i = 0; i < L; i++) a[i] = sqrtf(a[i]);
+    return a;
+#endif
+}
+INLINE vf to_float(vi a) { return __builtin_convertvector(a, vf); }
+INLINE vf magnitude(vf a) { return from_bits(bits(a) & 0x7fffffff); }
+INLINE vf clamp(vf a, vf low, vf high) { return smaller(larger(a, low), high); }
+
+/* Nearest integer, ties to even, for |a| < 2^22: adding 1.5 * 2^23 leaves no bits for the fraction. */
+#define MAGIC 12582912.0f
+INLINE vf nearest(vf a) { return (a + MAGIC) - MAGIC; }
+/* The same as an integer: the low bits of the sum. */
+INLINE vi nearest_int(vf a) { return bits(a + MAGIC) - 0x4b400000; }
+
+/* table[i], 0 <= i < 16. */
+INLINE vf look_up16(const float table[16], vi i) {
+#if GQ_LANES == 16 && defined(__AVX512F__)
+    return (vf)_mm512_permutexvar_ps((__m512i)i, _mm512_loadu_ps(table));
+#elif GQ_LANES == 8 && defined(__AVX2__)
+    __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), (__m256i)i);
+    __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), (__m256i)i);
+    return (vf)_mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32((__m256i)i, 28)));
+#else
+    vf v;
+    for (int k = 0; k < L; k++) v[k] = table[i[k]];
+    return v;
+#endif
+}
+
+/* ---- binary16, one per lane ---- */
+/* Bits of the nearest binary16, ties to even, clamped to +-65504 (a block must never hold an infinite scale).
+ */
+INLINE vi half_bits(vf a) {
+    vi sign = (vi)((vu)bits(a) >> 16) & 0x8000;
+    vf m = smaller(magnitude(a), all(65504.0f));
+    vi u = bits(m);
+    /* Below 2^-14 the step is 2^-24: adding 0.5, whose last place is 2^-24, rounds to it. */
+    vi subnormal = bits(m + 0.5f) - 0x3f000000;
+    vi normal = (u - (112 << 23) + 0xfff + ((u >> 13) & 1)) >> 13;
+    return sign | picki(lt(m, all(0x1p-14f)), subnormal, normal);
+}
+/* The value such bits stand for (finite ones). */
+INLINE vf half_value(vi h) {
+    vf m = from_bits((h & 0x7fff) << 13) * 0x1p112f;
+    return from_bits(bits(m) | ((h & 0x8000) << 16));
+}
+INLINE vf half_round(vf a) { return half_value(half_bits(a)); }
+
+/* ---- transposition ---- */
+#if GQ_LANES == 4
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#elif GQ_LANES == 8
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#else
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#endif
+
+/* L x L square in place: log2 L rounds, each interleaving row i with row i + L/2. */
+INLINE void transpose(vf r[L]) {
+    for (int round = 1; round < L; round *= 2) {
+        vf t[L];
+        for (int i = 0; i < L / 2; i++) {
+            t[2 * i] = LOW(r[i], r[i + L / 2]);
+            t[2 * i + 1] = HIGH(r[i], r[i + L / 2]);
+        }
+        for (int i = 0; i < L; i++) r[i] = t[i];
+    }
+}
+
+#endif

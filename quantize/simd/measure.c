@@ -1,0 +1,87 @@
+/* Error sums of rows. */
+#include "quantize/simd/kernels.h"
+
+/* Sums run in 16 lanes at every level: in float within a stretch, whose 16 terms per lane lose at most about
+ * 1e-6 of a sum, and in double from stretch to stretch. So the order of additions depends on the shape alone.
+ */
+enum { SUMS = 16, VECTORS = SUMS / L, STRETCH = 256 };
+
+typedef struct lanes16 {
+    vf v[VECTORS];
+} lanes16;
+
+typedef struct stretch {
+    lanes16 x2, e2, wx2, we2;
+} stretch;
+
+typedef struct totals {
+    double x2[SUMS], e2[SUMS], wx2[SUMS], we2[SUMS];
+    lanes16 max_x, max_e;
+} totals;
+
+/* w NULL: no importance, and no weighted sums. */
+INLINE void add16(stretch *s, totals *t, const float *x, const float *y, const float *w) {
+    for (int k = 0; k < VECTORS; k++) {
+        vf a = load(x + k * L), e = a - load(y + k * L), xx = a * a, ee = e * e;
+        s->x2.v[k] += xx, s->e2.v[k] += ee;
+        if (w) {
+            vf weight = load(w + k * L);
+            s->wx2.v[k] += weight * xx, s->we2.v[k] += weight * ee;
+        }
+        t->max_x.v[k] = larger(magnitude(a), t->max_x.v[k]);
+        t->max_e.v[k] = larger(magnitude(e), t->max_e.v[k]);
+    }
+}
+
+INLINE void add_lanes(double total[SUMS], const lanes16 *lanes) {
+    float sums[SUMS];
+    memcpy(sums, lanes, sizeof sums);
+    for (int i = 0; i < SUMS; i++) total[i] += (double)sums[i];
+}
+
+INLINE void measure_stretch(totals *t, const float *x, const float *y, const float *w, size_t n) {
+    stretch s = {0};
+    size_t i = 0;
+    for (; i + SUMS <= n; i += SUMS) add16(&s, t, x + i, y + i, w ? w + i : NULL);
+    if (i < n) { /* zeros add nothing */
+        float a[SUMS] = {0}, b[SUMS] = {0}, c[SUMS] = {0};
+        memcpy(a, x + i, 4 * (n - i)), memcpy(b, y + i, 4 * (n - i));
+        if (w) memcpy(c, w + i, 4 * (n - i));
+        add16(&s, t, a, b, w ? c : NULL);
+    }
+    add_lanes(t->x2, &s.x2), add_lanes(t->e2, &s.e2);
+    if (w) add_lanes(t->wx2, &s.wx2), add_lanes(t->we2, &s.we2);
+}
+
+INLINE void measure_row(totals *t, const float *x, const float *y, const float *w, size_t cols) {
+    for (size_t c = 0; c < cols; c += STRETCH)
+        measure_stretch(t, x + c, y + c, w ? w + c : NULL, cols - c < STRETCH ? cols - c : STRETCH);
+}
+
+static double fold(const double lanes[SUMS]) {
+    double sum = 0;
+    for (int i = 0; i < SUMS; i++) sum += lanes[i];
+    return sum;
+}
+
+static float largest(const lanes16 *lanes, float most) {
+    float values[SUMS];
+    memcpy(values, lanes, sizeof values);
+    for (int i = 0; i < SUMS; i++) most = values[i] > most ? values[i] : most;
+    return most;
+}
+
+void LEVEL(measure)(const float *x, const float *y, size_t rows, size_t cols,
+                    const codec_importance *importance, codec_error *sum) {
+    const float *w = importance ? importance->column : NULL;
+    totals t = {.max_x = {{{0}}}};
+    if (w)
+        for (size_t r = 0; r < rows; r++) measure_row(&t, x + r * cols, y + r * cols, w, cols);
+    else /* rows make no difference */
+        measure_row(&t, x, y, NULL, rows * cols);
+    double x2 = fold(t.x2), e2 = fold(t.e2);
+    sum->n += rows * cols;
+    sum->x2 += x2, sum->e2 += e2;
+    sum->wx2 += w ? fold(t.wx2) : x2, sum->we2 += w ? fold(t.we2) : e2;
+    sum->max_x = largest(&t.max_x, sum->max_x), sum->max_e = largest(&t.max_e, sum->max_e);
+}
