@@ -1,0 +1,295 @@
+/* libgquant: quantize GGUF models. This is all that the gquant command itself uses.
+ *
+ *     gq_output out = {"model-Q4_K_M.gguf", "Q4_K_M"};
+ *     gq_options o = {.input = "model-F16.gguf", .outputs = &out, .n_outputs = 1};
+ *     gq_error e;
+ *     gq_plan *plan = gq_plan_new(&o, &e);               // reads headers and importance data, no weights
+ *     if (plan && gq_run(plan, NULL, &e)) ...            // writes the file, measures the loss
+ *     gq_plan_free(plan);
+ *
+ * Sizes are in bytes, counts in elements. Strings and arrays that a plan hands out belong to the plan. Texts
+ * from a file (tensor names, metadata) may hold control characters: gq_printable() of gguf/error.h before
+ * showing them. A plan is used from one thread; gq_run starts its own.
+ */
+#ifndef GQUANT_H
+#define GQUANT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gguf/error.h"
+
+const char *gq_version(void);
+/* ISA level the kernels will use: "x86-64-v4", ...; NULL when GQUANT_ISA names one that cannot run here. */
+const char *gq_isa(void);
+
+/* ---- file types ---- */
+size_t gq_filetype_count(void);
+const char *gq_filetype_name(size_t i);    /* "Q4_K_M" */
+const char *gq_filetype_summary(size_t i); /* one line for lists */
+int gq_filetype_id(size_t i);              /* general.file_type; -1 for COPY */
+/* Index of a name in any case or of a decimal id; -1: unknown. */
+int gq_filetype_find(const char *name);
+const char *gq_filetype_nearest(const char *name); /* for "did you mean" */
+const char *gq_type_name(uint32_t type);           /* tensor type: "Q6_K" */
+
+/* ---- what is asked for ---- */
+typedef struct gq_output {
+    const char *path;     /* NULL: input's name with the type in place of F16, BF16, F32 */
+    const char *filetype; /* name or number */
+} gq_output;
+
+typedef struct gq_list {
+    const char *const *items;
+    size_t n;
+} gq_list;
+
+enum { GQ_EFFORT_FAST, GQ_EFFORT_DEFAULT, GQ_EFFORT_BEST };
+
+typedef struct gq_options {
+    const char *input; /* a GGUF, or any shard of a split one */
+    const gq_output *outputs;
+    size_t n_outputs;
+    const char *out_dir; /* folder for outputs without a path; NULL: the input's */
+    const char *imatrix; /* NULL: none */
+    int threads;         /* 0: one per core */
+    int effort;          /* GQ_EFFORT_*; set it: 0 is FAST */
+    bool pure, strict, force, allow_requantize, leave_output_tensor;
+    const char *output_tensor_type, *token_embedding_type; /* NULL: by the mix */
+    gq_list tensor_types;                                  /* "PATTERN=TYPE", first match wins */
+    gq_list keep;                                          /* patterns: tensors that stay as they are */
+    gq_list include_weights, exclude_weights;
+    gq_list override_kv;      /* "KEY=TYPE:VALUE" */
+    const char *prune_layers; /* "3,7,11" */
+    bool keep_split;
+    uint64_t split_max_size; /* bytes per output shard, 0: do not split */
+    bool imatrix_path;       /* store the matrix's path as given, not its base name */
+    uint32_t part, parts;    /* this process does the part-th (1..parts) share; 0, 0: all */
+    bool join;               /* finish a file whose shares are all done */
+} gq_options;
+
+/* The PATTERN=TYPE items in a text of n bytes, as recipe files have them: separated by white space, or by a
+ * comma behind a type; # begins a comment. `name` is for messages. Free with gq_recipe_free. */
+typedef struct gq_recipe {
+    size_t n;
+    char **items;
+} gq_recipe;
+bool gq_recipe_read(gq_recipe *r, const char *name, const char *text, size_t n, gq_error *e);
+void gq_recipe_free(gq_recipe *r);
+
+/* ---- the plan: everything that is known before a weight is read ---- */
+typedef enum gq_coverage { GQ_IMPORTANCE_UNUSED, GQ_IMPORTANCE_MISSING, GQ_IMPORTANCE_FULL } gq_coverage;
+
+typedef struct gq_tensor {
+    const char *name;        /* in the output */
+    const char *source_name; /* in the input (they differ where layers are pruned) */
+    uint64_t ne[4];
+    uint32_t n_dims;         /* without trailing ones */
+    uint32_t from, to;       /* tensor types */
+    uint32_t wanted;         /* type before the row-length check; differs from `to` for a fallback */
+    uint64_t fallback_bytes; /* of out_bytes, what a fallback costs beyond the wanted type */
+    const char *why;         /* why kept, fallen back, or chosen by an option; "" for the plain rule */
+    uint64_t in_bytes, out_bytes;
+    gq_coverage importance;
+    uint64_t experts,
+        experts_unseen; /* matrices with importance data of their own; of these, never activated */
+} gq_tensor;
+
+typedef struct gq_summary {
+    const char *path; /* of the output (first shard's, when split) */
+    const char *filetype;
+    uint64_t n_tensors, n_weights;
+    uint64_t in_bytes;                    /* tensor data read */
+    uint64_t out_bytes;                   /* tensor data written */
+    uint64_t file_bytes;                  /* size of the output, all shards together */
+    uint64_t n_fallbacks, fallback_bytes; /* fallbacks, and bytes they cost beyond the wanted types */
+    uint64_t n_without_importance;        /* tensors quantized without data although a matrix was given */
+    uint64_t n_experts_unseen;
+} gq_summary;
+
+typedef struct gq_plan gq_plan;
+gq_plan *gq_plan_new(const gq_options *options, gq_error *e);
+void gq_plan_free(gq_plan *plan);
+const gq_summary *gq_plan_summary(const gq_plan *plan, size_t output);
+size_t gq_plan_outputs(const gq_plan *plan);
+/* Tensors in output order. */
+const gq_tensor *gq_plan_tensors(const gq_plan *plan, size_t output, size_t *n);
+/* Things the user should know before the work starts, one sentence each. */
+const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n);
+
+/* ---- the work ---- */
+typedef struct gq_loss {
+    uint64_t n;       /* elements; 0: not measured (kept byte for byte) */
+    double x2, e2;    /* sum of x^2 and of (x - x')^2, x' being what the file decodes to */
+    double wx2, we2;  /* the same under importance; 0 where there is none */
+    double max_error; /* largest |x - x'| */
+    uint32_t crc32;   /* of the tensor's bytes in the output */
+} gq_loss;
+double gq_loss_rmse(const gq_loss *l);     /* sqrt(e2 / n) */
+double gq_loss_relative(const gq_loss *l); /* sqrt(e2 / x2) */
+double gq_loss_weighted(const gq_loss *l); /* sqrt(we2 / wx2); NaN without importance */
+double gq_loss_snr_db(const gq_loss *l);   /* 10 log10(x2 / e2); infinity when nothing was lost */
+
+typedef struct gq_progress {
+    uint64_t bytes_done, bytes_total; /* of tensor data to read */
+    uint64_t weights_done;
+    uint64_t bytes_resumed; /* part of bytes_done that an earlier run had finished */
+    double seconds;         /* since gq_run was called */
+} gq_progress;
+
+typedef struct gq_callbacks {
+    void *user;
+    /* Both are called from one thread at a time. */
+    void (*progress)(void *user, const gq_progress *progress);
+    void (*tensor_done)(void *user, size_t output, size_t tensor, const gq_loss *loss);
+    /* Asked now and then, from any thread; true: finish the chunks in hand and stop with GQ_INTERRUPTED. */
+    bool (*cancelled)(void *user);
+} gq_callbacks;
+
+/* Do the plan. On failure nothing is left under any output's name. callbacks may be NULL. */
+bool gq_run(gq_plan *plan, const gq_callbacks *callbacks, gq_error *e);
+/* After gq_run. */
+const gq_loss *gq_plan_loss(const gq_plan *plan, size_t output, size_t tensor);
+double gq_plan_seconds(const gq_plan *plan);
+
+/* ---- looking into a file ---- */
+typedef enum gq_kind { GQ_UNSIGNED, GQ_SIGNED, GQ_FLOAT, GQ_BOOL, GQ_TEXT, GQ_NESTED } gq_kind;
+typedef struct gq_value {
+    gq_kind kind;
+    union {
+        uint64_t as_unsigned;
+        int64_t as_signed;
+        double as_float;
+        bool as_bool;
+        struct {
+            const char *text; /* not NUL-terminated, may hold anything */
+            uint64_t length;
+        };
+    };
+} gq_value;
+
+typedef struct gq_metadata {
+    const char *key;
+    const char *type; /* "u32"; of a list, its elements' */
+    bool list;
+    uint64_t count; /* values: 1, or the list's length */
+    const void *raw;
+} gq_metadata;
+/* The first values, at most n; returns how many there are. */
+size_t gq_metadata_values(const gq_metadata *m, gq_value *values, size_t n);
+
+typedef struct gq_stored { /* a tensor in a file */
+    const char *name;
+    uint64_t ne[4];
+    uint32_t n_dims; /* as stored */
+    uint32_t type, shard;
+    uint64_t bytes, offset; /* from the start of the shard's file */
+} gq_stored;
+
+typedef struct gq_model gq_model;
+/* Any shard's path opens the whole model. Structure is checked, no weight is read. */
+gq_model *gq_model_open(const char *path, gq_error *e);
+void gq_model_close(gq_model *m);
+typedef struct gq_model_facts {
+    uint32_t version, shards, alignment;
+    uint64_t file_bytes, tensor_bytes, n_tensors, n_weights, n_metadata;
+} gq_model_facts;
+gq_model_facts gq_model_summary(const gq_model *m);
+const gq_metadata *gq_model_metadata(const gq_model *m, size_t *n); /* the first shard's, in order */
+const gq_stored *gq_model_tensors(const gq_model *m, size_t *n);    /* by shard and offset */
+
+/* ---- comparing two models ---- */
+typedef struct gq_comparison gq_comparison;
+/* How far b's weights are from a's, tensor by tensor, whatever types they have and whoever wrote them.
+ * Tensors that cannot be compared are named in warnings; a comparison of nothing is a failure. */
+gq_comparison *gq_compare(const char *a, const char *b, int threads, const gq_callbacks *callbacks,
+                          gq_error *e);
+void gq_comparison_free(gq_comparison *c);
+const gq_summary *gq_comparison_summary(const gq_comparison *c); /* in: a's, out: b's */
+/* Tensors compared, in a's order, from a's type to b's; and how far they are apart. n of a loss is 0 where
+ * the bytes are the same. */
+const gq_tensor *gq_comparison_tensors(const gq_comparison *c, size_t *n);
+const gq_loss *gq_comparison_losses(const gq_comparison *c);
+const char *const *gq_comparison_warnings(const gq_comparison *c, size_t *n);
+double gq_comparison_seconds(const gq_comparison *c);
+
+/* ---- verifying a file ---- */
+typedef struct gq_checksum { /* what a report says of a tensor */
+    const char *name;
+    uint32_t crc32;
+} gq_checksum;
+
+typedef struct gq_verdict {
+    const char *name;
+    uint32_t type;
+    uint32_t crc32;      /* of the tensor's bytes */
+    bool decoded;        /* false: the type has no decoder, so that only the checksum could be looked at */
+    bool expected;       /* the checksum was compared */
+    const char *problem; /* "": none */
+} gq_verdict;
+
+typedef struct gq_verification gq_verification;
+/* Reads the whole file: values and scales finite, codes in range, kernels and plain decoders of one mind, and
+ * checksums as expected (n of them; 0: none are). NULL when it cannot be read; problems are in the verdicts.
+ */
+gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t n, int threads,
+                           const gq_callbacks *callbacks, gq_error *e);
+void gq_verification_free(gq_verification *v);
+const gq_verdict *gq_verification_verdicts(const gq_verification *v, size_t *n); /* per tensor */
+/* Expected tensors that the file does not have. */
+const char *const *gq_verification_missing(const gq_verification *v, size_t *n);
+
+/* ---- importance data as a thing of its own ---- */
+typedef struct gq_imatrix gq_imatrix;
+gq_imatrix *gq_imatrix_open(const char *path, gq_error *e); /* values are checked, too */
+void gq_imatrix_free(gq_imatrix *m);
+
+typedef struct gq_imatrix_facts {
+    bool legacy;                      /* the .dat layout, whose counts are calls, not tokens */
+    uint32_t chunk_count, chunk_size; /* 0: not stored */
+    size_t n_entries, n_datasets;
+    const char *const *datasets;
+    const char *warnings; /* lines, "" when there are none */
+} gq_imatrix_facts;
+gq_imatrix_facts gq_imatrix_summary(const gq_imatrix *m);
+
+/* Numbers of one entry, over the mean squared activations of all columns that a token reached. Shares are 0
+ * to 1; what is not defined is NaN. */
+typedef struct gq_imatrix_row {
+    const char *name, *role; /* role: the name behind "blk.N." */
+    int64_t layer;           /* -1: none */
+    uint64_t values, experts, experts_unseen;
+    double sum, min, max, mean, deviation;
+    double active;            /* share above 0.00001 */
+    double entropy, evenness; /* bits; and as a share of the most that so many columns can have */
+    double outliers;          /* share more than one deviation above the mean */
+    double cosine;            /* similarity with the same role one layer earlier */
+} gq_imatrix_row;
+const gq_imatrix_row *gq_imatrix_rows(const gq_imatrix *m, size_t *n); /* by name */
+
+/* What the data says of one weight of a model. */
+typedef struct gq_imatrix_cover {
+    const char *name;
+    uint64_t columns, matrices;
+    bool has_entry, fits;           /* an entry of the weight's name; of the weight's size */
+    uint64_t experts, experts_seen; /* matrices counted by themselves; of these, reached by a token */
+    double smallest_count;
+} gq_imatrix_cover;
+typedef struct gq_imatrix_coverage {
+    size_t n, n_unused;
+    gq_imatrix_cover *weights; /* all that a quantizer would touch */
+    const char **unused;       /* entries that no such weight has */
+    gq_model *model;           /* holds the names */
+} gq_imatrix_coverage;
+bool gq_imatrix_cover_model(const gq_imatrix *m, const char *model, gq_imatrix_coverage *coverage,
+                            gq_error *e);
+void gq_imatrix_coverage_free(gq_imatrix_coverage *coverage);
+
+/* Add b into a: sums and counts, so that each weighs by its tokens. On failure a is fit for freeing only. */
+bool gq_imatrix_merge(gq_imatrix *a, const gq_imatrix *b, gq_error *e);
+/* Write the GGUF layout or the .dat layout. The file appears when it is whole; one that exists is replaced
+ * with `force` only. */
+bool gq_imatrix_write(const gq_imatrix *m, const char *path, bool gguf, bool force, gq_error *e);
+
+#endif

@@ -1,0 +1,131 @@
+/* What is in a file, for people and programs to look at. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "gguf/gguf.h"
+#include "quantize/gquant.h"
+
+struct gq_model {
+    gguf_model file;
+    gq_metadata *metadata;
+    gq_stored *tensors;
+};
+
+static void describe_metadata(gq_metadata *to, const gguf_kv *kv) {
+    uint32_t type = kv->type;
+    uint64_t count = 1;
+    const uint8_t *elements;
+    bool list = gguf_kv_array(kv, &type, &count, &elements);
+    *to =
+        (gq_metadata){.key = kv->key, .type = gguf_value_name(type), .list = list, .count = count, .raw = kv};
+}
+
+static void describe_tensor(gq_stored *to, const gguf_tensor *t) {
+    *to = (gq_stored){.name = t->name,
+                      .n_dims = t->n_dims,
+                      .type = t->type->id,
+                      .shard = t->shard,
+                      .bytes = t->size,
+                      .offset = t->offset};
+    memcpy(to->ne, t->ne, sizeof to->ne);
+}
+
+static bool describe(gq_model *m, gq_error *e) {
+    const gguf_shard *first = &m->file.shards[0];
+    m->metadata = calloc(first->n_kv + 1, sizeof *m->metadata);
+    m->tensors = calloc(m->file.n_tensors + 1, sizeof *m->tensors);
+    if (!m->metadata || !m->tensors)
+        return gq_fail_memory(e, first->n_kv * sizeof *m->metadata + m->file.n_tensors * sizeof *m->tensors);
+    for (uint64_t i = 0; i < first->n_kv; i++) describe_metadata(&m->metadata[i], &first->kv[i]);
+    for (uint64_t i = 0; i < m->file.n_tensors; i++) describe_tensor(&m->tensors[i], m->file.tensors[i]);
+    return true;
+}
+
+gq_model *gq_model_open(const char *path, gq_error *e) {
+    gq_model *m = calloc(1, sizeof *m);
+    if (!m) {
+        gq_fail_memory(e, sizeof *m);
+        return NULL;
+    }
+    if (!gguf_model_open(&m->file, path, e)) {
+        free(m);
+        return NULL;
+    }
+    if (describe(m, e)) return m;
+    gq_model_close(m);
+    return NULL;
+}
+
+void gq_model_close(gq_model *m) {
+    if (!m) return;
+    gguf_model_close(&m->file);
+    free(m->metadata), free(m->tensors);
+    free(m);
+}
+
+gq_model_facts gq_model_summary(const gq_model *m) {
+    const gguf_shard *first = &m->file.shards[0];
+    gq_model_facts f = {.version = first->version,
+                        .shards = m->file.n_shards,
+                        .alignment = first->alignment,
+                        .n_tensors = m->file.n_tensors,
+                        .n_metadata = first->n_kv};
+    for (uint32_t i = 0; i < m->file.n_shards; i++) f.file_bytes += m->file.shards[i].file.size;
+    for (uint64_t i = 0; i < f.n_tensors; i++) {
+        const uint64_t *ne = m->tensors[i].ne;
+        f.tensor_bytes += m->tensors[i].bytes;
+        f.n_weights += ne[0] * ne[1] * ne[2] * ne[3];
+    }
+    return f;
+}
+
+const gq_metadata *gq_model_metadata(const gq_model *m, size_t *n) {
+    *n = m->file.shards[0].n_kv;
+    return m->metadata;
+}
+
+const gq_stored *gq_model_tensors(const gq_model *m, size_t *n) {
+    *n = m->file.n_tensors;
+    return m->tensors;
+}
+
+/* ---- values ---- */
+
+static gq_value value_of(const gguf_kv *kv) {
+    gq_value v = {.kind = GQ_NESTED};
+    int64_t number;
+    if (gguf_kv_string(kv, &v.text, &v.length)) {
+        v.kind = GQ_TEXT;
+    } else if (gguf_kv_float(kv, &v.as_float)) {
+        v.kind = GQ_FLOAT;
+    } else if (kv->type == GGUF_BOOL) {
+        v.kind = GQ_BOOL, v.as_bool = kv->value[0] != 0;
+    } else if (gguf_kv_int(kv, &number)) {
+        v.kind = GQ_SIGNED, v.as_signed = number;
+    } else if (kv->type == GGUF_U64) { /* beyond what the signed type holds */
+        v.kind = GQ_UNSIGNED, memcpy(&v.as_unsigned, kv->value, 8);
+    }
+    return v;
+}
+
+size_t gq_metadata_values(const gq_metadata *m, gq_value *values, size_t n) {
+    const gguf_kv *kv = m->raw;
+    gguf_kv element = {.key = kv->key};
+    uint64_t count;
+    if (!gguf_kv_array(kv, &element.type, &count, &element.value)) {
+        if (n > 0) values[0] = value_of(kv);
+        return n > 0;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (i == count) return i;
+        element.size = gguf_value_size(element.type);
+        if (element.type == GGUF_STRING) {
+            uint64_t length; /* the reader has seen that the string fits */
+            memcpy(&length, element.value, 8);
+            element.size = 8 + length;
+        }
+        values[i] = value_of(&element);
+        element.value += element.size; /* 0 for lists in lists, which are not looked into */
+    }
+    return n;
+}

@@ -1,0 +1,224 @@
+#include "quantize/journal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+#include <zlib.h>
+
+/* The head, in the machine's own byte order: a journal never outlives its run for long. */
+typedef struct journal_head {
+    char magic[8];
+    char version[24];
+    plan_identity identity;
+    uint32_t part, parts, outputs, slot;
+    uint32_t crc; /* of all before it */
+} journal_head;
+
+static const char MAGIC[8] = {'G', 'Q', 'J', 'R', 'N', 'L', '0', '1'};
+static const char SUFFIX[] = ".gquant-journal";
+
+static uint32_t crc(const void *bytes, size_t n) { return (uint32_t)crc32(0, (const Bytef *)bytes, (uInt)n); }
+
+/* A slot: chunk number + 1, the sums, a CRC of both. */
+static size_t slot_size(size_t n_outputs) { return 8 + n_outputs * sizeof(chunk_sum) + 8; }
+
+void journal_range(const gq_plan *plan, uint32_t part, uint32_t parts, uint64_t *begin, uint64_t *end) {
+    uint64_t n = plan->chunks.n;
+    *begin = 0, *end = n;
+    if (parts == 0) return;
+    /* n x part / parts without overflow */
+    *begin = n / parts * (part - 1) + n % parts * (part - 1) / parts;
+    *end = n / parts * part + n % parts * part / parts;
+}
+
+static journal_head head_of(const gq_plan *plan, uint32_t part, uint32_t parts) {
+    journal_head h = {.identity = plan->identity, .part = part, .parts = parts};
+    memcpy(h.magic, MAGIC, sizeof h.magic);
+    snprintf(h.version, sizeof h.version, "%s", gq_version());
+    h.outputs = (uint32_t)plan->n_outputs, h.slot = (uint32_t)slot_size(plan->n_outputs);
+    h.crc = crc(&h, offsetof(journal_head, crc));
+    return h;
+}
+
+static char *journal_path(const gq_plan *plan, uint32_t part, uint32_t parts) {
+    char suffix[64];
+    snprintf(suffix, sizeof suffix, parts ? "%s-%u-of-%u" : "%s", SUFFIX, part, parts);
+    return plan_beside(plan->outputs[0].shards[0].path, suffix);
+}
+
+static bool prepare(journal *j, const gq_plan *plan, uint32_t part, uint32_t parts, gq_error *e) {
+    *j = (journal){.fd = -1, .part = part, .parts = parts, .n_outputs = plan->n_outputs};
+    j->slot = slot_size(plan->n_outputs);
+    journal_range(plan, part, parts, &j->begin, &j->end);
+    j->path = journal_path(plan, part, parts);
+    return j->path ? true : gq_fail_memory(e, strlen(plan->outputs[0].path) + 64);
+}
+
+/* Why a journal cannot be continued; NULL: it can. */
+static const char *mismatch(const journal_head *found, const journal_head *wanted) {
+    if (memcmp(found->magic, wanted->magic, sizeof found->magic) != 0 ||
+        found->crc != crc(found, offsetof(journal_head, crc)))
+        return "its journal is damaged";
+    if (memcmp(found->version, wanted->version, sizeof found->version) != 0)
+        return "it was made by another version of gquant";
+    if (found->identity.input != wanted->identity.input)
+        return "its input was another one, or has changed since";
+    if (memcmp(found, wanted, sizeof *found) != 0) return "its options were other ones";
+    return NULL;
+}
+
+static bool read_head(int fd, journal_head *h) { return pread(fd, h, sizeof *h, 0) == (ssize_t)sizeof *h; }
+
+/* ---- opening and closing ---- */
+
+static bool fail(const journal *j, const char *what, gq_error *e) {
+    return gq_fail(e, "cannot %s the journal %s: %s", what, j->path, strerror(errno));
+}
+
+static bool open_existing(journal *j, gq_error *e) {
+    j->fd = output_open_ours(j->path);
+    if (j->fd < 0) return errno == ENOENT || fail(j, "open", e);
+    if (flock(j->fd, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR)) return true;
+    close(j->fd);
+    j->fd = -1; /* not ours to remove */
+    return gq_fail(e, "another process is at work on this share of the output (it holds %s)", j->path);
+}
+
+static bool create(journal *j, const journal_head *head, gq_error *e) {
+    if (j->fd >= 0) close(j->fd), unlink(j->path);
+    j->fd = output_create_ours(j->path);
+    if (j->fd < 0) return fail(j, "make", e);
+    flock(j->fd, LOCK_EX | LOCK_NB);
+    return output_pwrite(j->fd, 0, head, sizeof *head) || fail(j, "write", e);
+}
+
+bool journal_open(journal *j, const gq_plan *plan, bool keep, gq_error *e) {
+    journal_head found, wanted = head_of(plan, plan->part, plan->parts);
+    if (!prepare(j, plan, plan->part, plan->parts, e) || !open_existing(j, e)) return false;
+    j->resumed = keep && j->fd >= 0 && read_head(j->fd, &found) && !mismatch(&found, &wanted);
+    return j->resumed || create(j, &wanted, e);
+}
+
+bool journal_open_part(journal *j, const gq_plan *plan, uint32_t part, uint32_t parts, gq_error *e) {
+    journal_head found, wanted = head_of(plan, part, parts);
+    if (!prepare(j, plan, part, parts, e) || !open_existing(j, e)) return false;
+    if (j->fd < 0)
+        return gq_fail(e, "part %u of %u has not been started: there is no %s", part, parts, j->path);
+    const char *why = read_head(j->fd, &found) ? mismatch(&found, &wanted) : "its journal is damaged";
+    return !why || gq_fail(e, "part %u of %u cannot be used: %s", part, parts, why);
+}
+
+void journal_close(journal *j) {
+    if (j->fd >= 0) close(j->fd);
+    free(j->path);
+    *j = (journal){.fd = -1};
+}
+
+void journal_remove(const journal *j) {
+    if (j->fd >= 0) unlink(j->path);
+}
+
+/* ---- slots ---- */
+
+static uint64_t slot_offset(const journal *j, uint64_t chunk_number) {
+    return sizeof(journal_head) + (chunk_number - j->begin) * j->slot;
+}
+
+void journal_fill(const journal *j, uint8_t *slot, uint64_t chunk_number, const chunk_sum *sums) {
+    uint64_t mark = chunk_number + 1;
+    memcpy(slot, &mark, 8);
+    memcpy(slot + 8, sums, j->n_outputs * sizeof *sums);
+    uint64_t sum = crc(slot, j->slot - 8);
+    memcpy(slot + j->slot - 8, &sum, 8);
+}
+
+bool journal_find(const journal *j, uint64_t chunk_number, chunk_sum *sums) {
+    uint8_t slot[512]; /* of up to 12 outputs; more are read in one piece from the heap */
+    uint8_t *at = j->slot <= sizeof slot ? slot : malloc(j->slot);
+    uint64_t mark = 0, sum = 0;
+    bool found = false;
+    if (at && pread(j->fd, at, j->slot, (off_t)slot_offset(j, chunk_number)) == (ssize_t)j->slot) {
+        memcpy(&mark, at, 8), memcpy(&sum, at + j->slot - 8, 8);
+        found = mark == chunk_number + 1 && sum == crc(at, j->slot - 8);
+        if (found) memcpy(sums, at + 8, j->n_outputs * sizeof *sums);
+    }
+    if (at != slot) free(at);
+    return found;
+}
+
+bool journal_write(const journal *j, const uint8_t *slots, size_t n, gq_error *e) {
+    for (size_t i = 0; i < n; i++, slots += j->slot) {
+        uint64_t mark;
+        memcpy(&mark, slots, 8);
+        if (!output_pwrite(j->fd, slot_offset(j, mark - 1), slots, j->slot)) return fail(j, "write", e);
+    }
+    return fdatasync(j->fd) == 0 || fail(j, "write", e);
+}
+
+/* ---- all journals of an output ---- */
+
+/* Calls each(user, folder's descriptor, name, part, parts) for each journal beside the first output. */
+static void for_each(const gq_plan *plan,
+                     void (*each)(void *user, int folder, const char *name, uint32_t part, uint32_t parts),
+                     void *user) {
+    char *whole = journal_path(plan, 0, 0), *folder = whole ? plan_folder(whole) : NULL;
+    DIR *dir = folder ? opendir(folder) : NULL;
+    if (dir) {
+        const char *base = strrchr(whole, '/') ? strrchr(whole, '/') + 1 : whole;
+        size_t n = strlen(base);
+        for (struct dirent *entry; (entry = readdir(dir));) {
+            uint32_t part = 0, parts = 0;
+            int length = 0;
+            if (strncmp(entry->d_name, base, n) != 0) continue;
+            const char *rest = entry->d_name + n;
+            bool of_part = sscanf(rest, "-%u-of-%u%n", &part, &parts, &length) == 2 && rest[length] == 0;
+            if (*rest == 0 || of_part) each(user, dirfd(dir), entry->d_name, part, parts);
+        }
+        closedir(dir);
+    }
+    free(folder), free(whole);
+}
+
+static void remove_one(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
+    (void)user, (void)part, (void)parts;
+    unlinkat(folder, name, 0);
+}
+
+void journal_remove_all(const gq_plan *plan) { for_each(plan, remove_one, NULL); }
+
+static void note_parts(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
+    (void)folder, (void)name, (void)part;
+    uint32_t *seen = user; /* the number of parts, and another one if there is */
+    if (parts && !seen[0]) seen[0] = parts;
+    if (parts && seen[0] != parts) seen[1] = parts;
+}
+
+bool journal_count_parts(const gq_plan *plan, uint32_t *parts, gq_error *e) {
+    uint32_t seen[2] = {0, 0};
+    for_each(plan, note_parts, seen);
+    *parts = seen[0];
+    return !seen[1] || gq_fail(e, "there are journals of parts of %u and of %u beside %s: say which to join",
+                               seen[0], seen[1], plan->outputs[0].path);
+}
+
+bool journal_announce(gq_plan *plan, gq_error *e) {
+    journal_head found, wanted = head_of(plan, plan->part, plan->parts);
+    if (plan->join) return true;
+    char *path = journal_path(plan, plan->part, plan->parts);
+    if (!path) return gq_fail_memory(e, strlen(plan->outputs[0].path) + 64);
+    int fd = output_open_ours(path);
+    bool ok = true;
+    if (fd >= 0 && read_head(fd, &found)) {
+        const char *why = mismatch(&found, &wanted);
+        ok =
+            why ? plan_warn(plan, e, "an unfinished run for %s starts afresh: %s", plan->outputs[0].path, why)
+                : plan_warn(plan, e, "an unfinished run for %s will be continued", plan->outputs[0].path);
+    }
+    if (fd >= 0) close(fd);
+    free(path);
+    return ok;
+}

@@ -1,0 +1,104 @@
+#include "quantize/keeper.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* How much work a crash may cost, against how often the disk is made to wait. GQUANT_SYNC_MS changes it. */
+enum { SYNC_MS = 2000 };
+
+static long sync_ms(void) {
+    const char *text = getenv("GQUANT_SYNC_MS");
+    long ms = text ? strtol(text, NULL, 10) : 0;
+    return ms > 0 && ms < 3600000 ? ms : SYNC_MS;
+}
+
+/* Sync, then record. Called with the lock held, which is released meanwhile: workers go on adding. */
+static void record(keeper *k) {
+    if (k->n == 0 || k->failed) return;
+    uint8_t *slots = k->slots;
+    size_t n = k->n;
+    k->slots = NULL, k->n = k->room = 0;
+    pthread_mutex_unlock(&k->lock);
+    gq_error error;
+    bool ok = output_sync(k->outputs, &error) && journal_write(k->journal, slots, n, &error);
+    for (size_t i = 0; ok && i < n; i++) {
+        uint64_t mark;
+        memcpy(&mark, slots + i * k->journal->slot, 8);
+        cache_written(k->cache, k->outputs, mark - 1);
+    }
+    free(slots);
+    pthread_mutex_lock(&k->lock);
+    if (ok)
+        k->recorded += n;
+    else
+        k->failed = true, k->error = error;
+}
+
+static void *keep(void *arg) {
+    keeper *k = arg;
+    long ms = sync_ms();
+    pthread_mutex_lock(&k->lock);
+    while (!k->stop) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += ms / 1000, until.tv_nsec += ms % 1000 * 1000000;
+        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+        while (!k->stop && pthread_cond_timedwait(&k->wake, &k->lock, &until) != ETIMEDOUT) {
+        }
+        if (!k->stop) record(k);
+    }
+    pthread_mutex_unlock(&k->lock);
+    return NULL;
+}
+
+bool keeper_start(keeper *k, const output_set *outputs, const journal *j, const cache *c, gq_error *e) {
+    *k = (keeper){.outputs = outputs, .journal = j, .cache = c};
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&k->lock, NULL);
+    pthread_cond_init(&k->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    int error = pthread_create(&k->thread, NULL, keep, k);
+    k->started = error == 0;
+    return k->started || gq_fail(e, "cannot start a thread: %s", strerror(error));
+}
+
+static bool make_room(keeper *k, gq_error *e) {
+    if (k->n < k->room) return true;
+    size_t room = k->room ? 2 * k->room : 64;
+    uint8_t *slots = realloc(k->slots, room * k->journal->slot);
+    if (!slots) return gq_fail_memory(e, room * k->journal->slot);
+    k->slots = slots, k->room = room;
+    return true;
+}
+
+bool keeper_add(keeper *k, uint64_t chunk_number, const chunk_sum *sums, gq_error *e) {
+    pthread_mutex_lock(&k->lock);
+    bool ok = !k->failed && make_room(k, e);
+    if (ok) journal_fill(k->journal, k->slots + k->n++ * k->journal->slot, chunk_number, sums);
+    if (k->failed && e) *e = k->error;
+    pthread_mutex_unlock(&k->lock);
+    return ok;
+}
+
+bool keeper_stop(keeper *k, bool record_rest, gq_error *e) {
+    if (!k->started) return true;
+    pthread_mutex_lock(&k->lock);
+    k->stop = true;
+    pthread_cond_signal(&k->wake);
+    pthread_mutex_unlock(&k->lock);
+    pthread_join(k->thread, NULL);
+    pthread_mutex_lock(&k->lock);
+    if (record_rest) record(k);
+    bool ok = !k->failed;
+    if (!ok && e) *e = k->error;
+    pthread_mutex_unlock(&k->lock);
+    free(k->slots);
+    pthread_mutex_destroy(&k->lock);
+    pthread_cond_destroy(&k->wake);
+    k->started = false;
+    return ok;
+}

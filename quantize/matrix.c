@@ -1,0 +1,195 @@
+/* Importance data for people: numbers, coverage of a model, merging, the other layout. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "imatrix/stats.h"
+#include "mixes/mixes.h"
+#include "quantize/plan.h"
+
+struct gq_imatrix {
+    imatrix data;
+    char *path;
+    gq_imatrix_row *rows;
+};
+
+static void describe(gq_imatrix_row *to, const imatrix_stats *s) {
+    *to = (gq_imatrix_row){.name = s->entry->name,
+                           .role = s->role,
+                           .layer = s->layer,
+                           .values = s->entry->n_values,
+                           .experts = s->entry->n_counts,
+                           .experts_unseen = s->entry->n_unseen,
+                           .sum = s->sum,
+                           .min = s->min,
+                           .max = s->max,
+                           .mean = s->mean,
+                           .deviation = s->deviation,
+                           .active = s->active,
+                           .entropy = s->entropy,
+                           .evenness = s->evenness,
+                           .outliers = s->outliers,
+                           .cosine = s->cosine};
+}
+
+static bool make_rows(gq_imatrix *m, gq_error *e) {
+    uint64_t n = m->data.n_entries;
+    free(m->rows);
+    m->rows = calloc(n + 1, sizeof *m->rows);
+    imatrix_stats *stats = calloc(n + 1, sizeof *stats);
+    bool ok =
+        m->rows && stats ? imatrix_statistics(&m->data, stats, e) : gq_fail_memory(e, n * sizeof *stats);
+    for (uint64_t i = 0; ok && i < n; i++) describe(&m->rows[i], &stats[i]);
+    free(stats);
+    return ok;
+}
+
+gq_imatrix *gq_imatrix_open(const char *path, gq_error *e) {
+    gq_imatrix *m = calloc(1, sizeof *m);
+    if (m) m->path = strdup(path);
+    if (!m || !m->path) {
+        free(m);
+        gq_fail_memory(e, sizeof *m + strlen(path));
+        return NULL;
+    }
+    bool ok = imatrix_open(&m->data, path, e);
+    if (!ok) m->data = (imatrix){.n_entries = 0};
+    if (ok && imatrix_check(&m->data, path, e) && make_rows(m, e)) return m;
+    gq_imatrix_free(m);
+    return NULL;
+}
+
+void gq_imatrix_free(gq_imatrix *m) {
+    if (!m) return;
+    imatrix_free(&m->data);
+    free(m->path), free(m->rows);
+    free(m);
+}
+
+gq_imatrix_facts gq_imatrix_summary(const gq_imatrix *m) {
+    const imatrix *d = &m->data;
+    return (gq_imatrix_facts){.legacy = d->legacy,
+                              .chunk_count = d->chunk_count,
+                              .chunk_size = d->chunk_size,
+                              .n_entries = d->n_entries,
+                              .n_datasets = d->n_datasets,
+                              .datasets = (const char *const *)d->datasets,
+                              .warnings = d->warnings ? d->warnings : ""};
+}
+
+const gq_imatrix_row *gq_imatrix_rows(const gq_imatrix *m, size_t *n) {
+    *n = m->data.n_entries;
+    return m->rows;
+}
+
+/* ---- coverage ---- */
+
+/* Which tensors a quantizer would touch, by the rules of the mixes; any file type has the same. */
+static bool find_weights(const gq_stored *stored, size_t n, imatrix_weight *weights, size_t *n_weights,
+                         gq_error *e) {
+    mix_tensor *tensors = calloc(n + 1, sizeof *tensors);
+    mix_choice *choices = calloc(n + 1, sizeof *choices);
+    uint32_t *order = calloc(n + 1, sizeof *order);
+    mix_options options = {
+        .filetype = mix_filetype_named("Q8_0"), .pure = true, .output_type = -1, .embedding_type = -1};
+    bool ok = tensors && choices && order;
+    if (!ok) gq_fail_memory(e, n * (sizeof *tensors + sizeof *choices));
+    for (size_t i = 0; ok && i < n; i++) {
+        tensors[i].name = stored[i].name, tensors[i].type = stored[i].type;
+        memcpy(tensors[i].ne, stored[i].ne, sizeof tensors[i].ne);
+    }
+    ok = ok && mix_order(tensors, n, false, order, e) &&
+         mix_assign(&(mix_model){.n_blocks = -1}, &options, tensors, n, order, choices, e);
+    *n_weights = 0;
+    for (size_t i = 0; ok && i < n; i++)
+        if (choices[i].reason == MIX_RULE || choices[i].reason == MIX_FALLBACK)
+            weights[(*n_weights)++] = (imatrix_weight){.name = tensors[i].name,
+                                                       .columns = tensors[i].ne[0],
+                                                       .matrices = tensors[i].ne[2] * tensors[i].ne[3]};
+    free(tensors), free(choices), free(order);
+    return ok;
+}
+
+static bool cover(const imatrix *im, const imatrix_weight *weights, gq_imatrix_coverage *c, gq_error *e) {
+    imatrix_coverage *found = calloc(c->n + 1, sizeof *found);
+    bool *used = calloc(im->n_entries + 1, sizeof *used);
+    c->weights = calloc(c->n + 1, sizeof *c->weights);
+    c->unused = calloc(im->n_entries + 1, sizeof *c->unused);
+    bool ok = (found && used && c->weights && c->unused) || gq_fail_memory(e, c->n * sizeof *found);
+    if (ok) imatrix_cover(im, weights, c->n, found, used);
+    for (size_t i = 0; ok && i < c->n; i++)
+        c->weights[i] = (gq_imatrix_cover){.name = weights[i].name,
+                                           .columns = weights[i].columns,
+                                           .matrices = weights[i].matrices,
+                                           .has_entry = found[i].entry != NULL,
+                                           .fits = found[i].fits,
+                                           .experts = found[i].experts,
+                                           .experts_seen = found[i].experts_seen,
+                                           .smallest_count = (double)found[i].smallest_count};
+    for (uint64_t i = 0; ok && i < im->n_entries; i++)
+        if (!used[i]) c->unused[c->n_unused++] = im->entries[i].name;
+    free(found), free(used);
+    return ok;
+}
+
+bool gq_imatrix_cover_model(const gq_imatrix *m, const char *model, gq_imatrix_coverage *c, gq_error *e) {
+    size_t n;
+    *c = (gq_imatrix_coverage){.model = gq_model_open(model, e)};
+    if (!c->model) return false;
+    const gq_stored *stored = gq_model_tensors(c->model, &n);
+    imatrix_weight *weights = calloc(n + 1, sizeof *weights);
+    bool ok = weights ? find_weights(stored, n, weights, &c->n, e) && cover(&m->data, weights, c, e)
+                      : gq_fail_memory(e, n * sizeof *weights);
+    free(weights);
+    if (!ok) gq_imatrix_coverage_free(c);
+    return ok;
+}
+
+void gq_imatrix_coverage_free(gq_imatrix_coverage *c) {
+    free(c->weights), free(c->unused);
+    gq_model_close(c->model);
+    *c = (gq_imatrix_coverage){.n = 0};
+}
+
+/* ---- merging and writing ---- */
+
+bool gq_imatrix_merge(gq_imatrix *a, const gq_imatrix *b, gq_error *e) {
+    return imatrix_merge(&a->data, &b->data, b->path, e) && make_rows(a, e);
+}
+
+static bool write_all(int fd, const uint8_t *bytes, uint64_t size) {
+    while (size > 0) {
+        ssize_t n = write(fd, bytes, size < INT32_MAX ? size : INT32_MAX);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        bytes += n, size -= (uint64_t)n;
+    }
+    return fsync(fd) == 0;
+}
+
+static bool write_file(const char *path, const char *beside, const uint8_t *bytes, uint64_t size, gq_error *e) {
+    int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0) return gq_fail(e, "%s: cannot create: %s", beside, strerror(errno));
+    bool ok = write_all(fd, bytes, size);
+    int error = errno;
+    if (close(fd) != 0 && ok) ok = false, error = errno;
+    if (ok && rename(beside, path) == 0) return true;
+    if (ok) error = errno;
+    unlink(beside);
+    return gq_fail(e, "%s: cannot write: %s", path, strerror(error));
+}
+
+bool gq_imatrix_write(const gq_imatrix *m, const char *path, bool gguf, bool force, gq_error *e) {
+    uint8_t *bytes = NULL;
+    uint64_t size = 0;
+    if (!force && access(path, F_OK) == 0)
+        return gq_fail(e, "%s is there already; --force replaces it", path);
+    if (!(gguf ? imatrix_write_gguf : imatrix_write_dat)(&m->data, &bytes, &size, e)) return false;
+    char *beside = plan_beside(path, ".imatrix");
+    bool ok = beside ? write_file(path, beside, bytes, size, e) : gq_fail_memory(e, strlen(path) + 16);
+    free(beside), free(bytes);
+    return ok;
+}

@@ -1,0 +1,160 @@
+/* Names of outputs, of their shards and of what lies beside them while they are made; and whether they may be
+ * written. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include "quantize/plan.h"
+
+static const char *base_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+char *plan_folder(const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (!slash) return strdup(".");
+    return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+}
+
+/* Length of a name without ".gguf" and without a shard's "-kkkkk-of-nnnnn". */
+static size_t stem_length(const char *name) {
+    size_t n = strlen(name);
+    if (n > 5 && !strcmp(name + n - 5, ".gguf")) n -= 5;
+    size_t count = 0, number = 0, at = n;
+    while (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9') at--, count++;
+    if (count < 5 || at < 5 || strncmp(name + at - 4, "-of-", 4) != 0) return n;
+    at -= 4;
+    while (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9') at--, number++;
+    return number >= 5 && at > 1 && name[at - 1] == '-' ? at - 1 : n;
+}
+
+/* Where the name says which float type the model has; length 0: nowhere. The last mention counts, and only
+ * one that stands alone between separators. */
+static const char *float_type_in(const char *name, size_t length, size_t *found) {
+    static const char *const types[] = {"BF16", "FP16", "FP32", "F16", "F32"};
+    static const char separators[] = "-._ ";
+    for (size_t at = length; at-- > 0;) {
+        if (at > 0 && !strchr(separators, name[at - 1])) continue;
+        for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+            size_t n = strlen(types[i]), end = at + n;
+            if (end <= length && !strncasecmp(name + at, types[i], n) &&
+                (end == length || strchr(separators, name[end]))) {
+                *found = n;
+                return name + at;
+            }
+        }
+    }
+    *found = 0;
+    return name + length;
+}
+
+char *plan_derive_path(const char *folder, const char *input, const char *filetype) {
+    const char *name = base_of(input);
+    size_t stem = stem_length(name), type_length;
+    const char *type = float_type_in(name, stem, &type_length);
+    char *path = NULL;
+    int prefix = folder ? (int)strlen(folder) : (int)(name - input);
+    int n = asprintf(&path, "%.*s%s%.*s%s%s%.*s.gguf", prefix, folder ? folder : input, folder ? "/" : "",
+                     (int)(type - name), name, type_length ? "" : "-", filetype,
+                     (int)(name + stem - type - type_length), type + type_length);
+    return n < 0 ? NULL : path;
+}
+
+char *plan_shard_path(const char *path, uint32_t k, uint32_t n) {
+    if (n == 1) return strdup(path);
+    const char *name = base_of(path);
+    char *shard = NULL;
+    int length = (int)(name - path + (ptrdiff_t)stem_length(name));
+    return asprintf(&shard, "%.*s-%05u-of-%05u.gguf", length, path, k + 1, n) < 0 ? NULL : shard;
+}
+
+char *plan_beside(const char *path, const char *suffix) {
+    const char *name = base_of(path);
+    size_t n = strlen(name);
+    char *beside = NULL;
+    int got;
+    if (1 + n + strlen(suffix) <= NAME_MAX)
+        got = asprintf(&beside, "%.*s.%s%s", (int)(name - path), path, name, suffix);
+    else /* as much of the name as fits, and its CRC to tell long names apart */
+        got = asprintf(&beside, "%.*s.%.*s-%08lx%s", (int)(name - path), path,
+                       (int)(NAME_MAX - 10 - strlen(suffix)), name, crc32(0, (const Bytef *)name, (uInt)n),
+                       suffix);
+    return got < 0 ? NULL : beside;
+}
+
+/* ---- may it be written? ---- */
+
+static bool check_folder(const char *path, gq_error *e) {
+    struct stat st;
+    char *folder = plan_folder(path);
+    if (!folder) return gq_fail_memory(e, strlen(path) + 1);
+    bool ok = true;
+    if (stat(folder, &st) != 0)
+        ok = gq_fail(e, "cannot write %s: the folder %s %s", path, folder,
+                     errno == ENOENT ? "does not exist" : strerror(errno));
+    else if (!S_ISDIR(st.st_mode))
+        ok = gq_fail(e, "cannot write %s: %s is not a folder", path, folder);
+    free(folder);
+    return ok;
+}
+
+static bool is_input(const gq_plan *plan, const gq_options *options, const struct stat *st) {
+    struct stat matrix;
+    for (uint32_t i = 0; i < plan->model.n_shards; i++) {
+        const gq_file *f = &plan->model.shards[i].file;
+        if (f->device == st->st_dev && f->inode == st->st_ino) return true;
+    }
+    return options->imatrix && stat(options->imatrix, &matrix) == 0 && matrix.st_dev == st->st_dev &&
+           matrix.st_ino == st->st_ino;
+}
+
+static bool check_target(const gq_plan *plan, const gq_options *options, const char *path, gq_error *e) {
+    struct stat st;
+    size_t n = strlen(base_of(path));
+    if (n == 0) return gq_fail_usage(e, "the output '%s' has no file name", path);
+    if (n > NAME_MAX)
+        return gq_fail_usage(e, "the output's name has %zu bytes; a file name has at most %d", n, NAME_MAX);
+    if (!check_folder(path, e)) return false;
+    if (lstat(path, &st) != 0) return errno == ENOENT || gq_fail(e, "%s: %s", path, strerror(errno));
+    struct stat real;
+    if (stat(path, &real) == 0 && is_input(plan, options, &real))
+        return gq_fail(e, "%s is one of the inputs: quantizing a file onto itself would destroy it", path);
+    if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+        return gq_fail(e, "%s is there and is not a regular file", path);
+    return options->force || gq_fail(e, "%s is there already; --force replaces it", path);
+}
+
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static bool all_different(const char **paths, size_t n, gq_error *e) {
+    qsort(paths, n, sizeof *paths, by_text);
+    for (size_t i = 1; i < n; i++)
+        if (!strcmp(paths[i - 1], paths[i]))
+            return gq_fail_usage(e, "two outputs would be written to %s", paths[i]);
+    return true;
+}
+
+bool plan_check_targets(const gq_plan *plan, const gq_options *options, gq_error *e) {
+    size_t n = 0;
+    for (size_t o = 0; o < plan->n_outputs; o++) n += plan->outputs[o].n_shards;
+    const char **paths = calloc(n, sizeof *paths);
+    if (!paths) return gq_fail_memory(e, n * sizeof *paths);
+    n = 0;
+    bool ok = true;
+    for (size_t o = 0; ok && o < plan->n_outputs; o++)
+        for (uint32_t s = 0; ok && s < plan->outputs[o].n_shards; s++) {
+            paths[n++] = plan->outputs[o].shards[s].path;
+            ok = check_target(plan, options, paths[n - 1], e);
+        }
+    ok = ok && all_different(paths, n, e);
+    free(paths);
+    return ok;
+}

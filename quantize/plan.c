@@ -1,0 +1,443 @@
+/* Everything that is known before a weight is read. */
+#include "quantize/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include "quantize/journal.h"
+#include "quantize/workers.h"
+
+enum { MAX_PARTS = 1 << 20 };
+
+const char *plan_input(const gq_plan *plan) { return plan->model.shards[0].file.path; }
+
+bool plan_warn(gq_plan *plan, gq_error *e, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    bool ok = words_vadd(&plan->warnings, e, format, args);
+    va_end(args);
+    return ok;
+}
+
+/* ---- the request ---- */
+
+static bool check_request(const gq_options *o, gq_error *e) {
+    if (!o->input || o->n_outputs == 0)
+        return gq_fail_usage(e, "an input and at least one output are needed");
+    if (o->effort < GQ_EFFORT_FAST || o->effort > GQ_EFFORT_BEST)
+        return gq_fail_usage(e, "effort %d is none of fast, default and best", o->effort);
+    if (o->threads < 0 || o->threads > WORKERS_MAX)
+        return gq_fail_usage(e, "the number of threads is 1 to %d, not %d", WORKERS_MAX, o->threads);
+    if (o->keep_split && o->split_max_size)
+        return gq_fail_usage(e, "--keep-split and --split-max-size cannot be combined");
+    if (o->join && o->part) return gq_fail_usage(e, "--join and --part cannot be combined");
+    if (o->parts > MAX_PARTS || o->part > o->parts || (o->parts && !o->part && !o->join))
+        return gq_fail_usage(e, "part %u of %u: parts are numbered from 1 to at most %d", o->part, o->parts,
+                             MAX_PARTS);
+    return true;
+}
+
+static bool read_type(const char *name, const char *option, int64_t *type, gq_error *e) {
+    uint32_t id;
+    *type = -1;
+    if (!name) return true;
+    if (!mix_type_named(name, option, &id, e)) return false;
+    *type = id;
+    return true;
+}
+
+static bool open_outputs(gq_plan *plan, const gq_options *options, gq_error *e) {
+    plan->outputs = calloc(options->n_outputs, sizeof *plan->outputs);
+    if (!plan->outputs) return gq_fail_memory(e, options->n_outputs * sizeof *plan->outputs);
+    plan->n_outputs = options->n_outputs;
+    for (size_t i = 0; i < plan->n_outputs; i++) {
+        const gq_output *asked = &options->outputs[i];
+        plan_output *out = &plan->outputs[i];
+        const char *name = asked->filetype ? asked->filetype : "";
+        out->filetype = mix_filetype_named(name);
+        if (!out->filetype) {
+            const char *near = mix_filetype_nearest(name);
+            if (!near) return gq_fail_usage(e, "there is no file type '%s'", name);
+            return gq_fail_usage(e, "there is no file type '%s'; did you mean %s?", name, near);
+        }
+        out->path = asked->path ? strdup(asked->path)
+                                : plan_derive_path(options->out_dir, options->input, out->filetype->name);
+        if (!out->path) return gq_fail_memory(e, strlen(options->input) + 32);
+    }
+    return true;
+}
+
+/* ---- sources: the tensors that are written, in their order ---- */
+
+static bool list_sources(gq_plan *plan, const gq_options *options, gq_error *e) {
+    uint64_t n = plan->model.n_tensors;
+    if (n > UINT32_MAX) return gq_fail(e, "%s: too many tensors", plan_input(plan));
+    plan_source *all = calloc(n + 1, sizeof *all);
+    mix_tensor *facts = calloc(n + 1, sizeof *facts);
+    uint32_t *order = calloc(n + 1, sizeof *order);
+    plan->sources = calloc(n + 1, sizeof *plan->sources);
+    bool ok = all && facts && order && plan->sources;
+    if (!ok) gq_fail_memory(e, (n + 1) * (2 * sizeof *all + sizeof *facts));
+    for (uint64_t i = 0; ok && i < n; i++) {
+        const gguf_tensor *t = plan->model.tensors[i];
+        plan_source *s = &all[plan->n_tensors];
+        if (!plan_layers_rename(&plan->layers, t->name, s->name)) continue;
+        s->tensor = t;
+        mix_tensor *m = &facts[plan->n_tensors++];
+        m->name = s->name, m->type = t->type->id;
+        memcpy(m->ne, t->ne, sizeof m->ne);
+    }
+    ok = ok && mix_order(facts, plan->n_tensors, options->keep_split, order, e);
+    for (size_t i = 0; ok && i < plan->n_tensors; i++) plan->sources[i] = all[order[i]];
+    free(all), free(facts), free(order);
+    return ok;
+}
+
+/* ---- types ---- */
+
+/* An integer of the metadata, or the first element of a list of them; false: not there. */
+static bool fact(const gq_plan *plan, const char *arch, const char *name, int64_t *value) {
+    char key[256];
+    gguf_kv storage, element;
+    uint64_t count;
+    const uint8_t *elements;
+    snprintf(key, sizeof key, "%s.%s", arch, name);
+    const gguf_kv *kv = plan_meta(plan, &storage, key);
+    if (kv && gguf_kv_array(kv, &element.type, &count, &elements) && count > 0) {
+        element.value = elements, element.size = gguf_value_size(element.type), element.key = key;
+        return gguf_kv_int(&element, value);
+    }
+    return kv && gguf_kv_int(kv, value);
+}
+
+static mix_model model_facts(const gq_plan *plan, char arch[128]) {
+    mix_model m = {.arch = arch, .n_blocks = -1};
+    plan_architecture(plan, arch);
+    fact(plan, arch, "block_count", &m.n_blocks);
+    fact(plan, arch, "attention.head_count", &m.n_head);
+    m.n_head_kv = m.n_head;
+    fact(plan, arch, "attention.head_count_kv", &m.n_head_kv);
+    fact(plan, arch, "expert_count", &m.n_expert);
+    return m;
+}
+
+static const char *label(uint32_t type) { return gguf_type_name(type); }
+
+/* Can this tensor become what the mix wants? */
+static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, bool needs_data,
+                         const gq_options *options, gq_error *e) {
+    const plan_source *source = &plan->sources[i];
+    const gq_tensor *t = &out->tensors[i];
+    const char *file = plan->model.shards[source->tensor->shard].file.path;
+    const gguf_type *to = gguf_type_of(t->to);
+    if (!to) return gq_fail(e, "%s: tensor %s: type %u is unknown", file, t->source_name, t->to);
+    if (t->ne[0] % to->block_elements)
+        return gq_fail(e, "%s: tensor %s: rows of %llu elements do not fit %s, whose blocks have %u", file,
+                       t->source_name, (unsigned long long)t->ne[0], to->name, to->block_elements);
+    if (t->to == t->from) return true;
+    if (source->tensor->type->quantized && !options->allow_requantize)
+        return gq_fail(e, "%s: tensor %s is already quantized, as %s; --allow-requantize converts it to %s",
+                       file, t->source_name, label(t->from), label(t->to));
+    if (!plan->kernels->codecs[t->from].decode)
+        return gq_fail(e, "%s: tensor %s is stored as %s, which gquant cannot decode", file, t->source_name,
+                       label(t->from));
+    if (!plan->kernels->codecs[t->to].encode)
+        return gq_fail(e, "%s: tensor %s would become %s, which gquant cannot write", file, t->source_name,
+                       label(t->to));
+    if (needs_data && !source->importance)
+        return gq_fail(e, "%s: tensor %s: %s in a %s file needs importance data, and %s", file,
+                       t->source_name, label(t->to), out->filetype->name,
+                       options->imatrix ? "there is none for it" : "none is given");
+    return true;
+}
+
+static uint64_t bytes_as(uint32_t type, const uint64_t ne[4]) {
+    const gguf_type *t = gguf_type_of(type);
+    return t ? ne[0] / t->block_elements * t->block_bytes * ne[1] * ne[2] * ne[3] : 0;
+}
+
+static void fill_tensor(gq_tensor *t, const plan_source *source, const mix_choice *choice) {
+    const gguf_tensor *in = source->tensor;
+    *t = (gq_tensor){.name = source->name,
+                     .source_name = in->name,
+                     .from = in->type->id,
+                     .to = choice->type,
+                     .wanted = choice->wanted,
+                     .why = choice->why ? choice->why : "",
+                     .in_bytes = in->size,
+                     .n_dims = 4};
+    memcpy(t->ne, in->ne, sizeof t->ne);
+    while (t->n_dims > 1 && t->ne[t->n_dims - 1] == 1) t->n_dims--;
+    t->out_bytes = bytes_as(t->to, t->ne);
+}
+
+static void summarise(plan_output *out, size_t n) {
+    gq_summary *s = &out->summary;
+    s->path = out->path, s->filetype = out->filetype->name, s->n_tensors = n;
+    for (size_t i = 0; i < n; i++) {
+        gq_tensor *t = &out->tensors[i];
+        s->n_weights += t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
+        s->in_bytes += t->in_bytes, s->out_bytes += t->out_bytes;
+        if (t->wanted == t->to) continue;
+        /* What the wanted type would take if rows could end within a block, to the nearest byte. */
+        const gguf_type *wanted = gguf_type_of(t->wanted);
+        double ideal = wanted ? (double)t->ne[0] * (double)t->ne[1] * (double)t->ne[2] * (double)t->ne[3] *
+                                    wanted->block_bytes / wanted->block_elements
+                              : (double)t->out_bytes;
+        s->n_fallbacks++;
+        if ((double)t->out_bytes > ideal) t->fallback_bytes = (uint64_t)((double)t->out_bytes - ideal + 0.5);
+        s->fallback_bytes += t->fallback_bytes;
+    }
+}
+
+typedef struct assignment {
+    mix_options options;
+    mix_pattern *patterns, *keep;
+    mix_tensor *tensors;
+    uint32_t *order;
+    mix_choice *choices; /* n_outputs x n_tensors */
+} assignment;
+
+static void assignment_free(assignment *a) {
+    mix_patterns_free(a->patterns), mix_patterns_free(a->keep);
+    free(a->tensors), free(a->order), free(a->choices);
+}
+
+static bool prepare(assignment *a, const gq_plan *plan, const gq_options *options, gq_error *e) {
+    size_t n = plan->n_tensors;
+    a->options = (mix_options){.imatrix = plan->has_matrix,
+                               .pure = options->pure,
+                               .leave_output = options->leave_output_tensor,
+                               .keep_order = options->keep_split};
+    if (!read_type(options->output_tensor_type, "--output-tensor-type", &a->options.output_type, e) ||
+        !read_type(options->token_embedding_type, "--token-embedding-type", &a->options.embedding_type, e))
+        return false;
+    if (options->tensor_types.n) {
+        a->patterns = mix_patterns_new(options->tensor_types.items, options->tensor_types.n, true, e);
+        if (!a->patterns) return false;
+    }
+    if (options->keep.n) {
+        a->keep = mix_patterns_new(options->keep.items, options->keep.n, false, e);
+        if (!a->keep) return false;
+    }
+    a->options.patterns = a->patterns, a->options.keep = a->keep;
+    a->tensors = calloc(n + 1, sizeof *a->tensors);
+    a->order = calloc(n + 1, sizeof *a->order);
+    a->choices = calloc(n * plan->n_outputs + 1, sizeof *a->choices);
+    if (!a->tensors || !a->order || !a->choices)
+        return gq_fail_memory(e, (n + 1) * (sizeof *a->tensors + plan->n_outputs * sizeof *a->choices));
+    for (size_t i = 0; i < n; i++) { /* the sources are in order already */
+        a->tensors[i].name = plan->sources[i].name;
+        a->tensors[i].type = plan->sources[i].tensor->type->id;
+        memcpy(a->tensors[i].ne, plan->sources[i].tensor->ne, sizeof a->tensors[i].ne);
+        a->order[i] = (uint32_t)i;
+    }
+    return true;
+}
+
+static bool assign_output(gq_plan *plan, assignment *a, size_t number, const mix_model *model, gq_error *e) {
+    plan_output *out = &plan->outputs[number];
+    mix_choice *choices = a->choices + number * plan->n_tensors;
+    size_t n = plan->n_tensors;
+    out->tensors = calloc(n + 1, sizeof *out->tensors);
+    out->places = calloc(n + 1, sizeof *out->places);
+    out->losses = calloc(n + 1, sizeof *out->losses);
+    if (!out->tensors || !out->places || !out->losses)
+        return gq_fail_memory(e, (n + 1) * sizeof *out->tensors);
+    a->options.filetype = out->filetype;
+    if (!mix_assign(model, &a->options, a->tensors, n, a->order, choices, e)) return false;
+    for (size_t i = 0; i < n; i++) fill_tensor(&out->tensors[i], &plan->sources[i], &choices[i]);
+    summarise(out, n);
+    return true;
+}
+
+static bool check_all(const gq_plan *plan, const assignment *a, const gq_options *options, gq_error *e) {
+    for (size_t o = 0; o < plan->n_outputs; o++)
+        for (size_t i = 0; i < plan->n_tensors; i++)
+            if (!check_change(plan, &plan->outputs[o], i, a->choices[o * plan->n_tensors + i].needs_imatrix,
+                              options, e))
+                return false;
+    return true;
+}
+
+static bool assign(gq_plan *plan, const gq_options *options, gq_error *e) {
+    assignment a = {.order = NULL};
+    char arch[128];
+    mix_model model = model_facts(plan, arch);
+    bool ok = prepare(&a, plan, options, e);
+    for (size_t o = 0; ok && o < plan->n_outputs; o++) ok = assign_output(plan, &a, o, &model, e);
+    ok = ok && plan_cover(plan, options, e) && check_all(plan, &a, options, e);
+    assignment_free(&a);
+    return ok;
+}
+
+/* ---- fallbacks ---- */
+
+static bool report_fallbacks(gq_plan *plan, const plan_output *out, const gq_options *options, gq_error *e) {
+    const gq_summary *s = &out->summary;
+    if (s->n_fallbacks == 0) return true;
+    const gq_tensor *first = out->tensors;
+    while (first->wanted == first->to) first++;
+    char text[512];
+    snprintf(text, sizeof text,
+             "%llu %s rows that do not fit the wanted type, first %s: %llu columns, %s for %s",
+             (unsigned long long)s->n_fallbacks, s->n_fallbacks == 1 ? "tensor has" : "tensors have",
+             first->source_name, (unsigned long long)first->ne[0], label(first->to), label(first->wanted));
+    if (options->strict) return gq_fail(e, "%s: %s (--strict)", plan_input(plan), text);
+    return plan_warn(plan, e, "%s: %s; all cost %llu bytes", s->filetype, text,
+                     (unsigned long long)s->fallback_bytes);
+}
+
+/* ---- chunks and identity ---- */
+
+static bool cut_chunks(gq_plan *plan, gq_error *e) {
+    if (!chunk_map_new(&plan->chunks, plan->n_tensors, e)) return false;
+    uint64_t *first = plan->chunks.first;
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (__builtin_add_overflow(first[i], chunk_count(plan->sources[i].tensor->ne), &first[i + 1]))
+            return gq_fail(e, "%s: the model has too many weights", plan_input(plan));
+    plan->chunks.n = first[plan->n_tensors];
+    return true;
+}
+
+static uint32_t crc(uint32_t sum, const void *bytes, size_t n) {
+    return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);
+}
+
+/* The input's shards by size, time of change and header: what tells one file from another without reading its
+ * weights. */
+static bool identify_input(gq_plan *plan, gq_error *e) {
+    uint32_t n = plan->model.n_shards;
+    plan->modified = calloc(n, sizeof *plan->modified);
+    if (!plan->modified) return gq_fail_memory(e, n * sizeof *plan->modified);
+    for (uint32_t i = 0; i < n; i++) {
+        const gguf_shard *s = &plan->model.shards[i];
+        struct stat st = {.st_size = 0};
+        if (fstat(s->file.fd, &st) != 0) return gq_fail(e, "%s: cannot be examined", s->file.path);
+        plan->modified[i] = st.st_mtim;
+        uint64_t facts[4] = {s->file.size, (uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec,
+                             s->data_offset};
+        plan->identity.input = crc(plan->identity.input, facts, sizeof facts);
+        for (uint64_t k = 0; k < s->n_kv; k++) {
+            plan->identity.input = crc(plan->identity.input, s->kv[k].key, strlen(s->kv[k].key));
+            plan->identity.input = crc(plan->identity.input, s->kv[k].value, s->kv[k].size);
+        }
+        for (uint64_t k = 0; k < s->n_tensors; k++) {
+            const gguf_tensor *t = &s->tensors[k];
+            uint64_t place[6] = {t->ne[0], t->ne[1], t->ne[2], t->ne[3], t->type->id, t->offset};
+            plan->identity.input = crc(plan->identity.input, t->name, strlen(t->name));
+            plan->identity.input = crc(plan->identity.input, place, sizeof place);
+        }
+    }
+    return true;
+}
+
+static void identify_rest(gq_plan *plan) {
+    plan_identity *id = &plan->identity;
+    uint32_t effort = plan->effort, cut = CHUNK_ELEMENTS;
+    id->options = crc(id->options, &effort, sizeof effort);
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const plan_source *s = &plan->sources[i];
+        if (!s->importance) continue;
+        id->options = crc(id->options, s->name, strlen(s->name));
+        id->options = crc(id->options, s->importance,
+                          sizeof(float) * s->tensor->ne[0] * s->tensor->ne[2] * s->tensor->ne[3]);
+    }
+    id->layout = crc(id->layout, &cut, sizeof cut);
+    for (size_t o = 0; o < plan->n_outputs; o++)
+        for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++)
+            id->layout =
+                crc(id->layout, plan->outputs[o].shards[s].head, plan->outputs[o].shards[s].head_size);
+}
+
+/* ---- the plan ---- */
+
+static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
+    plan->threads = options->threads ? options->threads : workers_available();
+    plan->effort = (codec_effort)options->effort;
+    plan->force = options->force, plan->join = options->join;
+    plan->part = options->part, plan->parts = options->parts;
+    plan->kernels = kernels_select();
+    if (!plan->kernels)
+        return gq_fail_usage(e, "GQUANT_ISA names a level that is unknown or that this processor lacks");
+    if (!open_outputs(plan, options, e)) return false;
+    if (gguf_model_open(&plan->model, options->input, e)) return true;
+    plan->model = (gguf_model){.n_shards = 0};
+    return false;
+}
+
+static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
+    if (!check_request(options, e) || !open_all(plan, options, e) || !plan_check_architecture(plan, e) ||
+        !identify_input(plan, e) || !plan_open_importance(plan, options, e))
+        return false;
+    if (options->prune_layers && !plan_layers_read(&plan->layers, options->prune_layers, &plan->model, e))
+        return false;
+    if (!plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e) ||
+        !list_sources(plan, options, e) || !assign(plan, options, e))
+        return false;
+    for (size_t o = 0; o < plan->n_outputs; o++)
+        if (!plan_layout(plan, &plan->outputs[o], options, e) ||
+            !report_fallbacks(plan, &plan->outputs[o], options, e))
+            return false;
+    if (!plan_check_targets(plan, options, e) || !cut_chunks(plan, e)) return false;
+    identify_rest(plan);
+    return journal_announce(plan, e);
+}
+
+gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {
+    gq_plan *plan = calloc(1, sizeof *plan);
+    if (!plan) {
+        gq_fail_memory(e, sizeof *plan);
+        return NULL;
+    }
+    if (make(plan, options, e)) return plan;
+    gq_plan_free(plan);
+    return NULL;
+}
+
+static void free_output(plan_output *out) {
+    for (uint32_t s = 0; out->shards && s < out->n_shards; s++) {
+        free(out->shards[s].path), free(out->shards[s].temporary);
+        gguf_header_free(out->shards[s].header);
+    }
+    free(out->shards), free(out->path);
+    free(out->tensors), free(out->places), free(out->losses);
+}
+
+void gq_plan_free(gq_plan *plan) {
+    if (!plan) return;
+    for (size_t o = 0; o < plan->n_outputs; o++) free_output(&plan->outputs[o]);
+    words_free(&plan->warnings);
+    free(plan->outputs), free(plan->sources), free(plan->modified);
+    free(plan->layers.kept);
+    plan_overrides_free(&plan->overrides);
+    chunk_map_free(&plan->chunks);
+    imatrix_free(&plan->matrix);
+    gguf_model_close(&plan->model);
+    free(plan);
+}
+
+const gq_summary *gq_plan_summary(const gq_plan *plan, size_t output) {
+    return &plan->outputs[output].summary;
+}
+
+size_t gq_plan_outputs(const gq_plan *plan) { return plan->n_outputs; }
+
+const gq_tensor *gq_plan_tensors(const gq_plan *plan, size_t output, size_t *n) {
+    *n = plan->n_tensors;
+    return plan->outputs[output].tensors;
+}
+
+const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n) {
+    *n = plan->warnings.n;
+    return (const char *const *)plan->warnings.items;
+}
+
+const gq_loss *gq_plan_loss(const gq_plan *plan, size_t output, size_t tensor) {
+    return &plan->outputs[output].losses[tensor];
+}
+
+double gq_plan_seconds(const gq_plan *plan) { return plan->seconds; }

@@ -1,0 +1,142 @@
+/* A plan from the inside: what gq_plan_new works out and gq_run carries out. */
+#ifndef GQ_PLAN_H
+#define GQ_PLAN_H
+
+#include <time.h>
+
+#include "gguf/gguf.h"
+#include "imatrix/imatrix.h"
+#include "mixes/mixes.h"
+#include "quantize/chunk.h"
+#include "quantize/codec.h"
+#include "quantize/gquant.h"
+#include "quantize/words.h"
+
+/* A tensor of the input that is written, with what all outputs share of it. */
+typedef struct plan_source {
+    const gguf_tensor *tensor;
+    char name[GGUF_MAX_NAME + 1];     /* in the outputs */
+    const float *importance;          /* normalised, one value per column of each matrix; NULL: none */
+    uint64_t experts, experts_unseen; /* matrices with data of their own; of these, never activated */
+} plan_source;
+
+typedef struct plan_shard {
+    char *path, *temporary;
+    gguf_header *header;
+    const uint8_t *head; /* the header's bytes */
+    uint64_t head_size, size;
+} plan_shard;
+
+typedef struct plan_place {
+    uint32_t shard;
+    uint64_t offset, end; /* in the shard's file; up to `end` the tensor's padding reaches */
+} plan_place;
+
+typedef struct plan_output {
+    const mix_filetype *filetype;
+    char *path; /* as asked for, or derived */
+    uint32_t n_shards;
+    plan_shard *shards;
+    gq_tensor *tensors; /* in output order, as `places` and `losses` */
+    plan_place *places;
+    gq_loss *losses;
+    gq_summary summary;
+} plan_output;
+
+/* Key-value pairs to set, in order. */
+typedef struct plan_overrides {
+    size_t n;
+    struct plan_override {
+        char *key;
+        uint32_t type;
+        uint8_t *value;
+        uint64_t size;
+    } * items;
+} plan_overrides;
+
+/* --prune-layers: old numbers of the layers that stay, in order. n = 0: nothing is pruned. */
+typedef struct plan_layers {
+    uint64_t *kept;
+    size_t n;
+} plan_layers;
+
+/* What a plan is made of, for journals: two plans with the same identity write the same bytes. */
+typedef struct plan_identity {
+    uint32_t input;   /* sizes, times and headers of the input's shards */
+    uint32_t options; /* effort and importance data */
+    uint32_t layout;  /* the outputs' headers and the cut into chunks */
+} plan_identity;
+
+struct gq_plan {
+    int threads;
+    codec_effort effort;
+    bool force, join;
+    uint32_t part, parts; /* 0, 0: the whole work */
+    const kernels *kernels;
+    gguf_model model;
+    struct timespec *modified; /* of each input shard when the plan was made */
+    imatrix matrix;
+    bool has_matrix; /* with at least one entry left */
+    plan_layers layers;
+    plan_overrides overrides;
+    size_t n_tensors;
+    plan_source *sources; /* in output order */
+    size_t n_outputs;
+    plan_output *outputs;
+    chunk_map chunks;
+    plan_identity identity;
+    word_list warnings;
+    double seconds;
+};
+
+/* Path of the input as given, for messages. */
+const char *plan_input(const gq_plan *plan);
+bool plan_warn(gq_plan *plan, gq_error *e, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* ---- prune.c ---- */
+/* Read "3,7,11" and find which layers stay. */
+bool plan_layers_read(plan_layers *layers, const char *list, const gguf_model *model, gq_error *e);
+/* New name of a tensor: renumbered, or as it is; false: it belongs to a pruned layer. */
+bool plan_layers_rename(const plan_layers *layers, const char *name, char to[GGUF_MAX_NAME + 1]);
+
+/* ---- override.c ---- */
+/* Read "KEY=TYPE:VALUE" items; types of keys that the model has are kept where the value fits. */
+bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const gguf_model *model,
+                         gq_error *e);
+void plan_overrides_free(plan_overrides *overrides);
+
+/* ---- meta.c ---- */
+/* Metadata after overrides; NULL: absent. */
+const gguf_kv *plan_meta(const gq_plan *plan, gguf_kv *storage, const char *key);
+/* general.architecture as a C string into to, "" when unknown. */
+void plan_architecture(const gq_plan *plan, char to[128]);
+/* What else but text the key may hold is no model. */
+bool plan_check_architecture(const gq_plan *plan, gq_error *e);
+/* The output's metadata, all but the split keys. */
+bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_options *options, gguf_header *h,
+                     gq_error *e);
+
+/* ---- layout.c ---- */
+/* Shards, headers, offsets and sizes of an output whose tensors have their types. */
+bool plan_layout(gq_plan *plan, plan_output *out, const gq_options *options, gq_error *e);
+
+/* ---- paths.c ---- */
+/* The input's name with the file type in place of F16, BF16 or F32, in `folder` (NULL: the input's);
+ * malloc'ed, NULL: no memory. */
+char *plan_derive_path(const char *folder, const char *input, const char *filetype);
+/* PREFIX-kkkkk-of-nnnnn.gguf for the k-th shard (from 0) of n; the path itself when n is 1. */
+char *plan_shard_path(const char *path, uint32_t k, uint32_t n);
+/* A hidden name beside `path`, the same for the same path: ".NAME" + suffix, shortened when NAME is long. */
+char *plan_beside(const char *path, const char *suffix);
+/* Folder of a path: "." when it has none. malloc'ed. */
+char *plan_folder(const char *path);
+/* Whether all outputs may be written where they are asked for. */
+bool plan_check_targets(const gq_plan *plan, const gq_options *options, gq_error *e);
+
+/* ---- importance.c ---- */
+/* Open, filter and check the importance data. */
+bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e);
+/* Give the sources that some output quantizes their values, and each output's tensors their coverage. */
+bool plan_cover(gq_plan *plan, const gq_options *options, gq_error *e);
+
+#endif

@@ -1,0 +1,15 @@
+/* Numbers that people read, from sums. */
+#include <math.h>
+
+#include "quantize/gquant.h"
+
+double gq_loss_rmse(const gq_loss *l) { return l->n ? sqrt(l->e2 / (double)l->n) : 0; }
+
+double gq_loss_relative(const gq_loss *l) { return l->e2 > 0 ? sqrt(l->e2 / l->x2) : 0; }
+
+double gq_loss_weighted(const gq_loss *l) {
+    if (l->wx2 > 0) return sqrt(l->we2 / l->wx2);
+    return (double)NAN;
+}
+
+double gq_loss_snr_db(const gq_loss *l) { return l->e2 > 0 ? 10 * log10(l->x2 / l->e2) : (double)INFINITY; }

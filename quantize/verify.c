@@ -1,0 +1,228 @@
+/* Is a file sound? Values finite, codes in range, two decoders of one mind, bytes as a report says. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "quantize/scan.h"
+#include "quantize/words.h"
+
+struct gq_verification {
+    gguf_model model;
+    size_t n;
+    gq_verdict *verdicts;
+    word_list problems; /* what the verdicts point to */
+    word_list missing;
+};
+
+/* ---- codes ---- */
+
+/* Where a type has bytes that no encoder may write; of other types every byte is good. Returns the first bad
+ * byte of a block, -1: none. */
+static int bad_tq1_0(const uint8_t *block) {
+    for (int i = 0; i < 52; i++) {
+        /* Five base-3 digits v are the byte ceil(256 v / 243), four of them v with a last digit of 0. */
+        unsigned v = block[i] * 243u / 256;
+        if ((256 * v + 242) / 243 != block[i] || (i >= 48 && v % 3)) return i;
+    }
+    return -1;
+}
+
+static int bad_tq2_0(const uint8_t *block) {
+    for (int i = 0; i < 64; i++)
+        if (block[i] & block[i] >> 1 & 0x55) return i; /* a code of 3 */
+    return -1;
+}
+
+static int bad_mxfp4(const uint8_t *block) { return block[0] == 255 ? 0 : -1; } /* NaN as a scale */
+
+static int bad_nvfp4(const uint8_t *block) {
+    for (int i = 0; i < 4; i++)
+        if (block[i] > 0x7E) return i; /* NaN, or with the sign bit that scales do not have */
+    return -1;
+}
+
+static const struct {
+    uint32_t type;
+    int (*bad)(const uint8_t *block);
+} ranges[] = {
+    {GGUF_TQ1_0, bad_tq1_0}, {GGUF_TQ2_0, bad_tq2_0}, {GGUF_MXFP4, bad_mxfp4}, {GGUF_NVFP4, bad_nvfp4}};
+
+/* ---- one tensor ---- */
+
+typedef struct check {
+    const gguf_model *model;
+    const gguf_tensor *tensor;
+    const codec *codec;
+    const kernels *kernels;
+    int (*bad)(const uint8_t *block);
+    uint32_t *crcs; /* per piece */
+    pthread_mutex_t lock;
+    uint64_t problem_piece;
+    gq_error problem;
+} check;
+
+static void found(check *c, uint64_t piece, const gq_error *problem) {
+    pthread_mutex_lock(&c->lock);
+    if (piece < c->problem_piece) c->problem_piece = piece, c->problem = *problem;
+    pthread_mutex_unlock(&c->lock);
+}
+
+static bool codes_in_range(const check *c, uint64_t first, size_t n, const uint8_t *stored, gq_error *e) {
+    const gguf_type *type = c->tensor->type;
+    for (size_t i = 0; c->bad && i < n / type->block_elements; i++) {
+        int at = c->bad(stored + i * type->block_bytes);
+        if (at >= 0)
+            return gq_fail(e, "block %llu: byte %d is 0x%02x, which is no %s code",
+                           (unsigned long long)(first / type->block_elements + i), at,
+                           stored[i * type->block_bytes + (size_t)at], type->name);
+    }
+    return true;
+}
+
+static bool all_finite(const check *c, uint64_t first, size_t n, const float *x, gq_error *e) {
+    size_t bad = c->kernels->first_not_finite(x, n);
+    return bad == n || gq_fail(e, "element %llu is %g", (unsigned long long)(first + bad), (double)x[bad]);
+}
+
+static bool decoders_agree(const check *c, uint64_t first, size_t n, const scan_room *room, gq_error *e) {
+    if (!reference_decode(c->tensor->type->id, room->stored[0], room->decoded[1], n)) return true;
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(&room->decoded[0][i], &room->decoded[1][i], sizeof(float)) != 0)
+            return gq_fail(e, "element %llu decodes to %g here and to %g by the plain decoder",
+                           (unsigned long long)(first + i), (double)room->decoded[0][i],
+                           (double)room->decoded[1][i]);
+    return true;
+}
+
+static bool check_piece(void *arg, uint64_t piece, uint64_t first, uint64_t n, const scan_room *room,
+                        gq_error *e) {
+    check *c = arg;
+    bool sound = true;
+    gq_error problem;
+    for (uint64_t at = first; at < first + n; at += SCAN_STRIP) {
+        size_t count = first + n - at < SCAN_STRIP ? (size_t)(first + n - at) : SCAN_STRIP;
+        if (!scan_read(c->model, c->tensor, at, count, room->stored[0], e)) return false;
+        c->crcs[piece] =
+            (uint32_t)crc32_z(c->crcs[piece], room->stored[0], scan_bytes(c->tensor->type, count));
+        if (!sound || !c->codec->decode) continue;
+        c->codec->decode(room->stored[0], room->decoded[0], count);
+        /* The plain decoders are slow: one strip of each piece, a sixteenth of the file. */
+        sound = codes_in_range(c, at, count, room->stored[0], &problem) &&
+                all_finite(c, at, count, room->decoded[0], &problem) &&
+                (at > first || decoders_agree(c, at, count, room, &problem));
+        if (!sound) found(c, piece, &problem);
+    }
+    return true;
+}
+
+static bool set_problem(gq_verification *v, gq_verdict *verdict, gq_error *e, const char *text) {
+    if (!words_add(&v->problems, e, "%s", text)) return false;
+    verdict->problem = v->problems.items[v->problems.n - 1];
+    return true;
+}
+
+static bool verify_tensor(gq_verification *v, scan *s, size_t i, gq_error *e) {
+    const gguf_tensor *t = v->model.tensors[i];
+    gq_verdict *verdict = &v->verdicts[i];
+    check c = {.model = &v->model,
+               .tensor = t,
+               .codec = &s->kernels->codecs[t->type->id],
+               .kernels = s->kernels,
+               .lock = PTHREAD_MUTEX_INITIALIZER,
+               .problem_piece = UINT64_MAX};
+    uint64_t elements = scan_elements(t), pieces = scan_pieces(elements);
+    for (size_t k = 0; k < sizeof ranges / sizeof *ranges; k++)
+        if (ranges[k].type == t->type->id) c.bad = ranges[k].bad;
+    c.crcs = calloc(pieces + 1, sizeof *c.crcs);
+    if (!c.crcs) return gq_fail_memory(e, pieces * sizeof *c.crcs);
+    bool ok = scan_tensor(s, elements, t->size, check_piece, &c, e);
+    *verdict =
+        (gq_verdict){.name = t->name, .type = t->type->id, .decoded = c.codec->decode != NULL, .problem = ""};
+    for (uint64_t k = 0; ok && k < pieces; k++) {
+        uint64_t left = elements - k * SCAN_PIECE, n = left < SCAN_PIECE ? left : SCAN_PIECE;
+        verdict->crc32 = (uint32_t)crc32_combine(verdict->crc32, c.crcs[k], (z_off_t)scan_bytes(t->type, n));
+    }
+    free(c.crcs);
+    pthread_mutex_destroy(&c.lock);
+    return ok && (c.problem_piece == UINT64_MAX || set_problem(v, verdict, e, c.problem.text));
+}
+
+/* ---- checksums ---- */
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const gq_checksum *)a)->name, ((const gq_checksum *)b)->name);
+}
+
+static bool check_sum(gq_verification *v, gq_verdict *verdict, const gq_checksum *expected, gq_error *e) {
+    char text[96];
+    verdict->expected = expected != NULL;
+    if (!expected || expected->crc32 == verdict->crc32 || *verdict->problem) return true;
+    snprintf(text, sizeof text, "its bytes have the CRC-32 %08x, expected %08x", (unsigned)verdict->crc32,
+             (unsigned)expected->crc32);
+    return set_problem(v, verdict, e, text);
+}
+
+static bool check_sums(gq_verification *v, const gq_checksum *expected, size_t n, gq_error *e) {
+    if (n == 0) return true;
+    gq_checksum *sorted = calloc(n, sizeof *sorted);
+    if (!sorted) return gq_fail_memory(e, n * sizeof *sorted);
+    memcpy(sorted, expected, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_name);
+    bool ok = true;
+    for (size_t i = 0; ok && i < v->n; i++) {
+        gq_checksum key = {.name = v->verdicts[i].name};
+        ok = check_sum(v, &v->verdicts[i], bsearch(&key, sorted, n, sizeof *sorted, by_name), e);
+    }
+    free(sorted);
+    for (size_t i = 0; ok && i < n; i++)
+        ok = gguf_model_tensor(&v->model, expected[i].name) ||
+             words_add(&v->missing, e, "%s", expected[i].name);
+    return ok;
+}
+
+static bool verify(gq_verification *v, int threads, const gq_callbacks *callbacks, gq_error *e) {
+    scan s;
+    uint64_t bytes = 0;
+    v->n = v->model.n_tensors;
+    v->verdicts = calloc(v->n + 1, sizeof *v->verdicts);
+    if (!v->verdicts) return gq_fail_memory(e, v->n * sizeof *v->verdicts);
+    for (size_t i = 0; i < v->n; i++) bytes += v->model.tensors[i]->size;
+    bool ok = scan_start(&s, threads, callbacks, bytes, e);
+    for (size_t i = 0; ok && i < v->n; i++) ok = verify_tensor(v, &s, i, e);
+    scan_end(&s);
+    return ok;
+}
+
+gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t n, int threads,
+                           const gq_callbacks *callbacks, gq_error *e) {
+    gq_verification *v = calloc(1, sizeof *v);
+    if (!v) {
+        gq_fail_memory(e, sizeof *v);
+        return NULL;
+    }
+    bool ok = gguf_model_open(&v->model, path, e);
+    if (!ok) v->model = (gguf_model){.n_shards = 0};
+    if (ok && verify(v, threads, callbacks, e) && check_sums(v, expected, n, e)) return v;
+    gq_verification_free(v);
+    return NULL;
+}
+
+void gq_verification_free(gq_verification *v) {
+    if (!v) return;
+    gguf_model_close(&v->model);
+    free(v->verdicts);
+    words_free(&v->problems), words_free(&v->missing);
+    free(v);
+}
+
+const gq_verdict *gq_verification_verdicts(const gq_verification *v, size_t *n) {
+    *n = v->n;
+    return v->verdicts;
+}
+
+const char *const *gq_verification_missing(const gq_verification *v, size_t *n) {
+    *n = v->missing.n;
+    return (const char *const *)v->missing.items;
+}

@@ -1,0 +1,33 @@
+#include "quantize/words.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool words_vadd(word_list *l, gq_error *e, const char *format, va_list args) {
+    gq_error text;
+    char message[sizeof text.text];
+    vsnprintf(message, sizeof message, format, args);
+    gq_fail(&text, "%s", message); /* makes control characters visible */
+    char **grown = realloc(l->items, (l->n + 1) * sizeof *grown);
+    if (grown) l->items = grown;
+    char *copy = grown ? strdup(text.text) : NULL;
+    if (!copy) return gq_fail_memory(e, sizeof message);
+    l->items[l->n++] = copy;
+    return true;
+}
+
+bool words_add(word_list *l, gq_error *e, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    bool ok = words_vadd(l, e, format, args);
+    va_end(args);
+    return ok;
+}
+
+void words_free(word_list *l) {
+    for (size_t i = 0; i < l->n; i++) free(l->items[i]);
+    free(l->items);
+    *l = (word_list){0};
+}

@@ -1,0 +1,20 @@
+/* A growing list of sentences. */
+#ifndef GQ_WORDS_H
+#define GQ_WORDS_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+#include "gguf/error.h"
+
+typedef struct word_list {
+    char **items;
+    size_t n;
+} word_list;
+
+/* Control characters are made visible, as gq_fail does. */
+bool words_add(word_list *l, gq_error *e, const char *format, ...) __attribute__((format(printf, 3, 4)));
+bool words_vadd(word_list *l, gq_error *e, const char *format, va_list args);
+void words_free(word_list *l);
+
+#endif

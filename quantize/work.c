@@ -1,0 +1,225 @@
+#include "quantize/work.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+/* A strip is what is in memory at once: whole rows, or part of a long one. 2^16 elements in five buffers, of
+ * 8 bytes (64-bit elements that are only copied) and 4 x 4, make 1.5 MiB per thread, most of which stays in a
+ * core's second-level cache. */
+enum { STRIP = 1 << 16, PADDING = 1 << 12 };
+
+typedef struct strip {
+    uint64_t at; /* first element in the tensor */
+    size_t rows, cols;
+    uint64_t matrix, column;
+} strip;
+
+bool work_room_new(work_room *room, const gq_plan *plan, gq_error *e) {
+    enum { BYTES = STRIP * (8 + 4 + 4 + 4) };
+    *room = (work_room){.memory = NULL};
+    if (posix_memalign(&room->memory, 64, BYTES) != 0) {
+        room->memory = NULL;
+        return gq_fail_memory(e, BYTES);
+    }
+    room->x = room->memory;
+    room->decoded = room->x + STRIP;
+    room->out = (uint8_t *)(room->decoded + STRIP);
+    room->in = room->out + 4 * STRIP;
+    room->sums = calloc(plan->n_outputs, sizeof *room->sums);
+    return room->sums ? true : gq_fail_memory(e, plan->n_outputs * sizeof *room->sums);
+}
+
+void work_room_free(work_room *room) { free(room->memory), free(room->sums); }
+
+/* ---- places ---- */
+
+static uint64_t bytes_of(const gguf_type *type, uint64_t elements) {
+    return elements / type->block_elements * type->block_bytes;
+}
+
+/* The strip that begins at element `at` of a chunk that ends at `end`. Importance changes from matrix to
+ * matrix, so strips end with them where there is any. */
+static strip strip_at(const plan_source *source, uint64_t at, uint64_t end) {
+    const uint64_t *ne = source->tensor->ne;
+    strip s = {.at = at, .rows = 1, .column = at % ne[0], .matrix = at / ne[0] / ne[1]};
+    if (ne[0] > STRIP) {
+        uint64_t left = ne[0] - s.column, n = end - at < left ? end - at : left;
+        s.cols = n < STRIP ? n : STRIP;
+        return s;
+    }
+    uint64_t rows = (end - at) / ne[0], fit = STRIP / ne[0], left = ne[1] - at / ne[0] % ne[1];
+    if (rows > fit) rows = fit;
+    if (source->importance && rows > left) rows = left;
+    s.rows = rows, s.cols = ne[0];
+    return s;
+}
+
+/* ---- input ---- */
+
+static work_status bad(const gq_plan *plan, const gguf_tensor *t, const char *what, uint64_t element, float x,
+                       gq_error *e) {
+    gq_fail(e, "%s: tensor %s: element %llu is %g, %s", plan->model.shards[t->shard].file.path, t->name,
+            (unsigned long long)element, (double)x, what);
+    return WORK_BAD_INPUT;
+}
+
+/* Read a strip and decode it, where its type can be decoded; all its values must be finite, also where they
+ * are only copied. */
+static work_status read_strip(const gq_plan *plan, const gguf_tensor *t, const strip *s,
+                              const work_room *room, gq_error *e) {
+    const gq_file *file = &plan->model.shards[t->shard].file;
+    size_t n = s->rows * s->cols;
+    if (!gq_file_read(file, t->offset + bytes_of(t->type, s->at), room->in, bytes_of(t->type, n), e))
+        return WORK_FAILED;
+    const codec *from = &plan->kernels->codecs[t->type->id];
+    if (!from->decode) return WORK_DONE;
+    from->decode(room->in, room->x, n);
+    size_t first = plan->kernels->first_not_finite(room->x, n);
+    return first == n ? WORK_DONE
+                      : bad(plan, t, "and weights must be finite", s->at + first, room->x[first], e);
+}
+
+/* Index of the first value beyond what a type can hold; n: none. On the bits, a stretch at a time, so that
+ * the compiler can use vectors. */
+static size_t first_beyond(const float *x, size_t n, float most) {
+    int32_t bound, bits;
+    memcpy(&bound, &most, sizeof bound);
+    for (size_t i = 0; i < n;) {
+        size_t end = n - i < 1024 ? n : i + 1024;
+        int32_t beyond = 0;
+        for (size_t j = i; j < end; j++) {
+            memcpy(&bits, &x[j], sizeof bits);
+            beyond |= (bits & INT32_MAX) > bound;
+        }
+        for (; beyond && i < end; i++)
+            if (fabsf(x[i]) > most) return i;
+        i = end;
+    }
+    return n;
+}
+
+/* ---- output ---- */
+
+static work_status encode_strip(const gq_plan *plan, const plan_source *source, const gq_tensor *to,
+                                const strip *s, const work_room *room, codec_error *error, gq_error *e) {
+    const codec *c = &plan->kernels->codecs[to->to];
+    size_t n = s->rows * s->cols;
+    char what[96];
+    size_t beyond = isfinite(c->max_magnitude) ? first_beyond(room->x, n, c->max_magnitude) : n;
+    if (beyond < n) {
+        snprintf(what, sizeof what, "and %s holds no magnitude above %g", gguf_type_name(to->to),
+                 (double)c->max_magnitude);
+        return bad(plan, source->tensor, what, s->at + beyond, room->x[beyond], e);
+    }
+    codec_importance importance = {.column = NULL};
+    const codec_importance *given = NULL;
+    if (to->importance == GQ_IMPORTANCE_FULL) {
+        importance.column = source->importance + s->matrix * source->tensor->ne[0] + s->column;
+        given = &importance;
+    }
+    c->encode(room->x, room->out, s->rows, s->cols, given, plan->effort);
+    c->decode(room->out, room->decoded, n);
+    plan->kernels->measure(room->x, room->decoded, s->rows, s->cols, given, error);
+    if (isfinite(error->max_e)) return WORK_DONE;
+    size_t first = plan->kernels->first_not_finite(room->decoded, n);
+    snprintf(what, sizeof what, "and its block does not decode to finite numbers as %s",
+             gguf_type_name(to->to));
+    /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): a strip is never empty */
+    return bad(plan, source->tensor, what, s->at + first % n, room->x[first % n], e);
+}
+
+/* A tensor's last chunk brings the zeros that lie behind the tensor. */
+static bool write_padding(const output_set *outputs, size_t o, const plan_place *place, uint64_t size,
+                          gq_error *e) {
+    static const uint8_t zeros[PADDING];
+    for (uint64_t at = place->offset + size; at < place->end;) {
+        size_t n = place->end - at < PADDING ? (size_t)(place->end - at) : PADDING;
+        if (!output_write(outputs, o, place->shard, at, zeros, n, e)) return false;
+        at += n;
+    }
+    return true;
+}
+
+static work_status put_strip(const gq_plan *plan, const output_set *outputs, size_t o, size_t tensor,
+                             const strip *s, work_room *room, codec_error *error, gq_error *e) {
+    const plan_output *out = &plan->outputs[o];
+    const gq_tensor *to = &out->tensors[tensor];
+    const gguf_type *type = gguf_type_of(to->to);
+    const uint8_t *bytes = room->in;
+    size_t n = bytes_of(type, s->rows * s->cols);
+    if (to->from != to->to) {
+        work_status status = encode_strip(plan, &plan->sources[tensor], to, s, room, error, e);
+        if (status != WORK_DONE) return status;
+        bytes = room->out;
+    }
+    room->sums[o].crc = (uint32_t)crc32_z(room->sums[o].crc, bytes, n);
+    const plan_place *place = &out->places[tensor];
+    return output_write(outputs, o, place->shard, place->offset + bytes_of(type, s->at), bytes, n, e)
+               ? WORK_DONE
+               : WORK_FAILED;
+}
+
+static work_status do_strips(const gq_plan *plan, const output_set *outputs, const chunk *c, work_room *room,
+                             codec_error *errors, gq_error *e) {
+    const plan_source *source = &plan->sources[c->tensor];
+    for (uint64_t at = c->first; at < c->first + c->n;) {
+        strip s = strip_at(source, at, c->first + c->n);
+        work_status status = read_strip(plan, source->tensor, &s, room, e);
+        for (size_t o = 0; status == WORK_DONE && o < plan->n_outputs; o++)
+            status = put_strip(plan, outputs, o, c->tensor, &s, room, &errors[o], e);
+        if (status != WORK_DONE) return status;
+        at += s.rows * s.cols;
+    }
+    return WORK_DONE;
+}
+
+work_status work_chunk(const gq_plan *plan, const output_set *outputs, uint64_t i, work_room *room,
+                       gq_error *e) {
+    size_t tensor = chunk_tensor(&plan->chunks, i);
+    chunk c = chunk_at(&plan->chunks, i, plan->sources[tensor].tensor->ne);
+    codec_error *errors = calloc(plan->n_outputs, sizeof *errors);
+    if (!errors) return gq_fail_memory(e, plan->n_outputs * sizeof *errors), WORK_FAILED;
+    memset(room->sums, 0, plan->n_outputs * sizeof *room->sums);
+    work_status status = do_strips(plan, outputs, &c, room, errors, e);
+    for (size_t o = 0; status == WORK_DONE && o < plan->n_outputs; o++) {
+        const codec_error *from = &errors[o];
+        chunk_sum *to = &room->sums[o];
+        to->x2 = from->x2, to->e2 = from->e2, to->wx2 = from->wx2, to->we2 = from->we2,
+        to->max_e = from->max_e;
+        if (c.last && !write_padding(outputs, o, &plan->outputs[o].places[tensor],
+                                     plan->outputs[o].tensors[tensor].out_bytes, e))
+            status = WORK_FAILED;
+    }
+    free(errors);
+    return status;
+}
+
+/* ---- reading back ---- */
+
+static bool verify_output(const gq_plan *plan, const output_set *outputs, size_t o, const chunk *c,
+                          work_room *room) {
+    const plan_place *place = &plan->outputs[o].places[c->tensor];
+    const gguf_type *type = gguf_type_of(plan->outputs[o].tensors[c->tensor].to);
+    uint64_t at = place->offset + bytes_of(type, c->first), end = at + bytes_of(type, c->n);
+    uint32_t crc = 0;
+    while (at < end) {
+        size_t n = end - at < 4 * STRIP ? (size_t)(end - at) : 4 * STRIP;
+        if (!output_read(outputs, o, place->shard, at, room->out, n, NULL)) return false;
+        crc = (uint32_t)crc32_z(crc, room->out, n);
+        at += n;
+    }
+    return crc == room->sums[o].crc &&
+           (!c->last ||
+            write_padding(outputs, o, place, plan->outputs[o].tensors[c->tensor].out_bytes, NULL));
+}
+
+bool work_verify(const gq_plan *plan, const output_set *outputs, uint64_t i, work_room *room) {
+    size_t tensor = chunk_tensor(&plan->chunks, i);
+    chunk c = chunk_at(&plan->chunks, i, plan->sources[tensor].tensor->ne);
+    for (size_t o = 0; o < plan->n_outputs; o++)
+        if (!verify_output(plan, outputs, o, &c, room)) return false;
+    return true;
+}
