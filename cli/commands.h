@@ -1,0 +1,23 @@
+/* The commands. Each returns the exit status. */
+#ifndef CLI_COMMANDS_H
+#define CLI_COMMANDS_H
+
+#include <stdio.h>
+
+#include "cli/options.h"
+
+int quantize_main(const request *r);   /* quantize.c */
+int info_main(const request *r);       /* info.c */
+int compare_main(const request *r);    /* compare.c */
+int verify_main(const request *r);     /* verify.c */
+int imatrix_main(const request *r);    /* imatrix.c */
+int types_main(const request *r);      /* help.c */
+int completion_main(const request *r); /* completion.c */
+int help_main(const request *r);       /* help.c */
+int version_main(const request *r);
+
+/* Print "gquant: error: ..." and return the exit status that fits. */
+int failed(const gq_error *e);
+void warn(const char *text);
+
+#endif

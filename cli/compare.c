@@ -1,0 +1,20 @@
+#include "cli/commands.h"
+#include "cli/progress.h"
+
+int compare_main(const request *r) {
+    gq_error e = {0};
+    if (!report_check(r, &e)) return failed(&e);
+    progress p;
+    progress_start(&p, r, NULL);
+    gq_callbacks callbacks = progress_callbacks(&p);
+    gq_comparison *c = gq_compare(r->arguments[0], r->arguments[1], r->quantize.threads, &callbacks, &e);
+    progress_clear(&p);
+    if (!c) return failed(&e);
+    report rep = report_of_comparison(r, c);
+    for (size_t i = 0; !r->quiet && i < rep.n_warnings; i++) warn(rep.warnings[i]);
+    if (!r->quiet) report_losses(stdout, rep.outputs, rep.seconds);
+    bool ok = report_write(&rep, r->report, &e);
+    report_free(&rep);
+    gq_comparison_free(c);
+    return ok ? GQ_OK : failed(&e);
+}

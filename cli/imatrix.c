@@ -1,0 +1,217 @@
+/* gquant imatrix show|merge|convert */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cli/commands.h"
+#include "cli/json.h"
+#include "cli/table.h"
+#include "cli/text.h"
+
+/* ---- show, for people ---- */
+
+static char *share(double x) { return isnan(x) ? format("-") : format("%.2f", 100 * x); }
+static char *number(double x) { return isnan(x) ? format("-") : format("%.4g", x); }
+
+static void print_rows(const gq_imatrix *m) {
+    size_t n;
+    const gq_imatrix_row *rows = gq_imatrix_rows(m, &n);
+    table t;
+    table_start(&t, "lrrrrrrrrrr");
+    table_row(&t, (const char *const[]){"entry", "values", "experts", "unseen", "mean", "deviation", "max",
+                                        "active %", "evenness %", "outliers %", "cosine"});
+    for (size_t i = 0; i < n; i++) {
+        const gq_imatrix_row *r = &rows[i];
+        table_name(&t, r->name);
+        table_cell(&t, format("%" PRIu64, r->values));
+        table_cell(&t, r->experts > 1 ? format("%" PRIu64, r->experts) : format("-"));
+        table_cell(&t, r->experts_unseen ? format("%" PRIu64, r->experts_unseen) : format("-"));
+        table_cell(&t, number(r->mean));
+        table_cell(&t, number(r->deviation));
+        table_cell(&t, number(r->max));
+        table_cell(&t, share(r->active));
+        table_cell(&t, share(r->evenness));
+        table_cell(&t, share(r->outliers));
+        table_cell(&t, number(r->cosine));
+    }
+    table_print(&t, stdout);
+    table_free(&t);
+}
+
+static void print_facts(const char *path, const gq_imatrix *m) {
+    gq_imatrix_facts f = gq_imatrix_summary(m);
+    char *name = shown(path);
+    printf("%s: %s layout, %zu entries", name, f.legacy ? ".dat" : "GGUF", f.n_entries);
+    if (f.chunk_count) printf(", %u chunks", f.chunk_count);
+    if (f.chunk_size) printf(" of %u tokens", f.chunk_size);
+    putchar('\n');
+    free(name);
+    for (size_t i = 0; i < f.n_datasets; i++) {
+        name = shown(f.datasets[i]);
+        printf("from %s\n", name);
+        free(name);
+    }
+}
+
+static const char *problem_of(const gq_imatrix_cover *w) {
+    if (!w->has_entry) return "no entry";
+    if (!w->fits) return "an entry of another size";
+    return w->experts_seen < w->experts ? "experts that no token reached" : NULL;
+}
+
+static void print_coverage(const gq_imatrix_coverage *c) {
+    size_t covered = 0;
+    table t;
+    table_start(&t, "lrrlr");
+    table_row(&t, (const char *const[]){"weight", "columns", "matrices", "problem", "experts seen"});
+    for (size_t i = 0; i < c->n; i++) {
+        const gq_imatrix_cover *w = &c->weights[i];
+        const char *problem = problem_of(w);
+        covered += w->has_entry && w->fits;
+        if (!problem) continue;
+        table_name(&t, w->name);
+        table_cell(&t, format("%" PRIu64, w->columns));
+        table_cell(&t, format("%" PRIu64, w->matrices));
+        table_text(&t, problem);
+        table_cell(&t, w->experts > 1 ? format("%" PRIu64 " of %" PRIu64, w->experts_seen, w->experts)
+                                      : format("-"));
+    }
+    printf("\n%zu of %zu weights have data\n", covered, c->n);
+    if (t.n > t.columns) table_print(&t, stdout);
+    table_free(&t);
+    for (size_t i = 0; i < c->n_unused; i++) {
+        char *name = shown(c->unused[i]);
+        printf("%s: an entry of no weight of the model\n", name);
+        free(name);
+    }
+}
+
+/* ---- show, for programs ---- */
+
+static void emit_row(emitter *j, const gq_imatrix_row *r) {
+    emit_open_line(j, NULL, '{');
+    emit_text(j, "name", r->name);
+    emit_signed(j, "layer", r->layer);
+    emit_text(j, "role", r->role);
+    emit_count(j, "values", r->values);
+    emit_count(j, "experts", r->experts);
+    emit_count(j, "experts_unseen", r->experts_unseen);
+    emit_number(j, "sum", r->sum);
+    emit_number(j, "min", r->min);
+    emit_number(j, "max", r->max);
+    emit_number(j, "mean", r->mean);
+    emit_number(j, "deviation", r->deviation);
+    emit_number(j, "active", r->active);
+    emit_number(j, "entropy", r->entropy);
+    emit_number(j, "evenness", r->evenness);
+    emit_number(j, "outliers", r->outliers);
+    emit_number(j, "cosine", r->cosine);
+    emit_close(j);
+}
+
+static void emit_cover(emitter *j, const gq_imatrix_cover *w) {
+    emit_open_line(j, NULL, '{');
+    emit_text(j, "name", w->name);
+    emit_count(j, "columns", w->columns);
+    emit_count(j, "matrices", w->matrices);
+    emit_bool(j, "has_entry", w->has_entry);
+    emit_bool(j, "fits", w->fits);
+    emit_count(j, "experts", w->experts);
+    emit_count(j, "experts_seen", w->experts_seen);
+    emit_number(j, "smallest_count", w->smallest_count);
+    emit_close(j);
+}
+
+static void print_json(const char *path, const gq_imatrix *m, const gq_imatrix_coverage *c) {
+    gq_imatrix_facts f = gq_imatrix_summary(m);
+    size_t n;
+    const gq_imatrix_row *rows = gq_imatrix_rows(m, &n);
+    emitter j;
+    emit_start(&j, stdout);
+    emit_open(&j, NULL, '{');
+    emit_text(&j, "path", path);
+    emit_text(&j, "layout", f.legacy ? "dat" : "gguf");
+    emit_count(&j, "chunk_count", f.chunk_count);
+    emit_count(&j, "chunk_size", f.chunk_size);
+    emit_open(&j, "datasets", '[');
+    for (size_t i = 0; i < f.n_datasets; i++) emit_text(&j, NULL, f.datasets[i]);
+    emit_close(&j);
+    emit_open(&j, "entries", '[');
+    for (size_t i = 0; i < n; i++) emit_row(&j, &rows[i]);
+    emit_close(&j);
+    if (c) {
+        emit_open(&j, "weights", '[');
+        for (size_t i = 0; i < c->n; i++) emit_cover(&j, &c->weights[i]);
+        emit_close(&j);
+        emit_open(&j, "unused", '[');
+        for (size_t i = 0; i < c->n_unused; i++) emit_text(&j, NULL, c->unused[i]);
+        emit_close(&j);
+    }
+    emit_close(&j);
+    emit_end(&j);
+}
+
+/* ---- the three ---- */
+
+static gq_imatrix *open_matrix(const request *r, const char *path, gq_error *e) {
+    gq_imatrix *m = gq_imatrix_open(path, e);
+    if (!m || r->quiet) return m;
+    char *lines = format("%s", gq_imatrix_summary(m).warnings);
+    for (char *rest = lines, *line; (line = strsep(&rest, "\n"));)
+        if (*line) warn(line);
+    free(lines);
+    return m;
+}
+
+static bool show(const request *r, gq_error *e) {
+    const char *path = r->arguments[1], *model = r->n_arguments > 2 ? r->arguments[2] : NULL;
+    gq_imatrix_coverage coverage = {0};
+    gq_imatrix *m = open_matrix(r, path, e);
+    bool ok = m && (!model || gq_imatrix_cover_model(m, model, &coverage, e));
+    if (ok && r->json) {
+        print_json(path, m, model ? &coverage : NULL);
+    } else if (ok) {
+        print_facts(path, m);
+        putchar('\n'), print_rows(m);
+        if (model) print_coverage(&coverage);
+    }
+    gq_imatrix_coverage_free(&coverage);
+    gq_imatrix_free(m);
+    return ok;
+}
+
+/* All but the last argument are added up into it; with one of them this is a change of layout. */
+static bool merge(const request *r, gq_error *e) {
+    const char *out = r->arguments[r->n_arguments - 1], *dot = strrchr(out, '.');
+    gq_imatrix *sum = open_matrix(r, r->arguments[1], e);
+    bool ok = sum != NULL;
+    for (size_t i = 2; ok && i + 1 < r->n_arguments; i++) {
+        gq_imatrix *m = open_matrix(r, r->arguments[i], e);
+        ok = m && gq_imatrix_merge(sum, m, e);
+        gq_imatrix_free(m);
+    }
+    ok = ok && gq_imatrix_write(sum, out, dot && !strcasecmp(dot, ".gguf"), r->quantize.force, e);
+    gq_imatrix_free(sum);
+    return ok;
+}
+
+int imatrix_main(const request *r) {
+    static const struct {
+        const char *name;
+        bool (*run)(const request *r, gq_error *e);
+        size_t min, max;
+    } jobs[] = {{"show", show, 2, 3}, {"merge", merge, 3, SIZE_MAX}, {"convert", merge, 3, 3}};
+    gq_error e = {0};
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        if (strcmp(jobs[i].name, r->arguments[0]) != 0) continue;
+        if (r->n_arguments >= jobs[i].min && r->n_arguments <= jobs[i].max)
+            return jobs[i].run(r, &e) ? GQ_OK : failed(&e);
+        gq_fail_usage(&e, "imatrix %s: usage: gquant imatrix %s", jobs[i].name,
+                      request_command(r)->arguments);
+        return failed(&e);
+    }
+    gq_fail_usage(&e, "imatrix %s: expected show, merge or convert", r->arguments[0]);
+    return failed(&e);
+}

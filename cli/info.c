@@ -1,0 +1,232 @@
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/json.h"
+#include "cli/report.h"
+#include "cli/table.h"
+#include "cli/text.h"
+
+enum {
+    SHOWN_VALUES = 8,  /* of a list, for people */
+    JSON_VALUES = 256, /* and for programs */
+    SHOWN_TEXT = 60,   /* bytes of a string, for people */
+};
+
+static double weights(const gq_stored *t) {
+    return (double)t->ne[0] * (double)t->ne[1] * (double)t->ne[2] * (double)t->ne[3];
+}
+
+/* ---- for people ---- */
+
+static char *value_text(const gq_value *v) {
+    switch (v->kind) {
+    case GQ_UNSIGNED:
+        return format("%" PRIu64, v->as_unsigned);
+    case GQ_SIGNED:
+        return format("%" PRId64, v->as_signed);
+    case GQ_FLOAT:
+        return format("%.7g", v->as_float);
+    case GQ_BOOL:
+        return format("%s", v->as_bool ? "true" : "false");
+    case GQ_TEXT: {
+        bool cut = v->length > SHOWN_TEXT;
+        char *copy = format("%.*s", (int)(cut ? SHOWN_TEXT : v->length), v->text); /* ends at a NUL, too */
+        char *safe = shown(copy), *text = format("%s%s", safe, cut ? "..." : "");
+        free(copy), free(safe);
+        return text;
+    }
+    case GQ_NESTED:
+        break;
+    }
+    return format("(a list)");
+}
+
+static char *metadata_text(const gq_metadata *m) {
+    gq_value values[SHOWN_VALUES];
+    size_t n = gq_metadata_values(m, values, SHOWN_VALUES);
+    char *text = m->list ? format("[%" PRIu64 "]", m->count) : format("%s", "");
+    for (size_t i = 0; i < n; i++) {
+        char *value = value_text(&values[i]),
+             *longer = format("%s%s%s", text, i || m->list ? " " : "", value);
+        free(value), free(text);
+        text = longer;
+    }
+    if (n < m->count) {
+        char *longer = format("%s ...", text);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+static void print_metadata(const gq_model *m) {
+    size_t n;
+    const gq_metadata *rows = gq_model_metadata(m, &n);
+    table t;
+    table_start(&t, "lll");
+    table_row(&t, (const char *const[]){"key", "type", "value"});
+    for (size_t i = 0; i < n; i++) {
+        table_name(&t, rows[i].key);
+        table_cell(&t, format("%s%s", rows[i].type, rows[i].list ? "[]" : ""));
+        table_cell(&t, metadata_text(&rows[i]));
+    }
+    table_print(&t, stdout);
+    table_free(&t);
+}
+
+static void print_tensors(const gq_model *m) {
+    size_t n;
+    const gq_stored *rows = gq_model_tensors(m, &n);
+    table t;
+    table_start(&t, "lllrr");
+    table_row(&t, (const char *const[]){"tensor", "shape", "type", "bpw", "MiB"});
+    for (size_t i = 0; i < n; i++) {
+        const gq_stored *s = &rows[i];
+        table_name(&t, s->name);
+        table_cell(&t, shape_text(s->ne, s->n_dims));
+        table_text(&t, gq_type_name(s->type));
+        table_cell(&t, format("%.4g", report_bits(s->bytes, weights(s))));
+        table_cell(&t, format("%.2f", (double)s->bytes / 0x1p20));
+    }
+    table_print(&t, stdout);
+    table_free(&t);
+}
+
+static void print_types(const gq_model *m) {
+    enum { TYPES = 64 };
+    struct {
+        uint64_t n, bytes;
+        double weights;
+    } sums[TYPES] = {{0}};
+    size_t n;
+    const gq_stored *rows = gq_model_tensors(m, &n);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t type = rows[i].type % TYPES;
+        sums[type].n++, sums[type].bytes += rows[i].bytes, sums[type].weights += weights(&rows[i]);
+    }
+    table t;
+    table_start(&t, "lrrrr");
+    table_row(&t, (const char *const[]){"type", "tensors", "weights", "bpw", "MiB"});
+    for (uint32_t type = 0; type < TYPES; type++) {
+        char count[UNIT_ROOM];
+        if (sums[type].n == 0) continue;
+        table_text(&t, gq_type_name(type));
+        table_cell(&t, format("%" PRIu64, sums[type].n));
+        table_text(&t, count_text(count, sums[type].weights));
+        table_cell(&t, format("%.4g", report_bits(sums[type].bytes, sums[type].weights)));
+        table_cell(&t, format("%.2f", (double)sums[type].bytes / 0x1p20));
+    }
+    table_print(&t, stdout);
+    table_free(&t);
+}
+
+static void print_summary(const char *path, const gq_model *m) {
+    gq_model_facts f = gq_model_summary(m);
+    char size[UNIT_ROOM], count[UNIT_ROOM], *name = shown(path);
+    printf("%s: GGUF version %u, %u file%s, %s, alignment %u\n", name, f.version, f.shards,
+           f.shards == 1 ? "" : "s", size_text(size, (double)f.file_bytes), f.alignment);
+    printf("%s weights in %" PRIu64 " tensors, %.4g bits per weight\n",
+           count_text(count, (double)f.n_weights), f.n_tensors,
+           report_bits(f.tensor_bytes, (double)f.n_weights));
+    free(name);
+}
+
+/* ---- for programs ---- */
+
+static void emit_value(emitter *j, const char *key, const gq_value *v) {
+    switch (v->kind) {
+    case GQ_UNSIGNED:
+        emit_count(j, key, v->as_unsigned);
+        break;
+    case GQ_SIGNED:
+        emit_signed(j, key, v->as_signed);
+        break;
+    case GQ_FLOAT:
+        emit_number(j, key, v->as_float);
+        break;
+    case GQ_BOOL:
+        emit_bool(j, key, v->as_bool);
+        break;
+    case GQ_TEXT:
+        emit_bytes(j, key, v->text, v->length);
+        break;
+    case GQ_NESTED:
+        emit_number(j, key, (double)NAN);
+        break; /* null */
+    }
+}
+
+static void emit_metadata(emitter *j, const gq_metadata *m) {
+    gq_value values[JSON_VALUES];
+    size_t n = gq_metadata_values(m, values, JSON_VALUES);
+    emit_open_line(j, NULL, '{');
+    emit_text(j, "key", m->key);
+    emit_text(j, "type", m->type);
+    if (m->list) {
+        emit_count(j, "count", m->count);
+        emit_open(j, "values", '[');
+        for (size_t i = 0; i < n; i++) emit_value(j, NULL, &values[i]);
+        emit_close(j);
+    } else {
+        emit_value(j, "value", &values[0]);
+    }
+    emit_close(j);
+}
+
+static void emit_stored(emitter *j, const gq_stored *t) {
+    emit_open_line(j, NULL, '{');
+    emit_text(j, "name", t->name);
+    emit_open(j, "shape", '[');
+    for (uint32_t d = 0; d < t->n_dims; d++) emit_count(j, NULL, t->ne[d]);
+    emit_close(j);
+    emit_text(j, "type", gq_type_name(t->type));
+    emit_count(j, "bytes", t->bytes);
+    emit_count(j, "shard", t->shard);
+    emit_count(j, "offset", t->offset);
+    emit_close(j);
+}
+
+static void print_json(const char *path, const gq_model *m) {
+    gq_model_facts f = gq_model_summary(m);
+    size_t n;
+    emitter j;
+    emit_start(&j, stdout);
+    emit_open(&j, NULL, '{');
+    emit_text(&j, "path", path);
+    emit_count(&j, "version", f.version);
+    emit_count(&j, "shards", f.shards);
+    emit_count(&j, "alignment", f.alignment);
+    emit_count(&j, "file_bytes", f.file_bytes);
+    emit_count(&j, "tensor_bytes", f.tensor_bytes);
+    emit_count(&j, "weights", f.n_weights);
+    emit_number(&j, "bits_per_weight", report_bits(f.tensor_bytes, (double)f.n_weights));
+    const gq_metadata *metadata = gq_model_metadata(m, &n);
+    emit_open(&j, "metadata", '[');
+    for (size_t i = 0; i < n; i++) emit_metadata(&j, &metadata[i]);
+    emit_close(&j);
+    const gq_stored *tensors = gq_model_tensors(m, &n);
+    emit_open(&j, "tensors", '[');
+    for (size_t i = 0; i < n; i++) emit_stored(&j, &tensors[i]);
+    emit_close(&j);
+    emit_close(&j);
+    emit_end(&j);
+}
+
+int info_main(const request *r) {
+    gq_error e = {0};
+    gq_model *m = gq_model_open(r->arguments[0], &e);
+    if (!m) return failed(&e);
+    if (r->json) {
+        print_json(r->arguments[0], m);
+    } else {
+        print_summary(r->arguments[0], m);
+        putchar('\n'), print_metadata(m);
+        putchar('\n'), print_tensors(m);
+        putchar('\n'), print_types(m);
+    }
+    gq_model_close(m);
+    return GQ_OK;
+}

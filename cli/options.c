@@ -1,0 +1,266 @@
+#include "cli/options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/text.h"
+
+const command_row commands[] = {
+    {CMD_QUANTIZE, quantize_main, NULL, "[options] IN [OUT] TYPE [THREADS]", "quantize a GGUF model", 2,
+     SIZE_MAX},
+    {CMD_INFO, info_main, "info", "FILE", "show metadata, tensors and types of a model", 1, 1},
+    {CMD_COMPARE, compare_main, "compare", "A B", "measure how far B's weights are from A's", 2, 2},
+    {CMD_VERIFY, verify_main, "verify", "FILE", "check structure, values, codes and checksums", 1, 1},
+    {CMD_IMATRIX, imatrix_main, "imatrix", "show FILE [MODEL] | merge IN... OUT | convert IN OUT",
+     "look into importance data, merge it, change its layout", 2, SIZE_MAX},
+    {CMD_TYPES, types_main, "types", "", "list the file types", 0, 0},
+    {CMD_COMPLETION, completion_main, "completion", "bash|zsh|fish", NULL, 1, 1},
+};
+const size_t n_commands = sizeof commands / sizeof *commands;
+
+const char *const effort_names[] = {
+    [GQ_EFFORT_FAST] = "fast", [GQ_EFFORT_DEFAULT] = "default", [GQ_EFFORT_BEST] = "best", NULL};
+
+enum { Q = CMD_QUANTIZE, I = CMD_INFO, C = CMD_COMPARE, V = CMD_VERIFY, M = CMD_IMATRIX, ALL = ~0 };
+#define HEADING(text) \
+    { .help = (text) }
+#define FLAG(name, letter, member, commands, help) \
+    { name, letter, NULL, OPTION_FLAG, HINT_NONE, offsetof(request, member), commands, help }
+#define VALUE(name, letter, argument, kind, hint, member, commands, help) \
+    { name, letter, argument, OPTION_##kind, HINT_##hint, offsetof(request, member), commands, help }
+
+const option_row options[] = {
+    HEADING("Types:"),
+    VALUE("imatrix", 0, "FILE", TEXT, FILE, quantize.imatrix, Q,
+          "importance data (.dat or GGUF, plain or gzip)"),
+    VALUE("include-weights", 0, "TEXT", LIST, NONE, quantize.include_weights, Q,
+          "use importance only for names with TEXT"),
+    VALUE("exclude-weights", 0, "TEXT", LIST, NONE, quantize.exclude_weights, Q,
+          "do not use it for names with TEXT"),
+    FLAG("pure", 0, quantize.pure, Q, "the base type for every tensor, no mix"),
+    VALUE("tensor-type", 0, "REGEX=TYPE", ITEMS, NONE, quantize.tensor_types, Q,
+          "TYPE for names that match; first match wins"),
+    VALUE("custom-q", 0, "REGEX=TYPE", ITEMS, NONE, quantize.tensor_types, Q, NULL),
+    VALUE("tensor-type-file", 0, "FILE", RECIPE, FILE, quantize.tensor_types, Q, "a file of such items"),
+    VALUE("output-tensor-type", 0, "TYPE", TEXT, TENSOR_TYPE, quantize.output_tensor_type, Q,
+          "type of output.weight"),
+    VALUE("token-embedding-type", 0, "TYPE", TEXT, TENSOR_TYPE, quantize.token_embedding_type, Q,
+          "type of the token embedding"),
+    FLAG("leave-output-tensor", 0, quantize.leave_output_tensor, Q, "keep output.weight as it is"),
+    VALUE("keep", 0, "REGEX", LIST, NONE, quantize.keep, Q, "keep tensors that match as they are"),
+    FLAG("allow-requantize", 0, quantize.allow_requantize, Q, "accept tensors that are quantized already"),
+    VALUE("effort", 0, "LEVEL", EFFORT, EFFORT, quantize.effort, Q, "fast, default or best"),
+    FLAG("strict", 0, quantize.strict, Q, "a fallback to another type is an error"),
+    HEADING("Model:"),
+    VALUE("prune-layers", 0, "N,N,...", TEXT, NONE, quantize.prune_layers, Q, "leave these layers out"),
+    VALUE("override-kv", 0, "KEY=T:VALUE", LIST, NONE, quantize.override_kv, Q,
+          "set metadata; T: int, float, bool, str"),
+    FLAG("imatrix-path", 0, quantize.imatrix_path, Q, "store the path of --imatrix, not its name"),
+    HEADING("Output:"),
+    VALUE("out-dir", 0, "DIR", TEXT, FOLDER, out_dir, Q, "several TYPEs (or NAME=TYPE) in one read"),
+    FLAG("force", 0, quantize.force, Q | M, "replace an existing OUT"),
+    FLAG("keep-split", 0, quantize.keep_split, Q, "as many shards as IN has"),
+    VALUE("split-max-size", 0, "SIZE", SIZE, NONE, quantize.split_max_size, Q,
+          "shards of at most SIZE (40G, 500M)"),
+    VALUE("part", 0, "K/N", PART, NONE, quantize.part, Q, "do the K-th of N shares of the work"),
+    FLAG("join", 0, quantize.join, Q, "finish a file whose shares are done"),
+    HEADING("Run:"),
+    VALUE("threads", 't', "N", NUMBER, NONE, quantize.threads, Q | C | V, "default: one per core"),
+    FLAG("dry-run", 'n', dry_run, Q, "show the plan, read no weight, write nothing"),
+    VALUE("report", 'r', "FILE", TEXT, FILE, report, Q | C | V,
+          "report as .html, .json, .csv; verify reads it"),
+    FLAG("quiet", 'q', quiet, ALL, "errors only"),
+    FLAG("verbose", 'v', verbose, Q, "a line per tensor as it is done"),
+    FLAG("json", 0, json, I | M, "print JSON"),
+    FLAG("help", 'h', help, ALL, "this text; 'gquant types' lists the file types"),
+    FLAG("version", 'V', version, ALL, "version and instruction set"),
+};
+const size_t n_options = sizeof options / sizeof *options;
+
+void list_add(gq_list *list, const char *text) {
+    const char **items = need_more((void *)list->items, list->n + 1, sizeof *items);
+    items[list->n++] = text;
+    list->items = items;
+}
+
+char *own_text(request *r, char *text) {
+    r->owned = need_more(r->owned, r->n_owned + 1, sizeof *r->owned);
+    return r->owned[r->n_owned++] = text;
+}
+
+static bool unknown_option(const char *given, unsigned for_command, gq_error *e) {
+    const char *words[n_options];
+    size_t n = 0;
+    for (size_t i = 0; i < n_options; i++)
+        if (options[i].name && options[i].commands & for_command) words[n++] = options[i].name;
+    char *name = format("%.*s", (int)strcspn(given, "="), given);
+    const char *near = nearest(name + strspn(name, "-"), words, n);
+    if (near)
+        gq_fail_usage(e, "unknown option %s, did you mean --%s?", name, near);
+    else
+        gq_fail_usage(e, "unknown option %s", name);
+    free(name);
+    return false;
+}
+
+static bool effort_parse(const char *text, int *effort) {
+    for (int i = 0; effort_names[i]; i++)
+        if (strcmp(effort_names[i], text) == 0) {
+            *effort = i;
+            return true;
+        }
+    return false;
+}
+
+static bool part_parse(const char *text, uint32_t part[2]) {
+    const char *slash = strchr(text, '/');
+    char left[16];
+    uint64_t k, n;
+    if (!slash || (size_t)snprintf(left, sizeof left, "%.*s", (int)(slash - text), text) >= sizeof left)
+        return false;
+    if (!number_parse(slash + 1, 1, UINT32_MAX, &n) || !number_parse(left, 1, n, &k)) return false;
+    part[0] = (uint32_t)k, part[1] = (uint32_t)n;
+    return true;
+}
+
+static bool store(request *r, const option_row *o, const char *text, gq_error *e) {
+    void *to = (char *)r + o->member;
+    uint64_t number;
+    switch (o->kind) {
+    case OPTION_FLAG:
+        *(bool *)to = true;
+        return true;
+    case OPTION_TEXT:
+        *(const char **)to = text;
+        return true;
+    case OPTION_LIST:
+        list_add(to, text);
+        return true;
+    case OPTION_NUMBER:
+        if (!number_parse(text, 0, 65535, &number))
+            return gq_fail_usage(e, "--%s %s: expected a number from 0 (one per core) to 65535", o->name,
+                                 text);
+        *(int *)to = (int)number;
+        return true;
+    case OPTION_SIZE:
+        if (!size_parse(text, to))
+            return gq_fail_usage(e, "--%s %s: expected a size such as 40G, 7.5GiB or 500M", o->name, text);
+        return true;
+    case OPTION_EFFORT:
+        return effort_parse(text, to) ||
+               gq_fail_usage(e, "--%s %s: expected fast, default or best", o->name, text);
+    case OPTION_PART:
+        return part_parse(text, to) ||
+               gq_fail_usage(e, "--%s %s: expected K/N with K from 1 to N", o->name, text);
+    case OPTION_ITEMS:
+        if (!*text) return gq_fail_usage(e, "--%s: expected PATTERN=TYPE, found nothing", o->name);
+        return recipe_add(r, to, "--tensor-type", text, strlen(text), e);
+    case OPTION_RECIPE:
+        return recipe_add_file(r, to, text, e);
+    }
+    return false;
+}
+
+/* The table as getopt_long wants it: value 256 + row for a long name, the letter for a short one. */
+static void getopt_tables(unsigned for_command, struct option *longs, char *shorts) {
+    *shorts++ = '-',
+    *shorts++ = ':'; /* non-options in order, wherever they stand; report missing arguments */
+    for (size_t i = 0; i < n_options; i++) {
+        const option_row *o = &options[i];
+        if (!o->name || !(o->commands & for_command)) continue;
+        *longs++ =
+            (struct option){o->name, o->argument ? required_argument : no_argument, NULL, 256 + (int)i};
+        if (o->letter) *shorts++ = o->letter;
+        if (o->letter && o->argument) *shorts++ = ':';
+    }
+    *longs = (struct option){0};
+    *shorts = 0;
+}
+
+static const option_row *row_of(int value) {
+    if (value >= 256) return &options[value - 256];
+    for (size_t i = 0; i < n_options; i++)
+        if (options[i].letter && options[i].letter == value) return &options[i];
+    return NULL;
+}
+
+static bool parse_options(request *r, int argc, char **argv, gq_error *e) {
+    struct option longs[n_options + 1];
+    char shorts[2 * n_options + 3];
+    getopt_tables(r->command, longs, shorts);
+    opterr = 0;
+    optind = 0; /* GNU: start afresh, also when called again */
+    for (int value; (value = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
+        if (value == 1) {
+            r->arguments[r->n_arguments++] = optarg;
+        } else if (value == ':') {
+            const option_row *o = row_of(optopt);
+            return gq_fail_usage(e, "option --%s needs %s", o->name, o->argument);
+        } else if (value == '?' && optopt >= 256) {
+            return gq_fail_usage(e, "option --%s takes no argument", row_of(optopt)->name);
+        } else if (value == '?' && optopt) {
+            return gq_fail_usage(e, "unknown option -%c", optopt);
+        } else if (value == '?') {
+            return unknown_option(argv[optind > 0 ? optind - 1 : 0], r->command, e);
+        } else if (!store(r, row_of(value), optarg, e)) {
+            return false;
+        }
+    }
+    while (optind < argc) r->arguments[r->n_arguments++] = argv[optind++]; /* behind "--" */
+    return true;
+}
+
+const command_row *request_command(const request *r) {
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].id == r->command) return &commands[i];
+    return NULL;
+}
+
+/* A first word that is no file but looks like a command's name. */
+static bool misspelt_command(const char *word, gq_error *e) {
+    const char *words[n_commands];
+    size_t n = 0;
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].name && commands[i].summary) words[n++] = commands[i].name;
+    const char *near = *word != '-' && access(word, F_OK) != 0 ? nearest(word, words, n) : NULL;
+    return near &&
+           !gq_fail_usage(e, "there is no file or command '%s', did you mean 'gquant %s'?", word, near);
+}
+
+bool request_parse(request *r, int argc, char **argv, gq_error *e) {
+    *r = (request){.command = CMD_QUANTIZE, .quantize.effort = GQ_EFFORT_DEFAULT};
+    r->arguments = need((size_t)argc + 1, sizeof *r->arguments);
+    for (size_t i = 0; argc > 1 && i < n_commands; i++)
+        if (commands[i].name && strcmp(argv[1], commands[i].name) == 0) {
+            r->command = commands[i].id;
+            argc--, argv++; /* the command's name takes the place of the program's */
+            break;
+        }
+    if (r->command == CMD_QUANTIZE && argc > 1 && misspelt_command(argv[1], e)) return false;
+    if (!parse_options(r, argc, argv, e)) return false;
+    if (r->help || r->version) return true;
+
+    const command_row *c = request_command(r);
+    const char *name = c->name ? c->name : "", *gap = c->name ? " " : "";
+    if (r->n_arguments < c->min || r->n_arguments > c->max)
+        return gq_fail_usage(e, "%s; usage: gquant %s%s%s",
+                             r->n_arguments < c->min ? "something is missing" : "too many arguments", name,
+                             gap, c->arguments);
+    return r->command != CMD_QUANTIZE || request_outputs(r, e);
+}
+
+void request_free(request *r) {
+    gq_options *q = &r->quantize;
+    gq_list *lists[] = {&q->tensor_types, &q->keep, &q->include_weights, &q->exclude_weights,
+                        &q->override_kv};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free((void *)lists[i]->items);
+    for (size_t i = 0; i < r->n_owned; i++) free(r->owned[i]);
+    free(r->owned);
+    free((void *)q->outputs);
+    free(r->arguments);
+    *r = (request){0};
+}

@@ -1,0 +1,75 @@
+#include "cli/progress.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli/text.h"
+
+static volatile sig_atomic_t noted;
+
+static void note(int signal) { noted = signal; }
+
+void interrupt_catch(void) {
+    struct sigaction action = {.sa_handler = note, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+int interrupt_signal(void) { return noted; }
+
+void progress_start(progress *p, const request *r, const gq_plan *plan) {
+    *p = (progress){
+        .plan = r->verbose ? plan : NULL, .terminal = !r->quiet && isatty(STDERR_FILENO), .last = -1};
+}
+
+char *progress_text(const gq_progress *now, int columns) {
+    double done = (double)now->bytes_done, total = (double)now->bytes_total;
+    /* What an earlier run had finished says nothing about this one's speed. */
+    double fresh = done - (double)now->bytes_resumed, rate = now->seconds > 0 ? fresh / now->seconds : 0;
+    double weight_rate = done > 0 ? rate * (double)now->weights_done / done : 0;
+    char of[UNIT_ROOM], bytes[UNIT_ROOM], weights[UNIT_ROOM], left[UNIT_ROOM];
+    char *text = format("%3.0f %%  of %s  %s/s  %s weights/s  %s left", total > 0 ? 100 * done / total : 100,
+                        size_text(of, total), size_text(bytes, rate), count_text(weights, weight_rate),
+                        rate > 0 ? time_text(left, (total - done) / rate) : "?");
+    if (columns > 0 && strlen(text) >= (size_t)columns) text[columns - 1] = 0;
+    return text;
+}
+
+void progress_clear(progress *p) {
+    if (p->shown) fputs("\r\033[K", stderr);
+    p->shown = false;
+}
+
+static void on_progress(void *user, const gq_progress *now) {
+    progress *p = user;
+    if (!p->terminal || (p->last >= 0 && now->seconds - p->last < 0.1)) return;
+    struct winsize size = {0};
+    ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
+    char *text = progress_text(now, size.ws_col);
+    fprintf(stderr, "\r%s\033[K", text);
+    free(text);
+    p->shown = true;
+    p->last = now->seconds;
+}
+
+static void on_tensor(void *user, size_t output, size_t tensor, const gq_loss *loss) {
+    progress *p = user;
+    progress_clear(p);
+    report_line(stderr, gq_plan_summary(p->plan, output),
+                gq_plan_tensors(p->plan, output, &(size_t){0}) + tensor, loss);
+}
+
+static bool is_cancelled(void *user) {
+    (void)user;
+    return noted != 0;
+}
+
+gq_callbacks progress_callbacks(progress *p) {
+    return (gq_callbacks){.user = p,
+                          .progress = p->terminal ? on_progress : NULL,
+                          .tensor_done = p->plan ? on_tensor : NULL,
+                          .cancelled = is_cancelled};
+}

@@ -1,0 +1,26 @@
+/* What is said while a run works: a progress line on a terminal, a line per tensor with --verbose; and
+ * Ctrl-C. */
+#ifndef CLI_PROGRESS_H
+#define CLI_PROGRESS_H
+
+#include "cli/report.h"
+
+typedef struct progress {
+    const gq_plan *plan; /* for a line per tensor; NULL: none */
+    bool terminal;       /* standard error is one, and --quiet was not given */
+    bool shown;          /* the line is on the screen */
+    double last;         /* when, in seconds of the run */
+} progress;
+
+void progress_start(progress *p, const request *r, const gq_plan *plan);
+gq_callbacks progress_callbacks(progress *p);
+void progress_clear(progress *p);
+
+/* The line, without control sequences; `columns` is its room. */
+char *progress_text(const gq_progress *now, int columns);
+
+/* From here on the first SIGINT or SIGTERM is only noted; a second one ends the program. */
+void interrupt_catch(void);
+int interrupt_signal(void); /* the one noted, 0: none */
+
+#endif

@@ -1,0 +1,88 @@
+/* The main job: plan, say what will happen, do it, say what it cost. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "cli/table.h"
+#include "cli/text.h"
+
+/* No type changes silently: each fallback, before the work starts. */
+static void say_fallbacks(const gq_plan *plan, size_t output) {
+    size_t n;
+    const gq_tensor *t = gq_plan_tensors(plan, output, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (t[i].wanted == t[i].to) continue;
+        char *text = format("%s: %s instead of %s, %+.2f MiB (%s)", t[i].name, gq_type_name(t[i].to),
+                            gq_type_name(t[i].wanted), (double)t[i].fallback_bytes / 0x1p20, t[i].why);
+        warn(text);
+        free(text);
+    }
+}
+
+static void say_plan(const gq_plan *plan) {
+    size_t n;
+    const char *const *warnings = gq_plan_warnings(plan, &n);
+    for (size_t i = 0; i < n; i++) warn(warnings[i]);
+    for (size_t o = 0; o < gq_plan_outputs(plan); o++) {
+        const gq_summary *s = gq_plan_summary(plan, o);
+        char in[UNIT_ROOM], out[UNIT_ROOM];
+        char *path = shown(s->path);
+        fprintf(stderr, "%s: %s, %" PRIu64 " tensors, %s -> %s\n", path, s->filetype, s->n_tensors,
+                size_text(in, (double)s->in_bytes), size_text(out, (double)s->file_bytes));
+        free(path);
+        say_fallbacks(plan, o);
+    }
+}
+
+static bool run(const request *r, gq_plan *plan, gq_error *e) {
+    progress p;
+    progress_start(&p, r, plan);
+    gq_callbacks callbacks = progress_callbacks(&p);
+    /* The table's reader may have gone; the model is finished all the same. */
+    signal(SIGPIPE, SIG_IGN);
+    bool ok = gq_run(plan, &callbacks, e);
+    progress_clear(&p);
+    return ok;
+}
+
+static void print(const report *r) {
+    for (size_t i = 0; i < r->n_outputs; i++) {
+        if (i) putchar('\n');
+        if (r->outputs[i].losses)
+            report_losses(stdout, &r->outputs[i], r->seconds);
+        else
+            report_plan(stdout, &r->outputs[i]);
+    }
+}
+
+/* Print and write what is known of the plan or the run. */
+static bool tell(const request *r, const gq_plan *plan, gq_error *e) {
+    const gq_options *asked = &r->quantize;
+    if (!r->dry_run && asked->parts && !asked->join) { /* the losses are known when all parts are joined */
+        if (!r->quiet)
+            printf("part %u of %u is done; when all are, the same command with --join in place of --part "
+                   "finishes\n",
+                   asked->part, asked->parts);
+        return true;
+    }
+    report rep = report_of_plan(r, plan, !r->dry_run);
+    if (!r->quiet) print(&rep);
+    bool ok = report_write(&rep, r->report, e);
+    report_free(&rep);
+    return ok;
+}
+
+int quantize_main(const request *r) {
+    gq_error e = {0};
+    gq_plan *plan = report_check(r, &e) ? gq_plan_new(&r->quantize, &e) : NULL;
+    if (!plan) return failed(&e);
+    if (!r->dry_run) interrupt_catch();
+    if (!r->quiet) say_plan(plan);
+    bool ok = (r->dry_run || run(r, plan, &e)) && tell(r, plan, &e);
+    int status = ok ? GQ_OK : failed(&e);
+    gq_plan_free(plan);
+    return status;
+}

@@ -1,0 +1,217 @@
+#include "cli/report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/table.h"
+#include "cli/text.h"
+
+/* ---- gathering ---- */
+
+static report_output output_of_plan(const gq_plan *plan, size_t output, bool done) {
+    report_output o = {.summary = gq_plan_summary(plan, output)};
+    o.tensors = gq_plan_tensors(plan, output, &o.n);
+    if (done) o.losses = need(o.n, sizeof *o.losses);
+    for (size_t i = 0; done && i < o.n; i++) o.losses[i] = *gq_plan_loss(plan, output, i);
+    return o;
+}
+
+report report_of_plan(const request *r, const gq_plan *plan, bool done) {
+    report rep = {.kind = done ? "run" : "plan",
+                  .input = r->quantize.input,
+                  .imatrix = r->quantize.imatrix,
+                  .effort = effort_names[r->quantize.effort],
+                  .seconds = done ? gq_plan_seconds(plan) : 0,
+                  .n_outputs = gq_plan_outputs(plan)};
+    rep.warnings = gq_plan_warnings(plan, &rep.n_warnings);
+    rep.outputs = need(rep.n_outputs, sizeof *rep.outputs);
+    for (size_t i = 0; i < rep.n_outputs; i++) rep.outputs[i] = output_of_plan(plan, i, done);
+    return rep;
+}
+
+report report_of_comparison(const request *r, const gq_comparison *c) {
+    report rep = {.kind = "comparison",
+                  .input = r->arguments[0],
+                  .seconds = gq_comparison_seconds(c),
+                  .n_outputs = 1,
+                  .outputs = need(1, sizeof *rep.outputs)};
+    report_output *o = rep.outputs;
+    rep.warnings = gq_comparison_warnings(c, &rep.n_warnings);
+    o->summary = gq_comparison_summary(c);
+    o->tensors = gq_comparison_tensors(c, &o->n);
+    o->losses = need(o->n, sizeof *o->losses);
+    memcpy(o->losses, gq_comparison_losses(c), o->n * sizeof *o->losses);
+    return rep;
+}
+
+void report_free(report *r) {
+    for (size_t i = 0; i < r->n_outputs; i++) free(r->outputs[i].losses);
+    free(r->outputs);
+    *r = (report){0};
+}
+
+/* ---- numbers ---- */
+
+double report_weights(const gq_tensor *t) {
+    return (double)t->ne[0] * (double)t->ne[1] * (double)t->ne[2] * (double)t->ne[3];
+}
+
+double report_bits(uint64_t bytes, double weights) { return weights > 0 ? 8 * (double)bytes / weights : 0; }
+
+double report_error(const gq_loss *loss) {
+    if (loss->n == 0) return 0;
+    double weighted = gq_loss_weighted(loss);
+    return isnan(weighted) ? gq_loss_relative(loss) : weighted;
+}
+
+/* Take tensor i into the list of the worst, where it belongs there. */
+static void rank(report_totals *total, const report_output *o, size_t i) {
+    double error = report_error(&o->losses[i]);
+    size_t at = total->n_worst;
+    if (!(error > 0)) return;
+    while (at > 0 && error > report_error(&o->losses[total->worst[at - 1]])) at--;
+    if (at == WORST) return;
+    if (total->n_worst < WORST) total->n_worst++;
+    memmove(total->worst + at + 1, total->worst + at, (total->n_worst - at - 1) * sizeof *total->worst);
+    total->worst[at] = i;
+}
+
+report_totals report_total(const report_output *o) {
+    report_totals total = {.n_worst = 0};
+    gq_loss *sum = &total.loss;
+    for (size_t i = 0; o->losses && i < o->n; i++) {
+        const gq_loss *l = &o->losses[i];
+        sum->n += l->n, sum->x2 += l->x2, sum->e2 += l->e2, sum->wx2 += l->wx2, sum->we2 += l->we2;
+        if (l->max_error > sum->max_error) sum->max_error = l->max_error;
+        rank(&total, o, i);
+    }
+    return total;
+}
+
+/* ---- tables ---- */
+
+static char *types_text(const gq_tensor *t) {
+    return t->from == t->to ? format("%s", gq_type_name(t->from))
+                            : format("%s -> %s", gq_type_name(t->from), gq_type_name(t->to));
+}
+
+/* Name, shape, types, bits per weight, MiB: the columns of both tables. */
+static void tensor_cells(table *out, const gq_tensor *t) {
+    table_name(out, t->name);
+    table_cell(out, shape_text(t->ne, t->n_dims));
+    table_cell(out, types_text(t));
+    table_cell(out, format("%.4g", report_bits(t->out_bytes, report_weights(t))));
+    table_cell(out, format("%.2f", (double)t->out_bytes / 0x1p20));
+}
+
+static void sizes(FILE *to, const gq_summary *s) {
+    char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM], count[UNIT_ROOM];
+    char *path = shown(s->path);
+    fprintf(to, "%s: %s%sfile %s\n", path, s->filetype, *s->filetype ? ", " : "",
+            size_text(file, (double)s->file_bytes));
+    fprintf(to, "%s weights in %" PRIu64 " tensors, %s -> %s, %.4g -> %.4g bits per weight\n",
+            count_text(count, (double)s->n_weights), s->n_tensors, size_text(in, (double)s->in_bytes),
+            size_text(out, (double)s->out_bytes), report_bits(s->in_bytes, (double)s->n_weights),
+            report_bits(s->out_bytes, (double)s->n_weights));
+    if (s->n_fallbacks)
+        fprintf(to, "fallbacks to other types: %" PRIu64 " (%+.2f MiB)\n", s->n_fallbacks,
+                (double)s->fallback_bytes / 0x1p20);
+    if (s->n_without_importance)
+        fprintf(to, "tensors without importance data: %" PRIu64 "\n", s->n_without_importance);
+    if (s->n_experts_unseen)
+        fprintf(to, "expert matrices that no calibration token reached: %" PRIu64 "\n", s->n_experts_unseen);
+    free(path);
+}
+
+/* Why the tensor gets its type, what a fallback costs, whether importance data is missing. */
+static char *note(const gq_tensor *t) {
+    if (t->wanted != t->to)
+        return format("%s wanted, %+.2f MiB; %s", gq_type_name(t->wanted), (double)t->fallback_bytes / 0x1p20,
+                      t->why);
+    if (*t->why) return format("%s", t->why);
+    return format("%s", t->importance == GQ_IMPORTANCE_MISSING ? "no importance data" : "");
+}
+
+void report_plan(FILE *to, const report_output *o) {
+    table out;
+    table_start(&out, "lllrrl");
+    table_row(&out, (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "note"});
+    for (size_t i = 0; i < o->n; i++) {
+        tensor_cells(&out, &o->tensors[i]);
+        table_cell(&out, note(&o->tensors[i]));
+    }
+    table_print(&out, to);
+    table_free(&out);
+    fputc('\n', to);
+    sizes(to, o->summary);
+}
+
+/* Tensors kept byte for byte have no losses to show. */
+static void loss_cells(table *out, const gq_loss *l, bool weighted) {
+    if (l->n == 0) {
+        for (int i = 0; i < 4 + weighted; i++) table_text(out, "-");
+        return;
+    }
+    double snr = gq_loss_snr_db(l), error = gq_loss_weighted(l);
+    table_cell(out, format("%.4g", gq_loss_rmse(l)));
+    table_cell(out, format("%.5f", gq_loss_relative(l)));
+    table_cell(out, isinf(snr) ? format("exact") : format("%.2f", snr));
+    table_cell(out, format("%.4g", l->max_error));
+    if (weighted) table_cell(out, isnan(error) ? format("-") : format("%.5f", error));
+}
+
+static void print_totals(FILE *to, const report_output *o, double seconds) {
+    report_totals total = report_total(o);
+    double weighted = gq_loss_weighted(&total.loss);
+    if (total.n_worst)
+        fprintf(to, "largest relative errors%s:\n",
+                isnan(weighted) ? "" : " (under importance where there is data)");
+    for (size_t i = 0; i < total.n_worst; i++) {
+        const gq_tensor *t = &o->tensors[total.worst[i]];
+        char *name = shown(t->name);
+        fprintf(to, "  %.5f  %s  %s\n", report_error(&o->losses[total.worst[i]]), gq_type_name(t->to), name);
+        free(name);
+    }
+    if (total.loss.e2 > 0) {
+        fprintf(to, "relative error %.5f", gq_loss_relative(&total.loss));
+        if (!isnan(weighted)) fprintf(to, ", weighted %.5f", weighted);
+        fprintf(to, ", SNR %.2f dB, over all changed weights\n", gq_loss_snr_db(&total.loss));
+    } else {
+        fputs("no weight has changed\n", to);
+    }
+    char time[UNIT_ROOM], rate[UNIT_ROOM];
+    fprintf(to, "%s, %s weights/s\n", time_text(time, seconds),
+            count_text(rate, seconds > 0 ? (double)o->summary->n_weights / seconds : 0));
+}
+
+void report_losses(FILE *to, const report_output *o, double seconds) {
+    report_totals total = report_total(o);
+    bool weighted = !isnan(gq_loss_weighted(&total.loss));
+    table out;
+    table_start(&out, weighted ? "lllrrrrrrr" : "lllrrrrrr");
+    table_row(&out, (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "RMSE", "rel. error",
+                                          "SNR dB", "max error", "weighted"});
+    for (size_t i = 0; i < o->n; i++) {
+        tensor_cells(&out, &o->tensors[i]);
+        loss_cells(&out, &o->losses[i], weighted);
+    }
+    table_print(&out, to);
+    table_free(&out);
+    fputc('\n', to);
+    sizes(to, o->summary);
+    print_totals(to, o, seconds);
+}
+
+void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_loss *loss) {
+    char name[512]; /* 127 bytes, each at most \xNN */
+    fprintf(to, "%s: %s", s->filetype, gq_printable(name, sizeof name, t->name));
+    fprintf(to, "  %s -> %s  %.4g bpw", gq_type_name(t->from), gq_type_name(t->to),
+            report_bits(t->out_bytes, report_weights(t)));
+    if (loss->n)
+        fprintf(to, "  RMSE %.4g  error %.5f  SNR %.2f dB", gq_loss_rmse(loss), gq_loss_relative(loss),
+                gq_loss_snr_db(loss));
+    if (loss->n && !isnan(gq_loss_weighted(loss))) fprintf(to, "  weighted %.5f", gq_loss_weighted(loss));
+    fputc('\n', to);
+}

@@ -1,0 +1,62 @@
+/* What a run or a plan says: tables for people, JSON and CSV for programs. */
+#ifndef CLI_REPORT_H
+#define CLI_REPORT_H
+
+#include <stdio.h>
+
+#include "cli/json.h"
+#include "cli/options.h"
+
+/* One output of a run, or the second model of a comparison. */
+typedef struct report_output {
+    const gq_summary *summary;
+    const gq_tensor *tensors;
+    size_t n;
+    gq_loss *losses; /* NULL: only planned, nothing measured; belongs to the report */
+} report_output;
+
+typedef struct report {
+    const char *kind;            /* "plan", "run" or "comparison" */
+    const char *input, *imatrix; /* imatrix: NULL where there is none */
+    const char *effort;          /* NULL: no matter */
+    double seconds;
+    size_t n_outputs, n_warnings;
+    report_output *outputs; /* belong to the report */
+    const char *const *warnings;
+} report;
+
+/* Of a plan; with losses when it is done. The plan must outlive the report. */
+report report_of_plan(const request *r, const gq_plan *plan, bool done);
+report report_of_comparison(const request *r, const gq_comparison *c);
+void report_free(report *r);
+
+/* ---- for people (report.c) ---- */
+/* Types and sizes per tensor, final sizes, fallbacks and what they cost. */
+void report_plan(FILE *to, const report_output *o);
+/* Losses per tensor, totals, the worst tensors. */
+void report_losses(FILE *to, const report_output *o, double seconds);
+/* The live line for --verbose. */
+void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_loss *loss);
+
+/* What all formats say of a whole output. */
+enum { WORST = 5 };
+typedef struct report_totals {
+    gq_loss loss;        /* sums over the measured tensors */
+    size_t worst[WORST]; /* tensors with the largest error, worst first */
+    size_t n_worst;
+} report_totals;
+report_totals report_total(const report_output *o);
+/* The error a tensor is ranked by: under importance where there is data, plain elsewhere. */
+double report_error(const gq_loss *loss);
+double report_bits(uint64_t bytes, double weights); /* per weight */
+double report_weights(const gq_tensor *t);
+
+/* ---- a file (report_file.c) ---- */
+/* Before the work: is the extension known, the folder writable, the file none of those the command reads? */
+bool report_check(const request *r, gq_error *e);
+bool report_write(const report *r, const char *path, gq_error *e);
+void report_json(FILE *to, const report *r);
+void report_csv(FILE *to, const report *r);
+void report_html(FILE *to, const report *r);
+
+#endif

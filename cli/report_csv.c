@@ -1,0 +1,52 @@
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/report.h"
+
+static void text(FILE *to, const char *value, const char *end) {
+    fputc('"', to);
+    for (; *value; value++) {
+        if (*value == '"') fputc('"', to);
+        fputc(*value, to);
+    }
+    fprintf(to, "\"%s", end);
+}
+
+/* Empty: not measured, or infinite. */
+static void number(FILE *to, double value) {
+    if (isfinite(value)) fprintf(to, "%.9g", value);
+    fputc(',', to);
+}
+
+static void row(FILE *to, const char *path, const gq_tensor *t, const gq_loss *l, bool checksum) {
+    bool measured = l && l->n > 0;
+    text(to, path, ",");
+    text(to, t->name, ",");
+    fputc('"', to);
+    for (uint32_t d = 0; d < t->n_dims; d++) fprintf(to, "%s%" PRIu64, d ? "x" : "", t->ne[d]);
+    fprintf(to, "\",%s,%s,", gq_type_name(t->from), gq_type_name(t->to));
+    number(to, report_bits(t->out_bytes, report_weights(t)));
+    fprintf(to, "%" PRIu64 ",%" PRIu64 ",", t->in_bytes, t->out_bytes);
+    number(to, measured ? gq_loss_rmse(l) : (double)NAN);
+    number(to, measured ? gq_loss_relative(l) : (double)NAN);
+    number(to, measured ? gq_loss_snr_db(l) : (double)NAN);
+    number(to, measured ? l->max_error : (double)NAN);
+    number(to, measured ? gq_loss_weighted(l) : (double)NAN);
+    if (checksum) fprintf(to, "%08x", (unsigned)l->crc32);
+    fputc(',', to);
+    text(to, t->why, "\r\n");
+}
+
+void report_csv(FILE *to, const report *r) {
+    bool checksums = strcmp(r->kind, "run") == 0;
+    fputs(
+        "output,tensor,shape,from,to,bits_per_weight,in_bytes,out_bytes,rmse,relative_error,snr_db,max_error,"
+        "weighted_error,crc32,why\r\n",
+        to);
+    for (size_t k = 0; k < r->n_outputs; k++) {
+        const report_output *o = &r->outputs[k];
+        for (size_t i = 0; i < o->n; i++)
+            row(to, o->summary->path, &o->tensors[i], o->losses ? &o->losses[i] : NULL, checksums);
+    }
+}

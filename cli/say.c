@@ -1,0 +1,31 @@
+/* Errors and warnings, on standard error. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "cli/table.h"
+
+static bool coloured(void) {
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(STDERR_FILENO) && !(no_color && *no_color) && term && strcmp(term, "dumb") != 0;
+}
+
+static void say(const char *colour, const char *word, const char *text) {
+    char *safe = shown(text);
+    if (coloured())
+        fprintf(stderr, "gquant: \033[%sm%s:\033[0m %s\n", colour, word, safe);
+    else
+        fprintf(stderr, "gquant: %s: %s\n", word, safe);
+    free(safe);
+}
+
+void warn(const char *text) { say("33", "warning", text); }
+
+int failed(const gq_error *e) {
+    say("31", e->status == GQ_INTERRUPTED ? "interrupted" : "error", e->text);
+    if (e->status == GQ_USAGE) fputs("Try 'gquant --help'.\n", stderr);
+    if (e->status == GQ_INTERRUPTED && interrupt_signal()) return 128 + interrupt_signal();
+    return e->status == GQ_USAGE ? GQ_USAGE : GQ_FAILED;
+}

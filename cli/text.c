@@ -1,0 +1,134 @@
+#include "cli/text.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *or_end(void *memory) {
+    if (!memory) {
+        fputs("gquant: out of memory\n", stderr);
+        exit(1);
+    }
+    return memory;
+}
+
+void *need(size_t count, size_t size) { return or_end(calloc(count ? count : 1, size)); }
+
+void *need_more(void *old, size_t count, size_t size) {
+    return or_end(reallocarray(old, count ? count : 1, size));
+}
+
+char *format(const char *text, ...) {
+    va_list ap;
+    va_start(ap, text);
+    char *to = NULL;
+    if (vasprintf(&to, text, ap) < 0) to = NULL;
+    va_end(ap);
+    return or_end(to);
+}
+
+char *shape_text(const uint64_t *ne, uint32_t n) {
+    char text[96];
+    int length = 0;
+    for (uint32_t d = 0; d < n && d < 4; d++)
+        length += snprintf(text + length, sizeof text - (size_t)length, "%s%" PRIu64, d ? " x " : "", ne[d]);
+    return format("%s", text);
+}
+
+/* Three significant digits: what the eye takes in. */
+static char *scaled(char to[UNIT_ROOM], double value, double step, const char *const *units, size_t n) {
+    size_t unit = 0;
+    while (unit + 1 < n && value >= step) value /= step, unit++;
+    int digits = unit == 0 || value >= 100 ? 0 : value >= 10 ? 1 : 2;
+    snprintf(to, UNIT_ROOM, "%.*f%s", digits, value, units[unit]);
+    return to;
+}
+
+char *size_text(char to[UNIT_ROOM], double bytes) {
+    static const char *const units[] = {" bytes", " KiB", " MiB", " GiB", " TiB"};
+    return scaled(to, bytes, 1024, units, 5);
+}
+
+char *count_text(char to[UNIT_ROOM], double n) {
+    static const char *const units[] = {"", " k", " M", " G", " T"};
+    return scaled(to, n, 1000, units, 5);
+}
+
+char *time_text(char to[UNIT_ROOM], double seconds) {
+    if (!(seconds >= 0 && seconds < 1e9)) seconds = 0;
+    if (seconds < 60) {
+        snprintf(to, UNIT_ROOM, "%.*f s", seconds < 10 ? 1 : 0, seconds);
+        return to;
+    }
+    long s = (long)(seconds + 0.5);
+    if (s < 3600)
+        snprintf(to, UNIT_ROOM, "%ld:%02ld", s / 60, s % 60);
+    else
+        snprintf(to, UNIT_ROOM, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    return to;
+}
+
+bool size_parse(const char *text, uint64_t *bytes) {
+    if (!isdigit((unsigned char)*text)) return false;
+    char *end;
+    double value = strtod(text, &end);
+    static const char letters[] = "kmgt";
+    const char *letter = *end ? strchr(letters, tolower((unsigned char)*end)) : NULL;
+    if (letter) {
+        bool binary = end[1] == 'i';
+        value *= pow(binary ? 1024 : 1000, (double)(letter - letters + 1));
+        end += binary ? 2 : 1;
+    }
+    if (*end == 'B') end++;
+    /* 2^63 keeps the conversion defined and is beyond any file system. */
+    if (*end || strpbrk(text, "xXpPeE") || !(value >= 1 && value < 0x1p63)) return false;
+    *bytes = (uint64_t)value;
+    return true;
+}
+
+bool number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *value) {
+    uint64_t n = 0;
+    if (!*text) return false;
+    for (const char *c = text; *c; c++) {
+        if (!isdigit((unsigned char)*c) || n > (UINT64_MAX - 9) / 10) return false;
+        n = 10 * n + (uint64_t)(*c - '0');
+    }
+    if (n < min || n > max) return false;
+    *value = n;
+    return true;
+}
+
+/* Levenshtein distance over one row; words longer than the row are far from everything. */
+static size_t edits(const char *a, const char *b) {
+    enum { MAX = 64 };
+    size_t n = strlen(a), row[MAX + 1];
+    if (n > MAX) return MAX;
+    for (size_t i = 0; i <= n; i++) row[i] = i;
+    for (size_t j = 1; *b; b++, j++) {
+        size_t diagonal = row[0];
+        row[0] = j;
+        for (size_t i = 1; i <= n; i++) {
+            size_t change = diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)*b));
+            diagonal = row[i];
+            size_t insert = row[i] + 1, drop = row[i - 1] + 1;
+            row[i] = change < insert ? change : insert;
+            if (drop < row[i]) row[i] = drop;
+        }
+    }
+    return row[n];
+}
+
+const char *nearest(const char *text, const char *const *words, size_t n) {
+    const char *best = NULL;
+    size_t least =
+        strlen(text) / 3 + 2; /* a third of the letters wrong is still a slip; more is another word */
+    for (size_t i = 0; i < n; i++) {
+        size_t d = edits(words[i], text);
+        if (d < least) least = d, best = words[i];
+    }
+    return best;
+}

@@ -1,0 +1,32 @@
+/* Small helpers of the command: memory that is there or ends the program, formatted text, numbers with units,
+ * the nearest of some words. */
+#ifndef CLI_TEXT_H
+#define CLI_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* End the program with a message when memory runs out. Only the command may do that, and it only asks for
+ * memory while no output is open. */
+void *need(size_t count, size_t size); /* zeroed */
+void *need_more(void *old, size_t count, size_t size);
+char *format(const char *text, ...) __attribute__((format(printf, 1, 2)));
+
+char *shape_text(const uint64_t *ne, uint32_t n); /* "4096 x 1024", malloc'ed */
+
+/* Into a caller's buffer, which they return. */
+enum { UNIT_ROOM = 32 };
+char *size_text(char to[UNIT_ROOM], double bytes);   /* "512 bytes", "3.25 MiB", "1.50 GiB" */
+char *count_text(char to[UNIT_ROOM], double n);      /* "950", "12.5 M", "8.03 G" */
+char *time_text(char to[UNIT_ROOM], double seconds); /* "0.8 s", "2:05", "1:02:05" */
+
+/* "40G", "7.5GiB", "500M", "1000000": powers of 1000, or of 1024 with an i. */
+bool size_parse(const char *text, uint64_t *bytes);
+/* Plain decimal within min..max, nothing behind it. */
+bool number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *value);
+
+/* The word that takes the fewest edits (case ignored) to become `text`; NULL when none is near. */
+const char *nearest(const char *text, const char *const *words, size_t n);
+
+#endif
