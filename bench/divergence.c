@@ -1,0 +1,380 @@
+/* bench-divergence: how far quantized copies of a small model are from the original, in next-token
+ * probabilities.
+ *
+ * The tokens (16-bit, little-endian) are cut into windows of 128, each of which starts with BOS instead of
+ * its first token; the second half of a window is scored. Original and copy run in binary32 from weights that
+ * our decoders read. Printed per copy: perplexity, mean KL(original || copy) with its standard error, how
+ * often the likeliest token is the same, and by how much the KL differs from that of the copy before it in
+ * the list, with the standard error of that difference (paired, over windows: tokens of one window are not
+ * independent).
+ *
+ * Knows dense models of the llama architecture, of any shape.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gguf/gguf.h"
+#include "quantize/codec.h"
+
+enum { WINDOW = 128, HALF = WINDOW / 2, SCORED = HALF - 1 };
+
+static _Noreturn void fail(const char *what, const char *text) {
+    fprintf(stderr, "bench-divergence: %s: %s\n", what, text);
+    exit(1);
+}
+
+static void *get(size_t bytes) {
+    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!p) fail("memory", "not enough");
+    return p;
+}
+
+/* ---- matrices ---- */
+/* Rows in panels of 16, each panel column by column: products then need no sum across a vector. */
+enum { PANEL = 16, TOKENS = 6 };
+typedef float v8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef struct matrix {
+    int rows, cols;
+    float *panels;
+} matrix;
+
+static matrix packed(const float *w, int rows, int cols) {
+    matrix m = {rows, cols, get(sizeof(float) * (size_t)(rows + PANEL - 1) / PANEL * PANEL * (size_t)cols)};
+    float *to = m.panels;
+    for (int r = 0; r < rows; r += PANEL)
+        for (int c = 0; c < cols; c++)
+            for (int k = 0; k < PANEL; k++)
+                *to++ = r + k < rows ? w[(size_t)(r + k) * (size_t)cols + (size_t)c] : 0;
+    return m;
+}
+
+#ifdef __x86_64__
+__attribute__((target_clones("fma", "default")))
+#endif
+static void
+multiply_panel(const float *panel, const float *x, int cols, float sums[TOKENS * PANEL]) {
+    v8 s[TOKENS][2] = {0};
+    for (int c = 0; c < cols; c++) {
+        v8 low = *(const v8 *)(panel + c * PANEL), high = *(const v8 *)(panel + c * PANEL + 8);
+        for (int t = 0; t < TOKENS; t++) s[t][0] += x[t * cols + c] * low, s[t][1] += x[t * cols + c] * high;
+    }
+    for (int t = 0; t < TOKENS; t++)
+        for (int k = 0; k < 2; k++) *(v8 *)(sums + t * PANEL + 8 * k) = s[t][k];
+}
+
+/* out (tokens x rows) = x (tokens x cols) times the matrix transposed. x has room for TOKENS - 1 more rows.
+ */
+static void multiply(float *out, const matrix *m, const float *x, int tokens) {
+    float sums[TOKENS * PANEL];
+    for (int r = 0; r < m->rows; r += PANEL)
+        for (int t = 0; t < tokens; t += TOKENS) {
+            multiply_panel(m->panels + (size_t)r * (size_t)m->cols, x + t * m->cols, m->cols, sums);
+            for (int i = t; i < t + TOKENS && i < tokens; i++)
+                for (int k = 0; k < PANEL && r + k < m->rows; k++)
+                    out[i * m->rows + r + k] = sums[(i - t) * PANEL + k];
+        }
+}
+
+/* ---- the model ---- */
+typedef struct layer {
+    float *attention_norm, *feed_norm;
+    matrix q, k, v, o, gate, up, down;
+} layer;
+
+typedef struct model {
+    int width, layers, heads, kv_heads, head, rotated, feed, vocabulary, bos;
+    float epsilon, base;
+    float *embedding, *norm;
+    matrix output;
+    layer *layer;
+} model;
+
+static double fact(const gguf_model *g, const char *key, double otherwise) {
+    const gguf_kv *kv = gguf_find(g->shards->kv, g->shards->n_kv, key);
+    int64_t whole;
+    double real;
+    if (gguf_kv_int(kv, &whole)) return (double)whole;
+    if (gguf_kv_float(kv, &real)) return real;
+    if (isnan(otherwise)) fail("missing metadata", key);
+    return otherwise;
+}
+
+/* A tensor as floats of the given shape; absent: NULL where that is allowed. */
+static float *weights(const gguf_model *g, const char *name, int rows, int cols, bool optional) {
+    const gguf_tensor *t = gguf_model_tensor(g, name);
+    gq_error e;
+    if (!t && optional) return NULL;
+    if (!t) fail("missing tensor", name);
+    const codec *c = &kernels_select()->codecs[t->type->id];
+    if (t->ne[0] != (uint64_t)cols || t->ne[1] != (uint64_t)rows || !c->decode)
+        fail("unexpected shape or type", name);
+    uint8_t *bytes = get(t->size);
+    float *w = get(sizeof(float) * (size_t)rows * (size_t)cols);
+    if (!gq_file_read(&g->shards[t->shard].file, t->offset, bytes, t->size, &e)) fail(name, e.text);
+    c->decode(bytes, w, (size_t)rows * (size_t)cols);
+    free(bytes);
+    return w;
+}
+
+static matrix load_matrix(const gguf_model *g, const char *name, int rows, int cols) {
+    float *w = weights(g, name, rows, cols, false);
+    matrix m = packed(w, rows, cols);
+    free(w);
+    return m;
+}
+
+static void load_layer(const gguf_model *g, const model *m, int i, layer *l) {
+    char name[64];
+    const struct {
+        const char *part;
+        matrix *to;
+        int rows, cols;
+    } parts[] = {
+        {"attn_q", &l->q, m->heads * m->head, m->width},
+        {"attn_k", &l->k, m->kv_heads * m->head, m->width},
+        {"attn_v", &l->v, m->kv_heads * m->head, m->width},
+        {"attn_output", &l->o, m->width, m->heads * m->head},
+        {"ffn_gate", &l->gate, m->feed, m->width},
+        {"ffn_up", &l->up, m->feed, m->width},
+        {"ffn_down", &l->down, m->width, m->feed},
+    };
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+        snprintf(name, sizeof name, "blk.%d.%s.weight", i, parts[k].part);
+        *parts[k].to = load_matrix(g, name, parts[k].rows, parts[k].cols);
+    }
+    snprintf(name, sizeof name, "blk.%d.attn_norm.weight", i),
+        l->attention_norm = weights(g, name, 1, m->width, false);
+    snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", i),
+        l->feed_norm = weights(g, name, 1, m->width, false);
+}
+
+static model load(const char *path) {
+    gguf_model g;
+    gq_error e;
+    if (!gguf_model_open(&g, path, &e)) fail("cannot open", e.text);
+    const gguf_tensor *embedding = gguf_model_tensor(&g, "token_embd.weight");
+    if (!embedding) fail("missing tensor", "token_embd.weight");
+    if (gguf_model_tensor(&g, "rope_freqs.weight") || gguf_model_tensor(&g, "blk.0.ffn_gate_exps.weight"))
+        fail(path, "only dense models without scaled rotation are known here");
+    model m = {.vocabulary = (int)embedding->ne[1]};
+    m.width = (int)fact(&g, "llama.embedding_length", NAN),
+    m.layers = (int)fact(&g, "llama.block_count", NAN);
+    m.heads = (int)fact(&g, "llama.attention.head_count", NAN);
+    m.kv_heads = (int)fact(&g, "llama.attention.head_count_kv", m.heads);
+    m.feed = (int)fact(&g, "llama.feed_forward_length", NAN);
+    if (m.heads < 1 || m.kv_heads < 1 || m.heads % m.kv_heads || m.layers < 1 || m.layers > 1000)
+        fail(path, "impossible shape");
+    int head = m.width / m.heads;
+    m.head = (int)fact(&g, "llama.attention.key_length", head);
+    m.rotated = (int)fact(&g, "llama.rope.dimension_count", m.head);
+    m.base = (float)fact(&g, "llama.rope.freq_base", 10000);
+    m.epsilon = (float)fact(&g, "llama.attention.layer_norm_rms_epsilon", NAN);
+    m.bos = (int)fact(&g, "tokenizer.ggml.bos_token_id", 1);
+    m.embedding = weights(&g, "token_embd.weight", m.vocabulary, m.width, false);
+    m.norm = weights(&g, "output_norm.weight", 1, m.width, false);
+    float *output = weights(&g, "output.weight", m.vocabulary, m.width, true);
+    m.output = packed(output ? output : m.embedding, m.vocabulary, m.width);
+    free(output);
+    m.layer = get(sizeof *m.layer * (size_t)m.layers);
+    for (int i = 0; i < m.layers; i++) load_layer(&g, &m, i, &m.layer[i]);
+    gguf_model_close(&g);
+    return m;
+}
+
+static void unload(model *m) {
+    for (int i = 0; i < m->layers; i++) {
+        layer *l = &m->layer[i];
+        matrix *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+        for (int k = 0; k < 7; k++) free(all[k]->panels);
+        free(l->attention_norm), free(l->feed_norm);
+    }
+    free(m->layer), free(m->output.panels), free(m->embedding), free(m->norm);
+}
+
+/* ---- running it ---- */
+static void normalise(float *out, const float *x, const float *w, int width, float epsilon) {
+    for (int t = 0; t < WINDOW; t++, x += width, out += width) {
+        float sum = 0;
+        for (int i = 0; i < width; i++) sum += x[i] * x[i];
+        float scale = 1 / sqrtf(sum / (float)width + epsilon);
+        for (int i = 0; i < width; i++) out[i] = x[i] * scale * w[i];
+    }
+}
+
+static void rotate(const model *m, float *x, int heads) {
+    for (int i = 0; i < m->rotated; i += 2) {
+        float step = powf(m->base, -(float)i / (float)m->rotated);
+        for (int t = 0; t < WINDOW; t++) {
+            float c = cosf((float)t * step), s = sinf((float)t * step);
+            for (int h = 0; h < heads; h++) {
+                float *p = x + (t * heads + h) * m->head + i, a = p[0], b = p[1];
+                p[0] = a * c - b * s, p[1] = a * s + b * c;
+            }
+        }
+    }
+}
+
+static void attend(const model *m, float *out, const float *q, const float *k, const float *v) {
+    int n = m->head, kv = m->kv_heads * n, all = m->heads * n;
+    memset(out, 0, sizeof(float) * (size_t)(WINDOW * all));
+    for (int h = 0; h < m->heads; h++) {
+        int at = h / (m->heads / m->kv_heads) * n;
+        for (int t = 0; t < WINDOW; t++) {
+            const float *query = q + t * all + h * n;
+            float p[WINDOW], top = -INFINITY, sum = 0, *to = out + t * all + h * n;
+            for (int j = 0; j <= t; j++) {
+                const float *key = k + j * kv + at;
+                float dot = 0;
+                for (int i = 0; i < n; i++) dot += query[i] * key[i];
+                p[j] = dot / sqrtf((float)n), top = fmaxf(top, p[j]);
+            }
+            for (int j = 0; j <= t; j++) sum += p[j] = expf(p[j] - top);
+            for (int j = 0; j <= t; j++)
+                for (int i = 0; i < n; i++) to[i] += p[j] / sum * v[j * kv + at + i];
+        }
+    }
+}
+
+static void add(float *x, const float *y, int n) {
+    for (int i = 0; i < n; i++) x[i] += y[i];
+}
+
+/* States behind the last norm, of the window's second half: HALF x width. */
+static void run(const model *m, const int *ids, float *states) {
+    int d = m->width, all = m->heads * m->head, kv = m->kv_heads * m->head, rows = WINDOW + TOKENS;
+    float *x = get(sizeof(float) * (size_t)rows * (size_t)(2 * d + 2 * all + 2 * kv + 2 * m->feed));
+    float *h = x + rows * d, *q = h + rows * d, *mixed = q + rows * all, *k = mixed + rows * all,
+          *v = k + rows * kv;
+    float *gate = v + rows * kv, *up = gate + rows * m->feed;
+    for (int t = 0; t < WINDOW; t++)
+        memcpy(x + t * d, m->embedding + (size_t)ids[t] * (size_t)d, sizeof(float) * (size_t)d);
+    for (const layer *l = m->layer; l < m->layer + m->layers; l++) {
+        normalise(h, x, l->attention_norm, d, m->epsilon);
+        multiply(q, &l->q, h, WINDOW), multiply(k, &l->k, h, WINDOW), multiply(v, &l->v, h, WINDOW);
+        rotate(m, q, m->heads), rotate(m, k, m->kv_heads);
+        attend(m, mixed, q, k, v);
+        multiply(h, &l->o, mixed, WINDOW);
+        add(x, h, WINDOW * d);
+        normalise(h, x, l->feed_norm, d, m->epsilon);
+        multiply(gate, &l->gate, h, WINDOW), multiply(up, &l->up, h, WINDOW);
+        for (int i = 0; i < WINDOW * m->feed; i++) gate[i] = gate[i] / (1 + expf(-gate[i])) * up[i];
+        multiply(h, &l->down, gate, WINDOW);
+        add(x, h, WINDOW * d);
+    }
+    normalise(h, x, m->norm, d, m->epsilon);
+    memcpy(states, h + HALF * d, sizeof(float) * (size_t)(HALF * d));
+    free(x);
+}
+
+/* ---- comparing ---- */
+typedef struct sums {
+    double kl, kl2, nll, same;
+} sums;
+
+static int likeliest(const float *z, int n) {
+    int top = 0;
+    for (int i = 1; i < n; i++)
+        if (z[i] > z[top]) top = i;
+    return top;
+}
+
+static void compare(const float *p, const float *q, int n, int next, sums *s) {
+    int tp = likeliest(p, n), tq = likeliest(q, n);
+    double sum_p = 0, sum_q = 0, cross = 0;
+    for (int i = 0; i < n; i++) {
+        double a = (double)p[i] - (double)p[tp], b = (double)q[i] - (double)q[tq], e = exp(a);
+        sum_p += e, sum_q += exp(b), cross += e * (a - b);
+    }
+    double kl = cross / sum_p + log(sum_q / sum_p);
+    s->kl += kl, s->kl2 += kl * kl, s->same += tp == tq;
+    /* cppcheck-suppress invalidFunctionArg ; n is at least 1, and the likeliest adds 1 to each sum */
+    s->nll -= (double)q[next] - (double)q[tq] - log(sum_q);
+}
+
+typedef struct text {
+    int windows, *ids; /* WINDOW per window */
+} text;
+
+/* States of all windows: windows x HALF x width. With room behind for products of TOKENS rows. */
+static float *states_of(const model *m, const text *t) {
+    size_t per = (size_t)(HALF * m->width);
+    float *states = get(sizeof(float) * (per * (size_t)t->windows + (size_t)(TOKENS * m->width)));
+#pragma omp parallel for schedule(dynamic)
+    for (int w = 0; w < t->windows; w++) run(m, t->ids + w * WINDOW, states + per * (size_t)w);
+    return states;
+}
+
+/* kl[w]: the mean of window w. */
+static sums score(const model *a, const float *states, const model *b, const text *t, double *kl) {
+    double sum_kl = 0, kl2 = 0, nll = 0, same = 0;
+    int n = a->vocabulary;
+    float *copies = states_of(b, t);
+#pragma omp parallel for schedule(dynamic) reduction(+ : sum_kl, kl2, nll, same)
+    for (int w = 0; w < t->windows; w++) {
+        size_t at = (size_t)w * (size_t)(HALF * a->width);
+        float *p = get(sizeof(float) * (size_t)(HALF * n)), *q = get(sizeof(float) * (size_t)(HALF * n));
+        sums s = {0};
+        multiply(p, &a->output, states + at, SCORED), multiply(q, &b->output, copies + at, SCORED);
+        for (int i = 0; i < SCORED; i++)
+            compare(p + i * n, q + i * n, n, t->ids[w * WINDOW + HALF + i + 1], &s);
+        kl[w] = s.kl / SCORED;
+        sum_kl += s.kl, kl2 += s.kl2, nll += s.nll, same += s.same;
+        free(p), free(q);
+    }
+    free(copies);
+    return (sums){sum_kl, kl2, nll, same};
+}
+
+static text read_tokens(const char *path, long limit, const model *m) {
+    FILE *f = fopen(path, "rb");
+    if (!f) fail("cannot open", path);
+    uint8_t pair[2];
+    int *ids = get(sizeof *ids * (size_t)limit);
+    long n = 0;
+    for (; n < limit && fread(pair, 2, 1, f) == 1; n++)
+        if ((ids[n] = pair[0] | pair[1] << 8) >= m->vocabulary) fail(path, "a token beyond the vocabulary");
+    fclose(f);
+    text t = {(int)(n / WINDOW), ids};
+    if (t.windows < 2) fail(path, "too short");
+    for (int w = 0; w < t.windows; w++) ids[w * WINDOW] = m->bos;
+    return t;
+}
+
+int main(int argc, char **argv) {
+    long limit = 40000;
+    if (argc > 2 && !strcmp(argv[1], "--tokens")) limit = atol(argv[2]), argc -= 2, argv += 2;
+    if (argc < 4 || limit < 1)
+        return fputs("usage: bench-divergence [--tokens N] ORIGINAL.gguf TOKENS.u16 COPY.gguf...\n", stderr),
+               2;
+    model original = load(argv[1]);
+    text t = read_tokens(argv[2], limit, &original);
+    float *states = states_of(&original, &t);
+    double *kl = get(sizeof *kl * (size_t)t.windows), *before = get(sizeof *kl * (size_t)t.windows);
+    double n = (double)t.windows * SCORED;
+    puts("copy,perplexity,kl,kl_se,same_top_percent,kl_change,kl_change_se");
+    for (int k = 3; k < argc; k++) {
+        model copy = load(argv[k]);
+        if (copy.vocabulary != original.vocabulary || copy.width != original.width)
+            fail(argv[k], "another shape");
+        sums s = score(&original, states, &copy, &t, kl);
+        double mean = s.kl / n;
+        printf("%s,%.4f,%.7f,%.7f,%.3f", argv[k], exp(s.nll / n), mean, sqrt((s.kl2 / n - mean * mean) / n),
+               100 * s.same / n);
+        double change = 0, change2 = 0;
+        for (int w = 0; w < t.windows; w++)
+            change += kl[w] - before[w], change2 += (kl[w] - before[w]) * (kl[w] - before[w]);
+        change /= t.windows;
+        if (k > 3)
+            printf(",%.7f,%.7f\n", change, sqrt((change2 / t.windows - change * change) / t.windows));
+        else
+            puts(",,");
+        fflush(stdout);
+        memcpy(before, kl, sizeof *kl * (size_t)t.windows);
+        unload(&copy);
+    }
+    free(states), free(kl), free(before), free(t.ids);
+    unload(&original);
+    return 0;
+}

@@ -1,0 +1,225 @@
+/* bench-kernels: speed and error of every encoder and decoder on the reference data, one thread; beside the
+ * incumbent's, measured in turn in the same run, when its library is given. */
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench/peer.h"
+#include "bench/reference_data.h"
+#include "quantize/codec.h"
+
+static const char usage[] = "usage: bench-kernels [options]\n"
+                            "  --types LIST    only these, as in Q4_K,Q6_K\n"
+                            "  --effort NAME   fast, default or best; all three otherwise\n"
+                            "  --isa LEVEL     kernels of this level, not of the best one\n"
+                            "  --peer FOLDER   measure the incumbent's library in FOLDER, too\n"
+                            "  --repeat N      median of N measurements (5)\n"
+                            "  --csv           not a table but comma-separated values\n";
+
+/* Least CPU time of a measurement, in seconds: the clock ticks in nanoseconds, but caches and clock rates
+ * need to settle. */
+#define SHORTEST 0.01
+enum { ROWS = REFERENCE_ROWS, COLS = REFERENCE_COLS, N = ROWS * COLS, MOST_REPEATS = 101 };
+
+/* The smallest error any encoder could reach, and the smallest with the gain kept (bench-bounds), without and
+ * with importance. */
+static const struct {
+    uint32_t type;
+    double error[2], gain_kept[2];
+} bounds[] = {
+#include "bench/bounds.inc"
+};
+
+typedef struct setting {
+    const kernels *kernels;
+    void *library;
+    const char *types;
+    int first_effort, last_effort, repeats;
+    bool csv;
+} setting;
+
+static float weights[N], importance[COLS], decoded[N];
+static uint8_t blocks[4 * N];
+
+/* ---- one job, timed ---- */
+typedef struct job {
+    const codec *codec; /* NULL: the peer's */
+    peer_codec peer;
+    codec_effort effort;
+    const float *importance;
+    bool decode;
+} job;
+
+static void run(const job *j) {
+    const codec_importance known = {j->importance};
+    if (!j->codec && j->decode)
+        j->peer.decode(blocks, decoded, N);
+    else if (!j->codec)
+        j->peer.encode(weights, blocks, ROWS, COLS, j->importance);
+    else if (j->decode)
+        j->codec->decode(blocks, decoded, N);
+    else
+        j->codec->encode(weights, blocks, ROWS, COLS, j->importance ? &known : NULL, j->effort);
+}
+
+static double cpu_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Million weights per second. */
+static double rate(const job *j) {
+    int runs = 0;
+    double start = cpu_seconds(), end;
+    do {
+        run(j), runs++, end = cpu_seconds();
+    } while (end - start < SHORTEST);
+    return 1e-6 * N * runs / (end - start);
+}
+
+static double relative_error(const float *w) {
+    double e2 = 0, x2 = 0;
+    for (size_t i = 0; i < N; i++) {
+        double wi = w ? (double)w[i % COLS] : 1, e = (double)weights[i] - (double)decoded[i];
+        e2 += wi * e * e, x2 += wi * (double)weights[i] * (double)weights[i];
+    }
+    return sqrt(e2 / x2);
+}
+
+/* ---- one line ---- */
+typedef struct figures {
+    double encode[MOST_REPEATS], decode[MOST_REPEATS]; /* rates; after summary, the first is the median */
+    double error;
+} figures;
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+static double median(double *v, int n) {
+    qsort(v, (size_t)n, sizeof *v, ascending);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+static void measure(job j, int repeat, figures *f) {
+    j.decode = false, f->encode[repeat] = rate(&j);
+    j.decode = true, f->decode[repeat] = rate(&j);
+    if (repeat == 0) f->error = relative_error(j.importance);
+}
+
+static void summarise(figures *f, int repeats) {
+    f->encode[0] = median(f->encode, repeats), f->decode[0] = median(f->decode, repeats);
+}
+
+static const char *const efforts[] = {"fast", "default", "best"};
+
+/* Figures of a line, in order; the last six only with the incumbent beside. */
+static const struct {
+    const char *name;
+    int width, digits;
+} columns[] = {
+    {"encode", 8, 1},        {"decode", 9, 1},        {"error", 10, 6},       {"bound", 10, 6},
+    {"gain_kept", 10, 6},    {"peer_encode", 12, 1},  {"peer_decode", 12, 1}, {"peer_error", 11, 6},
+    {"encode_ratio", 13, 2}, {"decode_ratio", 13, 2}, {"error_ratio", 12, 4},
+};
+enum { OURS = 5, BOTH = sizeof columns / sizeof *columns };
+
+static void print_head(const setting *s) {
+    if (!s->csv)
+        printf("%s, one thread, %d x %d weights, medians of %d, M weights per CPU second\n\n",
+               kernels_name(s->kernels), ROWS, COLS, s->repeats);
+    fputs(s->csv ? "type,importance,effort" : "type    importance effort ", stdout);
+    for (int i = 0; i < (s->library ? BOTH : OURS); i++)
+        printf(s->csv ? ",%.*s" : "%*s", s->csv ? 99 : columns[i].width, columns[i].name);
+    puts("");
+}
+
+static void print_line(const setting *s, const gguf_type *type, int on, int effort, const figures *ours,
+                       const figures *peer) {
+    double v[BOTH] = {ours->encode[0], ours->decode[0], ours->error};
+    for (int i = 3; i < BOTH; i++) v[i] = NAN;
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+        if (bounds[i].type == type->id) v[3] = bounds[i].error[on], v[4] = bounds[i].gain_kept[on];
+    if (peer) {
+        v[5] = peer->encode[0], v[6] = peer->decode[0], v[7] = peer->error;
+        v[8] = v[0] / v[5], v[9] = v[1] / v[6], v[10] = v[2] / v[7];
+    }
+    printf(s->csv ? "%s,%s,%s" : "%-7s %-10s %-7s", type->name, on ? "on" : "off", efforts[effort]);
+    for (int i = 0; i < (s->library ? BOTH : OURS); i++) {
+        char text[32] = "";
+        /* Not known, or (a gain) not kept: an empty field, or a dash. */
+        if (v[i] > 0)
+            snprintf(text, sizeof text, "%.*f", columns[i].digits, v[i]);
+        else if (!s->csv)
+            strcpy(text, "-");
+        printf(s->csv ? ",%.*s" : "%*s", s->csv ? 99 : columns[i].width, text);
+    }
+    puts("");
+    fflush(stdout);
+}
+
+static bool wanted(const setting *s, const char *name) {
+    size_t n = strlen(name);
+    for (const char *p = s->types; p && *p; p += strcspn(p, ","), p += *p == ',')
+        if (strcspn(p, ",") == n && !strncasecmp(p, name, n)) return true;
+    return s->types == NULL;
+}
+
+static void bench_type(const setting *s, const gguf_type *type) {
+    static figures ours[3], theirs;
+    job j = {.codec = &s->kernels->codecs[type->id]}, peer = {.codec = NULL};
+    bool has_peer = s->library && peer_codec_of(s->library, type->name, &peer.peer);
+    for (int on = 0; on < 2; on++) {
+        j.importance = peer.importance = on ? importance : NULL;
+        for (int repeat = 0; repeat < s->repeats; repeat++) {
+            for (int effort = s->first_effort; effort <= s->last_effort; effort++) {
+                j.effort = (codec_effort)effort;
+                measure(j, repeat, &ours[effort]);
+            }
+            if (has_peer) measure(peer, repeat, &theirs);
+        }
+        if (has_peer) summarise(&theirs, s->repeats);
+        for (int effort = s->first_effort; effort <= s->last_effort; effort++) {
+            summarise(&ours[effort], s->repeats);
+            print_line(s, type, on, effort, &ours[effort], has_peer ? &theirs : NULL);
+        }
+    }
+}
+
+static bool read_options(setting *s, int argc, char **argv) {
+    static const struct option options[] = {{"types", 1, NULL, 't'},
+                                            {"effort", 1, NULL, 'e'},
+                                            {"isa", 1, NULL, 'i'},
+                                            {"peer", 1, NULL, 'p'},
+                                            {"repeat", 1, NULL, 'r'},
+                                            {"csv", 0, NULL, 'c'},
+                                            {0}};
+    for (int o; (o = getopt_long(argc, argv, "", options, NULL)) >= 0;) {
+        if (o == 't') s->types = optarg;
+        if (o == 'c') s->csv = true;
+        if (o == 'r') s->repeats = atoi(optarg);
+        if (o == 'i') s->kernels = kernels_level(optarg);
+        if (o == 'p' && !(s->library = peer_open(optarg)))
+            return fprintf(stderr, "bench-kernels: no library in %s\n", optarg), false;
+        if (o == 'e')
+            for (s->first_effort = 3; s->first_effort-- > 0;)
+                if (!strcmp(optarg, efforts[s->last_effort = s->first_effort])) break;
+        if (o == '?') return false;
+    }
+    return optind == argc && s->kernels && s->first_effort >= 0 && s->repeats >= 1 &&
+           s->repeats <= MOST_REPEATS;
+}
+
+int main(int argc, char **argv) {
+    setting s = {.kernels = kernels_select(), .last_effort = 2, .repeats = 5};
+    if (!read_options(&s, argc, argv)) return fputs(usage, stderr), 2;
+    reference_data(weights, importance);
+    print_head(&s);
+    for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++)
+        if (s.kernels->codecs[id].encode && wanted(&s, gguf_type_name(id))) bench_type(&s, gguf_type_of(id));
+    return 0;
+}
