@@ -1,0 +1,58 @@
+#include "tests/command.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void make_model(const char *const *options) {
+    const char *argv[16] = {GQ_MAKE_MODEL};
+    for (size_t i = 0; options[i]; i++) argv[i + 1] = options[i];
+    assert_int_equal(run_command(argv, NULL, NULL), 0);
+}
+
+char *model_folder(void) {
+    char *folder = temporary_folder();
+    make_model((const char *const[]){"--weights", "4000000", "--imatrix", in_folder(folder, "imatrix.dat"),
+                                     in_folder(folder, "model-F16.gguf"), NULL});
+    return folder;
+}
+
+char *gquant(int status, const char *const *words) {
+    const char *argv[48] = {NULL};
+    for (size_t i = 0; words[i]; i++) argv[i + 1] = words[i];
+    char *err;
+    int found = run_command(argv, NULL, &err);
+    if (found == status) return err;
+    for (size_t i = 0; words[i]; i++) print_message("%s ", words[i]);
+    fail_msg("exit status %d, expected %d: %s", found, status, err);
+    return NULL;
+}
+
+void gquant_says(int status, const char *mention, const char *const *words) {
+    char *err = gquant(status, words);
+    if (!strstr(err, mention)) fail_msg("expected \"%s\" in: %s", mention, err);
+    free(err);
+}
+
+json *plan_report(const char *folder, const char *const *words) {
+    const char *argv[48] = {"--dry-run", "--quiet", "--report", in_folder(folder, "plan.json")},
+               **to = argv + 4;
+    while (*words) *to++ = *words++;
+    free(gquant(0, argv));
+    json *report = json_file(argv[3]);
+    remove(argv[3]);
+    return report;
+}
+
+const json *report_tensor(const json *report, const char *name) {
+    const json *tensors = json_need(&json_need(report, "outputs")->items[0], "tensors");
+    for (size_t i = 0; i < tensors->n; i++)
+        if (strcmp(json_text(&tensors->items[i], "name", ""), name) == 0) return &tensors->items[i];
+    return NULL;
+}
+
+const char *report_type(const json *report, const char *name) {
+    const json *tensor = report_tensor(report, name);
+    if (!tensor) fail_msg("the report has no tensor %s", name);
+    return json_text(tensor, "to", "");
+}

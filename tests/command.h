@@ -1,0 +1,31 @@
+/* For tests of the command: made-up models, runs with checked exit status, reports. */
+#ifndef GQ_TEST_COMMAND_H
+#define GQ_TEST_COMMAND_H
+
+#include "tests/json.h"
+#include "tests/model.h"
+#include "tests/support.h"
+
+/* A folder with model-F16.gguf (about four million weights, llama-shaped) and imatrix.dat. */
+char *model_folder(void);
+/* Make another model there with make-model's options. */
+void make_model(const char *const *options);
+
+/* Run gquant with these words; fail the test, showing its messages, when the exit status is another. Returns
+ * standard error (malloc'ed). */
+char *gquant(int status, const char *const *words);
+#define GQUANT(status, ...) free(gquant(status, (const char *const[]){__VA_ARGS__, NULL}))
+/* The same where standard error must mention a text. */
+#define GQUANT_SAYS(status, mention, ...) \
+    gquant_says(status, mention, (const char *const[]){__VA_ARGS__, NULL})
+void gquant_says(int status, const char *mention, const char *const *words);
+
+/* The plan for these words, as the report of a dry run in `folder`. */
+json *plan_report(const char *folder, const char *const *words);
+#define PLAN(folder, ...) plan_report(folder, (const char *const[]){__VA_ARGS__, NULL})
+/* Tensor by name in the first output of a report, NULL: not there. */
+const json *report_tensor(const json *report, const char *name);
+/* Its member "to". */
+const char *report_type(const json *report, const char *name);
+
+#endif

@@ -1,0 +1,225 @@
+/* A library to preload that makes system calls go wrong, for tests.
+ *
+ *     GQ_FAULT=KIND:N:ERRNO    the N-th call of KIND fails with that errno; KIND:N+:ERRNO: it and all later
+ *     GQ_FAULT=KIND:N:short    the N-th call (pread, pwrite) does half of what it was asked for
+ *     GQ_FAULT_COUNT=FILE      write how often each kind was called, one "KIND N" a line, when the program
+ * ends GQ_POWER_CUT=N           at the N-th write to a journal the power fails: bytes that were written to
+ * other files and not synced are lost, the journal's are not, and the program is gone
+ */
+#undef _FILE_OFFSET_BITS /* which makes one name of two */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+enum { OPEN, PREAD, PWRITE, FSYNC, FDATASYNC, FALLOCATE, RENAME, UNLINK, FLOCK, N_KINDS };
+static const char *const names[N_KINDS] = {"open",      "pread",  "pwrite", "fsync", "fdatasync",
+                                           "fallocate", "rename", "unlink", "flock"};
+
+static struct {
+    pthread_once_t once;
+    pthread_mutex_t lock;
+    int kind, error; /* error -1: short */
+    long at;
+    bool onward;
+    long calls[N_KINDS];
+    long cut_at, journal_writes;
+    struct undo {
+        int fd;
+        off_t offset;
+        size_t n;
+        unsigned char *old;
+    } * undo;
+    size_t n_undo;
+} state = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER, .kind = -1};
+
+static void read_wishes(void) {
+    char kind[32] = "", error[32] = "";
+    const char *fault = getenv("GQ_FAULT"), *cut = getenv("GQ_POWER_CUT");
+    if (cut) state.cut_at = atol(cut);
+    if (!fault) return;
+    state.onward = strchr(fault, '+') != NULL;
+    if (sscanf(fault, state.onward ? "%31[a-z]:%ld+:%31s" : "%31[a-z]:%ld:%31s", kind, &state.at, error) != 3)
+        abort();
+    for (int i = 0; i < N_KINDS; i++)
+        if (!strcmp(kind, names[i])) state.kind = i;
+    state.error = !strcmp(error, "short") ? -1 : atoi(error);
+}
+
+__attribute__((destructor)) static void write_counts(void) {
+    const char *path = getenv("GQ_FAULT_COUNT");
+    FILE *f = path ? fopen(path, "w") : NULL;
+    for (int i = 0; f && i < N_KINDS; i++) fprintf(f, "%s %ld\n", names[i], state.calls[i]);
+    if (f) fclose(f);
+}
+
+/* 0: go on; -1: do half; else the errno to fail with. */
+static int fate(int kind) {
+    pthread_once(&state.once, read_wishes);
+    pthread_mutex_lock(&state.lock);
+    long n = ++state.calls[kind];
+    pthread_mutex_unlock(&state.lock);
+    if (kind != state.kind || (state.onward ? n < state.at : n != state.at)) return 0;
+    return state.error;
+}
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+#define FAIL_IF_ASKED(kind) \
+    do { \
+        int f_ = fate(kind); \
+        if (f_) { \
+            errno = f_ > 0 ? f_ : EIO; \
+            return -1; \
+        } \
+    } while (0)
+
+/* ---- power cuts ---- */
+
+static bool is_journal(int fd) {
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof path - 1);
+    if (n < 0) return false;
+    path[n] = 0;
+    return strstr(path, ".gquant-journal") != NULL;
+}
+
+static void remember(int fd, size_t n, off_t offset) {
+    unsigned char *old = malloc(n + 1);
+    ssize_t had = REAL(pread)(fd, old, n, offset);
+    if (had < (ssize_t)n) memset(old + (had > 0 ? had : 0), 0, n - (size_t)(had > 0 ? had : 0));
+    state.undo = realloc(state.undo, (state.n_undo + 1) * sizeof *state.undo);
+    state.undo[state.n_undo++] = (struct undo){fd, offset, n, old};
+}
+
+/* What was written before the sync began is safe now. */
+static void forget(int fd, size_t before) {
+    pthread_mutex_lock(&state.lock);
+    size_t kept = 0;
+    for (size_t i = 0; i < state.n_undo; i++)
+        if (i < before && state.undo[i].fd == fd)
+            free(state.undo[i].old);
+        else
+            state.undo[kept++] = state.undo[i];
+    state.n_undo = kept;
+    pthread_mutex_unlock(&state.lock);
+}
+
+static void cut_power(void) {
+    for (size_t i = state.n_undo; i-- > 0;)
+        if (REAL(pwrite)(state.undo[i].fd, state.undo[i].old, state.undo[i].n, state.undo[i].offset) < 0)
+            abort();
+    _exit(99);
+}
+
+static ssize_t write_under_threat(int fd, const void *bytes, size_t n, off_t offset) {
+    pthread_mutex_lock(&state.lock);
+    bool journal = is_journal(fd);
+    if (!journal) remember(fd, n, offset);
+    ssize_t done = REAL(pwrite)(fd, bytes, n, offset);
+    if (journal && ++state.journal_writes == state.cut_at) cut_power();
+    pthread_mutex_unlock(&state.lock);
+    return done;
+}
+
+static int sync_under_threat(int fd, int (*sync)(int)) {
+    pthread_mutex_lock(&state.lock);
+    size_t before = state.n_undo;
+    pthread_mutex_unlock(&state.lock);
+    int result = sync(fd);
+    if (result == 0) forget(fd, before);
+    return result;
+}
+
+/* ---- the calls, under both names that large-file support may give them ---- */
+
+static int do_open(const char *path, int flags, va_list arguments) {
+    FAIL_IF_ASKED(OPEN);
+    return REAL(open)(path, flags, flags & O_CREAT ? va_arg(arguments, mode_t) : 0);
+}
+
+int open(const char *path, int flags, ...) {
+    va_list arguments;
+    va_start(arguments, flags);
+    int fd = do_open(path, flags, arguments);
+    va_end(arguments);
+    return fd;
+}
+
+int open64(const char *path, int flags, ...) {
+    va_list arguments;
+    va_start(arguments, flags);
+    int fd = do_open(path, flags, arguments);
+    va_end(arguments);
+    return fd;
+}
+
+ssize_t pread(int fd, void *to, size_t n, off_t offset) {
+    int f = fate(PREAD);
+    if (f > 0) return errno = f, -1;
+    return REAL(pread)(fd, to, f < 0 ? (n + 1) / 2 : n, offset);
+}
+ssize_t pread64(int fd, void *to, size_t n, off_t offset) { return pread(fd, to, n, offset); }
+/* What _FORTIFY_SOURCE makes of it where the size of `to` is known. */
+ssize_t __pread64_chk(int fd, void *to, size_t n, off_t offset, size_t room);
+ssize_t __pread64_chk(int fd, void *to, size_t n, off_t offset, size_t room) {
+    if (n > room) abort();
+    return pread(fd, to, n, offset);
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t n, off_t offset) {
+    int f = fate(PWRITE);
+    if (f > 0) return errno = f, -1;
+    if (f < 0) n = (n + 1) / 2;
+    return state.cut_at ? write_under_threat(fd, bytes, n, offset) : REAL(pwrite)(fd, bytes, n, offset);
+}
+ssize_t pwrite64(int fd, const void *bytes, size_t n, off_t offset) { return pwrite(fd, bytes, n, offset); }
+
+int fsync(int fd) {
+    FAIL_IF_ASKED(FSYNC);
+    return state.cut_at ? sync_under_threat(fd, REAL(fsync)) : REAL(fsync)(fd);
+}
+
+int fdatasync(int fd) {
+    FAIL_IF_ASKED(FDATASYNC);
+    return state.cut_at ? sync_under_threat(fd, REAL(fdatasync)) : REAL(fdatasync)(fd);
+}
+
+int fallocate(int fd, int mode, off_t offset, off_t n) {
+    FAIL_IF_ASKED(FALLOCATE);
+    return REAL(fallocate)(fd, mode, offset, n);
+}
+int fallocate64(int fd, int mode, off_t offset, off_t n) { return fallocate(fd, mode, offset, n); }
+
+int rename(const char *from, const char *to) {
+    FAIL_IF_ASKED(RENAME);
+    return REAL(rename)(from, to);
+}
+
+int renameat2(int a, const char *from, int b, const char *to, unsigned flags) {
+    FAIL_IF_ASKED(RENAME);
+    return REAL(renameat2)(a, from, b, to, flags);
+}
+
+int unlink(const char *path) {
+    FAIL_IF_ASKED(UNLINK);
+    return REAL(unlink)(path);
+}
+
+int unlinkat(int folder, const char *path, int flags) {
+    FAIL_IF_ASKED(UNLINK);
+    return REAL(unlinkat)(folder, path, flags);
+}
+
+int flock(int fd, int what) {
+    FAIL_IF_ASKED(FLOCK);
+    return REAL(flock)(fd, what);
+}

@@ -1,0 +1,32 @@
+/* A small JSON reader for tests: the whole text becomes a tree. Malformed text fails the test. */
+#ifndef GQ_TEST_JSON_H
+#define GQ_TEST_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT } json_kind;
+
+typedef struct json {
+    json_kind kind;
+    char *key;          /* in an object, else NULL */
+    char *text;         /* of a string */
+    double number;      /* of a number; 1 and 0 for true and false */
+    size_t n;           /* of an array or object */
+    struct json *items; /* n of them */
+} json;
+
+json *json_parse(const char *text);
+json *json_file(const char *path);
+void json_free(json *j);
+
+/* Member of an object, NULL when j is NULL or has none of this name. */
+const json *json_get(const json *j, const char *key);
+/* The same where it must be there. */
+const json *json_need(const json *j, const char *key);
+/* Member as text or number, or what is given when it is absent. */
+const char *json_text(const json *j, const char *key, const char *absent);
+double json_number(const json *j, const char *key, double absent);
+bool json_true(const json *j, const char *key);
+
+#endif

@@ -1,0 +1,31 @@
+/* Memory that runs out on demand. For tests called test_*_memory.c, which are linked so that the code they
+ * test allocates through here (the code in the static library and in the test, not that in other libraries).
+ */
+#ifndef GQ_TEST_MEMORY_H
+#define GQ_TEST_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+static long fail_at; /* the how-many-th allocation from now fails; 0: none */
+
+static inline bool failing(void) { return fail_at > 0 && --fail_at == 0; }
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t size);
+char *__real_strdup(const char *text);
+char *__real_strndup(const char *text, size_t n);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t size);
+char *__wrap_strdup(const char *text);
+char *__wrap_strndup(const char *text, size_t n);
+
+void *__wrap_malloc(size_t size) { return failing() ? NULL : __real_malloc(size); }
+void *__wrap_calloc(size_t n, size_t size) { return failing() ? NULL : __real_calloc(n, size); }
+void *__wrap_realloc(void *p, size_t size) { return failing() ? NULL : __real_realloc(p, size); }
+char *__wrap_strdup(const char *text) { return failing() ? NULL : __real_strdup(text); }
+char *__wrap_strndup(const char *text, size_t n) { return failing() ? NULL : __real_strndup(text, n); }
+
+#endif

@@ -1,0 +1,34 @@
+/* What the tests share: cmocka with its includes, paths of test material, temporary folders, running the
+ * command. */
+#ifndef GQ_TEST_SUPPORT_H
+#define GQ_TEST_SUPPORT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* Path below the shared test material, or skip() the test with a message when it is not there. Static buffer.
+ */
+const char *shared_path(const char *relative);
+bool have_shared(void);
+/* Path of a file in tests/. Static buffer (one of four). */
+const char *test_path(const char *relative);
+
+/* A new temporary folder, and its removal with all that is in it. */
+char *temporary_folder(void);   /* malloc'ed */
+void remove_folder(char *path); /* frees path */
+
+/* Whole file into memory (malloc'ed, NUL behind the end); fails the test when it cannot be read. */
+uint8_t *read_whole(const char *path, size_t *size);
+void write_whole(const char *path, const void *bytes, size_t size);
+bool exists(const char *path);
+
+/* Run argv (NULL-terminated; argv[0] NULL means the gquant command) without a shell. Returns the exit status,
+ * or 128 + signal. Output is captured, NUL-terminated, malloc'ed; either may be NULL. */
+int run_command(const char *const *argv, char **out, char **err);
+
+#endif

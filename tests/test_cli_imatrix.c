@@ -1,0 +1,142 @@
+/* gquant imatrix show|merge|convert. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/command.h"
+
+static char *folder;
+static const char *source, *matrix;
+
+static int set_up(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    source = strdup(in_folder(folder, "model.gguf"));
+    matrix = strdup(in_folder(folder, "imatrix.dat"));
+    make_model(
+        (const char *const[]){"--weights", "3000000", "--experts", "2", "--imatrix", matrix, source, NULL});
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    free((void *)source), free((void *)matrix);
+    remove_folder(folder);
+    return 0;
+}
+
+static json *show(const char *path, const char *of) {
+    char *text;
+    assert_int_equal(
+        run_command((const char *const[]){NULL, "imatrix", "show", "--json", path, of, NULL}, &text, NULL),
+        0);
+    json *j = json_parse(text);
+    free(text);
+    return j;
+}
+
+static void test_show(void **state) {
+    (void)state;
+    json *j = show(matrix, source);
+    assert_string_equal(json_text(j, "layout", ""), "dat");
+    assert_true(json_number(j, "chunk_count", 0) == 100);
+    const json *entries = json_need(j, "entries"), *weights = json_need(j, "weights");
+    assert_true(entries->n >= 7);
+    const json *unused = json_need(j, "unused");
+    assert_true(unused->n > 0);
+    for (size_t i = 0; i < unused->n; i++) /* routers, which are not quantized */
+        assert_non_null(strstr(unused->items[i].text, "ffn_gate_inp"));
+    for (size_t i = 0; i < entries->n; i++) {
+        const json *entry = &entries->items[i];
+        assert_true(json_number(entry, "min", -1) >= 0 &&
+                    json_number(entry, "mean", 0) > json_number(entry, "min", 0));
+        assert_true(json_number(entry, "max", 0) > json_number(entry, "mean", 0));
+        assert_true(json_number(entry, "evenness", 0) > 0 && json_number(entry, "evenness", 0) < 1);
+    }
+    size_t without = 0;
+    for (size_t i = 0; i < weights->n; i++) without += !json_true(&weights->items[i], "has_entry");
+    assert_int_equal(without, 2); /* the embedding and the output */
+    json_free(j);
+    char *text;
+    assert_int_equal(
+        run_command((const char *const[]){NULL, "imatrix", "show", matrix, source, NULL}, &text, NULL), 0);
+    assert_non_null(strstr(text, "blk.0.attn_q.weight"));
+    assert_non_null(strstr(text, "weights have data"));
+    assert_non_null(strstr(text, "no entry"));
+    free(text);
+}
+
+/* The entries say the same, whatever the layout. */
+static void assert_same_numbers(const char *a, const char *b) {
+    static const char *const numbers[] = {"values", "min", "max", "mean", "deviation", "entropy"};
+    json *x = show(a, NULL), *y = show(b, NULL);
+    const json *p = json_need(x, "entries"), *q = json_need(y, "entries");
+    assert_int_equal(p->n, q->n);
+    for (size_t i = 0; i < p->n; i++) {
+        assert_string_equal(json_text(&p->items[i], "name", "x"), json_text(&q->items[i], "name", "y"));
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+            assert_float_equal(
+                json_number(&p->items[i], numbers[k], 1) / json_number(&q->items[i], numbers[k], 2), 1, 1e-5);
+    }
+    json_free(x), json_free(y);
+}
+
+static void test_convert(void **state) {
+    (void)state;
+    const char *gguf = in_folder(folder, "i.gguf"), *back = in_folder(folder, "back.dat");
+    GQUANT(0, "imatrix", "convert", matrix, gguf);
+    uint8_t *bytes = read_whole(gguf, NULL);
+    assert_memory_equal(bytes, "GGUF", 4);
+    free(bytes);
+    assert_same_numbers(matrix, gguf);
+    GQUANT(0, "imatrix", "convert", gguf, back);
+    assert_same_numbers(matrix, back);
+    GQUANT_SAYS(1, "--force", "imatrix", "convert", matrix, gguf);
+    GQUANT(0, "--quiet", source, in_folder(folder, "a.gguf"), "--imatrix", matrix, "Q4_0");
+    GQUANT(0, "--quiet", source, in_folder(folder, "b.gguf"), "--imatrix", back, "Q4_0");
+    gguf_model a = open_model(in_folder(folder, "a.gguf")), b = open_model(in_folder(folder, "b.gguf"));
+    for (uint64_t i = 0; i < a.n_tensors; i++) { /* the same importance, so the same weights */
+        uint64_t n;
+        uint8_t *x = tensor_bytes(&a, a.tensors[i]->name, &n), *y = tensor_bytes(&b, a.tensors[i]->name, &n);
+        assert_memory_equal(x, y, n);
+        free(x), free(y);
+    }
+    gguf_model_close(&a), gguf_model_close(&b);
+    unlink(gguf), unlink(back), unlink(in_folder(folder, "a.gguf")), unlink(in_folder(folder, "b.gguf"));
+}
+
+static void test_merge(void **state) {
+    (void)state;
+    const char *gguf = in_folder(folder, "i.gguf"), *sum = in_folder(folder, "sum.dat");
+    GQUANT(0, "imatrix", "convert", matrix, gguf);
+    GQUANT(0, "imatrix", "merge", matrix, gguf, matrix, sum);
+    assert_same_numbers(matrix, sum); /* three times the same data: the same means */
+    json *j = show(sum, NULL);
+    assert_true(json_number(j, "chunk_count", 0) == 300);
+    json_free(j);
+    GQUANT_SAYS(1, "absent", "imatrix", "merge", matrix, in_folder(folder, "absent"),
+                in_folder(folder, "x.dat"));
+    assert_false(exists(in_folder(folder, "x.dat")));
+    unlink(gguf), unlink(sum);
+}
+
+static void test_usage(void **state) {
+    (void)state;
+    GQUANT_SAYS(2, "show, merge or convert", "imatrix", "polish", matrix);
+    GQUANT_SAYS(2, "usage", "imatrix", "convert", matrix);
+
+    GQUANT_SAYS(1, "model.gguf", "imatrix", "show", source);
+    assert_int_equal(count_files(folder), 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_show),
+        cmocka_unit_test(test_convert),
+        cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_usage),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,351 @@
+/* info, compare and verify. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/checksums.h"
+#include "tests/command.h"
+
+static char *folder;
+static const char *source, *matrix;
+
+static int set_up(void **state) {
+    (void)state;
+    folder = model_folder();
+    source = strdup(in_folder(folder, "model-F16.gguf"));
+    matrix = strdup(in_folder(folder, "imatrix.dat"));
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    free((void *)source), free((void *)matrix);
+    remove_folder(folder);
+    return 0;
+}
+
+static char *output(int status, const char *const *words) {
+    const char *argv[16] = {NULL};
+    for (size_t i = 0; words[i]; i++) argv[i + 1] = words[i];
+    char *out, *err;
+    int found = run_command(argv, &out, &err);
+    if (found != status) fail_msg("%s: exit status %d, expected %d: %s", words[0], found, status, err);
+    free(err);
+    return out;
+}
+#define OUTPUT(status, ...) output(status, (const char *const[]){__VA_ARGS__, NULL})
+
+static void expect(const char *mention, int status, const char *const *words) {
+    char *out = output(status, words);
+    if (!strstr(out, mention)) fail_msg("%s: expected \"%s\" in: %s", words[0], mention, out);
+    free(out);
+}
+#define EXPECT(mention, status, ...) expect(mention, status, (const char *const[]){__VA_ARGS__, NULL})
+
+/* ---- info ---- */
+
+static const json *named(const json *list, const char *member, const char *name) {
+    for (size_t i = 0; i < list->n; i++)
+        if (!strcmp(json_text(&list->items[i], member, ""), name)) return &list->items[i];
+    fail_msg("no %s %s", member, name);
+    return NULL;
+}
+
+static void test_info(void **state) {
+    (void)state;
+    EXPECT("general.architecture", 0, "info", source);
+    EXPECT("blk.1.ffn_down.weight", 0, "info", source);
+    char *text = OUTPUT(0, "info", "--json", source);
+    json *j = json_parse(text);
+    gguf_model m = open_model(source);
+    assert_int_equal(json_need(j, "tensors")->n, m.n_tensors);
+    assert_int_equal(json_need(j, "metadata")->n, m.shards[0].n_kv);
+    for (uint64_t i = 0; i < m.n_tensors; i++) {
+        const json *t = named(json_need(j, "tensors"), "name", m.tensors[i]->name);
+        assert_string_equal(json_text(t, "type", ""), m.tensors[i]->type->name);
+        assert_true(json_number(t, "bytes", 0) == (double)m.tensors[i]->size);
+        assert_true(json_number(t, "offset", 0) == (double)m.tensors[i]->offset);
+    }
+    const json *metadata = json_need(j, "metadata");
+    assert_string_equal(json_text(named(metadata, "key", "general.architecture"), "value", ""), "llama");
+    assert_true(json_number(named(metadata, "key", "llama.embedding_length"), "value", 0) == 256);
+    const json *tokens = named(metadata, "key", "tokenizer.ggml.tokens");
+    assert_true(json_number(tokens, "count", 0) == 1024);
+    assert_string_equal(json_need(tokens, "values")->items[1].text, "<s>");
+    gguf_model_close(&m);
+    json_free(j), free(text);
+    GQUANT_SAYS(1, "absent", "info", in_folder(folder, "absent"));
+}
+
+/* Every kind of value, lists in lists, and texts that no terminal should see. */
+static void test_info_values(void **state) {
+    (void)state;
+    const char *path = in_folder(folder, "odd.gguf");
+    model *m = model_new("odd", 1);
+    int8_t small = -7;
+    uint64_t large = UINT64_MAX;
+    double half = 0.5;
+    uint8_t yes = 1;
+    static const uint8_t nested[] = {9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0,
+                                     0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 5, 6};
+    model_set(m, "odd.i8", GGUF_INT8, &small, 1);
+    model_set(m, "odd.u64", GGUF_U64, &large, 8);
+    model_set(m, "odd.f64", GGUF_FLOAT64, &half, 8);
+    model_set(m, "odd.bool", GGUF_BOOL, &yes, 1);
+    model_set(m, "odd.nested", GGUF_ARRAY, nested, sizeof nested);
+    model_set_string(m, "odd.text", "\033]0;owned\a</script>");
+    model_add(m, "a.weight", GGUF_F32, (uint64_t[4]){256, 4}, NULL);
+    model_write(m, path);
+    model_free(m);
+    char *text = OUTPUT(0, "info", path);
+    assert_null(strchr(text, '\033'));
+    assert_non_null(strstr(text, "18446744073709551615"));
+    free(text);
+    text = OUTPUT(0, "info", "--json", path);
+    json *j = json_parse(text);
+    const json *metadata = json_need(j, "metadata");
+    assert_true(json_number(named(metadata, "key", "odd.i8"), "value", 0) == -7);
+    assert_true(json_number(named(metadata, "key", "odd.f64"), "value", 0) == 0.5);
+    assert_true(json_true(named(metadata, "key", "odd.bool"), "value"));
+    assert_string_equal(json_text(named(metadata, "key", "odd.text"), "value", ""),
+                        "\033]0;owned\a</script>");
+    assert_true(json_number(named(metadata, "key", "odd.nested"), "count", 0) == 1);
+    json_free(j), free(text);
+    unlink(path);
+}
+
+/* ---- compare ---- */
+
+static void test_compare_agrees_with_the_run(void **state) {
+    (void)state;
+    const char *out = in_folder(folder, "out.gguf"), *a = in_folder(folder, "a.json"),
+               *b = in_folder(folder, "b.json");
+    GQUANT(0, "-q", "-r", a, source, out, "Q4_K_M");
+    free(OUTPUT(0, "compare", "-q", "-r", b, "-t", "3", source, out));
+    json *run = json_file(a), *compared = json_file(b);
+    const json *tensors = json_need(&json_need(run, "outputs")->items[0], "tensors");
+    for (size_t i = 0; i < tensors->n; i++) {
+        const json *t = report_tensor(compared, json_text(&tensors->items[i], "name", ""));
+        assert_non_null(t);
+        assert_int_equal(json_true(t, "measured"), json_true(&tensors->items[i], "measured"));
+        if (!json_true(t, "measured")) continue;
+        assert_float_equal(json_number(t, "rmse", 0) / json_number(&tensors->items[i], "rmse", 1), 1, 1e-6);
+        assert_true(json_number(t, "max_error", 0) == json_number(&tensors->items[i], "max_error", 1));
+    }
+    json_free(run), json_free(compared);
+    EXPECT("no weight has changed", 0, "compare", source, source);
+    EXPECT("Q4_K -> F16", 0, "compare", out, source);
+    unlink(out), unlink(a), unlink(b);
+}
+
+static void test_compare_strangers(void **state) {
+    (void)state;
+    const char *a = in_folder(folder, "a.gguf"), *b = in_folder(folder, "b.gguf");
+    static const float bad[4] = {1, 2, INFINITY, 4};
+    model *m = model_new("a", 1);
+    model_add(m, "same.weight", GGUF_F32, (uint64_t[4]){256, 4}, NULL);
+    model_add(m, "shape.weight", GGUF_F32, (uint64_t[4]){256, 4}, NULL);
+    model_add(m, "mine.weight", GGUF_F32, (uint64_t[4]){256, 4}, NULL);
+    model_write(m, a);
+    model_free(m);
+    m = model_new("b", 1);
+    model_add(m, "same.weight", GGUF_Q8_0, (uint64_t[4]){256, 4}, NULL);
+    model_add(m, "shape.weight", GGUF_F32, (uint64_t[4]){256, 8}, NULL);
+    model_add(m, "yours\033.weight", GGUF_F32, (uint64_t[4]){256, 4}, NULL);
+    model_write(m, b);
+    model_free(m);
+    GQUANT_SAYS(0, "shape.weight has another shape", "compare", a, b);
+    GQUANT_SAYS(0, "mine.weight is only in", "compare", a, b);
+    GQUANT_SAYS(0, "yours\\x1b.weight is only in", "compare", a, b);
+    GQUANT_SAYS(1, "no tensor", "compare", source, b);
+    m = model_new("b", 1);
+    model_add(m, "same.weight", GGUF_F32, (uint64_t[4]){4, 1}, bad);
+    model_write(m, b);
+    model_free(m);
+    m = model_new("a", 1);
+    model_add(m, "same.weight", GGUF_F16, (uint64_t[4]){4, 1}, (float[4]){1, 2, 3, 4});
+    model_write(m, a);
+    model_free(m);
+    GQUANT_SAYS(1, "same.weight: element 2 is inf", "compare", a, b);
+    unlink(a), unlink(b);
+}
+
+/* ---- verify ---- */
+
+static void test_verify_every_type(void **state) {
+    (void)state;
+    const char *out = in_folder(folder, "out.gguf"), *report = in_folder(folder, "r.json");
+    for (size_t i = 0; i < gq_filetype_count(); i++) {
+        const char *words[] = {NULL,   "-q", "--force",           "-r", report, "--imatrix", matrix,
+                               source, out,  gq_filetype_name(i), NULL};
+        if (run_command(words, NULL, NULL) != 0) continue; /* cannot be written */
+        EXPECT("sound", 0, "verify", out);
+        EXPECT("bytes as the report says", 0, "verify", out, "--report", report);
+    }
+    unlink(out), unlink(report);
+}
+
+/* Change one byte of a tensor in a file. */
+static void spoil(const char *path, const char *tensor, uint64_t at, uint8_t byte) {
+    gguf_model m = open_model(path);
+    uint64_t offset = gguf_model_tensor(&m, tensor)->offset;
+    gguf_model_close(&m);
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    fseek(f, (long)(offset + at), SEEK_SET);
+    fputc(byte, f);
+    fclose(f);
+}
+
+static void test_verify_checksums(void **state) {
+    (void)state;
+    const char *out = in_folder(folder, "out.gguf"), *report = in_folder(folder, "r.json");
+    GQUANT(0, "-q", "-r", report, source, out, "Q4_K_M");
+    spoil(out, "blk.1.ffn_up.weight", 100, 0x5A); /* a code: nothing but the checksum can tell */
+    EXPECT("sound", 0, "verify", out);
+    EXPECT("blk.1.ffn_up.weight (Q4_K): its bytes have the CRC-32", 1, "verify", out, "--report", report);
+    unlink(out);
+
+    GQUANT(0, "-q", "--prune-layers", "0", source, out, "Q4_K_M");
+    EXPECT("in the report, but not in the file", 1, "verify", out, "--report", report);
+    unlink(out);
+    GQUANT(0, "-q", "-n", "--force", "-r", report, source, out, "Q4_K_M");
+    GQUANT(0, "-q", source, out, "Q4_K_M");
+    GQUANT_SAYS(1, "no checksums", "verify", out, "--report", report); /* a plan's report has none */
+    GQUANT_SAYS(1, "absent", "verify", out, "--report", in_folder(folder, "absent.json"));
+    unlink(out), unlink(report);
+}
+
+static void test_verify_several_outputs(void **state) {
+    (void)state;
+    const char *a = in_folder(folder, "a.gguf"), *b = in_folder(folder, "b.gguf"),
+               *report = in_folder(folder, "r.json");
+    char one[4096], two[4096];
+    snprintf(one, sizeof one, "%s=Q8_0", a), snprintf(two, sizeof two, "%s=Q4_0", b);
+    GQUANT(0, "-q", "-r", report, source, one, two);
+    EXPECT("sound", 0, "verify", a, "--report", report);
+    EXPECT("sound", 0, "verify", b, "--report", report);
+    const char *other = in_folder(folder, "other.gguf");
+    assert_int_equal(rename(b, other), 0);
+    GQUANT_SAYS(1, "none called other.gguf", "verify", other, "--report", report);
+    unlink(a), unlink(other), unlink(report);
+}
+
+static void test_verify_values_and_codes(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t type;
+        uint64_t at;
+        uint8_t byte;
+        const char *mention;
+    } rows[] = {
+        {GGUF_Q8_0, 34 + 1, 0x7C, "element 32 is"}, /* an infinite scale in the second block */
+        {GGUF_Q4_K, 1, 0xFE, "is"},                 /* NaN as d */
+        {GGUF_TQ2_0, 5, 0xC0, "byte 5 is 0xc0, which is no TQ2_0 code"},
+        {GGUF_TQ1_0, 50, 0xFF, "byte 50 is 0xff, which is no TQ1_0 code"},
+        {GGUF_MXFP4, 17, 255, "block 1: byte 0 is 0xff"},
+        {GGUF_NVFP4, 2, 0x80, "byte 2 is 0x80"},
+        {GGUF_F32, 7, 0x7F, "element 1 is"},
+    };
+    const char *path = in_folder(folder, "odd.gguf");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        model *m = model_new("odd", 1);
+        float values[1024];
+        for (int k = 0; k < 1024; k++) values[k] = k % 4 == 3 ? -1.5f : 1.5f;
+        model_add(m, "a.weight", rows[i].type, (uint64_t[4]){256, 4}, values);
+        model_add(m, "b.weight", rows[i].type, (uint64_t[4]){256, 4}, NULL);
+        model_write(m, path);
+        model_free(m);
+        EXPECT("sound", 0, "verify", path);
+        spoil(path, "a.weight", rows[i].at, rows[i].byte);
+        if (rows[i].type == GGUF_F32) spoil(path, "a.weight", 6, 0xFF);
+        EXPECT(rows[i].mention, 1, "verify", path);
+        EXPECT("1 problem in 2 tensors", 1, "verify", "-t", "2", path);
+    }
+    unlink(path);
+}
+
+static void test_verify_damaged(void **state) {
+    (void)state;
+    const char *path = in_folder(folder, "cut.gguf");
+    size_t size;
+    uint8_t *bytes = read_whole(source, &size);
+    write_whole(path, bytes, size - 1000);
+    GQUANT_SAYS(1, "truncated", "verify", path);
+    free(bytes);
+    unlink(path);
+}
+
+/* ---- reading reports ---- */
+
+static bool parse(const char *text, checksum_list *list, gq_error *e) {
+    *list = (checksum_list){.text = strdup(text)};
+    return checksums_parse(list, list->text, "r.json", "dir/m.gguf", e);
+}
+
+static void test_reports(void **state) {
+    (void)state;
+    static const char good[] =
+        "{\"x\": [1, {\"a\": [[]], \"b\": \"\\\"]\"}, null, -1.5e-3], \"outputs\": [{\"tensors\": "
+        "[{\"crc32\": \"0000beef\", \"name\": \"a\\u00e9\\n\", \"z\": true}, "
+        "{\"name\": \"b\", \"crc32\": \"ffffffff\"}], \"path\": \"/q/m.gguf\"}]} ";
+    static const char *const bad[] = {
+        "",
+        "[]",
+        "nonsense",
+        "{\"outputs\": 3}",
+        "{\"outputs\": []}",
+        "{\"outputs\": [{\"tensors\": [{\"name\": \"a\"}]}]}",
+        "{\"outputs\": [{\"tensors\": [{\"name\": \"a\", \"crc32\": \"12\"}]}]}",
+        "{\"outputs\": [{\"tensors\": [{\"name\": \"a\", \"crc32\": \"0000000g\"}]}]}",
+        "{\"a\": ]}",
+        "{\"a\": \"\\q\"}",
+        "{\"a\": \"\\u12\"}",
+        "{\"a\": \"\n\"}",
+        "{\"a\" 1}",
+        "{\"outputs\": [{\"path\": \"x\"}, {\"path\": \"y\"}]}"};
+    checksum_list list;
+    gq_error e;
+    if (!parse(good, &list, &e)) fail_msg("%s", e.text);
+    assert_int_equal(list.n, 2);
+    assert_string_equal(list.items[0].name, "a\xc3\xa9\n");
+    assert_int_equal(list.items[0].crc32, 0xbeef);
+    assert_int_equal(list.items[1].crc32, 0xffffffff);
+    checksums_free(&list);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (parse(bad[i], &list, &e)) fail_msg("accepted: %s", bad[i]);
+        checksums_free(&list);
+    }
+    char *cut = strdup(good);
+    for (size_t n = strlen(good) - 1; n-- > 0;) { /* all beginnings; the last blank may go */
+        cut[n] = 0;
+        assert_false(parse(cut, &list, &e));
+        checksums_free(&list);
+    }
+    free(cut);
+    size_t deep = 1 << 20; /* no recursion on what a file says */
+    char *brackets = malloc(deep + 8);
+    assert_non_null(brackets);
+    memcpy(brackets, "{\"a\":", 5), memset(brackets + 5, '[', deep), brackets[5 + deep] = 0;
+    assert_false(parse(brackets, &list, &e));
+    checksums_free(&list);
+    free(brackets);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_info),
+        cmocka_unit_test(test_info_values),
+        cmocka_unit_test(test_compare_agrees_with_the_run),
+        cmocka_unit_test(test_compare_strangers),
+        cmocka_unit_test(test_verify_every_type),
+        cmocka_unit_test(test_verify_checksums),
+        cmocka_unit_test(test_verify_several_outputs),
+        cmocka_unit_test(test_verify_values_and_codes),
+        cmocka_unit_test(test_verify_damaged),
+        cmocka_unit_test(test_reports),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,215 @@
+/* The report as a page, in headless Chromium where it is installed: it draws, sorts and filters, asks nobody
+ * for anything, and takes names as text. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/command.h"
+
+static char *folder;
+static const char *source, *matrix;
+
+static int set_up(void **state) {
+    (void)state;
+    folder = model_folder();
+    source = strdup(in_folder(folder, "model-F16.gguf"));
+    matrix = strdup(in_folder(folder, "imatrix.dat"));
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    free((void *)source), free((void *)matrix);
+    remove_folder(folder);
+    return 0;
+}
+
+static void need_chromium(void) {
+    if (run_command((const char *const[]){"chromium", "--version", NULL}, NULL, NULL) == 0) return;
+    print_message("skipped: no chromium\n");
+    skip();
+}
+
+/* The document after its scripts have run, and `extra` after them; malloc'ed. */
+static char *rendered(const char *page, const char *extra) {
+    char *text = (char *)read_whole(page, NULL), *url, *profile, *longer, *out;
+    assert_true(asprintf(&longer, "%s<script>%s</script>", text, extra) > 0);
+    const char *copy = in_folder(folder, "copy.html");
+    write_whole(copy, longer, strlen(longer));
+    free(text), free(longer);
+    assert_true(asprintf(&url, "file://%s", copy) > 0);
+    assert_true(asprintf(&profile, "--user-data-dir=%s/profile", folder) > 0);
+    const char *argv[] = {"timeout",
+                          "120",
+                          "chromium",
+                          "--headless=new",
+                          "--no-sandbox",
+                          "--disable-gpu",
+                          "--disable-dev-shm-usage",
+                          profile,
+                          "--virtual-time-budget=20000",
+                          "--dump-dom",
+                          url,
+                          NULL};
+    int status = run_command(argv, &out, NULL);
+    free(url), free(profile);
+    unlink(copy);
+    assert_int_equal(status, 0);
+    return out;
+}
+
+static size_t count(const char *text, const char *what) {
+    size_t n = 0;
+    for (const char *at = text; (at = strstr(at, what)); at++) n++;
+    return n;
+}
+
+/* The part of the document from one mark to the next. */
+static char *part(const char *dom, const char *from, const char *to) {
+    const char *start = strstr(dom, from), *end = start ? strstr(start, to) : NULL;
+    if (!end) fail_msg("the document lacks %s ... %s", from, to);
+    return strndup(start, (size_t)(end - start));
+}
+
+static void assert_rows(const char *dom, const char *table, size_t n) {
+    char *mark, *text;
+    assert_true(asprintf(&mark, "id=\"%s\"", table) > 0);
+    text = part(dom, mark, "</table>");
+    assert_int_equal(count(text, "<tr>"), n + 1); /* and the head */
+    free(mark), free(text);
+}
+
+static void test_outside_resources(void **state) {
+    (void)state;
+    const char *page = in_folder(folder, "r.html"), *out = in_folder(folder, "out.gguf");
+    GQUANT(0, "-q", "-r", page, source, out, "Q4_0");
+    char *text = (char *)read_whole(page, NULL);
+    static const char *const outside[] = {"src=",   "href=",          "url(",  "@import",
+                                          "fetch(", "XMLHttpRequest", "https:"};
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+        if (strstr(text, outside[i])) fail_msg("the page has %s", outside[i]);
+    assert_int_equal(count(text, "http:"), 1); /* the name of SVG's namespace, which is no address */
+    free(text);
+    unlink(page), unlink(out);
+}
+
+static void test_run(void **state) {
+    (void)state;
+    need_chromium();
+    const char *page = in_folder(folder, "r.html"), *out = in_folder(folder, "out.gguf");
+    GQUANT(0, "-q", "-r", page, "--imatrix", matrix, source, out, "Q4_K_M");
+    gguf_model m = open_model(out);
+    size_t n = m.n_tensors;
+    gguf_model_close(&m);
+    char *dom = rendered(page, "");
+    assert_non_null(strstr(dom, "data-ready=\"yes\""));
+    assert_rows(dom, "tensors", n);
+    assert_rows(dom, "worst", 10);
+    char *map = part(dom, "id=\"heatmap\"", "</svg>"), *points = part(dom, "id=\"scatter\"", "</svg>");
+    assert_int_equal(count(map, "<rect"), n + 120); /* a cell per tensor, and the legend */
+    assert_true(count(points, "<title>") > n / 2);
+    assert_non_null(strstr(map, "blk.1.ffn_down.weight"));
+    char *bars = part(dom, "id=\"sizes\"", "</svg>");
+    assert_non_null(strstr(bars, "Q4_K"));
+    free(dom), free(map), free(points), free(bars);
+    unlink(page), unlink(out);
+}
+
+static void test_sort_and_filter(void **state) {
+    (void)state;
+    need_chromium();
+    const char *page = in_folder(folder, "r.html"), *out = in_folder(folder, "out.gguf");
+    GQUANT(0, "-q", "-r", page, source, out, "Q4_K_M");
+    char *dom = rendered(page, "const head = [...document.querySelectorAll('#tensors th button')].find(b => "
+                               "b.textContent === 'rel. error');"
+                               "head.click();" /* largest first */
+                               "const errors = [...document.querySelectorAll('#tensors tbody tr')].map(r => "
+                               "parseFloat(r.children[7].textContent)).filter(x => x === x);"
+                               "document.body.dataset.sorted = errors.length > 5 && errors.every((x, i) => i "
+                               "=== 0 || x <= errors[i - 1]);"
+                               "head.click();"
+                               "document.body.dataset.turned = document.querySelector('#tensors "
+                               "th[aria-sort]').getAttribute('aria-sort');"
+                               "const filter = document.getElementById('filter');"
+                               "filter.value = 'ATTN_Q'; filter.dispatchEvent(new Event('input'));"
+                               "document.body.dataset.filtered = [...document.querySelectorAll('#tensors "
+                               "tbody tr')].every(r => r.textContent.includes('attn_q'));");
+    assert_non_null(strstr(dom, "data-sorted=\"true\""));
+    assert_non_null(strstr(dom, "data-turned=\"ascending\""));
+    assert_non_null(strstr(dom, "data-filtered=\"true\""));
+    free(dom);
+    unlink(page), unlink(out);
+}
+
+static void test_plan_comparison_and_several_outputs(void **state) {
+    (void)state;
+    need_chromium();
+    const char *page = in_folder(folder, "r.html"), *a = in_folder(folder, "model-Q4_0.gguf");
+    GQUANT(0, "-q", "-n", "-r", page, source, "Q4_K_M");
+    char *dom = rendered(page, "");
+    assert_non_null(strstr(dom, "data-ready"));
+    assert_non_null(strstr(dom, "bits per weight"));
+    assert_null(strstr(dom, "id=\"worst\""));
+    free(dom);
+    GQUANT(0, "-q", "-r", page, "--out-dir", folder, source, "Q4_0", "Q8_0");
+    dom = rendered(
+        page,
+        "const o = document.getElementById('output'); o.value = '1'; o.dispatchEvent(new Event('change'));");
+    char *bars = part(dom, "id=\"sizes\"", "</svg>");
+    assert_non_null(strstr(bars, "Q8_0"));
+    assert_null(strstr(bars, "Q4_0"));
+    free(dom), free(bars);
+    GQUANT(0, "compare", "-q", "-r", page, source, a);
+    dom = rendered(page, "");
+    assert_non_null(strstr(dom, "compared with"));
+    assert_non_null(strstr(dom, "data-ready"));
+    free(dom);
+    unlink(page), unlink(a), unlink(in_folder(folder, "model-Q8_0.gguf"));
+}
+
+/* 2,000 tensors, some with names that would like to be more than names. */
+static void test_many_tensors_and_hostile_names(void **state) {
+    (void)state;
+    need_chromium();
+    static const char *const roles[] = {
+        "attn_q", "attn_k", "attn_v", "attn_output", "ffn_up", "ffn_gate", "ffn_down", "a", "b", "c",
+        "d",      "e",      "f",      "g",           "h",      "i",        "j",        "k", "l", "m"};
+    static const char *const hostile[] = {"</script><script>document.title='owned'</script>.weight",
+                                          "<img src=x onerror=document.title='owned'>.weight",
+                                          "\"><b>&amp;\xff\u2028.weight", "__proto__", "@REPORT@"};
+    const char *big = in_folder(folder, "big.gguf"), *out = in_folder(folder, "out.gguf"),
+               *page = in_folder(folder, "r.html");
+    model *m = model_new("llama", 100);
+    for (size_t i = 0; i < 5; i++) model_add(m, hostile[i], GGUF_F32, (uint64_t[4]){256, 1 + i}, NULL);
+    for (int layer = 0; layer < 100; layer++)
+        for (size_t i = 0; i < 20; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "blk.%d.%s.weight", layer, roles[i]);
+            model_add(m, name, GGUF_F32, (uint64_t[4]){256, 2}, NULL);
+        }
+    model_write(m, big);
+    model_free(m);
+    GQUANT(0, "-q", "-r", page, big, out, "Q4_K_M");
+    char *dom = rendered(page, "");
+    assert_non_null(strstr(dom, "data-ready=\"yes\""));
+    assert_rows(dom, "tensors", 2005);
+    char *map = part(dom, "id=\"heatmap\"", "</svg>"), *title = part(dom, "<title>", "</title>");
+    assert_int_equal(count(map, "<rect"), 2005 + 120);
+    assert_null(strstr(title, "owned"));
+    assert_null(strstr(dom, "<img"));
+    assert_null(strstr(dom, "<b>"));
+    free(dom), free(map), free(title);
+    unlink(big), unlink(out), unlink(page);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_outside_resources),
+        cmocka_unit_test(test_run),
+        cmocka_unit_test(test_sort_and_filter),
+        cmocka_unit_test(test_plan_comparison_and_several_outputs),
+        cmocka_unit_test(test_many_tensors_and_hostile_names),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,184 @@
+/* What a person at a terminal sees: progress, colours, interruption, names that try to write to the terminal.
+ */
+#include <pty.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/command.h"
+
+static char *folder;
+static const char *source;
+
+static int set_up(void **state) {
+    (void)state;
+    folder = model_folder();
+    source = strdup(in_folder(folder, "model-F16.gguf"));
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    free((void *)source);
+    remove_folder(folder);
+    return 0;
+}
+
+/* Run with standard error on a terminal; what was written there, malloc'ed. Sends `signal` (0: none) when
+ * the first tensor is reported. *status as of waitpid. */
+static char *on_terminal(const char *const *words, int signal, int *status) {
+    int terminal;
+    struct winsize size = {.ws_row = 24, .ws_col = 60};
+    pid_t pid = forkpty(&terminal, NULL, NULL, &size);
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        char *argv[32] = {GQ_COMMAND};
+        for (size_t i = 0; words[i]; i++) argv[i + 1] = strdup(words[i]);
+        setenv("TERM", "xterm", 1);
+        execv(GQ_COMMAND, argv);
+        _exit(127);
+    }
+    char *text = calloc(1, 1 << 20);
+    assert_non_null(text);
+    size_t n = 0;
+    for (ssize_t got; n < (1 << 20) - 1 && (got = read(terminal, text + n, (1 << 20) - 1 - n)) > 0;
+         n += (size_t)got)
+        if (signal && strstr(text, " bpw")) kill(pid, signal), signal = 0;
+    waitpid(pid, status, 0);
+    close(terminal);
+    return text;
+}
+#define ON_TERMINAL(signal, status, ...) on_terminal((const char *const[]){__VA_ARGS__, NULL}, signal, status)
+
+/* A container may have none. */
+static void need_terminal(void) {
+    int ends[2];
+    if (openpty(&ends[0], &ends[1], NULL, NULL, NULL) == 0) {
+        close(ends[0]), close(ends[1]);
+        return;
+    }
+    print_message("skipped: no pseudo-terminals here\n");
+    skip();
+}
+
+static void test_progress_line(void **state) {
+    (void)state;
+    need_terminal();
+    int status;
+    char *text = ON_TERMINAL(0, &status, "--force", source, "Q4_K_M");
+    assert_int_equal(status, 0);
+    assert_non_null(strstr(text, " %  of "));
+    assert_non_null(strstr(text, "\r\033[K")); /* and it is cleared */
+    free(text);
+    text = ON_TERMINAL(0, &status, "--force", "--quiet", source, "Q4_K_M");
+    assert_string_equal(text, "");
+    free(text);
+    unlink(in_folder(folder, "model-Q4_K_M.gguf"));
+}
+
+static void test_no_color(void **state) {
+    (void)state;
+    need_terminal();
+    int status;
+    char *text = ON_TERMINAL(0, &status, in_folder(folder, "absent"), "Q4_K_M");
+    assert_non_null(strstr(text, "\033[31m"));
+    free(text);
+    setenv("NO_COLOR", "1", 1);
+    text = ON_TERMINAL(0, &status, in_folder(folder, "absent"), "Q4_K_M");
+    unsetenv("NO_COLOR");
+    assert_null(strchr(text, '\033'));
+    assert_non_null(strstr(text, "absent"));
+    free(text);
+}
+
+/* Stopped behind the first tensor, then run again: as if nothing had happened. */
+static void interrupt(int signal) {
+    const char *large = in_folder(folder, "large.gguf"), *out = in_folder(folder, "out.gguf");
+    const char *whole = in_folder(folder, "whole.gguf");
+    int status;
+    make_model((const char *const[]){"--weights", "20000000", large, NULL}); /* a second's work */
+    char *text =
+        ON_TERMINAL(signal, &status, "--verbose", "-t", "1", "--effort", "best", large, out, "Q4_K_M");
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 128 + signal)
+        fail_msg("status %x: %s", (unsigned)status, text);
+    assert_false(exists(out));
+    assert_non_null(strstr(text, "stopped"));
+    free(text);
+    GQUANT(0, "-q", "--effort", "best", large, out, "Q4_K_M");
+    GQUANT(0, "-q", "--effort", "best", large, whole, "Q4_K_M");
+    assert_same_file(out, whole);
+    unlink(out), unlink(whole), unlink(large);
+    assert_int_equal(count_files(folder), 2);
+}
+
+static void test_sigint(void **state) {
+    (void)state;
+    need_terminal();
+    interrupt(SIGINT);
+}
+
+static void test_sigterm(void **state) {
+    (void)state;
+    need_terminal();
+    interrupt(SIGTERM);
+}
+
+static void test_reader_goes_away(void **state) {
+    (void)state;
+    const char *out = in_folder(folder, "out.gguf");
+    char *script;
+    assert_true(asprintf(&script, "%s -q %s %s Q8_0 | true; test -e %s", GQ_COMMAND, source, out, out) > 0);
+    assert_int_equal(run_command((const char *const[]){"sh", "-c", script, NULL}, NULL, NULL), 0);
+    free(script);
+    unlink(out);
+}
+
+static void assert_plain(const char *text) {
+    for (const char *c = text; *c; c++)
+        if (((unsigned char)*c < 32 && *c != '\n') || *c == 127)
+            fail_msg("control character %d in: %s", *c, text);
+}
+
+static void test_hostile_names(void **state) {
+    (void)state;
+    static const char *const names[] = {"\033[2J\033]0;owned\a.weight", "two\nlines\r<script>\"',=.weight",
+                                        "not utf-8 \xff\xc0.weight"};
+    model *m = model_new("tiny", 1);
+    for (uint64_t i = 0; i < 3; i++)
+        model_add(m, names[i], GGUF_F32, (uint64_t[4]){i == 1 ? 96 : 256, 4}, NULL);
+    const char *odd = in_folder(folder, "odd.gguf"), *out = in_folder(folder, "out.gguf"),
+               *report = in_folder(folder, "r.json");
+    model_write(m, odd);
+    model_free(m);
+    char *text, *err;
+    assert_int_equal(
+        run_command((const char *const[]){NULL, "-v", "-r", report, odd, out, "Q4_K_M", NULL}, &text, &err),
+        0);
+    assert_plain(text), assert_plain(err);
+    assert_non_null(strstr(text, "\\x1b[2J"));
+    free(text), free(err);
+    assert_int_equal(
+        run_command((const char *const[]){NULL, "-n", "--force", odd, out, "Q4_K_M", NULL}, &text, &err), 0);
+    assert_plain(text), assert_plain(err);
+    free(text), free(err);
+    json *r = json_file(report);
+    assert_non_null(report_tensor(r, "two\nlines\r<script>\"',=.weight"));
+    assert_non_null(report_tensor(r, "not utf-8 \xef\xbf\xbd\xef\xbf\xbd.weight"));
+    json_free(r);
+    char *bytes = (char *)read_whole(report, NULL);
+    assert_null(strchr(bytes, '<')); /* so that a page can hold it */
+    free(bytes);
+    unlink(odd), unlink(out), unlink(report);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_progress_line),    cmocka_unit_test(test_no_color),
+        cmocka_unit_test(test_sigint),           cmocka_unit_test(test_sigterm),
+        cmocka_unit_test(test_reader_goes_away), cmocka_unit_test(test_hostile_names),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,296 @@
+/* The work: bytes, numbers and errors do not depend on threads or on how the work is cut. */
+#include "tests/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "quantize/codec.h"
+#include <zlib.h>
+
+static char *folder;
+static const char *path(const char *name) { return in_folder(folder, name); }
+
+static int set_up(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    remove_folder(folder);
+    return 0;
+}
+
+/* A model whose tensors need every kind of cut: chunks of rows, cut rows, many tiny matrices, padding. */
+static void write_odd_model(const char *to) {
+    static const struct {
+        const char *name;
+        uint32_t type;
+        uint64_t ne[4];
+    } tensors[] = {
+        {"blk.0.attn_q.weight", GGUF_F16, {1024, 2500}},         /* three chunks */
+        {"blk.0.attn_k.weight", GGUF_BF16, {256, 3, 5, 7}},      /* four dimensions */
+        {"blk.0.attn_v.weight", GGUF_F32, {1 << 16 | 256, 3}},   /* rows longer than a strip */
+        {"blk.0.ffn_up.weight", GGUF_F16, {(1 << 20) + 512, 2}}, /* rows longer than a chunk */
+        {"blk.0.ffn_gate.weight", GGUF_F16, {1, 777}},           /* one column */
+        {"blk.0.ffn_down.weight", GGUF_F16, {3, 3, 40, 30}},     /* matrices of nine elements */
+        {"blk.0.ffn_norm.weight", GGUF_F32, {33}},               /* needs padding */
+        {"blk.0.ffn_down_exps.weight", GGUF_F16, {512, 64, 3}},
+        {"output.weight", GGUF_F16, {96, 50}}, /* falls back */
+        {"token_embd.weight", GGUF_F16, {256, 300}},
+    };
+    model *m = model_new("llama", 1);
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        model_add(m, tensors[i].name, tensors[i].type, tensors[i].ne, NULL);
+    model_write(m, to);
+    model_free(m);
+}
+
+static gq_plan *run_one(const char *in, const char *out, const char *filetype, int threads) {
+    gq_output output = {out, filetype};
+    return run_plan(&(gq_options){
+        .input = in, .outputs = &output, .n_outputs = 1, .threads = threads, .effort = GQ_EFFORT_DEFAULT});
+}
+
+static void bytes_and_numbers_for_any_threads(void **state) {
+    (void)state;
+    static const int threads[] = {1, 2, 3, 7};
+    gq_plan *plans[4];
+    size_t n;
+    write_odd_model(path("odd.gguf"));
+    for (int k = 0; k < 4; k++) {
+        char name[32];
+        snprintf(name, sizeof name, "t%d.gguf", threads[k]);
+        plans[k] = run_one(path("odd.gguf"), path(name), "Q4_K_S", threads[k]);
+        assert_same_file(path("t1.gguf"), path(name));
+        gq_plan_tensors(plans[k], 0, &n);
+        for (size_t i = 0; i < n; i++)
+            assert_memory_equal(gq_plan_loss(plans[k], 0, i), gq_plan_loss(plans[0], 0, i), sizeof(gq_loss));
+    }
+    for (int k = 0; k < 4; k++) gq_plan_free(plans[k]);
+}
+
+/* What is written is what the encoder gives for whole rows, wherever chunks and strips end. */
+static void cuts_leave_no_trace(void **state) {
+    (void)state;
+    write_odd_model(path("odd.gguf"));
+    quantize(path("odd.gguf"), path("cut.gguf"), "Q4_K_S", 2);
+    gguf_model in = open_model(path("odd.gguf")), out = open_model(path("cut.gguf"));
+    assert_int_equal(in.n_tensors, out.n_tensors);
+    for (uint64_t i = 0; i < out.n_tensors; i++) {
+        const gguf_tensor *t = out.tensors[i];
+        uint64_t n, size;
+        float *x = tensor_values(&in, t->name, &n);
+        uint8_t *found = tensor_bytes(&out, t->name, &size), *wanted = malloc(size);
+        kernels_select()->codecs[t->type->id].encode(x, wanted, n / t->ne[0], t->ne[0], NULL, EFFORT_DEFAULT);
+        if (memcmp(found, wanted, size) != 0) fail_msg("%s differs", t->name);
+        free(x), free(found), free(wanted);
+    }
+    gguf_model_close(&in), gguf_model_close(&out);
+}
+
+static void numbers_are_those_of_the_file(void **state) {
+    (void)state;
+    write_odd_model(path("odd.gguf"));
+    gq_plan *plan = run_one(path("odd.gguf"), path("numbers.gguf"), "Q5_K_S", 3);
+    gguf_model in = open_model(path("odd.gguf")), out = open_model(path("numbers.gguf"));
+    size_t n;
+    const gq_tensor *tensors = gq_plan_tensors(plan, 0, &n);
+    for (size_t i = 0; i < n; i++) {
+        const gq_loss *loss = gq_plan_loss(plan, 0, i);
+        uint64_t count, size;
+        float *x = tensor_values(&in, tensors[i].source_name, &count);
+        float *y = tensor_values(&out, tensors[i].name, &count);
+        uint8_t *bytes = tensor_bytes(&out, tensors[i].name, &size);
+        double x2 = 0, e2 = 0, top = 0;
+        for (uint64_t k = 0; k < count; k++) {
+            double e = (double)x[k] - (double)y[k];
+            x2 += (double)x[k] * (double)x[k], e2 += e * e;
+            if (fabs(e) > top) top = fabs(e);
+        }
+        assert_int_equal(size, tensors[i].out_bytes);
+        assert_int_equal(loss->crc32, crc32(0, bytes, (uInt)size));
+        if (tensors[i].from == tensors[i].to) {
+            assert_int_equal(loss->n, 0);
+        } else {
+            assert_int_equal(loss->n, count);
+            assert_true(fabs(loss->x2 - x2) <= 1e-5 * x2 && fabs(loss->e2 - e2) <= 1e-5 * e2);
+            assert_true(fabs(loss->max_error - top) <= 1e-6 * top);
+            assert_true(fabs(gq_loss_relative(loss) - sqrt(e2 / x2)) < 1e-5);
+            assert_true(isnan(gq_loss_weighted(loss)));
+        }
+        free(x), free(y), free(bytes);
+    }
+    gguf_model_close(&in), gguf_model_close(&out);
+    gq_plan_free(plan);
+}
+
+static void several_outputs_equal_single_ones(void **state) {
+    (void)state;
+    static const char *const types[] = {"Q4_K_S", "Q8_0", "F32", "COPY"};
+    gq_output outputs[4];
+    char names[4][2][64];
+    write_odd_model(path("odd.gguf"));
+    for (int i = 0; i < 4; i++) {
+        snprintf(names[i][0], 64, "single-%d.gguf", i),
+            snprintf(names[i][1], 64, "%s/all-%d.gguf", folder, i);
+        quantize(path("odd.gguf"), path(names[i][0]), types[i], 2);
+        outputs[i] = (gq_output){names[i][1], types[i]};
+    }
+    gq_plan_free(run_plan(&(gq_options){
+        .input = path("odd.gguf"), .outputs = outputs, .n_outputs = 4, .effort = GQ_EFFORT_DEFAULT}));
+    for (int i = 0; i < 4; i++) assert_same_file(path(names[i][0]), names[i][1]);
+}
+
+static void alignment_is_kept(void **state) {
+    (void)state;
+    model *m = model_llama(1);
+    model_set_u32(m, "general.alignment", 64);
+    model_write(m, path("aligned.gguf"));
+    model_free(m);
+    quantize(path("aligned.gguf"), path("aligned-out.gguf"), "Q4_K_S", 2);
+    gguf_model out = open_model(path("aligned-out.gguf"));
+    assert_int_equal(out.shards[0].alignment, 64);
+    for (uint64_t i = 0; i < out.n_tensors; i++) assert_int_equal(out.tensors[i]->offset % 64, 0);
+    gguf_model_close(&out);
+}
+
+static void models_without_tensors(void **state) {
+    (void)state;
+    model *m = model_new("llama", 1);
+    model_write(m, path("none.gguf"));
+    model_free(m);
+    quantize(path("none.gguf"), path("none-out.gguf"), "Q4_K_S", 2);
+    gguf_model out = open_model(path("none-out.gguf"));
+    assert_int_equal(out.n_tensors, 0);
+    gguf_model_close(&out);
+}
+
+/* ---- weights that must not pass ---- */
+
+/* Element `at` of blk.0.ffn_norm.weight (kept) or blk.0.attn_q.weight (quantized) becomes `bits`. */
+static void write_bad_model(const char *to, const char *name, uint32_t type, uint64_t at, uint32_t bits) {
+    model *m = model_new("llama", 1);
+    uint64_t ne[4] = {1024, strstr(name, "norm") ? 0 : 3000}, n = 1024 * (ne[1] ? ne[1] : 1);
+    float *x = random_values(n, 5);
+    memcpy(&x[at], &bits, 4);
+    model_add(m, "token_embd.weight", GGUF_F16, (uint64_t[4]){256, 300}, NULL);
+    model_add(m, name, type, ne, x);
+    model_write(m, to);
+    model_free(m);
+    free(x);
+}
+
+static void bad_weights_are_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *says;
+        uint32_t type;
+        uint64_t at;
+        uint32_t bits;
+    } cases[] = {
+        {"blk.0.attn_q.weight", "element 0 ", GGUF_F32, 0, 0x7fc00000},
+        {"blk.0.attn_q.weight", "element 3071999 ", GGUF_F32, 3071999, 0x7f800000},
+        {"blk.0.attn_q.weight", "element 1048576 ", GGUF_BF16, 1048576, 0xff800000},
+        {"blk.0.attn_q.weight", "element 70000 ", GGUF_F16, 70000, 0x7fc00000},
+        {"blk.0.attn_norm.weight", "element 1023 ", GGUF_F32, 1023, 0x7f800001},
+        {"blk.0.attn_q.weight", "element 12345 ", GGUF_F32, 12345, 0x7149f2ca}, /* 1e30 */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *own = temporary_folder();
+        write_bad_model(in_folder(own, "bad.gguf"), cases[i].name, cases[i].type, cases[i].at, cases[i].bits);
+        gq_output out = {in_folder(own, "out.gguf"), "Q8_0"};
+        for (int threads = 1; threads <= 4; threads += 3) {
+            const char *text = failure(&(gq_options){.input = in_folder(own, "bad.gguf"),
+                                                     .outputs = &out,
+                                                     .n_outputs = 1,
+                                                     .threads = threads,
+                                                     .effort = 1});
+            if (!strstr(text, cases[i].name) || !strstr(text, cases[i].says))
+                fail_msg("%s lacks '%s'", text, cases[i].says);
+        }
+        assert_int_equal(count_files(own), 1);
+        remove_folder(own);
+    }
+}
+
+static void scales_of_kept_blocks_are_checked(void **state) {
+    (void)state;
+    model *m = model_new("llama", 1);
+    model_add(m, "blk.0.attn_q.weight", GGUF_Q8_0, (uint64_t[4]){256, 4}, NULL);
+    model_write(m, path("scale.gguf"));
+    model_free(m);
+    gguf_model in = open_model(path("scale.gguf"));
+    uint64_t at = in.tensors[0]->offset + 34 * 9;
+    gguf_model_close(&in);
+    size_t n;
+    uint8_t *bytes = read_whole(path("scale.gguf"), &n);
+    bytes[at] = 0, bytes[at + 1] = 0x7e; /* the tenth block's scale: NaN */
+    write_whole(path("scale.gguf"), bytes, n);
+    free(bytes);
+    gq_output out = {path("scale-out.gguf"), "COPY"};
+    const char *text =
+        failure(&(gq_options){.input = path("scale.gguf"), .outputs = &out, .n_outputs = 1, .effort = 1});
+    assert_non_null(strstr(text, "blk.0.attn_q.weight"));
+    assert_non_null(strstr(text, "element 288 "));
+}
+
+/* ---- callbacks ---- */
+
+typedef struct seen {
+    uint64_t bytes, calls;
+    size_t tensors;
+    uint64_t stop_after;
+} seen;
+
+static void see_progress(void *user, const gq_progress *p) {
+    seen *s = user;
+    assert_true(p->bytes_done >= s->bytes && p->bytes_done <= p->bytes_total);
+    s->bytes = p->bytes_done;
+    s->calls++;
+}
+
+static void see_tensor(void *user, size_t output, size_t tensor, const gq_loss *loss) {
+    seen *s = user;
+    assert_int_equal(output, 0);
+    assert_int_equal(tensor, s->tensors);
+    assert_true(loss->crc32 != 0);
+    s->tensors++;
+}
+
+static void callbacks_come_in_order(void **state) {
+    (void)state;
+    seen s = {.calls = 0};
+    gq_callbacks callbacks = {&s, see_progress, see_tensor, NULL};
+    write_odd_model(path("odd.gguf"));
+    gq_output out = {path("calls.gguf"), "Q4_K_S"};
+    gq_plan *plan = gq_plan_new(
+        &(gq_options){.input = path("odd.gguf"), .outputs = &out, .n_outputs = 1, .threads = 3, .effort = 1},
+        NULL);
+    assert_non_null(plan);
+    assert_true(gq_run(plan, &callbacks, NULL));
+    assert_int_equal(s.tensors, gq_plan_summary(plan, 0)->n_tensors);
+    assert_int_equal(s.bytes, gq_plan_summary(plan, 0)->in_bytes);
+    gq_plan_free(plan);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_and_numbers_for_any_threads),
+        cmocka_unit_test(cuts_leave_no_trace),
+        cmocka_unit_test(numbers_are_those_of_the_file),
+        cmocka_unit_test(several_outputs_equal_single_ones),
+        cmocka_unit_test(alignment_is_kept),
+        cmocka_unit_test(models_without_tensors),
+        cmocka_unit_test(bad_weights_are_named),
+        cmocka_unit_test(scales_of_kept_blocks_are_checked),
+        cmocka_unit_test(callbacks_come_in_order),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

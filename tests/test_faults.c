@@ -1,0 +1,287 @@
+/* System calls that fail, power that fails, disks that are full: never a wrong file under the output's name.
+ */
+#include "tests/model.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "quantize/journal.h"
+
+static char *folder;
+static const char *path(const char *name) { return in_folder(folder, name); }
+
+static int set_up(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    /* Two chunks of many strips, and small ones around them. */
+    model *m = model_new("llama", 1);
+    model_add(m, "blk.0.attn_q.weight", GGUF_F16, (uint64_t[4]){256, 64}, NULL);
+    model_add(m, "blk.0.ffn_norm.weight", GGUF_F32, (uint64_t[4]){1023}, NULL);
+    model_add(m, "blk.0.ffn_up.weight", GGUF_F16, (uint64_t[4]){1024, 1100}, NULL);
+    model_add(m, "output_norm.weight", GGUF_F32, (uint64_t[4]){1023}, NULL);
+    model_write(m, path("in.gguf"));
+    model_free(m);
+    quantize(path("in.gguf"), path("wanted.gguf"), "Q8_0", 2);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    remove_folder(folder);
+    return 0;
+}
+
+/* ---- runs in a process of their own, with faults ---- */
+
+typedef struct result {
+    int status;        /* exit status, or 128 + signal */
+    char text[1500];   /* the error's */
+    long long resumed; /* bytes */
+} result;
+
+static void note_progress(void *user, const gq_progress *p) {
+    *(long long *)user = (long long)p->bytes_resumed;
+}
+
+/* test_faults IN OUT FORCE: quantize, and say how it went on standard output. */
+static int run_as_asked(char **arguments) {
+    gq_output out = {arguments[2], "Q8_0"};
+    gq_options o = {.input = arguments[1],
+                    .outputs = &out,
+                    .n_outputs = 1,
+                    .threads = 2,
+                    .effort = 1,
+                    .force = *arguments[3] == '1'};
+    gq_error e = {.text = ""};
+    long long resumed = 0;
+    gq_callbacks callbacks = {&resumed, note_progress, NULL, NULL};
+    alarm(60); /* a hang is a failure, not a wait */
+    gq_plan *plan = gq_plan_new(&o, &e);
+    bool done = plan && gq_run(plan, &callbacks, &e);
+    gq_plan_free(plan);
+    printf("%lld %s", resumed, done ? "" : e.text);
+    return !done;
+}
+
+static result run_with(const char *out, const char *force, const char *variable, const char *value) {
+    result r = {.status = 0};
+    int pipe_[2], status;
+    char buffer[2000];
+    size_t n = 0;
+    assert_int_equal(pipe(pipe_), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        dup2(pipe_[1], 1), close(pipe_[0]), close(pipe_[1]);
+        setenv("LD_PRELOAD", GQ_FAULTS, 1);
+        setenv("GQUANT_SYNC_MS", "1", 1);
+        if (variable) setenv(variable, value, 1);
+        execl("/proc/self/exe", "test_faults", path("in.gguf"), out, force, (char *)NULL);
+        _exit(127);
+    }
+    close(pipe_[1]);
+    for (ssize_t got; n < sizeof buffer - 1 && (got = read(pipe_[0], buffer + n, sizeof buffer - 1 - n)) > 0;)
+        n += (size_t)got;
+    buffer[n] = 0;
+    close(pipe_[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    r.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    sscanf(buffer, "%lld %1499[^\n]", &r.resumed, r.text);
+    return r;
+}
+
+static long calls_of(const char *kind) {
+    char name[32];
+    long n = 0, found = -1;
+    FILE *f = fopen(path("counts"), "r");
+    assert_non_null(f);
+    while (fscanf(f, "%31s %ld", name, &n) == 2)
+        if (!strcmp(name, kind)) found = n;
+    fclose(f);
+    return found;
+}
+
+/* ---- calls that fail ---- */
+
+/* After a run with a fault: all right, or nothing there; and the next run is all right. */
+static void check_outcome(const result *r, const char *fault, bool must_succeed) {
+    if (r->status == 0) {
+        assert_same_file(path("wanted.gguf"), path("run/out.gguf"));
+        assert_int_equal(unlink(path("run/out.gguf")), 0);
+    } else {
+        if (must_succeed || r->status != 1) fail_msg("%s: status %d: %s", fault, r->status, r->text);
+        if (exists(path("run/out.gguf"))) fail_msg("%s left a file: %s", fault, r->text);
+        if (!r->text[0]) fail_msg("%s: failed without a word", fault);
+        /* unlink itself may be what fails */
+        if (count_files(path("run")) > 0 && !strstr(r->text, "goes on from there") &&
+            strncmp(fault, "unlink", 6) != 0)
+            fail_msg("%s left files and did not say so: %s", fault, r->text);
+    }
+    result next = run_with(path("run/out.gguf"), "0", NULL, NULL);
+    if (next.status) fail_msg("after %s: %s", fault, next.text);
+    assert_same_file(path("wanted.gguf"), path("run/out.gguf"));
+    assert_int_equal(count_files(path("run")), 1);
+    assert_int_equal(unlink(path("run/out.gguf")), 0);
+}
+
+static void every_call_may_fail(void **state) {
+    (void)state;
+    static const struct {
+        const char *kind;
+        int error;
+        bool harmless; /* the run must succeed all the same */
+    } kinds[] = {
+        {"open", EMFILE, false},      {"open", EACCES, false},
+        {"pread", EIO, false},        {"pread", EINTR, true},
+        {"pread", -1, true},          {"pwrite", EIO, false},
+        {"pwrite", ENOSPC, false},    {"pwrite", EDQUOT, false},
+        {"pwrite", EINTR, true},      {"pwrite", -1, true},
+        {"fsync", EIO, false},        {"fdatasync", EIO, false},
+        {"fallocate", ENOSPC, false}, {"fallocate", EOPNOTSUPP, true},
+        {"fallocate", EINTR, true},   {"rename", EIO, false},
+        {"rename", EINVAL, true},     {"unlink", EACCES, false},
+        {"flock", ENOLCK, true},
+    };
+    assert_int_equal(mkdir(path("run"), 0777), 0);
+    result plain = run_with(path("run/out.gguf"), "0", "GQ_FAULT_COUNT", path("counts"));
+    assert_int_equal(plain.status, 0);
+    assert_int_equal(unlink(path("run/out.gguf")), 0);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        long n = calls_of(kinds[k].kind);
+        if (n < 1) fail_msg("%s is never called", kinds[k].kind);
+        /* Threads and the journal's timer make the number of some calls vary a little; look beyond it. */
+        for (long i = 1; i <= n + 2; i++) {
+            char fault[64];
+            bool persistent = i % 2 == 0 && !kinds[k].harmless && kinds[k].error > 0;
+            snprintf(fault, sizeof fault, kinds[k].error < 0 ? "%s:%ld%s:short" : "%s:%ld%s:%d",
+                     kinds[k].kind, i, persistent ? "+" : "", kinds[k].error);
+            result r = run_with(path("run/out.gguf"), "0", "GQ_FAULT", fault);
+            check_outcome(&r, fault, kinds[k].harmless);
+        }
+    }
+}
+
+static void a_file_to_replace_stays_until_the_new_one_is_whole(void **state) {
+    (void)state;
+    static const char *const kinds[] = {"pwrite", "fsync", "rename", "fallocate"};
+    write_whole(path("old.gguf"), "old", 3);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        char fault[64];
+        snprintf(fault, sizeof fault, "%s:1:5", kinds[k]);
+        assert_int_equal(run_with(path("old.gguf"), "1", "GQ_FAULT", fault).status, 1);
+        size_t n;
+        uint8_t *bytes = read_whole(path("old.gguf"), &n);
+        assert_int_equal(n, 3);
+        assert_memory_equal(bytes, "old", 3);
+        free(bytes);
+    }
+    assert_int_equal(run_with(path("old.gguf"), "1", NULL, NULL).status, 0);
+    assert_same_file(path("wanted.gguf"), path("old.gguf"));
+}
+
+/* ---- power cuts ---- */
+
+/* Source bytes of the chunks that the journal of run/out.gguf says are done; -1: no journal of this plan. */
+static long long promised_bytes(void) {
+    gq_output out = {path("run/out.gguf"), "Q8_0"};
+    gq_plan *plan = gq_plan_new(
+        &(gq_options){.input = path("in.gguf"), .outputs = &out, .n_outputs = 1, .effort = 1}, NULL);
+    assert_non_null(plan);
+    long long bytes = -1;
+    journal j;
+    chunk_sum sum;
+    assert_true(journal_open(&j, plan, true, NULL));
+    for (uint64_t i = j.begin; j.resumed && i < j.end; i++) {
+        const gguf_tensor *t = plan->sources[chunk_tensor(&plan->chunks, i)].tensor;
+        bool done = journal_find(&j, i, &sum);
+        if (bytes < 0) bytes = 0;
+        if (done) bytes += (long long)(chunk_at(&plan->chunks, i, t->ne).n * t->type->block_bytes);
+    }
+    journal_close(&j);
+    gq_plan_free(plan);
+    return bytes;
+}
+
+/* Whatever was not synced is gone, but nothing that the journal promised. */
+static void a_power_cut_makes_no_liar(void **state) {
+    (void)state;
+    bool ended = false;
+    long long most = 0;
+    for (int cut = 1; !ended; cut++) {
+        char at[16];
+        snprintf(at, sizeof at, "%d", cut);
+        result r = run_with(path("run/out.gguf"), "0", "GQ_POWER_CUT", at);
+        ended = r.status == 0;
+        if (!ended) {
+            assert_int_equal(r.status, 99);
+            assert_false(exists(path("run/out.gguf")));
+            long long promised = promised_bytes();
+            r = run_with(path("run/out.gguf"), "0", NULL, NULL);
+            assert_int_equal(r.status, 0);
+            assert_int_equal(r.resumed, promised);
+            if (promised > most) most = promised;
+        }
+        assert_same_file(path("wanted.gguf"), path("run/out.gguf"));
+        assert_int_equal(count_files(path("run")), 1);
+        assert_int_equal(unlink(path("run/out.gguf")), 0);
+    }
+    assert_true(most > 0);
+}
+
+/* ---- disks that are full ---- */
+
+static void a_full_disk_is_told_before_the_work(void **state) {
+    (void)state;
+    assert_int_equal(mkdir(path("full"), 0777), 0);
+    if (geteuid() != 0 || unshare(CLONE_NEWNS) != 0 ||
+        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", path("full"), "tmpfs", 0, "size=1m") != 0) {
+        print_message("skipped: may not mount a small file system\n");
+        skip();
+    }
+    result r = run_with(path("full/out.gguf"), "0", NULL, NULL);
+    assert_int_equal(r.status, 1);
+    struct stat st;
+    char needs[64];
+    assert_int_equal(stat(path("wanted.gguf"), &st), 0);
+    snprintf(needs, sizeof needs, "needs %lld bytes and 10", (long long)st.st_size);
+    if (!strstr(r.text, "out.gguf") || !strstr(r.text, needs)) fail_msg("'%s' lacks '%s'", r.text, needs);
+    assert_int_equal(count_files(path("full")), 0);
+    assert_int_equal(umount(path("full")), 0);
+}
+
+static void a_folder_that_may_not_be_written(void **state) {
+    (void)state;
+    assert_int_equal(mkdir(path("sealed"), 0555), 0);
+    if (geteuid() == 0) { /* to whom modes mean nothing */
+        result r = run_with("/proc/out.gguf", "0", NULL, NULL);
+        assert_int_equal(r.status, 1);
+        if (!strstr(r.text, "/proc/out.gguf")) fail_msg("%s", r.text);
+        return;
+    }
+    result r = run_with(path("sealed/out.gguf"), "0", NULL, NULL);
+    assert_int_equal(r.status, 1);
+    assert_non_null(strstr(r.text, "Permission denied"));
+    assert_int_equal(count_files(path("sealed")), 0);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 4) return run_as_asked(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_call_may_fail),
+        cmocka_unit_test(a_file_to_replace_stays_until_the_new_one_is_whole),
+        cmocka_unit_test(a_power_cut_makes_no_liar),
+        cmocka_unit_test(a_full_disk_is_told_before_the_work),
+        cmocka_unit_test(a_folder_that_may_not_be_written),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
