@@ -298,10 +298,14 @@ static void take_names_back(output_set *set) {
     }
 }
 
+/* All headers before the first sync: the disk then writes on in one go. */
 bool output_finish(output_set *set, gq_error *e) {
     for (size_t i = 0; i < set->n; i++) {
         const output_file *f = &set->files[i];
         if (!write_all(f, 0, f->shard->head, f->shard->head_size, e)) return false;
+    }
+    for (size_t i = 0; i < set->n; i++) {
+        const output_file *f = &set->files[i];
         if (fsync(f->fd) != 0) return gq_fail(e, "cannot write %s: %s", f->shard->path, strerror(errno));
     }
     if (give_names(set, e)) return true;

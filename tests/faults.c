@@ -3,7 +3,8 @@
  *     GQ_FAULT=KIND:N:ERRNO    the N-th call of KIND fails with that errno; KIND:N+:ERRNO: it and all later
  *     GQ_FAULT=KIND:N:short    the N-th call (pread, pwrite) does half of what it was asked for
  *     GQ_FAULT_COUNT=FILE      write how often each kind was called, one "KIND N" a line, when the program
- * ends GQ_POWER_CUT=N           at the N-th write to a journal the power fails: bytes that were written to
+ * ends GQ_FAULT_LOG=FILE        write "KIND NAME" of each write, sync, rename and unlink that is asked for
+ *     GQ_POWER_CUT=N           at the N-th write to a journal the power fails: bytes that were written to
  * other files and not synced are lost, the journal's are not, and the program is gone
  */
 #undef _FILE_OFFSET_BITS /* which makes one name of two */
@@ -72,6 +73,30 @@ static int fate(int kind) {
 }
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+/* ---- what was asked for, in order ---- */
+
+static void path_of(int fd, char path[4096]) {
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, 4095);
+    path[n < 0 ? 0 : n] = 0;
+}
+
+static void note(int kind, const char *path) {
+    const char *to = getenv("GQ_FAULT_LOG"), *slash = strrchr(path, '/');
+    int log = to ? REAL(open)(to, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+    if (log < 0) return;
+    dprintf(log, "%s %s\n", names[kind], slash ? slash + 1 : path);
+    close(log);
+}
+
+static void note_fd(int kind, int fd) {
+    char path[4096];
+    path_of(fd, path);
+    note(kind, path);
+}
+
 #define FAIL_IF_ASKED(kind) \
     do { \
         int f_ = fate(kind); \
@@ -84,11 +109,8 @@ static int fate(int kind) {
 /* ---- power cuts ---- */
 
 static bool is_journal(int fd) {
-    char link[64], path[4096];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, path, sizeof path - 1);
-    if (n < 0) return false;
-    path[n] = 0;
+    char path[4096];
+    path_of(fd, path);
     return strstr(path, ".gquant-journal") != NULL;
 }
 
@@ -176,6 +198,7 @@ ssize_t __pread64_chk(int fd, void *to, size_t n, off_t offset, size_t room) {
 }
 
 ssize_t pwrite(int fd, const void *bytes, size_t n, off_t offset) {
+    note_fd(PWRITE, fd);
     int f = fate(PWRITE);
     if (f > 0) return errno = f, -1;
     if (f < 0) n = (n + 1) / 2;
@@ -184,11 +207,13 @@ ssize_t pwrite(int fd, const void *bytes, size_t n, off_t offset) {
 ssize_t pwrite64(int fd, const void *bytes, size_t n, off_t offset) { return pwrite(fd, bytes, n, offset); }
 
 int fsync(int fd) {
+    note_fd(FSYNC, fd);
     FAIL_IF_ASKED(FSYNC);
     return state.cut_at ? sync_under_threat(fd, REAL(fsync)) : REAL(fsync)(fd);
 }
 
 int fdatasync(int fd) {
+    note_fd(FDATASYNC, fd);
     FAIL_IF_ASKED(FDATASYNC);
     return state.cut_at ? sync_under_threat(fd, REAL(fdatasync)) : REAL(fdatasync)(fd);
 }
@@ -200,21 +225,25 @@ int fallocate(int fd, int mode, off_t offset, off_t n) {
 int fallocate64(int fd, int mode, off_t offset, off_t n) { return fallocate(fd, mode, offset, n); }
 
 int rename(const char *from, const char *to) {
+    note(RENAME, to);
     FAIL_IF_ASKED(RENAME);
     return REAL(rename)(from, to);
 }
 
 int renameat2(int a, const char *from, int b, const char *to, unsigned flags) {
+    note(RENAME, to);
     FAIL_IF_ASKED(RENAME);
     return REAL(renameat2)(a, from, b, to, flags);
 }
 
 int unlink(const char *path) {
+    note(UNLINK, path);
     FAIL_IF_ASKED(UNLINK);
     return REAL(unlink)(path);
 }
 
 int unlinkat(int folder, const char *path, int flags) {
+    note(UNLINK, path);
     FAIL_IF_ASKED(UNLINK);
     return REAL(unlinkat)(folder, path, flags);
 }

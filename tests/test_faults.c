@@ -1,6 +1,6 @@
 /* System calls that fail, power that fails, disks that are full: never a wrong file under the output's name.
  */
-#include "tests/model.h"
+#include "tests/command.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -188,6 +188,32 @@ static void a_file_to_replace_stays_until_the_new_one_is_whole(void **state) {
     assert_same_file(path("wanted.gguf"), path("old.gguf"));
 }
 
+/* ---- the order of things ---- */
+
+/* From the first full sync on: every shard is whole before any is synced, synced before any gets its name,
+ * and the names are safe before the journal goes. */
+static void names_come_last(void **state) {
+    (void)state;
+    char *own = temporary_folder(), out[4096], kind[32], name[256], order[4096] = "";
+    snprintf(out, sizeof out, "%s/out.gguf", own);
+    setenv("GQ_FAULT_LOG", path("log"), 1), setenv("LD_PRELOAD", GQ_FAULTS, 1);
+    GQUANT(0, "--split-max-size", "500000", path("in.gguf"), out, "Q8_0");
+    unsetenv("GQ_FAULT_LOG"), unsetenv("LD_PRELOAD");
+    FILE *f = fopen(path("log"), "r");
+    assert_non_null(f);
+    while (fscanf(f, "%31s %255s", kind, name) == 2)
+        if (*order || !strcmp(kind, "fsync")) strcat(strcat(strcat(strcat(order, kind), " "), name), "\n");
+    fclose(f);
+    char wanted[4096];
+    snprintf(wanted, sizeof wanted,
+             "fsync .out-00001-of-00002.gguf.gquant\nfsync .out-00002-of-00002.gguf.gquant\n"
+             "rename out-00002-of-00002.gguf\nrename out-00001-of-00002.gguf\nfsync %s\n"
+             "unlink .out-00001-of-00002.gguf.gquant-journal\n",
+             strrchr(own, '/') + 1);
+    assert_string_equal(order, wanted);
+    remove_folder(own);
+}
+
 /* ---- power cuts ---- */
 
 /* Source bytes of the chunks that the journal of run/out.gguf says are done; -1: no journal of this plan. */
@@ -279,6 +305,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_may_fail),
         cmocka_unit_test(a_file_to_replace_stays_until_the_new_one_is_whole),
+        cmocka_unit_test(names_come_last),
         cmocka_unit_test(a_power_cut_makes_no_liar),
         cmocka_unit_test(a_full_disk_is_told_before_the_work),
         cmocka_unit_test(a_folder_that_may_not_be_written),
