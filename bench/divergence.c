@@ -18,6 +18,12 @@
 #include "gguf/gguf.h"
 #include "quantize/codec.h"
 
+#ifdef __x86_64__
+#define FAST __attribute__((target_clones("fma", "default")))
+#else
+#define FAST
+#endif
+
 enum { WINDOW = 128, HALF = WINDOW / 2, SCORED = HALF - 1 };
 
 static _Noreturn void fail(const char *what, const char *text) {
@@ -50,11 +56,7 @@ static matrix packed(const float *w, int rows, int cols) {
     return m;
 }
 
-#ifdef __x86_64__
-__attribute__((target_clones("fma", "default")))
-#endif
-static void
-multiply_panel(const float *panel, const float *x, int cols, float sums[TOKENS * PANEL]) {
+FAST static void multiply_panel(const float *panel, const float *x, int cols, float sums[TOKENS * PANEL]) {
     v8 s[TOKENS][2] = {0};
     for (int c = 0; c < cols; c++) {
         v8 low = *(const v8 *)(panel + c * PANEL), high = *(const v8 *)(panel + c * PANEL + 8);
@@ -216,25 +218,35 @@ static void rotate(const model *m, float *x, int heads) {
     }
 }
 
-static void attend(const model *m, float *out, const float *q, const float *k, const float *v) {
-    int n = m->head, kv = m->kv_heads * n, all = m->heads * n;
-    memset(out, 0, sizeof(float) * (size_t)(WINDOW * all));
-    for (int h = 0; h < m->heads; h++) {
-        int at = h / (m->heads / m->kv_heads) * n;
-        for (int t = 0; t < WINDOW; t++) {
-            const float *query = q + t * all + h * n;
-            float p[WINDOW], top = -INFINITY, sum = 0, *to = out + t * all + h * n;
-            for (int j = 0; j <= t; j++) {
-                const float *key = k + j * kv + at;
-                float dot = 0;
-                for (int i = 0; i < n; i++) dot += query[i] * key[i];
-                p[j] = dot / sqrtf((float)n), top = fmaxf(top, p[j]);
-            }
-            for (int j = 0; j <= t; j++) sum += p[j] = expf(p[j] - top);
-            for (int j = 0; j <= t; j++)
-                for (int i = 0; i < n; i++) to[i] += p[j] / sum * v[j * kv + at + i];
+/* Scores of one head's queries, masked and made probabilities, and with them its values mixed. Keys lie in
+ * columns and loops run over all the window, so that they are vectors'. */
+FAST static void attend_head(const float *q, const float *keys, const float *v, float *out, int n, int all,
+                             int kv) {
+    float scale = 1 / sqrtf((float)n);
+    for (int t = 0; t < WINDOW; t++, q += all, out += all) {
+        float p[WINDOW] = {0}, top = -INFINITY, sum = 0;
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < WINDOW; j++) p[j] += q[i] * keys[i * WINDOW + j];
+        for (int j = 0; j <= t; j++) top = p[j] > top ? p[j] : top;
+        for (int j = 0; j <= t; j++) sum += p[j] = expf((p[j] - top) * scale);
+        for (int i = 0; i < n; i++) out[i] = 0;
+        for (int j = 0; j <= t; j++) {
+            float share = p[j] / sum;
+            for (int i = 0; i < n; i++) out[i] += share * v[j * kv + i];
         }
     }
+}
+
+static void attend(const model *m, float *out, const float *q, const float *k, const float *v) {
+    int n = m->head, kv = m->kv_heads * n, all = m->heads * n;
+    float *keys = get(sizeof *keys * (size_t)(n * WINDOW));
+    for (int h = 0; h < m->heads; h++) {
+        int at = h / (m->heads / m->kv_heads) * n;
+        for (int j = 0; j < WINDOW; j++)
+            for (int i = 0; i < n; i++) keys[i * WINDOW + j] = k[j * kv + at + i];
+        attend_head(q + h * n, keys, v + at, out + h * n, n, all, kv);
+    }
+    free(keys);
 }
 
 static void add(float *x, const float *y, int n) {

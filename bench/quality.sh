@@ -1,0 +1,58 @@
+#!/bin/sh
+# Divergence of gquant's files beside that of the incumbent's: same model, file type and importance data.
+#
+#     sh bench/quality.sh BUILD-FOLDER WORK-FOLDER PEER-FOLDER MODEL.gguf TOKENS.u16 IMATRIX.dat [TYPE...]
+#
+# PEER-FOLDER is what ../shared/peer/setup.sh has filled. Each TYPE (those of docs/quality.md, unless told) is made
+# four times: by either, without importance data and with it. Prints mean KL divergence from the original, the ratio
+# and its standard error, and the difference in its own standard errors (paired: over the same windows of text), above
+# 0 where gquant's is less. EFFORT (default) and TOKENS (40000) can be set in the environment.
+set -eu
+build=$1 work=$2 peer=$3 model=$4 tokens=$5 importance=$6
+shift 6
+[ $# -gt 0 ] || set -- Q2_K Q3_K_M Q4_K_S Q4_K_M Q5_K_S Q6_K IQ4_XS
+library=$peer/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64
+
+quietly() { # command...
+    "$@" >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        exit 1
+    }
+}
+
+files=
+for type; do
+    number=$("$build/gquant" types | awk -v type="$type" '$1 == type { print $2 }')
+    for on in off on; do
+        theirs=$work/$type,$on,incumbent.gguf ours=$work/$type,$on,gquant.gguf data=-
+        [ $on = off ] || data=$importance
+        quietly env LD_LIBRARY_PATH="$library" \
+            "$peer/peer-quantize" "$library" "$model" "$theirs" "$number" 1 "$data"
+        [ $on = on ] && data=--imatrix=$importance || data=
+        quietly "$build/gquant" -q --force --effort "${EFFORT:-default}" ${data:+"$data"} "$model" "$ours" "$type"
+        files="$files $type,$on,incumbent.gguf $type,$on,gquant.gguf"
+    done
+done
+
+build=$(realpath "$build") model=$(realpath "$model") tokens=$(realpath "$tokens")
+cd "$work"
+# shellcheck disable=SC2086 # names made above
+"$build/bench/bench-divergence" --tokens "${TOKENS:-40000}" "$model" "$tokens" $files | awk -F, '
+    NR == 1 {
+        print "| type | importance | incumbent KL | gquant KL | ratio | standard error | difference |"
+        print "|---|---|---|---|---|---|---|"
+    }
+    $3 == "incumbent.gguf" { theirs = $5 }
+    $3 == "gquant.gguf" {
+        ratio = $5 / theirs
+        printf "| %s | %s | %.6f | %.6f | %.3f | %.3f | %.1f |\n", $1, $2, theirs, $5, ratio, $9 / theirs, -$8 / $9
+        fflush()
+        sum[$2] += ratio
+        n[$2]++
+    }
+    END {
+        for (on in n) mean[on] = sum[on] / n[on]
+        printf "\nmean of ratios: %.3f without importance data, %.3f with it\n", mean["off"], mean["on"]
+    }'
+# shellcheck disable=SC2086
+rm -f $files log
