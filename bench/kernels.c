@@ -11,13 +11,15 @@
 #include "bench/reference_data.h"
 #include "quantize/codec.h"
 
-static const char usage[] = "usage: bench-kernels [options]\n"
-                            "  --types LIST    only these, as in Q4_K,Q6_K\n"
-                            "  --effort NAME   fast, default or best; all three otherwise\n"
-                            "  --isa LEVEL     kernels of this level, not of the best one\n"
-                            "  --peer FOLDER   measure the incumbent's library in FOLDER, too\n"
-                            "  --repeat N      median of N measurements (5)\n"
-                            "  --csv           not a table but comma-separated values\n";
+static const char usage[] =
+    "usage: bench-kernels [options]\n"
+    "  --types LIST    only these, as in Q4_K,Q6_K\n"
+    "  --effort NAME   fast, default or best; all three otherwise\n"
+    "  --isa LEVEL     kernels of this level, not of the best one (or set GQUANT_ISA)\n"
+    "  --peer FOLDER   measure the incumbent's library in FOLDER, too\n"
+    "  --repeat N      median of N measurements (5)\n"
+    "  --csv           not a table but comma-separated values\n"
+    "  --help          this text\n";
 
 /* Least CPU time of a measurement, in seconds: the clock ticks in nanoseconds, but caches and clock rates
  * need to settle. */
@@ -191,16 +193,13 @@ static void bench_type(const setting *s, const gguf_type *type) {
 }
 
 static bool read_options(setting *s, int argc, char **argv) {
-    static const struct option options[] = {{"types", 1, NULL, 't'},
-                                            {"effort", 1, NULL, 'e'},
-                                            {"isa", 1, NULL, 'i'},
-                                            {"peer", 1, NULL, 'p'},
-                                            {"repeat", 1, NULL, 'r'},
-                                            {"csv", 0, NULL, 'c'},
-                                            {0}};
+    static const struct option options[] = {
+        {"types", 1, NULL, 't'},  {"effort", 1, NULL, 'e'}, {"isa", 1, NULL, 'i'},  {"peer", 1, NULL, 'p'},
+        {"repeat", 1, NULL, 'r'}, {"csv", 0, NULL, 'c'},    {"help", 0, NULL, 'h'}, {0}};
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) >= 0;) {
         if (o == 't') s->types = optarg;
         if (o == 'c') s->csv = true;
+        if (o == 'h') exit(fputs(usage, stdout) < 0);
         if (o == 'r') s->repeats = atoi(optarg);
         if (o == 'i') s->kernels = kernels_level(optarg);
         if (o == 'p' && !(s->library = peer_open(optarg)))
@@ -219,7 +218,10 @@ int main(int argc, char **argv) {
     if (!read_options(&s, argc, argv)) return fputs(usage, stderr), 2;
     reference_data(weights, importance);
     print_head(&s);
+    int lines = 0;
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++)
-        if (s.kernels->codecs[id].encode && wanted(&s, gguf_type_name(id))) bench_type(&s, gguf_type_of(id));
-    return 0;
+        if (s.kernels->codecs[id].encode && wanted(&s, gguf_type_name(id)))
+            bench_type(&s, gguf_type_of(id)), lines++;
+    if (!lines) fprintf(stderr, "bench-kernels: no encoder for %s\n", s.types);
+    return !lines;
 }
