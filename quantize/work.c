@@ -143,10 +143,28 @@ static bool write_padding(const output_set *outputs, size_t o, const plan_place 
     return true;
 }
 
+/* The first output that gives a tensor the type that output `o` gives it. Bytes and errors depend on nothing
+ * else, so it encodes for all of them. */
+static size_t encoder_of(const gq_plan *plan, size_t o, size_t tensor) {
+    size_t first = 0;
+    while (plan->outputs[first].tensors[tensor].to != plan->outputs[o].tensors[tensor].to) first++;
+    return first;
+}
+
+static bool write_strip(const gq_plan *plan, const output_set *outputs, size_t encoder, size_t tensor,
+                        uint64_t at, const uint8_t *bytes, size_t n, gq_error *e) {
+    for (size_t o = encoder; o < plan->n_outputs; o++) {
+        const plan_place *place = &plan->outputs[o].places[tensor];
+        if (encoder_of(plan, o, tensor) == encoder &&
+            !output_write(outputs, o, place->shard, place->offset + at, bytes, n, e))
+            return false;
+    }
+    return true;
+}
+
 static work_status put_strip(const gq_plan *plan, const output_set *outputs, size_t o, size_t tensor,
                              const strip *s, work_room *room, codec_error *error, gq_error *e) {
-    const plan_output *out = &plan->outputs[o];
-    const gq_tensor *to = &out->tensors[tensor];
+    const gq_tensor *to = &plan->outputs[o].tensors[tensor];
     const gguf_type *type = gguf_type_of(to->to);
     const uint8_t *bytes = room->in;
     size_t n = bytes_of(type, s->rows * s->cols);
@@ -156,10 +174,8 @@ static work_status put_strip(const gq_plan *plan, const output_set *outputs, siz
         bytes = room->out;
     }
     room->sums[o].crc = (uint32_t)crc32_z(room->sums[o].crc, bytes, n);
-    const plan_place *place = &out->places[tensor];
-    return output_write(outputs, o, place->shard, place->offset + bytes_of(type, s->at), bytes, n, e)
-               ? WORK_DONE
-               : WORK_FAILED;
+    return write_strip(plan, outputs, o, tensor, bytes_of(type, s->at), bytes, n, e) ? WORK_DONE
+                                                                                     : WORK_FAILED;
 }
 
 static work_status do_strips(const gq_plan *plan, const output_set *outputs, const chunk *c, work_room *room,
@@ -169,7 +185,8 @@ static work_status do_strips(const gq_plan *plan, const output_set *outputs, con
         strip s = strip_at(source, at, c->first + c->n);
         work_status status = read_strip(plan, source->tensor, &s, room, e);
         for (size_t o = 0; status == WORK_DONE && o < plan->n_outputs; o++)
-            status = put_strip(plan, outputs, o, c->tensor, &s, room, &errors[o], e);
+            if (encoder_of(plan, o, c->tensor) == o)
+                status = put_strip(plan, outputs, o, c->tensor, &s, room, &errors[o], e);
         if (status != WORK_DONE) return status;
         at += s.rows * s.cols;
     }
@@ -185,10 +202,14 @@ work_status work_chunk(const gq_plan *plan, const output_set *outputs, uint64_t 
     memset(room->sums, 0, plan->n_outputs * sizeof *room->sums);
     work_status status = do_strips(plan, outputs, &c, room, errors, e);
     for (size_t o = 0; status == WORK_DONE && o < plan->n_outputs; o++) {
-        const codec_error *from = &errors[o];
-        chunk_sum *to = &room->sums[o];
-        to->x2 = from->x2, to->e2 = from->e2, to->wx2 = from->wx2, to->we2 = from->we2,
-        to->max_e = from->max_e;
+        size_t encoder = encoder_of(plan, o, tensor);
+        const codec_error *from = &errors[encoder];
+        room->sums[o] = (chunk_sum){.x2 = from->x2,
+                                    .e2 = from->e2,
+                                    .wx2 = from->wx2,
+                                    .we2 = from->we2,
+                                    .max_e = from->max_e,
+                                    .crc = room->sums[encoder].crc};
         if (c.last && !write_padding(outputs, o, &plan->outputs[o].places[tensor],
                                      plan->outputs[o].tensors[tensor].out_bytes, e))
             status = WORK_FAILED;

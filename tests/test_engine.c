@@ -131,21 +131,46 @@ static void numbers_are_those_of_the_file(void **state) {
     gq_plan_free(plan);
 }
 
+/* The outputs of one run, and what it says of them, against those of a run each. */
+static void one_run_equals_many(const char *in, const char *const *types, size_t n) {
+    gq_output outputs[8];
+    char single[8][256], all[8][256];
+    gq_plan *plans[8];
+    for (size_t o = 0; o < n; o++) {
+        snprintf(single[o], sizeof single[o], "%s/single-%zu.gguf", folder, o);
+        snprintf(all[o], sizeof all[o], "%s/all-%zu.gguf", folder, o);
+        plans[o] = run_one(in, single[o], types[o], 2);
+        outputs[o] = (gq_output){all[o], types[o]};
+    }
+    gq_plan *together =
+        run_plan(&(gq_options){.input = in, .outputs = outputs, .n_outputs = n, .effort = GQ_EFFORT_DEFAULT});
+    for (size_t o = 0; o < n; o++) {
+        size_t tensors;
+        gq_plan_tensors(together, o, &tensors);
+        assert_same_file(single[o], all[o]);
+        for (size_t i = 0; i < tensors; i++)
+            assert_memory_equal(gq_plan_loss(together, o, i), gq_plan_loss(plans[o], 0, i), sizeof(gq_loss));
+        gq_plan_free(plans[o]);
+        unlink(single[o]), unlink(all[o]);
+    }
+    gq_plan_free(together);
+}
+
 static void several_outputs_equal_single_ones(void **state) {
     (void)state;
     static const char *const types[] = {"Q4_K_S", "Q8_0", "F32", "COPY"};
-    gq_output outputs[4];
-    char names[4][2][64];
     write_odd_model(path("odd.gguf"));
-    for (int i = 0; i < 4; i++) {
-        snprintf(names[i][0], 64, "single-%d.gguf", i),
-            snprintf(names[i][1], 64, "%s/all-%d.gguf", folder, i);
-        quantize(path("odd.gguf"), path(names[i][0]), types[i], 2);
-        outputs[i] = (gq_output){names[i][1], types[i]};
-    }
-    gq_plan_free(run_plan(&(gq_options){
-        .input = path("odd.gguf"), .outputs = outputs, .n_outputs = 4, .effort = GQ_EFFORT_DEFAULT}));
-    for (int i = 0; i < 4; i++) assert_same_file(path(names[i][0]), names[i][1]);
+    one_run_equals_many(path("odd.gguf"), types, 4);
+}
+
+/* Mixes that give many tensors the same type, which is encoded once for all. */
+static void outputs_that_share_tensors(void **state) {
+    (void)state;
+    static const char *const types[] = {"Q6_K", "Q4_K_M", "Q5_K_M", "Q4_K_S", "COPY", "Q5_K_S"};
+    model *m = model_llama(8);
+    model_write(m, path("shared.gguf"));
+    model_free(m);
+    one_run_equals_many(path("shared.gguf"), types, 6);
 }
 
 static void alignment_is_kept(void **state) {
@@ -286,6 +311,7 @@ int main(void) {
         cmocka_unit_test(cuts_leave_no_trace),
         cmocka_unit_test(numbers_are_those_of_the_file),
         cmocka_unit_test(several_outputs_equal_single_ones),
+        cmocka_unit_test(outputs_that_share_tensors),
         cmocka_unit_test(alignment_is_kept),
         cmocka_unit_test(models_without_tensors),
         cmocka_unit_test(bad_weights_are_named),
