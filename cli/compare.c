@@ -7,7 +7,8 @@ int compare_main(const request *r) {
     progress p;
     progress_start(&p, r, NULL);
     gq_callbacks callbacks = progress_callbacks(&p);
-    gq_comparison *c = gq_compare(r->arguments[0], r->arguments[1], r->quantize.threads, &callbacks, &e);
+    gq_comparison *c = gq_compare(r->arguments[0], r->arguments[1], r->quantize.imatrix, r->quantize.threads,
+                                  &callbacks, &e);
     progress_clear(&p);
     if (!c) return failed(&e);
     report rep = report_of_comparison(r, c);

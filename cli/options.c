@@ -35,7 +35,7 @@ enum { Q = CMD_QUANTIZE, I = CMD_INFO, C = CMD_COMPARE, V = CMD_VERIFY, M = CMD_
 
 const option_row options[] = {
     HEADING("Types:"),
-    VALUE("imatrix", 0, "FILE", TEXT, FILE, quantize.imatrix, Q,
+    VALUE("imatrix", 0, "FILE", TEXT, FILE, quantize.imatrix, Q | C,
           "importance data (.dat or GGUF, plain or gzip)"),
     VALUE("include-weights", 0, "TEXT", LIST, NONE, quantize.include_weights, Q,
           "use importance only for names with TEXT"),

@@ -34,6 +34,7 @@ report report_of_plan(const request *r, const gq_plan *plan, bool done) {
 report report_of_comparison(const request *r, const gq_comparison *c) {
     report rep = {.kind = "comparison",
                   .input = r->arguments[0],
+                  .imatrix = r->quantize.imatrix,
                   .seconds = gq_comparison_seconds(c),
                   .n_outputs = 1,
                   .outputs = need(1, sizeof *rep.outputs)};

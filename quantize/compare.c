@@ -3,12 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "imatrix/imatrix.h"
 #include "mixes/mixes.h"
 #include "quantize/scan.h"
 #include "quantize/words.h"
 
 struct gq_comparison {
     gguf_model models[2];
+    imatrix matrix;
+    const char *matrix_path; /* NULL: no importance data */
     gq_summary summary;
     size_t n;
     gq_tensor *tensors;
@@ -84,12 +87,44 @@ static void summarise(gq_comparison *c) {
     }
 }
 
+/* ---- importance ---- */
+
+static bool open_matrix(gq_comparison *c, const char *path, gq_error *e) {
+    if (!path) return true;
+    if (!imatrix_open(&c->matrix, path, e)) return false;
+    c->matrix_path = path;
+    return imatrix_check(&c->matrix, path, e) && words_add_lines(&c->warnings, e, c->matrix.warnings);
+}
+
+/* The values for a tensor, normalised in place: each entry belongs to one tensor. NULL: none. */
+static bool find_importance(gq_comparison *c, const gguf_tensor *t, const float **values, gq_error *e) {
+    const imatrix_entry *entry = c->matrix_path ? imatrix_find(&c->matrix, t->name) : NULL;
+    uint64_t matrices = t->ne[2] * t->ne[3];
+    gq_error why = {0};
+    *values = NULL;
+    if (!entry) return true;
+    if (!imatrix_fits(entry, t->ne[0], matrices, c->matrix_path, &why))
+        return words_add(&c->warnings, e, "%s; compared without it", why.text);
+    for (uint64_t k = 0; k < matrices; k++) imatrix_column(entry, k, t->ne[0], entry->sums + k * t->ne[0]);
+    *values = entry->sums;
+    return true;
+}
+
+/* What the report says of a tensor's data. What both models store in full counts as not quantized. */
+static void note_coverage(gq_comparison *c, gq_tensor *t, bool covered) {
+    bool quantized = gguf_type_of(t->from)->quantized || gguf_type_of(t->to)->quantized;
+    if (!c->matrix_path || (!covered && !quantized)) return;
+    t->importance = covered ? GQ_IMPORTANCE_FULL : GQ_IMPORTANCE_MISSING;
+    c->summary.n_without_importance += !covered;
+}
+
 /* ---- measuring ---- */
 
 typedef struct pairing {
     const gq_comparison *c;
     const kernels *kernels;
     const gguf_tensor *tensors[2];
+    const float *importance; /* NULL: none */
     struct piece {
         codec_error sum;
         bool differs;
@@ -106,6 +141,26 @@ static bool decode(const pairing *p, int which, uint64_t first, size_t n, const 
                    t->name, (unsigned long long)(first + bad), (double)room->decoded[which][bad]);
 }
 
+/* Strips begin and end anywhere, importance begins anew with each row: whole rows together where there are
+ * some, else the part of a row. */
+static void measure_strip(const pairing *p, uint64_t first, size_t n, const scan_room *room,
+                          codec_error *sum) {
+    if (!p->importance) {
+        p->kernels->measure(room->decoded[0], room->decoded[1], 1, n, NULL, sum);
+        return;
+    }
+    const uint64_t *ne = p->tensors[0]->ne;
+    for (size_t at = 0; at < n;) {
+        uint64_t column = (first + at) % ne[0], row = (first + at) / ne[0], rows = (n - at) / ne[0];
+        size_t cols = ne[0] - column < n - at ? (size_t)(ne[0] - column) : n - at;
+        if (rows > ne[1] - row % ne[1]) rows = ne[1] - row % ne[1]; /* of this matrix */
+        if (column > 0 || rows == 0) rows = 1;
+        codec_importance importance = {.column = p->importance + row / ne[1] * ne[0] + column};
+        p->kernels->measure(room->decoded[0] + at, room->decoded[1] + at, rows, cols, &importance, sum);
+        at += rows * cols;
+    }
+}
+
 static bool measure(void *arg, uint64_t number, uint64_t first, uint64_t n, const scan_room *room,
                     gq_error *e) {
     pairing *p = arg;
@@ -118,7 +173,7 @@ static bool measure(void *arg, uint64_t number, uint64_t first, uint64_t n, cons
         piece->differs |= a != b || memcmp(room->stored[0], room->stored[1], scan_bytes(a, count)) != 0;
         if (!p->kernels->codecs[a->id].decode) continue; /* then the types are the same */
         if (!decode(p, 0, at, count, room, e) || !decode(p, 1, at, count, room, e)) return false;
-        p->kernels->measure(room->decoded[0], room->decoded[1], 1, count, NULL, &piece->sum);
+        measure_strip(p, at, count, room, &piece->sum);
     }
     return true;
 }
@@ -130,9 +185,11 @@ static bool fold(gq_comparison *c, size_t tensor, const pairing *p, uint64_t pie
         const codec_error *sum = &p->pieces[i].sum;
         differs |= p->pieces[i].differs;
         loss.n += sum->n, loss.x2 += sum->x2, loss.e2 += sum->e2;
+        if (p->importance) loss.wx2 += sum->wx2, loss.we2 += sum->we2;
         if ((double)sum->max_e > loss.max_error) loss.max_error = (double)sum->max_e;
     }
     if (differs) c->losses[tensor] = loss;
+    if (differs) note_coverage(c, &c->tensors[tensor], p->importance != NULL);
     return !differs || loss.n ||
            words_add(&c->warnings, e, "%s differs, but %s cannot be decoded", p->tensors[0]->name,
                      p->tensors[0]->type->name);
@@ -142,6 +199,7 @@ static bool compare_tensor(gq_comparison *c, scan *s, size_t i, gq_error *e) {
     gq_tensor *t = &c->tensors[i];
     pairing p = {.c = c, .kernels = s->kernels};
     for (int k = 0; k < 2; k++) p.tensors[k] = gguf_model_tensor(&c->models[k], t->name);
+    if (!find_importance(c, p.tensors[0], &p.importance, e)) return false;
     uint64_t elements = scan_elements(p.tensors[0]), pieces = scan_pieces(elements);
     p.pieces = calloc(pieces + 1, sizeof *p.pieces);
     if (!p.pieces) return gq_fail_memory(e, pieces * sizeof *p.pieces);
@@ -153,9 +211,19 @@ static bool compare_tensor(gq_comparison *c, scan *s, size_t i, gq_error *e) {
     return ok;
 }
 
-static bool compare(gq_comparison *c, const char *const paths[2], int threads, const gq_callbacks *callbacks,
-                    gq_error *e) {
+static bool warn_uncovered(gq_comparison *c, gq_error *e) {
+    bool any = c->summary.n_without_importance == 0;
+    for (size_t i = 0; i < c->n; i++) any |= c->tensors[i].importance == GQ_IMPORTANCE_FULL;
+    return any ||
+           words_add(&c->warnings, e,
+                     "%s: none of its %llu entries belongs to a tensor that differs; is it of another model?",
+                     c->matrix_path, (unsigned long long)c->matrix.n_entries);
+}
+
+static bool compare(gq_comparison *c, const char *const paths[2], const char *matrix, int threads,
+                    const gq_callbacks *callbacks, gq_error *e) {
     scan s;
+    if (!open_matrix(c, matrix, e)) return false;
     for (int i = 0; i < 2; i++) {
         snprintf(c->path[i], sizeof c->path[i], "%s", paths[i]);
         if (gguf_model_open(&c->models[i], paths[i], e)) continue;
@@ -169,19 +237,20 @@ static bool compare(gq_comparison *c, const char *const paths[2], int threads, c
         s.progress.bytes_total = c->summary.in_bytes + c->summary.out_bytes;
     }
     for (size_t i = 0; ok && i < c->n; i++) ok = compare_tensor(c, &s, i, e);
+    ok = ok && warn_uncovered(c, e);
     c->seconds = scan_seconds() - s.started;
     scan_end(&s);
     return ok;
 }
 
-gq_comparison *gq_compare(const char *a, const char *b, int threads, const gq_callbacks *callbacks,
-                          gq_error *e) {
+gq_comparison *gq_compare(const char *a, const char *b, const char *matrix, int threads,
+                          const gq_callbacks *callbacks, gq_error *e) {
     gq_comparison *c = calloc(1, sizeof *c);
     if (!c) {
         gq_fail_memory(e, sizeof *c);
         return NULL;
     }
-    if (compare(c, (const char *const[]){a, b}, threads, callbacks, e)) return c;
+    if (compare(c, (const char *const[]){a, b}, matrix, threads, callbacks, e)) return c;
     gq_comparison_free(c);
     return NULL;
 }
@@ -189,6 +258,7 @@ gq_comparison *gq_compare(const char *a, const char *b, int threads, const gq_ca
 void gq_comparison_free(gq_comparison *c) {
     if (!c) return;
     for (int i = 0; i < 2; i++) gguf_model_close(&c->models[i]);
+    imatrix_free(&c->matrix);
     free(c->tensors), free(c->losses);
     words_free(&c->warnings);
     free(c);

@@ -201,10 +201,11 @@ const gq_stored *gq_model_tensors(const gq_model *m, size_t *n);    /* by shard 
 
 /* ---- comparing two models ---- */
 typedef struct gq_comparison gq_comparison;
-/* How far b's weights are from a's, tensor by tensor, whatever types they have and whoever wrote them.
- * Tensors that cannot be compared are named in warnings; a comparison of nothing is a failure. */
-gq_comparison *gq_compare(const char *a, const char *b, int threads, const gq_callbacks *callbacks,
-                          gq_error *e);
+/* How far b's weights are from a's, tensor by tensor, whatever types they have and whoever wrote them; also
+ * under importance, where `imatrix` (NULL: none) has data. Tensors that cannot be compared are named in
+ * warnings; a comparison of nothing is a failure. */
+gq_comparison *gq_compare(const char *a, const char *b, const char *imatrix, int threads,
+                          const gq_callbacks *callbacks, gq_error *e);
 void gq_comparison_free(gq_comparison *c);
 const gq_summary *gq_comparison_summary(const gq_comparison *c); /* in: a's, out: b's */
 /* Tensors compared, in a's order, from a's type to b's; and how far they are apart. n of a loss is 0 where

@@ -17,11 +17,7 @@ bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e)
     if (ex->n) imatrix_filter(&plan->matrix, ex->items, ex->n, false);
     if (!imatrix_check(&plan->matrix, options->imatrix, e)) return false;
     plan->has_matrix = plan->matrix.n_entries > 0;
-    for (char *line = plan->matrix.warnings, *end; line && *line; line = end + 1) {
-        end = strchrnul(line, '\n');
-        if (!plan_warn(plan, e, "%.*s", (int)(end - line), line)) return false;
-        if (*end == 0) break;
-    }
+    if (!words_add_lines(&plan->warnings, e, plan->matrix.warnings)) return false;
     return plan->has_matrix ||
            plan_warn(plan, e, "%s: no entry is left after the filter; quantizing without importance data",
                      options->imatrix);

@@ -26,6 +26,15 @@ bool words_add(word_list *l, gq_error *e, const char *format, ...) {
     return ok;
 }
 
+bool words_add_lines(word_list *l, gq_error *e, const char *text) {
+    bool ok = true;
+    for (const char *line = text ? text : "", *end; ok && *line; line = end + (*end == '\n')) {
+        end = strchrnul(line, '\n');
+        ok = words_add(l, e, "%.*s", (int)(end - line), line);
+    }
+    return ok;
+}
+
 void words_free(word_list *l) {
     for (size_t i = 0; i < l->n; i++) free(l->items[i]);
     free(l->items);

@@ -140,6 +140,34 @@ static void test_compare_agrees_with_the_run(void **state) {
     unlink(out), unlink(a), unlink(b);
 }
 
+/* Errors under importance are those of the run, whatever the shapes; of experts each has its own. */
+static void test_compare_under_importance(void **state) {
+    (void)state;
+    const char *in = in_folder(folder, "experts.gguf"), *data = in_folder(folder, "experts.dat"),
+               *out = in_folder(folder, "out.gguf"), *a = in_folder(folder, "a.json"),
+               *b = in_folder(folder, "b.json");
+    make_model((const char *const[]){"--experts", "3", "--imatrix", data, in, NULL});
+    GQUANT(0, "-q", "-r", a, "--imatrix", data, in, out, "Q4_K_M");
+    EXPECT("weighted", 0, "compare", "-r", b, "--imatrix", data, "-t", "3", in, out);
+    json *run = json_file(a), *compared = json_file(b);
+    const json *tensors = json_need(&json_need(run, "outputs")->items[0], "tensors");
+    for (size_t i = 0; i < tensors->n; i++) {
+        const json *t = report_tensor(compared, json_text(&tensors->items[i], "name", ""));
+        assert_string_equal(json_text(t, "importance", ""), json_text(&tensors->items[i], "importance", ""));
+        double expected = json_number(&tensors->items[i], "weighted_error", -1);
+        if (expected < 0) continue;
+        assert_float_equal(json_number(t, "weighted_error", 0) / expected, 1, 1e-6);
+    }
+    assert_string_equal(json_text(compared, "imatrix", ""), data);
+    assert_float_equal(json_number(&json_need(compared, "outputs")->items[0], "weighted_error", 0) /
+                           json_number(&json_need(run, "outputs")->items[0], "weighted_error", 1),
+                       1, 1e-6);
+    json_free(run), json_free(compared);
+
+    GQUANT_SAYS(1, "absent.dat", "compare", "--imatrix", in_folder(folder, "absent.dat"), in, out);
+    unlink(in), unlink(data), unlink(out), unlink(a), unlink(b);
+}
+
 static void test_compare_strangers(void **state) {
     (void)state;
     const char *a = in_folder(folder, "a.gguf"), *b = in_folder(folder, "b.gguf");
@@ -148,15 +176,19 @@ static void test_compare_strangers(void **state) {
     model_add(m, "same.weight", GGUF_F32, (uint64_t[4]){256, 4}, NULL);
     model_add(m, "shape.weight", GGUF_F32, (uint64_t[4]){256, 4}, NULL);
     model_add(m, "mine.weight", GGUF_F32, (uint64_t[4]){256, 4}, NULL);
+    model_add(m, "blk.0.attn_q.weight", GGUF_F32, (uint64_t[4]){32, 4}, NULL);
     model_write(m, a);
     model_free(m);
     m = model_new("b", 1);
     model_add(m, "same.weight", GGUF_Q8_0, (uint64_t[4]){256, 4}, NULL);
     model_add(m, "shape.weight", GGUF_F32, (uint64_t[4]){256, 8}, NULL);
+    model_add(m, "blk.0.attn_q.weight", GGUF_Q8_0, (uint64_t[4]){32, 4}, NULL);
     model_add(m, "yours\033.weight", GGUF_F32, (uint64_t[4]){256, 4}, NULL);
     model_write(m, b);
     model_free(m);
     GQUANT_SAYS(0, "shape.weight has another shape", "compare", a, b);
+    GQUANT_SAYS(0, "compared without it", "compare", "--imatrix", matrix, a, b);
+    GQUANT_SAYS(0, "is it of another model?", "compare", "--imatrix", matrix, a, b);
     GQUANT_SAYS(0, "mine.weight is only in", "compare", a, b);
     GQUANT_SAYS(0, "yours\\x1b.weight is only in", "compare", a, b);
     GQUANT_SAYS(1, "no tensor", "compare", source, b);
@@ -339,6 +371,7 @@ int main(void) {
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_info_values),
         cmocka_unit_test(test_compare_agrees_with_the_run),
+        cmocka_unit_test(test_compare_under_importance),
         cmocka_unit_test(test_compare_strangers),
         cmocka_unit_test(test_verify_every_type),
         cmocka_unit_test(test_verify_checksums),
