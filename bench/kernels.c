@@ -93,8 +93,10 @@ static double relative_error(const float *w) {
 }
 
 /* ---- one line ---- */
+/* Of each turn; after summary, the first is the median. */
 typedef struct figures {
-    double encode[MOST_REPEATS], decode[MOST_REPEATS]; /* rates; after summary, the first is the median */
+    double encode[MOST_REPEATS], decode[MOST_REPEATS];             /* rates */
+    double encode_ratio[MOST_REPEATS], decode_ratio[MOST_REPEATS]; /* to the incumbent's in the same turn */
     double error;
 } figures;
 
@@ -113,8 +115,16 @@ static void measure(job j, int repeat, figures *f) {
     if (repeat == 0) f->error = relative_error(j.importance);
 }
 
+/* Neighbours in time have the same clock rate and company: ratios of turns vary less than ratios of medians.
+ */
+static void compare(figures *f, const figures *peer, int repeat) {
+    f->encode_ratio[repeat] = f->encode[repeat] / peer->encode[repeat];
+    f->decode_ratio[repeat] = f->decode[repeat] / peer->decode[repeat];
+}
+
 static void summarise(figures *f, int repeats) {
-    f->encode[0] = median(f->encode, repeats), f->decode[0] = median(f->decode, repeats);
+    double *const all[] = {f->encode, f->decode, f->encode_ratio, f->decode_ratio};
+    for (int i = 0; i < 4; i++) all[i][0] = median(all[i], repeats);
 }
 
 static const char *const efforts[] = {"fast", "default", "best"};
@@ -148,7 +158,7 @@ static void print_line(const setting *s, const gguf_type *type, int on, int effo
         if (bounds[i].type == type->id) v[3] = bounds[i].error[on], v[4] = bounds[i].gain_kept[on];
     if (peer) {
         v[5] = peer->encode[0], v[6] = peer->decode[0], v[7] = peer->error;
-        v[8] = v[0] / v[5], v[9] = v[1] / v[6], v[10] = v[2] / v[7];
+        v[8] = ours->encode_ratio[0], v[9] = ours->decode_ratio[0], v[10] = v[2] / v[7];
     }
     printf(s->csv ? "%s,%s,%s" : "%-7s %-10s %-7s", type->name, on ? "on" : "off", efforts[effort]);
     for (int i = 0; i < (s->library ? BOTH : OURS); i++) {
@@ -182,7 +192,10 @@ static void bench_type(const setting *s, const gguf_type *type) {
                 j.effort = (codec_effort)effort;
                 measure(j, repeat, &ours[effort]);
             }
-            if (has_peer) measure(peer, repeat, &theirs);
+            if (!has_peer) continue;
+            measure(peer, repeat, &theirs);
+            for (int effort = s->first_effort; effort <= s->last_effort; effort++)
+                compare(&ours[effort], &theirs, repeat);
         }
         if (has_peer) summarise(&theirs, s->repeats);
         for (int effort = s->first_effort; effort <= s->last_effort; effort++) {
