@@ -2,8 +2,6 @@
  * steps over the rest, without recursion, as a report may come from anywhere. */
 #include "cli/checksums.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -203,25 +201,11 @@ bool checksums_parse(checksum_list *list, char *text, const char *report, const 
 }
 
 bool checksums_read(checksum_list *list, const char *report, const char *model, gq_error *e) {
-    FILE *f = fopen(report, "r");
-    if (!f) return gq_fail(e, "%s: cannot open: %s", report, strerror(errno));
-    size_t n = 0, got, room = 0;
-    do {
-        room = 2 * room + (1 << 16);
-        list->text = need_more(list->text, room + 1, 1);
-        got = fread(list->text + n, 1, room - n, f);
-        n += got;
-    } while (n == room && room < MAX_REPORT);
-    list->text[n] = 0;
-    bool ok = true;
-    if (ferror(f))
-        ok = gq_fail(e, "%s: cannot read: %s", report, strerror(errno));
-    else if (n == room)
-        ok = gq_fail(e, "%s: too large for a report", report);
-    else if (strlen(list->text) != n)
-        ok = gq_fail(e, "%s: holds a NUL byte; expected a JSON report", report);
-    fclose(f);
-    return ok && checksums_parse(list, list->text, report, model, e);
+    size_t n;
+    list->text = gq_read_whole(report, MAX_REPORT, &n, e);
+    if (!list->text) return false;
+    if (strlen(list->text) != n) return gq_fail(e, "%s: holds a NUL byte; expected a JSON report", report);
+    return checksums_parse(list, list->text, report, model, e);
 }
 
 void checksums_free(checksum_list *list) {

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "quantize/gquant.h"
+
 void emit_start(emitter *j, FILE *to) { *j = (emitter){.to = to}; }
 
 static void new_line(emitter *j) {
@@ -13,32 +15,19 @@ static void new_line(emitter *j) {
         fprintf(j->to, "\n%*s", 2 * j->depth, "");
 }
 
-/* Length of the UTF-8 sequence that begins n bytes, 0 when it is none: overlong forms, surrogates and what is
- * beyond U+10FFFF are none. */
-static size_t sequence(const unsigned char *s, size_t n) {
-    if (*s < 0x80) return 1;
-    size_t length = *s >= 0xf0 ? 4 : *s >= 0xe0 ? 3 : 2;
-    if (*s < 0xc2 || *s > 0xf4 || length > n) return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    if ((*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] > 0x9f)) return 0;
-    if ((*s == 0xf0 && s[1] < 0x90) || (*s == 0xf4 && s[1] > 0x8f)) return 0;
-    return length;
-}
-
 static void quoted(FILE *to, const char *text, size_t length) {
-    const unsigned char *c = (const unsigned char *)text;
     fputc('"', to);
-    for (size_t left = length, n; left > 0; c += n, left -= n) {
-        n = sequence(c, left);
+    for (size_t left = length, n; left > 0; text += n, left -= n) {
+        uint32_t code;
+        n = gq_utf8(text, left, &code);
         if (n == 0)
             fputs("\\ufffd", to), n = 1;
-        else if (*c == '"' || *c == '\\')
-            fprintf(to, "\\%c", *c);
-        else if (*c < 0x20 || *c == 0x7f || *c == '<')
-            fprintf(to, "\\u%04x", *c);
+        else if (code == '"' || code == '\\')
+            fprintf(to, "\\%c", (int)code);
+        else if (gq_acts(code) || code == '<') /* all below U+10000 */
+            fprintf(to, "\\u%04x", (unsigned)code);
         else
-            fwrite(c, 1, n, to);
+            fwrite(text, 1, n, to);
     }
     fputc('"', to);
 }

@@ -4,8 +4,9 @@
 
 #include "cli/report.h"
 
+/* A spreadsheet would take a name that begins with one of these for a formula. */
 static void text(FILE *to, const char *value, const char *end) {
-    fputc('"', to);
+    fputs(strchr("=+-@\t\r", *value) && *value ? "\"'" : "\"", to);
     for (; *value; value++) {
         if (*value == '"') fputc('"', to);
         fputc(*value, to);

@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,56 +19,60 @@ static int format_of(const char *path) {
     return -1;
 }
 
-static bool same_file(const struct stat *a, const char *path) {
-    struct stat b;
-    return path && stat(path, &b) == 0 && a->st_dev == b.st_dev && a->st_ino == b.st_ino;
+/* Up to and with its last slash, and a dot: "folder/.". */
+static char *folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return format("%.*s.", slash ? (int)(slash - path) + 1 : 0, path);
 }
 
-static bool taken(const request *r, const struct stat *st) {
-    bool same = same_file(st, r->quantize.imatrix);
-    for (size_t i = 0; i < r->n_arguments; i++) same |= same_file(st, r->arguments[i]);
-    for (size_t i = 0; i < r->quantize.n_outputs; i++) same |= same_file(st, r->quantize.outputs[i].path);
+static bool same_file(const char *a, const char *b) {
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* The same file, or the same name for one that is still to be made. */
+static bool same_place(const char *a, const char *b) {
+    if (!b) return false;
+    char *x = folder_of(a), *y = folder_of(b);
+    bool same = !strcmp(a + strlen(x) - 1, b + strlen(y) - 1) && same_file(x, y);
+    free(x), free(y);
+    return same || same_file(a, b);
+}
+
+static bool taken(const request *r) {
+    bool same = same_place(r->report, r->quantize.imatrix);
+    for (size_t i = 0; i < r->n_arguments; i++) same |= same_place(r->report, r->arguments[i]);
+    for (size_t i = 0; i < r->quantize.n_outputs; i++)
+        same |= same_place(r->report, r->quantize.outputs[i].path);
     return same;
 }
 
 bool report_check(const request *r, gq_error *e) {
-    struct stat st;
     if (!r->report) return true;
     if (r->quantize.parts && !r->quantize.join && !r->dry_run)
         return gq_fail_usage(e, "--report goes with --join: one part does not know the others' losses");
     if (format_of(r->report) < 0)
         return gq_fail_usage(e, "--report %s: expected a name that ends in .json, .csv or .html", r->report);
-    if (stat(r->report, &st) == 0) {
-        if (taken(r, &st))
-            return gq_fail_usage(e, "--report %s: is a model or importance file of this run", r->report);
-        if (!S_ISREG(st.st_mode)) return gq_fail(e, "--report %s: is not a regular file", r->report);
-    }
-    char *folder = format("%s", r->report), *slash = strrchr(folder, '/');
-    if (slash) slash[slash == folder] = 0;
-    bool ok = access(slash ? folder : ".", W_OK | X_OK) == 0 ||
+    if (taken(r))
+        return gq_fail_usage(e, "--report %s: is a model or importance file of this run", r->report);
+    if (!gq_check_target(r->report, true, e)) return false;
+    char *folder = folder_of(r->report);
+    bool ok = access(folder, W_OK | X_OK) == 0 ||
               gq_fail(e, "--report %s: cannot write in its folder: %s", r->report, strerror(errno));
     free(folder);
     return ok;
 }
 
-/* A reader of the report never sees half of it. */
-static bool write_beside(const report *r, const char *path, const char *beside, gq_error *e) {
-    int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
-    if (!f) return gq_fail(e, "%s: cannot create: %s", beside, strerror(errno));
-    formats[format_of(path)].write(f, r);
-    bool ok = !ferror(f);
-    ok = fclose(f) == 0 && ok;
-    if (ok && rename(beside, path) == 0) return true;
-    gq_fail(e, "%s: cannot write: %s", path, strerror(errno));
-    unlink(beside);
-    return false;
+typedef struct job {
+    const report *report;
+    void (*write)(FILE *to, const report *r);
+} job;
+
+static void write_format(FILE *to, const void *what) {
+    const job *j = what;
+    j->write(to, j->report);
 }
 
 bool report_write(const report *r, const char *path, gq_error *e) {
-    if (!path) return true;
-    char *beside = format("%s.%ld.tmp", path, (long)getpid());
-    bool ok = write_beside(r, path, beside, e);
-    free(beside);
-    return ok;
+    return !path || gq_write_whole(path, true, write_format, &(job){r, formats[format_of(path)].write}, e);
 }

@@ -4,33 +4,45 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Length of the well-formed UTF-8 sequence at s that is safe to show; 0 for control characters (U+0000..1F,
- * U+007F..9F) and for bytes that are no UTF-8, whose effect on a terminal nobody knows. */
-static size_t printable_length(const unsigned char *s) {
-    if (s[0] < 0x80) return s[0] >= 0x20 && s[0] != 0x7f;
-    size_t n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
-    if (s[0] < 0xc2 || s[0] > 0xf4) return 0;
-    for (size_t i = 1; i < n; i++)
+size_t gq_utf8(const char *text, size_t n, uint32_t *code) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *s = (const unsigned char *)text;
+    *code = *s;
+    if (*s < 0x80) return 1;
+    size_t length = *s >= 0xf0 ? 4 : *s >= 0xe0 ? 3 : 2;
+    if (*s < 0xc2 || *s > 0xf4 || length > n) return 0;
+    *code = *s & 0x7fu >> length;
+    for (size_t i = 1; i < length; i++) {
         if ((s[i] & 0xc0) != 0x80) return 0;
-    /* the second byte excludes C1 controls, overlong forms, surrogates, and what lies above U+10FFFF */
-    unsigned char low = s[0] == 0xc2 || s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
-    unsigned char high = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
-    return s[1] >= low && s[1] <= high ? n : 0;
+        *code = *code << 6 | (s[i] & 0x3f);
+    }
+    bool ok = *code >= least[length] && *code <= 0x10ffff && (*code < 0xd800 || *code > 0xdfff);
+    return ok ? length : 0;
+}
+
+bool gq_acts(uint32_t code) {
+    static const uint32_t ranges[][2] = {{0, 0x1f},        {0x7f, 0x9f},     {0x61c, 0x61c},
+                                         {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2066, 0x2069}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (code >= ranges[i][0] && code <= ranges[i][1]) return true;
+    return false;
 }
 
 char *gq_printable(char *to, size_t size, const char *text) {
     static const char hex[] = "0123456789abcdef";
-    const unsigned char *s = (const unsigned char *)text;
     size_t at = 0;
-    while (*s) {
-        size_t n = printable_length(s);
+    while (*text) {
+        uint32_t code;
+        size_t n = gq_utf8(text, 4, &code); /* a NUL ends a sequence, too */
+        if (gq_acts(code)) n = 0;
         if (size - at <= (n ? n : 4)) break; /* leaves room for the NUL */
         if (n) {
-            memcpy(to + at, s, n);
-            at += n, s += n;
+            memcpy(to + at, text, n);
+            at += n, text += n;
         } else {
-            memcpy(to + at, (char[4]){'\\', 'x', hex[*s >> 4], hex[*s & 15]}, 4);
-            at += 4, s++;
+            unsigned char byte = (unsigned char)*text++;
+            memcpy(to + at, (char[4]){'\\', 'x', hex[byte >> 4], hex[byte & 15]}, 4);
+            at += 4;
         }
     }
     to[at] = 0;

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef enum gq_status {
     GQ_OK = 0,
@@ -35,7 +36,12 @@ bool gq_fail_memory(gq_error *e, unsigned long long bytes);
 #define gq_fail_memory(...) (gq_fail_memory(__VA_ARGS__), false)
 #endif
 
-/* Copy text for showing: control characters and bytes that are not UTF-8 become \xNN; what does not fit into
+/* Length of the UTF-8 sequence that the n bytes (at least 1) begin with, and what it encodes; 0: none. */
+size_t gq_utf8(const char *text, size_t n, uint32_t *code);
+/* Whether a character does something to a terminal or a line instead of being shown: controls, line
+ * separators, marks that turn the direction of writing. */
+bool gq_acts(uint32_t code);
+/* Copy text for showing: characters that act and bytes that are not UTF-8 become \xNN; what does not fit into
  * size (at least 1) bytes is cut. Returns `to`. */
 char *gq_printable(char *to, size_t size, const char *text);
 

@@ -7,13 +7,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+const char *gq_file_kind(uint32_t mode) {
+    return S_ISREG(mode)    ? "a regular file"
+           : S_ISDIR(mode)  ? "a directory"
+           : S_ISFIFO(mode) ? "a FIFO"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a device";
+}
+
 static bool check_regular(const struct stat *st, const char *path, gq_error *e) {
-    if (S_ISREG(st->st_mode)) return true;
-    const char *kind = S_ISDIR(st->st_mode)    ? "a directory"
-                       : S_ISFIFO(st->st_mode) ? "a FIFO"
-                       : S_ISSOCK(st->st_mode) ? "a socket"
-                                               : "a device";
-    return gq_fail(e, "%s: is %s, expected a regular file", path, kind);
+    return S_ISREG(st->st_mode) ||
+           gq_fail(e, "%s: is %s, expected a regular file", path, gq_file_kind(st->st_mode));
 }
 
 static int open_regular(const char *path, struct stat *st, gq_error *e) {

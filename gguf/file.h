@@ -16,6 +16,8 @@ typedef struct gq_file {
     uint64_t device, inode;
 } gq_file;
 
+/* "a FIFO": what a file of this st_mode is, for messages. */
+const char *gq_file_kind(uint32_t mode);
 /* Open a regular file without ever blocking (FIFOs, devices, directories are refused with a message of their
  * own). */
 bool gq_file_open(gq_file *f, const char *path, gq_error *e);

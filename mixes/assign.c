@@ -54,6 +54,7 @@ typedef struct run {
     bool big;          /* a model of the size where V of 3 or 4 bits costs too much */
     int64_t n_v;       /* tensors of role V, those left alone included */
     int64_t seen_v, seen_down, seen_up, seen_gate;
+    uint64_t steps; /* that patterns may still take */
 } run;
 
 static bool is_big(const mix_model *m, const char *arch) {
@@ -71,7 +72,12 @@ static bool is_big(const mix_model *m, const char *arch) {
 
 static run run_new(const mix_model *m, const mix_options *o, const mix_tensor *tensors, size_t n) {
     const char *arch = m->arch ? m->arch : "";
-    run r = {.model = m, .options = o, .family = mix_family_of(arch), .tied = true, .big = is_big(m, arch)};
+    run r = {.model = m,
+             .options = o,
+             .family = mix_family_of(arch),
+             .tied = true,
+             .big = is_big(m, arch),
+             .steps = MIX_PATTERN_STEPS};
     r.filetype = UINT64_C(1) << (o->filetype - mix_filetypes);
     if (m->n_head > 0 && m->n_head_kv > 0 && m->n_head / m->n_head_kv >= 4) r.facts |= IF_GQA4;
     if (m->n_expert >= 4) r.facts |= IF_NX4;
@@ -246,8 +252,8 @@ static bool choose(run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
     const mix_options *o = r->options;
     bool chosen, kept;
     uint32_t type = GGUF_TYPE_LIMIT, unused;
-    if (!mix_patterns_find(o->patterns, t->name, &chosen, &type, e)) return false;
-    if (!mix_patterns_find(o->keep, t->name, &kept, &unused, e)) return false;
+    if (!mix_patterns_find(o->patterns, t->name, &r->steps, &chosen, &type, e)) return false;
+    if (!mix_patterns_find(o->keep, t->name, &r->steps, &kept, &unused, e)) return false;
     if (left_alone(r, t, chosen, kept, c)) return true;
 
     mix_role role = mix_role_of(t->name);

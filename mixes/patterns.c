@@ -12,6 +12,9 @@
  * it; what takes more than a million is runaway backtracking. Depth bounds memory: a few KiB per level. */
 enum { MATCH_STEPS = 1000000, MATCH_DEPTH = 10000, MATCH_HEAP_KIB = 4096 };
 
+/* What a call of the matcher takes before it looks at the pattern, in items of a pattern. */
+enum { CALL_STEPS = 10 };
+
 /* A line of text can ask for 64 KiB of compiled pattern, as (.{200}){20} does; the recipes that people share,
  * one item per tensor of the largest models, stay below 1 MiB. */
 enum { MAX_PATTERN = 4096, MAX_COMPILED = 16 << 20, ITEM_OVERHEAD = 256 };
@@ -32,7 +35,8 @@ struct mix_pattern {
 /* Recipes are written for ECMAScript, where $ does not match before a last newline, [] matches nothing,
  * \uXXXX is a character and a group that took no part matches the empty string. */
 static const uint32_t dialect = PCRE2_DOLLAR_ENDONLY | PCRE2_ALLOW_EMPTY_CLASS | PCRE2_ALT_BSUX |
-                                PCRE2_MATCH_UNSET_BACKREF | PCRE2_NEVER_BACKSLASH_C | PCRE2_NEVER_UTF;
+                                PCRE2_MATCH_UNSET_BACKREF | PCRE2_NEVER_BACKSLASH_C | PCRE2_NEVER_UTF |
+                                PCRE2_AUTO_CALLOUT; /* for count_step */
 
 static bool compile(item *it, const char *text, size_t n, bool lower, gq_error *e) {
     if (n > MAX_PATTERN)
@@ -126,10 +130,23 @@ void mix_patterns_free(mix_pattern *p) {
     free(p);
 }
 
-bool mix_patterns_find(const mix_pattern *p, const char *name, bool *hit, uint32_t *type, gq_error *e) {
+/* Called before each item of a pattern. */
+static int count_step(pcre2_callout_block *at, void *steps) {
+    uint64_t *left = steps;
+    (void)at;
+    return *left && --*left ? 0 : PCRE2_ERROR_CALLOUT;
+}
+
+bool mix_patterns_find(const mix_pattern *p, const char *name, uint64_t *steps, bool *hit, uint32_t *type,
+                       gq_error *e) {
     *hit = false;
+    if (p) pcre2_set_callout(p->limits, count_step, steps);
     for (size_t i = 0; p && i < p->n; i++) {
+        *steps -= *steps < CALL_STEPS ? *steps : CALL_STEPS;
         int found = pcre2_match(p->items[i].code, (PCRE2_SPTR)name, strlen(name), 0, 0, p->match, p->limits);
+        if (*steps == 0)
+            return gq_fail_usage(e, "the %zu patterns take too long on all tensors together, as '%s' on '%s'",
+                                 p->n, p->items[i].text, name);
         if (found == PCRE2_ERROR_NOMATCH) continue;
         if (found == PCRE2_ERROR_NOMEMORY) return gq_fail_memory(e, MATCH_HEAP_KIB * 1024ull);
         if (found < 0)

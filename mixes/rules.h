@@ -106,8 +106,13 @@ const mix_family *mix_family_of(const char *arch); /* NULL: none */
 /* A fragment is found anywhere in the name; with '=' before it, it is the whole name. */
 bool mix_name_matches(const char *fragment, const char *name);
 
-/* First pattern found in the name: *hit = 1 and its type, or 0. Fails when a pattern takes too long. */
-bool mix_patterns_find(const mix_pattern *p, const char *name, bool *hit, uint32_t *type, gq_error *e);
+/* What matching may take for all tensors of an output: seconds. 2000 patterns, one for each of 2000 tensors,
+ * take 33 million. */
+enum { MIX_PATTERN_STEPS = 200000000 };
+/* First pattern found in the name: *hit = 1 and its type, or 0. Takes from *steps what it needed; fails when
+ * none are left, or when a pattern takes too long by itself. */
+bool mix_patterns_find(const mix_pattern *p, const char *name, uint64_t *steps, bool *hit, uint32_t *type,
+                       gq_error *e);
 
 /* Is this a well-formed PATTERN=TYPE? */
 bool mix_pattern_check(const char *item, gq_error *e);

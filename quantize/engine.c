@@ -174,8 +174,7 @@ static bool begin_join(engine *g, gq_error *e) {
     g->journals = calloc(parts, sizeof *g->journals);
     g->missing = calloc(parts, sizeof *g->missing);
     if (!g->journals || !g->missing) return gq_fail_memory(e, parts * sizeof *g->journals);
-    for (uint32_t k = 0; k < parts; k++) g->journals[k].fd = -1;
-    for (uint32_t k = 0; k < parts; k++) {
+    for (uint32_t k = 0; k < parts; k++) { /* untouched memory costs nothing, whatever the number in a name */
         g->n_journals = k + 1;
         if (!journal_open_part(&g->journals[k], g->plan, k + 1, parts, e)) return false;
     }

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "gguf/error.h"
 
@@ -289,8 +290,17 @@ void gq_imatrix_coverage_free(gq_imatrix_coverage *coverage);
 
 /* Add b into a: sums and counts, so that each weighs by its tokens. On failure a is fit for freeing only. */
 bool gq_imatrix_merge(gq_imatrix *a, const gq_imatrix *b, gq_error *e);
-/* Write the GGUF layout or the .dat layout. The file appears when it is whole; one that exists is replaced
- * with `force` only. */
+/* Write the GGUF layout or the .dat layout, as gq_write_whole does. */
 bool gq_imatrix_write(const gq_imatrix *m, const char *path, bool gguf, bool force, gq_error *e);
+
+/* ---- small files ---- */
+/* All bytes of a regular file, at most `most`, malloc'ed, with a NUL behind them. Never waits for a FIFO. */
+char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e);
+/* May a file get this name? One that is there, or a link, is replaced with `replace` only, anything else
+ * never; the folder has to be there. */
+bool gq_check_target(const char *path, bool replace, gq_error *e);
+/* Write a file that gets its name, if it may, when it is whole and on disk. */
+typedef void gq_writer(FILE *to, const void *what);
+bool gq_write_whole(const char *path, bool replace, gq_writer *write, const void *what, gq_error *e);
 
 #endif

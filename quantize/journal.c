@@ -161,6 +161,17 @@ bool journal_write(const journal *j, const uint8_t *slots, size_t n, gq_error *e
 
 /* ---- all journals of an output ---- */
 
+/* The number behind some text; of up to seven digits, as there are a million parts at most. */
+static bool take_number(const char **at, const char *text, uint32_t *number) {
+    size_t n = strlen(text);
+    if (strncmp(*at, text, n) != 0) return false;
+    size_t digits = strspn(*at + n, "0123456789");
+    if (digits < 1 || digits > 7) return false;
+    *number = (uint32_t)strtoul(*at + n, NULL, 10);
+    *at += n + digits;
+    return true;
+}
+
 /* Calls each(user, folder's descriptor, name, part, parts) for each journal beside the first output. */
 static void for_each(const gq_plan *plan,
                      void (*each)(void *user, int folder, const char *name, uint32_t part, uint32_t parts),
@@ -172,11 +183,11 @@ static void for_each(const gq_plan *plan,
         size_t n = strlen(base);
         for (struct dirent *entry; (entry = readdir(dir));) {
             uint32_t part = 0, parts = 0;
-            int length = 0;
             if (strncmp(entry->d_name, base, n) != 0) continue;
             const char *rest = entry->d_name + n;
-            bool of_part = sscanf(rest, "-%u-of-%u%n", &part, &parts, &length) == 2 && rest[length] == 0;
-            if (*rest == 0 || of_part) each(user, dirfd(dir), entry->d_name, part, parts);
+            if (*rest == 0 || (take_number(&rest, "-", &part) && take_number(&rest, "-of-", &parts) &&
+                               *rest == 0 && part >= 1 && part <= parts))
+                each(user, dirfd(dir), entry->d_name, part, parts);
         }
         closedir(dir);
     }

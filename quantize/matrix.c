@@ -1,14 +1,11 @@
 /* Importance data for people: numbers, coverage of a model, merging, the other layout. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "imatrix/stats.h"
 #include "mixes/mixes.h"
-#include "quantize/plan.h"
+#include "quantize/gquant.h"
 
 struct gq_imatrix {
     imatrix data;
@@ -160,36 +157,20 @@ bool gq_imatrix_merge(gq_imatrix *a, const gq_imatrix *b, gq_error *e) {
     return imatrix_merge(&a->data, &b->data, b->path, e) && make_rows(a, e);
 }
 
-static bool write_all(int fd, const uint8_t *bytes, uint64_t size) {
-    while (size > 0) {
-        ssize_t n = write(fd, bytes, size < INT32_MAX ? size : INT32_MAX);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        bytes += n, size -= (uint64_t)n;
-    }
-    return fsync(fd) == 0;
-}
+typedef struct bytes {
+    uint8_t *at;
+    uint64_t n;
+} bytes;
 
-static bool write_file(const char *path, const char *beside, const uint8_t *bytes, uint64_t size, gq_error *e) {
-    int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0) return gq_fail(e, "%s: cannot create: %s", beside, strerror(errno));
-    bool ok = write_all(fd, bytes, size);
-    int error = errno;
-    if (close(fd) != 0 && ok) ok = false, error = errno;
-    if (ok && rename(beside, path) == 0) return true;
-    if (ok) error = errno;
-    unlink(beside);
-    return gq_fail(e, "%s: cannot write: %s", path, strerror(error));
+static void put_bytes(FILE *to, const void *what) {
+    const bytes *b = what;
+    fwrite(b->at, 1, b->n, to);
 }
 
 bool gq_imatrix_write(const gq_imatrix *m, const char *path, bool gguf, bool force, gq_error *e) {
-    uint8_t *bytes = NULL;
-    uint64_t size = 0;
-    if (!force && access(path, F_OK) == 0)
-        return gq_fail(e, "%s is there already; --force replaces it", path);
-    if (!(gguf ? imatrix_write_gguf : imatrix_write_dat)(&m->data, &bytes, &size, e)) return false;
-    char *beside = plan_beside(path, ".imatrix");
-    bool ok = beside ? write_file(path, beside, bytes, size, e) : gq_fail_memory(e, strlen(path) + 16);
-    free(beside), free(bytes);
+    bytes b;
+    if (!(gguf ? imatrix_write_gguf : imatrix_write_dat)(&m->data, &b.at, &b.n, e)) return false;
+    bool ok = gq_write_whole(path, force, put_bytes, &b, e);
+    free(b.at);
     return ok;
 }

@@ -264,20 +264,22 @@ bool output_sync_folder(const char *path, gq_error *e) {
     return ok;
 }
 
+bool output_rename(const char *from, const char *to, bool replace) {
+    if (replace) return rename(from, to) == 0;
+    /* A file that has appeared meanwhile is not ours to replace. */
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return true;
+    if (errno != EINVAL && errno != ENOSYS) return false;
+    /* The file system cannot do that; most can link, which does not replace either. */
+    if (link(from, to) == 0) return unlink(from) == 0 || (unlink(to), false);
+    struct stat st;
+    if (errno == EEXIST || lstat(to, &st) == 0) return errno = EEXIST, false;
+    return rename(from, to) == 0;
+}
+
 static bool give_name(const output_set *set, output_file *f, gq_error *e) {
     const char *from = f->shard->temporary, *to = f->shard->path;
-    int failed;
-    if (set->plan->force) {
-        failed = rename(from, to);
-    } else {
-        /* A file that has appeared since the plan was made is not ours to replace. */
-        failed = renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
-        struct stat st;
-        if (failed && (errno == EINVAL || errno == ENOSYS)) {
-            failed = lstat(to, &st) == 0 ? (errno = EEXIST, -1) : rename(from, to);
-        }
-    }
-    if (failed) return gq_fail(e, "cannot rename %s to %s: %s", from, to, strerror(errno));
+    if (!output_rename(from, to, set->plan->force))
+        return gq_fail(e, "cannot rename %s to %s: %s", from, to, strerror(errno));
     return f->renamed = true;
 }
 

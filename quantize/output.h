@@ -52,6 +52,9 @@ int output_open_ours(const char *path);
 int output_create_ours(const char *path);
 /* All n bytes, whatever interrupts; false and errno. */
 bool output_pwrite(int fd, uint64_t offset, const void *bytes, size_t n);
+/* Give a file its name; without `replace` never in the place of another, not even of one that appears this
+ * moment. false and errno. */
+bool output_rename(const char *from, const char *to, bool replace);
 bool output_sync_folder(const char *path, gq_error *e); /* of a file's path */
 
 #endif

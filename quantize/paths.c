@@ -114,7 +114,7 @@ static bool is_input(const gq_plan *plan, const gq_options *options, const struc
            matrix.st_ino == st->st_ino;
 }
 
-static bool check_target(const gq_plan *plan, const gq_options *options, const char *path, gq_error *e) {
+bool gq_check_target(const char *path, bool replace, gq_error *e) {
     struct stat st;
     size_t n = strlen(base_of(path));
     if (n == 0) return gq_fail_usage(e, "the output '%s' has no file name", path);
@@ -122,12 +122,16 @@ static bool check_target(const gq_plan *plan, const gq_options *options, const c
         return gq_fail_usage(e, "the output's name has %zu bytes; a file name has at most %d", n, NAME_MAX);
     if (!check_folder(path, e)) return false;
     if (lstat(path, &st) != 0) return errno == ENOENT || gq_fail(e, "%s: %s", path, strerror(errno));
-    struct stat real;
-    if (stat(path, &real) == 0 && is_input(plan, options, &real))
-        return gq_fail(e, "%s is one of the inputs: quantizing a file onto itself would destroy it", path);
     if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
-        return gq_fail(e, "%s is there and is not a regular file", path);
-    return options->force || gq_fail(e, "%s is there already; --force replaces it", path);
+        return gq_fail(e, "%s is %s, not a regular file", path, gq_file_kind(st.st_mode));
+    return replace || gq_fail(e, "%s is there already; --force replaces it", path);
+}
+
+static bool check_target(const gq_plan *plan, const gq_options *options, const char *path, gq_error *e) {
+    struct stat st;
+    if (stat(path, &st) == 0 && is_input(plan, options, &st))
+        return gq_fail(e, "%s is one of the inputs: quantizing a file onto itself would destroy it", path);
+    return gq_check_target(path, options->force, e);
 }
 
 static int by_text(const void *a, const void *b) {

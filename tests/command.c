@@ -34,6 +34,13 @@ void gquant_says(int status, const char *mention, const char *const *words) {
     free(err);
 }
 
+void assert_plain(const char *text) {
+    for (uint32_t code, n; *text; text += n) {
+        n = (uint32_t)gq_utf8(text, 4, &code);
+        if (n == 0 || (gq_acts(code) && code != '\n')) fail_msg("character %x in: %s", code, text);
+    }
+}
+
 json *plan_report(const char *folder, const char *const *words) {
     const char *argv[48] = {"--dry-run", "--quiet", "--report", in_folder(folder, "plan.json")},
                **to = argv + 4;

@@ -20,6 +20,9 @@ char *gquant(int status, const char *const *words);
     gquant_says(status, mention, (const char *const[]){__VA_ARGS__, NULL})
 void gquant_says(int status, const char *mention, const char *const *words);
 
+/* Fit for a terminal: UTF-8 without control characters other than line feeds. */
+void assert_plain(const char *text);
+
 /* The plan for these words, as the report of a dry run in `folder`. */
 json *plan_report(const char *folder, const char *const *words);
 #define PLAN(folder, ...) plan_report(folder, (const char *const[]){__VA_ARGS__, NULL})

@@ -150,6 +150,7 @@ static int set_up(void **state) {
     make_matrix("wide.dat.gz", true, 1, MIB - 100, 6);
     make_bomb();
     make_recipe("many", "a=F16,");
+    make_recipe("vain", "[x-z]{3}=F16,");
     make_recipe("large", "(.{200}){20}=F16 ");
     return 0;
 }
@@ -225,6 +226,7 @@ static void test_importance(void **state) {
 static void test_recipes(void **state) {
     (void)state;
     BOUNDED("--dry-run", "--tensor-type-file", "many", "weights.gguf", "Q8_0");
+    BOUNDED("--dry-run", "--tensor-type-file", "vain", "weights.gguf", "Q8_0");
     BOUNDED("--dry-run", "--tensor-type-file", "large", "weights.gguf", "Q8_0");
 }
 

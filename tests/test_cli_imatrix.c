@@ -122,6 +122,18 @@ static void test_merge(void **state) {
     unlink(gguf), unlink(sum);
 }
 
+static void test_what_is_in_the_way(void **state) {
+    (void)state;
+    const char *out = in_folder(folder, "out.dat"), *left = in_folder(folder, ".out.dat.imatrix");
+    write_whole(left, "left by a crash", 15);
+    GQUANT(0, "imatrix", "convert", matrix, out);
+    assert_same_numbers(matrix, out);
+    GQUANT_SAYS(1, "--force", "imatrix", "convert", matrix, out);
+    GQUANT(0, "imatrix", "merge", "--force", out, matrix, out);
+    unlink(out), unlink(left);
+    assert_int_equal(count_files(folder), 2);
+}
+
 static void test_usage(void **state) {
     (void)state;
     GQUANT_SAYS(2, "show, merge or convert", "imatrix", "polish", matrix);
@@ -133,9 +145,8 @@ static void test_usage(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_show),
-        cmocka_unit_test(test_convert),
-        cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_show),  cmocka_unit_test(test_convert),
+        cmocka_unit_test(test_merge), cmocka_unit_test(test_what_is_in_the_way),
         cmocka_unit_test(test_usage),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -14,9 +14,8 @@ static size_t files; /* in the folder before a test */
 static int set_up(void **state) {
     (void)state;
     folder = temporary_folder();
-    model *m = model_llama(1);
-    model_write(m, in_folder(folder, "in.gguf"));
-    model_free(m);
+    make_model((const char *const[]){"--weights", "300000", "--imatrix", in_folder(folder, "imatrix.dat"),
+                                     in_folder(folder, "in.gguf"), NULL});
     wanted = strdup(in_folder(folder, "wanted.gguf"));
     quantize(in_folder(folder, "in.gguf"), wanted, "Q8_0", 2);
     assert_int_equal(chdir(folder), 0);
@@ -32,12 +31,6 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static void assert_plain(const char *text) {
-    for (const char *c = text; *c; c++)
-        if (((unsigned char)*c < 32 && *c != '\n') || *c == 127)
-            fail_msg("control character %d in: %s", *c, text);
-}
-
 /* Quantize from and to names; what is printed is fit for a terminal. */
 static void convert(const char *in, const char *out) {
     char *text, *err;
@@ -47,6 +40,42 @@ static void convert(const char *in, const char *out) {
     free(text), free(err);
     assert_same_file(wanted, out);
     assert_int_equal(unlink(out), 0);
+}
+
+/* Run it with odd names among the words; what is printed is fit for a terminal. */
+static void assert_fit(const char *const *words) {
+    char *text, *err;
+    int status = run_command(words, &text, &err);
+    if (status) fail_msg("%s %s: %s", words[1], words[2], err);
+    assert_plain(text), assert_plain(err);
+    free(text), free(err);
+}
+#define FIT(...) assert_fit((const char *const[]){NULL, __VA_ARGS__, NULL})
+
+/* Every command reads the model and the matrix of these names, and writes to `out`. */
+static void try_commands(const char *in, const char *matrix, const char *out) {
+    static const char outputs[] = "a folder\n";
+    char *with_matrix, *with_report;
+    FIT("info", "--", in);
+    FIT("info", "--json", "--", in);
+    FIT("verify", "--", in);
+    FIT("compare", "--", in, in);
+    FIT("imatrix", "show", "--", matrix, in);
+    FIT("imatrix", "show", "--json", "--", matrix, in);
+    FIT("imatrix", "convert", "--", matrix, out);
+    assert_int_equal(unlink(out), 0);
+    FIT("imatrix", "merge", "--", matrix, matrix, out);
+    assert_int_equal(unlink(out), 0);
+    assert_true(asprintf(&with_matrix, "--imatrix=%s", matrix) > 0);
+    assert_true(asprintf(&with_report, "--report=%.250s.json", out) > 0);
+    FIT(with_matrix, with_report, "-v", "--", in, out, "Q4_0");
+    FIT("verify", with_report, "--", out);
+    FIT("compare", "--", in, out);
+    assert_int_equal(unlink(strchr(with_report, '=') + 1) | unlink(out), 0);
+    assert_int_equal(mkdir(outputs, 0777), 0);
+    FIT("--out-dir", outputs, "--", in, "x\\b=Q4_0", "-y=Q8_0");
+    remove_folder(strdup(outputs));
+    free(with_matrix), free(with_report);
 }
 
 static void test_odd_names(void **state) {
@@ -66,11 +95,14 @@ static void test_odd_names(void **state) {
         {longest, longest_out},
         {"a=Q8_0.gguf", "Q4_K_M"},
     };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    enum { NAMES = sizeof names / sizeof *names };
+    for (size_t i = 0; i < NAMES; i++) {
         assert_int_equal(rename("in.gguf", names[i][0]), 0);
         convert(names[i][0], names[i][1]);
-        GQUANT(0, "info", "--", names[i][0]);
+        assert_int_equal(rename("imatrix.dat", names[i][1]), 0);
+        try_commands(names[i][0], names[i][1], names[(i + 1) % NAMES][1]);
         assert_int_equal(rename(names[i][0], "in.gguf"), 0);
+        assert_int_equal(rename(names[i][1], "imatrix.dat"), 0);
     }
     assert_int_equal(count_files(folder), files); /* nothing hidden is left either */
 }
@@ -134,12 +166,64 @@ static void test_mode(void **state) {
     }
 }
 
+enum { WORDS = 8 };
+
+/* "@" among the words is `path`, which the command must refuse at once, by its kind. */
+static void refused(const char *path, const char *kind, const char *const runs[][WORDS], size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const char *words[WORDS + 3] = {"timeout", "60", GQ_COMMAND};
+        char *err;
+        for (size_t k = 0; runs[i][k]; k++) words[k + 3] = *runs[i][k] == '@' ? path : runs[i][k];
+        int status = run_command(words, NULL, &err);
+        if (status != 1 || !strstr(err, kind))
+            fail_msg("%s, run %zu with %s: exit status %d: %s", words[3], i, kind, status, err);
+        free(err);
+    }
+}
+
+static void test_other_kinds(void **state) {
+    (void)state;
+    static const char *const reading[][WORDS] = {
+        {"@", "out", "Q8_0"},
+        {"in.gguf", "out", "Q8_0", "--imatrix", "@"},
+        {"in.gguf", "out", "Q8_0", "--tensor-type-file", "@"},
+        {"info", "@"},
+        {"verify", "@"},
+        {"verify", "in.gguf", "--report", "@"},
+        {"compare", "@", "in.gguf"},
+        {"compare", "in.gguf", "@"},
+        {"imatrix", "show", "@"},
+        {"imatrix", "show", "imatrix.dat", "@"},
+        {"imatrix", "convert", "@", "out"},
+        {"imatrix", "merge", "imatrix.dat", "@", "out"},
+    };
+    static const char *const writing[][WORDS] = {
+        {"in.gguf", "@", "Q8_0", "--force"},
+        {"in.gguf", "@", "Q8_0", "--force", "--part", "1/2"},
+        {"in.gguf", "out", "Q8_0", "--report", "@"},
+        {"in.gguf", "Q8_0", "--dry-run", "--report", "@"},
+        {"compare", "in.gguf", "in.gguf", "--report", "@"},
+        {"imatrix", "convert", "--force", "imatrix.dat", "@"},
+        {"imatrix", "merge", "--force", "imatrix.dat", "imatrix.dat", "@"},
+    };
+    enum { READING = sizeof reading / sizeof *reading, WRITING = sizeof writing / sizeof *writing };
+    struct stat st;
+    assert_int_equal(mkfifo("fifo.json", 0666) | mkdir("folder.json", 0777), 0);
+    refused("/dev/zero", "a device", reading, READING);
+    refused("folder.json", "a directory", reading, READING);
+    refused("folder.json", "a directory", writing, WRITING);
+    refused("fifo.json", "a FIFO", reading, READING);
+    refused("fifo.json", "a FIFO", writing, WRITING);
+    assert_true(stat("fifo.json", &st) == 0 && S_ISFIFO(st.st_mode));
+    assert_int_equal(unlink("fifo.json") | rmdir("folder.json"), 0);
+    assert_int_equal(count_files(folder), files);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_odd_names),
-        cmocka_unit_test(test_names_that_are_too_long),
-        cmocka_unit_test(test_links),
-        cmocka_unit_test(test_mode),
+        cmocka_unit_test(test_odd_names),   cmocka_unit_test(test_names_that_are_too_long),
+        cmocka_unit_test(test_links),       cmocka_unit_test(test_mode),
+        cmocka_unit_test(test_other_kinds),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/command.h"
+#include "tests/imatrix_files.h"
 
 static char *folder;
 static const char *source;
@@ -136,42 +137,103 @@ static void test_reader_goes_away(void **state) {
     unlink(out);
 }
 
-static void assert_plain(const char *text) {
-    for (const char *c = text; *c; c++)
-        if (((unsigned char)*c < 32 && *c != '\n') || *c == 127)
-            fail_msg("control character %d in: %s", *c, text);
+static const char *const hostile[] = {"\033[2J\033]0;owned\a.weight", "two\nlines\r<script>\"',=.weight",
+                                      "not utf-8 \xff\xc0.weight", "=\xc2\x9b[2J\xe2\x80\xaethgiew.weight"};
+enum { HOSTILE = sizeof hostile / sizeof *hostile };
+
+/* A model and a matrix whose names and texts write to the terminal. */
+static void make_hostile(const char *path, const char *matrix_path) {
+    static const float ones[1024] = {1};
+    model *m = model_new("tiny", 1);
+    blob b = {0};
+    put32(&b, HOSTILE);
+    for (uint64_t i = 0; i < HOSTILE; i++) {
+        model_add(m, hostile[i], GGUF_F32, (uint64_t[4]){i == 1 ? 96 : 256, 4}, NULL);
+        model_set_string(m, hostile[i], hostile[HOSTILE - 1 - i]);
+        put_entry(&b, hostile[i], 1, ones, i == 2 ? 100 : i == 1 ? 96 : 256);
+    }
+    put_trailer(&b, 1, hostile[0]);
+    put(&b, "more", 4); /* worth a warning */
+    model_write(m, path);
+    model_free(m);
+    write_whole(matrix_path, b.bytes, b.n);
+    free(b.bytes);
 }
+
+/* Whatever the command says of them. */
+static void plainly(int status, const char *const *words) {
+    char *text, *err;
+    int found = run_command(words, &text, &err);
+    if (found != status) fail_msg("%s %s: exit status %d: %s", words[1], words[2], found, err);
+    if (!*text && !*err) fail_msg("%s %s: says nothing", words[1], words[2]);
+    assert_plain(text), assert_plain(err);
+    free(text), free(err);
+}
+#define PLAINLY(status, ...) plainly(status, (const char *const[]){NULL, __VA_ARGS__, NULL})
 
 static void test_hostile_names(void **state) {
     (void)state;
-    static const char *const names[] = {"\033[2J\033]0;owned\a.weight", "two\nlines\r<script>\"',=.weight",
-                                        "not utf-8 \xff\xc0.weight"};
-    model *m = model_new("tiny", 1);
-    for (uint64_t i = 0; i < 3; i++)
-        model_add(m, names[i], GGUF_F32, (uint64_t[4]){i == 1 ? 96 : 256, 4}, NULL);
-    const char *odd = in_folder(folder, "odd.gguf"), *out = in_folder(folder, "out.gguf"),
-               *report = in_folder(folder, "r.json");
-    model_write(m, odd);
-    model_free(m);
-    char *text, *err;
-    assert_int_equal(
-        run_command((const char *const[]){NULL, "-v", "-r", report, odd, out, "Q4_K_M", NULL}, &text, &err),
-        0);
-    assert_plain(text), assert_plain(err);
-    assert_non_null(strstr(text, "\\x1b[2J"));
-    free(text), free(err);
-    assert_int_equal(
-        run_command((const char *const[]){NULL, "-n", "--force", odd, out, "Q4_K_M", NULL}, &text, &err), 0);
-    assert_plain(text), assert_plain(err);
-    free(text), free(err);
-    json *r = json_file(report);
-    assert_non_null(report_tensor(r, "two\nlines\r<script>\"',=.weight"));
-    assert_non_null(report_tensor(r, "not utf-8 \xef\xbf\xbd\xef\xbf\xbd.weight"));
-    json_free(r);
-    char *bytes = (char *)read_whole(report, NULL);
-    assert_null(strchr(bytes, '<')); /* so that a page can hold it */
+    char *odd = strdup(in_folder(folder, "odd.gguf")), *out = strdup(in_folder(folder, "out.gguf")),
+         *data = strdup(in_folder(folder, "odd.dat")), *report = strdup(in_folder(folder, "r.json"));
+    const char *bad = in_folder(folder, "bad.gguf"), *copy = in_folder(folder, "copy.gguf"),
+               *recipe = in_folder(folder, "recipe");
+    make_hostile(odd, data);
+    PLAINLY(0, "-v", "-r", report, odd, out, "Q4_K_M");
+    PLAINLY(0, "-n", "--force", odd, out, "Q4_K_M");
+    PLAINLY(1, "-n", "--strict", odd, "Q4_K_M");
+    PLAINLY(1, "-n", "--imatrix", data, odd, "Q4_K_M");
+    PLAINLY(1, out, copy, "Q5_K_M"); /* quantized already */
+    PLAINLY(0, "info", odd);
+    PLAINLY(0, "info", "--json", odd);
+    PLAINLY(1, "verify", "-r", report, out); /* a name that is not UTF-8 is not the same in the report */
+    PLAINLY(1, "verify", "-r", report, source);
+    PLAINLY(1, "verify", "-r", report, odd);
+    PLAINLY(0, "compare", odd, out);
+    PLAINLY(1, "compare", odd, source);
+    PLAINLY(0, "imatrix", "show", data, odd);
+    PLAINLY(0, "imatrix", "show", "--json", data, odd);
+    PLAINLY(0, "imatrix", "show", in_folder(folder, "imatrix.dat"), odd);
+    PLAINLY(1, "imatrix", "show", odd);
+    size_t n;
+    uint8_t *bytes = read_whole(odd, &n);
+    memset(bytes + n - 64, 0xff, 64); /* NaN in the last tensor */
+    write_whole(bad, bytes, n);
     free(bytes);
-    unlink(odd), unlink(out), unlink(report);
+    PLAINLY(1, bad, copy, "Q8_0");
+    PLAINLY(1, "verify", bad);
+    PLAINLY(1, "compare", bad, odd);
+    write_whole(recipe, hostile[0], strlen(hostile[0]));
+    PLAINLY(2, "--tensor-type-file", recipe, "-n", odd, "Q8_0");
+    PLAINLY(2, "--tensor-type", hostile[3], "-n", odd, "Q8_0");
+    PLAINLY(2, hostile[0], hostile[3]);
+    PLAINLY(1, hostile[0], "Q8_0");
+    unlink(bad), unlink(recipe);
+
+    json *r = json_file(report);
+    assert_non_null(report_tensor(r, hostile[1]));
+    assert_non_null(report_tensor(r, "not utf-8 \xef\xbf\xbd\xef\xbf\xbd.weight"));
+    assert_non_null(report_tensor(r, hostile[3]));
+    json_free(r);
+    char *text = (char *)read_whole(report, NULL);
+    assert_null(strchr(text, '<')); /* so that a page can hold it */
+    free(text);
+    unlink(odd), unlink(out), unlink(data), unlink(report);
+    free(odd), free(out), free(data), free(report);
+    assert_int_equal(count_files(folder), 2);
+}
+
+/* A spreadsheet must not take a name for a formula. */
+static void test_hostile_table(void **state) {
+    (void)state;
+    const char *odd = in_folder(folder, "odd.gguf"), *data = in_folder(folder, "odd.dat"),
+               *report = in_folder(folder, "r.csv");
+    make_hostile(odd, data);
+    GQUANT(0, "-q", "-n", "-r", report, odd, "Q8_0");
+    char *text = (char *)read_whole(report, NULL);
+    assert_null(strstr(text, ",\"="));
+    assert_non_null(strstr(text, ",\"'=\xc2"));
+    free(text);
+    unlink(odd), unlink(data), unlink(report);
 }
 
 int main(void) {
@@ -179,6 +241,7 @@ int main(void) {
         cmocka_unit_test(test_progress_line),    cmocka_unit_test(test_no_color),
         cmocka_unit_test(test_sigint),           cmocka_unit_test(test_sigterm),
         cmocka_unit_test(test_reader_goes_away), cmocka_unit_test(test_hostile_names),
+        cmocka_unit_test(test_hostile_table),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -33,6 +33,11 @@ static void control_characters_are_shown_as_hex(void **state) {
                  "\\xf0\\x8f\\xbf\\xbf\\xf4\\x90\\x80\\x80\\xf5\\x80\\x80\\x80");
     assert_shown("\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf");
     assert_shown("\xe2\x82", "\\xe2\\x82"); /* ends early */
+    assert_shown("\xe2\x80\xae"
+                 "6Q \xe2\x80\xa8\xe2\x81\xa6",
+                 "\\xe2\\x80\\xae"
+                 "6Q \\xe2\\x80\\xa8\\xe2\\x81\\xa6"); /* turn the direction of writing, end the line */
+    assert_shown("\xe2\x80\x93\xe2\x80\xaf", "\xe2\x80\x93\xe2\x80\xaf");
     assert_shown("", "");
 }
 

@@ -139,6 +139,39 @@ static void hostile_patterns(void **state) {
     free(many);
 }
 
+/* A pattern for each of the tensors of a large model is fine; as many as a file of 1 MiB holds, on as many
+ * names as another, would take minutes. */
+static void many_patterns(void **state) {
+    (void)state;
+    enum { FEW = 2000, MANY = 20000 };
+    char(*texts)[64] = calloc(MANY, sizeof *texts), (*names)[64] = calloc(MANY, sizeof *names);
+    const char **items = calloc(MANY, sizeof *items);
+    mix_tensor *tensors = calloc(MANY, sizeof *tensors);
+    uint32_t *order = calloc(MANY, sizeof *order);
+    mix_choice *choices = calloc(MANY, sizeof *choices);
+    assert_true(texts && names && items && tensors && order && choices);
+    for (uint32_t i = 0; i < MANY; i++) {
+        snprintf(texts[i], sizeof *texts, "^blk\\.%u\\.ffn_(up|down)\\.weight$=Q6_K", i);
+        snprintf(names[i], sizeof *names, "blk.%u.ffn_up.weight", i < FEW ? i : i + MANY);
+        items[i] = texts[i], order[i] = i;
+        tensors[i] = (mix_tensor){.name = names[i], .ne = {256, 256, 1, 1}, .type = GGUF_F16};
+    }
+    for (int many = 0; many < 2; many++) {
+        gq_error e = {0};
+        size_t n = many ? MANY : FEW;
+        mix_pattern *p = mix_patterns_new(items, n, true, &e);
+        if (!p) fail_msg("%s", e.text);
+        mix_options o = {
+            .filetype = mix_filetype_named("Q4_K_M"), .patterns = p, .output_type = -1, .embedding_type = -1};
+        bool ok = mix_assign(&unknown, &o, tensors, n, order, choices, &e);
+        assert_int_equal(ok, !many);
+        if (many) assert_non_null(strstr(e.text, "20000 patterns take too long"));
+        for (size_t i = 0; ok && i < n; i++) assert_int_equal(choices[i].type, GGUF_Q6_K);
+        mix_patterns_free(p);
+    }
+    free(texts), free(names), free(items), free(tensors), free(order), free(choices);
+}
+
 static void keep_beats_everything(void **state) {
     (void)state;
     const char *types[] = {"attn=Q8_0"}, *keeps[] = {"attn_v", "^output"};
@@ -304,6 +337,7 @@ int main(void) {
         cmocka_unit_test(ecmascript),
         cmocka_unit_test(malformed_items),
         cmocka_unit_test(hostile_patterns),
+        cmocka_unit_test(many_patterns),
         cmocka_unit_test(keep_beats_everything),
         cmocka_unit_test(image_models),
         cmocka_unit_test(odd_tensors_of_image_models),

@@ -352,6 +352,37 @@ static void missing_parts_are_named(void **state) {
     assert_false(exists(path(".missing.gguf.gquant-journal-1-of-3")));
 }
 
+/* Names that are nearly those of journals, and numbers that would need all memory. */
+static void odd_journals_are_nobodys(void **state) {
+    (void)state;
+    static const char *const odd[] = {"0-of-0",  "0-of-2",        "3-of-2",         "1-of-2x",
+                                      "1-of--2", "1-of-99999999", "1-of-4294967298"};
+    enum { ODD = sizeof odd / sizeof *odd };
+    gq_output out = {path("odd.gguf"), "Q4_K_S"};
+    gq_options o = options_for(&out), join = o;
+    char name[64];
+    for (size_t i = 0; i < ODD; i++) {
+        snprintf(name, sizeof name, ".odd.gguf.gquant-journal-%s", odd[i]);
+        write_whole(path(name), "", 0);
+    }
+    gq_plan_free(run_plan(&o));
+    assert_same_file(path("wanted.gguf"), out.path);
+    unlink(out.path);
+    for (size_t i = 0; i < ODD; i++) {
+        snprintf(name, sizeof name, ".odd.gguf.gquant-journal-%s", odd[i]);
+        assert_int_equal(unlink(path(name)), 0);
+    }
+    gq_error e;
+    stopper all = {.after = 0};
+    o.parts = 2, o.part = 1;
+    assert_int_equal(run_some(&o, &all, &e), GQ_OK);
+    assert_int_equal(
+        rename(path(".odd.gguf.gquant-journal-1-of-2"), path(".odd.gguf.gquant-journal-1-of-1000000")), 0);
+    join.join = true;
+    assert_non_null(strstr(failure(&join), "part 1 of 1000000 cannot be used"));
+    unlink(path(".odd.gguf.gquant-journal-1-of-1000000")), unlink(path(".odd.gguf.gquant"));
+}
+
 /* A part may clear up only what no other part has worked on. */
 static void parts_that_fail(void **state) {
     (void)state;
@@ -483,6 +514,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(killed_runs_go_on),
         cmocka_unit_test(parts_make_the_whole),
         cmocka_unit_test(missing_parts_are_named),
+        cmocka_unit_test(odd_journals_are_nobodys),
         cmocka_unit_test(parts_that_fail),
         cmocka_unit_test(an_input_that_changes_is_refused),
         cmocka_unit_test(more_parts_than_chunks),

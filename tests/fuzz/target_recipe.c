@@ -8,6 +8,7 @@ static void use(const mix_recipe *r) {
     static const char *const names[] = {"blk.12.ffn_down_exps.weight", "token_embd.weight",
                                         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
     gq_error e = {0};
+    uint64_t steps = MIX_PATTERN_STEPS;
     mix_pattern *p = mix_patterns_new((const char *const *)r->items, r->n, true, &e);
     if (!p) { /* too many */
         fuzz_check_error(&e);
@@ -17,7 +18,7 @@ static void use(const mix_recipe *r) {
         bool hit;
         uint32_t type = GGUF_TYPE_LIMIT;
         e = (gq_error){0};
-        if (!mix_patterns_find(p, names[i], &hit, &type, &e))
+        if (!mix_patterns_find(p, names[i], &steps, &hit, &type, &e))
             fuzz_check_error(&e); /* takes too long */
         else
             PROMISE(!hit || gguf_type_of(type), "type %u", type);

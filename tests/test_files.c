@@ -1,0 +1,184 @@
+/* Small files: read whole, written under their name only when they are whole. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "quantize/gquant.h"
+#include "tests/model.h"
+#include "tests/support.h"
+
+static char *folder;
+
+static int set_up(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    return chdir(folder);
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    assert_int_equal(chdir("/"), 0);
+    remove_folder(folder);
+    return 0;
+}
+
+static void put_text(FILE *to, const void *what) { fputs(what, to); }
+
+static void assert_holds(const char *path, const char *text) {
+    gq_error e;
+    size_t n;
+    char *found = gq_read_whole(path, 100, &n, &e);
+    if (!found) fail_msg("%s", e.text);
+    assert_string_equal(found, text);
+    assert_int_equal(n, strlen(text));
+    free(found);
+}
+
+static void test_written_whole(void **state) {
+    (void)state;
+    gq_error e;
+    struct stat st;
+    char longest[256];
+    memset(longest, 'x', 255);
+    longest[255] = 0;
+    const char *const names[] = {"plain", "-leading", "two\nlines", " ", longest};
+    mode_t old = umask(027);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_true(gq_write_whole(names[i], false, put_text, "new", &e));
+        assert_holds(names[i], "new");
+        assert_int_equal(stat(names[i], &st), 0);
+        assert_int_equal(st.st_mode & 07777, 0640);
+        assert_false(gq_write_whole(names[i], false, put_text, "newer", &e));
+        assert_non_null(strstr(e.text, "there already"));
+        assert_holds(names[i], "new");
+        assert_true(gq_write_whole(names[i], true, put_text, "newer", &e));
+        assert_holds(names[i], "newer");
+        assert_int_equal(unlink(names[i]), 0);
+    }
+    umask(old);
+    assert_int_equal(count_files(folder), 0);
+}
+
+/* Somebody else is faster. */
+static void put_late(FILE *to, const void *what) {
+    write_whole("target", "theirs", 6);
+    fputs(what, to);
+}
+
+static void test_a_name_taken_meanwhile(void **state) {
+    (void)state;
+    gq_error e;
+    assert_false(gq_write_whole("target", false, put_late, "ours", &e));
+    assert_non_null(strstr(e.text, strerror(EEXIST)));
+    assert_holds("target", "theirs");
+    assert_int_equal(count_files(folder), 1);
+    assert_true(gq_write_whole("target", true, put_late, "ours", &e));
+    assert_holds("target", "ours");
+    assert_int_equal(unlink("target"), 0);
+}
+
+static void test_links_are_not_followed(void **state) {
+    (void)state;
+    gq_error e;
+    struct stat st;
+    write_whole("precious", "old", 3);
+    static const char *const to[] = {"precious", "nowhere", "link"};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(symlink(to[i], "link"), 0);
+        assert_false(gq_write_whole("link", false, put_text, "new", &e));
+        assert_true(gq_write_whole("link", true, put_text, "new", &e));
+        assert_int_equal(lstat("link", &st), 0);
+        assert_true(S_ISREG(st.st_mode));
+        assert_int_equal(unlink("link"), 0);
+    }
+    assert_holds("precious", "old");
+    assert_int_equal(unlink("precious"), 0);
+    assert_int_equal(count_files(folder), 0);
+}
+
+static void test_other_kinds_stay(void **state) {
+    (void)state;
+    gq_error e;
+    size_t n;
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket"};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(mkfifo("fifo", 0666), 0);
+    assert_int_equal(mkdir("folder", 0777), 0);
+    static const char *const kinds[][2] = {
+        {"fifo", "a FIFO"}, {"folder", "a directory"}, {"socket", "a socket"}, {"/dev/null", "a device"}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct stat before, after;
+        assert_int_equal(stat(kinds[i][0], &before), 0);
+        assert_false(gq_write_whole(kinds[i][0], true, put_text, "new", &e));
+        assert_non_null(strstr(e.text, kinds[i][1]));
+        assert_null(gq_read_whole(kinds[i][0], 100, &n, &e));
+        assert_non_null(strstr(e.text, kinds[i][1]));
+        assert_int_equal(stat(kinds[i][0], &after), 0);
+        assert_int_equal(before.st_ino, after.st_ino);
+    }
+    close(fd);
+    assert_int_equal(unlink("socket") | unlink("fifo") | rmdir("folder"), 0);
+    assert_int_equal(count_files(folder), 0);
+}
+
+static void put_much(FILE *to, const void *what) {
+    for (int i = 0; i < 1 << 16; i++) fwrite(what, 1, 1, to);
+}
+
+static void test_a_failure_leaves_nothing(void **state) {
+    (void)state;
+    gq_error e;
+    assert_false(gq_write_whole("absent/file", true, put_text, "", &e));
+    assert_non_null(strstr(e.text, "absent"));
+    assert_false(gq_write_whole("", true, put_text, "", &e));
+    struct rlimit limit, little = {1000, RLIM_INFINITY};
+    getrlimit(RLIMIT_FSIZE, &limit);
+    little.rlim_max = limit.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    write_whole("file", "old", 3);
+    setrlimit(RLIMIT_FSIZE, &little);
+    bool done = gq_write_whole("file", true, put_much, "x", &e);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    assert_false(done);
+    assert_non_null(strstr(e.text, strerror(EFBIG)));
+    assert_holds("file", "old");
+    assert_int_equal(unlink("file"), 0);
+    assert_int_equal(count_files(folder), 0);
+}
+
+static void test_read(void **state) {
+    (void)state;
+    gq_error e;
+    size_t n = 1;
+    write_whole("file", "a\0b", 3);
+    char *text = gq_read_whole("file", 3, &n, &e);
+    assert_int_equal(n, 3);
+    assert_memory_equal(text, "a\0b", 4);
+    free(text);
+    assert_null(gq_read_whole("file", 2, &n, &e));
+    assert_non_null(strstr(e.text, "3 bytes"));
+    assert_null(gq_read_whole("absent", 2, &n, &e));
+    write_whole("file", "", 0);
+    assert_holds("file", "");
+    assert_int_equal(unlink("file"), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_written_whole),
+        cmocka_unit_test(test_a_name_taken_meanwhile),
+        cmocka_unit_test(test_links_are_not_followed),
+        cmocka_unit_test(test_other_kinds_stay),
+        cmocka_unit_test(test_a_failure_leaves_nothing),
+        cmocka_unit_test(test_read),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
