@@ -1,16 +1,19 @@
 /* make-model: writes a llama-shaped GGUF of any size with made-up weights, and importance data that fit it.
  *
- *     make-model [--type F16|BF16|F32] [--weights N] [--experts N] [--seed N] [--imatrix FILE] OUT.gguf
+ *     make-model [--type F16|BF16|F32] [--weights N] [--experts N] [--seed N] [--sparse]
+ *                [--imatrix FILE] OUT.gguf
  *
  * For trying the quantizer, for tests and benchmarks without a download. The same options give the same file.
  * Weights are normal with a scale per row and one outlier in a thousand; llama.cpp loads the file and talks
- * nonsense. Memory does not grow with the model.
+ * nonsense. Memory does not grow with the model. --sparse leaves all weights zero, which takes no time and no
+ * room on the disk: to see what sizes alone do.
  */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "gguf/gguf.h"
 #include "imatrix/imatrix.h"
@@ -30,6 +33,7 @@ typedef struct model {
     shape shape;
     const gguf_type *type;
     uint64_t seed;
+    bool sparse;
     weight *weights;
     size_t n;
 } model;
@@ -251,7 +255,9 @@ static void write_model(const model *m, const char *path) {
     uint64_t size, data;
     check(gguf_header_finish(h, &head, &size, &data, &error));
     put(f, head, size);
-    for (size_t i = 0; i < m->n; i++) write_weight(f, m, &m->weights[i]);
+    for (size_t i = 0; !m->sparse && i < m->n; i++) write_weight(f, m, &m->weights[i]);
+    if (m->sparse && (fflush(f) != 0 || ftruncate(fileno(f), (off_t)(size + data)) != 0))
+        perror(path), exit(1);
     if (fclose(f) != 0) perror(path), exit(1);
     gguf_header_free(h);
 }
@@ -293,9 +299,13 @@ static void write_importance(const model *m, const char *path) {
 }
 
 int main(int argc, char **argv) {
-    static const struct option longs[] = {{"type", 1, NULL, 't'},    {"weights", 1, NULL, 'w'},
-                                          {"experts", 1, NULL, 'e'}, {"imatrix", 1, NULL, 'i'},
-                                          {"seed", 1, NULL, 's'},    {0}};
+    static const struct option longs[] = {{"type", 1, NULL, 't'},
+                                          {"weights", 1, NULL, 'w'},
+                                          {"experts", 1, NULL, 'e'},
+                                          {"imatrix", 1, NULL, 'i'},
+                                          {"seed", 1, NULL, 's'},
+                                          {"sparse", 0, NULL, 'z'},
+                                          {0}};
     model m = {.type = gguf_type_of(GGUF_F16), .seed = 1};
     const char *importance = NULL;
     double weights = 30e6;
@@ -314,6 +324,9 @@ int main(int argc, char **argv) {
         case 'i':
             importance = optarg;
             break;
+        case 'z':
+            m.sparse = true;
+            break;
         case 's':
             m.seed = strtoull(optarg, NULL, 10);
             break;
@@ -323,8 +336,8 @@ int main(int argc, char **argv) {
     if (!ok || optind + 1 != argc || !m.type ||
         (m.type->id != GGUF_F16 && m.type->id != GGUF_BF16 && m.type->id != GGUF_F32) ||
         !(weights >= 1 && weights <= 1e13) || experts > 1024) {
-        fputs("usage: make-model [--type F16|BF16|F32] [--weights N] [--experts N] [--seed N] [--imatrix "
-              "FILE] OUT.gguf\n",
+        fputs("usage: make-model [--type F16|BF16|F32] [--weights N] [--experts N] [--seed N] "
+              "[--sparse] [--imatrix FILE] OUT.gguf\n",
               stderr);
         return 2;
     }

@@ -157,19 +157,17 @@ static bool begin_whole(engine *g, gq_error *e) {
 }
 
 static bool begin_part(engine *g, gq_error *e) {
-    return output_open_shared(&g->outputs, e) && open_own_journal(g, true, e);
+    uint32_t parts;
+    return journal_count_parts(g->plan, &parts, e) && output_open_shared(&g->outputs, e) &&
+           open_own_journal(g, true, e);
 }
 
 static bool begin_join(engine *g, gq_error *e) {
     bool all;
-    uint32_t parts = g->plan->parts;
-    if (!output_open_old(&g->outputs, &all, e)) return false;
-    if (!all)
+    uint32_t parts;
+    if (!journal_count_parts(g->plan, &parts, e) || !output_open_old(&g->outputs, &all, e)) return false;
+    if (parts == 0 || !all)
         return gq_fail(e, "there is nothing to join for %s: its parts have not been started",
-                       g->plan->outputs[0].path);
-    if (parts == 0 && !journal_count_parts(g->plan, &parts, e)) return false;
-    if (parts == 0)
-        return gq_fail(e, "there is nothing to join for %s: no part has left a journal",
                        g->plan->outputs[0].path);
     g->journals = calloc(parts, sizeof *g->journals);
     g->missing = calloc(parts, sizeof *g->missing);

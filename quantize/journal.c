@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,11 +59,13 @@ static bool prepare(journal *j, const gq_plan *plan, uint32_t part, uint32_t par
     return j->path ? true : gq_fail_memory(e, strlen(plan->outputs[0].path) + 64);
 }
 
+static bool is_sound(const journal_head *h) {
+    return memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 && h->crc == crc(h, offsetof(journal_head, crc));
+}
+
 /* Why a journal cannot be continued; NULL: it can. */
 static const char *mismatch(const journal_head *found, const journal_head *wanted) {
-    if (memcmp(found->magic, wanted->magic, sizeof found->magic) != 0 ||
-        found->crc != crc(found, offsetof(journal_head, crc)))
-        return "its journal is damaged";
+    if (!is_sound(found)) return "its journal is damaged";
     if (memcmp(found->version, wanted->version, sizeof found->version) != 0)
         return "it was made by another version of gquant";
     if (found->identity.input != wanted->identity.input)
@@ -201,19 +204,40 @@ static void remove_one(void *user, int folder, const char *name, uint32_t part, 
 
 void journal_remove_all(const gq_plan *plan) { for_each(plan, remove_one, NULL); }
 
-static void note_parts(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
-    (void)folder, (void)name, (void)part;
-    uint32_t *seen = user; /* the number of parts, and another one if there is */
-    if (parts && !seen[0]) seen[0] = parts;
-    if (parts && seen[0] != parts) seen[1] = parts;
+typedef struct parts_seen {
+    const gq_plan *plan;
+    uint32_t parts; /* 0: none */
+    gq_error *e;
+    bool failed;
+} parts_seen;
+
+static const char *why_unfit(const parts_seen *seen, int fd, uint32_t part, uint32_t parts) {
+    journal_head found, wanted = head_of(seen->plan, part, parts);
+    if (parts != seen->parts) return "the work was cut into another number of parts";
+    /* One that is damaged, or being written just now, is the business of whoever runs that part. */
+    return fd >= 0 && read_head(fd, &found) && is_sound(&found) ? mismatch(&found, &wanted) : NULL;
+}
+
+/* The work of other parts may be that of other people or machines: never mixed with, never thrown away. */
+static void look_at_part(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
+    parts_seen *seen = user;
+    const gq_plan *plan = seen->plan;
+    if (parts == 0 || seen->failed || (part == plan->part && parts == plan->parts)) return;
+    if (seen->parts == 0) seen->parts = plan->parts ? plan->parts : parts;
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const char *why = why_unfit(seen, fd, part, parts);
+    if (fd >= 0) close(fd);
+    if (!why) return;
+    gq_fail(seen->e, "part %u of %u of %s has been begun, and %s; to start afresh remove %s*", part, parts,
+            plan->outputs[0].path, why, plan->outputs[0].shards[0].temporary);
+    seen->failed = true;
 }
 
 bool journal_count_parts(const gq_plan *plan, uint32_t *parts, gq_error *e) {
-    uint32_t seen[2] = {0, 0};
-    for_each(plan, note_parts, seen);
-    *parts = seen[0];
-    return !seen[1] || gq_fail(e, "there are journals of parts of %u and of %u beside %s: say which to join",
-                               seen[0], seen[1], plan->outputs[0].path);
+    parts_seen seen = {.plan = plan, .e = e};
+    for_each(plan, look_at_part, &seen);
+    *parts = seen.parts;
+    return !seen.failed;
 }
 
 bool journal_announce(gq_plan *plan, gq_error *e) {

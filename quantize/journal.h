@@ -37,7 +37,8 @@ void journal_fill(const journal *j, uint8_t *slot, uint64_t chunk_number, const 
 /* Write slots made by journal_fill, in any order, and make them safe. */
 bool journal_write(const journal *j, const uint8_t *slots, size_t n, gq_error *e);
 
-/* The number of parts whose journals are there, judged by names; 0: none. Fails when they disagree. */
+/* The number of parts that others' journals beside the output are of; 0: there are none. Fails when one of
+ * them is of another plan, or they disagree in number. */
 bool journal_count_parts(const gq_plan *plan, uint32_t *parts, gq_error *e);
 /* Remove all journals of the plan's outputs. */
 void journal_remove_all(const gq_plan *plan);

@@ -415,6 +415,32 @@ static void parts_that_fail(void **state) {
     remove_folder(own);
 }
 
+/* A mistake on one machine must not cost the others their work. */
+static void parts_of_another_plan_are_left_alone(void **state) {
+    (void)state;
+    gq_output out = {path("mixed.gguf"), "Q4_K_S"}, smaller = {out.path, "Q2_K"};
+    gq_options o = options_for(&out), other = options_for(&smaller);
+    gq_error e;
+    stopper all = {.after = 0};
+    o.parts = 2, o.part = 1;
+    assert_int_equal(run_some(&o, &all, &e), GQ_OK);
+    other.parts = 2, other.part = 2;
+    assert_non_null(strstr(failure(&other), "part 1 of 2"));
+    assert_non_null(strstr(failure(&other), "its options were other ones"));
+    other.outputs = &out, other.effort = GQ_EFFORT_FAST; /* of the same size */
+    assert_non_null(strstr(failure(&other), "its options were other ones"));
+    other.effort = o.effort, other.parts = 3;
+    assert_non_null(strstr(failure(&other), "another number of parts"));
+    other.parts = other.part = 0, other.join = true, other.outputs = &smaller;
+    assert_non_null(strstr(failure(&other), "its options were other ones"));
+    write_whole(path(".mixed.gguf.gquant-journal-2-of-2"), "torn", 4); /* nobody's yet */
+    o.part = 2;
+    assert_int_equal(run_some(&o, &all, &e), GQ_OK);
+    other.outputs = &out;
+    gq_plan_free(run_plan(&other));
+    assert_same_file(path("wanted.gguf"), out.path);
+}
+
 static void touch_input(void *user, const gq_progress *p) {
     (void)p;
     assert_int_equal(utimensat(AT_FDCWD, user, NULL, 0), 0);
@@ -516,6 +542,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(missing_parts_are_named),
         cmocka_unit_test(odd_journals_are_nobodys),
         cmocka_unit_test(parts_that_fail),
+        cmocka_unit_test(parts_of_another_plan_are_left_alone),
         cmocka_unit_test(an_input_that_changes_is_refused),
         cmocka_unit_test(more_parts_than_chunks),
         cmocka_unit_test(outputs_are_split_and_kept_split),
