@@ -41,6 +41,9 @@ const option_row options[] = {
           "use importance only for names with TEXT"),
     VALUE("exclude-weights", 0, "TEXT", LIST, NONE, quantize.exclude_weights, Q,
           "do not use it for names with TEXT"),
+    VALUE("target-size", 0, "SIZE", SIZE, NONE, quantize.target_size, Q,
+          "in place of TYPE: the best mix in SIZE (7.5G)"),
+    VALUE("target-bpw", 0, "BITS", BITS, NONE, quantize.target_bpw, Q, "the same by bits per weight (4.6)"),
     FLAG("pure", 0, quantize.pure, Q, "the base type for every tensor, no mix"),
     VALUE("tensor-type", 0, "REGEX=TYPE", ITEMS, NONE, quantize.tensor_types, Q,
           "TYPE for names that match; first match wins"),
@@ -116,6 +119,12 @@ static bool effort_parse(const char *text, int *effort) {
     return false;
 }
 
+static bool bits_parse(const char *text, double *bits) {
+    char *end;
+    *bits = strtod(text, &end);
+    return end > text && *end == 0 && *bits > 0 && *bits <= 64;
+}
+
 static bool part_parse(const char *text, uint32_t part[2]) {
     const char *slash = strchr(text, '/');
     char left[16];
@@ -150,6 +159,9 @@ static bool store(request *r, const option_row *o, const char *text, gq_error *e
         if (!size_parse(text, to))
             return gq_fail_usage(e, "--%s %s: expected a size such as 40G, 7.5GiB or 500M", o->name, text);
         return true;
+    case OPTION_BITS:
+        return bits_parse(text, to) ||
+               gq_fail_usage(e, "--%s %s: expected a number up to 64, such as 4.6", o->name, text);
     case OPTION_EFFORT:
         return effort_parse(text, to) ||
                gq_fail_usage(e, "--%s %s: expected fast, default or best", o->name, text);
@@ -246,9 +258,10 @@ bool request_parse(request *r, int argc, char **argv, gq_error *e) {
 
     const command_row *c = request_command(r);
     const char *name = c->name ? c->name : "", *gap = c->name ? " " : "";
-    if (r->n_arguments < c->min || r->n_arguments > c->max)
+    size_t least = request_has_target(r) ? 1 : c->min;
+    if (r->n_arguments < least || r->n_arguments > c->max)
         return gq_fail_usage(e, "%s; usage: gquant %s%s%s",
-                             r->n_arguments < c->min ? "something is missing" : "too many arguments", name,
+                             r->n_arguments < least ? "something is missing" : "too many arguments", name,
                              gap, c->arguments);
     return r->command != CMD_QUANTIZE || request_outputs(r, e);
 }

@@ -49,6 +49,7 @@ typedef enum option_kind {
     OPTION_ITEMS,  /* gq_list, appended to: PATTERN=TYPE,PATTERN=TYPE */
     OPTION_NUMBER, /* int, from 0 */
     OPTION_SIZE,   /* uint64_t bytes */
+    OPTION_BITS,   /* double, above 0 */
     OPTION_EFFORT, /* int, one of effort_names */
     OPTION_PART,   /* uint32_t[2]: K/N */
     OPTION_RECIPE, /* gq_list, appended to from a file */
@@ -81,9 +82,13 @@ void list_add(gq_list *list, const char *text);
 /* Hand a malloc'ed text to the request, which frees it at its end. */
 char *own_text(request *r, char *text);
 
-/* Turn the arguments of the main job, IN [OUT] TYPE [THREADS] or IN TYPE... with several outputs, into
+/* Turn the arguments of the main job, IN [OUT] TYPE [THREADS] or IN TYPE... with several outputs, or IN [OUT]
+ * [THREADS] with a target, into
  * r->quantize (positional.c). */
 bool request_outputs(request *r, gq_error *e);
+
+/* Whether a size stands in place of a file type. */
+bool request_has_target(const request *r);
 
 /* Append the PATTERN=TYPE items of a text, or of a file (recipe.c). */
 bool recipe_add(request *r, gq_list *list, const char *name, const char *text, size_t n, gq_error *e);

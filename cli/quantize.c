@@ -75,9 +75,22 @@ static bool tell(const request *r, const gq_plan *plan, gq_error *e) {
     return ok;
 }
 
+/* With a target the plan measures, which takes a while. */
+static gq_plan *make_plan(const request *r, gq_error *e) {
+    progress p;
+    progress_start(&p, r, NULL);
+    gq_callbacks callbacks = progress_callbacks(&p);
+    gq_options asked = r->quantize;
+    asked.callbacks = &callbacks;
+    gq_plan *plan = gq_plan_new(&asked, e);
+    progress_clear(&p);
+    return plan;
+}
+
 int quantize_main(const request *r) {
     gq_error e = {0};
-    gq_plan *plan = report_check(r, &e) ? gq_plan_new(&r->quantize, &e) : NULL;
+    if (request_has_target(r)) interrupt_catch();
+    gq_plan *plan = report_check(r, &e) ? make_plan(r, &e) : NULL;
     if (!plan) return failed(&e);
     if (!r->dry_run) interrupt_catch();
     if (!r->quiet) say_plan(plan);

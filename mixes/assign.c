@@ -47,6 +47,7 @@ bool mix_order(const mix_tensor *tensors, size_t n, bool keep_order, uint32_t *o
 typedef struct run {
     const mix_model *model;
     const mix_options *options;
+    const mix_tensor *tensors;
     const mix_family *family;
     uint64_t filetype; /* one bit */
     uint32_t facts;    /* those that are the same for every tensor */
@@ -72,12 +73,8 @@ static bool is_big(const mix_model *m, const char *arch) {
 
 static run run_new(const mix_model *m, const mix_options *o, const mix_tensor *tensors, size_t n) {
     const char *arch = m->arch ? m->arch : "";
-    run r = {.model = m,
-             .options = o,
-             .family = mix_family_of(arch),
-             .tied = true,
-             .big = is_big(m, arch),
-             .steps = MIX_PATTERN_STEPS};
+    run r = {.model = m, .options = o, .tensors = tensors, .tied = true, .steps = MIX_PATTERN_STEPS};
+    r.family = mix_family_of(arch), r.big = is_big(m, arch);
     r.filetype = UINT64_C(1) << (o->filetype - mix_filetypes);
     if (m->n_head > 0 && m->n_head_kv > 0 && m->n_head / m->n_head_kv >= 4) r.facts |= IF_GQA4;
     if (m->n_expert >= 4) r.facts |= IF_NX4;
@@ -194,6 +191,10 @@ static bool by_rule(run *r, const mix_tensor *t, mix_role role, mix_choice *c, g
             .wanted = (uint32_t)o->output_type, .reason = MIX_OPTION, .why = "by --output-tensor-type"};
         return true;
     }
+    if (o->types) {
+        *c = (mix_choice){.wanted = o->types[t - r->tensors], .reason = MIX_GIVEN, .why = ""};
+        return true;
+    }
     if (t->ne[2] > 1) facts |= IF_3D;
     if (!fits(t, base)) facts |= IF_ODD_ROW;
     if (!count(r, t, role, &facts, e)) return false;
@@ -241,11 +242,15 @@ static bool in(uint32_t type, const uint32_t *types, size_t n) {
 
 /* Embeddings and output are spared the demand, since importance data do not cover them; but for three types
  * no encoder works without. */
-static bool needs_imatrix(const run *r, mix_role role, uint32_t type) {
+bool mix_demands_importance(const char *name, uint32_t type) {
     static const uint32_t demanding[] = {GGUF_IQ1_S, GGUF_IQ2_XXS, GGUF_IQ2_XS,
                                          GGUF_IQ1_M, GGUF_IQ2_S,   GGUF_IQ3_XXS};
-    if (role & (ROLE_OUTPUT | ROLE_EMBED)) return in(type, demanding, 3);
-    return in(type, demanding, 6) || (type == GGUF_Q2_K && r->filetype == FILETYPE(Q2_K_S));
+    return in(type, demanding, mix_role_of(name) & (ROLE_OUTPUT | ROLE_EMBED) ? 3 : 6);
+}
+
+static bool needs_imatrix(const run *r, mix_role role, const mix_tensor *t, uint32_t type) {
+    return mix_demands_importance(t->name, type) ||
+           (type == GGUF_Q2_K && r->filetype == FILETYPE(Q2_K_S) && !(role & (ROLE_OUTPUT | ROLE_EMBED)));
 }
 
 static bool choose(run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
@@ -264,14 +269,14 @@ static bool choose(run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
         if (!by_name(t, o->embedding_type, "by --token-embedding-type", c, e)) return false;
     } else if (role == ROLE_OUTPUT && o->output_type >= 0) {
         if (!by_name(t, o->output_type, "by --output-tensor-type", c, e)) return false;
-    } else if (gguf_type_of(base)->quantized) {
+    } else if (gguf_type_of(base)->quantized || o->types) {
         if (chosen)
             *c = (mix_choice){.wanted = type, .reason = MIX_OPTION, .why = "by --tensor-type"};
         else if (!o->pure && !by_rule(r, t, role, c, e))
             return false;
         if (!fall_back(r, t, c, e)) return false;
     }
-    c->needs_imatrix = needs_imatrix(r, role, c->type);
+    c->needs_imatrix = needs_imatrix(r, role, t, c->type);
     return true;
 }
 

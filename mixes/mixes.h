@@ -51,6 +51,7 @@ typedef struct mix_options {
     int64_t output_type, embedding_type; /* type ids, -1: not given */
     const mix_pattern *patterns;         /* --tensor-type */
     const mix_pattern *keep; /* --keep: no type in them; tensors that match keep their source type */
+    const uint32_t *types;   /* one per tensor, in place of the mix tables; NULL: by the tables */
 } mix_options;
 
 /* Why a tensor has its type. */
@@ -61,6 +62,7 @@ typedef enum mix_reason {
     MIX_NAME,     /* kept: its name is not a weight's, or is on the list of tensors left alone */
     MIX_KEEP,     /* kept: --keep, --leave-output-tensor or a family's default */
     MIX_OPTION,   /* by --tensor-type, --output-tensor-type, --token-embedding-type */
+    MIX_GIVEN,    /* from mix_options.types */
     MIX_FALLBACK, /* the row length does not fit the wanted type */
 } mix_reason;
 
@@ -72,6 +74,15 @@ typedef struct mix_choice {
     bool needs_imatrix; /* must not be quantized without importance data (pointless where type is the
                            source's) */
 } mix_choice;
+
+/* Whether the tensor must not get this type without importance data. */
+bool mix_demands_importance(const char *name, uint32_t type);
+
+/* The tensor through which a layer's other tensors act on the rest of the model: what attention or a
+ * feed-forward network adds to the stream passes its last matrix. Puts the name it would have into `outlet`;
+ * false: the tensor acts by itself. */
+bool mix_outlet(const char *name, char outlet[128]);
+bool mix_is_outlet(const char *name);
 
 /* Parse "PATTERN=TYPE" items (TYPE absent for --keep: pass types = false) into one list, in order; PCRE2
  * search, the pattern text is lower-cased first for --tensor-type as recipes expect. NULL and e on a

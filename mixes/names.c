@@ -1,4 +1,5 @@
 /* What a tensor's name says: its role, and whether it is on the list of tensors that are left alone. */
+#include <stdio.h>
 #include <string.h>
 
 #include "mixes/rules.h"
@@ -30,6 +31,32 @@ mix_role mix_role_of(const char *name) {
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (mix_name_matches(roles[i].fragment, name)) return roles[i].role;
     return ROLE_OTHER;
+}
+
+/* First match wins. What follows the fragment in the name follows the outlet as well: "_exps.weight". */
+static const struct {
+    const char *fragment, *outlet;
+} outlets[] = {
+    {"attn_qkv", "attn_output"}, {"attn_q", "attn_output"}, {"attn_k", "attn_output"},
+    {"attn_v", "attn_output"},   {"ffn_up", "ffn_down"},    {"ffn_gate_up", "ffn_down"},
+    {"ffn_gate", "ffn_down"},    {"ssm_in", "ssm_out"},
+};
+
+bool mix_outlet(const char *name, char outlet[128]) {
+    for (size_t i = 0; i < sizeof outlets / sizeof *outlets; i++) {
+        const char *at = strstr(name, outlets[i].fragment);
+        if (!at) continue;
+        int n = snprintf(outlet, 128, "%.*s%s%s", (int)(at - name), name, outlets[i].outlet,
+                         at + strlen(outlets[i].fragment));
+        return n < 128;
+    }
+    return false;
+}
+
+bool mix_is_outlet(const char *name) {
+    for (size_t i = 0; i < sizeof outlets / sizeof *outlets; i++)
+        if (strstr(name, outlets[i].outlet)) return true;
+    return false;
 }
 
 #define NORM "kept: norm"

@@ -38,7 +38,7 @@ const char *gq_type_name(uint32_t type);           /* tensor type: "Q6_K" */
 /* ---- what is asked for ---- */
 typedef struct gq_output {
     const char *path;     /* NULL: input's name with the type in place of F16, BF16, F32 */
-    const char *filetype; /* name or number */
+    const char *filetype; /* name or number; NULL with a target */
 } gq_output;
 
 typedef struct gq_list {
@@ -68,6 +68,12 @@ typedef struct gq_options {
     bool imatrix_path;       /* store the matrix's path as given, not its base name */
     uint32_t part, parts;    /* this process does the part-th (1..parts) share; 0, 0: all */
     bool join;               /* finish a file whose shares are all done */
+    /* In place of a file type, for one output: the largest size of the file in bytes, or of its tensors in
+     * bits per weight; 0: none. Types are chosen by their error on a sample of the weights, which gq_plan_new
+     * reads; what it measures it keeps beside the input. */
+    uint64_t target_size;
+    double target_bpw;
+    const struct gq_callbacks *callbacks; /* while measuring; NULL: none */
 } gq_options;
 
 /* The PATTERN=TYPE items in a text of n bytes, as recipe files have them: separated by white space, or by a

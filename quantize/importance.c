@@ -31,10 +31,11 @@ static bool is_embedding(const char *name) {
 
 /* Find the values of one tensor and normalise them in place: each entry belongs to one tensor, whose matrix k
  * reads its own slice only, so that no copy of the data is needed. */
-static bool cover(gq_plan *plan, plan_source *source, const gq_options *options, gq_error *e) {
+bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *options, gq_error *e) {
     const gguf_tensor *t = source->tensor;
     uint64_t matrices = t->ne[2] * t->ne[3];
-    const imatrix_entry *entry = imatrix_find(&plan->matrix, t->name);
+    const imatrix_entry *entry = source->covered ? NULL : imatrix_find(&plan->matrix, t->name);
+    source->covered = true;
     if (!entry) return true;
     if (!imatrix_fits(entry, t->ne[0], matrices, options->imatrix, e)) {
         if (!is_embedding(t->name)) return false;
@@ -102,7 +103,7 @@ bool plan_cover(gq_plan *plan, const gq_options *options, gq_error *e) {
         bool any = false;
         for (size_t o = 0; o < plan->n_outputs; o++) any = any || quantized(&plan->outputs[o].tensors[i]);
         if (!any) continue;
-        if (!cover(plan, source, options, e)) return false;
+        if (!plan_cover_source(plan, source, options, e)) return false;
         covered += source->importance != NULL;
         experts += source->experts_unseen;
         if (!source->importance) list_name(&missing, source->tensor->name);

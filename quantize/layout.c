@@ -109,10 +109,20 @@ static bool lay_shard(const gq_plan *plan, plan_output *out, uint32_t number, si
     return true;
 }
 
+void plan_layout_free(plan_output *out) {
+    for (uint32_t s = 0; out->shards && s < out->n_shards; s++) {
+        free(out->shards[s].path), free(out->shards[s].temporary);
+        gguf_header_free(out->shards[s].header);
+    }
+    free(out->shards);
+    out->shards = NULL;
+}
+
 bool plan_layout(gq_plan *plan, plan_output *out, const gq_options *options, gq_error *e) {
     if (plan->n_tensors > INT32_MAX && (options->keep_split || options->split_max_size))
         return gq_fail(e, "%s: %zu tensors are too many for a split model", plan_input(plan),
                        plan->n_tensors);
+    plan_layout_free(out);
     if (!choose_shards(plan, out, options, e)) return false;
     out->shards = calloc(out->n_shards, sizeof *out->shards);
     if (!out->shards) return gq_fail_memory(e, out->n_shards * sizeof *out->shards);

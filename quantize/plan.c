@@ -27,6 +27,7 @@ bool plan_warn(gq_plan *plan, gq_error *e, const char *format, ...) {
 static bool check_request(const gq_options *o, gq_error *e) {
     if (!o->input || o->n_outputs == 0)
         return gq_fail_usage(e, "an input and at least one output are needed");
+    if (!plan_check_target(o, e)) return false;
     if (o->effort < GQ_EFFORT_FAST || o->effort > GQ_EFFORT_BEST)
         return gq_fail_usage(e, "effort %d is none of fast, default and best", o->effort);
     if (o->threads < 0 || o->threads > WORKERS_MAX)
@@ -56,15 +57,19 @@ static bool open_outputs(gq_plan *plan, const gq_options *options, gq_error *e) 
     for (size_t i = 0; i < plan->n_outputs; i++) {
         const gq_output *asked = &options->outputs[i];
         plan_output *out = &plan->outputs[i];
-        const char *name = asked->filetype ? asked->filetype : "";
+        const char *name = plan_has_target(options) ? "F16" : asked->filetype ? asked->filetype : "";
         out->filetype = mix_filetype_named(name);
         if (!out->filetype) {
             const char *near = mix_filetype_nearest(name);
             if (!near) return gq_fail_usage(e, "there is no file type '%s'", name);
             return gq_fail_usage(e, "there is no file type '%s'; did you mean %s?", name, near);
         }
+        if (plan_has_target(options))
+            plan_target_label(options, out->label);
+        else
+            snprintf(out->label, sizeof out->label, "%s", out->filetype->name);
         out->path = asked->path ? strdup(asked->path)
-                                : plan_derive_path(options->out_dir, options->input, out->filetype->name);
+                                : plan_derive_path(options->out_dir, options->input, out->label);
         if (!out->path) return gq_fail_memory(e, strlen(options->input) + 32);
     }
     return true;
@@ -98,8 +103,7 @@ static bool list_sources(gq_plan *plan, const gq_options *options, gq_error *e) 
 
 /* ---- types ---- */
 
-/* An integer of the metadata, or the first element of a list of them; false: not there. */
-static bool fact(const gq_plan *plan, const char *arch, const char *name, int64_t *value) {
+bool plan_fact(const gq_plan *plan, const char *arch, const char *name, int64_t *value) {
     char key[256];
     gguf_kv storage, element;
     uint64_t count;
@@ -116,11 +120,11 @@ static bool fact(const gq_plan *plan, const char *arch, const char *name, int64_
 static mix_model model_facts(const gq_plan *plan, char arch[128]) {
     mix_model m = {.arch = arch, .n_blocks = -1};
     plan_architecture(plan, arch);
-    fact(plan, arch, "block_count", &m.n_blocks);
-    fact(plan, arch, "attention.head_count", &m.n_head);
+    plan_fact(plan, arch, "block_count", &m.n_blocks);
+    plan_fact(plan, arch, "attention.head_count", &m.n_head);
     m.n_head_kv = m.n_head;
-    fact(plan, arch, "attention.head_count_kv", &m.n_head_kv);
-    fact(plan, arch, "expert_count", &m.n_expert);
+    plan_fact(plan, arch, "attention.head_count_kv", &m.n_head_kv);
+    plan_fact(plan, arch, "expert_count", &m.n_expert);
     return m;
 }
 
@@ -149,7 +153,7 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
                        label(t->to));
     if (needs_data && !source->importance)
         return gq_fail(e, "%s: tensor %s: %s in a %s file needs importance data, and %s", file,
-                       t->source_name, label(t->to), out->filetype->name,
+                       t->source_name, label(t->to), out->label,
                        options->imatrix ? "there is none for it" : "none is given");
     return true;
 }
@@ -176,7 +180,7 @@ static void fill_tensor(gq_tensor *t, const plan_source *source, const mix_choic
 
 static void summarise(plan_output *out, size_t n) {
     gq_summary *s = &out->summary;
-    s->path = out->path, s->filetype = out->filetype->name, s->n_tensors = n;
+    *s = (gq_summary){.path = out->path, .filetype = out->label, .n_tensors = n};
     for (size_t i = 0; i < n; i++) {
         gq_tensor *t = &out->tensors[i];
         s->n_weights += t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
@@ -193,20 +197,12 @@ static void summarise(plan_output *out, size_t n) {
     }
 }
 
-typedef struct assignment {
-    mix_options options;
-    mix_pattern *patterns, *keep;
-    mix_tensor *tensors;
-    uint32_t *order;
-    mix_choice *choices; /* n_outputs x n_tensors */
-} assignment;
-
-static void assignment_free(assignment *a) {
+static void assignment_free(plan_assignment *a) {
     mix_patterns_free(a->patterns), mix_patterns_free(a->keep);
-    free(a->tensors), free(a->order), free(a->choices);
+    free(a->tensors), free(a->order), free(a->types), free(a->choices);
 }
 
-static bool prepare(assignment *a, const gq_plan *plan, const gq_options *options, gq_error *e) {
+static bool prepare(plan_assignment *a, gq_plan *plan, const gq_options *options, gq_error *e) {
     size_t n = plan->n_tensors;
     a->options = (mix_options){.imatrix = plan->has_matrix,
                                .pure = options->pure,
@@ -224,10 +220,12 @@ static bool prepare(assignment *a, const gq_plan *plan, const gq_options *option
         if (!a->keep) return false;
     }
     a->options.patterns = a->patterns, a->options.keep = a->keep;
+    a->model = model_facts(plan, a->arch);
     a->tensors = calloc(n + 1, sizeof *a->tensors);
     a->order = calloc(n + 1, sizeof *a->order);
+    a->types = calloc(n + 1, sizeof *a->types);
     a->choices = calloc(n * plan->n_outputs + 1, sizeof *a->choices);
-    if (!a->tensors || !a->order || !a->choices)
+    if (!a->tensors || !a->order || !a->types || !a->choices)
         return gq_fail_memory(e, (n + 1) * (sizeof *a->tensors + plan->n_outputs * sizeof *a->choices));
     for (size_t i = 0; i < n; i++) { /* the sources are in order already */
         a->tensors[i].name = plan->sources[i].name;
@@ -238,23 +236,25 @@ static bool prepare(assignment *a, const gq_plan *plan, const gq_options *option
     return true;
 }
 
-static bool assign_output(gq_plan *plan, assignment *a, size_t number, const mix_model *model, gq_error *e) {
-    plan_output *out = &plan->outputs[number];
-    mix_choice *choices = a->choices + number * plan->n_tensors;
-    size_t n = plan->n_tensors;
+static bool output_room(plan_output *out, size_t n, gq_error *e) {
     out->tensors = calloc(n + 1, sizeof *out->tensors);
     out->places = calloc(n + 1, sizeof *out->places);
     out->losses = calloc(n + 1, sizeof *out->losses);
-    if (!out->tensors || !out->places || !out->losses)
-        return gq_fail_memory(e, (n + 1) * sizeof *out->tensors);
+    return (out->tensors && out->places && out->losses) || gq_fail_memory(e, (n + 1) * sizeof *out->tensors);
+}
+
+bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e) {
+    plan_output *out = &plan->outputs[output];
+    mix_choice *choices = a->choices + output * plan->n_tensors;
+    size_t n = plan->n_tensors;
     a->options.filetype = out->filetype;
-    if (!mix_assign(model, &a->options, a->tensors, n, a->order, choices, e)) return false;
+    if (!mix_assign(&a->model, &a->options, a->tensors, n, a->order, choices, e)) return false;
     for (size_t i = 0; i < n; i++) fill_tensor(&out->tensors[i], &plan->sources[i], &choices[i]);
     summarise(out, n);
     return true;
 }
 
-static bool check_all(const gq_plan *plan, const assignment *a, const gq_options *options, gq_error *e) {
+static bool check_all(const gq_plan *plan, const plan_assignment *a, const gq_options *options, gq_error *e) {
     for (size_t o = 0; o < plan->n_outputs; o++)
         for (size_t i = 0; i < plan->n_tensors; i++)
             if (!check_change(plan, &plan->outputs[o], i, a->choices[o * plan->n_tensors + i].needs_imatrix,
@@ -264,11 +264,12 @@ static bool check_all(const gq_plan *plan, const assignment *a, const gq_options
 }
 
 static bool assign(gq_plan *plan, const gq_options *options, gq_error *e) {
-    assignment a = {.order = NULL};
-    char arch[128];
-    mix_model model = model_facts(plan, arch);
+    plan_assignment a = {.order = NULL};
     bool ok = prepare(&a, plan, options, e);
-    for (size_t o = 0; ok && o < plan->n_outputs; o++) ok = assign_output(plan, &a, o, &model, e);
+    for (size_t o = 0; ok && o < plan->n_outputs; o++)
+        ok = output_room(&plan->outputs[o], plan->n_tensors, e);
+    ok = ok && (!plan_has_target(options) || plan_target(plan, &a, options, e));
+    for (size_t o = 0; ok && o < plan->n_outputs; o++) ok = plan_assign(plan, &a, o, e);
     ok = ok && plan_cover(plan, options, e) && check_all(plan, &a, options, e);
     assignment_free(&a);
     return ok;
@@ -399,11 +400,8 @@ gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {
 }
 
 static void free_output(plan_output *out) {
-    for (uint32_t s = 0; out->shards && s < out->n_shards; s++) {
-        free(out->shards[s].path), free(out->shards[s].temporary);
-        gguf_header_free(out->shards[s].header);
-    }
-    free(out->shards), free(out->path);
+    plan_layout_free(out);
+    free(out->path);
     free(out->tensors), free(out->places), free(out->losses);
 }
 

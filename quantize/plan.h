@@ -17,6 +17,7 @@ typedef struct plan_source {
     const gguf_tensor *tensor;
     char name[GGUF_MAX_NAME + 1];     /* in the outputs */
     const float *importance;          /* normalised, one value per column of each matrix; NULL: none */
+    bool covered;                     /* the data have been looked up */
     uint64_t experts, experts_unseen; /* matrices with data of their own; of these, never activated */
 } plan_source;
 
@@ -33,8 +34,9 @@ typedef struct plan_place {
 } plan_place;
 
 typedef struct plan_output {
-    const mix_filetype *filetype;
-    char *path; /* as asked for, or derived */
+    const mix_filetype *filetype; /* with a target, that of most weights */
+    char label[32];               /* what people call it: the file type's name, or the target */
+    char *path;                   /* as asked for, or derived */
     uint32_t n_shards;
     plan_shard *shards;
     gq_tensor *tensors; /* in output order, as `places` and `losses` */
@@ -93,6 +95,33 @@ struct gq_plan {
 const char *plan_input(const gq_plan *plan);
 bool plan_warn(gq_plan *plan, gq_error *e, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* What gives each tensor its type. */
+typedef struct plan_assignment {
+    char arch[128];
+    mix_model model;
+    mix_options options;
+    mix_pattern *patterns, *keep;
+    mix_tensor *tensors;
+    uint32_t *order;
+    uint32_t *types;     /* options.types, for a target */
+    mix_choice *choices; /* n_outputs x n_tensors */
+} plan_assignment;
+
+/* ---- plan.c ---- */
+/* An integer of the metadata, {arch}.name, or the first element of a list of them; false: not there. */
+bool plan_fact(const gq_plan *plan, const char *arch, const char *name, int64_t *value);
+/* Give the tensors of an output their types; may be done again with other options. */
+bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e);
+
+/* ---- target.c ---- */
+/* Whether a size is asked for instead of a file type. */
+bool plan_has_target(const gq_options *options);
+bool plan_check_target(const gq_options *options, gq_error *e);
+/* What the output is called after: "7.5GB", "4.6bpw". */
+void plan_target_label(const gq_options *options, char label[32]);
+/* Choose a->types for the target, by measuring. */
+bool plan_target(gq_plan *plan, plan_assignment *a, const gq_options *options, gq_error *e);
+
 /* ---- prune.c ---- */
 /* Read "3,7,11" and find which layers stay. */
 bool plan_layers_read(plan_layers *layers, const char *list, const gguf_model *model, gq_error *e);
@@ -117,8 +146,9 @@ bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_optio
                      gq_error *e);
 
 /* ---- layout.c ---- */
-/* Shards, headers, offsets and sizes of an output whose tensors have their types. */
+/* Shards, headers, offsets and sizes of an output whose tensors have their types; may be done again. */
 bool plan_layout(gq_plan *plan, plan_output *out, const gq_options *options, gq_error *e);
+void plan_layout_free(plan_output *out);
 
 /* ---- paths.c ---- */
 /* The input's name with the file type in place of F16, BF16 or F32, in `folder` (NULL: the input's);
@@ -136,6 +166,8 @@ bool plan_check_targets(const gq_plan *plan, const gq_options *options, gq_error
 /* ---- importance.c ---- */
 /* Open, filter and check the importance data. */
 bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e);
+/* Give a source its values; nothing happens where it has them, or where there are none. */
+bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *options, gq_error *e);
 /* Give the sources that some output quantizes their values, and each output's tensors their coverage. */
 bool plan_cover(gq_plan *plan, const gq_options *options, gq_error *e);
 

@@ -35,8 +35,12 @@ bool words_add_lines(word_list *l, gq_error *e, const char *text) {
     return ok;
 }
 
+void words_cut(word_list *l, size_t n) {
+    while (l->n > n) free(l->items[--l->n]);
+}
+
 void words_free(word_list *l) {
-    for (size_t i = 0; i < l->n; i++) free(l->items[i]);
+    words_cut(l, 0);
     free(l->items);
     *l = (word_list){0};
 }

@@ -17,6 +17,7 @@ bool words_add(word_list *l, gq_error *e, const char *format, ...) __attribute__
 bool words_vadd(word_list *l, gq_error *e, const char *format, va_list args);
 /* Each line of a text (NULL: none) as a sentence. */
 bool words_add_lines(word_list *l, gq_error *e, const char *text);
+void words_cut(word_list *l, size_t n); /* keep the first n */
 void words_free(word_list *l);
 
 #endif

@@ -42,6 +42,10 @@ static void test_positional(void **state) {
          "Q8_0",
          0}, /* '=' without a type behind it is part of a name */
         {{"--", "--pure", "-out", "Q8_0"}, "-out", "Q8_0", 0},
+        {{"in", "--target-size", "7G"}, NULL, NULL, 0},
+        {{"in", "out", "--target-size=7G"}, "out", NULL, 0},
+        {{"in", "8", "--target-bpw=4.6"}, NULL, NULL, 8},
+        {{"--target-bpw=4.6", "in", "out", "8"}, "out", NULL, 8},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         request r;
@@ -52,7 +56,10 @@ static void test_positional(void **state) {
             assert_string_equal(r.quantize.outputs[0].path, rows[i].out);
         else
             assert_null(r.quantize.outputs[0].path);
-        assert_string_equal(r.quantize.outputs[0].filetype, rows[i].type);
+        if (rows[i].type)
+            assert_string_equal(r.quantize.outputs[0].filetype, rows[i].type);
+        else
+            assert_null(r.quantize.outputs[0].filetype);
         assert_int_equal(r.quantize.threads, rows[i].threads);
         request_free(&r);
     }
@@ -105,6 +112,15 @@ static void test_bad_usage(void **state) {
         {{"in", "Q8_0", "--split-max-size", "lots"}, "40G"},
         {{"in", "Q8_0", "--tensor-type", ""}, "PATTERN=TYPE"},
         {{"types", "extra"}, "too many"},
+        {{"in", "Q8_0", "--target-size", "7G"}, "takes the place of the file type Q8_0"},
+        {{"in", "out", "Q8_0", "--target-bpw", "4"}, "Q8_0"},
+        {{"in", "out", "1", "x", "--target-bpw", "4"}, "too many"},
+        {{"in", "--out-dir", "d", "--target-bpw", "4"}, "one output"},
+        {{"--target-bpw", "4"}, "missing"},
+        {{"in", "--target-bpw", "0"}, "such as 4.6"},
+        {{"in", "--target-bpw", "4.6b"}, "such as 4.6"},
+        {{"in", "--target-bpw", "nan"}, "such as 4.6"},
+        {{"in", "--target-size", "0"}, "40G"},
         {{"infoo", "in"}, "did you mean 'gquant info'"},
         {{"in", "Q8_0", "--tensor-type", "a=Q7_K"}, "did you mean Q"},
     };

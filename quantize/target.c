@@ -1,0 +1,243 @@
+/* A size instead of a name: types are chosen from what they cost each tensor, until the file has the size
+ * asked for. docs/mixes.md says how errors of different tensors compare.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mixes/budget.h"
+#include "quantize/measure.h"
+
+bool plan_has_target(const gq_options *options) {
+    return options->target_size > 0 || options->target_bpw > 0;
+}
+
+bool plan_check_target(const gq_options *o, gq_error *e) {
+    if (o->target_bpw != 0 && !(o->target_bpw > 0 && o->target_bpw <= 64))
+        return gq_fail_usage(e, "a target of %g bits per weight is not between 0 and 64", o->target_bpw);
+    if (!plan_has_target(o)) return true;
+    if (o->target_size && o->target_bpw > 0)
+        return gq_fail_usage(e, "a target is a size or a number of bits per weight, not both");
+    if (o->n_outputs != 1) return gq_fail_usage(e, "a target is for one output, not %zu", o->n_outputs);
+    if (o->outputs[0].filetype)
+        return gq_fail_usage(e,
+                             "a target takes the place of the file type, so %s cannot be asked for as well",
+                             o->outputs[0].filetype);
+    if (o->pure) return gq_fail_usage(e, "--pure cannot be combined with a target, which mixes types");
+    return true;
+}
+
+void plan_target_label(const gq_options *o, char label[32]) {
+    static const char units[] = {'B', 'K', 'M', 'G', 'T', 'P', 'E'};
+    double size = (double)o->target_size;
+    size_t i = 0;
+    for (; size >= 999.95 && i + 1 < sizeof units; i++) size /= 1000;
+    if (o->target_size)
+        snprintf(label, 32, "%.4g%c%s", size, units[i], i ? "B" : "");
+    else
+        snprintf(label, 32, "%.4gbpw", o->target_bpw);
+}
+
+/* ---- what there is to choose from ---- */
+
+typedef struct target {
+    gq_plan *plan;
+    plan_assignment *a;
+    const gq_options *options;
+    bool *free;      /* no option or rule has fixed the type */
+    bool *needed;    /* measured: the free ones, and those that say how much others matter */
+    measured *found; /* per tensor */
+    budget_tensor *tensors;
+    budget_candidate *candidates;
+    size_t *choice;
+} target;
+
+enum { CANDIDATES = MEASURE_TYPES + 1 };
+
+static bool target_new(target *t, gq_plan *plan, plan_assignment *a, const gq_options *options, gq_error *e) {
+    size_t n = plan->n_tensors + 1;
+    *t = (target){.plan = plan, .a = a, .options = options};
+    t->free = calloc(n, sizeof *t->free);
+    t->needed = calloc(n, sizeof *t->needed);
+    t->found = calloc(n, sizeof *t->found);
+    t->tensors = calloc(n, sizeof *t->tensors);
+    t->candidates = calloc(n, CANDIDATES * sizeof *t->candidates);
+    t->choice = calloc(n, sizeof *t->choice);
+    return (t->free && t->needed && t->found && t->tensors && t->candidates && t->choice) ||
+           gq_fail_memory(e, n * CANDIDATES * sizeof *t->candidates);
+}
+
+static void target_free(target *t) {
+    free(t->free), free(t->needed), free(t->found), free(t->tensors), free(t->candidates), free(t->choice);
+}
+
+/* F16 fits any row, so with it everywhere nothing falls back, and each tensor shows what decides its type. */
+static bool find_free(target *t, gq_error *e) {
+    size_t n = t->plan->n_tensors;
+    for (size_t i = 0; i < n; i++) t->a->types[i] = GGUF_F16;
+    t->a->options.types = t->a->types;
+    if (!plan_assign(t->plan, t->a, 0, e)) return false;
+    for (size_t i = 0; i < n; i++) {
+        t->free[i] = t->a->choices[i].reason == MIX_GIVEN;
+        t->needed[i] = t->free[i] || mix_is_outlet(t->plan->sources[i].name);
+    }
+    return true;
+}
+
+static bool measure(target *t, gq_error *e) {
+    gq_plan *plan = t->plan;
+    gq_error why;
+    char key[96], *path = measure_path(plan);
+    if (!path) return gq_fail_memory(e, strlen(plan_input(plan)) + 32);
+    measure_key(plan, key);
+    bool ok = true;
+    for (size_t i = 0; ok && i < plan->n_tensors; i++)
+        ok = !t->needed[i] || plan_cover_source(plan, &plan->sources[i], t->options, e);
+    if (ok) measure_read(plan, path, key, t->found);
+    bool fresh = false;
+    ok = ok && measure_tensors(plan, t->needed, t->found, &fresh, t->options->callbacks, e);
+    if (ok && fresh && !measure_write(plan, path, key, t->found, &why))
+        ok = plan_warn(plan, e, "the measurements are not kept for the next time: %s", why.text);
+    free(path);
+    return ok;
+}
+
+/* What a type takes: of a file, with the padding behind it. */
+static uint64_t bytes_as(const target *t, size_t i, uint32_t type) {
+    const gguf_tensor *in = t->plan->sources[i].tensor;
+    const gguf_type *to = gguf_type_of(type);
+    uint64_t bytes = in->ne[0] / to->block_elements * to->block_bytes * in->ne[1] * in->ne[2] * in->ne[3];
+    uint64_t alignment = t->options->target_size ? t->plan->model.shards[0].alignment : 1;
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+/* Sum of squares of the whole tensor. */
+static double power_of(const target *t, size_t i) {
+    const uint64_t *ne = t->plan->sources[i].tensor->ne;
+    const measured *m = &t->found[i];
+    double all = (double)ne[0] * (double)ne[1] * (double)ne[2] * (double)ne[3];
+    return m->weights > 0 ? m->power * (all / m->weights) : 0;
+}
+
+/* The tensor through which this one acts on the rest of the model: another one of its layer, or itself. */
+static size_t outlet_of(const target *t, size_t i) {
+    char name[GGUF_MAX_NAME + 1];
+    if (!mix_outlet(t->plan->sources[i].name, name)) return i;
+    for (size_t k = 0; k < t->plan->n_tensors; k++)
+        if (!strcmp(t->plan->sources[k].name, name)) return power_of(t, k) > 0 ? k : i;
+    return i;
+}
+
+/* The part of a tensor's matrices that one token meets. */
+static double share_of(const target *t, size_t i) {
+    int64_t all = t->a->model.n_expert, used;
+    bool experts = strstr(t->plan->sources[i].name, "_exps") != NULL;
+    if (!experts || !plan_fact(t->plan, t->a->arch, "expert_used_count", &used)) return 1;
+    return used > 0 && used < all ? (double)used / (double)all : 1;
+}
+
+static void list_candidates(target *t) {
+    for (size_t i = 0; i < t->plan->n_tensors; i++) {
+        budget_candidate *c = t->candidates + i * CANDIDATES;
+        size_t n = 0;
+        uint32_t own = t->free[i] ? t->plan->sources[i].tensor->type->id : t->a->choices[i].type;
+        c[n++] = (budget_candidate){own, bytes_as(t, i, own), 0};
+        const measured *m = &t->found[i];
+        double weight = m->weighted > 0 ? power_of(t, outlet_of(t, i)) * share_of(t, i) / m->weighted : 0;
+        for (size_t type = 0; t->free[i] && type < MEASURE_TYPES; type++) {
+            if (!measure_applies(t->plan, i, type)) continue;
+            double error = m->error[type] * weight;
+            if (error <= 1e300)
+                c[n++] = (budget_candidate){measure_types[type], bytes_as(t, i, measure_types[type]), error};
+        }
+        t->tensors[i] = (budget_tensor){c, n};
+    }
+}
+
+/* ---- the choice ---- */
+
+/* The file type of most weights. */
+static const mix_filetype *prevalent(const target *t) {
+    double weights[GGUF_TYPE_LIMIT] = {0};
+    uint32_t most = 0;
+    for (size_t i = 0; i < t->plan->n_tensors; i++) {
+        const uint64_t *ne = t->plan->sources[i].tensor->ne;
+        weights[t->a->choices[i].type] += (double)ne[0] * (double)ne[1] * (double)ne[2] * (double)ne[3];
+    }
+    for (uint32_t type = 1; type < GGUF_TYPE_LIMIT; type++)
+        if (weights[type] > weights[most]) most = type;
+    const mix_filetype *named = mix_filetype_named(gguf_type_name(most));
+    return named ? named : mix_filetype_named("F16");
+}
+
+/* Lay the output out with the types chosen. *size is what the target limits: the file, or its tensors' bytes.
+ */
+static bool lay_out(target *t, uint64_t *size, gq_error *e) {
+    gq_plan *plan = t->plan;
+    plan_output *out = &plan->outputs[0];
+    size_t warnings = plan->warnings.n;
+    for (size_t i = 0; i < plan->n_tensors; i++) t->a->types[i] = t->tensors[i].candidates[t->choice[i]].type;
+    if (!plan_assign(plan, t->a, 0, e)) return false;
+    out->filetype = prevalent(t);
+    if (!plan_layout(plan, out, t->options, e)) return false;
+    words_cut(&plan->warnings, warnings); /* the final layout says them again */
+    *size = t->options->target_size ? out->summary.file_bytes : out->summary.out_bytes;
+    return true;
+}
+
+static uint64_t limit_of(const target *t) {
+    if (t->options->target_size) return t->options->target_size;
+    return (uint64_t)(t->options->target_bpw * (double)t->plan->outputs[0].summary.n_weights / 8);
+}
+
+static bool smallest(target *t, uint64_t *size, uint64_t *chosen, gq_error *e) {
+    *chosen = 0;
+    for (size_t i = 0; i < t->plan->n_tensors; i++) {
+        const budget_tensor *b = &t->tensors[i];
+        t->choice[i] = 0;
+        for (size_t k = 1; k < b->n; k++)
+            if (b->candidates[k].bytes < b->candidates[t->choice[i]].bytes) t->choice[i] = k;
+        *chosen += b->candidates[t->choice[i]].bytes;
+    }
+    return lay_out(t, size, e);
+}
+
+static bool fail_unreachable(const target *t, uint64_t size, gq_error *e) {
+    const gq_summary *s = &t->plan->outputs[0].summary;
+    if (t->options->target_size)
+        return gq_fail_usage(
+            e,
+            "%s: a file of %llu bytes cannot be reached: with the smallest types to choose from it has "
+            "%llu bytes",
+            plan_input(t->plan), (unsigned long long)t->options->target_size, (unsigned long long)size);
+    return gq_fail_usage(
+        e, "%s: %g bits per weight cannot be reached: the smallest types to choose from make %.4f",
+        plan_input(t->plan), t->options->target_bpw, 8 * (double)s->out_bytes / (double)s->n_weights);
+}
+
+/* What is not tensors (the header, of shards several) may grow with the choice, so the choice is made again
+ * with the room that is left until it fits; once or twice. */
+static bool choose(target *t, gq_error *e) {
+    uint64_t limit = limit_of(t), size, chosen;
+    budget_result result;
+    if (!smallest(t, &size, &chosen, e)) return false;
+    if (size > limit) return fail_unreachable(t, size, e);
+    for (uint64_t budget = limit - (size - chosen);; budget -= size - limit) {
+        if (!budget_choose(t->tensors, t->plan->n_tensors, budget, t->choice, &result, e) ||
+            !lay_out(t, &size, e))
+            return false;
+        if (size <= limit) break;
+        if (size - limit > budget) return fail_unreachable(t, size, e);
+    }
+    return true;
+}
+
+bool plan_target(gq_plan *plan, plan_assignment *a, const gq_options *options, gq_error *e) {
+    target t;
+    bool ok = target_new(&t, plan, a, options, e) && find_free(&t, e) && measure(&t, e);
+    if (ok) list_candidates(&t);
+    ok = ok && choose(&t, e);
+    target_free(&t);
+    return ok;
+}
