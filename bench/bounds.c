@@ -1,7 +1,9 @@
 /* bench-bounds: the smallest error each type could have on the reference data, were its scales (and minimums)
  * free real numbers, one for each sub-block. No encoder gets below; how near one comes is its quality.
  *
- * Prints the rows of bench/bounds.inc, or with --table those of docs/quality.md. Takes some minutes.
+ *     bench-bounds [TYPE...]
+ *
+ * Prints the rows of bench/bounds.inc, of these types or of all. That takes a quarter of an hour.
  */
 #include <math.h>
 #include <stdio.h>
@@ -236,17 +238,22 @@ static void bound_of(const type_bound *t, const float *w, double *least, double 
     *least = sqrt(all_e2 / all_x2), *kept = t->per_block ? sqrt(all_kept / all_x2) : 0;
 }
 
+static bool wanted(const char *name, char *const *names) {
+    if (!*names) return true;
+    while (*names && strcmp(*names, name) != 0) names++;
+    return *names != NULL;
+}
+
 int main(int argc, char **argv) {
-    bool table = argc == 2 && !strcmp(argv[1], "--table");
-    if (argc > 1 && !table) return fputs("usage: bench-bounds [--table]\n", stderr), 2;
+    if (argc > 1 && argv[1][0] == '-') return fputs("usage: bench-bounds [TYPE...]\n", stderr), 2;
     reference_data(x, importance);
     for (int i = 0; i < COLS; i++) ones[i] = 1;
     for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+        const char *name = gguf_type_name(types[k].type);
+        if (!wanted(name, argv + 1)) continue;
         double least[2], kept[2];
         for (int on = 0; on < 2; on++) bound_of(&types[k], on ? importance : ones, &least[on], &kept[on]);
-        const char *format =
-            table ? "| %s | %.6f / %.6f | %.6f / %.6f |\n" : "    {GGUF_%s, {%.6f, %.6f}, {%.6f, %.6f}},\n";
-        printf(format, gguf_type_name(types[k].type), least[0], least[1], kept[0], kept[1]);
+        printf("    {GGUF_%s, {%.6f, %.6f}, {%.6f, %.6f}},\n", name, least[0], least[1], kept[0], kept[1]);
         fflush(stdout);
     }
     return 0;
