@@ -8,6 +8,7 @@
 
 int quantize_main(const request *r);   /* quantize.c */
 int info_main(const request *r);       /* info.c */
+int plan_main(const request *r);       /* plan.c */
 int compare_main(const request *r);    /* compare.c */
 int verify_main(const request *r);     /* verify.c */
 int imatrix_main(const request *r);    /* imatrix.c */

@@ -13,6 +13,7 @@ const command_row commands[] = {
     {CMD_QUANTIZE, quantize_main, NULL, "[options] IN [OUT] TYPE [THREADS]", "quantize a GGUF model", 2,
      SIZE_MAX},
     {CMD_INFO, info_main, "info", "FILE", "show metadata, tensors and types of a model", 1, 1},
+    {CMD_PLAN, plan_main, "plan", "[--ram SIZE] MODEL", "list sizes, memory to run, and what fits", 1, 1},
     {CMD_COMPARE, compare_main, "compare", "A B", "measure how far B's weights are from A's", 2, 2},
     {CMD_VERIFY, verify_main, "verify", "FILE", "check structure, values, codes and checksums", 1, 1},
     {CMD_IMATRIX, imatrix_main, "imatrix", "show FILE [MODEL] | merge IN... OUT | convert IN OUT",
@@ -25,7 +26,15 @@ const size_t n_commands = sizeof commands / sizeof *commands;
 const char *const effort_names[] = {
     [GQ_EFFORT_FAST] = "fast", [GQ_EFFORT_DEFAULT] = "default", [GQ_EFFORT_BEST] = "best", NULL};
 
-enum { Q = CMD_QUANTIZE, I = CMD_INFO, C = CMD_COMPARE, V = CMD_VERIFY, M = CMD_IMATRIX, ALL = ~0 };
+enum {
+    Q = CMD_QUANTIZE,
+    I = CMD_INFO,
+    C = CMD_COMPARE,
+    V = CMD_VERIFY,
+    M = CMD_IMATRIX,
+    P = CMD_PLAN,
+    ALL = ~0
+};
 #define HEADING(text) \
     { .help = (text) }
 #define FLAG(name, letter, member, commands, help) \
@@ -35,32 +44,32 @@ enum { Q = CMD_QUANTIZE, I = CMD_INFO, C = CMD_COMPARE, V = CMD_VERIFY, M = CMD_
 
 const option_row options[] = {
     HEADING("Types:"),
-    VALUE("imatrix", 0, "FILE", TEXT, FILE, quantize.imatrix, Q | C,
+    VALUE("imatrix", 0, "FILE", TEXT, FILE, quantize.imatrix, Q | C | P,
           "importance data (.dat or GGUF, plain or gzip)"),
-    VALUE("include-weights", 0, "TEXT", LIST, NONE, quantize.include_weights, Q,
+    VALUE("include-weights", 0, "TEXT", LIST, NONE, quantize.include_weights, Q | P,
           "use importance only for names with TEXT"),
-    VALUE("exclude-weights", 0, "TEXT", LIST, NONE, quantize.exclude_weights, Q,
+    VALUE("exclude-weights", 0, "TEXT", LIST, NONE, quantize.exclude_weights, Q | P,
           "do not use it for names with TEXT"),
     VALUE("target-size", 0, "SIZE", SIZE, NONE, quantize.target_size, Q,
           "in place of TYPE: the best mix in SIZE (7.5G)"),
     VALUE("target-bpw", 0, "BITS", BITS, NONE, quantize.target_bpw, Q, "the same by bits per weight (4.6)"),
     FLAG("pure", 0, quantize.pure, Q, "the base type for every tensor, no mix"),
-    VALUE("tensor-type", 0, "REGEX=TYPE", ITEMS, NONE, quantize.tensor_types, Q,
+    VALUE("tensor-type", 0, "REGEX=TYPE", ITEMS, NONE, quantize.tensor_types, Q | P,
           "TYPE for names that match; first match wins"),
-    VALUE("custom-q", 0, "REGEX=TYPE", ITEMS, NONE, quantize.tensor_types, Q, NULL),
-    VALUE("tensor-type-file", 0, "FILE", RECIPE, FILE, quantize.tensor_types, Q, "a file of such items"),
-    VALUE("output-tensor-type", 0, "TYPE", TEXT, TENSOR_TYPE, quantize.output_tensor_type, Q,
+    VALUE("custom-q", 0, "REGEX=TYPE", ITEMS, NONE, quantize.tensor_types, Q | P, NULL),
+    VALUE("tensor-type-file", 0, "FILE", RECIPE, FILE, quantize.tensor_types, Q | P, "a file of such items"),
+    VALUE("output-tensor-type", 0, "TYPE", TEXT, TENSOR_TYPE, quantize.output_tensor_type, Q | P,
           "type of output.weight"),
-    VALUE("token-embedding-type", 0, "TYPE", TEXT, TENSOR_TYPE, quantize.token_embedding_type, Q,
+    VALUE("token-embedding-type", 0, "TYPE", TEXT, TENSOR_TYPE, quantize.token_embedding_type, Q | P,
           "type of the token embedding"),
-    FLAG("leave-output-tensor", 0, quantize.leave_output_tensor, Q, "keep output.weight as it is"),
-    VALUE("keep", 0, "REGEX", LIST, NONE, quantize.keep, Q, "keep tensors that match as they are"),
+    FLAG("leave-output-tensor", 0, quantize.leave_output_tensor, Q | P, "keep output.weight as it is"),
+    VALUE("keep", 0, "REGEX", LIST, NONE, quantize.keep, Q | P, "keep tensors that match as they are"),
     FLAG("allow-requantize", 0, quantize.allow_requantize, Q, "accept tensors that are quantized already"),
     VALUE("effort", 0, "LEVEL", EFFORT, EFFORT, quantize.effort, Q, "fast, default or best"),
     FLAG("strict", 0, quantize.strict, Q, "a fallback to another type is an error"),
     HEADING("Model:"),
-    VALUE("prune-layers", 0, "N,N,...", TEXT, NONE, quantize.prune_layers, Q, "leave these layers out"),
-    VALUE("override-kv", 0, "KEY=T:VALUE", LIST, NONE, quantize.override_kv, Q,
+    VALUE("prune-layers", 0, "N,N,...", TEXT, NONE, quantize.prune_layers, Q | P, "leave these layers out"),
+    VALUE("override-kv", 0, "KEY=T:VALUE", LIST, NONE, quantize.override_kv, Q | P,
           "set metadata; T: int, float, bool, str"),
     FLAG("imatrix-path", 0, quantize.imatrix_path, Q, "store the path of --imatrix, not its name"),
     HEADING("Output:"),
@@ -78,7 +87,10 @@ const option_row options[] = {
           "report as .html, .json, .csv; verify reads it"),
     FLAG("quiet", 'q', quiet, ALL, "errors only"),
     FLAG("verbose", 'v', verbose, Q, "a line per tensor as it is done"),
-    FLAG("json", 0, json, I | M, "print JSON"),
+    FLAG("json", 0, json, I | M | P, "print JSON"),
+    VALUE("ram", 0, "SIZE", SIZE, NONE, ram, P, "memory there is (16G, 16Gi)"),
+    VALUE("context", 0, "TOKENS", COUNT, NONE, context, P,
+          "tokens to run with; default: 8192, or the model's own"),
     FLAG("help", 'h', help, ALL, "this text; 'gquant types' lists the file types"),
     FLAG("version", 'V', version, ALL, "version and instruction set"),
 };
@@ -155,6 +167,9 @@ static bool store(request *r, const option_row *o, const char *text, gq_error *e
                                  text);
         *(int *)to = (int)number;
         return true;
+    case OPTION_COUNT:
+        return number_parse(text, 1, UINT32_MAX, to) ||
+               gq_fail_usage(e, "--%s %s: expected a number from 1", o->name, text);
     case OPTION_SIZE:
         if (!size_parse(text, to))
             return gq_fail_usage(e, "--%s %s: expected a size such as 40G, 7.5GiB or 500M", o->name, text);

@@ -16,6 +16,7 @@ typedef enum command {
     CMD_VERIFY = 16,
     CMD_IMATRIX = 32,
     CMD_COMPLETION = 64,
+    CMD_PLAN = 128,
 } command;
 
 typedef struct request request;
@@ -37,6 +38,7 @@ struct request {
     const char **arguments;
     size_t n_arguments; /* what is not an option, in order */
     const char *report, *out_dir;
+    uint64_t ram, context; /* 0: not given */
     bool dry_run, quiet, verbose, json, help, version;
     char **owned; /* texts made while parsing */
     size_t n_owned;
@@ -48,6 +50,7 @@ typedef enum option_kind {
     OPTION_LIST,   /* gq_list, appended to */
     OPTION_ITEMS,  /* gq_list, appended to: PATTERN=TYPE,PATTERN=TYPE */
     OPTION_NUMBER, /* int, from 0 */
+    OPTION_COUNT,  /* uint64_t, from 1 */
     OPTION_SIZE,   /* uint64_t bytes */
     OPTION_BITS,   /* double, above 0 */
     OPTION_EFFORT, /* int, one of effort_names */

@@ -206,6 +206,14 @@ gq_model_facts gq_model_summary(const gq_model *m);
 const gq_metadata *gq_model_metadata(const gq_model *m, size_t *n); /* the first shard's, in order */
 const gq_stored *gq_model_tensors(const gq_model *m, size_t *n);    /* by shard and offset */
 
+typedef struct gq_memory { /* bytes that a model takes besides its weights, when llama.cpp runs it */
+    uint64_t context, context_trained; /* tokens; trained 0: unknown */
+    uint64_t cache_bytes;              /* keys and values of all layers in F16; 0: unknown, or none */
+    uint64_t buffer_bytes;             /* an allowance for what it works in */
+} gq_memory;
+/* For a context of so many tokens; 0: 8192, or what the model was made for if that is less. */
+gq_memory gq_model_memory(const gq_model *m, uint64_t context);
+
 /* ---- comparing two models ---- */
 typedef struct gq_comparison gq_comparison;
 /* How far b's weights are from a's, tensor by tensor, whatever types they have and whoever wrote them; also

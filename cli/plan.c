@@ -1,0 +1,189 @@
+/* Which file types fit a machine: sizes, memory to run, a recommendation. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/json.h"
+#include "cli/report.h"
+#include "cli/table.h"
+#include "cli/text.h"
+
+typedef struct choice {
+    const char *name;
+    uint64_t file_bytes, memory_bytes;
+    double bits;
+    bool fits, good; /* good: one that may be recommended */
+} choice;
+
+typedef struct survey {
+    const request *request;
+    gq_memory memory;
+    size_t n;
+    choice *choices;          /* smallest first */
+    const choice *best;       /* NULL: nothing fits, or there is no limit */
+    uint64_t target, pure_q2; /* what is left for a file; the smallest file that a target can make, about */
+} survey;
+
+/* Others are as good or better in the same bytes, or these are for models made for them. */
+static bool is_good(const char *name) {
+    static const char *const not [] = {"F32",  "F16",   "BF16",  "Q4_0",      "Q4_1", "Q5_0",
+                                       "Q5_1", "TQ1_0", "TQ2_0", "MXFP4_MOE", "Q1_0", "Q2_0"};
+    for (size_t i = 0; i < sizeof not / sizeof *not ; i++)
+        if (!strcmp(name, not [i])) return false;
+    return true;
+}
+
+/* The plan for a type, whatever may be in the way of writing it; false: not with these options. */
+static bool try_type(const survey *s, const char *type, bool pure, choice *c, gq_error *e) {
+    gq_options o = s->request->quantize;
+    char *path = format("%s.plan", o.input); /* never written */
+    gq_output out = {path, type};
+    o.outputs = &out, o.n_outputs = 1, o.force = o.allow_requantize = true, o.pure = pure;
+    gq_plan *plan = gq_plan_new(&o, e);
+    if (plan) {
+        const gq_summary *sum = gq_plan_summary(plan, 0);
+        *c = (choice){.name = type, .file_bytes = sum->file_bytes, .good = is_good(type)};
+        c->bits = report_bits(sum->out_bytes, (double)sum->n_weights);
+        c->memory_bytes = sum->out_bytes + s->memory.cache_bytes + s->memory.buffer_bytes;
+        c->fits = c->memory_bytes <= s->request->ram;
+    }
+    gq_plan_free(plan);
+    free(path);
+    return plan != NULL;
+}
+
+static int by_size(const void *left, const void *right) {
+    const choice *a = left, *b = right;
+    if (a->file_bytes != b->file_bytes) return a->file_bytes < b->file_bytes ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+static bool survey_new(survey *s, const request *r, gq_error *e) {
+    *s = (survey){.request = r, .choices = need(gq_filetype_count(), sizeof *s->choices)};
+    gq_model *m = gq_model_open(r->quantize.input, e);
+    if (!m) return false;
+    s->memory = gq_model_memory(m, r->context);
+    gq_model_close(m);
+    for (size_t i = 0; i < gq_filetype_count(); i++)
+        s->n += try_type(s, gq_filetype_name(i), false, &s->choices[s->n], e);
+    if (s->n == 0) return false; /* *e says why */
+    qsort(s->choices, s->n, sizeof *s->choices, by_size);
+    for (size_t i = 0; r->ram && i < s->n; i++)
+        if (s->choices[i].fits && s->choices[i].good) s->best = &s->choices[i];
+    uint64_t besides = s->memory.cache_bytes + s->memory.buffer_bytes;
+    s->target = r->ram > besides ? r->ram - besides : 0;
+    choice smallest;
+    gq_error unused;
+    if (r->ram && !s->best && try_type(s, "Q2_K", true, &smallest, &unused)) s->pure_q2 = smallest.file_bytes;
+    return true;
+}
+
+/* ---- for people ---- */
+
+/* Sizes on the command line are powers of 1000; rounded down, so that it still fits. */
+static char *size_option(uint64_t bytes) {
+    static const struct {
+        uint64_t unit;
+        char letter;
+    } units[] = {{1000000000, 'G'}, {1000000, 'M'}, {1000, 'K'}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        uint64_t hundredths = bytes / (units[i].unit / 100);
+        if (hundredths >= 100)
+            return format("%" PRIu64 ".%02" PRIu64 "%c", hundredths / 100, hundredths % 100, units[i].letter);
+    }
+    return format("%" PRIu64, bytes);
+}
+
+static void print_table(const survey *s) {
+    bool limit = s->request->ram > 0;
+    char size[UNIT_ROOM];
+    table t;
+    table_start(&t, limit ? "lrrrl" : "lrrr");
+    table_row(&t, (const char *const[]){"TYPE", "file", "bpw", "memory", ""});
+    for (size_t i = 0; i < s->n; i++) {
+        const choice *c = &s->choices[i];
+        table_text(&t, c->name);
+        table_text(&t, size_text(size, (double)c->file_bytes));
+        table_cell(&t, format("%.4g", c->bits));
+        table_text(&t, size_text(size, (double)c->memory_bytes));
+        if (limit) table_text(&t, c == s->best ? "fits, recommended" : c->fits ? "fits" : "");
+    }
+    table_print(&t, stdout);
+    table_free(&t);
+}
+
+static void print_advice(const survey *s) {
+    char ram[UNIT_ROOM], more[UNIT_ROOM], *target = size_option(s->target);
+    size_text(ram, (double)s->request->ram);
+    if (s->best && !strcmp(s->best->name, "COPY"))
+        printf("The model fits %s as it is.\n", ram);
+    else if (s->best)
+        printf("For %s: %s. To use all of it: --target-size %s\n", ram, s->best->name, target);
+    else if (s->pure_q2 > 0 && s->pure_q2 <= s->target)
+        printf("No type fits %s, but --target-size %s does.\n", ram, target);
+    else if (s->pure_q2 > 0)
+        printf("Nothing fits %s: the smallest file that --target-size can make has about %s, and %s is left "
+               "for it.\n",
+               ram, size_text(more, (double)s->pure_q2), s->target ? target : "nothing");
+    else
+        printf("Nothing fits %s.\n", ram);
+    free(target);
+}
+
+static void print(const survey *s) {
+    char cache[UNIT_ROOM], buffers[UNIT_ROOM];
+    const gq_memory *m = &s->memory;
+    print_table(s);
+    printf("\nmemory: weights, %s for a context of %" PRIu64 " tokens in F16%s, %s for buffers\n",
+           size_text(cache, (double)m->cache_bytes), m->context, m->cache_bytes ? "" : " (not known)",
+           size_text(buffers, (double)m->buffer_bytes));
+    if (m->context_trained && m->context > m->context_trained)
+        printf("The model was made for a context of %" PRIu64 " tokens.\n", m->context_trained);
+    if (s->request->ram) print_advice(s);
+}
+
+/* ---- for programs ---- */
+
+static void print_json(const survey *s) {
+    emitter j;
+    emit_start(&j, stdout);
+    emit_open(&j, NULL, '{');
+    emit_text(&j, "path", s->request->quantize.input);
+    emit_count(&j, "context", s->memory.context);
+    emit_count(&j, "cache_bytes", s->memory.cache_bytes);
+    emit_count(&j, "buffer_bytes", s->memory.buffer_bytes);
+    if (s->request->ram) {
+        emit_count(&j, "ram", s->request->ram);
+        if (s->best) emit_text(&j, "recommended", s->best->name);
+        emit_count(&j, "target_size", s->target);
+    }
+    emit_open(&j, "types", '[');
+    for (size_t i = 0; i < s->n; i++) {
+        const choice *c = &s->choices[i];
+        emit_open_line(&j, NULL, '{');
+        emit_text(&j, "file_type", c->name);
+        emit_count(&j, "file_bytes", c->file_bytes);
+        emit_number(&j, "bits_per_weight", c->bits);
+        emit_count(&j, "memory_bytes", c->memory_bytes);
+        if (s->request->ram) emit_bool(&j, "fits", c->fits);
+        emit_close(&j);
+    }
+    emit_close(&j);
+    emit_close(&j);
+    emit_end(&j);
+}
+
+int plan_main(const request *r) {
+    gq_error e = {0};
+    survey s;
+    request asked = *r;
+    asked.quantize.input = r->arguments[0];
+    bool ok = survey_new(&s, &asked, &e);
+    if (ok && r->json)
+        print_json(&s);
+    else if (ok)
+        print(&s);
+    free(s.choices);
+    return ok ? GQ_OK : failed(&e);
+}

@@ -1,0 +1,224 @@
+/* gquant plan: sizes, memory to run, what fits. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/command.h"
+
+static char *folder, *model_path;
+
+enum { LAYERS = 4, WIDTH = 256, HEADS = 8, SHARED = 2, VOCABULARY = 512 };
+
+/* With the numbers that a cache follows from; `more` may add others. */
+static void write_model(void (*more)(model *)) {
+    model *m = model_llama(LAYERS);
+    model_set_u32(m, "llama.embedding_length", WIDTH);
+    model_set_u32(m, "llama.feed_forward_length", 512);
+    model_set_u32(m, "llama.context_length", 100000);
+    model_set_u32(m, "llama.vocab_size", VOCABULARY);
+    if (more) more(m);
+    model_write(m, model_path);
+    model_free(m);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    model_path = strdup(in_folder(folder, "model-F16.gguf"));
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    free(model_path);
+    remove_folder(folder);
+    return 0;
+}
+
+static char *output(const char *const *words) {
+    const char *argv[16] = {NULL, "plan", model_path};
+    for (size_t i = 0; words[i]; i++) argv[i + 3] = words[i];
+    char *out, *err;
+    int status = run_command(argv, &out, &err);
+    if (status) fail_msg("exit status %d: %s", status, err);
+    free(err);
+    return out;
+}
+
+static json *report(const char *const *words) {
+    char *text = output(words);
+    const char *file = in_folder(folder, "plan.json");
+    write_whole(file, text, strlen(text));
+    free(text);
+    json *j = json_file(file);
+    remove(file);
+    return j;
+}
+#define REPORT(...) report((const char *const[]){"--json", __VA_ARGS__, NULL})
+
+static uint64_t cache_of(const char *context) {
+    json *j = REPORT("--context", context);
+    uint64_t bytes = (uint64_t)json_number(j, "cache_bytes", -1);
+    json_free(j);
+    return bytes;
+}
+
+/* ---- memory ---- */
+
+enum { PER_TOKEN = 2 * SHARED * (WIDTH / HEADS) * 2 }; /* bytes of a layer: keys and values, F16 */
+
+static void the_cache_follows_from_the_metadata(void **state) {
+    (void)state;
+    write_model(NULL);
+    assert_int_equal(cache_of("1"), LAYERS * PER_TOKEN);
+    assert_int_equal(cache_of("5000"), 5000 * LAYERS * PER_TOKEN);
+    json *j = REPORT("--ram", "1G");
+    assert_int_equal(json_number(j, "context", 0), 8192);
+    assert_int_equal(json_number(j, "cache_bytes", 0), 8192 * LAYERS * PER_TOKEN);
+    assert_int_equal(json_number(j, "buffer_bytes", 0), 512 * 4 * (VOCABULARY + 4 * WIDTH + 2 * 512));
+    json_free(j);
+}
+
+static void other_head_sizes(model *m) {
+    model_set_u32(m, "llama.attention.key_length", 96);
+    model_set_u32(m, "llama.attention.value_length", 64);
+    model_set_array(m, "llama.attention.head_count_kv", GGUF_INT32, (int32_t[LAYERS]){2, 0, 4, 0}, LAYERS);
+}
+
+static void layers_may_differ(void **state) {
+    (void)state;
+    write_model(other_head_sizes);
+    assert_int_equal(cache_of("100"), 100 * (2 + 4) * (96 + 64) * 2);
+}
+
+static void window(model *m) {
+    model_set_u32(m, "llama.attention.sliding_window", 1024);
+    model_set_u32(m, "llama.attention.sliding_window_pattern", 2);
+}
+
+static void window_by_list(model *m) {
+    model_set_u32(m, "llama.attention.sliding_window", 1024);
+    model_set_array(m, "llama.attention.sliding_window_pattern", GGUF_BOOL, (uint8_t[LAYERS]){1, 1, 1, 0},
+                    LAYERS);
+}
+
+static void window_without_layers(model *m) { model_set_u32(m, "llama.attention.sliding_window", 1024); }
+
+static void sliding_windows_save_memory(void **state) {
+    (void)state;
+    write_model(window);
+    assert_int_equal(cache_of("10000"), PER_TOKEN * 2 * (10000 + 1024 + 512));
+    write_model(window_by_list);
+    assert_int_equal(cache_of("10000"), PER_TOKEN * (10000 + 3 * (1024 + 512)));
+    write_model(window_without_layers);
+    assert_int_equal(cache_of("10000"), PER_TOKEN * LAYERS * 10000);
+}
+
+/* Numbers that no model has. */
+static void absurd(model *m) {
+    uint64_t huge = UINT64_MAX;
+    float half = 0.5f;
+    model_set(m, "llama.block_count", GGUF_U64, &huge, 8);
+    model_set(m, "llama.attention.head_count", GGUF_FLOAT32, &half, 4);
+    model_set(m, "llama.embedding_length", GGUF_U64, &huge, 8);
+    model_set_array(m, "llama.attention.head_count_kv", GGUF_U8, "", 0);
+    model_set_string(m, "llama.vocab_size", "many");
+}
+
+static void absurd_metadata_do_no_harm(void **state) {
+    (void)state;
+    write_model(absurd);
+    assert_int_equal(cache_of("4294967295"), 0);
+}
+
+/* ---- advice ---- */
+
+static const json *row(const json *j, const char *type) {
+    const json *types = json_need(j, "types");
+    for (size_t i = 0; i < types->n; i++)
+        if (!strcmp(json_text(&types->items[i], "file_type", ""), type)) return &types->items[i];
+    return NULL;
+}
+
+/* The recommended type fits, and nothing of its kind that is larger does. */
+static void the_best_that_fits_is_recommended(void **state) {
+    (void)state;
+    write_model(NULL);
+    json *j = REPORT("--context", "100");
+    double q6 = json_number(row(j, "Q6_K"), "memory_bytes", 0);
+    const json *q4 = row(j, "Q4_K_M");
+    assert_true(json_number(q4, "memory_bytes", 0) < q6);
+    json_free(j);
+
+    char ram[32];
+    snprintf(ram, sizeof ram, "%.0f", q6);
+    j = REPORT("--context", "100", "--ram", ram);
+    assert_string_equal(json_text(j, "recommended", ""), "Q6_K");
+    json_free(j);
+    snprintf(ram, sizeof ram, "%.0f", q6 - 1);
+    j = REPORT("--context", "100", "--ram", ram);
+    assert_string_equal(json_text(j, "recommended", ""), "Q5_K_M");
+    json_free(j);
+    j = REPORT("--ram", "100G");
+    assert_string_equal(json_text(j, "recommended", ""), "COPY");
+    json_free(j);
+}
+
+static void sizes_are_those_of_the_files(void **state) {
+    (void)state;
+    size_t n;
+    write_model(NULL);
+    const char *made = in_folder(folder, "made.gguf");
+    GQUANT(0, "--force", "-q", model_path, made, "Q5_K_M");
+    json *j = REPORT("--ram", "1G");
+    free(read_whole(made, &n));
+    assert_int_equal(json_number(row(j, "Q5_K_M"), "file_bytes", 0), n);
+    json_free(j);
+}
+
+static void where_nothing_fits_a_target_may(void **state) {
+    (void)state;
+    write_model(NULL);
+    json *j = REPORT("--context", "100", "--tensor-type", "x=q8_0");
+    double least = json_number(row(j, "Q2_K"), "memory_bytes", 0);
+    json_free(j);
+    char ram[32];
+    snprintf(ram, sizeof ram, "%.0f", least - 5000);
+    char *text = output((const char *const[]){"--context", "100", "--ram", ram, NULL});
+    const char *at = strstr(text, "--target-size ");
+    if (!at || !strstr(text, "No type fits")) fail_msg("%s", text);
+    char size[32];
+    sscanf(at, "--target-size %31s", size);
+    GQUANT(0, "--force", "-q", "--target-size", size, model_path, in_folder(folder, "small.gguf"));
+    free(text);
+    text = output((const char *const[]){"--ram", "1000", NULL});
+    if (!strstr(text, "Nothing fits")) fail_msg("%s", text);
+    free(text);
+}
+
+static void nothing_is_written(void **state) {
+    (void)state;
+    write_model(NULL);
+    size_t files = count_files(folder);
+    free(output((const char *const[]){"--ram", "16G", NULL}));
+    assert_int_equal(count_files(folder), files);
+}
+
+static void what_is_no_model_is_an_error(void **state) {
+    (void)state;
+    write_whole(in_folder(folder, "no"), "no", 2);
+    GQUANT(1, "plan", in_folder(folder, "no"));
+    GQUANT(2, "plan", "--ram", "much", model_path);
+    GQUANT(2, "plan", "--context", "0", model_path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cache_follows_from_the_metadata), cmocka_unit_test(layers_may_differ),
+        cmocka_unit_test(sliding_windows_save_memory),         cmocka_unit_test(absurd_metadata_do_no_harm),
+        cmocka_unit_test(the_best_that_fits_is_recommended),   cmocka_unit_test(sizes_are_those_of_the_files),
+        cmocka_unit_test(where_nothing_fits_a_target_may),     cmocka_unit_test(nothing_is_written),
+        cmocka_unit_test(what_is_no_model_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
