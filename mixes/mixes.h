@@ -82,7 +82,6 @@ bool mix_demands_importance(const char *name, uint32_t type);
  * feed-forward network adds to the stream passes its last matrix. Puts the name it would have into `outlet`;
  * false: the tensor acts by itself. */
 bool mix_outlet(const char *name, char outlet[128]);
-bool mix_is_outlet(const char *name);
 
 /* Parse "PATTERN=TYPE" items (TYPE absent for --keep: pass types = false) into one list, in order; PCRE2
  * search, the pattern text is lower-cased first for --tensor-type as recipes expect. NULL and e on a

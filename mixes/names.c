@@ -53,12 +53,6 @@ bool mix_outlet(const char *name, char outlet[128]) {
     return false;
 }
 
-bool mix_is_outlet(const char *name) {
-    for (size_t i = 0; i < sizeof outlets / sizeof *outlets; i++)
-        if (strstr(name, outlets[i].outlet)) return true;
-    return false;
-}
-
 #define NORM "kept: norm"
 #define ROUTER "kept: expert routing"
 #define GEMMA3N "kept: Gemma 3n helper"

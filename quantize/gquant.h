@@ -3,7 +3,7 @@
  *     gq_output out = {"model-Q4_K_M.gguf", "Q4_K_M"};
  *     gq_options o = {.input = "model-F16.gguf", .outputs = &out, .n_outputs = 1};
  *     gq_error e;
- *     gq_plan *plan = gq_plan_new(&o, &e);               // reads headers and importance data, no weights
+ *     gq_plan *plan = gq_plan_new(&o, &e);               // reads headers and importance data
  *     if (plan && gq_run(plan, NULL, &e)) ...            // writes the file, measures the loss
  *     gq_plan_free(plan);
  *

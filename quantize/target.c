@@ -46,7 +46,8 @@ typedef struct target {
     plan_assignment *a;
     const gq_options *options;
     bool *free;      /* no option or rule has fixed the type */
-    bool *needed;    /* measured: the free ones, and those that say how much others matter */
+    bool *needed;    /* measured: the free ones and their outlets */
+    size_t *outlets; /* of each tensor, the one through which it acts on the rest of the model; or itself */
     measured *found; /* per tensor */
     budget_tensor *tensors;
     budget_candidate *candidates;
@@ -60,16 +61,26 @@ static bool target_new(target *t, gq_plan *plan, plan_assignment *a, const gq_op
     *t = (target){.plan = plan, .a = a, .options = options};
     t->free = calloc(n, sizeof *t->free);
     t->needed = calloc(n, sizeof *t->needed);
+    t->outlets = calloc(n, sizeof *t->outlets);
     t->found = calloc(n, sizeof *t->found);
     t->tensors = calloc(n, sizeof *t->tensors);
     t->candidates = calloc(n, CANDIDATES * sizeof *t->candidates);
     t->choice = calloc(n, sizeof *t->choice);
-    return (t->free && t->needed && t->found && t->tensors && t->candidates && t->choice) ||
+    return (t->free && t->needed && t->outlets && t->found && t->tensors && t->candidates && t->choice) ||
            gq_fail_memory(e, n * CANDIDATES * sizeof *t->candidates);
 }
 
 static void target_free(target *t) {
-    free(t->free), free(t->needed), free(t->found), free(t->tensors), free(t->candidates), free(t->choice);
+    free(t->free), free(t->needed), free(t->outlets), free(t->found), free(t->tensors), free(t->candidates),
+        free(t->choice);
+}
+
+static size_t find_outlet(const gq_plan *plan, size_t i) {
+    char name[GGUF_MAX_NAME + 1];
+    if (!mix_outlet(plan->sources[i].name, name)) return i;
+    for (size_t k = 0; k < plan->n_tensors; k++)
+        if (!strcmp(plan->sources[k].name, name)) return k;
+    return i;
 }
 
 /* F16 fits any row, so with it everywhere nothing falls back, and each tensor shows what decides its type. */
@@ -80,7 +91,8 @@ static bool find_free(target *t, gq_error *e) {
     if (!plan_assign(t->plan, t->a, 0, e)) return false;
     for (size_t i = 0; i < n; i++) {
         t->free[i] = t->a->choices[i].reason == MIX_GIVEN;
-        t->needed[i] = t->free[i] || mix_is_outlet(t->plan->sources[i].name);
+        t->outlets[i] = t->free[i] ? find_outlet(t->plan, i) : i;
+        if (t->free[i]) t->needed[i] = t->needed[t->outlets[i]] = true;
     }
     return true;
 }
@@ -120,21 +132,26 @@ static double power_of(const target *t, size_t i) {
     return m->weights > 0 ? m->power * (all / m->weights) : 0;
 }
 
-/* The tensor through which this one acts on the rest of the model: another one of its layer, or itself. */
-static size_t outlet_of(const target *t, size_t i) {
-    char name[GGUF_MAX_NAME + 1];
-    if (!mix_outlet(t->plan->sources[i].name, name)) return i;
-    for (size_t k = 0; k < t->plan->n_tensors; k++)
-        if (!strcmp(t->plan->sources[k].name, name)) return power_of(t, k) > 0 ? k : i;
-    return i;
-}
-
 /* The part of a tensor's matrices that one token meets. */
 static double share_of(const target *t, size_t i) {
     int64_t all = t->a->model.n_expert, used;
     bool experts = strstr(t->plan->sources[i].name, "_exps") != NULL;
     if (!experts || !plan_fact(t->plan, t->a->arch, "expert_used_count", &used)) return 1;
     return used > 0 && used < all ? (double)used / (double)all : 1;
+}
+
+/* An embedding that serves as output, too, does harm in two places. */
+static int uses_of(const target *t, size_t i) {
+    if (strcmp(t->plan->sources[i].name, "token_embd.weight") != 0) return 1;
+    for (size_t k = 0; k < t->plan->n_tensors; k++)
+        if (!strcmp(t->plan->sources[k].name, "output.weight")) return 1;
+    return 2;
+}
+
+/* What a tensor's relative error is multiplied with, so that errors of different tensors can be added. */
+static double weight_of(const target *t, size_t i) {
+    double outlet = power_of(t, t->outlets[i]);
+    return (outlet > 0 ? outlet : power_of(t, i)) * share_of(t, i) * uses_of(t, i);
 }
 
 static void list_candidates(target *t) {
@@ -144,12 +161,12 @@ static void list_candidates(target *t) {
         uint32_t own = t->free[i] ? t->plan->sources[i].tensor->type->id : t->a->choices[i].type;
         c[n++] = (budget_candidate){own, bytes_as(t, i, own), 0};
         const measured *m = &t->found[i];
-        double weight = m->weighted > 0 ? power_of(t, outlet_of(t, i)) * share_of(t, i) / m->weighted : 0;
-        for (size_t type = 0; t->free[i] && type < MEASURE_TYPES; type++) {
-            if (!measure_applies(t->plan, i, type)) continue;
-            double error = m->error[type] * weight;
-            if (error <= 1e300)
-                c[n++] = (budget_candidate){measure_types[type], bytes_as(t, i, measure_types[type]), error};
+        double weight = m->weighted > 0 ? weight_of(t, i) / m->weighted : 0;
+        for (size_t k = 0; t->free[i] && k < MEASURE_TYPES; k++) {
+            uint32_t type = measure_types[k];
+            double error = m->error[k] * weight;
+            if (measure_applies(t->plan, i, k) && error <= 1e300)
+                c[n++] = (budget_candidate){type, bytes_as(t, i, type), error};
         }
         t->tensors[i] = (budget_tensor){c, n};
     }
@@ -230,7 +247,10 @@ static bool choose(target *t, gq_error *e) {
         if (size <= limit) break;
         if (size - limit > budget) return fail_unreachable(t, size, e);
     }
-    return true;
+    for (size_t i = 0; i < t->plan->n_tensors; i++)
+        if (t->free[i] && t->choice[i] != 0) return true;
+    return plan_warn(t->plan, e,
+                     "nothing is quantized: with the types it has, the model is within the target");
 }
 
 bool plan_target(gq_plan *plan, plan_assignment *a, const gq_options *options, gq_error *e) {

@@ -114,6 +114,14 @@ static void assert_types(gq_plan *plan, const char *wanted) {
     free(found);
 }
 
+static bool warned(const gq_plan *plan, const char *text) {
+    size_t n;
+    const char *const *warnings = gq_plan_warnings(plan, &n);
+    for (size_t i = 0; i < n; i++)
+        if (strstr(warnings[i], text)) return true;
+    return false;
+}
+
 /* ---- the size ---- */
 
 static void size_is_met(void **state) {
@@ -363,17 +371,14 @@ static void impossible_numbers_are_measured_again(void **state) {
 static void a_folder_that_takes_no_file_is_no_failure(void **state) {
     (void)state;
     bool measured;
-    size_t n, files = count_files(folder);
+    size_t files = count_files(folder);
     gq_options o = options_for(out);
     o.target_bpw = 5;
     if (exists(kept())) remove(kept()), files--;
     assert_int_equal(mkdir(kept(), 0777), 0);
     gq_plan *plan = plan_for(o, &measured);
     assert_true(measured);
-    const char *const *warnings = gq_plan_warnings(plan, &n);
-    bool said = false;
-    for (size_t i = 0; i < n; i++) said = said || strstr(warnings[i], "measurements are not kept");
-    assert_true(said);
+    assert_true(warned(plan, "measurements are not kept"));
     gq_plan_free(plan);
     assert_int_equal(rmdir(kept()), 0);
     assert_int_equal(count_files(folder), files); /* nothing half-written is left */
@@ -401,6 +406,58 @@ static void the_same_everywhere(void **state) {
     }
     unsetenv("GQUANT_ISA");
     free(types);
+}
+
+static void a_target_above_the_model_keeps_it(void **state) {
+    (void)state;
+    gq_options o = options_for(out);
+    o.target_size = 1000000000;
+    gq_plan *plan = plan_for(o, NULL);
+    assert_int_equal(type_of(plan, "blk.0.ffn_up.weight"), GGUF_F16);
+    assert_int_equal(type_of(plan, "blk.6.odd.weight"), GGUF_F32);
+    assert_true(warned(plan, "nothing is quantized"));
+    gq_plan_free(plan);
+    o.target_size = 0, o.target_bpw = 5;
+    plan = plan_for(o, NULL);
+    assert_false(warned(plan, "nothing is quantized"));
+    gq_plan_free(plan);
+}
+
+/* The embedding of a model without output.weight does the output's work: it gets no fewer bits than beside
+ * one. */
+static void a_tied_embedding_counts_twice(void **state) {
+    (void)state;
+    static const char *const others[] = {"output.weight", "other.weight"};
+    uint64_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        model *m = model_new("llama", 1);
+        model_add(m, "token_embd.weight", GGUF_F16, (uint64_t[4]){256, 64}, NULL);
+        float *values = random_values(256 * 64, 7);
+        model_add(m, others[i], GGUF_F16, (uint64_t[4]){256, 64}, values);
+        free(values);
+        model_write(m, path("tied.gguf"));
+        model_free(m);
+        gq_options o = options_for(out);
+        o.input = path("tied.gguf"), o.target_bpw = 5.2;
+        gq_plan *plan = plan_for(o, NULL);
+        bytes[i] = gguf_type_of(type_of(plan, "token_embd.weight"))->block_bytes;
+        gq_plan_free(plan);
+    }
+    assert_true(bytes[1] > bytes[0]);
+}
+
+static void an_outlet_may_be_no_matrix(void **state) {
+    (void)state;
+    model *m = model_new("llama", 1);
+    model_add(m, "blk.0.ffn_up.weight", GGUF_F16, (uint64_t[4]){256, 64}, NULL);
+    model_add(m, "blk.0.ffn_down.weight", GGUF_F32, (uint64_t[4]){1}, NULL);
+    model_write(m, path("odd.gguf"));
+    model_free(m);
+    gq_options o = options_for(out);
+    o.input = path("odd.gguf"), o.target_bpw = 5;
+    gq_plan *plan = plan_for(o, NULL);
+    assert_int_equal(type_of(plan, "blk.0.ffn_up.weight"), GGUF_Q4_K);
+    gq_plan_free(plan);
 }
 
 static void weights_must_be_finite(void **state) {
@@ -454,6 +511,9 @@ int main(void) {
         cmocka_unit_test(impossible_numbers_are_measured_again),
         cmocka_unit_test(a_folder_that_takes_no_file_is_no_failure),
         cmocka_unit_test(the_same_everywhere),
+        cmocka_unit_test(a_target_above_the_model_keeps_it),
+        cmocka_unit_test(a_tied_embedding_counts_twice),
+        cmocka_unit_test(an_outlet_may_be_no_matrix),
         cmocka_unit_test(weights_must_be_finite),
         cmocka_unit_test(parts_agree),
     };
