@@ -243,6 +243,7 @@ static bool finish(engine *g, gq_error *e) {
     if (!check_join(g, e)) return false;
     if (g->plan->parts && !g->plan->join) return true;
     if (!output_finish(&g->outputs, e)) return false;
+    for (uint32_t k = 0; k < g->n_journals; k++) journal_remove(&g->journals[k]);
     journal_remove_all(g->plan);
     return true;
 }

@@ -176,25 +176,28 @@ static bool take_number(const char **at, const char *text, uint32_t *number) {
 }
 
 /* Calls each(user, folder's descriptor, name, part, parts) for each journal beside the first output. */
-static void for_each(const gq_plan *plan,
+static bool for_each(const gq_plan *plan,
                      void (*each)(void *user, int folder, const char *name, uint32_t part, uint32_t parts),
-                     void *user) {
+                     void *user, gq_error *e) {
     char *whole = journal_path(plan, 0, 0), *folder = whole ? plan_folder(whole) : NULL;
     DIR *dir = folder ? opendir(folder) : NULL;
-    if (dir) {
-        const char *base = strrchr(whole, '/') ? strrchr(whole, '/') + 1 : whole;
-        size_t n = strlen(base);
-        for (struct dirent *entry; (entry = readdir(dir));) {
-            uint32_t part = 0, parts = 0;
-            if (strncmp(entry->d_name, base, n) != 0) continue;
-            const char *rest = entry->d_name + n;
-            if (*rest == 0 || (take_number(&rest, "-", &part) && take_number(&rest, "-of-", &parts) &&
-                               *rest == 0 && part >= 1 && part <= parts))
-                each(user, dirfd(dir), entry->d_name, part, parts);
-        }
-        closedir(dir);
+    bool ok = dir != NULL;
+    if (!folder)
+        gq_fail_memory(e, strlen(plan->outputs[0].path) + 64);
+    else if (!ok)
+        gq_fail(e, "cannot look into the folder %s for journals: %s", folder, strerror(errno));
+    for (struct dirent *entry; ok && (entry = readdir(dir));) {
+        const char *base = strrchr(whole, '/') ? strrchr(whole, '/') + 1 : whole, *rest = entry->d_name;
+        uint32_t part = 0, parts = 0;
+        if (strncmp(rest, base, strlen(base)) != 0) continue;
+        rest += strlen(base);
+        if (*rest == 0 || (take_number(&rest, "-", &part) && take_number(&rest, "-of-", &parts) &&
+                           *rest == 0 && part >= 1 && part <= parts))
+            each(user, dirfd(dir), entry->d_name, part, parts);
     }
+    if (dir) closedir(dir);
     free(folder), free(whole);
+    return ok;
 }
 
 static void remove_one(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
@@ -202,7 +205,7 @@ static void remove_one(void *user, int folder, const char *name, uint32_t part, 
     unlinkat(folder, name, 0);
 }
 
-void journal_remove_all(const gq_plan *plan) { for_each(plan, remove_one, NULL); }
+void journal_remove_all(const gq_plan *plan) { for_each(plan, remove_one, NULL, NULL); }
 
 typedef struct parts_seen {
     const gq_plan *plan;
@@ -235,7 +238,7 @@ static void look_at_part(void *user, int folder, const char *name, uint32_t part
 
 bool journal_count_parts(const gq_plan *plan, uint32_t *parts, gq_error *e) {
     parts_seen seen = {.plan = plan, .e = e};
-    for_each(plan, look_at_part, &seen);
+    if (!for_each(plan, look_at_part, &seen, e)) return false;
     *parts = seen.parts;
     return !seen.failed;
 }

@@ -60,12 +60,14 @@ bool output_new(output_set *set, const gq_plan *plan, gq_error *e) {
     *set = (output_set){.plan = plan};
     set->first = calloc(plan->n_outputs, sizeof *set->first);
     if (!set->first) return gq_fail_memory(e, plan->n_outputs * sizeof *set->first);
+    size_t n = 0;
     for (size_t o = 0; o < plan->n_outputs; o++) {
-        set->first[o] = set->n;
-        set->n += plan->outputs[o].n_shards;
+        set->first[o] = n;
+        n += plan->outputs[o].n_shards;
     }
-    set->files = calloc(set->n, sizeof *set->files);
-    if (!set->files) return gq_fail_memory(e, set->n * sizeof *set->files);
+    set->files = calloc(n, sizeof *set->files);
+    if (!set->files) return gq_fail_memory(e, n * sizeof *set->files);
+    set->n = n;
     for (size_t o = 0, i = 0; o < plan->n_outputs; o++)
         for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++)
             set->files[i++] = (output_file){.fd = -1, .shard = &plan->outputs[o].shards[s]};
@@ -73,7 +75,7 @@ bool output_new(output_set *set, const gq_plan *plan, gq_error *e) {
 }
 
 void output_free(output_set *set) {
-    for (size_t i = 0; set->files && i < set->n; i++) close_file(&set->files[i]);
+    for (size_t i = 0; i < set->n; i++) close_file(&set->files[i]);
     free(set->files), free(set->first);
 }
 
@@ -316,7 +318,7 @@ bool output_finish(output_set *set, gq_error *e) {
 }
 
 void output_remove(output_set *set, bool old) {
-    for (size_t i = 0; set->files && i < set->n; i++) {
+    for (size_t i = 0; i < set->n; i++) {
         const output_file *f = &set->files[i];
         if (f->fd >= 0 && (f->fresh || old) && !f->renamed) unlink(f->shard->temporary);
     }

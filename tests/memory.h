@@ -4,6 +4,7 @@
 #ifndef GQ_TEST_MEMORY_H
 #define GQ_TEST_MEMORY_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -15,17 +16,22 @@ void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t size);
 char *__real_strdup(const char *text);
+int __real_posix_memalign(void **p, size_t alignment, size_t size);
 char *__real_strndup(const char *text, size_t n);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t size);
 char *__wrap_strdup(const char *text);
+int __wrap_posix_memalign(void **p, size_t alignment, size_t size);
 char *__wrap_strndup(const char *text, size_t n);
 
 void *__wrap_malloc(size_t size) { return failing() ? NULL : __real_malloc(size); }
 void *__wrap_calloc(size_t n, size_t size) { return failing() ? NULL : __real_calloc(n, size); }
 void *__wrap_realloc(void *p, size_t size) { return failing() ? NULL : __real_realloc(p, size); }
 char *__wrap_strdup(const char *text) { return failing() ? NULL : __real_strdup(text); }
+int __wrap_posix_memalign(void **p, size_t alignment, size_t size) {
+    return failing() ? ENOMEM : __real_posix_memalign(p, alignment, size);
+}
 char *__wrap_strndup(const char *text, size_t n) { return failing() ? NULL : __real_strndup(text, n); }
 
 #endif
