@@ -159,7 +159,7 @@ static bool output_member(reader *r, const char *key, void *arg) {
 static bool one_output(reader *r, const char *key, void *arg) {
     (void)key;
     output_list *list = arg;
-    list->items = need_more(list->items, list->n + 1, sizeof *list->items);
+    list->items = need_next(list->items, list->n, sizeof *list->items);
     output *o = &list->items[list->n++];
     *o = (output){.path = ""};
     return each(r, true, output_member, o);

@@ -97,13 +97,13 @@ const option_row options[] = {
 const size_t n_options = sizeof options / sizeof *options;
 
 void list_add(gq_list *list, const char *text) {
-    const char **items = need_more((void *)list->items, list->n + 1, sizeof *items);
+    const char **items = need_next((void *)list->items, list->n, sizeof *items);
     items[list->n++] = text;
     list->items = items;
 }
 
 char *own_text(request *r, char *text) {
-    r->owned = need_more(r->owned, r->n_owned + 1, sizeof *r->owned);
+    r->owned = need_next(r->owned, r->n_owned, sizeof *r->owned);
     return r->owned[r->n_owned++] = text;
 }
 

@@ -22,6 +22,11 @@ void *need_more(void *old, size_t count, size_t size) {
     return or_end(reallocarray(old, count ? count : 1, size));
 }
 
+/* The room is 1, 2, 4, ... */
+void *need_next(void *old, size_t n, size_t size) {
+    return n & (n - 1) ? old : need_more(old, n ? 2 * n : 1, size);
+}
+
 char *format(const char *text, ...) {
     va_list ap;
     va_start(ap, text);

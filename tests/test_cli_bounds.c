@@ -138,7 +138,7 @@ static int set_up(void **state) {
     make_matrix("wide.dat.gz", true, 1, MIB - 100, 6);
     make_bomb();
     make_recipe("many", "a=F16,");
-    make_recipe("vain", "[x-z]{3}=F16,");
+    make_recipe("vain", "[x-z]{3}=F16 # and no other, so that few fit\n");
     make_recipe("large", "(.{200}){20}=F16 ");
     return 0;
 }
@@ -160,6 +160,7 @@ static void test_models(void **state) {
         BOUNDED("--force", "--report", "r.html", f, "out.gguf", "Q8_0", "2");
         BOUNDED("--dry-run", "--report", "r.json", f, "Q4_K_M");
         BOUNDED("--force", "--split-max-size", "1K", f, "out.gguf", "COPY", "2");
+        BOUNDED("--dry-run", "--target-bpw", "10", f);
         BOUNDED("info", f);
         BOUNDED("info", "--json", f);
         BOUNDED("verify", f);

@@ -379,7 +379,7 @@ static void odd_journals_are_nobodys(void **state) {
     assert_int_equal(
         rename(path(".odd.gguf.gquant-journal-1-of-2"), path(".odd.gguf.gquant-journal-1-of-1000000")), 0);
     join.join = true;
-    assert_non_null(strstr(failure(&join), "part 1 of 1000000 cannot be used"));
+    assert_non_null(strstr(failure(&join), "part 1 of 1000000"));
     unlink(path(".odd.gguf.gquant-journal-1-of-1000000")), unlink(path(".odd.gguf.gquant"));
 }
 
