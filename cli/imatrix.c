@@ -19,7 +19,7 @@ static void print_rows(const gq_imatrix *m) {
     size_t n;
     const gq_imatrix_row *rows = gq_imatrix_rows(m, &n);
     table t;
-    table_start(&t, "lrrrrrrrrrr");
+    table_start(&t, "lr3r1r2rr5r4r6rr3r7");
     table_row(&t, (const char *const[]){"entry", "values", "experts", "unseen", "mean", "deviation", "max",
                                         "active %", "evenness %", "outliers %", "cosine"});
     for (size_t i = 0; i < n; i++) {
@@ -64,7 +64,7 @@ static const char *problem_of(const gq_imatrix_cover *w) {
 static void print_coverage(const gq_imatrix_coverage *c) {
     size_t covered = 0;
     table t;
-    table_start(&t, "lrrlr");
+    table_start(&t, "lr1r1lr2");
     table_row(&t, (const char *const[]){"weight", "columns", "matrices", "problem", "experts seen"});
     for (size_t i = 0; i < c->n; i++) {
         const gq_imatrix_cover *w = &c->weights[i];
@@ -79,7 +79,7 @@ static void print_coverage(const gq_imatrix_coverage *c) {
                                       : format("-"));
     }
     printf("\n%zu of %zu weights have data\n", covered, c->n);
-    if (t.n > t.columns) table_print(&t, stdout);
+    if (t.n > t.n_columns) table_print(&t, stdout);
     table_free(&t);
     for (size_t i = 0; i < c->n_unused; i++) {
         char *name = shown(c->unused[i]);

@@ -66,7 +66,7 @@ static void print_metadata(const gq_model *m) {
     size_t n;
     const gq_metadata *rows = gq_model_metadata(m, &n);
     table t;
-    table_start(&t, "lll");
+    table_start(&t, "ll1l");
     table_row(&t, (const char *const[]){"key", "type", "value"});
     for (size_t i = 0; i < n; i++) {
         table_name(&t, rows[i].key);
@@ -81,7 +81,7 @@ static void print_tensors(const gq_model *m) {
     size_t n;
     const gq_stored *rows = gq_model_tensors(m, &n);
     table t;
-    table_start(&t, "lllrr");
+    table_start(&t, "ll1lrr");
     table_row(&t, (const char *const[]){"tensor", "shape", "type", "bpw", "MiB"});
     for (size_t i = 0; i < n; i++) {
         const gq_stored *s = &rows[i];

@@ -3,9 +3,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "cli/table.h"
 #include "cli/text.h"
 
 static volatile sig_atomic_t noted;
@@ -46,9 +46,7 @@ void progress_clear(progress *p) {
 static void on_progress(void *user, const gq_progress *now) {
     progress *p = user;
     if (!p->terminal || (p->last >= 0 && now->seconds - p->last < 0.1)) return;
-    struct winsize size = {0};
-    ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
-    char *text = progress_text(now, size.ws_col);
+    char *text = progress_text(now, terminal_columns(stderr));
     fprintf(stderr, "\r%s\033[K", text);
     free(text);
     p->shown = true;

@@ -137,7 +137,7 @@ static char *note(const gq_tensor *t) {
 
 void report_plan(FILE *to, const report_output *o) {
     table out;
-    table_start(&out, "lllrrl");
+    table_start(&out, "ll2lrr1l");
     table_row(&out, (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "note"});
     for (size_t i = 0; i < o->n; i++) {
         tensor_cells(&out, &o->tensors[i]);
@@ -191,7 +191,7 @@ void report_losses(FILE *to, const report_output *o, double seconds) {
     report_totals total = report_total(o);
     bool weighted = !isnan(gq_loss_weighted(&total.loss));
     table out;
-    table_start(&out, weighted ? "lllrrrrrrr" : "lllrrrrrr");
+    table_start(&out, weighted ? "ll4lr1r2r6rr3r5r" : "ll4lr1r2r6rr3r5");
     table_row(&out, (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "RMSE", "rel. error",
                                           "SNR dB", "max error", "weighted"});
     for (size_t i = 0; i < o->n; i++) {

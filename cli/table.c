@@ -1,13 +1,19 @@
 #include "cli/table.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "cli/text.h"
 #include "quantize/gquant.h"
 
-/* A cell wider than this does not widen its column: one odd name must not push the numbers off the screen. */
-enum { WIDEST = 48 };
+enum {
+    GAP = 2,
+    SHORTEST = 28, /* columns are left out before names become shorter than this */
+    REMARK = 20,   /* what a last column of texts may ask for; longer ones go to a line of their own */
+};
 
 char *shown(const char *text) {
     size_t size = 4 * strlen(text) + 1; /* a control character becomes \xNN */
@@ -15,7 +21,10 @@ char *shown(const char *text) {
     return gq_printable(to, size, text);
 }
 
-void table_start(table *t, const char *align) { *t = (table){.align = align, .columns = strlen(align)}; }
+void table_start(table *t, const char *columns) {
+    *t = (table){.columns = columns};
+    for (const char *c = columns; *c; c++) t->n_columns += *c == 'l' || *c == 'r';
+}
 
 void table_cell(table *t, char *text) {
     if (t->n == t->room) {
@@ -28,27 +37,107 @@ void table_cell(table *t, char *text) {
 void table_text(table *t, const char *text) { table_cell(t, format("%s", text)); }
 
 void table_row(table *t, const char *const *texts) {
-    for (size_t i = 0; i < t->columns; i++) table_text(t, texts[i]);
+    for (size_t i = 0; i < t->n_columns; i++) table_text(t, texts[i]);
 }
 
 void table_name(table *t, const char *name) { table_cell(t, shown(name)); }
 
-void table_print(const table *t, FILE *to) {
-    int *width = need(t->columns, sizeof *width);
-    for (size_t i = 0; i < t->n; i++) {
-        size_t n = strlen(t->cells[i]), c = i % t->columns;
-        if (n <= WIDEST && (int)n > width[c]) width[c] = (int)n;
-    }
-    for (size_t i = 0; i < t->n; i++) {
-        size_t c = i % t->columns;
-        bool last = c + 1 == t->columns;
-        if (t->align[c] == 'r')
-            fprintf(to, "%*s", width[c], t->cells[i]);
+int terminal_columns(FILE *to) {
+    struct winsize size = {0};
+    return isatty(fileno(to)) && ioctl(fileno(to), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+/* ---- fitting ---- */
+
+typedef struct column {
+    bool left;
+    char rank;  /* '0' to '9': may be left out */
+    bool out;   /* is left out */
+    bool below; /* what does not fit goes to a line of its own */
+    size_t width;
+} column;
+
+static column *columns_of(const table *t) {
+    column *all = need(t->n_columns, sizeof *all), *c = all - 1;
+    for (const char *at = t->columns; *at; at++)
+        if (*at == 'l' || *at == 'r')
+            *++c = (column){.left = *at == 'l'};
         else
-            fprintf(to, "%-*s", last ? 0 : width[c], t->cells[i]);
-        fputs(last ? "\n" : "  ", to);
+            c->rank = *at;
+    for (size_t i = 0; i < t->n; i++) {
+        size_t n = strlen(t->cells[i]);
+        c = &all[i % t->n_columns];
+        if (n > c->width) c->width = n;
     }
-    free(width);
+    return all;
+}
+
+/* Width of the first n columns without the very first. */
+static size_t others(const column *all, size_t n) {
+    size_t width = 0;
+    for (size_t i = 1; i < n; i++)
+        if (!all[i].out) width += GAP + all[i].width;
+    return width;
+}
+
+static void fit(column *all, size_t n, size_t screen) {
+    size_t shortest = all[0].width < SHORTEST ? all[0].width : SHORTEST;
+    if (all[0].width + others(all, n) <= screen) return;
+    all[n - 1].below = n > 1 && all[n - 1].left;
+    if (all[n - 1].below && all[n - 1].width > REMARK) all[n - 1].width = REMARK;
+    while (shortest + others(all, n) > screen) {
+        column *worst = all;
+        for (size_t i = 1; i < n; i++)
+            if (!all[i].out && all[i].rank > worst->rank) worst = &all[i];
+        if (!worst->rank) break;
+        worst->out = true;
+    }
+    size_t rest = others(all, n), room = screen > rest ? screen - rest : 0;
+    if (room < shortest) room = shortest;
+    if (all[0].width > room) all[0].width = room;
+}
+
+/* ---- printing ---- */
+
+static bool inside_character(char c) { return (c & 0xC0) == 0x80; } /* of UTF-8 */
+
+/* A name of the given width: the middle gives way, since layers stand in front and roles behind. */
+static void print_name(FILE *to, const char *name, size_t width) {
+    size_t n = strlen(name), head = (width - 2) / 2, tail = n - (width - 2 - head);
+    if (n <= width) {
+        fprintf(to, "%-*s", (int)width, name);
+        return;
+    }
+    while (head > 0 && inside_character(name[head])) head--;
+    while (inside_character(name[tail])) tail++;
+    fprintf(to, "%.*s..%s", (int)head, name, name + tail);
+}
+
+static void print_row(FILE *to, char *const *cells, const column *all, size_t n, size_t screen) {
+    size_t used = all[0].width + others(all, n - 1), last = n - 1;
+    while (last > 0 && (all[last].out || !*cells[last])) last--;
+    for (size_t i = 0; i <= last; i++) {
+        const column *c = &all[i];
+        if (c->out) continue;
+        if (c->below && used + GAP + strlen(cells[i]) > screen)
+            fprintf(to, "\n    %s", cells[i]);
+        else if (i == 0 && last > 0)
+            print_name(to, cells[i], c->width);
+        else if (c->left)
+            fprintf(to, "%*s%-*s", i ? GAP : 0, "", i == last ? 0 : (int)c->width, cells[i]);
+        else
+            fprintf(to, "%*s%*s", i ? GAP : 0, "", (int)c->width, cells[i]);
+    }
+    fputc('\n', to);
+}
+
+void table_print(const table *t, FILE *to) {
+    size_t screen = (size_t)terminal_columns(to);
+    column *all = columns_of(t);
+    if (screen) fit(all, t->n_columns, screen);
+    for (size_t i = 0; i < t->n; i += t->n_columns)
+        print_row(to, t->cells + i, all, t->n_columns, screen ? screen : SIZE_MAX);
+    free(all);
 }
 
 void table_free(table *t) {

@@ -1,23 +1,28 @@
-/* Columns that line up, whatever is in them. */
+/* Columns that line up, whatever is in them, and that fit a terminal. */
 #ifndef CLI_TABLE_H
 #define CLI_TABLE_H
 
 #include <stdio.h>
 
 typedef struct table {
-    const char *align; /* a letter per column, l or r */
-    size_t columns, n, room;
+    const char *columns; /* a letter for each, l or r, and where it may be missing a digit */
+    size_t n_columns, n, room;
     char **cells;
 } table;
 
-/* Cells are added row by row, head first; the table takes over their texts. */
-void table_start(table *t, const char *align);
+/* `columns`, as "ll3rr1": how each is aligned. On a terminal that is too narrow those with a digit are left
+ * out, the largest digit first; then the names in the first column are shortened in their middle. What is
+ * too long in a last column of texts goes to a line of its own. Cells are added row by row, head first; the
+ * table takes over their texts. */
+void table_start(table *t, const char *columns);
 void table_cell(table *t, char *text);
 void table_text(table *t, const char *text); /* a copy */
 void table_row(table *t, const char *const *texts);
 /* A copy with control characters made visible, for names from a file. */
 void table_name(table *t, const char *name);
 void table_print(const table *t, FILE *to);
+/* Columns of the terminal that a stream writes to; 0: it is none. */
+int terminal_columns(FILE *to);
 void table_free(table *t);
 
 /* A malloc'ed copy of a text from a file, fit for a terminal. */

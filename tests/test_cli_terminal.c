@@ -80,6 +80,38 @@ static void test_progress_line(void **state) {
     unlink(in_folder(folder, "model-Q4_K_M.gguf"));
 }
 
+/* Tables fit the screen of 60 columns: names lose their middle, notes too long for it get a line of their
+ * own. */
+static void test_narrow_screen(void **state) {
+    (void)state;
+    need_terminal();
+    static const char *const names[] = {"model.diffusion_model.transformer_blocks.0.attention.to_q.weight",
+                                        "b.weight"};
+    model *m = model_new("tiny", 1);
+    for (uint64_t i = 0; i < 2; i++)
+        model_add(m, names[i], GGUF_F32, (uint64_t[4]){i == 1 ? 96 : 256, 4}, NULL);
+    const char *in = in_folder(folder, "narrow.gguf");
+    model_write(m, in);
+    model_free(m);
+    int status;
+    char *text = ON_TERMINAL(0, &status, "--dry-run", in, "Q4_K_M");
+    char *table = strstr(text, "tensor  ");
+    assert_non_null(table);
+    char *copy = strdup(table);
+    for (char *rest = copy, *line; (line = strsep(&rest, "\n")) && !strstr(line, "wanted");)
+        if (strlen(line) > 61) fail_msg("longer than the screen: %s", line); /* with its CR */
+    free(copy);
+    assert_null(strstr(text, names[0]));
+    assert_non_null(strstr(text, "model.dif"));
+    assert_non_null(strstr(text, ".to_q.weight  F32 -> Q4_K  4.5"));
+    assert_non_null(strstr(text, "\r\n    Q4_K wanted"));
+    free(text);
+    assert_int_equal(run_command((const char *const[]){NULL, "-n", in, "Q4_K_M", NULL}, &text, NULL), 0);
+    assert_non_null(strstr(text, names[0]));
+    free(text);
+    unlink(in);
+}
+
 static void test_no_color(void **state) {
     (void)state;
     need_terminal();
@@ -238,10 +270,10 @@ static void test_hostile_table(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_progress_line),    cmocka_unit_test(test_no_color),
-        cmocka_unit_test(test_sigint),           cmocka_unit_test(test_sigterm),
-        cmocka_unit_test(test_reader_goes_away), cmocka_unit_test(test_hostile_names),
-        cmocka_unit_test(test_hostile_table),
+        cmocka_unit_test(test_progress_line), cmocka_unit_test(test_no_color),
+        cmocka_unit_test(test_narrow_screen), cmocka_unit_test(test_sigint),
+        cmocka_unit_test(test_sigterm),       cmocka_unit_test(test_reader_goes_away),
+        cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_hostile_table),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
