@@ -59,6 +59,8 @@ static char *rendered(const char *page, const char *extra) {
     return out;
 }
 
+enum { LEGEND = 48 }; /* cells of the heat map's legend */
+
 static size_t count(const char *text, const char *what) {
     size_t n = 0;
     for (const char *at = text; (at = strstr(at, what)); at++) n++;
@@ -76,7 +78,7 @@ static void assert_rows(const char *dom, const char *table, size_t n) {
     char *mark, *text;
     assert_true(asprintf(&mark, "id=\"%s\"", table) > 0);
     text = part(dom, mark, "</table>");
-    assert_int_equal(count(text, "<tr>"), n + 1); /* and the head */
+    assert_int_equal(count(text, "</tr>"), n + 1); /* and the head */
     free(mark), free(text);
 }
 
@@ -100,19 +102,22 @@ static void test_run(void **state) {
     const char *page = in_folder(folder, "r.html"), *out = in_folder(folder, "out.gguf");
     GQUANT(0, "-q", "-r", page, "--imatrix", matrix, source, out, "Q4_K_M");
     gguf_model m = open_model(out);
-    size_t n = m.n_tensors;
+    size_t n = m.n_tensors, norms = 0;
+    for (size_t i = 0; i < n; i++) norms += strstr(m.tensors[i]->name, "norm") != NULL;
     gguf_model_close(&m);
     char *dom = rendered(page, "");
     assert_non_null(strstr(dom, "data-ready=\"yes\""));
     assert_rows(dom, "tensors", n);
     assert_rows(dom, "worst", 10);
     char *map = part(dom, "id=\"heatmap\"", "</svg>"), *points = part(dom, "id=\"scatter\"", "</svg>");
-    assert_int_equal(count(map, "<rect"), n + 120); /* a cell per tensor, and the legend */
+    assert_null(strstr(map, "norm")); /* roles that were kept tell nothing */
+    assert_int_equal(count(map, "<rect"), n - norms + LEGEND);
     assert_true(count(points, "<title>") > n / 2);
     assert_non_null(strstr(map, "blk.1.ffn_down.weight"));
-    char *bars = part(dom, "id=\"sizes\"", "</svg>");
+    char *bars = part(dom, "id=\"sizes\"", "</svg>"), *roles = part(dom, "id=\"roles\"", "</svg>");
     assert_non_null(strstr(bars, "Q4_K"));
-    free(dom), free(map), free(points), free(bars);
+    assert_non_null(strstr(roles, "ffn_down"));
+    free(dom), free(map), free(points), free(bars), free(roles);
     unlink(page), unlink(out);
 }
 
@@ -123,6 +128,10 @@ static void test_sort_and_filter(void **state) {
     GQUANT(0, "-q", "-r", page, source, out, "Q4_K_M");
     char *dom = rendered(page, "const head = [...document.querySelectorAll('#tensors th button')].find(b => "
                                "b.textContent === 'rel. error');"
+                               "const select = document.getElementById('metric');"
+                               "select.value = 'ratio'; select.dispatchEvent(new Event('change'));"
+                               "document.body.dataset.ratio = /multiple of the median/.test("
+                               "document.getElementById('heatmap').textContent);"
                                "head.click();" /* largest first */
                                "const errors = [...document.querySelectorAll('#tensors tbody tr')].map(r => "
                                "parseFloat(r.children[7].textContent)).filter(x => x === x);"
@@ -135,6 +144,7 @@ static void test_sort_and_filter(void **state) {
                                "filter.value = 'ATTN_Q'; filter.dispatchEvent(new Event('input'));"
                                "document.body.dataset.filtered = [...document.querySelectorAll('#tensors "
                                "tbody tr')].every(r => r.textContent.includes('attn_q'));");
+    assert_non_null(strstr(dom, "data-ratio=\"true\""));
     assert_non_null(strstr(dom, "data-sorted=\"true\""));
     assert_non_null(strstr(dom, "data-turned=\"ascending\""));
     assert_non_null(strstr(dom, "data-filtered=\"true\""));
@@ -156,6 +166,7 @@ static void test_plan_comparison_and_several_outputs(void **state) {
     dom = rendered(
         page,
         "const o = document.getElementById('output'); o.value = '1'; o.dispatchEvent(new Event('change'));");
+    assert_rows(dom, "outputs", 2);
     char *bars = part(dom, "id=\"sizes\"", "</svg>");
     assert_non_null(strstr(bars, "Q8_0"));
     assert_null(strstr(bars, "Q4_0"));
@@ -195,7 +206,7 @@ static void test_many_tensors_and_hostile_names(void **state) {
     assert_non_null(strstr(dom, "data-ready=\"yes\""));
     assert_rows(dom, "tensors", 2005);
     char *map = part(dom, "id=\"heatmap\"", "</svg>"), *title = part(dom, "<title>", "</title>");
-    assert_int_equal(count(map, "<rect"), 2005 + 120);
+    assert_int_equal(count(map, "<rect"), 2003 + LEGEND); /* two are not named as weights, and kept */
     assert_null(strstr(title, "owned"));
     assert_null(strstr(dom, "<img"));
     assert_null(strstr(dom, "<b>"));
