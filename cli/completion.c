@@ -44,6 +44,13 @@ static bool offered(const option_row *o, unsigned for_command) {
     return o->name && o->help && o->commands & for_command;
 }
 
+/* What the first argument of a command may be, where it is no file. */
+static const char *words_of(const command_row *c) {
+    return c->id == CMD_IMATRIX ? "show merge convert" : c->id == CMD_COMPLETION ? "bash zsh fish" : NULL;
+}
+
+static bool takes_files(const command_row *c) { return c->max > 0 && c->id != CMD_COMPLETION; }
+
 /* ---- bash ---- */
 
 static void bash_options(unsigned for_command) {
@@ -59,37 +66,46 @@ static void bash_argument(const option_row *o) {
     void (*list)(void) = list_for(o->hint);
     if (o->hint == HINT_FILE) fputs("$(compgen -f -- \"$cur\")", stdout);
     if (o->hint == HINT_FOLDER) fputs("$(compgen -d -- \"$cur\")", stdout);
-    if (list) fputs("$(compgen -W '", stdout), list(), fputs("' -- \"$cur\")", stdout);
+    const char *typed = o->hint == HINT_TENSOR_TYPE ? "${cur^^}" : "$cur"; /* types in any case */
+    if (list) fputs("$(compgen -W '", stdout), list(), printf("' -- \"%s\")", typed);
     puts("); return ;;");
+}
+
+static void bash_command(const command_row *c) {
+    printf("        %s)\n            options='", c->name ? c->name : "*");
+    bash_options(c->id);
+    puts("'");
+    if (!c->name) fputs("            types='", stdout), filetypes(), puts("'");
+    if (words_of(c)) printf("            ((COMP_CWORD == 2)) && words='%s'\n", words_of(c));
+    puts(takes_files(c) ? "            ;;" : "            files= ;;");
 }
 
 static void bash(void) {
     puts("# bash completion for gquant\n_gquant() {\n"
          "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} IFS=$' \\t\\n'\n"
          "    COMPREPLY=()\n"
+         "    # --option=value comes as three words\n"
+         "    if [[ $cur == = ]]; then cur=\n"
+         "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}\n"
+         "    fi\n"
          "    case $prev in");
     for (size_t i = 0; i < n_options; i++)
         if (options[i].argument && options[i].help) bash_argument(&options[i]);
-    puts("    esac\n    local options types");
-    puts("    case ${COMP_WORDS[1]} in");
-    for (size_t i = 0; i < n_commands; i++) {
-        printf("        %s) options='", commands[i].name ? commands[i].name : "''");
-        bash_options(commands[i].id);
-        puts("' ;;");
-    }
-    fputs("        *) options='", stdout), bash_options(CMD_QUANTIZE);
-    fputs("' ;;\n    esac\n    types='", stdout), filetypes();
-    puts("'\n    if [[ $cur == -* ]]; then\n"
-         "        COMPREPLY=($(compgen -W \"$options\" -- \"$cur\"))\n"
-         "    else\n"
-         "        IFS=$'\\n'\n"
-         "        COMPREPLY=($(compgen -f -- \"$cur\"))\n"
-         "        IFS=$' \\t\\n'");
-    fputs("        ((COMP_CWORD == 1)) && COMPREPLY+=($(compgen -W '", stdout);
+    puts("    esac\n    local options= types= words= files=1\n    case ${COMP_WORDS[1]} in");
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].name) bash_command(&commands[i]);
+    bash_command(&commands[0]); /* "*": the main job */
+    fputs("    esac\n    ((COMP_CWORD == 1)) && types= words='", stdout);
     command_names();
-    puts("' -- \"$cur\"))\n"
-         "        ((COMP_CWORD > 1)) && COMPREPLY+=($(compgen -W \"$types\" -- \"${cur^^}\"))\n"
-         "    fi\n}\ncomplete -o filenames -F _gquant gquant");
+    puts(
+        "'\n    if [[ $cur == -* ]]; then\n"
+        "        COMPREPLY=($(compgen -W \"$options\" -- \"$cur\"))\n"
+        "    else\n"
+        "        IFS=$'\\n'\n"
+        "        [[ $files ]] && COMPREPLY=($(compgen -f -- \"$cur\"))\n"
+        "        IFS=$' \\t\\n'\n"
+        "        COMPREPLY+=($(compgen -W \"$words\" -- \"$cur\") $(compgen -W \"$types\" -- \"${cur^^}\"))\n"
+        "    fi\n}\ncomplete -o filenames -F _gquant gquant");
 }
 
 /* ---- zsh ---- */
@@ -108,35 +124,59 @@ static void zsh_text(const char *text) {
 
 static void zsh_option(const option_row *o) {
     bool again = o->kind == OPTION_LIST || o->kind == OPTION_ITEMS || o->kind == OPTION_RECIPE;
+    const char *value = o->argument ? "=" : ""; /* may follow behind an equals sign or as the next word */
     if (o->letter)
-        printf("        '(-%c --%s)'{-%c,--%s}'[", o->letter, o->name, o->letter, o->name);
+        printf("        '(-%c --%s)'{-%c,--%s%s}'[", o->letter, o->name, o->letter, o->name, value);
     else
-        printf("        '%s--%s[", again ? "*" : "", o->name);
+        printf("        '%s--%s%s[", again ? "*" : "", o->name, value);
     zsh_text(o->help);
     putchar(']');
     if (o->argument) {
         putchar(':');
         zsh_text(o->argument);
         putchar(':');
-        void (*list)(void) = list_for(o->hint);
-        if (o->hint == HINT_FILE) fputs("_files", stdout);
-        if (o->hint == HINT_FOLDER) fputs("_files -/", stdout);
-        if (list) putchar('('), list(), putchar(')');
+        static const char *const actions[] = {[HINT_FILE] = "_files",
+                                              [HINT_FOLDER] = "_files -/",
+                                              [HINT_TENSOR_TYPE] = "_gquant_tensor_type",
+                                              [HINT_EFFORT] = "(fast default best)"};
+        if (actions[o->hint]) fputs(actions[o->hint], stdout);
     }
     puts("' \\");
 }
 
-static void zsh(void) {
-    puts("#compdef gquant\n_gquant_first() {\n    local -a commands");
-    fputs("    commands=(", stdout), command_names();
-    puts(")\n    _alternative 'files:file:_files' 'commands:command:compadd -a commands'\n}\n_gquant_word() "
-         "{");
-    fputs("    local -a types\n    types=(", stdout), filetypes();
-    puts(
-        ")\n    _alternative 'files:file:_files' 'types:file type:compadd -M \"m:{a-z}={A-Z}\" -a types'\n}");
+static void zsh_options(unsigned for_command) {
     puts("_arguments -s \\");
     for (size_t i = 0; i < n_options; i++)
-        if (offered(&options[i], CMD_QUANTIZE)) zsh_option(&options[i]);
+        if (offered(&options[i], for_command)) zsh_option(&options[i]);
+}
+
+static void zsh_command(const command_row *c) {
+    printf("    (%s)\n    shift words; ((CURRENT--))\n    ", c->name);
+    zsh_options(c->id);
+    if (words_of(c)) printf("        '1:%s:(%s)' \\\n", c->name, words_of(c));
+    puts(takes_files(c) ? "        '*:file:_files'" : "        && return");
+    puts("    return ;;");
+}
+
+/* A function that offers words in any case. */
+static void zsh_words(const char *name, void (*list)(void)) {
+    printf("%s() {\n    local -a types\n    types=(", name), list();
+    puts(")\n    compadd -M \"m:{a-z}={A-Z}\" -a types\n}");
+}
+
+static void zsh(void) {
+    puts("#compdef gquant");
+    zsh_words("_gquant_tensor_type", tensor_types);
+    zsh_words("_gquant_file_type", filetypes);
+    puts("_gquant_first() {\n    local -a commands");
+    fputs("    commands=(", stdout), command_names();
+    puts(")\n    _alternative 'files:file:_files' 'commands:command:compadd -a commands'\n}\n_gquant_word() "
+         "{\n    _alternative 'files:file:_files' 'types:file type:_gquant_file_type'\n}");
+    puts("if ((CURRENT > 2)); then\n    case $words[2] in");
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].name) zsh_command(&commands[i]);
+    puts("    esac\nfi");
+    zsh_options(CMD_QUANTIZE);
     puts("        '1:model or command:_gquant_first' '*:file or type:_gquant_word'");
 }
 
@@ -152,9 +192,25 @@ static void fish_description(const char *text) {
     puts("'");
 }
 
+/* " SUBCOMMANDS": those that know the option, or that do not. */
+static void fish_commands(unsigned mask, bool know) {
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].name && !(commands[i].id & mask) == !know) printf(" %s", commands[i].name);
+}
+
+/* Where an option belongs: behind its commands, or anywhere but behind those that lack it. */
+static void fish_condition(unsigned mask) {
+    if (mask == ~0u) return;
+    fputs(mask & CMD_QUANTIZE ? " -n 'not __fish_seen_subcommand_from" : " -n '__fish_seen_subcommand_from",
+          stdout);
+    fish_commands(mask, !(mask & CMD_QUANTIZE));
+    putchar('\'');
+}
+
 static void fish_option(const option_row *o) {
     printf("complete -c gquant -l %s", o->name);
     if (o->letter) printf(" -s %c", o->letter);
+    fish_condition(o->commands);
     if (o->argument) fputs(o->hint == HINT_FILE || o->hint == HINT_FOLDER ? " -r" : " -x", stdout);
     if (o->hint == HINT_FOLDER) fputs(" -a '(__fish_complete_directories)'", stdout);
     void (*list)(void) = list_for(o->hint);
@@ -162,16 +218,27 @@ static void fish_option(const option_row *o) {
     fish_description(o->help);
 }
 
+static void fish_command(const command_row *c) {
+    if (c->summary) {
+        printf("complete -c gquant -n __fish_is_first_token -a %s", c->name);
+        fish_description(c->summary);
+    }
+    if (words_of(c))
+        printf("complete -c gquant -n '__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from "
+               "%s' -a '%s'\n",
+               c->name, words_of(c), words_of(c));
+    if (!takes_files(c)) printf("complete -c gquant -n '__fish_seen_subcommand_from %s' -f\n", c->name);
+}
+
 static void fish(void) {
     puts("# fish completion for gquant");
     for (size_t i = 0; i < n_options; i++)
         if (offered(&options[i], ~0u)) fish_option(&options[i]);
-    for (size_t i = 0; i < n_commands; i++) {
-        if (!commands[i].name || !commands[i].summary) continue;
-        printf("complete -c gquant -n __fish_is_first_token -a %s", commands[i].name);
-        fish_description(commands[i].summary);
-    }
-    fputs("complete -c gquant -n 'not __fish_is_first_token' -a '", stdout), filetypes();
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].name) fish_command(&commands[i]);
+    fputs("complete -c gquant -n 'not __fish_is_first_token; and not __fish_seen_subcommand_from", stdout);
+    fish_commands(0, false);
+    fputs("' -a '", stdout), filetypes();
     puts("'");
 }
 

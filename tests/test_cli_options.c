@@ -335,10 +335,17 @@ static void test_bash_completes(void **state) {
                 {"gquant in --effort b", "best", 3},
                 {"gquant in iq4_x", "IQ4_XS", 2},
                 {"gquant --output-tensor-type Q6", "Q6_K", 2},
-                {"gquant ty", "types", 1}};
+                {"gquant ty", "types", 1},
+                {"gquant imatrix sh", "show", 2},
+                {"gquant compare --im", "--imatrix ", 2},
+                {"gquant --effort = b in", "best", 3},
+                {"gquant --output-tensor-type = q6", "Q6_K", 3},
+                {"gquant info Q4", "nothing: ", 2},
+                {"gquant info --dry", "nothing: ", 2},
+                {"gquant completion z", "zsh", 2}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *script = format("eval \"$(%s completion bash)\"; COMP_WORDS=(%s); COMP_CWORD=%d; _gquant; "
-                              "printf '%%s ' \"${COMPREPLY[@]}\"",
+                              "printf '%%s ' \"${COMPREPLY[@]-nothing:}\"",
                               GQ_COMMAND, rows[i].words, rows[i].at);
         char *out;
         int status = run_command((const char *const[]){"bash", "-c", script, NULL}, &out, NULL);
