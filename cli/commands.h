@@ -20,5 +20,6 @@ int version_main(const request *r);
 /* Print "gquant: error: ..." and return the exit status that fits. */
 int failed(const gq_error *e);
 void warn(const char *text);
+void warn_all(const char *const *texts, size_t n); /* the first ones, and how many there are */
 
 #endif

@@ -12,7 +12,7 @@ int compare_main(const request *r) {
     progress_clear(&p);
     if (!c) return failed(&e);
     report rep = report_of_comparison(r, c);
-    for (size_t i = 0; !r->quiet && i < rep.n_warnings; i++) warn(rep.warnings[i]);
+    if (!r->quiet) warn_all(rep.warnings, rep.n_warnings);
     if (!r->quiet) report_losses(stdout, rep.outputs, rep.seconds);
     bool ok = report_write(&rep, r->report, &e);
     report_free(&rep);

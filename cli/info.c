@@ -54,6 +54,14 @@ static char *metadata_text(const gq_metadata *m) {
         free(value), free(text);
         text = longer;
     }
+    if (!m->list && strcmp(m->key, "general.file_type") == 0) {
+        int filetype = gq_filetype_find(text);
+        char *longer =
+            format("%s%s%s%s", text, filetype < 0 ? "" : " (",
+                   filetype < 0 ? "" : gq_filetype_name((size_t)filetype), filetype < 0 ? "" : ")");
+        free(text);
+        text = longer;
+    }
     if (n < m->count) {
         char *longer = format("%s ...", text);
         free(text);

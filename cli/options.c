@@ -185,7 +185,7 @@ static bool store(request *r, const option_row *o, const char *text, gq_error *e
                gq_fail_usage(e, "--%s %s: expected K/N with K from 1 to N", o->name, text);
     case OPTION_ITEMS:
         if (!*text) return gq_fail_usage(e, "--%s: expected PATTERN=TYPE, found nothing", o->name);
-        return recipe_add(r, to, "--tensor-type", text, strlen(text), e);
+        return recipe_add(r, to, NULL, text, strlen(text), e);
     case OPTION_RECIPE:
         return recipe_add_file(r, to, text, e);
     }

@@ -12,6 +12,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cli/options.h"
 #include "cli/text.h"
@@ -21,6 +22,9 @@ static bool is_type(const char *text) { return gq_filetype_find(text) >= 0; }
 static bool is_number(const char *text) { return *text && text[strspn(text, "0123456789")] == 0; }
 
 static bool not_a_type(const char *text, gq_error *e) {
+    size_t n = strlen(text);
+    if (n > 5 && !strcasecmp(text + n - 5, ".gguf"))
+        return gq_fail_usage(e, "no file type behind '%s' ('gquant types' lists them)", text);
     const char *near = gq_filetype_nearest(text);
     if (near)
         return gq_fail_usage(e, "unknown file type '%s', did you mean %s? ('gquant types' lists them)", text,

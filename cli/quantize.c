@@ -9,23 +9,25 @@
 #include "cli/table.h"
 #include "cli/text.h"
 
-/* No type changes silently: each fallback, before the work starts. */
+/* No type changes silently: fallbacks, before the work starts. */
 static void say_fallbacks(const gq_plan *plan, size_t output) {
-    size_t n;
+    size_t n, n_lines = 0;
     const gq_tensor *t = gq_plan_tensors(plan, output, &n);
-    for (size_t i = 0; i < n; i++) {
-        if (t[i].wanted == t[i].to) continue;
-        char *text = format("%s: %s instead of %s, %+.2f MiB (%s)", t[i].name, gq_type_name(t[i].to),
-                            gq_type_name(t[i].wanted), (double)t[i].fallback_bytes / 0x1p20, t[i].why);
-        warn(text);
-        free(text);
-    }
+    char **lines = need(n, sizeof *lines), cost[UNIT_ROOM];
+    for (size_t i = 0; i < n; i++)
+        if (t[i].wanted != t[i].to)
+            lines[n_lines++] =
+                format("%s: %s instead of %s, +%s (%s)", t[i].name, gq_type_name(t[i].to),
+                       gq_type_name(t[i].wanted), size_text(cost, (double)t[i].fallback_bytes), t[i].why);
+    warn_all((const char *const *)lines, n_lines);
+    for (size_t i = 0; i < n_lines; i++) free(lines[i]);
+    free(lines);
 }
 
 static void say_plan(const gq_plan *plan) {
     size_t n;
     const char *const *warnings = gq_plan_warnings(plan, &n);
-    for (size_t i = 0; i < n; i++) warn(warnings[i]);
+    warn_all(warnings, n);
     for (size_t o = 0; o < gq_plan_outputs(plan); o++) {
         const gq_summary *s = gq_plan_summary(plan, o);
         char in[UNIT_ROOM], out[UNIT_ROOM];
@@ -82,6 +84,7 @@ static gq_plan *make_plan(const request *r, gq_error *e) {
     gq_callbacks callbacks = progress_callbacks(&p);
     gq_options asked = r->quantize;
     asked.callbacks = &callbacks;
+    asked.force |= r->dry_run; /* nothing is written, so nothing is in the way */
     gq_plan *plan = gq_plan_new(&asked, e);
     progress_clear(&p);
     return plan;

@@ -117,8 +117,8 @@ static void sizes(FILE *to, const gq_summary *s) {
             size_text(out, (double)s->out_bytes), report_bits(s->in_bytes, (double)s->n_weights),
             report_bits(s->out_bytes, (double)s->n_weights));
     if (s->n_fallbacks)
-        fprintf(to, "fallbacks to other types: %" PRIu64 " (%+.2f MiB)\n", s->n_fallbacks,
-                (double)s->fallback_bytes / 0x1p20);
+        fprintf(to, "fallbacks to other types: %" PRIu64 " (+%s)\n", s->n_fallbacks,
+                size_text(in, (double)s->fallback_bytes));
     if (s->n_without_importance)
         fprintf(to, "tensors without importance data: %" PRIu64 "\n", s->n_without_importance);
     if (s->n_experts_unseen)
@@ -128,9 +128,10 @@ static void sizes(FILE *to, const gq_summary *s) {
 
 /* Why the tensor gets its type, what a fallback costs, whether importance data is missing. */
 static char *note(const gq_tensor *t) {
+    char cost[UNIT_ROOM];
     if (t->wanted != t->to)
-        return format("%s wanted, %+.2f MiB; %s", gq_type_name(t->wanted), (double)t->fallback_bytes / 0x1p20,
-                      t->why);
+        return format("%s wanted, +%s; %s", gq_type_name(t->wanted),
+                      size_text(cost, (double)t->fallback_bytes), t->why);
     if (*t->why) return format("%s", t->why);
     return format("%s", t->importance == GQ_IMPORTANCE_MISSING ? "no importance data" : "");
 }

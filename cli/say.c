@@ -23,6 +23,13 @@ static void say(const char *colour, const char *word, const char *text) {
 
 void warn(const char *text) { say("33", "warning", text); }
 
+void warn_all(const char *const *texts, size_t n) {
+    enum { MOST = 12 }; /* lines of one kind; more would hide everything else */
+    size_t shown = n > MOST ? MOST - 1 : n;
+    for (size_t i = 0; i < shown; i++) warn(texts[i]);
+    if (n > shown) fprintf(stderr, "gquant: and %zu more such warnings\n", n - shown);
+}
+
 int failed(const gq_error *e) {
     say("31", e->status == GQ_INTERRUPTED ? "interrupted" : "error", e->text);
     if (e->status == GQ_USAGE) fputs("Try 'gquant --help'.\n", stderr);

@@ -88,10 +88,12 @@ bool mix_outlet(const char *name, char outlet[128]);
  * malformed item. */
 mix_pattern *mix_patterns_new(const char *const *items, size_t n, bool types, gq_error *e);
 void mix_patterns_free(mix_pattern *p);
+/* After mix_assign: how many of them were the first to match no tensor; *first: one of these, as given. */
+size_t mix_patterns_idle(const mix_pattern *p, const char **first);
 
 /* The items of a recipe file, ready for mix_patterns_new. White space separates them, and so does a comma
  * behind a type; where an item would start, '#' makes the rest of the line a comment. Fails on the first item
- * that is not PATTERN=TYPE, with its line and column and with `name`, the file's. */
+ * that is not PATTERN=TYPE, with its line and column and with `name`, the file's; NULL: the text is no file. */
 typedef struct mix_recipe {
     size_t n;
     char **items;

@@ -23,6 +23,7 @@ typedef struct item {
     pcre2_code *code;
     uint32_t type;
     char *text; /* the item as given, for messages */
+    bool hit;   /* it has decided a tensor */
 } item;
 
 struct mix_pattern {
@@ -153,9 +154,16 @@ bool mix_patterns_find(const mix_pattern *p, const char *name, uint64_t *steps, 
             return gq_fail_usage(
                 e, "pattern '%s' takes too long on tensor '%s': nested repeats such as (a+)+ explode",
                 p->items[i].text, name);
-        *hit = true;
+        *hit = p->items[i].hit = true;
         *type = p->items[i].type;
         return true;
     }
     return true;
+}
+
+size_t mix_patterns_idle(const mix_pattern *p, const char **first) {
+    size_t n = 0;
+    for (size_t i = p ? p->n : 0; i-- > 0;)
+        if (!p->items[i].hit) *first = p->items[i].text, n++;
+    return n;
 }

@@ -16,6 +16,7 @@ static size_t item_length(const char *text, size_t n) {
 }
 
 static bool fail_here(const char *name, const char *text, size_t at, const char *why, gq_error *e) {
+    if (!name) return gq_fail_usage(e, "%s", why);
     size_t line = 1, column = 1;
     for (size_t i = 0; i < at; i++, column++)
         if (text[i] == '\n') line++, column = 0;

@@ -77,7 +77,7 @@ typedef struct gq_options {
 } gq_options;
 
 /* The PATTERN=TYPE items in a text of n bytes, as recipe files have them: separated by white space, or by a
- * comma behind a type; # begins a comment. `name` is for messages. Free with gq_recipe_free. */
+ * comma behind a type; # begins a comment. `name` is for messages, NULL: no file. Free with gq_recipe_free. */
 typedef struct gq_recipe {
     size_t n;
     char **items;

@@ -263,6 +263,15 @@ static bool check_all(const gq_plan *plan, const plan_assignment *a, const gq_op
     return true;
 }
 
+/* A slip in a pattern shows in that it does nothing. */
+static bool warn_idle(gq_plan *plan, const mix_pattern *patterns, const char *option, gq_error *e) {
+    const char *first;
+    size_t n = mix_patterns_idle(patterns, &first);
+    if (n == 0) return true;
+    return plan_warn(plan, e, "%zu %s of %s: no tensor matches, or earlier patterns take all that do%s%s%s",
+                     n, n == 1 ? "pattern" : "patterns", option, n == 1 ? ": '" : "; first: '", first, "'");
+}
+
 static bool assign(gq_plan *plan, const gq_options *options, gq_error *e) {
     plan_assignment a = {.order = NULL};
     bool ok = prepare(&a, plan, options, e);
@@ -270,7 +279,8 @@ static bool assign(gq_plan *plan, const gq_options *options, gq_error *e) {
         ok = output_room(&plan->outputs[o], plan->n_tensors, e);
     ok = ok && (!plan_has_target(options) || plan_target(plan, &a, options, e));
     for (size_t o = 0; ok && o < plan->n_outputs; o++) ok = plan_assign(plan, &a, o, e);
-    ok = ok && plan_cover(plan, options, e) && check_all(plan, &a, options, e);
+    ok = ok && plan_cover(plan, options, e) && check_all(plan, &a, options, e) &&
+         warn_idle(plan, a.patterns, "--tensor-type", e) && warn_idle(plan, a.keep, "--keep", e);
     assignment_free(&a);
     return ok;
 }
@@ -375,6 +385,9 @@ static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
         !identify_input(plan, e) || !plan_open_importance(plan, options, e))
         return false;
     if (options->prune_layers && !plan_layers_read(&plan->layers, options->prune_layers, &plan->model, e))
+        return false;
+    if (plan->layers.n_absent && !plan_warn(plan, e, "--prune-layers: the model has no layer %llu",
+                                            (unsigned long long)plan->layers.absent))
         return false;
     if (!plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e) ||
         !list_sources(plan, options, e) || !assign(plan, options, e))

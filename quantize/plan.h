@@ -60,6 +60,8 @@ typedef struct plan_overrides {
 typedef struct plan_layers {
     uint64_t *kept;
     size_t n;
+    size_t n_absent; /* that the model does not have; `absent` is one of them */
+    uint64_t absent;
 } plan_layers;
 
 /* What a plan is made of, for journals: two plans with the same identity write the same bytes. */

@@ -67,6 +67,8 @@ bool plan_layers_read(plan_layers *layers, const char *list, const gguf_model *m
     if (ok) {
         n_pruned = sort_unique(pruned, n_pruned);
         size_t n = layers_in(model, all), kept = 0;
+        for (size_t i = n_pruned; i-- > 0;)
+            if (!holds(all, n, pruned[i])) layers->absent = pruned[i], layers->n_absent++;
         for (size_t i = 0; i < n; i++)
             if (!holds(pruned, n_pruned, all[i])) all[kept++] = all[i];
         if (kept == 0 && n > 0) ok = gq_fail_usage(e, "pruning %s would leave no layer of the model", list);

@@ -137,6 +137,7 @@ static void test_compare_agrees_with_the_run(void **state) {
     json_free(run), json_free(compared);
     EXPECT("no weight has changed", 0, "compare", source, source);
     EXPECT("Q4_K -> F16", 0, "compare", out, source);
+    EXPECT("15 (Q4_K_M)", 0, "info", out);
     unlink(out), unlink(a), unlink(b);
 }
 

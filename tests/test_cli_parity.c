@@ -215,6 +215,41 @@ static void test_split(void **state) {
     assert_same_file(in_folder(folder, name), first);
 }
 
+/* What would be silent elsewhere: slips that change nothing, and a type left out. */
+static void test_slips(void **state) {
+    (void)state;
+    const char *out = in_folder(folder, "out.gguf");
+    GQUANT_SAYS(0, "--tensor-type: no tensor matches, or earlier patterns take all that do: 'attn_z=q8_0'",
+                "-n", "--tensor-type", "attn_k=q8_0,attn_z=q8_0", source, out, "Q4_K_M");
+    GQUANT_SAYS(0, "--keep: no tensor matches", "-n", "--keep", "attn_z", source, out, "Q4_K_M");
+    GQUANT_SAYS(2, "error: attn_k=iq4_ks: 'iq4_ks' is no tensor type, did you mean IQ4_XS?", "--tensor-type",
+                "attn_k=iq4_ks", source, out, "Q4_K_M");
+    GQUANT_SAYS(2, "no file type behind", source, out);
+    GQUANT(0, "-q", source, out, "Q8_0");
+    GQUANT(0, "-q", "-n", source, out, "Q4_K_M"); /* in nobody's way */
+    GQUANT_SAYS(1, "is there already", source, out, "Q4_K_M");
+    unlink(out);
+}
+
+static void test_many_fallbacks(void **state) {
+    (void)state;
+    const char *odd = in_folder(folder, "odd.gguf"), *out = in_folder(folder, "out.gguf");
+    model *m = model_new("tiny", 1);
+    for (int i = 0; i < 30; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "a%d.weight", i);
+        model_add(m, name, GGUF_F32, (uint64_t[4]){96, 8}, NULL);
+    }
+    model_write(m, odd);
+    model_free(m);
+    char *err = gquant(0, (const char *const[]){odd, out, "Q4_K_M", NULL});
+    assert_non_null(strstr(err, "and 19 more such warnings"));
+    assert_non_null(strstr(err, "Q5_0 instead of Q4_K, +96 bytes"));
+    assert_null(strstr(err, "a29.weight"));
+    free(err);
+    unlink(odd), unlink(out);
+}
+
 static void test_fallback(void **state) {
     (void)state;
     model *m = model_new("tiny", 1);
@@ -252,6 +287,8 @@ int main(void) {
         cmocka_unit_test(test_copy),
         cmocka_unit_test(test_split),
         cmocka_unit_test(test_fallback),
+        cmocka_unit_test(test_slips),
+        cmocka_unit_test(test_many_fallbacks),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
