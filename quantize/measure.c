@@ -141,9 +141,7 @@ static void fold(const strip *strips, size_t n, const gq_plan *plan, measured *f
     for (size_t i = 0; i < n; i++) {
         measured *m = &found[strips[i].tensor];
         sample s = sample_of(plan->sources[strips[i].tensor].tensor);
-        if (strips[i].number == 0) {
-            *m = (measured){.weights = (double)(s.rows * s.cols)};
-        }
+        if (strips[i].number == 0) *m = (measured){.weights = (double)(s.rows * s.cols)};
         m->power += strips[i].power, m->weighted += strips[i].weighted;
         for (size_t type = 0; type < MEASURE_TYPES; type++) m->error[type] += strips[i].error[type];
     }

@@ -460,6 +460,23 @@ static void an_outlet_may_be_no_matrix(void **state) {
     gq_plan_free(plan);
 }
 
+static bool at_once(void *user) {
+    (void)user;
+    return true;
+}
+
+static void measuring_can_be_stopped(void **state) {
+    (void)state;
+    gq_error e = {.status = GQ_OK};
+    gq_callbacks callbacks = {.cancelled = at_once};
+    gq_options o = options_for(out);
+    o.target_bpw = 5, o.callbacks = &callbacks;
+    remove(kept());
+    assert_null(gq_plan_new(&o, &e));
+    assert_int_equal(e.status, GQ_INTERRUPTED);
+    assert_false(exists(kept()));
+}
+
 static void weights_must_be_finite(void **state) {
     (void)state;
     float values[512];
@@ -514,6 +531,7 @@ int main(void) {
         cmocka_unit_test(a_target_above_the_model_keeps_it),
         cmocka_unit_test(a_tied_embedding_counts_twice),
         cmocka_unit_test(an_outlet_may_be_no_matrix),
+        cmocka_unit_test(measuring_can_be_stopped),
         cmocka_unit_test(weights_must_be_finite),
         cmocka_unit_test(parts_agree),
     };
