@@ -58,6 +58,7 @@ static void print(const report *r) {
         else
             report_plan(stdout, &r->outputs[i]);
     }
+    if (r->n_outputs > 1) putchar('\n'), report_overview(stdout, r);
 }
 
 /* Print and write what is known of the plan or the run. */

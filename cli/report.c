@@ -206,6 +206,24 @@ void report_losses(FILE *to, const report_output *o, double seconds) {
     print_totals(to, o, seconds);
 }
 
+void report_overview(FILE *to, const report *r) {
+    table out;
+    table_start(&out, "lrrrr");
+    table_row(&out, (const char *const[]){"output", "MiB", "bpw", "rel. error", "weighted"});
+    for (size_t i = 0; i < r->n_outputs; i++) {
+        const report_output *o = &r->outputs[i];
+        report_totals total = report_total(o);
+        double weighted = gq_loss_weighted(&total.loss);
+        table_name(&out, o->summary->path);
+        table_cell(&out, format("%.2f", (double)o->summary->file_bytes / 0x1p20));
+        table_cell(&out, format("%.4g", report_bits(o->summary->out_bytes, (double)o->summary->n_weights)));
+        table_cell(&out, total.loss.n ? format("%.5f", gq_loss_relative(&total.loss)) : format("-"));
+        table_cell(&out, isnan(weighted) ? format("-") : format("%.5f", weighted));
+    }
+    table_print(&out, to);
+    table_free(&out);
+}
+
 void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_loss *loss) {
     char name[512]; /* 127 bytes, each at most \xNN */
     fprintf(to, "%s: %s", s->filetype, gq_printable(name, sizeof name, t->name));

@@ -35,6 +35,8 @@ void report_free(report *r);
 void report_plan(FILE *to, const report_output *o);
 /* Losses per tensor, totals, the worst tensors. */
 void report_losses(FILE *to, const report_output *o, double seconds);
+/* A line for each of several outputs. */
+void report_overview(FILE *to, const report *r);
 /* The live line for --verbose. */
 void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_loss *loss);
 

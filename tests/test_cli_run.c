@@ -247,6 +247,14 @@ static void test_several_outputs(void **state) {
     GQUANT(0, "-q", "-r", in_folder(folder, "loss.json"), "--out-dir", into, source, "Q4_K_M", "Q8_0",
            "six.gguf=Q6_K");
     assert_int_equal(count_files(into), 3);
+    char *text;
+    const char *again[] = {NULL, "-n", "--out-dir", into, source, "Q4_K_M", "Q8_0", NULL};
+    assert_int_equal(run_command(again, &text, NULL), 0);
+    char *overview = strstr(text, "\noutput ");
+    assert_non_null(overview); /* a line for each at the end */
+    assert_non_null(strstr(overview, "model-Q4_K_M.gguf"));
+    assert_non_null(strstr(overview, "model-Q8_0.gguf"));
+    free(text);
     json *report = json_file(in_folder(folder, "loss.json"));
     assert_int_equal(json_need(report, "outputs")->n, 3);
     json_free(report);
