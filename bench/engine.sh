@@ -1,36 +1,113 @@
 #!/bin/sh
-# Time and peak memory of whole runs, by size of the model and by threads; with an incumbent's quantizer beside it
-# where PEER holds a command that takes IN OUT FILETYPE-ID THREADS.
+# How whole runs grow with the model and with threads, and where their time goes. (Beside the incumbent: whole.sh.)
 #
-#     sh bench/engine.sh BUILD-FOLDER WORK-FOLDER [GB...]
+#     sh bench/engine.sh BUILD-FOLDER WORK-FOLDER [GB...]      sizes of F16 models, default 0.1 1 10
 #
-# Needs GNU time. WORK-FOLDER should have room for two and a half times the largest size, and memory for its cache.
+# Set in the environment: TYPES (Q8_0 Q4_0 Q4_K_M), THREADS (1 2), CACHE (warm; cold: the input's pages are let go
+# before each run), PROFILE (set: profile with perf, which may need root, instead of timing). Needs GNU time or perf;
+# WORK-FOLDER should have room for two and a half times the largest size.
+#
+# Times hold on a busy machine, too: workers are asked how long they ran, how long they waited for a CPU, and how long
+# they slept, which is what the engine made them wait for: disk, locks, each other.
 set -eu
+[ $# -ge 2 ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 build=$1 work=$2
 shift 2
 [ $# -gt 0 ] || set -- 0.1 1 10
+out=$work/engine-out.gguf
 
-measure() { # label, command...
-    label=$1
-    shift
-    /usr/bin/time -f "| $label | %e | %U | %S | %M |" "$@" 2>&1 >/dev/null | tail -1
+# What the kernel knows of each thread, every 20 ms until the process ends.
+watch_threads() { # PID
+    while grep -H . /proc/uptime "/proc/$1/task"/*/schedstat 2>/dev/null; do sleep 0.02; done
 }
 
-echo '| model, file type, threads | seconds | user | system | peak KiB |'
-echo '| --- | --- | --- | --- | --- |'
+# Per thread, from its first sample to the last in which it had run: seconds running, waiting for a CPU, sleeping.
+# Workers are the N threads that ran longest; their sums.
+add_up() { # N
+    awk -F '[/: ]' -v n="$1" '
+        $3 == "uptime" { now = $4; next }
+        {
+            id = $5
+            if (!(id in first)) { first[id] = now; run0[id] = $7; queue0[id] = $8 }
+            if (!(id in run) || run[id] != $7) { run[id] = $7; queue[id] = $8; last[id] = now }
+        }
+        END {
+            for (; n > 0; n--) {
+                best = ""
+                for (id in run) if (best == "" || run[id] > run[best]) best = id
+                if (best == "") break
+                r = (run[best] - run0[best]) / 1e9
+                q = (queue[best] - queue0[best]) / 1e9
+                ran += r; queued += q; slept += last[best] - first[best] - r - q
+                delete run[best]
+            }
+            printf "%.2f | %.2f | %.2f", ran, queued, slept < 0 ? 0 : slept
+        }'
+}
+
+prepare() { # IN
+    rm -f "$out"
+    sync
+    if [ "${CACHE-}" = cold ]; then dd if="$1" iflag=nocache count=0 status=none; else cat "$1" >/dev/null; fi
+}
+
+time_run() { # IN TYPE THREADS LABEL
+    prepare "$1"
+    /usr/bin/time -o "$work/engine-time" -f '%e | %U | %S | %M' "$build/gquant" -q -t "$3" "$1" "$out" "$2" &
+    timer=$!
+    while ! pid=$(pgrep -P $timer); do :; done
+    workers=$(watch_threads "$pid" | add_up "$3")
+    wait $timer
+    printf '| %s, %s, %s | %s | %s |\n' "$4" "$2" "$3" "$(cat "$work/engine-time")" "$workers"
+}
+
+# Samples by what they were taken in: system calls by name, the rest by function.
+profile_run() { # IN TYPE THREADS LABEL
+    prepare "$1"
+    perf record -q -F 499 -g -o "$work/engine-perf" "$build/gquant" -q -t "$3" "$1" "$out" "$2"
+    perf script -i "$work/engine-perf" -F ip,sym 2>/dev/null | awk -v label="$4, $2, $3" '
+        function kind() {
+            if (stack ~ /pread64|fadvise/) return "read"
+            if (stack ~ /pwrite64/) return "write"
+            if (stack ~ /f(data)?sync/) return "sync"
+            if (top ~ /^encode_/) return "encode"
+            if (top ~ /^decode_b?f(16|32)_/) return "decode input"
+            if (top ~ /^(decode|measure)_/) return "decode and measure"
+            return top ~ /^crc32/ ? "CRC-32" : "other"
+        }
+        function close_sample() {
+            if (top == "") return
+            n[kind()]++
+            all++
+            top = stack = ""
+        }
+        NF == 0 { close_sample(); next }
+        top == "" { top = $2 }
+        { stack = stack " " $2 }
+        END {
+            close_sample()
+            printf "| %s |", label
+            m = split("read,decode input,encode,decode and measure,CRC-32,write,sync,other", order, ",")
+            for (i = 1; i <= m; i++) printf " %.1f |", 100 * n[order[i]] / all
+            print ""
+        }'
+    rm -f "$work/engine-perf"
+}
+
+if [ -n "${PROFILE-}" ]; then
+    run=profile_run
+    echo '| model, type, threads | read | decode input | encode | decode and measure | CRC-32 | write | sync | other |'
+    echo '|---|---|---|---|---|---|---|---|---|'
+else
+    run=time_run
+    echo '| model, type, threads | seconds | user | system | peak KiB | workers ran | waited for a CPU | slept |'
+    echo '|---|---|---|---|---|---|---|---|'
+fi
 for size; do
-    in=$work/engine-$size-F16.gguf out=$work/engine-out.gguf
-    weights=$(awk "BEGIN { printf \"%.0f\", $size * 5e8 }")
-    [ -f "$in" ] || "$build/make-model" --weights "$weights" "$in"
-    cat "$in" >/dev/null
-    for threads in 1 2; do
-        for type in Q8_0 Q4_0 Q4_K_M; do
-            measure "$size GB, $type, $threads" "$build/gquant" -q --force "$in" "$out" $type $threads
-        done
+    in=$work/engine-$size-F16.gguf
+    [ -f "$in" ] || "$build/make-model" --weights "$(awk "BEGIN { printf \"%.0f\", $size * 5e8 }")" "$in"
+    for type in ${TYPES:-Q8_0 Q4_0 Q4_K_M}; do
+        for threads in ${THREADS:-1 2}; do $run "$in" "$type" "$threads" "$size GB"; done
     done
-    measure "$size GB, Q4_K_M Q5_K_M Q6_K Q8_0 in one read, 2" \
-        "$build/gquant" -q --force -t 2 "$in" --out-dir "$work" Q4_K_M Q5_K_M Q6_K Q8_0
-    [ -z "${PEER-}" ] || measure "$size GB, Q4_K_M (15), 2, incumbent" $PEER "$in" "$out" 15 2
-    measure "$size GB, cp" cp "$in" "$out"
-    rm -f "$out" "$work/engine-$size"-Q*.gguf
 done
+rm -f "$out" "$work/engine-time"

@@ -49,8 +49,6 @@ static bool taken(const request *r) {
 
 bool report_check(const request *r, gq_error *e) {
     if (!r->report) return true;
-    if (r->quantize.parts && !r->quantize.join && !r->dry_run)
-        return gq_fail_usage(e, "--report goes with --join: one part does not know the others' losses");
     if (format_of(r->report) < 0)
         return gq_fail_usage(e, "--report %s: expected a name that ends in .json, .csv or .html", r->report);
     if (taken(r))

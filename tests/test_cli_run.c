@@ -197,6 +197,18 @@ static void test_report_path(void **state) {
     assert_false(exists(out) || exists(taken));
 }
 
+/* All parts and the join are the same command, so the option is for all; the join writes the report. */
+static void test_parts_report_when_joined(void **state) {
+    (void)state;
+    const char *out = in_folder(folder, "parts.gguf"), *file = in_folder(folder, "parts.json");
+    GQUANT(0, "-q", "--part", "1/2", "-r", file, source, out, "Q8_0");
+    GQUANT(0, "-q", "--part", "2/2", "-r", file, source, out, "Q8_0");
+    assert_false(exists(file));
+    GQUANT(0, "-q", "--join", "-r", file, source, out, "Q8_0");
+    GQUANT(0, "verify", "-r", file, out);
+    unlink(out), unlink(file);
+}
+
 static void test_table(void **state) {
     (void)state;
     const char *out = in_folder(folder, "out.gguf");
@@ -320,12 +332,19 @@ static void test_failures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_file_type), cmocka_unit_test(test_threads_do_not_matter),
-        cmocka_unit_test(test_json_report),     cmocka_unit_test(test_csv_report),
-        cmocka_unit_test(test_report_path),     cmocka_unit_test(test_table),
-        cmocka_unit_test(test_default_name),    cmocka_unit_test(test_several_outputs),
-        cmocka_unit_test(test_existing_output), cmocka_unit_test(test_never_onto_the_input),
-        cmocka_unit_test(test_dry_run),         cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_every_file_type),
+        cmocka_unit_test(test_threads_do_not_matter),
+        cmocka_unit_test(test_json_report),
+        cmocka_unit_test(test_csv_report),
+        cmocka_unit_test(test_report_path),
+        cmocka_unit_test(test_parts_report_when_joined),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_default_name),
+        cmocka_unit_test(test_several_outputs),
+        cmocka_unit_test(test_existing_output),
+        cmocka_unit_test(test_never_onto_the_input),
+        cmocka_unit_test(test_dry_run),
+        cmocka_unit_test(test_failures),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
