@@ -155,11 +155,12 @@ static void every_call_may_fail(void **state) {
     result plain = run_with(path("run/out.gguf"), "0", "GQ_FAULT_COUNT", path("counts"));
     assert_int_equal(plain.status, 0);
     assert_int_equal(unlink(path("run/out.gguf")), 0);
+    long tried = 0;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         long n = calls_of(kinds[k].kind);
         if (n < 1) fail_msg("%s is never called", kinds[k].kind);
         /* Threads and the journal's timer make the number of some calls vary a little; look beyond it. */
-        for (long i = 1; i <= n + 2; i++) {
+        for (long i = 1; i <= n + 2; i++, tried++) {
             char fault[64];
             bool persistent = i % 2 == 0 && !kinds[k].harmless && kinds[k].error > 0;
             snprintf(fault, sizeof fault, kinds[k].error < 0 ? "%s:%ld%s:short" : "%s:%ld%s:%d",
@@ -168,6 +169,7 @@ static void every_call_may_fail(void **state) {
             check_outcome(&r, fault, kinds[k].harmless);
         }
     }
+    print_message("%ld faults were tried\n", tried);
 }
 
 static void a_file_to_replace_stays_until_the_new_one_is_whole(void **state) {
@@ -190,15 +192,38 @@ static void a_file_to_replace_stays_until_the_new_one_is_whole(void **state) {
 
 /* ---- the order of things ---- */
 
+/* The command under the shim, with `variable` set. */
+static void command_with(int status, const char *variable, const char *value, const char *out) {
+    setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv(variable, value, 1);
+    GQUANT(status, "--split-max-size", "500000", path("in.gguf"), out, "Q8_0");
+    unsetenv("LD_PRELOAD"), unsetenv(variable);
+}
+
+/* All shards or none: whichever rename fails, and when the folder cannot be synced behind them. */
+static void shards_get_their_names_together(void **state) {
+    (void)state;
+    static const char *const faults[] = {"rename:1:5", "rename:2:5", "fsync:3:5"};
+    for (size_t k = 0; k < sizeof faults / sizeof *faults; k++) {
+        char *own = temporary_folder(), out[4096];
+        snprintf(out, sizeof out, "%s/out.gguf", own);
+        command_with(1, "GQ_FAULT", faults[k], out);
+        assert_false(exists(in_folder(own, "out-00001-of-00002.gguf")));
+        assert_false(exists(in_folder(own, "out-00002-of-00002.gguf")));
+        GQUANT(0, "--split-max-size", "500000", path("in.gguf"), out, "Q8_0");
+        GQUANT(0, "-q", in_folder(own, "out-00001-of-00002.gguf"), in_folder(own, "merged.gguf"), "COPY");
+        assert_same_file(path("wanted.gguf"), in_folder(own, "merged.gguf"));
+        assert_int_equal(count_files(own), 3);
+        remove_folder(own);
+    }
+}
+
 /* From the first full sync on: every shard is whole before any is synced, synced before any gets its name,
  * and the names are safe before the journal goes. */
 static void names_come_last(void **state) {
     (void)state;
     char *own = temporary_folder(), out[4096], kind[32], name[256], order[4096] = "";
     snprintf(out, sizeof out, "%s/out.gguf", own);
-    setenv("GQ_FAULT_LOG", path("log"), 1), setenv("LD_PRELOAD", GQ_FAULTS, 1);
-    GQUANT(0, "--split-max-size", "500000", path("in.gguf"), out, "Q8_0");
-    unsetenv("GQ_FAULT_LOG"), unsetenv("LD_PRELOAD");
+    command_with(0, "GQ_FAULT_LOG", path("log"), out);
     FILE *f = fopen(path("log"), "r");
     assert_non_null(f);
     while (fscanf(f, "%31s %255s", kind, name) == 2)
@@ -305,6 +330,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_may_fail),
         cmocka_unit_test(a_file_to_replace_stays_until_the_new_one_is_whole),
+        cmocka_unit_test(shards_get_their_names_together),
         cmocka_unit_test(names_come_last),
         cmocka_unit_test(a_power_cut_makes_no_liar),
         cmocka_unit_test(a_full_disk_is_told_before_the_work),
