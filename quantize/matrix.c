@@ -168,7 +168,7 @@ static void put_bytes(FILE *to, const void *what) {
 }
 
 bool gq_imatrix_write(const gq_imatrix *m, const char *path, bool gguf, bool force, gq_error *e) {
-    bytes b;
+    bytes b = {.n = 0};
     if (!(gguf ? imatrix_write_gguf : imatrix_write_dat)(&m->data, &b.at, &b.n, e)) return false;
     bool ok = gq_write_whole(path, force, put_bytes, &b, e);
     free(b.at);

@@ -161,6 +161,7 @@ static void test_models(void **state) {
         BOUNDED("--dry-run", "--report", "r.json", f, "Q4_K_M");
         BOUNDED("--force", "--split-max-size", "1K", f, "out.gguf", "COPY", "2");
         BOUNDED("--dry-run", "--target-bpw", "10", f);
+        BOUNDED("plan", f);
         BOUNDED("info", f);
         BOUNDED("info", "--json", f);
         BOUNDED("verify", f);

@@ -118,6 +118,7 @@ static void try_others(const json *c) {
     struct stat st;
     if (stat(in_folder(corpus, in), &st) == 0 && st.st_size > 1 << 20) return;
     bounded(corpus, (const char *const[]){"info", "--json", in, NULL});
+    bounded(corpus, (const char *const[]){"plan", in, NULL});
     bounded(corpus, (const char *const[]){"verify", in, NULL});
     bounded(corpus, (const char *const[]){"compare", in, in, NULL});
     bounded(corpus, (const char *const[]){"imatrix", "show", matrix, in, NULL});

@@ -58,6 +58,7 @@ static void try_commands(const char *in, const char *matrix, const char *out) {
     char *with_matrix, *with_report;
     FIT("info", "--", in);
     FIT("info", "--json", "--", in);
+    if (strlen(in) < 200) FIT("plan", "--", in); /* the names it would give outputs fit */
     FIT("verify", "--", in);
     FIT("compare", "--", in, in);
     FIT("imatrix", "show", "--", matrix, in);
@@ -188,10 +189,12 @@ static void test_other_kinds(void **state) {
         {"in.gguf", "out", "Q8_0", "--imatrix", "@"},
         {"in.gguf", "out", "Q8_0", "--tensor-type-file", "@"},
         {"info", "@"},
+        {"plan", "@"},
         {"verify", "@"},
         {"verify", "in.gguf", "--report", "@"},
         {"compare", "@", "in.gguf"},
         {"compare", "in.gguf", "@"},
+        {"compare", "--imatrix", "@", "in.gguf", "in.gguf"},
         {"imatrix", "show", "@"},
         {"imatrix", "show", "imatrix.dat", "@"},
         {"imatrix", "convert", "@", "out"},

@@ -215,6 +215,7 @@ static void test_hostile_names(void **state) {
     PLAINLY(1, "-n", "--strict", odd, "Q4_K_M");
     PLAINLY(1, "-n", "--imatrix", data, odd, "Q4_K_M");
     PLAINLY(1, out, copy, "Q5_K_M"); /* quantized already */
+    PLAINLY(0, "plan", odd);
     PLAINLY(0, "info", odd);
     PLAINLY(0, "info", "--json", odd);
     PLAINLY(1, "verify", "-r", report, out); /* a name that is not UTF-8 is not the same in the report */
