@@ -6,11 +6,11 @@
 #include "quantize/simd/batch.h"
 
 typedef struct span {
-    int length;   /* of the (sub-)block */
-    float top;    /* largest code */
-    bool any_min; /* false: m >= 0 */
-    float start_step,
-        move_step; /* in codes: how far the ends of the code range are shifted at the start, and later */
+    int length;                /* of the (sub-)block */
+    float top;                 /* largest code */
+    bool any_min;              /* false: m >= 0 */
+    const int8_t (*starts)[2]; /* placings of the code range: see start_affine */
+    float step;                /* of these, in codes */
 } span;
 
 /* Sums for given codes q: with sum w and sum w x, all that is needed for the error under any scale and
@@ -26,11 +26,18 @@ typedef struct affine {
     vf a, m; /* their least-squares scale and minimum */
 } affine;
 
-/* Which ends of the code range move, in steps: first the lower, then the upper. Outward is positive. */
-static const float shifts[16][2] = {
-    {0, 0},  {1, 0}, {0, 1}, {-1, 0}, {0, -1}, {1, 1},       {-1, -1},       {1, -1},
-    {-1, 1}, {2, 0}, {0, 2}, {-2, 0}, {0, -2}, {1.5f, 1.5f}, {-1.5f, -1.5f}, {0, 0},
-};
+/* Placings of the code range over a block's range: by how many steps its lower and its upper end lie outward
+ * of the block's. Each lowers the error most after those before it, least squares and normal weights with and
+ * without importance given. */
+static const int8_t starts_2_bits[16][2] = {{1, 1}, {1, 0}, {0, 1},  {0, 0}, {0, 2}, {2, 0},
+                                            {2, 1}, {1, 2}, {-2, 0}, {0, 3}, {3, 0}, {-1, 0},
+                                            {1, 3}, {2, 2}, {0, -1}, {3, 1}};
+static const int8_t starts_4_bits[20][2] = {{0, 0},  {1, 0}, {0, 1},  {-2, 0}, {1, 1}, {-1, 0}, {0, -1},
+                                            {-3, 0}, {0, 2}, {0, -2}, {1, 2},  {2, 0}, {0, -3}, {2, 1},
+                                            {1, -1}, {0, 3}, {-5, 0}, {-1, 1}, {1, 3}, {3, 0}};
+static const int8_t starts_5_bits[20][2] = {
+    {0, 0},  {-2, 0},  {1, 0},   {0, 1},   {0, -3}, {0, -2},  {-3, 0},  {0, -5}, {1, 1}, {0, -1},
+    {-1, 0}, {-3, -3}, {-5, -3}, {-2, -3}, {1, 3},  {-3, -2}, {-1, -2}, {0, 2},  {2, 0}, {-1, 1}};
 
 /* Codes q = nearest(x inv + offset), kept within 0..top, and their sums. */
 INLINE form take(const affine *s, const span sp, bool weighted, vf inv, vf offset) {
@@ -61,8 +68,9 @@ INLINE vf solve(const affine *s, const span sp, const form *f, vf *a, vf *m) {
     return *a * f->qx - *m * s->sum_wx;
 }
 
-/* The best of several placings of the code range over the block's range. */
-INLINE void start_affine(affine *s, const span sp, int tries, bool weighted) {
+/* The best of several placings of the code range over the block's range; then, to polish it, codes anew for
+ * the best scale and minimum so far, a few times. */
+INLINE void start_affine(affine *s, const span sp, int tries, int polish, bool weighted) {
     vf low = sp.any_min ? s->x[0] : all(0), high = s->x[0];
     s->sum_w = all(weighted ? 0 : (float)sp.length), s->sum_wx = all(0);
     for (int i = 0; i < sp.length; i++) {
@@ -76,22 +84,19 @@ INLINE void start_affine(affine *s, const span sp, int tries, bool weighted) {
     s->f = (form){all(0), all(0), all(0)};
     s->a = all(0), s->m = sp.any_min ? flat : larger(flat, all(0));
     vf best = -s->m * s->sum_wx;
-    for (int k = 0; k < tries; k++) {
-        float lower = sp.start_step * shifts[k][0], upper = sp.start_step * shifts[k][1];
-        vf inv = (sp.top + lower + upper) * per_range, a, m;
-        form f = take(s, sp, weighted, inv, -low * inv - lower);
+    for (int k = 0; k < tries + polish; k++) {
+        vf inv = inverse(s->a), offset = s->m * inv;
+        if (k < tries) {
+            float lower = sp.step * sp.starts[k][0], upper = sp.step * sp.starts[k][1];
+            inv = (sp.top + lower + upper) * per_range, offset = -low * inv - lower;
+        }
+        vf a, m;
+        form f = take(s, sp, weighted, inv, offset);
         vf gain = solve(s, sp, &f, &a, &m);
         vm better = lt(best, gain);
         best = pick(better, gain, best), s->a = pick(better, a, s->a), s->m = pick(better, m, s->m);
         keep_form(better, &s->f, &f);
     }
-}
-
-/* Codes for a move of the code range around scale and minimum: see shifts. */
-INLINE form take_moved(const affine *s, const span sp, bool weighted, int k, vf scale, vf min) {
-    float lower = sp.move_step * shifts[k][0], upper = sp.move_step * shifts[k][1];
-    vf inv = inverse(scale) * ((sp.top + lower + upper) / sp.top);
-    return take(s, sp, weighted, inv, min * inv - lower);
 }
 
 #endif

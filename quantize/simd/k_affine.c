@@ -22,7 +22,7 @@ typedef struct shape {
 } shape;
 
 typedef struct effort {
-    int starts, factors, near; /* tries of steps 1, 2, 3 */
+    int starts, polish, factors, near; /* tries of steps 1 (both), 2, 3 */
 } effort;
 
 typedef struct sub_block {
@@ -153,7 +153,7 @@ INLINE void search(const batch *b, const shape sh, const effort ef, bool weighte
     for (int k = 0; k < sh.subs; k++) {
         affine *s = &subs[k].fit;
         s->x = b->x + k * sh.span.length, s->w = b->w + k * sh.span.length;
-        start_affine(s, sh.span, ef.starts, weighted);
+        start_affine(s, sh.span, ef.starts, ef.polish, weighted);
     }
     choose_factors(b, subs, sh, ef.factors, d);
     for (int k = 0; k < sh.subs; k++) pack_scales(&subs[k], sh, ef.near, weighted, d);
@@ -217,24 +217,28 @@ INLINE void pack_q2_k(const batch *b, const sub_block *subs, const vf d[2], cons
 /* Neighbours in the order in which each adds most to those before it, on normal weights with and without
  * importance. */
 static const shape q2_shape = {
-    16, 15, {16, 3, false, 0.5f, 0}, {{0, 0},   {-1, 0},  {-1, -2}, {-1, -1}, {0, -1},  {0, 1},
-                                      {1, 1},   {-2, 0},  {1, 0},   {-2, -4}, {-2, -3}, {-3, 0},
-                                      {-3, -5}, {-2, -1}, {-1, 1},  {-2, 3},  {-2, -2}, {-2, 1},
-                                      {-1, -3}, {1, 2},   {-1, -4}, {0, 2},   {-4, 1},  {-3, -4}}};
+    16, 15, {16, 3, false, starts_2_bits, 0.5f}, {{0, 0},   {-1, 0},  {-1, -2}, {-1, -1}, {0, -1},
+                                                  {0, 1},   {1, 1},   {-2, 0},  {1, 0},   {-2, -4},
+                                                  {-2, -3}, {-3, 0},  {-3, -5}, {-2, -1}, {-1, 1},
+                                                  {-2, 3},  {-2, -2}, {-2, 1},  {-1, -3}, {1, 2},
+                                                  {-1, -4}, {0, 2},   {-4, 1},  {-3, -4}}};
 static const shape q4_shape = {
-    8, 63, {32, 15, false, 0.6f, 0}, {{0, 0},  {-1, -1}, {1, 1},   {0, -1},  {-1, 0},  {1, 2},
-                                      {1, 0},  {-1, -2}, {0, 1},   {-2, -2}, {-2, -1}, {2, 1},
-                                      {-4, 0}, {-2, -3}, {4, 5},   {4, 0},   {2, 2},   {-4, -2},
-                                      {4, 2},  {-2, 0},  {-4, -5}, {-3, 0},  {2, 3},   {-1, -3}}};
+    8, 63, {32, 15, false, starts_4_bits, 0.6f}, {{0, 0},  {-1, -1}, {1, 1},   {0, -1},  {-1, 0},  {1, 2},
+                                                  {1, 0},  {-1, -2}, {0, 1},   {-2, -2}, {-2, -1}, {2, 1},
+                                                  {-4, 0}, {-2, -3}, {4, 5},   {4, 0},   {2, 2},   {-4, -2},
+                                                  {4, 2},  {-2, 0},  {-4, -5}, {-3, 0},  {2, 3},   {-1, -3}}};
 static const shape q5_shape = {
-    8, 63, {32, 31, false, 0.6f, 0}, {{0, 0},  {1, 1},  {-1, -1}, {2, 1},  {2, 0}, {3, 3},  {3, 4},  {4, 0},
-                                      {1, 0},  {0, -3}, {0, 1},   {3, 2},  {4, 1}, {2, 2},  {0, 3},  {0, -1},
-                                      {-1, 0}, {4, 2},  {1, 2},   {-2, 0}, {3, 1}, {0, -2}, {4, -1}, {1, 3}}};
+    8, 63, {32, 31, false, starts_5_bits, 0.6f}, {{0, 0}, {1, 1},  {-1, -1}, {2, 1},  {2, 0},  {3, 3},
+                                                  {3, 4}, {4, 0},  {1, 0},   {0, -3}, {0, 1},  {3, 2},
+                                                  {4, 1}, {2, 2},  {0, 3},   {0, -1}, {-1, 0}, {4, 2},
+                                                  {1, 2}, {-2, 0}, {3, 1},   {0, -2}, {4, -1}, {1, 3}}};
 /* By effort, then without and with importance: with it the incumbents are slower and the search pays more. */
 static const effort q2_efforts[3][2] = {
-    {{5, 1, 1}, {5, 1, 1}}, {{5, 5, 12}, {9, 9, 20}}, {{9, 16, 24}, {9, 16, 24}}};
-static const effort efforts[3][2] = {
-    {{5, 1, 1}, {5, 1, 1}}, {{9, 5, 10}, {16, 9, 16}}, {{16, 16, 24}, {16, 16, 24}}};
+    {{5, 0, 1, 1}, {5, 0, 1, 1}}, {{5, 1, 5, 12}, {9, 1, 9, 18}}, {{16, 2, 16, 24}, {16, 2, 16, 24}}};
+static const effort q4_efforts[3][2] = {
+    {{5, 0, 1, 1}, {5, 0, 1, 1}}, {{8, 2, 9, 12}, {16, 2, 16, 12}}, {{20, 2, 16, 24}, {20, 2, 16, 24}}};
+static const effort q5_efforts[3][2] = {
+    {{5, 0, 1, 1}, {5, 0, 1, 1}}, {{12, 2, 9, 10}, {20, 2, 16, 14}}, {{20, 2, 16, 24}, {20, 2, 16, 24}}};
 
 #define BATCH(name, n_bytes, n_words, sh, efforts) \
     static void name##_batch(const batch *b, codec_effort how, uint8_t *out, int lanes) { \
@@ -251,5 +255,5 @@ static const effort efforts[3][2] = {
     ENCODER(name, 256, n_bytes, name##_batch(&b, how, out, lanes))
 
 BATCH(q2_k, 84, 21, q2_shape, q2_efforts)
-BATCH(q4_k, 144, 36, q4_shape, efforts)
-BATCH(q5_k, 176, 44, q5_shape, efforts)
+BATCH(q4_k, 144, 36, q4_shape, q4_efforts)
+BATCH(q5_k, 176, 44, q5_shape, q5_efforts)

@@ -33,7 +33,7 @@ INLINE vf search_scale(const batch *b, const grid g, const effort ef, bool weigh
 /* ---- a scale and a minimum ---- */
 typedef struct pair_shape {
     span span;
-    int starts[3], moves[3];
+    int starts[3], polish[3], moves[3];
 } pair_shape;
 
 INLINE void search_pair(batch *b, const pair_shape sh, codec_effort how, bool weighted, vf *d, vf *m,
@@ -43,10 +43,13 @@ INLINE void search_pair(batch *b, const pair_shape sh, codec_effort how, bool we
     for (int i = 1; i < BLOCK; i++) low = smaller(b->x[i], low);
     for (int i = 0; i < BLOCK; i++) y[i] = b->x[i] - low;
     affine s = {.x = y, .w = b->w};
-    start_affine(&s, sh.span, sh.starts[how], weighted);
+    start_affine(&s, sh.span, sh.starts[how], sh.polish[how], weighted);
     vf best = s.a * s.f.qx - s.m * s.sum_wx;
-    for (int k = 0; k < sh.moves[how]; k++) {
-        form f = take_moved(&s, sh.span, weighted, k, s.a, s.m);
+    for (int k = 0; k < sh.moves[how]; k++) { /* the code range, moved a little at either end */
+        static const float by[8][2] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}, {1, 1}, {-1, -1}, {1, -1}, {-1, 1}};
+        float lower = 0.35f * by[k][0], upper = 0.35f * by[k][1];
+        vf inv = inverse(s.a) * ((sh.span.top + lower + upper) / sh.span.top);
+        form f = take(&s, sh.span, weighted, inv, s.m * inv - lower);
         vf a, min, gain = solve(&s, sh.span, &f, &a, &min);
         vm better = lt(best, gain);
         best = pick(better, gain, best), s.a = pick(better, a, s.a), s.m = pick(better, min, s.m);
@@ -158,8 +161,10 @@ static const scaled_shape iq4_nl_shape = {{-127, 113, true},
                                           {{{0, 8, 2}, {0, 8, 1}, 1, 0},
                                            {{-14, 6, 6}, {-10, 6, 5}, 4, 0.02f},
                                            {{-24, 4, 13}, {-20, 4, 12}, 8, 0.01f}}};
-static const pair_shape q4_1_shape = {{BLOCK, 15, true, 0.6f, 0.35f}, {1, 12, 15}, {0, 9, 16}};
-static const pair_shape q5_1_shape = {{BLOCK, 31, true, 0.6f, 0.35f}, {1, 15, 15}, {0, 9, 16}};
+static const pair_shape q4_1_shape = {
+    {BLOCK, 15, true, starts_4_bits, 0.6f}, {1, 12, 20}, {0, 2, 2}, {0, 4, 8}};
+static const pair_shape q5_1_shape = {
+    {BLOCK, 31, true, starts_5_bits, 0.6f}, {1, 12, 20}, {0, 2, 2}, {0, 4, 8}};
 
 SCALED(q4_0, 18, 5, q4_0_shape)
 SCALED(q5_0, 22, 6, q5_0_shape)
