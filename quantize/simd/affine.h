@@ -26,8 +26,8 @@ typedef struct affine {
     vf a, m; /* their least-squares scale and minimum */
 } affine;
 
-/* Placings of the code range over a block's range: by how many steps its lower and its upper end lie outward
- * of the block's. Each lowers the error most after those before it, least squares and normal weights with and
+/* Placings of the code range over a block's range: by how many steps the block reaches beyond its lower and
+ * its upper end. Each lowers the error most after those before it, least squares and normal weights with and
  * without importance given. */
 static const int8_t starts_2_bits[16][2] = {{1, 1}, {1, 0}, {0, 1},  {0, 0}, {0, 2}, {2, 0},
                                             {2, 1}, {1, 2}, {-2, 0}, {0, 3}, {3, 0}, {-1, 0},
@@ -93,7 +93,8 @@ INLINE void start_affine(affine *s, const span sp, int tries, int polish, bool w
         vf a, m;
         form f = take(s, sp, weighted, inv, offset);
         vf gain = solve(s, sp, &f, &a, &m);
-        vm better = lt(best, gain);
+        /* Of equal weights below zero, codes that are all the same would make a scale below zero. */
+        vm better = both(lt(best, gain), lt(all(0), a));
         best = pick(better, gain, best), s->a = pick(better, a, s->a), s->m = pick(better, m, s->m);
         keep_form(better, &s->f, &f);
     }
