@@ -2,6 +2,7 @@
 #include "tests/model.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,9 +58,10 @@ static long peak(const char *in, const char *part) {
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        char threads[8];
+        char threads[8], out[PATH_MAX];
         snprintf(threads, sizeof threads, "%d", THREADS);
-        execl(GQ_COMMAND, "gquant", "-q", "--force", "--part", part, in, path("out.gguf"), "Q4_K_S", threads,
+        snprintf(out, sizeof out, "%s-out", in);
+        execl(GQ_COMMAND, "gquant", "-q", "--force", "--part", part, in, out, "Q4_K_S", threads,
               (char *)NULL);
         _exit(127);
     }
