@@ -37,7 +37,9 @@ static bool is_good(const char *name) {
 /* The plan for a type, whatever may be in the way of writing it; false: not with these options. */
 static bool try_type(const survey *s, const char *type, bool pure, choice *c, gq_error *e) {
     gq_options o = s->request->quantize;
-    char *path = format("%s.plan", o.input); /* never written */
+    const char *slash = strrchr(o.input, '/');
+    char *path =
+        format("%.*sgquant-plan", slash ? (int)(slash + 1 - o.input) : 0, o.input); /* never written */
     gq_output out = {path, type};
     o.outputs = &out, o.n_outputs = 1, o.force = o.allow_requantize = true, o.pure = pure;
     gq_plan *plan = gq_plan_new(&o, e);
