@@ -23,14 +23,6 @@ void gquant_says(int status, const char *mention, const char *const *words);
 /* Fit for a terminal: UTF-8 without control characters other than line feeds. */
 void assert_plain(const char *text);
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 }; /* their shadow memory alone is larger than any bound */
-#elif defined(__has_feature)
-enum { SANITIZED = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) };
-#else
-enum { SANITIZED = 0 };
-#endif
-
 /* Run gquant with these words in a folder: fail the test when it dies, uses more than 64 MiB of memory or ten
  * seconds of a processor. The files it reads are below 1 MiB. */
 void bounded(const char *in, const char *const *words);

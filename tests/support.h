@@ -31,4 +31,14 @@ bool exists(const char *path);
  * or 128 + signal. Output is captured, NUL-terminated, malloc'ed; either may be NULL. */
 int run_command(const char *const *argv, char **out, char **err);
 
+/* Whether a sanitizer is at work: it owns malloc, and its shadow memory alone is larger than any bound. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#define SANITIZED \
+    (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer))
+#else
+#define SANITIZED 0
+#endif
+
 #endif

@@ -5,25 +5,7 @@
 #include <unistd.h>
 
 #include "gguf/gguf.h"
-#include "tests/command.h"
-
-static char *folder;
-static const char *source, *matrix;
-
-static int set_up(void **state) {
-    (void)state;
-    folder = model_folder();
-    source = strdup(in_folder(folder, "model-F16.gguf"));
-    matrix = strdup(in_folder(folder, "imatrix.dat"));
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    free((void *)source), free((void *)matrix);
-    remove_folder(folder);
-    return 0;
-}
+#include "tests/one_model.h"
 
 static void assert_type(const json *plan, const char *name, const char *type) {
     if (strcmp(report_type(plan, name), type) != 0)

@@ -7,28 +7,10 @@
 enum { BLOCK = 32 };
 
 /* ---- a scale ---- */
-typedef struct effort {
-    ladder lower, upper;
-    int moves;
-    float step;
-} effort;
-
 typedef struct scaled_shape {
     grid grid;
-    effort efforts[3];
+    scale_effort efforts[3];
 } scaled_shape;
-
-INLINE vf search_scale(const batch *b, const grid g, const effort ef, bool weighted, vi codes[BLOCK]) {
-    fit best = start_scaled(b->x, b->w, weighted, BLOCK, g, ef.lower, ef.upper);
-    move_scaled(b->x, b->w, weighted, BLOCK, g, ef.moves, ef.step, &best);
-    vf d = as_stored(b, best.f.vx * inverse(best.f.vv)), inv = signed_inverse(d), xx = all(0), xy = all(0);
-    for (int i = 0; i < BLOCK; i++) {
-        vf t = b->x[i] * inv, wx = weighted ? b->w[i] * b->x[i] : b->x[i];
-        codes[i] = code_of(g, t);
-        xx = xx + wx * b->x[i], xy = xy + wx * (round_to(g, t) * d);
-    }
-    return d * gain_kept(xx, xy);
-}
 
 /* ---- a scale and a minimum ---- */
 typedef struct pair_shape {
@@ -128,8 +110,8 @@ static void canonical_q8_0(const batch *b, uint8_t *out, int lanes) {
 #define SCALED(name, bytes, n_words, shape) \
     static void name##_batch(const batch *b, codec_effort how, uint8_t *out, int lanes) { \
         vi codes[BLOCK], words[16]; \
-        vf d = b->weighted ? search_scale(b, shape.grid, shape.efforts[how], true, codes) \
-                           : search_scale(b, shape.grid, shape.efforts[how], false, codes); \
+        vf d = b->weighted ? search_scale(b, BLOCK, shape.grid, shape.efforts[how], true, codes) \
+                           : search_scale(b, BLOCK, shape.grid, shape.efforts[how], false, codes); \
         pack_##name(stored_bits(b, d), codes, words); \
         store_blocks(words, n_words, out, bytes, lanes); \
     }

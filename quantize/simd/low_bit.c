@@ -3,23 +3,6 @@
 #include "quantize/simd/kernels.h"
 #include "quantize/simd/scaled.h"
 
-typedef struct effort {
-    ladder lower, upper;
-    int moves;
-} effort;
-
-INLINE vf search_scale(const batch *b, int n, const grid g, const effort ef, bool weighted, vi *codes) {
-    fit best = start_scaled(b->x, b->w, weighted, n, g, ef.lower, ef.upper);
-    move_scaled(b->x, b->w, weighted, n, g, ef.moves, 0.05f, &best);
-    vf d = as_stored(b, best.f.vx * inverse(best.f.vv)), inv = signed_inverse(d), xx = all(0), xy = all(0);
-    for (int i = 0; i < n; i++) {
-        vf t = b->x[i] * inv, wx = weighted ? b->w[i] * b->x[i] : b->x[i];
-        codes[i] = code_of(g, t);
-        xx = xx + wx * b->x[i], xy = xy + wx * (round_to(g, t) * d);
-    }
-    return d * gain_kept(xx, xy);
-}
-
 /* Signs, and the (weighted) mean magnitude: least squares for them. The gain is not kept: with one bit that
  * would more than double the error. */
 INLINE vf signs(const batch *b, int n, vi *codes) {
@@ -88,11 +71,12 @@ INLINE void pack_q1_0(vi d, const vi *codes, vi *words) {
 static const grid ternary = {-1, 1, false}, quaternary = {-1, 2, false};
 /* The largest of 256 normal weights is about 2.8 standard deviations, the best step about 1.2: scales down to
  * a quarter of the largest weight are worth a try. A ternary model's own step is the first one tried. */
-static const effort ternary_efforts[3] = {
-    {{0, 0.5f, 6}, {0, 0, 0}, 1}, {{0, 0.25f, 13}, {0, 0, 0}, 4}, {{0, 0.1f, 36}, {0, 0, 0}, 8}};
-static const effort quaternary_efforts[3] = {{{0, 0.5f, 4}, {0, 0.5f, 3}, 1},
-                                             {{0, 0.25f, 9}, {-0.25f, 0.25f, 8}, 4},
-                                             {{0, 0.1f, 24}, {-0.4f, 0.1f, 24}, 8}};
+static const scale_effort ternary_efforts[3] = {{{0, 0.5f, 6}, {0, 0, 0}, 1, 0.05f},
+                                                {{0, 0.25f, 13}, {0, 0, 0}, 4, 0.05f},
+                                                {{0, 0.1f, 36}, {0, 0, 0}, 8, 0.05f}};
+static const scale_effort quaternary_efforts[3] = {{{0, 0.5f, 4}, {0, 0.5f, 3}, 1, 0.05f},
+                                                   {{0, 0.25f, 9}, {-0.25f, 0.25f, 8}, 4, 0.05f},
+                                                   {{0, 0.1f, 24}, {-0.4f, 0.1f, 24}, 8, 0.05f}};
 
 BATCH(tq1_0, 256, 54, 14, BY_SCALE(256, ternary, ternary_efforts))
 BATCH(tq2_0, 256, 66, 17, BY_SCALE(256, ternary, ternary_efforts))

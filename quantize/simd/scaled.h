@@ -116,4 +116,23 @@ INLINE void move_scaled(const vf *x, const vf *w, bool weighted, int n, const gr
     }
 }
 
+typedef struct scale_effort {
+    ladder lower, upper;
+    int moves;
+    float step;
+} scale_effort;
+
+/* For a block of n with a binary16 scale of its own: the scale, gain kept, and the codes. */
+INLINE vf search_scale(const batch *b, int n, const grid g, const scale_effort ef, bool weighted, vi *codes) {
+    fit best = start_scaled(b->x, b->w, weighted, n, g, ef.lower, ef.upper);
+    move_scaled(b->x, b->w, weighted, n, g, ef.moves, ef.step, &best);
+    vf d = as_stored(b, best.f.vx * inverse(best.f.vv)), inv = signed_inverse(d), xx = all(0), xy = all(0);
+    for (int i = 0; i < n; i++) {
+        vf t = b->x[i] * inv, wx = weighted ? b->w[i] * b->x[i] : b->x[i];
+        codes[i] = code_of(g, t);
+        xx = xx + wx * b->x[i], xy = xy + wx * (round_to(g, t) * d);
+    }
+    return d * gain_kept(xx, xy);
+}
+
 #endif
