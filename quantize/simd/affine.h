@@ -4,26 +4,22 @@
 #define GQ_AFFINE_H
 
 #include "quantize/simd/batch.h"
+#include "quantize/simd/copy.h"
 
 typedef struct span {
-    int length;                /* of the (sub-)block */
-    float top;                 /* largest code */
+    int length, bits;          /* of the (sub-)block, of a code */
     bool any_min;              /* false: m >= 0 */
     const int8_t (*starts)[2]; /* placings of the code range: see start_affine */
     float step;                /* of these, in codes */
 } span;
 
-/* Sums for given codes q: with sum w and sum w x, all that is needed for the error under any scale and
- * minimum. */
-typedef struct form {
-    vf q, qq, qx; /* sum w q, sum w q^2, sum w q x */
-} form;
-
+/* The best codes so far. All is in terms of the copy. */
 typedef struct affine {
-    const vf *x, *w;
-    vf sum_w, sum_wx;
-    form f;  /* of the best codes so far */
-    vf a, m; /* their least-squares scale and minimum */
+    copy copy;
+    vf least; /* m >= 0 makes the minimum at least this */
+    vf per_w; /* 1 / sum w */
+    form f;
+    vf a, m; /* its least-squares scale and minimum */
 } affine;
 
 /* Placings of the code range over a block's range: by how many steps the block reaches beyond its lower and
@@ -39,15 +35,28 @@ static const int8_t starts_5_bits[20][2] = {
     {0, 0},  {-2, 0},  {1, 0},   {0, 1},   {0, -3}, {0, -2},  {-3, 0},  {0, -5}, {1, 1}, {0, -1},
     {-1, 0}, {-3, -3}, {-5, -3}, {-2, -3}, {1, 3},  {-3, -2}, {-1, -2}, {0, 2},  {2, 0}, {-1, 1}};
 
-/* Codes q = nearest(x inv + offset), kept within 0..top, and their sums. */
-INLINE form take(const affine *s, const span sp, bool weighted, vf inv, vf offset) {
-    form f = {all(0), all(0), all(0)};
-    for (int i = 0; i < sp.length; i++) {
-        vf q = clamp(nearest(s->x[i] * inv + offset), all(0), all(sp.top));
-        vf wq = weighted ? s->w[i] * q : q;
-        f.q = f.q + wq, f.qq = f.qq + wq * q, f.qx = f.qx + wq * s->x[i];
-    }
-    return f;
+INLINE float top_code(const span sp) { return (float)((1 << sp.bits) - 1); }
+
+/* Sums for the codes that suit scale a and minimum m. */
+INLINE form take_affine(const affine *s, const span sp, bool weighted, vf a, vf m) {
+    vf inv = inverse(a);
+    return take(&s->copy, sp.length, sp.bits, weighted, inv, -m * inv);
+}
+
+/* Error for scale a and minimum m, without sum w x^2. */
+INLINE vf cost(const form *f, vf a, vf m) {
+    return a * (a * f->qq - 2.0f * f->qx) + m * (m * f->w + 2.0f * (f->wx - a * f->q));
+}
+
+/* Least squares for y ~ a q - m, and its cost. */
+INLINE vf solve(const affine *s, const span sp, const form *f, vf *a, vf *m) {
+    vf whole = f->w * f->qq, det = whole - f->q * f->q, across = f->w * f->qx - f->q * f->wx;
+    /* All codes (nearly) equal: no scale and minimum to tell apart. */
+    vm alone = le(det, whole * 1e-5f);
+    if (!sp.any_min) alone = either(alone, lt(across * f->q - f->wx * det, s->least * f->w * det));
+    *a = pick(alone, f->qx + s->least * f->q, across) / larger(pick(alone, f->qq, det), all(1));
+    *m = pick(alone, s->least, (*a * f->q - f->wx) * s->per_w);
+    return cost(f, *a, *m);
 }
 
 INLINE void keep_form(vm better, form *best, const form *f) {
@@ -55,49 +64,41 @@ INLINE void keep_form(vm better, form *best, const form *f) {
     best->qx = pick(better, f->qx, best->qx);
 }
 
-/* Least squares for x ~ a q - m. Returns by how much that lowers sum w x^2. */
-INLINE vf solve(const affine *s, const span sp, const form *f, vf *a, vf *m) {
-    vf whole = s->sum_w * f->qq, det = whole - f->q * f->q;
-    /* All codes (nearly) equal: no scale and minimum to tell apart. */
-    vm flat = le(det, whole * 1e-5f);
-    vf scale = (s->sum_w * f->qx - f->q * s->sum_wx) / pick(flat, all(1), det);
-    vf min = (scale * f->q - s->sum_wx) / s->sum_w;
-    vm alone = sp.any_min ? flat : either(flat, lt(min, all(0)));
-    *a = pick(alone, f->qx * inverse(f->qq), scale);
-    *m = pick(alone, all(0), min);
-    return *a * f->qx - *m * s->sum_wx;
+/* Keep these codes if that is better than those so far. */
+INLINE void keep_codes(affine *s, const span sp, const form *f, vf *best) {
+    vf a, m, e = solve(s, sp, f, &a, &m);
+    /* Of equal weights below zero, codes that are all the same would make a scale below zero. */
+    vm better = both(lt(e, *best), lt(all(0), a));
+    *best = pick(better, e, *best), s->a = pick(better, a, s->a), s->m = pick(better, m, s->m);
+    keep_form(better, &s->f, f);
 }
 
 /* The best of several placings of the code range over the block's range; then, to polish it, codes anew for
- * the best scale and minimum so far, a few times. */
-INLINE void start_affine(affine *s, const span sp, int tries, int polish, bool weighted) {
-    vf low = sp.any_min ? s->x[0] : all(0), high = s->x[0];
-    s->sum_w = all(weighted ? 0 : (float)sp.length), s->sum_wx = all(0);
-    for (int i = 0; i < sp.length; i++) {
-        low = smaller(s->x[i], low), high = larger(s->x[i], high);
-        if (weighted) s->sum_w = s->sum_w + s->w[i];
-        s->sum_wx = s->sum_wx + (weighted ? s->w[i] * s->x[i] : s->x[i]);
-    }
-    vf per_range = inverse(high - low);
+ * the best scale and minimum so far, a few times. Returns their cost. */
+INLINE vf start_affine(affine *s, const vf *x, const vf *w, const span sp, int tries, int polish,
+                       bool weighted) {
+    vf low = sp.any_min ? x[0] : all(0), high = x[0];
+    for (int i = 0; i < sp.length; i++) low = smaller(x[i], low), high = larger(x[i], high);
+    /* Half the range more at the lower end, for copy_block's condition. */
+    copy_block(&s->copy, x, w, sp.length, sp.bits, weighted, low - 0.5f * (high - low), 1.5f * (high - low));
+    s->least = sp.any_min ? all(0) : s->copy.low * s->copy.per_range;
+    s->per_w = 1.0f / s->copy.sum_w;
     /* All codes zero: what a block of equal weights wants. */
-    vf flat = -s->sum_wx / s->sum_w;
-    s->f = (form){all(0), all(0), all(0)};
-    s->a = all(0), s->m = sp.any_min ? flat : larger(flat, all(0));
-    vf best = -s->m * s->sum_wx;
+    vf flat = -s->copy.sum_wy * s->per_w;
+    s->f = (form){all(0), all(0), all(0), s->copy.sum_w, s->copy.sum_wy};
+    s->a = all(0), s->m = sp.any_min ? flat : larger(flat, s->least);
+    vf best = cost(&s->f, s->a, s->m);
     for (int k = 0; k < tries + polish; k++) {
-        vf inv = inverse(s->a), offset = s->m * inv;
+        form f;
         if (k < tries) {
-            float lower = sp.step * sp.starts[k][0], upper = sp.step * sp.starts[k][1];
-            inv = (sp.top + lower + upper) * per_range, offset = -low * inv - lower;
+            float lower = sp.step * sp.starts[k][0], codes = top_code(sp) + lower + sp.step * sp.starts[k][1];
+            f = take(&s->copy, sp.length, sp.bits, weighted, all(1.5f * codes), all(0.5f * codes + lower));
+        } else {
+            f = take_affine(s, sp, weighted, s->a, s->m);
         }
-        vf a, m;
-        form f = take(s, sp, weighted, inv, offset);
-        vf gain = solve(s, sp, &f, &a, &m);
-        /* Of equal weights below zero, codes that are all the same would make a scale below zero. */
-        vm better = both(lt(best, gain), lt(all(0), a));
-        best = pick(better, gain, best), s->a = pick(better, a, s->a), s->m = pick(better, m, s->m);
-        keep_form(better, &s->f, &f);
+        keep_codes(s, sp, &f, &best);
     }
+    return best;
 }
 
 #endif

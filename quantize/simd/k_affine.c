@@ -2,11 +2,11 @@
  *
  * The search, each lane one super-block:
  *   1. per sub-block, several placings of the code range over the block's range; for each, codes and then the
- * scale and minimum that are least squares for these codes; the best is kept;
+ * scale and minimum that are least squares for these codes (affine.h); the best is kept;
  *   2. d and dmin: a few larger than needed for the largest scale and minimum, judged by what the packed
  * scales and minimums make of the best codes (their quadratic form: no pass over the data);
- *   3. per sub-block, moves of the code range around what the decoder would return, each judged after
- * packing;
+ *   3. per sub-block, packed scales and minimums around the settled ones, each judged by the codes that suit
+ * it;
  *   4. d and dmin by least squares over the super-block, final codes, gain kept.
  */
 #include "quantize/simd/affine.h"
@@ -25,24 +25,44 @@ typedef struct effort {
     int starts, polish, factors, near; /* tries of steps 1 (both), 2, 3 */
 } effort;
 
+/* What a sub-block's codes cost above their least error: bend (a - best)^2 + w (m - mean_q a + mean_x)^2.
+ * With m >= 0 or codes that are all the same, the scale to start from is another than the best one. */
+typedef struct bowl {
+    vf bend, best, w, mean_q, mean_x;
+    vf start;
+} bowl;
+
 typedef struct sub_block {
     affine fit;
+    bowl bowl; /* of its codes, for the weights themselves */
     vf sc, mn; /* packed */
 } sub_block;
 
-/* Error for scale a and minimum m, without sum w x^2. */
-INLINE vf cost(const affine *s, const form *f, vf a, vf m) {
-    return a * (a * f->qq - 2.0f * f->qx) + m * (m * s->sum_w + 2.0f * (s->sum_wx - a * f->q));
+INLINE bowl bowl_of(const affine *s) {
+    const copy *c = &s->copy;
+    const form *f = &s->f;
+    vf q = f->q * s->per_w, y = f->wx * s->per_w, bend = f->qq - q * f->q;
+    bend = pick(lt(f->qq * 1e-5f, bend), bend, all(0)); /* as in solve */
+    return (bowl){
+        .bend = c->unit * bend,
+        .best = c->range * (f->qx - q * f->wx) * inverse(bend),
+        .w = c->unit * f->w,
+        .mean_q = q,
+        .mean_x = c->low + c->range * y,
+        .start = c->range * s->a,
+    };
 }
 
-/* The best packed scale next to a, with the best packed minimum for each, where that beats `best`. */
-INLINE vf settle(const affine *s, const form *f, vf a, const vf d[2], const vf inv[2], float levels, vf best,
-                 vf *sc, vf *mn) {
-    vf start = nearest(a * inv[0]), per_min = inv[1] / s->sum_w;
-    for (int k = -1; k <= 1; k++) {
+/* The best packed scale next to the real one, with the best packed minimum for each: their cost. */
+INLINE vf settle(const bowl *s, const vf d[2], const vf inv[2], float levels, vf *sc, vf *mn) {
+    vf start = nearest(s->start * inv[0] - 0.5f), best = all(INFINITY);
+    *sc = *mn = all(0);
+    for (int k = 0; k < 2; k++) {
         vf c = clamp(start + (float)k, all(0), all(levels)), scale = c * d[0];
-        vf n = clamp(nearest((scale * f->q - s->sum_wx) * per_min), all(0), all(levels));
-        vf e = cost(s, f, scale, n * d[1]);
+        vf min = s->mean_q * scale - s->mean_x;
+        vf n = clamp(nearest(min * inv[1]), all(0), all(levels));
+        vf off = scale - s->best, off_min = n * d[1] - min;
+        vf e = s->bend * off * off + s->w * off_min * off_min;
         vm better = lt(e, best);
         best = pick(better, e, best), *sc = pick(better, c, *sc), *mn = pick(better, n, *mn);
     }
@@ -53,10 +73,10 @@ INLINE vf settle(const affine *s, const form *f, vf a, const vf d[2], const vf i
 INLINE void refit_factors(const batch *b, const sub_block *subs, const shape sh, vf d[2]) {
     vf a11 = all(0), a12 = all(0), a22 = all(0), b1 = all(0), b2 = all(0);
     for (int k = 0; k < sh.subs; k++) {
-        const affine *s = &subs[k].fit;
-        vf sc = subs[k].sc, mn = subs[k].mn;
-        a11 = a11 + sc * sc * s->f.qq, a22 = a22 + mn * mn * s->sum_w, a12 = a12 - sc * mn * s->f.q;
-        b1 = b1 + sc * s->f.qx, b2 = b2 - mn * s->sum_wx;
+        const bowl *s = &subs[k].bowl;
+        vf sc = subs[k].sc, mn = subs[k].mn, q = s->mean_q * sc, wm = s->w * mn;
+        a11 = a11 + s->bend * sc * sc + s->w * q * q, a12 = a12 - wm * q, a22 = a22 + wm * mn;
+        b1 = b1 + s->bend * sc * s->best + s->w * q * s->mean_x, b2 = b2 - wm * s->mean_x;
     }
     vf det = a11 * a22 - a12 * a12;
     vm two = lt(a11 * a22 * 1e-6f, det);
@@ -72,8 +92,7 @@ INLINE vf settle_all(sub_block *subs, const shape sh, const vf d[2]) {
     const vf inv[2] = {inverse(d[0]), inverse(d[1])};
     vf e = all(0);
     for (int i = 0; i < sh.subs; i++) {
-        const affine *s = &subs[i].fit;
-        e = e + settle(s, &s->f, s->a, d, inv, sh.levels, all(1e30f), &subs[i].sc, &subs[i].mn);
+        e = e + settle(&subs[i].bowl, d, inv, sh.levels, &subs[i].sc, &subs[i].mn);
     }
     return e;
 }
@@ -81,8 +100,11 @@ INLINE vf settle_all(sub_block *subs, const shape sh, const vf d[2]) {
 /* Step 2. */
 INLINE void choose_factors(const batch *b, sub_block *subs, const shape sh, int tries, vf d[2]) {
     vf top[2] = {all(0), all(0)};
-    for (int k = 0; k < sh.subs; k++)
-        top[0] = larger(subs[k].fit.a, top[0]), top[1] = larger(subs[k].fit.m, top[1]);
+    for (int k = 0; k < sh.subs; k++) {
+        const affine *s = &subs[k].fit;
+        top[0] = larger(subs[k].bowl.start, top[0]);
+        top[1] = larger(s->m * s->copy.range - s->copy.low, top[1]);
+    }
     vf best = all(1e30f);
     d[0] = d[1] = all(0);
     for (int k = 0; k < tries; k++) {
@@ -101,47 +123,37 @@ INLINE void choose_factors(const batch *b, sub_block *subs, const shape sh, int 
     }
 }
 
-/* sum w (x - x')^2 of the codes for a scale and a minimum, in squares of the scale. */
-INLINE vf miss(const affine *s, const span sp, bool weighted, vf inv, vf offset) {
-    vf sum = all(0);
-    for (int i = 0; i < sp.length; i++) {
-        vf t = s->x[i] * inv + offset, r = t - clamp(nearest(t), all(0), all(sp.top));
-        sum = sum + (weighted ? s->w[i] * r : r) * r;
-    }
-    return sum;
-}
-
 /* Step 3. */
 INLINE void pack_scales(sub_block *sub, const shape sh, int tries, bool weighted, const vf d[2]) {
     affine *s = &sub->fit;
     const vf inv[2] = {inverse(d[0]), inverse(d[1])};
-    vf sc = all(0), mn = all(0), best = all(INFINITY);
-    settle(s, &s->f, s->a, d, inv, sh.levels, best, &sc, &mn);
+    vf sc, mn, best = all(INFINITY);
+    settle(&sub->bowl, d, inv, sh.levels, &sc, &mn);
     sub->sc = sc, sub->mn = mn;
     for (int k = 0; k < tries; k++) {
         vf c = clamp(sc + (float)sh.near[k][0], all(0), all(sh.levels));
         vf n = clamp(mn + (float)sh.near[k][1], all(0), all(sh.levels));
-        vf scale = c * d[0], per = inverse(scale);
-        vf e = miss(s, sh.span, weighted, per, n * d[1] * per) * (scale * scale);
-        /* A zero scale has no steps to measure by. */
-        vm better = both(lt(e, best), lt(all(0), scale));
+        vf a = c * d[0] * s->copy.per_range, m = (n * d[1] + s->copy.low) * s->copy.per_range;
+        form f = take_affine(s, sh.span, weighted, a, m);
+        vf e = cost(&f, a, m);
+        vm better = lt(e, best);
         best = pick(better, e, best), sub->sc = pick(better, c, sub->sc), sub->mn = pick(better, n, sub->mn);
+        keep_form(better, &s->f, &f);
     }
-    vf per = inverse(sub->sc * d[0]);
-    s->f = take(s, sh.span, weighted, per, sub->mn * d[1] * per);
+    sub->bowl = bowl_of(s);
 }
 
 /* Step 4: codes for what the decoder returns, and the factors with the gain kept. */
-INLINE void finish(const sub_block *subs, const shape sh, bool weighted, vf d[2], vi codes[256]) {
+INLINE void finish(const batch *b, const sub_block *subs, const shape sh, bool weighted, vf d[2],
+                   vi codes[256]) {
     vf xx = all(0), xy = all(0);
     for (int k = 0; k < sh.subs; k++) {
-        const affine *s = &subs[k].fit;
         vf scale = d[0] * subs[k].sc, min = d[1] * subs[k].mn, inv = inverse(scale), offset = min * inv;
-        for (int i = 0; i < sh.span.length; i++) {
-            vf q = clamp(nearest(s->x[i] * inv + offset), all(0), all(sh.span.top));
-            vf wx = weighted ? s->w[i] * s->x[i] : s->x[i];
-            xx = xx + wx * s->x[i], xy = xy + wx * (q * scale - min);
-            codes[k * sh.span.length + i] = nearest_int(q);
+        for (int i = k * sh.span.length; i < (k + 1) * sh.span.length; i++) {
+            vf q = clamp(nearest(b->x[i] * inv + offset), all(0), all(top_code(sh.span)));
+            vf wx = weighted ? b->w[i] * b->x[i] : b->x[i];
+            xx = xx + wx * b->x[i], xy = xy + wx * (q * scale - min);
+            codes[i] = nearest_int(q);
         }
     }
     vf gain = gain_kept(xx, xy);
@@ -152,13 +164,14 @@ INLINE void search(const batch *b, const shape sh, const effort ef, bool weighte
                    vi codes[256]) {
     for (int k = 0; k < sh.subs; k++) {
         affine *s = &subs[k].fit;
-        s->x = b->x + k * sh.span.length, s->w = b->w + k * sh.span.length;
-        start_affine(s, sh.span, ef.starts, ef.polish, weighted);
+        int first = k * sh.span.length;
+        start_affine(s, b->x + first, b->w + first, sh.span, ef.starts, ef.polish, weighted);
+        subs[k].bowl = bowl_of(s);
     }
     choose_factors(b, subs, sh, ef.factors, d);
     for (int k = 0; k < sh.subs; k++) pack_scales(&subs[k], sh, ef.near, weighted, d);
     refit_factors(b, subs, sh, d);
-    finish(subs, sh, weighted, d, codes);
+    finish(b, subs, sh, weighted, d, codes);
 }
 
 /* ---- packing ---- */
@@ -217,28 +230,28 @@ INLINE void pack_q2_k(const batch *b, const sub_block *subs, const vf d[2], cons
 /* Neighbours in the order in which each adds most to those before it, on normal weights with and without
  * importance. */
 static const shape q2_shape = {
-    16, 15, {16, 3, false, starts_2_bits, 0.5f}, {{0, 0},   {-1, 0},  {-1, -2}, {-1, -1}, {0, -1},
+    16, 15, {16, 2, false, starts_2_bits, 0.5f}, {{0, 0},   {-1, 0},  {-1, -2}, {-1, -1}, {0, -1},
                                                   {0, 1},   {1, 1},   {-2, 0},  {1, 0},   {-2, -4},
                                                   {-2, -3}, {-3, 0},  {-3, -5}, {-2, -1}, {-1, 1},
                                                   {-2, 3},  {-2, -2}, {-2, 1},  {-1, -3}, {1, 2},
                                                   {-1, -4}, {0, 2},   {-4, 1},  {-3, -4}}};
 static const shape q4_shape = {
-    8, 63, {32, 15, false, starts_4_bits, 0.6f}, {{0, 0},  {-1, -1}, {1, 1},   {0, -1},  {-1, 0},  {1, 2},
-                                                  {1, 0},  {-1, -2}, {0, 1},   {-2, -2}, {-2, -1}, {2, 1},
-                                                  {-4, 0}, {-2, -3}, {4, 5},   {4, 0},   {2, 2},   {-4, -2},
-                                                  {4, 2},  {-2, 0},  {-4, -5}, {-3, 0},  {2, 3},   {-1, -3}}};
+    8, 63, {32, 4, false, starts_4_bits, 0.6f}, {{0, 0},  {-1, -1}, {1, 1},   {0, -1},  {-1, 0},  {1, 2},
+                                                 {1, 0},  {-1, -2}, {0, 1},   {-2, -2}, {-2, -1}, {2, 1},
+                                                 {-4, 0}, {-2, -3}, {4, 5},   {4, 0},   {2, 2},   {-4, -2},
+                                                 {4, 2},  {-2, 0},  {-4, -5}, {-3, 0},  {2, 3},   {-1, -3}}};
 static const shape q5_shape = {
-    8, 63, {32, 31, false, starts_5_bits, 0.6f}, {{0, 0}, {1, 1},  {-1, -1}, {2, 1},  {2, 0},  {3, 3},
-                                                  {3, 4}, {4, 0},  {1, 0},   {0, -3}, {0, 1},  {3, 2},
-                                                  {4, 1}, {2, 2},  {0, 3},   {0, -1}, {-1, 0}, {4, 2},
-                                                  {1, 2}, {-2, 0}, {3, 1},   {0, -2}, {4, -1}, {1, 3}}};
+    8, 63, {32, 5, false, starts_5_bits, 0.6f}, {{0, 0}, {1, 1},  {-1, -1}, {2, 1},  {2, 0},  {3, 3},
+                                                 {3, 4}, {4, 0},  {1, 0},   {0, -3}, {0, 1},  {3, 2},
+                                                 {4, 1}, {2, 2},  {0, 3},   {0, -1}, {-1, 0}, {4, 2},
+                                                 {1, 2}, {-2, 0}, {3, 1},   {0, -2}, {4, -1}, {1, 3}}};
 /* By effort, then without and with importance: with it the incumbents are slower and the search pays more. */
 static const effort q2_efforts[3][2] = {
-    {{5, 0, 1, 1}, {5, 0, 1, 1}}, {{5, 1, 5, 12}, {9, 1, 9, 18}}, {{16, 2, 16, 24}, {16, 2, 16, 24}}};
+    {{5, 0, 1, 1}, {5, 0, 1, 1}}, {{6, 1, 3, 8}, {12, 1, 9, 8}}, {{16, 2, 16, 24}, {16, 2, 16, 24}}};
 static const effort q4_efforts[3][2] = {
-    {{5, 0, 1, 1}, {5, 0, 1, 1}}, {{8, 2, 9, 12}, {16, 2, 16, 12}}, {{20, 2, 16, 24}, {20, 2, 16, 24}}};
+    {{5, 0, 1, 1}, {5, 0, 1, 1}}, {{8, 2, 9, 10}, {20, 1, 12, 6}}, {{20, 2, 16, 24}, {20, 2, 16, 24}}};
 static const effort q5_efforts[3][2] = {
-    {{5, 0, 1, 1}, {5, 0, 1, 1}}, {{12, 2, 9, 10}, {20, 2, 16, 14}}, {{20, 2, 16, 24}, {20, 2, 16, 24}}};
+    {{5, 0, 1, 1}, {5, 0, 1, 1}}, {{16, 1, 12, 10}, {20, 1, 16, 10}}, {{20, 2, 16, 24}, {20, 2, 16, 24}}};
 
 #define BATCH(name, n_bytes, n_words, sh, efforts) \
     static void name##_batch(const batch *b, codec_effort how, uint8_t *out, int lanes) { \

@@ -20,26 +20,19 @@ typedef struct pair_shape {
 
 INLINE void search_pair(batch *b, const pair_shape sh, codec_effort how, bool weighted, vf *d, vf *m,
                         vi codes[BLOCK]) {
-    /* From the smallest weight up: the sums then do not cancel in blocks far from zero. */
-    vf low = b->x[0], y[BLOCK];
-    for (int i = 1; i < BLOCK; i++) low = smaller(b->x[i], low);
-    for (int i = 0; i < BLOCK; i++) y[i] = b->x[i] - low;
-    affine s = {.x = y, .w = b->w};
-    start_affine(&s, sh.span, sh.starts[how], sh.polish[how], weighted);
-    vf best = s.a * s.f.qx - s.m * s.sum_wx;
+    affine s;
+    vf best = start_affine(&s, b->x, b->w, sh.span, sh.starts[how], sh.polish[how], weighted);
     for (int k = 0; k < sh.moves[how]; k++) { /* the code range, moved a little at either end */
         static const float by[8][2] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}, {1, 1}, {-1, -1}, {1, -1}, {-1, 1}};
-        float lower = 0.35f * by[k][0], upper = 0.35f * by[k][1];
-        vf inv = inverse(s.a) * ((sh.span.top + lower + upper) / sh.span.top);
-        form f = take(&s, sh.span, weighted, inv, s.m * inv - lower);
-        vf a, min, gain = solve(&s, sh.span, &f, &a, &min);
-        vm better = lt(best, gain);
-        best = pick(better, gain, best), s.a = pick(better, a, s.a), s.m = pick(better, min, s.m);
+        const float top = top_code(sh.span);
+        vf a = s.a * (top / (top + 0.35f * (by[k][0] + by[k][1])));
+        form f = take_affine(&s, sh.span, weighted, a, s.m * a * inverse(s.a) - 0.35f * by[k][0] * a);
+        keep_codes(&s, sh.span, &f, &best);
     }
-    *d = as_stored(b, s.a), *m = as_stored(b, low - s.m);
+    *d = as_stored(b, s.a * s.copy.range), *m = as_stored(b, s.copy.low - s.m * s.copy.range);
     vf inv = inverse(*d), xx = all(0), xy = all(0);
     for (int i = 0; i < BLOCK; i++) {
-        vf q = clamp(nearest((b->x[i] - *m) * inv), all(0), all(sh.span.top));
+        vf q = clamp(nearest((b->x[i] - *m) * inv), all(0), all(top_code(sh.span)));
         vf wx = weighted ? b->w[i] * b->x[i] : b->x[i];
         codes[i] = nearest_int(q);
         xx = xx + wx * b->x[i], xy = xy + wx * (q * *d + *m);
@@ -144,9 +137,9 @@ static const scaled_shape iq4_nl_shape = {{-127, 113, true},
                                            {{-14, 6, 6}, {-10, 6, 5}, 4, 0.02f},
                                            {{-24, 4, 13}, {-20, 4, 12}, 8, 0.01f}}};
 static const pair_shape q4_1_shape = {
-    {BLOCK, 15, true, starts_4_bits, 0.6f}, {1, 12, 20}, {0, 2, 2}, {0, 4, 8}};
+    {BLOCK, 4, true, starts_4_bits, 0.6f}, {1, 12, 20}, {0, 2, 2}, {0, 4, 8}};
 static const pair_shape q5_1_shape = {
-    {BLOCK, 31, true, starts_5_bits, 0.6f}, {1, 12, 20}, {0, 2, 2}, {0, 4, 8}};
+    {BLOCK, 5, true, starts_5_bits, 0.6f}, {1, 12, 20}, {0, 2, 2}, {0, 4, 8}};
 
 SCALED(q4_0, 18, 5, q4_0_shape)
 SCALED(q5_0, 22, 6, q5_0_shape)

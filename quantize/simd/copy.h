@@ -1,0 +1,71 @@
+/* A block as 16-bit numbers, for comparing ways of coding it: twice as many weights per instruction, exact
+ * sums. */
+#ifndef GQ_COPY_H
+#define GQ_COPY_H
+
+#include "quantize/simd/pairs.h"
+
+/* y = (x - low) / range in steps of 2^-15, 0 <= y < 1, and w / unit: whole numbers, at least 1, at most what
+ * times the largest code is 16 bits. Without importance all w are 1. Rounding w only shifts the balance
+ * between weights a little; rounding w y would move the weights themselves, those of little importance by
+ * whole steps. The code of y = 0 must be zero or less under every scale that is worth trying: one subtraction
+ * that stops at zero then cuts off what lies below code 0. */
+typedef struct copy {
+    vp y[16], w[16];
+    vf low, range, per_range, unit;
+    vf sum_w, sum_wy;
+} copy;
+
+/* Sums for given codes q: all that is needed for the error under any scale and minimum. */
+typedef struct form {
+    vf q, qq, qx; /* sum w q, sum w q^2, sum w q x */
+    vf w, wx;     /* sum w, sum w x: the same for all codes */
+} form;
+
+/* Sixteen pairs of 31 bits would be 35 bits: with w, sums with y leave out the last four. */
+INLINE vi shorter(vi pair, bool weighted) { return weighted ? pair >> 4 : pair; }
+INLINE vf of_y(vi sum, bool weighted) { return to_float(sum) * (weighted ? 0x1p-11f : 0x1p-15f); }
+
+/* n is 16 or 32, all x lie within low..low + range. */
+INLINE void copy_block(copy *c, const vf *x, const vf *w, int n, int bits, bool weighted, vf low, vf range) {
+    const float most = weighted ? (float)(0x7fff >> bits) : 1;
+    vf top = weighted ? w[0] : all(1);
+    for (int i = 1; weighted && i < n; i++) top = larger(w[i], top);
+    /* A range below 2^-40 of the largest weight nearby is none. */
+    vf per = pick(lt(all(0x1p-40f), range), 32767.0f / range, all(0)), per_top = most / top;
+    vi sum_w = alli(0), sum_wy = alli(0);
+    for (int i = 0; i < n / 2; i++) {
+        c->y[i] = pair((x[2 * i] - low) * per, (x[2 * i + 1] - low) * per);
+        vp v = all_pairs(1);
+        if (weighted)
+            v = c->w[i] = pair(larger(w[2 * i] * per_top, all(1)), larger(w[2 * i + 1] * per_top, all(1)));
+        sum_w = sum_w + dot(v, all_pairs(1)), sum_wy = sum_wy + shorter(dot(v, c->y[i]), weighted);
+    }
+    c->low = low, c->range = range * (0x1p15f / 32767), c->per_range = per * 0x1p-15f, c->unit = top / most;
+    c->sum_w = to_float(sum_w), c->sum_wy = of_y(sum_wy, weighted);
+}
+
+/* Sums, of y, for codes q = nearest(y inv - offset) kept within 0..2^bits - 1. Sixteen bits hold them up to
+ * twice the largest code: beyond 0 <= inv < 2^(bits + 1), 1/2 <= offset < 2^(bits + 1) the codes are others,
+ * still with sums of their own. */
+INLINE form take(const copy *c, int n, int bits, bool weighted, vf inv, vf offset) {
+    const int fraction = 14 - bits;
+    const float one = (float)(1 << fraction);
+    vp per = twice(nearest_int(smaller(inv * one, all(32767))));
+    vp off = twice(nearest_int(clamp((offset - 0.5f) * one, all(0), all(32767))));
+    vp lone = all_pairs(0);
+    vi q = alli(0), qq = alli(0), qy = alli(0);
+    for (int i = 0; i < n / 2; i++) {
+        vp code = lesser(beyond(times(c->y[i], per), off) >> fraction, all_pairs((1 << bits) - 1));
+        if (weighted) {
+            vp wq = code * c->w[i];
+            q = q + dot(wq, all_pairs(1)), qq = qq + dot(wq, code), qy = qy + shorter(dot(wq, c->y[i]), true);
+        } else {
+            lone = lone + code, qq = qq + dot(code, code), qy = qy + dot(code, c->y[i]);
+        }
+    }
+    if (!weighted) q = dot(lone, all_pairs(1));
+    return (form){to_float(q), to_float(qq), of_y(qy, weighted), c->sum_w, c->sum_wy};
+}
+
+#endif
