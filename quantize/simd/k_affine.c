@@ -108,10 +108,13 @@ INLINE void choose_factors(const batch *b, sub_block *subs, const shape sh, int 
     vf best = all(1e30f);
     d[0] = d[1] = all(0);
     for (int k = 0; k < tries; k++) {
-        static const float by[][2] = {{0, 0}, {1, 1}, {1, 2}, {2, 1}, {2, 2}, {0, 1}, {1, 0}, {0, 2},
-                                      {2, 0}, {3, 1}, {1, 3}, {3, 3}, {0, 3}, {3, 0}, {2, 3}, {3, 2}};
+        static const int8_t by[36][2] = {
+            {0, 0}, {1, 1}, {1, 2}, {2, 1}, {2, 2}, {0, 1}, {1, 0}, {0, 2}, {2, 0}, {3, 1}, {1, 3}, {3, 3},
+            {0, 3}, {3, 0}, {2, 3}, {3, 2}, {0, 4}, {4, 0}, {0, 5}, {1, 4}, {4, 1}, {5, 0}, {1, 5}, {2, 4},
+            {4, 2}, {5, 1}, {2, 5}, {3, 4}, {4, 3}, {5, 2}, {3, 5}, {4, 4}, {5, 3}, {4, 5}, {5, 4}, {5, 5}};
         vf try[2];
-        for (int j = 0; j < 2; j++) try[j] = as_stored(b, top[j] * ((1.0f + 0.02f * by[k][j]) / sh.levels));
+        for (int j = 0; j < 2; j++)
+            try[j] = as_stored(b, top[j] * ((1.0f + 0.02f * (float)by[k][j]) / sh.levels));
         for (int r = 0;; r++) {
             vf e = settle_all(subs, sh, try);
             vm better = lt(e, best);
@@ -249,9 +252,9 @@ static const shape q5_shape = {
 static const effort q2_efforts[3][2] = {
     {{5, 0, 1, 1}, {5, 0, 1, 1}}, {{6, 1, 3, 8}, {12, 1, 9, 8}}, {{16, 2, 16, 24}, {16, 2, 16, 24}}};
 static const effort q4_efforts[3][2] = {
-    {{5, 0, 1, 1}, {5, 0, 1, 1}}, {{8, 2, 9, 10}, {20, 1, 12, 6}}, {{20, 2, 16, 24}, {20, 2, 16, 24}}};
+    {{5, 0, 1, 1}, {5, 0, 1, 1}}, {{8, 2, 9, 12}, {20, 1, 12, 6}}, {{20, 2, 36, 24}, {20, 2, 36, 24}}};
 static const effort q5_efforts[3][2] = {
-    {{5, 0, 1, 1}, {5, 0, 1, 1}}, {{16, 1, 12, 10}, {20, 1, 16, 10}}, {{20, 2, 16, 24}, {20, 2, 16, 24}}};
+    {{5, 0, 1, 1}, {5, 0, 1, 1}}, {{16, 2, 12, 12}, {20, 1, 16, 12}}, {{20, 2, 36, 24}, {20, 2, 36, 24}}};
 
 #define BATCH(name, n_bytes, n_words, sh, efforts) \
     static void name##_batch(const batch *b, codec_effort how, uint8_t *out, int lanes) { \
