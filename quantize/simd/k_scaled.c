@@ -166,7 +166,7 @@ static const effort q6_efforts[3][2] = {
 static const effort iq4_efforts[3][2] = {
     {{{0, 8, 2}, {0, 8, 1}, 1, 2}, {{0, 8, 2}, {0, 8, 1}, 1, 2}},
     {{{-10, 6, 5}, {-6, 6, 4}, 4, 6}, {{-10, 6, 5}, {-6, 6, 4}, 4, 6}},
-    {{{-20, 4, 12}, {-16, 4, 10}, 8, 16}, {{-20, 4, 12}, {-16, 4, 10}, 8, 16}}};
+    {{{-20, 4, 12}, {-16, 4, 10}, 12, 32}, {{-20, 4, 12}, {-16, 4, 10}, 12, 32}}};
 
 #define BATCH(name, n_bytes, n_words, sh, efforts) \
     static void name##_batch(const batch *b, codec_effort how, uint8_t *out, int lanes) { \
