@@ -1,12 +1,16 @@
 # Every file of simd/ is compiled once per ISA level; GQ_LEVEL names the level in symbols.
-file(GLOB kernel_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/simd/*.c)
-
-function(gquant_level level lanes)
+function(gquant_kernels level lanes)
+  file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/quantize/simd/*.c)
   add_library(kernels_${level} OBJECT ${kernel_sources})
   target_include_directories(kernels_${level} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(kernels_${level} PRIVATE GQ_LEVEL=${level} GQ_LANES=${lanes})
   target_compile_options(kernels_${level} PRIVATE ${ARGN})
   set_target_properties(kernels_${level} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()
+
+# A level that the library has.
+function(gquant_level level lanes)
+  gquant_kernels(${level} ${lanes} ${ARGN})
   target_sources(gquant PRIVATE $<TARGET_OBJECTS:kernels_${level}>)
   target_compile_definitions(gquant PRIVATE GQ_HAVE_${level})
 endfunction()

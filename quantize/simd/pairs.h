@@ -7,7 +7,7 @@
 
 #include "quantize/simd/lanes.h"
 
-#if defined(__ARM_NEON)
+#if defined(__aarch64__)
 #include <arm_neon.h>
 #endif
 
@@ -37,7 +37,7 @@ INLINE vp times(vp a, vp b) { return (vp)_mm_mulhrs_epi16((__m128i)a, (__m128i)b
 INLINE vi dot(vp a, vp b) { return (vi)_mm_madd_epi16((__m128i)a, (__m128i)b); }
 INLINE vp beyond(vp a, vp b) { return (vp)_mm_subs_epu16((__m128i)a, (__m128i)b); }
 INLINE vp lesser(vp a, vp b) { return (vp)_mm_min_epi16((__m128i)a, (__m128i)b); }
-#elif GQ_LANES == 4 && defined(__ARM_NEON)
+#elif GQ_LANES == 4 && defined(__aarch64__)
 INLINE vp times(vp a, vp b) { return (vp)vqrdmulhq_s16((int16x8_t)a, (int16x8_t)b); }
 INLINE vi dot(vp a, vp b) {
     int16x8_t x = (int16x8_t)a, y = (int16x8_t)b;
