@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "bench/reference_data.h"
-#include "quantize/codec.h"
+#include "codec/codec.h"
 
 enum { ROWS = REFERENCE_ROWS, COLS = REFERENCE_COLS, N = ROWS * COLS, MOST_LEVELS = 256, MOST_LENGTH = 256 };
 static float x[N], importance[COLS], ones[COLS];

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/codec.h"
 #include "gguf/gguf.h"
-#include "quantize/codec.h"
 
 #ifdef __x86_64__
 #define FAST __attribute__((target_clones("fma", "default")))

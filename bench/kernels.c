@@ -9,7 +9,7 @@
 
 #include "bench/peer.h"
 #include "bench/reference_data.h"
-#include "quantize/codec.h"
+#include "codec/codec.h"
 
 static const char usage[] =
     "usage: bench-kernels [options]\n"

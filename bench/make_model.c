@@ -15,9 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "codec/codec.h"
 #include "gguf/gguf.h"
 #include "imatrix/imatrix.h"
-#include "quantize/codec.h"
 
 typedef struct shape {
     uint64_t width, layers, heads, kv_heads, feed, vocabulary, experts;

@@ -1,6 +1,6 @@
 /* What the public header says of the library itself and of file types. */
+#include "codec/codec.h"
 #include "mixes/mixes.h"
-#include "quantize/codec.h"
 #include "quantize/gquant.h"
 
 const char *gq_version(void) { return GQ_VERSION; }

@@ -4,11 +4,11 @@
 
 #include <time.h>
 
+#include "codec/codec.h"
 #include "gguf/gguf.h"
 #include "imatrix/imatrix.h"
 #include "mixes/mixes.h"
 #include "quantize/chunk.h"
-#include "quantize/codec.h"
 #include "quantize/gquant.h"
 #include "quantize/words.h"
 

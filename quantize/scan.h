@@ -2,8 +2,8 @@
 #ifndef GQ_SCAN_H
 #define GQ_SCAN_H
 
+#include "codec/codec.h"
 #include "gguf/gguf.h"
-#include "quantize/codec.h"
 #include "quantize/gquant.h"
 
 enum {

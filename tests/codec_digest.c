@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "quantize/codec.h"
+#include "codec/codec.h"
 #include "tests/numbers.h"
 
 enum { ROWS = 11, COLS = 768, N = ROWS * COLS, MOST_BYTES = 4 * N };

@@ -3,7 +3,7 @@
 #ifndef GQ_TEST_CODECS_H
 #define GQ_TEST_CODECS_H
 
-#include "quantize/codec.h"
+#include "codec/codec.h"
 #include "tests/numbers.h"
 #include "tests/support.h"
 

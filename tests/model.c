@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/codec.h"
+#include "codec/codec.h"
 
 struct model {
     gguf_header *header;

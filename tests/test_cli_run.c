@@ -7,9 +7,9 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "codec/codec.h"
 #include "gguf/gguf.h"
 #include "mixes/mixes.h"
-#include "quantize/codec.h"
 #include "tests/one_model.h"
 
 /* ---- file types ---- */

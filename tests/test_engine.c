@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "quantize/codec.h"
+#include "codec/codec.h"
 #include <zlib.h>
 
 static char *folder;

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "quantize/codec.h"
+#include "codec/codec.h"
 #include "tests/imatrix_files.h"
 
 static char *folder, *in, *out;

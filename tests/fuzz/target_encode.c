@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/codec.h"
+#include "codec/codec.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { MAX_BLOCKS = 4, HEAD = 3 };

@@ -1,7 +1,7 @@
 /* MXFP4 and NVFP4: codes are the values of E2M1, scales come from a short list, so the best one is found by
  * trying. Each lane one block. */
-#include "quantize/simd/kernels.h"
-#include "quantize/simd/scaled.h"
+#include "codec/simd/kernels.h"
+#include "codec/simd/scaled.h"
 
 /* Nearest of 0, 1, 2, 3, 4, 6, 8, 12 (doubled E2M1) for t >= 0: integers up to 4, then even numbers, then
  * multiples of 4, as a float with one fraction bit has it. */

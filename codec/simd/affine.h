@@ -3,8 +3,8 @@
 #ifndef GQ_AFFINE_H
 #define GQ_AFFINE_H
 
-#include "quantize/simd/batch.h"
-#include "quantize/simd/copy.h"
+#include "codec/simd/batch.h"
+#include "codec/simd/copy.h"
 
 typedef struct span {
     int length, bits;          /* of the (sub-)block, of a code */

@@ -2,8 +2,8 @@
 #ifndef GQ_KERNELS_H
 #define GQ_KERNELS_H
 
-#include "quantize/codec.h"
-#include "quantize/simd/lanes.h"
+#include "codec/codec.h"
+#include "codec/simd/lanes.h"
 
 /* A row per type that can be decoded: GGUF id, name in symbols, largest magnitude that can be encoded,
  * encoder or not. The magnitude is the largest binary16 (65504) times the largest code, and for the types

@@ -6,8 +6,8 @@
  *   3. per sub-block, scales around what the decoder would use;
  *   4. d by least squares over the super-block, final codes, gain kept.
  */
-#include "quantize/simd/kernels.h"
-#include "quantize/simd/scaled.h"
+#include "codec/simd/kernels.h"
+#include "codec/simd/scaled.h"
 
 typedef struct shape {
     int subs, length; /* sub-blocks of a super-block, and their length */

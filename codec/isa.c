@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/codec.h"
+#include "codec/codec.h"
 
 extern const kernels kernels_v2, kernels_v3, kernels_v4, kernels_neon, kernels_generic;
 

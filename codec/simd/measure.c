@@ -1,5 +1,5 @@
 /* Error sums of rows. */
-#include "quantize/simd/kernels.h"
+#include "codec/simd/kernels.h"
 
 /* Sums run in 16 lanes at every level: in float within a stretch, whose 16 terms per lane lose at most about
  * 1e-6 of a sum, and in double from stretch to stretch. So the order of additions depends on the shape alone.

@@ -5,7 +5,7 @@
 #ifndef GQ_PAIRS_H
 #define GQ_PAIRS_H
 
-#include "quantize/simd/lanes.h"
+#include "codec/simd/lanes.h"
 
 #if defined(__aarch64__)
 #include <arm_neon.h>

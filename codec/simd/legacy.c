@@ -1,8 +1,8 @@
 /* The 32-element types with binary16 factors of their own: Q4_0, Q5_0, Q8_0, IQ4_NL (a scale), Q4_1, Q5_1 (a
  * scale and a minimum that is added). Each lane one block. */
-#include "quantize/simd/affine.h"
-#include "quantize/simd/kernels.h"
-#include "quantize/simd/scaled.h"
+#include "codec/simd/affine.h"
+#include "codec/simd/kernels.h"
+#include "codec/simd/scaled.h"
 
 enum { BLOCK = 32 };
 

@@ -3,7 +3,7 @@
 #ifndef GQ_COPY_H
 #define GQ_COPY_H
 
-#include "quantize/simd/pairs.h"
+#include "codec/simd/pairs.h"
 
 /* y = (x - low) / range in steps of 2^-15, 0 <= y < 1, and w / unit: whole numbers, at least 1, at most what
  * times the largest code is 16 bits. Without importance all w are 1. Rounding w only shifts the balance

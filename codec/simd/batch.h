@@ -2,8 +2,8 @@
 #ifndef GQ_BATCH_H
 #define GQ_BATCH_H
 
-#include "quantize/codec.h"
-#include "quantize/simd/lanes.h"
+#include "codec/codec.h"
+#include "codec/simd/lanes.h"
 
 /* What the encoders minimise is sum of w (x - x')^2, w = 1 without importance, else the importance of the
  * column. Other objectives were tried; by next-token divergence this one is as good as any (docs/quality.md).

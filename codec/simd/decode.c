@@ -1,7 +1,7 @@
 /* Blocks to float32, exactly as the formats say. Plain loops over one block at a time: the compiler
  * vectorises them, and only the arithmetic in the formula rounds, so every level gives the same bits. */
-#include "quantize/simd/kernels.h"
-#include "quantize/simd/scalar.h"
+#include "codec/simd/kernels.h"
+#include "codec/simd/scalar.h"
 
 #define DECODE(name) void LEVEL(decode_##name)(const uint8_t *restrict b, float *restrict x, size_t n)
 #define EACH_BLOCK(elements, bytes) for (; n; n -= (elements), x += (elements), b += (bytes))

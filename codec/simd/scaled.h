@@ -3,7 +3,7 @@
 #ifndef GQ_SCALED_H
 #define GQ_SCALED_H
 
-#include "quantize/simd/batch.h"
+#include "codec/simd/batch.h"
 
 /* Code values: the integers low..high, or (iq4) the 16 values of IQ4_NL, which lie between the same bounds.
  */

@@ -9,8 +9,8 @@
  * it;
  *   4. d and dmin by least squares over the super-block, final codes, gain kept.
  */
-#include "quantize/simd/affine.h"
-#include "quantize/simd/kernels.h"
+#include "codec/simd/affine.h"
+#include "codec/simd/kernels.h"
 
 enum { MOST_SUBS = 16 };
 

@@ -1,7 +1,7 @@
 /* TQ1_0, TQ2_0 (-d, 0, d in blocks of 256), Q2_0 (-d, 0, d, 2d in blocks of 64), Q1_0 (-d, d in blocks of
  * 128). Each lane one block. */
-#include "quantize/simd/kernels.h"
-#include "quantize/simd/scaled.h"
+#include "codec/simd/kernels.h"
+#include "codec/simd/scaled.h"
 
 /* Signs, and the (weighted) mean magnitude: least squares for them. The gain is not kept: with one bit that
  * would more than double the error. */

@@ -1,5 +1,5 @@
 /* The kernels of one ISA level as a table. */
-#include "quantize/simd/kernels.h"
+#include "codec/simd/kernels.h"
 
 #define ROW(id, name, magnitude) \
     [GGUF_##id] = {GGUF_##id, LEVEL(decode_##name), LEVEL(encode_##name), magnitude},

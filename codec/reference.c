@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "quantize/codec.h"
+#include "codec/codec.h"
 
 static unsigned lo(uint8_t b) { return b & 15; }
 static unsigned hi(uint8_t b) { return b >> 4; }

@@ -1,6 +1,6 @@
 # Every file of simd/ is compiled once per ISA level; GQ_LEVEL names the level in symbols.
 function(gquant_kernels level lanes)
-  file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/quantize/simd/*.c)
+  file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/codec/simd/*.c)
   add_library(kernels_${level} OBJECT ${kernel_sources})
   target_include_directories(kernels_${level} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(kernels_${level} PRIVATE GQ_LEVEL=${level} GQ_LANES=${lanes})
