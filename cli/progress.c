@@ -1,8 +1,6 @@
 #include "cli/progress.h"
 
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cli/table.h"
@@ -25,17 +23,18 @@ void progress_start(progress *p, const request *r, const gq_plan *plan) {
         .plan = r->verbose ? plan : NULL, .terminal = !r->quiet && isatty(STDERR_FILENO), .last = -1};
 }
 
-char *progress_text(const gq_progress *now, int columns) {
+char *progress_text(char to[PROGRESS_ROOM], const gq_progress *now, int columns) {
     double done = (double)now->bytes_done, total = (double)now->bytes_total;
     /* What an earlier run had finished says nothing about this one's speed. */
-    double fresh = done - (double)now->bytes_resumed, rate = now->seconds > 0 ? fresh / now->seconds : 0;
-    double weight_rate = done > 0 ? rate * (double)now->weights_done / done : 0;
+    double seconds = now->seconds - now->seconds_resumed;
+    double rate = seconds > 0 ? (double)(now->bytes_done - now->bytes_resumed) / seconds : 0;
+    double weight_rate = seconds > 0 ? (double)(now->weights_done - now->weights_resumed) / seconds : 0;
     char of[UNIT_ROOM], bytes[UNIT_ROOM], weights[UNIT_ROOM], left[UNIT_ROOM];
-    char *text = format("%3.0f %%  of %s  %s/s  %s weights/s  %s left", total > 0 ? 100 * done / total : 100,
-                        size_text(of, total), size_text(bytes, rate), count_text(weights, weight_rate),
-                        rate > 0 ? time_text(left, (total - done) / rate) : "?");
-    if (columns > 0 && strlen(text) >= (size_t)columns) text[columns - 1] = 0;
-    return text;
+    size_t room = columns > 0 && columns < PROGRESS_ROOM ? (size_t)columns : PROGRESS_ROOM;
+    snprintf(to, room, "%3.0f %%  of %s  %s/s  %s weights/s  %s left", total > 0 ? 100 * done / total : 100,
+             size_text(of, total), size_text(bytes, rate), count_text(weights, weight_rate),
+             rate > 0 ? time_text(left, (total - done) / rate) : "?");
+    return to;
 }
 
 void progress_clear(progress *p) {
@@ -46,9 +45,8 @@ void progress_clear(progress *p) {
 static void on_progress(void *user, const gq_progress *now) {
     progress *p = user;
     if (!p->terminal || (p->last >= 0 && now->seconds - p->last < 0.1)) return;
-    char *text = progress_text(now, terminal_columns(stderr));
-    fprintf(stderr, "\r%s\033[K", text);
-    free(text);
+    char text[PROGRESS_ROOM];
+    fprintf(stderr, "\r%s\033[K", progress_text(text, now, terminal_columns(stderr)));
     p->shown = true;
     p->last = now->seconds;
 }

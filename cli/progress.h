@@ -16,8 +16,10 @@ void progress_start(progress *p, const request *r, const gq_plan *plan);
 gq_callbacks progress_callbacks(progress *p);
 void progress_clear(progress *p);
 
-/* The line, without control sequences; `columns` is its room. */
-char *progress_text(const gq_progress *now, int columns);
+/* The line, without control sequences; `columns` is its room on the screen. Nothing here allocates: callbacks
+ * may not end the program. */
+enum { PROGRESS_ROOM = 160 };
+char *progress_text(char to[PROGRESS_ROOM], const gq_progress *now, int columns);
 
 /* From here on the first SIGINT or SIGTERM is only noted; a second one ends the program. */
 void interrupt_catch(void);

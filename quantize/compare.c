@@ -162,7 +162,7 @@ static void measure_strip(const pairing *p, uint64_t first, size_t n, const scan
 }
 
 static bool measure(void *arg, uint64_t number, uint64_t first, uint64_t n, const scan_room *room,
-                    gq_error *e) {
+                    scan_work *done, gq_error *e) {
     pairing *p = arg;
     struct piece *piece = &p->pieces[number];
     const gguf_type *a = p->tensors[0]->type, *b = p->tensors[1]->type;
@@ -175,6 +175,7 @@ static bool measure(void *arg, uint64_t number, uint64_t first, uint64_t n, cons
         if (!decode(p, 0, at, count, room, e) || !decode(p, 1, at, count, room, e)) return false;
         measure_strip(p, at, count, room, &piece->sum);
     }
+    *done = (scan_work){scan_bytes(a, n) + scan_bytes(b, n), n};
     return true;
 }
 
@@ -203,8 +204,7 @@ static bool compare_tensor(gq_comparison *c, scan *s, size_t i, gq_error *e) {
     uint64_t elements = scan_elements(p.tensors[0]), pieces = scan_pieces(elements);
     p.pieces = calloc(pieces + 1, sizeof *p.pieces);
     if (!p.pieces) return gq_fail_memory(e, pieces * sizeof *p.pieces);
-    bool ok =
-        scan_tensor(s, elements, t->in_bytes + t->out_bytes, measure, &p, e) && fold(c, i, &p, pieces, e);
+    bool ok = scan_tensor(s, elements, measure, &p, e) && fold(c, i, &p, pieces, e);
     free(p.pieces);
     if (ok && s->callbacks && s->callbacks->tensor_done)
         s->callbacks->tensor_done(s->callbacks->user, 0, i, &c->losses[i]);

@@ -29,6 +29,8 @@ typedef struct engine {
     tally tally;
     gq_progress progress;
     double started;
+    double resuming; /* seconds of all workers together */
+    _Atomic int workers;
     uint64_t *missing; /* --join: chunks that each part lacks */
     work_status status;
     gq_error error; /* of the lowest chunk that failed */
@@ -77,18 +79,25 @@ static bool count_done(engine *g, uint64_t i, const work_room *room, bool known,
     if (!known && !keeper_add(&g->keeper, i, room->sums, e)) return false;
     pthread_mutex_lock(&g->lock);
     bool ok = tally_add(&g->tally, i, room->sums, e);
-    g->progress.bytes_done += bytes, g->progress.weights_done += weights;
-    if (known) g->progress.bytes_resumed += bytes;
-    g->progress.seconds = seconds_now() - g->started;
-    if (g->callbacks && g->callbacks->progress) g->callbacks->progress(g->callbacks->user, &g->progress);
+    gq_progress *p = &g->progress;
+    p->bytes_done += bytes, p->weights_done += weights;
+    if (known) p->bytes_resumed += bytes, p->weights_resumed += weights;
+    p->seconds = seconds_now() - g->started;
+    p->seconds_resumed = g->resuming / g->workers;
+    if (g->callbacks && g->callbacks->progress) g->callbacks->progress(g->callbacks->user, p);
     pthread_mutex_unlock(&g->lock);
     return ok;
 }
 
-static bool is_known(const engine *g, uint64_t i, uint32_t journal_number, work_room *room) {
+static bool is_known(engine *g, uint64_t i, uint32_t journal_number, work_room *room) {
     const journal *j = &g->journals[journal_number];
-    return (j->resumed || g->plan->join) && journal_find(j, i, room->sums) &&
-           work_verify(g->plan, &g->outputs, i, room);
+    if (!(j->resumed || g->plan->join) || !journal_find(j, i, room->sums)) return false;
+    double began = seconds_now();
+    bool known = work_verify(g->plan, &g->outputs, i, room);
+    pthread_mutex_lock(&g->lock);
+    g->resuming += seconds_now() - began;
+    pthread_mutex_unlock(&g->lock);
+    return known;
 }
 
 static void do_chunk(engine *g, uint64_t i, work_room *room) {
@@ -119,6 +128,7 @@ static void work(void *arg) {
     engine *g = arg;
     work_room room;
     gq_error error = {.status = GQ_OK};
+    g->workers++;
     if (!work_room_new(&room, g->plan, &error)) stop_at(g, g->end, WORK_FAILED, &error);
     while (!atomic_load(&g->stop)) {
         if (is_cancelled(g)) {

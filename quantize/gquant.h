@@ -77,7 +77,8 @@ typedef struct gq_options {
 } gq_options;
 
 /* The PATTERN=TYPE items in a text of n bytes, as recipe files have them: separated by white space, or by a
- * comma behind a type; # begins a comment. `name` is for messages, NULL: no file. Free with gq_recipe_free. */
+ * comma behind a type; # begins a comment. `name` is for messages, NULL: no file. Free with gq_recipe_free.
+ */
 typedef struct gq_recipe {
     size_t n;
     char **items;
@@ -141,13 +142,17 @@ double gq_loss_snr_db(const gq_loss *l);   /* 10 log10(x2 / e2); infinity when n
 typedef struct gq_progress {
     uint64_t bytes_done, bytes_total; /* of tensor data to read */
     uint64_t weights_done;
-    uint64_t bytes_resumed; /* part of bytes_done that an earlier run had finished */
-    double seconds;         /* since gq_run was called */
+    double seconds; /* since the call was made */
+    /* Parts of bytes_done and weights_done that an earlier run had finished, and of seconds that went into
+     * looking at them. They say nothing about this run's speed. */
+    uint64_t bytes_resumed, weights_resumed;
+    double seconds_resumed;
 } gq_progress;
 
 typedef struct gq_callbacks {
     void *user;
-    /* Both are called from one thread at a time. */
+    /* Both are called from one thread at a time, which holds up the others: be quick, and do not end the
+     * program, whose unfinished files would stay. */
     void (*progress)(void *user, const gq_progress *progress);
     void (*tensor_done)(void *user, size_t output, size_t tensor, const gq_loss *loss);
     /* Asked now and then, from any thread; true: finish the chunks in hand and stop with GQ_INTERRUPTED. */

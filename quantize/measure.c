@@ -104,7 +104,7 @@ static void try_types(const job *j, strip *to, float *x, size_t rows, size_t col
 }
 
 static bool do_strip(void *arg, uint64_t number, uint64_t first, uint64_t n, const scan_room *room,
-                     gq_error *e) {
+                     scan_work *done, gq_error *e) {
     (void)first, (void)n;
     const job *w = arg;
     strip *to = &w->strips[number];
@@ -126,6 +126,8 @@ static bool do_strip(void *arg, uint64_t number, uint64_t first, uint64_t n, con
         const float *column = source->importance ? source->importance + matrix * t->ne[0] + offset : NULL;
         try_types(w, to, room->decoded[0], rows, s.cols, column, room);
     }
+    uint64_t weights = (end - begin) * s.cols;
+    *done = (scan_work){scan_bytes(t->type, weights), weights};
     return true;
 }
 
@@ -168,7 +170,7 @@ bool measure_tensors(const gq_plan *plan, const bool *wanted, measured *found, b
     }
     /* A strip is a piece for the workers, whatever it holds. */
     bool ok = scan_start(&s, plan->threads, callbacks, bytes, e) &&
-              scan_tensor(&s, n * SCAN_PIECE, bytes, do_strip, &j, e);
+              scan_tensor(&s, n * SCAN_PIECE, do_strip, &j, e);
     if (ok) fold(j.strips, n, plan, found);
     *fresh = ok;
     scan_end(&s);

@@ -9,7 +9,7 @@
 
 typedef struct job {
     scan *scan;
-    uint64_t elements, bytes, pieces;
+    uint64_t elements, pieces;
     scan_visit *visit;
     void *arg;
     atomic_uint_fast64_t next;
@@ -78,11 +78,10 @@ static void fail_at(job *j, uint64_t piece, const gq_error *e) {
     atomic_store(&j->stop, true);
 }
 
-static void tell(job *j, uint64_t n) {
+static void tell(job *j, const scan_work *done) {
     scan *s = j->scan;
     pthread_mutex_lock(&j->lock);
-    s->progress.bytes_done += (uint64_t)((double)j->bytes * ((double)n / (double)j->elements));
-    s->progress.weights_done += n;
+    s->progress.bytes_done += done->bytes, s->progress.weights_done += done->weights;
     s->progress.seconds = scan_seconds() - s->started;
     if (s->callbacks && s->callbacks->progress) s->callbacks->progress(s->callbacks->user, &s->progress);
     pthread_mutex_unlock(&j->lock);
@@ -110,17 +109,17 @@ static void work(void *arg) {
             break;
         }
         uint64_t n = j->elements - first < SCAN_PIECE ? j->elements - first : SCAN_PIECE;
-        if (j->visit(j->arg, piece, first, n, room, &e))
-            tell(j, n);
+        scan_work done = {0};
+        if (j->visit(j->arg, piece, first, n, room, &done, &e))
+            tell(j, &done);
         else
             fail_at(j, piece, &e);
     }
 }
 
-bool scan_tensor(scan *s, uint64_t elements, uint64_t bytes, scan_visit *visit, void *arg, gq_error *e) {
+bool scan_tensor(scan *s, uint64_t elements, scan_visit *visit, void *arg, gq_error *e) {
     job j = {.scan = s,
              .elements = elements,
-             .bytes = bytes,
              .pieces = scan_pieces(elements),
              .visit = visit,
              .arg = arg,

@@ -29,12 +29,17 @@ typedef struct scan {
 bool scan_start(scan *s, int threads, const gq_callbacks *callbacks, uint64_t bytes_total, gq_error *e);
 void scan_end(scan *s);
 
-/* Do n elements from `first` on, which is a multiple of SCAN_PIECE. Called on several threads. */
+/* What was read of a piece, for progress. */
+typedef struct scan_work {
+    uint64_t bytes, weights;
+} scan_work;
+
+/* Do n elements from `first` on, which is a multiple of SCAN_PIECE, and say what that was. Called on several
+ * threads. */
 typedef bool scan_visit(void *arg, uint64_t piece, uint64_t first, uint64_t n, const scan_room *room,
-                        gq_error *e);
-/* All pieces of a tensor. `bytes` is what they read, for progress. Of several failures that of the first
- * piece is reported. */
-bool scan_tensor(scan *s, uint64_t elements, uint64_t bytes, scan_visit *visit, void *arg, gq_error *e);
+                        scan_work *done, gq_error *e);
+/* All pieces of a tensor. Of several failures that of the first piece is reported. */
+bool scan_tensor(scan *s, uint64_t elements, scan_visit *visit, void *arg, gq_error *e);
 uint64_t scan_pieces(uint64_t elements);
 
 /* Read `n` elements of a tensor as stored. */

@@ -97,7 +97,7 @@ static bool decoders_agree(const check *c, uint64_t first, size_t n, const scan_
 }
 
 static bool check_piece(void *arg, uint64_t piece, uint64_t first, uint64_t n, const scan_room *room,
-                        gq_error *e) {
+                        scan_work *done, gq_error *e) {
     check *c = arg;
     bool sound = true;
     gq_error problem;
@@ -114,6 +114,7 @@ static bool check_piece(void *arg, uint64_t piece, uint64_t first, uint64_t n, c
                 (at > first || decoders_agree(c, at, count, room, &problem));
         if (!sound) found(c, piece, &problem);
     }
+    *done = (scan_work){scan_bytes(c->tensor->type, n), n};
     return true;
 }
 
@@ -137,7 +138,7 @@ static bool verify_tensor(gq_verification *v, scan *s, size_t i, gq_error *e) {
         if (ranges[k].type == t->type->id) c.bad = ranges[k].bad;
     c.crcs = calloc(pieces + 1, sizeof *c.crcs);
     if (!c.crcs) return gq_fail_memory(e, pieces * sizeof *c.crcs);
-    bool ok = scan_tensor(s, elements, t->size, check_piece, &c, e);
+    bool ok = scan_tensor(s, elements, check_piece, &c, e);
     *verdict =
         (gq_verdict){.name = t->name, .type = t->type->id, .decoded = c.codec->decode != NULL, .problem = ""};
     for (uint64_t k = 0; ok && k < pieces; k++) {

@@ -52,12 +52,14 @@ typedef struct stopper {
     _Atomic uint64_t chunks; /* read by `cancelled`, which any thread may call */
     uint64_t after;
     uint64_t resumed, done, total;
+    gq_progress last;
 } stopper;
 
 static void count_chunk(void *user, const gq_progress *p) {
     stopper *s = user;
     s->chunks++;
     s->resumed = p->bytes_resumed, s->done = p->bytes_done, s->total = p->bytes_total;
+    s->last = *p;
 }
 
 static bool is_enough(void *user) {
@@ -102,6 +104,10 @@ static void interrupted_runs_go_on(void **state) {
     assert_true(second.resumed > 0);
     assert_int_equal(run_some(&o, &last, &e), GQ_OK);
     assert_true(last.resumed >= second.resumed && last.resumed < last.total && last.done == last.total);
+    const gq_progress *p = &last.last; /* weights of F16 and F32, two to four bytes each */
+    assert_true(p->weights_resumed >= p->bytes_resumed / 4 && p->weights_resumed <= p->bytes_resumed / 2);
+    assert_true(p->weights_resumed < p->weights_done);
+    assert_true(p->seconds_resumed > 0 && p->seconds_resumed < p->seconds);
     assert_same_file(path("wanted.gguf"), out.path);
 }
 

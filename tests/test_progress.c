@@ -1,0 +1,100 @@
+/* What is told of a job on its way: bytes and weights that this run did, in every kind of job. */
+#include "tests/command.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/progress.h"
+
+static char *folder;
+static const char *path(const char *name) { return in_folder(folder, name); }
+enum { WEIGHTS = 256 * 1024 + 512 * 32, NORM = 1023 }; /* of matrices; and of what is never quantized */
+
+static int set_up(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    model *m = model_new("llama", 1);
+    model_add(m, "blk.0.attn_q.weight", GGUF_F16, (uint64_t[4]){256, 1024}, NULL);
+    model_add(m, "blk.0.ffn_norm.weight", GGUF_F32, (uint64_t[4]){NORM}, NULL);
+    model_add(m, "blk.0.ffn_up.weight", GGUF_F32, (uint64_t[4]){512, 32}, NULL);
+    model_write(m, path("in.gguf"));
+    model_free(m);
+    quantize(path("in.gguf"), path("copy.gguf"), "Q8_0", 2);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    remove_folder(folder);
+    return 0;
+}
+
+static void keep_last(void *user, const gq_progress *now) {
+    gq_progress *last = user;
+    assert_true(now->bytes_done >= last->bytes_done && now->weights_done >= last->weights_done);
+    *last = *now;
+}
+
+static void every_job_counts_what_it_did(void **state) {
+    (void)state;
+    gq_error e;
+    gq_progress last = {0};
+    gq_callbacks callbacks = {.user = &last, .progress = keep_last};
+    gq_comparison *c = gq_compare(path("in.gguf"), path("copy.gguf"), NULL, 2, &callbacks, &e);
+    if (!c) fail_msg("%s", e.text);
+    assert_int_equal(last.weights_done, WEIGHTS + NORM);
+    assert_int_equal(last.bytes_done, last.bytes_total);
+    gq_comparison_free(c);
+    last = (gq_progress){0};
+    gq_verification *v = gq_verify(path("in.gguf"), NULL, 0, 2, &callbacks, &e);
+    if (!v) fail_msg("%s", e.text);
+    assert_int_equal(last.weights_done, WEIGHTS + NORM);
+    assert_int_equal(last.bytes_done, last.bytes_total);
+    gq_verification_free(v);
+    /* Measuring for a target: both matrices are no larger than a sample. */
+    last = (gq_progress){0};
+    gq_output out = {path("out.gguf"), NULL};
+    gq_options o = {.input = path("in.gguf"),
+                    .outputs = &out,
+                    .n_outputs = 1,
+                    .threads = 2,
+                    .effort = GQ_EFFORT_FAST,
+                    .target_bpw = 6,
+                    .callbacks = &callbacks};
+    gq_plan *plan = gq_plan_new(&o, &e);
+    if (!plan) fail_msg("%s", e.text);
+    assert_int_equal(last.weights_done, WEIGHTS);
+    assert_int_equal(last.bytes_done, last.bytes_total);
+    last = (gq_progress){0};
+    assert_true(gq_run(plan, &callbacks, &e));
+    assert_int_equal(last.weights_done, WEIGHTS + NORM);
+    assert_int_equal(last.bytes_done, last.bytes_total);
+    gq_plan_free(plan);
+}
+
+/* Four fifths were there already and were looked at in four seconds; the rest took two. */
+static void rates_are_of_this_run(void **state) {
+    (void)state;
+    gq_progress now = {.bytes_done = 900 << 20,
+                       .bytes_total = 1000 << 20,
+                       .weights_done = 450000000,
+                       .seconds = 6,
+                       .bytes_resumed = 800 << 20,
+                       .weights_resumed = 400000000,
+                       .seconds_resumed = 4};
+    char text[PROGRESS_ROOM];
+    assert_string_equal(progress_text(text, &now, 0),
+                        " 90 %  of 1000 MiB  50.0 MiB/s  25.0 M weights/s  2.0 s left");
+    assert_int_equal(strlen(progress_text(text, &now, 40)), 39);
+    now.bytes_done = now.bytes_resumed, now.weights_done = now.weights_resumed;
+    now.seconds = now.seconds_resumed;
+    assert_string_equal(progress_text(text, &now, 0), " 80 %  of 1000 MiB  0 bytes/s  0 weights/s  ? left");
+    now = (gq_progress){.bytes_done = UINT64_MAX, .bytes_total = UINT64_MAX, .weights_done = UINT64_MAX};
+    assert_true(strlen(progress_text(text, &now, 1000)) < PROGRESS_ROOM);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_job_counts_what_it_did),
+                                       cmocka_unit_test(rates_are_of_this_run)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
