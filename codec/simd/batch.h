@@ -69,14 +69,18 @@ INLINE int load_batch(batch *b, const float *x, size_t first, size_t n, int elem
     return n - first < L ? (int)(n - first) : L;
 }
 
-/* A factor in the batch's unit as the file will hold it: rounded to binary16. A factor that is not zero stays
- * at least the smallest binary16, so that tiny weights can still be held by small packed scales. */
-INLINE vf as_stored(const batch *b, vf d) {
+/* A number in the batch's unit as the file will hold it: rounded to binary16. */
+INLINE vf as_half(const batch *b, vf d) {
     vf down, up;
     power_of_two(b->unit, &down, &up);
-    vf stored = half_round(d * b->unit);
-    stored = pick(both(lt(all(0), d), le(stored, all(0))), all(0x1p-24f), stored);
-    return stored * down;
+    return half_round(d * b->unit) * down;
+}
+/* A scale, too, but one that is not zero stays at least the smallest binary16, so that tiny weights can still
+ * be held by small codes and packed scales. */
+INLINE vf as_stored(const batch *b, vf d) {
+    vf down, up, stored = as_half(b, d);
+    power_of_two(b->unit, &down, &up);
+    return pick(both(lt(all(0), d), le(stored, all(0))), 0x1p-24f * down, stored);
 }
 INLINE vi stored_bits(const batch *b, vf d) { return half_bits(d * b->unit); }
 
@@ -138,6 +142,24 @@ INLINE void prepend(vi *words, int count, vi head, int width) {
     words[count] = (vi)carry;
 }
 
+/* Binary16 holds the factors of tiny weights badly or not at all. Where what the decoder makes of a block is
+ * then farther from its weights than zeros are, it becomes zeros, which zero bytes are in every type. */
+static __attribute__((unused)) void keep_or_zero(const batch *b, int elements, size_t bytes,
+                                                 codec_decode *decode, uint8_t *out, int lanes) {
+    for (int k = 0; k < lanes; k++, out += bytes) {
+        float y[256];
+        double beyond_zeros = 0; /* sum w ((y - x)^2 - x^2) */
+        /* Q6_K's factor is the smallest beside its weights: 1 / 4096 of them. */
+        if (b->unit[k] > 0x1p-10f) continue;
+        decode(out, y, (size_t)elements);
+        for (int i = 0; i < elements; i++) {
+            double x = (double)b->x[i][k] * (double)b->unit[k], w = b->weighted ? (double)b->w[i][k] : 1;
+            beyond_zeros += w * (double)y[i] * ((double)y[i] - 2 * x);
+        }
+        if (beyond_zeros > 0) memset(out, 0, bytes);
+    }
+}
+
 /* An encoder: for every batch of blocks of so many elements and bytes, `call` with the batch b, the number of
  * blocks in it (lanes), out and how in scope. */
 #define ENCODER(name, elements, bytes, call) \
@@ -149,6 +171,7 @@ INLINE void prepend(vi *words, int count, vi head, int width) {
         for (size_t i = 0; i < n; i += L, out += (size_t)(bytes)*L) { \
             int lanes = load_batch(&b, x, i, n, elements, cols / (elements), importance); \
             call; \
+            keep_or_zero(&b, elements, bytes, LEVEL(decode_##name), out, lanes); \
         } \
     }
 

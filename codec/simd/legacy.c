@@ -29,7 +29,7 @@ INLINE void search_pair(batch *b, const pair_shape sh, codec_effort how, bool we
         form f = take_affine(&s, sh.span, weighted, a, s.m * a * inverse(s.a) - 0.35f * by[k][0] * a);
         keep_codes(&s, sh.span, &f, &best);
     }
-    *d = as_stored(b, s.a * s.copy.range), *m = as_stored(b, s.copy.low - s.m * s.copy.range);
+    *d = as_stored(b, s.a * s.copy.range), *m = as_half(b, s.copy.low - s.m * s.copy.range);
     vf inv = inverse(*d), xx = all(0), xy = all(0);
     for (int i = 0; i < BLOCK; i++) {
         vf q = clamp(nearest((b->x[i] - *m) * inv), all(0), all(top_code(sh.span)));
