@@ -50,9 +50,11 @@ const option_row options[] = {
           "use importance only for names with TEXT"),
     VALUE("exclude-weights", 0, "TEXT", LIST, NONE, quantize.exclude_weights, Q | P,
           "do not use it for names with TEXT"),
-    VALUE("target-size", 0, "SIZE", SIZE, NONE, quantize.target_size, Q,
+    VALUE("target-size", 0, "SIZE", TARGET_SIZE, NONE, targets, Q,
           "in place of TYPE: the best mix in SIZE (7.5G)"),
-    VALUE("target-bpw", 0, "BITS", BITS, NONE, quantize.target_bpw, Q, "the same by bits per weight (4.6)"),
+    VALUE("target-bpw", 0, "BITS", TARGET_BITS, NONE, targets, Q, "the same by bits per weight (4.6)"),
+    VALUE("measure-file", 0, "FILE", TEXT, FILE, quantize.measure_file, Q,
+          "keep a target's measurements here, or 'none'"),
     FLAG("pure", 0, quantize.pure, Q, "the base type for every tensor, no mix"),
     VALUE("tensor-type", 0, "REGEX=TYPE", ITEMS, NONE, quantize.tensor_types, Q | P,
           "TYPE for names that match; first match wins"),
@@ -85,6 +87,7 @@ const option_row options[] = {
     FLAG("dry-run", 'n', dry_run, Q, "show the plan, read no weight, write nothing"),
     VALUE("report", 'r', "FILE", TEXT, FILE, report, Q | C | V,
           "report as .html, .json, .csv; verify reads it"),
+    VALUE("recipe-out", 0, "FILE", TEXT, FILE, recipe_out, Q, "write the types for --tensor-type-file"),
     FLAG("quiet", 'q', quiet, ALL, "errors only"),
     FLAG("verbose", 'v', verbose, Q, "a line per tensor as it is done"),
     FLAG("json", 0, json, I | M | P, "print JSON"),
@@ -171,11 +174,13 @@ static bool store(request *r, const option_row *o, const char *text, gq_error *e
         return number_parse(text, 1, UINT32_MAX, to) ||
                gq_fail_usage(e, "--%s %s: expected a number from 1", o->name, text);
     case OPTION_SIZE:
+    case OPTION_TARGET_SIZE:
+        if (o->kind == OPTION_TARGET_SIZE) to = &r->targets[r->n_targets++].size;
         if (!size_parse(text, to))
             return gq_fail_usage(e, "--%s %s: expected a size such as 40G, 7.5GiB or 500M", o->name, text);
         return true;
-    case OPTION_BITS:
-        return bits_parse(text, to) ||
+    case OPTION_TARGET_BITS:
+        return bits_parse(text, &r->targets[r->n_targets++].bpw) ||
                gq_fail_usage(e, "--%s %s: expected a number up to 64, such as 4.6", o->name, text);
     case OPTION_EFFORT:
         return effort_parse(text, to) ||
@@ -261,6 +266,7 @@ static bool misspelt_command(const char *word, gq_error *e) {
 bool request_parse(request *r, int argc, char **argv, gq_error *e) {
     *r = (request){.command = CMD_QUANTIZE, .quantize.effort = GQ_EFFORT_DEFAULT};
     r->arguments = need((size_t)argc + 1, sizeof *r->arguments);
+    r->targets = need((size_t)argc + 1, sizeof *r->targets);
     for (size_t i = 0; argc > 1 && i < n_commands; i++)
         if (commands[i].name && strcmp(argv[1], commands[i].name) == 0) {
             r->command = commands[i].id;
@@ -289,6 +295,7 @@ void request_free(request *r) {
     for (size_t i = 0; i < r->n_owned; i++) free(r->owned[i]);
     free(r->owned);
     free((void *)q->outputs);
+    free(r->targets);
     free(r->arguments);
     *r = (request){0};
 }

@@ -37,7 +37,9 @@ struct request {
     gq_options quantize; /* its lists and outputs belong to the request */
     const char **arguments;
     size_t n_arguments; /* what is not an option, in order */
-    const char *report, *out_dir;
+    const char *report, *out_dir, *recipe_out;
+    gq_target *targets; /* of --target-size and --target-bpw, in order, with room for each argument */
+    size_t n_targets;
     uint64_t ram, context; /* 0: not given */
     bool dry_run, quiet, verbose, json, help, version;
     char **owned; /* texts made while parsing */
@@ -45,14 +47,15 @@ struct request {
 };
 
 typedef enum option_kind {
-    OPTION_FLAG,   /* bool */
-    OPTION_TEXT,   /* const char * */
-    OPTION_LIST,   /* gq_list, appended to */
-    OPTION_ITEMS,  /* gq_list, appended to: PATTERN=TYPE,PATTERN=TYPE */
-    OPTION_NUMBER, /* int, from 0 */
-    OPTION_COUNT,  /* uint64_t, from 1 */
-    OPTION_SIZE,   /* uint64_t bytes */
-    OPTION_BITS,   /* double, above 0 */
+    OPTION_FLAG,        /* bool */
+    OPTION_TEXT,        /* const char * */
+    OPTION_LIST,        /* gq_list, appended to */
+    OPTION_ITEMS,       /* gq_list, appended to: PATTERN=TYPE,PATTERN=TYPE */
+    OPTION_NUMBER,      /* int, from 0 */
+    OPTION_COUNT,       /* uint64_t, from 1 */
+    OPTION_SIZE,        /* uint64_t bytes */
+    OPTION_TARGET_SIZE, /* one more of request.targets */
+    OPTION_TARGET_BITS,
     OPTION_EFFORT, /* int, one of effort_names */
     OPTION_PART,   /* uint32_t[2]: K/N */
     OPTION_RECIPE, /* gq_list, appended to from a file */
@@ -86,8 +89,7 @@ void list_add(gq_list *list, const char *text);
 char *own_text(request *r, char *text);
 
 /* Turn the arguments of the main job, IN [OUT] TYPE [THREADS] or IN TYPE... with several outputs, or IN [OUT]
- * [THREADS] with a target, into
- * r->quantize (positional.c). */
+ * [THREADS] with one target, into r->quantize (positional.c). */
 bool request_outputs(request *r, gq_error *e);
 
 /* Whether a size stands in place of a file type. */
@@ -96,5 +98,9 @@ bool request_has_target(const request *r);
 /* Append the PATTERN=TYPE items of a text, or of a file (recipe.c). */
 bool recipe_add(request *r, gq_list *list, const char *name, const char *text, size_t n, gq_error *e);
 bool recipe_add_file(request *r, gq_list *list, const char *path, gq_error *e);
+/* Before the work: --recipe-out, is it a place to write to? */
+bool recipe_check(const request *r, gq_error *e);
+/* Write the recipe of each output: to --recipe-out, or, of several outputs, beside it. */
+bool recipe_write(const request *r, const gq_plan *plan, gq_error *e);
 
 #endif

@@ -5,7 +5,8 @@
  *     IN OUT TYPE [THREADS]
  *     IN OUT=TYPE OUT=TYPE...   several outputs
  *     IN TYPE TYPE...           with --out-dir
- *     IN [OUT] [THREADS]        with a target size
+ *     IN [OUT] [THREADS]        with one target
+ *     IN [TYPE...]              with several, or one and --out-dir: TYPE and OUT=TYPE as above
  *
  * File types also have numbers, and files may be called like a type. So: IN TYPE NUMBER means THREADS, and
  * IN TYPE TYPE means an OUT that is called like a type.
@@ -42,19 +43,18 @@ static bool set_threads(request *r, const char *text, gq_error *e) {
     return true;
 }
 
-bool request_has_target(const request *r) {
-    return r->quantize.target_size > 0 || r->quantize.target_bpw > 0;
-}
+bool request_has_target(const request *r) { return r->n_targets > 0; }
 
 /* IN [OUT] [THREADS] */
 static bool target_output(request *r, gq_output *out, gq_error *e) {
     const char **a = r->arguments;
     size_t n = r->n_arguments;
-    if (r->out_dir) return gq_fail_usage(e, "a target makes one output; --out-dir is for several");
     if (n > 3) return gq_fail_usage(e, "too many arguments; with a target they are IN [OUT] [THREADS]");
     bool named = n == 3 || (n == 2 && !is_number(a[1]));
     if (named && is_type(a[1]) && !is_number(a[1]))
-        return gq_fail_usage(e, "a target takes the place of the file type %s (a file of that name is ./%s)",
+        return gq_fail_usage(e,
+                             "a target takes the place of the file type %s (a file of that name is ./%s); "
+                             "--out-dir makes both",
                              a[1], a[1]);
     if (named) out->path = a[1];
     const char *threads = n == 3 ? a[2] : n == 2 && !named ? a[1] : NULL;
@@ -96,15 +96,16 @@ static bool list_output(request *r, const char *argument, gq_output *out, gq_err
 
 bool request_outputs(request *r, gq_error *e) {
     size_t n = r->n_arguments - 1;
-    bool list = !request_has_target(r) && (r->out_dir || type_behind(r->arguments[1]));
-    gq_output *out = need(list ? n : 1, sizeof *out);
+    bool list = r->out_dir || r->n_targets > 1 || (n > 0 && type_behind(r->arguments[1]));
+    size_t n_outputs = list ? r->n_targets + n : 1;
+    gq_output *out = need(n_outputs, sizeof *out);
     r->quantize.input = r->arguments[0];
     r->quantize.outputs = out;
-    r->quantize.n_outputs = list ? n : 1;
+    r->quantize.n_outputs = n_outputs;
+    r->quantize.targets = r->targets;
     r->quantize.out_dir = r->out_dir;
-    if (request_has_target(r)) return target_output(r, out, e);
-    if (!list) return one_output(r, out, e);
+    if (!list) return r->n_targets ? target_output(r, out, e) : one_output(r, out, e);
     for (size_t i = 0; i < n; i++)
-        if (!list_output(r, r->arguments[i + 1], &out[i], e)) return false;
+        if (!list_output(r, r->arguments[i + 1], &out[r->n_targets + i], e)) return false;
     return true;
 }

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
@@ -36,6 +37,11 @@ static void say_plan(const gq_plan *plan) {
                 size_text(in, (double)s->in_bytes), size_text(out, (double)s->file_bytes));
         free(path);
         say_fallbacks(plan, o);
+    }
+    if (gq_plan_measure_file(plan)) {
+        char *path = shown(gq_plan_measure_file(plan));
+        fprintf(stderr, "what was measured is kept in %s\n", path);
+        free(path);
     }
 }
 
@@ -85,7 +91,8 @@ static gq_plan *make_plan(const request *r, gq_error *e) {
     gq_callbacks callbacks = progress_callbacks(&p);
     gq_options asked = r->quantize;
     asked.callbacks = &callbacks;
-    asked.force |= r->dry_run; /* nothing is written, so nothing is in the way */
+    asked.dry_run = r->dry_run;
+    if (asked.measure_file && !strcmp(asked.measure_file, "none")) asked.measure_file = "";
     gq_plan *plan = gq_plan_new(&asked, e);
     progress_clear(&p);
     return plan;
@@ -94,11 +101,11 @@ static gq_plan *make_plan(const request *r, gq_error *e) {
 int quantize_main(const request *r) {
     gq_error e = {0};
     if (request_has_target(r)) interrupt_catch();
-    gq_plan *plan = report_check(r, &e) ? make_plan(r, &e) : NULL;
+    gq_plan *plan = report_check(r, &e) && recipe_check(r, &e) ? make_plan(r, &e) : NULL;
     if (!plan) return failed(&e);
     if (!r->dry_run) interrupt_catch();
     if (!r->quiet) say_plan(plan);
-    bool ok = (r->dry_run || run(r, plan, &e)) && tell(r, plan, &e);
+    bool ok = recipe_write(r, plan, &e) && (r->dry_run || run(r, plan, &e)) && tell(r, plan, &e);
     int status = ok ? GQ_OK : failed(&e);
     gq_plan_free(plan);
     return status;

@@ -23,6 +23,7 @@ report report_of_plan(const request *r, const gq_plan *plan, bool done) {
                   .input = r->quantize.input,
                   .imatrix = r->quantize.imatrix,
                   .effort = effort_names[r->quantize.effort],
+                  .measure_file = gq_plan_measure_file(plan),
                   .seconds = done ? gq_plan_seconds(plan) : 0,
                   .n_outputs = gq_plan_outputs(plan)};
     rep.warnings = gq_plan_warnings(plan, &rep.n_warnings);

@@ -19,6 +19,7 @@ typedef struct report {
     const char *kind;            /* "plan", "run" or "comparison" */
     const char *input, *imatrix; /* imatrix: NULL where there is none */
     const char *effort;          /* NULL: no matter */
+    const char *measure_file;    /* of targets; NULL: none */
     double seconds;
     size_t n_outputs, n_warnings;
     report_output *outputs; /* belong to the report */
@@ -56,6 +57,9 @@ double report_weights(const gq_tensor *t);
 /* ---- a file (report_file.c) ---- */
 /* Before the work: is the extension known, the folder writable, the file none of those the command reads? */
 bool report_check(const request *r, gq_error *e);
+/* Before the work: may this option's file be written, and is it none of those that the command reads or
+ * makes? */
+bool report_check_file(const request *r, const char *option, const char *path, gq_error *e);
 bool report_write(const report *r, const char *path, gq_error *e);
 void report_json(FILE *to, const report *r);
 void report_csv(FILE *to, const report *r);

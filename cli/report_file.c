@@ -39,26 +39,29 @@ static bool same_place(const char *a, const char *b) {
     return same || same_file(a, b);
 }
 
-static bool taken(const request *r) {
-    bool same = same_place(r->report, r->quantize.imatrix);
-    for (size_t i = 0; i < r->n_arguments; i++) same |= same_place(r->report, r->arguments[i]);
-    for (size_t i = 0; i < r->quantize.n_outputs; i++)
-        same |= same_place(r->report, r->quantize.outputs[i].path);
+static bool taken(const request *r, const char *path) {
+    bool same = same_place(path, r->quantize.imatrix);
+    for (size_t i = 0; i < r->n_arguments; i++) same |= same_place(path, r->arguments[i]);
+    for (size_t i = 0; i < r->quantize.n_outputs; i++) same |= same_place(path, r->quantize.outputs[i].path);
     return same;
+}
+
+bool report_check_file(const request *r, const char *option, const char *path, gq_error *e) {
+    if (taken(r, path))
+        return gq_fail_usage(e, "--%s %s: is a model or importance file of this run", option, path);
+    if (!gq_check_target(path, true, e)) return false;
+    char *folder = folder_of(path);
+    bool ok = access(folder, W_OK | X_OK) == 0 ||
+              gq_fail(e, "--%s %s: cannot write in its folder: %s", option, path, strerror(errno));
+    free(folder);
+    return ok;
 }
 
 bool report_check(const request *r, gq_error *e) {
     if (!r->report) return true;
     if (format_of(r->report) < 0)
         return gq_fail_usage(e, "--report %s: expected a name that ends in .json, .csv or .html", r->report);
-    if (taken(r))
-        return gq_fail_usage(e, "--report %s: is a model or importance file of this run", r->report);
-    if (!gq_check_target(r->report, true, e)) return false;
-    char *folder = folder_of(r->report);
-    bool ok = access(folder, W_OK | X_OK) == 0 ||
-              gq_fail(e, "--report %s: cannot write in its folder: %s", r->report, strerror(errno));
-    free(folder);
-    return ok;
+    return report_check_file(r, "report", r->report, e);
 }
 
 typedef struct job {

@@ -81,6 +81,7 @@ void report_json(FILE *to, const report *r) {
     emit_text(&j, "input", r->input);
     if (r->imatrix) emit_text(&j, "imatrix", r->imatrix);
     if (r->effort) emit_text(&j, "effort", r->effort);
+    if (r->measure_file) emit_text(&j, "measurements", r->measure_file);
     if (r->seconds > 0) emit_number(&j, "seconds", r->seconds);
     emit_open(&j, "warnings", '[');
     for (size_t i = 0; i < r->n_warnings; i++) emit_text(&j, NULL, r->warnings[i]);

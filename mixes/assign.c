@@ -6,8 +6,7 @@
 
 /* ---- order ---- */
 
-/* The number behind a leading "blk.", -1 when there is none; very long ones end at INT64_MAX. */
-static int64_t block_of(const char *name) {
+int64_t mix_block_of(const char *name) {
     if (strncmp(name, "blk.", 4) != 0 || name[4] < '0' || name[4] > '9') return -1;
     int64_t block = 0;
     for (const char *c = name + 4; *c >= '0' && *c <= '9'; c++)
@@ -35,7 +34,7 @@ bool mix_order(const mix_tensor *tensors, size_t n, bool keep_order, uint32_t *o
     place *places = calloc(n, sizeof *places);
     if (!places) return gq_fail_memory(e, n * sizeof *places);
     for (size_t i = 0; i < n; i++)
-        places[i] = (place){block_of(tensors[i].name), tensors[i].name, (uint32_t)i};
+        places[i] = (place){mix_block_of(tensors[i].name), tensors[i].name, (uint32_t)i};
     qsort(places, n, sizeof *places, by_block_and_name);
     for (size_t i = 0; i < n; i++) order[i] = places[i].index;
     free(places);
@@ -114,18 +113,33 @@ static const char *family_keeps(const mix_family *f, const mix_tensor *t) {
     return NULL;
 }
 
+/* Does the tensor keep its type whatever is asked for? Then *c says so. */
+static bool always_kept(const mix_tensor *t, mix_choice *c) {
+    const char *why = NULL;
+    if (!t->ne[0] || !t->ne[1] || !t->ne[2] || !t->ne[3])
+        *c = keep(t, MIX_KEEP, "kept: no elements");
+    else if (t->ne[1] == 1 && t->ne[2] == 1 && t->ne[3] == 1)
+        *c = keep(t, MIX_ONE_DIM, "kept: one dimension");
+    else if ((why = mix_left_alone(t->name)))
+        *c = keep(t, MIX_NAME, why);
+    else
+        return false;
+    return true;
+}
+
+bool mix_may_change(const mix_tensor *t) {
+    mix_choice unused;
+    return !always_kept(t, &unused);
+}
+
 /* Is the tensor to keep its source type? Then *c says so. A pattern of the user's (`chosen`) goes before the
  * defaults of a family, and before nothing else. */
 static bool left_alone(const run *r, const mix_tensor *t, bool chosen, bool kept, mix_choice *c) {
     const char *why = NULL;
     if (r->filetype == FILETYPE(COPY))
         *c = keep(t, MIX_COPY, "kept: COPY");
-    else if (!t->ne[0] || !t->ne[1] || !t->ne[2] || !t->ne[3])
-        *c = keep(t, MIX_KEEP, "kept: no elements");
-    else if (t->ne[1] == 1 && t->ne[2] == 1 && t->ne[3] == 1)
-        *c = keep(t, MIX_ONE_DIM, "kept: one dimension");
-    else if ((why = mix_left_alone(t->name)))
-        *c = keep(t, MIX_NAME, why);
+    else if (always_kept(t, c))
+        return true;
     else if (r->options->leave_output && mix_role_of(t->name) == ROLE_OUTPUT)
         *c = keep(t, MIX_KEEP, "kept: --leave-output-tensor");
     else if (kept)
@@ -152,7 +166,7 @@ static uint32_t place_facts(int64_t i, int64_t n) {
 /* The block number of a feed-forward tensor in a model with experts, where it is the place. */
 static bool expert_block(const run *r, const mix_tensor *t, int64_t *block, gq_error *e) {
     int64_t n = r->model->n_blocks;
-    *block = block_of(t->name);
+    *block = mix_block_of(t->name);
     if (n < 0 || (*block >= 0 && *block < n)) return true;
     if (*block < 0)
         return gq_fail(e,

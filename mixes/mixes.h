@@ -75,6 +75,9 @@ typedef struct mix_choice {
                            source's) */
 } mix_choice;
 
+/* Whether an option may give the tensor another type. Norms, biases and the like always keep theirs. */
+bool mix_may_change(const mix_tensor *tensor);
+
 /* Whether the tensor must not get this type without importance data. */
 bool mix_demands_importance(const char *name, uint32_t type);
 
@@ -93,13 +96,19 @@ size_t mix_patterns_idle(const mix_pattern *p, const char **first);
 
 /* The items of a recipe file, ready for mix_patterns_new. White space separates them, and so does a comma
  * behind a type; where an item would start, '#' makes the rest of the line a comment. Fails on the first item
- * that is not PATTERN=TYPE, with its line and column and with `name`, the file's; NULL: the text is no file. */
+ * that is not PATTERN=TYPE, with its line and column and with `name`, the file's; NULL: the text is no file.
+ */
 typedef struct mix_recipe {
     size_t n;
     char **items;
 } mix_recipe;
 bool mix_recipe_read(mix_recipe *r, const char *name, const char *text, size_t n, gq_error *e);
 void mix_recipe_free(mix_recipe *r);
+/* The text of a recipe that gives each tensor its type (types[i], whose blocks fit its rows) where the file
+ * type quantizes; those that always keep theirs are not in it. The comment, one line, comes first. malloc'ed;
+ * NULL: no memory. */
+char *mix_recipe_write(const mix_tensor *tensors, const uint32_t *types, size_t n, const char *comment,
+                       gq_error *e);
 
 /* The order in which the rules count tensors, and in which they are written: by (block number, name), or as
  * given with keep_order. order[n] receives indices into tensors. */

@@ -41,6 +41,13 @@ typedef struct gq_output {
     const char *filetype; /* name or number; NULL with a target */
 } gq_output;
 
+/* In place of a file type: the largest size of the file in bytes, or of its tensors in bits per weight. Types
+ * are chosen by their error on a sample of the weights, which gq_plan_new reads, once for all outputs. */
+typedef struct gq_target {
+    uint64_t size; /* 0: none */
+    double bpw;    /* 0: none */
+} gq_target;
+
 typedef struct gq_list {
     const char *const *items;
     size_t n;
@@ -52,10 +59,11 @@ typedef struct gq_options {
     const char *input; /* a GGUF, or any shard of a split one */
     const gq_output *outputs;
     size_t n_outputs;
-    const char *out_dir; /* folder for outputs without a path; NULL: the input's */
-    const char *imatrix; /* NULL: none */
-    int threads;         /* 0: one per core */
-    int effort;          /* GQ_EFFORT_*; set it: 0 is FAST */
+    const gq_target *targets; /* one for each output; NULL: none has any */
+    const char *out_dir;      /* folder for outputs without a path; NULL: the input's */
+    const char *imatrix;      /* NULL: none */
+    int threads;              /* 0: one per core */
+    int effort;               /* GQ_EFFORT_*; set it: 0 is FAST */
     bool pure, strict, force, allow_requantize, leave_output_tensor;
     const char *output_tensor_type, *token_embedding_type; /* NULL: by the mix */
     gq_list tensor_types;                                  /* "PATTERN=TYPE", first match wins */
@@ -64,15 +72,13 @@ typedef struct gq_options {
     gq_list override_kv;      /* "KEY=TYPE:VALUE" */
     const char *prune_layers; /* "3,7,11" */
     bool keep_split;
-    uint64_t split_max_size; /* bytes per output shard, 0: do not split */
-    bool imatrix_path;       /* store the matrix's path as given, not its base name */
-    uint32_t part, parts;    /* this process does the part-th (1..parts) share; 0, 0: all */
-    bool join;               /* finish a file whose shares are all done */
-    /* In place of a file type, for one output: the largest size of the file in bytes, or of its tensors in
-     * bits per weight; 0: none. Types are chosen by their error on a sample of the weights, which gq_plan_new
-     * reads; what it measures it keeps beside the input. */
-    uint64_t target_size;
-    double target_bpw;
+    uint64_t split_max_size;  /* bytes per output shard, 0: do not split */
+    bool imatrix_path;        /* store the matrix's path as given, not its base name */
+    uint32_t part, parts;     /* this process does the part-th (1..parts) share; 0, 0: all */
+    bool join;                /* finish a file whose shares are all done */
+    bool dry_run;             /* only the plan is wanted: nothing is written, and no file is in its way */
+    const char *measure_file; /* where what a target measures is kept for the next time; NULL:
+                                 INPUT.gquant-measure; "": nowhere */
     const struct gq_callbacks *callbacks; /* while measuring; NULL: none */
 } gq_options;
 
@@ -125,6 +131,11 @@ size_t gq_plan_outputs(const gq_plan *plan);
 const gq_tensor *gq_plan_tensors(const gq_plan *plan, size_t output, size_t *n);
 /* Things the user should know before the work starts, one sentence each. */
 const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n);
+/* The file from which measurements came, or in which they are kept now; NULL: there is none. */
+const char *gq_plan_measure_file(const gq_plan *plan);
+/* The types of an output as recipe files have them, for the same types at any file type that quantizes: items
+ * for all tensors that a file type decides. malloc'ed; NULL: no memory. */
+char *gq_plan_recipe(const gq_plan *plan, size_t output, gq_error *e);
 
 /* ---- the work ---- */
 typedef struct gq_loss {

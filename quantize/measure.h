@@ -33,6 +33,8 @@ char *measure_path(const gq_plan *plan);
 void measure_key(const gq_plan *plan, char key[96]);
 /* Fill in what is there and was measured under this key; anything else is as good as not there. */
 void measure_read(const gq_plan *plan, const char *path, const char *key, measured *found);
+/* Whether nothing else than measurements would be lost. */
+bool measure_may_replace(const char *path, gq_error *e);
 /* Replace the file, in one step. */
 bool measure_write(const gq_plan *plan, const char *path, const char *key, const measured *found,
                    gq_error *e);

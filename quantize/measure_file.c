@@ -2,10 +2,12 @@
  * and 'gquant info' shows it. A text says what the measurements belong to; each tensor has an array of
  * numbers: weights, power, then type and error by turns.
  */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include "quantize/measure.h"
@@ -83,6 +85,17 @@ void measure_read(const gq_plan *plan, const char *path, const char *key, measur
         read_tensor(gguf_find(s.kv, s.n_kv, name), &found[i]);
     }
     gguf_shard_free(&s);
+}
+
+bool measure_may_replace(const char *path, gq_error *e) {
+    gq_file file;
+    gguf_shard s;
+    struct stat st;
+    if (stat(path, &st) != 0 && errno == ENOENT) return true;
+    if (!gq_file_open(&file, path, e)) return false;
+    bool readable = gguf_shard_read(&s, &file, NULL), ours = readable && gguf_find(s.kv, s.n_kv, OF);
+    if (readable) gguf_shard_free(&s);
+    return ours || gq_fail(e, "%s is there and holds no measurements; they need a name of their own", path);
 }
 
 /* ---- writing ---- */

@@ -131,7 +131,7 @@ static bool check_target(const gq_plan *plan, const gq_options *options, const c
     struct stat st;
     if (stat(path, &st) == 0 && is_input(plan, options, &st))
         return gq_fail(e, "%s is one of the inputs: quantizing a file onto itself would destroy it", path);
-    return gq_check_target(path, options->force, e);
+    return gq_check_target(path, options->force || options->dry_run, e);
 }
 
 static int by_text(const void *a, const void *b) {

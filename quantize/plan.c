@@ -57,15 +57,15 @@ static bool open_outputs(gq_plan *plan, const gq_options *options, gq_error *e) 
     for (size_t i = 0; i < plan->n_outputs; i++) {
         const gq_output *asked = &options->outputs[i];
         plan_output *out = &plan->outputs[i];
-        const char *name = plan_has_target(options) ? "F16" : asked->filetype ? asked->filetype : "";
+        const char *name = plan_has_target(options, i) ? "F16" : asked->filetype ? asked->filetype : "";
         out->filetype = mix_filetype_named(name);
         if (!out->filetype) {
             const char *near = mix_filetype_nearest(name);
             if (!near) return gq_fail_usage(e, "there is no file type '%s'", name);
             return gq_fail_usage(e, "there is no file type '%s'; did you mean %s?", name, near);
         }
-        if (plan_has_target(options))
-            plan_target_label(options, out->label);
+        if (plan_has_target(options, i))
+            plan_target_label(options, i, out->label);
         else
             snprintf(out->label, sizeof out->label, "%s", out->filetype->name);
         out->path = asked->path ? strdup(asked->path)
@@ -277,8 +277,9 @@ static bool assign(gq_plan *plan, const gq_options *options, gq_error *e) {
     bool ok = prepare(&a, plan, options, e);
     for (size_t o = 0; ok && o < plan->n_outputs; o++)
         ok = output_room(&plan->outputs[o], plan->n_tensors, e);
-    ok = ok && (!plan_has_target(options) || plan_target(plan, &a, options, e));
-    for (size_t o = 0; ok && o < plan->n_outputs; o++) ok = plan_assign(plan, &a, o, e);
+    for (size_t o = 0; ok && o < plan->n_outputs; o++)
+        ok = plan_has_target(options, o) || plan_assign(plan, &a, o, e);
+    ok = ok && plan_targets(plan, &a, options, e);
     ok = ok && plan_cover(plan, options, e) && check_all(plan, &a, options, e) &&
          warn_idle(plan, a.patterns, "--tensor-type", e) && warn_idle(plan, a.keep, "--keep", e);
     assignment_free(&a);
@@ -423,7 +424,7 @@ void gq_plan_free(gq_plan *plan) {
     for (size_t o = 0; o < plan->n_outputs; o++) free_output(&plan->outputs[o]);
     words_free(&plan->warnings);
     free(plan->outputs), free(plan->sources), free(plan->modified);
-    free(plan->layers.kept);
+    free(plan->layers.kept), free(plan->measure_file);
     plan_overrides_free(&plan->overrides);
     chunk_map_free(&plan->chunks);
     imatrix_free(&plan->matrix);
@@ -446,6 +447,8 @@ const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n) {
     *n = plan->warnings.n;
     return (const char *const *)plan->warnings.items;
 }
+
+const char *gq_plan_measure_file(const gq_plan *plan) { return plan->measure_file; }
 
 const gq_loss *gq_plan_loss(const gq_plan *plan, size_t output, size_t tensor) {
     return &plan->outputs[output].losses[tensor];

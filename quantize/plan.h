@@ -89,6 +89,7 @@ struct gq_plan {
     plan_output *outputs;
     chunk_map chunks;
     plan_identity identity;
+    char *measure_file; /* see gq_plan_measure_file */
     word_list warnings;
     double seconds;
 };
@@ -117,12 +118,12 @@ bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e);
 
 /* ---- target.c ---- */
 /* Whether a size is asked for instead of a file type. */
-bool plan_has_target(const gq_options *options);
+bool plan_has_target(const gq_options *options, size_t output);
 bool plan_check_target(const gq_options *options, gq_error *e);
 /* What the output is called after: "7.5GB", "4.6bpw". */
-void plan_target_label(const gq_options *options, char label[32]);
-/* Choose a->types for the target, by measuring. */
-bool plan_target(gq_plan *plan, plan_assignment *a, const gq_options *options, gq_error *e);
+void plan_target_label(const gq_options *options, size_t output, char label[32]);
+/* Give the tensors of all outputs that have a target their types, by measuring. */
+bool plan_targets(gq_plan *plan, plan_assignment *a, const gq_options *options, gq_error *e);
 
 /* ---- prune.c ---- */
 /* Read "3,7,11" and find which layers stay. */

@@ -9,34 +9,46 @@
 #include "mixes/budget.h"
 #include "quantize/measure.h"
 
-bool plan_has_target(const gq_options *options) {
-    return options->target_size > 0 || options->target_bpw > 0;
+static gq_target target_of(const gq_options *o, size_t output) {
+    return o->targets ? o->targets[output] : (gq_target){.size = 0};
+}
+
+bool plan_has_target(const gq_options *o, size_t output) {
+    gq_target asked = target_of(o, output);
+    return asked.size > 0 || asked.bpw != 0;
+}
+
+static bool check_target(const gq_options *o, size_t output, gq_error *e) {
+    gq_target asked = target_of(o, output);
+    const char *filetype = o->outputs[output].filetype;
+    if (asked.bpw != 0 && !(asked.bpw > 0 && asked.bpw <= 64))
+        return gq_fail_usage(e, "a target of %g bits per weight is not between 0 and 64", asked.bpw);
+    if (asked.size && asked.bpw > 0)
+        return gq_fail_usage(e, "a target is a size or a number of bits per weight, not both");
+    return !filetype ||
+           gq_fail_usage(e, "a target takes the place of the file type, so %s cannot be asked for as well",
+                         filetype);
 }
 
 bool plan_check_target(const gq_options *o, gq_error *e) {
-    if (o->target_bpw != 0 && !(o->target_bpw > 0 && o->target_bpw <= 64))
-        return gq_fail_usage(e, "a target of %g bits per weight is not between 0 and 64", o->target_bpw);
-    if (!plan_has_target(o)) return true;
-    if (o->target_size && o->target_bpw > 0)
-        return gq_fail_usage(e, "a target is a size or a number of bits per weight, not both");
-    if (o->n_outputs != 1) return gq_fail_usage(e, "a target is for one output, not %zu", o->n_outputs);
-    if (o->outputs[0].filetype)
-        return gq_fail_usage(e,
-                             "a target takes the place of the file type, so %s cannot be asked for as well",
-                             o->outputs[0].filetype);
-    if (o->pure) return gq_fail_usage(e, "--pure cannot be combined with a target, which mixes types");
+    for (size_t i = 0; i < o->n_outputs; i++) {
+        if (!plan_has_target(o, i)) continue;
+        if (!check_target(o, i, e)) return false;
+        if (o->pure) return gq_fail_usage(e, "--pure cannot be combined with a target, which mixes types");
+    }
     return true;
 }
 
-void plan_target_label(const gq_options *o, char label[32]) {
+void plan_target_label(const gq_options *o, size_t output, char label[32]) {
     static const char units[] = {'B', 'K', 'M', 'G', 'T', 'P', 'E'};
-    double size = (double)o->target_size;
+    gq_target asked = target_of(o, output);
+    double size = (double)asked.size;
     size_t i = 0;
     for (; size >= 999.95 && i + 1 < sizeof units; i++) size /= 1000;
-    if (o->target_size)
+    if (asked.size)
         snprintf(label, 32, "%.4g%c%s", size, units[i], i ? "B" : "");
     else
-        snprintf(label, 32, "%.4gbpw", o->target_bpw);
+        snprintf(label, 32, "%.4gbpw", asked.bpw);
 }
 
 /* ---- what there is to choose from ---- */
@@ -45,7 +57,10 @@ typedef struct target {
     gq_plan *plan;
     plan_assignment *a;
     const gq_options *options;
+    size_t output;   /* the one whose types are chosen now */
+    gq_target asked; /* and what is asked for it */
     bool *free;      /* no option or rule has fixed the type */
+    uint32_t *fixed; /* the type of the others */
     bool *needed;    /* measured: the free ones and their outlets */
     size_t *outlets; /* of each tensor, the one through which it acts on the rest of the model; or itself */
     measured *found; /* per tensor */
@@ -60,19 +75,31 @@ static bool target_new(target *t, gq_plan *plan, plan_assignment *a, const gq_op
     size_t n = plan->n_tensors + 1;
     *t = (target){.plan = plan, .a = a, .options = options};
     t->free = calloc(n, sizeof *t->free);
+    t->fixed = calloc(n, sizeof *t->fixed);
     t->needed = calloc(n, sizeof *t->needed);
     t->outlets = calloc(n, sizeof *t->outlets);
     t->found = calloc(n, sizeof *t->found);
     t->tensors = calloc(n, sizeof *t->tensors);
     t->candidates = calloc(n, CANDIDATES * sizeof *t->candidates);
     t->choice = calloc(n, sizeof *t->choice);
-    return (t->free && t->needed && t->outlets && t->found && t->tensors && t->candidates && t->choice) ||
+    return (t->free && t->fixed && t->needed && t->outlets && t->found && t->tensors && t->candidates &&
+            t->choice) ||
            gq_fail_memory(e, n * CANDIDATES * sizeof *t->candidates);
 }
 
 static void target_free(target *t) {
-    free(t->free), free(t->needed), free(t->outlets), free(t->found), free(t->tensors), free(t->candidates),
-        free(t->choice);
+    free(t->free), free(t->fixed), free(t->needed), free(t->outlets), free(t->found), free(t->tensors);
+    free(t->candidates), free(t->choice);
+}
+
+static void select_output(target *t, size_t output) {
+    t->output = output;
+    t->asked = target_of(t->options, output);
+}
+
+/* What the last plan_assign gave the output's tensors. */
+static const mix_choice *choices_of(const target *t) {
+    return t->a->choices + t->output * t->plan->n_tensors;
 }
 
 static size_t find_outlet(const gq_plan *plan, size_t i) {
@@ -83,35 +110,44 @@ static size_t find_outlet(const gq_plan *plan, size_t i) {
     return i;
 }
 
-/* F16 fits any row, so with it everywhere nothing falls back, and each tensor shows what decides its type. */
+/* F16 fits any row, so with it everywhere nothing falls back, and each tensor shows what decides its type:
+ * the same in every output. */
 static bool find_free(target *t, gq_error *e) {
     size_t n = t->plan->n_tensors;
     for (size_t i = 0; i < n; i++) t->a->types[i] = GGUF_F16;
     t->a->options.types = t->a->types;
-    if (!plan_assign(t->plan, t->a, 0, e)) return false;
+    if (!plan_assign(t->plan, t->a, t->output, e)) return false;
     for (size_t i = 0; i < n; i++) {
-        t->free[i] = t->a->choices[i].reason == MIX_GIVEN;
+        t->free[i] = choices_of(t)[i].reason == MIX_GIVEN;
+        t->fixed[i] = choices_of(t)[i].type;
         t->outlets[i] = t->free[i] ? find_outlet(t->plan, i) : i;
         if (t->free[i]) t->needed[i] = t->needed[t->outlets[i]] = true;
     }
     return true;
 }
 
+/* Measure what no earlier run has, and keep it. */
 static bool measure(target *t, gq_error *e) {
     gq_plan *plan = t->plan;
+    const char *asked = t->options->measure_file;
     gq_error why;
-    char key[96], *path = measure_path(plan);
+    char key[96], *path = asked ? strdup(asked) : measure_path(plan);
     if (!path) return gq_fail_memory(e, strlen(plan_input(plan)) + 32);
     measure_key(plan, key);
-    bool ok = true;
+    bool ok = !asked || !*asked || measure_may_replace(path, e), fresh = false;
     for (size_t i = 0; ok && i < plan->n_tensors; i++)
         ok = !t->needed[i] || plan_cover_source(plan, &plan->sources[i], t->options, e);
     if (ok) measure_read(plan, path, key, t->found);
-    bool fresh = false;
     ok = ok && measure_tensors(plan, t->needed, t->found, &fresh, t->options->callbacks, e);
-    if (ok && fresh && !measure_write(plan, path, key, t->found, &why))
+    bool keep = ok && *path && !(fresh && t->options->dry_run);
+    if (keep && fresh && !measure_write(plan, path, key, t->found, &why)) {
+        keep = false;
         ok = plan_warn(plan, e, "the measurements are not kept for the next time: %s", why.text);
-    free(path);
+    }
+    if (ok && keep)
+        plan->measure_file = path;
+    else
+        free(path);
     return ok;
 }
 
@@ -120,7 +156,7 @@ static uint64_t bytes_as(const target *t, size_t i, uint32_t type) {
     const gguf_tensor *in = t->plan->sources[i].tensor;
     const gguf_type *to = gguf_type_of(type);
     uint64_t bytes = in->ne[0] / to->block_elements * to->block_bytes * in->ne[1] * in->ne[2] * in->ne[3];
-    uint64_t alignment = t->options->target_size ? t->plan->model.shards[0].alignment : 1;
+    uint64_t alignment = t->asked.size ? t->plan->model.shards[0].alignment : 1;
     return (bytes + alignment - 1) / alignment * alignment;
 }
 
@@ -158,7 +194,7 @@ static void list_candidates(target *t) {
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
         budget_candidate *c = t->candidates + i * CANDIDATES;
         size_t n = 0;
-        uint32_t own = t->free[i] ? t->plan->sources[i].tensor->type->id : t->a->choices[i].type;
+        uint32_t own = t->free[i] ? t->plan->sources[i].tensor->type->id : t->fixed[i];
         c[n++] = (budget_candidate){own, bytes_as(t, i, own), 0};
         const measured *m = &t->found[i];
         double weight = m->weighted > 0 ? weight_of(t, i) / m->weighted : 0;
@@ -180,7 +216,7 @@ static const mix_filetype *prevalent(const target *t) {
     uint32_t most = 0;
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
         const uint64_t *ne = t->plan->sources[i].tensor->ne;
-        weights[t->a->choices[i].type] += (double)ne[0] * (double)ne[1] * (double)ne[2] * (double)ne[3];
+        weights[choices_of(t)[i].type] += (double)ne[0] * (double)ne[1] * (double)ne[2] * (double)ne[3];
     }
     for (uint32_t type = 1; type < GGUF_TYPE_LIMIT; type++)
         if (weights[type] > weights[most]) most = type;
@@ -192,20 +228,20 @@ static const mix_filetype *prevalent(const target *t) {
  */
 static bool lay_out(target *t, uint64_t *size, gq_error *e) {
     gq_plan *plan = t->plan;
-    plan_output *out = &plan->outputs[0];
+    plan_output *out = &plan->outputs[t->output];
     size_t warnings = plan->warnings.n;
     for (size_t i = 0; i < plan->n_tensors; i++) t->a->types[i] = t->tensors[i].candidates[t->choice[i]].type;
-    if (!plan_assign(plan, t->a, 0, e)) return false;
+    if (!plan_assign(plan, t->a, t->output, e)) return false;
     out->filetype = prevalent(t);
     if (!plan_layout(plan, out, t->options, e)) return false;
     words_cut(&plan->warnings, warnings); /* the final layout says them again */
-    *size = t->options->target_size ? out->summary.file_bytes : out->summary.out_bytes;
+    *size = t->asked.size ? out->summary.file_bytes : out->summary.out_bytes;
     return true;
 }
 
 static uint64_t limit_of(const target *t) {
-    if (t->options->target_size) return t->options->target_size;
-    return (uint64_t)(t->options->target_bpw * (double)t->plan->outputs[0].summary.n_weights / 8);
+    if (t->asked.size) return t->asked.size;
+    return (uint64_t)(t->asked.bpw * (double)t->plan->outputs[t->output].summary.n_weights / 8);
 }
 
 static bool smallest(target *t, uint64_t *size, uint64_t *chosen, gq_error *e) {
@@ -221,24 +257,25 @@ static bool smallest(target *t, uint64_t *size, uint64_t *chosen, gq_error *e) {
 }
 
 static bool fail_unreachable(const target *t, uint64_t size, gq_error *e) {
-    const gq_summary *s = &t->plan->outputs[0].summary;
-    if (t->options->target_size)
+    const gq_summary *s = &t->plan->outputs[t->output].summary;
+    if (t->asked.size)
         return gq_fail_usage(
             e,
             "%s: a file of %llu bytes cannot be reached: with the smallest types to choose from it has "
             "%llu bytes",
-            plan_input(t->plan), (unsigned long long)t->options->target_size, (unsigned long long)size);
+            plan_input(t->plan), (unsigned long long)t->asked.size, (unsigned long long)size);
     return gq_fail_usage(
         e, "%s: %g bits per weight cannot be reached: the smallest types to choose from make %.4f",
-        plan_input(t->plan), t->options->target_bpw, 8 * (double)s->out_bytes / (double)s->n_weights);
+        plan_input(t->plan), t->asked.bpw, 8 * (double)s->out_bytes / (double)s->n_weights);
 }
 
 /* What is not tensors (the header, of shards several) may grow with the choice, so the choice is made again
  * with the room that is left until it fits; once or twice. */
 static bool choose(target *t, gq_error *e) {
-    uint64_t limit = limit_of(t), size, chosen;
+    uint64_t size, chosen;
     budget_result result;
     if (!smallest(t, &size, &chosen, e)) return false;
+    uint64_t limit = limit_of(t);
     if (size > limit) return fail_unreachable(t, size, e);
     for (uint64_t budget = limit - (size - chosen);; budget -= size - limit) {
         if (!budget_choose(t->tensors, t->plan->n_tensors, budget, t->choice, &result, e) ||
@@ -250,14 +287,22 @@ static bool choose(target *t, gq_error *e) {
     for (size_t i = 0; i < t->plan->n_tensors; i++)
         if (t->free[i] && t->choice[i] != 0) return true;
     return plan_warn(t->plan, e,
-                     "nothing is quantized: with the types it has, the model is within the target");
+                     "%s: nothing is quantized: with the types it has, the model is within the target",
+                     t->plan->outputs[t->output].label);
 }
 
-bool plan_target(gq_plan *plan, plan_assignment *a, const gq_options *options, gq_error *e) {
-    target t;
-    bool ok = target_new(&t, plan, a, options, e) && find_free(&t, e) && measure(&t, e);
-    if (ok) list_candidates(&t);
-    ok = ok && choose(&t, e);
+bool plan_targets(gq_plan *plan, plan_assignment *a, const gq_options *options, gq_error *e) {
+    target t = {.plan = NULL};
+    bool ok = true;
+    for (size_t o = 0; ok && o < plan->n_outputs; o++) {
+        if (!plan_has_target(options, o)) continue;
+        bool first = !t.plan;
+        ok = !first || target_new(&t, plan, a, options, e);
+        select_output(&t, o);
+        ok = ok && (!first || (find_free(&t, e) && measure(&t, e)));
+        if (ok) list_candidates(&t);
+        ok = ok && choose(&t, e);
+    }
     target_free(&t);
     return ok;
 }

@@ -65,6 +65,43 @@ static void test_positional(void **state) {
     }
 }
 
+static void test_several_targets(void **state) {
+    (void)state;
+    static const struct {
+        const char *words[8];
+        size_t n;
+        struct {
+            const char *path, *filetype;
+            uint64_t size;
+            double bpw;
+        } outputs[3];
+    } rows[] = {
+        {{"in", "--target-size", "7G", "--target-bpw", "4.5"},
+         2,
+         {{NULL, NULL, 7000000000, 0}, {.bpw = 4.5}}},
+        {{"in", "--target-size", "7G", "--out-dir", "d"}, 1, {{.size = 7000000000}}},
+        {{"--target-bpw", "3", "in", "Q8_0", "--out-dir=d"}, 2, {{.bpw = 3}, {.filetype = "Q8_0"}}},
+        {{"--target-bpw", "3", "in", "x=Q8_0", "Q4_0"},
+         3,
+         {{.bpw = 3}, {.path = "x", .filetype = "Q8_0"}, {.filetype = "Q4_0"}}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        request r;
+        gq_error e;
+        if (!parse(&r, &e, rows[i].words)) fail_msg("row %zu: %s", i, e.text);
+        assert_int_equal(r.quantize.n_outputs, rows[i].n);
+        for (size_t o = 0; o < rows[i].n; o++) {
+            const char *path = rows[i].outputs[o].path, *filetype = rows[i].outputs[o].filetype;
+            const gq_output *found = &r.quantize.outputs[o];
+            assert_true(path ? found->path && strncmp(found->path, path, strlen(path)) == 0 : !found->path);
+            assert_true(filetype ? found->filetype && !strcmp(found->filetype, filetype) : !found->filetype);
+            assert_int_equal(r.quantize.targets[o].size, rows[i].outputs[o].size);
+            assert_true(r.quantize.targets[o].bpw == rows[i].outputs[o].bpw);
+        }
+        request_free(&r);
+    }
+}
+
 static void test_several_outputs(void **state) {
     (void)state;
     request r;
@@ -115,7 +152,7 @@ static void test_bad_usage(void **state) {
         {{"in", "Q8_0", "--target-size", "7G"}, "takes the place of the file type Q8_0"},
         {{"in", "out", "Q8_0", "--target-bpw", "4"}, "Q8_0"},
         {{"in", "out", "1", "x", "--target-bpw", "4"}, "too many"},
-        {{"in", "--out-dir", "d", "--target-bpw", "4"}, "one output"},
+        {{"in", "x", "--target-bpw", "4", "--target-bpw", "5"}, "unknown file type 'x'"},
         {{"--target-bpw", "4"}, "missing"},
         {{"in", "--target-bpw", "0"}, "such as 4.6"},
         {{"in", "--target-bpw", "4.6b"}, "such as 4.6"},
@@ -359,6 +396,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_positional),
         cmocka_unit_test(test_several_outputs),
+        cmocka_unit_test(test_several_targets),
         cmocka_unit_test(test_bad_usage),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_recipe),

@@ -98,7 +98,7 @@ static bool read_recipe(gq_error *e) {
 }
 
 static bool run(const char *in, gq_options *o, gq_error *e) {
-    gq_output out = {path("out.gguf"), o->target_size ? NULL : "Q8_0"};
+    gq_output out = {path("out.gguf"), o->targets ? NULL : "Q8_0"};
     o->input = in, o->outputs = &out, o->n_outputs = 1, o->threads = 1, o->effort = 1;
     gq_plan *plan = gq_plan_new(o, e);
     bool done = plan && gq_run(plan, NULL, e);
@@ -109,7 +109,8 @@ static bool run(const char *in, gq_options *o, gq_error *e) {
 /* Measurements that cannot be kept are no failure. */
 static bool aim(gq_error *e) {
     unlink(path("small.gguf.gquant-measure"));
-    bool ok = run(path("small.gguf"), &(gq_options){.target_size = 12000, .imatrix = path("matrix.dat")}, e);
+    bool ok = run(path("small.gguf"),
+                  &(gq_options){.targets = &(gq_target){.size = 12000}, .imatrix = path("matrix.dat")}, e);
     unlink(path("out.gguf")), unlink(path("small.gguf.gquant-measure"));
     return ok;
 }

@@ -59,7 +59,7 @@ static void every_job_counts_what_it_did(void **state) {
                     .n_outputs = 1,
                     .threads = 2,
                     .effort = GQ_EFFORT_FAST,
-                    .target_bpw = 6,
+                    .targets = &(gq_target){.bpw = 6},
                     .callbacks = &callbacks};
     gq_plan *plan = gq_plan_new(&o, &e);
     if (!plan) fail_msg("%s", e.text);

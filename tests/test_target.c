@@ -1,6 +1,6 @@
-/* A size instead of a name: the size is met, options go first, measurements are kept, trusted only as far as
- * they can be, and the same everywhere. */
-#include "tests/model.h"
+/* A size instead of a name: the size is met, options go first, and nothing else is asked of a
+ * model. */
+#include "tests/target_model.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -11,47 +11,15 @@
 #include <time.h>
 
 #include "codec/codec.h"
-#include "tests/imatrix_files.h"
 
 static char *folder, *in, *out;
 static const char *path(const char *name) { return in_folder(folder, name); }
 
-/* Tensors of several sizes; rows for short blocks only, rows for none, and experts. Small: it is measured
- * often. */
 static int set_up(void **state) {
     (void)state;
-    static const struct {
-        const char *name;
-        uint64_t rows;
-    } parts[] = {{"attn_q", 40},      {"attn_k", 11}, {"attn_v", 13},
-                 {"attn_output", 37}, {"ffn_up", 61}, {"ffn_down", 59}};
-    char name[64];
     folder = temporary_folder();
     in = strdup(path("in.gguf")), out = strdup(path("out.gguf"));
-    model *m = model_new("llama", 7);
-    for (int b = 0; b < 6; b++)
-        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-            snprintf(name, sizeof name, "blk.%d.%s.weight", b, parts[i].name);
-            model_add(m, name, GGUF_F16, (uint64_t[4]){256, parts[i].rows}, NULL);
-        }
-    model_add(m, "token_embd.weight", GGUF_F16, (uint64_t[4]){256, 101}, NULL);
-    model_add(m, "output.weight", GGUF_F16, (uint64_t[4]){256, 101}, NULL);
-    model_add(m, "output_norm.weight", GGUF_F32, (uint64_t[4]){256}, NULL);
-    model_set_u32(m, "llama.expert_count", 4);
-    model_set_u32(m, "llama.expert_used_count", 2);
-    model_add(m, "blk.6.ffn_up_exps.weight", GGUF_F16, (uint64_t[4]){256, 9, 4}, NULL);
-    model_add(m, "blk.6.ffn_down_exps.weight", GGUF_F32, (uint64_t[4]){96, 16, 4}, NULL);
-    model_add(m, "blk.6.odd.weight", GGUF_F32, (uint64_t[4]){100, 16}, NULL);
-    model_write(m, in);
-    model_free(m);
-    blob b = {0};
-    float values[256];
-    for (int i = 0; i < 256; i++) values[i] = (float)(1 + i % 7);
-    put32(&b, 1);
-    put_entry(&b, "blk.2.ffn_up.weight", 1, values, 256);
-    put_trailer(&b, 1, "made up");
-    write_whole(path("imatrix.dat"), b.bytes, b.n);
-    free(b.bytes);
+    target_model(folder);
     return 0;
 }
 
@@ -65,28 +33,17 @@ static int tear_down(void **state) {
 /* ---- helpers ---- */
 
 static gq_output output;
+static gq_target target;
 static gq_options options_for(const char *to) {
     output = (gq_output){to, NULL};
+    target = (gq_target){.size = 0};
     return (gq_options){.input = in,
                         .outputs = &output,
+                        .targets = &target,
                         .n_outputs = 1,
                         .threads = 2,
                         .force = true,
                         .effort = GQ_EFFORT_DEFAULT};
-}
-
-static void count(void *user, const gq_progress *p) { *(uint64_t *)user = p->weights_done; }
-
-/* Plan; *measured: whether weights were looked at. */
-static gq_plan *plan_for(gq_options o, bool *measured) {
-    gq_error e;
-    uint64_t weights = 0;
-    gq_callbacks callbacks = {.user = &weights, .progress = count};
-    o.callbacks = &callbacks;
-    gq_plan *plan = gq_plan_new(&o, &e);
-    if (!plan) fail_msg("%s", e.text);
-    if (measured) *measured = weights > 0;
-    return plan;
 }
 
 static uint32_t type_of(const gq_plan *plan, const char *name) {
@@ -98,47 +55,22 @@ static uint32_t type_of(const gq_plan *plan, const char *name) {
     return 0;
 }
 
-/* All types as text. Frees the plan. */
-static char *types_of(gq_plan *plan) {
-    size_t n;
-    const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
-    char *text = calloc(n + 1, 8);
-    for (size_t i = 0; i < n; i++) sprintf(text + strlen(text), "%u ", t[i].to);
-    gq_plan_free(plan);
-    return text;
-}
-
-static void assert_types(gq_plan *plan, const char *wanted) {
-    char *found = types_of(plan);
-    assert_string_equal(found, wanted);
-    free(found);
-}
-
-static bool warned(const gq_plan *plan, const char *text) {
-    size_t n;
-    const char *const *warnings = gq_plan_warnings(plan, &n);
-    for (size_t i = 0; i < n; i++)
-        if (strstr(warnings[i], text)) return true;
-    return false;
-}
-
 /* ---- the size ---- */
 
 static void size_is_met(void **state) {
     (void)state;
     gq_options o = options_for(out);
-    o.target_bpw = 64;
+    target.bpw = 64;
     gq_plan *whole = plan_for(o, NULL);
     uint64_t most = gq_plan_summary(whole, 0)->file_bytes, reached = 0;
     gq_plan_free(whole);
-    o.target_bpw = 0;
-    for (o.target_size = most * 3 / 10; o.target_size < most; o.target_size += most / 17) {
+    target.bpw = 0;
+    for (target.size = most * 3 / 10; target.size < most; target.size += most / 17) {
         struct stat st;
         gq_plan_free(run_plan(&o));
         assert_int_equal(stat(out, &st), 0);
-        if ((uint64_t)st.st_size > o.target_size || (double)st.st_size < 0.995 * (double)o.target_size)
-            fail_msg("%llu bytes for %llu", (unsigned long long)st.st_size,
-                     (unsigned long long)o.target_size);
+        if ((uint64_t)st.st_size > target.size || (double)st.st_size < 0.995 * (double)target.size)
+            fail_msg("%llu bytes for %llu", (unsigned long long)st.st_size, (unsigned long long)target.size);
         reached++;
     }
     assert_true(reached > 10);
@@ -147,12 +79,11 @@ static void size_is_met(void **state) {
 static void bits_are_met(void **state) {
     (void)state;
     gq_options o = options_for(out);
-    for (o.target_bpw = 4; o.target_bpw < 12; o.target_bpw += 0.7) {
+    for (target.bpw = 4; target.bpw < 12; target.bpw += 0.7) {
         gq_plan *plan = plan_for(o, NULL);
         const gq_summary *s = gq_plan_summary(plan, 0);
         double bits = 8 * (double)s->out_bytes / (double)s->n_weights;
-        if (bits > o.target_bpw || bits < 0.995 * o.target_bpw)
-            fail_msg("%g bits for %g", bits, o.target_bpw);
+        if (bits > target.bpw || bits < 0.995 * target.bpw) fail_msg("%g bits for %g", bits, target.bpw);
         gq_plan_free(plan);
     }
 }
@@ -160,27 +91,27 @@ static void bits_are_met(void **state) {
 static void shards_count(void **state) {
     (void)state;
     gq_options o = options_for(path("split.gguf"));
-    o.target_size = 250000, o.split_max_size = 60000;
+    target.size = 250000, o.split_max_size = 60000;
     gq_plan *plan = plan_for(o, NULL);
     uint64_t size = gq_plan_summary(plan, 0)->file_bytes;
-    assert_true(size <= o.target_size && size > 248700);
+    assert_true(size <= target.size && size > 248700);
     gq_plan_free(plan);
 }
 
 static void impossible_sizes_name_the_smallest(void **state) {
     (void)state;
     gq_options o = options_for(out);
-    o.target_size = 1000;
+    target.size = 1000;
     const char *text = failure(&o), *at = strstr(text, "it has ");
     assert_non_null(at);
     uint64_t least = strtoull(at + 7, NULL, 10);
-    o.target_size = least - 1;
+    target.size = least - 1;
     assert_non_null(strstr(failure(&o), "cannot be reached"));
-    o.target_size = least;
+    target.size = least;
     gq_plan *plan = plan_for(o, NULL);
     assert_int_equal(gq_plan_summary(plan, 0)->file_bytes, least);
     gq_plan_free(plan);
-    o.target_size = 0, o.target_bpw = 1.5;
+    target.size = 0, target.bpw = 1.5;
     assert_non_null(strstr(failure(&o), "1.5 bits per weight cannot be reached"));
 }
 
@@ -189,7 +120,7 @@ static void impossible_sizes_name_the_smallest(void **state) {
 static void rows_get_types_that_fit(void **state) {
     (void)state;
     gq_options o = options_for(out);
-    o.target_bpw = 5;
+    target.bpw = 5;
     gq_plan *plan = plan_for(o, NULL);
     assert_int_equal(type_of(plan, "blk.6.odd.weight"), GGUF_F16);
     uint32_t short_blocks = type_of(plan, "blk.6.ffn_down_exps.weight");
@@ -205,7 +136,7 @@ static void options_go_first(void **state) {
     o.tensor_types = (gq_list){types, 2};
     o.keep = (gq_list){keep, 1};
     o.output_tensor_type = "Q5_0", o.token_embedding_type = "Q2_K";
-    o.target_bpw = 5.5;
+    target.bpw = 5.5;
     gq_plan *plan = plan_for(o, NULL);
     assert_int_equal(type_of(plan, "blk.5.ffn_down.weight"), GGUF_Q4_1);
     assert_int_equal(type_of(plan, "blk.6.odd.weight"), GGUF_BF16);
@@ -222,7 +153,7 @@ static void more_bytes_never_hurt(void **state) {
     (void)state;
     gq_options o = options_for(out);
     double before = 1e300;
-    for (o.target_bpw = 4; o.target_bpw < 9; o.target_bpw += 1) {
+    for (target.bpw = 4; target.bpw < 9; target.bpw += 1) {
         gq_plan *plan = run_plan(&o);
         size_t n;
         double error = 0;
@@ -242,7 +173,7 @@ static void the_file_says_its_most_common_type(void **state) {
     } rows[] = {{3.8, 12}, {8.6, 7}, {16.1, 1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         gq_options o = options_for(out);
-        o.target_bpw = rows[i].bits;
+        target.bpw = rows[i].bits;
         gq_plan_free(run_plan(&o));
         gguf_model m = open_model(out);
         int64_t type;
@@ -254,170 +185,29 @@ static void the_file_says_its_most_common_type(void **state) {
 
 static void requests_that_make_no_sense(void **state) {
     (void)state;
-    gq_output two[] = {{path("a.gguf"), NULL}, {path("b.gguf"), NULL}};
-    gq_options o = options_for(out);
-    o.target_bpw = 5, o.outputs = two, o.n_outputs = 2;
-    assert_non_null(strstr(failure(&o), "one output"));
+    gq_options o;
     o = options_for(out);
-    o.target_bpw = 5, output.filetype = "Q4_0";
+    target.bpw = 5, output.filetype = "Q4_0";
     assert_non_null(strstr(failure(&o), "takes the place"));
     o = options_for(out);
-    o.target_bpw = 5, o.target_size = 1000000;
+    target.bpw = 5, target.size = 1000000;
     assert_non_null(strstr(failure(&o), "not both"));
-    o.target_size = 0, o.pure = true;
+    target.size = 0, o.pure = true;
     assert_non_null(strstr(failure(&o), "--pure"));
-    o.pure = false, o.target_bpw = -1;
+    o.pure = false, target.bpw = -1;
     assert_non_null(strstr(failure(&o), "bits per weight"));
-}
-
-/* ---- measurements ---- */
-
-static const char *kept(void) { return path("in.gguf.gquant-measure"); }
-
-static void measurements_are_kept(void **state) {
-    (void)state;
-    bool measured;
-    gq_options o = options_for(out);
-    o.target_bpw = 5;
-    remove(kept());
-    char *types = types_of(plan_for(o, &measured));
-    assert_true(measured);
-    assert_true(exists(kept()));
-    assert_types(plan_for(o, &measured), types);
-    assert_false(measured);
-    o.target_bpw = 6, o.output_tensor_type = "Q6_K";
-    gq_plan_free(plan_for(o, &measured));
-    assert_false(measured);
-    free(types);
-}
-
-static void what_has_changed_is_measured_again(void **state) {
-    (void)state;
-    bool measured;
-    gq_options o = options_for(out);
-    o.target_bpw = 5;
-    gq_plan_free(plan_for(o, NULL));
-    o.effort = GQ_EFFORT_FAST;
-    gq_plan_free(plan_for(o, &measured));
-    assert_true(measured);
-    o.imatrix = path("imatrix.dat");
-    gq_plan_free(plan_for(o, &measured));
-    assert_true(measured);
-    gq_plan_free(plan_for(o, &measured));
-    assert_false(measured);
-    struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
-    assert_int_equal(utimensat(AT_FDCWD, in, times, 0), 0);
-    gq_plan_free(plan_for(o, &measured));
-    assert_true(measured);
-}
-
-static void hostile_measurements_do_no_harm(void **state) {
-    (void)state;
-    bool measured;
-    gq_options o = options_for(out);
-    o.target_bpw = 5;
-    remove(kept());
-    char *types = types_of(plan_for(o, NULL));
-    size_t n;
-    uint8_t *good = read_whole(kept(), &n);
-    for (size_t cut = 0; cut < n; cut += 1 + n / 20) {
-        write_whole(kept(), good, cut);
-        assert_types(plan_for(o, &measured), types);
-        assert_true(measured);
-    }
-    for (size_t i = 0; i < 100; i++) { /* any byte: perhaps other types, never a failure */
-        size_t at = i * 791 % n;
-        uint8_t old = good[at];
-        good[at] = (uint8_t)(old ^ (0x81 + i));
-        write_whole(kept(), good, n);
-        good[at] = old;
-        gq_plan_free(plan_for(o, NULL));
-    }
-    free(good), free(types);
-}
-
-/* A file with the right key, and numbers that nobody can have measured. */
-static void impossible_numbers_are_measured_again(void **state) {
-    (void)state;
-    bool measured;
-    gq_options o = options_for(out);
-    o.target_bpw = 5;
-    remove(kept());
-    char *types = types_of(plan_for(o, NULL));
-    gguf_model found = open_model(kept());
-    static const double wrong[][5] = {
-        {-1, 1, 1, 12, 1},         {1e300, 1, 1, 12, 1},        {100, -1, 1, 12, 1}, {100, 1, NAN, 12, 1},
-        {100, 1, 1, 12, -1},       {100, 1, 1, 12, NAN},        {100, 1, 1, 1e9, 1}, {100, 1, 1, NAN, 1},
-        {100, INFINITY, 1, 12, 1}, {100, 1, 1, 4294967308.0, 1}};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        model *m = model_new("x", 1);
-        for (uint64_t k = 0; k < found.shards[0].n_kv; k++) {
-            const gguf_kv *kv = &found.shards[0].kv[k];
-            if (kv->type == GGUF_ARRAY)
-                model_set_array(m, kv->key, GGUF_FLOAT64, wrong[i], 5 - k % 2);
-            else
-                model_set(m, kv->key, kv->type, kv->value, kv->size);
-        }
-        model_write(m, path("wrong"));
-        model_free(m);
-        assert_int_equal(rename(path("wrong"), kept()), 0);
-        assert_types(plan_for(o, &measured), types);
-        assert_true(measured);
-    }
-    gguf_model_close(&found);
-    free(types);
-}
-
-static void a_folder_that_takes_no_file_is_no_failure(void **state) {
-    (void)state;
-    bool measured;
-    size_t files = count_files(folder);
-    gq_options o = options_for(out);
-    o.target_bpw = 5;
-    if (exists(kept())) remove(kept()), files--;
-    assert_int_equal(mkdir(kept(), 0777), 0);
-    gq_plan *plan = plan_for(o, &measured);
-    assert_true(measured);
-    assert_true(warned(plan, "measurements are not kept"));
-    gq_plan_free(plan);
-    assert_int_equal(rmdir(kept()), 0);
-    assert_int_equal(count_files(folder), files); /* nothing half-written is left */
-}
-
-static void the_same_everywhere(void **state) {
-    (void)state;
-    gq_options o = options_for(out);
-    o.target_bpw = 5, o.imatrix = path("imatrix.dat");
-    remove(kept());
-    o.threads = 1;
-    char *types = types_of(plan_for(o, NULL));
-    assert_int_equal(rename(kept(), path("first")), 0);
-    for (o.threads = 2; o.threads < 9; o.threads += 3) {
-        assert_types(plan_for(o, NULL), types);
-        assert_same_file(path("first"), kept());
-        remove(kept());
-    }
-    for (size_t i = 0; kernels_level_name(i); i++) {
-        if (!kernels_level(kernels_level_name(i))) continue;
-        setenv("GQUANT_ISA", kernels_level_name(i), 1);
-        assert_types(plan_for(o, NULL), types);
-        assert_same_file(path("first"), kept());
-        remove(kept());
-    }
-    unsetenv("GQUANT_ISA");
-    free(types);
 }
 
 static void a_target_above_the_model_keeps_it(void **state) {
     (void)state;
     gq_options o = options_for(out);
-    o.target_size = 1000000000;
+    target.size = 1000000000;
     gq_plan *plan = plan_for(o, NULL);
     assert_int_equal(type_of(plan, "blk.0.ffn_up.weight"), GGUF_F16);
     assert_int_equal(type_of(plan, "blk.6.odd.weight"), GGUF_F32);
     assert_true(warned(plan, "nothing is quantized"));
     gq_plan_free(plan);
-    o.target_size = 0, o.target_bpw = 5;
+    target.size = 0, target.bpw = 5;
     plan = plan_for(o, NULL);
     assert_false(warned(plan, "nothing is quantized"));
     gq_plan_free(plan);
@@ -438,7 +228,7 @@ static void a_tied_embedding_counts_twice(void **state) {
         model_write(m, path("tied.gguf"));
         model_free(m);
         gq_options o = options_for(out);
-        o.input = path("tied.gguf"), o.target_bpw = 5.2;
+        o.input = path("tied.gguf"), target.bpw = 5.2;
         gq_plan *plan = plan_for(o, NULL);
         bytes[i] = gguf_type_of(type_of(plan, "token_embd.weight"))->block_bytes;
         gq_plan_free(plan);
@@ -454,11 +244,13 @@ static void an_outlet_may_be_no_matrix(void **state) {
     model_write(m, path("odd.gguf"));
     model_free(m);
     gq_options o = options_for(out);
-    o.input = path("odd.gguf"), o.target_bpw = 5;
+    o.input = path("odd.gguf"), target.bpw = 5;
     gq_plan *plan = plan_for(o, NULL);
     assert_int_equal(type_of(plan, "blk.0.ffn_up.weight"), GGUF_Q4_K);
     gq_plan_free(plan);
 }
+
+static const char *kept(void) { return path("in.gguf.gquant-measure"); }
 
 static bool at_once(void *user) {
     (void)user;
@@ -470,7 +262,7 @@ static void measuring_can_be_stopped(void **state) {
     gq_error e = {.status = GQ_OK};
     gq_callbacks callbacks = {.cancelled = at_once};
     gq_options o = options_for(out);
-    o.target_bpw = 5, o.callbacks = &callbacks;
+    target.bpw = 5, o.callbacks = &callbacks;
     remove(kept());
     assert_null(gq_plan_new(&o, &e));
     assert_int_equal(e.status, GQ_INTERRUPTED);
@@ -487,9 +279,56 @@ static void weights_must_be_finite(void **state) {
     model_write(m, path("nan.gguf"));
     model_free(m);
     gq_options o = options_for(out);
-    o.input = path("nan.gguf"), o.target_bpw = 5;
+    o.input = path("nan.gguf"), target.bpw = 5;
     assert_non_null(strstr(failure(&o), "element 300 is nan"));
     assert_false(exists(path("nan.gguf.gquant-measure")));
+}
+
+/* ---- several outputs ---- */
+
+/* Each output of a run has what it would have alone, and the sample is read once. */
+static void several_targets_in_one_run(void **state) {
+    (void)state;
+    static const gq_target targets[] = {
+        {.bpw = 5}, {.size = 0}, {.size = 250000}, {.bpw = 4.4}, {.size = 200000}};
+    enum { N = sizeof targets / sizeof *targets };
+    gq_output several[N] = {{.path = NULL}};
+    char *alone[N];
+    bool measured;
+    for (size_t i = 0; i < N; i++) {
+        gq_options o = options_for(out);
+        target = targets[i], o.measure_file = "";
+        if (i == 1) output.filetype = "Q4_K_M";
+        gq_plan *plan = plan_for(o, &measured);
+        assert_int_equal(measured, i != 1);
+        alone[i] = types_of(plan, 0);
+        several[i] = (gq_output){NULL, output.filetype};
+        gq_plan_free(plan);
+    }
+    gq_options o = options_for(out);
+    remove(kept());
+    o.outputs = several, o.targets = targets, o.n_outputs = N;
+    gq_plan *plan = plan_for(o, &measured);
+    assert_true(measured);
+    static const char *const labels[N] = {"5bpw", "Q4_K_M", "250KB", "4.4bpw", "200KB"};
+    for (size_t i = 0; i < N; i++) {
+        char *types = types_of(plan, i);
+        assert_string_equal(types, alone[i]);
+        const gq_summary *s = gq_plan_summary(plan, i);
+        assert_string_equal(s->filetype, labels[i]);
+        assert_non_null(strstr(s->path, labels[i]));
+        if (targets[i].size) assert_true(s->file_bytes <= targets[i].size);
+        free(types), free(alone[i]);
+    }
+    gq_error e;
+    if (!gq_run(plan, NULL, &e)) fail_msg("%s", e.text);
+    for (size_t i = 0; i < N; i++) assert_true(exists(gq_plan_summary(plan, i)->path));
+    gq_plan_free(plan);
+    /* One that cannot be reached stops all. */
+    gq_target last[N];
+    memcpy(last, targets, sizeof last);
+    last[N - 1].size = 1000, o.targets = last;
+    assert_non_null(strstr(failure(&o), "1000 bytes cannot be reached"));
 }
 
 /* ---- shares of the work ---- */
@@ -497,16 +336,16 @@ static void weights_must_be_finite(void **state) {
 static void parts_agree(void **state) {
     (void)state;
     gq_options o = options_for(path("whole.gguf"));
-    o.target_bpw = 5;
+    target.bpw = 5;
     gq_plan_free(run_plan(&o));
     for (uint32_t part = 1; part <= 2; part++) {
         remove(kept());
         o = options_for(path("parts.gguf"));
-        o.target_bpw = 5, o.part = part, o.parts = 2;
+        target.bpw = 5, o.part = part, o.parts = 2;
         gq_plan_free(run_plan(&o));
     }
     o = options_for(path("parts.gguf"));
-    o.target_bpw = 5, o.join = true;
+    target.bpw = 5, o.join = true;
     gq_plan_free(run_plan(&o));
     assert_same_file(path("whole.gguf"), path("parts.gguf"));
 }
@@ -522,17 +361,12 @@ int main(void) {
         cmocka_unit_test(more_bytes_never_hurt),
         cmocka_unit_test(the_file_says_its_most_common_type),
         cmocka_unit_test(requests_that_make_no_sense),
-        cmocka_unit_test(measurements_are_kept),
-        cmocka_unit_test(what_has_changed_is_measured_again),
-        cmocka_unit_test(hostile_measurements_do_no_harm),
-        cmocka_unit_test(impossible_numbers_are_measured_again),
-        cmocka_unit_test(a_folder_that_takes_no_file_is_no_failure),
-        cmocka_unit_test(the_same_everywhere),
         cmocka_unit_test(a_target_above_the_model_keeps_it),
         cmocka_unit_test(a_tied_embedding_counts_twice),
         cmocka_unit_test(an_outlet_may_be_no_matrix),
         cmocka_unit_test(measuring_can_be_stopped),
         cmocka_unit_test(weights_must_be_finite),
+        cmocka_unit_test(several_targets_in_one_run),
         cmocka_unit_test(parts_agree),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
