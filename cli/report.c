@@ -160,7 +160,7 @@ static void loss_cells(table *out, const gq_loss *l, bool weighted) {
     double snr = gq_loss_snr_db(l), error = gq_loss_weighted(l);
     table_cell(out, format("%.4g", gq_loss_rmse(l)));
     table_cell(out, format("%.5f", gq_loss_relative(l)));
-    table_cell(out, isinf(snr) ? format("exact") : format("%.2f", snr));
+    table_cell(out, l->e2 > 0 ? format("%.2f", snr) : format("exact"));
     table_cell(out, format("%.4g", l->max_error));
     if (weighted) table_cell(out, isnan(error) ? format("-") : format("%.5f", error));
 }

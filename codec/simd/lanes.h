@@ -44,7 +44,8 @@ INLINE vi bits(vf v) { return (vi)v; }
 INLINE vf from_bits(vi v) { return (vf)v; }
 
 /* ---- masks, select, minimum ----
- * smaller(a, b) is a < b ? a : b: the second operand when equal or unordered, as x86 has it. */
+ * smaller(a, b) is a < b ? a : b: the second operand when equal or unordered, as x86 has it. in_any(m):
+ * whether a mask holds in any lane. */
 #if GQ_LANES == 16 && defined(__AVX512F__)
 typedef __mmask16 vm;
 INLINE vm lt(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ); }
@@ -58,6 +59,7 @@ INLINE vm either(vm a, vm b) { return (vm)(a | b); }
 INLINE vf smaller(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
 INLINE vf larger(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
 INLINE vi to_int(vf a) { return (vi)_mm512_cvttps_epi32((__m512)a); }
+INLINE bool in_any(vm m) { return m != 0; }
 #else
 typedef vi vm;
 INLINE vm lt(vf a, vf b) { return a < b; }
@@ -81,6 +83,12 @@ INLINE vf larger(vf a, vf b) { return pick(a > b, a, b); }
 #endif
 INLINE vi picki(vm m, vi a, vi b) { return (vi)pick(m, (vf)a, (vf)b); }
 INLINE vi to_int(vf a) { return __builtin_convertvector(a, vi); }
+INLINE bool in_any(vm m) { /* the halves of its lanes together, down to two */
+    int64_t halves[L / 2], some = 0;
+    memcpy(halves, &m, sizeof halves);
+    for (int i = 0; i < L / 2; i++) some |= halves[i];
+    return some != 0;
+}
 #endif
 
 /* Square root, correctly rounded everywhere. */

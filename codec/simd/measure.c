@@ -3,6 +3,8 @@
 
 /* Sums run in 16 lanes at every level: in float within a stretch, whose 16 terms per lane lose at most about
  * 1e-6 of a sum, and in double from stretch to stretch. So the order of additions depends on the shape alone.
+ * Stretches with numbers whose squares float does not hold are added up again in double, which holds them
+ * all.
  */
 enum { SUMS = 16, VECTORS = SUMS / L, STRETCH = 256 };
 
@@ -12,6 +14,7 @@ typedef struct lanes16 {
 
 typedef struct stretch {
     lanes16 x2, e2, wx2, we2;
+    lanes16 max_x, max_e;
 } stretch;
 
 typedef struct totals {
@@ -20,7 +23,7 @@ typedef struct totals {
 } totals;
 
 /* w NULL: no importance, and no weighted sums. */
-INLINE void add16(stretch *s, totals *t, const float *x, const float *y, const float *w) {
+INLINE void add16(stretch *s, const float *x, const float *y, const float *w) {
     for (int k = 0; k < VECTORS; k++) {
         vf a = load(x + k * L), e = a - load(y + k * L), xx = a * a, ee = e * e;
         s->x2.v[k] += xx, s->e2.v[k] += ee;
@@ -28,8 +31,8 @@ INLINE void add16(stretch *s, totals *t, const float *x, const float *y, const f
             vf weight = load(w + k * L);
             s->wx2.v[k] += weight * xx, s->we2.v[k] += weight * ee;
         }
-        t->max_x.v[k] = larger(magnitude(a), t->max_x.v[k]);
-        t->max_e.v[k] = larger(magnitude(e), t->max_e.v[k]);
+        s->max_x.v[k] = larger(magnitude(a), s->max_x.v[k]);
+        s->max_e.v[k] = larger(magnitude(e), s->max_e.v[k]);
     }
 }
 
@@ -39,15 +42,48 @@ INLINE void add_lanes(double total[SUMS], const lanes16 *lanes) {
     for (int i = 0; i < SUMS; i++) total[i] += (double)sums[i];
 }
 
+INLINE void keep_larger(lanes16 *most, const lanes16 *lanes) {
+    for (int k = 0; k < VECTORS; k++) most->v[k] = larger(lanes->v[k], most->v[k]);
+}
+
+/* Whether float has served for these sums: none beyond its range, and the largest so far above the smallest
+ * normal number, 2^-126, that what terms below it have lost does not count. A sum of nothing but zeros is
+ * one, too. */
+INLINE bool in_range(const lanes16 *sums, const lanes16 *terms) {
+    vm beyond = lt(all(0x1p100f), sums->v[0]), enough = le(all(0x1p-90f), sums->v[0]);
+    vm any = lt(all(0), terms->v[0]);
+    for (int k = 1; k < VECTORS; k++) {
+        beyond = either(beyond, lt(all(0x1p100f), sums->v[k]));
+        enough = either(enough, le(all(0x1p-90f), sums->v[k]));
+        any = either(any, lt(all(0), terms->v[k]));
+    }
+    return !in_any(beyond) && (in_any(enough) || !in_any(any));
+}
+
+static __attribute__((noinline)) void add_in_double(totals *t, const float *x, const float *y, const float *w,
+                                                    size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        double a = (double)x[i], e = a - (double)y[i], weight = w ? (double)w[i] : 0;
+        t->x2[i % SUMS] += a * a, t->e2[i % SUMS] += e * e;
+        t->wx2[i % SUMS] += weight * a * a, t->we2[i % SUMS] += weight * e * e;
+    }
+}
+
 INLINE void measure_stretch(totals *t, const float *x, const float *y, const float *w, size_t n) {
     stretch s = {0};
     size_t i = 0;
-    for (; i + SUMS <= n; i += SUMS) add16(&s, t, x + i, y + i, w ? w + i : NULL);
+    for (; i + SUMS <= n; i += SUMS) add16(&s, x + i, y + i, w ? w + i : NULL);
     if (i < n) { /* zeros add nothing */
         float a[SUMS] = {0}, b[SUMS] = {0}, c[SUMS] = {0};
         memcpy(a, x + i, 4 * (n - i)), memcpy(b, y + i, 4 * (n - i));
         if (w) memcpy(c, w + i, 4 * (n - i));
-        add16(&s, t, a, b, w ? c : NULL);
+        add16(&s, a, b, w ? c : NULL);
+    }
+    keep_larger(&t->max_x, &s.max_x), keep_larger(&t->max_e, &s.max_e);
+    if (!in_range(&s.x2, &s.max_x) || !in_range(&s.e2, &s.max_e) ||
+        (w && (!in_range(&s.wx2, &s.max_x) || !in_range(&s.we2, &s.max_e)))) {
+        add_in_double(t, x, y, w, n);
+        return;
     }
     add_lanes(t->x2, &s.x2), add_lanes(t->e2, &s.e2);
     if (w) add_lanes(t->wx2, &s.wx2), add_lanes(t->we2, &s.we2);
