@@ -1,6 +1,16 @@
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
+
+/* A caller may have closed the standard descriptors; the next file opened would get their numbers. They are
+ * opened the wrong way round, so that using them fails as it does when they are closed. */
+static void occupy_descriptors(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+}
 
 static int run(const request *r) {
     if (r->help) return help_main(r);
@@ -8,14 +18,30 @@ static int run(const request *r) {
     return request_command(r)->run(r);
 }
 
+/* Whether a file is what was asked for, and the text goes with it. */
+static bool makes_file(const request *r) {
+    return r->command == CMD_QUANTIZE && !r->dry_run && !r->help && !r->version;
+}
+
+/* What is still to be said; a finished model is one although nobody hears of it. */
+static int close_output(const request *r, int status) {
+    gq_error e = {0};
+    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+    if (status == GQ_OK && makes_file(r)) {
+        warn("the work is done, but its results cannot be written to standard output");
+        return GQ_OK;
+    }
+    gq_fail(&e, "cannot write to standard output");
+    return status ? (failed(&e), status) : failed(&e);
+}
+
 int main(int argc, char **argv) {
     request r;
     gq_error e = {0};
+    occupy_descriptors();
+    signal(SIGXFSZ, SIG_IGN); /* writing beyond the limit is an error like others */
     int status = request_parse(&r, argc, argv, &e) ? run(&r) : failed(&e);
+    status = close_output(&r, status);
     request_free(&r);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fputs("gquant: cannot write to standard output\n", stderr);
-        return status ? status : GQ_FAILED;
-    }
     return status;
 }

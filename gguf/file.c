@@ -15,6 +15,15 @@ const char *gq_file_kind(uint32_t mode) {
                             : "a device";
 }
 
+int gq_open(const char *path, int flags, uint32_t mode) {
+    int fd = open(path, flags | O_CLOEXEC, (mode_t)mode);
+    if (fd < 0 || fd > STDERR_FILENO) return fd;
+    int higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), error = errno;
+    close(fd);
+    errno = error;
+    return higher;
+}
+
 static bool check_regular(const struct stat *st, const char *path, gq_error *e) {
     return S_ISREG(st->st_mode) ||
            gq_fail(e, "%s: is %s, expected a regular file", path, gq_file_kind(st->st_mode));
@@ -27,7 +36,7 @@ static int open_regular(const char *path, struct stat *st, gq_error *e) {
     int fd = -1;
     if (stat(path, st) == 0) {
         if (!check_regular(st, path, e)) return -1;
-        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        fd = gq_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
     }
     if (fd < 0) {
         const char *hint = errno == EMFILE ? " (raise the limit: ulimit -n)" : "";

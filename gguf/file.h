@@ -18,6 +18,9 @@ typedef struct gq_file {
 
 /* "a FIFO": what a file of this st_mode is, for messages. */
 const char *gq_file_kind(uint32_t mode);
+/* open(2) whose descriptor is never one of the standard three, which a caller may have closed: what is meant
+ * for standard error must not end up in a file. */
+int gq_open(const char *path, int flags, uint32_t mode);
 /* Open a regular file without ever blocking (FIFOs, devices, directories are refused with a message of their
  * own). */
 bool gq_file_open(gq_file *f, const char *path, gq_error *e);

@@ -14,7 +14,7 @@
 
 int output_open_ours(const char *path) {
     struct stat st;
-    int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    int fd = gq_open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0);
     if (fd < 0) return -1;
     /* Its name can be foretold, so somebody may have put a file of his own, or a link to one, in its place.
      */
@@ -25,7 +25,7 @@ int output_open_ours(const char *path) {
 }
 
 int output_create_ours(const char *path) {
-    return open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    return gq_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
 }
 
 static bool fail_open(const output_file *f, gq_error *e) {
@@ -257,7 +257,7 @@ bool output_sync(const output_set *set, gq_error *e) {
 bool output_sync_folder(const char *path, gq_error *e) {
     char *folder = plan_folder(path);
     if (!folder) return gq_fail_memory(e, strlen(path) + 1);
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = gq_open(folder, O_RDONLY | O_DIRECTORY, 0);
     /* Some file systems cannot sync a folder and say EINVAL; there is no more to be done there. */
     bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
     if (!ok) gq_fail(e, "cannot sync the folder %s: %s", folder, strerror(errno));

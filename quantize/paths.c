@@ -122,7 +122,11 @@ bool gq_check_target(const char *path, bool replace, gq_error *e) {
         return gq_fail_usage(e, "the output's name has %zu bytes; a file name has at most %d", n, NAME_MAX);
     if (!check_folder(path, e)) return false;
     if (lstat(path, &st) != 0) return errno == ENOENT || gq_fail(e, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+    /* A link is replaced itself; one that leads to a device, as /dev/stdout does, stands for what it leads
+     * to.
+     */
+    if (S_ISLNK(st.st_mode) && stat(path, &st) != 0) st.st_mode = S_IFREG;
+    if (!S_ISREG(st.st_mode))
         return gq_fail(e, "%s is %s, not a regular file", path, gq_file_kind(st.st_mode));
     return replace || gq_fail(e, "%s is there already; --force replaces it", path);
 }
