@@ -1,9 +1,12 @@
 /* Small files: read whole, and written so that nobody ever sees half of one. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "gguf/file.h"
@@ -46,7 +49,7 @@ static int create_beside(const char *path, char **beside, gq_error *e) {
     return fd;
 }
 
-static bool fill(int fd, gq_writer *write, const void *what) {
+static bool write_to(int fd, gq_writer *write, const void *what) {
     FILE *f = fdopen(fd, "w");
     if (!f) return close(fd), false;
     write(f, what);
@@ -57,13 +60,40 @@ static bool fill(int fd, gq_writer *write, const void *what) {
     return ok;
 }
 
+/* A write beyond RLIMIT_FSIZE sends the thread SIGXFSZ, which would end the process: it is held back and
+ * taken away again, so that the error is all that is left of it. */
+static bool fill(int fd, gq_writer *write, const void *what) {
+    sigset_t limit, old, pending;
+    sigemptyset(&limit);
+    sigaddset(&limit, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &limit, &old);
+    sigpending(&pending);
+    bool ok = write_to(fd, write, what);
+    int error = errno;
+    if (!sigismember(&pending, SIGXFSZ))
+        while (sigtimedwait(&limit, NULL, &(struct timespec){0}) < 0 && errno == EINTR) {
+        }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    errno = error;
+    return ok;
+}
+
+static bool fail_write(const char *path, int error, gq_error *e) {
+    struct rlimit most;
+    if (error == EFBIG && getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != RLIM_INFINITY)
+        return gq_fail(
+            e, "%s: cannot write: files may have at most %llu bytes here (raise the limit: ulimit -f)", path,
+            (unsigned long long)most.rlim_cur);
+    return gq_fail(e, "%s: cannot write: %s", path, strerror(error));
+}
+
 bool gq_write_whole(const char *path, bool replace, gq_writer *write, const void *what, gq_error *e) {
     char *beside = NULL;
     if (!gq_check_target(path, replace, e)) return false;
     int fd = create_beside(path, &beside, e);
     bool ok = fd >= 0;
     if (ok && !(fill(fd, write, what) && output_rename(beside, path, replace))) {
-        ok = gq_fail(e, "%s: cannot write: %s", path, strerror(errno));
+        ok = fail_write(path, errno, e);
         unlink(beside);
     }
     free(beside);

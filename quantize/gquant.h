@@ -170,7 +170,8 @@ typedef struct gq_callbacks {
     bool (*cancelled)(void *user);
 } gq_callbacks;
 
-/* Do the plan. On failure nothing is left under any output's name. callbacks may be NULL. */
+/* Do the plan. On failure nothing is left under any output's name. callbacks may be NULL. Signals are left as
+ * they are; a file that RLIMIT_FSIZE forbids is a failure before the work, not a SIGXFSZ. */
 bool gq_run(gq_plan *plan, const gq_callbacks *callbacks, gq_error *e);
 /* After gq_run. */
 const gq_loss *gq_plan_loss(const gq_plan *plan, size_t output, size_t tensor);

@@ -76,6 +76,10 @@ static const char *mismatch(const journal_head *found, const journal_head *wante
 
 static bool read_head(int fd, journal_head *h) { return pread(fd, h, sizeof *h, 0) == (ssize_t)sizeof *h; }
 
+static uint64_t slot_offset(const journal *j, uint64_t chunk_number) {
+    return sizeof(journal_head) + (chunk_number - j->begin) * j->slot;
+}
+
 /* ---- opening and closing ---- */
 
 static bool fail(const journal *j, const char *what, gq_error *e) {
@@ -101,7 +105,9 @@ static bool create(journal *j, const journal_head *head, gq_error *e) {
 
 bool journal_open(journal *j, const gq_plan *plan, bool keep, gq_error *e) {
     journal_head found, wanted = head_of(plan, plan->part, plan->parts);
-    if (!prepare(j, plan, plan->part, plan->parts, e) || !open_existing(j, e)) return false;
+    if (!prepare(j, plan, plan->part, plan->parts, e) ||
+        !output_may_grow(j->path, slot_offset(j, j->end), e) || !open_existing(j, e))
+        return false;
     j->resumed = keep && j->fd >= 0 && read_head(j->fd, &found) && !mismatch(&found, &wanted);
     return j->resumed || create(j, &wanted, e);
 }
@@ -126,10 +132,6 @@ void journal_remove(const journal *j) {
 }
 
 /* ---- slots ---- */
-
-static uint64_t slot_offset(const journal *j, uint64_t chunk_number) {
-    return sizeof(journal_head) + (chunk_number - j->begin) * j->slot;
-}
 
 void journal_fill(const journal *j, uint8_t *slot, uint64_t chunk_number, const chunk_sum *sums) {
     uint64_t mark = chunk_number + 1;

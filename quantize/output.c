@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -56,8 +57,21 @@ static bool lock_file(output_file *f, int kind, gq_error *e) {
                    f->shard->temporary);
 }
 
+bool output_may_grow(const char *path, uint64_t size, gq_error *e) {
+    struct rlimit most;
+    return getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur == RLIM_INFINITY || size <= most.rlim_cur ||
+           gq_fail(e,
+                   "cannot write %s: it needs %llu bytes, and files may have at most %llu here (raise the "
+                   "limit: ulimit -f)",
+                   path, (unsigned long long)size, (unsigned long long)most.rlim_cur);
+}
+
 bool output_new(output_set *set, const gq_plan *plan, gq_error *e) {
     *set = (output_set){.plan = plan};
+    for (size_t o = 0; o < plan->n_outputs; o++)
+        for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++)
+            if (!output_may_grow(plan->outputs[o].shards[s].path, plan->outputs[o].shards[s].size, e))
+                return false;
     set->first = calloc(plan->n_outputs, sizeof *set->first);
     if (!set->first) return gq_fail_memory(e, plan->n_outputs * sizeof *set->first);
     size_t n = 0;

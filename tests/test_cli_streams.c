@@ -2,9 +2,12 @@
 #include "tests/command.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char *folder;
@@ -135,11 +138,65 @@ static void test_no_device_is_replaced(void **state) {
     assert_int_equal(count_files(folder), 3);
 }
 
+/* A limit on the size of files is an error that says so, before any work; whoever calls the library. */
+static void test_size_limit(void **state) {
+    (void)state;
+    size_t n;
+    char mention[128];
+    free(read_whole(path("wanted.gguf"), &n));
+    snprintf(mention, sizeof mention,
+             "limited.gguf: it needs %zu bytes, and files may have at most 102400 here", n);
+    expect(1, mention, "ulimit -f 100; $gquant model-F16.gguf limited.gguf Q8_0");
+    expect(1, "ulimit -f", "ulimit -f 0; $gquant model-F16.gguf limited.gguf Q8_0");
+    expect(1, "files may have at most 102400",
+           "ulimit -f 100; $gquant --part 1/2 model-F16.gguf limited.gguf Q8_0");
+    expect(1, "r.json: cannot write: files may have at most 1024 bytes here (raise the limit: ulimit -f)",
+           "ulimit -f 1; $gquant -n -r r.json model-F16.gguf Q8_0");
+    expect(1, "out.gguf: cannot write: files may have at most 1024",
+           "ulimit -f 1; $gquant imatrix convert imatrix.dat out.gguf");
+    expect(1, "the measurements are not kept", /* a file beside the input */
+           "ulimit -f 1; $gquant --target-bpw 6 model-F16.gguf limited.gguf");
+    assert_int_equal(count_files(folder), 3);
+}
+
+static void write_much(FILE *to, const void *what) {
+    for (int i = 0; i < 10000; i++) fwrite(what, 1, 100, to);
+}
+
+/* In a process of its own, where SIGXFSZ means what it means by default. */
+static void test_size_limit_of_library(void **state) {
+    (void)state;
+    static const char text[100];
+    fflush(NULL);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        gq_error e = {.text = ""};
+        gq_output out = {path("limited.gguf"), "Q8_0"};
+        gq_options o = {.input = path("model-F16.gguf"), .outputs = &out, .n_outputs = 1};
+        gq_plan *plan = gq_plan_new(&o, &e);
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){100000, RLIM_INFINITY});
+        bool right = plan && !gq_run(plan, NULL, &e) && strstr(e.text, "ulimit -f") &&
+                     !gq_write_whole(path("much"), false, write_much, text, &e) &&
+                     strstr(e.text, "ulimit -f");
+        gq_plan_free(plan);
+        sigset_t pending, blocked;
+        right = right && !sigpending(&pending) && !sigismember(&pending, SIGXFSZ);
+        right = right && !sigprocmask(SIG_BLOCK, NULL, &blocked) && !sigismember(&blocked, SIGXFSZ);
+        _exit(right ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(count_files(folder), 3);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_closed_descriptors),    cmocka_unit_test(test_library_leaves_descriptors),
         cmocka_unit_test(test_full_output),           cmocka_unit_test(test_reader_leaves),
-        cmocka_unit_test(test_no_device_is_replaced),
+        cmocka_unit_test(test_no_device_is_replaced), cmocka_unit_test(test_size_limit),
+        cmocka_unit_test(test_size_limit_of_library),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
