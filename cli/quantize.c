@@ -45,14 +45,17 @@ static void say_plan(const gq_plan *plan) {
     }
 }
 
+/* The run may add warnings. */
 static bool run(const request *r, gq_plan *plan, gq_error *e) {
     progress p;
+    size_t before, n;
+    gq_plan_warnings(plan, &before);
     progress_start(&p, r, plan);
     gq_callbacks callbacks = progress_callbacks(&p);
-    /* The table's reader may have gone; the model is finished all the same. */
-    signal(SIGPIPE, SIG_IGN);
     bool ok = gq_run(plan, &callbacks, e);
     progress_clear(&p);
+    const char *const *warnings = gq_plan_warnings(plan, &n);
+    if (!r->quiet) warn_all(warnings + before, n - before);
     return ok;
 }
 
@@ -100,6 +103,8 @@ static gq_plan *make_plan(const request *r, gq_error *e) {
 
 int quantize_main(const request *r) {
     gq_error e = {0};
+    /* Whoever reads the messages and the table may leave; the model is made all the same. */
+    if (!r->dry_run) signal(SIGPIPE, SIG_IGN);
     if (request_has_target(r)) interrupt_catch();
     gq_plan *plan = report_check(r, &e) && recipe_check(r, &e) ? make_plan(r, &e) : NULL;
     if (!plan) return failed(&e);

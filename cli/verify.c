@@ -57,6 +57,9 @@ int verify_main(const request *r) {
     if (!r->report || checksums_read(&expected, r->report, r->arguments[0], &e))
         v = gq_verify(r->arguments[0], expected.items, expected.n, r->quantize.threads, &callbacks, &e);
     progress_clear(&p);
+    size_t n = 0;
+    const char *const *warnings = v ? gq_verification_warnings(v, &n) : NULL;
+    if (!r->quiet) warn_all(warnings, n);
     int status = v ? print_verdict(r, v, r->report) ? GQ_OK : GQ_FAILED : failed(&e);
     gq_verification_free(v);
     checksums_free(&expected);

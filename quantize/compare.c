@@ -237,7 +237,7 @@ static bool compare(gq_comparison *c, const char *const paths[2], const char *ma
         s.progress.bytes_total = c->summary.in_bytes + c->summary.out_bytes;
     }
     for (size_t i = 0; ok && i < c->n; i++) ok = compare_tensor(c, &s, i, e);
-    ok = ok && warn_uncovered(c, e);
+    ok = ok && warn_uncovered(c, e) && workers_warn(&s.fewest, &c->warnings, e);
     c->seconds = scan_seconds() - s.started;
     scan_end(&s);
     return ok;

@@ -202,7 +202,8 @@ static bool begin(engine *g, gq_error *e) {
         return false;
     for (uint64_t i = g->begin, weights; i < g->end; i++)
         g->progress.bytes_total += input_bytes(plan, i, &weights);
-    return plan->join || keeper_start(&g->keeper, &g->outputs, &g->journals[0], &g->cache, e);
+    if (!plan->join) keeper_start(&g->keeper, &g->outputs, &g->journals[0], &g->cache);
+    return true;
 }
 
 /* ---- after ---- */
@@ -274,7 +275,10 @@ bool gq_run(gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
     pthread_mutex_init(&g.lock, NULL);
     bool ok = begin(&g, e), bad_input = false;
     if (ok) {
-        workers_run(plan->threads, work, &g);
+        uint64_t chunks = g.end - g.begin; /* what more threads than these could do is nothing */
+        workers_count count = workers_run(
+            chunks < (uint64_t)plan->threads ? chunks ? (int)chunks : 1 : plan->threads, work, &g);
+        workers_warn(&count, &plan->warnings, NULL);
         ok = g.failed_at == UINT64_MAX;
         if (!ok) *e = g.error;
         bad_input = !ok && (g.status == WORK_BAD_INPUT || !input_unchanged(plan, NULL));

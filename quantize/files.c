@@ -82,8 +82,8 @@ static bool fail_write(const char *path, int error, gq_error *e) {
     struct rlimit most;
     if (error == EFBIG && getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != RLIM_INFINITY)
         return gq_fail(
-            e, "%s: cannot write: files may have at most %llu bytes here (raise the limit: ulimit -f)", path,
-            (unsigned long long)most.rlim_cur);
+            e, "%s: cannot write: %s, files may have at most %llu bytes here (raise the limit: ulimit -f)",
+            path, strerror(error), (unsigned long long)most.rlim_cur);
     return gq_fail(e, "%s: cannot write: %s", path, strerror(error));
 }
 

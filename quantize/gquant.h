@@ -129,7 +129,7 @@ const gq_summary *gq_plan_summary(const gq_plan *plan, size_t output);
 size_t gq_plan_outputs(const gq_plan *plan);
 /* Tensors in output order. */
 const gq_tensor *gq_plan_tensors(const gq_plan *plan, size_t output, size_t *n);
-/* Things the user should know before the work starts, one sentence each. */
+/* Things the user should know before the work starts, one sentence each. gq_run may add some behind them. */
 const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n);
 /* The file from which measurements came, or in which they are kept now; NULL: there is none. */
 const char *gq_plan_measure_file(const gq_plan *plan);
@@ -272,6 +272,8 @@ void gq_verification_free(gq_verification *v);
 const gq_verdict *gq_verification_verdicts(const gq_verification *v, size_t *n); /* per tensor */
 /* Expected tensors that the file does not have. */
 const char *const *gq_verification_missing(const gq_verification *v, size_t *n);
+/* About the work, not the file. */
+const char *const *gq_verification_warnings(const gq_verification *v, size_t *n);
 
 /* ---- importance data as a thing of its own ---- */
 typedef struct gq_imatrix gq_imatrix;

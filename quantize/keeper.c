@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "quantize/workers.h"
+
 /* How much work a crash may cost, against how often the disk is made to wait. GQUANT_SYNC_MS changes it. */
 enum { SYNC_MS = 2000 };
 
@@ -36,15 +38,26 @@ static void record(keeper *k) {
         k->failed = true, k->error = error;
 }
 
+static struct timespec next_time(void) {
+    long ms = sync_ms();
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += ms / 1000, t.tv_nsec += ms % 1000 * 1000000;
+    if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
+    return t;
+}
+
+static bool is_time(const keeper *k) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec > k->due.tv_sec || (now.tv_sec == k->due.tv_sec && now.tv_nsec >= k->due.tv_nsec);
+}
+
 static void *keep(void *arg) {
     keeper *k = arg;
-    long ms = sync_ms();
     pthread_mutex_lock(&k->lock);
     while (!k->stop) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += ms / 1000, until.tv_nsec += ms % 1000 * 1000000;
-        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+        struct timespec until = next_time();
         while (!k->stop && pthread_cond_timedwait(&k->wake, &k->lock, &until) != ETIMEDOUT) {
         }
         if (!k->stop) record(k);
@@ -53,17 +66,15 @@ static void *keep(void *arg) {
     return NULL;
 }
 
-bool keeper_start(keeper *k, const output_set *outputs, const journal *j, const cache *c, gq_error *e) {
-    *k = (keeper){.outputs = outputs, .journal = j, .cache = c};
+void keeper_start(keeper *k, const output_set *outputs, const journal *j, const cache *c) {
+    *k = (keeper){.outputs = outputs, .journal = j, .cache = c, .started = true, .due = next_time()};
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&k->lock, NULL);
     pthread_cond_init(&k->wake, &attributes);
     pthread_condattr_destroy(&attributes);
-    int error = pthread_create(&k->thread, NULL, keep, k);
-    k->started = error == 0;
-    return k->started || gq_fail(e, "cannot start a thread: %s", strerror(error));
+    k->alone = workers_start(&k->thread, keep, k) != 0;
 }
 
 static bool make_room(keeper *k, gq_error *e) {
@@ -79,6 +90,12 @@ bool keeper_add(keeper *k, uint64_t chunk_number, const chunk_sum *sums, gq_erro
     pthread_mutex_lock(&k->lock);
     bool ok = !k->failed && make_room(k, e);
     if (ok) journal_fill(k->journal, k->slots + k->n++ * k->journal->slot, chunk_number, sums);
+    if (ok && k->alone && is_time(k)) {
+        k->due.tv_sec += 3600; /* one at a time */
+        record(k);
+        k->due = next_time();
+        ok = !k->failed;
+    }
     if (k->failed && e) *e = k->error;
     pthread_mutex_unlock(&k->lock);
     return ok;
@@ -90,7 +107,7 @@ bool keeper_stop(keeper *k, bool record_rest, gq_error *e) {
     k->stop = true;
     pthread_cond_signal(&k->wake);
     pthread_mutex_unlock(&k->lock);
-    pthread_join(k->thread, NULL);
+    if (!k->alone) pthread_join(k->thread, NULL);
     pthread_mutex_lock(&k->lock);
     if (record_rest) record(k);
     bool ok = !k->failed;

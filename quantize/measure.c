@@ -149,7 +149,7 @@ static void fold(const strip *strips, size_t n, const gq_plan *plan, measured *f
     }
 }
 
-bool measure_tensors(const gq_plan *plan, const bool *wanted, measured *found, bool *fresh,
+bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *fresh,
                      const gq_callbacks *callbacks, gq_error *e) {
     scan s = {.rooms = NULL};
     job j = {.plan = plan};
@@ -170,7 +170,7 @@ bool measure_tensors(const gq_plan *plan, const bool *wanted, measured *found, b
     }
     /* A strip is a piece for the workers, whatever it holds. */
     bool ok = scan_start(&s, plan->threads, callbacks, bytes, e) &&
-              scan_tensor(&s, n * SCAN_PIECE, do_strip, &j, e);
+              scan_tensor(&s, n * SCAN_PIECE, do_strip, &j, e) && workers_warn(&s.fewest, &plan->warnings, e);
     if (ok) fold(j.strips, n, plan, found);
     *fresh = ok;
     scan_end(&s);

@@ -22,7 +22,7 @@ typedef struct measured {
 bool measure_applies(const gq_plan *plan, size_t tensor, size_t type);
 /* Measure tensors with wanted[i] set that `found` does not know, rows and columns being those of the whole
  * model; found[i] belongs to plan->sources[i]. *fresh: something was measured. */
-bool measure_tensors(const gq_plan *plan, const bool *wanted, measured *found, bool *fresh,
+bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *fresh,
                      const gq_callbacks *callbacks, gq_error *e);
 
 /* ---- measure_file.c: kept beside the model ---- */

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "quantize/workers.h"
-
 typedef struct job {
     scan *scan;
     uint64_t elements, pieces;
@@ -127,7 +125,10 @@ bool scan_tensor(scan *s, uint64_t elements, scan_visit *visit, void *arg, gq_er
              .failed = UINT64_MAX,
              .error = e};
     uint64_t threads = j.pieces < (uint64_t)s->threads ? j.pieces : (uint64_t)s->threads;
-    if (threads > 0) workers_run((int)threads, work, &j);
+    if (threads > 0) {
+        workers_count count = workers_run((int)threads, work, &j);
+        if (count.error && (!s->fewest.error || count.ran < s->fewest.ran)) s->fewest = count;
+    }
     pthread_mutex_destroy(&j.lock);
     return j.failed == UINT64_MAX;
 }

@@ -5,6 +5,7 @@
 #include "codec/codec.h"
 #include "gguf/gguf.h"
 #include "quantize/gquant.h"
+#include "quantize/workers.h"
 
 enum {
     SCAN_PIECE = 1 << 20, /* elements that a worker takes at once, in strips */
@@ -23,7 +24,8 @@ typedef struct scan {
     gq_progress progress;
     double started;
     int threads;
-    scan_room *rooms; /* one per thread, NULL until it is needed */
+    workers_count fewest; /* when some could not be started, for workers_warn */
+    scan_room *rooms;     /* one per thread, NULL until it is needed */
 } scan;
 
 bool scan_start(scan *s, int threads, const gq_callbacks *callbacks, uint64_t bytes_total, gq_error *e);

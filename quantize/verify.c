@@ -14,6 +14,7 @@ struct gq_verification {
     gq_verdict *verdicts;
     word_list problems; /* what the verdicts point to */
     word_list missing;
+    word_list warnings;
 };
 
 /* ---- codes ---- */
@@ -192,6 +193,7 @@ static bool verify(gq_verification *v, int threads, const gq_callbacks *callback
     for (size_t i = 0; i < v->n; i++) bytes += v->model.tensors[i]->size;
     bool ok = scan_start(&s, threads, callbacks, bytes, e);
     for (size_t i = 0; ok && i < v->n; i++) ok = verify_tensor(v, &s, i, e);
+    ok = ok && workers_warn(&s.fewest, &v->warnings, e);
     scan_end(&s);
     return ok;
 }
@@ -214,7 +216,7 @@ void gq_verification_free(gq_verification *v) {
     if (!v) return;
     gguf_model_close(&v->model);
     free(v->verdicts);
-    words_free(&v->problems), words_free(&v->missing);
+    words_free(&v->problems), words_free(&v->missing), words_free(&v->warnings);
     free(v);
 }
 
@@ -226,4 +228,9 @@ const gq_verdict *gq_verification_verdicts(const gq_verification *v, size_t *n) 
 const char *const *gq_verification_missing(const gq_verification *v, size_t *n) {
     *n = v->missing.n;
     return (const char *const *)v->missing.items;
+}
+
+const char *const *gq_verification_warnings(const gq_verification *v, size_t *n) {
+    *n = v->warnings.n;
+    return (const char *const *)v->warnings.items;
 }

@@ -1,8 +1,9 @@
 #include "quantize/workers.h"
 
-#include <pthread.h>
+#include <errno.h>
 #include <sched.h>
-#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 int workers_available(void) {
@@ -12,7 +13,15 @@ int workers_available(void) {
     return n < 1 ? 1 : n > WORKERS_MAX ? WORKERS_MAX : (int)n;
 }
 
-#ifdef GQUANT_PTHREADS
+int workers_start(pthread_t *thread, void *(*enter)(void *arg), void *arg) {
+    enum { STACK = 2 << 20 }; /* whatever the limit of the caller's stack is, which may be tiny or huge */
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK);
+    int error = pthread_create(thread, &attributes, enter, arg);
+    pthread_attr_destroy(&attributes);
+    return error;
+}
 
 typedef struct start {
     void (*work)(void *arg);
@@ -25,20 +34,22 @@ static void *enter(void *arg) {
     return NULL;
 }
 
-void workers_run(int n, void (*work)(void *arg), void *arg) {
-    pthread_t threads[WORKERS_MAX];
+workers_count workers_run(int n, void (*work)(void *arg), void *arg) {
+    pthread_t *threads = calloc((size_t)n, sizeof *threads); /* beyond a small stack */
     start s = {work, arg};
-    int started = 0;
-    while (started < n - 1 && pthread_create(&threads[started], NULL, enter, &s) == 0) started++;
+    workers_count count = {.wanted = n, .ran = 1, .error = n > 1 && !threads ? ENOMEM : 0};
+    while (count.ran < n && !count.error) {
+        count.error = workers_start(&threads[count.ran], enter, &s);
+        count.ran += !count.error;
+    }
     work(arg);
-    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    for (int i = 1; i < count.ran; i++) pthread_join(threads[i], NULL);
+    free(threads);
+    return count;
 }
 
-#else
-
-void workers_run(int n, void (*work)(void *arg), void *arg) {
-#pragma omp parallel num_threads(n)
-    work(arg);
+bool workers_warn(const workers_count *count, word_list *warnings, gq_error *e) {
+    return !count->error ||
+           words_add(warnings, e, "only %d of %d threads could be started (%s), so it takes longer",
+                     count->ran, count->wanted, strerror(count->error));
 }
-
-#endif

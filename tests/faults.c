@@ -21,9 +21,9 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-enum { OPEN, PREAD, PWRITE, FSYNC, FDATASYNC, FALLOCATE, RENAME, UNLINK, FLOCK, N_KINDS };
+enum { OPEN, PREAD, PWRITE, FSYNC, FDATASYNC, FALLOCATE, RENAME, UNLINK, FLOCK, THREAD, N_KINDS };
 static const char *const names[N_KINDS] = {"open",      "pread",  "pwrite", "fsync", "fdatasync",
-                                           "fallocate", "rename", "unlink", "flock"};
+                                           "fallocate", "rename", "unlink", "flock", "thread"};
 
 static struct {
     pthread_once_t once;
@@ -251,4 +251,9 @@ int unlinkat(int folder, const char *path, int flags) {
 int flock(int fd, int what) {
     FAIL_IF_ASKED(FLOCK);
     return REAL(flock)(fd, what);
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*enter)(void *), void *arg) {
+    int f = fate(THREAD);
+    return f ? f : REAL(pthread_create)(thread, attributes, enter, arg);
 }

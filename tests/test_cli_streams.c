@@ -150,9 +150,11 @@ static void test_size_limit(void **state) {
     expect(1, "ulimit -f", "ulimit -f 0; $gquant model-F16.gguf limited.gguf Q8_0");
     expect(1, "files may have at most 102400",
            "ulimit -f 100; $gquant --part 1/2 model-F16.gguf limited.gguf Q8_0");
-    expect(1, "r.json: cannot write: files may have at most 1024 bytes here (raise the limit: ulimit -f)",
+    expect(1,
+           "r.json: cannot write: File too large, files may have at most 1024 bytes here (raise the limit: "
+           "ulimit -f)",
            "ulimit -f 1; $gquant -n -r r.json model-F16.gguf Q8_0");
-    expect(1, "out.gguf: cannot write: files may have at most 1024",
+    expect(1, "out.gguf: cannot write: File too large, files may have at most 1024",
            "ulimit -f 1; $gquant imatrix convert imatrix.dat out.gguf");
     expect(1, "the measurements are not kept", /* a file beside the input */
            "ulimit -f 1; $gquant --target-bpw 6 model-F16.gguf limited.gguf");

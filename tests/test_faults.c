@@ -149,7 +149,7 @@ static void every_call_may_fail(void **state) {
         {"fallocate", ENOSPC, false}, {"fallocate", EOPNOTSUPP, true},
         {"fallocate", EINTR, true},   {"rename", EIO, false},
         {"rename", EINVAL, true},     {"unlink", EACCES, false},
-        {"flock", ENOLCK, true},
+        {"flock", ENOLCK, true},      {"thread", EAGAIN, true},
     };
     assert_int_equal(mkdir(path("run"), 0777), 0);
     result plain = run_with(path("run/out.gguf"), "0", "GQ_FAULT_COUNT", path("counts"));
@@ -188,6 +188,25 @@ static void a_file_to_replace_stays_until_the_new_one_is_whole(void **state) {
     }
     assert_int_equal(run_with(path("old.gguf"), "1", NULL, NULL).status, 0);
     assert_same_file(path("wanted.gguf"), path("old.gguf"));
+}
+
+/* The command goes on with the threads it gets, and says so. */
+static void fewer_threads_do_the_work(void **state) {
+    (void)state;
+    static const char *const says[] = {"only 1 of 2 threads", "only 1 of 2 threads", NULL};
+    for (size_t k = 0; k < 3; k++) { /* the first thread that is started is the journal's */
+        char fault[32], *err;
+        snprintf(fault, sizeof fault, "thread:%zu+:%d", k + 1, EAGAIN);
+        setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv("GQ_FAULT", fault, 1);
+        const char *words[] = {"-t", "2", path("in.gguf"), path("threads.gguf"), "Q8_0", NULL};
+        err = gquant(0, words);
+        unsetenv("LD_PRELOAD"), unsetenv("GQ_FAULT");
+        if (says[k] ? !strstr(err, says[k]) : strstr(err, "threads could") != NULL)
+            fail_msg("%s: %s", fault, err);
+        assert_same_file(path("wanted.gguf"), path("threads.gguf"));
+        assert_int_equal(unlink(path("threads.gguf")), 0);
+        free(err);
+    }
 }
 
 /* ---- the order of things ---- */
@@ -330,6 +349,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_may_fail),
         cmocka_unit_test(a_file_to_replace_stays_until_the_new_one_is_whole),
+        cmocka_unit_test(fewer_threads_do_the_work),
         cmocka_unit_test(shards_get_their_names_together),
         cmocka_unit_test(names_come_last),
         cmocka_unit_test(a_power_cut_makes_no_liar),

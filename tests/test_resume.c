@@ -211,7 +211,7 @@ static void planted_files_are_not_written(void **state) {
 
 /* ---- killing ---- */
 
-/* Start a run in a process of its own: a forked copy of this one would lack the threads that OpenMP keeps. */
+/* Start a run in a process of its own, which begins as the command does. */
 static pid_t start(const gq_options *o) {
     char part[32];
     snprintf(part, sizeof part, "%u/%u", o->part, o->parts);

@@ -1,0 +1,163 @@
+/* Threads that cannot be started: the others do the work, the same bytes come out, and a warning says so. */
+#include "tests/model.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static long startable = -1; /* threads that may still be started; -1: any number */
+static long started;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+int __real_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*enter)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*enter)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*enter)(void *), void *arg) {
+    pthread_mutex_lock(&lock);
+    bool may = startable != 0;
+    if (startable > 0) startable--;
+    started += may;
+    pthread_mutex_unlock(&lock);
+    return may ? __real_pthread_create(t, a, enter, arg) : EAGAIN;
+}
+
+static char *folder;
+static const char *path(const char *name) { return in_folder(folder, name); }
+enum { THREADS = 4 };
+
+static int set_up(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    model *m = model_new("llama", 1);
+    model_add(m, "blk.0.attn_q.weight", GGUF_F16, (uint64_t[4]){1024, 4200}, NULL); /* five pieces */
+    model_add(m, "blk.0.ffn_up.weight", GGUF_F16, (uint64_t[4]){512, 512}, NULL);
+    model_write(m, path("in.gguf"));
+    model_free(m);
+    quantize(path("in.gguf"), path("wanted.gguf"), "Q8_0", THREADS);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    remove_folder(folder);
+    return 0;
+}
+
+static bool has(const char *const *texts, size_t n, const char *text) {
+    for (size_t i = 0; i < n; i++)
+        if (strstr(texts[i], text)) return true;
+    return false;
+}
+
+static gq_output out;
+static gq_options options_for(int threads) {
+    out = (gq_output){path("out.gguf"), "Q8_0"};
+    return (gq_options){.input = path("in.gguf"),
+                        .outputs = &out,
+                        .n_outputs = 1,
+                        .threads = threads,
+                        .force = true,
+                        .effort = GQ_EFFORT_DEFAULT};
+}
+
+/* The keeper's thread comes first, then the workers'; the caller's is always there. */
+static void a_run_goes_on_with_fewer(void **state) {
+    (void)state;
+    setenv("GQUANT_SYNC_MS", "1", 1); /* so that a run without a keeper records on its way */
+    for (long n = 0; n <= THREADS; n++) {
+        gq_options o = options_for(THREADS);
+        char says[64];
+        gq_error e;
+        size_t before, after;
+        gq_plan *plan = gq_plan_new(&o, &e);
+        if (!plan) fail_msg("%s", e.text);
+        gq_plan_warnings(plan, &before);
+        startable = n;
+        if (!gq_run(plan, NULL, &e)) fail_msg("%ld threads: %s", n, e.text);
+        startable = -1;
+        const char *const *warnings = gq_plan_warnings(plan, &after);
+        snprintf(says, sizeof says, "only %ld of %d threads", n > 0 ? n : 1, THREADS);
+        assert_int_equal(has(warnings + before, after - before, says), n < THREADS);
+        gq_plan_free(plan);
+        assert_same_file(path("out.gguf"), path("wanted.gguf"));
+        assert_int_equal(unlink(path("out.gguf")), 0);
+        assert_int_equal(count_files(folder), 2);
+    }
+    unsetenv("GQUANT_SYNC_MS");
+}
+
+static bool after_some(void *user) { return ++*(_Atomic int *)user > 4; }
+
+/* Without a thread of its own the journal is kept all the same. */
+static void what_is_done_is_recorded(void **state) {
+    (void)state;
+    _Atomic int asked = 0;
+    gq_callbacks callbacks = {.user = &asked, .cancelled = after_some};
+    gq_options o = options_for(1);
+    gq_error e;
+    gq_plan *plan = gq_plan_new(&o, &e);
+    startable = 0;
+    assert_false(gq_run(plan, &callbacks, &e));
+    startable = -1;
+    assert_non_null(strstr(e.text, "goes on from there"));
+    gq_plan_free(plan);
+    gq_plan_free(run_plan(&o));
+    assert_same_file(path("out.gguf"), path("wanted.gguf"));
+    assert_int_equal(unlink(path("out.gguf")), 0);
+    assert_int_equal(count_files(folder), 2);
+}
+
+/* Comparing, verifying and measuring share a scanner. */
+static void scans_go_on_with_fewer(void **state) {
+    (void)state;
+    gq_error e;
+    size_t n;
+    startable = 1;
+    gq_comparison *c = gq_compare(path("in.gguf"), path("wanted.gguf"), NULL, THREADS, NULL, &e);
+    if (!c) fail_msg("%s", e.text);
+    const char *const *warnings = gq_comparison_warnings(c, &n);
+    assert_true(has(warnings, n, "only 2 of 4 threads"));
+    gq_comparison_free(c);
+    startable = 0;
+    gq_verification *v = gq_verify(path("wanted.gguf"), NULL, 0, THREADS, NULL, &e);
+    if (!v) fail_msg("%s", e.text);
+    warnings = gq_verification_warnings(v, &n);
+    assert_true(n == 1 && has(warnings, n, "only 1 of 4 threads"));
+    gq_verification_free(v);
+    gq_options o = options_for(THREADS);
+    out.filetype = NULL, o.targets = &(gq_target){.bpw = 6}, o.measure_file = "";
+    gq_plan *plan = gq_plan_new(&o, &e);
+    if (!plan) fail_msg("%s", e.text);
+    warnings = gq_plan_warnings(plan, &n);
+    assert_true(has(warnings, n, "only 1 of 4 threads"));
+    gq_plan_free(plan);
+    startable = -1;
+    v = gq_verify(path("wanted.gguf"), NULL, 0, THREADS, NULL, &e);
+    gq_verification_warnings(v, &n);
+    assert_int_equal(n, 0);
+    gq_verification_free(v);
+}
+
+/* No more threads than there is work for, whatever is asked for. */
+static void idle_threads_are_not_started(void **state) {
+    (void)state;
+    gq_options o = options_for(4096);
+    started = 0;
+    gq_plan_free(run_plan(&o));
+    assert_true(started > 0 && started < 64);
+    assert_same_file(path("out.gguf"), path("wanted.gguf"));
+    o.threads = 4097;
+    assert_non_null(strstr(failure(&o), "number of threads"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_goes_on_with_fewer),
+        cmocka_unit_test(what_is_done_is_recorded),
+        cmocka_unit_test(scans_go_on_with_fewer),
+        cmocka_unit_test(idle_threads_are_not_started),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
