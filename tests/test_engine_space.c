@@ -1,4 +1,5 @@
-/* Peak memory is that of the threads: it does not grow with the model, nor with one tensor. */
+/* Peak memory is that of the threads: it does not grow with the model, nor with one tensor. The bounds leave
+ * out what a tensor or a row would take, 80 MiB and 2 GiB. */
 #include "tests/model.h"
 
 #include <fcntl.h>
@@ -73,7 +74,9 @@ static void memory_is_constant(void **state) {
     long small = peak(path("small.gguf"), "1/1"), large = peak(path("large.gguf"), "2/20");
     long row = peak(path("long.gguf"), "3/20");
     print_message("KiB: %ld, %ld, %ld\n", small, large, row);
-    assert_true(large <= small + small / 10 && row <= small + small / 10);
+    /* On a busy machine one worker may do all of a small model, and the other never touch its memory. */
+    long most = small + THREADS * 1536 + 1024;
+    assert_true(large <= most && row <= most);
     assert_true(small <= (64 + 8 * THREADS) * 1024);
 }
 
