@@ -13,5 +13,7 @@ shift
 quoted=
 for argument; do quoted="$quoted '$(printf %s "$argument" | sed "s/'/'\\\\''/g")'"; done
 
-seq "$parts" | parallel ${GQUANT_PARALLEL-} "gquant --quiet --part {}/$parts $quoted"
+# Each share is a line of input, not a template: in that parallel would replace {1} and the like in a pattern.
+seq "$parts" | while read -r part; do printf '%s\0' "gquant --quiet --part $part/$parts $quoted"; done |
+    parallel --null ${GQUANT_PARALLEL-}
 gquant --join "$@"
