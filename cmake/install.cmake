@@ -2,6 +2,12 @@
 # pkg-config file; and the same as a package (`cpack`).
 # Relative to itself, as packages are not installed where the build would be.
 file(RELATIVE_PATH GQUANT_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+# A static library does not say what it needs: whoever links it has to.
+set(GQUANT_PC_PRIVATE " -pthread -lz -lpcre2-8 -lm")
+get_target_property(gquant_kind gquant TYPE)
+if(gquant_kind STREQUAL "STATIC_LIBRARY")
+  set(GQUANT_PC_STATIC "${GQUANT_PC_PRIVATE}")
+endif()
 configure_file(cmake/gquant.pc.in gquant.pc @ONLY)
 install(TARGETS gquant ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS gquant-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

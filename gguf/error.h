@@ -11,6 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum gq_status {
     GQ_OK = 0,
     GQ_FAILED = 1,      /* bad input, I/O, memory; also the exit code of the command */
@@ -44,5 +48,9 @@ bool gq_acts(uint32_t code);
 /* Copy text for showing: characters that act and bytes that are not UTF-8 become \xNN; what does not fit into
  * size (at least 1) bytes is cut. Returns `to`. */
 char *gq_printable(char *to, size_t size, const char *text);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

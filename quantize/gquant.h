@@ -21,6 +21,10 @@
 
 #include "gguf/error.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 const char *gq_version(void);
 /* ISA level the kernels will use: "x86-64-v4", ...; NULL when GQUANT_ISA names one that cannot run here. */
 const char *gq_isa(void);
@@ -335,5 +339,9 @@ bool gq_check_target(const char *path, bool replace, gq_error *e);
 /* Write a file that gets its name, if it may, when it is whole and on disk. */
 typedef void gq_writer(FILE *to, const void *what);
 bool gq_write_whole(const char *path, bool replace, gq_writer *write, const void *what, gq_error *e);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
