@@ -5,15 +5,15 @@
 #include "quantize/gquant.h"
 
 typedef struct checksum_list {
-    gq_checksum *items;
+    gq_checksum *items; /* and their names belong to the list */
     size_t n;
-    char *text; /* what the names are in */
 } checksum_list;
 
 /* Those of the output that is called like `model`, or of the only one. Free in every case. */
 bool checksums_read(checksum_list *list, const char *report, const char *model, gq_error *e);
-/* From text of n bytes with a NUL behind, which is changed. */
-bool checksums_parse(checksum_list *list, char *text, const char *report, const char *model, gq_error *e);
+/* From text of n bytes. */
+bool checksums_parse(checksum_list *list, const char *text, size_t n, const char *report, const char *model,
+                     gq_error *e);
 void checksums_free(checksum_list *list);
 
 #endif

@@ -90,63 +90,68 @@ static void print_coverage(const gq_imatrix_coverage *c) {
 
 /* ---- show, for programs ---- */
 
-static void emit_row(emitter *j, const gq_imatrix_row *r) {
-    emit_open_line(j, NULL, '{');
-    emit_text(j, "name", r->name);
-    emit_signed(j, "layer", r->layer);
-    emit_text(j, "role", r->role);
-    emit_count(j, "values", r->values);
-    emit_count(j, "experts", r->experts);
-    emit_count(j, "experts_unseen", r->experts_unseen);
-    emit_number(j, "sum", r->sum);
-    emit_number(j, "min", r->min);
-    emit_number(j, "max", r->max);
-    emit_number(j, "mean", r->mean);
-    emit_number(j, "deviation", r->deviation);
-    emit_number(j, "active", r->active);
-    emit_number(j, "entropy", r->entropy);
-    emit_number(j, "evenness", r->evenness);
-    emit_number(j, "outliers", r->outliers);
-    emit_number(j, "cosine", r->cosine);
-    emit_close(j);
+static json_t *row_json(const gq_imatrix_row *r) {
+    json_t *o = json_object();
+    set_text(o, "name", r->name);
+    json_object_set_new(o, "layer", json_integer(r->layer));
+    set_text(o, "role", r->role);
+    set_count(o, "values", r->values);
+    set_count(o, "experts", r->experts);
+    set_count(o, "experts_unseen", r->experts_unseen);
+    set_number(o, "sum", r->sum);
+    set_number(o, "min", r->min);
+    set_number(o, "max", r->max);
+    set_number(o, "mean", r->mean);
+    set_number(o, "deviation", r->deviation);
+    set_number(o, "active", r->active);
+    set_number(o, "entropy", r->entropy);
+    set_number(o, "evenness", r->evenness);
+    set_number(o, "outliers", r->outliers);
+    set_number(o, "cosine", r->cosine);
+    return o;
 }
 
-static void emit_cover(emitter *j, const gq_imatrix_cover *w) {
-    emit_open_line(j, NULL, '{');
-    emit_text(j, "name", w->name);
-    emit_count(j, "columns", w->columns);
-    emit_count(j, "matrices", w->matrices);
-    emit_bool(j, "has_entry", w->has_entry);
-    emit_bool(j, "fits", w->fits);
-    emit_count(j, "experts", w->experts);
-    emit_count(j, "experts_seen", w->experts_seen);
-    emit_number(j, "smallest_count", w->smallest_count);
-    emit_close(j);
+static json_t *cover_json(const gq_imatrix_cover *w) {
+    json_t *o = json_object();
+    set_text(o, "name", w->name);
+    set_count(o, "columns", w->columns);
+    set_count(o, "matrices", w->matrices);
+    set_bool(o, "has_entry", w->has_entry);
+    set_bool(o, "fits", w->fits);
+    set_count(o, "experts", w->experts);
+    set_count(o, "experts_seen", w->experts_seen);
+    set_number(o, "smallest_count", w->smallest_count);
+    return o;
+}
+
+static json_t *facts_json(const char *path, const gq_imatrix *m) {
+    gq_imatrix_facts f = gq_imatrix_summary(m);
+    json_t *o = json_object();
+    set_text(o, "path", path);
+    set_text(o, "layout", f.legacy ? "dat" : "gguf");
+    set_count(o, "chunk_count", f.chunk_count);
+    set_count(o, "chunk_size", f.chunk_size);
+    json_t *datasets = set_array(o, "datasets");
+    for (size_t i = 0; i < f.n_datasets; i++) json_array_append_new(datasets, json_of_text(f.datasets[i]));
+    return o;
 }
 
 static void print_json(const char *path, const gq_imatrix *m, const gq_imatrix_coverage *c) {
-    gq_imatrix_facts f = gq_imatrix_summary(m);
     size_t n;
     const gq_imatrix_row *rows = gq_imatrix_rows(m, &n);
     emitter j;
     emit_start(&j, stdout);
     emit_open(&j, NULL, '{');
-    emit_text(&j, "path", path);
-    emit_text(&j, "layout", f.legacy ? "dat" : "gguf");
-    emit_count(&j, "chunk_count", f.chunk_count);
-    emit_count(&j, "chunk_size", f.chunk_size);
-    emit_open(&j, "datasets", '[');
-    for (size_t i = 0; i < f.n_datasets; i++) emit_text(&j, NULL, f.datasets[i]);
-    emit_close(&j);
+    emit_members(&j, facts_json(path, m));
     emit_open(&j, "entries", '[');
-    for (size_t i = 0; i < n; i++) emit_row(&j, &rows[i]);
+    for (size_t i = 0; i < n; i++) emit(&j, NULL, row_json(&rows[i]));
     emit_close(&j);
     if (c) {
         emit_open(&j, "weights", '[');
-        for (size_t i = 0; i < c->n; i++) emit_cover(&j, &c->weights[i]);
+        for (size_t i = 0; i < c->n; i++) emit(&j, NULL, cover_json(&c->weights[i]));
         emit_close(&j);
         emit_open(&j, "unused", '[');
-        for (size_t i = 0; i < c->n_unused; i++) emit_text(&j, NULL, c->unused[i]);
+        for (size_t i = 0; i < c->n_unused; i++) emit(&j, NULL, json_of_text(c->unused[i]));
         emit_close(&j);
     }
     emit_close(&j);

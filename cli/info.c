@@ -1,5 +1,4 @@
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,80 +143,79 @@ static void print_summary(const char *path, const gq_model *m) {
 
 /* ---- for programs ---- */
 
-static void emit_value(emitter *j, const char *key, const gq_value *v) {
+static json_t *value_json(const gq_value *v) {
     switch (v->kind) {
     case GQ_UNSIGNED:
-        emit_count(j, key, v->as_unsigned);
-        break;
+        return json_of_count(v->as_unsigned);
     case GQ_SIGNED:
-        emit_signed(j, key, v->as_signed);
-        break;
+        return json_integer(v->as_signed);
     case GQ_FLOAT:
-        emit_number(j, key, v->as_float);
-        break;
+        return json_of_number(v->as_float);
     case GQ_BOOL:
-        emit_bool(j, key, v->as_bool);
-        break;
+        return json_boolean(v->as_bool);
     case GQ_TEXT:
-        emit_bytes(j, key, v->text, v->length);
-        break;
+        return json_of_bytes(v->text, v->length);
     case GQ_NESTED:
-        emit_number(j, key, (double)NAN);
-        break; /* null */
+        break;
     }
+    return json_null();
 }
 
-static void emit_metadata(emitter *j, const gq_metadata *m) {
+static json_t *metadata_json(const gq_metadata *m) {
     gq_value values[JSON_VALUES];
     size_t n = gq_metadata_values(m, values, JSON_VALUES);
-    emit_open_line(j, NULL, '{');
-    emit_text(j, "key", m->key);
-    emit_text(j, "type", m->type);
+    json_t *o = json_object();
+    set_text(o, "key", m->key);
+    set_text(o, "type", m->type);
     if (m->list) {
-        emit_count(j, "count", m->count);
-        emit_open(j, "values", '[');
-        for (size_t i = 0; i < n; i++) emit_value(j, NULL, &values[i]);
-        emit_close(j);
+        set_count(o, "count", m->count);
+        json_t *list = set_array(o, "values");
+        for (size_t i = 0; i < n; i++) json_array_append_new(list, value_json(&values[i]));
     } else {
-        emit_value(j, "value", &values[0]);
+        json_object_set_new(o, "value", value_json(&values[0]));
     }
-    emit_close(j);
+    return o;
 }
 
-static void emit_stored(emitter *j, const gq_stored *t) {
-    emit_open_line(j, NULL, '{');
-    emit_text(j, "name", t->name);
-    emit_open(j, "shape", '[');
-    for (uint32_t d = 0; d < t->n_dims; d++) emit_count(j, NULL, t->ne[d]);
-    emit_close(j);
-    emit_text(j, "type", gq_type_name(t->type));
-    emit_count(j, "bytes", t->bytes);
-    emit_count(j, "shard", t->shard);
-    emit_count(j, "offset", t->offset);
-    emit_close(j);
+static json_t *stored_json(const gq_stored *t) {
+    json_t *o = json_object();
+    set_text(o, "name", t->name);
+    json_t *shape = set_array(o, "shape");
+    for (uint32_t d = 0; d < t->n_dims; d++) json_array_append_new(shape, json_of_count(t->ne[d]));
+    set_text(o, "type", gq_type_name(t->type));
+    set_count(o, "bytes", t->bytes);
+    set_count(o, "shard", t->shard);
+    set_count(o, "offset", t->offset);
+    return o;
+}
+
+static json_t *facts_json(const char *path, const gq_model *m) {
+    gq_model_facts f = gq_model_summary(m);
+    json_t *o = json_object();
+    set_text(o, "path", path);
+    set_count(o, "version", f.version);
+    set_count(o, "shards", f.shards);
+    set_count(o, "alignment", f.alignment);
+    set_count(o, "file_bytes", f.file_bytes);
+    set_count(o, "tensor_bytes", f.tensor_bytes);
+    set_count(o, "weights", f.n_weights);
+    set_number(o, "bits_per_weight", report_bits(f.tensor_bytes, (double)f.n_weights));
+    return o;
 }
 
 static void print_json(const char *path, const gq_model *m) {
-    gq_model_facts f = gq_model_summary(m);
     size_t n;
     emitter j;
     emit_start(&j, stdout);
     emit_open(&j, NULL, '{');
-    emit_text(&j, "path", path);
-    emit_count(&j, "version", f.version);
-    emit_count(&j, "shards", f.shards);
-    emit_count(&j, "alignment", f.alignment);
-    emit_count(&j, "file_bytes", f.file_bytes);
-    emit_count(&j, "tensor_bytes", f.tensor_bytes);
-    emit_count(&j, "weights", f.n_weights);
-    emit_number(&j, "bits_per_weight", report_bits(f.tensor_bytes, (double)f.n_weights));
+    emit_members(&j, facts_json(path, m));
     const gq_metadata *metadata = gq_model_metadata(m, &n);
     emit_open(&j, "metadata", '[');
-    for (size_t i = 0; i < n; i++) emit_metadata(&j, &metadata[i]);
+    for (size_t i = 0; i < n; i++) emit(&j, NULL, metadata_json(&metadata[i]));
     emit_close(&j);
     const gq_stored *tensors = gq_model_tensors(m, &n);
     emit_open(&j, "tensors", '[');
-    for (size_t i = 0; i < n; i++) emit_stored(&j, &tensors[i]);
+    for (size_t i = 0; i < n; i++) emit(&j, NULL, stored_json(&tensors[i]));
     emit_close(&j);
     emit_close(&j);
     emit_end(&j);

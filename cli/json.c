@@ -1,96 +1,184 @@
 #include "cli/json.h"
 
-#include <inttypes.h>
+#include <malloc.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "quantize/gquant.h"
+#include "cli/text.h"
 
-void emit_start(emitter *j, FILE *to) { *j = (emitter){.to = to}; }
+enum { RAW_BYTE = 0xEF00 }; /* and a byte that is no UTF-8 */
 
-static void new_line(emitter *j) {
-    if (j->inline_from && j->depth >= j->inline_from)
-        fputs(j->filled[j->depth] ? " " : "", j->to);
-    else
-        fprintf(j->to, "\n%*s", 2 * j->depth, "");
-}
+/* ---- values ---- */
 
-static void quoted(FILE *to, const char *text, size_t length) {
-    fputc('"', to);
-    for (size_t left = length, n; left > 0; text += n, left -= n) {
+/* The text with its bytes that are no UTF-8 as three bytes each. */
+static json_t *escaped(const char *text, size_t n) {
+    char *copy = need(n + 1, 3), *to = copy;
+    for (size_t left = n, length; left > 0; text += length, left -= length) {
         uint32_t code;
-        n = gq_utf8(text, left, &code);
-        if (n == 0)
-            fputs("\\ufffd", to), n = 1;
-        else if (code == '"' || code == '\\')
-            fprintf(to, "\\%c", (int)code);
-        else if (gq_acts(code) || code == '<') /* all below U+10000 */
-            fprintf(to, "\\u%04x", (unsigned)code);
-        else
-            fwrite(text, 1, n, to);
+        length = gq_utf8(text, left, &code);
+        if (length == 0 || (code >= RAW_BYTE + 0x80 && code <= RAW_BYTE + 0xFF)) {
+            unsigned char byte = (unsigned char)*text;
+            *to++ = '\xEE', *to++ = (char)(0xBC | byte >> 6), *to++ = (char)(0x80 | (byte & 0x3F));
+            length = 1;
+        } else {
+            memcpy(to, text, length);
+            to += length;
+        }
     }
-    fputc('"', to);
+    json_t *value = json_stringn_nocheck(copy, (size_t)(to - copy));
+    free(copy);
+    return value;
 }
 
-static void before_value(emitter *j, const char *key) {
+json_t *json_of_bytes(const char *text, size_t n) { return escaped(text, n); }
+json_t *json_of_text(const char *text) { return escaped(text, strlen(text)); }
+
+char *json_bytes_of(const json_t *value) {
+    const char *text = json_string_value(value);
+    size_t n = json_string_length(value);
+    char *bytes = need(n + 1, 1), *to = bytes;
+    for (const char *end = text + n; text < end;) {
+        uint32_t code;
+        size_t length = gq_utf8(text, (size_t)(end - text), &code);
+        bool raw = code >= RAW_BYTE + 0x80 && code <= RAW_BYTE + 0xFF;
+        if (raw)
+            *to++ = (char)(code - RAW_BYTE);
+        else
+            memcpy(to, text, length), to += length;
+        text += length;
+    }
+    return bytes;
+}
+
+json_t *json_of_count(uint64_t n) {
+    if (n <= INT64_MAX) return json_integer((json_int_t)n);
+    char *digits = format("%llu", (unsigned long long)n);
+    json_t *value = json_string(digits);
+    free(digits);
+    return value;
+}
+
+json_t *json_of_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+void set_text(json_t *object, const char *key, const char *text) {
+    json_object_set_new(object, key, json_of_text(text));
+}
+
+void set_count(json_t *object, const char *key, uint64_t n) {
+    json_object_set_new(object, key, json_of_count(n));
+}
+
+void set_number(json_t *object, const char *key, double value) {
+    json_object_set_new(object, key, json_of_number(value));
+}
+
+void set_bool(json_t *object, const char *key, bool value) {
+    json_object_set_new(object, key, json_boolean(value));
+}
+
+json_t *set_array(json_t *object, const char *key) {
+    json_t *array = json_array();
+    json_object_set_new(object, key, array);
+    return array;
+}
+
+/* ---- writing ---- */
+
+static void *room(size_t n) { return need(1, n); }
+
+void emit_start(emitter *j, FILE *to) {
+    *j = (emitter){.to = to};
+    json_set_alloc_funcs(room, free); /* so that no value is ever missing for want of memory */
+}
+
+/* '<' could end the script element that holds the document, and DEL is all of ASCII that jansson lets
+ * through of control characters. Both stand in texts only. */
+static int put(const char *text, size_t n, void *arg) {
+    FILE *to = arg;
+    for (size_t i = 0; i < n; i++)
+        if (text[i] == '<' || text[i] == '\x7F')
+            fprintf(to, "\\u%04x", (unsigned)text[i]);
+        else
+            fputc(text[i], to);
+    return 0;
+}
+
+static void put_value(emitter *j, const json_t *value) {
+    enum { DIGITS = 9 }; /* what the sums are good for */
+    json_dump_callback(value, put, j->to, JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(DIGITS));
+}
+
+static void put_key(emitter *j, const char *key) {
     if (j->filled[j->depth]) fputc(',', j->to);
-    if (j->depth) new_line(j);
+    if (j->depth) fprintf(j->to, "\n%*s", 2 * j->depth, "");
     j->filled[j->depth] = true;
-    if (!key) return;
-    quoted(j->to, key, strlen(key));
-    fputs(": ", j->to);
+    if (key) fprintf(j->to, "\"%s\": ", key); /* keys are ours */
 }
 
 void emit_open(emitter *j, const char *key, char kind) {
-    before_value(j, key);
+    put_key(j, key);
     fputc(kind, j->to);
     j->depth++;
     j->closing[j->depth] = kind == '{' ? '}' : ']';
     j->filled[j->depth] = false;
 }
 
-void emit_open_line(emitter *j, const char *key, char kind) {
-    emit_open(j, key, kind);
-    if (!j->inline_from) j->inline_from = j->depth;
-}
-
 void emit_close(emitter *j) {
     char closing = j->closing[j->depth];
-    bool filled = j->filled[j->depth], line = j->inline_from && j->depth >= j->inline_from;
-    if (j->depth == j->inline_from) j->inline_from = 0;
+    bool filled = j->filled[j->depth];
     j->depth--;
-    if (filled && !line) fprintf(j->to, "\n%*s", 2 * j->depth, "");
+    if (filled) fprintf(j->to, "\n%*s", 2 * j->depth, "");
     fputc(closing, j->to);
 }
 
-void emit_bytes(emitter *j, const char *key, const char *text, size_t length) {
-    before_value(j, key);
-    quoted(j->to, text, length);
+void emit(emitter *j, const char *key, json_t *value) {
+    put_key(j, key);
+    put_value(j, value);
+    json_decref(value);
 }
 
-void emit_text(emitter *j, const char *key, const char *text) { emit_bytes(j, key, text, strlen(text)); }
-
-void emit_count(emitter *j, const char *key, uint64_t n) {
-    before_value(j, key);
-    fprintf(j->to, "%" PRIu64, n);
-}
-
-void emit_signed(emitter *j, const char *key, int64_t n) {
-    before_value(j, key);
-    fprintf(j->to, "%" PRId64, n);
-}
-
-void emit_number(emitter *j, const char *key, double value) {
-    before_value(j, key);
-    if (isfinite(value))
-        fprintf(j->to, "%.9g", value); /* nine digits: what the sums are good for */
-    else
-        fputs("null", j->to);
-}
-
-void emit_bool(emitter *j, const char *key, bool value) {
-    before_value(j, key);
-    fputs(value ? "true" : "false", j->to);
+void emit_members(emitter *j, json_t *object) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value) {
+        put_key(j, key);
+        put_value(j, value);
+    }
+    json_decref(object);
 }
 
 void emit_end(emitter *j) { fputc('\n', j->to); }
+
+/* ---- reading ---- */
+
+/* What jansson may still take while it reads; its functions for memory know nothing but sizes. */
+static size_t allowance;
+
+static void *take(size_t n) {
+    void *memory = n <= allowance ? malloc(n) : NULL;
+    size_t taken = malloc_usable_size(memory);
+    allowance = taken < allowance ? allowance - taken : 0;
+    return memory;
+}
+
+static void give_back(void *memory) {
+    allowance += malloc_usable_size(memory);
+    free(memory);
+}
+
+json_t *json_read(const char *text, size_t n, const char *name, gq_error *e) {
+    /* A report of ours takes about seven times its size, "[{},{}," eighty times. */
+    enum { TIMES = 16, LEAST = 1 << 20 };
+    json_error_t error;
+    allowance = n < (SIZE_MAX - LEAST) / TIMES ? TIMES * n + LEAST : SIZE_MAX;
+    json_set_alloc_funcs(take, give_back);
+    json_t *value = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
+    json_set_alloc_funcs(malloc, free);
+    if (value) return value;
+    if (json_error_code(&error) == json_error_out_of_memory)
+        gq_fail(e, "%s: line %d: takes more memory than a report of its size", name, error.line);
+    else
+        gq_fail(e, "%s: line %d, column %d: no JSON: %s", name, error.line, error.column, error.text);
+    return NULL;
+}

@@ -1,30 +1,52 @@
-/* A JSON document, written as it comes. */
+/* JSON, which jansson writes and reads.
+ *
+ * A document is written as it comes, since a model may have 10^5 tensors: what is opened and closed here is
+ * never in memory, what stands in it (a tensor, say) is a value of jansson's.
+ *
+ * Names in a model may be any bytes, and a JSON text is Unicode: a byte that is not UTF-8, 0x80 to 0xFF, is
+ * written as U+EF80 to U+EFFF, which are for private use. A name that has one of these itself is taken for
+ * bytes there, so that reading gives back what was written, whatever it was. */
 #ifndef CLI_JSON_H
 #define CLI_JSON_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
+#include "quantize/gquant.h"
+
 typedef struct emitter {
     FILE *to;
-    int depth, inline_from; /* objects at inline_from and deeper stay on one line; 0: none */
-    char closing[16];
-    bool filled[16];
+    int depth;
+    bool filled[8];
+    char closing[8];
 } emitter;
 
-void emit_start(emitter *j, FILE *to);
+void emit_start(emitter *j, FILE *to); /* before any value is made */
 /* `key` is NULL inside an array. kind is '{' or '['. */
 void emit_open(emitter *j, const char *key, char kind);
-void emit_open_line(emitter *j, const char *key, char kind); /* all of it on one line */
 void emit_close(emitter *j);
-/* Any bytes: what is not UTF-8 becomes U+FFFD, '<' is escaped so that a page may hold the document. */
-void emit_text(emitter *j, const char *key, const char *text);
-void emit_bytes(emitter *j, const char *key, const char *text, size_t length); /* may hold NUL */
-void emit_count(emitter *j, const char *key, uint64_t n);
-void emit_signed(emitter *j, const char *key, int64_t n);
-void emit_number(emitter *j, const char *key, double value); /* NaN and infinity: null */
-void emit_bool(emitter *j, const char *key, bool value);
-void emit_end(emitter *j); /* of the document */
+/* A value, which is taken over, on one line. Nothing in it is '<', a control character or beyond ASCII, so
+ * that a page may hold the document and a terminal show it. */
+void emit(emitter *j, const char *key, json_t *value);
+void emit_members(emitter *j, json_t *object); /* of the object that is open */
+void emit_end(emitter *j);                     /* of the document */
+
+json_t *json_of_text(const char *text);
+json_t *json_of_bytes(const char *text, size_t n);
+json_t *json_of_count(uint64_t n);       /* above 2^63 - 1, which few readers hold: its digits as a text */
+json_t *json_of_number(double value);    /* NaN and infinity: null */
+char *json_bytes_of(const json_t *text); /* malloc'ed */
+
+/* Members of an object. */
+void set_text(json_t *object, const char *key, const char *text);
+void set_count(json_t *object, const char *key, uint64_t n);
+void set_number(json_t *object, const char *key, double value);
+void set_bool(json_t *object, const char *key, bool value);
+json_t *set_array(json_t *object, const char *key); /* empty; belongs to the object */
+
+/* Text of n bytes from anywhere. Depth and memory have bounds. NULL: none, and *e tells where and why. */
+json_t *json_read(const char *text, size_t n, const char *name, gq_error *e);
 
 #endif

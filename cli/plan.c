@@ -147,30 +147,37 @@ static void print(const survey *s) {
 
 /* ---- for programs ---- */
 
+static json_t *survey_facts(const survey *s) {
+    json_t *o = json_object();
+    set_text(o, "path", s->request->quantize.input);
+    set_count(o, "context", s->memory.context);
+    set_count(o, "cache_bytes", s->memory.cache_bytes);
+    set_count(o, "buffer_bytes", s->memory.buffer_bytes);
+    if (s->request->ram) {
+        set_count(o, "ram", s->request->ram);
+        if (s->best) set_text(o, "recommended", s->best->name);
+        set_count(o, "target_size", s->target);
+    }
+    return o;
+}
+
+static json_t *choice_json(const choice *c, bool limit) {
+    json_t *o = json_object();
+    set_text(o, "file_type", c->name);
+    set_count(o, "file_bytes", c->file_bytes);
+    set_number(o, "bits_per_weight", c->bits);
+    set_count(o, "memory_bytes", c->memory_bytes);
+    if (limit) set_bool(o, "fits", c->fits);
+    return o;
+}
+
 static void print_json(const survey *s) {
     emitter j;
     emit_start(&j, stdout);
     emit_open(&j, NULL, '{');
-    emit_text(&j, "path", s->request->quantize.input);
-    emit_count(&j, "context", s->memory.context);
-    emit_count(&j, "cache_bytes", s->memory.cache_bytes);
-    emit_count(&j, "buffer_bytes", s->memory.buffer_bytes);
-    if (s->request->ram) {
-        emit_count(&j, "ram", s->request->ram);
-        if (s->best) emit_text(&j, "recommended", s->best->name);
-        emit_count(&j, "target_size", s->target);
-    }
+    emit_members(&j, survey_facts(s));
     emit_open(&j, "types", '[');
-    for (size_t i = 0; i < s->n; i++) {
-        const choice *c = &s->choices[i];
-        emit_open_line(&j, NULL, '{');
-        emit_text(&j, "file_type", c->name);
-        emit_count(&j, "file_bytes", c->file_bytes);
-        emit_number(&j, "bits_per_weight", c->bits);
-        emit_count(&j, "memory_bytes", c->memory_bytes);
-        if (s->request->ram) emit_bool(&j, "fits", c->fits);
-        emit_close(&j);
-    }
+    for (size_t i = 0; i < s->n; i++) emit(&j, NULL, choice_json(&s->choices[i], s->request->ram > 0));
     emit_close(&j);
     emit_close(&j);
     emit_end(&j);

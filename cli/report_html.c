@@ -5,7 +5,7 @@
 #include "cli/report.h"
 
 void report_html(FILE *to, const report *r) {
-    /* The document has no '<' (see emit_text), so nothing in it can end the script element it is put into. */
+    /* The document has no '<' (see emit), so nothing in it can end the script element it is put into. */
     const char *place = strstr(page, "@REPORT@");
     fwrite(page, 1, (size_t)(place - page), to);
     report_json(to, r);

@@ -1,11 +1,11 @@
-/* A small JSON reader for tests: the whole text becomes a tree. Malformed text fails the test. */
+/* JSON for tests: the whole text as a tree that is easily looked into. Malformed text fails the test. */
 #ifndef GQ_TEST_JSON_H
 #define GQ_TEST_JSON_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT } json_kind;
+typedef enum json_kind { KIND_NULL, KIND_BOOL, KIND_NUMBER, KIND_STRING, KIND_ARRAY, KIND_OBJECT } json_kind;
 
 typedef struct json {
     json_kind kind;
@@ -27,6 +27,6 @@ const json *json_need(const json *j, const char *key);
 /* Member as text or number, or what is given when it is absent. */
 const char *json_text(const json *j, const char *key, const char *absent);
 double json_number(const json *j, const char *key, double absent);
-bool json_true(const json *j, const char *key);
+bool json_yes(const json *j, const char *key);
 
 #endif

@@ -56,7 +56,7 @@ static void test_show(void **state) {
         assert_true(json_number(entry, "evenness", 0) > 0 && json_number(entry, "evenness", 0) < 1);
     }
     size_t without = 0;
-    for (size_t i = 0; i < weights->n; i++) without += !json_true(&weights->items[i], "has_entry");
+    for (size_t i = 0; i < weights->n; i++) without += !json_yes(&weights->items[i], "has_entry");
     assert_int_equal(without, 2); /* the embedding and the output */
     json_free(j);
     char *text;

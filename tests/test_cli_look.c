@@ -90,7 +90,7 @@ static void test_info_values(void **state) {
     const json *metadata = json_need(j, "metadata");
     assert_true(json_number(named(metadata, "key", "odd.i8"), "value", 0) == -7);
     assert_true(json_number(named(metadata, "key", "odd.f64"), "value", 0) == 0.5);
-    assert_true(json_true(named(metadata, "key", "odd.bool"), "value"));
+    assert_true(json_yes(named(metadata, "key", "odd.bool"), "value"));
     assert_string_equal(json_text(named(metadata, "key", "odd.text"), "value", ""),
                         "\033]0;owned\a</script>");
     assert_true(json_number(named(metadata, "key", "odd.nested"), "count", 0) == 1);
@@ -111,8 +111,8 @@ static void test_compare_agrees_with_the_run(void **state) {
     for (size_t i = 0; i < tensors->n; i++) {
         const json *t = report_tensor(compared, json_text(&tensors->items[i], "name", ""));
         assert_non_null(t);
-        assert_int_equal(json_true(t, "measured"), json_true(&tensors->items[i], "measured"));
-        if (!json_true(t, "measured")) continue;
+        assert_int_equal(json_yes(t, "measured"), json_yes(&tensors->items[i], "measured"));
+        if (!json_yes(t, "measured")) continue;
         assert_float_equal(json_number(t, "rmse", 0) / json_number(&tensors->items[i], "rmse", 1), 1, 1e-6);
         assert_true(json_number(t, "max_error", 0) == json_number(&tensors->items[i], "max_error", 1));
     }
@@ -295,9 +295,8 @@ static void test_verify_damaged(void **state) {
 
 /* ---- reading reports ---- */
 
-static bool parse(const char *text, checksum_list *list, gq_error *e) {
-    *list = (checksum_list){.text = strdup(text)};
-    return checksums_parse(list, list->text, "r.json", "dir/m.gguf", e);
+static bool parse(const char *text, size_t n, checksum_list *list, gq_error *e) {
+    return checksums_parse(list, text, n, "r.json", "dir/m.gguf", e);
 }
 
 static void test_reports(void **state) {
@@ -323,30 +322,70 @@ static void test_reports(void **state) {
         "{\"outputs\": [{\"path\": \"x\"}, {\"path\": \"y\"}]}"};
     checksum_list list;
     gq_error e;
-    if (!parse(good, &list, &e)) fail_msg("%s", e.text);
+    if (!parse(good, strlen(good), &list, &e)) fail_msg("%s", e.text);
     assert_int_equal(list.n, 2);
     assert_string_equal(list.items[0].name, "a\xc3\xa9\n");
     assert_int_equal(list.items[0].crc32, 0xbeef);
     assert_int_equal(list.items[1].crc32, 0xffffffff);
     checksums_free(&list);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        if (parse(bad[i], &list, &e)) fail_msg("accepted: %s", bad[i]);
+        if (parse(bad[i], strlen(bad[i]), &list, &e)) fail_msg("accepted: %s", bad[i]);
         checksums_free(&list);
     }
-    char *cut = strdup(good);
     for (size_t n = strlen(good) - 1; n-- > 0;) { /* all beginnings; the last blank may go */
-        cut[n] = 0;
-        assert_false(parse(cut, &list, &e));
+        assert_false(parse(good, n, &list, &e));
         checksums_free(&list);
     }
-    free(cut);
-    size_t deep = 1 << 20; /* no recursion on what a file says */
-    char *brackets = malloc(deep + 8);
-    assert_non_null(brackets);
-    memcpy(brackets, "{\"a\":", 5), memset(brackets + 5, '[', deep), brackets[5 + deep] = 0;
-    assert_false(parse(brackets, &list, &e));
-    checksums_free(&list);
-    free(brackets);
+}
+
+/* Neither depth nor many small things make a report of 1 MiB take the memory or the stack. */
+static void test_hostile_reports(void **state) {
+    (void)state;
+    enum { SIZE = (1 << 20) - 64 };
+    static const char *const units[] = {"[", "{},", "[],", "1,", "\"a\",", "{\"\":", "{\"a\":1},"};
+    char *text = malloc(SIZE + 64), head[] = "{\"outputs\":[";
+    assert_non_null(text);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        size_t unit = strlen(units[i]), n = sizeof head - 1;
+        memcpy(text, head, n);
+        for (; n + unit < SIZE; n += unit) memcpy(text + n, units[i], unit);
+        memcpy(text + n, "0]}", 3);
+        write_whole(in_folder(folder, "hostile.json"), text, n + 3);
+        bounded(folder, (const char *const[]){"verify", "-r", "hostile.json", "model-F16.gguf", NULL});
+        GQUANT_SAYS(1, "hostile.json", "verify", "-r", in_folder(folder, "hostile.json"), source);
+    }
+    free(text);
+    unlink(in_folder(folder, "hostile.json"));
+}
+
+/* Names are any bytes; a report gives them back as they were. U+EF80 stands for the byte 0x80, so a name that
+ * has it is escaped, too. */
+static void test_names_in_reports(void **state) {
+    (void)state;
+    static const char *const names[] = {"\xff\xfe.weight",
+                                        "\xee\xbe\x80.weight",
+                                        "\xef\xbf\xbd.weight",
+                                        "\x80.weight",
+                                        "cut\xe2\x82",
+                                        "\xed\xa0\x80surrogate.weight",
+                                        "\\xff<\x7f\"\x1b.weight",
+                                        "\xf0\x9f\xa6\x99.weight"};
+    enum { N = sizeof names / sizeof *names };
+    const char *in = in_folder(folder, "names.gguf"), *out = in_folder(folder, "out.gguf"),
+               *report = in_folder(folder, "r.json");
+    model *m = model_new("odd", 1);
+    for (size_t i = 0; i < N; i++) model_add(m, names[i], GGUF_F32, (uint64_t[4]){256, 1 + i}, NULL);
+    model_write(m, in);
+    model_free(m);
+    GQUANT(0, "-q", "-r", report, in, out, "Q8_0");
+    EXPECT("8 tensors, bytes as the report says", 0, "verify", "-r", report, out);
+    char *text = (char *)read_whole(report, NULL);
+    assert_non_null(strstr(text, "\"\\uEFFF\\uEFFE.weight\"")); /* as the manual says */
+    assert_non_null(strstr(text, "\"\\uEFEE\\uEFBE\\uEF80.weight\""));
+    assert_plain(text);
+    for (const char *c = text; *c; c++) assert_true((unsigned char)*c < 0x7f && *c != '<');
+    free(text);
+    unlink(in), unlink(out), unlink(report);
 }
 
 int main(void) {
@@ -362,6 +401,8 @@ int main(void) {
         cmocka_unit_test(test_verify_values_and_codes),
         cmocka_unit_test(test_verify_damaged),
         cmocka_unit_test(test_reports),
+        cmocka_unit_test(test_hostile_reports),
+        cmocka_unit_test(test_names_in_reports),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -124,8 +124,8 @@ static void test_json_report(void **state) {
     check_losses(report_tensor(report, "output.weight"), out);
     assert_true(json_number(report_tensor(report, "blk.1.ffn_down.weight"), "weighted_error", 0) > 0);
     assert_int_equal(json_need(report_tensor(report, "token_embd.weight"), "weighted_error")->kind,
-                     JSON_NULL);
-    assert_false(json_true(report_tensor(report, "output_norm.weight"), "measured"));
+                     KIND_NULL);
+    assert_false(json_yes(report_tensor(report, "output_norm.weight"), "measured"));
 
     double worst = 0; /* the list starts with the largest error */
     const json *tensors = json_need(output, "tensors"),

@@ -218,7 +218,7 @@ static void test_hostile_names(void **state) {
     PLAINLY(0, "plan", odd);
     PLAINLY(0, "info", odd);
     PLAINLY(0, "info", "--json", odd);
-    PLAINLY(1, "verify", "-r", report, out); /* a name that is not UTF-8 is not the same in the report */
+    PLAINLY(0, "verify", "-r", report, out); /* names are those of the file, whatever is in them */
     PLAINLY(1, "verify", "-r", report, source);
     PLAINLY(1, "verify", "-r", report, odd);
     PLAINLY(0, "compare", odd, out);
@@ -244,7 +244,7 @@ static void test_hostile_names(void **state) {
 
     json *r = json_file(report);
     assert_non_null(report_tensor(r, hostile[1]));
-    assert_non_null(report_tensor(r, "not utf-8 \xef\xbf\xbd\xef\xbf\xbd.weight"));
+    assert_non_null(report_tensor(r, "not utf-8 \xee\xbf\xbf\xee\xbf\x80.weight"));
     assert_non_null(report_tensor(r, hostile[3]));
     json_free(r);
     char *text = (char *)read_whole(report, NULL);

@@ -67,7 +67,7 @@ static void models_are_accepted_and_refused_as_listed(void **state) {
         char path[4096];
         gguf_model m;
         gq_error e = {.text = ""};
-        if (json_get(c, "imatrix") && json_get(c, "imatrix")->kind == JSON_STRING) continue;
+        if (json_get(c, "imatrix") && json_get(c, "imatrix")->kind == KIND_STRING) continue;
         tried++;
         snprintf(path, sizeof path, "%s/%s", folder, json_text(c, "model", ""));
         bool opened = gguf_model_open(&m, path, &e);

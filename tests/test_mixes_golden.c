@@ -24,7 +24,7 @@ typedef struct golden {
 static int64_t head_count(const json *hparams, const char *key, int64_t absent) {
     const json *v = json_get(hparams, key);
     if (!v) return absent;
-    return (int64_t)(v->kind == JSON_ARRAY ? v->items[0].number : v->number);
+    return (int64_t)(v->kind == KIND_ARRAY ? v->items[0].number : v->number);
 }
 
 static uint32_t type_named(const char *name) {
@@ -102,7 +102,7 @@ static void check_result(golden *g, const char *run, const json *expected, bool 
     }
     if (!assigned) fail_msg("%s, %s: %s", g->path, run, e->text);
     size_t fallbacks = 0;
-    bool needs = false, demanded = json_true(expected, "needs_imatrix");
+    bool needs = false, demanded = json_yes(expected, "needs_imatrix");
     for (size_t i = 0; i < g->n; i++) {
         const mix_choice *c = &g->choices[i];
         uint32_t want = g->legend[(unsigned char)types[i]];
@@ -137,7 +137,7 @@ static void check_named_types(golden *g) {
         o.pure = strstr(key, "+pure");
         /* In the compact copies, a text in place of a result names the run that has the same one. */
         const json *expected = &assign->items[i];
-        if (expected->kind == JSON_STRING) expected = json_need(assign, expected->text);
+        if (expected->kind == KIND_STRING) expected = json_need(assign, expected->text);
         gq_error e = {0};
         bool ok = mix_assign(&g->model, &o, g->tensors, g->n, g->order, g->choices, &e);
         check_result(g, key, expected, ok, &e);
@@ -172,13 +172,13 @@ static void check_options(golden *g) {
         const json *patterns = json_get(options, "tensor_type");
         /* Recorded behind the place where pattern texts become lower case. */
         if (patterns && strcmp(patterns->items[0].items[0].text, "ATTN_V") == 0) continue;
-        const char *name = json_true(options, "only_copy") ? "COPY" : json_need(run, "ftype")->text;
+        const char *name = json_yes(options, "only_copy") ? "COPY" : json_need(run, "ftype")->text;
         mix_pattern *p = pattern_option(options);
         mix_options o = {.filetype = mix_filetype_named(name),
-                         .imatrix = json_true(options, "imatrix"),
-                         .pure = json_true(options, "pure"),
-                         .leave_output = json_true(options, "leave_output_tensor"),
-                         .keep_order = json_true(options, "keep_split"),
+                         .imatrix = json_yes(options, "imatrix"),
+                         .pure = json_yes(options, "pure"),
+                         .leave_output = json_yes(options, "leave_output_tensor"),
+                         .keep_order = json_yes(options, "keep_split"),
                          .output_type = type_option(options, "output_tensor_type"),
                          .embedding_type = type_option(options, "token_embedding_type"),
                          .patterns = p};
