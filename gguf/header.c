@@ -103,13 +103,19 @@ const gguf_kv *gguf_header_find(const gguf_header *h, const char *key) {
     return gguf_find(h->kv, h->n_kv, key);
 }
 
+/* Without trailing dimensions of 1. */
+static uint32_t dimensions(const uint64_t ne[GGUF_MAX_DIMS]) {
+    uint32_t n = GGUF_MAX_DIMS;
+    while (n > 1 && ne[n - 1] == 1) n--;
+    return n;
+}
+
 bool gguf_header_add_tensor(gguf_header *h, const char *name, const uint64_t ne[GGUF_MAX_DIMS],
                             const gguf_type *type, gq_error *e) {
-    gguf_tensor t = {.type = type, .n_dims = GGUF_MAX_DIMS};
+    gguf_tensor t = {.type = type, .n_dims = dimensions(ne)};
     gq_error why;
     size_t length = strlen(name);
     memcpy(t.ne, ne, sizeof t.ne);
-    while (t.n_dims > 1 && t.ne[t.n_dims - 1] == 1) t.n_dims--;
     if (length < 1 || length > GGUF_MAX_NAME)
         return gq_fail(e, "tensor name '%.200s' has %zu bytes, expected 1 to %d", name, length,
                        GGUF_MAX_NAME);
@@ -140,12 +146,16 @@ static uint8_t *put_name(uint8_t *to, const char *name) {
     return put(put_u64(to, n), name, n);
 }
 
-static uint64_t unpadded_size(const gguf_header *h) {
+uint64_t gguf_entry_size(const char *name, const uint64_t ne[GGUF_MAX_DIMS]) {
+    return 8 + strlen(name) + 4 + 8 * (uint64_t)dimensions(ne) + 4 + 8;
+}
+
+bool gguf_header_measure(const gguf_header *h, uint64_t *bytes, uint32_t *alignment, gq_error *e) {
     uint64_t size = HEAD_BYTES;
     for (uint64_t i = 0; i < h->n_kv; i++) size += 8 + strlen(h->kv[i].key) + 4 + h->kv[i].size;
-    for (uint64_t i = 0; i < h->n_tensors; i++)
-        size += 8 + strlen(h->tensors[i].name) + 4 + 8 * h->tensors[i].n_dims + 4 + 8;
-    return size;
+    for (uint64_t i = 0; i < h->n_tensors; i++) size += gguf_entry_size(h->tensors[i].name, h->tensors[i].ne);
+    *bytes = size;
+    return gguf_alignment(h->kv, h->n_kv, alignment, "output", e);
 }
 
 /* Tensors follow each other at aligned offsets; the last one is padded, too. */
@@ -185,10 +195,11 @@ static uint8_t *put_tables(const gguf_header *h, uint8_t *to, uint64_t data_offs
 bool gguf_header_finish(gguf_header *h, const uint8_t **bytes, uint64_t *header_size, uint64_t *data_size,
                         gq_error *e) {
     uint32_t alignment;
-    if (!gguf_alignment(h->kv, h->n_kv, &alignment, "output", e) ||
+    uint64_t size;
+    if (!gguf_header_measure(h, &size, &alignment, e) ||
         !gguf_check_names(h->kv, h->n_kv, h->tensors, h->n_tensors, "output", e))
         return false;
-    *header_size = gguf_round_up(unpadded_size(h), alignment);
+    *header_size = gguf_round_up(size, alignment);
     if (!place_tensors(h, *header_size, alignment, data_size, e)) return false;
     free(h->bytes);
     h->bytes = malloc(*header_size);

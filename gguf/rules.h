@@ -12,10 +12,6 @@ enum {
     MIN_TENSOR = 8 + 1 + 4 + 8 + 4 + 8, /* length, name, dimension count, one dimension, type, offset */
 };
 
-static inline uint64_t gguf_round_up(uint64_t n, uint64_t alignment) {
-    return (n + alignment - 1) & ~(alignment - 1);
-}
-
 /* general.alignment among the pairs, or the default; a power of two up to MAX_ALIGNMENT. `file` is for the
  * message. */
 bool gguf_alignment(const gguf_kv *kv, uint64_t n, uint32_t *alignment, const char *file, gq_error *e);

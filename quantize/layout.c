@@ -6,55 +6,82 @@
 
 enum { MAX_SHARDS = UINT16_MAX };
 
-static uint64_t round_up(uint64_t n, uint64_t alignment) {
-    return (n + alignment - 1) / alignment * alignment;
-}
-
 /* ---- which shard each tensor goes to ---- */
 
-/* Bytes of a tensor's entry in the table: name, dimensions, type, offset. */
-static uint64_t entry_size(const gq_tensor *t) {
-    return 8 + strlen(t->name) + 4 + 8 * (uint64_t)t->n_dims + 4 + 8;
+static bool set_split_keys(const gq_plan *plan, uint32_t shard, uint32_t n_shards, gguf_header *h,
+                           gq_error *e) {
+    if (n_shards == 1) return true;
+    uint16_t number = (uint16_t)shard, count = (uint16_t)n_shards;
+    int32_t tensors = (int32_t)plan->n_tensors;
+    return gguf_header_set(h, "split.no", GGUF_U16, &number, sizeof number, e) &&
+           gguf_header_set(h, "split.count", GGUF_U16, &count, sizeof count, e) &&
+           gguf_header_set(h, "split.tensors.count", GGUF_INT32, &tensors, sizeof tensors, e);
 }
 
-/* Header bytes of a shard before any tensor. */
-static bool bare_header(const gq_plan *plan, const plan_output *out, const gq_options *options, bool first,
-                        uint64_t *size, gq_error *e) {
-    const uint8_t *bytes;
-    uint64_t data;
+/* A shard as it fills: what its header and its data will take, by the header's own arithmetic. */
+typedef struct filling {
+    uint64_t head, data; /* the first not padded */
+    uint32_t alignment;
+} filling;
+
+/* A shard of n without tensors. The first has the model's metadata, and with them its alignment. */
+static bool empty_shard(const gq_plan *plan, const plan_output *out, const gq_options *options,
+                        uint32_t number, uint32_t n, filling *f, gq_error *e) {
     gguf_header *h = gguf_header_new(e);
-    bool ok = h && (!first || plan_meta_write(plan, out, options, h, e)) &&
-              gguf_header_finish(h, &bytes, size, &data, e);
+    bool ok = h && (number > 0 || plan_meta_write(plan, out, options, h, e)) &&
+              set_split_keys(plan, number, n, h, e) && gguf_header_measure(h, &f->head, &f->alignment, e);
     gguf_header_free(h);
-    if (ok) *size += 128; /* more than the three split keys take */
+    f->data = 0;
     return ok;
 }
 
-/* Fill shards in order, each up to the wished size; a tensor that is larger than that has one of its own. */
+/* Put one more tensor in. False: it is not in, as the shard would be larger than `most`. */
+static bool put_tensor(filling *f, const gq_tensor *t, uint64_t most) {
+    filling g = *f;
+    g.head += gguf_entry_size(t->name, t->ne);
+    uint64_t head = gguf_round_up(g.head, g.alignment), size;
+    if (__builtin_add_overflow(g.data, gguf_round_up(t->out_bytes, g.alignment), &g.data) ||
+        __builtin_add_overflow(head, g.data, &size) || size > most)
+        return false;
+    *f = g;
+    return true;
+}
+
+/* Put tensors in from `first` on, as many as fit and one at least; returns the first that is not in. */
+static size_t fill_shard(const gq_plan *plan, const plan_output *out, filling f, size_t first, uint64_t most,
+                         bool *larger) {
+    size_t i = first;
+    while (i < plan->n_tensors && put_tensor(&f, &out->tensors[i], most)) i++;
+    *larger |= i == first && first < plan->n_tensors;
+    return i > first ? i : first + 1;
+}
+
+/* Fill shards in order, each up to the wished size; a tensor that is larger than that has one of its own.
+ * What fits into one file is not split. */
 static bool cut_at_size(gq_plan *plan, plan_output *out, const gq_options *options, gq_error *e) {
-    uint64_t first, other, size, longest = 0;
-    if (!bare_header(plan, out, options, true, &first, e) ||
-        !bare_header(plan, out, options, false, &other, e))
+    filling whole, first, other;
+    if (!empty_shard(plan, out, options, 0, 1, &whole, e) ||
+        !empty_shard(plan, out, options, 0, 2, &first, e) ||
+        !empty_shard(plan, out, options, 1, 2, &other, e))
         return false;
     uint32_t shard = 0;
-    size = first;
-    for (size_t i = 0, held = 0; i < plan->n_tensors; i++) {
-        const gq_tensor *t = &out->tensors[i];
-        /* Rounded for the largest alignment of practice; a header's own padding is in there too. */
-        uint64_t more = round_up(t->out_bytes, GGUF_DEFAULT_ALIGNMENT) + entry_size(t);
-        if (held > 0 && more > options->split_max_size -
-                                   (size < options->split_max_size ? size : options->split_max_size)) {
+    bool larger = false, alone = false;
+    size_t end = fill_shard(plan, out, whole, 0, options->split_max_size, &alone);
+    if (end < plan->n_tensors)
+        end = fill_shard(plan, out, first, 0, options->split_max_size, &larger);
+    else
+        larger = alone; /* one tensor, or none */
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (i == end) {
             if (++shard >= MAX_SHARDS)
                 return gq_fail_usage(e, "splitting at %llu bytes makes more than %d shards",
                                      (unsigned long long)options->split_max_size, MAX_SHARDS);
-            size = other, held = 0;
+            end = fill_shard(plan, out, other, i, options->split_max_size, &larger);
         }
-        size += more, held++;
-        if (size > longest) longest = size;
         out->places[i].shard = shard;
     }
     out->n_shards = shard + 1;
-    return longest <= options->split_max_size ||
+    return !larger ||
            plan_warn(plan, e,
                      "a shard of %s will be larger than the %llu bytes asked for: one tensor alone is",
                      out->path, (unsigned long long)options->split_max_size);
@@ -71,16 +98,6 @@ static bool choose_shards(gq_plan *plan, plan_output *out, const gq_options *opt
 
 /* ---- headers ---- */
 
-static bool set_split_keys(const gq_plan *plan, const plan_output *out, uint32_t shard, gguf_header *h,
-                           gq_error *e) {
-    if (out->n_shards == 1) return true;
-    uint16_t number = (uint16_t)shard, count = (uint16_t)out->n_shards;
-    int32_t tensors = (int32_t)plan->n_tensors;
-    return gguf_header_set(h, "split.no", GGUF_U16, &number, sizeof number, e) &&
-           gguf_header_set(h, "split.count", GGUF_U16, &count, sizeof count, e) &&
-           gguf_header_set(h, "split.tensors.count", GGUF_INT32, &tensors, sizeof tensors, e);
-}
-
 /* Tensors of a shard follow each other in output order; `from` is the first that no earlier shard has. */
 static bool lay_shard(const gq_plan *plan, plan_output *out, uint32_t number, size_t *from,
                       const gq_options *options, gq_error *e) {
@@ -92,7 +109,7 @@ static bool lay_shard(const gq_plan *plan, plan_output *out, uint32_t number, si
     if (!s->temporary) return gq_fail_memory(e, strlen(out->path) + 32);
     s->header = gguf_header_new(e);
     if (!s->header || (number == 0 && !plan_meta_write(plan, out, options, s->header, e)) ||
-        !set_split_keys(plan, out, number, s->header, e))
+        !set_split_keys(plan, number, out->n_shards, s->header, e))
         return false;
     for (; end < plan->n_tensors && out->places[end].shard == number; end++) {
         const gq_tensor *t = &out->tensors[end];

@@ -157,7 +157,7 @@ static uint64_t bytes_as(const target *t, size_t i, uint32_t type) {
     const gguf_type *to = gguf_type_of(type);
     uint64_t bytes = in->ne[0] / to->block_elements * to->block_bytes * in->ne[1] * in->ne[2] * in->ne[3];
     uint64_t alignment = t->asked.size ? t->plan->model.shards[0].alignment : 1;
-    return (bytes + alignment - 1) / alignment * alignment;
+    return gguf_round_up(bytes, alignment);
 }
 
 /* Sum of squares of the whole tensor. */
