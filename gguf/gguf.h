@@ -89,7 +89,8 @@ const char *gguf_value_name(uint32_t type);
 /* Bytes of a value; 0 where it varies (strings, arrays) and for unknown numbers. */
 uint32_t gguf_value_size(uint32_t type);
 
-/* Metadata look-up by whole key; NULL when absent. */
+/* Metadata look-up by whole key, from the first pair on (for many keys there is gguf/index.h); NULL when
+ * absent. */
 const gguf_kv *gguf_find(const gguf_kv *kv, uint64_t n, const char *key);
 /* Value conversions: false when the type does not fit or kv is NULL. Any integer type is read as int64 (u64
  * above INT64_MAX: false); f32 and f64 as double. */
@@ -128,7 +129,7 @@ static inline uint64_t gguf_round_up(uint64_t n, uint64_t alignment) {
     return (n + alignment - 1) & ~(alignment - 1);
 }
 uint64_t gguf_entry_size(const char *name, const uint64_t ne[GGUF_MAX_DIMS]);
-bool gguf_header_measure(const gguf_header *h, uint64_t *bytes, uint32_t *alignment, gq_error *e);
+bool gguf_header_measure(gguf_header *h, uint64_t *bytes, uint32_t *alignment, gq_error *e);
 /* Lay out: the header's bytes, padded to the alignment (general.alignment in it, or 32), version 3, owned by
  * the header and valid until the next finish or free; *data_size is the padded size of the data section.
  * Fails when a key or a tensor name is there twice: nothing is written that would not be read. */

@@ -1,12 +1,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gguf/index.h"
 #include "gguf/rules.h"
 
 struct gguf_header {
-    gguf_kv *kv;
+    gguf_kv *kv;  /* key NULL: removed */
     void **owned; /* per pair: the memory behind key and value, NULL when they are borrowed */
     uint64_t n_kv, kv_room;
+    gguf_index by_key; /* of the first n_indexed pairs */
+    uint64_t n_indexed;
     gguf_tensor *tensors; /* offset: from the start of the file, after finish */
     uint64_t n_tensors, tensor_room;
     uint8_t *bytes;
@@ -22,6 +25,7 @@ void gguf_header_free(gguf_header *h) {
     if (!h) return;
     for (uint64_t i = 0; i < h->n_kv; i++) free(h->owned[i]);
     for (uint64_t i = 0; i < h->n_tensors; i++) free((char *)h->tensors[i].name);
+    gguf_index_free(&h->by_key);
     free(h->kv);
     free(h->owned);
     free(h->tensors);
@@ -53,13 +57,42 @@ static bool append(gguf_header *h, gguf_kv pair, void *owned_by, gq_error *e) {
 
 bool gguf_header_copy(gguf_header *h, const gguf_kv *kv, gq_error *e) { return append(h, *kv, NULL, e); }
 
+static gguf_kv *find(const gguf_header *h, const char *key) {
+    uint64_t i;
+    if (gguf_index_find(&h->by_key, h->kv, sizeof *h->kv, key, &i)) return &h->kv[i];
+    for (i = h->n_indexed; i < h->n_kv; i++)
+        if (h->kv[i].key && strcmp(h->kv[i].key, key) == 0) return &h->kv[i];
+    return NULL;
+}
+
+/* Pairs are copied without a look at the others; whoever changes the header wants to know them all. Without
+ * memory for that it takes longer to find them. */
+static void index_pairs(gguf_header *h) {
+    while (h->n_indexed < h->n_kv && gguf_index_add(&h->by_key, h->kv, sizeof *h->kv, h->n_indexed, NULL))
+        h->n_indexed++;
+}
+
 void gguf_header_remove(gguf_header *h, const char *key) {
-    const gguf_kv *found = gguf_find(h->kv, h->n_kv, key);
+    index_pairs(h);
+    gguf_kv *found = find(h, key);
     if (!found) return;
-    size_t i = (size_t)(found - h->kv), after = --h->n_kv - i;
+    size_t i = (size_t)(found - h->kv);
     free(h->owned[i]);
-    memmove(&h->kv[i], &h->kv[i + 1], after * sizeof *h->kv);
-    memmove(&h->owned[i], &h->owned[i + 1], after * sizeof *h->owned);
+    h->owned[i] = NULL;
+    found->key = NULL;
+}
+
+/* Close the gaps that removed pairs have left. */
+static void compact(gguf_header *h) {
+    uint64_t kept = 0;
+    for (uint64_t i = 0; i < h->n_kv; i++) {
+        if (!h->kv[i].key) continue;
+        h->kv[kept] = h->kv[i];
+        h->owned[kept++] = h->owned[i];
+    }
+    h->n_kv = kept;
+    gguf_index_free(&h->by_key);
+    h->n_indexed = 0;
 }
 
 /* A string value is made of two parts, its length and its text; other values of one. */
@@ -99,9 +132,7 @@ bool gguf_header_set_string(gguf_header *h, const char *key, const char *text, g
     return set(h, key, GGUF_STRING, &length, sizeof length, text, length, e);
 }
 
-const gguf_kv *gguf_header_find(const gguf_header *h, const char *key) {
-    return gguf_find(h->kv, h->n_kv, key);
-}
+const gguf_kv *gguf_header_find(const gguf_header *h, const char *key) { return find(h, key); }
 
 /* Without trailing dimensions of 1. */
 static uint32_t dimensions(const uint64_t ne[GGUF_MAX_DIMS]) {
@@ -150,8 +181,9 @@ uint64_t gguf_entry_size(const char *name, const uint64_t ne[GGUF_MAX_DIMS]) {
     return 8 + strlen(name) + 4 + 8 * (uint64_t)dimensions(ne) + 4 + 8;
 }
 
-bool gguf_header_measure(const gguf_header *h, uint64_t *bytes, uint32_t *alignment, gq_error *e) {
+bool gguf_header_measure(gguf_header *h, uint64_t *bytes, uint32_t *alignment, gq_error *e) {
     uint64_t size = HEAD_BYTES;
+    compact(h);
     for (uint64_t i = 0; i < h->n_kv; i++) size += 8 + strlen(h->kv[i].key) + 4 + h->kv[i].size;
     for (uint64_t i = 0; i < h->n_tensors; i++) size += gguf_entry_size(h->tensors[i].name, h->tensors[i].ne);
     *bytes = size;

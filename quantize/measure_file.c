@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
+#include "gguf/index.h"
 #include "quantize/measure.h"
 
 static const char OF[] = "measured.of", PREFIX[] = "measured.tensor.";
@@ -77,13 +78,17 @@ static bool same_text(const gguf_kv *kv, const char *text) {
 void measure_read(const gq_plan *plan, const char *path, const char *key, measured *found) {
     gq_file file;
     gguf_shard s;
+    gguf_index by_key = {0};
+    uint64_t k;
     char name[KEY];
     if (!gq_file_open(&file, path, NULL) || !gguf_shard_read(&s, &file, NULL)) return;
-    bool ours = same_text(gguf_find(s.kv, s.n_kv, OF), key);
+    bool ours = same_text(gguf_find(s.kv, s.n_kv, OF), key) &&
+                gguf_index_all(&by_key, s.kv, sizeof *s.kv, s.n_kv, NULL);
     for (size_t i = 0; ours && i < plan->n_tensors; i++) {
         snprintf(name, sizeof name, "%s%s", PREFIX, plan->sources[i].tensor->name);
-        read_tensor(gguf_find(s.kv, s.n_kv, name), &found[i]);
+        if (gguf_index_find(&by_key, s.kv, sizeof *s.kv, name, &k)) read_tensor(&s.kv[k], &found[i]);
     }
+    gguf_index_free(&by_key);
     gguf_shard_free(&s);
 }
 

@@ -54,12 +54,17 @@ static gq_value *list(const facts *f, const char *name, uint64_t layers) {
     return values;
 }
 
-/* Tokens that layer i keeps. A sliding window counts only where the file says which layers have it. */
-static uint64_t tokens(const facts *f, const gq_value *windowed, uint64_t i, uint64_t context) {
-    uint64_t window = number(f, "attention.sliding_window", 0),
-             period = number(f, "attention.sliding_window_pattern", 0);
-    bool slides = windowed ? number_of(&windowed[i], 0) != 0 : period > 1 && (i + 1) % period != 0;
-    return window > 0 && slides && window + BATCH < context ? window + BATCH : context;
+/* A sliding window counts only where the file says which layers have it: in a list, or every so many have
+ * not. */
+typedef struct sliding {
+    uint64_t window, period;
+    gq_value *listed;
+} sliding;
+
+/* Tokens that layer i keeps. */
+static uint64_t tokens(const sliding *s, uint64_t i, uint64_t context) {
+    bool slides = s->listed ? number_of(&s->listed[i], 0) != 0 : s->period > 1 && (i + 1) % s->period != 0;
+    return s->window > 0 && slides && s->window + BATCH < context ? s->window + BATCH : context;
 }
 
 static uint64_t cache_bytes(const facts *f, uint64_t context) {
@@ -69,13 +74,15 @@ static uint64_t cache_bytes(const facts *f, uint64_t context) {
     uint64_t key = number(f, "attention.key_length", width / heads);
     uint64_t value = number(f, "attention.value_length", width / heads);
     gq_value *per_layer = list(f, "attention.head_count_kv", layers);
-    gq_value *windowed = list(f, "attention.sliding_window_pattern", layers);
+    sliding s = {.window = number(f, "attention.sliding_window", 0),
+                 .period = number(f, "attention.sliding_window_pattern", 0),
+                 .listed = list(f, "attention.sliding_window_pattern", layers)};
     double bytes = 0;
     for (uint64_t i = 0; i < layers; i++) {
         uint64_t n = per_layer ? number_of(&per_layer[i], 0) : shared;
-        bytes += (double)n * (double)(key + value) * CACHE_BYTES * (double)tokens(f, windowed, i, context);
+        bytes += (double)n * (double)(key + value) * CACHE_BYTES * (double)tokens(&s, i, context);
     }
-    free(per_layer), free(windowed);
+    free(per_layer), free(s.listed);
     return bytes < 0x1p62 ? (uint64_t)bytes : 0;
 }
 

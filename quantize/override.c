@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gguf/index.h"
 #include "quantize/plan.h"
 
 enum { MAX_KEY = 127, MAX_TEXT = 127 };
@@ -106,7 +107,8 @@ static bool read_value(struct plan_override *o, uint32_t kept, const char *text,
     return gq_fail_usage(e, "override '%s': the type behind the '=' is int:, float:, bool: or str:", item);
 }
 
-static bool read_item(struct plan_override *o, const char *item, const gguf_model *model, gq_error *e) {
+static bool read_item(struct plan_override *o, const char *item, const gguf_shard *s,
+                      const gguf_index *by_key, gq_error *e) {
     const char *equals = strchr(item, '=');
     if (!equals || equals == item || equals - item > MAX_KEY)
         return gq_fail_usage(e, "override '%s': expected KEY=TYPE:VALUE with a key of 1 to %d bytes", item,
@@ -115,7 +117,8 @@ static bool read_item(struct plan_override *o, const char *item, const gguf_mode
     if (!o->key) return gq_fail_memory(e, MAX_KEY);
     if (!strcmp(o->key, "general.alignment") || !strncmp(o->key, "split.", 6))
         return gq_fail_usage(e, "override '%s': this key follows from the file's layout", item);
-    const gguf_kv *old = gguf_find(model->shards[0].kv, model->shards[0].n_kv, o->key);
+    uint64_t i;
+    const gguf_kv *old = gguf_index_find(by_key, s->kv, sizeof *s->kv, o->key, &i) ? &s->kv[i] : NULL;
     bool number = old && (is_integer(old->type) || is_float(old->type));
     return read_value(o, number ? old->type : GGUF_ARRAY, equals + 1, item, e);
 }
@@ -126,9 +129,13 @@ bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const 
     overrides->items = calloc(items->n, sizeof *overrides->items);
     if (!overrides->items) return gq_fail_memory(e, items->n * sizeof *overrides->items);
     overrides->n = items->n;
-    for (size_t i = 0; i < items->n; i++)
-        if (!read_item(&overrides->items[i], items->items[i], model, e)) return false;
-    return true;
+    const gguf_shard *s = &model->shards[0];
+    gguf_index by_key = {0};
+    bool ok = gguf_index_all(&by_key, s->kv, sizeof *s->kv, s->n_kv, e);
+    for (size_t i = 0; ok && i < items->n; i++)
+        ok = read_item(&overrides->items[i], items->items[i], s, &by_key, e);
+    gguf_index_free(&by_key);
+    return ok;
 }
 
 void plan_overrides_free(plan_overrides *overrides) {

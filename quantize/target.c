@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gguf/index.h"
 #include "mixes/budget.h"
 #include "quantize/measure.h"
 
@@ -63,7 +64,9 @@ typedef struct target {
     uint32_t *fixed; /* the type of the others */
     bool *needed;    /* measured: the free ones and their outlets */
     size_t *outlets; /* of each tensor, the one through which it acts on the rest of the model; or itself */
-    measured *found; /* per tensor */
+    gguf_index by_name;  /* of a->tensors */
+    double expert_share; /* that one token meets */
+    measured *found;     /* per tensor */
     budget_tensor *tensors;
     budget_candidate *candidates;
     size_t *choice;
@@ -82,6 +85,7 @@ static bool target_new(target *t, gq_plan *plan, plan_assignment *a, const gq_op
     t->tensors = calloc(n, sizeof *t->tensors);
     t->candidates = calloc(n, CANDIDATES * sizeof *t->candidates);
     t->choice = calloc(n, sizeof *t->choice);
+    if (!gguf_index_all(&t->by_name, a->tensors, sizeof *a->tensors, plan->n_tensors, e)) return false;
     return (t->free && t->fixed && t->needed && t->outlets && t->found && t->tensors && t->candidates &&
             t->choice) ||
            gq_fail_memory(e, n * CANDIDATES * sizeof *t->candidates);
@@ -90,6 +94,7 @@ static bool target_new(target *t, gq_plan *plan, plan_assignment *a, const gq_op
 static void target_free(target *t) {
     free(t->free), free(t->fixed), free(t->needed), free(t->outlets), free(t->found), free(t->tensors);
     free(t->candidates), free(t->choice);
+    gguf_index_free(&t->by_name);
 }
 
 static void select_output(target *t, size_t output) {
@@ -102,12 +107,14 @@ static const mix_choice *choices_of(const target *t) {
     return t->a->choices + t->output * t->plan->n_tensors;
 }
 
-static size_t find_outlet(const gq_plan *plan, size_t i) {
+static bool find_tensor(const target *t, const char *name, uint64_t *i) {
+    return gguf_index_find(&t->by_name, t->a->tensors, sizeof *t->a->tensors, name, i);
+}
+
+static size_t find_outlet(const target *t, size_t i) {
     char name[GGUF_MAX_NAME + 1];
-    if (!mix_outlet(plan->sources[i].name, name)) return i;
-    for (size_t k = 0; k < plan->n_tensors; k++)
-        if (!strcmp(plan->sources[k].name, name)) return k;
-    return i;
+    uint64_t k;
+    return mix_outlet(t->plan->sources[i].name, name) && find_tensor(t, name, &k) ? k : i;
 }
 
 /* F16 fits any row, so with it everywhere nothing falls back, and each tensor shows what decides its type:
@@ -120,7 +127,7 @@ static bool find_free(target *t, gq_error *e) {
     for (size_t i = 0; i < n; i++) {
         t->free[i] = choices_of(t)[i].reason == MIX_GIVEN;
         t->fixed[i] = choices_of(t)[i].type;
-        t->outlets[i] = t->free[i] ? find_outlet(t->plan, i) : i;
+        t->outlets[i] = t->free[i] ? find_outlet(t, i) : i;
         if (t->free[i]) t->needed[i] = t->needed[t->outlets[i]] = true;
     }
     return true;
@@ -168,20 +175,22 @@ static double power_of(const target *t, size_t i) {
     return m->weights > 0 ? m->power * (all / m->weights) : 0;
 }
 
-/* The part of a tensor's matrices that one token meets. */
-static double share_of(const target *t, size_t i) {
+/* The part of its experts that one token meets. */
+static double expert_share(const target *t) {
     int64_t all = t->a->model.n_expert, used;
-    bool experts = strstr(t->plan->sources[i].name, "_exps") != NULL;
-    if (!experts || !plan_fact(t->plan, t->a->arch, "expert_used_count", &used)) return 1;
+    if (!plan_fact(t->plan, t->a->arch, "expert_used_count", &used)) return 1;
     return used > 0 && used < all ? (double)used / (double)all : 1;
+}
+
+static double share_of(const target *t, size_t i) {
+    return strstr(t->plan->sources[i].name, "_exps") ? t->expert_share : 1;
 }
 
 /* An embedding that serves as output, too, does harm in two places. */
 static int uses_of(const target *t, size_t i) {
+    uint64_t k;
     if (strcmp(t->plan->sources[i].name, "token_embd.weight") != 0) return 1;
-    for (size_t k = 0; k < t->plan->n_tensors; k++)
-        if (!strcmp(t->plan->sources[k].name, "output.weight")) return 1;
-    return 2;
+    return find_tensor(t, "output.weight", &k) ? 1 : 2;
 }
 
 /* What a tensor's relative error is multiplied with, so that errors of different tensors can be added. */
@@ -191,6 +200,7 @@ static double weight_of(const target *t, size_t i) {
 }
 
 static void list_candidates(target *t) {
+    t->expert_share = expert_share(t);
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
         budget_candidate *c = t->candidates + i * CANDIDATES;
         size_t n = 0;

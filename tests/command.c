@@ -49,34 +49,42 @@ void assert_plain(const char *text) {
  * clock's, so that a busy machine is not taken for a slow command. */
 enum { LIMIT_KIB = 64 << 10, LIMIT_ADDRESSES = 512 << 20, SECONDS = 10, HANGS = 600 };
 
-static void run_limited(const char *in, const char *const *words) {
-    char *argv[16] = {GQ_COMMAND};
+static void run_limited(unsigned times, const char *in, const char *const *words) {
+    char *argv[64] = {GQ_COMMAND};
     int null = open("/dev/null", O_RDWR);
     for (size_t i = 0; words[i]; i++) argv[i + 1] = (char *)(uintptr_t)words[i];
     dup2(null, 0), dup2(null, 1), dup2(null, 2);
     rlim_t most = SANITIZED ? 20 * SECONDS : SECONDS;
     setrlimit(RLIMIT_CPU, &(struct rlimit){most, most});
-    if (!SANITIZED) setrlimit(RLIMIT_AS, &(struct rlimit){LIMIT_ADDRESSES, LIMIT_ADDRESSES});
+    rlim_t addresses = (rlim_t)LIMIT_ADDRESSES * times;
+    if (!SANITIZED) setrlimit(RLIMIT_AS, &(struct rlimit){addresses, addresses});
     alarm(HANGS);
     if (chdir(in) == 0) execv(GQ_COMMAND, argv);
     _exit(127);
 }
 
-void bounded(const char *in, const char *const *words) {
+static void run_bounded(unsigned times, int most_status, const char *in, const char *const *words) {
     struct rusage use;
     int status;
     char line[512] = "";
-    for (size_t i = 0; words[i]; i++) strcat(strncat(line, words[i], 60), " ");
+    for (size_t i = 0; words[i] && strlen(line) < 400; i++) strcat(strncat(line, words[i], 60), " ");
     pid_t pid = fork();
     assert_true(pid >= 0);
-    if (pid == 0) run_limited(in, words);
+    if (pid == 0) run_limited(times, in, words);
     assert_int_equal(wait4(pid, &status, 0, &use), pid);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) > 2)
+    if (!WIFEXITED(status) || WEXITSTATUS(status) > most_status)
         fail_msg("gquant %s: status %x", line, (unsigned)status);
     if (getenv("GQ_BOUNDS_SHOW"))
         print_message("%6ld KiB  %4ld ms  %d  %s\n", use.ru_maxrss,
                       use.ru_utime.tv_sec * 1000 + use.ru_utime.tv_usec / 1000, WEXITSTATUS(status), line);
-    if (use.ru_maxrss > LIMIT_KIB && !SANITIZED) fail_msg("gquant %s: %ld KiB", line, use.ru_maxrss);
+    if (use.ru_maxrss > (long)times * LIMIT_KIB && !SANITIZED)
+        fail_msg("gquant %s: %ld KiB", line, use.ru_maxrss);
+}
+
+void bounded(const char *in, const char *const *words) { run_bounded(1, 2, in, words); }
+
+void bounded_times(unsigned times, const char *in, const char *const *words) {
+    run_bounded(times, 0, in, words);
 }
 
 json *plan_report(const char *folder, const char *const *words) {

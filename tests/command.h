@@ -26,6 +26,9 @@ void assert_plain(const char *text);
 /* Run gquant with these words in a folder: fail the test when it dies, uses more than 64 MiB of memory or ten
  * seconds of a processor. The files it reads are below 1 MiB. */
 void bounded(const char *in, const char *const *words);
+/* The same for a run that must succeed, with so many times the memory: once per output, or for larger files.
+ */
+void bounded_times(unsigned times, const char *in, const char *const *words);
 
 /* The plan for these words, as the report of a dry run in `folder`. */
 json *plan_report(const char *folder, const char *const *words);

@@ -1,0 +1,84 @@
+#include "gguf/index.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+static const char *name_of(const void *records, size_t size, uint64_t i) {
+    const char *name;
+    memcpy(&name, (const char *)records + i * size, sizeof name);
+    return name;
+}
+
+/* Both halves of a product of 64 bits. */
+static uint64_t fold(uint64_t a, uint64_t b) {
+    __uint128_t product = (__uint128_t)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static uint64_t hash(const char *name, uint64_t seed) {
+    uint64_t n = strlen(name), h = seed ^ n;
+    for (; n > 0; n -= n < 8 ? n : 8) {
+        uint64_t word = 0;
+        memcpy(&word, name, n < 8 ? n : 8);
+        h = fold(h ^ word, seed | 1), name += 8;
+    }
+    return fold(h, 0x9e3779b97f4a7c15);
+}
+
+static void put(gguf_index *x, const char *name, uint32_t slot) {
+    uint64_t at = hash(name, x->seed);
+    while (x->slots[at & (x->room - 1)]) at++;
+    x->slots[at & (x->room - 1)] = slot;
+    x->n++;
+}
+
+/* Twice the room, without records that have gone. */
+static bool grow(gguf_index *x, const void *records, size_t size, gq_error *e) {
+    gguf_index old = *x;
+    x->room = old.room ? 2 * old.room : 64, x->n = 0;
+    x->slots = calloc(x->room, sizeof *x->slots);
+    if (!x->slots) {
+        *x = old;
+        return gq_fail_memory(e, 2 * old.room * sizeof *x->slots);
+    }
+    /* Without random bits the table is as good for all files but those made against it. */
+    if (!old.room && getentropy(&x->seed, sizeof x->seed) != 0) x->seed = 0x243f6a8885a308d3;
+    for (uint64_t k = 0; k < old.room; k++) {
+        const char *name = old.slots[k] ? name_of(records, size, old.slots[k] - 1) : NULL;
+        if (name) put(x, name, old.slots[k]);
+    }
+    free(old.slots);
+    return true;
+}
+
+bool gguf_index_add(gguf_index *x, const void *records, size_t size, uint64_t i, gq_error *e) {
+    if (i >= UINT32_MAX) return gq_fail(e, "more than 2^32 names");
+    if (4 * x->n >= 3 * x->room && !grow(x, records, size, e)) return false;
+    const char *name = name_of(records, size, i);
+    if (name) put(x, name, (uint32_t)i + 1);
+    return true;
+}
+
+bool gguf_index_all(gguf_index *x, const void *records, size_t size, uint64_t n, gq_error *e) {
+    for (uint64_t i = 0; i < n; i++)
+        if (!gguf_index_add(x, records, size, i, e)) return false;
+    return true;
+}
+
+bool gguf_index_find(const gguf_index *x, const void *records, size_t size, const char *name, uint64_t *i) {
+    if (x->room == 0) return false;
+    for (uint64_t at = hash(name, x->seed);; at++) {
+        uint32_t slot = x->slots[at & (x->room - 1)];
+        if (!slot) return false;
+        const char *found = name_of(records, size, slot - 1);
+        if (!found || strcmp(found, name) != 0) continue;
+        *i = slot - 1;
+        return true;
+    }
+}
+
+void gguf_index_free(gguf_index *x) {
+    free(x->slots);
+    *x = (gguf_index){0};
+}

@@ -1,0 +1,29 @@
+/* Which record of an array has a name: the one way to look up many keys or tensors.
+ *
+ * A record is a struct that begins with a pointer to its name; NULL there means that the record has gone. The
+ * table holds record numbers, five to eleven bytes a record. Hashes are keyed with random bits, so that no
+ * file can be made whose names all meet in one place.
+ */
+#ifndef GQ_INDEX_H
+#define GQ_INDEX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gguf/error.h"
+
+typedef struct gguf_index { /* all zero: empty */
+    uint32_t *slots;        /* record + 1; 0: free */
+    uint64_t room, n;       /* slots, a power of two; of these, in use */
+    uint64_t seed;
+} gguf_index;
+
+/* Take in record `i` of an array of structs of `size` bytes; the array may have moved since the last time. */
+bool gguf_index_add(gguf_index *x, const void *records, size_t size, uint64_t i, gq_error *e);
+/* The first n records. */
+bool gguf_index_all(gguf_index *x, const void *records, size_t size, uint64_t n, gq_error *e);
+/* Number of the record of this name; of several, any. False: none has it. */
+bool gguf_index_find(const gguf_index *x, const void *records, size_t size, const char *name, uint64_t *i);
+void gguf_index_free(gguf_index *x); /* becomes empty */
+
+#endif
