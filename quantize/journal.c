@@ -86,21 +86,26 @@ static bool fail(const journal *j, const char *what, gq_error *e) {
     return gq_fail(e, "cannot %s the journal %s: %s", what, j->path, strerror(errno));
 }
 
-static bool open_existing(journal *j, gq_error *e) {
-    j->fd = output_open_ours(j->path);
-    if (j->fd < 0) return errno == ENOENT || fail(j, "open", e);
-    if (flock(j->fd, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR)) return true;
+/* A file system that cannot lock is taken at its word that nobody else is there. */
+static bool lock(journal *j, gq_error *e) {
+    bool held = flock(j->fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR);
+    if (!held && output_still_there(j->fd, j->path)) return true;
     close(j->fd);
     j->fd = -1; /* not ours to remove */
     return gq_fail(e, "another process is at work on this share of the output (it holds %s)", j->path);
+}
+
+static bool open_existing(journal *j, gq_error *e) {
+    j->fd = output_open_ours(j->path);
+    if (j->fd < 0) return errno == ENOENT || fail(j, "open", e);
+    return lock(j, e);
 }
 
 static bool create(journal *j, const journal_head *head, gq_error *e) {
     if (j->fd >= 0) close(j->fd), unlink(j->path);
     j->fd = output_create_ours(j->path);
     if (j->fd < 0) return fail(j, "make", e);
-    flock(j->fd, LOCK_EX | LOCK_NB);
-    return output_pwrite(j->fd, 0, head, sizeof *head) || fail(j, "write", e);
+    return lock(j, e) && (output_pwrite(j->fd, 0, head, sizeof *head) || fail(j, "write", e));
 }
 
 bool journal_open(journal *j, const gq_plan *plan, bool keep, gq_error *e) {

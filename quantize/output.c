@@ -36,22 +36,20 @@ static bool fail_open(const output_file *f, gq_error *e) {
     return gq_fail(e, "cannot write %s: %s: %s", f->shard->path, f->shard->temporary, why);
 }
 
-/* Whether the name still belongs to the open file: another process may have finished and renamed it between
- * our opening and our locking it. */
-static bool still_there(const output_file *f) {
+bool output_still_there(int fd, const char *path) {
     struct stat a, b;
-    return fstat(f->fd, &a) == 0 && lstat(f->shard->temporary, &b) == 0 && a.st_dev == b.st_dev &&
-           a.st_ino == b.st_ino;
+    return fstat(fd, &a) == 0 && lstat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
+
+static bool still_there(const output_file *f) { return output_still_there(f->fd, f->shard->temporary); }
 
 static void close_file(output_file *f) {
     if (f->fd >= 0) close(f->fd);
     f->fd = -1;
 }
 
-/* A file system that cannot lock is taken at its word that nobody else is there. */
-static bool lock_file(output_file *f, int kind, gq_error *e) {
-    if (flock(f->fd, kind | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR)) return true;
+/* It is not ours to remove, either. */
+static bool fail_held(output_file *f, gq_error *e) {
     close_file(f);
     return gq_fail(e, "%s is being written by another process (it holds %s)", f->shard->path,
                    f->shard->temporary);
@@ -64,6 +62,11 @@ bool output_may_grow(const char *path, uint64_t size, gq_error *e) {
                    "cannot write %s: it needs %llu bytes, and files may have at most %llu here (raise the "
                    "limit: ulimit -f)",
                    path, (unsigned long long)size, (unsigned long long)most.rlim_cur);
+}
+
+/* A file system that cannot lock is taken at its word that nobody else is there. */
+static bool lock_file(output_file *f, int kind, gq_error *e) {
+    return flock(f->fd, kind | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR) || fail_held(f, e);
 }
 
 bool output_new(output_set *set, const gq_plan *plan, gq_error *e) {
@@ -113,9 +116,12 @@ bool output_create(output_set *set, gq_error *e) {
         if (f->fd >= 0 && unlink(f->shard->temporary) != 0 && errno != ENOENT) return fail_open(f, e);
         close_file(f);
         f->fd = output_create_ours(f->shard->temporary);
+        if (f->fd < 0 && errno == EEXIST) return fail_held(f, e);
         if (f->fd < 0) return fail_open(f, e);
         f->fresh = true;
         if (!lock_file(f, LOCK_EX, e)) return false;
+        /* Before that, another process may have locked it and begun anew. */
+        if (!still_there(f)) return fail_held(f, e);
     }
     return true;
 }
@@ -294,6 +300,9 @@ bool output_rename(const char *from, const char *to, bool replace) {
 
 static bool give_name(const output_set *set, output_file *f, gq_error *e) {
     const char *from = f->shard->temporary, *to = f->shard->path;
+    if (!still_there(f))
+        return gq_fail(e, "cannot rename %s to %s: it was removed or replaced while it was written", from,
+                       to);
     if (!output_rename(from, to, set->plan->force))
         return gq_fail(e, "cannot rename %s to %s: %s", from, to, strerror(errno));
     return f->renamed = true;

@@ -2,6 +2,7 @@
  *
  *     GQ_FAULT=KIND:N:ERRNO    the N-th call of KIND fails with that errno; KIND:N+:ERRNO: it and all later
  *     GQ_FAULT=KIND:N:short    the N-th call (pread, pwrite) does half of what it was asked for
+ *     GQ_FAULT=flock:N:other   before the N-th call another process has put its own file in place of this one
  *     GQ_FAULT_COUNT=FILE      write how often each kind was called, one "KIND N" a line, when the program
  * ends GQ_FAULT_LOG=FILE        write "KIND NAME" of each write, sync, rename and unlink that is asked for
  *     GQ_POWER_CUT=N           at the N-th write to a journal the power fails: bytes that were written to
@@ -28,7 +29,7 @@ static const char *const names[N_KINDS] = {"open",      "pread",  "pwrite", "fsy
 static struct {
     pthread_once_t once;
     pthread_mutex_t lock;
-    int kind, error; /* error -1: short */
+    int kind, error; /* error -1: short, -2: other */
     long at;
     bool onward;
     long calls[N_KINDS];
@@ -52,7 +53,7 @@ static void read_wishes(void) {
         abort();
     for (int i = 0; i < N_KINDS; i++)
         if (!strcmp(kind, names[i])) state.kind = i;
-    state.error = !strcmp(error, "short") ? -1 : atoi(error);
+    state.error = !strcmp(error, "short") ? -1 : !strcmp(error, "other") ? -2 : atoi(error);
 }
 
 __attribute__((destructor)) static void write_counts(void) {
@@ -248,8 +249,19 @@ int unlinkat(int folder, const char *path, int flags) {
     return REAL(unlinkat)(folder, path, flags);
 }
 
+static void replace_file(int fd) {
+    char path[4096];
+    path_of(fd, path);
+    REAL(unlink)(path);
+    int other = REAL(open)(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (other < 0 || REAL(pwrite)(other, "other", 5, 0) != 5) abort();
+    close(other);
+}
+
 int flock(int fd, int what) {
-    FAIL_IF_ASKED(FLOCK);
+    int f = fate(FLOCK);
+    if (f > 0) return errno = f, -1;
+    if (f < 0) replace_file(fd);
     return REAL(flock)(fd, what);
 }
 
