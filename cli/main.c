@@ -4,6 +4,13 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/path.h"
+
+/* Arguments that are models, from the first on. */
+static size_t model_arguments(const request *r) {
+    if (r->command == CMD_QUANTIZE) return 1;
+    return r->command & (CMD_INFO | CMD_PLAN | CMD_COMPARE | CMD_VERIFY) ? r->n_arguments : 0;
+}
 
 /* A caller may have closed the standard descriptors; the next file opened would get their numbers. They are
  * opened the wrong way round, so that using them fails as it does when they are closed. */
@@ -13,8 +20,11 @@ static void occupy_descriptors(void) {
 }
 
 static int run(const request *r) {
+    gq_error e = {0};
     if (r->help) return help_main(r);
     if (r->version) return version_main(r);
+    for (size_t i = 0; i < model_arguments(r); i++)
+        if (!path_check_model(r->arguments[i], &e)) return failed(&e);
     return request_command(r)->run(r);
 }
 
@@ -42,6 +52,10 @@ int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); /* writing beyond the limit is an error like others */
     int status = request_parse(&r, argc, argv, &e) ? run(&r) : failed(&e);
     status = close_output(&r, status);
+    if (status == GQ_USAGE) {
+        const char *name = request_command(&r)->name;
+        fprintf(stderr, "Try 'gquant %s%s--help'.\n", name ? name : "", name ? " " : "");
+    }
     request_free(&r);
     return status;
 }

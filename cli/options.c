@@ -10,7 +10,7 @@
 #include "cli/text.h"
 
 const command_row commands[] = {
-    {CMD_QUANTIZE, quantize_main, NULL, "[options] IN [OUT] TYPE [THREADS]", "quantize a GGUF model", 2,
+    {CMD_QUANTIZE, quantize_main, NULL, "[options] IN [OUT] TYPE [THREADS]", "quantize a GGUF model", 1,
      SIZE_MAX},
     {CMD_INFO, info_main, "info", "FILE", "show metadata, tensors and types of a model", 1, 1},
     {CMD_PLAN, plan_main, "plan", "[--ram SIZE] MODEL", "list sizes, memory to run, and what fits", 1, 1},
@@ -151,9 +151,15 @@ static bool part_parse(const char *text, uint32_t part[2]) {
     return true;
 }
 
+/* A file that the command makes. */
+static bool is_result(const option_row *o) {
+    return o->member == offsetof(request, report) || o->member == offsetof(request, recipe_out);
+}
+
 static bool store(request *r, const option_row *o, const char *text, gq_error *e) {
     void *to = (char *)r + o->member;
     uint64_t number;
+    if (o->hint == HINT_FILE && !is_result(o)) list_add(&r->files, text);
     switch (o->kind) {
     case OPTION_FLAG:
         *(bool *)to = true;
@@ -197,10 +203,10 @@ static bool store(request *r, const option_row *o, const char *text, gq_error *e
     return false;
 }
 
-/* The table as getopt_long wants it: value 256 + row for a long name, the letter for a short one. */
-static void getopt_tables(unsigned for_command, struct option *longs, char *shorts) {
-    *shorts++ = '-',
-    *shorts++ = ':'; /* non-options in order, wherever they stand; report missing arguments */
+/* The table as getopt_long wants it: value 256 + row for a long name, the letter for a short one. `mode` is
+ * '-' for non-options in order, wherever they stand, and '+' to stop at the first. */
+static void getopt_tables(unsigned for_command, char mode, struct option *longs, char *shorts) {
+    *shorts++ = mode, *shorts++ = ':'; /* report missing arguments */
     for (size_t i = 0; i < n_options; i++) {
         const option_row *o = &options[i];
         if (!o->name || !(o->commands & for_command)) continue;
@@ -223,13 +229,16 @@ static const option_row *row_of(int value) {
 static bool parse_options(request *r, int argc, char **argv, gq_error *e) {
     struct option longs[n_options + 1];
     char shorts[2 * n_options + 3];
-    getopt_tables(r->command, longs, shorts);
+    getopt_tables(r->command, '-', longs, shorts);
     opterr = 0;
     optind = 0; /* GNU: start afresh, also when called again */
     for (int value; (value = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
         if (value == 1) {
             r->arguments[r->n_arguments++] = optarg;
-        } else if (value == ':') {
+            continue;
+        }
+        r->any_option = true;
+        if (value == ':') {
             const option_row *o = row_of(optopt);
             return gq_fail_usage(e, "option --%s needs %s", o->name, o->argument);
         } else if (value == '?' && optopt >= 256) {
@@ -263,34 +272,59 @@ static bool misspelt_command(const char *word, gq_error *e) {
            !gq_fail_usage(e, "there is no file or command '%s', did you mean 'gquant %s'?", word, near);
 }
 
+/* Index of the first word that is neither an option nor an option's argument; argc: there is none, or an
+ * option before it cannot be read, or "--" is. An option's shape is the same for all commands, so this can be
+ * told before the command is known. */
+static int first_word(int argc, char **argv) {
+    struct option longs[n_options + 1];
+    char shorts[2 * n_options + 3];
+    getopt_tables(ALL, '+', longs, shorts);
+    opterr = 0;
+    optind = 0;
+    for (int value, before = 1; (value = getopt_long(argc, argv, shorts, longs, NULL)) != '?' && value != ':';
+         before = optind)
+        if (value == -1) return optind == before ? optind : argc; /* "--" moves optind, a word does not */
+    return argc;
+}
+
+static const command_row *command_named(const char *name) {
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].name && strcmp(name, commands[i].name) == 0) return &commands[i];
+    return NULL;
+}
+
+static bool check_count(const request *r, gq_error *e) {
+    const command_row *c = request_command(r);
+    bool missing = r->n_arguments < c->min;
+    if (!missing && r->n_arguments <= c->max) return true;
+    return gq_fail_usage(e, "%s; usage: gquant %s%s%s",
+                         missing ? "something is missing" : "too many arguments", c->name ? c->name : "",
+                         c->name ? " " : "", c->arguments);
+}
+
 bool request_parse(request *r, int argc, char **argv, gq_error *e) {
     *r = (request){.command = CMD_QUANTIZE, .quantize.effort = GQ_EFFORT_DEFAULT};
     r->arguments = need((size_t)argc + 1, sizeof *r->arguments);
     r->targets = need((size_t)argc + 1, sizeof *r->targets);
-    for (size_t i = 0; argc > 1 && i < n_commands; i++)
-        if (commands[i].name && strcmp(argv[1], commands[i].name) == 0) {
-            r->command = commands[i].id;
-            argc--, argv++; /* the command's name takes the place of the program's */
-            break;
-        }
-    if (r->command == CMD_QUANTIZE && argc > 1 && misspelt_command(argv[1], e)) return false;
-    if (!parse_options(r, argc, argv, e)) return false;
-    if (r->help || r->version) return true;
-
-    const command_row *c = request_command(r);
-    const char *name = c->name ? c->name : "", *gap = c->name ? " " : "";
-    size_t least = request_has_target(r) ? 1 : c->min;
-    if (r->n_arguments < least || r->n_arguments > c->max)
-        return gq_fail_usage(e, "%s; usage: gquant %s%s%s",
-                             r->n_arguments < least ? "something is missing" : "too many arguments", name,
-                             gap, c->arguments);
-    return r->command != CMD_QUANTIZE || request_outputs(r, e);
+    int first = first_word(argc, argv);
+    const command_row *c = first < argc ? command_named(argv[first]) : NULL;
+    char **words = need((size_t)argc + 1, sizeof *words); /* without the command's name */
+    memcpy(words, argv, (size_t)argc * sizeof *words);
+    if (c) {
+        r->command = c->id;
+        memmove(words + first, words + first + 1, (size_t)(argc - first) * sizeof *words);
+        argc--;
+    }
+    bool ok = (c || first >= argc || !misspelt_command(argv[first], e)) && parse_options(r, argc, words, e);
+    free(words);
+    if (!ok || r->help || r->version) return ok;
+    return check_count(r, e) && (r->command != CMD_QUANTIZE || request_outputs(r, e));
 }
 
 void request_free(request *r) {
     gq_options *q = &r->quantize;
-    gq_list *lists[] = {&q->tensor_types, &q->keep, &q->include_weights, &q->exclude_weights,
-                        &q->override_kv};
+    gq_list *lists[] = {&q->tensor_types,    &q->keep,        &q->include_weights,
+                        &q->exclude_weights, &q->override_kv, &r->files};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free((void *)lists[i]->items);
     for (size_t i = 0; i < r->n_owned; i++) free(r->owned[i]);
     free(r->owned);

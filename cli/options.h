@@ -42,7 +42,9 @@ struct request {
     size_t n_targets;
     uint64_t ram, context; /* 0: not given */
     bool dry_run, quiet, verbose, json, help, version;
-    char **owned; /* texts made while parsing */
+    bool any_option; /* one was given */
+    gq_list files;   /* that options name, but for the report and the recipe to write */
+    char **owned;    /* texts made while parsing */
     size_t n_owned;
 };
 

@@ -8,23 +8,75 @@
  *     IN [OUT] [THREADS]        with one target
  *     IN [TYPE...]              with several, or one and --out-dir: TYPE and OUT=TYPE as above
  *
- * File types also have numbers, and files may be called like a type. So: IN TYPE NUMBER means THREADS, and
- * IN TYPE TYPE means an OUT that is called like a type.
+ * File types also have numbers, so IN TYPE NUMBER means THREADS. An OUT that reads as a file type is more
+ * likely a slip, as a TYPE in IN's place is, and refused; a file of that name is ./NAME. Messages show the
+ * line that was likely meant.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "cli/options.h"
+#include "cli/path.h"
 #include "cli/text.h"
 
 static bool is_type(const char *text) { return gq_filetype_find(text) >= 0; }
 
 static bool is_number(const char *text) { return *text && text[strspn(text, "0123456789")] == 0; }
 
-static bool not_a_type(const char *text, gq_error *e) {
+static bool is_type_name(const char *text) { return is_type(text) && !is_number(text); }
+
+static bool is_model_name(const char *text) {
     size_t n = strlen(text);
-    if (n > 5 && !strcasecmp(text + n - 5, ".gguf"))
+    return n > 5 && !strcasecmp(text + n - 5, ".gguf");
+}
+
+/* ---- lines to type ---- */
+
+static const char harmless[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=.,:/@%";
+
+/* A line and one more word, quoted for a shell where it needs that. Frees the line. */
+static char *line_add(char *line, const char *word) {
+    char *longer = NULL;
+    if (*word && word[strspn(word, harmless)] == 0) {
+        longer = format("%s %s", line, word);
+    } else {
+        char *quoted = need(4 * strlen(word) + 3, 1), *to = quoted;
+        *to++ = '\'';
+        for (; *word; word++)
+            if (*word == '\'')
+                to = stpcpy(to, "'\\''");
+            else
+                *to++ = *word;
+        *to = '\'';
+        longer = format("%s %s", line, quoted);
+        free(quoted);
+    }
+    free(line);
+    return longer;
+}
+
+/* "gquant", or "gquant ..." where options were given, which still belong there. */
+static char *line_start(const request *r) { return format("gquant%s", r->any_option ? " ..." : ""); }
+
+/* The arguments with the one at `type` behind the names, before a number of threads. */
+static char *line_with_type_at(const request *r, size_t type) {
+    char *line = line_start(r);
+    const char *threads = NULL;
+    for (size_t i = 0; i < r->n_arguments; i++)
+        if (i + 1 == r->n_arguments && i > type && is_number(r->arguments[i]))
+            threads = r->arguments[i];
+        else if (i != type)
+            line = line_add(line, r->arguments[i]);
+    line = line_add(line, r->arguments[type]);
+    return threads ? line_add(line, threads) : line;
+}
+
+/* ---- what is no right line ---- */
+
+static bool not_a_type(const char *text, gq_error *e) {
+    if (is_model_name(text))
         return gq_fail_usage(e, "no file type behind '%s' ('gquant types' lists them)", text);
     const char *near = gq_filetype_nearest(text);
     if (near)
@@ -32,6 +84,74 @@ static bool not_a_type(const char *text, gq_error *e) {
                              near);
     return gq_fail_usage(e, "unknown file type '%s' ('gquant types' lists them)", text);
 }
+
+/* One argument where a type is needed, too. */
+static bool too_few(const request *r, gq_error *e) {
+    const char *given = r->arguments[0];
+    bool type = is_type_name(given) && access(given, F_OK) != 0;
+    char *line = line_add(line_start(r), type ? "MODEL.gguf" : given);
+    line = line_add(line, type ? given : "Q4_K_M");
+    gq_fail_usage(e, "%s is missing; usage: gquant [options] IN [OUT] TYPE [THREADS], as in: %s%s",
+                  type ? "the model" : "the file type", line,
+                  type ? "" : " ('gquant types' lists the types, 'gquant plan MODEL' what they make of it)");
+    free(line);
+    return false;
+}
+
+/* A type where the model or the output is expected, and a name where the type is. */
+static bool wrong_order(const request *r, gq_error *e) {
+    const char *const *a = r->arguments;
+    size_t n = r->n_arguments, names = n - (n > 2 && is_number(a[n - 1]));
+    size_t type = is_type_name(a[0]) && access(a[0], F_OK) != 0 ? 0 : 1;
+    if (names > 3 || type >= names - 1 || !is_type_name(a[type])) return false;
+    for (size_t i = 0; i < names; i++)
+        if (i != type &&
+            (is_type(a[i]) || (i == names - 1 && !is_model_name(a[i]) && access(a[i], F_OK) != 0)))
+            return false;
+    char *line = line_with_type_at(r, type);
+    gq_fail_usage(e, "the model comes first and the type behind the names: %s", line);
+    free(line);
+    return true;
+}
+
+/* IN TYPE TYPE..., without --out-dir. */
+static bool several_types(const request *r, gq_error *e) {
+    const char *const *a = r->arguments;
+    size_t n = r->n_arguments;
+    if (n < 3 || !is_type(a[1]) || !is_type(a[2]) || (n == 3 && is_number(a[2]))) return false;
+    char *line = line_add(line_add(line_start(r), "--out-dir"), "DIR");
+    for (size_t i = 0; i < n; i++)
+        if (i < 3 || is_type_name(a[i])) line = line_add(line, a[i]);
+    gq_fail_usage(e,
+                  "'%s' is a file type and no name for an output; for several outputs: %s (a file of that "
+                  "name is ./%s)",
+                  a[1], line, a[1]);
+    free(line);
+    return true;
+}
+
+/* Models are read and written at any place of the file. */
+static bool check_names(const request *r, gq_error *e) {
+    if (!strcmp(r->arguments[0], "-"))
+        return gq_fail_usage(e,
+                             "'-': a model cannot be read from standard input, name its file (./- is one)");
+    for (size_t i = 0; i < r->quantize.n_outputs; i++) {
+        const gq_output *out = &r->quantize.outputs[i];
+        if (!out->path) continue;
+        if (!strcmp(out->path, "-"))
+            return gq_fail_usage(
+                e, "'-': a model cannot be written to standard output, name a file (./- is one)");
+        if (path_is_folder(out->path) && out->filetype)
+            return gq_fail_usage(e, "'%s' is a folder; to write into it: --out-dir %s in place of the name",
+                                 out->path, out->path);
+        for (size_t k = 0; k < r->files.n; k++)
+            if (path_same(out->path, r->files.items[k]))
+                return gq_fail_usage(e, "%s is named as the output and by an option, too", out->path);
+    }
+    return true;
+}
+
+/* ---- what is ---- */
 
 static bool set_threads(request *r, const char *text, gq_error *e) {
     uint64_t n;
@@ -45,17 +165,26 @@ static bool set_threads(request *r, const char *text, gq_error *e) {
 
 bool request_has_target(const request *r) { return r->n_targets > 0; }
 
+static bool target_and_type(const request *r, gq_error *e) {
+    size_t type = 1;
+    while (type < r->n_arguments && !is_type_name(r->arguments[type])) type++;
+    if (type >= r->n_arguments) return false;
+    char *line = line_start(r);
+    for (size_t i = 0; i < r->n_arguments; i++)
+        if (i != type) line = line_add(line, r->arguments[i]);
+    gq_fail_usage(e, "a target takes the place of the file type %s: %s (a file of that name is ./%s); --out-dir makes both",
+                  r->arguments[type], line, r->arguments[type]);
+    free(line);
+    return true;
+}
+
 /* IN [OUT] [THREADS] */
 static bool target_output(request *r, gq_output *out, gq_error *e) {
     const char **a = r->arguments;
     size_t n = r->n_arguments;
+    if (n <= 4 && target_and_type(r, e)) return false;
     if (n > 3) return gq_fail_usage(e, "too many arguments; with a target they are IN [OUT] [THREADS]");
     bool named = n == 3 || (n == 2 && !is_number(a[1]));
-    if (named && is_type(a[1]) && !is_number(a[1]))
-        return gq_fail_usage(e,
-                             "a target takes the place of the file type %s (a file of that name is ./%s); "
-                             "--out-dir makes both",
-                             a[1], a[1]);
     if (named) out->path = a[1];
     const char *threads = n == 3 ? a[2] : n == 2 && !named ? a[1] : NULL;
     return !threads || set_threads(r, threads, e);
@@ -64,12 +193,11 @@ static bool target_output(request *r, gq_output *out, gq_error *e) {
 static bool one_output(request *r, gq_output *out, gq_error *e) {
     const char **a = r->arguments;
     size_t n = r->n_arguments;
+    if (wrong_order(r, e) || several_types(r, e)) return false;
     bool named = n >= 4 || (n == 3 && !(is_type(a[1]) && is_number(a[2])));
     if (n > 4) return gq_fail_usage(e, "too many arguments; '%s' is one more than IN OUT TYPE THREADS", a[4]);
     if (named) out->path = a[1];
     out->filetype = a[named ? 2 : 1];
-    /* IN TYPE X with an X that means nothing is more likely a slip in X than an OUT called like a type; the
-     * message about X covers both. */
     if (!is_type(out->filetype)) return not_a_type(out->filetype, e);
     const char *threads = named ? (n == 4 ? a[3] : NULL) : (n == 3 ? a[2] : NULL);
     return !threads || set_threads(r, threads, e);
@@ -94,7 +222,15 @@ static bool list_output(request *r, const char *argument, gq_output *out, gq_err
     return true;
 }
 
+static bool outputs_of(request *r, gq_output *out, bool list, gq_error *e) {
+    if (!list) return r->n_targets ? target_output(r, out, e) : one_output(r, out, e);
+    for (size_t i = 0; i + 1 < r->n_arguments; i++)
+        if (!list_output(r, r->arguments[i + 1], &out[r->n_targets + i], e)) return false;
+    return true;
+}
+
 bool request_outputs(request *r, gq_error *e) {
+    if (r->n_arguments < 2 && !request_has_target(r)) return too_few(r, e);
     size_t n = r->n_arguments - 1;
     bool list = r->out_dir || r->n_targets > 1 || (n > 0 && type_behind(r->arguments[1]));
     size_t n_outputs = list ? r->n_targets + n : 1;
@@ -104,8 +240,5 @@ bool request_outputs(request *r, gq_error *e) {
     r->quantize.n_outputs = n_outputs;
     r->quantize.targets = r->targets;
     r->quantize.out_dir = r->out_dir;
-    if (!list) return r->n_targets ? target_output(r, out, e) : one_output(r, out, e);
-    for (size_t i = 0; i < n; i++)
-        if (!list_output(r, r->arguments[i + 1], &out[r->n_targets + i], e)) return false;
-    return true;
+    return outputs_of(r, out, list, e) && check_names(r, e);
 }

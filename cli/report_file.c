@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/path.h"
 #include "cli/report.h"
 #include "cli/text.h"
 
@@ -19,38 +20,33 @@ static int format_of(const char *path) {
     return -1;
 }
 
-/* Up to and with its last slash, and a dot: "folder/.". */
-static char *folder_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return format("%.*s.", slash ? (int)(slash - path) + 1 : 0, path);
-}
-
-static bool same_file(const char *a, const char *b) {
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
-/* The same file, or the same name for one that is still to be made. */
-static bool same_place(const char *a, const char *b) {
-    if (!b) return false;
-    char *x = folder_of(a), *y = folder_of(b);
-    bool same = !strcmp(a + strlen(x) - 1, b + strlen(y) - 1) && same_file(x, y);
-    free(x), free(y);
-    return same || same_file(a, b);
+/* A file that is there may be any shard of a model, under whatever name. */
+static bool is_shard(const char *path, const char *model) {
+    struct stat st;
+    gq_error unused;
+    gq_model *m = stat(path, &st) == 0 ? gq_model_open(model, &unused) : NULL;
+    bool found = false;
+    for (uint32_t i = 0; m && !found && i < gq_model_summary(m).shards; i++)
+        found = path_same(path, gq_model_path(m, i));
+    gq_model_close(m);
+    return found;
 }
 
 static bool taken(const request *r, const char *path) {
-    bool same = same_place(path, r->quantize.imatrix);
-    for (size_t i = 0; i < r->n_arguments; i++) same |= same_place(path, r->arguments[i]);
-    for (size_t i = 0; i < r->quantize.n_outputs; i++) same |= same_place(path, r->quantize.outputs[i].path);
+    bool same = path != r->report && r->report && path_same(path, r->report);
+    for (size_t i = 0; !same && i < r->files.n; i++) same = path_same(path, r->files.items[i]);
+    for (size_t i = 0; !same && i < r->n_arguments; i++)
+        same = path_same(path, r->arguments[i]) || is_shard(path, r->arguments[i]);
+    for (size_t i = 0; !same && i < r->quantize.n_outputs; i++)
+        same = path_same(path, r->quantize.outputs[i].path);
     return same;
 }
 
 bool report_check_file(const request *r, const char *option, const char *path, gq_error *e) {
     if (taken(r, path))
-        return gq_fail_usage(e, "--%s %s: is a model or importance file of this run", option, path);
+        return gq_fail_usage(e, "--%s %s: is a file that this run reads or writes", option, path);
     if (!gq_check_target(path, true, e)) return false;
-    char *folder = folder_of(path);
+    char *folder = path_folder(path);
     bool ok = access(folder, W_OK | X_OK) == 0 ||
               gq_fail(e, "--%s %s: cannot write in its folder: %s", option, path, strerror(errno));
     free(folder);

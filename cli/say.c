@@ -32,7 +32,6 @@ void warn_all(const char *const *texts, size_t n) {
 
 int failed(const gq_error *e) {
     say("31", e->status == GQ_INTERRUPTED ? "interrupted" : "error", e->text);
-    if (e->status == GQ_USAGE) fputs("Try 'gquant --help'.\n", stderr);
     if (e->status == GQ_INTERRUPTED && interrupt_signal()) return 128 + interrupt_signal();
     return e->status == GQ_USAGE ? GQ_USAGE : GQ_FAILED;
 }

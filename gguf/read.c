@@ -4,19 +4,23 @@
 #include "gguf/cursor.h"
 #include "gguf/rules.h"
 
-/* What people give by mistake, told by the first bytes. */
+/* What people give by mistake, told by the first bytes; and what to do. */
+#define FROM_SOURCE "; make a GGUF of the model's folder with llama.cpp: python convert_hf_to_gguf.py FOLDER"
+#define OLDER " file, older than GGUF; fetch the model as GGUF, or convert its original again"
 static const struct {
     uint32_t at, length;
     const char *bytes, *what;
 } other_formats[] = {
-    {0, 4, "lmgg", "an unversioned ggml file, older than GGUF"},
-    {0, 4, "fmgg", "a ggmf file, older than GGUF"},
-    {0, 4, "tjgg", "a ggjt file, older than GGUF"},
-    {0, 4, "PK\3\4", "a zip archive (a PyTorch checkpoint?)"},
-    {0, 2, "\x1f\x8b", "gzip-compressed data"},
+    {0, 4, "lmgg", "an unversioned ggml" OLDER},
+    {0, 4, "fmgg", "a ggmf" OLDER},
+    {0, 4, "tjgg", "a ggjt" OLDER},
+    {0, 4, "algg", "a LoRA in a ggla" OLDER},
+    {0, 4, "PK\3\4", "a zip archive (a PyTorch checkpoint?)" FROM_SOURCE},
+    {0, 2, "\x80\2", "a Python pickle (a PyTorch checkpoint?)" FROM_SOURCE},
+    {0, 2, "\x1f\x8b", "gzip-compressed data; unpack it with gunzip"},
     {0, 26, "version https://git-lfs.gi",
      "a Git LFS pointer; the real file is still to be fetched (git lfs pull)"},
-    {8, 1, "{", "a safetensors file; convert it to GGUF first"},
+    {8, 1, "{", "a safetensors file" FROM_SOURCE},
 };
 
 static bool fail_other_format(const gguf_cursor *c) {

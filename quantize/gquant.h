@@ -224,6 +224,7 @@ typedef struct gq_model_facts {
     uint64_t file_bytes, tensor_bytes, n_tensors, n_weights, n_metadata;
 } gq_model_facts;
 gq_model_facts gq_model_summary(const gq_model *m);
+const char *gq_model_path(const gq_model *m, uint32_t shard); /* as it was opened */
 const gq_metadata *gq_model_metadata(const gq_model *m, size_t *n); /* the first shard's, in order */
 const gq_stored *gq_model_tensors(const gq_model *m, size_t *n);    /* by shard and offset */
 

@@ -79,6 +79,8 @@ gq_model_facts gq_model_summary(const gq_model *m) {
     return f;
 }
 
+const char *gq_model_path(const gq_model *m, uint32_t shard) { return m->file.shards[shard].file.path; }
+
 const gq_metadata *gq_model_metadata(const gq_model *m, size_t *n) {
     *n = m->file.shards[0].n_kv;
     return m->metadata;

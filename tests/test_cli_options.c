@@ -33,9 +33,9 @@ static void test_positional(void **state) {
         {{"in", "7", "8"}, NULL, "7", 8},
         {{"in", "out", "Q4_K_M"}, "out", "Q4_K_M", 0},
         {{"in", "out", "15"}, "out", "15", 0},
-        {{"in", "Q4_0", "Q8_0"}, "Q4_0", "Q8_0", 0}, /* a file called like a type */
-        {{"in", "Q4_0", "Q8_0", "3"}, "Q4_0", "Q8_0", 3},
-        {{"in", "7", "7", "7"}, "7", "7", 7},
+        {{"in", "./Q4_0", "Q8_0"}, "./Q4_0", "Q8_0", 0}, /* a file called like a type */
+        {{"in", "./Q4_0", "Q8_0", "3"}, "./Q4_0", "Q8_0", 3},
+        {{"in", "7", "7"}, NULL, "7", 7},
         {{"in", "out", "Q8_0", "0"}, "out", "Q8_0", 0},
         {{"in", "a=b.gguf", "Q8_0"},
          "a=b.gguf",
@@ -102,6 +102,49 @@ static void test_several_targets(void **state) {
     }
 }
 
+/* The first word that no option takes may be a command. */
+static void test_options_before_a_command(void **state) {
+    (void)state;
+    static const struct {
+        const char *words[8];
+        command command;
+        size_t n_arguments;
+    } rows[] = {
+        {{"info", "f"}, CMD_INFO, 1},
+        {{"-q", "info", "f"}, CMD_INFO, 1},
+        {{"--json", "info", "f"}, CMD_INFO, 1},
+        {{"-qt", "1", "compare", "a", "b"}, CMD_COMPARE, 2},
+        {{"--force", "imatrix", "merge", "a", "b", "c"}, CMD_IMATRIX, 4},
+        {{"--threads=1", "verify", "-q", "f"}, CMD_VERIFY, 1},
+        {{"--ram", "8G", "plan", "--context", "4096", "f"}, CMD_PLAN, 1},
+        {{"--imatrix", "info", "x.gguf", "Q4_K"}, CMD_QUANTIZE, 2},
+        {{"-r", "types", "x.gguf", "Q4_K"}, CMD_QUANTIZE, 2},
+        {{"--imatrix", "--", "info", "x.gguf"}, CMD_INFO, 1},
+        {{"--", "info", "Q4_K"}, CMD_QUANTIZE, 2},
+        {{"-q", "--", "info", "Q4_K"}, CMD_QUANTIZE, 2},
+        {{"x.gguf", "./info", "Q4_K"}, CMD_QUANTIZE, 3},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        request r;
+        gq_error e;
+        bool ok = parse(&r, &e, rows[i].words);
+        if (i == 9) { /* compare and plan know --imatrix; info does not */
+            assert_false(ok);
+            assert_non_null(strstr(e.text, "unknown option --imatrix"));
+        } else if (!ok) {
+            fail_msg("row %zu: %s", i, e.text);
+        }
+        assert_int_equal(r.command, rows[i].command);
+        if (ok) assert_int_equal(r.n_arguments, rows[i].n_arguments);
+        request_free(&r);
+    }
+    request r;
+    gq_error e;
+    assert_true(PARSE("-qt", "3", "compare", "a", "b"));
+    assert_true(r.quantize.threads == 3 && r.quiet);
+    request_free(&r);
+}
+
 static void test_several_outputs(void **state) {
     (void)state;
     request r;
@@ -149,8 +192,28 @@ static void test_bad_usage(void **state) {
         {{"in", "Q8_0", "--split-max-size", "lots"}, "40G"},
         {{"in", "Q8_0", "--tensor-type", ""}, "PATTERN=TYPE"},
         {{"types", "extra"}, "too many"},
-        {{"in", "Q8_0", "--target-size", "7G"}, "takes the place of the file type Q8_0"},
-        {{"in", "out", "Q8_0", "--target-bpw", "4"}, "Q8_0"},
+        {{"in", "Q8_0", "--target-size", "7G"}, "takes the place of the file type Q8_0: gquant ... in ("},
+        {{"in", "out", "Q8_0", "--target-bpw", "4"}, "file type Q8_0: gquant ... in out ("},
+        {{"in", "Q8_0", "4", "--target-bpw", "4"}, "file type Q8_0: gquant ... in 4 ("},
+        {{"in.gguf"}, "as in: gquant in.gguf Q4_K_M"},
+        {{"-q", "my in.gguf"}, "as in: gquant ... 'my in.gguf' Q4_K_M"},
+        {{"it's.gguf"}, "as in: gquant 'it'\\''s.gguf' Q4_K_M"},
+        {{"Q5_K_M"}, "as in: gquant MODEL.gguf Q5_K_M"},
+        {{"--out-dir", "d", "in.gguf"}, "file type is missing"},
+        {{"Q4_K_M", "in.gguf"}, "gquant in.gguf Q4_K_M"},
+        {{"Q4_K_M", "in.gguf", "8"}, "gquant in.gguf Q4_K_M 8"},
+        {{"Q4_K_M", "in.gguf", "out.gguf"}, "gquant in.gguf out.gguf Q4_K_M"},
+        {{"in.gguf", "Q4_K_M", "out.gguf", "8"}, "gquant in.gguf out.gguf Q4_K_M 8"},
+        {{"in", "Q4_0", "Q8_0"},
+         "several outputs: gquant --out-dir DIR in Q4_0 Q8_0 (a file of that name is ./Q4_0)"},
+        {{"in", "Q4_0", "Q8_0", "Q6_K", "Q2_K"}, "gquant --out-dir DIR in Q4_0 Q8_0 Q6_K Q2_K"},
+        {{"in", "Q4_0", "Q8_0", "3"}, "gquant --out-dir DIR in Q4_0 Q8_0 ("},
+        {{"in", "7", "7", "7"}, "--out-dir"},
+        {{"-", "Q8_0"}, "standard input"},
+        {{"in", "-", "Q8_0"}, "standard output"},
+        {{"in", "--", "-=Q8_0"}, "standard output"},
+        {{"in", "/", "Q8_0"}, "--out-dir / in place"},
+        {{"--imatrix", "/dev/null", "in", "/dev/null", "Q8_0"}, "by an option, too"},
         {{"in", "out", "1", "x", "--target-bpw", "4"}, "too many"},
         {{"in", "x", "--target-bpw", "4", "--target-bpw", "5"}, "unknown file type 'x'"},
         {{"--target-bpw", "4"}, "missing"},
@@ -395,6 +458,7 @@ static void test_bash_completes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_positional),
+        cmocka_unit_test(test_options_before_a_command),
         cmocka_unit_test(test_several_outputs),
         cmocka_unit_test(test_several_targets),
         cmocka_unit_test(test_bad_usage),

@@ -1,0 +1,85 @@
+#include "cli/path.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "cli/text.h"
+
+char *path_folder(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return format("%.*s.", slash ? (int)(slash - path) + 1 : 0, path);
+}
+
+bool path_is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static bool same_file(const char *a, const char *b) {
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+bool path_same(const char *a, const char *b) {
+    if (!b) return false;
+    char *x = path_folder(a), *y = path_folder(b);
+    bool same = !strcmp(a + strlen(x) - 1, b + strlen(y) - 1) && same_file(x, y);
+    free(x), free(y);
+    return same || same_file(a, b);
+}
+
+/* ---- folders of models ---- */
+
+static const struct {
+    const char *ending, *what;
+} kinds[] = {{".gguf", NULL}, /* sought first */
+             {".safetensors", "safetensors"},
+             {".bin", "PyTorch files"},
+             {".pt", "PyTorch files"},
+             {".pth", "PyTorch files"}};
+enum { KINDS = sizeof kinds / sizeof *kinds, MOST_FILES = 10000 };
+
+static bool ends_in(const char *name, const char *ending) {
+    size_t n = strlen(name), m = strlen(ending);
+    return n > m && !strcasecmp(name + n - m, ending);
+}
+
+/* The first kind of file in the folder, and the first name of that kind; KINDS: none. */
+static size_t kind_in(const char *folder, char **name) {
+    size_t kind = KINDS;
+    DIR *d = opendir(folder);
+    struct dirent *entry;
+    *name = NULL;
+    for (int i = 0; d && i < MOST_FILES && (entry = readdir(d)); i++)
+        for (size_t k = 0; k <= kind && k < KINDS; k++) {
+            if (*entry->d_name == '.' || !ends_in(entry->d_name, kinds[k].ending)) continue;
+            if (k == kind && strcmp(entry->d_name, *name) >= 0) continue;
+            free(*name);
+            *name = format("%s", entry->d_name);
+            kind = k;
+        }
+    if (d) closedir(d);
+    return kind;
+}
+
+bool path_check_model(const char *path, gq_error *e) {
+    if (!path_is_folder(path)) return true;
+    char *name;
+    size_t kind = kind_in(path, &name);
+    int n = (int)strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    if (kind == KINDS)
+        gq_fail(e, "%s is a folder without a model; name a GGUF file", path);
+    else if (!kinds[kind].what)
+        gq_fail(e, "%s is a folder; name the model in it, as %.*s/%s", path, n, path, name);
+    else
+        gq_fail(e,
+                "%s is a folder of %s, and gquant reads GGUF; llama.cpp makes one of it: python "
+                "convert_hf_to_gguf.py %.*s --outtype bf16 --outfile %.*s-BF16.gguf",
+                path, kinds[kind].what, n, path, n, path);
+    free(name);
+    return false;
+}

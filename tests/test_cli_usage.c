@@ -1,0 +1,148 @@
+/* What the command says to those who typed something else than they meant: the line to type, the help to
+ * read, what a file is that is no model. */
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/one_model.h"
+
+/* ---- the right help ---- */
+
+static void test_help_of_the_command(void **state) {
+    (void)state;
+    GQUANT_SAYS(2, "Try 'gquant --help'.\n", source, "Q4_KM");
+    GQUANT_SAYS(2, "Try 'gquant plan --help'.\n", "plan");
+    GQUANT_SAYS(2, "Try 'gquant verify --help'.\n", "verify", "--pure", source);
+    GQUANT_SAYS(2, "Try 'gquant imatrix --help'.\n", "imatrix", "shwo", matrix);
+    char *err = gquant(1, (const char *const[]){in_folder(folder, "absent"), "Q8_0", NULL});
+    assert_null(strstr(err, "Try"));
+    free(err);
+}
+
+static void test_options_before_a_command(void **state) {
+    (void)state;
+    char *text, *plain;
+    assert_int_equal(run_command((const char *const[]){NULL, "info", source, NULL}, &plain, NULL), 0);
+    assert_int_equal(run_command((const char *const[]){NULL, "-q", "info", source, NULL}, &text, NULL), 0);
+    assert_string_equal(text, plain);
+    free(text), free(plain);
+    GQUANT(0, "-t", "1", "compare", source, source);
+    GQUANT_SAYS(2, "Try 'gquant imatrix --help'", "-t", "1", "imatrix", "show",
+                matrix); /* it has no threads */
+    GQUANT(0, "-q", "imatrix", "show", matrix);
+}
+
+/* ---- the report overwrites nothing that is read or written ---- */
+
+static void test_report_is_an_input(void **state) {
+    (void)state;
+    const char *recipe = in_folder(folder, "recipe.json"), *again = in_folder(folder, "./recipe.json");
+    write_whole(recipe, "ffn_down=Q6_K", 13);
+    GQUANT_SAYS(2, "reads or writes", "-n", "--tensor-type-file", recipe, "-r", recipe, source, "Q4_K_M");
+    GQUANT_SAYS(2, "reads or writes", "-n", "--tensor-type-file", recipe, "-r", again, source, "Q4_K_M");
+    GQUANT_SAYS(2, "by an option, too", "--force", "--tensor-type-file", recipe, source, recipe, "Q4_K_M");
+    const char *data = in_folder(folder, "data.csv");
+    assert_int_equal(link(matrix, data), 0);
+    GQUANT_SAYS(2, "reads or writes", "-n", "--imatrix", matrix, "-r", data, source, "Q4_K_M");
+    GQUANT_SAYS(2, "reads or writes", "compare", "--imatrix", matrix, "-r", data, source, source);
+    char *text = (char *)read_whole(recipe, NULL);
+    assert_string_equal(text, "ffn_down=Q6_K");
+    free(text);
+    unlink(recipe), unlink(data);
+
+    /* Any shard, whichever was named. */
+    const char *split = in_folder(folder, "split.gguf"),
+               *one = in_folder(folder, "split-00001-of-00002.gguf"),
+               *two = in_folder(folder, "split-00002-of-00002.gguf"), *other = in_folder(folder, "two.json");
+    GQUANT(0, "-q", "--split-max-size", "3M", source, split, "Q8_0");
+    if (!exists(two)) fail_msg("expected several shards");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(i ? symlink(two, other) : link(two, other), 0);
+        GQUANT_SAYS(2, "reads or writes", "compare", "-r", other, source, one);
+        GQUANT_SAYS(2, "reads or writes", "-n", "-r", other, one, "COPY");
+        unlink(other);
+    }
+    char *remove = NULL;
+    assert_true(asprintf(&remove, "rm -f %s/split-*", folder) > 0);
+    assert_int_equal(run_command((const char *const[]){"sh", "-c", remove, NULL}, NULL, NULL), 0);
+    free(remove);
+    assert_int_equal(count_files(folder), 2);
+}
+
+/* ---- not a GGUF ---- */
+
+static void touch(const char *name) { write_whole(in_folder(folder, name), "", 0); }
+
+static void test_folders(void **state) {
+    (void)state;
+    char *hf = strdup(in_folder(folder, "hf"));
+    assert_int_equal(mkdir(hf, 0777), 0);
+    GQUANT_SAYS(1, "hf is a folder without a model", hf, "Q4_K_M");
+    touch("hf/pytorch_model.bin");
+    GQUANT_SAYS(1, "a folder of PyTorch files", hf, "Q4_K_M");
+    touch("hf/b.safetensors");
+    touch("hf/tokenizer.json");
+    char *line;
+    assert_true(asprintf(&line, "convert_hf_to_gguf.py %s --outtype bf16 --outfile %s-BF16.gguf", hf, hf) >
+                0);
+    GQUANT_SAYS(1, line, in_folder(folder, "hf/"), "Q4_K_M");
+    free(line);
+    touch("hf/b.gguf");
+    touch("hf/a-00001-of-00002.gguf");
+    assert_true(asprintf(&line, "name the model in it, as %s/a-00001-of-00002.gguf", hf) > 0);
+    static const char *const commands[] = {"info", "plan", "verify"};
+    for (size_t i = 0; i < 3; i++) GQUANT_SAYS(1, line, commands[i], hf);
+    GQUANT_SAYS(1, line, "compare", source, hf);
+    free(line);
+    remove_folder(hf);
+}
+
+static void test_other_formats(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes, *mention;
+        size_t n;
+    } rows[] = {
+        {"lmgg\1\0\0\0", "older than GGUF; fetch the model as GGUF", 8},
+        {"tjgg\1\0\0\0", "a ggjt file", 8},
+        {"algg\1\0\0\0", "a LoRA", 8},
+        {"PK\3\4....", "zip archive (a PyTorch checkpoint?); make a GGUF", 8},
+        {"\x80\2}q....", "Python pickle (a PyTorch checkpoint?); make a GGUF", 8},
+        {"\10\0\0\0\0\0\0\0{}      ",
+         "safetensors file; make a GGUF of the model's folder with llama.cpp: python "
+         "convert_hf_to_gguf.py FOLDER",
+         16},
+        {"\x1f\x8b......", "gunzip", 8},
+    };
+    const char *other = in_folder(folder, "other.bin");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        write_whole(other, rows[i].bytes, rows[i].n);
+        GQUANT_SAYS(1, rows[i].mention, other, "Q4_K_M");
+        GQUANT_SAYS(1, rows[i].mention, "info", other);
+    }
+    unlink(other);
+}
+
+/* ---- outputs ---- */
+
+static void test_nothing_is_begun(void **state) {
+    (void)state;
+    GQUANT_SAYS(2, "--out-dir DIR", source, "Q4_K_M", "Q6_K");
+    GQUANT_SAYS(2, "standard output", source, "-", "Q6_K");
+    GQUANT_SAYS(2, "--out-dir", source, folder, "Q6_K");
+    assert_int_equal(count_files(folder), 2);
+    GQUANT(0, "-q", source, "Q8_0");
+    GQUANT_SAYS(1, "--force", source, "Q8_0");
+    GQUANT_SAYS(1, "--force", "--out-dir", folder, source, "Q4_0", "Q8_0");
+    unlink(in_folder(folder, "model-Q8_0.gguf"));
+    assert_int_equal(count_files(folder), 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_help_of_the_command), cmocka_unit_test(test_options_before_a_command),
+        cmocka_unit_test(test_report_is_an_input),  cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_other_formats),       cmocka_unit_test(test_nothing_is_begun),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
