@@ -72,12 +72,12 @@ bool path_check_model(const char *path, gq_error *e) {
     int n = (int)strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
     if (kind == KINDS)
-        gq_fail(e, "%s is a folder without a model; name a GGUF file", path);
+        gq_fail(e, "%s is a directory without a model in it; name a GGUF file", path);
     else if (!kinds[kind].what)
-        gq_fail(e, "%s is a folder; name the model in it, as %.*s/%s", path, n, path, name);
+        gq_fail(e, "%s is a directory; name the model in it, as %.*s/%s", path, n, path, name);
     else
         gq_fail(e,
-                "%s is a folder of %s, and gquant reads GGUF; llama.cpp makes one of it: python "
+                "%s is a directory of %s, and gquant reads GGUF; llama.cpp makes one of it: python "
                 "convert_hf_to_gguf.py %.*s --outtype bf16 --outfile %.*s-BF16.gguf",
                 path, kinds[kind].what, n, path, n, path);
     free(name);

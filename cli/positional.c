@@ -142,8 +142,8 @@ static bool check_names(const request *r, gq_error *e) {
             return gq_fail_usage(
                 e, "'-': a model cannot be written to standard output, name a file (./- is one)");
         if (path_is_folder(out->path) && out->filetype)
-            return gq_fail_usage(e, "'%s' is a folder; to write into it: --out-dir %s in place of the name",
-                                 out->path, out->path);
+            return gq_fail(e, "'%s' is a directory; to write into it: --out-dir %s in place of the name",
+                           out->path, out->path);
         for (size_t k = 0; k < r->files.n; k++)
             if (path_same(out->path, r->files.items[k]))
                 return gq_fail_usage(e, "%s is named as the output and by an option, too", out->path);

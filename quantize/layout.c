@@ -104,7 +104,8 @@ static bool lay_shard(const gq_plan *plan, plan_output *out, uint32_t number, si
     plan_shard *s = &out->shards[number];
     size_t first = *from, end = first;
     uint64_t data;
-    s->path = plan_shard_path(out->path, number, out->n_shards);
+    s->path =
+        plan_shard_path(out->path, options->keep_split || options->split_max_size, number, out->n_shards);
     s->temporary = s->path ? plan_beside(s->path, ".gquant") : NULL;
     if (!s->temporary) return gq_fail_memory(e, strlen(out->path) + 32);
     s->header = gguf_header_new(e);

@@ -66,10 +66,12 @@ char *plan_derive_path(const char *folder, const char *input, const char *filety
     return n < 0 ? NULL : path;
 }
 
-char *plan_shard_path(const char *path, uint32_t k, uint32_t n) {
-    if (n == 1) return strdup(path);
+char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n) {
     const char *name = base_of(path);
+    size_t whole = strlen(name);
     char *shard = NULL;
+    if (n == 1 && (!prefix || (whole > 5 && !strcmp(name + whole - 5, ".gguf")))) return strdup(path);
+    if (n == 1) return asprintf(&shard, "%s.gguf", path) < 0 ? NULL : shard;
     int length = (int)(name - path + (ptrdiff_t)stem_length(name));
     return asprintf(&shard, "%.*s-%05u-of-%05u.gguf", length, path, k + 1, n) < 0 ? NULL : shard;
 }

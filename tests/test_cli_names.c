@@ -94,7 +94,7 @@ static void test_odd_names(void **state) {
         {"not utf-8 \xff\xfe.gguf", "\x80\x9b"},
         {"quote'\"$(touch x)`.gguf", "%s%n%d*?[a]{b}\\"},
         {longest, longest_out},
-        {"a=Q8_0.gguf", "Q4_K_M"},
+        {"a=Q8_0.gguf", "./Q4_K_M"},
     };
     enum { NAMES = sizeof names / sizeof *names };
     for (size_t i = 0; i < NAMES; i++) {

@@ -212,7 +212,6 @@ static void test_bad_usage(void **state) {
         {{"-", "Q8_0"}, "standard input"},
         {{"in", "-", "Q8_0"}, "standard output"},
         {{"in", "--", "-=Q8_0"}, "standard output"},
-        {{"in", "/", "Q8_0"}, "--out-dir / in place"},
         {{"--imatrix", "/dev/null", "in", "/dev/null", "Q8_0"}, "by an option, too"},
         {{"in", "out", "1", "x", "--target-bpw", "4"}, "too many"},
         {{"in", "x", "--target-bpw", "4", "--target-bpw", "5"}, "unknown file type 'x'"},

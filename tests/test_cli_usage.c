@@ -77,9 +77,9 @@ static void test_folders(void **state) {
     (void)state;
     char *hf = strdup(in_folder(folder, "hf"));
     assert_int_equal(mkdir(hf, 0777), 0);
-    GQUANT_SAYS(1, "hf is a folder without a model", hf, "Q4_K_M");
+    GQUANT_SAYS(1, "hf is a directory without a model", hf, "Q4_K_M");
     touch("hf/pytorch_model.bin");
-    GQUANT_SAYS(1, "a folder of PyTorch files", hf, "Q4_K_M");
+    GQUANT_SAYS(1, "a directory of PyTorch files", hf, "Q4_K_M");
     touch("hf/b.safetensors");
     touch("hf/tokenizer.json");
     char *line;
@@ -129,7 +129,7 @@ static void test_nothing_is_begun(void **state) {
     (void)state;
     GQUANT_SAYS(2, "--out-dir DIR", source, "Q4_K_M", "Q6_K");
     GQUANT_SAYS(2, "standard output", source, "-", "Q6_K");
-    GQUANT_SAYS(2, "--out-dir", source, folder, "Q6_K");
+    GQUANT_SAYS(1, "--out-dir", source, folder, "Q6_K");
     assert_int_equal(count_files(folder), 2);
     GQUANT(0, "-q", source, "Q8_0");
     GQUANT_SAYS(1, "--force", source, "Q8_0");
@@ -138,11 +138,30 @@ static void test_nothing_is_begun(void **state) {
     assert_int_equal(count_files(folder), 2);
 }
 
+/* With --keep-split and --split-max-size OUT is a prefix, whether it gives one shard or several. */
+static void test_prefixes(void **state) {
+    (void)state;
+    const char *one = in_folder(folder, "one.gguf"), *first = in_folder(folder, "two-00001-of-00002.gguf");
+    GQUANT(0, "-q", "--keep-split", source, in_folder(folder, "one"), "Q8_0");
+    GQUANT(0, "-q", "--split-max-size", "3M", source, in_folder(folder, "two"), "Q8_0");
+    assert_true(exists(one) && exists(first));
+    GQUANT_SAYS(1, "--force", "--keep-split", source, one, "Q8_0");
+    unlink(one), unlink(first), unlink(in_folder(folder, "two-00002-of-00002.gguf"));
+    GQUANT(0, "-q", source, in_folder(folder, "one"), "Q8_0"); /* elsewhere a name is a name */
+    assert_true(exists(in_folder(folder, "one")));
+    unlink(in_folder(folder, "one"));
+    assert_int_equal(count_files(folder), 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_help_of_the_command), cmocka_unit_test(test_options_before_a_command),
-        cmocka_unit_test(test_report_is_an_input),  cmocka_unit_test(test_folders),
-        cmocka_unit_test(test_other_formats),       cmocka_unit_test(test_nothing_is_begun),
+        cmocka_unit_test(test_help_of_the_command),
+        cmocka_unit_test(test_options_before_a_command),
+        cmocka_unit_test(test_report_is_an_input),
+        cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_other_formats),
+        cmocka_unit_test(test_nothing_is_begun),
+        cmocka_unit_test(test_prefixes),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
