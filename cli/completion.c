@@ -8,7 +8,9 @@ static void words(const char *const *list, size_t n) {
 }
 
 static void filetypes(void) {
-    for (size_t i = 0; i < gq_filetype_count(); i++) printf("%s%s", i ? " " : "", gq_filetype_name(i));
+    const char *gap = "";
+    for (size_t i = 0; i < gq_filetype_count(); i++)
+        if (gq_filetype_writable(i)) printf("%s%s", gap, gq_filetype_name(i)), gap = " ";
 }
 
 static void command_names(void) {
@@ -17,14 +19,11 @@ static void command_names(void) {
         if (commands[i].name && commands[i].summary) printf("%s%s", gap, commands[i].name), gap = " ";
 }
 
-/* Names of the types that tensors can be quantized to; holes in the numbering have no name. */
+/* Names of the types that tensors can be quantized to. */
 static void tensor_types(void) {
-    for (uint32_t t = 0, first = 1; t < 64; t++) {
-        const char *name = gq_type_name(t);
-        if (!strcmp(name, "unknown")) continue;
-        printf("%s%s", first ? "" : " ", name);
-        first = 0;
-    }
+    const char *gap = "";
+    for (uint32_t t = 0; t < 64; t++)
+        if (gq_type_writable(t)) printf("%s%s", gap, gq_type_name(t)), gap = " ";
 }
 
 static void levels(void) { words(effort_names, 3); }

@@ -25,27 +25,18 @@ typedef struct survey {
     uint64_t target, pure_q2; /* what is left for a file; the smallest file that a target can make, about */
 } survey;
 
-/* Others are as good or better in the same bytes, or these are for models made for them. */
-static bool is_good(const char *name) {
-    static const char *const not [] = {"F32",  "F16",   "BF16",  "Q4_0",      "Q4_1", "Q5_0",
-                                       "Q5_1", "TQ1_0", "TQ2_0", "MXFP4_MOE", "Q1_0", "Q2_0"};
-    for (size_t i = 0; i < sizeof not / sizeof *not ; i++)
-        if (!strcmp(name, not [i])) return false;
-    return true;
-}
-
 /* The plan for a type, whatever may be in the way of writing it; false: not with these options. */
-static bool try_type(const survey *s, const char *type, bool pure, choice *c, gq_error *e) {
+static bool try_type(const survey *s, size_t type, bool pure, choice *c, gq_error *e) {
     gq_options o = s->request->quantize;
     const char *slash = strrchr(o.input, '/');
     char *path =
         format("%.*sgquant-plan", slash ? (int)(slash + 1 - o.input) : 0, o.input); /* never written */
-    gq_output out = {path, type};
+    gq_output out = {path, gq_filetype_name(type)};
     o.outputs = &out, o.n_outputs = 1, o.force = o.allow_requantize = true, o.pure = pure;
     gq_plan *plan = gq_plan_new(&o, e);
     if (plan) {
         const gq_summary *sum = gq_plan_summary(plan, 0);
-        *c = (choice){.name = type, .file_bytes = sum->file_bytes, .good = is_good(type)};
+        *c = (choice){.name = out.filetype, .file_bytes = sum->file_bytes, .good = gq_filetype_advised(type)};
         c->bits = report_bits(sum->out_bytes, (double)sum->n_weights);
         c->memory_bytes = sum->out_bytes + s->memory.cache_bytes + s->memory.buffer_bytes;
         c->fits = c->memory_bytes <= s->request->ram;
@@ -67,8 +58,7 @@ static bool survey_new(survey *s, const request *r, gq_error *e) {
     if (!m) return false;
     s->memory = gq_model_memory(m, r->context);
     gq_model_close(m);
-    for (size_t i = 0; i < gq_filetype_count(); i++)
-        s->n += try_type(s, gq_filetype_name(i), false, &s->choices[s->n], e);
+    for (size_t i = 0; i < gq_filetype_count(); i++) s->n += try_type(s, i, false, &s->choices[s->n], e);
     if (s->n == 0) return false; /* *e says why */
     qsort(s->choices, s->n, sizeof *s->choices, by_size);
     for (size_t i = 0; r->ram && i < s->n; i++)
@@ -77,7 +67,8 @@ static bool survey_new(survey *s, const request *r, gq_error *e) {
     s->target = r->ram > besides ? r->ram - besides : 0;
     choice smallest;
     gq_error unused;
-    if (r->ram && !s->best && try_type(s, "Q2_K", true, &smallest, &unused)) s->pure_q2 = smallest.file_bytes;
+    if (r->ram && !s->best && try_type(s, (size_t)gq_filetype_find("Q2_K"), true, &smallest, &unused))
+        s->pure_q2 = smallest.file_bytes;
     return true;
 }
 

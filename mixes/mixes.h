@@ -15,10 +15,15 @@ typedef struct mix_filetype {
     const char *name;    /* "Q4_K_M" */
     int32_t id;          /* general.file_type; -1 for COPY */
     uint32_t base;       /* tensor type it starts from; GGUF_TYPE_LIMIT for COPY */
-    const char *summary; /* for lists: one line */
+    double bits;         /* per weight of a whole model, about; 0: depends on the model */
+    const char *summary; /* for lists: one line, may be empty */
 } mix_filetype;
 extern const mix_filetype mix_filetypes[];
 extern const size_t mix_n_filetypes;
+/* Whether it may be recommended: COPY may. */
+bool mix_filetype_advised(const mix_filetype *f);
+/* Whether the mix of a file type gives this tensor type to some tensor of some model. */
+bool mix_filetype_uses(const mix_filetype *f, uint32_t type);
 /* By name (any case, aliases Q3_K Q4_K Q5_K) or decimal number; NULL: unknown. */
 const mix_filetype *mix_filetype_named(const char *name);
 /* The known name nearest to `name`, for suggestions; NULL when none resembles it. */

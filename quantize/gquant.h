@@ -32,12 +32,16 @@ const char *gq_isa(void);
 /* ---- file types ---- */
 size_t gq_filetype_count(void);
 const char *gq_filetype_name(size_t i);    /* "Q4_K_M" */
-const char *gq_filetype_summary(size_t i); /* one line for lists */
+const char *gq_filetype_summary(size_t i); /* one line for lists, may be empty */
+double gq_filetype_bits(size_t i);         /* per weight of a whole model, about; 0: depends on the model */
 int gq_filetype_id(size_t i);              /* general.file_type; -1 for COPY */
+bool gq_filetype_writable(size_t i);       /* whether there is an encoder for all that it is made of */
+bool gq_filetype_advised(size_t i);        /* false: others are better in the same bytes, or it is special */
 /* Index of a name in any case or of a decimal id; -1: unknown. */
 int gq_filetype_find(const char *name);
 const char *gq_filetype_nearest(const char *name); /* for "did you mean" */
 const char *gq_type_name(uint32_t type);           /* tensor type: "Q6_K" */
+bool gq_type_writable(uint32_t type);              /* whether there is an encoder for it */
 
 /* ---- what is asked for ---- */
 typedef struct gq_output {
@@ -224,7 +228,7 @@ typedef struct gq_model_facts {
     uint64_t file_bytes, tensor_bytes, n_tensors, n_weights, n_metadata;
 } gq_model_facts;
 gq_model_facts gq_model_summary(const gq_model *m);
-const char *gq_model_path(const gq_model *m, uint32_t shard); /* as it was opened */
+const char *gq_model_path(const gq_model *m, uint32_t shard);       /* as it was opened */
 const gq_metadata *gq_model_metadata(const gq_model *m, size_t *n); /* the first shard's, in order */
 const gq_stored *gq_model_tensors(const gq_model *m, size_t *n);    /* by shard and offset */
 

@@ -1,6 +1,7 @@
 /* What the public header says of the library itself and of file types. */
 #include "codec/codec.h"
 #include "mixes/mixes.h"
+#include "quantize/filetype.h"
 #include "quantize/gquant.h"
 
 const char *gq_version(void) { return GQ_VERSION; }
@@ -13,7 +14,11 @@ const char *gq_isa(void) {
 size_t gq_filetype_count(void) { return mix_n_filetypes; }
 const char *gq_filetype_name(size_t i) { return mix_filetypes[i].name; }
 const char *gq_filetype_summary(size_t i) { return mix_filetypes[i].summary; }
+double gq_filetype_bits(size_t i) { return mix_filetypes[i].bits; }
 int gq_filetype_id(size_t i) { return mix_filetypes[i].id; }
+bool gq_filetype_advised(size_t i) { return mix_filetype_advised(&mix_filetypes[i]); }
+bool gq_filetype_writable(size_t i) { return plan_filetype_writable(&mix_filetypes[i]); }
+bool gq_type_writable(uint32_t type) { return plan_type_writable(type); }
 
 int gq_filetype_find(const char *name) {
     const mix_filetype *f = mix_filetype_named(name);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
+#include "quantize/filetype.h"
 #include "quantize/journal.h"
 #include "quantize/workers.h"
 
@@ -375,7 +376,7 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
     plan->kernels = kernels_select();
     if (!plan->kernels)
         return gq_fail_usage(e, "GQUANT_ISA names a level that is unknown or that this processor lacks");
-    if (!open_outputs(plan, options, e)) return false;
+    if (!open_outputs(plan, options, e) || !plan_check_filetypes(options, e)) return false;
     if (gguf_model_open(&plan->model, options->input, e)) return true;
     plan->model = (gguf_model){.n_shards = 0};
     return false;

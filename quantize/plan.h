@@ -157,8 +157,8 @@ void plan_layout_free(plan_output *out);
 /* The input's name with the file type in place of F16, BF16 or F32, in `folder` (NULL: the input's);
  * malloc'ed, NULL: no memory. */
 char *plan_derive_path(const char *folder, const char *input, const char *filetype);
-/* PREFIX-kkkkk-of-nnnnn.gguf for the k-th shard (from 0) of n. When n is 1 it is the path itself, or, where that
- * was given as a prefix, PREFIX.gguf. */
+/* PREFIX-kkkkk-of-nnnnn.gguf for the k-th shard (from 0) of n. When n is 1 it is the path itself, or, where
+ * that was given as a prefix, PREFIX.gguf. */
 char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n);
 /* A hidden name beside `path`, the same for the same path: ".NAME" + suffix, shortened when NAME is long. */
 char *plan_beside(const char *path, const char *suffix);
