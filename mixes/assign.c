@@ -269,11 +269,12 @@ static bool needs_imatrix(const run *r, mix_role role, const mix_tensor *t, uint
 
 static bool choose(run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
     const mix_options *o = r->options;
-    bool chosen, kept;
+    size_t pattern, keeper;
     uint32_t type = GGUF_TYPE_LIMIT, unused;
-    if (!mix_patterns_find(o->patterns, t->name, &r->steps, &chosen, &type, e)) return false;
-    if (!mix_patterns_find(o->keep, t->name, &r->steps, &kept, &unused, e)) return false;
-    if (left_alone(r, t, chosen, kept, c)) return true;
+    if (!mix_patterns_find(o->patterns, t->name, &r->steps, &pattern, &type, e)) return false;
+    if (!mix_patterns_find(o->keep, t->name, &r->steps, &keeper, &unused, e)) return false;
+    bool chosen = pattern != MIX_NO_PATTERN;
+    if (left_alone(r, t, chosen, keeper != MIX_NO_PATTERN, c)) return true;
 
     mix_role role = mix_role_of(t->name);
     uint32_t base = o->filetype->base;
@@ -284,6 +285,7 @@ static bool choose(run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
     } else if (role == ROLE_OUTPUT && o->output_type >= 0) {
         if (!by_name(t, o->output_type, "by --output-tensor-type", c, e)) return false;
     } else if (gguf_type_of(base)->quantized || o->types) {
+        if (chosen) mix_patterns_decided(o->patterns, pattern);
         if (chosen)
             *c = (mix_choice){.wanted = type, .reason = MIX_OPTION, .why = "by --tensor-type"};
         else if (!o->pure && !by_rule(r, t, role, c, e))

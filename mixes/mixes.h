@@ -98,6 +98,8 @@ mix_pattern *mix_patterns_new(const char *const *items, size_t n, bool types, gq
 void mix_patterns_free(mix_pattern *p);
 /* After mix_assign: how many of them were the first to match no tensor; *first: one of these, as given. */
 size_t mix_patterns_idle(const mix_pattern *p, const char **first);
+/* The same: how many matched, but only tensors that they cannot change. */
+size_t mix_patterns_powerless(const mix_pattern *p, const char **first);
 
 /* The items of a recipe file, ready for mix_patterns_new. White space separates them, and so does a comma
  * behind a type; where an item would start, '#' makes the rest of the line a comment. Fails on the first item

@@ -22,8 +22,9 @@ enum { MAX_PATTERN = 4096, MAX_COMPILED = 16 << 20, ITEM_OVERHEAD = 256 };
 typedef struct item {
     pcre2_code *code;
     uint32_t type;
-    char *text; /* the item as given, for messages */
-    bool hit;   /* it has decided a tensor */
+    char *text;   /* the item as given, for messages */
+    bool hit;     /* it was the first to match some tensor */
+    bool decided; /* and gave it its type */
 } item;
 
 struct mix_pattern {
@@ -138,9 +139,9 @@ static int count_step(pcre2_callout_block *at, void *steps) {
     return *left && --*left ? 0 : PCRE2_ERROR_CALLOUT;
 }
 
-bool mix_patterns_find(const mix_pattern *p, const char *name, uint64_t *steps, bool *hit, uint32_t *type,
-                       gq_error *e) {
-    *hit = false;
+bool mix_patterns_find(const mix_pattern *p, const char *name, uint64_t *steps, size_t *number,
+                       uint32_t *type, gq_error *e) {
+    *number = MIX_NO_PATTERN;
     if (p) pcre2_set_callout(p->limits, count_step, steps);
     for (size_t i = 0; p && i < p->n; i++) {
         *steps -= *steps < CALL_STEPS ? *steps : CALL_STEPS;
@@ -154,11 +155,21 @@ bool mix_patterns_find(const mix_pattern *p, const char *name, uint64_t *steps, 
             return gq_fail_usage(
                 e, "pattern '%s' takes too long on tensor '%s': nested repeats such as (a+)+ explode",
                 p->items[i].text, name);
-        *hit = p->items[i].hit = true;
+        p->items[i].hit = true;
+        *number = i;
         *type = p->items[i].type;
         return true;
     }
     return true;
+}
+
+void mix_patterns_decided(const mix_pattern *p, size_t number) { p->items[number].decided = true; }
+
+size_t mix_patterns_powerless(const mix_pattern *p, const char **first) {
+    size_t n = 0;
+    for (size_t i = p ? p->n : 0; i-- > 0;)
+        if (p->items[i].hit && !p->items[i].decided) *first = p->items[i].text, n++;
+    return n;
 }
 
 size_t mix_patterns_idle(const mix_pattern *p, const char **first) {

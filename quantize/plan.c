@@ -273,6 +273,18 @@ static bool warn_idle(gq_plan *plan, const mix_pattern *patterns, const char *op
                      n, n == 1 ? "pattern" : "patterns", option, n == 1 ? ": '" : "; first: '", first, "'");
 }
 
+/* So does one for tensors that nothing changes. */
+static bool warn_powerless(gq_plan *plan, const mix_pattern *patterns, gq_error *e) {
+    const char *first;
+    size_t n = mix_patterns_powerless(patterns, &first);
+    if (n == 0) return true;
+    return plan_warn(
+        plan, e,
+        "%zu %s of --tensor-type: all tensors that match stay as they are, being norms, vectors or "
+        "named by another option, or since no quantized file type is made%s%s'",
+        n, n == 1 ? "pattern" : "patterns", n == 1 ? ": '" : "; first: '", first);
+}
+
 static bool assign(gq_plan *plan, const gq_options *options, gq_error *e) {
     plan_assignment a = {.order = NULL};
     bool ok = prepare(&a, plan, options, e);
@@ -282,7 +294,8 @@ static bool assign(gq_plan *plan, const gq_options *options, gq_error *e) {
         ok = plan_has_target(options, o) || plan_assign(plan, &a, o, e);
     ok = ok && plan_targets(plan, &a, options, e);
     ok = ok && plan_cover(plan, options, e) && check_all(plan, &a, options, e) &&
-         warn_idle(plan, a.patterns, "--tensor-type", e) && warn_idle(plan, a.keep, "--keep", e);
+         warn_idle(plan, a.patterns, "--tensor-type", e) && warn_idle(plan, a.keep, "--keep", e) &&
+         warn_powerless(plan, a.patterns, e);
     assignment_free(&a);
     return ok;
 }
