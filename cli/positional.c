@@ -172,7 +172,9 @@ static bool target_and_type(const request *r, gq_error *e) {
     char *line = line_start(r);
     for (size_t i = 0; i < r->n_arguments; i++)
         if (i != type) line = line_add(line, r->arguments[i]);
-    gq_fail_usage(e, "a target takes the place of the file type %s: %s (a file of that name is ./%s); --out-dir makes both",
+    gq_fail_usage(e,
+                  "a target takes the place of the file type %s: %s (a file of that name is ./%s); --out-dir "
+                  "makes both",
                   r->arguments[type], line, r->arguments[type]);
     free(line);
     return true;
