@@ -107,6 +107,25 @@ static bool read_value(struct plan_override *o, uint32_t kept, const char *text,
     return gq_fail_usage(e, "override '%s': the type behind the '=' is int:, float:, bool: or str:", item);
 }
 
+typedef enum kind { NUMBER, TRUTH, TEXT, LIST } kind;
+
+/* A list of numbers, one per layer, may become a number for all layers. */
+static kind kind_of(const gguf_kv *kv) {
+    uint32_t type = kv->type;
+    uint64_t count;
+    const uint8_t *elements;
+    bool list = gguf_kv_array(kv, &type, &count, &elements);
+    if (is_integer(type) || is_float(type)) return NUMBER;
+    return list ? LIST : type == GGUF_BOOL ? TRUTH : TEXT;
+}
+
+static bool check_kind(const struct plan_override *o, const gguf_kv *old, const char *item, gq_error *e) {
+    gguf_kv now = {.type = o->type};
+    return kind_of(old) == kind_of(&now) ||
+           gq_fail_usage(e, "override '%s': the key has type %s in the model, not %s", item,
+                         gguf_value_name(old->type), gguf_value_name(o->type));
+}
+
 static bool read_item(struct plan_override *o, const char *item, const gguf_shard *s,
                       const gguf_index *by_key, gq_error *e) {
     const char *equals = strchr(item, '=');
@@ -120,7 +139,8 @@ static bool read_item(struct plan_override *o, const char *item, const gguf_shar
     uint64_t i;
     const gguf_kv *old = gguf_index_find(by_key, s->kv, sizeof *s->kv, o->key, &i) ? &s->kv[i] : NULL;
     bool number = old && (is_integer(old->type) || is_float(old->type));
-    return read_value(o, number ? old->type : GGUF_ARRAY, equals + 1, item, e);
+    return read_value(o, number ? old->type : GGUF_ARRAY, equals + 1, item, e) &&
+           (!old || check_kind(o, old, item, e));
 }
 
 bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const gguf_model *model,

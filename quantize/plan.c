@@ -121,6 +121,7 @@ bool plan_fact(const gq_plan *plan, const char *arch, const char *name, int64_t 
 static mix_model model_facts(const gq_plan *plan, char arch[128]) {
     mix_model m = {.arch = arch, .n_blocks = -1};
     plan_architecture(plan, arch);
+    if (!strcmp(arch, "clip")) m.n_blocks = 0; /* the incumbent does not read how many the parts have */
     plan_fact(plan, arch, "block_count", &m.n_blocks);
     plan_fact(plan, arch, "attention.head_count", &m.n_head);
     m.n_head_kv = m.n_head;
@@ -405,7 +406,8 @@ static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
                                             (unsigned long long)plan->layers.absent))
         return false;
     if (!plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e) ||
-        !list_sources(plan, options, e) || !assign(plan, options, e))
+        !plan_check_kind(plan, e) || !list_sources(plan, options, e) || !assign(plan, options, e) ||
+        !plan_advise(plan, e))
         return false;
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!plan_layout(plan, &plan->outputs[o], options, e) ||

@@ -148,6 +148,12 @@ bool plan_check_architecture(const gq_plan *plan, gq_error *e);
 bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_options *options, gguf_header *h,
                      gq_error *e);
 
+/* ---- advice.c ---- */
+/* Adapters and importance data have nothing to quantize. */
+bool plan_check_kind(const gq_plan *plan, gq_error *e);
+/* Warn of what the user may not know of the model: once its tensors have their types. */
+bool plan_advise(gq_plan *plan, gq_error *e);
+
 /* ---- layout.c ---- */
 /* Shards, headers, offsets and sizes of an output whose tensors have their types; may be done again. */
 bool plan_layout(gq_plan *plan, plan_output *out, const gq_options *options, gq_error *e);

@@ -194,7 +194,7 @@ static void overrides_keep_types(void **state) {
         "a.f32=int:10000",
         "a.f64=float:0.1",
         "a.u16=float:3",
-        "a.text=int:5",
+        "a.text=str:5",
         "b.int=int:7",
         "b.negative=int:-7",
         "b.large=int:18446744073709551615",
@@ -208,7 +208,7 @@ static void overrides_keep_types(void **state) {
         const char *key;
         uint32_t type;
     } wanted[] = {{"a.u8", GGUF_U8},         {"a.i64", GGUF_INT64},      {"a.f32", GGUF_FLOAT32},
-                  {"a.f64", GGUF_FLOAT64},   {"a.u16", GGUF_U16},        {"a.text", GGUF_U32},
+                  {"a.f64", GGUF_FLOAT64},   {"a.u16", GGUF_U16},        {"a.text", GGUF_STRING},
                   {"b.int", GGUF_U32},       {"b.negative", GGUF_INT32}, {"b.large", GGUF_U64},
                   {"b.float", GGUF_FLOAT32}, {"b.yes", GGUF_BOOL},       {"b.no", GGUF_BOOL},
                   {"b.text", GGUF_STRING}};
