@@ -128,9 +128,11 @@ static void print(const survey *s) {
     char cache[UNIT_ROOM], buffers[UNIT_ROOM];
     const gq_memory *m = &s->memory;
     print_table(s);
-    printf("\nmemory: weights, %s for a context of %" PRIu64 " tokens in F16%s, %s for buffers\n",
-           size_text(cache, (double)m->cache_bytes), m->context, m->cache_bytes ? "" : " (not known)",
-           size_text(buffers, (double)m->buffer_bytes));
+    char *line = format("memory: weights, %s for a context of %" PRIu64 " tokens in F16%s, %s for buffers",
+                        size_text(cache, (double)m->cache_bytes), m->context,
+                        m->cache_bytes ? "" : " (not known)", size_text(buffers, (double)m->buffer_bytes));
+    putchar('\n'), print_wrapped(stdout, line);
+    free(line);
     if (m->context_trained && m->context > m->context_trained)
         printf("The model was made for a context of %" PRIu64 " tokens.\n", m->context_trained);
     if (s->request->ram) print_advice(s);

@@ -1,6 +1,7 @@
 #include "cli/progress.h"
 
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/table.h"
@@ -23,6 +24,20 @@ void progress_start(progress *p, const request *r, const gq_plan *plan) {
         .plan = r->verbose ? plan : NULL, .terminal = !r->quiet && isatty(STDERR_FILENO), .last = -1};
 }
 
+/* Behind the numbers, where there is room for something to be recognised by. */
+static void put_tensor(char *to, size_t room, const char *tensor) {
+    enum { LEAST = 12, GAP = 2 };
+    static const char suffix[] = ".weight";
+    size_t used = strlen(to), n = tensor ? strlen(tensor) : 0, m = sizeof suffix - 1;
+    char name[128], safe[512];
+    if (n == 0 || n >= sizeof name || used + GAP + LEAST >= room) return;
+    if (n > m && !strcmp(tensor + n - m, suffix)) n -= m;
+    snprintf(name, sizeof name, "%.*s", (int)n, tensor);
+    gq_printable(safe, sizeof safe, name);
+    memcpy(to + used, "  ", GAP);
+    name_fit(to + used + GAP, room - used - GAP, safe, room - used - GAP - 1);
+}
+
 char *progress_text(char to[PROGRESS_ROOM], const gq_progress *now, int columns) {
     double done = (double)now->bytes_done, total = (double)now->bytes_total;
     /* What an earlier run had finished says nothing about this one's speed. */
@@ -34,6 +49,7 @@ char *progress_text(char to[PROGRESS_ROOM], const gq_progress *now, int columns)
     snprintf(to, room, "%3.0f %%  of %s  %s/s  %s weights/s  %s left", total > 0 ? 100 * done / total : 100,
              size_text(of, total), size_text(bytes, rate), count_text(weights, weight_rate),
              rate > 0 ? time_text(left, (total - done) / rate) : "?");
+    put_tensor(to, room, now->tensor);
     return to;
 }
 

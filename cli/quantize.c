@@ -32,10 +32,11 @@ static void say_plan(const gq_plan *plan) {
     for (size_t o = 0; o < gq_plan_outputs(plan); o++) {
         const gq_summary *s = gq_plan_summary(plan, o);
         char in[UNIT_ROOM], out[UNIT_ROOM];
-        char *path = shown(s->path);
-        fprintf(stderr, "%s: %s, %" PRIu64 " tensors, %s -> %s\n", path, s->filetype, s->n_tensors,
-                size_text(in, (double)s->in_bytes), size_text(out, (double)s->file_bytes));
-        free(path);
+        char *path = report_path(stderr, s->path, strlen(s->filetype) + 2 * UNIT_ROOM);
+        char *line = format("%s: %s, %" PRIu64 " tensors, %s -> %s", path, s->filetype, s->n_tensors,
+                            size_text(in, (double)s->in_bytes), size_text(out, (double)s->file_bytes));
+        print_wrapped(stderr, line);
+        free(line), free(path);
         say_fallbacks(plan, o);
     }
     if (gq_plan_measure_file(plan)) {
@@ -59,15 +60,17 @@ static bool run(const request *r, gq_plan *plan, gq_error *e) {
     return ok;
 }
 
-static void print(const report *r) {
-    for (size_t i = 0; i < r->n_outputs; i++) {
+/* Of several outputs only what tells them apart, unless more is asked for. */
+static void print(const report *r, bool all) {
+    for (size_t i = 0; all && i < r->n_outputs; i++) {
         if (i) putchar('\n');
         if (r->outputs[i].losses)
             report_losses(stdout, &r->outputs[i], r->seconds);
         else
             report_plan(stdout, &r->outputs[i]);
     }
-    if (r->n_outputs > 1) putchar('\n'), report_overview(stdout, r);
+    if (r->n_outputs > 1 && all) putchar('\n');
+    if (r->n_outputs > 1) report_overview(stdout, r);
 }
 
 /* Print and write what is known of the plan or the run. */
@@ -81,7 +84,7 @@ static bool tell(const request *r, const gq_plan *plan, gq_error *e) {
         return true;
     }
     report rep = report_of_plan(r, plan, !r->dry_run);
-    if (!r->quiet) print(&rep);
+    if (!r->quiet) print(&rep, rep.n_outputs == 1 || r->verbose);
     bool ok = report_write(&rep, r->report, e);
     report_free(&rep);
     return ok;

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,15 +109,33 @@ static void tensor_cells(table *out, const gq_tensor *t) {
     table_cell(out, format("%.2f", (double)t->out_bytes / 0x1p20));
 }
 
+/* A line made on the spot, wrapped, and freed. */
+static void say(FILE *to, char *line) {
+    print_wrapped(to, line);
+    free(line);
+}
+
+char *report_path(FILE *to, const char *path, size_t beside) {
+    char *safe = shown(path);
+    size_t screen = (size_t)terminal_columns(to), n = strlen(safe);
+    enum { LEAST = 28 }; /* where that much is not left, a line of its own is */
+    size_t room = screen > beside + LEAST ? screen - beside : screen > 2 ? screen - 2 : n;
+    if (screen == 0 || n <= room) return safe;
+    char *fitting = need(n + 1, 1);
+    name_fit(fitting, n + 1, safe, room);
+    free(safe);
+    return fitting;
+}
+
 static void sizes(FILE *to, const gq_summary *s) {
     char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM], count[UNIT_ROOM];
-    char *path = shown(s->path);
-    fprintf(to, "%s: %s%sfile %s\n", path, s->filetype, *s->filetype ? ", " : "",
-            size_text(file, (double)s->file_bytes));
-    fprintf(to, "%s weights in %" PRIu64 " tensors, %s -> %s, %.4g -> %.4g bits per weight\n",
-            count_text(count, (double)s->n_weights), s->n_tensors, size_text(in, (double)s->in_bytes),
-            size_text(out, (double)s->out_bytes), report_bits(s->in_bytes, (double)s->n_weights),
-            report_bits(s->out_bytes, (double)s->n_weights));
+    char *path = report_path(to, s->path, strlen(s->filetype) + UNIT_ROOM);
+    say(to, format("%s: %s%sfile %s", path, s->filetype, *s->filetype ? ", " : "",
+                   size_text(file, (double)s->file_bytes)));
+    say(to, format("%s weights in %" PRIu64 " tensors, %s -> %s, %.4g -> %.4g bits per weight",
+                   count_text(count, (double)s->n_weights), s->n_tensors, size_text(in, (double)s->in_bytes),
+                   size_text(out, (double)s->out_bytes), report_bits(s->in_bytes, (double)s->n_weights),
+                   report_bits(s->out_bytes, (double)s->n_weights)));
     if (s->n_fallbacks)
         fprintf(to, "fallbacks to other types: %" PRIu64 " (+%s)\n", s->n_fallbacks,
                 size_text(in, (double)s->fallback_bytes));
@@ -165,6 +184,12 @@ static void loss_cells(table *out, const gq_loss *l, bool weighted) {
     if (weighted) table_cell(out, isnan(error) ? format("-") : format("%.5f", error));
 }
 
+static void print_time(FILE *to, const gq_summary *s, double seconds) {
+    char time[UNIT_ROOM], rate[UNIT_ROOM];
+    fprintf(to, "%s, %s weights/s\n", time_text(time, seconds),
+            count_text(rate, seconds > 0 ? (double)s->n_weights / seconds : 0));
+}
+
 static void print_totals(FILE *to, const report_output *o, double seconds) {
     report_totals total = report_total(o);
     double weighted = gq_loss_weighted(&total.loss);
@@ -173,20 +198,19 @@ static void print_totals(FILE *to, const report_output *o, double seconds) {
                 isnan(weighted) ? "" : " (under importance where there is data)");
     for (size_t i = 0; i < total.n_worst; i++) {
         const gq_tensor *t = &o->tensors[total.worst[i]];
-        char *name = shown(t->name);
+        char *name = report_path(to, t->name, 24);
         fprintf(to, "  %.5f  %s  %s\n", report_error(&o->losses[total.worst[i]]), gq_type_name(t->to), name);
         free(name);
     }
     if (total.loss.e2 > 0) {
-        fprintf(to, "relative error %.5f", gq_loss_relative(&total.loss));
-        if (!isnan(weighted)) fprintf(to, ", weighted %.5f", weighted);
-        fprintf(to, ", SNR %.2f dB, over all changed weights\n", gq_loss_snr_db(&total.loss));
+        char under[32] = "";
+        if (!isnan(weighted)) snprintf(under, sizeof under, ", weighted %.5f", weighted);
+        say(to, format("relative error %.5f%s, SNR %.2f dB, over all changed weights",
+                       gq_loss_relative(&total.loss), under, gq_loss_snr_db(&total.loss)));
     } else {
         fputs("no weight has changed\n", to);
     }
-    char time[UNIT_ROOM], rate[UNIT_ROOM];
-    fprintf(to, "%s, %s weights/s\n", time_text(time, seconds),
-            count_text(rate, seconds > 0 ? (double)o->summary->n_weights / seconds : 0));
+    print_time(to, o->summary, seconds);
 }
 
 void report_losses(FILE *to, const report_output *o, double seconds) {
@@ -209,13 +233,14 @@ void report_losses(FILE *to, const report_output *o, double seconds) {
 
 void report_overview(FILE *to, const report *r) {
     table out;
-    table_start(&out, "lrrrr");
-    table_row(&out, (const char *const[]){"output", "MiB", "bpw", "rel. error", "weighted"});
+    table_start(&out, "ll1rr2rr");
+    table_row(&out, (const char *const[]){"output", "type", "MiB", "bpw", "rel. error", "weighted"});
     for (size_t i = 0; i < r->n_outputs; i++) {
         const report_output *o = &r->outputs[i];
         report_totals total = report_total(o);
         double weighted = gq_loss_weighted(&total.loss);
         table_name(&out, o->summary->path);
+        table_text(&out, o->summary->filetype);
         table_cell(&out, format("%.2f", (double)o->summary->file_bytes / 0x1p20));
         table_cell(&out, format("%.4g", report_bits(o->summary->out_bytes, (double)o->summary->n_weights)));
         table_cell(&out, total.loss.n ? format("%.5f", gq_loss_relative(&total.loss)) : format("-"));
@@ -223,16 +248,38 @@ void report_overview(FILE *to, const report *r) {
     }
     table_print(&out, to);
     table_free(&out);
+    if (r->seconds > 0) print_time(to, r->outputs[0].summary, r->seconds);
+}
+
+/* A piece of a line that has room for `columns` bytes (0: for all); left out where it does not fit. */
+__attribute__((format(printf, 4, 5))) static void piece(FILE *to, size_t *used, size_t columns,
+                                                        const char *text_format, ...) {
+    char text[96];
+    va_list args;
+    va_start(args, text_format);
+    int n = vsnprintf(text, sizeof text, text_format, args);
+    va_end(args);
+    if (columns && *used + (size_t)n > columns) return;
+    fputs(text, to);
+    *used += (size_t)n;
 }
 
 void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_loss *loss) {
-    char name[512]; /* 127 bytes, each at most \xNN */
-    fprintf(to, "%s: %s", s->filetype, gq_printable(name, sizeof name, t->name));
-    fprintf(to, "  %s -> %s  %.4g bpw", gq_type_name(t->from), gq_type_name(t->to),
-            report_bits(t->out_bytes, report_weights(t)));
-    if (loss->n)
-        fprintf(to, "  RMSE %.4g  error %.5f  SNR %.2f dB", gq_loss_rmse(loss), gq_loss_relative(loss),
-                gq_loss_snr_db(loss));
-    if (loss->n && !isnan(gq_loss_weighted(loss))) fprintf(to, "  weighted %.5f", gq_loss_weighted(loss));
+    enum { TYPES = 36 };       /* bytes of "  F16 -> IQ2_XXS  4.125 bpw" and more */
+    char safe[512], name[512]; /* 127 bytes, each at most \xNN */
+    size_t columns = (size_t)terminal_columns(to), label = strlen(s->filetype) + 2, used = label, room = 0;
+    gq_printable(safe, sizeof safe, t->name);
+    if (columns > label + TYPES) room = columns - label - TYPES;
+    used += name_fit(name, sizeof name, safe, room ? room : sizeof name - 1);
+    fprintf(to, "%s: %s", s->filetype, name);
+    piece(to, &used, columns, "  %s -> %s  %.4g bpw", gq_type_name(t->from), gq_type_name(t->to),
+          report_bits(t->out_bytes, report_weights(t)));
+    if (loss->n) {
+        piece(to, &used, columns, "  error %.5f", gq_loss_relative(loss));
+        if (!isnan(gq_loss_weighted(loss)))
+            piece(to, &used, columns, "  weighted %.5f", gq_loss_weighted(loss));
+        piece(to, &used, columns, "  SNR %.2f dB", gq_loss_snr_db(loss));
+        piece(to, &used, columns, "  RMSE %.4g", gq_loss_rmse(loss));
+    }
     fputc('\n', to);
 }

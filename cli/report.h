@@ -36,6 +36,8 @@ void report_free(report *r);
 void report_plan(FILE *to, const report_output *o);
 /* Losses per tensor, totals, the worst tensors. */
 void report_losses(FILE *to, const report_output *o, double seconds);
+/* A path or name from a file, fit for a terminal, which it leaves so much room beside it; malloc'ed. */
+char *report_path(FILE *to, const char *path, size_t beside);
 /* A line for each of several outputs. */
 void report_overview(FILE *to, const report *r);
 /* The live line for --verbose. */

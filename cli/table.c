@@ -101,16 +101,44 @@ static void fit(column *all, size_t n, size_t screen) {
 
 static bool inside_character(char c) { return (c & 0xC0) == 0x80; } /* of UTF-8 */
 
-/* A name of the given width: the middle gives way, since layers stand in front and roles behind. */
-static void print_name(FILE *to, const char *name, size_t width) {
-    size_t n = strlen(name), head = (width - 2) / 2, tail = n - (width - 2 - head);
-    if (n <= width) {
-        fprintf(to, "%-*s", (int)width, name);
-        return;
+size_t name_fit(char *to, size_t size, const char *name, size_t width) {
+    size_t n = strlen(name);
+    if (width > size - 1) width = size - 1;
+    if (n <= width || width < 4) {
+        snprintf(to, size, "%.*s", (int)width, name);
+        return strlen(to);
     }
+    size_t head = (width - 2) / 2, tail = n - (width - 2 - head);
     while (head > 0 && inside_character(name[head])) head--;
     while (inside_character(name[tail])) tail++;
-    fprintf(to, "%.*s..%s", (int)head, name, name + tail);
+    snprintf(to, size, "%.*s..%s", (int)head, name, name + tail);
+    return strlen(to);
+}
+
+static void print_name(FILE *to, const char *name, size_t width) {
+    char *text = need(width + 1, 1);
+    name_fit(text, width + 1, name, width);
+    fprintf(to, "%-*s", (int)width, text);
+    free(text);
+}
+
+void print_wrapped(FILE *to, const char *text) {
+    enum { INDENT = 2 };
+    size_t screen = (size_t)terminal_columns(to), used = 0;
+    while (screen && *text) {
+        size_t n = strcspn(text, " ");
+        if (used > 0 && used + 1 + n > screen) {
+            fprintf(to, "\n%*s", INDENT, "");
+            used = INDENT;
+        } else if (used > 0) {
+            fputc(' ', to);
+            used++;
+        }
+        fprintf(to, "%.*s", (int)n, text);
+        used += n, text += n;
+        text += *text == ' ';
+    }
+    fprintf(to, "%s\n", text);
 }
 
 static void print_row(FILE *to, char *const *cells, const column *all, size_t n, size_t screen) {

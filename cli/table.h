@@ -25,6 +25,12 @@ void table_print(const table *t, FILE *to);
 int terminal_columns(FILE *to);
 void table_free(table *t);
 
+/* A name in at most so many columns: the middle gives way, since layers stand in front and roles behind.
+ * Never more than the size of `to`; returns the length. */
+size_t name_fit(char *to, size_t size, const char *name, size_t width);
+/* A line; on a terminal as several that fit, broken at spaces. */
+void print_wrapped(FILE *to, const char *text);
+
 /* A malloc'ed copy of a text from a file, fit for a terminal. */
 char *shown(const char *text);
 

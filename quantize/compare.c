@@ -204,6 +204,7 @@ static bool compare_tensor(gq_comparison *c, scan *s, size_t i, gq_error *e) {
     uint64_t elements = scan_elements(p.tensors[0]), pieces = scan_pieces(elements);
     p.pieces = calloc(pieces + 1, sizeof *p.pieces);
     if (!p.pieces) return gq_fail_memory(e, pieces * sizeof *p.pieces);
+    s->progress.tensor = t->name;
     bool ok = scan_tensor(s, elements, measure, &p, e) && fold(c, i, &p, pieces, e);
     free(p.pieces);
     if (ok && s->callbacks && s->callbacks->tensor_done)

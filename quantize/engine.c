@@ -84,6 +84,7 @@ static bool count_done(engine *g, uint64_t i, const work_room *room, bool known,
     if (known) p->bytes_resumed += bytes, p->weights_resumed += weights;
     p->seconds = seconds_now() - g->started;
     p->seconds_resumed = g->resuming / g->workers;
+    if (g->tally.tensor < g->plan->n_tensors) p->tensor = g->plan->sources[g->tally.tensor].name;
     if (g->callbacks && g->callbacks->progress) g->callbacks->progress(g->callbacks->user, p);
     pthread_mutex_unlock(&g->lock);
     return ok;

@@ -166,6 +166,7 @@ typedef struct gq_progress {
      * looking at them. They say nothing about this run's speed. */
     uint64_t bytes_resumed, weights_resumed;
     double seconds_resumed;
+    const char *tensor; /* the first that is not done yet; NULL: none in particular */
 } gq_progress;
 
 typedef struct gq_callbacks {

@@ -139,6 +139,7 @@ static bool verify_tensor(gq_verification *v, scan *s, size_t i, gq_error *e) {
         if (ranges[k].type == t->type->id) c.bad = ranges[k].bad;
     c.crcs = calloc(pieces + 1, sizeof *c.crcs);
     if (!c.crcs) return gq_fail_memory(e, pieces * sizeof *c.crcs);
+    s->progress.tensor = t->name;
     bool ok = scan_tensor(s, elements, check_piece, &c, e);
     *verdict =
         (gq_verdict){.name = t->name, .type = t->type->id, .decoded = c.codec->decode != NULL, .problem = ""};

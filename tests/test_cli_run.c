@@ -244,8 +244,14 @@ static void test_several_outputs(void **state) {
     char *text;
     const char *again[] = {NULL, "-n", "--out-dir", into, source, "Q4_K_M", "Q8_0", NULL};
     assert_int_equal(run_command(again, &text, NULL), 0);
+    assert_ptr_equal(strstr(text, "output "), text); /* only a line for each */
+    assert_null(strstr(text, "blk.0"));
+    free(text);
+    const char *all[] = {NULL, "-nv", "--out-dir", into, source, "Q4_K_M", "Q8_0", NULL};
+    assert_int_equal(run_command(all, &text, NULL), 0);
+    assert_non_null(strstr(text, "blk.0.attn_q.weight"));
     char *overview = strstr(text, "\noutput ");
-    assert_non_null(overview); /* a line for each at the end */
+    assert_non_null(overview); /* with -v at the end */
     assert_non_null(strstr(overview, "model-Q4_K_M.gguf"));
     assert_non_null(strstr(overview, "model-Q8_0.gguf"));
     free(text);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,9 +31,9 @@ static int tear_down(void **state) {
 
 /* Run with standard error on a terminal; what was written there, malloc'ed. Sends `signal` (0: none) when
  * the first tensor is reported. *status as of waitpid. */
-static char *on_terminal(const char *const *words, int signal, int *status) {
+static char *on_terminal(const char *const *words, unsigned short columns, int signal, int *status) {
     int terminal;
-    struct winsize size = {.ws_row = 24, .ws_col = 60};
+    struct winsize size = {.ws_row = 24, .ws_col = columns};
     pid_t pid = forkpty(&terminal, NULL, NULL, &size);
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -52,7 +53,8 @@ static char *on_terminal(const char *const *words, int signal, int *status) {
     close(terminal);
     return text;
 }
-#define ON_TERMINAL(signal, status, ...) on_terminal((const char *const[]){__VA_ARGS__, NULL}, signal, status)
+#define ON_TERMINAL(signal, status, ...) \
+    on_terminal((const char *const[]){__VA_ARGS__, NULL}, 60, signal, status)
 
 /* A container may have none. */
 static void need_terminal(void) {
@@ -72,6 +74,7 @@ static void test_progress_line(void **state) {
     char *text = ON_TERMINAL(0, &status, "--force", source, "Q4_K_M");
     assert_int_equal(status, 0);
     assert_non_null(strstr(text, " %  of "));
+    assert_null(strstr(text, "left  "));       /* no room for the tensor's name */
     assert_non_null(strstr(text, "\r\033[K")); /* and it is cleared */
     free(text);
     text = ON_TERMINAL(0, &status, "--force", "--quiet", source, "Q4_K_M");
@@ -110,6 +113,62 @@ static void test_narrow_screen(void **state) {
     assert_non_null(strstr(text, names[0]));
     free(text);
     unlink(in);
+}
+
+/* Every line fits, but for messages, which are sentences. Of the progress line and others each state counts.
+ */
+static void fits_terminal(unsigned short columns, const char *const *words) {
+    int status;
+    char *text = on_terminal(words, columns, 0, &status);
+    if (status) fail_msg("%s: %s", words[0], text);
+    for (char *rest = text, *line; (line = strsep(&rest, "\r\n"));) {
+        if (!strncmp(line, "\033[K", 3)) line += 3;
+        size_t n = strlen(line);
+        if (n > 3 && !strcmp(line + n - 3, "\033[K")) n -= 3;
+        if (n > columns && !strstr(line, "warning:")) fail_msg("%u columns: %zu: %s", columns, n, line);
+    }
+    free(text);
+}
+#define FITS(...) fits_terminal(columns[i], (const char *const[]){__VA_ARGS__, NULL})
+
+static void test_every_line_fits(void **state) {
+    (void)state;
+    need_terminal();
+    static const unsigned short columns[] = {80, 100, 120};
+    char *deep = strdup(
+        in_folder(folder, "a folder whose name is rather long, and so are the lines about it, all of them"));
+    const char *one = in_folder(deep, "model-Q4_K_M.gguf"), *data = in_folder(folder, "imatrix.dat");
+    assert_int_equal(mkdir(deep, 0777), 0);
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        FITS("--force", "--imatrix", data, "--out-dir", deep, source, "Q4_K_M", "Q8_0");
+        FITS("--force", "-v", "--imatrix", data, source, one, "Q4_K_M");
+        FITS("--force", source, one, "Q4_K_M");
+        FITS("-n", source, "Q4_K_M");
+        FITS("-nv", "--out-dir", deep, source, "Q4_K_M", "Q8_0");
+        FITS("compare", "--imatrix", data, source, one);
+        FITS("info", source);
+        FITS("plan", "--ram", "1G", source);
+        FITS("imatrix", "show", data, source);
+        FITS("types");
+        FITS("--help");
+    }
+    remove_folder(deep);
+}
+
+static void test_progress_names_the_tensor(void **state) {
+    (void)state;
+    need_terminal();
+    int status;
+    const char *out = in_folder(folder, "out.gguf");
+    char *text = on_terminal((const char *const[]){"-t", "1", source, out, "Q4_K_M", NULL}, 100, 0, &status);
+    assert_int_equal(status, 0);
+    assert_non_null(strstr(text, " left  output_norm\033[K")); /* output.weight is the first, and is done */
+    free(text);
+    text = on_terminal((const char *const[]){"compare", source, out, NULL}, 100, 0, &status);
+    assert_int_equal(status, 0);
+    assert_non_null(strstr(text, " left  "));
+    free(text);
+    unlink(out);
 }
 
 static void test_no_color(void **state) {
@@ -271,10 +330,11 @@ static void test_hostile_table(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_progress_line), cmocka_unit_test(test_no_color),
-        cmocka_unit_test(test_narrow_screen), cmocka_unit_test(test_sigint),
-        cmocka_unit_test(test_sigterm),       cmocka_unit_test(test_reader_goes_away),
-        cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_hostile_table),
+        cmocka_unit_test(test_progress_line),   cmocka_unit_test(test_no_color),
+        cmocka_unit_test(test_narrow_screen),   cmocka_unit_test(test_sigint),
+        cmocka_unit_test(test_sigterm),         cmocka_unit_test(test_reader_goes_away),
+        cmocka_unit_test(test_hostile_names),   cmocka_unit_test(test_hostile_table),
+        cmocka_unit_test(test_every_line_fits), cmocka_unit_test(test_progress_names_the_tensor),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
