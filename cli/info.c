@@ -132,9 +132,11 @@ static void print_types(const gq_model *m) {
 
 static void print_summary(const char *path, const gq_model *m) {
     gq_model_facts f = gq_model_summary(m);
-    char size[UNIT_ROOM], count[UNIT_ROOM], *name = shown(path);
-    printf("%s: GGUF version %u, %u file%s, %s, alignment %u\n", name, f.version, f.shards,
-           f.shards == 1 ? "" : "s", size_text(size, (double)f.file_bytes), f.alignment);
+    char size[UNIT_ROOM], count[UNIT_ROOM], *name = report_path(stdout, path, 2 * UNIT_ROOM);
+    char *line = format("%s: GGUF version %u, %u file%s, %s, alignment %u", name, f.version, f.shards,
+                        f.shards == 1 ? "" : "s", size_text(size, (double)f.file_bytes), f.alignment);
+    print_wrapped(stdout, line);
+    free(line);
     printf("%s weights in %" PRIu64 " tensors, %.4g bits per weight\n",
            count_text(count, (double)f.n_weights), f.n_tensors,
            report_bits(f.tensor_bytes, (double)f.n_weights));

@@ -88,7 +88,7 @@ static void test_progress_line(void **state) {
 static void test_narrow_screen(void **state) {
     (void)state;
     need_terminal();
-    static const char *const names[] = {"model.diffusion_model.transformer_blocks.0.attention.to_q.weight",
+    static const char *const names[] = {"model.diffusion_model.transformer_blocks.0.attn.to_q.weight",
                                         "b.weight"};
     model *m = model_new("tiny", 1);
     for (uint64_t i = 0; i < 2; i++)
