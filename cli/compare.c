@@ -9,7 +9,7 @@ int compare_main(const request *r) {
     gq_callbacks callbacks = progress_callbacks(&p);
     gq_comparison *c = gq_compare(r->arguments[0], r->arguments[1], r->quantize.imatrix, r->quantize.threads,
                                   &callbacks, &e);
-    progress_clear(&p);
+    progress_end(&p, c ? NULL : &e);
     if (!c) return failed(&e);
     report rep = report_of_comparison(r, c);
     if (!r->quiet) warn_all(rep.warnings, rep.n_warnings);

@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,6 +91,8 @@ const option_row options[] = {
     VALUE("recipe-out", 0, "FILE", TEXT, FILE, recipe_out, Q, "write the types for --tensor-type-file"),
     FLAG("quiet", 'q', quiet, ALL, "errors only"),
     FLAG("verbose", 'v', verbose, Q, "a line per tensor as it is done"),
+    VALUE("progress", 0, "json[:FD]", PROGRESS, NONE, progress, Q | C | V,
+          "progress as JSON lines on standard error or FD"),
     FLAG("json", 0, json, I | M | P, "print JSON"),
     VALUE("ram", 0, "SIZE", SIZE, NONE, ram, P, "memory there is (16G, 16Gi)"),
     VALUE("context", 0, "TOKENS", COUNT, NONE, context, P,
@@ -151,6 +154,14 @@ static bool part_parse(const char *text, uint32_t part[2]) {
     return true;
 }
 
+static bool progress_parse(const char *text, int *plus_one) {
+    uint64_t fd = STDERR_FILENO;
+    if (strncmp(text, "json", 4) != 0) return false;
+    if (text[4] && (text[4] != ':' || !number_parse(text + 5, 1, 65535, &fd))) return false;
+    *plus_one = (int)fd + 1;
+    return fcntl((int)fd, F_GETFD) >= 0;
+}
+
 /* A file that the command makes. */
 static bool is_result(const option_row *o) {
     return o->member == offsetof(request, report) || o->member == offsetof(request, recipe_out);
@@ -194,6 +205,10 @@ static bool store(request *r, const option_row *o, const char *text, gq_error *e
     case OPTION_PART:
         return part_parse(text, to) ||
                gq_fail_usage(e, "--%s %s: expected K/N with K from 1 to N", o->name, text);
+    case OPTION_PROGRESS:
+        return progress_parse(text, to) ||
+               gq_fail_usage(e, "--%s %s: expected json, or json:FD with the number of an open descriptor",
+                             o->name, text);
     case OPTION_ITEMS:
         if (!*text) return gq_fail_usage(e, "--%s: expected PATTERN=TYPE, found nothing", o->name);
         return recipe_add(r, to, NULL, text, strlen(text), e);

@@ -42,6 +42,7 @@ struct request {
     size_t n_targets;
     uint64_t ram, context; /* 0: not given */
     bool dry_run, quiet, verbose, json, help, version;
+    int progress;    /* descriptor for JSON lines, and one; 0: none */
     bool any_option; /* one was given */
     gq_list files;   /* that options name, but for the report and the recipe to write */
     char **owned;    /* texts made while parsing */
@@ -58,9 +59,10 @@ typedef enum option_kind {
     OPTION_SIZE,        /* uint64_t bytes */
     OPTION_TARGET_SIZE, /* one more of request.targets */
     OPTION_TARGET_BITS,
-    OPTION_EFFORT, /* int, one of effort_names */
-    OPTION_PART,   /* uint32_t[2]: K/N */
-    OPTION_RECIPE, /* gq_list, appended to from a file */
+    OPTION_EFFORT,   /* int, one of effort_names */
+    OPTION_PART,     /* uint32_t[2]: K/N */
+    OPTION_PROGRESS, /* int: json or json:FD */
+    OPTION_RECIPE,   /* gq_list, appended to from a file */
 } option_kind;
 
 /* What completion offers for the argument. */

@@ -1,9 +1,11 @@
 #include "cli/progress.h"
 
+#include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/events.h"
 #include "cli/table.h"
 #include "cli/text.h"
 
@@ -19,9 +21,43 @@ void interrupt_catch(void) {
 
 int interrupt_signal(void) { return noted; }
 
+static void send_start(const progress *p, const request *r) {
+    event v;
+    event_begin(&v, "start", p->phase);
+    event_text(&v, "input", r->n_arguments ? r->arguments[0] : "");
+    event_send(&v, p->events);
+    for (size_t o = 0; p->plan && o < gq_plan_outputs(p->plan); o++) {
+        const gq_summary *s = gq_plan_summary(p->plan, o);
+        event_begin(&v, "output", p->phase);
+        event_count(&v, "output", o);
+        event_text(&v, "path", s->path);
+        event_text(&v, "file_type", s->filetype);
+        event_count(&v, "tensors", s->n_tensors);
+        event_count(&v, "file_bytes", s->file_bytes);
+        event_send(&v, p->events);
+    }
+}
+
 void progress_start(progress *p, const request *r, const gq_plan *plan) {
-    *p = (progress){
-        .plan = r->verbose ? plan : NULL, .terminal = !r->quiet && isatty(STDERR_FILENO), .last = -1};
+    *p = (progress){.plan = plan,
+                    .phase = r->command == CMD_COMPARE  ? "compare"
+                             : r->command == CMD_VERIFY ? "verify"
+                             : plan                     ? "quantize"
+                                                        : "plan",
+                    .events = r->progress - 1,
+                    .verbose = r->verbose && !r->progress,
+                    .terminal = !r->quiet && !r->progress && isatty(STDERR_FILENO),
+                    .last = -1};
+    if (p->events >= 0) send_start(p, r);
+}
+
+void progress_end(progress *p, const gq_error *e) {
+    progress_clear(p);
+    if (p->events < 0) return;
+    event v;
+    event_begin(&v, e ? e->status == GQ_INTERRUPTED ? "interrupted" : "failed" : "done", p->phase);
+    if (e) event_text(&v, "message", e->text);
+    event_send(&v, p->events);
 }
 
 /* Behind the numbers, where there is room for something to be recognised by. */
@@ -38,17 +74,30 @@ static void put_tensor(char *to, size_t room, const char *tensor) {
     name_fit(to + used + GAP, room - used - GAP, safe, room - used - GAP - 1);
 }
 
+typedef struct rates {
+    double bytes, weights; /* per second */
+    double left;           /* seconds; NaN: unknown */
+} rates;
+
+/* What an earlier run had finished says nothing about this one's speed. */
+static rates rates_of(const gq_progress *now) {
+    double seconds = now->seconds - now->seconds_resumed;
+    rates r = {.left = NAN};
+    if (!(seconds > 0)) return r;
+    r.bytes = (double)(now->bytes_done - now->bytes_resumed) / seconds;
+    r.weights = (double)(now->weights_done - now->weights_resumed) / seconds;
+    if (r.bytes > 0) r.left = (double)(now->bytes_total - now->bytes_done) / r.bytes;
+    return r;
+}
+
 char *progress_text(char to[PROGRESS_ROOM], const gq_progress *now, int columns) {
     double done = (double)now->bytes_done, total = (double)now->bytes_total;
-    /* What an earlier run had finished says nothing about this one's speed. */
-    double seconds = now->seconds - now->seconds_resumed;
-    double rate = seconds > 0 ? (double)(now->bytes_done - now->bytes_resumed) / seconds : 0;
-    double weight_rate = seconds > 0 ? (double)(now->weights_done - now->weights_resumed) / seconds : 0;
+    rates r = rates_of(now);
     char of[UNIT_ROOM], bytes[UNIT_ROOM], weights[UNIT_ROOM], left[UNIT_ROOM];
     size_t room = columns > 0 && columns < PROGRESS_ROOM ? (size_t)columns : PROGRESS_ROOM;
     snprintf(to, room, "%3.0f %%  of %s  %s/s  %s weights/s  %s left", total > 0 ? 100 * done / total : 100,
-             size_text(of, total), size_text(bytes, rate), count_text(weights, weight_rate),
-             rate > 0 ? time_text(left, (total - done) / rate) : "?");
+             size_text(of, total), size_text(bytes, r.bytes), count_text(weights, r.weights),
+             isnan(r.left) ? "?" : time_text(left, r.left));
     put_tensor(to, room, now->tensor);
     return to;
 }
@@ -58,17 +107,55 @@ void progress_clear(progress *p) {
     p->shown = false;
 }
 
+static void send_progress(const progress *p, const gq_progress *now) {
+    rates r = rates_of(now);
+    event v;
+    event_begin(&v, "progress", p->phase);
+    event_count(&v, "bytes_done", now->bytes_done);
+    event_count(&v, "bytes_total", now->bytes_total);
+    event_count(&v, "weights_done", now->weights_done);
+    event_number(&v, "seconds", now->seconds);
+    event_number(&v, "bytes_per_second", r.bytes);
+    event_number(&v, "weights_per_second", r.weights);
+    event_number(&v, "seconds_left", r.left);
+    if (now->tensor) event_text(&v, "tensor", now->tensor);
+    event_send(&v, p->events);
+}
+
 static void on_progress(void *user, const gq_progress *now) {
     progress *p = user;
-    if (!p->terminal || (p->last >= 0 && now->seconds - p->last < 0.1)) return;
+    if (p->last >= 0 && now->seconds - p->last < 0.1 && now->bytes_done < now->bytes_total) return;
+    if (p->events >= 0) send_progress(p, now);
+    p->last = now->seconds;
+    if (!p->terminal) return;
     char text[PROGRESS_ROOM];
     fprintf(stderr, "\r%s\033[K", progress_text(text, now, terminal_columns(stderr)));
     p->shown = true;
-    p->last = now->seconds;
+}
+
+static void send_tensor(const progress *p, size_t output, size_t tensor, const gq_loss *loss) {
+    const gq_tensor *t = gq_plan_tensors(p->plan, output, &(size_t){0}) + tensor;
+    event v;
+    event_begin(&v, "tensor_done", p->phase);
+    event_count(&v, "output", output);
+    event_text(&v, "tensor", t->name);
+    event_text(&v, "from", gq_type_name(t->from));
+    event_text(&v, "to", gq_type_name(t->to));
+    event_count(&v, "out_bytes", t->out_bytes);
+    if (loss->n) {
+        event_number(&v, "rmse", gq_loss_rmse(loss));
+        event_number(&v, "relative_error", gq_loss_relative(loss));
+        event_number(&v, "weighted_error", gq_loss_weighted(loss));
+        event_number(&v, "snr_db", gq_loss_snr_db(loss));
+        event_number(&v, "max_error", loss->max_error);
+    }
+    event_send(&v, p->events);
 }
 
 static void on_tensor(void *user, size_t output, size_t tensor, const gq_loss *loss) {
     progress *p = user;
+    if (p->events >= 0) send_tensor(p, output, tensor, loss);
+    if (!p->verbose) return;
     progress_clear(p);
     report_line(stderr, gq_plan_summary(p->plan, output),
                 gq_plan_tensors(p->plan, output, &(size_t){0}) + tensor, loss);
@@ -81,7 +168,7 @@ static bool is_cancelled(void *user) {
 
 gq_callbacks progress_callbacks(progress *p) {
     return (gq_callbacks){.user = p,
-                          .progress = p->terminal ? on_progress : NULL,
-                          .tensor_done = p->plan ? on_tensor : NULL,
+                          .progress = p->terminal || p->events >= 0 ? on_progress : NULL,
+                          .tensor_done = p->plan && (p->verbose || p->events >= 0) ? on_tensor : NULL,
                           .cancelled = is_cancelled};
 }

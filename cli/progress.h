@@ -6,7 +6,10 @@
 #include "cli/report.h"
 
 typedef struct progress {
-    const gq_plan *plan; /* for a line per tensor; NULL: none */
+    const gq_plan *plan; /* NULL: there is none yet */
+    const char *phase;   /* "plan", "quantize", "compare", "verify" */
+    int events;          /* descriptor for JSON lines, -1: none */
+    bool verbose;        /* a line per tensor */
     bool terminal;       /* standard error is one, and --quiet was not given */
     bool shown;          /* the line is on the screen */
     double last;         /* when, in seconds of the run */
@@ -15,6 +18,8 @@ typedef struct progress {
 void progress_start(progress *p, const request *r, const gq_plan *plan);
 gq_callbacks progress_callbacks(progress *p);
 void progress_clear(progress *p);
+/* The same, and it is over; e: the error, NULL where there is none. */
+void progress_end(progress *p, const gq_error *e);
 
 /* The line, without control sequences; `columns` is its room on the screen. Nothing here allocates: callbacks
  * may not end the program. */

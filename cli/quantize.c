@@ -54,7 +54,7 @@ static bool run(const request *r, gq_plan *plan, gq_error *e) {
     progress_start(&p, r, plan);
     gq_callbacks callbacks = progress_callbacks(&p);
     bool ok = gq_run(plan, &callbacks, e);
-    progress_clear(&p);
+    progress_end(&p, ok ? NULL : e);
     const char *const *warnings = gq_plan_warnings(plan, &n);
     if (!r->quiet) warn_all(warnings + before, n - before);
     return ok;
@@ -100,7 +100,7 @@ static gq_plan *make_plan(const request *r, gq_error *e) {
     asked.dry_run = r->dry_run;
     if (asked.measure_file && !strcmp(asked.measure_file, "none")) asked.measure_file = "";
     gq_plan *plan = gq_plan_new(&asked, e);
-    progress_clear(&p);
+    progress_end(&p, plan ? NULL : e);
     return plan;
 }
 

@@ -56,7 +56,7 @@ int verify_main(const request *r) {
     gq_verification *v = NULL;
     if (!r->report || checksums_read(&expected, r->report, r->arguments[0], &e))
         v = gq_verify(r->arguments[0], expected.items, expected.n, r->quantize.threads, &callbacks, &e);
-    progress_clear(&p);
+    progress_end(&p, v ? NULL : &e);
     size_t n = 0;
     const char *const *warnings = v ? gq_verification_warnings(v, &n) : NULL;
     if (!r->quiet) warn_all(warnings, n);

@@ -1,0 +1,79 @@
+#include "cli/events.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LONGEST = 1024, CHARACTER = 12 /* two escapes */, RAW_BYTE = 0xEF00 /* as in json.c */ };
+
+__attribute__((format(printf, 2, 3))) static void put(event *v, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(v->text + v->n, sizeof v->text - v->n, format, args);
+    va_end(args);
+    if (n > 0 && (size_t)n < sizeof v->text - v->n) v->n += (size_t)n;
+    v->text[v->n] = 0;
+}
+
+static void put_quoted(event *v, const char *text) {
+    size_t end = v->n + LONGEST;
+    if (end > sizeof v->text - LONGEST) end = sizeof v->text - LONGEST;
+    put(v, "\"");
+    while (*text && v->n + CHARACTER < end) {
+        uint32_t code;
+        size_t n = gq_utf8(text, 4, &code); /* a NUL ends a sequence, too */
+        if (n == 0 || (code >= RAW_BYTE + 0x80 && code <= RAW_BYTE + 0xFF)) {
+            put(v, "\\u%04x", RAW_BYTE + (unsigned char)*text);
+            n = 1;
+        } else if (code == '"' || code == '\\') {
+            put(v, "\\%c", (int)code);
+        } else if (code < ' ' || (code > '~' && code < 0x10000)) {
+            put(v, "\\u%04x", code);
+        } else if (code >= 0x10000) {
+            put(v, "\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + (code & 0x3FF));
+        } else {
+            put(v, "%c", (int)code);
+        }
+        text += n;
+    }
+    put(v, "\"");
+}
+
+static void put_key(event *v, const char *key) { put(v, "%s\"%s\":", v->n > 1 ? "," : "", key); }
+
+void event_begin(event *v, const char *name, const char *phase) {
+    v->n = 0;
+    put(v, "{");
+    event_text(v, "event", name);
+    event_text(v, "phase", phase);
+}
+
+void event_text(event *v, const char *key, const char *text) {
+    put_key(v, key);
+    put_quoted(v, text);
+}
+
+void event_count(event *v, const char *key, uint64_t n) {
+    put_key(v, key);
+    put(v, "%" PRIu64, n);
+}
+
+void event_number(event *v, const char *key, double value) {
+    put_key(v, key);
+    if (isfinite(value))
+        put(v, "%.9g", value);
+    else
+        put(v, "null");
+}
+
+void event_send(event *v, int fd) {
+    put(v, "}\n");
+    for (size_t at = 0; at < v->n;) {
+        ssize_t n = write(fd, v->text + at, v->n - at);
+        if (n <= 0) return;
+        at += (size_t)n;
+    }
+}

@@ -1,0 +1,136 @@
+/* --progress json: what a program that starts the command can follow. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/one_model.h"
+
+/* The events that a shell line leaves in a file: each line one object; malloc'ed, ended by an empty one. */
+static json **events_of(const char *line) {
+    const char *file = in_folder(folder, "events");
+    char *script;
+    assert_true(asprintf(&script, "%s 3>%s", line, file) > 0);
+    run_command((const char *const[]){"sh", "-c", script, NULL}, NULL, NULL);
+    char *text = (char *)read_whole(file, NULL);
+    json **events = calloc(strlen(text) + 1, sizeof *events);
+    size_t n = 0;
+    for (char *rest = text, *event; (event = strsep(&rest, "\n"));)
+        if (*event) events[n++] = json_parse(event);
+    free(text), free(script);
+    unlink(file);
+    return events;
+}
+
+static void free_events(json **events) {
+    for (size_t i = 0; events[i]; i++) json_free(events[i]);
+    free(events);
+}
+
+static bool is(const json *event, const char *name, const char *phase) {
+    return !strcmp(json_text(event, "event", ""), name) && !strcmp(json_text(event, "phase", ""), phase);
+}
+
+static size_t count(json *const *events, const char *name, const char *phase) {
+    size_t n = 0;
+    for (size_t i = 0; events[i]; i++) n += is(events[i], name, phase);
+    return n;
+}
+
+static void test_a_run(void **state) {
+    (void)state;
+    char *line;
+    const char *report = in_folder(folder, "r.json");
+    assert_true(asprintf(&line, "%s -q -r %s --progress json:3 --out-dir %s %s Q4_0 Q8_0", GQ_COMMAND, report,
+                         folder, source) > 0);
+    json **events = events_of(line), *run = json_file(report);
+    const json *tensors = json_need(&json_need(run, "outputs")->items[0], "tensors");
+    assert_true(is(events[0], "start", "plan") && is(events[1], "done", "plan"));
+    assert_true(is(events[2], "start", "quantize"));
+    assert_string_equal(json_text(events[2], "input", ""), source);
+    assert_int_equal(count(events, "output", "quantize"), 2);
+    assert_string_equal(json_text(events[4], "file_type", ""), "Q8_0");
+    assert_int_equal(count(events, "tensor_done", "quantize"), 2 * tensors->n);
+    assert_int_equal(count(events, "done", "quantize"), 1);
+    double done = -1, total = 0;
+    size_t seen = 0, last = 0;
+    for (size_t i = 0; events[i]; last = i++) {
+        if (is(events[i], "progress", "quantize")) {
+            assert_true(json_number(events[i], "bytes_done", -1) > done);
+            done = json_number(events[i], "bytes_done", -1),
+            total = json_number(events[i], "bytes_total", -2);
+            assert_true(*json_text(events[i], "tensor", ""));
+        }
+        if (!is(events[i], "tensor_done", "quantize") || json_number(events[i], "output", 1) != 0) continue;
+        const json *t = &tensors->items[seen++]; /* as the report says */
+        assert_string_equal(json_text(events[i], "tensor", ""), json_text(t, "name", "-"));
+        assert_string_equal(json_text(events[i], "to", ""), json_text(t, "to", "-"));
+        assert_true(json_number(events[i], "relative_error", -1) == json_number(t, "relative_error", -1));
+    }
+    assert_true(done == total); /* the last state is told whenever it comes */
+    assert_true(is(events[last], "done", "quantize"));
+    json_free(run), free_events(events), free(line);
+    unlink(in_folder(folder, "model-Q4_0.gguf")), unlink(in_folder(folder, "model-Q8_0.gguf")),
+        unlink(report);
+}
+
+static void test_other_commands(void **state) {
+    (void)state;
+    static const char *const phases[] = {"verify", "compare"};
+    for (size_t i = 0; i < 2; i++) {
+        char *line;
+        assert_true(asprintf(&line, "%s %s --progress json:3 %s %s", GQ_COMMAND, phases[i], source,
+                             i ? source : "") > 0);
+        json **events = events_of(line);
+        assert_int_equal(count(events, "start", phases[i]), 1);
+        assert_true(count(events, "progress", phases[i]) >= 1);
+        assert_int_equal(count(events, "done", phases[i]), 1);
+        free_events(events), free(line);
+    }
+}
+
+static void test_failure(void **state) {
+    (void)state;
+    char *line;
+    assert_true(asprintf(&line, "%s --progress json:3 %s.absent Q8_0", GQ_COMMAND, source) > 0);
+    json **events = events_of(line);
+    assert_true(is(events[0], "start", "plan") && is(events[1], "failed", "plan") && !events[2]);
+    assert_non_null(strstr(json_text(events[1], "message", ""), ".absent"));
+    free_events(events), free(line);
+}
+
+/* On standard error its lines are those that begin with a brace; any name stays one line of JSON. */
+static void test_standard_error(void **state) {
+    (void)state;
+    static const char name[] = "odd \"\n\\ \xff \xe2\x82\xac \xf0\x9f\x98\x80.weight";
+    const char *in = in_folder(folder, "odd.gguf"), *out = in_folder(folder, "out.gguf");
+    model *m = model_new("tiny", 1);
+    model_add(m, name, GGUF_F32, (uint64_t[4]){256, 4}, NULL);
+    model_write(m, in);
+    model_free(m);
+    char *err = gquant(0, (const char *const[]){"--progress", "json", in, out, "Q8_0", NULL});
+    bool found = false;
+    assert_plain(err);
+    for (char *rest = err, *line; (line = strsep(&rest, "\n"));) {
+        if (*line != '{') continue;
+        json *event = json_parse(line);
+        found |= !strcmp(json_text(event, "tensor", ""),
+                         "odd \"\n\\ \xee\xbf\xbf \xe2\x82\xac \xf0\x9f\x98\x80.weight");
+        json_free(event);
+    }
+    assert_true(found);
+    free(err);
+    unlink(in), unlink(out);
+    GQUANT_SAYS(2, "--progress xml", "--progress", "xml", source, out, "Q8_0");
+    GQUANT_SAYS(2, "open descriptor", "--progress", "json:99", source, out, "Q8_0");
+    GQUANT_SAYS(2, "open descriptor", "--progress", "json:", source, out, "Q8_0");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_run),
+        cmocka_unit_test(test_other_commands),
+        cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_standard_error),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
