@@ -54,8 +54,8 @@ bool checksums_parse(checksum_list *list, const char *text, size_t n, const char
     const json_t *tensors = json_object_get(output, "tensors");
     size_t n_tensors = json_array_size(tensors); /* 0 of what is no list */
     list->items = need(n_tensors, sizeof *list->items);
-    bool ok = output &&
-              (n_tensors > 0 || gq_fail(e, "%s: holds no checksums; expected the report of a run", report));
+    bool ok = output && (json_is_array(tensors) ||
+                         gq_fail(e, "%s: holds no checksums; expected the report of a run", report));
     for (size_t i = 0; ok && i < n_tensors; i++) ok = add(list, json_array_get(tensors, i), report, e);
     json_decref(root);
     return ok;

@@ -140,16 +140,41 @@ static bool check_target(const gq_plan *plan, const gq_options *options, const c
     return gq_check_target(path, options->force || options->dry_run, e);
 }
 
-static int by_text(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+/* Where a file lies: one place may have several paths. */
+typedef struct place {
+    dev_t device;
+    ino_t folder;
+    const char *name, *path;
+} place;
+
+static int by_place(const void *a, const void *b) {
+    const place *x = a, *y = b;
+    if (x->device != y->device) return x->device < y->device ? -1 : 1;
+    if (x->folder != y->folder) return x->folder < y->folder ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+/* The folder is there: check_target has looked. */
+static bool place_of(place *to, const char *path, gq_error *e) {
+    struct stat st = {.st_size = 0};
+    char *folder = plan_folder(path);
+    if (!folder) return gq_fail_memory(e, strlen(path) + 1);
+    bool ok = stat(folder, &st) == 0 || gq_fail(e, "%s: %s", folder, strerror(errno));
+    *to = (place){st.st_dev, st.st_ino, base_of(path), path};
+    free(folder);
+    return ok;
 }
 
 static bool all_different(const char **paths, size_t n, gq_error *e) {
-    qsort(paths, n, sizeof *paths, by_text);
-    for (size_t i = 1; i < n; i++)
-        if (!strcmp(paths[i - 1], paths[i]))
-            return gq_fail_usage(e, "two outputs would be written to %s", paths[i]);
-    return true;
+    place *places = calloc(n, sizeof *places);
+    bool ok = places || gq_fail_memory(e, n * sizeof *places);
+    for (size_t i = 0; ok && i < n; i++) ok = place_of(&places[i], paths[i], e);
+    if (ok) qsort(places, n, sizeof *places, by_place);
+    for (size_t i = 1; ok && i < n; i++)
+        if (!by_place(&places[i - 1], &places[i]))
+            ok = gq_fail_usage(e, "two outputs would be written to %s", places[i].path);
+    free(places);
+    return ok;
 }
 
 bool plan_check_targets(const gq_plan *plan, const gq_options *options, gq_error *e) {

@@ -1,0 +1,64 @@
+/* Jobs that are right but seldom: models without tensors, one place under two names. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/command.h"
+
+static char *folder;
+static const char *path(const char *name) { return in_folder(folder, name); }
+
+static int set_up(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    model *m = model_llama(1);
+    model_write(m, path("in.gguf"));
+    model_free(m);
+    m = model_new("llama", 1);
+    model_write(m, path("none.gguf"));
+    model_free(m);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    remove_folder(folder);
+    return 0;
+}
+
+static void a_model_without_tensors(void **state) {
+    (void)state;
+    GQUANT(0, "-r", path("none.json"), path("none.gguf"), path("none-q.gguf"), "Q4_K_M");
+    GQUANT(0, "verify", "-r", path("none.json"), path("none-q.gguf"));
+    static const char other[] = "{\"outputs\": [{\"path\": \"none-q.gguf\"}]}";
+    write_whole(path("other.json"), other, sizeof other - 1);
+    GQUANT_SAYS(1, "no checksums", "verify", "-r", path("other.json"), path("none-q.gguf"));
+    GQUANT(0, "--part", "1/2", path("none.gguf"), path("parts.gguf"), "Q4_K_M");
+    GQUANT(0, "--part", "2/2", path("none.gguf"), path("parts.gguf"), "Q4_K_M");
+    GQUANT(0, "--join", path("none.gguf"), path("parts.gguf"), "Q4_K_M");
+    assert_same_file(path("none-q.gguf"), path("parts.gguf"));
+}
+
+/* Told before the work, and nothing is left. */
+static void one_place_under_two_names(void **state) {
+    (void)state;
+    char *dotted = NULL, *linked = NULL, *plain = NULL;
+    assert_int_equal(symlink(".", path("same")), 0);
+    assert_true(asprintf(&plain, "%s/a.gguf=Q8_0", folder) > 0);
+    assert_true(asprintf(&dotted, "%s/./a.gguf=Q4_0", folder) > 0);
+    assert_true(asprintf(&linked, "%s/same/a.gguf=Q4_0", folder) > 0);
+    size_t files = count_files(folder);
+    GQUANT_SAYS(2, "two outputs would be written to", path("in.gguf"), plain, dotted);
+    GQUANT_SAYS(2, "two outputs would be written to", path("in.gguf"), linked, plain);
+    assert_int_equal(count_files(folder), files);
+    free(plain), free(dotted), free(linked);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_model_without_tensors),
+        cmocka_unit_test(one_place_under_two_names),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
