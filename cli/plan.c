@@ -14,11 +14,13 @@ typedef struct choice {
     uint64_t file_bytes, memory_bytes;
     double bits;
     bool fits, good; /* good: one that may be recommended */
+    bool is_copy;
 } choice;
 
 typedef struct survey {
     const request *request;
     gq_memory memory;
+    const char *quantized; /* the type of most of the model, where that is quantized; NULL: it is not */
     size_t n;
     choice *choices;          /* smallest first */
     const choice *best;       /* NULL: nothing fits, or there is no limit */
@@ -36,14 +38,20 @@ static bool try_type(const survey *s, size_t type, bool pure, choice *c, gq_erro
     gq_plan *plan = gq_plan_new(&o, e);
     if (plan) {
         const gq_summary *sum = gq_plan_summary(plan, 0);
-        *c = (choice){.name = out.filetype, .file_bytes = sum->file_bytes, .good = gq_filetype_advised(type)};
+        *c = (choice){.name = out.filetype,
+                      .is_copy = gq_filetype_id(type) < 0,
+                      .file_bytes = sum->file_bytes,
+                      .good = gq_filetype_advised(type)};
         c->bits = report_bits(sum->out_bytes, (double)sum->n_weights);
         c->memory_bytes = sum->out_bytes + s->memory.cache_bytes + s->memory.buffer_bytes;
         c->fits = c->memory_bytes <= s->request->ram;
     }
+    /* Of what is quantized already, more bytes make nothing better. */
+    bool offered = plan && (!s->quantized || c->is_copy ||
+                            gq_plan_summary(plan, 0)->out_bytes < gq_plan_summary(plan, 0)->in_bytes);
     gq_plan_free(plan);
     free(path);
-    return plan != NULL;
+    return offered;
 }
 
 static int by_size(const void *left, const void *right) {
@@ -52,11 +60,28 @@ static int by_size(const void *left, const void *right) {
     return strcmp(a->name, b->name);
 }
 
+/* The type with the most bytes among the quantized ones, where these are most of the model. */
+static const char *quantized_as(const gq_model *m) {
+    enum { TYPES = 64 };
+    uint64_t of[TYPES] = {0}, all = 0, quantized = 0;
+    uint32_t most = 0;
+    size_t n;
+    const gq_stored *t = gq_model_tensors(m, &n);
+    for (size_t i = 0; i < n; i++) {
+        all += t[i].bytes;
+        if (t[i].type >= TYPES || !gq_type_quantized(t[i].type)) continue;
+        quantized += t[i].bytes, of[t[i].type] += t[i].bytes;
+        if (of[t[i].type] > of[most]) most = t[i].type;
+    }
+    return quantized > all / 2 ? gq_type_name(most) : NULL;
+}
+
 static bool survey_new(survey *s, const request *r, gq_error *e) {
     *s = (survey){.request = r, .choices = need(gq_filetype_count(), sizeof *s->choices)};
     gq_model *m = gq_model_open(r->quantize.input, e);
     if (!m) return false;
     s->memory = gq_model_memory(m, r->context);
+    s->quantized = quantized_as(m);
     gq_model_close(m);
     for (size_t i = 0; i < gq_filetype_count(); i++) s->n += try_type(s, i, false, &s->choices[s->n], e);
     if (s->n == 0) return false; /* *e says why */
@@ -124,6 +149,16 @@ static void print_advice(const survey *s) {
     free(target);
 }
 
+static void print_requantizing(const survey *s) {
+    char *line =
+        format("The model is quantized already, most of it as %s. Making a smaller type of it takes "
+               "--allow-requantize and adds to what was lost; the original gives better ones. Types that "
+               "would not be smaller are left out.",
+               s->quantized);
+    print_wrapped(stdout, line);
+    free(line);
+}
+
 static void print(const survey *s) {
     char cache[UNIT_ROOM], buffers[UNIT_ROOM];
     const gq_memory *m = &s->memory;
@@ -135,6 +170,7 @@ static void print(const survey *s) {
     free(line);
     if (m->context_trained && m->context > m->context_trained)
         printf("The model was made for a context of %" PRIu64 " tokens.\n", m->context_trained);
+    if (s->quantized) print_requantizing(s);
     if (s->request->ram) print_advice(s);
 }
 
@@ -143,6 +179,7 @@ static void print(const survey *s) {
 static json_t *survey_facts(const survey *s) {
     json_t *o = json_object();
     set_text(o, "path", s->request->quantize.input);
+    if (s->quantized) set_text(o, "quantized", s->quantized);
     set_count(o, "context", s->memory.context);
     set_count(o, "cache_bytes", s->memory.cache_bytes);
     set_count(o, "buffer_bytes", s->memory.buffer_bytes);

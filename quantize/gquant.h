@@ -41,6 +41,7 @@ bool gq_filetype_advised(size_t i);        /* false: others are better in the sa
 int gq_filetype_find(const char *name);
 const char *gq_filetype_nearest(const char *name); /* for "did you mean" */
 const char *gq_type_name(uint32_t type);           /* tensor type: "Q6_K" */
+bool gq_type_quantized(uint32_t type);             /* false: one number per element, or unknown */
 bool gq_type_writable(uint32_t type);              /* whether there is an encoder for it */
 
 /* ---- what is asked for ---- */

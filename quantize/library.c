@@ -18,6 +18,10 @@ double gq_filetype_bits(size_t i) { return mix_filetypes[i].bits; }
 int gq_filetype_id(size_t i) { return mix_filetypes[i].id; }
 bool gq_filetype_advised(size_t i) { return mix_filetype_advised(&mix_filetypes[i]); }
 bool gq_filetype_writable(size_t i) { return plan_filetype_writable(&mix_filetypes[i]); }
+bool gq_type_quantized(uint32_t type) {
+    const gguf_type *t = gguf_type_of(type);
+    return t && t->quantized;
+}
 bool gq_type_writable(uint32_t type) { return plan_type_writable(type); }
 
 int gq_filetype_find(const char *name) {

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/command.h"
 
@@ -164,6 +165,40 @@ static void the_best_that_fits_is_recommended(void **state) {
     json_free(j);
 }
 
+/* Of a quantized model nothing larger is made, and the reader is told what it costs. */
+static void quantized_models_get_smaller_only(void **state) {
+    (void)state;
+    const char *source = in_folder(folder, "plain.gguf"), *half = in_folder(folder, "half.gguf");
+    model *m = model_llama(2);
+    model_write(m, source);
+    model_free(m);
+    GQUANT(0, "-q", source, half, "Q5_K_M");
+    char *text;
+    assert_int_equal(run_command((const char *const[]){NULL, "plan", "--json", half, NULL}, &text, NULL), 0);
+    json *j = json_parse(text);
+    assert_string_equal(json_text(j, "quantized", ""), "Q5_K");
+    const json *types = json_need(j, "types");
+    double whole = 0;
+    for (size_t i = 0; i < types->n; i++)
+        if (!strcmp(json_text(&types->items[i], "file_type", ""), "COPY"))
+            whole = json_number(&types->items[i], "memory_bytes", 0);
+    assert_true(types->n > 5 && whole > 0);
+    for (size_t i = 0; i < types->n; i++) {
+        bool copy = !strcmp(json_text(&types->items[i], "file_type", ""), "COPY");
+        assert_true(copy || json_number(&types->items[i], "memory_bytes", 0) < whole);
+    }
+    json_free(j), free(text);
+    assert_int_equal(run_command((const char *const[]){NULL, "plan", half, NULL}, &text, NULL), 0);
+    assert_non_null(strstr(text, "quantized already, most of it as Q5_K"));
+    assert_null(strstr(text, "\nQ8_0 "));
+    free(text);
+    assert_int_equal(run_command((const char *const[]){NULL, "plan", source, NULL}, &text, NULL), 0);
+    assert_null(strstr(text, "quantized already"));
+    assert_non_null(strstr(text, "\nQ8_0 "));
+    free(text);
+    unlink(source), unlink(half);
+}
+
 static void sizes_are_those_of_the_files(void **state) {
     (void)state;
     size_t n;
@@ -214,11 +249,16 @@ static void what_is_no_model_is_an_error(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_cache_follows_from_the_metadata), cmocka_unit_test(layers_may_differ),
-        cmocka_unit_test(sliding_windows_save_memory),         cmocka_unit_test(absurd_metadata_do_no_harm),
-        cmocka_unit_test(the_best_that_fits_is_recommended),   cmocka_unit_test(sizes_are_those_of_the_files),
-        cmocka_unit_test(where_nothing_fits_a_target_may),     cmocka_unit_test(nothing_is_written),
+        cmocka_unit_test(the_cache_follows_from_the_metadata),
+        cmocka_unit_test(layers_may_differ),
+        cmocka_unit_test(sliding_windows_save_memory),
+        cmocka_unit_test(absurd_metadata_do_no_harm),
+        cmocka_unit_test(the_best_that_fits_is_recommended),
+        cmocka_unit_test(sizes_are_those_of_the_files),
+        cmocka_unit_test(where_nothing_fits_a_target_may),
+        cmocka_unit_test(nothing_is_written),
         cmocka_unit_test(what_is_no_model_is_an_error),
+        cmocka_unit_test(quantized_models_get_smaller_only),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
