@@ -75,8 +75,19 @@ static void bash_command(const command_row *c) {
     bash_options(c->id);
     puts("'");
     if (!c->name) fputs("            types='", stdout), filetypes(), puts("'");
-    if (words_of(c)) printf("            ((COMP_CWORD == 2)) && words='%s'\n", words_of(c));
+    if (words_of(c)) printf("            ((COMP_CWORD == at + 1)) && words='%s'\n", words_of(c));
     puts(takes_files(c) ? "            ;;" : "            files= ;;");
+}
+
+/* Options whose argument is the next word, or the one behind an equals sign. */
+static void bash_skip(void) {
+    const char *gap = "            ";
+    for (size_t i = 0; i < n_options; i++) {
+        if (!options[i].name || !options[i].argument) continue;
+        printf("%s--%s", gap, options[i].name), gap = "|";
+        if (options[i].letter) printf("|-%c", options[i].letter);
+    }
+    puts(") [[ ${COMP_WORDS[at+1]} == = ]] && ((at++)); ((at++)) ;;");
 }
 
 static void bash(void) {
@@ -90,11 +101,17 @@ static void bash(void) {
          "    case $prev in");
     for (size_t i = 0; i < n_options; i++)
         if (options[i].argument && options[i].help) bash_argument(&options[i]);
-    puts("    esac\n    local options= types= words= files=1\n    case ${COMP_WORDS[1]} in");
+    puts("    esac\n    local options= types= words= files=1 at=1\n"
+         "    # the command is the first word that is neither an option nor an option's argument\n"
+         "    for ((; at < COMP_CWORD; at++)); do\n"
+         "        case ${COMP_WORDS[at]} in");
+    bash_skip();
+    puts("            -*) ;;\n            *) break ;;\n        esac\n    done\n"
+         "    case ${COMP_WORDS[at]} in");
     for (size_t i = 0; i < n_commands; i++)
         if (commands[i].name) bash_command(&commands[i]);
     bash_command(&commands[0]); /* "*": the main job */
-    fputs("    esac\n    ((COMP_CWORD == 1)) && types= words='", stdout);
+    fputs("    esac\n    ((COMP_CWORD == at)) && types= words='", stdout);
     command_names();
     puts(
         "'\n    if [[ $cur == -* ]]; then\n"

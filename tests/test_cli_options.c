@@ -459,6 +459,10 @@ static void test_bash_completes(void **state) {
                 {"gquant --output-tensor-type = q6", "Q6_K", 3},
                 {"gquant info Q4", "nothing: ", 2},
                 {"gquant info --dry", "nothing: ", 2},
+                {"gquant -q ver", "verify", 2},
+                {"gquant -t 1 -q imatrix sh", "show", 5},
+                {"gquant --imatrix = x compare --imatrix-", "nothing: ", 5},
+                {"gquant --imatrix x in iq4_x", "IQ4_XS", 4},
                 {"gquant completion z", "zsh", 2}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *script = format("eval \"$(%s completion bash)\"; COMP_WORDS=(%s); COMP_CWORD=%d; _gquant; "
