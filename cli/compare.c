@@ -1,19 +1,35 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 
+static void print(const report *r) {
+    if (r->request->json)
+        report_json(stdout, r);
+    else if (r->request->quiet)
+        return;
+    else if (r->n_outputs > 1)
+        report_copies(stdout, r);
+    else
+        report_losses(stdout, r->outputs, r->seconds);
+}
+
 int compare_main(const request *r) {
     gq_error e = {0};
     if (!report_check(r, &e)) return failed(&e);
     progress p;
     progress_start(&p, r, NULL);
     gq_callbacks callbacks = progress_callbacks(&p);
-    gq_comparison *c = gq_compare(r->arguments[0], r->arguments[1], r->quantize.imatrix, r->quantize.threads,
-                                  &callbacks, &e);
+    gq_comparison *c = gq_compare(&(gq_comparison_request){.original = r->arguments[0],
+                                                           .copies = r->arguments + 1,
+                                                           .n_copies = r->n_arguments - 1,
+                                                           .imatrix = r->quantize.imatrix,
+                                                           .threads = r->quantize.threads,
+                                                           .callbacks = &callbacks},
+                                  &e);
     progress_end(&p, c ? NULL : &e);
     if (!c) return failed(&e);
     report rep = report_of_comparison(r, c);
     if (!r->quiet) warn_all(rep.warnings, rep.n_warnings);
-    if (!r->quiet) report_losses(stdout, rep.outputs, rep.seconds);
+    print(&rep);
     bool ok = report_write(&rep, r->report, &e);
     report_free(&rep);
     gq_comparison_free(c);

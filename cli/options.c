@@ -15,7 +15,8 @@ const command_row commands[] = {
      SIZE_MAX},
     {CMD_INFO, info_main, "info", "FILE", "show metadata, tensors and types of a model", 1, 1},
     {CMD_PLAN, plan_main, "plan", "[--ram SIZE] MODEL", "list sizes, memory to run, and what fits", 1, 1},
-    {CMD_COMPARE, compare_main, "compare", "A B", "measure how far B's weights are from A's", 2, 2},
+    {CMD_COMPARE, compare_main, "compare", "ORIGINAL COPY...", "measure how far copies are from the original",
+     2, SIZE_MAX},
     {CMD_VERIFY, verify_main, "verify", "FILE", "check structure, values, codes and checksums", 1, 1},
     {CMD_IMATRIX, imatrix_main, "imatrix", "show FILE [MODEL] | merge IN... OUT | convert IN OUT",
      "look into importance data, merge it, change its layout", 2, SIZE_MAX},
@@ -93,7 +94,8 @@ const option_row options[] = {
     FLAG("verbose", 'v', verbose, Q, "a line per tensor as it is done"),
     VALUE("progress", 0, "json[:FD]", PROGRESS, NONE, progress, Q | C | V,
           "progress as JSON lines on standard error or FD"),
-    FLAG("json", 0, json, I | M | P, "print JSON"),
+    FLAG("json", 0, json, I | M | P | C | V, "print JSON"),
+    FLAG("full-paths", 0, full_paths, Q | C, "paths in reports, not only names of files"),
     VALUE("ram", 0, "SIZE", SIZE, NONE, ram, P, "memory there is (16G, 16Gi)"),
     VALUE("context", 0, "TOKENS", COUNT, NONE, context, P,
           "tokens to run with; default: 8192, or the model's own"),
@@ -262,8 +264,10 @@ static bool parse_options(request *r, int argc, char **argv, gq_error *e) {
             return gq_fail_usage(e, "unknown option -%c", optopt);
         } else if (value == '?') {
             return unknown_option(argv[optind > 0 ? optind - 1 : 0], r->command, e);
-        } else if (!store(r, row_of(value), optarg, e)) {
-            return false;
+        } else {
+            r->given = need_next(r->given, r->n_given, sizeof *r->given);
+            r->given[r->n_given++] = (struct given){row_of(value), optarg};
+            if (!store(r, row_of(value), optarg, e)) return false;
         }
     }
     while (optind < argc) r->arguments[r->n_arguments++] = argv[optind++]; /* behind "--" */
@@ -342,7 +346,7 @@ void request_free(request *r) {
                         &q->exclude_weights, &q->override_kv, &r->files};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free((void *)lists[i]->items);
     for (size_t i = 0; i < r->n_owned; i++) free(r->owned[i]);
-    free(r->owned);
+    free(r->owned), free(r->given);
     free((void *)q->outputs);
     free(r->targets);
     free(r->arguments);

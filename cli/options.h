@@ -41,11 +41,16 @@ struct request {
     gq_target *targets; /* of --target-size and --target-bpw, in order, with room for each argument */
     size_t n_targets;
     uint64_t ram, context; /* 0: not given */
-    bool dry_run, quiet, verbose, json, help, version;
+    bool dry_run, quiet, verbose, json, full_paths, help, version;
     int progress;    /* descriptor for JSON lines, and one; 0: none */
     bool any_option; /* one was given */
-    gq_list files;   /* that options name, but for the report and the recipe to write */
-    char **owned;    /* texts made while parsing */
+    struct given {   /* options, in order */
+        const struct option_row *option;
+        const char *argument; /* NULL: it takes none */
+    } * given;
+    size_t n_given;
+    gq_list files; /* that options name, but for the report and the recipe to write */
+    char **owned;  /* texts made while parsing */
     size_t n_owned;
 };
 

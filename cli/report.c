@@ -25,6 +25,7 @@ report report_of_plan(const request *r, const gq_plan *plan, bool done) {
                   .imatrix = r->quantize.imatrix,
                   .effort = effort_names[r->quantize.effort],
                   .measure_file = gq_plan_measure_file(plan),
+                  .request = r,
                   .seconds = done ? gq_plan_seconds(plan) : 0,
                   .n_outputs = gq_plan_outputs(plan)};
     rep.warnings = gq_plan_warnings(plan, &rep.n_warnings);
@@ -37,22 +38,32 @@ report report_of_comparison(const request *r, const gq_comparison *c) {
     report rep = {.kind = "comparison",
                   .input = r->arguments[0],
                   .imatrix = r->quantize.imatrix,
+                  .request = r,
                   .seconds = gq_comparison_seconds(c),
-                  .n_outputs = 1,
-                  .outputs = need(1, sizeof *rep.outputs)};
-    report_output *o = rep.outputs;
+                  .n_outputs = r->n_arguments - 1};
+    rep.outputs = need(rep.n_outputs, sizeof *rep.outputs);
     rep.warnings = gq_comparison_warnings(c, &rep.n_warnings);
-    o->summary = gq_comparison_summary(c);
-    o->tensors = gq_comparison_tensors(c, &o->n);
-    o->losses = need(o->n, sizeof *o->losses);
-    memcpy(o->losses, gq_comparison_losses(c), o->n * sizeof *o->losses);
+    for (size_t i = 0; i < rep.n_outputs; i++) {
+        report_output *o = &rep.outputs[i];
+        o->summary = gq_comparison_summary(c, i);
+        o->tensors = gq_comparison_tensors(c, i, &o->n);
+        o->losses = need(o->n, sizeof *o->losses);
+        memcpy(o->losses, gq_comparison_losses(c, i), o->n * sizeof *o->losses);
+        if (rep.n_outputs > 1) o->numbers = gq_comparison_numbers(c, i);
+    }
+    if (rep.n_outputs > 1) report_rank_copies(&rep);
     return rep;
 }
 
 void report_free(report *r) {
-    for (size_t i = 0; i < r->n_outputs; i++) free(r->outputs[i].losses);
+    for (size_t i = 0; i < r->n_outputs; i++) free(r->outputs[i].losses), free(r->outputs[i].best);
     free(r->outputs);
     *r = (report){0};
+}
+
+const char *report_named(const report *r, const char *path) {
+    const char *slash = r->request->full_paths ? NULL : strrchr(path, '/');
+    return slash ? slash + 1 : path;
 }
 
 /* ---- numbers ---- */
@@ -68,6 +79,8 @@ double report_error(const gq_loss *loss) {
     double weighted = gq_loss_weighted(loss);
     return isnan(weighted) ? gq_loss_relative(loss) : weighted;
 }
+
+double report_squares(const gq_loss *loss) { return loss->wx2 > 0 ? loss->we2 : loss->e2; }
 
 /* Take tensor i into the list of the worst, where it belongs there. */
 static void rank(report_totals *total, const report_output *o, size_t i) {
@@ -88,6 +101,7 @@ report_totals report_total(const report_output *o) {
         const gq_loss *l = &o->losses[i];
         sum->n += l->n, sum->x2 += l->x2, sum->e2 += l->e2, sum->wx2 += l->wx2, sum->we2 += l->we2;
         if (l->max_error > sum->max_error) sum->max_error = l->max_error;
+        total.squares += report_squares(l);
         rank(&total, o, i);
     }
     return total;

@@ -12,7 +12,10 @@ typedef struct report_output {
     const gq_summary *summary;
     const gq_tensor *tensors;
     size_t n;
-    gq_loss *losses; /* NULL: only planned, nothing measured; belongs to the report */
+    gq_loss *losses;       /* NULL: only planned, nothing measured; belongs to the report */
+    const size_t *numbers; /* of several copies: which of the original's each tensor is; else NULL */
+    bool *best;            /* and whether no copy is nearer to it; belongs to the report */
+    size_t n_best;
 } report_output;
 
 typedef struct report {
@@ -20,6 +23,7 @@ typedef struct report {
     const char *input, *imatrix; /* imatrix: NULL where there is none */
     const char *effort;          /* NULL: no matter */
     const char *measure_file;    /* of targets; NULL: none */
+    const request *request;      /* for the options in it, and whether paths are wanted */
     double seconds;
     size_t n_outputs, n_warnings;
     report_output *outputs; /* belong to the report */
@@ -40,21 +44,31 @@ void report_losses(FILE *to, const report_output *o, double seconds);
 char *report_path(FILE *to, const char *path, size_t beside);
 /* A line for each of several outputs. */
 void report_overview(FILE *to, const report *r);
+/* Several copies side by side (report_copies.c). */
+void report_copies(FILE *to, const report *r);
 /* The live line for --verbose. */
 void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_loss *loss);
+
+/* Find the best of several copies for each tensor. */
+void report_rank_copies(report *r);
 
 /* What all formats say of a whole output. */
 enum { WORST = 5 };
 typedef struct report_totals {
     gq_loss loss;        /* sums over the measured tensors */
+    double squares;      /* sum of report_squares over them */
     size_t worst[WORST]; /* tensors with the largest error, worst first */
     size_t n_worst;
 } report_totals;
 report_totals report_total(const report_output *o);
 /* The error a tensor is ranked by: under importance where there is data, plain elsewhere. */
 double report_error(const gq_loss *loss);
+/* What it brings to the whole error: its sum of squares, under importance where there is data. */
+double report_squares(const gq_loss *loss);
 double report_bits(uint64_t bytes, double weights); /* per weight */
 double report_weights(const gq_tensor *t);
+const char *report_named(const report *r,
+                         const char *path); /* its last part, or all of it with --full-paths */
 
 /* ---- a file (report_file.c) ---- */
 /* Before the work: is the extension known, the folder writable, the file none of those the command reads? */

@@ -20,7 +20,9 @@ static void number(FILE *to, double value) {
     fputc(',', to);
 }
 
-static void row(FILE *to, const char *path, const gq_tensor *t, const gq_loss *l, bool checksum) {
+static void row(FILE *to, const char *path, const report_output *o, size_t i, bool checksum) {
+    const gq_tensor *t = &o->tensors[i];
+    const gq_loss *l = o->losses ? &o->losses[i] : NULL;
     bool measured = l && l->n > 0;
     text(to, path, ",");
     text(to, t->name, ",");
@@ -36,18 +38,18 @@ static void row(FILE *to, const char *path, const gq_tensor *t, const gq_loss *l
     number(to, measured ? gq_loss_weighted(l) : (double)NAN);
     if (checksum) fprintf(to, "%08x", (unsigned)l->crc32);
     fputc(',', to);
-    text(to, t->why, "\r\n");
+    text(to, t->why, ",");
+    fprintf(to, "%s\r\n", !o->best ? "" : o->best[i] ? "1" : "0");
 }
 
 void report_csv(FILE *to, const report *r) {
     bool checksums = strcmp(r->kind, "run") == 0;
     fputs(
         "output,tensor,shape,from,to,bits_per_weight,in_bytes,out_bytes,rmse,relative_error,snr_db,max_error,"
-        "weighted_error,crc32,why\r\n",
+        "weighted_error,crc32,why,best\r\n",
         to);
     for (size_t k = 0; k < r->n_outputs; k++) {
         const report_output *o = &r->outputs[k];
-        for (size_t i = 0; i < o->n; i++)
-            row(to, o->summary->path, &o->tensors[i], o->losses ? &o->losses[i] : NULL, checksums);
+        for (size_t i = 0; i < o->n; i++) row(to, report_named(r, o->summary->path), o, i, checksums);
     }
 }

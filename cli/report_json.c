@@ -1,6 +1,11 @@
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "cli/report.h"
+#include "cli/table.h"
+#include "cli/text.h"
 
 static void set_losses(json_t *o, const gq_loss *l) {
     set_number(o, "rmse", gq_loss_rmse(l));
@@ -13,7 +18,9 @@ static void set_losses(json_t *o, const gq_loss *l) {
 static const char *const coverage_names[] = {
     [GQ_IMPORTANCE_UNUSED] = "unused", [GQ_IMPORTANCE_MISSING] = "missing", [GQ_IMPORTANCE_FULL] = "full"};
 
-static json_t *tensor_object(const gq_tensor *t, const gq_loss *l, bool checksum) {
+static json_t *tensor_object(const report_output *output, size_t i, double squares, bool checksum) {
+    const gq_tensor *t = &output->tensors[i];
+    const gq_loss *l = output->losses ? &output->losses[i] : NULL;
     json_t *o = json_object();
     set_text(o, "name", t->name);
     set_text(o, "source_name", t->source_name);
@@ -37,13 +44,15 @@ static json_t *tensor_object(const gq_tensor *t, const gq_loss *l, bool checksum
     if (checksum) set_text(o, "crc32", crc);
     set_bool(o, "measured", l->n > 0);
     if (l->n) set_losses(o, l);
+    if (l->n) set_number(o, "error_share", squares > 0 ? report_squares(l) / squares : 0);
+    if (output->best) set_bool(o, "best", output->best[i]);
     return o;
 }
 
 static json_t *output_facts(const report *r, const report_output *output) {
     const gq_summary *s = output->summary;
     json_t *o = json_object();
-    set_text(o, "path", s->path);
+    set_text(o, "path", report_named(r, s->path));
     set_text(o, "file_type", s->filetype);
     set_count(o, "weights", s->n_weights);
     set_count(o, "in_bytes", s->in_bytes);
@@ -58,10 +67,28 @@ static json_t *output_facts(const report *r, const report_output *output) {
     report_totals total = report_total(output);
     if (r->seconds > 0) set_number(o, "weights_per_second", (double)s->n_weights / r->seconds);
     set_losses(o, &total.loss);
+    if (output->best) set_count(o, "best_in", output->n_best);
     json_t *worst = set_array(o, "worst");
     for (size_t i = 0; i < total.n_worst; i++)
         json_array_append_new(worst, json_of_text(output->tensors[total.worst[i]].name));
     return o;
+}
+
+/* The options of the command, but those that say nothing of the outcome. */
+static void add_options(json_t *list, const report *r) {
+    static const size_t silent[] = {offsetof(request, report),   offsetof(request, quiet),
+                                    offsetof(request, verbose),  offsetof(request, json),
+                                    offsetof(request, dry_run),  offsetof(request, full_paths),
+                                    offsetof(request, progress), offsetof(request, quantize.force)};
+    for (size_t i = 0; i < r->request->n_given; i++) {
+        const struct given *g = &r->request->given[i];
+        bool says = true, path = g->option->hint == HINT_FILE || g->option->hint == HINT_FOLDER;
+        for (size_t k = 0; k < sizeof silent / sizeof *silent; k++) says &= g->option->member != silent[k];
+        const char *argument = g->argument && path ? report_named(r, g->argument) : g->argument;
+        char *text = format("--%s%s%s", g->option->name, argument ? " " : "", argument ? argument : "");
+        if (says) json_array_append_new(list, json_of_text(text));
+        free(text);
+    }
 }
 
 static json_t *report_facts(const report *r) {
@@ -69,12 +96,29 @@ static json_t *report_facts(const report *r) {
     set_text(o, "gquant", gq_version());
     set_text(o, "kind", r->kind);
     set_text(o, "isa", gq_isa());
-    set_text(o, "input", r->input);
-    if (r->imatrix) set_text(o, "imatrix", r->imatrix);
+    set_text(o, "input", report_named(r, r->input));
+    if (r->imatrix) set_text(o, "imatrix", report_named(r, r->imatrix));
     if (r->effort) set_text(o, "effort", r->effort);
-    if (r->measure_file) set_text(o, "measurements", r->measure_file);
+    if (r->measure_file) set_text(o, "measurements", report_named(r, r->measure_file));
+    add_options(set_array(o, "options"), r);
     if (r->seconds > 0) set_number(o, "seconds", r->seconds);
     return o;
+}
+
+/* A sentence with names of files in place of their paths. */
+static json_t *warning_json(const report *r, const char *sentence) {
+    char *text = format("%s", sentence);
+    for (size_t i = 0; i < r->n_outputs + 2; i++) {
+        const char *path = i == 0 ? r->input : i == 1 ? r->imatrix : r->outputs[i - 2].summary->path;
+        char *whole = shown(path ? path : ""), *at; /* as it stands in sentences */
+        const char *name = report_named(r, whole);
+        for (; name > whole && (at = strstr(text, whole));)
+            memmove(at, at + (name - whole), strlen(at + (name - whole)) + 1);
+        free(whole);
+    }
+    json_t *value = json_of_text(text);
+    free(text);
+    return value;
 }
 
 void report_json(FILE *to, const report *r) {
@@ -84,16 +128,16 @@ void report_json(FILE *to, const report *r) {
     emit_open(&j, NULL, '{');
     emit_members(&j, report_facts(r));
     emit_open(&j, "warnings", '[');
-    for (size_t i = 0; i < r->n_warnings; i++) emit(&j, NULL, json_of_text(r->warnings[i]));
+    for (size_t i = 0; i < r->n_warnings; i++) emit(&j, NULL, warning_json(r, r->warnings[i]));
     emit_close(&j);
     emit_open(&j, "outputs", '[');
     for (size_t k = 0; k < r->n_outputs; k++) {
         const report_output *o = &r->outputs[k];
         emit_open(&j, NULL, '{');
         emit_members(&j, output_facts(r, o));
+        double squares = report_total(o).squares;
         emit_open(&j, "tensors", '[');
-        for (size_t i = 0; i < o->n; i++)
-            emit(&j, NULL, tensor_object(&o->tensors[i], o->losses ? &o->losses[i] : NULL, checksums));
+        for (size_t i = 0; i < o->n; i++) emit(&j, NULL, tensor_object(o, i, squares, checksums));
         emit_close(&j);
         emit_close(&j);
     }

@@ -1,50 +1,114 @@
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/checksums.h"
 #include "cli/commands.h"
+#include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/text.h"
 
-static size_t print_problems(const gq_verdict *verdicts, size_t n) {
-    size_t problems = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (!*verdicts[i].problem) continue;
-        char *name = shown(verdicts[i].name);
-        printf("%s (%s): %s\n", name, gq_type_name(verdicts[i].type), verdicts[i].problem);
-        free(name);
-        problems++;
+typedef struct counts {
+    size_t tensors, problems, undecoded;
+} counts;
+
+static counts count(const gq_verification *v, bool compared) {
+    counts c = {0};
+    size_t n_missing;
+    const gq_verdict *verdicts = gq_verification_verdicts(v, &c.tensors);
+    gq_verification_missing(v, &n_missing);
+    c.problems = n_missing;
+    for (size_t i = 0; i < c.tensors; i++) {
+        c.undecoded += !verdicts[i].decoded;
+        c.problems += *verdicts[i].problem || (compared && !verdicts[i].expected);
     }
-    return problems;
+    return c;
+}
+
+/* ---- for people ---- */
+
+static void print_problems(const gq_verification *v, bool compared) {
+    size_t n, n_missing;
+    const gq_verdict *verdicts = gq_verification_verdicts(v, &n);
+    const char *const *missing = gq_verification_missing(v, &n_missing);
+    for (size_t i = 0; i < n; i++) {
+        const char *problem = *verdicts[i].problem                ? verdicts[i].problem
+                              : compared && !verdicts[i].expected ? "in the file, but not in the report"
+                                                                  : NULL;
+        char *name = shown(verdicts[i].name);
+        if (problem) printf("%s (%s): %s\n", name, gq_type_name(verdicts[i].type), problem);
+        free(name);
+    }
+    for (size_t i = 0; i < n_missing; i++) {
+        char *name = shown(missing[i]);
+        printf("%s: in the report, but not in the file\n", name);
+        free(name);
+    }
+}
+
+/* Without a report nobody knows which bytes there should be. */
+static void print_verdict(const request *r, const counts *c, bool compared) {
+    char *path = shown(r->arguments[0]);
+    if (c->problems)
+        printf("%s: %zu problem%s in %zu tensor%s\n", path, c->problems, c->problems == 1 ? "" : "s",
+               c->tensors, c->tensors == 1 ? "" : "s");
+    else if (!r->quiet)
+        printf("%s: %s: %zu tensor%s%s\n", path, compared ? "sound" : "structurally sound", c->tensors,
+               c->tensors == 1 ? "" : "s",
+               compared ? ", bytes as the report says"
+                        : "; a report (-r) would tell whether the bytes are right");
+    free(path);
+    if (c->undecoded && !r->quiet)
+        printf("%zu of them of types that cannot be decoded: %s\n", c->undecoded,
+               compared ? "only their checksums were compared" : "nothing but their place was looked at");
+}
+
+/* ---- for programs ---- */
+
+static json_t *verdict_json(const gq_verdict *verdict, bool compared) {
+    json_t *o = json_object();
+    char crc[16];
+    snprintf(crc, sizeof crc, "%08x", (unsigned)verdict->crc32);
+    set_text(o, "name", verdict->name);
+    set_text(o, "type", gq_type_name(verdict->type));
+    set_text(o, "crc32", crc);
+    set_bool(o, "decoded", verdict->decoded);
+    if (compared) set_bool(o, "in_report", verdict->expected);
+    json_object_set_new(o, "problem", *verdict->problem ? json_of_text(verdict->problem) : json_null());
+    return o;
+}
+
+static void print_json(const request *r, const gq_verification *v, const counts *c, bool compared) {
+    size_t n;
+    emitter j;
+    emit_start(&j, stdout);
+    emit_open(&j, NULL, '{');
+    emit(&j, "path", json_of_text(r->arguments[0]));
+    if (compared) emit(&j, "report", json_of_text(r->report));
+    emit(&j, "sound", json_boolean(c->problems == 0));
+    emit(&j, "problems", json_of_count(c->problems));
+    emit_open(&j, "tensors", '[');
+    const gq_verdict *verdicts = gq_verification_verdicts(v, &n);
+    for (size_t i = 0; i < n; i++) emit(&j, NULL, verdict_json(&verdicts[i], compared));
+    emit_close(&j);
+    emit_open(&j, "missing", '[');
+    const char *const *missing = gq_verification_missing(v, &n);
+    for (size_t i = 0; i < n; i++) emit(&j, NULL, json_of_text(missing[i]));
+    emit_close(&j);
+    emit_close(&j);
+    emit_end(&j);
 }
 
 /* Tell what was found; false: the file is not sound. */
-static bool print_verdict(const request *r, const gq_verification *v, bool compared) {
-    size_t n, n_missing, undecoded = 0, unexpected = 0;
-    const gq_verdict *verdicts = gq_verification_verdicts(v, &n);
-    const char *const *missing = gq_verification_missing(v, &n_missing);
-    size_t problems = print_problems(verdicts, n);
-    for (size_t i = 0; i < n_missing; i++) printf("%s: in the report, but not in the file\n", missing[i]);
-    for (size_t i = 0; i < n; i++) {
-        undecoded += !verdicts[i].decoded;
-        if (!compared || verdicts[i].expected) continue;
-        char *name = shown(verdicts[i].name);
-        printf("%s: in the file, but not in the report\n", name);
-        free(name);
-        unexpected++;
+static bool tell(const request *r, const gq_verification *v) {
+    bool compared = r->report != NULL;
+    counts c = count(v, compared);
+    if (r->json) {
+        print_json(r, v, &c, compared);
+    } else {
+        print_problems(v, compared);
+        print_verdict(r, &c, compared);
     }
-    problems += n_missing + unexpected;
-    char *path = shown(r->arguments[0]);
-    if (problems)
-        printf("%s: %zu problem%s in %zu tensors\n", path, problems, problems == 1 ? "" : "s", n);
-    else if (!r->quiet)
-        printf("%s: sound: %zu tensors%s\n", path, n, compared ? ", bytes as the report says" : "");
-    free(path);
-    if (undecoded && !r->quiet)
-        printf("%zu tensors have types that cannot be decoded; only their bytes were read\n", undecoded);
-    return problems == 0;
+    return c.problems == 0;
 }
 
 int verify_main(const request *r) {
@@ -60,7 +124,7 @@ int verify_main(const request *r) {
     size_t n = 0;
     const char *const *warnings = v ? gq_verification_warnings(v, &n) : NULL;
     if (!r->quiet) warn_all(warnings, n);
-    int status = v ? print_verdict(r, v, r->report) ? GQ_OK : GQ_FAILED : failed(&e);
+    int status = v ? tell(r, v) ? GQ_OK : GQ_FAILED : failed(&e);
     gq_verification_free(v);
     checksums_free(&expected);
     return status;

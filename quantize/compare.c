@@ -1,4 +1,4 @@
-/* How far two models are apart, tensor by tensor. */
+/* How far models are from an original, tensor by tensor. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,16 +8,28 @@
 #include "quantize/scan.h"
 #include "quantize/words.h"
 
-struct gq_comparison {
-    gguf_model models[2];
-    imatrix matrix;
-    const char *matrix_path; /* NULL: no importance data */
+/* A model and its name. */
+typedef struct named_model {
+    gguf_model model;
+    char path[4096];
+} named_model;
+
+typedef struct compared_copy {
+    named_model file;
     gq_summary summary;
     size_t n;
-    gq_tensor *tensors;
+    gq_tensor *tensors; /* that it shares with the original */
+    size_t *numbers;    /* which of the original's each is */
     gq_loss *losses;
+} compared_copy;
+
+struct gq_comparison {
+    named_model original;
+    size_t n_copies;
+    compared_copy *copies;
+    imatrix matrix;
+    const char *matrix_path; /* NULL: no importance data */
     word_list warnings;
-    char path[2][4096];
     double seconds;
 };
 
@@ -45,43 +57,48 @@ static const char *undecodable(const kernels *k, const gguf_tensor *a, const ggu
 }
 
 /* Why two tensors of one name cannot be compared is said in a warning. */
-static bool pair(gq_comparison *c, const kernels *k, const gguf_tensor *a, gq_error *e) {
-    const gguf_tensor *b = gguf_model_tensor(&c->models[1], a->name);
-    if (!b) return words_add(&c->warnings, e, "%s is only in %s", a->name, c->path[0]);
+static bool pair(gq_comparison *c, compared_copy *to, const kernels *k, size_t number, gq_error *e) {
+    const gguf_tensor *a = c->original.model.tensors[number];
+    const gguf_tensor *b = gguf_model_tensor(&to->file.model, a->name);
+    if (!b) return words_add(&c->warnings, e, "%s is not in %s", a->name, to->file.path);
     if (memcmp(a->ne, b->ne, sizeof a->ne) != 0)
-        return words_add(&c->warnings, e, "%s has another shape in %s", a->name, c->path[1]);
+        return words_add(&c->warnings, e, "%s has another shape in %s", a->name, to->file.path);
     const char *type = undecodable(k, a, b);
     if (type)
         return words_add(&c->warnings, e, "%s: %s cannot be decoded, and the types differ", a->name, type);
-    describe(&c->tensors[c->n++], a, b);
+    to->numbers[to->n] = number;
+    describe(&to->tensors[to->n++], a, b);
     return true;
 }
 
-static bool pair_all(gq_comparison *c, const kernels *k, gq_error *e) {
-    const gguf_model *a = &c->models[0], *b = &c->models[1];
-    c->tensors = calloc(a->n_tensors + 1, sizeof *c->tensors);
-    c->losses = calloc(a->n_tensors + 1, sizeof *c->losses);
-    if (!c->tensors || !c->losses) return gq_fail_memory(e, a->n_tensors * sizeof *c->tensors);
+static bool pair_all(gq_comparison *c, compared_copy *to, const kernels *k, gq_error *e) {
+    const gguf_model *a = &c->original.model, *b = &to->file.model;
+    to->tensors = calloc(a->n_tensors + 1, sizeof *to->tensors);
+    to->numbers = calloc(a->n_tensors + 1, sizeof *to->numbers);
+    to->losses = calloc(a->n_tensors + 1, sizeof *to->losses);
+    if (!to->tensors || !to->numbers || !to->losses)
+        return gq_fail_memory(e, a->n_tensors * sizeof *to->tensors);
     for (uint64_t i = 0; i < a->n_tensors; i++)
-        if (!pair(c, k, a->tensors[i], e)) return false;
+        if (!pair(c, to, k, i, e)) return false;
     for (uint64_t i = 0; i < b->n_tensors; i++)
         if (!gguf_model_tensor(a, b->tensors[i]->name) &&
-            !words_add(&c->warnings, e, "%s is only in %s", b->tensors[i]->name, c->path[1]))
+            !words_add(&c->warnings, e, "%s is only in %s", b->tensors[i]->name, to->file.path))
             return false;
-    return c->n > 0 || gq_fail(e, "%s and %s have no tensor that could be compared", c->path[0], c->path[1]);
+    return to->n > 0 ||
+           gq_fail(e, "%s and %s have no tensor that could be compared", c->original.path, to->file.path);
 }
 
-static void summarise(gq_comparison *c) {
-    gq_summary *s = &c->summary;
-    const gguf_shard *first = &c->models[1].shards[0];
+static void summarise(compared_copy *to) {
+    gq_summary *s = &to->summary;
+    const gguf_model *m = &to->file.model;
     int64_t filetype;
-    s->path = c->path[1], s->filetype = "", s->n_tensors = c->n;
-    if (gguf_kv_int(gguf_find(first->kv, first->n_kv, "general.file_type"), &filetype))
+    s->path = to->file.path, s->filetype = "", s->n_tensors = to->n;
+    if (gguf_kv_int(gguf_find(m->shards[0].kv, m->shards[0].n_kv, "general.file_type"), &filetype))
         for (size_t i = 0; i < mix_n_filetypes; i++)
             if (mix_filetypes[i].id == filetype) s->filetype = mix_filetypes[i].name;
-    for (uint32_t i = 0; i < c->models[1].n_shards; i++) s->file_bytes += c->models[1].shards[i].file.size;
-    for (size_t i = 0; i < c->n; i++) {
-        const gq_tensor *t = &c->tensors[i];
+    for (uint32_t i = 0; i < m->n_shards; i++) s->file_bytes += m->shards[i].file.size;
+    for (size_t i = 0; i < to->n; i++) {
+        const gq_tensor *t = &to->tensors[i];
         s->n_weights += t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
         s->in_bytes += t->in_bytes, s->out_bytes += t->out_bytes;
     }
@@ -111,45 +128,54 @@ static bool find_importance(gq_comparison *c, const gguf_tensor *t, const float 
 }
 
 /* What the report says of a tensor's data. What both models store in full counts as not quantized. */
-static void note_coverage(gq_comparison *c, gq_tensor *t, bool covered) {
+static void note_coverage(const gq_comparison *c, compared_copy *to, gq_tensor *t, bool covered) {
     bool quantized = gguf_type_of(t->from)->quantized || gguf_type_of(t->to)->quantized;
     if (!c->matrix_path || (!covered && !quantized)) return;
     t->importance = covered ? GQ_IMPORTANCE_FULL : GQ_IMPORTANCE_MISSING;
-    c->summary.n_without_importance += !covered;
+    to->summary.n_without_importance += !covered;
 }
 
 /* ---- measuring ---- */
 
+/* What one copy's tensor has to do with the original's. */
 typedef struct pairing {
-    const gq_comparison *c;
-    const kernels *kernels;
-    const gguf_tensor *tensors[2];
-    const float *importance; /* NULL: none */
+    compared_copy *copy;
+    size_t at; /* in the copy's tensors */
+    const gguf_tensor *tensor;
     struct piece {
         codec_error sum;
         bool differs;
     } * pieces; /* folded in order */
 } pairing;
 
-static bool decode(const pairing *p, int which, uint64_t first, size_t n, const scan_room *room,
-                   gq_error *e) {
-    const gguf_tensor *t = p->tensors[which];
-    p->kernels->codecs[t->type->id].decode(room->stored[which], room->decoded[which], n);
+typedef struct job {
+    const gq_comparison *c;
+    const kernels *kernels;
+    const gguf_tensor *tensor; /* the original's */
+    const float *importance;   /* NULL: none */
+    size_t n;
+    pairing *pairs; /* one for each copy that has the tensor */
+} job;
+
+static bool read(const job *p, const named_model *from, const gguf_tensor *t, uint64_t first, size_t n,
+                 const scan_room *room, int which, gq_error *e) {
+    if (!scan_read(&from->model, t, first, n, room->stored[which], e)) return false;
+    const codec *of = &p->kernels->codecs[t->type->id];
+    if (!of->decode) return true; /* then the other has the same type */
+    of->decode(room->stored[which], room->decoded[which], n);
     size_t bad = p->kernels->first_not_finite(room->decoded[which], n);
-    return bad == n ||
-           gq_fail(e, "%s: tensor %s: element %llu is %g, and weights must be finite", p->c->path[which],
-                   t->name, (unsigned long long)(first + bad), (double)room->decoded[which][bad]);
+    return bad == n || gq_fail(e, "%s: tensor %s: element %llu is %g, and weights must be finite", from->path,
+                               t->name, (unsigned long long)(first + bad), (double)room->decoded[which][bad]);
 }
 
 /* Strips begin and end anywhere, importance begins anew with each row: whole rows together where there are
  * some, else the part of a row. */
-static void measure_strip(const pairing *p, uint64_t first, size_t n, const scan_room *room,
-                          codec_error *sum) {
+static void measure_strip(const job *p, uint64_t first, size_t n, const scan_room *room, codec_error *sum) {
     if (!p->importance) {
         p->kernels->measure(room->decoded[0], room->decoded[1], 1, n, NULL, sum);
         return;
     }
-    const uint64_t *ne = p->tensors[0]->ne;
+    const uint64_t *ne = p->tensor->ne;
     for (size_t at = 0; at < n;) {
         uint64_t column = (first + at) % ne[0], row = (first + at) / ne[0], rows = (n - at) / ne[0];
         size_t cols = ne[0] - column < n - at ? (size_t)(ne[0] - column) : n - at;
@@ -161,118 +187,182 @@ static void measure_strip(const pairing *p, uint64_t first, size_t n, const scan
     }
 }
 
+/* Each strip of the original is read and decoded once, then compared with every copy's. */
 static bool measure(void *arg, uint64_t number, uint64_t first, uint64_t n, const scan_room *room,
                     scan_work *done, gq_error *e) {
-    pairing *p = arg;
-    struct piece *piece = &p->pieces[number];
-    const gguf_type *a = p->tensors[0]->type, *b = p->tensors[1]->type;
+    const job *p = arg;
+    const gguf_type *type = p->tensor->type;
+    *done = (scan_work){scan_bytes(type, n), n};
     for (uint64_t at = first; at < first + n; at += SCAN_STRIP) {
         size_t count = first + n - at < SCAN_STRIP ? (size_t)(first + n - at) : SCAN_STRIP;
-        for (int i = 0; i < 2; i++)
-            if (!scan_read(&p->c->models[i], p->tensors[i], at, count, room->stored[i], e)) return false;
-        piece->differs |= a != b || memcmp(room->stored[0], room->stored[1], scan_bytes(a, count)) != 0;
-        if (!p->kernels->codecs[a->id].decode) continue; /* then the types are the same */
-        if (!decode(p, 0, at, count, room, e) || !decode(p, 1, at, count, room, e)) return false;
-        measure_strip(p, at, count, room, &piece->sum);
+        if (!read(p, &p->c->original, p->tensor, at, count, room, 0, e)) return false;
+        for (size_t i = 0; i < p->n; i++) {
+            const gguf_tensor *t = p->pairs[i].tensor;
+            struct piece *piece = &p->pairs[i].pieces[number];
+            if (!read(p, &p->pairs[i].copy->file, t, at, count, room, 1, e)) return false;
+            piece->differs |=
+                t->type != type || memcmp(room->stored[0], room->stored[1], scan_bytes(type, count)) != 0;
+            if (p->kernels->codecs[type->id].decode) measure_strip(p, at, count, room, &piece->sum);
+        }
     }
-    *done = (scan_work){scan_bytes(a, n) + scan_bytes(b, n), n};
+    for (size_t i = 0; i < p->n; i++) done->bytes += scan_bytes(p->pairs[i].tensor->type, n);
     return true;
 }
 
-static bool fold(gq_comparison *c, size_t tensor, const pairing *p, uint64_t pieces, gq_error *e) {
+static bool fold(gq_comparison *c, const job *p, const pairing *of, uint64_t pieces, gq_error *e) {
     gq_loss loss = {.n = 0};
     bool differs = false;
     for (uint64_t i = 0; i < pieces; i++) {
-        const codec_error *sum = &p->pieces[i].sum;
-        differs |= p->pieces[i].differs;
+        const codec_error *sum = &of->pieces[i].sum;
+        differs |= of->pieces[i].differs;
         loss.n += sum->n, loss.x2 += sum->x2, loss.e2 += sum->e2;
         if (p->importance) loss.wx2 += sum->wx2, loss.we2 += sum->we2;
         if ((double)sum->max_e > loss.max_error) loss.max_error = (double)sum->max_e;
     }
-    if (differs) c->losses[tensor] = loss;
-    if (differs) note_coverage(c, &c->tensors[tensor], p->importance != NULL);
-    return !differs || loss.n ||
-           words_add(&c->warnings, e, "%s differs, but %s cannot be decoded", p->tensors[0]->name,
-                     p->tensors[0]->type->name);
+    if (!differs) return true;
+    of->copy->losses[of->at] = loss;
+    note_coverage(c, of->copy, &of->copy->tensors[of->at], p->importance != NULL);
+    return loss.n || words_add(&c->warnings, e, "%s differs, but %s cannot be decoded", p->tensor->name,
+                               p->tensor->type->name);
 }
 
-static bool compare_tensor(gq_comparison *c, scan *s, size_t i, gq_error *e) {
-    gq_tensor *t = &c->tensors[i];
-    pairing p = {.c = c, .kernels = s->kernels};
-    for (int k = 0; k < 2; k++) p.tensors[k] = gguf_model_tensor(&c->models[k], t->name);
-    if (!find_importance(c, p.tensors[0], &p.importance, e)) return false;
-    uint64_t elements = scan_elements(p.tensors[0]), pieces = scan_pieces(elements);
-    p.pieces = calloc(pieces + 1, sizeof *p.pieces);
-    if (!p.pieces) return gq_fail_memory(e, pieces * sizeof *p.pieces);
-    s->progress.tensor = t->name;
-    bool ok = scan_tensor(s, elements, measure, &p, e) && fold(c, i, &p, pieces, e);
-    free(p.pieces);
-    if (ok && s->callbacks && s->callbacks->tensor_done)
-        s->callbacks->tensor_done(s->callbacks->user, 0, i, &c->losses[i]);
+static bool compare_pairs(gq_comparison *c, scan *s, job *p, gq_error *e) {
+    uint64_t elements = scan_elements(p->tensor), pieces = scan_pieces(elements);
+    struct piece *all = calloc(p->n * pieces + 1, sizeof *all);
+    if (!all) return gq_fail_memory(e, p->n * pieces * sizeof *all);
+    for (size_t i = 0; i < p->n; i++) p->pairs[i].pieces = all + i * pieces;
+    s->progress.tensor = p->tensor->name;
+    bool ok = scan_tensor(s, elements, measure, p, e);
+    for (size_t i = 0; ok && i < p->n; i++) {
+        const pairing *of = &p->pairs[i];
+        ok = fold(c, p, of, pieces, e);
+        if (ok && s->callbacks && s->callbacks->tensor_done)
+            s->callbacks->tensor_done(s->callbacks->user, (size_t)(of->copy - c->copies), of->at,
+                                      &of->copy->losses[of->at]);
+    }
+    free(all);
     return ok;
 }
 
+/* All tensors of the original; `next` has for each copy the first of its tensors that is not compared yet. */
+static bool compare_all(gq_comparison *c, scan *s, size_t *next, pairing *pairs, gq_error *e) {
+    for (uint64_t number = 0; number < c->original.model.n_tensors; number++) {
+        job p = {.c = c, .kernels = s->kernels, .tensor = c->original.model.tensors[number], .pairs = pairs};
+        for (size_t i = 0; i < c->n_copies; i++) {
+            compared_copy *to = &c->copies[i];
+            if (next[i] == to->n || to->numbers[next[i]] != number) continue;
+            pairs[p.n++] = (pairing){
+                .copy = to, .at = next[i]++, .tensor = gguf_model_tensor(&to->file.model, p.tensor->name)};
+        }
+        if (p.n == 0) continue;
+        if (!find_importance(c, p.tensor, &p.importance, e) || !compare_pairs(c, s, &p, e)) return false;
+    }
+    return true;
+}
+
 static bool warn_uncovered(gq_comparison *c, gq_error *e) {
-    bool any = c->summary.n_without_importance == 0;
-    for (size_t i = 0; i < c->n; i++) any |= c->tensors[i].importance == GQ_IMPORTANCE_FULL;
-    return any ||
+    bool missing = false, any = false;
+    for (size_t k = 0; k < c->n_copies; k++) {
+        const compared_copy *to = &c->copies[k];
+        missing |= to->summary.n_without_importance > 0;
+        for (size_t i = 0; i < to->n; i++) any |= to->tensors[i].importance == GQ_IMPORTANCE_FULL;
+    }
+    return any || !missing ||
            words_add(&c->warnings, e,
                      "%s: none of its %llu entries belongs to a tensor that differs; is it of another model?",
                      c->matrix_path, (unsigned long long)c->matrix.n_entries);
 }
 
-static bool compare(gq_comparison *c, const char *const paths[2], const char *matrix, int threads,
-                    const gq_callbacks *callbacks, gq_error *e) {
+static bool open_model(named_model *m, const char *path, gq_error *e) {
+    snprintf(m->path, sizeof m->path, "%s", path);
+    if (gguf_model_open(&m->model, path, e)) return true;
+    m->model = (gguf_model){.n_shards = 0};
+    return false;
+}
+
+/* What will be read: of the original each tensor that some copy shares. */
+static uint64_t bytes_to_read(const gq_comparison *c, size_t *next) {
+    uint64_t bytes = 0;
+    for (uint64_t number = 0; number < c->original.model.n_tensors; number++) {
+        bool shared = false;
+        for (size_t i = 0; i < c->n_copies; i++) {
+            const compared_copy *to = &c->copies[i];
+            if (next[i] < to->n && to->numbers[next[i]] == number) shared = true, next[i]++;
+        }
+        if (shared) bytes += c->original.model.tensors[number]->size;
+    }
+    for (size_t i = 0; i < c->n_copies; i++) bytes += c->copies[i].summary.out_bytes;
+    memset(next, 0, c->n_copies * sizeof *next);
+    return bytes;
+}
+
+static bool compare_with(gq_comparison *c, scan *s, size_t *next, pairing *pairs, gq_error *e) {
+    for (size_t i = 0; i < c->n_copies; i++) {
+        if (!pair_all(c, &c->copies[i], s->kernels, e)) return false;
+        summarise(&c->copies[i]);
+    }
+    s->progress.bytes_total = bytes_to_read(c, next);
+    return compare_all(c, s, next, pairs, e) && warn_uncovered(c, e) &&
+           workers_warn(&s->fewest, &c->warnings, e);
+}
+
+static bool compare(gq_comparison *c, const gq_comparison_request *r, gq_error *e) {
     scan s;
-    if (!open_matrix(c, matrix, e)) return false;
-    for (int i = 0; i < 2; i++) {
-        snprintf(c->path[i], sizeof c->path[i], "%s", paths[i]);
-        if (gguf_model_open(&c->models[i], paths[i], e)) continue;
-        c->models[i] = (gguf_model){.n_shards = 0};
-        return false;
+    if (!open_matrix(c, r->imatrix, e) || !open_model(&c->original, r->original, e)) return false;
+    for (size_t i = 0; i < c->n_copies; i++)
+        if (!open_model(&c->copies[i].file, r->copies[i], e)) return false;
+    size_t *next = calloc(c->n_copies, sizeof *next);
+    pairing *pairs = calloc(c->n_copies, sizeof *pairs);
+    bool ok = (next && pairs) || gq_fail_memory(e, c->n_copies * sizeof *pairs);
+    if (ok && (ok = scan_start(&s, r->threads, r->callbacks, 0, e))) {
+        ok = compare_with(c, &s, next, pairs, e);
+        c->seconds = scan_seconds() - s.started;
+        scan_end(&s);
     }
-    if (!scan_start(&s, threads, callbacks, 0, e)) return false;
-    bool ok = pair_all(c, s.kernels, e);
-    if (ok) {
-        summarise(c);
-        s.progress.bytes_total = c->summary.in_bytes + c->summary.out_bytes;
-    }
-    for (size_t i = 0; ok && i < c->n; i++) ok = compare_tensor(c, &s, i, e);
-    ok = ok && warn_uncovered(c, e) && workers_warn(&s.fewest, &c->warnings, e);
-    c->seconds = scan_seconds() - s.started;
-    scan_end(&s);
+    free(next), free(pairs);
     return ok;
 }
 
-gq_comparison *gq_compare(const char *a, const char *b, const char *matrix, int threads,
-                          const gq_callbacks *callbacks, gq_error *e) {
+gq_comparison *gq_compare(const gq_comparison_request *r, gq_error *e) {
     gq_comparison *c = calloc(1, sizeof *c);
-    if (!c) {
-        gq_fail_memory(e, sizeof *c);
+    if (c) c->copies = calloc(r->n_copies + 1, sizeof *c->copies);
+    if (!c || !c->copies) {
+        gq_fail_memory(e, sizeof *c + r->n_copies * sizeof *c->copies);
+        free(c);
         return NULL;
     }
-    if (compare(c, (const char *const[]){a, b}, matrix, threads, callbacks, e)) return c;
+    c->n_copies = r->n_copies;
+    if (compare(c, r, e)) return c;
     gq_comparison_free(c);
     return NULL;
 }
 
 void gq_comparison_free(gq_comparison *c) {
     if (!c) return;
-    for (int i = 0; i < 2; i++) gguf_model_close(&c->models[i]);
+    gguf_model_close(&c->original.model);
+    for (size_t i = 0; i < c->n_copies; i++) {
+        compared_copy *to = &c->copies[i];
+        gguf_model_close(&to->file.model);
+        free(to->tensors), free(to->numbers), free(to->losses);
+    }
+    free(c->copies);
     imatrix_free(&c->matrix);
-    free(c->tensors), free(c->losses);
     words_free(&c->warnings);
     free(c);
 }
 
-const gq_summary *gq_comparison_summary(const gq_comparison *c) { return &c->summary; }
-
-const gq_tensor *gq_comparison_tensors(const gq_comparison *c, size_t *n) {
-    *n = c->n;
-    return c->tensors;
+const gq_summary *gq_comparison_summary(const gq_comparison *c, size_t copy) {
+    return &c->copies[copy].summary;
 }
 
-const gq_loss *gq_comparison_losses(const gq_comparison *c) { return c->losses; }
+const gq_tensor *gq_comparison_tensors(const gq_comparison *c, size_t copy, size_t *n) {
+    *n = c->copies[copy].n;
+    return c->copies[copy].tensors;
+}
+
+const size_t *gq_comparison_numbers(const gq_comparison *c, size_t copy) { return c->copies[copy].numbers; }
+
+const gq_loss *gq_comparison_losses(const gq_comparison *c, size_t copy) { return c->copies[copy].losses; }
 
 const char *const *gq_comparison_warnings(const gq_comparison *c, size_t *n) {
     *n = c->warnings.n;

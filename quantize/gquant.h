@@ -242,19 +242,28 @@ typedef struct gq_memory { /* bytes that a model takes besides its weights, when
 /* For a context of so many tokens; 0: 8192, or what the model was made for if that is less. */
 gq_memory gq_model_memory(const gq_model *m, uint64_t context);
 
-/* ---- comparing two models ---- */
+/* ---- comparing models ---- */
+typedef struct gq_comparison_request {
+    const char *original;
+    const char *const *copies; /* one or more */
+    size_t n_copies;
+    const char *imatrix; /* NULL: none */
+    int threads;         /* 0: one per core */
+    const gq_callbacks *callbacks;
+} gq_comparison_request;
+
 typedef struct gq_comparison gq_comparison;
-/* How far b's weights are from a's, tensor by tensor, whatever types they have and whoever wrote them; also
- * under importance, where `imatrix` (NULL: none) has data. Tensors that cannot be compared are named in
- * warnings; a comparison of nothing is a failure. */
-gq_comparison *gq_compare(const char *a, const char *b, const char *imatrix, int threads,
-                          const gq_callbacks *callbacks, gq_error *e);
+/* How far the copies' weights are from the original's, tensor by tensor, whatever types they have and whoever
+ * wrote them; also under importance, where there is data. The original is read once. Tensors that cannot be
+ * compared are named in warnings; a copy with nothing to compare is a failure. */
+gq_comparison *gq_compare(const gq_comparison_request *r, gq_error *e);
 void gq_comparison_free(gq_comparison *c);
-const gq_summary *gq_comparison_summary(const gq_comparison *c); /* in: a's, out: b's */
-/* Tensors compared, in a's order, from a's type to b's; and how far they are apart. n of a loss is 0 where
- * the bytes are the same. */
-const gq_tensor *gq_comparison_tensors(const gq_comparison *c, size_t *n);
-const gq_loss *gq_comparison_losses(const gq_comparison *c);
+const gq_summary *gq_comparison_summary(const gq_comparison *c, size_t copy); /* in: the original's */
+/* Tensors compared, in the original's order, from its type to the copy's; which of the original's each is;
+ * and how far they are apart. n of a loss is 0 where the bytes are the same. */
+const gq_tensor *gq_comparison_tensors(const gq_comparison *c, size_t copy, size_t *n);
+const size_t *gq_comparison_numbers(const gq_comparison *c, size_t copy);
+const gq_loss *gq_comparison_losses(const gq_comparison *c, size_t copy);
 const char *const *gq_comparison_warnings(const gq_comparison *c, size_t *n);
 double gq_comparison_seconds(const gq_comparison *c);
 

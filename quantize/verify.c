@@ -13,7 +13,7 @@ struct gq_verification {
     size_t n;
     gq_verdict *verdicts;
     word_list problems; /* what the verdicts point to */
-    word_list missing;
+    word_list missing;  /* names, as they are */
     word_list warnings;
 };
 
@@ -180,8 +180,7 @@ static bool check_sums(gq_verification *v, const gq_checksum *expected, size_t n
     }
     free(sorted);
     for (size_t i = 0; ok && i < n; i++)
-        ok = gguf_model_tensor(&v->model, expected[i].name) ||
-             words_add(&v->missing, e, "%s", expected[i].name);
+        ok = gguf_model_tensor(&v->model, expected[i].name) || words_copy(&v->missing, e, expected[i].name);
     return ok;
 }
 

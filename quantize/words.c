@@ -5,17 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool words_copy(word_list *l, gq_error *e, const char *text) {
+    char **grown = realloc(l->items, (l->n + 1) * sizeof *grown);
+    if (grown) l->items = grown;
+    char *copy = grown ? strdup(text) : NULL;
+    if (!copy) return gq_fail_memory(e, strlen(text) + 1);
+    l->items[l->n++] = copy;
+    return true;
+}
+
 bool words_vadd(word_list *l, gq_error *e, const char *format, va_list args) {
     gq_error text;
     char message[sizeof text.text];
     vsnprintf(message, sizeof message, format, args);
     gq_fail(&text, "%s", message); /* makes control characters visible */
-    char **grown = realloc(l->items, (l->n + 1) * sizeof *grown);
-    if (grown) l->items = grown;
-    char *copy = grown ? strdup(text.text) : NULL;
-    if (!copy) return gq_fail_memory(e, sizeof message);
-    l->items[l->n++] = copy;
-    return true;
+    return words_copy(l, e, text.text);
 }
 
 bool words_add(word_list *l, gq_error *e, const char *format, ...) {

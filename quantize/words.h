@@ -15,6 +15,7 @@ typedef struct word_list {
 /* Control characters are made visible, as gq_fail does. */
 bool words_add(word_list *l, gq_error *e, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool words_vadd(word_list *l, gq_error *e, const char *format, va_list args);
+bool words_copy(word_list *l, gq_error *e, const char *text); /* as it is */
 /* Each line of a text (NULL: none) as a sentence. */
 bool words_add_lines(word_list *l, gq_error *e, const char *text);
 void words_cut(word_list *l, size_t n); /* keep the first n */

@@ -13,13 +13,11 @@ static void need_chromium(void) {
     skip();
 }
 
-/* The document after its scripts have run, and `extra` after them; malloc'ed. */
-static char *rendered(const char *page, const char *extra) {
-    char *text = (char *)read_whole(page, NULL), *url, *profile, *longer, *out;
-    assert_true(asprintf(&longer, "%s<script>%s</script>", text, extra) > 0);
+/* The document after its scripts have run; malloc'ed. */
+static char *document(const char *html) {
+    char *url, *profile, *out;
     const char *copy = in_folder(folder, "copy.html");
-    write_whole(copy, longer, strlen(longer));
-    free(text), free(longer);
+    write_whole(copy, html, strlen(html));
     assert_true(asprintf(&url, "file://%s", copy) > 0);
     assert_true(asprintf(&profile, "--user-data-dir=%s/profile", folder) > 0);
     const char *argv[] = {"timeout",
@@ -30,6 +28,7 @@ static char *rendered(const char *page, const char *extra) {
                           "--disable-gpu",
                           "--disable-dev-shm-usage",
                           profile,
+                          "--window-size=1280,900",
                           "--virtual-time-budget=20000",
                           "--dump-dom",
                           url,
@@ -39,6 +38,33 @@ static char *rendered(const char *page, const char *extra) {
     unlink(copy);
     assert_int_equal(status, 0);
     return out;
+}
+
+/* The page, and `extra` after its scripts. */
+static char *rendered(const char *page, const char *extra) {
+    char *text = (char *)read_whole(page, NULL), *longer;
+    assert_true(asprintf(&longer, "%s<script>%s</script>", text, extra) > 0);
+    char *dom = document(longer);
+    free(text), free(longer);
+    return dom;
+}
+
+/* As wide as a telephone it scrolls up and down only. In a frame, since windows have a least width. */
+static void assert_narrow(const char *page) {
+    char *text = (char *)read_whole(page, NULL), *html;
+    assert_true(
+        asprintf(&html,
+                 "<!doctype html><body><textarea id=t>%s</textarea>"
+                 "<iframe id=f style='width:375px;height:900px;border:0'></iframe><script>"
+                 "f.onload = () => { const d = f.contentDocument, all = d.scrollingElement.scrollWidth;"
+                 "document.body.dataset.ready = d.getElementById('main').dataset.ready;"
+                 "document.body.dataset.fits = f.contentWindow.innerWidth === 375 && all <= 375;"
+                 "t.remove(); f.remove(); };"
+                 "f.srcdoc = t.value;</script>",
+                 text) > 0);
+    char *dom = document(html);
+    if (!strstr(dom, "data-ready=\"yes\"") || !strstr(dom, "data-fits=\"true\"")) fail_msg("%.300s", dom);
+    free(dom), free(text), free(html);
 }
 
 enum { LEGEND = 48 }; /* cells of the heat map's legend */
@@ -91,6 +117,17 @@ static void test_run(void **state) {
     assert_non_null(strstr(dom, "data-ready=\"yes\""));
     assert_rows(dom, "tensors", n);
     assert_rows(dom, "worst", 10);
+    assert_non_null(strstr(dom, "<b>Q4_K_M</b>"));
+    assert_non_null(strstr(dom, "<code>--imatrix imatrix.dat</code>"));
+    assert_non_null(strstr(dom, "effort default"));
+    assert_non_null(strstr(dom, gq_isa()));
+    assert_null(strstr(dom, folder)); /* names of files only */
+    assert_true(strstr(dom, "id=\"heatmap\"") < strstr(dom, "id=\"layers\""));
+    assert_true(strstr(dom, "id=\"layers\"") < strstr(dom, "id=\"worst\""));
+    assert_non_null(strstr(dom, "--colour:var(--c4)\">Q4_K</")); /* in every report */
+    char *lines = part(dom, "id=\"layers\"", "</svg>");
+    assert_int_equal(count(lines, "<path"), 7); /* roles of a layer without those kept */
+    free(lines);
     char *map = part(dom, "id=\"heatmap\"", "</svg>"), *points = part(dom, "id=\"scatter\"", "</svg>");
     assert_null(strstr(map, "norm")); /* roles that were kept tell nothing */
     assert_int_equal(count(map, "<rect"), n - norms + LEGEND);
@@ -100,7 +137,40 @@ static void test_run(void **state) {
     assert_non_null(strstr(bars, "Q4_K"));
     assert_non_null(strstr(roles, "ffn_down"));
     free(dom), free(map), free(points), free(bars), free(roles);
+    assert_narrow(page);
+    GQUANT(0, "-q", "--force", "--full-paths", "-r", page, "--imatrix", matrix, source, out, "IQ4_NL");
+    dom = rendered(page, "");
+    assert_non_null(strstr(dom, source));
+    assert_non_null(strstr(dom, matrix));
+    free(dom);
     unlink(page), unlink(out);
+}
+
+/* Several copies: who is nearest, then each by itself. */
+static void test_copies(void **state) {
+    (void)state;
+    need_chromium();
+    const char *page = in_folder(folder, "r.html"), *a = in_folder(folder, "model-Q4_0.gguf"),
+               *b = in_folder(folder, "model-Q8_0.gguf"), *c = in_folder(folder, "model-Q4_K_M.gguf");
+    GQUANT(0, "-q", "--out-dir", folder, source, "Q4_0", "Q8_0", "Q4_K_M");
+    GQUANT(0, "compare", "-q", "-r", page, source, a, b, c);
+    gguf_model m = open_model(a);
+    char *dom = rendered(page, "");
+    assert_non_null(strstr(dom, "data-ready=\"yes\""));
+    assert_rows(dom, "outputs", 3);
+    assert_rows(dom, "copies", m.n_tensors);
+    char *map = part(dom, "id=\"winners\"", "</svg>"), *table = part(dom, "id=\"copies\"", "</table>");
+    assert_int_equal(count(map, "<rect"), m.n_tensors);
+    assert_true(count(table, "type best") > m.n_tensors / 2);
+    free(dom), free(map), free(table);
+    dom = rendered(page, "const o = document.getElementById('output'); o.value = '2';"
+                         "o.dispatchEvent(new Event('change'));");
+    assert_rows(dom, "tensors", m.n_tensors);
+    assert_null(strstr(dom, "id=\"copies\""));
+    free(dom);
+    assert_narrow(page);
+    gguf_model_close(&m);
+    unlink(page), unlink(a), unlink(b), unlink(c);
 }
 
 static void test_sort_and_filter(void **state) {
@@ -144,6 +214,7 @@ static void test_plan_comparison_and_several_outputs(void **state) {
     assert_non_null(strstr(dom, "bits per weight"));
     assert_null(strstr(dom, "id=\"worst\""));
     free(dom);
+    assert_narrow(page);
     GQUANT(0, "-q", "-r", page, "--out-dir", folder, source, "Q4_0", "Q8_0");
     dom = rendered(
         page,
@@ -155,7 +226,7 @@ static void test_plan_comparison_and_several_outputs(void **state) {
     free(dom), free(bars);
     GQUANT(0, "compare", "-q", "-r", page, source, a);
     dom = rendered(page, "");
-    assert_non_null(strstr(dom, "compared with"));
+    assert_non_null(strstr(dom, "Compared with"));
     assert_non_null(strstr(dom, "data-ready"));
     free(dom);
     unlink(page), unlink(a), unlink(in_folder(folder, "model-Q8_0.gguf"));
@@ -192,8 +263,10 @@ static void test_many_tensors_and_hostile_names(void **state) {
                      2002 + LEGEND); /* the others are kept: one row, or not named as a weight */
     assert_null(strstr(title, "owned"));
     assert_null(strstr(dom, "<img"));
-    assert_null(strstr(dom, "<b>"));
+    assert_null(strstr(dom, "<b>&amp;"));
+    assert_non_null(strstr(dom, "\\xff\\u2028.weight")); /* what is no text, and what would act on it */
     free(dom), free(map), free(title);
+    assert_narrow(page);
     unlink(big), unlink(out), unlink(page);
 }
 
@@ -201,6 +274,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_outside_resources),
         cmocka_unit_test(test_run),
+        cmocka_unit_test(test_copies),
         cmocka_unit_test(test_sort_and_filter),
         cmocka_unit_test(test_plan_comparison_and_several_outputs),
         cmocka_unit_test(test_many_tensors_and_hostile_names),

@@ -52,17 +52,21 @@ static bool look(gq_error *e) {
     return m;
 }
 
+static gq_comparison *two(const char *a, const char *b, const char *matrix, gq_error *e) {
+    return gq_compare(&(gq_comparison_request){a, (const char *const[]){b, a}, 2, matrix, 1, NULL}, e);
+}
+
 static bool compare(gq_error *e) {
-    gq_comparison *c = gq_compare(path("in.gguf"), path("b.gguf"), path("matrix.dat"), 1, NULL, e);
+    gq_comparison *c = two(path("in.gguf"), path("b.gguf"), path("matrix.dat"), e);
     gq_comparison_free(c);
     return c;
 }
 
 /* With tensors that the others lack, each way, which are warned about. */
 static bool compare_others(gq_error *e) {
-    gq_comparison *c = gq_compare(path("a.gguf"), path("in.gguf"), NULL, 1, NULL, e);
+    gq_comparison *c = two(path("a.gguf"), path("in.gguf"), NULL, e);
     gq_comparison_free(c);
-    c = c ? gq_compare(path("in.gguf"), path("a.gguf"), NULL, 1, NULL, e) : NULL;
+    c = c ? two(path("in.gguf"), path("a.gguf"), NULL, e) : NULL;
     gq_comparison_free(c);
     return c;
 }

@@ -115,7 +115,10 @@ static void scans_go_on_with_fewer(void **state) {
     gq_error e;
     size_t n;
     startable = 1;
-    gq_comparison *c = gq_compare(path("in.gguf"), path("wanted.gguf"), NULL, THREADS, NULL, &e);
+    gq_comparison *c =
+        gq_compare(&(gq_comparison_request){path("in.gguf"), (const char *const[]){path("wanted.gguf")}, 1,
+                                            NULL, THREADS, NULL},
+                   &e);
     if (!c) fail_msg("%s", e.text);
     const char *const *warnings = gq_comparison_warnings(c, &n);
     assert_true(has(warnings, n, "only 2 of 4 threads"));

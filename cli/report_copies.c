@@ -1,0 +1,131 @@
+/* Several copies of one original: who is nearest, tensor by tensor. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "cli/report.h"
+#include "cli/table.h"
+#include "cli/text.h"
+
+/* ---- the best ---- */
+
+/* All copies' tensors in the order of the original: `at` has for each copy the next of its tensors. Returns
+ * the number of the first one in the original, SIZE_MAX: none is left. */
+static size_t next_number(const report *r, const size_t *at) {
+    size_t first = SIZE_MAX;
+    for (size_t i = 0; i < r->n_outputs; i++) {
+        const report_output *o = &r->outputs[i];
+        if (at[i] < o->n && o->numbers[at[i]] < first) first = o->numbers[at[i]];
+    }
+    return first;
+}
+
+static bool has(const report_output *o, size_t at, size_t number) {
+    return at < o->n && o->numbers[at] == number;
+}
+
+/* A copy with the smallest error is a best one, unless it is that of all or nobody else has the tensor. */
+static void rank_tensor(report *r, const size_t *at, size_t number) {
+    double least = INFINITY, most = -INFINITY;
+    for (size_t i = 0; i < r->n_outputs; i++) {
+        const report_output *o = &r->outputs[i];
+        if (!has(o, at[i], number)) continue;
+        double error = report_error(&o->losses[at[i]]);
+        if (error < least) least = error;
+        if (error > most) most = error;
+    }
+    for (size_t i = 0; i < r->n_outputs; i++) {
+        report_output *o = &r->outputs[i];
+        if (!has(o, at[i], number) || !(least < most) || report_error(&o->losses[at[i]]) > least) continue;
+        o->best[at[i]] = true;
+        o->n_best++;
+    }
+}
+
+static void step(const report *r, size_t *at, size_t number) {
+    for (size_t i = 0; i < r->n_outputs; i++) at[i] += has(&r->outputs[i], at[i], number);
+}
+
+void report_rank_copies(report *r) {
+    size_t *at = need(r->n_outputs, sizeof *at);
+    for (size_t i = 0; i < r->n_outputs; i++)
+        r->outputs[i].best = need(r->outputs[i].n, sizeof *r->outputs[i].best);
+    for (size_t number; (number = next_number(r, at)) != SIZE_MAX; step(r, at, number))
+        rank_tensor(r, at, number);
+    free(at);
+}
+
+/* ---- for people ---- */
+
+static void error_cells(table *out, const report_output *o, size_t at, size_t number) {
+    if (!has(o, at, number)) {
+        table_text(out, "-"), table_text(out, "absent ");
+        return;
+    }
+    const gq_loss *l = &o->losses[at];
+    table_text(out, gq_type_name(o->tensors[at].to));
+    table_cell(out, l->n ? format("%.5f%c", report_error(l), o->best[at] ? '*' : ' ')
+                         : format("same%c", o->best[at] ? '*' : ' '));
+}
+
+/* A name for the column of each copy: its number, which the table of totals tells. */
+static void print_tensors(FILE *to, const report *r, const char *columns) {
+    size_t *at = need(r->n_outputs, sizeof *at);
+    table out;
+    table_start(&out, columns);
+    table_text(&out, "tensor"), table_text(&out, "shape");
+    for (size_t i = 0; i < r->n_outputs; i++) {
+        table_text(&out, "type");
+        table_cell(&out, format("copy %zu ", i + 1));
+    }
+    for (size_t number; (number = next_number(r, at)) != SIZE_MAX; step(r, at, number)) {
+        size_t any = 0;
+        while (!has(&r->outputs[any], at[any], number)) any++;
+        const gq_tensor *t = &r->outputs[any].tensors[at[any]];
+        table_name(&out, t->name);
+        table_cell(&out, shape_text(t->ne, t->n_dims));
+        for (size_t i = 0; i < r->n_outputs; i++) error_cells(&out, &r->outputs[i], at[i], number);
+    }
+    table_print(&out, to);
+    table_free(&out);
+    free(at);
+}
+
+static void print_totals(FILE *to, const report *r) {
+    table out;
+    table_start(&out, "lr5r4r1r2r3r");
+    table_row(&out,
+              (const char *const[]){"copy", "MiB", "bpw", "rel. error", "weighted", "SNR dB", "best in"});
+    for (size_t i = 0; i < r->n_outputs; i++) {
+        const report_output *o = &r->outputs[i];
+        const gq_summary *s = o->summary;
+        report_totals total = report_total(o);
+        double weighted = gq_loss_weighted(&total.loss), snr = gq_loss_snr_db(&total.loss);
+        char *path = shown(report_named(r, s->path));
+        table_cell(&out, format("%zu %s", i + 1, path));
+        free(path);
+        table_cell(&out, format("%.2f", (double)s->file_bytes / 0x1p20));
+        table_cell(&out, format("%.4g", report_bits(s->out_bytes, (double)s->n_weights)));
+        table_cell(&out, format("%.5f", gq_loss_relative(&total.loss)));
+        table_cell(&out, isnan(weighted) ? format("-") : format("%.5f", weighted));
+        table_cell(&out, total.loss.e2 > 0 ? format("%.2f", snr) : format("exact"));
+        table_cell(&out, format("%zu of %zu", o->n_best, o->n));
+    }
+    table_print(&out, to);
+    table_free(&out);
+}
+
+void report_copies(FILE *to, const report *r) {
+    char *columns = need(3 * r->n_outputs + 4, 1), *c = columns;
+    *c++ = 'l', *c++ = 'l', *c++ = '9';
+    for (size_t i = 0; i < r->n_outputs; i++) *c++ = 'l', *c++ = '8', *c++ = 'r';
+    print_tensors(to, r, columns);
+    free(columns);
+    bool weighted = false;
+    for (size_t i = 0; i < r->n_outputs; i++) weighted |= report_total(&r->outputs[i]).loss.wx2 > 0;
+    char time[UNIT_ROOM];
+    fprintf(to, "relative errors%s; *: the smallest\n\n",
+            weighted ? ", under importance where there is data" : "");
+    print_totals(to, r);
+    fprintf(to, "%s\n", time_text(time, r->seconds));
+}

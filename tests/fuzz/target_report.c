@@ -1,0 +1,44 @@
+/* Reports that verify reads: what is accepted has names and checksums, and any name survives being written.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/checksums.h"
+#include "cli/json.h"
+#include "tests/fuzz/fuzz.h"
+
+static void write_and_read(const uint8_t *bytes, size_t n) {
+    json_t *text = json_of_bytes((const char *)bytes, n);
+    char *back = json_bytes_of(text);
+    PROMISE(memcmp(back, bytes, n) == 0 && back[n] == 0, "a name of %zu bytes comes back as another", n);
+    free(back);
+    json_decref(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
+    checksum_list list;
+    gq_error e = {0};
+    if (checksums_parse(&list, (const char *)bytes, n, "r.json", "model.gguf", &e)) {
+        PROMISE(list.n > 0, "no checksum");
+        for (size_t i = 0; i < list.n; i++) PROMISE(list.items[i].name, "checksum %zu has no name", i);
+    } else {
+        fuzz_check_error(&e);
+    }
+    checksums_free(&list);
+    write_and_read(bytes, n);
+    return 0;
+}
+
+void fuzz_seeds(const char *folder) {
+    static const char *const texts[] = {
+        "{\"outputs\":[{\"path\":\"a/"
+        "model.gguf\",\"tensors\":[{\"name\":\"x\\ueFfF\\n\",\"crc32\":\"00ff00ff\"}]}]}",
+        "{\"a\":[1,-2.5e3,true,null,{\"b\":[]}],\"outputs\":[{\"path\":\"p\"},{\"path\":\"model.gguf\","
+        "\"tensors\":["
+        "{\"name\":\"\\ud83e\\udd99\",\"crc32\":\"12345678\"}]}]}",
+        "[[[[[[[[{}]]]]]]]]",
+        "a\xee\xbe\x80\xff\xed\xa0\x80\xf0\x9f\xa6\x99",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        fuzz_seed(folder, (char[]){(char)('a' + i), 0}, texts[i], strlen(texts[i]));
+}
