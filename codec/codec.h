@@ -1,8 +1,11 @@
-/* Block codecs: one table row per type, one set of kernels per ISA level.
+/* Codecs of tensor types: one table row per type, one set of kernels per ISA level.
  *
- * A codec works on whole rows. Row length is a multiple of the type's block length; rows are contiguous.
- * Output bytes depend on the input alone: not on the ISA level, the number of threads, or how rows are
- * grouped into calls.
+ * A row of weights is cut into blocks of consecutive columns (gguf/type.h says how long); a block is encoded
+ * from its own weights and the importance of its own columns alone. So output bytes depend on nothing else:
+ * not on the ISA level, the number of threads, or how rows and columns are grouped into calls. Callers own
+ * all memory; nothing here allocates, fails or keeps state between calls.
+ *
+ * Rows are contiguous float32, in the tensor's own unit; their length is a multiple of the block's.
  */
 #ifndef GQ_CODEC_H
 #define GQ_CODEC_H
@@ -20,19 +23,85 @@ typedef struct codec_importance {
     const float *column; /* one value >= 0 per column; NULL: all columns count the same */
 } codec_importance;
 
-/* rows x cols weights -> blocks. importance may be NULL. Finite x only. */
+/* rows x cols weights -> blocks. importance may be NULL. Finite x only. With importance a call should have at
+ * least as many rows as kernels.lanes, as it takes no longer for so many than for one. */
 typedef void codec_encode(const float *x, uint8_t *blocks, size_t rows, size_t cols,
                           const codec_importance *importance, codec_effort effort);
 /* n elements (whole blocks) -> float32, exactly as the format says. */
 typedef void codec_decode(const uint8_t *blocks, float *x, size_t n);
 
+/* ---- the search for scales ----
+ * How many ways of coding a (sub-)block are tried, and which: what an effort is. Families of types (a source
+ * file of simd/ each) use different members; the others are zero. bench-tune tries other numbers. */
+/* Scales that put the largest weight at an end of the codes or near it: `tries` of them, `step` codes apart,
+ * the first one `first` codes beyond the end. */
+typedef struct codec_ladder {
+    float first, step;
+    int tries;
+} codec_ladder;
+/* The first n pairs of a list in which each lowers the error most after those before it. */
+typedef struct codec_pairs {
+    const int8_t (*list)[2];
+    int n;
+} codec_pairs;
+
+typedef struct codec_search {
+    /* Where a code stands for a multiple of a scale: */
+    codec_ladder lower, upper; /* scales to begin with */
+    int moves;                 /* changes of the best one, or of the range of codes */
+    float move_step;           /* between these, relative to the scale, or in codes */
+    /* Where a minimum is added: */
+    codec_pairs
+        placings; /* of the code range over the block's: steps by which the block reaches beyond either end */
+    float placing_step; /* in codes */
+    int polish;         /* times that codes are chosen anew for the best scale and minimum */
+    /* In super-blocks: */
+    int factors;            /* sizes of the factors that packed scales and minimums are multiplied with */
+    codec_pairs neighbours; /* packed scale and minimum relative to those that suit best */
+    /* In types of their own: */
+    int reach;      /* NVFP4: scales tried below the usual one, and half of those above */
+    bool canonical; /* Q8_0: no search, but the bytes that everyone else writes */
+} codec_search;
+
+/* ---- encoding step by step ----
+ * For callers that round a weight knowing what became of those before it. A batch is kernels.lanes rows at
+ * the same block of columns; a row is a lane. What is given per row is given for all lanes, lane after lane:
+ * weights of a block as x[block_elements][lanes]. Of rows that are fewer, the last one is repeated.
+ *
+ *     for each block of columns, in order:      choose(state, ...)
+ *         for each column of it, in order:      round(state, column, ...), which may be called again
+ *     when the gains of the rows are known, for each block: finish(state, gain, ...)
+ *
+ * Lanes are independent. Plain encoding is: choose; round each column with the weights that choose saw;
+ * finish with what gain_kept says of these; and zeros in place of a block of weights so tiny that zeros are
+ * nearer to them. */
+typedef struct codec_steps {
+    size_t state_bytes; /* of one block of a batch; the caller's, aligned to 64 */
+    size_t group; /* columns that are rounded together: 1, more where a code stands for several weights */
+    const codec_search (*searches)[2]; /* by effort, then without and with importance */
+
+    /* Choose the block's scales for weights x, and freeze them. importance: one value >= 0 per column, the
+     * same for all rows, or NULL. search: one of searches. */
+    void (*choose)(void *state, const float *x, const float *importance, const codec_search *search);
+    /* The codes nearest to x[group][lanes] in columns column .. column + group - 1 of the block, and what
+     * they decode to as long as the gain is 1. */
+    void (*round)(void *state, size_t column, const float *x, float *decoded);
+    /* The gain per lane that keeps the blocks' projection on weights x, as far as the type's plain encoding
+     * keeps it. decoded: as round returned them. */
+    void (*gain_kept)(const void *state, const float *x, const float *decoded, const float *importance,
+                      float *gain);
+    /* Multiply the block's factors by a gain per lane and write the first `rows` blocks, `stride` bytes
+     * apart. Types whose scales are not binary16 (MXFP4, NVFP4) have no use for a gain. */
+    void (*finish)(const void *state, const float *gain, uint8_t *blocks, size_t stride, size_t rows);
+} codec_steps;
+
 /* Sums over a run of rows, each in an order that is fixed by the shape alone, so that adding chunks in their
  * order gives the same report for any number of threads. */
 typedef struct codec_error {
     uint64_t n;
-    double x2, e2;      /* sum x^2, sum (x - x')^2 */
-    double wx2, we2;    /* the same under importance; equal to x2, e2 without */
-    float max_x, max_e; /* largest |x| and |x - x'| */
+    double x2, e2;   /* sum x^2, sum (x - x')^2 */
+    double wx2, we2; /* the same under importance; equal to x2, e2 without */
+    float max_e;     /* largest |x - x'| */
 } codec_error;
 typedef void codec_measure(const float *x, const float *decoded, size_t rows, size_t cols,
                            const codec_importance *importance, codec_error *sum /* added to */);
@@ -41,17 +110,20 @@ typedef struct codec {
     uint32_t type;        /* GGUF id */
     codec_decode *decode; /* NULL: not supported */
     codec_encode *encode; /* NULL: decode only */
-    float max_magnitude; /* largest |x| that encode can store; beyond it the caller must refuse. Infinity: any
-                            finite */
+    /* Largest |x| that encode can store; beyond it the caller must refuse. Infinity: any finite. */
+    float max_magnitude;
+    const codec_steps *steps; /* NULL: no encoder, or numbers rather than blocks */
 } codec;
 
 /* The kernels of one ISA level. */
 typedef struct kernels {
+    size_t lanes;        /* rows of a batch; at most CODEC_MOST_LANES */
     const codec *codecs; /* indexed by GGUF type id, GGUF_TYPE_LIMIT rows; .decode NULL where unknown */
-    size_t (*first_not_finite)(const float *x,
-                               size_t n); /* index of the first Inf or NaN, n when there is none */
+    /* Index of the first Inf or NaN, n when there is none. */
+    size_t (*first_not_finite)(const float *x, size_t n);
     codec_measure *measure;
 } kernels;
+enum { CODEC_MOST_LANES = 16 };
 
 /* Name of a level: "x86-64-v3", "neon", ... */
 const char *kernels_name(const kernels *k);

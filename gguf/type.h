@@ -44,6 +44,50 @@ enum {
     GGUF_TYPE_LIMIT = 43,
 };
 
+/* Elements and bytes of a block, and whether it is quantized. From this one list come gguf/type.c's table and
+ * the constants GGUF_Q4_K_ELEMENTS, GGUF_Q4_K_BYTES, ... */
+#define GGUF_TYPES(X) \
+    X(F32, 1, 4, false) \
+    X(F16, 1, 2, false) \
+    X(Q4_0, 32, 18, true) \
+    X(Q4_1, 32, 20, true) \
+    X(Q5_0, 32, 22, true) \
+    X(Q5_1, 32, 24, true) \
+    X(Q8_0, 32, 34, true) \
+    X(Q8_1, 32, 36, true) \
+    X(Q2_K, 256, 84, true) \
+    X(Q3_K, 256, 110, true) \
+    X(Q4_K, 256, 144, true) \
+    X(Q5_K, 256, 176, true) \
+    X(Q6_K, 256, 210, true) \
+    X(Q8_K, 256, 292, true) \
+    X(IQ2_XXS, 256, 66, true) \
+    X(IQ2_XS, 256, 74, true) \
+    X(IQ3_XXS, 256, 98, true) \
+    X(IQ1_S, 256, 50, true) \
+    X(IQ4_NL, 32, 18, true) \
+    X(IQ3_S, 256, 110, true) \
+    X(IQ2_S, 256, 82, true) \
+    X(IQ4_XS, 256, 136, true) \
+    X(I8, 1, 1, false) \
+    X(I16, 1, 2, false) \
+    X(I32, 1, 4, false) \
+    X(I64, 1, 8, false) \
+    X(F64, 1, 8, false) \
+    X(IQ1_M, 256, 56, true) \
+    X(BF16, 1, 2, false) \
+    X(TQ1_0, 256, 54, true) \
+    X(TQ2_0, 256, 66, true) \
+    X(MXFP4, 32, 17, true) \
+    X(NVFP4, 64, 36, true) \
+    X(Q1_0, 128, 18, true) \
+    X(Q2_0, 64, 18, true)
+
+#define GGUF_BLOCK_SIZE(type, elements, bytes, quantized) \
+    GGUF_##type##_ELEMENTS = (elements), GGUF_##type##_BYTES = (bytes),
+enum { GGUF_TYPES(GGUF_BLOCK_SIZE) };
+#undef GGUF_BLOCK_SIZE
+
 typedef struct gguf_type {
     uint32_t id;
     const char *name;        /* as in listings: "Q4_K" */
@@ -58,5 +102,10 @@ const gguf_type *gguf_type_of(uint32_t id);
 const gguf_type *gguf_type_named(const char *name);
 /* Name for messages; "type 77?" style text is up to the caller: returns "unknown" for unknown ids. */
 const char *gguf_type_name(uint32_t id);
+/* Bytes of n elements; n is a multiple of block_elements and, where it comes from a file, known to be that of
+ * a tensor whose bytes the file has. */
+static inline uint64_t gguf_type_bytes(const gguf_type *type, uint64_t n) {
+    return n / type->block_elements * type->block_bytes;
+}
 
 #endif

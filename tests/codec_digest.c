@@ -39,7 +39,7 @@ static void print_encodes(const gguf_type *type, const codec *c, const float *x,
         for (int on = 0; on < 2; on++) {
             c->encode(x, blocks, ROWS, COLS, on ? &importance : NULL, effort);
             printf("%s effort %d importance %d %08x\n", type->name, effort, on,
-                   crc32(blocks, (size_t)N / type->block_elements * type->block_bytes));
+                   crc32(blocks, gguf_type_bytes(type, N)));
         }
 }
 

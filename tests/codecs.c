@@ -14,7 +14,7 @@ const char *effort_name(codec_effort effort) {
 }
 
 size_t encoded_size(const gguf_type *type, size_t rows, size_t cols) {
-    return rows * cols / type->block_elements * type->block_bytes;
+    return gguf_type_bytes(type, rows * cols);
 }
 
 uint8_t *encode_everywhere(const gguf_type *type, const float *x, size_t rows, size_t cols,

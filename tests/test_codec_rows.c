@@ -1,5 +1,5 @@
-/* The bytes of a row depend on the row alone: not on how many rows and blocks come in one call, nor on what
- * lies beside them. */
+/* The bytes of a block depend on its weights and their importance alone: not on how rows and columns are cut
+ * into calls, nor on what lies beside them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static void check_rows(const gguf_type *type, size_t rows, size_t cols, codec_ef
     uint8_t *whole = encode_everywhere(type, x, rows, cols, importance, effort);
     size_t row_bytes = encoded_size(type, 1, cols);
     for (size_t first = 0, n; first < rows; first += n) {
-        n = 1 + next_random() % 4;
+        n = 1 + next_random() % (rows > 30 ? 30 : 4);
         if (n > rows - first) n = rows - first;
         uint8_t *some = encode_everywhere(type, x + first * cols, n, cols, importance, effort);
         if (memcmp(whole + first * row_bytes, some, n * row_bytes))
@@ -48,6 +48,49 @@ static void rows_of_several_blocks(void **state) {
             check_rows(type, 5, blocks * unit(type), effort, weighted);
 }
 
+/* More rows than any level has lanes, several times over: any number of them makes full batches and others.
+ */
+static void batches_of_any_number_of_rows(void **state) {
+    (void)state;
+    seed_random(4);
+    EACH_ENCODER(type)
+    for (int weighted = 0; weighted < 2; weighted++)
+        check_rows(type, 67, 2 * unit(type), EFFORT_DEFAULT, weighted);
+}
+
+/* All rows, cut into pieces of columns between blocks, each piece a matrix with its part of the importance.
+ */
+static void check_columns(const gguf_type *type, size_t rows, size_t blocks, codec_effort effort,
+                          bool weighted) {
+    size_t cols = blocks * unit(type), row_bytes = encoded_size(type, 1, cols);
+    float *x = malloc(4 * rows * cols), *w = malloc(4 * cols), *piece = malloc(4 * rows * cols);
+    assert_true(x && w && piece);
+    fill_normal(x, rows * cols, 1), fill_importance(w, cols);
+    uint8_t *whole = encode_everywhere(type, x, rows, cols, weighted ? w : NULL, effort);
+    for (size_t first = 0, n; first < cols; first += n) {
+        n = (1 + next_random() % 3) * unit(type);
+        if (n > cols - first) n = cols - first;
+        for (size_t r = 0; r < rows; r++) memcpy(piece + r * n, x + r * cols + first, 4 * n);
+        uint8_t *some = encode_everywhere(type, piece, rows, n, weighted ? w + first : NULL, effort);
+        size_t bytes = encoded_size(type, 1, n), at = encoded_size(type, 1, first);
+        for (size_t r = 0; r < rows; r++)
+            if (memcmp(whole + r * row_bytes + at, some + r * bytes, bytes))
+                fail_msg("%s, effort %s, importance %s: row %zu, columns %zu to %zu differ from those "
+                         "columns alone",
+                         type->name, effort_name(effort), weighted ? "on" : "off", r, first, first + n - 1);
+        free(some);
+    }
+    free(whole), free(x), free(w), free(piece);
+}
+
+static void columns_in_pieces(void **state) {
+    (void)state;
+    seed_random(5);
+    EACH_ENCODER(type)
+    EACH_EFFORT(effort)
+    for (int weighted = 0; weighted < 2; weighted++) check_columns(type, 19, 7, effort, weighted);
+}
+
 /* A row of zeros, of huge weights or of tiny ones in the same batch changes nothing for its neighbours. */
 static void neighbours_do_not_matter(void **state) {
     (void)state;
@@ -77,6 +120,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_one_block),
         cmocka_unit_test(rows_of_several_blocks),
+        cmocka_unit_test(batches_of_any_number_of_rows),
+        cmocka_unit_test(columns_in_pieces),
         cmocka_unit_test(neighbours_do_not_matter),
         cmocka_unit_test(no_rows),
     };

@@ -3,14 +3,12 @@
 #ifndef GQ_AFFINE_H
 #define GQ_AFFINE_H
 
-#include "codec/simd/batch.h"
 #include "codec/simd/copy.h"
+#include "codec/simd/encoder.h"
 
 typedef struct span {
-    int length, bits;          /* of the (sub-)block, of a code */
-    bool any_min;              /* false: m >= 0 */
-    const int8_t (*starts)[2]; /* placings of the code range: see start_affine */
-    float step;                /* of these, in codes */
+    int length, bits; /* of the (sub-)block, of a code */
+    bool any_min;     /* false: m >= 0 */
 } span;
 
 /* The best codes so far. All is in terms of the copy. */
@@ -25,13 +23,13 @@ typedef struct affine {
 /* Placings of the code range over a block's range: by how many steps the block reaches beyond its lower and
  * its upper end. Each lowers the error most after those before it, least squares and normal weights with and
  * without importance given. */
-static const int8_t starts_2_bits[16][2] = {{1, 1}, {1, 0}, {0, 1},  {0, 0}, {0, 2}, {2, 0},
-                                            {2, 1}, {1, 2}, {-2, 0}, {0, 3}, {3, 0}, {-1, 0},
-                                            {1, 3}, {2, 2}, {0, -1}, {3, 1}};
-static const int8_t starts_4_bits[20][2] = {{0, 0},  {1, 0}, {0, 1},  {-2, 0}, {1, 1}, {-1, 0}, {0, -1},
-                                            {-3, 0}, {0, 2}, {0, -2}, {1, 2},  {2, 0}, {0, -3}, {2, 1},
-                                            {1, -1}, {0, 3}, {-5, 0}, {-1, 1}, {1, 3}, {3, 0}};
-static const int8_t starts_5_bits[20][2] = {
+static const int8_t placings_2_bits[16][2] = {{1, 1}, {1, 0}, {0, 1},  {0, 0}, {0, 2}, {2, 0},
+                                              {2, 1}, {1, 2}, {-2, 0}, {0, 3}, {3, 0}, {-1, 0},
+                                              {1, 3}, {2, 2}, {0, -1}, {3, 1}};
+static const int8_t placings_4_bits[20][2] = {{0, 0},  {1, 0}, {0, 1},  {-2, 0}, {1, 1}, {-1, 0}, {0, -1},
+                                              {-3, 0}, {0, 2}, {0, -2}, {1, 2},  {2, 0}, {0, -3}, {2, 1},
+                                              {1, -1}, {0, 3}, {-5, 0}, {-1, 1}, {1, 3}, {3, 0}};
+static const int8_t placings_5_bits[20][2] = {
     {0, 0},  {-2, 0},  {1, 0},   {0, 1},   {0, -3}, {0, -2},  {-3, 0},  {0, -5}, {1, 1}, {0, -1},
     {-1, 0}, {-3, -3}, {-5, -3}, {-2, -3}, {1, 3},  {-3, -2}, {-1, -2}, {0, 2},  {2, 0}, {-1, 1}};
 
@@ -75,7 +73,7 @@ INLINE void keep_codes(affine *s, const span sp, const form *f, vf *best) {
 
 /* The best of several placings of the code range over the block's range; then, to polish it, codes anew for
  * the best scale and minimum so far, a few times. Returns their cost. */
-INLINE vf start_affine(affine *s, const vf *x, const vf *w, const span sp, int tries, int polish,
+INLINE vf start_affine(affine *s, const vf *x, const float *w, const span sp, const codec_search *search,
                        bool weighted) {
     vf low = sp.any_min ? x[0] : all(0), high = x[0];
     for (int i = 0; i < sp.length; i++) low = smaller(x[i], low), high = larger(x[i], high);
@@ -88,10 +86,13 @@ INLINE vf start_affine(affine *s, const vf *x, const vf *w, const span sp, int t
     s->f = (form){all(0), all(0), all(0), s->copy.sum_w, s->copy.sum_wy};
     s->a = all(0), s->m = sp.any_min ? flat : larger(flat, s->least);
     vf best = cost(&s->f, s->a, s->m);
-    for (int k = 0; k < tries + polish; k++) {
+    const int tries = search->placings.n;
+    for (int k = 0; k < tries + search->polish; k++) {
         form f;
         if (k < tries) {
-            float lower = sp.step * sp.starts[k][0], codes = top_code(sp) + lower + sp.step * sp.starts[k][1];
+            const int8_t *at = search->placings.list[k];
+            float lower = search->placing_step * at[0];
+            float codes = top_code(sp) + lower + search->placing_step * at[1];
             f = take(&s->copy, sp.length, sp.bits, weighted, all(1.5f * codes), all(0.5f * codes + lower));
         } else {
             f = take_affine(s, sp, weighted, s->a, s->m);

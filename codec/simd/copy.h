@@ -26,23 +26,37 @@ typedef struct form {
 INLINE vi shorter(vi pair, bool weighted) { return weighted ? pair >> 4 : pair; }
 INLINE vf of_y(vi sum, bool weighted) { return to_float(sum) * (weighted ? 0x1p-11f : 0x1p-15f); }
 
+/* The weights' side of a copy: the same in all lanes. */
+INLINE void copy_weights(copy *c, const float *w, int n, int bits) {
+    const float most = (float)(0x7fff >> bits);
+    float top = w[0];
+    int32_t whole[32], sum = 0;
+    for (int i = 1; i < n; i++) top = w[i] > top ? w[i] : top;
+    for (int i = 0; i < n; i += L) {
+        vi v = nearest_int(larger(load(w + i) * (most / top), all(1)));
+        memcpy(whole + i, &v, sizeof v);
+    }
+    for (int i = 0; i < n / 2; i++) {
+        c->w[i] = (vp)alli(whole[2 * i] | whole[2 * i + 1] << 16);
+        sum += whole[2 * i] + whole[2 * i + 1];
+    }
+    c->unit = all(top / most), c->sum_w = all((float)sum);
+}
+
 /* n is 16 or 32, all x lie within low..low + range. */
-INLINE void copy_block(copy *c, const vf *x, const vf *w, int n, int bits, bool weighted, vf low, vf range) {
-    const float most = weighted ? (float)(0x7fff >> bits) : 1;
-    vf top = weighted ? w[0] : all(1);
-    for (int i = 1; weighted && i < n; i++) top = larger(w[i], top);
+INLINE void copy_block(copy *c, const vf *x, const float *w, int n, int bits, bool weighted, vf low,
+                       vf range) {
+    c->unit = all(1), c->sum_w = all((float)n);
+    if (weighted) copy_weights(c, w, n, bits);
     /* A range below 2^-40 of the largest weight nearby is none. */
-    vf per = pick(lt(all(0x1p-40f), range), 32767.0f / range, all(0)), per_top = most / top;
-    vi sum_w = alli(0), sum_wy = alli(0);
+    vf per = pick(lt(all(0x1p-40f), range), 32767.0f / range, all(0));
+    vi sum_wy = alli(0);
     for (int i = 0; i < n / 2; i++) {
         c->y[i] = pair((x[2 * i] - low) * per, (x[2 * i + 1] - low) * per);
-        vp v = all_pairs(1);
-        if (weighted)
-            v = c->w[i] = pair(larger(w[2 * i] * per_top, all(1)), larger(w[2 * i + 1] * per_top, all(1)));
-        sum_w = sum_w + dot(v, all_pairs(1)), sum_wy = sum_wy + shorter(dot(v, c->y[i]), weighted);
+        sum_wy = sum_wy + shorter(dot(weighted ? c->w[i] : all_pairs(1), c->y[i]), weighted);
     }
-    c->low = low, c->range = range * (0x1p15f / 32767), c->per_range = per * 0x1p-15f, c->unit = top / most;
-    c->sum_w = to_float(sum_w), c->sum_wy = of_y(sum_wy, weighted);
+    c->low = low, c->range = range * (0x1p15f / 32767), c->per_range = per * 0x1p-15f;
+    c->sum_wy = of_y(sum_wy, weighted);
 }
 
 /* Sums, of y, for codes q = nearest(y inv - offset) kept within 0..2^bits - 1. Sixteen bits hold them up to

@@ -4,7 +4,8 @@
 #include "codec/simd/scalar.h"
 
 #define DECODE(name) void LEVEL(decode_##name)(const uint8_t *restrict b, float *restrict x, size_t n)
-#define EACH_BLOCK(elements, bytes) for (; n; n -= (elements), x += (elements), b += (bytes))
+#define EACH_BLOCK(type) \
+    for (; n; n -= GGUF_##type##_ELEMENTS, x += GGUF_##type##_ELEMENTS, b += GGUF_##type##_BYTES)
 
 /* ---- plain numbers ---- */
 DECODE(f32) { memcpy(x, b, 4 * n); }
@@ -42,28 +43,28 @@ DECODE(bf16) {
     } while (0)
 
 DECODE(q4_0) {
-    EACH_BLOCK(32, 18) {
+    EACH_BLOCK(Q4_0) {
         float d = half_at(b);
         NIBBLES(b + 2, 0, d * (float)(v - 8));
     }
 }
 
 DECODE(q4_1) {
-    EACH_BLOCK(32, 20) {
+    EACH_BLOCK(Q4_1) {
         float d = half_at(b), m = half_at(b + 2);
         NIBBLES(b + 4, 0, d * (float)v + m);
     }
 }
 
 DECODE(q5_0) {
-    EACH_BLOCK(32, 22) {
+    EACH_BLOCK(Q5_0) {
         float d = half_at(b);
         NIBBLES(b + 6, get32(b + 2), d * (float)(v - 16));
     }
 }
 
 DECODE(q5_1) {
-    EACH_BLOCK(32, 24) {
+    EACH_BLOCK(Q5_1) {
         float d = half_at(b), m = half_at(b + 2);
         NIBBLES(b + 8, get32(b + 4), d * (float)v + m);
     }
@@ -72,13 +73,13 @@ DECODE(q5_1) {
 INLINE void scaled_bytes(float d, const uint8_t *q, float *x, int n) {
     for (int j = 0; j < n; j++) x[j] = d * (float)(int8_t)q[j];
 }
-DECODE(q8_0) { EACH_BLOCK(32, 34) scaled_bytes(half_at(b), b + 2, x, 32); }
-DECODE(q8_1) { EACH_BLOCK(32, 36) scaled_bytes(half_at(b), b + 4, x, 32); }
-DECODE(q8_k) { EACH_BLOCK(256, 292) scaled_bytes(float_of(get32(b)), b + 4, x, 256); }
+DECODE(q8_0) { EACH_BLOCK(Q8_0) scaled_bytes(half_at(b), b + 2, x, 32); }
+DECODE(q8_1) { EACH_BLOCK(Q8_1) scaled_bytes(half_at(b), b + 4, x, 32); }
+DECODE(q8_k) { EACH_BLOCK(Q8_K) scaled_bytes(float_of(get32(b)), b + 4, x, 256); }
 
 /* ---- 256 elements ---- */
 DECODE(q2_k) {
-    EACH_BLOCK(256, 84) {
+    EACH_BLOCK(Q2_K) {
         float d = half_at(b + 80), dmin = half_at(b + 82);
         for (int s = 0; s < 16; s++) {
             float scale = d * (float)(b[s] & 15), min = dmin * (float)(b[s] >> 4);
@@ -90,7 +91,7 @@ DECODE(q2_k) {
 }
 
 DECODE(q3_k) {
-    EACH_BLOCK(256, 110) {
+    EACH_BLOCK(Q3_K) {
         float d = half_at(b + 108);
         for (int s = 0; s < 16; s++) {
             int low = b[96 + s % 8] >> (s / 8 * 4) & 15, top = b[104 + s % 4] >> (s / 4 * 2) & 3;
@@ -113,7 +114,7 @@ INLINE void six_bit_pairs(const uint8_t *s, uint8_t scale[8], uint8_t min[8]) {
 }
 
 DECODE(q4_k) {
-    EACH_BLOCK(256, 144) {
+    EACH_BLOCK(Q4_K) {
         float d = half_at(b), dmin = half_at(b + 2);
         uint8_t sc[8], mn[8];
         six_bit_pairs(b + 4, sc, mn);
@@ -127,7 +128,7 @@ DECODE(q4_k) {
 }
 
 DECODE(q5_k) {
-    EACH_BLOCK(256, 176) {
+    EACH_BLOCK(Q5_K) {
         float d = half_at(b), dmin = half_at(b + 2);
         uint8_t sc[8], mn[8];
         six_bit_pairs(b + 4, sc, mn);
@@ -142,7 +143,7 @@ DECODE(q5_k) {
 }
 
 DECODE(q6_k) {
-    EACH_BLOCK(256, 210) {
+    EACH_BLOCK(Q6_K) {
         float d = half_at(b + 208);
         for (int s = 0; s < 16; s++) {
             int half = s / 8, quarter = s / 2 % 4, l = 16 * (s % 2);
@@ -180,7 +181,7 @@ INLINE void scaled_codes(float d, const int8_t *v, float *x, int n) {
 }
 
 DECODE(iq4_nl) {
-    EACH_BLOCK(32, 18) {
+    EACH_BLOCK(IQ4_NL) {
         int8_t v[32];
         look_up(iq4_values, b + 2, 16, v);
         scaled_codes(half_at(b), v, x, 32);
@@ -188,7 +189,7 @@ DECODE(iq4_nl) {
 }
 
 DECODE(iq4_xs) {
-    EACH_BLOCK(256, 136) {
+    EACH_BLOCK(IQ4_XS) {
         float d = half_at(b);
         int top = get16(b + 2);
         for (int s = 0; s < 8; s++) {
@@ -201,7 +202,7 @@ DECODE(iq4_xs) {
 }
 
 DECODE(mxfp4) {
-    EACH_BLOCK(32, 17) {
+    EACH_BLOCK(MXFP4) {
         /* 2^(e - 128), subnormal for e = 0 and 1. */
         float d = b[0] < 2 ? float_of(0x200000u << b[0]) : float_of((uint32_t)(b[0] - 1) << 23);
         int8_t v[32];
@@ -218,7 +219,7 @@ INLINE float half_e4m3(uint8_t c) {
 }
 
 DECODE(nvfp4) {
-    EACH_BLOCK(64, 36) {
+    EACH_BLOCK(NVFP4) {
         for (int s = 0; s < 4; s++) {
             int8_t v[16];
             look_up(fp4_values, b + 4 + 8 * s, 8, v);
@@ -238,7 +239,7 @@ INLINE void trits(const uint8_t *q, int bytes, int power, float d, float *x) {
 
 DECODE(tq1_0) {
     static const int power[5] = {1, 3, 9, 27, 81};
-    EACH_BLOCK(256, 54) {
+    EACH_BLOCK(TQ1_0) {
         float d = half_at(b + 52);
         for (int k = 0; k < 5; k++) trits(b, 32, power[k], d, x + 32 * k);
         for (int k = 0; k < 5; k++) trits(b + 32, 16, power[k], d, x + 160 + 16 * k);
@@ -247,7 +248,7 @@ DECODE(tq1_0) {
 }
 
 DECODE(tq2_0) {
-    EACH_BLOCK(256, 66) {
+    EACH_BLOCK(TQ2_0) {
         float d = half_at(b + 64);
         for (int k = 0; k < 8; k++)
             for (int j = 0; j < 32; j++)
@@ -256,7 +257,7 @@ DECODE(tq2_0) {
 }
 
 DECODE(q1_0) {
-    EACH_BLOCK(128, 18) {
+    EACH_BLOCK(Q1_0) {
         float d = half_at(b);
         for (int k = 0; k < 16; k++)
             for (int j = 0; j < 8; j++) x[8 * k + j] = (float)(2 * (b[2 + k] >> j & 1) - 1) * d;
@@ -264,7 +265,7 @@ DECODE(q1_0) {
 }
 
 DECODE(q2_0) {
-    EACH_BLOCK(64, 18) {
+    EACH_BLOCK(Q2_0) {
         float d = half_at(b);
         for (int k = 0; k < 16; k++)
             for (int j = 0; j < 4; j++) x[4 * k + j] = (float)((b[2 + k] >> 2 * j & 3) - 1) * d;

@@ -1,6 +1,5 @@
 /* MXFP4 and NVFP4: codes are the values of E2M1, scales come from a short list, so the best one is found by
  * trying. Each lane one block. */
-#include "codec/simd/kernels.h"
 #include "codec/simd/scaled.h"
 
 /* Nearest of 0, 1, 2, 3, 4, 6, 8, 12 (doubled E2M1) for t >= 0: integers up to 4, then even numbers, then
@@ -19,7 +18,7 @@ INLINE vi e2m1_code(vf v, vf x) {
 }
 
 /* sum w (x - s v)^2 for scale s. */
-INLINE vf error_at(const vf *x, const vf *w, bool weighted, int n, vf s) {
+INLINE vf error_at(const vf *x, const weight *w, bool weighted, int n, vf s) {
     vf sum = all(0), inv = inverse(s);
     for (int i = 0; i < n; i++) {
         vf m = magnitude(x[i]), e = m - s * e2m1(m * inv);
@@ -28,35 +27,44 @@ INLINE vf error_at(const vf *x, const vf *w, bool weighted, int n, vf s) {
     return sum;
 }
 
+INLINE vf round_fp4(const sub_scales *s, vf x, vi *code) {
+    vf v = e2m1(magnitude(x) * s->inv), y = v * s->scale;
+    *code = e2m1_code(v, x);
+    return pick(lt(x, all(0)), -y, y);
+}
+
 /* ---- MXFP4: a power of two for 32 weights ---- */
-static void mxfp4_batch(const batch *b, bool weighted, uint8_t *out, int lanes) {
+INLINE void choose_mxfp4(const batch *b, const codec_search *search, bool weighted, factors *f,
+                         sub_scales *sub) {
+    (void)search, (void)f;
+    weight room[32];
+    const weight *w = weighted ? spread(b->w, 32, room) : NULL;
     /* The largest weight is in [1, 2) of the block's unit; with 1/4 of it as the scale of V it is 4..8 of 12,
      * and that is where no weight is clipped and the steps are smallest but one. Finer and coarser scales are
      * tried too. The stored exponent is that of the scale, plus 128: 0 is 2^-128, below it there is nothing.
      */
     vi unit = (vi)((vu)bits(b->unit) >> 23) - 127;
-    vf best = all(INFINITY), scale = all(0);
+    vf best = all(INFINITY), scale = all(0), any = all(0);
     vi exponent = alli(0);
     for (int k = -4; k <= -2; k++) {
         vi e = unit + (k + 128);
         e = picki(lti(e, alli(0)), alli(0), picki(lti(alli(252), e), alli(252), e));
         vf s = from_bits((e - unit - 128 + 127) << 23);
-        vf error = error_at(b->x, b->w, weighted, 32, s);
+        vf error = error_at(b->x, w, weighted, 32, s);
         vm better = lt(error, best);
         best = pick(better, error, best), scale = pick(better, s, scale),
         exponent = picki(better, e, exponent);
     }
-    vi bytes[16], words[8], codes[32];
-    vf inv = inverse(scale), any = all(0);
-    for (int i = 0; i < 32; i++) {
-        codes[i] = e2m1_code(e2m1(magnitude(b->x[i]) * inv), b->x[i]);
-        any = larger(magnitude(b->x[i]), any);
-    }
-    exponent = picki(le(any, all(0)), alli(0), exponent);
+    for (int i = 0; i < 32; i++) any = larger(magnitude(b->x[i]), any);
+    sub->sc = to_float(picki(le(any, all(0)), alli(0), exponent));
+    sub->scale = scale, sub->inv = inverse(scale);
+}
+INLINE void pack_mxfp4(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
+    (void)d;
+    vi bytes[16];
     for (int j = 0; j < 16; j++) bytes[j] = codes[j] | codes[j + 16] << 4;
     pack_bytes(bytes, 16, words);
-    prepend(words, 4, exponent, 8);
-    store_blocks(words, 5, out, 17, lanes);
+    prepend(words, 4, nearest_int(s->sc), 8);
 }
 
 /* ---- NVFP4: an unsigned E4M3 number for 16 weights ---- */
@@ -74,35 +82,76 @@ INLINE vi e4m3_below(vf s) {
     return picki(lt(v, all(0x1p-6f)), fine, normal);
 }
 
-static void nvfp4_batch(const batch *b, bool weighted, codec_effort how, uint8_t *out, int lanes) {
-    static const int reach[3] = {1, 3, 6};
-    vi words[16], scales[4], bytes[32];
+INLINE void choose_nvfp4(const batch *b, const codec_search *search, bool weighted, factors *f,
+                         sub_scales *subs) {
+    (void)f;
+    weight room[64];
+    const weight *w = weighted ? spread(b->w, 64, room) : NULL;
     for (int s = 0; s < 4; s++) {
-        const vf *x = b->x + 16 * s, *w = b->w + 16 * s;
+        const vf *x = b->x + 16 * s;
         vf top = all(0);
         for (int i = 0; i < 16; i++) top = larger(magnitude(x[i]), top);
         /* Around the scale that puts the largest weight on 12, finer ones first. */
         vi base = e4m3_below(top * b->unit * (1.0f / 12.0f)), chosen = alli(0);
-        vf down, up, best = all(INFINITY), scale = all(0);
-        power_of_two(b->unit, &down, &up);
-        for (int k = -reach[how]; k <= 2 * reach[how]; k++) {
+        vf best = all(INFINITY), scale = all(0);
+        for (int k = -search->reach; k <= 2 * search->reach; k++) {
             vi c = base + k;
             c = picki(lti(c, alli(0)), alli(0), picki(lti(alli(0x7e), c), alli(0x7e), c));
-            vf try = half_e4m3(c) * down, error = error_at(x, w, weighted, 16, try);
+            vf try = half_e4m3(c) * b->per_unit;
+            vf error = error_at(x, weighted ? w + 16 * s : NULL, weighted, 16, try);
             vm better = lt(error, best);
             best = pick(better, error, best), scale = pick(better, try, scale),
             chosen = picki(better, c, chosen);
         }
-        vf inv = inverse(scale);
-        vi codes[16];
-        for (int i = 0; i < 16; i++) codes[i] = e2m1_code(e2m1(magnitude(x[i]) * inv), x[i]);
-        for (int j = 0; j < 8; j++) bytes[8 * s + j] = codes[j] | codes[j + 8] << 4;
-        scales[s] = chosen;
+        subs[s].sc = to_float(chosen), subs[s].scale = scale, subs[s].inv = inverse(scale);
+    }
+}
+INLINE void pack_nvfp4(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
+    (void)d;
+    vi scales[4], bytes[32];
+    for (int s = 0; s < 4; s++) {
+        const vi *c = codes + 16 * s;
+        scales[s] = nearest_int(subs[s].sc);
+        for (int j = 0; j < 8; j++) bytes[8 * s + j] = c[j] | c[j + 8] << 4;
     }
     pack_bytes(scales, 4, words);
     pack_bytes(bytes, 32, words + 1);
-    store_blocks(words, 9, out, 36, lanes);
 }
 
-ENCODER(mxfp4, 32, 17, mxfp4_batch(&b, b.weighted, out, lanes))
-ENCODER(nvfp4, 64, 36, nvfp4_batch(&b, b.weighted, how, out, lanes))
+/* ---- encoders ---- */
+static const codec_search searches_mxfp4[3][2] = {{{.moves = 0}}}; /* the same at every effort */
+static const codec_search searches_nvfp4[3][2] = {
+    [EFFORT_FAST] =
+        {
+            {.reach = 1},
+            {.reach = 1},
+        },
+    [EFFORT_DEFAULT] =
+        {
+            {.reach = 3},
+            {.reach = 3},
+        },
+    [EFFORT_BEST] =
+        {
+            {.reach = 6},
+            {.reach = 6},
+        },
+};
+
+INLINE vf round_mxfp4(const factors *f, const sub_scales *s, vf x, vi *code) {
+    return (void)f, round_fp4(s, x, code);
+}
+#define NAME mxfp4
+#define TYPE MXFP4
+#define LENGTH 32
+#define GAIN no_gain
+#include "codec/simd/encoder_of.h"
+
+INLINE vf round_nvfp4(const factors *f, const sub_scales *s, vf x, vi *code) {
+    return (void)f, round_fp4(s, x, code);
+}
+#define NAME nvfp4
+#define TYPE NVFP4
+#define LENGTH 16
+#define GAIN no_gain
+#include "codec/simd/encoder_of.h"

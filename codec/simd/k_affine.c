@@ -7,23 +7,17 @@
  * scales and minimums make of the best codes (their quadratic form: no pass over the data);
  *   3. per sub-block, packed scales and minimums around the settled ones, each judged by the codes that suit
  * it;
- *   4. d and dmin by least squares over the super-block, final codes, gain kept.
+ *   4. d and dmin by least squares over the super-block.
  */
 #include "codec/simd/affine.h"
-#include "codec/simd/kernels.h"
 
 enum { MOST_SUBS = 16 };
 
 typedef struct shape {
-    int subs;           /* sub-blocks of a super-block */
-    float levels;       /* largest packed scale */
-    span span;          /* of a sub-block */
-    int8_t near[24][2]; /* step 3: packed scale and minimum relative to the settled ones */
+    int subs;     /* sub-blocks of a super-block */
+    float levels; /* largest packed scale */
+    span span;    /* of a sub-block */
 } shape;
-
-typedef struct effort {
-    int starts, polish, factors, near; /* tries of steps 1 (both), 2, 3 */
-} effort;
 
 /* What a sub-block's codes cost above their least error: bend (a - best)^2 + w (m - mean_q a + mean_x)^2.
  * With m >= 0 or codes that are all the same, the scale to start from is another than the best one. */
@@ -127,15 +121,17 @@ INLINE void choose_factors(const batch *b, sub_block *subs, const shape sh, int 
 }
 
 /* Step 3. */
-INLINE void pack_scales(sub_block *sub, const shape sh, int tries, bool weighted, const vf d[2]) {
+INLINE void pack_scales(sub_block *sub, const shape sh, const codec_pairs *neighbours, bool weighted,
+                        const vf d[2]) {
     affine *s = &sub->fit;
     const vf inv[2] = {inverse(d[0]), inverse(d[1])};
     vf sc, mn, best = all(INFINITY);
     settle(&sub->bowl, d, inv, sh.levels, &sc, &mn);
     sub->sc = sc, sub->mn = mn;
-    for (int k = 0; k < tries; k++) {
-        vf c = clamp(sc + (float)sh.near[k][0], all(0), all(sh.levels));
-        vf n = clamp(mn + (float)sh.near[k][1], all(0), all(sh.levels));
+    for (int k = 0; k < neighbours->n; k++) {
+        const int8_t *by = neighbours->list[k];
+        vf c = clamp(sc + (float)by[0], all(0), all(sh.levels));
+        vf n = clamp(mn + (float)by[1], all(0), all(sh.levels));
         vf a = c * d[0] * s->copy.per_range, m = (n * d[1] + s->copy.low) * s->copy.per_range;
         form f = take_affine(s, sh.span, weighted, a, m);
         vf e = cost(&f, a, m);
@@ -146,40 +142,33 @@ INLINE void pack_scales(sub_block *sub, const shape sh, int tries, bool weighted
     sub->bowl = bowl_of(s);
 }
 
-/* Step 4: codes for what the decoder returns, and the factors with the gain kept. */
-INLINE void finish(const batch *b, const sub_block *subs, const shape sh, bool weighted, vf d[2],
-                   vi codes[256]) {
-    vf xx = all(0), xy = all(0);
+INLINE void choose(const batch *b, const shape sh, const codec_search *search, bool weighted, factors *f,
+                   sub_scales *out) {
+    sub_block subs[MOST_SUBS];
+    vf *d = f->d;
     for (int k = 0; k < sh.subs; k++) {
-        vf scale = d[0] * subs[k].sc, min = d[1] * subs[k].mn, inv = inverse(scale), offset = min * inv;
-        for (int i = k * sh.span.length; i < (k + 1) * sh.span.length; i++) {
-            vf q = clamp(nearest(b->x[i] * inv + offset), all(0), all(top_code(sh.span)));
-            vf wx = weighted ? b->w[i] * b->x[i] : b->x[i];
-            xx = xx + wx * b->x[i], xy = xy + wx * (q * scale - min);
-            codes[i] = nearest_int(q);
-        }
+        int first = k * sh.span.length;
+        start_affine(&subs[k].fit, b->x + first, b->w + first, sh.span, search, weighted);
+        subs[k].bowl = bowl_of(&subs[k].fit);
     }
-    vf gain = gain_kept(xx, xy);
-    d[0] = d[0] * gain, d[1] = d[1] * gain;
+    choose_factors(b, subs, sh, search->factors, d);
+    for (int k = 0; k < sh.subs; k++) pack_scales(&subs[k], sh, &search->neighbours, weighted, d);
+    refit_factors(b, subs, sh, d);
+    for (int k = 0; k < sh.subs; k++) {
+        vf scale = d[0] * subs[k].sc, min = d[1] * subs[k].mn, inv = inverse(scale);
+        out[k] = (sub_scales){subs[k].sc, subs[k].mn, scale, inv, min, min * inv};
+    }
 }
 
-INLINE void search(const batch *b, const shape sh, const effort ef, bool weighted, sub_block *subs, vf d[2],
-                   vi codes[256]) {
-    for (int k = 0; k < sh.subs; k++) {
-        affine *s = &subs[k].fit;
-        int first = k * sh.span.length;
-        start_affine(s, b->x + first, b->w + first, sh.span, ef.starts, ef.polish, weighted);
-        subs[k].bowl = bowl_of(s);
-    }
-    choose_factors(b, subs, sh, ef.factors, d);
-    for (int k = 0; k < sh.subs; k++) pack_scales(&subs[k], sh, ef.near, weighted, d);
-    refit_factors(b, subs, sh, d);
-    finish(b, subs, sh, weighted, d, codes);
+INLINE vf round_affine(const sub_scales *s, int bits, vf x, vi *code) {
+    vf q = clamp(nearest(x * s->inv + s->offset), all(0), all((float)((1 << bits) - 1)));
+    *code = nearest_int(q);
+    return q * s->scale - s->min;
 }
 
 /* ---- packing ---- */
 /* The twelve bytes of eight 6-bit scales and minimums, as three words. */
-INLINE void pack_pairs(const sub_block *subs, vi words[3]) {
+INLINE void pack_pairs(const sub_scales *subs, vi words[3]) {
     vi bytes[12];
     for (int k = 0; k < 4; k++) {
         vi sc = nearest_int(subs[k].sc), mn = nearest_int(subs[k].mn);
@@ -200,16 +189,14 @@ INLINE void pack_nibbles(const vi codes[256], vi words[32]) {
     }
 }
 
-INLINE void pack_q4_k(const batch *b, const sub_block *subs, const vf d[2], const vi codes[256],
-                      vi words[64]) {
-    words[0] = stored_bits(b, d[0]) | stored_bits(b, d[1]) << 16;
+INLINE void pack_q4_k(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
+    words[0] = d[0] | d[1] << 16;
     pack_pairs(subs, words + 1);
     pack_nibbles(codes, words + 4);
 }
 
-INLINE void pack_q5_k(const batch *b, const sub_block *subs, const vf d[2], const vi codes[256],
-                      vi words[64]) {
-    words[0] = stored_bits(b, d[0]) | stored_bits(b, d[1]) << 16;
+INLINE void pack_q5_k(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
+    words[0] = d[0] | d[1] << 16;
     pack_pairs(subs, words + 1);
     vi bytes[32];
     for (int l = 0; l < 32; l++) {
@@ -220,56 +207,183 @@ INLINE void pack_q5_k(const batch *b, const sub_block *subs, const vf d[2], cons
     pack_nibbles(codes, words + 12);
 }
 
-INLINE void pack_q2_k(const batch *b, const sub_block *subs, const vf d[2], const vi codes[256],
-                      vi words[64]) {
+INLINE void pack_q2_k(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
     vi bytes[16];
     for (int k = 0; k < 16; k++) bytes[k] = nearest_int(subs[k].sc) | nearest_int(subs[k].mn) << 4;
     pack_bytes(bytes, 16, words);
     pack_pairs_of_bits(codes, words + 4);
-    words[20] = stored_bits(b, d[0]) | stored_bits(b, d[1]) << 16;
+    words[20] = d[0] | d[1] << 16;
 }
 
 /* ---- encoders ---- */
 /* Neighbours in the order in which each adds most to those before it, on normal weights with and without
  * importance. */
-static const shape q2_shape = {
-    16, 15, {16, 2, false, starts_2_bits, 0.5f}, {{0, 0},   {-1, 0},  {-1, -2}, {-1, -1}, {0, -1},
-                                                  {0, 1},   {1, 1},   {-2, 0},  {1, 0},   {-2, -4},
-                                                  {-2, -3}, {-3, 0},  {-3, -5}, {-2, -1}, {-1, 1},
-                                                  {-2, 3},  {-2, -2}, {-2, 1},  {-1, -3}, {1, 2},
-                                                  {-1, -4}, {0, 2},   {-4, 1},  {-3, -4}}};
-static const shape q4_shape = {
-    8, 63, {32, 4, false, starts_4_bits, 0.6f}, {{0, 0},  {-1, -1}, {1, 1},   {0, -1},  {-1, 0},  {1, 2},
-                                                 {1, 0},  {-1, -2}, {0, 1},   {-2, -2}, {-2, -1}, {2, 1},
-                                                 {-4, 0}, {-2, -3}, {4, 5},   {4, 0},   {2, 2},   {-4, -2},
-                                                 {4, 2},  {-2, 0},  {-4, -5}, {-3, 0},  {2, 3},   {-1, -3}}};
-static const shape q5_shape = {
-    8, 63, {32, 5, false, starts_5_bits, 0.6f}, {{0, 0}, {1, 1},  {-1, -1}, {2, 1},  {2, 0},  {3, 3},
-                                                 {3, 4}, {4, 0},  {1, 0},   {0, -3}, {0, 1},  {3, 2},
-                                                 {4, 1}, {2, 2},  {0, 3},   {0, -1}, {-1, 0}, {4, 2},
-                                                 {1, 2}, {-2, 0}, {3, 1},   {0, -2}, {4, -1}, {1, 3}}};
-/* By effort, then without and with importance: with it the incumbents are slower and the search pays more. */
-static const effort q2_efforts[3][2] = {
-    {{5, 0, 1, 1}, {5, 0, 1, 1}}, {{6, 1, 3, 8}, {12, 1, 9, 8}}, {{16, 2, 16, 24}, {16, 2, 16, 24}}};
-static const effort q4_efforts[3][2] = {
-    {{5, 0, 1, 1}, {5, 0, 1, 1}}, {{8, 2, 9, 12}, {20, 1, 12, 6}}, {{20, 2, 36, 24}, {20, 2, 36, 24}}};
-static const effort q5_efforts[3][2] = {
-    {{5, 0, 1, 1}, {5, 0, 1, 1}}, {{16, 2, 12, 12}, {20, 1, 16, 12}}, {{20, 2, 36, 24}, {20, 2, 36, 24}}};
+static const int8_t q2_near[24][2] = {{0, 0},   {-1, 0},  {-1, -2}, {-1, -1}, {0, -1},  {0, 1},
+                                      {1, 1},   {-2, 0},  {1, 0},   {-2, -4}, {-2, -3}, {-3, 0},
+                                      {-3, -5}, {-2, -1}, {-1, 1},  {-2, 3},  {-2, -2}, {-2, 1},
+                                      {-1, -3}, {1, 2},   {-1, -4}, {0, 2},   {-4, 1},  {-3, -4}};
+static const int8_t q4_near[24][2] = {{0, 0},  {-1, -1}, {1, 1},   {0, -1},  {-1, 0},  {1, 2},
+                                      {1, 0},  {-1, -2}, {0, 1},   {-2, -2}, {-2, -1}, {2, 1},
+                                      {-4, 0}, {-2, -3}, {4, 5},   {4, 0},   {2, 2},   {-4, -2},
+                                      {4, 2},  {-2, 0},  {-4, -5}, {-3, 0},  {2, 3},   {-1, -3}};
+static const int8_t q5_near[24][2] = {{0, 0},  {1, 1},  {-1, -1}, {2, 1},  {2, 0}, {3, 3},  {3, 4},  {4, 0},
+                                      {1, 0},  {0, -3}, {0, 1},   {3, 2},  {4, 1}, {2, 2},  {0, 3},  {0, -1},
+                                      {-1, 0}, {4, 2},  {1, 2},   {-2, 0}, {3, 1}, {0, -2}, {4, -1}, {1, 3}};
 
-#define BATCH(name, n_bytes, n_words, sh, efforts) \
-    static void name##_batch(const batch *b, codec_effort how, uint8_t *out, int lanes) { \
-        sub_block subs[MOST_SUBS]; \
-        vf d[2]; \
-        vi codes[256], words[64]; \
-        if (b->weighted) \
-            search(b, sh, efforts[how][1], true, subs, d, codes); \
-        else \
-            search(b, sh, efforts[how][0], false, subs, d, codes); \
-        pack_##name(b, subs, d, codes, words); \
-        store_blocks(words, n_words, out, n_bytes, lanes); \
-    } \
-    ENCODER(name, 256, n_bytes, name##_batch(&b, how, out, lanes))
+/* With importance the incumbents are slower and the search pays more. */
+static const codec_search searches_q2_k[3][2] = {
+    [EFFORT_FAST] =
+        {
+            {.placings = {placings_2_bits, 5},
+             .placing_step = 0.5f,
+             .factors = 1,
+             .neighbours = {q2_near, 1}},
+            {.placings = {placings_2_bits, 5},
+             .placing_step = 0.5f,
+             .factors = 1,
+             .neighbours = {q2_near, 1}},
+        },
+    [EFFORT_DEFAULT] =
+        {
+            {.placings = {placings_2_bits, 6},
+             .placing_step = 0.5f,
+             .factors = 3,
+             .neighbours = {q2_near, 8},
+             .polish = 1},
+            {.placings = {placings_2_bits, 12},
+             .placing_step = 0.5f,
+             .factors = 9,
+             .neighbours = {q2_near, 8},
+             .polish = 1},
+        },
+    [EFFORT_BEST] =
+        {
+            {.placings = {placings_2_bits, 16},
+             .placing_step = 0.5f,
+             .factors = 16,
+             .neighbours = {q2_near, 24},
+             .polish = 2},
+            {.placings = {placings_2_bits, 16},
+             .placing_step = 0.5f,
+             .factors = 16,
+             .neighbours = {q2_near, 24},
+             .polish = 2},
+        },
+};
+static const codec_search searches_q4_k[3][2] = {
+    [EFFORT_FAST] =
+        {
+            {.placings = {placings_4_bits, 5},
+             .placing_step = 0.6f,
+             .factors = 1,
+             .neighbours = {q4_near, 1}},
+            {.placings = {placings_4_bits, 5},
+             .placing_step = 0.6f,
+             .factors = 1,
+             .neighbours = {q4_near, 1}},
+        },
+    [EFFORT_DEFAULT] =
+        {
+            {.placings = {placings_4_bits, 8},
+             .placing_step = 0.6f,
+             .factors = 9,
+             .neighbours = {q4_near, 12},
+             .polish = 2},
+            {.placings = {placings_4_bits, 20},
+             .placing_step = 0.6f,
+             .factors = 12,
+             .neighbours = {q4_near, 6},
+             .polish = 1},
+        },
+    [EFFORT_BEST] =
+        {
+            {.placings = {placings_4_bits, 20},
+             .placing_step = 0.6f,
+             .factors = 36,
+             .neighbours = {q4_near, 24},
+             .polish = 2},
+            {.placings = {placings_4_bits, 20},
+             .placing_step = 0.6f,
+             .factors = 36,
+             .neighbours = {q4_near, 24},
+             .polish = 2},
+        },
+};
+static const codec_search searches_q5_k[3][2] = {
+    [EFFORT_FAST] =
+        {
+            {.placings = {placings_5_bits, 5},
+             .placing_step = 0.6f,
+             .factors = 1,
+             .neighbours = {q5_near, 1}},
+            {.placings = {placings_5_bits, 5},
+             .placing_step = 0.6f,
+             .factors = 1,
+             .neighbours = {q5_near, 1}},
+        },
+    [EFFORT_DEFAULT] =
+        {
+            {.placings = {placings_5_bits, 16},
+             .placing_step = 0.6f,
+             .factors = 12,
+             .neighbours = {q5_near, 12},
+             .polish = 2},
+            {.placings = {placings_5_bits, 20},
+             .placing_step = 0.6f,
+             .factors = 16,
+             .neighbours = {q5_near, 12},
+             .polish = 1},
+        },
+    [EFFORT_BEST] =
+        {
+            {.placings = {placings_5_bits, 20},
+             .placing_step = 0.6f,
+             .factors = 36,
+             .neighbours = {q5_near, 24},
+             .polish = 2},
+            {.placings = {placings_5_bits, 20},
+             .placing_step = 0.6f,
+             .factors = 36,
+             .neighbours = {q5_near, 24},
+             .polish = 2},
+        },
+};
 
-BATCH(q2_k, 84, 21, q2_shape, q2_efforts)
-BATCH(q4_k, 144, 36, q4_shape, q4_efforts)
-BATCH(q5_k, 176, 44, q5_shape, q5_efforts)
+INLINE void choose_q2_k(const batch *b, const codec_search *search, bool weighted, factors *f,
+                        sub_scales *subs) {
+    choose(b, (shape){16, 15, {16, 2, false}}, search, weighted, f, subs);
+}
+INLINE vf round_q2_k(const factors *f, const sub_scales *s, vf x, vi *code) {
+    return (void)f, round_affine(s, 2, x, code);
+}
+#define NAME q2_k
+#define TYPE Q2_K
+#define LENGTH 16
+#define GAIN whole_gain
+#include "codec/simd/encoder_of.h"
+
+INLINE void choose_q4_k(const batch *b, const codec_search *search, bool weighted, factors *f,
+                        sub_scales *subs) {
+    choose(b, (shape){8, 63, {32, 4, false}}, search, weighted, f, subs);
+}
+INLINE vf round_q4_k(const factors *f, const sub_scales *s, vf x, vi *code) {
+    return (void)f, round_affine(s, 4, x, code);
+}
+#define NAME q4_k
+#define TYPE Q4_K
+#define LENGTH 32
+#define GAIN whole_gain
+#include "codec/simd/encoder_of.h"
+
+INLINE void choose_q5_k(const batch *b, const codec_search *search, bool weighted, factors *f,
+                        sub_scales *subs) {
+    choose(b, (shape){8, 63, {32, 5, false}}, search, weighted, f, subs);
+}
+INLINE vf round_q5_k(const factors *f, const sub_scales *s, vf x, vi *code) {
+    return (void)f, round_affine(s, 5, x, code);
+}
+#define NAME q5_k
+#define TYPE Q5_K
+#define LENGTH 32
+#define GAIN whole_gain
+#include "codec/simd/encoder_of.h"

@@ -4,26 +4,19 @@
  *   1. per sub-block, the best of several scales with least squares after each;
  *   2. d: a few sizes, judged by what the packed scales make of the best codes;
  *   3. per sub-block, scales around what the decoder would use;
- *   4. d by least squares over the super-block, final codes, gain kept.
+ *   4. d by least squares over the super-block.
  */
-#include "codec/simd/kernels.h"
 #include "codec/simd/scaled.h"
 
 typedef struct shape {
     int subs, length; /* sub-blocks of a super-block, and their length */
     grid grid;
     float lowest, highest; /* packed scales */
-    float move_step;       /* relative change of a scale in step 3 */
-    float kept;            /* share of the gain that is kept with importance */
 } shape;
 
-typedef struct effort {
-    ladder lower, upper; /* step 1 */
-    int moves, factors;  /* tries of steps 3 and 2 */
-} effort;
-
 typedef struct sub_block {
-    const vf *x, *w;
+    const vf *x;
+    const weight *w;
     scaled f;
     vf sc;
 } sub_block;
@@ -56,12 +49,12 @@ INLINE vf choose_factor(const batch *b, const sub_block *subs, const shape sh, i
 }
 
 /* Step 3. */
-INLINE void pack_scale(sub_block *s, const shape sh, int moves, bool weighted, vf d) {
+INLINE void pack_scale(sub_block *s, const shape sh, int moves, float step, bool weighted, vf d) {
     vf inv_d = signed_inverse(d);
     s->sc = packed(&s->f, inv_d, sh);
     vf best = cost(&s->f, s->sc * d);
     for (int k = 0; k < moves; k++) {
-        float by = (float)((k + 1) / 2) * (k % 2 ? -sh.move_step : sh.move_step);
+        float by = (float)((k + 1) / 2) * (k % 2 ? -step : step);
         scaled f =
             take_scaled(s->x, s->w, weighted, sh.length, sh.grid, signed_inverse(s->sc * d) * (1.0f + by));
         vf sc = packed(&f, inv_d, sh), e = cost(&f, sc * d);
@@ -71,36 +64,36 @@ INLINE void pack_scale(sub_block *s, const shape sh, int moves, bool weighted, v
     }
 }
 
-INLINE void search(const batch *b, const shape sh, const effort ef, bool weighted, sub_block *subs, vf *d,
-                   vi codes[256]) {
+INLINE void choose(const batch *b, const shape sh, const codec_search *search, bool weighted, factors *f,
+                   sub_scales *out) {
+    weight room[256];
+    const weight *w = weighted ? spread(b->w, 256, room) : NULL;
+    sub_block subs[16];
     for (int k = 0; k < sh.subs; k++) {
         sub_block *s = &subs[k];
-        s->x = b->x + k * sh.length, s->w = b->w + k * sh.length;
-        s->f = start_scaled(s->x, s->w, weighted, sh.length, sh.grid, ef.lower, ef.upper).f;
+        s->x = b->x + k * sh.length, s->w = weighted ? w + k * sh.length : NULL;
+        s->f = start_scaled(s->x, s->w, weighted, sh.length, sh.grid, search).f;
     }
-    *d = choose_factor(b, subs, sh, ef.factors);
-    vf down = all(0), across = all(0);
+    vf d = choose_factor(b, subs, sh, search->factors), down = all(0), across = all(0);
     for (int k = 0; k < sh.subs; k++) {
         sub_block *s = &subs[k];
-        pack_scale(s, sh, ef.moves, weighted, *d);
+        pack_scale(s, sh, search->moves, search->move_step, weighted, d);
         down = down + s->sc * s->sc * s->f.vv, across = across + s->sc * s->f.vx;
     }
-    *d = as_stored(b, pick(lt(all(0), down), across * inverse(down), *d));
-    vf xx = all(0), xy = all(0);
+    d = f->d[0] = as_stored(b, pick(lt(all(0), down), across * inverse(down), d));
     for (int k = 0; k < sh.subs; k++) {
-        const sub_block *s = &subs[k];
-        vf scale = *d * s->sc, inv = signed_inverse(scale);
-        for (int i = 0; i < sh.length; i++) {
-            vf t = s->x[i] * inv, wx = weighted ? s->w[i] * s->x[i] : s->x[i];
-            codes[k * sh.length + i] = code_of(sh.grid, t);
-            xx = xx + wx * s->x[i], xy = xy + wx * (round_to(sh.grid, t) * scale);
-        }
+        out[k].sc = subs[k].sc, out[k].scale = d * subs[k].sc;
+        out[k].inv = signed_inverse(out[k].scale);
     }
-    *d = *d * (1.0f + (weighted ? sh.kept : 1.0f) * (gain_kept(xx, xy) - 1.0f));
+}
+
+/* A share of the gain. */
+INLINE vf gain_in_part(const factors *f, bool weighted, const projection p, float share) {
+    return 1.0f + share * (whole_gain(f, weighted, p) - 1.0f);
 }
 
 /* ---- packing ---- */
-INLINE void pack_q3_k(const batch *b, const sub_block *subs, vf d, const vi codes[256], vi words[64]) {
+INLINE void pack_q3_k(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
     vi bytes[32];
     for (int l = 0; l < 32; l++) {
         bytes[l] = alli(0);
@@ -114,10 +107,10 @@ INLINE void pack_q3_k(const batch *b, const sub_block *subs, vf d, const vi code
     for (int k = 0; k < 4; k++)
         bytes[8 + k] = u[k] >> 4 | (u[k + 4] >> 4) << 2 | (u[k + 8] >> 4) << 4 | (u[k + 12] >> 4) << 6;
     pack_bytes(bytes, 12, words + 24);
-    words[27] = stored_bits(b, d);
+    words[27] = d[0];
 }
 
-INLINE void pack_q6_k(const batch *b, const sub_block *subs, vf d, const vi codes[256], vi words[64]) {
+INLINE void pack_q6_k(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
     vi bytes[64];
     for (int h = 0; h < 2; h++) {
         const vi *c = codes + 128 * h;
@@ -129,17 +122,17 @@ INLINE void pack_q6_k(const batch *b, const sub_block *subs, vf d, const vi code
     }
     for (int k = 0; k < 16; k++) bytes[k] = nearest_int(subs[k].sc) & 255;
     pack_bytes(bytes, 16, words + 48);
-    words[52] = stored_bits(b, d);
+    words[52] = d[0];
 }
 
-INLINE void pack_iq4_xs(const batch *b, const sub_block *subs, vf d, const vi codes[256], vi words[64]) {
+INLINE void pack_iq4_xs(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
     vi bytes[16], top = alli(0);
     for (int k = 0; k < 8; k++) {
         vi u = nearest_int(subs[k].sc) + 32;
         top = top | (u >> 4) << 2 * k;
         bytes[k / 2] = k % 2 ? bytes[k / 2] | (u & 15) << 4 : u & 15;
     }
-    words[0] = stored_bits(b, d) | top << 16;
+    words[0] = d[0] | top << 16;
     pack_bytes(bytes, 4, words + 1);
     for (int k = 0; k < 8; k++) {
         const vi *c = codes + 32 * k;
@@ -149,39 +142,131 @@ INLINE void pack_iq4_xs(const batch *b, const sub_block *subs, vf d, const vi co
 }
 
 /* ---- encoders ---- */
+static const codec_search searches_q3_k[3][2] = {
+    [EFFORT_FAST] =
+        {
+            {.lower = {-0.4f, 0.4f, 3}, .upper = {0, 0.4f, 2}, .moves = 1, .move_step = 0.06f, .factors = 2},
+            {.lower = {-0.4f, 0.4f, 3}, .upper = {0, 0.4f, 2}, .moves = 1, .move_step = 0.06f, .factors = 2},
+        },
+    [EFFORT_DEFAULT] =
+        {
+            {.lower = {-0.6f, 0.3f, 6},
+             .upper = {-0.3f, 0.3f, 4},
+             .moves = 4,
+             .move_step = 0.06f,
+             .factors = 8},
+            {.lower = {-0.5f, 0.4f, 9},
+             .upper = {-0.4f, 0.4f, 7},
+             .moves = 4,
+             .move_step = 0.06f,
+             .factors = 8},
+        },
+    [EFFORT_BEST] =
+        {
+            {.lower = {-0.8f, 0.25f, 9},
+             .upper = {-0.6f, 0.25f, 6},
+             .moves = 6,
+             .move_step = 0.06f,
+             .factors = 12},
+            {.lower = {-0.5f, 0.2f, 18},
+             .upper = {-0.4f, 0.2f, 14},
+             .moves = 8,
+             .move_step = 0.06f,
+             .factors = 16},
+        },
+};
+static const codec_search searches_q6_k[3][2] = {
+    [EFFORT_FAST] =
+        {
+            {.lower = {-1, 1, 2}, .upper = {0, 1, 1}, .moves = 1, .move_step = 0.02f, .factors = 2},
+            {.lower = {-1, 1, 2}, .upper = {0, 1, 1}, .moves = 1, .move_step = 0.02f, .factors = 2},
+        },
+    [EFFORT_DEFAULT] =
+        {
+            {.lower = {-5, 0.5f, 15}, .upper = {-4, 0.5f, 12}, .factors = 2},
+            {.lower = {-5, 0.5f, 15}, .upper = {-4, 0.5f, 12}, .factors = 2},
+        },
+    [EFFORT_BEST] =
+        {
+            {.lower = {-6, 0.35f, 26},
+             .upper = {-5, 0.35f, 21},
+             .moves = 3,
+             .move_step = 0.02f,
+             .factors = 8},
+            {.lower = {-6, 0.35f, 26},
+             .upper = {-5, 0.35f, 21},
+             .moves = 3,
+             .move_step = 0.02f,
+             .factors = 8},
+        },
+};
+static const codec_search searches_iq4_xs[3][2] = {
+    [EFFORT_FAST] =
+        {
+            {.lower = {0, 8, 2}, .upper = {0, 8, 1}, .moves = 1, .move_step = 0.03f, .factors = 2},
+            {.lower = {0, 8, 2}, .upper = {0, 8, 1}, .moves = 1, .move_step = 0.03f, .factors = 2},
+        },
+    [EFFORT_DEFAULT] =
+        {
+            {.lower = {-10, 6, 5}, .upper = {-6, 6, 4}, .moves = 4, .move_step = 0.03f, .factors = 6},
+            {.lower = {-10, 6, 5}, .upper = {-6, 6, 4}, .moves = 4, .move_step = 0.03f, .factors = 6},
+        },
+    [EFFORT_BEST] =
+        {
+            {.lower = {-20, 4, 12}, .upper = {-16, 4, 10}, .moves = 12, .move_step = 0.03f, .factors = 32},
+            {.lower = {-20, 4, 12}, .upper = {-16, 4, 10}, .moves = 12, .move_step = 0.03f, .factors = 32},
+        },
+};
+
+static const shape q3_k_shape = {16, 16, {-4, 3, false}, -32, 31};
+INLINE void choose_q3_k(const batch *b, const codec_search *search, bool weighted, factors *f,
+                        sub_scales *subs) {
+    choose(b, q3_k_shape, search, weighted, f, subs);
+}
+INLINE vf round_q3_k(const factors *f, const sub_scales *s, vf x, vi *code) {
+    return (void)f, round_scaled(q3_k_shape.grid, s, x, code);
+}
 /* At three bits and with importance, where the incumbent searches too, the whole gain costs more error than
  * the search wins on some tensors; six tenths bring five sixths of what it is worth in divergence. */
-static const shape q3_shape = {16, 16, {-4, 3, false}, -32, 31, 0.06f, 0.6f};
-static const shape q6_shape = {16, 16, {-32, 31, false}, -128, 127, 0.02f, 1};
-static const shape iq4_shape = {8, 32, {-127, 113, true}, -32, 31, 0.03f, 1};
-/* By effort, then without and with importance. */
-static const effort q3_efforts[3][2] = {
-    {{{-0.4f, 0.4f, 3}, {0, 0.4f, 2}, 1, 2}, {{-0.4f, 0.4f, 3}, {0, 0.4f, 2}, 1, 2}},
-    {{{-0.6f, 0.3f, 6}, {-0.3f, 0.3f, 4}, 4, 8}, {{-0.5f, 0.4f, 9}, {-0.4f, 0.4f, 7}, 4, 8}},
-    {{{-0.8f, 0.25f, 9}, {-0.6f, 0.25f, 6}, 6, 12}, {{-0.5f, 0.2f, 18}, {-0.4f, 0.2f, 14}, 8, 16}}};
-static const effort q6_efforts[3][2] = {
-    {{{-1, 1, 2}, {0, 1, 1}, 1, 2}, {{-1, 1, 2}, {0, 1, 1}, 1, 2}},
-    {{{-5, 0.5f, 15}, {-4, 0.5f, 12}, 0, 2}, {{-5, 0.5f, 15}, {-4, 0.5f, 12}, 0, 2}},
-    {{{-6, 0.35f, 26}, {-5, 0.35f, 21}, 3, 8}, {{-6, 0.35f, 26}, {-5, 0.35f, 21}, 3, 8}}};
-static const effort iq4_efforts[3][2] = {
-    {{{0, 8, 2}, {0, 8, 1}, 1, 2}, {{0, 8, 2}, {0, 8, 1}, 1, 2}},
-    {{{-10, 6, 5}, {-6, 6, 4}, 4, 6}, {{-10, 6, 5}, {-6, 6, 4}, 4, 6}},
-    {{{-20, 4, 12}, {-16, 4, 10}, 12, 32}, {{-20, 4, 12}, {-16, 4, 10}, 12, 32}}};
+INLINE vf gain_of_q3_k(const factors *f, bool weighted, const projection p) {
+    return gain_in_part(f, weighted, p, (weighted ? 0.6f : 1.0f));
+}
+#define NAME q3_k
+#define TYPE Q3_K
+#define LENGTH 16
+#define GAIN gain_of_q3_k
+#include "codec/simd/encoder_of.h"
 
-#define BATCH(name, n_bytes, n_words, sh, efforts) \
-    static void name##_batch(const batch *b, codec_effort how, uint8_t *out, int lanes) { \
-        sub_block subs[16]; \
-        vf d; \
-        vi codes[256], words[64]; \
-        if (b->weighted) \
-            search(b, sh, efforts[how][1], true, subs, &d, codes); \
-        else \
-            search(b, sh, efforts[how][0], false, subs, &d, codes); \
-        pack_##name(b, subs, d, codes, words); \
-        store_blocks(words, n_words, out, n_bytes, lanes); \
-    } \
-    ENCODER(name, 256, n_bytes, name##_batch(&b, how, out, lanes))
+static const shape q6_k_shape = {16, 16, {-32, 31, false}, -128, 127};
+INLINE void choose_q6_k(const batch *b, const codec_search *search, bool weighted, factors *f,
+                        sub_scales *subs) {
+    choose(b, q6_k_shape, search, weighted, f, subs);
+}
+INLINE vf round_q6_k(const factors *f, const sub_scales *s, vf x, vi *code) {
+    return (void)f, round_scaled(q6_k_shape.grid, s, x, code);
+}
+INLINE vf gain_of_q6_k(const factors *f, bool weighted, const projection p) {
+    return gain_in_part(f, weighted, p, 1);
+}
+#define NAME q6_k
+#define TYPE Q6_K
+#define LENGTH 16
+#define GAIN gain_of_q6_k
+#include "codec/simd/encoder_of.h"
 
-BATCH(q3_k, 110, 28, q3_shape, q3_efforts)
-BATCH(q6_k, 210, 53, q6_shape, q6_efforts)
-BATCH(iq4_xs, 136, 34, iq4_shape, iq4_efforts)
+static const shape iq4_xs_shape = {8, 32, {-127, 113, true}, -32, 31};
+INLINE void choose_iq4_xs(const batch *b, const codec_search *search, bool weighted, factors *f,
+                          sub_scales *subs) {
+    choose(b, iq4_xs_shape, search, weighted, f, subs);
+}
+INLINE vf round_iq4_xs(const factors *f, const sub_scales *s, vf x, vi *code) {
+    return (void)f, round_scaled(iq4_xs_shape.grid, s, x, code);
+}
+INLINE vf gain_of_iq4_xs(const factors *f, bool weighted, const projection p) {
+    return gain_in_part(f, weighted, p, 1);
+}
+#define NAME iq4_xs
+#define TYPE IQ4_XS
+#define LENGTH 32
+#define GAIN gain_of_iq4_xs
+#include "codec/simd/encoder_of.h"

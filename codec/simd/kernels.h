@@ -8,10 +8,10 @@
 /* A row per type that can be decoded: GGUF id, name in symbols, largest magnitude that can be encoded,
  * encoder or not. The magnitude is the largest binary16 (65504) times the largest code, and for the types
  * with a minimum of its own what that alone can hold. */
-#define GQ_CODECS(X, DECODE_ONLY) \
-    X(F32, f32, INFINITY) \
-    X(F16, f16, 65504.0f) \
-    X(BF16, bf16, 0x1.fep127f) \
+#define GQ_CODECS(X, NUMBERS, DECODE_ONLY) \
+    NUMBERS(F32, f32, INFINITY) \
+    NUMBERS(F16, f16, 65504.0f) \
+    NUMBERS(BF16, bf16, 0x1.fep127f) \
     X(Q4_0, q4_0, 8 * 65504.0f) \
     X(Q4_1, q4_1, 65504.0f) \
     X(Q5_0, q5_0, 16 * 65504.0f) \
@@ -34,10 +34,13 @@
     X(Q2_0, q2_0, 65504.0f)
 
 #define GQ_DECLARE_DECODE(id, name) codec_decode LEVEL(decode_##name);
-#define GQ_DECLARE(id, name, magnitude) \
-    codec_decode LEVEL(decode_##name); \
+#define GQ_DECLARE_NUMBERS(id, name, magnitude) \
+    GQ_DECLARE_DECODE(id, name) \
     codec_encode LEVEL(encode_##name);
-GQ_CODECS(GQ_DECLARE, GQ_DECLARE_DECODE)
+#define GQ_DECLARE(id, name, magnitude) \
+    GQ_DECLARE_NUMBERS(id, name, magnitude) \
+    extern const codec_steps LEVEL(steps_##name);
+GQ_CODECS(GQ_DECLARE, GQ_DECLARE_NUMBERS, GQ_DECLARE_DECODE)
 
 codec_measure LEVEL(measure);
 size_t LEVEL(first_not_finite)(const float *x, size_t n);

@@ -1,12 +1,13 @@
-/* Vectors of GQ_LANES floats, one block of weights per lane.
+/* Vectors of GQ_LANES floats, a row of weights per lane, all at the same column.
  *
  * Every kernel of this folder is compiled once per ISA level with
  *   GQ_LEVEL  suffix of its symbols (v2, v3, v4, neon, generic)
  *   GQ_LANES  floats in a native vector (4, 8, 16)
- * A batch is GQ_LANES blocks, transposed so that element i of all blocks is one vector. All sums are then
- * vertical: each lane does the same IEEE operations in the same order whatever the width, hence the same
- * bytes on every CPU. Operations are the compiler's own; the few intrinsics are there because gcc 12 lowers a
- * generic select, minimum or f16 conversion to three to ten instructions.
+ * A batch is the same block of columns of GQ_LANES rows, transposed so that a column is one vector, and its
+ * importance one number. All sums over columns are then vertical: each lane does the same IEEE operations in
+ * the same order whatever the width, hence the same bytes on every CPU. Operations are the compiler's own;
+ * the few intrinsics are there because gcc 12 lowers a generic select, minimum or f16 conversion to three to
+ * ten instructions.
  */
 #ifndef GQ_LANES_H
 #define GQ_LANES_H

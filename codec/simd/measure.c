@@ -19,7 +19,7 @@ typedef struct stretch {
 
 typedef struct totals {
     double x2[SUMS], e2[SUMS], wx2[SUMS], we2[SUMS];
-    lanes16 max_x, max_e;
+    lanes16 max_e;
 } totals;
 
 /* w NULL: no importance, and no weighted sums. */
@@ -79,7 +79,7 @@ INLINE void measure_stretch(totals *t, const float *x, const float *y, const flo
         if (w) memcpy(c, w + i, 4 * (n - i));
         add16(&s, a, b, w ? c : NULL);
     }
-    keep_larger(&t->max_x, &s.max_x), keep_larger(&t->max_e, &s.max_e);
+    keep_larger(&t->max_e, &s.max_e);
     if (!in_range(&s.x2, &s.max_x) || !in_range(&s.e2, &s.max_e) ||
         (w && (!in_range(&s.wx2, &s.max_x) || !in_range(&s.we2, &s.max_e)))) {
         add_in_double(t, x, y, w, n);
@@ -110,7 +110,7 @@ static float largest(const lanes16 *lanes, float most) {
 void LEVEL(measure)(const float *x, const float *y, size_t rows, size_t cols,
                     const codec_importance *importance, codec_error *sum) {
     const float *w = importance ? importance->column : NULL;
-    totals t = {.max_x = {{{0}}}};
+    totals t = {.max_e = {{{0}}}};
     if (w)
         for (size_t r = 0; r < rows; r++) measure_row(&t, x + r * cols, y + r * cols, w, cols);
     else /* rows make no difference */
@@ -119,5 +119,5 @@ void LEVEL(measure)(const float *x, const float *y, size_t rows, size_t cols,
     sum->n += rows * cols;
     sum->x2 += x2, sum->e2 += e2;
     sum->wx2 += w ? fold(t.wx2) : x2, sum->we2 += w ? fold(t.we2) : e2;
-    sum->max_x = largest(&t.max_x, sum->max_x), sum->max_e = largest(&t.max_e, sum->max_e);
+    sum->max_e = largest(&t.max_e, sum->max_e);
 }

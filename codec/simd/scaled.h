@@ -3,7 +3,7 @@
 #ifndef GQ_SCALED_H
 #define GQ_SCALED_H
 
-#include "codec/simd/batch.h"
+#include "codec/simd/encoder.h"
 
 /* Code values: the integers low..high, or (iq4) the 16 values of IQ4_NL, which lie between the same bounds.
  */
@@ -11,6 +11,19 @@ typedef struct grid {
     float low, high;
     bool iq4;
 } grid;
+
+/* The weights of the objective, for many passes: one vector each, but where a multiplication broadcasts for
+ * nothing. */
+#if GQ_LANES == 16 && defined(__AVX512F__)
+typedef float weight;
+INLINE const weight *spread(const float *w, int n, weight *room) { return (void)n, (void)room, w; }
+#else
+typedef vf weight;
+INLINE const weight *spread(const float *w, int n, weight *room) {
+    for (int i = 0; i < n; i++) room[i] = all(w[i]);
+    return room;
+}
+#endif
 
 /* Sums for given code values v: sum w v^2 and sum w v x. */
 typedef struct scaled {
@@ -39,14 +52,14 @@ INLINE vf iq4_nearest(vf t, vi *index) {
 INLINE vf round_to(const grid g, vf t) {
     return g.iq4 ? iq4_nearest(t, NULL) : clamp(nearest(t), all(g.low), all(g.high));
 }
-/* The code that stands for what round_to returns: 0 for the lowest value. */
-INLINE vi code_of(const grid g, vf t) {
-    vi i;
-    if (g.iq4) return iq4_nearest(t, &i), i;
-    return nearest_int(clamp(nearest(t), all(g.low), all(g.high)) - g.low);
+/* The nearest value for x, and the code that stands for it: 0 for the lowest. */
+INLINE vf round_scaled(const grid g, const sub_scales *s, vf x, vi *code) {
+    vf v = g.iq4 ? iq4_nearest(x * s->inv, code) : round_to(g, x * s->inv);
+    if (!g.iq4) *code = nearest_int(v - g.low);
+    return v * s->scale;
 }
 
-INLINE scaled take_scaled(const vf *x, const vf *w, bool weighted, int n, const grid g, vf inv) {
+INLINE scaled take_scaled(const vf *x, const weight *w, bool weighted, int n, const grid g, vf inv) {
     scaled f = {all(0), all(0)};
     for (int i = 0; i < n; i++) {
         vf v = round_to(g, x[i] * inv);
@@ -71,16 +84,9 @@ INLINE void keep_better(fit *kept, const scaled *f) {
     kept->f.vv = pick(better, f->vv, kept->f.vv), kept->f.vx = pick(better, f->vx, kept->f.vx);
 }
 
-/* Scales that put the element of largest magnitude on the grid's lower end, or on its upper end, or near
- * them: `tries` of each, `step` (in codes of an integer grid, or the like) apart, the first one `first`
- * beyond the end. */
-typedef struct ladder {
-    float first, step;
-    int tries;
-} ladder;
-
-INLINE fit start_scaled(const vf *x, const vf *w, bool weighted, int n, const grid g, const ladder lower,
-                        const ladder upper) {
+/* The best of both ladders. */
+INLINE fit start_scaled(const vf *x, const weight *w, bool weighted, int n, const grid g,
+                        const codec_search *search) {
     vf top = x[0], xx = all(0);
     for (int i = 0; i < n; i++) {
         top = pick(lt(magnitude(top), magnitude(x[i])), x[i], top);
@@ -89,25 +95,23 @@ INLINE fit start_scaled(const vf *x, const vf *w, bool weighted, int n, const gr
     vf per = inverse(magnitude(top));
     per = pick(lt(top, all(0)), -per, per);
     fit kept = {{all(0), all(0)}, all(0), xx * (1.0f - 0x1p-20f)};
-    for (int k = 0; k < lower.tries; k++) {
-        vf inv = per * (g.low - lower.first - lower.step * (float)k);
+    const codec_ladder *lower = &search->lower, *upper = &search->upper;
+    for (int k = 0; k < lower->tries; k++) {
+        vf inv = per * (g.low - lower->first - lower->step * (float)k);
         scaled f = take_scaled(x, w, weighted, n, g, inv);
         keep_better(&kept, &f);
     }
-    for (int k = 0; k < upper.tries; k++) {
-        vf inv = per * (g.high + upper.first + upper.step * (float)k);
+    for (int k = 0; k < upper->tries; k++) {
+        vf inv = per * (g.high + upper->first + upper->step * (float)k);
         scaled f = take_scaled(x, w, weighted, n, g, inv);
         keep_better(&kept, &f);
     }
     return kept;
 }
 
-/* 1 / a for a of either sign, 0 for 0. */
-INLINE vf signed_inverse(vf a) { return pick(lt(a, all(0)), -inverse(-a), inverse(a)); }
-
 /* Try scales around the best: factors 1, 1 - step, 1 + step, 1 - 2 step, ... */
-INLINE void move_scaled(const vf *x, const vf *w, bool weighted, int n, const grid g, int moves, float step,
-                        fit *kept) {
+INLINE void move_scaled(const vf *x, const weight *w, bool weighted, int n, const grid g, int moves,
+                        float step, fit *kept) {
     for (int k = 0; k < moves; k++) {
         vf inv = signed_inverse(kept->f.vx * inverse(kept->f.vv));
         float by = (float)((k + 1) / 2) * (k % 2 ? -step : step);
@@ -116,23 +120,15 @@ INLINE void move_scaled(const vf *x, const vf *w, bool weighted, int n, const gr
     }
 }
 
-typedef struct scale_effort {
-    ladder lower, upper;
-    int moves;
-    float step;
-} scale_effort;
-
-/* For a block of n with a binary16 scale of its own: the scale, gain kept, and the codes. */
-INLINE vf search_scale(const batch *b, int n, const grid g, const scale_effort ef, bool weighted, vi *codes) {
-    fit best = start_scaled(b->x, b->w, weighted, n, g, ef.lower, ef.upper);
-    move_scaled(b->x, b->w, weighted, n, g, ef.moves, ef.step, &best);
-    vf d = as_stored(b, best.f.vx * inverse(best.f.vv)), inv = signed_inverse(d), xx = all(0), xy = all(0);
-    for (int i = 0; i < n; i++) {
-        vf t = b->x[i] * inv, wx = weighted ? b->w[i] * b->x[i] : b->x[i];
-        codes[i] = code_of(g, t);
-        xx = xx + wx * b->x[i], xy = xy + wx * (round_to(g, t) * d);
-    }
-    return d * gain_kept(xx, xy);
+/* For a block of n with a binary16 scale of its own: the scale. */
+INLINE void choose_scaled(const batch *b, int n, const grid g, const codec_search *search, bool weighted,
+                          factors *f, sub_scales *s) {
+    weight room[256];
+    const weight *w = weighted ? spread(b->w, n, room) : NULL;
+    fit best = start_scaled(b->x, w, weighted, n, g, search);
+    move_scaled(b->x, w, weighted, n, g, search->moves, search->move_step, &best);
+    s->scale = f->d[0] = as_stored(b, best.f.vx * inverse(best.f.vv));
+    s->inv = signed_inverse(s->scale);
 }
 
 #endif

@@ -1,9 +1,13 @@
 /* The kernels of one ISA level as a table. */
 #include "codec/simd/kernels.h"
 
-#define ROW(id, name, magnitude) \
-    [GGUF_##id] = {GGUF_##id, LEVEL(decode_##name), LEVEL(encode_##name), magnitude},
-#define ROW_DECODE(id, name) [GGUF_##id] = {GGUF_##id, LEVEL(decode_##name), NULL, 0},
-static const codec codecs[GGUF_TYPE_LIMIT] = {GQ_CODECS(ROW, ROW_DECODE)};
+_Static_assert(GQ_LANES <= CODEC_MOST_LANES, "callers make room for so many");
 
-const kernels LEVEL(kernels) = {codecs, LEVEL(first_not_finite), LEVEL(measure)};
+#define ROW(id, name, magnitude) \
+    [GGUF_##id] = {GGUF_##id, LEVEL(decode_##name), LEVEL(encode_##name), magnitude, &LEVEL(steps_##name)},
+#define ROW_NUMBERS(id, name, magnitude) \
+    [GGUF_##id] = {GGUF_##id, LEVEL(decode_##name), LEVEL(encode_##name), magnitude, NULL},
+#define ROW_DECODE(id, name) [GGUF_##id] = {GGUF_##id, LEVEL(decode_##name), NULL, 0, NULL},
+static const codec codecs[GGUF_TYPE_LIMIT] = {GQ_CODECS(ROW, ROW_NUMBERS, ROW_DECODE)};
+
+const kernels LEVEL(kernels) = {GQ_LANES, codecs, LEVEL(first_not_finite), LEVEL(measure)};

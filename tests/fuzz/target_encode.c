@@ -41,7 +41,7 @@ static void encode(const kernels *k, const problem *p, uint8_t *blocks, size_t s
 }
 
 static void compare(const problem *p) {
-    size_t size = p->rows * p->columns / p->type->block_elements * p->type->block_bytes;
+    size_t size = gguf_type_bytes(p->type, p->rows * p->columns);
     uint8_t *first = malloc(size), *blocks = malloc(size);
     const char *first_level = NULL;
     for (size_t level = 0; kernels_level_name(level); level++) {

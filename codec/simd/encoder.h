@@ -1,0 +1,104 @@
+/* An encoder: what a type brings, and what all have in common. */
+#ifndef GQ_ENCODER_H
+#define GQ_ENCODER_H
+
+#include "codec/simd/batch.h"
+#include "codec/simd/kernels.h"
+
+/* What is frozen of a block once its scales are chosen, all but ... */
+typedef struct factors {
+    vf unit, per_unit; /* the batch's */
+    vf d[2];           /* factors that the file stores, in this unit, before the gain; [1]: of minimums */
+    bool canonical;    /* Q8_0: halves are rounded away from zero */
+} factors;
+
+/* ... a sub-block's part: its packed scale and minimum, and what codes are chosen with. */
+typedef struct sub_scales {
+    vf sc, mn;
+    vf scale, inv;  /* in the unit: what a code is multiplied with, and its inverse */
+    vf min, offset; /* what is subtracted then, and how many codes that is */
+} sub_scales;
+
+/* A type as the driver sees it: what encoder_of.h makes of its batch functions. */
+typedef struct encoder {
+    size_t elements, bytes; /* of a block */
+    codec_decode *decode;
+    const codec_search (*searches)[2]; /* by effort, then without and with importance */
+    /* Encode a batch whose first `rows` lanes are stored, `stride` bytes apart. */
+    void (*encode_batch)(const batch *b, const codec_search *search, uint8_t *out, size_t stride,
+                         size_t rows);
+} encoder;
+
+/* The one driver: batches of rows, and for each the blocks along its columns. */
+void LEVEL(encode_rows)(const encoder *e, const float *x, uint8_t *out, size_t rows, size_t cols,
+                        const codec_importance *importance, codec_effort effort);
+
+/* Sums for a gain: those of weights x with weights x and with what the decoder returns, y. */
+typedef struct projection {
+    vf xx, xy;
+} projection;
+INLINE void project(projection *p, vf x, vf y, bool weighted, float w) {
+    vf wx = weighted ? w * x : x;
+    p->xx = p->xx + wx * x, p->xy = p->xy + wx * y;
+}
+
+/* By how much to multiply the factors of a block whose decoded values y project on x as xy = sum w x y, xx =
+ * sum w x^2: a least-squares code shrinks its block by 1 - e^2, in the same direction in every layer, and
+ * that harms more than the little error that undoing it costs. Bounded, for blocks whose factors are too
+ * small for binary16. */
+INLINE vf whole_gain(const factors *f, bool weighted, const projection p) {
+    (void)f, (void)weighted;
+    vf gain = p.xx * inverse(p.xy);
+    return pick(lt(all(0), gain), clamp(gain, all(0.75f), all(1.5f)), all(1));
+}
+INLINE vf no_gain(const factors *f, bool weighted, const projection p) {
+    return (void)f, (void)weighted, (void)p, all(1);
+}
+
+/* ---- packing ---- */
+enum { MOST_WORDS = 64 }; /* of a block */
+
+/* Bytes (0..255, one per lane) to little-endian words; n is a multiple of 4. */
+INLINE void pack_bytes(const vi *bytes, int n, vi *words) {
+    for (int i = 0; i < n; i += 4)
+        words[i / 4] = bytes[i] | bytes[i + 1] << 8 | bytes[i + 2] << 16 | bytes[i + 3] << 24;
+}
+
+/* The 2-bit codes of Q2_K, Q3_K (its low bits) and TQ2_0: elements l, l + 32, l + 64, l + 96 of a half share
+ * a byte. */
+INLINE void pack_pairs_of_bits(const vi codes[256], vi words[16]) {
+    for (int h = 0; h < 2; h++) {
+        const vi *c = codes + 128 * h;
+        vi bytes[32];
+        for (int l = 0; l < 32; l++)
+            bytes[l] = (c[l] & 3) | (c[l + 32] & 3) << 2 | (c[l + 64] & 3) << 4 | (c[l + 96] & 3) << 6;
+        pack_bytes(bytes, 32, words + 8 * h);
+    }
+}
+
+/* Shift `count` words up by `width` bits and put `head` below them: for blocks that start with 1 or 2 bytes.
+ */
+INLINE void prepend(vi *words, int count, vi head, int width) {
+    vu carry = (vu)head;
+    for (int i = 0; i < count; i++) {
+        vu w = (vu)words[i];
+        words[i] = (vi)(w << width | carry);
+        carry = w >> (32 - width);
+    }
+    words[count] = (vi)carry;
+}
+
+/* Words in lanes to bytes in memory: lane k's block starts at out + k * stride. */
+INLINE void store_blocks(const vi *words, int n_words, size_t bytes, uint8_t *out, size_t stride,
+                         size_t rows) {
+    uint8_t flat[L][4 * MOST_WORDS];
+    for (int i = 0; i < n_words; i += L) {
+        vf t[L];
+        for (int k = 0; k < L; k++) t[k] = i + k < n_words ? from_bits(words[i + k]) : all(0);
+        transpose(t);
+        for (int k = 0; k < L; k++) memcpy(flat[k] + 4 * i, &t[k], sizeof t[k]);
+    }
+    for (size_t k = 0; k < rows; k++) memcpy(out + k * stride, flat[k], bytes);
+}
+
+#endif
