@@ -4,7 +4,9 @@
 
 /* Elements per chunk of a tensor with rows of n0: whole rows, or CHUNK_ELEMENTS of a longer row. */
 static uint64_t chunk_length(uint64_t n0) {
-    return n0 > CHUNK_ELEMENTS ? CHUNK_ELEMENTS : CHUNK_ELEMENTS / n0 * n0;
+    uint64_t rows = CHUNK_ELEMENTS / n0;
+    if (rows > CHUNK_ROWS) rows -= rows % CHUNK_ROWS;
+    return n0 > CHUNK_ELEMENTS ? CHUNK_ELEMENTS : rows * n0;
 }
 
 uint64_t chunk_count(const uint64_t ne[GGUF_MAX_DIMS]) {

@@ -10,6 +10,8 @@ enum {
     /* Elements of a chunk: whole rows where they fit, else part of one row. 2^20 is about 5 ms of encoding,
      * so that threads end together, and makes a million chunks of a 10^12-weight model. */
     CHUNK_ELEMENTS = 1 << 20,
+    /* Rows are taken in multiples of this where more of them fit: encoders work on so many at once. */
+    CHUNK_ROWS = 16,
     /* Rows are cut at multiples of this only: the least common multiple of all types' block lengths. */
     CHUNK_GRAIN = 256,
 };

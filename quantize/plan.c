@@ -364,7 +364,7 @@ static bool identify_input(gq_plan *plan, gq_error *e) {
 
 static void identify_rest(gq_plan *plan) {
     plan_identity *id = &plan->identity;
-    uint32_t effort = plan->effort, cut = CHUNK_ELEMENTS;
+    uint32_t effort = plan->effort, cut[2] = {CHUNK_ELEMENTS, CHUNK_ROWS};
     id->options = crc(id->options, &effort, sizeof effort);
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const plan_source *s = &plan->sources[i];
@@ -373,7 +373,7 @@ static void identify_rest(gq_plan *plan) {
         id->options = crc(id->options, s->importance,
                           sizeof(float) * s->tensor->ne[0] * s->tensor->ne[2] * s->tensor->ne[3]);
     }
-    id->layout = crc(id->layout, &cut, sizeof cut);
+    id->layout = crc(id->layout, cut, sizeof cut);
     for (size_t o = 0; o < plan->n_outputs; o++)
         for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++)
             id->layout =

@@ -6,10 +6,12 @@
 #include <string.h>
 #include <zlib.h>
 
-/* A strip is what is in memory at once: whole rows, or part of a long one. 2^16 elements in five buffers, of
- * 8 bytes (64-bit elements that are only copied) and 4 x 4, make 1.5 MiB per thread, most of which stays in a
- * core's second-level cache. */
-enum { STRIP = 1 << 16, PADDING = 1 << 12 };
+/* A strip is what is in memory at once: whole rows, or part of a long one. With 2^16 elements its buffers
+ * (the input, of up to 8 bytes each where they are only copied, and three of 4) stay in a core's second-level
+ * cache. Under importance, encoders work on CODEC_MOST_LANES rows at once and take as long for fewer, so
+ * strips of wide rows are larger there; with 2^19 elements they take 8 MiB, of which 16-bit input touches two
+ * thirds. */
+enum { STRIP = 1 << 16, WIDE_STRIP = 1 << 19, PADDING = 1 << 12 };
 
 typedef struct strip {
     uint64_t at; /* first element in the tensor */
@@ -17,17 +19,27 @@ typedef struct strip {
     uint64_t matrix, column;
 } strip;
 
+/* Most elements of a strip. */
+static size_t strip_room(const plan_source *source) {
+    uint64_t cols = source->tensor->ne[0];
+    if (!source->importance || cols <= STRIP / CODEC_MOST_LANES) return STRIP;
+    return cols < WIDE_STRIP / CODEC_MOST_LANES ? CODEC_MOST_LANES * (size_t)cols : WIDE_STRIP;
+}
+
 bool work_room_new(work_room *room, const gq_plan *plan, gq_error *e) {
-    enum { BYTES = STRIP * (8 + 4 + 4 + 4) };
+    size_t most = STRIP;
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (strip_room(&plan->sources[i]) > most) most = strip_room(&plan->sources[i]);
+    size_t in = most > 2 * STRIP ? 4 * most : 8 * STRIP, bytes = in + 12 * most;
     *room = (work_room){.memory = NULL};
-    if (posix_memalign(&room->memory, 64, BYTES) != 0) {
+    if (posix_memalign(&room->memory, 64, bytes) != 0) {
         room->memory = NULL;
-        return gq_fail_memory(e, BYTES);
+        return gq_fail_memory(e, bytes);
     }
     room->x = room->memory;
-    room->decoded = room->x + STRIP;
-    room->out = (uint8_t *)(room->decoded + STRIP);
-    room->in = room->out + 4 * STRIP;
+    room->decoded = room->x + most;
+    room->out = (uint8_t *)(room->decoded + most);
+    room->in = room->out + 4 * most;
     room->sums = calloc(plan->n_outputs, sizeof *room->sums);
     return room->sums ? true : gq_fail_memory(e, plan->n_outputs * sizeof *room->sums);
 }
@@ -36,21 +48,21 @@ void work_room_free(work_room *room) { free(room->memory), free(room->sums); }
 
 /* ---- places ---- */
 
-static uint64_t bytes_of(const gguf_type *type, uint64_t elements) {
-    return elements / type->block_elements * type->block_bytes;
-}
-
 /* The strip that begins at element `at` of a chunk that ends at `end`. Importance changes from matrix to
  * matrix, so strips end with them where there is any. */
 static strip strip_at(const plan_source *source, uint64_t at, uint64_t end) {
     const uint64_t *ne = source->tensor->ne;
     strip s = {.at = at, .rows = 1, .column = at % ne[0], .matrix = at / ne[0] / ne[1]};
-    if (ne[0] > STRIP) {
+    size_t most = strip_room(source);
+    if (ne[0] > most) {
         uint64_t left = ne[0] - s.column, n = end - at < left ? end - at : left;
-        s.cols = n < STRIP ? n : STRIP;
+        s.cols = n < most ? n : most;
         return s;
     }
-    uint64_t rows = (end - at) / ne[0], fit = STRIP / ne[0], left = ne[1] - at / ne[0] % ne[1];
+    uint64_t rows = (end - at) / ne[0], fit = most / ne[0], left = ne[1] - at / ne[0] % ne[1];
+    /* Full batches where there are any; else half a batch or less, which is one of a CPU with fewer lanes. */
+    fit = fit < CODEC_MOST_LANES ? fit : fit / CODEC_MOST_LANES * CODEC_MOST_LANES;
+    while (source->importance && fit < CODEC_MOST_LANES && (fit & (fit - 1))) fit &= fit - 1;
     if (rows > fit) rows = fit;
     if (source->importance && rows > left) rows = left;
     s.rows = rows, s.cols = ne[0];
@@ -72,7 +84,8 @@ static work_status read_strip(const gq_plan *plan, const gguf_tensor *t, const s
                               const work_room *room, gq_error *e) {
     const gq_file *file = &plan->model.shards[t->shard].file;
     size_t n = s->rows * s->cols;
-    if (!gq_file_read(file, t->offset + bytes_of(t->type, s->at), room->in, bytes_of(t->type, n), e))
+    if (!gq_file_read(file, t->offset + gguf_type_bytes(t->type, s->at), room->in,
+                      gguf_type_bytes(t->type, n), e))
         return WORK_FAILED;
     const codec *from = &plan->kernels->codecs[t->type->id];
     if (!from->decode) return WORK_DONE;
@@ -167,15 +180,15 @@ static work_status put_strip(const gq_plan *plan, const output_set *outputs, siz
     const gq_tensor *to = &plan->outputs[o].tensors[tensor];
     const gguf_type *type = gguf_type_of(to->to);
     const uint8_t *bytes = room->in;
-    size_t n = bytes_of(type, s->rows * s->cols);
+    size_t n = gguf_type_bytes(type, s->rows * s->cols);
     if (to->from != to->to) {
         work_status status = encode_strip(plan, &plan->sources[tensor], to, s, room, error, e);
         if (status != WORK_DONE) return status;
         bytes = room->out;
     }
     room->sums[o].crc = (uint32_t)crc32_z(room->sums[o].crc, bytes, n);
-    return write_strip(plan, outputs, o, tensor, bytes_of(type, s->at), bytes, n, e) ? WORK_DONE
-                                                                                     : WORK_FAILED;
+    return write_strip(plan, outputs, o, tensor, gguf_type_bytes(type, s->at), bytes, n, e) ? WORK_DONE
+                                                                                            : WORK_FAILED;
 }
 
 static work_status do_strips(const gq_plan *plan, const output_set *outputs, const chunk *c, work_room *room,
@@ -224,7 +237,7 @@ static bool verify_output(const gq_plan *plan, const output_set *outputs, size_t
                           work_room *room) {
     const plan_place *place = &plan->outputs[o].places[c->tensor];
     const gguf_type *type = gguf_type_of(plan->outputs[o].tensors[c->tensor].to);
-    uint64_t at = place->offset + bytes_of(type, c->first), end = at + bytes_of(type, c->n);
+    uint64_t at = place->offset + gguf_type_bytes(type, c->first), end = at + gguf_type_bytes(type, c->n);
     uint32_t crc = 0;
     while (at < end) {
         size_t n = end - at < 4 * STRIP ? (size_t)(end - at) : 4 * STRIP;
