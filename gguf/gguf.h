@@ -122,13 +122,16 @@ const gguf_kv *gguf_header_find(const gguf_header *h, const char *key); /* valid
  * follows from those before it and the alignment. The name is copied. */
 bool gguf_header_add_tensor(gguf_header *h, const char *name, const uint64_t ne[GGUF_MAX_DIMS],
                             const gguf_type *type, gq_error *e);
+/* The same with the first n_dims dimensions (the others are 1), whether the last ones are 1 or not. */
+bool gguf_header_add_shaped(gguf_header *h, const char *name, uint32_t n_dims,
+                            const uint64_t ne[GGUF_MAX_DIMS], const gguf_type *type, gq_error *e);
 /* The arithmetic of laying out, for those who plan sizes: n rounded up to an alignment (a power of two);
  * bytes of a tensor's entry in the table; bytes of all that the header has so far, not padded, and the
  * alignment that it and every tensor behind it will be padded to. */
 static inline uint64_t gguf_round_up(uint64_t n, uint64_t alignment) {
     return (n + alignment - 1) & ~(alignment - 1);
 }
-uint64_t gguf_entry_size(const char *name, const uint64_t ne[GGUF_MAX_DIMS]);
+uint64_t gguf_entry_size(const char *name, uint32_t n_dims);
 bool gguf_header_measure(gguf_header *h, uint64_t *bytes, uint32_t *alignment, gq_error *e);
 /* Lay out: the header's bytes, padded to the alignment (general.alignment in it, or 32), version 3, owned by
  * the header and valid until the next finish or free; *data_size is the padded size of the data section.

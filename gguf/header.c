@@ -143,7 +143,12 @@ static uint32_t dimensions(const uint64_t ne[GGUF_MAX_DIMS]) {
 
 bool gguf_header_add_tensor(gguf_header *h, const char *name, const uint64_t ne[GGUF_MAX_DIMS],
                             const gguf_type *type, gq_error *e) {
-    gguf_tensor t = {.type = type, .n_dims = dimensions(ne)};
+    return gguf_header_add_shaped(h, name, dimensions(ne), ne, type, e);
+}
+
+bool gguf_header_add_shaped(gguf_header *h, const char *name, uint32_t n_dims,
+                            const uint64_t ne[GGUF_MAX_DIMS], const gguf_type *type, gq_error *e) {
+    gguf_tensor t = {.type = type, .n_dims = n_dims};
     gq_error why;
     size_t length = strlen(name);
     memcpy(t.ne, ne, sizeof t.ne);
@@ -177,15 +182,16 @@ static uint8_t *put_name(uint8_t *to, const char *name) {
     return put(put_u64(to, n), name, n);
 }
 
-uint64_t gguf_entry_size(const char *name, const uint64_t ne[GGUF_MAX_DIMS]) {
-    return 8 + strlen(name) + 4 + 8 * (uint64_t)dimensions(ne) + 4 + 8;
+uint64_t gguf_entry_size(const char *name, uint32_t n_dims) {
+    return 8 + strlen(name) + 4 + 8 * (uint64_t)n_dims + 4 + 8;
 }
 
 bool gguf_header_measure(gguf_header *h, uint64_t *bytes, uint32_t *alignment, gq_error *e) {
     uint64_t size = HEAD_BYTES;
     compact(h);
     for (uint64_t i = 0; i < h->n_kv; i++) size += 8 + strlen(h->kv[i].key) + 4 + h->kv[i].size;
-    for (uint64_t i = 0; i < h->n_tensors; i++) size += gguf_entry_size(h->tensors[i].name, h->tensors[i].ne);
+    for (uint64_t i = 0; i < h->n_tensors; i++)
+        size += gguf_entry_size(h->tensors[i].name, h->tensors[i].n_dims);
     *bytes = size;
     return gguf_alignment(h->kv, h->n_kv, alignment, "output", e);
 }

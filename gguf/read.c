@@ -103,7 +103,11 @@ static bool read_tensor(gguf_cursor *c, gguf_tensor *tensor) {
     if (!gguf_cursor_name(c, GGUF_MAX_NAME) || !gguf_cursor_u32(c, &t.n_dims, "dimension count"))
         return false;
     if (t.n_dims < 1 || t.n_dims > GGUF_MAX_DIMS)
-        return gguf_cursor_fail(c, c->at - 4, "%u dimensions, expected 1 to %d", t.n_dims, GGUF_MAX_DIMS);
+        return gguf_cursor_fail(c, c->at - 4, "%u dimensions, expected 1 to %d%s", t.n_dims, GGUF_MAX_DIMS,
+                                t.n_dims == GGUF_MAX_DIMS + 1
+                                    ? "; video models get such a tensor when all else is quantized: use the "
+                                      "file from before that, and put it into the result"
+                                    : "");
     uint64_t start = c->at;
     for (uint32_t i = 0; i < t.n_dims; i++)
         if (!gguf_cursor_u64(c, &t.ne[i], "dimension")) return false;

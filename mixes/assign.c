@@ -108,9 +108,7 @@ static const char *family_keeps(const mix_family *f, const mix_tensor *t) {
     if (is_number(t->type)) return "kept: holds integers or 64-bit floats";
     if (t->ne[2] != 1 || t->ne[3] != 1) return "kept: more than two dimensions";
     if (t->ne[0] <= SMALL && t->ne[1] <= SMALL / t->ne[0]) return "kept: at most 1024 elements";
-    for (const char *const *k = f->keep; *k; k++)
-        if (mix_name_matches(*k, t->name)) return "kept: by default for this architecture";
-    return NULL;
+    return mix_family_keeps(f, t->name) ? "kept: by default for this architecture" : NULL;
 }
 
 /* Does the tensor keep its type whatever is asked for? Then *c says so. */
@@ -180,7 +178,7 @@ static bool expert_block(const run *r, const mix_tensor *t, int64_t *block, gq_e
 /* Where the tensor stands among those of its role. The counters move by one for each tensor that comes here.
  */
 static bool count(run *r, const mix_tensor *t, mix_role role, uint32_t *facts, gq_error *e) {
-    if (role == ROLE_V) {
+    if (role & (ROLE_V | ROLE_IMAGE_V)) {
         int64_t i = r->seen_v++;
         *facts |= place_facts(i, r->n_v) | (i < 2 ? IF_I2 : 0) | (i < 4 ? IF_I4 : 0);
     }
@@ -209,6 +207,7 @@ static bool by_rule(run *r, const mix_tensor *t, mix_role role, mix_choice *c, g
         *c = (mix_choice){.wanted = o->types[t - r->tensors], .reason = MIX_GIVEN, .why = ""};
         return true;
     }
+    if (r->family) role = mix_image_role_of(t->name);
     if (t->ne[2] > 1) facts |= IF_3D;
     if (!fits(t, base)) facts |= IF_ODD_ROW;
     if (!count(r, t, role, &facts, e)) return false;

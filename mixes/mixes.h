@@ -41,6 +41,10 @@ typedef struct mix_model {
         n_expert; /* as the rules take them: absent n_head and n_expert are 0, absent n_head_kv is n_head */
 } mix_model;
 
+/* Whether an architecture is one of the image and video models, whose readers want shapes as they were made:
+ * a [64, 1] there is no [64]. */
+bool mix_is_image_model(const char *arch);
+
 typedef struct mix_tensor {
     const char *name; /* output name: after pruning and renumbering */
     uint64_t ne[4];

@@ -103,6 +103,22 @@ static const struct rule {
     /* ---- UP, GATE: into the feed-forward part ---- */
     {ROLE_UP | ROLE_GATE, F(IQ3_XS),               IF_MIDDLE,   0,           GGUF_IQ3_XXS},
 
+    /* ---- image and video models ---- */
+    {ROLE_IMAGE_V, F(Q2_K),                        0,           0,           GGUF_Q3_K},
+    {ROLE_IMAGE_V, F(Q3_K_M),                      IF_I2,       0,           GGUF_Q5_K},
+    {ROLE_IMAGE_V, F(Q3_K_M),                      0,           0,           GGUF_Q4_K},
+    {ROLE_IMAGE_V, F(Q3_K_L),                      0,           0,           GGUF_Q5_K},
+    {ROLE_IMAGE_V, F(Q4_K_S),                      IF_I4,       0,           GGUF_Q5_K},
+    {ROLE_IMAGE_V, F(Q4_K_M) | F(Q5_K_M),          0,           0,           GGUF_Q6_K},
+    {ROLE_IMAGE_QKV, F(Q3_K_M) | F(Q3_K_L),        0,           0,           GGUF_Q4_K},
+    {ROLE_IMAGE_QKV, F(Q4_K_M),                    0,           0,           GGUF_Q5_K},
+    {ROLE_IMAGE_QKV, F(Q5_K_M),                    0,           0,           GGUF_Q6_K},
+    {ROLE_IMAGE_DOWN, F(Q3_K_M),                   0,           0,           GGUF_Q4_K},
+    {ROLE_IMAGE_DOWN, F(Q3_K_L) | F(Q4_K_S),       0,           0,           GGUF_Q5_K},
+    {ROLE_IMAGE_DOWN, F(Q4_K_M) | F(Q5_K_M),       0,           0,           GGUF_Q6_K},
+    {ROLE_IMAGE_DOWN, F(Q4_0),                     0,           0,           GGUF_Q4_1},
+    {ROLE_IMAGE_DOWN, F(Q5_0),                     0,           0,           GGUF_Q5_1},
+
     /* clang-format on */
 };
 

@@ -63,9 +63,15 @@ typedef enum mix_role {
     ROLE_GATE = 1 << 7,
     ROLE_DOWN = 1 << 8,
     ROLE_OTHER = 1 << 9,
+    /* of image models, which have rules of their own */
+    ROLE_IMAGE_V = 1 << 10,
+    ROLE_IMAGE_QKV = 1 << 11,
+    ROLE_IMAGE_DOWN = 1 << 12,
+    ROLE_IMAGE_OTHER = 1 << 13,
 } mix_role;
 #define ROLES_FFN (ROLE_UP | ROLE_GATE | ROLE_DOWN)
 mix_role mix_role_of(const char *name);
+mix_role mix_image_role_of(const char *name);
 
 /* The number behind a leading "blk.", -1 when there is none; very long ones end at INT64_MAX. */
 int64_t mix_block_of(const char *name);
@@ -105,6 +111,8 @@ typedef struct mix_family {
     const char *const *keep; /* NULL-terminated, as for mix_name_matches */
 } mix_family;
 const mix_family *mix_family_of(const char *arch); /* NULL: none */
+/* Whether its users keep a tensor of this name. */
+bool mix_family_keeps(const mix_family *f, const char *name);
 
 /* A fragment is found anywhere in the name; with '=' before it, it is the whole name. */
 bool mix_name_matches(const char *fragment, const char *name);

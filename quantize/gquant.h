@@ -108,7 +108,7 @@ typedef struct gq_tensor {
     const char *name;        /* in the output */
     const char *source_name; /* in the input (they differ where layers are pruned) */
     uint64_t ne[4];
-    uint32_t n_dims;         /* without trailing ones */
+    uint32_t n_dims;         /* as written: without trailing ones, but in image models as in the input */
     uint32_t from, to;       /* tensor types */
     uint32_t wanted;         /* type before the row-length check; differs from `to` for a fallback */
     uint64_t fallback_bytes; /* of out_bytes, what a fallback costs beyond the wanted type */

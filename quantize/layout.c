@@ -38,7 +38,7 @@ static bool empty_shard(const gq_plan *plan, const plan_output *out, const gq_op
 /* Put one more tensor in. False: it is not in, as the shard would be larger than `most`. */
 static bool put_tensor(filling *f, const gq_tensor *t, uint64_t most) {
     filling g = *f;
-    g.head += gguf_entry_size(t->name, t->ne);
+    g.head += gguf_entry_size(t->name, t->n_dims);
     uint64_t head = gguf_round_up(g.head, g.alignment), size;
     if (__builtin_add_overflow(g.data, gguf_round_up(t->out_bytes, g.alignment), &g.data) ||
         __builtin_add_overflow(head, g.data, &size) || size > most)
@@ -114,7 +114,8 @@ static bool lay_shard(const gq_plan *plan, plan_output *out, uint32_t number, si
         return false;
     for (; end < plan->n_tensors && out->places[end].shard == number; end++) {
         const gq_tensor *t = &out->tensors[end];
-        if (!gguf_header_add_tensor(s->header, t->name, t->ne, gguf_type_of(t->to), e)) return false;
+        if (!gguf_header_add_shaped(s->header, t->name, t->n_dims, t->ne, gguf_type_of(t->to), e))
+            return false;
     }
     if (!gguf_header_finish(s->header, &s->head, &s->head_size, &data, e)) return false;
     s->size = s->head_size + data;

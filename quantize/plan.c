@@ -165,7 +165,7 @@ static uint64_t bytes_as(uint32_t type, const uint64_t ne[4]) {
     return t ? ne[0] / t->block_elements * t->block_bytes * ne[1] * ne[2] * ne[3] : 0;
 }
 
-static void fill_tensor(gq_tensor *t, const plan_source *source, const mix_choice *choice) {
+static void fill_tensor(gq_tensor *t, const plan_source *source, const mix_choice *choice, bool keep_shape) {
     const gguf_tensor *in = source->tensor;
     *t = (gq_tensor){.name = source->name,
                      .source_name = in->name,
@@ -174,9 +174,9 @@ static void fill_tensor(gq_tensor *t, const plan_source *source, const mix_choic
                      .wanted = choice->wanted,
                      .why = choice->why ? choice->why : "",
                      .in_bytes = in->size,
-                     .n_dims = 4};
+                     .n_dims = in->n_dims};
     memcpy(t->ne, in->ne, sizeof t->ne);
-    while (t->n_dims > 1 && t->ne[t->n_dims - 1] == 1) t->n_dims--;
+    while (!keep_shape && t->n_dims > 1 && t->ne[t->n_dims - 1] == 1) t->n_dims--;
     t->out_bytes = bytes_as(t->to, t->ne);
 }
 
@@ -251,7 +251,8 @@ bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e) 
     size_t n = plan->n_tensors;
     a->options.filetype = out->filetype;
     if (!mix_assign(&a->model, &a->options, a->tensors, n, a->order, choices, e)) return false;
-    for (size_t i = 0; i < n; i++) fill_tensor(&out->tensors[i], &plan->sources[i], &choices[i]);
+    bool keep_shape = mix_is_image_model(a->arch);
+    for (size_t i = 0; i < n; i++) fill_tensor(&out->tensors[i], &plan->sources[i], &choices[i], keep_shape);
     summarise(out, n);
     return true;
 }

@@ -230,6 +230,9 @@ static void image_models(void **state) {
          "double_stream_blocks.0.block.ff_i.experts.0.w1.weight"},
         {"cosmos", "x_embedder.proj.1.weight", "blocks.0.mlp.layer1.weight"},
         {"lumina2", "noise_refiner.0.attention.qkv.weight", "layers.0.attention.qkv.weight"},
+        {"z_image", "cap_embedder.1.weight", "layers.29.feed_forward.w1.weight"},
+        {"chroma", "distilled_guidance_layer.layers.0.in_layer.weight", "double_blocks.0.txt_mlp.0.weight"},
+        {"qwen_image", "model.diffusion_model.proj_out.weight", "transformer_blocks.1.proj_out.weight"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mix_model m = {cases[i].arch, -1, 0, 0, 0};
