@@ -52,6 +52,8 @@ const option_row options[] = {
           "use importance only for names with TEXT"),
     VALUE("exclude-weights", 0, "TEXT", LIST, NONE, quantize.exclude_weights, Q | P,
           "do not use it for names with TEXT"),
+    VALUE("missing-importance", 0, "TYPE", TEXT, TENSOR_TYPE, quantize.missing_importance, Q | P,
+          "where a type demands data that it lacks"),
     VALUE("target-size", 0, "SIZE", TARGET_SIZE, NONE, targets, Q,
           "in place of TYPE: the best mix in SIZE (7.5G)"),
     VALUE("target-bpw", 0, "BITS", TARGET_BITS, NONE, targets, Q, "the same by bits per weight (4.6)"),

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/table.h"
+#include "cli/text.h"
 
 static bool coloured(void) {
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
@@ -31,7 +32,14 @@ void warn_all(const char *const *texts, size_t n) {
 }
 
 int failed(const gq_error *e) {
-    say("31", e->status == GQ_INTERRUPTED ? "interrupted" : "error", e->text);
+    static const char *const remedies[] = {
+        [GQ_REMEDY_NONE] = "",
+        [GQ_REMEDY_REPLACE] = "; --force replaces it",
+        [GQ_REMEDY_REQUANTIZE] = "; --allow-requantize converts it all the same",
+        [GQ_REMEDY_OTHER_TYPE] = "; --missing-importance TYPE gives such tensors another type"};
+    char *text = format("%s%s", e->text, remedies[e->remedy]);
+    say("31", e->status == GQ_INTERRUPTED ? "interrupted" : "error", text);
+    free(text);
     if (e->status == GQ_INTERRUPTED && interrupt_signal()) return 128 + interrupt_signal();
     return e->status == GQ_USAGE ? GQ_USAGE : GQ_FAILED;
 }

@@ -63,7 +63,7 @@ static void set(gq_error *e, gq_status status, const char *format, va_list argum
     vsnprintf(raw, sizeof raw, format, arguments); /* arguments may point into e->text */
     gq_printable(shown, sizeof shown, raw);
     size_t n = strlen(shown), half = (sizeof e->text - sizeof gap) / 2;
-    e->status = status;
+    e->status = status, e->remedy = GQ_REMEDY_NONE;
     if (n < sizeof e->text) {
         memcpy(e->text, shown, n + 1);
         return;
@@ -86,6 +86,14 @@ bool(gq_fail_usage)(gq_error *e, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     if (e) set(e, GQ_USAGE, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+bool(gq_fail_remedy)(gq_error *e, gq_remedy remedy, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    if (e) set(e, GQ_FAILED, format, arguments), e->remedy = remedy;
     va_end(arguments);
     return false;
 }

@@ -22,8 +22,18 @@ typedef enum gq_status {
     GQ_INTERRUPTED = 3, /* stopped by the caller's cancel callback */
 } gq_status;
 
+/* What the request would have to say for the same work to be done after all. A program puts it in its own
+ * words: the library does not know how it is asked. */
+typedef enum gq_remedy {
+    GQ_REMEDY_NONE,
+    GQ_REMEDY_REPLACE,    /* that what is there may be replaced: force */
+    GQ_REMEDY_REQUANTIZE, /* that quantized tensors may be quantized again: allow_requantize */
+    GQ_REMEDY_OTHER_TYPE, /* a type for tensors that importance data lack: missing_importance */
+} gq_remedy;
+
 typedef struct gq_error {
     gq_status status;
+    gq_remedy remedy;
     char text[1024];
 } gq_error;
 
@@ -33,10 +43,13 @@ typedef struct gq_error {
 bool gq_fail(gq_error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool gq_fail_usage(gq_error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool gq_fail_memory(gq_error *e, unsigned long long bytes);
+bool gq_fail_remedy(gq_error *e, gq_remedy remedy, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #ifdef __clang_analyzer__ /* it looks at one file at a time, and here at what these return */
 #define gq_fail(...) (gq_fail(__VA_ARGS__), false)
 #define gq_fail_usage(...) (gq_fail_usage(__VA_ARGS__), false)
+#define gq_fail_remedy(...) (gq_fail_remedy(__VA_ARGS__), false)
 #define gq_fail_memory(...) (gq_fail_memory(__VA_ARGS__), false)
 #endif
 

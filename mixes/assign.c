@@ -247,23 +247,58 @@ static bool by_name(const mix_tensor *t, int64_t type, const char *why, mix_choi
                          gguf_type_of(c->type)->block_elements);
 }
 
-static bool in(uint32_t type, const uint32_t *types, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (types[i] == type) return true;
-    return false;
+/* Types that must not be chosen blindly. Embeddings and output are spared the demand, since importance data
+ * do not cover them; but for three types no encoder works without. */
+static const struct {
+    uint32_t type;
+    bool always; /* of embeddings and output, too */
+    const char *raised;
+} demanding[] = {{GGUF_IQ1_S, true, "raised from IQ1_S: no importance data"},
+                 {GGUF_IQ2_XXS, true, "raised from IQ2_XXS: no importance data"},
+                 {GGUF_IQ2_XS, true, "raised from IQ2_XS: no importance data"},
+                 {GGUF_IQ1_M, false, "raised from IQ1_M: no importance data"},
+                 {GGUF_IQ2_S, false, "raised from IQ2_S: no importance data"},
+                 {GGUF_IQ3_XXS, false, "raised from IQ3_XXS: no importance data"},
+                 {GGUF_Q2_K, false, "raised from Q2_K: no importance data"}};
+enum { N_DEMANDING = sizeof demanding / sizeof *demanding, Q2_K_S_DEMANDS = N_DEMANDING - 1 };
+
+/* Row of demanding[] that holds for the tensor, among the first n; n: none. */
+static size_t demand(const char *name, uint32_t type, size_t n) {
+    bool spared = mix_role_of(name) & (ROLE_OUTPUT | ROLE_EMBED);
+    size_t i = 0;
+    while (i < n && (demanding[i].type != type || (spared && !demanding[i].always))) i++;
+    return i;
 }
 
-/* Embeddings and output are spared the demand, since importance data do not cover them; but for three types
- * no encoder works without. */
 bool mix_demands_importance(const char *name, uint32_t type) {
-    static const uint32_t demanding[] = {GGUF_IQ1_S, GGUF_IQ2_XXS, GGUF_IQ2_XS,
-                                         GGUF_IQ1_M, GGUF_IQ2_S,   GGUF_IQ3_XXS};
-    return in(type, demanding, mix_role_of(name) & (ROLE_OUTPUT | ROLE_EMBED) ? 3 : 6);
+    return demand(name, type, Q2_K_S_DEMANDS) < Q2_K_S_DEMANDS;
 }
 
-static bool needs_imatrix(const run *r, mix_role role, const mix_tensor *t, uint32_t type) {
-    return mix_demands_importance(t->name, type) ||
-           (type == GGUF_Q2_K && r->filetype == FILETYPE(Q2_K_S) && !(role & (ROLE_OUTPUT | ROLE_EMBED)));
+/* Of the file types only Q2_K_S demands data for Q2_K. */
+static size_t n_demanding(const run *r) {
+    return r->filetype == FILETYPE(Q2_K_S) ? N_DEMANDING : Q2_K_S_DEMANDS;
+}
+
+/* A tensor whose type demands data that it does not have gets the type for such cases. */
+static bool see_to_demand(const run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
+    const mix_options *o = r->options;
+    size_t n = n_demanding(r), i = demand(t->name, c->type, n);
+    c->needs_imatrix = i < n;
+    if (i == n || o->missing_type < 0 || !o->covered || o->covered[t - r->tensors] || c->type == t->type)
+        return true;
+    c->wanted = (uint32_t)o->missing_type;
+    if (!fall_back(r, t, c, e)) return false;
+    c->reason = MIX_RAISED, c->why = demanding[i].raised;
+    c->needs_imatrix = false;
+    return true;
+}
+
+/* Would a tensor that is raised be no better off? */
+static bool check_missing_type(const run *r, gq_error *e) {
+    int64_t type = r->options->missing_type;
+    return type < 0 || demand("", (uint32_t)type, n_demanding(r)) == n_demanding(r) ||
+           gq_fail_usage(e, "%s cannot stand in where importance data are missing: it needs them itself",
+                         gguf_type_name((uint32_t)type));
 }
 
 static bool choose(run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
@@ -291,13 +326,13 @@ static bool choose(run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
             return false;
         if (!fall_back(r, t, c, e)) return false;
     }
-    c->needs_imatrix = needs_imatrix(r, role, t, c->type);
-    return true;
+    return see_to_demand(r, t, c, e);
 }
 
 bool mix_assign(const mix_model *model, const mix_options *options, const mix_tensor *tensors, size_t n,
                 const uint32_t *order, mix_choice *choices, gq_error *e) {
     run r = run_new(model, options, tensors, n);
+    if (!check_missing_type(&r, e)) return false;
     for (size_t i = 0; i < n; i++)
         if (!choose(&r, &tensors[order[i]], &choices[order[i]], e)) return false;
     return true;

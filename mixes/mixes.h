@@ -58,9 +58,11 @@ typedef struct mix_options {
     bool imatrix; /* a matrix with at least one usable entry is there */
     bool pure, leave_output, keep_order;
     int64_t output_type, embedding_type; /* type ids, -1: not given */
-    const mix_pattern *patterns;         /* --tensor-type */
-    const mix_pattern *keep; /* --keep: no type in them; tensors that match keep their source type */
-    const uint32_t *types;   /* one per tensor, in place of the mix tables; NULL: by the tables */
+    int64_t missing_type;        /* for tensors without the data their type demands; -1: only flag them */
+    const bool *covered;         /* one per tensor: has importance data; NULL: unknown, none is raised */
+    const mix_pattern *patterns; /* --tensor-type */
+    const mix_pattern *keep;     /* --keep: no type in them; tensors that match keep their source type */
+    const uint32_t *types;       /* one per tensor, in place of the mix tables; NULL: by the tables */
 } mix_options;
 
 /* Why a tensor has its type. */
@@ -73,6 +75,7 @@ typedef enum mix_reason {
     MIX_OPTION,   /* by --tensor-type, --output-tensor-type, --token-embedding-type */
     MIX_GIVEN,    /* from mix_options.types */
     MIX_FALLBACK, /* the row length does not fit the wanted type */
+    MIX_RAISED,   /* its type demands importance data that are not there: mix_options.missing_type */
 } mix_reason;
 
 typedef struct mix_choice {

@@ -75,8 +75,10 @@ typedef struct gq_options {
     int effort;               /* GQ_EFFORT_*; set it: 0 is FAST */
     bool pure, strict, force, allow_requantize, leave_output_tensor;
     const char *output_tensor_type, *token_embedding_type; /* NULL: by the mix */
-    gq_list tensor_types;                                  /* "PATTERN=TYPE", first match wins */
-    gq_list keep;                                          /* patterns: tensors that stay as they are */
+    const char *missing_importance; /* type of tensors that the importance data lack and whose own type
+                                       demands them; NULL: that is a failure */
+    gq_list tensor_types;           /* "PATTERN=TYPE", first match wins */
+    gq_list keep;                   /* patterns: tensors that stay as they are */
     gq_list include_weights, exclude_weights;
     gq_list override_kv;      /* "KEY=TYPE:VALUE" */
     const char *prune_layers; /* "3,7,11" */

@@ -7,7 +7,8 @@
 
 bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e) {
     const gq_list *in = &options->include_weights, *ex = &options->exclude_weights;
-    if (in->n && ex->n) return gq_fail_usage(e, "--include-weights and --exclude-weights cannot be combined");
+    if (in->n && ex->n)
+        return gq_fail_usage(e, "weights to include and weights to exclude cannot both be named");
     if (!options->imatrix) return true;
     if (!imatrix_open(&plan->matrix, options->imatrix, e)) {
         plan->matrix = (imatrix){.n_entries = 0};
@@ -24,6 +25,12 @@ bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e)
 }
 
 static bool quantized(const gq_tensor *t) { return t->to != t->from && gguf_type_of(t->to)->quantized; }
+
+bool plan_has_importance(const gq_plan *plan, const plan_source *source) {
+    const gguf_tensor *t = source->tensor;
+    const imatrix_entry *entry = imatrix_find(&plan->matrix, t->name);
+    return entry && imatrix_fits(entry, t->ne[0], t->ne[2] * t->ne[3], "", NULL);
+}
 
 static bool is_embedding(const char *name) {
     return !strcmp(name, "token_embd.weight") || !strcmp(name, "per_layer_token_embd.weight");
@@ -66,6 +73,28 @@ static void list_name(name_list *l, const char *name) {
     l->length += n;
 }
 
+static void and_more(const name_list *l, char more[48]) {
+    more[0] = 0;
+    if (l->n > l->shown) snprintf(more, 48, " and %llu more", (unsigned long long)(l->n - l->shown));
+}
+
+bool plan_warn_raised(gq_plan *plan, const plan_output *out, const mix_choice *choices, gq_error *e) {
+    name_list raised = {.n = 0};
+    const gq_tensor *first = NULL;
+    char more[48];
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (choices[i].reason != MIX_RAISED) continue;
+        list_name(&raised, out->tensors[i].source_name);
+        if (!first) first = &out->tensors[i];
+    }
+    and_more(&raised, more);
+    return !first ||
+           plan_warn(plan, e, "%s: %llu %s no importance data, which %s type demands, and %s %s: %s%s",
+                     out->label, (unsigned long long)raised.n, raised.n == 1 ? "tensor has" : "tensors have",
+                     raised.n == 1 ? "its" : "their", raised.n == 1 ? "becomes" : "become",
+                     gguf_type_name(first->wanted), raised.text, more);
+}
+
 static bool warn_missing(gq_plan *plan, const gq_options *options, const name_list *missing, uint64_t covered,
                          gq_error *e) {
     if (missing->n && covered == 0)
@@ -73,9 +102,8 @@ static bool warn_missing(gq_plan *plan, const gq_options *options, const name_li
                          "%s: none of its %llu entries belongs to a tensor that is quantized; is it of "
                          "another model?",
                          options->imatrix, (unsigned long long)plan->matrix.n_entries);
-    char more[48] = "";
-    if (missing->n > missing->shown)
-        snprintf(more, sizeof more, " and %llu more", (unsigned long long)(missing->n - missing->shown));
+    char more[48];
+    and_more(missing, more);
     return missing->n == 0 ||
            plan_warn(plan, e, "%llu %s no importance data and %s quantized without: %s%s",
                      (unsigned long long)missing->n, missing->n == 1 ? "tensor has" : "tensors have",
@@ -83,9 +111,8 @@ static bool warn_missing(gq_plan *plan, const gq_options *options, const name_li
 }
 
 static bool warn_unseen(gq_plan *plan, const name_list *unseen, uint64_t experts, gq_error *e) {
-    char more[48] = "";
-    if (unseen->n > unseen->shown)
-        snprintf(more, sizeof more, " and %llu more", (unsigned long long)(unseen->n - unseen->shown));
+    char more[48];
+    and_more(unseen, more);
     return experts == 0 ||
            plan_warn(plan, e,
                      "%llu %s no token of the importance data; their columns count the same: "

@@ -145,8 +145,9 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
                        t->source_name, (unsigned long long)t->ne[0], to->name, to->block_elements);
     if (t->to == t->from) return true;
     if (source->tensor->type->quantized && !options->allow_requantize)
-        return gq_fail(e, "%s: tensor %s is already quantized, as %s; --allow-requantize converts it to %s",
-                       file, t->source_name, label(t->from), label(t->to));
+        return gq_fail_remedy(e, GQ_REMEDY_REQUANTIZE,
+                              "%s: tensor %s is already quantized, as %s; asked for: %s", file,
+                              t->source_name, label(t->from), label(t->to));
     if (!plan->kernels->codecs[t->from].decode)
         return gq_fail(e, "%s: tensor %s is stored as %s, which gquant cannot decode", file, t->source_name,
                        label(t->from));
@@ -154,9 +155,10 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
         return gq_fail(e, "%s: tensor %s would become %s, which gquant cannot write", file, t->source_name,
                        label(t->to));
     if (needs_data && !source->importance)
-        return gq_fail(e, "%s: tensor %s: %s in a %s file needs importance data, and %s", file,
-                       t->source_name, label(t->to), out->label,
-                       options->imatrix ? "there is none for it" : "none is given");
+        return gq_fail_remedy(e, plan->has_matrix ? GQ_REMEDY_OTHER_TYPE : GQ_REMEDY_NONE,
+                              "%s: tensor %s: %s in a %s file needs importance data, and %s", file,
+                              t->source_name, label(t->to), out->label,
+                              options->imatrix ? "there is none for it" : "none is given");
     return true;
 }
 
@@ -201,7 +203,7 @@ static void summarise(plan_output *out, size_t n) {
 
 static void assignment_free(plan_assignment *a) {
     mix_patterns_free(a->patterns), mix_patterns_free(a->keep);
-    free(a->tensors), free(a->order), free(a->types), free(a->choices);
+    free(a->tensors), free(a->order), free(a->types), free(a->covered), free(a->choices);
 }
 
 static bool prepare(plan_assignment *a, gq_plan *plan, const gq_options *options, gq_error *e) {
@@ -211,7 +213,8 @@ static bool prepare(plan_assignment *a, gq_plan *plan, const gq_options *options
                                .leave_output = options->leave_output_tensor,
                                .keep_order = options->keep_split};
     if (!read_type(options->output_tensor_type, "--output-tensor-type", &a->options.output_type, e) ||
-        !read_type(options->token_embedding_type, "--token-embedding-type", &a->options.embedding_type, e))
+        !read_type(options->token_embedding_type, "--token-embedding-type", &a->options.embedding_type, e) ||
+        !read_type(options->missing_importance, "missing importance", &a->options.missing_type, e))
         return false;
     if (options->tensor_types.n) {
         a->patterns = mix_patterns_new(options->tensor_types.items, options->tensor_types.n, true, e);
@@ -227,14 +230,17 @@ static bool prepare(plan_assignment *a, gq_plan *plan, const gq_options *options
     a->order = calloc(n + 1, sizeof *a->order);
     a->types = calloc(n + 1, sizeof *a->types);
     a->choices = calloc(n * plan->n_outputs + 1, sizeof *a->choices);
-    if (!a->tensors || !a->order || !a->types || !a->choices)
+    a->covered = calloc(n + 1, sizeof *a->covered);
+    if (!a->tensors || !a->order || !a->types || !a->covered || !a->choices)
         return gq_fail_memory(e, (n + 1) * (sizeof *a->tensors + plan->n_outputs * sizeof *a->choices));
     for (size_t i = 0; i < n; i++) { /* the sources are in order already */
         a->tensors[i].name = plan->sources[i].name;
         a->tensors[i].type = plan->sources[i].tensor->type->id;
         memcpy(a->tensors[i].ne, plan->sources[i].tensor->ne, sizeof a->tensors[i].ne);
         a->order[i] = (uint32_t)i;
+        a->covered[i] = plan_has_importance(plan, &plan->sources[i]);
     }
+    if (plan->has_matrix) a->options.covered = a->covered;
     return true;
 }
 
@@ -295,6 +301,8 @@ static bool assign(gq_plan *plan, const gq_options *options, gq_error *e) {
     for (size_t o = 0; ok && o < plan->n_outputs; o++)
         ok = plan_has_target(options, o) || plan_assign(plan, &a, o, e);
     ok = ok && plan_targets(plan, &a, options, e);
+    for (size_t o = 0; ok && o < plan->n_outputs; o++)
+        ok = plan_warn_raised(plan, &plan->outputs[o], a.choices + o * plan->n_tensors, e);
     ok = ok && plan_cover(plan, options, e) && check_all(plan, &a, options, e) &&
          warn_idle(plan, a.patterns, "--tensor-type", e) && warn_idle(plan, a.keep, "--keep", e) &&
          warn_powerless(plan, a.patterns, e);

@@ -107,6 +107,7 @@ typedef struct plan_assignment {
     mix_tensor *tensors;
     uint32_t *order;
     uint32_t *types;     /* options.types, for a target */
+    bool *covered;       /* options.covered */
     mix_choice *choices; /* n_outputs x n_tensors */
 } plan_assignment;
 
@@ -176,6 +177,10 @@ bool plan_check_targets(const gq_plan *plan, const gq_options *options, gq_error
 /* ---- importance.c ---- */
 /* Open, filter and check the importance data. */
 bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e);
+/* Whether a tensor has data. */
+bool plan_has_importance(const gq_plan *plan, const plan_source *source);
+/* Say which tensors of an output got another type because they have none. */
+bool plan_warn_raised(gq_plan *plan, const plan_output *out, const mix_choice *choices, gq_error *e);
 /* Give a source its values; nothing happens where it has them, or where there are none. */
 bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *options, gq_error *e);
 /* Give the sources that some output quantizes their values, and each output's tensors their coverage. */

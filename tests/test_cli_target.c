@@ -73,8 +73,8 @@ static void recipes_replace_no_model(void **state) {
     (void)state;
     const char *out = path("out.gguf");
     GQUANT_SAYS(2, "is a text", "--dry-run", "--recipe-out", source, source, out, "Q8_0");
-    GQUANT_SAYS(2, "file of this run", "--dry-run", "--recipe-out", matrix, "--imatrix", matrix, source, out,
-                "Q8_0");
+    GQUANT_SAYS(2, "that this run reads or writes", "--dry-run", "--recipe-out", matrix, "--imatrix", matrix,
+                source, out, "Q8_0");
     GQUANT_SAYS(1, "does not exist", "--dry-run", "--recipe-out", path("no/recipe"), source, out, "Q8_0");
     GQUANT_SAYS(2, "two recipes", "--dry-run", "--recipe-out", path("r"), source, "a.gguf=Q8_0",
                 "b.gguf=Q8_0");

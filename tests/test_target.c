@@ -193,7 +193,7 @@ static void requests_that_make_no_sense(void **state) {
     target.bpw = 5, target.size = 1000000;
     assert_non_null(strstr(failure(&o), "not both"));
     target.size = 0, o.pure = true;
-    assert_non_null(strstr(failure(&o), "--pure"));
+    assert_non_null(strstr(failure(&o), "one type for all"));
     o.pure = false, target.bpw = -1;
     assert_non_null(strstr(failure(&o), "bits per weight"));
 }
