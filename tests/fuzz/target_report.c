@@ -19,7 +19,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     checksum_list list;
     gq_error e = {0};
     if (checksums_parse(&list, (const char *)bytes, n, "r.json", "model.gguf", &e)) {
-        PROMISE(list.n > 0, "no checksum");
         for (size_t i = 0; i < list.n; i++) PROMISE(list.items[i].name, "checksum %zu has no name", i);
     } else {
         fuzz_check_error(&e);
