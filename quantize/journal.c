@@ -13,13 +13,13 @@
 /* The head, in the machine's own byte order: a journal never outlives its run for long. */
 typedef struct journal_head {
     char magic[8];
-    char version[24];
+    char build[24];
     plan_identity identity;
     uint32_t part, parts, outputs, slot;
     uint32_t crc; /* of all before it */
 } journal_head;
 
-static const char MAGIC[8] = {'G', 'Q', 'J', 'R', 'N', 'L', '0', '1'};
+static const char MAGIC[8] = {'G', 'Q', 'J', 'R', 'N', 'L', '0', '2'};
 static const char SUFFIX[] = ".gquant-journal";
 
 static uint32_t crc(const void *bytes, size_t n) { return (uint32_t)crc32(0, (const Bytef *)bytes, (uInt)n); }
@@ -39,7 +39,7 @@ void journal_range(const gq_plan *plan, uint32_t part, uint32_t parts, uint64_t 
 static journal_head head_of(const gq_plan *plan, uint32_t part, uint32_t parts) {
     journal_head h = {.identity = plan->identity, .part = part, .parts = parts};
     memcpy(h.magic, MAGIC, sizeof h.magic);
-    snprintf(h.version, sizeof h.version, "%s", gq_version());
+    plan_build(h.build);
     h.outputs = (uint32_t)plan->n_outputs, h.slot = (uint32_t)slot_size(plan->n_outputs);
     h.crc = crc(&h, offsetof(journal_head, crc));
     return h;
@@ -66,9 +66,10 @@ static bool is_sound(const journal_head *h) {
 /* Why a journal cannot be continued; NULL: it can. */
 static const char *mismatch(const journal_head *found, const journal_head *wanted) {
     if (!is_sound(found)) return "its journal is damaged";
-    if (memcmp(found->version, wanted->version, sizeof found->version) != 0)
-        return "it was made by another version of gquant";
-    if (found->identity.input != wanted->identity.input)
+    if (memcmp(found->build, wanted->build, sizeof found->build) != 0)
+        return "it was made by another version or build of gquant";
+    if (found->identity.input != wanted->identity.input ||
+        found->identity.content != wanted->identity.content)
         return "its input was another one, or has changed since";
     if (memcmp(found, wanted, sizeof *found) != 0) return "its options were other ones";
     return NULL;
@@ -248,6 +249,43 @@ bool journal_count_parts(const gq_plan *plan, uint32_t *parts, gq_error *e) {
     if (!for_each(plan, look_at_part, &seen, e)) return false;
     *parts = seen.parts;
     return !seen.failed;
+}
+
+typedef struct inputs_seen {
+    const gq_plan *plan;
+    const gq_options *options;
+    gq_error *e;
+    bool failed;
+} inputs_seen;
+
+static void look_for_input(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
+    inputs_seen *seen = user;
+    struct stat st;
+    (void)part, (void)parts;
+    if (seen->failed || fstatat(folder, name, &st, 0) != 0 || !plan_is_input(seen->plan, seen->options, &st))
+        return;
+    gq_fail(seen->e, "%s is one of the inputs, and has the name of a journal of %s: rename it", name,
+            seen->plan->outputs[0].path);
+    seen->failed = true;
+}
+
+static bool outputs_are_no_journals(const gq_plan *plan, gq_error *e) {
+    char *whole = journal_path(plan, 0, 0);
+    if (!whole) return gq_fail_memory(e, strlen(plan->outputs[0].path) + 64);
+    bool ok = true;
+    for (size_t o = 0; ok && o < plan->n_outputs; o++)
+        if (strncmp(plan->outputs[o].shards[0].path, whole, strlen(whole)) == 0)
+            ok = gq_fail_usage(e, "the output %s has the name of a journal of %s", plan->outputs[o].path,
+                               plan->outputs[0].path);
+    free(whole);
+    return ok;
+}
+
+bool journal_check_names(const gq_plan *plan, const gq_options *options, gq_error *e) {
+    inputs_seen seen = {.plan = plan, .options = options, .e = e};
+    for_each(plan, look_for_input, &seen,
+             NULL); /* a folder that cannot be listed fails the run, not the plan */
+    return !seen.failed && outputs_are_no_journals(plan, e);
 }
 
 bool journal_announce(gq_plan *plan, gq_error *e) {

@@ -6,6 +6,7 @@
 
 enum {
     MEASURE_TYPES = 13,
+    MEASURE_KEY = 128,        /* bytes of the text that says what measurements belong to */
     MEASURE_SAMPLE = 1 << 18, /* weights of a tensor that are looked at, at most (and one row at least) */
 };
 /* The types a target chooses from, besides the tensor's own. */
@@ -28,9 +29,10 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
 /* ---- measure_file.c: kept beside the model ---- */
 /* Path of the file; malloc'ed, NULL: no memory. */
 char *measure_path(const gq_plan *plan);
-/* What measurements must agree in to be used again: input, importance data, effort, version. To be asked for
+/* What measurements must agree in to be used again: input, importance data, effort, version
+ * and build. To be asked for
  * before importance data are given to tensors. */
-void measure_key(const gq_plan *plan, char key[96]);
+void measure_key(const gq_plan *plan, char key[MEASURE_KEY]);
 /* Fill in what is there and was measured under this key; anything else is as good as not there. */
 void measure_read(const gq_plan *plan, const char *path, const char *key, measured *found);
 /* Whether nothing else than measurements would be lost. */

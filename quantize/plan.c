@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <zlib.h>
 
 #include "quantize/filetype.h"
 #include "quantize/journal.h"
@@ -327,7 +325,7 @@ static bool report_fallbacks(gq_plan *plan, const plan_output *out, const gq_opt
                      (unsigned long long)s->fallback_bytes);
 }
 
-/* ---- chunks and identity ---- */
+/* ---- chunks ---- */
 
 static bool cut_chunks(gq_plan *plan, gq_error *e) {
     if (!chunk_map_new(&plan->chunks, plan->n_tensors, e)) return false;
@@ -337,56 +335,6 @@ static bool cut_chunks(gq_plan *plan, gq_error *e) {
             return gq_fail(e, "%s: the model has too many weights", plan_input(plan));
     plan->chunks.n = first[plan->n_tensors];
     return true;
-}
-
-static uint32_t crc(uint32_t sum, const void *bytes, size_t n) {
-    return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);
-}
-
-/* The input's shards by size, time of change and header: what tells one file from another without reading its
- * weights. */
-static bool identify_input(gq_plan *plan, gq_error *e) {
-    uint32_t n = plan->model.n_shards;
-    plan->modified = calloc(n, sizeof *plan->modified);
-    if (!plan->modified) return gq_fail_memory(e, n * sizeof *plan->modified);
-    for (uint32_t i = 0; i < n; i++) {
-        const gguf_shard *s = &plan->model.shards[i];
-        struct stat st = {.st_size = 0};
-        if (fstat(s->file.fd, &st) != 0) return gq_fail(e, "%s: cannot be examined", s->file.path);
-        plan->modified[i] = st.st_mtim;
-        uint64_t facts[4] = {s->file.size, (uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec,
-                             s->data_offset};
-        plan->identity.input = crc(plan->identity.input, facts, sizeof facts);
-        for (uint64_t k = 0; k < s->n_kv; k++) {
-            plan->identity.input = crc(plan->identity.input, s->kv[k].key, strlen(s->kv[k].key));
-            plan->identity.input = crc(plan->identity.input, s->kv[k].value, s->kv[k].size);
-        }
-        for (uint64_t k = 0; k < s->n_tensors; k++) {
-            const gguf_tensor *t = &s->tensors[k];
-            uint64_t place[6] = {t->ne[0], t->ne[1], t->ne[2], t->ne[3], t->type->id, t->offset};
-            plan->identity.input = crc(plan->identity.input, t->name, strlen(t->name));
-            plan->identity.input = crc(plan->identity.input, place, sizeof place);
-        }
-    }
-    return true;
-}
-
-static void identify_rest(gq_plan *plan) {
-    plan_identity *id = &plan->identity;
-    uint32_t effort = plan->effort, cut[2] = {CHUNK_ELEMENTS, CHUNK_ROWS};
-    id->options = crc(id->options, &effort, sizeof effort);
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        const plan_source *s = &plan->sources[i];
-        if (!s->importance) continue;
-        id->options = crc(id->options, s->name, strlen(s->name));
-        id->options = crc(id->options, s->importance,
-                          sizeof(float) * s->tensor->ne[0] * s->tensor->ne[2] * s->tensor->ne[3]);
-    }
-    id->layout = crc(id->layout, cut, sizeof cut);
-    for (size_t o = 0; o < plan->n_outputs; o++)
-        for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++)
-            id->layout =
-                crc(id->layout, plan->outputs[o].shards[s].head, plan->outputs[o].shards[s].head_size);
 }
 
 /* ---- the plan ---- */
@@ -407,7 +355,7 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
 
 static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!check_request(options, e) || !open_all(plan, options, e) || !plan_check_architecture(plan, e) ||
-        !identify_input(plan, e) || !plan_open_importance(plan, options, e))
+        !plan_identify_input(plan, e) || !plan_open_importance(plan, options, e))
         return false;
     if (options->prune_layers && !plan_layers_read(&plan->layers, options->prune_layers, &plan->model, e))
         return false;
@@ -423,8 +371,8 @@ static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
             !report_fallbacks(plan, &plan->outputs[o], options, e))
             return false;
     if (!plan_check_targets(plan, options, e) || !cut_chunks(plan, e)) return false;
-    identify_rest(plan);
-    return journal_announce(plan, e);
+    plan_identify(plan);
+    return journal_check_names(plan, options, e) && journal_announce(plan, e);
 }
 
 gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {

@@ -2,6 +2,7 @@
 #ifndef GQ_PLAN_H
 #define GQ_PLAN_H
 
+#include <sys/stat.h>
 #include <time.h>
 
 #include "codec/codec.h"
@@ -66,9 +67,10 @@ typedef struct plan_layers {
 
 /* What a plan is made of, for journals: two plans with the same identity write the same bytes. */
 typedef struct plan_identity {
-    uint32_t input;   /* sizes, times and headers of the input's shards */
+    uint32_t input;   /* times of change of the input's shards */
+    uint32_t content; /* their headers, and a sample of the weights */
     uint32_t options; /* effort and importance data */
-    uint32_t layout;  /* the outputs' headers and the cut into chunks */
+    uint32_t layout;  /* what is where in each output, from which tensor; and the cut into chunks */
 } plan_identity;
 
 struct gq_plan {
@@ -116,6 +118,15 @@ typedef struct plan_assignment {
 bool plan_fact(const gq_plan *plan, const char *arch, const char *name, int64_t *value);
 /* Give the tensors of an output their types; may be done again with other options. */
 bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e);
+
+/* ---- identity.c ---- */
+extern const char gq_build_id[9]; /* of the sources that this was built from (cmake/build-id.cmake) */
+/* "0.1.0-1a2b3c4d": version and sources, which decide the bytes as much as the plan does. */
+void plan_build(char to[24]);
+/* What the input is; reads a little of its weights. */
+bool plan_identify_input(gq_plan *plan, gq_error *e);
+/* The rest, when all outputs are laid out. */
+void plan_identify(gq_plan *plan);
 
 /* ---- target.c ---- */
 /* Whether a size is asked for instead of a file type. */
@@ -167,10 +178,13 @@ char *plan_derive_path(const char *folder, const char *input, const char *filety
 /* PREFIX-kkkkk-of-nnnnn.gguf for the k-th shard (from 0) of n. When n is 1 it is the path itself, or, where
  * that was given as a prefix, PREFIX.gguf. */
 char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n);
-/* A hidden name beside `path`, the same for the same path: ".NAME" + suffix, shortened when NAME is long. */
+/* A hidden name beside `path`, the same for the same path: ".NAME" + suffix. A NAME of more than 220 bytes is
+ * shortened, to the same prefix for every suffix. */
 char *plan_beside(const char *path, const char *suffix);
 /* Folder of a path: "." when it has none. malloc'ed. */
 char *plan_folder(const char *path);
+/* Whether this is a shard of the input, or the importance data. */
+bool plan_is_input(const gq_plan *plan, const gq_options *options, const struct stat *st);
 /* Whether all outputs may be written where they are asked for. */
 bool plan_check_targets(const gq_plan *plan, const gq_options *options, gq_error *e);
 

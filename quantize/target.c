@@ -135,12 +135,19 @@ static bool find_free(target *t, gq_error *e) {
     return true;
 }
 
+static bool keep_measurements(const target *t, const char *path, const char *key, gq_error *e) {
+    struct stat st;
+    if (stat(path, &st) == 0 && plan_is_input(t->plan, t->options, &st))
+        return gq_fail(e, "%s, where they would be, is one of the inputs", path);
+    return measure_write(t->plan, path, key, t->found, e);
+}
+
 /* Measure what no earlier run has, and keep it. */
 static bool measure(target *t, gq_error *e) {
     gq_plan *plan = t->plan;
     const char *asked = t->options->measure_file;
     gq_error why;
-    char key[96], *path = asked ? strdup(asked) : measure_path(plan);
+    char key[MEASURE_KEY], *path = asked ? strdup(asked) : measure_path(plan);
     if (!path) return gq_fail_memory(e, strlen(plan_input(plan)) + 32);
     measure_key(plan, key);
     bool ok = !asked || !*asked || measure_may_replace(path, e), fresh = false;
@@ -149,7 +156,7 @@ static bool measure(target *t, gq_error *e) {
     if (ok) measure_read(plan, path, key, t->found);
     ok = ok && measure_tensors(plan, t->needed, t->found, &fresh, t->options->callbacks, e);
     bool keep = ok && *path && !(fresh && t->options->dry_run);
-    if (keep && fresh && !measure_write(plan, path, key, t->found, &why)) {
+    if (keep && fresh && !keep_measurements(t, path, key, &why)) {
         keep = false;
         ok = plan_warn(plan, e, "the measurements are not kept for the next time: %s", why.text);
     }

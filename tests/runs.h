@@ -1,0 +1,19 @@
+/* Runs that are stopped before their end, and what the next plan says of them. */
+#ifndef GQ_TEST_RUNS_H
+#define GQ_TEST_RUNS_H
+
+#include "tests/model.h"
+
+typedef struct stopper {
+    _Atomic uint64_t chunks; /* read by the callback `cancelled`, which any thread may call */
+    uint64_t after;          /* stop when so many chunks are done; 0: go on to the end */
+    uint64_t resumed, done, total;
+    gq_progress last;
+} stopper;
+
+/* Run until `after` chunks. The plan must succeed. */
+gq_status run_some(const gq_options *options, stopper *s, gq_error *e);
+/* Whether a warning of the plan contains the text. */
+bool announced(const gq_options *options, const char *says);
+
+#endif
