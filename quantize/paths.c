@@ -76,17 +76,23 @@ char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n) {
     return asprintf(&shard, "%.*s-%05u-of-%05u.gguf", length, path, k + 1, n) < 0 ? NULL : shard;
 }
 
+/* One prefix for all that lies beside an output, or what one run calls by a suffix the next would not find:
+ * a name is shortened so that the longest suffix fits, even where a shorter one follows. */
 char *plan_beside(const char *path, const char *suffix) {
+    enum {
+        LONGEST = sizeof ".gquant-journal-1048576-of-1048576" - 1,
+        CRC = 9,
+        ROOM = NAME_MAX - 1 - LONGEST
+    };
     const char *name = base_of(path);
-    size_t n = strlen(name);
-    char *beside = NULL;
-    int got;
-    if (1 + n + strlen(suffix) <= NAME_MAX)
-        got = asprintf(&beside, "%.*s.%s%s", (int)(name - path), path, name, suffix);
-    else /* as much of the name as fits, and its CRC to tell long names apart */
-        got = asprintf(&beside, "%.*s.%.*s-%08lx%s", (int)(name - path), path,
-                       (int)(NAME_MAX - 10 - strlen(suffix)), name, crc32(0, (const Bytef *)name, (uInt)n),
-                       suffix);
+    size_t n = strlen(name), kept = n;
+    char *beside = NULL, sum[CRC + 1] = "";
+    if (n > ROOM) { /* as much of it as fits, and its CRC to tell long names apart */
+        kept = ROOM - CRC;
+        while (kept > ROOM - CRC - 4 && (name[kept] & 0xC0) == 0x80) kept--; /* not within a UTF-8 sequence */
+        snprintf(sum, sizeof sum, "-%08lx", crc32(0, (const Bytef *)name, (uInt)n));
+    }
+    int got = asprintf(&beside, "%.*s.%.*s%s%s", (int)(name - path), path, (int)kept, name, sum, suffix);
     return got < 0 ? NULL : beside;
 }
 
@@ -106,7 +112,7 @@ static bool check_folder(const char *path, gq_error *e) {
     return ok;
 }
 
-static bool is_input(const gq_plan *plan, const gq_options *options, const struct stat *st) {
+bool plan_is_input(const gq_plan *plan, const gq_options *options, const struct stat *st) {
     struct stat matrix;
     for (uint32_t i = 0; i < plan->model.n_shards; i++) {
         const gq_file *f = &plan->model.shards[i].file;
@@ -135,9 +141,18 @@ bool gq_check_target(const char *path, bool replace, gq_error *e) {
 
 static bool check_target(const gq_plan *plan, const gq_options *options, const char *path, gq_error *e) {
     struct stat st;
-    if (stat(path, &st) == 0 && is_input(plan, options, &st))
+    if (stat(path, &st) == 0 && plan_is_input(plan, options, &st))
         return gq_fail(e, "%s is one of the inputs: quantizing a file onto itself would destroy it", path);
     return gq_check_target(path, options->force || options->dry_run, e);
+}
+
+/* What lies beside an output while it is made is replaced, and removed in the end. */
+static bool check_temporary(const gq_plan *plan, const gq_options *options, const plan_shard *shard,
+                            gq_error *e) {
+    struct stat st;
+    return stat(shard->temporary, &st) != 0 || !plan_is_input(plan, options, &st) ||
+           gq_fail(e, "%s is one of the inputs, and has the name that %s has until it is whole: rename it",
+                   shard->temporary, shard->path);
 }
 
 /* Where a file lies: one place may have several paths. */
@@ -177,19 +192,28 @@ static bool all_different(const char **paths, size_t n, gq_error *e) {
     return ok;
 }
 
-bool plan_check_targets(const gq_plan *plan, const gq_options *options, gq_error *e) {
-    size_t n = 0;
-    for (size_t o = 0; o < plan->n_outputs; o++) n += plan->outputs[o].n_shards;
-    const char **paths = calloc(n, sizeof *paths);
-    if (!paths) return gq_fail_memory(e, n * sizeof *paths);
-    n = 0;
-    bool ok = true;
-    for (size_t o = 0; ok && o < plan->n_outputs; o++)
-        for (uint32_t s = 0; ok && s < plan->outputs[o].n_shards; s++) {
-            paths[n++] = plan->outputs[o].shards[s].path;
-            ok = check_target(plan, options, paths[n - 1], e);
+static bool check_each(const gq_plan *plan, const gq_options *options, const char **paths, size_t *n,
+                       gq_error *e) {
+    for (size_t o = 0; o < plan->n_outputs; o++)
+        for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++) {
+            const plan_shard *shard = &plan->outputs[o].shards[s];
+            paths[(*n)++] = shard->path;
+            if (!check_target(plan, options, shard->path, e) || !check_temporary(plan, options, shard, e))
+                return false;
         }
-    ok = ok && all_different(paths, n, e);
+    return true;
+}
+
+bool plan_check_targets(const gq_plan *plan, const gq_options *options, gq_error *e) {
+    size_t n = 0, outputs = 0;
+    for (size_t o = 0; o < plan->n_outputs; o++) n += plan->outputs[o].n_shards;
+    const char **paths = calloc(2 * n, sizeof *paths);
+    if (!paths) return gq_fail_memory(e, 2 * n * sizeof *paths);
+    bool ok = check_each(plan, options, paths, &outputs, e) && all_different(paths, n, e);
+    for (size_t o = 0; ok && o < plan->n_outputs; o++)
+        for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++)
+            paths[outputs++] = plan->outputs[o].shards[s].temporary;
+    ok = ok && all_different(paths, outputs, e);
     free(paths);
     return ok;
 }
