@@ -82,6 +82,11 @@ bool gguf_model_open(gguf_model *m, const char *path, gq_error *e);
 /* The same from bytes in memory (one file), borrowed until the model is closed. */
 bool gguf_model_memory(gguf_model *m, const char *name, const void *bytes, uint64_t size, gq_error *e);
 void gguf_model_close(gguf_model *m);
+/* Which shards were written together: a key of ours with a number that all shards of a set share. Others
+ * write no such key, and a shard without it is taken as it comes. The number of the first shard that has
+ * another than one before it, and that one's; false: there is none. */
+#define GGUF_SET_KEY "gquant.split.digest"
+bool gguf_model_mixed(const gguf_model *m, uint32_t *shard, uint32_t *other);
 const gguf_tensor *gguf_model_tensor(const gguf_model *m, const char *name); /* NULL: no such tensor */
 
 /* "u32"; "unknown" for unknown numbers. */

@@ -206,6 +206,22 @@ void gguf_model_close(gguf_model *m) {
     *m = (gguf_model){0};
 }
 
+bool gguf_model_mixed(const gguf_model *m, uint32_t *shard, uint32_t *other) {
+    const gguf_kv *first = NULL;
+    for (uint32_t i = 0; i < m->n_shards; i++) {
+        const gguf_kv *kv = gguf_find(m->shards[i].kv, m->shards[i].n_kv, GGUF_SET_KEY);
+        if (!kv) continue;
+        if (!first) {
+            first = kv, *other = i;
+        } else if (kv->type != first->type || kv->size != first->size ||
+                   memcmp(kv->value, first->value, kv->size) != 0) {
+            *shard = i;
+            return true;
+        }
+    }
+    return false;
+}
+
 const gguf_tensor *gguf_model_tensor(const gguf_model *m, const char *name) {
     const gguf_tensor wanted = {.name = name}, *key = &wanted;
     gguf_tensor **found =

@@ -89,7 +89,7 @@ bool plan_identify_input(gq_plan *plan, gq_error *e) {
 
 /* ---- options and layout ---- */
 
-static void identify_options(gq_plan *plan) {
+void plan_identify_options(gq_plan *plan) {
     uint32_t effort = plan->effort, sum = crc(0, &effort, sizeof effort);
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const plan_source *s = &plan->sources[i];
@@ -101,9 +101,8 @@ static void identify_options(gq_plan *plan) {
     plan->identity.options = sum;
 }
 
-void plan_identify(gq_plan *plan) {
+void plan_identify_layout(gq_plan *plan) {
     uint32_t cut[2] = {CHUNK_ELEMENTS, CHUNK_ROWS}, sum = crc(0, cut, sizeof cut);
-    identify_options(plan);
     for (size_t i = 0; i < plan->n_tensors; i++) sum = crc_text(sum, plan->sources[i].tensor->name);
     for (size_t o = 0; o < plan->n_outputs; o++)
         for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++) {
@@ -112,4 +111,35 @@ void plan_identify(gq_plan *plan) {
             sum = crc(crc(sum, sizes, sizeof sizes), shard->head, shard->head_size);
         }
     plan->identity.layout = sum;
+}
+
+/* The set that a copy is one of: where nothing changes, shards of the copy and of its source may be mixed. */
+static bool copied_digest(const gq_plan *plan, const plan_output *out, uint64_t *digest) {
+    const gguf_shard *first = &plan->model.shards[0];
+    const gguf_kv *kv = gguf_find(first->kv, first->n_kv, GGUF_SET_KEY);
+    uint32_t shard, other;
+    if (!kv || kv->type != GGUF_U64 || out->n_shards != plan->model.n_shards ||
+        gguf_model_mixed(&plan->model, &shard, &other))
+        return false;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const gq_tensor *t = &out->tensors[i];
+        if (t->to != t->from || out->places[i].shard != plan->sources[i].tensor->shard ||
+            strcmp(t->name, t->source_name) != 0)
+            return false;
+    }
+    memcpy(digest, kv->value, sizeof *digest);
+    return true;
+}
+
+uint64_t plan_set_digest(const gq_plan *plan, const plan_output *out) {
+    uint64_t digest;
+    if (copied_digest(plan, out, &digest)) return digest;
+    uint32_t made_of = crc(plan->identity.content, &plan->identity.options, sizeof plan->identity.options);
+    uint32_t sum = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const gq_tensor *t = &out->tensors[i];
+        uint32_t place[2] = {t->to, out->places[i].shard};
+        sum = crc(crc_text(crc_text(sum, t->name), t->source_name), place, sizeof place);
+    }
+    return (uint64_t)made_of << 32 | sum;
 }

@@ -8,14 +8,15 @@ enum { MAX_SHARDS = UINT16_MAX };
 
 /* ---- which shard each tensor goes to ---- */
 
-static bool set_split_keys(const gq_plan *plan, uint32_t shard, uint32_t n_shards, gguf_header *h,
-                           gq_error *e) {
+static bool set_split_keys(const gq_plan *plan, const plan_output *out, uint32_t shard, uint32_t n_shards,
+                           gguf_header *h, gq_error *e) {
     if (n_shards == 1) return true;
     uint16_t number = (uint16_t)shard, count = (uint16_t)n_shards;
     int32_t tensors = (int32_t)plan->n_tensors;
     return gguf_header_set(h, "split.no", GGUF_U16, &number, sizeof number, e) &&
            gguf_header_set(h, "split.count", GGUF_U16, &count, sizeof count, e) &&
-           gguf_header_set(h, "split.tensors.count", GGUF_INT32, &tensors, sizeof tensors, e);
+           gguf_header_set(h, "split.tensors.count", GGUF_INT32, &tensors, sizeof tensors, e) &&
+           gguf_header_set(h, GGUF_SET_KEY, GGUF_U64, &out->digest, sizeof out->digest, e);
 }
 
 /* A shard as it fills: what its header and its data will take, by the header's own arithmetic. */
@@ -29,7 +30,8 @@ static bool empty_shard(const gq_plan *plan, const plan_output *out, const gq_op
                         uint32_t number, uint32_t n, filling *f, gq_error *e) {
     gguf_header *h = gguf_header_new(e);
     bool ok = h && (number > 0 || plan_meta_write(plan, out, options, h, e)) &&
-              set_split_keys(plan, number, n, h, e) && gguf_header_measure(h, &f->head, &f->alignment, e);
+              set_split_keys(plan, out, number, n, h, e) &&
+              gguf_header_measure(h, &f->head, &f->alignment, e);
     gguf_header_free(h);
     f->data = 0;
     return ok;
@@ -110,7 +112,7 @@ static bool lay_shard(const gq_plan *plan, plan_output *out, uint32_t number, si
     if (!s->temporary) return gq_fail_memory(e, strlen(out->path) + 32);
     s->header = gguf_header_new(e);
     if (!s->header || (number == 0 && !plan_meta_write(plan, out, options, s->header, e)) ||
-        !set_split_keys(plan, number, out->n_shards, s->header, e))
+        !set_split_keys(plan, out, number, out->n_shards, s->header, e))
         return false;
     for (; end < plan->n_tensors && out->places[end].shard == number; end++) {
         const gq_tensor *t = &out->tensors[end];
@@ -143,6 +145,7 @@ bool plan_layout(gq_plan *plan, plan_output *out, const gq_options *options, gq_
                        plan->n_tensors);
     plan_layout_free(out);
     if (!choose_shards(plan, out, options, e)) return false;
+    if (out->n_shards > 1) out->digest = plan_set_digest(plan, out);
     out->shards = calloc(out->n_shards, sizeof *out->shards);
     if (!out->shards) return gq_fail_memory(e, out->n_shards * sizeof *out->shards);
     uint64_t total = 0;

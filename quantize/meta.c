@@ -103,7 +103,8 @@ static bool set_size_label(const gq_plan *plan, gguf_header *h, gq_error *e) {
 /* ---- the steps ---- */
 
 static bool is_split_key(const char *key) {
-    return !strcmp(key, "split.no") || !strcmp(key, "split.count") || !strcmp(key, "split.tensors.count");
+    return !strcmp(key, "split.no") || !strcmp(key, "split.count") || !strcmp(key, "split.tensors.count") ||
+           !strcmp(key, GGUF_SET_KEY);
 }
 
 /* A pair as it is, or as it is true of a model with fewer layers. */

@@ -134,7 +134,8 @@ static bool read_item(struct plan_override *o, const char *item, const gguf_shar
                              MAX_KEY);
     o->key = strndup(item, (size_t)(equals - item));
     if (!o->key) return gq_fail_memory(e, MAX_KEY);
-    if (!strcmp(o->key, "general.alignment") || !strncmp(o->key, "split.", 6))
+    if (!strcmp(o->key, "general.alignment") || !strncmp(o->key, "split.", 6) ||
+        !strcmp(o->key, GGUF_SET_KEY))
         return gq_fail_usage(e, "override '%s': this key follows from the file's layout", item);
     uint64_t i;
     const gguf_kv *old = gguf_index_find(by_key, s->kv, sizeof *s->kv, o->key, &i) ? &s->kv[i] : NULL;

@@ -353,9 +353,17 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
     return false;
 }
 
+static bool warn_mixed(gq_plan *plan, gq_error *e) {
+    uint32_t shard, other;
+    if (!gguf_model_mixed(&plan->model, &shard, &other)) return true;
+    return plan_warn(plan, e, "%s and %s were not written together: their %s differs",
+                     plan->model.shards[shard].file.path, plan->model.shards[other].file.path, GGUF_SET_KEY);
+}
+
 static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
-    if (!check_request(options, e) || !open_all(plan, options, e) || !plan_check_architecture(plan, e) ||
-        !plan_identify_input(plan, e) || !plan_open_importance(plan, options, e))
+    if (!check_request(options, e) || !open_all(plan, options, e) || !warn_mixed(plan, e) ||
+        !plan_check_architecture(plan, e) || !plan_identify_input(plan, e) ||
+        !plan_open_importance(plan, options, e))
         return false;
     if (options->prune_layers && !plan_layers_read(&plan->layers, options->prune_layers, &plan->model, e))
         return false;
@@ -366,12 +374,13 @@ static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
         !plan_check_kind(plan, e) || !list_sources(plan, options, e) || !assign(plan, options, e) ||
         !plan_advise(plan, e))
         return false;
+    plan_identify_options(plan);
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!plan_layout(plan, &plan->outputs[o], options, e) ||
             !report_fallbacks(plan, &plan->outputs[o], options, e))
             return false;
     if (!plan_check_targets(plan, options, e) || !cut_chunks(plan, e)) return false;
-    plan_identify(plan);
+    plan_identify_layout(plan);
     return journal_check_names(plan, options, e) && journal_announce(plan, e);
 }
 

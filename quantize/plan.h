@@ -40,6 +40,7 @@ typedef struct plan_output {
     char *path;                   /* as asked for, or derived */
     uint32_t n_shards;
     plan_shard *shards;
+    uint64_t digest;    /* in each of several shards: they belong together */
     gq_tensor *tensors; /* in output order, as `places` and `losses` */
     plan_place *places;
     gq_loss *losses;
@@ -125,8 +126,13 @@ extern const char gq_build_id[9]; /* of the sources that this was built from (cm
 void plan_build(char to[24]);
 /* What the input is; reads a little of its weights. */
 bool plan_identify_input(gq_plan *plan, gq_error *e);
+/* Effort and importance data, when tensors have theirs. */
+void plan_identify_options(gq_plan *plan);
 /* The rest, when all outputs are laid out. */
-void plan_identify(gq_plan *plan);
+void plan_identify_layout(gq_plan *plan);
+/* A number for a set of shards: what it is made of, and how. Unlike the identity it depends on neither times
+ * nor builds, since it is in the output. */
+uint64_t plan_set_digest(const gq_plan *plan, const plan_output *out);
 
 /* ---- target.c ---- */
 /* Whether a size is asked for instead of a file type. */

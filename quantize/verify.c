@@ -184,6 +184,21 @@ static bool check_sums(gq_verification *v, const gq_checksum *expected, size_t n
     return ok;
 }
 
+/* ---- shards ---- */
+
+/* Shards of two runs may fit each other in all that the reader looks at. The first tensor of the one that is
+ * out of place tells of it. */
+static bool check_set(gq_verification *v, gq_error *e) {
+    uint32_t shard, other;
+    char text[sizeof(gq_error)];
+    if (!gguf_model_mixed(&v->model, &shard, &other)) return true;
+    snprintf(text, sizeof text, "%s was not written together with %s: their %s differs",
+             v->model.shards[shard].file.path, v->model.shards[other].file.path, GGUF_SET_KEY);
+    for (size_t i = 0; i < v->n; i++)
+        if (v->model.tensors[i]->shard >= shard) return set_problem(v, &v->verdicts[i], e, text);
+    return v->n == 0 || set_problem(v, &v->verdicts[0], e, text);
+}
+
 static bool verify(gq_verification *v, int threads, const gq_callbacks *callbacks, gq_error *e) {
     scan s;
     uint64_t bytes = 0;
@@ -195,7 +210,7 @@ static bool verify(gq_verification *v, int threads, const gq_callbacks *callback
     for (size_t i = 0; ok && i < v->n; i++) ok = verify_tensor(v, &s, i, e);
     ok = ok && workers_warn(&s.fewest, &v->warnings, e);
     scan_end(&s);
-    return ok;
+    return ok && check_set(v, e);
 }
 
 gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t n, int threads,
