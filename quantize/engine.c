@@ -9,6 +9,7 @@
 #include "quantize/cache.h"
 #include "quantize/journal.h"
 #include "quantize/keeper.h"
+#include "quantize/names.h"
 #include "quantize/output.h"
 #include "quantize/tally.h"
 #include "quantize/work.h"
@@ -18,6 +19,7 @@ typedef struct engine {
     gq_plan *plan;
     const gq_callbacks *callbacks;
     output_set outputs;
+    names names;
     journal *journals; /* one, or with --join one per part */
     uint32_t n_journals;
     keeper keeper;
@@ -92,6 +94,7 @@ static bool count_done(engine *g, uint64_t i, const work_room *room, bool known,
 
 static bool is_known(engine *g, uint64_t i, uint32_t journal_number, work_room *room) {
     const journal *j = &g->journals[journal_number];
+    if (g->names.whole) return journal_find(j, i, room->sums); /* the files may have their names already */
     if (!(j->resumed || g->plan->join) || !journal_find(j, i, room->sums)) return false;
     double began = seconds_now();
     bool known = work_verify(g->plan, &g->outputs, i, room);
@@ -112,7 +115,10 @@ static void do_chunk(engine *g, uint64_t i, work_room *room) {
         return;
     }
     work_status status = WORK_DONE;
-    if (!known) {
+    if (!known && g->names.whole) {
+        gq_fail(&error, "%s is damaged: it lacks chunk %llu", g->journals[j].path, (unsigned long long)i);
+        status = WORK_FAILED;
+    } else if (!known) {
         cache_ahead(&g->cache, i);
         status = work_chunk(g->plan, &g->outputs, i, room, &error);
         cache_read(&g->cache, i);
@@ -155,28 +161,41 @@ static bool open_own_journal(engine *g, bool keep, gq_error *e) {
     return journal_open(&g->journals[0], g->plan, keep, e);
 }
 
+/* All files are whole: the journal is only asked for the losses. */
+static bool begin_naming(engine *g, gq_error *e) {
+    if (!open_own_journal(g, true, e) || g->journals[0].resumed) return g->journals[0].resumed;
+    g->names.whole = false;
+    return gq_fail(e, "%s, which belongs to %s, is damaged or no longer there; to start afresh remove %s",
+                   g->journals[0].path, g->names.path, g->names.path);
+}
+
 static bool begin_whole(engine *g, gq_error *e) {
     bool all;
     uint32_t parts;
-    if (!output_open_old(&g->outputs, &all, e)) return false;
+    if (!g->names.whole && !output_open_old(&g->outputs, &all, e)) return false;
     if (!journal_count_parts(g->plan, &parts, e)) return false;
     if (parts)
         return gq_fail(e, "%s has been begun in %u parts: go on with --part and --join, or remove %s*",
                        g->plan->outputs[0].path, parts, g->plan->outputs[0].shards[0].temporary);
+    if (g->names.whole) return begin_naming(g, e);
     if ((!all && !output_create(&g->outputs, e)) || !open_own_journal(g, all, e)) return false;
     return !all || g->journals[0].resumed || output_create(&g->outputs, e);
 }
 
 static bool begin_part(engine *g, gq_error *e) {
     uint32_t parts;
+    if (g->names.whole)
+        return gq_fail(e, "all parts of %s are done and it is whole: --join finishes",
+                       g->plan->outputs[0].path);
     return journal_count_parts(g->plan, &parts, e) && output_open_shared(&g->outputs, e) &&
            open_own_journal(g, true, e);
 }
 
 static bool begin_join(engine *g, gq_error *e) {
-    bool all;
+    bool all = true;
     uint32_t parts;
-    if (!journal_count_parts(g->plan, &parts, e) || !output_open_old(&g->outputs, &all, e)) return false;
+    if (!journal_count_parts(g->plan, &parts, e)) return false;
+    if (!g->names.whole && !output_open_old(&g->outputs, &all, e)) return false;
     if (parts == 0 || !all)
         return gq_fail(e, "there is nothing to join for %s: its parts have not been started",
                        g->plan->outputs[0].path);
@@ -195,15 +214,16 @@ static bool begin(engine *g, gq_error *e) {
     journal_range(plan, plan->part, plan->join ? 0 : plan->parts, &g->begin, &g->end);
     atomic_init(&g->next, g->begin);
     g->failed_at = UINT64_MAX;
-    if (!output_new(&g->outputs, plan, e)) return false;
+    if (!output_new(&g->outputs, plan, e) || !names_open(&g->names, &g->outputs, e)) return false;
     bool ok = plan->join ? begin_join(g, e) : plan->parts ? begin_part(g, e) : begin_whole(g, e);
-    if (!ok || (!plan->join && !output_reserve(&g->outputs, e))) return false;
+    bool fresh_work = !plan->join && !g->names.whole;
+    if (!ok || (fresh_work && !output_reserve(&g->outputs, e))) return false;
     if (!tally_new(&g->tally, plan, g->callbacks, g->begin, g->end, e) ||
         !cache_new(&g->cache, plan, g->begin, g->end, e))
         return false;
     for (uint64_t i = g->begin, weights; i < g->end; i++)
         g->progress.bytes_total += input_bytes(plan, i, &weights);
-    if (!plan->join) keeper_start(&g->keeper, &g->outputs, &g->journals[0], &g->cache);
+    if (fresh_work) keeper_start(&g->keeper, &g->outputs, &g->journals[0], &g->cache);
     return true;
 }
 
@@ -235,10 +255,16 @@ static bool check_join(const engine *g, gq_error *e) {
  * unless it may be the work of others. */
 static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     const gq_plan *plan = g->plan;
+    gq_status status = e->status;
+    if (g->names.whole) {
+        gq_fail(e, "%s; all files are whole and only lack their names: the same command goes on from there",
+                e->text);
+        e->status = status;
+        return;
+    }
     if (plan->join) return;
     const journal *j = g->n_journals ? &g->journals[0] : NULL;
     if (!bad_input && j && (j->resumed || g->keeper.recorded > 0)) {
-        gq_status status = e->status;
         gq_fail(e, "%s; what is done is kept in %s, and the same command goes on from there", e->text,
                 plan->outputs[0].shards[0].temporary);
         e->status = status;
@@ -251,10 +277,18 @@ static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     output_remove(&g->outputs, bad_input || plan->parts > 0);
 }
 
+/* One file gets its name in one step; several need a record of what is left to do. */
+static bool give_names(engine *g, gq_error *e) {
+    if (g->outputs.n == 1) return output_give_name(&g->outputs, e);
+    return (g->names.whole || names_record(&g->names, e)) && names_give(&g->names, e);
+}
+
 static bool finish(engine *g, gq_error *e) {
     if (!check_join(g, e)) return false;
     if (g->plan->parts && !g->plan->join) return true;
-    if (!output_finish(&g->outputs, e)) return false;
+    if (!g->names.whole && !output_complete(&g->outputs, e)) return false;
+    if (!give_names(g, e)) return false;
+    if (!names_remove(&g->names)) return true; /* it would be taken up without its journals */
     for (uint32_t k = 0; k < g->n_journals; k++) journal_remove(&g->journals[k]);
     journal_remove_all(g->plan);
     return true;
@@ -263,6 +297,7 @@ static bool finish(engine *g, gq_error *e) {
 static void release(engine *g) {
     for (uint32_t k = 0; k < g->n_journals; k++) journal_close(&g->journals[k]);
     free(g->journals), free(g->missing);
+    names_close(&g->names);
     output_free(&g->outputs);
     tally_free(&g->tally);
     cache_free(&g->cache);
@@ -284,10 +319,11 @@ bool gq_run(gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
         if (!ok) *e = g.error;
         bad_input = !ok && (g.status == WORK_BAD_INPUT || !input_unchanged(plan, NULL));
     }
-    /* A whole output is synced when it gets its name; a part, or what may be continued, is recorded now. */
-    bool record = ok ? plan->parts > 0 : !bad_input;
+    /* A single file is synced when it gets its name; what may be continued, or has several, is recorded now.
+     */
+    bool record = ok ? plan->parts > 0 || g.outputs.n > 1 : !bad_input;
     bool kept = keeper_stop(&g.keeper, record, ok ? e : NULL);
-    if (ok && !input_unchanged(plan, e)) ok = false, bad_input = true;
+    if (ok && !g.names.whole && !input_unchanged(plan, e)) ok = false, bad_input = true;
     ok = ok && kept && finish(&g, e);
     plan->seconds = seconds_now() - g.started;
     if (!ok) keep_or_remove(&g, bad_input, e);

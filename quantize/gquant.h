@@ -182,8 +182,9 @@ typedef struct gq_callbacks {
     bool (*cancelled)(void *user);
 } gq_callbacks;
 
-/* Do the plan. On failure nothing is left under any output's name. callbacks may be NULL. Signals are left as
- * they are; a file that RLIMIT_FSIZE forbids is a failure before the work, not a SIGXFSZ. */
+/* Do the plan. On failure nothing is left under any output's name, unless all files were whole already and
+ * only some lack their names: then a new plan of the same options finishes. callbacks may be NULL. Signals
+ * are left as they are; a file that RLIMIT_FSIZE forbids is a failure before the work, not a SIGXFSZ. */
 bool gq_run(gq_plan *plan, const gq_callbacks *callbacks, gq_error *e);
 /* After gq_run. */
 const gq_loss *gq_plan_loss(const gq_plan *plan, size_t output, size_t tensor);
@@ -285,8 +286,9 @@ typedef struct gq_verdict {
 } gq_verdict;
 
 typedef struct gq_verification gq_verification;
-/* Reads the whole file: values and scales finite, codes in range, kernels and plain decoders of one mind, and
- * checksums as expected (n of them; 0: none are). NULL when it cannot be read; problems are in the verdicts.
+/* Reads the whole file: values and scales finite, codes in range, kernels and plain decoders of one mind,
+ * shards written together, and checksums as expected (n of them; 0: none are). NULL when it cannot be read;
+ * problems are in the verdicts.
  */
 gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t n, int threads,
                            const gq_callbacks *callbacks, gq_error *e);

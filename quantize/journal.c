@@ -10,15 +10,6 @@
 #include <unistd.h>
 #include <zlib.h>
 
-/* The head, in the machine's own byte order: a journal never outlives its run for long. */
-typedef struct journal_head {
-    char magic[8];
-    char build[24];
-    plan_identity identity;
-    uint32_t part, parts, outputs, slot;
-    uint32_t crc; /* of all before it */
-} journal_head;
-
 static const char MAGIC[8] = {'G', 'Q', 'J', 'R', 'N', 'L', '0', '2'};
 static const char SUFFIX[] = ".gquant-journal";
 
@@ -36,7 +27,7 @@ void journal_range(const gq_plan *plan, uint32_t part, uint32_t parts, uint64_t 
     *end = n / parts * part + n % parts * part / parts;
 }
 
-static journal_head head_of(const gq_plan *plan, uint32_t part, uint32_t parts) {
+journal_head journal_head_of(const gq_plan *plan, uint32_t part, uint32_t parts) {
     journal_head h = {.identity = plan->identity, .part = part, .parts = parts};
     memcpy(h.magic, MAGIC, sizeof h.magic);
     plan_build(h.build);
@@ -63,8 +54,7 @@ static bool is_sound(const journal_head *h) {
     return memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 && h->crc == crc(h, offsetof(journal_head, crc));
 }
 
-/* Why a journal cannot be continued; NULL: it can. */
-static const char *mismatch(const journal_head *found, const journal_head *wanted) {
+const char *journal_mismatch(const journal_head *found, const journal_head *wanted) {
     if (!is_sound(found)) return "its journal is damaged";
     if (memcmp(found->build, wanted->build, sizeof found->build) != 0)
         return "it was made by another version or build of gquant";
@@ -110,20 +100,20 @@ static bool create(journal *j, const journal_head *head, gq_error *e) {
 }
 
 bool journal_open(journal *j, const gq_plan *plan, bool keep, gq_error *e) {
-    journal_head found, wanted = head_of(plan, plan->part, plan->parts);
+    journal_head found, wanted = journal_head_of(plan, plan->part, plan->parts);
     if (!prepare(j, plan, plan->part, plan->parts, e) ||
         !output_may_grow(j->path, slot_offset(j, j->end), e) || !open_existing(j, e))
         return false;
-    j->resumed = keep && j->fd >= 0 && read_head(j->fd, &found) && !mismatch(&found, &wanted);
+    j->resumed = keep && j->fd >= 0 && read_head(j->fd, &found) && !journal_mismatch(&found, &wanted);
     return j->resumed || create(j, &wanted, e);
 }
 
 bool journal_open_part(journal *j, const gq_plan *plan, uint32_t part, uint32_t parts, gq_error *e) {
-    journal_head found, wanted = head_of(plan, part, parts);
+    journal_head found, wanted = journal_head_of(plan, part, parts);
     if (!prepare(j, plan, part, parts, e) || !open_existing(j, e)) return false;
     if (j->fd < 0)
         return gq_fail(e, "part %u of %u has not been started: there is no %s", part, parts, j->path);
-    const char *why = read_head(j->fd, &found) ? mismatch(&found, &wanted) : "its journal is damaged";
+    const char *why = read_head(j->fd, &found) ? journal_mismatch(&found, &wanted) : "its journal is damaged";
     return !why || gq_fail(e, "part %u of %u cannot be used: %s", part, parts, why);
 }
 
@@ -223,10 +213,10 @@ typedef struct parts_seen {
 } parts_seen;
 
 static const char *why_unfit(const parts_seen *seen, int fd, uint32_t part, uint32_t parts) {
-    journal_head found, wanted = head_of(seen->plan, part, parts);
+    journal_head found, wanted = journal_head_of(seen->plan, part, parts);
     if (parts != seen->parts) return "the work was cut into another number of parts";
     /* One that is damaged, or being written just now, is the business of whoever runs that part. */
-    return fd >= 0 && read_head(fd, &found) && is_sound(&found) ? mismatch(&found, &wanted) : NULL;
+    return fd >= 0 && read_head(fd, &found) && is_sound(&found) ? journal_mismatch(&found, &wanted) : NULL;
 }
 
 /* The work of other parts may be that of other people or machines: never mixed with, never thrown away. */
@@ -289,17 +279,21 @@ bool journal_check_names(const gq_plan *plan, const gq_options *options, gq_erro
 }
 
 bool journal_announce(gq_plan *plan, gq_error *e) {
-    journal_head found, wanted = head_of(plan, plan->part, plan->parts);
+    journal_head found, wanted = journal_head_of(plan, plan->part, plan->parts);
     if (plan->join) return true;
     char *path = journal_path(plan, plan->part, plan->parts);
     if (!path) return gq_fail_memory(e, strlen(plan->outputs[0].path) + 64);
     int fd = output_open_ours(path);
     bool ok = true;
     if (fd >= 0 && read_head(fd, &found)) {
-        const char *why = mismatch(&found, &wanted);
-        ok =
-            why ? plan_warn(plan, e, "an unfinished run for %s starts afresh: %s", plan->outputs[0].path, why)
-                : plan_warn(plan, e, "an unfinished run for %s will be continued", plan->outputs[0].path);
+        const char *why = journal_mismatch(&found, &wanted), *out = plan->outputs[0].path;
+        if (why)
+            ok = plan_warn(plan, e, "an unfinished run for %s starts afresh: %s", out, why);
+        else if (plan->whole)
+            ok = plan_warn(plan, e, "all is written of an unfinished run for %s, which gets its name now",
+                           out);
+        else
+            ok = plan_warn(plan, e, "an unfinished run for %s will be continued", out);
     }
     if (fd >= 0) close(fd);
     free(path);

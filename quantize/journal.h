@@ -10,6 +10,20 @@
 #include "quantize/output.h"
 #include "quantize/tally.h"
 
+/* What a file beside an output says of the plan it belongs to, in the machine's own byte order: a journal
+ * never outlives its run for long. */
+typedef struct journal_head {
+    char magic[8];
+    char build[24];
+    plan_identity identity;
+    uint32_t part, parts, outputs, slot;
+    uint32_t crc; /* of all before it */
+} journal_head;
+
+journal_head journal_head_of(const gq_plan *plan, uint32_t part, uint32_t parts);
+/* Why a journal cannot be continued; NULL: it can. */
+const char *journal_mismatch(const journal_head *found, const journal_head *wanted);
+
 typedef struct journal {
     int fd; /* -1: not open */
     char *path;

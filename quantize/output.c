@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -274,15 +275,16 @@ bool output_sync(const output_set *set, gq_error *e) {
 
 /* ---- closing ---- */
 
+/* Without allocating: between two names that belong together nothing should fail that need not. */
 bool output_sync_folder(const char *path, gq_error *e) {
-    char *folder = plan_folder(path);
-    if (!folder) return gq_fail_memory(e, strlen(path) + 1);
-    int fd = gq_open(folder, O_RDONLY | O_DIRECTORY, 0);
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    int n = snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    int fd = n < PATH_MAX ? gq_open(folder, O_RDONLY | O_DIRECTORY, 0) : -1;
     /* Some file systems cannot sync a folder and say EINVAL; there is no more to be done there. */
     bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
     if (!ok) gq_fail(e, "cannot sync the folder %s: %s", folder, strerror(errno));
     if (fd >= 0) close(fd);
-    free(folder);
     return ok;
 }
 
@@ -298,35 +300,8 @@ bool output_rename(const char *from, const char *to, bool replace) {
     return rename(from, to) == 0;
 }
 
-static bool give_name(const output_set *set, output_file *f, gq_error *e) {
-    const char *from = f->shard->temporary, *to = f->shard->path;
-    if (!still_there(f))
-        return gq_fail(e, "cannot rename %s to %s: it was removed or replaced while it was written", from,
-                       to);
-    if (!output_rename(from, to, set->plan->force))
-        return gq_fail(e, "cannot rename %s to %s: %s", from, to, strerror(errno));
-    return f->renamed = true;
-}
-
-/* Later shards first: who finds the first shard finds them all. */
-static bool give_names(output_set *set, gq_error *e) {
-    for (size_t i = set->n; i-- > 0;)
-        if (!give_name(set, &set->files[i], e)) return false;
-    for (size_t o = 0; o < set->plan->n_outputs; o++)
-        if (!output_sync_folder(set->plan->outputs[o].shards[0].path, e)) return false;
-    return true;
-}
-
-static void take_names_back(output_set *set) {
-    for (size_t i = 0; i < set->n; i++) {
-        output_file *f = &set->files[i];
-        if (f->renamed && rename(f->shard->path, f->shard->temporary) != 0) unlink(f->shard->path);
-        f->renamed = false;
-    }
-}
-
 /* All headers before the first sync: the disk then writes on in one go. */
-bool output_finish(output_set *set, gq_error *e) {
+bool output_complete(const output_set *set, gq_error *e) {
     for (size_t i = 0; i < set->n; i++) {
         const output_file *f = &set->files[i];
         if (!write_all(f, 0, f->shard->head, f->shard->head_size, e)) return false;
@@ -335,8 +310,21 @@ bool output_finish(output_set *set, gq_error *e) {
         const output_file *f = &set->files[i];
         if (fsync(f->fd) != 0) return gq_fail(e, "cannot write %s: %s", f->shard->path, strerror(errno));
     }
-    if (give_names(set, e)) return true;
-    take_names_back(set);
+    return true;
+}
+
+bool output_give_name(output_set *set, gq_error *e) {
+    output_file *f = &set->files[0];
+    const char *from = f->shard->temporary, *to = f->shard->path;
+    if (!still_there(f))
+        return gq_fail(e, "cannot rename %s to %s: it was removed or replaced while it was written", from,
+                       to);
+    if (!output_rename(from, to, set->plan->force))
+        return gq_fail(e, "cannot rename %s to %s: %s", from, to, strerror(errno));
+    f->renamed = true;
+    if (output_sync_folder(to, e)) return true;
+    /* What it has replaced does not come back, so there the new file stays, which is whole. */
+    if (!set->plan->force && rename(to, from) == 0) f->renamed = false;
     return false;
 }
 

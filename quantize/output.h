@@ -41,8 +41,10 @@ bool output_read(const output_set *set, size_t output, uint32_t shard, uint64_t 
                  gq_error *e);
 /* Make all that was written safe from a power cut. */
 bool output_sync(const output_set *set, gq_error *e);
-/* Write the headers, sync, and give the files their names: all of them or, on failure, none. */
-bool output_finish(output_set *set, gq_error *e);
+/* Write the headers and sync: all files are whole then. */
+bool output_complete(const output_set *set, gq_error *e);
+/* Give a single file its name, which needs no record (quantize/names.h). */
+bool output_give_name(output_set *set, gq_error *e);
 /* Remove the temporary files that this run made; with `old` those of an earlier run too. */
 void output_remove(output_set *set, bool old);
 

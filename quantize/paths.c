@@ -139,11 +139,13 @@ bool gq_check_target(const char *path, bool replace, gq_error *e) {
     return replace || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s is there already", path);
 }
 
-static bool check_target(const gq_plan *plan, const gq_options *options, const char *path, gq_error *e) {
+static bool check_target(const gq_plan *plan, const gq_options *options, const plan_shard *shard,
+                         gq_error *e) {
+    const char *path = shard->path;
     struct stat st;
     if (stat(path, &st) == 0 && plan_is_input(plan, options, &st))
         return gq_fail(e, "%s is one of the inputs: quantizing a file onto itself would destroy it", path);
-    return gq_check_target(path, options->force || options->dry_run, e);
+    return gq_check_target(path, options->force || options->dry_run || shard->named, e);
 }
 
 /* What lies beside an output while it is made is replaced, and removed in the end. */
@@ -198,7 +200,7 @@ static bool check_each(const gq_plan *plan, const gq_options *options, const cha
         for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++) {
             const plan_shard *shard = &plan->outputs[o].shards[s];
             paths[(*n)++] = shard->path;
-            if (!check_target(plan, options, shard->path, e) || !check_temporary(plan, options, shard, e))
+            if (!check_target(plan, options, shard, e) || !check_temporary(plan, options, shard, e))
                 return false;
         }
     return true;

@@ -7,6 +7,7 @@
 
 #include "quantize/filetype.h"
 #include "quantize/journal.h"
+#include "quantize/names.h"
 #include "quantize/workers.h"
 
 enum { MAX_PARTS = 1 << 20 };
@@ -379,9 +380,10 @@ static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
         if (!plan_layout(plan, &plan->outputs[o], options, e) ||
             !report_fallbacks(plan, &plan->outputs[o], options, e))
             return false;
-    if (!plan_check_targets(plan, options, e) || !cut_chunks(plan, e)) return false;
+    if (!cut_chunks(plan, e)) return false;
     plan_identify_layout(plan);
-    return journal_check_names(plan, options, e) && journal_announce(plan, e);
+    return names_look(plan, options, e) && plan_check_targets(plan, options, e) &&
+           journal_check_names(plan, options, e) && journal_announce(plan, e);
 }
 
 gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {

@@ -27,6 +27,7 @@ typedef struct plan_shard {
     gguf_header *header;
     const uint8_t *head; /* the header's bytes */
     uint64_t head_size, size;
+    bool named; /* an earlier run of this plan has finished it and given it its name */
 } plan_shard;
 
 typedef struct plan_place {
@@ -93,6 +94,7 @@ struct gq_plan {
     chunk_map chunks;
     plan_identity identity;
     char *measure_file; /* see gq_plan_measure_file */
+    bool whole;         /* an earlier run has finished all files, and some only lack their names */
     word_list warnings;
     double seconds;
 };

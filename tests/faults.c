@@ -3,6 +3,7 @@
  *     GQ_FAULT=KIND:N:ERRNO    the N-th call of KIND fails with that errno; KIND:N+:ERRNO: it and all later
  *     GQ_FAULT=KIND:N:short    the N-th call (pread, pwrite) does half of what it was asked for
  *     GQ_FAULT=flock:N:other   before the N-th call another process has put its own file in place of this one
+ *     GQ_FAULT=KIND:N:kill     the process is killed when it comes to the N-th call
  *     GQ_FAULT_COUNT=FILE      write how often each kind was called, one "KIND N" a line, when the program
  * ends GQ_FAULT_LOG=FILE        write "KIND NAME" of each write, sync, rename and unlink that is asked for
  *     GQ_POWER_CUT=N           at the N-th write to a journal the power fails: bytes that were written to
@@ -13,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,13 +25,14 @@
 #include <unistd.h>
 
 enum { OPEN, PREAD, PWRITE, FSYNC, FDATASYNC, FALLOCATE, RENAME, UNLINK, FLOCK, THREAD, N_KINDS };
+enum { KILL = -3 };
 static const char *const names[N_KINDS] = {"open",      "pread",  "pwrite", "fsync", "fdatasync",
                                            "fallocate", "rename", "unlink", "flock", "thread"};
 
 static struct {
     pthread_once_t once;
     pthread_mutex_t lock;
-    int kind, error; /* error -1: short, -2: other */
+    int kind, error; /* error -1: short, -2: other, or KILL */
     long at;
     bool onward;
     long calls[N_KINDS];
@@ -53,7 +56,10 @@ static void read_wishes(void) {
         abort();
     for (int i = 0; i < N_KINDS; i++)
         if (!strcmp(kind, names[i])) state.kind = i;
-    state.error = !strcmp(error, "short") ? -1 : !strcmp(error, "other") ? -2 : atoi(error);
+    state.error = !strcmp(error, "short")   ? -1
+                  : !strcmp(error, "other") ? -2
+                  : !strcmp(error, "kill")  ? KILL
+                                            : atoi(error);
 }
 
 __attribute__((destructor)) static void write_counts(void) {
@@ -70,6 +76,7 @@ static int fate(int kind) {
     long n = ++state.calls[kind];
     pthread_mutex_unlock(&state.lock);
     if (kind != state.kind || (state.onward ? n < state.at : n != state.at)) return 0;
+    if (state.error == KILL) kill(getpid(), SIGKILL);
     return state.error;
 }
 

@@ -218,16 +218,15 @@ static void command_with(int status, const char *variable, const char *value, co
     unsetenv("LD_PRELOAD"), unsetenv(variable);
 }
 
-/* All shards or none: whichever rename fails, and when the folder cannot be synced behind them. */
+/* Whichever rename or sync fails: no first shard, by which the others are found, unless all are there. */
 static void shards_get_their_names_together(void **state) {
     (void)state;
-    static const char *const faults[] = {"rename:1:5", "rename:2:5", "fsync:3:5"};
+    static const char *const faults[] = {"rename:1:5", "rename:2:5", "fsync:3:5", "fsync:4:5", "fsync:5:5"};
     for (size_t k = 0; k < sizeof faults / sizeof *faults; k++) {
         char *own = temporary_folder(), out[4096];
         snprintf(out, sizeof out, "%s/out.gguf", own);
         command_with(1, "GQ_FAULT", faults[k], out);
         assert_false(exists(in_folder(own, "out-00001-of-00002.gguf")));
-        assert_false(exists(in_folder(own, "out-00002-of-00002.gguf")));
         GQUANT(0, "--split-max-size", "500000", path("in.gguf"), out, "Q8_0");
         GQUANT(0, "-q", in_folder(own, "out-00001-of-00002.gguf"), in_folder(own, "merged.gguf"), "COPY");
         assert_same_file(path("wanted.gguf"), in_folder(own, "merged.gguf"));
@@ -236,8 +235,9 @@ static void shards_get_their_names_together(void **state) {
     }
 }
 
-/* From the first full sync on: every shard is whole before any is synced, synced before any gets its name,
- * and the names are safe before the journal goes. */
+/* From the first full sync on: every shard is whole before any is synced, synced before that is recorded, and
+ * recorded before any gets its name. The names are safe before the record goes, and that before the journal.
+ */
 static void names_come_last(void **state) {
     (void)state;
     char *own = temporary_folder(), out[4096], kind[32], name[256], order[4096] = "";
@@ -249,11 +249,16 @@ static void names_come_last(void **state) {
         if (*order || !strcmp(kind, "fsync")) strcat(strcat(strcat(strcat(order, kind), " "), name), "\n");
     fclose(f);
     char wanted[4096];
+    const char *base = strrchr(own, '/') + 1;
     snprintf(wanted, sizeof wanted,
              "fsync .out-00001-of-00002.gguf.gquant\nfsync .out-00002-of-00002.gguf.gquant\n"
-             "rename out-00002-of-00002.gguf\nrename out-00001-of-00002.gguf\nfsync %s\n"
-             "unlink .out-00001-of-00002.gguf.gquant-journal\n",
-             strrchr(own, '/') + 1);
+             "pwrite .out-00001-of-00002.gguf.gquant-names\npwrite .out-00001-of-00002.gguf.gquant-names\n"
+             "pwrite .out-00001-of-00002.gguf.gquant-names\nfsync .out-00001-of-00002.gguf.gquant-names\n"
+             "fsync %s\nrename out-00002-of-00002.gguf\n"
+             "fsync %s\nrename out-00001-of-00002.gguf\n"
+             "fsync %s\nunlink .out-00001-of-00002.gguf.gquant-names\n"
+             "fsync %s\nunlink .out-00001-of-00002.gguf.gquant-journal\n",
+             base, base, base, base);
     assert_string_equal(order, wanted);
     remove_folder(own);
 }
