@@ -1,0 +1,32 @@
+/* Joining neighbours: the one step that all vocabularies by merging share. */
+#ifndef GQ_JOIN_H
+#define GQ_JOIN_H
+
+#include "forward/vocabulary.h"
+
+/* A stretch of a word; length 0: taken by its left neighbour. */
+typedef struct symbol {
+    uint32_t start, length; /* bytes of the word */
+    uint32_t piece;         /* NO_PIECE: a character that no vocabulary text is */
+    uint32_t before, next;  /* neighbours that are left; UINT32_MAX: none */
+} symbol;
+
+typedef struct join {
+    uint64_t key; /* rank, then place of the left symbol: the lowest joins first */
+    uint32_t length, result;
+} join;
+
+/* Memory of a run, which grows with the longest word. */
+typedef struct join_room {
+    symbol *symbols;
+    size_t n, symbols_room;
+    join *heap;
+    size_t n_heap, heap_room;
+} join_room;
+
+void join_room_free(join_room *r);
+bool join_add_symbol(join_room *r, uint32_t start, uint32_t length, uint32_t number, gq_error *e);
+/* Join the symbols of a word as long as two neighbours merge. Those that are left have a length. */
+bool join_all(const vocabulary *v, const char *word, join_room *r, gq_error *e);
+
+#endif

@@ -1,0 +1,227 @@
+#include "forward/specials.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which tokens are special ---- */
+
+/* Texts that llama.cpp takes for control tokens whatever the file says, as they end a turn. */
+static const char *const ends_of_turns[] = {
+    "<|eot_id|>",         "<|im_end|>", "<|end|>",    "<end_of_turn>", "<|endoftext|>",
+    "<|end_of_text|>",    "<EOT>",      "_<EOT>",     "[EOT]",         "<｜end▁of▁sentence｜>",
+    "<end_of_utterance>", "<|eom_id|>", "<|return|>", "<|call|>",      "<|calls|>",
+    "<|flush|>",          "</s>",       "[EOS]",      "<eos>",         "<turn|>",
+    "<|tool_response>",   "[e~[",       NULL};
+
+/* And these, unless one of the keys says which token it is. */
+static const struct {
+    const char *keys[2];
+    const char *texts[10];
+} infill[] = {
+    {{"fim_pre_token_id", "prefix_token_id"},
+     {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>",
+      "<|code_prefix|>", "<|prefix|>"}},
+    {{"fim_suf_token_id", "suffix_token_id"},
+     {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>",
+      "<|code_suffix|>", "<|suffix|>"}},
+    {{"fim_mid_token_id", "middle_token_id"},
+     {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>", "<|code_middle|>",
+      "<|middle|>"}},
+    {{"fim_pad_token_id"}, {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}},
+    {{"fim_rep_token_id"}, {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}},
+    {{"fim_sep_token_id"}, {"<|file_sep|>"}},
+};
+
+static const char *const channels[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>", NULL};
+
+static uint32_t token_named(const vocabulary *v, const char *text) {
+    uint32_t id = pieces_find(&v->pieces, text, strlen(text));
+    return id < v->n_tokens ? id : NO_PIECE;
+}
+
+static void set_classes(vocabulary *v, const char *const *texts, token_class class) {
+    for (; *texts; texts++) {
+        uint32_t id = token_named(v, *texts);
+        if (id != NO_PIECE) v->classes[id] = (uint8_t) class;
+    }
+}
+
+static bool has(const vocabulary *v, const char *text) { return token_named(v, text) != NO_PIECE; }
+
+void vocabulary_correct_classes(vocabulary *v, const gguf_kv *kv, uint64_t n_kv) {
+    set_classes(v, ends_of_turns, TOKEN_CONTROL);
+    for (size_t i = 0; i < sizeof infill / sizeof *infill; i++) {
+        bool told = false;
+        for (size_t k = 0; k < 2 && infill[i].keys[k]; k++) {
+            char key[64];
+            snprintf(key, sizeof key, "tokenizer.ggml.%s", infill[i].keys[k]);
+            told |= gguf_find(kv, n_kv, key) != NULL;
+        }
+        if (!told) set_classes(v, infill[i].texts, TOKEN_CONTROL);
+    }
+    set_classes(v, channels, TOKEN_USER);
+    if ((has(v, "<|call|>") || has(v, "<|calls|>")) && (has(v, "<|return|>") || has(v, "<|flush|>")))
+        set_classes(v, (const char *const[]){"<|end|>", NULL}, TOKEN_USER);
+    if (has(v, "<|tool_response>")) set_classes(v, (const char *const[]){"</s>", NULL}, TOKEN_PLAIN);
+}
+
+/* ---- all of them as a tree ---- */
+
+static special_edge *edge_of(const specials *s, uint32_t node, uint8_t byte) {
+    uint64_t key = (uint64_t)node << 8 | byte, mask = s->n_edges - 1;
+    __uint128_t product = (__uint128_t)(key ^ s->seed >> 32) * s->seed;
+    uint64_t at = ((uint64_t)product ^ (uint64_t)(product >> 64)) & mask;
+    while (s->edges[at].child && s->edges[at].key != key) at = (at + 1) & mask;
+    if (!s->edges[at].child) s->edges[at].key = key; /* of a free slot nobody reads it */
+    return &s->edges[at];
+}
+
+static int longer_first(const void *a, const void *b, void *arg) {
+    const vocabulary *v = arg;
+    uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
+    uint32_t n = v->pieces.items[i].length, m = v->pieces.items[k].length;
+    if (n != m) return n > m ? -1 : 1;
+    return i < k ? -1 : i > k;
+}
+
+bool specials_new(specials *s, const vocabulary *v, gq_error *e) {
+    uint64_t bytes = 0;
+    *s = (specials){.n_edges = 16, .seed = v->pieces.seed, .n_nodes = 1};
+    for (uint32_t i = 0; i < v->n_tokens; i++)
+        if (v->classes[i] != TOKEN_PLAIN) s->n++, bytes += v->pieces.items[i].length;
+    while (s->n_edges < 2 * bytes) s->n_edges *= 2;
+    s->order = calloc(s->n + 1, sizeof *s->order);
+    s->edges = calloc(s->n_edges, sizeof *s->edges);
+    s->ends = calloc(bytes + 1, sizeof *s->ends);
+    if (!s->order || !s->edges || !s->ends) return gq_fail_memory(e, s->n_edges * sizeof *s->edges);
+    for (uint32_t i = 0, n = 0; i < v->n_tokens; i++)
+        if (v->classes[i] != TOKEN_PLAIN) s->order[n++] = i;
+    qsort_r(s->order, s->n, sizeof *s->order, longer_first, (void *)v);
+    for (uint32_t i = 0; i < s->n; i++) {
+        const piece *p = &v->pieces.items[s->order[i]];
+        uint32_t node = 0;
+        for (uint32_t k = 0; k < p->length; k++) {
+            special_edge *edge = edge_of(s, node, (uint8_t)p->text[k]);
+            if (!edge->child) edge->child = s->n_nodes++;
+            node = edge->child;
+        }
+        s->ends[node] = i + 1;
+    }
+    return true;
+}
+
+void specials_free(specials *s) {
+    free(s->order), free(s->edges), free(s->ends);
+    *s = (specials){0};
+}
+
+/* ---- cutting ---- */
+
+typedef struct occurrence {
+    uint32_t order; /* which of the specials */
+    uint32_t start;
+} occurrence;
+
+typedef struct found {
+    occurrence *items;
+    size_t n, room;
+} found;
+
+static bool note(found *f, uint32_t order, size_t start, gq_error *e) {
+    if (f->n == f->room) {
+        size_t room = f->room ? 2 * f->room : 64;
+        occurrence *grown = realloc(f->items, room * sizeof *grown);
+        if (!grown) return gq_fail_memory(e, room * sizeof *grown);
+        f->items = grown, f->room = room;
+    }
+    f->items[f->n++] = (occurrence){order, (uint32_t)start};
+    return true;
+}
+
+static bool find_all(const specials *s, const vocabulary *v, const char *text, size_t n, bool control,
+                     found *f, gq_error *e) {
+    bool starts[256];
+    for (unsigned i = 0; i < 256; i++) starts[i] = edge_of(s, 0, (uint8_t)i)->child != 0;
+    for (size_t at = 0; at < n; at++) {
+        if (!starts[(uint8_t)text[at]]) continue;
+        uint32_t node = 0;
+        for (size_t k = at; k < n && (node = edge_of(s, node, (uint8_t)text[k])->child) != 0; k++) {
+            if (!s->ends[node]) continue;
+            uint32_t order = s->ends[node] - 1;
+            bool plain = !control && v->classes[s->order[order]] == TOKEN_CONTROL;
+            if (!plain && !note(f, order, at, e)) return false;
+        }
+    }
+    return true;
+}
+
+static int by_order(const void *a, const void *b) {
+    const occurrence *x = a, *y = b;
+    if (x->order != y->order) return x->order < y->order ? -1 : 1;
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* Behind these Phi-3's white space stays. */
+static bool keeps_space(const piece *p) {
+    static const char *const texts[] = {"<unk>", "<s>", "<|endoftext|>"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (p->length == strlen(texts[i]) && !memcmp(p->text, texts[i], p->length)) return true;
+    return false;
+}
+
+static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+enum { FREE, TAKEN, STRIPPED }; /* what has become of a byte */
+
+/* Longer tokens take their bytes first, each from left to right: the order in which llama.cpp cuts. Those
+ * that are kept end up in front, the others are dropped. */
+static void take_bytes(const specials *s, const vocabulary *v, const char *text, size_t n, uint8_t *fate,
+                       found *f) {
+    size_t kept = 0;
+    for (size_t i = 0; i < f->n; i++) {
+        occurrence o = f->items[i];
+        const piece *p = &v->pieces.items[s->order[o.order]];
+        if (memchr(fate + o.start, TAKEN, p->length) || memchr(fate + o.start, STRIPPED, p->length)) continue;
+        memset(fate + o.start, TAKEN, p->length);
+        f->items[kept++] = o;
+        bool strip = v->strips && !keeps_space(p);
+        for (size_t at = o.start + (size_t)p->length;
+             strip && at < n && fate[at] == FREE && is_space(text[at]); at++)
+            fate[at] = STRIPPED;
+    }
+    f->n = kept;
+}
+
+static int by_start(const void *a, const void *b) {
+    const occurrence *x = a, *y = b;
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+bool specials_cut(const specials *s, const vocabulary *v, const char *text, size_t n, bool control,
+                  fragment **to, size_t *n_fragments, gq_error *e) {
+    found f = {0};
+    uint8_t *fate = calloc(n + 1, 1);
+    bool ok = fate || gq_fail_memory(e, n + 1);
+    ok = ok && find_all(s, v, text, n, control, &f, e);
+    if (ok && f.n) {
+        qsort(f.items, f.n, sizeof *f.items, by_order);
+        take_bytes(s, v, text, n, fate, &f);
+        qsort(f.items, f.n, sizeof *f.items, by_start);
+    }
+    *n_fragments = 0;
+    *to = ok ? calloc(2 * f.n + 1, sizeof **to) : NULL;
+    if (ok && !*to) ok = gq_fail_memory(e, (2 * f.n + 1) * sizeof **to);
+    for (size_t at = 0, i = 0; ok && at < n;) {
+        size_t end = i < f.n ? f.items[i].start : n;
+        while (at < end && fate[at] == STRIPPED) at++;
+        if (at < end) (*to)[(*n_fragments)++] = (fragment){at, end - at, NO_PIECE};
+        at = end;
+        if (i == f.n) continue;
+        uint32_t token = s->order[f.items[i++].order];
+        (*to)[(*n_fragments)++] = (fragment){at, v->pieces.items[token].length, token};
+        at += v->pieces.items[token].length;
+    }
+    free(f.items), free(fate);
+    return ok;
+}

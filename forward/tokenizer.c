@@ -1,0 +1,300 @@
+#include "forward/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "forward/join.h"
+#include "forward/specials.h"
+#include "forward/utf8.h"
+
+struct tokenizer {
+    vocabulary vocabulary;
+    specials specials;
+};
+
+tokenizer *tokenizer_new(const char *file, const gguf_kv *kv, uint64_t n_kv, gq_error *e) {
+    tokenizer *t = calloc(1, sizeof *t);
+    if (!t) return gq_fail_memory(e, sizeof *t), NULL;
+    if (vocabulary_read(&t->vocabulary, file, kv, n_kv, e) && specials_new(&t->specials, &t->vocabulary, e))
+        return t;
+    tokenizer_free(t);
+    return NULL;
+}
+
+void tokenizer_free(tokenizer *t) {
+    if (!t) return;
+    specials_free(&t->specials);
+    vocabulary_free(&t->vocabulary);
+    free(t);
+}
+
+const char *const *tokenizer_warnings(const tokenizer *t, size_t *n) {
+    *n = t->vocabulary.n_warnings;
+    return (const char *const *)t->vocabulary.warnings;
+}
+
+size_t tokenizer_tokens(const tokenizer *t) { return t->vocabulary.n_tokens; }
+
+bool token_list_add(token_list *l, uint32_t id, gq_error *e) {
+    if (l->n == l->room) {
+        size_t room = l->room ? 2 * l->room : 1024;
+        uint32_t *grown = realloc(l->ids, room * sizeof *grown);
+        if (!grown) return gq_fail_memory(e, room * sizeof *grown);
+        l->ids = grown, l->room = room;
+    }
+    l->ids[l->n++] = id;
+    return true;
+}
+
+/* ---- a run ---- */
+
+/* Natural text repeats its words: the ids of those met last, by hash. 2^15 of 96 bytes take 3 MiB. */
+enum { CACHE_SLOTS = 1 << 15, CACHE_WORD = 38, CACHE_IDS = 14 };
+
+typedef struct cached_word {
+    uint8_t length, n; /* length 0: free */
+    char text[CACHE_WORD];
+    uint32_t ids[CACHE_IDS];
+} cached_word;
+
+typedef struct run {
+    const vocabulary *v;
+    join_room room;
+    cached_word *cache;
+    token_list *to;
+    gq_error *e;
+} run;
+
+static cached_word *cache_slot(const run *r, const char *word, size_t n) {
+    uint64_t h = n, part;
+    for (size_t at = 0; at < n; at += 8) {
+        part = 0;
+        memcpy(&part, word + at, n - at < 8 ? n - at : 8);
+        h = (h ^ part) * 0x9e3779b97f4a7c15;
+        h ^= h >> 29;
+    }
+    return &r->cache[h % CACHE_SLOTS];
+}
+
+/* ---- from a word to ids ---- */
+
+static size_t symbol_length(vocabulary_kind kind, const char *at, size_t left) {
+    static const uint8_t by_nibble[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4};
+    if (kind == VOCABULARY_BPE) return 1;
+    size_t n = by_nibble[(uint8_t)*at >> 4];
+    return n < left ? n : left;
+}
+
+static bool read_symbols(run *r, const char *word, size_t n) {
+    const vocabulary *v = r->v;
+    r->room.n = 0;
+    for (size_t at = 0, length; at < n; at += length) {
+        length = symbol_length(v->kind, word + at, n - at);
+        uint32_t number = v->kind == VOCABULARY_BPE ? v->mapped[(uint8_t)word[at]]
+                                                    : pieces_find(&v->pieces, word + at, length);
+        if (!join_add_symbol(&r->room, (uint32_t)at, (uint32_t)length, number, r->e)) return false;
+    }
+    return true;
+}
+
+/* A symbol that is no token, byte by byte. What has no token of its own is left out where llama.cpp leaves it
+ * out: in vocabularies by rank. */
+static bool emit_bytes(run *r, const char *bytes, size_t n) {
+    const vocabulary *v = r->v;
+    for (size_t i = 0; i < n; i++) {
+        uint8_t byte = (uint8_t)bytes[i];
+        char mapped[2] = {(char)byte};
+        size_t length = v->kind == VOCABULARY_BPE ? vocabulary_map_byte(byte, mapped) : 1;
+        uint32_t known = v->kind == VOCABULARY_BPE ? NO_PIECE : v->bytes[byte];
+        for (size_t k = 0; k < length; k++) {
+            uint32_t id =
+                known != NO_PIECE || v->kind == VOCABULARY_RAW ? known : v->single[(uint8_t)mapped[k]];
+            if (id != NO_PIECE && !token_list_add(r->to, id, r->e)) return false;
+            if (id == NO_PIECE && v->kind == VOCABULARY_SPM)
+                return gq_fail(r->e, "the vocabulary has no token for the byte %02X of the text", byte);
+            if (id == NO_PIECE && k + 1 == length) r->to->dropped++;
+        }
+    }
+    return true;
+}
+
+static bool emit_symbols(run *r, const char *word) {
+    for (size_t i = 0; i < r->room.n; i++) {
+        const symbol *s = &r->room.symbols[i];
+        if (s->length == 0) continue;
+        bool ok = s->piece < r->v->n_tokens ? token_list_add(r->to, s->piece, r->e)
+                                            : emit_bytes(r, word + s->start, s->length);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+/* The token that a word is as a whole; NO_PIECE: none, or wholes do not count. */
+static uint32_t whole_word(const run *r, const char *word, size_t n) {
+    enum { LONGEST = 512 }; /* bytes; of a token that means something */
+    char mapped[2 * LONGEST];
+    size_t length = 0;
+    if (r->v->kind != VOCABULARY_BPE || !r->v->rule.ignore_merges || n > LONGEST) return NO_PIECE;
+    for (size_t i = 0; i < n; i++) length += vocabulary_map_byte((uint8_t)word[i], mapped + length);
+    uint32_t id = pieces_find(&r->v->pieces, mapped, length);
+    return id < r->v->n_tokens ? id : NO_PIECE;
+}
+
+static bool merge_word(run *r, const char *word, size_t n) {
+    uint32_t id = whole_word(r, word, n);
+    if (id != NO_PIECE) return token_list_add(r->to, id, r->e);
+    return read_symbols(r, word, n) && join_all(r->v, word, &r->room, r->e) && emit_symbols(r, word);
+}
+
+static bool add_word(void *user, const char *word, size_t n, gq_error *e) {
+    run *r = user;
+    (void)e;
+    if (n == 0 || n > CACHE_WORD) return n == 0 || merge_word(r, word, n);
+    cached_word *c = cache_slot(r, word, n);
+    if (c->length == n && !memcmp(c->text, word, n)) {
+        for (size_t i = 0; i < c->n; i++)
+            if (!token_list_add(r->to, c->ids[i], r->e)) return false;
+        return true;
+    }
+    size_t first = r->to->n;
+    uint64_t dropped = r->to->dropped;
+    if (!merge_word(r, word, n)) return false;
+    size_t count = r->to->n - first;
+    if (count > CACHE_IDS || r->to->dropped != dropped) return true;
+    c->length = (uint8_t)n, c->n = (uint8_t)count;
+    memcpy(c->text, word, n);
+    if (count) memcpy(c->ids, r->to->ids + first, count * sizeof *c->ids);
+    return true;
+}
+
+/* ---- from a text to words ---- */
+
+static const char SPACE[] = "\xe2\x96\x81"; /* U+2581 */
+
+/* Spaces become U+2581; to: room for 3 (n + 1). */
+static size_t put_spaces(const char *text, size_t n, bool prefix, char *to) {
+    char *at = to;
+    if (prefix) memcpy(at, SPACE, 3), at += 3;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == ' ')
+            memcpy(at, SPACE, 3), at += 3;
+        else
+            *at++ = text[i];
+    }
+    return (size_t)(at - to);
+}
+
+/* Where nothing joins across the front of a run of U+2581, cut there: same ids, and words that repeat. */
+static bool cut_at_spaces(run *r, const char *text, size_t n) {
+    if (!r->v->cut_at_spaces) return add_word(r, text, n, r->e);
+    size_t start = 0;
+    bool was_space = true;
+    for (size_t at = 0, length; at < n; at += length) {
+        length = symbol_length(VOCABULARY_SPM, text + at, n - at);
+        bool space = length == 3 && !memcmp(text + at, SPACE, 3);
+        if (space && !was_space) {
+            if (!add_word(r, text + start, at - start, r->e)) return false;
+            start = at;
+        }
+        was_space = space;
+    }
+    return add_word(r, text + start, n - start, r->e);
+}
+
+/* Runs of newlines: one token, or newline by newline. */
+static bool add_newlines(run *r, const char *text, size_t n) {
+    uint32_t id = pieces_find(&r->v->pieces, text, n);
+    if (id < r->v->n_tokens) return token_list_add(r->to, id, r->e);
+    id = pieces_find(&r->v->pieces, text, 1);
+    for (size_t i = 0; i < n; i++)
+        if (!(id < r->v->n_tokens ? token_list_add(r->to, id, r->e) : emit_bytes(r, text, 1))) return false;
+    return true;
+}
+
+static bool add_lines(run *r, const char *text, size_t n) {
+    for (size_t at = 0, end; at < n; at = end) {
+        bool newlines = text[at] == '\n';
+        for (end = at; end < n && (text[end] == '\n') == newlines;) end++;
+        if (!(newlines ? add_newlines(r, text + at, end - at) : cut_at_spaces(r, text + at, end - at)))
+            return false;
+    }
+    return true;
+}
+
+/* Cut cleaned text by the vocabulary's patterns. */
+static bool split_words(const vocabulary *v, const char *clean, size_t n, bool odd, split_word *word,
+                        void *user, gq_error *e) {
+    char *stand_in = odd ? malloc(n + 1) : NULL;
+    if (odd && !stand_in) return gq_fail_memory(e, n);
+    if (odd) utf8_stand_in(clean, n, stand_in);
+    bool ok = splitter_run(v->splitter, odd ? stand_in : clean, clean, n, word, user, e);
+    free(stand_in);
+    return ok;
+}
+
+static bool add_text(run *r, const char *text, size_t n) {
+    const vocabulary *v = r->v;
+    size_t room = 3 * (n + 1), length;
+    bool odd, spaced = v->kind != VOCABULARY_BPE;
+    char *marked = spaced ? malloc(room) : NULL, *clean = v->kind != VOCABULARY_SPM ? malloc(3 * room) : NULL;
+    bool ok = (!spaced || marked) && (v->kind == VOCABULARY_SPM || clean);
+    if (!ok) gq_fail_memory(r->e, 4 * room);
+    if (ok && spaced) n = put_spaces(text, n, v->space_prefix, marked), text = marked;
+    if (ok && v->kind == VOCABULARY_SPM) ok = cut_at_spaces(r, text, n);
+    if (ok && clean) {
+        ok = utf8_clean(text, n, clean, &length, &odd, r->e);
+        if (ok)
+            ok = v->kind == VOCABULARY_RAW ? add_lines(r, clean, length)
+                                           : split_words(v, clean, length, odd, add_word, r, r->e);
+    }
+    free(marked), free(clean);
+    return ok;
+}
+
+/* ---- the whole ---- */
+
+static bool add_end(run *r, bool wanted, uint32_t id, const char *what) {
+    if (!wanted) return true;
+    if (id != NO_PIECE) return token_list_add(r->to, id, r->e);
+    return gq_fail(r->e, "the vocabulary wants every text to have %s token, and names none", what);
+}
+
+bool tokenizer_run(const tokenizer *t, const char *text, size_t n, unsigned flags, token_list *to,
+                   gq_error *e) {
+    const vocabulary *v = &t->vocabulary;
+    run r = {.v = v, .to = to, .e = e};
+    fragment *fragments = NULL;
+    size_t n_fragments = 0;
+    if (n > TOKENIZE_MOST)
+        return gq_fail(e, "a text of %zu bytes: at most %zu are taken at once", n, TOKENIZE_MOST);
+    r.cache = calloc(CACHE_SLOTS, sizeof *r.cache);
+    bool ok = r.cache || gq_fail_memory(e, CACHE_SLOTS * sizeof *r.cache);
+    ok = ok && add_end(&r, v->add_bos && flags & TOKENIZE_ADD_SPECIAL, v->bos, "a BOS") &&
+         specials_cut(&t->specials, v, text, n, flags & TOKENIZE_PARSE_SPECIAL, &fragments, &n_fragments, e);
+    for (size_t i = 0; ok && i < n_fragments; i++)
+        ok = fragments[i].token != NO_PIECE ? token_list_add(to, fragments[i].token, e)
+                                            : add_text(&r, text + fragments[i].start, fragments[i].length);
+    ok = ok && add_end(&r, v->add_eos && flags & TOKENIZE_ADD_SPECIAL, v->eos, "an EOS");
+    free(fragments), free(r.cache);
+    join_room_free(&r.room);
+    return ok;
+}
+
+static bool add_length(void *user, const char *word, size_t n, gq_error *e) {
+    (void)word;
+    return token_list_add(user, (uint32_t)n, e);
+}
+
+bool tokenizer_words(const tokenizer *t, const char *text, size_t n, token_list *lengths, gq_error *e) {
+    const vocabulary *v = &t->vocabulary;
+    size_t length;
+    bool odd;
+    if (v->kind != VOCABULARY_BPE || n > TOKENIZE_MOST)
+        return gq_fail(e, "only vocabularies by rank on bytes cut words, of texts up to %zu bytes",
+                       TOKENIZE_MOST);
+    char *clean = malloc(3 * n + 1);
+    bool ok = clean ? utf8_clean(text, n, clean, &length, &odd, e) : gq_fail_memory(e, 3 * n);
+    ok = ok && split_words(v, clean, length, odd, add_length, lengths, e);
+    free(clean);
+    return ok;
+}

@@ -1,0 +1,51 @@
+/* A text as tokens of a model's own vocabulary, with the ids that llama.cpp gives.
+ *
+ *     tokenizer *t = tokenizer_new(path, kv, n_kv, &e);
+ *     token_list ids = {0};
+ *     if (t && tokenizer_run(t, text, length, TOKENIZE_ADD_SPECIAL, &ids, &e)) ...
+ *     free(ids.ids), tokenizer_free(t);
+ *
+ * Covered are the vocabularies that merge: by score (`llama`), by rank on bytes (`gpt2`) and by rank on
+ * characters (`gemma4`). docs/formats.md says what is done to a text; an uncovered kind is an error naming
+ * it.
+ */
+#ifndef GQ_TOKENIZER_H
+#define GQ_TOKENIZER_H
+
+#include "gguf/gguf.h"
+
+typedef struct tokenizer tokenizer;
+
+enum {
+    TOKENIZE_ADD_SPECIAL = 1,   /* begin with BOS and end with EOS where the vocabulary says so */
+    TOKENIZE_PARSE_SPECIAL = 2, /* control tokens that stand in the text are found, too */
+};
+
+/* Bytes of a text, at most: with every space as three bytes, places in it fit 32 bits. */
+#define TOKENIZE_MOST ((size_t)1 << 30)
+
+/* Zero it before the first use; ids is the owner's to free. */
+typedef struct token_list {
+    uint32_t *ids;
+    size_t n, room;
+    uint64_t dropped; /* bytes of the text that no token of the vocabulary stands for */
+} token_list;
+
+/* Keys and values are borrowed until tokenizer_free; `file` is for messages. */
+tokenizer *tokenizer_new(const char *file, const gguf_kv *kv, uint64_t n_kv, gq_error *e);
+void tokenizer_free(tokenizer *t);
+/* What somebody should know of the vocabulary, one sentence each; n of them. */
+const char *const *tokenizer_warnings(const tokenizer *t, size_t *n);
+size_t tokenizer_tokens(const tokenizer *t); /* how many tokens there are */
+
+/* Append the ids of n bytes, which may be anything. flags: TOKENIZE_*. On failure the list holds some of
+ * them. Safe from several threads, each with a list of its own. */
+bool tokenizer_run(const tokenizer *t, const char *text, size_t n, unsigned flags, token_list *to,
+                   gq_error *e);
+/* The lengths of the words that the vocabulary's pre-tokenizer cuts a text into (cleaned: a broken byte
+ * counts three), as a list of numbers; only vocabularies by rank on bytes have one. */
+bool tokenizer_words(const tokenizer *t, const char *text, size_t n, token_list *lengths, gq_error *e);
+
+bool token_list_add(token_list *l, uint32_t id, gq_error *e);
+
+#endif

@@ -1,0 +1,19 @@
+/* Texts as vocabularies by rank see them. */
+#ifndef GQ_UTF8_H
+#define GQ_UTF8_H
+
+#include "gguf/error.h"
+
+/* Bytes of the UTF-8 form of a code point below 2^21; to: room for 4. */
+size_t utf8_put(char *to, uint32_t code);
+
+/* Clean n bytes into `to` (room for 3 n): decoded leniently (overlong forms and surrogates count), each byte
+ * that does not belong becomes U+FFFD, and everything is written in its shortest form. *odd: it holds
+ * characters that utf8_stand_in replaces. Fails above U+10FFFF. */
+bool utf8_clean(const char *text, size_t n, char *to, size_t *length, bool *odd, gq_error *e);
+
+/* Copy a cleaned text, with stand-ins of the same length and class for what PCRE2 refuses (surrogates) or,
+ * before its version 10.43, does not know (what Unicode 15 and 15.1 brought). */
+void utf8_stand_in(const char *text, size_t n, char *to);
+
+#endif
