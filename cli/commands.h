@@ -12,6 +12,7 @@ int plan_main(const request *r);       /* plan.c */
 int compare_main(const request *r);    /* compare.c */
 int verify_main(const request *r);     /* verify.c */
 int imatrix_main(const request *r);    /* imatrix.c */
+int tokenize_main(const request *r);   /* tokenize.c */
 int types_main(const request *r);      /* help.c */
 int completion_main(const request *r); /* completion.c */
 int help_main(const request *r);       /* help.c */

@@ -20,6 +20,7 @@ const command_row commands[] = {
     {CMD_VERIFY, verify_main, "verify", "FILE", "check structure, values, codes and checksums", 1, 1},
     {CMD_IMATRIX, imatrix_main, "imatrix", "show FILE [MODEL] | merge IN... OUT | convert IN OUT",
      "look into importance data, merge it, change its layout", 2, SIZE_MAX},
+    {CMD_TOKENIZE, tokenize_main, "tokenize", "MODEL TEXT", "show a text's tokens, one id per line", 2, 2},
     {CMD_TYPES, types_main, "types", "", "list the file types", 0, 0},
     {CMD_COMPLETION, completion_main, "completion", "bash|zsh|fish", NULL, 1, 1},
 };
@@ -35,6 +36,7 @@ enum {
     V = CMD_VERIFY,
     M = CMD_IMATRIX,
     P = CMD_PLAN,
+    T = CMD_TOKENIZE,
     ALL = ~0
 };
 #define HEADING(text) \
@@ -101,6 +103,9 @@ const option_row options[] = {
     VALUE("ram", 0, "SIZE", SIZE, NONE, ram, P, "memory there is (16G, 16Gi)"),
     VALUE("context", 0, "TOKENS", COUNT, NONE, context, P,
           "tokens to run with; default: 8192, or the model's own"),
+    FLAG("count", 0, count, T, "only how many tokens there are"),
+    FLAG("no-bos", 0, no_bos, T, "leave out the tokens that begin and end a text"),
+    FLAG("parse-special", 0, parse_special, T, "find control tokens such as <|im_end|> in the text"),
     FLAG("help", 'h', help, ALL, "this text; 'gquant types' lists the file types"),
     FLAG("version", 'V', version, ALL, "version and instruction set"),
 };

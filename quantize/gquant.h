@@ -350,6 +350,28 @@ bool gq_imatrix_merge(gq_imatrix *a, const gq_imatrix *b, gq_error *e);
 /* Write the GGUF layout or the .dat layout, as gq_write_whole does. */
 bool gq_imatrix_write(const gq_imatrix *m, const char *path, bool gguf, bool force, gq_error *e);
 
+/* ---- a text as tokens ---- */
+typedef struct gq_tokenizer gq_tokenizer;
+/* The tokenizer of a model, or of a GGUF that holds nothing but a vocabulary: the ids are those of llama.cpp.
+ * Vocabularies that merge by score or rank (tokenizer.ggml.model llama, gpt2, gemma4) are known. */
+gq_tokenizer *gq_tokenizer_open(const char *path, gq_error *e);
+void gq_tokenizer_close(gq_tokenizer *t);
+const char *const *gq_tokenizer_warnings(const gq_tokenizer *t, size_t *n);
+
+typedef struct gq_tokenize_options {
+    bool no_ends;       /* leave out BOS and EOS where the vocabulary has texts begin and end with them */
+    bool parse_special; /* find control tokens in the text, too */
+} gq_tokenize_options;
+typedef struct gq_tokens {
+    uint32_t *ids; /* malloc'ed */
+    size_t n;
+    uint64_t bytes_dropped; /* of the text, for which the vocabulary has no token */
+} gq_tokens;
+/* n bytes (at most 1 GiB), which need not be UTF-8. options may be NULL. Safe from several threads. */
+bool gq_tokenize(const gq_tokenizer *t, const char *text, size_t n, const gq_tokenize_options *options,
+                 gq_tokens *to, gq_error *e);
+void gq_tokens_free(gq_tokens *tokens);
+
 /* ---- small files ---- */
 /* All bytes of a regular file, at most `most`, malloc'ed, with a NUL behind them. Never waits for a FIFO. */
 char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e);
