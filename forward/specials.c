@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gguf/index.h"
+
 /* ---- which tokens are special ---- */
 
 /* Texts that llama.cpp takes for control tokens whatever the file says, as they end a turn. */
@@ -70,8 +72,7 @@ void vocabulary_correct_classes(vocabulary *v, const gguf_kv *kv, uint64_t n_kv)
 
 static special_edge *edge_of(const specials *s, uint32_t node, uint8_t byte) {
     uint64_t key = (uint64_t)node << 8 | byte, mask = s->n_edges - 1;
-    __uint128_t product = (__uint128_t)(key ^ s->seed >> 32) * s->seed;
-    uint64_t at = ((uint64_t)product ^ (uint64_t)(product >> 64)) & mask;
+    uint64_t at = gguf_hash(&key, sizeof key, s->seed) & mask;
     while (s->edges[at].child && s->edges[at].key != key) at = (at + 1) & mask;
     if (!s->edges[at].child) s->edges[at].key = key; /* of a free slot nobody reads it */
     return &s->edges[at];

@@ -6,6 +6,7 @@
 #include "forward/join.h"
 #include "forward/specials.h"
 #include "forward/utf8.h"
+#include "gguf/index.h"
 
 struct tokenizer {
     vocabulary vocabulary;
@@ -66,14 +67,7 @@ typedef struct run {
 } run;
 
 static cached_word *cache_slot(const run *r, const char *word, size_t n) {
-    uint64_t h = n, part;
-    for (size_t at = 0; at < n; at += 8) {
-        part = 0;
-        memcpy(&part, word + at, n - at < 8 ? n - at : 8);
-        h = (h ^ part) * 0x9e3779b97f4a7c15;
-        h ^= h >> 29;
-    }
-    return &r->cache[h % CACHE_SLOTS];
+    return &r->cache[gguf_hash(word, n, 0) % CACHE_SLOTS];
 }
 
 /* ---- from a word to ids ---- */

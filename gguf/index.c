@@ -16,15 +16,23 @@ static uint64_t fold(uint64_t a, uint64_t b) {
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-static uint64_t hash(const char *name, uint64_t seed) {
-    uint64_t n = strlen(name), h = seed ^ n;
-    for (; n > 0; n -= n < 8 ? n : 8) {
+uint64_t gguf_hash(const void *bytes, size_t n, uint64_t seed) {
+    uint64_t h = seed ^ n;
+    for (const char *at = bytes; n > 0; n -= n < 8 ? n : 8, at += 8) {
         uint64_t word = 0;
-        memcpy(&word, name, n < 8 ? n : 8);
-        h = fold(h ^ word, seed | 1), name += 8;
+        memcpy(&word, at, n < 8 ? n : 8);
+        h = fold(h ^ word, seed | 1);
     }
     return fold(h, 0x9e3779b97f4a7c15);
 }
+
+uint64_t gguf_hash_seed(void) {
+    uint64_t seed;
+    /* Without random bits a table is as good for all files but those made against it. */
+    return getentropy(&seed, sizeof seed) == 0 ? seed : 0x243f6a8885a308d3;
+}
+
+static uint64_t hash(const char *name, uint64_t seed) { return gguf_hash(name, strlen(name), seed); }
 
 static void put(gguf_index *x, const char *name, uint32_t slot) {
     uint64_t at = hash(name, x->seed);
@@ -42,8 +50,7 @@ static bool grow(gguf_index *x, const void *records, size_t size, gq_error *e) {
         *x = old;
         return gq_fail_memory(e, 2 * old.room * sizeof *x->slots);
     }
-    /* Without random bits the table is as good for all files but those made against it. */
-    if (!old.room && getentropy(&x->seed, sizeof x->seed) != 0) x->seed = 0x243f6a8885a308d3;
+    if (!old.room) x->seed = gguf_hash_seed();
     for (uint64_t k = 0; k < old.room; k++) {
         const char *name = old.slots[k] ? name_of(records, size, old.slots[k] - 1) : NULL;
         if (name) put(x, name, old.slots[k]);

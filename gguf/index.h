@@ -18,6 +18,11 @@ typedef struct gguf_index { /* all zero: empty */
     uint64_t seed;
 } gguf_index;
 
+/* A hash of n bytes, and bits for its key that no file's author can know. What is found does not depend on
+ * them. */
+uint64_t gguf_hash(const void *bytes, size_t n, uint64_t seed);
+uint64_t gguf_hash_seed(void);
+
 /* Take in record `i` of an array of structs of `size` bytes; the array may have moved since the last time. */
 bool gguf_index_add(gguf_index *x, const void *records, size_t size, uint64_t i, gq_error *e);
 /* The first n records. */
