@@ -173,13 +173,14 @@ static bool combine(const tuner *t, results *all, codec_search *search, char **t
 static void vary(const tuner *t, results *all, const codec_search *present) {
     add(t, all, present, "as it is");
     for (size_t i = 0; i < N_MEMBERS; i++) {
-        double now = get(present, &members[i]);
+        double now = get(present, &members[i]), last = now;
         static const double by[] = {0.5, 0.8, 1.25, 1.5};
         for (size_t k = 0; now != 0 && k < sizeof by / sizeof *by; k++) {
             codec_search search = *present;
             double value = members[i].whole ? rint(now * by[k]) : now * by[k];
             char text[200];
-            if (value == now || value > most(t, &members[i])) continue;
+            if (value == now || value == last || value > most(t, &members[i])) continue;
+            last = value;
             set(&search, &members[i], value);
             snprintf(text, sizeof text, "%s=%g", members[i].name, value);
             add(t, all, &search, text);

@@ -9,9 +9,9 @@
 /* A strip is what is in memory at once: whole rows, or part of a long one. With 2^16 elements its buffers
  * (the input, of up to 8 bytes each where they are only copied, and three of 4) stay in a core's second-level
  * cache. Under importance, encoders work on CODEC_MOST_LANES rows at once and take as long for fewer, so
- * strips of wide rows are larger there; with 2^19 elements they take 8 MiB, of which 16-bit input touches two
- * thirds. */
-enum { STRIP = 1 << 16, WIDE_STRIP = 1 << 19, PADDING = 1 << 12 };
+ * strips of wide rows are larger there, up to 2^20 elements; 16-bit input and an output of 4 bits then touch
+ * 7 bytes of each, 7 MiB. What is read back is decoded 2^16 elements at a time. */
+enum { STRIP = 1 << 16, WIDE_STRIP = 1 << 20, PADDING = 1 << 12 };
 
 typedef struct strip {
     uint64_t at; /* first element in the tensor */
@@ -30,7 +30,7 @@ bool work_room_new(work_room *room, const gq_plan *plan, gq_error *e) {
     size_t most = STRIP;
     for (size_t i = 0; i < plan->n_tensors; i++)
         if (strip_room(&plan->sources[i]) > most) most = strip_room(&plan->sources[i]);
-    size_t in = most > 2 * STRIP ? 4 * most : 8 * STRIP, bytes = in + 12 * most;
+    size_t in = most > 2 * STRIP ? 4 * most : 8 * STRIP, bytes = in + 8 * most + 4 * STRIP;
     *room = (work_room){.memory = NULL};
     if (posix_memalign(&room->memory, 64, bytes) != 0) {
         room->memory = NULL;
@@ -38,7 +38,7 @@ bool work_room_new(work_room *room, const gq_plan *plan, gq_error *e) {
     }
     room->x = room->memory;
     room->decoded = room->x + most;
-    room->out = (uint8_t *)(room->decoded + most);
+    room->out = (uint8_t *)(room->decoded + STRIP);
     room->in = room->out + 4 * most;
     room->sums = calloc(plan->n_outputs, sizeof *room->sums);
     return room->sums ? true : gq_fail_memory(e, plan->n_outputs * sizeof *room->sums);
@@ -116,6 +116,32 @@ static size_t first_beyond(const float *x, size_t n, float most) {
 
 /* ---- output ---- */
 
+/* Decode what was encoded, as many rows at a time as there is room for, or part of a long one, and add up the
+ * errors. */
+static work_status measure_strip(const gq_plan *plan, const plan_source *source, const gq_tensor *to,
+                                 const strip *s, const work_room *room, const codec_importance *importance,
+                                 codec_error *error, gq_error *e) {
+    const gguf_type *type = gguf_type_of(to->to);
+    size_t cols = s->cols < STRIP ? s->cols : STRIP, rows = STRIP / cols, n;
+    for (size_t at = 0; at < s->rows * s->cols; at += n) {
+        size_t left = s->rows - at / s->cols, column = at % s->cols;
+        size_t some = left < rows ? left : rows,
+               some_cols = s->cols - column < cols ? s->cols - column : cols;
+        const codec_importance part = {importance ? importance->column + column : NULL};
+        n = some * some_cols;
+        plan->kernels->codecs[to->to].decode(room->out + gguf_type_bytes(type, at), room->decoded, n);
+        plan->kernels->measure(room->x + at, room->decoded, some, some_cols, importance ? &part : NULL,
+                               error);
+        if (isfinite(error->max_e)) continue;
+        size_t first = plan->kernels->first_not_finite(room->decoded, n);
+        char what[96];
+        snprintf(what, sizeof what, "and its block does not decode to finite numbers as %s", type->name);
+        /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): a strip is never empty */
+        return bad(plan, source->tensor, what, s->at + at + first % n, room->x[at + first % n], e);
+    }
+    return WORK_DONE;
+}
+
 static work_status encode_strip(const gq_plan *plan, const plan_source *source, const gq_tensor *to,
                                 const strip *s, const work_room *room, codec_error *error, gq_error *e) {
     const codec *c = &plan->kernels->codecs[to->to];
@@ -134,14 +160,7 @@ static work_status encode_strip(const gq_plan *plan, const plan_source *source, 
         given = &importance;
     }
     c->encode(room->x, room->out, s->rows, s->cols, given, plan->effort);
-    c->decode(room->out, room->decoded, n);
-    plan->kernels->measure(room->x, room->decoded, s->rows, s->cols, given, error);
-    if (isfinite(error->max_e)) return WORK_DONE;
-    size_t first = plan->kernels->first_not_finite(room->decoded, n);
-    snprintf(what, sizeof what, "and its block does not decode to finite numbers as %s",
-             gguf_type_name(to->to));
-    /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): a strip is never empty */
-    return bad(plan, source->tensor, what, s->at + first % n, room->x[first % n], e);
+    return measure_strip(plan, source, to, s, room, given, error, e);
 }
 
 /* A tensor's last chunk brings the zeros that lie behind the tensor. */

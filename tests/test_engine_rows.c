@@ -30,17 +30,18 @@ static const struct {
     const char *name;
     uint64_t ne[4];
 } tensors[] = {
-    {"blk.0.attn_q.weight", {256, 5000}},            /* many batches in a strip */
-    {"blk.0.attn_k.weight", {4352, 37}},             /* 16 rows are more than a small strip */
-    {"blk.0.ffn_down.weight", {28672, 39}},          /* chunks of 32 rows */
-    {"blk.0.ffn_up.weight", {53248, 21}},            /* 16 rows are more than a wide strip: 8 are taken */
-    {"blk.0.ffn_gate.weight", {(1 << 19) + 512, 2}}, /* one row is more than a wide strip */
-    {"blk.0.ffn_down_exps.weight", {4352, 19, 3}},   /* matrices, each with its own importance */
+    {"blk.0.attn_q.weight", {256, 5000}},             /* many batches in a strip */
+    {"blk.0.attn_k.weight", {4352, 37}},              /* 16 rows are more than a small strip */
+    {"blk.0.ffn_down.weight", {28672, 39}},           /* chunks of 32 rows */
+    {"blk.0.ffn_up.weight", {53248, 21}},             /* 16 rows are a chunk */
+    {"blk.0.ffn_gate.weight", {(1 << 17) + 512, 13}}, /* 16 rows are more than a strip: 4 are taken */
+    {"blk.1.ffn_gate.weight", {(1 << 20) + 512, 2}},  /* a row is more than a strip */
+    {"blk.0.ffn_down_exps.weight", {4352, 19, 3}},    /* matrices, each with its own importance */
 };
 enum { N_TENSORS = sizeof tensors / sizeof *tensors };
 
 static void write_wide_model(void) {
-    model *m = model_new("llama", 1);
+    model *m = model_new("llama", 2);
     blob b = {.n = 0};
     seed_random(1);
     put32(&b, N_TENSORS);
