@@ -15,6 +15,7 @@ install(FILES quantize/gquant.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gquant)
 install(FILES gguf/error.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gquant/gguf)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/gquant.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES docs/gquant.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 
 # The command writes its own completion scripts; one built for another machine cannot run here.
