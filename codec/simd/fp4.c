@@ -121,21 +121,9 @@ INLINE void pack_nvfp4(const vi d[2], const sub_scales *subs, const vi *codes, v
 /* ---- encoders ---- */
 static const codec_search searches_mxfp4[3][2] = {{{.moves = 0}}}; /* the same at every effort */
 static const codec_search searches_nvfp4[3][2] = {
-    [EFFORT_FAST] =
-        {
-            {.reach = 1},
-            {.reach = 1},
-        },
-    [EFFORT_DEFAULT] =
-        {
-            {.reach = 3},
-            {.reach = 3},
-        },
-    [EFFORT_BEST] =
-        {
-            {.reach = 6},
-            {.reach = 6},
-        },
+    [EFFORT_FAST] = {[0 ... 1] = {.reach = 1}},
+    [EFFORT_DEFAULT] = {[0 ... 1] = {.reach = 3}},
+    [EFFORT_BEST] = {[0 ... 1] = {.reach = 6}},
 };
 
 INLINE vf round_mxfp4(const factors *f, const sub_scales *s, vf x, vi *code) {

@@ -143,79 +143,52 @@ INLINE void pack_iq4_xs(const vi d[2], const sub_scales *subs, const vi *codes, 
 
 /* ---- encoders ---- */
 static const codec_search searches_q3_k[3][2] = {
-    [EFFORT_FAST] =
-        {
-            {.lower = {-0.4f, 0.4f, 3}, .upper = {0, 0.4f, 2}, .moves = 1, .move_step = 0.06f, .factors = 2},
-            {.lower = {-0.4f, 0.4f, 3}, .upper = {0, 0.4f, 2}, .moves = 1, .move_step = 0.06f, .factors = 2},
-        },
+    [EFFORT_FAST] = {[0 ... 1] = {.lower = {-0.4f, 0.4f, 3},
+                                  .upper = {0, 0.4f, 2},
+                                  .moves = 1,
+                                  .move_step = 0.06f,
+                                  .factors = 2}},
     [EFFORT_DEFAULT] =
-        {
-            {.lower = {-0.6f, 0.3f, 6},
-             .upper = {-0.3f, 0.3f, 4},
-             .moves = 4,
-             .move_step = 0.06f,
-             .factors = 8},
-            {.lower = {-0.5f, 0.4f, 9},
-             .upper = {-0.4f, 0.4f, 7},
-             .moves = 4,
-             .move_step = 0.06f,
-             .factors = 8},
-        },
-    [EFFORT_BEST] =
-        {
-            {.lower = {-0.8f, 0.25f, 9},
-             .upper = {-0.6f, 0.25f, 6},
-             .moves = 6,
-             .move_step = 0.06f,
-             .factors = 12},
-            {.lower = {-0.5f, 0.2f, 18},
-             .upper = {-0.4f, 0.2f, 14},
-             .moves = 8,
-             .move_step = 0.06f,
-             .factors = 16},
-        },
+        {{.lower = {-0.6f, 0.3f, 6}, .upper = {-0.3f, 0.3f, 4}, .moves = 4, .move_step = 0.06f, .factors = 8},
+         {.lower = {-0.5f, 0.4f, 9},
+          .upper = {-0.4f, 0.4f, 7},
+          .moves = 4,
+          .move_step = 0.06f,
+          .factors = 8}},
+    [EFFORT_BEST] = {{.lower = {-0.8f, 0.25f, 9},
+                      .upper = {-0.6f, 0.25f, 6},
+                      .moves = 6,
+                      .move_step = 0.06f,
+                      .factors = 12},
+                     {.lower = {-0.5f, 0.2f, 18},
+                      .upper = {-0.4f, 0.2f, 14},
+                      .moves = 8,
+                      .move_step = 0.06f,
+                      .factors = 16}},
 };
 static const codec_search searches_q6_k[3][2] = {
     [EFFORT_FAST] =
-        {
-            {.lower = {-1, 1, 2}, .upper = {0, 1, 1}, .moves = 1, .move_step = 0.02f, .factors = 2},
-            {.lower = {-1, 1, 2}, .upper = {0, 1, 1}, .moves = 1, .move_step = 0.02f, .factors = 2},
-        },
-    [EFFORT_DEFAULT] =
-        {
-            {.lower = {-5, 0.5f, 15}, .upper = {-4, 0.5f, 12}, .factors = 2},
-            {.lower = {-5, 0.5f, 15}, .upper = {-4, 0.5f, 12}, .factors = 2},
-        },
-    [EFFORT_BEST] =
-        {
-            {.lower = {-6, 0.35f, 26},
-             .upper = {-5, 0.35f, 21},
-             .moves = 3,
-             .move_step = 0.02f,
-             .factors = 8},
-            {.lower = {-6, 0.35f, 26},
-             .upper = {-5, 0.35f, 21},
-             .moves = 3,
-             .move_step = 0.02f,
-             .factors = 8},
-        },
+        {[0 ... 1] = {.lower = {-1, 1, 2}, .upper = {0, 1, 1}, .moves = 1, .move_step = 0.02f, .factors = 2}},
+    [EFFORT_DEFAULT] = {[0 ... 1] = {.lower = {-5, 0.5f, 15}, .upper = {-4, 0.5f, 12}, .factors = 2}},
+    [EFFORT_BEST] = {[0 ... 1] = {.lower = {-6, 0.35f, 26},
+                                  .upper = {-5, 0.35f, 21},
+                                  .moves = 3,
+                                  .move_step = 0.02f,
+                                  .factors = 8}},
 };
 static const codec_search searches_iq4_xs[3][2] = {
     [EFFORT_FAST] =
-        {
-            {.lower = {0, 8, 2}, .upper = {0, 8, 1}, .moves = 1, .move_step = 0.03f, .factors = 2},
-            {.lower = {0, 8, 2}, .upper = {0, 8, 1}, .moves = 1, .move_step = 0.03f, .factors = 2},
-        },
-    [EFFORT_DEFAULT] =
-        {
-            {.lower = {-10, 6, 5}, .upper = {-6, 6, 4}, .moves = 4, .move_step = 0.03f, .factors = 6},
-            {.lower = {-10, 6, 5}, .upper = {-6, 6, 4}, .moves = 4, .move_step = 0.03f, .factors = 6},
-        },
-    [EFFORT_BEST] =
-        {
-            {.lower = {-20, 4, 12}, .upper = {-16, 4, 10}, .moves = 12, .move_step = 0.03f, .factors = 32},
-            {.lower = {-20, 4, 12}, .upper = {-16, 4, 10}, .moves = 12, .move_step = 0.03f, .factors = 32},
-        },
+        {[0 ... 1] = {.lower = {0, 8, 2}, .upper = {0, 8, 1}, .moves = 1, .move_step = 0.03f, .factors = 2}},
+    [EFFORT_DEFAULT] = {[0 ... 1] = {.lower = {-10, 6, 5},
+                                     .upper = {-6, 6, 4},
+                                     .moves = 4,
+                                     .move_step = 0.03f,
+                                     .factors = 6}},
+    [EFFORT_BEST] = {[0 ... 1] = {.lower = {-20, 4, 12},
+                                  .upper = {-16, 4, 10},
+                                  .moves = 12,
+                                  .move_step = 0.03f,
+                                  .factors = 32}},
 };
 
 static const shape q3_k_shape = {16, 16, {-4, 3, false}, -32, 31};

@@ -94,138 +94,58 @@ INLINE vf round_canonical(const sub_scales *s, vf x, vi *code) {
 
 /* ---- encoders ---- */
 static const codec_search searches_q4_0[3][2] = {
-    [EFFORT_FAST] =
-        {
-            {.lower = {0, 0, 1}, .moves = 1},
-            {.lower = {0, 0, 1}, .moves = 1},
-        },
+    [EFFORT_FAST] = {[0 ... 1] = {.lower = {0, 0, 1}, .moves = 1}},
     [EFFORT_DEFAULT] =
-        {
-            {.lower = {-0.9f, 0.3f, 8}, .upper = {-0.6f, 0.3f, 6}, .moves = 3, .move_step = 0.02f},
-            {.lower = {-0.9f, 0.3f, 8}, .upper = {-0.6f, 0.3f, 6}, .moves = 3, .move_step = 0.02f},
-        },
-    [EFFORT_BEST] =
-        {
-            {.lower = {-1.5f, 0.15f, 20}, .upper = {-1.2f, 0.15f, 18}, .moves = 8, .move_step = 0.01f},
-            {.lower = {-1.5f, 0.15f, 20}, .upper = {-1.2f, 0.15f, 18}, .moves = 8, .move_step = 0.01f},
-        },
+        {[0 ... 1] = {.lower = {-0.9f, 0.3f, 8}, .upper = {-0.6f, 0.3f, 6}, .moves = 3, .move_step = 0.02f}},
+    [EFFORT_BEST] = {[0 ... 1] = {.lower = {-1.5f, 0.15f, 20},
+                                  .upper = {-1.2f, 0.15f, 18},
+                                  .moves = 8,
+                                  .move_step = 0.01f}},
 };
 static const codec_search searches_q5_0[3][2] = {
-    [EFFORT_FAST] =
-        {
-            {.lower = {0, 0, 1}, .moves = 1},
-            {.lower = {0, 0, 1}, .moves = 1},
-        },
+    [EFFORT_FAST] = {[0 ... 1] = {.lower = {0, 0, 1}, .moves = 1}},
     [EFFORT_DEFAULT] =
-        {
-            {.lower = {-1.2f, 0.4f, 8}, .upper = {-0.8f, 0.4f, 6}, .moves = 3, .move_step = 0.01f},
-            {.lower = {-1.2f, 0.4f, 8}, .upper = {-0.8f, 0.4f, 6}, .moves = 3, .move_step = 0.01f},
-        },
+        {[0 ... 1] = {.lower = {-1.2f, 0.4f, 8}, .upper = {-0.8f, 0.4f, 6}, .moves = 3, .move_step = 0.01f}},
     [EFFORT_BEST] =
-        {
-            {.lower = {-3, 0.2f, 24}, .upper = {-2.4f, 0.2f, 20}, .moves = 8, .move_step = 0.005f},
-            {.lower = {-3, 0.2f, 24}, .upper = {-2.4f, 0.2f, 20}, .moves = 8, .move_step = 0.005f},
-        },
+        {[0 ... 1] = {.lower = {-3, 0.2f, 24}, .upper = {-2.4f, 0.2f, 20}, .moves = 8, .move_step = 0.005f}},
 };
 static const codec_search searches_q8_0[3][2] = {
-    [EFFORT_FAST] =
-        {
-            {.canonical = true},
-            {.canonical = true},
-        },
-    [EFFORT_DEFAULT] =
-        {
-            {.lower = {-6, 0.4f, 18}, .moves = 2, .move_step = 0.001f},
-            {.lower = {-6, 0.4f, 18}, .moves = 2, .move_step = 0.001f},
-        },
-    [EFFORT_BEST] =
-        {
-            {.lower = {-12, 0.2f, 64}, .moves = 8, .move_step = 0.0005f},
-            {.lower = {-12, 0.2f, 64}, .moves = 8, .move_step = 0.0005f},
-        },
+    [EFFORT_FAST] = {[0 ... 1] = {.canonical = true}},
+    [EFFORT_DEFAULT] = {[0 ... 1] = {.lower = {-6, 0.4f, 18}, .moves = 2, .move_step = 0.001f}},
+    [EFFORT_BEST] = {[0 ... 1] = {.lower = {-12, 0.2f, 64}, .moves = 8, .move_step = 0.0005f}},
 };
 static const codec_search searches_iq4_nl[3][2] = {
-    [EFFORT_FAST] =
-        {
-            {.lower = {0, 8, 2}, .upper = {0, 8, 1}, .moves = 1},
-            {.lower = {0, 8, 2}, .upper = {0, 8, 1}, .moves = 1},
-        },
+    [EFFORT_FAST] = {[0 ... 1] = {.lower = {0, 8, 2}, .upper = {0, 8, 1}, .moves = 1}},
     [EFFORT_DEFAULT] =
-        {
-            {.lower = {-14, 6, 6}, .upper = {-10, 6, 5}, .moves = 4, .move_step = 0.02f},
-            {.lower = {-14, 6, 6}, .upper = {-10, 6, 5}, .moves = 4, .move_step = 0.02f},
-        },
+        {[0 ... 1] = {.lower = {-14, 6, 6}, .upper = {-10, 6, 5}, .moves = 4, .move_step = 0.02f}},
     [EFFORT_BEST] =
-        {
-            {.lower = {-24, 4, 13}, .upper = {-20, 4, 12}, .moves = 8, .move_step = 0.01f},
-            {.lower = {-24, 4, 13}, .upper = {-20, 4, 12}, .moves = 8, .move_step = 0.01f},
-        },
+        {[0 ... 1] = {.lower = {-24, 4, 13}, .upper = {-20, 4, 12}, .moves = 8, .move_step = 0.01f}},
 };
 static const codec_search searches_q4_1[3][2] = {
-    [EFFORT_FAST] =
-        {
-            {.placings = {placings_4_bits, 1}, .placing_step = 0.6f},
-            {.placings = {placings_4_bits, 1}, .placing_step = 0.6f},
-        },
-    [EFFORT_DEFAULT] =
-        {
-            {.placings = {placings_4_bits, 12},
-             .placing_step = 0.6f,
-             .polish = 2,
-             .moves = 4,
-             .move_step = 0.35f},
-            {.placings = {placings_4_bits, 12},
-             .placing_step = 0.6f,
-             .polish = 2,
-             .moves = 4,
-             .move_step = 0.35f},
-        },
-    [EFFORT_BEST] =
-        {
-            {.placings = {placings_4_bits, 20},
-             .placing_step = 0.6f,
-             .polish = 2,
-             .moves = 8,
-             .move_step = 0.35f},
-            {.placings = {placings_4_bits, 20},
-             .placing_step = 0.6f,
-             .polish = 2,
-             .moves = 8,
-             .move_step = 0.35f},
-        },
+    [EFFORT_FAST] = {[0 ... 1] = {.placings = {placings_4_bits, 1}, .placing_step = 0.6f}},
+    [EFFORT_DEFAULT] = {[0 ... 1] = {.placings = {placings_4_bits, 12},
+                                     .placing_step = 0.6f,
+                                     .polish = 2,
+                                     .moves = 4,
+                                     .move_step = 0.35f}},
+    [EFFORT_BEST] = {[0 ... 1] = {.placings = {placings_4_bits, 20},
+                                  .placing_step = 0.6f,
+                                  .polish = 2,
+                                  .moves = 8,
+                                  .move_step = 0.35f}},
 };
 static const codec_search searches_q5_1[3][2] = {
-    [EFFORT_FAST] =
-        {
-            {.placings = {placings_5_bits, 1}, .placing_step = 0.6f},
-            {.placings = {placings_5_bits, 1}, .placing_step = 0.6f},
-        },
-    [EFFORT_DEFAULT] =
-        {
-            {.placings = {placings_5_bits, 12},
-             .placing_step = 0.6f,
-             .polish = 2,
-             .moves = 4,
-             .move_step = 0.35f},
-            {.placings = {placings_5_bits, 12},
-             .placing_step = 0.6f,
-             .polish = 2,
-             .moves = 4,
-             .move_step = 0.35f},
-        },
-    [EFFORT_BEST] =
-        {
-            {.placings = {placings_5_bits, 20},
-             .placing_step = 0.6f,
-             .polish = 2,
-             .moves = 8,
-             .move_step = 0.35f},
-            {.placings = {placings_5_bits, 20},
-             .placing_step = 0.6f,
-             .polish = 2,
-             .moves = 8,
-             .move_step = 0.35f},
-        },
+    [EFFORT_FAST] = {[0 ... 1] = {.placings = {placings_5_bits, 1}, .placing_step = 0.6f}},
+    [EFFORT_DEFAULT] = {[0 ... 1] = {.placings = {placings_5_bits, 12},
+                                     .placing_step = 0.6f,
+                                     .polish = 2,
+                                     .moves = 4,
+                                     .move_step = 0.35f}},
+    [EFFORT_BEST] = {[0 ... 1] = {.placings = {placings_5_bits, 20},
+                                  .placing_step = 0.6f,
+                                  .polish = 2,
+                                  .moves = 8,
+                                  .move_step = 0.35f}},
 };
 
 static const grid q4_0_grid = {-8, 7, false};

@@ -68,39 +68,18 @@ INLINE void pack_q1_0(const vi d[2], const sub_scales *s, const vi *codes, vi *w
 /* The largest of 256 normal weights is about 2.8 standard deviations, the best step about 1.2: scales down to
  * a quarter of the largest weight are worth a try. A ternary model's own step is the first one tried. */
 static const codec_search searches_tq1_0[3][2] = {
-    [EFFORT_FAST] =
-        {
-            {.lower = {0, 0.5f, 6}, .moves = 1, .move_step = 0.05f},
-            {.lower = {0, 0.5f, 6}, .moves = 1, .move_step = 0.05f},
-        },
-    [EFFORT_DEFAULT] =
-        {
-            {.lower = {0, 0.25f, 13}, .moves = 4, .move_step = 0.05f},
-            {.lower = {0, 0.25f, 13}, .moves = 4, .move_step = 0.05f},
-        },
-    [EFFORT_BEST] =
-        {
-            {.lower = {0, 0.1f, 36}, .moves = 8, .move_step = 0.05f},
-            {.lower = {0, 0.1f, 36}, .moves = 8, .move_step = 0.05f},
-        },
+    [EFFORT_FAST] = {[0 ... 1] = {.lower = {0, 0.5f, 6}, .moves = 1, .move_step = 0.05f}},
+    [EFFORT_DEFAULT] = {[0 ... 1] = {.lower = {0, 0.25f, 13}, .moves = 4, .move_step = 0.05f}},
+    [EFFORT_BEST] = {[0 ... 1] = {.lower = {0, 0.1f, 36}, .moves = 8, .move_step = 0.05f}},
 };
 #define searches_tq2_0 searches_tq1_0
 static const codec_search searches_q2_0[3][2] = {
     [EFFORT_FAST] =
-        {
-            {.lower = {0, 0.5f, 4}, .upper = {0, 0.5f, 3}, .moves = 1, .move_step = 0.05f},
-            {.lower = {0, 0.5f, 4}, .upper = {0, 0.5f, 3}, .moves = 1, .move_step = 0.05f},
-        },
+        {[0 ... 1] = {.lower = {0, 0.5f, 4}, .upper = {0, 0.5f, 3}, .moves = 1, .move_step = 0.05f}},
     [EFFORT_DEFAULT] =
-        {
-            {.lower = {0, 0.25f, 9}, .upper = {-0.25f, 0.25f, 8}, .moves = 4, .move_step = 0.05f},
-            {.lower = {0, 0.25f, 9}, .upper = {-0.25f, 0.25f, 8}, .moves = 4, .move_step = 0.05f},
-        },
+        {[0 ... 1] = {.lower = {0, 0.25f, 9}, .upper = {-0.25f, 0.25f, 8}, .moves = 4, .move_step = 0.05f}},
     [EFFORT_BEST] =
-        {
-            {.lower = {0, 0.1f, 24}, .upper = {-0.4f, 0.1f, 24}, .moves = 8, .move_step = 0.05f},
-            {.lower = {0, 0.1f, 24}, .upper = {-0.4f, 0.1f, 24}, .moves = 8, .move_step = 0.05f},
-        },
+        {[0 ... 1] = {.lower = {0, 0.1f, 24}, .upper = {-0.4f, 0.1f, 24}, .moves = 8, .move_step = 0.05f}},
 };
 static const codec_search searches_q1_0[3][2] = {{{.moves = 0}}}; /* nothing to choose */
 
