@@ -92,11 +92,11 @@ bool plan_identify_input(gq_plan *plan, gq_error *e) {
 void plan_identify_options(gq_plan *plan) {
     uint32_t effort = plan->effort, sum = crc(0, &effort, sizeof effort);
     for (size_t i = 0; i < plan->n_tensors; i++) {
-        const plan_source *s = &plan->sources[i];
+        plan_source *s = &plan->sources[i];
         if (!s->importance) continue;
-        sum = crc_text(sum, s->name);
-        sum = crc(sum, s->importance,
-                  sizeof *s->importance * s->tensor->ne[0] * s->tensor->ne[2] * s->tensor->ne[3]);
+        s->importance_sum = crc(
+            0, s->importance, sizeof *s->importance * s->tensor->ne[0] * s->tensor->ne[2] * s->tensor->ne[3]);
+        sum = crc(crc_text(sum, s->name), &s->importance_sum, sizeof s->importance_sum);
     }
     plan->identity.options = sum;
 }
@@ -134,11 +134,13 @@ static bool copied_digest(const gq_plan *plan, const plan_output *out, uint64_t 
 uint64_t plan_set_digest(const gq_plan *plan, const plan_output *out) {
     uint64_t digest;
     if (copied_digest(plan, out, &digest)) return digest;
-    uint32_t made_of = crc(plan->identity.content, &plan->identity.options, sizeof plan->identity.options);
-    uint32_t sum = 0;
+    uint32_t effort = plan->effort, made_of = crc(plan->identity.content, &effort, sizeof effort), sum = 0;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gq_tensor *t = &out->tensors[i];
         uint32_t place[2] = {t->to, out->places[i].shard};
+        /* Not of tensors that only other outputs of the run quantize. */
+        if (t->importance == GQ_IMPORTANCE_FULL)
+            made_of = crc(made_of, &plan->sources[i].importance_sum, sizeof plan->sources[i].importance_sum);
         sum = crc(crc_text(crc_text(sum, t->name), t->source_name), place, sizeof place);
     }
     return (uint64_t)made_of << 32 | sum;

@@ -18,6 +18,7 @@ typedef struct plan_source {
     const gguf_tensor *tensor;
     char name[GGUF_MAX_NAME + 1];     /* in the outputs */
     const float *importance;          /* normalised, one value per column of each matrix; NULL: none */
+    uint32_t importance_sum;          /* checksum of the values, when the options have been identified */
     bool covered;                     /* the data have been looked up */
     uint64_t experts, experts_unseen; /* matrices with data of their own; of these, never activated */
 } plan_source;

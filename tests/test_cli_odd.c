@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/command.h"
@@ -55,10 +56,28 @@ static void one_place_under_two_names(void **state) {
     free(plain), free(dotted), free(linked);
 }
 
+/* Shards hold a digest of what they are made of: not of what other outputs of the run are made of. */
+static void a_set_alone_or_beside_another(void **state) {
+    (void)state;
+    char *own = model_folder(), *kept = NULL, *both = NULL, *alone = NULL;
+    const char *in = in_folder(own, "model-F16.gguf"), *matrix = in_folder(own, "imatrix.dat");
+    assert_int_equal(mkdir(in_folder(own, "both"), 0777) | mkdir(in_folder(own, "alone"), 0777), 0);
+    assert_true(asprintf(&both, "%s/both/q.gguf=Q4_K_M", own) > 0);
+    assert_true(asprintf(&alone, "%s/alone/f.gguf=F16", own) > 0);
+    assert_true(asprintf(&kept, "%s/both/f.gguf=F16", own) > 0);
+    GQUANT(0, "--imatrix", matrix, "--keep", "ffn", "--split-max-size", "6M", in, both, kept);
+    GQUANT(0, "--imatrix", matrix, "--keep", "ffn", "--split-max-size", "6M", in, alone);
+    assert_same_file(in_folder(own, "both/f-00001-of-00002.gguf"),
+                     in_folder(own, "alone/f-00001-of-00002.gguf"));
+    free(kept), free(both), free(alone);
+    remove_folder(own);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_without_tensors),
         cmocka_unit_test(one_place_under_two_names),
+        cmocka_unit_test(a_set_alone_or_beside_another),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
