@@ -25,6 +25,7 @@ model *model_new(const char *arch, uint32_t blocks) {
     char key[128];
     model *m = calloc(1, sizeof *m);
     m->header = gguf_header_new(NULL);
+    if (!arch) return m;
     model_set_string(m, "general.architecture", arch);
     snprintf(key, sizeof key, "%s.block_count", arch);
     model_set_u32(m, key, blocks);

@@ -7,7 +7,8 @@
 #include "tests/support.h"
 
 typedef struct model model;
-model *model_new(const char *arch, uint32_t blocks); /* with general.architecture and {arch}.block_count */
+/* With general.architecture and {arch}.block_count; NULL: without metadata, as later shards are. */
+model *model_new(const char *arch, uint32_t blocks);
 void model_free(model *m);
 void model_set(model *m, const char *key, uint32_t type, const void *value, uint64_t size);
 void model_set_u32(model *m, const char *key, uint32_t value);

@@ -1,0 +1,108 @@
+#include "tests/crossing_run.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/model.h"
+
+static const char *folder;
+static unsigned folders;
+static char *log_lines;
+static size_t log_length;
+
+/* ---- command lines, for whoever looks into a failure ---- */
+
+static void log_text(const char *text, size_t n) {
+    log_lines = realloc(log_lines, log_length + n + 1);
+    memcpy(log_lines + log_length, text, n);
+    log_lines[log_length += n] = 0;
+}
+
+static void log_word(const char *word, bool quoted) {
+    if (quoted) log_text(" '", 2);
+    for (; *word; word++)
+        if (quoted && *word == '\'')
+            log_text("'\\''", 4);
+        else
+            log_text(word, 1);
+    if (quoted) log_text("'", 1);
+}
+
+static void log_run(const char *where, const setting *s, const arguments *a) {
+    log_word("(cd ", false), log_word(in_folder(folder, where), false), log_word(" &&", false);
+    if (s->isa) log_word(" GQUANT_ISA=", false), log_word(s->isa, false);
+    if (s->fault) log_word(" GQ_FAULT=", false), log_word(s->fault, false);
+    if (s->kill_us) {
+        char text[64];
+        snprintf(text, sizeof text, " timeout -s KILL %u.%06u", s->kill_us / 1000000, s->kill_us % 1000000);
+        log_word(text, false);
+    }
+    log_word(" gquant", false);
+    for (size_t i = 0; i < a->n; i++) log_word(a->items[i], true);
+    log_word(")\n", false);
+}
+
+const char *run_log(void) { return log_lines; }
+
+/* ---- folders ---- */
+
+void run_below(const char *of_case) {
+    folder = of_case, folders = 0;
+    log_length = 0, log_text("", 0);
+}
+
+const char *new_folder(const char *name) {
+    static char names[32][64];
+    char *to = names[folders++ % 32];
+    snprintf(to, sizeof names[0], "%s-%u", name, folders);
+    assert_int_equal(mkdir(in_folder(folder, to), 0777), 0);
+    return to;
+}
+
+/* ---- running ---- */
+
+static void become(const char *where, const setting *s, const arguments *a) {
+    char *argv[128] = {GQ_COMMAND};
+    int err = open(in_folder(folder, "stderr"), O_WRONLY | O_CREAT | O_TRUNC, 0666),
+        out = open(in_folder(folder, "stdout"), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    memcpy(argv + 1, a->items, a->n * sizeof *a->items);
+    if (s->isa) setenv("GQUANT_ISA", s->isa, 1);
+#ifdef GQ_FAULTS
+    if (s->fault) setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv("GQ_FAULT", s->fault, 1);
+#endif
+    alarm(SANITIZED ? 300 : 60); /* a hang is a failure, not a wait */
+    if (err >= 0 && out >= 0 && dup2(out, 1) == 1 && dup2(err, 2) == 2 &&
+        chdir(in_folder(folder, where)) == 0)
+        execv(GQ_COMMAND, argv);
+    _exit(127);
+}
+
+outcome run_in(const char *where, const setting *s, const arguments *a) {
+    struct timespec begun, ended;
+    int status;
+    log_run(where, s, a);
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) become(where, s, a);
+    if (s->kill_us) {
+        nanosleep(&(struct timespec){s->kill_us / 1000000, s->kill_us % 1000000 * 1000}, NULL);
+        kill(pid, SIGKILL);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    outcome o = {.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)};
+    o.us = (unsigned)((ended.tv_sec - begun.tv_sec) * 1000000 + (ended.tv_nsec - begun.tv_nsec) / 1000);
+    size_t n;
+    uint8_t *text = read_whole(in_folder(folder, "stderr"), &n);
+    memcpy(o.text, text, n < sizeof o.text ? n : sizeof o.text - 1);
+    free(text);
+    return o;
+}
