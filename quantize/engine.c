@@ -214,7 +214,9 @@ static bool begin(engine *g, gq_error *e) {
     journal_range(plan, plan->part, plan->join ? 0 : plan->parts, &g->begin, &g->end);
     atomic_init(&g->next, g->begin);
     g->failed_at = UINT64_MAX;
-    if (!output_new(&g->outputs, plan, e) || !names_open(&g->names, &g->outputs, e)) return false;
+    if (!output_new(&g->outputs, plan, e) || !output_all_may_grow(&g->outputs, e) ||
+        !names_open(&g->names, &g->outputs, e))
+        return false;
     bool ok = plan->join ? begin_join(g, e) : plan->parts ? begin_part(g, e) : begin_whole(g, e);
     bool fresh_work = !plan->join && !g->names.whole;
     if (!ok || (fresh_work && !output_reserve(&g->outputs, e))) return false;

@@ -72,10 +72,6 @@ static bool lock_file(output_file *f, int kind, gq_error *e) {
 
 bool output_new(output_set *set, const gq_plan *plan, gq_error *e) {
     *set = (output_set){.plan = plan};
-    for (size_t o = 0; o < plan->n_outputs; o++)
-        for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++)
-            if (!output_may_grow(plan->outputs[o].shards[s].path, plan->outputs[o].shards[s].size, e))
-                return false;
     set->first = calloc(plan->n_outputs, sizeof *set->first);
     if (!set->first) return gq_fail_memory(e, plan->n_outputs * sizeof *set->first);
     size_t n = 0;
@@ -95,6 +91,12 @@ bool output_new(output_set *set, const gq_plan *plan, gq_error *e) {
 void output_free(output_set *set) {
     for (size_t i = 0; i < set->n; i++) close_file(&set->files[i]);
     free(set->files), free(set->first);
+}
+
+bool output_all_may_grow(const output_set *set, gq_error *e) {
+    for (size_t i = 0; i < set->n; i++)
+        if (!output_may_grow(set->files[i].shard->path, set->files[i].shard->size, e)) return false;
+    return true;
 }
 
 bool output_open_old(output_set *set, bool *all, gq_error *e) {

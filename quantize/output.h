@@ -21,6 +21,8 @@ typedef struct output_set {
 
 bool output_new(output_set *set, const gq_plan *plan, gq_error *e);
 void output_free(output_set *set); /* closes, removes nothing */
+/* Whether this process may make files of their sizes. */
+bool output_all_may_grow(const output_set *set, gq_error *e);
 
 /* Open what an earlier run left, and lock it for this process alone. *all: every file was there with its full
  * size. Fails when another process is at work on one. */
