@@ -65,15 +65,15 @@ static gguf_kv *find(const gguf_header *h, const char *key) {
     return NULL;
 }
 
-/* Pairs are copied without a look at the others; whoever changes the header wants to know them all. Without
- * memory for that it takes longer to find them. */
-static void index_pairs(gguf_header *h) {
-    while (h->n_indexed < h->n_kv && gguf_index_add(&h->by_key, h->kv, sizeof *h->kv, h->n_indexed, NULL))
-        h->n_indexed++;
+/* Pairs are copied without a look at the others; whoever changes the header wants to know them all. */
+static bool index_pairs(gguf_header *h, gq_error *e) {
+    for (; h->n_indexed < h->n_kv; h->n_indexed++)
+        if (!gguf_index_add(&h->by_key, h->kv, sizeof *h->kv, h->n_indexed, e)) return false;
+    return true;
 }
 
 void gguf_header_remove(gguf_header *h, const char *key) {
-    index_pairs(h);
+    index_pairs(h, NULL); /* without memory for it, finding takes longer */
     gguf_kv *found = find(h, key);
     if (!found) return;
     size_t i = (size_t)(found - h->kv);
@@ -106,6 +106,7 @@ static bool set(gguf_header *h, const char *key, uint32_t type, const void *head
         return gq_fail(e, "key '%.200s': a value of type %s has %u bytes, not %llu", key,
                        gguf_value_name(type), fixed, (unsigned long long)(head_size + tail_size));
     }
+    if (!index_pairs(h, e)) return false;
     uint8_t *owned = malloc(head_size + tail_size + length + 1);
     if (!owned) return gq_fail_memory(e, head_size + tail_size + length + 1);
     uint8_t *name = owned + head_size + tail_size;
