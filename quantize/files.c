@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "gguf/file.h"
-#include "quantize/output.h"
+#include "quantize/run/output.h"
 
 char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e) {
     gq_file f;

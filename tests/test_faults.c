@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "quantize/journal.h"
+#include "quantize/run/journal.h"
 
 static char *folder;
 static const char *path(const char *name) { return in_folder(folder, name); }

@@ -1,0 +1,111 @@
+/* What the user should know of a model before the work: kinds that are no models, tensors that are quantized
+ * already, names that others refuse. */
+#include <string.h>
+
+#include "quantize/plan/plan.h"
+
+enum { LLAMA_NAME = 63 }; /* bytes of a tensor's name that llama.cpp's ordinary build reads */
+
+/* ---- kinds of files ---- */
+
+static const struct {
+    const char *type, *advice; /* general.type; "X is ..." */
+} no_models[] = {
+    {"adapter", "is an adapter (LoRA), which has no weights to quantize: merge it into its model with "
+                "llama.cpp's llama-export-lora and quantize that, or use it as it is"},
+    {"imatrix", "is importance data, not a model"},
+};
+
+static bool all_copies(const gq_plan *plan) {
+    for (size_t o = 0; o < plan->n_outputs; o++)
+        if (plan->outputs[o].filetype->base < GGUF_TYPE_LIMIT) return false;
+    return true;
+}
+
+/* Whether a text of the metadata is this one. */
+static bool says(const gq_plan *plan, const char *key, const char *expected) {
+    gguf_kv storage;
+    const char *text;
+    uint64_t n;
+    const gguf_kv *kv = plan_meta(plan, &storage, key);
+    return kv && gguf_kv_string(kv, &text, &n) && n == strlen(expected) && !memcmp(text, expected, n);
+}
+
+bool plan_check_kind(const gq_plan *plan, gq_error *e) {
+    for (size_t i = 0; i < sizeof no_models / sizeof *no_models; i++)
+        if (says(plan, "general.type", no_models[i].type) && !all_copies(plan))
+            return gq_fail(e, "%s %s", plan_input(plan), no_models[i].advice);
+    return true;
+}
+
+/* ---- what becomes of its tensors ---- */
+
+static bool changes(const gq_plan *plan, size_t tensor) {
+    for (size_t o = 0; o < plan->n_outputs; o++)
+        if (plan->outputs[o].tensors[tensor].to != plan->outputs[o].tensors[tensor].from) return true;
+    return false;
+}
+
+/* The errors that a run reports are those of its own step. */
+static bool warn_requantized(gq_plan *plan, gq_error *e) {
+    size_t n = 0, of[GGUF_TYPE_LIMIT] = {0};
+    uint32_t most = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const gguf_type *from = plan->sources[i].tensor->type;
+        if (!from->quantized || !changes(plan, i)) continue;
+        n++;
+        if (++of[from->id] > of[most]) most = from->id;
+    }
+    return n == 0 ||
+           plan_warn(plan, e,
+                     "%zu of %zu tensors are quantized already, most as %s: errors are measured against "
+                     "what they are now and come on top of what was lost before; quantize the original "
+                     "where there is one",
+                     n, plan->n_tensors, gguf_type_name(most));
+}
+
+static bool warn_names(gq_plan *plan, gq_error *e) {
+    size_t n = 0, first = 0;
+    for (size_t i = plan->n_tensors; i-- > 0;)
+        if (strlen(plan->sources[i].name) > LLAMA_NAME) n++, first = i;
+    if (n == 0) return true;
+    return plan_warn(plan, e, "%zu tensor %s longer than %d bytes, which llama.cpp refuses to load: %s%s", n,
+                     n == 1 ? "name is" : "names are", (int)LLAMA_NAME, n == 1 ? "" : "the first is ",
+                     plan->sources[first].name);
+}
+
+static bool warn_unchanged(gq_plan *plan, const plan_output *out, gq_error *e) {
+    uint32_t base = out->filetype->base;
+    if (base >= GGUF_TYPE_LIMIT || !gguf_type_of(base)->quantized || plan->n_tensors == 0) return true;
+    size_t already = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (out->tensors[i].to != out->tensors[i].from) return true;
+        already += gguf_type_of(out->tensors[i].from)->quantized;
+    }
+    const char *why = out->tensors[0].why;
+    if (already) why = "some are quantized and have the type that they would get";
+    return plan_warn(plan, e, "%s: no tensor changes%s%s; the output is a copy", out->label, *why ? ": " : "",
+                     why);
+}
+
+/* Vision and audio parts are small, and all that is seen or heard passes them. */
+static bool warn_projector(gq_plan *plan, const plan_output *out, gq_error *e) {
+    if (!says(plan, "general.architecture", "clip")) return true;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const gguf_type *to = gguf_type_of(out->tensors[i].to);
+        if (out->tensors[i].to != out->tensors[i].from && 8 * to->block_bytes < 8 * to->block_elements)
+            return plan_warn(
+                plan, e,
+                "%s: a projector (mmproj), through which all images and sounds pass: F16 or Q8_0 is "
+                "usual, and saves most of what can be saved",
+                out->label);
+    }
+    return true;
+}
+
+bool plan_advise(gq_plan *plan, gq_error *e) {
+    bool ok = warn_requantized(plan, e) && warn_names(plan, e);
+    for (size_t o = 0; ok && o < plan->n_outputs; o++)
+        ok = warn_unchanged(plan, &plan->outputs[o], e) && warn_projector(plan, &plan->outputs[o], e);
+    return ok;
+}

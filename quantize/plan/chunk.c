@@ -1,0 +1,57 @@
+#include "quantize/plan/chunk.h"
+
+#include <stdlib.h>
+
+/* Elements per chunk of a tensor with rows of n0: whole rows, or CHUNK_ELEMENTS of a longer row. */
+static uint64_t chunk_length(uint64_t n0) {
+    uint64_t rows = CHUNK_ELEMENTS / n0;
+    if (rows > CHUNK_ROWS) rows -= rows % CHUNK_ROWS;
+    return n0 > CHUNK_ELEMENTS ? CHUNK_ELEMENTS : rows * n0;
+}
+
+uint64_t chunk_count(const uint64_t ne[GGUF_MAX_DIMS]) {
+    uint64_t rows =
+        ne[1] * ne[2] * ne[3]; /* none is 0, and the product of all fits: the reader has checked */
+    uint64_t length = chunk_length(ne[0]);
+    if (ne[0] > CHUNK_ELEMENTS) return rows * ((ne[0] + length - 1) / length);
+    uint64_t per_chunk = length / ne[0];
+    return (rows + per_chunk - 1) / per_chunk;
+}
+
+bool chunk_map_new(chunk_map *map, size_t n_tensors, gq_error *e) {
+    map->n_tensors = n_tensors;
+    map->n = 0;
+    map->first = calloc(n_tensors + 1, sizeof *map->first);
+    return map->first ? true : gq_fail_memory(e, (n_tensors + 1) * sizeof *map->first);
+}
+
+void chunk_map_free(chunk_map *map) { free(map->first); }
+
+size_t chunk_tensor(const chunk_map *map, uint64_t i) {
+    size_t low = 0, high = map->n_tensors; /* first[low] <= i < first[high] */
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (map->first[middle] <= i)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+chunk chunk_at(const chunk_map *map, uint64_t i, const uint64_t ne[GGUF_MAX_DIMS]) {
+    chunk c = {.tensor = chunk_tensor(map, i)};
+    uint64_t k = i - map->first[c.tensor], length = chunk_length(ne[0]);
+    uint64_t total = ne[0] * ne[1] * ne[2] * ne[3];
+    c.last = i + 1 == map->first[c.tensor + 1];
+    if (ne[0] <= CHUNK_ELEMENTS) {
+        c.first = k * length;
+        c.n = total - c.first < length ? total - c.first : length;
+        return c;
+    }
+    uint64_t per_row = (ne[0] + length - 1) / length;
+    uint64_t column = k % per_row * length;
+    c.first = k / per_row * ne[0] + column;
+    c.n = ne[0] - column < length ? ne[0] - column : length;
+    return c;
+}

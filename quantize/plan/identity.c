@@ -1,0 +1,147 @@
+/* What decides the bytes of the outputs, as a few checksums: unfinished work is continued, and measurements
+ * are used again, only where they agree. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include "quantize/plan/plan.h"
+
+enum {
+    /* Of the weights so much is read: every part of a large model is looked at, and 4 MiB cost nothing. */
+    SAMPLES = 1024,
+    SAMPLE_BYTES = 4096,
+};
+
+static uint32_t crc(uint32_t sum, const void *bytes, size_t n) {
+    return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);
+}
+
+static uint32_t crc_text(uint32_t sum, const char *text) { return crc(sum, text, strlen(text) + 1); }
+
+void plan_build(char to[24]) { snprintf(to, 24, "%.14s-%s", gq_version(), gq_build_id); }
+
+/* ---- the input ---- */
+
+/* Pieces of a tensor from its first byte to its last, one alone from the middle. With `ahead` they are only
+ * asked for, so that the disk can fetch all of them at once. */
+static bool sample_tensor(gq_plan *plan, const gguf_tensor *t, uint64_t pieces, bool ahead, gq_error *e) {
+    const gq_file *f = &plan->model.shards[t->shard].file;
+    uint8_t bytes[SAMPLE_BYTES];
+    size_t n = t->size < SAMPLE_BYTES ? (size_t)t->size : SAMPLE_BYTES;
+    uint64_t room = t->size - n, enough = t->size / SAMPLE_BYTES + 1;
+    if (pieces > enough) pieces = enough;
+    for (uint64_t i = 0, gaps = pieces - 1; i < pieces; i++) {
+        uint64_t at = t->offset + (gaps ? room / gaps * i + room % gaps * i / gaps : room / 2);
+        if (ahead) {
+            if (f->fd >= 0) posix_fadvise(f->fd, (off_t)at, (off_t)n, POSIX_FADV_WILLNEED);
+            continue;
+        }
+        if (!gq_file_read(f, at, bytes, n, e)) return false;
+        plan->identity.content = crc(plan->identity.content, bytes, n);
+    }
+    return true;
+}
+
+static bool sample_weights(gq_plan *plan, gq_error *e) {
+    uint64_t n = plan->model.n_tensors;
+    uint64_t step = n / SAMPLES + 1, pieces = n > 0 && n < SAMPLES ? SAMPLES / n : 1;
+    for (int pass = 0; pass < 2; pass++)
+        for (uint64_t i = 0; i < n; i += step)
+            if (!sample_tensor(plan, plan->model.tensors[i], pieces, pass == 0, e)) return false;
+    return true;
+}
+
+static uint32_t crc_header(uint32_t sum, const gguf_shard *s) {
+    uint64_t facts[4] = {s->file.size, s->data_offset, s->n_kv, s->n_tensors};
+    sum = crc(sum, facts, sizeof facts);
+    for (uint64_t k = 0; k < s->n_kv; k++) {
+        sum = crc_text(sum, s->kv[k].key);
+        sum = crc(sum, &s->kv[k].type, sizeof s->kv[k].type);
+        sum = crc(sum, s->kv[k].value, s->kv[k].size);
+    }
+    for (uint64_t k = 0; k < s->n_tensors; k++) {
+        const gguf_tensor *t = &s->tensors[k];
+        uint64_t place[6] = {t->ne[0], t->ne[1], t->ne[2], t->ne[3], t->type->id, t->offset};
+        sum = crc_text(sum, t->name);
+        sum = crc(sum, place, sizeof place);
+    }
+    return sum;
+}
+
+bool plan_identify_input(gq_plan *plan, gq_error *e) {
+    uint32_t n = plan->model.n_shards;
+    plan->modified = calloc(n, sizeof *plan->modified);
+    if (!plan->modified) return gq_fail_memory(e, n * sizeof *plan->modified);
+    for (uint32_t i = 0; i < n; i++) {
+        const gguf_shard *s = &plan->model.shards[i];
+        struct stat st = {.st_size = 0};
+        if (fstat(s->file.fd, &st) != 0) return gq_fail(e, "%s: cannot be examined", s->file.path);
+        plan->modified[i] = st.st_mtim;
+        uint64_t times[2] = {(uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec};
+        plan->identity.input = crc(plan->identity.input, times, sizeof times);
+        plan->identity.content = crc_header(plan->identity.content, s);
+    }
+    return sample_weights(plan, e);
+}
+
+/* ---- options and layout ---- */
+
+void plan_identify_options(gq_plan *plan) {
+    uint32_t effort = plan->effort, sum = crc(0, &effort, sizeof effort);
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        plan_source *s = &plan->sources[i];
+        if (!s->importance) continue;
+        s->importance_sum = crc(
+            0, s->importance, sizeof *s->importance * s->tensor->ne[0] * s->tensor->ne[2] * s->tensor->ne[3]);
+        sum = crc(crc_text(sum, s->name), &s->importance_sum, sizeof s->importance_sum);
+    }
+    plan->identity.options = sum;
+}
+
+void plan_identify_layout(gq_plan *plan) {
+    uint32_t cut[2] = {CHUNK_ELEMENTS, CHUNK_ROWS}, sum = crc(0, cut, sizeof cut);
+    for (size_t i = 0; i < plan->n_tensors; i++) sum = crc_text(sum, plan->sources[i].tensor->name);
+    for (size_t o = 0; o < plan->n_outputs; o++)
+        for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++) {
+            const plan_shard *shard = &plan->outputs[o].shards[s];
+            uint64_t sizes[2] = {shard->head_size, shard->size};
+            sum = crc(crc(sum, sizes, sizeof sizes), shard->head, shard->head_size);
+        }
+    plan->identity.layout = sum;
+}
+
+/* The set that a copy is one of: where nothing changes, shards of the copy and of its source may be mixed. */
+static bool copied_digest(const gq_plan *plan, const plan_output *out, uint64_t *digest) {
+    const gguf_shard *first = &plan->model.shards[0];
+    const gguf_kv *kv = gguf_find(first->kv, first->n_kv, GGUF_SET_KEY);
+    uint32_t shard, other;
+    if (!kv || kv->type != GGUF_U64 || out->n_shards != plan->model.n_shards ||
+        gguf_model_mixed(&plan->model, &shard, &other))
+        return false;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const gq_tensor *t = &out->tensors[i];
+        if (t->to != t->from || out->places[i].shard != plan->sources[i].tensor->shard ||
+            strcmp(t->name, t->source_name) != 0)
+            return false;
+    }
+    memcpy(digest, kv->value, sizeof *digest);
+    return true;
+}
+
+uint64_t plan_set_digest(const gq_plan *plan, const plan_output *out) {
+    uint64_t digest;
+    if (copied_digest(plan, out, &digest)) return digest;
+    uint32_t effort = plan->effort, made_of = crc(plan->identity.content, &effort, sizeof effort), sum = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const gq_tensor *t = &out->tensors[i];
+        uint32_t place[2] = {t->to, out->places[i].shard};
+        /* Not of tensors that only other outputs of the run quantize. */
+        if (t->importance == GQ_IMPORTANCE_FULL)
+            made_of = crc(made_of, &plan->sources[i].importance_sum, sizeof plan->sources[i].importance_sum);
+        sum = crc(crc_text(crc_text(sum, t->name), t->source_name), place, sizeof place);
+    }
+    return (uint64_t)made_of << 32 | sum;
+}

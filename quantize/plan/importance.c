@@ -1,0 +1,149 @@
+/* Importance data in a plan: opened and checked once, matched to tensors, and normalised in place. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quantize/plan/plan.h"
+
+bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e) {
+    const gq_list *in = &options->include_weights, *ex = &options->exclude_weights;
+    if (in->n && ex->n)
+        return gq_fail_usage(e, "weights to include and weights to exclude cannot both be named");
+    if (!options->imatrix) return true;
+    if (!imatrix_open(&plan->matrix, options->imatrix, e)) {
+        plan->matrix = (imatrix){.n_entries = 0};
+        return false;
+    }
+    if (in->n) imatrix_filter(&plan->matrix, in->items, in->n, true);
+    if (ex->n) imatrix_filter(&plan->matrix, ex->items, ex->n, false);
+    if (!imatrix_check(&plan->matrix, options->imatrix, e)) return false;
+    plan->has_matrix = plan->matrix.n_entries > 0;
+    if (!words_add_lines(&plan->warnings, e, plan->matrix.warnings)) return false;
+    return plan->has_matrix ||
+           plan_warn(plan, e, "%s: no entry is left after the filter; quantizing without importance data",
+                     options->imatrix);
+}
+
+static bool quantized(const gq_tensor *t) { return t->to != t->from && gguf_type_of(t->to)->quantized; }
+
+bool plan_has_importance(const gq_plan *plan, const plan_source *source) {
+    const gguf_tensor *t = source->tensor;
+    const imatrix_entry *entry = imatrix_find(&plan->matrix, t->name);
+    return entry && imatrix_fits(entry, t->ne[0], t->ne[2] * t->ne[3], "", NULL);
+}
+
+static bool is_embedding(const char *name) {
+    return !strcmp(name, "token_embd.weight") || !strcmp(name, "per_layer_token_embd.weight");
+}
+
+/* Find the values of one tensor and normalise them in place: each entry belongs to one tensor, whose matrix k
+ * reads its own slice only, so that no copy of the data is needed. */
+bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *options, gq_error *e) {
+    const gguf_tensor *t = source->tensor;
+    uint64_t matrices = t->ne[2] * t->ne[3];
+    const imatrix_entry *entry = source->covered ? NULL : imatrix_find(&plan->matrix, t->name);
+    source->covered = true;
+    if (!entry) return true;
+    if (!imatrix_fits(entry, t->ne[0], matrices, options->imatrix, e)) {
+        if (!is_embedding(t->name)) return false;
+        return plan_warn(plan, e, "%s: %llu values do not fit the %llu columns of %s, quantized without them",
+                         options->imatrix, (unsigned long long)entry->n_values, (unsigned long long)t->ne[0],
+                         t->name);
+    }
+    for (uint64_t k = 0; k < matrices; k++) imatrix_column(entry, k, t->ne[0], entry->sums + k * t->ne[0]);
+    source->importance = entry->sums;
+    source->experts = entry->n_counts;
+    source->experts_unseen = entry->n_unseen;
+    return true;
+}
+
+/* "a, b, c and 5 more" */
+typedef struct name_list {
+    char text[400];
+    size_t length;
+    uint64_t n, shown;
+} name_list;
+
+static void list_name(name_list *l, const char *name) {
+    l->n++;
+    size_t n = strlen(name);
+    if (l->shown + 1 < l->n || l->length + n + 2 >= sizeof l->text) return;
+    if (l->shown++) memcpy(l->text + l->length, ", ", 2), l->length += 2;
+    memcpy(l->text + l->length, name, n + 1);
+    l->length += n;
+}
+
+static void and_more(const name_list *l, char more[48]) {
+    more[0] = 0;
+    if (l->n > l->shown) snprintf(more, 48, " and %llu more", (unsigned long long)(l->n - l->shown));
+}
+
+bool plan_warn_raised(gq_plan *plan, const plan_output *out, const mix_choice *choices, gq_error *e) {
+    name_list raised = {.n = 0};
+    const gq_tensor *first = NULL;
+    char more[48];
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (choices[i].reason != MIX_RAISED) continue;
+        list_name(&raised, out->tensors[i].source_name);
+        if (!first) first = &out->tensors[i];
+    }
+    and_more(&raised, more);
+    return !first ||
+           plan_warn(plan, e, "%s: %llu %s no importance data, which %s type demands, and %s %s: %s%s",
+                     out->label, (unsigned long long)raised.n, raised.n == 1 ? "tensor has" : "tensors have",
+                     raised.n == 1 ? "its" : "their", raised.n == 1 ? "becomes" : "become",
+                     gguf_type_name(first->wanted), raised.text, more);
+}
+
+static bool warn_missing(gq_plan *plan, const gq_options *options, const name_list *missing, uint64_t covered,
+                         gq_error *e) {
+    if (missing->n && covered == 0)
+        return plan_warn(plan, e,
+                         "%s: none of its %llu entries belongs to a tensor that is quantized; is it of "
+                         "another model?",
+                         options->imatrix, (unsigned long long)plan->matrix.n_entries);
+    char more[48];
+    and_more(missing, more);
+    return missing->n == 0 ||
+           plan_warn(plan, e, "%llu %s no importance data and %s quantized without: %s%s",
+                     (unsigned long long)missing->n, missing->n == 1 ? "tensor has" : "tensors have",
+                     missing->n == 1 ? "is" : "are", missing->text, more);
+}
+
+static bool warn_unseen(gq_plan *plan, const name_list *unseen, uint64_t experts, gq_error *e) {
+    char more[48];
+    and_more(unseen, more);
+    return experts == 0 ||
+           plan_warn(plan, e,
+                     "%llu %s no token of the importance data; their columns count the same: "
+                     "%s%s",
+                     (unsigned long long)experts,
+                     experts == 1 ? "matrix was reached by" : "matrices were reached by", unseen->text, more);
+}
+
+bool plan_cover(gq_plan *plan, const gq_options *options, gq_error *e) {
+    if (!plan->has_matrix) return true;
+    name_list missing = {.n = 0}, unseen = {.n = 0};
+    uint64_t covered = 0, experts = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        plan_source *source = &plan->sources[i];
+        bool any = false;
+        for (size_t o = 0; o < plan->n_outputs; o++) any = any || quantized(&plan->outputs[o].tensors[i]);
+        if (!any) continue;
+        if (!plan_cover_source(plan, source, options, e)) return false;
+        covered += source->importance != NULL;
+        experts += source->experts_unseen;
+        if (!source->importance) list_name(&missing, source->tensor->name);
+        if (source->experts_unseen) list_name(&unseen, source->tensor->name);
+        for (size_t o = 0; o < plan->n_outputs; o++) {
+            gq_tensor *t = &plan->outputs[o].tensors[i];
+            gq_summary *s = &plan->outputs[o].summary;
+            if (!quantized(t)) continue;
+            t->importance = source->importance ? GQ_IMPORTANCE_FULL : GQ_IMPORTANCE_MISSING;
+            t->experts = source->experts, t->experts_unseen = source->experts_unseen;
+            s->n_without_importance += !source->importance;
+            s->n_experts_unseen += source->experts_unseen;
+        }
+    }
+    return warn_missing(plan, options, &missing, covered, e) && warn_unseen(plan, &unseen, experts, e);
+}

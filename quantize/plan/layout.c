@@ -1,0 +1,161 @@
+/* Where every tensor of an output lies: shards, headers, offsets. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "quantize/plan/plan.h"
+
+enum { MAX_SHARDS = UINT16_MAX };
+
+/* ---- which shard each tensor goes to ---- */
+
+static bool set_split_keys(const gq_plan *plan, const plan_output *out, uint32_t shard, uint32_t n_shards,
+                           gguf_header *h, gq_error *e) {
+    if (n_shards == 1) return true;
+    uint16_t number = (uint16_t)shard, count = (uint16_t)n_shards;
+    int32_t tensors = (int32_t)plan->n_tensors;
+    return gguf_header_set(h, "split.no", GGUF_U16, &number, sizeof number, e) &&
+           gguf_header_set(h, "split.count", GGUF_U16, &count, sizeof count, e) &&
+           gguf_header_set(h, "split.tensors.count", GGUF_INT32, &tensors, sizeof tensors, e) &&
+           gguf_header_set(h, GGUF_SET_KEY, GGUF_U64, &out->digest, sizeof out->digest, e);
+}
+
+/* A shard as it fills: what its header and its data will take, by the header's own arithmetic. */
+typedef struct filling {
+    uint64_t head, data; /* the first not padded */
+    uint32_t alignment;
+} filling;
+
+/* A shard of n without tensors. The first has the model's metadata, and with them its alignment. */
+static bool empty_shard(const gq_plan *plan, const plan_output *out, const gq_options *options,
+                        uint32_t number, uint32_t n, filling *f, gq_error *e) {
+    gguf_header *h = gguf_header_new(e);
+    bool ok = h && (number > 0 || plan_meta_write(plan, out, options, h, e)) &&
+              set_split_keys(plan, out, number, n, h, e) &&
+              gguf_header_measure(h, &f->head, &f->alignment, e);
+    gguf_header_free(h);
+    f->data = 0;
+    return ok;
+}
+
+/* Put one more tensor in. False: it is not in, as the shard would be larger than `most`. */
+static bool put_tensor(filling *f, const gq_tensor *t, uint64_t most) {
+    filling g = *f;
+    g.head += gguf_entry_size(t->name, t->n_dims);
+    uint64_t head = gguf_round_up(g.head, g.alignment), size;
+    if (__builtin_add_overflow(g.data, gguf_round_up(t->out_bytes, g.alignment), &g.data) ||
+        __builtin_add_overflow(head, g.data, &size) || size > most)
+        return false;
+    *f = g;
+    return true;
+}
+
+/* Put tensors in from `first` on, as many as fit and one at least; returns the first that is not in. */
+static size_t fill_shard(const gq_plan *plan, const plan_output *out, filling f, size_t first, uint64_t most,
+                         bool *larger) {
+    size_t i = first;
+    while (i < plan->n_tensors && put_tensor(&f, &out->tensors[i], most)) i++;
+    *larger |= i == first && first < plan->n_tensors;
+    return i > first ? i : first + 1;
+}
+
+/* Fill shards in order, each up to the wished size; a tensor that is larger than that has one of its own.
+ * What fits into one file is not split. */
+static bool cut_at_size(gq_plan *plan, plan_output *out, const gq_options *options, gq_error *e) {
+    filling whole, first, other;
+    if (!empty_shard(plan, out, options, 0, 1, &whole, e) ||
+        !empty_shard(plan, out, options, 0, 2, &first, e) ||
+        !empty_shard(plan, out, options, 1, 2, &other, e))
+        return false;
+    uint32_t shard = 0;
+    bool larger = false, alone = false;
+    size_t end = fill_shard(plan, out, whole, 0, options->split_max_size, &alone);
+    if (end < plan->n_tensors)
+        end = fill_shard(plan, out, first, 0, options->split_max_size, &larger);
+    else
+        larger = alone; /* one tensor, or none */
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (i == end) {
+            if (++shard >= MAX_SHARDS)
+                return gq_fail_usage(e, "splitting at %llu bytes makes more than %d shards",
+                                     (unsigned long long)options->split_max_size, MAX_SHARDS);
+            end = fill_shard(plan, out, other, i, options->split_max_size, &larger);
+        }
+        out->places[i].shard = shard;
+    }
+    out->n_shards = shard + 1;
+    return !larger ||
+           plan_warn(plan, e,
+                     "a shard of %s will be larger than the %llu bytes asked for: one tensor alone is",
+                     out->path, (unsigned long long)options->split_max_size);
+}
+
+static bool choose_shards(gq_plan *plan, plan_output *out, const gq_options *options, gq_error *e) {
+    out->n_shards = 1;
+    if (options->split_max_size) return cut_at_size(plan, out, options, e);
+    if (!options->keep_split) return true;
+    out->n_shards = plan->model.n_shards;
+    for (size_t i = 0; i < plan->n_tensors; i++) out->places[i].shard = plan->sources[i].tensor->shard;
+    return true;
+}
+
+/* ---- headers ---- */
+
+/* Tensors of a shard follow each other in output order; `from` is the first that no earlier shard has. */
+static bool lay_shard(const gq_plan *plan, plan_output *out, uint32_t number, size_t *from,
+                      const gq_options *options, gq_error *e) {
+    plan_shard *s = &out->shards[number];
+    size_t first = *from, end = first;
+    uint64_t data;
+    s->path =
+        plan_shard_path(out->path, options->keep_split || options->split_max_size, number, out->n_shards);
+    s->temporary = s->path ? plan_beside(s->path, ".gquant") : NULL;
+    if (!s->temporary) return gq_fail_memory(e, strlen(out->path) + 32);
+    s->header = gguf_header_new(e);
+    if (!s->header || (number == 0 && !plan_meta_write(plan, out, options, s->header, e)) ||
+        !set_split_keys(plan, out, number, out->n_shards, s->header, e))
+        return false;
+    for (; end < plan->n_tensors && out->places[end].shard == number; end++) {
+        const gq_tensor *t = &out->tensors[end];
+        if (!gguf_header_add_shaped(s->header, t->name, t->n_dims, t->ne, gguf_type_of(t->to), e))
+            return false;
+    }
+    if (!gguf_header_finish(s->header, &s->head, &s->head_size, &data, e)) return false;
+    s->size = s->head_size + data;
+    for (size_t i = first; i < end; i++) {
+        plan_place *p = &out->places[i];
+        p->offset = gguf_header_tensor_offset(s->header, i - first);
+        p->end = i + 1 < end ? gguf_header_tensor_offset(s->header, i + 1 - first) : s->size;
+    }
+    *from = end;
+    return true;
+}
+
+void plan_layout_free(plan_output *out) {
+    for (uint32_t s = 0; out->shards && s < out->n_shards; s++) {
+        free(out->shards[s].path), free(out->shards[s].temporary);
+        gguf_header_free(out->shards[s].header);
+    }
+    free(out->shards);
+    out->shards = NULL;
+}
+
+bool plan_layout(gq_plan *plan, plan_output *out, const gq_options *options, gq_error *e) {
+    if (plan->n_tensors > INT32_MAX && (options->keep_split || options->split_max_size))
+        return gq_fail(e, "%s: %zu tensors are too many for a split model", plan_input(plan),
+                       plan->n_tensors);
+    plan_layout_free(out);
+    if (!choose_shards(plan, out, options, e)) return false;
+    if (out->n_shards > 1) out->digest = plan_set_digest(plan, out);
+    out->shards = calloc(out->n_shards, sizeof *out->shards);
+    if (!out->shards) return gq_fail_memory(e, out->n_shards * sizeof *out->shards);
+    uint64_t total = 0;
+    size_t from = 0;
+    for (uint32_t s = 0; s < out->n_shards; s++) {
+        if (!lay_shard(plan, out, s, &from, options, e)) return false;
+        if (__builtin_add_overflow(total, out->shards[s].size, &total) || total > INT64_MAX)
+            return gq_fail(e, "%s: the output would have more than 2^63 bytes", plan_input(plan));
+    }
+    out->summary.path = out->shards[0].path;
+    out->summary.file_bytes = total;
+    return true;
+}

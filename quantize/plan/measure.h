@@ -1,0 +1,44 @@
+/* What each type would cost each tensor, measured on a sample of its rows. */
+#ifndef GQ_MEASURE_H
+#define GQ_MEASURE_H
+
+#include "quantize/plan/plan.h"
+
+enum {
+    MEASURE_TYPES = 13,
+    MEASURE_KEY = 128,        /* bytes of the text that says what measurements belong to */
+    MEASURE_SAMPLE = 1 << 18, /* weights of a tensor that are looked at, at most (and one row at least) */
+};
+/* The types a target chooses from, besides the tensor's own. */
+extern const uint32_t measure_types[MEASURE_TYPES];
+
+typedef struct measured {
+    double weights;              /* looked at; 0: not measured */
+    double power, weighted;      /* sum of x^2, plain and under importance (without any: the same) */
+    double error[MEASURE_TYPES]; /* sum of (x - x')^2 under importance; negative: not measured, infinite: the
+                                    type cannot hold the values */
+} measured;
+
+/* Whether the target may give a type to a tensor. */
+bool measure_applies(const gq_plan *plan, size_t tensor, size_t type);
+/* Measure tensors with wanted[i] set that `found` does not know, rows and columns being those of the whole
+ * model; found[i] belongs to plan->sources[i]. *fresh: something was measured. */
+bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *fresh,
+                     const gq_callbacks *callbacks, gq_error *e);
+
+/* ---- measure_file.c: kept beside the model ---- */
+/* Path of the file; malloc'ed, NULL: no memory. */
+char *measure_path(const gq_plan *plan);
+/* What measurements must agree in to be used again: input, importance data, effort, version
+ * and build. To be asked for
+ * before importance data are given to tensors. */
+void measure_key(const gq_plan *plan, char key[MEASURE_KEY]);
+/* Fill in what is there and was measured under this key; anything else is as good as not there. */
+void measure_read(const gq_plan *plan, const char *path, const char *key, measured *found);
+/* Whether nothing else than measurements would be lost. */
+bool measure_may_replace(const char *path, gq_error *e);
+/* Replace the file, in one step. */
+bool measure_write(const gq_plan *plan, const char *path, const char *key, const measured *found,
+                   gq_error *e);
+
+#endif

@@ -1,0 +1,153 @@
+/* Measurements beside the model: a GGUF without tensors, so that the reader which trusts nothing reads it,
+ * and 'gquant info' shows it. A text says what the measurements belong to; each tensor has an array of
+ * numbers: weights, power, then type and error by turns.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include "gguf/index.h"
+#include "quantize/plan/measure.h"
+
+static const char OF[] = "measured.of", PREFIX[] = "measured.tensor.";
+enum { HEAD = 3, NUMBERS = HEAD + 2 * MEASURE_TYPES, KEY = sizeof PREFIX + GGUF_MAX_NAME };
+
+char *measure_path(const gq_plan *plan) {
+    char *path = NULL;
+    return asprintf(&path, "%s.gquant-measure", plan_input(plan)) < 0 ? NULL : path;
+}
+
+static uint32_t crc(uint32_t sum, const void *bytes, size_t n) {
+    return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);
+}
+
+void measure_key(const gq_plan *plan, char key[MEASURE_KEY]) {
+    uint32_t sum = 0;
+    char build[24];
+    for (uint64_t i = 0; plan->has_matrix && i < plan->matrix.n_entries; i++) {
+        const imatrix_entry *entry = &plan->matrix.entries[i];
+        sum = crc(sum, entry->name, strlen(entry->name) + 1);
+        sum = crc(sum, entry->sums, entry->n_values * sizeof *entry->sums);
+        sum = crc(sum, entry->counts, entry->n_counts * sizeof *entry->counts);
+    }
+    plan_build(build);
+    snprintf(key, MEASURE_KEY, "gquant %s, input %08x%08x, importance %08x, effort %d, sample %d", build,
+             plan->identity.input, plan->identity.content, sum, (int)plan->effort, (int)MEASURE_SAMPLE);
+}
+
+/* ---- reading ---- */
+
+static size_t type_index(double id) {
+    size_t i = 0;
+    while (i < MEASURE_TYPES && (double)measure_types[i] != id) i++;
+    return i;
+}
+
+/* Whatever is in the file, what gets into `found` is of the kind that measuring gives. */
+static void read_tensor(const gguf_kv *kv, measured *found) {
+    uint32_t type;
+    uint64_t n;
+    const uint8_t *elements;
+    double numbers[NUMBERS];
+    measured m = {.weights = 0};
+    if (!kv || !gguf_kv_array(kv, &type, &n, &elements) || type != GGUF_FLOAT64 || n < HEAD || n > NUMBERS ||
+        (n - HEAD) % 2)
+        return;
+    memcpy(numbers, elements, n * sizeof *numbers);
+    for (size_t i = 0; i < MEASURE_TYPES; i++) m.error[i] = -1;
+    m.weights = numbers[0], m.power = numbers[1], m.weighted = numbers[2];
+    if (!(m.weights > 0 && m.weights <= MEASURE_SAMPLE && m.power >= 0 && m.weighted >= 0 &&
+          isfinite(m.power + m.weighted)))
+        return;
+    for (uint64_t i = HEAD; i < n; i += 2) {
+        size_t index = type_index(numbers[i]);
+        if (index == MEASURE_TYPES || !(numbers[i + 1] >= 0)) return; /* infinite: cannot hold the values */
+        m.error[index] = numbers[i + 1];
+    }
+    *found = m;
+}
+
+static bool same_text(const gguf_kv *kv, const char *text) {
+    const char *found;
+    uint64_t n;
+    return gguf_kv_string(kv, &found, &n) && n == strlen(text) && !memcmp(found, text, n);
+}
+
+void measure_read(const gq_plan *plan, const char *path, const char *key, measured *found) {
+    gq_file file;
+    gguf_shard s;
+    gguf_index by_key = {0};
+    uint64_t k;
+    char name[KEY];
+    if (!gq_file_open(&file, path, NULL) || !gguf_shard_read(&s, &file, NULL)) return;
+    bool ours = same_text(gguf_find(s.kv, s.n_kv, OF), key) &&
+                gguf_index_all(&by_key, s.kv, sizeof *s.kv, s.n_kv, NULL);
+    for (size_t i = 0; ours && i < plan->n_tensors; i++) {
+        snprintf(name, sizeof name, "%s%s", PREFIX, plan->sources[i].tensor->name);
+        if (gguf_index_find(&by_key, s.kv, sizeof *s.kv, name, &k)) read_tensor(&s.kv[k], &found[i]);
+    }
+    gguf_index_free(&by_key);
+    gguf_shard_free(&s);
+}
+
+bool measure_may_replace(const char *path, gq_error *e) {
+    gq_file file;
+    gguf_shard s;
+    struct stat st;
+    if (stat(path, &st) != 0 && errno == ENOENT) return true;
+    if (!gq_file_open(&file, path, e)) return false;
+    bool readable = gguf_shard_read(&s, &file, NULL), ours = readable && gguf_find(s.kv, s.n_kv, OF);
+    if (readable) gguf_shard_free(&s);
+    return ours || gq_fail(e, "%s is there and holds no measurements; they need a name of their own", path);
+}
+
+/* ---- writing ---- */
+
+static bool add_tensor(gguf_header *h, const char *name, const measured *m, gq_error *e) {
+    char key[KEY];
+    struct {
+        uint32_t type, count[2]; /* as an array begins: no padding */
+        double numbers[NUMBERS];
+    } __attribute__((packed)) array = {.type = GGUF_FLOAT64};
+    uint64_t n = 0;
+    array.numbers[n++] = m->weights, array.numbers[n++] = m->power, array.numbers[n++] = m->weighted;
+    for (size_t i = 0; i < MEASURE_TYPES; i++) {
+        if (m->error[i] < 0) continue;
+        array.numbers[n++] = measure_types[i], array.numbers[n++] = m->error[i];
+    }
+    memcpy(array.count, &n, sizeof n);
+    snprintf(key, sizeof key, "%s%s", PREFIX, name);
+    return gguf_header_set(h, key, GGUF_ARRAY, &array, 12 + n * sizeof *array.numbers, e);
+}
+
+static bool fill(gguf_header *h, const gq_plan *plan, const char *key, const measured *found, gq_error *e) {
+    if (!gguf_header_set_string(h, OF, key, e)) return false;
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (found[i].weights > 0 && !add_tensor(h, plan->sources[i].tensor->name, &found[i], e)) return false;
+    return true;
+}
+
+typedef struct content {
+    const uint8_t *bytes;
+    uint64_t size;
+} content;
+
+static void put(FILE *to, const void *what) {
+    const content *c = what;
+    fwrite(c->bytes, 1, c->size, to);
+}
+
+bool measure_write(const gq_plan *plan, const char *path, const char *key, const measured *found,
+                   gq_error *e) {
+    content c;
+    uint64_t data;
+    gguf_header *h = gguf_header_new(e);
+    bool ok = h && fill(h, plan, key, found, e) && gguf_header_finish(h, &c.bytes, &c.size, &data, e) &&
+              gq_write_whole(path, true, put, &c, e);
+    gguf_header_free(h);
+    return ok;
+}

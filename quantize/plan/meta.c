@@ -1,0 +1,181 @@
+/* The output's metadata: what is copied, what is set, and in which order (docs/formats.md). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quantize/plan/plan.h"
+
+enum { MAX_TEXT = 127 }; /* bytes of the texts that describe the importance data */
+
+const gguf_kv *plan_meta(const gq_plan *plan, gguf_kv *storage, const char *key) {
+    for (size_t i = plan->overrides.n; i-- > 0;) {
+        const struct plan_override *o = &plan->overrides.items[i];
+        if (strcmp(o->key, key)) continue;
+        *storage = (gguf_kv){.key = o->key, .type = o->type, .value = o->value, .size = o->size};
+        return storage;
+    }
+    return gguf_find(plan->model.shards[0].kv, plan->model.shards[0].n_kv, key);
+}
+
+void plan_architecture(const gq_plan *plan, char to[128]) {
+    gguf_kv storage;
+    const char *text;
+    uint64_t n;
+    const gguf_kv *kv = plan_meta(plan, &storage, "general.architecture");
+    to[0] = 0;
+    if (kv && gguf_kv_string(kv, &text, &n) && n < 128 && !memchr(text, 0, n)) {
+        memcpy(to, text, n);
+        to[n] = 0;
+    }
+}
+
+bool plan_check_architecture(const gq_plan *plan, gq_error *e) {
+    const gguf_shard *first = &plan->model.shards[0];
+    const gguf_kv *kv = gguf_find(first->kv, first->n_kv, "general.architecture");
+    return !kv || kv->type == GGUF_STRING ||
+           gq_fail(e, "%s: general.architecture is not a string (value type %u, expected %u)",
+                   first->file.path, kv->type, GGUF_STRING);
+}
+
+/* ---- pruned layers ---- */
+
+/* The number of layers that the model says it has; 0: unknown. */
+static uint64_t block_count(const gq_plan *plan, const char *arch) {
+    char key[160];
+    gguf_kv storage;
+    int64_t n = 0;
+    snprintf(key, sizeof key, "%s.block_count", arch);
+    const gguf_kv *kv = plan_meta(plan, &storage, key);
+    return kv && gguf_kv_int(kv, &n) && n > 0 ? (uint64_t)n : 0;
+}
+
+/* Length of the element at `at`: fixed, or a string's. The reader has checked that it is inside. */
+static uint64_t element_length(uint32_t type, const uint8_t *at) {
+    uint64_t n = gguf_value_size(type);
+    if (type == GGUF_STRING) memcpy(&n, at, 8), n += 8;
+    return n;
+}
+
+/* An array with one element per layer, less those of the layers that go. */
+static bool slice_array(const plan_layers *layers, uint64_t count, const gguf_kv *kv, gguf_header *h,
+                        gq_error *e) {
+    uint32_t type;
+    uint64_t n, kept = 0, size = 12;
+    const uint8_t *from;
+    if (!gguf_kv_array(kv, &type, &n, &from) || n != count || type == GGUF_ARRAY)
+        return gguf_header_copy(h, kv, e);
+    uint8_t *value = malloc(kv->size);
+    if (!value) return gq_fail_memory(e, kv->size);
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t length = element_length(type, from);
+        if (kept < layers->n && layers->kept[kept] == i) {
+            memcpy(value + size, from, length);
+            size += length;
+            kept++;
+        }
+        from += length;
+    }
+    memcpy(value, &type, 4), memcpy(value + 4, &kept, 8);
+    bool ok = gguf_header_set(h, kv->key, GGUF_ARRAY, value, size, e);
+    free(value);
+    return ok;
+}
+
+/* The number of weights that is left, as size labels give it: two digits at least, and T, B, M or K. */
+static bool set_size_label(const gq_plan *plan, gguf_header *h, gq_error *e) {
+    static const struct {
+        double unit;
+        char letter;
+    } units[] = {{1e12, 'T'}, {1e9, 'B'}, {1e6, 'M'}, {1e3, 'K'}};
+    double n = 0;
+    char label[32];
+    int i = 0;
+    for (size_t k = 0; k < plan->n_tensors; k++) {
+        const uint64_t *ne = plan->sources[k].tensor->ne;
+        n += (double)(ne[0] * ne[1] * ne[2] * ne[3]);
+    }
+    while (i < 3 && n <= units[i].unit) i++;
+    n /= units[i].unit;
+    snprintf(label, sizeof label, "%.*f%c", n < 9.5, n, units[i].letter);
+    return gguf_header_set_string(h, "general.size_label", label, e);
+}
+
+/* ---- the steps ---- */
+
+static bool is_split_key(const char *key) {
+    return !strcmp(key, "split.no") || !strcmp(key, "split.count") || !strcmp(key, "split.tensors.count") ||
+           !strcmp(key, GGUF_SET_KEY);
+}
+
+/* A pair as it is, or as it is true of a model with fewer layers. */
+static bool copy_one(const gq_plan *plan, const char *arch, uint64_t layers, const gguf_kv *kv,
+                     gguf_header *h, gq_error *e) {
+    size_t prefix = strlen(arch);
+    bool of_arch = prefix && !strncmp(kv->key, arch, prefix) && kv->key[prefix] == '.';
+    if (is_split_key(kv->key)) return true;
+    if (plan->layers.n && !strcmp(kv->key, "general.size_label")) return set_size_label(plan, h, e);
+    if (layers && of_arch && kv->type == GGUF_ARRAY) return slice_array(&plan->layers, layers, kv, h, e);
+    return gguf_header_copy(h, kv, e);
+}
+
+static bool copy_all(const gq_plan *plan, gguf_header *h, gq_error *e) {
+    char arch[128];
+    plan_architecture(plan, arch);
+    uint64_t layers = plan->layers.n ? block_count(plan, arch) : 0;
+    const gguf_shard *first = &plan->model.shards[0];
+    for (uint64_t i = 0; i < first->n_kv; i++)
+        if (!copy_one(plan, arch, layers, &first->kv[i], h, e)) return false;
+    return true;
+}
+
+static bool set_filetype(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
+    if (out->filetype->id >= 0)
+        return gguf_header_set_u32(h, "general.file_type", (uint32_t)out->filetype->id, e);
+    /* A copy says of itself what its source says, and nothing when that says nothing. */
+    const gguf_shard *first = &plan->model.shards[0];
+    const gguf_kv *kv = gguf_find(first->kv, first->n_kv, "general.file_type");
+    return !kv || gguf_header_set(h, kv->key, kv->type, kv->value, kv->size, e);
+}
+
+/* A text about the importance data: without its folders unless asked for, of at most MAX_TEXT bytes. */
+static bool set_text(gguf_header *h, const char *key, const char *text, bool whole, gq_error *e) {
+    char cut[MAX_TEXT + 1];
+    const char *slash = strrchr(text, '/');
+    if (!whole && slash) text = slash + 1;
+    size_t n = strnlen(text, MAX_TEXT + 1);
+    if (n > MAX_TEXT) /* not in the middle of a UTF-8 sequence */
+        for (n = MAX_TEXT; n > 0 && (text[n] & 0xC0) == 0x80;) n--;
+    memcpy(cut, text, n);
+    cut[n] = 0;
+    return gguf_header_set_string(h, key, cut, e);
+}
+
+static bool set_importance(const gq_plan *plan, const gq_options *options, gguf_header *h, gq_error *e) {
+    const imatrix *m = &plan->matrix;
+    if (!plan->has_matrix) return true;
+    bool whole = options->imatrix_path;
+    if (!set_text(h, "quantize.imatrix.file", options->imatrix, whole, e)) return false;
+    if (m->n_datasets > 0 && !set_text(h, "quantize.imatrix.dataset", m->datasets[0], whole, e)) return false;
+    if (!gguf_header_set_u32(h, "quantize.imatrix.entries_count", (uint32_t)m->n_entries, e)) return false;
+    return m->chunk_count == 0 || gguf_header_set_u32(h, "quantize.imatrix.chunks_count", m->chunk_count, e);
+}
+
+static bool set_block_count(const gq_plan *plan, gguf_header *h, gq_error *e) {
+    char arch[128], key[160];
+    plan_architecture(plan, arch);
+    if (plan->layers.n == 0 || block_count(plan, arch) == 0) return true;
+    snprintf(key, sizeof key, "%s.block_count", arch);
+    return gguf_header_set_u32(h, key, (uint32_t)plan->layers.n, e);
+}
+
+bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_options *options, gguf_header *h,
+                     gq_error *e) {
+    if (!copy_all(plan, h, e) || !gguf_header_set_u32(h, "general.quantization_version", 2, e) ||
+        !set_filetype(plan, out, h, e))
+        return false;
+    for (size_t i = 0; i < plan->overrides.n; i++) {
+        const struct plan_override *o = &plan->overrides.items[i];
+        if (!gguf_header_set(h, o->key, o->type, o->value, o->size, e)) return false;
+    }
+    return set_importance(plan, options, h, e) && set_block_count(plan, h, e);
+}

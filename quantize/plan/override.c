@@ -1,0 +1,165 @@
+/* --override-kv KEY=TYPE:VALUE */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gguf/index.h"
+#include "quantize/plan/plan.h"
+
+enum { MAX_KEY = 127, MAX_TEXT = 127 };
+
+/* Integer types by number: bytes and range. */
+static const struct {
+    uint32_t type;
+    unsigned bytes;
+    int64_t low;
+    uint64_t high;
+} integers[] = {
+    {GGUF_U32, 4, 0, UINT32_MAX}, {GGUF_INT32, 4, INT32_MIN, INT32_MAX},
+    {GGUF_U64, 8, 0, UINT64_MAX}, {GGUF_INT64, 8, INT64_MIN, INT64_MAX},
+    {GGUF_U16, 2, 0, UINT16_MAX}, {GGUF_INT16, 2, INT16_MIN, INT16_MAX},
+    {GGUF_U8, 1, 0, UINT8_MAX},   {GGUF_INT8, 1, INT8_MIN, INT8_MAX},
+};
+enum { N_INTEGERS = sizeof integers / sizeof *integers };
+
+static bool is_integer(uint32_t type) { return type <= GGUF_INT32 || type == GGUF_U64 || type == GGUF_INT64; }
+static bool is_float(uint32_t type) { return type == GGUF_FLOAT32 || type == GGUF_FLOAT64; }
+
+static bool set(struct plan_override *o, uint32_t type, const void *value, uint64_t size, gq_error *e) {
+    o->value = malloc(size ? size : 1);
+    if (!o->value) return gq_fail_memory(e, size);
+    o->type = type, o->size = size;
+    memcpy(o->value, value, size);
+    return true;
+}
+
+/* f64 where the model has that, else f32. */
+static bool set_float(struct plan_override *o, uint32_t type, double value, gq_error *e) {
+    float single = (float)value;
+    return type == GGUF_FLOAT64 ? set(o, type, &value, 8, e) : set(o, GGUF_FLOAT32, &single, 4, e);
+}
+
+/* The magnitude with its sign apart, so that all of u64 and i64 can be written. Sets when it fits. */
+static bool fits(uint32_t i, bool negative, uint64_t magnitude) {
+    return negative ? magnitude <= 0 - (uint64_t)integers[i].low : magnitude <= integers[i].high;
+}
+
+static bool set_integer(struct plan_override *o, uint32_t kept, bool negative, uint64_t magnitude,
+                        const char *item, gq_error *e) {
+    /* A type that the model has is kept; for a new key the first of u32, i32, u64, i64 that holds the value.
+     */
+    uint64_t bits = negative ? 0 - magnitude : magnitude;
+    for (uint32_t i = 0; i < N_INTEGERS; i++)
+        if ((kept == integers[i].type || (kept == GGUF_ARRAY && i < 4)) && fits(i, negative, magnitude))
+            return set(o, integers[i].type, &bits, integers[i].bytes, e);
+    return gq_fail_usage(e, "override '%s': the number does not fit the type that the key has in the model",
+                         item);
+}
+
+static bool read_integer(struct plan_override *o, uint32_t kept, const char *text, const char *item,
+                         gq_error *e) {
+    bool negative = *text == '-';
+    const char *digits = text + (*text == '-' || *text == '+');
+    size_t n = strspn(digits, "0123456789");
+    errno = 0;
+    uint64_t magnitude = strtoull(digits, NULL, 10);
+    if (n == 0 || digits[n] || errno == ERANGE || (negative && magnitude > 1ull << 63))
+        return gq_fail_usage(e, "override '%s': '%s' is not a whole number of 64 bits", item, text);
+    if (is_float(kept)) {
+        double value = negative ? -(double)magnitude : (double)magnitude;
+        return set_float(o, kept, value, e);
+    }
+    return set_integer(o, kept, negative, magnitude, item, e);
+}
+
+static bool read_float(struct plan_override *o, uint32_t kept, const char *text, const char *item,
+                       gq_error *e) {
+    char *end;
+    double value = strtod(text, &end);
+    bool plain = *text && strspn(text, "+-.0123456789eE") == strlen(text);
+    if (!plain || *end || !isfinite(value) || (kept != GGUF_FLOAT64 && !isfinite((float)value)))
+        return gq_fail_usage(e, "override '%s': '%s' is not a finite decimal number in range", item, text);
+    if (!is_integer(kept)) return set_float(o, kept, value, e);
+    double magnitude = fabs(value);
+    if (magnitude != floor(magnitude) || magnitude >= 0x1p64)
+        return gq_fail_usage(e, "override '%s': the key is a whole number in the model, '%s' is not", item,
+                             text);
+    return set_integer(o, kept, value < 0, (uint64_t)magnitude, item, e);
+}
+
+static bool read_value(struct plan_override *o, uint32_t kept, const char *text, const char *item,
+                       gq_error *e) {
+    if (!strncmp(text, "int:", 4)) return read_integer(o, kept, text + 4, item, e);
+    if (!strncmp(text, "float:", 6)) return read_float(o, kept, text + 6, item, e);
+    if (!strcmp(text, "bool:true")) return set(o, GGUF_BOOL, "\1", 1, e);
+    if (!strcmp(text, "bool:false")) return set(o, GGUF_BOOL, "\0", 1, e);
+    if (!strncmp(text, "bool:", 5)) return gq_fail_usage(e, "override '%s': a bool is true or false", item);
+    if (!strncmp(text, "str:", 4)) {
+        uint64_t length = strlen(text + 4);
+        uint8_t raw[8 + MAX_TEXT];
+        if (length > MAX_TEXT)
+            return gq_fail_usage(e, "override '%s': a text is at most %d bytes, this one has %llu", item,
+                                 MAX_TEXT, (unsigned long long)length);
+        memcpy(raw, &length, 8), memcpy(raw + 8, text + 4, length);
+        return set(o, GGUF_STRING, raw, 8 + length, e);
+    }
+    return gq_fail_usage(e, "override '%s': the type behind the '=' is int:, float:, bool: or str:", item);
+}
+
+typedef enum kind { NUMBER, TRUTH, TEXT, LIST } kind;
+
+/* A list of numbers, one per layer, may become a number for all layers. */
+static kind kind_of(const gguf_kv *kv) {
+    uint32_t type = kv->type;
+    uint64_t count;
+    const uint8_t *elements;
+    bool list = gguf_kv_array(kv, &type, &count, &elements);
+    if (is_integer(type) || is_float(type)) return NUMBER;
+    return list ? LIST : type == GGUF_BOOL ? TRUTH : TEXT;
+}
+
+static bool check_kind(const struct plan_override *o, const gguf_kv *old, const char *item, gq_error *e) {
+    gguf_kv now = {.type = o->type};
+    return kind_of(old) == kind_of(&now) ||
+           gq_fail_usage(e, "override '%s': the key has type %s in the model, not %s", item,
+                         gguf_value_name(old->type), gguf_value_name(o->type));
+}
+
+static bool read_item(struct plan_override *o, const char *item, const gguf_shard *s,
+                      const gguf_index *by_key, gq_error *e) {
+    const char *equals = strchr(item, '=');
+    if (!equals || equals == item || equals - item > MAX_KEY)
+        return gq_fail_usage(e, "override '%s': expected KEY=TYPE:VALUE with a key of 1 to %d bytes", item,
+                             MAX_KEY);
+    o->key = strndup(item, (size_t)(equals - item));
+    if (!o->key) return gq_fail_memory(e, MAX_KEY);
+    if (!strcmp(o->key, "general.alignment") || !strncmp(o->key, "split.", 6) ||
+        !strcmp(o->key, GGUF_SET_KEY))
+        return gq_fail_usage(e, "override '%s': this key follows from the file's layout", item);
+    uint64_t i;
+    const gguf_kv *old = gguf_index_find(by_key, s->kv, sizeof *s->kv, o->key, &i) ? &s->kv[i] : NULL;
+    bool number = old && (is_integer(old->type) || is_float(old->type));
+    return read_value(o, number ? old->type : GGUF_ARRAY, equals + 1, item, e) &&
+           (!old || check_kind(o, old, item, e));
+}
+
+bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const gguf_model *model,
+                         gq_error *e) {
+    if (items->n == 0) return true;
+    overrides->items = calloc(items->n, sizeof *overrides->items);
+    if (!overrides->items) return gq_fail_memory(e, items->n * sizeof *overrides->items);
+    overrides->n = items->n;
+    const gguf_shard *s = &model->shards[0];
+    gguf_index by_key = {0};
+    bool ok = gguf_index_all(&by_key, s->kv, sizeof *s->kv, s->n_kv, e);
+    for (size_t i = 0; ok && i < items->n; i++)
+        ok = read_item(&overrides->items[i], items->items[i], s, &by_key, e);
+    gguf_index_free(&by_key);
+    return ok;
+}
+
+void plan_overrides_free(plan_overrides *overrides) {
+    for (size_t i = 0; i < overrides->n; i++) free(overrides->items[i].key), free(overrides->items[i].value);
+    free(overrides->items);
+}

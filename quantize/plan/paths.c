@@ -1,0 +1,221 @@
+/* Names of outputs, of their shards and of what lies beside them while they are made; and whether they may be
+ * written. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include "quantize/plan/plan.h"
+
+static const char *base_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+char *plan_folder(const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (!slash) return strdup(".");
+    return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+}
+
+/* Length of a name without ".gguf" and without a shard's "-kkkkk-of-nnnnn". */
+static size_t stem_length(const char *name) {
+    size_t n = strlen(name);
+    if (n > 5 && !strcmp(name + n - 5, ".gguf")) n -= 5;
+    size_t count = 0, number = 0, at = n;
+    while (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9') at--, count++;
+    if (count < 5 || at < 5 || strncmp(name + at - 4, "-of-", 4) != 0) return n;
+    at -= 4;
+    while (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9') at--, number++;
+    return number >= 5 && at > 1 && name[at - 1] == '-' ? at - 1 : n;
+}
+
+/* Where the name says which float type the model has; length 0: nowhere. The last mention counts, and only
+ * one that stands alone between separators. */
+static const char *float_type_in(const char *name, size_t length, size_t *found) {
+    static const char *const types[] = {"BF16", "FP16", "FP32", "F16", "F32"};
+    static const char separators[] = "-._ ";
+    for (size_t at = length; at-- > 0;) {
+        if (at > 0 && !strchr(separators, name[at - 1])) continue;
+        for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+            size_t n = strlen(types[i]), end = at + n;
+            if (end <= length && !strncasecmp(name + at, types[i], n) &&
+                (end == length || strchr(separators, name[end]))) {
+                *found = n;
+                return name + at;
+            }
+        }
+    }
+    *found = 0;
+    return name + length;
+}
+
+char *plan_derive_path(const char *folder, const char *input, const char *filetype) {
+    const char *name = base_of(input);
+    size_t stem = stem_length(name), type_length;
+    const char *type = float_type_in(name, stem, &type_length);
+    char *path = NULL;
+    int prefix = folder ? (int)strlen(folder) : (int)(name - input);
+    int n = asprintf(&path, "%.*s%s%.*s%s%s%.*s.gguf", prefix, folder ? folder : input, folder ? "/" : "",
+                     (int)(type - name), name, type_length ? "" : "-", filetype,
+                     (int)(name + stem - type - type_length), type + type_length);
+    return n < 0 ? NULL : path;
+}
+
+char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n) {
+    const char *name = base_of(path);
+    size_t whole = strlen(name);
+    char *shard = NULL;
+    if (n == 1 && (!prefix || (whole > 5 && !strcmp(name + whole - 5, ".gguf")))) return strdup(path);
+    if (n == 1) return asprintf(&shard, "%s.gguf", path) < 0 ? NULL : shard;
+    int length = (int)(name - path + (ptrdiff_t)stem_length(name));
+    return asprintf(&shard, "%.*s-%05u-of-%05u.gguf", length, path, k + 1, n) < 0 ? NULL : shard;
+}
+
+/* One prefix for all that lies beside an output, or what one run calls by a suffix the next would not find:
+ * a name is shortened so that the longest suffix fits, even where a shorter one follows. */
+char *plan_beside(const char *path, const char *suffix) {
+    enum {
+        LONGEST = sizeof ".gquant-journal-1048576-of-1048576" - 1,
+        CRC = 9,
+        ROOM = NAME_MAX - 1 - LONGEST
+    };
+    const char *name = base_of(path);
+    size_t n = strlen(name), kept = n;
+    char *beside = NULL, sum[CRC + 1] = "";
+    if (n > ROOM) { /* as much of it as fits, and its CRC to tell long names apart */
+        kept = ROOM - CRC;
+        while (kept > ROOM - CRC - 4 && (name[kept] & 0xC0) == 0x80) kept--; /* not within a UTF-8 sequence */
+        snprintf(sum, sizeof sum, "-%08lx", crc32(0, (const Bytef *)name, (uInt)n));
+    }
+    int got = asprintf(&beside, "%.*s.%.*s%s%s", (int)(name - path), path, (int)kept, name, sum, suffix);
+    return got < 0 ? NULL : beside;
+}
+
+/* ---- may it be written? ---- */
+
+static bool check_folder(const char *path, gq_error *e) {
+    struct stat st;
+    char *folder = plan_folder(path);
+    if (!folder) return gq_fail_memory(e, strlen(path) + 1);
+    bool ok = true;
+    if (stat(folder, &st) != 0)
+        ok = gq_fail(e, "cannot write %s: the folder %s %s", path, folder,
+                     errno == ENOENT ? "does not exist" : strerror(errno));
+    else if (!S_ISDIR(st.st_mode))
+        ok = gq_fail(e, "cannot write %s: %s is not a folder", path, folder);
+    free(folder);
+    return ok;
+}
+
+bool plan_is_input(const gq_plan *plan, const gq_options *options, const struct stat *st) {
+    struct stat matrix;
+    for (uint32_t i = 0; i < plan->model.n_shards; i++) {
+        const gq_file *f = &plan->model.shards[i].file;
+        if (f->device == st->st_dev && f->inode == st->st_ino) return true;
+    }
+    return options->imatrix && stat(options->imatrix, &matrix) == 0 && matrix.st_dev == st->st_dev &&
+           matrix.st_ino == st->st_ino;
+}
+
+bool gq_check_target(const char *path, bool replace, gq_error *e) {
+    struct stat st;
+    size_t n = strlen(base_of(path));
+    if (n == 0) return gq_fail_usage(e, "the output '%s' has no file name", path);
+    if (n > NAME_MAX)
+        return gq_fail_usage(e, "the output's name has %zu bytes; a file name has at most %d", n, NAME_MAX);
+    if (!check_folder(path, e)) return false;
+    if (lstat(path, &st) != 0) return errno == ENOENT || gq_fail(e, "%s: %s", path, strerror(errno));
+    /* A link is replaced itself; one that leads to a device, as /dev/stdout does, stands for what it leads
+     * to.
+     */
+    if (S_ISLNK(st.st_mode) && stat(path, &st) != 0) st.st_mode = S_IFREG;
+    if (!S_ISREG(st.st_mode))
+        return gq_fail(e, "%s is %s, not a regular file", path, gq_file_kind(st.st_mode));
+    return replace || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s is there already", path);
+}
+
+static bool check_target(const gq_plan *plan, const gq_options *options, const plan_shard *shard,
+                         gq_error *e) {
+    const char *path = shard->path;
+    struct stat st;
+    if (stat(path, &st) == 0 && plan_is_input(plan, options, &st))
+        return gq_fail(e, "%s is one of the inputs: quantizing a file onto itself would destroy it", path);
+    return gq_check_target(path, options->force || options->dry_run || shard->named, e);
+}
+
+/* What lies beside an output while it is made is replaced, and removed in the end. */
+static bool check_temporary(const gq_plan *plan, const gq_options *options, const plan_shard *shard,
+                            gq_error *e) {
+    struct stat st;
+    return stat(shard->temporary, &st) != 0 || !plan_is_input(plan, options, &st) ||
+           gq_fail(e, "%s is one of the inputs, and has the name that %s has until it is whole: rename it",
+                   shard->temporary, shard->path);
+}
+
+/* Where a file lies: one place may have several paths. */
+typedef struct place {
+    dev_t device;
+    ino_t folder;
+    const char *name, *path;
+} place;
+
+static int by_place(const void *a, const void *b) {
+    const place *x = a, *y = b;
+    if (x->device != y->device) return x->device < y->device ? -1 : 1;
+    if (x->folder != y->folder) return x->folder < y->folder ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+/* The folder is there: check_target has looked. */
+static bool place_of(place *to, const char *path, gq_error *e) {
+    struct stat st = {.st_size = 0};
+    char *folder = plan_folder(path);
+    if (!folder) return gq_fail_memory(e, strlen(path) + 1);
+    bool ok = stat(folder, &st) == 0 || gq_fail(e, "%s: %s", folder, strerror(errno));
+    *to = (place){st.st_dev, st.st_ino, base_of(path), path};
+    free(folder);
+    return ok;
+}
+
+static bool all_different(const char **paths, size_t n, gq_error *e) {
+    place *places = calloc(n, sizeof *places);
+    bool ok = places || gq_fail_memory(e, n * sizeof *places);
+    for (size_t i = 0; ok && i < n; i++) ok = place_of(&places[i], paths[i], e);
+    if (ok) qsort(places, n, sizeof *places, by_place);
+    for (size_t i = 1; ok && i < n; i++)
+        if (!by_place(&places[i - 1], &places[i]))
+            ok = gq_fail_usage(e, "two outputs would be written to %s", places[i].path);
+    free(places);
+    return ok;
+}
+
+static bool check_each(const gq_plan *plan, const gq_options *options, const char **paths, size_t *n,
+                       gq_error *e) {
+    for (size_t o = 0; o < plan->n_outputs; o++)
+        for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++) {
+            const plan_shard *shard = &plan->outputs[o].shards[s];
+            paths[(*n)++] = shard->path;
+            if (!check_target(plan, options, shard, e) || !check_temporary(plan, options, shard, e))
+                return false;
+        }
+    return true;
+}
+
+bool plan_check_targets(const gq_plan *plan, const gq_options *options, gq_error *e) {
+    size_t n = 0, outputs = 0;
+    for (size_t o = 0; o < plan->n_outputs; o++) n += plan->outputs[o].n_shards;
+    const char **paths = calloc(2 * n, sizeof *paths);
+    if (!paths) return gq_fail_memory(e, 2 * n * sizeof *paths);
+    bool ok = check_each(plan, options, paths, &outputs, e) && all_different(paths, n, e);
+    for (size_t o = 0; ok && o < plan->n_outputs; o++)
+        for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++)
+            paths[outputs++] = plan->outputs[o].shards[s].temporary;
+    ok = ok && all_different(paths, outputs, e);
+    free(paths);
+    return ok;
+}

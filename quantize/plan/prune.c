@@ -1,0 +1,97 @@
+/* --prune-layers: which layers stay, and what their tensors are called then. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quantize/plan/plan.h"
+
+/* The layer in a name: the number in its first "blk.<number>."; false: none. Numbers with leading zeros are
+ * not layer numbers, so that two names never become one. */
+static bool layer_of(const char *name, uint64_t *layer, const char **digits, const char **after) {
+    for (const char *at = name; (at = strstr(at, "blk.")); at++) {
+        char *end;
+        const char *number = at + 4;
+        if (*number < '0' || *number > '9' || (*number == '0' && number[1] != '.')) continue;
+        *layer = strtoull(number, &end, 10);
+        if (*end != '.' || end - number > 9) continue;
+        *digits = number, *after = end;
+        return true;
+    }
+    return false;
+}
+
+static int by_number(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static size_t sort_unique(uint64_t *numbers, size_t n) {
+    size_t kept = 0;
+    qsort(numbers, n, sizeof *numbers, by_number);
+    for (size_t i = 0; i < n; i++)
+        if (kept == 0 || numbers[kept - 1] != numbers[i]) numbers[kept++] = numbers[i];
+    return kept;
+}
+
+static bool holds(const uint64_t *sorted, size_t n, uint64_t number) {
+    return n > 0 && bsearch(&number, sorted, n, sizeof number, by_number) != NULL;
+}
+
+/* "3,7,11" into numbers, which has room for half the text's length. */
+static bool read_list(const char *list, uint64_t *numbers, size_t *n, gq_error *e) {
+    const char *at = list;
+    for (*n = 0;; at++) {
+        size_t digits = strspn(at, "0123456789");
+        if (digits == 0 || digits > 9 || (at[digits] != ',' && at[digits] != 0))
+            return gq_fail_usage(e, "layers to prune are numbers with commas, as in 3,7,11; not '%s'", list);
+        numbers[(*n)++] = strtoull(at, NULL, 10);
+        at += digits;
+        if (*at == 0) return true;
+    }
+}
+
+static size_t layers_in(const gguf_model *model, uint64_t *layers) {
+    size_t n = 0;
+    const char *digits, *after;
+    for (uint64_t i = 0; i < model->n_tensors; i++)
+        n += layer_of(model->tensors[i]->name, &layers[n], &digits, &after);
+    return sort_unique(layers, n);
+}
+
+bool plan_layers_read(plan_layers *layers, const char *list, const gguf_model *model, gq_error *e) {
+    size_t room = strlen(list) / 2 + 1, n_pruned = 0;
+    uint64_t *pruned = calloc(room, sizeof *pruned);
+    uint64_t *all = calloc(model->n_tensors + 1, sizeof *all);
+    bool ok = pruned && all ? read_list(list, pruned, &n_pruned, e)
+                            : gq_fail_memory(e, (room + model->n_tensors + 1) * sizeof *all);
+    if (ok) {
+        n_pruned = sort_unique(pruned, n_pruned);
+        size_t n = layers_in(model, all), kept = 0;
+        for (size_t i = n_pruned; i-- > 0;)
+            if (!holds(all, n, pruned[i])) layers->absent = pruned[i], layers->n_absent++;
+        for (size_t i = 0; i < n; i++)
+            if (!holds(pruned, n_pruned, all[i])) all[kept++] = all[i];
+        if (kept == 0 && n > 0) ok = gq_fail_usage(e, "pruning %s would leave no layer of the model", list);
+        if (ok && kept < n) {
+            layers->kept = all, layers->n = kept;
+            all = NULL;
+        }
+    }
+    free(pruned);
+    free(all);
+    return ok;
+}
+
+bool plan_layers_rename(const plan_layers *layers, const char *name, char to[GGUF_MAX_NAME + 1]) {
+    uint64_t layer;
+    const char *digits, *after;
+    if (layers->n == 0 || !layer_of(name, &layer, &digits, &after)) {
+        snprintf(to, GGUF_MAX_NAME + 1, "%s", name);
+        return true;
+    }
+    const uint64_t *found = bsearch(&layer, layers->kept, layers->n, sizeof layer, by_number);
+    if (!found) return false;
+    snprintf(to, GGUF_MAX_NAME + 1, "%.*s%zu%s", (int)(digits - name), name, (size_t)(found - layers->kept),
+             after);
+    return true;
+}

@@ -1,0 +1,327 @@
+/* A size instead of a name: types are chosen from what they cost each tensor, until the file has the size
+ * asked for. docs/mixes.md says how errors of different tensors compare.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gguf/index.h"
+#include "mixes/budget.h"
+#include "quantize/plan/measure.h"
+
+static gq_target target_of(const gq_options *o, size_t output) {
+    return o->targets ? o->targets[output] : (gq_target){.size = 0};
+}
+
+bool plan_has_target(const gq_options *o, size_t output) {
+    gq_target asked = target_of(o, output);
+    return asked.size > 0 || asked.bpw != 0;
+}
+
+static bool check_target(const gq_options *o, size_t output, gq_error *e) {
+    gq_target asked = target_of(o, output);
+    const char *filetype = o->outputs[output].filetype;
+    if (asked.bpw != 0 && !(asked.bpw > 0 && asked.bpw <= 64))
+        return gq_fail_usage(e, "a target of %g bits per weight is not between 0 and 64", asked.bpw);
+    if (asked.size && asked.bpw > 0)
+        return gq_fail_usage(e, "a target is a size or a number of bits per weight, not both");
+    return !filetype ||
+           gq_fail_usage(e, "a target takes the place of the file type, so %s cannot be asked for as well",
+                         filetype);
+}
+
+bool plan_check_target(const gq_options *o, gq_error *e) {
+    for (size_t i = 0; i < o->n_outputs; i++) {
+        if (!plan_has_target(o, i)) continue;
+        if (!check_target(o, i, e)) return false;
+        if (o->pure)
+            return gq_fail_usage(
+                e, "a target mixes types; one type for all tensors cannot be asked for as well");
+    }
+    return true;
+}
+
+void plan_target_label(const gq_options *o, size_t output, char label[32]) {
+    static const char units[] = {'B', 'K', 'M', 'G', 'T', 'P', 'E'};
+    gq_target asked = target_of(o, output);
+    double size = (double)asked.size;
+    size_t i = 0;
+    for (; size >= 999.95 && i + 1 < sizeof units; i++) size /= 1000;
+    if (asked.size)
+        snprintf(label, 32, "%.4g%c%s", size, units[i], i ? "B" : "");
+    else
+        snprintf(label, 32, "%.4gbpw", asked.bpw);
+}
+
+/* ---- what there is to choose from ---- */
+
+typedef struct target {
+    gq_plan *plan;
+    plan_assignment *a;
+    const gq_options *options;
+    size_t output;   /* the one whose types are chosen now */
+    gq_target asked; /* and what is asked for it */
+    bool *free;      /* no option or rule has fixed the type */
+    uint32_t *fixed; /* the type of the others */
+    bool *needed;    /* measured: the free ones and their outlets */
+    size_t *outlets; /* of each tensor, the one through which it acts on the rest of the model; or itself */
+    gguf_index by_name;  /* of a->tensors */
+    double expert_share; /* that one token meets */
+    measured *found;     /* per tensor */
+    budget_tensor *tensors;
+    budget_candidate *candidates;
+    size_t *choice;
+} target;
+
+enum { CANDIDATES = MEASURE_TYPES + 1 };
+
+static bool target_new(target *t, gq_plan *plan, plan_assignment *a, const gq_options *options, gq_error *e) {
+    size_t n = plan->n_tensors + 1;
+    *t = (target){.plan = plan, .a = a, .options = options};
+    t->free = calloc(n, sizeof *t->free);
+    t->fixed = calloc(n, sizeof *t->fixed);
+    t->needed = calloc(n, sizeof *t->needed);
+    t->outlets = calloc(n, sizeof *t->outlets);
+    t->found = calloc(n, sizeof *t->found);
+    t->tensors = calloc(n, sizeof *t->tensors);
+    t->candidates = calloc(n, CANDIDATES * sizeof *t->candidates);
+    t->choice = calloc(n, sizeof *t->choice);
+    if (!gguf_index_all(&t->by_name, a->tensors, sizeof *a->tensors, plan->n_tensors, e)) return false;
+    return (t->free && t->fixed && t->needed && t->outlets && t->found && t->tensors && t->candidates &&
+            t->choice) ||
+           gq_fail_memory(e, n * CANDIDATES * sizeof *t->candidates);
+}
+
+static void target_free(target *t) {
+    free(t->free), free(t->fixed), free(t->needed), free(t->outlets), free(t->found), free(t->tensors);
+    free(t->candidates), free(t->choice);
+    gguf_index_free(&t->by_name);
+}
+
+static void select_output(target *t, size_t output) {
+    t->output = output;
+    t->asked = target_of(t->options, output);
+}
+
+/* What the last plan_assign gave the output's tensors. */
+static const mix_choice *choices_of(const target *t) {
+    return t->a->choices + t->output * t->plan->n_tensors;
+}
+
+static bool find_tensor(const target *t, const char *name, uint64_t *i) {
+    return gguf_index_find(&t->by_name, t->a->tensors, sizeof *t->a->tensors, name, i);
+}
+
+static size_t find_outlet(const target *t, size_t i) {
+    char name[GGUF_MAX_NAME + 1];
+    uint64_t k;
+    return mix_outlet(t->plan->sources[i].name, name) && find_tensor(t, name, &k) ? k : i;
+}
+
+/* F16 fits any row, so with it everywhere nothing falls back, and each tensor shows what decides its type:
+ * the same in every output. */
+static bool find_free(target *t, gq_error *e) {
+    size_t n = t->plan->n_tensors;
+    for (size_t i = 0; i < n; i++) t->a->types[i] = GGUF_F16;
+    t->a->options.types = t->a->types;
+    if (!plan_assign(t->plan, t->a, t->output, e)) return false;
+    for (size_t i = 0; i < n; i++) {
+        t->free[i] = choices_of(t)[i].reason == MIX_GIVEN;
+        t->fixed[i] = choices_of(t)[i].type;
+        t->outlets[i] = t->free[i] ? find_outlet(t, i) : i;
+        if (t->free[i]) t->needed[i] = t->needed[t->outlets[i]] = true;
+    }
+    return true;
+}
+
+static bool keep_measurements(const target *t, const char *path, const char *key, gq_error *e) {
+    struct stat st;
+    if (stat(path, &st) == 0 && plan_is_input(t->plan, t->options, &st))
+        return gq_fail(e, "%s, where they would be, is one of the inputs", path);
+    return measure_write(t->plan, path, key, t->found, e);
+}
+
+/* Measure what no earlier run has, and keep it. */
+static bool measure(target *t, gq_error *e) {
+    gq_plan *plan = t->plan;
+    const char *asked = t->options->measure_file;
+    gq_error why;
+    char key[MEASURE_KEY], *path = asked ? strdup(asked) : measure_path(plan);
+    if (!path) return gq_fail_memory(e, strlen(plan_input(plan)) + 32);
+    measure_key(plan, key);
+    bool ok = !asked || !*asked || measure_may_replace(path, e), fresh = false;
+    for (size_t i = 0; ok && i < plan->n_tensors; i++)
+        ok = !t->needed[i] || plan_cover_source(plan, &plan->sources[i], t->options, e);
+    if (ok) measure_read(plan, path, key, t->found);
+    ok = ok && measure_tensors(plan, t->needed, t->found, &fresh, t->options->callbacks, e);
+    bool keep = ok && *path && !(fresh && t->options->dry_run);
+    if (keep && fresh && !keep_measurements(t, path, key, &why)) {
+        keep = false;
+        ok = plan_warn(plan, e, "the measurements are not kept for the next time: %s", why.text);
+    }
+    if (ok && keep)
+        plan->measure_file = path;
+    else
+        free(path);
+    return ok;
+}
+
+/* What a type takes: of a file, with the padding behind it. */
+static uint64_t bytes_as(const target *t, size_t i, uint32_t type) {
+    const gguf_tensor *in = t->plan->sources[i].tensor;
+    const gguf_type *to = gguf_type_of(type);
+    uint64_t bytes = in->ne[0] / to->block_elements * to->block_bytes * in->ne[1] * in->ne[2] * in->ne[3];
+    uint64_t alignment = t->asked.size ? t->plan->model.shards[0].alignment : 1;
+    return gguf_round_up(bytes, alignment);
+}
+
+/* Sum of squares of the whole tensor. */
+static double power_of(const target *t, size_t i) {
+    const uint64_t *ne = t->plan->sources[i].tensor->ne;
+    const measured *m = &t->found[i];
+    double all = (double)ne[0] * (double)ne[1] * (double)ne[2] * (double)ne[3];
+    return m->weights > 0 ? m->power * (all / m->weights) : 0;
+}
+
+/* The part of its experts that one token meets. */
+static double expert_share(const target *t) {
+    int64_t all = t->a->model.n_expert, used;
+    if (!plan_fact(t->plan, t->a->arch, "expert_used_count", &used)) return 1;
+    return used > 0 && used < all ? (double)used / (double)all : 1;
+}
+
+static double share_of(const target *t, size_t i) {
+    return strstr(t->plan->sources[i].name, "_exps") ? t->expert_share : 1;
+}
+
+/* An embedding that serves as output, too, does harm in two places. */
+static int uses_of(const target *t, size_t i) {
+    uint64_t k;
+    if (strcmp(t->plan->sources[i].name, "token_embd.weight") != 0) return 1;
+    return find_tensor(t, "output.weight", &k) ? 1 : 2;
+}
+
+/* What a tensor's relative error is multiplied with, so that errors of different tensors can be added. */
+static double weight_of(const target *t, size_t i) {
+    double outlet = power_of(t, t->outlets[i]);
+    return (outlet > 0 ? outlet : power_of(t, i)) * share_of(t, i) * uses_of(t, i);
+}
+
+static void list_candidates(target *t) {
+    t->expert_share = expert_share(t);
+    for (size_t i = 0; i < t->plan->n_tensors; i++) {
+        budget_candidate *c = t->candidates + i * CANDIDATES;
+        size_t n = 0;
+        uint32_t own = t->free[i] ? t->plan->sources[i].tensor->type->id : t->fixed[i];
+        c[n++] = (budget_candidate){own, bytes_as(t, i, own), 0};
+        const measured *m = &t->found[i];
+        double weight = m->weighted > 0 ? weight_of(t, i) / m->weighted : 0;
+        for (size_t k = 0; t->free[i] && k < MEASURE_TYPES; k++) {
+            uint32_t type = measure_types[k];
+            double error = m->error[k] * weight;
+            if (measure_applies(t->plan, i, k) && error <= 1e300)
+                c[n++] = (budget_candidate){type, bytes_as(t, i, type), error};
+        }
+        t->tensors[i] = (budget_tensor){c, n};
+    }
+}
+
+/* ---- the choice ---- */
+
+/* The file type of most weights. */
+static const mix_filetype *prevalent(const target *t) {
+    double weights[GGUF_TYPE_LIMIT] = {0};
+    uint32_t most = 0;
+    for (size_t i = 0; i < t->plan->n_tensors; i++) {
+        const uint64_t *ne = t->plan->sources[i].tensor->ne;
+        weights[choices_of(t)[i].type] += (double)ne[0] * (double)ne[1] * (double)ne[2] * (double)ne[3];
+    }
+    for (uint32_t type = 1; type < GGUF_TYPE_LIMIT; type++)
+        if (weights[type] > weights[most]) most = type;
+    const mix_filetype *named = mix_filetype_named(gguf_type_name(most));
+    return named ? named : mix_filetype_named("F16");
+}
+
+/* Lay the output out with the types chosen. *size is what the target limits: the file, or its tensors' bytes.
+ */
+static bool lay_out(target *t, uint64_t *size, gq_error *e) {
+    gq_plan *plan = t->plan;
+    plan_output *out = &plan->outputs[t->output];
+    size_t warnings = plan->warnings.n;
+    for (size_t i = 0; i < plan->n_tensors; i++) t->a->types[i] = t->tensors[i].candidates[t->choice[i]].type;
+    if (!plan_assign(plan, t->a, t->output, e)) return false;
+    out->filetype = prevalent(t);
+    if (!plan_layout(plan, out, t->options, e)) return false;
+    words_cut(&plan->warnings, warnings); /* the final layout says them again */
+    *size = t->asked.size ? out->summary.file_bytes : out->summary.out_bytes;
+    return true;
+}
+
+static uint64_t limit_of(const target *t) {
+    if (t->asked.size) return t->asked.size;
+    return (uint64_t)(t->asked.bpw * (double)t->plan->outputs[t->output].summary.n_weights / 8);
+}
+
+static bool smallest(target *t, uint64_t *size, uint64_t *chosen, gq_error *e) {
+    *chosen = 0;
+    for (size_t i = 0; i < t->plan->n_tensors; i++) {
+        const budget_tensor *b = &t->tensors[i];
+        t->choice[i] = 0;
+        for (size_t k = 1; k < b->n; k++)
+            if (b->candidates[k].bytes < b->candidates[t->choice[i]].bytes) t->choice[i] = k;
+        *chosen += b->candidates[t->choice[i]].bytes;
+    }
+    return lay_out(t, size, e);
+}
+
+static bool fail_unreachable(const target *t, uint64_t size, gq_error *e) {
+    const gq_summary *s = &t->plan->outputs[t->output].summary;
+    if (t->asked.size)
+        return gq_fail_usage(
+            e,
+            "%s: a file of %llu bytes cannot be reached: with the smallest types to choose from it has "
+            "%llu bytes",
+            plan_input(t->plan), (unsigned long long)t->asked.size, (unsigned long long)size);
+    return gq_fail_usage(
+        e, "%s: %g bits per weight cannot be reached: the smallest types to choose from make %.4f",
+        plan_input(t->plan), t->asked.bpw, 8 * (double)s->out_bytes / (double)s->n_weights);
+}
+
+/* What is not tensors (the header, of shards several) may grow with the choice, so the choice is made again
+ * with the room that is left until it fits; once or twice. */
+static bool choose(target *t, gq_error *e) {
+    uint64_t size, chosen;
+    budget_result result;
+    if (!smallest(t, &size, &chosen, e)) return false;
+    uint64_t limit = limit_of(t);
+    if (size > limit) return fail_unreachable(t, size, e);
+    for (uint64_t budget = limit - (size - chosen);; budget -= size - limit) {
+        if (!budget_choose(t->tensors, t->plan->n_tensors, budget, t->choice, &result, e) ||
+            !lay_out(t, &size, e))
+            return false;
+        if (size <= limit) break;
+        if (size - limit > budget) return fail_unreachable(t, size, e);
+    }
+    for (size_t i = 0; i < t->plan->n_tensors; i++)
+        if (t->free[i] && t->choice[i] != 0) return true;
+    return plan_warn(t->plan, e,
+                     "%s: nothing is quantized: with the types it has, the model is within the target",
+                     t->plan->outputs[t->output].label);
+}
+
+bool plan_targets(gq_plan *plan, plan_assignment *a, const gq_options *options, gq_error *e) {
+    target t = {.plan = NULL};
+    bool ok = true;
+    for (size_t o = 0; ok && o < plan->n_outputs; o++) {
+        if (!plan_has_target(options, o)) continue;
+        bool first = !t.plan;
+        ok = !first || target_new(&t, plan, a, options, e);
+        select_output(&t, o);
+        ok = ok && (!first || (find_free(&t, e) && measure(&t, e)));
+        if (ok) list_candidates(&t);
+        ok = ok && choose(&t, e);
+    }
+    target_free(&t);
+    return ok;
+}

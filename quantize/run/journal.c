@@ -1,0 +1,301 @@
+#include "quantize/run/journal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+#include <zlib.h>
+
+static const char MAGIC[8] = {'G', 'Q', 'J', 'R', 'N', 'L', '0', '2'};
+static const char SUFFIX[] = ".gquant-journal";
+
+static uint32_t crc(const void *bytes, size_t n) { return (uint32_t)crc32(0, (const Bytef *)bytes, (uInt)n); }
+
+/* A slot: chunk number + 1, the sums, a CRC of both. */
+static size_t slot_size(size_t n_outputs) { return 8 + n_outputs * sizeof(chunk_sum) + 8; }
+
+void journal_range(const gq_plan *plan, uint32_t part, uint32_t parts, uint64_t *begin, uint64_t *end) {
+    uint64_t n = plan->chunks.n;
+    *begin = 0, *end = n;
+    if (parts == 0) return;
+    /* n x part / parts without overflow */
+    *begin = n / parts * (part - 1) + n % parts * (part - 1) / parts;
+    *end = n / parts * part + n % parts * part / parts;
+}
+
+journal_head journal_head_of(const gq_plan *plan, uint32_t part, uint32_t parts) {
+    journal_head h = {.identity = plan->identity, .part = part, .parts = parts};
+    memcpy(h.magic, MAGIC, sizeof h.magic);
+    plan_build(h.build);
+    h.outputs = (uint32_t)plan->n_outputs, h.slot = (uint32_t)slot_size(plan->n_outputs);
+    h.crc = crc(&h, offsetof(journal_head, crc));
+    return h;
+}
+
+static char *journal_path(const gq_plan *plan, uint32_t part, uint32_t parts) {
+    char suffix[64];
+    snprintf(suffix, sizeof suffix, parts ? "%s-%u-of-%u" : "%s", SUFFIX, part, parts);
+    return plan_beside(plan->outputs[0].shards[0].path, suffix);
+}
+
+static bool prepare(journal *j, const gq_plan *plan, uint32_t part, uint32_t parts, gq_error *e) {
+    *j = (journal){.fd = -1, .part = part, .parts = parts, .n_outputs = plan->n_outputs};
+    j->slot = slot_size(plan->n_outputs);
+    journal_range(plan, part, parts, &j->begin, &j->end);
+    j->path = journal_path(plan, part, parts);
+    return j->path ? true : gq_fail_memory(e, strlen(plan->outputs[0].path) + 64);
+}
+
+static bool is_sound(const journal_head *h) {
+    return memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 && h->crc == crc(h, offsetof(journal_head, crc));
+}
+
+const char *journal_mismatch(const journal_head *found, const journal_head *wanted) {
+    if (!is_sound(found)) return "its journal is damaged";
+    if (memcmp(found->build, wanted->build, sizeof found->build) != 0)
+        return "it was made by another version or build of gquant";
+    if (found->identity.input != wanted->identity.input ||
+        found->identity.content != wanted->identity.content)
+        return "its input was another one, or has changed since";
+    if (memcmp(found, wanted, sizeof *found) != 0) return "its options were other ones";
+    return NULL;
+}
+
+static bool read_head(int fd, journal_head *h) { return pread(fd, h, sizeof *h, 0) == (ssize_t)sizeof *h; }
+
+static uint64_t slot_offset(const journal *j, uint64_t chunk_number) {
+    return sizeof(journal_head) + (chunk_number - j->begin) * j->slot;
+}
+
+/* ---- opening and closing ---- */
+
+static bool fail(const journal *j, const char *what, gq_error *e) {
+    return gq_fail(e, "cannot %s the journal %s: %s", what, j->path, strerror(errno));
+}
+
+/* A file system that cannot lock is taken at its word that nobody else is there. */
+static bool lock(journal *j, gq_error *e) {
+    bool held = flock(j->fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR);
+    if (!held && output_still_there(j->fd, j->path)) return true;
+    close(j->fd);
+    j->fd = -1; /* not ours to remove */
+    return gq_fail(e, "another process is at work on this share of the output (it holds %s)", j->path);
+}
+
+static bool open_existing(journal *j, gq_error *e) {
+    j->fd = output_open_ours(j->path);
+    if (j->fd < 0) return errno == ENOENT || fail(j, "open", e);
+    return lock(j, e);
+}
+
+static bool create(journal *j, const journal_head *head, gq_error *e) {
+    if (j->fd >= 0) close(j->fd), unlink(j->path);
+    j->fd = output_create_ours(j->path);
+    if (j->fd < 0) return fail(j, "make", e);
+    return lock(j, e) && (output_pwrite(j->fd, 0, head, sizeof *head) || fail(j, "write", e));
+}
+
+bool journal_open(journal *j, const gq_plan *plan, bool keep, gq_error *e) {
+    journal_head found, wanted = journal_head_of(plan, plan->part, plan->parts);
+    if (!prepare(j, plan, plan->part, plan->parts, e) ||
+        !output_may_grow(j->path, slot_offset(j, j->end), e) || !open_existing(j, e))
+        return false;
+    j->resumed = keep && j->fd >= 0 && read_head(j->fd, &found) && !journal_mismatch(&found, &wanted);
+    return j->resumed || create(j, &wanted, e);
+}
+
+bool journal_open_part(journal *j, const gq_plan *plan, uint32_t part, uint32_t parts, gq_error *e) {
+    journal_head found, wanted = journal_head_of(plan, part, parts);
+    if (!prepare(j, plan, part, parts, e) || !open_existing(j, e)) return false;
+    if (j->fd < 0)
+        return gq_fail(e, "part %u of %u has not been started: there is no %s", part, parts, j->path);
+    const char *why = read_head(j->fd, &found) ? journal_mismatch(&found, &wanted) : "its journal is damaged";
+    return !why || gq_fail(e, "part %u of %u cannot be used: %s", part, parts, why);
+}
+
+void journal_close(journal *j) {
+    if (j->fd >= 0) close(j->fd);
+    free(j->path);
+    *j = (journal){.fd = -1};
+}
+
+void journal_remove(const journal *j) {
+    if (j->fd >= 0) unlink(j->path);
+}
+
+/* ---- slots ---- */
+
+void journal_fill(const journal *j, uint8_t *slot, uint64_t chunk_number, const chunk_sum *sums) {
+    uint64_t mark = chunk_number + 1;
+    memcpy(slot, &mark, 8);
+    memcpy(slot + 8, sums, j->n_outputs * sizeof *sums);
+    uint64_t sum = crc(slot, j->slot - 8);
+    memcpy(slot + j->slot - 8, &sum, 8);
+}
+
+bool journal_find(const journal *j, uint64_t chunk_number, chunk_sum *sums) {
+    uint8_t slot[512]; /* of up to 12 outputs; more are read in one piece from the heap */
+    uint8_t *at = j->slot <= sizeof slot ? slot : malloc(j->slot);
+    uint64_t mark = 0, sum = 0;
+    bool found = false;
+    if (at && pread(j->fd, at, j->slot, (off_t)slot_offset(j, chunk_number)) == (ssize_t)j->slot) {
+        memcpy(&mark, at, 8), memcpy(&sum, at + j->slot - 8, 8);
+        found = mark == chunk_number + 1 && sum == crc(at, j->slot - 8);
+        if (found) memcpy(sums, at + 8, j->n_outputs * sizeof *sums);
+    }
+    if (at != slot) free(at);
+    return found;
+}
+
+bool journal_write(const journal *j, const uint8_t *slots, size_t n, gq_error *e) {
+    for (size_t i = 0; i < n; i++, slots += j->slot) {
+        uint64_t mark;
+        memcpy(&mark, slots, 8);
+        if (!output_pwrite(j->fd, slot_offset(j, mark - 1), slots, j->slot)) return fail(j, "write", e);
+    }
+    return fdatasync(j->fd) == 0 || fail(j, "write", e);
+}
+
+/* ---- all journals of an output ---- */
+
+/* The number behind some text; of up to seven digits, as there are a million parts at most. */
+static bool take_number(const char **at, const char *text, uint32_t *number) {
+    size_t n = strlen(text);
+    if (strncmp(*at, text, n) != 0) return false;
+    size_t digits = strspn(*at + n, "0123456789");
+    if (digits < 1 || digits > 7) return false;
+    *number = (uint32_t)strtoul(*at + n, NULL, 10);
+    *at += n + digits;
+    return true;
+}
+
+/* Calls each(user, folder's descriptor, name, part, parts) for each journal beside the first output. */
+static bool for_each(const gq_plan *plan,
+                     void (*each)(void *user, int folder, const char *name, uint32_t part, uint32_t parts),
+                     void *user, gq_error *e) {
+    char *whole = journal_path(plan, 0, 0), *folder = whole ? plan_folder(whole) : NULL;
+    DIR *dir = folder ? opendir(folder) : NULL;
+    bool ok = dir != NULL;
+    if (!folder)
+        gq_fail_memory(e, strlen(plan->outputs[0].path) + 64);
+    else if (!ok)
+        gq_fail(e, "cannot look into the folder %s for journals: %s", folder, strerror(errno));
+    for (struct dirent *entry; ok && (entry = readdir(dir));) {
+        const char *base = strrchr(whole, '/') ? strrchr(whole, '/') + 1 : whole, *rest = entry->d_name;
+        uint32_t part = 0, parts = 0;
+        if (strncmp(rest, base, strlen(base)) != 0) continue;
+        rest += strlen(base);
+        if (*rest == 0 || (take_number(&rest, "-", &part) && take_number(&rest, "-of-", &parts) &&
+                           *rest == 0 && part >= 1 && part <= parts))
+            each(user, dirfd(dir), entry->d_name, part, parts);
+    }
+    if (dir) closedir(dir);
+    free(folder), free(whole);
+    return ok;
+}
+
+static void remove_one(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
+    (void)user, (void)part, (void)parts;
+    unlinkat(folder, name, 0);
+}
+
+void journal_remove_all(const gq_plan *plan) { for_each(plan, remove_one, NULL, NULL); }
+
+typedef struct parts_seen {
+    const gq_plan *plan;
+    uint32_t parts; /* 0: none */
+    gq_error *e;
+    bool failed;
+} parts_seen;
+
+static const char *why_unfit(const parts_seen *seen, int fd, uint32_t part, uint32_t parts) {
+    journal_head found, wanted = journal_head_of(seen->plan, part, parts);
+    if (parts != seen->parts) return "the work was cut into another number of parts";
+    /* One that is damaged, or being written just now, is the business of whoever runs that part. */
+    return fd >= 0 && read_head(fd, &found) && is_sound(&found) ? journal_mismatch(&found, &wanted) : NULL;
+}
+
+/* The work of other parts may be that of other people or machines: never mixed with, never thrown away. */
+static void look_at_part(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
+    parts_seen *seen = user;
+    const gq_plan *plan = seen->plan;
+    if (parts == 0 || seen->failed || (part == plan->part && parts == plan->parts)) return;
+    if (seen->parts == 0) seen->parts = plan->parts ? plan->parts : parts;
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const char *why = why_unfit(seen, fd, part, parts);
+    if (fd >= 0) close(fd);
+    if (!why) return;
+    gq_fail(seen->e, "part %u of %u of %s has been begun, and %s; to start afresh remove %s*", part, parts,
+            plan->outputs[0].path, why, plan->outputs[0].shards[0].temporary);
+    seen->failed = true;
+}
+
+bool journal_count_parts(const gq_plan *plan, uint32_t *parts, gq_error *e) {
+    parts_seen seen = {.plan = plan, .e = e};
+    if (!for_each(plan, look_at_part, &seen, e)) return false;
+    *parts = seen.parts;
+    return !seen.failed;
+}
+
+typedef struct inputs_seen {
+    const gq_plan *plan;
+    const gq_options *options;
+    gq_error *e;
+    bool failed;
+} inputs_seen;
+
+static void look_for_input(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
+    inputs_seen *seen = user;
+    struct stat st;
+    (void)part, (void)parts;
+    if (seen->failed || fstatat(folder, name, &st, 0) != 0 || !plan_is_input(seen->plan, seen->options, &st))
+        return;
+    gq_fail(seen->e, "%s is one of the inputs, and has the name of a journal of %s: rename it", name,
+            seen->plan->outputs[0].path);
+    seen->failed = true;
+}
+
+static bool outputs_are_no_journals(const gq_plan *plan, gq_error *e) {
+    char *whole = journal_path(plan, 0, 0);
+    if (!whole) return gq_fail_memory(e, strlen(plan->outputs[0].path) + 64);
+    bool ok = true;
+    for (size_t o = 0; ok && o < plan->n_outputs; o++)
+        if (strncmp(plan->outputs[o].shards[0].path, whole, strlen(whole)) == 0)
+            ok = gq_fail_usage(e, "the output %s has the name of a journal of %s", plan->outputs[o].path,
+                               plan->outputs[0].path);
+    free(whole);
+    return ok;
+}
+
+bool journal_check_names(const gq_plan *plan, const gq_options *options, gq_error *e) {
+    inputs_seen seen = {.plan = plan, .options = options, .e = e};
+    for_each(plan, look_for_input, &seen,
+             NULL); /* a folder that cannot be listed fails the run, not the plan */
+    return !seen.failed && outputs_are_no_journals(plan, e);
+}
+
+bool journal_announce(gq_plan *plan, gq_error *e) {
+    journal_head found, wanted = journal_head_of(plan, plan->part, plan->parts);
+    if (plan->join) return true;
+    char *path = journal_path(plan, plan->part, plan->parts);
+    if (!path) return gq_fail_memory(e, strlen(plan->outputs[0].path) + 64);
+    int fd = output_open_ours(path);
+    bool ok = true;
+    if (fd >= 0 && read_head(fd, &found)) {
+        const char *why = journal_mismatch(&found, &wanted), *out = plan->outputs[0].path;
+        if (why)
+            ok = plan_warn(plan, e, "an unfinished run for %s starts afresh: %s", out, why);
+        else if (plan->whole)
+            ok = plan_warn(plan, e, "all is written of an unfinished run for %s, which gets its name now",
+                           out);
+        else
+            ok = plan_warn(plan, e, "an unfinished run for %s will be continued", out);
+    }
+    if (fd >= 0) close(fd);
+    free(path);
+    return ok;
+}

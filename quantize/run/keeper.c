@@ -1,0 +1,121 @@
+#include "quantize/run/keeper.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "quantize/workers.h"
+
+/* How much work a crash may cost, against how often the disk is made to wait. GQUANT_SYNC_MS changes it. */
+enum { SYNC_MS = 2000 };
+
+static long sync_ms(void) {
+    const char *text = getenv("GQUANT_SYNC_MS");
+    long ms = text ? strtol(text, NULL, 10) : 0;
+    return ms > 0 && ms < 3600000 ? ms : SYNC_MS;
+}
+
+/* Sync, then record. Called with the lock held, which is released meanwhile: workers go on adding. */
+static void record(keeper *k) {
+    if (k->n == 0 || k->failed) return;
+    uint8_t *slots = k->slots;
+    size_t n = k->n;
+    k->slots = NULL, k->n = k->room = 0;
+    pthread_mutex_unlock(&k->lock);
+    gq_error error;
+    bool ok = output_sync(k->outputs, &error) && journal_write(k->journal, slots, n, &error);
+    for (size_t i = 0; ok && i < n; i++) {
+        uint64_t mark;
+        memcpy(&mark, slots + i * k->journal->slot, 8);
+        cache_written(k->cache, k->outputs, mark - 1);
+    }
+    free(slots);
+    pthread_mutex_lock(&k->lock);
+    if (ok)
+        k->recorded += n;
+    else
+        k->failed = true, k->error = error;
+}
+
+static struct timespec next_time(void) {
+    long ms = sync_ms();
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += ms / 1000, t.tv_nsec += ms % 1000 * 1000000;
+    if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
+    return t;
+}
+
+static bool is_time(const keeper *k) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec > k->due.tv_sec || (now.tv_sec == k->due.tv_sec && now.tv_nsec >= k->due.tv_nsec);
+}
+
+static void *keep(void *arg) {
+    keeper *k = arg;
+    pthread_mutex_lock(&k->lock);
+    while (!k->stop) {
+        struct timespec until = next_time();
+        while (!k->stop && pthread_cond_timedwait(&k->wake, &k->lock, &until) != ETIMEDOUT) {
+        }
+        if (!k->stop) record(k);
+    }
+    pthread_mutex_unlock(&k->lock);
+    return NULL;
+}
+
+void keeper_start(keeper *k, const output_set *outputs, const journal *j, const cache *c) {
+    *k = (keeper){.outputs = outputs, .journal = j, .cache = c, .started = true, .due = next_time()};
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&k->lock, NULL);
+    pthread_cond_init(&k->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    k->alone = workers_start(&k->thread, keep, k) != 0;
+}
+
+static bool make_room(keeper *k, gq_error *e) {
+    if (k->n < k->room) return true;
+    size_t room = k->room ? 2 * k->room : 64;
+    uint8_t *slots = realloc(k->slots, room * k->journal->slot);
+    if (!slots) return gq_fail_memory(e, room * k->journal->slot);
+    k->slots = slots, k->room = room;
+    return true;
+}
+
+bool keeper_add(keeper *k, uint64_t chunk_number, const chunk_sum *sums, gq_error *e) {
+    pthread_mutex_lock(&k->lock);
+    bool ok = !k->failed && make_room(k, e);
+    if (ok) journal_fill(k->journal, k->slots + k->n++ * k->journal->slot, chunk_number, sums);
+    if (ok && k->alone && is_time(k)) {
+        k->due.tv_sec += 3600; /* one at a time */
+        record(k);
+        k->due = next_time();
+        ok = !k->failed;
+    }
+    if (k->failed && e) *e = k->error;
+    pthread_mutex_unlock(&k->lock);
+    return ok;
+}
+
+bool keeper_stop(keeper *k, bool record_rest, gq_error *e) {
+    if (!k->started) return true;
+    pthread_mutex_lock(&k->lock);
+    k->stop = true;
+    pthread_cond_signal(&k->wake);
+    pthread_mutex_unlock(&k->lock);
+    if (!k->alone) pthread_join(k->thread, NULL);
+    pthread_mutex_lock(&k->lock);
+    if (record_rest) record(k);
+    bool ok = !k->failed;
+    if (!ok && e) *e = k->error;
+    pthread_mutex_unlock(&k->lock);
+    free(k->slots);
+    pthread_mutex_destroy(&k->lock);
+    pthread_cond_destroy(&k->wake);
+    k->started = false;
+    return ok;
+}

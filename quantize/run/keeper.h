@@ -1,0 +1,34 @@
+/* Makes finished chunks safe in the background: now and then syncs the outputs, then records in the journal
+ * the chunks that were finished before that sync. Where the system starts no thread for that, whoever adds a
+ * chunk when it is time does it. */
+#ifndef GQ_KEEPER_H
+#define GQ_KEEPER_H
+
+#include <pthread.h>
+
+#include "quantize/run/cache.h"
+#include "quantize/run/journal.h"
+
+typedef struct keeper {
+    const output_set *outputs;
+    const journal *journal;
+    const cache *cache;
+    pthread_t thread;
+    bool started, alone; /* alone: without a thread */
+    struct timespec due; /* when it is time, for who is alone */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool stop, failed; /* below the lock, as all that follows */
+    gq_error error;
+    uint8_t *slots; /* chunks that are finished and not yet recorded */
+    size_t n, room;
+    uint64_t recorded; /* chunks, by this run */
+} keeper;
+
+void keeper_start(keeper *k, const output_set *outputs, const journal *j, const cache *c);
+/* A chunk's bytes have all been written. Fails when recording has failed. */
+bool keeper_add(keeper *k, uint64_t chunk_number, const chunk_sum *sums, gq_error *e);
+/* End it; with `record`, what is left is made safe first. */
+bool keeper_stop(keeper *k, bool record, gq_error *e);
+
+#endif

@@ -1,0 +1,196 @@
+#include "quantize/run/names.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "quantize/run/journal.h"
+
+/* The record: the head that journals have, what tells each file, a CRC of both. */
+
+static bool is_at(const char *path, const name_file *f) {
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_ino == f->inode &&
+           (uint64_t)st.st_size == f->size && st.st_mtim.tv_sec == f->seconds &&
+           st.st_mtim.tv_nsec == f->nanoseconds;
+}
+
+static uint32_t record_crc(const journal_head *head, const name_file *files, size_t n) {
+    uLong sum = crc32_z(0, (const Bytef *)head, sizeof *head);
+    return (uint32_t)crc32_z(sum, (const Bytef *)files, n * sizeof *files);
+}
+
+/* Whether the record is of this plan. */
+static bool read_record(const names *r) {
+    journal_head found, wanted = journal_head_of(r->set->plan, 0, 0);
+    size_t n = r->set->n, bytes = n * sizeof *r->files;
+    uint32_t sum;
+    return pread(r->fd, &found, sizeof found, 0) == (ssize_t)sizeof found &&
+           !journal_mismatch(&found, &wanted) &&
+           pread(r->fd, r->files, bytes, sizeof found) == (ssize_t)bytes &&
+           pread(r->fd, &sum, sizeof sum, (off_t)(sizeof found + bytes)) == (ssize_t)sizeof sum &&
+           sum == record_crc(&found, r->files, n);
+}
+
+/* Whether every file is still there, under one of its names. */
+static bool all_there(const names *r) {
+    for (size_t i = 0; i < r->set->n; i++) {
+        const plan_shard *shard = r->set->files[i].shard;
+        if (!is_at(shard->path, &r->files[i]) && !is_at(shard->temporary, &r->files[i])) return false;
+    }
+    return true;
+}
+
+static bool names_new(names *r, const output_set *set, gq_error *e) {
+    const char *first = set->plan->outputs[0].shards[0].path;
+    *r = (names){.set = set, .fd = -1};
+    r->path = plan_beside(first, ".gquant-names");
+    r->files = calloc(set->n, sizeof *r->files);
+    return (r->path && r->files) || gq_fail_memory(e, strlen(first) + set->n * sizeof *r->files);
+}
+
+void names_close(names *r) {
+    if (r->path && r->fd >= 0) close(r->fd); /* a zeroed one is closed already */
+    free(r->path), free(r->files);
+    *r = (names){.fd = -1};
+}
+
+static bool name_is_free(const names *r, const gq_options *options, gq_error *e) {
+    const gq_plan *plan = r->set->plan;
+    struct stat st;
+    if (stat(r->path, &st) == 0 && plan_is_input(plan, options, &st))
+        return gq_fail(e, "%s is one of the inputs, and has the name of a file beside %s: rename it", r->path,
+                       plan->outputs[0].path);
+    for (size_t i = 0; i < r->set->n; i++)
+        if (!strcmp(r->set->files[i].shard->path, r->path))
+            return gq_fail_usage(e, "the output %s has the name of a file beside %s", r->path,
+                                 plan->outputs[0].path);
+    return true;
+}
+
+bool names_look(gq_plan *plan, const gq_options *options, gq_error *e) {
+    output_set set = {.plan = plan};
+    names r = {.fd = -1};
+    bool ok = output_new(&set, plan, e) && names_new(&r, &set, e) && name_is_free(&r, options, e);
+    if (ok) r.fd = output_open_ours(r.path);
+    plan->whole = ok && r.fd >= 0 && read_record(&r) && all_there(&r);
+    for (size_t o = 0, i = 0; plan->whole && o < plan->n_outputs; o++)
+        for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++, i++) {
+            plan_shard *shard = &plan->outputs[o].shards[s];
+            shard->named = is_at(shard->path, &r.files[i]);
+        }
+    names_close(&r);
+    output_free(&set);
+    return ok;
+}
+
+static bool fail_record(const names *r, const char *what, gq_error *e) {
+    return gq_fail(e, "cannot %s %s: %s", what, r->path, strerror(errno));
+}
+
+bool names_open(names *r, const output_set *set, gq_error *e) {
+    struct stat st;
+    if (!names_new(r, set, e)) return false;
+    r->fd = output_open_ours(r->path);
+    if (r->fd < 0) return errno == ENOENT || fail_record(r, "open", e);
+    if (flock(r->fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR))
+        return gq_fail(e, "another process is giving %s its name (it holds %s)", set->plan->outputs[0].path,
+                       r->path);
+    r->whole = read_record(r) && all_there(r);
+    if (r->whole) return true;
+    bool gone = fstat(r->fd, &st) == 0 && st.st_nlink == 0; /* its owner has just finished */
+    if (!gone && unlink(r->path) != 0) return fail_record(r, "remove", e);
+    close(r->fd);
+    r->fd = -1;
+    return true;
+}
+
+/* Without --force nothing is replaced: better known before the first name is given than after it. */
+static bool places_are_free(const output_set *set, gq_error *e) {
+    struct stat st;
+    for (size_t i = 0; i < set->n && !set->plan->force; i++)
+        if (lstat(set->files[i].shard->path, &st) == 0)
+            return gq_fail(e, "%s has appeared while it was being made", set->files[i].shard->path);
+    return true;
+}
+
+static bool write_record(const names *r) {
+    journal_head head = journal_head_of(r->set->plan, 0, 0);
+    size_t n = r->set->n, bytes = n * sizeof *r->files;
+    for (size_t i = 0; i < n; i++) {
+        struct stat st;
+        if (fstat(r->set->files[i].fd, &st) != 0) return false;
+        r->files[i] = (name_file){.inode = st.st_ino,
+                                  .size = (uint64_t)st.st_size,
+                                  .seconds = st.st_mtim.tv_sec,
+                                  .nanoseconds = st.st_mtim.tv_nsec};
+    }
+    uint32_t sum = record_crc(&head, r->files, n);
+    return output_pwrite(r->fd, 0, &head, sizeof head) &&
+           output_pwrite(r->fd, sizeof head, r->files, bytes) &&
+           output_pwrite(r->fd, sizeof head + bytes, &sum, sizeof sum) && fsync(r->fd) == 0;
+}
+
+bool names_record(names *r, gq_error *e) {
+    uint64_t size = sizeof(journal_head) + r->set->n * sizeof *r->files + sizeof(uint32_t);
+    if (!places_are_free(r->set, e) || !output_may_grow(r->path, size, e)) return false;
+    r->fd = output_create_ours(r->path);
+    if (r->fd < 0) return fail_record(r, "make", e);
+    flock(r->fd, LOCK_EX | LOCK_NB);
+    if (write_record(r) || fail_record(r, "write", e)) r->whole = output_sync_folder(r->path, e);
+    if (r->whole) return true;
+    unlink(r->path);
+    close(r->fd);
+    r->fd = -1;
+    return false;
+}
+
+/* ---- the names ---- */
+
+static bool give(const names *r, size_t i, gq_error *e) {
+    const char *from = r->set->files[i].shard->temporary, *to = r->set->files[i].shard->path;
+    if (is_at(to, &r->files[i])) {
+        /* Where names are given by linking, a kill may have left both. */
+        return !is_at(from, &r->files[i]) || unlink(from) == 0 ||
+               gq_fail(e, "cannot remove %s: %s", from, strerror(errno));
+    }
+    if (!is_at(from, &r->files[i]))
+        return gq_fail(e, "cannot rename %s to %s: it was removed or replaced since it was written", from,
+                       to);
+    return output_rename(from, to, r->set->plan->force) ||
+           gq_fail(e, "cannot rename %s to %s: %s", from, to, strerror(errno));
+}
+
+/* The first shard of an older set goes before any of the others is replaced. */
+static bool take_name(const names *r, size_t i, gq_error *e) {
+    const char *path = r->set->files[i].shard->path;
+    struct stat st;
+    if (!r->set->plan->force || is_at(path, &r->files[i]) || lstat(path, &st) != 0) return true;
+    if (unlink(path) != 0) return gq_fail(e, "cannot replace %s: %s", path, strerror(errno));
+    return output_sync_folder(path, e);
+}
+
+static bool give_shards(const names *r, size_t first, uint32_t n, gq_error *e) {
+    const char *path = r->set->files[first].shard->path;
+    if (n > 1 && !take_name(r, first, e)) return false;
+    for (uint32_t s = n - 1; s > 0; s--)
+        if (!give(r, first + s, e)) return false;
+    return (n == 1 || output_sync_folder(path, e)) && give(r, first, e) && output_sync_folder(path, e);
+}
+
+bool names_give(const names *r, gq_error *e) {
+    const gq_plan *plan = r->set->plan;
+    for (size_t o = 0; o < plan->n_outputs; o++)
+        if (!give_shards(r, r->set->first[o], plan->outputs[o].n_shards, e)) return false;
+    return true;
+}
+
+bool names_remove(const names *r) {
+    if (r->fd < 0) return true;
+    /* Before journals go: after a power cut the record must not come back without them. */
+    return unlink(r->path) == 0 && output_sync_folder(r->path, NULL);
+}

@@ -1,0 +1,338 @@
+#include "quantize/run/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* ---- opening ---- */
+
+int output_open_ours(const char *path) {
+    struct stat st;
+    int fd = gq_open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0);
+    if (fd < 0) return -1;
+    /* Its name can be foretold, so somebody may have put a file of his own, or a link to one, in its place.
+     */
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink == 1) return fd;
+    close(fd);
+    errno = EPERM;
+    return -1;
+}
+
+int output_create_ours(const char *path) {
+    return gq_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
+}
+
+static bool fail_open(const output_file *f, gq_error *e) {
+    const char *why = errno == EPERM || errno == ELOOP
+                          ? "is in the way, and no earlier run of yours left it; remove it"
+                          : strerror(errno);
+    return gq_fail(e, "cannot write %s: %s: %s", f->shard->path, f->shard->temporary, why);
+}
+
+bool output_still_there(int fd, const char *path) {
+    struct stat a, b;
+    return fstat(fd, &a) == 0 && lstat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+static bool still_there(const output_file *f) { return output_still_there(f->fd, f->shard->temporary); }
+
+static void close_file(output_file *f) {
+    if (f->fd >= 0) close(f->fd);
+    f->fd = -1;
+}
+
+/* It is not ours to remove, either. */
+static bool fail_held(output_file *f, gq_error *e) {
+    close_file(f);
+    return gq_fail(e, "%s is being written by another process (it holds %s)", f->shard->path,
+                   f->shard->temporary);
+}
+
+bool output_may_grow(const char *path, uint64_t size, gq_error *e) {
+    struct rlimit most;
+    return getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur == RLIM_INFINITY || size <= most.rlim_cur ||
+           gq_fail(e,
+                   "cannot write %s: it needs %llu bytes, and files may have at most %llu here (raise the "
+                   "limit: ulimit -f)",
+                   path, (unsigned long long)size, (unsigned long long)most.rlim_cur);
+}
+
+/* A file system that cannot lock is taken at its word that nobody else is there. */
+static bool lock_file(output_file *f, int kind, gq_error *e) {
+    return flock(f->fd, kind | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR) || fail_held(f, e);
+}
+
+bool output_new(output_set *set, const gq_plan *plan, gq_error *e) {
+    *set = (output_set){.plan = plan};
+    set->first = calloc(plan->n_outputs, sizeof *set->first);
+    if (!set->first) return gq_fail_memory(e, plan->n_outputs * sizeof *set->first);
+    size_t n = 0;
+    for (size_t o = 0; o < plan->n_outputs; o++) {
+        set->first[o] = n;
+        n += plan->outputs[o].n_shards;
+    }
+    set->files = calloc(n, sizeof *set->files);
+    if (!set->files) return gq_fail_memory(e, n * sizeof *set->files);
+    set->n = n;
+    for (size_t o = 0, i = 0; o < plan->n_outputs; o++)
+        for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++)
+            set->files[i++] = (output_file){.fd = -1, .shard = &plan->outputs[o].shards[s]};
+    return true;
+}
+
+void output_free(output_set *set) {
+    for (size_t i = 0; i < set->n; i++) close_file(&set->files[i]);
+    free(set->files), free(set->first);
+}
+
+bool output_all_may_grow(const output_set *set, gq_error *e) {
+    for (size_t i = 0; i < set->n; i++)
+        if (!output_may_grow(set->files[i].shard->path, set->files[i].shard->size, e)) return false;
+    return true;
+}
+
+bool output_open_old(output_set *set, bool *all, gq_error *e) {
+    *all = true;
+    for (size_t i = 0; i < set->n; i++) {
+        output_file *f = &set->files[i];
+        struct stat st;
+        f->fd = output_open_ours(f->shard->temporary);
+        if (f->fd < 0 && errno != ENOENT) return fail_open(f, e);
+        if (f->fd >= 0 && !lock_file(f, LOCK_EX, e)) return false;
+        if (f->fd >= 0 && !still_there(f)) close_file(f);
+        if (f->fd < 0 || fstat(f->fd, &st) != 0 || (uint64_t)st.st_size != f->shard->size) *all = false;
+    }
+    return true;
+}
+
+bool output_create(output_set *set, gq_error *e) {
+    for (size_t i = 0; i < set->n; i++) {
+        output_file *f = &set->files[i];
+        if (f->fd >= 0 && unlink(f->shard->temporary) != 0 && errno != ENOENT) return fail_open(f, e);
+        close_file(f);
+        f->fd = output_create_ours(f->shard->temporary);
+        if (f->fd < 0 && errno == EEXIST) return fail_held(f, e);
+        if (f->fd < 0) return fail_open(f, e);
+        f->fresh = true;
+        if (!lock_file(f, LOCK_EX, e)) return false;
+        /* Before that, another process may have locked it and begun anew. */
+        if (!still_there(f)) return fail_held(f, e);
+    }
+    return true;
+}
+
+/* Open or make; 0 when another process was faster in either direction and it is worth trying again. */
+static int open_or_create(output_file *f, gq_error *e) {
+    f->fd = output_open_ours(f->shard->temporary);
+    if (f->fd < 0 && errno == ENOENT) {
+        f->fd = output_create_ours(f->shard->temporary);
+        if (f->fd < 0 && errno == EEXIST) return 0;
+    }
+    if (f->fd < 0) return fail_open(f, e), -1;
+    if (!lock_file(f, LOCK_SH, e)) return -1;
+    if (still_there(f)) return 1;
+    close_file(f);
+    return 0;
+}
+
+/* A file that is too long was left by another plan, and goes if nobody is at work on it. One that is too
+ * short may be growing this very moment, as another part sets its space aside. */
+static int fits_plan(output_file *f, gq_error *e) {
+    struct stat st;
+    if (fstat(f->fd, &st) != 0) return fail_open(f, e), -1;
+    if ((uint64_t)st.st_size <= f->shard->size) return 1;
+    if (flock(f->fd, LOCK_EX | LOCK_NB) != 0) {
+        gq_fail(e, "%s has %llu bytes and this plan needs %llu: parts of another plan are at work on it",
+                f->shard->temporary, (unsigned long long)st.st_size, (unsigned long long)f->shard->size);
+        return -1;
+    }
+    if (unlink(f->shard->temporary) != 0) return fail_open(f, e), -1;
+    close_file(f);
+    return 0;
+}
+
+bool output_open_shared(output_set *set, gq_error *e) {
+    for (size_t i = 0; i < set->n; i++) {
+        int done = 0;
+        for (int tries = 0; done == 0 && tries < 100; tries++) {
+            done = open_or_create(&set->files[i], e);
+            if (done > 0) done = fits_plan(&set->files[i], e);
+        }
+        if (done < 0) return false;
+        if (done == 0)
+            return gq_fail(e, "%s appears and vanishes: another process is at work on it",
+                           set->files[i].shard->temporary);
+    }
+    return true;
+}
+
+bool output_alone(const output_set *set) {
+    for (size_t i = 0; i < set->n; i++)
+        if (set->files[i].fd >= 0 && flock(set->files[i].fd, LOCK_EX | LOCK_NB) != 0) return false;
+    return true;
+}
+
+/* ---- space ---- */
+
+static bool fail_space(const output_file *f, int error, gq_error *e) {
+    struct statvfs fs;
+    unsigned long long size = f->shard->size;
+    if ((error == ENOSPC || error == EDQUOT) && fstatvfs(f->fd, &fs) == 0)
+        return gq_fail(e, "cannot write %s: it needs %llu bytes and %llu are free (%s)", f->shard->path, size,
+                       (unsigned long long)fs.f_bavail * fs.f_frsize, strerror(error));
+    return gq_fail(e, "cannot write %s: no room for its %llu bytes: %s", f->shard->path, size,
+                   strerror(error));
+}
+
+/* All files that share a file system must fit together; bytes they hold already count as theirs. */
+static bool enough_free(const output_set *set, size_t i, gq_error *e) {
+    struct stat mine, st;
+    struct statvfs fs;
+    uint64_t need = 0;
+    if (fstat(set->files[i].fd, &mine) != 0 || fstatvfs(set->files[i].fd, &fs) != 0) return true;
+    for (size_t k = 0; k < set->n; k++) {
+        if (fstat(set->files[k].fd, &st) != 0 || st.st_dev != mine.st_dev) continue;
+        if (k < i) return true; /* looked at already */
+        uint64_t held = 512 * (uint64_t)st.st_blocks, size = set->files[k].shard->size;
+        need += size > held ? size - held : 0;
+    }
+    uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
+    return need <= available ||
+           gq_fail(e, "cannot write %s: the output needs %llu bytes and %llu are free",
+                   set->files[i].shard->path, (unsigned long long)need, (unsigned long long)available);
+}
+
+bool output_reserve(output_set *set, gq_error *e) {
+    for (size_t i = 0; i < set->n; i++)
+        if (!enough_free(set, i, e)) return false;
+    for (size_t i = 0; i < set->n; i++) {
+        const output_file *f = &set->files[i];
+        int error;
+        do error = fallocate(f->fd, 0, 0, (off_t)f->shard->size) ? errno : 0;
+        while (error == EINTR);
+        /* Where space cannot be set aside the file at least gets its size. */
+        if (error == EOPNOTSUPP || error == ENOSYS)
+            error = ftruncate(f->fd, (off_t)f->shard->size) ? errno : 0;
+        if (error) return fail_space(f, error, e);
+    }
+    return true;
+}
+
+/* ---- bytes ---- */
+
+static const output_file *file_of(const output_set *set, size_t output, uint32_t shard) {
+    return &set->files[set->first[output] + shard];
+}
+
+bool output_pwrite(int fd, uint64_t offset, const void *bytes, size_t n) {
+    for (const uint8_t *at = bytes; n > 0;) {
+        ssize_t done = pwrite(fd, at, n, (off_t)offset);
+        if (done < 0 && errno == EINTR) continue;
+        if (done == 0) errno = EIO;
+        if (done <= 0) return false;
+        at += done, offset += (uint64_t)done, n -= (size_t)done;
+    }
+    return true;
+}
+
+static bool write_all(const output_file *f, uint64_t offset, const void *bytes, size_t n, gq_error *e) {
+    return output_pwrite(f->fd, offset, bytes, n) ||
+           gq_fail(e, "cannot write %s: %s (%zu bytes at offset %llu of %s)", f->shard->path, strerror(errno),
+                   n, (unsigned long long)offset, f->shard->temporary);
+}
+
+bool output_write(const output_set *set, size_t output, uint32_t shard, uint64_t offset, const void *bytes,
+                  size_t n, gq_error *e) {
+    return write_all(file_of(set, output, shard), offset, bytes, n, e);
+}
+
+bool output_read(const output_set *set, size_t output, uint32_t shard, uint64_t offset, void *to, size_t n,
+                 gq_error *e) {
+    const output_file *f = file_of(set, output, shard);
+    for (uint8_t *at = to; n > 0;) {
+        ssize_t done = pread(f->fd, at, n, (off_t)offset);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0)
+            return gq_fail(e, "cannot read back %s: %s at offset %llu", f->shard->temporary,
+                           done ? strerror(errno) : "it ends", (unsigned long long)offset);
+        at += done, offset += (uint64_t)done, n -= (size_t)done;
+    }
+    return true;
+}
+
+bool output_sync(const output_set *set, gq_error *e) {
+    for (size_t i = 0; i < set->n; i++)
+        if (fdatasync(set->files[i].fd) != 0)
+            return gq_fail(e, "cannot write %s: %s", set->files[i].shard->path, strerror(errno));
+    return true;
+}
+
+/* ---- closing ---- */
+
+/* Without allocating: between two names that belong together nothing should fail that need not. */
+bool output_sync_folder(const char *path, gq_error *e) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    int n = snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    int fd = n < PATH_MAX ? gq_open(folder, O_RDONLY | O_DIRECTORY, 0) : -1;
+    /* Some file systems cannot sync a folder and say EINVAL; there is no more to be done there. */
+    bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
+    if (!ok) gq_fail(e, "cannot sync the folder %s: %s", folder, strerror(errno));
+    if (fd >= 0) close(fd);
+    return ok;
+}
+
+bool output_rename(const char *from, const char *to, bool replace) {
+    if (replace) return rename(from, to) == 0;
+    /* A file that has appeared meanwhile is not ours to replace. */
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return true;
+    if (errno != EINVAL && errno != ENOSYS) return false;
+    /* The file system cannot do that; most can link, which does not replace either. */
+    if (link(from, to) == 0) return unlink(from) == 0 || (unlink(to), false);
+    struct stat st;
+    if (errno == EEXIST || lstat(to, &st) == 0) return errno = EEXIST, false;
+    return rename(from, to) == 0;
+}
+
+/* All headers before the first sync: the disk then writes on in one go. */
+bool output_complete(const output_set *set, gq_error *e) {
+    for (size_t i = 0; i < set->n; i++) {
+        const output_file *f = &set->files[i];
+        if (!write_all(f, 0, f->shard->head, f->shard->head_size, e)) return false;
+    }
+    for (size_t i = 0; i < set->n; i++) {
+        const output_file *f = &set->files[i];
+        if (fsync(f->fd) != 0) return gq_fail(e, "cannot write %s: %s", f->shard->path, strerror(errno));
+    }
+    return true;
+}
+
+bool output_give_name(output_set *set, gq_error *e) {
+    output_file *f = &set->files[0];
+    const char *from = f->shard->temporary, *to = f->shard->path;
+    if (!still_there(f))
+        return gq_fail(e, "cannot rename %s to %s: it was removed or replaced while it was written", from,
+                       to);
+    if (!output_rename(from, to, set->plan->force))
+        return gq_fail(e, "cannot rename %s to %s: %s", from, to, strerror(errno));
+    f->renamed = true;
+    if (output_sync_folder(to, e)) return true;
+    /* What it has replaced does not come back, so there the new file stays, which is whole. */
+    if (!set->plan->force && rename(to, from) == 0) f->renamed = false;
+    return false;
+}
+
+void output_remove(output_set *set, bool old) {
+    for (size_t i = 0; i < set->n; i++) {
+        const output_file *f = &set->files[i];
+        if (f->fd >= 0 && (f->fresh || old) && !f->renamed) unlink(f->shard->temporary);
+    }
+}

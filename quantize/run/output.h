@@ -1,0 +1,70 @@
+/* The files of all outputs while they are made: temporary ones beside their targets, locked, with their space
+ * reserved; renamed when they are whole. */
+#ifndef GQ_OUTPUT_H
+#define GQ_OUTPUT_H
+
+#include "quantize/plan/plan.h"
+
+typedef struct output_file {
+    int fd; /* -1: not open */
+    const plan_shard *shard;
+    bool fresh;   /* made by this call of output_open */
+    bool renamed; /* has its final name */
+} output_file;
+
+typedef struct output_set {
+    const gq_plan *plan;
+    size_t n;
+    output_file *files; /* output by output, shard by shard */
+    size_t *first;      /* of each output */
+} output_set;
+
+bool output_new(output_set *set, const gq_plan *plan, gq_error *e);
+void output_free(output_set *set); /* closes, removes nothing */
+/* Whether this process may make files of their sizes. */
+bool output_all_may_grow(const output_set *set, gq_error *e);
+
+/* Open what an earlier run left, and lock it for this process alone. *all: every file was there with its full
+ * size. Fails when another process is at work on one. */
+bool output_open_old(output_set *set, bool *all, gq_error *e);
+/* Begin anew: remove what output_open_old found, make the files and lock them. */
+bool output_create(output_set *set, gq_error *e);
+/* For one of several processes: open or make the files, with a lock that the others share. */
+bool output_open_shared(output_set *set, gq_error *e);
+/* Whether no other process has the files open that output_open_shared opened; if so, none will from now on.
+ */
+bool output_alone(const output_set *set);
+/* Set the space for all files aside. */
+bool output_reserve(output_set *set, gq_error *e);
+
+bool output_write(const output_set *set, size_t output, uint32_t shard, uint64_t offset, const void *bytes,
+                  size_t n, gq_error *e);
+bool output_read(const output_set *set, size_t output, uint32_t shard, uint64_t offset, void *to, size_t n,
+                 gq_error *e);
+/* Make all that was written safe from a power cut. */
+bool output_sync(const output_set *set, gq_error *e);
+/* Write the headers and sync: all files are whole then. */
+bool output_complete(const output_set *set, gq_error *e);
+/* Give a single file its name, which needs no record (quantize/names.h). */
+bool output_give_name(output_set *set, gq_error *e);
+/* Remove the temporary files that this run made; with `old` those of an earlier run too. */
+void output_remove(output_set *set, bool old);
+
+/* For other files beside an output: open one that is there if it is ours and regular (ENOENT: not there), or
+ * make a new one; never through a symbolic link. Returns -1 and errno. */
+int output_open_ours(const char *path);
+int output_create_ours(const char *path);
+/* Whether this process may make a file of that size (RLIMIT_FSIZE). To be asked before it is begun: a write
+ * beyond the limit ends a process that does not ignore SIGXFSZ, and a library leaves signals as they are. */
+bool output_may_grow(const char *path, uint64_t size, gq_error *e);
+/* Whether the name still belongs to the open file: another process may have finished and renamed it, or
+ * removed it and made its own, between our opening and our locking it. */
+bool output_still_there(int fd, const char *path);
+/* All n bytes, whatever interrupts; false and errno. */
+bool output_pwrite(int fd, uint64_t offset, const void *bytes, size_t n);
+/* Give a file its name; without `replace` never in the place of another, not even of one that appears this
+ * moment. false and errno. */
+bool output_rename(const char *from, const char *to, bool replace);
+bool output_sync_folder(const char *path, gq_error *e); /* of a file's path */
+
+#endif

@@ -1,0 +1,33 @@
+/* Error sums of chunks, folded in chunk order whatever order they come in, so that reports do not depend on
+ * the number of threads. */
+#ifndef GQ_TALLY_H
+#define GQ_TALLY_H
+
+#include "quantize/plan/plan.h"
+
+/* What one chunk contributes to one output. Journals store it as it is. */
+typedef struct chunk_sum {
+    double x2, e2, wx2, we2;
+    float max_e;
+    uint32_t crc; /* of the chunk's bytes in the output */
+} chunk_sum;
+
+typedef struct tally {
+    gq_plan *plan;
+    const gq_callbacks *callbacks; /* its tensor_done is called as tensors are complete; may be NULL */
+    uint64_t begin, next, end;     /* chunks that are counted; the first that is not folded yet */
+    size_t tensor;                 /* the first that is not complete yet */
+    /* Chunks that came before an earlier one: chunk i waits in place i % room. Few, as chunks are handed out
+     * in order. */
+    size_t room;
+    bool *waiting;
+    chunk_sum *sums; /* room x outputs */
+} tally;
+
+bool tally_new(tally *t, gq_plan *plan, const gq_callbacks *callbacks, uint64_t begin, uint64_t end,
+               gq_error *e);
+void tally_free(tally *t);
+/* sums: one per output. */
+bool tally_add(tally *t, uint64_t chunk_number, const chunk_sum *sums, gq_error *e);
+
+#endif
