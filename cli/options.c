@@ -27,7 +27,7 @@ const command_row commands[] = {
 const size_t n_commands = sizeof commands / sizeof *commands;
 
 const char *const effort_names[] = {
-    [GQ_EFFORT_FAST] = "fast", [GQ_EFFORT_DEFAULT] = "default", [GQ_EFFORT_BEST] = "best", NULL};
+    [GQ_EFFORT_DEFAULT] = "default", [GQ_EFFORT_FAST] = "fast", [GQ_EFFORT_BEST] = "best", NULL};
 
 enum {
     Q = CMD_QUANTIZE,
@@ -329,7 +329,7 @@ static bool check_count(const request *r, gq_error *e) {
 }
 
 bool request_parse(request *r, int argc, char **argv, gq_error *e) {
-    *r = (request){.command = CMD_QUANTIZE, .quantize.effort = GQ_EFFORT_DEFAULT};
+    *r = (request){.command = CMD_QUANTIZE};
     r->arguments = need((size_t)argc + 1, sizeof *r->arguments);
     r->targets = need((size_t)argc + 1, sizeof *r->targets);
     int first = first_word(argc, argv);

@@ -62,7 +62,7 @@ typedef struct gq_list {
     size_t n;
 } gq_list;
 
-enum { GQ_EFFORT_FAST, GQ_EFFORT_DEFAULT, GQ_EFFORT_BEST };
+enum { GQ_EFFORT_DEFAULT, GQ_EFFORT_FAST, GQ_EFFORT_BEST };
 
 typedef struct gq_options {
     const char *input; /* a GGUF, or any shard of a split one */
@@ -72,7 +72,7 @@ typedef struct gq_options {
     const char *out_dir;      /* folder for outputs without a path; NULL: the input's */
     const char *imatrix;      /* NULL: none */
     int threads;              /* 0: one per core */
-    int effort;               /* GQ_EFFORT_*; set it: 0 is FAST */
+    int effort;               /* GQ_EFFORT_* */
     bool pure, strict, force, allow_requantize, leave_output_tensor;
     const char *output_tensor_type, *token_embedding_type; /* NULL: by the mix */
     const char *missing_importance; /* type of tensors that the importance data lack and whose own type

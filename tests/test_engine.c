@@ -95,6 +95,34 @@ static void cuts_leave_no_trace(void **state) {
     gguf_model_close(&in), gguf_model_close(&out);
 }
 
+/* What is not asked for is the default, also for callers who set nothing but files. */
+static void the_default_effort_needs_no_words(void **state) {
+    (void)state;
+    static const int efforts[] = {GQ_EFFORT_DEFAULT, GQ_EFFORT_FAST, GQ_EFFORT_BEST};
+    assert_int_equal(GQ_EFFORT_DEFAULT, 0);
+    write_odd_model(path("odd.gguf"));
+    gq_output out = {path("unsaid.gguf"), "Q4_K_S"};
+    gq_plan_free(run_plan(&(gq_options){.input = path("odd.gguf"), .outputs = &out, .n_outputs = 1}));
+    for (int i = 0; i < 3; i++) {
+        gq_output other = {path("effort.gguf"), "Q4_K_S"};
+        gq_plan_free(run_plan(&(gq_options){.input = path("odd.gguf"),
+                                            .outputs = &other,
+                                            .n_outputs = 1,
+                                            .force = true,
+                                            .effort = efforts[i]}));
+        if (i == 0) {
+            assert_same_file(path("unsaid.gguf"), path("effort.gguf"));
+            continue;
+        }
+        size_t n[2];
+        uint8_t *unsaid = read_whole(path("unsaid.gguf"), &n[0]),
+                *said = read_whole(path("effort.gguf"), &n[1]);
+        assert_int_equal(n[0], n[1]);
+        assert_memory_not_equal(unsaid, said, n[0]);
+        free(unsaid), free(said);
+    }
+}
+
 static void numbers_are_those_of_the_file(void **state) {
     (void)state;
     write_odd_model(path("odd.gguf"));
@@ -236,7 +264,7 @@ static void bad_weights_are_named(void **state) {
                                                      .outputs = &out,
                                                      .n_outputs = 1,
                                                      .threads = threads,
-                                                     .effort = 1});
+                                                     .effort = GQ_EFFORT_DEFAULT});
             if (!strstr(text, cases[i].name) || !strstr(text, cases[i].says))
                 fail_msg("%s lacks '%s'", text, cases[i].says);
         }
@@ -260,8 +288,8 @@ static void scales_of_kept_blocks_are_checked(void **state) {
     write_whole(path("scale.gguf"), bytes, n);
     free(bytes);
     gq_output out = {path("scale-out.gguf"), "COPY"};
-    const char *text =
-        failure(&(gq_options){.input = path("scale.gguf"), .outputs = &out, .n_outputs = 1, .effort = 1});
+    const char *text = failure(&(gq_options){
+        .input = path("scale.gguf"), .outputs = &out, .n_outputs = 1, .effort = GQ_EFFORT_DEFAULT});
     assert_non_null(strstr(text, "blk.0.attn_q.weight"));
     assert_non_null(strstr(text, "element 288 "));
 }
@@ -295,9 +323,12 @@ static void callbacks_come_in_order(void **state) {
     gq_callbacks callbacks = {&s, see_progress, see_tensor, NULL};
     write_odd_model(path("odd.gguf"));
     gq_output out = {path("calls.gguf"), "Q4_K_S"};
-    gq_plan *plan = gq_plan_new(
-        &(gq_options){.input = path("odd.gguf"), .outputs = &out, .n_outputs = 1, .threads = 3, .effort = 1},
-        NULL);
+    gq_plan *plan = gq_plan_new(&(gq_options){.input = path("odd.gguf"),
+                                              .outputs = &out,
+                                              .n_outputs = 1,
+                                              .threads = 3,
+                                              .effort = GQ_EFFORT_DEFAULT},
+                                NULL);
     assert_non_null(plan);
     assert_true(gq_run(plan, &callbacks, NULL));
     assert_int_equal(s.tensors, gq_plan_summary(plan, 0)->n_tensors);
@@ -309,6 +340,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_and_numbers_for_any_threads),
         cmocka_unit_test(cuts_leave_no_trace),
+        cmocka_unit_test(the_default_effort_needs_no_words),
         cmocka_unit_test(numbers_are_those_of_the_file),
         cmocka_unit_test(several_outputs_equal_single_ones),
         cmocka_unit_test(outputs_that_share_tensors),

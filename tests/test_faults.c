@@ -59,7 +59,7 @@ static int run_as_asked(char **arguments) {
                     .outputs = &out,
                     .n_outputs = 1,
                     .threads = 2,
-                    .effort = 1,
+                    .effort = GQ_EFFORT_DEFAULT,
                     .force = *arguments[3] == '1'};
     gq_error e = {.text = ""};
     long long resumed = 0;
@@ -269,7 +269,8 @@ static void names_come_last(void **state) {
 static long long promised_bytes(void) {
     gq_output out = {path("run/out.gguf"), "Q8_0"};
     gq_plan *plan = gq_plan_new(
-        &(gq_options){.input = path("in.gguf"), .outputs = &out, .n_outputs = 1, .effort = 1}, NULL);
+        &(gq_options){.input = path("in.gguf"), .outputs = &out, .n_outputs = 1, .effort = GQ_EFFORT_DEFAULT},
+        NULL);
     assert_non_null(plan);
     long long bytes = -1;
     journal j;

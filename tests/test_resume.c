@@ -185,7 +185,8 @@ static pid_t start(const gq_options *o) {
 /* What such a process does. */
 static int run_as_asked(char **arguments) {
     gq_output out = {arguments[2], "Q4_K_S"};
-    gq_options o = {.input = arguments[1], .outputs = &out, .n_outputs = 1, .threads = 2, .effort = 1};
+    gq_options o = {
+        .input = arguments[1], .outputs = &out, .n_outputs = 1, .threads = 2, .effort = GQ_EFFORT_DEFAULT};
     if (sscanf(arguments[3], "%u/%u", &o.part, &o.parts) != 2) return 2;
     gq_plan *plan = gq_plan_new(&o, NULL);
     bool done = plan && gq_run(plan, NULL, NULL);

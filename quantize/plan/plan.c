@@ -24,11 +24,15 @@ bool plan_warn(gq_plan *plan, gq_error *e, const char *format, ...) {
 
 /* ---- the request ---- */
 
+/* What the public names mean to the encoders. */
+static const codec_effort codec_efforts[] = {
+    [GQ_EFFORT_DEFAULT] = EFFORT_DEFAULT, [GQ_EFFORT_FAST] = EFFORT_FAST, [GQ_EFFORT_BEST] = EFFORT_BEST};
+
 static bool check_request(const gq_options *o, gq_error *e) {
     if (!o->input || o->n_outputs == 0)
         return gq_fail_usage(e, "an input and at least one output are needed");
     if (!plan_check_target(o, e)) return false;
-    if (o->effort < GQ_EFFORT_FAST || o->effort > GQ_EFFORT_BEST)
+    if (o->effort < 0 || (size_t)o->effort >= sizeof codec_efforts / sizeof *codec_efforts)
         return gq_fail_usage(e, "effort %d is none of fast, default and best", o->effort);
     if (o->threads < 0 || o->threads > WORKERS_MAX)
         return gq_fail_usage(e, "the number of threads is 1 to %d, not %d", WORKERS_MAX, o->threads);
@@ -342,7 +346,7 @@ static bool cut_chunks(gq_plan *plan, gq_error *e) {
 
 static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
     plan->threads = options->threads ? options->threads : workers_available();
-    plan->effort = (codec_effort)options->effort;
+    plan->effort = codec_efforts[options->effort];
     plan->force = options->force, plan->join = options->join;
     plan->part = options->part, plan->parts = options->parts;
     plan->kernels = kernels_select();
