@@ -1,10 +1,8 @@
-/* The commands. Each returns the exit status. */
+/* The commands, each in a file of its own. They return the exit status. */
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 
-#include <stdio.h>
-
-#include "cli/options.h"
+#include "cli/request.h"
 
 int quantize_main(const request *r);   /* quantize.c */
 int info_main(const request *r);       /* info.c */
@@ -17,10 +15,5 @@ int types_main(const request *r);      /* help.c */
 int completion_main(const request *r); /* completion.c */
 int help_main(const request *r);       /* help.c */
 int version_main(const request *r);
-
-/* Print "gquant: error: ..." and return the exit status that fits. */
-int failed(const gq_error *e);
-void warn(const char *text);
-void warn_all(const char *const *texts, size_t n); /* the first ones, and how many there are */
 
 #endif

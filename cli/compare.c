@@ -1,5 +1,6 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "cli/say.h"
 
 static void print(const report *r) {
     if (r->request->json)
@@ -28,6 +29,7 @@ int compare_main(const request *r) {
     progress_end(&p, c ? NULL : &e);
     if (!c) return failed(&e);
     report rep = report_of_comparison(r, c);
+    if (rep.n_outputs > 1) report_rank_copies(&rep);
     if (!r->quiet) warn_all(rep.warnings, rep.n_warnings);
     print(&rep);
     bool ok = report_write(&rep, r->report, &e);

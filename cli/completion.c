@@ -2,6 +2,8 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/option_table.h"
+#include "cli/say.h"
 
 static void words(const char *const *list, size_t n) {
     for (size_t i = 0; i < n; i++) printf("%s%s", i ? " " : "", list[i]);

@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/option_table.h"
 #include "cli/table.h"
 #include "cli/text.h"
 
@@ -13,7 +14,7 @@ static void option_line(const option_row *o) {
 }
 
 int help_main(const request *r) {
-    const command_row *c = request_command(r);
+    const command_row *c = command_of(r->command);
     printf("usage: gquant %s%s%s\n", c->name ? c->name : "", c->name ? " " : "", c->arguments);
     if (r->command == CMD_QUANTIZE) {
         for (size_t i = 0; i < n_commands; i++)

@@ -7,6 +7,8 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
+#include "cli/option_table.h"
+#include "cli/say.h"
 #include "cli/table.h"
 #include "cli/text.h"
 
@@ -214,7 +216,7 @@ int imatrix_main(const request *r) {
         if (r->n_arguments >= jobs[i].min && r->n_arguments <= jobs[i].max)
             return jobs[i].run(r, &e) ? GQ_OK : failed(&e);
         gq_fail_usage(&e, "imatrix %s: usage: gquant imatrix %s", jobs[i].name,
-                      request_command(r)->arguments);
+                      command_of(r->command)->arguments);
         return failed(&e);
     }
     gq_fail_usage(&e, "imatrix %s: expected show, merge or convert", r->arguments[0]);

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/report.h"
+#include "cli/say.h"
 #include "cli/table.h"
 #include "cli/text.h"
 

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "cli/path.h"
+#include "cli/say.h"
 
 /* Arguments that are models, from the first on. */
 static size_t model_arguments(const request *r) {
@@ -19,13 +21,24 @@ static void occupy_descriptors(void) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
 }
 
+static const struct {
+    command id;
+    int (*run)(const request *r);
+} mains[] = {
+    {CMD_QUANTIZE, quantize_main}, {CMD_INFO, info_main},     {CMD_PLAN, plan_main},
+    {CMD_COMPARE, compare_main},   {CMD_VERIFY, verify_main}, {CMD_IMATRIX, imatrix_main},
+    {CMD_TOKENIZE, tokenize_main}, {CMD_TYPES, types_main},   {CMD_COMPLETION, completion_main},
+};
+
 static int run(const request *r) {
     gq_error e = {0};
     if (r->help) return help_main(r);
     if (r->version) return version_main(r);
     for (size_t i = 0; i < model_arguments(r); i++)
         if (!path_check_model(r->arguments[i], &e)) return failed(&e);
-    return request_command(r)->run(r);
+    for (size_t i = 0; i < sizeof mains / sizeof *mains; i++)
+        if (mains[i].id == r->command) return mains[i].run(r);
+    return GQ_FAILED;
 }
 
 /* Whether a file is what was asked for, and the text goes with it. */
@@ -53,7 +66,7 @@ int main(int argc, char **argv) {
     int status = request_parse(&r, argc, argv, &e) ? run(&r) : failed(&e);
     status = close_output(&r, status);
     if (status == GQ_USAGE) {
-        const char *name = request_command(&r)->name;
+        const char *name = command_of(r.command)->name;
         fprintf(stderr, "Try 'gquant %s%s--help'.\n", name ? name : "", name ? " " : "");
     }
     request_free(&r);

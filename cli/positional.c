@@ -12,12 +12,13 @@
  * likely a slip, as a TYPE in IN's place is, and refused; a file of that name is ./NAME. Messages show the
  * line that was likely meant.
  */
+#include "cli/positional.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
-#include "cli/options.h"
 #include "cli/path.h"
 #include "cli/text.h"
 
@@ -162,8 +163,6 @@ static bool set_threads(request *r, const char *text, gq_error *e) {
     r->quantize.threads = (int)n;
     return true;
 }
-
-bool request_has_target(const request *r) { return r->n_targets > 0; }
 
 static bool target_and_type(const request *r, gq_error *e) {
     size_t type = 1;

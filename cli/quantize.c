@@ -7,6 +7,8 @@
 
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "cli/recipe_out.h"
+#include "cli/say.h"
 #include "cli/table.h"
 #include "cli/text.h"
 
@@ -109,11 +111,11 @@ int quantize_main(const request *r) {
     /* Whoever reads the messages and the table may leave; the model is made all the same. */
     if (!r->dry_run) signal(SIGPIPE, SIG_IGN);
     if (request_has_target(r)) interrupt_catch();
-    gq_plan *plan = report_check(r, &e) && recipe_check(r, &e) ? make_plan(r, &e) : NULL;
+    gq_plan *plan = report_check(r, &e) && recipe_out_check(r, &e) ? make_plan(r, &e) : NULL;
     if (!plan) return failed(&e);
     if (!r->dry_run) interrupt_catch();
     if (!r->quiet) say_plan(plan);
-    bool ok = recipe_write(r, plan, &e) && (r->dry_run || run(r, plan, &e)) && tell(r, plan, &e);
+    bool ok = recipe_out_write(r, plan, &e) && (r->dry_run || run(r, plan, &e)) && tell(r, plan, &e);
     int status = ok ? GQ_OK : failed(&e);
     gq_plan_free(plan);
     return status;

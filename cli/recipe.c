@@ -1,8 +1,7 @@
-/* --tensor-type and --tensor-type-file: items for gq_options.tensor_types. --recipe-out: such a file. */
-#include <stdlib.h>
-#include <string.h>
+#include "cli/recipe.h"
 
-#include "cli/report.h"
+#include <stdlib.h>
+
 #include "cli/text.h"
 
 enum { MAX_RECIPE = 1 << 20 }; /* thousands of items; the largest known recipes hold a few hundred */
@@ -20,49 +19,5 @@ bool recipe_add_file(request *r, gq_list *list, const char *path, gq_error *e) {
     char *text = gq_read_whole(path, MAX_RECIPE, &n, e);
     bool ok = text && recipe_add(r, list, path, text, n, e);
     free(text);
-    return ok;
-}
-
-/* ---- writing ---- */
-
-bool recipe_check(const request *r, gq_error *e) {
-    const char *path = r->recipe_out;
-    size_t n = path ? strlen(path) : 0;
-    if (n > 5 && !strcasecmp(path + n - 5, ".gguf"))
-        return gq_fail_usage(e, "--recipe-out %s: a recipe is a text, not a model", path);
-    return !path || report_check_file(r, "recipe-out", path, e);
-}
-
-/* FILE, or of several outputs FILE with the output's type or target before its extension. */
-static char *recipe_path(const request *r, const gq_plan *plan, size_t output) {
-    const char *path = r->recipe_out, *name = strrchr(path, '/'), *dot = strrchr(name ? name : path, '.');
-    if (gq_plan_outputs(plan) == 1) return format("%s", path);
-    int stem = dot && dot > (name ? name + 1 : path) ? (int)(dot - path) : (int)strlen(path);
-    return format("%.*s-%s%s", stem, path, gq_plan_summary(plan, output)->filetype, path + stem);
-}
-
-static void put_text(FILE *to, const void *text) { fputs(text, to); }
-
-static bool write_one(const request *r, const gq_plan *plan, size_t output, const char *path, gq_error *e) {
-    if (gq_plan_outputs(plan) > 1 && !report_check_file(r, "recipe-out", path, e)) return false;
-    char *text = gq_plan_recipe(plan, output, e);
-    bool ok = text && gq_write_whole(path, true, put_text, text, e);
-    free(text);
-    return ok;
-}
-
-bool recipe_write(const request *r, const gq_plan *plan, gq_error *e) {
-    size_t n = gq_plan_outputs(plan);
-    if (!r->recipe_out) return true;
-    char **paths = need(n, sizeof *paths);
-    bool ok = true;
-    for (size_t i = 0; i < n; i++) paths[i] = recipe_path(r, plan, i);
-    for (size_t i = 0; ok && i < n; i++)
-        for (size_t k = 0; ok && k < i; k++)
-            if (!strcmp(paths[i], paths[k]))
-                ok = gq_fail_usage(e, "--recipe-out: two recipes would be written to %s", paths[i]);
-    for (size_t i = 0; ok && i < n; i++) ok = write_one(r, plan, i, paths[i], e);
-    for (size_t i = 0; i < n; i++) free(paths[i]);
-    free(paths);
     return ok;
 }

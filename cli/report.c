@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/option_table.h"
 #include "cli/table.h"
 #include "cli/text.h"
 
@@ -51,7 +52,6 @@ report report_of_comparison(const request *r, const gq_comparison *c) {
         memcpy(o->losses, gq_comparison_losses(c, i), o->n * sizeof *o->losses);
         if (rep.n_outputs > 1) o->numbers = gq_comparison_numbers(c, i);
     }
-    if (rep.n_outputs > 1) report_rank_copies(&rep);
     return rep;
 }
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "cli/json.h"
-#include "cli/options.h"
+#include "cli/request.h"
 
 /* One output of a run, or the second model of a comparison. */
 typedef struct report_output {
@@ -44,13 +44,14 @@ void report_losses(FILE *to, const report_output *o, double seconds);
 char *report_path(FILE *to, const char *path, size_t beside);
 /* A line for each of several outputs. */
 void report_overview(FILE *to, const report *r);
-/* Several copies side by side (report_copies.c). */
-void report_copies(FILE *to, const report *r);
 /* The live line for --verbose. */
 void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_loss *loss);
 
+/* ---- several copies (report_copies.c) ---- */
 /* Find the best of several copies for each tensor. */
 void report_rank_copies(report *r);
+/* Side by side, for people; they are ranked. */
+void report_copies(FILE *to, const report *r);
 
 /* What all formats say of a whole output. */
 enum { WORST = 5 };

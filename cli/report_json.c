@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/json.h"
+#include "cli/option_table.h"
 #include "cli/report.h"
 #include "cli/table.h"
 #include "cli/text.h"

@@ -1,9 +1,9 @@
-/* Errors and warnings, on standard error. */
+#include "cli/say.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/text.h"

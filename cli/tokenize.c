@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/say.h"
 #include "cli/text.h"
 
 enum { TEXT_MOST = 1 << 30 }; /* bytes that the library takes at once */

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/progress.h"
+#include "cli/say.h"
 #include "cli/table.h"
 #include "cli/text.h"
 

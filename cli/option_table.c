@@ -1,0 +1,106 @@
+#include "cli/option_table.h"
+
+const command_row commands[] = {
+    {CMD_QUANTIZE, NULL, "[options] IN [OUT] TYPE [THREADS]", "quantize a GGUF model", 1, SIZE_MAX},
+    {CMD_INFO, "info", "FILE", "show metadata, tensors and types of a model", 1, 1},
+    {CMD_PLAN, "plan", "[--ram SIZE] MODEL", "list sizes, memory to run, and what fits", 1, 1},
+    {CMD_COMPARE, "compare", "ORIGINAL COPY...", "measure how far copies are from the original", 2, SIZE_MAX},
+    {CMD_VERIFY, "verify", "FILE", "check structure, values, codes and checksums", 1, 1},
+    {CMD_IMATRIX, "imatrix", "show FILE [MODEL] | merge IN... OUT | convert IN OUT",
+     "look into importance data, merge it, change its layout", 2, SIZE_MAX},
+    {CMD_TOKENIZE, "tokenize", "MODEL TEXT", "show a text's tokens, one id per line", 2, 2},
+    {CMD_TYPES, "types", "", "list the file types", 0, 0},
+    {CMD_COMPLETION, "completion", "bash|zsh|fish", NULL, 1, 1},
+};
+const size_t n_commands = sizeof commands / sizeof *commands;
+
+const command_row *command_of(command id) {
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].id == id) return &commands[i];
+    return NULL;
+}
+
+const char *const effort_names[] = {
+    [GQ_EFFORT_DEFAULT] = "default", [GQ_EFFORT_FAST] = "fast", [GQ_EFFORT_BEST] = "best", NULL};
+
+enum {
+    Q = CMD_QUANTIZE,
+    I = CMD_INFO,
+    C = CMD_COMPARE,
+    V = CMD_VERIFY,
+    M = CMD_IMATRIX,
+    P = CMD_PLAN,
+    T = CMD_TOKENIZE,
+    ALL = ~0
+};
+#define HEADING(text) \
+    { .help = (text) }
+#define FLAG(name, letter, member, commands, help) \
+    { name, letter, NULL, OPTION_FLAG, HINT_NONE, offsetof(request, member), commands, help }
+#define VALUE(name, letter, argument, kind, hint, member, commands, help) \
+    { name, letter, argument, OPTION_##kind, HINT_##hint, offsetof(request, member), commands, help }
+
+const option_row options[] = {
+    HEADING("Types:"),
+    VALUE("imatrix", 0, "FILE", TEXT, FILE, quantize.imatrix, Q | C | P,
+          "importance data (.dat or GGUF, plain or gzip)"),
+    VALUE("include-weights", 0, "TEXT", LIST, NONE, quantize.include_weights, Q | P,
+          "use importance only for names with TEXT"),
+    VALUE("exclude-weights", 0, "TEXT", LIST, NONE, quantize.exclude_weights, Q | P,
+          "do not use it for names with TEXT"),
+    VALUE("missing-importance", 0, "TYPE", TEXT, TENSOR_TYPE, quantize.missing_importance, Q | P,
+          "where a type demands data that it lacks"),
+    VALUE("target-size", 0, "SIZE", TARGET_SIZE, NONE, targets, Q,
+          "in place of TYPE: the best mix in SIZE (7.5G)"),
+    VALUE("target-bpw", 0, "BITS", TARGET_BITS, NONE, targets, Q, "the same by bits per weight (4.6)"),
+    VALUE("measure-file", 0, "FILE", TEXT, FILE, quantize.measure_file, Q,
+          "keep a target's measurements here, or 'none'"),
+    FLAG("pure", 0, quantize.pure, Q, "the base type for every tensor, no mix"),
+    VALUE("tensor-type", 0, "REGEX=TYPE", ITEMS, NONE, quantize.tensor_types, Q | P,
+          "TYPE for names that match; first match wins"),
+    VALUE("custom-q", 0, "REGEX=TYPE", ITEMS, NONE, quantize.tensor_types, Q | P, NULL),
+    VALUE("tensor-type-file", 0, "FILE", RECIPE, FILE, quantize.tensor_types, Q | P, "a file of such items"),
+    VALUE("output-tensor-type", 0, "TYPE", TEXT, TENSOR_TYPE, quantize.output_tensor_type, Q | P,
+          "type of output.weight"),
+    VALUE("token-embedding-type", 0, "TYPE", TEXT, TENSOR_TYPE, quantize.token_embedding_type, Q | P,
+          "type of the token embedding"),
+    FLAG("leave-output-tensor", 0, quantize.leave_output_tensor, Q | P, "keep output.weight as it is"),
+    VALUE("keep", 0, "REGEX", LIST, NONE, quantize.keep, Q | P, "keep tensors that match as they are"),
+    FLAG("allow-requantize", 0, quantize.allow_requantize, Q, "accept tensors that are quantized already"),
+    VALUE("effort", 0, "LEVEL", EFFORT, EFFORT, quantize.effort, Q, "fast, default or best"),
+    FLAG("strict", 0, quantize.strict, Q, "a fallback to another type is an error"),
+    HEADING("Model:"),
+    VALUE("prune-layers", 0, "N,N,...", TEXT, NONE, quantize.prune_layers, Q | P, "leave these layers out"),
+    VALUE("override-kv", 0, "KEY=T:VALUE", LIST, NONE, quantize.override_kv, Q | P,
+          "set metadata; T: int, float, bool, str"),
+    FLAG("imatrix-path", 0, quantize.imatrix_path, Q, "store the path of --imatrix, not its name"),
+    HEADING("Output:"),
+    VALUE("out-dir", 0, "DIR", TEXT, FOLDER, out_dir, Q, "several TYPEs (or NAME=TYPE) in one read"),
+    FLAG("force", 0, quantize.force, Q | M, "replace an existing OUT"),
+    FLAG("keep-split", 0, quantize.keep_split, Q, "as many shards as IN has"),
+    VALUE("split-max-size", 0, "SIZE", SIZE, NONE, quantize.split_max_size, Q,
+          "shards of at most SIZE (40G, 500M)"),
+    VALUE("part", 0, "K/N", PART, NONE, quantize.part, Q, "do the K-th of N shares of the work"),
+    FLAG("join", 0, quantize.join, Q, "finish a file whose shares are done"),
+    HEADING("Run:"),
+    VALUE("threads", 't', "N", NUMBER, NONE, quantize.threads, Q | C | V, "default: one per core"),
+    FLAG("dry-run", 'n', dry_run, Q, "show the plan, read no weight, write nothing"),
+    VALUE("report", 'r', "FILE", TEXT, FILE, report, Q | C | V,
+          "report as .html, .json, .csv; verify reads it"),
+    VALUE("recipe-out", 0, "FILE", TEXT, FILE, recipe_out, Q, "write the types for --tensor-type-file"),
+    FLAG("quiet", 'q', quiet, ALL, "errors only"),
+    FLAG("verbose", 'v', verbose, Q, "a line per tensor as it is done"),
+    VALUE("progress", 0, "json[:FD]", PROGRESS, NONE, progress, Q | C | V,
+          "progress as JSON lines on standard error or FD"),
+    FLAG("json", 0, json, I | M | P | C | V, "print JSON"),
+    FLAG("full-paths", 0, full_paths, Q | C, "paths in reports, not only names of files"),
+    VALUE("ram", 0, "SIZE", SIZE, NONE, ram, P, "memory there is (16G, 16Gi)"),
+    VALUE("context", 0, "TOKENS", COUNT, NONE, context, P,
+          "tokens to run with; default: 8192, or the model's own"),
+    FLAG("count", 0, count, T, "only how many tokens there are"),
+    FLAG("no-bos", 0, no_bos, T, "leave out the tokens that begin and end a text"),
+    FLAG("parse-special", 0, parse_special, T, "find control tokens such as <|im_end|> in the text"),
+    FLAG("help", 'h', help, ALL, "this text; 'gquant types' lists the file types"),
+    FLAG("version", 'V', version, ALL, "version and instruction set"),
+};
+const size_t n_options = sizeof options / sizeof *options;

@@ -1,0 +1,55 @@
+/* The commands and their options: one table each, from which parsing, --help and completion follow.
+ *
+ * A new option is a member of `request` (or of gq_options) and a row of the table in option_table.c; the man
+ * page needs its paragraph, which a test checks. A new command is a row there and one in main.c.
+ */
+#ifndef CLI_OPTION_TABLE_H
+#define CLI_OPTION_TABLE_H
+
+#include "cli/request.h"
+
+typedef struct command_row {
+    command id;
+    const char *name;      /* NULL: the main job, which has no name */
+    const char *arguments; /* for usage lines */
+    const char *summary;
+    size_t min, max; /* number of arguments */
+} command_row;
+extern const command_row commands[];
+extern const size_t n_commands;
+const command_row *command_of(command id);
+
+typedef enum option_kind {
+    OPTION_FLAG,        /* bool */
+    OPTION_TEXT,        /* const char * */
+    OPTION_LIST,        /* gq_list, appended to */
+    OPTION_ITEMS,       /* gq_list, appended to: PATTERN=TYPE,PATTERN=TYPE */
+    OPTION_NUMBER,      /* int, from 0 */
+    OPTION_COUNT,       /* uint64_t, from 1 */
+    OPTION_SIZE,        /* uint64_t bytes */
+    OPTION_TARGET_SIZE, /* one more of request.targets */
+    OPTION_TARGET_BITS,
+    OPTION_EFFORT,   /* int, one of effort_names */
+    OPTION_PART,     /* uint32_t[2]: K/N */
+    OPTION_PROGRESS, /* int: json or json:FD */
+    OPTION_RECIPE,   /* gq_list, appended to from a file */
+} option_kind;
+
+/* What completion offers for the argument. */
+typedef enum option_hint { HINT_NONE, HINT_FILE, HINT_FOLDER, HINT_TENSOR_TYPE, HINT_EFFORT } option_hint;
+
+typedef struct option_row {
+    const char *name; /* NULL: a heading of --help, its text in `help` */
+    char letter;      /* 0: none */
+    const char *argument;
+    option_kind kind;
+    option_hint hint;
+    size_t member;     /* offset in request */
+    unsigned commands; /* bits of `command` */
+    const char *help;  /* NULL: an alias, not listed */
+} option_row;
+extern const option_row options[];
+extern const size_t n_options;
+extern const char *const effort_names[]; /* NULL-terminated; index is GQ_EFFORT_* */
+
+#endif

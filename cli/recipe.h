@@ -1,0 +1,11 @@
+/* --tensor-type and --tensor-type-file: items for gq_options.tensor_types. */
+#ifndef CLI_RECIPE_H
+#define CLI_RECIPE_H
+
+#include "cli/request.h"
+
+/* Append the PATTERN=TYPE items of a text, or of a file. */
+bool recipe_add(request *r, gq_list *list, const char *name, const char *text, size_t n, gq_error *e);
+bool recipe_add_file(request *r, gq_list *list, const char *path, gq_error *e);
+
+#endif

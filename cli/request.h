@@ -1,0 +1,50 @@
+/* What the command line asks for. Lists, outputs and texts made while parsing belong to the request. */
+#ifndef CLI_REQUEST_H
+#define CLI_REQUEST_H
+
+#include "quantize/gquant.h"
+
+typedef enum command {
+    CMD_QUANTIZE = 1, /* bits, so that a row can name the commands it is for */
+    CMD_TYPES = 2,
+    CMD_INFO = 4,
+    CMD_COMPARE = 8,
+    CMD_VERIFY = 16,
+    CMD_IMATRIX = 32,
+    CMD_COMPLETION = 64,
+    CMD_PLAN = 128,
+    CMD_TOKENIZE = 256,
+} command;
+
+typedef struct request {
+    command command;
+    gq_options quantize; /* its lists and outputs belong to the request */
+    const char **arguments;
+    size_t n_arguments; /* what is not an option, in order */
+    const char *report, *out_dir, *recipe_out;
+    gq_target *targets; /* of --target-size and --target-bpw, in order, with room for each argument */
+    size_t n_targets;
+    uint64_t ram, context; /* 0: not given */
+    bool count, no_bos, parse_special;
+    bool dry_run, quiet, verbose, json, full_paths, help, version;
+    int progress;    /* descriptor for JSON lines, and one; 0: none */
+    bool any_option; /* one was given */
+    struct given {   /* options, in order */
+        const struct option_row *option;
+        const char *argument; /* NULL: it takes none */
+    } * given;
+    size_t n_given;
+    gq_list files; /* that options name, but for the report and the recipe to write */
+    char **owned;  /* texts made while parsing */
+    size_t n_owned;
+} request;
+
+/* Append a text that outlives the list. */
+void list_add(gq_list *list, const char *text);
+/* Hand a malloc'ed text to the request, which frees it at its end. */
+char *own_text(request *r, char *text);
+/* Whether a size stands in place of a file type. */
+bool request_has_target(const request *r);
+void request_free(request *r);
+
+#endif

@@ -1,0 +1,12 @@
+/* Errors and warnings, on standard error. */
+#ifndef CLI_SAY_H
+#define CLI_SAY_H
+
+#include "quantize/gquant.h"
+
+/* Print "gquant: error: ..." and return the exit status that fits. */
+int failed(const gq_error *e);
+void warn(const char *text);
+void warn_all(const char *const *texts, size_t n); /* the first ones, and how many there are */
+
+#endif
