@@ -67,20 +67,9 @@ void fuzz_seeds(const char *folder) {
     static const char *const kinds[][2] = {{"llama", "default"},  {"gemma4", "default"},
                                            {"gpt2", "llama-bpe"}, {"gpt2", "deepseek-llm"},
                                            {"gpt2", "superbpe"},  {"gpt2", "tiny_aya"}};
-    static const char *const tokens[] = {"a",
-                                         "b",
-                                         "ab",
-                                         "aba",
-                                         "\xe2\x96\x81",
-                                         "\xc4\xa0",
-                                         "\xc4\xa0"
-                                         "a",
-                                         "<s>",
-                                         "</s>",
-                                         "<0x41>",
-                                         "<|x|>",
-                                         "1",
-                                         "11"};
+    static const char *const tokens[] = {"a",        "b",         "ab",  "aba",  "\xe2\x96\x81",
+                                         "\xc4\xa0", "\304\240a", "<s>", "</s>", "<0x41>",
+                                         "<|x|>",    "1",         "11"};
     static const char *const merges[] = {"a b", "ab a", "\xc4\xa0 a", "1 1"};
     static const int32_t types[] = {1, 1, 1, 1, 1, 1, 1, 3, 3, 6, 4, 1, 1};
     static const float scores[] = {0, 0, -1, -2, 0, 0, -1, 0, 0, 0, 0, 0, -1};
