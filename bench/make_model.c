@@ -229,7 +229,7 @@ static void write_weight(FILE *f, const model *m, const weight *w) {
     static const uint8_t zeros[GGUF_DEFAULT_ALIGNMENT];
     const gguf_type *type = type_of(m, w);
     codec_encode *encode = kernels_select()->codecs[type->id].encode;
-    uint64_t columns = w->ne[0], rows = w->ne[1] * w->ne[2], bytes = columns * type->block_bytes;
+    uint64_t columns = w->ne[0], rows = w->ne[1] * w->ne[2], bytes = gguf_type_bytes(type, columns);
     float *x = need(columns, sizeof *x);
     uint8_t *row = need(bytes, 1);
     uint64_t stream = m->seed ^ (uint64_t)(w - m->weights) * 0xd1342543de82ef95u;

@@ -15,10 +15,6 @@ enum {
     SHOWN_TEXT = 60,   /* bytes of a string, for people */
 };
 
-static double weights(const gq_stored *t) {
-    return (double)t->ne[0] * (double)t->ne[1] * (double)t->ne[2] * (double)t->ne[3];
-}
-
 /* ---- for people ---- */
 
 static char *value_text(const gq_value *v) {
@@ -96,7 +92,7 @@ static void print_tensors(const gq_model *m) {
         table_name(&t, s->name);
         table_cell(&t, shape_text(s->ne, s->n_dims));
         table_text(&t, gq_type_name(s->type));
-        table_cell(&t, format("%.4g", report_bits(s->bytes, weights(s))));
+        table_cell(&t, format("%.4g", report_bits(s->bytes, (double)s->n_weights)));
         table_cell(&t, format("%.2f", (double)s->bytes / 0x1p20));
     }
     table_print(&t, stdout);
@@ -113,7 +109,7 @@ static void print_types(const gq_model *m) {
     const gq_stored *rows = gq_model_tensors(m, &n);
     for (size_t i = 0; i < n; i++) {
         uint32_t type = rows[i].type % TYPES;
-        sums[type].n++, sums[type].bytes += rows[i].bytes, sums[type].weights += weights(&rows[i]);
+        sums[type].n++, sums[type].bytes += rows[i].bytes, sums[type].weights += (double)rows[i].n_weights;
     }
     table t;
     table_start(&t, "lrrrr");

@@ -68,10 +68,6 @@ const char *report_named(const report *r, const char *path) {
 
 /* ---- numbers ---- */
 
-double report_weights(const gq_tensor *t) {
-    return (double)t->ne[0] * (double)t->ne[1] * (double)t->ne[2] * (double)t->ne[3];
-}
-
 double report_bits(uint64_t bytes, double weights) { return weights > 0 ? 8 * (double)bytes / weights : 0; }
 
 double report_error(const gq_loss *loss) {
@@ -119,7 +115,7 @@ static void tensor_cells(table *out, const gq_tensor *t) {
     table_name(out, t->name);
     table_cell(out, shape_text(t->ne, t->n_dims));
     table_cell(out, types_text(t));
-    table_cell(out, format("%.4g", report_bits(t->out_bytes, report_weights(t))));
+    table_cell(out, format("%.4g", report_bits(t->out_bytes, (double)t->n_weights)));
     table_cell(out, format("%.2f", (double)t->out_bytes / 0x1p20));
 }
 
@@ -287,7 +283,7 @@ void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_los
     used += name_fit(name, sizeof name, safe, room ? room : sizeof name - 1);
     fprintf(to, "%s: %s", s->filetype, name);
     piece(to, &used, columns, "  %s -> %s  %.4g bpw", gq_type_name(t->from), gq_type_name(t->to),
-          report_bits(t->out_bytes, report_weights(t)));
+          report_bits(t->out_bytes, (double)t->n_weights));
     if (loss->n) {
         piece(to, &used, columns, "  error %.5f", gq_loss_relative(loss));
         if (!isnan(gq_loss_weighted(loss)))

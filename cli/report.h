@@ -67,7 +67,6 @@ double report_error(const gq_loss *loss);
 /* What it brings to the whole error: its sum of squares, under importance where there is data. */
 double report_squares(const gq_loss *loss);
 double report_bits(uint64_t bytes, double weights); /* per weight */
-double report_weights(const gq_tensor *t);
 const char *report_named(const report *r,
                          const char *path); /* its last part, or all of it with --full-paths */
 

@@ -29,7 +29,7 @@ static void row(FILE *to, const char *path, const report_output *o, size_t i, bo
     fputc('"', to);
     for (uint32_t d = 0; d < t->n_dims; d++) fprintf(to, "%s%" PRIu64, d ? "x" : "", t->ne[d]);
     fprintf(to, "\",%s,%s,", gq_type_name(t->from), gq_type_name(t->to));
-    number(to, report_bits(t->out_bytes, report_weights(t)));
+    number(to, report_bits(t->out_bytes, (double)t->n_weights));
     fprintf(to, "%" PRIu64 ",%" PRIu64 ",", t->in_bytes, t->out_bytes);
     number(to, measured ? gq_loss_rmse(l) : (double)NAN);
     number(to, measured ? gq_loss_relative(l) : (double)NAN);

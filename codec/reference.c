@@ -133,6 +133,6 @@ bool reference_decode(uint32_t type, const uint8_t *blocks, float *x, size_t n) 
     const gguf_type *t = gguf_type_of(type);
     if (!t || !element[type]) return false;
     for (size_t i = 0; i < n; i++)
-        x[i] = element[type](blocks + i / t->block_elements * t->block_bytes, i % t->block_elements);
+        x[i] = element[type](blocks + gguf_type_bytes(t, i), i % t->block_elements);
     return true;
 }

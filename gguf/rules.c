@@ -35,7 +35,7 @@ bool gguf_tensor_measure(gguf_tensor *t, gq_error *e) {
         return gq_fail(e, "%llu elements of type %s take 2^63 bytes or more", (unsigned long long)elements,
                        t->type->name);
     }
-    t->size = blocks * t->type->block_bytes;
+    t->size = gguf_type_bytes(t->type, elements);
     return true;
 }
 

@@ -102,8 +102,10 @@ const gguf_type *gguf_type_of(uint32_t id);
 const gguf_type *gguf_type_named(const char *name);
 /* Name for messages; "type 77?" style text is up to the caller: returns "unknown" for unknown ids. */
 const char *gguf_type_name(uint32_t id);
-/* Bytes of n elements; n is a multiple of block_elements and, where it comes from a file, known to be that of
- * a tensor whose bytes the file has. */
+/* Elements of a tensor, and bytes of n of them, a multiple of block_elements. For whoever counts and lays
+ * out: neither looks for overflow, as the reader has refused the tensors of a file for which either overflows
+ * (gguf_tensor_measure). */
+static inline uint64_t gguf_elements(const uint64_t ne[4]) { return ne[0] * ne[1] * ne[2] * ne[3]; }
 static inline uint64_t gguf_type_bytes(const gguf_type *type, uint64_t n) {
     return n / type->block_elements * type->block_bytes;
 }

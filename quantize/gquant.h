@@ -109,7 +109,7 @@ typedef enum gq_coverage { GQ_IMPORTANCE_UNUSED, GQ_IMPORTANCE_MISSING, GQ_IMPOR
 typedef struct gq_tensor {
     const char *name;        /* in the output */
     const char *source_name; /* in the input (they differ where layers are pruned) */
-    uint64_t ne[4];
+    uint64_t ne[4], n_weights;
     uint32_t n_dims;         /* as written: without trailing ones, but in image models as in the input */
     uint32_t from, to;       /* tensor types */
     uint32_t wanted;         /* type before the row-length check; differs from `to` for a fallback */
@@ -218,7 +218,7 @@ size_t gq_metadata_values(const gq_metadata *m, gq_value *values, size_t n);
 
 typedef struct gq_stored { /* a tensor in a file */
     const char *name;
-    uint64_t ne[4];
+    uint64_t ne[4], n_weights;
     uint32_t n_dims; /* as stored */
     uint32_t type, shard;
     uint64_t bytes, offset; /* from the start of the shard's file */

@@ -42,16 +42,10 @@ void scan_end(scan *s) {
 
 uint64_t scan_pieces(uint64_t elements) { return elements / SCAN_PIECE + (elements % SCAN_PIECE > 0); }
 
-uint64_t scan_bytes(const gguf_type *type, uint64_t elements) {
-    return elements / type->block_elements * type->block_bytes;
-}
-
-uint64_t scan_elements(const gguf_tensor *t) { return t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]; }
-
 bool scan_read(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, uint8_t *to,
                gq_error *e) {
-    return gq_file_read(&m->shards[t->shard].file, t->offset + scan_bytes(t->type, first), to,
-                        scan_bytes(t->type, n), e);
+    return gq_file_read(&m->shards[t->shard].file, t->offset + gguf_type_bytes(t->type, first), to,
+                        gguf_type_bytes(t->type, n), e);
 }
 
 static bool room_new(scan_room *room, gq_error *e) {

@@ -47,8 +47,6 @@ uint64_t scan_pieces(uint64_t elements);
 /* Read `n` elements of a tensor as stored. */
 bool scan_read(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, uint8_t *to,
                gq_error *e);
-uint64_t scan_bytes(const gguf_type *type, uint64_t elements);
-uint64_t scan_elements(const gguf_tensor *t);
 double scan_seconds(void); /* of a clock that only goes on */
 
 #endif

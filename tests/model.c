@@ -83,7 +83,7 @@ void model_add(model *m, const char *name, uint32_t type, const uint64_t ne[4], 
     assert_true(gguf_header_add_tensor(m->header, name, full, t, NULL));
     m->data = realloc(m->data, (m->n + 1) * sizeof *m->data);
     m->sizes = realloc(m->sizes, (m->n + 1) * sizeof *m->sizes);
-    uint64_t size = m->sizes[m->n] = n / t->block_elements * t->block_bytes;
+    uint64_t size = m->sizes[m->n] = gguf_type_bytes(t, n);
     uint8_t *bytes = m->data[m->n++] = calloc(1, size + 1);
     const codec *c = &kernels_select()->codecs[type];
     float *made = values ? NULL : random_values(n, seed);

@@ -84,7 +84,7 @@ static void check_losses(const json *tensor, const char *out_path) {
     assert_true(gguf_model_open(&in, source, &e) && gguf_model_open(&out, out_path, &e));
     const gguf_tensor *a = gguf_model_tensor(&in, json_text(tensor, "name", "")),
                       *b = gguf_model_tensor(&out, a->name);
-    size_t n = a->ne[0] * a->ne[1] * a->ne[2] * a->ne[3];
+    size_t n = gguf_elements(a->ne);
     uint8_t *bytes_a = malloc(a->size), *bytes_b = malloc(b->size);
     float *x = malloc(n * sizeof *x), *y = malloc(n * sizeof *y);
     assert_true(bytes_a && bytes_b && x && y);

@@ -280,7 +280,7 @@ static long long promised_bytes(void) {
         const gguf_tensor *t = plan->sources[chunk_tensor(&plan->chunks, i)].tensor;
         bool done = journal_find(&j, i, &sum);
         if (bytes < 0) bytes = 0;
-        if (done) bytes += (long long)(chunk_at(&plan->chunks, i, t->ne).n * t->type->block_bytes);
+        if (done) bytes += (long long)(gguf_type_bytes(t->type, chunk_at(&plan->chunks, i, t->ne).n));
     }
     journal_close(&j);
     gq_plan_free(plan);

@@ -38,6 +38,7 @@ struct gq_comparison {
 static void describe(gq_tensor *to, const gguf_tensor *a, const gguf_tensor *b) {
     *to = (gq_tensor){.name = b->name,
                       .source_name = a->name,
+                      .n_weights = gguf_elements(a->ne),
                       .n_dims = 4,
                       .from = a->type->id,
                       .to = b->type->id,
@@ -99,7 +100,7 @@ static void summarise(compared_copy *to) {
     for (uint32_t i = 0; i < m->n_shards; i++) s->file_bytes += m->shards[i].file.size;
     for (size_t i = 0; i < to->n; i++) {
         const gq_tensor *t = &to->tensors[i];
-        s->n_weights += t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
+        s->n_weights += t->n_weights;
         s->in_bytes += t->in_bytes, s->out_bytes += t->out_bytes;
     }
 }
@@ -192,7 +193,7 @@ static bool measure(void *arg, uint64_t number, uint64_t first, uint64_t n, cons
                     scan_work *done, gq_error *e) {
     const job *p = arg;
     const gguf_type *type = p->tensor->type;
-    *done = (scan_work){scan_bytes(type, n), n};
+    *done = (scan_work){gguf_type_bytes(type, n), n};
     for (uint64_t at = first; at < first + n; at += SCAN_STRIP) {
         size_t count = first + n - at < SCAN_STRIP ? (size_t)(first + n - at) : SCAN_STRIP;
         if (!read(p, &p->c->original, p->tensor, at, count, room, 0, e)) return false;
@@ -200,12 +201,12 @@ static bool measure(void *arg, uint64_t number, uint64_t first, uint64_t n, cons
             const gguf_tensor *t = p->pairs[i].tensor;
             struct piece *piece = &p->pairs[i].pieces[number];
             if (!read(p, &p->pairs[i].copy->file, t, at, count, room, 1, e)) return false;
-            piece->differs |=
-                t->type != type || memcmp(room->stored[0], room->stored[1], scan_bytes(type, count)) != 0;
+            piece->differs |= t->type != type ||
+                              memcmp(room->stored[0], room->stored[1], gguf_type_bytes(type, count)) != 0;
             if (p->kernels->codecs[type->id].decode) measure_strip(p, at, count, room, &piece->sum);
         }
     }
-    for (size_t i = 0; i < p->n; i++) done->bytes += scan_bytes(p->pairs[i].tensor->type, n);
+    for (size_t i = 0; i < p->n; i++) done->bytes += gguf_type_bytes(p->pairs[i].tensor->type, n);
     return true;
 }
 
@@ -227,7 +228,7 @@ static bool fold(gq_comparison *c, const job *p, const pairing *of, uint64_t pie
 }
 
 static bool compare_pairs(gq_comparison *c, scan *s, job *p, gq_error *e) {
-    uint64_t elements = scan_elements(p->tensor), pieces = scan_pieces(elements);
+    uint64_t elements = gguf_elements(p->tensor->ne), pieces = scan_pieces(elements);
     struct piece *all = calloc(p->n * pieces + 1, sizeof *all);
     if (!all) return gq_fail_memory(e, p->n * pieces * sizeof *all);
     for (size_t i = 0; i < p->n; i++) p->pairs[i].pieces = all + i * pieces;

@@ -25,6 +25,7 @@ static void describe_tensor(gq_stored *to, const gguf_tensor *t) {
                       .n_dims = t->n_dims,
                       .type = t->type->id,
                       .shard = t->shard,
+                      .n_weights = gguf_elements(t->ne),
                       .bytes = t->size,
                       .offset = t->offset};
     memcpy(to->ne, t->ne, sizeof to->ne);
@@ -72,9 +73,8 @@ gq_model_facts gq_model_summary(const gq_model *m) {
                         .n_metadata = first->n_kv};
     for (uint32_t i = 0; i < m->file.n_shards; i++) f.file_bytes += m->file.shards[i].file.size;
     for (uint64_t i = 0; i < f.n_tensors; i++) {
-        const uint64_t *ne = m->tensors[i].ne;
         f.tensor_bytes += m->tensors[i].bytes;
-        f.n_weights += ne[0] * ne[1] * ne[2] * ne[3];
+        f.n_weights += m->tensors[i].n_weights;
     }
     return f;
 }

@@ -106,7 +106,7 @@ static bool check_piece(void *arg, uint64_t piece, uint64_t first, uint64_t n, c
         size_t count = first + n - at < SCAN_STRIP ? (size_t)(first + n - at) : SCAN_STRIP;
         if (!scan_read(c->model, c->tensor, at, count, room->stored[0], e)) return false;
         c->crcs[piece] =
-            (uint32_t)crc32_z(c->crcs[piece], room->stored[0], scan_bytes(c->tensor->type, count));
+            (uint32_t)crc32_z(c->crcs[piece], room->stored[0], gguf_type_bytes(c->tensor->type, count));
         if (!sound || !c->codec->decode) continue;
         c->codec->decode(room->stored[0], room->decoded[0], count);
         /* The plain decoders are slow: one strip of each piece, a sixteenth of the file. */
@@ -115,7 +115,7 @@ static bool check_piece(void *arg, uint64_t piece, uint64_t first, uint64_t n, c
                 (at > first || decoders_agree(c, at, count, room, &problem));
         if (!sound) found(c, piece, &problem);
     }
-    *done = (scan_work){scan_bytes(c->tensor->type, n), n};
+    *done = (scan_work){gguf_type_bytes(c->tensor->type, n), n};
     return true;
 }
 
@@ -134,7 +134,7 @@ static bool verify_tensor(gq_verification *v, scan *s, size_t i, gq_error *e) {
                .kernels = s->kernels,
                .lock = PTHREAD_MUTEX_INITIALIZER,
                .problem_piece = UINT64_MAX};
-    uint64_t elements = scan_elements(t), pieces = scan_pieces(elements);
+    uint64_t elements = gguf_elements(t->ne), pieces = scan_pieces(elements);
     for (size_t k = 0; k < sizeof ranges / sizeof *ranges; k++)
         if (ranges[k].type == t->type->id) c.bad = ranges[k].bad;
     c.crcs = calloc(pieces + 1, sizeof *c.crcs);
@@ -145,7 +145,8 @@ static bool verify_tensor(gq_verification *v, scan *s, size_t i, gq_error *e) {
         (gq_verdict){.name = t->name, .type = t->type->id, .decoded = c.codec->decode != NULL, .problem = ""};
     for (uint64_t k = 0; ok && k < pieces; k++) {
         uint64_t left = elements - k * SCAN_PIECE, n = left < SCAN_PIECE ? left : SCAN_PIECE;
-        verdict->crc32 = (uint32_t)crc32_combine(verdict->crc32, c.crcs[k], (z_off_t)scan_bytes(t->type, n));
+        verdict->crc32 =
+            (uint32_t)crc32_combine(verdict->crc32, c.crcs[k], (z_off_t)gguf_type_bytes(t->type, n));
     }
     free(c.crcs);
     pthread_mutex_destroy(&c.lock);

@@ -42,7 +42,7 @@ size_t chunk_tensor(const chunk_map *map, uint64_t i) {
 chunk chunk_at(const chunk_map *map, uint64_t i, const uint64_t ne[GGUF_MAX_DIMS]) {
     chunk c = {.tensor = chunk_tensor(map, i)};
     uint64_t k = i - map->first[c.tensor], length = chunk_length(ne[0]);
-    uint64_t total = ne[0] * ne[1] * ne[2] * ne[3];
+    uint64_t total = gguf_elements(ne);
     c.last = i + 1 == map->first[c.tensor + 1];
     if (ne[0] <= CHUNK_ELEMENTS) {
         c.first = k * length;

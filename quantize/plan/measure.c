@@ -24,7 +24,7 @@ bool measure_applies(const gq_plan *plan, size_t tensor, size_t type) {
     if (!codecs[from->id].decode || !codecs[to->id].encode || cols % to->block_elements) return false;
     if (type >= STAND_INS && cols % 256 == 0) return false;
     if (mix_demands_importance(s->name, to->id) && !s->importance) return false;
-    return scan_bytes(to, cols) < scan_bytes(from, cols);
+    return gguf_type_bytes(to, cols) < gguf_type_bytes(from, cols);
 }
 
 /* ---- the sample ---- */
@@ -127,7 +127,7 @@ static bool do_strip(void *arg, uint64_t number, uint64_t first, uint64_t n, con
         try_types(w, to, room->decoded[0], rows, s.cols, column, room);
     }
     uint64_t weights = (end - begin) * s.cols;
-    *done = (scan_work){scan_bytes(t->type, weights), weights};
+    *done = (scan_work){gguf_type_bytes(t->type, weights), weights};
     return true;
 }
 
@@ -162,7 +162,7 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
             sample of = sample_of(t);
             for (uint64_t k = 0; k < of.strips; k++, n++)
                 if (pass) j.strips[n] = (strip){.tensor = (uint32_t)i, .number = (uint32_t)k};
-            if (!pass) bytes += of.rows * scan_bytes(t->type, of.cols);
+            if (!pass) bytes += of.rows * gguf_type_bytes(t->type, of.cols);
         }
         if (n == 0) return true;
         if (!pass && !(j.strips = calloc(n, sizeof *j.strips)))

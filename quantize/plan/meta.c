@@ -90,10 +90,7 @@ static bool set_size_label(const gq_plan *plan, gguf_header *h, gq_error *e) {
     double n = 0;
     char label[32];
     int i = 0;
-    for (size_t k = 0; k < plan->n_tensors; k++) {
-        const uint64_t *ne = plan->sources[k].tensor->ne;
-        n += (double)(ne[0] * ne[1] * ne[2] * ne[3]);
-    }
+    for (size_t k = 0; k < plan->n_tensors; k++) n += (double)gguf_elements(plan->sources[k].tensor->ne);
     while (i < 3 && n <= units[i].unit) i++;
     n /= units[i].unit;
     snprintf(label, sizeof label, "%.*f%c", n < 9.5, n, units[i].letter);

@@ -167,7 +167,7 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
 
 static uint64_t bytes_as(uint32_t type, const uint64_t ne[4]) {
     const gguf_type *t = gguf_type_of(type);
-    return t ? ne[0] / t->block_elements * t->block_bytes * ne[1] * ne[2] * ne[3] : 0;
+    return t ? gguf_type_bytes(t, gguf_elements(ne)) : 0;
 }
 
 static void fill_tensor(gq_tensor *t, const plan_source *source, const mix_choice *choice, bool keep_shape) {
@@ -179,7 +179,8 @@ static void fill_tensor(gq_tensor *t, const plan_source *source, const mix_choic
                      .wanted = choice->wanted,
                      .why = choice->why ? choice->why : "",
                      .in_bytes = in->size,
-                     .n_dims = in->n_dims};
+                     .n_dims = in->n_dims,
+                     .n_weights = gguf_elements(in->ne)};
     memcpy(t->ne, in->ne, sizeof t->ne);
     while (!keep_shape && t->n_dims > 1 && t->ne[t->n_dims - 1] == 1) t->n_dims--;
     t->out_bytes = bytes_as(t->to, t->ne);
@@ -190,13 +191,12 @@ static void summarise(plan_output *out, size_t n) {
     *s = (gq_summary){.path = out->path, .filetype = out->label, .n_tensors = n};
     for (size_t i = 0; i < n; i++) {
         gq_tensor *t = &out->tensors[i];
-        s->n_weights += t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
+        s->n_weights += t->n_weights;
         s->in_bytes += t->in_bytes, s->out_bytes += t->out_bytes;
         if (t->wanted == t->to) continue;
         /* What the wanted type would take if rows could end within a block, to the nearest byte. */
         const gguf_type *wanted = gguf_type_of(t->wanted);
-        double ideal = wanted ? (double)t->ne[0] * (double)t->ne[1] * (double)t->ne[2] * (double)t->ne[3] *
-                                    wanted->block_bytes / wanted->block_elements
+        double ideal = wanted ? (double)t->n_weights * wanted->block_bytes / wanted->block_elements
                               : (double)t->out_bytes;
         s->n_fallbacks++;
         if ((double)t->out_bytes > ideal) t->fallback_bytes = (uint64_t)((double)t->out_bytes - ideal + 0.5);

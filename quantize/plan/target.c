@@ -170,17 +170,15 @@ static bool measure(target *t, gq_error *e) {
 /* What a type takes: of a file, with the padding behind it. */
 static uint64_t bytes_as(const target *t, size_t i, uint32_t type) {
     const gguf_tensor *in = t->plan->sources[i].tensor;
-    const gguf_type *to = gguf_type_of(type);
-    uint64_t bytes = in->ne[0] / to->block_elements * to->block_bytes * in->ne[1] * in->ne[2] * in->ne[3];
+    uint64_t bytes = gguf_type_bytes(gguf_type_of(type), gguf_elements(in->ne));
     uint64_t alignment = t->asked.size ? t->plan->model.shards[0].alignment : 1;
     return gguf_round_up(bytes, alignment);
 }
 
 /* Sum of squares of the whole tensor. */
 static double power_of(const target *t, size_t i) {
-    const uint64_t *ne = t->plan->sources[i].tensor->ne;
     const measured *m = &t->found[i];
-    double all = (double)ne[0] * (double)ne[1] * (double)ne[2] * (double)ne[3];
+    double all = (double)gguf_elements(t->plan->sources[i].tensor->ne);
     return m->weights > 0 ? m->power * (all / m->weights) : 0;
 }
 
@@ -233,10 +231,8 @@ static void list_candidates(target *t) {
 static const mix_filetype *prevalent(const target *t) {
     double weights[GGUF_TYPE_LIMIT] = {0};
     uint32_t most = 0;
-    for (size_t i = 0; i < t->plan->n_tensors; i++) {
-        const uint64_t *ne = t->plan->sources[i].tensor->ne;
-        weights[choices_of(t)[i].type] += (double)ne[0] * (double)ne[1] * (double)ne[2] * (double)ne[3];
-    }
+    for (size_t i = 0; i < t->plan->n_tensors; i++)
+        weights[choices_of(t)[i].type] += (double)gguf_elements(t->plan->sources[i].tensor->ne);
     for (uint32_t type = 1; type < GGUF_TYPE_LIMIT; type++)
         if (weights[type] > weights[most]) most = type;
     const mix_filetype *named = mix_filetype_named(gguf_type_name(most));

@@ -17,8 +17,8 @@ enum {
 static int input_range(const gq_plan *plan, uint64_t i, uint64_t *offset, uint64_t *n) {
     const gguf_tensor *t = plan->sources[chunk_tensor(&plan->chunks, i)].tensor;
     chunk c = chunk_at(&plan->chunks, i, t->ne);
-    *offset = t->offset + c.first / t->type->block_elements * t->type->block_bytes;
-    *n = c.n / t->type->block_elements * t->type->block_bytes;
+    *offset = t->offset + gguf_type_bytes(t->type, c.first);
+    *n = gguf_type_bytes(t->type, c.n);
     return plan->model.shards[t->shard].file.fd;
 }
 
@@ -84,8 +84,8 @@ void cache_written(const cache *c, const output_set *outputs, uint64_t i) {
     for (size_t o = 0; o < plan->n_outputs; o++) {
         const plan_place *p = &plan->outputs[o].places[tensor];
         const gguf_type *t = gguf_type_of(plan->outputs[o].tensors[tensor].to);
-        uint64_t at = p->offset + k.first / t->block_elements * t->block_bytes;
+        uint64_t at = p->offset + gguf_type_bytes(t, k.first);
         posix_fadvise(outputs->files[outputs->first[o] + p->shard].fd, (off_t)at,
-                      (off_t)(k.n / t->block_elements * t->block_bytes), POSIX_FADV_DONTNEED);
+                      (off_t)gguf_type_bytes(t, k.n), POSIX_FADV_DONTNEED);
     }
 }

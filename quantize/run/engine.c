@@ -60,7 +60,7 @@ static uint64_t input_bytes(const gq_plan *plan, uint64_t i, uint64_t *weights) 
     const gguf_tensor *t = plan->sources[chunk_tensor(&plan->chunks, i)].tensor;
     chunk c = chunk_at(&plan->chunks, i, t->ne);
     *weights = c.n;
-    return c.n / t->type->block_elements * t->type->block_bytes;
+    return gguf_type_bytes(t->type, c.n);
 }
 
 /* The journal that would know of a chunk: journals are in the order of their shares. */

@@ -22,8 +22,7 @@ static void close_tensors(tally *t) {
 }
 
 static void fold(gq_loss *loss, const gq_tensor *t, const chunk *c, const chunk_sum *s) {
-    const gguf_type *type = gguf_type_of(t->to);
-    uint64_t bytes = c->n / type->block_elements * type->block_bytes;
+    uint64_t bytes = gguf_type_bytes(gguf_type_of(t->to), c->n);
     loss->crc32 = (uint32_t)crc32_combine(loss->crc32, s->crc, (z_off_t)bytes);
     if (t->from == t->to) return;
     loss->n += c->n;
