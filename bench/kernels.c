@@ -64,7 +64,8 @@ static void run(const job *j) {
     else if (j->decode)
         j->codec->decode(blocks, decoded, N);
     else
-        j->codec->encode(weights, blocks, ROWS, COLS, j->importance ? &known : NULL, j->effort);
+        j->codec->encode(weights, blocks, ROWS, COLS, j->importance ? &known : NULL,
+                         &(encode_settings){.effort = j->effort});
 }
 
 static double cpu_seconds(void) {

@@ -235,7 +235,7 @@ static void write_weight(FILE *f, const model *m, const weight *w) {
     uint64_t stream = m->seed ^ (uint64_t)(w - m->weights) * 0xd1342543de82ef95u;
     for (uint64_t r = 0; r < rows; r++) {
         fill_row(x, columns, w, next(&stream));
-        encode(x, row, 1, columns, NULL, EFFORT_DEFAULT);
+        encode(x, row, 1, columns, NULL, &(encode_settings){.effort = EFFORT_DEFAULT});
         put(f, row, bytes);
     }
     put(f, zeros, -(rows * bytes) % GGUF_DEFAULT_ALIGNMENT);

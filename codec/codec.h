@@ -17,6 +17,17 @@
 
 typedef enum codec_effort { EFFORT_FAST, EFFORT_DEFAULT, EFFORT_BEST } codec_effort;
 
+/* All options that decide the bytes of a block of a type, and all of them that an encoder gets to see. What
+ * is kept from one run to the next (journals, measurements, sets of shards) is told apart by their digest. */
+typedef struct encode_settings {
+    codec_effort effort;
+    uint32_t
+        importance; /* digest of the importance data that calls bring a part of each; 0: there are none */
+} encode_settings;
+/* Added to `sum`. What is off adds nothing, so that a setting that joins leaves older digests as they were.
+ */
+uint32_t encode_settings_digest(uint32_t sum, const encode_settings *settings);
+
 /* What is known of a tensor's inputs, for one of its matrices. An object rather than a vector: second moments
  * may join. */
 typedef struct codec_importance {
@@ -26,7 +37,7 @@ typedef struct codec_importance {
 /* rows x cols weights -> blocks. importance may be NULL. Finite x only. With importance a call should have at
  * least as many rows as kernels.lanes, as it takes no longer for so many than for one. */
 typedef void codec_encode(const float *x, uint8_t *blocks, size_t rows, size_t cols,
-                          const codec_importance *importance, codec_effort effort);
+                          const codec_importance *importance, const encode_settings *settings);
 /* n elements (whole blocks) -> float32, exactly as the format says. */
 typedef void codec_decode(const uint8_t *blocks, float *x, size_t n);
 

@@ -37,7 +37,7 @@ static void print_encodes(const gguf_type *type, const codec *c, const float *x,
     const codec_importance importance = {w};
     for (codec_effort effort = EFFORT_FAST; effort <= EFFORT_BEST; effort++)
         for (int on = 0; on < 2; on++) {
-            c->encode(x, blocks, ROWS, COLS, on ? &importance : NULL, effort);
+            c->encode(x, blocks, ROWS, COLS, on ? &importance : NULL, &(encode_settings){.effort = effort});
             printf("%s effort %d importance %d %08x\n", type->name, effort, on,
                    crc32(blocks, gguf_type_bytes(type, N)));
         }

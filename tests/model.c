@@ -87,7 +87,9 @@ void model_add(model *m, const char *name, uint32_t type, const uint64_t ne[4], 
     uint8_t *bytes = m->data[m->n++] = calloc(1, size + 1);
     const codec *c = &kernels_select()->codecs[type];
     float *made = values ? NULL : random_values(n, seed);
-    if (c->encode && n) c->encode(values ? values : made, bytes, n / full[0], full[0], NULL, EFFORT_DEFAULT);
+    if (c->encode && n)
+        c->encode(values ? values : made, bytes, n / full[0], full[0], NULL,
+                  &(encode_settings){.effort = EFFORT_DEFAULT});
     free(made);
 }
 

@@ -117,8 +117,26 @@ static void measure_is_the_same_at_every_level_and_adds_up(void **state) {
     }
 }
 
+/* What tells kept work apart: each setting, and a setting that is off not at all. */
+static void settings_have_a_digest(void **state) {
+    (void)state;
+    const encode_settings plain = {.effort = EFFORT_DEFAULT};
+    encode_settings other = plain;
+    uint32_t sum = encode_settings_digest(7, &plain);
+    assert_int_equal(encode_settings_digest(7, &other), sum);
+    assert_int_not_equal(encode_settings_digest(8, &other), sum);
+    other.effort = EFFORT_BEST;
+    assert_int_not_equal(encode_settings_digest(7, &other), sum);
+    other = plain, other.importance = 1;
+    assert_int_not_equal(encode_settings_digest(7, &other), sum);
+    other.importance = 2;
+    assert_int_not_equal(encode_settings_digest(7, &other),
+                         encode_settings_digest(7, &(encode_settings){1, 1}));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(settings_have_a_digest),
         cmocka_unit_test(golden_decodes_of_this_repo),
         cmocka_unit_test(golden_decodes),
         cmocka_unit_test(random_blocks_decode_as_the_reference_does),

@@ -9,7 +9,8 @@
 
 static float stored_as_half(float x) {
     uint8_t bytes[2];
-    kernels_select()->codecs[GGUF_F16].encode(&x, bytes, 1, 1, NULL, EFFORT_FAST);
+    kernels_select()->codecs[GGUF_F16].encode(&x, bytes, 1, 1, NULL,
+                                              &(encode_settings){.effort = EFFORT_FAST});
     kernels_select()->codecs[GGUF_F16].decode(bytes, &x, 1);
     return x;
 }
@@ -125,7 +126,8 @@ static void plain_q8_0(const float *x, uint8_t *block) {
     float top = 0;
     for (int i = 0; i < 32; i++) top = fmaxf(top, fabsf(x[i]));
     float step = top / 127, inverse = step > 0 ? 1 / step : 0;
-    kernels_select()->codecs[GGUF_F16].encode(&step, block, 1, 1, NULL, EFFORT_FAST);
+    kernels_select()->codecs[GGUF_F16].encode(&step, block, 1, 1, NULL,
+                                              &(encode_settings){.effort = EFFORT_FAST});
     for (int i = 0; i < 32; i++) block[2 + i] = (uint8_t)(int8_t)roundf(x[i] * inverse);
 }
 

@@ -88,7 +88,8 @@ static void cuts_leave_no_trace(void **state) {
         uint64_t n, size;
         float *x = tensor_values(&in, t->name, &n);
         uint8_t *found = tensor_bytes(&out, t->name, &size), *wanted = malloc(size);
-        kernels_select()->codecs[t->type->id].encode(x, wanted, n / t->ne[0], t->ne[0], NULL, EFFORT_DEFAULT);
+        kernels_select()->codecs[t->type->id].encode(x, wanted, n / t->ne[0], t->ne[0], NULL,
+                                                     &(encode_settings){.effort = EFFORT_DEFAULT});
         if (memcmp(found, wanted, size) != 0) fail_msg("%s differs", t->name);
         free(x), free(found), free(wanted);
     }

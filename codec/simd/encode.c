@@ -33,9 +33,9 @@ static void keep_or_zero(const batch *b, const encoder *e, uint8_t *out, size_t 
 }
 
 void LEVEL(encode_rows)(const encoder *e, const float *x, uint8_t *out, size_t rows, size_t cols,
-                        const codec_importance *importance, codec_effort effort) {
+                        const codec_importance *importance, const encode_settings *settings) {
     const float *column = importance ? importance->column : NULL;
-    const codec_search *search = &e->searches[effort][column != NULL];
+    const codec_search *search = &e->searches[settings->effort][column != NULL];
     /* Where columns make no difference, each block may be a row: no batch but the last has room left, and
      * what is read lies together. */
     if (!column) rows *= cols / e->elements, cols = e->elements;

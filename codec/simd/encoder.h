@@ -31,7 +31,7 @@ typedef struct encoder {
 
 /* The one driver: batches of rows, and for each the blocks along its columns. */
 void LEVEL(encode_rows)(const encoder *e, const float *x, uint8_t *out, size_t rows, size_t cols,
-                        const codec_importance *importance, codec_effort effort);
+                        const codec_importance *importance, const encode_settings *settings);
 
 /* Sums for a gain: those of weights x with weights x and with what the decoder returns, y. */
 typedef struct projection {

@@ -4,10 +4,10 @@
 
 #define ENCODE(name) \
     void LEVEL(encode_##name)(const float *x, uint8_t *b, size_t rows, size_t cols, \
-                              const codec_importance *importance, codec_effort effort)
+                              const codec_importance *importance, const encode_settings *settings)
 
 ENCODE(f32) {
-    (void)importance, (void)effort;
+    (void)importance, (void)settings;
     memcpy(b, x, 4 * rows * cols);
 }
 
@@ -23,7 +23,7 @@ static inline uint16_t half_of(float f) {
 }
 
 ENCODE(f16) {
-    (void)importance, (void)effort;
+    (void)importance, (void)settings;
     for (size_t i = 0; i < rows * cols; i++) {
         uint16_t h = half_of(x[i]);
         memcpy(b + 2 * i, &h, 2);
@@ -31,7 +31,7 @@ ENCODE(f16) {
 }
 
 ENCODE(bf16) {
-    (void)importance, (void)effort;
+    (void)importance, (void)settings;
     for (size_t i = 0; i < rows * cols; i++) {
         uint32_t u = bits_of(x[i]);
         uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;

@@ -87,19 +87,7 @@ bool plan_identify_input(gq_plan *plan, gq_error *e) {
     return sample_weights(plan, e);
 }
 
-/* ---- options and layout ---- */
-
-void plan_identify_options(gq_plan *plan) {
-    uint32_t effort = plan->effort, sum = crc(0, &effort, sizeof effort);
-    for (size_t i = 0; i < plan->n_tensors; i++) {
-        plan_source *s = &plan->sources[i];
-        if (!s->importance) continue;
-        s->importance_sum = crc(
-            0, s->importance, sizeof *s->importance * s->tensor->ne[0] * s->tensor->ne[2] * s->tensor->ne[3]);
-        sum = crc(crc_text(sum, s->name), &s->importance_sum, sizeof s->importance_sum);
-    }
-    plan->identity.options = sum;
-}
+/* ---- settings and layout ---- */
 
 void plan_identify_layout(gq_plan *plan) {
     uint32_t cut[2] = {CHUNK_ELEMENTS, CHUNK_ROWS}, sum = crc(0, cut, sizeof cut);
@@ -111,6 +99,7 @@ void plan_identify_layout(gq_plan *plan) {
             sum = crc(crc(sum, sizes, sizeof sizes), shard->head, shard->head_size);
         }
     plan->identity.layout = sum;
+    plan->identity.options = encode_settings_digest(0, &plan->settings);
 }
 
 /* The set that a copy is one of: where nothing changes, shards of the copy and of its source may be mixed. */
@@ -134,11 +123,13 @@ static bool copied_digest(const gq_plan *plan, const plan_output *out, uint64_t 
 uint64_t plan_set_digest(const gq_plan *plan, const plan_output *out) {
     uint64_t digest;
     if (copied_digest(plan, out, &digest)) return digest;
-    uint32_t effort = plan->effort, made_of = crc(plan->identity.content, &effort, sizeof effort), sum = 0;
+    /* Not of importance data that only other outputs of the run use. */
+    encode_settings settings = plan->settings;
+    settings.importance = 0;
+    uint32_t made_of = encode_settings_digest(plan->identity.content, &settings), sum = 0;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gq_tensor *t = &out->tensors[i];
         uint32_t place[2] = {t->to, out->places[i].shard};
-        /* Not of tensors that only other outputs of the run quantize. */
         if (t->importance == GQ_IMPORTANCE_FULL)
             made_of = crc(made_of, &plan->sources[i].importance_sum, sizeof plan->sources[i].importance_sum);
         sum = crc(crc_text(crc_text(sum, t->name), t->source_name), place, sizeof place);

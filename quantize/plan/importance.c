@@ -2,8 +2,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "quantize/plan/plan.h"
+
+static uint32_t crc(uint32_t sum, const void *bytes, size_t n) {
+    return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);
+}
+
+/* Of what is left after the filter, whatever of it tensors will use. */
+static uint32_t digest(const imatrix *m) {
+    uint32_t sum = 0;
+    for (uint64_t i = 0; i < m->n_entries; i++) {
+        const imatrix_entry *entry = &m->entries[i];
+        sum = crc(sum, entry->name, strlen(entry->name) + 1);
+        sum = crc(sum, entry->sums, entry->n_values * sizeof *entry->sums);
+        sum = crc(sum, entry->counts, entry->n_counts * sizeof *entry->counts);
+    }
+    return sum;
+}
 
 bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e) {
     const gq_list *in = &options->include_weights, *ex = &options->exclude_weights;
@@ -18,6 +35,7 @@ bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e)
     if (ex->n) imatrix_filter(&plan->matrix, ex->items, ex->n, false);
     if (!imatrix_check(&plan->matrix, options->imatrix, e)) return false;
     plan->has_matrix = plan->matrix.n_entries > 0;
+    plan->settings.importance = digest(&plan->matrix);
     if (!words_add_lines(&plan->warnings, e, plan->matrix.warnings)) return false;
     return plan->has_matrix ||
            plan_warn(plan, e, "%s: no entry is left after the filter; quantizing without importance data",
@@ -52,6 +70,7 @@ bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *opt
     }
     for (uint64_t k = 0; k < matrices; k++) imatrix_column(entry, k, t->ne[0], entry->sums + k * t->ne[0]);
     source->importance = entry->sums;
+    source->importance_sum = crc(0, entry->sums, matrices * t->ne[0] * sizeof *entry->sums);
     source->experts = entry->n_counts;
     source->experts_unseen = entry->n_unseen;
     return true;

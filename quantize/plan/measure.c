@@ -94,7 +94,7 @@ static void try_types(const job *j, strip *to, float *x, size_t rows, size_t col
             to->error[type] = INFINITY;
             continue;
         }
-        c->encode(x, room->stored[1], rows, cols, given, j->plan->effort);
+        c->encode(x, room->stored[1], rows, cols, given, &j->plan->settings);
         c->decode(room->stored[1], room->decoded[1], rows * cols);
         k->measure(x, room->decoded[1], rows, cols, given, &sum);
         to->error[type] += isfinite(sum.max_e) ? sum.we2 : INFINITY;

@@ -29,9 +29,7 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
 /* ---- measure_file.c: kept beside the model ---- */
 /* Path of the file; malloc'ed, NULL: no memory. */
 char *measure_path(const gq_plan *plan);
-/* What measurements must agree in to be used again: input, importance data, effort, version
- * and build. To be asked for
- * before importance data are given to tensors. */
+/* What measurements must agree in to be used again: input, settings, version and build. */
 void measure_key(const gq_plan *plan, char key[MEASURE_KEY]);
 /* Fill in what is there and was measured under this key; anything else is as good as not there. */
 void measure_read(const gq_plan *plan, const char *path, const char *key, measured *found);

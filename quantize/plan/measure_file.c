@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <zlib.h>
 
 #include "gguf/index.h"
 #include "quantize/plan/measure.h"
@@ -21,22 +20,12 @@ char *measure_path(const gq_plan *plan) {
     return asprintf(&path, "%s.gquant-measure", plan_input(plan)) < 0 ? NULL : path;
 }
 
-static uint32_t crc(uint32_t sum, const void *bytes, size_t n) {
-    return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);
-}
-
 void measure_key(const gq_plan *plan, char key[MEASURE_KEY]) {
-    uint32_t sum = 0;
     char build[24];
-    for (uint64_t i = 0; plan->has_matrix && i < plan->matrix.n_entries; i++) {
-        const imatrix_entry *entry = &plan->matrix.entries[i];
-        sum = crc(sum, entry->name, strlen(entry->name) + 1);
-        sum = crc(sum, entry->sums, entry->n_values * sizeof *entry->sums);
-        sum = crc(sum, entry->counts, entry->n_counts * sizeof *entry->counts);
-    }
     plan_build(build);
-    snprintf(key, MEASURE_KEY, "gquant %s, input %08x%08x, importance %08x, effort %d, sample %d", build,
-             plan->identity.input, plan->identity.content, sum, (int)plan->effort, (int)MEASURE_SAMPLE);
+    snprintf(key, MEASURE_KEY, "gquant %s, input %08x%08x, settings %08x, sample %d", build,
+             plan->identity.input, plan->identity.content, encode_settings_digest(0, &plan->settings),
+             (int)MEASURE_SAMPLE);
 }
 
 /* ---- reading ---- */

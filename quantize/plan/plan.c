@@ -346,7 +346,7 @@ static bool cut_chunks(gq_plan *plan, gq_error *e) {
 
 static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
     plan->threads = options->threads ? options->threads : workers_available();
-    plan->effort = codec_efforts[options->effort];
+    plan->settings.effort = codec_efforts[options->effort];
     plan->force = options->force, plan->join = options->join;
     plan->part = options->part, plan->parts = options->parts;
     plan->kernels = kernels_select();
@@ -379,7 +379,6 @@ static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
         !plan_check_kind(plan, e) || !list_sources(plan, options, e) || !assign(plan, options, e) ||
         !plan_advise(plan, e))
         return false;
-    plan_identify_options(plan);
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!plan_layout(plan, &plan->outputs[o], options, e) ||
             !report_fallbacks(plan, &plan->outputs[o], options, e))

@@ -18,7 +18,7 @@ typedef struct plan_source {
     const gguf_tensor *tensor;
     char name[GGUF_MAX_NAME + 1];     /* in the outputs */
     const float *importance;          /* normalised, one value per column of each matrix; NULL: none */
-    uint32_t importance_sum;          /* checksum of the values, when the options have been identified */
+    uint32_t importance_sum;          /* checksum of the values */
     bool covered;                     /* the data have been looked up */
     uint64_t experts, experts_unseen; /* matrices with data of their own; of these, never activated */
 } plan_source;
@@ -72,13 +72,13 @@ typedef struct plan_layers {
 typedef struct plan_identity {
     uint32_t input;   /* times of change of the input's shards */
     uint32_t content; /* their headers, and a sample of the weights */
-    uint32_t options; /* effort and importance data */
+    uint32_t options; /* the encode_settings */
     uint32_t layout;  /* what is where in each output, from which tensor; and the cut into chunks */
 } plan_identity;
 
 struct gq_plan {
     int threads;
-    codec_effort effort;
+    encode_settings settings; /* what decides the bytes of blocks; hashed by all that is kept */
     bool force, join;
     uint32_t part, parts; /* 0, 0: the whole work */
     const kernels *kernels;
@@ -129,9 +129,7 @@ extern const char gq_build_id[9]; /* of the sources that this was built from (cm
 void plan_build(char to[24]);
 /* What the input is; reads a little of its weights. */
 bool plan_identify_input(gq_plan *plan, gq_error *e);
-/* Effort and importance data, when tensors have theirs. */
-void plan_identify_options(gq_plan *plan);
-/* The rest, when all outputs are laid out. */
+/* The settings, and when all outputs are laid out what is where. */
 void plan_identify_layout(gq_plan *plan);
 /* A number for a set of shards: what it is made of, and how. Unlike the identity it depends on neither times
  * nor builds, since it is in the output. */

@@ -159,7 +159,7 @@ static work_status encode_strip(const gq_plan *plan, const plan_source *source, 
         importance.column = source->importance + s->matrix * source->tensor->ne[0] + s->column;
         given = &importance;
     }
-    c->encode(room->x, room->out, s->rows, s->cols, given, plan->effort);
+    c->encode(room->x, room->out, s->rows, s->cols, given, &plan->settings);
     return measure_strip(plan, source, to, s, room, given, error, e);
 }
 
