@@ -1,16 +1,17 @@
 /* Small files: read whole, and written so that nobody ever sees half of one. */
 #include <errno.h>
-#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "gguf/file.h"
-#include "quantize/run/output.h"
+#include "gguf/safe_file.h"
+#include "quantize/gquant.h"
 
 char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e) {
     gq_file f;
@@ -28,6 +29,38 @@ char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e) {
     return text;
 }
 
+static bool check_folder(const char *path, gq_error *e) {
+    struct stat st;
+    char *folder = safe_file_folder(path);
+    if (!folder) return gq_fail_memory(e, strlen(path) + 1);
+    bool ok = true;
+    if (stat(folder, &st) != 0)
+        ok = gq_fail(e, "cannot write %s: the folder %s %s", path, folder,
+                     errno == ENOENT ? "does not exist" : strerror(errno));
+    else if (!S_ISDIR(st.st_mode))
+        ok = gq_fail(e, "cannot write %s: %s is not a folder", path, folder);
+    free(folder);
+    return ok;
+}
+
+bool gq_check_target(const char *path, bool replace, gq_error *e) {
+    struct stat st;
+    const char *slash = strrchr(path, '/');
+    size_t n = strlen(slash ? slash + 1 : path);
+    if (n == 0) return gq_fail_usage(e, "the output '%s' has no file name", path);
+    if (n > NAME_MAX)
+        return gq_fail_usage(e, "the output's name has %zu bytes; a file name has at most %d", n, NAME_MAX);
+    if (!check_folder(path, e)) return false;
+    if (lstat(path, &st) != 0) return errno == ENOENT || gq_fail(e, "%s: %s", path, strerror(errno));
+    /* A link is replaced itself; one that leads to a device, as /dev/stdout does, stands for what it leads
+     * to.
+     */
+    if (S_ISLNK(st.st_mode) && stat(path, &st) != 0) st.st_mode = S_IFREG;
+    if (!S_ISREG(st.st_mode))
+        return gq_fail(e, "%s is %s, not a regular file", path, gq_file_kind(st.st_mode));
+    return replace || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s is there already", path);
+}
+
 /* A name that nobody can foretell, so that neither what an earlier run left nor what somebody else put there
  * is in the way. */
 static int create_beside(const char *path, char **beside, gq_error *e) {
@@ -41,9 +74,9 @@ static int create_beside(const char *path, char **beside, gq_error *e) {
             number = (uint64_t)getpid() * TRIES + (uint64_t)i;
         snprintf(suffix, sizeof suffix, ".%016llx", (unsigned long long)number);
         free(*beside);
-        *beside = plan_beside(path, suffix);
+        *beside = safe_file_beside(path, suffix);
         if (!*beside) return gq_fail_memory(e, strlen(path) + sizeof suffix), -1;
-        fd = output_create_ours(*beside);
+        fd = safe_file_create(*beside);
     }
     if (fd < 0) gq_fail(e, "%s: cannot create %s: %s", path, *beside, strerror(errno));
     return fd;
@@ -92,7 +125,7 @@ bool gq_write_whole(const char *path, bool replace, gq_writer *write, const void
     if (!gq_check_target(path, replace, e)) return false;
     int fd = create_beside(path, &beside, e);
     bool ok = fd >= 0;
-    if (ok && !(fill(fd, write, what) && output_rename(beside, path, replace))) {
+    if (ok && !(fill(fd, write, what) && safe_file_rename(beside, path, replace))) {
         ok = fail_write(path, errno, e);
         unlink(beside);
     }

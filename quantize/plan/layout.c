@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gguf/safe_file.h"
 #include "quantize/plan/plan.h"
 
 enum { MAX_SHARDS = UINT16_MAX };
@@ -108,7 +109,7 @@ static bool lay_shard(const gq_plan *plan, plan_output *out, uint32_t number, si
     uint64_t data;
     s->path =
         plan_shard_path(out->path, options->keep_split || options->split_max_size, number, out->n_shards);
-    s->temporary = s->path ? plan_beside(s->path, ".gquant") : NULL;
+    s->temporary = s->path ? safe_file_beside(s->path, ".gquant") : NULL;
     if (!s->temporary) return gq_fail_memory(e, strlen(out->path) + 32);
     s->header = gguf_header_new(e);
     if (!s->header || (number == 0 && !plan_meta_write(plan, out, options, s->header, e)) ||

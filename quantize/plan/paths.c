@@ -1,25 +1,18 @@
 /* Names of outputs, of their shards and of what lies beside them while they are made; and whether they may be
  * written. */
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <zlib.h>
 
+#include "gguf/safe_file.h"
 #include "quantize/plan/plan.h"
 
 static const char *base_of(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
-}
-
-char *plan_folder(const char *path) {
-    const char *slash = strrchr(path, '/');
-    if (!slash) return strdup(".");
-    return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
 
 /* Length of a name without ".gguf" and without a shard's "-kkkkk-of-nnnnn". */
@@ -76,41 +69,7 @@ char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n) {
     return asprintf(&shard, "%.*s-%05u-of-%05u.gguf", length, path, k + 1, n) < 0 ? NULL : shard;
 }
 
-/* One prefix for all that lies beside an output, or what one run calls by a suffix the next would not find:
- * a name is shortened so that the longest suffix fits, even where a shorter one follows. */
-char *plan_beside(const char *path, const char *suffix) {
-    enum {
-        LONGEST = sizeof ".gquant-journal-1048576-of-1048576" - 1,
-        CRC = 9,
-        ROOM = NAME_MAX - 1 - LONGEST
-    };
-    const char *name = base_of(path);
-    size_t n = strlen(name), kept = n;
-    char *beside = NULL, sum[CRC + 1] = "";
-    if (n > ROOM) { /* as much of it as fits, and its CRC to tell long names apart */
-        kept = ROOM - CRC;
-        while (kept > ROOM - CRC - 4 && (name[kept] & 0xC0) == 0x80) kept--; /* not within a UTF-8 sequence */
-        snprintf(sum, sizeof sum, "-%08lx", crc32(0, (const Bytef *)name, (uInt)n));
-    }
-    int got = asprintf(&beside, "%.*s.%.*s%s%s", (int)(name - path), path, (int)kept, name, sum, suffix);
-    return got < 0 ? NULL : beside;
-}
-
 /* ---- may it be written? ---- */
-
-static bool check_folder(const char *path, gq_error *e) {
-    struct stat st;
-    char *folder = plan_folder(path);
-    if (!folder) return gq_fail_memory(e, strlen(path) + 1);
-    bool ok = true;
-    if (stat(folder, &st) != 0)
-        ok = gq_fail(e, "cannot write %s: the folder %s %s", path, folder,
-                     errno == ENOENT ? "does not exist" : strerror(errno));
-    else if (!S_ISDIR(st.st_mode))
-        ok = gq_fail(e, "cannot write %s: %s is not a folder", path, folder);
-    free(folder);
-    return ok;
-}
 
 bool plan_is_input(const gq_plan *plan, const gq_options *options, const struct stat *st) {
     struct stat matrix;
@@ -120,23 +79,6 @@ bool plan_is_input(const gq_plan *plan, const gq_options *options, const struct 
     }
     return options->imatrix && stat(options->imatrix, &matrix) == 0 && matrix.st_dev == st->st_dev &&
            matrix.st_ino == st->st_ino;
-}
-
-bool gq_check_target(const char *path, bool replace, gq_error *e) {
-    struct stat st;
-    size_t n = strlen(base_of(path));
-    if (n == 0) return gq_fail_usage(e, "the output '%s' has no file name", path);
-    if (n > NAME_MAX)
-        return gq_fail_usage(e, "the output's name has %zu bytes; a file name has at most %d", n, NAME_MAX);
-    if (!check_folder(path, e)) return false;
-    if (lstat(path, &st) != 0) return errno == ENOENT || gq_fail(e, "%s: %s", path, strerror(errno));
-    /* A link is replaced itself; one that leads to a device, as /dev/stdout does, stands for what it leads
-     * to.
-     */
-    if (S_ISLNK(st.st_mode) && stat(path, &st) != 0) st.st_mode = S_IFREG;
-    if (!S_ISREG(st.st_mode))
-        return gq_fail(e, "%s is %s, not a regular file", path, gq_file_kind(st.st_mode));
-    return replace || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s is there already", path);
 }
 
 static bool check_target(const gq_plan *plan, const gq_options *options, const plan_shard *shard,
@@ -174,7 +116,7 @@ static int by_place(const void *a, const void *b) {
 /* The folder is there: check_target has looked. */
 static bool place_of(place *to, const char *path, gq_error *e) {
     struct stat st = {.st_size = 0};
-    char *folder = plan_folder(path);
+    char *folder = safe_file_folder(path);
     if (!folder) return gq_fail_memory(e, strlen(path) + 1);
     bool ok = stat(folder, &st) == 0 || gq_fail(e, "%s: %s", folder, strerror(errno));
     *to = (place){st.st_dev, st.st_ino, base_of(path), path};

@@ -185,11 +185,6 @@ char *plan_derive_path(const char *folder, const char *input, const char *filety
 /* PREFIX-kkkkk-of-nnnnn.gguf for the k-th shard (from 0) of n. When n is 1 it is the path itself, or, where
  * that was given as a prefix, PREFIX.gguf. */
 char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n);
-/* A hidden name beside `path`, the same for the same path: ".NAME" + suffix. A NAME of more than 220 bytes is
- * shortened, to the same prefix for every suffix. */
-char *plan_beside(const char *path, const char *suffix);
-/* Folder of a path: "." when it has none. malloc'ed. */
-char *plan_folder(const char *path);
 /* Whether this is a shard of the input, or the importance data. */
 bool plan_is_input(const gq_plan *plan, const gq_options *options, const struct stat *st);
 /* Whether all outputs may be written where they are asked for. */

@@ -10,8 +10,12 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "gguf/safe_file.h"
+
 static const char MAGIC[8] = {'G', 'Q', 'J', 'R', 'N', 'L', '0', '2'};
 static const char SUFFIX[] = ".gquant-journal";
+_Static_assert(sizeof ".gquant-journal-1048576-of-1048576" - 1 <= SAFE_FILE_SUFFIX,
+               "the name of any part fits");
 
 static uint32_t crc(const void *bytes, size_t n) { return (uint32_t)crc32(0, (const Bytef *)bytes, (uInt)n); }
 
@@ -39,7 +43,7 @@ journal_head journal_head_of(const gq_plan *plan, uint32_t part, uint32_t parts)
 static char *journal_path(const gq_plan *plan, uint32_t part, uint32_t parts) {
     char suffix[64];
     snprintf(suffix, sizeof suffix, parts ? "%s-%u-of-%u" : "%s", SUFFIX, part, parts);
-    return plan_beside(plan->outputs[0].shards[0].path, suffix);
+    return safe_file_beside(plan->outputs[0].shards[0].path, suffix);
 }
 
 static bool prepare(journal *j, const gq_plan *plan, uint32_t part, uint32_t parts, gq_error *e) {
@@ -80,29 +84,29 @@ static bool fail(const journal *j, const char *what, gq_error *e) {
 /* A file system that cannot lock is taken at its word that nobody else is there. */
 static bool lock(journal *j, gq_error *e) {
     bool held = flock(j->fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR);
-    if (!held && output_still_there(j->fd, j->path)) return true;
+    if (!held && safe_file_still_there(j->fd, j->path)) return true;
     close(j->fd);
     j->fd = -1; /* not ours to remove */
     return gq_fail(e, "another process is at work on this share of the output (it holds %s)", j->path);
 }
 
 static bool open_existing(journal *j, gq_error *e) {
-    j->fd = output_open_ours(j->path);
+    j->fd = safe_file_open(j->path);
     if (j->fd < 0) return errno == ENOENT || fail(j, "open", e);
     return lock(j, e);
 }
 
 static bool create(journal *j, const journal_head *head, gq_error *e) {
     if (j->fd >= 0) close(j->fd), unlink(j->path);
-    j->fd = output_create_ours(j->path);
+    j->fd = safe_file_create(j->path);
     if (j->fd < 0) return fail(j, "make", e);
-    return lock(j, e) && (output_pwrite(j->fd, 0, head, sizeof *head) || fail(j, "write", e));
+    return lock(j, e) && (safe_file_write(j->fd, 0, head, sizeof *head) || fail(j, "write", e));
 }
 
 bool journal_open(journal *j, const gq_plan *plan, bool keep, gq_error *e) {
     journal_head found, wanted = journal_head_of(plan, plan->part, plan->parts);
     if (!prepare(j, plan, plan->part, plan->parts, e) ||
-        !output_may_grow(j->path, slot_offset(j, j->end), e) || !open_existing(j, e))
+        !safe_file_may_grow(j->path, slot_offset(j, j->end), e) || !open_existing(j, e))
         return false;
     j->resumed = keep && j->fd >= 0 && read_head(j->fd, &found) && !journal_mismatch(&found, &wanted);
     return j->resumed || create(j, &wanted, e);
@@ -155,7 +159,7 @@ bool journal_write(const journal *j, const uint8_t *slots, size_t n, gq_error *e
     for (size_t i = 0; i < n; i++, slots += j->slot) {
         uint64_t mark;
         memcpy(&mark, slots, 8);
-        if (!output_pwrite(j->fd, slot_offset(j, mark - 1), slots, j->slot)) return fail(j, "write", e);
+        if (!safe_file_write(j->fd, slot_offset(j, mark - 1), slots, j->slot)) return fail(j, "write", e);
     }
     return fdatasync(j->fd) == 0 || fail(j, "write", e);
 }
@@ -177,7 +181,7 @@ static bool take_number(const char **at, const char *text, uint32_t *number) {
 static bool for_each(const gq_plan *plan,
                      void (*each)(void *user, int folder, const char *name, uint32_t part, uint32_t parts),
                      void *user, gq_error *e) {
-    char *whole = journal_path(plan, 0, 0), *folder = whole ? plan_folder(whole) : NULL;
+    char *whole = journal_path(plan, 0, 0), *folder = whole ? safe_file_folder(whole) : NULL;
     DIR *dir = folder ? opendir(folder) : NULL;
     bool ok = dir != NULL;
     if (!folder)
@@ -283,7 +287,7 @@ bool journal_announce(gq_plan *plan, gq_error *e) {
     if (plan->join) return true;
     char *path = journal_path(plan, plan->part, plan->parts);
     if (!path) return gq_fail_memory(e, strlen(plan->outputs[0].path) + 64);
-    int fd = output_open_ours(path);
+    int fd = safe_file_open(path);
     bool ok = true;
     if (fd >= 0 && read_head(fd, &found)) {
         const char *why = journal_mismatch(&found, &wanted), *out = plan->outputs[0].path;

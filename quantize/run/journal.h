@@ -7,7 +7,7 @@
 #ifndef GQ_JOURNAL_H
 #define GQ_JOURNAL_H
 
-#include "quantize/run/output.h"
+#include "quantize/plan/plan.h"
 #include "quantize/run/tally.h"
 
 /* What a file beside an output says of the plan it belongs to, in the machine's own byte order: a journal

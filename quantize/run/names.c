@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "gguf/safe_file.h"
 #include "quantize/run/journal.h"
 
 /* The record: the head that journals have, what tells each file, a CRC of both. */
@@ -48,7 +49,7 @@ static bool all_there(const names *r) {
 static bool names_new(names *r, const output_set *set, gq_error *e) {
     const char *first = set->plan->outputs[0].shards[0].path;
     *r = (names){.set = set, .fd = -1};
-    r->path = plan_beside(first, ".gquant-names");
+    r->path = safe_file_beside(first, ".gquant-names");
     r->files = calloc(set->n, sizeof *r->files);
     return (r->path && r->files) || gq_fail_memory(e, strlen(first) + set->n * sizeof *r->files);
 }
@@ -76,7 +77,7 @@ bool names_look(gq_plan *plan, const gq_options *options, gq_error *e) {
     output_set set = {.plan = plan};
     names r = {.fd = -1};
     bool ok = output_new(&set, plan, e) && names_new(&r, &set, e) && name_is_free(&r, options, e);
-    if (ok) r.fd = output_open_ours(r.path);
+    if (ok) r.fd = safe_file_open(r.path);
     plan->whole = ok && r.fd >= 0 && read_record(&r) && all_there(&r);
     for (size_t o = 0, i = 0; plan->whole && o < plan->n_outputs; o++)
         for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++, i++) {
@@ -95,7 +96,7 @@ static bool fail_record(const names *r, const char *what, gq_error *e) {
 bool names_open(names *r, const output_set *set, gq_error *e) {
     struct stat st;
     if (!names_new(r, set, e)) return false;
-    r->fd = output_open_ours(r->path);
+    r->fd = safe_file_open(r->path);
     if (r->fd < 0) return errno == ENOENT || fail_record(r, "open", e);
     if (flock(r->fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR))
         return gq_fail(e, "another process is giving %s its name (it holds %s)", set->plan->outputs[0].path,
@@ -130,18 +131,18 @@ static bool write_record(const names *r) {
                                   .nanoseconds = st.st_mtim.tv_nsec};
     }
     uint32_t sum = record_crc(&head, r->files, n);
-    return output_pwrite(r->fd, 0, &head, sizeof head) &&
-           output_pwrite(r->fd, sizeof head, r->files, bytes) &&
-           output_pwrite(r->fd, sizeof head + bytes, &sum, sizeof sum) && fsync(r->fd) == 0;
+    return safe_file_write(r->fd, 0, &head, sizeof head) &&
+           safe_file_write(r->fd, sizeof head, r->files, bytes) &&
+           safe_file_write(r->fd, sizeof head + bytes, &sum, sizeof sum) && fsync(r->fd) == 0;
 }
 
 bool names_record(names *r, gq_error *e) {
     uint64_t size = sizeof(journal_head) + r->set->n * sizeof *r->files + sizeof(uint32_t);
-    if (!places_are_free(r->set, e) || !output_may_grow(r->path, size, e)) return false;
-    r->fd = output_create_ours(r->path);
+    if (!places_are_free(r->set, e) || !safe_file_may_grow(r->path, size, e)) return false;
+    r->fd = safe_file_create(r->path);
     if (r->fd < 0) return fail_record(r, "make", e);
     flock(r->fd, LOCK_EX | LOCK_NB);
-    if (write_record(r) || fail_record(r, "write", e)) r->whole = output_sync_folder(r->path, e);
+    if (write_record(r) || fail_record(r, "write", e)) r->whole = safe_file_sync_folder(r->path, e);
     if (r->whole) return true;
     unlink(r->path);
     close(r->fd);
@@ -161,7 +162,7 @@ static bool give(const names *r, size_t i, gq_error *e) {
     if (!is_at(from, &r->files[i]))
         return gq_fail(e, "cannot rename %s to %s: it was removed or replaced since it was written", from,
                        to);
-    return output_rename(from, to, r->set->plan->force) ||
+    return safe_file_rename(from, to, r->set->plan->force) ||
            gq_fail(e, "cannot rename %s to %s: %s", from, to, strerror(errno));
 }
 
@@ -171,7 +172,7 @@ static bool take_name(const names *r, size_t i, gq_error *e) {
     struct stat st;
     if (!r->set->plan->force || is_at(path, &r->files[i]) || lstat(path, &st) != 0) return true;
     if (unlink(path) != 0) return gq_fail(e, "cannot replace %s: %s", path, strerror(errno));
-    return output_sync_folder(path, e);
+    return safe_file_sync_folder(path, e);
 }
 
 static bool give_shards(const names *r, size_t first, uint32_t n, gq_error *e) {
@@ -179,7 +180,7 @@ static bool give_shards(const names *r, size_t first, uint32_t n, gq_error *e) {
     if (n > 1 && !take_name(r, first, e)) return false;
     for (uint32_t s = n - 1; s > 0; s--)
         if (!give(r, first + s, e)) return false;
-    return (n == 1 || output_sync_folder(path, e)) && give(r, first, e) && output_sync_folder(path, e);
+    return (n == 1 || safe_file_sync_folder(path, e)) && give(r, first, e) && safe_file_sync_folder(path, e);
 }
 
 bool names_give(const names *r, gq_error *e) {
@@ -192,5 +193,5 @@ bool names_give(const names *r, gq_error *e) {
 bool names_remove(const names *r) {
     if (r->fd < 0) return true;
     /* Before journals go: after a power cut the record must not come back without them. */
-    return unlink(r->path) == 0 && output_sync_folder(r->path, NULL);
+    return unlink(r->path) == 0 && safe_file_sync_folder(r->path, NULL);
 }

@@ -2,33 +2,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "gguf/safe_file.h"
+
 /* ---- opening ---- */
-
-int output_open_ours(const char *path) {
-    struct stat st;
-    int fd = gq_open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0);
-    if (fd < 0) return -1;
-    /* Its name can be foretold, so somebody may have put a file of his own, or a link to one, in its place.
-     */
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink == 1) return fd;
-    close(fd);
-    errno = EPERM;
-    return -1;
-}
-
-int output_create_ours(const char *path) {
-    return gq_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
-}
 
 static bool fail_open(const output_file *f, gq_error *e) {
     const char *why = errno == EPERM || errno == ELOOP
@@ -37,12 +20,7 @@ static bool fail_open(const output_file *f, gq_error *e) {
     return gq_fail(e, "cannot write %s: %s: %s", f->shard->path, f->shard->temporary, why);
 }
 
-bool output_still_there(int fd, const char *path) {
-    struct stat a, b;
-    return fstat(fd, &a) == 0 && lstat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
-static bool still_there(const output_file *f) { return output_still_there(f->fd, f->shard->temporary); }
+static bool still_there(const output_file *f) { return safe_file_still_there(f->fd, f->shard->temporary); }
 
 static void close_file(output_file *f) {
     if (f->fd >= 0) close(f->fd);
@@ -54,15 +32,6 @@ static bool fail_held(output_file *f, gq_error *e) {
     close_file(f);
     return gq_fail(e, "%s is being written by another process (it holds %s)", f->shard->path,
                    f->shard->temporary);
-}
-
-bool output_may_grow(const char *path, uint64_t size, gq_error *e) {
-    struct rlimit most;
-    return getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur == RLIM_INFINITY || size <= most.rlim_cur ||
-           gq_fail(e,
-                   "cannot write %s: it needs %llu bytes, and files may have at most %llu here (raise the "
-                   "limit: ulimit -f)",
-                   path, (unsigned long long)size, (unsigned long long)most.rlim_cur);
 }
 
 /* A file system that cannot lock is taken at its word that nobody else is there. */
@@ -95,7 +64,7 @@ void output_free(output_set *set) {
 
 bool output_all_may_grow(const output_set *set, gq_error *e) {
     for (size_t i = 0; i < set->n; i++)
-        if (!output_may_grow(set->files[i].shard->path, set->files[i].shard->size, e)) return false;
+        if (!safe_file_may_grow(set->files[i].shard->path, set->files[i].shard->size, e)) return false;
     return true;
 }
 
@@ -104,7 +73,7 @@ bool output_open_old(output_set *set, bool *all, gq_error *e) {
     for (size_t i = 0; i < set->n; i++) {
         output_file *f = &set->files[i];
         struct stat st;
-        f->fd = output_open_ours(f->shard->temporary);
+        f->fd = safe_file_open(f->shard->temporary);
         if (f->fd < 0 && errno != ENOENT) return fail_open(f, e);
         if (f->fd >= 0 && !lock_file(f, LOCK_EX, e)) return false;
         if (f->fd >= 0 && !still_there(f)) close_file(f);
@@ -118,7 +87,7 @@ bool output_create(output_set *set, gq_error *e) {
         output_file *f = &set->files[i];
         if (f->fd >= 0 && unlink(f->shard->temporary) != 0 && errno != ENOENT) return fail_open(f, e);
         close_file(f);
-        f->fd = output_create_ours(f->shard->temporary);
+        f->fd = safe_file_create(f->shard->temporary);
         if (f->fd < 0 && errno == EEXIST) return fail_held(f, e);
         if (f->fd < 0) return fail_open(f, e);
         f->fresh = true;
@@ -131,9 +100,9 @@ bool output_create(output_set *set, gq_error *e) {
 
 /* Open or make; 0 when another process was faster in either direction and it is worth trying again. */
 static int open_or_create(output_file *f, gq_error *e) {
-    f->fd = output_open_ours(f->shard->temporary);
+    f->fd = safe_file_open(f->shard->temporary);
     if (f->fd < 0 && errno == ENOENT) {
-        f->fd = output_create_ours(f->shard->temporary);
+        f->fd = safe_file_create(f->shard->temporary);
         if (f->fd < 0 && errno == EEXIST) return 0;
     }
     if (f->fd < 0) return fail_open(f, e), -1;
@@ -232,19 +201,8 @@ static const output_file *file_of(const output_set *set, size_t output, uint32_t
     return &set->files[set->first[output] + shard];
 }
 
-bool output_pwrite(int fd, uint64_t offset, const void *bytes, size_t n) {
-    for (const uint8_t *at = bytes; n > 0;) {
-        ssize_t done = pwrite(fd, at, n, (off_t)offset);
-        if (done < 0 && errno == EINTR) continue;
-        if (done == 0) errno = EIO;
-        if (done <= 0) return false;
-        at += done, offset += (uint64_t)done, n -= (size_t)done;
-    }
-    return true;
-}
-
 static bool write_all(const output_file *f, uint64_t offset, const void *bytes, size_t n, gq_error *e) {
-    return output_pwrite(f->fd, offset, bytes, n) ||
+    return safe_file_write(f->fd, offset, bytes, n) ||
            gq_fail(e, "cannot write %s: %s (%zu bytes at offset %llu of %s)", f->shard->path, strerror(errno),
                    n, (unsigned long long)offset, f->shard->temporary);
 }
@@ -277,31 +235,6 @@ bool output_sync(const output_set *set, gq_error *e) {
 
 /* ---- closing ---- */
 
-/* Without allocating: between two names that belong together nothing should fail that need not. */
-bool output_sync_folder(const char *path, gq_error *e) {
-    char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    int n = snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-    int fd = n < PATH_MAX ? gq_open(folder, O_RDONLY | O_DIRECTORY, 0) : -1;
-    /* Some file systems cannot sync a folder and say EINVAL; there is no more to be done there. */
-    bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
-    if (!ok) gq_fail(e, "cannot sync the folder %s: %s", folder, strerror(errno));
-    if (fd >= 0) close(fd);
-    return ok;
-}
-
-bool output_rename(const char *from, const char *to, bool replace) {
-    if (replace) return rename(from, to) == 0;
-    /* A file that has appeared meanwhile is not ours to replace. */
-    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return true;
-    if (errno != EINVAL && errno != ENOSYS) return false;
-    /* The file system cannot do that; most can link, which does not replace either. */
-    if (link(from, to) == 0) return unlink(from) == 0 || (unlink(to), false);
-    struct stat st;
-    if (errno == EEXIST || lstat(to, &st) == 0) return errno = EEXIST, false;
-    return rename(from, to) == 0;
-}
-
 /* All headers before the first sync: the disk then writes on in one go. */
 bool output_complete(const output_set *set, gq_error *e) {
     for (size_t i = 0; i < set->n; i++) {
@@ -321,10 +254,10 @@ bool output_give_name(output_set *set, gq_error *e) {
     if (!still_there(f))
         return gq_fail(e, "cannot rename %s to %s: it was removed or replaced while it was written", from,
                        to);
-    if (!output_rename(from, to, set->plan->force))
+    if (!safe_file_rename(from, to, set->plan->force))
         return gq_fail(e, "cannot rename %s to %s: %s", from, to, strerror(errno));
     f->renamed = true;
-    if (output_sync_folder(to, e)) return true;
+    if (safe_file_sync_folder(to, e)) return true;
     /* What it has replaced does not come back, so there the new file stays, which is whole. */
     if (!set->plan->force && rename(to, from) == 0) f->renamed = false;
     return false;

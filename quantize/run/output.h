@@ -50,21 +50,4 @@ bool output_give_name(output_set *set, gq_error *e);
 /* Remove the temporary files that this run made; with `old` those of an earlier run too. */
 void output_remove(output_set *set, bool old);
 
-/* For other files beside an output: open one that is there if it is ours and regular (ENOENT: not there), or
- * make a new one; never through a symbolic link. Returns -1 and errno. */
-int output_open_ours(const char *path);
-int output_create_ours(const char *path);
-/* Whether this process may make a file of that size (RLIMIT_FSIZE). To be asked before it is begun: a write
- * beyond the limit ends a process that does not ignore SIGXFSZ, and a library leaves signals as they are. */
-bool output_may_grow(const char *path, uint64_t size, gq_error *e);
-/* Whether the name still belongs to the open file: another process may have finished and renamed it, or
- * removed it and made its own, between our opening and our locking it. */
-bool output_still_there(int fd, const char *path);
-/* All n bytes, whatever interrupts; false and errno. */
-bool output_pwrite(int fd, uint64_t offset, const void *bytes, size_t n);
-/* Give a file its name; without `replace` never in the place of another, not even of one that appears this
- * moment. false and errno. */
-bool output_rename(const char *from, const char *to, bool replace);
-bool output_sync_folder(const char *path, gq_error *e); /* of a file's path */
-
 #endif

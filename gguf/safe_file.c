@@ -1,0 +1,98 @@
+#include "gguf/safe_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+char *safe_file_folder(const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (!slash) return strdup(".");
+    return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+}
+
+/* One prefix for all that lies beside an output, or what one run calls by a suffix the next would not find:
+ * a name is shortened so that the longest suffix fits, even where a shorter one follows. */
+char *safe_file_beside(const char *path, const char *suffix) {
+    enum { CRC = 9, ROOM = NAME_MAX - 1 - SAFE_FILE_SUFFIX };
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t n = strlen(name), kept = n;
+    char *beside = NULL, sum[CRC + 1] = "";
+    if (n > ROOM) { /* as much of it as fits, and its CRC to tell long names apart */
+        kept = ROOM - CRC;
+        while (kept > ROOM - CRC - 4 && (name[kept] & 0xC0) == 0x80) kept--; /* not within a UTF-8 sequence */
+        snprintf(sum, sizeof sum, "-%08lx", crc32(0, (const Bytef *)name, (uInt)n));
+    }
+    int got = asprintf(&beside, "%.*s.%.*s%s%s", (int)(name - path), path, (int)kept, name, sum, suffix);
+    return got < 0 ? NULL : beside;
+}
+
+int safe_file_open(const char *path) {
+    struct stat st;
+    int fd = gq_open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0);
+    if (fd < 0) return -1;
+    /* Its name can be foretold, so somebody may have put a file of his own, or a link to one, in its place.
+     */
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink == 1) return fd;
+    close(fd);
+    errno = EPERM;
+    return -1;
+}
+
+int safe_file_create(const char *path) { return gq_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0666); }
+
+bool safe_file_still_there(int fd, const char *path) {
+    struct stat a, b;
+    return fstat(fd, &a) == 0 && lstat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+bool safe_file_may_grow(const char *path, uint64_t size, gq_error *e) {
+    struct rlimit most;
+    return getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur == RLIM_INFINITY || size <= most.rlim_cur ||
+           gq_fail(e,
+                   "cannot write %s: it needs %llu bytes, and files may have at most %llu here (raise the "
+                   "limit: ulimit -f)",
+                   path, (unsigned long long)size, (unsigned long long)most.rlim_cur);
+}
+
+bool safe_file_write(int fd, uint64_t offset, const void *bytes, size_t n) {
+    for (const uint8_t *at = bytes; n > 0;) {
+        ssize_t done = pwrite(fd, at, n, (off_t)offset);
+        if (done < 0 && errno == EINTR) continue;
+        if (done == 0) errno = EIO;
+        if (done <= 0) return false;
+        at += done, offset += (uint64_t)done, n -= (size_t)done;
+    }
+    return true;
+}
+
+bool safe_file_rename(const char *from, const char *to, bool replace) {
+    if (replace) return rename(from, to) == 0;
+    /* A file that has appeared meanwhile is not ours to replace. */
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return true;
+    if (errno != EINVAL && errno != ENOSYS) return false;
+    /* The file system cannot do that; most can link, which does not replace either. */
+    if (link(from, to) == 0) return unlink(from) == 0 || (unlink(to), false);
+    struct stat st;
+    if (errno == EEXIST || lstat(to, &st) == 0) return errno = EEXIST, false;
+    return rename(from, to) == 0;
+}
+
+/* Without allocating: between two names that belong together nothing should fail that need not. */
+bool safe_file_sync_folder(const char *path, gq_error *e) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    int n = snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    int fd = n < PATH_MAX ? gq_open(folder, O_RDONLY | O_DIRECTORY, 0) : -1;
+    /* Some file systems cannot sync a folder and say EINVAL; there is no more to be done there. */
+    bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
+    if (!ok) gq_fail(e, "cannot sync the folder %s: %s", folder, strerror(errno));
+    if (fd >= 0) close(fd);
+    return ok;
+}

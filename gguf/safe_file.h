@@ -1,0 +1,33 @@
+/* Files that are written: made where nobody else's is touched, filled whatever interrupts, named when they
+ * are whole, and safe from a power cut then. For reading there is gguf/file.h.
+ */
+#ifndef GQ_SAFE_FILE_H
+#define GQ_SAFE_FILE_H
+
+#include "gguf/file.h"
+
+/* Folder of a path, "." when it has none; malloc'ed, NULL: no memory. */
+char *safe_file_folder(const char *path);
+/* A hidden name beside `path`, the same for the same path: ".NAME" + suffix. A NAME of more than 220 bytes is
+ * shortened, to the same prefix for every suffix. malloc'ed, NULL: no memory. */
+enum { SAFE_FILE_SUFFIX = 34 }; /* length of the longest suffix */
+char *safe_file_beside(const char *path, const char *suffix);
+
+/* Open one that is there if it is ours and regular (ENOENT: not there), or make a new one; never through a
+ * symbolic link. Returns -1 and errno. */
+int safe_file_open(const char *path);
+int safe_file_create(const char *path);
+/* Whether this process may make a file of that size (RLIMIT_FSIZE). To be asked before it is begun: a write
+ * beyond the limit ends a process that does not ignore SIGXFSZ, and a library leaves signals as they are. */
+bool safe_file_may_grow(const char *path, uint64_t size, gq_error *e);
+/* Whether the name still belongs to the open file: another process may have finished and renamed it, or
+ * removed it and made its own, between our opening and our locking it. */
+bool safe_file_still_there(int fd, const char *path);
+/* All n bytes, whatever interrupts; false and errno. */
+bool safe_file_write(int fd, uint64_t offset, const void *bytes, size_t n);
+/* Give a file its name; without `replace` never in the place of another, not even of one that appears this
+ * moment. false and errno. */
+bool safe_file_rename(const char *from, const char *to, bool replace);
+bool safe_file_sync_folder(const char *path, gq_error *e); /* of a file's path */
+
+#endif
