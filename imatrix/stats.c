@@ -5,22 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/gguf.h"
+#include "gguf/facts.h"
 
 /* Below this an importance counts as none, as in other programs' reports. */
 static const float least_active = 0.00001f;
-
-/* "blk.N.role" -> N and role. More than nine digits, or a zero in front of them, make no layer. */
-static int64_t split_name(const char *name, const char **role) {
-    static const char prefix[] = "blk.";
-    *role = name;
-    if (strncmp(name, prefix, strlen(prefix)) != 0) return -1;
-    const char *digits = name + strlen(prefix);
-    size_t n = strspn(digits, "0123456789");
-    if (n == 0 || n > 9 || (n > 1 && *digits == '0') || digits[n] != '.') return -1;
-    *role = digits + n + 1;
-    return atol(digits);
-}
 
 /* All values of an entry; NaN where no token came. */
 static void normalise(const imatrix_entry *x, float *a) {
@@ -85,7 +73,9 @@ static void describe(const imatrix *im, const imatrix_entry *x, imatrix_stats *s
                          .evenness = NAN,
                          .outliers = NAN,
                          .cosine = NAN};
-    s->layer = split_name(x->name, &s->role);
+    gguf_block block;
+    bool in_block = gguf_block_leads(x->name, &block);
+    s->layer = in_block ? (int64_t)block.number : -1, s->role = in_block ? block.rest : x->name;
     if (x->n_unseen == x->n_counts) return;
     normalise(x, a);
     moments(s, a, x->n_values);

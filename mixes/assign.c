@@ -2,18 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gguf/facts.h"
 #include "mixes/rules.h"
 
 /* ---- order ---- */
-
-int64_t mix_block_of(const char *name) {
-    if (strncmp(name, "blk.", 4) != 0 || name[4] < '0' || name[4] > '9') return -1;
-    int64_t block = 0;
-    for (const char *c = name + 4; *c >= '0' && *c <= '9'; c++)
-        if (__builtin_mul_overflow(block, 10, &block) || __builtin_add_overflow(block, *c - '0', &block))
-            return INT64_MAX;
-    return block;
-}
 
 typedef struct place {
     int64_t block;
@@ -34,7 +26,7 @@ bool mix_order(const mix_tensor *tensors, size_t n, bool keep_order, uint32_t *o
     place *places = calloc(n, sizeof *places);
     if (!places) return gq_fail_memory(e, n * sizeof *places);
     for (size_t i = 0; i < n; i++)
-        places[i] = (place){mix_block_of(tensors[i].name), tensors[i].name, (uint32_t)i};
+        places[i] = (place){gguf_block_number(tensors[i].name), tensors[i].name, (uint32_t)i};
     qsort(places, n, sizeof *places, by_block_and_name);
     for (size_t i = 0; i < n; i++) order[i] = places[i].index;
     free(places);
@@ -164,7 +156,7 @@ static uint32_t place_facts(int64_t i, int64_t n) {
 /* The block number of a feed-forward tensor in a model with experts, where it is the place. */
 static bool expert_block(const run *r, const mix_tensor *t, int64_t *block, gq_error *e) {
     int64_t n = r->model->n_blocks;
-    *block = mix_block_of(t->name);
+    *block = gguf_block_number(t->name);
     if (n < 0 || (*block >= 0 && *block < n)) return true;
     if (*block < 0)
         return gq_fail(e,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gguf/facts.h"
 #include "mixes/rules.h"
 
 enum {
@@ -15,17 +16,6 @@ typedef struct entry {
     int64_t block;    /* -1: none */
     uint32_t type;
 } entry;
-
-/* "blk.N." in front of a name, with N as it would be written; 0: none. */
-static size_t block_prefix(const char *name, int64_t *block) {
-    char prefix[32];
-    *block = mix_block_of(name);
-    if (*block < 0) return 0;
-    size_t n = (size_t)snprintf(prefix, sizeof prefix, "blk.%" PRId64 ".", *block);
-    if (strncmp(name, prefix, n) == 0) return n;
-    *block = -1;
-    return 0;
-}
 
 static int by_rest_type_block(const void *left, const void *right) {
     const entry *a = left, *b = right;
@@ -76,7 +66,10 @@ char *mix_recipe_write(const mix_tensor *tensors, const uint32_t *types, size_t 
     for (size_t i = 0; to && i < n; i++) {
         if (!mix_may_change(&tensors[i])) continue;
         entry *x = &entries[listed++];
-        x->rest = tensors[i].name + block_prefix(tensors[i].name, &x->block);
+        gguf_block block;
+        bool in_block = gguf_block_leads(tensors[i].name, &block);
+        x->rest = in_block ? block.rest : tensors[i].name;
+        x->block = in_block ? (int64_t)block.number : -1;
         x->type = types[i];
     }
     if (to) {

@@ -73,9 +73,6 @@ typedef enum mix_role {
 mix_role mix_role_of(const char *name);
 mix_role mix_image_role_of(const char *name);
 
-/* The number behind a leading "blk.", -1 when there is none; very long ones end at INT64_MAX. */
-int64_t mix_block_of(const char *name);
-
 /* Why a tensor with this name is left alone, NULL when it is not. */
 const char *mix_left_alone(const char *name);
 

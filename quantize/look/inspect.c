@@ -2,14 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/gguf.h"
-#include "quantize/gquant.h"
-
-struct gq_model {
-    gguf_model file;
-    gq_metadata *metadata;
-    gq_stored *tensors;
-};
+#include "quantize/look/model.h"
 
 static void describe_metadata(gq_metadata *to, const gguf_kv *kv) {
     uint32_t type = kv->type;

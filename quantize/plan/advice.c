@@ -24,11 +24,10 @@ static bool all_copies(const gq_plan *plan) {
 
 /* Whether a text of the metadata is this one. */
 static bool says(const gq_plan *plan, const char *key, const char *expected) {
-    gguf_kv storage;
     const char *text;
     uint64_t n;
-    const gguf_kv *kv = plan_meta(plan, &storage, key);
-    return kv && gguf_kv_string(kv, &text, &n) && n == strlen(expected) && !memcmp(text, expected, n);
+    return gguf_kv_string(gguf_facts_find(&plan->facts, key), &text, &n) && n == strlen(expected) &&
+           !memcmp(text, expected, n);
 }
 
 bool plan_check_kind(const gq_plan *plan, gq_error *e) {

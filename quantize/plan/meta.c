@@ -7,28 +7,6 @@
 
 enum { MAX_TEXT = 127 }; /* bytes of the texts that describe the importance data */
 
-const gguf_kv *plan_meta(const gq_plan *plan, gguf_kv *storage, const char *key) {
-    for (size_t i = plan->overrides.n; i-- > 0;) {
-        const struct plan_override *o = &plan->overrides.items[i];
-        if (strcmp(o->key, key)) continue;
-        *storage = (gguf_kv){.key = o->key, .type = o->type, .value = o->value, .size = o->size};
-        return storage;
-    }
-    return gguf_find(plan->model.shards[0].kv, plan->model.shards[0].n_kv, key);
-}
-
-void plan_architecture(const gq_plan *plan, char to[128]) {
-    gguf_kv storage;
-    const char *text;
-    uint64_t n;
-    const gguf_kv *kv = plan_meta(plan, &storage, "general.architecture");
-    to[0] = 0;
-    if (kv && gguf_kv_string(kv, &text, &n) && n < 128 && !memchr(text, 0, n)) {
-        memcpy(to, text, n);
-        to[n] = 0;
-    }
-}
-
 bool plan_check_architecture(const gq_plan *plan, gq_error *e) {
     const gguf_shard *first = &plan->model.shards[0];
     const gguf_kv *kv = gguf_find(first->kv, first->n_kv, "general.architecture");
@@ -40,13 +18,9 @@ bool plan_check_architecture(const gq_plan *plan, gq_error *e) {
 /* ---- pruned layers ---- */
 
 /* The number of layers that the model says it has; 0: unknown. */
-static uint64_t block_count(const gq_plan *plan, const char *arch) {
-    char key[160];
-    gguf_kv storage;
-    int64_t n = 0;
-    snprintf(key, sizeof key, "%s.block_count", arch);
-    const gguf_kv *kv = plan_meta(plan, &storage, key);
-    return kv && gguf_kv_int(kv, &n) && n > 0 ? (uint64_t)n : 0;
+static uint64_t block_count(const gq_plan *plan) {
+    int64_t n;
+    return gguf_fact_int(&plan->facts, "block_count", &n) && n > 0 ? (uint64_t)n : 0;
 }
 
 /* Length of the element at `at`: fixed, or a string's. The reader has checked that it is inside. */
@@ -105,8 +79,8 @@ static bool is_split_key(const char *key) {
 }
 
 /* A pair as it is, or as it is true of a model with fewer layers. */
-static bool copy_one(const gq_plan *plan, const char *arch, uint64_t layers, const gguf_kv *kv,
-                     gguf_header *h, gq_error *e) {
+static bool copy_one(const gq_plan *plan, uint64_t layers, const gguf_kv *kv, gguf_header *h, gq_error *e) {
+    const char *arch = plan->facts.arch;
     size_t prefix = strlen(arch);
     bool of_arch = prefix && !strncmp(kv->key, arch, prefix) && kv->key[prefix] == '.';
     if (is_split_key(kv->key)) return true;
@@ -116,12 +90,10 @@ static bool copy_one(const gq_plan *plan, const char *arch, uint64_t layers, con
 }
 
 static bool copy_all(const gq_plan *plan, gguf_header *h, gq_error *e) {
-    char arch[128];
-    plan_architecture(plan, arch);
-    uint64_t layers = plan->layers.n ? block_count(plan, arch) : 0;
+    uint64_t layers = plan->layers.n ? block_count(plan) : 0;
     const gguf_shard *first = &plan->model.shards[0];
     for (uint64_t i = 0; i < first->n_kv; i++)
-        if (!copy_one(plan, arch, layers, &first->kv[i], h, e)) return false;
+        if (!copy_one(plan, layers, &first->kv[i], h, e)) return false;
     return true;
 }
 
@@ -158,11 +130,8 @@ static bool set_importance(const gq_plan *plan, const gq_options *options, gguf_
 }
 
 static bool set_block_count(const gq_plan *plan, gguf_header *h, gq_error *e) {
-    char arch[128], key[160];
-    plan_architecture(plan, arch);
-    if (plan->layers.n == 0 || block_count(plan, arch) == 0) return true;
-    snprintf(key, sizeof key, "%s.block_count", arch);
-    return gguf_header_set_u32(h, key, (uint32_t)plan->layers.n, e);
+    if (plan->layers.n == 0 || block_count(plan) == 0) return true;
+    return gguf_header_set_u32(h, gguf_fact(&plan->facts, "block_count")->key, (uint32_t)plan->layers.n, e);
 }
 
 bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_options *options, gguf_header *h,
@@ -171,7 +140,7 @@ bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_optio
         !set_filetype(plan, out, h, e))
         return false;
     for (size_t i = 0; i < plan->overrides.n; i++) {
-        const struct plan_override *o = &plan->overrides.items[i];
+        const gguf_kv *o = &plan->overrides.items[i];
         if (!gguf_header_set(h, o->key, o->type, o->value, o->size, e)) return false;
     }
     return set_importance(plan, options, h, e) && set_block_count(plan, h, e);

@@ -26,16 +26,16 @@ enum { N_INTEGERS = sizeof integers / sizeof *integers };
 static bool is_integer(uint32_t type) { return type <= GGUF_INT32 || type == GGUF_U64 || type == GGUF_INT64; }
 static bool is_float(uint32_t type) { return type == GGUF_FLOAT32 || type == GGUF_FLOAT64; }
 
-static bool set(struct plan_override *o, uint32_t type, const void *value, uint64_t size, gq_error *e) {
-    o->value = malloc(size ? size : 1);
-    if (!o->value) return gq_fail_memory(e, size);
-    o->type = type, o->size = size;
-    memcpy(o->value, value, size);
+static bool set(gguf_kv *o, uint32_t type, const void *value, uint64_t size, gq_error *e) {
+    uint8_t *copy = malloc(size);
+    if (!copy) return gq_fail_memory(e, size);
+    memcpy(copy, value, size);
+    o->type = type, o->size = size, o->value = copy;
     return true;
 }
 
 /* f64 where the model has that, else f32. */
-static bool set_float(struct plan_override *o, uint32_t type, double value, gq_error *e) {
+static bool set_float(gguf_kv *o, uint32_t type, double value, gq_error *e) {
     float single = (float)value;
     return type == GGUF_FLOAT64 ? set(o, type, &value, 8, e) : set(o, GGUF_FLOAT32, &single, 4, e);
 }
@@ -45,8 +45,8 @@ static bool fits(uint32_t i, bool negative, uint64_t magnitude) {
     return negative ? magnitude <= 0 - (uint64_t)integers[i].low : magnitude <= integers[i].high;
 }
 
-static bool set_integer(struct plan_override *o, uint32_t kept, bool negative, uint64_t magnitude,
-                        const char *item, gq_error *e) {
+static bool set_integer(gguf_kv *o, uint32_t kept, bool negative, uint64_t magnitude, const char *item,
+                        gq_error *e) {
     /* A type that the model has is kept; for a new key the first of u32, i32, u64, i64 that holds the value.
      */
     uint64_t bits = negative ? 0 - magnitude : magnitude;
@@ -57,8 +57,7 @@ static bool set_integer(struct plan_override *o, uint32_t kept, bool negative, u
                          item);
 }
 
-static bool read_integer(struct plan_override *o, uint32_t kept, const char *text, const char *item,
-                         gq_error *e) {
+static bool read_integer(gguf_kv *o, uint32_t kept, const char *text, const char *item, gq_error *e) {
     bool negative = *text == '-';
     const char *digits = text + (*text == '-' || *text == '+');
     size_t n = strspn(digits, "0123456789");
@@ -73,8 +72,7 @@ static bool read_integer(struct plan_override *o, uint32_t kept, const char *tex
     return set_integer(o, kept, negative, magnitude, item, e);
 }
 
-static bool read_float(struct plan_override *o, uint32_t kept, const char *text, const char *item,
-                       gq_error *e) {
+static bool read_float(gguf_kv *o, uint32_t kept, const char *text, const char *item, gq_error *e) {
     char *end;
     double value = strtod(text, &end);
     bool plain = *text && strspn(text, "+-.0123456789eE") == strlen(text);
@@ -88,8 +86,7 @@ static bool read_float(struct plan_override *o, uint32_t kept, const char *text,
     return set_integer(o, kept, value < 0, (uint64_t)magnitude, item, e);
 }
 
-static bool read_value(struct plan_override *o, uint32_t kept, const char *text, const char *item,
-                       gq_error *e) {
+static bool read_value(gguf_kv *o, uint32_t kept, const char *text, const char *item, gq_error *e) {
     if (!strncmp(text, "int:", 4)) return read_integer(o, kept, text + 4, item, e);
     if (!strncmp(text, "float:", 6)) return read_float(o, kept, text + 6, item, e);
     if (!strcmp(text, "bool:true")) return set(o, GGUF_BOOL, "\1", 1, e);
@@ -119,15 +116,15 @@ static kind kind_of(const gguf_kv *kv) {
     return list ? LIST : type == GGUF_BOOL ? TRUTH : TEXT;
 }
 
-static bool check_kind(const struct plan_override *o, const gguf_kv *old, const char *item, gq_error *e) {
+static bool check_kind(const gguf_kv *o, const gguf_kv *old, const char *item, gq_error *e) {
     gguf_kv now = {.type = o->type};
     return kind_of(old) == kind_of(&now) ||
            gq_fail_usage(e, "override '%s': the key has type %s in the model, not %s", item,
                          gguf_value_name(old->type), gguf_value_name(o->type));
 }
 
-static bool read_item(struct plan_override *o, const char *item, const gguf_shard *s,
-                      const gguf_index *by_key, gq_error *e) {
+static bool read_item(gguf_kv *o, const char *item, const gguf_shard *s, const gguf_index *by_key,
+                      gq_error *e) {
     const char *equals = strchr(item, '=');
     if (!equals || equals == item || equals - item > MAX_KEY)
         return gq_fail_usage(e, "override '%s': expected KEY=TYPE:VALUE with a key of 1 to %d bytes", item,
@@ -160,6 +157,7 @@ bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const 
 }
 
 void plan_overrides_free(plan_overrides *overrides) {
-    for (size_t i = 0; i < overrides->n; i++) free(overrides->items[i].key), free(overrides->items[i].value);
+    for (size_t i = 0; i < overrides->n; i++)
+        free((char *)overrides->items[i].key), free((uint8_t *)overrides->items[i].value);
     free(overrides->items);
 }

@@ -107,29 +107,14 @@ static bool list_sources(gq_plan *plan, const gq_options *options, gq_error *e) 
 
 /* ---- types ---- */
 
-bool plan_fact(const gq_plan *plan, const char *arch, const char *name, int64_t *value) {
-    char key[256];
-    gguf_kv storage, element;
-    uint64_t count;
-    const uint8_t *elements;
-    snprintf(key, sizeof key, "%s.%s", arch, name);
-    const gguf_kv *kv = plan_meta(plan, &storage, key);
-    if (kv && gguf_kv_array(kv, &element.type, &count, &elements) && count > 0) {
-        element.value = elements, element.size = gguf_value_size(element.type), element.key = key;
-        return gguf_kv_int(&element, value);
-    }
-    return kv && gguf_kv_int(kv, value);
-}
-
-static mix_model model_facts(const gq_plan *plan, char arch[128]) {
-    mix_model m = {.arch = arch, .n_blocks = -1};
-    plan_architecture(plan, arch);
-    if (!strcmp(arch, "clip")) m.n_blocks = 0; /* the incumbent does not read how many the parts have */
-    plan_fact(plan, arch, "block_count", &m.n_blocks);
-    plan_fact(plan, arch, "attention.head_count", &m.n_head);
+static mix_model model_facts(const gguf_facts *f) {
+    mix_model m = {.arch = f->arch, .n_blocks = -1};
+    if (!strcmp(f->arch, "clip")) m.n_blocks = 0; /* the incumbent does not read how many the parts have */
+    gguf_fact_int(f, "block_count", &m.n_blocks);
+    gguf_fact_int(f, "attention.head_count", &m.n_head);
     m.n_head_kv = m.n_head;
-    plan_fact(plan, arch, "attention.head_count_kv", &m.n_head_kv);
-    plan_fact(plan, arch, "expert_count", &m.n_expert);
+    gguf_fact_int(f, "attention.head_count_kv", &m.n_head_kv);
+    gguf_fact_int(f, "expert_count", &m.n_expert);
     return m;
 }
 
@@ -228,7 +213,7 @@ static bool prepare(plan_assignment *a, gq_plan *plan, const gq_options *options
         if (!a->keep) return false;
     }
     a->options.patterns = a->patterns, a->options.keep = a->keep;
-    a->model = model_facts(plan, a->arch);
+    a->model = model_facts(&plan->facts);
     a->tensors = calloc(n + 1, sizeof *a->tensors);
     a->order = calloc(n + 1, sizeof *a->order);
     a->types = calloc(n + 1, sizeof *a->types);
@@ -260,7 +245,7 @@ bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e) 
     size_t n = plan->n_tensors;
     a->options.filetype = out->filetype;
     if (!mix_assign(&a->model, &a->options, a->tensors, n, a->order, choices, e)) return false;
-    bool keep_shape = mix_is_image_model(a->arch);
+    bool keep_shape = mix_is_image_model(plan->facts.arch);
     for (size_t i = 0; i < n; i++) fill_tensor(&out->tensors[i], &plan->sources[i], &choices[i], keep_shape);
     summarise(out, n);
     return true;
@@ -375,8 +360,10 @@ static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (plan->layers.n_absent && !plan_warn(plan, e, "--prune-layers: the model has no layer %llu",
                                             (unsigned long long)plan->layers.absent))
         return false;
-    if (!plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e) ||
-        !plan_check_kind(plan, e) || !list_sources(plan, options, e) || !assign(plan, options, e) ||
+    if (!plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e)) return false;
+    plan->facts = gguf_facts_of(plan->model.shards[0].kv, plan->model.shards[0].n_kv, plan->overrides.items,
+                                plan->overrides.n);
+    if (!plan_check_kind(plan, e) || !list_sources(plan, options, e) || !assign(plan, options, e) ||
         !plan_advise(plan, e))
         return false;
     for (size_t o = 0; o < plan->n_outputs; o++)

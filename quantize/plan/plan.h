@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "codec/codec.h"
-#include "gguf/gguf.h"
+#include "gguf/facts.h"
 #include "imatrix/imatrix.h"
 #include "mixes/mixes.h"
 #include "quantize/gquant.h"
@@ -49,15 +49,10 @@ typedef struct plan_output {
     gq_summary summary;
 } plan_output;
 
-/* Key-value pairs to set, in order. */
+/* Key-value pairs to set, in order; keys and values are owned. */
 typedef struct plan_overrides {
     size_t n;
-    struct plan_override {
-        char *key;
-        uint32_t type;
-        uint8_t *value;
-        uint64_t size;
-    } * items;
+    gguf_kv *items;
 } plan_overrides;
 
 /* --prune-layers: old numbers of the layers that stay, in order. n = 0: nothing is pruned. */
@@ -88,6 +83,7 @@ struct gq_plan {
     bool has_matrix; /* with at least one entry left */
     plan_layers layers;
     plan_overrides overrides;
+    gguf_facts facts; /* after overrides */
     size_t n_tensors;
     plan_source *sources; /* in output order */
     size_t n_outputs;
@@ -106,7 +102,6 @@ bool plan_warn(gq_plan *plan, gq_error *e, const char *format, ...) __attribute_
 
 /* What gives each tensor its type. */
 typedef struct plan_assignment {
-    char arch[128];
     mix_model model;
     mix_options options;
     mix_pattern *patterns, *keep;
@@ -118,8 +113,6 @@ typedef struct plan_assignment {
 } plan_assignment;
 
 /* ---- plan.c ---- */
-/* An integer of the metadata, {arch}.name, or the first element of a list of them; false: not there. */
-bool plan_fact(const gq_plan *plan, const char *arch, const char *name, int64_t *value);
 /* Give the tensors of an output their types; may be done again with other options. */
 bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e);
 
@@ -157,10 +150,6 @@ bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const 
 void plan_overrides_free(plan_overrides *overrides);
 
 /* ---- meta.c ---- */
-/* Metadata after overrides; NULL: absent. */
-const gguf_kv *plan_meta(const gq_plan *plan, gguf_kv *storage, const char *key);
-/* general.architecture as a C string into to, "" when unknown. */
-void plan_architecture(const gq_plan *plan, char to[128]);
 /* What else but text the key may hold is no model. */
 bool plan_check_architecture(const gq_plan *plan, gq_error *e);
 /* The output's metadata, all but the split keys. */

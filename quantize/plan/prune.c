@@ -5,21 +5,6 @@
 
 #include "quantize/plan/plan.h"
 
-/* The layer in a name: the number in its first "blk.<number>."; false: none. Numbers with leading zeros are
- * not layer numbers, so that two names never become one. */
-static bool layer_of(const char *name, uint64_t *layer, const char **digits, const char **after) {
-    for (const char *at = name; (at = strstr(at, "blk.")); at++) {
-        char *end;
-        const char *number = at + 4;
-        if (*number < '0' || *number > '9' || (*number == '0' && number[1] != '.')) continue;
-        *layer = strtoull(number, &end, 10);
-        if (*end != '.' || end - number > 9) continue;
-        *digits = number, *after = end;
-        return true;
-    }
-    return false;
-}
-
 static int by_number(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
@@ -52,9 +37,9 @@ static bool read_list(const char *list, uint64_t *numbers, size_t *n, gq_error *
 
 static size_t layers_in(const gguf_model *model, uint64_t *layers) {
     size_t n = 0;
-    const char *digits, *after;
+    gguf_block b;
     for (uint64_t i = 0; i < model->n_tensors; i++)
-        n += layer_of(model->tensors[i]->name, &layers[n], &digits, &after);
+        if (gguf_block_in(model->tensors[i]->name, &b)) layers[n++] = b.number;
     return sort_unique(layers, n);
 }
 
@@ -83,15 +68,14 @@ bool plan_layers_read(plan_layers *layers, const char *list, const gguf_model *m
 }
 
 bool plan_layers_rename(const plan_layers *layers, const char *name, char to[GGUF_MAX_NAME + 1]) {
-    uint64_t layer;
-    const char *digits, *after;
-    if (layers->n == 0 || !layer_of(name, &layer, &digits, &after)) {
+    gguf_block b;
+    if (layers->n == 0 || !gguf_block_in(name, &b)) {
         snprintf(to, GGUF_MAX_NAME + 1, "%s", name);
         return true;
     }
-    const uint64_t *found = bsearch(&layer, layers->kept, layers->n, sizeof layer, by_number);
+    const uint64_t *found = bsearch(&b.number, layers->kept, layers->n, sizeof b.number, by_number);
     if (!found) return false;
-    snprintf(to, GGUF_MAX_NAME + 1, "%.*s%zu%s", (int)(digits - name), name, (size_t)(found - layers->kept),
-             after);
+    snprintf(to, GGUF_MAX_NAME + 1, "%.*s%zu.%s", (int)(b.digits - name), name,
+             (size_t)(found - layers->kept), b.rest);
     return true;
 }

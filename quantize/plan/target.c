@@ -185,7 +185,7 @@ static double power_of(const target *t, size_t i) {
 /* The part of its experts that one token meets. */
 static double expert_share(const target *t) {
     int64_t all = t->a->model.n_expert, used;
-    if (!plan_fact(t->plan, t->a->arch, "expert_used_count", &used)) return 1;
+    if (!gguf_fact_int(&t->plan->facts, "expert_used_count", &used)) return 1;
     return used > 0 && used < all ? (double)used / (double)all : 1;
 }
 

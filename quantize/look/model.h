@@ -1,0 +1,14 @@
+/* A model that is looked into, from the inside. */
+#ifndef GQ_LOOK_MODEL_H
+#define GQ_LOOK_MODEL_H
+
+#include "gguf/gguf.h"
+#include "quantize/gquant.h"
+
+struct gq_model {
+    gguf_model file;
+    gq_metadata *metadata;
+    gq_stored *tensors;
+};
+
+#endif
