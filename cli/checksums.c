@@ -23,7 +23,7 @@ static bool is_called(const json_t *output, const char *model) {
 }
 
 /* NULL: none. */
-static json_t *choose(const json_t *root, const char *report, const char *model, gq_error *e) {
+static json_t *find_output(const json_t *root, const char *report, const char *model, gq_error *e) {
     json_t *outputs = json_object_get(root, "outputs"), *found = NULL;
     if (!json_is_array(outputs))
         return gq_fail(e, "%s: has no list of outputs; expected the report of a run", report), NULL;
@@ -35,7 +35,7 @@ static json_t *choose(const json_t *root, const char *report, const char *model,
     return found;
 }
 
-static bool add(checksum_list *list, const json_t *tensor, const char *report, gq_error *e) {
+static bool checksum_add(checksum_list *list, const json_t *tensor, const char *report, gq_error *e) {
     const json_t *name = json_object_get(tensor, "name");
     const char *crc = json_string_value(json_object_get(tensor, "crc32"));
     if (!json_is_string(name) || !crc)
@@ -50,13 +50,14 @@ static bool add(checksum_list *list, const json_t *tensor, const char *report, g
 bool checksums_parse(checksum_list *list, const char *text, size_t n, const char *report, const char *model,
                      gq_error *e) {
     *list = (checksum_list){0};
-    json_t *root = json_read(text, n, report, e), *output = root ? choose(root, report, model, e) : NULL;
+    json_t *root = json_read(text, n, report, e), *output = root ? find_output(root, report, model, e) : NULL;
     const json_t *tensors = json_object_get(output, "tensors");
     size_t n_tensors = json_array_size(tensors); /* 0 of what is no list */
     list->items = need(n_tensors, sizeof *list->items);
     bool ok = output && (json_is_array(tensors) ||
                          gq_fail(e, "%s: holds no checksums; expected the report of a run", report));
-    for (size_t i = 0; ok && i < n_tensors; i++) ok = add(list, json_array_get(tensors, i), report, e);
+    for (size_t i = 0; ok && i < n_tensors; i++)
+        ok = checksum_add(list, json_array_get(tensors, i), report, e);
     json_decref(root);
     return ok;
 }

@@ -2,7 +2,7 @@
 #include "cli/progress.h"
 #include "cli/say.h"
 
-static void print(const report *r) {
+static void print_comparison(const report *r) {
     if (r->request->json)
         report_json(stdout, r);
     else if (r->request->quiet)
@@ -31,7 +31,7 @@ int compare_main(const request *r) {
     report rep = report_of_comparison(r, c);
     if (rep.n_outputs > 1) report_rank_copies(&rep);
     if (!r->quiet) warn_all(rep.warnings, rep.n_warnings);
-    print(&rep);
+    print_comparison(&rep);
     bool ok = report_write(&rep, r->report, &e);
     report_free(&rep);
     gq_comparison_free(c);

@@ -5,48 +5,48 @@
 #include "cli/option_table.h"
 #include "cli/say.h"
 
-static void words(const char *const *list, size_t n) {
+static void print_words(const char *const *list, size_t n) {
     for (size_t i = 0; i < n; i++) printf("%s%s", i ? " " : "", list[i]);
 }
 
-static void filetypes(void) {
+static void print_filetypes(void) {
     const char *gap = "";
     for (size_t i = 0; i < gq_filetype_count(); i++)
         if (gq_filetype_writable(i)) printf("%s%s", gap, gq_filetype_name(i)), gap = " ";
 }
 
-static void command_names(void) {
+static void print_command_names(void) {
     const char *gap = "";
     for (size_t i = 0; i < n_commands; i++)
         if (commands[i].name && commands[i].summary) printf("%s%s", gap, commands[i].name), gap = " ";
 }
 
 /* Names of the types that tensors can be quantized to. */
-static void tensor_types(void) {
+static void print_tensor_types(void) {
     const char *gap = "";
     for (uint32_t t = 0; t < 64; t++)
         if (gq_type_writable(t)) printf("%s%s", gap, gq_type_name(t)), gap = " ";
 }
 
-static void levels(void) { words(effort_names, 3); }
+static void print_efforts(void) { print_words(effort_names, 3); }
 
 static const struct {
     option_hint hint;
     void (*print)(void);
-} lists[] = {{HINT_TENSOR_TYPE, tensor_types}, {HINT_EFFORT, levels}};
+} lists[] = {{HINT_TENSOR_TYPE, print_tensor_types}, {HINT_EFFORT, print_efforts}};
 
-static void (*list_for(option_hint hint))(void) {
+static void (*words_for_hint(option_hint hint))(void) {
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         if (lists[i].hint == hint) return lists[i].print;
     return NULL;
 }
 
-static bool offered(const option_row *o, unsigned for_command) {
+static bool option_is_offered(const option_row *o, unsigned for_command) {
     return o->name && o->help && o->commands & for_command;
 }
 
 /* What the first argument of a command may be, where it is no file. */
-static const char *words_of(const command_row *c) {
+static const char *first_words_of(const command_row *c) {
     return c->id == CMD_IMATRIX ? "show merge convert" : c->id == CMD_COMPLETION ? "bash zsh fish" : NULL;
 }
 
@@ -57,14 +57,14 @@ static bool takes_files(const command_row *c) { return c->max > 0 && c->id != CM
 static void bash_options(unsigned for_command) {
     const char *gap = "";
     for (size_t i = 0; i < n_options; i++)
-        if (offered(&options[i], for_command)) printf("%s--%s", gap, options[i].name), gap = " ";
+        if (option_is_offered(&options[i], for_command)) printf("%s--%s", gap, options[i].name), gap = " ";
 }
 
 static void bash_argument(const option_row *o) {
     printf("        --%s", o->name);
     if (o->letter) printf(" | -%c", o->letter);
     fputs(") COMPREPLY=(", stdout);
-    void (*list)(void) = list_for(o->hint);
+    void (*list)(void) = words_for_hint(o->hint);
     if (o->hint == HINT_FILE) fputs("$(compgen -f -- \"$cur\")", stdout);
     if (o->hint == HINT_FOLDER) fputs("$(compgen -d -- \"$cur\")", stdout);
     const char *typed = o->hint == HINT_TENSOR_TYPE ? "${cur^^}" : "$cur"; /* types in any case */
@@ -76,8 +76,8 @@ static void bash_command(const command_row *c) {
     printf("        %s)\n            options='", c->name ? c->name : "*");
     bash_options(c->id);
     puts("'");
-    if (!c->name) fputs("            types='", stdout), filetypes(), puts("'");
-    if (words_of(c)) printf("            ((COMP_CWORD == at + 1)) && words='%s'\n", words_of(c));
+    if (!c->name) fputs("            types='", stdout), print_filetypes(), puts("'");
+    if (first_words_of(c)) printf("            ((COMP_CWORD == at + 1)) && words='%s'\n", first_words_of(c));
     puts(takes_files(c) ? "            ;;" : "            files= ;;");
 }
 
@@ -92,7 +92,7 @@ static void bash_skip(void) {
     puts(") [[ ${COMP_WORDS[at+1]} == = ]] && ((at++)); ((at++)) ;;");
 }
 
-static void bash(void) {
+static void bash_script(void) {
     puts("# bash completion for gquant\n_gquant() {\n"
          "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} IFS=$' \\t\\n'\n"
          "    COMPREPLY=()\n"
@@ -114,7 +114,7 @@ static void bash(void) {
         if (commands[i].name) bash_command(&commands[i]);
     bash_command(&commands[0]); /* "*": the main job */
     fputs("    esac\n    ((COMP_CWORD == at)) && types= words='", stdout);
-    command_names();
+    print_command_names();
     puts(
         "'\n    if [[ $cur == -* ]]; then\n"
         "        COMPREPLY=($(compgen -W \"$options\" -- \"$cur\"))\n"
@@ -165,13 +165,13 @@ static void zsh_option(const option_row *o) {
 static void zsh_options(unsigned for_command) {
     puts("_arguments -s \\");
     for (size_t i = 0; i < n_options; i++)
-        if (offered(&options[i], for_command)) zsh_option(&options[i]);
+        if (option_is_offered(&options[i], for_command)) zsh_option(&options[i]);
 }
 
 static void zsh_command(const command_row *c) {
     printf("    (%s)\n    shift words; ((CURRENT--))\n    ", c->name);
     zsh_options(c->id);
-    if (words_of(c)) printf("        '1:%s:(%s)' \\\n", c->name, words_of(c));
+    if (first_words_of(c)) printf("        '1:%s:(%s)' \\\n", c->name, first_words_of(c));
     puts(takes_files(c) ? "        '*:file:_files'" : "        && return");
     puts("    return ;;");
 }
@@ -182,12 +182,12 @@ static void zsh_words(const char *name, void (*list)(void)) {
     puts(")\n    compadd -M \"m:{a-z}={A-Z}\" -a types\n}");
 }
 
-static void zsh(void) {
+static void zsh_script(void) {
     puts("#compdef gquant");
-    zsh_words("_gquant_tensor_type", tensor_types);
-    zsh_words("_gquant_file_type", filetypes);
+    zsh_words("_gquant_tensor_type", print_tensor_types);
+    zsh_words("_gquant_file_type", print_filetypes);
     puts("_gquant_first() {\n    local -a commands");
-    fputs("    commands=(", stdout), command_names();
+    fputs("    commands=(", stdout), print_command_names();
     puts(")\n    _alternative 'files:file:_files' 'commands:command:compadd -a commands'\n}\n_gquant_word() "
          "{\n    _alternative 'files:file:_files' 'types:file type:_gquant_file_type'\n}");
     puts("if ((CURRENT > 2)); then\n    case $words[2] in");
@@ -231,7 +231,7 @@ static void fish_option(const option_row *o) {
     fish_condition(o->commands);
     if (o->argument) fputs(o->hint == HINT_FILE || o->hint == HINT_FOLDER ? " -r" : " -x", stdout);
     if (o->hint == HINT_FOLDER) fputs(" -a '(__fish_complete_directories)'", stdout);
-    void (*list)(void) = list_for(o->hint);
+    void (*list)(void) = words_for_hint(o->hint);
     if (list) fputs(" -a '", stdout), list(), putchar('\'');
     fish_description(o->help);
 }
@@ -241,22 +241,22 @@ static void fish_command(const command_row *c) {
         printf("complete -c gquant -n __fish_is_first_token -a %s", c->name);
         fish_description(c->summary);
     }
-    if (words_of(c))
+    if (first_words_of(c))
         printf("complete -c gquant -n '__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from "
                "%s' -a '%s'\n",
-               c->name, words_of(c), words_of(c));
+               c->name, first_words_of(c), first_words_of(c));
     if (!takes_files(c)) printf("complete -c gquant -n '__fish_seen_subcommand_from %s' -f\n", c->name);
 }
 
-static void fish(void) {
+static void fish_script(void) {
     puts("# fish completion for gquant");
     for (size_t i = 0; i < n_options; i++)
-        if (offered(&options[i], ~0u)) fish_option(&options[i]);
+        if (option_is_offered(&options[i], ~0u)) fish_option(&options[i]);
     for (size_t i = 0; i < n_commands; i++)
         if (commands[i].name) fish_command(&commands[i]);
     fputs("complete -c gquant -n 'not __fish_is_first_token; and not __fish_seen_subcommand_from", stdout);
     fish_commands(0, false);
-    fputs("' -a '", stdout), filetypes();
+    fputs("' -a '", stdout), print_filetypes();
     puts("'");
 }
 
@@ -264,7 +264,7 @@ int completion_main(const request *r) {
     static const struct {
         const char *shell;
         void (*print)(void);
-    } shells[] = {{"bash", bash}, {"zsh", zsh}, {"fish", fish}};
+    } shells[] = {{"bash", bash_script}, {"zsh", zsh_script}, {"fish", fish_script}};
     for (size_t i = 0; i < sizeof shells / sizeof *shells; i++)
         if (strcmp(shells[i].shell, r->arguments[0]) == 0) {
             shells[i].print();

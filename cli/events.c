@@ -9,7 +9,7 @@
 
 enum { LONGEST = 1024, CHARACTER = 12 /* two escapes */, RAW_BYTE = 0xEF00 /* as in json.c */ };
 
-__attribute__((format(printf, 2, 3))) static void put(event *v, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void event_append(event *v, const char *format, ...) {
     va_list args;
     va_start(args, format);
     int n = vsnprintf(v->text + v->n, sizeof v->text - v->n, format, args);
@@ -21,56 +21,58 @@ __attribute__((format(printf, 2, 3))) static void put(event *v, const char *form
 static void put_quoted(event *v, const char *text) {
     size_t end = v->n + LONGEST;
     if (end > sizeof v->text - LONGEST) end = sizeof v->text - LONGEST;
-    put(v, "\"");
+    event_append(v, "\"");
     while (*text && v->n + CHARACTER < end) {
         uint32_t code;
         size_t n = gq_utf8(text, 4, &code); /* a NUL ends a sequence, too */
         if (n == 0 || (code >= RAW_BYTE + 0x80 && code <= RAW_BYTE + 0xFF)) {
-            put(v, "\\u%04x", RAW_BYTE + (unsigned char)*text);
+            event_append(v, "\\u%04x", RAW_BYTE + (unsigned char)*text);
             n = 1;
         } else if (code == '"' || code == '\\') {
-            put(v, "\\%c", (int)code);
+            event_append(v, "\\%c", (int)code);
         } else if (code < ' ' || (code > '~' && code < 0x10000)) {
-            put(v, "\\u%04x", code);
+            event_append(v, "\\u%04x", code);
         } else if (code >= 0x10000) {
-            put(v, "\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + (code & 0x3FF));
+            event_append(v, "\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + (code & 0x3FF));
         } else {
-            put(v, "%c", (int)code);
+            event_append(v, "%c", (int)code);
         }
         text += n;
     }
-    put(v, "\"");
+    event_append(v, "\"");
 }
 
-static void put_key(event *v, const char *key) { put(v, "%s\"%s\":", v->n > 1 ? "," : "", key); }
+static void event_append_key(event *v, const char *key) {
+    event_append(v, "%s\"%s\":", v->n > 1 ? "," : "", key);
+}
 
 void event_begin(event *v, const char *name, const char *phase) {
     v->n = 0;
-    put(v, "{");
+    event_append(v, "{");
     event_text(v, "event", name);
     event_text(v, "phase", phase);
 }
 
 void event_text(event *v, const char *key, const char *text) {
-    put_key(v, key);
+    event_append_key(v, key);
     put_quoted(v, text);
 }
 
 void event_count(event *v, const char *key, uint64_t n) {
-    put_key(v, key);
-    put(v, "%" PRIu64, n);
+    event_append_key(v, key);
+    event_append(v, "%" PRIu64, n);
 }
 
 void event_number(event *v, const char *key, double value) {
-    put_key(v, key);
+    event_append_key(v, key);
     if (isfinite(value))
-        put(v, "%.9g", value);
+        event_append(v, "%.9g", value);
     else
-        put(v, "null");
+        event_append(v, "null");
 }
 
 void event_send(event *v, int fd) {
-    put(v, "}\n");
+    event_append(v, "}\n");
     for (size_t at = 0; at < v->n;) {
         ssize_t n = write(fd, v->text + at, v->n - at);
         if (n <= 0) return;

@@ -15,7 +15,7 @@
 /* ---- show, for people ---- */
 
 static char *share(double x) { return isnan(x) ? format("-") : format("%.2f", 100 * x); }
-static char *number(double x) { return isnan(x) ? format("-") : format("%.4g", x); }
+static char *statistic_text(double x) { return isnan(x) ? format("-") : format("%.4g", x); }
 
 static void print_rows(const gq_imatrix *m) {
     size_t n;
@@ -30,13 +30,13 @@ static void print_rows(const gq_imatrix *m) {
         table_cell(&t, format("%" PRIu64, r->values));
         table_cell(&t, r->experts > 1 ? format("%" PRIu64, r->experts) : format("-"));
         table_cell(&t, r->experts_unseen ? format("%" PRIu64, r->experts_unseen) : format("-"));
-        table_cell(&t, number(r->mean));
-        table_cell(&t, number(r->deviation));
-        table_cell(&t, number(r->max));
+        table_cell(&t, statistic_text(r->mean));
+        table_cell(&t, statistic_text(r->deviation));
+        table_cell(&t, statistic_text(r->max));
         table_cell(&t, share(r->active));
         table_cell(&t, share(r->evenness));
         table_cell(&t, share(r->outliers));
-        table_cell(&t, number(r->cosine));
+        table_cell(&t, statistic_text(r->cosine));
     }
     table_print(&t, stdout);
     table_free(&t);
@@ -162,7 +162,7 @@ static void print_json(const char *path, const gq_imatrix *m, const gq_imatrix_c
 
 /* ---- the three ---- */
 
-static gq_imatrix *open_matrix(const request *r, const char *path, gq_error *e) {
+static gq_imatrix *open_imatrix(const request *r, const char *path, gq_error *e) {
     gq_imatrix *m = gq_imatrix_open(path, e);
     if (!m || r->quiet) return m;
     char *lines = format("%s", gq_imatrix_summary(m).warnings);
@@ -172,10 +172,10 @@ static gq_imatrix *open_matrix(const request *r, const char *path, gq_error *e) 
     return m;
 }
 
-static bool show(const request *r, gq_error *e) {
+static bool show_imatrix(const request *r, gq_error *e) {
     const char *path = r->arguments[1], *model = r->n_arguments > 2 ? r->arguments[2] : NULL;
     gq_imatrix_coverage coverage = {0};
-    gq_imatrix *m = open_matrix(r, path, e);
+    gq_imatrix *m = open_imatrix(r, path, e);
     bool ok = m && (!model || gq_imatrix_cover_model(m, model, &coverage, e));
     if (ok && r->json) {
         print_json(path, m, model ? &coverage : NULL);
@@ -190,12 +190,12 @@ static bool show(const request *r, gq_error *e) {
 }
 
 /* All but the last argument are added up into it; with one of them this is a change of layout. */
-static bool merge(const request *r, gq_error *e) {
+static bool merge_imatrices(const request *r, gq_error *e) {
     const char *out = r->arguments[r->n_arguments - 1], *dot = strrchr(out, '.');
-    gq_imatrix *sum = open_matrix(r, r->arguments[1], e);
+    gq_imatrix *sum = open_imatrix(r, r->arguments[1], e);
     bool ok = sum != NULL;
     for (size_t i = 2; ok && i + 1 < r->n_arguments; i++) {
-        gq_imatrix *m = open_matrix(r, r->arguments[i], e);
+        gq_imatrix *m = open_imatrix(r, r->arguments[i], e);
         ok = m && gq_imatrix_merge(sum, m, e);
         gq_imatrix_free(m);
     }
@@ -209,7 +209,9 @@ int imatrix_main(const request *r) {
         const char *name;
         bool (*run)(const request *r, gq_error *e);
         size_t min, max;
-    } jobs[] = {{"show", show, 2, 3}, {"merge", merge, 3, SIZE_MAX}, {"convert", merge, 3, 3}};
+    } jobs[] = {{"show", show_imatrix, 2, 3},
+                {"merge", merge_imatrices, 3, SIZE_MAX},
+                {"convert", merge_imatrices, 3, 3}};
     gq_error e = {0};
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         if (strcmp(jobs[i].name, r->arguments[0]) != 0) continue;

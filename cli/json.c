@@ -94,7 +94,7 @@ void emit_start(emitter *j, FILE *to) {
 
 /* '<' could end the script element that holds the document, and DEL is all of ASCII that jansson lets
  * through of control characters. Both stand in texts only. */
-static int put(const char *text, size_t n, void *arg) {
+static int emit_text(const char *text, size_t n, void *arg) {
     FILE *to = arg;
     for (size_t i = 0; i < n; i++)
         if (text[i] == '<' || text[i] == '\x7F')
@@ -106,7 +106,8 @@ static int put(const char *text, size_t n, void *arg) {
 
 static void put_value(emitter *j, const json_t *value) {
     enum { DIGITS = 9 }; /* what the sums are good for */
-    json_dump_callback(value, put, j->to, JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(DIGITS));
+    json_dump_callback(value, emit_text, j->to,
+                       JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(DIGITS));
 }
 
 static void put_key(emitter *j, const char *key) {
@@ -155,14 +156,14 @@ void emit_end(emitter *j) { fputc('\n', j->to); }
 /* What jansson may still take while it reads; its functions for memory know nothing but sizes. */
 static size_t allowance;
 
-static void *take(size_t n) {
+static void *allowance_malloc(size_t n) {
     void *memory = n <= allowance ? malloc(n) : NULL;
     size_t taken = malloc_usable_size(memory);
     allowance = taken < allowance ? allowance - taken : 0;
     return memory;
 }
 
-static void give_back(void *memory) {
+static void allowance_free(void *memory) {
     allowance += malloc_usable_size(memory);
     free(memory);
 }
@@ -172,7 +173,7 @@ json_t *json_read(const char *text, size_t n, const char *name, gq_error *e) {
     enum { TIMES = 16, LEAST = 1 << 20 };
     json_error_t error;
     allowance = n < (SIZE_MAX - LEAST) / TIMES ? TIMES * n + LEAST : SIZE_MAX;
-    json_set_alloc_funcs(take, give_back);
+    json_set_alloc_funcs(allowance_malloc, allowance_free);
     json_t *value = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
     json_set_alloc_funcs(malloc, free);
     if (value) return value;

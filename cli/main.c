@@ -30,7 +30,7 @@ static const struct {
     {CMD_TOKENIZE, tokenize_main}, {CMD_TYPES, types_main},   {CMD_COMPLETION, completion_main},
 };
 
-static int run(const request *r) {
+static int command_main(const request *r) {
     gq_error e = {0};
     if (r->help) return help_main(r);
     if (r->version) return version_main(r);
@@ -63,7 +63,7 @@ int main(int argc, char **argv) {
     gq_error e = {0};
     occupy_descriptors();
     signal(SIGXFSZ, SIG_IGN); /* writing beyond the limit is an error like others */
-    int status = request_parse(&r, argc, argv, &e) ? run(&r) : failed(&e);
+    int status = request_parse(&r, argc, argv, &e) ? command_main(&r) : failed(&e);
     status = close_output(&r, status);
     if (status == GQ_USAGE) {
         const char *name = command_of(r.command)->name;

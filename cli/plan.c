@@ -55,7 +55,7 @@ static bool try_type(const survey *s, size_t type, bool pure, choice *c, gq_erro
     return offered;
 }
 
-static int by_size(const void *left, const void *right) {
+static int compare_sizes(const void *left, const void *right) {
     const choice *a = left, *b = right;
     if (a->file_bytes != b->file_bytes) return a->file_bytes < b->file_bytes ? -1 : 1;
     return strcmp(a->name, b->name);
@@ -77,7 +77,7 @@ static const char *quantized_as(const gq_model *m) {
     return quantized > all / 2 ? gq_type_name(most) : NULL;
 }
 
-static bool survey_new(survey *s, const request *r, gq_error *e) {
+static bool survey_fill(survey *s, const request *r, gq_error *e) {
     *s = (survey){.request = r, .choices = need(gq_filetype_count(), sizeof *s->choices)};
     gq_model *m = gq_model_open(r->quantize.input, e);
     if (!m) return false;
@@ -86,7 +86,7 @@ static bool survey_new(survey *s, const request *r, gq_error *e) {
     gq_model_close(m);
     for (size_t i = 0; i < gq_filetype_count(); i++) s->n += try_type(s, i, false, &s->choices[s->n], e);
     if (s->n == 0) return false; /* *e says why */
-    qsort(s->choices, s->n, sizeof *s->choices, by_size);
+    qsort(s->choices, s->n, sizeof *s->choices, compare_sizes);
     for (size_t i = 0; r->ram && i < s->n; i++)
         if (s->choices[i].fits && s->choices[i].good) s->best = &s->choices[i];
     uint64_t besides = s->memory.cache_bytes + s->memory.buffer_bytes;
@@ -160,7 +160,7 @@ static void print_requantizing(const survey *s) {
     free(line);
 }
 
-static void print(const survey *s) {
+static void print_survey(const survey *s) {
     char cache[UNIT_ROOM], buffers[UNIT_ROOM];
     const gq_memory *m = &s->memory;
     print_table(s);
@@ -219,11 +219,11 @@ int plan_main(const request *r) {
     survey s;
     request asked = *r;
     asked.quantize.input = r->arguments[0];
-    bool ok = survey_new(&s, &asked, &e);
+    bool ok = survey_fill(&s, &asked, &e);
     if (ok && r->json)
         print_json(&s);
     else if (ok)
-        print(&s);
+        print_survey(&s);
     free(s.choices);
     return ok ? GQ_OK : failed(&e);
 }

@@ -76,7 +76,7 @@ static char *line_with_type_at(const request *r, size_t type) {
 
 /* ---- what is no right line ---- */
 
-static bool not_a_type(const char *text, gq_error *e) {
+static bool fail_unknown_type(const char *text, gq_error *e) {
     if (is_model_name(text))
         return gq_fail_usage(e, "no file type behind '%s' ('gquant types' lists them)", text);
     const char *near = gq_filetype_nearest(text);
@@ -87,7 +87,7 @@ static bool not_a_type(const char *text, gq_error *e) {
 }
 
 /* One argument where a type is needed, too. */
-static bool too_few(const request *r, gq_error *e) {
+static bool fail_too_few(const request *r, gq_error *e) {
     const char *given = r->arguments[0];
     bool type = is_type_name(given) && access(given, F_OK) != 0;
     char *line = line_add(line_start(r), type ? "MODEL.gguf" : given);
@@ -100,7 +100,7 @@ static bool too_few(const request *r, gq_error *e) {
 }
 
 /* A type where the model or the output is expected, and a name where the type is. */
-static bool wrong_order(const request *r, gq_error *e) {
+static bool fail_wrong_order(const request *r, gq_error *e) {
     const char *const *a = r->arguments;
     size_t n = r->n_arguments, names = n - (n > 2 && is_number(a[n - 1]));
     size_t type = is_type_name(a[0]) && access(a[0], F_OK) != 0 ? 0 : 1;
@@ -116,7 +116,7 @@ static bool wrong_order(const request *r, gq_error *e) {
 }
 
 /* IN TYPE TYPE..., without --out-dir. */
-static bool several_types(const request *r, gq_error *e) {
+static bool fail_several_types(const request *r, gq_error *e) {
     const char *const *a = r->arguments;
     size_t n = r->n_arguments;
     if (n < 3 || !is_type(a[1]) || !is_type(a[2]) || (n == 3 && is_number(a[2]))) return false;
@@ -164,7 +164,7 @@ static bool set_threads(request *r, const char *text, gq_error *e) {
     return true;
 }
 
-static bool target_and_type(const request *r, gq_error *e) {
+static bool fail_target_and_type(const request *r, gq_error *e) {
     size_t type = 1;
     while (type < r->n_arguments && !is_type_name(r->arguments[type])) type++;
     if (type >= r->n_arguments) return false;
@@ -183,7 +183,7 @@ static bool target_and_type(const request *r, gq_error *e) {
 static bool target_output(request *r, gq_output *out, gq_error *e) {
     const char **a = r->arguments;
     size_t n = r->n_arguments;
-    if (n <= 4 && target_and_type(r, e)) return false;
+    if (n <= 4 && fail_target_and_type(r, e)) return false;
     if (n > 3) return gq_fail_usage(e, "too many arguments; with a target they are IN [OUT] [THREADS]");
     bool named = n == 3 || (n == 2 && !is_number(a[1]));
     if (named) out->path = a[1];
@@ -194,12 +194,12 @@ static bool target_output(request *r, gq_output *out, gq_error *e) {
 static bool one_output(request *r, gq_output *out, gq_error *e) {
     const char **a = r->arguments;
     size_t n = r->n_arguments;
-    if (wrong_order(r, e) || several_types(r, e)) return false;
+    if (fail_wrong_order(r, e) || fail_several_types(r, e)) return false;
     bool named = n >= 4 || (n == 3 && !(is_type(a[1]) && is_number(a[2])));
     if (n > 4) return gq_fail_usage(e, "too many arguments; '%s' is one more than IN OUT TYPE THREADS", a[4]);
     if (named) out->path = a[1];
     out->filetype = a[named ? 2 : 1];
-    if (!is_type(out->filetype)) return not_a_type(out->filetype, e);
+    if (!is_type(out->filetype)) return fail_unknown_type(out->filetype, e);
     const char *threads = named ? (n == 4 ? a[3] : NULL) : (n == 3 ? a[2] : NULL);
     return !threads || set_threads(r, threads, e);
 }
@@ -213,7 +213,7 @@ static const char *type_behind(const char *argument) {
 static bool list_output(request *r, const char *argument, gq_output *out, gq_error *e) {
     out->filetype = type_behind(argument);
     if (!out->filetype) {
-        if (!is_type(argument)) return not_a_type(argument, e);
+        if (!is_type(argument)) return fail_unknown_type(argument, e);
         out->filetype = argument;
         return true;
     }
@@ -231,7 +231,7 @@ static bool outputs_of(request *r, gq_output *out, bool list, gq_error *e) {
 }
 
 bool request_outputs(request *r, gq_error *e) {
-    if (r->n_arguments < 2 && !request_has_target(r)) return too_few(r, e);
+    if (r->n_arguments < 2 && !request_has_target(r)) return fail_too_few(r, e);
     size_t n = r->n_arguments - 1;
     bool list = r->out_dir || r->n_targets > 1 || (n > 0 && type_behind(r->arguments[1]));
     size_t n_outputs = list ? r->n_targets + n : 1;

@@ -11,10 +11,10 @@
 
 static volatile sig_atomic_t noted;
 
-static void note(int signal) { noted = signal; }
+static void interrupt_note(int signal) { noted = signal; }
 
 void interrupt_catch(void) {
-    struct sigaction action = {.sa_handler = note, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = interrupt_note, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
 }
@@ -61,7 +61,7 @@ void progress_end(progress *p, const gq_error *e) {
 }
 
 /* Behind the numbers, where there is room for something to be recognised by. */
-static void put_tensor(char *to, size_t room, const char *tensor) {
+static void append_tensor_name(char *to, size_t room, const char *tensor) {
     enum { LEAST = 12, GAP = 2 };
     static const char suffix[] = ".weight";
     size_t used = strlen(to), n = tensor ? strlen(tensor) : 0, m = sizeof suffix - 1;
@@ -80,7 +80,7 @@ typedef struct rates {
 } rates;
 
 /* What an earlier run had finished says nothing about this one's speed. */
-static rates rates_of(const gq_progress *now) {
+static rates rates_so_far(const gq_progress *now) {
     double seconds = now->seconds - now->seconds_resumed;
     rates r = {.left = NAN};
     if (!(seconds > 0)) return r;
@@ -92,13 +92,13 @@ static rates rates_of(const gq_progress *now) {
 
 char *progress_text(char to[PROGRESS_ROOM], const gq_progress *now, int columns) {
     double done = (double)now->bytes_done, total = (double)now->bytes_total;
-    rates r = rates_of(now);
+    rates r = rates_so_far(now);
     char of[UNIT_ROOM], bytes[UNIT_ROOM], weights[UNIT_ROOM], left[UNIT_ROOM];
     size_t room = columns > 0 && columns < PROGRESS_ROOM ? (size_t)columns : PROGRESS_ROOM;
     snprintf(to, room, "%3.0f %%  of %s  %s/s  %s weights/s  %s left", total > 0 ? 100 * done / total : 100,
              size_text(of, total), size_text(bytes, r.bytes), count_text(weights, r.weights),
              isnan(r.left) ? "?" : time_text(left, r.left));
-    put_tensor(to, room, now->tensor);
+    append_tensor_name(to, room, now->tensor);
     return to;
 }
 
@@ -108,7 +108,7 @@ void progress_clear(progress *p) {
 }
 
 static void send_progress(const progress *p, const gq_progress *now) {
-    rates r = rates_of(now);
+    rates r = rates_so_far(now);
     event v;
     event_begin(&v, "progress", p->phase);
     event_count(&v, "bytes_done", now->bytes_done);

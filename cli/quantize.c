@@ -49,7 +49,7 @@ static void say_plan(const gq_plan *plan) {
 }
 
 /* The run may add warnings. */
-static bool run(const request *r, gq_plan *plan, gq_error *e) {
+static bool run_with_progress(const request *r, gq_plan *plan, gq_error *e) {
     progress p;
     size_t before, n;
     gq_plan_warnings(plan, &before);
@@ -63,7 +63,7 @@ static bool run(const request *r, gq_plan *plan, gq_error *e) {
 }
 
 /* Of several outputs only what tells them apart, unless more is asked for. */
-static void print(const report *r, bool all) {
+static void print_report(const report *r, bool all) {
     for (size_t i = 0; all && i < r->n_outputs; i++) {
         if (i) putchar('\n');
         if (r->outputs[i].losses)
@@ -76,7 +76,7 @@ static void print(const report *r, bool all) {
 }
 
 /* Print and write what is known of the plan or the run. */
-static bool tell(const request *r, const gq_plan *plan, gq_error *e) {
+static bool report_results(const request *r, const gq_plan *plan, gq_error *e) {
     const gq_options *asked = &r->quantize;
     if (!r->dry_run && asked->parts && !asked->join) { /* the losses are known when all parts are joined */
         if (!r->quiet)
@@ -86,7 +86,7 @@ static bool tell(const request *r, const gq_plan *plan, gq_error *e) {
         return true;
     }
     report rep = report_of_plan(r, plan, !r->dry_run);
-    if (!r->quiet) print(&rep, rep.n_outputs == 1 || r->verbose);
+    if (!r->quiet) print_report(&rep, rep.n_outputs == 1 || r->verbose);
     bool ok = report_write(&rep, r->report, e);
     report_free(&rep);
     return ok;
@@ -115,7 +115,8 @@ int quantize_main(const request *r) {
     if (!plan) return failed(&e);
     if (!r->dry_run) interrupt_catch();
     if (!r->quiet) say_plan(plan);
-    bool ok = recipe_out_write(r, plan, &e) && (r->dry_run || run(r, plan, &e)) && tell(r, plan, &e);
+    bool ok = recipe_out_write(r, plan, &e) && (r->dry_run || run_with_progress(r, plan, &e)) &&
+              report_results(r, plan, &e);
     int status = ok ? GQ_OK : failed(&e);
     gq_plan_free(plan);
     return status;

@@ -79,7 +79,7 @@ double report_error(const gq_loss *loss) {
 double report_squares(const gq_loss *loss) { return loss->wx2 > 0 ? loss->we2 : loss->e2; }
 
 /* Take tensor i into the list of the worst, where it belongs there. */
-static void rank(report_totals *total, const report_output *o, size_t i) {
+static void worst_insert(report_totals *total, const report_output *o, size_t i) {
     double error = report_error(&o->losses[i]);
     size_t at = total->n_worst;
     if (!(error > 0)) return;
@@ -98,7 +98,7 @@ report_totals report_total(const report_output *o) {
         sum->n += l->n, sum->x2 += l->x2, sum->e2 += l->e2, sum->wx2 += l->wx2, sum->we2 += l->we2;
         if (l->max_error > sum->max_error) sum->max_error = l->max_error;
         total.squares += report_squares(l);
-        rank(&total, o, i);
+        worst_insert(&total, o, i);
     }
     return total;
 }
@@ -120,7 +120,7 @@ static void tensor_cells(table *out, const gq_tensor *t) {
 }
 
 /* A line made on the spot, wrapped, and freed. */
-static void say(FILE *to, char *line) {
+static void print_and_free(FILE *to, char *line) {
     print_wrapped(to, line);
     free(line);
 }
@@ -137,15 +137,16 @@ char *report_path(FILE *to, const char *path, size_t beside) {
     return fitting;
 }
 
-static void sizes(FILE *to, const gq_summary *s) {
+static void print_sizes(FILE *to, const gq_summary *s) {
     char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM], count[UNIT_ROOM];
     char *path = report_path(to, s->path, strlen(s->filetype) + UNIT_ROOM);
-    say(to, format("%s: %s%sfile %s", path, s->filetype, *s->filetype ? ", " : "",
-                   size_text(file, (double)s->file_bytes)));
-    say(to, format("%s weights in %" PRIu64 " tensors, %s -> %s, %.4g -> %.4g bits per weight",
-                   count_text(count, (double)s->n_weights), s->n_tensors, size_text(in, (double)s->in_bytes),
-                   size_text(out, (double)s->out_bytes), report_bits(s->in_bytes, (double)s->n_weights),
-                   report_bits(s->out_bytes, (double)s->n_weights)));
+    print_and_free(to, format("%s: %s%sfile %s", path, s->filetype, *s->filetype ? ", " : "",
+                              size_text(file, (double)s->file_bytes)));
+    print_and_free(to, format("%s weights in %" PRIu64 " tensors, %s -> %s, %.4g -> %.4g bits per weight",
+                              count_text(count, (double)s->n_weights), s->n_tensors,
+                              size_text(in, (double)s->in_bytes), size_text(out, (double)s->out_bytes),
+                              report_bits(s->in_bytes, (double)s->n_weights),
+                              report_bits(s->out_bytes, (double)s->n_weights)));
     if (s->n_fallbacks)
         fprintf(to, "fallbacks to other types: %" PRIu64 " (+%s)\n", s->n_fallbacks,
                 size_text(in, (double)s->fallback_bytes));
@@ -157,7 +158,7 @@ static void sizes(FILE *to, const gq_summary *s) {
 }
 
 /* Why the tensor gets its type, what a fallback costs, whether importance data is missing. */
-static char *note(const gq_tensor *t) {
+static char *tensor_remark(const gq_tensor *t) {
     char cost[UNIT_ROOM];
     if (t->wanted != t->to)
         return format("%s wanted, +%s; %s", gq_type_name(t->wanted),
@@ -172,12 +173,12 @@ void report_plan(FILE *to, const report_output *o) {
     table_row(&out, (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "note"});
     for (size_t i = 0; i < o->n; i++) {
         tensor_cells(&out, &o->tensors[i]);
-        table_cell(&out, note(&o->tensors[i]));
+        table_cell(&out, tensor_remark(&o->tensors[i]));
     }
     table_print(&out, to);
     table_free(&out);
     fputc('\n', to);
-    sizes(to, o->summary);
+    print_sizes(to, o->summary);
 }
 
 /* Tensors kept byte for byte have no losses to show. */
@@ -215,8 +216,8 @@ static void print_totals(FILE *to, const report_output *o, double seconds) {
     if (total.loss.e2 > 0) {
         char under[32] = "";
         if (!isnan(weighted)) snprintf(under, sizeof under, ", weighted %.5f", weighted);
-        say(to, format("relative error %.5f%s, SNR %.2f dB, over all changed weights",
-                       gq_loss_relative(&total.loss), under, gq_loss_snr_db(&total.loss)));
+        print_and_free(to, format("relative error %.5f%s, SNR %.2f dB, over all changed weights",
+                                  gq_loss_relative(&total.loss), under, gq_loss_snr_db(&total.loss)));
     } else {
         fputs("no weight has changed\n", to);
     }
@@ -237,7 +238,7 @@ void report_losses(FILE *to, const report_output *o, double seconds) {
     table_print(&out, to);
     table_free(&out);
     fputc('\n', to);
-    sizes(to, o->summary);
+    print_sizes(to, o->summary);
     print_totals(to, o, seconds);
 }
 
@@ -262,8 +263,8 @@ void report_overview(FILE *to, const report *r) {
 }
 
 /* A piece of a line that has room for `columns` bytes (0: for all); left out where it does not fit. */
-__attribute__((format(printf, 4, 5))) static void piece(FILE *to, size_t *used, size_t columns,
-                                                        const char *text_format, ...) {
+__attribute__((format(printf, 4, 5))) static void print_piece(FILE *to, size_t *used, size_t columns,
+                                                              const char *text_format, ...) {
     char text[96];
     va_list args;
     va_start(args, text_format);
@@ -282,14 +283,14 @@ void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_los
     if (columns > label + TYPES) room = columns - label - TYPES;
     used += name_fit(name, sizeof name, safe, room ? room : sizeof name - 1);
     fprintf(to, "%s: %s", s->filetype, name);
-    piece(to, &used, columns, "  %s -> %s  %.4g bpw", gq_type_name(t->from), gq_type_name(t->to),
-          report_bits(t->out_bytes, (double)t->n_weights));
+    print_piece(to, &used, columns, "  %s -> %s  %.4g bpw", gq_type_name(t->from), gq_type_name(t->to),
+                report_bits(t->out_bytes, (double)t->n_weights));
     if (loss->n) {
-        piece(to, &used, columns, "  error %.5f", gq_loss_relative(loss));
+        print_piece(to, &used, columns, "  error %.5f", gq_loss_relative(loss));
         if (!isnan(gq_loss_weighted(loss)))
-            piece(to, &used, columns, "  weighted %.5f", gq_loss_weighted(loss));
-        piece(to, &used, columns, "  SNR %.2f dB", gq_loss_snr_db(loss));
-        piece(to, &used, columns, "  RMSE %.4g", gq_loss_rmse(loss));
+            print_piece(to, &used, columns, "  weighted %.5f", gq_loss_weighted(loss));
+        print_piece(to, &used, columns, "  SNR %.2f dB", gq_loss_snr_db(loss));
+        print_piece(to, &used, columns, "  RMSE %.4g", gq_loss_rmse(loss));
     }
     fputc('\n', to);
 }

@@ -20,7 +20,7 @@ static size_t next_number(const report *r, const size_t *at) {
     return first;
 }
 
-static bool has(const report_output *o, size_t at, size_t number) {
+static bool has_tensor(const report_output *o, size_t at, size_t number) {
     return at < o->n && o->numbers[at] == number;
 }
 
@@ -29,28 +29,29 @@ static void rank_tensor(report *r, const size_t *at, size_t number) {
     double least = INFINITY, most = -INFINITY;
     for (size_t i = 0; i < r->n_outputs; i++) {
         const report_output *o = &r->outputs[i];
-        if (!has(o, at[i], number)) continue;
+        if (!has_tensor(o, at[i], number)) continue;
         double error = report_error(&o->losses[at[i]]);
         if (error < least) least = error;
         if (error > most) most = error;
     }
     for (size_t i = 0; i < r->n_outputs; i++) {
         report_output *o = &r->outputs[i];
-        if (!has(o, at[i], number) || !(least < most) || report_error(&o->losses[at[i]]) > least) continue;
+        if (!has_tensor(o, at[i], number) || !(least < most) || report_error(&o->losses[at[i]]) > least)
+            continue;
         o->best[at[i]] = true;
         o->n_best++;
     }
 }
 
-static void step(const report *r, size_t *at, size_t number) {
-    for (size_t i = 0; i < r->n_outputs; i++) at[i] += has(&r->outputs[i], at[i], number);
+static void pass_tensor(const report *r, size_t *at, size_t number) {
+    for (size_t i = 0; i < r->n_outputs; i++) at[i] += has_tensor(&r->outputs[i], at[i], number);
 }
 
 void report_rank_copies(report *r) {
     size_t *at = need(r->n_outputs, sizeof *at);
     for (size_t i = 0; i < r->n_outputs; i++)
         r->outputs[i].best = need(r->outputs[i].n, sizeof *r->outputs[i].best);
-    for (size_t number; (number = next_number(r, at)) != SIZE_MAX; step(r, at, number))
+    for (size_t number; (number = next_number(r, at)) != SIZE_MAX; pass_tensor(r, at, number))
         rank_tensor(r, at, number);
     free(at);
 }
@@ -58,7 +59,7 @@ void report_rank_copies(report *r) {
 /* ---- for people ---- */
 
 static void error_cells(table *out, const report_output *o, size_t at, size_t number) {
-    if (!has(o, at, number)) {
+    if (!has_tensor(o, at, number)) {
         table_text(out, "-"), table_text(out, "absent ");
         return;
     }
@@ -78,9 +79,9 @@ static void print_tensors(FILE *to, const report *r, const char *columns) {
         table_text(&out, "type");
         table_cell(&out, format("copy %zu ", i + 1));
     }
-    for (size_t number; (number = next_number(r, at)) != SIZE_MAX; step(r, at, number)) {
+    for (size_t number; (number = next_number(r, at)) != SIZE_MAX; pass_tensor(r, at, number)) {
         size_t any = 0;
-        while (!has(&r->outputs[any], at[any], number)) any++;
+        while (!has_tensor(&r->outputs[any], at[any], number)) any++;
         const gq_tensor *t = &r->outputs[any].tensors[at[any]];
         table_name(&out, t->name);
         table_cell(&out, shape_text(t->ne, t->n_dims));

@@ -5,7 +5,7 @@
 #include "cli/report.h"
 
 /* A spreadsheet would take a name that begins with one of these for a formula. */
-static void text(FILE *to, const char *value, const char *end) {
+static void write_quoted(FILE *to, const char *value, const char *end) {
     fputs(strchr("=+-@\t\r", *value) && *value ? "\"'" : "\"", to);
     for (; *value; value++) {
         if (*value == '"') fputc('"', to);
@@ -15,30 +15,30 @@ static void text(FILE *to, const char *value, const char *end) {
 }
 
 /* Empty: not measured, or infinite. */
-static void number(FILE *to, double value) {
+static void write_number(FILE *to, double value) {
     if (isfinite(value)) fprintf(to, "%.9g", value);
     fputc(',', to);
 }
 
-static void row(FILE *to, const char *path, const report_output *o, size_t i, bool checksum) {
+static void write_row(FILE *to, const char *path, const report_output *o, size_t i, bool checksum) {
     const gq_tensor *t = &o->tensors[i];
     const gq_loss *l = o->losses ? &o->losses[i] : NULL;
     bool measured = l && l->n > 0;
-    text(to, path, ",");
-    text(to, t->name, ",");
+    write_quoted(to, path, ",");
+    write_quoted(to, t->name, ",");
     fputc('"', to);
     for (uint32_t d = 0; d < t->n_dims; d++) fprintf(to, "%s%" PRIu64, d ? "x" : "", t->ne[d]);
     fprintf(to, "\",%s,%s,", gq_type_name(t->from), gq_type_name(t->to));
-    number(to, report_bits(t->out_bytes, (double)t->n_weights));
+    write_number(to, report_bits(t->out_bytes, (double)t->n_weights));
     fprintf(to, "%" PRIu64 ",%" PRIu64 ",", t->in_bytes, t->out_bytes);
-    number(to, measured ? gq_loss_rmse(l) : (double)NAN);
-    number(to, measured ? gq_loss_relative(l) : (double)NAN);
-    number(to, measured ? gq_loss_snr_db(l) : (double)NAN);
-    number(to, measured ? l->max_error : (double)NAN);
-    number(to, measured ? gq_loss_weighted(l) : (double)NAN);
+    write_number(to, measured ? gq_loss_rmse(l) : (double)NAN);
+    write_number(to, measured ? gq_loss_relative(l) : (double)NAN);
+    write_number(to, measured ? gq_loss_snr_db(l) : (double)NAN);
+    write_number(to, measured ? l->max_error : (double)NAN);
+    write_number(to, measured ? gq_loss_weighted(l) : (double)NAN);
     if (checksum) fprintf(to, "%08x", (unsigned)l->crc32);
     fputc(',', to);
-    text(to, t->why, ",");
+    write_quoted(to, t->why, ",");
     fprintf(to, "%s\r\n", !o->best ? "" : o->best[i] ? "1" : "0");
 }
 
@@ -50,6 +50,6 @@ void report_csv(FILE *to, const report *r) {
         to);
     for (size_t k = 0; k < r->n_outputs; k++) {
         const report_output *o = &r->outputs[k];
-        for (size_t i = 0; i < o->n; i++) row(to, report_named(r, o->summary->path), o, i, checksums);
+        for (size_t i = 0; i < o->n; i++) write_row(to, report_named(r, o->summary->path), o, i, checksums);
     }
 }

@@ -32,7 +32,7 @@ static bool is_shard(const char *path, const char *model) {
     return found;
 }
 
-static bool taken(const request *r, const char *path) {
+static bool is_in_use(const request *r, const char *path) {
     bool same = path != r->report && r->report && path_same(path, r->report);
     for (size_t i = 0; !same && i < r->files.n; i++) same = path_same(path, r->files.items[i]);
     for (size_t i = 0; !same && i < r->n_arguments; i++)
@@ -43,7 +43,7 @@ static bool taken(const request *r, const char *path) {
 }
 
 bool report_check_file(const request *r, const char *option, const char *path, gq_error *e) {
-    if (taken(r, path))
+    if (is_in_use(r, path))
         return gq_fail_usage(e, "--%s %s: is a file that this run reads or writes", option, path);
     if (!gq_check_target(path, true, e)) return false;
     char *folder = path_folder(path);

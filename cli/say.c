@@ -8,21 +8,21 @@
 #include "cli/table.h"
 #include "cli/text.h"
 
-static bool coloured(void) {
+static bool stderr_has_colours(void) {
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
     return isatty(STDERR_FILENO) && !(no_color && *no_color) && term && strcmp(term, "dumb") != 0;
 }
 
-static void say(const char *colour, const char *word, const char *text) {
+static void print_message(const char *colour, const char *word, const char *text) {
     char *safe = shown(text);
-    if (coloured())
+    if (stderr_has_colours())
         fprintf(stderr, "gquant: \033[%sm%s:\033[0m %s\n", colour, word, safe);
     else
         fprintf(stderr, "gquant: %s: %s\n", word, safe);
     free(safe);
 }
 
-void warn(const char *text) { say("33", "warning", text); }
+void warn(const char *text) { print_message("33", "warning", text); }
 
 void warn_all(const char *const *texts, size_t n) {
     enum { MOST = 12 }; /* lines of one kind; more would hide everything else */
@@ -38,7 +38,7 @@ int failed(const gq_error *e) {
         [GQ_REMEDY_REQUANTIZE] = "; --allow-requantize converts it all the same",
         [GQ_REMEDY_OTHER_TYPE] = "; --missing-importance TYPE gives such tensors another type"};
     char *text = format("%s%s", e->text, remedies[e->remedy]);
-    say("31", e->status == GQ_INTERRUPTED ? "interrupted" : "error", text);
+    print_message("31", e->status == GQ_INTERRUPTED ? "interrupted" : "error", text);
     free(text);
     if (e->status == GQ_INTERRUPTED && interrupt_signal()) return 128 + interrupt_signal();
     return e->status == GQ_USAGE ? GQ_USAGE : GQ_FAILED;

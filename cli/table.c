@@ -57,7 +57,7 @@ typedef struct column {
     size_t width;
 } column;
 
-static column *columns_of(const table *t) {
+static column *columns_of_cells(const table *t) {
     column *all = need(t->n_columns, sizeof *all), *c = all - 1;
     for (const char *at = t->columns; *at; at++)
         if (*at == 'l' || *at == 'r')
@@ -73,26 +73,26 @@ static column *columns_of(const table *t) {
 }
 
 /* Width of the first n columns without the very first. */
-static size_t others(const column *all, size_t n) {
+static size_t width_of_others(const column *all, size_t n) {
     size_t width = 0;
     for (size_t i = 1; i < n; i++)
         if (!all[i].out) width += GAP + all[i].width;
     return width;
 }
 
-static void fit(column *all, size_t n, size_t screen) {
+static void fit_columns(column *all, size_t n, size_t screen) {
     size_t shortest = all[0].width < SHORTEST ? all[0].width : SHORTEST;
-    if (all[0].width + others(all, n) <= screen) return;
+    if (all[0].width + width_of_others(all, n) <= screen) return;
     all[n - 1].below = n > 1 && all[n - 1].left;
     if (all[n - 1].below && all[n - 1].width > REMARK) all[n - 1].width = REMARK;
-    while (shortest + others(all, n) > screen) {
+    while (shortest + width_of_others(all, n) > screen) {
         column *worst = all;
         for (size_t i = 1; i < n; i++)
             if (!all[i].out && all[i].rank > worst->rank) worst = &all[i];
         if (!worst->rank) break;
         worst->out = true;
     }
-    size_t rest = others(all, n), room = screen > rest ? screen - rest : 0;
+    size_t rest = width_of_others(all, n), room = screen > rest ? screen - rest : 0;
     if (room < shortest) room = shortest;
     if (all[0].width > room) all[0].width = room;
 }
@@ -142,7 +142,7 @@ void print_wrapped(FILE *to, const char *text) {
 }
 
 static void print_row(FILE *to, char *const *cells, const column *all, size_t n, size_t screen) {
-    size_t used = all[0].width + others(all, n - 1), last = n - 1;
+    size_t used = all[0].width + width_of_others(all, n - 1), last = n - 1;
     while (last > 0 && (all[last].out || !*cells[last])) last--;
     for (size_t i = 0; i <= last; i++) {
         const column *c = &all[i];
@@ -161,8 +161,8 @@ static void print_row(FILE *to, char *const *cells, const column *all, size_t n,
 
 void table_print(const table *t, FILE *to) {
     size_t screen = (size_t)terminal_columns(to);
-    column *all = columns_of(t);
-    if (screen) fit(all, t->n_columns, screen);
+    column *all = columns_of_cells(t);
+    if (screen) fit_columns(all, t->n_columns, screen);
     for (size_t i = 0; i < t->n; i += t->n_columns)
         print_row(to, t->cells + i, all, t->n_columns, screen ? screen : SIZE_MAX);
     free(all);

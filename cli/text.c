@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *or_end(void *memory) {
+static void *exit_without_memory(void *memory) {
     if (!memory) {
         fputs("gquant: out of memory\n", stderr);
         exit(1);
@@ -16,10 +16,10 @@ static void *or_end(void *memory) {
     return memory;
 }
 
-void *need(size_t count, size_t size) { return or_end(calloc(count ? count : 1, size)); }
+void *need(size_t count, size_t size) { return exit_without_memory(calloc(count ? count : 1, size)); }
 
 void *need_more(void *old, size_t count, size_t size) {
-    return or_end(reallocarray(old, count ? count : 1, size));
+    return exit_without_memory(reallocarray(old, count ? count : 1, size));
 }
 
 /* The room is 1, 2, 4, ... */
@@ -33,7 +33,7 @@ char *format(const char *text, ...) {
     char *to = NULL;
     if (vasprintf(&to, text, ap) < 0) to = NULL;
     va_end(ap);
-    return or_end(to);
+    return exit_without_memory(to);
 }
 
 char *shape_text(const uint64_t *ne, uint32_t n) {
@@ -45,7 +45,7 @@ char *shape_text(const uint64_t *ne, uint32_t n) {
 }
 
 /* Three significant digits: what the eye takes in. */
-static char *scaled(char to[UNIT_ROOM], double value, double step, const char *const *units, size_t n) {
+static char *scaled_text(char to[UNIT_ROOM], double value, double step, const char *const *units, size_t n) {
     size_t unit = 0;
     while (unit + 1 < n && value >= step) value /= step, unit++;
     int digits = unit == 0 || value >= 100 ? 0 : value >= 10 ? 1 : 2;
@@ -55,12 +55,12 @@ static char *scaled(char to[UNIT_ROOM], double value, double step, const char *c
 
 char *size_text(char to[UNIT_ROOM], double bytes) {
     static const char *const units[] = {" bytes", " KiB", " MiB", " GiB", " TiB"};
-    return scaled(to, bytes, 1024, units, 5);
+    return scaled_text(to, bytes, 1024, units, 5);
 }
 
 char *count_text(char to[UNIT_ROOM], double n) {
     static const char *const units[] = {"", " k", " M", " G", " T"};
-    return scaled(to, n, 1000, units, 5);
+    return scaled_text(to, n, 1000, units, 5);
 }
 
 char *time_text(char to[UNIT_ROOM], double seconds) {
@@ -108,7 +108,7 @@ bool number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *value)
 }
 
 /* Levenshtein distance over one row; words longer than the row are far from everything. */
-static size_t edits(const char *a, const char *b) {
+static size_t edit_distance(const char *a, const char *b) {
     enum { MAX = 64 };
     size_t n = strlen(a), row[MAX + 1];
     if (n > MAX) return MAX;
@@ -132,7 +132,7 @@ const char *nearest(const char *text, const char *const *words, size_t n) {
     size_t least =
         strlen(text) / 3 + 2; /* a third of the letters wrong is still a slip; more is another word */
     for (size_t i = 0; i < n; i++) {
-        size_t d = edits(words[i], text);
+        size_t d = edit_distance(words[i], text);
         if (d < least) least = d, best = words[i];
     }
     return best;

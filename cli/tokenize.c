@@ -32,7 +32,7 @@ static char *read_input(size_t *n, gq_error *e) {
     return NULL;
 }
 
-static void print(const request *r, const gq_tokens *tokens) {
+static void print_tokens(const request *r, const gq_tokens *tokens) {
     if (r->count) printf("%zu\n", tokens->n);
     for (size_t i = 0; !r->count && i < tokens->n; i++) printf("%" PRIu32 "\n", tokens->ids[i]);
 }
@@ -58,7 +58,7 @@ int tokenize_main(const request *r) {
             warn(told);
             free(told);
         }
-        print(r, &tokens);
+        print_tokens(r, &tokens);
     }
     gq_tokens_free(&tokens);
     free(text);

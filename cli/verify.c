@@ -12,7 +12,7 @@ typedef struct counts {
     size_t tensors, problems, undecoded;
 } counts;
 
-static counts count(const gq_verification *v, bool compared) {
+static counts count_verdicts(const gq_verification *v, bool compared) {
     counts c = {0};
     size_t n_missing;
     const gq_verdict *verdicts = gq_verification_verdicts(v, &c.tensors);
@@ -100,9 +100,9 @@ static void print_json(const request *r, const gq_verification *v, const counts 
 }
 
 /* Tell what was found; false: the file is not sound. */
-static bool tell(const request *r, const gq_verification *v) {
+static bool print_results(const request *r, const gq_verification *v) {
     bool compared = r->report != NULL;
-    counts c = count(v, compared);
+    counts c = count_verdicts(v, compared);
     if (r->json) {
         print_json(r, v, &c, compared);
     } else {
@@ -125,7 +125,7 @@ int verify_main(const request *r) {
     size_t n = 0;
     const char *const *warnings = v ? gq_verification_warnings(v, &n) : NULL;
     if (!r->quiet) warn_all(warnings, n);
-    int status = v ? tell(r, v) ? GQ_OK : GQ_FAILED : failed(&e);
+    int status = v ? print_results(r, v) ? GQ_OK : GQ_FAILED : failed(&e);
     gq_verification_free(v);
     checksums_free(&expected);
     return status;

@@ -32,7 +32,7 @@ bool(gguf_cursor_fail)(gguf_cursor *c, uint64_t at, const char *format, ...) {
 }
 
 /* Read on until `end` (within the file) is in memory. */
-static bool fill(gguf_cursor *c, uint64_t end) {
+static bool read_until(gguf_cursor *c, uint64_t end) {
     if (end > MAX_HEADER)
         return gguf_cursor_fail(c, c->at, "metadata and tensor table exceed %d bytes", MAX_HEADER);
     uint64_t limit = c->file->size < MAX_HEADER ? c->file->size : MAX_HEADER;
@@ -53,10 +53,10 @@ bool gguf_cursor_need(gguf_cursor *c, uint64_t n, const char *what) {
         return gguf_cursor_fail(c, c->at, "%s takes %llu bytes, but only %llu are left in the file", what,
                                 (unsigned long long)n, (unsigned long long)gguf_cursor_left(c));
     }
-    return n <= c->filled - c->at || fill(c, c->at + n);
+    return n <= c->filled - c->at || read_until(c, c->at + n);
 }
 
-static bool number(gguf_cursor *c, void *value, size_t n, const char *what) {
+static bool read_number(gguf_cursor *c, void *value, size_t n, const char *what) {
     if (!gguf_cursor_need(c, n, what)) return false;
     memcpy(value, c->bytes + c->at, n);
     c->at += n;
@@ -64,11 +64,11 @@ static bool number(gguf_cursor *c, void *value, size_t n, const char *what) {
 }
 
 bool gguf_cursor_u32(gguf_cursor *c, uint32_t *value, const char *what) {
-    return number(c, value, sizeof *value, what);
+    return read_number(c, value, sizeof *value, what);
 }
 
 bool gguf_cursor_u64(gguf_cursor *c, uint64_t *value, const char *what) {
-    return number(c, value, sizeof *value, what);
+    return read_number(c, value, sizeof *value, what);
 }
 
 bool gguf_cursor_string(gguf_cursor *c, uint64_t limit, uint64_t *start, uint64_t *length, const char *what) {

@@ -57,7 +57,7 @@ static const char *sequence_start(const char *text, const char *at) {
 }
 
 /* A text that is too long loses its middle: the file's name is at the start, the reason at the end. */
-static void set(gq_error *e, gq_status status, const char *format, va_list arguments) {
+static void error_set(gq_error *e, gq_status status, const char *format, va_list arguments) {
     static const char gap[] = " ... ";
     char raw[4096], shown[4 * sizeof raw];
     vsnprintf(raw, sizeof raw, format, arguments); /* arguments may point into e->text */
@@ -77,7 +77,7 @@ static void set(gq_error *e, gq_status status, const char *format, va_list argum
 bool(gq_fail)(gq_error *e, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    if (e) set(e, GQ_FAILED, format, arguments);
+    if (e) error_set(e, GQ_FAILED, format, arguments);
     va_end(arguments);
     return false;
 }
@@ -85,7 +85,7 @@ bool(gq_fail)(gq_error *e, const char *format, ...) {
 bool(gq_fail_usage)(gq_error *e, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    if (e) set(e, GQ_USAGE, format, arguments);
+    if (e) error_set(e, GQ_USAGE, format, arguments);
     va_end(arguments);
     return false;
 }
@@ -93,7 +93,7 @@ bool(gq_fail_usage)(gq_error *e, const char *format, ...) {
 bool(gq_fail_remedy)(gq_error *e, gq_remedy remedy, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    if (e) set(e, GQ_FAILED, format, arguments), e->remedy = remedy;
+    if (e) error_set(e, GQ_FAILED, format, arguments), e->remedy = remedy;
     va_end(arguments);
     return false;
 }

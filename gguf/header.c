@@ -33,19 +33,19 @@ void gguf_header_free(gguf_header *h) {
     free(h);
 }
 
-static void *grow(void *items, uint64_t room, size_t item, gq_error *e) {
+static void *grow_items(void *items, uint64_t room, size_t item, gq_error *e) {
     void *more = realloc(items, room * item); /* twice of what is in memory already: cannot wrap */
     if (!more) gq_fail_memory(e, room * item);
     return more;
 }
 
-static bool append(gguf_header *h, gguf_kv pair, void *owned_by, gq_error *e) {
+static bool append_pair(gguf_header *h, gguf_kv pair, void *owned_by, gq_error *e) {
     if (h->n_kv == h->kv_room) {
         uint64_t room = 2 * h->kv_room + 16;
-        gguf_kv *kv = grow(h->kv, room, sizeof *kv, e);
+        gguf_kv *kv = grow_items(h->kv, room, sizeof *kv, e);
         if (!kv) return false;
         h->kv = kv;
-        void **owned = grow(h->owned, room, sizeof *owned, e);
+        void **owned = grow_items(h->owned, room, sizeof *owned, e);
         if (!owned) return false;
         h->owned = owned;
         h->kv_room = room;
@@ -55,9 +55,9 @@ static bool append(gguf_header *h, gguf_kv pair, void *owned_by, gq_error *e) {
     return true;
 }
 
-bool gguf_header_copy(gguf_header *h, const gguf_kv *kv, gq_error *e) { return append(h, *kv, NULL, e); }
+bool gguf_header_copy(gguf_header *h, const gguf_kv *kv, gq_error *e) { return append_pair(h, *kv, NULL, e); }
 
-static gguf_kv *find(const gguf_header *h, const char *key) {
+static gguf_kv *find_pair(const gguf_header *h, const char *key) {
     uint64_t i;
     if (gguf_index_find(&h->by_key, h->kv, sizeof *h->kv, key, &i)) return &h->kv[i];
     for (i = h->n_indexed; i < h->n_kv; i++)
@@ -74,7 +74,7 @@ static bool index_pairs(gguf_header *h, gq_error *e) {
 
 void gguf_header_remove(gguf_header *h, const char *key) {
     index_pairs(h, NULL); /* without memory for it, finding takes longer */
-    gguf_kv *found = find(h, key);
+    gguf_kv *found = find_pair(h, key);
     if (!found) return;
     size_t i = (size_t)(found - h->kv);
     free(h->owned[i]);
@@ -83,7 +83,7 @@ void gguf_header_remove(gguf_header *h, const char *key) {
 }
 
 /* Close the gaps that removed pairs have left. */
-static void compact(gguf_header *h) {
+static void drop_removed_pairs(gguf_header *h) {
     uint64_t kept = 0;
     for (uint64_t i = 0; i < h->n_kv; i++) {
         if (!h->kv[i].key) continue;
@@ -96,8 +96,8 @@ static void compact(gguf_header *h) {
 }
 
 /* A string value is made of two parts, its length and its text; other values of one. */
-static bool set(gguf_header *h, const char *key, uint32_t type, const void *head, size_t head_size,
-                const void *tail, uint64_t tail_size, gq_error *e) {
+static bool set_pair(gguf_header *h, const char *key, uint32_t type, const void *head, size_t head_size,
+                     const void *tail, uint64_t tail_size, gq_error *e) {
     size_t length = strlen(key);
     if (length < 1 || length > GGUF_MAX_KEY)
         return gq_fail(e, "key '%.200s' has %zu bytes, expected 1 to %d", key, length, GGUF_MAX_KEY);
@@ -114,14 +114,15 @@ static bool set(gguf_header *h, const char *key, uint32_t type, const void *head
     if (tail_size) memcpy(owned + head_size, tail, tail_size);
     memcpy(name, key, length + 1);
     gguf_header_remove(h, key);
-    if (append(h, (gguf_kv){(const char *)name, type, owned, head_size + tail_size}, owned, e)) return true;
+    if (append_pair(h, (gguf_kv){(const char *)name, type, owned, head_size + tail_size}, owned, e))
+        return true;
     free(owned);
     return false;
 }
 
 bool gguf_header_set(gguf_header *h, const char *key, uint32_t type, const void *value, uint64_t size,
                      gq_error *e) {
-    return set(h, key, type, "", 0, value, size, e);
+    return set_pair(h, key, type, "", 0, value, size, e);
 }
 
 bool gguf_header_set_u32(gguf_header *h, const char *key, uint32_t value, gq_error *e) {
@@ -130,13 +131,13 @@ bool gguf_header_set_u32(gguf_header *h, const char *key, uint32_t value, gq_err
 
 bool gguf_header_set_string(gguf_header *h, const char *key, const char *text, gq_error *e) {
     uint64_t length = strlen(text);
-    return set(h, key, GGUF_STRING, &length, sizeof length, text, length, e);
+    return set_pair(h, key, GGUF_STRING, &length, sizeof length, text, length, e);
 }
 
-const gguf_kv *gguf_header_find(const gguf_header *h, const char *key) { return find(h, key); }
+const gguf_kv *gguf_header_find(const gguf_header *h, const char *key) { return find_pair(h, key); }
 
 /* Without trailing dimensions of 1. */
-static uint32_t dimensions(const uint64_t ne[GGUF_MAX_DIMS]) {
+static uint32_t used_dimensions(const uint64_t ne[GGUF_MAX_DIMS]) {
     uint32_t n = GGUF_MAX_DIMS;
     while (n > 1 && ne[n - 1] == 1) n--;
     return n;
@@ -144,7 +145,7 @@ static uint32_t dimensions(const uint64_t ne[GGUF_MAX_DIMS]) {
 
 bool gguf_header_add_tensor(gguf_header *h, const char *name, const uint64_t ne[GGUF_MAX_DIMS],
                             const gguf_type *type, gq_error *e) {
-    return gguf_header_add_shaped(h, name, dimensions(ne), ne, type, e);
+    return gguf_header_add_shaped(h, name, used_dimensions(ne), ne, type, e);
 }
 
 bool gguf_header_add_shaped(gguf_header *h, const char *name, uint32_t n_dims,
@@ -159,7 +160,7 @@ bool gguf_header_add_shaped(gguf_header *h, const char *name, uint32_t n_dims,
     if (!gguf_tensor_measure(&t, &why)) return gq_fail(e, "tensor '%s': %s", name, why.text);
     if (h->n_tensors == h->tensor_room) {
         uint64_t room = 2 * h->tensor_room + 16;
-        gguf_tensor *tensors = grow(h->tensors, room, sizeof *tensors, e);
+        gguf_tensor *tensors = grow_items(h->tensors, room, sizeof *tensors, e);
         if (!tensors) return false;
         h->tensors = tensors;
         h->tensor_room = room;
@@ -170,17 +171,17 @@ bool gguf_header_add_shaped(gguf_header *h, const char *name, uint32_t n_dims,
     return true;
 }
 
-static uint8_t *put(uint8_t *to, const void *from, uint64_t n) {
+static uint8_t *head_append(uint8_t *to, const void *from, uint64_t n) {
     if (n) memcpy(to, from, n);
     return to + n;
 }
 
-static uint8_t *put_u32(uint8_t *to, uint32_t value) { return put(to, &value, sizeof value); }
-static uint8_t *put_u64(uint8_t *to, uint64_t value) { return put(to, &value, sizeof value); }
+static uint8_t *head_append_u32(uint8_t *to, uint32_t value) { return head_append(to, &value, sizeof value); }
+static uint8_t *head_append_u64(uint8_t *to, uint64_t value) { return head_append(to, &value, sizeof value); }
 
-static uint8_t *put_name(uint8_t *to, const char *name) {
+static uint8_t *head_append_name(uint8_t *to, const char *name) {
     uint64_t n = strlen(name);
-    return put(put_u64(to, n), name, n);
+    return head_append(head_append_u64(to, n), name, n);
 }
 
 uint64_t gguf_entry_size(const char *name, uint32_t n_dims) {
@@ -189,7 +190,7 @@ uint64_t gguf_entry_size(const char *name, uint32_t n_dims) {
 
 bool gguf_header_measure(gguf_header *h, uint64_t *bytes, uint32_t *alignment, gq_error *e) {
     uint64_t size = HEAD_BYTES;
-    compact(h);
+    drop_removed_pairs(h);
     for (uint64_t i = 0; i < h->n_kv; i++) size += 8 + strlen(h->kv[i].key) + 4 + h->kv[i].size;
     for (uint64_t i = 0; i < h->n_tensors; i++)
         size += gguf_entry_size(h->tensors[i].name, h->tensors[i].n_dims);
@@ -215,18 +216,18 @@ static bool place_tensors(gguf_header *h, uint64_t data_offset, uint64_t alignme
     return true;
 }
 
-static uint8_t *put_tables(const gguf_header *h, uint8_t *to, uint64_t data_offset) {
-    to = put_u32(put_u32(to, MAGIC), 3);
-    to = put_u64(put_u64(to, h->n_tensors), h->n_kv);
+static uint8_t *head_append_tables(const gguf_header *h, uint8_t *to, uint64_t data_offset) {
+    to = head_append_u32(head_append_u32(to, MAGIC), 3);
+    to = head_append_u64(head_append_u64(to, h->n_tensors), h->n_kv);
     for (uint64_t i = 0; i < h->n_kv; i++) {
-        to = put_u32(put_name(to, h->kv[i].key), h->kv[i].type);
-        to = put(to, h->kv[i].value, h->kv[i].size);
+        to = head_append_u32(head_append_name(to, h->kv[i].key), h->kv[i].type);
+        to = head_append(to, h->kv[i].value, h->kv[i].size);
     }
     for (uint64_t i = 0; i < h->n_tensors; i++) {
         const gguf_tensor *t = &h->tensors[i];
-        to = put_u32(put_name(to, t->name), t->n_dims);
-        to = put(to, t->ne, t->n_dims * sizeof *t->ne);
-        to = put_u64(put_u32(to, t->type->id), t->offset - data_offset);
+        to = head_append_u32(head_append_name(to, t->name), t->n_dims);
+        to = head_append(to, t->ne, t->n_dims * sizeof *t->ne);
+        to = head_append_u64(head_append_u32(to, t->type->id), t->offset - data_offset);
     }
     return to;
 }
@@ -243,7 +244,7 @@ bool gguf_header_finish(gguf_header *h, const uint8_t **bytes, uint64_t *header_
     free(h->bytes);
     h->bytes = malloc(*header_size);
     if (!h->bytes) return gq_fail_memory(e, *header_size);
-    uint8_t *end = put_tables(h, h->bytes, *header_size);
+    uint8_t *end = head_append_tables(h, h->bytes, *header_size);
     memset(end, 0, *header_size - (uint64_t)(end - h->bytes));
     *bytes = h->bytes;
     return true;

@@ -4,14 +4,14 @@
 #include <string.h>
 #include <sys/random.h>
 
-static const char *name_of(const void *records, size_t size, uint64_t i) {
+static const char *record_name(const void *records, size_t size, uint64_t i) {
     const char *name;
     memcpy(&name, (const char *)records + i * size, sizeof name);
     return name;
 }
 
 /* Both halves of a product of 64 bits. */
-static uint64_t fold(uint64_t a, uint64_t b) {
+static uint64_t hash_mix(uint64_t a, uint64_t b) {
     __uint128_t product = (__uint128_t)a * b;
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
@@ -21,9 +21,9 @@ uint64_t gguf_hash(const void *bytes, size_t n, uint64_t seed) {
     for (const char *at = bytes; n > 0; n -= n < 8 ? n : 8, at += 8) {
         uint64_t word = 0;
         memcpy(&word, at, n < 8 ? n : 8);
-        h = fold(h ^ word, seed | 1);
+        h = hash_mix(h ^ word, seed | 1);
     }
-    return fold(h, 0x9e3779b97f4a7c15);
+    return hash_mix(h, 0x9e3779b97f4a7c15);
 }
 
 uint64_t gguf_hash_seed(void) {
@@ -34,7 +34,7 @@ uint64_t gguf_hash_seed(void) {
 
 static uint64_t hash(const char *name, uint64_t seed) { return gguf_hash(name, strlen(name), seed); }
 
-static void put(gguf_index *x, const char *name, uint32_t slot) {
+static void slot_insert(gguf_index *x, const char *name, uint32_t slot) {
     uint64_t at = hash(name, x->seed);
     while (x->slots[at & (x->room - 1)]) at++;
     x->slots[at & (x->room - 1)] = slot;
@@ -42,7 +42,7 @@ static void put(gguf_index *x, const char *name, uint32_t slot) {
 }
 
 /* Twice the room, without records that have gone. */
-static bool grow(gguf_index *x, const void *records, size_t size, gq_error *e) {
+static bool slots_grow(gguf_index *x, const void *records, size_t size, gq_error *e) {
     gguf_index old = *x;
     x->room = old.room ? 2 * old.room : 64, x->n = 0;
     x->slots = calloc(x->room, sizeof *x->slots);
@@ -52,8 +52,8 @@ static bool grow(gguf_index *x, const void *records, size_t size, gq_error *e) {
     }
     if (!old.room) x->seed = gguf_hash_seed();
     for (uint64_t k = 0; k < old.room; k++) {
-        const char *name = old.slots[k] ? name_of(records, size, old.slots[k] - 1) : NULL;
-        if (name) put(x, name, old.slots[k]);
+        const char *name = old.slots[k] ? record_name(records, size, old.slots[k] - 1) : NULL;
+        if (name) slot_insert(x, name, old.slots[k]);
     }
     free(old.slots);
     return true;
@@ -61,9 +61,9 @@ static bool grow(gguf_index *x, const void *records, size_t size, gq_error *e) {
 
 bool gguf_index_add(gguf_index *x, const void *records, size_t size, uint64_t i, gq_error *e) {
     if (i >= UINT32_MAX) return gq_fail(e, "more than 2^32 names");
-    if (4 * x->n >= 3 * x->room && !grow(x, records, size, e)) return false;
-    const char *name = name_of(records, size, i);
-    if (name) put(x, name, (uint32_t)i + 1);
+    if (4 * x->n >= 3 * x->room && !slots_grow(x, records, size, e)) return false;
+    const char *name = record_name(records, size, i);
+    if (name) slot_insert(x, name, (uint32_t)i + 1);
     return true;
 }
 
@@ -78,7 +78,7 @@ bool gguf_index_find(const gguf_index *x, const void *records, size_t size, cons
     for (uint64_t at = hash(name, x->seed);; at++) {
         uint32_t slot = x->slots[at & (x->room - 1)];
         if (!slot) return false;
-        const char *found = name_of(records, size, slot - 1);
+        const char *found = record_name(records, size, slot - 1);
         if (!found || strcmp(found, name) != 0) continue;
         *i = slot - 1;
         return true;

@@ -143,7 +143,7 @@ static bool check_unique(const gguf_model *m, gq_error *e) {
 }
 
 /* The tensors of all shards as one list. */
-static bool gather(gguf_model *m, gq_error *e) {
+static bool gather_tensors(gguf_model *m, gq_error *e) {
     uint64_t n = 0;
     for (uint32_t i = 0; i < m->n_shards; i++) m->n_tensors += m->shards[i].n_tensors;
     m->tensors = malloc((m->n_tensors + 1) * sizeof *m->tensors);
@@ -179,8 +179,8 @@ static bool open_model(gguf_model *m, gq_file *file, const char *path, gq_error 
         ok = gq_fail(e, "%s: shard %u of a model of %u shards, expected a whole model", p.path, p.no + 1,
                      p.count);
     }
-    ok = ok && (p.count > 1 ? add_split(m, &given, path, &p, e) : add_shard(m, &given, e)) && gather(m, e) &&
-         check_total(m, &p, e);
+    ok = ok && (p.count > 1 ? add_split(m, &given, path, &p, e) : add_shard(m, &given, e)) &&
+         gather_tensors(m, e) && check_total(m, &p, e);
     gguf_shard_free(&given);
     if (!ok) gguf_model_close(m);
     return ok;

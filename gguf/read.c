@@ -79,7 +79,7 @@ static bool read_head(gguf_cursor *c, gguf_shard *s) {
 }
 
 /* A name is followed by a number that has been read by now: its first byte can end the name. */
-static const char *end_name(gguf_cursor *c) {
+static const char *terminate_name(gguf_cursor *c) {
     c->bytes[c->subject.name_at + c->subject.name_length] = 0;
     return (const char *)c->bytes + c->subject.name_at;
 }
@@ -91,7 +91,8 @@ static bool read_pair(gguf_cursor *c, gguf_kv *kv) {
     uint64_t start = c->at;
     if (!gguf_cursor_value(c, type)) return false;
     if (kv)
-        *kv = (gguf_kv){.key = end_name(c), .type = type, .value = c->bytes + start, .size = c->at - start};
+        *kv = (gguf_kv){
+            .key = terminate_name(c), .type = type, .value = c->bytes + start, .size = c->at - start};
     return true;
 }
 
@@ -119,7 +120,7 @@ static bool read_tensor(gguf_cursor *c, gguf_tensor *tensor) {
     if (!gguf_tensor_measure(&t, &why)) return gguf_cursor_fail(c, start, "%s", why.text);
     if (!gguf_cursor_u64(c, &t.offset, "offset")) return false;
     if (tensor) {
-        t.name = end_name(c);
+        t.name = terminate_name(c);
         *tensor = t;
     }
     return true;

@@ -81,7 +81,7 @@ static run run_new(const mix_model *m, const mix_options *o, const mix_tensor *t
     return r;
 }
 
-static bool fits(const mix_tensor *t, uint32_t type) {
+static bool type_fits_row(const mix_tensor *t, uint32_t type) {
     return t->ne[0] % gguf_type_of(type)->block_elements == 0;
 }
 
@@ -90,7 +90,7 @@ static bool is_number(uint32_t type) {
     return !gguf_type_of(type)->quantized && type != GGUF_F32 && type != GGUF_F16 && type != GGUF_BF16;
 }
 
-static mix_choice keep(const mix_tensor *t, mix_reason reason, const char *why) {
+static mix_choice keep_type(const mix_tensor *t, mix_reason reason, const char *why) {
     return (mix_choice){.type = t->type, .wanted = t->type, .reason = reason, .why = why};
 }
 
@@ -107,11 +107,11 @@ static const char *family_keeps(const mix_family *f, const mix_tensor *t) {
 static bool always_kept(const mix_tensor *t, mix_choice *c) {
     const char *why = NULL;
     if (!t->ne[0] || !t->ne[1] || !t->ne[2] || !t->ne[3])
-        *c = keep(t, MIX_KEEP, "kept: no elements");
+        *c = keep_type(t, MIX_KEEP, "kept: no elements");
     else if (t->ne[1] == 1 && t->ne[2] == 1 && t->ne[3] == 1)
-        *c = keep(t, MIX_ONE_DIM, "kept: one dimension");
+        *c = keep_type(t, MIX_ONE_DIM, "kept: one dimension");
     else if ((why = mix_left_alone(t->name)))
-        *c = keep(t, MIX_NAME, why);
+        *c = keep_type(t, MIX_NAME, why);
     else
         return false;
     return true;
@@ -127,15 +127,15 @@ bool mix_may_change(const mix_tensor *t) {
 static bool left_alone(const run *r, const mix_tensor *t, bool chosen, bool kept, mix_choice *c) {
     const char *why = NULL;
     if (r->filetype == FILETYPE(COPY))
-        *c = keep(t, MIX_COPY, "kept: COPY");
+        *c = keep_type(t, MIX_COPY, "kept: COPY");
     else if (always_kept(t, c))
         return true;
     else if (r->options->leave_output && mix_role_of(t->name) == ROLE_OUTPUT)
-        *c = keep(t, MIX_KEEP, "kept: --leave-output-tensor");
+        *c = keep_type(t, MIX_KEEP, "kept: --leave-output-tensor");
     else if (kept)
-        *c = keep(t, MIX_KEEP, "kept: --keep");
+        *c = keep_type(t, MIX_KEEP, "kept: --keep");
     else if (!chosen && r->family && (why = family_keeps(r->family, t)))
-        *c = keep(t, MIX_KEEP, why);
+        *c = keep_type(t, MIX_KEEP, why);
     else
         return false;
     return true;
@@ -169,7 +169,7 @@ static bool expert_block(const run *r, const mix_tensor *t, int64_t *block, gq_e
 
 /* Where the tensor stands among those of its role. The counters move by one for each tensor that comes here.
  */
-static bool count(run *r, const mix_tensor *t, mix_role role, uint32_t *facts, gq_error *e) {
+static bool count_role(run *r, const mix_tensor *t, mix_role role, uint32_t *facts, gq_error *e) {
     if (role & (ROLE_V | ROLE_IMAGE_V)) {
         int64_t i = r->seen_v++;
         *facts |= place_facts(i, r->n_v) | (i < 2 ? IF_I2 : 0) | (i < 4 ? IF_I4 : 0);
@@ -201,8 +201,8 @@ static bool by_rule(run *r, const mix_tensor *t, mix_role role, mix_choice *c, g
     }
     if (r->family) role = mix_image_role_of(t->name);
     if (t->ne[2] > 1) facts |= IF_3D;
-    if (!fits(t, base)) facts |= IF_ODD_ROW;
-    if (!count(r, t, role, &facts, e)) return false;
+    if (!type_fits_row(t, base)) facts |= IF_ODD_ROW;
+    if (!count_role(r, t, role, &facts, e)) return false;
     c->wanted = mix_rule(r->filetype, role, facts, base);
     if (role == ROLE_V && r->big && !(r->filetype & FILETYPES_LOW) &&
         (c->wanted == GGUF_Q3_K || c->wanted == GGUF_Q4_K))
@@ -211,9 +211,9 @@ static bool by_rule(run *r, const mix_tensor *t, mix_role role, mix_choice *c, g
 }
 
 /* c->wanted -> c->type: the type itself where its blocks divide the rows, or a fallback. */
-static bool fall_back(const run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
+static bool fall_back_by_row(const run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
     c->type = c->wanted;
-    if (fits(t, c->wanted)) return true;
+    if (type_fits_row(t, c->wanted)) return true;
     unsigned block = gguf_type_of(c->wanted)->block_elements;
     c->type = mix_replacement(c->wanted);
     if (c->type == GGUF_TYPE_LIMIT)
@@ -223,7 +223,7 @@ static bool fall_back(const run *r, const mix_tensor *t, mix_choice *c, gq_error
     c->why = block == 256  ? "fallback: row length is no multiple of 256"
              : block == 64 ? "fallback: row length is no multiple of 64"
                            : "fallback: row length is no multiple of 32";
-    if (fits(t, c->type)) return true;
+    if (type_fits_row(t, c->type)) return true;
     c->why = "fallback: row length is no multiple of 32";
     /* F16 even for wider sources, as the incumbent does; image models have no incumbent, and lose nothing. */
     c->type = r->family && !gguf_type_of(t->type)->quantized ? t->type : GGUF_F16;
@@ -233,7 +233,7 @@ static bool fall_back(const run *r, const mix_tensor *t, mix_choice *c, gq_error
 /* A type that an option gives to one tensor by name is taken as it is, so its blocks must divide the rows. */
 static bool by_name(const mix_tensor *t, int64_t type, const char *why, mix_choice *c, gq_error *e) {
     *c = (mix_choice){.type = (uint32_t)type, .wanted = (uint32_t)type, .reason = MIX_OPTION, .why = why};
-    if (fits(t, c->type)) return true;
+    if (type_fits_row(t, c->type)) return true;
     return gq_fail_usage(e, "tensor '%s': %s asks for %s, but rows of %llu are no multiple of %u", t->name,
                          why + strlen("by "), gguf_type_name(c->type), (unsigned long long)t->ne[0],
                          gguf_type_of(c->type)->block_elements);
@@ -272,14 +272,14 @@ static size_t n_demanding(const run *r) {
 }
 
 /* A tensor whose type demands data that it does not have gets the type for such cases. */
-static bool see_to_demand(const run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
+static bool meet_demand(const run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
     const mix_options *o = r->options;
     size_t n = n_demanding(r), i = demand(t->name, c->type, n);
     c->needs_imatrix = i < n;
     if (i == n || o->missing_type < 0 || !o->covered || o->covered[t - r->tensors] || c->type == t->type)
         return true;
     c->wanted = (uint32_t)o->missing_type;
-    if (!fall_back(r, t, c, e)) return false;
+    if (!fall_back_by_row(r, t, c, e)) return false;
     c->reason = MIX_RAISED, c->why = demanding[i].raised;
     c->needs_imatrix = false;
     return true;
@@ -293,7 +293,7 @@ static bool check_missing_type(const run *r, gq_error *e) {
                          gguf_type_name((uint32_t)type));
 }
 
-static bool choose(run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
+static bool choose_type(run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
     const mix_options *o = r->options;
     size_t pattern, keeper;
     uint32_t type = GGUF_TYPE_LIMIT, unused;
@@ -316,9 +316,9 @@ static bool choose(run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
             *c = (mix_choice){.wanted = type, .reason = MIX_OPTION, .why = "by --tensor-type"};
         else if (!o->pure && !by_rule(r, t, role, c, e))
             return false;
-        if (!fall_back(r, t, c, e)) return false;
+        if (!fall_back_by_row(r, t, c, e)) return false;
     }
-    return see_to_demand(r, t, c, e);
+    return meet_demand(r, t, c, e);
 }
 
 bool mix_assign(const mix_model *model, const mix_options *options, const mix_tensor *tensors, size_t n,
@@ -326,6 +326,6 @@ bool mix_assign(const mix_model *model, const mix_options *options, const mix_te
     run r = run_new(model, options, tensors, n);
     if (!check_missing_type(&r, e)) return false;
     for (size_t i = 0; i < n; i++)
-        if (!choose(&r, &tensors[order[i]], &choices[order[i]], e)) return false;
+        if (!choose_type(&r, &tensors[order[i]], &choices[order[i]], e)) return false;
     return true;
 }

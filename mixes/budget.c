@@ -61,23 +61,23 @@ typedef struct search {
     state *states, *work;   /* of all layers; of the next one */
 } search;
 
-static const budget_candidate *chosen(const search *s, const size_t *choice, size_t t) {
+static const budget_candidate *chosen_candidate(const search *s, const size_t *choice, size_t t) {
     return &s->tensors[t].candidates[choice[t]];
 }
 
 static uint64_t total_bytes(const search *s, const size_t *choice) {
     uint64_t bytes = 0;
-    for (size_t t = 0; t < s->n; t++) bytes += chosen(s, choice, t)->bytes;
+    for (size_t t = 0; t < s->n; t++) bytes += chosen_candidate(s, choice, t)->bytes;
     return bytes;
 }
 
 static double total_error(const search *s, const size_t *choice) {
     double error = 0;
-    for (size_t t = 0; t < s->n; t++) error += chosen(s, choice, t)->error;
+    for (size_t t = 0; t < s->n; t++) error += chosen_candidate(s, choice, t)->error;
     return error;
 }
 
-static bool check(const search *s, gq_error *e) {
+static bool check_tensors(const search *s, gq_error *e) {
     uint64_t least = 0, most = 0;
     for (size_t t = 0; t < s->n; t++) {
         uint64_t low = UINT64_MAX, high = 0;
@@ -119,7 +119,7 @@ static bool next_step(const budget_tensor *t, size_t from, step *out) {
 }
 
 /* Smallest candidate, and of the smallest the one with the least error. */
-static size_t smallest(const budget_tensor *t) {
+static size_t smallest_candidate(const budget_tensor *t) {
     size_t best = 0;
     for (size_t k = 1; k < t->n; k++) {
         const budget_candidate *a = &t->candidates[best], *b = &t->candidates[k];
@@ -137,7 +137,7 @@ static int by_saving(const void *left, const void *right) {
 /* All hulls' steps, most saved per byte first; each tensor's choice is its smallest candidate. */
 static void list_steps(search *s) {
     for (size_t t = 0; t < s->n; t++) {
-        s->choice[t] = smallest(&s->tensors[t]);
+        s->choice[t] = smallest_candidate(&s->tensors[t]);
         size_t at = s->choice[t];
         double before = INFINITY;
         for (step next; next_step(&s->tensors[t], at, &next); at = next.to) {
@@ -153,7 +153,7 @@ static void list_steps(search *s) {
 
 /* Take steps while they fit. The first that does not sets the price and the bound; smaller ones may still
  * fill what it leaves. */
-static void relax(search *s) {
+static void search_relax(search *s) {
     list_steps(s);
     uint64_t bytes = total_bytes(s, s->choice);
     bool full = false;
@@ -178,8 +178,8 @@ static void relax(search *s) {
 
 /* ---- the search among the doubtful ---- */
 
-static double regret(const search *s, size_t t, size_t k) {
-    const budget_candidate *c = &s->tensors[t].candidates[k], *best = chosen(s, s->best, t);
+static double candidate_regret(const search *s, size_t t, size_t k) {
+    const budget_candidate *c = &s->tensors[t].candidates[k], *best = chosen_candidate(s, s->best, t);
     double r = c->error - best->error + s->price * ((double)c->bytes - (double)best->bytes);
     return r > 0 ? r : 0;
 }
@@ -196,7 +196,7 @@ static size_t list_doubts(search *s, double gap) {
     for (size_t t = 0; t < s->n; t++) {
         double least = INFINITY;
         for (size_t k = 0; k < s->tensors[t].n; k++)
-            if (k != s->best[t]) least = fmin(least, regret(s, t, k));
+            if (k != s->best[t]) least = fmin(least, candidate_regret(s, t, k));
         if (least < gap) s->doubts[n++] = (doubt){t, least};
     }
     qsort(s->doubts, n, sizeof *s->doubts, by_regret);
@@ -217,7 +217,7 @@ static int by_state_regret(const void *left, const void *right) {
 }
 
 /* Drop states that are no smaller than one with at most their error; and the most regretted of too many. */
-static size_t prune(state *states, size_t n) {
+static size_t states_prune(state *states, size_t n) {
     qsort(states, n, sizeof *states, by_bytes);
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
@@ -229,11 +229,11 @@ static size_t prune(state *states, size_t n) {
 }
 
 /* Extend each state by each candidate of tensor t that can still win, up to `room` bytes, into s->work. */
-static size_t extend(const search *s, const layer *from, size_t t, double gap, uint64_t room) {
+static size_t layer_extend(const search *s, const layer *from, size_t t, double gap, uint64_t room) {
     size_t n = 0;
     for (size_t k = 0; k < s->tensors[t].n; k++) {
         const budget_candidate *c = &s->tensors[t].candidates[k];
-        double r = regret(s, t, k);
+        double r = candidate_regret(s, t, k);
         if (k != s->best[t] && r >= gap) continue;
         for (size_t i = 0; i < from->n; i++) {
             const state *f = &from->states[i];
@@ -243,24 +243,24 @@ static size_t extend(const search *s, const layer *from, size_t t, double gap, u
                                        (uint32_t)k};
         }
     }
-    return prune(s->work, n);
+    return states_prune(s->work, n);
 }
 
-static uint64_t least_bytes(const budget_tensor *t) { return t->candidates[smallest(t)].bytes; }
+static uint64_t least_bytes(const budget_tensor *t) { return t->candidates[smallest_candidate(t)].bytes; }
 
 /* Search the choices that differ from s->best in the core only. True: s->choice is now a better one. */
 static bool search_core(search *s, const doubt *core, size_t n_core, double gap) {
     uint64_t rest = 0, fixed = total_bytes(s, s->best);
     for (size_t c = 0; c < n_core; c++) {
         rest += least_bytes(&s->tensors[core[c].tensor]);
-        fixed -= chosen(s, s->best, core[c].tensor)->bytes;
+        fixed -= chosen_candidate(s, s->best, core[c].tensor)->bytes;
     }
     s->layers[0].n = 1;
     s->layers[0].states[0] = (state){0};
     for (size_t c = 0; c < n_core; c++) {
         size_t t = core[c].tensor;
         rest -= least_bytes(&s->tensors[t]);
-        size_t n = extend(s, &s->layers[c], t, gap, s->budget - fixed - rest);
+        size_t n = layer_extend(s, &s->layers[c], t, gap, s->budget - fixed - rest);
         if (n == 0) return false;
         memcpy(s->layers[c + 1].states, s->work, n * sizeof *s->work);
         s->layers[c + 1].n = n;
@@ -278,7 +278,7 @@ static bool search_core(search *s, const doubt *core, size_t n_core, double gap)
 }
 
 /* Close the gap between the choice in hand and the bound. */
-static void refine(search *s) {
+static void search_refine(search *s) {
     for (bool better = true;
          better;) { /* a smaller gap leaves fewer doubts, which may make room for others */
         double gap = total_error(s, s->choice) - s->bound;
@@ -289,7 +289,7 @@ static void refine(search *s) {
 
 /* ---- */
 
-static bool reserve(search *s, gq_error *e) {
+static bool search_reserve(search *s, gq_error *e) {
     size_t candidates = 0, most = 1;
     for (size_t t = 0; t < s->n; t++) {
         candidates += s->tensors[t].n;
@@ -310,10 +310,10 @@ static bool reserve(search *s, gq_error *e) {
 bool budget_choose(const budget_tensor *tensors, size_t n, uint64_t budget, size_t *choice,
                    budget_result *result, gq_error *e) {
     search s = {.tensors = tensors, .n = n, .budget = budget, .choice = choice};
-    bool ok = check(&s, e) && reserve(&s, e);
+    bool ok = check_tensors(&s, e) && search_reserve(&s, e);
     if (ok) {
-        relax(&s);
-        refine(&s);
+        search_relax(&s);
+        search_refine(&s);
         *result = (budget_result){total_bytes(&s, choice), total_error(&s, choice), s.bound};
     }
     free(s.best), free(s.trial), free(s.doubts), free(s.steps), free(s.work), free(s.states);

@@ -79,24 +79,24 @@ enum { LONGEST = 24 }; /* longer texts are no misspelt file type */
 
 /* What it costs to type b where a was meant; 0 stands for no character. A forgotten '_' is the likeliest
  * slip, a wrong digit the least likely: it asks for another size. */
-static unsigned slip(char a, char b) {
+static unsigned slip_cost(char a, char b) {
     if (toupper((unsigned char)a) == toupper((unsigned char)b)) return 0;
     if ((a == 0 && b == '_') || (a == '_' && b == 0)) return 1;
     return isdigit((unsigned char)a) || isdigit((unsigned char)b) ? 3 : 2;
 }
 
 /* Edit distance with these costs. */
-static unsigned distance(const char *a, const char *b) {
+static unsigned slip_distance(const char *a, const char *b) {
     size_t n = strlen(b);
     unsigned row[LONGEST + 1] = {0};
-    for (size_t j = 0; j < n; j++) row[j + 1] = row[j] + slip(0, b[j]);
+    for (size_t j = 0; j < n; j++) row[j + 1] = row[j] + slip_cost(0, b[j]);
     for (; *a; a++) {
         unsigned diagonal = row[0];
-        row[0] += slip(*a, 0);
+        row[0] += slip_cost(*a, 0);
         for (size_t j = 0; j < n; j++) {
-            unsigned best = diagonal + slip(*a, b[j]);
-            if (row[j] + slip(0, b[j]) < best) best = row[j] + slip(0, b[j]);
-            if (row[j + 1] + slip(*a, 0) < best) best = row[j + 1] + slip(*a, 0);
+            unsigned best = diagonal + slip_cost(*a, b[j]);
+            if (row[j] + slip_cost(0, b[j]) < best) best = row[j] + slip_cost(0, b[j]);
+            if (row[j + 1] + slip_cost(*a, 0) < best) best = row[j + 1] + slip_cost(*a, 0);
             diagonal = row[j + 1];
             row[j + 1] = best;
         }
@@ -113,14 +113,14 @@ typedef struct candidate {
 /* Half of what was typed must be right, or a '_M' is missing. */
 static candidate nothing_near(const char *name) { return (candidate){NULL, (unsigned)strlen(name) + 3}; }
 
-static void consider(candidate *best, const char *name, const char *known) {
-    unsigned d = strlen(name) > LONGEST ? best->slips : distance(name, known);
+static void candidate_consider(candidate *best, const char *name, const char *known) {
+    unsigned d = strlen(name) > LONGEST ? best->slips : slip_distance(name, known);
     if (d < best->slips) *best = (candidate){known, d};
 }
 
 const char *mix_filetype_nearest(const char *name) {
     candidate best = nothing_near(name);
-    for (int i = 0; *name && i < N_FILETYPES; i++) consider(&best, name, mix_filetypes[i].name);
+    for (int i = 0; *name && i < N_FILETYPES; i++) candidate_consider(&best, name, mix_filetypes[i].name);
     return best.name;
 }
 
@@ -132,7 +132,7 @@ bool mix_type_named(const char *name, const char *where, uint32_t *type, gq_erro
     }
     candidate best = nothing_near(name);
     for (uint32_t id = 0; *name && id < GGUF_TYPE_LIMIT; id++)
-        if (gguf_type_of(id)) consider(&best, name, gguf_type_name(id));
+        if (gguf_type_of(id)) candidate_consider(&best, name, gguf_type_name(id));
     if (best.name)
         return gq_fail_usage(e, "%s: '%s' is no tensor type, did you mean %s?", where, name, best.name);
     return gq_fail_usage(e, "%s: '%s' is no tensor type", where, name);

@@ -55,7 +55,7 @@ typedef struct mix_pattern mix_pattern; /* a compiled PATTERN=TYPE */
 
 typedef struct mix_options {
     const mix_filetype *filetype;
-    bool imatrix; /* a matrix with at least one usable entry is there */
+    bool imatrix; /* importance data with at least one usable entry is there */
     bool pure, leave_output, keep_order;
     int64_t output_type, embedding_type; /* type ids, -1: not given */
     int64_t missing_type;        /* for tensors without the data their type demands; -1: only flag them */
@@ -129,7 +129,7 @@ char *mix_recipe_write(const mix_tensor *tensors, const uint32_t *types, size_t 
 bool mix_order(const mix_tensor *tensors, size_t n, bool keep_order, uint32_t *order, gq_error *e);
 
 /* choices[i] is for tensors[i] (input order). Fails where the rules say that a run must not start, naming the
- * tensor; a missing importance matrix is only flagged (needs_imatrix). */
+ * tensor; missing importance data is only flagged (needs_imatrix). */
 bool mix_assign(const mix_model *model, const mix_options *options, const mix_tensor *tensors, size_t n,
                 const uint32_t *order, mix_choice *choices, gq_error *e);
 

@@ -40,7 +40,7 @@ static const uint32_t dialect = PCRE2_DOLLAR_ENDONLY | PCRE2_ALLOW_EMPTY_CLASS |
                                 PCRE2_MATCH_UNSET_BACKREF | PCRE2_NEVER_BACKSLASH_C | PCRE2_NEVER_UTF |
                                 PCRE2_AUTO_CALLOUT; /* for count_step */
 
-static bool compile(item *it, const char *text, size_t n, bool lower, gq_error *e) {
+static bool item_compile(item *it, const char *text, size_t n, bool lower, gq_error *e) {
     if (n > MAX_PATTERN)
         return gq_fail_usage(e, "pattern '%.40s...' of %zu bytes: at most %d are accepted", text, n,
                              MAX_PATTERN);
@@ -58,7 +58,7 @@ static bool compile(item *it, const char *text, size_t n, bool lower, gq_error *
 }
 
 /* Length of the pattern in front of '=', and the type behind it. */
-static bool split(const char *text, size_t *pattern_length, uint32_t *type, gq_error *e) {
+static bool item_split(const char *text, size_t *pattern_length, uint32_t *type, gq_error *e) {
     const char *equals = strchr(text, '=');
     if (!equals) return gq_fail_usage(e, "'%s': expected PATTERN=TYPE", text);
     if (equals == text) return gq_fail_usage(e, "'%s': nothing stands before the '='", text);
@@ -81,10 +81,10 @@ static bool item_read(item *it, const char *text, bool typed, gq_error *e) {
     size_t length = strlen(text);
     *it = (item){.type = GGUF_TYPE_LIMIT};
     if (length == 0) return gq_fail_usage(e, "an empty pattern would match every tensor; write '.' for that");
-    if (typed && !split(text, &length, &it->type, e)) return false;
+    if (typed && !item_split(text, &length, &it->type, e)) return false;
     it->text = strdup(text);
     if (!it->text) return gq_fail_memory(e, length);
-    if (compile(it, text, length, typed, e)) return true;
+    if (item_compile(it, text, length, typed, e)) return true;
     item_free(it);
     return false;
 }

@@ -23,7 +23,7 @@ static bool fail_here(const char *name, const char *text, size_t at, const char 
     return gq_fail_usage(e, "%s, line %zu, column %zu: %s", name, line, column, why);
 }
 
-static bool add(mix_recipe *r, size_t *room, const char *text, size_t n, gq_error *e) {
+static bool recipe_append(mix_recipe *r, size_t *room, const char *text, size_t n, gq_error *e) {
     if (r->n == *room) {
         size_t more = *room ? 2 * *room : 64;
         char **items = realloc(r->items, more * sizeof *items);
@@ -51,7 +51,7 @@ bool mix_recipe_read(mix_recipe *r, const char *name, const char *text, size_t n
         } else {
             size_t length = item_length(text + at, n - at);
             gq_error why = {0};
-            ok = add(r, &room, text + at, length, e);
+            ok = recipe_append(r, &room, text + at, length, e);
             if (ok && !mix_pattern_check(r->items[r->n - 1], &why))
                 ok = fail_here(name, text, at, why.text, e);
             at += length;

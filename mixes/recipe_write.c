@@ -28,7 +28,7 @@ static int by_rest_type_block(const void *left, const void *right) {
 
 /* A name as a pattern that hits nothing else. Readers turn patterns into lower case and end them at '=', and
  * items at white space, so all that might mean something is written by its number. */
-static void put_name(FILE *to, const char *name) {
+static void write_name(FILE *to, const char *name) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz0123456789_-";
     for (; *name; name++)
         if (strchr(plain, *name))
@@ -40,7 +40,7 @@ static void put_name(FILE *to, const char *name) {
 }
 
 /* One item for the first of n entries and those behind it that differ in the block only; returns how many. */
-static size_t put_item(FILE *to, const entry *entries, size_t n) {
+static size_t write_item(FILE *to, const entry *entries, size_t n) {
     const entry *first = entries;
     size_t same = 1;
     int length = 0;
@@ -52,7 +52,7 @@ static size_t put_item(FILE *to, const entry *entries, size_t n) {
         length += fprintf(to, "|%" PRId64, next->block);
     }
     if (first->block >= 0) fputs(")\\.", to);
-    put_name(to, first->rest);
+    write_name(to, first->rest);
     fprintf(to, "$=%s\n", gguf_type_name(first->type));
     return same;
 }
@@ -75,7 +75,7 @@ char *mix_recipe_write(const mix_tensor *tensors, const uint32_t *types, size_t 
     if (to) {
         qsort(entries, listed, sizeof *entries, by_rest_type_block);
         fprintf(to, "# %s\n", comment);
-        for (size_t at = 0; at < listed;) at += put_item(to, entries + at, listed - at);
+        for (size_t at = 0; at < listed;) at += write_item(to, entries + at, listed - at);
     }
     bool ok = to && !ferror(to);
     ok = to && fclose(to) == 0 && ok;

@@ -84,7 +84,7 @@ typedef struct gq_options {
     const char *prune_layers; /* "3,7,11" */
     bool keep_split;
     uint64_t split_max_size;  /* bytes per output shard, 0: do not split */
-    bool imatrix_path;        /* store the matrix's path as given, not its base name */
+    bool imatrix_path;        /* store the importance file's path as given, not its base name */
     uint32_t part, parts;     /* this process does the part-th (1..parts) share; 0, 0: all */
     bool join;                /* finish a file whose shares are all done */
     bool dry_run;             /* only the plan is wanted: nothing is written, and no file is in its way */
@@ -129,7 +129,7 @@ typedef struct gq_summary {
     uint64_t out_bytes;                   /* tensor data written */
     uint64_t file_bytes;                  /* size of the output, all shards together */
     uint64_t n_fallbacks, fallback_bytes; /* fallbacks, and bytes they cost beyond the wanted types */
-    uint64_t n_without_importance;        /* tensors quantized without data although a matrix was given */
+    uint64_t n_without_importance;        /* tensors quantized without data although there is such data */
     uint64_t n_experts_unseen;
 } gq_summary;
 
