@@ -147,6 +147,14 @@ void quantize(const char *in, const char *out, const char *filetype, int threads
         .input = in, .outputs = &output, .n_outputs = 1, .threads = threads, .effort = GQ_EFFORT_DEFAULT}));
 }
 
+bool warned(const gq_plan *plan, const char *text) {
+    size_t n;
+    const char *const *warnings = gq_plan_warnings(plan, &n);
+    for (size_t i = 0; i < n; i++)
+        if (strstr(warnings[i], text)) return true;
+    return false;
+}
+
 const char *failure(const gq_options *options) {
     static gq_error e;
     memset(&e, 0, sizeof e);

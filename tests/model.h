@@ -30,6 +30,8 @@ float *random_values(uint64_t n, uint64_t seed);
 gq_plan *run_plan(const gq_options *options);
 /* Run one output with defaults: file type, threads. */
 void quantize(const char *in, const char *out, const char *filetype, int threads);
+/* Whether a warning of the plan contains the text. */
+bool warned(const gq_plan *plan, const char *text);
 /* The plan or the run must fail; the text is the caller's until the next call. */
 const char *failure(const gq_options *options);
 

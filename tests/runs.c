@@ -1,6 +1,8 @@
 #include "tests/runs.h"
 
-#include <string.h>
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
 
 static void count_chunk(void *user, const gq_progress *p) {
     stopper *s = user;
@@ -26,12 +28,32 @@ gq_status run_some(const gq_options *options, stopper *s, gq_error *e) {
 
 bool announced(const gq_options *options, const char *says) {
     gq_error e;
-    size_t n;
     gq_plan *plan = gq_plan_new(options, &e);
     if (!plan) fail_msg("%s", e.text);
-    const char *const *warnings = gq_plan_warnings(plan, &n);
-    bool found = false;
-    for (size_t i = 0; i < n; i++) found = found || strstr(warnings[i], says);
+    bool found = warned(plan, says);
     gq_plan_free(plan);
     return found;
+}
+
+pid_t start_run(const gq_options *o) {
+    char part[32];
+    snprintf(part, sizeof part, "%u/%u", o->part, o->parts);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        execl("/proc/self/exe", program_invocation_name, o->input, o->outputs[0].path, part, (char *)NULL);
+        _exit(127);
+    }
+    return pid;
+}
+
+int run_as_asked(char **arguments) {
+    gq_output out = {arguments[2], "Q4_K_S"};
+    gq_options o = {
+        .input = arguments[1], .outputs = &out, .n_outputs = 1, .threads = 2, .effort = GQ_EFFORT_DEFAULT};
+    if (sscanf(arguments[3], "%u/%u", &o.part, &o.parts) != 2) return 2;
+    gq_plan *plan = gq_plan_new(&o, NULL);
+    bool done = plan && gq_run(plan, NULL, NULL);
+    gq_plan_free(plan);
+    return !done;
 }

@@ -2,6 +2,8 @@
 #ifndef GQ_TEST_RUNS_H
 #define GQ_TEST_RUNS_H
 
+#include <sys/types.h>
+
 #include "tests/model.h"
 
 typedef struct stopper {
@@ -15,5 +17,10 @@ typedef struct stopper {
 gq_status run_some(const gq_options *options, stopper *s, gq_error *e);
 /* Whether a warning of the plan contains the text. */
 bool announced(const gq_options *options, const char *says);
+
+/* Start a run of part o->part in a process of its own, which begins as the command does: main() of the test
+ * hands four arguments to run_as_asked and returns what that does. */
+pid_t start_run(const gq_options *o);
+int run_as_asked(char **arguments);
 
 #endif

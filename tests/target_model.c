@@ -66,11 +66,3 @@ void assert_types(gq_plan *plan, const char *wanted) {
     assert_string_equal(found, wanted);
     free(found);
 }
-
-bool warned(const gq_plan *plan, const char *text) {
-    size_t n;
-    const char *const *warnings = gq_plan_warnings(plan, &n);
-    for (size_t i = 0; i < n; i++)
-        if (strstr(warnings[i], text)) return true;
-    return false;
-}

@@ -14,6 +14,5 @@ gq_plan *plan_for(gq_options o, bool *measured);
 char *types_of(const gq_plan *plan, size_t output);
 /* Of the first output; frees the plan. */
 void assert_types(gq_plan *plan, const char *wanted);
-bool warned(const gq_plan *plan, const char *text);
 
 #endif

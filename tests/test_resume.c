@@ -1,7 +1,6 @@
-/* No run is lost: interrupted, killed, shared between processes, it ends in the same bytes. */
-#include "tests/runs.h"
+/* No run is lost: interrupted or killed, it ends in the same bytes. */
+#include "tests/wanted.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,39 +11,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
-
-/* Some forty chunks, few of them small. */
-static int set_up(void **state) {
-    (void)state;
-    char name[64];
-    folder = temporary_folder();
-    model *m = model_new("llama", 10);
-    for (int b = 0; b < 10; b++) {
-        snprintf(name, sizeof name, "blk.%d.ffn_up.weight", b);
-        model_add(m, name, GGUF_F16, (uint64_t[4]){1024, 3100}, NULL);
-        snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", b);
-        model_add(m, name, GGUF_F32, (uint64_t[4]){1023}, NULL);
-    }
-    model_write(m, path("in.gguf"));
-    model_free(m);
-    setenv("GQUANT_SYNC_MS", "1", 1);
-    quantize(path("in.gguf"), path("wanted.gguf"), "Q4_K_S", 2);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
-
-static gq_options options_for(const gq_output *out) {
-    return (gq_options){
-        .input = path("in.gguf"), .outputs = out, .n_outputs = 1, .threads = 2, .effort = GQ_EFFORT_DEFAULT};
-}
 
 /* ---- stopping ---- */
 
@@ -167,36 +133,37 @@ static void planted_files_are_not_written(void **state) {
     free(bytes);
 }
 
-/* ---- killing ---- */
-
-/* Start a run in a process of its own, which begins as the command does. */
-static pid_t start(const gq_options *o) {
-    char part[32];
-    snprintf(part, sizeof part, "%u/%u", o->part, o->parts);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        execl("/proc/self/exe", "test_resume", o->input, o->outputs[0].path, part, (char *)NULL);
-        _exit(127);
-    }
-    return pid;
+static void touch_input(void *user, const gq_progress *p) {
+    (void)p;
+    assert_int_equal(utimensat(AT_FDCWD, user, NULL, 0), 0);
 }
 
-/* What such a process does. */
-static int run_as_asked(char **arguments) {
-    gq_output out = {arguments[2], "Q4_K_S"};
-    gq_options o = {
-        .input = arguments[1], .outputs = &out, .n_outputs = 1, .threads = 2, .effort = GQ_EFFORT_DEFAULT};
-    if (sscanf(arguments[3], "%u/%u", &o.part, &o.parts) != 2) return 2;
-    gq_plan *plan = gq_plan_new(&o, NULL);
-    bool done = plan && gq_run(plan, NULL, NULL);
+static void an_input_that_changes_is_refused(void **state) {
+    (void)state;
+    char *own = temporary_folder(), input[4096];
+    snprintf(input, sizeof input, "%s/in.gguf", own);
+    model *m = model_llama(1);
+    model_write(m, input);
+    model_free(m);
+    gq_output out = {in_folder(own, "out.gguf"), "Q4_K_S"};
+    gq_options o = options_for(&out);
+    o.input = input;
+    gq_callbacks callbacks = {input, touch_input, NULL, NULL};
+    gq_error e;
+    gq_plan *plan = gq_plan_new(&o, &e);
+    assert_non_null(plan);
+    assert_false(gq_run(plan, &callbacks, &e));
+    assert_non_null(strstr(e.text, "changed"));
     gq_plan_free(plan);
-    return !done;
+    assert_int_equal(count_files(own), 1);
+    remove_folder(own);
 }
+
+/* ---- killing ---- */
 
 /* Whether it ended by itself before `us` microseconds (0: any time) were over. */
 static bool run_and_kill(const gq_options *o, unsigned us) {
-    pid_t pid = start(o);
+    pid_t pid = start_run(o);
     if (us) {
         nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL);
         kill(pid, SIGKILL);
@@ -239,211 +206,6 @@ static void killed_runs_go_on(void **state) {
         assert_int_equal(unlink(out.path), 0);
     }
     print_message("%u killed, %u of them before their output was whole\n", killed, resumed);
-}
-
-/* ---- parts ---- */
-
-static void parts_make_the_whole(void **state) {
-    (void)state;
-    gq_output out = {path("parts.gguf"), "Q4_K_S"};
-    gq_options o = options_for(&out);
-    pid_t pids[4];
-    o.join = true;
-    assert_non_null(strstr(failure(&o), "nothing to join"));
-    o.join = false, o.parts = 4;
-    write_whole(path(".parts.gguf.gquant"), "short", 5); /* as it is while its space is being set aside */
-    for (uint32_t k = 0; k < 4; k++) {
-        o.part = k + 1;
-        pids[k] = start(&o);
-    }
-    nanosleep(&(struct timespec){0, 30000000}, NULL);
-    kill(pids[2], SIGKILL);
-    for (int k = 0; k < 4; k++) {
-        int status;
-        waitpid(pids[k], &status, 0);
-        if (k != 2) assert_int_equal(status, 0);
-    }
-    gq_error e;
-    stopper last = {.after = 0};
-    o.part = 3;
-    assert_int_equal(run_some(&o, &last, &e), GQ_OK); /* the killed one again */
-    assert_false(exists(out.path));
-    o.part = 0, o.parts = 0;
-    assert_non_null(strstr(failure(&o), "has been begun in 4 parts"));
-    o.join = true;
-    gq_plan *joined = run_plan(&o), *whole;
-    assert_same_file(path("wanted.gguf"), out.path);
-    gq_output single = {path("single.gguf"), "Q4_K_S"};
-    o.join = false, o.outputs = &single;
-    whole = run_plan(&o);
-    size_t n;
-    gq_plan_tensors(whole, 0, &n);
-    for (size_t i = 0; i < n; i++)
-        assert_memory_equal(gq_plan_loss(whole, 0, i), gq_plan_loss(joined, 0, i), sizeof(gq_loss));
-    gq_plan_free(joined), gq_plan_free(whole);
-}
-
-static void missing_parts_are_named(void **state) {
-    (void)state;
-    gq_output out = {path("missing.gguf"), "Q4_K_S"};
-    gq_options o = options_for(&out);
-    gq_error e;
-    stopper all = {.after = 0}, few = {.after = 3};
-    o.parts = 3, o.part = 1;
-    assert_int_equal(run_some(&o, &all, &e), GQ_OK);
-    o.part = 3;
-    assert_int_equal(run_some(&o, &all, &e), GQ_OK);
-    gq_options join = options_for(&out);
-    join.join = true;
-    assert_non_null(strstr(failure(&join), "part 2 of 3 has not been started"));
-    o.part = 2;
-    assert_int_equal(run_some(&o, &few, &e), GQ_INTERRUPTED);
-    assert_non_null(strstr(failure(&join), "part 2 of 3 is not finished"));
-    assert_false(exists(out.path));
-    /* A byte that went wrong in part 1. */
-    int fd = open(path(".missing.gguf.gquant"), O_RDWR);
-    uint8_t byte;
-    assert_int_equal(pread(fd, &byte, 1, 5000), 1);
-    byte ^= 1;
-    assert_int_equal(pwrite(fd, &byte, 1, 5000), 1);
-    close(fd);
-    o.part = 2;
-    assert_int_equal(run_some(&o, &all, &e), GQ_OK);
-    assert_non_null(strstr(failure(&join), "part 1 of 3 is not finished: 1 of"));
-    o.part = 1;
-    assert_int_equal(run_some(&o, &all, &e), GQ_OK);
-    gq_plan_free(run_plan(&join));
-    assert_same_file(path("wanted.gguf"), out.path);
-    assert_false(exists(path(".missing.gguf.gquant")));
-    assert_false(exists(path(".missing.gguf.gquant-journal-1-of-3")));
-}
-
-/* Names that are nearly those of journals, and numbers that would need all memory. */
-static void odd_journals_are_nobodys(void **state) {
-    (void)state;
-    static const char *const odd[] = {"0-of-0",  "0-of-2",        "3-of-2",         "1-of-2x",
-                                      "1-of--2", "1-of-99999999", "1-of-4294967298"};
-    enum { ODD = sizeof odd / sizeof *odd };
-    gq_output out = {path("odd.gguf"), "Q4_K_S"};
-    gq_options o = options_for(&out), join = o;
-    char name[64];
-    for (size_t i = 0; i < ODD; i++) {
-        snprintf(name, sizeof name, ".odd.gguf.gquant-journal-%s", odd[i]);
-        write_whole(path(name), "", 0);
-    }
-    gq_plan_free(run_plan(&o));
-    assert_same_file(path("wanted.gguf"), out.path);
-    unlink(out.path);
-    for (size_t i = 0; i < ODD; i++) {
-        snprintf(name, sizeof name, ".odd.gguf.gquant-journal-%s", odd[i]);
-        assert_int_equal(unlink(path(name)), 0);
-    }
-    gq_error e;
-    stopper all = {.after = 0};
-    o.parts = 2, o.part = 1;
-    assert_int_equal(run_some(&o, &all, &e), GQ_OK);
-    assert_int_equal(
-        rename(path(".odd.gguf.gquant-journal-1-of-2"), path(".odd.gguf.gquant-journal-1-of-1000000")), 0);
-    join.join = true;
-    assert_non_null(strstr(failure(&join), "part 1 of 1000000"));
-    unlink(path(".odd.gguf.gquant-journal-1-of-1000000")), unlink(path(".odd.gguf.gquant"));
-}
-
-/* A part may clear up only what no other part has worked on. */
-static void parts_that_fail(void **state) {
-    (void)state;
-    char *own = temporary_folder();
-    float *x = random_values(1024 * 1024, 1);
-    memset(x, 0xff, 4); /* NaN */
-    model *m = model_new("llama", 1);
-    model_add(m, "blk.0.attn_k.weight", GGUF_F32, (uint64_t[4]){1024, 1024}, x);
-    model_add(m, "blk.0.attn_q.weight", GGUF_F16, (uint64_t[4]){1024, 1024}, NULL);
-    model_write(m, in_folder(own, "bad.gguf"));
-    model_free(m);
-    free(x);
-    gq_output out = {in_folder(own, "out.gguf"), "Q4_K_S"};
-    gq_options first = options_for(&out), second;
-    first.input = in_folder(own, "bad.gguf");
-    first.parts = 2, first.part = 1;
-    second = first, second.part = 2;
-    assert_non_null(strstr(failure(&first), "element 0"));
-    assert_int_equal(count_files(own), 1);
-    gq_plan_free(run_plan(&second));
-    assert_non_null(strstr(failure(&first), "element 0"));
-    assert_true(exists(in_folder(own, ".out.gguf.gquant")));
-    assert_true(exists(in_folder(own, ".out.gguf.gquant-journal-2-of-2")));
-    assert_false(exists(in_folder(own, ".out.gguf.gquant-journal-1-of-2")));
-    int fd = open(in_folder(own, ".out.gguf.gquant-journal-2-of-2"), O_RDWR);
-    assert_int_equal(flock(fd, LOCK_EX), 0);
-    assert_non_null(strstr(failure(&second), "another process"));
-    close(fd);
-    assert_true(exists(in_folder(own, ".out.gguf.gquant-journal-2-of-2")));
-    remove_folder(own);
-}
-
-/* A mistake on one machine must not cost the others their work. */
-static void parts_of_another_plan_are_left_alone(void **state) {
-    (void)state;
-    gq_output out = {path("mixed.gguf"), "Q4_K_S"}, smaller = {out.path, "Q2_K"};
-    gq_options o = options_for(&out), other = options_for(&smaller);
-    gq_error e;
-    stopper all = {.after = 0};
-    o.parts = 2, o.part = 1;
-    assert_int_equal(run_some(&o, &all, &e), GQ_OK);
-    other.parts = 2, other.part = 2;
-    assert_non_null(strstr(failure(&other), "part 1 of 2"));
-    assert_non_null(strstr(failure(&other), "its options were other ones"));
-    other.outputs = &out, other.effort = GQ_EFFORT_FAST; /* of the same size */
-    assert_non_null(strstr(failure(&other), "its options were other ones"));
-    other.effort = o.effort, other.parts = 3;
-    assert_non_null(strstr(failure(&other), "another number of parts"));
-    other.parts = other.part = 0, other.join = true, other.outputs = &smaller;
-    assert_non_null(strstr(failure(&other), "its options were other ones"));
-    write_whole(path(".mixed.gguf.gquant-journal-2-of-2"), "torn", 4); /* nobody's yet */
-    o.part = 2;
-    assert_int_equal(run_some(&o, &all, &e), GQ_OK);
-    other.outputs = &out;
-    gq_plan_free(run_plan(&other));
-    assert_same_file(path("wanted.gguf"), out.path);
-}
-
-static void touch_input(void *user, const gq_progress *p) {
-    (void)p;
-    assert_int_equal(utimensat(AT_FDCWD, user, NULL, 0), 0);
-}
-
-static void an_input_that_changes_is_refused(void **state) {
-    (void)state;
-    char *own = temporary_folder(), input[4096];
-    snprintf(input, sizeof input, "%s/in.gguf", own);
-    model *m = model_llama(1);
-    model_write(m, input);
-    model_free(m);
-    gq_output out = {in_folder(own, "out.gguf"), "Q4_K_S"};
-    gq_options o = options_for(&out);
-    o.input = input;
-    gq_callbacks callbacks = {input, touch_input, NULL, NULL};
-    gq_error e;
-    gq_plan *plan = gq_plan_new(&o, &e);
-    assert_non_null(plan);
-    assert_false(gq_run(plan, &callbacks, &e));
-    assert_non_null(strstr(e.text, "changed"));
-    gq_plan_free(plan);
-    assert_int_equal(count_files(own), 1);
-    remove_folder(own);
-}
-
-static void more_parts_than_chunks(void **state) {
-    (void)state;
-    gq_output out = {path("many.gguf"), "Q4_K_S"};
-    gq_options o = options_for(&out);
-    gq_error e;
-    stopper all = {.after = 0};
-    o.parts = 70;
-    for (o.part = 70; o.part > 0; o.part--) assert_int_equal(run_some(&o, &all, &e), GQ_OK);
-    o.join = true;
-    gq_plan_free(run_plan(&o));
-    assert_same_file(path("wanted.gguf"), out.path);
 }
 
 /* ---- shards ---- */
@@ -503,14 +265,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(other_plans_start_afresh),
         cmocka_unit_test(two_runs_do_not_meet),
         cmocka_unit_test(planted_files_are_not_written),
-        cmocka_unit_test(killed_runs_go_on),
-        cmocka_unit_test(parts_make_the_whole),
-        cmocka_unit_test(missing_parts_are_named),
-        cmocka_unit_test(odd_journals_are_nobodys),
-        cmocka_unit_test(parts_that_fail),
-        cmocka_unit_test(parts_of_another_plan_are_left_alone),
         cmocka_unit_test(an_input_that_changes_is_refused),
-        cmocka_unit_test(more_parts_than_chunks),
+        cmocka_unit_test(killed_runs_go_on),
         cmocka_unit_test(outputs_are_split_and_kept_split),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
