@@ -7,10 +7,9 @@
 #include <zlib.h>
 
 #include "tests/command.h"
+#include "tests/folder.h"
 
 enum { MIB = 1 << 20 };
-
-static char *folder;
 
 /* Files are written through zlib, packed or not: what a test holds in memory counts as its child's. */
 typedef struct writer {
@@ -143,12 +142,6 @@ static int set_up(void **state) {
     return 0;
 }
 
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
-
 #define BOUNDED(...) bounded(folder, (const char *const[]){__VA_ARGS__, NULL})
 
 static void test_models(void **state) {
@@ -199,5 +192,5 @@ int main(void) {
         cmocka_unit_test(test_importance),
         cmocka_unit_test(test_recipes),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

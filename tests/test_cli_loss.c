@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/command.h"
+#include "tests/folder.h"
 
 enum { N = 256 * 8 };
 static const struct {
@@ -14,7 +15,6 @@ static const struct {
                {"blk.0.ffn_up.weight", 1e19f},
                {"blk.0.ffn_down.weight", 1e30f}};
 enum { TENSORS = sizeof tensors / sizeof *tensors };
-static char *folder;
 
 static void make(const char *path, size_t n_tensors) {
     model *m = model_new("llama", 1);
@@ -101,23 +101,11 @@ static void test_from_nothing(void **state) {
     free(text), free(err);
 }
 
-static int set_up(void **state) {
-    (void)state;
-    folder = temporary_folder();
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_size),
         cmocka_unit_test(test_nothing_is_left),
         cmocka_unit_test(test_from_nothing),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -6,10 +6,9 @@
 #include <string.h>
 
 #include "tests/command.h"
+#include "tests/folder.h"
 
 enum { MANY = 100000, OUTPUTS = 20 };
-
-static char *folder;
 
 static void finish(model *m, const char *name) {
     model_write(m, in_folder(folder, name));
@@ -127,16 +126,10 @@ static int set_up(void **state) {
     return 0;
 }
 
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_headers),
         cmocka_unit_test(test_many_tensors),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

@@ -6,9 +6,7 @@
 #include <unistd.h>
 
 #include "tests/command.h"
-
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
+#include "tests/folder.h"
 
 static int set_up(void **state) {
     (void)state;
@@ -19,12 +17,6 @@ static int set_up(void **state) {
     m = model_new("llama", 1);
     model_write(m, path("none.gguf"));
     model_free(m);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
@@ -79,5 +71,5 @@ int main(void) {
         cmocka_unit_test(one_place_under_two_names),
         cmocka_unit_test(a_set_alone_or_beside_another),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

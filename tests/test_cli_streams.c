@@ -1,5 +1,6 @@
 /* Standard descriptors that are closed, full or left by their reader; files that may not grow. */
 #include "tests/command.h"
+#include "tests/folder.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -10,19 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
-
 static int set_up(void **state) {
     (void)state;
     folder = model_folder();
     quantize(path("model-F16.gguf"), path("wanted.gguf"), "Q8_0", 2);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
@@ -200,5 +192,5 @@ int main(void) {
         cmocka_unit_test(test_no_device_is_replaced), cmocka_unit_test(test_size_limit),
         cmocka_unit_test(test_size_limit_of_library),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

@@ -4,9 +4,7 @@
 #include <string.h>
 
 #include "tests/command.h"
-
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
+#include "tests/folder.h"
 
 static int set_up(void **state) {
     (void)state;
@@ -35,12 +33,6 @@ static int set_up(void **state) {
     write_whole(path("text"), "abba<|end|>a", 12);
     write_whole(path("empty"), "", 0);
     write_whole(path("unknown"), "a zz", 4);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
@@ -92,5 +84,5 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(ids_are_printed_one_per_line),
                                        cmocka_unit_test(standard_input_is_a_text),
                                        cmocka_unit_test(what_cannot_be_done_is_said)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

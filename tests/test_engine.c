@@ -1,4 +1,5 @@
 /* The work: bytes, numbers and errors do not depend on threads or on how the work is cut. */
+#include "tests/folder.h"
 #include "tests/model.h"
 
 #include <math.h>
@@ -11,21 +12,6 @@
 
 #include "codec/codec.h"
 #include <zlib.h>
-
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
-
-static int set_up(void **state) {
-    (void)state;
-    folder = temporary_folder();
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
 
 /* A model whose tensors need every kind of cut: chunks of rows, cut rows, many tiny matrices, padding. */
 static void write_odd_model(const char *to) {
@@ -351,5 +337,5 @@ int main(void) {
         cmocka_unit_test(scales_of_kept_blocks_are_checked),
         cmocka_unit_test(callbacks_come_in_order),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

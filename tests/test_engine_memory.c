@@ -8,10 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/folder.h"
 #include "tests/memory.h"
-
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
 
 static int set_up(void **state) {
     (void)state;
@@ -30,12 +28,6 @@ static int set_up(void **state) {
     fwrite(&one, 4, 1, f), fwrite(&columns, 4, 1, f), fwrite(x, 4, 256, f);
     free(x);
     fclose(f);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
@@ -132,5 +124,5 @@ int main(void) {
         cmocka_unit_test(memory_runs_out),
         cmocka_unit_test(memory_runs_out_while_splitting),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

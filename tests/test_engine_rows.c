@@ -7,24 +7,10 @@
 
 #include "codec/codec.h"
 #include "imatrix/imatrix.h"
+#include "tests/folder.h"
 #include "tests/imatrix_files.h"
 #include "tests/model.h"
 #include "tests/numbers.h"
-
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
-
-static int set_up(void **state) {
-    (void)state;
-    folder = temporary_folder();
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
 
 static const struct {
     const char *name;
@@ -115,8 +101,8 @@ static void bytes_and_numbers_for_any_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(cuts_leave_no_trace, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(bytes_and_numbers_for_any_threads, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(cuts_leave_no_trace, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(bytes_and_numbers_for_any_threads, folder_make, folder_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

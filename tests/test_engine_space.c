@@ -1,5 +1,6 @@
 /* Peak memory is that of the threads: it does not grow with the model, nor with one tensor. The bounds leave
  * out what a tensor or a row would take, 80 MiB and 2 GiB. */
+#include "tests/folder.h"
 #include "tests/model.h"
 
 #include <fcntl.h>
@@ -12,21 +13,6 @@
 #include <unistd.h>
 
 enum { THREADS = 2 };
-
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
-
-static int set_up(void **state) {
-    (void)state;
-    folder = temporary_folder();
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
 
 /* A file of F16 zeros that takes no room on the disk. */
 static void write_sparse(const char *to, uint32_t tensors, const uint64_t ne[4]) {
@@ -82,5 +68,5 @@ static void memory_is_constant(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(memory_is_constant)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -1,6 +1,7 @@
 /* System calls that fail, power that fails, disks that are full: never a wrong file under the output's name.
  */
 #include "tests/command.h"
+#include "tests/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +17,6 @@
 
 #include "quantize/run/journal.h"
 
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
-
 static int set_up(void **state) {
     (void)state;
     folder = temporary_folder();
@@ -31,12 +29,6 @@ static int set_up(void **state) {
     model_write(m, path("in.gguf"));
     model_free(m);
     quantize(path("in.gguf"), path("wanted.gguf"), "Q8_0", 2);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
@@ -362,5 +354,5 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_full_disk_is_told_before_the_work),
         cmocka_unit_test(a_folder_that_may_not_be_written),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

@@ -9,10 +9,9 @@
 #include <unistd.h>
 
 #include "tests/command.h"
+#include "tests/folder.h"
 
 enum { SHARDS = 3, MOST_FILES = 8 };
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
 
 static int set_up(void **state) {
     (void)state;
@@ -28,12 +27,6 @@ static int set_up(void **state) {
     GQUANT(0, "-q", "--split-max-size", "70000", path("whole.gguf"), path("in.gguf"), "COPY");
     assert_true(exists(path("in-00001-of-00003.gguf")));
     setenv("GQUANT_SYNC_MS", "1", 1);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
@@ -377,5 +370,5 @@ int main(void) {
         cmocka_unit_test(records_that_are_not_true),
         cmocka_unit_test(a_name_that_is_taken_meanwhile),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "tests/folder.h"
 #include "tests/gguf_bytes.h"
 
 /* What a shard says; SKIP leaves a key out. */
@@ -35,18 +36,6 @@ static bytes shard_bytes(const shard *s) {
     pad(&b, alignment);
     put_zeros(&b, n_tensors * alignment);
     return b;
-}
-
-static char *folder;
-static int set_up(void **state) {
-    (void)state;
-    folder = temporary_folder();
-    return 0;
-}
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
-    return 0;
 }
 
 static const char *path_of(const char *name) {
@@ -233,14 +222,15 @@ static void running_out_of_descriptors_is_said(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(any_shard_leads_to_all, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(shards_without_tensors_are_fine, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_mergers_leave_behind_is_a_whole_model, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(missing_and_broken_siblings_are_named, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_name_has_to_fit, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_split_keys_are_checked, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(names_differ_across_shards, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(running_out_of_descriptors_is_said, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(any_shard_leads_to_all, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(shards_without_tensors_are_fine, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(what_mergers_leave_behind_is_a_whole_model, folder_make,
+                                        folder_remove),
+        cmocka_unit_test_setup_teardown(missing_and_broken_siblings_are_named, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(the_name_has_to_fit, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(the_split_keys_are_checked, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(names_differ_across_shards, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(running_out_of_descriptors_is_said, folder_make, folder_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* Unfinished work is continued only by a plan that would write the same bytes. */
+#include "tests/folder.h"
 #include "tests/runs.h"
 
 #include <fcntl.h>
@@ -8,9 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
-
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
 
 /* Layers of one shape, as those of a real model are: only their weights differ. */
 static void write_layers(const char *to, int layers, uint64_t seed) {
@@ -31,12 +29,6 @@ static int set_up(void **state) {
     folder = temporary_folder();
     write_layers(path("in.gguf"), 12, 1);
     setenv("GQUANT_SYNC_MS", "1", 1);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
@@ -210,5 +202,5 @@ int main(void) {
         cmocka_unit_test(another_input_of_the_same_size_and_time),
         cmocka_unit_test(another_build),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

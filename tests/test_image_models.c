@@ -1,25 +1,11 @@
 /* Plans for small models with the names of image and video models: types, shapes, what is kept. */
+#include "tests/folder.h"
 #include "tests/gguf_bytes.h"
 #include "tests/target_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
-
-static int set_up(void **state) {
-    (void)state;
-    folder = temporary_folder();
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
 
 static gq_plan *plan_of(const char *in, const char *filetype) {
     gq_output out = {path("out.gguf"), filetype};
@@ -236,5 +222,5 @@ int main(void) {
         cmocka_unit_test(shapes_stay),
         cmocka_unit_test(five_dimensions_are_explained),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -6,13 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/folder.h"
 #include "tests/imatrix_files.h"
 #include "tests/memory.h"
 #include "tests/model.h"
 
-static char *folder;
 static size_t files;
-static const char *path(const char *name) { return in_folder(folder, name); }
 
 static int set_up(void **state) {
     (void)state;
@@ -37,12 +36,6 @@ static int set_up(void **state) {
     write_whole(path("matrix.dat"), b.bytes, b.n);
     free(b.bytes), free(x);
     files = count_files(folder);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
@@ -158,5 +151,5 @@ static void memory_runs_out(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(memory_runs_out)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

@@ -1,5 +1,5 @@
 /* What a target measures: kept, trusted only as far as it can be, the same everywhere. */
-#include "tests/target_model.h"
+#include "tests/one_target.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -10,38 +10,6 @@
 #include <unistd.h>
 
 #include "codec/codec.h"
-
-static char *folder, *in, *out;
-static const char *path(const char *name) { return in_folder(folder, name); }
-
-static int set_up(void **state) {
-    (void)state;
-    folder = temporary_folder();
-    in = strdup(path("in.gguf")), out = strdup(path("out.gguf"));
-    target_model(folder);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
-    free(in), free(out);
-    return 0;
-}
-
-static gq_output output;
-static gq_target target;
-static gq_options options_for(const char *to) {
-    output = (gq_output){to, NULL};
-    target = (gq_target){.size = 0};
-    return (gq_options){.input = in,
-                        .outputs = &output,
-                        .targets = &target,
-                        .n_outputs = 1,
-                        .threads = 2,
-                        .force = true,
-                        .effort = GQ_EFFORT_DEFAULT};
-}
 
 static const char *kept(void) { return path("in.gguf.gquant-measure"); }
 

@@ -7,10 +7,8 @@
 
 #include "mixes/mixes.h"
 #include "tests/command.h"
+#include "tests/folder.h"
 #include "tests/imatrix_files.h"
-
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
 
 /* Data for two of four matrices of a layer, one of the two without has rows of 96. */
 static int set_up(void **state) {
@@ -33,12 +31,6 @@ static int set_up(void **state) {
     put_trailer(&b, 1, "made up");
     write_whole(path("imatrix.dat"), b.bytes, b.n);
     free(b.bytes);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
@@ -180,5 +172,5 @@ int main(void) {
         cmocka_unit_test(a_plan_fails_or_raises),
         cmocka_unit_test(the_command_names_the_option),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

@@ -1,4 +1,5 @@
 /* Names: of what lies beside an output, however long the output's is. */
+#include "tests/folder.h"
 #include "tests/runs.h"
 
 #include <dirent.h>
@@ -6,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
 
 static int set_up(void **state) {
     (void)state;
@@ -18,12 +16,6 @@ static int set_up(void **state) {
     model_free(m);
     setenv("GQUANT_SYNC_MS", "1", 1);
     quantize(path("in.gguf"), path("wanted.gguf"), "Q8_0", 1);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
@@ -238,5 +230,5 @@ int main(void) {
         cmocka_unit_test(importance_named_like_temporaries_stays),
         cmocka_unit_test(outputs_named_like_temporaries_of_others),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

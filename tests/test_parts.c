@@ -198,5 +198,5 @@ int main(int argc, char **argv) {
         cmocka_unit_test(parts_of_another_plan_are_left_alone),
         cmocka_unit_test(more_parts_than_chunks),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

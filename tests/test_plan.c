@@ -1,25 +1,11 @@
 /* What is settled before a weight is read: names, and what is refused. */
+#include "tests/folder.h"
 #include "tests/plans.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
-
-static int set_up(void **state) {
-    (void)state;
-    folder = temporary_folder();
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
 
 /* ---- names ---- */
 
@@ -206,5 +192,5 @@ int main(void) {
         cmocka_unit_test(a_split_output_is_known_by_its_first_shard),
         cmocka_unit_test(requests_that_make_no_sense),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

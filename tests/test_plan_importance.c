@@ -1,25 +1,11 @@
 /* Which importance data each tensor gets, and what is said where it gets none. */
+#include "tests/folder.h"
 #include "tests/plans.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
-
-static int set_up(void **state) {
-    (void)state;
-    folder = temporary_folder();
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
 
 static void importance_is_matched(void **state) {
     (void)state;
@@ -173,5 +159,5 @@ int main(void) {
         cmocka_unit_test(experts_get_their_own_slices),
         cmocka_unit_test(pruned_layers_keep_their_importance),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -1,24 +1,10 @@
 /* What an output says of itself: metadata, overrides, and what pruning leaves of them. */
+#include "tests/folder.h"
 #include "tests/plans.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
-
-static int set_up(void **state) {
-    (void)state;
-    folder = temporary_folder();
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
 
 /* ---- metadata ---- */
 
@@ -323,5 +309,5 @@ int main(void) {
         cmocka_unit_test(pruning_renumbers_and_slices),
         cmocka_unit_test(malformed_layer_lists_are_refused),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

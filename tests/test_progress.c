@@ -1,13 +1,12 @@
 /* What is told of a job on its way: bytes and weights that this run did, in every kind of job. */
 #include "tests/command.h"
+#include "tests/folder.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/progress.h"
 
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
 enum { WEIGHTS = 256 * 1024 + 512 * 32, NORM = 1023 }; /* of matrices; and of what is never quantized */
 
 static int set_up(void **state) {
@@ -20,12 +19,6 @@ static int set_up(void **state) {
     model_write(m, path("in.gguf"));
     model_free(m);
     quantize(path("in.gguf"), path("copy.gguf"), "Q8_0", 2);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
@@ -99,5 +92,5 @@ static void rates_are_of_this_run(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_job_counts_what_it_did),
                                        cmocka_unit_test(rates_are_of_this_run)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

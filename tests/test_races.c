@@ -5,9 +5,7 @@
 #include <string.h>
 
 #include "tests/command.h"
-
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
+#include "tests/folder.h"
 
 static int set_up(void **state) {
     (void)state;
@@ -15,12 +13,6 @@ static int set_up(void **state) {
     model *m = model_llama(1);
     model_write(m, path("in.gguf"));
     model_free(m);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
@@ -60,5 +52,5 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_that_another_process_took_over),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

@@ -1,4 +1,5 @@
 /* Recipes that are written: read back, they give every tensor the same type. */
+#include "tests/folder.h"
 #include "tests/target_model.h"
 
 #include <stdio.h>
@@ -7,9 +8,6 @@
 
 #include "codec/codec.h"
 #include "mixes/mixes.h"
-
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
 
 /* Besides the small model's tensors, names that patterns and recipe files could stumble over. */
 static int set_up(void **state) {
@@ -30,12 +28,6 @@ static int set_up(void **state) {
     }
     model_write(m, path("odd.gguf"));
     model_free(m);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
@@ -112,5 +104,5 @@ int main(void) {
         cmocka_unit_test(types_come_back),
         cmocka_unit_test(recipes_are_short_and_say_what_they_are),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

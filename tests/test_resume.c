@@ -269,5 +269,5 @@ int main(int argc, char **argv) {
         cmocka_unit_test(killed_runs_go_on),
         cmocka_unit_test(outputs_are_split_and_kept_split),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

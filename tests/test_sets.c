@@ -7,10 +7,9 @@
 #include <unistd.h>
 
 #include "tests/command.h"
+#include "tests/folder.h"
 
 enum { SHARDS = 4 };
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
 
 /* "FOLDER/set-0000k-of-00004.gguf" */
 static const char *shard(const char *set, int k) {
@@ -41,12 +40,6 @@ static int set_up(void **state) {
     assert_true(exists(shard("in", SHARDS)));
     write_set("a", "Q4_0", "--threads", "1");
     write_set("b", "Q8_0", "--threads", "1");
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
@@ -178,5 +171,5 @@ int main(void) {
         cmocka_unit_test(shards_without_the_key_are_taken_as_they_come),
         cmocka_unit_test(whole_files_have_no_key),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

@@ -5,11 +5,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "tests/folder.h"
 #include "tests/model.h"
 #include "tests/numbers.h"
 
 enum { MODELS = 25, MOST_TENSORS = 24 };
-static char *folder;
 
 static uint64_t below(uint64_t n) { return next_random() % n; }
 
@@ -71,19 +71,7 @@ static void test_random_models(void **state) {
     assert_true(most_shards > 10);
 }
 
-static int set_up(void **state) {
-    (void)state;
-    folder = temporary_folder();
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_models)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

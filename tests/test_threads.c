@@ -1,4 +1,5 @@
 /* Threads that cannot be started: the others do the work, the same bytes come out, and a warning says so. */
+#include "tests/folder.h"
 #include "tests/model.h"
 
 #include <errno.h>
@@ -23,8 +24,6 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*enter)(
     return may ? __real_pthread_create(t, a, enter, arg) : EAGAIN;
 }
 
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
 enum { THREADS = 4 };
 
 static int set_up(void **state) {
@@ -36,12 +35,6 @@ static int set_up(void **state) {
     model_write(m, path("in.gguf"));
     model_free(m);
     quantize(path("in.gguf"), path("wanted.gguf"), "Q8_0", THREADS);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
@@ -162,5 +155,5 @@ int main(void) {
         cmocka_unit_test(scans_go_on_with_fewer),
         cmocka_unit_test(idle_threads_are_not_started),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

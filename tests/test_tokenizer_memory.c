@@ -2,10 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/folder.h"
 #include "tests/memory.h"
 #include "tests/model.h"
-
-static char *folder;
 
 /* A vocabulary of each kind: by score, by rank on bytes, by rank on characters. */
 static const char *const kinds[] = {"llama", "gpt2", "gemma4"};
@@ -36,12 +35,6 @@ static int set_up(void **state) {
         model_write(m, in_folder(folder, kinds[i]));
         model_free(m);
     }
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
@@ -81,5 +74,5 @@ static void every_allocation_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

@@ -5,10 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/folder.h"
 #include "tests/runs.h"
-
-static char *folder;
-static const char *path(const char *name) { return in_folder(folder, name); }
 
 /* Some forty chunks, few of them small. */
 static int set_up(void **state) {
@@ -26,12 +24,6 @@ static int set_up(void **state) {
     model_free(m);
     setenv("GQUANT_SYNC_MS", "1", 1);
     quantize(path("in.gguf"), path("wanted.gguf"), "Q4_K_S", 2);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
     return 0;
 }
 
