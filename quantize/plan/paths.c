@@ -81,13 +81,13 @@ bool plan_is_input(const gq_plan *plan, const gq_options *options, const struct 
            matrix.st_ino == st->st_ino;
 }
 
-static bool check_target(const gq_plan *plan, const gq_options *options, const plan_shard *shard,
+static bool check_target(const gq_plan *plan, const gq_options *options, const plan_shard *shard, bool named,
                          gq_error *e) {
     const char *path = shard->path;
     struct stat st;
     if (stat(path, &st) == 0 && plan_is_input(plan, options, &st))
         return gq_fail(e, "%s is one of the inputs: quantizing a file onto itself would destroy it", path);
-    return gq_check_target(path, options->force || options->dry_run || shard->named, e);
+    return gq_check_target(path, options->force || options->dry_run || named, e);
 }
 
 /* What lies beside an output while it is made is replaced, and removed in the end. */
@@ -136,24 +136,25 @@ static bool all_different(const char **paths, size_t n, gq_error *e) {
     return ok;
 }
 
-static bool check_each(const gq_plan *plan, const gq_options *options, const char **paths, size_t *n,
-                       gq_error *e) {
+static bool check_each(const gq_plan *plan, const gq_options *options, const bool *named, const char **paths,
+                       size_t *n, gq_error *e) {
     for (size_t o = 0; o < plan->n_outputs; o++)
         for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++) {
             const plan_shard *shard = &plan->outputs[o].shards[s];
+            bool has_name = named && named[*n];
             paths[(*n)++] = shard->path;
-            if (!check_target(plan, options, shard, e) || !check_temporary(plan, options, shard, e))
+            if (!check_target(plan, options, shard, has_name, e) || !check_temporary(plan, options, shard, e))
                 return false;
         }
     return true;
 }
 
-bool plan_check_targets(const gq_plan *plan, const gq_options *options, gq_error *e) {
+bool plan_check_targets(const gq_plan *plan, const gq_options *options, const bool *named, gq_error *e) {
     size_t n = 0, outputs = 0;
     for (size_t o = 0; o < plan->n_outputs; o++) n += plan->outputs[o].n_shards;
     const char **paths = calloc(2 * n, sizeof *paths);
     if (!paths) return gq_fail_memory(e, 2 * n * sizeof *paths);
-    bool ok = check_each(plan, options, paths, &outputs, e) && all_different(paths, n, e);
+    bool ok = check_each(plan, options, named, paths, &outputs, e) && all_different(paths, n, e);
     for (size_t o = 0; ok && o < plan->n_outputs; o++)
         for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++)
             paths[outputs++] = plan->outputs[o].shards[s].temporary;

@@ -1,4 +1,4 @@
-/* A plan from the inside: what gq_plan_new works out and gq_run carries out. */
+/* A plan from the inside: what plan_make works out and gq_run carries out. */
 #ifndef GQ_PLAN_H
 #define GQ_PLAN_H
 
@@ -28,7 +28,6 @@ typedef struct plan_shard {
     gguf_header *header;
     const uint8_t *head; /* the header's bytes */
     uint64_t head_size, size;
-    bool named; /* an earlier run of this plan has finished it and given it its name */
 } plan_shard;
 
 typedef struct plan_place {
@@ -91,11 +90,12 @@ struct gq_plan {
     chunk_map chunks;
     plan_identity identity;
     char *measure_file; /* see gq_plan_measure_file */
-    bool whole;         /* an earlier run has finished all files, and some only lack their names */
     word_list warnings;
     double seconds;
 };
 
+/* All of a plan but what lies beside its outputs; gq_plan_free frees it. */
+gq_plan *plan_make(const gq_options *options, gq_error *e);
 /* Path of the input as given, for messages. */
 const char *plan_input(const gq_plan *plan);
 bool plan_warn(gq_plan *plan, gq_error *e, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -176,8 +176,9 @@ char *plan_derive_path(const char *folder, const char *input, const char *filety
 char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n);
 /* Whether this is a shard of the input, or the importance data. */
 bool plan_is_input(const gq_plan *plan, const gq_options *options, const struct stat *st);
-/* Whether all outputs may be written where they are asked for. */
-bool plan_check_targets(const gq_plan *plan, const gq_options *options, gq_error *e);
+/* Whether all outputs may be written where they are asked for. named: which shards, output by output, have
+ * their names from an earlier run; NULL: none. */
+bool plan_check_targets(const gq_plan *plan, const gq_options *options, const bool *named, gq_error *e);
 
 /* ---- importance.c ---- */
 /* Open, filter and check the importance data. */

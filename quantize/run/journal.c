@@ -282,7 +282,7 @@ bool journal_check_names(const gq_plan *plan, const gq_options *options, gq_erro
     return !seen.failed && outputs_are_no_journals(plan, e);
 }
 
-bool journal_announce(gq_plan *plan, gq_error *e) {
+bool journal_announce(const gq_plan *plan, bool whole, word_list *warnings, gq_error *e) {
     journal_head found, wanted = journal_head_of(plan, plan->part, plan->parts);
     if (plan->join) return true;
     char *path = journal_path(plan, plan->part, plan->parts);
@@ -292,12 +292,12 @@ bool journal_announce(gq_plan *plan, gq_error *e) {
     if (fd >= 0 && read_head(fd, &found)) {
         const char *why = journal_mismatch(&found, &wanted), *out = plan->outputs[0].path;
         if (why)
-            ok = plan_warn(plan, e, "an unfinished run for %s starts afresh: %s", out, why);
-        else if (plan->whole)
-            ok = plan_warn(plan, e, "all is written of an unfinished run for %s, which gets its name now",
+            ok = words_add(warnings, e, "an unfinished run for %s starts afresh: %s", out, why);
+        else if (whole)
+            ok = words_add(warnings, e, "all is written of an unfinished run for %s, which gets its name now",
                            out);
         else
-            ok = plan_warn(plan, e, "an unfinished run for %s will be continued", out);
+            ok = words_add(warnings, e, "an unfinished run for %s will be continued", out);
     }
     if (fd >= 0) close(fd);
     free(path);

@@ -60,7 +60,8 @@ void journal_remove_all(const gq_plan *plan);
 /* When the plan is made: fail when an input or an output has a journal's name, for all journals are removed
  * in the end. */
 bool journal_check_names(const gq_plan *plan, const gq_options *options, gq_error *e);
-/* When the plan is made: warn that an earlier run will be continued, or why it will not. */
-bool journal_announce(gq_plan *plan, gq_error *e);
+/* When the plan is made: warn that an earlier run will be continued, or why it will not. whole: it has
+ * finished all files. */
+bool journal_announce(const gq_plan *plan, bool whole, word_list *warnings, gq_error *e);
 
 #endif

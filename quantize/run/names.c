@@ -73,17 +73,18 @@ static bool name_is_free(const names *r, const gq_options *options, gq_error *e)
     return true;
 }
 
-bool names_look(gq_plan *plan, const gq_options *options, gq_error *e) {
+bool names_look(const gq_plan *plan, const gq_options *options, names_left *left, gq_error *e) {
     output_set set = {.plan = plan};
     names r = {.fd = -1};
     bool ok = output_new(&set, plan, e) && names_new(&r, &set, e) && name_is_free(&r, options, e);
     if (ok) r.fd = safe_file_open(r.path);
-    plan->whole = ok && r.fd >= 0 && read_record(&r) && all_there(&r);
-    for (size_t o = 0, i = 0; plan->whole && o < plan->n_outputs; o++)
-        for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++, i++) {
-            plan_shard *shard = &plan->outputs[o].shards[s];
-            shard->named = is_at(shard->path, &r.files[i]);
-        }
+    *left = (names_left){.whole = ok && r.fd >= 0 && read_record(&r) && all_there(&r)};
+    if (left->whole) {
+        left->named = calloc(set.n, sizeof *left->named);
+        ok = left->named || gq_fail_memory(e, set.n * sizeof *left->named);
+    }
+    for (size_t i = 0; left->named && i < set.n; i++)
+        left->named[i] = is_at(set.files[i].shard->path, &r.files[i]);
     names_close(&r);
     output_free(&set);
     return ok;

@@ -24,9 +24,13 @@ typedef struct names {
     bool whole;       /* all files are whole, and only names are left to give */
 } names;
 
-/* When the plan is made: plan->whole, and which shards have their names already. Fails when an input or an
- * output has the record's name. */
-bool names_look(gq_plan *plan, const gq_options *options, gq_error *e);
+/* What an earlier run of the same plan has left. */
+typedef struct names_left {
+    bool whole;  /* all files are whole, and some may only lack their names */
+    bool *named; /* which have theirs, in the order of an output_set; malloc'ed, NULL: none */
+} names_left;
+/* When the plan is made. Fails when an input or an output has the record's name. */
+bool names_look(const gq_plan *plan, const gq_options *options, names_left *left, gq_error *e);
 
 /* Take up the record of an earlier run and lock it. One that is damaged, of another plan or of files that are
  * gone is removed. Fails when another process is at work with it. */

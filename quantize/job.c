@@ -1,0 +1,24 @@
+/* A job as the public header has it: a plan, made with what an earlier run has left beside its outputs in
+ * view.
+ */
+#include <stdlib.h>
+
+#include "quantize/plan/plan.h"
+#include "quantize/run/journal.h"
+#include "quantize/run/names.h"
+
+/* Whether the outputs may have their names, or have got them already, and what is to be gone on with. */
+static bool look_beside(gq_plan *plan, const gq_options *options, gq_error *e) {
+    names_left left = {.named = NULL};
+    bool ok = names_look(plan, options, &left, e) && plan_check_targets(plan, options, left.named, e) &&
+              journal_check_names(plan, options, e) && journal_announce(plan, left.whole, &plan->warnings, e);
+    free(left.named);
+    return ok;
+}
+
+gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {
+    gq_plan *plan = plan_make(options, e);
+    if (!plan || look_beside(plan, options, e)) return plan;
+    gq_plan_free(plan);
+    return NULL;
+}
