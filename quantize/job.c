@@ -3,6 +3,7 @@
  */
 #include <stdlib.h>
 
+#include "quantize/plan/paths.h"
 #include "quantize/plan/plan.h"
 #include "quantize/run/journal.h"
 #include "quantize/run/names.h"

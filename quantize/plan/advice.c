@@ -1,8 +1,8 @@
 /* What the user should know of a model before the work: kinds that are no models, tensors that are quantized
  * already, names that others refuse. */
-#include <string.h>
+#include "quantize/plan/advice.h"
 
-#include "quantize/plan/plan.h"
+#include <string.h>
 
 enum { LLAMA_NAME = 63 }; /* bytes of a tensor's name that llama.cpp's ordinary build reads */
 

@@ -1,13 +1,13 @@
 /* What decides the bytes of the outputs, as a few checksums: unfinished work is continued, and measurements
  * are used again, only where they agree. */
+#include "quantize/plan/identity.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <zlib.h>
-
-#include "quantize/plan/plan.h"
 
 enum {
     /* Of the weights so much is read: every part of a large model is looked at, and 4 MiB cost nothing. */

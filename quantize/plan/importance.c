@@ -1,10 +1,10 @@
 /* Importance data in a plan: opened and checked once, matched to tensors, and normalised in place. */
+#include "quantize/plan/importance.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
-
-#include "quantize/plan/plan.h"
 
 static uint32_t crc(uint32_t sum, const void *bytes, size_t n) {
     return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);

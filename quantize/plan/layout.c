@@ -1,9 +1,13 @@
 /* Where every tensor of an output lies: shards, headers, offsets. */
+#include "quantize/plan/layout.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "gguf/safe_file.h"
-#include "quantize/plan/plan.h"
+#include "quantize/plan/identity.h"
+#include "quantize/plan/meta.h"
+#include "quantize/plan/paths.h"
 
 enum { MAX_SHARDS = UINT16_MAX };
 

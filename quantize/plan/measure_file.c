@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "gguf/index.h"
+#include "quantize/plan/identity.h"
 #include "quantize/plan/measure.h"
 
 static const char OF[] = "measured.of", PREFIX[] = "measured.tensor.";

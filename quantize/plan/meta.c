@@ -1,9 +1,9 @@
 /* The output's metadata: what is copied, what is set, and in which order (docs/formats.md). */
+#include "quantize/plan/meta.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "quantize/plan/plan.h"
 
 enum { MAX_TEXT = 127 }; /* bytes of the texts that describe the importance data */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gguf/index.h"
+#include "quantize/plan/meta.h"
 #include "quantize/plan/plan.h"
 
 enum { MAX_KEY = 127, MAX_TEXT = 127 };

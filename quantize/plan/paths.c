@@ -1,5 +1,7 @@
 /* Names of outputs, of their shards and of what lies beside them while they are made; and whether they may be
  * written. */
+#include "quantize/plan/paths.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +10,6 @@
 #include <sys/stat.h>
 
 #include "gguf/safe_file.h"
-#include "quantize/plan/plan.h"
 
 static const char *base_of(const char *path) {
     const char *slash = strrchr(path, '/');

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quantize/plan/meta.h"
 #include "quantize/plan/plan.h"
 
 static int by_number(const void *a, const void *b) {

@@ -1,6 +1,8 @@
 /* A size instead of a name: types are chosen from what they cost each tensor, until the file has the size
  * asked for. docs/mixes.md says how errors of different tensors compare.
  */
+#include "quantize/plan/target.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +10,11 @@
 
 #include "gguf/index.h"
 #include "mixes/budget.h"
+#include "quantize/plan/assign.h"
+#include "quantize/plan/importance.h"
+#include "quantize/plan/layout.h"
 #include "quantize/plan/measure.h"
+#include "quantize/plan/paths.h"
 
 static gq_target target_of(const gq_options *o, size_t output) {
     return o->targets ? o->targets[output] : (gq_target){.size = 0};

@@ -11,6 +11,8 @@
 #include <zlib.h>
 
 #include "gguf/safe_file.h"
+#include "quantize/plan/identity.h"
+#include "quantize/plan/paths.h"
 
 static const char MAGIC[8] = {'G', 'Q', 'J', 'R', 'N', 'L', '0', '2'};
 static const char SUFFIX[] = ".gquant-journal";

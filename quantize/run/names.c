@@ -9,6 +9,7 @@
 #include <zlib.h>
 
 #include "gguf/safe_file.h"
+#include "quantize/plan/paths.h"
 #include "quantize/run/journal.h"
 
 /* The record: the head that journals have, what tells each file, a CRC of both. */

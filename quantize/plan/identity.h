@@ -1,0 +1,18 @@
+/* What a plan is made of, as a few checksums. */
+#ifndef GQ_IDENTITY_H
+#define GQ_IDENTITY_H
+
+#include "quantize/plan/plan.h"
+
+extern const char gq_build_id[9]; /* of the sources that this was built from (cmake/build-id.cmake) */
+/* "0.1.0-1a2b3c4d": version and sources, which decide the bytes as much as the plan does. */
+void plan_build(char to[24]);
+/* What the input is; reads a little of its weights. */
+bool plan_identify_input(gq_plan *plan, gq_error *e);
+/* The settings, and when all outputs are laid out what is where. */
+void plan_identify_layout(gq_plan *plan);
+/* A number for a set of shards: what it is made of, and how. Unlike the identity it depends on neither times
+ * nor builds, since it is in the output. */
+uint64_t plan_set_digest(const gq_plan *plan, const plan_output *out);
+
+#endif

@@ -1,0 +1,11 @@
+/* Where every tensor of an output lies. */
+#ifndef GQ_LAYOUT_H
+#define GQ_LAYOUT_H
+
+#include "quantize/plan/plan.h"
+
+/* Shards, headers, offsets and sizes of an output whose tensors have their types; may be done again. */
+bool plan_layout(gq_plan *plan, plan_output *out, const gq_options *options, gq_error *e);
+void plan_layout_free(plan_output *out);
+
+#endif

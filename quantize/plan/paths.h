@@ -1,0 +1,19 @@
+/* Names of outputs, of their shards and of what lies beside them; may they be written? */
+#ifndef GQ_PATHS_H
+#define GQ_PATHS_H
+
+#include "quantize/plan/plan.h"
+
+/* The input's name with the file type in place of F16, BF16 or F32, in `folder` (NULL: the input's);
+ * malloc'ed, NULL: no memory. */
+char *plan_derive_path(const char *folder, const char *input, const char *filetype);
+/* PREFIX-kkkkk-of-nnnnn.gguf for the k-th shard (from 0) of n. When n is 1 it is the path itself, or, where
+ * that was given as a prefix, PREFIX.gguf. */
+char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n);
+/* Whether this is a shard of the input, or the importance data. */
+bool plan_is_input(const gq_plan *plan, const gq_options *options, const struct stat *st);
+/* Whether all outputs may be written where they are asked for. named: which shards, output by output, have
+ * their names from an earlier run; NULL: none. */
+bool plan_check_targets(const gq_plan *plan, const gq_options *options, const bool *named, gq_error *e);
+
+#endif
