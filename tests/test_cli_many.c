@@ -81,7 +81,7 @@ static void make_many(void) {
 
 /* words, and twenty outputs. */
 static void twenty(const char *const *words) {
-    static char types[OUTPUTS][16];
+    static char types[OUTPUTS][24];
     const char *all[48];
     size_t n = 0;
     while (words[n]) all[n] = words[n], n++;
