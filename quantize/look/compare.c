@@ -5,7 +5,8 @@
 
 #include "imatrix/imatrix.h"
 #include "mixes/mixes.h"
-#include "quantize/scan.h"
+#include "quantize/schedule.h"
+#include "quantize/strip.h"
 #include "quantize/words.h"
 
 /* A model and its name. */
@@ -24,6 +25,7 @@ typedef struct compared_copy {
 } compared_copy;
 
 struct gq_comparison {
+    const kernels *kernels;
     named_model original;
     size_t n_copies;
     compared_copy *copies;
@@ -58,13 +60,13 @@ static const char *undecodable(const kernels *k, const gguf_tensor *a, const ggu
 }
 
 /* Why two tensors of one name cannot be compared is said in a warning. */
-static bool pair(gq_comparison *c, compared_copy *to, const kernels *k, size_t number, gq_error *e) {
+static bool pair(gq_comparison *c, compared_copy *to, size_t number, gq_error *e) {
     const gguf_tensor *a = c->original.model.tensors[number];
     const gguf_tensor *b = gguf_model_tensor(&to->file.model, a->name);
     if (!b) return words_add(&c->warnings, e, "%s is not in %s", a->name, to->file.path);
     if (memcmp(a->ne, b->ne, sizeof a->ne) != 0)
         return words_add(&c->warnings, e, "%s has another shape in %s", a->name, to->file.path);
-    const char *type = undecodable(k, a, b);
+    const char *type = undecodable(c->kernels, a, b);
     if (type)
         return words_add(&c->warnings, e, "%s: %s cannot be decoded, and the types differ", a->name, type);
     to->numbers[to->n] = number;
@@ -72,7 +74,7 @@ static bool pair(gq_comparison *c, compared_copy *to, const kernels *k, size_t n
     return true;
 }
 
-static bool pair_all(gq_comparison *c, compared_copy *to, const kernels *k, gq_error *e) {
+static bool pair_all(gq_comparison *c, compared_copy *to, gq_error *e) {
     const gguf_model *a = &c->original.model, *b = &to->file.model;
     to->tensors = calloc(a->n_tensors + 1, sizeof *to->tensors);
     to->numbers = calloc(a->n_tensors + 1, sizeof *to->numbers);
@@ -80,7 +82,7 @@ static bool pair_all(gq_comparison *c, compared_copy *to, const kernels *k, gq_e
     if (!to->tensors || !to->numbers || !to->losses)
         return gq_fail_memory(e, a->n_tensors * sizeof *to->tensors);
     for (uint64_t i = 0; i < a->n_tensors; i++)
-        if (!pair(c, to, k, i, e)) return false;
+        if (!pair(c, to, i, e)) return false;
     for (uint64_t i = 0; i < b->n_tensors; i++)
         if (!gguf_model_tensor(a, b->tensors[i]->name) &&
             !words_add(&c->warnings, e, "%s is only in %s", b->tensors[i]->name, to->file.path))
@@ -143,7 +145,7 @@ typedef struct pairing {
     compared_copy *copy;
     size_t at; /* in the copy's tensors */
     const gguf_tensor *tensor;
-    struct piece {
+    struct piece_sum {
         codec_error sum;
         bool differs;
     } * pieces; /* folded in order */
@@ -151,29 +153,17 @@ typedef struct pairing {
 
 typedef struct job {
     const gq_comparison *c;
-    const kernels *kernels;
     const gguf_tensor *tensor; /* the original's */
     const float *importance;   /* NULL: none */
     size_t n;
     pairing *pairs; /* one for each copy that has the tensor */
 } job;
 
-static bool read(const job *p, const named_model *from, const gguf_tensor *t, uint64_t first, size_t n,
-                 const scan_room *room, int which, gq_error *e) {
-    if (!scan_read(&from->model, t, first, n, room->stored[which], e)) return false;
-    const codec *of = &p->kernels->codecs[t->type->id];
-    if (!of->decode) return true; /* then the other has the same type */
-    of->decode(room->stored[which], room->decoded[which], n);
-    size_t bad = p->kernels->first_not_finite(room->decoded[which], n);
-    return bad == n || gq_fail(e, "%s: tensor %s: element %llu is %g, and weights must be finite", from->path,
-                               t->name, (unsigned long long)(first + bad), (double)room->decoded[which][bad]);
-}
-
 /* Strips begin and end anywhere, importance begins anew with each row: whole rows together where there are
  * some, else the part of a row. */
-static void measure_strip(const job *p, uint64_t first, size_t n, const scan_room *room, codec_error *sum) {
+static void measure_strip(const job *p, uint64_t first, size_t n, const strip_pair *room, codec_error *sum) {
     if (!p->importance) {
-        p->kernels->measure(room->decoded[0], room->decoded[1], 1, n, NULL, sum);
+        p->c->kernels->measure(room->decoded[0], room->decoded[1], 1, n, NULL, sum);
         return;
     }
     const uint64_t *ne = p->tensor->ne;
@@ -183,30 +173,38 @@ static void measure_strip(const job *p, uint64_t first, size_t n, const scan_roo
         if (rows > ne[1] - row % ne[1]) rows = ne[1] - row % ne[1]; /* of this matrix */
         if (column > 0 || rows == 0) rows = 1;
         codec_importance importance = {.column = p->importance + row / ne[1] * ne[0] + column};
-        p->kernels->measure(room->decoded[0] + at, room->decoded[1] + at, rows, cols, &importance, sum);
+        p->c->kernels->measure(room->decoded[0] + at, room->decoded[1] + at, rows, cols, &importance, sum);
         at += rows * cols;
     }
 }
 
 /* Each strip of the original is read and decoded once, then compared with every copy's. */
-static bool measure(void *arg, uint64_t number, uint64_t first, uint64_t n, const scan_room *room,
-                    scan_work *done, gq_error *e) {
-    const job *p = arg;
-    const gguf_type *type = p->tensor->type;
-    *done = (scan_work){gguf_type_bytes(type, n), n};
-    for (uint64_t at = first; at < first + n; at += SCAN_STRIP) {
-        size_t count = first + n - at < SCAN_STRIP ? (size_t)(first + n - at) : SCAN_STRIP;
-        if (!read(p, &p->c->original, p->tensor, at, count, room, 0, e)) return false;
-        for (size_t i = 0; i < p->n; i++) {
-            const gguf_tensor *t = p->pairs[i].tensor;
-            struct piece *piece = &p->pairs[i].pieces[number];
-            if (!read(p, &p->pairs[i].copy->file, t, at, count, room, 1, e)) return false;
-            piece->differs |= t->type != type ||
-                              memcmp(room->stored[0], room->stored[1], gguf_type_bytes(type, count)) != 0;
-            if (p->kernels->codecs[type->id].decode) measure_strip(p, at, count, room, &piece->sum);
+static bool measure(void *arg, piece *p, gq_error *e) {
+    const job *j = arg;
+    strip_pair *room = p->room;
+    const gguf_type *type = j->tensor->type;
+    uint64_t elements = gguf_elements(j->tensor->ne), first = p->number * STRIP_PIECE,
+             end = elements - first < STRIP_PIECE ? elements : first + STRIP_PIECE;
+    for (uint64_t at = first; at < end; at += STRIP) {
+        size_t n = end - at < STRIP ? (size_t)(end - at) : STRIP;
+        if (!strip_read_decoded(j->c->kernels, &j->c->original.model, j->tensor, at, n, room->stored[0],
+                                room->decoded[0], e))
+            return false;
+        for (size_t i = 0; i < j->n; i++) {
+            const pairing *of = &j->pairs[i];
+            struct piece_sum *sum = &of->pieces[p->number];
+            if (!strip_read_decoded(j->c->kernels, &of->copy->file.model, of->tensor, at, n, room->stored[1],
+                                    room->decoded[1], e))
+                return false;
+            sum->differs |= of->tensor->type != type ||
+                            memcmp(room->stored[0], room->stored[1], gguf_type_bytes(type, n)) != 0;
+            /* Where the original cannot be decoded the copy has the same type. */
+            if (j->c->kernels->codecs[type->id].decode) measure_strip(j, at, n, room, &sum->sum);
         }
     }
-    for (size_t i = 0; i < p->n; i++) done->bytes += gguf_type_bytes(p->pairs[i].tensor->type, n);
+    p->weights = end - first;
+    p->bytes = gguf_type_bytes(type, p->weights);
+    for (size_t i = 0; i < j->n; i++) p->bytes += gguf_type_bytes(j->pairs[i].tensor->type, p->weights);
     return true;
 }
 
@@ -227,13 +225,13 @@ static bool fold(gq_comparison *c, const job *p, const pairing *of, uint64_t pie
                                p->tensor->type->name);
 }
 
-static bool compare_pairs(gq_comparison *c, scan *s, job *p, gq_error *e) {
-    uint64_t elements = gguf_elements(p->tensor->ne), pieces = scan_pieces(elements);
-    struct piece *all = calloc(p->n * pieces + 1, sizeof *all);
+static bool compare_pairs(gq_comparison *c, schedule *s, job *p, gq_error *e) {
+    uint64_t pieces = strip_pieces(gguf_elements(p->tensor->ne));
+    struct piece_sum *all = calloc(p->n * pieces + 1, sizeof *all);
     if (!all) return gq_fail_memory(e, p->n * pieces * sizeof *all);
     for (size_t i = 0; i < p->n; i++) p->pairs[i].pieces = all + i * pieces;
     s->progress.tensor = p->tensor->name;
-    bool ok = scan_tensor(s, elements, measure, p, e);
+    bool ok = schedule_run(s, &(schedule_job){.end = pieces, .work = measure, .arg = p}, e);
     for (size_t i = 0; ok && i < p->n; i++) {
         const pairing *of = &p->pairs[i];
         ok = fold(c, p, of, pieces, e);
@@ -246,9 +244,9 @@ static bool compare_pairs(gq_comparison *c, scan *s, job *p, gq_error *e) {
 }
 
 /* All tensors of the original; `next` has for each copy the first of its tensors that is not compared yet. */
-static bool compare_all(gq_comparison *c, scan *s, size_t *next, pairing *pairs, gq_error *e) {
+static bool compare_all(gq_comparison *c, schedule *s, size_t *next, pairing *pairs, gq_error *e) {
     for (uint64_t number = 0; number < c->original.model.n_tensors; number++) {
-        job p = {.c = c, .kernels = s->kernels, .tensor = c->original.model.tensors[number], .pairs = pairs};
+        job p = {.c = c, .tensor = c->original.model.tensors[number], .pairs = pairs};
         for (size_t i = 0; i < c->n_copies; i++) {
             compared_copy *to = &c->copies[i];
             if (next[i] == to->n || to->numbers[next[i]] != number) continue;
@@ -297,9 +295,9 @@ static uint64_t bytes_to_read(const gq_comparison *c, size_t *next) {
     return bytes;
 }
 
-static bool compare_with(gq_comparison *c, scan *s, size_t *next, pairing *pairs, gq_error *e) {
+static bool compare_with(gq_comparison *c, schedule *s, size_t *next, pairing *pairs, gq_error *e) {
     for (size_t i = 0; i < c->n_copies; i++) {
-        if (!pair_all(c, &c->copies[i], s->kernels, e)) return false;
+        if (!pair_all(c, &c->copies[i], e)) return false;
         summarise(&c->copies[i]);
     }
     s->progress.bytes_total = bytes_to_read(c, next);
@@ -308,17 +306,19 @@ static bool compare_with(gq_comparison *c, scan *s, size_t *next, pairing *pairs
 }
 
 static bool compare(gq_comparison *c, const gq_comparison_request *r, gq_error *e) {
-    scan s;
-    if (!open_matrix(c, r->imatrix, e) || !open_model(&c->original, r->original, e)) return false;
+    schedule s;
+    c->kernels = strip_kernels(e);
+    if (!c->kernels || !open_matrix(c, r->imatrix, e) || !open_model(&c->original, r->original, e))
+        return false;
     for (size_t i = 0; i < c->n_copies; i++)
         if (!open_model(&c->copies[i].file, r->copies[i], e)) return false;
     size_t *next = calloc(c->n_copies, sizeof *next);
     pairing *pairs = calloc(c->n_copies, sizeof *pairs);
     bool ok = (next && pairs) || gq_fail_memory(e, c->n_copies * sizeof *pairs);
-    if (ok && (ok = scan_start(&s, r->threads, r->callbacks, 0, e))) {
+    if (ok && (ok = schedule_start(&s, r->threads, sizeof(strip_pair), r->callbacks, e))) {
         ok = compare_with(c, &s, next, pairs, e);
-        c->seconds = scan_seconds() - s.started;
-        scan_end(&s);
+        c->seconds = schedule_clock() - s.started;
+        schedule_end(&s);
     }
     free(next), free(pairs);
     return ok;

@@ -1,14 +1,15 @@
 /* Is a file sound? Values finite, codes in range, two decoders of one mind, bytes as a report says. */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
-#include "quantize/scan.h"
+#include "quantize/schedule.h"
+#include "quantize/strip.h"
 #include "quantize/words.h"
 
 struct gq_verification {
+    const kernels *kernels;
     gguf_model model;
     size_t n;
     gq_verdict *verdicts;
@@ -52,23 +53,21 @@ static const struct {
 
 /* ---- one tensor ---- */
 
+typedef struct check_room {
+    strip_pair strips;
+    gq_error problem; /* of the piece in hand; GQ_OK: none */
+} check_room;
+
 typedef struct check {
     const gguf_model *model;
     const gguf_tensor *tensor;
     const codec *codec;
     const kernels *kernels;
     int (*bad)(const uint8_t *block);
-    uint32_t *crcs; /* per piece */
-    pthread_mutex_t lock;
-    uint64_t problem_piece;
+    uint32_t *crcs;         /* per piece */
+    uint64_t problem_piece; /* the lowest that has one; UINT64_MAX: none */
     gq_error problem;
 } check;
-
-static void found(check *c, uint64_t piece, const gq_error *problem) {
-    pthread_mutex_lock(&c->lock);
-    if (piece < c->problem_piece) c->problem_piece = piece, c->problem = *problem;
-    pthread_mutex_unlock(&c->lock);
-}
 
 static bool codes_in_range(const check *c, uint64_t first, size_t n, const uint8_t *stored, gq_error *e) {
     const gguf_type *type = c->tensor->type;
@@ -87,7 +86,7 @@ static bool all_finite(const check *c, uint64_t first, size_t n, const float *x,
     return bad == n || gq_fail(e, "element %llu is %g", (unsigned long long)(first + bad), (double)x[bad]);
 }
 
-static bool decoders_agree(const check *c, uint64_t first, size_t n, const scan_room *room, gq_error *e) {
+static bool decoders_agree(const check *c, uint64_t first, size_t n, strip_pair *room, gq_error *e) {
     if (!reference_decode(c->tensor->type->id, room->stored[0], room->decoded[1], n)) return true;
     for (size_t i = 0; i < n; i++)
         if (memcmp(&room->decoded[0][i], &room->decoded[1][i], sizeof(float)) != 0)
@@ -97,25 +96,41 @@ static bool decoders_agree(const check *c, uint64_t first, size_t n, const scan_
     return true;
 }
 
-static bool check_piece(void *arg, uint64_t piece, uint64_t first, uint64_t n, const scan_room *room,
-                        scan_work *done, gq_error *e) {
-    check *c = arg;
-    bool sound = true;
-    gq_error problem;
-    for (uint64_t at = first; at < first + n; at += SCAN_STRIP) {
-        size_t count = first + n - at < SCAN_STRIP ? (size_t)(first + n - at) : SCAN_STRIP;
-        if (!scan_read(c->model, c->tensor, at, count, room->stored[0], e)) return false;
-        c->crcs[piece] =
-            (uint32_t)crc32_z(c->crcs[piece], room->stored[0], gguf_type_bytes(c->tensor->type, count));
-        if (!sound || !c->codec->decode) continue;
-        c->codec->decode(room->stored[0], room->decoded[0], count);
+static uint64_t piece_elements(const gguf_tensor *t, uint64_t number) {
+    uint64_t left = gguf_elements(t->ne) - number * STRIP_PIECE;
+    return left < STRIP_PIECE ? left : STRIP_PIECE;
+}
+
+static bool check_piece(void *arg, piece *p, gq_error *e) {
+    const check *c = arg;
+    check_room *room = p->room;
+    strip_pair *strips = &room->strips;
+    gq_error *problem = &room->problem;
+    const gguf_type *type = c->tensor->type;
+    uint64_t first = p->number * STRIP_PIECE, end = first + piece_elements(c->tensor, p->number);
+    problem->status = GQ_OK;
+    for (uint64_t at = first; at < end; at += STRIP) {
+        size_t n = end - at < STRIP ? (size_t)(end - at) : STRIP;
+        if (!strip_read(c->model, c->tensor, at, n, strips->stored[0], e)) return false;
+        uint32_t *crc = &c->crcs[p->number];
+        *crc = (uint32_t)crc32_z(*crc, strips->stored[0], gguf_type_bytes(type, n));
+        if (problem->status != GQ_OK || !c->codec->decode) continue;
+        c->codec->decode(strips->stored[0], strips->decoded[0], n);
         /* The plain decoders are slow: one strip of each piece, a sixteenth of the file. */
-        sound = codes_in_range(c, at, count, room->stored[0], &problem) &&
-                all_finite(c, at, count, room->decoded[0], &problem) &&
-                (at > first || decoders_agree(c, at, count, room, &problem));
-        if (!sound) found(c, piece, &problem);
+        (void)(codes_in_range(c, at, n, strips->stored[0], problem) &&
+               all_finite(c, at, n, strips->decoded[0], problem) &&
+               (at > first || decoders_agree(c, at, n, strips, problem)));
     }
-    *done = (scan_work){gguf_type_bytes(c->tensor->type, n), n};
+    p->weights = end - first, p->bytes = gguf_type_bytes(type, end - first);
+    return true;
+}
+
+static bool fold_piece(void *arg, const piece *p, gq_error *e) {
+    (void)e;
+    check *c = arg;
+    const gq_error *problem = &((const check_room *)p->room)->problem;
+    if (problem->status != GQ_OK && p->number < c->problem_piece)
+        c->problem_piece = p->number, c->problem = *problem;
     return true;
 }
 
@@ -125,31 +140,28 @@ static bool set_problem(gq_verification *v, gq_verdict *verdict, gq_error *e, co
     return true;
 }
 
-static bool verify_tensor(gq_verification *v, scan *s, size_t i, gq_error *e) {
+static bool verify_tensor(gq_verification *v, schedule *s, size_t i, gq_error *e) {
     const gguf_tensor *t = v->model.tensors[i];
     gq_verdict *verdict = &v->verdicts[i];
     check c = {.model = &v->model,
                .tensor = t,
-               .codec = &s->kernels->codecs[t->type->id],
-               .kernels = s->kernels,
-               .lock = PTHREAD_MUTEX_INITIALIZER,
+               .codec = &v->kernels->codecs[t->type->id],
+               .kernels = v->kernels,
                .problem_piece = UINT64_MAX};
-    uint64_t elements = gguf_elements(t->ne), pieces = scan_pieces(elements);
+    uint64_t pieces = strip_pieces(gguf_elements(t->ne));
     for (size_t k = 0; k < sizeof ranges / sizeof *ranges; k++)
         if (ranges[k].type == t->type->id) c.bad = ranges[k].bad;
     c.crcs = calloc(pieces + 1, sizeof *c.crcs);
     if (!c.crcs) return gq_fail_memory(e, pieces * sizeof *c.crcs);
     s->progress.tensor = t->name;
-    bool ok = scan_tensor(s, elements, check_piece, &c, e);
+    bool ok = schedule_run(
+        s, &(schedule_job){.end = pieces, .work = check_piece, .fold = fold_piece, .arg = &c}, e);
     *verdict =
         (gq_verdict){.name = t->name, .type = t->type->id, .decoded = c.codec->decode != NULL, .problem = ""};
-    for (uint64_t k = 0; ok && k < pieces; k++) {
-        uint64_t left = elements - k * SCAN_PIECE, n = left < SCAN_PIECE ? left : SCAN_PIECE;
-        verdict->crc32 =
-            (uint32_t)crc32_combine(verdict->crc32, c.crcs[k], (z_off_t)gguf_type_bytes(t->type, n));
-    }
+    for (uint64_t k = 0; ok && k < pieces; k++)
+        verdict->crc32 = (uint32_t)crc32_combine(verdict->crc32, c.crcs[k],
+                                                 (z_off_t)gguf_type_bytes(t->type, piece_elements(t, k)));
     free(c.crcs);
-    pthread_mutex_destroy(&c.lock);
     return ok && (c.problem_piece == UINT64_MAX || set_problem(v, verdict, e, c.problem.text));
 }
 
@@ -201,16 +213,19 @@ static bool check_set(gq_verification *v, gq_error *e) {
 }
 
 static bool verify(gq_verification *v, int threads, const gq_callbacks *callbacks, gq_error *e) {
-    scan s;
+    schedule s;
     uint64_t bytes = 0;
     v->n = v->model.n_tensors;
     v->verdicts = calloc(v->n + 1, sizeof *v->verdicts);
     if (!v->verdicts) return gq_fail_memory(e, v->n * sizeof *v->verdicts);
     for (size_t i = 0; i < v->n; i++) bytes += v->model.tensors[i]->size;
-    bool ok = scan_start(&s, threads, callbacks, bytes, e);
+    v->kernels = strip_kernels(e);
+    if (!v->kernels || !schedule_start(&s, threads, sizeof(check_room), callbacks, e)) return false;
+    s.progress.bytes_total = bytes;
+    bool ok = true;
     for (size_t i = 0; ok && i < v->n; i++) ok = verify_tensor(v, &s, i, e);
     ok = ok && workers_warn(&s.fewest, &v->warnings, e);
-    scan_end(&s);
+    schedule_end(&s);
     return ok && check_set(v, e);
 }
 

@@ -14,6 +14,7 @@
 #include "quantize/plan/meta.h"
 #include "quantize/plan/paths.h"
 #include "quantize/plan/target.h"
+#include "quantize/strip.h"
 #include "quantize/workers.h"
 
 enum { MAX_PARTS = 1 << 20 };
@@ -143,9 +144,8 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
     plan->settings.effort = codec_efforts[options->effort];
     plan->force = options->force, plan->join = options->join;
     plan->part = options->part, plan->parts = options->parts;
-    plan->kernels = kernels_select();
-    if (!plan->kernels)
-        return gq_fail_usage(e, "GQUANT_ISA names a level that is unknown or that this processor lacks");
+    plan->kernels = strip_kernels(e);
+    if (!plan->kernels) return false;
     if (!open_outputs(plan, options, e) || !plan_check_filetypes(options, e)) return false;
     if (gguf_model_open(&plan->model, options->input, e)) return true;
     plan->model = (gguf_model){.n_shards = 0};

@@ -1,10 +1,8 @@
 /* Carrying a plan out: workers, in any number, take chunks in order until all are done. */
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "quantize/run/cache.h"
 #include "quantize/run/journal.h"
@@ -13,11 +11,12 @@
 #include "quantize/run/output.h"
 #include "quantize/run/tally.h"
 #include "quantize/run/work.h"
-#include "quantize/workers.h"
+#include "quantize/schedule.h"
 
 typedef struct engine {
     gq_plan *plan;
-    const gq_callbacks *callbacks;
+    schedule schedule;
+    work_rooms rooms;
     output_set outputs;
     names names;
     journal *journals; /* one, or with --join one per part */
@@ -25,36 +24,12 @@ typedef struct engine {
     keeper keeper;
     cache cache;
     uint64_t begin, end; /* chunks of this run */
-    _Atomic uint64_t next;
-    _Atomic bool stop;
-    pthread_mutex_t lock; /* over all that follows, and over callbacks */
+    /* Under the schedule's lock: */
     tally tally;
-    gq_progress progress;
-    double started;
-    double resuming; /* seconds of all workers together */
-    _Atomic int workers;
     uint64_t *missing; /* --join: chunks that each part lacks */
-    work_status status;
-    gq_error error; /* of the lowest chunk that failed */
-    uint64_t failed_at;
 } engine;
 
-static double seconds_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* ---- one chunk ---- */
-
-/* Chunks are handed out in order and those in hand are finished, so the lowest chunk that fails is the same
- * for any number of threads; its error is the one reported. */
-static void stop_at(engine *g, uint64_t i, work_status status, const gq_error *error) {
-    pthread_mutex_lock(&g->lock);
-    if (i < g->failed_at) g->failed_at = i, g->status = status, g->error = *error;
-    pthread_mutex_unlock(&g->lock);
-    atomic_store(&g->stop, true);
-}
 
 static uint64_t input_bytes(const gq_plan *plan, uint64_t i, uint64_t *weights) {
     const gguf_tensor *t = plan->sources[chunk_tensor(&plan->chunks, i)].tensor;
@@ -76,79 +51,41 @@ static uint32_t journal_of(const engine *g, uint64_t i) {
     return low;
 }
 
-static bool count_done(engine *g, uint64_t i, const work_room *room, bool known, gq_error *e) {
-    uint64_t weights, bytes = input_bytes(g->plan, i, &weights);
-    if (!known && !keeper_add(&g->keeper, i, room->sums, e)) return false;
-    pthread_mutex_lock(&g->lock);
-    bool ok = tally_add(&g->tally, i, room->sums, e);
-    gq_progress *p = &g->progress;
-    p->bytes_done += bytes, p->weights_done += weights;
-    if (known) p->bytes_resumed += bytes, p->weights_resumed += weights;
-    p->seconds = seconds_now() - g->started;
-    p->seconds_resumed = g->resuming / g->workers;
-    if (g->tally.tensor < g->plan->n_tensors) p->tensor = g->plan->sources[g->tally.tensor].name;
-    if (g->callbacks && g->callbacks->progress) g->callbacks->progress(g->callbacks->user, p);
-    pthread_mutex_unlock(&g->lock);
-    return ok;
-}
-
-static bool is_known(engine *g, uint64_t i, uint32_t journal_number, work_room *room) {
-    const journal *j = &g->journals[journal_number];
-    if (g->names.whole) return journal_find(j, i, room->sums); /* the files may have their names already */
-    if (!(j->resumed || g->plan->join) || !journal_find(j, i, room->sums)) return false;
-    double began = seconds_now();
-    bool known = work_verify(g->plan, &g->outputs, i, room);
-    pthread_mutex_lock(&g->lock);
-    g->resuming += seconds_now() - began;
-    pthread_mutex_unlock(&g->lock);
+static bool is_known(const engine *g, const journal *j, const work_room *room, piece *p) {
+    if (g->names.whole) return journal_find(j, p->number, room->sums); /* the files may have their names */
+    if (!(j->resumed || g->plan->join) || !journal_find(j, p->number, room->sums)) return false;
+    double began = schedule_clock();
+    bool known = work_verify(g->plan, &g->outputs, p->number, room);
+    p->resuming = schedule_clock() - began;
     return known;
 }
 
-static void do_chunk(engine *g, uint64_t i, work_room *room) {
-    gq_error error = {.status = GQ_OK};
-    uint32_t j = journal_of(g, i);
-    bool known = is_known(g, i, j, room);
-    if (!known && g->plan->join) { /* go on, to be able to say all that is missing */
-        pthread_mutex_lock(&g->lock);
-        g->missing[j]++;
-        pthread_mutex_unlock(&g->lock);
-        return;
-    }
-    work_status status = WORK_DONE;
-    if (!known && g->names.whole) {
-        gq_fail(&error, "%s is damaged: it lacks chunk %llu", g->journals[j].path, (unsigned long long)i);
-        status = WORK_FAILED;
-    } else if (!known) {
-        cache_ahead(&g->cache, i);
-        status = work_chunk(g->plan, &g->outputs, i, room, &error);
-        cache_read(&g->cache, i);
-    }
-    if (status == WORK_DONE && !count_done(g, i, room, known, &error)) status = WORK_FAILED;
-    if (status != WORK_DONE) stop_at(g, i, status, &error);
-}
-
-static bool is_cancelled(const engine *g) {
-    return g->callbacks && g->callbacks->cancelled && g->callbacks->cancelled(g->callbacks->user);
-}
-
-static void work(void *arg) {
+static bool do_chunk(void *arg, piece *p, gq_error *e) {
     engine *g = arg;
-    work_room room;
-    gq_error error = {.status = GQ_OK};
-    g->workers++;
-    if (!work_room_new(&room, g->plan, &error)) stop_at(g, g->end, WORK_FAILED, &error);
-    while (!atomic_load(&g->stop)) {
-        if (is_cancelled(g)) {
-            gq_fail(&error, "stopped on request");
-            error.status = GQ_INTERRUPTED;
-            stop_at(g, g->end, WORK_FAILED, &error);
-            break;
-        }
-        uint64_t i = atomic_fetch_add(&g->next, 1);
-        if (i >= g->end) break;
-        do_chunk(g, i, &room);
+    uint64_t i = p->number, weights, bytes = input_bytes(g->plan, i, &weights);
+    const journal *j = &g->journals[journal_of(g, i)];
+    work_room room = work_room_in(&g->rooms, p->room);
+    p->resumed = is_known(g, j, &room, p);
+    if (!p->resumed && g->plan->join) return true; /* go on, to be able to say all that is missing */
+    if (!p->resumed && g->names.whole)
+        return gq_fail(e, "%s is damaged: it lacks chunk %llu", j->path, (unsigned long long)i);
+    if (!p->resumed) {
+        cache_ahead(&g->cache, i);
+        bool done = work_chunk(g->plan, &g->outputs, i, &room, e);
+        cache_read(&g->cache, i);
+        if (!done || !keeper_add(&g->keeper, i, room.sums, e)) return false;
     }
-    work_room_free(&room);
+    p->bytes = bytes, p->weights = weights;
+    return true;
+}
+
+static bool fold_chunk(void *arg, const piece *p, gq_error *e) {
+    engine *g = arg;
+    if (p->weights == 0) return g->missing[journal_of(g, p->number)]++, true;
+    bool ok = tally_add(&g->tally, p->number, work_room_in(&g->rooms, p->room).sums, e);
+    if (g->tally.tensor < g->plan->n_tensors)
+        g->schedule.progress.tensor = g->plan->sources[g->tally.tensor].name;
+    return ok;
 }
 
 /* ---- before ---- */
@@ -209,22 +146,22 @@ static bool begin_join(engine *g, gq_error *e) {
     return true;
 }
 
-static bool begin(engine *g, gq_error *e) {
+static bool begin(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     gq_plan *plan = g->plan;
     journal_range(plan, plan->part, plan->join ? 0 : plan->parts, &g->begin, &g->end);
-    atomic_init(&g->next, g->begin);
-    g->failed_at = UINT64_MAX;
     if (!output_new(&g->outputs, plan, e) || !output_all_may_grow(&g->outputs, e) ||
         !names_open(&g->names, &g->outputs, e))
         return false;
     bool ok = plan->join ? begin_join(g, e) : plan->parts ? begin_part(g, e) : begin_whole(g, e);
     bool fresh_work = !plan->join && !g->names.whole;
     if (!ok || (fresh_work && !output_reserve(&g->outputs, e))) return false;
-    if (!tally_new(&g->tally, plan, g->callbacks, g->begin, g->end, e) ||
+    work_rooms_measure(&g->rooms, plan);
+    if (!schedule_start(&g->schedule, plan->threads, g->rooms.bytes, callbacks, e) ||
+        !tally_new(&g->tally, plan, callbacks, g->begin, g->end, e) ||
         !cache_new(&g->cache, plan, g->begin, g->end, e))
         return false;
     for (uint64_t i = g->begin, weights; i < g->end; i++)
-        g->progress.bytes_total += input_bytes(plan, i, &weights);
+        g->schedule.progress.bytes_total += input_bytes(plan, i, &weights);
     if (fresh_work) keeper_start(&g->keeper, &g->outputs, &g->journals[0], &g->cache);
     return true;
 }
@@ -303,23 +240,20 @@ static void release(engine *g) {
     output_free(&g->outputs);
     tally_free(&g->tally);
     cache_free(&g->cache);
-    pthread_mutex_destroy(&g->lock);
+    schedule_end(&g->schedule);
 }
 
 bool gq_run(gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
     gq_error unused;
     if (!e) e = &unused;
-    engine g = {.plan = plan, .callbacks = callbacks, .started = seconds_now()};
-    pthread_mutex_init(&g.lock, NULL);
-    bool ok = begin(&g, e), bad_input = false;
+    engine g = {.plan = plan};
+    double started = schedule_clock();
+    bool ok = begin(&g, callbacks, e), bad_input = false;
     if (ok) {
-        uint64_t chunks = g.end - g.begin; /* what more threads than these could do is nothing */
-        workers_count count = workers_run(
-            chunks < (uint64_t)plan->threads ? chunks ? (int)chunks : 1 : plan->threads, work, &g);
-        workers_warn(&count, &plan->warnings, NULL);
-        ok = g.failed_at == UINT64_MAX;
-        if (!ok) *e = g.error;
-        bad_input = !ok && (g.status == WORK_BAD_INPUT || !input_unchanged(plan, NULL));
+        g.schedule.started = started;
+        ok = schedule_run(&g.schedule, &(schedule_job){g.begin, g.end, do_chunk, fold_chunk, &g}, e);
+        workers_warn(&g.schedule.fewest, &plan->warnings, NULL);
+        bad_input = !ok && (e->status == GQ_BAD_WEIGHTS || !input_unchanged(plan, NULL));
     }
     /* A single file is synced when it gets its name; what may be continued, or has several, is recorded now.
      */
@@ -327,7 +261,7 @@ bool gq_run(gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
     bool kept = keeper_stop(&g.keeper, record, ok ? e : NULL);
     if (ok && !g.names.whole && !input_unchanged(plan, e)) ok = false, bad_input = true;
     ok = ok && kept && finish(&g, e);
-    plan->seconds = seconds_now() - g.started;
+    plan->seconds = schedule_clock() - started;
     if (!ok) keep_or_remove(&g, bad_input, e);
     release(&g);
     return ok;

@@ -1,17 +1,14 @@
 #include "quantize/run/work.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
-/* A strip is what is in memory at once: whole rows, or part of a long one. With 2^16 elements its buffers
- * (the input, of up to 8 bytes each where they are only copied, and three of 4) stay in a core's second-level
- * cache. Under importance, encoders work on CODEC_MOST_LANES rows at once and take as long for fewer, so
- * strips of wide rows are larger there, up to 2^20 elements; 16-bit input and an output of 4 bits then touch
- * 7 bytes of each, 7 MiB. What is read back is decoded 2^16 elements at a time. */
-enum { STRIP = 1 << 16, WIDE_STRIP = 1 << 20, PADDING = 1 << 12 };
+#include "quantize/strip.h"
+
+/* Under importance, encoders work on CODEC_MOST_LANES rows at once and take as long for fewer, so strips of
+ * wide rows are larger there, up to 2^20 elements; 16-bit input and an output of 4 bits then touch 7 bytes of
+ * each, 7 MiB. What is read back is decoded STRIP elements at a time. */
+enum { WIDE_STRIP = 1 << 20, PADDING = 1 << 12, OUT_BYTES = 4 };
 
 typedef struct strip {
     uint64_t at; /* first element in the tensor */
@@ -26,25 +23,27 @@ static size_t strip_room(const plan_source *source) {
     return cols < WIDE_STRIP / CODEC_MOST_LANES ? CODEC_MOST_LANES * (size_t)cols : WIDE_STRIP;
 }
 
-bool work_room_new(work_room *room, const gq_plan *plan, gq_error *e) {
-    size_t most = STRIP;
+/* ---- memory ---- */
+
+void work_rooms_measure(work_rooms *r, const gq_plan *plan) {
+    *r = (work_rooms){.n_outputs = plan->n_outputs, .strip = STRIP};
     for (size_t i = 0; i < plan->n_tensors; i++)
-        if (strip_room(&plan->sources[i]) > most) most = strip_room(&plan->sources[i]);
-    size_t in = most > 2 * STRIP ? 4 * most : 8 * STRIP, bytes = in + 8 * most + 4 * STRIP;
-    *room = (work_room){.memory = NULL};
-    if (posix_memalign(&room->memory, 64, bytes) != 0) {
-        room->memory = NULL;
-        return gq_fail_memory(e, bytes);
-    }
-    room->x = room->memory;
-    room->decoded = room->x + most;
-    room->out = (uint8_t *)(room->decoded + STRIP);
-    room->in = room->out + 4 * most;
-    room->sums = calloc(plan->n_outputs, sizeof *room->sums);
-    return room->sums ? true : gq_fail_memory(e, plan->n_outputs * sizeof *room->sums);
+        if (strip_room(&plan->sources[i]) > r->strip) r->strip = strip_room(&plan->sources[i]);
+    /* Strips beyond STRIP are of weights, which have 4 bytes at most. */
+    r->in = r->strip > 2 * STRIP ? 4 * r->strip : STORED_BYTES * STRIP;
+    r->bytes = r->in + (sizeof(float) + OUT_BYTES) * r->strip + sizeof(float) * STRIP +
+               r->n_outputs * (sizeof(chunk_sum) + sizeof(codec_error));
 }
 
-void work_room_free(work_room *room) { free(room->memory), free(room->sums); }
+work_room work_room_in(const work_rooms *r, void *memory) {
+    work_room room = {.x = memory};
+    room.decoded = room.x + r->strip;
+    room.out = (uint8_t *)(room.decoded + STRIP);
+    room.in = room.out + OUT_BYTES * r->strip;
+    room.sums = (chunk_sum *)(void *)(room.in + r->in);
+    room.errors = (codec_error *)(void *)(room.sums + r->n_outputs);
+    return room;
+}
 
 /* ---- places ---- */
 
@@ -69,98 +68,17 @@ static strip strip_at(const plan_source *source, uint64_t at, uint64_t end) {
     return s;
 }
 
-/* ---- input ---- */
-
-static work_status bad(const gq_plan *plan, const gguf_tensor *t, const char *what, uint64_t element, float x,
-                       gq_error *e) {
-    gq_fail(e, "%s: tensor %s: element %llu is %g, %s", plan->model.shards[t->shard].file.path, t->name,
-            (unsigned long long)element, (double)x, what);
-    return WORK_BAD_INPUT;
-}
-
-/* Read a strip and decode it, where its type can be decoded; all its values must be finite, also where they
- * are only copied. */
-static work_status read_strip(const gq_plan *plan, const gguf_tensor *t, const strip *s,
-                              const work_room *room, gq_error *e) {
-    const gq_file *file = &plan->model.shards[t->shard].file;
-    size_t n = s->rows * s->cols;
-    if (!gq_file_read(file, t->offset + gguf_type_bytes(t->type, s->at), room->in,
-                      gguf_type_bytes(t->type, n), e))
-        return WORK_FAILED;
-    const codec *from = &plan->kernels->codecs[t->type->id];
-    if (!from->decode) return WORK_DONE;
-    from->decode(room->in, room->x, n);
-    size_t first = plan->kernels->first_not_finite(room->x, n);
-    return first == n ? WORK_DONE
-                      : bad(plan, t, "and weights must be finite", s->at + first, room->x[first], e);
-}
-
-/* Index of the first value beyond what a type can hold; n: none. On the bits, a stretch at a time, so that
- * the compiler can use vectors. */
-static size_t first_beyond(const float *x, size_t n, float most) {
-    int32_t bound, bits;
-    memcpy(&bound, &most, sizeof bound);
-    for (size_t i = 0; i < n;) {
-        size_t end = n - i < 1024 ? n : i + 1024;
-        int32_t beyond = 0;
-        for (size_t j = i; j < end; j++) {
-            memcpy(&bits, &x[j], sizeof bits);
-            beyond |= (bits & INT32_MAX) > bound;
-        }
-        for (; beyond && i < end; i++)
-            if (fabsf(x[i]) > most) return i;
-        i = end;
-    }
-    return n;
-}
-
 /* ---- output ---- */
 
-/* Decode what was encoded, as many rows at a time as there is room for, or part of a long one, and add up the
- * errors. */
-static work_status measure_strip(const gq_plan *plan, const plan_source *source, const gq_tensor *to,
-                                 const strip *s, const work_room *room, const codec_importance *importance,
-                                 codec_error *error, gq_error *e) {
-    const gguf_type *type = gguf_type_of(to->to);
-    size_t cols = s->cols < STRIP ? s->cols : STRIP, rows = STRIP / cols, n;
-    for (size_t at = 0; at < s->rows * s->cols; at += n) {
-        size_t left = s->rows - at / s->cols, column = at % s->cols;
-        size_t some = left < rows ? left : rows,
-               some_cols = s->cols - column < cols ? s->cols - column : cols;
-        const codec_importance part = {importance ? importance->column + column : NULL};
-        n = some * some_cols;
-        plan->kernels->codecs[to->to].decode(room->out + gguf_type_bytes(type, at), room->decoded, n);
-        plan->kernels->measure(room->x + at, room->decoded, some, some_cols, importance ? &part : NULL,
-                               error);
-        if (isfinite(error->max_e)) continue;
-        size_t first = plan->kernels->first_not_finite(room->decoded, n);
-        char what[96];
-        snprintf(what, sizeof what, "and its block does not decode to finite numbers as %s", type->name);
-        /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): a strip is never empty */
-        return bad(plan, source->tensor, what, s->at + at + first % n, room->x[at + first % n], e);
-    }
-    return WORK_DONE;
-}
-
-static work_status encode_strip(const gq_plan *plan, const plan_source *source, const gq_tensor *to,
-                                const strip *s, const work_room *room, codec_error *error, gq_error *e) {
-    const codec *c = &plan->kernels->codecs[to->to];
-    size_t n = s->rows * s->cols;
-    char what[96];
-    size_t beyond = isfinite(c->max_magnitude) ? first_beyond(room->x, n, c->max_magnitude) : n;
-    if (beyond < n) {
-        snprintf(what, sizeof what, "and %s holds no magnitude above %g", gguf_type_name(to->to),
-                 (double)c->max_magnitude);
-        return bad(plan, source->tensor, what, s->at + beyond, room->x[beyond], e);
-    }
-    codec_importance importance = {.column = NULL};
-    const codec_importance *given = NULL;
-    if (to->importance == GQ_IMPORTANCE_FULL) {
-        importance.column = source->importance + s->matrix * source->tensor->ne[0] + s->column;
-        given = &importance;
-    }
-    c->encode(room->x, room->out, s->rows, s->cols, given, &plan->settings);
-    return measure_strip(plan, source, to, s, room, given, error, e);
+static bool encode_strip(const gq_plan *plan, const plan_source *source, const gq_tensor *to, const strip *s,
+                         const work_room *room, codec_error *error, gq_error *e) {
+    strip_encoder encoder = {
+        .kernels = plan->kernels, .type = gguf_type_of(to->to), .settings = &plan->settings};
+    if (to->importance == GQ_IMPORTANCE_FULL)
+        encoder.importance.column = source->importance + s->matrix * source->tensor->ne[0] + s->column;
+    size_t held = strip_encode(&encoder, room->x, s->rows, s->cols, room->out, room->decoded, error);
+    return held == s->rows * s->cols ||
+           strip_fail_to_hold(&encoder, &plan->model, source->tensor, s->at + held, room->x[held], e);
 }
 
 /* A tensor's last chunk brings the zeros that lie behind the tensor. */
@@ -194,48 +112,46 @@ static bool write_strip(const gq_plan *plan, const output_set *outputs, size_t e
     return true;
 }
 
-static work_status put_strip(const gq_plan *plan, const output_set *outputs, size_t o, size_t tensor,
-                             const strip *s, work_room *room, codec_error *error, gq_error *e) {
+static bool put_strip(const gq_plan *plan, const output_set *outputs, size_t o, size_t tensor, const strip *s,
+                      const work_room *room, gq_error *e) {
     const gq_tensor *to = &plan->outputs[o].tensors[tensor];
     const gguf_type *type = gguf_type_of(to->to);
     const uint8_t *bytes = room->in;
     size_t n = gguf_type_bytes(type, s->rows * s->cols);
     if (to->from != to->to) {
-        work_status status = encode_strip(plan, &plan->sources[tensor], to, s, room, error, e);
-        if (status != WORK_DONE) return status;
+        if (!encode_strip(plan, &plan->sources[tensor], to, s, room, &room->errors[o], e)) return false;
         bytes = room->out;
     }
     room->sums[o].crc = (uint32_t)crc32_z(room->sums[o].crc, bytes, n);
-    return write_strip(plan, outputs, o, tensor, gguf_type_bytes(type, s->at), bytes, n, e) ? WORK_DONE
-                                                                                            : WORK_FAILED;
+    return write_strip(plan, outputs, o, tensor, gguf_type_bytes(type, s->at), bytes, n, e);
 }
 
-static work_status do_strips(const gq_plan *plan, const output_set *outputs, const chunk *c, work_room *room,
-                             codec_error *errors, gq_error *e) {
+static bool do_strips(const gq_plan *plan, const output_set *outputs, const chunk *c, const work_room *room,
+                      gq_error *e) {
     const plan_source *source = &plan->sources[c->tensor];
     for (uint64_t at = c->first; at < c->first + c->n;) {
         strip s = strip_at(source, at, c->first + c->n);
-        work_status status = read_strip(plan, source->tensor, &s, room, e);
-        for (size_t o = 0; status == WORK_DONE && o < plan->n_outputs; o++)
-            if (encoder_of(plan, o, c->tensor) == o)
-                status = put_strip(plan, outputs, o, c->tensor, &s, room, &errors[o], e);
-        if (status != WORK_DONE) return status;
+        if (!strip_read_decoded(plan->kernels, &plan->model, source->tensor, s.at, s.rows * s.cols, room->in,
+                                room->x, e))
+            return false;
+        for (size_t o = 0; o < plan->n_outputs; o++)
+            if (encoder_of(plan, o, c->tensor) == o && !put_strip(plan, outputs, o, c->tensor, &s, room, e))
+                return false;
         at += s.rows * s.cols;
     }
-    return WORK_DONE;
+    return true;
 }
 
-work_status work_chunk(const gq_plan *plan, const output_set *outputs, uint64_t i, work_room *room,
-                       gq_error *e) {
+bool work_chunk(const gq_plan *plan, const output_set *outputs, uint64_t i, const work_room *room,
+                gq_error *e) {
     size_t tensor = chunk_tensor(&plan->chunks, i);
     chunk c = chunk_at(&plan->chunks, i, plan->sources[tensor].tensor->ne);
-    codec_error *errors = calloc(plan->n_outputs, sizeof *errors);
-    if (!errors) return gq_fail_memory(e, plan->n_outputs * sizeof *errors), WORK_FAILED;
+    memset(room->errors, 0, plan->n_outputs * sizeof *room->errors);
     memset(room->sums, 0, plan->n_outputs * sizeof *room->sums);
-    work_status status = do_strips(plan, outputs, &c, room, errors, e);
-    for (size_t o = 0; status == WORK_DONE && o < plan->n_outputs; o++) {
+    if (!do_strips(plan, outputs, &c, room, e)) return false;
+    for (size_t o = 0; o < plan->n_outputs; o++) {
         size_t encoder = encoder_of(plan, o, tensor);
-        const codec_error *from = &errors[encoder];
+        const codec_error *from = &room->errors[encoder];
         room->sums[o] = (chunk_sum){.x2 = from->x2,
                                     .e2 = from->e2,
                                     .wx2 = from->wx2,
@@ -244,16 +160,15 @@ work_status work_chunk(const gq_plan *plan, const output_set *outputs, uint64_t 
                                     .crc = room->sums[encoder].crc};
         if (c.last && !write_padding(outputs, o, &plan->outputs[o].places[tensor],
                                      plan->outputs[o].tensors[tensor].out_bytes, e))
-            status = WORK_FAILED;
+            return false;
     }
-    free(errors);
-    return status;
+    return true;
 }
 
 /* ---- reading back ---- */
 
 static bool verify_output(const gq_plan *plan, const output_set *outputs, size_t o, const chunk *c,
-                          work_room *room) {
+                          const work_room *room) {
     const plan_place *place = &plan->outputs[o].places[c->tensor];
     const gguf_type *type = gguf_type_of(plan->outputs[o].tensors[c->tensor].to);
     uint64_t at = place->offset + gguf_type_bytes(type, c->first), end = at + gguf_type_bytes(type, c->n);
@@ -269,7 +184,7 @@ static bool verify_output(const gq_plan *plan, const output_set *outputs, size_t
             write_padding(outputs, o, place, plan->outputs[o].tensors[c->tensor].out_bytes, NULL));
 }
 
-bool work_verify(const gq_plan *plan, const output_set *outputs, uint64_t i, work_room *room) {
+bool work_verify(const gq_plan *plan, const output_set *outputs, uint64_t i, const work_room *room) {
     size_t tensor = chunk_tensor(&plan->chunks, i);
     chunk c = chunk_at(&plan->chunks, i, plan->sources[tensor].tensor->ne);
     for (size_t o = 0; o < plan->n_outputs; o++)

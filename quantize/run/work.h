@@ -5,27 +5,26 @@
 #include "quantize/run/output.h"
 #include "quantize/run/tally.h"
 
-/* A thread's own memory. */
+/* What a thread needs of memory for a plan. */
+typedef struct work_rooms {
+    size_t strip, in, bytes; /* elements of a strip at most; bytes of the input's, and of all */
+    size_t n_outputs;
+} work_rooms;
+
 typedef struct work_room {
-    void *memory;
     uint8_t *in, *out;
     float *x, *decoded;
-    chunk_sum *sums; /* one per output: the result */
+    chunk_sum *sums;     /* one per output: the result */
+    codec_error *errors; /* one per output */
 } work_room;
 
-bool work_room_new(work_room *room, const gq_plan *plan, gq_error *e);
-void work_room_free(work_room *room);
-
-typedef enum work_status {
-    WORK_DONE,
-    WORK_BAD_INPUT, /* the weights cannot be quantized: no use trying again */
-    WORK_FAILED,    /* reading or writing failed */
-} work_status;
+void work_rooms_measure(work_rooms *r, const gq_plan *plan);
+work_room work_room_in(const work_rooms *r, void *memory);
 
 /* Do chunk i; the results are in room->sums. */
-work_status work_chunk(const gq_plan *plan, const output_set *outputs, uint64_t i, work_room *room,
-                       gq_error *e);
+bool work_chunk(const gq_plan *plan, const output_set *outputs, uint64_t i, const work_room *room,
+                gq_error *e);
 /* Whether the outputs hold chunk i as room->sums says, by reading it back. */
-bool work_verify(const gq_plan *plan, const output_set *outputs, uint64_t i, work_room *room);
+bool work_verify(const gq_plan *plan, const output_set *outputs, uint64_t i, const work_room *room);
 
 #endif

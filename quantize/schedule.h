@@ -1,0 +1,49 @@
+/* Work in numbered pieces, done by several threads: what running a plan, measuring for it, comparing and
+ * verifying have in common. Pieces are handed out in order and those in hand are finished, so the lowest
+ * piece that fails is the same for any number of threads; its error is the one reported.
+ */
+#ifndef GQ_SCHEDULE_H
+#define GQ_SCHEDULE_H
+
+#include "quantize/gquant.h"
+#include "quantize/workers.h"
+
+typedef struct schedule {
+    const gq_callbacks *callbacks; /* may be NULL */
+    gq_progress progress;          /* bytes_total and tensor are the user's to set */
+    double started;
+    double resuming; /* seconds of all threads together */
+    int threads;
+    workers_count fewest; /* when some could not be started, for workers_warn */
+    size_t room;          /* bytes of a thread's memory */
+    void **rooms;         /* one per thread, NULL until it is needed */
+    pthread_mutex_t lock; /* over progress, callbacks, and whatever `fold` does */
+} schedule;
+
+typedef struct piece {
+    uint64_t number;
+    void *room; /* this thread's memory, aligned to 64 */
+    /* What it was, for progress, as the work finds out. No weights: it has not been done after all. */
+    uint64_t bytes, weights;
+    bool resumed;    /* an earlier run had done it */
+    double resuming; /* seconds that went into looking whether it had */
+} piece;
+
+typedef struct schedule_job {
+    uint64_t begin, end; /* pieces */
+    /* On several threads at once. */
+    bool (*work)(void *arg, piece *p, gq_error *e);
+    /* Then, for one piece at a time, in whatever order they are done; NULL: nothing. */
+    bool (*fold)(void *arg, const piece *p, gq_error *e);
+    void *arg;
+} schedule_job;
+
+/* threads: 0: as many as there are processors. */
+bool schedule_start(schedule *s, int threads, size_t room, const gq_callbacks *callbacks, gq_error *e);
+/* May be called for a schedule of zeros. */
+void schedule_end(schedule *s);
+/* All pieces of a job; one job after another. Fails with GQ_INTERRUPTED when the caller cancels. */
+bool schedule_run(schedule *s, const schedule_job *job, gq_error *e);
+double schedule_clock(void); /* seconds of a clock that only goes on */
+
+#endif
