@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "gguf/gguf.h"
+#include "imatrix/entries.h"
 #include "imatrix/layouts.h"
 
 enum { SUMS, COUNTS, ACTIVATIONS, PARTS };

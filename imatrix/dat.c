@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gguf/gguf.h"
+#include "imatrix/entries.h"
 #include "imatrix/layouts.h"
 
 /* Name length, one byte of name, calls, number of values, one value. */

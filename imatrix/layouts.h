@@ -1,4 +1,5 @@
-/* What the files of this room share: the two layouts, gzip, and building entries. */
+/* The layouts of files, for read.c, which picks one. They know the data structure, and it knows none of them.
+ */
 #ifndef GQ_IMATRIX_LAYOUTS_H
 #define GQ_IMATRIX_LAYOUTS_H
 
@@ -10,26 +11,5 @@ bool imatrix_unpack(gq_file *file, gq_error *e);
 /* Both fill an empty *im, which the caller frees on failure too. The second takes over `file`. */
 bool imatrix_read_dat(imatrix *im, const gq_file *file, gq_error *e);
 bool imatrix_read_gguf(imatrix *im, gq_file *file, gq_error *e);
-
-/* Room for n more entries. */
-bool imatrix_reserve(imatrix *im, uint64_t n, gq_error *e);
-/* An entry with its arrays, not yet filled; name_length bytes of name, which the caller has checked for NUL.
- * The caller has compared n_values and n_counts with what is really there. */
-bool imatrix_entry_new(imatrix_entry *entry, const char *name, size_t name_length, uint64_t n_values,
-                       uint64_t n_counts, bool activations, gq_error *e);
-void imatrix_entry_free(imatrix_entry *entry);
-void imatrix_count_unseen(imatrix_entry *entry);
-
-/* By name; fails on a name that is there twice. */
-bool imatrix_sort(imatrix *im, const char *path, gq_error *e);
-
-/* Text up to its first NUL. Beyond IMATRIX_MAX_DATASETS names are dropped: they are only reported. */
-bool imatrix_add_dataset(imatrix *im, const char *text, uint64_t length, gq_error *e);
-bool imatrix_warn(imatrix *im, gq_error *e, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-/* Tokens per call, for converting. */
-uint32_t imatrix_chunk(const imatrix *im);
-/* Largest count of an entry. */
-float imatrix_most(const imatrix_entry *entry);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "imatrix/imatrix.h"
+#include "imatrix/inputs.h"
 #include "mixes/mixes.h"
 #include "quantize/schedule.h"
 #include "quantize/strip.h"
@@ -29,8 +29,7 @@ struct gq_comparison {
     named_model original;
     size_t n_copies;
     compared_copy *copies;
-    imatrix matrix;
-    const char *matrix_path; /* NULL: no importance data */
+    model_inputs inputs; /* without a path: no importance data */
     word_list warnings;
     double seconds;
 };
@@ -109,31 +108,21 @@ static void summarise(compared_copy *to) {
 
 /* ---- importance ---- */
 
-static bool open_matrix(gq_comparison *c, const char *path, gq_error *e) {
-    if (!path) return true;
-    if (!imatrix_open(&c->matrix, path, e)) return false;
-    c->matrix_path = path;
-    return imatrix_check(&c->matrix, path, e) && words_add_lines(&c->warnings, e, c->matrix.warnings);
+static bool read_inputs(gq_comparison *c, const char *path, gq_error *e) {
+    return !path || (model_inputs_read(&c->inputs, path, (inputs_filter){.n = 0}, e) &&
+                     words_add_lines(&c->warnings, e, c->inputs.warnings));
 }
 
-/* The values for a tensor, normalised in place: each entry belongs to one tensor. NULL: none. */
-static bool find_importance(gq_comparison *c, const gguf_tensor *t, const float **values, gq_error *e) {
-    const imatrix_entry *entry = c->matrix_path ? imatrix_find(&c->matrix, t->name) : NULL;
-    uint64_t matrices = t->ne[2] * t->ne[3];
+static bool find_inputs(gq_comparison *c, const gguf_tensor *t, tensor_inputs *found, gq_error *e) {
     gq_error why = {0};
-    *values = NULL;
-    if (!entry) return true;
-    if (!imatrix_fits(entry, t->ne[0], matrices, c->matrix_path, &why))
-        return words_add(&c->warnings, e, "%s; compared without it", why.text);
-    for (uint64_t k = 0; k < matrices; k++) imatrix_column(entry, k, t->ne[0], entry->sums + k * t->ne[0]);
-    *values = entry->sums;
-    return true;
+    return model_inputs_find(&c->inputs, t->name, t->ne[0], t->ne[2] * t->ne[3], found, &why) ||
+           words_add(&c->warnings, e, "%s; compared without it", why.text);
 }
 
 /* What the report says of a tensor's data. What both models store in full counts as not quantized. */
 static void note_coverage(const gq_comparison *c, compared_copy *to, gq_tensor *t, bool covered) {
     bool quantized = gguf_type_of(t->from)->quantized || gguf_type_of(t->to)->quantized;
-    if (!c->matrix_path || (!covered && !quantized)) return;
+    if (!c->inputs.path || (!covered && !quantized)) return;
     t->importance = covered ? GQ_IMPORTANCE_FULL : GQ_IMPORTANCE_MISSING;
     to->summary.n_without_importance += !covered;
 }
@@ -154,7 +143,7 @@ typedef struct pairing {
 typedef struct job {
     const gq_comparison *c;
     const gguf_tensor *tensor; /* the original's */
-    const float *importance;   /* NULL: none */
+    tensor_inputs inputs;
     size_t n;
     pairing *pairs; /* one for each copy that has the tensor */
 } job;
@@ -162,7 +151,7 @@ typedef struct job {
 /* Strips begin and end anywhere, importance begins anew with each row: whole rows together where there are
  * some, else the part of a row. */
 static void measure_strip(const job *p, uint64_t first, size_t n, const strip_pair *room, codec_error *sum) {
-    if (!p->importance) {
+    if (!p->inputs.columns) {
         p->c->kernels->measure(room->decoded[0], room->decoded[1], 1, n, NULL, sum);
         return;
     }
@@ -172,7 +161,7 @@ static void measure_strip(const job *p, uint64_t first, size_t n, const strip_pa
         size_t cols = ne[0] - column < n - at ? (size_t)(ne[0] - column) : n - at;
         if (rows > ne[1] - row % ne[1]) rows = ne[1] - row % ne[1]; /* of this matrix */
         if (column > 0 || rows == 0) rows = 1;
-        codec_importance importance = {.column = p->importance + row / ne[1] * ne[0] + column};
+        codec_importance importance = matrix_inputs_at(tensor_inputs_matrix(&p->inputs, row / ne[1]), column);
         p->c->kernels->measure(room->decoded[0] + at, room->decoded[1] + at, rows, cols, &importance, sum);
         at += rows * cols;
     }
@@ -215,12 +204,12 @@ static bool fold(gq_comparison *c, const job *p, const pairing *of, uint64_t pie
         const codec_error *sum = &of->pieces[i].sum;
         differs |= of->pieces[i].differs;
         loss.n += sum->n, loss.x2 += sum->x2, loss.e2 += sum->e2;
-        if (p->importance) loss.wx2 += sum->wx2, loss.we2 += sum->we2;
+        if (p->inputs.columns) loss.wx2 += sum->wx2, loss.we2 += sum->we2;
         if ((double)sum->max_e > loss.max_error) loss.max_error = (double)sum->max_e;
     }
     if (!differs) return true;
     of->copy->losses[of->at] = loss;
-    note_coverage(c, of->copy, &of->copy->tensors[of->at], p->importance != NULL);
+    note_coverage(c, of->copy, &of->copy->tensors[of->at], p->inputs.columns > 0);
     return loss.n || words_add(&c->warnings, e, "%s differs, but %s cannot be decoded", p->tensor->name,
                                p->tensor->type->name);
 }
@@ -254,7 +243,7 @@ static bool compare_all(gq_comparison *c, schedule *s, size_t *next, pairing *pa
                 .copy = to, .at = next[i]++, .tensor = gguf_model_tensor(&to->file.model, p.tensor->name)};
         }
         if (p.n == 0) continue;
-        if (!find_importance(c, p.tensor, &p.importance, e) || !compare_pairs(c, s, &p, e)) return false;
+        if (!find_inputs(c, p.tensor, &p.inputs, e) || !compare_pairs(c, s, &p, e)) return false;
     }
     return true;
 }
@@ -269,7 +258,7 @@ static bool warn_uncovered(gq_comparison *c, gq_error *e) {
     return any || !missing ||
            words_add(&c->warnings, e,
                      "%s: none of its %llu entries belongs to a tensor that differs; is it of another model?",
-                     c->matrix_path, (unsigned long long)c->matrix.n_entries);
+                     c->inputs.path, (unsigned long long)c->inputs.n_entries);
 }
 
 static bool open_model(named_model *m, const char *path, gq_error *e) {
@@ -308,7 +297,7 @@ static bool compare_with(gq_comparison *c, schedule *s, size_t *next, pairing *p
 static bool compare(gq_comparison *c, const gq_comparison_request *r, gq_error *e) {
     schedule s;
     c->kernels = strip_kernels(e);
-    if (!c->kernels || !open_matrix(c, r->imatrix, e) || !open_model(&c->original, r->original, e))
+    if (!c->kernels || !read_inputs(c, r->imatrix, e) || !open_model(&c->original, r->original, e))
         return false;
     for (size_t i = 0; i < c->n_copies; i++)
         if (!open_model(&c->copies[i].file, r->copies[i], e)) return false;
@@ -347,7 +336,7 @@ void gq_comparison_free(gq_comparison *c) {
         free(to->tensors), free(to->numbers), free(to->losses);
     }
     free(c->copies);
-    imatrix_free(&c->matrix);
+    model_inputs_free(&c->inputs);
     words_free(&c->warnings);
     free(c);
 }

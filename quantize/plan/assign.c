@@ -52,8 +52,8 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
     if (!plan->kernels->codecs[t->to].encode)
         return gq_fail(e, "%s: tensor %s would become %s, which gquant cannot write", file, t->source_name,
                        label(t->to));
-    if (needs_data && !source->importance)
-        return gq_fail_remedy(e, plan->has_matrix ? GQ_REMEDY_OTHER_TYPE : GQ_REMEDY_NONE,
+    if (needs_data && !source->inputs.columns)
+        return gq_fail_remedy(e, plan->inputs.n_entries ? GQ_REMEDY_OTHER_TYPE : GQ_REMEDY_NONE,
                               "%s: tensor %s: %s in a %s file needs importance data, and %s", file,
                               t->source_name, label(t->to), out->label,
                               options->imatrix ? "there is none for it" : "none is given");
@@ -113,7 +113,7 @@ static bool output_room(plan_output *out, size_t n, gq_error *e) {
 
 bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *options, gq_error *e) {
     size_t n = plan->n_tensors;
-    a->options = (mix_options){.imatrix = plan->has_matrix,
+    a->options = (mix_options){.imatrix = plan->inputs.n_entries > 0,
                                .pure = options->pure,
                                .leave_output = options->leave_output_tensor,
                                .keep_order = options->keep_split};
@@ -145,7 +145,7 @@ bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *op
         a->order[i] = (uint32_t)i;
         a->covered[i] = plan_has_importance(plan, &plan->sources[i]);
     }
-    if (plan->has_matrix) a->options.covered = a->covered;
+    if (plan->inputs.n_entries) a->options.covered = a->covered;
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!output_room(&plan->outputs[o], n, e)) return false;
     return true;

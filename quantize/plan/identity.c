@@ -131,7 +131,7 @@ uint64_t plan_set_digest(const gq_plan *plan, const plan_output *out) {
         const gq_tensor *t = &out->tensors[i];
         uint32_t place[2] = {t->to, out->places[i].shard};
         if (t->importance == GQ_IMPORTANCE_FULL)
-            made_of = crc(made_of, &plan->sources[i].importance_sum, sizeof plan->sources[i].importance_sum);
+            made_of = crc(made_of, &plan->sources[i].inputs_digest, sizeof plan->sources[i].inputs_digest);
         sum = crc(crc_text(crc_text(sum, t->name), t->source_name), place, sizeof place);
     }
     return (uint64_t)made_of << 32 | sum;

@@ -1,43 +1,22 @@
-/* Importance data in a plan: opened and checked once, matched to tensors, and normalised in place. */
+/* Importance data in a plan: read once, matched to tensors; what is missing is said. */
 #include "quantize/plan/importance.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
-
-static uint32_t crc(uint32_t sum, const void *bytes, size_t n) {
-    return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);
-}
-
-/* Of what is left after the filter, whatever of it tensors will use. */
-static uint32_t digest(const imatrix *m) {
-    uint32_t sum = 0;
-    for (uint64_t i = 0; i < m->n_entries; i++) {
-        const imatrix_entry *entry = &m->entries[i];
-        sum = crc(sum, entry->name, strlen(entry->name) + 1);
-        sum = crc(sum, entry->sums, entry->n_values * sizeof *entry->sums);
-        sum = crc(sum, entry->counts, entry->n_counts * sizeof *entry->counts);
-    }
-    return sum;
-}
 
 bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e) {
     const gq_list *in = &options->include_weights, *ex = &options->exclude_weights;
     if (in->n && ex->n)
         return gq_fail_usage(e, "weights to include and weights to exclude cannot both be named");
     if (!options->imatrix) return true;
-    if (!imatrix_open(&plan->matrix, options->imatrix, e)) {
-        plan->matrix = (imatrix){.n_entries = 0};
+    const gq_list *texts = in->n ? in : ex;
+    inputs_filter filter = {texts->items, texts->n, .include = in->n > 0};
+    if (!model_inputs_read(&plan->inputs, options->imatrix, filter, e) ||
+        !words_add_lines(&plan->warnings, e, plan->inputs.warnings))
         return false;
-    }
-    if (in->n) imatrix_filter(&plan->matrix, in->items, in->n, true);
-    if (ex->n) imatrix_filter(&plan->matrix, ex->items, ex->n, false);
-    if (!imatrix_check(&plan->matrix, options->imatrix, e)) return false;
-    plan->has_matrix = plan->matrix.n_entries > 0;
-    plan->settings.importance = digest(&plan->matrix);
-    if (!words_add_lines(&plan->warnings, e, plan->matrix.warnings)) return false;
-    return plan->has_matrix ||
+    plan->settings.importance = model_inputs_digest(&plan->inputs);
+    return plan->inputs.n_entries ||
            plan_warn(plan, e, "%s: no entry is left after the filter; quantizing without importance data",
                      options->imatrix);
 }
@@ -46,34 +25,27 @@ static bool quantized(const gq_tensor *t) { return t->to != t->from && gguf_type
 
 bool plan_has_importance(const gq_plan *plan, const plan_source *source) {
     const gguf_tensor *t = source->tensor;
-    const imatrix_entry *entry = imatrix_find(&plan->matrix, t->name);
-    return entry && imatrix_fits(entry, t->ne[0], t->ne[2] * t->ne[3], "", NULL);
+    tensor_inputs found;
+    return model_inputs_find(&plan->inputs, t->name, t->ne[0], t->ne[2] * t->ne[3], &found, NULL) &&
+           found.columns;
 }
 
 static bool is_embedding(const char *name) {
     return !strcmp(name, "token_embd.weight") || !strcmp(name, "per_layer_token_embd.weight");
 }
 
-/* Find the values of one tensor and normalise them in place: each entry belongs to one tensor, whose matrix k
- * reads its own slice only, so that no copy of the data is needed. */
 bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *options, gq_error *e) {
     const gguf_tensor *t = source->tensor;
-    uint64_t matrices = t->ne[2] * t->ne[3];
-    const imatrix_entry *entry = source->covered ? NULL : imatrix_find(&plan->matrix, t->name);
+    if (source->covered) return true;
     source->covered = true;
-    if (!entry) return true;
-    if (!imatrix_fits(entry, t->ne[0], matrices, options->imatrix, e)) {
-        if (!is_embedding(t->name)) return false;
-        return plan_warn(plan, e, "%s: %llu values do not fit the %llu columns of %s, quantized without them",
-                         options->imatrix, (unsigned long long)entry->n_values, (unsigned long long)t->ne[0],
-                         t->name);
+    if (model_inputs_find(&plan->inputs, t->name, t->ne[0], t->ne[2] * t->ne[3], &source->inputs, e)) {
+        source->inputs_digest = tensor_inputs_digest(&source->inputs);
+        return true;
     }
-    for (uint64_t k = 0; k < matrices; k++) imatrix_column(entry, k, t->ne[0], entry->sums + k * t->ne[0]);
-    source->importance = entry->sums;
-    source->importance_sum = crc(0, entry->sums, matrices * t->ne[0] * sizeof *entry->sums);
-    source->experts = entry->n_counts;
-    source->experts_unseen = entry->n_unseen;
-    return true;
+    return is_embedding(t->name) &&
+           plan_warn(plan, e, "%s: %llu values do not fit the %llu columns of %s, quantized without them",
+                     options->imatrix, (unsigned long long)source->inputs.n_values,
+                     (unsigned long long)t->ne[0], t->name);
 }
 
 /* "a, b, c and 5 more" */
@@ -120,7 +92,7 @@ static bool warn_missing(gq_plan *plan, const gq_options *options, const name_li
         return plan_warn(plan, e,
                          "%s: none of its %llu entries belongs to a tensor that is quantized; is it of "
                          "another model?",
-                         options->imatrix, (unsigned long long)plan->matrix.n_entries);
+                         options->imatrix, (unsigned long long)plan->inputs.n_entries);
     char more[48];
     and_more(missing, more);
     return missing->n == 0 ||
@@ -141,7 +113,7 @@ static bool warn_unseen(gq_plan *plan, const name_list *unseen, uint64_t experts
 }
 
 bool plan_cover(gq_plan *plan, const gq_options *options, gq_error *e) {
-    if (!plan->has_matrix) return true;
+    if (!plan->inputs.n_entries) return true;
     name_list missing = {.n = 0}, unseen = {.n = 0};
     uint64_t covered = 0, experts = 0;
     for (size_t i = 0; i < plan->n_tensors; i++) {
@@ -150,18 +122,19 @@ bool plan_cover(gq_plan *plan, const gq_options *options, gq_error *e) {
         for (size_t o = 0; o < plan->n_outputs; o++) any = any || quantized(&plan->outputs[o].tensors[i]);
         if (!any) continue;
         if (!plan_cover_source(plan, source, options, e)) return false;
-        covered += source->importance != NULL;
-        experts += source->experts_unseen;
-        if (!source->importance) list_name(&missing, source->tensor->name);
-        if (source->experts_unseen) list_name(&unseen, source->tensor->name);
+        const tensor_inputs *inputs = &source->inputs;
+        covered += inputs->columns > 0;
+        experts += inputs->n_unseen;
+        if (!inputs->columns) list_name(&missing, source->tensor->name);
+        if (inputs->n_unseen) list_name(&unseen, source->tensor->name);
         for (size_t o = 0; o < plan->n_outputs; o++) {
             gq_tensor *t = &plan->outputs[o].tensors[i];
             gq_summary *s = &plan->outputs[o].summary;
             if (!quantized(t)) continue;
-            t->importance = source->importance ? GQ_IMPORTANCE_FULL : GQ_IMPORTANCE_MISSING;
-            t->experts = source->experts, t->experts_unseen = source->experts_unseen;
-            s->n_without_importance += !source->importance;
-            s->n_experts_unseen += source->experts_unseen;
+            t->importance = inputs->columns ? GQ_IMPORTANCE_FULL : GQ_IMPORTANCE_MISSING;
+            t->experts = inputs->n_counted, t->experts_unseen = inputs->n_unseen;
+            s->n_without_importance += !inputs->columns;
+            s->n_experts_unseen += inputs->n_unseen;
         }
     }
     return warn_missing(plan, options, &missing, covered, e) && warn_unseen(plan, &unseen, experts, e);

@@ -24,7 +24,7 @@ bool measure_applies(const gq_plan *plan, size_t tensor, size_t type) {
     const codec *codecs = plan->kernels->codecs;
     if (!codecs[from->id].decode || !codecs[to->id].encode || cols % to->block_elements) return false;
     if (type >= STAND_INS && cols % 256 == 0) return false;
-    if (mix_demands_importance(s->name, to->id) && !s->importance) return false;
+    if (mix_demands_importance(s->name, to->id) && !s->inputs.columns) return false;
     return gguf_type_bytes(to, cols) < gguf_type_bytes(from, cols);
 }
 
@@ -64,11 +64,11 @@ static uint64_t place(const gguf_tensor *t, const sample *s, uint64_t j, uint64_
 }
 
 /* Rows that share a matrix, and so their importance. */
-static void try_types(const job *j, sample_strip *to, size_t rows, size_t cols, const float *column,
+static void try_types(const job *j, sample_strip *to, size_t rows, size_t cols, codec_importance importance,
                       strip_pair *room) {
     const float *x = room->decoded[0];
     strip_encoder encoder = {
-        .kernels = j->plan->kernels, .importance = {column}, .settings = &j->plan->settings};
+        .kernels = j->plan->kernels, .importance = importance, .settings = &j->plan->settings};
     double power = 0, weighted = 0;
     for (size_t type = 0; type < MEASURE_TYPES; type++) {
         codec_error sum = {0};
@@ -102,8 +102,8 @@ static bool do_strip(void *arg, piece *p, gq_error *e) {
             rows++;
             if (++j < end) at = place(t, &s, j, &next);
         } while (j < end && next == matrix);
-        const float *column = source->importance ? source->importance + matrix * t->ne[0] + offset : NULL;
-        try_types(w, to, rows, s.cols, column, room);
+        matrix_inputs inputs = tensor_inputs_matrix(&source->inputs, matrix);
+        try_types(w, to, rows, s.cols, matrix_inputs_at(inputs, offset), room);
     }
     p->weights = (end - begin) * s.cols;
     p->bytes = gguf_type_bytes(t->type, p->weights);

@@ -120,11 +120,11 @@ static bool set_text(gguf_header *h, const char *key, const char *text, bool who
 }
 
 static bool set_importance(const gq_plan *plan, const gq_options *options, gguf_header *h, gq_error *e) {
-    const imatrix *m = &plan->matrix;
-    if (!plan->has_matrix) return true;
+    const model_inputs *m = &plan->inputs;
+    if (!m->n_entries) return true;
     bool whole = options->imatrix_path;
     if (!set_text(h, "quantize.imatrix.file", options->imatrix, whole, e)) return false;
-    if (m->n_datasets > 0 && !set_text(h, "quantize.imatrix.dataset", m->datasets[0], whole, e)) return false;
+    if (m->dataset && !set_text(h, "quantize.imatrix.dataset", m->dataset, whole, e)) return false;
     if (!gguf_header_set_u32(h, "quantize.imatrix.entries_count", (uint32_t)m->n_entries, e)) return false;
     return m->chunk_count == 0 || gguf_header_set_u32(h, "quantize.imatrix.chunks_count", m->chunk_count, e);
 }

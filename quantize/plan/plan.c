@@ -209,7 +209,7 @@ void gq_plan_free(gq_plan *plan) {
     free(plan->layers.kept), free(plan->measure_file);
     plan_overrides_free(&plan->overrides);
     chunk_map_free(&plan->chunks);
-    imatrix_free(&plan->matrix);
+    model_inputs_free(&plan->inputs);
     gguf_model_close(&plan->model);
     free(plan);
 }

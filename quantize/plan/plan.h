@@ -7,7 +7,7 @@
 
 #include "codec/codec.h"
 #include "gguf/facts.h"
-#include "imatrix/imatrix.h"
+#include "imatrix/inputs.h"
 #include "mixes/mixes.h"
 #include "quantize/gquant.h"
 #include "quantize/plan/chunk.h"
@@ -16,11 +16,10 @@
 /* A tensor of the input that is written, with what all outputs share of it. */
 typedef struct plan_source {
     const gguf_tensor *tensor;
-    char name[GGUF_MAX_NAME + 1];     /* in the outputs */
-    const float *importance;          /* normalised, one value per column of each matrix; NULL: none */
-    uint32_t importance_sum;          /* checksum of the values */
-    bool covered;                     /* the data have been looked up */
-    uint64_t experts, experts_unseen; /* matrices with data of their own; of these, never activated */
+    char name[GGUF_MAX_NAME + 1]; /* in the outputs */
+    tensor_inputs inputs;         /* once looked up, as `covered` says */
+    uint32_t inputs_digest;
+    bool covered;
 } plan_source;
 
 typedef struct plan_shard {
@@ -78,8 +77,7 @@ struct gq_plan {
     const kernels *kernels;
     gguf_model model;
     struct timespec *modified; /* of each input shard when the plan was made */
-    imatrix matrix;
-    bool has_matrix; /* with at least one entry left */
+    model_inputs inputs;       /* without entries: no importance data */
     plan_layers layers;
     plan_overrides overrides;
     gguf_facts facts; /* after overrides */

@@ -19,7 +19,7 @@ typedef struct strip {
 /* Most elements of a strip. */
 static size_t strip_room(const plan_source *source) {
     uint64_t cols = source->tensor->ne[0];
-    if (!source->importance || cols <= STRIP / CODEC_MOST_LANES) return STRIP;
+    if (!source->inputs.columns || cols <= STRIP / CODEC_MOST_LANES) return STRIP;
     return cols < WIDE_STRIP / CODEC_MOST_LANES ? CODEC_MOST_LANES * (size_t)cols : WIDE_STRIP;
 }
 
@@ -61,9 +61,9 @@ static strip strip_at(const plan_source *source, uint64_t at, uint64_t end) {
     uint64_t rows = (end - at) / ne[0], fit = most / ne[0], left = ne[1] - at / ne[0] % ne[1];
     /* Full batches where there are any; else half a batch or less, which is one of a CPU with fewer lanes. */
     fit = fit < CODEC_MOST_LANES ? fit : fit / CODEC_MOST_LANES * CODEC_MOST_LANES;
-    while (source->importance && fit < CODEC_MOST_LANES && (fit & (fit - 1))) fit &= fit - 1;
+    while (source->inputs.columns && fit < CODEC_MOST_LANES && (fit & (fit - 1))) fit &= fit - 1;
     if (rows > fit) rows = fit;
-    if (source->importance && rows > left) rows = left;
+    if (source->inputs.columns && rows > left) rows = left;
     s.rows = rows, s.cols = ne[0];
     return s;
 }
@@ -75,7 +75,7 @@ static bool encode_strip(const gq_plan *plan, const plan_source *source, const g
     strip_encoder encoder = {
         .kernels = plan->kernels, .type = gguf_type_of(to->to), .settings = &plan->settings};
     if (to->importance == GQ_IMPORTANCE_FULL)
-        encoder.importance.column = source->importance + s->matrix * source->tensor->ne[0] + s->column;
+        encoder.importance = matrix_inputs_at(tensor_inputs_matrix(&source->inputs, s->matrix), s->column);
     size_t held = strip_encode(&encoder, room->x, s->rows, s->cols, room->out, room->decoded, error);
     return held == s->rows * s->cols ||
            strip_fail_to_hold(&encoder, &plan->model, source->tensor, s->at + held, room->x[held], e);

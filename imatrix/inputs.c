@@ -1,0 +1,87 @@
+#include "imatrix/inputs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "imatrix/imatrix.h"
+
+/* In place: of large mixtures of experts the data are gigabytes. Sums are means from here on. */
+static void normalise(imatrix_entry *x) {
+    uint64_t n = x->n_values / x->n_counts;
+    for (uint64_t k = 0; k < x->n_counts; k++) imatrix_column(x, k, n, x->sums + k * n);
+}
+
+static bool fill(model_inputs *m, const char *path, inputs_filter filter, gq_error *e) {
+    m->path = strdup(path);
+    m->data = calloc(1, sizeof *m->data);
+    if (!m->path || !m->data) return gq_fail_memory(e, strlen(path) + sizeof *m->data);
+    imatrix *data = m->data;
+    if (!imatrix_open(data, path, e)) return false;
+    if (filter.n) imatrix_filter(data, filter.texts, filter.n, filter.include);
+    if (!imatrix_check(data, path, e)) return false;
+    for (uint64_t i = 0; i < data->n_entries; i++) normalise(&data->entries[i]);
+    m->n_entries = data->n_entries;
+    m->chunk_count = data->chunk_count;
+    m->dataset = data->n_datasets ? data->datasets[0] : NULL;
+    m->warnings = data->warnings;
+    return true;
+}
+
+bool model_inputs_read(model_inputs *m, const char *path, inputs_filter filter, gq_error *e) {
+    *m = (model_inputs){.path = NULL};
+    if (fill(m, path, filter, e)) return true;
+    model_inputs_free(m);
+    return false;
+}
+
+void model_inputs_free(model_inputs *m) {
+    if (m->data) imatrix_free(m->data);
+    free(m->data), free(m->path);
+    *m = (model_inputs){.path = NULL};
+}
+
+static uint32_t crc(uint32_t sum, const void *bytes, size_t n) {
+    return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);
+}
+
+uint32_t model_inputs_digest(const model_inputs *m) {
+    uint32_t sum = 0;
+    for (uint64_t i = 0; i < m->n_entries; i++) {
+        const imatrix_entry *x = &m->data->entries[i];
+        sum = crc(sum, x->name, strlen(x->name) + 1);
+        sum = crc(sum, x->sums, x->n_values * sizeof *x->sums);
+        sum = crc(sum, x->counts, x->n_counts * sizeof *x->counts);
+    }
+    return sum;
+}
+
+bool model_inputs_find(const model_inputs *m, const char *tensor, uint64_t columns, uint64_t matrices,
+                       tensor_inputs *found, gq_error *e) {
+    const imatrix_entry *x = m->n_entries ? imatrix_find(m->data, tensor) : NULL;
+    *found = (tensor_inputs){.columns = 0};
+    if (!x) return true;
+    found->n_values = x->n_values;
+    if (!imatrix_fits(x, columns, matrices, m->path, e)) return false;
+    *found = (tensor_inputs){.columns = columns,
+                             .n_values = x->n_values,
+                             .n_counted = x->n_counts,
+                             .n_unseen = x->n_unseen,
+                             .tokens = x->counts,
+                             .mean_squares = x->sums};
+    return true;
+}
+
+uint32_t tensor_inputs_digest(const tensor_inputs *t) {
+    if (!t->columns) return 0;
+    return crc(0, t->mean_squares, t->n_values * sizeof *t->mean_squares);
+}
+
+matrix_inputs tensor_inputs_matrix(const tensor_inputs *t, uint64_t matrix) {
+    if (!t->columns) return (matrix_inputs){.tokens = 0};
+    return (matrix_inputs){t->tokens[t->n_counted == 1 ? 0 : matrix], t->mean_squares + matrix * t->columns};
+}
+
+codec_importance matrix_inputs_at(matrix_inputs m, uint64_t column) {
+    return (codec_importance){m.mean_square ? m.mean_square + column : NULL};
+}

@@ -1,0 +1,60 @@
+/* What is known of the inputs that a model's matrices meet, ready for use: made of importance data once, and
+ * never changed after. Filters, normalising and what stands in for experts that no token reached are dealt
+ * with while it is made.
+ */
+#ifndef GQ_IMATRIX_INPUTS_H
+#define GQ_IMATRIX_INPUTS_H
+
+#include "codec/codec.h"
+#include "gguf/error.h"
+
+/* Of one matrix: a tensor of two dimensions is one, a tensor of experts has one for each. */
+typedef struct matrix_inputs {
+    float tokens;             /* seen; in data that count calls, these. 0: none; all columns count the same */
+    const float *mean_square; /* per column; NULL: nothing is known */
+} matrix_inputs;
+
+/* Of a tensor's matrices. The values are the model_inputs'. */
+typedef struct tensor_inputs {
+    uint64_t columns;          /* 0: nothing is known */
+    uint64_t n_values;         /* columns x matrices */
+    uint64_t n_counted;        /* matrices with a count of their own; 1: one for all */
+    uint64_t n_unseen;         /* of these, reached by no token */
+    const float *tokens;       /* n_counted */
+    const float *mean_squares; /* n_values */
+} tensor_inputs;
+
+typedef struct model_inputs {
+    char *path;
+    uint64_t n_entries;   /* left by the filter; 0: nothing is known */
+    uint32_t chunk_count; /* 0: not stored */
+    const char *dataset;  /* first of those that the data were made from; NULL: not stored */
+    const char *warnings; /* of reading: lines, each with its newline; NULL: none */
+    struct imatrix *data; /* for inputs.c alone */
+} model_inputs;
+
+/* Which entries are used: those (not) to `include` have a name with one of the texts in it. n = 0: all. */
+typedef struct inputs_filter {
+    const char *const *texts;
+    size_t n;
+    bool include;
+} inputs_filter;
+
+/* Read, filter and check importance data. On failure *m is empty, and model_inputs_free does no harm. */
+bool model_inputs_read(model_inputs *m, const char *path, inputs_filter filter, gq_error *e);
+void model_inputs_free(model_inputs *m);
+/* The same for data that say the same of the same tensors. */
+uint32_t model_inputs_digest(const model_inputs *m);
+
+/* Look a tensor up. False: its entry has another shape; found->n_values is then what the entry has, and
+ * nothing is known. Where there is no entry nothing is known either. */
+bool model_inputs_find(const model_inputs *m, const char *tensor, uint64_t columns, uint64_t matrices,
+                       tensor_inputs *found, gq_error *e);
+/* Of the values; 0 where nothing is known. */
+uint32_t tensor_inputs_digest(const tensor_inputs *t);
+
+matrix_inputs tensor_inputs_matrix(const tensor_inputs *t, uint64_t matrix);
+/* As encoders and measures see it, from a column on. */
+codec_importance matrix_inputs_at(matrix_inputs m, uint64_t column);
+
+#endif
