@@ -293,14 +293,11 @@ static bool check_missing_type(const run *r, gq_error *e) {
                          gguf_type_name((uint32_t)type));
 }
 
-static bool choose_type(run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
+/* chosen: a pattern matches, and asks for `type`. kept: the tensor is named to keep its own. */
+static bool choose_matched(run *r, const mix_tensor *t, bool chosen, uint32_t type, bool kept, mix_choice *c,
+                           bool *by_pattern, gq_error *e) {
     const mix_options *o = r->options;
-    size_t pattern, keeper;
-    uint32_t type = GGUF_TYPE_LIMIT, unused;
-    if (!mix_patterns_find(o->patterns, t->name, &r->steps, &pattern, &type, e)) return false;
-    if (!mix_patterns_find(o->keep, t->name, &r->steps, &keeper, &unused, e)) return false;
-    bool chosen = pattern != MIX_NO_PATTERN;
-    if (left_alone(r, t, chosen, keeper != MIX_NO_PATTERN, c)) return true;
+    if (left_alone(r, t, chosen, kept, c)) return true;
 
     mix_role role = mix_role_of(t->name);
     uint32_t base = o->filetype->base;
@@ -311,7 +308,7 @@ static bool choose_type(run *r, const mix_tensor *t, mix_choice *c, gq_error *e)
     } else if (role == ROLE_OUTPUT && o->output_type >= 0) {
         if (!by_name(t, o->output_type, "by --output-tensor-type", c, e)) return false;
     } else if (gguf_type_of(base)->quantized || o->types) {
-        if (chosen) mix_patterns_decided(o->patterns, pattern);
+        *by_pattern = chosen;
         if (chosen)
             *c = (mix_choice){.wanted = type, .reason = MIX_OPTION, .why = "by --tensor-type"};
         else if (!o->pure && !by_rule(r, t, role, c, e))
@@ -319,6 +316,18 @@ static bool choose_type(run *r, const mix_tensor *t, mix_choice *c, gq_error *e)
         if (!fall_back_by_row(r, t, c, e)) return false;
     }
     return meet_demand(r, t, c, e);
+}
+
+static bool choose_type(run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
+    size_t pattern, keeper;
+    uint32_t type = GGUF_TYPE_LIMIT, unused;
+    bool by_pattern = false;
+    if (!mix_patterns_find(r->options->patterns, t->name, &r->steps, &pattern, &type, e) ||
+        !mix_patterns_find(r->options->keep, t->name, &r->steps, &keeper, &unused, e) ||
+        !choose_matched(r, t, pattern != MIX_NO_PATTERN, type, keeper != MIX_NO_PATTERN, c, &by_pattern, e))
+        return false;
+    c->pattern = pattern, c->keeper = keeper, c->by_pattern = by_pattern;
+    return true;
 }
 
 bool mix_assign(const mix_model *model, const mix_options *options, const mix_tensor *tensors, size_t n,

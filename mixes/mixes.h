@@ -56,7 +56,7 @@ typedef struct mix_pattern mix_pattern; /* a compiled PATTERN=TYPE */
 typedef struct mix_options {
     const mix_filetype *filetype;
     bool imatrix; /* importance data with at least one usable entry is there */
-    bool pure, leave_output, keep_order;
+    bool pure, leave_output;
     int64_t output_type, embedding_type; /* type ids, -1: not given */
     int64_t missing_type;        /* for tensors without the data their type demands; -1: only flag them */
     const bool *covered;         /* one per tensor: has importance data; NULL: unknown, none is raised */
@@ -85,7 +85,11 @@ typedef struct mix_choice {
     const char *why;    /* static text for the plan, "" for MIX_RULE */
     bool needs_imatrix; /* must not be quantized without importance data (pointless where type is the
                            source's) */
+    /* The first of mix_options.patterns and of .keep to match, by number; MIX_NO_PATTERN: none does. */
+    size_t pattern, keeper;
+    bool by_pattern; /* the former has given the tensor its type */
 } mix_choice;
+#define MIX_NO_PATTERN SIZE_MAX
 
 /* Whether an option may give the tensor another type. Norms, biases and the like always keep theirs. */
 bool mix_may_change(const mix_tensor *tensor);
@@ -103,10 +107,14 @@ bool mix_outlet(const char *name, char outlet[128]);
  * malformed item. */
 mix_pattern *mix_patterns_new(const char *const *items, size_t n, bool types, gq_error *e);
 void mix_patterns_free(mix_pattern *p);
-/* After mix_assign: how many of them were the first to match no tensor; *first: one of these, as given. */
-size_t mix_patterns_idle(const mix_pattern *p, const char **first);
-/* The same: how many matched, but only tensors that they cannot change. */
-size_t mix_patterns_powerless(const mix_pattern *p, const char **first);
+/* Patterns that did nothing in the n choices (of one mix_assign or of several): how many, and the first of
+ * them as given. */
+typedef struct mix_idle_patterns {
+    size_t unmatched, powerless; /* the first to match no tensor; or only tensors that they cannot change */
+    const char *first_unmatched, *first_powerless;
+} mix_idle_patterns;
+bool mix_patterns_idle(const mix_pattern *p, const mix_choice *choices, size_t n, mix_idle_patterns *idle,
+                       gq_error *e);
 
 /* The items of a recipe file, ready for mix_patterns_new. White space separates them, and so does a comma
  * behind a type; where an item would start, '#' makes the rest of the line a comment. Fails on the first item

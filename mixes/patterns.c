@@ -22,12 +22,11 @@ enum { MAX_PATTERN = 4096, MAX_COMPILED = 16 << 20, ITEM_OVERHEAD = 256 };
 typedef struct item {
     pcre2_code *code;
     uint32_t type;
-    char *text;   /* the item as given, for messages */
-    bool hit;     /* it was the first to match some tensor */
-    bool decided; /* and gave it its type */
+    char *text; /* the item as given, for messages */
 } item;
 
 struct mix_pattern {
+    bool typed; /* PATTERN=TYPE */
     size_t n;
     item *items;
     pcre2_match_data *match;
@@ -102,6 +101,7 @@ mix_pattern *mix_patterns_new(const char *const *items, size_t n, bool types, gq
     if (p) p->match = pcre2_match_data_create(1, NULL);
     if (p) p->limits = pcre2_match_context_create(NULL);
     bool ok = p && p->items && p->match && p->limits;
+    if (ok) p->typed = types;
     if (!ok) gq_fail_memory(e, n * sizeof *p->items);
     if (ok) {
         pcre2_set_match_limit(p->limits, MATCH_STEPS);
@@ -155,7 +155,6 @@ bool mix_patterns_find(const mix_pattern *p, const char *name, uint64_t *steps, 
             return gq_fail_usage(
                 e, "pattern '%s' takes too long on tensor '%s': nested repeats such as (a+)+ explode",
                 p->items[i].text, name);
-        p->items[i].hit = true;
         *number = i;
         *type = p->items[i].type;
         return true;
@@ -163,18 +162,22 @@ bool mix_patterns_find(const mix_pattern *p, const char *name, uint64_t *steps, 
     return true;
 }
 
-void mix_patterns_decided(const mix_pattern *p, size_t number) { p->items[number].decided = true; }
-
-size_t mix_patterns_powerless(const mix_pattern *p, const char **first) {
-    size_t n = 0;
-    for (size_t i = p ? p->n : 0; i-- > 0;)
-        if (p->items[i].hit && !p->items[i].decided) *first = p->items[i].text, n++;
-    return n;
-}
-
-size_t mix_patterns_idle(const mix_pattern *p, const char **first) {
-    size_t n = 0;
-    for (size_t i = p ? p->n : 0; i-- > 0;)
-        if (!p->items[i].hit) *first = p->items[i].text, n++;
-    return n;
+bool mix_patterns_idle(const mix_pattern *p, const mix_choice *choices, size_t n, mix_idle_patterns *idle,
+                       gq_error *e) {
+    enum { UNMATCHED, MATCHED, DECIDED };
+    *idle = (mix_idle_patterns){.unmatched = 0};
+    if (!p) return true;
+    uint8_t *did = calloc(p->n + 1, sizeof *did);
+    if (!did) return gq_fail_memory(e, p->n + 1);
+    for (size_t i = 0; i < n; i++) {
+        size_t number = p->typed ? choices[i].pattern : choices[i].keeper;
+        if (number == MIX_NO_PATTERN || did[number] == DECIDED) continue;
+        did[number] = p->typed && choices[i].by_pattern ? DECIDED : MATCHED;
+    }
+    for (size_t i = p->n; i-- > 0;) {
+        if (did[i] == UNMATCHED) idle->unmatched++, idle->first_unmatched = p->items[i].text;
+        if (did[i] == MATCHED && p->typed) idle->powerless++, idle->first_powerless = p->items[i].text;
+    }
+    free(did);
+    return true;
 }

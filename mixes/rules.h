@@ -119,11 +119,8 @@ bool mix_name_matches(const char *fragment, const char *name);
 enum { MIX_PATTERN_STEPS = 200000000 };
 /* First pattern found in the name: its number and type, or MIX_NO_PATTERN. Takes from *steps what it needed;
  * fails when none are left, or when a pattern takes too long by itself. */
-#define MIX_NO_PATTERN SIZE_MAX
 bool mix_patterns_find(const mix_pattern *p, const char *name, uint64_t *steps, size_t *number,
                        uint32_t *type, gq_error *e);
-/* Remember that a pattern gave a tensor its type, which it has not where the tensor is left alone. */
-void mix_patterns_decided(const mix_pattern *p, size_t number);
 
 /* Is this a well-formed PATTERN=TYPE? */
 bool mix_pattern_check(const char *item, gq_error *e);

@@ -22,8 +22,7 @@ static bool assign(const mix_model *m, const mix_options *o, const mix_tensor *t
                    mix_choice *choices, gq_error *e) {
     uint32_t *order = calloc(n + 1, sizeof *order);
     assert_non_null(order);
-    bool ok =
-        mix_order(tensors, n, o->keep_order, order, e) && mix_assign(m, o, tensors, n, order, choices, e);
+    bool ok = mix_order(tensors, n, false, order, e) && mix_assign(m, o, tensors, n, order, choices, e);
     free(order);
     return ok;
 }

@@ -178,7 +178,6 @@ static void check_options(golden *g) {
                          .imatrix = json_yes(options, "imatrix"),
                          .pure = json_yes(options, "pure"),
                          .leave_output = json_yes(options, "leave_output_tensor"),
-                         .keep_order = json_yes(options, "keep_split"),
                          .output_type = type_option(options, "output_tensor_type"),
                          .embedding_type = type_option(options, "token_embedding_type"),
                          .patterns = p};
@@ -186,7 +185,8 @@ static void check_options(golden *g) {
         char label[64];
         snprintf(label, sizeof label, "option run %zu of %s%s", i, name, o.imatrix ? "+imatrix" : "");
         gq_error e = {0};
-        bool ok = mix_assign(&g->model, &o, g->tensors, g->n, o.keep_order ? g->file_order : g->order,
+        bool keep_order = json_yes(options, "keep_split");
+        bool ok = mix_assign(&g->model, &o, g->tensors, g->n, keep_order ? g->file_order : g->order,
                              g->choices, &e);
         check_result(g, label, run, ok, &e);
         mix_patterns_free(p);

@@ -334,6 +334,45 @@ static void malformed_recipes(void **state) {
     assert_non_null(strstr(e.text, "line 2, column 1"));
 }
 
+/* What patterns did is in the choices, of as many assignments as there were; the patterns stay as they are.
+ */
+static void patterns_that_do_nothing(void **state) {
+    (void)state;
+    static const char *const types[] = {"attn_q=Q8_0", "norm=Q6_K", "attn_q.w=Q5_K", "ffn=Q6_K", "none=F16"};
+    static const char *const names[] = {"blk.0.attn_q.weight", "blk.0.attn_norm.weight",
+                                        "blk.0.ffn_up.weight"};
+    mix_pattern *p = mix_patterns_new(types, 5, true, NULL),
+                *k = mix_patterns_new((const char *const[]){"attn_q", "zzz"}, 2, false, NULL);
+    mix_choice c[3];
+    mix_idle_patterns idle;
+    gq_error e = {0};
+    for (int i = 0; i < 3; i++) c[i] = choose(&unknown, (mix_options){.patterns = p}, names[i], &e);
+    assert_int_equal(c[0].pattern, 0);
+    assert_int_equal(c[1].pattern, 1);
+    assert_int_equal(c[2].pattern, 3);
+    assert_int_equal(c[0].keeper, MIX_NO_PATTERN);
+    assert_true(c[0].by_pattern && !c[1].by_pattern && c[2].by_pattern);
+    assert_true(mix_patterns_idle(p, c, 3, &idle, &e));
+    assert_int_equal(idle.unmatched, 2);
+    assert_string_equal(idle.first_unmatched, "attn_q.w=Q5_K"); /* the one before it takes all */
+    assert_int_equal(idle.powerless, 1);
+    assert_string_equal(idle.first_powerless, "norm=Q6_K");
+    assert_true(mix_patterns_idle(p, c, 1, &idle, &e)); /* what the others did is forgotten */
+    assert_int_equal(idle.unmatched, 4);
+    assert_int_equal(idle.powerless, 0);
+
+    c[0] = choose(&unknown, (mix_options){.patterns = p, .keep = k}, names[0], &e);
+    assert_int_equal(c[0].keeper, 0);
+    assert_false(c[0].by_pattern);
+    assert_true(mix_patterns_idle(k, c, 1, &idle, &e));
+    assert_int_equal(idle.unmatched, 1);
+    assert_string_equal(idle.first_unmatched, "zzz");
+    assert_int_equal(idle.powerless, 0); /* to keep is all they are for */
+    assert_true(mix_patterns_idle(NULL, c, 1, &idle, &e));
+    assert_int_equal(idle.unmatched, 0);
+    mix_patterns_free(p), mix_patterns_free(k);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(search_and_first_match),
@@ -342,6 +381,7 @@ int main(void) {
         cmocka_unit_test(hostile_patterns),
         cmocka_unit_test(many_patterns),
         cmocka_unit_test(keep_beats_everything),
+        cmocka_unit_test(patterns_that_do_nothing),
         cmocka_unit_test(image_models),
         cmocka_unit_test(odd_tensors_of_image_models),
         cmocka_unit_test(recipes),

@@ -115,8 +115,7 @@ bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *op
     size_t n = plan->n_tensors;
     a->options = (mix_options){.imatrix = plan->inputs.n_entries > 0,
                                .pure = options->pure,
-                               .leave_output = options->leave_output_tensor,
-                               .keep_order = options->keep_split};
+                               .leave_output = options->leave_output_tensor};
     if (!read_type(options->output_tensor_type, "--output-tensor-type", &a->options.output_type, e) ||
         !read_type(options->token_embedding_type, "--token-embedding-type", &a->options.embedding_type, e) ||
         !read_type(options->missing_importance, "missing importance", &a->options.missing_type, e))
@@ -172,28 +171,27 @@ bool plan_check_types(const gq_plan *plan, const plan_assignment *a, const gq_op
     return true;
 }
 
-/* A slip in a pattern shows in that it does nothing. */
-static bool warn_idle(gq_plan *plan, const mix_pattern *patterns, const char *option, gq_error *e) {
-    const char *first;
-    size_t n = mix_patterns_idle(patterns, &first);
-    if (n == 0) return true;
-    return plan_warn(plan, e, "%zu %s of %s: no tensor matches, or earlier patterns take all that do%s%s%s",
+static bool warn_unmatched(gq_plan *plan, size_t n, const char *first, const char *option, gq_error *e) {
+    return n == 0 ||
+           plan_warn(plan, e, "%zu %s of %s: no tensor matches, or earlier patterns take all that do%s%s%s",
                      n, n == 1 ? "pattern" : "patterns", option, n == 1 ? ": '" : "; first: '", first, "'");
 }
 
-/* So does one for tensors that nothing changes. */
-static bool warn_powerless(gq_plan *plan, const mix_pattern *patterns, gq_error *e) {
-    const char *first;
-    size_t n = mix_patterns_powerless(patterns, &first);
-    if (n == 0) return true;
-    return plan_warn(
-        plan, e,
-        "%zu %s of --tensor-type: all tensors that match stay as they are, being norms, vectors or "
-        "named by another option, or since no quantized file type is made%s%s'",
-        n, n == 1 ? "pattern" : "patterns", n == 1 ? ": '" : "; first: '", first);
+static bool warn_powerless(gq_plan *plan, size_t n, const char *first, gq_error *e) {
+    return n == 0 ||
+           plan_warn(plan, e,
+                     "%zu %s of --tensor-type: all tensors that match stay as they are, being norms, vectors "
+                     "or named by another option, or since no quantized file type is made%s%s'",
+                     n, n == 1 ? "pattern" : "patterns", n == 1 ? ": '" : "; first: '", first);
 }
 
+/* A slip in a pattern shows in that it does nothing, or nothing but name tensors that nothing changes. */
 bool plan_warn_patterns(gq_plan *plan, const plan_assignment *a, gq_error *e) {
-    return warn_idle(plan, a->patterns, "--tensor-type", e) && warn_idle(plan, a->keep, "--keep", e) &&
-           warn_powerless(plan, a->patterns, e);
+    size_t n = plan->n_outputs * plan->n_tensors;
+    mix_idle_patterns types, keep;
+    return mix_patterns_idle(a->patterns, a->choices, n, &types, e) &&
+           mix_patterns_idle(a->keep, a->choices, n, &keep, e) &&
+           warn_unmatched(plan, types.unmatched, types.first_unmatched, "--tensor-type", e) &&
+           warn_unmatched(plan, keep.unmatched, keep.first_unmatched, "--keep", e) &&
+           warn_powerless(plan, types.powerless, types.first_powerless, e);
 }
