@@ -7,6 +7,7 @@
 #include "forward/splitter.h"
 #include "forward/tokenizer.h"
 #include "tests/gguf_bytes.h"
+#include "tests/pretokenizer_names.h"
 
 /* ---- metadata made by hand ---- */
 
@@ -229,56 +230,26 @@ static tokenizer *letters(const char *pre, keys *k) {
     return t;
 }
 
-static const char *const pre_values[] = {"gpt-2",
-                                         "llama-bpe",
-                                         "qwen2",
-                                         "qwen35",
-                                         "starcoder",
-                                         "tekken",
-                                         "gpt-4o",
-                                         "tiny_aya",
-                                         "youtu",
-                                         "deepseek-llm",
-                                         "deepseek-coder",
-                                         "deepseek-v3",
-                                         "spark2_5",
-                                         "falcon",
-                                         "default",
-                                         "kimi-k2",
-                                         "seed-coder",
-                                         "bailingmoe",
-                                         "exaone-moe",
-                                         "minicpm5",
-                                         "laguna",
-                                         "ufakzeka",
-                                         "jais-2",
-                                         "bloom",
-                                         "viking",
-                                         "superbpe",
-                                         "afmoe",
-                                         "chameleon",
-                                         "granite-embed-multi-97m"};
-
 /* No pattern may need a stack, or time, that grows faster than the text: long runs of the same character. */
 static void runs_of_one_character_do_no_harm(void **unused) {
     (void)unused;
     enum { N = 200000 };
     char *text = malloc(N);
-    for (size_t p = 0; p < sizeof pre_values / sizeof *pre_values; p++) {
+    for (size_t p = 0; p < sizeof pretokenizer_names / sizeof *pretokenizer_names; p++) {
         keys k;
-        tokenizer *t = letters(pre_values[p], &k);
+        tokenizer *t = letters(pretokenizer_names[p], &k);
         for (const char *c = "a1 \n!"; *c; c++) {
             memset(text, *c, N);
             token_list lengths = {0};
             gq_error e;
             uint64_t sum = 0;
             if (!tokenizer_words(t, text, N, &lengths, &e))
-                fail_msg("%s, '%c': %s", pre_values[p], *c, e.text);
+                fail_msg("%s, '%c': %s", pretokenizer_names[p], *c, e.text);
             for (size_t i = 0; i < lengths.n; i++) sum += lengths.ids[i];
             assert_int_equal(sum, N);
             lengths.n = 0;
             if (!tokenizer_run(t, text, N, 0, &lengths, &e))
-                fail_msg("%s, '%c': %s", pre_values[p], *c, e.text);
+                fail_msg("%s, '%c': %s", pretokenizer_names[p], *c, e.text);
             free(lengths.ids);
         }
         tokenizer_free(t);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "forward/tokenizer.h"
+#include "tests/pretokenizer_names.h"
 #include "tests/support.h"
 
 typedef struct vocabulary_file {
@@ -144,45 +145,16 @@ static void compare_words(void *user, const char *name, char *numbers) {
 
 static void words_are_the_librarys(void **state) {
     (void)state;
-    static const char *const groups[] = {"gpt-2",
-                                         "llama-bpe",
-                                         "qwen2",
-                                         "qwen35",
-                                         "starcoder",
-                                         "tekken",
-                                         "gpt-4o",
-                                         "tiny_aya",
-                                         "youtu",
-                                         "deepseek-llm",
-                                         "deepseek-coder",
-                                         "deepseek-v3",
-                                         "spark2_5",
-                                         "falcon",
-                                         "default",
-                                         "kimi-k2",
-                                         "seed-coder",
-                                         "bailingmoe",
-                                         "exaone-moe",
-                                         "minicpm5",
-                                         "laguna",
-                                         "ufakzeka",
-                                         "jais-2",
-                                         "bloom",
-                                         "viking",
-                                         "superbpe",
-                                         "afmoe",
-                                         "chameleon",
-                                         "granite-embed-multi-97m"};
     char *folder = temporary_folder(), out[512], in[4096], option[64];
     size_t texts = 0;
     snprintf(out, sizeof out, "%s/vocabulary.gguf", folder);
     snprintf(in, sizeof in, "%s", shared_path("golden/tokens/gpt-2.gguf"));
-    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
-        snprintf(option, sizeof option, "pre=%s", groups[i]);
+    for (size_t i = 0; i < sizeof pretokenizer_names / sizeof *pretokenizer_names; i++) {
+        snprintf(option, sizeof option, "pre=%s", pretokenizer_names[i]);
         relabel(in, out, option);
         vocabulary_file f = open_vocabulary(out);
-        setting s = {f.tokenizer, 0, groups[i]};
-        texts += for_lines("golden/tokens/splits.tsv", groups[i], compare_words, &s);
+        setting s = {f.tokenizer, 0, pretokenizer_names[i]};
+        texts += for_lines("golden/tokens/splits.tsv", pretokenizer_names[i], compare_words, &s);
         close_vocabulary(&f);
     }
     assert_true(texts > 1800);
