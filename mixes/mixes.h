@@ -97,6 +97,19 @@ bool mix_may_change(const mix_tensor *tensor);
 /* Whether the tensor must not get this type without importance data. */
 bool mix_demands_importance(const char *name, uint32_t type);
 
+/* Whether importance data that do not fit the tensor are passed over: those of an embedding, whose rows are
+ * looked up rather than multiplied, may be made otherwise. Elsewhere they are another model's. */
+bool mix_may_lack_importance(const char *name);
+
+/* What a tensor's relative error is multiplied with, so that errors of different tensors can be added: the
+ * power of its outlet's weights (mix_outlet), times the part of the experts that one token meets, times two
+ * for an embedding that serves as output as well. */
+typedef struct mix_uses {
+    int64_t n_expert, experts_used; /* by one token; 0: unknown */
+    bool tied;                      /* no output tensor */
+} mix_uses;
+double mix_harm(const char *name, double outlet_power, const mix_uses *uses);
+
 /* The tensor through which a layer's other tensors act on the rest of the model: what attention or a
  * feed-forward network adds to the stream passes its last matrix. Puts the name it would have into `outlet`;
  * false: the tensor acts by itself. */

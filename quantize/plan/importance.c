@@ -30,10 +30,6 @@ bool plan_has_importance(const gq_plan *plan, const plan_source *source) {
            found.columns;
 }
 
-static bool is_embedding(const char *name) {
-    return !strcmp(name, "token_embd.weight") || !strcmp(name, "per_layer_token_embd.weight");
-}
-
 bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *options, gq_error *e) {
     const gguf_tensor *t = source->tensor;
     if (source->covered) return true;
@@ -42,7 +38,7 @@ bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *opt
         source->inputs_digest = tensor_inputs_digest(&source->inputs);
         return true;
     }
-    return is_embedding(t->name) &&
+    return mix_may_lack_importance(t->name) &&
            plan_warn(plan, e, "%s: %llu values do not fit the %llu columns of %s, quantized without them",
                      options->imatrix, (unsigned long long)source->inputs.n_values,
                      (unsigned long long)t->ne[0], t->name);

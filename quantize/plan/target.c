@@ -72,9 +72,9 @@ typedef struct target {
     uint32_t *fixed; /* the type of the others */
     bool *needed;    /* measured: the free ones and their outlets */
     size_t *outlets; /* of each tensor, the one through which it acts on the rest of the model; or itself */
-    gguf_index by_name;  /* of a->tensors */
-    double expert_share; /* that one token meets */
-    measured *found;     /* per tensor */
+    gguf_index by_name; /* of a->tensors */
+    mix_uses uses;
+    measured *found; /* per tensor */
     budget_tensor *tensors;
     budget_candidate *candidates;
     size_t *choice;
@@ -188,39 +188,28 @@ static double power_of(const target *t, size_t i) {
     return m->weights > 0 ? m->power * (all / m->weights) : 0;
 }
 
-/* The part of its experts that one token meets. */
-static double expert_share(const target *t) {
-    int64_t all = t->a->model.n_expert, used;
-    if (!gguf_fact_int(&t->plan->facts, "expert_used_count", &used)) return 1;
-    return used > 0 && used < all ? (double)used / (double)all : 1;
-}
-
-static double share_of(const target *t, size_t i) {
-    return strstr(t->plan->sources[i].name, "_exps") ? t->expert_share : 1;
-}
-
-/* An embedding that serves as output, too, does harm in two places. */
-static int uses_of(const target *t, size_t i) {
-    uint64_t k;
-    if (strcmp(t->plan->sources[i].name, "token_embd.weight") != 0) return 1;
-    return find_tensor(t, "output.weight", &k) ? 1 : 2;
-}
-
-/* What a tensor's relative error is multiplied with, so that errors of different tensors can be added. */
-static double weight_of(const target *t, size_t i) {
+/* Through what a tensor's errors act on the rest of the model, and how often. */
+static double harm_of(const target *t, size_t i) {
     double outlet = power_of(t, t->outlets[i]);
-    return (outlet > 0 ? outlet : power_of(t, i)) * share_of(t, i) * uses_of(t, i);
+    return mix_harm(t->plan->sources[i].name, outlet > 0 ? outlet : power_of(t, i), &t->uses);
+}
+
+static mix_uses uses_of(const target *t) {
+    uint64_t output;
+    mix_uses uses = {.n_expert = t->a->model.n_expert, .tied = !find_tensor(t, "output.weight", &output)};
+    if (!gguf_fact_int(&t->plan->facts, "expert_used_count", &uses.experts_used)) uses.experts_used = 0;
+    return uses;
 }
 
 static void list_candidates(target *t) {
-    t->expert_share = expert_share(t);
+    t->uses = uses_of(t);
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
         budget_candidate *c = t->candidates + i * CANDIDATES;
         size_t n = 0;
         uint32_t own = t->free[i] ? t->plan->sources[i].tensor->type->id : t->fixed[i];
         c[n++] = (budget_candidate){own, bytes_as(t, i, own), 0};
         const measured *m = &t->found[i];
-        double weight = m->weighted > 0 ? weight_of(t, i) / m->weighted : 0;
+        double weight = m->weighted > 0 ? harm_of(t, i) / m->weighted : 0;
         for (size_t k = 0; t->free[i] && k < MEASURE_TYPES; k++) {
             uint32_t type = measure_types[k];
             double error = m->error[k] * weight;
