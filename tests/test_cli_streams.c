@@ -41,7 +41,7 @@ static void expect(int status, const char *mention, const char *script) {
 static void test_closed_descriptors(void **state) {
     (void)state;
     static const char *const closings[] = {"<&-", ">&-", "2>&-"};
-    char name[8];
+    char name[16];
     model *m = model_new("x", 1);
     for (int i = 0; i < 40; i++) {
         snprintf(name, sizeof name, "t%d", i);
