@@ -74,11 +74,11 @@ static size_t measure(const strip_encoder *to, const float *x, size_t rows, size
         size_t left = rows - at / cols, column = at % cols;
         size_t some = left < most_rows ? left : most_rows,
                some_cols = cols - column < most_cols ? cols - column : most_cols;
-        const float *importance = to->importance.column ? to->importance.column + column : NULL;
+        codec_importance importance = to->importance;
+        if (importance.column) importance.column += column;
         n = some * some_cols;
         k->codecs[to->type->id].decode(blocks + gguf_type_bytes(to->type, at), decoded, n);
-        k->measure(x + at, decoded, some, some_cols, importance ? &(codec_importance){importance} : NULL,
-                   sum);
+        k->measure(x + at, decoded, some, some_cols, importance.column ? &importance : NULL, sum);
         if (isfinite(sum->max_e)) continue;
         size_t bad = k->first_not_finite(decoded, n);
         return at + (bad < n ? bad : 0); /* none is bad where only the difference overflowed */
