@@ -71,7 +71,7 @@ bool checksums_read(checksum_list *list, const char *report, const char *model, 
 }
 
 void checksums_free(checksum_list *list) {
-    for (size_t i = 0; i < list->n; i++) free((void *)(uintptr_t)list->items[i].name);
+    for (size_t i = 0; i < list->n; i++) free((void *)list->items[i].name);
     free(list->items);
     *list = (checksum_list){0};
 }
