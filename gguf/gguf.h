@@ -63,8 +63,13 @@ typedef struct gguf_shard {
     void *header;         /* owns what keys, values and names point into */
 } gguf_shard;
 
-/* A model: one file, or all shards of a split one. Metadata are those of the first shard. */
+/* A model: one file, or all shards of a split one, and where the other rooms get to know its container: they
+ * take metadata and tensors from these lists and weights through gguf_model_read. Of shards they want what
+ * any file has (name, size, identity), and the alignment and header for what is written in the same layout.
+ */
 typedef struct gguf_model {
+    const gguf_kv *kv; /* the first shard's */
+    uint64_t n_kv;
     uint32_t n_shards;
     gguf_shard *shards;
     uint64_t n_tensors;
@@ -88,6 +93,11 @@ void gguf_model_close(gguf_model *m);
 #define GGUF_SET_KEY "gquant.split.digest"
 bool gguf_model_mixed(const gguf_model *m, uint32_t *shard, uint32_t *other);
 const gguf_tensor *gguf_model_tensor(const gguf_model *m, const char *name); /* NULL: no such tensor */
+/* The file that a tensor is in, for messages. */
+const char *gguf_model_path(const gguf_model *m, const gguf_tensor *t);
+/* Read n elements of a tensor from `first` on, as they are stored; both whole blocks. */
+bool gguf_model_read(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, void *to,
+                     gq_error *e);
 
 /* "u32"; "unknown" for unknown numbers. */
 const char *gguf_value_name(uint32_t type);

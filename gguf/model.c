@@ -142,9 +142,10 @@ static bool check_unique(const gguf_model *m, gq_error *e) {
     return true;
 }
 
-/* The tensors of all shards as one list. */
+/* The tensors of all shards as one list, and the metadata of the first. */
 static bool gather_tensors(gguf_model *m, gq_error *e) {
     uint64_t n = 0;
+    m->kv = m->shards[0].kv, m->n_kv = m->shards[0].n_kv;
     for (uint32_t i = 0; i < m->n_shards; i++) m->n_tensors += m->shards[i].n_tensors;
     m->tensors = malloc((m->n_tensors + 1) * sizeof *m->tensors);
     m->by_name = malloc((m->n_tensors + 1) * sizeof *m->by_name);
@@ -227,4 +228,14 @@ const gguf_tensor *gguf_model_tensor(const gguf_model *m, const char *name) {
     gguf_tensor **found =
         m->n_tensors ? bsearch(&key, m->by_name, m->n_tensors, sizeof *m->by_name, compare_names) : NULL;
     return found ? *found : NULL;
+}
+
+const char *gguf_model_path(const gguf_model *m, const gguf_tensor *t) {
+    return m->shards[t->shard].file.path;
+}
+
+bool gguf_model_read(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, void *to,
+                     gq_error *e) {
+    return gq_file_read(&m->shards[t->shard].file, t->offset + gguf_type_bytes(t->type, first), to,
+                        gguf_type_bytes(t->type, n), e);
 }

@@ -22,21 +22,15 @@ bool strip_fail(const gguf_model *m, const gguf_tensor *t, uint64_t element, flo
     va_start(arguments, and);
     vsnprintf(what, sizeof what, and, arguments);
     va_end(arguments);
-    gq_fail(e, "%s: tensor %s: element %llu is %g, and %s", m->shards[t->shard].file.path, t->name,
+    gq_fail(e, "%s: tensor %s: element %llu is %g, and %s", gguf_model_path(m, t), t->name,
             (unsigned long long)element, (double)x, what);
     if (e) e->status = GQ_BAD_WEIGHTS;
     return false;
 }
 
-bool strip_read(const gguf_model *m, const gguf_tensor *t, uint64_t first, size_t n, uint8_t *stored,
-                gq_error *e) {
-    return gq_file_read(&m->shards[t->shard].file, t->offset + gguf_type_bytes(t->type, first), stored,
-                        gguf_type_bytes(t->type, n), e);
-}
-
 bool strip_read_decoded(const kernels *k, const gguf_model *m, const gguf_tensor *t, uint64_t first, size_t n,
                         uint8_t *stored, float *x, gq_error *e) {
-    if (!strip_read(m, t, first, n, stored, e)) return false;
+    if (!gguf_model_read(m, t, first, n, stored, e)) return false;
     const codec *of = &k->codecs[t->type->id];
     if (!of->decode) return true;
     of->decode(stored, x, n);

@@ -26,10 +26,8 @@ typedef struct strip_pair {
 const kernels *strip_kernels(gq_error *e);
 uint64_t strip_pieces(uint64_t elements); /* of STRIP_PIECE, the last one shorter */
 
-/* Read n elements of a tensor from `first` on, as stored. */
-bool strip_read(const gguf_model *m, const gguf_tensor *t, uint64_t first, size_t n, uint8_t *stored,
-                gq_error *e);
-/* And decode them, where their type can be decoded. All must be finite; GQ_BAD_WEIGHTS: some are not. */
+/* Read n elements of a tensor from `first` on, as stored, and decode them, where their type can be decoded.
+ * All must be finite; GQ_BAD_WEIGHTS: some are not. */
 bool strip_read_decoded(const kernels *k, const gguf_model *m, const gguf_tensor *t, uint64_t first, size_t n,
                         uint8_t *stored, float *x, gq_error *e);
 /* Fail with GQ_BAD_WEIGHTS: an element is x, "and ...". */

@@ -92,7 +92,7 @@ static bool metadata_holds(const char *path, const char *key, const char *text) 
     gguf_model m;
     gq_error e;
     if (!gguf_model_open(&m, path, &e)) fail_msg("%s", e.text);
-    const gguf_kv *kv = gguf_find(m.shards[0].kv, m.shards[0].n_kv, key);
+    const gguf_kv *kv = gguf_find(m.kv, m.n_kv, key);
     const char *value;
     uint64_t length;
     int64_t number;

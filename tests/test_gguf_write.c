@@ -128,11 +128,11 @@ static void setting_a_key_moves_it_to_the_end(void **state) {
     assert_null(gguf_header_find(h, "d"));
     bytes b = finish(h);
     read_back(&m, &b);
-    const gguf_kv *kv = m.shards[0].kv;
+    const gguf_kv *kv = m.kv;
     const char *text;
     uint64_t length;
     int64_t number;
-    assert_int_equal(m.shards[0].n_kv, 3);
+    assert_int_equal(m.n_kv, 3);
     assert_string_equal(kv[0].key, "a");
     assert_true(gguf_kv_string(&kv[0], &text, &length) && length == 3 && memcmp(text, "new", 3) == 0);
     assert_string_equal(kv[1].key, "b");
@@ -310,7 +310,7 @@ static void many_pairs_and_tensors_fit(void **state) {
     for (uint32_t i = 0; i < 1500; i++) {
         int64_t value;
         snprintf(name, sizeof name, "n.%u", i);
-        assert_true(gguf_kv_int(gguf_find(m.shards[0].kv, 1500, name), &value) && value == i);
+        assert_true(gguf_kv_int(gguf_find(m.kv, 1500, name), &value) && value == i);
         assert_int_equal(gguf_model_tensor(&m, name)->ne[0], 1 + i % 7);
     }
     gguf_model_close(&m);

@@ -195,8 +195,7 @@ static void shapes_stay(void **state) {
         gguf_model m = open_model(path("shaped-out.gguf"));
         const gguf_tensor *t = m.tensors[0];
         if (t->n_dims != rows[i].kept) fail_msg("row %zu: %u dimensions", i, t->n_dims);
-        const gguf_kv *kv =
-            gguf_find(m.shards[0].kv, m.shards[0].n_kv, "comfy.gguf.orig_shape.conv_in.weight");
+        const gguf_kv *kv = gguf_find(m.kv, m.n_kv, "comfy.gguf.orig_shape.conv_in.weight");
         assert_non_null(kv);
         assert_int_equal(kv->size, 12 + 16);
         gguf_model_close(&m);

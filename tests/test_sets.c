@@ -45,7 +45,7 @@ static int set_up(void **state) {
 
 static uint64_t digest_of(const char *file) {
     gguf_model m = open_model(file);
-    const gguf_kv *kv = gguf_find(m.shards[0].kv, m.shards[0].n_kv, GGUF_SET_KEY);
+    const gguf_kv *kv = gguf_find(m.kv, m.n_kv, GGUF_SET_KEY);
     uint64_t digest = 0;
     if (kv) assert_int_equal(kv->type, GGUF_U64), memcpy(&digest, kv->value, sizeof digest);
     gguf_model_close(&m);

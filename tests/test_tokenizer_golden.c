@@ -16,7 +16,7 @@ static vocabulary_file open_vocabulary(const char *path) {
     vocabulary_file f;
     gq_error e;
     if (!gguf_model_open(&f.model, path, &e)) fail_msg("%s", e.text);
-    f.tokenizer = tokenizer_new(path, f.model.shards[0].kv, f.model.shards[0].n_kv, &e);
+    f.tokenizer = tokenizer_new(path, f.model.kv, f.model.n_kv, &e);
     if (!f.tokenizer) fail_msg("%s", e.text);
     return f;
 }

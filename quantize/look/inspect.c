@@ -25,12 +25,11 @@ static void describe_tensor(gq_stored *to, const gguf_tensor *t) {
 }
 
 static bool describe(gq_model *m, gq_error *e) {
-    const gguf_shard *first = &m->file.shards[0];
-    m->metadata = calloc(first->n_kv + 1, sizeof *m->metadata);
+    m->metadata = calloc(m->file.n_kv + 1, sizeof *m->metadata);
     m->tensors = calloc(m->file.n_tensors + 1, sizeof *m->tensors);
     if (!m->metadata || !m->tensors)
-        return gq_fail_memory(e, first->n_kv * sizeof *m->metadata + m->file.n_tensors * sizeof *m->tensors);
-    for (uint64_t i = 0; i < first->n_kv; i++) describe_metadata(&m->metadata[i], &first->kv[i]);
+        return gq_fail_memory(e, m->file.n_kv * sizeof *m->metadata + m->file.n_tensors * sizeof *m->tensors);
+    for (uint64_t i = 0; i < m->file.n_kv; i++) describe_metadata(&m->metadata[i], &m->file.kv[i]);
     for (uint64_t i = 0; i < m->file.n_tensors; i++) describe_tensor(&m->tensors[i], m->file.tensors[i]);
     return true;
 }
@@ -63,7 +62,7 @@ gq_model_facts gq_model_summary(const gq_model *m) {
                         .shards = m->file.n_shards,
                         .alignment = first->alignment,
                         .n_tensors = m->file.n_tensors,
-                        .n_metadata = first->n_kv};
+                        .n_metadata = m->file.n_kv};
     for (uint32_t i = 0; i < m->file.n_shards; i++) f.file_bytes += m->file.shards[i].file.size;
     for (uint64_t i = 0; i < f.n_tensors; i++) {
         f.tensor_bytes += m->tensors[i].bytes;
@@ -75,7 +74,7 @@ gq_model_facts gq_model_summary(const gq_model *m) {
 const char *gq_model_path(const gq_model *m, uint32_t shard) { return m->file.shards[shard].file.path; }
 
 const gq_metadata *gq_model_metadata(const gq_model *m, size_t *n) {
-    *n = m->file.shards[0].n_kv;
+    *n = m->file.n_kv;
     return m->metadata;
 }
 

@@ -70,8 +70,7 @@ static uint64_t vocabulary(const gguf_facts *f) {
 
 gq_memory gq_model_memory(const gq_model *m, uint64_t context) {
     enum { USUAL = 8192 };
-    const gguf_shard *first = &m->file.shards[0];
-    gguf_facts f = gguf_facts_of(first->kv, first->n_kv, NULL, 0);
+    gguf_facts f = gguf_facts_of(m->file.kv, m->file.n_kv, NULL, 0);
     uint64_t most = number(&f, "context_length", 0);
     if (context == 0) context = most > 0 && most < USUAL ? most : USUAL;
     gq_memory memory = {.context = context, .context_trained = most};

@@ -16,8 +16,7 @@ gq_tokenizer *gq_tokenizer_open(const char *path, gq_error *e) {
         free(t);
         return NULL;
     }
-    const gguf_shard *first = &t->file.shards[0];
-    t->tokenizer = tokenizer_new(first->file.path, first->kv, first->n_kv, e);
+    t->tokenizer = tokenizer_new(t->file.shards[0].file.path, t->file.kv, t->file.n_kv, e);
     if (t->tokenizer) return t;
     gq_tokenizer_close(t);
     return NULL;

@@ -111,7 +111,7 @@ static bool check_piece(void *arg, piece *p, gq_error *e) {
     problem->status = GQ_OK;
     for (uint64_t at = first; at < end; at += STRIP) {
         size_t n = end - at < STRIP ? (size_t)(end - at) : STRIP;
-        if (!strip_read(c->model, c->tensor, at, n, strips->stored[0], e)) return false;
+        if (!gguf_model_read(c->model, c->tensor, at, n, strips->stored[0], e)) return false;
         uint32_t *crc = &c->crcs[p->number];
         *crc = (uint32_t)crc32_z(*crc, strips->stored[0], gguf_type_bytes(type, n));
         if (problem->status != GQ_OK || !c->codec->decode) continue;

@@ -35,7 +35,7 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
                          const gq_options *options, gq_error *e) {
     const plan_source *source = &plan->sources[i];
     const gq_tensor *t = &out->tensors[i];
-    const char *file = plan->model.shards[source->tensor->shard].file.path;
+    const char *file = gguf_model_path(&plan->model, source->tensor);
     const gguf_type *to = gguf_type_of(t->to);
     if (!to) return gq_fail(e, "%s: tensor %s: type %u is unknown", file, t->source_name, t->to);
     if (t->ne[0] % to->block_elements)

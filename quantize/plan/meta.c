@@ -8,11 +8,10 @@
 enum { MAX_TEXT = 127 }; /* bytes of the texts that describe the importance data */
 
 bool plan_check_architecture(const gq_plan *plan, gq_error *e) {
-    const gguf_shard *first = &plan->model.shards[0];
-    const gguf_kv *kv = gguf_find(first->kv, first->n_kv, "general.architecture");
+    const gguf_kv *kv = gguf_find(plan->model.kv, plan->model.n_kv, "general.architecture");
     return !kv || kv->type == GGUF_STRING ||
            gq_fail(e, "%s: general.architecture is not a string (value type %u, expected %u)",
-                   first->file.path, kv->type, GGUF_STRING);
+                   plan_input(plan), kv->type, GGUF_STRING);
 }
 
 /* ---- pruned layers ---- */
@@ -91,9 +90,8 @@ static bool copy_one(const gq_plan *plan, uint64_t layers, const gguf_kv *kv, gg
 
 static bool copy_all(const gq_plan *plan, gguf_header *h, gq_error *e) {
     uint64_t layers = plan->layers.n ? block_count(plan) : 0;
-    const gguf_shard *first = &plan->model.shards[0];
-    for (uint64_t i = 0; i < first->n_kv; i++)
-        if (!copy_one(plan, layers, &first->kv[i], h, e)) return false;
+    for (uint64_t i = 0; i < plan->model.n_kv; i++)
+        if (!copy_one(plan, layers, &plan->model.kv[i], h, e)) return false;
     return true;
 }
 
@@ -101,8 +99,7 @@ static bool set_filetype(const gq_plan *plan, const plan_output *out, gguf_heade
     if (out->filetype->id >= 0)
         return gguf_header_set_u32(h, "general.file_type", (uint32_t)out->filetype->id, e);
     /* A copy says of itself what its source says, and nothing when that says nothing. */
-    const gguf_shard *first = &plan->model.shards[0];
-    const gguf_kv *kv = gguf_find(first->kv, first->n_kv, "general.file_type");
+    const gguf_kv *kv = gguf_find(plan->model.kv, plan->model.n_kv, "general.file_type");
     return !kv || gguf_header_set(h, kv->key, kv->type, kv->value, kv->size, e);
 }
 

@@ -124,7 +124,7 @@ static bool check_kind(const gguf_kv *o, const gguf_kv *old, const char *item, g
                          gguf_value_name(old->type), gguf_value_name(o->type));
 }
 
-static bool read_item(gguf_kv *o, const char *item, const gguf_shard *s, const gguf_index *by_key,
+static bool read_item(gguf_kv *o, const char *item, const gguf_model *model, const gguf_index *by_key,
                       gq_error *e) {
     const char *equals = strchr(item, '=');
     if (!equals || equals == item || equals - item > MAX_KEY)
@@ -136,7 +136,8 @@ static bool read_item(gguf_kv *o, const char *item, const gguf_shard *s, const g
         !strcmp(o->key, GGUF_SET_KEY))
         return gq_fail_usage(e, "override '%s': this key follows from the file's layout", item);
     uint64_t i;
-    const gguf_kv *old = gguf_index_find(by_key, s->kv, sizeof *s->kv, o->key, &i) ? &s->kv[i] : NULL;
+    const gguf_kv *old =
+        gguf_index_find(by_key, model->kv, sizeof *model->kv, o->key, &i) ? &model->kv[i] : NULL;
     bool number = old && (is_integer(old->type) || is_float(old->type));
     return read_value(o, number ? old->type : GGUF_ARRAY, equals + 1, item, e) &&
            (!old || check_kind(o, old, item, e));
@@ -148,11 +149,10 @@ bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const 
     overrides->items = calloc(items->n, sizeof *overrides->items);
     if (!overrides->items) return gq_fail_memory(e, items->n * sizeof *overrides->items);
     overrides->n = items->n;
-    const gguf_shard *s = &model->shards[0];
     gguf_index by_key = {0};
-    bool ok = gguf_index_all(&by_key, s->kv, sizeof *s->kv, s->n_kv, e);
+    bool ok = gguf_index_all(&by_key, model->kv, sizeof *model->kv, model->n_kv, e);
     for (size_t i = 0; ok && i < items->n; i++)
-        ok = read_item(&overrides->items[i], items->items[i], s, &by_key, e);
+        ok = read_item(&overrides->items[i], items->items[i], model, &by_key, e);
     gguf_index_free(&by_key);
     return ok;
 }

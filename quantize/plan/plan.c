@@ -170,8 +170,7 @@ static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
                                             (unsigned long long)plan->layers.absent))
         return false;
     if (!plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e)) return false;
-    plan->facts = gguf_facts_of(plan->model.shards[0].kv, plan->model.shards[0].n_kv, plan->overrides.items,
-                                plan->overrides.n);
+    plan->facts = gguf_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);
     if (!plan_check_kind(plan, e) || !list_sources(plan, options, e) || !assign(plan, options, e) ||
         !plan_advise(plan, e))
         return false;

@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     gguf_model m;
     gq_error e = {0};
     if (gguf_model_memory(&m, "fuzz", file, size, &e)) {
-        tokenizer *t = tokenizer_new("fuzz", m.shards[0].kv, m.shards[0].n_kv, &e);
+        tokenizer *t = tokenizer_new("fuzz", m.kv, m.n_kv, &e);
         if (t)
             try_text(t, (const char *)text, in.n - size, flags);
         else
