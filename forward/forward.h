@@ -1,0 +1,131 @@
+/* Running a model of the llama family: from ids of tokens to logits, a layer at a time.
+ *
+ *     forward_model *m = forward_model_new(g, &e);
+ *     forward_layer *l = forward_layer_new(m, &e);
+ *     forward_batch *b = forward_batch_new(m, context, windows, threads, &e);
+ *     forward_embed(b, ids, x, stride, &e);
+ *     for (size_t i = 0; i < sizes->layers; i++)
+ *         forward_layer_read(l, i, &e), forward_layer_ahead(m, i + 1), forward_block(b, l, x, stride, site,
+ * &e); forward_final(b, x, stride, normed, stride, site, &e); for each run of `rows` tokens of the vocabulary
+ * from `first` on: forward_tile_read(t, first, rows, &e), forward_logits(b, t, normed, stride, z, stride,
+ * &e);
+ *
+ * What is computed is in docs/formats.md; what an architecture has of it, in its row of the table
+ * (forward/architectures.c).
+ *
+ * Activations are feature-major: feature c of token t is x[c * stride + t]. Rows begin at multiples of 64
+ * bytes: the first one is aligned so, and the stride is a multiple of 16 floats, at least the number of
+ * tokens (forward_stride). What is behind the last token of a row is overwritten and means nothing. A batch
+ * holds whole windows of `context` tokens, one after another; each is a text of its own from position 0 on.
+ *
+ * Values do not depend on the number of threads, on how windows are put together into batches, or on the ISA
+ * level (except that x86-64-v2, which has no fused multiply-add, differs in last bits).
+ *
+ * Except for forward_model_new and those that return nothing, all calls may be made by several threads at
+ * once as long as each has batch, layer and tile of its own.
+ */
+#ifndef GQ_FORWARD_H
+#define GQ_FORWARD_H
+
+#include "gguf/gguf.h"
+
+/* ---- a model that can be run ---- */
+
+typedef struct forward_model forward_model;
+
+/* What the metadata and tensors say, all of it checked: an architecture outside the table, a key that is
+ * missing, of a wrong type or in contradiction to others, a tensor that is missing, misshapen, of a type
+ * without decoder or unknown to the architecture is an error that names it. g stays the caller's and open
+ * until forward_model_free. */
+forward_model *forward_model_new(const gguf_model *g, gq_error *e);
+void forward_model_free(forward_model *m);
+
+typedef struct forward_sizes {
+    size_t layers;                      /* that are run */
+    size_t width;                       /* features of the state between layers */
+    size_t vocabulary;                  /* logits of a token; ids are below it */
+    size_t trained;                     /* context_length: positions that the model was made for */
+    uint64_t layer_bytes;               /* that a forward_layer holds: of the largest one */
+    const gguf_tensor *embedding, *out; /* the same where the file has no output.weight */
+} forward_sizes;
+const forward_sizes *forward_model_sizes(const forward_model *m);
+/* Whether a model's architecture is in the table, for those who want to know before trying; and the names in
+ * it, NULL behind the last. */
+bool forward_knows(const char *architecture);
+const char *forward_architecture(size_t i);
+
+/* ---- weights ---- */
+
+/* One layer's weights in memory as they are stored; the buffers are used again by the next layer. */
+typedef struct forward_layer forward_layer;
+forward_layer *forward_layer_new(const forward_model *m, gq_error *e);
+bool forward_layer_read(forward_layer *l, size_t i, gq_error *e);
+void forward_layer_free(forward_layer *l);
+/* Tell the system that layer i will be read soon; nothing where there is no layer i. */
+void forward_layer_ahead(const forward_model *m, size_t i);
+
+/* A run of rows of the output matrix: of the tokens first ... first + rows - 1 of the vocabulary. `most`
+ * rows is what a tile can hold. */
+typedef struct forward_tile forward_tile;
+forward_tile *forward_tile_new(const forward_model *m, size_t most, gq_error *e);
+uint64_t forward_tile_bytes(const forward_model *m, size_t most);
+bool forward_tile_read(forward_tile *t, size_t first, size_t rows, gq_error *e);
+void forward_tile_free(forward_tile *t);
+
+/* ---- a batch ---- */
+
+/* The multiple of 16 that rows of so many tokens take. */
+static inline size_t forward_stride(size_t tokens) { return (tokens + 15) & ~(size_t)15; }
+/* n x stride floats, aligned to 64 bytes and zero; free() releases them. NULL: no memory, or too many. */
+float *forward_activations(size_t features, size_t stride, gq_error *e);
+
+/* Temporaries of up to `windows` windows of `context` tokens on so many threads (at least 1); fewer may be
+ * started where the system has no more, which changes no result. */
+typedef struct forward_batch forward_batch;
+forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t windows, int threads,
+                                 gq_error *e);
+/* Bytes that it takes, without the state x and what forward_final writes, which are the caller's;
+ * UINT64_MAX: more than can be counted. */
+uint64_t forward_batch_bytes(const forward_model *m, size_t context, size_t windows, int threads);
+/* Take fewer windows from now on: the last batch of a text. At most those that it was made for. */
+void forward_batch_windows(forward_batch *b, size_t windows);
+/* windows x context. */
+size_t forward_batch_tokens(const forward_batch *b);
+void forward_batch_free(forward_batch *b);
+
+/* What flows into a matrix of weights, handed out right before it is used (docs/formats.md has the list):
+ * `features` rows of activations of `tokens` tokens. All weights that share these are told at once. A weight
+ * of several matrices (experts, heads) is told once per matrix and batch; an expert that no token of the
+ * batch is routed to is not told. Tokens are in ascending order, but for experts only those routed to them.
+ */
+enum { FORWARD_MOST_WEIGHTS = 8 };
+typedef struct forward_inputs {
+    const gguf_tensor *weights[FORWARD_MOST_WEIGHTS];
+    size_t n_weights;
+    size_t matrix, matrices; /* which of how many of these weights; 0 of 1 for plain ones */
+    const float *x;
+    size_t features, tokens, stride;
+} forward_inputs;
+/* Called by the thread that called forward_block or forward_final. On false these end with its error. */
+typedef struct forward_site {
+    bool (*take)(void *data, const forward_inputs *inputs, gq_error *e);
+    void *data;
+} forward_site;
+
+/* x[width]: the state before the first layer. ids: one per token of the batch; those beyond the vocabulary
+ * are an error. Rows of the embedding are read from the file as needed. */
+bool forward_embed(forward_batch *b, const uint32_t *ids, float *x, size_t stride, gq_error *e);
+/* x becomes the state after the layer that l holds. Inf or NaN in it is an error that names the layer and the
+ * weights that it flows into. site may be NULL. */
+bool forward_block(forward_batch *b, const forward_layer *l, float *x, size_t stride,
+                   const forward_site *site, gq_error *e);
+/* normed[width]: what flows into the output matrix, of the state after the last layer. x stays. May be done
+ * in place. */
+bool forward_final(forward_batch *b, const float *x, size_t stride, float *normed, size_t normed_stride,
+                   const forward_site *site, gq_error *e);
+/* z[rows of the tile][tokens]: final logits (scaled, capped) of `tokens` tokens, any of any batch, as
+ * forward_final left them. */
+bool forward_logits(forward_batch *b, const forward_tile *t, const float *normed, size_t normed_stride,
+                    size_t tokens, float *z, size_t stride, gq_error *e);
+
+#endif
