@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -51,6 +52,13 @@ bool safe_file_still_there(int fd, const char *path) {
     struct stat a, b;
     return fstat(fd, &a) == 0 && lstat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
+
+bool safe_file_lock(int fd, safe_file_sharing sharing) {
+    int kind = sharing == SAFE_FILE_ALONE ? LOCK_EX : LOCK_SH;
+    return flock(fd, kind | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR);
+}
+
+bool safe_file_lock_alone(int fd) { return flock(fd, LOCK_EX | LOCK_NB) == 0; }
 
 bool safe_file_may_grow(const char *path, uint64_t size, gq_error *e) {
     struct rlimit most;

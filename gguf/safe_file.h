@@ -23,6 +23,13 @@ bool safe_file_may_grow(const char *path, uint64_t size, gq_error *e);
 /* Whether the name still belongs to the open file: another process may have finished and renamed it, or
  * removed it and made its own, between our opening and our locking it. */
 bool safe_file_still_there(int fd, const char *path);
+/* Lock an open file against other processes, without waiting; false: one of them holds it. A file system that
+ * cannot lock is taken at its word that nobody else is there. */
+typedef enum safe_file_sharing { SAFE_FILE_SHARED, SAFE_FILE_ALONE } safe_file_sharing;
+bool safe_file_lock(int fd, safe_file_sharing sharing);
+/* Whether nobody else has the file locked, for sure: false also where it cannot be locked. A lock that is
+ * held shared is then one alone. */
+bool safe_file_lock_alone(int fd);
 /* All n bytes, whatever interrupts; false and errno. */
 bool safe_file_write(int fd, uint64_t offset, const void *bytes, size_t n);
 /* Give a file its name; without `replace` never in the place of another, not even of one that appears this

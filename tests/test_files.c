@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "gguf/safe_file.h"
 #include "quantize/gquant.h"
 #include "tests/model.h"
 #include "tests/support.h"
@@ -169,6 +170,23 @@ static void test_read(void **state) {
     assert_int_equal(unlink("file"), 0);
 }
 
+/* Two open files are two processes to the system. */
+static void test_locks(void **state) {
+    (void)state;
+    int a = safe_file_create("locked"), b = safe_file_open("locked");
+    assert_true(a >= 0 && b >= 0);
+    assert_true(safe_file_lock(a, SAFE_FILE_SHARED) && safe_file_lock(b, SAFE_FILE_SHARED));
+    assert_false(safe_file_lock_alone(a)); /* which costs it the lock it had */
+    assert_true(safe_file_lock(a, SAFE_FILE_SHARED));
+    close(b);
+    assert_true(safe_file_lock_alone(a));
+    b = safe_file_open("locked");
+    assert_false(safe_file_lock(b, SAFE_FILE_SHARED));
+    close(a);
+    assert_true(safe_file_lock(b, SAFE_FILE_ALONE));
+    close(b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_written_whole),
@@ -177,6 +195,7 @@ int main(void) {
         cmocka_unit_test(test_other_kinds_stay),
         cmocka_unit_test(test_a_failure_leaves_nothing),
         cmocka_unit_test(test_read),
+        cmocka_unit_test(test_locks),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

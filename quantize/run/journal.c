@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -83,10 +82,8 @@ static bool fail(const journal *j, const char *what, gq_error *e) {
     return gq_fail(e, "cannot %s the journal %s: %s", what, j->path, strerror(errno));
 }
 
-/* A file system that cannot lock is taken at its word that nobody else is there. */
 static bool lock(journal *j, gq_error *e) {
-    bool held = flock(j->fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR);
-    if (!held && safe_file_still_there(j->fd, j->path)) return true;
+    if (safe_file_lock(j->fd, SAFE_FILE_ALONE) && safe_file_still_there(j->fd, j->path)) return true;
     close(j->fd);
     j->fd = -1; /* not ours to remove */
     return gq_fail(e, "another process is at work on this share of the output (it holds %s)", j->path);

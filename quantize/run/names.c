@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -101,7 +100,7 @@ bool names_open(names *r, const output_set *set, gq_error *e) {
     if (!names_new(r, set, e)) return false;
     r->fd = safe_file_open(r->path);
     if (r->fd < 0) return errno == ENOENT || fail_record(r, "open", e);
-    if (flock(r->fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR))
+    if (!safe_file_lock(r->fd, SAFE_FILE_ALONE))
         return gq_fail(e, "another process is giving %s its name (it holds %s)", set->plan->outputs[0].path,
                        r->path);
     r->whole = read_record(r) && all_there(r);
@@ -144,7 +143,7 @@ bool names_record(names *r, gq_error *e) {
     if (!places_are_free(r->set, e) || !safe_file_may_grow(r->path, size, e)) return false;
     r->fd = safe_file_create(r->path);
     if (r->fd < 0) return fail_record(r, "make", e);
-    flock(r->fd, LOCK_EX | LOCK_NB);
+    safe_file_lock(r->fd, SAFE_FILE_ALONE);
     if (write_record(r) || fail_record(r, "write", e)) r->whole = safe_file_sync_folder(r->path, e);
     if (r->whole) return true;
     unlink(r->path);

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -34,9 +33,8 @@ static bool fail_held(output_file *f, gq_error *e) {
                    f->shard->temporary);
 }
 
-/* A file system that cannot lock is taken at its word that nobody else is there. */
-static bool lock_file(output_file *f, int kind, gq_error *e) {
-    return flock(f->fd, kind | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR) || fail_held(f, e);
+static bool lock_file(output_file *f, safe_file_sharing sharing, gq_error *e) {
+    return safe_file_lock(f->fd, sharing) || fail_held(f, e);
 }
 
 bool output_new(output_set *set, const gq_plan *plan, gq_error *e) {
@@ -75,7 +73,7 @@ bool output_open_old(output_set *set, bool *all, gq_error *e) {
         struct stat st;
         f->fd = safe_file_open(f->shard->temporary);
         if (f->fd < 0 && errno != ENOENT) return fail_open(f, e);
-        if (f->fd >= 0 && !lock_file(f, LOCK_EX, e)) return false;
+        if (f->fd >= 0 && !lock_file(f, SAFE_FILE_ALONE, e)) return false;
         if (f->fd >= 0 && !still_there(f)) close_file(f);
         if (f->fd < 0 || fstat(f->fd, &st) != 0 || (uint64_t)st.st_size != f->shard->size) *all = false;
     }
@@ -91,7 +89,7 @@ bool output_create(output_set *set, gq_error *e) {
         if (f->fd < 0 && errno == EEXIST) return fail_held(f, e);
         if (f->fd < 0) return fail_open(f, e);
         f->fresh = true;
-        if (!lock_file(f, LOCK_EX, e)) return false;
+        if (!lock_file(f, SAFE_FILE_ALONE, e)) return false;
         /* Before that, another process may have locked it and begun anew. */
         if (!still_there(f)) return fail_held(f, e);
     }
@@ -106,7 +104,7 @@ static int open_or_create(output_file *f, gq_error *e) {
         if (f->fd < 0 && errno == EEXIST) return 0;
     }
     if (f->fd < 0) return fail_open(f, e), -1;
-    if (!lock_file(f, LOCK_SH, e)) return -1;
+    if (!lock_file(f, SAFE_FILE_SHARED, e)) return -1;
     if (still_there(f)) return 1;
     close_file(f);
     return 0;
@@ -118,7 +116,7 @@ static int fits_plan(output_file *f, gq_error *e) {
     struct stat st;
     if (fstat(f->fd, &st) != 0) return fail_open(f, e), -1;
     if ((uint64_t)st.st_size <= f->shard->size) return 1;
-    if (flock(f->fd, LOCK_EX | LOCK_NB) != 0) {
+    if (!safe_file_lock_alone(f->fd)) {
         gq_fail(e, "%s has %llu bytes and this plan needs %llu: parts of another plan are at work on it",
                 f->shard->temporary, (unsigned long long)st.st_size, (unsigned long long)f->shard->size);
         return -1;
@@ -145,7 +143,7 @@ bool output_open_shared(output_set *set, gq_error *e) {
 
 bool output_alone(const output_set *set) {
     for (size_t i = 0; i < set->n; i++)
-        if (set->files[i].fd >= 0 && flock(set->files[i].fd, LOCK_EX | LOCK_NB) != 0) return false;
+        if (set->files[i].fd >= 0 && !safe_file_lock_alone(set->files[i].fd)) return false;
     return true;
 }
 
