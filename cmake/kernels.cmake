@@ -1,0 +1,28 @@
+# Every file of a room's simd/ is compiled once per ISA level; GQ_LEVEL names the level in symbols.
+function(gquant_kernels room level lanes)
+  file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${room}/simd/*.c)
+  add_library(${room}_${level} OBJECT ${kernel_sources})
+  target_include_directories(${room}_${level} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(${room}_${level} PRIVATE GQ_LEVEL=${level} GQ_LANES=${lanes})
+  target_compile_options(${room}_${level} PRIVATE ${ARGN})
+  set_target_properties(${room}_${level} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()
+
+# A level that the library has.
+function(gquant_level level lanes)
+  foreach(room codec forward)
+    gquant_kernels(${room} ${level} ${lanes} ${ARGN})
+    target_sources(gquant PRIVATE $<TARGET_OBJECTS:${room}_${level}>)
+  endforeach()
+  target_compile_definitions(gquant PRIVATE GQ_HAVE_${level})
+endfunction()
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  gquant_level(v2 4 -march=x86-64-v2)
+  gquant_level(v3 8 -march=x86-64-v3)
+  gquant_level(v4 16 -march=x86-64-v4 -mprefer-vector-width=512)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  gquant_level(neon 4)
+else()
+  gquant_level(generic 4)
+endif()

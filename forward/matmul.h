@@ -1,0 +1,67 @@
+/* Products of matrices: the one seam through which all of them go.
+ *
+ * Activations lie feature-major: x[column][token], element (c, t) at x[c * stride + t]. Weights are rows of
+ * any type that codec/ decodes, and stay in it until just before use. y[row][token] = sum over columns of
+ * w[row][column] x[column][token]: each output is one chain of fused multiply-adds over columns in ascending
+ * order, starting from 0 (of multiplications and additions where a level lacks the fused one: x86-64-v2). So
+ * results depend neither on the number of threads, nor on how much is asked for at once, nor on the other
+ * levels. They do depend on a BLAS where one does the work (GQUANT_BLAS).
+ *
+ * Memory is taken by matmul_new alone. No call checks sizes: strides are at least what a row holds, y
+ * overlaps neither w nor x. Floats of y beyond the tokens asked for stay as they were; strides and addresses
+ * may be any, multiples of 16 floats are fastest.
+ */
+#ifndef GQ_FORWARD_MATMUL_H
+#define GQ_FORWARD_MATMUL_H
+
+#include "codec/codec.h"
+#include "gguf/error.h"
+
+typedef struct matmul matmul;
+
+/* For so many threads as forward_threads said, with the kernels of this level. NULL: no memory. */
+matmul *matmul_new(const kernels *k, int threads, gq_error *e);
+void matmul_free(matmul *m);
+/* Bytes that matmul_new takes. */
+size_t matmul_bytes(int threads);
+int matmul_threads(const matmul *m);
+
+/* Weights as they are stored. */
+typedef struct matmul_weights {
+    const void *data;
+    uint32_t type; /* GGUF id; its codec has a decoder */
+    size_t rows;
+    size_t columns;   /* whole blocks */
+    size_t row_bytes; /* from one row to the next */
+} matmul_weights;
+
+/* y = w x, by all threads. Not from inside an OpenMP loop. */
+void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
+                size_t y_stride, size_t tokens);
+
+/* What of a product between positions of the same window is wanted. Token t sees the positions up to its own,
+ * and of these the last `window` only, its own among them (0: all). */
+typedef enum matmul_limit {
+    MATMUL_ALL,
+    MATMUL_ROWS_SEEN, /* rows are positions: of rows that token t does not see, y is left or set to anything
+                       */
+    MATMUL_COLUMNS_SEEN, /* columns are positions: x is 0 wherever token t does not see the column */
+} matmul_limit;
+
+/* A product of floats, for attention: rows x columns by columns x tokens. */
+typedef struct matmul_product {
+    const float *w; /* element (row, column) at w[row * w_stride + column] */
+    const float *x;
+    float *y;
+    size_t w_stride, x_stride, y_stride;
+    size_t rows, columns, tokens;
+    bool transposed; /* w's element (row, column) is at w[column * w_stride + row] instead */
+    matmul_limit limit;
+    size_t window;
+} matmul_product;
+
+/* The same product by the calling thread alone, inside an OpenMP loop of the caller's: thread is
+ * omp_get_thread_num(), below matmul_threads. */
+void matmul_within(matmul *m, int thread, const matmul_product *p);
+
+#endif

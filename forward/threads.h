@@ -1,0 +1,10 @@
+/* Threads for the loops of this room, which OpenMP runs. Its libraries end the process when a thread cannot
+ * be started, so the number is tried first; every OpenMP loop here says num_threads, with what this returned.
+ */
+#ifndef GQ_FORWARD_THREADS_H
+#define GQ_FORWARD_THREADS_H
+
+/* So many threads, at most `wanted` (at least 1), can run at once here. Asked once, before the work. */
+int forward_threads(int wanted);
+
+#endif
