@@ -27,8 +27,8 @@ bool safe_file_still_there(int fd, const char *path);
  * cannot lock is taken at its word that nobody else is there. */
 typedef enum safe_file_sharing { SAFE_FILE_SHARED, SAFE_FILE_ALONE } safe_file_sharing;
 bool safe_file_lock(int fd, safe_file_sharing sharing);
-/* Whether nobody else has the file locked, for sure: false also where it cannot be locked. A lock that is
- * held shared is then one alone. */
+/* Whether nobody else has the file locked, for sure: false also where it cannot be locked. A shared lock
+ * becomes one alone, or is lost. */
 bool safe_file_lock_alone(int fd);
 /* All n bytes, whatever interrupts; false and errno. */
 bool safe_file_write(int fd, uint64_t offset, const void *bytes, size_t n);

@@ -46,7 +46,7 @@ typedef struct run {
     bool big;          /* a model of the size where V of 3 or 4 bits costs too much */
     int64_t n_v;       /* tensors of role V, those left alone included */
     int64_t seen_v, seen_down, seen_up, seen_gate;
-    uint64_t steps; /* that patterns may still take */
+    mix_matcher *matcher;
 } run;
 
 static bool is_big(const mix_model *m, const char *arch) {
@@ -64,7 +64,7 @@ static bool is_big(const mix_model *m, const char *arch) {
 
 static run run_new(const mix_model *m, const mix_options *o, const mix_tensor *tensors, size_t n) {
     const char *arch = m->arch ? m->arch : "";
-    run r = {.model = m, .options = o, .tensors = tensors, .tied = true, .steps = MIX_PATTERN_STEPS};
+    run r = {.model = m, .options = o, .tensors = tensors, .tied = true};
     r.family = mix_family_of(arch), r.big = is_big(m, arch);
     r.filetype = UINT64_C(1) << (o->filetype - mix_filetypes);
     if (m->n_head > 0 && m->n_head_kv > 0 && m->n_head / m->n_head_kv >= 4) r.facts |= IF_GQA4;
@@ -322,8 +322,8 @@ static bool choose_type(run *r, const mix_tensor *t, mix_choice *c, gq_error *e)
     size_t pattern, keeper;
     uint32_t type = GGUF_TYPE_LIMIT, unused;
     bool by_pattern = false;
-    if (!mix_patterns_find(r->options->patterns, t->name, &r->steps, &pattern, &type, e) ||
-        !mix_patterns_find(r->options->keep, t->name, &r->steps, &keeper, &unused, e) ||
+    if (!mix_patterns_find(r->options->patterns, r->matcher, t->name, &pattern, &type, e) ||
+        !mix_patterns_find(r->options->keep, r->matcher, t->name, &keeper, &unused, e) ||
         !choose_matched(r, t, pattern != MIX_NO_PATTERN, type, keeper != MIX_NO_PATTERN, c, &by_pattern, e))
         return false;
     c->pattern = pattern, c->keeper = keeper, c->by_pattern = by_pattern;
@@ -334,7 +334,9 @@ bool mix_assign(const mix_model *model, const mix_options *options, const mix_te
                 const uint32_t *order, mix_choice *choices, gq_error *e) {
     run r = run_new(model, options, tensors, n);
     if (!check_missing_type(&r, e)) return false;
-    for (size_t i = 0; i < n; i++)
-        if (!choose_type(&r, &tensors[order[i]], &choices[order[i]], e)) return false;
-    return true;
+    r.matcher = mix_matcher_new(e);
+    bool ok = r.matcher;
+    for (size_t i = 0; ok && i < n; i++) ok = choose_type(&r, &tensors[order[i]], &choices[order[i]], e);
+    mix_matcher_free(r.matcher);
+    return ok;
 }

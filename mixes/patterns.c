@@ -29,8 +29,12 @@ struct mix_pattern {
     bool typed; /* PATTERN=TYPE */
     size_t n;
     item *items;
-    pcre2_match_data *match;
+};
+
+struct mix_matcher {
+    pcre2_match_data *data;
     pcre2_match_context *limits;
+    uint64_t steps; /* left */
 };
 
 /* Recipes are written for ECMAScript, where $ does not match before a last newline, [] matches nothing,
@@ -98,16 +102,9 @@ bool mix_pattern_check(const char *text, gq_error *e) {
 mix_pattern *mix_patterns_new(const char *const *items, size_t n, bool types, gq_error *e) {
     mix_pattern *p = calloc(1, sizeof *p);
     if (p) p->items = calloc(n ? n : 1, sizeof *p->items);
-    if (p) p->match = pcre2_match_data_create(1, NULL);
-    if (p) p->limits = pcre2_match_context_create(NULL);
-    bool ok = p && p->items && p->match && p->limits;
+    bool ok = p && p->items;
     if (ok) p->typed = types;
     if (!ok) gq_fail_memory(e, n * sizeof *p->items);
-    if (ok) {
-        pcre2_set_match_limit(p->limits, MATCH_STEPS);
-        pcre2_set_depth_limit(p->limits, MATCH_DEPTH);
-        pcre2_set_heap_limit(p->limits, MATCH_HEAP_KIB);
-    }
     for (size_t compiled = 0; ok && p->n < n;) {
         ok = item_read(&p->items[p->n], items[p->n], types, e);
         if (!ok) break;
@@ -126,27 +123,50 @@ mix_pattern *mix_patterns_new(const char *const *items, size_t n, bool types, gq
 void mix_patterns_free(mix_pattern *p) {
     if (!p) return;
     for (size_t i = 0; i < p->n; i++) item_free(&p->items[i]);
-    pcre2_match_data_free(p->match);
-    pcre2_match_context_free(p->limits);
     free(p->items);
     free(p);
 }
 
+/* ---- matching ---- */
+
 /* Called before each item of a pattern. */
-static int count_step(pcre2_callout_block *at, void *steps) {
-    uint64_t *left = steps;
+static int count_step(pcre2_callout_block *at, void *matcher) {
+    mix_matcher *m = matcher;
     (void)at;
-    return *left && --*left ? 0 : PCRE2_ERROR_CALLOUT;
+    return m->steps && --m->steps ? 0 : PCRE2_ERROR_CALLOUT;
 }
 
-bool mix_patterns_find(const mix_pattern *p, const char *name, uint64_t *steps, size_t *number,
-                       uint32_t *type, gq_error *e) {
+mix_matcher *mix_matcher_new(gq_error *e) {
+    mix_matcher *m = calloc(1, sizeof *m);
+    if (m) m->data = pcre2_match_data_create(1, NULL), m->limits = pcre2_match_context_create(NULL);
+    if (!m || !m->data || !m->limits) {
+        gq_fail_memory(e, sizeof *m);
+        mix_matcher_free(m);
+        return NULL;
+    }
+    m->steps = MIX_PATTERN_STEPS;
+    pcre2_set_match_limit(m->limits, MATCH_STEPS);
+    pcre2_set_depth_limit(m->limits, MATCH_DEPTH);
+    pcre2_set_heap_limit(m->limits, MATCH_HEAP_KIB);
+    pcre2_set_callout(m->limits, count_step, m);
+    return m;
+}
+
+void mix_matcher_free(mix_matcher *m) {
+    if (!m) return;
+    pcre2_match_data_free(m->data);
+    pcre2_match_context_free(m->limits);
+    free(m);
+}
+
+bool mix_patterns_find(const mix_pattern *p, mix_matcher *m, const char *name, size_t *number, uint32_t *type,
+                       gq_error *e) {
     *number = MIX_NO_PATTERN;
-    if (p) pcre2_set_callout(p->limits, count_step, steps);
+    size_t length = strlen(name);
     for (size_t i = 0; p && i < p->n; i++) {
-        *steps -= *steps < CALL_STEPS ? *steps : CALL_STEPS;
-        int found = pcre2_match(p->items[i].code, (PCRE2_SPTR)name, strlen(name), 0, 0, p->match, p->limits);
-        if (*steps == 0)
+        m->steps -= m->steps < CALL_STEPS ? m->steps : CALL_STEPS;
+        int found = pcre2_match(p->items[i].code, (PCRE2_SPTR)name, length, 0, 0, m->data, m->limits);
+        if (m->steps == 0)
             return gq_fail_usage(e, "the %zu patterns take too long on all tensors together, as '%s' on '%s'",
                                  p->n, p->items[i].text, name);
         if (found == PCRE2_ERROR_NOMATCH) continue;

@@ -1,5 +1,6 @@
 /* What users say about single tensors: patterns with types, patterns to keep, recipes; and what is kept by
  * default. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -373,6 +374,33 @@ static void patterns_that_do_nothing(void **state) {
     mix_patterns_free(p), mix_patterns_free(k);
 }
 
+/* Assigns, again and again, by patterns that another thread uses at the same time. */
+static void *assign_by_shared(void *patterns) {
+    static const char *const names[] = {"blk.0.attn_q.weight", "blk.0.ffn_up.weight", "aaaaaaaaaaaa.weight"};
+    static const uint32_t types[] = {GGUF_Q8_0, GGUF_Q6_K, GGUF_Q4_K};
+    for (size_t i = 0; i < 3000; i++) {
+        gq_error e = {0};
+        mix_choice c = choose(&unknown, (mix_options){.patterns = patterns}, names[i % 3], &e);
+        if (e.text[0] || c.type != types[i % 3]) return (void *)names[i % 3];
+    }
+    return NULL;
+}
+
+static void threads_may_share_patterns(void **state) {
+    (void)state;
+    static const char *const items[] = {"(a+)+b=F16", "(.*)attn_(.*)=Q8_0", "ffn_(up|gate)=Q6_K"};
+    gq_error e = {0};
+    mix_pattern *p = mix_patterns_new(items, 3, true, &e);
+    if (!p) fail_msg("%s", e.text);
+    pthread_t other;
+    void *failed;
+    assert_int_equal(pthread_create(&other, NULL, assign_by_shared, p), 0);
+    const char *here = assign_by_shared(p);
+    assert_int_equal(pthread_join(other, &failed), 0);
+    if (here || failed) fail_msg("%s: another type", here ? here : (const char *)failed);
+    mix_patterns_free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(search_and_first_match),
@@ -382,6 +410,7 @@ int main(void) {
         cmocka_unit_test(many_patterns),
         cmocka_unit_test(keep_beats_everything),
         cmocka_unit_test(patterns_that_do_nothing),
+        cmocka_unit_test(threads_may_share_patterns),
         cmocka_unit_test(image_models),
         cmocka_unit_test(odd_tensors_of_image_models),
         cmocka_unit_test(recipes),

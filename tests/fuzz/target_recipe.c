@@ -8,22 +8,20 @@ static void use(const mix_recipe *r) {
     static const char *const names[] = {"blk.12.ffn_down_exps.weight", "token_embd.weight",
                                         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
     gq_error e = {0};
-    uint64_t steps = MIX_PATTERN_STEPS;
+    mix_matcher *matcher = mix_matcher_new(&e);
     mix_pattern *p = mix_patterns_new((const char *const *)r->items, r->n, true, &e);
-    if (!p) { /* too many */
-        fuzz_check_error(&e);
-        return;
-    }
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (!p || !matcher) fuzz_check_error(&e); /* too many */
+    for (size_t i = 0; p && matcher && i < sizeof names / sizeof *names; i++) {
         size_t hit;
         uint32_t type = GGUF_TYPE_LIMIT;
         e = (gq_error){0};
-        if (!mix_patterns_find(p, names[i], &steps, &hit, &type, &e))
+        if (!mix_patterns_find(p, matcher, names[i], &hit, &type, &e))
             fuzz_check_error(&e); /* takes too long */
         else
             PROMISE(hit == MIX_NO_PATTERN || gguf_type_of(type), "type %u", type);
     }
     mix_patterns_free(p);
+    mix_matcher_free(matcher);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
