@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/facts.h"
 #include "mixes/rules.h"
 
 /* ---- order ---- */
@@ -31,6 +30,19 @@ bool mix_order(const mix_tensor *tensors, size_t n, bool keep_order, uint32_t *o
     for (size_t i = 0; i < n; i++) order[i] = places[i].index;
     free(places);
     return true;
+}
+
+/* ---- the model ---- */
+
+mix_model mix_model_of(const gguf_facts *f) {
+    mix_model m = {.arch = f->arch, .n_blocks = -1};
+    if (!strcmp(f->arch, "clip")) m.n_blocks = 0; /* the incumbent does not read how many the parts have */
+    gguf_fact_int(f, "block_count", &m.n_blocks);
+    gguf_fact_int(f, "attention.head_count", &m.n_head);
+    m.n_head_kv = m.n_head;
+    gguf_fact_int(f, "attention.head_count_kv", &m.n_head_kv);
+    gguf_fact_int(f, "expert_count", &m.n_expert);
+    return m;
 }
 
 /* ---- one tensor ---- */
@@ -339,4 +351,14 @@ bool mix_assign(const mix_model *model, const mix_options *options, const mix_te
     for (size_t i = 0; ok && i < n; i++) ok = choose_type(&r, &tensors[order[i]], &choices[order[i]], e);
     mix_matcher_free(r.matcher);
     return ok;
+}
+
+const mix_filetype *mix_prevalent(const mix_tensor *tensors, const mix_choice *choices, size_t n) {
+    double weights[GGUF_TYPE_LIMIT] = {0};
+    uint32_t most = 0;
+    for (size_t i = 0; i < n; i++) weights[choices[i].type] += (double)gguf_elements(tensors[i].ne);
+    for (uint32_t type = 1; type < GGUF_TYPE_LIMIT; type++)
+        if (weights[type] > weights[most]) most = type;
+    const mix_filetype *named = mix_filetype_named(gguf_type_name(most));
+    return named ? named : &mix_filetypes[FT_F16];
 }

@@ -63,16 +63,19 @@ static const struct {
     int filetype;
 } aliases[] = {{"Q3_K", FT_Q3_K_M}, {"Q4_K", FT_Q4_K_M}, {"Q5_K", FT_Q5_K_M}};
 
+const mix_filetype *mix_filetype_numbered(int64_t id) {
+    for (int i = 0; i < N_FILETYPES; i++)
+        if (mix_filetypes[i].id == id) return &mix_filetypes[i];
+    return NULL;
+}
+
 const mix_filetype *mix_filetype_named(const char *name) {
     for (int i = 0; i < N_FILETYPES; i++)
         if (strcasecmp(name, mix_filetypes[i].name) == 0) return &mix_filetypes[i];
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         if (strcasecmp(name, aliases[i].alias) == 0) return &mix_filetypes[aliases[i].filetype];
     if (!*name || strlen(name) > 3 || name[strspn(name, "0123456789")]) return NULL;
-    long id = strtol(name, NULL, 10);
-    for (int i = 0; i < N_FILETYPES; i++)
-        if (mix_filetypes[i].id == id) return &mix_filetypes[i];
-    return NULL;
+    return mix_filetype_numbered(strtol(name, NULL, 10));
 }
 
 enum { LONGEST = 24 }; /* longer texts are no misspelt file type */

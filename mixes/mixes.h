@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "gguf/error.h"
+#include "gguf/facts.h"
 #include "gguf/type.h"
 
 /* A file type: what the user names. */
@@ -24,8 +25,9 @@ extern const size_t mix_n_filetypes;
 bool mix_filetype_advised(const mix_filetype *f);
 /* Whether the mix of a file type gives this tensor type to some tensor of some model. */
 bool mix_filetype_uses(const mix_filetype *f, uint32_t type);
-/* By name (any case, aliases Q3_K Q4_K Q5_K) or decimal number; NULL: unknown. */
+/* By name (any case, aliases Q3_K Q4_K Q5_K) or decimal number; by general.file_type; NULL: unknown. */
 const mix_filetype *mix_filetype_named(const char *name);
+const mix_filetype *mix_filetype_numbered(int64_t id);
 /* The known name nearest to `name`, for suggestions; NULL when none resembles it. */
 const char *mix_filetype_nearest(const char *name);
 
@@ -40,6 +42,7 @@ typedef struct mix_model {
     int64_t n_head, n_head_kv,
         n_expert; /* as the rules take them: absent n_head and n_expert are 0, absent n_head_kv is n_head */
 } mix_model;
+mix_model mix_model_of(const gguf_facts *f); /* arch is the facts' own */
 
 /* Whether an architecture is one of the image and video models, whose readers want shapes as they were made:
  * a [64, 1] there is no [64]. */
@@ -97,6 +100,11 @@ bool mix_may_change(const mix_tensor *tensor);
 /* Whether the tensor must not get this type without importance data. */
 bool mix_demands_importance(const char *name, uint32_t type);
 
+/* Whether importance data have a say in how a tensor is stored: blocks are made, of another type than its
+ * own.
+ */
+bool mix_uses_importance(uint32_t from, uint32_t to);
+
 /* Whether importance data that do not fit the tensor are passed over: those of an embedding, whose rows are
  * looked up rather than multiplied, may be made otherwise. Elsewhere they are another model's. */
 bool mix_may_lack_importance(const char *name);
@@ -153,5 +161,8 @@ bool mix_order(const mix_tensor *tensors, size_t n, bool keep_order, uint32_t *o
  * tensor; missing importance data is only flagged (needs_imatrix). */
 bool mix_assign(const mix_model *model, const mix_options *options, const mix_tensor *tensors, size_t n,
                 const uint32_t *order, mix_choice *choices, gq_error *e);
+
+/* The file type that a file is called by whose types were chosen otherwise: that of most weights. */
+const mix_filetype *mix_prevalent(const mix_tensor *tensors, const mix_choice *choices, size_t n);
 
 #endif

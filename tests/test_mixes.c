@@ -408,11 +408,67 @@ static void harm(void **state) {
     assert_true(mix_may_lack_importance("per_layer_token_embd.weight"));
     assert_false(mix_may_lack_importance("output.weight"));
     assert_false(mix_may_lack_importance(down));
+    assert_true(mix_uses_importance(GGUF_F16, GGUF_Q4_K) && mix_uses_importance(GGUF_Q8_0, GGUF_Q4_K));
+    assert_false(mix_uses_importance(GGUF_Q4_K, GGUF_Q4_K) || mix_uses_importance(GGUF_Q8_0, GGUF_F16));
+}
+
+static gguf_kv number(const char *key, const uint32_t *value) {
+    return (gguf_kv){.key = key, .type = GGUF_U32, .value = (const uint8_t *)value, .size = sizeof *value};
+}
+
+static gguf_facts facts_of(const char *arch, const gguf_kv *kv, uint64_t n) {
+    gguf_facts f = {.kv = kv, .n_kv = n};
+    snprintf(f.arch, sizeof f.arch, "%s", arch);
+    return f;
+}
+
+/* What metadata say, and what stands for what they do not. */
+static void model_by_its_facts(void **state) {
+    (void)state;
+    static const uint32_t blocks = 48, heads = 32, shared = 8, experts = 64;
+    const gguf_kv kv[] = {number("qwen2moe.block_count", &blocks),
+                          number("qwen2moe.attention.head_count", &heads),
+                          number("qwen2moe.attention.head_count_kv", &shared),
+                          number("qwen2moe.expert_count", &experts), number("clip.block_count", &blocks)};
+    gguf_facts f = facts_of("qwen2moe", kv, 5);
+    mix_model m = mix_model_of(&f);
+    assert_string_equal(m.arch, "qwen2moe");
+    assert_true(m.n_blocks == 48 && m.n_head == 32 && m.n_head_kv == 8 && m.n_expert == 64);
+    f = facts_of("qwen2moe", kv, 2);
+    m = mix_model_of(&f);
+    assert_true(m.n_head_kv == 32 && m.n_expert == 0);
+    f = facts_of("", kv, 5);
+    m = mix_model_of(&f);
+    assert_true(m.n_blocks == -1 && m.n_head == 0 && m.n_head_kv == 0);
+    f = facts_of("clip", kv, 4);
+    assert_int_equal(mix_model_of(&f).n_blocks, 0);
+    f = facts_of("clip", kv, 5);
+    assert_int_equal(mix_model_of(&f).n_blocks, 48);
+}
+
+/* What a file is called whose types were chosen one by one. */
+static void called_by_most_weights(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t small, large; /* types of two tensors of 256 weights, and of one of 1024 */
+        const char *name;
+    } cases[] = {{GGUF_Q4_K, GGUF_Q6_K, "Q6_K"},
+                 {GGUF_Q6_K, GGUF_Q4_K, "Q4_K_M"},
+                 {GGUF_Q8_0, GGUF_F32, "F32"},
+                 {GGUF_Q4_K, GGUF_IQ4_NL, "IQ4_NL"},
+                 {GGUF_Q4_K, GGUF_F64, "F16"}};
+    mix_tensor tensors[] = {{"a", {256, 1, 1, 1}, 0}, {"b", {256, 1, 1, 1}, 0}, {"c", {256, 2, 2, 1}, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mix_choice choices[] = {{.type = cases[i].small}, {.type = cases[i].small}, {.type = cases[i].large}};
+        assert_string_equal(mix_prevalent(tensors, choices, 3)->name, cases[i].name);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(harm),
+        cmocka_unit_test(model_by_its_facts),
+        cmocka_unit_test(called_by_most_weights),
         cmocka_unit_test(filetypes_by_name_and_number),
         cmocka_unit_test(nearest_names),
         cmocka_unit_test(more_bits_examples),

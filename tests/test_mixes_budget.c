@@ -195,13 +195,39 @@ static void refuses(void **state) {
     assert_false(budget_choose(tensors, 2, 1000, choice, &r, &e));
 }
 
+/* Which types there are to choose from, and for what. */
+static void types_for_a_tensor(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *types; /* in the order of the table */
+        uint32_t from;
+        uint64_t columns;
+        bool has_importance;
+    } cases[] = {
+        {"blk.0.ffn_up.weight", "Q2_K Q3_K IQ4_XS Q4_K Q5_K Q6_K Q8_0 ", GGUF_F16, 512, false},
+        {"blk.0.ffn_up.weight", "Q2_K Q3_K IQ4_XS Q4_K Q5_K Q6_K Q8_0 F16 ", GGUF_F32, 512, true},
+        {"blk.0.ffn_up.weight", "Q8_0 Q4_0 IQ4_NL Q4_1 Q5_0 Q5_1 ", GGUF_F16, 96, false},
+        {"blk.0.ffn_up.weight", "", GGUF_F16, 33, true},
+        {"blk.0.ffn_up.weight", "F16 ", GGUF_F32, 33, true},
+        {"blk.0.ffn_up.weight", "Q2_K Q3_K ", GGUF_IQ4_XS, 256, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char found[128] = "";
+        for (size_t k = 0; k < BUDGET_TYPES; k++) {
+            if (!budget_type_applies(k, cases[i].name, gguf_type_of(cases[i].from), cases[i].columns,
+                                     cases[i].has_importance))
+                continue;
+            strcat(strcat(found, gguf_type_name(budget_types[k])), " ");
+        }
+        assert_string_equal(found, cases[i].types);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_as_trying_everything),
-        cmocka_unit_test(models_end_just_below_the_budget),
-        cmocka_unit_test(ample_budget_takes_the_best),
-        cmocka_unit_test(many_tensors_alike),
-        cmocka_unit_test(refuses),
+        cmocka_unit_test(same_as_trying_everything),   cmocka_unit_test(models_end_just_below_the_budget),
+        cmocka_unit_test(ample_budget_takes_the_best), cmocka_unit_test(many_tensors_alike),
+        cmocka_unit_test(types_for_a_tensor),          cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,9 +95,9 @@ static void summarise(compared_copy *to) {
     const gguf_model *m = &to->file.model;
     int64_t filetype;
     s->path = to->file.path, s->filetype = "", s->n_tensors = to->n;
-    if (gguf_kv_int(gguf_find(m->kv, m->n_kv, "general.file_type"), &filetype))
-        for (size_t i = 0; i < mix_n_filetypes; i++)
-            if (mix_filetypes[i].id == filetype) s->filetype = mix_filetypes[i].name;
+    if (gguf_kv_int(gguf_find(m->kv, m->n_kv, "general.file_type"), &filetype) &&
+        mix_filetype_numbered(filetype))
+        s->filetype = mix_filetype_numbered(filetype)->name;
     for (uint32_t i = 0; i < m->n_shards; i++) s->file_bytes += m->shards[i].file.size;
     for (size_t i = 0; i < to->n; i++) {
         const gq_tensor *t = &to->tensors[i];

@@ -84,30 +84,17 @@ const gq_imatrix_row *gq_imatrix_rows(const gq_imatrix *m, size_t *n) {
 
 /* ---- coverage ---- */
 
-/* Which tensors a quantizer would touch, by the rules of the mixes; any file type has the same. */
-static bool find_weights(const gq_stored *stored, size_t n, imatrix_weight *weights, size_t *n_weights,
-                         gq_error *e) {
-    mix_tensor *tensors = calloc(n + 1, sizeof *tensors);
-    mix_choice *choices = calloc(n + 1, sizeof *choices);
-    uint32_t *order = calloc(n + 1, sizeof *order);
-    mix_options options = {
-        .filetype = mix_filetype_named("Q8_0"), .pure = true, .output_type = -1, .embedding_type = -1};
-    bool ok = tensors && choices && order;
-    if (!ok) gq_fail_memory(e, n * (sizeof *tensors + sizeof *choices));
-    for (size_t i = 0; ok && i < n; i++) {
-        tensors[i].name = stored[i].name, tensors[i].type = stored[i].type;
-        memcpy(tensors[i].ne, stored[i].ne, sizeof tensors[i].ne);
+/* Those that a quantizer may touch; returns how many. */
+static size_t list_weights(const gq_stored *stored, size_t n, imatrix_weight *weights) {
+    size_t n_weights = 0;
+    for (size_t i = 0; i < n; i++) {
+        mix_tensor t = {.name = stored[i].name, .type = stored[i].type};
+        memcpy(t.ne, stored[i].ne, sizeof t.ne);
+        if (mix_may_change(&t))
+            weights[n_weights++] =
+                (imatrix_weight){.name = t.name, .columns = t.ne[0], .matrices = t.ne[2] * t.ne[3]};
     }
-    ok = ok && mix_order(tensors, n, false, order, e) &&
-         mix_assign(&(mix_model){.n_blocks = -1}, &options, tensors, n, order, choices, e);
-    *n_weights = 0;
-    for (size_t i = 0; ok && i < n; i++)
-        if (choices[i].reason == MIX_RULE || choices[i].reason == MIX_FALLBACK)
-            weights[(*n_weights)++] = (imatrix_weight){.name = tensors[i].name,
-                                                       .columns = tensors[i].ne[0],
-                                                       .matrices = tensors[i].ne[2] * tensors[i].ne[3]};
-    free(tensors), free(choices), free(order);
-    return ok;
+    return n_weights;
 }
 
 static bool cover(const imatrix *im, const imatrix_weight *weights, gq_imatrix_coverage *c, gq_error *e) {
@@ -138,8 +125,8 @@ bool gq_imatrix_cover_model(const gq_imatrix *m, const char *model, gq_imatrix_c
     if (!c->model) return false;
     const gq_stored *stored = gq_model_tensors(c->model, &n);
     imatrix_weight *weights = calloc(n + 1, sizeof *weights);
-    bool ok = weights ? find_weights(stored, n, weights, &c->n, e) && cover(&m->data, weights, c, e)
-                      : gq_fail_memory(e, n * sizeof *weights);
+    if (weights) c->n = list_weights(stored, n, weights);
+    bool ok = weights ? cover(&m->data, weights, c, e) : gq_fail_memory(e, n * sizeof *weights);
     free(weights);
     if (!ok) gq_imatrix_coverage_free(c);
     return ok;

@@ -17,17 +17,6 @@ static bool read_type(const char *name, const char *option, int64_t *type, gq_er
     return true;
 }
 
-static mix_model model_facts(const gguf_facts *f) {
-    mix_model m = {.arch = f->arch, .n_blocks = -1};
-    if (!strcmp(f->arch, "clip")) m.n_blocks = 0; /* the incumbent does not read how many the parts have */
-    gguf_fact_int(f, "block_count", &m.n_blocks);
-    gguf_fact_int(f, "attention.head_count", &m.n_head);
-    m.n_head_kv = m.n_head;
-    gguf_fact_int(f, "attention.head_count_kv", &m.n_head_kv);
-    gguf_fact_int(f, "expert_count", &m.n_expert);
-    return m;
-}
-
 static const char *label(uint32_t type) { return gguf_type_name(type); }
 
 /* Can this tensor become what the mix wants? */
@@ -129,7 +118,7 @@ bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *op
         if (!a->keep) return false;
     }
     a->options.patterns = a->patterns, a->options.keep = a->keep;
-    a->model = model_facts(&plan->facts);
+    a->model = mix_model_of(&plan->facts);
     a->tensors = calloc(n + 1, sizeof *a->tensors);
     a->order = calloc(n + 1, sizeof *a->order);
     a->types = calloc(n + 1, sizeof *a->types);

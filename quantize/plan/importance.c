@@ -21,8 +21,6 @@ bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e)
                      options->imatrix);
 }
 
-static bool quantized(const gq_tensor *t) { return t->to != t->from && gguf_type_of(t->to)->quantized; }
-
 bool plan_has_importance(const gq_plan *plan, const plan_source *source) {
     const gguf_tensor *t = source->tensor;
     tensor_inputs found;
@@ -108,15 +106,22 @@ static bool warn_unseen(gq_plan *plan, const name_list *unseen, uint64_t experts
                      experts == 1 ? "matrix was reached by" : "matrices were reached by", unseen->text, more);
 }
 
+/* In one output at least. */
+static bool uses_importance(const gq_plan *plan, size_t tensor) {
+    for (size_t o = 0; o < plan->n_outputs; o++) {
+        const gq_tensor *t = &plan->outputs[o].tensors[tensor];
+        if (mix_uses_importance(t->from, t->to)) return true;
+    }
+    return false;
+}
+
 bool plan_cover(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!plan->inputs.n_entries) return true;
     name_list missing = {.n = 0}, unseen = {.n = 0};
     uint64_t covered = 0, experts = 0;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         plan_source *source = &plan->sources[i];
-        bool any = false;
-        for (size_t o = 0; o < plan->n_outputs; o++) any = any || quantized(&plan->outputs[o].tensors[i]);
-        if (!any) continue;
+        if (!uses_importance(plan, i)) continue;
         if (!plan_cover_source(plan, source, options, e)) return false;
         const tensor_inputs *inputs = &source->inputs;
         covered += inputs->columns > 0;
@@ -126,7 +131,7 @@ bool plan_cover(gq_plan *plan, const gq_options *options, gq_error *e) {
         for (size_t o = 0; o < plan->n_outputs; o++) {
             gq_tensor *t = &plan->outputs[o].tensors[i];
             gq_summary *s = &plan->outputs[o].summary;
-            if (!quantized(t)) continue;
+            if (!mix_uses_importance(t->from, t->to)) continue;
             t->importance = inputs->columns ? GQ_IMPORTANCE_FULL : GQ_IMPORTANCE_MISSING;
             t->experts = inputs->n_counted, t->experts_unseen = inputs->n_unseen;
             s->n_without_importance += !inputs->columns;

@@ -10,22 +10,11 @@
 #include "quantize/schedule.h"
 #include "quantize/strip.h"
 
-/* Types with long blocks first. Those with blocks of 32 serve where rows are no multiple of 256; elsewhere a
- * long block does better in the same bytes. */
-const uint32_t measure_types[MEASURE_TYPES] = {GGUF_Q2_K, GGUF_Q3_K, GGUF_IQ4_XS, GGUF_Q4_K, GGUF_Q5_K,
-                                               GGUF_Q6_K, GGUF_Q8_0, GGUF_F16,    GGUF_Q4_0, GGUF_IQ4_NL,
-                                               GGUF_Q4_1, GGUF_Q5_0, GGUF_Q5_1};
-enum { STAND_INS = 8 }; /* first of those for odd rows */
-
 bool measure_applies(const gq_plan *plan, size_t tensor, size_t type) {
     const plan_source *s = &plan->sources[tensor];
-    const gguf_type *from = s->tensor->type, *to = gguf_type_of(measure_types[type]);
-    uint64_t cols = s->tensor->ne[0];
     const codec *codecs = plan->kernels->codecs;
-    if (!codecs[from->id].decode || !codecs[to->id].encode || cols % to->block_elements) return false;
-    if (type >= STAND_INS && cols % 256 == 0) return false;
-    if (mix_demands_importance(s->name, to->id) && !s->inputs.columns) return false;
-    return gguf_type_bytes(to, cols) < gguf_type_bytes(from, cols);
+    return codecs[s->tensor->type->id].decode && codecs[budget_types[type]].encode &&
+           budget_type_applies(type, s->name, s->tensor->type, s->tensor->ne[0], s->inputs.columns > 0);
 }
 
 /* ---- the sample ---- */
@@ -46,7 +35,7 @@ static sample sample_of(const gguf_tensor *t) {
 
 typedef struct sample_strip {
     uint32_t tensor, number;
-    double power, weighted, error[MEASURE_TYPES];
+    double power, weighted, error[BUDGET_TYPES];
 } sample_strip;
 
 typedef struct job {
@@ -70,10 +59,10 @@ static void try_types(const job *j, sample_strip *to, size_t rows, size_t cols, 
     strip_encoder encoder = {
         .kernels = j->plan->kernels, .importance = importance, .settings = &j->plan->settings};
     double power = 0, weighted = 0;
-    for (size_t type = 0; type < MEASURE_TYPES; type++) {
+    for (size_t type = 0; type < BUDGET_TYPES; type++) {
         codec_error sum = {0};
         if (to->error[type] < 0) continue;
-        encoder.type = gguf_type_of(measure_types[type]);
+        encoder.type = gguf_type_of(budget_types[type]);
         size_t held = strip_encode(&encoder, x, rows, cols, room->stored[1], room->decoded[1], &sum);
         to->error[type] += held == rows * cols ? sum.we2 : INFINITY;
         if (sum.n) power = sum.x2, weighted = sum.wx2;
@@ -90,7 +79,7 @@ static bool do_strip(void *arg, piece *p, gq_error *e) {
     sample s = sample_of(t);
     uint64_t begin = to->number * s.per_strip,
              end = begin + s.per_strip < s.rows ? begin + s.per_strip : s.rows;
-    for (size_t type = 0; type < MEASURE_TYPES; type++)
+    for (size_t type = 0; type < BUDGET_TYPES; type++)
         to->error[type] = measure_applies(w->plan, to->tensor, type) ? 0 : -1;
     for (uint64_t j = begin; j < end;) {
         uint64_t matrix, next, at = place(t, &s, j, &matrix), offset = at % t->ne[0];
@@ -113,7 +102,7 @@ static bool do_strip(void *arg, piece *p, gq_error *e) {
 /* ---- all tensors ---- */
 
 static bool known(const gq_plan *plan, size_t i, const measured *m) {
-    for (size_t type = 0; type < MEASURE_TYPES; type++)
+    for (size_t type = 0; type < BUDGET_TYPES; type++)
         if (measure_applies(plan, i, type) && (m->weights == 0 || m->error[type] < 0)) return false;
     return true;
 }
@@ -124,7 +113,7 @@ static void fold(const sample_strip *strips, size_t n, const gq_plan *plan, meas
         sample s = sample_of(plan->sources[strips[i].tensor].tensor);
         if (strips[i].number == 0) *m = (measured){.weights = (double)(s.rows * s.cols)};
         m->power += strips[i].power, m->weighted += strips[i].weighted;
-        for (size_t type = 0; type < MEASURE_TYPES; type++) m->error[type] += strips[i].error[type];
+        for (size_t type = 0; type < BUDGET_TYPES; type++) m->error[type] += strips[i].error[type];
     }
 }
 

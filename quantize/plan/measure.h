@@ -2,24 +2,22 @@
 #ifndef GQ_MEASURE_H
 #define GQ_MEASURE_H
 
+#include "mixes/budget.h"
 #include "quantize/plan/plan.h"
 
 enum {
-    MEASURE_TYPES = 13,
     MEASURE_KEY = 128,        /* bytes of the text that says what measurements belong to */
     MEASURE_SAMPLE = 1 << 18, /* weights of a tensor that are looked at, at most (and one row at least) */
 };
-/* The types a target chooses from, besides the tensor's own. */
-extern const uint32_t measure_types[MEASURE_TYPES];
 
 typedef struct measured {
-    double weights;              /* looked at; 0: not measured */
-    double power, weighted;      /* sum of x^2, plain and under importance (without any: the same) */
-    double error[MEASURE_TYPES]; /* sum of (x - x')^2 under importance; negative: not measured, infinite: the
+    double weights;             /* looked at; 0: not measured */
+    double power, weighted;     /* sum of x^2, plain and under importance (without any: the same) */
+    double error[BUDGET_TYPES]; /* sum of (x - x')^2 under importance; negative: not measured, infinite: the
                                     type cannot hold the values */
 } measured;
 
-/* Whether the target may give a type to a tensor. */
+/* Whether the target may give a tensor one of budget_types, and the codecs can. */
 bool measure_applies(const gq_plan *plan, size_t tensor, size_t type);
 /* Measure tensors with wanted[i] set that `found` does not know, rows and columns being those of the whole
  * model; found[i] belongs to plan->sources[i]. *fresh: something was measured. */

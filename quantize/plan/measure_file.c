@@ -14,7 +14,7 @@
 #include "quantize/plan/measure.h"
 
 static const char OF[] = "measured.of", PREFIX[] = "measured.tensor.";
-enum { HEAD = 3, NUMBERS = HEAD + 2 * MEASURE_TYPES, KEY = sizeof PREFIX + GGUF_MAX_NAME };
+enum { HEAD = 3, NUMBERS = HEAD + 2 * BUDGET_TYPES, KEY = sizeof PREFIX + GGUF_MAX_NAME };
 
 char *measure_path(const gq_plan *plan) {
     char *path = NULL;
@@ -33,7 +33,7 @@ void measure_key(const gq_plan *plan, char key[MEASURE_KEY]) {
 
 static size_t type_index(double id) {
     size_t i = 0;
-    while (i < MEASURE_TYPES && (double)measure_types[i] != id) i++;
+    while (i < BUDGET_TYPES && (double)budget_types[i] != id) i++;
     return i;
 }
 
@@ -48,14 +48,14 @@ static void read_tensor(const gguf_kv *kv, measured *found) {
         (n - HEAD) % 2)
         return;
     memcpy(numbers, elements, n * sizeof *numbers);
-    for (size_t i = 0; i < MEASURE_TYPES; i++) m.error[i] = -1;
+    for (size_t i = 0; i < BUDGET_TYPES; i++) m.error[i] = -1;
     m.weights = numbers[0], m.power = numbers[1], m.weighted = numbers[2];
     if (!(m.weights > 0 && m.weights <= MEASURE_SAMPLE && m.power >= 0 && m.weighted >= 0 &&
           isfinite(m.power + m.weighted)))
         return;
     for (uint64_t i = HEAD; i < n; i += 2) {
         size_t index = type_index(numbers[i]);
-        if (index == MEASURE_TYPES || !(numbers[i + 1] >= 0)) return; /* infinite: cannot hold the values */
+        if (index == BUDGET_TYPES || !(numbers[i + 1] >= 0)) return; /* infinite: cannot hold the values */
         m.error[index] = numbers[i + 1];
     }
     *found = m;
@@ -105,9 +105,9 @@ static bool add_tensor(gguf_header *h, const char *name, const measured *m, gq_e
     } __attribute__((packed)) array = {.type = GGUF_FLOAT64};
     uint64_t n = 0;
     array.numbers[n++] = m->weights, array.numbers[n++] = m->power, array.numbers[n++] = m->weighted;
-    for (size_t i = 0; i < MEASURE_TYPES; i++) {
+    for (size_t i = 0; i < BUDGET_TYPES; i++) {
         if (m->error[i] < 0) continue;
-        array.numbers[n++] = measure_types[i], array.numbers[n++] = m->error[i];
+        array.numbers[n++] = budget_types[i], array.numbers[n++] = m->error[i];
     }
     memcpy(array.count, &n, sizeof n);
     snprintf(key, sizeof key, "%s%s", PREFIX, name);

@@ -80,7 +80,7 @@ typedef struct target {
     size_t *choice;
 } target;
 
-enum { CANDIDATES = MEASURE_TYPES + 1 };
+enum { CANDIDATES = BUDGET_TYPES + 1 };
 
 static bool target_new(target *t, gq_plan *plan, plan_assignment *a, const gq_options *options, gq_error *e) {
     size_t n = plan->n_tensors + 1;
@@ -210,8 +210,8 @@ static void list_candidates(target *t) {
         c[n++] = (budget_candidate){own, bytes_as(t, i, own), 0};
         const measured *m = &t->found[i];
         double weight = m->weighted > 0 ? harm_of(t, i) / m->weighted : 0;
-        for (size_t k = 0; t->free[i] && k < MEASURE_TYPES; k++) {
-            uint32_t type = measure_types[k];
+        for (size_t k = 0; t->free[i] && k < BUDGET_TYPES; k++) {
+            uint32_t type = budget_types[k];
             double error = m->error[k] * weight;
             if (measure_applies(t->plan, i, k) && error <= 1e300)
                 c[n++] = (budget_candidate){type, bytes_as(t, i, type), error};
@@ -222,18 +222,6 @@ static void list_candidates(target *t) {
 
 /* ---- the choice ---- */
 
-/* The file type of most weights. */
-static const mix_filetype *prevalent(const target *t) {
-    double weights[GGUF_TYPE_LIMIT] = {0};
-    uint32_t most = 0;
-    for (size_t i = 0; i < t->plan->n_tensors; i++)
-        weights[choices_of(t)[i].type] += (double)gguf_elements(t->plan->sources[i].tensor->ne);
-    for (uint32_t type = 1; type < GGUF_TYPE_LIMIT; type++)
-        if (weights[type] > weights[most]) most = type;
-    const mix_filetype *named = mix_filetype_named(gguf_type_name(most));
-    return named ? named : mix_filetype_named("F16");
-}
-
 /* Lay the output out with the types chosen. *size is what the target limits: the file, or its tensors' bytes.
  */
 static bool lay_out(target *t, uint64_t *size, gq_error *e) {
@@ -242,7 +230,7 @@ static bool lay_out(target *t, uint64_t *size, gq_error *e) {
     size_t warnings = plan->warnings.n;
     for (size_t i = 0; i < plan->n_tensors; i++) t->a->types[i] = t->tensors[i].candidates[t->choice[i]].type;
     if (!plan_assign(plan, t->a, t->output, e)) return false;
-    out->filetype = prevalent(t);
+    out->filetype = mix_prevalent(t->a->tensors, choices_of(t), plan->n_tensors);
     if (!plan_layout(plan, out, t->options, e)) return false;
     words_cut(&plan->warnings, warnings); /* the final layout says them again */
     *size = t->asked.size ? out->summary.file_bytes : out->summary.out_bytes;
