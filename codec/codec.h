@@ -117,6 +117,28 @@ typedef struct codec_error {
 typedef void codec_measure(const float *x, const float *decoded, size_t rows, size_t cols,
                            const codec_importance *importance, codec_error *sum /* added to */);
 
+/* ---- rows times a vector ----
+ * out[r] = sum over columns k of decoded(r, k) x[k], from the blocks as they are stored. Sixteen columns lie
+ * side by side in lanes. A lane adds up code times x over the columns of a (sub-)block, ascending, and adds
+ * that times the scale to one of two sums, in turn; minimums are multiplied with sums of x and added apart;
+ * at the end lanes are added in halves. A row's sum depends on that row and x alone, not on how rows are
+ * grouped into calls. Levels that have fused multiply-add agree to the bit, the others may differ in last
+ * bits.
+ *
+ * Where no product leaves the range of normal floats, a result is as near to the exact sum of exact products
+ * of what the type's decoder returns as
+ *     (cols / 8 + 16) 2^-24 sum over k of |scale(k) code(k) x[k]| + |minimum(k) x[k]|,
+ * without a minimum: of |decoded(k) x[k]|. reference_magnitude() tells these factors of x. */
+typedef struct codec_vector {
+    const float *x;
+    const float *sums; /* as codec_sums left them */
+} codec_vector;
+/* Sums of 16 columns each, then of 32 each; cols is a multiple of 32, or the sums are not looked at. */
+static inline size_t codec_sums_count(size_t cols) { return cols / 16 + cols / 32; }
+void codec_sums(const float *x, size_t cols, float *sums);
+/* n rows, one after another. Their blocks need not be aligned, nor x. */
+typedef void codec_dot(const uint8_t *blocks, size_t n, size_t cols, const codec_vector *v, float *out);
+
 typedef struct codec {
     uint32_t type;        /* GGUF id */
     codec_decode *decode; /* NULL: not supported */
@@ -124,6 +146,7 @@ typedef struct codec {
     /* Largest |x| that encode can store; beyond it the caller must refuse. Infinity: any finite. */
     float max_magnitude;
     const codec_steps *steps; /* NULL: no encoder, or numbers rather than blocks */
+    codec_dot *dot;           /* where there is a decoder */
 } codec;
 
 /* The kernels of one ISA level. */
@@ -133,6 +156,8 @@ typedef struct kernels {
     /* Index of the first Inf or NaN, n when there is none. */
     size_t (*first_not_finite)(const float *x, size_t n);
     codec_measure *measure;
+    /* Looks at every byte and does nothing else: what memory can give. Returns a sum that means nothing. */
+    uint64_t (*read)(const uint8_t *bytes, size_t n);
 } kernels;
 enum { CODEC_MOST_LANES = 16 };
 
@@ -149,5 +174,7 @@ const char *kernels_level_name(size_t i);
 /* Plain scalar decoders written from the format description, one element at a time: what the kernels are
  * checked against. */
 bool reference_decode(uint32_t type, const uint8_t *blocks, float *x, size_t n);
+/* |scale code| + |minimum| of each element, or a little more: what the error of codec_dot is measured by. */
+bool reference_magnitude(uint32_t type, const uint8_t *blocks, float *a, size_t n);
 
 #endif

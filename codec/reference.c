@@ -136,3 +136,27 @@ bool reference_decode(uint32_t type, const uint8_t *blocks, float *x, size_t n) 
         x[i] = element[type](blocks + gguf_type_bytes(t, i), i % t->block_elements);
     return true;
 }
+
+/* Types with a minimum, and where their codes lie: with zeros there a block decodes to its minimums. */
+static const struct {
+    uint32_t type;
+    unsigned codes, end;
+} with_minimum[] = {
+    {GGUF_Q4_1, 4, 20}, {GGUF_Q5_1, 4, 24}, {GGUF_Q2_K, 16, 80}, {GGUF_Q4_K, 16, 144}, {GGUF_Q5_K, 16, 176}};
+
+bool reference_magnitude(uint32_t type, const uint8_t *blocks, float *a, size_t n) {
+    const gguf_type *t = gguf_type_of(type);
+    if (!reference_decode(type, blocks, a, n)) return false;
+    for (size_t i = 0; i < n; i++) a[i] = fabsf(a[i]);
+    for (size_t k = 0; k < sizeof with_minimum / sizeof *with_minimum; k++)
+        for (size_t i = 0; with_minimum[k].type == type && i < n; i += t->block_elements) {
+            uint8_t block[256];
+            float minimum[256];
+            memcpy(block, blocks + gguf_type_bytes(t, i), t->block_bytes);
+            memset(block + with_minimum[k].codes, 0, with_minimum[k].end - with_minimum[k].codes);
+            reference_decode(type, block, minimum, t->block_elements);
+            /* |scale code| is at most |scale code + minimum| + |minimum|. */
+            for (size_t j = 0; j < t->block_elements; j++) a[i + j] += 2 * fabsf(minimum[j]);
+        }
+    return true;
+}

@@ -1,7 +1,7 @@
 /* Blocks to float32, exactly as the formats say. Plain loops over one block at a time: the compiler
  * vectorises them, and only the arithmetic in the formula rounds, so every level gives the same bits. */
 #include "codec/simd/kernels.h"
-#include "codec/simd/scalar.h"
+#include "codec/simd/stored.h"
 
 #define DECODE(name) void LEVEL(decode_##name)(const uint8_t *restrict b, float *restrict x, size_t n)
 #define EACH_BLOCK(type) \
@@ -104,15 +104,6 @@ DECODE(q3_k) {
     }
 }
 
-/* The shared scale bytes of Q4_K and Q5_K: eight 6-bit scales and minimums. */
-INLINE void six_bit_pairs(const uint8_t *s, uint8_t scale[8], uint8_t min[8]) {
-    for (int k = 0; k < 4; k++) {
-        scale[k] = s[k] & 63, min[k] = s[k + 4] & 63;
-        scale[k + 4] = (uint8_t)((s[k + 8] & 15) | (s[k] >> 6) << 4);
-        min[k + 4] = (uint8_t)(s[k + 8] >> 4 | (s[k + 4] >> 6) << 4);
-    }
-}
-
 DECODE(q4_k) {
     EACH_BLOCK(Q4_K) {
         float d = half_at(b), dmin = half_at(b + 2);
@@ -157,25 +148,6 @@ DECODE(q6_k) {
 }
 
 /* ---- code books ---- */
-static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                      1,    13,   25,  38,  53,  69,  89,  113};
-static const int8_t fp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
-/* v[j] = book[code j] for the nibbles of `bytes` bytes: low nibbles first. */
-INLINE void look_up(const int8_t book[16], const uint8_t *q, int bytes, int8_t *v) {
-#if defined(__SSSE3__)
-    __m128i table = _mm_loadu_si128((const __m128i *)book), mask = _mm_set1_epi8(15), codes;
-    codes = bytes == 16 ? _mm_loadu_si128((const __m128i *)q) : _mm_loadl_epi64((const __m128i *)q);
-    __m128i low = _mm_shuffle_epi8(table, _mm_and_si128(codes, mask));
-    __m128i high = _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16(codes, 4), mask));
-    if (bytes == 16)
-        _mm_storeu_si128((__m128i *)v, low), _mm_storeu_si128((__m128i *)(v + 16), high);
-    else
-        _mm_storel_epi64((__m128i *)v, low), _mm_storel_epi64((__m128i *)(v + 8), high);
-#else
-    for (int j = 0; j < bytes; j++) v[j] = book[q[j] & 15], v[j + bytes] = book[q[j] >> 4];
-#endif
-}
 INLINE void scaled_codes(float d, const int8_t *v, float *x, int n) {
     for (int j = 0; j < n; j++) x[j] = d * (float)v[j];
 }
@@ -203,19 +175,10 @@ DECODE(iq4_xs) {
 
 DECODE(mxfp4) {
     EACH_BLOCK(MXFP4) {
-        /* 2^(e - 128), subnormal for e = 0 and 1. */
-        float d = b[0] < 2 ? float_of(0x200000u << b[0]) : float_of((uint32_t)(b[0] - 1) << 23);
         int8_t v[32];
         look_up(fp4_values, b + 1, 16, v);
-        scaled_codes(d, v, x, 32);
+        scaled_codes(half_e8m0(b[0]), v, x, 32);
     }
-}
-
-/* Half of an unsigned E4M3 number; bit 7 is ignored and 0x7f is zero. */
-INLINE float half_e4m3(uint8_t c) {
-    int e = c >> 3 & 15, m = c & 7;
-    if ((c & 0x7f) == 0x7f) return c == 0x7f ? 0 : 240.0f;
-    return e ? (float)(8 + m) * float_of((uint32_t)(e - 11 + 127) << 23) : (float)m * 0x1p-10f;
 }
 
 DECODE(nvfp4) {

@@ -33,7 +33,9 @@
     X(Q1_0, q1_0, 65504.0f) \
     X(Q2_0, q2_0, 65504.0f)
 
-#define GQ_DECLARE_DECODE(id, name) codec_decode LEVEL(decode_##name);
+#define GQ_DECLARE_DECODE(id, name) \
+    codec_decode LEVEL(decode_##name); \
+    codec_dot LEVEL(dot_##name);
 #define GQ_DECLARE_NUMBERS(id, name, magnitude) \
     GQ_DECLARE_DECODE(id, name) \
     codec_encode LEVEL(encode_##name);
@@ -44,6 +46,7 @@ GQ_CODECS(GQ_DECLARE, GQ_DECLARE_NUMBERS, GQ_DECLARE_DECODE)
 
 codec_measure LEVEL(measure);
 size_t LEVEL(first_not_finite)(const float *x, size_t n);
+uint64_t LEVEL(read)(const uint8_t *bytes, size_t n);
 extern const kernels LEVEL(kernels);
 
 #endif

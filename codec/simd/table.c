@@ -4,10 +4,12 @@
 _Static_assert(GQ_LANES <= CODEC_MOST_LANES, "callers make room for so many");
 
 #define ROW(id, name, magnitude) \
-    [GGUF_##id] = {GGUF_##id, LEVEL(decode_##name), LEVEL(encode_##name), magnitude, &LEVEL(steps_##name)},
+    [GGUF_##id] = {GGUF_##id, LEVEL(decode_##name), LEVEL(encode_##name), \
+                   magnitude, &LEVEL(steps_##name), LEVEL(dot_##name)},
 #define ROW_NUMBERS(id, name, magnitude) \
-    [GGUF_##id] = {GGUF_##id, LEVEL(decode_##name), LEVEL(encode_##name), magnitude, NULL},
-#define ROW_DECODE(id, name) [GGUF_##id] = {GGUF_##id, LEVEL(decode_##name), NULL, 0, NULL},
+    [GGUF_##id] = {GGUF_##id, LEVEL(decode_##name), LEVEL(encode_##name), magnitude, NULL, LEVEL(dot_##name)},
+#define ROW_DECODE(id, name) \
+    [GGUF_##id] = {GGUF_##id, LEVEL(decode_##name), NULL, 0, NULL, LEVEL(dot_##name)},
 static const codec codecs[GGUF_TYPE_LIMIT] = {GQ_CODECS(ROW, ROW_NUMBERS, ROW_DECODE)};
 
-const kernels LEVEL(kernels) = {GQ_LANES, codecs, LEVEL(first_not_finite), LEVEL(measure)};
+const kernels LEVEL(kernels) = {GQ_LANES, codecs, LEVEL(first_not_finite), LEVEL(measure), LEVEL(read)};
