@@ -48,17 +48,15 @@ static void say_plan(const gq_plan *plan) {
     }
 }
 
-/* The run may add warnings. */
-static bool run_with_progress(const request *r, gq_plan *plan, gq_error *e) {
+static bool run_with_progress(const request *r, const gq_plan *plan, gq_results **results, gq_error *e) {
     progress p;
-    size_t before, n;
-    gq_plan_warnings(plan, &before);
+    size_t n = 0;
     progress_start(&p, r, plan);
     gq_callbacks callbacks = progress_callbacks(&p);
-    bool ok = gq_run(plan, &callbacks, e);
+    bool ok = gq_run(plan, &callbacks, results, e);
     progress_end(&p, ok ? NULL : e);
-    const char *const *warnings = gq_plan_warnings(plan, &n);
-    if (!r->quiet) warn_all(warnings + before, n - before);
+    const char *const *warnings = *results ? gq_results_warnings(*results, &n) : NULL;
+    if (!r->quiet) warn_all(warnings, n);
     return ok;
 }
 
@@ -76,7 +74,7 @@ static void print_report(const report *r, bool all) {
 }
 
 /* Print and write what is known of the plan or the run. */
-static bool report_results(const request *r, const gq_plan *plan, gq_error *e) {
+static bool report_results(const request *r, const gq_plan *plan, const gq_results *results, gq_error *e) {
     const gq_options *asked = &r->quantize;
     if (!r->dry_run && asked->parts && !asked->join) { /* the losses are known when all parts are joined */
         if (!r->quiet)
@@ -85,7 +83,7 @@ static bool report_results(const request *r, const gq_plan *plan, gq_error *e) {
                    asked->part, asked->parts);
         return true;
     }
-    report rep = report_of_plan(r, plan, !r->dry_run);
+    report rep = report_of_plan(r, plan, results);
     if (!r->quiet) print_report(&rep, rep.n_outputs == 1 || r->verbose);
     bool ok = report_write(&rep, r->report, e);
     report_free(&rep);
@@ -115,9 +113,11 @@ int quantize_main(const request *r) {
     if (!plan) return failed(&e);
     if (!r->dry_run) interrupt_catch();
     if (!r->quiet) say_plan(plan);
-    bool ok = recipe_out_write(r, plan, &e) && (r->dry_run || run_with_progress(r, plan, &e)) &&
-              report_results(r, plan, &e);
+    gq_results *results = NULL;
+    bool ok = recipe_out_write(r, plan, &e) && (r->dry_run || run_with_progress(r, plan, &results, &e)) &&
+              report_results(r, plan, results, &e);
     int status = ok ? GQ_OK : failed(&e);
+    gq_results_free(results);
     gq_plan_free(plan);
     return status;
 }

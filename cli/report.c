@@ -12,26 +12,31 @@
 
 /* ---- gathering ---- */
 
-static report_output output_of_plan(const gq_plan *plan, size_t output, bool done) {
-    report_output o = {.summary = gq_plan_summary(plan, output)};
-    o.tensors = gq_plan_tensors(plan, output, &o.n);
-    if (done) o.losses = need(o.n, sizeof *o.losses);
-    for (size_t i = 0; done && i < o.n; i++) o.losses[i] = *gq_plan_loss(plan, output, i);
-    return o;
+static void add_warnings(report *r, const char *const *warnings, size_t n) {
+    r->warnings = need_more(r->warnings, r->n_warnings + n, sizeof *r->warnings);
+    for (size_t i = 0; i < n; i++) r->warnings[r->n_warnings++] = warnings[i];
 }
 
-report report_of_plan(const request *r, const gq_plan *plan, bool done) {
-    report rep = {.kind = done ? "run" : "plan",
+report report_of_plan(const request *r, const gq_plan *plan, const gq_results *results) {
+    report rep = {.kind = results ? "run" : "plan",
                   .input = r->quantize.input,
                   .imatrix = r->quantize.imatrix,
                   .effort = effort_names[r->quantize.effort],
                   .measure_file = gq_plan_measure_file(plan),
                   .request = r,
-                  .seconds = done ? gq_plan_seconds(plan) : 0,
+                  .seconds = results ? gq_results_progress(results)->seconds : 0,
                   .n_outputs = gq_plan_outputs(plan)};
-    rep.warnings = gq_plan_warnings(plan, &rep.n_warnings);
+    size_t n;
+    const char *const *warnings = gq_plan_warnings(plan, &n);
+    add_warnings(&rep, warnings, n);
+    if (results) warnings = gq_results_warnings(results, &n), add_warnings(&rep, warnings, n);
     rep.outputs = need(rep.n_outputs, sizeof *rep.outputs);
-    for (size_t i = 0; i < rep.n_outputs; i++) rep.outputs[i] = output_of_plan(plan, i, done);
+    for (size_t i = 0; i < rep.n_outputs; i++) {
+        report_output *o = &rep.outputs[i];
+        o->summary = gq_plan_summary(plan, i);
+        o->tensors = gq_plan_tensors(plan, i, &o->n);
+        if (results) o->losses = gq_results_losses(results, i, &o->n);
+    }
     return rep;
 }
 
@@ -42,22 +47,23 @@ report report_of_comparison(const request *r, const gq_comparison *c) {
                   .request = r,
                   .seconds = gq_comparison_seconds(c),
                   .n_outputs = r->n_arguments - 1};
+    size_t n;
+    const char *const *warnings = gq_comparison_warnings(c, &n);
+    add_warnings(&rep, warnings, n);
     rep.outputs = need(rep.n_outputs, sizeof *rep.outputs);
-    rep.warnings = gq_comparison_warnings(c, &rep.n_warnings);
     for (size_t i = 0; i < rep.n_outputs; i++) {
         report_output *o = &rep.outputs[i];
         o->summary = gq_comparison_summary(c, i);
         o->tensors = gq_comparison_tensors(c, i, &o->n);
-        o->losses = need(o->n, sizeof *o->losses);
-        memcpy(o->losses, gq_comparison_losses(c, i), o->n * sizeof *o->losses);
+        o->losses = gq_comparison_losses(c, i);
         if (rep.n_outputs > 1) o->numbers = gq_comparison_numbers(c, i);
     }
     return rep;
 }
 
 void report_free(report *r) {
-    for (size_t i = 0; i < r->n_outputs; i++) free(r->outputs[i].losses), free(r->outputs[i].best);
-    free(r->outputs);
+    for (size_t i = 0; i < r->n_outputs; i++) free(r->outputs[i].best);
+    free(r->outputs), free(r->warnings);
     *r = (report){0};
 }
 

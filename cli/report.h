@@ -12,7 +12,7 @@ typedef struct report_output {
     const gq_summary *summary;
     const gq_tensor *tensors;
     size_t n;
-    gq_loss *losses;       /* NULL: only planned, nothing measured; belongs to the report */
+    const gq_loss *losses; /* NULL: only planned, nothing measured */
     const size_t *numbers; /* of several copies: which of the original's each tensor is; else NULL */
     bool *best;            /* and whether no copy is nearer to it; belongs to the report */
     size_t n_best;
@@ -27,11 +27,12 @@ typedef struct report {
     double seconds;
     size_t n_outputs, n_warnings;
     report_output *outputs; /* belong to the report */
-    const char *const *warnings;
+    const char **warnings;  /* so does the list */
 } report;
 
-/* Of a plan; with losses when it is done. The plan must outlive the report. */
-report report_of_plan(const request *r, const gq_plan *plan, bool done);
+/* Of a plan, or of its run: results are NULL while it is only planned. What it is of must outlive a report.
+ */
+report report_of_plan(const request *r, const gq_plan *plan, const gq_results *results);
 report report_of_comparison(const request *r, const gq_comparison *c);
 void report_free(report *r);
 

@@ -4,12 +4,15 @@
  *     gq_options o = {.input = "model-F16.gguf", .outputs = &out, .n_outputs = 1};
  *     gq_error e;
  *     gq_plan *plan = gq_plan_new(&o, &e);               // reads headers and importance data
- *     if (plan && gq_run(plan, NULL, &e)) ...            // writes the file, measures the loss
+ *     gq_results *results = NULL;
+ *     if (plan && gq_run(plan, NULL, &results, &e)) ...  // writes the file, measures the loss
+ *     gq_results_free(results);
  *     gq_plan_free(plan);
  *
- * Sizes are in bytes, counts in elements. Strings and arrays that a plan hands out belong to the plan. Texts
- * from a file (tensor names, metadata) may hold control characters: gq_printable() of gguf/error.h before
- * showing them. A plan is used from one thread; gq_run starts its own.
+ * Sizes are in bytes, counts in elements. Strings and arrays that a plan hands out belong to the plan, those
+ * of results to the results. Texts from a file (tensor names, metadata) may hold control characters:
+ * gq_printable() of gguf/error.h before showing them. A plan does not change once it is made; gq_run starts
+ * threads of its own.
  */
 #ifndef GQUANT_H
 #define GQUANT_H
@@ -140,7 +143,7 @@ const gq_summary *gq_plan_summary(const gq_plan *plan, size_t output);
 size_t gq_plan_outputs(const gq_plan *plan);
 /* Tensors in output order. */
 const gq_tensor *gq_plan_tensors(const gq_plan *plan, size_t output, size_t *n);
-/* Things the user should know before the work starts, one sentence each. gq_run may add some behind them. */
+/* Things the user should know before the work starts, one sentence each. */
 const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n);
 /* The file from which measurements came, or in which they are kept now; NULL: there is none. */
 const char *gq_plan_measure_file(const gq_plan *plan);
@@ -182,13 +185,21 @@ typedef struct gq_callbacks {
     bool (*cancelled)(void *user);
 } gq_callbacks;
 
+typedef struct gq_results gq_results;
 /* Do the plan. On failure nothing is left under any output's name, unless all files were whole already and
- * only some lack their names: then a new plan of the same options finishes. callbacks may be NULL. Signals
- * are left as they are; a file that RLIMIT_FSIZE forbids is a failure before the work, not a SIGXFSZ. */
-bool gq_run(gq_plan *plan, const gq_callbacks *callbacks, gq_error *e);
-/* After gq_run. */
-const gq_loss *gq_plan_loss(const gq_plan *plan, size_t output, size_t tensor);
-double gq_plan_seconds(const gq_plan *plan);
+ * only some lack their names; where the message says that the same command goes on from what is done, so does
+ * gq_run with this plan. callbacks may be NULL. *results is what the run has found, of one that has failed as
+ * far as it came (NULL: there was no memory for it); results may be NULL, too. Signals are left as they are;
+ * a file that RLIMIT_FSIZE forbids is a failure before the work, not a SIGXFSZ. */
+bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **results, gq_error *e);
+void gq_results_free(gq_results *r);
+/* Of each tensor, in the plan's order. Zeros for those that have not been done, or of which this run did a
+ * part only. */
+const gq_loss *gq_results_losses(const gq_results *r, size_t output, size_t *n);
+/* How far it came, what of that had been done before, and the seconds of the whole call. No tensor. */
+const gq_progress *gq_results_progress(const gq_results *r);
+/* Things that the user should know of the run, one sentence each. */
+const char *const *gq_results_warnings(const gq_results *r, size_t *n);
 
 /* ---- looking into a file ---- */
 typedef enum gq_kind { GQ_UNSIGNED, GQ_SIGNED, GQ_FLOAT, GQ_BOOL, GQ_TEXT, GQ_NESTED } gq_kind;

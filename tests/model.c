@@ -133,17 +133,37 @@ model *model_llama(uint32_t blocks) {
     return m;
 }
 
-gq_plan *run_plan(const gq_options *options) {
+gq_plan *must_plan(const gq_options *options) {
     gq_error e;
     gq_plan *plan = gq_plan_new(options, &e);
     if (!plan) fail_msg("plan: %s", e.text);
-    if (!gq_run(plan, NULL, &e)) fail_msg("run: %s", e.text);
     return plan;
+}
+
+gq_results *must_run(const gq_plan *plan) {
+    gq_error e;
+    gq_results *results;
+    if (!gq_run(plan, NULL, &results, &e)) fail_msg("run: %s", e.text);
+    return results;
+}
+
+gq_results *run_plan(const gq_options *options) {
+    gq_plan *plan = must_plan(options);
+    gq_results *results = must_run(plan);
+    gq_plan_free(plan);
+    return results;
+}
+
+void assert_same_losses(const gq_results *a, size_t output_a, const gq_results *b, size_t output_b) {
+    size_t n, n_b;
+    const gq_loss *x = gq_results_losses(a, output_a, &n), *y = gq_results_losses(b, output_b, &n_b);
+    assert_int_equal(n, n_b);
+    assert_memory_equal(x, y, n * sizeof *x);
 }
 
 void quantize(const char *in, const char *out, const char *filetype, int threads) {
     gq_output output = {out, filetype};
-    gq_plan_free(run_plan(&(gq_options){
+    gq_results_free(run_plan(&(gq_options){
         .input = in, .outputs = &output, .n_outputs = 1, .threads = threads, .effort = GQ_EFFORT_DEFAULT}));
 }
 
@@ -159,7 +179,7 @@ const char *failure(const gq_options *options) {
     static gq_error e;
     memset(&e, 0, sizeof e);
     gq_plan *plan = gq_plan_new(options, &e);
-    bool done = plan && gq_run(plan, NULL, &e);
+    bool done = plan && gq_run(plan, NULL, NULL, &e);
     gq_plan_free(plan);
     if (done) fail_msg("%s was quantized", options->input);
     return e.text;

@@ -26,8 +26,12 @@ model *model_llama(uint32_t blocks);
 /* n values, normal with a few outliers, the same for the same seed. */
 float *random_values(uint64_t n, uint64_t seed);
 
-/* Run a plan that must succeed; returns it for a look at its numbers. */
-gq_plan *run_plan(const gq_options *options);
+gq_plan *must_plan(const gq_options *options);
+gq_results *must_run(const gq_plan *plan);
+/* Both; returns the results for a look at their numbers. */
+gq_results *run_plan(const gq_options *options);
+/* That an output of one run and one of another have the same losses. */
+void assert_same_losses(const gq_results *a, size_t output_a, const gq_results *b, size_t output_b);
 /* Run one output with defaults: file type, threads. */
 void quantize(const char *in, const char *out, const char *filetype, int threads);
 /* Whether a warning of the plan contains the text. */

@@ -14,13 +14,6 @@ gq_options options_for(const char *in, const gq_output *out) {
     return (gq_options){.input = in, .outputs = out, .n_outputs = 1, .effort = GQ_EFFORT_DEFAULT};
 }
 
-gq_plan *must_plan(const gq_options *options) {
-    gq_error e;
-    gq_plan *plan = gq_plan_new(options, &e);
-    if (!plan) fail_msg("%s", e.text);
-    return plan;
-}
-
 void must_refuse(const gq_options *options, gq_status status, const char *says) {
     gq_error e;
     gq_plan *plan = gq_plan_new(options, &e);

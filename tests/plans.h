@@ -15,7 +15,6 @@ void write_entry(FILE *f, const char *name, int32_t calls, int32_t n, float scal
 void write_importance(const char *to, uint32_t blocks);
 
 gq_options options_for(const char *in, const gq_output *out);
-gq_plan *must_plan(const gq_options *options);
 /* No plan can be made: the status, and what the message contains. */
 void must_refuse(const gq_options *options, gq_status status, const char *says);
 

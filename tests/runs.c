@@ -16,12 +16,14 @@ static bool is_enough(void *user) {
     return s->after && s->chunks >= s->after;
 }
 
+gq_callbacks stopper_callbacks(stopper *s) { return (gq_callbacks){s, count_chunk, NULL, is_enough}; }
+
 gq_status run_some(const gq_options *options, stopper *s, gq_error *e) {
-    gq_callbacks callbacks = {s, count_chunk, NULL, is_enough};
+    gq_callbacks callbacks = stopper_callbacks(s);
     gq_plan *plan = gq_plan_new(options, e);
     if (!plan) fail_msg("%s", e->text);
     e->status = GQ_OK;
-    gq_status status = gq_run(plan, &callbacks, e) ? GQ_OK : e->status;
+    gq_status status = gq_run(plan, &callbacks, NULL, e) ? GQ_OK : e->status;
     gq_plan_free(plan);
     return status;
 }
@@ -53,7 +55,7 @@ int run_as_asked(char **arguments) {
         .input = arguments[1], .outputs = &out, .n_outputs = 1, .threads = 2, .effort = GQ_EFFORT_DEFAULT};
     if (sscanf(arguments[3], "%u/%u", &o.part, &o.parts) != 2) return 2;
     gq_plan *plan = gq_plan_new(&o, NULL);
-    bool done = plan && gq_run(plan, NULL, NULL);
+    bool done = plan && gq_run(plan, NULL, NULL, NULL);
     gq_plan_free(plan);
     return !done;
 }

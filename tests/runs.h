@@ -13,6 +13,7 @@ typedef struct stopper {
     gq_progress last;
 } stopper;
 
+gq_callbacks stopper_callbacks(stopper *s);
 /* Run until `after` chunks. The plan must succeed. */
 gq_status run_some(const gq_options *options, stopper *s, gq_error *e);
 /* Whether a warning of the plan contains the text. */

@@ -170,7 +170,7 @@ static void test_size_limit_of_library(void **state) {
         gq_options o = {.input = path("model-F16.gguf"), .outputs = &out, .n_outputs = 1};
         gq_plan *plan = gq_plan_new(&o, &e);
         setrlimit(RLIMIT_FSIZE, &(struct rlimit){100000, RLIM_INFINITY});
-        bool right = plan && !gq_run(plan, NULL, &e) && strstr(e.text, "ulimit -f") &&
+        bool right = plan && !gq_run(plan, NULL, NULL, &e) && strstr(e.text, "ulimit -f") &&
                      !gq_write_whole(path("much"), false, write_much, text, &e) &&
                      strstr(e.text, "ulimit -f");
         gq_plan_free(plan);

@@ -38,7 +38,7 @@ static void write_odd_model(const char *to) {
     model_free(m);
 }
 
-static gq_plan *run_one(const char *in, const char *out, const char *filetype, int threads) {
+static gq_results *run_one(const char *in, const char *out, const char *filetype, int threads) {
     gq_output output = {out, filetype};
     return run_plan(&(gq_options){
         .input = in, .outputs = &output, .n_outputs = 1, .threads = threads, .effort = GQ_EFFORT_DEFAULT});
@@ -47,19 +47,16 @@ static gq_plan *run_one(const char *in, const char *out, const char *filetype, i
 static void bytes_and_numbers_for_any_threads(void **state) {
     (void)state;
     static const int threads[] = {1, 2, 3, 7};
-    gq_plan *plans[4];
-    size_t n;
+    gq_results *results[4];
     write_odd_model(path("odd.gguf"));
     for (int k = 0; k < 4; k++) {
         char name[32];
         snprintf(name, sizeof name, "t%d.gguf", threads[k]);
-        plans[k] = run_one(path("odd.gguf"), path(name), "Q4_K_S", threads[k]);
+        results[k] = run_one(path("odd.gguf"), path(name), "Q4_K_S", threads[k]);
         assert_same_file(path("t1.gguf"), path(name));
-        gq_plan_tensors(plans[k], 0, &n);
-        for (size_t i = 0; i < n; i++)
-            assert_memory_equal(gq_plan_loss(plans[k], 0, i), gq_plan_loss(plans[0], 0, i), sizeof(gq_loss));
+        assert_same_losses(results[k], 0, results[0], 0);
     }
-    for (int k = 0; k < 4; k++) gq_plan_free(plans[k]);
+    for (int k = 0; k < 4; k++) gq_results_free(results[k]);
 }
 
 /* What is written is what the encoder gives for whole rows, wherever chunks and strips end. */
@@ -89,14 +86,14 @@ static void the_default_effort_needs_no_words(void **state) {
     assert_int_equal(GQ_EFFORT_DEFAULT, 0);
     write_odd_model(path("odd.gguf"));
     gq_output out = {path("unsaid.gguf"), "Q4_K_S"};
-    gq_plan_free(run_plan(&(gq_options){.input = path("odd.gguf"), .outputs = &out, .n_outputs = 1}));
+    gq_results_free(run_plan(&(gq_options){.input = path("odd.gguf"), .outputs = &out, .n_outputs = 1}));
     for (int i = 0; i < 3; i++) {
         gq_output other = {path("effort.gguf"), "Q4_K_S"};
-        gq_plan_free(run_plan(&(gq_options){.input = path("odd.gguf"),
-                                            .outputs = &other,
-                                            .n_outputs = 1,
-                                            .force = true,
-                                            .effort = efforts[i]}));
+        gq_results_free(run_plan(&(gq_options){.input = path("odd.gguf"),
+                                               .outputs = &other,
+                                               .n_outputs = 1,
+                                               .force = true,
+                                               .effort = efforts[i]}));
         if (i == 0) {
             assert_same_file(path("unsaid.gguf"), path("effort.gguf"));
             continue;
@@ -113,12 +110,16 @@ static void the_default_effort_needs_no_words(void **state) {
 static void numbers_are_those_of_the_file(void **state) {
     (void)state;
     write_odd_model(path("odd.gguf"));
-    gq_plan *plan = run_one(path("odd.gguf"), path("numbers.gguf"), "Q5_K_S", 3);
+    gq_output output = {path("numbers.gguf"), "Q5_K_S"};
+    gq_plan *plan =
+        must_plan(&(gq_options){.input = path("odd.gguf"), .outputs = &output, .n_outputs = 1, .threads = 3});
+    gq_results *results = must_run(plan);
     gguf_model in = open_model(path("odd.gguf")), out = open_model(path("numbers.gguf"));
     size_t n;
     const gq_tensor *tensors = gq_plan_tensors(plan, 0, &n);
+    const gq_loss *losses = gq_results_losses(results, 0, &n);
     for (size_t i = 0; i < n; i++) {
-        const gq_loss *loss = gq_plan_loss(plan, 0, i);
+        const gq_loss *loss = &losses[i];
         uint64_t count, size;
         float *x = tensor_values(&in, tensors[i].source_name, &count);
         float *y = tensor_values(&out, tensors[i].name, &count);
@@ -143,32 +144,29 @@ static void numbers_are_those_of_the_file(void **state) {
         free(x), free(y), free(bytes);
     }
     gguf_model_close(&in), gguf_model_close(&out);
-    gq_plan_free(plan);
+    gq_results_free(results), gq_plan_free(plan);
 }
 
 /* The outputs of one run, and what it says of them, against those of a run each. */
 static void one_run_equals_many(const char *in, const char *const *types, size_t n) {
     gq_output outputs[8];
     char single[8][256], all[8][256];
-    gq_plan *plans[8];
+    gq_results *results[8];
     for (size_t o = 0; o < n; o++) {
         snprintf(single[o], sizeof single[o], "%s/single-%zu.gguf", folder, o);
         snprintf(all[o], sizeof all[o], "%s/all-%zu.gguf", folder, o);
-        plans[o] = run_one(in, single[o], types[o], 2);
+        results[o] = run_one(in, single[o], types[o], 2);
         outputs[o] = (gq_output){all[o], types[o]};
     }
-    gq_plan *together =
+    gq_results *together =
         run_plan(&(gq_options){.input = in, .outputs = outputs, .n_outputs = n, .effort = GQ_EFFORT_DEFAULT});
     for (size_t o = 0; o < n; o++) {
-        size_t tensors;
-        gq_plan_tensors(together, o, &tensors);
         assert_same_file(single[o], all[o]);
-        for (size_t i = 0; i < tensors; i++)
-            assert_memory_equal(gq_plan_loss(together, o, i), gq_plan_loss(plans[o], 0, i), sizeof(gq_loss));
-        gq_plan_free(plans[o]);
+        assert_same_losses(together, o, results[o], 0);
+        gq_results_free(results[o]);
         unlink(single[o]), unlink(all[o]);
     }
-    gq_plan_free(together);
+    gq_results_free(together);
 }
 
 static void several_outputs_equal_single_ones(void **state) {
@@ -317,7 +315,7 @@ static void callbacks_come_in_order(void **state) {
                                               .effort = GQ_EFFORT_DEFAULT},
                                 NULL);
     assert_non_null(plan);
-    assert_true(gq_run(plan, &callbacks, NULL));
+    assert_true(gq_run(plan, &callbacks, NULL, NULL));
     assert_int_equal(s.tensors, gq_plan_summary(plan, 0)->n_tensors);
     assert_int_equal(s.bytes, gq_plan_summary(plan, 0)->in_bytes);
     gq_plan_free(plan);

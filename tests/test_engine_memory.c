@@ -33,7 +33,7 @@ static int set_up(void **state) {
 
 static bool run(const gq_options *o, gq_error *e) {
     gq_plan *plan = gq_plan_new(o, e);
-    bool done = plan && gq_run(plan, NULL, e);
+    bool done = plan && gq_run(plan, NULL, NULL, e);
     gq_plan_free(plan);
     return done;
 }

@@ -58,7 +58,7 @@ static int run_as_asked(char **arguments) {
     gq_callbacks callbacks = {&resumed, note_progress, NULL, NULL};
     alarm(60); /* a hang is a failure, not a wait */
     gq_plan *plan = gq_plan_new(&o, &e);
-    bool done = plan && gq_run(plan, &callbacks, &e);
+    bool done = plan && gq_run(plan, &callbacks, NULL, &e);
     gq_plan_free(plan);
     printf("%lld %s", resumed, done ? "" : e.text);
     return !done;

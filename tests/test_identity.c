@@ -55,7 +55,7 @@ static void assert_afresh(const gq_options *first, const gq_options *second, con
     assert_int_equal(run_some(second, &last, &e), GQ_OK);
     assert_int_equal(last.resumed, 0);
     reference.outputs = &alone;
-    gq_plan_free(run_plan(&reference));
+    gq_results_free(run_plan(&reference));
     assert_same_file(alone.path, second->outputs[0].path);
     assert_int_equal(unlink(alone.path) | unlink(second->outputs[0].path), 0);
 }
@@ -87,7 +87,7 @@ static void parts_with_other_layers_pruned(void **state) {
     join.join = true, join.part = join.parts = 0, join.prune_layers = "10";
     assert_non_null(strstr(failure(&join), "its options were other ones"));
     join.prune_layers = "3";
-    gq_plan_free(run_plan(&join));
+    gq_results_free(run_plan(&join));
 }
 
 /* An importance file with one value per column; sums of a column grow with `slope`. */

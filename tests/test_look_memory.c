@@ -98,7 +98,7 @@ static bool run(const char *in, gq_options *o, gq_error *e) {
     gq_output out = {path("out.gguf"), o->targets ? NULL : "Q8_0"};
     o->input = in, o->outputs = &out, o->n_outputs = 1, o->threads = 1, o->effort = GQ_EFFORT_DEFAULT;
     gq_plan *plan = gq_plan_new(o, e);
-    bool done = plan && gq_run(plan, NULL, e);
+    bool done = plan && gq_run(plan, NULL, NULL, e);
     gq_plan_free(plan);
     return done;
 }

@@ -64,7 +64,7 @@ static void parts_of_long_names_are_joined(void **state) {
         assert_one_prefix(own);
         assert_non_null(strstr(failure(&whole), "has been begun in 12 parts"));
         o.parts = 0, o.join = true;
-        gq_plan_free(run_plan(&o));
+        gq_results_free(run_plan(&o));
         assert_same_file(path("wanted.gguf"), out.path);
         assert_int_equal(count_files(own), 1);
         remove_folder(own);
@@ -143,7 +143,7 @@ static void long_names_of_shards(void **state) {
         o.part = 2;
         assert_int_equal(run_some(&o, &all, &e), GQ_OK);
         o.part = o.parts = 0, o.join = true;
-        gq_plan_free(run_plan(&o));
+        gq_results_free(run_plan(&o));
     }
     remove_folder(own);
 }

@@ -39,16 +39,13 @@ static void parts_make_the_whole(void **state) {
     o.part = 0, o.parts = 0;
     assert_non_null(strstr(failure(&o), "has been begun in 4 parts"));
     o.join = true;
-    gq_plan *joined = run_plan(&o), *whole;
+    gq_results *joined = run_plan(&o), *whole;
     assert_same_file(path("wanted.gguf"), out.path);
     gq_output single = {path("single.gguf"), "Q4_K_S"};
     o.join = false, o.outputs = &single;
     whole = run_plan(&o);
-    size_t n;
-    gq_plan_tensors(whole, 0, &n);
-    for (size_t i = 0; i < n; i++)
-        assert_memory_equal(gq_plan_loss(whole, 0, i), gq_plan_loss(joined, 0, i), sizeof(gq_loss));
-    gq_plan_free(joined), gq_plan_free(whole);
+    assert_same_losses(whole, 0, joined, 0);
+    gq_results_free(joined), gq_results_free(whole);
 }
 
 static void missing_parts_are_named(void **state) {
@@ -80,7 +77,7 @@ static void missing_parts_are_named(void **state) {
     assert_non_null(strstr(failure(&join), "part 1 of 3 is not finished: 1 of"));
     o.part = 1;
     assert_int_equal(run_some(&o, &all, &e), GQ_OK);
-    gq_plan_free(run_plan(&join));
+    gq_results_free(run_plan(&join));
     assert_same_file(path("wanted.gguf"), out.path);
     assert_false(exists(path(".missing.gguf.gquant")));
     assert_false(exists(path(".missing.gguf.gquant-journal-1-of-3")));
@@ -99,7 +96,7 @@ static void odd_journals_are_nobodys(void **state) {
         snprintf(name, sizeof name, ".odd.gguf.gquant-journal-%s", odd[i]);
         write_whole(path(name), "", 0);
     }
-    gq_plan_free(run_plan(&o));
+    gq_results_free(run_plan(&o));
     assert_same_file(path("wanted.gguf"), out.path);
     unlink(out.path);
     for (size_t i = 0; i < ODD; i++) {
@@ -136,7 +133,7 @@ static void parts_that_fail(void **state) {
     second = first, second.part = 2;
     assert_non_null(strstr(failure(&first), "element 0"));
     assert_int_equal(count_files(own), 1);
-    gq_plan_free(run_plan(&second));
+    gq_results_free(run_plan(&second));
     assert_non_null(strstr(failure(&first), "element 0"));
     assert_true(exists(in_folder(own, ".out.gguf.gquant")));
     assert_true(exists(in_folder(own, ".out.gguf.gquant-journal-2-of-2")));
@@ -171,7 +168,7 @@ static void parts_of_another_plan_are_left_alone(void **state) {
     o.part = 2;
     assert_int_equal(run_some(&o, &all, &e), GQ_OK);
     other.outputs = &out;
-    gq_plan_free(run_plan(&other));
+    gq_results_free(run_plan(&other));
     assert_same_file(path("wanted.gguf"), out.path);
 }
 
@@ -184,7 +181,7 @@ static void more_parts_than_chunks(void **state) {
     o.parts = 70;
     for (o.part = 70; o.part > 0; o.part--) assert_int_equal(run_some(&o, &all, &e), GQ_OK);
     o.join = true;
-    gq_plan_free(run_plan(&o));
+    gq_results_free(run_plan(&o));
     assert_same_file(path("wanted.gguf"), out.path);
 }
 

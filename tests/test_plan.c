@@ -48,7 +48,7 @@ static void outputs_that_must_not_be_written(void **state) {
     gq_options o = options_for(path("in.gguf"), &out);
     must_refuse(&o, GQ_FAILED, "is there already");
     o.force = true;
-    gq_plan_free(run_plan(&o));
+    gq_results_free(run_plan(&o));
     assert_same_file(path("there.gguf"), path("there.gguf"));
     out.path = path("in.gguf");
     must_refuse(&o, GQ_FAILED, "one of the inputs");
@@ -104,12 +104,12 @@ static void requantizing_goes_through_the_decoder(void **state) {
     gq_output out = {path("requant-4.gguf"), "Q4_K_S"};
     gq_options o = options_for(path("requant-5.gguf"), &out);
     o.allow_requantize = true;
-    gq_plan_free(run_plan(&o));
+    gq_results_free(run_plan(&o));
     gq_output wide = {path("requant-32.gguf"), "F32"}, four = {path("requant-32-4.gguf"), "Q4_K_S"};
     o.outputs = &wide;
-    gq_plan_free(run_plan(&o));
+    gq_results_free(run_plan(&o));
     o.input = path("requant-32.gguf"), o.outputs = &four;
-    gq_plan_free(run_plan(&o));
+    gq_results_free(run_plan(&o));
     gguf_model a = open_model(path("requant-4.gguf")), b = open_model(path("requant-32-4.gguf"));
     uint64_t n;
     uint8_t *x = tensor_bytes(&a, "blk.0.attn_q.weight", &n),

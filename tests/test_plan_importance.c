@@ -15,19 +15,21 @@ static void importance_is_matched(void **state) {
     gq_output out = {path("cover-out.gguf"), "Q4_K_S"};
     gq_options o = options_for(path("cover.gguf"), &out);
     o.imatrix = path("cover.dat");
-    gq_plan *plan = run_plan(&o);
+    gq_plan *plan = must_plan(&o);
+    gq_results *results = must_run(plan);
     const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
+    const gq_loss *losses = gq_results_losses(results, 0, &n);
     for (size_t i = 0; i < n; i++) {
         bool entry = strstr(t[i].name, "attn_q") || strstr(t[i].name, "ffn_down");
         bool kept = t[i].from == t[i].to;
         assert_int_equal(t[i].importance, kept    ? GQ_IMPORTANCE_UNUSED
                                           : entry ? GQ_IMPORTANCE_FULL
                                                   : GQ_IMPORTANCE_MISSING);
-        assert_int_equal(isnan(gq_loss_weighted(gq_plan_loss(plan, 0, i))) != 0, !entry);
+        assert_int_equal(isnan(gq_loss_weighted(&losses[i])) != 0, !entry);
     }
     assert_int_equal(gq_plan_summary(plan, 0)->n_without_importance, 2 + 2 * 5);
     assert_true(warned(plan, "token_embd.weight"));
-    gq_plan_free(plan);
+    gq_results_free(results), gq_plan_free(plan);
     /* Another model's matrix, and one that is filtered away. */
     static const char *const nothing = "nothing", *const query = "attn_q";
     o.include_weights = (gq_list){&nothing, 1};
@@ -99,7 +101,7 @@ static void experts_get_their_own_slices(void **state) {
     gq_options o = options_for(path("all.gguf"), &out);
     o.pure = true;
     o.imatrix = path("all.dat");
-    gq_plan_free(run_plan(&o));
+    gq_results_free(run_plan(&o));
     gguf_model together = open_model(path("all-out.gguf"));
     uint64_t size, one;
     uint8_t *whole = tensor_bytes(&together, "blk.0.ffn_down_exps.weight", &size);
@@ -117,7 +119,7 @@ static void experts_get_their_own_slices(void **state) {
         gq_options p = options_for(path("one.gguf"), &alone);
         p.pure = p.force = true;
         p.imatrix = path("one.dat");
-        gq_plan_free(run_plan(&p));
+        gq_results_free(run_plan(&p));
         gguf_model m = open_model(path("one-out.gguf"));
         uint8_t *bytes = tensor_bytes(&m, "blk.0.ffn_down.weight", &one);
         assert_int_equal(one * EXPERTS, size);

@@ -62,7 +62,7 @@ static void metadata_keep_their_order_and_bytes(void **state) {
     gq_options o = options_for(path("meta.gguf"), &out);
     o.imatrix = path("meta.dat");
     o.override_kv = (gq_list){overrides, 2};
-    gq_plan_free(run_plan(&o));
+    gq_results_free(run_plan(&o));
     gguf_model in = open_model(path("meta.gguf")), done = open_model(path("meta-out.gguf"));
     check_order(&done, wanted, sizeof wanted / sizeof *wanted);
     for (size_t i = 0; i < 6; i++) {
@@ -139,7 +139,7 @@ static void overrides_keep_types(void **state) {
     gq_output out = {path("types-out.gguf"), "COPY"};
     gq_options o = options_for(path("types.gguf"), &out);
     o.override_kv = (gq_list){items, sizeof items / sizeof *items};
-    gq_plan_free(run_plan(&o));
+    gq_results_free(run_plan(&o));
     gguf_model done = open_model(path("types-out.gguf"));
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         assert_int_equal(type_of(&done, wanted[i].key), wanted[i].type);
@@ -243,7 +243,8 @@ static void pruning_renumbers_and_slices(void **state) {
     gq_output out = {path("four.gguf"), "COPY"};
     gq_options o = options_for(path("six.gguf"), &out);
     o.prune_layers = "4,1,4,99";
-    gq_plan *plan = run_plan(&o);
+    gq_plan *plan = must_plan(&o);
+    gq_results_free(must_run(plan));
     gguf_model in = open_model(path("six.gguf")), done = open_model(path("four.gguf"));
     size_t n_warnings;
     assert_string_equal(gq_plan_warnings(plan, &n_warnings)[0], "--prune-layers: the model has no layer 99");

@@ -62,7 +62,7 @@ static void every_job_counts_what_it_did(void **state) {
     assert_int_equal(last.weights_done, WEIGHTS);
     assert_int_equal(last.bytes_done, last.bytes_total);
     last = (gq_progress){0};
-    assert_true(gq_run(plan, &callbacks, &e));
+    assert_true(gq_run(plan, &callbacks, NULL, &e));
     assert_int_equal(last.weights_done, WEIGHTS + NORM);
     assert_int_equal(last.bytes_done, last.bytes_total);
     gq_plan_free(plan);

@@ -39,17 +39,50 @@ static void numbers_survive_an_interruption(void **state) {
     (void)state;
     gq_output whole = {path("whole.gguf"), "Q4_K_S"}, out = {path("pieces.gguf"), "Q4_K_S"};
     gq_options o = options_for(&whole);
-    gq_plan *a = run_plan(&o);
+    gq_results *a = run_plan(&o);
     o.outputs = &out;
     stopper s = {.after = 17};
     gq_error e;
-    size_t n;
     assert_int_equal(run_some(&o, &s, &e), GQ_INTERRUPTED);
-    gq_plan *b = run_plan(&o);
-    gq_plan_tensors(a, 0, &n);
-    for (size_t i = 0; i < n; i++)
-        assert_memory_equal(gq_plan_loss(a, 0, i), gq_plan_loss(b, 0, i), sizeof(gq_loss));
-    gq_plan_free(a), gq_plan_free(b);
+    gq_results *b = run_plan(&o);
+    assert_same_losses(a, 0, b, 0);
+    gq_results_free(a), gq_results_free(b);
+}
+
+/* Nothing of a run goes into the plan, so another run of it goes on; and of what was stopped the results hold
+ * whole tensors alone. */
+static void a_plan_outlives_its_run(void **state) {
+    (void)state;
+    gq_output whole = {path("one-run.gguf"), "Q4_K_S"}, out = {path("two-runs.gguf"), "Q4_K_S"};
+    gq_options o = options_for(&whole);
+    gq_results *wanted = run_plan(&o), *found;
+    stopper s = {.after = 9};
+    gq_callbacks callbacks = stopper_callbacks(&s);
+    gq_error e;
+    size_t n, n_done = 0;
+    o.outputs = &out;
+    gq_plan *plan = must_plan(&o);
+    assert_false(gq_run(plan, &callbacks, &found, &e));
+    assert_int_equal(e.status, GQ_INTERRUPTED);
+    const gq_loss *all = gq_results_losses(wanted, 0, &n), *some = gq_results_losses(found, 0, &n);
+    for (size_t i = 0; i < n; i++) {
+        bool done = some[i].crc32 != 0;
+        n_done += done;
+        assert_memory_equal(&some[i], done ? &all[i] : &(gq_loss){.n = 0}, sizeof *some);
+    }
+    assert_true(n_done > 0 && n_done < n);
+    const gq_progress *p = gq_results_progress(found);
+    assert_int_equal(p->bytes_done, s.last.bytes_done);
+    assert_true(p->bytes_done > 0 && p->bytes_done < p->bytes_total);
+    assert_true(p->seconds >= s.last.seconds && !p->tensor && p->bytes_resumed == 0);
+    gq_results_free(found);
+    found = must_run(plan);
+    p = gq_results_progress(found);
+    assert_true(p->bytes_resumed > 0 && p->bytes_done == p->bytes_total);
+    gq_plan_free(plan);
+    assert_same_losses(wanted, 0, found, 0);
+    assert_same_file(whole.path, out.path);
+    gq_results_free(wanted), gq_results_free(found);
 }
 
 /* What the journal promises is looked at before it is believed. */
@@ -152,7 +185,7 @@ static void an_input_that_changes_is_refused(void **state) {
     gq_error e;
     gq_plan *plan = gq_plan_new(&o, &e);
     assert_non_null(plan);
-    assert_false(gq_run(plan, &callbacks, &e));
+    assert_false(gq_run(plan, &callbacks, NULL, &e));
     assert_non_null(strstr(e.text, "changed"));
     gq_plan_free(plan);
     assert_int_equal(count_files(own), 1);
@@ -244,7 +277,7 @@ static void outputs_are_split_and_kept_split(void **state) {
     o = options_for(&kept);
     o.input = path("split-00003-of-00005.gguf");
     o.keep_split = true;
-    gq_plan_free(run_plan(&o));
+    gq_results_free(run_plan(&o));
     for (int s = 1; s <= 5; s++) {
         snprintf(name, sizeof name, "kept-0000%d-of-00005.gguf", s);
         assert_true(exists(path(name)));
@@ -252,7 +285,7 @@ static void outputs_are_split_and_kept_split(void **state) {
     assert_same_tensors(path("wanted.gguf"), path("kept-00001-of-00005.gguf"));
     gq_output merged = {path("merged.gguf"), "COPY"};
     o.keep_split = false, o.outputs = &merged;
-    gq_plan_free(run_plan(&o));
+    gq_results_free(run_plan(&o));
     assert_same_file(path("wanted.gguf"), merged.path);
 }
 
@@ -261,6 +294,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(interrupted_runs_go_on),
         cmocka_unit_test(numbers_survive_an_interruption),
+        cmocka_unit_test(a_plan_outlives_its_run),
         cmocka_unit_test(damaged_chunks_are_done_again),
         cmocka_unit_test(other_plans_start_afresh),
         cmocka_unit_test(two_runs_do_not_meet),

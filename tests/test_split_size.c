@@ -33,7 +33,8 @@ static uint32_t split(const char *in, uint64_t most, const char *filetype, uint6
     const char *out = in_folder(folder, "out.gguf");
     gq_output output = {out, filetype};
     gq_options o = {.input = in, .outputs = &output, .n_outputs = 1, .threads = 1, .split_max_size = most};
-    gq_plan *plan = run_plan(&o);
+    gq_plan *plan = must_plan(&o);
+    gq_results_free(must_run(plan));
     gguf_model m = open_model(gq_plan_summary(plan, 0)->path);
     uint32_t shards = m.n_shards;
     *first_size = m.shards[0].file.size;

@@ -35,7 +35,7 @@ static void size_is_met(void **state) {
     target.bpw = 0;
     for (target.size = most * 3 / 10; target.size < most; target.size += most / 17) {
         struct stat st;
-        gq_plan_free(run_plan(&o));
+        gq_results_free(run_plan(&o));
         assert_int_equal(stat(out, &st), 0);
         if ((uint64_t)st.st_size > target.size || (double)st.st_size < 0.995 * (double)target.size)
             fail_msg("%llu bytes for %llu", (unsigned long long)st.st_size, (unsigned long long)target.size);
@@ -122,14 +122,14 @@ static void more_bytes_never_hurt(void **state) {
     gq_options o = options_for(out);
     double before = 1e300;
     for (target.bpw = 4; target.bpw < 9; target.bpw += 1) {
-        gq_plan *plan = run_plan(&o);
+        gq_results *results = run_plan(&o);
         size_t n;
         double error = 0;
-        gq_plan_tensors(plan, 0, &n);
-        for (size_t i = 0; i < n; i++) error += gq_plan_loss(plan, 0, i)->e2;
+        const gq_loss *losses = gq_results_losses(results, 0, &n);
+        for (size_t i = 0; i < n; i++) error += losses[i].e2;
         assert_true(error < before);
         before = error;
-        gq_plan_free(plan);
+        gq_results_free(results);
     }
 }
 
@@ -142,7 +142,7 @@ static void the_file_says_its_most_common_type(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         gq_options o = options_for(out);
         target.bpw = rows[i].bits;
-        gq_plan_free(run_plan(&o));
+        gq_results_free(run_plan(&o));
         gguf_model m = open_model(out);
         int64_t type;
         assert_true(gguf_kv_int(gguf_find(m.shards[0].kv, m.shards[0].n_kv, "general.file_type"), &type));
@@ -288,8 +288,7 @@ static void several_targets_in_one_run(void **state) {
         if (targets[i].size) assert_true(s->file_bytes <= targets[i].size);
         free(types), free(alone[i]);
     }
-    gq_error e;
-    if (!gq_run(plan, NULL, &e)) fail_msg("%s", e.text);
+    gq_results_free(must_run(plan));
     for (size_t i = 0; i < N; i++) assert_true(exists(gq_plan_summary(plan, i)->path));
     gq_plan_free(plan);
     /* One that cannot be reached stops all. */
@@ -305,16 +304,16 @@ static void parts_agree(void **state) {
     (void)state;
     gq_options o = options_for(path("whole.gguf"));
     target.bpw = 5;
-    gq_plan_free(run_plan(&o));
+    gq_results_free(run_plan(&o));
     for (uint32_t part = 1; part <= 2; part++) {
         remove(kept());
         o = options_for(path("parts.gguf"));
         target.bpw = 5, o.part = part, o.parts = 2;
-        gq_plan_free(run_plan(&o));
+        gq_results_free(run_plan(&o));
     }
     o = options_for(path("parts.gguf"));
     target.bpw = 5, o.join = true;
-    gq_plan_free(run_plan(&o));
+    gq_results_free(run_plan(&o));
     assert_same_file(path("whole.gguf"), path("parts.gguf"));
 }
 

@@ -63,17 +63,17 @@ static void a_run_goes_on_with_fewer(void **state) {
         gq_options o = options_for(THREADS);
         char says[64];
         gq_error e;
-        size_t before, after;
+        size_t n_warnings;
+        gq_results *results;
         gq_plan *plan = gq_plan_new(&o, &e);
         if (!plan) fail_msg("%s", e.text);
-        gq_plan_warnings(plan, &before);
         startable = n;
-        if (!gq_run(plan, NULL, &e)) fail_msg("%ld threads: %s", n, e.text);
+        if (!gq_run(plan, NULL, &results, &e)) fail_msg("%ld threads: %s", n, e.text);
         startable = -1;
-        const char *const *warnings = gq_plan_warnings(plan, &after);
+        const char *const *warnings = gq_results_warnings(results, &n_warnings);
         snprintf(says, sizeof says, "only %ld of %d threads", n > 0 ? n : 1, THREADS);
-        assert_int_equal(has(warnings + before, after - before, says), n < THREADS);
-        gq_plan_free(plan);
+        assert_int_equal(has(warnings, n_warnings, says), n < THREADS);
+        gq_results_free(results), gq_plan_free(plan);
         assert_same_file(path("out.gguf"), path("wanted.gguf"));
         assert_int_equal(unlink(path("out.gguf")), 0);
         assert_int_equal(count_files(folder), 2);
@@ -83,20 +83,25 @@ static void a_run_goes_on_with_fewer(void **state) {
 
 static bool after_some(void *user) { return ++*(_Atomic int *)user > 4; }
 
-/* Without a thread of its own the journal is kept all the same. */
+/* Without a thread of its own the journal is kept all the same; and a run that fails hands out its warnings.
+ */
 static void what_is_done_is_recorded(void **state) {
     (void)state;
     _Atomic int asked = 0;
     gq_callbacks callbacks = {.user = &asked, .cancelled = after_some};
-    gq_options o = options_for(1);
+    gq_options o = options_for(THREADS);
     gq_error e;
-    gq_plan *plan = gq_plan_new(&o, &e);
+    gq_results *results;
+    size_t n;
+    gq_plan *plan = must_plan(&o);
     startable = 0;
-    assert_false(gq_run(plan, &callbacks, &e));
+    assert_false(gq_run(plan, &callbacks, &results, &e));
     startable = -1;
     assert_non_null(strstr(e.text, "goes on from there"));
-    gq_plan_free(plan);
-    gq_plan_free(run_plan(&o));
+    const char *const *warnings = gq_results_warnings(results, &n);
+    assert_true(has(warnings, n, "only 1 of 4 threads"));
+    gq_results_free(results), gq_plan_free(plan);
+    gq_results_free(run_plan(&o));
     assert_same_file(path("out.gguf"), path("wanted.gguf"));
     assert_int_equal(unlink(path("out.gguf")), 0);
     assert_int_equal(count_files(folder), 2);
@@ -141,7 +146,7 @@ static void idle_threads_are_not_started(void **state) {
     (void)state;
     gq_options o = options_for(4096);
     started = 0;
-    gq_plan_free(run_plan(&o));
+    gq_results_free(run_plan(&o));
     assert_true(started > 0 && started < 64);
     assert_same_file(path("out.gguf"), path("wanted.gguf"));
     o.threads = 4097;

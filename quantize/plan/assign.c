@@ -96,8 +96,7 @@ void plan_assignment_free(plan_assignment *a) {
 static bool output_room(plan_output *out, size_t n, gq_error *e) {
     out->tensors = calloc(n + 1, sizeof *out->tensors);
     out->places = calloc(n + 1, sizeof *out->places);
-    out->losses = calloc(n + 1, sizeof *out->losses);
-    return (out->tensors && out->places && out->losses) || gq_fail_memory(e, (n + 1) * sizeof *out->tensors);
+    return (out->tensors && out->places) || gq_fail_memory(e, (n + 1) * sizeof *out->tensors);
 }
 
 bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *options, gq_error *e) {

@@ -197,7 +197,7 @@ gq_plan *plan_make(const gq_options *options, gq_error *e) {
 static void free_output(plan_output *out) {
     plan_layout_free(out);
     free(out->path);
-    free(out->tensors), free(out->places), free(out->losses);
+    free(out->tensors), free(out->places);
 }
 
 void gq_plan_free(gq_plan *plan) {
@@ -230,9 +230,3 @@ const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n) {
 }
 
 const char *gq_plan_measure_file(const gq_plan *plan) { return plan->measure_file; }
-
-const gq_loss *gq_plan_loss(const gq_plan *plan, size_t output, size_t tensor) {
-    return &plan->outputs[output].losses[tensor];
-}
-
-double gq_plan_seconds(const gq_plan *plan) { return plan->seconds; }

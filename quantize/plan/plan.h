@@ -41,9 +41,8 @@ typedef struct plan_output {
     uint32_t n_shards;
     plan_shard *shards;
     uint64_t digest;    /* in each of several shards: they belong together */
-    gq_tensor *tensors; /* in output order, as `places` and `losses` */
+    gq_tensor *tensors; /* in output order, as `places` */
     plan_place *places;
-    gq_loss *losses;
     gq_summary summary;
 } plan_output;
 
@@ -89,7 +88,6 @@ struct gq_plan {
     plan_identity identity;
     char *measure_file; /* see gq_plan_measure_file */
     word_list warnings;
-    double seconds;
 };
 
 /* All of a plan but what lies beside its outputs; gq_plan_free frees it. */

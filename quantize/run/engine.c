@@ -14,7 +14,8 @@
 #include "quantize/schedule.h"
 
 typedef struct engine {
-    gq_plan *plan;
+    const gq_plan *plan;
+    gq_results *results;
     schedule schedule;
     work_rooms rooms;
     output_set outputs;
@@ -147,7 +148,7 @@ static bool begin_join(engine *g, gq_error *e) {
 }
 
 static bool begin(engine *g, const gq_callbacks *callbacks, gq_error *e) {
-    gq_plan *plan = g->plan;
+    const gq_plan *plan = g->plan;
     journal_range(plan, plan->part, plan->join ? 0 : plan->parts, &g->begin, &g->end);
     if (!output_new(&g->outputs, plan, e) || !output_all_may_grow(&g->outputs, e) ||
         !names_open(&g->names, &g->outputs, e))
@@ -157,7 +158,7 @@ static bool begin(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     if (!ok || (fresh_work && !output_reserve(&g->outputs, e))) return false;
     work_rooms_measure(&g->rooms, plan);
     if (!schedule_start(&g->schedule, plan->threads, g->rooms.bytes, callbacks, e) ||
-        !tally_new(&g->tally, plan, callbacks, g->begin, g->end, e) ||
+        !tally_new(&g->tally, plan, g->results, callbacks, g->begin, e) ||
         !cache_new(&g->cache, plan, g->begin, g->end, e))
         return false;
     for (uint64_t i = g->begin, weights; i < g->end; i++)
@@ -243,26 +244,37 @@ static void release(engine *g) {
     schedule_end(&g->schedule);
 }
 
-bool gq_run(gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
-    gq_error unused;
-    if (!e) e = &unused;
-    engine g = {.plan = plan};
+static bool run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     double started = schedule_clock();
-    bool ok = begin(&g, callbacks, e), bad_input = false;
+    bool ok = begin(g, callbacks, e), bad_input = false;
     if (ok) {
-        g.schedule.started = started;
-        ok = schedule_run(&g.schedule, &(schedule_job){g.begin, g.end, do_chunk, fold_chunk, &g}, e);
-        workers_warn(&g.schedule.fewest, &plan->warnings, NULL);
-        bad_input = !ok && (e->status == GQ_BAD_WEIGHTS || !input_unchanged(plan, NULL));
+        g->schedule.started = started;
+        ok = schedule_run(&g->schedule, &(schedule_job){g->begin, g->end, do_chunk, fold_chunk, g}, e);
+        workers_warn(&g->schedule.fewest, &g->results->warnings, NULL);
+        bad_input = !ok && (e->status == GQ_BAD_WEIGHTS || !input_unchanged(g->plan, NULL));
     }
     /* A single file is synced when it gets its name; what may be continued, or has several, is recorded now.
      */
-    bool record = ok ? plan->parts > 0 || g.outputs.n > 1 : !bad_input;
-    bool kept = keeper_stop(&g.keeper, record, ok ? e : NULL);
-    if (ok && !g.names.whole && !input_unchanged(plan, e)) ok = false, bad_input = true;
-    ok = ok && kept && finish(&g, e);
-    plan->seconds = schedule_clock() - started;
-    if (!ok) keep_or_remove(&g, bad_input, e);
-    release(&g);
+    bool record = ok ? g->plan->parts > 0 || g->outputs.n > 1 : !bad_input;
+    bool kept = keeper_stop(&g->keeper, record, ok ? e : NULL);
+    if (ok && !g->names.whole && !input_unchanged(g->plan, e)) ok = false, bad_input = true;
+    ok = ok && kept && finish(g, e);
+    g->results->progress = g->schedule.progress;
+    g->results->progress.seconds = schedule_clock() - started;
+    g->results->progress.tensor = NULL;
+    if (!ok) keep_or_remove(g, bad_input, e);
+    release(g);
+    return ok;
+}
+
+bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **results, gq_error *e) {
+    gq_error unused;
+    if (!e) e = &unused;
+    engine g = {.plan = plan, .results = results_new(plan, e)};
+    bool ok = g.results && run(&g, callbacks, e);
+    if (results)
+        *results = g.results;
+    else
+        gq_results_free(g.results);
     return ok;
 }

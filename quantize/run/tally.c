@@ -6,19 +6,18 @@
 
 /* ---- tensors ---- */
 
-/* Whether the tensor is whole in the counted range; the losses of others stay zero. */
-static bool counted(const tally *t, size_t tensor) {
-    return t->plan->chunks.first[tensor] >= t->begin && t->plan->chunks.first[tensor + 1] <= t->end;
-}
-
-/* Tell of all tensors whose last chunk is folded. */
-static void close_tensors(tally *t) {
-    gq_plan *plan = t->plan;
-    for (; t->tensor < plan->n_tensors && plan->chunks.first[t->tensor + 1] <= t->next; t->tensor++)
-        for (size_t o = 0; o < plan->n_outputs; o++)
-            if (counted(t, t->tensor) && t->callbacks && t->callbacks->tensor_done)
-                t->callbacks->tensor_done(t->callbacks->user, o, t->tensor,
-                                          &plan->outputs[o].losses[t->tensor]);
+/* Its last chunk is folded. Where the first was not counted, nothing is said of the tensor. */
+static void close_tensor(tally *t) {
+    const gq_plan *plan = t->plan;
+    bool whole = plan->chunks.first[t->tensor] >= t->begin;
+    for (size_t o = 0; whole && o < plan->n_outputs; o++) {
+        gq_loss *loss = results_loss(t->results, o, t->tensor);
+        *loss = t->losses[o];
+        if (t->callbacks && t->callbacks->tensor_done)
+            t->callbacks->tensor_done(t->callbacks->user, o, t->tensor, loss);
+    }
+    memset(t->losses, 0, plan->n_outputs * sizeof *t->losses);
+    t->tensor++;
 }
 
 static void fold(gq_loss *loss, const gq_tensor *t, const chunk *c, const chunk_sum *s) {
@@ -32,13 +31,12 @@ static void fold(gq_loss *loss, const gq_tensor *t, const chunk *c, const chunk_
 }
 
 static void fold_chunk(tally *t, const chunk_sum *sums) {
-    gq_plan *plan = t->plan;
-    size_t tensor = chunk_tensor(&plan->chunks, t->next);
-    chunk c = chunk_at(&plan->chunks, t->next, plan->sources[tensor].tensor->ne);
-    for (size_t o = 0; counted(t, tensor) && o < plan->n_outputs; o++)
-        fold(&plan->outputs[o].losses[tensor], &plan->outputs[o].tensors[tensor], &c, &sums[o]);
+    const gq_plan *plan = t->plan;
+    chunk c = chunk_at(&plan->chunks, t->next, plan->sources[t->tensor].tensor->ne);
+    for (size_t o = 0; o < plan->n_outputs; o++)
+        fold(&t->losses[o], &plan->outputs[o].tensors[t->tensor], &c, &sums[o]);
     t->next++;
-    close_tensors(t);
+    if (c.last) close_tensor(t);
 }
 
 /* ---- chunks that wait ---- */
@@ -78,17 +76,21 @@ bool tally_add(tally *t, uint64_t chunk_number, const chunk_sum *sums, gq_error 
     return true;
 }
 
-bool tally_new(tally *t, gq_plan *plan, const gq_callbacks *callbacks, uint64_t begin, uint64_t end,
-               gq_error *e) {
+bool tally_new(tally *t, const gq_plan *plan, gq_results *results, const gq_callbacks *callbacks,
+               uint64_t begin, gq_error *e) {
     enum { ROOM = 64 };
-    *t = (tally){
-        .plan = plan, .callbacks = callbacks, .begin = begin, .next = begin, .end = end, .room = ROOM};
-    for (size_t o = 0; o < plan->n_outputs; o++)
-        memset(plan->outputs[o].losses, 0, plan->n_tensors * sizeof *plan->outputs[o].losses);
+    *t = (tally){.plan = plan,
+                 .results = results,
+                 .callbacks = callbacks,
+                 .begin = begin,
+                 .next = begin,
+                 .tensor = chunk_tensor(&plan->chunks, begin),
+                 .room = ROOM};
+    t->losses = calloc(plan->n_outputs, sizeof *t->losses);
     t->waiting = calloc(t->room, sizeof *t->waiting);
     t->sums = calloc(t->room * plan->n_outputs, sizeof *t->sums);
-    if (!t->waiting || !t->sums) return gq_fail_memory(e, t->room * plan->n_outputs * sizeof *t->sums);
-    return true;
+    return (t->losses && t->waiting && t->sums) ||
+           gq_fail_memory(e, t->room * plan->n_outputs * sizeof *t->sums);
 }
 
-void tally_free(tally *t) { free(t->waiting), free(t->sums); }
+void tally_free(tally *t) { free(t->losses), free(t->waiting), free(t->sums); }

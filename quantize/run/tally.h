@@ -3,7 +3,7 @@
 #ifndef GQ_TALLY_H
 #define GQ_TALLY_H
 
-#include "quantize/plan/plan.h"
+#include "quantize/run/results.h"
 
 /* What one chunk contributes to one output. Journals store it as it is. */
 typedef struct chunk_sum {
@@ -13,10 +13,12 @@ typedef struct chunk_sum {
 } chunk_sum;
 
 typedef struct tally {
-    gq_plan *plan;
-    const gq_callbacks *callbacks; /* its tensor_done is called as tensors are complete; may be NULL */
-    uint64_t begin, next, end;     /* chunks that are counted; the first that is not folded yet */
+    const gq_plan *plan;
+    gq_results *results;           /* get the losses of tensors as they are complete */
+    const gq_callbacks *callbacks; /* whose tensor_done is called then; may be NULL */
+    uint64_t begin, next;          /* the first chunk that is counted, and that is not folded yet */
     size_t tensor;                 /* the first that is not complete yet */
+    gq_loss *losses;               /* its own so far, one per output */
     /* Chunks that came before an earlier one: chunk i waits in place i % room. Few, as chunks are handed out
      * in order. */
     size_t room;
@@ -24,8 +26,8 @@ typedef struct tally {
     chunk_sum *sums; /* room x outputs */
 } tally;
 
-bool tally_new(tally *t, gq_plan *plan, const gq_callbacks *callbacks, uint64_t begin, uint64_t end,
-               gq_error *e);
+bool tally_new(tally *t, const gq_plan *plan, gq_results *results, const gq_callbacks *callbacks,
+               uint64_t begin, gq_error *e);
 void tally_free(tally *t);
 /* sums: one per output. */
 bool tally_add(tally *t, uint64_t chunk_number, const chunk_sum *sums, gq_error *e);

@@ -32,7 +32,7 @@ static void check_output(const gq_plan *plan, size_t o) {
 static void run(const gq_options *options) {
     gq_error e = {0};
     gq_plan *plan = gq_plan_new(options, &e);
-    if (plan && gq_run(plan, NULL, &e)) {
+    if (plan && gq_run(plan, NULL, NULL, &e)) {
         for (size_t o = 0; o < gq_plan_outputs(plan); o++) check_output(plan, o);
     } else {
         fuzz_check_error(&e);

@@ -1,0 +1,18 @@
+/* What a run finds out, for its caller. The plan knows nothing of it. */
+#ifndef GQ_RESULTS_H
+#define GQ_RESULTS_H
+
+#include "quantize/plan/plan.h"
+
+struct gq_results {
+    size_t n_tensors;
+    gq_loss *losses; /* output by output */
+    word_list warnings;
+    gq_progress progress;
+};
+
+/* Of a run that has done nothing yet. */
+gq_results *results_new(const gq_plan *plan, gq_error *e);
+gq_loss *results_loss(gq_results *r, size_t output, size_t tensor);
+
+#endif
