@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quantize/gquant.h"
+
 static void *exit_without_memory(void *memory) {
     if (!memory) {
         fputs("gquant: out of memory\n", stderr);
@@ -107,33 +109,7 @@ bool number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *value)
     return true;
 }
 
-/* Levenshtein distance over one row; words longer than the row are far from everything. */
-static size_t edit_distance(const char *a, const char *b) {
-    enum { MAX = 64 };
-    size_t n = strlen(a), row[MAX + 1];
-    if (n > MAX) return MAX;
-    for (size_t i = 0; i <= n; i++) row[i] = i;
-    for (size_t j = 1; *b; b++, j++) {
-        size_t diagonal = row[0];
-        row[0] = j;
-        for (size_t i = 1; i <= n; i++) {
-            size_t change = diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)*b));
-            diagonal = row[i];
-            size_t insert = row[i] + 1, drop = row[i - 1] + 1;
-            row[i] = change < insert ? change : insert;
-            if (drop < row[i]) row[i] = drop;
-        }
-    }
-    return row[n];
-}
-
+/* A third of the letters wrong is still a slip; more is another word. */
 const char *nearest(const char *text, const char *const *words, size_t n) {
-    const char *best = NULL;
-    size_t least =
-        strlen(text) / 3 + 2; /* a third of the letters wrong is still a slip; more is another word */
-    for (size_t i = 0; i < n; i++) {
-        size_t d = edit_distance(words[i], text);
-        if (d < least) least = d, best = words[i];
-    }
-    return best;
+    return gq_nearest(text, words, n, 2 * ((unsigned)strlen(text) / 3 + 2));
 }

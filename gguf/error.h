@@ -63,6 +63,11 @@ bool gq_acts(uint32_t code);
  * size (at least 1) bytes is cut. Returns `to`. */
 char *gq_printable(char *to, size_t size, const char *text);
 
+/* Of n words the one that `text` was most likely meant to be, for a message to suggest; NULL: all take slips
+ * of `below` or more. A wrong, missing or needless letter counts 2, a digit 3, a '_' that is missing or
+ * needless 1; case counts nothing. */
+const char *gq_nearest(const char *text, const char *const *words, size_t n, unsigned below);
+
 #ifdef __cplusplus
 }
 #endif

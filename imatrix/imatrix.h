@@ -1,4 +1,4 @@
-/* Importance matrices: per weight tensor and column, how much the inputs that meet it weigh.
+/* Importance data: per weight tensor and column, how much the inputs that meet it weigh.
  *
  * Two layouts are read, found by content, each plain or gzip-compressed: the legacy .dat and the GGUF-based
  * one (formats, rules and limits: docs/formats.md). Structure is checked while reading, values by
@@ -55,7 +55,7 @@ bool imatrix_fits(const imatrix_entry *entry, uint64_t n0, uint64_t matrices, co
  * where no token reached it. For an entry that fits. `out` may be where the entry keeps these very values. */
 void imatrix_column(const imatrix_entry *entry, uint64_t k, uint64_t n0, float *out);
 
-/* ---- the matrix as an object of its own; all of this is for matrices that passed imatrix_check ---- */
+/* ---- the data as an object of their own; all of this is for data that passed imatrix_check ---- */
 
 /* Add `b` into `a` (rules: docs/formats.md, merging); `path` is where b came from, for messages. On failure
  * `a` is good for imatrix_free only. */

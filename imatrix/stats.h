@@ -1,4 +1,4 @@
-/* What an importance matrix says: numbers per entry and layer, and how much of a model it covers. */
+/* What importance data say: numbers per entry and layer, and how much of a model it covers. */
 #ifndef GQ_IMATRIX_STATS_H
 #define GQ_IMATRIX_STATS_H
 
@@ -20,7 +20,7 @@ typedef struct imatrix_stats {
     double cosine;    /* similarity with the same role one layer earlier, over columns with data in both */
 } imatrix_stats;
 
-/* stats[im->n_entries], in the order of the entries. For a matrix that passed imatrix_check. Fails only for
+/* stats[im->n_entries], in the order of the entries. For data that passed imatrix_check. Fails only for
  * lack of memory. */
 bool imatrix_statistics(const imatrix *im, imatrix_stats *stats, gq_error *e);
 
@@ -49,7 +49,7 @@ typedef struct imatrix_coverage {
     bool fits;                  /* the entry's size is the weight's */
     uint64_t experts;           /* matrices counted by themselves; 1: one count for all */
     uint64_t experts_seen;      /* of these, reached by a token */
-    float smallest_count;       /* over these; tokens, in a legacy matrix calls */
+    float smallest_count;       /* over these; tokens, in legacy data calls */
 } imatrix_coverage;
 
 /* coverage[n] for weights[n]; used[im->n_entries]: whether an entry belongs to any of them. */

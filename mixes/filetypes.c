@@ -1,5 +1,4 @@
 /* The file types: what a user names, the id in general.file_type, the tensor type each one starts from. */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -78,53 +77,15 @@ const mix_filetype *mix_filetype_named(const char *name) {
     return mix_filetype_numbered(strtol(name, NULL, 10));
 }
 
-enum { LONGEST = 24 }; /* longer texts are no misspelt file type */
-
-/* What it costs to type b where a was meant; 0 stands for no character. A forgotten '_' is the likeliest
- * slip, a wrong digit the least likely: it asks for another size. */
-static unsigned slip_cost(char a, char b) {
-    if (toupper((unsigned char)a) == toupper((unsigned char)b)) return 0;
-    if ((a == 0 && b == '_') || (a == '_' && b == 0)) return 1;
-    return isdigit((unsigned char)a) || isdigit((unsigned char)b) ? 3 : 2;
-}
-
-/* Edit distance with these costs. */
-static unsigned slip_distance(const char *a, const char *b) {
-    size_t n = strlen(b);
-    unsigned row[LONGEST + 1] = {0};
-    for (size_t j = 0; j < n; j++) row[j + 1] = row[j] + slip_cost(0, b[j]);
-    for (; *a; a++) {
-        unsigned diagonal = row[0];
-        row[0] += slip_cost(*a, 0);
-        for (size_t j = 0; j < n; j++) {
-            unsigned best = diagonal + slip_cost(*a, b[j]);
-            if (row[j] + slip_cost(0, b[j]) < best) best = row[j] + slip_cost(0, b[j]);
-            if (row[j + 1] + slip_cost(*a, 0) < best) best = row[j + 1] + slip_cost(*a, 0);
-            diagonal = row[j + 1];
-            row[j + 1] = best;
-        }
-    }
-    return row[n];
-}
-
-/* A known name so far, and what the best of them takes to become it. */
-typedef struct candidate {
-    const char *name;
-    unsigned slips;
-} candidate;
-
 /* Half of what was typed must be right, or a '_M' is missing. */
-static candidate nothing_near(const char *name) { return (candidate){NULL, (unsigned)strlen(name) + 3}; }
-
-static void candidate_consider(candidate *best, const char *name, const char *known) {
-    unsigned d = strlen(name) > LONGEST ? best->slips : slip_distance(name, known);
-    if (d < best->slips) *best = (candidate){known, d};
+static const char *nearest(const char *name, const char *const *known, size_t n) {
+    return *name ? gq_nearest(name, known, n, (unsigned)strlen(name) + 3) : NULL;
 }
 
 const char *mix_filetype_nearest(const char *name) {
-    candidate best = nothing_near(name);
-    for (int i = 0; *name && i < N_FILETYPES; i++) candidate_consider(&best, name, mix_filetypes[i].name);
-    return best.name;
+    const char *known[N_FILETYPES];
+    for (int i = 0; i < N_FILETYPES; i++) known[i] = mix_filetypes[i].name;
+    return nearest(name, known, N_FILETYPES);
 }
 
 bool mix_type_named(const char *name, const char *where, uint32_t *type, gq_error *e) {
@@ -133,10 +94,11 @@ bool mix_type_named(const char *name, const char *where, uint32_t *type, gq_erro
         *type = t->id;
         return true;
     }
-    candidate best = nothing_near(name);
-    for (uint32_t id = 0; *name && id < GGUF_TYPE_LIMIT; id++)
-        if (gguf_type_of(id)) candidate_consider(&best, name, gguf_type_name(id));
-    if (best.name)
-        return gq_fail_usage(e, "%s: '%s' is no tensor type, did you mean %s?", where, name, best.name);
+    const char *known[GGUF_TYPE_LIMIT];
+    size_t n = 0;
+    for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++)
+        if (gguf_type_of(id)) known[n++] = gguf_type_name(id);
+    const char *near = nearest(name, known, n);
+    if (near) return gq_fail_usage(e, "%s: '%s' is no tensor type, did you mean %s?", where, name, near);
     return gq_fail_usage(e, "%s: '%s' is no tensor type", where, name);
 }

@@ -13,6 +13,26 @@ const kernels *strip_kernels(gq_error *e) {
 
 uint64_t strip_pieces(uint64_t elements) { return elements / STRIP_PIECE + (elements % STRIP_PIECE > 0); }
 
+/* ---- places ---- */
+
+strip strip_from(const uint64_t ne[4], uint64_t first, uint64_t end) {
+    uint64_t row = first / ne[0], column = first % ne[0], rows = (end - first) / ne[0];
+    strip s = {.first = first, .rows = 1, .matrix = row / ne[1], .column = column};
+    uint64_t left = ne[1] - row % ne[1]; /* rows of this matrix */
+    if (column == 0 && rows > 0) {
+        s.rows = (size_t)(rows < left ? rows : left), s.cols = (size_t)ne[0];
+        return s;
+    }
+    uint64_t cols = ne[0] - column;
+    s.cols = (size_t)(cols < end - first ? cols : end - first);
+    return s;
+}
+
+codec_importance strip_importance(const strip *s, const tensor_inputs *inputs) {
+    if (!inputs->columns) return (codec_importance){.column = NULL};
+    return matrix_inputs_at(tensor_inputs_matrix(inputs, s->matrix), s->column);
+}
+
 /* ---- reading ---- */
 
 bool strip_fail(const gguf_model *m, const gguf_tensor *t, uint64_t element, float x, gq_error *e,

@@ -6,6 +6,7 @@
 
 #include "codec/codec.h"
 #include "gguf/gguf.h"
+#include "imatrix/inputs.h"
 
 enum {
     /* Elements that are decoded at once, a multiple of every type's block: with 2^16 the buffers stay in a
@@ -25,6 +26,17 @@ typedef struct strip_pair {
 /* The kernels for this process; NULL: GQUANT_ISA names what cannot run. */
 const kernels *strip_kernels(gq_error *e);
 uint64_t strip_pieces(uint64_t elements); /* of STRIP_PIECE, the last one shorter */
+
+/* A stretch of a tensor that is dealt with at once: whole rows, or a part of one row. */
+typedef struct strip {
+    uint64_t first; /* element */
+    size_t rows, cols;
+    uint64_t matrix, column; /* where `first` is */
+} strip;
+/* The longest one from an element on, that is of one matrix and ends at `end` at the latest. */
+strip strip_from(const uint64_t ne[4], uint64_t first, uint64_t end);
+/* What is known of the inputs that it meets; no column: nothing. */
+codec_importance strip_importance(const strip *s, const tensor_inputs *inputs);
 
 /* Read n elements of a tensor from `first` on, as stored, and decode them, where their type can be decoded.
  * All must be finite; GQ_BAD_WEIGHTS: some are not. */

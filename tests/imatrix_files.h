@@ -1,4 +1,4 @@
-/* Importance matrices made on the spot, byte by byte, so that they can be as wrong as a test needs. */
+/* Importance data made on the spot, byte by byte, so that they can be as wrong as a test needs. */
 #ifndef GQ_TEST_IMATRIX_FILES_H
 #define GQ_TEST_IMATRIX_FILES_H
 

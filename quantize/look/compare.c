@@ -148,22 +148,18 @@ typedef struct job {
     pairing *pairs; /* one for each copy that has the tensor */
 } job;
 
-/* Strips begin and end anywhere, importance begins anew with each row: whole rows together where there are
- * some, else the part of a row. */
-static void measure_strip(const job *p, uint64_t first, size_t n, const strip_pair *room, codec_error *sum) {
+/* What is read at once begins and ends anywhere, importance begins anew with each row. */
+static void measure_strips(const job *p, uint64_t first, size_t n, const strip_pair *room, codec_error *sum) {
     if (!p->inputs.columns) {
         p->c->kernels->measure(room->decoded[0], room->decoded[1], 1, n, NULL, sum);
         return;
     }
-    const uint64_t *ne = p->tensor->ne;
     for (size_t at = 0; at < n;) {
-        uint64_t column = (first + at) % ne[0], row = (first + at) / ne[0], rows = (n - at) / ne[0];
-        size_t cols = ne[0] - column < n - at ? (size_t)(ne[0] - column) : n - at;
-        if (rows > ne[1] - row % ne[1]) rows = ne[1] - row % ne[1]; /* of this matrix */
-        if (column > 0 || rows == 0) rows = 1;
-        codec_importance importance = matrix_inputs_at(tensor_inputs_matrix(&p->inputs, row / ne[1]), column);
-        p->c->kernels->measure(room->decoded[0] + at, room->decoded[1] + at, rows, cols, &importance, sum);
-        at += rows * cols;
+        strip s = strip_from(p->tensor->ne, first + at, first + n);
+        codec_importance importance = strip_importance(&s, &p->inputs);
+        p->c->kernels->measure(room->decoded[0] + at, room->decoded[1] + at, s.rows, s.cols, &importance,
+                               sum);
+        at += s.rows * s.cols;
     }
 }
 
@@ -188,7 +184,7 @@ static bool measure(void *arg, piece *p, gq_error *e) {
             sum->differs |= of->tensor->type != type ||
                             memcmp(room->stored[0], room->stored[1], gguf_type_bytes(type, n)) != 0;
             /* Where the original cannot be decoded the copy has the same type. */
-            if (j->c->kernels->codecs[type->id].decode) measure_strip(j, at, n, room, &sum->sum);
+            if (j->c->kernels->codecs[type->id].decode) measure_strips(j, at, n, room, &sum->sum);
         }
     }
     p->weights = end - first;

@@ -73,13 +73,13 @@ char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n) {
 /* ---- may it be written? ---- */
 
 bool plan_is_input(const gq_plan *plan, const gq_options *options, const struct stat *st) {
-    struct stat matrix;
+    struct stat importance;
     for (uint32_t i = 0; i < plan->model.n_shards; i++) {
         const gq_file *f = &plan->model.shards[i].file;
         if (f->device == st->st_dev && f->inode == st->st_ino) return true;
     }
-    return options->imatrix && stat(options->imatrix, &matrix) == 0 && matrix.st_dev == st->st_dev &&
-           matrix.st_ino == st->st_ino;
+    return options->imatrix && stat(options->imatrix, &importance) == 0 && importance.st_dev == st->st_dev &&
+           importance.st_ino == st->st_ino;
 }
 
 static bool check_target(const gq_plan *plan, const gq_options *options, const plan_shard *shard, bool named,

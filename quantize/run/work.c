@@ -10,12 +10,6 @@
  * each, 7 MiB. What is read back is decoded STRIP elements at a time. */
 enum { WIDE_STRIP = 1 << 20, PADDING = 1 << 12, OUT_BYTES = 4 };
 
-typedef struct strip {
-    uint64_t at; /* first element in the tensor */
-    size_t rows, cols;
-    uint64_t matrix, column;
-} strip;
-
 /* Most elements of a strip. */
 static size_t strip_room(const plan_source *source) {
     uint64_t cols = source->tensor->ne[0];
@@ -47,25 +41,17 @@ work_room work_room_in(const work_rooms *r, void *memory) {
 
 /* ---- places ---- */
 
-/* The strip that begins at element `at` of a chunk that ends at `end`. Importance changes from matrix to
+/* The strip that begins at element `first` of a chunk that ends at `end`. Importance changes from matrix to
  * matrix, so strips end with them where there is any. */
-static strip strip_at(const plan_source *source, uint64_t at, uint64_t end) {
-    const uint64_t *ne = source->tensor->ne;
-    strip s = {.at = at, .rows = 1, .column = at % ne[0], .matrix = at / ne[0] / ne[1]};
-    size_t most = strip_room(source);
-    if (ne[0] > most) {
-        uint64_t left = ne[0] - s.column, n = end - at < left ? end - at : left;
-        s.cols = n < most ? n : most;
-        return s;
-    }
-    uint64_t rows = (end - at) / ne[0], fit = most / ne[0], left = ne[1] - at / ne[0] % ne[1];
+static strip strip_at(const plan_source *source, uint64_t first, uint64_t end) {
+    const uint64_t *ne = source->tensor->ne, as_one[4] = {ne[0], ne[1] * ne[2] * ne[3], 1, 1};
+    bool importance = source->inputs.columns > 0;
+    uint64_t most = strip_room(source), fit = most / ne[0];
     /* Full batches where there are any; else half a batch or less, which is one of a CPU with fewer lanes. */
-    fit = fit < CODEC_MOST_LANES ? fit : fit / CODEC_MOST_LANES * CODEC_MOST_LANES;
-    while (source->inputs.columns && fit < CODEC_MOST_LANES && (fit & (fit - 1))) fit &= fit - 1;
-    if (rows > fit) rows = fit;
-    if (source->inputs.columns && rows > left) rows = left;
-    s.rows = rows, s.cols = ne[0];
-    return s;
+    if (fit > CODEC_MOST_LANES) fit = fit / CODEC_MOST_LANES * CODEC_MOST_LANES;
+    while (importance && fit < CODEC_MOST_LANES && (fit & (fit - 1))) fit &= fit - 1;
+    if (fit > 0) most = fit * ne[0];
+    return strip_from(importance ? ne : as_one, first, end - first < most ? end : first + most);
 }
 
 /* ---- output ---- */
@@ -74,11 +60,10 @@ static bool encode_strip(const gq_plan *plan, const plan_source *source, const g
                          const work_room *room, codec_error *error, gq_error *e) {
     strip_encoder encoder = {
         .kernels = plan->kernels, .type = gguf_type_of(to->to), .settings = &plan->settings};
-    if (to->importance == GQ_IMPORTANCE_FULL)
-        encoder.importance = matrix_inputs_at(tensor_inputs_matrix(&source->inputs, s->matrix), s->column);
+    if (to->importance == GQ_IMPORTANCE_FULL) encoder.importance = strip_importance(s, &source->inputs);
     size_t held = strip_encode(&encoder, room->x, s->rows, s->cols, room->out, room->decoded, error);
     return held == s->rows * s->cols ||
-           strip_fail_to_hold(&encoder, &plan->model, source->tensor, s->at + held, room->x[held], e);
+           strip_fail_to_hold(&encoder, &plan->model, source->tensor, s->first + held, room->x[held], e);
 }
 
 /* A tensor's last chunk brings the zeros that lie behind the tensor. */
@@ -123,7 +108,7 @@ static bool put_strip(const gq_plan *plan, const output_set *outputs, size_t o, 
         bytes = room->out;
     }
     room->sums[o].crc = (uint32_t)crc32_z(room->sums[o].crc, bytes, n);
-    return write_strip(plan, outputs, o, tensor, gguf_type_bytes(type, s->at), bytes, n, e);
+    return write_strip(plan, outputs, o, tensor, gguf_type_bytes(type, s->first), bytes, n, e);
 }
 
 static bool do_strips(const gq_plan *plan, const output_set *outputs, const chunk *c, const work_room *room,
@@ -131,8 +116,8 @@ static bool do_strips(const gq_plan *plan, const output_set *outputs, const chun
     const plan_source *source = &plan->sources[c->tensor];
     for (uint64_t at = c->first; at < c->first + c->n;) {
         strip s = strip_at(source, at, c->first + c->n);
-        if (!strip_read_decoded(plan->kernels, &plan->model, source->tensor, s.at, s.rows * s.cols, room->in,
-                                room->x, e))
+        if (!strip_read_decoded(plan->kernels, &plan->model, source->tensor, s.first, s.rows * s.cols,
+                                room->in, room->x, e))
             return false;
         for (size_t o = 0; o < plan->n_outputs; o++)
             if (encoder_of(plan, o, c->tensor) == o && !put_strip(plan, outputs, o, c->tensor, &s, room, e))
