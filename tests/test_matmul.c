@@ -124,9 +124,9 @@ static void weights_of_odd_shapes(void **state) {
     (void)state;
     static const struct {
         size_t rows, columns, tokens, pad;
-    } shapes[] = {{1, 1, 1, 0},      {1, 5000, 16, 0}, {2, 3, 16, 16},    {300, 7, 1, 15},
-                  {12, 64, 512, 0},  {13, 513, 33, 3}, {97, 700, 64, 0},  {6, 31, 95, 1},
-                  {500, 512, 48, 0}, {11, 1025, 2, 0}, {250, 100, 700, 4}};
+    } shapes[] = {{1, 1, 1, 0},       {1, 5000, 16, 0},  {2, 3, 16, 16},  {300, 7, 1, 15},   {12, 64, 512, 0},
+                  {13, 513, 33, 3},   {97, 700, 64, 0},  {6, 31, 95, 1},  {500, 512, 48, 0}, {11, 1025, 2, 0},
+                  {250, 100, 700, 4}, {2, 6001, 700, 0}, {3, 40, 2100, 0}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         stored s = make_weights(i % 2 ? GGUF_F16 : GGUF_F32, shapes[i].rows, shapes[i].columns);
         check_weights(&s, shapes[i].tokens, shapes[i].pad);

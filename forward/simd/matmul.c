@@ -1,0 +1,112 @@
+/* The inner loops of a product: some rows of weights by a panel of tokens, outputs in registers.
+ *
+ * Per column, the tokens of a panel are loaded as vectors and the weight of each row is broadcast from
+ * memory, so that rows x vectors chains run side by side. MOST_ROWS is what the registers hold beside the
+ * tokens and a weight; rows that are left over go four at a time, then singly. Eight chains keep two
+ * multipliers busy.
+ */
+#include "forward/simd/fma.h"
+#include "forward/simd/kernels.h"
+
+#if defined(__AVX512F__)
+enum { MOST_ROWS = 12, MOST_VECTORS = 2 }; /* 24 of 32 registers */
+#elif defined(__aarch64__)
+enum { MOST_ROWS = 6, MOST_VECTORS = 4 }; /* 24 of 32 */
+#else
+enum { MOST_ROWS = 6, MOST_VECTORS = 2 }; /* 12 of 16 */
+#endif
+enum { FEW_ROWS = 4, PANEL = MOST_VECTORS * L };
+_Static_assert((int)PANEL <= (int)MATMUL_MOST_PANEL, "callers make room for so many");
+
+/* A loop over registers, which must go. */
+#ifdef __clang__
+#define UNROLLED(i, n) _Pragma("clang loop unroll(full)") for (size_t i = 0; i < (n); i++)
+#else
+#define UNROLLED(i, n) _Pragma("GCC unroll 16") for (size_t i = 0; i < (n); i++)
+#endif
+
+/* Into y, stride y_stride: what it held, or 0, plus the products of `rows` rows and `vectors` vectors of
+ * tokens. Both are constants where this is inlined. */
+INLINE void chains(size_t rows, size_t vectors, const matmul_tile *t, size_t column_step, const float *w,
+                   float *y, size_t y_stride) {
+    const size_t row_step = t->row_step, columns = t->columns;
+    const float *x = t->x;
+    vf sum[MOST_ROWS][MOST_VECTORS];
+    UNROLLED(r, rows) { UNROLLED(v, vectors) sum[r][v] = t->add ? load(y + r * y_stride + v * L) : (vf){0}; }
+#pragma GCC unroll 4
+    for (size_t c = 0; c < columns; c++) {
+        vf token[MOST_VECTORS];
+        UNROLLED(v, vectors) token[v] = load(x + c * PANEL + v * L);
+        UNROLLED(r, rows) {
+            vf weight = all(w[r * row_step + c * column_step]);
+            UNROLLED(v, vectors) sum[r][v] = fused(weight, token[v], sum[r][v]);
+        }
+    }
+    UNROLLED(r, rows) { UNROLLED(v, vectors) store(y + r * y_stride + v * L, sum[r][v]); }
+}
+
+/* One function for each number of rows and vectors, and for weights that lie row by row or column by column.
+ */
+typedef void chains_of(const matmul_tile *t, const float *w, float *y, size_t y_stride);
+#define CHAINS(name, rows, vectors) \
+    static void name##_by_row(const matmul_tile *t, const float *w, float *y, size_t y_stride) { \
+        chains(rows, vectors, t, 1, w, y, y_stride); \
+    } \
+    static void name##_by_column(const matmul_tile *t, const float *w, float *y, size_t y_stride) { \
+        chains(rows, vectors, \
+               &(matmul_tile){.x = t->x, .row_step = 1, .columns = t->columns, .add = t->add}, \
+               t->column_step, w, y, y_stride); \
+    }
+CHAINS(most, MOST_ROWS, MOST_VECTORS)
+CHAINS(few, FEW_ROWS, MOST_VECTORS)
+CHAINS(one, 1, MOST_VECTORS)
+CHAINS(most_narrow, MOST_ROWS, 1)
+CHAINS(few_narrow, FEW_ROWS, 1)
+CHAINS(one_narrow, 1, 1)
+
+static const struct {
+    size_t rows;
+    chains_of *by[2][2]; /* wide or narrow; by row or by column */
+} sizes[] = {
+    {MOST_ROWS, {{most_by_row, most_by_column}, {most_narrow_by_row, most_narrow_by_column}}},
+    {FEW_ROWS, {{few_by_row, few_by_column}, {few_narrow_by_row, few_narrow_by_column}}},
+    {1, {{one_by_row, one_by_column}, {one_narrow_by_row, one_narrow_by_column}}},
+};
+
+/* Where tokens end within the last vector: by way of a copy. */
+static void chains_in_part(chains_of *run, size_t rows, const matmul_tile *t, const float *w, float *y) {
+    float copy[MOST_ROWS * PANEL] = {0};
+    for (size_t r = 0; r < rows && t->add; r++)
+        memcpy(copy + r * PANEL, y + r * t->y_stride, sizeof(float) * t->tokens);
+    run(t, w, copy, PANEL);
+    for (size_t r = 0; r < rows; r++)
+        memcpy(y + r * t->y_stride, copy + r * PANEL, sizeof(float) * t->tokens);
+}
+
+static void multiply(const matmul_tile *t) {
+    size_t narrow = t->tokens <= L, whole = narrow ? L : PANEL, row = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        chains_of *run = sizes[i].by[narrow][t->column_step != 1];
+        for (; t->rows - row >= sizes[i].rows; row += sizes[i].rows) {
+            const float *w = t->w + row * t->row_step;
+            float *y = t->y + row * t->y_stride;
+            if (t->tokens == whole)
+                run(t, w, y, t->y_stride);
+            else
+                chains_in_part(run, sizes[i].rows, t, w, y);
+        }
+    }
+}
+
+static void pack(const float *x, size_t stride, size_t columns, size_t tokens, float *panel) {
+    for (size_t c = 0; c < columns; c++, x += stride, panel += PANEL)
+        if (tokens == PANEL)
+            memcpy(panel, x, sizeof(float) * PANEL);
+        else {
+            memcpy(panel, x, sizeof(float) * tokens);
+            memset(panel + tokens, 0, sizeof(float) * (PANEL - tokens));
+        }
+}
+
+extern const matmul_kernels LEVEL(matmul_kernels);
+const matmul_kernels LEVEL(matmul_kernels) = {PANEL, multiply, pack};
