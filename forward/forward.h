@@ -51,7 +51,7 @@ typedef struct forward_sizes {
 const forward_sizes *forward_model_sizes(const forward_model *m);
 /* Whether a model's architecture is in the table, for those who want to know before trying; and the names in
  * it, NULL behind the last. */
-bool forward_knows(const char *architecture);
+bool forward_knows(const char *name);
 const char *forward_architecture(size_t i);
 
 /* ---- weights ---- */

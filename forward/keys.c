@@ -1,0 +1,109 @@
+#include "forward/keys.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+key_reader key_reader_of(const gguf_model *g, gq_error *e) {
+    const gguf_shard *s = &g->shards[0];
+    return (key_reader){gguf_facts_of(s->kv, s->n_kv, NULL, 0), s->file.path, e, true};
+}
+
+bool key_there(const key_reader *r, const char *name) { return gguf_fact(&r->facts, name) != NULL; }
+
+void key_fail(key_reader *r, const char *name, const char *format, ...) {
+    char text[512];
+    va_list arguments;
+    if (!r->ok) return;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    r->ok = gq_fail(r->e, "%s: %s.%s %s", r->file, r->facts.arch, name, text);
+}
+
+static void fail_missing(key_reader *r, const char *name) {
+    if (r->ok)
+        r->ok = gq_fail(r->e, "%s: there is no key %s.%s, without which the model cannot be run", r->file,
+                        r->facts.arch, name);
+}
+
+static void fail_type(key_reader *r, const char *name, const gguf_kv *kv, const char *expected) {
+    key_fail(r, name, "has type %s, expected %s", gguf_value_name(kv->type), expected);
+}
+
+uint64_t key_number_at(key_reader *r, const char *name, uint64_t i, uint64_t absent, uint64_t least,
+                       uint64_t most) {
+    const gguf_kv *kv = gguf_fact(&r->facts, name);
+    int64_t value;
+    uint32_t type;
+    uint64_t count;
+    const uint8_t *elements;
+    if (!kv) return absent;
+    if (gguf_kv_array(kv, &type, &count, &elements) && i >= count) {
+        key_fail(r, name, "is a list of %llu, expected one value per layer, and there is no value for %llu",
+                 (unsigned long long)count, (unsigned long long)i);
+    } else if (!gguf_fact_at(kv, i, &value)) {
+        fail_type(r, name, kv, "an integer");
+    } else if (value < 0 || (uint64_t)value < least || (uint64_t)value > most) {
+        key_fail(r, name, "is %lld, expected %llu to %llu", (long long)value, (unsigned long long)least,
+                 (unsigned long long)most);
+    } else {
+        return (uint64_t)value;
+    }
+    return absent;
+}
+
+uint64_t key_number(key_reader *r, const char *name, uint64_t absent, uint64_t least, uint64_t most) {
+    return key_number_at(r, name, 0, absent, least, most);
+}
+
+uint64_t key_number_needed(key_reader *r, const char *name, uint64_t least, uint64_t most) {
+    if (!key_there(r, name)) fail_missing(r, name);
+    return key_number(r, name, least, least, most);
+}
+
+double key_float(key_reader *r, const char *name, double absent, double least, double most) {
+    const gguf_kv *kv = gguf_fact(&r->facts, name);
+    double value;
+    if (!kv) return absent;
+    if (!gguf_kv_float(kv, &value)) {
+        fail_type(r, name, kv, "a floating-point number");
+    } else if (!isfinite(value) || value < least || value > most) {
+        key_fail(r, name, "is %g, expected %g to %g", value, least, most);
+    } else {
+        return value;
+    }
+    return absent;
+}
+
+double key_float_needed(key_reader *r, const char *name, double least, double most) {
+    if (!key_there(r, name)) fail_missing(r, name);
+    return key_float(r, name, least, least, most);
+}
+
+bool key_bool(key_reader *r, const char *name, bool absent) {
+    const gguf_kv *kv = gguf_fact(&r->facts, name);
+    if (!kv) return absent;
+    if (kv->type == GGUF_BOOL) return *kv->value != 0;
+    fail_type(r, name, kv, "bool");
+    return absent;
+}
+
+size_t key_choice(key_reader *r, const char *name, const char *const *texts, size_t n) {
+    const gguf_kv *kv = gguf_fact(&r->facts, name);
+    const char *text;
+    uint64_t length;
+    char list[256] = "";
+    if (!kv) return 0;
+    if (!gguf_kv_string(kv, &text, &length)) {
+        fail_type(r, name, kv, "string");
+        return 0;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (length == strlen(texts[i]) && !memcmp(text, texts[i], length)) return i;
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", texts[i]);
+    }
+    key_fail(r, name, "is '%.*s', expected one of: %s", (int)(length < 64 ? length : 64), text, list);
+    return 0;
+}

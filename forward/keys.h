@@ -1,0 +1,37 @@
+/* Values under an architecture's keys, each checked for its type and its bounds.
+ *
+ * The first that is wrong is told in the error; those read after it are defaults, so that a caller looks at
+ * `ok` once, when it has read all.
+ */
+#ifndef GQ_FORWARD_KEYS_H
+#define GQ_FORWARD_KEYS_H
+
+#include "gguf/facts.h"
+
+typedef struct key_reader {
+    gguf_facts facts;
+    const char *file;
+    gq_error *e;
+    bool ok;
+} key_reader;
+
+key_reader key_reader_of(const gguf_model *g, gq_error *e);
+
+bool key_there(const key_reader *r, const char *name);
+/* Integers of any width from `least` to `most`. */
+uint64_t key_number(key_reader *r, const char *name, uint64_t absent, uint64_t least, uint64_t most);
+uint64_t key_number_needed(key_reader *r, const char *name, uint64_t least, uint64_t most);
+/* Element i of a list, or the one value that counts for all. */
+uint64_t key_number_at(key_reader *r, const char *name, uint64_t i, uint64_t absent, uint64_t least,
+                       uint64_t most);
+/* Finite numbers from `least` to `most`. */
+double key_float(key_reader *r, const char *name, double absent, double least, double most);
+double key_float_needed(key_reader *r, const char *name, double least, double most);
+bool key_bool(key_reader *r, const char *name, bool absent);
+/* Which of n texts the value is; the first one where the key is absent. */
+size_t key_choice(key_reader *r, const char *name, const char *const *texts, size_t n);
+
+/* A fault of a key's value that its reader found: "found" is what the text says of it. */
+void key_fail(key_reader *r, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+#endif
