@@ -3,6 +3,7 @@
 #define GQ_FORWARD_KERNELS_H
 
 #include "codec/codec.h"
+#include "forward/simd/elements.h"
 
 /* Some rows of weights by the tokens of one panel, at columns of which the panel holds as many. */
 typedef struct matmul_tile {
@@ -24,6 +25,7 @@ enum { MATMUL_MOST_PANEL = 32 };
 
 typedef struct forward_kernels {
     const matmul_kernels *matmul;
+    const element_kernels *elements;
 } forward_kernels;
 
 /* Those of the level that k are of. */

@@ -1,0 +1,154 @@
+/* Weights in memory: a layer's, and a tile of the output matrix's. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "forward/model.h"
+
+enum { ALIGNMENT = 64 };
+
+static uint64_t vector_bytes(const gguf_tensor *t) { return gguf_elements(t->ne) * sizeof(float); }
+
+bool model_read_values(const forward_model *m, const gguf_tensor *t, void *raw, float *values, gq_error *e) {
+    if (!t) return true;
+    uint64_t n = gguf_elements(t->ne);
+    if (!gguf_model_read(m->file, t, 0, n, raw, e)) return false;
+    m->codecs->codecs[t->type->id].decode(raw, values, n);
+    return true;
+}
+
+/* ---- layers ---- */
+
+/* Where things lie in the room of a layer. With a layer they are read there, without they are only counted.
+ */
+typedef struct placing {
+    forward_layer *l;
+    uint64_t at;
+    gq_error *e;
+} placing;
+
+static uint64_t place(placing *p, uint64_t bytes) {
+    uint64_t at = p->at;
+    p->at += gguf_round_up(bytes, ALIGNMENT);
+    return at;
+}
+
+static bool place_vector(placing *p, const gguf_tensor *t, const float **values) {
+    if (!t) return true;
+    uint64_t decoded = place(p, vector_bytes(t)), raw = place(p, t->size);
+    if (!p->l) return true;
+    *values = (float *)(p->l->room + decoded);
+    return model_read_values(p->l->model, t, p->l->room + raw, (float *)(p->l->room + decoded), p->e);
+}
+
+static bool place_matrix(placing *p, const gguf_tensor *t, const uint8_t **data) {
+    if (!t) return true;
+    uint64_t at = place(p, t->size);
+    if (!p->l) return true;
+    *data = p->l->room + at;
+    return gguf_model_read(p->l->model->file, t, 0, gguf_elements(t->ne), p->l->room + at, p->e);
+}
+
+static bool place_all(placing *p, const layer_plan *plan) {
+    const float *floats;
+    const uint8_t *bytes;
+    for (slot s = 0; s < SLOTS; s++) {
+        bool ok = slot_is_vector(s) ? place_vector(p, plan->weight[s], p->l ? &p->l->values[s] : &floats)
+                                    : place_matrix(p, plan->weight[s], p->l ? &p->l->data[s] : &bytes);
+        if (!ok || !place_vector(p, plan->bias[s], p->l ? &p->l->bias_values[s] : &floats)) return false;
+    }
+    return true;
+}
+
+uint64_t layer_plan_bytes(const layer_plan *plan) {
+    placing p = {0};
+    place_all(&p, plan);
+    return p.at;
+}
+
+forward_layer *forward_layer_new(const forward_model *m, gq_error *e) {
+    forward_layer *l = calloc(1, sizeof *l);
+    if (l) l->model = m, l->room = aligned_alloc(ALIGNMENT, m->sizes.layer_bytes);
+    if (l && l->room) return l;
+    forward_layer_free(l);
+    return gq_fail_memory(e, m->sizes.layer_bytes), NULL;
+}
+
+bool forward_layer_read(forward_layer *l, size_t i, gq_error *e) {
+    const forward_model *m = l->model;
+    *l = (forward_layer){.model = m, .room = l->room};
+    if (i >= m->sizes.layers)
+        return gq_fail(e, "%s: there is no layer %zu, only %zu of them", m->path, i, m->sizes.layers);
+    placing p = {l, 0, e};
+    if (!place_all(&p, &m->layers[i])) return false;
+    l->plan = &m->layers[i], l->index = i;
+    return true;
+}
+
+void forward_layer_free(forward_layer *l) {
+    if (l) free(l->room);
+    free(l);
+}
+
+void forward_layer_ahead(const forward_model *m, size_t i) {
+    if (i >= m->sizes.layers) return;
+    for (slot s = 0; s < SLOTS; s++) {
+        const gguf_tensor *t = m->layers[i].weight[s];
+        const gq_file *f = t ? &m->file->shards[t->shard].file : NULL;
+        if (f && f->fd >= 0) posix_fadvise(f->fd, (off_t)t->offset, (off_t)t->size, POSIX_FADV_WILLNEED);
+    }
+}
+
+/* ---- tiles ---- */
+
+static uint64_t row_bytes(const gguf_tensor *t) { return gguf_type_bytes(t->type, t->ne[0]); }
+
+static size_t tile_rows(const forward_model *m, size_t most) {
+    return most < m->sizes.vocabulary ? most : m->sizes.vocabulary;
+}
+
+uint64_t forward_tile_bytes(const forward_model *m, size_t most) {
+    const gguf_tensor *bias = m->out_bias;
+    return tile_rows(m, most) * row_bytes(m->sizes.out) + (bias ? vector_bytes(bias) + bias->size : 0);
+}
+
+/* The bias is read here, whole: it is small beside a few rows of the matrix. */
+static bool read_bias(forward_tile *t, gq_error *e) {
+    const gguf_tensor *bias = t->model->out_bias;
+    if (!bias) return true;
+    void *raw = malloc(bias->size);
+    t->bias = malloc(vector_bytes(bias));
+    bool ok = raw && t->bias ? model_read_values(t->model, bias, raw, t->bias, e)
+                             : gq_fail_memory(e, vector_bytes(bias));
+    free(raw);
+    return ok;
+}
+
+forward_tile *forward_tile_new(const forward_model *m, size_t most, gq_error *e) {
+    uint64_t bytes = gguf_round_up(tile_rows(m, most ? most : 1) * row_bytes(m->sizes.out), ALIGNMENT);
+    forward_tile *t = calloc(1, sizeof *t);
+    if (t) *t = (forward_tile){.model = m, .most = most, .data = aligned_alloc(ALIGNMENT, bytes)};
+    if (!t || !t->data)
+        gq_fail_memory(e, bytes);
+    else if (read_bias(t, e))
+        return t;
+    forward_tile_free(t);
+    return NULL;
+}
+
+bool forward_tile_read(forward_tile *t, size_t first, size_t rows, gq_error *e) {
+    const forward_model *m = t->model;
+    const gguf_tensor *out = m->sizes.out;
+    t->rows = 0;
+    if (rows > t->most || first > m->sizes.vocabulary || rows > m->sizes.vocabulary - first)
+        return gq_fail(e, "%s: tensor %s: rows %zu to %zu wanted, of %zu, and at most %zu at once", m->path,
+                       out->name, first, first + rows, m->sizes.vocabulary, t->most);
+    if (!gguf_model_read(m->file, out, first * out->ne[0], rows * out->ne[0], t->data, e)) return false;
+    t->first = first, t->rows = rows;
+    return true;
+}
+
+void forward_tile_free(forward_tile *t) {
+    if (t) free(t->data), free(t->bias);
+    free(t);
+}

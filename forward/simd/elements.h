@@ -1,0 +1,54 @@
+/* What is done to activations one by one, or along the features of each token: at one ISA level.
+ *
+ * Tokens are the lanes, so no sum runs across a vector, and results do not depend on its width. Only
+ * exponentials use fused products.
+ */
+#ifndef GQ_FORWARD_ELEMENTS_H
+#define GQ_FORWARD_ELEMENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "forward/architectures.h"
+
+enum { ELEMENT_SPAN = 64 }; /* tokens that norms and softmax take at once, at most */
+
+/* y = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias over the features of each of n tokens. */
+typedef struct norm_task {
+    const float *x;
+    float *y; /* may be x */
+    size_t x_stride, y_stride, features, n;
+    const float *weight, *bias; /* per feature; bias may be NULL */
+    float eps;
+    bool centre; /* else the mean is not taken off */
+} norm_task;
+
+/* Softmax along the rows of s[rows][n], each column for itself; columns up to the next multiple of 16 are
+ * overwritten. First s = scale * s; with a cap, cap * tanh(s / cap). */
+typedef struct softmax_task {
+    float *s;
+    size_t stride, rows, n;
+    float scale, cap; /* cap 0: none */
+    /* Rows are keys at the positions from `key` on, columns queries from `query` on: a query sees keys up to
+     * its own position, and of these the last `window`. */
+    bool causal;
+    size_t key, query, window; /* window 0: all */
+    const float *sink;         /* one more logit, which is not in the result; or NULL */
+} softmax_task;
+
+typedef struct element_kernels {
+    void (*norm)(const norm_task *t);
+    void (*softmax)(const softmax_task *t);
+    void (*activate)(activation act, float *x, size_t n);                /* x = act(x) */
+    void (*gate)(activation act, float *gate, const float *x, size_t n); /* gate = act(gate) x */
+    void (*sigmoid)(float *x, size_t n);
+    void (*cap)(float *x, float cap, size_t n); /* x = cap tanh(x / cap) */
+    /* (u, v) turned: u = u cos - v sin, v = u sin + v cos. */
+    void (*turn)(float *u, float *v, const float *cosine, const float *sine, size_t n);
+    void (*add)(float *x, float y, size_t n);
+    void (*add_scaled)(float *x, const float *y, float factor, size_t n); /* x += factor y */
+    void (*scale)(float *x, float factor, size_t n);
+    void (*multiply)(float *x, const float *y, size_t n);
+} element_kernels;
+
+#endif

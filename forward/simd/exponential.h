@@ -1,0 +1,37 @@
+/* exp and tanh of vectors: libm's differ from machine to machine. */
+#ifndef GQ_FORWARD_EXPONENTIAL_H
+#define GQ_FORWARD_EXPONENTIAL_H
+
+#include "forward/simd/fma.h"
+
+/* Within 1.1 units in the last place; below -87.7 it is 0, above 88.3 infinity. x = k ln 2 + r, and the
+ * series of e^r ends after r^7, with coefficients that spread the remaining error (Cephes). ln 2 is taken off
+ * in two parts, the first of so few bits that its product with k is exact. */
+INLINE vf exponential(vf x) {
+    const float log2_e = 1.44269504f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
+    x = smaller(all(89.0f), larger(all(-88.0f), x)); /* in this order NaN stays */
+    vf scaled = x * log2_e, k = nearest(scaled);
+    vf r = fused(k, all(-ln2_low), fused(k, all(-ln2_high), x));
+    vf p = fused(r, all(1.9875691500e-4f), all(1.3981999507e-3f));
+    p = fused(p, r, all(8.3334519073e-3f));
+    p = fused(p, r, all(4.1665795894e-2f));
+    p = fused(p, r, all(1.6666665459e-1f));
+    p = fused(p, r, all(5.0000001201e-1f));
+    p = fused(p, r * r, r) + 1.0f;
+    return p * from_bits((vi)((vu)(nearest_int(scaled) + 127) << 23));
+}
+
+/* Within two units in the last place. */
+INLINE vf hyperbolic_tangent(vf x) {
+    vf m = magnitude(x), x2 = x * x;
+    vf p = fused(x2, all(-5.70498872745e-3f), all(2.06390887954e-2f));
+    p = fused(p, x2, all(-5.37397155531e-2f));
+    p = fused(p, x2, all(1.33314422036e-1f));
+    p = fused(p, x2, all(-3.33332819422e-1f));
+    vf small = fused(p * x2, x, x);
+    vf large = 1.0f - 2.0f / (exponential(m + m) + 1.0f);
+    vi sign = bits(x) & (vi)(INT32_MIN - (vi){0});
+    return pick(lt(m, all(0.625f)), small, from_bits(bits(large) | sign));
+}
+
+#endif

@@ -1,0 +1,78 @@
+#include "tests/forwarding.h"
+
+#include <stdlib.h>
+
+/* The objects that a run needs, and the state of all of its tokens. */
+typedef struct running {
+    forward_model *m;
+    forward_layer *l;
+    forward_tile *t;
+    forward_batch *b;
+    size_t stride, in_batch; /* tokens */
+    float *x, *z;
+} running;
+
+static bool start(running *r, const gguf_model *g, const forwarding *f, gq_error *e) {
+    size_t windows = f->windows ? f->windows : f->n / f->context;
+    if (!(r->m = forward_model_new(g, e))) return false;
+    const forward_sizes *s = forward_model_sizes(r->m);
+    size_t tile = f->tile ? f->tile : s->vocabulary;
+    r->in_batch = windows * f->context, r->stride = forward_stride(f->n + 16 * (f->n / r->in_batch + 1));
+    return (r->l = forward_layer_new(r->m, e)) && (r->t = forward_tile_new(r->m, tile, e)) &&
+           (r->b = forward_batch_new(r->m, f->context, windows, f->threads, e)) &&
+           (r->x = forward_activations(s->width, r->stride, e)) &&
+           (r->z = forward_activations(tile, forward_stride(r->in_batch), e));
+}
+
+/* Where the batch whose first token is `first` begins: at a multiple of 16, whatever a window's length is. */
+static float *batch_at(running *r, const forwarding *f, size_t first) {
+    size_t left = f->n - first, tokens = left < r->in_batch ? left : r->in_batch;
+    forward_batch_windows(r->b, tokens / f->context);
+    return r->x + first / r->in_batch * forward_stride(r->in_batch);
+}
+
+static bool layers(running *r, const forwarding *f, gq_error *e) {
+    for (size_t first = 0; first < f->n; first += r->in_batch)
+        if (!forward_embed(r->b, f->ids + first, batch_at(r, f, first), r->stride, e)) return false;
+    for (size_t i = 0; i < forward_model_sizes(r->m)->layers; i++) {
+        forward_layer_ahead(r->m, i + 1);
+        if (!forward_layer_read(r->l, i, e)) return false;
+        for (size_t first = 0; first < f->n; first += r->in_batch)
+            if (!forward_block(r->b, r->l, batch_at(r, f, first), r->stride, f->site, e)) return false;
+    }
+    return true;
+}
+
+static bool head(running *r, const forwarding *f, float *logits, gq_error *e) {
+    const forward_sizes *s = forward_model_sizes(r->m);
+    size_t tile = f->tile ? f->tile : s->vocabulary, stride = forward_stride(r->in_batch);
+    for (size_t first = 0; first < f->n; first += r->in_batch) {
+        float *x = batch_at(r, f, first);
+        size_t tokens = forward_batch_tokens(r->b);
+        if (!forward_final(r->b, x, r->stride, x, r->stride, f->site, e)) return false;
+        for (size_t row = 0; row < s->vocabulary; row += tile) {
+            size_t rows = s->vocabulary - row < tile ? s->vocabulary - row : tile;
+            if (!forward_tile_read(r->t, row, rows, e) ||
+                !forward_logits(r->b, r->t, x, r->stride, tokens, r->z, stride, e))
+                return false;
+            for (size_t i = 0; i < tokens; i++)
+                for (size_t v = 0; v < rows; v++)
+                    logits[(first + i) * s->vocabulary + row + v] = r->z[v * stride + i];
+        }
+    }
+    return true;
+}
+
+float *forward_whole(const gguf_model *g, const forwarding *f, size_t *vocabulary, gq_error *e) {
+    running r = {0};
+    float *logits = NULL;
+    bool ok = start(&r, g, f, e);
+    if (ok) *vocabulary = forward_model_sizes(r.m)->vocabulary;
+    ok = ok && ((logits = calloc(f->n * *vocabulary, sizeof *logits)) || gq_fail_memory(e, f->n)) &&
+         layers(&r, f, e) && head(&r, f, logits, e);
+    free(r.x), free(r.z);
+    forward_batch_free(r.b), forward_tile_free(r.t), forward_layer_free(r.l), forward_model_free(r.m);
+    if (ok) return logits;
+    free(logits);
+    return NULL;
+}

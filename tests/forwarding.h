@@ -1,0 +1,19 @@
+/* Running whole models for tests: all logits of some windows of ids. */
+#ifndef GQ_TEST_FORWARDING_H
+#define GQ_TEST_FORWARDING_H
+
+#include "forward/forward.h"
+
+typedef struct forwarding {
+    const uint32_t *ids;
+    size_t n, context; /* n is a multiple of context */
+    size_t windows;    /* of a batch; 0: all in one */
+    int threads;
+    size_t tile; /* rows of the output matrix at once; 0: all */
+    forward_site *site;
+} forwarding;
+
+/* Logits of each token, vocabulary after vocabulary; malloc'ed. NULL: e says why. */
+float *forward_whole(const gguf_model *g, const forwarding *f, size_t *vocabulary, gq_error *e);
+
+#endif
