@@ -7,8 +7,6 @@
 
 enum { ALIGNMENT = 64, MOST_CONTEXT = 1 << 24, MOST_TOKENS = 1 << 30 };
 
-/* ---- memory ---- */
-
 /* Parts of one room, one after another. Without a room they are only counted; UINT64_MAX: too many. */
 typedef struct room {
     uint8_t *bytes;
@@ -129,91 +127,4 @@ float *forward_activations(size_t features, size_t stride, gq_error *e) {
     float *x = r.at > SIZE_MAX / 2 ? NULL : aligned_alloc(ALIGNMENT, r.at ? r.at : ALIGNMENT);
     if (!x) return gq_fail_memory(e, r.at), NULL;
     return memset(x, 0, r.at);
-}
-
-/* ---- what the parts share ---- */
-
-void batch_multiply(forward_batch *b, slot s, size_t matrix, const float *x, size_t x_stride, float *y,
-                    size_t y_stride, size_t tokens) {
-    const forward_layer *l = b->layer;
-    const gguf_tensor *t = l->plan->weight[s];
-    size_t rows = t->ne[1], bytes = gguf_type_bytes(t->type, t->ne[0]);
-    matmul_weights w = {l->data[s] + matrix * rows * bytes, t->type->id, rows, t->ne[0], bytes};
-    matmul_run(b->products, &w, x, x_stride, y, y_stride, tokens);
-    if (!l->bias_values[s]) return;
-    const float *bias = l->bias_values[s] + matrix * rows;
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t r = 0; r < rows; r++) b->model->elements->add(y + r * y_stride, bias[r], tokens);
-}
-
-/* The first token in the first row where something is not finite; false: there is none. */
-static bool find_not_finite(const forward_batch *b, const forward_inputs *in, size_t *row, size_t *token) {
-    size_t bad = SIZE_MAX;
-#pragma omp parallel for num_threads(b->threads) reduction(min : bad)
-    for (size_t r = 0; r < in->features; r++)
-        if (r < bad && b->model->codecs->first_not_finite(in->x + r * in->stride, in->tokens) < in->tokens)
-            bad = r;
-    if (bad == SIZE_MAX) return false;
-    *row = bad;
-    *token = b->model->codecs->first_not_finite(in->x + bad * in->stride, in->tokens);
-    return true;
-}
-
-bool batch_inputs(forward_batch *b, const forward_inputs *in) {
-    size_t row, token;
-    if (find_not_finite(b, in, &row, &token)) {
-        const char *what = in->n_weights ? in->weights[0]->name : "a layer";
-        return gq_fail(b->e,
-                       "%s: what flows into %s is not finite: feature %zu of the batch's token %zu is %g",
-                       b->model->path, what, row, token, (double)in->x[row * in->stride + token]);
-    }
-    return !b->site || !in->n_weights || b->site->take(b->site->data, in, b->e);
-}
-
-bool batch_site(forward_batch *b, const float *x, size_t stride, size_t features, size_t tokens,
-                size_t matrix, const slot *slots) {
-    forward_inputs in = {
-        .matrix = matrix, .matrices = 1, .x = x, .features = features, .tokens = tokens, .stride = stride};
-    for (; *slots != SLOTS; slots++) {
-        const gguf_tensor *t = b->layer->plan->weight[*slots];
-        if (!t) continue;
-        in.weights[in.n_weights++] = t;
-        in.matrices = t->ne[2];
-    }
-    return batch_inputs(b, &in);
-}
-
-void batch_norm(forward_batch *b, const norm_groups *g) {
-    const forward_model *m = b->model;
-    size_t spans = (b->tokens + ELEMENT_SPAN - 1) / ELEMENT_SPAN;
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t i = 0; i < g->groups * spans; i++) {
-        size_t group = i / spans, first = i % spans * ELEMENT_SPAN, rows = group * g->features;
-        size_t n = b->tokens - first < ELEMENT_SPAN ? b->tokens - first : ELEMENT_SPAN;
-        m->elements->norm(&(norm_task){
-            .x = g->x + rows * g->x_stride + first,
-            .y = g->y + rows * g->y_stride + first,
-            .x_stride = g->x_stride,
-            .y_stride = g->y_stride,
-            .features = g->features,
-            .n = n,
-            .weight = g->weight + group * g->weight_step,
-            .bias = g->bias,
-            .eps = m->eps,
-            .centre = m->arch->layer_norm,
-        });
-    }
-}
-
-void batch_norm_slot(forward_batch *b, slot s, const float *x, size_t x_stride, size_t features, float *y,
-                     size_t y_stride) {
-    const forward_layer *l = b->layer;
-    batch_norm(b, &(norm_groups){x, l->values[s], l->bias_values[s], y, x_stride, y_stride, features, 1, 0});
-}
-
-void batch_add(forward_batch *b, float *x, size_t x_stride, const float *y, size_t y_stride, size_t rows,
-               float factor) {
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t r = 0; r < rows; r++)
-        b->model->elements->add_scaled(x + r * x_stride, y + r * y_stride, factor, b->tokens);
 }

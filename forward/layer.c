@@ -7,6 +7,13 @@
 
 enum { ALIGNMENT = 64 };
 
+/* Slots of small weights, which are kept decoded. */
+#define IS_MATRIX(slot, name) [slot] = false,
+#define IS_VECTOR(slot, name) [slot] = true,
+static const bool vectors[SLOTS] = {FORWARD_SLOTS(IS_MATRIX, IS_VECTOR)};
+#undef IS_MATRIX
+#undef IS_VECTOR
+
 static uint64_t vector_bytes(const gguf_tensor *t) { return gguf_elements(t->ne) * sizeof(float); }
 
 bool model_read_values(const forward_model *m, const gguf_tensor *t, void *raw, float *values, gq_error *e) {
@@ -53,8 +60,8 @@ static bool place_all(placing *p, const layer_plan *plan) {
     const float *floats;
     const uint8_t *bytes;
     for (slot s = 0; s < SLOTS; s++) {
-        bool ok = slot_is_vector(s) ? place_vector(p, plan->weight[s], p->l ? &p->l->values[s] : &floats)
-                                    : place_matrix(p, plan->weight[s], p->l ? &p->l->data[s] : &bytes);
+        bool ok = vectors[s] ? place_vector(p, plan->weight[s], p->l ? &p->l->values[s] : &floats)
+                             : place_matrix(p, plan->weight[s], p->l ? &p->l->data[s] : &bytes);
         if (!ok || !place_vector(p, plan->bias[s], p->l ? &p->l->bias_values[s] : &floats)) return false;
     }
     return true;

@@ -102,10 +102,6 @@ struct forward_model {
 bool model_read_keys(forward_model *m, gq_error *e);
 bool model_find_tensors(forward_model *m, gq_error *e);
 
-/* Whether a slot's weight is small and kept decoded. */
-bool slot_is_vector(slot s);
-const char *slot_name(slot s);
-
 /* Bytes of a layer in memory. */
 uint64_t layer_plan_bytes(const layer_plan *plan);
 /* Values of a small tensor; what is NULL reads as nothing. raw: room for it as stored. */

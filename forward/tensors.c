@@ -10,15 +10,6 @@
 #define NAME(slot, name) [slot] = name,
 static const char *const names[SLOTS] = {FORWARD_SLOTS(NAME, NAME)};
 #undef NAME
-#define IS_MATRIX(slot, name) [slot] = false,
-#define IS_VECTOR(slot, name) [slot] = true,
-static const bool vectors[SLOTS] = {FORWARD_SLOTS(IS_MATRIX, IS_VECTOR)};
-#undef IS_MATRIX
-#undef IS_VECTOR
-
-bool slot_is_vector(slot s) { return vectors[s]; }
-const char *slot_name(slot s) { return names[s]; }
-
 /* The first thing that is wrong ends it; later calls do nothing. */
 typedef struct finder {
     forward_model *m;
