@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "codec/codec.h"
+#include "codec/vector.h"
 
 static const char usage[] = "usage: bench-dot [options]\n"
                             "  --types LIST    only these, as in Q4_K,Q6_K\n"
@@ -28,7 +28,7 @@ typedef struct setting {
     bool csv;
 } setting;
 
-static float x[COLS] __attribute__((aligned(64))), sums[COLS] __attribute__((aligned(64)));
+static codec_vector vector;
 
 /* ---- one thread's turn ---- */
 typedef struct turn {
@@ -51,14 +51,13 @@ static double cpu_seconds(void) {
 
 static void *take_turn(void *arg) {
     turn *t = arg;
-    const codec_vector v = {x, sums};
     pthread_barrier_wait(t->start);
     double begun = cpu_seconds();
     t->sum += t->kernels->read(t->blocks, t->rows * t->row_bytes);
     t->read_seconds = cpu_seconds() - begun;
     pthread_barrier_wait(t->start);
     begun = cpu_seconds();
-    t->codec->dot(t->blocks, t->rows, COLS, &v, t->out);
+    t->codec->dot(t->blocks, t->rows, COLS, &vector, t->out);
     t->dot_seconds = cpu_seconds() - begun;
     return NULL;
 }
@@ -161,8 +160,10 @@ int main(int argc, char **argv) {
     uint8_t *memory = aligned_alloc(4096, (size_t)s.threads * s.bytes);
     float *out = malloc((size_t)s.threads * s.bytes / 4); /* a row is longer than that in any type */
     if (!memory || !out) return fputs("bench-dot: not enough memory\n", stderr), 1;
+    float *x = malloc(COLS * sizeof *x), *room = malloc(codec_vector_room(COLS) * sizeof *room);
+    if (!x || !room) return fputs("bench-dot: not enough memory\n", stderr), 1;
     for (size_t k = 0; k < COLS; k++) x[k] = (float)(k % 31) / 16 - 1;
-    codec_sums(x, COLS, sums);
+    vector = codec_vector_make(x, COLS, room);
     puts(s.csv ? "type,level,threads,read,dot,share,weights"
                : "type    level      threads read_GB/s  dot_GB/s   share Mweights/s");
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++)
@@ -172,6 +173,6 @@ int main(int argc, char **argv) {
             if (k->codecs[id].dot && wanted(&s, gguf_type_name(id)))
                 bench(&s, k, gguf_type_of(id), memory, out);
         }
-    free(memory), free(out);
+    free(memory), free(out), free(x), free(room);
     return 0;
 }

@@ -9,6 +9,8 @@ int info_main(const request *r);       /* info.c */
 int plan_main(const request *r);       /* plan.c */
 int compare_main(const request *r);    /* compare.c */
 int verify_main(const request *r);     /* verify.c */
+int evaluate_main(const request *r);   /* evaluate.c */
+int speed_main(const request *r);      /* speed.c, of evaluate --speed */
 int imatrix_main(const request *r);    /* imatrix.c */
 int tokenize_main(const request *r);   /* tokenize.c */
 int types_main(const request *r);      /* help.c */

@@ -11,7 +11,7 @@
 /* Arguments that are models, from the first on. */
 static size_t model_arguments(const request *r) {
     if (r->command == CMD_QUANTIZE) return 1;
-    return r->command & (CMD_INFO | CMD_PLAN | CMD_COMPARE | CMD_VERIFY) ? r->n_arguments : 0;
+    return r->command & (CMD_INFO | CMD_PLAN | CMD_COMPARE | CMD_VERIFY | CMD_EVALUATE) ? r->n_arguments : 0;
 }
 
 /* A caller may have closed the standard descriptors; the next file opened would get their numbers. They are
@@ -25,9 +25,10 @@ static const struct {
     command id;
     int (*run)(const request *r);
 } mains[] = {
-    {CMD_QUANTIZE, quantize_main}, {CMD_INFO, info_main},     {CMD_PLAN, plan_main},
-    {CMD_COMPARE, compare_main},   {CMD_VERIFY, verify_main}, {CMD_IMATRIX, imatrix_main},
-    {CMD_TOKENIZE, tokenize_main}, {CMD_TYPES, types_main},   {CMD_COMPLETION, completion_main},
+    {CMD_QUANTIZE, quantize_main},     {CMD_INFO, info_main},         {CMD_PLAN, plan_main},
+    {CMD_COMPARE, compare_main},       {CMD_VERIFY, verify_main},     {CMD_IMATRIX, imatrix_main},
+    {CMD_EVALUATE, evaluate_main},     {CMD_TOKENIZE, tokenize_main}, {CMD_TYPES, types_main},
+    {CMD_COMPLETION, completion_main},
 };
 
 static int command_main(const request *r) {

@@ -40,10 +40,11 @@ static void send_start(const progress *p, const request *r) {
 
 void progress_start(progress *p, const request *r, const gq_plan *plan) {
     *p = (progress){.plan = plan,
-                    .phase = r->command == CMD_COMPARE  ? "compare"
-                             : r->command == CMD_VERIFY ? "verify"
-                             : plan                     ? "quantize"
-                                                        : "plan",
+                    .phase = r->command == CMD_COMPARE    ? "compare"
+                             : r->command == CMD_VERIFY   ? "verify"
+                             : r->command == CMD_EVALUATE ? "evaluate"
+                             : plan                       ? "quantize"
+                                                          : "plan",
                     .events = r->progress - 1,
                     .verbose = r->verbose && !r->progress,
                     .terminal = !r->quiet && !r->progress && isatty(STDERR_FILENO),

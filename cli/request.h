@@ -14,6 +14,7 @@ typedef enum command {
     CMD_COMPLETION = 64,
     CMD_PLAN = 128,
     CMD_TOKENIZE = 256,
+    CMD_EVALUATE = 512,
 } command;
 
 typedef struct request {
@@ -25,7 +26,7 @@ typedef struct request {
     gq_target *targets; /* of --target-size and --target-bpw, in order, with room for each argument */
     size_t n_targets;
     uint64_t ram, context; /* 0: not given */
-    bool count, no_bos, parse_special;
+    bool count, no_bos, parse_special, speed;
     bool dry_run, quiet, verbose, json, full_paths, help, version;
     int progress;    /* descriptor for JSON lines, and one; 0: none */
     bool any_option; /* one was given */

@@ -46,6 +46,25 @@ static void print_problems(const gq_verification *v, bool compared) {
     }
 }
 
+static void print_types(const gq_verification *v) {
+    static const char *const head[] = {"type", "tensors", "compared", "products"};
+    size_t n;
+    const gq_verified_type *types = gq_verification_types(v, &n);
+    table t;
+    table_start(&t, "lrrr");
+    table_row(&t, head);
+    for (size_t i = 0; i < n; i++) {
+        char text[UNIT_ROOM];
+        const bool compared = types[i].compared > 0;
+        table_text(&t, gq_type_name(types[i].type));
+        table_cell(&t, format("%zu", types[i].tensors));
+        table_text(&t, compared ? count_text(text, (double)types[i].compared) : "-");
+        table_cell(&t, compared ? format("%.2f", types[i].worst) : format("-"));
+    }
+    table_print(&t, stdout);
+    table_free(&t);
+}
+
 /* Without a report nobody knows which bytes there should be. */
 static void print_verdict(const request *r, const counts *c, bool compared) {
     char *path = shown(r->arguments[0]);
@@ -78,6 +97,16 @@ static json_t *verdict_json(const gq_verdict *verdict, bool compared) {
     return o;
 }
 
+static json_t *type_json(const gq_verified_type *type) {
+    json_t *o = json_object();
+    set_text(o, "type", gq_type_name(type->type));
+    set_count(o, "tensors", type->tensors);
+    set_count(o, "problems", type->problems);
+    set_count(o, "compared", type->compared);
+    set_number(o, "worst_product", type->worst);
+    return o;
+}
+
 static void print_json(const request *r, const gq_verification *v, const counts *c, bool compared) {
     size_t n;
     emitter j;
@@ -90,6 +119,10 @@ static void print_json(const request *r, const gq_verification *v, const counts 
     emit_open(&j, "tensors", '[');
     const gq_verdict *verdicts = gq_verification_verdicts(v, &n);
     for (size_t i = 0; i < n; i++) emit(&j, NULL, verdict_json(&verdicts[i], compared));
+    emit_close(&j);
+    emit_open(&j, "types", '[');
+    const gq_verified_type *types = gq_verification_types(v, &n);
+    for (size_t i = 0; i < n; i++) emit(&j, NULL, type_json(&types[i]));
     emit_close(&j);
     emit_open(&j, "missing", '[');
     const char *const *missing = gq_verification_missing(v, &n);
@@ -106,6 +139,7 @@ static bool print_results(const request *r, const gq_verification *v) {
     if (r->json) {
         print_json(r, v, &c, compared);
     } else {
+        if (!r->quiet) print_types(v);
         print_problems(v, compared);
         print_verdict(r, &c, compared);
     }

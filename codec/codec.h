@@ -118,25 +118,10 @@ typedef void codec_measure(const float *x, const float *decoded, size_t rows, si
                            const codec_importance *importance, codec_error *sum /* added to */);
 
 /* ---- rows times a vector ----
- * out[r] = sum over columns k of decoded(r, k) x[k], from the blocks as they are stored. Sixteen columns lie
- * side by side in lanes. A lane adds up code times x over the columns of a (sub-)block, ascending, and adds
- * that times the scale to one of two sums, in turn; minimums are multiplied with sums of x and added apart;
- * at the end lanes are added in halves. A row's sum depends on that row and x alone, not on how rows are
- * grouped into calls. Levels that have fused multiply-add agree to the bit, the others may differ in last
- * bits.
- *
- * Where no product leaves the range of normal floats, a result is as near to the exact sum of exact products
- * of what the type's decoder returns as
- *     (cols / 8 + 16) 2^-24 sum over k of |scale(k) code(k) x[k]| + |minimum(k) x[k]|,
- * without a minimum: of |decoded(k) x[k]|. reference_magnitude() tells these factors of x. */
-typedef struct codec_vector {
-    const float *x;
-    const float *sums; /* as codec_sums left them */
-} codec_vector;
-/* Sums of 16 columns each, then of 32 each; cols is a multiple of 32, or the sums are not looked at. */
-static inline size_t codec_sums_count(size_t cols) { return cols / 16 + cols / 32; }
-void codec_sums(const float *x, size_t cols, float *sums);
-/* n rows, one after another. Their blocks need not be aligned, nor x. */
+ * out[r] = sum over columns of decoded weight times x, of n rows one after another, which need not be
+ * aligned. codec/vector.h says what a vector is, in which order is added and how near the result is to the
+ * exact one: (cols / 8 + 16) 2^-24 times the sum of what is added without signs. */
+typedef struct codec_vector codec_vector;
 typedef void codec_dot(const uint8_t *blocks, size_t n, size_t cols, const codec_vector *v, float *out);
 
 typedef struct codec {

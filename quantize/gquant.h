@@ -296,19 +296,60 @@ typedef struct gq_verdict {
     const char *problem; /* "": none */
 } gq_verdict;
 
+typedef struct gq_verified_type { /* of a sample of each tensor: a sixteenth */
+    uint32_t type;
+    size_t tensors, problems;
+    uint64_t compared; /* weights, all ways of decoding them agreed */
+    double worst;      /* a product with a vector, how far from that of the plain decoder; 1: the tolerance */
+} gq_verified_type;
+
 typedef struct gq_verification gq_verification;
-/* Reads the whole file: values and scales finite, codes in range, kernels and plain decoders of one mind,
+/* Reads the whole file: values and scales finite, codes in range, kernels, plain decoders
+ * and products with a vector of one mind,
  * shards written together, and checksums as expected (n of them; 0: none are). NULL when it cannot be read;
  * problems are in the verdicts.
  */
 gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t n, int threads,
                            const gq_callbacks *callbacks, gq_error *e);
 void gq_verification_free(gq_verification *v);
-const gq_verdict *gq_verification_verdicts(const gq_verification *v, size_t *n); /* per tensor */
+const gq_verdict *gq_verification_verdicts(const gq_verification *v, size_t *n);    /* per tensor */
+const gq_verified_type *gq_verification_types(const gq_verification *v, size_t *n); /* that it has */
 /* Expected tensors that the file does not have. */
 const char *const *gq_verification_missing(const gq_verification *v, size_t *n);
 /* About the work, not the file. */
 const char *const *gq_verification_warnings(const gq_verification *v, size_t *n);
+
+/* ---- the speed of a model ---- */
+typedef struct gq_speed_type {
+    uint32_t type;
+    uint64_t matrices, weights, bytes;
+    double seconds;      /* of the products; types share a file's by what they took of all threads' time */
+    double read_seconds; /* of reading the same bytes and doing nothing else, in turn with the products */
+} gq_speed_type;
+typedef struct gq_speed_file {
+    const char *path;
+    uint64_t file_bytes;
+    uint64_t matrices, weights, bytes; /* that one token is multiplied with; of experts, those it uses */
+    double seconds, read_seconds;
+    gq_speed_type *types; /* those it has, by number */
+    size_t n_types;
+} gq_speed_file;
+typedef struct gq_speed_request {
+    const char *const *models;
+    size_t n_models;
+    int threads; /* 0: one per core */
+    const gq_callbacks *callbacks;
+} gq_speed_request;
+
+typedef struct gq_speed gq_speed;
+/* How long it takes here to multiply all matrices of each model with a vector once, as for every token that
+ * the model makes: an upper bound for tokens per second, without attention, norms and the like. A model is
+ * read into memory for that, up to 1 GiB of it at a time. */
+gq_speed *gq_speed_measure(const gq_speed_request *r, gq_error *e);
+void gq_speed_free(gq_speed *v);
+const gq_speed_file *gq_speed_files(const gq_speed *v, size_t *n);
+int gq_speed_threads(const gq_speed *v);
+const char *const *gq_speed_warnings(const gq_speed *v, size_t *n);
 
 /* ---- importance data as a thing of its own ---- */
 typedef struct gq_imatrix gq_imatrix;

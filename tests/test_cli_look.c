@@ -202,6 +202,29 @@ static void test_verify_every_type(void **state) {
     unlink(out), unlink(report);
 }
 
+/* A line per type tells how much was decoded in all ways, and how near the products were. */
+static void test_verify_compares_types(void **state) {
+    (void)state;
+    const char *out = in_folder(folder, "out.gguf");
+    GQUANT(0, "-q", source, out, "Q4_K_M");
+    EXPECT("\nQ4_K ", 0, "verify", out);
+    EXPECT("\nQ6_K ", 0, "verify", out);
+    char *text = OUTPUT(0, "verify", "--json", out);
+    json *j = json_parse(text);
+    const json *types = json_need(j, "types");
+    assert_true(types->n >= 3);
+    double tensors = 0;
+    for (size_t i = 0; i < types->n; i++) {
+        tensors += json_number(&types->items[i], "tensors", 0);
+        assert_true(json_number(&types->items[i], "compared", 0) > 0);
+        assert_true(json_number(&types->items[i], "worst_product", 2) < 1);
+        assert_true(json_number(&types->items[i], "problems", 1) == 0);
+    }
+    assert_true(tensors == (double)json_need(j, "tensors")->n);
+    json_free(j), free(text);
+    unlink(out);
+}
+
 /* Change one byte of a tensor in a file. */
 static void spoil(const char *path, const char *tensor, uint64_t at, uint8_t byte) {
     gguf_model m = open_model(path);
@@ -396,6 +419,7 @@ int main(void) {
         cmocka_unit_test(test_compare_under_importance),
         cmocka_unit_test(test_compare_strangers),
         cmocka_unit_test(test_verify_every_type),
+        cmocka_unit_test(test_verify_compares_types),
         cmocka_unit_test(test_verify_checksums),
         cmocka_unit_test(test_verify_several_outputs),
         cmocka_unit_test(test_verify_values_and_codes),

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/vector.h"
 #include "tests/codecs.h"
 
 /* Where blocks have their scales; all else may be any byte. */
@@ -71,21 +72,22 @@ typedef struct product {
     size_t rows, cols;
     /* Allocated to the byte, so that a sanitizer sees what is read or written beyond. */
     uint8_t *blocks;
-    float *x, *sums;
+    float *x, *room;
+    codec_vector v;
     double *exact, *bound;
 } product;
 
 static void make_vector(product *p, bool wide) {
     for (size_t k = 0; k < p->cols; k++)
         p->x[k] = wide ? ldexpf(random_normal(), (int)(next_random() % 12) - 6) : random_normal();
-    codec_sums(p->x, p->cols, p->sums);
+    p->v = codec_vector_make(p->x, p->cols, p->room);
 }
 
 static product make_product(size_t layout, size_t rows, size_t cols, magnitude m) {
     product p = {.type = gguf_type_of(layouts[layout].type), .rows = rows, .cols = cols};
     size_t bytes = rows * gguf_type_bytes(p.type, cols);
     p.blocks = malloc(bytes), p.x = malloc(cols * sizeof *p.x);
-    p.sums = malloc((codec_sums_count(cols) + !codec_sums_count(cols)) * sizeof *p.sums);
+    p.room = malloc(codec_vector_room(cols) * sizeof *p.room);
     p.exact = calloc(rows, sizeof *p.exact), p.bound = calloc(rows, sizeof *p.bound);
     fill_blocks(layout, p.blocks, bytes, m);
     make_vector(&p, m == MIXED);
@@ -93,7 +95,7 @@ static product make_product(size_t layout, size_t rows, size_t cols, magnitude m
 }
 
 static void free_product(product *p) {
-    free(p->blocks), free(p->x), free(p->sums), free(p->exact), free(p->bound);
+    free(p->blocks), free(p->x), free(p->room), free(p->exact), free(p->bound);
 }
 
 static void find_exact(product *p) {
@@ -107,15 +109,14 @@ static void find_exact(product *p) {
             p->exact[r] += (double)w[k] * (double)p->x[k];
             p->bound[r] += (double)a[k] * fabs((double)p->x[k]);
         }
-        p->bound[r] *= ((double)p->cols / 8 + 16) * 0x1p-24;
+        p->bound[r] = codec_dot_tolerance(p->cols, p->bound[r]);
     }
     free(w), free(a);
 }
 
 static float *products_at(const kernels *k, const product *p) {
     float *out = malloc(p->rows * sizeof *out);
-    const codec_vector v = {p->x, p->sums};
-    k->codecs[p->type->id].dot(p->blocks, p->rows, p->cols, &v, out);
+    k->codecs[p->type->id].dot(p->blocks, p->rows, p->cols, &p->v, out);
     return out;
 }
 
@@ -193,16 +194,15 @@ static void test_rows_do_not_know_each_other(void **state) {
     for (size_t i = 0; i < N_LAYOUTS; i++) {
         product p = make_product(i, 7, 1280, USUAL);
         const size_t row_bytes = gguf_type_bytes(p.type, p.cols);
-        const codec_vector v = {p.x, p.sums};
         uint8_t *moved = malloc(7 * row_bytes + 1);
         memcpy(moved + 1, p.blocks, 7 * row_bytes);
         EACH_LEVEL(k) {
             const codec *c = &k->codecs[p.type->id];
             float *together = products_at(k, &p), apart[7];
-            for (size_t r = 7; r-- > 0;) c->dot(moved + 1 + r * row_bytes, 1, p.cols, &v, &apart[r]);
+            for (size_t r = 7; r-- > 0;) c->dot(moved + 1 + r * row_bytes, 1, p.cols, &p.v, &apart[r]);
             assert_memory_equal(together, apart, sizeof apart);
-            c->dot(moved + 1, 3, p.cols, &v, apart);
-            c->dot(moved + 1 + 3 * row_bytes, 4, p.cols, &v, apart + 3);
+            c->dot(moved + 1, 3, p.cols, &p.v, apart);
+            c->dot(moved + 1 + 3 * row_bytes, 4, p.cols, &p.v, apart + 3);
             assert_memory_equal(together, apart, sizeof apart);
             free(together);
         }
@@ -221,7 +221,7 @@ static void test_each_column_counts(void **state) {
         for (size_t k = 0; k < block; k++) {
             memset(p.x, 0, block * sizeof *p.x);
             p.x[k] = 1;
-            codec_sums(p.x, block, p.sums);
+            p.v = codec_vector_make(p.x, block, p.room);
             check_product(&p);
         }
         free_product(&p);

@@ -9,6 +9,7 @@
 
 #include "codec/simd/kernels.h"
 #include "codec/simd/stored.h"
+#include "codec/vector.h"
 
 enum { STEP = 16, PARTS = STEP / L };
 typedef struct step {
@@ -119,9 +120,9 @@ INLINE float one_half_at(const uint8_t *b) {
 /* The function of a type. `pack` blocks are unpacked together, as long as there are so many, then one by one:
  * codes_NAME and scales_NAME get their number, a constant. `groups` with a scale of their own in each block;
  * sums_of: NO_MINIMUM, or the sums of x that go with the minimums. */
-#define NO_MINIMUM(v, cols) NULL
-#define SUMS_OF_16(v, cols) ((v)->sums)
-#define SUMS_OF_32(v, cols) ((v)->sums + (cols) / 16)
+#define NO_MINIMUM(v) NULL
+#define SUMS_OF_16(v) ((v)->of16)
+#define SUMS_OF_32(v) ((v)->of32)
 #define DOT(type, name, pack, groups, sums_of) \
     INLINE void add_##name(row_sum *sum, const uint8_t *b, const float *x, const float *sums, int n) { \
         int8_t q[(pack)*GGUF_##type##_ELEMENTS] __attribute__((aligned(64))); \
@@ -137,7 +138,7 @@ INLINE float one_half_at(const uint8_t *b) {
         const size_t blocks = cols / GGUF_##type##_ELEMENTS; \
         for (size_t r = 0; r < n; r++) { \
             row_sum sum = {0}; \
-            const float *x = v->x, *sums = sums_of(v, cols); \
+            const float *x = v->x, *sums = sums_of(v); \
             size_t i = 0; \
             for (; i + (pack) <= blocks; i += (pack)) { \
                 add_##name(&sum, b, x, sums, pack); \

@@ -1,12 +1,17 @@
 /* Is a file sound? Values finite, codes in range, two decoders of one mind, bytes as a report says. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
+#include "codec/vector.h"
 #include "quantize/schedule.h"
 #include "quantize/strip.h"
 #include "quantize/words.h"
+
+/* Columns of a row that is multiplied to compare products. */
+enum { PRODUCT = 256 };
 
 struct gq_verification {
     const kernels *kernels;
@@ -16,6 +21,10 @@ struct gq_verification {
     word_list problems; /* what the verdicts point to */
     word_list missing;  /* names, as they are */
     word_list warnings;
+    gq_verified_type types[GGUF_TYPE_LIMIT]; /* by number; at the end only those it has */
+    size_t n_types;
+    codec_vector vector;             /* to multiply with */
+    float x[PRODUCT], sums[PRODUCT]; /* its own */
 };
 
 /* ---- codes ---- */
@@ -55,7 +64,9 @@ static const struct {
 
 typedef struct check_room {
     strip_pair strips;
-    gq_error problem; /* of the piece in hand; GQ_OK: none */
+    float magnitude[STRIP], products[STRIP / 32]; /* of rows of 32 columns and more */
+    gq_error problem;                             /* of the piece in hand; GQ_OK: none */
+    gq_verified_type agreed;                      /* in it */
 } check_room;
 
 typedef struct check {
@@ -63,6 +74,8 @@ typedef struct check {
     const gguf_tensor *tensor;
     const codec *codec;
     const kernels *kernels;
+    const codec_vector *vector;
+    gq_verified_type *agreed; /* in all of the type */
     int (*bad)(const uint8_t *block);
     uint32_t *crcs;         /* per piece */
     uint64_t problem_piece; /* the lowest that has one; UINT64_MAX: none */
@@ -86,13 +99,50 @@ static bool all_finite(const check *c, uint64_t first, size_t n, const float *x,
     return bad == n || gq_fail(e, "element %llu is %g", (unsigned long long)(first + bad), (double)x[bad]);
 }
 
-static bool decoders_agree(const check *c, uint64_t first, size_t n, strip_pair *room, gq_error *e) {
-    if (!reference_decode(c->tensor->type->id, room->stored[0], room->decoded[1], n)) return true;
+static bool decoders_agree(uint64_t first, size_t n, strip_pair *room, gq_error *e) {
     for (size_t i = 0; i < n; i++)
         if (memcmp(&room->decoded[0][i], &room->decoded[1][i], sizeof(float)) != 0)
             return gq_fail(e, "element %llu decodes to %g here and to %g by the plain decoder",
                            (unsigned long long)(first + i), (double)room->decoded[0][i],
                            (double)room->decoded[1][i]);
+    return true;
+}
+
+/* Products with a vector are those of what the plain decoder returned (decoded[1]), as far as codec/vector.h
+ * promises. */
+static bool products_agree(const check *c, uint64_t first, size_t n, check_room *room, gq_error *e) {
+    const gguf_type *type = c->tensor->type;
+    const size_t cols = n % PRODUCT == 0           ? PRODUCT
+                        : type->block_elements > 1 ? type->block_elements
+                        : n < PRODUCT              ? n
+                                                   : PRODUCT;
+    const float *w = room->strips.decoded[1], *x = c->vector->x;
+    reference_magnitude(type->id, room->strips.stored[0], room->magnitude, n);
+    c->codec->dot(room->strips.stored[0], n / cols, cols, c->vector, room->products);
+    for (size_t r = 0; r < n / cols; r++, w += cols) {
+        double exact = 0, sum = 0;
+        for (size_t k = 0; k < cols; k++) {
+            exact += (double)w[k] * (double)x[k];
+            sum += (double)room->magnitude[r * cols + k] * fabs((double)x[k]);
+        }
+        if (sum > 0x1p120) continue;
+        const double off = fabs((double)room->products[r] - exact),
+                     tolerance = codec_dot_tolerance(cols, sum);
+        if (!(off <= tolerance))
+            return gq_fail(e, "the product of elements %llu to %llu is %g here and %g by the plain decoder",
+                           (unsigned long long)(first + r * cols),
+                           (unsigned long long)(first + r * cols + cols - 1), (double)room->products[r],
+                           exact);
+        room->agreed.worst = fmax(room->agreed.worst, off / tolerance);
+    }
+    return true;
+}
+
+static bool all_agree(const check *c, uint64_t first, size_t n, check_room *room, gq_error *e) {
+    strip_pair *strips = &room->strips;
+    if (!reference_decode(c->tensor->type->id, strips->stored[0], strips->decoded[1], n)) return true;
+    if (!decoders_agree(first, n, strips, e) || !products_agree(c, first, n, room, e)) return false;
+    room->agreed.compared += n;
     return true;
 }
 
@@ -109,6 +159,7 @@ static bool check_piece(void *arg, piece *p, gq_error *e) {
     const gguf_type *type = c->tensor->type;
     uint64_t first = p->number * STRIP_PIECE, end = first + piece_elements(c->tensor, p->number);
     problem->status = GQ_OK;
+    room->agreed = (gq_verified_type){0};
     for (uint64_t at = first; at < end; at += STRIP) {
         size_t n = end - at < STRIP ? (size_t)(end - at) : STRIP;
         if (!gguf_model_read(c->model, c->tensor, at, n, strips->stored[0], e)) return false;
@@ -119,7 +170,7 @@ static bool check_piece(void *arg, piece *p, gq_error *e) {
         /* The plain decoders are slow: one strip of each piece, a sixteenth of the file. */
         (void)(codes_in_range(c, at, n, strips->stored[0], problem) &&
                all_finite(c, at, n, strips->decoded[0], problem) &&
-               (at > first || decoders_agree(c, at, n, strips, problem)));
+               (at > first || all_agree(c, at, n, room, problem)));
     }
     p->weights = end - first, p->bytes = gguf_type_bytes(type, end - first);
     return true;
@@ -128,7 +179,10 @@ static bool check_piece(void *arg, piece *p, gq_error *e) {
 static bool fold_piece(void *arg, const piece *p, gq_error *e) {
     (void)e;
     check *c = arg;
-    const gq_error *problem = &((const check_room *)p->room)->problem;
+    const check_room *room = p->room;
+    const gq_error *problem = &room->problem;
+    c->agreed->compared += room->agreed.compared;
+    c->agreed->worst = fmax(c->agreed->worst, room->agreed.worst);
     if (problem->status != GQ_OK && p->number < c->problem_piece)
         c->problem_piece = p->number, c->problem = *problem;
     return true;
@@ -147,6 +201,8 @@ static bool verify_tensor(gq_verification *v, schedule *s, size_t i, gq_error *e
                .tensor = t,
                .codec = &v->kernels->codecs[t->type->id],
                .kernels = v->kernels,
+               .vector = &v->vector,
+               .agreed = &v->types[t->type->id],
                .problem_piece = UINT64_MAX};
     uint64_t pieces = strip_pieces(gguf_elements(t->ne));
     for (size_t k = 0; k < sizeof ranges / sizeof *ranges; k++)
@@ -197,6 +253,23 @@ static bool check_sums(gq_verification *v, const gq_checksum *expected, size_t n
     return ok;
 }
 
+/* ---- types ---- */
+
+/* Any numbers of about the same size, of both signs. */
+static void make_vector(gq_verification *v) {
+    for (int k = 0; k < PRODUCT; k++) v->x[k] = (float)(k % 2 ? -64 - k * 37 % 64 : 64 + k * 29 % 64) / 128;
+    v->vector = codec_vector_make(v->x, PRODUCT, v->sums);
+}
+
+static void sum_up_types(gq_verification *v) {
+    for (size_t i = 0; i < v->n; i++) {
+        gq_verified_type *of = &v->types[v->verdicts[i].type];
+        of->type = v->verdicts[i].type, of->tensors++, of->problems += *v->verdicts[i].problem != 0;
+    }
+    for (size_t i = 0; i < GGUF_TYPE_LIMIT; i++)
+        if (v->types[i].tensors) v->types[v->n_types++] = v->types[i];
+}
+
 /* ---- shards ---- */
 
 /* Shards of two runs may fit each other in all that the reader looks at. The first tensor of the one that is
@@ -221,6 +294,7 @@ static bool verify(gq_verification *v, int threads, const gq_callbacks *callback
     for (size_t i = 0; i < v->n; i++) bytes += v->model.tensors[i]->size;
     v->kernels = strip_kernels(e);
     if (!v->kernels || !schedule_start(&s, threads, sizeof(check_room), callbacks, e)) return false;
+    make_vector(v);
     s.progress.bytes_total = bytes;
     bool ok = true;
     for (size_t i = 0; ok && i < v->n; i++) ok = verify_tensor(v, &s, i, e);
@@ -238,7 +312,10 @@ gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t
     }
     bool ok = gguf_model_open(&v->model, path, e);
     if (!ok) v->model = (gguf_model){.n_shards = 0};
-    if (ok && verify(v, threads, callbacks, e) && check_sums(v, expected, n, e)) return v;
+    if (ok && verify(v, threads, callbacks, e) && check_sums(v, expected, n, e)) {
+        sum_up_types(v);
+        return v;
+    }
     gq_verification_free(v);
     return NULL;
 }
@@ -254,6 +331,11 @@ void gq_verification_free(gq_verification *v) {
 const gq_verdict *gq_verification_verdicts(const gq_verification *v, size_t *n) {
     *n = v->n;
     return v->verdicts;
+}
+
+const gq_verified_type *gq_verification_types(const gq_verification *v, size_t *n) {
+    *n = v->n_types;
+    return v->types;
 }
 
 const char *const *gq_verification_missing(const gq_verification *v, size_t *n) {

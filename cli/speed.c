@@ -1,0 +1,210 @@
+/* evaluate --speed: tokens per second, from the time that all matrices of each file take. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "cli/say.h"
+#include "cli/table.h"
+#include "cli/text.h"
+
+typedef struct speeds {
+    const request *request;
+    const gq_speed *of;
+} speeds;
+
+/* ---- figures ---- */
+
+static double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
+static double gib_per_second(uint64_t bytes, double seconds) {
+    return per_second((double)bytes / (1 << 30), seconds);
+}
+static gq_speed_type all_types(const gq_speed_file *f) {
+    return (gq_speed_type){.matrices = f->matrices,
+                           .weights = f->weights,
+                           .bytes = f->bytes,
+                           .seconds = f->seconds,
+                           .read_seconds = f->read_seconds};
+}
+static const char *named(const request *r, const char *path) {
+    const char *slash = r->full_paths ? NULL : strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* ---- for people ---- */
+
+static void add_line(table *t, const char *name, const gq_speed_type *s, double whole) {
+    char text[UNIT_ROOM];
+    table_text(t, name);
+    table_cell(t, format("%" PRIu64, s->matrices));
+    table_text(t, size_text(text, (double)s->bytes));
+    table_cell(t, format("%.2f", gib_per_second(s->bytes, s->seconds)));
+    table_cell(t, format("%.0f %%", 100 * per_second(s->read_seconds, s->seconds)));
+    table_cell(t, format("%.2f", 1e-9 * per_second((double)s->weights, s->seconds)));
+    table_cell(t, format("%.1f %%", 100 * per_second(s->seconds, whole)));
+}
+
+static void print_file(FILE *to, const request *r, const gq_speed_file *f) {
+    static const char *const head[] = {"type",       "matrices",    "size", "GiB/s",
+                                       "of reading", "G weights/s", "time"};
+    const gq_speed_type all = all_types(f);
+    table t;
+    char *path = shown(named(r, f->path));
+    fprintf(to, "%s: %.2f tokens/s\n", path, per_second(1, f->seconds));
+    free(path);
+    table_start(&t, "lrrrrr2r1");
+    table_row(&t, head);
+    for (size_t i = 0; i < f->n_types; i++)
+        add_line(&t, gq_type_name(f->types[i].type), &f->types[i], f->seconds);
+    add_line(&t, "all", &all, f->seconds);
+    table_print(&t, to);
+    table_free(&t);
+}
+
+static void print_overview(FILE *to, const request *r, const gq_speed_file *files, size_t n) {
+    static const char *const head[] = {"file", "size", "a token's", "tokens/s", "GiB/s", "of reading"};
+    char text[UNIT_ROOM];
+    table t;
+    table_start(&t, "lr2r1rrr");
+    table_row(&t, head);
+    for (size_t i = 0; i < n; i++) {
+        const gq_speed_type all = all_types(&files[i]);
+        table_name(&t, named(r, files[i].path));
+        table_text(&t, size_text(text, (double)files[i].file_bytes));
+        table_text(&t, size_text(text, (double)all.bytes));
+        table_cell(&t, format("%.2f", per_second(1, all.seconds)));
+        table_cell(&t, format("%.2f", gib_per_second(all.bytes, all.seconds)));
+        table_cell(&t, format("%.0f %%", 100 * per_second(all.read_seconds, all.seconds)));
+    }
+    table_print(&t, to);
+    table_free(&t);
+}
+
+static void print_speeds(FILE *to, const speeds *s) {
+    size_t n;
+    const gq_speed_file *files = gq_speed_files(s->of, &n);
+    for (size_t i = 0; i < n; i++) print_file(to, s->request, &files[i]), fputc('\n', to);
+    if (n > 1) print_overview(to, s->request, files, n), fputc('\n', to);
+    const int threads = gq_speed_threads(s->of);
+    fprintf(to,
+            "%d thread%s, %s. Products of all matrices that a token needs with a vector, and nothing else; "
+            "\"of reading\":\n"
+            "how near that comes to reading the same bytes.\n",
+            threads, threads == 1 ? "" : "s", gq_isa());
+}
+
+/* ---- for programs ---- */
+
+static json_t *figures_json(const gq_speed_type *s) {
+    json_t *o = json_object();
+    set_count(o, "matrices", s->matrices);
+    set_count(o, "weights", s->weights);
+    set_count(o, "bytes", s->bytes);
+    set_number(o, "seconds", s->seconds);
+    set_number(o, "read_seconds", s->read_seconds);
+    set_number(o, "gib_per_second", gib_per_second(s->bytes, s->seconds));
+    set_number(o, "read_gib_per_second", gib_per_second(s->bytes, s->read_seconds));
+    set_number(o, "share_of_reading", per_second(s->read_seconds, s->seconds));
+    return o;
+}
+
+static void write_json(FILE *to, const void *what) {
+    const speeds *s = what;
+    size_t n;
+    emitter j;
+    const gq_speed_file *files = gq_speed_files(s->of, &n);
+    emit_start(&j, to);
+    emit_open(&j, NULL, '{');
+    emit(&j, "kind", json_of_text("speed"));
+    emit(&j, "gquant", json_of_text(gq_version()));
+    emit(&j, "isa", json_of_text(gq_isa()));
+    emit(&j, "threads", json_of_count((uint64_t)gq_speed_threads(s->of)));
+    emit_open(&j, "files", '[');
+    for (size_t i = 0; i < n; i++) {
+        const gq_speed_type all = all_types(&files[i]);
+        json_t *o = figures_json(&all), *types = set_array(o, "types");
+        set_text(o, "path", named(s->request, files[i].path));
+        set_count(o, "file_bytes", files[i].file_bytes);
+        set_number(o, "tokens_per_second", per_second(1, files[i].seconds));
+        for (size_t k = 0; k < files[i].n_types; k++) {
+            json_t *type = figures_json(&files[i].types[k]);
+            set_text(type, "type", gq_type_name(files[i].types[k].type));
+            json_array_append_new(types, type);
+        }
+        emit(&j, NULL, o);
+    }
+    emit_close(&j);
+    emit_close(&j);
+    emit_end(&j);
+}
+
+static void write_line(FILE *to, const char *path, const char *type, const gq_speed_type *s,
+                       const char *tokens) {
+    /* A spreadsheet would take a name that begins with one of these for a formula. */
+    fputs(*path && strchr("=+-@\t\r", *path) ? "\"'" : "\"", to);
+    for (; *path; path++) fputs(*path == '"' ? "\"\"" : (char[]){*path, 0}, to);
+    fprintf(to, "\",%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,%.9g,%.6g,%.6g,%.4f,%s\r\n", type,
+            s->matrices, s->weights, s->bytes, s->seconds, s->read_seconds,
+            gib_per_second(s->bytes, s->seconds), gib_per_second(s->bytes, s->read_seconds),
+            per_second(s->read_seconds, s->seconds), tokens);
+}
+
+static void write_csv(FILE *to, const void *what) {
+    const speeds *s = what;
+    size_t n;
+    const gq_speed_file *files = gq_speed_files(s->of, &n);
+    fputs("file,type,matrices,weights,bytes,seconds,read_seconds,gib_per_second,read_gib_per_second,"
+          "share_of_reading,tokens_per_second\r\n",
+          to);
+    for (size_t i = 0; i < n; i++) {
+        const gq_speed_type all = all_types(&files[i]);
+        const char *path = named(s->request, files[i].path);
+        char *tokens = format("%.6g", per_second(1, all.seconds));
+        for (size_t k = 0; k < files[i].n_types; k++)
+            write_line(to, path, gq_type_name(files[i].types[k].type), &files[i].types[k], "");
+        write_line(to, path, "all", &all, tokens);
+        free(tokens);
+    }
+}
+
+static bool ends_with(const char *path, const char *extension) {
+    const size_t n = strlen(path), end = strlen(extension);
+    return n > end && strcasecmp(path + n - end, extension) == 0;
+}
+
+/* ---- the command ---- */
+
+static bool check_request(const request *r, gq_error *e) {
+    if (r->report && ends_with(r->report, ".html"))
+        return gq_fail_usage(e, "--report %s: of --speed there are reports as .json and .csv", r->report);
+    return report_check(r, e);
+}
+
+int speed_main(const request *r) {
+    gq_error e = {0};
+    progress p;
+    size_t n;
+    if (!check_request(r, &e)) return failed(&e);
+    progress_start(&p, r, NULL);
+    gq_callbacks callbacks = progress_callbacks(&p);
+    const gq_speed_request what = {.models = r->arguments,
+                                   .n_models = r->n_arguments,
+                                   .threads = r->quantize.threads,
+                                   .callbacks = &callbacks};
+    gq_speed *of = gq_speed_measure(&what, &e);
+    progress_end(&p, of ? NULL : &e);
+    if (!of) return failed(&e);
+    const speeds s = {r, of};
+    const char *const *warnings = gq_speed_warnings(of, &n);
+    if (!r->quiet) warn_all(warnings, n);
+    if (r->json)
+        write_json(stdout, &s);
+    else if (!r->quiet)
+        print_speeds(stdout, &s);
+    const bool ok =
+        !r->report ||
+        gq_write_whole(r->report, true, ends_with(r->report, ".csv") ? write_csv : write_json, &s, &e);
+    gq_speed_free(of);
+    return ok ? GQ_OK : failed(&e);
+}
