@@ -18,8 +18,8 @@ gguf_facts gguf_facts_of(const gguf_kv *kv, uint64_t n_kv, const gguf_kv *set, u
 }
 
 const gguf_kv *gguf_facts_find(const gguf_facts *f, const char *key) {
-    for (uint64_t i = f->n_set; i-- > 0;)
-        if (!strcmp(f->set[i].key, key)) return &f->set[i];
+    for (uint64_t i = f->n_set; i > 0; i--)
+        if (!strcmp(f->set[i - 1].key, key)) return &f->set[i - 1];
     return gguf_find(f->kv, f->n_kv, key);
 }
 
