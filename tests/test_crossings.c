@@ -4,412 +4,18 @@
  *     GQUANT_TEST_CROSSINGS=N   cases; default: 300, fewer under sanitizers
  *     GQUANT_TEST_SEED=N        of the first case; the next ones have N+1, N+2, ...
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "codec/codec.h"
-#include "tests/crossing.h"
+#include "tests/crossing_case.h"
 #include "tests/crossing_files.h"
-#include "tests/crossing_run.h"
 #include "tests/json.h"
 #include "tests/model.h"
 #include "tests/numbers.h"
 
-/* ---- the case at hand ---- */
-
-static struct {
-    unsigned long seed;
-    char *folder;
-    crossing_model model;
-    crossing_options options;
-    outcome reference;
-    bool planned; /* a dry run succeeded */
-    bool open;    /* the case has begun and not ended */
-} at;
-
-static unsigned runs, errors;
-
-static void fail_case(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
-static void fail_case(const char *format, ...) {
-    char text[7000];
-    va_list values;
-    va_start(values, format);
-    vsnprintf(text, sizeof text, format, values);
-    va_end(values);
-    fail_msg("%s", text);
-    abort();
-}
-
-/* ---- running the command ---- */
-
-/* Runs and frees the arguments. */
-static outcome run(const char *where, setting s, arguments a) {
-    outcome o = run_in(where, &s, &a);
-    arguments_free(&a);
-    runs++;
-    if (o.status > 2 && !(s.kill_us && o.status == 128 + SIGKILL))
-        fail_case("in %s: status %d: %s", where, o.status, o.text);
-    return o;
-}
-
-/* What is common to all runs of one set of options: no words of the outputs. */
-static arguments words_of(const crossing_options *o, unsigned threads) {
-    arguments a = {.n = 0};
-    arguments_add(&a, "-q"), arguments_add(&a, "-t"), arguments_add(&a, "%u", threads);
-    for (int i = 0; i < N_ASPECTS; i++) arguments_append(&a, &o->aspects[i]);
-    arguments_append(&a, &o->before);
-    return a;
-}
-
-static arguments all_words(const crossing_options *o, unsigned threads) {
-    arguments a = words_of(o, threads);
-    arguments_add(&a, "../in/%s", crossing_model_input(&at.model));
-    arguments_append(&a, &o->outputs);
-    return a;
-}
-
-/* ... that also write FOLDER/NAME.json. */
-static arguments reported(arguments a, const char *name) {
-    arguments_add(&a, "--report"), arguments_add(&a, "../%s.json", name);
-    return a;
-}
-
-static const char *any_level(void) {
-    const char *levels[8];
-    size_t n = 0;
-    for (size_t i = 0; kernels_level_name(i); i++)
-        if (kernels_level(kernels_level_name(i))) levels[n++] = kernels_level_name(i);
-    return levels[below(n)];
-}
-
-static unsigned any_threads(void) { return 1 + (unsigned)below(chance(10) ? 40 : 5); }
-
-static bool has_reference(void) { return at.reference.status == 0; }
-
-/* ---- what must be the same ---- */
-
-static void same_folder(const char *where) {
-    char *difference = files_difference(in_folder(at.folder, "ref"), in_folder(at.folder, where), NULL);
-    if (difference) fail_case("ref and %s: %s", where, difference);
-}
-
-/* What an unfinished run left may lie beside it. */
-static void same_outputs(const char *where) {
-    char *difference = files_difference(in_folder(at.folder, "ref"), in_folder(at.folder, where), ".");
-    if (difference) fail_case("ref and %s: %s", where, difference);
-}
-
-static void same_outcome(const char *where, const outcome *o) {
-    if (o->status != at.reference.status || strcmp(o->text, at.reference.text))
-        fail_case("ref: status %d: %s\n%s: status %d: %s", at.reference.status, at.reference.text, where,
-                  o->status, o->text);
-    same_folder(where);
-}
-
-static void same_report(const char *where) {
-    char name[80];
-    snprintf(name, sizeof name, "%s.json", where);
-    char *a = report_facts(in_folder(at.folder, "ref.json")), *b = report_facts(in_folder(at.folder, name));
-    if (strcmp(a, b)) fail_case("the reports ref.json and %s differ", name);
-    free(a), free(b);
-}
-
-/* A run that may have been stopped anywhere, and now has to end well. */
-static void finish_in(const char *where, setting s) {
-    outcome o = run(where, s, all_words(&at.options, any_threads()));
-    if (o.status != 0 && strstr(o.text, "is there already")) { /* it was stopped when all was done */
-        arguments a = all_words(&at.options, any_threads());
-        arguments_add(&a, "--force");
-        same_outputs(where);
-        o = run(where, s, a);
-    }
-    if (o.status != 0) fail_case("in %s: %s", where, o.text);
-    same_folder(where);
-}
-
-/* ---- variants ---- */
-
-static void by_other_threads(void) {
-    const char *where = new_folder("other");
-    setting s = {.isa = any_level()};
-    outcome o = run(where, s, reported(all_words(&at.options, any_threads()), where));
-    same_outcome(where, &o);
-    if (has_reference()) same_report(where);
-}
-
-static arguments part_words(uint32_t part, uint32_t parts) {
-    arguments a = all_words(&at.options, any_threads());
-    arguments_add(&a, "--part"), arguments_add(&a, "%u/%u", part, parts);
-    return a;
-}
-
-static arguments join_words(void) {
-    arguments a = all_words(&at.options, any_threads());
-    arguments_add(&a, "--join");
-    return a;
-}
-
-static void in_parts(void) {
-    const char *where = new_folder("parts");
-    uint32_t parts = 2 + (uint32_t)below(4), order[5], failed = 0;
-    for (uint32_t k = 0; k < parts; k++) {
-        uint32_t other = (uint32_t)below(k + 1);
-        order[k] = order[other], order[other] = k + 1;
-    }
-    for (uint32_t k = 0; k < parts; k++) {
-        setting s = {.isa = any_level()}, once = {.kill_us = 0};
-        if (has_reference() && chance(20)) once.kill_us = 1 + (unsigned)below(at.reference.us);
-        if (k + 1 == parts && chance(30) && run(where, s, join_words()).status == 0 && !failed)
-            fail_case("in %s: joined without part %u of %u", where, order[k], parts);
-        if (once.kill_us) run(where, once, part_words(order[k], parts));
-        failed += run(where, s, part_words(order[k], parts)).status != 0;
-        if (exists_output(in_folder(at.folder, where))) fail_case("in %s: an output before --join", where);
-    }
-    if (failed && has_reference()) fail_case("in %s: %u parts failed", where, failed);
-    if (!failed && at.reference.status) fail_case("in %s: no part failed: %s", where, at.reference.text);
-    outcome o = run(where, (setting){.isa = any_level()}, reported(join_words(), where));
-    if (has_reference())
-        same_outcome(where, &o), same_report(where);
-    else if (o.status == 0 || exists_output(in_folder(at.folder, where)))
-        fail_case("in %s: joined although the whole run fails", where);
-}
-
-static void with_kills(void) {
-    const char *where = new_folder("kills");
-    for (unsigned kills = 1 + (unsigned)below(3); kills > 0; kills--) {
-        setting s = {.isa = any_level(),
-                     .kill_us = 1 + (unsigned)below(at.reference.us + at.reference.us / 4)};
-        run(where, s, all_words(&at.options, any_threads()));
-    }
-    finish_in(where, (setting){.isa = any_level()});
-}
-
-static void draw_fault(char fault[64]) {
-    static const char *const kinds[] = {"open",   "pread",     "pwrite", "fsync", "fdatasync",
-                                        "rename", "fallocate", "unlink", "flock"};
-    static const int codes[] = {EIO, ENOSPC, EACCES, EMFILE};
-    snprintf(fault, 64, "%s:%u%s:%d", kinds[below(9)], 1 + (unsigned)below(chance(50) ? 4 : 30),
-             chance(30) ? "+" : "", codes[below(4)]);
-}
-
-static void with_faults(void) {
-    const char *where = new_folder("faults");
-    char fault[64];
-    for (unsigned faults = 1 + (unsigned)below(2); faults > 0; faults--) {
-        draw_fault(fault);
-        run(where, (setting){.fault = fault}, all_words(&at.options, any_threads()));
-    }
-    finish_in(where, (setting){.isa = any_level()});
-}
-
-static void one_by_one(void) {
-    const char *where = new_folder("single");
-    for (size_t i = 0; i < at.options.outputs.n; i++) {
-        arguments a = words_of(&at.options, any_threads());
-        arguments_add(&a, "../in/%s", crossing_model_input(&at.model));
-        arguments_add(&a, "%s", at.options.outputs.items[i]);
-        outcome o = run(where, (setting){.isa = NULL}, a);
-        if (o.status) fail_case("in %s: %s", where, o.text);
-    }
-    same_folder(where);
-}
-
-/* Leave a run unfinished; with faults, one that only lacks its names. false: it has finished. */
-static bool leave_unfinished(const char *where, arguments a) {
-    setting s = {.fault = "rename:1+:5"};
-#ifndef GQ_FAULTS
-    s = (setting){.kill_us = 1 + (unsigned)below(at.reference.us)};
-#endif
-    run(where, s, a);
-    return !exists_output(in_folder(at.folder, where));
-}
-
-/* What another run has left under the same names is not taken for one's own. */
-static void not_mixed(const char *where, bool may_refuse) {
-    outcome o = run(where, (setting){.isa = NULL}, all_words(&at.options, any_threads()));
-    if (o.status == 0)
-        same_outputs(where);
-    else if (!may_refuse || !strstr(o.text, "has been begun") || exists_output(in_folder(at.folder, where)))
-        fail_case("in %s: %s", where, o.text);
-}
-
-/* A run with one aspect drawn afresh. */
-static void after_other_options(void) {
-    const char *where = new_folder("another");
-    crossing_options other;
-    crossing_options_copy(&other, &at.options);
-    enum crossing_aspect aspect = at.options.aspects[ASPECT_PRUNE].n && chance(40)
-                                      ? ASPECT_PRUNE
-                                      : (enum crossing_aspect)below(N_ASPECTS);
-    bool same = true, part = chance(20);
-    for (int tries = 0; same && tries < 20; tries++) {
-        crossing_aspect_draw(&other, aspect, &at.model);
-        same = arguments_same(&other.aspects[aspect], &at.options.aspects[aspect]);
-    }
-    arguments a = all_words(&other, any_threads());
-    if (part) arguments_add(&a, "--part"), arguments_add(&a, "%u/2", 1 + (unsigned)below(2));
-    crossing_options_free(&other);
-    if (leave_unfinished(where, a)) not_mixed(where, part);
-}
-
-/* The tensor's bytes, each changed a little, which leaves numbers finite. */
-static void change_tensor(const gguf_tensor *t, const char *path) {
-    int fd = open(path, O_RDWR);
-    uint8_t *bytes = malloc(t->size);
-    struct stat st;
-    assert_true(fd >= 0 && bytes && fstat(fd, &st) == 0);
-    assert_int_equal(pread(fd, bytes, t->size, (off_t)t->offset), t->size);
-    for (uint64_t i = 0; i < t->size; i += 4) bytes[i] ^= 1;
-    assert_int_equal(pwrite(fd, bytes, t->size, (off_t)t->offset), t->size);
-    assert_int_equal(futimens(fd, (struct timespec[2]){st.st_atim, st.st_mtim}), 0);
-    close(fd), free(bytes);
-}
-
-/* The input is another one now, of the same size and the same age. */
-static void after_another_input(void) {
-    const char *where = new_folder("changed"), *name = crossing_model_input(&at.model);
-    gguf_model m = open_model(in_folder(in_folder(at.folder, "in"), name));
-    const gguf_tensor *t = m.n_tensors ? m.tensors[below(m.n_tensors)] : NULL;
-    if (t) {
-        const char *path = m.shards[t->shard].file.path;
-        change_tensor(t, path);
-        bool unfinished = leave_unfinished(where, all_words(&at.options, any_threads()));
-        change_tensor(t, path);
-        if (unfinished) not_mixed(where, false);
-    }
-    gguf_model_close(&m);
-}
-
-/* Cut into shards or not, the model is the same. */
-static void merged(void) {
-    const char *whole = new_folder("whole"), *two[2] = {new_folder("merged"), new_folder("copied")};
-    crossing_options other;
-    crossing_options_copy(&other, &at.options);
-    arguments_free(&other.aspects[ASPECT_SPLIT]);
-    outcome o = run(whole, (setting){.isa = NULL}, all_words(&other, any_threads()));
-    crossing_options_free(&other);
-    if (o.status) fail_case("in %s: %s", whole, o.text);
-    for (int k = 0; k < 2; k++) {
-        const char *from = k ? whole : "ref";
-        file_list files = files_first(in_folder(at.folder, from));
-        for (size_t i = 0; i < files.n; i++) {
-            arguments a = {.n = 0};
-            arguments_add(&a, "-q"), arguments_add(&a, "../%s/%s", from, files.names[i]);
-            arguments_add(&a, "%zu.gguf", i), arguments_add(&a, "COPY");
-            o = run(two[k], (setting){.isa = NULL}, a);
-            if (o.status) fail_case("in %s: %s", two[k], o.text);
-        }
-        files_free(&files);
-    }
-    char *difference = files_difference(in_folder(at.folder, two[0]), in_folder(at.folder, two[1]), NULL);
-    if (difference) fail_case("%s and %s: %s", two[0], two[1], difference);
-}
-
-/* The input was cut into shards; the same model in one file is quantized alike. */
-static void from_whole_input(void) {
-    const char *where = new_folder("uncut");
-    arguments a = words_of(&at.options, any_threads());
-    arguments_add(&a, "../in/whole.gguf"), arguments_append(&a, &at.options.outputs);
-    outcome o = run(where, (setting){.isa = NULL}, a);
-    if (o.status) fail_case("in %s: %s", where, o.text);
-    same_folder(where);
-}
-
-/* The types of the output, written as a recipe, make the same output again. */
-static void from_recipe(void) {
-    const char *where = new_folder("recipe"), *type = at.options.outputs.items[1];
-    crossing_options other;
-    crossing_options_copy(&other, &at.options);
-    arguments a = all_words(&at.options, any_threads());
-    arguments_add(&a, "--dry-run"), arguments_add(&a, "--recipe-out"), arguments_add(&a, "../recipe.txt");
-    outcome o = run(where, (setting){.isa = NULL}, a);
-    if (o.status) fail_case("in %s: %s", where, o.text);
-    arguments_free(&other.aspects[ASPECT_TYPES]);
-    arguments_add(&other.aspects[ASPECT_TYPES], "--tensor-type-file");
-    arguments_add(&other.aspects[ASPECT_TYPES], "../recipe.txt");
-    o = run(where, (setting){.isa = NULL}, all_words(&other, any_threads()));
-    crossing_options_free(&other);
-    if (o.status) fail_case("in %s, %s: %s", where, type, o.text);
-    same_folder(where);
-}
-
-/* A file in the way stays, or is replaced with --force. */
-static void over_files(void) {
-    const char *where = new_folder("over");
-    file_list files = files_in(in_folder(at.folder, "ref"), NULL);
-    for (size_t i = 0; i < files.n; i++)
-        write_whole(in_folder(in_folder(at.folder, where), files.names[i]), "old", 3);
-    if (run(where, (setting){.isa = NULL}, all_words(&at.options, any_threads())).status == 0)
-        fail_case("in %s: a file was replaced", where);
-    for (size_t i = 0; i < files.n; i++) {
-        struct stat st;
-        if (stat(in_folder(in_folder(at.folder, where), files.names[i]), &st) || st.st_size != 3)
-            fail_case("in %s: %s was touched", where, files.names[i]);
-    }
-    files_free(&files);
-    arguments a = all_words(&at.options, any_threads());
-    arguments_add(&a, "--force");
-    outcome o = run(where, (setting){.isa = NULL}, a);
-    same_outcome(where, &o);
-}
-
-static bool is_split(void) {
-    const arguments *a = &at.options.aspects[ASPECT_SPLIT];
-    return a->n == 2 && !at.options.target;
-}
-static bool may_merge(void) { return has_reference() && is_split(); }
-static bool is_list(void) {
-    return has_reference() && at.options.list && !at.options.target && at.options.outputs.n > 1;
-}
-static bool had_shards(void) {
-    /* Derived names follow the input's; shards tell in a digest what they are made of. */
-    return has_reference() && at.model.shards > 1 && !at.options.aspects[ASPECT_SPLIT].n &&
-           !(at.options.list && at.options.before.n);
-}
-/* A recipe sets types where the file type quantizes. */
-static bool may_follow_recipe(void) {
-    static const char *const plain[] = {"COPY", "F32", "F16", "BF16"};
-    if (!has_reference() || at.options.list || at.options.target || at.model.n == 0) return false;
-    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
-        if (!strcmp(at.options.outputs.items[1], plain[i])) return false;
-    return true;
-}
-static bool always(void) { return true; }
-static bool may_fault(void) {
-#ifdef GQ_FAULTS
-    return has_reference();
-#else
-    return false;
-#endif
-}
-
-static const struct {
-    void (*try)(void);
-    bool (*applies)(void);
-} variants[] = {
-    {by_other_threads, always},
-    {by_other_threads, always},
-    {in_parts, always},
-    {with_kills, has_reference},
-    {with_faults, may_fault},
-    {one_by_one, is_list},
-    {after_other_options, has_reference},
-    {after_other_options, has_reference},
-    {after_another_input, has_reference},
-    {merged, may_merge},
-    {from_whole_input, had_shards},
-    {over_files, has_reference},
-    {from_recipe, may_follow_recipe},
-};
-enum { VARIANTS = sizeof variants / sizeof *variants, TRIED = 3 };
+static unsigned errors;
 
 /* ---- the reference ---- */
 
@@ -477,25 +83,26 @@ static void draw_case(void) {
     crossing_importance_draw(&at.model, in, "importance-2.dat", "importance-2.gguf");
 }
 
-static void seed_step(int step) {
-    seed_random((at.seed * 16 + (unsigned)step) * 0x9E3779B97F4A7C15u + 1);
+/* What is drawn from here on does not depend on what was drawn before, which may depend on time. */
+static void seed_step(void) {
+    seed_random((at.seed * 16 + at.step) * 0x9E3779B97F4A7C15u + 1);
     for (int i = 0; i < 8; i++) next_random();
 }
 
+static void next_step(void) {
+    at.step++;
+    seed_step();
+}
+
 static void run_case(unsigned long seed) {
-    at.seed = seed, at.open = true;
+    at.seed = seed, at.step = 0, at.open = true;
     at.folder = temporary_folder();
     run_below(at.folder);
-    seed_step(0);
+    seed_step();
     draw_case();
     run_reference();
     errors += !has_reference();
-    for (int tried = 0; tried < (has_reference() ? TRIED : 2);) {
-        size_t v = below(VARIANTS);
-        if (!variants[v].applies()) continue;
-        seed_step(++tried); /* whatever was drawn before, which may depend on time */
-        variants[v].try();
-    }
+    for (at.step = 0; at.step < (has_reference() ? 3 : 2);) crossing_try_way(next_step);
     crossing_options_free(&at.options);
     remove_folder(at.folder);
     at.open = false;
@@ -520,7 +127,7 @@ static void every_way_ends_in_the_same_bytes(void **state) {
                   cases = number_of("GQUANT_TEST_CROSSINGS", SANITIZED ? 40 : 300);
     setenv("GQUANT_SYNC_MS", "1", 1);
     for (unsigned long i = 0; i < cases; i++) run_case(seed + i);
-    print_message("%lu cases from seed %lu, %u of them errors; %u runs\n", cases, seed, errors, runs);
+    print_message("%lu cases from seed %lu, %u of them errors; %u runs\n", cases, seed, errors, at.runs);
 }
 
 int main(void) {

@@ -8,24 +8,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/command.h"
-#include "tests/folder.h"
+#include "tests/shards.h"
 
 enum { SHARDS = 3, MOST_FILES = 8 };
 
 static int set_up(void **state) {
     (void)state;
-    char name[64];
     folder = temporary_folder();
-    model *m = model_new("llama", SHARDS);
-    for (int b = 0; b < SHARDS; b++) {
-        snprintf(name, sizeof name, "blk.%d.ffn_up.weight", b);
-        model_add(m, name, GGUF_F16, (uint64_t[4]){256, 128}, NULL);
-    }
-    model_write(m, path("whole.gguf"));
-    model_free(m);
-    GQUANT(0, "-q", "--split-max-size", "70000", path("whole.gguf"), path("in.gguf"), "COPY");
-    assert_true(exists(path("in-00001-of-00003.gguf")));
+    write_shards("whole", "in", SHARDS, 128, 0);
     setenv("GQUANT_SYNC_MS", "1", 1);
     return 0;
 }

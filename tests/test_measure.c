@@ -13,16 +13,29 @@
 
 static const char *kept(void) { return path("in.gguf.gquant-measure"); }
 
+/* Options with a target of five bits. */
+static gq_options five_bits(void) {
+    gq_options o = options_for(out);
+    target.bpw = 5;
+    return o;
+}
+
+/* The types that a plan chooses which finds no measurements; malloc'ed. It leaves its own. */
+static char *types_at_first(const gq_options *o) {
+    bool measured;
+    if (exists(kept())) assert_int_equal(remove(kept()), 0);
+    gq_plan *plan = plan_for(*o, &measured);
+    char *types = types_of(plan, 0);
+    gq_plan_free(plan);
+    assert_true(measured);
+    return types;
+}
+
 static void measurements_are_kept(void **state) {
     (void)state;
     bool measured;
-    gq_options o = options_for(out);
-    target.bpw = 5;
-    remove(kept());
-    gq_plan *first = plan_for(o, &measured);
-    char *types = types_of(first, 0);
-    gq_plan_free(first);
-    assert_true(measured);
+    gq_options o = five_bits();
+    char *types = types_at_first(&o);
     assert_true(exists(kept()));
     assert_types(plan_for(o, &measured), types);
     assert_false(measured);
@@ -35,8 +48,7 @@ static void measurements_are_kept(void **state) {
 static void what_has_changed_is_measured_again(void **state) {
     (void)state;
     bool measured;
-    gq_options o = options_for(out);
-    target.bpw = 5;
+    gq_options o = five_bits();
     gq_plan_free(plan_for(o, NULL));
     o.effort = GQ_EFFORT_FAST;
     gq_plan_free(plan_for(o, &measured));
@@ -55,12 +67,8 @@ static void what_has_changed_is_measured_again(void **state) {
 static void hostile_measurements_do_no_harm(void **state) {
     (void)state;
     bool measured;
-    gq_options o = options_for(out);
-    target.bpw = 5;
-    remove(kept());
-    gq_plan *first = plan_for(o, NULL);
-    char *types = types_of(first, 0);
-    gq_plan_free(first);
+    gq_options o = five_bits();
+    char *types = types_at_first(&o);
     size_t n;
     uint8_t *good = read_whole(kept(), &n);
     for (size_t cut = 0; cut < n; cut += 1 + n / 20) {
@@ -83,12 +91,8 @@ static void hostile_measurements_do_no_harm(void **state) {
 static void impossible_numbers_are_measured_again(void **state) {
     (void)state;
     bool measured;
-    gq_options o = options_for(out);
-    target.bpw = 5;
-    remove(kept());
-    gq_plan *first = plan_for(o, NULL);
-    char *types = types_of(first, 0);
-    gq_plan_free(first);
+    gq_options o = five_bits();
+    char *types = types_at_first(&o);
     gguf_model found = open_model(kept());
     static const double wrong[][5] = {
         {-1, 1, 1, 12, 1},         {1e300, 1, 1, 12, 1},        {100, -1, 1, 12, 1}, {100, 1, NAN, 12, 1},
@@ -117,8 +121,7 @@ static void a_folder_that_takes_no_file_is_no_failure(void **state) {
     (void)state;
     bool measured;
     size_t files = count_files(folder);
-    gq_options o = options_for(out);
-    target.bpw = 5;
+    gq_options o = five_bits();
     if (exists(kept())) remove(kept()), files--;
     assert_int_equal(mkdir(kept(), 0777), 0);
     gq_plan *plan = plan_for(o, &measured);
@@ -150,8 +153,8 @@ static void a_read_only_folder_is_no_failure(void **state) {
 static void only_a_real_run_writes(void **state) {
     (void)state;
     bool measured;
-    gq_options o = options_for(out);
-    target.bpw = 5, o.dry_run = true;
+    gq_options o = five_bits();
+    o.dry_run = true;
     remove(kept());
     size_t files = count_files(folder);
     gq_plan *plan = plan_for(o, &measured);
@@ -174,8 +177,8 @@ static void only_a_real_run_writes(void **state) {
 static void another_place_or_none(void **state) {
     (void)state;
     bool measured;
-    gq_options o = options_for(out);
-    target.bpw = 5, o.measure_file = "";
+    gq_options o = five_bits();
+    o.measure_file = "";
     remove(kept());
     size_t files = count_files(folder);
     for (int i = 0; i < 2; i++) {
@@ -200,8 +203,7 @@ static void another_place_or_none(void **state) {
 
 static void other_files_are_not_replaced_by_measurements(void **state) {
     (void)state;
-    gq_options o = options_for(out);
-    target.bpw = 5;
+    gq_options o = five_bits();
     const char *others[] = {in, path("imatrix.dat"), path("text"), folder};
     write_whole(path("text"), "text", 4);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -215,13 +217,9 @@ static void other_files_are_not_replaced_by_measurements(void **state) {
 
 static void the_same_everywhere(void **state) {
     (void)state;
-    gq_options o = options_for(out);
-    target.bpw = 5, o.imatrix = path("imatrix.dat");
-    remove(kept());
-    o.threads = 1;
-    gq_plan *first = plan_for(o, NULL);
-    char *types = types_of(first, 0);
-    gq_plan_free(first);
+    gq_options o = five_bits();
+    o.imatrix = path("imatrix.dat"), o.threads = 1;
+    char *types = types_at_first(&o);
     assert_int_equal(rename(kept(), path("first")), 0);
     for (o.threads = 2; o.threads < 9; o.threads += 3) {
         assert_types(plan_for(o, NULL), types);

@@ -6,8 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/command.h"
-#include "tests/folder.h"
+#include "tests/shards.h"
 
 enum { SHARDS = 4 };
 
@@ -27,17 +26,8 @@ static void write_set(const char *set, const char *type, const char *option, con
 
 static int set_up(void **state) {
     (void)state;
-    char name[64];
     folder = temporary_folder();
-    model *m = model_new("llama", SHARDS);
-    for (int b = 0; b < SHARDS; b++) {
-        snprintf(name, sizeof name, "blk.%d.ffn_up.weight", b);
-        model_add(m, name, GGUF_F16, (uint64_t[4]){256, 256}, NULL);
-    }
-    model_write(m, path("whole.gguf"));
-    model_free(m);
-    GQUANT(0, "-q", "--split-max-size", "140000", path("whole.gguf"), path("in.gguf"), "COPY");
-    assert_true(exists(shard("in", SHARDS)));
+    write_shards("whole", "in", SHARDS, 256, 0);
     write_set("a", "Q4_0", "--threads", "1");
     write_set("b", "Q8_0", "--threads", "1");
     return 0;
@@ -102,17 +92,7 @@ static void other_ways_to_the_same_types(void **state) {
 
 static void other_weights(void **state) {
     (void)state;
-    char name[64];
-    model *m = model_new("llama", SHARDS);
-    for (int b = 0; b < SHARDS; b++) {
-        float *x = random_values(256 * 256, 7 + (uint64_t)b);
-        snprintf(name, sizeof name, "blk.%d.ffn_up.weight", b);
-        model_add(m, name, GGUF_F16, (uint64_t[4]){256, 256}, x);
-        free(x);
-    }
-    model_write(m, path("tuned.gguf"));
-    model_free(m);
-    GQUANT(0, "-q", "--split-max-size", "140000", path("tuned.gguf"), path("other.gguf"), "COPY");
+    write_shards("tuned", "other", SHARDS, 256, 7);
     GQUANT(0, "-q", "--keep-split", shard("other", 1), path("tuned.gguf"), "Q4_0");
     assert_mixed("tuned");
 }
