@@ -1,0 +1,504 @@
+#include "tests/forward_models.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define YARN "rope.scaling.type=yarn;rope.scaling.factor=4.0;rope.scaling.original_context_length=16"
+#define EXPERTS .ffn = 'r', .experts = 6, .used = 2, .ff = 24
+
+static const variant variants[] = {
+    {.name = "llama"},
+    {.name = "llama-bias", .arch = "llama", .qkv_bias = true, .out_bias = true, .ffn_bias = true, .kv = 4},
+    {.name = "llama-freqs",
+     .arch = "llama",
+     .tied = true,
+     .factors = 'f',
+     .kv = 1,
+     .keys = "rope.freq_base=500000.0"},
+    {.name = "llama-linear",
+     .arch = "llama",
+     .fused_qkv = true,
+     .keys = "rope.scaling.type=linear;rope.scaling.factor=2.5"},
+    {.name = "llama-yarn", .arch = "llama", .keys = YARN ";rope.scaling.attn_factor=1.1"},
+    {.name = "llama-longrope",
+     .arch = "llama",
+     .factors = 'l',
+     .keys = "rope.scaling.type=longrope;rope.scaling.original_context_length=16"},
+    {.name = "llama-moe", .arch = "llama", EXPERTS},
+    {.name = "qwen2", .qkv_bias = true, .tied = true, .no_length = true, .logit_bias = true},
+    {.name = "qwen3", .qk = 'h', .head = 12},
+    {.name = "qwen2moe", .qkv_bias = true, .no_length = true, EXPERTS, .shared = 40, .shared_gate = true},
+    {.name = "qwen3moe", .qk = 'h', EXPERTS},
+    {.name = "gemma", .tied = true, .rotated = 4},
+    {.name = "gemma2",
+     .tied = true,
+     .post = true,
+     .keys = "attn_logit_softcapping=3.0;final_logit_softcapping=2.0;attention.sliding_window=6;"
+             "rope.freq_base_swa=300.0"},
+    {.name = "gemma2-46",
+     .arch = "gemma2",
+     .tied = true,
+     .post = true,
+     .layers = 46,
+     .width = 24,
+     .heads = 2,
+     .kv = 1,
+     .head = 6,
+     .ff = 16},
+    {.name = "gemma3",
+     .tied = true,
+     .post = true,
+     .qk = 'h',
+     .layers = 7,
+     .keys = "rope.freq_base=1000000.0;rope.scaling.type=linear;rope.scaling.factor=8.0;"
+             "attention.sliding_window=6;final_logit_softcapping=2.0"},
+    {.name = "phi3",
+     .fused_qkv = true,
+     .ffn = 'f',
+     .factors = 'l',
+     .no_length = true,
+     .rotated = 6,
+     .kv = 4,
+     .keys = "rope.scaling.original_context_length=300;rope.scaling.attn_factor=1.19;"
+             "attention.sliding_window=7"},
+    {.name = "olmo2",
+     .no_pre = true,
+     .inner = "",
+     .post = true,
+     .qk = 'f',
+     .no_length = true,
+     .layers = 4,
+     .keys = YARN ";attention.sliding_window=6"},
+    {.name = "granite",
+     .tied = true,
+     .keys = "embedding_scale=6.0;residual_scale=0.4;attention.scale=0.3;logit_scale=1.7"},
+    {.name = "granite-norope",
+     .arch = "granite",
+     .keys = "embedding_scale=6.0;residual_scale=0.4;attention.scale=0.3;logit_scale=1.7;"
+             "rope.scaling.finetuned=false"},
+    {.name = "granitemoe",
+     .tied = true,
+     EXPERTS,
+     .shared = 32,
+     .keys = "embedding_scale=6.0;residual_scale=0.4;attention.scale=0.3;logit_scale=1.7;"
+             "expert_shared_feed_forward_length=32"},
+    {.name = "smollm3", .layers = 4},
+    {.name = "mistral3",
+     .keys = "rope.scaling.type=yarn;rope.scaling.factor=4.0;rope.scaling.original_context_length=12;"
+             "attention.temperature_scale=0.5;rope.scaling.yarn_log_multiplier=0.8;"
+             "rope.scaling.yarn_beta_fast=0.8;rope.scaling.yarn_beta_slow=0.5;rope.freq_base=4.0"},
+    {.name = "command-r",
+     .ln = true,
+     .inner = "",
+     .tied = true,
+     .qk = 'e',
+     .no_length = true,
+     .keys = "logit_scale=0.6"},
+    {.name = "cohere2",
+     .ln = true,
+     .inner = "",
+     .tied = true,
+     .no_length = true,
+     .layers = 4,
+     .keys = "logit_scale=0.6;attention.sliding_window=6"},
+    {.name = "starcoder2",
+     .ln = true,
+     .norm_bias = true,
+     .qkv_bias = true,
+     .out_bias = true,
+     .ffn_bias = true,
+     .ffn = 'p',
+     .no_length = true},
+    {.name = "glm4", .post = true, .ffn = 'f', .qkv_bias = true, .rotated = 4},
+    {.name = "glm4moe",
+     .qkv_bias = true,
+     .qk = 'h',
+     .inner = "post_attention_norm",
+     .rotated = 4,
+     EXPERTS,
+     .dense = 1,
+     .shared = 24,
+     .choice_bias = true,
+     .keys = "expert_weights_scale=1.5;expert_weights_norm=true;expert_gating_func=2"},
+    {.name = "gpt-oss",
+     .qkv_bias = true,
+     .out_bias = true,
+     .inner = "post_attention_norm",
+     EXPERTS,
+     .expert_bias = true,
+     .sinks = true,
+     .keys = YARN ";attention.sliding_window=6;rope.freq_base=150000.0"},
+    {.name = "deepseek2",
+     .latent = 'f',
+     .head = 14,
+     .rotated = 6,
+     .value = 10,
+     EXPERTS,
+     .dense = 1,
+     .shared = 48,
+     .choice_bias = true,
+     .fused_experts = true,
+     .groups = 3,
+     .keys = YARN ";rope.scaling.yarn_log_multiplier=0.0707;expert_weights_scale=2.5;"
+                  "expert_weights_norm=true;expert_gating_func=2;expert_group_count=3;"
+                  "expert_group_used_count=2;attention.temperature_scale=0.5;attention.temperature_length=5"},
+    {.name = "deepseek2-lite",
+     .arch = "deepseek2",
+     .latent = 'u',
+     .layers = 27,
+     .width = 24,
+     .head = 14,
+     .rotated = 6,
+     .value = 10,
+     EXPERTS,
+     .dense = 1,
+     .shared = 48,
+     .keys = "expert_weights_scale=1.5"},
+    {.name = "stablelm", .ln = true, .norm_bias = true, .qkv_bias = true, .no_length = true, .rotated = 4},
+    {.name = "stablelm-12b",
+     .arch = "stablelm",
+     .ln = true,
+     .norm_bias = true,
+     .no_length = true,
+     .rotated = 4,
+     .qk = 'e',
+     .inner = ""},
+    {.name = "phi2",
+     .ln = true,
+     .norm_bias = true,
+     .qkv_bias = true,
+     .out_bias = true,
+     .ffn_bias = true,
+     .logit_bias = true,
+     .ffn = 'p',
+     .inner = "",
+     .no_length = true,
+     .rotated = 4,
+     .kv = 4},
+    {.name = "falcon",
+     .ln = true,
+     .norm_bias = true,
+     .fused_qkv = true,
+     .ffn = 'p',
+     .inner = "",
+     .no_length = true,
+     .kv = 1},
+    {.name = "falcon-40b",
+     .arch = "falcon",
+     .ln = true,
+     .norm_bias = true,
+     .fused_qkv = true,
+     .ffn = 'p',
+     .inner = "attn_norm_2",
+     .no_length = true},
+    {.name = "gptneox",
+     .ln = true,
+     .norm_bias = true,
+     .qkv_bias = true,
+     .out_bias = true,
+     .ffn_bias = true,
+     .fused_qkv = true,
+     .ffn = 'p',
+     .no_length = true,
+     .kv = 4,
+     .rotated = 4,
+     .keys = "use_parallel_residual=true"},
+    {.name = "gptneox-serial",
+     .arch = "gptneox",
+     .ln = true,
+     .norm_bias = true,
+     .qkv_bias = true,
+     .out_bias = true,
+     .ffn_bias = true,
+     .fused_qkv = true,
+     .ffn = 'p',
+     .no_length = true,
+     .kv = 4,
+     .rotated = 4,
+     .keys = "use_parallel_residual=false"},
+    {.name = "internlm2", .no_length = true},
+    {.name = "exaone4",
+     .no_pre = true,
+     .inner = "",
+     .post = true,
+     .qk = 'h',
+     .tied = true,
+     .factors = 'f',
+     .no_length = true},
+    {.name = "exaone4-64",
+     .arch = "exaone4",
+     .no_pre = true,
+     .inner = "",
+     .post = true,
+     .qk = 'h',
+     .layers = 64,
+     .width = 16,
+     .heads = 2,
+     .kv = 1,
+     .head = 8,
+     .ff = 16,
+     .no_length = true,
+     .keys = "attention.sliding_window=6"},
+    {.name = "ernie4_5", .tied = true},
+    {.name = "hunyuan-dense", .qk = 'h', .tied = true, .keys = "rope.scaling.alpha=50.0"},
+    {.name = "seed_oss", .qkv_bias = true, .inner = "post_attention_norm"},
+    {.name = "olmoe", .qk = 'f', .no_length = true, .kv = 4, EXPERTS},
+    {.name = "exaone", .factors = 'f'},
+    {.name = "arcee", .ffn = 'p'},
+    {.name = "minicpm", .tied = true, .keys = "embedding_scale=6.0;residual_scale=0.4;logit_scale=1.7"},
+    {.name = "minicpm-plain", .arch = "minicpm", .tied = true},
+    {.name = "phimoe",
+     .norm_bias = true,
+     .qkv_bias = true,
+     .out_bias = true,
+     .logit_bias = true,
+     .factors = 'l',
+     .no_length = true,
+     EXPERTS,
+     .keys = "rope.scaling.original_context_length=300"},
+};
+
+const variant *variant_at(size_t i) { return i < sizeof variants / sizeof *variants ? &variants[i] : NULL; }
+
+const variant *variant_named(const char *name) {
+    for (size_t i = 0; variant_at(i); i++)
+        if (!strcmp(variants[i].name, name)) return &variants[i];
+    fail_msg("no variant %s", name);
+    return NULL;
+}
+
+const char *variant_arch(const variant *v) { return v->arch ? v->arch : v->name; }
+
+uint32_t variant_id(size_t i) { return (uint32_t)((i * i * 7 + i * 31 + i / 3) % VARIANT_VOCABULARY); }
+
+/* ---- metadata ---- */
+
+/* u: an integer, f: a number with a point, b: true and false, s: anything else; "u:text" wants one of them.
+ */
+static void set_one(model *m, const char *key, const char *text) {
+    char type = text[0] && text[1] == ':' ? text[0] : 0;
+    if (type) text += 2;
+    if (!type) {
+        bool number = strspn(text, "-0123456789.") == strlen(text);
+        type = number                                            ? (strchr(text, '.') ? 'f' : 'u')
+               : !strcmp(text, "true") || !strcmp(text, "false") ? 'b'
+                                                                 : 's';
+    }
+    if (type == 'f') {
+        float f = strtof(text, NULL);
+        model_set(m, key, GGUF_FLOAT32, &f, 4);
+    } else if (type == 'u') {
+        model_set_u32(m, key, (uint32_t)strtoul(text, NULL, 10));
+    } else if (type == 'b') {
+        uint8_t b = !strcmp(text, "true");
+        model_set(m, key, GGUF_BOOL, &b, 1);
+    } else {
+        model_set_string(m, key, text);
+    }
+}
+
+static void set_keys(model *m, const char *arch, const char *keys, const char *without) {
+    char copy[1024], *save = NULL;
+    snprintf(copy, sizeof copy, "%s", keys ? keys : "");
+    for (char *at = strtok_r(copy, ";", &save); at; at = strtok_r(NULL, ";", &save)) {
+        char *value = strchr(at, '='), key[256];
+        *value++ = 0;
+        if (without && !strcmp(at, without)) continue;
+        snprintf(key, sizeof key, "%s.%s", arch, at);
+        set_one(m, *at == ':' ? at + 1 : key, value);
+    }
+}
+
+void variant_set(model *m, const char *arch, const char *keys) { set_keys(m, arch, keys, NULL); }
+
+/* ---- tensors ---- */
+
+typedef struct maker {
+    model *m;
+    variant v; /* with all sizes filled in */
+    uint32_t type;
+    uint64_t random;
+    int layer; /* -1: tensors of the whole model */
+} maker;
+
+static float uniform(maker *k, float low, float high) {
+    k->random = k->random * 6364136223846793005u + 1442695040888963407u;
+    return low + (high - low) * (float)(k->random >> 40) * 0x1p-24f;
+}
+
+static void add(maker *k, const char *name, uint32_t type, uint64_t a, uint64_t b, uint64_t c, float low,
+                float high) {
+    char full[128];
+    uint64_t n = a * (b ? b : 1) * (c ? c : 1);
+    float *x = malloc(n * sizeof *x);
+    if (k->layer < 0)
+        snprintf(full, sizeof full, "%s", name);
+    else
+        snprintf(full, sizeof full, "blk.%d.%s", k->layer, name);
+    for (uint64_t i = 0; i < n; i++) x[i] = uniform(k, low, high);
+    model_add(k->m, full, type, (uint64_t[4]){a, b, c, 0}, x);
+    free(x);
+}
+
+static void named(maker *k, const char *name, const char *what, uint32_t type, uint64_t a, uint64_t b,
+                  uint64_t c, float low, float high) {
+    char full[96];
+    snprintf(full, sizeof full, "%s.%s", name, what);
+    add(k, full, type, a, b, c, low, high);
+}
+
+/* Outputs of about `gain` times the inputs' size. */
+static void matrix(maker *k, const char *name, uint64_t in, uint64_t out, uint64_t n, float gain) {
+    float most = gain * sqrtf(3.0f / (float)in);
+    named(k, name, "weight", k->type, in, out, n, -most, most);
+}
+static void bias(maker *k, const char *name, uint64_t n, uint64_t matrices, bool there) {
+    if (there) named(k, name, "bias", GGUF_F32, n, matrices, 0, -0.5f, 0.5f);
+}
+static void norm(maker *k, const char *name) {
+    named(k, name, "weight", GGUF_F32, k->v.width, 0, 0, 0.5f, 1.5f);
+    if (k->v.norm_bias) named(k, name, "bias", GGUF_F32, k->v.width, 0, 0, -0.3f, 0.3f);
+}
+
+static void add_latent(maker *k) {
+    enum { LATENT = 12, LOW = 20 };
+    const variant *v = &k->v;
+    uint32_t plain = v->head - v->rotated;
+    if (v->latent == 'f') {
+        matrix(k, "attn_q_a", v->width, LOW, 0, 1);
+        named(k, "attn_q_a_norm", "weight", GGUF_F32, LOW, 0, 0, 0.5f, 1.5f);
+        matrix(k, "attn_q_b", LOW, v->heads * v->head, 0, 1.4f);
+    } else {
+        matrix(k, "attn_q", v->width, v->heads * v->head, 0, 1.4f);
+    }
+    matrix(k, "attn_kv_a_mqa", v->width, LATENT + v->rotated, 0, 1);
+    named(k, "attn_kv_a_norm", "weight", GGUF_F32, LATENT, 0, 0, 0.5f, 1.5f);
+    if (v->latent == 'f') {
+        matrix(k, "attn_k_b", plain, LATENT, v->heads, 1);
+        matrix(k, "attn_v_b", LATENT, v->value, v->heads, 1);
+    } else {
+        matrix(k, "attn_kv_b", LATENT, v->heads * (plain + v->value), 0, 1);
+    }
+}
+
+static void add_attention(maker *k) {
+    const variant *v = &k->v;
+    uint32_t q = v->heads * v->head, n = v->kv * v->head;
+    if (v->latent) {
+        add_latent(k);
+    } else if (v->fused_qkv) {
+        matrix(k, "attn_qkv", v->width, q + 2 * n, 0, 1.2f), bias(k, "attn_qkv", q + 2 * n, 0, v->qkv_bias);
+    } else {
+        matrix(k, "attn_q", v->width, q, 0, 1.4f), bias(k, "attn_q", q, 0, v->qkv_bias);
+        matrix(k, "attn_k", v->width, n, 0, 1.4f), bias(k, "attn_k", n, 0, v->qkv_bias);
+        matrix(k, "attn_v", v->width, n, 0, 1), bias(k, "attn_v", n, 0, v->qkv_bias);
+    }
+    for (int i = 0; v->qk && i < 2; i++) {
+        uint32_t heads = i ? v->kv : v->heads;
+        named(k, i ? "attn_k_norm" : "attn_q_norm", "weight", GGUF_F32,
+              v->qk == 'f' ? heads * v->head : v->head, v->qk == 'e' ? heads : 0, 0, 0.8f, 1.6f);
+    }
+    matrix(k, "attn_output", v->heads * v->value, v->width, 0, 1);
+    bias(k, "attn_output", v->width, 0, v->out_bias);
+    if (v->sinks) named(k, "attn_sinks", "weight", GGUF_F32, v->heads, 0, 0, -1, 3);
+}
+
+static void add_experts(maker *k) {
+    const variant *v = &k->v;
+    float router = 1.5f * sqrtf(3.0f / (float)v->width);
+    named(k, "ffn_gate_inp", "weight", GGUF_F32, v->width, v->experts, 0, -router, router);
+    bias(k, "ffn_gate_inp", v->experts, 0, v->expert_bias);
+    if (v->choice_bias) named(k, "exp_probs_b", "bias", GGUF_F32, v->experts, 0, 0, -0.3f, 0.3f);
+    if (v->fused_experts) {
+        matrix(k, "ffn_gate_up_exps", v->width, 2 * v->ff, v->experts, 1.7f);
+    } else {
+        matrix(k, "ffn_gate_exps", v->width, v->ff, v->experts, 1.7f);
+        matrix(k, "ffn_up_exps", v->width, v->ff, v->experts, 1.7f);
+        bias(k, "ffn_gate_exps", v->ff, v->experts, v->expert_bias);
+        bias(k, "ffn_up_exps", v->ff, v->experts, v->expert_bias);
+    }
+    matrix(k, "ffn_down_exps", v->ff, v->width, v->experts, 1.7f);
+    bias(k, "ffn_down_exps", v->width, v->experts, v->expert_bias);
+    if (!v->shared) return;
+    if (v->shared_gate) matrix(k, "ffn_gate_inp_shexp", v->width, 0, 0, 1.5f);
+    matrix(k, "ffn_gate_shexp", v->width, v->shared, 0, 1.5f);
+    matrix(k, "ffn_up_shexp", v->width, v->shared, 0, 1.5f);
+    matrix(k, "ffn_down_shexp", v->shared, v->width, 0, 1.5f);
+}
+
+static void add_ffn(maker *k) {
+    const variant *v = &k->v;
+    uint32_t up = v->ffn == 'f' ? 2 * v->ff : v->ff;
+    if (v->ffn == 'r' && k->layer >= (int)v->dense) {
+        add_experts(k);
+        return;
+    }
+    if (v->ffn != 'p' && v->ffn != 'f')
+        matrix(k, "ffn_gate", v->width, v->ff, 0, 1.5f), bias(k, "ffn_gate", v->ff, 0, v->ffn_bias);
+    matrix(k, "ffn_up", v->width, up, 0, 1.5f), bias(k, "ffn_up", up, 0, v->ffn_bias);
+    matrix(k, "ffn_down", v->ff, v->width, 0, 1.5f), bias(k, "ffn_down", v->width, 0, v->ffn_bias);
+}
+
+static void add_tensors(maker *k) {
+    const variant *v = &k->v;
+    k->layer = -1;
+    matrix(k, "token_embd", v->width, VARIANT_VOCABULARY, 0, 1);
+    if (!v->tied) matrix(k, "output", v->width, VARIANT_VOCABULARY, 0, 2);
+    bias(k, "output", VARIANT_VOCABULARY, 0, v->logit_bias);
+    norm(k, "output_norm");
+    if (v->factors == 'f') add(k, "rope_freqs.weight", GGUF_F32, v->rotated / 2, 0, 0, 1, 8);
+    if (v->factors == 'l') add(k, "rope_factors_long.weight", GGUF_F32, v->rotated / 2, 0, 0, 1, 30);
+    if (v->factors == 'l') add(k, "rope_factors_short.weight", GGUF_F32, v->rotated / 2, 0, 0, 1, 2);
+    for (k->layer = 0; k->layer < (int)v->layers; k->layer++) {
+        if (!v->no_pre) norm(k, "attn_norm");
+        add_attention(k);
+        if (v->post) norm(k, "post_attention_norm"), norm(k, "post_ffw_norm");
+        if (!v->inner || *v->inner) norm(k, v->inner ? v->inner : "ffn_norm");
+        add_ffn(k);
+    }
+}
+
+/* ---- together ---- */
+
+static void fill_in(variant *v) {
+#define FILL(member, value) v->member = v->member ? v->member : (value)
+    FILL(layers, 2), FILL(width, 32), FILL(heads, 4), FILL(kv, 2);
+    FILL(head, v->width / v->heads), FILL(value, v->head), FILL(rotated, v->head), FILL(ff, 40);
+#undef FILL
+}
+
+model *variant_model(const variant *given, uint32_t type, const char *without) {
+    maker k = {.v = *given, .type = type};
+    char keys[1024];
+    const char *arch = variant_arch(given);
+    fill_in(&k.v);
+    const variant *v = &k.v;
+    for (const char *c = v->name; *c; c++) k.random = k.random * 31 + (uint8_t)*c;
+    k.m = model_new(arch, v->layers);
+    snprintf(keys, sizeof keys,
+             "context_length=4096;embedding_length=%u;feed_forward_length=%u;attention.head_count=%u;"
+             "attention.head_count_kv=%u;rope.dimension_count=%u;vocab_size=%u;"
+             "attention.layer_norm_%sepsilon=0.00001",
+             v->width, v->ff, v->heads, v->latent == 'f' ? 1 : v->kv, v->rotated, VARIANT_VOCABULARY,
+             v->ln ? "" : "rms_");
+    variant_set(k.m, arch, keys);
+    if (v->latent == 'f')
+        snprintf(keys, sizeof keys,
+                 "attention.q_lora_rank=20;attention.kv_lora_rank=12;attention.key_length=%u;"
+                 "attention.value_length=12;attention.key_length_mla=%u;attention.value_length_mla=%u",
+                 12 + v->rotated, v->head, v->value);
+    else
+        snprintf(keys, sizeof keys, "attention.key_length=%u;attention.value_length=%u%s", v->head, v->value,
+                 v->latent ? ";attention.kv_lora_rank=12" : "");
+    if (!v->no_length) variant_set(k.m, arch, keys);
+    if (v->experts) {
+        snprintf(keys, sizeof keys, "expert_count=%u;expert_used_count=%u;leading_dense_block_count=%u",
+                 v->experts, v->used, v->dense);
+        variant_set(k.m, arch, keys);
+    }
+    set_keys(k.m, arch, v->keys, without);
+    add_tensors(&k);
+    return k.m;
+}

@@ -1,0 +1,36 @@
+/* Small random models of every architecture that is run, with every optional feature that it can have. */
+#ifndef GQ_TEST_FORWARD_MODELS_H
+#define GQ_TEST_FORWARD_MODELS_H
+
+#include "tests/model.h"
+
+enum { VARIANT_VOCABULARY = 96, VARIANT_CONTEXT = 20, VARIANT_IDS = 40 };
+
+/* Names of tensors and sizes are spelled out here, and not taken from the table that is tested. */
+typedef struct variant {
+    const char *name, *arch; /* arch NULL: the name */
+    /* 0: as in the first row of the list */
+    uint32_t layers, width, heads, kv, head, ff, value, rotated, experts, used, dense, shared, groups;
+    bool ln, norm_bias, post, tied, fused_qkv, qkv_bias, out_bias, ffn_bias, logit_bias;
+    bool no_pre, no_length, sinks, expert_bias, choice_bias, shared_gate, fused_experts;
+    const char *inner; /* name of the norm before the ffn; NULL: ffn_norm; "": none */
+    char qk;           /* norms of q and k: h(ead), f(ull), e(ach) */
+    char ffn;          /* g(ate), f(used), p(lain), r(outed); 0: gate */
+    char factors;      /* rope factors: f(reqs), l(ong and short) */
+    char latent;       /* f(olded): attn_k_b and attn_v_b; u(nfolded): attn_kv_b and attn_q */
+    const char *keys;  /* "key=value;...", numbers with a point are f32 */
+} variant;
+
+const variant *variant_at(size_t i); /* NULL behind the last */
+const variant *variant_named(const char *name);
+const char *variant_arch(const variant *v);
+
+/* type: of matrices. without: a key of v->keys that is left out, or NULL. */
+model *variant_model(const variant *v, uint32_t type, const char *without);
+/* Keys as in `variant`, set over those there are; "key=u:1", "key=f:1", "key=b:true" and "key=s:1" say the
+ * type, and a key that begins with ':' is not the architecture's. */
+void variant_set(model *m, const char *arch, const char *keys);
+/* The i-th id of the text that models are run on. */
+uint32_t variant_id(size_t i);
+
+#endif

@@ -1,0 +1,303 @@
+/* Logits and inputs of small models of every architecture, as an independent forward pass in binary64 has
+ * them; and that how the work is cut, and by whom it is done, changes no bit. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/codec.h"
+#include "tests/folder.h"
+#include "tests/forward_models.h"
+#include "tests/forwarding.h"
+
+enum { LOGITS = VARIANT_IDS * VARIANT_VOCABULARY, WINDOWS = VARIANT_IDS / VARIANT_CONTEXT };
+
+static uint32_t ids[VARIANT_IDS];
+
+/* What flowed into a weight: rows of all its matrices, and the sum of their squares. */
+typedef struct fed {
+    char name[64];
+    double rows, squares;
+} fed;
+typedef struct fed_list {
+    fed weights[1024];
+    size_t n;
+} fed_list;
+
+static fed *fed_of(fed_list *l, const char *name) {
+    for (size_t i = 0; i < l->n; i++)
+        if (!strcmp(l->weights[i].name, name)) return &l->weights[i];
+    return NULL;
+}
+
+static bool take(void *data, const forward_inputs *in, gq_error *e) {
+    fed_list *l = data;
+    (void)e;
+    assert_true(in->n_weights >= 1 && in->matrix < in->matrices && in->tokens >= 1);
+    for (size_t k = 0; k < in->n_weights; k++) {
+        const gguf_tensor *t = in->weights[k];
+        fed *f = fed_of(l, t->name);
+        assert_int_equal(in->features, t->ne[0]);
+        assert_int_equal(in->matrices, t->ne[2]);
+        if (!f) {
+            f = &l->weights[l->n++];
+            assert_true(l->n <= 1024);
+            *f = (fed){0};
+            snprintf(f->name, sizeof f->name, "%s", t->name);
+        }
+        f->rows += (double)in->tokens;
+        for (size_t c = 0; c < in->features; c++)
+            for (size_t i = 0; i < in->tokens; i++)
+                f->squares += (double)in->x[c * in->stride + i] * (double)in->x[c * in->stride + i];
+    }
+    return true;
+}
+
+static float *run(const char *file, forwarding f) {
+    gguf_model g = open_model(file);
+    gq_error e;
+    size_t vocabulary;
+    f.ids = ids, f.n = VARIANT_IDS, f.context = f.context ? f.context : VARIANT_CONTEXT;
+    f.threads = f.threads ? f.threads : 1;
+    float *z = forward_whole(&g, &f, &vocabulary, &e);
+    if (!z) fail_msg("%s", e.text);
+    assert_int_equal(vocabulary, VARIANT_VOCABULARY);
+    gguf_model_close(&g);
+    return z;
+}
+
+static const char *written(const variant *v, uint32_t type, const char *without) {
+    const char *file = in_folder(folder, "model.gguf");
+    model *m = variant_model(v, type, without);
+    model_write(m, file);
+    model_free(m);
+    return file;
+}
+
+static double deviation(const float *z) {
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < LOGITS; i++) sum += (double)z[i], squares += (double)z[i] * (double)z[i];
+    return sqrt(squares / LOGITS - sum / LOGITS * (sum / LOGITS));
+}
+
+static double difference(const float *a, const float *b) {
+    double most = 0;
+    for (size_t i = 0; i < LOGITS; i++) most = fmax(most, fabs((double)a[i] - (double)b[i]));
+    return most / deviation(a);
+}
+
+/* ---- against stored values ---- */
+
+static void check_logit(const char *name, size_t token, size_t id, float found, double expected,
+                        double scale) {
+    if (!(fabs((double)found - expected) <= 1e-4 * scale))
+        fail_msg("%s: token %zu: logit %zu is %g, expected %g", name, token, id, (double)found, expected);
+}
+
+static void check_line(const variant *v, char *line, const float *z, size_t *window, fed_list *all) {
+    double scale = deviation(z), squares;
+    char *at = line + 5, name[64];
+    long rows;
+    if (!strncmp(line, "fed ", 4)) {
+        fed *f;
+        assert_int_equal(sscanf(line, "fed %63s %ld %lf", name, &rows, &squares), 3);
+        if (!(f = fed_of(all, name))) fail_msg("%s: nothing told of %s", v->name, name);
+        if (f->rows != (double)rows || !(fabs(f->squares - squares) <= 1e-4 * squares))
+            fail_msg("%s: %s: %g rows and squares of %g, expected %ld and %g", v->name, name, f->rows,
+                     f->squares, rows, squares);
+        return;
+    }
+    size_t first = *window * VARIANT_CONTEXT;
+    for (size_t i = 0; !strncmp(line, "last ", 5) && i < VARIANT_VOCABULARY; i++) {
+        size_t t = first + VARIANT_CONTEXT - 1;
+        check_logit(v->name, t, i, z[t * VARIANT_VOCABULARY + i], strtod(at, &at), scale);
+    }
+    if (strncmp(line, "some ", 5) != 0) return;
+    for (size_t t = 0; t < VARIANT_CONTEXT - 1; t++) {
+        size_t id = t * 37 % VARIANT_VOCABULARY;
+        check_logit(v->name, first + t, id, z[(first + t) * VARIANT_VOCABULARY + id], strtod(at, &at), scale);
+    }
+    ++*window;
+}
+
+static void logits_and_inputs_are_as_stored(void **state) {
+    (void)state;
+    static char line[4096];
+    FILE *f = fopen(test_path("golden/forward.txt"), "r");
+    const variant *v = NULL;
+    float *z = NULL;
+    static fed_list all;
+    size_t window = 0, checked = 0;
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        if (!strncmp(line, "model ", 6)) {
+            forward_site site = {take, &all};
+            v = variant_named(line + 6), window = 0, all.n = 0, checked++;
+            free(z);
+            z = run(written(v, GGUF_F32, NULL), (forwarding){.site = &site});
+        } else {
+            check_line(v, line, z, &window, &all);
+        }
+    }
+    free(z);
+    fclose(f);
+    assert_null(variant_at(checked)); /* none is missing in the file */
+}
+
+static void every_architecture_has_a_variant(void **state) {
+    (void)state;
+    size_t n = 0;
+    for (const char *name; (name = forward_architecture(n)); n++) {
+        bool found = false;
+        for (size_t i = 0; variant_at(i); i++) found = found || !strcmp(variant_arch(variant_at(i)), name);
+        if (!found) fail_msg("no variant of %s", name);
+        assert_true(forward_knows(name));
+    }
+    assert_int_equal(n, 35);
+    assert_false(forward_knows("bert"));
+}
+
+/* Keys that are there to be ignored, or say what is so anyway. */
+static bool is_idle(const char *name, const char *key) {
+    static const char *const idle[][2] = {{"phi3", "attention.sliding_window"},
+                                          {"phi3", "rope.scaling.original_context_length"},
+                                          {"phimoe", "rope.scaling.original_context_length"},
+                                          {"llama-linear", "rope.scaling.type"},
+                                          {"gemma3", "rope.scaling.type"},
+                                          {"glm4moe", "expert_gating_func"}};
+    for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
+        if (!strcmp(idle[i][0], name) && !strcmp(idle[i][1], key)) return true;
+    return false;
+}
+
+/* A key that changed nothing would not be needed in its variant: what the table says of it would be idle. */
+static void every_key_matters(void **state) {
+    (void)state;
+    for (size_t i = 0; variant_at(i); i++) {
+        const variant *v = variant_at(i);
+        char keys[1024], *save = NULL;
+        snprintf(keys, sizeof keys, "%s", v->keys ? v->keys : "");
+        if (!*keys) continue;
+        float *with = run(written(v, GGUF_F32, NULL), (forwarding){0});
+        for (char *key = strtok_r(keys, ";", &save); key; key = strtok_r(NULL, ";", &save)) {
+            gq_error e;
+            size_t vocabulary;
+            key[strcspn(key, "=")] = 0;
+            gguf_model g = open_model(written(v, GGUF_F32, key));
+            float *without = forward_whole(
+                &g, &(forwarding){.ids = ids, .n = VARIANT_IDS, .context = VARIANT_CONTEXT, .threads = 1},
+                &vocabulary, &e);
+            if (without && difference(with, without) < 0.01 && !is_idle(v->name, key))
+                fail_msg("%s: without %s logits are the same", v->name, key);
+            free(without);
+            gguf_model_close(&g);
+        }
+        free(with);
+    }
+}
+
+/* ---- how the work is cut ---- */
+
+static void threads_batches_and_tiles_change_nothing(void **state) {
+    (void)state;
+    static const forwarding cuts[] = {
+        {.threads = 2}, {.threads = 3, .windows = 1}, {.windows = 1, .tile = 7}, {.tile = 64, .threads = 2}};
+    for (size_t i = 0; variant_at(i); i++) {
+        const char *file = written(variant_at(i), GGUF_F32, NULL);
+        float *whole = run(file, (forwarding){0});
+        forwarding cut = cuts[i % (sizeof cuts / sizeof *cuts)];
+        float *z = run(file, cut);
+        if (memcmp(whole, z, LOGITS * sizeof *z) != 0) fail_msg("%s differs", variant_at(i)->name);
+        free(z), free(whole);
+    }
+}
+
+/* Windows of 16 and of 40 are not those of 20, but a window's first tokens know nothing of what follows. */
+static void a_window_is_a_text_of_its_own(void **state) {
+    (void)state;
+    const variant *v = variant_named("gemma3");
+    const char *file = written(v, GGUF_F32, NULL);
+    float *short_ones = run(file, (forwarding){.context = 8}),
+          *long_one = run(file, (forwarding){.context = 40});
+    assert_memory_equal(short_ones, long_one, 8 * VARIANT_VOCABULARY * sizeof(float));
+    assert_true(memcmp(short_ones + 8 * VARIANT_VOCABULARY, long_one + 8 * VARIANT_VOCABULARY,
+                       VARIANT_VOCABULARY * sizeof(float)) != 0);
+    free(short_ones), free(long_one);
+}
+
+static void levels_agree(void **state) {
+    (void)state;
+    const char *was = getenv("GQUANT_ISA");
+    char *kept = was ? strdup(was) : NULL;
+    for (size_t i = 0; variant_at(i); i++) {
+        const char *file = written(variant_at(i), GGUF_F32, NULL);
+        float *fused = NULL;
+        for (size_t level = 0; kernels_level_name(level); level++) {
+            const char *name = kernels_level_name(level);
+            if (!kernels_level(name) || strstr(name, "v2")) continue;
+            setenv("GQUANT_ISA", name, 1);
+            float *z = run(file, (forwarding){0});
+            if (fused && memcmp(fused, z, LOGITS * sizeof *z) != 0)
+                fail_msg("%s differs at %s", variant_at(i)->name, name);
+            free(fused);
+            fused = z;
+        }
+        if (fused && kernels_level("x86-64-v2")) {
+            setenv("GQUANT_ISA", "x86-64-v2", 1);
+            float *z = run(file, (forwarding){0});
+            if (!(difference(fused, z) < 1e-3))
+                fail_msg("%s: v2 is %g off", variant_at(i)->name, difference(fused, z));
+            free(z);
+        }
+        free(fused);
+    }
+    if (kept) setenv("GQUANT_ISA", kept, 1);
+    if (!kept) unsetenv("GQUANT_ISA");
+    free(kept);
+}
+
+/* ---- types ---- */
+
+/* A model in some type, and the same weights decoded to F32, are one model. */
+static void types_are_what_they_decode_to(void **state) {
+    (void)state;
+    static const uint32_t types[] = {GGUF_F16,  GGUF_BF16,   GGUF_Q8_0, GGUF_Q4_0,
+                                     GGUF_Q5_1, GGUF_IQ4_NL, GGUF_MXFP4};
+    const char *plain = in_folder(folder, "plain.gguf");
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        variant v = *variant_named(i % 2 ? "llama" : "llama-moe");
+        v.ff = 64;
+        const char *file = written(&v, types[i], NULL);
+        gguf_model g = open_model(file);
+        model *m = model_new(variant_arch(&v), 2);
+        for (uint64_t k = 0; k < g.n_kv; k++)
+            model_set(m, g.kv[k].key, g.kv[k].type, g.kv[k].value, g.kv[k].size);
+        for (uint64_t k = 0; k < g.n_tensors; k++) {
+            uint64_t n;
+            float *x = tensor_values(&g, g.tensors[k]->name, &n);
+            model_add(m, g.tensors[k]->name, GGUF_F32, g.tensors[k]->ne, x);
+            free(x);
+        }
+        model_write(m, plain);
+        model_free(m);
+        gguf_model_close(&g);
+        float *a = run(file, (forwarding){0}), *b = run(plain, (forwarding){0});
+        if (memcmp(a, b, LOGITS * sizeof *a) != 0) fail_msg("%s differs", gguf_type_name(types[i]));
+        free(a), free(b);
+    }
+}
+
+int main(void) {
+    for (size_t i = 0; i < VARIANT_IDS; i++) ids[i] = variant_id(i);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_and_inputs_are_as_stored),
+        cmocka_unit_test(every_architecture_has_a_variant),
+        cmocka_unit_test(every_key_matters),
+        cmocka_unit_test(threads_batches_and_tiles_change_nothing),
+        cmocka_unit_test(a_window_is_a_text_of_its_own),
+        cmocka_unit_test(levels_agree),
+        cmocka_unit_test(types_are_what_they_decode_to),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}
