@@ -91,9 +91,8 @@ forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t 
     b->threads = forward_threads(threads);
     room r = {0};
     lay_out(b, &r);
-    r.bytes = b->room = r.at > SIZE_MAX / 2 ? NULL : aligned_alloc(ALIGNMENT, r.at);
+    r.bytes = b->room = room_new(r.at, e);
     if (!b->room) {
-        gq_fail_memory(e, r.at);
         forward_batch_free(b);
         return NULL;
     }
@@ -124,7 +123,6 @@ void forward_batch_free(forward_batch *b) {
 float *forward_activations(size_t features, size_t stride, gq_error *e) {
     room r = {0};
     part(&r, features, stride, sizeof(float));
-    float *x = r.at > SIZE_MAX / 2 ? NULL : aligned_alloc(ALIGNMENT, r.at ? r.at : ALIGNMENT);
-    if (!x) return gq_fail_memory(e, r.at), NULL;
-    return memset(x, 0, r.at);
+    float *x = room_new(r.at, e);
+    return x ? memset(x, 0, r.at) : NULL;
 }

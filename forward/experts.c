@@ -113,16 +113,9 @@ static bool route(forward_batch *b, const float *x, size_t stride) {
     float *p = b->work;
     batch_multiply(b, ROUTER, 0, x, stride, p, b->stride, b->tokens);
     /* experts cannot be chosen by what is no number */
-    forward_inputs logits = {.weights = {b->layer->plan->weight[ROUTER]},
-                             .x = p,
-                             .features = m->experts,
-                             .tokens = b->tokens,
-                             .stride = b->stride};
-    const forward_site *site = b->site;
-    b->site = NULL;
-    bool ok = check_bias(b) && batch_inputs(b, &logits);
-    b->site = site;
-    if (!ok) return false;
+    if (!check_bias(b) || !batch_finite(b, "what comes from the router", b->layer->plan->weight[ROUTER], p,
+                                        b->stride, m->experts, b->tokens))
+        return false;
 #pragma omp parallel for num_threads(b->threads)
     for (size_t first = 0; first < b->tokens; first += ELEMENT_SPAN) {
         size_t n = b->tokens - first < ELEMENT_SPAN ? b->tokens - first : ELEMENT_SPAN;

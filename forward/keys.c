@@ -31,9 +31,14 @@ static void fail_type(key_reader *r, const char *name, const gguf_kv *kv, const 
     key_fail(r, name, "has type %s, expected %s", gguf_value_name(kv->type), expected);
 }
 
-uint64_t key_number_at(key_reader *r, const char *name, uint64_t i, uint64_t absent, uint64_t least,
+key_list key_list_of(const key_reader *r, const char *name) {
+    return (key_list){name, gguf_fact(&r->facts, name)};
+}
+
+uint64_t key_number_at(key_reader *r, const key_list *l, uint64_t i, uint64_t absent, uint64_t least,
                        uint64_t most) {
-    const gguf_kv *kv = gguf_fact(&r->facts, name);
+    const gguf_kv *kv = l->kv;
+    const char *name = l->name;
     int64_t value;
     uint32_t type;
     uint64_t count;
@@ -54,7 +59,8 @@ uint64_t key_number_at(key_reader *r, const char *name, uint64_t i, uint64_t abs
 }
 
 uint64_t key_number(key_reader *r, const char *name, uint64_t absent, uint64_t least, uint64_t most) {
-    return key_number_at(r, name, 0, absent, least, most);
+    key_list l = key_list_of(r, name);
+    return key_number_at(r, &l, 0, absent, least, most);
 }
 
 uint64_t key_number_needed(key_reader *r, const char *name, uint64_t least, uint64_t most) {

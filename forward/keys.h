@@ -21,8 +21,14 @@ bool key_there(const key_reader *r, const char *name);
 /* Integers of any width from `least` to `most`. */
 uint64_t key_number(key_reader *r, const char *name, uint64_t absent, uint64_t least, uint64_t most);
 uint64_t key_number_needed(key_reader *r, const char *name, uint64_t least, uint64_t most);
-/* Element i of a list, or the one value that counts for all. */
-uint64_t key_number_at(key_reader *r, const char *name, uint64_t i, uint64_t absent, uint64_t least,
+/* The same of many layers: a key that has been looked up once, of whose list each layer has an element, or
+ * whose one value counts for all. */
+typedef struct key_list {
+    const char *name;
+    const gguf_kv *kv; /* NULL: absent */
+} key_list;
+key_list key_list_of(const key_reader *r, const char *name);
+uint64_t key_number_at(key_reader *r, const key_list *l, uint64_t i, uint64_t absent, uint64_t least,
                        uint64_t most);
 /* Finite numbers from `least` to `most`. */
 double key_float(key_reader *r, const char *name, double absent, double least, double most);

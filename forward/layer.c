@@ -24,6 +24,12 @@ bool model_read_values(const forward_model *m, const gguf_tensor *t, void *raw, 
     return true;
 }
 
+void *room_new(uint64_t bytes, gq_error *e) {
+    void *room;
+    if (bytes <= SIZE_MAX / 2 && posix_memalign(&room, ALIGNMENT, bytes ? bytes : 1) == 0) return room;
+    return gq_fail_memory(e, bytes), NULL;
+}
+
 /* ---- layers ---- */
 
 /* Where things lie in the room of a layer. With a layer they are read there, without they are only counted.
@@ -75,10 +81,11 @@ uint64_t layer_plan_bytes(const layer_plan *plan) {
 
 forward_layer *forward_layer_new(const forward_model *m, gq_error *e) {
     forward_layer *l = calloc(1, sizeof *l);
-    if (l) l->model = m, l->room = aligned_alloc(ALIGNMENT, m->sizes.layer_bytes);
-    if (l && l->room) return l;
+    if (!l) return gq_fail_memory(e, sizeof *l), NULL;
+    *l = (forward_layer){.model = m, .room = room_new(m->sizes.layer_bytes, e)};
+    if (l->room) return l;
     forward_layer_free(l);
-    return gq_fail_memory(e, m->sizes.layer_bytes), NULL;
+    return NULL;
 }
 
 bool forward_layer_read(forward_layer *l, size_t i, gq_error *e) {
@@ -132,13 +139,11 @@ static bool read_bias(forward_tile *t, gq_error *e) {
 }
 
 forward_tile *forward_tile_new(const forward_model *m, size_t most, gq_error *e) {
-    uint64_t bytes = gguf_round_up(tile_rows(m, most ? most : 1) * row_bytes(m->sizes.out), ALIGNMENT);
+    size_t rows = tile_rows(m, most ? most : 1);
     forward_tile *t = calloc(1, sizeof *t);
-    if (t) *t = (forward_tile){.model = m, .most = most, .data = aligned_alloc(ALIGNMENT, bytes)};
-    if (!t || !t->data)
-        gq_fail_memory(e, bytes);
-    else if (read_bias(t, e))
-        return t;
+    if (!t) return gq_fail_memory(e, sizeof *t), NULL;
+    *t = (forward_tile){.model = m, .most = rows, .data = room_new(rows * row_bytes(m->sizes.out), e)};
+    if (t->data && read_bias(t, e)) return t;
     forward_tile_free(t);
     return NULL;
 }

@@ -14,11 +14,12 @@ enum { MOST = INT32_MAX }; /* of any count: so products of two, and sums of them
 
 static void read_heads(forward_model *m, key_reader *r) {
     const architecture *a = m->arch;
-    uint64_t first = key_number_needed(r, "attention.head_count", 1, MOST);
+    key_list heads = key_list_of(r, "attention.head_count"), kv = key_list_of(r, "attention.head_count_kv");
+    uint64_t first = key_number_needed(r, heads.name, 1, MOST);
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         layer_plan *l = &m->layers[i];
-        l->heads = key_number_at(r, "attention.head_count", i, 1, 1, MOST);
-        l->kv_heads = key_number_at(r, "attention.head_count_kv", i, l->heads, 1, l->heads);
+        l->heads = key_number_at(r, &heads, i, 1, 1, MOST);
+        l->kv_heads = key_number_at(r, &kv, i, l->heads, 1, l->heads);
         if (a->equal_heads && l->kv_heads != l->heads)
             key_fail(r, "attention.head_count_kv", "is %zu, expected as many as heads: %zu", l->kv_heads,
                      l->heads);
@@ -44,7 +45,7 @@ static void read_heads(forward_model *m, key_reader *r) {
 static void read_windows(forward_model *m, key_reader *r) {
     const architecture *a = m->arch;
     size_t layers = m->sizes.layers;
-    const gguf_kv *pattern = gguf_fact(&r->facts, "attention.sliding_window_pattern");
+    key_list pattern = key_list_of(r, "attention.sliding_window_pattern");
     const char *key = "attention.sliding_window";
     if (a->window == WINDOW_REQUIRED) {
         m->window = key_number_needed(r, key, 0, MOST);
@@ -57,10 +58,9 @@ static void read_windows(forward_model *m, key_reader *r) {
     uint32_t type;
     uint64_t n;
     const uint8_t *elements;
-    bool list = gguf_kv_array(pattern, &type, &n, &elements);
+    bool list = gguf_kv_array(pattern.kv, &type, &n, &elements);
     for (size_t i = 0; m->window && i < layers && r->ok; i++) {
-        uint64_t p =
-            key_number_at(r, "attention.sliding_window_pattern", i, a->period_default, 0, list ? 1 : MOST);
+        uint64_t p = key_number_at(r, &pattern, i, a->period_default, 0, list ? 1 : MOST);
         m->layers[i].local = list ? p != 0 : p == 0 || i % p < p - 1;
     }
 }
@@ -97,8 +97,7 @@ static void read_turned(forward_model *m, key_reader *r) {
         key_fail(r, "rope.dimension_count", "is %zu, expected an even number of at most %zu", m->turned,
                  most);
     m->neox = a->neox;
-    if (a->sections && key_there(r, "rope.dimension_sections"))
-        m->neox = key_number_at(r, "rope.dimension_sections", 0, 0, 0, MOST) > 0;
+    if (a->sections) m->neox = key_number(r, "rope.dimension_sections", 0, 0, MOST) > 0;
 }
 
 /* 0: positions are not scaled. */
@@ -236,9 +235,10 @@ static void read_experts(forward_model *m, key_reader *r) {
     m->expert_scale = 1;
     if (a->routing == ROUTE_NONE) return;
     m->experts = key_number(r, "expert_count", 0, 0, 1 << 16);
-    m->experts_used = key_number(r, "expert_used_count", 0, 0, m->experts);
     m->normalised = a->routing == ROUTE_SOFT_NORM;
-    if (m->experts && !m->experts_used)
+    if (!m->experts) return; /* a tensor that is routed is told later */
+    m->experts_used = key_number(r, "expert_used_count", 0, 0, m->experts);
+    if (!m->experts_used)
         key_fail(r, "expert_used_count", "is 0 or missing, expected 1 to expert_count: %zu", m->experts);
     if (a->routing != ROUTE_KEYS) return;
     uint64_t gating = key_number(r, "expert_gating_func", 0, 0, 2);
@@ -246,7 +246,7 @@ static void read_experts(forward_model *m, key_reader *r) {
     m->normalised = key_bool(r, "expert_weights_norm", false);
     m->expert_scale = (float)scale_key(r, "expert_weights_scale", 1);
     m->groups = key_number(r, "expert_group_count", 0, 0, MOST);
-    if (m->groups <= 1 || !m->experts) return;
+    if (m->groups <= 1) return;
     m->groups_used = key_number_needed(r, "expert_group_used_count", 1, m->groups);
     if (m->experts % m->groups != 0 || m->experts / m->groups < 2) {
         key_fail(r, "expert_group_count",

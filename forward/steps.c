@@ -14,28 +14,22 @@ void batch_multiply(forward_batch *b, slot s, size_t matrix, const float *x, siz
     for (size_t r = 0; r < rows; r++) b->model->elements->add(y + r * y_stride, bias[r], tokens);
 }
 
-/* The first token in the first row where something is not finite; false: there is none. */
-static bool find_not_finite(const forward_batch *b, const forward_inputs *in, size_t *row, size_t *token) {
-    size_t bad = SIZE_MAX;
+bool batch_finite(forward_batch *b, const char *what, const gguf_tensor *t, const float *x, size_t stride,
+                  size_t features, size_t tokens) {
+    const kernels *k = b->model->codecs;
+    size_t bad = SIZE_MAX; /* the first such row */
 #pragma omp parallel for num_threads(b->threads) reduction(min : bad)
-    for (size_t r = 0; r < in->features; r++)
-        if (r < bad && b->model->codecs->first_not_finite(in->x + r * in->stride, in->tokens) < in->tokens)
-            bad = r;
-    if (bad == SIZE_MAX) return false;
-    *row = bad;
-    *token = b->model->codecs->first_not_finite(in->x + bad * in->stride, in->tokens);
-    return true;
+    for (size_t r = 0; r < features; r++)
+        if (r < bad && k->first_not_finite(x + r * stride, tokens) < tokens) bad = r;
+    if (bad == SIZE_MAX) return true;
+    size_t token = k->first_not_finite(x + bad * stride, tokens);
+    return gq_fail(b->e, "%s: %s %s is not finite: feature %zu of token %zu of the batch is %g",
+                   b->model->path, what, t->name, bad, token, (double)x[bad * stride + token]);
 }
 
 bool batch_inputs(forward_batch *b, const forward_inputs *in) {
-    size_t row, token;
-    if (find_not_finite(b, in, &row, &token)) {
-        const char *what = in->n_weights ? in->weights[0]->name : "a layer";
-        return gq_fail(b->e,
-                       "%s: what flows into %s is not finite: feature %zu of the batch's token %zu is %g",
-                       b->model->path, what, row, token, (double)in->x[row * in->stride + token]);
-    }
-    return !b->site || !in->n_weights || b->site->take(b->site->data, in, b->e);
+    return batch_finite(b, "what flows into", in->weights[0], in->x, in->stride, in->features, in->tokens) &&
+           (!b->site || b->site->take(b->site->data, in, b->e));
 }
 
 bool batch_site(forward_batch *b, const float *x, size_t stride, size_t features, size_t tokens,
