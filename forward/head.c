@@ -1,0 +1,127 @@
+/* Logits of all windows, of several models side by side, a tile of the vocabulary at a time. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "forward/run.h"
+
+/* A model's part of it. */
+typedef struct head {
+    forward_stream *stream;
+    forward_batch *batch; /* of one token: logits need no more */
+    forward_tile *tile;
+    float *normed; /* of a batch; then of the wanted places, side by side */
+    float *logits; /* of HEAD_ROWS tokens */
+} head;
+
+static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+
+uint64_t head_bytes(const forward_job *j, const forward_model *const *models, size_t n, size_t batch) {
+    uint64_t stride = forward_stride(batch * j->context), all = 0, most = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t own = forward_batch_bytes(models[i], j->context, batch, j->threads);
+        uint64_t tile = forward_tile_bytes(models[i], HEAD_ROWS) +
+                        (forward_model_sizes(models[i])->width + HEAD_ROWS) * stride * sizeof(float);
+        all = plus(all, plus(tile, forward_batch_bytes(models[i], 1, 1, j->threads)));
+        most = own > most ? own : most;
+    }
+    return plus(all, most);
+}
+
+static bool head_new(head *h, forward_stream *s, gq_error *e) {
+    const forward_job *j = s->run->job;
+    size_t stride = states_stride(&s->states, 0);
+    h->stream = s;
+    h->batch = forward_batch_new(s->model, 1, 1, j->threads, e);
+    h->tile = h->batch ? forward_tile_new(s->model, HEAD_ROWS, e) : NULL;
+    h->normed = h->tile ? forward_activations(forward_model_sizes(s->model)->width, stride, e) : NULL;
+    h->logits = h->normed ? forward_activations(HEAD_ROWS, stride, e) : NULL;
+    return h->logits;
+}
+
+static void head_free(head *h) {
+    forward_batch_free(h->batch), forward_tile_free(h->tile);
+    free(h->normed), free(h->logits);
+}
+
+/* ---- what flows into the output matrix ---- */
+
+/* Of batch i, into normed. */
+static bool finish(forward_stream *s, size_t i, float *normed, const forward_site *site, gq_error *e) {
+    forward_batch *b = run_batch(s->run, s->model, e);
+    float *x = b ? states_take(&s->states, i, false, e) : NULL;
+    size_t stride = states_stride(&s->states, i);
+    if (!x) return false;
+    forward_batch_windows(b, states_windows(&s->states, i));
+    return forward_final(b, x, stride, normed, stride, site, e);
+}
+
+bool forward_stream_final(forward_stream *s, const forward_site *site, gq_error *e) {
+    run_drop_layer(s->run);
+    float *normed =
+        forward_activations(forward_model_sizes(s->model)->width, states_stride(&s->states, 0), e);
+    bool ok = normed;
+    for (size_t i = 0; ok && i < s->states.batches; i++)
+        ok = finish(s, i, normed, site, e) && run_pulse(s->run, 0, "output", e);
+    free(normed);
+    return ok;
+}
+
+/* The wanted places of each window to the front, with rows as long as they need. */
+static void pick(float *x, size_t width, size_t windows, size_t context, const forward_head *h, size_t from,
+                 size_t to) {
+    for (size_t f = 0; f < width; f++)
+        for (size_t w = 0; w < windows; w++)
+            memmove(x + f * to + w * h->n, x + f * from + w * context + h->from, h->n * sizeof *x);
+}
+
+/* ---- tiles ---- */
+
+static bool do_tile(head *heads, size_t n, size_t first, size_t rows, size_t tokens, const float **logits,
+                    const forward_head *to, gq_error *e) {
+    size_t stride = forward_stride(tokens);
+    for (size_t i = 0; i < n; i++) {
+        head *h = &heads[i];
+        if (!forward_tile_read(h->tile, first, rows, e) ||
+            !forward_logits(h->batch, h->tile, h->normed, stride, tokens, h->logits, stride, e))
+            return false;
+        logits[i] = h->logits;
+    }
+    return to->tile(to->data, first, rows, logits, stride, e);
+}
+
+static bool do_batch(head *heads, size_t n, size_t i, const float **logits, const forward_head *to,
+                     gq_error *e) {
+    const states *s = &heads[0].stream->states;
+    const forward_run *r = heads[0].stream->run;
+    size_t windows = states_windows(s, i), tokens = windows * to->n, work = 0;
+    size_t vocabulary = forward_model_sizes(heads[0].stream->model)->vocabulary;
+    for (size_t k = 0; k < n; k++) {
+        const forward_sizes *sizes = forward_model_sizes(heads[k].stream->model);
+        if (!finish(heads[k].stream, i, heads[k].normed, NULL, e)) return false;
+        pick(heads[k].normed, sizes->width, windows, s->context, to, states_stride(s, i),
+             forward_stride(tokens));
+        work += sizes->out->size;
+    }
+    if (to->start && !to->start(to->data, i * s->batch, windows, e)) return false;
+    for (size_t first = 0; first < vocabulary; first += HEAD_ROWS) {
+        size_t rows = vocabulary - first < HEAD_ROWS ? vocabulary - first : HEAD_ROWS;
+        double share = (double)rows / (double)vocabulary * (double)windows;
+        if (!do_tile(heads, n, first, rows, tokens, logits, to, e) ||
+            !run_pulse(r, (double)work * share, "logits", e))
+            return false;
+    }
+    return !to->end || to->end(to->data, e);
+}
+
+bool forward_run_head(forward_run *r, forward_stream *const *streams, size_t n, const forward_head *to,
+                      gq_error *e) {
+    head *heads = calloc(n, sizeof *heads);
+    const float **logits = calloc(n, sizeof *logits);
+    bool ok = (heads && logits) || gq_fail_memory(e, n * sizeof *heads);
+    run_drop_layer(r);
+    for (size_t i = 0; ok && i < n; i++) ok = head_new(&heads[i], streams[i], e);
+    for (size_t i = 0; ok && i < streams[0]->states.batches; i++) ok = do_batch(heads, n, i, logits, to, e);
+    for (size_t i = 0; heads && i < n; i++) head_free(&heads[i]);
+    free(heads), free(logits);
+    return ok;
+}

@@ -1,0 +1,49 @@
+/* What the streams of a run share: one model's layer and batch at a time. */
+#include "forward/run.h"
+
+#include <stdlib.h>
+
+forward_run *forward_run_new(const forward_job *j, const forward_bounds *b, gq_error *e) {
+    forward_run *r = calloc(1, sizeof *r);
+    if (!r) return gq_fail_memory(e, sizeof *r), NULL;
+    *r = (forward_run){.job = j, .bounds = *b, .read = SIZE_MAX};
+    return r;
+}
+
+void run_drop_layer(forward_run *r) {
+    forward_layer_free(r->layer);
+    r->layer = NULL, r->read = SIZE_MAX;
+}
+
+static void drop_model(forward_run *r) {
+    run_drop_layer(r);
+    forward_batch_free(r->batch);
+    r->batch = NULL, r->model = NULL;
+}
+
+void forward_run_free(forward_run *r) {
+    if (r) drop_model(r);
+    free(r);
+}
+
+forward_batch *run_batch(forward_run *r, const forward_model *m, gq_error *e) {
+    if (r->model != m) drop_model(r);
+    if (!r->batch) r->batch = forward_batch_new(m, r->job->context, r->bounds.batch, r->job->threads, e);
+    r->model = r->batch ? m : NULL;
+    return r->batch;
+}
+
+const forward_layer *forward_run_layer(forward_run *r, const forward_model *m, size_t i, gq_error *e) {
+    if (!run_batch(r, m, e)) return NULL;
+    if (r->read == i) return r->layer;
+    r->read = SIZE_MAX;
+    if (!r->layer) r->layer = forward_layer_new(m, e);
+    if (!r->layer || !forward_layer_read(r->layer, i, e)) return NULL;
+    forward_layer_ahead(m, i + 1);
+    r->read = i;
+    return r->layer;
+}
+
+bool run_pulse(const forward_run *r, double work, const char *what, gq_error *e) {
+    return !r->job->pulse || r->job->pulse(r->job->data, work, what, e);
+}

@@ -1,0 +1,32 @@
+/* What stream.c and head.c know of a run. */
+#ifndef GQ_FORWARD_RUN_H
+#define GQ_FORWARD_RUN_H
+
+#include "forward/states.h"
+
+struct forward_run {
+    const forward_job *job;
+    forward_bounds bounds;
+    const forward_model *model; /* whose batch and layer are in memory; NULL: none's */
+    forward_batch *batch;
+    forward_layer *layer;
+    size_t read; /* layer whose weights are there; SIZE_MAX: none's */
+};
+
+struct forward_stream {
+    forward_run *run;
+    const forward_model *model;
+    states states;
+};
+
+enum { HEAD_ROWS = 1024 }; /* of the vocabulary at once */
+
+/* The model's temporaries, in the place of another's. */
+forward_batch *run_batch(forward_run *r, const forward_model *m, gq_error *e);
+/* Weights of a layer are not needed any more. */
+void run_drop_layer(forward_run *r);
+bool run_pulse(const forward_run *r, double work, const char *what, gq_error *e);
+/* Bytes of forward_run_head, besides the states, for models of these. */
+uint64_t head_bytes(const forward_job *j, const forward_model *const *models, size_t n, size_t batch);
+
+#endif

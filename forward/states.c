@@ -1,0 +1,133 @@
+#include "forward/states.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "gguf/safe_file.h"
+
+size_t states_windows(const states *s, size_t batch) {
+    size_t left = s->windows - batch * s->batch;
+    return left < s->batch ? left : s->batch;
+}
+
+size_t states_stride(const states *s, size_t batch) {
+    return forward_stride(states_windows(s, batch) * s->context);
+}
+
+/* UINT64_MAX where it cannot be counted. */
+static uint64_t times(uint64_t a, uint64_t b) {
+    uint64_t product;
+    return a == UINT64_MAX || b == UINT64_MAX || __builtin_mul_overflow(a, b, &product) ? UINT64_MAX
+                                                                                        : product;
+}
+
+static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+
+static uint64_t floats_of(uint64_t width, uint64_t tokens) {
+    return tokens > UINT64_MAX - 15 ? UINT64_MAX : times(times(width, sizeof(float)), forward_stride(tokens));
+}
+
+uint64_t states_bytes(size_t width, size_t context, size_t windows, size_t batch) {
+    uint64_t whole = times(windows / batch, floats_of(width, times(batch, context)));
+    return plus(whole, floats_of(width, times(windows % batch, context)));
+}
+
+uint64_t states_moving_bytes(size_t width, size_t context, size_t batch, bool in_file) {
+    uint64_t window = times(times(width, sizeof(float)), context);
+    return in_file ? plus(window, floats_of(width, times(batch, context))) : window;
+}
+
+bool states_new(states *s, bool in_file, const forward_keep *keep, gq_error *e) {
+    s->keep = keep ? *keep : (forward_keep){.fd = -1, .slots = 1};
+    s->batches = (s->windows + s->batch - 1) / s->batch;
+    if (in_file && s->keep.fd < 0)
+        return gq_fail(e, "the states of %zu windows of %zu tokens do not fit into memory", s->windows,
+                       s->context);
+    if (s->keep.fd >= 0) {
+        s->window = forward_activations(s->width, s->context, e);
+        if (!s->window) return false;
+    }
+    if (in_file) return (s->x = forward_activations(s->width, states_stride(s, 0), e));
+    s->held = calloc(s->batches, sizeof *s->held);
+    if (!s->held) return gq_fail_memory(e, s->batches * sizeof *s->held);
+    for (size_t i = 0; i < s->batches; i++)
+        if (!(s->held[i] = forward_activations(s->width, states_stride(s, i), e))) return false;
+    return true;
+}
+
+void states_free(states *s) {
+    for (size_t i = 0; s->held && i < s->batches; i++) free(s->held[i]);
+    free(s->held), free(s->x), free(s->window);
+    *s = (states){.keep.fd = -1};
+}
+
+/* ---- the file: window after window, each feature after feature ---- */
+
+static uint64_t window_bytes(const states *s) { return (uint64_t)s->width * s->context * sizeof(float); }
+
+static uint64_t place_of(const states *s, unsigned slot, size_t window) {
+    return s->keep.at + (slot * (uint64_t)s->windows + window) * window_bytes(s);
+}
+
+static bool fail(const states *s, const char *what, const char *why, gq_error *e) {
+    return gq_fail(e, "%s: states cannot be %s: %s", s->keep.path, what, why);
+}
+
+static bool read_all(int fd, uint8_t *to, uint64_t n, uint64_t at) {
+    while (n > 0) {
+        ssize_t got = pread(fd, to, n, (off_t)at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got == 0) errno = ENODATA;
+        if (got <= 0) return false;
+        to += got, at += (uint64_t)got, n -= (uint64_t)got;
+    }
+    return true;
+}
+
+static bool read_batch(states *s, size_t batch, float *x, gq_error *e) {
+    size_t stride = states_stride(s, batch), n = states_windows(s, batch);
+    for (size_t w = 0; w < n; w++) {
+        uint64_t at = place_of(s, s->slot, batch * s->batch + w);
+        if (!read_all(s->keep.fd, (uint8_t *)s->window, window_bytes(s), at))
+            return fail(s, "read", strerror(errno), e);
+        for (size_t f = 0; f < s->width; f++)
+            memcpy(x + f * stride + w * s->context, s->window + f * s->context, s->context * sizeof *x);
+    }
+    return true;
+}
+
+static bool write_batch(const states *s, unsigned slot, size_t batch, const float *x, gq_error *e) {
+    size_t stride = states_stride(s, batch), n = states_windows(s, batch);
+    for (size_t w = 0; w < n; w++) {
+        uint64_t at = place_of(s, slot, batch * s->batch + w);
+        for (size_t f = 0; f < s->width; f++)
+            memcpy(s->window + f * s->context, x + f * stride + w * s->context, s->context * sizeof *x);
+        if (!safe_file_write(s->keep.fd, at, s->window, window_bytes(s)))
+            return fail(s, "written", strerror(errno), e);
+    }
+    return true;
+}
+
+/* ---- a batch at a time ---- */
+
+static unsigned next_slot(const states *s) { return (s->slot + 1) % s->keep.slots; }
+
+float *states_take(states *s, size_t batch, bool fresh, gq_error *e) {
+    if (s->held) return s->held[batch];
+    return fresh || read_batch(s, batch, s->x, e) ? s->x : NULL;
+}
+
+bool states_put(states *s, size_t batch, const float *x, gq_error *e) {
+    return s->keep.fd < 0 || write_batch(s, next_slot(s), batch, x, e);
+}
+
+void states_turn(states *s) { s->slot = next_slot(s); }
+
+bool states_resume(states *s, unsigned slot, gq_error *e) {
+    s->slot = slot;
+    for (size_t i = 0; s->held && i < s->batches; i++)
+        if (!read_batch(s, i, s->held[i], e)) return false;
+    return true;
+}

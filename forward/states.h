@@ -1,0 +1,36 @@
+/* The states of all windows of a stream, in memory or in slots of a file. */
+#ifndef GQ_FORWARD_STATES_H
+#define GQ_FORWARD_STATES_H
+
+#include "forward/stream.h"
+
+typedef struct states {
+    size_t width, context, windows, batch; /* batch: windows of one, but for the last */
+    size_t batches;
+    float **held;      /* per batch; NULL: they are in the file */
+    float *x;          /* of a batch that is read from the file */
+    float *window;     /* on its way to or from the file; NULL: there is none */
+    forward_keep keep; /* fd -1: nowhere */
+    unsigned slot;     /* that holds the states */
+} states;
+
+/* Windows in a batch, and the floats from one of its features to the next. */
+size_t states_windows(const states *s, size_t batch);
+size_t states_stride(const states *s, size_t batch);
+
+/* On failure *s is fit for states_free. */
+bool states_new(states *s, bool in_file, const forward_keep *keep, gq_error *e);
+void states_free(states *s);
+/* Bytes of all states in memory, and of what is in memory where they are in a file, or written to one. */
+uint64_t states_bytes(size_t width, size_t context, size_t windows, size_t batch);
+uint64_t states_moving_bytes(size_t width, size_t context, size_t batch, bool in_file);
+
+/* A batch's states to change or look at, valid until the next call; fresh: what they were does not matter. */
+float *states_take(states *s, size_t batch, bool fresh, gq_error *e);
+/* Keep what states_take has handed out and the caller changed, in the slot after the present one. */
+bool states_put(states *s, size_t batch, const float *x, gq_error *e);
+/* All batches have been put. */
+void states_turn(states *s);
+bool states_resume(states *s, unsigned slot, gq_error *e);
+
+#endif

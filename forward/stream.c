@@ -1,0 +1,162 @@
+#include "forward/stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "forward/run.h"
+
+/* ---- bounds ---- */
+
+enum {
+    BATCH_TOKENS = 2048,  /* more at once make decoding a layer's weights no cheaper */
+    LEAST_TOKENS = 512,   /* fewer make it dear, so that states rather go into a file */
+    OVERHEAD = 128 << 10, /* what calls and threads take besides what is counted */
+};
+
+static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* What a model takes while a layer is done. */
+static uint64_t layer_bytes(const forward_job *j, const forward_model *m, size_t batch) {
+    uint64_t threads = (uint64_t)OVERHEAD * (uint64_t)j->threads;
+    return plus(plus(forward_model_sizes(m)->layer_bytes, threads),
+                forward_batch_bytes(m, j->context, batch, j->threads));
+}
+
+static forward_bounds bounds_with(const forward_job *j, const forward_model *const *models, size_t n,
+                                  bool logits, size_t batch, bool in_file) {
+    forward_bounds b = {.batch = batch, .in_file = in_file};
+    uint64_t most = logits ? head_bytes(j, models, n, batch) : 0, moving = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t width = forward_model_sizes(models[i])->width;
+        b.states = plus(b.states, states_bytes(width, j->context, j->windows, batch));
+        moving = plus(moving, states_moving_bytes(width, j->context, batch, in_file));
+        most = larger(most, layer_bytes(j, models[i], batch));
+    }
+    b.peak = plus(plus(plus(most, moving), in_file ? 0 : b.states), j->besides);
+    return b;
+}
+
+static size_t windows_of(const forward_job *j, size_t tokens) {
+    size_t n = tokens / j->context;
+    return n < 1 ? 1 : n < j->windows ? n : j->windows;
+}
+
+forward_bounds forward_bounds_of(const forward_job *j, const forward_model *const *models, size_t n,
+                                 bool logits) {
+    for (int in_file = 0; in_file < 2; in_file++) {
+        size_t least = in_file ? 1 : windows_of(j, LEAST_TOKENS);
+        for (size_t batch = windows_of(j, BATCH_TOKENS); batch >= least; batch--) {
+            forward_bounds b = bounds_with(j, models, n, logits, batch, in_file);
+            if (b.peak <= j->memory) return b;
+        }
+    }
+    return bounds_with(j, models, n, logits, 1, true);
+}
+
+double forward_job_work(const forward_job *j, const forward_model *m, bool logits) {
+    const forward_sizes *s = forward_model_sizes(m);
+    double layers = (double)s->layers * (double)s->layer_bytes;
+    return (layers + (logits ? (double)s->out->size : 0)) * (double)j->windows;
+}
+
+/* ---- a stream ---- */
+
+uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t context) {
+    uint64_t floats;
+    return __builtin_mul_overflow((uint64_t)windows * context, forward_model_sizes(m)->width, &floats) ||
+                   floats > UINT64_MAX / 16
+               ? UINT64_MAX
+               : floats * sizeof(float);
+}
+
+int forward_keep_open(const char *folder, uint64_t bytes, gq_error *e) {
+    struct statvfs fs;
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), error = 0;
+    if (fd < 0) return gq_fail(e, "cannot make a file for states in %s: %s", folder, strerror(errno)), -1;
+    if (fstatvfs(fd, &fs) == 0 && bytes > (uint64_t)fs.f_bavail * fs.f_frsize)
+        error = ENOSPC;
+    else
+        error = posix_fallocate(fd, 0, (off_t)bytes);
+    if (error == 0) return fd;
+    gq_fail(e, "cannot set aside %llu bytes for states in %s: %s", (unsigned long long)bytes, folder,
+            strerror(error));
+    close(fd);
+    return -1;
+}
+
+forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const forward_keep *keep,
+                                   gq_error *e) {
+    forward_stream *s = calloc(1, sizeof *s);
+    if (!s) return gq_fail_memory(e, sizeof *s), NULL;
+    *s = (forward_stream){.run = r, .model = m};
+    s->states = (states){.width = forward_model_sizes(m)->width,
+                         .context = r->job->context,
+                         .windows = r->job->windows,
+                         .batch = r->bounds.batch};
+    if (states_new(&s->states, r->bounds.in_file, keep, e)) return s;
+    forward_stream_free(s);
+    return NULL;
+}
+
+void forward_stream_free(forward_stream *s) {
+    if (s) states_free(&s->states);
+    free(s);
+}
+
+bool forward_stream_embed(forward_stream *s, gq_error *e) {
+    const forward_job *j = s->run->job;
+    forward_batch *b = run_batch(s->run, s->model, e);
+    s->states.slot = s->states.keep.slots - 1; /* the first is the next */
+    for (size_t i = 0; b && i < s->states.batches; i++) {
+        float *x = states_take(&s->states, i, true, e);
+        forward_batch_windows(b, states_windows(&s->states, i));
+        if (!forward_embed(b, j->ids + i * s->states.batch * j->context, x, states_stride(&s->states, i),
+                           e) ||
+            !states_put(&s->states, i, x, e) || !run_pulse(s->run, 0, "embedding", e))
+            return false;
+    }
+    states_turn(&s->states);
+    return b;
+}
+
+bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e) {
+    return states_resume(&s->states, slot, e);
+}
+
+/* Between the products of a layer somebody may want it to end. */
+typedef struct asking {
+    const forward_run *run;
+    const forward_site *site;
+    const char *what;
+} asking;
+
+static bool ask(void *data, const forward_inputs *in, gq_error *e) {
+    const asking *a = data;
+    return run_pulse(a->run, 0, a->what, e) && (!a->site || a->site->take(a->site->data, in, e));
+}
+
+bool forward_stream_pass(forward_stream *s, const forward_layer *l, const forward_site *site, gq_error *e) {
+    forward_run *r = s->run;
+    const forward_sizes *sizes = forward_model_sizes(s->model);
+    char what[64];
+    snprintf(what, sizeof what, "layer %zu of %zu", r->read + 1, sizes->layers);
+    asking a = {r, site, what};
+    forward_site asked = {ask, &a};
+    forward_batch *b = run_batch(r, s->model, e);
+    for (size_t i = 0; b && i < s->states.batches; i++) {
+        size_t windows = states_windows(&s->states, i), stride = states_stride(&s->states, i);
+        float *x = states_take(&s->states, i, false, e);
+        forward_batch_windows(b, windows);
+        if (!x || !forward_block(b, l, x, stride, &asked, e) || !states_put(&s->states, i, x, e) ||
+            !run_pulse(r, (double)sizes->layer_bytes * (double)windows, what, e))
+            return false;
+    }
+    states_turn(&s->states);
+    return b;
+}

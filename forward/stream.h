@@ -1,0 +1,105 @@
+/* Running models over a whole text, a layer at a time: the weights of one layer are in memory, the states of
+ * all tokens, and what a batch of windows needs meanwhile. States that do not fit into memory are in a file,
+ * read and written once per layer.
+ *
+ *     forward_bounds bounds = forward_bounds_of(&job, &m, 1, false);
+ *     forward_run *r = forward_run_new(&job, &bounds, &e);
+ *     forward_stream *s = forward_stream_new(r, m, NULL, &e);
+ *     forward_stream_embed(s, &e);
+ *     for (size_t i = 0; i < forward_model_sizes(m)->layers; i++)
+ *         l = forward_run_layer(r, m, i, &e), forward_stream_pass(s, l, site, &e);
+ *     forward_run_head(r, &s, 1, &head, &e);
+ *
+ * The loop over layers is the caller's. Several streams (copies of a model, or the same model twice) go
+ * through a layer one after another, and between two layers, or before a layer's weights are used, anything
+ * can be done to them. Values depend neither on batches, nor on where states are.
+ */
+#ifndef GQ_FORWARD_STREAM_H
+#define GQ_FORWARD_STREAM_H
+
+#include "forward/forward.h"
+
+/* What is run, and within what; the same for all streams of a run. Lives as long as the run. */
+typedef struct forward_job {
+    const uint32_t *ids; /* windows x context */
+    size_t windows, context;
+    int threads;
+    uint64_t memory;  /* bytes to stay within, as far as that can be done */
+    uint64_t besides; /* bytes that the caller takes meanwhile; they count */
+    /* Asked and told about work, in bytes of weights times windows, that has been done since the last time
+     * (0: none; it is asked then whether to go on). On false the call ends with its error. May be NULL. */
+    bool (*pulse)(void *data, double work, const char *what, gq_error *e);
+    void *data;
+} forward_job;
+
+/* All of the work that pulse will be told about: of a stream's layers, and of its logits. */
+double forward_job_work(const forward_job *j, const forward_model *m, bool logits);
+
+/* Known before anything is read. */
+typedef struct forward_bounds {
+    size_t batch;    /* windows at once */
+    bool in_file;    /* states do not fit into memory */
+    uint64_t states; /* bytes of all streams' states in memory or in the file */
+    uint64_t peak;   /* bytes that are taken at most, `besides` among them; beyond `memory` where a single
+                        window needs more. UINT64_MAX: more than can be counted */
+} forward_bounds;
+/* Of a stream for each of these models. logits: forward_run_head will be called. */
+forward_bounds forward_bounds_of(const forward_job *j, const forward_model *const *models, size_t n,
+                                 bool logits);
+
+/* ---- a run: what its streams share ---- */
+
+typedef struct forward_run forward_run;
+forward_run *forward_run_new(const forward_job *j, const forward_bounds *b, gq_error *e);
+void forward_run_free(forward_run *r);
+/* The weights of layer i, valid until the next call; those of the layer behind it are told ahead. One model's
+ * are in memory at a time, with what its batches need. */
+const forward_layer *forward_run_layer(forward_run *r, const forward_model *m, size_t i, gq_error *e);
+
+/* ---- a stream: the states of a model ---- */
+
+/* Where states are written when all of a layer is done: `slots` (1 or 2) slots of forward_stream_bytes from
+ * `at` on. With two of them a layer's states are read from one and written to the other, so that those before
+ * it stay until it is done. The layout depends on nothing but the model's width and the windows. */
+typedef struct forward_keep {
+    int fd;
+    const char *path; /* for messages */
+    uint64_t at;
+    unsigned slots;
+} forward_keep;
+uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t context);
+/* A file without a name for such slots, in a folder, with its space set aside; -1: *e says why. */
+int forward_keep_open(const char *folder, uint64_t bytes, gq_error *e);
+
+typedef struct forward_stream forward_stream;
+/* keep: needed where states are not in memory, else they are written there, too; NULL: nowhere. */
+forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const forward_keep *keep,
+                                   gq_error *e);
+void forward_stream_free(forward_stream *s);
+/* States before the first layer, in slot 0. */
+bool forward_stream_embed(forward_stream *s, gq_error *e);
+/* States that an earlier run left in a slot. */
+bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e);
+/* All windows through the layer, in order. site: may be NULL. */
+bool forward_stream_pass(forward_stream *s, const forward_layer *l, const forward_site *site, gq_error *e);
+/* What flows into the output matrix is told, for all windows in order; the states stay. */
+bool forward_stream_final(forward_stream *s, const forward_site *site, gq_error *e);
+
+/* ---- logits ---- */
+
+/* A few windows at a time, tile by tile of the vocabulary; NULL: not called. */
+typedef struct forward_head {
+    size_t from, n; /* places of each window that are wanted */
+    bool (*start)(void *data, size_t first_window, size_t windows, gq_error *e);
+    /* Of tokens first ... first + rows - 1: stream i's token r at place p of the k-th window is at
+     * logits[i][(r - first) * stride + k * n + p]. */
+    bool (*tile)(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
+                 gq_error *e);
+    bool (*end)(void *data, gq_error *e);
+    void *data;
+} forward_head;
+/* Of all windows in order, of all streams, whose vocabularies have the same size. The states stay. */
+bool forward_run_head(forward_run *r, forward_stream *const *streams, size_t n, const forward_head *head,
+                      gq_error *e);
+
+#endif

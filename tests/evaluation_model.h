@@ -1,0 +1,49 @@
+/* A small model that can be run, with letters as tokens. */
+#ifndef GQ_TEST_EVALUATION_MODEL_H
+#define GQ_TEST_EVALUATION_MODEL_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/token_model.h"
+
+/* A tensor of random values; of one dimension: ones. */
+static inline void add_weights(model *m, const char *name, float scale, uint64_t columns, uint64_t rows) {
+    uint64_t n = columns * (rows ? rows : 1), seed = 0;
+    for (const char *c = name; *c; c++) seed = seed * 31 + (unsigned char)*c;
+    float *x = random_values(n, seed);
+    for (uint64_t i = 0; i < n; i++) x[i] = rows ? scale * x[i] : 1;
+    model_add(m, name, rows ? GGUF_F16 : GGUF_F32, (uint64_t[4]){columns, rows}, x);
+    free(x);
+}
+
+/* A llama of 256 columns and 512 tokens, whose logits differ by a few units. */
+static inline model *evaluation_model(uint32_t blocks) {
+    static const struct {
+        const char *name;
+        uint64_t columns, rows;
+    } parts[] = {{"attn_norm", 256, 0},  {"attn_q", 256, 256},      {"attn_k", 256, 64},
+                 {"attn_v", 256, 64},    {"attn_output", 256, 256}, {"ffn_norm", 256, 0},
+                 {"ffn_gate", 256, 512}, {"ffn_up", 256, 512},      {"ffn_down", 512, 256}};
+    model *m = model_new("llama", blocks);
+    float epsilon = 1e-5f;
+    char name[64];
+    model_set_u32(m, "llama.attention.head_count", 8);
+    model_set_u32(m, "llama.attention.head_count_kv", 2);
+    model_set_u32(m, "llama.embedding_length", 256);
+    model_set_u32(m, "llama.feed_forward_length", 512);
+    model_set_u32(m, "llama.context_length", 64);
+    model_set(m, "llama.attention.layer_norm_rms_epsilon", GGUF_FLOAT32, &epsilon, 4);
+    token_model_letters(m, true);
+    add_weights(m, "token_embd.weight", 30, 256, 512);
+    for (uint32_t b = 0; b < blocks; b++)
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            snprintf(name, sizeof name, "blk.%u.%s.weight", b, parts[i].name);
+            add_weights(m, name, 5, parts[i].columns, parts[i].rows);
+        }
+    add_weights(m, "output_norm.weight", 1, 256, 0);
+    add_weights(m, "output.weight", 5, 256, 512);
+    return m;
+}
+
+#endif

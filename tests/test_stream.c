@@ -1,0 +1,235 @@
+/* Models run over a text layer by layer: the same logits as of one batch, wherever the states are. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "forward/stream.h"
+#include "tests/evaluation_model.h"
+#include "tests/folder.h"
+#include "tests/forwarding.h"
+
+enum { CONTEXT = 20, WINDOWS = 7, TOKENS = CONTEXT * WINDOWS, VOCABULARY = 512 };
+
+static gguf_model file;
+static forward_model *small;
+static uint32_t ids[TOKENS];
+static float *expected; /* logits */
+
+static int start(void **state) {
+    (void)state;
+    gq_error e;
+    size_t vocabulary;
+    folder = temporary_folder();
+    model *m = evaluation_model(3);
+    model_write(m, path("model.gguf"));
+    model_free(m);
+    assert_true(gguf_model_open(&file, path("model.gguf"), &e));
+    small = forward_model_new(&file, &e);
+    if (!small) fail_msg("%s", e.text);
+    for (size_t i = 0; i < TOKENS; i++) ids[i] = (uint32_t)(i * i * 31 % VOCABULARY);
+    expected = forward_whole(&file, &(forwarding){.ids = ids, .n = TOKENS, .context = CONTEXT, .threads = 1},
+                             &vocabulary, &e);
+    assert_non_null(expected);
+    return 0;
+}
+
+static int finish(void **state) {
+    (void)state;
+    (void)state;
+    forward_model_free(small);
+    gguf_model_close(&file);
+    free(expected);
+    remove_folder(folder);
+    return 0;
+}
+
+/* ---- logits of a stream ---- */
+
+typedef struct seen {
+    size_t from, n, first, windows, streams, vocabulary;
+    float *logits; /* [stream][window][place][vocabulary] */
+} seen;
+
+static bool start_windows(void *data, size_t first, size_t windows, gq_error *e) {
+    seen *s = data;
+    (void)e;
+    s->first = first, s->windows = windows;
+    return true;
+}
+
+static bool take_tile(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
+                      gq_error *e) {
+    const seen *s = data;
+    (void)e;
+    for (size_t i = 0; i < s->streams; i++)
+        for (size_t r = 0; r < rows; r++)
+            for (size_t k = 0; k < s->windows * s->n; k++)
+                s->logits[((i * WINDOWS + s->first) * s->n + k) * s->vocabulary + first + r] =
+                    logits[i][r * stride + k];
+    return true;
+}
+
+static void check(const seen *s) {
+    for (size_t i = 0; i < s->streams; i++)
+        for (size_t w = 0; w < WINDOWS; w++)
+            for (size_t p = 0; p < s->n; p++)
+                assert_memory_equal(s->logits + ((i * WINDOWS + w) * s->n + p) * VOCABULARY,
+                                    expected + (w * CONTEXT + s->from + p) * VOCABULARY,
+                                    VOCABULARY * sizeof(float));
+}
+
+typedef struct asked {
+    double work;
+    size_t calls, stop; /* at this call; 0: never */
+} asked;
+
+static bool pulse(void *data, double work, const char *what, gq_error *e) {
+    asked *a = data;
+    assert_true(what && *what);
+    a->work += work;
+    return ++a->calls != a->stop || gq_fail(e, "enough");
+}
+
+static forward_job job_of(asked *a) {
+    return (forward_job){.ids = ids,
+                         .windows = WINDOWS,
+                         .context = CONTEXT,
+                         .threads = 2,
+                         .memory = UINT64_MAX,
+                         .pulse = pulse,
+                         .data = a};
+}
+
+/* Streams of the small model, n of them, with so many windows in a batch. */
+static void run(size_t n, size_t batch, bool in_file, unsigned slots, size_t from, size_t places) {
+    gq_error e;
+    asked a = {0};
+    forward_job j = job_of(&a);
+    uint64_t bytes = forward_stream_bytes(small, WINDOWS, CONTEXT);
+    forward_bounds b = {.batch = batch, .in_file = in_file};
+    forward_run *r = forward_run_new(&j, &b, &e);
+    forward_stream *s[3];
+    int fd = slots ? forward_keep_open(folder, bytes * slots * n, &e) : -1;
+    for (size_t i = 0; i < n; i++) {
+        forward_keep keep = {fd, "states", bytes * slots * i, slots};
+        s[i] = forward_stream_new(r, small, slots ? &keep : NULL, &e);
+        assert_true(s[i] && forward_stream_embed(s[i], &e));
+    }
+    for (size_t layer = 0; layer < 3; layer++)
+        for (size_t i = 0; i < n; i++) {
+            const forward_layer *l = forward_run_layer(r, small, layer, &e);
+            assert_true(l && forward_stream_pass(s[i], l, NULL, &e));
+        }
+    seen to = {.from = from, .n = places, .streams = n, .vocabulary = VOCABULARY};
+    to.logits = calloc(n * WINDOWS * places * VOCABULARY, sizeof *to.logits);
+    assert_true(
+        forward_run_head(r, s, n, &(forward_head){from, places, start_windows, take_tile, NULL, &to}, &e));
+    check(&to);
+    double work = (double)n * forward_job_work(&j, small, true);
+    assert_true(a.work > work * (1 - 1e-12) && a.work < work * (1 + 1e-12));
+    free(to.logits);
+    for (size_t i = 0; i < n; i++) forward_stream_free(s[i]);
+    forward_run_free(r);
+    if (fd >= 0) close(fd);
+}
+
+static void logits_do_not_depend_on_where_states_are(void **state) {
+    (void)state;
+    run(1, WINDOWS, false, 0, 0, CONTEXT);
+    run(1, 3, false, 0, 0, CONTEXT);
+    run(1, 3, true, 1, 5, 15);
+    run(2, 2, true, 2, 10, 9);
+    run(3, 4, false, 2, CONTEXT - 1, 1);
+}
+
+/* A run that ends in the middle of layer 1, and another that goes on from the states after layer 0. */
+static void states_of_a_finished_layer_stay(void **state) {
+    (void)state;
+    gq_error e;
+    uint64_t bytes = forward_stream_bytes(small, WINDOWS, CONTEXT);
+    for (int in_file = 0; in_file < 2; in_file++) {
+        asked a = {0};
+        forward_job j = job_of(&a);
+        forward_bounds b = {.batch = 2, .in_file = in_file};
+        forward_keep keep = {forward_keep_open(folder, 2 * bytes, &e), "states", 0, 2};
+        forward_run *r = forward_run_new(&j, &b, &e);
+        forward_stream *s = forward_stream_new(r, small, &keep, &e);
+        assert_true(forward_stream_embed(s, &e));
+        assert_true(forward_stream_pass(s, forward_run_layer(r, small, 0, &e), NULL, &e));
+        a.stop = a.calls + 12;
+        assert_false(forward_stream_pass(s, forward_run_layer(r, small, 1, &e), NULL, &e));
+        assert_string_equal(e.text, "enough");
+        forward_stream_free(s), forward_run_free(r);
+
+        b.batch = 3, b.in_file = !in_file;
+        r = forward_run_new(&j, &b, &e);
+        s = forward_stream_new(r, small, &keep, &e);
+        assert_true(forward_stream_resume(s, 1, &e));
+        for (size_t i = 1; i < 3; i++)
+            assert_true(forward_stream_pass(s, forward_run_layer(r, small, i, &e), NULL, &e));
+        seen to = {.n = CONTEXT, .streams = 1, .vocabulary = VOCABULARY};
+        to.logits = calloc((size_t)TOKENS * VOCABULARY, sizeof *to.logits);
+        assert_true(
+            forward_run_head(r, &s, 1, &(forward_head){0, CONTEXT, start_windows, take_tile, NULL, &to}, &e));
+        check(&to);
+        free(to.logits);
+        forward_stream_free(s), forward_run_free(r);
+        close(keep.fd);
+    }
+}
+
+static void bounds_keep_to_the_memory(void **state) {
+    (void)state;
+    forward_job j = job_of(&(asked){0});
+    const forward_model *models[] = {small, small};
+    forward_bounds most = forward_bounds_of(&j, models, 2, true);
+    assert_true(most.batch == WINDOWS && !most.in_file && most.peak < 1u << 30);
+    uint64_t least = most.peak;
+    for (uint64_t memory = most.peak; memory > most.peak / 4; memory -= most.peak / 50) {
+        j.memory = memory;
+        forward_bounds b = forward_bounds_of(&j, models, 2, true);
+        assert_true(b.batch >= 1 && b.batch <= WINDOWS);
+        assert_true(b.peak <= memory || (b.batch == 1 && b.in_file));
+        assert_true(b.peak <= least);
+        least = b.peak;
+    }
+    j.memory = 0;
+    assert_true(forward_bounds_of(&j, models, 2, true).in_file);
+    j.besides = 1 << 20;
+    assert_int_equal(forward_bounds_of(&j, models, 2, true).peak - least, 1 << 20);
+    j.windows = SIZE_MAX / 2; /* never run, and counted without harm */
+    assert_true(forward_bounds_of(&j, models, 2, true).in_file);
+}
+
+static void what_cannot_be_kept_is_said(void **state) {
+    (void)state;
+    gq_error e;
+    asked a = {0};
+    forward_job j = job_of(&a);
+    forward_run *r = forward_run_new(&j, &(forward_bounds){.batch = 2, .in_file = true}, &e);
+    assert_null(forward_stream_new(r, small, NULL, &e));
+    assert_non_null(strstr(e.text, "do not fit"));
+    assert_int_equal(forward_keep_open(folder, INT64_MAX, &e), -1);
+    assert_non_null(strstr(e.text, "9223372036854775807 bytes"));
+    assert_int_equal(forward_keep_open(path("nowhere"), 1, &e), -1);
+    /* a file that another process has cut */
+    forward_keep keep = {forward_keep_open(folder, forward_stream_bytes(small, WINDOWS, CONTEXT), &e), "FILE",
+                         0, 1};
+    forward_stream *s = forward_stream_new(r, small, &keep, &e);
+    assert_true(forward_stream_embed(s, &e) && ftruncate(keep.fd, 12345) == 0);
+    assert_false(forward_stream_pass(s, forward_run_layer(r, small, 0, &e), NULL, &e));
+    assert_non_null(strstr(e.text, "FILE: states cannot be read"));
+    forward_stream_free(s), forward_run_free(r);
+    close(keep.fd);
+}
+
+int main(void) {
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_do_not_depend_on_where_states_are),
+        cmocka_unit_test(states_of_a_finished_layer_stay),
+        cmocka_unit_test(bounds_keep_to_the_memory),
+        cmocka_unit_test(what_cannot_be_kept_is_said),
+    };
+    return cmocka_run_group_tests(tests, start, finish);
+}
