@@ -25,8 +25,12 @@ typedef struct engine {
     keeper keeper;
     cache cache;
     uint64_t begin, end; /* chunks of this run */
+    pthread_mutex_t opening;
+    work_tensor *
+        *tensors; /* that are in work, by number: opened under `opening`, closed where they are folded */
     /* Under the schedule's lock: */
     tally tally;
+    size_t n_closed;
     uint64_t *missing; /* --join: chunks that each part lacks */
 } engine;
 
@@ -61,6 +65,24 @@ static bool is_known(const engine *g, const journal *j, const work_room *room, p
     return known;
 }
 
+/* Of whoever needs it first; the others wait. */
+static const work_tensor *open_tensor(engine *g, size_t number, gq_error *e) {
+    pthread_mutex_lock(&g->opening);
+    if (!g->tensors[number]) g->tensors[number] = work_tensor_open(g->plan, number, e);
+    const work_tensor *t = g->tensors[number];
+    pthread_mutex_unlock(&g->opening);
+    return t;
+}
+
+static bool encode_chunk(engine *g, uint64_t i, const work_room *room, gq_error *e) {
+    const work_tensor *t = open_tensor(g, chunk_tensor(&g->plan->chunks, i), e);
+    if (!t) return false;
+    cache_ahead(&g->cache, i);
+    bool done = work_chunk(t, &g->outputs, i, room, e);
+    cache_read(&g->cache, i);
+    return done && keeper_add(&g->keeper, i, room->sums, e);
+}
+
 static bool do_chunk(void *arg, piece *p, gq_error *e) {
     engine *g = arg;
     uint64_t i = p->number, weights, bytes = input_bytes(g->plan, i, &weights);
@@ -70,20 +92,24 @@ static bool do_chunk(void *arg, piece *p, gq_error *e) {
     if (!p->resumed && g->plan->join) return true; /* go on, to be able to say all that is missing */
     if (!p->resumed && g->names.whole)
         return gq_fail(e, "%s is damaged: it lacks chunk %llu", j->path, (unsigned long long)i);
-    if (!p->resumed) {
-        cache_ahead(&g->cache, i);
-        bool done = work_chunk(g->plan, &g->outputs, i, &room, e);
-        cache_read(&g->cache, i);
-        if (!done || !keeper_add(&g->keeper, i, room.sums, e)) return false;
-    }
+    if (!p->resumed && !encode_chunk(g, i, &room, e)) return false;
     p->bytes = bytes, p->weights = weights;
     return true;
+}
+
+/* No thread has a chunk of these in hand any more. */
+static void close_tensors(engine *g, size_t end) {
+    for (; g->n_closed < end; g->n_closed++) {
+        work_tensor_close(g->tensors[g->n_closed]);
+        g->tensors[g->n_closed] = NULL;
+    }
 }
 
 static bool fold_chunk(void *arg, const piece *p, gq_error *e) {
     engine *g = arg;
     if (p->weights == 0) return g->missing[journal_of(g, p->number)]++, true;
     bool ok = tally_add(&g->tally, p->number, work_room_in(&g->rooms, p->room).sums, e);
+    close_tensors(g, g->tally.tensor);
     if (g->tally.tensor < g->plan->n_tensors)
         g->schedule.progress.tensor = g->plan->sources[g->tally.tensor].name;
     return ok;
@@ -156,6 +182,8 @@ static bool begin(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     bool ok = plan->join ? begin_join(g, e) : plan->parts ? begin_part(g, e) : begin_whole(g, e);
     bool fresh_work = !plan->join && !g->names.whole;
     if (!ok || (fresh_work && !output_reserve(&g->outputs, e))) return false;
+    g->tensors = calloc(plan->n_tensors + 1, sizeof *g->tensors);
+    if (!g->tensors) return gq_fail_memory(e, plan->n_tensors * sizeof *g->tensors);
     work_rooms_measure(&g->rooms, plan);
     if (!schedule_start(&g->schedule, plan->threads, g->rooms.bytes, callbacks, e) ||
         !tally_new(&g->tally, plan, g->results, callbacks, g->begin, e) ||
@@ -239,6 +267,9 @@ static void release(engine *g) {
     free(g->journals), free(g->missing);
     names_close(&g->names);
     output_free(&g->outputs);
+    if (g->tensors) close_tensors(g, g->plan->n_tensors);
+    free(g->tensors);
+    pthread_mutex_destroy(&g->opening);
     tally_free(&g->tally);
     cache_free(&g->cache);
     schedule_end(&g->schedule);
@@ -270,7 +301,7 @@ static bool run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
 bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **results, gq_error *e) {
     gq_error unused;
     if (!e) e = &unused;
-    engine g = {.plan = plan, .results = results_new(plan, e)};
+    engine g = {.plan = plan, .results = results_new(plan, e), .opening = PTHREAD_MUTEX_INITIALIZER};
     bool ok = g.results && run(&g, callbacks, e);
     if (results)
         *results = g.results;

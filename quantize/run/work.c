@@ -1,9 +1,8 @@
 #include "quantize/run/work.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
-
-#include "quantize/strip.h"
 
 /* Under importance, encoders work on CODEC_MOST_LANES rows at once and take as long for fewer, so strips of
  * wide rows are larger there, up to 2^20 elements; 16-bit input and an output of 4 bits then touch 7 bytes of
@@ -39,14 +38,38 @@ work_room work_room_in(const work_rooms *r, void *memory) {
     return room;
 }
 
+/* ---- a tensor ---- */
+
+work_tensor *work_tensor_open(const gq_plan *plan, size_t number, gq_error *e) {
+    size_t size = sizeof(work_tensor) + plan->n_outputs * sizeof(struct work_output);
+    work_tensor *t = calloc(1, size);
+    if (!t) {
+        gq_fail_memory(e, size);
+        return NULL;
+    }
+    *t = (work_tensor){.plan = plan, .number = number, .source = &plan->sources[number]};
+    t->strip = strip_room(t->source);
+    for (size_t o = 0; o < plan->n_outputs; o++) {
+        struct work_output *output = &t->outputs[o];
+        output->to = &plan->outputs[o].tensors[number];
+        /* Bytes and errors depend on nothing but the type. */
+        while (t->outputs[output->encoder].to->to != output->to->to) output->encoder++;
+        output->with = (strip_encoder){
+            .kernels = plan->kernels, .type = gguf_type_of(output->to->to), .settings = &plan->settings};
+    }
+    return t;
+}
+
+void work_tensor_close(work_tensor *t) { free(t); }
+
 /* ---- places ---- */
 
 /* The strip that begins at element `first` of a chunk that ends at `end`. Importance changes from matrix to
  * matrix, so strips end with them where there is any. */
-static strip strip_at(const plan_source *source, uint64_t first, uint64_t end) {
-    const uint64_t *ne = source->tensor->ne, as_one[4] = {ne[0], ne[1] * ne[2] * ne[3], 1, 1};
-    bool importance = source->inputs.columns > 0;
-    uint64_t most = strip_room(source), fit = most / ne[0];
+static strip strip_at(const work_tensor *t, uint64_t first, uint64_t end) {
+    const uint64_t *ne = t->source->tensor->ne, as_one[4] = {ne[0], ne[1] * ne[2] * ne[3], 1, 1};
+    bool importance = t->source->inputs.columns > 0;
+    uint64_t most = t->strip, fit = most / ne[0];
     /* Full batches where there are any; else half a batch or less, which is one of a CPU with fewer lanes. */
     if (fit > CODEC_MOST_LANES) fit = fit / CODEC_MOST_LANES * CODEC_MOST_LANES;
     while (importance && fit < CODEC_MOST_LANES && (fit & (fit - 1))) fit &= fit - 1;
@@ -56,14 +79,14 @@ static strip strip_at(const plan_source *source, uint64_t first, uint64_t end) {
 
 /* ---- output ---- */
 
-static bool encode_strip(const gq_plan *plan, const plan_source *source, const gq_tensor *to, const strip *s,
-                         const work_room *room, codec_error *error, gq_error *e) {
-    strip_encoder encoder = {
-        .kernels = plan->kernels, .type = gguf_type_of(to->to), .settings = &plan->settings};
-    if (to->importance == GQ_IMPORTANCE_FULL) encoder.importance = strip_importance(s, &source->inputs);
-    size_t held = strip_encode(&encoder, room->x, s->rows, s->cols, room->out, room->decoded, error);
-    return held == s->rows * s->cols ||
-           strip_fail_to_hold(&encoder, &plan->model, source->tensor, s->first + held, room->x[held], e);
+static bool encode_strip(const work_tensor *t, size_t o, const strip *s, const work_room *room, gq_error *e) {
+    strip_encoder encoder = t->outputs[o].with;
+    if (t->outputs[o].to->importance == GQ_IMPORTANCE_FULL)
+        encoder.importance = strip_importance(s, &t->source->inputs);
+    size_t held =
+        strip_encode(&encoder, room->x, s->rows, s->cols, room->out, room->decoded, &room->errors[o]);
+    return held == s->rows * s->cols || strip_fail_to_hold(&encoder, &t->plan->model, t->source->tensor,
+                                                           s->first + held, room->x[held], e);
 }
 
 /* A tensor's last chunk brings the zeros that lie behind the tensor. */
@@ -78,64 +101,54 @@ static bool write_padding(const output_set *outputs, size_t o, const plan_place 
     return true;
 }
 
-/* The first output that gives a tensor the type that output `o` gives it. Bytes and errors depend on nothing
- * else, so it encodes for all of them. */
-static size_t encoder_of(const gq_plan *plan, size_t o, size_t tensor) {
-    size_t first = 0;
-    while (plan->outputs[first].tensors[tensor].to != plan->outputs[o].tensors[tensor].to) first++;
-    return first;
-}
-
-static bool write_strip(const gq_plan *plan, const output_set *outputs, size_t encoder, size_t tensor,
-                        uint64_t at, const uint8_t *bytes, size_t n, gq_error *e) {
-    for (size_t o = encoder; o < plan->n_outputs; o++) {
-        const plan_place *place = &plan->outputs[o].places[tensor];
-        if (encoder_of(plan, o, tensor) == encoder &&
+static bool write_strip(const work_tensor *t, const output_set *outputs, size_t encoder, uint64_t at,
+                        const uint8_t *bytes, size_t n, gq_error *e) {
+    for (size_t o = encoder; o < t->plan->n_outputs; o++) {
+        const plan_place *place = &t->plan->outputs[o].places[t->number];
+        if (t->outputs[o].encoder == encoder &&
             !output_write(outputs, o, place->shard, place->offset + at, bytes, n, e))
             return false;
     }
     return true;
 }
 
-static bool put_strip(const gq_plan *plan, const output_set *outputs, size_t o, size_t tensor, const strip *s,
+static bool put_strip(const work_tensor *t, const output_set *outputs, size_t o, const strip *s,
                       const work_room *room, gq_error *e) {
-    const gq_tensor *to = &plan->outputs[o].tensors[tensor];
-    const gguf_type *type = gguf_type_of(to->to);
+    const gguf_type *type = t->outputs[o].with.type;
     const uint8_t *bytes = room->in;
     size_t n = gguf_type_bytes(type, s->rows * s->cols);
-    if (to->from != to->to) {
-        if (!encode_strip(plan, &plan->sources[tensor], to, s, room, &room->errors[o], e)) return false;
+    if (type != t->source->tensor->type) {
+        if (!encode_strip(t, o, s, room, e)) return false;
         bytes = room->out;
     }
     room->sums[o].crc = (uint32_t)crc32_z(room->sums[o].crc, bytes, n);
-    return write_strip(plan, outputs, o, tensor, gguf_type_bytes(type, s->first), bytes, n, e);
+    return write_strip(t, outputs, o, gguf_type_bytes(type, s->first), bytes, n, e);
 }
 
-static bool do_strips(const gq_plan *plan, const output_set *outputs, const chunk *c, const work_room *room,
+static bool do_strips(const work_tensor *t, const output_set *outputs, const chunk *c, const work_room *room,
                       gq_error *e) {
-    const plan_source *source = &plan->sources[c->tensor];
+    const gq_plan *plan = t->plan;
     for (uint64_t at = c->first; at < c->first + c->n;) {
-        strip s = strip_at(source, at, c->first + c->n);
-        if (!strip_read_decoded(plan->kernels, &plan->model, source->tensor, s.first, s.rows * s.cols,
+        strip s = strip_at(t, at, c->first + c->n);
+        if (!strip_read_decoded(plan->kernels, &plan->model, t->source->tensor, s.first, s.rows * s.cols,
                                 room->in, room->x, e))
             return false;
         for (size_t o = 0; o < plan->n_outputs; o++)
-            if (encoder_of(plan, o, c->tensor) == o && !put_strip(plan, outputs, o, c->tensor, &s, room, e))
-                return false;
+            if (t->outputs[o].encoder == o && !put_strip(t, outputs, o, &s, room, e)) return false;
         at += s.rows * s.cols;
     }
     return true;
 }
 
-bool work_chunk(const gq_plan *plan, const output_set *outputs, uint64_t i, const work_room *room,
+bool work_chunk(const work_tensor *t, const output_set *outputs, uint64_t i, const work_room *room,
                 gq_error *e) {
-    size_t tensor = chunk_tensor(&plan->chunks, i);
-    chunk c = chunk_at(&plan->chunks, i, plan->sources[tensor].tensor->ne);
+    const gq_plan *plan = t->plan;
+    chunk c = chunk_at(&plan->chunks, i, t->source->tensor->ne);
     memset(room->errors, 0, plan->n_outputs * sizeof *room->errors);
     memset(room->sums, 0, plan->n_outputs * sizeof *room->sums);
-    if (!do_strips(plan, outputs, &c, room, e)) return false;
+    if (!do_strips(t, outputs, &c, room, e)) return false;
     for (size_t o = 0; o < plan->n_outputs; o++) {
-        size_t encoder = encoder_of(plan, o, tensor);
+        size_t encoder = t->outputs[o].encoder;
         const codec_error *from = &room->errors[encoder];
         room->sums[o] = (chunk_sum){.x2 = from->x2,
                                     .e2 = from->e2,
@@ -143,8 +156,8 @@ bool work_chunk(const gq_plan *plan, const output_set *outputs, uint64_t i, cons
                                     .we2 = from->we2,
                                     .max_e = from->max_e,
                                     .crc = room->sums[encoder].crc};
-        if (c.last && !write_padding(outputs, o, &plan->outputs[o].places[tensor],
-                                     plan->outputs[o].tensors[tensor].out_bytes, e))
+        if (c.last &&
+            !write_padding(outputs, o, &plan->outputs[o].places[t->number], t->outputs[o].to->out_bytes, e))
             return false;
     }
     return true;

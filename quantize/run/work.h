@@ -4,6 +4,7 @@
 
 #include "quantize/run/output.h"
 #include "quantize/run/tally.h"
+#include "quantize/strip.h"
 
 /* What a thread needs of memory for a plan. */
 typedef struct work_rooms {
@@ -21,8 +22,25 @@ typedef struct work_room {
 void work_rooms_measure(work_rooms *r, const gq_plan *plan);
 work_room work_room_in(const work_rooms *r, void *memory);
 
-/* Do chunk i; the results are in room->sums. */
-bool work_chunk(const gq_plan *plan, const output_set *outputs, uint64_t i, const work_room *room,
+/* What the chunks of a tensor have in common: opened before the first of them is done, closed after the last.
+ * Chunks may be done by several threads at once meanwhile. */
+typedef struct work_tensor {
+    const gq_plan *plan;
+    size_t number;
+    const plan_source *source;
+    size_t strip; /* elements at most */
+    struct work_output {
+        const gq_tensor *to;
+        size_t encoder; /* the first output that gives the tensor this type, and encodes for all that do */
+        strip_encoder with; /* all but importance, which changes from strip to strip */
+    } outputs[];
+} work_tensor;
+
+work_tensor *work_tensor_open(const gq_plan *plan, size_t number, gq_error *e);
+void work_tensor_close(work_tensor *t);
+
+/* Do chunk i, which is one of the tensor's; the results are in room->sums. */
+bool work_chunk(const work_tensor *t, const output_set *outputs, uint64_t i, const work_room *room,
                 gq_error *e);
 /* Whether the outputs hold chunk i as room->sums says, by reading it back. */
 bool work_verify(const gq_plan *plan, const output_set *outputs, uint64_t i, const work_room *room);
