@@ -5,6 +5,10 @@ file(RELATIVE_PATH GQUANT_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 # A static library does not say what it needs: whoever links it has to.
 list(GET OpenMP_C_LIB_NAMES 0 openmp) # gomp or omp
 set(GQUANT_PC_PRIVATE " -pthread -lz -lpcre2-8 -l${openmp} -lm")
+if(GQUANT_BLAS)
+  list(JOIN BLAS_LIBRARIES " " blas)
+  string(APPEND GQUANT_PC_PRIVATE " ${blas}")
+endif()
 get_target_property(gquant_kind gquant TYPE)
 if(gquant_kind STREQUAL "STATIC_LIBRARY")
   set(GQUANT_PC_STATIC "${GQUANT_PC_PRIVATE}")

@@ -5,7 +5,8 @@
  * w[row][column] x[column][token]: each output is one chain of fused multiply-adds over columns in ascending
  * order, starting from 0 (of multiplications and additions where a level lacks the fused one: x86-64-v2). So
  * results depend neither on the number of threads, nor on how much is asked for at once, nor on the other
- * levels. They do depend on a BLAS where one does the work (GQUANT_BLAS).
+ * levels. Where a BLAS multiplies the weights (a build with GQUANT_BLAS), results are its own;
+ * products of floats stay ours.
  *
  * Memory is taken by matmul_new alone. No call checks sizes: strides are at least what a row holds, y
  * overlaps neither w nor x. Floats of y beyond the tokens asked for stay as they were; strides and addresses

@@ -1,0 +1,34 @@
+/* Products with weights by a BLAS in place of our own kernels: rows are decoded to floats, as many as fit,
+ * and go into sgemm. It is called by its Fortran name, which every BLAS has and which is the one that NVBLAS
+ * steps in for. How many threads it uses is its own affair; decoding them is spread over ours.
+ */
+#include "forward/matmul_room.h"
+
+/* By column, as Fortran has matrices: what is y[rows][tokens] here is tokens x rows there. */
+extern void sgemm_(const char *trans_a, const char *trans_b, const int *m, const int *n, const int *k,
+                   const float *alpha, const float *a, const int *lda, const float *b, const int *ldb,
+                   const float *beta, float *c, const int *ldc);
+
+static void decode_rows(const matmul *m, const matmul_weights *w, size_t row, size_t rows, size_t column,
+                        size_t columns) {
+    size_t skipped = gguf_type_bytes(gguf_type_of(w->type), column);
+#pragma omp parallel for num_threads(m->threads)
+    for (size_t r = 0; r < rows; r++)
+        m->codecs[w->type].decode((const uint8_t *)w->data + (row + r) * w->row_bytes + skipped,
+                                  m->shared + r * columns, columns);
+}
+
+void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
+                size_t y_stride, size_t tokens) {
+    size_t step = smaller(w->columns, STEP_FLOATS / TILE_COLUMNS * TILE_COLUMNS), most = STEP_FLOATS / step;
+    for (size_t row = 0; row < w->rows; row += most) {
+        size_t rows = smaller(most, w->rows - row);
+        for (size_t column = 0; column < w->columns; column += step) {
+            size_t columns = smaller(step, w->columns - column);
+            decode_rows(m, w, row, rows, column, columns);
+            sgemm_("N", "N", &(int){(int)tokens}, &(int){(int)rows}, &(int){(int)columns}, &(float){1},
+                   x + column * x_stride, &(int){(int)x_stride}, m->shared, &(int){(int)columns},
+                   &(float){column > 0 ? 1.0f : 0.0f}, y + row * y_stride, &(int){(int)y_stride});
+        }
+    }
+}

@@ -1,0 +1,36 @@
+/* What the files of matmul.h share. */
+#ifndef GQ_MATMUL_ROOM_H
+#define GQ_MATMUL_ROOM_H
+
+#include "forward/matmul.h"
+#include "forward/simd/kernels.h"
+
+/* What is worked on at once. A tile of weights, decoded, and a panel of tokens at the same columns share a
+ * core's second cache; the activations of a step are packed once, into panels, and serve all threads. None of
+ * these numbers has a bearing on results. */
+enum {
+    TILE_ROWS = 192,                 /* a multiple of all kernels' rows */
+    TILE_COLUMNS = 512,              /* a multiple of all types' blocks */
+    TILE_STRIDE = TILE_COLUMNS + 16, /* rows of a tile shall not share a set of a cache */
+    STEP_TOKENS = 2048,
+    STEP_FLOATS = STEP_TOKENS * 2048,
+    UNITS = 8, /* per thread, so that none waits long for the last one */
+};
+typedef struct room {
+    float floats[TILE_ROWS * TILE_STRIDE]; /* a tile, or a panel of tokens */
+} room;
+_Static_assert((int)TILE_ROWS >= (int)MATMUL_MOST_PANEL, "a room holds a panel");
+
+struct matmul {
+    const codec *codecs;
+    const matmul_kernels *kernels;
+    int threads;
+    float *shared; /* STEP_FLOATS */
+    room *rooms;   /* one per thread */
+};
+
+static inline size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+static inline size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+static inline size_t parts(size_t n, size_t part) { return (n + part - 1) / part; }
+
+#endif
