@@ -119,8 +119,8 @@ typedef void codec_measure(const float *x, const float *decoded, size_t rows, si
 
 /* ---- rows times a vector ----
  * out[r] = sum over columns of decoded weight times x, of n rows one after another, which need not be
- * aligned. codec/vector.h says what a vector is, in which order is added and how near the result is to the
- * exact one: (cols / 8 + 16) 2^-24 times the sum of what is added without signs. */
+ * aligned. codec/vector.h says what a vector is, in which order is added, and how near to exact a result is:
+ * off by (cols / 8 + 16) 2^-24 of what is added without signs, and of blocks by about 2^-16 of that more. */
 typedef struct codec_vector codec_vector;
 typedef void codec_dot(const uint8_t *blocks, size_t n, size_t cols, const codec_vector *v, float *out);
 

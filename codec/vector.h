@@ -1,16 +1,16 @@
 /* A vector that rows of weights are multiplied with (codec_dot), and how near to exact the products are.
  *
- * out[r] = sum over columns k of decoded(r, k) x[k], from the blocks as they are stored. Sixteen columns lie
- * side by side in lanes. A lane adds up code times x over the columns of a (sub-)block, ascending, and adds
- * that times the scale to one of two sums, in turn; minimums are multiplied with sums of x and added apart;
- * at the end lanes are added in halves. A row's sum depends on that row and x alone, not on how rows are
- * grouped into calls or dealt out to threads. Levels that have fused multiply-add agree to the bit, the
- * others may differ in last bits.
+ * out[r] = sum over columns k of decoded(r, k) x[k], from the blocks as they are stored.
  *
- * A result is as near to the exact sum of exact products of what the type's decoder returns as
- *     (cols / 8 + 16) 2^-24  sum over k of |scale(k) code(k) x[k]| + |minimum(k) x[k]|,
- * without a minimum: of |decoded(k) x[k]|. reference_magnitude() tells these factors of x. Codes times x must
- * not overflow: |x| below 2^100.
+ * Numbers (F32, F16, BF16): sixteen columns lie side by side, each with a sum of products, two sums in turn.
+ * Blocks: x is rounded to 16 bits, with a step for each 32 columns. Codes times x are whole numbers and added
+ * without error in 16 or 32 columns; that times scale and step is added to sums in turn. Minimums are
+ * multiplied with sums of x itself and added apart. At the end sums are added in halves. A row's result
+ * depends on that row and x alone, not on how rows are grouped into calls or dealt out to threads; ISA levels
+ * may differ in last bits.
+ *
+ * How near a result is to the exact sum of exact products of what the type's decoder returns,
+ * codec_dot_tolerance says. x must be finite and below 2^100.
  */
 #ifndef GQ_VECTOR_H
 #define GQ_VECTOR_H
@@ -19,17 +19,27 @@
 
 struct codec_vector {
     const float *x;
-    const float *of16, *of32; /* sums of so many columns each, as far as they are whole */
+    const int16_t *fixed;         /* x in steps */
+    const float *step16, *step32; /* of so many columns each */
+    const float *of16, *of32;     /* sums of x over so many columns each; all as far as they are whole */
 };
 /* Make ready for rows of `cols` columns, and of any fewer. x and room, which holds codec_vector_room(cols)
  * floats, belong to the caller and are used as long as the vector is. */
 size_t codec_vector_room(size_t cols);
 codec_vector codec_vector_make(const float *x, size_t cols, float *room);
 
-/* How far from the exact one a result may be, where the sum above is `sum` and no more than 2^120. The
- * second part is what products may lose that are smaller than normal floats. */
-static inline double codec_dot_tolerance(size_t cols, double sum) {
-    return ((double)cols / 8 + 16) * 0x1p-24 * sum + (double)cols * 0x1p-148;
+/* What column k adds to a row's sum without signs: `magnitude`, which reference_magnitude() tells, times |x|;
+ * of blocks times the largest |x| of the 32 columns it is among. */
+static inline double codec_dot_magnitude(const gguf_type *type, const codec_vector *v, size_t k,
+                                         float magnitude) {
+    const double x = type->block_elements > 1 ? 32767 * (double)v->step32[k / 32] : (double)v->x[k];
+    return (double)magnitude * (x < 0 ? -x : x);
+}
+/* How far from the exact one a result may be, where these are `sum` together and no more than 2^120. The last
+ * part is what products may lose that are smaller than normal floats. */
+static inline double codec_dot_tolerance(const gguf_type *type, size_t cols, double sum) {
+    const double rounded = type->block_elements > 1 ? 0x1.02p-16 : 0;
+    return (rounded + ((double)cols / 8 + 16) * 0x1p-24) * sum + (double)cols * 0x1p-148;
 }
 
 #endif

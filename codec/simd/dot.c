@@ -4,30 +4,38 @@
 /* ---- plain numbers ---- */
 enum { TILE = 256 }; /* columns that are decoded together */
 
-/* Like TILE columns; the last ones with zeros behind them. */
-INLINE void add_numbers(row_sum *sum, const float *w, const float *x, size_t n) {
+enum { STEP = 16, PARTS = STEP / L };
+
+/* Sixteen columns side by side, whatever a vector holds. */
+INLINE void add_step(vf sum[PARTS], const float *w, const float *x) {
+    for (int p = 0; p < PARTS; p++) sum[p] = mul_add(load(w + p * L), load(x + p * L), sum[p]);
+}
+/* The last ones with zeros behind them. */
+INLINE void add_numbers(vf sum[2][PARTS], const float *w, const float *x, size_t n) {
     size_t k = 0;
     for (; k + 2 * STEP <= n; k += 2 * STEP)
-        for (int i = 0; i < 2; i++) add_step(&sum->of[i], w + k + i * STEP, x + k + i * STEP);
+        for (int i = 0; i < 2; i++) add_step(sum[i], w + k + i * STEP, x + k + i * STEP);
     for (int i = 0; k < n; k += STEP, i++) {
         float last[2][STEP] = {0};
         size_t left = n - k < STEP ? n - k : STEP;
         memcpy(last[0], w + k, left * sizeof *w), memcpy(last[1], x + k, left * sizeof *x);
-        add_step(&sum->of[i], last[0], last[1]);
+        add_step(sum[i], last[0], last[1]);
     }
 }
 
 #define DOT_NUMBERS(name, bytes) \
     void LEVEL(dot_##name)(const uint8_t *b, size_t n, size_t cols, const codec_vector *v, float *out) { \
         for (size_t r = 0; r < n; r++, b += (bytes)*cols) { \
-            row_sum sum = {0}; \
+            vf sum[2][PARTS] = {0}; \
+            float s[STEP]; \
             for (size_t k = 0; k < cols; k += TILE) { \
                 float w[TILE] __attribute__((aligned(64))); \
                 const size_t left = cols - k < TILE ? cols - k : TILE; \
                 LEVEL(decode_##name)(b + (bytes)*k, w, left); \
-                add_numbers(&sum, w, v->x + k, left); \
+                add_numbers(sum, w, v->x + k, left); \
             } \
-            out[r] = row_total(&sum); \
+            for (int p = 0; p < PARTS; p++) store(s + p * L, sum[0][p] + sum[1][p]); \
+            out[r] = add_up(s, STEP); \
         } \
     }
 DOT_NUMBERS(f32, 4)
@@ -53,18 +61,20 @@ INLINE void bytes_of_clear_bits(uint32_t bits, int8_t clear, int8_t *to) {
 #endif
 }
 
-INLINE void nibbles(const uint8_t *b, int less, int8_t *q) {
-    for (int j = 0; j < 16; j++)
-        q[j] = (int8_t)((b[j] & 15) - less), q[j + 16] = (int8_t)((b[j] >> 4) - less);
+INLINE void nibbles(const uint8_t *b, uint8_t less, int8_t *q) {
+    b16 v;
+    memcpy(&v, b, 16);
+    const b16 low = (v & 15) - less, high = (v >> 4) - less;
+    memcpy(q, &low, 16), memcpy(q + 16, &high, 16);
 }
 /* With a fifth bit, as q - 16: that of the code's own bits where it is set, less 16 where it is not. */
-INLINE void nibbles_and_fifth(const uint8_t *b, uint32_t fifth, int more, int8_t *q) {
+INLINE void nibbles_and_fifth(const uint8_t *b, uint32_t fifth, uint8_t more, int8_t *q) {
     int8_t clear[32];
+    b16 v, c[2];
     bytes_of_clear_bits(fifth, -16, clear);
-    for (int j = 0; j < 16; j++) {
-        q[j] = (int8_t)((b[j] & 15) + clear[j] + more);
-        q[j + 16] = (int8_t)((b[j] >> 4) + clear[j + 16] + more);
-    }
+    memcpy(&v, b, 16), memcpy(c, clear, 32);
+    const b16 low = (v & 15) + c[0] + more, high = (v >> 4) + c[1] + more;
+    memcpy(q, &low, 16), memcpy(q + 16, &high, 16);
 }
 
 /* A binary16 scale at the beginning of a block, and a minimum behind it. */
@@ -107,7 +117,11 @@ DOT(IQ4_NL, iq4_nl, 8, 1, NO_MINIMUM)
 /* ---- FP4 ---- */
 CODES(mxfp4) { look_up(fp4_values, b + 1, 16, q); }
 SCALES(mxfp4) {
-    for (int i = 0; i < n; i++) scale[i] = half_e8m0(b[i * GGUF_MXFP4_BYTES]);
+    typedef int32_t i8 __attribute__((vector_size(32)));
+    i8 e = {0};
+    for (int i = 0; i < n; i++) e[i] = b[i * GGUF_MXFP4_BYTES];
+    const i8 small = e < 2, value = (small & (0x200000 << (e & 1))) | (~small & ((e - 1) << 23));
+    memcpy(scale, &value, sizeof *scale * (size_t)n);
 }
 DOT(MXFP4, mxfp4, 8, 1, NO_MINIMUM)
 
@@ -120,29 +134,47 @@ SCALES(nvfp4) {
 DOT(NVFP4, nvfp4, 4, 4, NO_MINIMUM)
 
 /* ---- one and two bits ---- */
-INLINE void trits(const uint8_t *b, int bytes, int power, int8_t *q) {
-    for (int j = 0; j < bytes; j++) q[j] = (int8_t)(((uint8_t)(b[j] * power) * 3 >> 8) - 1);
+/* Digits of 16 bytes, which are fractions of 256 in base 3. */
+INLINE void trits(const uint8_t *b, uint8_t power, int8_t *q) {
+    typedef uint16_t w16 __attribute__((vector_size(32)));
+    b16 v;
+    memcpy(&v, b, 16);
+    v *= power;
+    const b16 digits = __builtin_convertvector((__builtin_convertvector(v, w16) * 3) >> 8, b16) - 1;
+    memcpy(q, &digits, 16);
 }
 CODES(tq1_0) {
-    static const int power[5] = {1, 3, 9, 27, 81};
-    for (int k = 0; k < 5; k++) trits(b, 32, power[k], q + 32 * k);
-    for (int k = 0; k < 5; k++) trits(b + 32, 16, power[k], q + 160 + 16 * k);
-    for (int k = 0; k < 4; k++) trits(b + 48, 4, power[k], q + 240 + 4 * k);
+    static const uint8_t power[5] = {1, 3, 9, 27, 81};
+    uint8_t last[16] = {0};
+    int8_t digits[16];
+    memcpy(last, b + 48, 4);
+    for (int k = 0; k < 5; k++) trits(b, power[k], q + 32 * k), trits(b + 16, power[k], q + 32 * k + 16);
+    for (int k = 0; k < 5; k++) trits(b + 32, power[k], q + 160 + 16 * k);
+    for (int k = 0; k < 4; k++) trits(last, power[k], digits), memcpy(q + 240 + 4 * k, digits, 4);
 }
 SCALES(tq1_0) { halves_at(b + 52, GGUF_TQ1_0_BYTES, n, scale); }
 DOT(TQ1_0, tq1_0, 1, 1, NO_MINIMUM)
 
 CODES(tq2_0) {
-    for (int k = 0; k < 8; k++)
-        for (int j = 0; j < 32; j++) q[32 * k + j] = (int8_t)((b[32 * (k / 4) + j] >> k % 4 * 2 & 3) - 1);
+    for (int h = 0; h < 2; h++) {
+        b32 v;
+        memcpy(&v, b + 32 * h, 32);
+        for (int k = 0; k < 4; k++, v >>= 2) {
+            const b32 digits = (v & 3) - 1;
+            memcpy(q + 128 * h + 32 * k, &digits, 32);
+        }
+    }
 }
 SCALES(tq2_0) { halves_at(b + 64, GGUF_TQ2_0_BYTES, n, scale); }
 DOT(TQ2_0, tq2_0, 1, 1, NO_MINIMUM)
 
 CODES(q1_0) {
-    for (int k = 0; k < 4; k++) {
-        bytes_of_clear_bits(get32(b + 2 + 4 * k), -2, q + 32 * k);
-        for (int j = 0; j < 32; j++) q[32 * k + j]++;
+    for (int k = 0; k < 8; k++) {
+        b16 v;
+        if (k % 2 == 0) bytes_of_clear_bits(get32(b + 2 + 2 * k), -2, q + 16 * k);
+        memcpy(&v, q + 16 * k, 16);
+        v += 1;
+        memcpy(q + 16 * k, &v, 16);
     }
 }
 SCALE_FIRST(Q1_0, q1_0)
@@ -151,10 +183,16 @@ DOT(Q1_0, q1_0, 2, 1, NO_MINIMUM)
 /* Four neighbours from a byte: spread over four bytes, the byte's pairs of bits are where a shift by their
  * place leaves them low. */
 CODES(q2_0) {
-    for (int k = 0; k < 16; k++) {
-        uint32_t u = b[2 + k];
-        u = (u | u << 6 | u << 12 | u << 18) & 0x03030303;
-        for (int j = 0; j < 4; j++) q[4 * k + j] = (int8_t)((int)(u >> 8 * j & 255) - 1);
+    for (int k = 0; k < 4; k++) {
+        uint32_t spread[4];
+        b16 v;
+        for (int j = 0; j < 4; j++) {
+            const uint32_t u = b[2 + 4 * k + j];
+            spread[j] = (u | u << 6 | u << 12 | u << 18) & 0x03030303;
+        }
+        memcpy(&v, spread, 16);
+        v -= 1;
+        memcpy(q + 16 * k, &v, 16);
     }
 }
 SCALE_FIRST(Q2_0, q2_0)

@@ -39,15 +39,20 @@ INLINE void look_up(const int8_t book[16], const uint8_t *q, int bytes, int8_t *
 #endif
 }
 
-/* Four bytes at once, the first one lowest. */
-INLINE void put32(uint8_t *to, uint32_t u) {
-    for (int i = 0; i < 4; i++) to[i] = (uint8_t)(u >> 8 * i);
+/* Eight bytes at once, the first one lowest. */
+INLINE void put64(uint8_t *to, uint32_t low, uint32_t high) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    const uint64_t u = low | (uint64_t)high << 32;
+    memcpy(to, &u, 8); /* single bytes would not be put together again by compilers */
+#else
+    for (int i = 0; i < 4; i++) to[i] = (uint8_t)(low >> 8 * i), to[i + 4] = (uint8_t)(high >> 8 * i);
+#endif
 }
 /* The shared scale bytes of Q4_K and Q5_K: eight 6-bit scales and minimums. */
 INLINE void six_bit_pairs(const uint8_t *s, uint8_t scale[8], uint8_t min[8]) {
     uint32_t a = get32(s), b = get32(s + 4), c = get32(s + 8);
-    put32(scale, a & 0x3f3f3f3f), put32(scale + 4, (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030));
-    put32(min, b & 0x3f3f3f3f), put32(min + 4, (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030));
+    put64(scale, a & 0x3f3f3f3f, (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030));
+    put64(min, b & 0x3f3f3f3f, (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030));
 }
 
 /* MXFP4: 2^(e - 128), subnormal for e = 0 and 1. */
@@ -56,9 +61,9 @@ INLINE float half_e8m0(uint8_t e) {
 }
 /* Half of an unsigned E4M3 number; bit 7 is ignored and 0x7f is zero. */
 INLINE float half_e4m3(uint8_t c) {
-    int e = c >> 3 & 15, m = c & 7;
-    if ((c & 0x7f) == 0x7f) return c == 0x7f ? 0 : 240.0f;
-    return e ? (float)(8 + m) * float_of((uint32_t)(e - 11 + 127) << 23) : (float)m * 0x1p-10f;
+    /* Exponent and fraction in place, then the exponent bias moved from 8 to 127; exact for subnormals too.
+     */
+    return c == 0x7f ? 0 : float_of((uint32_t)(c & 0x7f) << 20) * 0x1p119f;
 }
 
 #endif

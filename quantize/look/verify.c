@@ -24,7 +24,7 @@ struct gq_verification {
     gq_verified_type types[GGUF_TYPE_LIMIT]; /* by number; at the end only those it has */
     size_t n_types;
     codec_vector vector;             /* to multiply with */
-    float x[PRODUCT], sums[PRODUCT]; /* its own */
+    float x[PRODUCT], room[PRODUCT]; /* its own */
 };
 
 /* ---- codes ---- */
@@ -123,11 +123,11 @@ static bool products_agree(const check *c, uint64_t first, size_t n, check_room 
         double exact = 0, sum = 0;
         for (size_t k = 0; k < cols; k++) {
             exact += (double)w[k] * (double)x[k];
-            sum += (double)room->magnitude[r * cols + k] * fabs((double)x[k]);
+            sum += codec_dot_magnitude(type, c->vector, k, room->magnitude[r * cols + k]);
         }
         if (sum > 0x1p120) continue;
         const double off = fabs((double)room->products[r] - exact),
-                     tolerance = codec_dot_tolerance(cols, sum);
+                     tolerance = codec_dot_tolerance(type, cols, sum);
         if (!(off <= tolerance))
             return gq_fail(e, "the product of elements %llu to %llu is %g here and %g by the plain decoder",
                            (unsigned long long)(first + r * cols),
@@ -258,7 +258,7 @@ static bool check_sums(gq_verification *v, const gq_checksum *expected, size_t n
 /* Any numbers of about the same size, of both signs. */
 static void make_vector(gq_verification *v) {
     for (int k = 0; k < PRODUCT; k++) v->x[k] = (float)(k % 2 ? -64 - k * 37 % 64 : 64 + k * 29 % 64) / 128;
-    v->vector = codec_vector_make(v->x, PRODUCT, v->sums);
+    v->vector = codec_vector_make(v->x, PRODUCT, v->room);
 }
 
 static void sum_up_types(gq_verification *v) {
