@@ -1,6 +1,8 @@
 /* Products of matrices: against sums in double precision, and the same bits for every number of threads and
  * at every level that fuses. */
+#include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -204,11 +206,29 @@ static void products_of_what_tokens_see(void **state) {
     }
 }
 
+/* ---- threads that cannot be started ---- */
+static int startable = -1; /* so many more; -1: any number */
+
+int __real_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*enter)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*enter)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*enter)(void *), void *arg) {
+    if (startable == 0) return EAGAIN;
+    if (startable > 0) startable--;
+    return __real_pthread_create(t, a, enter, arg);
+}
+
 static void threads_are_tried(void **state) {
     (void)state;
     assert_int_equal(forward_threads(0), 1);
     assert_int_equal(forward_threads(1), 1);
     assert_int_equal(forward_threads(3), 3);
+    for (startable = 0; startable < 4;) {
+        int can = startable + 1;
+        assert_int_equal(forward_threads(6), can);
+        assert_int_equal(startable, 0);
+        startable = can;
+    }
+    startable = -1;
 }
 
 int main(void) {
