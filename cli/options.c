@@ -62,7 +62,8 @@ static bool progress_parse(const char *text, int *plus_one) {
 
 /* A file that the command makes. */
 static bool names_result(const option_row *o) {
-    return o->member == offsetof(request, report) || o->member == offsetof(request, recipe_out);
+    return o->member == offsetof(request, report) || o->member == offsetof(request, recipe_out) ||
+           o->member == offsetof(request, logits);
 }
 
 static bool option_store(request *r, const option_row *o, const char *text, gq_error *e) {

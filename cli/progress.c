@@ -38,19 +38,26 @@ static void send_start(const progress *p, const request *r) {
     }
 }
 
-void progress_start(progress *p, const request *r, const gq_plan *plan) {
+static void start(progress *p, const request *r, const gq_plan *plan, const char *phase) {
     *p = (progress){.plan = plan,
-                    .phase = r->command == CMD_COMPARE    ? "compare"
-                             : r->command == CMD_VERIFY   ? "verify"
-                             : r->command == CMD_EVALUATE ? "evaluate"
-                             : plan                       ? "quantize"
-                                                          : "plan",
+                    .phase = phase,
                     .events = r->progress - 1,
                     .verbose = r->verbose && !r->progress,
                     .terminal = !r->quiet && !r->progress && isatty(STDERR_FILENO),
                     .last = -1};
     if (p->events >= 0) send_start(p, r);
 }
+
+void progress_start(progress *p, const request *r, const gq_plan *plan) {
+    start(p, r, plan,
+          r->command == CMD_COMPARE    ? "compare"
+          : r->command == CMD_VERIFY   ? "verify"
+          : r->command == CMD_EVALUATE ? "evaluate"
+          : plan                       ? "quantize"
+                                       : "plan");
+}
+
+void progress_start_phase(progress *p, const request *r, const char *phase) { start(p, r, NULL, phase); }
 
 void progress_end(progress *p, const gq_error *e) {
     progress_clear(p);
@@ -76,8 +83,8 @@ static void append_tensor_name(char *to, size_t room, const char *tensor) {
 }
 
 typedef struct rates {
-    double bytes, weights; /* per second */
-    double left;           /* seconds; NaN: unknown */
+    double bytes, weights, tokens; /* per second */
+    double left;                   /* seconds; NaN: unknown */
 } rates;
 
 /* What an earlier run had finished says nothing about this one's speed. */
@@ -87,6 +94,7 @@ static rates rates_so_far(const gq_progress *now) {
     if (!(seconds > 0)) return r;
     r.bytes = (double)(now->bytes_done - now->bytes_resumed) / seconds;
     r.weights = (double)(now->weights_done - now->weights_resumed) / seconds;
+    if (now->bytes_total > 0) r.tokens = r.bytes * (double)now->tokens / (double)now->bytes_total;
     if (r.bytes > 0) r.left = (double)(now->bytes_total - now->bytes_done) / r.bytes;
     return r;
 }
@@ -96,9 +104,14 @@ char *progress_text(char to[PROGRESS_ROOM], const gq_progress *now, int columns)
     rates r = rates_so_far(now);
     char of[UNIT_ROOM], bytes[UNIT_ROOM], weights[UNIT_ROOM], left[UNIT_ROOM];
     size_t room = columns > 0 && columns < PROGRESS_ROOM ? (size_t)columns : PROGRESS_ROOM;
-    snprintf(to, room, "%3.0f %%  of %s  %s/s  %s weights/s  %s left", total > 0 ? 100 * done / total : 100,
-             size_text(of, total), size_text(bytes, r.bytes), count_text(weights, r.weights),
-             isnan(r.left) ? "?" : time_text(left, r.left));
+    if (now->tokens)
+        snprintf(to, room, "%3.0f %%  of %s tokens  %s tokens/s  %s left",
+                 total > 0 ? 100 * done / total : 100, count_text(of, (double)now->tokens),
+                 count_text(weights, r.tokens), isnan(r.left) ? "?" : time_text(left, r.left));
+    else
+        snprintf(to, room, "%3.0f %%  of %s  %s/s  %s weights/s  %s left",
+                 total > 0 ? 100 * done / total : 100, size_text(of, total), size_text(bytes, r.bytes),
+                 count_text(weights, r.weights), isnan(r.left) ? "?" : time_text(left, r.left));
     append_tensor_name(to, room, now->tensor);
     return to;
 }
@@ -118,6 +131,10 @@ static void send_progress(const progress *p, const gq_progress *now) {
     event_number(&v, "seconds", now->seconds);
     event_number(&v, "bytes_per_second", r.bytes);
     event_number(&v, "weights_per_second", r.weights);
+    if (now->tokens) {
+        event_count(&v, "tokens", now->tokens);
+        event_number(&v, "tokens_per_second", r.tokens);
+    }
     event_number(&v, "seconds_left", r.left);
     if (now->tensor) event_text(&v, "tensor", now->tensor);
     event_send(&v, p->events);

@@ -7,7 +7,7 @@
 
 typedef struct progress {
     const gq_plan *plan; /* NULL: there is none yet */
-    const char *phase;   /* "plan", "quantize", "compare", "verify" */
+    const char *phase;   /* "plan", "quantize", "compare", "verify", "evaluate" */
     int events;          /* descriptor for JSON lines, -1: none */
     bool verbose;        /* a line per tensor */
     bool terminal;       /* standard error is one, and --quiet was not given */
@@ -16,6 +16,7 @@ typedef struct progress {
 } progress;
 
 void progress_start(progress *p, const request *r, const gq_plan *plan);
+void progress_start_phase(progress *p, const request *r, const char *phase); /* one that no plan is done in */
 gq_callbacks progress_callbacks(progress *p);
 void progress_clear(progress *p);
 /* The same, and it is over; e: the error, NULL where there is none. */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/evaluation.h"
 #include "cli/progress.h"
 #include "cli/recipe_out.h"
 #include "cli/say.h"
@@ -71,12 +72,16 @@ static void print_report(const report *r, bool all) {
     }
     if (r->n_outputs > 1 && all) putchar('\n');
     if (r->n_outputs > 1) report_overview(stdout, r);
+    if (r->evaluation) putchar('\n'), report_evaluation(stdout, r);
 }
 
+static bool is_part(const request *r) { return r->quantize.parts && !r->quantize.join; }
+
 /* Print and write what is known of the plan or the run. */
-static bool report_results(const request *r, const gq_plan *plan, const gq_results *results, gq_error *e) {
+static bool report_results(const request *r, const gq_plan *plan, const gq_results *results,
+                           const gq_evaluation *evaluation, gq_error *e) {
     const gq_options *asked = &r->quantize;
-    if (!r->dry_run && asked->parts && !asked->join) { /* the losses are known when all parts are joined */
+    if (!r->dry_run && is_part(r)) { /* the losses are known when all parts are joined */
         if (!r->quiet)
             printf("part %u of %u is done; when all are, the same command with --join in place of --part "
                    "finishes\n",
@@ -84,6 +89,7 @@ static bool report_results(const request *r, const gq_plan *plan, const gq_resul
         return true;
     }
     report rep = report_of_plan(r, plan, results);
+    report_take_evaluation(&rep, evaluation);
     if (!r->quiet) print_report(&rep, rep.n_outputs == 1 || r->verbose);
     bool ok = report_write(&rep, r->report, e);
     report_free(&rep);
@@ -104,20 +110,52 @@ static gq_plan *make_plan(const request *r, gq_error *e) {
     return plan;
 }
 
+/* Whether IN can be run on the text, before the work. */
+static bool ask_evaluation(const request *r, gq_evaluation_request *asked, gq_error *e) {
+    *asked = (gq_evaluation_request){0};
+    if (!r->text) return true;
+    if (!evaluation_ask(r, asked, e)) return false;
+    asked->original = r->quantize.input;
+    return gq_evaluation_check(asked, e);
+}
+
+/* All outputs, when they are whole. */
+static bool evaluate_outputs(const request *r, const gq_plan *plan, gq_evaluation_request *asked,
+                             gq_evaluation **v, gq_error *e) {
+    if (!r->text || r->dry_run || is_part(r)) return true;
+    asked->n_copies = gq_plan_outputs(plan);
+    const char **paths = need(asked->n_copies, sizeof *paths);
+    for (size_t i = 0; i < asked->n_copies; i++) paths[i] = gq_plan_summary(plan, i)->path;
+    asked->copies = paths;
+    *v = evaluation_run(r, asked, e);
+    free(paths);
+    return *v;
+}
+
+static bool run_plan(const request *r, const gq_plan *plan, gq_evaluation_request *asked, gq_error *e) {
+    gq_results *results = NULL;
+    gq_evaluation *evaluation = NULL;
+    bool ok = recipe_out_write(r, plan, e) && (r->dry_run || run_with_progress(r, plan, &results, e)) &&
+              evaluate_outputs(r, plan, asked, &evaluation, e) &&
+              report_results(r, plan, results, evaluation, e);
+    gq_evaluation_free(evaluation);
+    gq_results_free(results);
+    return ok;
+}
+
 int quantize_main(const request *r) {
     gq_error e = {0};
+    gq_evaluation_request asked;
     /* Whoever reads the messages and the table may leave; the model is made all the same. */
     if (!r->dry_run) signal(SIGPIPE, SIG_IGN);
     if (request_has_target(r)) interrupt_catch();
-    gq_plan *plan = report_check(r, &e) && recipe_out_check(r, &e) ? make_plan(r, &e) : NULL;
+    bool ok = report_check(r, &e) && recipe_out_check(r, &e) && ask_evaluation(r, &asked, &e);
+    gq_plan *plan = ok ? make_plan(r, &e) : NULL;
     if (!plan) return failed(&e);
     if (!r->dry_run) interrupt_catch();
     if (!r->quiet) say_plan(plan);
-    gq_results *results = NULL;
-    bool ok = recipe_out_write(r, plan, &e) && (r->dry_run || run_with_progress(r, plan, &results, &e)) &&
-              report_results(r, plan, results, &e);
-    int status = ok ? GQ_OK : failed(&e);
-    gq_results_free(results);
+    int status = run_plan(r, plan, &asked, &e) ? GQ_OK : failed(&e);
+    evaluation_free(&asked);
     gq_plan_free(plan);
     return status;
 }

@@ -12,7 +12,7 @@
 
 /* ---- gathering ---- */
 
-static void add_warnings(report *r, const char *const *warnings, size_t n) {
+void report_add_warnings(report *r, const char *const *warnings, size_t n) {
     r->warnings = need_more(r->warnings, r->n_warnings + n, sizeof *r->warnings);
     for (size_t i = 0; i < n; i++) r->warnings[r->n_warnings++] = warnings[i];
 }
@@ -28,8 +28,8 @@ report report_of_plan(const request *r, const gq_plan *plan, const gq_results *r
                   .n_outputs = gq_plan_outputs(plan)};
     size_t n;
     const char *const *warnings = gq_plan_warnings(plan, &n);
-    add_warnings(&rep, warnings, n);
-    if (results) warnings = gq_results_warnings(results, &n), add_warnings(&rep, warnings, n);
+    report_add_warnings(&rep, warnings, n);
+    if (results) warnings = gq_results_warnings(results, &n), report_add_warnings(&rep, warnings, n);
     rep.outputs = need(rep.n_outputs, sizeof *rep.outputs);
     for (size_t i = 0; i < rep.n_outputs; i++) {
         report_output *o = &rep.outputs[i];
@@ -49,7 +49,7 @@ report report_of_comparison(const request *r, const gq_comparison *c) {
                   .n_outputs = r->n_arguments - 1};
     size_t n;
     const char *const *warnings = gq_comparison_warnings(c, &n);
-    add_warnings(&rep, warnings, n);
+    report_add_warnings(&rep, warnings, n);
     rep.outputs = need(rep.n_outputs, sizeof *rep.outputs);
     for (size_t i = 0; i < rep.n_outputs; i++) {
         report_output *o = &rep.outputs[i];

@@ -19,11 +19,12 @@ typedef struct report_output {
 } report_output;
 
 typedef struct report {
-    const char *kind;            /* "plan", "run" or "comparison" */
-    const char *input, *imatrix; /* imatrix: NULL where there is none */
-    const char *effort;          /* NULL: no matter */
-    const char *measure_file;    /* of targets; NULL: none */
-    const request *request;      /* for the options in it, and whether paths are wanted */
+    const char *kind;                /* "plan", "run", "comparison" or "evaluation" */
+    const char *input, *imatrix;     /* imatrix: NULL where there is none */
+    const char *effort;              /* NULL: no matter */
+    const char *measure_file;        /* of targets; NULL: none */
+    const gq_evaluation *evaluation; /* NULL: none */
+    const request *request;          /* for the options in it, and whether paths are wanted */
     double seconds;
     size_t n_outputs, n_warnings;
     report_output *outputs; /* belong to the report */
@@ -35,6 +36,7 @@ typedef struct report {
 report report_of_plan(const request *r, const gq_plan *plan, const gq_results *results);
 report report_of_comparison(const request *r, const gq_comparison *c);
 void report_free(report *r);
+void report_add_warnings(report *r, const char *const *warnings, size_t n);
 
 /* ---- for people (report.c) ---- */
 /* Types and sizes per tensor, final sizes, fallbacks and what they cost. */
@@ -53,6 +55,15 @@ void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_los
 void report_rank_copies(report *r);
 /* Side by side, for people; they are ranked. */
 void report_copies(FILE *to, const report *r);
+
+/* ---- models run on a text (report_evaluation.c) ---- */
+report report_of_evaluation(const request *r, const gq_evaluation *v);
+/* What a run's outputs were evaluated to; NULL: they were not. */
+void report_take_evaluation(report *r, const gq_evaluation *v);
+/* Perplexities, divergences and who is better, for people. */
+void report_evaluation(FILE *to, const report *r);
+json_t *report_evaluation_json(const report *r);
+void report_evaluation_csv(FILE *to, const report *r);
 
 /* What all formats say of a whole output. */
 enum { WORST = 5 };

@@ -2,17 +2,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/csv.h"
 #include "cli/report.h"
-
-/* A spreadsheet would take a name that begins with one of these for a formula. */
-static void write_quoted(FILE *to, const char *value, const char *end) {
-    fputs(strchr("=+-@\t\r", *value) && *value ? "\"'" : "\"", to);
-    for (; *value; value++) {
-        if (*value == '"') fputc('"', to);
-        fputc(*value, to);
-    }
-    fprintf(to, "\"%s", end);
-}
 
 /* Empty: not measured, or infinite. */
 static void write_number(FILE *to, double value) {
@@ -24,8 +15,10 @@ static void write_row(FILE *to, const char *path, const report_output *o, size_t
     const gq_tensor *t = &o->tensors[i];
     const gq_loss *l = o->losses ? &o->losses[i] : NULL;
     bool measured = l && l->n > 0;
-    write_quoted(to, path, ",");
-    write_quoted(to, t->name, ",");
+    csv_quoted(to, path);
+    fputc(',', to);
+    csv_quoted(to, t->name);
+    fputc(',', to);
     fputc('"', to);
     for (uint32_t d = 0; d < t->n_dims; d++) fprintf(to, "%s%" PRIu64, d ? "x" : "", t->ne[d]);
     fprintf(to, "\",%s,%s,", gq_type_name(t->from), gq_type_name(t->to));
@@ -38,12 +31,17 @@ static void write_row(FILE *to, const char *path, const report_output *o, size_t
     write_number(to, measured ? gq_loss_weighted(l) : (double)NAN);
     if (checksum) fprintf(to, "%08x", (unsigned)l->crc32);
     fputc(',', to);
-    write_quoted(to, t->why, ",");
+    csv_quoted(to, t->why);
+    fputc(',', to);
     fprintf(to, "%s\r\n", !o->best ? "" : o->best[i] ? "1" : "0");
 }
 
 void report_csv(FILE *to, const report *r) {
     bool checksums = strcmp(r->kind, "run") == 0;
+    if (strcmp(r->kind, "evaluation") == 0) {
+        report_evaluation_csv(to, r);
+        return;
+    }
     fputs(
         "output,tensor,shape,from,to,bits_per_weight,in_bytes,out_bytes,rmse,relative_error,snr_db,max_error,"
         "weighted_error,crc32,why,best\r\n",

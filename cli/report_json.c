@@ -77,10 +77,10 @@ static json_t *output_facts(const report *r, const report_output *output) {
 
 /* The options of the command, but those that say nothing of the outcome. */
 static void add_options(json_t *list, const report *r) {
-    static const size_t silent[] = {offsetof(request, report),   offsetof(request, quiet),
-                                    offsetof(request, verbose),  offsetof(request, json),
-                                    offsetof(request, dry_run),  offsetof(request, full_paths),
-                                    offsetof(request, progress), offsetof(request, quantize.force)};
+    static const size_t silent[] = {
+        offsetof(request, report),   offsetof(request, quiet),          offsetof(request, verbose),
+        offsetof(request, json),     offsetof(request, dry_run),        offsetof(request, full_paths),
+        offsetof(request, progress), offsetof(request, quantize.force), offsetof(request, logits)};
     for (size_t i = 0; i < r->request->n_given; i++) {
         const struct given *g = &r->request->given[i];
         bool says = true, path = g->option->hint == HINT_FILE || g->option->hint == HINT_FOLDER;
@@ -143,6 +143,7 @@ void report_json(FILE *to, const report *r) {
         emit_close(&j);
     }
     emit_close(&j);
+    if (r->evaluation) emit(&j, "evaluation", report_evaluation_json(r));
     emit_close(&j);
     emit_end(&j);
 }

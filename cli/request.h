@@ -23,9 +23,10 @@ typedef struct request {
     const char **arguments;
     size_t n_arguments; /* what is not an option, in order */
     const char *report, *out_dir, *recipe_out;
+    const char *text, *ids, *logits; /* to run models on, and what comes of it */
     gq_target *targets; /* of --target-size and --target-bpw, in order, with room for each argument */
     size_t n_targets;
-    uint64_t ram, context; /* 0: not given */
+    uint64_t ram, context, tokens, memory; /* 0: not given */
     bool count, no_bos, parse_special, speed;
     bool dry_run, quiet, verbose, json, full_paths, help, version;
     int progress;    /* descriptor for JSON lines, and one; 0: none */

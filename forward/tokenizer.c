@@ -36,6 +36,11 @@ const char *const *tokenizer_warnings(const tokenizer *t, size_t *n) {
 
 size_t tokenizer_tokens(const tokenizer *t) { return t->vocabulary.n_tokens; }
 
+bool tokenizer_begins(const tokenizer *t, uint32_t *bos) {
+    *bos = t->vocabulary.bos;
+    return t->vocabulary.add_bos && *bos != NO_PIECE;
+}
+
 bool token_list_add(token_list *l, uint32_t id, gq_error *e) {
     if (l->n == l->room) {
         size_t room = l->room ? 2 * l->room : 1024;

@@ -37,6 +37,8 @@ void tokenizer_free(tokenizer *t);
 /* What somebody should know of the vocabulary, one sentence each; n of them. */
 const char *const *tokenizer_warnings(const tokenizer *t, size_t *n);
 size_t tokenizer_tokens(const tokenizer *t); /* how many tokens there are */
+/* Whether texts begin with a BOS, and which token that is. */
+bool tokenizer_begins(const tokenizer *t, uint32_t *bos);
 
 /* Append the ids of n bytes, which may be anything. flags: TOKENIZE_*. On failure the list holds some of
  * them. Safe from several threads, each with a list of its own. */

@@ -173,6 +173,7 @@ typedef struct gq_progress {
     uint64_t bytes_resumed, weights_resumed;
     double seconds_resumed;
     const char *tensor; /* the first that is not done yet; NULL: none in particular */
+    uint64_t tokens;    /* of a text that models are run on; 0: there is none */
 } gq_progress;
 
 typedef struct gq_callbacks {
@@ -423,6 +424,74 @@ typedef struct gq_tokens {
 bool gq_tokenize(const gq_tokenizer *t, const char *text, size_t n, const gq_tokenize_options *options,
                  gq_tokens *to, gq_error *e);
 void gq_tokens_free(gq_tokens *tokens);
+
+/* ---- running a model on a text ---- */
+enum { GQ_CONTEXT = 512 };
+typedef struct gq_text {
+    const char *name;  /* for messages; NULL: none */
+    const char *bytes; /* n of them, at most 1 GiB; need not be UTF-8 */
+    size_t n;
+    bool ids;           /* they are no text but decimal ids of tokens, with white space between them */
+    bool parse_special; /* find control tokens in the text, too */
+    uint32_t context;   /* tokens of a window, each of which is a text of its own; 0: GQ_CONTEXT */
+    uint64_t tokens;    /* take so many at most; 0: all. What is left over by whole windows is not used */
+} gq_text;
+
+typedef struct gq_evaluation_request {
+    const char *original;
+    const char *const *copies; /* none or more */
+    size_t n_copies;
+    gq_text text;
+    int threads;     /* 0: one per core */
+    uint64_t memory; /* bytes to stay within, as far as one window at a time allows; 0: a quarter of the
+                        machine's */
+    const char
+        *folder; /* for a file with the states of tokens, where they take more; NULL: the current one */
+    const char *logits;  /* a file that gets the original's logits, binary32, all tokens' one after another;
+                            NULL: none */
+    bool replace_logits; /* even where there is such a file */
+    const gq_callbacks *callbacks;
+} gq_evaluation_request;
+
+typedef struct gq_estimate {
+    double value, error; /* error: one standard error; NaN: unknown */
+} gq_estimate;
+
+enum { GQ_QUANTILES = 6 }; /* median, 90, 95, 99, 99.9 %, maximum */
+typedef struct gq_evaluated {
+    const char *path;
+    const char *filetype; /* "" where it says none */
+    uint64_t file_bytes, tensor_bytes, n_weights;
+    gq_estimate perplexity;
+    /* Of copies, against the original: the mean Kullback-Leibler divergence of the next token's
+     * probabilities, in nats, and its quantiles over tokens; the perplexity as a multiple of the original's;
+     * the root mean square of the change of the right token's probability; in what share of places the
+     * likeliest token is the same. */
+    gq_estimate divergence, ratio, rms_change, same_top;
+    double quantiles[GQ_QUANTILES];
+} gq_evaluated;
+
+typedef struct gq_evaluation gq_evaluation;
+/* Runs the original and all copies side by side, layer by layer, and compares what they expect next after
+ * each token; scored is the second half of each window. The copies have the original's architecture, shape
+ * and vocabulary. */
+gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e);
+/* Whether the original can be run on the text; the copies need not be there yet. */
+bool gq_evaluation_check(const gq_evaluation_request *r, gq_error *e);
+void gq_evaluation_free(gq_evaluation *v);
+/* 0 is the original, its copies follow. */
+const gq_evaluated *gq_evaluation_models(const gq_evaluation *v, size_t *n);
+/* The mean divergence of model a less that of model b; both are copies. The places are the same for both, so
+ * its error is smaller than theirs. */
+gq_estimate gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b);
+typedef struct gq_evaluation_facts {
+    const char *architecture;
+    uint32_t context;
+    uint64_t windows, tokens, scored; /* tokens that were run, and those of them that were scored */
+    double seconds;
+} gq_evaluation_facts;
+gq_evaluation_facts gq_evaluation_summary(const gq_evaluation *v);
+const char *const *gq_evaluation_warnings(const gq_evaluation *v, size_t *n);
 
 /* ---- small files ---- */
 /* All bytes of a regular file, at most `most`, malloc'ed, with a NUL behind them. Never waits for a FIFO. */

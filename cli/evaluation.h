@@ -1,0 +1,13 @@
+/* Running models on a text, for the command `evaluate` and behind a run. */
+#ifndef CLI_EVALUATION_H
+#define CLI_EVALUATION_H
+
+#include "cli/request.h"
+
+/* What the options ask for, but for the models. Reads the text, which evaluation_free releases. */
+bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e);
+void evaluation_free(gq_evaluation_request *asked);
+/* With progress and warnings. */
+gq_evaluation *evaluation_run(const request *r, gq_evaluation_request *asked, gq_error *e);
+
+#endif

@@ -1,0 +1,236 @@
+/* What models make of a text: perplexities, how far copies are from the original, and which is better. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "cli/csv.h"
+#include "cli/report.h"
+#include "cli/table.h"
+#include "cli/text.h"
+
+void report_take_evaluation(report *r, const gq_evaluation *v) {
+    size_t n;
+    if (!v) return;
+    r->evaluation = v;
+    const char *const *warnings = gq_evaluation_warnings(v, &n);
+    report_add_warnings(r, warnings, n);
+}
+
+report report_of_evaluation(const request *r, const gq_evaluation *v) {
+    report rep = {.kind = "evaluation",
+                  .input = r->arguments[0],
+                  .request = r,
+                  .seconds = gq_evaluation_summary(v).seconds};
+    report_take_evaluation(&rep, v);
+    return rep;
+}
+
+/* ---- numbers ---- */
+
+/* As many decimals as the error has a meaning for: two of its digits. */
+static char *estimate_text(gq_estimate x) {
+    if (!isfinite(x.error)) return format("%.4g", x.value);
+    if (!(x.error > 0)) return format("%.6g", x.value);
+    int decimals = 1 - (int)floor(log10(x.error));
+    if (decimals < 0) decimals = 0;
+    if (decimals > 12) return format("%.3g +-%.2g", x.value, x.error);
+    return format("%.*f +-%.*f", decimals, x.value, decimals, x.error);
+}
+
+/* As llama-perplexity prints it. */
+static char *perplexity_text(gq_estimate x) {
+    return isfinite(x.error) ? format("%.4f +-%.4f", x.value, x.error) : format("%.4f", x.value);
+}
+
+static char *divergence_text(double x) { return x >= 1e-4 ? format("%.5f", x) : format("%.2g", x); }
+
+static char *share_text(gq_estimate x) { return format("%.2f %%", 100 * x.value); }
+
+static double bits_of(const gq_evaluated *m) { return report_bits(m->tensor_bytes, (double)m->n_weights); }
+
+/* ---- which copy is better ---- */
+
+/* Copies by their divergence, the nearest first. */
+static size_t *ranking(const gq_evaluated *models, size_t n) {
+    size_t *order = need(n, sizeof *order);
+    for (size_t i = 1; i < n; i++) {
+        size_t at = i - 1;
+        for (; at > 0 && models[order[at - 1]].divergence.value > models[i].divergence.value; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    return order;
+}
+
+/* How sure a difference is, by its size in standard errors: beyond three, chance makes one in 400 of them. */
+static const char *certainty(gq_estimate difference) {
+    double errors = fabs(difference.value) / difference.error;
+    if (difference.value == 0) return "the same";
+    return errors >= 3 ? "certain" : errors >= 2 ? "likely" : "open";
+}
+
+static void print_ranking(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
+    size_t *order = ranking(models, n);
+    table out;
+    table_start(&out, "llrl");
+    table_row(&out, (const char *const[]){"nearer to the original", "than", "by", ""});
+    for (size_t i = 0; i + 2 < n; i++) {
+        gq_estimate less = gq_evaluation_difference(r->evaluation, order[i + 1], order[i]);
+        table_name(&out, report_named(r, models[order[i]].path));
+        table_name(&out, report_named(r, models[order[i + 1]].path));
+        table_cell(&out, estimate_text(less));
+        table_text(&out, certainty(less));
+    }
+    fputc('\n', to);
+    table_print(&out, to);
+    table_free(&out);
+    free(order);
+}
+
+/* ---- for people ---- */
+
+static void print_models(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
+    table out;
+    table_start(&out, n > 1 ? "ll3r1r2rr4r5" : "ll3r1r2r");
+    const char *const heads[] = {"model", "type", "MiB", "bpw", "perplexity", "as multiple", "same top"};
+    for (size_t i = 0; i < (n > 1 ? 7 : 5); i++) table_text(&out, heads[i]);
+    for (size_t i = 0; i < n; i++) {
+        const gq_evaluated *m = &models[i];
+        table_name(&out, report_named(r, m->path));
+        table_text(&out, m->filetype);
+        table_cell(&out, format("%.2f", (double)m->file_bytes / 0x1p20));
+        table_cell(&out, format("%.4g", bits_of(m)));
+        table_cell(&out, perplexity_text(m->perplexity));
+        if (n > 1) table_cell(&out, i ? estimate_text(m->ratio) : format("-"));
+        if (n > 1) table_cell(&out, i ? share_text(m->same_top) : format("-"));
+    }
+    table_print(&out, to);
+    table_free(&out);
+}
+
+static void print_divergences(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
+    table out;
+    table_start(&out, "lrr2r6r3r7r4r5r1");
+    table_row(&out, (const char *const[]){"copy", "divergence", "median", "90 %", "95 %", "99 %", "99.9 %",
+                                          "largest", "change of p"});
+    for (size_t i = 1; i < n; i++) {
+        table_name(&out, report_named(r, models[i].path));
+        table_cell(&out, estimate_text(models[i].divergence));
+        for (size_t q = 0; q < GQ_QUANTILES; q++) table_cell(&out, divergence_text(models[i].quantiles[q]));
+        table_cell(&out, format("%.3f %%", 100 * models[i].rms_change.value));
+    }
+    fputc('\n', to);
+    table_print(&out, to);
+    table_free(&out);
+}
+
+/* All that a single copy is asked for, in a line. */
+static void print_copy(FILE *to, const gq_evaluated *original, const gq_evaluated *copy) {
+    char *before = perplexity_text(original->perplexity), *after = perplexity_text(copy->perplexity),
+         *divergence = estimate_text(copy->divergence), *same = share_text(copy->same_top);
+    char *line = format("perplexity %s -> %s, divergence %s, the same likeliest token in %s", before, after,
+                        divergence, same);
+    print_wrapped(to, line);
+    free(line), free(before), free(after), free(divergence), free(same);
+}
+
+void report_evaluation(FILE *to, const report *r) {
+    size_t n;
+    const gq_evaluated *models = gq_evaluation_models(r->evaluation, &n);
+    gq_evaluation_facts facts = gq_evaluation_summary(r->evaluation);
+    char time[UNIT_ROOM], rate[UNIT_ROOM];
+    print_models(to, r, models, n);
+    if (n > 1) print_divergences(to, r, models, n);
+    if (n > 2) print_ranking(to, r, models, n);
+    char *line =
+        format("%" PRIu64 " tokens in windows of %" PRIu32 ", %" PRIu64 " of them scored; %s, %s tokens/s",
+               facts.tokens, facts.context, facts.scored, time_text(time, facts.seconds),
+               count_text(rate, facts.seconds > 0 ? (double)facts.tokens / facts.seconds : 0));
+    fputc('\n', to);
+    print_wrapped(to, line);
+    free(line);
+    if (n == 2) print_copy(to, &models[0], &models[1]);
+}
+
+/* ---- for programs ---- */
+
+/* What is said of a model, in this order. */
+typedef struct figure {
+    const char *name;
+    double value;
+} figure;
+enum { FIGURES = 15, OF_ORIGINAL = 2 };
+
+static void figures_of(const gq_evaluated *m, figure to[FIGURES]) {
+    const figure all[FIGURES] = {
+        {"perplexity", m->perplexity.value},    {"perplexity_error", m->perplexity.error},
+        {"divergence", m->divergence.value},    {"divergence_error", m->divergence.error},
+        {"divergence_median", m->quantiles[0]}, {"divergence_90", m->quantiles[1]},
+        {"divergence_95", m->quantiles[2]},     {"divergence_99", m->quantiles[3]},
+        {"divergence_99_9", m->quantiles[4]},   {"divergence_max", m->quantiles[5]},
+        {"perplexity_ratio", m->ratio.value},   {"perplexity_ratio_error", m->ratio.error},
+        {"rms_change", m->rms_change.value},    {"rms_change_error", m->rms_change.error},
+        {"same_top", m->same_top.value}};
+    for (size_t i = 0; i < FIGURES; i++) to[i] = all[i];
+}
+
+static json_t *model_json(const report *r, const gq_evaluated *m, bool copy) {
+    json_t *o = json_object();
+    figure all[FIGURES];
+    figures_of(m, all);
+    set_text(o, "path", report_named(r, m->path));
+    set_text(o, "file_type", m->filetype);
+    set_count(o, "file_bytes", m->file_bytes);
+    set_count(o, "tensor_bytes", m->tensor_bytes);
+    set_count(o, "weights", m->n_weights);
+    set_number(o, "bits_per_weight", bits_of(m));
+    for (size_t i = 0; i < (copy ? FIGURES : OF_ORIGINAL); i++) set_number(o, all[i].name, all[i].value);
+    return o;
+}
+
+json_t *report_evaluation_json(const report *r) {
+    size_t n;
+    const gq_evaluated *models = gq_evaluation_models(r->evaluation, &n);
+    gq_evaluation_facts facts = gq_evaluation_summary(r->evaluation);
+    json_t *o = json_object();
+    set_text(o, "architecture", facts.architecture);
+    set_count(o, "context", facts.context);
+    set_count(o, "windows", facts.windows);
+    set_count(o, "tokens", facts.tokens);
+    set_count(o, "scored", facts.scored);
+    set_number(o, "seconds", facts.seconds);
+    json_t *list = set_array(o, "models"), *pairs = set_array(o, "differences");
+    for (size_t i = 0; i < n; i++) json_array_append_new(list, model_json(r, &models[i], i > 0));
+    for (size_t a = 1; a < n; a++)
+        for (size_t b = a + 1; b < n; b++) {
+            gq_estimate more = gq_evaluation_difference(r->evaluation, a, b);
+            json_t *pair = json_object();
+            set_count(pair, "a", a), set_count(pair, "b", b);
+            set_number(pair, "difference", more.value), set_number(pair, "error", more.error);
+            set_text(pair, "sure", certainty(more));
+            json_array_append_new(pairs, pair);
+        }
+    return o;
+}
+
+void report_evaluation_csv(FILE *to, const report *r) {
+    size_t n;
+    const gq_evaluated *models = gq_evaluation_models(r->evaluation, &n);
+    figure all[FIGURES];
+    fputs("model,file_type,file_bytes,tensor_bytes,weights,bits_per_weight", to);
+    figures_of(&models[0], all);
+    for (size_t i = 0; i < FIGURES; i++) fprintf(to, ",%s", all[i].name);
+    fputs("\r\n", to);
+    for (size_t m = 0; m < n; m++) {
+        csv_quoted(to, report_named(r, models[m].path));
+        fprintf(to, ",%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g", models[m].filetype, models[m].file_bytes,
+                models[m].tensor_bytes, models[m].n_weights, bits_of(&models[m]));
+        figures_of(&models[m], all);
+        for (size_t i = 0; i < FIGURES; i++)
+            if (isfinite(all[i].value) && (m > 0 || i < OF_ORIGINAL))
+                fprintf(to, ",%.9g", all[i].value);
+            else
+                fputc(',', to);
+        fputs("\r\n", to);
+    }
+}

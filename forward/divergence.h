@@ -1,0 +1,41 @@
+/* What follows from the logits of an original and its copies, for a batch of positions in a text.
+ *
+ *     divergence *d = divergence_new(positions, copies, threads, &e);
+ *     divergence_start(d, positions, right);             // the token that stands there, for each
+ *     divergence_tile(d, 0, 256, logits, stride);        // tokens 0 to 255 of the vocabulary
+ *     divergence_tile(d, 256, 256, logits, stride);      // and so on, in order
+ *     divergence_figures f = divergence_at(d, position, model);
+ *
+ * Nobody needs all logits at once: per position and model a running maximum and sums relative to it are kept.
+ * With z and w for the original's and a copy's logits, p for the original's probabilities, and Z, W for the
+ * logarithms of their sums of exponentials, the divergence is
+ *
+ *     sum p (log p - log q) = sum p (z - w) - Z + W
+ *
+ * All in binary64, each position by itself and the vocabulary in order: the same figures for any number of
+ * threads, and on any machine.
+ */
+#ifndef GQ_DIVERGENCE_H
+#define GQ_DIVERGENCE_H
+
+#include "gguf/error.h"
+
+typedef struct divergence divergence;
+
+/* For so many positions at most, on so many threads as forward_threads said. Models are the original, 0, and
+ * its copies. */
+divergence *divergence_new(size_t positions, size_t copies, int threads, gq_error *e);
+void divergence_free(divergence *d);
+void divergence_start(divergence *d, size_t positions, const uint32_t *right);
+/* Per model the logits of `rows` tokens from `first` on: position t of row r at [r * stride + t]. */
+void divergence_tile(divergence *d, uint32_t first, uint32_t rows, const float *const *logits, size_t stride);
+
+typedef struct divergence_figures {
+    double log_p;      /* of the right token */
+    double divergence; /* from the original; of itself 0. NaN: logits were not finite */
+    uint32_t top;      /* the likeliest token */
+} divergence_figures;
+/* When all of the vocabulary has passed. */
+divergence_figures divergence_at(const divergence *d, size_t position, size_t model);
+
+#endif

@@ -1,0 +1,218 @@
+/* What models make of a text, and how far copies are from their original there. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "forward/threads.h"
+#include "gguf/facts.h"
+#include "mixes/mixes.h"
+#include "quantize/look/side_by_side.h"
+#include "quantize/schedule.h"
+
+struct gq_evaluation {
+    size_t n;
+    runner *runners; /* the original, 0, and its copies */
+    char **paths;
+    gq_evaluated *models;
+    text_windows windows;
+    scores scores;
+    word_list warnings;
+    char architecture[128];
+    double seconds;
+};
+
+/* ---- models ---- */
+
+static gguf_facts facts_of(const gguf_model *m) {
+    return gguf_facts_of(m->shards[0].kv, m->shards[0].n_kv, NULL, 0);
+}
+
+static const char *filetype_of(const gguf_model *m) {
+    int64_t id;
+    if (gguf_kv_int(gguf_find(m->shards[0].kv, m->shards[0].n_kv, "general.file_type"), &id))
+        for (size_t i = 0; i < mix_n_filetypes; i++)
+            if (mix_filetypes[i].id == id) return mix_filetypes[i].name;
+    return "";
+}
+
+static void describe(gq_evaluated *to, const runner *r) {
+    const gguf_model *m = &r->file;
+    to->path = r->path;
+    to->filetype = filetype_of(m);
+    for (uint32_t i = 0; i < m->n_shards; i++) to->file_bytes += m->shards[i].file.size;
+    for (uint64_t i = 0; i < m->n_tensors; i++) {
+        to->tensor_bytes += m->tensors[i]->size;
+        to->n_weights += gguf_elements(m->tensors[i]->ne);
+    }
+}
+
+static bool open_runner(gq_evaluation *v, size_t i, const char *path, gq_error *e) {
+    runner *r = &v->runners[i];
+    r->path = v->paths[i] = strdup(path);
+    if (!r->path) return gq_fail_memory(e, strlen(path));
+    if (!gguf_model_open(&r->file, path, e)) {
+        r->file = (gguf_model){.n_shards = 0};
+        return false;
+    }
+    r->model = forward_model_new(&r->file, e);
+    if (r->model) describe(&v->models[i], r);
+    return r->model;
+}
+
+/* ---- does a copy fit its original? ---- */
+
+static const gguf_kv *tokens_of(const runner *r) {
+    return gguf_find(r->file.shards[0].kv, r->file.shards[0].n_kv, "tokenizer.ggml.tokens");
+}
+
+static bool same_tokens(const runner *a, const runner *b) {
+    const gguf_kv *x = tokens_of(a), *y = tokens_of(b);
+    return !x || !y || (x->size == y->size && memcmp(x->value, y->value, x->size) == 0);
+}
+
+static bool check_copy(const gq_evaluation *v, const runner *copy, gq_error *e) {
+    const runner *original = &v->runners[0];
+    size_t vocabulary = forward_model_sizes(original->model)->vocabulary,
+           of_copy = forward_model_sizes(copy->model)->vocabulary;
+    gguf_facts facts = facts_of(&copy->file);
+    if (strcmp(facts.arch, v->architecture) != 0)
+        return gq_fail(e,
+                       "%s: is a model of architecture %s, and %s one of %s; only copies of an original can "
+                       "be compared with it",
+                       copy->path, facts.arch, original->path, v->architecture);
+    if (vocabulary != of_copy)
+        return gq_fail(e,
+                       "%s: has %zu tokens, and %s has %zu; only copies of an original can be compared with "
+                       "it",
+                       copy->path, of_copy, original->path, vocabulary);
+    return same_tokens(original, copy) ||
+           gq_fail(e,
+                   "%s: its tokens are others than those of %s; only copies of an original can be compared "
+                   "with it",
+                   copy->path, original->path);
+}
+
+static bool open_all(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    if (!open_runner(v, 0, r->original, e)) return false;
+    snprintf(v->architecture, sizeof v->architecture, "%s", facts_of(&v->runners[0].file).arch);
+    for (size_t i = 1; i < v->n; i++)
+        if (!open_runner(v, i, r->copies[i - 1], e) || !check_copy(v, &v->runners[i], e)) return false;
+    return true;
+}
+
+/* ---- all ---- */
+
+static bool check_context(gq_evaluation *v, const gq_text *text, gq_error *e) {
+    enum { LEAST = 4 };
+    size_t context = text->context ? text->context : GQ_CONTEXT,
+           trained = forward_model_sizes(v->runners[0].model)->trained;
+    if (context < LEAST)
+        return gq_fail_usage(
+            e, "windows of %zu tokens: the second half of each is scored, so they need at least %d", context,
+            LEAST);
+    return trained == 0 || context <= trained ||
+           words_add(&v->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
+                     context, trained, v->runners[0].path);
+}
+
+static bool conclude(gq_evaluation *v, gq_error *e) {
+    if (!figures_of_original(&v->scores, &v->models[0], e)) return false;
+    for (size_t i = 1; i < v->n; i++)
+        if (!figures_of_copy(&v->scores, i, &v->models[i], e)) return false;
+    return true;
+}
+
+static bool read_windows(gq_evaluation *v, const gq_text *text, gq_error *e) {
+    const runner *original = &v->runners[0];
+    return check_context(v, text, e) &&
+           windows_read(&v->windows, text, &original->file, forward_model_sizes(original->model)->vocabulary,
+                        &v->warnings, e);
+}
+
+static uint64_t quarter_of_memory(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size / 4 : (uint64_t)1 << 30;
+}
+
+static bool evaluate(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    double started = schedule_clock();
+    side_by_side s = {.runners = v->runners,
+                      .n = v->n,
+                      .windows = &v->windows,
+                      .threads = forward_threads(r->threads > 0 ? r->threads : workers_available()),
+                      .memory = r->memory ? r->memory : quarter_of_memory(),
+                      .folder = r->folder ? r->folder : ".",
+                      .callbacks = r->callbacks,
+                      .logits = r->logits,
+                      .replace_logits = r->replace_logits};
+    bool ok = open_all(v, r, e) && read_windows(v, &r->text, e) &&
+              scores_new(&v->scores, v->windows.n * scored_of(v->windows.context), v->n, e) &&
+              side_by_side_run(&s, &v->scores, e) && conclude(v, e);
+    v->seconds = schedule_clock() - started;
+    return ok;
+}
+
+static gq_evaluation *new_evaluation(size_t n, gq_error *e) {
+    gq_evaluation *v = calloc(1, sizeof *v);
+    if (!v) return gq_fail_memory(e, sizeof *v), NULL;
+    v->n = n;
+    v->runners = calloc(n, sizeof *v->runners);
+    v->paths = calloc(n, sizeof *v->paths);
+    v->models = calloc(n, sizeof *v->models);
+    if (v->runners && v->paths && v->models) return v;
+    gq_fail_memory(e, n * sizeof *v->models);
+    gq_evaluation_free(v);
+    return NULL;
+}
+
+gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e) {
+    gq_evaluation *v = new_evaluation(r->n_copies + 1, e);
+    if (v && evaluate(v, r, e)) return v;
+    gq_evaluation_free(v);
+    return NULL;
+}
+
+bool gq_evaluation_check(const gq_evaluation_request *r, gq_error *e) {
+    gq_evaluation *v = new_evaluation(1, e);
+    bool ok = v && open_runner(v, 0, r->original, e) && read_windows(v, &r->text, e);
+    gq_evaluation_free(v);
+    return ok;
+}
+
+void gq_evaluation_free(gq_evaluation *v) {
+    if (!v) return;
+    for (size_t i = 0; v->runners && i < v->n; i++) {
+        forward_model_free(v->runners[i].model);
+        gguf_model_close(&v->runners[i].file);
+        if (v->paths) free(v->paths[i]);
+    }
+    free(v->runners), free(v->paths), free(v->models);
+    windows_free(&v->windows);
+    scores_free(&v->scores);
+    words_free(&v->warnings);
+    free(v);
+}
+
+const gq_evaluated *gq_evaluation_models(const gq_evaluation *v, size_t *n) {
+    *n = v->n;
+    return v->models;
+}
+
+gq_estimate gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b) {
+    return figures_difference(&v->scores, a, b);
+}
+
+gq_evaluation_facts gq_evaluation_summary(const gq_evaluation *v) {
+    return (gq_evaluation_facts){.architecture = v->architecture,
+                                 .context = (uint32_t)v->windows.context,
+                                 .windows = v->windows.n,
+                                 .tokens = v->windows.n * v->windows.context,
+                                 .scored = v->scores.n,
+                                 .seconds = v->seconds};
+}
+
+const char *const *gq_evaluation_warnings(const gq_evaluation *v, size_t *n) {
+    *n = v->warnings.n;
+    return (const char *const *)v->warnings.items;
+}

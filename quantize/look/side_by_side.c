@@ -1,0 +1,217 @@
+#include "quantize/look/side_by_side.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "forward/divergence.h"
+#include "quantize/look/logits_file.h"
+#include "quantize/schedule.h"
+
+/* A run, with what all its steps need. */
+typedef struct contest {
+    const side_by_side *s;
+    scores *to;
+    forward_job job;
+    const forward_model **models;
+    forward_run *run;
+    forward_stream **streams;
+    int states; /* descriptor of the file that they are in; -1: in memory */
+    gq_progress progress;
+    double started, work, work_done; /* bytes of weights times windows */
+    /* Of the windows whose logits pass by. */
+    divergence *divergence;
+    size_t first_window, n_windows;
+    logits_file file;
+} contest;
+
+/* ---- how far it is ---- */
+
+static bool tell(void *data, double work, const char *what, gq_error *e) {
+    contest *c = data;
+    const gq_callbacks *calls = c->s->callbacks;
+    c->work_done += work;
+    c->progress.bytes_done = (uint64_t)(c->work_done < c->work ? c->work_done : c->work);
+    c->progress.seconds = schedule_clock() - c->started;
+    c->progress.tensor = what;
+    if (calls && calls->progress) calls->progress(calls->user, &c->progress);
+    if (!calls || !calls->cancelled || !calls->cancelled(calls->user)) return true;
+    gq_fail(e, "stopped on request");
+    e->status = GQ_INTERRUPTED;
+    return false;
+}
+
+/* ---- layers ---- */
+
+/* Layer by layer, so that all of them are as far when they are told to stop; copies may have fewer. */
+static bool run_layers(contest *c, gq_error *e) {
+    bool any = true;
+    for (size_t m = 0; m < c->s->n; m++)
+        if (!forward_stream_embed(c->streams[m], e)) return false;
+    for (size_t layer = 0; any; layer++) {
+        any = false;
+        for (size_t m = 0; m < c->s->n; m++) {
+            if (layer >= forward_model_sizes(c->models[m])->layers) continue;
+            const forward_layer *l = forward_run_layer(c->run, c->models[m], layer, e);
+            if (!l || !forward_stream_pass(c->streams[m], l, NULL, e)) return false;
+            any = true;
+        }
+    }
+    return true;
+}
+
+/* ---- scores ---- */
+
+static bool start_scores(void *data, size_t first_window, size_t windows, gq_error *e) {
+    contest *c = data;
+    size_t context = c->job.context, n = scored_of(context);
+    uint32_t *right = malloc(windows * n * sizeof *right);
+    divergence_free(c->divergence);
+    c->divergence = divergence_new(windows * n, c->s->n - 1, c->s->threads, e);
+    c->first_window = first_window, c->n_windows = windows;
+    if (right && c->divergence) {
+        for (size_t w = 0; w < windows; w++)
+            memcpy(right + w * n, c->job.ids + (first_window + w) * context + scored_from(context) + 1,
+                   n * sizeof *right);
+        divergence_start(c->divergence, windows * n, right);
+    }
+    bool ok = right || gq_fail_memory(e, windows * n * sizeof *right);
+    free(right);
+    return ok && c->divergence;
+}
+
+static bool add_scores(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
+                       gq_error *e) {
+    contest *c = data;
+    (void)e;
+    divergence_tile(c->divergence, (uint32_t)first, (uint32_t)rows, logits, stride);
+    return true;
+}
+
+static bool fail_place(const contest *c, size_t model, size_t at, gq_error *e) {
+    size_t n = scored_of(c->job.context);
+    return gq_fail(
+        e,
+        "%s: logits behind token %zu of window %zu are not finite, or so far apart that they cannot "
+        "be compared",
+        c->s->runners[model].path, at % n + scored_from(c->job.context) + 1, at / n + 1);
+}
+
+static bool keep_scores(void *data, gq_error *e) {
+    contest *c = data;
+    size_t n = scored_of(c->job.context), first = c->first_window * n;
+    for (size_t t = 0; t < c->n_windows * n; t++) {
+        divergence_figures original = divergence_at(c->divergence, t, 0);
+        for (size_t m = 0; m < c->s->n; m++) {
+            model_scores *to = &c->to->models[m];
+            divergence_figures f = divergence_at(c->divergence, t, m);
+            if (!isfinite(f.log_p) || !isfinite(f.divergence)) return fail_place(c, m, first + t, e);
+            to->log_p[first + t] = f.log_p;
+            if (m == 0) continue;
+            to->divergence[first + t] = f.divergence;
+            to->same_top[first + t] = f.top == original.top;
+        }
+    }
+    return true;
+}
+
+static bool score(contest *c, gq_error *e) {
+    const forward_head head = {.from = scored_from(c->job.context),
+                               .n = scored_of(c->job.context),
+                               .start = start_scores,
+                               .tile = add_scores,
+                               .end = keep_scores,
+                               .data = c};
+    bool ok = forward_run_head(c->run, c->streams, c->s->n, &head, e);
+    divergence_free(c->divergence);
+    return ok;
+}
+
+/* ---- the original's logits of all places ---- */
+
+static bool start_logits(void *data, size_t first_window, size_t windows, gq_error *e) {
+    contest *c = data;
+    (void)e;
+    c->first_window = first_window, c->n_windows = windows;
+    return true;
+}
+
+static bool add_logits(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
+                       gq_error *e) {
+    contest *c = data;
+    size_t context = c->job.context;
+    return logits_file_add(&c->file, c->first_window * context, c->n_windows * context, first, rows,
+                           logits[0], stride, e);
+}
+
+static bool write_logits(contest *c, gq_error *e) {
+    const forward_head head = {.n = c->job.context, .start = start_logits, .tile = add_logits, .data = c};
+    return forward_run_head(c->run, c->streams, 1, &head, e);
+}
+
+static bool run_with_file(contest *c, gq_error *e) {
+    size_t vocabulary = forward_model_sizes(c->models[0])->vocabulary;
+    if (!c->s->logits) return run_layers(c, e) && score(c, e);
+    if (!logits_file_start(&c->file, c->s->logits, c->s->replace_logits, c->job.windows * c->job.context,
+                           vocabulary, e))
+        return false;
+    return logits_file_end(&c->file, run_layers(c, e) && write_logits(c, e) && score(c, e), e);
+}
+
+/* ---- all ---- */
+
+static bool open_states(contest *c, gq_error *e) {
+    uint64_t bytes = 0;
+    for (size_t m = 0; m < c->s->n; m++) {
+        uint64_t more = forward_stream_bytes(c->models[m], c->job.windows, c->job.context);
+        if (__builtin_add_overflow(bytes, more, &bytes)) bytes = UINT64_MAX;
+    }
+    c->states = forward_keep_open(c->s->folder, bytes, e);
+    return c->states >= 0;
+}
+
+static bool open_streams(contest *c, gq_error *e) {
+    forward_bounds bounds = forward_bounds_of(&c->job, c->models, c->s->n, true);
+    uint64_t at = 0;
+    c->run = forward_run_new(&c->job, &bounds, e);
+    if (!c->run || (bounds.in_file && !open_states(c, e))) return false;
+    for (size_t m = 0; m < c->s->n; m++) {
+        forward_keep keep = {.fd = c->states, .path = c->s->folder, .at = at, .slots = 1};
+        at += forward_stream_bytes(c->models[m], c->job.windows, c->job.context);
+        c->streams[m] = forward_stream_new(c->run, c->models[m], bounds.in_file ? &keep : NULL, e);
+        if (!c->streams[m]) return false;
+    }
+    return true;
+}
+
+bool side_by_side_run(const side_by_side *s, scores *to, gq_error *e) {
+    size_t n = s->windows->n * scored_of(s->windows->context);
+    contest c = {.s = s,
+                 .to = to,
+                 .job = {.ids = s->windows->ids,
+                         .windows = s->windows->n,
+                         .context = s->windows->context,
+                         .threads = s->threads,
+                         .memory = s->memory,
+                         .besides = s->n * n * (2 * sizeof(double) + sizeof(bool)),
+                         .pulse = tell},
+                 .models = calloc(s->n, sizeof *c.models),
+                 .streams = calloc(s->n, sizeof *c.streams),
+                 .states = -1,
+                 .started = schedule_clock()};
+    c.job.data = &c;
+    bool ok = (c.models && c.streams) || gq_fail_memory(e, s->n * sizeof *c.streams);
+    for (size_t m = 0; ok && m < s->n; m++) {
+        c.models[m] = s->runners[m].model;
+        c.work += forward_job_work(&c.job, c.models[m], true);
+    }
+    c.progress =
+        (gq_progress){.bytes_total = (uint64_t)c.work, .tokens = s->windows->n * s->windows->context};
+    ok = ok && open_streams(&c, e) && run_with_file(&c, e);
+    for (size_t m = 0; c.streams && m < s->n; m++) forward_stream_free(c.streams[m]);
+    forward_run_free(c.run);
+    if (c.states >= 0) close(c.states);
+    free(c.models), free(c.streams);
+    return ok;
+}

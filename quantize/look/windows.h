@@ -1,0 +1,22 @@
+/* A text, or ids that stand for one, as windows of tokens that a model runs on, each from position 0 on. */
+#ifndef GQ_LOOK_WINDOWS_H
+#define GQ_LOOK_WINDOWS_H
+
+#include "gguf/gguf.h"
+#include "quantize/gquant.h"
+#include "quantize/words.h"
+
+typedef struct text_windows {
+    uint32_t *ids; /* n windows of `context`, one after another */
+    size_t context, n;
+    size_t left_over; /* tokens behind the last window */
+} text_windows;
+
+/* Of a text with the model's own tokenizer: begun as the vocabulary begins texts, cut into windows, and,
+ * where that is a BOS, each window's first token replaced by it, which is what llama.cpp's own programs do.
+ * Ids are taken as they are. vocabulary: how many tokens the model has; all ids are below it. */
+bool windows_read(text_windows *w, const gq_text *text, const gguf_model *model, size_t vocabulary,
+                  word_list *warnings, gq_error *e);
+void windows_free(text_windows *w); /* also one of zeros */
+
+#endif

@@ -1,0 +1,156 @@
+/* gquant evaluate: what it prints and writes, what it asks for, and --evaluate behind a run. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/command.h"
+#include "tests/evaluation_model.h"
+#include "tests/folder.h"
+
+static int make_models(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    model *m = evaluation_model(1);
+    model_write(m, path("model.gguf"));
+    model_free(m);
+    quantize(path("model.gguf"), path("q2.gguf"), "Q2_K", 1);
+    quantize(path("model.gguf"), path("q4.gguf"), "Q4_K_S", 1);
+    quantize(path("model.gguf"), path("q8.gguf"), "Q8_0", 1);
+    char text[300];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i * 3 % 8);
+    write_whole(path("text"), text, sizeof text);
+    char longer[2 * sizeof text];
+    memcpy(longer, text, sizeof text), memcpy(longer + sizeof text, text, sizeof text);
+    write_whole(path("long"), longer, sizeof longer);
+    return 0;
+}
+
+__attribute__((noinline)) static char *printed(const char *const *words) {
+    char *out = NULL, *err = NULL;
+    int status = run_command(words, &out, &err);
+    if (status != 0) fail_msg("status %d: %s", status, err);
+    assert_string_equal(err, "");
+    free(err);
+    return out;
+}
+#define PRINTED(...) printed((const char *const[]){NULL, __VA_ARGS__, NULL})
+
+static void says(const char *text, const char *expected) {
+    if (!strstr(text, expected)) fail_msg("'%s' is not in:\n%s", expected, text);
+}
+
+/* Where a word stands behind `from`. */
+static size_t place(const char *text, const char *word, size_t from) {
+    says(text + from, word);
+    return (size_t)(strstr(text + from, word) - text);
+}
+
+static void tables_tell_which_is_better(void **state) {
+    (void)state;
+    char *out = PRINTED("evaluate", path("model.gguf"), path("q2.gguf"), path("q8.gguf"), path("q4.gguf"),
+                        "--text", path("text"), "--context", "16");
+    says(out, "perplexity"), says(out, "divergence"), says(out, "99.9 %"), says(out, "Q4_K");
+    says(out, "288 tokens in windows of 16, 126 of them scored");
+    /* By divergence, whatever order they were named in. */
+    size_t from = place(out, "nearer to the original", 0), q8 = place(out, "q8.gguf", from);
+    assert_true(q8 < place(out, "q4.gguf", from) &&
+                place(out, "q4.gguf", from) < place(out, "q2.gguf", from));
+    place(out, "certain", from);
+    free(out);
+    out = PRINTED("evaluate", path("model.gguf"), path("q8.gguf"), "--text", path("text"), "--context", "16");
+    says(out, "the same likeliest token in");
+    free(out);
+    out =
+        PRINTED("evaluate", path("model.gguf"), "--text", path("text"), "--context", "16", "--tokens", "40");
+    says(out, "32 tokens in windows of 16, 14 of them scored");
+    assert_null(strstr(out, "divergence"));
+    free(out);
+}
+
+static const json *evaluation_of(const json *report) {
+    assert_string_equal(json_need(report, "kind")->text, "evaluation");
+    return json_need(report, "evaluation");
+}
+
+static void reports_hold_all_figures(void **state) {
+    (void)state;
+    char *out = PRINTED("evaluate", path("model.gguf"), path("q2.gguf"), path("q8.gguf"), "--text",
+                        path("text"), "--context", "16", "--json", "--report", path("r.json"));
+    char *file = (char *)read_whole(path("r.json"), NULL);
+    assert_string_equal(file, out);
+    json *report = json_parse(out);
+    const json *v = evaluation_of(report), *models = json_need(v, "models");
+    assert_int_equal(models->n, 3);
+    assert_int_equal((int)json_need(v, "scored")->number, 126);
+    const json *q2 = &models->items[1], *pair = &json_need(v, "differences")->items[0];
+    assert_string_equal(json_need(q2, "path")->text, "q2.gguf");
+    assert_true(json_need(q2, "divergence")->number > 0);
+    assert_true(json_need(q2, "divergence_max")->number >= json_need(q2, "divergence_99_9")->number);
+    assert_string_equal(json_need(pair, "sure")->text, "certain");
+    json_free(report), free(out), free(file);
+    GQUANT(0, "evaluate", path("model.gguf"), path("q2.gguf"), "--text", path("text"), "--context", "16",
+           "-q", "--report", path("r.csv"));
+    file = (char *)read_whole(path("r.csv"), NULL);
+    says(file, "model,file_type,file_bytes"), says(file, "\r\n\"q2.gguf\",Q2_K,");
+    free(file);
+}
+
+/* The same tokens by their ids. */
+static void ids_stand_for_a_text(void **state) {
+    (void)state;
+    char line[4096];
+    snprintf(line, sizeof line, "'%s' tokenize '%s' '%s' > '%s'", GQ_COMMAND, path("model.gguf"),
+             path("text"), path("ids"));
+    assert_int_equal(run_command((const char *const[]){"sh", "-c", line, NULL}, NULL, NULL), 0);
+    GQUANT(0, "-q", "evaluate", path("model.gguf"), "--text", path("text"), "--context", "300", "--logits",
+           path("a"));
+    GQUANT(0, "-q", "evaluate", path("model.gguf"), "--ids", path("ids"), "--context", "300", "--logits",
+           path("b"));
+    assert_same_file(path("a"), path("b"));
+}
+
+static void what_cannot_be_done_is_said(void **state) {
+    (void)state;
+    const char *m = path("model.gguf"), *t = path("text");
+    GQUANT_SAYS(2, "--text", "evaluate", m);
+    GQUANT_SAYS(2, "two texts", "evaluate", m, "--text", t, "--ids", t);
+    GQUANT_SAYS(2, "--context 0", "evaluate", m, "--text", t, "--context", "0");
+    GQUANT_SAYS(1, "absent", "evaluate", m, "--text", path("absent"));
+    GQUANT_SAYS(1, "fewer than one window of 512", "evaluate", m, "--text", t);
+    GQUANT_SAYS(1, "where a token's id is expected", "evaluate", m, "--ids", t);
+    GQUANT_SAYS(2, "is a file that this run reads", "evaluate", m, "--text", t, "--logits", m);
+    GQUANT_SAYS(2, "is a file that this run reads", "evaluate", m, "--text", t, "--logits", t);
+    write_whole(path("mine"), "mine", 4);
+    GQUANT_SAYS(1, "is there already", "evaluate", m, "--text", t, "--context", "16", "--logits",
+                path("mine"));
+}
+
+static void a_run_is_evaluated(void **state) {
+    (void)state;
+    char *out, *err;
+    assert_int_equal(
+        run_command((const char *const[]){NULL, "--evaluate", path("long"), "--report", path("run.json"),
+                                          path("model.gguf"), path("made.gguf"), "Q4_K_M", NULL},
+                    &out, &err),
+        0);
+    says(out, "the same likeliest token in");
+    free(out), free(err);
+    char *file = (char *)read_whole(path("run.json"), NULL);
+    json *report = json_parse(file);
+    assert_string_equal(json_need(report, "kind")->text, "run");
+    const json *models = json_need(json_need(report, "evaluation"), "models");
+    assert_string_equal(json_need(&models->items[1], "path")->text, "made.gguf");
+    json_free(report), free(file);
+    /* What cannot be evaluated is told before the work. */
+    GQUANT_SAYS(1, "fewer than one window of 512", "--evaluate", path("text"), path("model.gguf"),
+                path("not.gguf"), "Q8_0");
+    assert_false(exists(path("not.gguf")));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tables_tell_which_is_better), cmocka_unit_test(reports_hold_all_figures),
+        cmocka_unit_test(ids_stand_for_a_text), cmocka_unit_test(what_cannot_be_done_is_said),
+        cmocka_unit_test(a_run_is_evaluated)};
+    return cmocka_run_group_tests(tests, make_models, folder_remove);
+}

@@ -1,0 +1,114 @@
+/* Texts and ids as windows of tokens: where they begin and end, and what is refused. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "quantize/look/windows.h"
+#include "tests/folder.h"
+#include "tests/token_model.h"
+
+/* Letters a to h are 0 to 7, <s> is 8 and begins a text where `begins`. */
+static gguf_model opened(bool begins) {
+    const char *name = path(begins ? "begins.gguf" : "plain.gguf");
+    model *m = model_llama(1);
+    token_model_letters(m, begins);
+    model_write(m, name);
+    model_free(m);
+    return open_model(name);
+}
+
+static void expect(gguf_model *m, gq_text text, size_t left_over, size_t n, const uint32_t *ids) {
+    text_windows w;
+    word_list warnings = {0};
+    gq_error e;
+    if (!windows_read(&w, &text, m, 512, &warnings, &e)) fail_msg("%s", e.text);
+    assert_int_equal(w.n * w.context, n);
+    assert_int_equal(w.left_over, left_over);
+    assert_memory_equal(w.ids, ids, n * sizeof *ids);
+    assert_int_equal(warnings.n, 0);
+    windows_free(&w), words_free(&warnings);
+}
+#define EXPECT(m, left_over, text, ...) \
+    expect(m, text, left_over, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t), \
+           (const uint32_t[]){__VA_ARGS__})
+#define TEXT(from, ...) \
+    ((gq_text){.name = "text", .bytes = (from), .n = strlen(from), .context = 4, __VA_ARGS__})
+
+static void windows_begin_as_texts_do(void **state) {
+    (void)state;
+    gguf_model plain = opened(false), begins = opened(true);
+    EXPECT(&plain, 2,
+           TEXT("abcdefgh"
+                "ab"),
+           0, 1, 2, 3, 4, 5, 6, 7);
+    /* BOS a b c, then d e f g, whose first token gives way; h a b are left. */
+    EXPECT(&begins, 3, TEXT("abcdefghab"), 8, 0, 1, 2, 8, 4, 5, 6);
+    EXPECT(&begins, 0, TEXT("abcdefghab", .tokens = 8), 8, 0, 1, 2, 8, 4, 5, 6);
+    EXPECT(&begins, 3, TEXT("abcdefghab", .tokens = 7), 8, 0, 1, 2);
+    EXPECT(&plain, 0, TEXT("<s>abc", .parse_special = true), 8, 0, 1, 2);
+    gguf_model_close(&plain), gguf_model_close(&begins);
+}
+
+static void ids_are_taken_as_they_are(void **state) {
+    (void)state;
+    gguf_model begins = opened(true);
+    EXPECT(&begins, 1, TEXT(" 7\t511\n\r\n007 0 5", .ids = true), 7, 511, 7, 0);
+    gguf_model_close(&begins);
+}
+
+static void refuse(gguf_model *m, const char *expected, gq_text text) {
+    text_windows w;
+    word_list warnings = {0};
+    gq_error e = {0};
+    if (windows_read(&w, &text, m, 512, &warnings, &e)) fail_msg("taken, in place of: %s", expected);
+    if (!strstr(e.text, expected)) fail_msg("'%s' without '%s'", e.text, expected);
+    words_free(&warnings);
+}
+
+static void what_cannot_be_windows_is_told(void **state) {
+    (void)state;
+    gguf_model plain = opened(false);
+    refuse(&plain, "text: is empty", TEXT(""));
+    refuse(&plain, "text: has 3 tokens, fewer than one window of 4", TEXT("abc"));
+    refuse(&plain, "2 tokens are fewer than one window of 4", TEXT("abcdefgh", .tokens = 2));
+    refuse(&plain, "text: has 0 tokens", TEXT(" \n", .ids = true));
+    refuse(&plain, "text, line 2: '1,2' where a token's id", TEXT("0 1\n1,2 3\n", .ids = true));
+    refuse(&plain, "'-1'", TEXT("-1", .ids = true));
+    refuse(&plain, "'4294967296'", TEXT("0 4294967296 1 2", .ids = true));
+    refuse(&plain, "'99999999999999999999999'", TEXT("99999999999999999999999", .ids = true));
+    refuse(&plain, "token 3 is 512, but the model has 512 tokens, 0 to 511", TEXT("0 1 512 2", .ids = true));
+    gguf_model_close(&plain);
+    gguf_model none;
+    model *m = model_llama(1);
+    model_write(m, path("none.gguf"));
+    model_free(m);
+    none = open_model(path("none.gguf"));
+    refuse(&none, "ids of tokens can take the place of a text", TEXT("abcd"));
+    gguf_model_close(&none);
+}
+
+static void bytes_without_a_token_are_counted(void **state) {
+    (void)state;
+    gguf_model plain = opened(false);
+    text_windows w;
+    word_list warnings = {0};
+    gq_error e;
+    assert_true(windows_read(&w, &TEXT("abzzcd"), &plain, 512, &warnings, &e));
+    assert_int_equal(warnings.n, 1);
+    assert_non_null(strstr(warnings.items[0], "text: 2 bytes have no token"));
+    windows_free(&w), words_free(&warnings);
+    gguf_model_close(&plain);
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(windows_begin_as_texts_do),
+                                       cmocka_unit_test(ids_are_taken_as_they_are),
+                                       cmocka_unit_test(what_cannot_be_windows_is_told),
+                                       cmocka_unit_test(bytes_without_a_token_are_counted)};
+    return cmocka_run_group_tests(tests, make_folder, folder_remove);
+}
