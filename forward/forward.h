@@ -10,7 +10,7 @@
  * from `first` on: forward_tile_read(t, first, rows, &e), forward_logits(b, t, normed, stride, z, stride,
  * &e);
  *
- * What is computed is in docs/formats.md; what an architecture has of it, in its row of the table
+ * What is computed is in docs/forward.md; what an architecture has of it, in its row of the table
  * (forward/architectures.c).
  *
  * Activations are feature-major: feature c of token t is x[c * stride + t]. Rows begin at multiples of 64
@@ -93,7 +93,7 @@ void forward_batch_windows(forward_batch *b, size_t windows);
 size_t forward_batch_tokens(const forward_batch *b);
 void forward_batch_free(forward_batch *b);
 
-/* What flows into a matrix of weights, handed out right before it is used (docs/formats.md has the list):
+/* What flows into a matrix of weights, handed out right before it is used (docs/forward.md has the list):
  * `features` rows of activations of `tokens` tokens. All weights that share these are told at once. A weight
  * of several matrices (experts, heads) is told once per matrix and batch; an expert that no token of the
  * batch is routed to is not told. Tokens are in ascending order, but for experts only those routed to them.

@@ -262,12 +262,13 @@ static void levels_agree(void **state) {
 /* A model in some type, and the same weights decoded to F32, are one model. */
 static void types_are_what_they_decode_to(void **state) {
     (void)state;
-    static const uint32_t types[] = {GGUF_F16,  GGUF_BF16,   GGUF_Q8_0, GGUF_Q4_0,
-                                     GGUF_Q5_1, GGUF_IQ4_NL, GGUF_MXFP4};
+    static const uint32_t types[] = {GGUF_F16,    GGUF_BF16,  GGUF_Q8_0, GGUF_Q4_0, GGUF_Q5_1,
+                                     GGUF_IQ4_NL, GGUF_MXFP4, GGUF_Q4_K, GGUF_Q6_K};
     const char *plain = in_folder(folder, "plain.gguf");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         variant v = *variant_named(i % 2 ? "llama" : "llama-moe");
         v.ff = 64;
+        if (gguf_type_of(types[i])->block_elements > 32) v.width = v.ff = 256;
         const char *file = written(&v, types[i], NULL);
         gguf_model g = open_model(file);
         model *m = model_new(variant_arch(&v), 2);
