@@ -14,20 +14,15 @@ bool words_copy(word_list *l, gq_error *e, const char *text) {
     return true;
 }
 
-bool words_vadd(word_list *l, gq_error *e, const char *format, va_list args) {
+bool words_add(word_list *l, gq_error *e, const char *format, ...) {
     gq_error text;
     char message[sizeof text.text];
-    vsnprintf(message, sizeof message, format, args);
-    gq_fail(&text, "%s", message); /* makes control characters visible */
-    return words_copy(l, e, text.text);
-}
-
-bool words_add(word_list *l, gq_error *e, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    bool ok = words_vadd(l, e, format, args);
+    vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    return ok;
+    gq_fail(&text, "%s", message); /* makes control characters visible */
+    return words_copy(l, e, text.text);
 }
 
 bool words_add_lines(word_list *l, gq_error *e, const char *text) {

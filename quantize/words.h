@@ -2,7 +2,6 @@
 #ifndef GQ_WORDS_H
 #define GQ_WORDS_H
 
-#include <stdarg.h>
 #include <stddef.h>
 
 #include "gguf/error.h"
@@ -14,7 +13,6 @@ typedef struct word_list {
 
 /* Control characters are made visible, as gq_fail does. */
 bool words_add(word_list *l, gq_error *e, const char *format, ...) __attribute__((format(printf, 3, 4)));
-bool words_vadd(word_list *l, gq_error *e, const char *format, va_list args);
 bool words_copy(word_list *l, gq_error *e, const char *text); /* as it is */
 /* Each line of a text (NULL: none) as a sentence. */
 bool words_add_lines(word_list *l, gq_error *e, const char *text);

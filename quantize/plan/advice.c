@@ -31,6 +31,10 @@ static bool says(const gq_plan *plan, const char *key, const char *expected) {
 }
 
 bool plan_check_kind(const gq_plan *plan, gq_error *e) {
+    const gguf_kv *kv = gguf_find(plan->model.kv, plan->model.n_kv, "general.architecture");
+    if (kv && kv->type != GGUF_STRING)
+        return gq_fail(e, "%s: general.architecture is not a string (value type %u, expected %u)",
+                       plan_input(plan), kv->type, GGUF_STRING);
     for (size_t i = 0; i < sizeof no_models / sizeof *no_models; i++)
         if (says(plan, "general.type", no_models[i].type) && !all_copies(plan))
             return gq_fail(e, "%s %s", plan_input(plan), no_models[i].advice);
@@ -56,7 +60,7 @@ static bool warn_requantized(gq_plan *plan, gq_error *e) {
         if (++of[from->id] > of[most]) most = from->id;
     }
     return n == 0 ||
-           plan_warn(plan, e,
+           words_add(&plan->warnings, e,
                      "%zu of %zu tensors are quantized already, most as %s: errors are measured against "
                      "what they are now and come on top of what was lost before; quantize the original "
                      "where there is one",
@@ -68,7 +72,8 @@ static bool warn_names(gq_plan *plan, gq_error *e) {
     for (size_t i = plan->n_tensors; i-- > 0;)
         if (strlen(plan->sources[i].name) > LLAMA_NAME) n++, first = i;
     if (n == 0) return true;
-    return plan_warn(plan, e, "%zu tensor %s longer than %d bytes, which llama.cpp refuses to load: %s%s", n,
+    return words_add(&plan->warnings, e,
+                     "%zu tensor %s longer than %d bytes, which llama.cpp refuses to load: %s%s", n,
                      n == 1 ? "name is" : "names are", (int)LLAMA_NAME, n == 1 ? "" : "the first is ",
                      plan->sources[first].name);
 }
@@ -83,8 +88,8 @@ static bool warn_unchanged(gq_plan *plan, const plan_output *out, gq_error *e) {
     }
     const char *why = out->tensors[0].why;
     if (already) why = "some are quantized and have the type that they would get";
-    return plan_warn(plan, e, "%s: no tensor changes%s%s; the output is a copy", out->label, *why ? ": " : "",
-                     why);
+    return words_add(&plan->warnings, e, "%s: no tensor changes%s%s; the output is a copy", out->label,
+                     *why ? ": " : "", why);
 }
 
 /* Vision and audio parts are small, and all that is seen or heard passes them. */
@@ -93,8 +98,8 @@ static bool warn_projector(gq_plan *plan, const plan_output *out, gq_error *e) {
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gguf_type *to = gguf_type_of(out->tensors[i].to);
         if (out->tensors[i].to != out->tensors[i].from && 8 * to->block_bytes < 8 * to->block_elements)
-            return plan_warn(
-                plan, e,
+            return words_add(
+                &plan->warnings, e,
                 "%s: a projector (mmproj), through which all images and sounds pass: F16 or Q8_0 is "
                 "usual, and saves most of what can be saved",
                 out->label);

@@ -161,13 +161,14 @@ bool plan_check_types(const gq_plan *plan, const plan_assignment *a, const gq_op
 
 static bool warn_unmatched(gq_plan *plan, size_t n, const char *first, const char *option, gq_error *e) {
     return n == 0 ||
-           plan_warn(plan, e, "%zu %s of %s: no tensor matches, or earlier patterns take all that do%s%s%s",
-                     n, n == 1 ? "pattern" : "patterns", option, n == 1 ? ": '" : "; first: '", first, "'");
+           words_add(&plan->warnings, e,
+                     "%zu %s of %s: no tensor matches, or earlier patterns take all that do%s%s%s", n,
+                     n == 1 ? "pattern" : "patterns", option, n == 1 ? ": '" : "; first: '", first, "'");
 }
 
 static bool warn_powerless(gq_plan *plan, size_t n, const char *first, gq_error *e) {
     return n == 0 ||
-           plan_warn(plan, e,
+           words_add(&plan->warnings, e,
                      "%zu %s of --tensor-type: all tensors that match stay as they are, being norms, vectors "
                      "or named by another option, or since no quantized file type is made%s%s'",
                      n, n == 1 ? "pattern" : "patterns", n == 1 ? ": '" : "; first: '", first);

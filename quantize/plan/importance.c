@@ -17,7 +17,8 @@ bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e)
         return false;
     plan->settings.importance = model_inputs_digest(&plan->inputs);
     return plan->inputs.n_entries ||
-           plan_warn(plan, e, "%s: no entry is left after the filter; quantizing without importance data",
+           words_add(&plan->warnings, e,
+                     "%s: no entry is left after the filter; quantizing without importance data",
                      options->imatrix);
 }
 
@@ -37,7 +38,8 @@ bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *opt
         return true;
     }
     return mix_may_lack_importance(t->name) &&
-           plan_warn(plan, e, "%s: %llu values do not fit the %llu columns of %s, quantized without them",
+           words_add(&plan->warnings, e,
+                     "%s: %llu values do not fit the %llu columns of %s, quantized without them",
                      options->imatrix, (unsigned long long)source->inputs.n_values,
                      (unsigned long long)t->ne[0], t->name);
 }
@@ -74,8 +76,9 @@ bool plan_warn_raised(gq_plan *plan, const plan_output *out, const mix_choice *c
     }
     and_more(&raised, more);
     return !first ||
-           plan_warn(plan, e, "%s: %llu %s no importance data, which %s type demands, and %s %s: %s%s",
-                     out->label, (unsigned long long)raised.n, raised.n == 1 ? "tensor has" : "tensors have",
+           words_add(&plan->warnings, e,
+                     "%s: %llu %s no importance data, which %s type demands, and %s %s: %s%s", out->label,
+                     (unsigned long long)raised.n, raised.n == 1 ? "tensor has" : "tensors have",
                      raised.n == 1 ? "its" : "their", raised.n == 1 ? "becomes" : "become",
                      gguf_type_name(first->wanted), raised.text, more);
 }
@@ -83,14 +86,14 @@ bool plan_warn_raised(gq_plan *plan, const plan_output *out, const mix_choice *c
 static bool warn_missing(gq_plan *plan, const gq_options *options, const name_list *missing, uint64_t covered,
                          gq_error *e) {
     if (missing->n && covered == 0)
-        return plan_warn(plan, e,
+        return words_add(&plan->warnings, e,
                          "%s: none of its %llu entries belongs to a tensor that is quantized; is it of "
                          "another model?",
                          options->imatrix, (unsigned long long)plan->inputs.n_entries);
     char more[48];
     and_more(missing, more);
     return missing->n == 0 ||
-           plan_warn(plan, e, "%llu %s no importance data and %s quantized without: %s%s",
+           words_add(&plan->warnings, e, "%llu %s no importance data and %s quantized without: %s%s",
                      (unsigned long long)missing->n, missing->n == 1 ? "tensor has" : "tensors have",
                      missing->n == 1 ? "is" : "are", missing->text, more);
 }
@@ -99,7 +102,7 @@ static bool warn_unseen(gq_plan *plan, const name_list *unseen, uint64_t experts
     char more[48];
     and_more(unseen, more);
     return experts == 0 ||
-           plan_warn(plan, e,
+           words_add(&plan->warnings, e,
                      "%llu %s no token of the importance data; their columns count the same: "
                      "%s%s",
                      (unsigned long long)experts,

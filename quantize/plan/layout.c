@@ -89,7 +89,7 @@ static bool cut_at_size(gq_plan *plan, plan_output *out, const gq_options *optio
     }
     out->n_shards = shard + 1;
     return !larger ||
-           plan_warn(plan, e,
+           words_add(&plan->warnings, e,
                      "a shard of %s will be larger than the %llu bytes asked for: one tensor alone is",
                      out->path, (unsigned long long)options->split_max_size);
 }

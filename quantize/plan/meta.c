@@ -7,13 +7,6 @@
 
 enum { MAX_TEXT = 127 }; /* bytes of the texts that describe the importance data */
 
-bool plan_check_architecture(const gq_plan *plan, gq_error *e) {
-    const gguf_kv *kv = gguf_find(plan->model.kv, plan->model.n_kv, "general.architecture");
-    return !kv || kv->type == GGUF_STRING ||
-           gq_fail(e, "%s: general.architecture is not a string (value type %u, expected %u)",
-                   plan_input(plan), kv->type, GGUF_STRING);
-}
-
 /* ---- pruned layers ---- */
 
 /* The number of layers that the model says it has; 0: unknown. */

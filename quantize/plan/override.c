@@ -1,12 +1,12 @@
 /* --override-kv KEY=TYPE:VALUE */
+#include "quantize/plan/override.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "gguf/index.h"
-#include "quantize/plan/meta.h"
-#include "quantize/plan/plan.h"
 
 enum { MAX_KEY = 127, MAX_TEXT = 127 };
 

@@ -121,7 +121,7 @@ static bool report_fallbacks(gq_plan *plan, const plan_output *out, const gq_opt
              first->source_name, (unsigned long long)first->ne[0], gguf_type_name(first->to),
              gguf_type_name(first->wanted));
     if (options->strict) return gq_fail(e, "%s: %s (--strict)", plan_input(plan), text);
-    return plan_warn(plan, e, "%s: %s; all cost %llu bytes", s->filetype, text,
+    return words_add(&plan->warnings, e, "%s: %s; all cost %llu bytes", s->filetype, text,
                      (unsigned long long)s->fallback_bytes);
 }
 
@@ -155,18 +155,17 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
 static bool warn_mixed(gq_plan *plan, gq_error *e) {
     uint32_t shard, other;
     if (!gguf_model_mixed(&plan->model, &shard, &other)) return true;
-    return plan_warn(plan, e, "%s and %s were not written together: their %s differs",
+    return words_add(&plan->warnings, e, "%s and %s were not written together: their %s differs",
                      plan->model.shards[shard].file.path, plan->model.shards[other].file.path, GGUF_SET_KEY);
 }
 
 static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!check_request(options, e) || !open_all(plan, options, e) || !warn_mixed(plan, e) ||
-        !plan_check_architecture(plan, e) || !plan_identify_input(plan, e) ||
-        !plan_open_importance(plan, options, e))
+        !plan_identify_input(plan, e) || !plan_open_importance(plan, options, e))
         return false;
     if (options->prune_layers && !plan_layers_read(&plan->layers, options->prune_layers, &plan->model, e))
         return false;
-    if (plan->layers.n_absent && !plan_warn(plan, e, "--prune-layers: the model has no layer %llu",
+    if (plan->layers.n_absent && !words_add(&plan->warnings, e, "--prune-layers: the model has no layer %llu",
                                             (unsigned long long)plan->layers.absent))
         return false;
     if (!plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e)) return false;
@@ -205,13 +204,16 @@ void gq_plan_free(gq_plan *plan) {
     for (size_t o = 0; o < plan->n_outputs; o++) free_output(&plan->outputs[o]);
     words_free(&plan->warnings);
     free(plan->outputs), free(plan->sources), free(plan->modified);
-    free(plan->layers.kept), free(plan->measure_file);
+    free(plan->measure_file);
+    free(plan->layers.kept);
     plan_overrides_free(&plan->overrides);
     chunk_map_free(&plan->chunks);
     model_inputs_free(&plan->inputs);
     gguf_model_close(&plan->model);
     free(plan);
 }
+
+const char *plan_input(const gq_plan *plan) { return plan->model.shards[0].file.path; }
 
 const gq_summary *gq_plan_summary(const gq_plan *plan, size_t output) {
     return &plan->outputs[output].summary;

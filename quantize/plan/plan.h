@@ -11,6 +11,8 @@
 #include "mixes/mixes.h"
 #include "quantize/gquant.h"
 #include "quantize/plan/chunk.h"
+#include "quantize/plan/override.h"
+#include "quantize/plan/prune.h"
 #include "quantize/words.h"
 
 /* A tensor of the input that is written, with what all outputs share of it. */
@@ -46,20 +48,6 @@ typedef struct plan_output {
     gq_summary summary;
 } plan_output;
 
-/* Key-value pairs to set, in order; keys and values are owned. */
-typedef struct plan_overrides {
-    size_t n;
-    gguf_kv *items;
-} plan_overrides;
-
-/* --prune-layers: old numbers of the layers that stay, in order. n = 0: nothing is pruned. */
-typedef struct plan_layers {
-    uint64_t *kept;
-    size_t n;
-    size_t n_absent; /* that the model does not have; `absent` is one of them */
-    uint64_t absent;
-} plan_layers;
-
 /* What a plan is made of, for journals: two plans with the same identity write the same bytes. */
 typedef struct plan_identity {
     uint32_t input;   /* times of change of the input's shards */
@@ -94,6 +82,5 @@ struct gq_plan {
 gq_plan *plan_make(const gq_options *options, gq_error *e);
 /* Path of the input as given, for messages. */
 const char *plan_input(const gq_plan *plan);
-bool plan_warn(gq_plan *plan, gq_error *e, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -1,10 +1,11 @@
 /* --prune-layers: which layers stay, and what their tensors are called then. */
+#include "quantize/plan/prune.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/plan/meta.h"
-#include "quantize/plan/plan.h"
+#include "gguf/facts.h"
 
 static int by_number(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;

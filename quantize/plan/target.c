@@ -164,7 +164,7 @@ static bool measure(target *t, gq_error *e) {
     bool keep = ok && *path && !(fresh && t->options->dry_run);
     if (keep && fresh && !keep_measurements(t, path, key, &why)) {
         keep = false;
-        ok = plan_warn(plan, e, "the measurements are not kept for the next time: %s", why.text);
+        ok = words_add(&plan->warnings, e, "the measurements are not kept for the next time: %s", why.text);
     }
     if (ok && keep)
         plan->measure_file = path;
@@ -284,7 +284,7 @@ static bool choose(target *t, gq_error *e) {
     }
     for (size_t i = 0; i < t->plan->n_tensors; i++)
         if (t->free[i] && t->choice[i] != 0) return true;
-    return plan_warn(t->plan, e,
+    return words_add(&t->plan->warnings, e,
                      "%s: nothing is quantized: with the types it has, the model is within the target",
                      t->plan->outputs[t->output].label);
 }
