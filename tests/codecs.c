@@ -4,6 +4,48 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Two factors rounded to binary16. */
+#define HALF 0x1p-10f
+
+/* clang-format off */
+const codec_known codecs_known[] = {
+    {GGUF_F32, 0, 0, 0, 0, .halves = {-1, -1}, .single = true},
+    {GGUF_F16, HALF / 2, HALF / 2, HALF / 2, HALF / 2, .halves = {0, -1}},
+    {GGUF_BF16, 0x1p-8f, 0x1p-8f, 0x1p-8f, 0x1p-8f, .halves = {-1, -1}, .exponents = 1, .n_exponents = 1},
+    {GGUF_Q4_0, 0.087f, 1 / 15.0f, HALF, HALF, .halves = {0, -1}},
+    {GGUF_Q4_1, 0.077f, 1 / 15.0f, HALF, 5 * HALF, .halves = {0, 2}},
+    {GGUF_Q5_0, 0.044f, 1 / 31.0f, HALF, HALF, .halves = {0, -1}},
+    {GGUF_Q5_1, 0.038f, 1 / 31.0f, HALF, 5 * HALF, .halves = {0, 2}},
+    {GGUF_Q8_0, 0.0056f, 1 / 254.0f, HALF, HALF, .halves = {0, -1}},
+    {GGUF_Q2_K, 0.285f, 1 / 3.0f, HALF, 5 * HALF, .halves = {80, 82}},
+    {GGUF_Q3_K, 0.152f, 1 / 7.0f, HALF, HALF, .halves = {108, -1}},
+    {GGUF_Q4_K, 0.074f, 1 / 15.0f, 2 * HALF, 5 * HALF, .halves = {0, 2}},
+    {GGUF_Q5_K, 0.037f, 1 / 31.0f, 2 * HALF, 5 * HALF, .halves = {0, 2}},
+    {GGUF_Q6_K, 0.0182f, 1 / 63.0f, HALF, HALF, .halves = {208, -1}},
+    /* No zero in its table: the zeros beside a weight of 127 are 1. sqrt(31) / 127. */
+    {GGUF_IQ4_NL, 0.079f, 1 / 15.0f, HALF, 0.06f, .halves = {0, -1}},
+    {GGUF_IQ4_XS, 0.080f, 1 / 15.0f, 0.01f, 0.06f, .halves = {0, -1}},
+    {GGUF_TQ1_0, 0.50f, 0.5f, HALF, HALF, .halves = {52, -1}},
+    {GGUF_TQ2_0, 0.50f, 0.5f, HALF, HALF, .halves = {64, -1}},
+    /* 1 and 1.5 are the neighbours farthest apart: 0.25 / 1.25. */
+    {GGUF_MXFP4, 0.117f, 0.11f, 0.2f, 0.2f, .halves = {-1, -1}, .exponents = 0, .n_exponents = 1},
+    {GGUF_NVFP4, 0.092f, 0.11f, 0.05f, 0.06f, .halves = {-1, -1}, .exponents = 0, .n_exponents = 4},
+    /* Every weight gets the same magnitude; a weight alone drowns among its zeros. */
+    {GGUF_Q1_0, 0.64f, 0.55f, HALF, 1.5f, .halves = {0, -1}},
+    {GGUF_Q2_0, 0.40f, 1 / 3.0f, HALF, HALF, .halves = {0, -1}},
+    {GGUF_Q8_1, .halves = {0, 2}},
+    {GGUF_Q8_K, .halves = {-1, -1}, .single = true},
+};
+/* clang-format on */
+const size_t n_codecs_known = sizeof codecs_known / sizeof *codecs_known;
+
+const codec_known *known_of(uint32_t type) {
+    for (size_t i = 0; i < n_codecs_known; i++)
+        if (codecs_known[i].type == type) return &codecs_known[i];
+    fail_msg("%s has a codec, but no row in tests/codecs.c", gguf_type_name(type));
+    return NULL;
+}
+
 const gguf_type *encoder_of(uint32_t id) {
     return id < GGUF_TYPE_LIMIT && kernels_select()->codecs[id].encode ? gguf_type_of(id) : NULL;
 }

@@ -17,6 +17,23 @@
         for (const gguf_type *type = encoder_of(id_); type; type = NULL)
 #define EACH_EFFORT(effort) for (codec_effort effort = EFFORT_FAST; effort <= EFFORT_BEST; effort++)
 
+/* What is known of each type that can be decoded. */
+typedef struct codec_known {
+    uint32_t type;
+    /* Largest relative errors that an encoder may leave. */
+    float normal;   /* normal weights: what the type is known to do, and 5 % */
+    float uniform;  /* uniform weights: levels evenly over the range of a row, 1 / (levels - 1) */
+    float constant; /* all weights of a row equal */
+    float alone;    /* one weight and zeros */
+    /* Where blocks have their scales; all else may be any byte. */
+    int halves[2];              /* binary16; -1: none */
+    int exponents, n_exponents; /* bytes that are exponents, as many as that */
+    bool single;                /* binary32 at the beginning */
+} codec_known;
+extern const codec_known codecs_known[];
+extern const size_t n_codecs_known;
+const codec_known *known_of(uint32_t type); /* fails the test where there is no row */
+
 /* NULL where there is no encoder. */
 const gguf_type *encoder_of(uint32_t id);
 const char *effort_name(codec_effort effort);

@@ -8,28 +8,6 @@
 #include "codec/vector.h"
 #include "tests/codecs.h"
 
-/* Where blocks have their scales; all else may be any byte. */
-static const struct {
-    uint32_t type;
-    int half[2];      /* binary16; -1: none */
-    int exponents, n; /* bytes that are exponents, as many as that */
-    bool single;      /* binary32 at the beginning */
-} layouts[] = {
-    {GGUF_Q4_0, {0, -1}, 0, 0, false},   {GGUF_Q4_1, {0, 2}, 0, 0, false},
-    {GGUF_Q5_0, {0, -1}, 0, 0, false},   {GGUF_Q5_1, {0, 2}, 0, 0, false},
-    {GGUF_Q8_0, {0, -1}, 0, 0, false},   {GGUF_Q8_1, {0, 2}, 0, 0, false},
-    {GGUF_Q2_K, {80, 82}, 0, 0, false},  {GGUF_Q3_K, {108, -1}, 0, 0, false},
-    {GGUF_Q4_K, {0, 2}, 0, 0, false},    {GGUF_Q5_K, {0, 2}, 0, 0, false},
-    {GGUF_Q6_K, {208, -1}, 0, 0, false}, {GGUF_Q8_K, {-1, -1}, 0, 0, true},
-    {GGUF_IQ4_NL, {0, -1}, 0, 0, false}, {GGUF_IQ4_XS, {0, -1}, 0, 0, false},
-    {GGUF_TQ1_0, {52, -1}, 0, 0, false}, {GGUF_TQ2_0, {64, -1}, 0, 0, false},
-    {GGUF_Q1_0, {0, -1}, 0, 0, false},   {GGUF_Q2_0, {0, -1}, 0, 0, false},
-    {GGUF_MXFP4, {-1, -1}, 0, 1, false}, {GGUF_NVFP4, {-1, -1}, 0, 4, false},
-    {GGUF_F32, {-1, -1}, 0, 0, true},    {GGUF_F16, {0, -1}, 0, 0, false},
-    {GGUF_BF16, {-1, -1}, 1, 1, false},
-};
-enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
-
 typedef enum magnitude { USUAL, TINY, HUGE, MIXED } magnitude;
 
 static void put_half(uint8_t *b, magnitude m) {
@@ -54,15 +32,16 @@ static void put_exponent(uint8_t *b, uint32_t type, magnitude m) {
 }
 
 static void fill_blocks(size_t layout, uint8_t *blocks, size_t n_bytes, magnitude asked) {
-    const gguf_type *type = gguf_type_of(layouts[layout].type);
+    const gguf_type *type = gguf_type_of(codecs_known[layout].type);
     for (size_t i = 0; i < n_bytes; i++) blocks[i] = (uint8_t)next_random();
     for (size_t at = 0; at < n_bytes; at += type->block_bytes) {
         magnitude m = asked == MIXED ? (magnitude)(next_random() % 3) : asked;
         for (int i = 0; i < 2; i++)
-            if (layouts[layout].half[i] >= 0) put_half(blocks + at + layouts[layout].half[i], m);
-        for (int i = 0; i < layouts[layout].n; i++)
-            put_exponent(blocks + at + layouts[layout].exponents + i, type->id, m);
-        if (layouts[layout].single) put_single(blocks + at, m);
+            if (codecs_known[layout].halves[i] >= 0)
+                put_half(blocks + at + codecs_known[layout].halves[i], m);
+        for (int i = 0; i < codecs_known[layout].n_exponents; i++)
+            put_exponent(blocks + at + codecs_known[layout].exponents + i, type->id, m);
+        if (codecs_known[layout].single) put_single(blocks + at, m);
     }
 }
 
@@ -84,7 +63,7 @@ static void make_vector(product *p, bool wide) {
 }
 
 static product make_product(size_t layout, size_t rows, size_t cols, magnitude m) {
-    product p = {.type = gguf_type_of(layouts[layout].type), .rows = rows, .cols = cols};
+    product p = {.type = gguf_type_of(codecs_known[layout].type), .rows = rows, .cols = cols};
     size_t bytes = rows * gguf_type_bytes(p.type, cols);
     p.blocks = malloc(bytes), p.x = malloc(cols * sizeof *p.x);
     p.room = malloc(codec_vector_room(cols) * sizeof *p.room);
@@ -138,9 +117,9 @@ static void test_every_type_has_a_product(void **state) {
     EACH_LEVEL(k)
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
         size_t i = 0;
-        while (i < N_LAYOUTS && layouts[i].type != id) i++;
+        while (i < n_codecs_known && codecs_known[i].type != id) i++;
         assert_int_equal(k->codecs[id].decode != NULL, k->codecs[id].dot != NULL);
-        assert_int_equal(k->codecs[id].decode != NULL, i < N_LAYOUTS); /* the tests below have it */
+        assert_int_equal(k->codecs[id].decode != NULL, i < n_codecs_known); /* the tests below have it */
     }
 }
 
@@ -149,8 +128,8 @@ static void test_lengths(void **state) {
     (void)state;
     static const size_t of_blocks[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31};
     static const size_t of_numbers[] = {1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 255, 256, 257, 300, 513, 1000};
-    for (size_t i = 0; i < N_LAYOUTS; i++) {
-        const size_t block = gguf_type_of(layouts[i].type)->block_elements;
+    for (size_t i = 0; i < n_codecs_known; i++) {
+        const size_t block = gguf_type_of(codecs_known[i].type)->block_elements;
         const size_t *lengths = block == 1 ? of_numbers : of_blocks;
         for (size_t k = 0; k < (block == 1 ? sizeof of_numbers : sizeof of_blocks) / sizeof *lengths; k++) {
             product p = make_product(i, 3, lengths[k] * block, USUAL);
@@ -162,7 +141,7 @@ static void test_lengths(void **state) {
 
 static void test_scales_of_any_size(void **state) {
     (void)state;
-    for (size_t i = 0; i < N_LAYOUTS; i++)
+    for (size_t i = 0; i < n_codecs_known; i++)
         for (magnitude m = TINY; m <= MIXED; m++) {
             product p = make_product(i, 5, 2048, m);
             check_product(&p);
@@ -172,7 +151,7 @@ static void test_scales_of_any_size(void **state) {
 
 static void test_long_rows(void **state) {
     (void)state;
-    for (size_t i = 0; i < N_LAYOUTS; i++) {
+    for (size_t i = 0; i < n_codecs_known; i++) {
         product p = make_product(i, 2, 256 * 57, USUAL);
         check_product(&p);
         free_product(&p);
@@ -182,7 +161,7 @@ static void test_long_rows(void **state) {
 /* However rows are dealt out to calls, and hence to threads, and wherever they lie. */
 static void test_rows_do_not_know_each_other(void **state) {
     (void)state;
-    for (size_t i = 0; i < N_LAYOUTS; i++) {
+    for (size_t i = 0; i < n_codecs_known; i++) {
         product p = make_product(i, 7, 1280, USUAL);
         const size_t row_bytes = gguf_type_bytes(p.type, p.cols);
         uint8_t *moved = malloc(7 * row_bytes + 1);
@@ -206,8 +185,8 @@ static void test_rows_do_not_know_each_other(void **state) {
  * weighs in by what the decoder says. */
 static void test_each_column_counts(void **state) {
     (void)state;
-    for (size_t i = 0; i < N_LAYOUTS; i++) {
-        const size_t block = gguf_type_of(layouts[i].type)->block_elements;
+    for (size_t i = 0; i < n_codecs_known; i++) {
+        const size_t block = gguf_type_of(codecs_known[i].type)->block_elements;
         product p = make_product(i, 1, block, USUAL);
         for (size_t k = 0; k < block; k++) {
             memset(p.x, 0, block * sizeof *p.x);
@@ -221,7 +200,7 @@ static void test_each_column_counts(void **state) {
 
 static void test_magnitude_is_above_the_parts(void **state) {
     (void)state;
-    for (size_t i = 0; i < N_LAYOUTS; i++) {
+    for (size_t i = 0; i < n_codecs_known; i++) {
         product p = make_product(i, 1, 256, MIXED);
         float w[256], a[256];
         reference_decode(p.type->id, p.blocks, w, 256);

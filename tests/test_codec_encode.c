@@ -33,52 +33,6 @@ static void fail_at(const gguf_type *type, const result *r, const char *rows, do
              r->w ? "on" : "off", rows, found, allowed);
 }
 
-/* Largest relative errors allowed. */
-typedef struct bound {
-    uint32_t type;
-    float normal;   /* normal weights: what the type is known to do, and 5 % */
-    float uniform;  /* uniform weights: levels evenly over the range of a row, 1 / (levels - 1) */
-    float constant; /* all weights of a row equal */
-    float alone;    /* one weight and zeros */
-} bound;
-
-/* Two factors rounded to binary16. */
-#define HALF 0x1p-10f
-
-static const bound bounds[] = {
-    {GGUF_F32, 0, 0, 0, 0},
-    {GGUF_F16, HALF / 2, HALF / 2, HALF / 2, HALF / 2},
-    {GGUF_BF16, 0x1p-8f, 0x1p-8f, 0x1p-8f, 0x1p-8f},
-    {GGUF_Q4_0, 0.087f, 1 / 15.0f, HALF, HALF},
-    {GGUF_Q4_1, 0.077f, 1 / 15.0f, HALF, 5 * HALF},
-    {GGUF_Q5_0, 0.044f, 1 / 31.0f, HALF, HALF},
-    {GGUF_Q5_1, 0.038f, 1 / 31.0f, HALF, 5 * HALF},
-    {GGUF_Q8_0, 0.0056f, 1 / 254.0f, HALF, HALF},
-    {GGUF_Q2_K, 0.285f, 1 / 3.0f, HALF, 5 * HALF},
-    {GGUF_Q3_K, 0.152f, 1 / 7.0f, HALF, HALF},
-    {GGUF_Q4_K, 0.074f, 1 / 15.0f, 2 * HALF, 5 * HALF},
-    {GGUF_Q5_K, 0.037f, 1 / 31.0f, 2 * HALF, 5 * HALF},
-    {GGUF_Q6_K, 0.0182f, 1 / 63.0f, HALF, HALF},
-    /* No zero in its table: the zeros beside a weight of 127 are 1. sqrt(31) / 127. */
-    {GGUF_IQ4_NL, 0.079f, 1 / 15.0f, HALF, 0.06f},
-    {GGUF_IQ4_XS, 0.080f, 1 / 15.0f, 0.01f, 0.06f},
-    {GGUF_TQ1_0, 0.50f, 0.5f, HALF, HALF},
-    {GGUF_TQ2_0, 0.50f, 0.5f, HALF, HALF},
-    /* 1 and 1.5 are the neighbours farthest apart: 0.25 / 1.25. */
-    {GGUF_MXFP4, 0.117f, 0.11f, 0.2f, 0.2f},
-    {GGUF_NVFP4, 0.092f, 0.11f, 0.05f, 0.06f},
-    /* Every weight gets the same magnitude; a weight alone drowns among its zeros. */
-    {GGUF_Q1_0, 0.64f, 0.55f, HALF, 1.5f},
-    {GGUF_Q2_0, 0.40f, 1 / 3.0f, HALF, HALF},
-};
-
-static const bound *bound_of(const gguf_type *type) {
-    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
-        if (bounds[i].type == type->id) return bounds + i;
-    fail_msg("%s has an encoder but no bounds here", type->name);
-    return NULL;
-}
-
 static void check(const gguf_type *type, const result *r, double allowed, const char *rows) {
     double error = relative_error(x, r->y, ROWS, COLS, r->w);
     if (!(error <= allowed)) fail_at(type, r, rows, error, allowed);
@@ -88,7 +42,7 @@ static void check(const gguf_type *type, const result *r, double allowed, const 
 static void check_all(size_t column, const char *rows) {
     EACH_ENCODER(type) {
         float allowed;
-        memcpy(&allowed, (const char *)bound_of(type) + column, sizeof allowed);
+        memcpy(&allowed, (const char *)known_of(type->id) + column, sizeof allowed);
         for (result r = {0}; next_result(type, &r);) check(type, &r, (double)allowed, rows);
     }
 }
@@ -97,7 +51,7 @@ static void normal_rows(void **state) {
     (void)state;
     for (int power = -2; power <= 4; power += 3) {
         seed_random(1), fill_normal(x, N, ldexpf(1, power));
-        check_all(offsetof(bound, normal), "normal rows");
+        check_all(offsetof(codec_known, normal), "normal rows");
     }
 }
 
@@ -105,9 +59,9 @@ static void uniform_rows(void **state) {
     (void)state;
     seed_random(2);
     for (size_t i = 0; i < N; i++) x[i] = random_uniform();
-    check_all(offsetof(bound, uniform), "uniform rows");
+    check_all(offsetof(codec_known, uniform), "uniform rows");
     for (size_t i = 0; i < N; i++) x[i] = i / COLS % 2 ? fabsf(x[i]) : -fabsf(x[i]);
-    check_all(offsetof(bound, uniform), "uniform rows of one sign");
+    check_all(offsetof(codec_known, uniform), "uniform rows of one sign");
 }
 
 static void constant_rows(void **state) {
@@ -117,7 +71,7 @@ static void constant_rows(void **state) {
         float value = row == 0 ? 1 : row == 1 ? -1 : random_normal();
         for (size_t c = 0; c < COLS; c++) x[row * COLS + c] = value;
     }
-    check_all(offsetof(bound, constant), "constants");
+    check_all(offsetof(codec_known, constant), "constants");
 }
 
 static void one_weight_among_zeros(void **state) {
@@ -126,7 +80,7 @@ static void one_weight_among_zeros(void **state) {
     memset(x, 0, sizeof x);
     for (size_t row = 0; row < ROWS; row++)
         x[row * COLS + next_random() % COLS] = row == 0 ? 1 : random_normal();
-    check_all(offsetof(bound, alone), "one weight among zeros");
+    check_all(offsetof(codec_known, alone), "one weight among zeros");
 }
 
 static void zeros_stay_zeros(void **state) {
@@ -156,7 +110,7 @@ static void one_outlier(void **state) {
             if (i % COLS >= COLS / 2) e2 += w * e * e, x2 += w * (double)x[i] * (double)x[i];
         }
         if (type->id != GGUF_Q1_0 && !(kept <= 280)) fail_at(type, &r, "an outlier of 1000", kept, 280);
-        double allowed = (double)bound_of(type)->normal * 1.1;
+        double allowed = (double)known_of(type->id)->normal * 1.1;
         if (!(sqrt(e2 / x2) <= allowed))
             fail_at(type, &r, "blocks beside an outlier's", sqrt(e2 / x2), allowed);
     }
@@ -216,7 +170,7 @@ static void largest_magnitude(void **state) {
             x[i] = kind == 0 ? top * random_uniform() : set ? sign * top : 0;
         }
         for (result r = {0}; next_result(type, &r);) {
-            if (kind == 0) check(type, &r, 1.1 * (double)bound_of(type)->uniform, kinds[kind]);
+            if (kind == 0) check(type, &r, 1.1 * (double)known_of(type->id)->uniform, kinds[kind]);
             /* Codes reach one step less far on one side: up to a quarter of the largest weight is cut there.
              */
             for (size_t i = 0; i < N; i++)

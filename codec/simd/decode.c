@@ -3,10 +3,6 @@
 #include "codec/simd/kernels.h"
 #include "codec/simd/stored.h"
 
-#define DECODE(name) void LEVEL(decode_##name)(const uint8_t *restrict b, float *restrict x, size_t n)
-#define EACH_BLOCK(type) \
-    for (; n; n -= GGUF_##type##_ELEMENTS, x += GGUF_##type##_ELEMENTS, b += GGUF_##type##_BYTES)
-
 /* ---- plain numbers ---- */
 DECODE(f32) { memcpy(x, b, 4 * n); }
 

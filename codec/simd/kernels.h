@@ -44,6 +44,11 @@
     extern const codec_steps LEVEL(steps_##name);
 GQ_CODECS(GQ_DECLARE, GQ_DECLARE_NUMBERS, GQ_DECLARE_DECODE)
 
+/* A decoder begins like this, and goes from block to block. */
+#define DECODE(name) void LEVEL(decode_##name)(const uint8_t *restrict b, float *restrict x, size_t n)
+#define EACH_BLOCK(type) \
+    for (; n; n -= GGUF_##type##_ELEMENTS, x += GGUF_##type##_ELEMENTS, b += GGUF_##type##_BYTES)
+
 codec_measure LEVEL(measure);
 size_t LEVEL(first_not_finite)(const float *x, size_t n);
 uint64_t LEVEL(read)(const uint8_t *bytes, size_t n);
