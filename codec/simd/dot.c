@@ -47,6 +47,12 @@ DOT_NUMBERS(bf16, 2)
 INLINE void bytes_of_clear_bits(uint32_t bits, int8_t clear, int8_t *to) {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
     _mm256_storeu_si256((__m256i *)to, _mm256_maskz_set1_epi8(~bits, clear));
+#elif defined(__AVX2__)
+    const __m256i place = _mm256_set1_epi64x((int64_t)0x8040201008040201);
+    const __m256i source = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    const __m256i of = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), source);
+    const __m256i is_clear = _mm256_cmpeq_epi8(_mm256_and_si256(of, place), _mm256_setzero_si256());
+    _mm256_storeu_si256((__m256i *)to, _mm256_and_si256(is_clear, _mm256_set1_epi8(clear)));
 #elif defined(__SSSE3__)
     const __m128i place = _mm_set1_epi64x((int64_t)0x8040201008040201), all_clear = _mm_set1_epi8(clear);
     const __m128i source = _mm_cvtsi32_si128((int)bits);
@@ -62,19 +68,23 @@ INLINE void bytes_of_clear_bits(uint32_t bits, int8_t clear, int8_t *to) {
 }
 
 INLINE void nibbles(const uint8_t *b, uint8_t less, int8_t *q) {
-    b16 v;
-    memcpy(&v, b, 16);
-    const b16 low = (v & 15) - less, high = (v >> 4) - less;
-    memcpy(q, &low, 16), memcpy(q + 16, &high, 16);
+    b16 codes[2];
+    b32 v;
+    nibbles_at(b, codes);
+    memcpy(&v, codes, 32);
+    v -= less;
+    memcpy(q, &v, 32);
 }
 /* With a fifth bit, as q - 16: that of the code's own bits where it is set, less 16 where it is not. */
 INLINE void nibbles_and_fifth(const uint8_t *b, uint32_t fifth, uint8_t more, int8_t *q) {
     int8_t clear[32];
-    b16 v, c[2];
+    b16 codes[2];
+    b32 v, c;
+    nibbles_at(b, codes);
     bytes_of_clear_bits(fifth, -16, clear);
-    memcpy(&v, b, 16), memcpy(c, clear, 32);
-    const b16 low = (v & 15) + c[0] + more, high = (v >> 4) + c[1] + more;
-    memcpy(q, &low, 16), memcpy(q + 16, &high, 16);
+    memcpy(&v, codes, 32), memcpy(&c, clear, 32);
+    v += c + more;
+    memcpy(q, &v, 32);
 }
 
 /* A binary16 scale at the beginning of a block, and a minimum behind it. */
@@ -110,12 +120,12 @@ CODES(q8_1) { memcpy(q, b + 4, 32); }
 SCALE_FIRST(Q8_1, q8_1)
 DOT(Q8_1, q8_1, 8, 1, NO_MINIMUM)
 
-CODES(iq4_nl) { look_up(iq4_values, b + 2, 16, q); }
+CODES(iq4_nl) { look_up_32(iq4_values, b + 2, q); }
 SCALE_FIRST(IQ4_NL, iq4_nl)
 DOT(IQ4_NL, iq4_nl, 8, 1, NO_MINIMUM)
 
 /* ---- FP4 ---- */
-CODES(mxfp4) { look_up(fp4_values, b + 1, 16, q); }
+CODES(mxfp4) { look_up_32(fp4_values, b + 1, q); }
 SCALES(mxfp4) {
     typedef int32_t i8 __attribute__((vector_size(32)));
     i8 e = {0};
@@ -126,10 +136,32 @@ SCALES(mxfp4) {
 DOT(MXFP4, mxfp4, 8, 1, NO_MINIMUM)
 
 CODES(nvfp4) {
-    for (int s = 0; s < 4; s++) look_up(fp4_values, b + 4 + 8 * s, 8, q + 16 * s);
+    for (int s = 0; s < 4; s += 2) {
+#if defined(__AVX2__)
+        __m256i v;
+        look_up_32(fp4_values, b + 4 + 8 * s, q + 16 * s);
+        memcpy(&v, q + 16 * s, 32);
+        v = _mm256_permute4x64_epi64(v, 0xd8); /* low and high nibbles of eight bytes beside each other */
+        memcpy(q + 16 * s, &v, 32);
+#else
+        for (int i = s; i < s + 2; i++) look_up(fp4_values, b + 4 + 8 * i, 8, q + 16 * i);
+#endif
+    }
 }
+/* half_e4m3, of two blocks at once. */
 SCALES(nvfp4) {
-    for (int i = 0; i < 4 * n; i++) scale[i] = half_e4m3(b[i / 4 * GGUF_NVFP4_BYTES + i % 4]);
+    typedef uint8_t b8 __attribute__((vector_size(8)));
+    typedef int32_t i8 __attribute__((vector_size(32)));
+    for (int i = 0; i < n; i += 2) {
+        uint8_t bytes[8];
+        b8 codes;
+        put64(bytes, get32(b + i * GGUF_NVFP4_BYTES), i + 1 < n ? get32(b + (i + 1) * GGUF_NVFP4_BYTES) : 0);
+        memcpy(&codes, bytes, 8);
+        const i8 c = __builtin_convertvector(codes, i8);
+        const v8 value = (v8)((c & 0x7f) << 20) * 0x1p119f;
+        const i8 kept = (i8)value & (c != 0x7f);
+        memcpy(scale + 4 * i, &kept, sizeof kept);
+    }
 }
 DOT(NVFP4, nvfp4, 4, 4, NO_MINIMUM)
 
@@ -169,12 +201,13 @@ SCALES(tq2_0) { halves_at(b + 64, GGUF_TQ2_0_BYTES, n, scale); }
 DOT(TQ2_0, tq2_0, 1, 1, NO_MINIMUM)
 
 CODES(q1_0) {
-    for (int k = 0; k < 8; k++) {
-        b16 v;
-        if (k % 2 == 0) bytes_of_clear_bits(get32(b + 2 + 2 * k), -2, q + 16 * k);
-        memcpy(&v, q + 16 * k, 16);
+    for (int k = 0; k < 4; k++) {
+        int8_t clear[32];
+        b32 v;
+        bytes_of_clear_bits(get32(b + 2 + 4 * k), -2, clear);
+        memcpy(&v, clear, 32);
         v += 1;
-        memcpy(q + 16 * k, &v, 16);
+        memcpy(q + 32 * k, &v, 32);
     }
 }
 SCALE_FIRST(Q1_0, q1_0)

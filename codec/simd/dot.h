@@ -134,6 +134,32 @@ INLINE void scaled(const void *q, int n, float d, float *to) {
 #endif
 }
 
+/* The codes of a block of 32 in 16 bytes: low nibbles, then high ones. All 32 are stored at once where they
+ * are loaded so. */
+INLINE void nibbles_at(const uint8_t *b, b16 q[2]) {
+#if defined(__AVX2__)
+    const __m128i v = _mm_loadu_si128((const __m128i *)b);
+    const __m256i two = _mm256_inserti128_si256(_mm256_castsi128_si256(v), _mm_srli_epi16(v, 4), 1);
+    _mm256_storeu_si256((__m256i *)q, _mm256_and_si256(two, _mm256_set1_epi8(15)));
+#else
+    b16 v;
+    memcpy(&v, b, 16);
+    q[0] = v & 15, q[1] = v >> 4;
+#endif
+}
+/* What a book has for them. */
+INLINE void look_up_32(const int8_t book[16], const uint8_t *b, int8_t *q) {
+#if defined(__AVX2__)
+    const __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)book));
+    b16 codes[2];
+    nibbles_at(b, codes);
+    const __m256i found = _mm256_shuffle_epi8(table, _mm256_loadu_si256((const __m256i *)codes));
+    _mm256_storeu_si256((__m256i *)q, found);
+#else
+    look_up(book, b, 16, q);
+#endif
+}
+
 /* Binary16 numbers `stride` bytes apart, at most 8. */
 INLINE void halves_at(const uint8_t *b, int stride, int n, float *to) {
 #if defined(__F16C__)

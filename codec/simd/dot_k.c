@@ -99,7 +99,7 @@ SCALES(q6_k) { scaled(b + 192, 16, one_half_at(b + 208), scale); }
 DOT(Q6_K, q6_k, 1, 16, NO_MINIMUM)
 
 CODES(iq4_xs) {
-    for (int s = 0; s < 8; s++) look_up(iq4_values, b + 8 + 16 * s, 16, q + 32 * s);
+    for (int s = 0; s < 8; s++) look_up_32(iq4_values, b + 8 + 16 * s, q + 32 * s);
 }
 SCALES(iq4_xs) {
     /* Nibbles of four bytes to eight bytes, and eight pairs of bits above them. */
