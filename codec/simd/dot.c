@@ -158,7 +158,9 @@ SCALES(nvfp4) {
         put64(bytes, get32(b + i * GGUF_NVFP4_BYTES), i + 1 < n ? get32(b + (i + 1) * GGUF_NVFP4_BYTES) : 0);
         memcpy(&codes, bytes, 8);
         const i8 c = __builtin_convertvector(codes, i8);
-        const v8 value = (v8)((c & 0x7f) << 20) * 0x1p119f;
+        /* 2^(e - 11) times the fraction, which has its leading one where e is not 0. */
+        const i8 e = c >> 3 & 15, small = e == 0, fraction = (c & 7) | (8 & ~small);
+        const v8 value = __builtin_convertvector(fraction, v8) * (v8)((e - small + 116) << 23);
         const i8 kept = (i8)value & (c != 0x7f);
         memcpy(scale + 4 * i, &kept, sizeof kept);
     }

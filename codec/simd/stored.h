@@ -61,9 +61,9 @@ INLINE float half_e8m0(uint8_t e) {
 }
 /* Half of an unsigned E4M3 number; bit 7 is ignored and 0x7f is zero. */
 INLINE float half_e4m3(uint8_t c) {
-    /* Exponent and fraction in place, then the exponent bias moved from 8 to 127; exact for subnormals too.
-     */
-    return c == 0x7f ? 0 : float_of((uint32_t)(c & 0x7f) << 20) * 0x1p119f;
+    int e = c >> 3 & 15, m = c & 7;
+    if ((c & 0x7f) == 0x7f) return c == 0x7f ? 0 : 240.0f;
+    return e ? (float)(8 + m) * float_of((uint32_t)(e - 11 + 127) << 23) : (float)m * 0x1p-10f;
 }
 
 #endif
