@@ -50,8 +50,9 @@ static bool place_vector(placing *p, const gguf_tensor *t, const float **values)
     if (!t) return true;
     uint64_t decoded = place(p, vector_bytes(t)), raw = place(p, t->size);
     if (!p->l) return true;
-    *values = (float *)(p->l->room + decoded);
-    return model_read_values(p->l->model, t, p->l->room + raw, (float *)(p->l->room + decoded), p->e);
+    void *floats = p->l->room + decoded; /* aligned for them */
+    *values = floats;
+    return model_read_values(p->l->model, t, p->l->room + raw, floats, p->e);
 }
 
 static bool place_matrix(placing *p, const gguf_tensor *t, const uint8_t **data) {

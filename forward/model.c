@@ -72,8 +72,11 @@ static void read_score_scale(forward_model *m, key_reader *r, double log_factor,
         double given = key_float(r, "attention.scale", 0, 0, 1e6);
         if (given > 0) scale = given;
     }
-    if (a->blocks_of_width_scale && a->blocks_of_width_scale == m->sizes.layers)
-        scale = 1 / sqrt((double)(m->sizes.width / m->layers[0].heads));
+    size_t heads = m->layers[0].heads;
+    if (a->blocks_of_width_scale && a->blocks_of_width_scale == m->sizes.layers && heads) {
+        size_t share = m->sizes.width / heads; /* rounded down, as the incumbent has it */
+        scale = 1 / sqrt((double)share);
+    }
     if (a->latent) {
         const rope_plan *p = &m->rope[0];
         double magnitude =

@@ -7,7 +7,7 @@
 #include "forward/model.h"
 #include "gguf/facts.h"
 
-#define NAME(slot, name) [slot] = name,
+#define NAME(slot, name) [slot] = (name),
 static const char *const names[SLOTS] = {FORWARD_SLOTS(NAME, NAME)};
 #undef NAME
 /* The first thing that is wrong ends it; later calls do nothing. */
