@@ -4,19 +4,20 @@
 
 #include "cli/request.h"
 
-int quantize_main(const request *r);   /* quantize.c */
-int info_main(const request *r);       /* info.c */
-int plan_main(const request *r);       /* plan.c */
-int compare_main(const request *r);    /* compare.c */
-int verify_main(const request *r);     /* verify.c */
-int evaluate_main(const request *r);   /* evaluate.c */
-int speed_main(const request *r);      /* speed.c, of evaluate --speed */
-int imatrix_main(const request *r);    /* imatrix.c */
-int evaluate_main(const request *r);   /* evaluate.c */
-int tokenize_main(const request *r);   /* tokenize.c */
-int types_main(const request *r);      /* help.c */
-int completion_main(const request *r); /* completion.c */
-int help_main(const request *r);       /* help.c */
+int quantize_main(const request *r);                 /* quantize.c */
+int info_main(const request *r);                     /* info.c */
+int plan_main(const request *r);                     /* plan.c */
+int compare_main(const request *r);                  /* compare.c */
+int verify_main(const request *r);                   /* verify.c */
+int evaluate_main(const request *r);                 /* evaluate.c */
+int speed_main(const request *r);                    /* speed.c, of evaluate --speed */
+int imatrix_main(const request *r);                  /* imatrix.c */
+bool imatrix_compute(const request *r, gq_error *e); /* importance.c */
+int evaluate_main(const request *r);                 /* evaluate.c */
+int tokenize_main(const request *r);                 /* tokenize.c */
+int types_main(const request *r);                    /* help.c */
+int completion_main(const request *r);               /* completion.c */
+int help_main(const request *r);                     /* help.c */
 int version_main(const request *r);
 
 #endif

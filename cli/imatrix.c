@@ -1,4 +1,4 @@
-/* gquant imatrix show|merge|convert */
+/* gquant imatrix show|merge|convert; compute is in importance.c */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -160,7 +160,7 @@ static void print_json(const char *path, const gq_imatrix *m, const gq_imatrix_c
     emit_end(&j);
 }
 
-/* ---- the three ---- */
+/* ---- showing, merging, converting ---- */
 
 static gq_imatrix *open_imatrix(const request *r, const char *path, gq_error *e) {
     gq_imatrix *m = gq_imatrix_open(path, e);
@@ -204,23 +204,38 @@ static bool merge_imatrices(const request *r, gq_error *e) {
     return ok;
 }
 
+/* Those that only computing has a use for. */
+static const char *option_of_compute(const request *r) {
+    static const char *const names[] = {"context", "tokens",         "memory",  "ids",     "parse-special",
+                                        "part",    "process-output", "dry-run", "threads", "progress"};
+    for (size_t i = 0; i < r->n_given; i++)
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            if (strcmp(r->given[i].option->name, names[k]) == 0) return names[k];
+    return NULL;
+}
+
 int imatrix_main(const request *r) {
     static const struct {
-        const char *name;
+        const char *name, *arguments;
         bool (*run)(const request *r, gq_error *e);
         size_t min, max;
-    } jobs[] = {{"show", show_imatrix, 2, 3},
-                {"merge", merge_imatrices, 3, SIZE_MAX},
-                {"convert", merge_imatrices, 3, 3}};
+    } jobs[] = {{"compute", "MODEL TEXT... OUT", imatrix_compute, 3, SIZE_MAX},
+                {"show", "FILE [MODEL]", show_imatrix, 2, 3},
+                {"merge", "IN... OUT", merge_imatrices, 3, SIZE_MAX},
+                {"convert", "IN OUT", merge_imatrices, 3, 3}};
     gq_error e = {0};
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         if (strcmp(jobs[i].name, r->arguments[0]) != 0) continue;
+        if (jobs[i].run != imatrix_compute && option_of_compute(r)) {
+            gq_fail_usage(&e, "imatrix %s: --%s is for imatrix compute", jobs[i].name, option_of_compute(r));
+            return failed(&e);
+        }
         if (r->n_arguments >= jobs[i].min && r->n_arguments <= jobs[i].max)
             return jobs[i].run(r, &e) ? GQ_OK : failed(&e);
-        gq_fail_usage(&e, "imatrix %s: usage: gquant imatrix %s", jobs[i].name,
-                      command_of(r->command)->arguments);
+        gq_fail_usage(&e, "imatrix %s: usage: gquant imatrix %s %s", jobs[i].name, jobs[i].name,
+                      jobs[i].arguments);
         return failed(&e);
     }
-    gq_fail_usage(&e, "imatrix %s: expected show, merge or convert", r->arguments[0]);
+    gq_fail_usage(&e, "imatrix %s: expected compute, show, merge or convert", r->arguments[0]);
     return failed(&e);
 }

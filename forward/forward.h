@@ -103,6 +103,7 @@ typedef struct forward_inputs {
     const gguf_tensor *weights[FORWARD_MOST_WEIGHTS];
     size_t n_weights;
     size_t matrix, matrices; /* which of how many of these weights; 0 of 1 for plain ones */
+    bool routed;             /* the matrices are experts: each sees tokens of its own */
     const float *x;
     size_t features, tokens, stride;
 } forward_inputs;

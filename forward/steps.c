@@ -36,6 +36,7 @@ bool batch_site(forward_batch *b, const float *x, size_t stride, size_t features
                 size_t matrix, const slot *slots) {
     forward_inputs in = {
         .matrix = matrix, .matrices = 1, .x = x, .features = features, .tokens = tokens, .stride = stride};
+    in.routed = *slots == GATE_EXPS || *slots == DOWN_EXPS; /* lists of experts' weights begin so */
     for (; *slots != SLOTS; slots++) {
         const gguf_tensor *t = b->layer->plan->weight[*slots];
         if (!t) continue;

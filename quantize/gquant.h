@@ -372,6 +372,7 @@ typedef struct gq_imatrix_row {
     const char *name, *role; /* role: the name behind "blk.N." */
     int64_t layer;           /* -1: none */
     uint64_t values, experts, experts_unseen;
+    const float *counts; /* tokens of each expert, or of all; in the .dat layout calls */
     double sum, min, max, mean, deviation;
     double active;            /* share above 0.00001 */
     double entropy, evenness; /* bits; and as a share of the most that so many columns can have */
@@ -492,6 +493,40 @@ typedef struct gq_evaluation_facts {
 } gq_evaluation_facts;
 gq_evaluation_facts gq_evaluation_summary(const gq_evaluation *v);
 const char *const *gq_evaluation_warnings(const gq_evaluation *v, size_t *n);
+/* ---- making importance data ---- */
+typedef struct gq_importance_request {
+    const char *model;
+    const gq_text *texts; /* one or more, each cut into windows by itself; the first one's context and tokens
+                             hold for all together */
+    size_t n_texts;
+    const char *out; /* gets the data in the GGUF layout, or in the .dat layout */
+    bool dat;
+    bool force;           /* replace a file that is there */
+    bool output;          /* of the output matrix, too */
+    uint32_t part, parts; /* only the part-th (1..parts) share of the windows; 0, 0: all */
+    int threads;          /* 0: one per core */
+    uint64_t memory; /* bytes to stay within; 0: a quarter of the machine's, or what a single window needs */
+} gq_importance_request;
+
+typedef struct gq_importance_plan gq_importance_plan;
+/* Turns texts into tokens and looks at the model's headers. What the request points to is not needed then. */
+gq_importance_plan *gq_importance_plan_new(const gq_importance_request *r, gq_error *e);
+void gq_importance_plan_free(gq_importance_plan *p);
+typedef struct gq_importance_facts {
+    const char *architecture;
+    uint32_t context;
+    uint64_t windows, tokens;         /* of this part */
+    uint64_t layers, layers_finished; /* by an earlier run, which will be continued */
+    uint64_t windows_at_once;
+    uint64_t memory;     /* bytes that the process takes at most */
+    uint64_t disk;       /* bytes beside the output until it is done */
+    bool states_in_file; /* they do not fit into memory, and are read from there */
+} gq_importance_facts;
+gq_importance_facts gq_importance_summary(const gq_importance_plan *p);
+const char *const *gq_importance_warnings(const gq_importance_plan *p, size_t *n);
+/* Run the model, a layer at a time, and write the file. What has been finished of an interrupted run is kept
+ * beside it; the same request goes on from there. callbacks may be NULL. */
+gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e);
 
 /* ---- small files ---- */
 /* All bytes of a regular file, at most `most`, malloc'ed, with a NUL behind them. Never waits for a FIFO. */

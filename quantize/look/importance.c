@@ -5,7 +5,7 @@
 
 #include "imatrix/stats.h"
 #include "mixes/mixes.h"
-#include "quantize/gquant.h"
+#include "quantize/look/importance.h"
 
 struct gq_imatrix {
     imatrix data;
@@ -20,6 +20,7 @@ static void describe(gq_imatrix_row *to, const imatrix_stats *s) {
                            .values = s->entry->n_values,
                            .experts = s->entry->n_counts,
                            .experts_unseen = s->entry->n_unseen,
+                           .counts = s->entry->counts,
                            .sum = s->sum,
                            .min = s->min,
                            .max = s->max,
@@ -44,19 +45,23 @@ static bool make_rows(gq_imatrix *m, gq_error *e) {
     return ok;
 }
 
-gq_imatrix *gq_imatrix_open(const char *path, gq_error *e) {
+gq_imatrix *importance_of(imatrix *data, const char *path, gq_error *e) {
     gq_imatrix *m = calloc(1, sizeof *m);
-    if (m) m->path = strdup(path);
+    if (m) *m = (gq_imatrix){.data = *data, .path = strdup(path)};
     if (!m || !m->path) {
         free(m);
+        imatrix_free(data);
         gq_fail_memory(e, sizeof *m + strlen(path));
         return NULL;
     }
-    bool ok = imatrix_open(&m->data, path, e);
-    if (!ok) m->data = (imatrix){.n_entries = 0};
-    if (ok && imatrix_check(&m->data, path, e) && make_rows(m, e)) return m;
+    if (imatrix_check(&m->data, path, e) && make_rows(m, e)) return m;
     gq_imatrix_free(m);
     return NULL;
+}
+
+gq_imatrix *gq_imatrix_open(const char *path, gq_error *e) {
+    imatrix data;
+    return imatrix_open(&data, path, e) ? importance_of(&data, path, e) : NULL;
 }
 
 void gq_imatrix_free(gq_imatrix *m) {

@@ -27,8 +27,9 @@ void plan_build(char to[24]) { snprintf(to, 24, "%.14s-%s", gq_version(), gq_bui
 
 /* Pieces of a tensor from its first byte to its last, one alone from the middle. With `ahead` they are only
  * asked for, so that the disk can fetch all of them at once. */
-static bool sample_tensor(gq_plan *plan, const gguf_tensor *t, uint64_t pieces, bool ahead, gq_error *e) {
-    const gq_file *f = &plan->model.shards[t->shard].file;
+static bool sample_tensor(const gguf_model *m, const gguf_tensor *t, uint64_t pieces, bool ahead,
+                          uint32_t *content, gq_error *e) {
+    const gq_file *f = &m->shards[t->shard].file;
     uint8_t bytes[SAMPLE_BYTES];
     size_t n = t->size < SAMPLE_BYTES ? (size_t)t->size : SAMPLE_BYTES;
     uint64_t room = t->size - n, enough = t->size / SAMPLE_BYTES + 1;
@@ -40,17 +41,17 @@ static bool sample_tensor(gq_plan *plan, const gguf_tensor *t, uint64_t pieces, 
             continue;
         }
         if (!gq_file_read(f, at, bytes, n, e)) return false;
-        plan->identity.content = crc(plan->identity.content, bytes, n);
+        *content = crc(*content, bytes, n);
     }
     return true;
 }
 
-static bool sample_weights(gq_plan *plan, gq_error *e) {
-    uint64_t n = plan->model.n_tensors;
+static bool sample_weights(const gguf_model *m, uint32_t *content, gq_error *e) {
+    uint64_t n = m->n_tensors;
     uint64_t step = n / SAMPLES + 1, pieces = n > 0 && n < SAMPLES ? SAMPLES / n : 1;
     for (int pass = 0; pass < 2; pass++)
         for (uint64_t i = 0; i < n; i += step)
-            if (!sample_tensor(plan, plan->model.tensors[i], pieces, pass == 0, e)) return false;
+            if (!sample_tensor(m, m->tensors[i], pieces, pass == 0, content, e)) return false;
     return true;
 }
 
@@ -71,20 +72,30 @@ static uint32_t crc_header(uint32_t sum, const gguf_shard *s) {
     return sum;
 }
 
+static bool look_at_file(const gguf_shard *s, struct timespec *modified, gq_error *e) {
+    struct stat st = {.st_size = 0};
+    if (fstat(s->file.fd, &st) != 0) return gq_fail(e, "%s: cannot be examined", s->file.path);
+    *modified = st.st_mtim;
+    return true;
+}
+
+bool plan_identify_model(const gguf_model *m, struct timespec *modified, uint32_t *times, uint32_t *content,
+                         gq_error *e) {
+    for (uint32_t i = 0; i < m->n_shards; i++) {
+        if (!look_at_file(&m->shards[i], &modified[i], e)) return false;
+        uint64_t time[2] = {(uint64_t)modified[i].tv_sec, (uint64_t)modified[i].tv_nsec};
+        *times = crc(*times, time, sizeof time);
+        *content = crc_header(*content, &m->shards[i]);
+    }
+    return sample_weights(m, content, e);
+}
+
 bool plan_identify_input(gq_plan *plan, gq_error *e) {
     uint32_t n = plan->model.n_shards;
     plan->modified = calloc(n, sizeof *plan->modified);
     if (!plan->modified) return gq_fail_memory(e, n * sizeof *plan->modified);
-    for (uint32_t i = 0; i < n; i++) {
-        const gguf_shard *s = &plan->model.shards[i];
-        struct stat st = {.st_size = 0};
-        if (fstat(s->file.fd, &st) != 0) return gq_fail(e, "%s: cannot be examined", s->file.path);
-        plan->modified[i] = st.st_mtim;
-        uint64_t times[2] = {(uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec};
-        plan->identity.input = crc(plan->identity.input, times, sizeof times);
-        plan->identity.content = crc_header(plan->identity.content, s);
-    }
-    return sample_weights(plan, e);
+    return plan_identify_model(&plan->model, plan->modified, &plan->identity.input, &plan->identity.content,
+                               e);
 }
 
 /* ---- settings and layout ---- */

@@ -1,0 +1,155 @@
+/* gquant imatrix compute */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cli/commands.h"
+#include "cli/input.h"
+#include "cli/progress.h"
+#include "cli/say.h"
+#include "cli/table.h"
+#include "cli/text.h"
+
+/* ---- what is asked for ---- */
+
+static bool read_texts(const request *r, const char *const *paths, size_t n, gq_text *texts, gq_error *e) {
+    for (size_t i = 0; i < n; i++) {
+        size_t length = 0;
+        char *bytes = input_read(paths[i], &length, e);
+        if (!bytes) return false;
+        texts[i] = (gq_text){.name = paths[i],
+                             .bytes = bytes,
+                             .n = length,
+                             .ids = r->ids,
+                             .parse_special = r->parse_special,
+                             .context = (uint32_t)r->context,
+                             .tokens = r->tokens};
+    }
+    return true;
+}
+
+static gq_importance_plan *make_plan(const request *r, gq_error *e) {
+    const char *const *paths = r->ids ? &r->ids : r->arguments + 2, *dot;
+    size_t n = r->ids ? 1 : r->n_arguments - 3;
+    gq_text *texts = need(n, sizeof *texts);
+    gq_importance_request asked = {.model = r->arguments[1],
+                                   .texts = texts,
+                                   .n_texts = n,
+                                   .out = r->arguments[r->n_arguments - 1],
+                                   .force = r->quantize.force || r->dry_run,
+                                   .output = r->process_output,
+                                   .part = r->quantize.part,
+                                   .parts = r->quantize.parts,
+                                   .threads = r->quantize.threads,
+                                   .memory = r->memory};
+    dot = strrchr(asked.out, '.');
+    asked.dat = dot && !strcasecmp(dot, ".dat");
+    gq_importance_plan *p = read_texts(r, paths, n, texts, e) ? gq_importance_plan_new(&asked, e) : NULL;
+    for (size_t i = 0; i < n; i++) free((void *)texts[i].bytes);
+    free(texts);
+    return p;
+}
+
+/* ---- what is said ---- */
+
+static void print_plan(const gq_importance_plan *p) {
+    gq_importance_facts f = gq_importance_summary(p);
+    char memory[UNIT_ROOM], disk[UNIT_ROOM];
+    printf("%s, %" PRIu64 " layers; %" PRIu64 " tokens in windows of %u, %" PRIu64 " windows at once\n",
+           f.architecture, f.layers, f.tokens, f.context, f.windows_at_once);
+    printf("memory: at most %s; the states of all tokens are %s\n", size_text(memory, (double)f.memory),
+           f.states_in_file ? "read from disk" : "in memory");
+    printf("disk: %s beside the output until it is done\n", size_text(disk, (double)f.disk));
+    if (f.layers_finished) printf("%" PRIu64 " layers are done already\n", f.layers_finished);
+}
+
+enum { FEW = 64 }; /* tokens; the mean of as many squares is known to about 18 % */
+
+typedef struct coverage {
+    uint64_t none, few;
+    double fewest;
+} coverage;
+
+static coverage cover(const gq_imatrix_row *row) {
+    coverage c = {.fewest = (double)row->counts[0]};
+    for (uint64_t i = 0; i < row->experts; i++) {
+        double count = (double)row->counts[i];
+        c.none += count == 0;
+        c.few += count < FEW;
+        if (count < c.fewest) c.fewest = count;
+    }
+    return c;
+}
+
+static void print_coverage(const gq_imatrix *m) {
+    size_t n, shown_rows = 0;
+    const gq_imatrix_row *rows = gq_imatrix_rows(m, &n);
+    table t;
+    table_start(&t, "lrrrr");
+    table_row(&t, (const char *const[]){"entry", "experts", "seen by none", "by fewer than 64", "fewest"});
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].experts < 2) continue;
+        coverage c = cover(&rows[i]);
+        if (c.few == 0) continue;
+        shown_rows++;
+        table_name(&t, rows[i].name);
+        table_cell(&t, format("%" PRIu64, rows[i].experts));
+        table_cell(&t, format("%" PRIu64, c.none));
+        table_cell(&t, format("%" PRIu64, c.few));
+        table_cell(&t, format("%.0f", c.fewest));
+    }
+    if (shown_rows) {
+        printf("experts that few tokens reached; more text, or other text, would tell more of them\n");
+        table_print(&t, stdout);
+    }
+    table_free(&t);
+}
+
+static void print_result(const request *r, const gq_importance_plan *p, const gq_imatrix *m) {
+    gq_importance_facts f = gq_importance_summary(p);
+    char *name = shown(r->arguments[r->n_arguments - 1]);
+    printf("%s: %zu entries from %" PRIu64 " windows of %u tokens\n", name, gq_imatrix_summary(m).n_entries,
+           f.windows, f.context);
+    free(name);
+    print_coverage(m);
+    if (r->quantize.parts)
+        printf("part %u of %u; 'gquant imatrix merge' adds the parts up\n", r->quantize.part,
+               r->quantize.parts);
+}
+
+/* ---- the work ---- */
+
+static gq_imatrix *compute(const request *r, gq_importance_plan *p, gq_error *e) {
+    progress shown_progress;
+    interrupt_catch();
+    progress_start_phase(&shown_progress, r, "importance");
+    gq_callbacks callbacks = progress_callbacks(&shown_progress);
+    gq_imatrix *m = gq_importance_compute(p, &callbacks, e);
+    progress_end(&shown_progress, m ? NULL : e);
+    return m;
+}
+
+bool imatrix_compute(const request *r, gq_error *e) {
+    if (r->n_arguments < 4 && !r->ids)
+        return gq_fail_usage(e, "imatrix compute: MODEL TEXT... OUT; there is no text, nor --ids");
+    if (r->n_arguments > 3 && r->ids)
+        return gq_fail_usage(e, "imatrix compute: --ids takes the place of texts; it is MODEL OUT then");
+    gq_importance_plan *p = make_plan(r, e);
+    if (!p) return false;
+    size_t n;
+    const char *const *warnings = gq_importance_warnings(p, &n);
+    if (!r->quiet) warn_all(warnings, n);
+    bool ok = true;
+    if (r->dry_run) {
+        if (!r->quiet) print_plan(p);
+    } else {
+        gq_imatrix *m = compute(r, p, e);
+        if (m && !r->quiet) print_result(r, p, m);
+        ok = m;
+        gq_imatrix_free(m);
+    }
+    gq_importance_plan_free(p);
+    return ok;
+}

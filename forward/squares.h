@@ -1,0 +1,10 @@
+/* Sums over what flows into weights. */
+#ifndef GQ_FORWARD_SQUARES_H
+#define GQ_FORWARD_SQUARES_H
+
+#include "forward/forward.h"
+
+/* sums[c] += the squares of feature c of all tokens, one after another. */
+void forward_add_squares(const forward_inputs *in, double *sums, int threads);
+
+#endif

@@ -1,0 +1,123 @@
+#include "imatrix/collect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "forward/squares.h"
+#include "imatrix/entries.h"
+
+/* Weights that share what flows into them. */
+typedef struct site {
+    const gguf_tensor *weights[FORWARD_MOST_WEIGHTS];
+    size_t n_weights, features, matrices;
+    bool routed;      /* each matrix counts for itself */
+    double *sums;     /* matrices x features */
+    uint64_t *counts; /* one, or one per matrix */
+} site;
+
+struct collection {
+    int threads;
+    size_t n, room;
+    site *sites; /* in the order in which they were told first */
+};
+
+collection *collection_new(int threads, gq_error *e) {
+    collection *c = calloc(1, sizeof *c);
+    if (!c) return gq_fail_memory(e, sizeof *c), NULL;
+    c->threads = threads;
+    return c;
+}
+
+static void drop_sites(collection *c) {
+    for (size_t i = 0; i < c->n; i++) free(c->sites[i].sums), free(c->sites[i].counts);
+    free(c->sites);
+    c->sites = NULL, c->n = c->room = 0;
+}
+
+void collection_free(collection *c) {
+    if (c) drop_sites(c);
+    free(c);
+}
+
+static size_t counts_of(const site *s) { return s->routed ? s->matrices : 1; }
+
+static site *add_site(collection *c, const forward_inputs *in, gq_error *e) {
+    if (c->n == c->room) {
+        size_t room = c->room ? 2 * c->room : 16;
+        site *grown = realloc(c->sites, room * sizeof *grown);
+        if (!grown) return gq_fail_memory(e, room * sizeof *grown), NULL;
+        c->sites = grown, c->room = room;
+    }
+    site *s = &c->sites[c->n];
+    *s = (site){
+        .n_weights = in->n_weights, .features = in->features, .matrices = in->matrices, .routed = in->routed};
+    memcpy(s->weights, in->weights, sizeof s->weights);
+    s->sums = calloc(s->matrices * s->features, sizeof *s->sums); /* no more than the weights have rows */
+    s->counts = calloc(counts_of(s), sizeof *s->counts);
+    c->n++; /* so that it is freed */
+    if (s->sums && s->counts) return s;
+    return gq_fail_memory(e, s->matrices * s->features * sizeof *s->sums), NULL;
+}
+
+static bool take(void *data, const forward_inputs *in, gq_error *e) {
+    collection *c = data;
+    site *s = NULL;
+    for (size_t i = 0; !s && i < c->n; i++)
+        if (c->sites[i].weights[0] == in->weights[0]) s = &c->sites[i];
+    if (!s && !(s = add_site(c, in, e))) return false;
+    forward_add_squares(in, s->sums + in->matrix * s->features, c->threads);
+    if (s->routed || in->matrix == 0) s->counts[s->routed ? in->matrix : 0] += in->tokens;
+    return true;
+}
+
+forward_site collection_site(collection *c) { return (forward_site){take, c}; }
+
+/* ---- entries ---- */
+
+static bool add_entry(imatrix *im, const site *s, const gguf_tensor *t, gq_error *e) {
+    imatrix_entry *x = &im->entries[im->n_entries];
+    uint64_t n = s->matrices * s->features, n_counts = counts_of(s);
+    if (!imatrix_entry_new(x, t->name, strlen(t->name), n, n_counts, false, e)) return false;
+    im->n_entries++;
+    for (uint64_t i = 0; i < n; i++) x->sums[i] = (float)s->sums[i];
+    for (uint64_t i = 0; i < n_counts; i++) x->counts[i] = (float)s->counts[i];
+    imatrix_count_unseen(x);
+    return true;
+}
+
+bool collection_take(collection *c, imatrix *im, gq_error *e) {
+    bool ok = true;
+    *im = (imatrix){0};
+    for (size_t i = 0; ok && i < c->n; i++) {
+        const site *s = &c->sites[i];
+        ok = imatrix_reserve(im, s->n_weights, e);
+        for (size_t w = 0; ok && w < s->n_weights; w++) ok = add_entry(im, s, s->weights[w], e);
+    }
+    drop_sites(c);
+    ok = ok && imatrix_sort(im, "importance", e);
+    if (!ok) imatrix_free(im);
+    return ok;
+}
+
+/* ---- sizes ---- */
+
+/* N of "blk.N."; UINT64_MAX: none. */
+static uint64_t layer_of(const char *name) {
+    return strncmp(name, "blk.", 4) == 0 ? strtoull(name + 4, NULL, 10) : UINT64_MAX;
+}
+
+collection_sizes collection_measure(const gguf_model *m, size_t layers, const char *output) {
+    enum { WORKED_ON = 2 * sizeof(double) }; /* sums; then entries, and the bytes that these are written as */
+    uint64_t *values = calloc(layers + 1, sizeof *values), all = 0, most = 0;
+    if (!values) return (collection_sizes){UINT64_MAX, UINT64_MAX};
+    for (uint64_t i = 0; i < m->n_tensors; i++) {
+        const gguf_tensor *t = m->tensors[i];
+        uint64_t layer = layer_of(t->name), n = t->ne[0] * t->ne[2]; /* no more than the tensor has */
+        if (layer >= layers && (!output || strcmp(t->name, output) != 0)) continue;
+        uint64_t *of = &values[layer < layers ? layer : layers];
+        all += n, *of += n;
+        if (*of > most) most = *of;
+    }
+    free(values);
+    return (collection_sizes){most * WORKED_ON, all * sizeof(float)};
+}

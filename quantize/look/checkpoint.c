@@ -1,0 +1,203 @@
+#include "quantize/look/checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "gguf/safe_file.h"
+
+enum { HEAD_ROOM = 4096, BEGUN_AT = 2048 };
+static const char MAGIC[8] = {'G', 'Q', 'S', 'T', 'A', 'T', '0', '1'};
+static const char SUFFIX[] = ".gquant-states";
+
+typedef struct record {
+    uint64_t mark; /* number of the layer, and one */
+    uint64_t size; /* of what follows */
+    uint32_t crc;  /* of that */
+    uint32_t head_crc;
+} record;
+
+static uint32_t crc(const void *bytes, uint64_t n) { return (uint32_t)crc32_z(0, bytes, n); }
+
+void checkpoint_seal(checkpoint_head *h) {
+    memcpy(h->magic, MAGIC, sizeof h->magic);
+    h->crc = crc(h, offsetof(checkpoint_head, crc));
+}
+
+uint64_t checkpoint_slots(void) { return HEAD_ROOM; }
+static uint64_t first_record(uint64_t slot) { return HEAD_ROOM + 2 * slot; }
+uint64_t checkpoint_bytes(uint64_t slot, uint64_t records) { return first_record(slot) + records; }
+
+static bool fail(const checkpoint *c, const char *what, gq_error *e) {
+    return gq_fail(e, "cannot %s %s, which holds the finished layers: %s", what, c->path, strerror(errno));
+}
+
+/* ---- reading ---- */
+
+static bool read_all(int fd, void *to, uint64_t n, uint64_t at) {
+    for (uint8_t *next = to; n > 0;) {
+        ssize_t got = pread(fd, next, n, (off_t)at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got == 0) errno = ENODATA;
+        if (got <= 0) return false;
+        next += got, at += (uint64_t)got, n -= (uint64_t)got;
+    }
+    return true;
+}
+
+static const char DAMAGED[] = "what it left is damaged";
+
+static const char *mismatch(int fd, const checkpoint_head *wanted) {
+    checkpoint_head found;
+    if (!read_all(fd, &found, sizeof found, 0) || memcmp(found.magic, MAGIC, sizeof MAGIC) != 0 ||
+        found.crc != crc(&found, offsetof(checkpoint_head, crc)))
+        return DAMAGED;
+    if (memcmp(found.build, wanted->build, sizeof found.build) != 0)
+        return "it was one of another version or build of gquant";
+    if (found.times != wanted->times || found.content != wanted->content)
+        return "its model was another one, or has changed since";
+    if (memcmp(&found, wanted, sizeof found) != 0) return "its text or its options were other ones";
+    return NULL;
+}
+
+/* What record i is, if it is there and whole. */
+static bool find_record(const checkpoint *c, uint64_t at, uint64_t file_size, record *r) {
+    return read_all(c->fd, r, sizeof *r, at) && r->head_crc == crc(r, offsetof(record, head_crc)) &&
+           r->mark > 0 && r->size <= file_size && at + sizeof *r <= file_size - r->size;
+}
+
+static bool is_whole(const checkpoint *c, uint64_t at, const record *r) {
+    uint8_t *bytes = malloc(r->size ? r->size : 1);
+    bool whole = bytes && read_all(c->fd, bytes, r->size, at + sizeof *r) && r->crc == crc(bytes, r->size);
+    free(bytes);
+    return whole;
+}
+
+/* Those from the first on that are whole. A layer that has been begun overwrites the states of the one before
+ * the last: where the last one's record is not whole any more nothing is left to go on from. */
+static void count_finished(checkpoint *c) {
+    struct stat st;
+    record r;
+    uint64_t begun = 0;
+    c->finished = 0, c->end = first_record(c->slot);
+    if (fstat(c->fd, &st) != 0 || (uint64_t)st.st_size < c->end || !read_all(c->fd, &begun, 8, BEGUN_AT))
+        return;
+    while (find_record(c, c->end, (uint64_t)st.st_size, &r) && r.mark == c->finished + 1 &&
+           is_whole(c, c->end, &r))
+        c->end += sizeof r + r.size, c->finished++;
+    if (begun > c->finished + 1) c->why = DAMAGED, c->finished = 0;
+}
+
+static bool can_go_on(checkpoint *c, const checkpoint_head *h) {
+    c->why = mismatch(c->fd, h);
+    if (!c->why) count_finished(c);
+    return !c->why;
+}
+
+uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_error *e) {
+    record r;
+    if (*at == 0) *at = first_record(c->slot);
+    bool found = find_record(c, *at, c->end, &r);
+    uint8_t *bytes = found ? malloc(r.size ? r.size : 1) : NULL;
+    if (found && !bytes) return gq_fail_memory(e, r.size), NULL;
+    if (!found || !read_all(c->fd, bytes, r.size, *at + sizeof r) || r.crc != crc(bytes, r.size)) {
+        free(bytes);
+        gq_fail(e, "%s: a layer's record is damaged; remove it and begin anew", c->path);
+        return NULL;
+    }
+    *at += sizeof r + r.size, *n = r.size;
+    return bytes;
+}
+
+/* ---- opening ---- */
+
+static bool prepare(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
+    *c = (checkpoint){.fd = -1, .slot = h->slot, .path = safe_file_beside(out, SUFFIX)};
+    return c->path || gq_fail_memory(e, strlen(out) + sizeof SUFFIX);
+}
+
+bool checkpoint_look(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
+    if (!prepare(c, out, h, e)) return false;
+    c->fd = safe_file_open(c->path);
+    if (c->fd >= 0) can_go_on(c, h);
+    return true;
+}
+
+static bool lock(checkpoint *c, gq_error *e) {
+    if (safe_file_lock(c->fd, SAFE_FILE_ALONE) && safe_file_still_there(c->fd, c->path)) return true;
+    close(c->fd);
+    c->fd = -1; /* not ours to remove */
+    return gq_fail(e, "another process is at work on this output (it holds %s)", c->path);
+}
+
+static bool open_old(checkpoint *c, gq_error *e) {
+    c->fd = safe_file_open(c->path);
+    if (c->fd < 0) return errno == ENOENT || fail(c, "open", e);
+    return lock(c, e);
+}
+
+static bool reserve(checkpoint *c, uint64_t bytes, gq_error *e) {
+    struct statvfs fs;
+    int error;
+    if (fstatvfs(c->fd, &fs) == 0 && bytes > (uint64_t)fs.f_bavail * fs.f_frsize)
+        error = ENOSPC;
+    else
+        do error = fallocate(c->fd, 0, 0, (off_t)bytes) ? errno : 0;
+        while (error == EINTR);
+    if (error == EOPNOTSUPP || error == ENOSYS) error = ftruncate(c->fd, (off_t)bytes) ? errno : 0;
+    return error == 0 || gq_fail(e,
+                                 "cannot set aside %llu bytes for %s, which is to hold the states of all "
+                                 "tokens: %s; fewer tokens need less",
+                                 (unsigned long long)bytes, c->path, strerror(error));
+}
+
+static bool create(checkpoint *c, const checkpoint_head *h, uint64_t bytes, gq_error *e) {
+    if (c->fd >= 0) close(c->fd), unlink(c->path);
+    c->fd = safe_file_create(c->path);
+    if (c->fd < 0) return fail(c, "make", e);
+    if (!lock(c, e)) return false;
+    if (reserve(c, bytes, e) && (safe_file_write(c->fd, 0, h, sizeof *h) || fail(c, "write", e))) return true;
+    unlink(c->path);
+    return false;
+}
+
+bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, uint64_t records,
+                     gq_error *e) {
+    uint64_t bytes = checkpoint_bytes(h->slot, records);
+    if (!prepare(c, out, h, e) || !safe_file_may_grow(c->path, bytes, e) || !open_old(c, e)) return false;
+    if (c->fd >= 0 && can_go_on(c, h)) return true;
+    c->end = first_record(c->slot);
+    return create(c, h, bytes, e);
+}
+
+void checkpoint_close(checkpoint *c) {
+    if (c->fd >= 0) close(c->fd);
+    free(c->path);
+    *c = (checkpoint){.fd = -1};
+}
+
+void checkpoint_remove(const checkpoint *c) {
+    if (c->fd >= 0) unlink(c->path);
+}
+
+/* ---- writing ---- */
+
+bool checkpoint_begin(const checkpoint *c, gq_error *e) {
+    uint64_t begun = c->finished + 1;
+    return safe_file_write(c->fd, BEGUN_AT, &begun, sizeof begun) || fail(c, "write", e);
+}
+
+bool checkpoint_add(checkpoint *c, const void *bytes, uint64_t n, gq_error *e) {
+    record r = {.mark = c->finished + 1, .size = n, .crc = crc(bytes, n)};
+    r.head_crc = crc(&r, offsetof(record, head_crc));
+    if (fdatasync(c->fd) != 0 || !safe_file_write(c->fd, c->end + sizeof r, bytes, n) ||
+        !safe_file_write(c->fd, c->end, &r, sizeof r) || fdatasync(c->fd) != 0)
+        return fail(c, "write", e);
+    c->end += sizeof r + n, c->finished++;
+    return true;
+}

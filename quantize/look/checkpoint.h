@@ -1,0 +1,54 @@
+/* Finished layers of a model that is run over a text, so that an interrupted run can go on: a file beside the
+ * output with a head that says what run it belongs to, two slots for the states of all tokens, which layers
+ * use in turn, and behind these a record per finished layer. A record is written when the states behind it
+ * are safe; one that is torn counts as not there.
+ */
+#ifndef GQ_LOOK_CHECKPOINT_H
+#define GQ_LOOK_CHECKPOINT_H
+
+#include "gguf/file.h"
+
+/* What a checkpoint belongs to, in the machine's own byte order. Zero where it is not set. */
+typedef struct checkpoint_head {
+    char magic[8];
+    char build[24];
+    uint32_t times, content; /* of the model */
+    uint32_t ids;            /* checksum */
+    uint32_t context;
+    uint64_t windows, slot; /* slot: bytes of one */
+    uint32_t output, fused; /* settings that values depend on */
+    uint32_t unused, crc;   /* crc: of all before it */
+} checkpoint_head;
+
+/* Complete it: all but magic and crc are the caller's. */
+void checkpoint_seal(checkpoint_head *h);
+
+typedef struct checkpoint {
+    int fd; /* -1: not open */
+    char *path;
+    uint64_t slot;   /* bytes */
+    uint64_t end;    /* of the records */
+    size_t finished; /* layers */
+    const char *why; /* there was one that could not be continued; NULL: there was none */
+} checkpoint;
+
+/* Whether there is one that would be continued; why not goes to ->why. Touches nothing. */
+bool checkpoint_look(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e);
+/* Continue it or begin another, locked, with room for so many bytes of records set aside. On failure *c is
+ * fit for checkpoint_close. */
+bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, uint64_t records, gq_error *e);
+void checkpoint_close(checkpoint *c);
+void checkpoint_remove(const checkpoint *c);
+
+uint64_t checkpoint_slots(void); /* offset of the first */
+/* Bytes of the file. */
+uint64_t checkpoint_bytes(uint64_t slot, uint64_t records);
+
+/* The next layer is about to put states into their slot. */
+bool checkpoint_begin(const checkpoint *c, gq_error *e);
+/* The next layer is done: its states are in their slot. */
+bool checkpoint_add(checkpoint *c, const void *bytes, uint64_t n, gq_error *e);
+/* Records in order: *at is 0 before the first. malloc'ed. */
+uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_error *e);
+
+#endif

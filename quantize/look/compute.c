@@ -1,0 +1,329 @@
+/* Importance data from a model and texts: the model is run over them, a layer at a time, and sums of what
+ * flows into its weights are kept. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "codec/codec.h"
+#include "forward/stream.h"
+#include "forward/threads.h"
+#include "gguf/facts.h"
+#include "imatrix/collect.h"
+#include "imatrix/entries.h"
+#include "quantize/look/checkpoint.h"
+#include "quantize/look/importance.h"
+#include "quantize/look/pulse.h"
+#include "quantize/look/windows.h"
+#include "quantize/plan/identity.h"
+#include "quantize/workers.h"
+
+struct gq_importance_plan {
+    gguf_model file;
+    forward_model *model;
+    const forward_sizes *sizes;
+    char *out, architecture[128];
+    bool dat, force, output;
+    uint32_t *ids; /* of all texts' windows */
+    imatrix about; /* the texts' names, numbers of windows; no entries */
+    forward_job job;
+    forward_bounds bounds;
+    collection_sizes collected;
+    checkpoint_head head;
+    gq_importance_facts facts;
+    word_list warnings;
+};
+
+/* ---- texts ---- */
+
+static bool add_windows(gq_importance_plan *p, text_windows *w, gq_error *e) {
+    size_t before = p->job.windows * w->context, n = w->n * w->context;
+    uint32_t *ids = realloc(p->ids, (before + n) * sizeof *ids);
+    if (!ids) return gq_fail_memory(e, (before + n) * sizeof *ids);
+    memcpy(ids + before, w->ids, n * sizeof *ids);
+    p->ids = ids, p->job.windows += w->n, p->job.context = w->context;
+    return true;
+}
+
+static bool read_texts(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
+    uint64_t left = r->texts[0].tokens;
+    for (size_t i = 0; i < r->n_texts; i++) {
+        text_windows w;
+        gq_text text = r->texts[i];
+        const char *slash = text.name ? strrchr(text.name, '/') : NULL; /* folders are nobody's business */
+        const char *name = slash ? slash + 1 : text.name ? text.name : "";
+        text.context = r->texts[0].context, text.tokens = left;
+        if (!windows_read(&w, &text, &p->file, p->sizes->vocabulary, &p->warnings, e)) return false;
+        bool ok = add_windows(p, &w, e) && imatrix_add_dataset(&p->about, name, strlen(name), e);
+        windows_free(&w);
+        if (!ok) return false;
+        if (!r->texts[0].tokens) continue;
+        left = r->texts[0].tokens - (uint64_t)p->job.windows * p->job.context;
+        if (left < p->job.context && i + 1 < r->n_texts)
+            return words_add(&p->warnings, e, "%zu texts are not used: there are tokens enough without them",
+                             r->n_texts - i - 1);
+    }
+    return true;
+}
+
+/* Windows of this part, in place of all. */
+static bool take_part(gq_importance_plan *p, uint32_t part, uint32_t parts, gq_error *e) {
+    uint64_t n = p->job.windows, begin = 0, end = n;
+    if (parts && parts > n)
+        return gq_fail_usage(e, "%u parts of %llu windows: there are fewer windows than parts", parts,
+                             (unsigned long long)n);
+    if (parts) begin = n * (part - 1) / parts, end = n * part / parts; /* no more than 2^30 ids, 2^20 parts */
+    p->job.ids = p->ids + begin * p->job.context, p->job.windows = end - begin;
+    return true;
+}
+
+static bool check_context(gq_importance_plan *p, gq_error *e) {
+    size_t trained = p->sizes->trained;
+    return trained == 0 || p->job.context <= trained ||
+           words_add(&p->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
+                     p->job.context, trained, p->file.shards[0].file.path);
+}
+
+/* ---- memory ---- */
+
+static uint64_t resident_now(void) {
+    unsigned long long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    if (f && fscanf(f, "%*u %llu", &pages) != 1) pages = 0;
+    if (f) fclose(f);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint64_t quarter_of_memory(void) {
+    return (uint64_t)sysconf(_SC_PHYS_PAGES) / 4 * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+
+/* The most of running and of what is put together behind it: entries, what they are written as, and one more
+ * copy while they are merged. */
+static bool bound(gq_importance_plan *p, uint64_t memory, gq_error *e) {
+    enum { SLACK = 4 << 20 }; /* libraries and allocations that are not counted */
+    struct rusage so_far;
+    const forward_model *model = p->model;
+    uint64_t resident = plus(resident_now(), SLACK), entries = p->collected.entries;
+    p->job.memory = memory ? memory : quarter_of_memory();
+    p->job.besides = plus(resident, p->collected.layer);
+    p->bounds = forward_bounds_of(&p->job, &model, 1, false);
+    uint64_t after = plus(resident, plus(entries, plus(entries, entries))), peak = p->bounds.peak;
+    if (after > peak) peak = after;
+    p->facts.memory = peak;
+    if (getrusage(RUSAGE_SELF, &so_far) == 0 && (uint64_t)so_far.ru_maxrss * 1024 > peak)
+        p->facts.memory = (uint64_t)so_far.ru_maxrss * 1024;
+    return !memory || peak <= memory ||
+           gq_fail_usage(e,
+                         "%llu bytes of memory are not enough: a layer and a window of %zu tokens take %llu",
+                         (unsigned long long)memory, p->job.context, (unsigned long long)peak);
+}
+
+/* ---- the plan ---- */
+
+static bool identify(gq_importance_plan *p, gq_error *e) {
+    const char *isa = gq_isa();
+    struct timespec *times = calloc(p->file.n_shards, sizeof *times);
+    checkpoint_head *h = &p->head;
+    if (!times) return gq_fail_memory(e, p->file.n_shards * sizeof *times);
+    plan_build(h->build);
+    bool ok = plan_identify_model(&p->file, times, &h->times, &h->content, e);
+    free(times);
+    h->windows = p->job.windows, h->context = (uint32_t)p->job.context, h->output = p->output;
+    h->ids = (uint32_t)crc32_z(0, (const Bytef *)p->job.ids, h->windows * h->context * sizeof *p->job.ids);
+    h->fused = isa && strcmp(isa, "x86-64-v2") != 0 && strcmp(isa, "generic") != 0;
+    h->slot = forward_stream_bytes(p->model, p->job.windows, p->job.context);
+    checkpoint_seal(h);
+    return ok;
+}
+
+/* Room for the finished layers' records, whose headers take little. */
+static uint64_t record_bytes(const gq_importance_plan *p) {
+    enum { EACH = 64 << 10 };
+    return plus(p->collected.entries, (p->sizes->layers + 1) * (uint64_t)EACH);
+}
+
+static bool announce(gq_importance_plan *p, gq_error *e) {
+    checkpoint c;
+    bool ok = checkpoint_look(&c, p->out, &p->head, e);
+    p->facts.layers_finished = c.finished;
+    if (c.finished)
+        ok = ok && words_add(&p->warnings, e, "an unfinished run for %s will be continued", p->out);
+    if (c.why)
+        ok = ok && words_add(&p->warnings, e, "an unfinished run for %s starts afresh: %s", p->out, c.why);
+    checkpoint_close(&c);
+    return ok;
+}
+
+static void describe(gq_importance_plan *p) {
+    gguf_facts facts = gguf_facts_of(p->file.kv, p->file.n_kv, NULL, 0);
+    gq_importance_facts *f = &p->facts;
+    snprintf(p->architecture, sizeof p->architecture, "%s", facts.arch);
+    f->architecture = p->architecture;
+    f->context = (uint32_t)p->job.context;
+    f->windows = p->job.windows, f->tokens = p->job.windows * p->job.context;
+    f->layers = p->sizes->layers;
+    f->windows_at_once = p->bounds.batch;
+    f->states_in_file = p->bounds.in_file;
+    f->disk = checkpoint_bytes(p->head.slot, record_bytes(p));
+    p->about.chunk_count = (uint32_t)f->windows, p->about.chunk_size = f->context;
+}
+
+static bool open_model(gq_importance_plan *p, const char *path, gq_error *e) {
+    if (!gguf_model_open(&p->file, path, e)) return p->file = (gguf_model){0}, false;
+    p->model = forward_model_new(&p->file, e);
+    if (p->model) p->sizes = forward_model_sizes(p->model);
+    return p->model;
+}
+
+static bool make_plan(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
+    p->dat = r->dat, p->force = r->force, p->output = r->output;
+    p->out = strdup(r->out);
+    if (!p->out) return gq_fail_memory(e, strlen(r->out));
+    if (!gq_check_target(r->out, r->force, e) || !open_model(p, r->model, e)) return false;
+    p->job.threads = forward_threads(r->threads > 0 ? r->threads : workers_available());
+    const char *output = p->output ? p->sizes->out->name : NULL;
+    p->collected = collection_measure(&p->file, p->sizes->layers, output);
+    if (!read_texts(p, r, e) || !take_part(p, r->part, r->parts, e) || !check_context(p, e) ||
+        !identify(p, e) || !bound(p, r->memory, e))
+        return false;
+    describe(p);
+    return announce(p, e);
+}
+
+gq_importance_plan *gq_importance_plan_new(const gq_importance_request *r, gq_error *e) {
+    gq_importance_plan *p = calloc(1, sizeof *p);
+    if (!p) return gq_fail_memory(e, sizeof *p), NULL;
+    if (r->n_texts == 0)
+        gq_fail_usage(e, "no text to run the model on");
+    else if (make_plan(p, r, e))
+        return p;
+    gq_importance_plan_free(p);
+    return NULL;
+}
+
+void gq_importance_plan_free(gq_importance_plan *p) {
+    if (!p) return;
+    forward_model_free(p->model);
+    gguf_model_close(&p->file);
+    imatrix_free(&p->about);
+    words_free(&p->warnings);
+    free(p->ids), free(p->out);
+    free(p);
+}
+
+gq_importance_facts gq_importance_summary(const gq_importance_plan *p) { return p->facts; }
+
+const char *const *gq_importance_warnings(const gq_importance_plan *p, size_t *n) {
+    *n = p->warnings.n;
+    return (const char *const *)p->warnings.items;
+}
+
+/* ---- the run ---- */
+
+typedef struct running {
+    gq_importance_plan *plan;
+    checkpoint kept;
+    collection *sums;
+    forward_run *run;
+    forward_stream *stream;
+} running;
+
+/* What has been summed up since the last record becomes the next one. */
+static bool finish_layer(running *r, gq_error *e) {
+    imatrix layer;
+    uint8_t *bytes = NULL;
+    uint64_t n;
+    if (!collection_take(r->sums, &layer, e)) return false;
+    layer.chunk_size = r->plan->about.chunk_size;
+    bool ok = imatrix_check(&layer, r->plan->out, e) && imatrix_write_gguf(&layer, &bytes, &n, e) &&
+              checkpoint_add(&r->kept, bytes, n, e);
+    free(bytes);
+    imatrix_free(&layer);
+    return ok;
+}
+
+static bool run_layers(running *r, gq_error *e) {
+    const gq_importance_plan *p = r->plan;
+    size_t layers = p->sizes->layers, done = r->kept.finished;
+    forward_site site = collection_site(r->sums);
+    if (done == layers + p->output) return true;
+    if (!(done ? forward_stream_resume(r->stream, done % 2, e) : forward_stream_embed(r->stream, e)))
+        return false;
+    for (size_t i = done; i < layers; i++) {
+        const forward_layer *l = forward_run_layer(r->run, p->model, i, e);
+        if (!l || !checkpoint_begin(&r->kept, e) || !forward_stream_pass(r->stream, l, &site, e) ||
+            !finish_layer(r, e))
+            return false;
+    }
+    return !p->output || (forward_stream_final(r->stream, &site, e) && finish_layer(r, e));
+}
+
+static bool run_model(running *r, const gq_callbacks *callbacks, gq_error *e) {
+    gq_importance_plan *p = r->plan;
+    double work = forward_job_work(&p->job, p->model, false), layers = (double)p->sizes->layers;
+    double done = (double)r->kept.finished < layers ? (double)r->kept.finished / layers : 1;
+    pulse told = pulse_start(callbacks, work, done * work, p->facts.tokens);
+    forward_keep keep = {r->kept.fd, r->kept.path, checkpoint_slots(), 2};
+    p->job.pulse = pulse_tell, p->job.data = &told;
+    r->sums = collection_new(p->job.threads, e);
+    r->run = r->sums ? forward_run_new(&p->job, &p->bounds, e) : NULL;
+    r->stream = r->run ? forward_stream_new(r->run, p->model, &keep, e) : NULL;
+    bool ok = r->stream && run_layers(r, e);
+    forward_stream_free(r->stream), forward_run_free(r->run), collection_free(r->sums);
+    return ok;
+}
+
+/* All records as one. */
+static bool put_together(const running *r, imatrix *all, gq_error *e) {
+    const gq_importance_plan *p = r->plan;
+    uint64_t at = 0, n;
+    *all = (imatrix){.chunk_size = p->about.chunk_size};
+    bool ok = true;
+    for (size_t i = 0; ok && i < r->kept.finished; i++) {
+        imatrix layer;
+        gq_file file;
+        uint8_t *bytes = checkpoint_next(&r->kept, &at, &n, e);
+        ok = bytes && gq_file_memory(&file, r->kept.path, bytes, n, bytes, e) &&
+             imatrix_read(&layer, &file, e);
+        if (!ok) break;
+        ok = imatrix_merge(all, &layer, r->kept.path, e);
+        imatrix_free(&layer);
+    }
+    for (uint64_t i = 0; ok && i < p->about.n_datasets; i++)
+        ok = imatrix_add_dataset(all, p->about.datasets[i], strlen(p->about.datasets[i]), e);
+    all->chunk_count = p->about.chunk_count;
+    if (!ok) imatrix_free(all);
+    return ok;
+}
+
+static gq_imatrix *write_out(const running *r, gq_error *e) {
+    const gq_importance_plan *p = r->plan;
+    imatrix all;
+    gq_imatrix *m = put_together(r, &all, e) ? importance_of(&all, p->out, e) : NULL;
+    if (m && gq_imatrix_write(m, p->out, !p->dat, p->force, e)) return m;
+    gq_imatrix_free(m);
+    return NULL;
+}
+
+static void say_what_is_kept(const checkpoint *c, gq_error *e) {
+    if (!e) return;
+    gq_status status = e->status;
+    gq_fail(e, "%s; what is done is kept in %s, and the same command goes on from there", e->text, c->path);
+    e->status = status;
+}
+
+gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
+    running r = {.plan = p};
+    gq_imatrix *m = NULL;
+    bool ok = checkpoint_open(&r.kept, p->out, &p->head, record_bytes(p), e);
+    if (ok && run_model(&r, callbacks, e)) m = write_out(&r, e);
+    if (m || (ok && r.kept.finished == 0)) checkpoint_remove(&r.kept);
+    if (!m && r.kept.finished) say_what_is_kept(&r.kept, e);
+    checkpoint_close(&r.kept);
+    return m;
+}

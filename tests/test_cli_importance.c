@@ -1,0 +1,111 @@
+/* gquant imatrix compute: what it prints, writes and refuses. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/command.h"
+#include "tests/evaluation_model.h"
+#include "tests/folder.h"
+
+static int start(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    model *m = evaluation_model(2);
+    model_write(m, path("model.gguf"));
+    model_free(m);
+    char text[400];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i * 3 % 8);
+    write_whole(path("text"), text, sizeof text);
+    write_whole(path("short"), text, 10);
+    write_whole(path("empty"), text, 0);
+    write_whole(path("ids"), "1 2 3 4 5 6 7 0 1 2 3 4 5 6 7 0 1\n", 34);
+    return 0;
+}
+
+__attribute__((noinline)) static char *printed(const char *const *words) {
+    char *out = NULL, *err = NULL;
+    int status = run_command(words, &out, &err);
+    if (status != 0) fail_msg("status %d: %s", status, err);
+    assert_string_equal(err, "");
+    free(err);
+    return out;
+}
+#define PRINTED(...) printed((const char *const[]){NULL, __VA_ARGS__, NULL})
+#define COMPUTE "imatrix", "compute", "--threads", "1", "--context", "16", path("model.gguf")
+
+static void says(char *text, const char *expected) {
+    if (!strstr(text, expected)) fail_msg("'%s' is not in:\n%s", expected, text);
+}
+
+static void layouts_follow_the_name(void **state) {
+    (void)state;
+    char *out = PRINTED(COMPUTE, path("text"), path("a.gguf"));
+    says(out, "14 entries from 25 windows of 16 tokens");
+    free(out);
+    out = PRINTED(COMPUTE, path("text"), path("a.DAT"));
+    free(out);
+    out = PRINTED("imatrix", "show", path("a.gguf"), path("model.gguf"));
+    says(out, "GGUF layout, 14 entries, 25 chunks of 16 tokens\nfrom text\n");
+    says(out, "14 of 16 weights have data");
+    free(out);
+    out = PRINTED("imatrix", "show", path("a.DAT"));
+    says(out, ".dat layout, 14 entries, 25 chunks");
+    free(out);
+    /* It is of use. */
+    GQUANT(0, "--imatrix", path("a.gguf"), path("model.gguf"), path("small.gguf"), "Q2_K_S", "-q");
+}
+
+static void a_dry_run_tells_what_it_takes(void **state) {
+    (void)state;
+    char *out = PRINTED(COMPUTE, path("text"), path("text"), path("b.gguf"), "--dry-run", "--tokens", "750");
+    says(out, "llama, 2 layers; 736 tokens in windows of 16, 46 windows at once");
+    says(out, "memory: at most "), says(out, "the states of all tokens are in memory");
+    says(out, "disk: 1."), says(out, " MiB beside the output until it is done");
+    free(out);
+    assert_false(exists(path("b.gguf")));
+}
+
+static void parts_and_ids(void **state) {
+    (void)state;
+    char *out = PRINTED(COMPUTE, "--ids", path("ids"), path("c.gguf"), "--process-output");
+    says(out, "15 entries from 1 windows of 16 tokens");
+    free(out);
+    out = PRINTED(COMPUTE, path("text"), path("part.gguf"), "--part", "2/3");
+    says(out, "from 8 windows"), says(out, "part 2 of 3; 'gquant imatrix merge' adds the parts up");
+    free(out);
+}
+
+static void progress_is_told(void **state) {
+    (void)state;
+    char *out, *err;
+    const char *words[] = {NULL, COMPUTE, path("text"), path("p.gguf"), "--progress", "json", NULL};
+    assert_int_equal(run_command(words, &out, &err), 0);
+    says(err, "\"event\":\"start\""), says(err, "layer 2 of 2"), says(err, "\"tokens\":400");
+    says(err, "\"event\":\"done\"");
+    free(out), free(err);
+}
+
+static void wrong_requests_are_refused(void **state) {
+    (void)state;
+    GQUANT_SAYS(2, "there is no text", COMPUTE, path("d.gguf"));
+    GQUANT_SAYS(2, "takes the place of texts", COMPUTE, path("text"), path("d.gguf"), "--ids", path("ids"));
+    GQUANT_SAYS(2, "--context is for imatrix compute", "imatrix", "merge", "--context", "5", path("x"),
+                path("y"));
+    GQUANT_SAYS(1, "empty: is empty", COMPUTE, path("empty"), path("d.gguf"));
+    GQUANT_SAYS(1, "fewer than one window of 16", COMPUTE, path("short"), path("d.gguf"));
+    GQUANT_SAYS(2, "bytes of memory are not enough", COMPUTE, path("text"), path("d.gguf"), "--memory", "1M");
+    GQUANT_SAYS(1, "is there already", COMPUTE, path("text"), path("text"));
+    GQUANT_SAYS(1, "text: ", "imatrix", "compute", path("text"), path("text"), path("d.gguf"));
+    assert_false(exists(path("d.gguf")) || exists(path(".d.gguf.gquant-states")));
+}
+
+int main(void) {
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layouts_follow_the_name),
+        cmocka_unit_test(a_dry_run_tells_what_it_takes),
+        cmocka_unit_test(parts_and_ids),
+        cmocka_unit_test(progress_is_told),
+        cmocka_unit_test(wrong_requests_are_refused),
+    };
+    return cmocka_run_group_tests(tests, start, folder_remove);
+}
