@@ -94,18 +94,24 @@ static void set_float(gguf_header *h, const char *key, float value) {
 }
 
 static void write_seed(const char *folder, const seed *s) {
-    static const char *const numbers[] = {
-        "embedding_length", "context_length",    "attention.head_count",    "block_count",
-        "expert_count",     "expert_used_count", "attention.sliding_window"};
-    static const uint32_t values[] = {4, 64, 2, 1, 3, 2, 3};
+    static const struct {
+        const char *name;
+        uint32_t value;
+    } numbers[] = {{"embedding_length", 4},           {"context_length", 64},
+                   {"attention.head_count", 2},       {"block_count", 1},
+                   {"attention.sliding_window", 3},   {"rope.dimension_count", 2},
+                   {"attention.kv_lora_rank", 3},     {"attention.key_length_mla", 4},
+                   {"attention.value_length_mla", 2}, {"expert_count", 3},
+                   {"expert_used_count", 2}};
+    size_t n = sizeof numbers / sizeof *numbers - (s->experts ? 0 : 2);
     gguf_header *h = gguf_header_new(NULL);
     const uint8_t *head;
     uint64_t size, data;
     char key[96];
     gguf_header_set_string(h, "general.architecture", s->arch, NULL);
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
-        snprintf(key, sizeof key, "%s.%s", s->arch, numbers[i]);
-        if (i < 4 || i > 5 || s->experts) gguf_header_set_u32(h, key, values[i], NULL);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(key, sizeof key, "%s.%s", s->arch, numbers[i].name);
+        gguf_header_set_u32(h, key, numbers[i].value, NULL);
     }
     snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", s->arch), set_float(h, key, 1e-5f);
     snprintf(key, sizeof key, "%s.attention.layer_norm_epsilon", s->arch), set_float(h, key, 1e-5f);
@@ -142,7 +148,18 @@ void fuzz_seeds(const char *folder) {
     static const char *const phi3[] = {ENDS,  "blk.0.attn_qkv.weight 4 12", "blk.0.attn_output.weight 4 4",
                                        NORMS, "blk.0.ffn_up.weight 4 12",   "blk.0.ffn_down.weight 6 4",
                                        NULL};
-    static const seed seeds[] = {{"llama", llama, true},
+    static const char *const deepseek2[] = {TIED,
+                                            NORMS,
+                                            EXPERTS,
+                                            "blk.0.attn_q.weight 4 8",
+                                            "blk.0.attn_kv_a_mqa.weight 4 5",
+                                            "blk.0.attn_kv_a_norm.weight 3",
+                                            "blk.0.attn_k_b.weight 2 3 2",
+                                            "blk.0.attn_v_b.weight 3 2 2",
+                                            "blk.0.attn_output.weight 4 4",
+                                            NULL};
+    static const seed seeds[] = {{"deepseek2", deepseek2, true},
+                                 {"llama", llama, true},
                                  {"gemma2", gemma2, false},
                                  {"cohere2", cohere2, false},
                                  {"phi3", phi3, false}};
