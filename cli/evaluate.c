@@ -1,3 +1,4 @@
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "cli/commands.h"
@@ -5,6 +6,7 @@
 #include "cli/input.h"
 #include "cli/progress.h"
 #include "cli/say.h"
+#include "cli/text.h"
 
 bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
     const char *path = r->text ? r->text : r->ids;
@@ -58,12 +60,34 @@ static void print_evaluation(const report *r) {
         report_evaluation(stdout, r);
 }
 
+static bool print_plan(const request *r, const gq_evaluation_request *asked, gq_error *e) {
+    size_t n;
+    gq_evaluation *v = gq_evaluation_plan(asked, e);
+    if (!v) return false;
+    const char *const *warnings = gq_evaluation_warnings(v, &n);
+    gq_evaluation_facts facts = gq_evaluation_summary(v);
+    char peak[UNIT_ROOM], states[UNIT_ROOM];
+    if (!r->quiet) warn_all(warnings, n);
+    printf("%" PRIu64 " tokens in %" PRIu64 " windows of %" PRIu32 ", %" PRIu64 " of them scored\n",
+           facts.tokens, facts.windows, facts.context, facts.scored);
+    printf("at most %s of memory; states of all tokens are in %s, %s\n",
+           size_text(peak, (double)facts.peak_bytes), facts.states_in_file ? "a file" : "memory",
+           size_text(states, (double)facts.state_bytes));
+    gq_evaluation_free(v);
+    return true;
+}
+
 int evaluate_main(const request *r) {
     gq_error e = {0};
     gq_evaluation_request asked;
     if (r->speed) return speed_main(r);
     if (!check_request(r, &e) || !evaluation_ask(r, &asked, &e)) return failed(&e);
     asked.original = r->arguments[0], asked.copies = r->arguments + 1, asked.n_copies = r->n_arguments - 1;
+    if (r->dry_run) {
+        bool ok = print_plan(r, &asked, &e);
+        evaluation_free(&asked);
+        return ok ? GQ_OK : failed(&e);
+    }
     interrupt_catch();
     gq_evaluation *v = evaluation_run(r, &asked, &e);
     evaluation_free(&asked);

@@ -116,7 +116,9 @@ static bool ask_evaluation(const request *r, gq_evaluation_request *asked, gq_er
     if (!r->text) return true;
     if (!evaluation_ask(r, asked, e)) return false;
     asked->original = r->quantize.input;
-    return gq_evaluation_check(asked, e);
+    gq_evaluation *v = gq_evaluation_plan(asked, e);
+    gq_evaluation_free(v);
+    return v;
 }
 
 /* All outputs, when they are whole. */

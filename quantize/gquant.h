@@ -477,8 +477,6 @@ typedef struct gq_evaluation gq_evaluation;
  * each token; scored is the second half of each window. The copies have the original's architecture, shape
  * and vocabulary. */
 gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e);
-/* Whether the original can be run on the text; the copies need not be there yet. */
-bool gq_evaluation_check(const gq_evaluation_request *r, gq_error *e);
 void gq_evaluation_free(gq_evaluation *v);
 /* 0 is the original, its copies follow. */
 const gq_evaluated *gq_evaluation_models(const gq_evaluation *v, size_t *n);
@@ -488,10 +486,16 @@ gq_estimate gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b)
 typedef struct gq_evaluation_facts {
     const char *architecture;
     uint32_t context;
-    uint64_t windows, tokens, scored; /* tokens that were run, and those of them that were scored */
+    uint64_t windows, tokens, scored; /* tokens that are run, and those of them that are scored */
+    uint64_t peak_bytes;              /* of memory that is taken, at most */
+    uint64_t state_bytes;             /* of all tokens' states, in memory or in a file */
+    bool states_in_file;
     double seconds;
 } gq_evaluation_facts;
 gq_evaluation_facts gq_evaluation_summary(const gq_evaluation *v);
+/* Models opened and checked, the text cut into windows, and nothing run: only the summary and warnings tell
+ * something of the result. */
+gq_evaluation *gq_evaluation_plan(const gq_evaluation_request *r, gq_error *e);
 const char *const *gq_evaluation_warnings(const gq_evaluation *v, size_t *n);
 /* ---- making importance data ---- */
 typedef struct gq_importance_request {

@@ -67,6 +67,22 @@ static void tables_tell_which_is_better(void **state) {
     free(out);
 }
 
+static void a_plan_says_what_it_takes(void **state) {
+    (void)state;
+    char *out = PRINTED("evaluate", "--dry-run", path("model.gguf"), path("q2.gguf"), "--text", path("text"),
+                        "--context", "16", "--logits", path("none"));
+    says(out, "288 tokens in 18 windows of 16, 126 of them scored\nat most ");
+    says(out, "are in memory, ");
+    free(out);
+    assert_false(exists(path("none")));
+    out = PRINTED("evaluate", "-n", path("model.gguf"), "--text", path("text"), "--context", "16", "--memory",
+                  "1K");
+    says(out, "are in a file, ");
+    free(out);
+    GQUANT_SAYS(1, "fewer than one window of 512", "evaluate", "-n", path("model.gguf"), "--text",
+                path("text"));
+}
+
 static const json *evaluation_of(const json *report) {
     assert_string_equal(json_need(report, "kind")->text, "evaluation");
     return json_need(report, "evaluation");
@@ -150,7 +166,7 @@ static void a_run_is_evaluated(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_tell_which_is_better), cmocka_unit_test(reports_hold_all_figures),
-        cmocka_unit_test(ids_stand_for_a_text), cmocka_unit_test(what_cannot_be_done_is_said),
-        cmocka_unit_test(a_run_is_evaluated)};
+        cmocka_unit_test(a_plan_says_what_it_takes),   cmocka_unit_test(ids_stand_for_a_text),
+        cmocka_unit_test(what_cannot_be_done_is_said), cmocka_unit_test(a_run_is_evaluated)};
     return cmocka_run_group_tests(tests, make_models, folder_remove);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/evaluation_model.h"
 #include "tests/one_model.h"
 
 static void need_chromium(void) {
@@ -270,12 +271,46 @@ static void test_many_tensors_and_hostile_names(void **state) {
     unlink(big), unlink(out), unlink(page);
 }
 
+/* An evaluation alone, and one behind a run. */
+static void test_evaluation(void **state) {
+    (void)state;
+    need_chromium();
+    const char *page = in_folder(folder, "r.html"), *in = in_folder(folder, "runs.gguf"),
+               *small = in_folder(folder, "q2.gguf"), *out = in_folder(folder, "q8.gguf"),
+               *text = in_folder(folder, "text");
+    model *m = evaluation_model(1);
+    model_write(m, in);
+    model_free(m);
+    char letters[512];
+    for (size_t i = 0; i < sizeof letters; i++) letters[i] = (char)('a' + i * i * 3 % 8);
+    write_whole(text, letters, sizeof letters);
+    GQUANT(0, "-q", in, small, "Q2_K");
+    GQUANT(0, "-q", "-r", page, "--evaluate", text, in, out, "Q8_0");
+    char *dom = rendered(page, "");
+    assert_non_null(strstr(dom, "data-ready=\"yes\""));
+    assert_rows(dom, "models", 2);
+    assert_true(strstr(dom, "id=\"divergence\"") < strstr(dom, "id=\"heatmap\""));
+    free(dom);
+    GQUANT(0, "-q", "evaluate", "-r", page, "--context", "32", in, small, out, "--text", text);
+    dom = rendered(page, "");
+    assert_non_null(strstr(dom, "data-ready=\"yes\""));
+    assert_rows(dom, "models", 3), assert_rows(dom, "quantiles", 2), assert_rows(dom, "pairs", 1);
+    char *sizes = part(dom, "id=\"divergence\"", "</svg>"),
+         *lines = part(dom, "id=\"percentiles\"", "</svg>");
+    assert_int_equal(count(sizes, "<circle"), 2);
+    assert_int_equal(count(lines, "<path"), 2);
+    free(sizes), free(lines), free(dom);
+    assert_narrow(page);
+    unlink(page), unlink(in), unlink(small), unlink(out), unlink(text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_outside_resources),
         cmocka_unit_test(test_run),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_sort_and_filter),
+        cmocka_unit_test(test_evaluation),
         cmocka_unit_test(test_plan_comparison_and_several_outputs),
         cmocka_unit_test(test_many_tensors_and_hostile_names),
     };

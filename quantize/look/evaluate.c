@@ -16,6 +16,7 @@ struct gq_evaluation {
     char **paths;
     gq_evaluated *models;
     text_windows windows;
+    forward_bounds bounds;
     scores scores;
     word_list warnings;
     char architecture[128];
@@ -135,20 +136,23 @@ static uint64_t quarter_of_memory(void) {
     return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size / 4 : (uint64_t)1 << 30;
 }
 
-static bool evaluate(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+static bool plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side *s, gq_error *e) {
+    *s = (side_by_side){.runners = v->runners,
+                        .n = v->n,
+                        .windows = &v->windows,
+                        .threads = forward_threads(r->threads > 0 ? r->threads : workers_available()),
+                        .memory = r->memory ? r->memory : quarter_of_memory(),
+                        .folder = r->folder ? r->folder : ".",
+                        .callbacks = r->callbacks,
+                        .logits = r->logits,
+                        .replace_logits = r->replace_logits};
+    return open_all(v, r, e) && read_windows(v, &r->text, e) && side_by_side_bounds(s, &v->bounds, e);
+}
+
+static bool run(gq_evaluation *v, const side_by_side *s, gq_error *e) {
     double started = schedule_clock();
-    side_by_side s = {.runners = v->runners,
-                      .n = v->n,
-                      .windows = &v->windows,
-                      .threads = forward_threads(r->threads > 0 ? r->threads : workers_available()),
-                      .memory = r->memory ? r->memory : quarter_of_memory(),
-                      .folder = r->folder ? r->folder : ".",
-                      .callbacks = r->callbacks,
-                      .logits = r->logits,
-                      .replace_logits = r->replace_logits};
-    bool ok = open_all(v, r, e) && read_windows(v, &r->text, e) &&
-              scores_new(&v->scores, v->windows.n * scored_of(v->windows.context), v->n, e) &&
-              side_by_side_run(&s, &v->scores, e) && conclude(v, e);
+    bool ok = scores_new(&v->scores, v->windows.n * scored_of(v->windows.context), v->n, e) &&
+              side_by_side_run(s, &v->scores, e) && conclude(v, e);
     v->seconds = schedule_clock() - started;
     return ok;
 }
@@ -166,18 +170,18 @@ static gq_evaluation *new_evaluation(size_t n, gq_error *e) {
     return NULL;
 }
 
-gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e) {
+static gq_evaluation *evaluate(const gq_evaluation_request *r, bool only_plan, gq_error *e) {
+    side_by_side s;
     gq_evaluation *v = new_evaluation(r->n_copies + 1, e);
-    if (v && evaluate(v, r, e)) return v;
+    if (v && plan(v, r, &s, e) && (only_plan || run(v, &s, e))) return v;
     gq_evaluation_free(v);
     return NULL;
 }
 
-bool gq_evaluation_check(const gq_evaluation_request *r, gq_error *e) {
-    gq_evaluation *v = new_evaluation(1, e);
-    bool ok = v && open_runner(v, 0, r->original, e) && read_windows(v, &r->text, e);
-    gq_evaluation_free(v);
-    return ok;
+gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e) { return evaluate(r, false, e); }
+
+gq_evaluation *gq_evaluation_plan(const gq_evaluation_request *r, gq_error *e) {
+    return evaluate(r, true, e);
 }
 
 void gq_evaluation_free(gq_evaluation *v) {
@@ -208,7 +212,10 @@ gq_evaluation_facts gq_evaluation_summary(const gq_evaluation *v) {
                                  .context = (uint32_t)v->windows.context,
                                  .windows = v->windows.n,
                                  .tokens = v->windows.n * v->windows.context,
-                                 .scored = v->scores.n,
+                                 .scored = v->windows.n * scored_of(v->windows.context),
+                                 .peak_bytes = v->bounds.peak,
+                                 .state_bytes = v->bounds.states,
+                                 .states_in_file = v->bounds.in_file,
                                  .seconds = v->seconds};
 }
 

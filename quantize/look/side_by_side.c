@@ -185,33 +185,51 @@ static bool open_streams(contest *c, gq_error *e) {
     return true;
 }
 
-bool side_by_side_run(const side_by_side *s, scores *to, gq_error *e) {
+static bool prepare(contest *c, const side_by_side *s, gq_error *e) {
     size_t n = s->windows->n * scored_of(s->windows->context);
-    contest c = {.s = s,
-                 .to = to,
-                 .job = {.ids = s->windows->ids,
-                         .windows = s->windows->n,
-                         .context = s->windows->context,
-                         .threads = s->threads,
-                         .memory = s->memory,
-                         .besides = s->n * n * (2 * sizeof(double) + sizeof(bool)),
-                         .pulse = tell},
-                 .models = calloc(s->n, sizeof *c.models),
-                 .streams = calloc(s->n, sizeof *c.streams),
-                 .states = -1,
-                 .started = schedule_clock()};
-    c.job.data = &c;
-    bool ok = (c.models && c.streams) || gq_fail_memory(e, s->n * sizeof *c.streams);
-    for (size_t m = 0; ok && m < s->n; m++) {
-        c.models[m] = s->runners[m].model;
-        c.work += forward_job_work(&c.job, c.models[m], true);
+    *c = (contest){.s = s,
+                   .job = {.ids = s->windows->ids,
+                           .windows = s->windows->n,
+                           .context = s->windows->context,
+                           .threads = s->threads,
+                           .memory = s->memory,
+                           .besides = s->n * n * (2 * sizeof(double) + sizeof(bool)),
+                           .pulse = tell,
+                           .data = c},
+                   .models = calloc(s->n, sizeof *c->models),
+                   .streams = calloc(s->n, sizeof *c->streams),
+                   .states = -1,
+                   .started = schedule_clock()};
+    if (!c->models || !c->streams) return gq_fail_memory(e, s->n * sizeof *c->streams);
+    for (size_t m = 0; m < s->n; m++) {
+        c->models[m] = s->runners[m].model;
+        c->work += forward_job_work(&c->job, c->models[m], true);
     }
-    c.progress =
-        (gq_progress){.bytes_total = (uint64_t)c.work, .tokens = s->windows->n * s->windows->context};
+    c->progress =
+        (gq_progress){.bytes_total = (uint64_t)c->work, .tokens = s->windows->n * s->windows->context};
+    return true;
+}
+
+static void finish(contest *c) {
+    for (size_t m = 0; c->streams && m < c->s->n; m++) forward_stream_free(c->streams[m]);
+    forward_run_free(c->run);
+    if (c->states >= 0) close(c->states);
+    free(c->models), free(c->streams);
+}
+
+bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e) {
+    contest c;
+    bool ok = prepare(&c, s, e);
+    if (ok) *to = forward_bounds_of(&c.job, c.models, s->n, true);
+    finish(&c);
+    return ok;
+}
+
+bool side_by_side_run(const side_by_side *s, scores *to, gq_error *e) {
+    contest c;
+    bool ok = prepare(&c, s, e);
+    c.to = to;
     ok = ok && open_streams(&c, e) && run_with_file(&c, e);
-    for (size_t m = 0; c.streams && m < s->n; m++) forward_stream_free(c.streams[m]);
-    forward_run_free(c.run);
-    if (c.states >= 0) close(c.states);
-    free(c.models), free(c.streams);
+    finish(&c);
     return ok;
 }

@@ -92,7 +92,9 @@ bool windows_read(text_windows *w, const gq_text *text, const gguf_model *model,
     bool begins = false;
     uint32_t bos = 0;
     *w = (text_windows){.context = text->context ? text->context : GQ_CONTEXT};
-    if (text->n == 0) return gq_fail(e, "%s: is empty", name_of(text));
+    if (text->n == 0)
+        return gq_fail(e, "%s: is empty; a text of one window of %zu tokens or more is needed", name_of(text),
+                       w->context);
     bool ok =
         text->ids ? read_ids(&list, text, e) : read_text(&list, text, model, &begins, &bos, warnings, e);
     size_t tokens = list.n;
