@@ -12,7 +12,7 @@ typedef struct lanes {
     double sum[LANES];   /* of e^(z - max) */
     double cross[LANES]; /* of e^(z - max) (z - w), where z and max are the original's */
     double right[LANES]; /* the right token's logit */
-    uint32_t top[LANES];
+    int64_t top[LANES];
 } lanes;
 
 struct divergence {
@@ -50,41 +50,70 @@ void divergence_start(divergence *d, size_t positions, const uint32_t *right) {
         for (size_t t = 0; t < LANES; t++) d->sums[i].max[t] = -DBL_MAX;
 }
 
+/* Two doubles, which every processor of ours works on at once. */
+typedef double vd __attribute__((vector_size(16)));
+typedef int64_t vl __attribute__((vector_size(16)));
+typedef uint64_t vu __attribute__((vector_size(16)));
+typedef float vs __attribute__((vector_size(8)));
+enum { PAIR = 2 };
+
+static inline vd load(const double *from) {
+    vd x;
+    memcpy(&x, from, sizeof x);
+    return x;
+}
+static inline void store(double *to, vd x) { memcpy(to, &x, sizeof x); }
+static inline vd load_floats(const float *from) {
+    vs x;
+    memcpy(&x, from, sizeof x);
+    return __builtin_convertvector(x, vd);
+}
+
+static inline vd pick(vl which, vd a, vd b) { return (vd)((which & (vl)a) | (~which & (vl)b)); }
+
 /* e^x for x <= 0, within 2^-52 of it: libm's differ in their last bits from machine to machine. k ln 2 is
  * taken off in two parts, the first so short that its product with k is exact; what is left is below 0.35,
  * where the series ends behind the 13th power. Below -700 the result is too small to be seen beside the
  * largest, 1. */
-static inline double exp_below(double x) {
-    x = x < -700 ? -700 : x; /* NaN stays */
-    double shifted = x * 0x1.71547652b82fep0 + 0x1.8p52, k = shifted - 0x1.8p52;
-    double r = (x - k * 0x1.62e42feep-1) - k * 0x1.a39ef35793c76p-33, p = 1.0 / 6227020800;
-    static const double series[] = {
-        1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720,
-        1.0 / 120,       1.0 / 24,       1.0 / 6,       1.0 / 2,      1,           1};
-#pragma GCC unroll 13
-    for (size_t i = 0; i < sizeof series / sizeof *series; i++) p = p * r + series[i];
-    uint64_t power, bits;
-    memcpy(&power, &shifted, sizeof power);
-    memcpy(&bits, &p, sizeof bits);
-    bits += power << 52; /* the low bits of `shifted` are k */
-    memcpy(&p, &bits, sizeof p);
-    return p;
+static inline vd exp_below(vd x) {
+    x = pick(x < -700.0, (vd){-700, -700}, x); /* NaN is not below, and stays */
+    vd shifted = x * 0x1.71547652b82fep0 + 0x1.8p52, k = shifted - 0x1.8p52;
+    vd r = (x - k * 0x1.62e42feep-1) - k * 0x1.a39ef35793c76p-33,
+       p = r * (1.0 / 6227020800) + 1.0 / 479001600;
+    p = p * r + 1.0 / 39916800, p = p * r + 1.0 / 3628800, p = p * r + 1.0 / 362880;
+    p = p * r + 1.0 / 40320, p = p * r + 1.0 / 5040, p = p * r + 1.0 / 720, p = p * r + 1.0 / 120;
+    p = p * r + 1.0 / 24, p = p * r + 1.0 / 6, p = p * r + 1.0 / 2, p = p * r + 1.0, p = p * r + 1.0;
+    return (vd)((vu)p + ((vu)shifted << 52)); /* the low bits of `shifted` are k */
+}
+
+/* A row's logits at the positions of a group; those of the last group are padded with zeros. */
+static inline const float *padded(const float *row, size_t n, float room[LANES]) {
+    if (n == LANES) return row;
+    memcpy(room, row, n * sizeof *row);
+    return room;
 }
 
 /* The maximum so far and which token it is; `scale` makes relative to the new one what has been summed. */
 static void raise_maximum(lanes *to, uint32_t first, uint32_t rows, const float *z, size_t stride, size_t n,
                           double *scale) {
     double before[LANES];
+    float room[LANES] = {0};
     memcpy(before, to->max, sizeof before);
-    for (uint32_t r = 0; r < rows; r++, z += stride)
-        for (size_t t = 0; t < n; t++) {
-            bool more = (double)z[t] > to->max[t];
-            to->top[t] = more ? first + r : to->top[t];
-            to->max[t] = more ? (double)z[t] : to->max[t];
+    for (uint32_t r = 0; r < rows; r++) {
+        const float *row = padded(z + r * stride, n, room);
+        for (size_t t = 0; t < LANES; t += PAIR) {
+            vd x = load_floats(row + t), max = load(to->max + t);
+            vl more = x > max, top, token = {first + r, first + r};
+            memcpy(&top, to->top + t, sizeof top);
+            top = (more & token) | (~more & top);
+            memcpy(to->top + t, &top, sizeof top);
+            store(to->max + t, pick(more, x, max));
         }
-    for (size_t t = 0; t < n; t++) {
-        scale[t] = exp_below(before[t] - to->max[t]);
-        to->sum[t] *= scale[t];
+    }
+    for (size_t t = 0; t < LANES; t += PAIR) {
+        vd down = exp_below(load(before + t) - load(to->max + t));
+        store(scale + t, down);
+        store(to->sum + t, load(to->sum + t) * down);
     }
 }
 
@@ -93,19 +122,27 @@ static void add_group(const divergence *d, lanes *to, size_t at, uint32_t first,
                       const float *const *logits, size_t stride) {
     size_t n = d->positions - at < LANES ? d->positions - at : LANES;
     double scale[LANES], unused[LANES], e[LANES];
+    float room[2][LANES] = {0};
     raise_maximum(&to[0], first, rows, logits[0] + at, stride, n, scale);
     for (size_t m = 1; m < d->models; m++) {
         raise_maximum(&to[m], first, rows, logits[m] + at, stride, n, unused);
-        for (size_t t = 0; t < n; t++) to[m].cross[t] *= scale[t];
+        for (size_t t = 0; t < LANES; t++) to[m].cross[t] *= scale[t];
     }
     for (uint32_t r = 0; r < rows; r++) {
-        const float *z = logits[0] + r * stride + at;
-        for (size_t t = 0; t < n; t++) to[0].sum[t] += e[t] = exp_below((double)z[t] - to[0].max[t]);
+        const float *z = padded(logits[0] + r * stride + at, n, room[0]);
+        for (size_t t = 0; t < LANES; t += PAIR) {
+            vd x = exp_below(load_floats(z + t) - load(to[0].max + t));
+            store(e + t, x);
+            store(to[0].sum + t, load(to[0].sum + t) + x);
+        }
         for (size_t m = 1; m < d->models; m++) {
-            const float *w = logits[m] + r * stride + at;
+            const float *w = padded(logits[m] + r * stride + at, n, room[1]);
             lanes *copy = &to[m];
-            for (size_t t = 0; t < n; t++) copy->sum[t] += exp_below((double)w[t] - copy->max[t]);
-            for (size_t t = 0; t < n; t++) copy->cross[t] += e[t] * ((double)z[t] - (double)w[t]);
+            for (size_t t = 0; t < LANES; t += PAIR) {
+                vd of_copy = load_floats(w + t), x = exp_below(of_copy - load(copy->max + t));
+                store(copy->sum + t, load(copy->sum + t) + x);
+                store(copy->cross + t, load(copy->cross + t) + load(e + t) * (load_floats(z + t) - of_copy));
+            }
         }
     }
     for (size_t t = 0; t < n; t++) {
@@ -127,7 +164,7 @@ divergence_figures divergence_at(const divergence *d, size_t position, size_t mo
     const lanes *original = d->sums + position / LANES * d->models, *l = original + model;
     size_t t = position % LANES;
     double whole = l->max[t] + log(l->sum[t]), of_original = original->max[t] + log(original->sum[t]);
-    divergence_figures f = {.log_p = l->right[t] - whole, .top = l->top[t]};
+    divergence_figures f = {.log_p = l->right[t] - whole, .top = (uint32_t)l->top[t]};
     /* Its true value is never below 0; where there is next to none rounding may put it there. */
     if (model) f.divergence = fmax(0, l->cross[t] / original->sum[t] - of_original + whole);
     if (!isfinite(whole) || !isfinite(of_original)) f.divergence = (double)NAN;
