@@ -13,6 +13,7 @@
 #include "gguf/facts.h"
 #include "imatrix/collect.h"
 #include "imatrix/entries.h"
+#include "quantize/look/allowance.h"
 #include "quantize/look/checkpoint.h"
 #include "quantize/look/importance.h"
 #include "quantize/look/pulse.h"
@@ -88,28 +89,15 @@ static bool check_context(gq_importance_plan *p, gq_error *e) {
 
 /* ---- memory ---- */
 
-static uint64_t resident_now(void) {
-    unsigned long long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
-    if (f && fscanf(f, "%*u %llu", &pages) != 1) pages = 0;
-    if (f) fclose(f);
-    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-static uint64_t quarter_of_memory(void) {
-    return (uint64_t)sysconf(_SC_PHYS_PAGES) / 4 * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
 /* The most of running and of what is put together behind it: entries, what they are written as, and one more
  * copy while they are merged. */
 static bool bound(gq_importance_plan *p, uint64_t memory, gq_error *e) {
-    enum { SLACK = 4 << 20 }; /* libraries and allocations that are not counted */
     struct rusage so_far;
     const forward_model *model = p->model;
-    uint64_t resident = plus(resident_now(), SLACK), entries = p->collected.entries;
-    p->job.memory = memory ? memory : quarter_of_memory();
+    uint64_t resident = allowance_taken(), entries = p->collected.entries;
+    p->job.memory = allowance_of(memory);
     p->job.besides = plus(resident, p->collected.layer);
     p->bounds = forward_bounds_of(&p->job, &model, 1, false);
     uint64_t after = plus(resident, plus(entries, plus(entries, entries))), peak = p->bounds.peak;

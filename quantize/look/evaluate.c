@@ -2,11 +2,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "forward/threads.h"
 #include "gguf/facts.h"
 #include "mixes/mixes.h"
+#include "quantize/look/allowance.h"
 #include "quantize/look/side_by_side.h"
 #include "quantize/schedule.h"
 
@@ -131,17 +131,12 @@ static bool read_windows(gq_evaluation *v, const gq_text *text, gq_error *e) {
                         &v->warnings, e);
 }
 
-static uint64_t quarter_of_memory(void) {
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size / 4 : (uint64_t)1 << 30;
-}
-
 static bool plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side *s, gq_error *e) {
     *s = (side_by_side){.runners = v->runners,
                         .n = v->n,
                         .windows = &v->windows,
                         .threads = forward_threads(r->threads > 0 ? r->threads : workers_available()),
-                        .memory = r->memory ? r->memory : quarter_of_memory(),
+                        .memory = allowance_of(r->memory),
                         .folder = r->folder ? r->folder : ".",
                         .callbacks = r->callbacks,
                         .logits = r->logits,

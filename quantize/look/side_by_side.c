@@ -6,8 +6,12 @@
 #include <unistd.h>
 
 #include "forward/divergence.h"
+#include "quantize/look/allowance.h"
 #include "quantize/look/logits_file.h"
 #include "quantize/schedule.h"
+
+/* Of a place and model, and once more the doubles that are sorted. */
+enum { SCORE_BYTES = 2 * sizeof(double) + sizeof(bool) + sizeof(double) };
 
 /* A run, with what all its steps need. */
 typedef struct contest {
@@ -193,7 +197,7 @@ static bool prepare(contest *c, const side_by_side *s, gq_error *e) {
                            .context = s->windows->context,
                            .threads = s->threads,
                            .memory = s->memory,
-                           .besides = s->n * n * (2 * sizeof(double) + sizeof(bool)),
+                           .besides = allowance_taken() + s->n * n * SCORE_BYTES,
                            .pulse = tell,
                            .data = c},
                    .models = calloc(s->n, sizeof *c->models),

@@ -1,0 +1,12 @@
+/* Memory that running a model may take, and what there is of it without the model. */
+#ifndef GQ_LOOK_ALLOWANCE_H
+#define GQ_LOOK_ALLOWANCE_H
+
+#include <stdint.h>
+
+/* What was asked for, or for 0 a quarter of the machine's. */
+uint64_t allowance_of(uint64_t asked);
+/* What the process has already, and some more for libraries and allocations that nobody counts. */
+uint64_t allowance_taken(void);
+
+#endif
