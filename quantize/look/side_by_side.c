@@ -8,7 +8,7 @@
 #include "forward/divergence.h"
 #include "quantize/look/allowance.h"
 #include "quantize/look/logits_file.h"
-#include "quantize/schedule.h"
+#include "quantize/look/pulse.h"
 
 /* Of a place and model, and once more the doubles that are sorted. */
 enum { SCORE_BYTES = 2 * sizeof(double) + sizeof(bool) + sizeof(double) };
@@ -22,29 +22,12 @@ typedef struct contest {
     forward_run *run;
     forward_stream **streams;
     int states; /* descriptor of the file that they are in; -1: in memory */
-    gq_progress progress;
-    double started, work, work_done; /* bytes of weights times windows */
+    pulse pulse;
     /* Of the windows whose logits pass by. */
     divergence *divergence;
     size_t first_window, n_windows;
     logits_file file;
 } contest;
-
-/* ---- how far it is ---- */
-
-static bool tell(void *data, double work, const char *what, gq_error *e) {
-    contest *c = data;
-    const gq_callbacks *calls = c->s->callbacks;
-    c->work_done += work;
-    c->progress.bytes_done = (uint64_t)(c->work_done < c->work ? c->work_done : c->work);
-    c->progress.seconds = schedule_clock() - c->started;
-    c->progress.tensor = what;
-    if (calls && calls->progress) calls->progress(calls->user, &c->progress);
-    if (!calls || !calls->cancelled || !calls->cancelled(calls->user)) return true;
-    gq_fail(e, "stopped on request");
-    e->status = GQ_INTERRUPTED;
-    return false;
-}
 
 /* ---- layers ---- */
 
@@ -198,19 +181,18 @@ static bool prepare(contest *c, const side_by_side *s, gq_error *e) {
                            .threads = s->threads,
                            .memory = s->memory,
                            .besides = allowance_taken() + s->n * n * SCORE_BYTES,
-                           .pulse = tell,
-                           .data = c},
+                           .pulse = pulse_tell,
+                           .data = &c->pulse},
                    .models = calloc(s->n, sizeof *c->models),
                    .streams = calloc(s->n, sizeof *c->streams),
-                   .states = -1,
-                   .started = schedule_clock()};
+                   .states = -1};
     if (!c->models || !c->streams) return gq_fail_memory(e, s->n * sizeof *c->streams);
+    double work = 0;
     for (size_t m = 0; m < s->n; m++) {
         c->models[m] = s->runners[m].model;
-        c->work += forward_job_work(&c->job, c->models[m], true);
+        work += forward_job_work(&c->job, c->models[m], true);
     }
-    c->progress =
-        (gq_progress){.bytes_total = (uint64_t)c->work, .tokens = s->windows->n * s->windows->context};
+    c->pulse = pulse_start(s->callbacks, work, 0, s->windows->n * s->windows->context);
     return true;
 }
 
