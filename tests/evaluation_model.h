@@ -46,4 +46,38 @@ static inline model *evaluation_model(uint32_t blocks) {
     return m;
 }
 
+/* Two layers; the second one's feed-forward part goes through experts, two for each token. */
+enum { EXPERT_MODEL_EXPERTS = 4 };
+static inline model *expert_model(void) {
+    model *m = evaluation_model(1);
+    static const struct {
+        const char *name;
+        uint64_t columns, rows;
+    } parts[] = {{"attn_norm", 256, 0},
+                 {"attn_q", 256, 256},
+                 {"attn_k", 256, 64},
+                 {"attn_v", 256, 64},
+                 {"attn_output", 256, 256},
+                 {"ffn_norm", 256, 0},
+                 {"ffn_gate_inp", 256, EXPERT_MODEL_EXPERTS}},
+      experts[] = {{"ffn_gate_exps", 256, 128}, {"ffn_up_exps", 256, 128}, {"ffn_down_exps", 128, 256}};
+    char name[64];
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        snprintf(name, sizeof name, "blk.1.%s.weight", parts[i].name);
+        add_weights(m, name, 5, parts[i].columns, parts[i].rows);
+    }
+    for (size_t i = 0; i < sizeof experts / sizeof *experts; i++) {
+        uint64_t n = experts[i].columns * experts[i].rows * EXPERT_MODEL_EXPERTS;
+        float *x = random_values(n, i);
+        snprintf(name, sizeof name, "blk.1.%s.weight", experts[i].name);
+        model_add(m, name, GGUF_F16, (uint64_t[4]){experts[i].columns, experts[i].rows, EXPERT_MODEL_EXPERTS},
+                  x);
+        free(x);
+    }
+    model_set_u32(m, "llama.block_count", 2);
+    model_set_u32(m, "llama.expert_count", EXPERT_MODEL_EXPERTS);
+    model_set_u32(m, "llama.expert_used_count", 2);
+    return m;
+}
+
 #endif

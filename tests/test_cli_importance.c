@@ -13,6 +13,9 @@ static int start(void **state) {
     model *m = evaluation_model(2);
     model_write(m, path("model.gguf"));
     model_free(m);
+    m = expert_model();
+    model_write(m, path("experts.gguf"));
+    model_free(m);
     char text[400];
     for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i * 3 % 8);
     write_whole(path("text"), text, sizeof text);
@@ -75,6 +78,19 @@ static void parts_and_ids(void **state) {
     free(out);
 }
 
+static void experts_that_saw_little_are_listed(void **state) {
+    (void)state;
+    char *out = PRINTED("imatrix", "compute", "--threads", "1", "--context", "16", path("experts.gguf"),
+                        path("text"), path("e.gguf"), "--tokens", "32");
+    says(out, "experts that few tokens reached"), says(out, "by fewer than 64");
+    says(out, "\nblk.1.ffn_down_exps.weight "), says(out, "\nblk.1.ffn_gate_exps.weight ");
+    assert_null(strstr(out, "blk.1.ffn_gate_inp.weight"));
+    free(out);
+    out = PRINTED(COMPUTE, path("text"), path("f.gguf"));
+    assert_null(strstr(out, "experts"));
+    free(out);
+}
+
 static void progress_is_told(void **state) {
     (void)state;
     char *out, *err;
@@ -101,11 +117,9 @@ static void wrong_requests_are_refused(void **state) {
 
 int main(void) {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts_follow_the_name),
-        cmocka_unit_test(a_dry_run_tells_what_it_takes),
-        cmocka_unit_test(parts_and_ids),
-        cmocka_unit_test(progress_is_told),
-        cmocka_unit_test(wrong_requests_are_refused),
+        cmocka_unit_test(layouts_follow_the_name), cmocka_unit_test(a_dry_run_tells_what_it_takes),
+        cmocka_unit_test(parts_and_ids),           cmocka_unit_test(experts_that_saw_little_are_listed),
+        cmocka_unit_test(progress_is_told),        cmocka_unit_test(wrong_requests_are_refused),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);
 }

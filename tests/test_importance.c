@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,38 +15,16 @@
 #include "tests/folder.h"
 #include "tests/forwarding.h"
 
-enum { VOCABULARY = 512, CONTEXT = 24, WINDOWS = 9, TOKENS = CONTEXT * WINDOWS, EXPERTS = 4 };
+enum {
+    VOCABULARY = 512,
+    CONTEXT = 24,
+    WINDOWS = 9,
+    TOKENS = CONTEXT * WINDOWS,
+    EXPERTS = EXPERT_MODEL_EXPERTS
+};
 
 static char text[8 * TOKENS];
 static uint32_t ids[TOKENS];
-
-/* Layer 1's feed-forward part goes through experts. */
-static model *model_with_experts(void) {
-    model *m = evaluation_model(1);
-    static const struct {
-        const char *name;
-        uint64_t columns, rows;
-    } parts[] = {{"attn_norm", 256, 0},         {"attn_q", 256, 256},      {"attn_k", 256, 64},
-                 {"attn_v", 256, 64},           {"attn_output", 256, 256}, {"ffn_norm", 256, 0},
-                 {"ffn_gate_inp", 256, EXPERTS}},
-      experts[] = {{"ffn_gate_exps", 256, 128}, {"ffn_up_exps", 256, 128}, {"ffn_down_exps", 128, 256}};
-    char name[64];
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        snprintf(name, sizeof name, "blk.1.%s.weight", parts[i].name);
-        add_weights(m, name, 5, parts[i].columns, parts[i].rows);
-    }
-    for (size_t i = 0; i < sizeof experts / sizeof *experts; i++) {
-        uint64_t n = experts[i].columns * experts[i].rows * EXPERTS;
-        float *x = random_values(n, i);
-        snprintf(name, sizeof name, "blk.1.%s.weight", experts[i].name);
-        model_add(m, name, GGUF_F16, (uint64_t[4]){experts[i].columns, experts[i].rows, EXPERTS}, x);
-        free(x);
-    }
-    model_set_u32(m, "llama.block_count", 2);
-    model_set_u32(m, "llama.expert_count", EXPERTS);
-    model_set_u32(m, "llama.expert_used_count", 2);
-    return m;
-}
 
 static int start(void **state) {
     (void)state;
@@ -53,7 +32,7 @@ static int start(void **state) {
     model *m = evaluation_model(3);
     model_write(m, path("model.gguf"));
     model_free(m);
-    m = model_with_experts();
+    m = expert_model();
     model_write(m, path("experts.gguf"));
     model_free(m);
     for (size_t i = 0, at = 0; i < TOKENS; i++) {
@@ -292,6 +271,28 @@ static void a_killed_run_goes_on(void **state) {
     assert_true(killed >= 18);
 }
 
+/* No more than what was told beforehand, nor a small part of that: a small model leaves most of a step of
+ * products unused. */
+static void memory_is_as_told(void **state) {
+    (void)state;
+    gq_importance_request r = request_of("model.gguf", "memory.out");
+    if (SANITIZED) return;
+    pid_t child = fork();
+    if (child == 0) {
+        struct rusage used;
+        gq_error e;
+        gq_importance_plan *p = gq_importance_plan_new(&r, &e);
+        uint64_t told = p ? gq_importance_summary(p).memory : 0;
+        if (!p || !gq_importance_compute(p, NULL, &e) || getrusage(RUSAGE_SELF, &used) != 0) _exit(1);
+        _exit((uint64_t)used.ru_maxrss * 1024 > told       ? 2
+              : (uint64_t)used.ru_maxrss * 1024 < told / 4 ? 3
+                                                           : 0);
+    }
+    int status;
+    assert_true(waitpid(child, &status, 0) == child);
+    assert_int_equal(status, 0);
+}
+
 /* Again and again, until nothing is left to be done. */
 static void a_run_killed_often_goes_on(void **state) {
     (void)state;
@@ -460,6 +461,7 @@ int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_run_goes_on), /* first: it forks, which threads of OpenMP do not outlive */
         cmocka_unit_test(a_run_killed_often_goes_on),
+        cmocka_unit_test(memory_is_as_told),
         cmocka_unit_test(sums_are_those_of_what_flows_in),
         cmocka_unit_test(nothing_depends_on_threads_and_memory),
         cmocka_unit_test(parts_add_up),
