@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "forward/run.h"
+#include "gguf/safe_file.h"
 
 /* ---- bounds ---- */
 
@@ -75,9 +76,21 @@ uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t con
                : floats * sizeof(float);
 }
 
+/* Not every file system can make files without a name; there it has one for a moment. */
+static int open_nameless(const char *folder) {
+    char *path = NULL;
+    int fd = gq_open(folder, O_TMPFILE | O_RDWR, 0600);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return fd;
+    if (asprintf(&path, "%s/.gquant-states-%ld", folder, (long)getpid()) < 0) return -1;
+    fd = safe_file_create(path);
+    if (fd >= 0) unlink(path);
+    free(path);
+    return fd;
+}
+
 int forward_keep_open(const char *folder, uint64_t bytes, gq_error *e) {
     struct statvfs fs;
-    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), error = 0;
+    int fd = open_nameless(folder), error = 0;
     if (fd < 0) return gq_fail(e, "cannot make a file for states in %s: %s", folder, strerror(errno)), -1;
     if (fstatvfs(fd, &fs) == 0 && bytes > (uint64_t)fs.f_bavail * fs.f_frsize)
         error = ENOSPC;

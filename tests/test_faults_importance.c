@@ -94,10 +94,38 @@ static void space_is_set_aside_first(void **state) {
     assert_false(exists(path("full.gguf")) || exists(path(".full.gguf.gquant-states")));
 }
 
+/* evaluate's file of states, where the n-th open is one that the file system cannot do; whether it was that
+ * file's, which then has a name for a moment. */
+static bool has_a_name_for_a_moment(size_t n) {
+    char fault[32], *says;
+    size_t size;
+    snprintf(fault, sizeof fault, "open:%zu:%d", n, EOPNOTSUPP);
+    unlink(path("log"));
+    setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv("GQ_FAULT", fault, 1), setenv("GQ_FAULT_LOG", path("log"), 1);
+    int status =
+        run_command((const char *const[]){NULL, "evaluate", "-q", "--threads", "1", "--context", "8",
+                                          "--memory", "1M", path("model.gguf"), "--ids", path("ids"), NULL},
+                    NULL, &says);
+    unsetenv("LD_PRELOAD"), unsetenv("GQ_FAULT"), unsetenv("GQ_FAULT_LOG");
+    char *log = exists(path("log")) ? (char *)read_whole(path("log"), &size) : NULL;
+    bool named = log && strstr(log, "unlink .gquant-states-");
+    if (named && status != 0) fail_msg("%s: status %d: %s", fault, status, says);
+    free(log), free(says);
+    return named;
+}
+
+static void states_need_no_nameless_files(void **state) {
+    (void)state;
+    size_t n = 1;
+    while (n < 40 && !has_a_name_for_a_moment(n)) n++;
+    assert_true(n < 40);
+}
+
 int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_command_makes_the_same_file),
         cmocka_unit_test(space_is_set_aside_first),
+        cmocka_unit_test(states_need_no_nameless_files),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);
 }
