@@ -213,8 +213,6 @@ void gq_plan_free(gq_plan *plan) {
     free(plan);
 }
 
-const char *plan_input(const gq_plan *plan) { return plan->model.shards[0].file.path; }
-
 const gq_summary *gq_plan_summary(const gq_plan *plan, size_t output) {
     return &plan->outputs[output].summary;
 }

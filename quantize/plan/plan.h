@@ -81,6 +81,6 @@ struct gq_plan {
 /* All of a plan but what lies beside its outputs; gq_plan_free frees it. */
 gq_plan *plan_make(const gq_options *options, gq_error *e);
 /* Path of the input as given, for messages. */
-const char *plan_input(const gq_plan *plan);
+static inline const char *plan_input(const gq_plan *plan) { return plan->model.shards[0].file.path; }
 
 #endif
