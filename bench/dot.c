@@ -159,9 +159,8 @@ int main(int argc, char **argv) {
     if (!read_options(&s, argc, argv)) return fputs(usage, stderr), 2;
     uint8_t *memory = aligned_alloc(4096, (size_t)s.threads * s.bytes);
     float *out = malloc((size_t)s.threads * s.bytes / 4); /* a row is longer than that in any type */
-    if (!memory || !out) return fputs("bench-dot: not enough memory\n", stderr), 1;
     float *x = malloc(COLS * sizeof *x), *room = malloc(codec_vector_room(COLS) * sizeof *room);
-    if (!x || !room) return fputs("bench-dot: not enough memory\n", stderr), 1;
+    if (!memory || !out || !x || !room) return fputs("bench-dot: not enough memory\n", stderr), 1;
     for (size_t k = 0; k < COLS; k++) x[k] = (float)(k % 31) / 16 - 1;
     vector = codec_vector_make(x, COLS, room);
     puts(s.csv ? "type,level,threads,read,dot,share,weights"

@@ -69,7 +69,7 @@ static double seconds(work *run, const void *what, int times) {
 }
 static void compare(const char *name, double operations, work *ours, work *theirs, const void *what) {
     int times = 1 + (int)(1e-2 / (1e-6 + seconds(theirs, what, 1)));
-    double our[MOST_TURNS], their[MOST_TURNS], ratio[MOST_TURNS];
+    double our[MOST_TURNS] = {0}, their[MOST_TURNS] = {0}, ratio[MOST_TURNS] = {0};
     seconds(ours, what, times);
     for (int i = 0; i < turns; i++) {
         our[i] = seconds(ours, what, times), their[i] = seconds(theirs, what, times);

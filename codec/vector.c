@@ -24,7 +24,7 @@ static float sum_of_16(const float *x) {
 codec_vector codec_vector_make(const float *x, size_t cols, float *room) {
     const size_t n16 = cols / 16, n32 = cols / 32;
     float *of16 = room, *of32 = of16 + n16, *step16 = of32 + n32, *step32 = step16 + n16;
-    int16_t *fixed = (int16_t *)(step32 + n32);
+    int16_t *fixed = (void *)(step32 + n32);
     for (size_t i = 0; i < n16; i++) of16[i] = sum_of_16(x + 16 * i);
     for (size_t i = 0; i < n32; i++) {
         of32[i] = of16[2 * i] + of16[2 * i + 1];

@@ -26,9 +26,11 @@ void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_str
         for (size_t column = 0; column < w->columns; column += step) {
             size_t columns = smaller(step, w->columns - column);
             decode_rows(m, w, row, rows, column, columns);
-            sgemm_("N", "N", &(int){(int)tokens}, &(int){(int)rows}, &(int){(int)columns}, &(float){1},
-                   x + column * x_stride, &(int){(int)x_stride}, m->shared, &(int){(int)columns},
-                   &(float){column > 0 ? 1.0f : 0.0f}, y + row * y_stride, &(int){(int)y_stride});
+            const int n = (int)tokens, n_rows = (int)rows, k = (int)columns, ldx = (int)x_stride,
+                      ldy = (int)y_stride;
+            const float one = 1, kept = column > 0 ? 1 : 0;
+            sgemm_("N", "N", &n, &n_rows, &k, &one, x + column * x_stride, &ldx, m->shared, &k, &kept,
+                   y + row * y_stride, &ldy);
         }
     }
 }
