@@ -154,24 +154,31 @@ static bool read_options(setting *s, int argc, char **argv) {
            s->repeats <= MOST_REPEATS && mib >= 1 && mib <= 4096;
 }
 
+static void bench_all(const setting *s, float *x, float *room, uint8_t *memory, float *out) {
+    for (size_t k = 0; k < COLS; k++) x[k] = (float)(k % 31) / 16 - 1;
+    vector = codec_vector_make(x, COLS, room);
+    puts(s->csv ? "type,level,threads,read,dot,share,weights"
+                : "type    level      threads read_GB/s  dot_GB/s   share Mweights/s");
+    for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++)
+        for (size_t i = 0; kernels_level_name(i); i++) {
+            const kernels *k = kernels_level(kernels_level_name(i));
+            if (!k || (s->isa && strcmp(s->isa, kernels_name(k)) != 0)) continue;
+            if (k->codecs[id].dot && wanted(s, gguf_type_name(id)))
+                bench(s, k, gguf_type_of(id), memory, out);
+        }
+}
+
 int main(int argc, char **argv) {
     setting s = {.repeats = 5, .threads = (int)sysconf(_SC_NPROCESSORS_ONLN)};
     if (!read_options(&s, argc, argv)) return fputs(usage, stderr), 2;
     uint8_t *memory = aligned_alloc(4096, (size_t)s.threads * s.bytes);
     float *out = malloc((size_t)s.threads * s.bytes / 4); /* a row is longer than that in any type */
     float *x = malloc(COLS * sizeof *x), *room = malloc(codec_vector_room(COLS) * sizeof *room);
-    if (!memory || !out || !x || !room) return fputs("bench-dot: not enough memory\n", stderr), 1;
-    for (size_t k = 0; k < COLS; k++) x[k] = (float)(k % 31) / 16 - 1;
-    vector = codec_vector_make(x, COLS, room);
-    puts(s.csv ? "type,level,threads,read,dot,share,weights"
-               : "type    level      threads read_GB/s  dot_GB/s   share Mweights/s");
-    for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++)
-        for (size_t i = 0; kernels_level_name(i); i++) {
-            const kernels *k = kernels_level(kernels_level_name(i));
-            if (!k || (s.isa && strcmp(s.isa, kernels_name(k)) != 0)) continue;
-            if (k->codecs[id].dot && wanted(&s, gguf_type_name(id)))
-                bench(&s, k, gguf_type_of(id), memory, out);
-        }
+    const bool ok = memory && out && x && room;
+    if (ok)
+        bench_all(&s, x, room, memory, out);
+    else
+        fputs("bench-dot: not enough memory\n", stderr);
     free(memory), free(out), free(x), free(room);
-    return 0;
+    return !ok;
 }

@@ -240,7 +240,7 @@ static bool clock_tensor(schedule *s, part *p, const gguf_tensor *t, uint64_t ro
                          gq_error *e) {
     const size_t bytes = (size_t)gguf_type_bytes(t->type, t->ne[0]);
     s->progress.tensor = t->name;
-    for (uint64_t row = 0; row < rows;) {
+    for (uint64_t row = 0; bytes > 0 && row < rows;) {
         size_t n = bytes < RUN_BYTES ? RUN_BYTES / bytes : 1, fit = (p->size - p->used) / bytes;
         if (n > RUN_ROWS) n = RUN_ROWS;
         if (n > rows - row) n = (size_t)(rows - row);

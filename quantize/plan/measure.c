@@ -132,7 +132,7 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
                 if (pass) j.strips[n] = (sample_strip){.tensor = (uint32_t)i, .number = (uint32_t)k};
             if (!pass) bytes += of.rows * gguf_type_bytes(t->type, of.cols);
         }
-        if (n == 0) return true;
+        if (!pass && n == 0) return true;
         if (!pass && !(j.strips = calloc(n, sizeof *j.strips)))
             return gq_fail_memory(e, n * sizeof *j.strips);
     }
