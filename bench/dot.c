@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/turns.h"
 #include "codec/vector.h"
 
 static const char usage[] = "usage: bench-dot [options]\n"
@@ -63,15 +64,6 @@ static void *take_turn(void *arg) {
 }
 
 /* ---- a type at a level ---- */
-static int ascending(const void *a, const void *b) {
-    double p = *(const double *)a, q = *(const double *)b;
-    return (p > q) - (p < q);
-}
-static double median(double *v, int n) {
-    qsort(v, (size_t)n, sizeof *v, ascending);
-    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
-
 /* Some encoded rows, over and over. Without an encoder: any bytes that are sound numbers. */
 static void fill(const codec *c, uint8_t *blocks, size_t row_bytes, size_t rows) {
     static float weights[ENCODED_ROWS * COLS];
@@ -127,13 +119,6 @@ static void bench(const setting *s, const kernels *k, const gguf_type *type, uin
 }
 
 /* ---- all ---- */
-static bool wanted(const setting *s, const char *name) {
-    size_t n = strlen(name);
-    for (const char *p = s->types; p && *p; p += strcspn(p, ","), p += *p == ',')
-        if (strcspn(p, ",") == n && !strncasecmp(p, name, n)) return true;
-    return s->types == NULL;
-}
-
 static bool read_options(setting *s, int argc, char **argv) {
     static const struct option options[] = {
         {"types", 1, NULL, 't'},  {"isa", 1, NULL, 'i'}, {"threads", 1, NULL, 'n'}, {"size", 1, NULL, 's'},
@@ -163,7 +148,7 @@ static void bench_all(const setting *s, float *x, float *room, uint8_t *memory, 
         for (size_t i = 0; kernels_level_name(i); i++) {
             const kernels *k = kernels_level(kernels_level_name(i));
             if (!k || (s->isa && strcmp(s->isa, kernels_name(k)) != 0)) continue;
-            if (k->codecs[id].dot && wanted(s, gguf_type_name(id)))
+            if (k->codecs[id].dot && listed(s->types, gguf_type_name(id)))
                 bench(s, k, gguf_type_of(id), memory, out);
         }
 }

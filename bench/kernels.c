@@ -9,6 +9,7 @@
 
 #include "bench/peer.h"
 #include "bench/reference_data.h"
+#include "bench/turns.h"
 #include "codec/codec.h"
 
 static const char usage[] =
@@ -101,15 +102,6 @@ typedef struct figures {
     double error;
 } figures;
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-static double median(double *v, int n) {
-    qsort(v, (size_t)n, sizeof *v, ascending);
-    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
-
 static void measure(job j, int repeat, figures *f) {
     j.decode = false, f->encode[repeat] = rate(&j);
     j.decode = true, f->decode[repeat] = rate(&j);
@@ -175,13 +167,6 @@ static void print_line(const setting *s, const gguf_type *type, int on, int effo
     fflush(stdout);
 }
 
-static bool wanted(const setting *s, const char *name) {
-    size_t n = strlen(name);
-    for (const char *p = s->types; p && *p; p += strcspn(p, ","), p += *p == ',')
-        if (strcspn(p, ",") == n && !strncasecmp(p, name, n)) return true;
-    return s->types == NULL;
-}
-
 static void bench_type(const setting *s, const gguf_type *type) {
     static figures ours[3], theirs;
     job j = {.codec = &s->kernels->codecs[type->id]}, peer = {.codec = NULL};
@@ -234,7 +219,7 @@ int main(int argc, char **argv) {
     print_head(&s);
     int lines = 0;
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++)
-        if (s.kernels->codecs[id].encode && wanted(&s, gguf_type_name(id)))
+        if (s.kernels->codecs[id].encode && listed(s.types, gguf_type_name(id)))
             bench_type(&s, gguf_type_of(id)), lines++;
     if (!lines) fprintf(stderr, "bench-kernels: no encoder for %s\n", s.types);
     return !lines;

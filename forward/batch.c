@@ -1,4 +1,5 @@
 #include "forward/batch.h"
+#include "forward/saturate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -71,8 +72,7 @@ uint64_t forward_batch_bytes(const forward_model *m, size_t context, size_t wind
     room r = {0};
     if (!countable(context, windows, threads)) return UINT64_MAX;
     lay_out(&b, &r);
-    uint64_t products = matmul_bytes(threads);
-    return r.at > UINT64_MAX - products ? UINT64_MAX : r.at + products;
+    return plus(r.at, matmul_bytes(threads));
 }
 
 forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t windows, int threads,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "forward/run.h"
+#include "forward/saturate.h"
 
 /* A model's part of it. */
 typedef struct head {
@@ -12,8 +13,6 @@ typedef struct head {
     float *normed; /* of a batch; then of the wanted places, side by side */
     float *logits; /* of HEAD_ROWS tokens */
 } head;
-
-static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
 uint64_t head_bytes(const forward_job *j, const forward_model *const *models, size_t n, size_t batch) {
     uint64_t stride = forward_stride(batch * j->context), all = 0, most = 0;

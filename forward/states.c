@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "forward/saturate.h"
 #include "gguf/safe_file.h"
 
 size_t states_windows(const states *s, size_t batch) {
@@ -22,8 +23,6 @@ static uint64_t times(uint64_t a, uint64_t b) {
     return a == UINT64_MAX || b == UINT64_MAX || __builtin_mul_overflow(a, b, &product) ? UINT64_MAX
                                                                                         : product;
 }
-
-static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
 static uint64_t floats_of(uint64_t width, uint64_t tokens) {
     return tokens > UINT64_MAX - 15 ? UINT64_MAX : times(times(width, sizeof(float)), forward_stride(tokens));

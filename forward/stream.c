@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "forward/run.h"
+#include "forward/saturate.h"
 #include "gguf/safe_file.h"
 
 /* ---- bounds ---- */
@@ -19,7 +20,6 @@ enum {
     OVERHEAD = 128 << 10, /* what calls and threads take besides what is counted */
 };
 
-static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* What a model takes while a layer is done. */

@@ -81,6 +81,19 @@ static void run_bounded(unsigned times, int most_status, const char *in, const c
         fail_msg("gquant %s: %ld KiB", line, use.ru_maxrss);
 }
 
+char *printed(const char *const *words) {
+    char *out = NULL, *err = NULL;
+    int status = run_command(words, &out, &err);
+    if (status != 0) fail_msg("status %d: %s", status, err);
+    assert_string_equal(err, "");
+    free(err);
+    return out;
+}
+
+void says(const char *text, const char *expected) {
+    if (!strstr(text, expected)) fail_msg("'%s' is not in:\n%s", expected, text);
+}
+
 void bounded(const char *in, const char *const *words) { run_bounded(1, 2, in, words); }
 
 void bounded_times(unsigned times, const char *in, const char *const *words) {

@@ -20,6 +20,13 @@ char *gquant(int status, const char *const *words);
     gquant_says(status, mention, (const char *const[]){__VA_ARGS__, NULL})
 void gquant_says(int status, const char *mention, const char *const *words);
 
+/* Run gquant with these words, which must succeed and leave standard error empty. Returns standard output
+ * (malloc'ed). */
+char *printed(const char *const *words);
+#define PRINTED(...) printed((const char *const[]){NULL, __VA_ARGS__, NULL})
+/* The text must mention another. */
+void says(const char *text, const char *expected);
+
 /* Fit for a terminal: UTF-8 without control characters other than line feeds. */
 void assert_plain(const char *text);
 

@@ -25,20 +25,6 @@ static int make_models(void **state) {
     return 0;
 }
 
-__attribute__((noinline)) static char *printed(const char *const *words) {
-    char *out = NULL, *err = NULL;
-    int status = run_command(words, &out, &err);
-    if (status != 0) fail_msg("status %d: %s", status, err);
-    assert_string_equal(err, "");
-    free(err);
-    return out;
-}
-#define PRINTED(...) printed((const char *const[]){NULL, __VA_ARGS__, NULL})
-
-static void says(const char *text, const char *expected) {
-    if (!strstr(text, expected)) fail_msg("'%s' is not in:\n%s", expected, text);
-}
-
 /* Where a word stands behind `from`. */
 static size_t place(const char *text, const char *word, size_t from) {
     says(text + from, word);

@@ -25,20 +25,7 @@ static int start(void **state) {
     return 0;
 }
 
-__attribute__((noinline)) static char *printed(const char *const *words) {
-    char *out = NULL, *err = NULL;
-    int status = run_command(words, &out, &err);
-    if (status != 0) fail_msg("status %d: %s", status, err);
-    assert_string_equal(err, "");
-    free(err);
-    return out;
-}
-#define PRINTED(...) printed((const char *const[]){NULL, __VA_ARGS__, NULL})
 #define COMPUTE "imatrix", "compute", "--threads", "1", "--context", "16", path("model.gguf")
-
-static void says(char *text, const char *expected) {
-    if (!strstr(text, expected)) fail_msg("'%s' is not in:\n%s", expected, text);
-}
 
 static void layouts_follow_the_name(void **state) {
     (void)state;

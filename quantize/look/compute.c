@@ -8,6 +8,7 @@
 #include <zlib.h>
 
 #include "codec/codec.h"
+#include "forward/saturate.h"
 #include "forward/stream.h"
 #include "forward/threads.h"
 #include "gguf/facts.h"
@@ -88,8 +89,6 @@ static bool check_context(gq_importance_plan *p, gq_error *e) {
 }
 
 /* ---- memory ---- */
-
-static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
 /* The most of running and of what is put together behind it: entries, what they are written as, and one more
  * copy while they are merged. */
