@@ -14,12 +14,12 @@
 #include "gguf/facts.h"
 #include "imatrix/collect.h"
 #include "imatrix/entries.h"
-#include "quantize/look/allowance.h"
-#include "quantize/look/checkpoint.h"
+#include "quantize/allowance.h"
+#include "quantize/checkpoint.h"
 #include "quantize/look/importance.h"
-#include "quantize/look/pulse.h"
-#include "quantize/look/windows.h"
 #include "quantize/plan/identity.h"
+#include "quantize/pulse.h"
+#include "quantize/windows.h"
 #include "quantize/workers.h"
 
 struct gq_importance_plan {
@@ -113,16 +113,15 @@ static bool bound(gq_importance_plan *p, uint64_t memory, gq_error *e) {
 /* ---- the plan ---- */
 
 static bool identify(gq_importance_plan *p, gq_error *e) {
-    const char *isa = gq_isa();
     struct timespec *times = calloc(p->file.n_shards, sizeof *times);
     checkpoint_head *h = &p->head;
     if (!times) return gq_fail_memory(e, p->file.n_shards * sizeof *times);
     plan_build(h->build);
     bool ok = plan_identify_model(&p->file, times, &h->times, &h->content, e);
     free(times);
-    h->windows = p->job.windows, h->context = (uint32_t)p->job.context, h->output = p->output;
+    h->kind = CHECKPOINT_IMPORTANCE, h->settings = p->output, h->streams = 1;
+    h->windows = p->job.windows, h->context = (uint32_t)p->job.context;
     h->ids = (uint32_t)crc32_z(0, (const Bytef *)p->job.ids, h->windows * h->context * sizeof *p->job.ids);
-    h->fused = isa && strcmp(isa, "x86-64-v2") != 0 && strcmp(isa, "generic") != 0;
     h->slot = forward_stream_bytes(p->model, p->job.windows, p->job.context);
     checkpoint_seal(h);
     return ok;
@@ -156,7 +155,7 @@ static void describe(gq_importance_plan *p) {
     f->layers = p->sizes->layers;
     f->windows_at_once = p->bounds.batch;
     f->states_in_file = p->bounds.in_file;
-    f->disk = checkpoint_bytes(p->head.slot, record_bytes(p));
+    f->disk = checkpoint_bytes(&p->head, record_bytes(p));
     p->about.chunk_count = (uint32_t)f->windows, p->about.chunk_size = f->context;
 }
 

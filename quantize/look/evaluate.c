@@ -6,7 +6,7 @@
 #include "forward/threads.h"
 #include "gguf/facts.h"
 #include "mixes/mixes.h"
-#include "quantize/look/allowance.h"
+#include "quantize/allowance.h"
 #include "quantize/look/side_by_side.h"
 #include "quantize/schedule.h"
 

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "forward/divergence.h"
-#include "quantize/look/allowance.h"
+#include "quantize/allowance.h"
 #include "quantize/look/logits_file.h"
-#include "quantize/look/pulse.h"
+#include "quantize/pulse.h"
 
 /* Of a place and model, and once more the doubles that are sorted. */
 enum { SCORE_BYTES = 2 * sizeof(double) + sizeof(bool) + sizeof(double) };

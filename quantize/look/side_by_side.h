@@ -5,7 +5,7 @@
 
 #include "forward/stream.h"
 #include "quantize/look/figures.h"
-#include "quantize/look/windows.h"
+#include "quantize/windows.h"
 
 typedef struct runner {
     const char *path;

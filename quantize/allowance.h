@@ -1,6 +1,6 @@
 /* Memory that running a model may take, and what there is of it without the model. */
-#ifndef GQ_LOOK_ALLOWANCE_H
-#define GQ_LOOK_ALLOWANCE_H
+#ifndef GQ_ALLOWANCE_H
+#define GQ_ALLOWANCE_H
 
 #include <stdint.h>
 

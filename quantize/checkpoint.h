@@ -1,32 +1,38 @@
 /* Finished layers of a model that is run over a text, so that an interrupted run can go on: a file beside the
- * output with a head that says what run it belongs to, two slots for the states of all tokens, which layers
- * use in turn, and behind these a record per finished layer. A record is written when the states behind it
- * are safe; one that is torn counts as not there.
+ * output with a head that says what run it belongs to, for each stream two slots for the states of all
+ * tokens, which layers use in turn, and behind these a record per finished layer. A record is written when
+ * the states behind it are safe; one that is torn counts as not there.
  */
-#ifndef GQ_LOOK_CHECKPOINT_H
-#define GQ_LOOK_CHECKPOINT_H
+#ifndef GQ_CHECKPOINT_H
+#define GQ_CHECKPOINT_H
 
 #include "gguf/file.h"
+
+typedef enum checkpoint_kind { CHECKPOINT_IMPORTANCE, CHECKPOINT_CALIBRATION } checkpoint_kind;
 
 /* What a checkpoint belongs to, in the machine's own byte order. Zero where it is not set. */
 typedef struct checkpoint_head {
     char magic[8];
     char build[24];
+    uint32_t kind;           /* a checkpoint_kind */
     uint32_t times, content; /* of the model */
     uint32_t ids;            /* checksum */
     uint32_t context;
-    uint64_t windows, slot; /* slot: bytes of one */
-    uint32_t output, fused; /* settings that values depend on */
-    uint32_t unused, crc;   /* crc: of all before it */
+    uint32_t settings; /* that values depend on, as a number of the caller's */
+    uint64_t windows;
+    uint64_t slot; /* bytes of one, of one stream */
+    uint32_t streams;
+    uint32_t fused;       /* this processor multiplies and adds in one step, which last bits depend on */
+    uint32_t unused, crc; /* crc: of all before it */
 } checkpoint_head;
 
-/* Complete it: all but magic and crc are the caller's. */
+/* Complete it: magic, fused and crc. */
 void checkpoint_seal(checkpoint_head *h);
 
 typedef struct checkpoint {
     int fd; /* -1: not open */
     char *path;
-    uint64_t slot;   /* bytes */
+    uint64_t states; /* bytes of all slots */
     uint64_t end;    /* of the records */
     size_t finished; /* layers */
     const char *why; /* there was one that could not be continued; NULL: there was none */
@@ -40,9 +46,9 @@ bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, u
 void checkpoint_close(checkpoint *c);
 void checkpoint_remove(const checkpoint *c);
 
-uint64_t checkpoint_slots(void); /* offset of the first */
+uint64_t checkpoint_slots(void); /* offset of the first stream's two; the other streams' follow */
 /* Bytes of the file. */
-uint64_t checkpoint_bytes(uint64_t slot, uint64_t records);
+uint64_t checkpoint_bytes(const checkpoint_head *h, uint64_t records);
 
 /* The next layer is about to put states into their slot. */
 bool checkpoint_begin(const checkpoint *c, gq_error *e);

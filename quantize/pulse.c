@@ -1,4 +1,4 @@
-#include "quantize/look/pulse.h"
+#include "quantize/pulse.h"
 
 #include "quantize/schedule.h"
 

@@ -1,6 +1,6 @@
 /* A text, or ids that stand for one, as windows of tokens that a model runs on, each from position 0 on. */
-#ifndef GQ_LOOK_WINDOWS_H
-#define GQ_LOOK_WINDOWS_H
+#ifndef GQ_WINDOWS_H
+#define GQ_WINDOWS_H
 
 #include "gguf/gguf.h"
 #include "quantize/gquant.h"

@@ -1,4 +1,4 @@
-#include "quantize/look/checkpoint.h"
+#include "quantize/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,10 +9,12 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "forward/saturate.h"
 #include "gguf/safe_file.h"
+#include "quantize/gquant.h"
 
 enum { HEAD_ROOM = 4096, BEGUN_AT = 2048 };
-static const char MAGIC[8] = {'G', 'Q', 'S', 'T', 'A', 'T', '0', '1'};
+static const char MAGIC[8] = {'G', 'Q', 'S', 'T', 'A', 'T', '0', '2'};
 static const char SUFFIX[] = ".gquant-states";
 
 typedef struct record {
@@ -25,13 +27,21 @@ typedef struct record {
 static uint32_t crc(const void *bytes, uint64_t n) { return (uint32_t)crc32_z(0, bytes, n); }
 
 void checkpoint_seal(checkpoint_head *h) {
+    const char *isa = gq_isa();
     memcpy(h->magic, MAGIC, sizeof h->magic);
+    h->fused = isa && strcmp(isa, "x86-64-v2") != 0 && strcmp(isa, "generic") != 0;
     h->crc = crc(h, offsetof(checkpoint_head, crc));
 }
 
 uint64_t checkpoint_slots(void) { return HEAD_ROOM; }
-static uint64_t first_record(uint64_t slot) { return HEAD_ROOM + 2 * slot; }
-uint64_t checkpoint_bytes(uint64_t slot, uint64_t records) { return first_record(slot) + records; }
+static uint64_t first_record(const checkpoint *c) { return plus(HEAD_ROOM, c->states); }
+static uint64_t states_of(const checkpoint_head *h) {
+    uint64_t bytes;
+    return __builtin_mul_overflow(2 * (uint64_t)h->streams, h->slot, &bytes) ? UINT64_MAX : bytes;
+}
+uint64_t checkpoint_bytes(const checkpoint_head *h, uint64_t records) {
+    return plus(HEAD_ROOM, plus(states_of(h), records));
+}
 
 static bool fail(const checkpoint *c, const char *what, gq_error *e) {
     return gq_fail(e, "cannot %s %s, which holds the finished layers: %s", what, c->path, strerror(errno));
@@ -84,7 +94,7 @@ static void count_finished(checkpoint *c) {
     struct stat st;
     record r;
     uint64_t begun = 0;
-    c->finished = 0, c->end = first_record(c->slot);
+    c->finished = 0, c->end = first_record(c);
     if (fstat(c->fd, &st) != 0 || (uint64_t)st.st_size < c->end || !read_all(c->fd, &begun, 8, BEGUN_AT))
         return;
     while (find_record(c, c->end, (uint64_t)st.st_size, &r) && r.mark == c->finished + 1 &&
@@ -101,7 +111,7 @@ static bool can_go_on(checkpoint *c, const checkpoint_head *h) {
 
 uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_error *e) {
     record r;
-    if (*at == 0) *at = first_record(c->slot);
+    if (*at == 0) *at = first_record(c);
     bool found = find_record(c, *at, c->end, &r);
     uint8_t *bytes = found ? malloc(r.size ? r.size : 1) : NULL;
     if (found && !bytes) return gq_fail_memory(e, r.size), NULL;
@@ -117,7 +127,7 @@ uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_erro
 /* ---- opening ---- */
 
 static bool prepare(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
-    *c = (checkpoint){.fd = -1, .slot = h->slot, .path = safe_file_beside(out, SUFFIX)};
+    *c = (checkpoint){.fd = -1, .states = states_of(h), .path = safe_file_beside(out, SUFFIX)};
     return c->path || gq_fail_memory(e, strlen(out) + sizeof SUFFIX);
 }
 
@@ -168,10 +178,10 @@ static bool create(checkpoint *c, const checkpoint_head *h, uint64_t bytes, gq_e
 
 bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, uint64_t records,
                      gq_error *e) {
-    uint64_t bytes = checkpoint_bytes(h->slot, records);
+    uint64_t bytes = checkpoint_bytes(h, records);
     if (!prepare(c, out, h, e) || !safe_file_may_grow(c->path, bytes, e) || !open_old(c, e)) return false;
     if (c->fd >= 0 && can_go_on(c, h)) return true;
-    c->end = first_record(c->slot);
+    c->end = first_record(c);
     return create(c, h, bytes, e);
 }
 

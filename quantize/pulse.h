@@ -1,6 +1,6 @@
 /* Telling how far models that are run have come, and asking whether to go on. */
-#ifndef GQ_LOOK_PULSE_H
-#define GQ_LOOK_PULSE_H
+#ifndef GQ_PULSE_H
+#define GQ_PULSE_H
 
 #include "quantize/gquant.h"
 

@@ -1,4 +1,4 @@
-#include "quantize/look/windows.h"
+#include "quantize/windows.h"
 
 #include <stdlib.h>
 #include <string.h>

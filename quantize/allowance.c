@@ -1,4 +1,4 @@
-#include "quantize/look/allowance.h"
+#include "quantize/allowance.h"
 
 #include <stdio.h>
 #include <unistd.h>
