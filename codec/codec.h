@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "codec/tile.h"
 #include "gguf/type.h"
 
 typedef enum codec_effort { EFFORT_FAST, EFFORT_DEFAULT, EFFORT_BEST } codec_effort;
@@ -97,6 +98,8 @@ typedef struct codec_steps {
     /* The codes nearest to x[group][lanes] in columns column .. column + group - 1 of the block, and what
      * they decode to as long as the gain is 1. */
     void (*round)(void *state, size_t column, const float *x, float *decoded);
+    /* Of what round may return for these columns, the lowest and the highest values. */
+    void (*ends)(const void *state, size_t column, float *low, float *high);
     /* The gain per lane that keeps the blocks' projection on weights x, as far as the type's plain encoding
      * keeps it. decoded: as round returned them. */
     void (*gain_kept)(const void *state, const float *x, const float *decoded, const float *importance,
@@ -134,6 +137,8 @@ typedef struct codec {
     codec_dot *dot;           /* where there is a decoder */
 } codec;
 
+struct feedback_task;
+struct feedback_sums;
 /* The kernels of one ISA level. */
 typedef struct kernels {
     size_t lanes;        /* rows of a batch; at most CODEC_MOST_LANES */
@@ -141,6 +146,10 @@ typedef struct kernels {
     /* Index of the first Inf or NaN, n when there is none. */
     size_t (*first_not_finite)(const float *x, size_t n);
     codec_measure *measure;
+    const matmul_kernels *matmul;
+    /* codec/feedback.h */
+    void (*feedback)(const struct feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
+                     struct feedback_sums *sums);
     /* Looks at every byte and does nothing else: what memory can give. Returns a sum that means nothing. */
     uint64_t (*read)(const uint8_t *bytes, size_t n);
 } kernels;

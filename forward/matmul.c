@@ -9,7 +9,7 @@ size_t matmul_bytes(int threads) {
 matmul *matmul_new(const kernels *k, int threads, gq_error *e) {
     matmul *m = malloc(sizeof *m);
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
-    *m = (matmul){k->codecs, forward_kernels_of(k)->matmul, threads, NULL, NULL};
+    *m = (matmul){k->codecs, k->matmul, threads, NULL, NULL};
     m->shared = aligned_alloc(64, sizeof(float) * STEP_FLOATS);
     m->rooms = aligned_alloc(64, sizeof(room) * (size_t)threads);
     if (!m->shared || !m->rooms) {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "forward/simd/kernels.h"
+#include "codec/codec.h"
 #include "tests/numbers.h"
 
 enum { ROWS = 47, COLUMNS = 600, MOST_TOKENS = 100, STRETCH = COLUMNS / 2 };
@@ -19,7 +19,7 @@ static const matmul_kernels *kernels_here(void) {
 #else
     const kernels *k = kernels_select();
     if (!k || !strcmp(kernels_name(k), "x86-64-v2") || !strcmp(kernels_name(k), "generic")) return NULL;
-    return forward_kernels_of(k)->matmul;
+    return k->matmul;
 #endif
 }
 

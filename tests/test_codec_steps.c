@@ -137,6 +137,27 @@ static void any_weight_becomes_the_nearest(void **state) {
     }
 }
 
+/* The ends of the range are what far weights become, and all others lie between. */
+static void ends_are_the_farthest_values(void **state) {
+    (void)state;
+    static block b;
+    seed_random(5);
+    EACH_BLOCK(&b) {
+        float low[MOST_LANES], high[MOST_LANES], far[2][MOST_LANES], y[2][MOST_LANES];
+        round_all(&b);
+        size_t c = next_random() % b.cols;
+        for (size_t lane = 0; lane < b.lanes; lane++) far[0][lane] = -1e6f, far[1][lane] = 1e6f;
+        for (int i = 0; i < 2; i++) b.steps->round(b.state, c, far[i], y[i]);
+        b.steps->ends(b.state, c, low, high);
+        for (size_t lane = 0; lane < b.lanes; lane++) {
+            float own = b.decoded[c * b.lanes + lane];
+            if (low[lane] != fminf(y[0][lane], y[1][lane]) || high[lane] != fmaxf(y[0][lane], y[1][lane]))
+                fail_block(&b, "the ends are not where far weights go", lane);
+            if (own < low[lane] || own > high[lane]) fail_block(&b, "beyond the ends", lane);
+        }
+    }
+}
+
 /* Each row by its own gain; a state may be finished any number of times. */
 static void gains_multiply(void **state) {
     (void)state;
@@ -175,6 +196,7 @@ int main(void) {
         cmocka_unit_test(steps_are_plain_encoding),
         cmocka_unit_test(rounded_is_decoded),
         cmocka_unit_test(any_weight_becomes_the_nearest),
+        cmocka_unit_test(ends_are_the_farthest_values),
         cmocka_unit_test(gains_multiply),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);

@@ -89,6 +89,14 @@ static void OF(step_round)(void *state, size_t column, const float *x, float *de
     store(decoded, y * s->f.unit);
 }
 
+static void OF(step_ends)(const void *state, size_t column, float *low, float *high) {
+    const OF(state) *s = state;
+    const sub_scales *sub = &s->subs[column / LENGTH];
+    vi code;
+    vf down = OF(round)(&s->f, sub, all(-0x1p20f), &code), up = OF(round)(&s->f, sub, all(0x1p20f), &code);
+    store(low, smaller(down, up) * s->f.unit), store(high, larger(down, up) * s->f.unit);
+}
+
 static void OF(step_gain_kept)(const void *state, const float *x, const float *decoded,
                                const float *importance, float *gain) {
     const OF(state) *s = state;
@@ -112,6 +120,7 @@ const codec_steps LEVEL(OF(steps)) = {
     .searches = OF(searches),
     .choose = OF(step_choose),
     .round = OF(step_round),
+    .ends = OF(step_ends),
     .gain_kept = OF(step_gain_kept),
     .finish = OF(step_finish),
 };

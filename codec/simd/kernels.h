@@ -49,7 +49,10 @@ GQ_CODECS(GQ_DECLARE, GQ_DECLARE_NUMBERS, GQ_DECLARE_DECODE)
 #define EACH_BLOCK(type) \
     for (; n; n -= GGUF_##type##_ELEMENTS, x += GGUF_##type##_ELEMENTS, b += GGUF_##type##_BYTES)
 
+extern const matmul_kernels LEVEL(matmul_kernels);
 codec_measure LEVEL(measure);
+void LEVEL(feedback)(const struct feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
+                     struct feedback_sums *sums);
 size_t LEVEL(first_not_finite)(const float *x, size_t n);
 uint64_t LEVEL(read)(const uint8_t *bytes, size_t n);
 extern const kernels LEVEL(kernels);

@@ -12,4 +12,6 @@ _Static_assert(GQ_LANES <= CODEC_MOST_LANES, "callers make room for so many");
     [GGUF_##id] = {GGUF_##id, LEVEL(decode_##name), NULL, 0, NULL, LEVEL(dot_##name)},
 static const codec codecs[GGUF_TYPE_LIMIT] = {GQ_CODECS(ROW, ROW_NUMBERS, ROW_DECODE)};
 
-const kernels LEVEL(kernels) = {GQ_LANES, codecs, LEVEL(first_not_finite), LEVEL(measure), LEVEL(read)};
+const kernels LEVEL(kernels) = {
+    GQ_LANES,        codecs,     LEVEL(first_not_finite), LEVEL(measure), &LEVEL(matmul_kernels),
+    LEVEL(feedback), LEVEL(read)};

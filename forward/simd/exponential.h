@@ -2,7 +2,7 @@
 #ifndef GQ_FORWARD_EXPONENTIAL_H
 #define GQ_FORWARD_EXPONENTIAL_H
 
-#include "forward/simd/fma.h"
+#include "codec/simd/fma.h"
 
 /* Within 1.1 units in the last place; below -87.7 it is 0, above 88.3 infinity. x = k ln 2 + r, and the
  * series of e^r ends after r^7, with coefficients that spread the remaining error (Cephes). ln 2 is taken off

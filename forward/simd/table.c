@@ -2,7 +2,6 @@
 #include "codec/simd/lanes.h"
 #include "forward/simd/kernels.h"
 
-extern const matmul_kernels LEVEL(matmul_kernels);
 extern const element_kernels LEVEL(element_kernels);
 extern const forward_kernels LEVEL(forward_kernels);
-const forward_kernels LEVEL(forward_kernels) = {&LEVEL(matmul_kernels), &LEVEL(element_kernels)};
+const forward_kernels LEVEL(forward_kernels) = {&LEVEL(element_kernels)};

@@ -5,8 +5,8 @@
  * tokens and a weight; rows that are left over go four at a time, then singly. Eight chains keep two
  * multipliers busy.
  */
-#include "forward/simd/fma.h"
-#include "forward/simd/kernels.h"
+#include "codec/simd/fma.h"
+#include "codec/simd/kernels.h"
 
 #if defined(__AVX512F__)
 enum { MOST_ROWS = 12, MOST_VECTORS = 2 }; /* 24 of 32 registers */
@@ -108,5 +108,4 @@ static void pack(const float *x, size_t stride, size_t columns, size_t tokens, f
         }
 }
 
-extern const matmul_kernels LEVEL(matmul_kernels);
 const matmul_kernels LEVEL(matmul_kernels) = {PANEL, multiply, pack};

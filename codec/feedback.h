@@ -1,0 +1,78 @@
+/* Rounding with error feedback: rows are rounded column by column, and what rounding did to a column is made
+ * good by those after it, as far as the inputs of the columns go together.
+ *
+ * A row w becomes q so that (q - t) H (q - t)^T is small: H, the moments of the inputs y that the rounded
+ * matrix meets (damped, imatrix/factor.h), t = w + a w D H^-1 the row that fits best, D the mean of
+ * (x - y) y^T, x the inputs that the row was trained for. With H = R R^T, R upper triangular, that is the sum
+ * over columns c of r_c^2,
+ *
+ *     r_c = R[c][c] (v_c - q_c),    v_c = w_c + (a z_c + sum over k < c of (w_k - q_k) R[k][c]) / R[c][c],
+ *
+ * z the solution of z R^T = w D. So q_c is the code nearest to v_c, and an error in column c costs
+ * R[c][c]^2; a block's scales are chosen with these weights, for what v would be if its columns were not
+ * rounded. (The usual form, with the triangular root of H^-1, gives the same v; this one needs no inverse.)
+ *
+ * Afterwards each row is scaled so that its projection on t, under H, is kept. Sweeps of descent, if wanted,
+ * come before: each column's code is chosen again, all others given.
+ *
+ * Rows are independent of each other, and all sums run in a fixed order, so that bytes depend neither on how
+ * rows are put together nor on the level (but x86-64-v2, which has no fused multiply-add).
+ */
+#ifndef GQ_CODEC_FEEDBACK_H
+#define GQ_CODEC_FEEDBACK_H
+
+#include "codec/codec.h"
+
+enum {
+    FEEDBACK_ROWS = 64,   /* of a call, at most; fewer take as long for each as the level's vectors hold */
+    FEEDBACK_STRIP = 256, /* columns of a strip */
+};
+
+/* Matrices lie in strips of 256 columns, a strip's rows one after another; what is beyond the last column is
+ * zero. A square has all rows in each strip, a triangle those down to the strip's last column; below the
+ * diagonal it is zero. */
+static inline size_t feedback_strips(size_t columns) {
+    return (columns + FEEDBACK_STRIP - 1) / FEEDBACK_STRIP;
+}
+static inline size_t feedback_padded(size_t columns) { return feedback_strips(columns) * FEEDBACK_STRIP; }
+/* Where a strip begins; that behind the last: how many floats there are. */
+static inline size_t feedback_triangle(size_t strip) {
+    return strip * (strip + 1) / 2 * FEEDBACK_STRIP * FEEDBACK_STRIP;
+}
+static inline size_t feedback_square(size_t columns, size_t strip) {
+    return strip * FEEDBACK_STRIP * feedback_padded(columns);
+}
+
+/* What is known of a run of columns. */
+typedef struct feedback_moments {
+    size_t columns;          /* a multiple of FEEDBACK_STRIP in all runs but the last */
+    const float *root;       /* triangle: R. 1 on the diagonal beyond the last column */
+    const float *diagonal;   /* FEEDBACK_STRIP x FEEDBACK_STRIP per strip: H there; for sweeps */
+    const float *difference; /* square: D; NULL: x = y */
+    float correction;        /* a, 0..1 */
+} feedback_moments;
+
+typedef struct feedback_task {
+    const kernels *kernels;
+    uint32_t type; /* of which these have steps */
+    codec_effort effort;
+    int sweeps;                      /* of descent */
+    const feedback_moments *moments; /* of runs of columns, one after another; together they are all */
+    size_t n_moments;
+    size_t columns; /* whole blocks of the type */
+    void *room;     /* feedback_bytes, aligned to 64; each thread its own */
+} feedback_task;
+
+/* Added to. */
+typedef struct feedback_sums {
+    double power, error;  /* sums of t H t^T and, before the gain, (q - t) H (q - t)^T */
+    uint64_t codes, ends; /* codes; and of these, ends of their range that a weight lay beyond */
+} feedback_sums;
+
+/* UINT64_MAX: more than can be counted. */
+uint64_t feedback_bytes(const kernels *k, uint32_t type, size_t columns);
+/* x: rows x columns, finite; blocks: as encoders write them. */
+void codec_feedback(const feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
+                    feedback_sums *sums);
+
+#endif

@@ -1,0 +1,60 @@
+/* Second moments of a site, where activations flow into weights: what rounding with error feedback
+ * (codec/feedback.h) goes by.
+ *
+ *     H = mean of y y^T, y: what flows in the model rounded so far;
+ *     D = mean of (x - y) y^T, x: the same tokens in the original model; nothing where both streams are one.
+ *
+ * Tokens are gathered until there are MOMENTS_TOKENS, multiplied in float32, and added up in float64: sums
+ * depend on the order of tokens alone, not on calls, threads, or the level (but x86-64-v2).
+ */
+#ifndef GQ_IMATRIX_MOMENTS_H
+#define GQ_IMATRIX_MOMENTS_H
+
+#include "codec/feedback.h"
+#include "gguf/error.h"
+
+enum { MOMENTS_TOKENS = 256 };
+
+typedef struct moments moments;
+
+typedef struct moments_shape {
+    size_t columns;
+    size_t width;     /* of blocks on the diagonal, outside of which nothing is known; a multiple of
+                         FEEDBACK_STRIP, or at least `columns`: all in one */
+    bool two_streams; /* x is not y */
+} moments_shape;
+
+/* Bytes that moments and, beside them, what moments_factor makes of them take. UINT64_MAX: too many. */
+uint64_t moments_bytes(moments_shape shape, int threads);
+uint64_t moments_factored_bytes(moments_shape shape);
+
+moments *moments_new(const kernels *k, moments_shape shape, int threads, gq_error *e);
+void moments_free(moments *m);
+/* Feature-major: feature c of token t at x[c * x_stride + t]. x NULL: the same as y. Not from inside an
+ * OpenMP loop. */
+void moments_add(moments *m, const float *x, size_t x_stride, const float *y, size_t y_stride, size_t tokens);
+uint64_t moments_tokens(const moments *m);
+
+/* ---- made ready for rounding ---- */
+typedef struct moments_settings {
+    float damp;       /* share of the mean square added to the diagonal */
+    float shrink;     /* 0..1: how far H is drawn towards its diagonal */
+    float correction; /* 0..1: how far D moves the target; negative: moments_correction */
+} moments_settings;
+#define MOMENTS_DEFAULT ((moments_settings){0.01f, 0.1f, -1})
+
+/* With little text D is noise: T / (T + 3 n) for T tokens and n columns. */
+float moments_correction(uint64_t tokens, size_t columns);
+
+typedef struct moments_factored {
+    feedback_moments *runs; /* of columns: the blocks of the diagonal */
+    size_t n_runs;          /* 0: H has no root with any damping up to 1, or no token was seen */
+    uint64_t tokens;
+    size_t unseen; /* columns that were always zero; they meet no feedback */
+    float damp;    /* that it took */
+} moments_factored;
+/* False: no memory. The moments stay, and may be added to. */
+bool moments_factor(moments *m, moments_settings settings, moments_factored *f, gq_error *e);
+void moments_factored_free(moments_factored *f);
+
+#endif

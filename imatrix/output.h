@@ -1,0 +1,30 @@
+/* What rounding does to a matrix's output, judged on tokens that it was not calibrated with. */
+#ifndef GQ_IMATRIX_OUTPUT_H
+#define GQ_IMATRIX_OUTPUT_H
+
+#include "forward/matmul.h"
+
+/* One window in so many is held back: these, so that the last of so many is. */
+enum { HELD_BACK_ONE_IN = 8 };
+static inline bool held_back(uint64_t window) { return window % HELD_BACK_ONE_IN == HELD_BACK_ONE_IN - 1; }
+
+/* The weights as they were with the inputs x of the original model, or what became of them with the inputs y
+ * of the rounded one; feature-major. */
+typedef struct output_side {
+    matmul_weights weights;
+    const float *x;
+    size_t stride;
+} output_side;
+
+enum { OUTPUT_MOST_ROUNDED = 4 };
+typedef struct output_errors {
+    double power;                      /* sum of |X W|^2; added to */
+    double error[OUTPUT_MOST_ROUNDED]; /* sums of |X W - Y Q|^2, of each that was asked for; added to */
+} output_errors;
+
+/* For n ways of rounding the same weights. Sums do not depend on the number of threads. Not from inside an
+ * OpenMP loop. False: no memory. */
+bool output_compare(matmul *m, const output_side *original, const output_side *rounded, size_t n,
+                    size_t tokens, output_errors *sums, gq_error *e);
+
+#endif

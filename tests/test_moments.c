@@ -1,0 +1,221 @@
+/* Moments of a site and their root, and what rounding does to outputs: against sums in double precision. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "imatrix/moments.h"
+#include "imatrix/output.h"
+#include "tests/codecs.h"
+
+enum { N = 300, TOKENS = 600, UNSEEN = 17, STRIDE = TOKENS + 8 };
+
+static float x[N * STRIDE], y[N * STRIDE];
+static const moments_settings plain = {0.05f, 0.25f, 0.5f};
+
+static int fill_activations(void **state) {
+    (void)state;
+    static float mixed[TOKENS];
+    seed_random(3), fill_normal(mixed, TOKENS, 1);
+    for (size_t c = 0; c < N; c++)
+        for (size_t t = 0; t < TOKENS; t++) {
+            float common = c % 3 ? mixed[t] : 0;
+            y[c * STRIDE + t] = c == UNSEEN ? 0 : 0.5f * random_normal() + common;
+            x[c * STRIDE + t] = c == UNSEEN ? 0 : 1.1f * y[c * STRIDE + t] + 0.05f * random_normal();
+        }
+    return 0;
+}
+
+static bool fuses(const kernels *k) {
+    return strcmp(kernels_name(k), "x86-64-v2") && strcmp(kernels_name(k), "generic");
+}
+
+static double mean_product(const float *a, const float *b) {
+    double sum = 0;
+    for (size_t t = 0; t < TOKENS; t++) sum += (double)a[t] * (double)b[t];
+    return sum / TOKENS;
+}
+
+/* Of the activations, in `calls` calls. */
+static moments_factored factored(const kernels *k, size_t width, bool both, int threads, size_t calls,
+                                 moments_settings settings) {
+    gq_error e;
+    moments_factored f;
+    moments *m = moments_new(k, (moments_shape){N, width, both}, threads, &e);
+    assert_non_null(m);
+    for (size_t i = 0, done = 0; i < calls; i++) {
+        size_t end = TOKENS * (i + 1) / calls;
+        moments_add(m, both ? x + done : NULL, STRIDE, y + done, STRIDE, end - done);
+        done = end;
+    }
+    assert_int_equal(moments_tokens(m), TOKENS);
+    assert_true(moments_factor(m, settings, &f, &e));
+    moments_free(m);
+    return f;
+}
+
+static float in_triangle(const float *a, size_t i, size_t j) {
+    return a[feedback_triangle(j / 256) + i * 256 + j % 256];
+}
+
+/* R R^T is H, damped and shrunk; D is as it was seen. */
+static void check_run(const feedback_moments *run, size_t first, size_t columns, bool both) {
+    double mean = 0;
+    assert_int_equal(run->columns, columns);
+    for (size_t c = first; c < first + columns; c++)
+        mean += mean_product(y + c * STRIDE, y + c * STRIDE) / (double)columns;
+    for (size_t i = 0; i < columns; i++)
+        for (size_t j = i; j < columns; j++) {
+            const float *yi = y + (first + i) * STRIDE, *yj = y + (first + j) * STRIDE;
+            double h = mean_product(yi, yj), found = 0;
+            h = i == j ? h + 0.05 * mean : 0.75 * h;
+            for (size_t k = j; k < columns; k++)
+                found += (double)in_triangle(run->root, i, k) * (double)in_triangle(run->root, j, k);
+            if (fabs(found - h) > 1e-5 * mean) fail_msg("H at %zu, %zu is %g, not %g", i, j, found, h);
+            if (i / 256 == j / 256) {
+                float a = run->diagonal[i * 256 + j % 256], b = run->diagonal[j * 256 + i % 256];
+                assert_true(a == b && fabs((double)a - h) < 1e-6 * mean);
+            }
+        }
+    for (size_t i = 0; both && i < columns; i++)
+        for (size_t j = 0; j < columns; j++) {
+            const float *yj = y + (first + j) * STRIDE;
+            double d =
+                mean_product(x + (first + i) * STRIDE, yj) - mean_product(y + (first + i) * STRIDE, yj);
+            float found = run->difference[feedback_square(columns, j / 256) + i * 256 + j % 256];
+            if (fabs((double)found - d) > 1e-6 * mean) fail_msg("D at %zu, %zu", i, j);
+        }
+}
+
+static void roots_are_of_the_moments(void **state) {
+    (void)state;
+    for (int both = 0; both < 2; both++) {
+        moments_factored f = factored(kernels_select(), N, both, 2, 5, plain);
+        assert_int_equal(f.n_runs, 1);
+        assert_int_equal(f.tokens, TOKENS);
+        assert_int_equal(f.unseen, 1);
+        assert_true(f.damp == plain.damp && f.runs->correction == 0.5f);
+        check_run(f.runs, 0, N, both);
+        for (size_t c = 0; c < N; c++) /* no feedback from it or to it */
+            if (c != UNSEEN &&
+                in_triangle(f.runs->root, c < UNSEEN ? c : UNSEEN, c < UNSEEN ? UNSEEN : c) != 0)
+                fail_msg("the unseen column meets column %zu", c);
+        assert_true(!f.runs->difference == !both);
+        moments_factored_free(&f);
+    }
+}
+
+static void blocks_of_the_diagonal(void **state) {
+    (void)state;
+    moments_factored f = factored(kernels_select(), 256, true, 2, 1, plain);
+    assert_int_equal(f.n_runs, 2);
+    check_run(&f.runs[0], 0, 256, true), check_run(&f.runs[1], 256, N - 256, true);
+    moments_factored_free(&f);
+}
+
+static void same_bits(const moments_factored *a, const moments_factored *b, const char *what) {
+    for (size_t i = 0; i < a->n_runs; i++) {
+        size_t strips = feedback_strips(a->runs[i].columns);
+        if (memcmp(a->runs[i].root, b->runs[i].root, 4 * feedback_triangle(strips)) ||
+            memcmp(a->runs[i].diagonal, b->runs[i].diagonal, 4 * 65536 * strips) ||
+            memcmp(a->runs[i].difference, b->runs[i].difference, 4 * 65536 * strips * strips))
+            fail_msg("moments differ with %s", what);
+    }
+}
+
+/* Not on calls or threads either. */
+static void bits_do_not_depend_on_the_level(void **state) {
+    (void)state;
+    moments_factored before = {.n_runs = 0};
+    EACH_LEVEL(k) {
+        moments_factored one = factored(k, N, true, 1, 1, plain), many = factored(k, N, true, 3, 7, plain);
+        same_bits(&one, &many, "threads or calls");
+        if (before.n_runs) same_bits(&before, &one, kernels_name(k));
+        moments_factored_free(&many), moments_factored_free(&before);
+        if (fuses(k))
+            before = one;
+        else
+            moments_factored_free(&one);
+    }
+    moments_factored_free(&before);
+}
+
+/* Columns that are copies of each other have no root without damping; ten times as much is tried. */
+static void damping_grows_until_there_is_a_root(void **state) {
+    (void)state;
+    static float same[64 * TOKENS];
+    gq_error e;
+    moments_factored f;
+    for (size_t i = 0; i < 64 * TOKENS; i++) same[i] = y[i % TOKENS];
+    for (int broken = 0; broken < 2; broken++) {
+        moments *m = moments_new(kernels_select(), (moments_shape){64, 64, false}, 1, &e);
+        assert_true(moments_factor(m, MOMENTS_DEFAULT, &f, &e)); /* of no token */
+        assert_true(f.n_runs == 0 && f.tokens == 0);
+        if (broken) same[5 * TOKENS + 3] = 3e38f; /* its square is infinite: there is none at all */
+        moments_add(m, NULL, 0, same, TOKENS, TOKENS);
+        assert_true(moments_factor(m, (moments_settings){1e-9f, 0, -1}, &f, &e));
+        assert_int_equal(f.n_runs, !broken);
+        assert_true(broken ? f.damp == 1 : f.damp > 2e-9f && f.damp < 1e-2f);
+        moments_factored_free(&f), moments_free(m);
+    }
+}
+
+static void little_text_corrects_little(void **state) {
+    (void)state;
+    assert_true(moments_correction(3000, 1000) == 0.5f);
+    assert_true(moments_correction(0, 1000) == 0);
+    assert_true(moments_correction(1 << 20, 16) > 0.999f);
+    moments_factored f = factored(kernels_select(), 256, true, 1, 1, MOMENTS_DEFAULT);
+    assert_true(f.runs[0].correction == moments_correction(TOKENS, 256));
+    assert_true(f.runs[1].correction == moments_correction(TOKENS, N - 256));
+    moments_factored_free(&f);
+}
+
+/* ---- outputs ---- */
+static void outputs_are_compared(void **state) {
+    (void)state;
+    enum { ROWS = 250 };
+    static float w[ROWS * N], q[ROWS * N];
+    gq_error e;
+    double power = 0, error[2] = {0};
+    output_errors first = {0};
+    fill_normal(w, ROWS * N, 1);
+    for (size_t i = 0; i < ROWS * N; i++) q[i] = w[i] + 0.1f * random_normal();
+    for (size_t r = 0; r < ROWS; r++)
+        for (size_t t = 0; t < TOKENS; t++) {
+            double wanted = 0, got[2] = {0};
+            for (size_t c = 0; c < N; c++) {
+                wanted += (double)w[r * N + c] * (double)x[c * STRIDE + t];
+                got[0] += (double)q[r * N + c] * (double)y[c * STRIDE + t];
+                got[1] += (double)w[r * N + c] * (double)y[c * STRIDE + t];
+            }
+            power += wanted * wanted;
+            for (int i = 0; i < 2; i++) error[i] += (wanted - got[i]) * (wanted - got[i]);
+        }
+    for (int threads = 1; threads <= 2; threads++) {
+        matmul *m = matmul_new(kernels_select(), threads, &e);
+        matmul_weights of_w = {w, GGUF_F32, ROWS, N, 4 * N}, of_q = {q, GGUF_F32, ROWS, N, 4 * N};
+        output_side original = {of_w, x, STRIDE}, rounded[2] = {{of_q, y, STRIDE}, {of_w, y, STRIDE}};
+        output_errors sums = {0};
+        assert_true(output_compare(m, &original, rounded, 2, TOKENS, &sums, &e));
+        assert_true(fabs(sums.power - power) < 1e-5 * power);
+        for (int i = 0; i < 2; i++) assert_true(fabs(sums.error[i] - error[i]) < 1e-4 * error[i]);
+        if (threads == 1) first = sums;
+#ifndef GQ_BLAS
+        assert_memory_equal(&first, &sums, sizeof sums);
+#endif
+        matmul_free(m);
+    }
+    assert_true(!held_back(0) && held_back(7) && !held_back(8) && held_back(15));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(roots_are_of_the_moments),
+        cmocka_unit_test(blocks_of_the_diagonal),
+        cmocka_unit_test(bits_do_not_depend_on_the_level),
+        cmocka_unit_test(damping_grows_until_there_is_a_root),
+        cmocka_unit_test(little_text_corrects_little),
+        cmocka_unit_test(outputs_are_compared),
+    };
+    return cmocka_run_group_tests(tests, fill_activations, NULL);
+}
