@@ -25,6 +25,7 @@ struct forward_batch {
     /* during a call */
     const forward_layer *layer;
     const forward_site *site;
+    forward_answer answer; /* the site's last */
     gq_error *e;
 };
 
@@ -34,7 +35,7 @@ enum { QUERIES = ELEMENT_SPAN }; /* that attention takes at once */
 void batch_multiply(forward_batch *b, slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                     size_t y_stride, size_t tokens);
 /* Tell what flows into a matrix of weights of the layer; slots end with SLOTS, absent ones are left out.
- * False: something in it is not finite, or the site's error. */
+ * False: something in it is not finite, or the site's error; or its answer that this is the end. */
 bool batch_site(forward_batch *b, const float *x, size_t stride, size_t features, size_t tokens,
                 size_t matrix, const slot *slots);
 bool batch_inputs(forward_batch *b, const forward_inputs *inputs);

@@ -3,9 +3,8 @@
 
 #include "forward/batch.h"
 
-static bool begin_call(forward_batch *b, const forward_layer *l, const forward_site *site, gq_error *e) {
-    b->layer = l, b->site = site, b->e = e;
-    return true;
+static void begin_call(forward_batch *b, const forward_layer *l, const forward_site *site, gq_error *e) {
+    b->layer = l, b->site = site, b->e = e, b->answer = FORWARD_ON;
 }
 
 /* What the first part reads: the state, or a norm of it. */
@@ -20,11 +19,17 @@ static const float *before_attention(forward_batch *b, const float *x, size_t *s
 
 /* Where both parts read the state before either: the norm that the second reads through; SLOTS: it comes
  * after the first. */
-static slot parallel_norm(const forward_batch *b) {
-    const architecture *a = b->model->arch;
-    if (b->model->parallel_own) return FFN_NORM;
+static slot parallel_norm(const forward_model *m, const layer_plan *l) {
+    const architecture *a = m->arch;
+    if (m->parallel_own) return FFN_NORM;
     if (a->place == PLACE_PARALLEL) return ATTN_NORM;
-    return a->parallel_without_ffn_norm && !b->layer->plan->weight[FFN_NORM] ? ATTN_NORM : SLOTS;
+    return a->parallel_without_ffn_norm && !l->weight[FFN_NORM] ? ATTN_NORM : SLOTS;
+}
+
+bool forward_model_splits(const forward_model *m) {
+    for (size_t i = 0; i < m->sizes.layers; i++)
+        if (parallel_norm(m, &m->layers[i]) != SLOTS) return false;
+    return true;
 }
 
 static slot inner_norm(placement place) {
@@ -33,64 +38,96 @@ static slot inner_norm(placement place) {
 
 /* x += r * part, after a norm of it where the row has one. */
 static void close_part(forward_batch *b, slot norm, float *x, size_t stride) {
+    placement place = b->model->arch->place;
     size_t width = b->model->sizes.width, s = b->stride;
-    if (norm != SLOTS) batch_norm_slot(b, norm, b->part, s, width, b->part, s);
+    if (place == PLACE_SANDWICH || place == PLACE_POST)
+        batch_norm_slot(b, norm, b->part, s, width, b->part, s);
     batch_add(b, x, stride, b->part, s, width, b->model->residual_scale);
 }
 
-bool forward_block(forward_batch *b, const forward_layer *l, float *x, size_t stride,
-                   const forward_site *site, gq_error *e) {
+static bool first_part(forward_batch *b, float *x, size_t stride) {
     const forward_model *m = b->model;
-    placement place = m->arch->place;
-    bool after = place == PLACE_SANDWICH || place == PLACE_POST;
-    size_t width = m->sizes.width, s = b->stride, in_stride = stride;
-    if (!l->plan || l->model != m) return gq_fail(e, "%s: no layer of this model has been read", m->path);
-    begin_call(b, l, site, e);
+    const layer_plan *l = b->layer->plan;
+    size_t in_stride = stride;
     const float *in = before_attention(b, x, &in_stride);
     if (!(m->latent ? batch_latent_attention(b, in, in_stride) : batch_attention(b, in, in_stride)))
         return false;
-    slot norm = parallel_norm(b);
-    bool parallel = norm != SLOTS;
-    if (parallel && (norm != ATTN_NORM || l->plan->weight[ATTN_NORM_2])) /* else it is there already */
-        batch_norm_slot(b, norm, x, stride, width, b->normed, s);
-    close_part(b, after ? POST_ATTENTION_NORM : SLOTS, x, stride);
-    in = b->normed, in_stride = s;
-    if (!parallel && inner_norm(place) == SLOTS)
-        in = x, in_stride = stride;
-    else if (!parallel)
-        batch_norm_slot(b, inner_norm(place), x, stride, width, b->normed, s);
-    if (!(l->plan->routed ? batch_experts(b, in, in_stride) : batch_ffn(b, in, in_stride))) return false;
-    close_part(b, after ? POST_FFW_NORM : SLOTS, x, stride);
+    slot norm = parallel_norm(m, l);
+    if (norm != SLOTS && (norm != ATTN_NORM || l->weight[ATTN_NORM_2])) /* else it is there already */
+        batch_norm_slot(b, norm, x, stride, m->sizes.width, b->normed, b->stride);
+    close_part(b, POST_ATTENTION_NORM, x, stride);
     return true;
+}
+
+static bool second_part(forward_batch *b, float *x, size_t stride) {
+    const forward_model *m = b->model;
+    const layer_plan *l = b->layer->plan;
+    slot norm = inner_norm(m->arch->place);
+    const float *in = b->normed;
+    size_t in_stride = b->stride;
+    if (parallel_norm(m, l) == SLOTS) {
+        if (norm == SLOTS)
+            in = x, in_stride = stride;
+        else
+            batch_norm_slot(b, norm, x, stride, m->sizes.width, b->normed, b->stride);
+    }
+    if (!(l->routed ? batch_experts(b, in, in_stride) : batch_ffn(b, in, in_stride))) return false;
+    close_part(b, POST_FFW_NORM, x, stride);
+    return true;
+}
+
+bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, float *x, size_t stride,
+                   const forward_site *site, gq_error *e) {
+    const forward_model *m = b->model;
+    if (!l->plan || l->model != m) return gq_fail(e, "%s: no layer of this model has been read", m->path);
+    if (part != FORWARD_WHOLE && parallel_norm(m, l->plan) != SLOTS)
+        return gq_fail(e, "%s: both parts of layer %zu read the state before it, so it has to be run whole",
+                       m->path, l->index);
+    begin_call(b, l, site, e);
+    return ((!(part & FORWARD_ATTENTION) || first_part(b, x, stride)) &&
+            (!(part & FORWARD_FFN) || second_part(b, x, stride))) ||
+           b->answer == FORWARD_END;
 }
 
 /* ---- the ends ---- */
 
-/* Sixteen tokens' rows, decoded one after another, become columns. */
-static bool embed_some(const forward_model *m, const uint32_t *ids, size_t n, void *raw, float *rows,
-                       float *x, size_t stride, gq_error *e) {
+/* The file's rows. */
+static bool read_rows(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
+    const forward_batch *b = data;
+    const forward_model *m = b->model;
     const gguf_tensor *t = m->sizes.embedding;
     size_t width = m->sizes.width;
+    void *raw = b->part; /* a row, which no type stores in more bytes than floats take */
     for (size_t i = 0; i < n; i++) {
-        if (ids[i] >= m->sizes.vocabulary)
-            return gq_fail(e, "%s: token %u is none of the vocabulary's %zu", m->path, ids[i],
-                           m->sizes.vocabulary);
         if (!gguf_model_read(m->file, t, ids[i] * (uint64_t)width, width, raw, e)) return false;
         m->codecs->codecs[t->type->id].decode(raw, rows + i * width, width);
     }
-    for (size_t c = 0; c < width; c++)
-        for (size_t i = 0; i < n; i++) x[c * stride + i] = rows[i * width + c] * m->embedding_scale;
     return true;
 }
 
-bool forward_embed(forward_batch *b, const uint32_t *ids, float *x, size_t stride, gq_error *e) {
-    enum { AT_ONCE = 16 }; /* a line of the cache; rows of sixteen tokens are where a batch's norms will be */
+/* Sixteen tokens' rows, read one after another, become columns. */
+static bool embed_some(forward_batch *b, const forward_rows *rows, const uint32_t *ids, size_t n, float *x,
+                       size_t stride, gq_error *e) {
     const forward_model *m = b->model;
-    float *rows = b->normed;
-    void *raw = b->part; /* a row, which no type stores in more bytes than floats take */
+    size_t width = m->sizes.width;
+    float *read = b->normed;
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] >= m->sizes.vocabulary)
+            return gq_fail(e, "%s: token %u is none of the vocabulary's %zu", m->path, ids[i],
+                           m->sizes.vocabulary);
+    if (!rows->read(rows->data, ids, n, read, e)) return false;
+    for (size_t c = 0; c < width; c++)
+        for (size_t i = 0; i < n; i++) x[c * stride + i] = read[i * width + c] * m->embedding_scale;
+    return true;
+}
+
+bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *ids, float *x, size_t stride,
+                   gq_error *e) {
+    enum { AT_ONCE = 16 }; /* a line of the cache; rows of sixteen tokens are where a batch's norms will be */
+    forward_rows own = {read_rows, b};
     for (size_t first = 0; first < b->tokens; first += AT_ONCE) {
         size_t n = b->tokens - first < AT_ONCE ? b->tokens - first : AT_ONCE;
-        if (!embed_some(m, ids + first, n, raw, rows, x + first, stride, e)) return false;
+        if (!embed_some(b, rows ? rows : &own, ids + first, n, x + first, stride, e)) return false;
     }
     return true;
 }
@@ -116,7 +153,8 @@ bool forward_final(forward_batch *b, const float *x, size_t stride, float *norme
                                              .x = normed,
                                              .features = m->sizes.width,
                                              .tokens = b->tokens,
-                                             .stride = normed_stride});
+                                             .stride = normed_stride}) ||
+           b->answer == FORWARD_END;
 }
 
 bool forward_logits(forward_batch *b, const forward_tile *t, const float *normed, size_t normed_stride,

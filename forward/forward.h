@@ -3,12 +3,13 @@
  *     forward_model *m = forward_model_new(g, &e);
  *     forward_layer *l = forward_layer_new(m, &e);
  *     forward_batch *b = forward_batch_new(m, context, windows, threads, &e);
- *     forward_embed(b, ids, x, stride, &e);
+ *     forward_embed(b, NULL, ids, x, stride, &e);
  *     for (size_t i = 0; i < sizes->layers; i++)
- *         forward_layer_read(l, i, &e), forward_layer_ahead(m, i + 1), forward_block(b, l, x, stride, site,
- * &e); forward_final(b, x, stride, normed, stride, site, &e); for each run of `rows` tokens of the vocabulary
- * from `first` on: forward_tile_read(t, first, rows, &e), forward_logits(b, t, normed, stride, z, stride,
- * &e);
+ *         forward_layer_read(l, i, &e), forward_layer_ahead(m, i + 1),
+ *         forward_block(b, l, FORWARD_WHOLE, x, stride, site, &e);
+ *     forward_final(b, x, stride, normed, stride, site, &e);
+ *     for each run of `rows` tokens of the vocabulary from `first` on:
+ *         forward_tile_read(t, first, rows, &e), forward_logits(b, t, normed, stride, tokens, z, stride, &e);
  *
  * What is computed is in docs/forward.md; what an architecture has of it, in its row of the table
  * (forward/architectures.c).
@@ -53,6 +54,11 @@ const forward_sizes *forward_model_sizes(const forward_model *m);
  * it, NULL behind the last. */
 bool forward_knows(const char *name);
 const char *forward_architecture(size_t i);
+/* Whether layers can be run in two parts, of which the second reads the state that the first leaves. */
+bool forward_model_splits(const forward_model *m);
+/* Whether t is told as a weight at a site (below): the matrices of the layers that are run, and the output
+ * matrix unless it is the embedding, whose rows would have to change with it. */
+bool forward_feeds(const forward_model *m, const gguf_tensor *t);
 
 /* ---- weights ---- */
 
@@ -61,6 +67,12 @@ typedef struct forward_layer forward_layer;
 forward_layer *forward_layer_new(const forward_model *m, gq_error *e);
 bool forward_layer_read(forward_layer *l, size_t i, gq_error *e);
 void forward_layer_free(forward_layer *l);
+/* Whole blocks of another type in place of a matrix t of the layer that was read, all of its matrices, until
+ * another layer is read; the caller keeps them. data NULL: its own again. */
+void forward_layer_replace(forward_layer *l, const gguf_tensor *t, uint32_t type, const void *data);
+/* Which weights calls use from now on: those that have been replaced, or all of its own, as after
+ * forward_layer_read. */
+void forward_layer_use(forward_layer *l, bool replaced);
 /* Tell the system that layer i will be read soon; nothing where there is no layer i. */
 void forward_layer_ahead(const forward_model *m, size_t i);
 
@@ -96,8 +108,7 @@ void forward_batch_free(forward_batch *b);
 /* What flows into a matrix of weights, handed out right before it is used (docs/forward.md has the list):
  * `features` rows of activations of `tokens` tokens. All weights that share these are told at once. A weight
  * of several matrices (experts, heads) is told once per matrix and batch; an expert that no token of the
- * batch is routed to is not told. Tokens are in ascending order, but for experts only those routed to them.
- */
+ * batch is routed to is not told. */
 enum { FORWARD_MOST_WEIGHTS = 8 };
 typedef struct forward_inputs {
     const gguf_tensor *weights[FORWARD_MOST_WEIGHTS];
@@ -106,19 +117,35 @@ typedef struct forward_inputs {
     bool routed;             /* the matrices are experts: each sees tokens of its own */
     const float *x;
     size_t features, tokens, stride;
+    const uint32_t *token; /* which tokens of the batch, ascending; NULL: all in order */
 } forward_inputs;
-/* Called by the thread that called forward_block or forward_final. On false these end with its error. */
+typedef enum forward_answer {
+    FORWARD_FAILED, /* the call ends with the error that was given */
+    FORWARD_ON,
+    FORWARD_SKIP, /* nothing more is computed for this expert; not an expert's: the same as FORWARD_ON */
+    FORWARD_END,  /* nothing more is computed: the call returns true, and what it gives means nothing */
+} forward_answer;
+/* Called by the thread that called forward_block or forward_final. */
 typedef struct forward_site {
-    bool (*take)(void *data, const forward_inputs *inputs, gq_error *e);
+    forward_answer (*take)(void *data, const forward_inputs *inputs, gq_error *e);
     void *data;
 } forward_site;
 
+/* Other rows than the file's embedding: of n ids, n x width floats, before they are scaled. */
+typedef struct forward_rows {
+    bool (*read)(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e);
+    void *data;
+} forward_rows;
 /* x[width]: the state before the first layer. ids: one per token of the batch; those beyond the vocabulary
- * are an error. Rows of the embedding are read from the file as needed. */
-bool forward_embed(forward_batch *b, const uint32_t *ids, float *x, size_t stride, gq_error *e);
-/* x becomes the state after the layer that l holds. Inf or NaN in it is an error that names the layer and the
- * weights that it flows into. site may be NULL. */
-bool forward_block(forward_batch *b, const forward_layer *l, float *x, size_t stride,
+ * are an error. rows NULL: those of the embedding, which are read from the file as needed. */
+bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *ids, float *x, size_t stride,
+                   gq_error *e);
+
+/* What of a layer is run. One part after the other gives the same bits as the whole. */
+typedef enum forward_part { FORWARD_ATTENTION = 1, FORWARD_FFN = 2, FORWARD_WHOLE = 3 } forward_part;
+/* x becomes the state after this part of the layer that l holds; a single part is an error where the model
+ * does not split. Inf or NaN in what flows into weights is an error that names them. site may be NULL. */
+bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, float *x, size_t stride,
                    const forward_site *site, gq_error *e);
 /* normed[width]: what flows into the output matrix, of the state after the last layer. x stays. May be done
  * in place. */

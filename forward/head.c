@@ -54,15 +54,16 @@ static bool finish(forward_stream *s, size_t i, float *normed, const forward_sit
     return forward_final(b, x, stride, normed, stride, site, e);
 }
 
-bool forward_stream_final(forward_stream *s, const forward_site *site, gq_error *e) {
+bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_site *site, gq_error *e) {
     run_drop_layer(s->run);
-    float *normed =
-        forward_activations(forward_model_sizes(s->model)->width, states_stride(&s->states, 0), e);
-    bool ok = normed;
-    for (size_t i = 0; ok && i < s->states.batches; i++)
-        ok = finish(s, i, normed, site, e) && run_pulse(s->run, 0, "output", e);
-    free(normed);
-    return ok;
+    float *normed = s->states.held ? run_copy(s->run, s->model, e) : s->states.x; /* in place of a copy */
+    return normed && finish(s, batch, normed, site, e) && run_pulse(s->run, 0, "output", e);
+}
+
+bool forward_stream_final(forward_stream *s, const forward_site *site, gq_error *e) {
+    for (size_t i = 0; i < s->states.batches; i++)
+        if (!forward_stream_look_final(s, i, site, e)) return false;
+    return true;
 }
 
 /* The wanted places of each window to the front, with rows as long as they need. */

@@ -55,20 +55,19 @@ static bool place_vector(placing *p, const gguf_tensor *t, const float **values)
     return model_read_values(p->l->model, t, p->l->room + raw, floats, p->e);
 }
 
-static bool place_matrix(placing *p, const gguf_tensor *t, const uint8_t **data) {
+static bool place_matrix(placing *p, const gguf_tensor *t, layer_matrix *own) {
     if (!t) return true;
     uint64_t at = place(p, t->size);
     if (!p->l) return true;
-    *data = p->l->room + at;
+    *own = (layer_matrix){p->l->room + at, t->type->id};
     return gguf_model_read(p->l->model->file, t, 0, gguf_elements(t->ne), p->l->room + at, p->e);
 }
 
 static bool place_all(placing *p, const layer_plan *plan) {
     const float *floats;
-    const uint8_t *bytes;
     for (slot s = 0; s < SLOTS; s++) {
         bool ok = vectors[s] ? place_vector(p, plan->weight[s], p->l ? &p->l->values[s] : &floats)
-                             : place_matrix(p, plan->weight[s], p->l ? &p->l->data[s] : &bytes);
+                             : place_matrix(p, plan->weight[s], p->l ? &p->l->own[s] : NULL);
         if (!ok || !place_vector(p, plan->bias[s], p->l ? &p->l->bias_values[s] : &floats)) return false;
     }
     return true;
@@ -98,6 +97,20 @@ bool forward_layer_read(forward_layer *l, size_t i, gq_error *e) {
     if (!place_all(&p, &m->layers[i])) return false;
     l->plan = &m->layers[i], l->index = i;
     return true;
+}
+
+void forward_layer_replace(forward_layer *l, const gguf_tensor *t, uint32_t type, const void *data) {
+    for (slot s = 0; s < SLOTS; s++)
+        if (l->own[s].data && l->plan->weight[s] == t) l->other[s] = (layer_matrix){data, type};
+}
+
+void forward_layer_use(forward_layer *l, bool replaced) { l->replaced = replaced; }
+
+bool forward_feeds(const forward_model *m, const gguf_tensor *t) {
+    for (size_t i = 0; i < m->sizes.layers; i++)
+        for (slot s = 0; s < SLOTS; s++)
+            if (!vectors[s] && m->layers[i].weight[s] == t) return t;
+    return t == m->sizes.out && t != m->sizes.embedding;
 }
 
 void forward_layer_free(forward_layer *l) {

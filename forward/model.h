@@ -109,12 +109,19 @@ uint64_t layer_plan_bytes(const layer_plan *plan);
 /* Values of a small tensor; what is NULL reads as nothing. raw: room for it as stored. */
 bool model_read_values(const forward_model *m, const gguf_tensor *t, void *raw, float *values, gq_error *e);
 
+/* As it is stored. */
+typedef struct layer_matrix {
+    const uint8_t *data; /* NULL: not there */
+    uint32_t type;
+} layer_matrix;
+
 struct forward_layer {
     const forward_model *model;
     const layer_plan *plan; /* NULL: nothing read so far */
     size_t index;
     uint8_t *room;
-    const uint8_t *data[SLOTS];                      /* of matrices, as stored */
+    layer_matrix own[SLOTS], other[SLOTS]; /* other: in place of its own where that is wanted */
+    bool replaced;
     const float *values[SLOTS], *bias_values[SLOTS]; /* of vectors; NULL: not there */
 };
 

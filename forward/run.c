@@ -17,8 +17,8 @@ void run_drop_layer(forward_run *r) {
 
 static void drop_model(forward_run *r) {
     run_drop_layer(r);
-    forward_batch_free(r->batch);
-    r->batch = NULL, r->model = NULL;
+    forward_batch_free(r->batch), free(r->copy);
+    r->batch = NULL, r->model = NULL, r->copy = NULL;
 }
 
 void forward_run_free(forward_run *r) {
@@ -33,7 +33,14 @@ forward_batch *run_batch(forward_run *r, const forward_model *m, gq_error *e) {
     return r->batch;
 }
 
-const forward_layer *forward_run_layer(forward_run *r, const forward_model *m, size_t i, gq_error *e) {
+float *run_copy(forward_run *r, const forward_model *m, gq_error *e) {
+    size_t stride = forward_stride(r->bounds.batch * r->job->context);
+    if (run_batch(r, m, e) && !r->copy)
+        r->copy = forward_activations(forward_model_sizes(m)->width, stride, e);
+    return r->copy;
+}
+
+forward_layer *forward_run_layer(forward_run *r, const forward_model *m, size_t i, gq_error *e) {
     if (!run_batch(r, m, e)) return NULL;
     if (r->read == i) return r->layer;
     r->read = SIZE_MAX;

@@ -10,6 +10,7 @@ struct forward_run {
     const forward_model *model; /* whose batch and layer are in memory; NULL: none's */
     forward_batch *batch;
     forward_layer *layer;
+    float *copy; /* of a batch's states, for looks; NULL: none needed so far */
     size_t read; /* layer whose weights are there; SIZE_MAX: none's */
 };
 
@@ -25,6 +26,8 @@ enum { HEAD_ROWS = 1024 }; /* of the vocabulary at once */
 forward_batch *run_batch(forward_run *r, const forward_model *m, gq_error *e);
 /* Weights of a layer are not needed any more. */
 void run_drop_layer(forward_run *r);
+/* Room for the copy, as large as a batch's states. */
+float *run_copy(forward_run *r, const forward_model *m, gq_error *e);
 bool run_pulse(const forward_run *r, double work, const char *what, gq_error *e);
 /* Bytes of forward_run_head, besides the states, for models of these. */
 uint64_t head_bytes(const forward_job *j, const forward_model *const *models, size_t n, size_t batch);

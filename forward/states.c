@@ -62,6 +62,8 @@ void states_free(states *s) {
     *s = (states){.keep.fd = -1};
 }
 
+static unsigned next_slot(const states *s) { return (s->slot + 1) % s->keep.slots; }
+
 /* ---- the file: window after window, each feature after feature ---- */
 
 static uint64_t window_bytes(const states *s) { return (uint64_t)s->width * s->context * sizeof(float); }
@@ -88,7 +90,7 @@ static bool read_all(int fd, uint8_t *to, uint64_t n, uint64_t at) {
 static bool read_batch(states *s, size_t batch, float *x, gq_error *e) {
     size_t stride = states_stride(s, batch), n = states_windows(s, batch);
     for (size_t w = 0; w < n; w++) {
-        uint64_t at = place_of(s, s->slot, batch * s->batch + w);
+        uint64_t at = place_of(s, s->begun ? next_slot(s) : s->slot, batch * s->batch + w);
         if (!read_all(s->keep.fd, (uint8_t *)s->window, window_bytes(s), at))
             return fail(s, "read", strerror(errno), e);
         for (size_t f = 0; f < s->width; f++)
@@ -111,21 +113,22 @@ static bool write_batch(const states *s, unsigned slot, size_t batch, const floa
 
 /* ---- a batch at a time ---- */
 
-static unsigned next_slot(const states *s) { return (s->slot + 1) % s->keep.slots; }
-
 float *states_take(states *s, size_t batch, bool fresh, gq_error *e) {
     if (s->held) return s->held[batch];
     return fresh || read_batch(s, batch, s->x, e) ? s->x : NULL;
 }
 
-bool states_put(states *s, size_t batch, const float *x, gq_error *e) {
-    return s->keep.fd < 0 || write_batch(s, next_slot(s), batch, x, e);
+bool states_put(states *s, size_t batch, const float *x, bool done, gq_error *e) {
+    return s->keep.fd < 0 || (s->held && !done) || write_batch(s, next_slot(s), batch, x, e);
 }
 
-void states_turn(states *s) { s->slot = next_slot(s); }
+void states_turn(states *s, bool done) {
+    if (done) s->slot = next_slot(s);
+    s->begun = !done;
+}
 
 bool states_resume(states *s, unsigned slot, gq_error *e) {
-    s->slot = slot;
+    s->slot = slot, s->begun = false;
     for (size_t i = 0; s->held && i < s->batches; i++)
         if (!read_batch(s, i, s->held[i], e)) return false;
     return true;

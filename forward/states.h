@@ -11,7 +11,8 @@ typedef struct states {
     float *x;          /* of a batch that is read from the file */
     float *window;     /* on its way to or from the file; NULL: there is none */
     forward_keep keep; /* fd -1: nowhere */
-    unsigned slot;     /* that holds the states */
+    unsigned slot;     /* that holds the states before the layer that is next, or was begun */
+    bool begun;        /* what there is now is what the layer's first part has left */
 } states;
 
 /* Windows in a batch, and the floats from one of its features to the next. */
@@ -27,10 +28,11 @@ uint64_t states_moving_bytes(size_t width, size_t context, size_t batch, bool in
 
 /* A batch's states to change or look at, valid until the next call; fresh: what they were does not matter. */
 float *states_take(states *s, size_t batch, bool fresh, gq_error *e);
-/* Keep what states_take has handed out and the caller changed, in the slot after the present one. */
-bool states_put(states *s, size_t batch, const float *x, gq_error *e);
+/* Keep what states_take has handed out and the caller changed, in the slot after the present one. done: they
+ * are those after a layer, and not only after its first part, for which memory will do. */
+bool states_put(states *s, size_t batch, const float *x, bool done, gq_error *e);
 /* All batches have been put. */
-void states_turn(states *s);
+void states_turn(states *s, bool done);
 bool states_resume(states *s, unsigned slot, gq_error *e);
 
 #endif

@@ -5,8 +5,9 @@ void batch_multiply(forward_batch *b, slot s, size_t matrix, const float *x, siz
                     size_t y_stride, size_t tokens) {
     const forward_layer *l = b->layer;
     const gguf_tensor *t = l->plan->weight[s];
-    size_t rows = t->ne[1], bytes = gguf_type_bytes(t->type, t->ne[0]);
-    matmul_weights w = {l->data[s] + matrix * rows * bytes, t->type->id, rows, t->ne[0], bytes};
+    const layer_matrix *stored = l->replaced && l->other[s].data ? &l->other[s] : &l->own[s];
+    size_t rows = t->ne[1], bytes = gguf_type_bytes(gguf_type_of(stored->type), t->ne[0]);
+    matmul_weights w = {stored->data + matrix * rows * bytes, stored->type, rows, t->ne[0], bytes};
     matmul_run(b->products, &w, x, x_stride, y, y_stride, tokens);
     if (!l->bias_values[s]) return;
     const float *bias = l->bias_values[s] + matrix * rows;
@@ -28,8 +29,10 @@ bool batch_finite(forward_batch *b, const char *what, const gguf_tensor *t, cons
 }
 
 bool batch_inputs(forward_batch *b, const forward_inputs *in) {
-    return batch_finite(b, "what flows into", in->weights[0], in->x, in->stride, in->features, in->tokens) &&
-           (!b->site || b->site->take(b->site->data, in, b->e));
+    b->answer = FORWARD_FAILED;
+    if (batch_finite(b, "what flows into", in->weights[0], in->x, in->stride, in->features, in->tokens))
+        b->answer = b->site ? b->site->take(b->site->data, in, b->e) : FORWARD_ON;
+    return b->answer == FORWARD_ON || b->answer == FORWARD_SKIP;
 }
 
 bool batch_site(forward_batch *b, const float *x, size_t stride, size_t features, size_t tokens,
@@ -37,6 +40,7 @@ bool batch_site(forward_batch *b, const float *x, size_t stride, size_t features
     forward_inputs in = {
         .matrix = matrix, .matrices = 1, .x = x, .features = features, .tokens = tokens, .stride = stride};
     in.routed = *slots == GATE_EXPS || *slots == DOWN_EXPS; /* lists of experts' weights begin so */
+    if (in.routed) in.token = b->routed_token + b->routed_begin[matrix];
     for (; *slots != SLOTS; slots++) {
         const gguf_tensor *t = b->layer->plan->weight[*slots];
         if (!t) continue;

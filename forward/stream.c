@@ -23,9 +23,11 @@ enum {
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* What a model takes while a layer is done. */
-static uint64_t layer_bytes(const forward_job *j, const forward_model *m, size_t batch) {
+static uint64_t layer_bytes(const forward_job *j, const forward_model *m, size_t batch, bool in_file) {
+    const forward_sizes *s = forward_model_sizes(m);
     uint64_t threads = (uint64_t)OVERHEAD * (uint64_t)j->threads;
-    return plus(plus(forward_model_sizes(m)->layer_bytes, threads),
+    uint64_t copy = j->looks && !in_file ? states_bytes(s->width, j->context, batch, batch) : 0;
+    return plus(plus(plus(s->layer_bytes, threads), copy),
                 forward_batch_bytes(m, j->context, batch, j->threads));
 }
 
@@ -37,7 +39,7 @@ static forward_bounds bounds_with(const forward_job *j, const forward_model *con
         size_t width = forward_model_sizes(models[i])->width;
         b.states = plus(b.states, states_bytes(width, j->context, j->windows, batch));
         moving = plus(moving, states_moving_bytes(width, j->context, batch, in_file));
-        most = larger(most, layer_bytes(j, models[i], batch));
+        most = larger(most, layer_bytes(j, models[i], batch, in_file));
     }
     b.peak = plus(plus(plus(most, moving), in_file ? 0 : b.states), j->besides);
     return b;
@@ -122,19 +124,19 @@ void forward_stream_free(forward_stream *s) {
     free(s);
 }
 
-bool forward_stream_embed(forward_stream *s, gq_error *e) {
+bool forward_stream_embed(forward_stream *s, const forward_rows *rows, gq_error *e) {
     const forward_job *j = s->run->job;
     forward_batch *b = run_batch(s->run, s->model, e);
-    s->states.slot = s->states.keep.slots - 1; /* the first is the next */
+    s->states.slot = s->states.keep.slots - 1, s->states.begun = false; /* the first is the next */
     for (size_t i = 0; b && i < s->states.batches; i++) {
         float *x = states_take(&s->states, i, true, e);
         forward_batch_windows(b, states_windows(&s->states, i));
-        if (!forward_embed(b, j->ids + i * s->states.batch * j->context, x, states_stride(&s->states, i),
-                           e) ||
-            !states_put(&s->states, i, x, e) || !run_pulse(s->run, 0, "embedding", e))
+        if (!forward_embed(b, rows, j->ids + i * s->states.batch * j->context, x,
+                           states_stride(&s->states, i), e) ||
+            !states_put(&s->states, i, x, true, e) || !run_pulse(s->run, 0, "embedding", e))
             return false;
     }
-    states_turn(&s->states);
+    states_turn(&s->states, true);
     return b;
 }
 
@@ -142,34 +144,66 @@ bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e) {
     return states_resume(&s->states, slot, e);
 }
 
+size_t forward_stream_batches(const forward_stream *s) { return s->states.batches; }
+
+/* ---- layers ---- */
+
 /* Between the products of a layer somebody may want it to end. */
 typedef struct asking {
     const forward_run *run;
     const forward_site *site;
-    const char *what;
+    char what[64];
 } asking;
 
-static bool ask(void *data, const forward_inputs *in, gq_error *e) {
-    const asking *a = data;
-    return run_pulse(a->run, 0, a->what, e) && (!a->site || a->site->take(a->site->data, in, e));
+static asking asking_of(const forward_stream *s, const forward_site *site) {
+    asking a = {.run = s->run, .site = site};
+    snprintf(a.what, sizeof a.what, "layer %zu of %zu", s->run->read + 1,
+             forward_model_sizes(s->model)->layers);
+    return a;
 }
 
-bool forward_stream_pass(forward_stream *s, const forward_layer *l, const forward_site *site, gq_error *e) {
-    forward_run *r = s->run;
-    const forward_sizes *sizes = forward_model_sizes(s->model);
-    char what[64];
-    snprintf(what, sizeof what, "layer %zu of %zu", r->read + 1, sizes->layers);
-    asking a = {r, site, what};
-    forward_site asked = {ask, &a};
-    forward_batch *b = run_batch(r, s->model, e);
-    for (size_t i = 0; b && i < s->states.batches; i++) {
-        size_t windows = states_windows(&s->states, i), stride = states_stride(&s->states, i);
+static forward_answer ask(void *data, const forward_inputs *in, gq_error *e) {
+    const asking *a = data;
+    if (!run_pulse(a->run, 0, a->what, e)) return FORWARD_FAILED;
+    return a->site ? a->site->take(a->site->data, in, e) : FORWARD_ON;
+}
+
+/* x: a batch's states, or a copy of them. */
+static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, forward_part part, float *x,
+                     asking *a, gq_error *e) {
+    forward_batch *b = run_batch(s->run, s->model, e);
+    if (!b) return false;
+    forward_batch_windows(b, states_windows(&s->states, batch));
+    return forward_block(b, l, part, x, states_stride(&s->states, batch), &(forward_site){ask, a}, e);
+}
+
+bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part part,
+                         const forward_site *site, gq_error *e) {
+    asking a = asking_of(s, site);
+    bool done = part & FORWARD_FFN;
+    double share = part == FORWARD_WHOLE ? 1 : .5;
+    for (size_t i = 0; i < s->states.batches; i++) {
+        double weights = (double)forward_model_sizes(s->model)->layer_bytes * share;
         float *x = states_take(&s->states, i, false, e);
-        forward_batch_windows(b, windows);
-        if (!x || !forward_block(b, l, x, stride, &asked, e) || !states_put(&s->states, i, x, e) ||
-            !run_pulse(r, (double)sizes->layer_bytes * (double)windows, what, e))
+        if (!x || !run_part(s, i, l, part, x, &a, e) || !states_put(&s->states, i, x, done, e) ||
+            !run_pulse(s->run, weights * (double)states_windows(&s->states, i), a.what, e))
             return false;
     }
-    states_turn(&s->states);
-    return b;
+    states_turn(&s->states, done);
+    return true;
+}
+
+/* Of a batch, to be changed; states that are in a file are a copy already. */
+static float *copy_of(forward_stream *s, size_t batch, gq_error *e) {
+    size_t floats = s->states.width * states_stride(&s->states, batch);
+    float *x = states_take(&s->states, batch, false, e);
+    float *copy = x && s->states.held ? run_copy(s->run, s->model, e) : x;
+    return copy && copy != x ? memcpy(copy, x, floats * sizeof *x) : copy;
+}
+
+bool forward_stream_look(forward_stream *s, size_t batch, const forward_layer *l, forward_part part,
+                         const forward_site *site, gq_error *e) {
+    asking a = asking_of(s, site);
+    float *x = copy_of(s, batch, e);
+    return x && run_part(s, batch, l, part, x, &a, e);
 }

@@ -1,18 +1,19 @@
 /* Running models over a whole text, a layer at a time: the weights of one layer are in memory, the states of
  * all tokens, and what a batch of windows needs meanwhile. States that do not fit into memory are in a file,
- * read and written once per layer.
+ * read and written once per layer, or per part of a layer.
  *
  *     forward_bounds bounds = forward_bounds_of(&job, &m, 1, false);
  *     forward_run *r = forward_run_new(&job, &bounds, &e);
  *     forward_stream *s = forward_stream_new(r, m, NULL, &e);
- *     forward_stream_embed(s, &e);
+ *     forward_stream_embed(s, NULL, &e);
  *     for (size_t i = 0; i < forward_model_sizes(m)->layers; i++)
- *         l = forward_run_layer(r, m, i, &e), forward_stream_pass(s, l, site, &e);
+ *         l = forward_run_layer(r, m, i, &e), forward_stream_pass(s, l, FORWARD_WHOLE, site, &e);
  *     forward_run_head(r, &s, 1, &head, &e);
  *
  * The loop over layers is the caller's. Several streams (copies of a model, or the same model twice) go
  * through a layer one after another, and between two layers, or before a layer's weights are used, anything
- * can be done to them. Values depend neither on batches, nor on where states are.
+ * can be done to them: what flows can be looked at first, batch by batch and as often as wanted, and weights
+ * be replaced by what was learned from it. Values depend neither on batches, nor on where states are.
  */
 #ifndef GQ_FORWARD_STREAM_H
 #define GQ_FORWARD_STREAM_H
@@ -26,8 +27,10 @@ typedef struct forward_job {
     int threads;
     uint64_t memory;  /* bytes to stay within, as far as that can be done */
     uint64_t besides; /* bytes that the caller takes meanwhile; they count */
+    bool looks;       /* forward_stream_look will be called */
     /* Asked and told about work, in bytes of weights times windows, that has been done since the last time
-     * (0: none; it is asked then whether to go on). On false the call ends with its error. May be NULL. */
+     * (0: none; it is asked then whether to go on; looks tell none). On false the call ends with its error.
+     * May be NULL. */
     bool (*pulse)(void *data, double work, const char *what, gq_error *e);
     void *data;
 } forward_job;
@@ -52,9 +55,10 @@ forward_bounds forward_bounds_of(const forward_job *j, const forward_model *cons
 typedef struct forward_run forward_run;
 forward_run *forward_run_new(const forward_job *j, const forward_bounds *b, gq_error *e);
 void forward_run_free(forward_run *r);
-/* The weights of layer i, valid until the next call; those of the layer behind it are told ahead. One model's
- * are in memory at a time, with what its batches need. */
-const forward_layer *forward_run_layer(forward_run *r, const forward_model *m, size_t i, gq_error *e);
+/* The weights of layer i, valid until another layer is asked for, or what flows into the output matrix, or
+ * logits; those of the layer behind it are told ahead. One model's are in memory at a time, with what its
+ * batches need. */
+forward_layer *forward_run_layer(forward_run *r, const forward_model *m, size_t i, gq_error *e);
 
 /* ---- a stream: the states of a model ---- */
 
@@ -76,14 +80,26 @@ typedef struct forward_stream forward_stream;
 forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const forward_keep *keep,
                                    gq_error *e);
 void forward_stream_free(forward_stream *s);
-/* States before the first layer, in slot 0. */
-bool forward_stream_embed(forward_stream *s, gq_error *e);
+/* States before the first layer, in slot 0. rows: as in forward_embed. */
+bool forward_stream_embed(forward_stream *s, const forward_rows *rows, gq_error *e);
 /* States that an earlier run left in a slot. */
 bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e);
-/* All windows through the layer, in order. site: may be NULL. */
-bool forward_stream_pass(forward_stream *s, const forward_layer *l, const forward_site *site, gq_error *e);
+/* All windows through the layer, in order; or through a part of it, the first and then the second. site: may
+ * be NULL. The states are put into the next slot when the last part is done. Where they are not in memory
+ * that slot has the first part's meanwhile, too, and until the last part is done the states before the layer
+ * stay in theirs: an earlier run that was killed between the parts is resumed before the layer. */
+bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part part,
+                         const forward_site *site, gq_error *e);
 /* What flows into the output matrix is told, for all windows in order; the states stay. */
 bool forward_stream_final(forward_stream *s, const forward_site *site, gq_error *e);
+
+/* Batch i begins with window i * bounds.batch; all but the last have so many windows. */
+size_t forward_stream_batches(const forward_stream *s);
+/* One batch through what is next, the layer or a part of it, to see what flows; the states stay. */
+bool forward_stream_look(forward_stream *s, size_t batch, const forward_layer *l, forward_part part,
+                         const forward_site *site, gq_error *e);
+/* What flows into the output matrix, of one batch; the states stay. */
+bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_site *site, gq_error *e);
 
 /* ---- logits ---- */
 

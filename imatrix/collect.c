@@ -59,15 +59,15 @@ static site *add_site(collection *c, const forward_inputs *in, gq_error *e) {
     return gq_fail_memory(e, s->matrices * s->features * sizeof *s->sums), NULL;
 }
 
-static bool take(void *data, const forward_inputs *in, gq_error *e) {
+static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
     collection *c = data;
     site *s = NULL;
     for (size_t i = 0; !s && i < c->n; i++)
         if (c->sites[i].weights[0] == in->weights[0]) s = &c->sites[i];
-    if (!s && !(s = add_site(c, in, e))) return false;
+    if (!s && !(s = add_site(c, in, e))) return FORWARD_FAILED;
     forward_add_squares(in, s->sums + in->matrix * s->features, c->threads);
     if (s->routed || in->matrix == 0) s->counts[s->routed ? in->matrix : 0] += in->tokens;
-    return true;
+    return FORWARD_ON;
 }
 
 forward_site collection_site(collection *c) { return (forward_site){take, c}; }

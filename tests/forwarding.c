@@ -33,12 +33,16 @@ static float *batch_at(running *r, const forwarding *f, size_t first) {
 
 static bool layers(running *r, const forwarding *f, gq_error *e) {
     for (size_t first = 0; first < f->n; first += r->in_batch)
-        if (!forward_embed(r->b, f->ids + first, batch_at(r, f, first), r->stride, e)) return false;
+        if (!forward_embed(r->b, NULL, f->ids + first, batch_at(r, f, first), r->stride, e)) return false;
+    bool parts = f->parts && forward_model_splits(r->m);
     for (size_t i = 0; i < forward_model_sizes(r->m)->layers; i++) {
         forward_layer_ahead(r->m, i + 1);
         if (!forward_layer_read(r->l, i, e)) return false;
         for (size_t first = 0; first < f->n; first += r->in_batch)
-            if (!forward_block(r->b, r->l, batch_at(r, f, first), r->stride, f->site, e)) return false;
+            for (int part = parts ? 1 : FORWARD_WHOLE; part <= (parts ? 2 : FORWARD_WHOLE); part++)
+                if (!forward_block(r->b, r->l, (forward_part)part, batch_at(r, f, first), r->stride, f->site,
+                                   e))
+                    return false;
     }
     return true;
 }

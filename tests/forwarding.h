@@ -10,6 +10,7 @@ typedef struct forwarding {
     size_t windows;    /* of a batch; 0: all in one */
     int threads;
     size_t tile; /* rows of the output matrix at once; 0: all */
+    bool parts;  /* each layer's parts one after the other, where the model splits */
     forward_site *site;
 } forwarding;
 

@@ -30,7 +30,7 @@ static fed *fed_of(fed_list *l, const char *name) {
     return NULL;
 }
 
-static bool take(void *data, const forward_inputs *in, gq_error *e) {
+static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
     fed_list *l = data;
     (void)e;
     assert_true(in->n_weights >= 1 && in->matrix < in->matrices && in->tokens >= 1);
@@ -50,7 +50,7 @@ static bool take(void *data, const forward_inputs *in, gq_error *e) {
             for (size_t i = 0; i < in->tokens; i++)
                 f->squares += (double)in->x[c * in->stride + i] * (double)in->x[c * in->stride + i];
     }
-    return true;
+    return FORWARD_ON;
 }
 
 static float *run(const char *file, forwarding f) {

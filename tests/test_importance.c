@@ -77,7 +77,7 @@ typedef struct direct {
     double sums[4 * 512], counts[EXPERTS];
 } direct;
 
-static bool add_directly(void *data, const forward_inputs *in, gq_error *e) {
+static forward_answer add_directly(void *data, const forward_inputs *in, gq_error *e) {
     direct *d = data;
     (void)e;
     for (size_t w = 0; w < in->n_weights; w++) {
@@ -88,7 +88,7 @@ static bool add_directly(void *data, const forward_inputs *in, gq_error *e) {
         d->counts[in->matrix] += (double)in->tokens;
         d->seen++;
     }
-    return true;
+    return FORWARD_ON;
 }
 
 static void check_entry(const char *file, const imatrix_entry *x, bool counted_each) {

@@ -114,12 +114,12 @@ static void run(size_t n, size_t batch, bool in_file, unsigned slots, size_t fro
     for (size_t i = 0; i < n; i++) {
         forward_keep keep = {fd, "states", bytes * slots * i, slots};
         s[i] = forward_stream_new(r, small, slots ? &keep : NULL, &e);
-        assert_true(s[i] && forward_stream_embed(s[i], &e));
+        assert_true(s[i] && forward_stream_embed(s[i], NULL, &e));
     }
     for (size_t layer = 0; layer < 3; layer++)
         for (size_t i = 0; i < n; i++) {
             const forward_layer *l = forward_run_layer(r, small, layer, &e);
-            assert_true(l && forward_stream_pass(s[i], l, NULL, &e));
+            assert_true(l && forward_stream_pass(s[i], l, FORWARD_WHOLE, NULL, &e));
         }
     seen to = {.from = from, .n = places, .streams = n, .vocabulary = VOCABULARY};
     to.logits = calloc(n * WINDOWS * places * VOCABULARY, sizeof *to.logits);
@@ -155,10 +155,10 @@ static void states_of_a_finished_layer_stay(void **state) {
         forward_keep keep = {forward_keep_open(folder, 2 * bytes, &e), "states", 0, 2};
         forward_run *r = forward_run_new(&j, &b, &e);
         forward_stream *s = forward_stream_new(r, small, &keep, &e);
-        assert_true(forward_stream_embed(s, &e));
-        assert_true(forward_stream_pass(s, forward_run_layer(r, small, 0, &e), NULL, &e));
+        assert_true(forward_stream_embed(s, NULL, &e));
+        assert_true(forward_stream_pass(s, forward_run_layer(r, small, 0, &e), FORWARD_WHOLE, NULL, &e));
         a.stop = a.calls + 12;
-        assert_false(forward_stream_pass(s, forward_run_layer(r, small, 1, &e), NULL, &e));
+        assert_false(forward_stream_pass(s, forward_run_layer(r, small, 1, &e), FORWARD_WHOLE, NULL, &e));
         assert_string_equal(e.text, "enough");
         forward_stream_free(s), forward_run_free(r);
 
@@ -167,7 +167,7 @@ static void states_of_a_finished_layer_stay(void **state) {
         s = forward_stream_new(r, small, &keep, &e);
         assert_true(forward_stream_resume(s, 1, &e));
         for (size_t i = 1; i < 3; i++)
-            assert_true(forward_stream_pass(s, forward_run_layer(r, small, i, &e), NULL, &e));
+            assert_true(forward_stream_pass(s, forward_run_layer(r, small, i, &e), FORWARD_WHOLE, NULL, &e));
         seen to = {.n = CONTEXT, .streams = 1, .vocabulary = VOCABULARY};
         to.logits = calloc((size_t)TOKENS * VOCABULARY, sizeof *to.logits);
         assert_true(
@@ -217,8 +217,8 @@ static void what_cannot_be_kept_is_said(void **state) {
     forward_keep keep = {forward_keep_open(folder, forward_stream_bytes(small, WINDOWS, CONTEXT), &e), "FILE",
                          0, 1};
     forward_stream *s = forward_stream_new(r, small, &keep, &e);
-    assert_true(forward_stream_embed(s, &e) && ftruncate(keep.fd, 12345) == 0);
-    assert_false(forward_stream_pass(s, forward_run_layer(r, small, 0, &e), NULL, &e));
+    assert_true(forward_stream_embed(s, NULL, &e) && ftruncate(keep.fd, 12345) == 0);
+    assert_false(forward_stream_pass(s, forward_run_layer(r, small, 0, &e), FORWARD_WHOLE, NULL, &e));
     assert_non_null(strstr(e.text, "FILE: states cannot be read"));
     forward_stream_free(s), forward_run_free(r);
     close(keep.fd);

@@ -238,12 +238,12 @@ static bool run_layers(running *r, gq_error *e) {
     size_t layers = p->sizes->layers, done = r->kept.finished;
     forward_site site = collection_site(r->sums);
     if (done == layers + p->output) return true;
-    if (!(done ? forward_stream_resume(r->stream, done % 2, e) : forward_stream_embed(r->stream, e)))
+    if (!(done ? forward_stream_resume(r->stream, done % 2, e) : forward_stream_embed(r->stream, NULL, e)))
         return false;
     for (size_t i = done; i < layers; i++) {
         const forward_layer *l = forward_run_layer(r->run, p->model, i, e);
-        if (!l || !checkpoint_begin(&r->kept, e) || !forward_stream_pass(r->stream, l, &site, e) ||
-            !finish_layer(r, e))
+        if (!l || !checkpoint_begin(&r->kept, e) ||
+            !forward_stream_pass(r->stream, l, FORWARD_WHOLE, &site, e) || !finish_layer(r, e))
             return false;
     }
     return !p->output || (forward_stream_final(r->stream, &site, e) && finish_layer(r, e));

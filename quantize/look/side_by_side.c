@@ -35,13 +35,13 @@ typedef struct contest {
 static bool run_layers(contest *c, gq_error *e) {
     bool any = true;
     for (size_t m = 0; m < c->s->n; m++)
-        if (!forward_stream_embed(c->streams[m], e)) return false;
+        if (!forward_stream_embed(c->streams[m], NULL, e)) return false;
     for (size_t layer = 0; any; layer++) {
         any = false;
         for (size_t m = 0; m < c->s->n; m++) {
             if (layer >= forward_model_sizes(c->models[m])->layers) continue;
             const forward_layer *l = forward_run_layer(c->run, c->models[m], layer, e);
-            if (!l || !forward_stream_pass(c->streams[m], l, NULL, e)) return false;
+            if (!l || !forward_stream_pass(c->streams[m], l, FORWARD_WHOLE, NULL, e)) return false;
             any = true;
         }
     }

@@ -11,7 +11,7 @@
 enum { CONTEXT = 5, WINDOWS = 2, TOKENS = CONTEXT * WINDOWS, TILE = 8 };
 #define MOST_BYTES ((uint64_t)16 << 20) /* what a batch of a model may take here */
 
-static bool check_inputs(void *data, const forward_inputs *in, gq_error *e) {
+static forward_answer check_inputs(void *data, const forward_inputs *in, gq_error *e) {
     (void)data, (void)e;
     PROMISE(in->n_weights >= 1 && in->n_weights <= FORWARD_MOST_WEIGHTS, "%zu weights", in->n_weights);
     for (size_t i = 0; i < in->n_weights; i++)
@@ -21,7 +21,9 @@ static bool check_inputs(void *data, const forward_inputs *in, gq_error *e) {
     for (size_t r = 0; r < in->features; r++)
         for (size_t t = 0; t < in->tokens; t++)
             PROMISE(isfinite(in->x[r * in->stride + t]), "%s", in->weights[0]->name);
-    return true;
+    for (size_t t = 0; in->token && t < in->tokens; t++)
+        PROMISE(in->token[t] < TOKENS && (t == 0 || in->token[t] > in->token[t - 1]), "%u", in->token[t]);
+    return FORWARD_ON;
 }
 
 static bool run(const forward_model *m, forward_layer *l, forward_tile *t, forward_batch *b, float *x,
@@ -32,9 +34,12 @@ static bool run(const forward_model *m, forward_layer *l, forward_tile *t, forwa
     uint32_t ids[TOKENS];
     float z[TILE * 16];
     for (size_t i = 0; i < TOKENS; i++) ids[i] = (uint32_t)(i * 7 % s->vocabulary);
-    bool ok = forward_embed(b, ids, x, stride, e);
+    bool ok = forward_embed(b, NULL, ids, x, stride, e);
     for (size_t i = 0; ok && i < s->layers; i++)
-        ok = forward_layer_read(l, i, e) && forward_block(b, l, x, stride, &site, e);
+        ok = forward_layer_read(l, i, e) &&
+             (forward_model_splits(m) ? forward_block(b, l, FORWARD_ATTENTION, x, stride, &site, e) &&
+                                            forward_block(b, l, FORWARD_FFN, x, stride, &site, e)
+                                      : forward_block(b, l, FORWARD_WHOLE, x, stride, &site, e));
     return ok && forward_final(b, x, stride, x, stride, &site, e) &&
            forward_tile_read(t, 0, s->vocabulary < TILE ? s->vocabulary : TILE, e) &&
            forward_logits(b, t, x, stride, TOKENS, z, stride, e);
