@@ -19,7 +19,8 @@ int compare_main(const request *r) {
     progress p;
     progress_start(&p, r, NULL);
     gq_callbacks callbacks = progress_callbacks(&p);
-    gq_comparison *c = gq_compare(&(gq_comparison_request){.original = r->arguments[0],
+    gq_comparison *c = gq_compare(&(gq_comparison_request){.size = sizeof(gq_comparison_request),
+                                                           .original = r->arguments[0],
                                                            .copies = r->arguments + 1,
                                                            .n_copies = r->n_arguments - 1,
                                                            .imatrix = r->quantize.imatrix,

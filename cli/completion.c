@@ -1,4 +1,5 @@
 /* Completion scripts, made from the table of options so that they cannot lag behind it. */
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/commands.h"

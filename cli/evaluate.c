@@ -12,7 +12,8 @@ bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
     const char *path = r->text ? r->text : r->ids;
     size_t n = 0;
     char *text = input_read(path, &n, e);
-    *to = (gq_evaluation_request){.text = {.name = path,
+    *to = (gq_evaluation_request){.size = sizeof(gq_evaluation_request),
+                                  .text = {.name = path,
                                            .bytes = text,
                                            .n = n,
                                            .ids = r->ids,
@@ -65,14 +66,14 @@ static bool print_plan(const request *r, const gq_evaluation_request *asked, gq_
     gq_evaluation *v = gq_evaluation_plan(asked, e);
     if (!v) return false;
     const char *const *warnings = gq_evaluation_warnings(v, &n);
-    gq_evaluation_facts facts = gq_evaluation_summary(v);
+    const gq_evaluation_facts *facts = gq_evaluation_summary(v);
     char peak[UNIT_ROOM], states[UNIT_ROOM];
     if (!r->quiet) warn_all(warnings, n);
     printf("%" PRIu64 " tokens in %" PRIu64 " windows of %" PRIu32 ", %" PRIu64 " of them scored\n",
-           facts.tokens, facts.windows, facts.context, facts.scored);
+           facts->tokens, facts->windows, facts->context, facts->scored);
     printf("at most %s of memory; states of all tokens are in %s, %s\n",
-           size_text(peak, (double)facts.peak_bytes), facts.states_in_file ? "a file" : "memory",
-           size_text(states, (double)facts.state_bytes));
+           size_text(peak, (double)facts->peak_bytes), facts->states_in_file ? "a file" : "memory",
+           size_text(states, (double)facts->state_bytes));
     gq_evaluation_free(v);
     return true;
 }

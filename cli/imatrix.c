@@ -43,15 +43,15 @@ static void print_rows(const gq_imatrix *m) {
 }
 
 static void print_facts(const char *path, const gq_imatrix *m) {
-    gq_imatrix_facts f = gq_imatrix_summary(m);
+    const gq_imatrix_facts *f = gq_imatrix_summary(m);
     char *name = shown(path);
-    printf("%s: %s layout, %zu entries", name, f.legacy ? ".dat" : "GGUF", f.n_entries);
-    if (f.chunk_count) printf(", %u chunks", f.chunk_count);
-    if (f.chunk_size) printf(" of %u tokens", f.chunk_size);
+    printf("%s: %s layout, %zu entries", name, f->legacy ? ".dat" : "GGUF", f->n_entries);
+    if (f->chunk_count) printf(", %u chunks", f->chunk_count);
+    if (f->chunk_size) printf(" of %u tokens", f->chunk_size);
     putchar('\n');
     free(name);
-    for (size_t i = 0; i < f.n_datasets; i++) {
-        name = shown(f.datasets[i]);
+    for (size_t i = 0; i < f->n_datasets; i++) {
+        name = shown(f->datasets[i]);
         printf("from %s\n", name);
         free(name);
     }
@@ -127,14 +127,14 @@ static json_t *cover_json(const gq_imatrix_cover *w) {
 }
 
 static json_t *facts_json(const char *path, const gq_imatrix *m) {
-    gq_imatrix_facts f = gq_imatrix_summary(m);
+    const gq_imatrix_facts *f = gq_imatrix_summary(m);
     json_t *o = json_object();
     set_text(o, "path", path);
-    set_text(o, "layout", f.legacy ? "dat" : "gguf");
-    set_count(o, "chunk_count", f.chunk_count);
-    set_count(o, "chunk_size", f.chunk_size);
+    set_text(o, "layout", f->legacy ? "dat" : "gguf");
+    set_count(o, "chunk_count", f->chunk_count);
+    set_count(o, "chunk_size", f->chunk_size);
     json_t *datasets = set_array(o, "datasets");
-    for (size_t i = 0; i < f.n_datasets; i++) json_array_append_new(datasets, json_of_text(f.datasets[i]));
+    for (size_t i = 0; i < f->n_datasets; i++) json_array_append_new(datasets, json_of_text(f->datasets[i]));
     return o;
 }
 
@@ -165,7 +165,7 @@ static void print_json(const char *path, const gq_imatrix *m, const gq_imatrix_c
 static gq_imatrix *open_imatrix(const request *r, const char *path, gq_error *e) {
     gq_imatrix *m = gq_imatrix_open(path, e);
     if (!m || r->quiet) return m;
-    char *lines = format("%s", gq_imatrix_summary(m).warnings);
+    char *lines = format("%s", gq_imatrix_summary(m)->warnings);
     for (char *rest = lines, *line; (line = strsep(&rest, "\n"));)
         if (*line) warn(line);
     free(lines);
@@ -174,17 +174,17 @@ static gq_imatrix *open_imatrix(const request *r, const char *path, gq_error *e)
 
 static bool show_imatrix(const request *r, gq_error *e) {
     const char *path = r->arguments[1], *model = r->n_arguments > 2 ? r->arguments[2] : NULL;
-    gq_imatrix_coverage coverage = {0};
+    gq_imatrix_coverage *coverage = NULL;
     gq_imatrix *m = open_imatrix(r, path, e);
-    bool ok = m && (!model || gq_imatrix_cover_model(m, model, &coverage, e));
+    bool ok = m && (!model || (coverage = gq_imatrix_cover_model(m, model, e)));
     if (ok && r->json) {
-        print_json(path, m, model ? &coverage : NULL);
+        print_json(path, m, coverage);
     } else if (ok) {
         print_facts(path, m);
         putchar('\n'), print_rows(m);
-        if (model) print_coverage(&coverage);
+        if (coverage) print_coverage(coverage);
     }
-    gq_imatrix_coverage_free(&coverage);
+    gq_imatrix_coverage_free(coverage);
     gq_imatrix_free(m);
     return ok;
 }

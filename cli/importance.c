@@ -34,7 +34,8 @@ static gq_importance_plan *make_plan(const request *r, gq_error *e) {
     const char *const *paths = r->ids ? &r->ids : r->arguments + 2, *dot;
     size_t n = r->ids ? 1 : r->n_arguments - 3;
     gq_text *texts = need(n, sizeof *texts);
-    gq_importance_request asked = {.model = r->arguments[1],
+    gq_importance_request asked = {.size = sizeof asked,
+                                   .model = r->arguments[1],
                                    .texts = texts,
                                    .n_texts = n,
                                    .out = r->arguments[r->n_arguments - 1],
@@ -55,14 +56,14 @@ static gq_importance_plan *make_plan(const request *r, gq_error *e) {
 /* ---- what is said ---- */
 
 static void print_plan(const gq_importance_plan *p) {
-    gq_importance_facts f = gq_importance_summary(p);
+    const gq_importance_facts *f = gq_importance_summary(p);
     char memory[UNIT_ROOM], disk[UNIT_ROOM];
     printf("%s, %" PRIu64 " layers; %" PRIu64 " tokens in windows of %u, %" PRIu64 " windows at once\n",
-           f.architecture, f.layers, f.tokens, f.context, f.windows_at_once);
-    printf("memory: at most %s; the states of all tokens are %s\n", size_text(memory, (double)f.memory),
-           f.states_in_file ? "read from disk" : "in memory");
-    printf("disk: %s beside the output until it is done\n", size_text(disk, (double)f.disk));
-    if (f.layers_finished) printf("%" PRIu64 " layers are done already\n", f.layers_finished);
+           f->architecture, f->layers, f->tokens, f->context, f->windows_at_once);
+    printf("memory: at most %s; the states of all tokens are %s\n", size_text(memory, (double)f->memory),
+           f->states_in_file ? "read from disk" : "in memory");
+    printf("disk: %s beside the output until it is done\n", size_text(disk, (double)f->disk));
+    if (f->layers_finished) printf("%" PRIu64 " layers are done already\n", f->layers_finished);
 }
 
 enum { FEW = 64 }; /* tokens; the mean of as many squares is known to about 18 % */
@@ -108,10 +109,10 @@ static void print_coverage(const gq_imatrix *m) {
 }
 
 static void print_result(const request *r, const gq_importance_plan *p, const gq_imatrix *m) {
-    gq_importance_facts f = gq_importance_summary(p);
+    const gq_importance_facts *f = gq_importance_summary(p);
     char *name = shown(r->arguments[r->n_arguments - 1]);
-    printf("%s: %zu entries from %" PRIu64 " windows of %u tokens\n", name, gq_imatrix_summary(m).n_entries,
-           f.windows, f.context);
+    printf("%s: %zu entries from %" PRIu64 " windows of %u tokens\n", name, gq_imatrix_summary(m)->n_entries,
+           f->windows, f->context);
     free(name);
     print_coverage(m);
     if (r->quantize.parts)

@@ -128,15 +128,15 @@ static void print_types(const gq_model *m) {
 }
 
 static void print_summary(const char *path, const gq_model *m) {
-    gq_model_facts f = gq_model_summary(m);
+    const gq_model_facts *f = gq_model_summary(m);
     char size[UNIT_ROOM], count[UNIT_ROOM], *name = report_path(stdout, path, 2 * UNIT_ROOM);
-    char *line = format("%s: GGUF version %u, %u file%s, %s, alignment %u", name, f.version, f.shards,
-                        f.shards == 1 ? "" : "s", size_text(size, (double)f.file_bytes), f.alignment);
+    char *line = format("%s: GGUF version %u, %u file%s, %s, alignment %u", name, f->version, f->shards,
+                        f->shards == 1 ? "" : "s", size_text(size, (double)f->file_bytes), f->alignment);
     print_wrapped(stdout, line);
     free(line);
     printf("%s weights in %" PRIu64 " tensors, %.4g bits per weight\n",
-           count_text(count, (double)f.n_weights), f.n_tensors,
-           report_bits(f.tensor_bytes, (double)f.n_weights));
+           count_text(count, (double)f->n_weights), f->n_tensors,
+           report_bits(f->tensor_bytes, (double)f->n_weights));
     free(name);
 }
 
@@ -189,16 +189,16 @@ static json_t *stored_json(const gq_stored *t) {
 }
 
 static json_t *facts_json(const char *path, const gq_model *m) {
-    gq_model_facts f = gq_model_summary(m);
+    const gq_model_facts *f = gq_model_summary(m);
     json_t *o = json_object();
     set_text(o, "path", path);
-    set_count(o, "version", f.version);
-    set_count(o, "shards", f.shards);
-    set_count(o, "alignment", f.alignment);
-    set_count(o, "file_bytes", f.file_bytes);
-    set_count(o, "tensor_bytes", f.tensor_bytes);
-    set_count(o, "weights", f.n_weights);
-    set_number(o, "bits_per_weight", report_bits(f.tensor_bytes, (double)f.n_weights));
+    set_count(o, "version", f->version);
+    set_count(o, "shards", f->shards);
+    set_count(o, "alignment", f->alignment);
+    set_count(o, "file_bytes", f->file_bytes);
+    set_count(o, "tensor_bytes", f->tensor_bytes);
+    set_count(o, "weights", f->n_weights);
+    set_number(o, "bits_per_weight", report_bits(f->tensor_bytes, (double)f->n_weights));
     return o;
 }
 

@@ -213,7 +213,7 @@ static bool check_argument_count(const request *r, gq_error *e) {
 }
 
 bool request_parse(request *r, int argc, char **argv, gq_error *e) {
-    *r = (request){.command = CMD_QUANTIZE};
+    *r = (request){.command = CMD_QUANTIZE, .quantize.size = sizeof r->quantize};
     r->arguments = need((size_t)argc + 1, sizeof *r->arguments);
     r->targets = need((size_t)argc + 1, sizeof *r->targets);
     int first = first_word_at(argc, argv);

@@ -81,7 +81,8 @@ static bool survey_fill(survey *s, const request *r, gq_error *e) {
     *s = (survey){.request = r, .choices = need(gq_filetype_count(), sizeof *s->choices)};
     gq_model *m = gq_model_open(r->quantize.input, e);
     if (!m) return false;
-    s->memory = gq_model_memory(m, r->context);
+    s->memory.size = sizeof s->memory;
+    gq_model_memory(m, r->context, &s->memory);
     s->quantized = quantized_as(m);
     gq_model_close(m);
     for (size_t i = 0; i < gq_filetype_count(); i++) s->n += try_type(s, i, false, &s->choices[s->n], e);

@@ -185,7 +185,8 @@ static bool is_cancelled(void *user) {
 }
 
 gq_callbacks progress_callbacks(progress *p) {
-    return (gq_callbacks){.user = p,
+    return (gq_callbacks){.size = sizeof(gq_callbacks),
+                          .user = p,
                           .progress = p->terminal || p->events >= 0 ? on_progress : NULL,
                           .tensor_done = p->plan && (p->verbose || p->events >= 0) ? on_tensor : NULL,
                           .cancelled = is_cancelled};

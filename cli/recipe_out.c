@@ -22,13 +22,11 @@ static char *recipe_path(const request *r, const gq_plan *plan, size_t output) {
     return format("%.*s-%s%s", stem, path, gq_plan_summary(plan, output)->filetype, path + stem);
 }
 
-static void write_text(FILE *to, const void *text) { fputs(text, to); }
-
 static bool write_recipe_of(const request *r, const gq_plan *plan, size_t output, const char *path,
                             gq_error *e) {
     if (gq_plan_outputs(plan) > 1 && !report_check_file(r, "recipe-out", path, e)) return false;
     char *text = gq_plan_recipe(plan, output, e);
-    bool ok = text && gq_write_whole(path, true, write_text, text, e);
+    bool ok = text && gq_write_whole(path, true, text, strlen(text), e);
     free(text);
     return ok;
 }

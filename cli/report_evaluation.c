@@ -20,7 +20,7 @@ report report_of_evaluation(const request *r, const gq_evaluation *v) {
     report rep = {.kind = "evaluation",
                   .input = r->arguments[0],
                   .request = r,
-                  .seconds = gq_evaluation_summary(v).seconds};
+                  .seconds = gq_evaluation_summary(v)->seconds};
     report_take_evaluation(&rep, v);
     return rep;
 }
@@ -75,7 +75,8 @@ static void print_ranking(FILE *to, const report *r, const gq_evaluated *models,
     table_start(&out, "llrl");
     table_row(&out, (const char *const[]){"nearer to the original", "than", "by", ""});
     for (size_t i = 0; i + 2 < n; i++) {
-        gq_estimate less = gq_evaluation_difference(r->evaluation, order[i + 1], order[i]);
+        gq_estimate less;
+        gq_evaluation_difference(r->evaluation, order[i + 1], order[i], &less);
         table_name(&out, report_named(r, models[order[i]].path));
         table_name(&out, report_named(r, models[order[i + 1]].path));
         table_cell(&out, estimate_text(less));
@@ -137,15 +138,15 @@ static void print_copy(FILE *to, const gq_evaluated *original, const gq_evaluate
 void report_evaluation(FILE *to, const report *r) {
     size_t n;
     const gq_evaluated *models = gq_evaluation_models(r->evaluation, &n);
-    gq_evaluation_facts facts = gq_evaluation_summary(r->evaluation);
+    const gq_evaluation_facts *facts = gq_evaluation_summary(r->evaluation);
     char time[UNIT_ROOM], rate[UNIT_ROOM];
     print_models(to, r, models, n);
     if (n > 1) print_divergences(to, r, models, n);
     if (n > 2) print_ranking(to, r, models, n);
     char *line =
         format("%" PRIu64 " tokens in windows of %" PRIu32 ", %" PRIu64 " of them scored; %s, %s tokens/s",
-               facts.tokens, facts.context, facts.scored, time_text(time, facts.seconds),
-               count_text(rate, facts.seconds > 0 ? (double)facts.tokens / facts.seconds : 0));
+               facts->tokens, facts->context, facts->scored, time_text(time, facts->seconds),
+               count_text(rate, facts->seconds > 0 ? (double)facts->tokens / facts->seconds : 0));
     fputc('\n', to);
     print_wrapped(to, line);
     free(line);
@@ -191,19 +192,20 @@ static json_t *model_json(const report *r, const gq_evaluated *m, bool copy) {
 json_t *report_evaluation_json(const report *r) {
     size_t n;
     const gq_evaluated *models = gq_evaluation_models(r->evaluation, &n);
-    gq_evaluation_facts facts = gq_evaluation_summary(r->evaluation);
+    const gq_evaluation_facts *facts = gq_evaluation_summary(r->evaluation);
     json_t *o = json_object();
-    set_text(o, "architecture", facts.architecture);
-    set_count(o, "context", facts.context);
-    set_count(o, "windows", facts.windows);
-    set_count(o, "tokens", facts.tokens);
-    set_count(o, "scored", facts.scored);
-    set_number(o, "seconds", facts.seconds);
+    set_text(o, "architecture", facts->architecture);
+    set_count(o, "context", facts->context);
+    set_count(o, "windows", facts->windows);
+    set_count(o, "tokens", facts->tokens);
+    set_count(o, "scored", facts->scored);
+    set_number(o, "seconds", facts->seconds);
     json_t *list = set_array(o, "models"), *pairs = set_array(o, "differences");
     for (size_t i = 0; i < n; i++) json_array_append_new(list, model_json(r, &models[i], i > 0));
     for (size_t a = 1; a < n; a++)
         for (size_t b = a + 1; b < n; b++) {
-            gq_estimate more = gq_evaluation_difference(r->evaluation, a, b);
+            gq_estimate more;
+            gq_evaluation_difference(r->evaluation, a, b, &more);
             json_t *pair = json_object();
             set_count(pair, "a", a), set_count(pair, "b", b);
             set_number(pair, "difference", more.value), set_number(pair, "error", more.error);

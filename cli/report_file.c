@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/path.h"
+#include "cli/render.h"
 #include "cli/report.h"
 #include "cli/text.h"
 
@@ -26,7 +27,7 @@ static bool is_shard(const char *path, const char *model) {
     gq_error unused;
     gq_model *m = stat(path, &st) == 0 ? gq_model_open(model, &unused) : NULL;
     bool found = false;
-    for (uint32_t i = 0; m && !found && i < gq_model_summary(m).shards; i++)
+    for (uint32_t i = 0; m && !found && i < gq_model_summary(m)->shards; i++)
         found = path_same(path, gq_model_path(m, i));
     gq_model_close(m);
     return found;
@@ -71,5 +72,5 @@ static void write_format(FILE *to, const void *what) {
 }
 
 bool report_write(const report *r, const char *path, gq_error *e) {
-    return !path || gq_write_whole(path, true, write_format, &(job){r, formats[format_of(path)].write}, e);
+    return !path || render_file(path, write_format, &(job){r, formats[format_of(path)].write}, e);
 }

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "cli/render.h"
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cli/text.h"
@@ -188,7 +189,8 @@ int speed_main(const request *r) {
     if (!check_request(r, &e)) return failed(&e);
     progress_start(&p, r, NULL);
     gq_callbacks callbacks = progress_callbacks(&p);
-    const gq_speed_request what = {.models = r->arguments,
+    const gq_speed_request what = {.size = sizeof what,
+                                   .models = r->arguments,
                                    .n_models = r->n_arguments,
                                    .threads = r->quantize.threads,
                                    .callbacks = &callbacks};
@@ -203,8 +205,7 @@ int speed_main(const request *r) {
     else if (!r->quiet)
         print_speeds(stdout, &s);
     const bool ok =
-        !r->report ||
-        gq_write_whole(r->report, true, ends_with(r->report, ".csv") ? write_csv : write_json, &s, &e);
+        !r->report || render_file(r->report, ends_with(r->report, ".csv") ? write_csv : write_json, &s, &e);
     gq_speed_free(of);
     return ok ? GQ_OK : failed(&e);
 }

@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/commands.h"
@@ -16,7 +17,7 @@ int tokenize_main(const request *r) {
     gq_tokenizer *t = gq_tokenizer_open(r->arguments[0], &e);
     size_t n;
     char *text = t ? input_read(r->arguments[1], &n, &e) : NULL;
-    gq_tokenize_options how = {.no_ends = r->no_bos, .parse_special = r->parse_special};
+    gq_tokenize_options how = {.size = sizeof how, .no_ends = r->no_bos, .parse_special = r->parse_special};
     gq_tokens tokens = {0};
     bool ok = text && gq_tokenize(t, text, n, &how, &tokens, &e);
     if (ok) {

@@ -2,7 +2,7 @@
 # pkg-config file; and the same as a package (`cpack`).
 # Relative to itself, as packages are not installed where the build would be.
 file(RELATIVE_PATH GQUANT_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-# A static library does not say what it needs: whoever links it has to.
+# A static library does not say what it needs: whoever links it has to, with pkg-config --static.
 set(openmp -lgomp) # which gcc finds in its own folder; clang does not look for its libomp there
 if(NOT CMAKE_C_COMPILER_ID STREQUAL GNU)
   list(GET OpenMP_C_LIB_NAMES 0 openmp)
@@ -13,12 +13,14 @@ if(GQUANT_BLAS)
   list(JOIN BLAS_LIBRARIES " " blas)
   string(APPEND GQUANT_PC_PRIVATE " ${blas}")
 endif()
-get_target_property(gquant_kind gquant TYPE)
-if(gquant_kind STREQUAL "STATIC_LIBRARY")
+if(NOT TARGET gquant-shared)
   set(GQUANT_PC_STATIC "${GQUANT_PC_PRIVATE}")
 endif()
 configure_file(cmake/gquant.pc.in gquant.pc @ONLY)
-install(TARGETS gquant ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS gquant ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET gquant-shared)
+  install(TARGETS gquant-shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 install(TARGETS gquant-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES quantize/gquant.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gquant)
 install(FILES gguf/error.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gquant/gguf)

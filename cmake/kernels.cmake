@@ -8,7 +8,7 @@ function(gquant_kernels room level lanes)
   if(GQUANT_SANITIZE STREQUAL "thread") # kernels share nothing, and take minutes to compile with it
     target_compile_options(${room}_${level} PRIVATE -fno-sanitize=thread)
   endif()
-  set_target_properties(${room}_${level} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  set_target_properties(${room}_${level} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
 endfunction()
 
 # A level that the library has.

@@ -23,3 +23,23 @@ int forward_threads(int wanted) {
     free(thread);
     return 1 + started;
 }
+
+typedef struct apart {
+    void (*work)(void *data);
+    void *data;
+} apart;
+
+static void *do_apart(void *arg) {
+    const apart *a = arg;
+    a->work(a->data);
+    return NULL;
+}
+
+void forward_apart(void (*work)(void *data), void *data) {
+    apart a = {work, data};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, do_apart, &a) == 0)
+        pthread_join(thread, NULL);
+    else
+        work(data);
+}

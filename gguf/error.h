@@ -11,6 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Part of the library's interface; all else stays inside. */
+#define GQ_API __attribute__((visibility("default")))
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -41,10 +44,10 @@ typedef struct gq_error {
 /* Fill *e (may be NULL) and return false, so that `return gq_fail(e, ...)` reads well. Control characters
  * that came in through a %s are shown as \xNN; a text that does not fit loses its middle. Arguments may point
  * into e->text, so that a caller can add to a message. */
-bool gq_fail(gq_error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
-bool gq_fail_usage(gq_error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
-bool gq_fail_memory(gq_error *e, unsigned long long bytes);
-bool gq_fail_remedy(gq_error *e, gq_remedy remedy, const char *format, ...)
+GQ_API bool gq_fail(gq_error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+GQ_API bool gq_fail_usage(gq_error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+GQ_API bool gq_fail_memory(gq_error *e, unsigned long long bytes);
+GQ_API bool gq_fail_remedy(gq_error *e, gq_remedy remedy, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 #ifdef __clang_analyzer__ /* it looks at one file at a time, and here at what these return */
@@ -55,18 +58,18 @@ bool gq_fail_remedy(gq_error *e, gq_remedy remedy, const char *format, ...)
 #endif
 
 /* Length of the UTF-8 sequence that the n bytes (at least 1) begin with, and what it encodes; 0: none. */
-size_t gq_utf8(const char *text, size_t n, uint32_t *code);
+GQ_API size_t gq_utf8(const char *text, size_t n, uint32_t *code);
 /* Whether a character does something to a terminal or a line instead of being shown: controls, line
  * separators, marks that turn the direction of writing. */
-bool gq_acts(uint32_t code);
+GQ_API bool gq_acts(uint32_t code);
 /* Copy text for showing: characters that act and bytes that are not UTF-8 become \xNN; what does not fit into
  * size (at least 1) bytes is cut. Returns `to`. */
-char *gq_printable(char *to, size_t size, const char *text);
+GQ_API char *gq_printable(char *to, size_t size, const char *text);
 
 /* Of n words the one that `text` was most likely meant to be, for a message to suggest; NULL: all take slips
  * of `below` or more. A wrong, missing or needless letter counts 2, a digit 3, a '_' that is missing or
  * needless 1; case counts nothing. */
-const char *gq_nearest(const char *text, const char *const *words, size_t n, unsigned below);
+GQ_API const char *gq_nearest(const char *text, const char *const *words, size_t n, unsigned below);
 
 #ifdef __cplusplus
 }

@@ -143,9 +143,9 @@ static bool left_alone(const run *r, const mix_tensor *t, bool chosen, bool kept
     else if (always_kept(t, c))
         return true;
     else if (r->options->leave_output && mix_role_of(t->name) == ROLE_OUTPUT)
-        *c = keep_type(t, MIX_KEEP, "kept: --leave-output-tensor");
+        *c = keep_type(t, MIX_KEEP, "kept: the output tensor is left as it is");
     else if (kept)
-        *c = keep_type(t, MIX_KEEP, "kept: --keep");
+        *c = keep_type(t, MIX_KEEP, "kept: by a pattern");
     else if (!chosen && r->family && (why = family_keeps(r->family, t)))
         *c = keep_type(t, MIX_KEEP, why);
     else
@@ -204,7 +204,7 @@ static bool by_rule(run *r, const mix_tensor *t, mix_role role, mix_choice *c, g
     if (role == ROLE_EMBED && r->tied) role = ROLE_OUTPUT;
     if (role == ROLE_OUTPUT && o->output_type >= 0) {
         *c = (mix_choice){
-            .wanted = (uint32_t)o->output_type, .reason = MIX_OPTION, .why = "by --output-tensor-type"};
+            .wanted = (uint32_t)o->output_type, .reason = MIX_OPTION, .why = "by the output tensor's type"};
         return true;
     }
     if (o->types) {
@@ -316,13 +316,13 @@ static bool choose_matched(run *r, const mix_tensor *t, bool chosen, uint32_t ty
     bool per_layer = strcmp(t->name, "per_layer_token_embd.weight") == 0;
     *c = (mix_choice){.type = base, .wanted = base, .reason = MIX_RULE, .why = ""};
     if (role == ROLE_EMBED && o->embedding_type >= 0 && !(per_layer && chosen)) {
-        if (!by_name(t, o->embedding_type, "by --token-embedding-type", c, e)) return false;
+        if (!by_name(t, o->embedding_type, "by the token embedding's type", c, e)) return false;
     } else if (role == ROLE_OUTPUT && o->output_type >= 0) {
-        if (!by_name(t, o->output_type, "by --output-tensor-type", c, e)) return false;
+        if (!by_name(t, o->output_type, "by the output tensor's type", c, e)) return false;
     } else if (gguf_type_of(base)->quantized || o->types) {
         *by_pattern = chosen;
         if (chosen)
-            *c = (mix_choice){.wanted = type, .reason = MIX_OPTION, .why = "by --tensor-type"};
+            *c = (mix_choice){.wanted = type, .reason = MIX_OPTION, .why = "by a pattern"};
         else if (!o->pure && !by_rule(r, t, role, c, e))
             return false;
         if (!fall_back_by_row(r, t, c, e)) return false;

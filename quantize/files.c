@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -82,26 +83,28 @@ static int create_beside(const char *path, char **beside, gq_error *e) {
     return fd;
 }
 
-static bool write_to(int fd, gq_writer *write, const void *what) {
-    FILE *f = fdopen(fd, "w");
-    if (!f) return close(fd), false;
-    write(f, what);
-    bool ok = fflush(f) == 0 && !ferror(f) && fsync(fd) == 0;
+static bool write_to(int fd, const char *bytes, size_t n) {
+    ssize_t written = 0;
+    for (size_t at = 0; at < n && written >= 0; at += (size_t)(written > 0 ? written : 0)) {
+        written = write(fd, bytes + at, n - at);
+        if (written < 0 && errno == EINTR) written = 0;
+    }
+    bool ok = written >= 0 && fsync(fd) == 0;
     int error = errno;
-    ok = fclose(f) == 0 && ok;
+    ok = close(fd) == 0 && ok;
     if (!ok && error) errno = error;
     return ok;
 }
 
 /* A write beyond RLIMIT_FSIZE sends the thread SIGXFSZ, which would end the process: it is held back and
  * taken away again, so that the error is all that is left of it. */
-static bool fill(int fd, gq_writer *write, const void *what) {
+static bool fill(int fd, const void *bytes, size_t n) {
     sigset_t limit, old, pending;
     sigemptyset(&limit);
     sigaddset(&limit, SIGXFSZ);
     pthread_sigmask(SIG_BLOCK, &limit, &old);
     sigpending(&pending);
-    bool ok = write_to(fd, write, what);
+    bool ok = write_to(fd, bytes, n);
     int error = errno;
     if (!sigismember(&pending, SIGXFSZ))
         while (sigtimedwait(&limit, NULL, &(struct timespec){0}) < 0 && errno == EINTR) {
@@ -120,15 +123,17 @@ static bool fail_write(const char *path, int error, gq_error *e) {
     return gq_fail(e, "%s: cannot write: %s", path, strerror(error));
 }
 
-bool gq_write_whole(const char *path, bool replace, gq_writer *write, const void *what, gq_error *e) {
+bool gq_write_whole(const char *path, bool replace, const void *bytes, size_t n, gq_error *e) {
     char *beside = NULL;
     if (!gq_check_target(path, replace, e)) return false;
     int fd = create_beside(path, &beside, e);
     bool ok = fd >= 0;
-    if (ok && !(fill(fd, write, what) && safe_file_rename(beside, path, replace))) {
+    if (ok && !(fill(fd, bytes, n) && safe_file_rename(beside, path, replace))) {
         ok = fail_write(path, errno, e);
         unlink(beside);
     }
     free(beside);
     return ok;
 }
+
+void gq_free(void *memory) { free(memory); }

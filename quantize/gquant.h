@@ -1,7 +1,7 @@
 /* libgquant: quantize GGUF models. This is all that the gquant command itself uses.
  *
  *     gq_output out = {"model-Q4_K_M.gguf", "Q4_K_M"};
- *     gq_options o = {.input = "model-F16.gguf", .outputs = &out, .n_outputs = 1};
+ *     gq_options o = {.size = sizeof o, .input = "model-F16.gguf", .outputs = &out, .n_outputs = 1};
  *     gq_error e;
  *     gq_plan *plan = gq_plan_new(&o, &e);               // reads headers and importance data
  *     gq_results *results = NULL;
@@ -11,8 +11,19 @@
  *
  * Sizes are in bytes, counts in elements. Strings and arrays that a plan hands out belong to the plan, those
  * of results to the results. Texts from a file (tensor names, metadata) may hold control characters:
- * gq_printable() of gguf/error.h before showing them. A plan does not change once it is made; gq_run starts
- * threads of its own.
+ * gq_printable() of gguf/error.h before showing them.
+ *
+ * Everything here may be called from several threads, also for the same object where that is const, and in a
+ * child that was forked. Objects that the parent made are the child's own then; a call that another thread
+ * of the parent was in has no end there. A plan does not change once it is made; gq_run and others that take
+ * long start threads of their own, from which callbacks are called. Of the environment only GQUANT_ISA is
+ * read.
+ *
+ * What joins in later versions breaks no program:
+ * - A struct that begins with `size` may get more members at its end. Who makes one sets it to the struct's
+ *   sizeof; in all other members 0 is the default. What the library makes says how much of it there is.
+ * - One that is handed out in arrays has room for more in `reserved`, which is 0 till then.
+ * - All other structs stay as they are.
  */
 #ifndef GQUANT_H
 #define GQUANT_H
@@ -20,7 +31,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "gguf/error.h"
 
@@ -28,24 +38,24 @@
 extern "C" {
 #endif
 
-const char *gq_version(void);
+GQ_API const char *gq_version(void);
 /* ISA level the kernels will use: "x86-64-v4", ...; NULL when GQUANT_ISA names one that cannot run here. */
-const char *gq_isa(void);
+GQ_API const char *gq_isa(void);
 
 /* ---- file types ---- */
-size_t gq_filetype_count(void);
-const char *gq_filetype_name(size_t i);    /* "Q4_K_M" */
-const char *gq_filetype_summary(size_t i); /* one line for lists, may be empty */
-double gq_filetype_bits(size_t i);         /* per weight of a whole model, about; 0: depends on the model */
-int gq_filetype_id(size_t i);              /* general.file_type; -1 for COPY */
-bool gq_filetype_writable(size_t i);       /* whether there is an encoder for all that it is made of */
-bool gq_filetype_advised(size_t i);        /* false: others are better in the same bytes, or it is special */
+GQ_API size_t gq_filetype_count(void);
+GQ_API const char *gq_filetype_name(size_t i);    /* "Q4_K_M" */
+GQ_API const char *gq_filetype_summary(size_t i); /* one line for lists, may be empty */
+GQ_API double gq_filetype_bits(size_t i);   /* per weight of a whole model, about; 0: depends on the model */
+GQ_API int gq_filetype_id(size_t i);        /* general.file_type; -1 for COPY */
+GQ_API bool gq_filetype_writable(size_t i); /* whether there is an encoder for all that it is made of */
+GQ_API bool gq_filetype_advised(size_t i);  /* false: others are better in the same bytes, or it is special */
 /* Index of a name in any case or of a decimal id; -1: unknown. */
-int gq_filetype_find(const char *name);
-const char *gq_filetype_nearest(const char *name); /* for "did you mean" */
-const char *gq_type_name(uint32_t type);           /* tensor type: "Q6_K" */
-bool gq_type_quantized(uint32_t type);             /* false: one number per element, or unknown */
-bool gq_type_writable(uint32_t type);              /* whether there is an encoder for it */
+GQ_API int gq_filetype_find(const char *name);
+GQ_API const char *gq_filetype_nearest(const char *name); /* for "did you mean" */
+GQ_API const char *gq_type_name(uint32_t type);           /* tensor type: "Q6_K" */
+GQ_API bool gq_type_quantized(uint32_t type);             /* false: one number per element, or unknown */
+GQ_API bool gq_type_writable(uint32_t type);              /* whether there is an encoder for it */
 
 /* ---- what is asked for ---- */
 typedef struct gq_output {
@@ -68,6 +78,7 @@ typedef struct gq_list {
 enum { GQ_EFFORT_DEFAULT, GQ_EFFORT_FAST, GQ_EFFORT_BEST };
 
 typedef struct gq_options {
+    size_t size;
     const char *input; /* a GGUF, or any shard of a split one */
     const gq_output *outputs;
     size_t n_outputs;
@@ -94,6 +105,7 @@ typedef struct gq_options {
     const char *measure_file; /* where what a target measures is kept for the next time; NULL:
                                  INPUT.gquant-measure; "": nowhere */
     const struct gq_callbacks *callbacks; /* while measuring; NULL: none */
+    uint32_t sync_ms; /* how often gq_run makes finished work safe from a crash; 0: every two seconds */
 } gq_options;
 
 /* The PATTERN=TYPE items in a text of n bytes, as recipe files have them: separated by white space, or by a
@@ -103,8 +115,8 @@ typedef struct gq_recipe {
     size_t n;
     char **items;
 } gq_recipe;
-bool gq_recipe_read(gq_recipe *r, const char *name, const char *text, size_t n, gq_error *e);
-void gq_recipe_free(gq_recipe *r);
+GQ_API bool gq_recipe_read(gq_recipe *r, const char *name, const char *text, size_t n, gq_error *e);
+GQ_API void gq_recipe_free(gq_recipe *r);
 
 /* ---- the plan: everything that is known before a weight is read ---- */
 typedef enum gq_coverage { GQ_IMPORTANCE_UNUSED, GQ_IMPORTANCE_MISSING, GQ_IMPORTANCE_FULL } gq_coverage;
@@ -122,9 +134,11 @@ typedef struct gq_tensor {
     gq_coverage importance;
     uint64_t experts,
         experts_unseen; /* matrices with importance data of their own; of these, never activated */
+    uint64_t reserved[4];
 } gq_tensor;
 
 typedef struct gq_summary {
+    size_t size;
     const char *path; /* of the output (first shard's, when split) */
     const char *filetype;
     uint64_t n_tensors, n_weights;
@@ -137,19 +151,19 @@ typedef struct gq_summary {
 } gq_summary;
 
 typedef struct gq_plan gq_plan;
-gq_plan *gq_plan_new(const gq_options *options, gq_error *e);
-void gq_plan_free(gq_plan *plan);
-const gq_summary *gq_plan_summary(const gq_plan *plan, size_t output);
-size_t gq_plan_outputs(const gq_plan *plan);
+GQ_API gq_plan *gq_plan_new(const gq_options *options, gq_error *e);
+GQ_API void gq_plan_free(gq_plan *plan);
+GQ_API const gq_summary *gq_plan_summary(const gq_plan *plan, size_t output);
+GQ_API size_t gq_plan_outputs(const gq_plan *plan);
 /* Tensors in output order. */
-const gq_tensor *gq_plan_tensors(const gq_plan *plan, size_t output, size_t *n);
+GQ_API const gq_tensor *gq_plan_tensors(const gq_plan *plan, size_t output, size_t *n);
 /* Things the user should know before the work starts, one sentence each. */
-const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n);
+GQ_API const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n);
 /* The file from which measurements came, or in which they are kept now; NULL: there is none. */
-const char *gq_plan_measure_file(const gq_plan *plan);
+GQ_API const char *gq_plan_measure_file(const gq_plan *plan);
 /* The types of an output as recipe files have them, for the same types at any file type that quantizes: items
  * for all tensors that a file type decides. malloc'ed; NULL: no memory. */
-char *gq_plan_recipe(const gq_plan *plan, size_t output, gq_error *e);
+GQ_API char *gq_plan_recipe(const gq_plan *plan, size_t output, gq_error *e);
 
 /* ---- the work ---- */
 typedef struct gq_loss {
@@ -158,13 +172,15 @@ typedef struct gq_loss {
     double wx2, we2;  /* the same under importance; 0 where there is none */
     double max_error; /* largest |x - x'| */
     uint32_t crc32;   /* of the tensor's bytes in the output */
+    uint64_t reserved[4];
 } gq_loss;
-double gq_loss_rmse(const gq_loss *l);     /* sqrt(e2 / n) */
-double gq_loss_relative(const gq_loss *l); /* sqrt(e2 / x2) */
-double gq_loss_weighted(const gq_loss *l); /* sqrt(we2 / wx2); NaN without importance */
-double gq_loss_snr_db(const gq_loss *l);   /* 10 log10(x2 / e2); infinity when nothing was lost */
+GQ_API double gq_loss_rmse(const gq_loss *l);     /* sqrt(e2 / n) */
+GQ_API double gq_loss_relative(const gq_loss *l); /* sqrt(e2 / x2) */
+GQ_API double gq_loss_weighted(const gq_loss *l); /* sqrt(we2 / wx2); NaN without importance */
+GQ_API double gq_loss_snr_db(const gq_loss *l);   /* 10 log10(x2 / e2); infinity when nothing was lost */
 
 typedef struct gq_progress {
+    size_t size;
     uint64_t bytes_done, bytes_total; /* of tensor data to read */
     uint64_t weights_done;
     double seconds; /* since the call was made */
@@ -177,6 +193,7 @@ typedef struct gq_progress {
 } gq_progress;
 
 typedef struct gq_callbacks {
+    size_t size;
     void *user;
     /* Both are called from one thread at a time, which holds up the others: be quick, and do not end the
      * program, whose unfinished files would stay. */
@@ -192,15 +209,15 @@ typedef struct gq_results gq_results;
  * gq_run with this plan. callbacks may be NULL. *results is what the run has found, of one that has failed as
  * far as it came (NULL: there was no memory for it); results may be NULL, too. Signals are left as they are;
  * a file that RLIMIT_FSIZE forbids is a failure before the work, not a SIGXFSZ. */
-bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **results, gq_error *e);
-void gq_results_free(gq_results *r);
+GQ_API bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **results, gq_error *e);
+GQ_API void gq_results_free(gq_results *r);
 /* Of each tensor, in the plan's order. Zeros for those that have not been done, or of which this run did a
  * part only. */
-const gq_loss *gq_results_losses(const gq_results *r, size_t output, size_t *n);
+GQ_API const gq_loss *gq_results_losses(const gq_results *r, size_t output, size_t *n);
 /* How far it came, what of that had been done before, and the seconds of the whole call. No tensor. */
-const gq_progress *gq_results_progress(const gq_results *r);
+GQ_API const gq_progress *gq_results_progress(const gq_results *r);
 /* Things that the user should know of the run, one sentence each. */
-const char *const *gq_results_warnings(const gq_results *r, size_t *n);
+GQ_API const char *const *gq_results_warnings(const gq_results *r, size_t *n);
 
 /* ---- looking into a file ---- */
 typedef enum gq_kind { GQ_UNSIGNED, GQ_SIGNED, GQ_FLOAT, GQ_BOOL, GQ_TEXT, GQ_NESTED } gq_kind;
@@ -224,9 +241,10 @@ typedef struct gq_metadata {
     bool list;
     uint64_t count; /* values: 1, or the list's length */
     const void *raw;
+    uint64_t reserved[4];
 } gq_metadata;
 /* The first values, at most n; returns how many there are. */
-size_t gq_metadata_values(const gq_metadata *m, gq_value *values, size_t n);
+GQ_API size_t gq_metadata_values(const gq_metadata *m, gq_value *values, size_t n);
 
 typedef struct gq_stored { /* a tensor in a file */
     const char *name;
@@ -234,31 +252,36 @@ typedef struct gq_stored { /* a tensor in a file */
     uint32_t n_dims; /* as stored */
     uint32_t type, shard;
     uint64_t bytes, offset; /* from the start of the shard's file */
+    uint64_t reserved[4];
 } gq_stored;
 
 typedef struct gq_model gq_model;
 /* Any shard's path opens the whole model. Structure is checked, no weight is read. */
-gq_model *gq_model_open(const char *path, gq_error *e);
-void gq_model_close(gq_model *m);
+GQ_API gq_model *gq_model_open(const char *path, gq_error *e);
+GQ_API void gq_model_close(gq_model *m);
 typedef struct gq_model_facts {
+    size_t size;
     uint32_t version, shards, alignment;
     uint64_t file_bytes, tensor_bytes, n_tensors, n_weights, n_metadata;
 } gq_model_facts;
-gq_model_facts gq_model_summary(const gq_model *m);
-const char *gq_model_path(const gq_model *m, uint32_t shard);       /* as it was opened */
-const gq_metadata *gq_model_metadata(const gq_model *m, size_t *n); /* the first shard's, in order */
-const gq_stored *gq_model_tensors(const gq_model *m, size_t *n);    /* by shard and offset */
+GQ_API const gq_model_facts *gq_model_summary(const gq_model *m);
+GQ_API const char *gq_model_path(const gq_model *m, uint32_t shard);       /* as it was opened */
+GQ_API const gq_metadata *gq_model_metadata(const gq_model *m, size_t *n); /* the first shard's, in order */
+GQ_API const gq_stored *gq_model_tensors(const gq_model *m, size_t *n);    /* by shard and offset */
 
 typedef struct gq_memory { /* bytes that a model takes besides its weights, when llama.cpp runs it */
+    size_t size;
     uint64_t context, context_trained; /* tokens; trained 0: unknown */
     uint64_t cache_bytes;              /* keys and values of all layers in F16; 0: unknown, or none */
     uint64_t buffer_bytes;             /* an allowance for what it works in */
 } gq_memory;
-/* For a context of so many tokens; 0: 8192, or what the model was made for if that is less. */
-gq_memory gq_model_memory(const gq_model *m, uint64_t context);
+/* For a context of so many tokens; 0: 8192, or what the model was made for if that is less. to->size is set
+ * by the caller, and tells how much of *to there is to fill. */
+GQ_API void gq_model_memory(const gq_model *m, uint64_t context, gq_memory *to);
 
 /* ---- comparing models ---- */
 typedef struct gq_comparison_request {
+    size_t size;
     const char *original;
     const char *const *copies; /* one or more */
     size_t n_copies;
@@ -271,16 +294,16 @@ typedef struct gq_comparison gq_comparison;
 /* How far the copies' weights are from the original's, tensor by tensor, whatever types they have and whoever
  * wrote them; also under importance, where there is data. The original is read once. Tensors that cannot be
  * compared are named in warnings; a copy with nothing to compare is a failure. */
-gq_comparison *gq_compare(const gq_comparison_request *r, gq_error *e);
-void gq_comparison_free(gq_comparison *c);
-const gq_summary *gq_comparison_summary(const gq_comparison *c, size_t copy); /* in: the original's */
+GQ_API gq_comparison *gq_compare(const gq_comparison_request *r, gq_error *e);
+GQ_API void gq_comparison_free(gq_comparison *c);
+GQ_API const gq_summary *gq_comparison_summary(const gq_comparison *c, size_t copy); /* in: the original's */
 /* Tensors compared, in the original's order, from its type to the copy's; which of the original's each is;
  * and how far they are apart. n of a loss is 0 where the bytes are the same. */
-const gq_tensor *gq_comparison_tensors(const gq_comparison *c, size_t copy, size_t *n);
-const size_t *gq_comparison_numbers(const gq_comparison *c, size_t copy);
-const gq_loss *gq_comparison_losses(const gq_comparison *c, size_t copy);
-const char *const *gq_comparison_warnings(const gq_comparison *c, size_t *n);
-double gq_comparison_seconds(const gq_comparison *c);
+GQ_API const gq_tensor *gq_comparison_tensors(const gq_comparison *c, size_t copy, size_t *n);
+GQ_API const size_t *gq_comparison_numbers(const gq_comparison *c, size_t copy);
+GQ_API const gq_loss *gq_comparison_losses(const gq_comparison *c, size_t copy);
+GQ_API const char *const *gq_comparison_warnings(const gq_comparison *c, size_t *n);
+GQ_API double gq_comparison_seconds(const gq_comparison *c);
 
 /* ---- verifying a file ---- */
 typedef struct gq_checksum { /* what a report says of a tensor */
@@ -295,6 +318,7 @@ typedef struct gq_verdict {
     bool decoded;        /* false: the type has no decoder, so that only the checksum could be looked at */
     bool expected;       /* the checksum was compared */
     const char *problem; /* "": none */
+    uint64_t reserved[4];
 } gq_verdict;
 
 typedef struct gq_verified_type { /* of a sample of each tensor: a sixteenth */
@@ -302,6 +326,7 @@ typedef struct gq_verified_type { /* of a sample of each tensor: a sixteenth */
     size_t tensors, problems;
     uint64_t compared; /* weights, all ways of decoding them agreed */
     double worst;      /* a product with a vector, how far from that of the plain decoder; 1: the tolerance */
+    uint64_t reserved[4];
 } gq_verified_type;
 
 typedef struct gq_verification gq_verification;
@@ -310,15 +335,15 @@ typedef struct gq_verification gq_verification;
  * shards written together, and checksums as expected (n of them; 0: none are). NULL when it cannot be read;
  * problems are in the verdicts.
  */
-gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t n, int threads,
-                           const gq_callbacks *callbacks, gq_error *e);
-void gq_verification_free(gq_verification *v);
-const gq_verdict *gq_verification_verdicts(const gq_verification *v, size_t *n);    /* per tensor */
-const gq_verified_type *gq_verification_types(const gq_verification *v, size_t *n); /* that it has */
+GQ_API gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t n, int threads,
+                                  const gq_callbacks *callbacks, gq_error *e);
+GQ_API void gq_verification_free(gq_verification *v);
+GQ_API const gq_verdict *gq_verification_verdicts(const gq_verification *v, size_t *n);    /* per tensor */
+GQ_API const gq_verified_type *gq_verification_types(const gq_verification *v, size_t *n); /* that it has */
 /* Expected tensors that the file does not have. */
-const char *const *gq_verification_missing(const gq_verification *v, size_t *n);
+GQ_API const char *const *gq_verification_missing(const gq_verification *v, size_t *n);
 /* About the work, not the file. */
-const char *const *gq_verification_warnings(const gq_verification *v, size_t *n);
+GQ_API const char *const *gq_verification_warnings(const gq_verification *v, size_t *n);
 
 /* ---- the speed of a model ---- */
 typedef struct gq_speed_type {
@@ -326,6 +351,7 @@ typedef struct gq_speed_type {
     uint64_t matrices, weights, bytes;
     double seconds;      /* of the products; types share a file's by what they took of all threads' time */
     double read_seconds; /* of reading the same bytes and doing nothing else, in turn with the products */
+    uint64_t reserved[4];
 } gq_speed_type;
 typedef struct gq_speed_file {
     const char *path;
@@ -334,8 +360,10 @@ typedef struct gq_speed_file {
     double seconds, read_seconds;
     gq_speed_type *types; /* those it has, by number */
     size_t n_types;
+    uint64_t reserved[4];
 } gq_speed_file;
 typedef struct gq_speed_request {
+    size_t size;
     const char *const *models;
     size_t n_models;
     int threads; /* 0: one per core */
@@ -346,25 +374,26 @@ typedef struct gq_speed gq_speed;
 /* How long it takes here to multiply all matrices of each model with a vector once, as for every token that
  * the model makes: an upper bound for tokens per second, without attention, norms and the like. A model is
  * read into memory for that, up to 1 GiB of it at a time. */
-gq_speed *gq_speed_measure(const gq_speed_request *r, gq_error *e);
-void gq_speed_free(gq_speed *v);
-const gq_speed_file *gq_speed_files(const gq_speed *v, size_t *n);
-int gq_speed_threads(const gq_speed *v);
-const char *const *gq_speed_warnings(const gq_speed *v, size_t *n);
+GQ_API gq_speed *gq_speed_measure(const gq_speed_request *r, gq_error *e);
+GQ_API void gq_speed_free(gq_speed *v);
+GQ_API const gq_speed_file *gq_speed_files(const gq_speed *v, size_t *n);
+GQ_API int gq_speed_threads(const gq_speed *v);
+GQ_API const char *const *gq_speed_warnings(const gq_speed *v, size_t *n);
 
 /* ---- importance data as a thing of its own ---- */
 typedef struct gq_imatrix gq_imatrix;
-gq_imatrix *gq_imatrix_open(const char *path, gq_error *e); /* values are checked, too */
-void gq_imatrix_free(gq_imatrix *m);
+GQ_API gq_imatrix *gq_imatrix_open(const char *path, gq_error *e); /* values are checked, too */
+GQ_API void gq_imatrix_free(gq_imatrix *m);
 
 typedef struct gq_imatrix_facts {
+    size_t size;
     bool legacy;                      /* the .dat layout, whose counts are calls, not tokens */
     uint32_t chunk_count, chunk_size; /* 0: not stored */
     size_t n_entries, n_datasets;
     const char *const *datasets;
     const char *warnings; /* lines, "" when there are none */
 } gq_imatrix_facts;
-gq_imatrix_facts gq_imatrix_summary(const gq_imatrix *m);
+GQ_API const gq_imatrix_facts *gq_imatrix_summary(const gq_imatrix *m);
 
 /* Numbers of one entry, over the mean squared activations of all columns that a token reached. Shares are 0
  * to 1; what is not defined is NaN. */
@@ -378,8 +407,9 @@ typedef struct gq_imatrix_row {
     double entropy, evenness; /* bits; and as a share of the most that so many columns can have */
     double outliers;          /* share more than one deviation above the mean */
     double cosine;            /* similarity with the same role one layer earlier */
+    uint64_t reserved[4];
 } gq_imatrix_row;
-const gq_imatrix_row *gq_imatrix_rows(const gq_imatrix *m, size_t *n); /* by name */
+GQ_API const gq_imatrix_row *gq_imatrix_rows(const gq_imatrix *m, size_t *n); /* by name */
 
 /* What the data says of one weight of a model. */
 typedef struct gq_imatrix_cover {
@@ -388,31 +418,33 @@ typedef struct gq_imatrix_cover {
     bool has_entry, fits;           /* an entry of the weight's name; of the weight's size */
     uint64_t experts, experts_seen; /* matrices counted by themselves; of these, reached by a token */
     double smallest_count;
+    uint64_t reserved[4];
 } gq_imatrix_cover;
 typedef struct gq_imatrix_coverage {
+    size_t size;
     size_t n, n_unused;
     gq_imatrix_cover *weights; /* all that a quantizer would touch */
     const char **unused;       /* entries that no such weight has */
     gq_model *model;           /* holds the names */
 } gq_imatrix_coverage;
-bool gq_imatrix_cover_model(const gq_imatrix *m, const char *model, gq_imatrix_coverage *coverage,
-                            gq_error *e);
-void gq_imatrix_coverage_free(gq_imatrix_coverage *coverage);
+GQ_API gq_imatrix_coverage *gq_imatrix_cover_model(const gq_imatrix *m, const char *model, gq_error *e);
+GQ_API void gq_imatrix_coverage_free(gq_imatrix_coverage *coverage);
 
 /* Add b into a: sums and counts, so that each weighs by its tokens. On failure a is fit for freeing only. */
-bool gq_imatrix_merge(gq_imatrix *a, const gq_imatrix *b, gq_error *e);
+GQ_API bool gq_imatrix_merge(gq_imatrix *a, const gq_imatrix *b, gq_error *e);
 /* Write the GGUF layout or the .dat layout, as gq_write_whole does. */
-bool gq_imatrix_write(const gq_imatrix *m, const char *path, bool gguf, bool force, gq_error *e);
+GQ_API bool gq_imatrix_write(const gq_imatrix *m, const char *path, bool gguf, bool force, gq_error *e);
 
 /* ---- a text as tokens ---- */
 typedef struct gq_tokenizer gq_tokenizer;
 /* The tokenizer of a model, or of a GGUF that holds nothing but a vocabulary: the ids are those of llama.cpp.
  * Vocabularies that merge by score or rank (tokenizer.ggml.model llama, gpt2, gemma4) are known. */
-gq_tokenizer *gq_tokenizer_open(const char *path, gq_error *e);
-void gq_tokenizer_close(gq_tokenizer *t);
-const char *const *gq_tokenizer_warnings(const gq_tokenizer *t, size_t *n);
+GQ_API gq_tokenizer *gq_tokenizer_open(const char *path, gq_error *e);
+GQ_API void gq_tokenizer_close(gq_tokenizer *t);
+GQ_API const char *const *gq_tokenizer_warnings(const gq_tokenizer *t, size_t *n);
 
 typedef struct gq_tokenize_options {
+    size_t size;
     bool no_ends;       /* leave out BOS and EOS where the vocabulary has texts begin and end with them */
     bool parse_special; /* find control tokens in the text, too */
 } gq_tokenize_options;
@@ -422,9 +454,9 @@ typedef struct gq_tokens {
     uint64_t bytes_dropped; /* of the text, for which the vocabulary has no token */
 } gq_tokens;
 /* n bytes (at most 1 GiB), which need not be UTF-8. options may be NULL. Safe from several threads. */
-bool gq_tokenize(const gq_tokenizer *t, const char *text, size_t n, const gq_tokenize_options *options,
-                 gq_tokens *to, gq_error *e);
-void gq_tokens_free(gq_tokens *tokens);
+GQ_API bool gq_tokenize(const gq_tokenizer *t, const char *text, size_t n, const gq_tokenize_options *options,
+                        gq_tokens *to, gq_error *e);
+GQ_API void gq_tokens_free(gq_tokens *tokens);
 
 /* ---- running a model on a text ---- */
 enum { GQ_CONTEXT = 512 };
@@ -439,6 +471,7 @@ typedef struct gq_text {
 } gq_text;
 
 typedef struct gq_evaluation_request {
+    size_t size;
     const char *original;
     const char *const *copies; /* none or more */
     size_t n_copies;
@@ -470,20 +503,22 @@ typedef struct gq_evaluated {
      * likeliest token is the same. */
     gq_estimate divergence, ratio, rms_change, same_top;
     double quantiles[GQ_QUANTILES];
+    uint64_t reserved[4];
 } gq_evaluated;
 
 typedef struct gq_evaluation gq_evaluation;
 /* Runs the original and all copies side by side, layer by layer, and compares what they expect next after
  * each token; scored is the second half of each window. The copies have the original's architecture, shape
  * and vocabulary. */
-gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e);
-void gq_evaluation_free(gq_evaluation *v);
+GQ_API gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e);
+GQ_API void gq_evaluation_free(gq_evaluation *v);
 /* 0 is the original, its copies follow. */
-const gq_evaluated *gq_evaluation_models(const gq_evaluation *v, size_t *n);
+GQ_API const gq_evaluated *gq_evaluation_models(const gq_evaluation *v, size_t *n);
 /* The mean divergence of model a less that of model b; both are copies. The places are the same for both, so
  * its error is smaller than theirs. */
-gq_estimate gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b);
+GQ_API void gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b, gq_estimate *to);
 typedef struct gq_evaluation_facts {
+    size_t size;
     const char *architecture;
     uint32_t context;
     uint64_t windows, tokens, scored; /* tokens that are run, and those of them that are scored */
@@ -492,13 +527,14 @@ typedef struct gq_evaluation_facts {
     bool states_in_file;
     double seconds;
 } gq_evaluation_facts;
-gq_evaluation_facts gq_evaluation_summary(const gq_evaluation *v);
+GQ_API const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v);
 /* Models opened and checked, the text cut into windows, and nothing run: only the summary and warnings tell
  * something of the result. */
-gq_evaluation *gq_evaluation_plan(const gq_evaluation_request *r, gq_error *e);
-const char *const *gq_evaluation_warnings(const gq_evaluation *v, size_t *n);
+GQ_API gq_evaluation *gq_evaluation_plan(const gq_evaluation_request *r, gq_error *e);
+GQ_API const char *const *gq_evaluation_warnings(const gq_evaluation *v, size_t *n);
 /* ---- making importance data ---- */
 typedef struct gq_importance_request {
+    size_t size;
     const char *model;
     const gq_text *texts; /* one or more, each cut into windows by itself; the first one's context and tokens
                              hold for all together */
@@ -514,9 +550,10 @@ typedef struct gq_importance_request {
 
 typedef struct gq_importance_plan gq_importance_plan;
 /* Turns texts into tokens and looks at the model's headers. What the request points to is not needed then. */
-gq_importance_plan *gq_importance_plan_new(const gq_importance_request *r, gq_error *e);
-void gq_importance_plan_free(gq_importance_plan *p);
+GQ_API gq_importance_plan *gq_importance_plan_new(const gq_importance_request *r, gq_error *e);
+GQ_API void gq_importance_plan_free(gq_importance_plan *p);
 typedef struct gq_importance_facts {
+    size_t size;
     const char *architecture;
     uint32_t context;
     uint64_t windows, tokens;         /* of this part */
@@ -526,21 +563,22 @@ typedef struct gq_importance_facts {
     uint64_t disk;       /* bytes beside the output until it is done */
     bool states_in_file; /* they do not fit into memory, and are read from there */
 } gq_importance_facts;
-gq_importance_facts gq_importance_summary(const gq_importance_plan *p);
-const char *const *gq_importance_warnings(const gq_importance_plan *p, size_t *n);
+GQ_API const gq_importance_facts *gq_importance_summary(const gq_importance_plan *p);
+GQ_API const char *const *gq_importance_warnings(const gq_importance_plan *p, size_t *n);
 /* Run the model, a layer at a time, and write the file. What has been finished of an interrupted run is kept
  * beside it; the same request goes on from there. callbacks may be NULL. */
-gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e);
+GQ_API gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e);
 
 /* ---- small files ---- */
 /* All bytes of a regular file, at most `most`, malloc'ed, with a NUL behind them. Never waits for a FIFO. */
-char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e);
+GQ_API char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e);
 /* May a file get this name? One that is there, or a link, is replaced with `replace` only, anything else
  * never; the folder has to be there. */
-bool gq_check_target(const char *path, bool replace, gq_error *e);
-/* Write a file that gets its name, if it may, when it is whole and on disk. */
-typedef void gq_writer(FILE *to, const void *what);
-bool gq_write_whole(const char *path, bool replace, gq_writer *write, const void *what, gq_error *e);
+GQ_API bool gq_check_target(const char *path, bool replace, gq_error *e);
+/* Write n bytes to a file that gets its name, if it may, when it is whole and on disk. */
+GQ_API bool gq_write_whole(const char *path, bool replace, const void *bytes, size_t n, gq_error *e);
+/* Give back what is said to be malloc'ed, for languages that have no free(). NULL is fine. */
+GQ_API void gq_free(void *memory);
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,7 @@
 #include "quantize/plan/plan.h"
 #include "quantize/run/journal.h"
 #include "quantize/run/names.h"
+#include "quantize/sized.h"
 
 /* Whether the outputs may have their names, or have got them already, and what is to be gone on with. */
 static bool look_beside(gq_plan *plan, const gq_options *options, gq_error *e) {
@@ -18,8 +19,12 @@ static bool look_beside(gq_plan *plan, const gq_options *options, gq_error *e) {
 }
 
 gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {
-    gq_plan *plan = plan_make(options, e);
-    if (!plan || look_beside(plan, options, e)) return plan;
+    gq_options asked;
+    gq_callbacks callbacks;
+    if (!SIZED_TAKE(asked, options, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
+    asked.callbacks = &callbacks;
+    gq_plan *plan = plan_make(&asked, e);
+    if (!plan || look_beside(plan, &asked, e)) return plan;
     gq_plan_free(plan);
     return NULL;
 }

@@ -6,7 +6,8 @@ static uint64_t bytes_of(double work) { return work > 0 ? (uint64_t)work : 0; }
 
 pulse pulse_start(const gq_callbacks *callbacks, double work, double done, uint64_t tokens) {
     pulse p = {.callbacks = callbacks, .started = schedule_clock(), .work = work, .done = done};
-    p.progress = (gq_progress){.bytes_total = bytes_of(work),
+    p.progress = (gq_progress){.size = sizeof p.progress,
+                               .bytes_total = bytes_of(work),
                                .bytes_done = bytes_of(done),
                                .bytes_resumed = bytes_of(done),
                                .tokens = tokens};

@@ -11,7 +11,10 @@ double schedule_clock(void) {
 }
 
 bool schedule_start(schedule *s, int threads, size_t room, const gq_callbacks *callbacks, gq_error *e) {
-    *s = (schedule){.callbacks = callbacks, .started = schedule_clock(), .room = room};
+    *s = (schedule){.callbacks = callbacks,
+                    .started = schedule_clock(),
+                    .room = room,
+                    .progress.size = sizeof s->progress};
     s->threads = threads > 0 ? threads : workers_available();
     if (s->threads > WORKERS_MAX) s->threads = WORKERS_MAX;
     s->rooms = calloc((size_t)s->threads, sizeof *s->rooms);

@@ -163,8 +163,12 @@ void assert_same_losses(const gq_results *a, size_t output_a, const gq_results *
 
 void quantize(const char *in, const char *out, const char *filetype, int threads) {
     gq_output output = {out, filetype};
-    gq_results_free(run_plan(&(gq_options){
-        .input = in, .outputs = &output, .n_outputs = 1, .threads = threads, .effort = GQ_EFFORT_DEFAULT}));
+    gq_results_free(run_plan(&(gq_options){.size = sizeof(gq_options),
+                                           .input = in,
+                                           .outputs = &output,
+                                           .n_outputs = 1,
+                                           .threads = threads,
+                                           .effort = GQ_EFFORT_DEFAULT}));
 }
 
 bool warned(const gq_plan *plan, const char *text) {

@@ -28,7 +28,8 @@ static gq_target target;
 static gq_options options_for(const char *to) {
     output = (gq_output){to, NULL};
     target = (gq_target){.size = 0};
-    return (gq_options){.input = in,
+    return (gq_options){.size = sizeof(gq_options),
+                        .input = in,
                         .outputs = &output,
                         .targets = &target,
                         .n_outputs = 1,

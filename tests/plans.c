@@ -11,7 +11,8 @@ void write_llama(const char *to, uint32_t blocks) {
 }
 
 gq_options options_for(const char *in, const gq_output *out) {
-    return (gq_options){.input = in, .outputs = out, .n_outputs = 1, .effort = GQ_EFFORT_DEFAULT};
+    return (gq_options){
+        .size = sizeof(gq_options), .input = in, .outputs = out, .n_outputs = 1, .effort = GQ_EFFORT_DEFAULT};
 }
 
 void must_refuse(const gq_options *options, gq_status status, const char *says) {

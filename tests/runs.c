@@ -16,7 +16,9 @@ static bool is_enough(void *user) {
     return s->after && s->chunks >= s->after;
 }
 
-gq_callbacks stopper_callbacks(stopper *s) { return (gq_callbacks){s, count_chunk, NULL, is_enough}; }
+gq_callbacks stopper_callbacks(stopper *s) {
+    return (gq_callbacks){sizeof(gq_callbacks), s, count_chunk, NULL, is_enough};
+}
 
 gq_status run_some(const gq_options *options, stopper *s, gq_error *e) {
     gq_callbacks callbacks = stopper_callbacks(s);
@@ -51,8 +53,13 @@ pid_t start_run(const gq_options *o) {
 
 int run_as_asked(char **arguments) {
     gq_output out = {arguments[2], "Q4_K_S"};
-    gq_options o = {
-        .input = arguments[1], .outputs = &out, .n_outputs = 1, .threads = 2, .effort = GQ_EFFORT_DEFAULT};
+    gq_options o = {.size = sizeof o,
+                    .sync_ms = 1,
+                    .input = arguments[1],
+                    .outputs = &out,
+                    .n_outputs = 1,
+                    .threads = 2,
+                    .effort = GQ_EFFORT_DEFAULT};
     if (sscanf(arguments[3], "%u/%u", &o.part, &o.parts) != 2) return 2;
     gq_plan *plan = gq_plan_new(&o, NULL);
     bool done = plan && gq_run(plan, NULL, NULL, NULL);

@@ -44,7 +44,7 @@ static void count(void *user, const gq_progress *p) { *(uint64_t *)user = p->wei
 gq_plan *plan_for(gq_options o, bool *measured) {
     gq_error e;
     uint64_t weights = 0;
-    gq_callbacks callbacks = {.user = &weights, .progress = count};
+    gq_callbacks callbacks = {.size = sizeof callbacks, .user = &weights, .progress = count};
     o.callbacks = &callbacks;
     gq_plan *plan = gq_plan_new(&o, &e);
     if (!plan) fail_msg("%s", e.text);

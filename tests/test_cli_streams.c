@@ -153,25 +153,21 @@ static void test_size_limit(void **state) {
     assert_int_equal(count_files(folder), 3);
 }
 
-static void write_much(FILE *to, const void *what) {
-    for (int i = 0; i < 10000; i++) fwrite(what, 1, 100, to);
-}
-
 /* In a process of its own, where SIGXFSZ means what it means by default. */
 static void test_size_limit_of_library(void **state) {
     (void)state;
-    static const char text[100];
+    static const char text[1000000];
     fflush(NULL);
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         gq_error e = {.text = ""};
         gq_output out = {path("limited.gguf"), "Q8_0"};
-        gq_options o = {.input = path("model-F16.gguf"), .outputs = &out, .n_outputs = 1};
+        gq_options o = {.size = sizeof o, .input = path("model-F16.gguf"), .outputs = &out, .n_outputs = 1};
         gq_plan *plan = gq_plan_new(&o, &e);
         setrlimit(RLIMIT_FSIZE, &(struct rlimit){100000, RLIM_INFINITY});
         bool right = plan && !gq_run(plan, NULL, NULL, &e) && strstr(e.text, "ulimit -f") &&
-                     !gq_write_whole(path("much"), false, write_much, text, &e) &&
+                     !gq_write_whole(path("much"), false, text, sizeof text, &e) &&
                      strstr(e.text, "ulimit -f");
         gq_plan_free(plan);
         sigset_t pending, blocked;

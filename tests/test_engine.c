@@ -40,8 +40,12 @@ static void write_odd_model(const char *to) {
 
 static gq_results *run_one(const char *in, const char *out, const char *filetype, int threads) {
     gq_output output = {out, filetype};
-    return run_plan(&(gq_options){
-        .input = in, .outputs = &output, .n_outputs = 1, .threads = threads, .effort = GQ_EFFORT_DEFAULT});
+    return run_plan(&(gq_options){.size = sizeof(gq_options),
+                                  .input = in,
+                                  .outputs = &output,
+                                  .n_outputs = 1,
+                                  .threads = threads,
+                                  .effort = GQ_EFFORT_DEFAULT});
 }
 
 static void bytes_and_numbers_for_any_threads(void **state) {
@@ -86,10 +90,12 @@ static void the_default_effort_needs_no_words(void **state) {
     assert_int_equal(GQ_EFFORT_DEFAULT, 0);
     write_odd_model(path("odd.gguf"));
     gq_output out = {path("unsaid.gguf"), "Q4_K_S"};
-    gq_results_free(run_plan(&(gq_options){.input = path("odd.gguf"), .outputs = &out, .n_outputs = 1}));
+    gq_results_free(run_plan(&(gq_options){
+        .size = sizeof(gq_options), .input = path("odd.gguf"), .outputs = &out, .n_outputs = 1}));
     for (int i = 0; i < 3; i++) {
         gq_output other = {path("effort.gguf"), "Q4_K_S"};
-        gq_results_free(run_plan(&(gq_options){.input = path("odd.gguf"),
+        gq_results_free(run_plan(&(gq_options){.size = sizeof(gq_options),
+                                               .input = path("odd.gguf"),
                                                .outputs = &other,
                                                .n_outputs = 1,
                                                .force = true,
@@ -111,8 +117,11 @@ static void numbers_are_those_of_the_file(void **state) {
     (void)state;
     write_odd_model(path("odd.gguf"));
     gq_output output = {path("numbers.gguf"), "Q5_K_S"};
-    gq_plan *plan =
-        must_plan(&(gq_options){.input = path("odd.gguf"), .outputs = &output, .n_outputs = 1, .threads = 3});
+    gq_plan *plan = must_plan(&(gq_options){.size = sizeof(gq_options),
+                                            .input = path("odd.gguf"),
+                                            .outputs = &output,
+                                            .n_outputs = 1,
+                                            .threads = 3});
     gq_results *results = must_run(plan);
     gguf_model in = open_model(path("odd.gguf")), out = open_model(path("numbers.gguf"));
     size_t n;
@@ -158,8 +167,11 @@ static void one_run_equals_many(const char *in, const char *const *types, size_t
         results[o] = run_one(in, single[o], types[o], 2);
         outputs[o] = (gq_output){all[o], types[o]};
     }
-    gq_results *together =
-        run_plan(&(gq_options){.input = in, .outputs = outputs, .n_outputs = n, .effort = GQ_EFFORT_DEFAULT});
+    gq_results *together = run_plan(&(gq_options){.size = sizeof(gq_options),
+                                                  .input = in,
+                                                  .outputs = outputs,
+                                                  .n_outputs = n,
+                                                  .effort = GQ_EFFORT_DEFAULT});
     for (size_t o = 0; o < n; o++) {
         assert_same_file(single[o], all[o]);
         assert_same_losses(together, o, results[o], 0);
@@ -245,7 +257,8 @@ static void bad_weights_are_named(void **state) {
         write_bad_model(in_folder(own, "bad.gguf"), cases[i].name, cases[i].type, cases[i].at, cases[i].bits);
         gq_output out = {in_folder(own, "out.gguf"), "Q8_0"};
         for (int threads = 1; threads <= 4; threads += 3) {
-            const char *text = failure(&(gq_options){.input = in_folder(own, "bad.gguf"),
+            const char *text = failure(&(gq_options){.size = sizeof(gq_options),
+                                                     .input = in_folder(own, "bad.gguf"),
                                                      .outputs = &out,
                                                      .n_outputs = 1,
                                                      .threads = threads,
@@ -273,8 +286,11 @@ static void scales_of_kept_blocks_are_checked(void **state) {
     write_whole(path("scale.gguf"), bytes, n);
     free(bytes);
     gq_output out = {path("scale-out.gguf"), "COPY"};
-    const char *text = failure(&(gq_options){
-        .input = path("scale.gguf"), .outputs = &out, .n_outputs = 1, .effort = GQ_EFFORT_DEFAULT});
+    const char *text = failure(&(gq_options){.size = sizeof(gq_options),
+                                             .input = path("scale.gguf"),
+                                             .outputs = &out,
+                                             .n_outputs = 1,
+                                             .effort = GQ_EFFORT_DEFAULT});
     assert_non_null(strstr(text, "blk.0.attn_q.weight"));
     assert_non_null(strstr(text, "element 288 "));
 }
@@ -305,10 +321,11 @@ static void see_tensor(void *user, size_t output, size_t tensor, const gq_loss *
 static void callbacks_come_in_order(void **state) {
     (void)state;
     seen s = {.calls = 0};
-    gq_callbacks callbacks = {&s, see_progress, see_tensor, NULL};
+    gq_callbacks callbacks = {sizeof callbacks, &s, see_progress, see_tensor, NULL};
     write_odd_model(path("odd.gguf"));
     gq_output out = {path("calls.gguf"), "Q4_K_S"};
-    gq_plan *plan = gq_plan_new(&(gq_options){.input = path("odd.gguf"),
+    gq_plan *plan = gq_plan_new(&(gq_options){.size = sizeof(gq_options),
+                                              .input = path("odd.gguf"),
                                               .outputs = &out,
                                               .n_outputs = 1,
                                               .threads = 3,

@@ -14,7 +14,6 @@
 static int set_up(void **state) {
     (void)state;
     folder = temporary_folder();
-    setenv("GQUANT_SYNC_MS", "3600000", 1); /* no allocation in the background */
     model *m = model_llama(2);
     model_set_array(m, "llama.list", GGUF_U32, (uint32_t[2]){1, 2}, 2);
     model_write(m, path("in.gguf"));
@@ -89,8 +88,13 @@ static void memory_runs_out(void **state) {
     static const char *const overrides[] = {"a.b=int:1", "a.c=str:x"}, *const type = "attn_k=q5_0",
                              *const keep = "attn_output", *const only = "attn_q";
     gq_output out = {path("out.gguf"), "Q4_K_M"};
-    gq_options o = {
-        .input = path("in.gguf"), .outputs = &out, .n_outputs = 1, .threads = 1, .effort = GQ_EFFORT_DEFAULT};
+    gq_options o = {.size = sizeof o,
+                    .sync_ms = 3600000,
+                    /* no allocation in the background */ .input = path("in.gguf"),
+                    .outputs = &out,
+                    .n_outputs = 1,
+                    .threads = 1,
+                    .effort = GQ_EFFORT_DEFAULT};
     o.imatrix = path("matrix.dat"), o.prune_layers = "0";
     o.override_kv = (gq_list){overrides, 2}, o.tensor_types = (gq_list){&type, 1},
     o.keep = (gq_list){&keep, 1};
@@ -101,8 +105,13 @@ static void memory_runs_out(void **state) {
 static void memory_runs_out_while_splitting(void **state) {
     (void)state;
     gq_output out = {path("s.gguf"), "Q8_0"};
-    gq_options o = {
-        .input = path("in.gguf"), .outputs = &out, .n_outputs = 1, .threads = 1, .effort = GQ_EFFORT_DEFAULT};
+    gq_options o = {.size = sizeof o,
+                    .sync_ms = 3600000,
+                    /* no allocation in the background */ .input = path("in.gguf"),
+                    .outputs = &out,
+                    .n_outputs = 1,
+                    .threads = 1,
+                    .effort = GQ_EFFORT_DEFAULT};
     gq_error e;
     o.split_max_size = 1000000;
     for (long at = 1;; at++) {

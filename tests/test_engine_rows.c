@@ -49,7 +49,8 @@ static void write_wide_model(void) {
 
 static gq_results *run_wide(const char *out, int threads) {
     gq_output output = {out, "Q4_K_S"};
-    return run_plan(&(gq_options){.input = path("wide.gguf"),
+    return run_plan(&(gq_options){.size = sizeof(gq_options),
+                                  .input = path("wide.gguf"),
                                   .imatrix = path("wide.dat"),
                                   .outputs = &output,
                                   .n_outputs = 1,

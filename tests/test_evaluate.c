@@ -27,6 +27,7 @@ static int make_models(void **state) {
 
 static gq_evaluation_request request_of(const char *const *copies, size_t n) {
     return (gq_evaluation_request){
+        sizeof(gq_evaluation_request),
         .original = path("model.gguf"),
         .copies = copies,
         .n_copies = n,
@@ -102,12 +103,13 @@ static void figures_are_those_of_the_logits(void **state) {
     }
     for (size_t m = 0; m < 3; m++) free(z[m]);
     assert_true(models[1].divergence.value > 10 * models[2].divergence.value);
-    gq_estimate more = gq_evaluation_difference(v, 1, 2), less = gq_evaluation_difference(v, 2, 1);
+    gq_estimate more, less;
+    gq_evaluation_difference(v, 1, 2, &more), gq_evaluation_difference(v, 2, 1, &less);
     assert_near(more.value, (kl[1] - kl[2]) / (double)places, 1e-9);
     assert_true(less.value == -more.value && less.error == more.error && more.error > 0);
-    gq_evaluation_facts facts = gq_evaluation_summary(v);
-    assert_true(facts.windows == WINDOWS && facts.tokens == WINDOWS * CONTEXT && facts.scored == places);
-    assert_string_equal(facts.architecture, "llama");
+    const gq_evaluation_facts *facts = gq_evaluation_summary(v);
+    assert_true(facts->windows == WINDOWS && facts->tokens == WINDOWS * CONTEXT && facts->scored == places);
+    assert_string_equal(facts->architecture, "llama");
     assert_string_equal(models[1].filetype, "Q2_K");
     gq_evaluation_free(v);
 }
@@ -158,7 +160,7 @@ static void threads_do_not_matter(void **state) {
     gq_evaluation_free(from_file);
     r.folder = path("absent");
     refuse(&r, "absent");
-    assert_int_equal(gq_evaluation_summary(two_windows).scored, 2 * SCORED);
+    assert_int_equal(gq_evaluation_summary(two_windows)->scored, 2 * SCORED);
     gq_evaluation_free(one), gq_evaluation_free(three), gq_evaluation_free(two_windows);
 }
 
@@ -178,7 +180,10 @@ static void copies_are_of_the_original(void **state) {
     model_write(m, path("other.gguf"));
     refuse(&r, "other.gguf: its tokens are others than those of");
     model_free(m);
-    refuse(&(gq_evaluation_request){.original = path("absent.gguf"), .text = r.text}, "absent.gguf");
+    refuse(&(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
+                                    .original = path("absent.gguf"),
+                                    .text = r.text},
+           "absent.gguf");
     copies[1] = path("absent.gguf");
     refuse(&r, "absent.gguf");
     m = model_new("blub", 1);
@@ -226,7 +231,7 @@ static void it_can_be_stopped(void **state) {
     gq_evaluation_request r = request_of(NULL, 0);
     gq_error e = {0};
     r.logits = path("stopped");
-    r.callbacks = &(gq_callbacks){.cancelled = at_once};
+    r.callbacks = &(gq_callbacks){.size = sizeof(gq_callbacks), .cancelled = at_once};
     assert_null(gq_evaluate(&r, &e));
     assert_int_equal(e.status, GQ_INTERRUPTED);
     assert_false(exists(path("stopped")));

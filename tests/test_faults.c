@@ -47,7 +47,9 @@ static void note_progress(void *user, const gq_progress *p) {
 /* test_faults IN OUT FORCE: quantize, and say how it went on standard output. */
 static int run_as_asked(char **arguments) {
     gq_output out = {arguments[2], "Q8_0"};
-    gq_options o = {.input = arguments[1],
+    gq_options o = {.size = sizeof o,
+                    .sync_ms = 1,
+                    .input = arguments[1],
                     .outputs = &out,
                     .n_outputs = 1,
                     .threads = 2,
@@ -55,7 +57,7 @@ static int run_as_asked(char **arguments) {
                     .force = *arguments[3] == '1'};
     gq_error e = {.text = ""};
     long long resumed = 0;
-    gq_callbacks callbacks = {&resumed, note_progress, NULL, NULL};
+    gq_callbacks callbacks = {sizeof callbacks, &resumed, note_progress, NULL, NULL};
     alarm(60); /* a hang is a failure, not a wait */
     gq_plan *plan = gq_plan_new(&o, &e);
     bool done = plan && gq_run(plan, &callbacks, NULL, &e);
@@ -75,7 +77,6 @@ static result run_with(const char *out, const char *force, const char *variable,
     if (pid == 0) {
         dup2(pipe_[1], 1), close(pipe_[0]), close(pipe_[1]);
         setenv("LD_PRELOAD", GQ_FAULTS, 1);
-        setenv("GQUANT_SYNC_MS", "1", 1);
         if (variable) setenv(variable, value, 1);
         execl("/proc/self/exe", "test_faults", path("in.gguf"), out, force, (char *)NULL);
         _exit(127);
@@ -260,9 +261,12 @@ static void names_come_last(void **state) {
 /* Source bytes of the chunks that the journal of run/out.gguf says are done; -1: no journal of this plan. */
 static long long promised_bytes(void) {
     gq_output out = {path("run/out.gguf"), "Q8_0"};
-    gq_plan *plan = gq_plan_new(
-        &(gq_options){.input = path("in.gguf"), .outputs = &out, .n_outputs = 1, .effort = GQ_EFFORT_DEFAULT},
-        NULL);
+    gq_plan *plan = gq_plan_new(&(gq_options){.size = sizeof(gq_options),
+                                              .input = path("in.gguf"),
+                                              .outputs = &out,
+                                              .n_outputs = 1,
+                                              .effort = GQ_EFFORT_DEFAULT},
+                                NULL);
     assert_non_null(plan);
     long long bytes = -1;
     journal j;

@@ -279,7 +279,7 @@ static void it_is_announced(void **state) {
     free(says);
     GQUANT_SAYS(0, "gets its name now", "--dry-run", "--keep-split", "--out-dir", own,
                 path("in-00001-of-00003.gguf"), "Q4_0");
-    GQUANT_SAYS(1, "--join finishes", "--part", "1/2", "--keep-split", "--out-dir", own,
+    GQUANT_SAYS(1, "joining them finishes", "--part", "1/2", "--keep-split", "--out-dir", own,
                 path("in-00001-of-00003.gguf"), "Q4_0");
     remove_folder(own);
 }

@@ -29,7 +29,9 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static void put_text(FILE *to, const void *what) { fputs(what, to); }
+static bool put_text(const char *path, bool replace, const char *text, gq_error *e) {
+    return gq_write_whole(path, replace, text, strlen(text), e);
+}
 
 static void assert_holds(const char *path, const char *text) {
     gq_error e;
@@ -51,14 +53,14 @@ static void test_written_whole(void **state) {
     const char *const names[] = {"plain", "-leading", "two\nlines", " ", longest};
     mode_t old = umask(027);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        assert_true(gq_write_whole(names[i], false, put_text, "new", &e));
+        assert_true(put_text(names[i], false, "new", &e));
         assert_holds(names[i], "new");
         assert_int_equal(stat(names[i], &st), 0);
         assert_int_equal(st.st_mode & 07777, 0640);
-        assert_false(gq_write_whole(names[i], false, put_text, "newer", &e));
+        assert_false(put_text(names[i], false, "newer", &e));
         assert_non_null(strstr(e.text, "there already"));
         assert_holds(names[i], "new");
-        assert_true(gq_write_whole(names[i], true, put_text, "newer", &e));
+        assert_true(put_text(names[i], true, "newer", &e));
         assert_holds(names[i], "newer");
         assert_int_equal(unlink(names[i]), 0);
     }
@@ -67,19 +69,24 @@ static void test_written_whole(void **state) {
 }
 
 /* Somebody else is faster. */
-static void put_late(FILE *to, const void *what) {
-    write_whole("target", "theirs", 6);
-    fputs(what, to);
+static bool late;
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd) {
+    if (late) write_whole("target", "theirs", 6);
+    return __real_fsync(fd);
 }
 
 static void test_a_name_taken_meanwhile(void **state) {
     (void)state;
     gq_error e;
-    assert_false(gq_write_whole("target", false, put_late, "ours", &e));
+    late = true;
+    assert_false(put_text("target", false, "ours", &e));
     assert_non_null(strstr(e.text, strerror(EEXIST)));
     assert_holds("target", "theirs");
     assert_int_equal(count_files(folder), 1);
-    assert_true(gq_write_whole("target", true, put_late, "ours", &e));
+    assert_true(put_text("target", true, "ours", &e));
+    late = false;
     assert_holds("target", "ours");
     assert_int_equal(unlink("target"), 0);
 }
@@ -92,8 +99,8 @@ static void test_links_are_not_followed(void **state) {
     static const char *const to[] = {"precious", "nowhere", "link"};
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(symlink(to[i], "link"), 0);
-        assert_false(gq_write_whole("link", false, put_text, "new", &e));
-        assert_true(gq_write_whole("link", true, put_text, "new", &e));
+        assert_false(put_text("link", false, "new", &e));
+        assert_true(put_text("link", true, "new", &e));
         assert_int_equal(lstat("link", &st), 0);
         assert_true(S_ISREG(st.st_mode));
         assert_int_equal(unlink("link"), 0);
@@ -117,7 +124,7 @@ static void test_other_kinds_stay(void **state) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         struct stat before, after;
         assert_int_equal(stat(kinds[i][0], &before), 0);
-        assert_false(gq_write_whole(kinds[i][0], true, put_text, "new", &e));
+        assert_false(put_text(kinds[i][0], true, "new", &e));
         assert_non_null(strstr(e.text, kinds[i][1]));
         assert_null(gq_read_whole(kinds[i][0], 100, &n, &e));
         assert_non_null(strstr(e.text, kinds[i][1]));
@@ -129,22 +136,19 @@ static void test_other_kinds_stay(void **state) {
     assert_int_equal(count_files(folder), 0);
 }
 
-static void put_much(FILE *to, const void *what) {
-    for (int i = 0; i < 1 << 16; i++) fwrite(what, 1, 1, to);
-}
-
 static void test_a_failure_leaves_nothing(void **state) {
     (void)state;
     gq_error e;
-    assert_false(gq_write_whole("absent/file", true, put_text, "", &e));
+    assert_false(put_text("absent/file", true, "", &e));
     assert_non_null(strstr(e.text, "absent"));
-    assert_false(gq_write_whole("", true, put_text, "", &e));
+    assert_false(put_text("", true, "", &e));
     struct rlimit limit, little = {1000, RLIM_INFINITY};
     getrlimit(RLIMIT_FSIZE, &limit);
     little.rlim_max = limit.rlim_max;
     write_whole("file", "old", 3);
     setrlimit(RLIMIT_FSIZE, &little);
-    bool done = gq_write_whole("file", true, put_much, "x", &e);
+    static const char much[1 << 16];
+    bool done = gq_write_whole("file", true, much, sizeof much, &e);
     setrlimit(RLIMIT_FSIZE, &limit);
     assert_false(done);
     assert_non_null(strstr(e.text, strerror(EFBIG)));

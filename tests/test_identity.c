@@ -28,13 +28,17 @@ static int set_up(void **state) {
     (void)state;
     folder = temporary_folder();
     write_layers(path("in.gguf"), 12, 1);
-    setenv("GQUANT_SYNC_MS", "1", 1);
     return 0;
 }
 
 static gq_options options_for(const gq_output *out) {
-    return (gq_options){
-        .input = path("in.gguf"), .outputs = out, .n_outputs = 1, .threads = 1, .effort = GQ_EFFORT_DEFAULT};
+    return (gq_options){.size = sizeof(gq_options),
+                        .sync_ms = 1,
+                        .input = path("in.gguf"),
+                        .outputs = out,
+                        .n_outputs = 1,
+                        .threads = 1,
+                        .effort = GQ_EFFORT_DEFAULT};
 }
 
 static void stop_after_some(const gq_options *o) {

@@ -9,7 +9,10 @@
 
 static gq_plan *plan_of(const char *in, const char *filetype) {
     gq_output out = {path("out.gguf"), filetype};
-    return plan_for((gq_options){.input = path(in), .outputs = &out, .n_outputs = 1, .force = true}, NULL);
+    return plan_for(
+        (gq_options){
+            .size = sizeof(gq_options), .input = path(in), .outputs = &out, .n_outputs = 1, .force = true},
+        NULL);
 }
 
 static const gq_tensor *tensor_of(const gq_plan *plan, const char *name) {
@@ -209,7 +212,8 @@ static void five_dimensions_are_explained(void **state) {
     write_whole(path("five.gguf"), b.data, b.n);
     free(b.data);
     gq_output out = {path("out.gguf"), "Q8_0"};
-    const char *text = failure(&(gq_options){.input = path("five.gguf"), .outputs = &out, .n_outputs = 1});
+    const char *text = failure(&(gq_options){
+        .size = sizeof(gq_options), .input = path("five.gguf"), .outputs = &out, .n_outputs = 1});
     assert_non_null(strstr(text, "5 dimensions, expected 1 to 4"));
     assert_non_null(strstr(text, "put it into the result"));
 }

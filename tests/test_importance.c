@@ -49,8 +49,12 @@ static const gq_text *the_text(void) {
 }
 
 static gq_importance_request request_of(const char *name, const char *out) {
-    return (gq_importance_request){
-        .model = path(name), .texts = the_text(), .n_texts = 1, .out = path(out), .threads = 1};
+    return (gq_importance_request){.size = sizeof(gq_importance_request),
+                                   .model = path(name),
+                                   .texts = the_text(),
+                                   .n_texts = 1,
+                                   .out = path(out),
+                                   .threads = 1};
 }
 
 static gq_importance_plan *planned(const gq_importance_request *r) {
@@ -136,18 +140,18 @@ static void nothing_depends_on_threads_and_memory(void **state) {
     compute(&r);
     r.force = true;
     gq_importance_plan *p = planned(&r);
-    gq_importance_facts all = gq_importance_summary(p);
+    const gq_importance_facts *all = gq_importance_summary(p);
     gq_importance_plan_free(p);
-    assert_true(!all.states_in_file && all.windows_at_once == WINDOWS);
+    assert_true(!all->states_in_file && all->windows_at_once == WINDOWS);
     r.out = path("two.out"), r.threads = 2;
     compute(&r);
     assert_same_file(path("one.out"), path("two.out"));
     bool in_file = false;
     for (uint64_t less = 0; !in_file && less < 100; less++) { /* until states go to the file */
         gq_error e;
-        r.memory = all.memory - less * (all.memory / 100), r.threads = 1;
+        r.memory = all->memory - less * (all->memory / 100), r.threads = 1;
         if (!(p = gq_importance_plan_new(&r, &e))) break;
-        in_file = gq_importance_summary(p).states_in_file;
+        in_file = gq_importance_summary(p)->states_in_file;
         gq_importance_plan_free(p);
     }
     assert_true(in_file);
@@ -175,7 +179,7 @@ static void parts_add_up(void **state) {
         }
     }
     assert_true(gq_imatrix_write(sum, path("sum.out"), true, false, &e));
-    assert_int_equal(gq_imatrix_summary(sum).chunk_count, WINDOWS);
+    assert_int_equal(gq_imatrix_summary(sum)->chunk_count, WINDOWS);
     gq_imatrix_free(sum);
     imatrix a, b;
     assert_true(imatrix_open(&a, path("whole.out"), &e) && imatrix_open(&b, path("sum.out"), &e));
@@ -202,14 +206,14 @@ static void several_texts_are_one(void **state) {
     two[1].name = "again";
     r.texts = two, r.n_texts = 2;
     gq_importance_plan *p = planned(&r);
-    assert_int_equal(gq_importance_summary(p).windows, 2 * WINDOWS);
+    assert_int_equal(gq_importance_summary(p)->windows, 2 * WINDOWS);
     gq_importance_plan_free(p);
     two[0].tokens = TOKENS + 2 * CONTEXT + 1;
     compute(&r);
     gq_imatrix *m = gq_imatrix_open(path("texts.out"), &e);
-    gq_imatrix_facts f = gq_imatrix_summary(m);
-    assert_true(f.chunk_count == WINDOWS + 2 && f.n_datasets == 2);
-    assert_string_equal(f.datasets[1], "again");
+    const gq_imatrix_facts *f = gq_imatrix_summary(m);
+    assert_true(f->chunk_count == WINDOWS + 2 && f->n_datasets == 2);
+    assert_string_equal(f->datasets[1], "again");
     gq_imatrix_free(m);
     two[0].tokens = TOKENS + 1, r.force = true;
     p = planned(&r);
@@ -239,7 +243,9 @@ static bool compute_until(const gq_importance_request *r, size_t at) {
         moment m = {.at = at, .kill = true};
         gq_error e;
         gq_importance_plan *p = gq_importance_plan_new(r, &e);
-        bool done = p && gq_importance_compute(p, &(gq_callbacks){.user = &m, .cancelled = reached}, &e);
+        bool done =
+            p && gq_importance_compute(
+                     p, &(gq_callbacks){.size = sizeof(gq_callbacks), .user = &m, .cancelled = reached}, &e);
         if (!done) fprintf(stderr, "%s\n", e.text);
         _exit(done ? 0 : 1);
     }
@@ -282,7 +288,7 @@ static void memory_is_as_told(void **state) {
         struct rusage used;
         gq_error e;
         gq_importance_plan *p = gq_importance_plan_new(&r, &e);
-        uint64_t told = p ? gq_importance_summary(p).memory : 0;
+        uint64_t told = p ? gq_importance_summary(p)->memory : 0;
         if (!p || !gq_importance_compute(p, NULL, &e) || getrusage(RUSAGE_SELF, &used) != 0) _exit(1);
         _exit((uint64_t)used.ru_maxrss * 1024 > told       ? 2
               : (uint64_t)used.ru_maxrss * 1024 < told / 4 ? 3
@@ -307,7 +313,8 @@ static gq_error stop_at(const gq_importance_request *r, size_t at) {
     gq_error e;
     moment m = {.at = at};
     gq_importance_plan *p = planned(r);
-    assert_null(gq_importance_compute(p, &(gq_callbacks){.user = &m, .cancelled = reached}, &e));
+    assert_null(gq_importance_compute(
+        p, &(gq_callbacks){.size = sizeof(gq_callbacks), .user = &m, .cancelled = reached}, &e));
     gq_importance_plan_free(p);
     return e;
 }
@@ -334,7 +341,7 @@ static void what_was_finished_is_told(void **state) {
     assert_non_null(strstr(e.text, "the same command goes on from there"));
     assert_true(warns(&r, "will be continued"));
     gq_importance_plan *p = planned(&r);
-    assert_int_equal(gq_importance_summary(p).layers_finished, 1);
+    assert_int_equal(gq_importance_summary(p)->layers_finished, 1);
     gq_importance_plan_free(p);
     /* Not with other settings, another text, another model, a damaged head. */
     gq_importance_request other = r;
@@ -375,7 +382,7 @@ static void torn_records_do_not_count(void **state) {
     gq_importance_request r = request_of("model.gguf", "torn.out");
     stop_at(&r, 13);
     gq_importance_plan *p = planned(&r);
-    assert_int_equal(gq_importance_summary(p).layers_finished, 2);
+    assert_int_equal(gq_importance_summary(p)->layers_finished, 2);
     gq_importance_plan_free(p);
     /* The third layer has been begun, so that what the first left is not there any more. */
     damage_record(path(".torn.out.gquant-states"), 1, 0);
@@ -383,7 +390,7 @@ static void torn_records_do_not_count(void **state) {
     /* When it is not yet begun (a stop comes before it writes) the second is done again. */
     damage_record(path(".torn.out.gquant-states"), 1, 2);
     p = planned(&r);
-    assert_int_equal(gq_importance_summary(p).layers_finished, 1);
+    assert_int_equal(gq_importance_summary(p)->layers_finished, 1);
     gq_importance_plan_free(p);
     compute(&r);
     r.out = path("calm3.out"), r.force = true;

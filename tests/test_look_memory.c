@@ -16,7 +16,6 @@ static size_t files;
 static int set_up(void **state) {
     (void)state;
     folder = temporary_folder();
-    setenv("GQUANT_SYNC_MS", "3600000", 1); /* no allocation in the background */
     model *m = model_llama(2);
     model_write(m, path("a.gguf"));
     model_add(m, "only.weight", GGUF_F32, (uint64_t[4]){32, 2}, NULL);
@@ -46,7 +45,9 @@ static bool look(gq_error *e) {
 }
 
 static gq_comparison *two(const char *a, const char *b, const char *matrix, gq_error *e) {
-    return gq_compare(&(gq_comparison_request){a, (const char *const[]){b, a}, 2, matrix, 1, NULL}, e);
+    return gq_compare(&(gq_comparison_request){sizeof(gq_comparison_request), a, (const char *const[]){b, a},
+                                               2, matrix, 1, NULL},
+                      e);
 }
 
 static bool compare(gq_error *e) {
@@ -73,11 +74,11 @@ static bool verify(gq_error *e) {
 
 static bool merge(gq_error *e) {
     gq_imatrix *a = gq_imatrix_open(path("matrix.dat"), e), *b = NULL;
-    gq_imatrix_coverage c = {0};
+    gq_imatrix_coverage *c = NULL;
     bool ok = a && (b = gq_imatrix_open(path("matrix.dat"), e)) &&
-              gq_imatrix_cover_model(a, path("in.gguf"), &c, e) && gq_imatrix_merge(a, b, e) &&
+              (c = gq_imatrix_cover_model(a, path("in.gguf"), e)) && gq_imatrix_merge(a, b, e) &&
               gq_imatrix_write(a, path("out"), true, false, e);
-    gq_imatrix_coverage_free(&c);
+    gq_imatrix_coverage_free(c);
     gq_imatrix_free(a), gq_imatrix_free(b);
     if (ok) unlink(path("out"));
     return ok;
@@ -107,7 +108,10 @@ static bool run(const char *in, gq_options *o, gq_error *e) {
 static bool aim(gq_error *e) {
     unlink(path("small.gguf.gquant-measure"));
     bool ok = run(path("small.gguf"),
-                  &(gq_options){.targets = &(gq_target){.size = 12000}, .imatrix = path("matrix.dat")}, e);
+                  &(gq_options){.size = sizeof(gq_options),
+                                .targets = &(gq_target){.size = 12000},
+                                .imatrix = path("matrix.dat")},
+                  e);
     unlink(path("out.gguf")), unlink(path("small.gguf.gquant-measure"));
     return ok;
 }
@@ -115,8 +119,9 @@ static bool aim(gq_error *e) {
 /* What one part has done stays when another fails, and is used in the end. */
 static bool make_parts(gq_error *e) {
     const char *in = path("in.gguf");
-    return run(in, &(gq_options){.part = 1, .parts = 2}, e) &&
-           run(in, &(gq_options){.part = 2, .parts = 2}, e) && run(in, &(gq_options){.join = true}, e) &&
+    return run(in, &(gq_options){.size = sizeof(gq_options), .part = 1, .parts = 2}, e) &&
+           run(in, &(gq_options){.size = sizeof(gq_options), .part = 2, .parts = 2}, e) &&
+           run(in, &(gq_options){.size = sizeof(gq_options), .join = true}, e) &&
            unlink(path("out.gguf")) == 0;
 }
 

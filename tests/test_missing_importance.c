@@ -121,8 +121,11 @@ static void what_stands_in_demands_nothing(void **state) {
 static void a_plan_fails_or_raises(void **state) {
     (void)state;
     gq_output out = {path("out.gguf"), "Q2_K_S"};
-    gq_options o = {
-        .input = path("in.gguf"), .outputs = &out, .n_outputs = 1, .imatrix = path("imatrix.dat")};
+    gq_options o = {.size = sizeof o,
+                    .input = path("in.gguf"),
+                    .outputs = &out,
+                    .n_outputs = 1,
+                    .imatrix = path("imatrix.dat")};
     gq_error e;
     assert_null(gq_plan_new(&o, &e));
     assert_int_equal(e.remedy, GQ_REMEDY_OTHER_TYPE);

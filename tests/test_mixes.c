@@ -280,7 +280,7 @@ static void types_by_name_must_fit(void **state) {
     assert_false(assign(&unknown, &o, t, 2, c, &e));
     assert_int_equal(e.status, GQ_USAGE);
     assert_non_null(strstr(e.text, "output.weight"));
-    assert_non_null(strstr(e.text, "--output-tensor-type"));
+    assert_non_null(strstr(e.text, "output tensor's type"));
     o.output_type = GGUF_Q4_0, o.embedding_type = GGUF_Q6_K;
     assert_false(assign(&unknown, &o, t, 2, c, &e));
     assert_non_null(strstr(e.text, "token_embd.weight"));

@@ -183,7 +183,7 @@ static void keep_beats_everything(void **state) {
     mix_choice c = choose(&unknown, o, "blk.0.attn_v.weight", &e);
     assert_int_equal(c.type, GGUF_F16);
     assert_int_equal(c.reason, MIX_KEEP);
-    assert_non_null(strstr(c.why, "--keep"));
+    assert_non_null(strstr(c.why, "pattern"));
     c = choose(&unknown, o, "blk.0.attn_k.weight", &e);
     assert_int_equal(c.type, GGUF_Q8_0);
     assert_int_equal(c.reason, MIX_OPTION);

@@ -14,14 +14,18 @@ static int set_up(void **state) {
     model *m = model_llama(4);
     model_write(m, path("in.gguf"));
     model_free(m);
-    setenv("GQUANT_SYNC_MS", "1", 1);
     quantize(path("in.gguf"), path("wanted.gguf"), "Q8_0", 1);
     return 0;
 }
 
 static gq_options options_for(const gq_output *out) {
-    return (gq_options){
-        .input = path("in.gguf"), .outputs = out, .n_outputs = 1, .threads = 1, .effort = GQ_EFFORT_DEFAULT};
+    return (gq_options){.size = sizeof(gq_options),
+                        .sync_ms = 1,
+                        .input = path("in.gguf"),
+                        .outputs = out,
+                        .n_outputs = 1,
+                        .threads = 1,
+                        .effort = GQ_EFFORT_DEFAULT};
 }
 
 /* ---- long names ---- */

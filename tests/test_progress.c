@@ -32,10 +32,10 @@ static void every_job_counts_what_it_did(void **state) {
     (void)state;
     gq_error e;
     gq_progress last = {0};
-    gq_callbacks callbacks = {.user = &last, .progress = keep_last};
+    gq_callbacks callbacks = {.size = sizeof callbacks, .user = &last, .progress = keep_last};
     gq_comparison *c =
-        gq_compare(&(gq_comparison_request){path("in.gguf"), (const char *const[]){path("copy.gguf")}, 1,
-                                            NULL, 2, &callbacks},
+        gq_compare(&(gq_comparison_request){sizeof(gq_comparison_request), path("in.gguf"),
+                                            (const char *const[]){path("copy.gguf")}, 1, NULL, 2, &callbacks},
                    &e);
     if (!c) fail_msg("%s", e.text);
     assert_int_equal(last.weights_done, WEIGHTS + NORM);
@@ -50,7 +50,8 @@ static void every_job_counts_what_it_did(void **state) {
     /* Measuring for a target: both matrices are no larger than a sample. */
     last = (gq_progress){0};
     gq_output out = {path("out.gguf"), NULL};
-    gq_options o = {.input = path("in.gguf"),
+    gq_options o = {.size = sizeof o,
+                    .input = path("in.gguf"),
                     .outputs = &out,
                     .n_outputs = 1,
                     .threads = 2,

@@ -59,24 +59,28 @@ static void types_come_back(void **state) {
     (void)state;
     static const char *const models[] = {"in.gguf", "odd.gguf"};
     static const char *const keep[] = {"blk.3.attn_q", "odd"};
-    const gq_options with = {.keep = {keep, 2}, .output_tensor_type = "Q5_0", .token_embedding_type = "Q2_K"};
+    const gq_options with = {
+        .size = sizeof with, .keep = {keep, 2}, .output_tensor_type = "Q5_0", .token_embedding_type = "Q2_K"};
     size_t done = 0;
     for (size_t m = 0; m < 2; m++) {
         for (double bpw = 3.5; bpw < 10; bpw += 1.1) {
-            assert_reproduced(plan_of(models[m], NULL, (gq_target){.bpw = bpw}, (gq_options){.threads = 1}),
-                              models[m], "Q4_K_M", (gq_options){.threads = 1});
+            assert_reproduced(plan_of(models[m], NULL, (gq_target){.bpw = bpw},
+                                      (gq_options){.size = sizeof(gq_options), .threads = 1}),
+                              models[m], "Q4_K_M", (gq_options){.size = sizeof(gq_options), .threads = 1});
             assert_reproduced(plan_of(models[m], NULL, (gq_target){.bpw = bpw}, with), models[m], "Q8_0",
                               with);
         }
         for (size_t i = 0; i < gq_filetype_count(); i++) {
             gq_error e;
             gq_output out = {path("out.gguf"), gq_filetype_name(i)};
-            gq_options o = {.input = path(models[m]), .outputs = &out, .n_outputs = 1, .dry_run = true};
+            gq_options o = {
+                .size = sizeof o, .input = path(models[m]), .outputs = &out, .n_outputs = 1, .dry_run = true};
             gq_plan *plan = gq_plan_new(&o, &e);
             if (!plan) continue; /* needs importance data, or has no encoder */
             const mix_filetype *f = mix_filetype_named(out.filetype);
             bool quantizes = f->base < GGUF_TYPE_LIMIT && gguf_type_of(f->base)->quantized;
-            assert_reproduced(plan, models[m], quantizes ? out.filetype : "Q8_0", (gq_options){.threads = 1});
+            assert_reproduced(plan, models[m], quantizes ? out.filetype : "Q8_0",
+                              (gq_options){.size = sizeof(gq_options), .threads = 1});
             done++;
         }
     }
@@ -86,7 +90,8 @@ static void types_come_back(void **state) {
 static void recipes_are_short_and_say_what_they_are(void **state) {
     (void)state;
     gq_error e;
-    gq_plan *plan = plan_of("in.gguf", "Q4_K_M", (gq_target){.size = 0}, (gq_options){.threads = 1});
+    gq_plan *plan = plan_of("in.gguf", "Q4_K_M", (gq_target){.size = 0},
+                            (gq_options){.size = sizeof(gq_options), .threads = 1});
     char *text = gq_plan_recipe(plan, 0, &e);
     gq_plan_free(plan);
     assert_memory_equal(text, "# in.gguf as Q4_K_M: with this file, Q4_K_M or any", 50);

@@ -181,7 +181,7 @@ static void an_input_that_changes_is_refused(void **state) {
     gq_output out = {in_folder(own, "out.gguf"), "Q4_K_S"};
     gq_options o = options_for(&out);
     o.input = input;
-    gq_callbacks callbacks = {input, touch_input, NULL, NULL};
+    gq_callbacks callbacks = {sizeof callbacks, input, touch_input, NULL, NULL};
     gq_error e;
     gq_plan *plan = gq_plan_new(&o, &e);
     assert_non_null(plan);

@@ -11,7 +11,7 @@
 
 static gq_speed *measure(const char *path, int threads) {
     gq_error e;
-    const gq_speed_request r = {.models = &path, .n_models = 1, .threads = threads};
+    const gq_speed_request r = {.size = sizeof r, .models = &path, .n_models = 1, .threads = threads};
     gq_speed *v = gq_speed_measure(&r, &e);
     if (!v) fail_msg("%s", e.text);
     return v;

@@ -32,7 +32,12 @@ static void make(const char *path, uint32_t alignment, uint64_t n) {
 static uint32_t split(const char *in, uint64_t most, const char *filetype, uint64_t *first_size) {
     const char *out = in_folder(folder, "out.gguf");
     gq_output output = {out, filetype};
-    gq_options o = {.input = in, .outputs = &output, .n_outputs = 1, .threads = 1, .split_max_size = most};
+    gq_options o = {.size = sizeof o,
+                    .input = in,
+                    .outputs = &output,
+                    .n_outputs = 1,
+                    .threads = 1,
+                    .split_max_size = most};
     gq_plan *plan = must_plan(&o);
     gq_results_free(must_run(plan));
     gguf_model m = open_model(gq_plan_summary(plan, 0)->path);

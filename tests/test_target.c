@@ -228,7 +228,7 @@ static bool at_once(void *user) {
 static void measuring_can_be_stopped(void **state) {
     (void)state;
     gq_error e = {.status = GQ_OK};
-    gq_callbacks callbacks = {.cancelled = at_once};
+    gq_callbacks callbacks = {.size = sizeof callbacks, .cancelled = at_once};
     gq_options o = options_for(out);
     target.bpw = 5, o.callbacks = &callbacks;
     remove(kept());

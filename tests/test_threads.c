@@ -47,20 +47,17 @@ static bool has(const char *const *texts, size_t n, const char *text) {
 static gq_output out;
 static gq_options options_for(int threads) {
     out = (gq_output){path("out.gguf"), "Q8_0"};
-    return (gq_options){.input = path("in.gguf"),
-                        .outputs = &out,
-                        .n_outputs = 1,
-                        .threads = threads,
-                        .force = true,
-                        .effort = GQ_EFFORT_DEFAULT};
+    return (gq_options){
+        sizeof(gq_options), .input = path("in.gguf"),   .outputs = &out, .n_outputs = 1, .threads = threads,
+        .force = true,      .effort = GQ_EFFORT_DEFAULT};
 }
 
 /* The keeper's thread comes first, then the workers'; the caller's is always there. */
 static void a_run_goes_on_with_fewer(void **state) {
     (void)state;
-    setenv("GQUANT_SYNC_MS", "1", 1); /* so that a run without a keeper records on its way */
     for (long n = 0; n <= THREADS; n++) {
         gq_options o = options_for(THREADS);
+        o.sync_ms = 1; /* so that a run without a keeper records on its way */
         char says[64];
         gq_error e;
         size_t n_warnings;
@@ -78,7 +75,6 @@ static void a_run_goes_on_with_fewer(void **state) {
         assert_int_equal(unlink(path("out.gguf")), 0);
         assert_int_equal(count_files(folder), 2);
     }
-    unsetenv("GQUANT_SYNC_MS");
 }
 
 static bool after_some(void *user) { return ++*(_Atomic int *)user > 4; }
@@ -88,7 +84,7 @@ static bool after_some(void *user) { return ++*(_Atomic int *)user > 4; }
 static void what_is_done_is_recorded(void **state) {
     (void)state;
     _Atomic int asked = 0;
-    gq_callbacks callbacks = {.user = &asked, .cancelled = after_some};
+    gq_callbacks callbacks = {.size = sizeof callbacks, .user = &asked, .cancelled = after_some};
     gq_options o = options_for(THREADS);
     gq_error e;
     gq_results *results;
@@ -113,10 +109,10 @@ static void scans_go_on_with_fewer(void **state) {
     gq_error e;
     size_t n;
     startable = 1;
-    gq_comparison *c =
-        gq_compare(&(gq_comparison_request){path("in.gguf"), (const char *const[]){path("wanted.gguf")}, 1,
-                                            NULL, THREADS, NULL},
-                   &e);
+    gq_comparison *c = gq_compare(&(gq_comparison_request){sizeof(gq_comparison_request), path("in.gguf"),
+                                                           (const char *const[]){path("wanted.gguf")}, 1,
+                                                           NULL, THREADS, NULL},
+                                  &e);
     if (!c) fail_msg("%s", e.text);
     const char *const *warnings = gq_comparison_warnings(c, &n);
     assert_true(has(warnings, n, "only 2 of 4 threads"));

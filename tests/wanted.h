@@ -22,14 +22,18 @@ static int set_up(void **state) {
     }
     model_write(m, path("in.gguf"));
     model_free(m);
-    setenv("GQUANT_SYNC_MS", "1", 1);
     quantize(path("in.gguf"), path("wanted.gguf"), "Q4_K_S", 2);
     return 0;
 }
 
 static gq_options options_for(const gq_output *out) {
-    return (gq_options){
-        .input = path("in.gguf"), .outputs = out, .n_outputs = 1, .threads = 2, .effort = GQ_EFFORT_DEFAULT};
+    return (gq_options){.size = sizeof(gq_options),
+                        .sync_ms = 1,
+                        .input = path("in.gguf"),
+                        .outputs = out,
+                        .n_outputs = 1,
+                        .threads = 2,
+                        .effort = GQ_EFFORT_DEFAULT};
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include "imatrix/inputs.h"
 #include "mixes/mixes.h"
 #include "quantize/schedule.h"
+#include "quantize/sized.h"
 #include "quantize/strip.h"
 #include "quantize/words.h"
 
@@ -94,7 +95,7 @@ static void summarise(compared_copy *to) {
     gq_summary *s = &to->summary;
     const gguf_model *m = &to->file.model;
     int64_t filetype;
-    s->path = to->file.path, s->filetype = "", s->n_tensors = to->n;
+    s->size = sizeof *s, s->path = to->file.path, s->filetype = "", s->n_tensors = to->n;
     if (gguf_kv_int(gguf_find(m->kv, m->n_kv, "general.file_type"), &filetype) &&
         mix_filetype_numbered(filetype))
         s->filetype = mix_filetype_numbered(filetype)->name;
@@ -309,16 +310,20 @@ static bool compare(gq_comparison *c, const gq_comparison_request *r, gq_error *
     return ok;
 }
 
-gq_comparison *gq_compare(const gq_comparison_request *r, gq_error *e) {
+gq_comparison *gq_compare(const gq_comparison_request *request, gq_error *e) {
+    gq_comparison_request asked;
+    gq_callbacks callbacks;
+    if (!SIZED_TAKE(asked, request, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
+    asked.callbacks = &callbacks;
     gq_comparison *c = calloc(1, sizeof *c);
-    if (c) c->copies = calloc(r->n_copies + 1, sizeof *c->copies);
+    if (c) c->copies = calloc(asked.n_copies + 1, sizeof *c->copies);
     if (!c || !c->copies) {
-        gq_fail_memory(e, sizeof *c + r->n_copies * sizeof *c->copies);
+        gq_fail_memory(e, sizeof *c + asked.n_copies * sizeof *c->copies);
         free(c);
         return NULL;
     }
-    c->n_copies = r->n_copies;
-    if (compare(c, r, e)) return c;
+    c->n_copies = asked.n_copies;
+    if (compare(c, &asked, e)) return c;
     gq_comparison_free(c);
     return NULL;
 }

@@ -19,6 +19,7 @@
 #include "quantize/look/importance.h"
 #include "quantize/plan/identity.h"
 #include "quantize/pulse.h"
+#include "quantize/sized.h"
 #include "quantize/windows.h"
 #include "quantize/workers.h"
 
@@ -181,12 +182,15 @@ static bool make_plan(gq_importance_plan *p, const gq_importance_request *r, gq_
     return announce(p, e);
 }
 
-gq_importance_plan *gq_importance_plan_new(const gq_importance_request *r, gq_error *e) {
+gq_importance_plan *gq_importance_plan_new(const gq_importance_request *request, gq_error *e) {
+    gq_importance_request asked;
+    if (!SIZED_TAKE(asked, request, e)) return NULL;
     gq_importance_plan *p = calloc(1, sizeof *p);
     if (!p) return gq_fail_memory(e, sizeof *p), NULL;
-    if (r->n_texts == 0)
+    p->facts.size = sizeof p->facts;
+    if (asked.n_texts == 0)
         gq_fail_usage(e, "no text to run the model on");
-    else if (make_plan(p, r, e))
+    else if (make_plan(p, &asked, e))
         return p;
     gq_importance_plan_free(p);
     return NULL;
@@ -202,7 +206,7 @@ void gq_importance_plan_free(gq_importance_plan *p) {
     free(p);
 }
 
-gq_importance_facts gq_importance_summary(const gq_importance_plan *p) { return p->facts; }
+const gq_importance_facts *gq_importance_summary(const gq_importance_plan *p) { return &p->facts; }
 
 const char *const *gq_importance_warnings(const gq_importance_plan *p, size_t *n) {
     *n = p->warnings.n;
@@ -303,7 +307,7 @@ static void say_what_is_kept(const checkpoint *c, gq_error *e) {
     e->status = status;
 }
 
-gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
+static gq_imatrix *compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
     running r = {.plan = p};
     gq_imatrix *m = NULL;
     bool ok = checkpoint_open(&r.kept, p->out, &p->head, record_bytes(p), e);
@@ -312,4 +316,22 @@ gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbacks *cal
     if (!m && r.kept.finished) say_what_is_kept(&r.kept, e);
     checkpoint_close(&r.kept);
     return m;
+}
+
+typedef struct call {
+    gq_importance_plan *plan;
+    gq_callbacks callbacks;
+    gq_imatrix *made;
+    gq_error *e;
+} call;
+
+static void do_call(void *data) {
+    call *c = data;
+    c->made = compute(c->plan, &c->callbacks, c->e);
+}
+
+gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
+    call c = {.plan = p, .e = e};
+    if (SIZED_TAKE(c.callbacks, callbacks, e)) forward_apart(do_call, &c);
+    return c.made;
 }

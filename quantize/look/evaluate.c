@@ -1,5 +1,6 @@
 /* What models make of a text, and how far copies are from their original there. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 #include "quantize/allowance.h"
 #include "quantize/look/side_by_side.h"
 #include "quantize/schedule.h"
+#include "quantize/sized.h"
 
 struct gq_evaluation {
     size_t n;
@@ -21,6 +23,7 @@ struct gq_evaluation {
     word_list warnings;
     char architecture[128];
     double seconds;
+    gq_evaluation_facts facts;
 };
 
 /* ---- models ---- */
@@ -165,18 +168,53 @@ static gq_evaluation *new_evaluation(size_t n, gq_error *e) {
     return NULL;
 }
 
-static gq_evaluation *evaluate(const gq_evaluation_request *r, bool only_plan, gq_error *e) {
-    side_by_side s;
-    gq_evaluation *v = new_evaluation(r->n_copies + 1, e);
-    if (v && plan(v, r, &s, e) && (only_plan || run(v, &s, e))) return v;
-    gq_evaluation_free(v);
-    return NULL;
+static void sum_up(gq_evaluation *v) {
+    v->facts = (gq_evaluation_facts){.size = sizeof v->facts,
+                                     .architecture = v->architecture,
+                                     .context = (uint32_t)v->windows.context,
+                                     .windows = v->windows.n,
+                                     .tokens = v->windows.n * v->windows.context,
+                                     .scored = v->windows.n * scored_of(v->windows.context),
+                                     .peak_bytes = v->bounds.peak,
+                                     .state_bytes = v->bounds.states,
+                                     .states_in_file = v->bounds.in_file,
+                                     .seconds = v->seconds};
 }
 
-gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e) { return evaluate(r, false, e); }
+typedef struct call {
+    gq_evaluation_request request;
+    gq_callbacks callbacks;
+    bool only_plan;
+    gq_evaluation *made;
+    gq_error *e;
+} call;
+
+static void evaluate(void *data) {
+    call *c = data;
+    side_by_side s;
+    gq_evaluation *v = new_evaluation(c->request.n_copies + 1, c->e);
+    if (v && plan(v, &c->request, &s, c->e) && (c->only_plan || run(v, &s, c->e))) {
+        sum_up(v);
+        c->made = v;
+    } else {
+        gq_evaluation_free(v);
+    }
+}
+
+static gq_evaluation *evaluate_apart(const gq_evaluation_request *request, bool only_plan, gq_error *e) {
+    call c = {.only_plan = only_plan, .e = e};
+    if (!SIZED_TAKE(c.request, request, e) || !SIZED_TAKE(c.callbacks, c.request.callbacks, e)) return NULL;
+    c.request.callbacks = &c.callbacks;
+    forward_apart(evaluate, &c);
+    return c.made;
+}
+
+gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e) {
+    return evaluate_apart(r, false, e);
+}
 
 gq_evaluation *gq_evaluation_plan(const gq_evaluation_request *r, gq_error *e) {
-    return evaluate(r, true, e);
+    return evaluate_apart(r, true, e);
 }
 
 void gq_evaluation_free(gq_evaluation *v) {
@@ -198,21 +236,11 @@ const gq_evaluated *gq_evaluation_models(const gq_evaluation *v, size_t *n) {
     return v->models;
 }
 
-gq_estimate gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b) {
-    return figures_difference(&v->scores, a, b);
+void gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b, gq_estimate *to) {
+    *to = figures_difference(&v->scores, a, b);
 }
 
-gq_evaluation_facts gq_evaluation_summary(const gq_evaluation *v) {
-    return (gq_evaluation_facts){.architecture = v->architecture,
-                                 .context = (uint32_t)v->windows.context,
-                                 .windows = v->windows.n,
-                                 .tokens = v->windows.n * v->windows.context,
-                                 .scored = v->windows.n * scored_of(v->windows.context),
-                                 .peak_bytes = v->bounds.peak,
-                                 .state_bytes = v->bounds.states,
-                                 .states_in_file = v->bounds.in_file,
-                                 .seconds = v->seconds};
-}
+const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v) { return &v->facts; }
 
 const char *const *gq_evaluation_warnings(const gq_evaluation *v, size_t *n) {
     *n = v->warnings.n;

@@ -11,6 +11,7 @@ struct gq_imatrix {
     imatrix data;
     char *path;
     gq_imatrix_row *rows;
+    gq_imatrix_facts facts;
 };
 
 static void describe(gq_imatrix_row *to, const imatrix_stats *s) {
@@ -42,6 +43,15 @@ static bool make_rows(gq_imatrix *m, gq_error *e) {
         m->rows && stats ? imatrix_statistics(&m->data, stats, e) : gq_fail_memory(e, n * sizeof *stats);
     for (uint64_t i = 0; ok && i < n; i++) describe(&m->rows[i], &stats[i]);
     free(stats);
+    const imatrix *d = &m->data;
+    m->facts = (gq_imatrix_facts){.size = sizeof m->facts,
+                                  .legacy = d->legacy,
+                                  .chunk_count = d->chunk_count,
+                                  .chunk_size = d->chunk_size,
+                                  .n_entries = d->n_entries,
+                                  .n_datasets = d->n_datasets,
+                                  .datasets = (const char *const *)d->datasets,
+                                  .warnings = d->warnings ? d->warnings : ""};
     return ok;
 }
 
@@ -71,16 +81,7 @@ void gq_imatrix_free(gq_imatrix *m) {
     free(m);
 }
 
-gq_imatrix_facts gq_imatrix_summary(const gq_imatrix *m) {
-    const imatrix *d = &m->data;
-    return (gq_imatrix_facts){.legacy = d->legacy,
-                              .chunk_count = d->chunk_count,
-                              .chunk_size = d->chunk_size,
-                              .n_entries = d->n_entries,
-                              .n_datasets = d->n_datasets,
-                              .datasets = (const char *const *)d->datasets,
-                              .warnings = d->warnings ? d->warnings : ""};
-}
+const gq_imatrix_facts *gq_imatrix_summary(const gq_imatrix *m) { return &m->facts; }
 
 const gq_imatrix_row *gq_imatrix_rows(const gq_imatrix *m, size_t *n) {
     *n = m->data.n_entries;
@@ -124,23 +125,30 @@ static bool cover(const imatrix *im, const imatrix_weight *weights, gq_imatrix_c
     return ok;
 }
 
-bool gq_imatrix_cover_model(const gq_imatrix *m, const char *model, gq_imatrix_coverage *c, gq_error *e) {
+gq_imatrix_coverage *gq_imatrix_cover_model(const gq_imatrix *m, const char *model, gq_error *e) {
     size_t n;
-    *c = (gq_imatrix_coverage){.model = gq_model_open(model, e)};
-    if (!c->model) return false;
+    gq_imatrix_coverage *c = calloc(1, sizeof *c);
+    if (!c) return gq_fail_memory(e, sizeof *c), NULL;
+    c->size = sizeof *c;
+    if (!(c->model = gq_model_open(model, e))) {
+        gq_imatrix_coverage_free(c);
+        return NULL;
+    }
     const gq_stored *stored = gq_model_tensors(c->model, &n);
     imatrix_weight *weights = calloc(n + 1, sizeof *weights);
     if (weights) c->n = list_weights(stored, n, weights);
     bool ok = weights ? cover(&m->data, weights, c, e) : gq_fail_memory(e, n * sizeof *weights);
     free(weights);
-    if (!ok) gq_imatrix_coverage_free(c);
-    return ok;
+    if (ok) return c;
+    gq_imatrix_coverage_free(c);
+    return NULL;
 }
 
 void gq_imatrix_coverage_free(gq_imatrix_coverage *c) {
+    if (!c) return;
     free(c->weights), free(c->unused);
     gq_model_close(c->model);
-    *c = (gq_imatrix_coverage){.n = 0};
+    free(c);
 }
 
 /* ---- merging and writing ---- */
@@ -149,20 +157,11 @@ bool gq_imatrix_merge(gq_imatrix *a, const gq_imatrix *b, gq_error *e) {
     return imatrix_merge(&a->data, &b->data, b->path, e) && make_rows(a, e);
 }
 
-typedef struct bytes {
-    uint8_t *at;
-    uint64_t n;
-} bytes;
-
-static void put_bytes(FILE *to, const void *what) {
-    const bytes *b = what;
-    fwrite(b->at, 1, b->n, to);
-}
-
 bool gq_imatrix_write(const gq_imatrix *m, const char *path, bool gguf, bool force, gq_error *e) {
-    bytes b = {.n = 0};
-    if (!(gguf ? imatrix_write_gguf : imatrix_write_dat)(&m->data, &b.at, &b.n, e)) return false;
-    bool ok = gq_write_whole(path, force, put_bytes, &b, e);
-    free(b.at);
+    uint8_t *bytes;
+    uint64_t n;
+    if (!(gguf ? imatrix_write_gguf : imatrix_write_dat)(&m->data, &bytes, &n, e)) return false;
+    bool ok = gq_write_whole(path, force, bytes, n, e);
+    free(bytes);
     return ok;
 }

@@ -24,6 +24,22 @@ static void describe_tensor(gq_stored *to, const gguf_tensor *t) {
     memcpy(to->ne, t->ne, sizeof to->ne);
 }
 
+static void sum_up(gq_model *m) {
+    const gguf_shard *first = &m->file.shards[0];
+    gq_model_facts *f = &m->facts;
+    *f = (gq_model_facts){.size = sizeof *f,
+                          .version = first->version,
+                          .shards = m->file.n_shards,
+                          .alignment = first->alignment,
+                          .n_tensors = m->file.n_tensors,
+                          .n_metadata = m->file.n_kv};
+    for (uint32_t i = 0; i < m->file.n_shards; i++) f->file_bytes += m->file.shards[i].file.size;
+    for (uint64_t i = 0; i < f->n_tensors; i++) {
+        f->tensor_bytes += m->tensors[i].bytes;
+        f->n_weights += m->tensors[i].n_weights;
+    }
+}
+
 static bool describe(gq_model *m, gq_error *e) {
     m->metadata = calloc(m->file.n_kv + 1, sizeof *m->metadata);
     m->tensors = calloc(m->file.n_tensors + 1, sizeof *m->tensors);
@@ -31,6 +47,7 @@ static bool describe(gq_model *m, gq_error *e) {
         return gq_fail_memory(e, m->file.n_kv * sizeof *m->metadata + m->file.n_tensors * sizeof *m->tensors);
     for (uint64_t i = 0; i < m->file.n_kv; i++) describe_metadata(&m->metadata[i], &m->file.kv[i]);
     for (uint64_t i = 0; i < m->file.n_tensors; i++) describe_tensor(&m->tensors[i], m->file.tensors[i]);
+    sum_up(m);
     return true;
 }
 
@@ -56,20 +73,7 @@ void gq_model_close(gq_model *m) {
     free(m);
 }
 
-gq_model_facts gq_model_summary(const gq_model *m) {
-    const gguf_shard *first = &m->file.shards[0];
-    gq_model_facts f = {.version = first->version,
-                        .shards = m->file.n_shards,
-                        .alignment = first->alignment,
-                        .n_tensors = m->file.n_tensors,
-                        .n_metadata = m->file.n_kv};
-    for (uint32_t i = 0; i < m->file.n_shards; i++) f.file_bytes += m->file.shards[i].file.size;
-    for (uint64_t i = 0; i < f.n_tensors; i++) {
-        f.tensor_bytes += m->tensors[i].bytes;
-        f.n_weights += m->tensors[i].n_weights;
-    }
-    return f;
-}
+const gq_model_facts *gq_model_summary(const gq_model *m) { return &m->facts; }
 
 const char *gq_model_path(const gq_model *m, uint32_t shard) { return m->file.shards[shard].file.path; }
 

@@ -1,6 +1,7 @@
 /* What a model takes in memory besides its weights, as llama.cpp runs it. docs/mixes.md has the reckoning. */
 #include "gguf/facts.h"
 #include "quantize/look/model.h"
+#include "quantize/sized.h"
 
 enum {
     BATCH = 512, /* tokens that are worked on at once */
@@ -68,7 +69,7 @@ static uint64_t vocabulary(const gguf_facts *f) {
     return number(f, "vocab_size", count);
 }
 
-gq_memory gq_model_memory(const gq_model *m, uint64_t context) {
+void gq_model_memory(const gq_model *m, uint64_t context, gq_memory *to) {
     enum { USUAL = 8192 };
     gguf_facts f = gguf_facts_of(m->file.kv, m->file.n_kv, NULL, 0);
     uint64_t most = number(&f, "context_length", 0);
@@ -78,5 +79,5 @@ gq_memory gq_model_memory(const gq_model *m, uint64_t context) {
     double row = (double)vocabulary(&f) + 4 * (double)number(&f, "embedding_length", 0) +
                  2 * (double)number(&f, "feed_forward_length", 0);
     memory.buffer_bytes = (uint64_t)(BATCH * BUFFER_BYTES * row);
-    return memory;
+    sized_give(to, &memory, sizeof memory);
 }

@@ -9,6 +9,7 @@ struct gq_model {
     gguf_model file;
     gq_metadata *metadata;
     gq_stored *tensors;
+    gq_model_facts facts;
 };
 
 #endif

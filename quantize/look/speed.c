@@ -8,6 +8,7 @@
 #include "codec/vector.h"
 #include "gguf/facts.h"
 #include "quantize/schedule.h"
+#include "quantize/sized.h"
 #include "quantize/strip.h"
 
 struct gq_speed {
@@ -299,14 +300,17 @@ static bool clock_file(gq_speed *v, const char *path, schedule *s, gq_error *e) 
 
 /* ---- all ---- */
 
-gq_speed *gq_speed_measure(const gq_speed_request *r, gq_error *e) {
+gq_speed *gq_speed_measure(const gq_speed_request *request, gq_error *e) {
     schedule s = {0};
+    gq_speed_request asked;
+    gq_callbacks callbacks;
+    if (!SIZED_TAKE(asked, request, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
     gq_speed *v = calloc(1, sizeof *v);
     bool ok =
-        v && (v->files = calloc(r->n_models + 1, sizeof *v->files)) ? true : gq_fail_memory(e, sizeof *v);
-    ok = ok && schedule_start(&s, r->threads, 64, r->callbacks, e);
+        v && (v->files = calloc(asked.n_models + 1, sizeof *v->files)) ? true : gq_fail_memory(e, sizeof *v);
+    ok = ok && schedule_start(&s, asked.threads, 64, &callbacks, e);
     if (ok) v->threads = s.threads;
-    for (size_t i = 0; ok && i < r->n_models; i++) ok = clock_file(v, r->models[i], &s, e);
+    for (size_t i = 0; ok && i < asked.n_models; i++) ok = clock_file(v, asked.models[i], &s, e);
     ok = ok && workers_warn(&s.fewest, &v->warnings, e);
     schedule_end(&s);
     if (ok) return v;

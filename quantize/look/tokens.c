@@ -3,6 +3,7 @@
 
 #include "forward/tokenizer.h"
 #include "quantize/gquant.h"
+#include "quantize/sized.h"
 
 struct gq_tokenizer {
     gguf_model file; /* what the tokenizer's texts point into */
@@ -33,12 +34,14 @@ const char *const *gq_tokenizer_warnings(const gq_tokenizer *t, size_t *n) {
     return tokenizer_warnings(t->tokenizer, n);
 }
 
-bool gq_tokenize(const gq_tokenizer *t, const char *text, size_t n, const gq_tokenize_options *how,
+bool gq_tokenize(const gq_tokenizer *t, const char *text, size_t n, const gq_tokenize_options *options,
                  gq_tokens *to, gq_error *e) {
     token_list list = {0};
-    unsigned flags = (how && how->no_ends ? 0u : TOKENIZE_ADD_SPECIAL) |
-                     (how && how->parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
+    gq_tokenize_options how;
     *to = (gq_tokens){0};
+    if (!SIZED_TAKE(how, options, e)) return false;
+    unsigned flags =
+        (how.no_ends ? 0u : TOKENIZE_ADD_SPECIAL) | (how.parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
     if (!tokenizer_run(t->tokenizer, text, n, flags, &list, e)) {
         free(list.ids);
         return false;

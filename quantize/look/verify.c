@@ -7,6 +7,7 @@
 
 #include "codec/vector.h"
 #include "quantize/schedule.h"
+#include "quantize/sized.h"
 #include "quantize/strip.h"
 #include "quantize/words.h"
 
@@ -305,6 +306,8 @@ static bool verify(gq_verification *v, int threads, const gq_callbacks *callback
 
 gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t n, int threads,
                            const gq_callbacks *callbacks, gq_error *e) {
+    gq_callbacks called;
+    if (!SIZED_TAKE(called, callbacks, e)) return NULL;
     gq_verification *v = calloc(1, sizeof *v);
     if (!v) {
         gq_fail_memory(e, sizeof *v);
@@ -312,7 +315,7 @@ gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t
     }
     bool ok = gguf_model_open(&v->model, path, e);
     if (!ok) v->model = (gguf_model){.n_shards = 0};
-    if (ok && verify(v, threads, callbacks, e) && check_sums(v, expected, n, e)) {
+    if (ok && verify(v, threads, &called, e) && check_sums(v, expected, n, e)) {
         sum_up_types(v);
         return v;
     }

@@ -72,7 +72,7 @@ static void fill_tensor(gq_tensor *t, const plan_source *source, const mix_choic
 
 static void summarise(plan_output *out, size_t n) {
     gq_summary *s = &out->summary;
-    *s = (gq_summary){.path = out->path, .filetype = out->label, .n_tensors = n};
+    *s = (gq_summary){.size = sizeof *s, .path = out->path, .filetype = out->label, .n_tensors = n};
     for (size_t i = 0; i < n; i++) {
         gq_tensor *t = &out->tensors[i];
         s->n_weights += t->n_weights;
@@ -104,8 +104,8 @@ bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *op
     a->options = (mix_options){.imatrix = plan->inputs.n_entries > 0,
                                .pure = options->pure,
                                .leave_output = options->leave_output_tensor};
-    if (!read_type(options->output_tensor_type, "--output-tensor-type", &a->options.output_type, e) ||
-        !read_type(options->token_embedding_type, "--token-embedding-type", &a->options.embedding_type, e) ||
+    if (!read_type(options->output_tensor_type, "output tensor type", &a->options.output_type, e) ||
+        !read_type(options->token_embedding_type, "token embedding type", &a->options.embedding_type, e) ||
         !read_type(options->missing_importance, "missing importance", &a->options.missing_type, e))
         return false;
     if (options->tensor_types.n) {
@@ -159,17 +159,17 @@ bool plan_check_types(const gq_plan *plan, const plan_assignment *a, const gq_op
     return true;
 }
 
-static bool warn_unmatched(gq_plan *plan, size_t n, const char *first, const char *option, gq_error *e) {
+static bool warn_unmatched(gq_plan *plan, size_t n, const char *first, const char *of, gq_error *e) {
     return n == 0 ||
            words_add(&plan->warnings, e,
-                     "%zu %s of %s: no tensor matches, or earlier patterns take all that do%s%s%s", n,
-                     n == 1 ? "pattern" : "patterns", option, n == 1 ? ": '" : "; first: '", first, "'");
+                     "%zu %s %s: no tensor matches, or earlier patterns take all that do%s%s%s", n,
+                     n == 1 ? "pattern" : "patterns", of, n == 1 ? ": '" : "; first: '", first, "'");
 }
 
 static bool warn_powerless(gq_plan *plan, size_t n, const char *first, gq_error *e) {
     return n == 0 ||
            words_add(&plan->warnings, e,
-                     "%zu %s of --tensor-type: all tensors that match stay as they are, being norms, vectors "
+                     "%zu %s for types: all tensors that match stay as they are, being norms, vectors "
                      "or named by another option, or since no quantized file type is made%s%s'",
                      n, n == 1 ? "pattern" : "patterns", n == 1 ? ": '" : "; first: '", first);
 }
@@ -180,7 +180,7 @@ bool plan_warn_patterns(gq_plan *plan, const plan_assignment *a, gq_error *e) {
     mix_idle_patterns types, keep;
     return mix_patterns_idle(a->patterns, a->choices, n, &types, e) &&
            mix_patterns_idle(a->keep, a->choices, n, &keep, e) &&
-           warn_unmatched(plan, types.unmatched, types.first_unmatched, "--tensor-type", e) &&
-           warn_unmatched(plan, keep.unmatched, keep.first_unmatched, "--keep", e) &&
+           warn_unmatched(plan, types.unmatched, types.first_unmatched, "for types", e) &&
+           warn_unmatched(plan, keep.unmatched, keep.first_unmatched, "of what to keep", e) &&
            warn_powerless(plan, types.powerless, types.first_powerless, e);
 }

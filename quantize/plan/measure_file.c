@@ -121,23 +121,13 @@ static bool fill(gguf_header *h, const gq_plan *plan, const char *key, const mea
     return true;
 }
 
-typedef struct content {
-    const uint8_t *bytes;
-    uint64_t size;
-} content;
-
-static void put(FILE *to, const void *what) {
-    const content *c = what;
-    fwrite(c->bytes, 1, c->size, to);
-}
-
 bool measure_write(const gq_plan *plan, const char *path, const char *key, const measured *found,
                    gq_error *e) {
-    content c;
-    uint64_t data;
+    const uint8_t *bytes;
+    uint64_t size, data;
     gguf_header *h = gguf_header_new(e);
-    bool ok = h && fill(h, plan, key, found, e) && gguf_header_finish(h, &c.bytes, &c.size, &data, e) &&
-              gq_write_whole(path, true, put, &c, e);
+    bool ok = h && fill(h, plan, key, found, e) && gguf_header_finish(h, &bytes, &size, &data, e) &&
+              gq_write_whole(path, true, bytes, size, e);
     gguf_header_free(h);
     return ok;
 }

@@ -17,7 +17,10 @@
 #include "quantize/strip.h"
 #include "quantize/workers.h"
 
-enum { MAX_PARTS = 1 << 20 };
+enum {
+    MAX_PARTS = 1 << 20,
+    SYNC_MS = 2000, /* how much work a crash may cost, against how often the disk is made to wait */
+};
 
 /* ---- the request ---- */
 
@@ -34,8 +37,8 @@ static bool check_request(const gq_options *o, gq_error *e) {
     if (o->threads < 0 || o->threads > WORKERS_MAX)
         return gq_fail_usage(e, "the number of threads is 1 to %d, not %d", WORKERS_MAX, o->threads);
     if (o->keep_split && o->split_max_size)
-        return gq_fail_usage(e, "--keep-split and --split-max-size cannot be combined");
-    if (o->join && o->part) return gq_fail_usage(e, "--join and --part cannot be combined");
+        return gq_fail_usage(e, "a split like the input's and a largest size of shards cannot be combined");
+    if (o->join && o->part) return gq_fail_usage(e, "doing a part and joining all parts cannot be combined");
     if (o->parts > MAX_PARTS || o->part > o->parts || (o->parts && !o->part && !o->join))
         return gq_fail_usage(e, "part %u of %u: parts are numbered from 1 to at most %d", o->part, o->parts,
                              MAX_PARTS);
@@ -120,7 +123,7 @@ static bool report_fallbacks(gq_plan *plan, const plan_output *out, const gq_opt
              (unsigned long long)s->n_fallbacks, s->n_fallbacks == 1 ? "tensor has" : "tensors have",
              first->source_name, (unsigned long long)first->ne[0], gguf_type_name(first->to),
              gguf_type_name(first->wanted));
-    if (options->strict) return gq_fail(e, "%s: %s (--strict)", plan_input(plan), text);
+    if (options->strict) return gq_fail(e, "%s: %s, and the plan is to be strict", plan_input(plan), text);
     return words_add(&plan->warnings, e, "%s: %s; all cost %llu bytes", s->filetype, text,
                      (unsigned long long)s->fallback_bytes);
 }
@@ -144,6 +147,7 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
     plan->settings.effort = codec_efforts[options->effort];
     plan->force = options->force, plan->join = options->join;
     plan->part = options->part, plan->parts = options->parts;
+    plan->sync_ms = options->sync_ms ? options->sync_ms : SYNC_MS;
     plan->kernels = strip_kernels(e);
     if (!plan->kernels) return false;
     if (!open_outputs(plan, options, e) || !plan_check_filetypes(options, e)) return false;
@@ -165,8 +169,9 @@ static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
         return false;
     if (options->prune_layers && !plan_layers_read(&plan->layers, options->prune_layers, &plan->model, e))
         return false;
-    if (plan->layers.n_absent && !words_add(&plan->warnings, e, "--prune-layers: the model has no layer %llu",
-                                            (unsigned long long)plan->layers.absent))
+    if (plan->layers.n_absent &&
+        !words_add(&plan->warnings, e, "layers to prune: the model has no layer %llu",
+                   (unsigned long long)plan->layers.absent))
         return false;
     if (!plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e)) return false;
     plan->facts = gguf_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);

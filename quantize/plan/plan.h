@@ -61,6 +61,7 @@ struct gq_plan {
     encode_settings settings; /* what decides the bytes of blocks; hashed by all that is kept */
     bool force, join;
     uint32_t part, parts; /* 0, 0: the whole work */
+    uint32_t sync_ms;     /* between two times that finished work is made safe */
     const kernels *kernels;
     gguf_model model;
     struct timespec *modified; /* of each input shard when the plan was made */

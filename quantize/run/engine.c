@@ -12,6 +12,7 @@
 #include "quantize/run/tally.h"
 #include "quantize/run/work.h"
 #include "quantize/schedule.h"
+#include "quantize/sized.h"
 
 typedef struct engine {
     const gq_plan *plan;
@@ -139,7 +140,7 @@ static bool begin_whole(engine *g, gq_error *e) {
     if (!g->names.whole && !output_open_old(&g->outputs, &all, e)) return false;
     if (!journal_count_parts(g->plan, &parts, e)) return false;
     if (parts)
-        return gq_fail(e, "%s has been begun in %u parts: go on with --part and --join, or remove %s*",
+        return gq_fail(e, "%s has been begun in %u parts: go on with these and join them, or remove %s*",
                        g->plan->outputs[0].path, parts, g->plan->outputs[0].shards[0].temporary);
     if (g->names.whole) return begin_naming(g, e);
     if ((!all && !output_create(&g->outputs, e)) || !open_own_journal(g, all, e)) return false;
@@ -149,7 +150,7 @@ static bool begin_whole(engine *g, gq_error *e) {
 static bool begin_part(engine *g, gq_error *e) {
     uint32_t parts;
     if (g->names.whole)
-        return gq_fail(e, "all parts of %s are done and it is whole: --join finishes",
+        return gq_fail(e, "all parts of %s are done and it is whole: joining them finishes it",
                        g->plan->outputs[0].path);
     return journal_count_parts(g->plan, &parts, e) && output_open_shared(&g->outputs, e) &&
            open_own_journal(g, true, e);
@@ -300,9 +301,12 @@ static bool run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
 
 bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **results, gq_error *e) {
     gq_error unused;
+    gq_callbacks called;
     if (!e) e = &unused;
+    if (results) *results = NULL;
+    if (!SIZED_TAKE(called, callbacks, e)) return false;
     engine g = {.plan = plan, .results = results_new(plan, e), .opening = PTHREAD_MUTEX_INITIALIZER};
-    bool ok = g.results && run(&g, callbacks, e);
+    bool ok = g.results && run(&g, &called, e);
     if (results)
         *results = g.results;
     else

@@ -7,15 +7,6 @@
 
 #include "quantize/workers.h"
 
-/* How much work a crash may cost, against how often the disk is made to wait. GQUANT_SYNC_MS changes it. */
-enum { SYNC_MS = 2000 };
-
-static long sync_ms(void) {
-    const char *text = getenv("GQUANT_SYNC_MS");
-    long ms = text ? strtol(text, NULL, 10) : 0;
-    return ms > 0 && ms < 3600000 ? ms : SYNC_MS;
-}
-
 /* Sync, then record. Called with the lock held, which is released meanwhile: workers go on adding. */
 static void record(keeper *k) {
     if (k->n == 0 || k->failed) return;
@@ -38,8 +29,8 @@ static void record(keeper *k) {
         k->failed = true, k->error = error;
 }
 
-static struct timespec next_time(void) {
-    long ms = sync_ms();
+static struct timespec next_time(const gq_plan *plan) {
+    uint32_t ms = plan->sync_ms;
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     t.tv_sec += ms / 1000, t.tv_nsec += ms % 1000 * 1000000;
@@ -57,7 +48,7 @@ static void *keep(void *arg) {
     keeper *k = arg;
     pthread_mutex_lock(&k->lock);
     while (!k->stop) {
-        struct timespec until = next_time();
+        struct timespec until = next_time(k->outputs->plan);
         while (!k->stop && pthread_cond_timedwait(&k->wake, &k->lock, &until) != ETIMEDOUT) {
         }
         if (!k->stop) record(k);
@@ -67,7 +58,8 @@ static void *keep(void *arg) {
 }
 
 void keeper_start(keeper *k, const output_set *outputs, const journal *j, const cache *c) {
-    *k = (keeper){.outputs = outputs, .journal = j, .cache = c, .started = true, .due = next_time()};
+    *k = (keeper){
+        .outputs = outputs, .journal = j, .cache = c, .started = true, .due = next_time(outputs->plan)};
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -93,7 +85,7 @@ bool keeper_add(keeper *k, uint64_t chunk_number, const chunk_sum *sums, gq_erro
     if (ok && k->alone && is_time(k)) {
         k->due.tv_sec += 3600; /* one at a time */
         record(k);
-        k->due = next_time();
+        k->due = next_time(k->outputs->plan);
         ok = !k->failed;
     }
     if (k->failed && e) *e = k->error;

@@ -10,7 +10,7 @@ gq_results *results_new(const gq_plan *plan, gq_error *e) {
         gq_fail_memory(e, plan->n_outputs * plan->n_tensors * sizeof *losses);
         return NULL;
     }
-    *r = (gq_results){.n_tensors = plan->n_tensors, .losses = losses};
+    *r = (gq_results){.n_tensors = plan->n_tensors, .losses = losses, .progress.size = sizeof r->progress};
     return r;
 }
 

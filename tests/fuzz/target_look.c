@@ -20,8 +20,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     if (!v) fuzz_check_error(&e);
     gq_verification_free(v);
     e = (gq_error){0};
-    gq_comparison *c =
-        gq_compare(&(gq_comparison_request){a, (const char *const[]){b, a}, 2, NULL, 2, NULL}, &e);
+    gq_comparison *c = gq_compare(&(gq_comparison_request){sizeof(gq_comparison_request), a,
+                                                           (const char *const[]){b, a}, 2, NULL, 2, NULL},
+                                  &e);
     if (!c) fuzz_check_error(&e);
     gq_comparison_free(c);
     fuzz_empty_folder();

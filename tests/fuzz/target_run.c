@@ -57,7 +57,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     fuzz_write(model, in.bytes + length, in.n - length);
     const gq_output outputs[2] = {{out[0], gq_filetype_name(filetype)}, {out[1], "Q8_0"}};
     const char *const overrides[] = {"llama.block_count=int:1", "new.key=str:text"};
-    const gq_options options = {.input = model,
+    const gq_options options = {.size = sizeof options,
+                                .input = model,
                                 .outputs = outputs,
                                 .n_outputs = settings & TWO ? 2 : 1,
                                 .imatrix = settings & IMPORTANCE ? matrix : NULL,
