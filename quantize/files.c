@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "gguf/safe_file.h"
-#include "quantize/gquant.h"
+#include "quantize/files.h"
 
 char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e) {
     gq_file f;
@@ -83,13 +83,21 @@ static int create_beside(const char *path, char **beside, gq_error *e) {
     return fd;
 }
 
-static bool write_to(int fd, const char *bytes, size_t n) {
-    ssize_t written = 0;
-    for (size_t at = 0; at < n && written >= 0; at += (size_t)(written > 0 ? written : 0)) {
-        written = write(fd, bytes + at, n - at);
-        if (written < 0 && errno == EINTR) written = 0;
+static bool write_piece(int fd, uint64_t offset, const file_piece *piece) {
+    static const uint8_t zeros[4096];
+    if (piece->bytes) return safe_file_write(fd, offset, piece->bytes, piece->n);
+    for (uint64_t at = 0; at < piece->n; at += sizeof zeros) {
+        uint64_t left = piece->n - at;
+        if (!safe_file_write(fd, offset + at, zeros, left < sizeof zeros ? left : sizeof zeros)) return false;
     }
-    bool ok = written >= 0 && fsync(fd) == 0;
+    return true;
+}
+
+static bool write_to(int fd, const file_piece *pieces, size_t n) {
+    bool ok = true;
+    uint64_t offset = 0;
+    for (size_t i = 0; ok && i < n; offset += pieces[i++].n) ok = write_piece(fd, offset, &pieces[i]);
+    ok = ok && fsync(fd) == 0;
     int error = errno;
     ok = close(fd) == 0 && ok;
     if (!ok && error) errno = error;
@@ -98,13 +106,13 @@ static bool write_to(int fd, const char *bytes, size_t n) {
 
 /* A write beyond RLIMIT_FSIZE sends the thread SIGXFSZ, which would end the process: it is held back and
  * taken away again, so that the error is all that is left of it. */
-static bool fill(int fd, const void *bytes, size_t n) {
+static bool fill(int fd, const file_piece *pieces, size_t n) {
     sigset_t limit, old, pending;
     sigemptyset(&limit);
     sigaddset(&limit, SIGXFSZ);
     pthread_sigmask(SIG_BLOCK, &limit, &old);
     sigpending(&pending);
-    bool ok = write_to(fd, bytes, n);
+    bool ok = write_to(fd, pieces, n);
     int error = errno;
     if (!sigismember(&pending, SIGXFSZ))
         while (sigtimedwait(&limit, NULL, &(struct timespec){0}) < 0 && errno == EINTR) {
@@ -123,17 +131,21 @@ static bool fail_write(const char *path, int error, gq_error *e) {
     return gq_fail(e, "%s: cannot write: %s", path, strerror(error));
 }
 
-bool gq_write_whole(const char *path, bool replace, const void *bytes, size_t n, gq_error *e) {
+bool files_write(const char *path, bool replace, const file_piece *pieces, size_t n, gq_error *e) {
     char *beside = NULL;
     if (!gq_check_target(path, replace, e)) return false;
     int fd = create_beside(path, &beside, e);
     bool ok = fd >= 0;
-    if (ok && !(fill(fd, bytes, n) && safe_file_rename(beside, path, replace))) {
+    if (ok && !(fill(fd, pieces, n) && safe_file_rename(beside, path, replace))) {
         ok = fail_write(path, errno, e);
         unlink(beside);
     }
     free(beside);
     return ok;
+}
+
+bool gq_write_whole(const char *path, bool replace, const void *bytes, size_t n, gq_error *e) {
+    return files_write(path, replace, &(file_piece){bytes, n}, 1, e);
 }
 
 void gq_free(void *memory) { free(memory); }

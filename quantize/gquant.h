@@ -20,8 +20,9 @@
  * read.
  *
  * What joins in later versions breaks no program:
- * - A struct that begins with `size` may get more members at its end. Who makes one sets it to the struct's
- *   sizeof; in all other members 0 is the default. What the library makes says how much of it there is.
+ * - A struct that begins with `size_t size` may get more members at its end. Who makes one sets it to the
+ * struct's sizeof; in all other members 0 is the default. What the library makes says how much of it there
+ * is.
  * - One that is handed out in arrays has room for more in `reserved`, which is 0 till then.
  * - All other structs stay as they are.
  */
@@ -56,6 +57,12 @@ GQ_API const char *gq_filetype_nearest(const char *name); /* for "did you mean" 
 GQ_API const char *gq_type_name(uint32_t type);           /* tensor type: "Q6_K" */
 GQ_API bool gq_type_quantized(uint32_t type);             /* false: one number per element, or unknown */
 GQ_API bool gq_type_writable(uint32_t type);              /* whether there is an encoder for it */
+GQ_API uint32_t gq_type_limit(void);       /* all numbers are below it; not all below it are types */
+GQ_API int gq_type_find(const char *name); /* in any case; -1: unknown */
+/* Of a block, of which rows are a whole number; 0: unknown. */
+GQ_API uint32_t gq_type_elements(uint32_t type);
+GQ_API uint32_t gq_type_bytes(uint32_t type);
+GQ_API bool gq_type_readable(uint32_t type); /* whether there is a decoder for it */
 
 /* ---- what is asked for ---- */
 typedef struct gq_output {
@@ -219,6 +226,29 @@ GQ_API const gq_progress *gq_results_progress(const gq_results *r);
 /* Things that the user should know of the run, one sentence each. */
 GQ_API const char *const *gq_results_warnings(const gq_results *r, size_t *n);
 
+/* ---- arrays in memory ----
+ * Rows of float32, one after another, to and from blocks as a file has them. Bytes are the same for any
+ * number of threads and on every CPU. Sizes that do not fit each other are refused. */
+typedef struct gq_array_options {
+    size_t size;
+    const float *importance; /* one value >= 0 per column; NULL: all count the same */
+    int effort;              /* GQ_EFFORT_* */
+    int threads;             /* 0: one per core */
+    const gq_callbacks *callbacks;
+} gq_array_options;
+/* Bytes of rows x cols in a type. Fails where rows are no whole blocks, or it is more than memory can hold.
+ */
+GQ_API bool gq_array_bytes(uint32_t type, uint64_t rows, uint64_t cols, size_t *bytes, gq_error *e);
+/* Into `to`, which has the `bytes` that gq_array_bytes tells. options may be NULL, as well as loss. All of x
+ * has to be finite, and within what the type can hold: GQ_BAD_WEIGHTS. */
+GQ_API bool gq_encode(uint32_t type, uint64_t rows, uint64_t cols, const float *x,
+                      const gq_array_options *options, void *to, size_t bytes, gq_loss *loss, gq_error *e);
+GQ_API bool gq_decode(uint32_t type, uint64_t rows, uint64_t cols, const void *blocks, size_t bytes, float *x,
+                      int threads, gq_error *e);
+/* out[row] = the row times x, as kernels of a runtime compute it: of blocks x is rounded to 16 bits. */
+GQ_API bool gq_dot(uint32_t type, uint64_t rows, uint64_t cols, const void *blocks, size_t bytes,
+                   const float *x, float *out, int threads, gq_error *e);
+
 /* ---- looking into a file ---- */
 typedef enum gq_kind { GQ_UNSIGNED, GQ_SIGNED, GQ_FLOAT, GQ_BOOL, GQ_TEXT, GQ_NESTED } gq_kind;
 typedef struct gq_value {
@@ -268,6 +298,36 @@ GQ_API const gq_model_facts *gq_model_summary(const gq_model *m);
 GQ_API const char *gq_model_path(const gq_model *m, uint32_t shard);       /* as it was opened */
 GQ_API const gq_metadata *gq_model_metadata(const gq_model *m, size_t *n); /* the first shard's, in order */
 GQ_API const gq_stored *gq_model_tensors(const gq_model *m, size_t *n);    /* by shard and offset */
+
+/* The number of a tensor, or of a pair of metadata; SIZE_MAX: there is none of that name. */
+GQ_API size_t gq_model_find(const gq_model *m, const char *tensor);
+GQ_API size_t gq_model_find_key(const gq_model *m, const char *key);
+/* n weights of a tensor from `first` on, as float32; both whole blocks. Weights are taken as they come,
+ * finite or not. */
+GQ_API bool gq_model_read(const gq_model *m, size_t tensor, uint64_t first, uint64_t n, float *x,
+                          gq_error *e);
+/* The same as they are stored: gq_array_bytes of one row of n tells how much that is. */
+GQ_API bool gq_model_read_stored(const gq_model *m, size_t tensor, uint64_t first, uint64_t n, void *to,
+                                 gq_error *e);
+
+/* ---- writing a model from arrays ---- */
+typedef struct gq_draft gq_draft;
+GQ_API gq_draft *gq_draft_new(gq_error *e);
+GQ_API void gq_draft_free(gq_draft *d);
+/* Metadata, in the order in which they are set; one that is there already moves to the end. type: "u8", "i8",
+ * "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64", "bool" or "string", as gq_metadata has it. A value
+ * that the type cannot hold is refused. list: n of them; else n is 1. */
+GQ_API bool gq_draft_set(gq_draft *d, const char *key, const char *type, bool list, const gq_value *values,
+                         size_t n, gq_error *e);
+GQ_API void gq_draft_remove(gq_draft *d, const char *key);
+/* All metadata of a model, but for those that tell of its shards. */
+GQ_API bool gq_draft_copy(gq_draft *d, const gq_model *from, gq_error *e);
+/* The next tensor: ne[0] is the length of its rows, n_dims 1 to 4. The bytes are borrowed until the draft is
+ * freed, and as many as the type and the dimensions ask for. */
+GQ_API bool gq_draft_add(gq_draft *d, const char *name, uint32_t n_dims, const uint64_t *ne, uint32_t type,
+                         const void *data, size_t bytes, gq_error *e);
+/* As gq_write_whole does. */
+GQ_API bool gq_draft_write(gq_draft *d, const char *path, bool replace, gq_error *e);
 
 typedef struct gq_memory { /* bytes that a model takes besides its weights, when llama.cpp runs it */
     size_t size;
@@ -410,6 +470,12 @@ typedef struct gq_imatrix_row {
     uint64_t reserved[4];
 } gq_imatrix_row;
 GQ_API const gq_imatrix_row *gq_imatrix_rows(const gq_imatrix *m, size_t *n); /* by name */
+
+/* Mean squared activations of one of an entry's matrices (experts have one each), one per column: importance
+ * for gq_encode. n: how many there are, the entry's values over its matrices. Where no token came by all
+ * are 1. */
+GQ_API bool gq_imatrix_columns(const gq_imatrix *m, size_t row, uint64_t matrix, float *to, size_t n,
+                               gq_error *e);
 
 /* What the data says of one weight of a model. */
 typedef struct gq_imatrix_cover {

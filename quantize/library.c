@@ -22,6 +22,28 @@ bool gq_type_quantized(uint32_t type) {
     const gguf_type *t = gguf_type_of(type);
     return t && t->quantized;
 }
+uint32_t gq_type_limit(void) { return GGUF_TYPE_LIMIT; }
+
+int gq_type_find(const char *name) {
+    const gguf_type *t = gguf_type_named(name);
+    return t ? (int)t->id : -1;
+}
+
+uint32_t gq_type_elements(uint32_t type) {
+    const gguf_type *t = gguf_type_of(type);
+    return t ? t->block_elements : 0;
+}
+
+uint32_t gq_type_bytes(uint32_t type) {
+    const gguf_type *t = gguf_type_of(type);
+    return t ? t->block_bytes : 0;
+}
+
+bool gq_type_readable(uint32_t type) {
+    const kernels *k = kernels_level(kernels_level_name(0)); /* all levels have the same codecs */
+    return type < GGUF_TYPE_LIMIT && k && k->codecs[type].decode;
+}
+
 bool gq_type_writable(uint32_t type) { return plan_type_writable(type); }
 
 int gq_filetype_find(const char *name) {

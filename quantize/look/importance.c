@@ -88,6 +88,21 @@ const gq_imatrix_row *gq_imatrix_rows(const gq_imatrix *m, size_t *n) {
     return m->rows;
 }
 
+bool gq_imatrix_columns(const gq_imatrix *m, size_t row, uint64_t matrix, float *to, size_t n, gq_error *e) {
+    if (row >= m->data.n_entries)
+        return gq_fail_usage(e, "%s: there is no entry %zu, but %llu of them", m->path, row,
+                             (unsigned long long)m->data.n_entries);
+    const imatrix_entry *entry = &m->data.entries[row];
+    const uint64_t matrices = n ? entry->n_values / n : 0;
+    if (matrix >= matrices || entry->n_values % n || (entry->n_counts > 1 && entry->n_counts != matrices))
+        return gq_fail_usage(e,
+                             "%s: entry %s: matrix %llu of %zu columns: it has %llu values, for %llu counts",
+                             m->path, entry->name, (unsigned long long)matrix, n,
+                             (unsigned long long)entry->n_values, (unsigned long long)entry->n_counts);
+    imatrix_column(entry, matrix, n, to);
+    return true;
+}
+
 /* ---- coverage ---- */
 
 /* Those that a quantizer may touch; returns how many. */

@@ -2,7 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/look/model.h"
+#include "quantize/model.h"
+#include "quantize/strip.h"
 
 static void describe_metadata(gq_metadata *to, const gguf_kv *kv) {
     uint32_t type = kv->type;
@@ -85,6 +86,60 @@ const gq_metadata *gq_model_metadata(const gq_model *m, size_t *n) {
 const gq_stored *gq_model_tensors(const gq_model *m, size_t *n) {
     *n = m->file.n_tensors;
     return m->tensors;
+}
+
+/* ---- finding and reading ---- */
+
+size_t gq_model_find(const gq_model *m, const char *tensor) {
+    const gguf_tensor *t = gguf_model_tensor(&m->file, tensor);
+    for (size_t i = 0; t && i < m->file.n_tensors; i++)
+        if (m->file.tensors[i] == t) return i;
+    return SIZE_MAX;
+}
+
+size_t gq_model_find_key(const gq_model *m, const char *key) {
+    const gguf_kv *kv = gguf_find(m->file.kv, m->file.n_kv, key);
+    return kv ? (size_t)(kv - m->file.kv) : SIZE_MAX;
+}
+
+static const gguf_tensor *part_of(const gq_model *m, size_t tensor, uint64_t first, uint64_t n, gq_error *e) {
+    if (tensor >= m->file.n_tensors)
+        return gq_fail_usage(e, "%s: there is no tensor %zu, but %llu of them", gq_model_path(m, 0), tensor,
+                             (unsigned long long)m->file.n_tensors),
+               NULL;
+    const gguf_tensor *t = m->file.tensors[tensor];
+    const uint64_t all = gguf_elements(t->ne), block = t->type->block_elements;
+    if (first <= all && n <= all - first && first % block == 0 && n % block == 0) return t;
+    gq_fail_usage(e, "%s: tensor %s: %llu weights from %llu on: it has %llu, in blocks of %llu",
+                  gguf_model_path(&m->file, t), t->name, (unsigned long long)n, (unsigned long long)first,
+                  (unsigned long long)all, (unsigned long long)block);
+    return NULL;
+}
+
+bool gq_model_read_stored(const gq_model *m, size_t tensor, uint64_t first, uint64_t n, void *to,
+                          gq_error *e) {
+    const gguf_tensor *t = part_of(m, tensor, first, n, e);
+    return t && gguf_model_read(&m->file, t, first, n, to, e);
+}
+
+bool gq_model_read(const gq_model *m, size_t tensor, uint64_t first, uint64_t n, float *x, gq_error *e) {
+    const gguf_tensor *t = part_of(m, tensor, first, n, e);
+    const kernels *k = t ? strip_kernels(e) : NULL;
+    if (!k) return false;
+    codec_decode *decode = k->codecs[t->type->id].decode;
+    if (!decode)
+        return gq_fail(e, "%s: tensor %s: there is no decoder for %s", gguf_model_path(&m->file, t), t->name,
+                       t->type->name);
+    uint8_t *stored = malloc((size_t)STORED_BYTES * STRIP);
+    if (!stored) return gq_fail_memory(e, (size_t)STORED_BYTES * STRIP);
+    bool ok = true;
+    for (uint64_t at = 0; ok && at < n; at += STRIP) {
+        uint64_t some = n - at < STRIP ? n - at : STRIP;
+        ok = gguf_model_read(&m->file, t, first + at, some, stored, e);
+        if (ok) decode(stored, x + at, (size_t)some);
+    }
+    free(stored);
+    return ok;
 }
 
 /* ---- values ---- */

@@ -1,6 +1,6 @@
 /* What a model takes in memory besides its weights, as llama.cpp runs it. docs/mixes.md has the reckoning. */
 #include "gguf/facts.h"
-#include "quantize/look/model.h"
+#include "quantize/model.h"
 #include "quantize/sized.h"
 
 enum {

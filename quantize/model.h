@@ -1,6 +1,6 @@
 /* A model that is looked into, from the inside. */
-#ifndef GQ_LOOK_MODEL_H
-#define GQ_LOOK_MODEL_H
+#ifndef GQ_MODEL_H
+#define GQ_MODEL_H
 
 #include "gguf/gguf.h"
 #include "quantize/gquant.h"
