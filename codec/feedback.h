@@ -29,8 +29,8 @@ enum {
 };
 
 /* Matrices lie in strips of 256 columns, a strip's rows one after another; what is beyond the last column is
- * zero. A square has all rows in each strip, a triangle those down to the strip's last column; below the
- * diagonal it is zero. */
+ * zero. A triangle has the rows down to the strip's last column in each; below the diagonal it is zero. A
+ * square has all rows in each strip, in tiles of 256 x 256, each turned: its columns one after another. */
 static inline size_t feedback_strips(size_t columns) {
     return (columns + FEEDBACK_STRIP - 1) / FEEDBACK_STRIP;
 }

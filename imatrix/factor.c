@@ -1,5 +1,6 @@
 /* H = R R^T, R upper triangular, strip by strip from the last one on: each strip first loses what later ones
- * explain of it, then its own tile is factored, and the rows above are multiplied with the inverse of that.
+ * explain of it; then, part by part and again from the last one on, what later parts of the strip explain,
+ * and is multiplied with the inverse of the part's own root. All but these roots are products of matrices.
  */
 #include <math.h>
 #include <omp.h>
@@ -8,109 +9,130 @@
 
 #include "imatrix/moments_sums.h"
 
-enum { STRIP = FEEDBACK_STRIP };
+enum {
+    STRIP = FEEDBACK_STRIP,
+    PART = MATMUL_MOST_PANEL, /* columns of a part */
+    PARTS = STRIP / PART,
+    UNIT = STRIP / 2, /* rows that a thread takes at a time */
+};
 
 typedef struct work {
     const matmul_kernels *kernels;
     int threads;
     size_t strips;
     float *root;
-    float *packed;             /* tiles, transposed, in panels: those of a strip's row, or one */
-    float *tiles;              /* of results: one per thread */
-    double *own, *own_inverse; /* a tile of the diagonal, its root and then the inverse of that */
+    float *later;                       /* a strip's tiles in later strips, turned and negated, in panels */
+    float parts[PARTS][STRIP * PART];   /* of the strip's own tile: a part's rows in later parts, likewise */
+    float inverses[PARTS][PART * PART]; /* of the parts' own roots, turned, in panels */
 } work;
 
 static float *tile_at(const work *w, size_t row, size_t strip) {
     return w->root + feedback_triangle(strip) + row * TILE;
 }
 
-/* Element (k, j) of panels is that of the tile's row j, column k. */
-static void pack_transposed(const work *w, const float *tile, float *packed) {
+/* Rows and columns of a matrix, rows STRIP apart, to panels of rows, in which they are columns. */
+static void pack_turned(const work *w, const float *from, size_t rows, size_t columns, float sign,
+                        float *packed) {
     size_t panel = w->kernels->panel;
-    for (size_t j = 0; j < STRIP; j++)
-        for (size_t k = 0; k < STRIP; k++)
-            packed[j / panel * panel * STRIP + k * panel + j % panel] = tile[j * STRIP + k];
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < columns; c++)
+            packed[r / panel * panel * columns + c * panel + r % panel] = sign * from[r * STRIP + c];
 }
 
-/* out (+)= tile times a packed one. */
-static void multiply(const work *w, const float *tile, const float *packed, float *out, bool add) {
+/* y (+)= x times a packed matrix of so many rows and columns; rows of y and x are `n`. */
+static void multiply(const work *w, const float *x, size_t x_step, size_t n, const float *packed, size_t rows,
+                     size_t columns, float *y, bool add) {
     size_t panel = w->kernels->panel;
-    for (size_t j = 0; j < STRIP; j += panel)
-        w->kernels->multiply(&(matmul_tile){.w = tile,
-                                            .row_step = STRIP,
+    for (size_t r = 0; r < rows; r += panel)
+        w->kernels->multiply(&(matmul_tile){.w = x,
+                                            .row_step = x_step,
                                             .column_step = 1,
-                                            .x = packed + j * STRIP,
-                                            .y = out + j,
+                                            .x = packed + r * columns,
+                                            .y = y + r,
                                             .y_stride = STRIP,
-                                            .rows = STRIP,
-                                            .columns = STRIP,
+                                            .rows = n,
+                                            .columns = columns,
                                             .tokens = panel,
                                             .add = add});
 }
 
-/* The strip's tiles lose what later strips explain. */
+/* What later strips explain. */
 static void take_off_later(const work *w, size_t strip) {
-    size_t later = w->strips - strip - 1;
-    if (!later) return;
+    size_t later = w->strips - strip - 1, units = (strip + 1) * STRIP / UNIT;
 #pragma omp parallel num_threads(w->threads)
     {
-        float *out = w->tiles + (size_t)omp_get_thread_num() * TILE;
 #pragma omp for
         for (size_t i = 0; i < later; i++)
-            pack_transposed(w, tile_at(w, strip, strip + 1 + i), w->packed + i * TILE);
+            pack_turned(w, tile_at(w, strip, strip + 1 + i), STRIP, STRIP, -1, w->later + i * TILE);
 #pragma omp for schedule(dynamic, 1)
-        for (size_t row = 0; row <= strip; row++) {
-            float *tile = tile_at(w, row, strip);
+        for (size_t unit = 0; unit < units; unit++)
             for (size_t i = 0; i < later; i++)
-                multiply(w, tile_at(w, row, strip + 1 + i), w->packed + i * TILE, out, i > 0);
-            for (size_t i = 0; i < TILE; i++) tile[i] -= out[i];
-        }
+                multiply(w, tile_at(w, 0, strip + 1 + i) + unit * UNIT * STRIP, STRIP, UNIT,
+                         w->later + i * TILE, STRIP, STRIP, tile_at(w, 0, strip) + unit * UNIT * STRIP, true);
     }
 }
 
-/* Root of the symmetric tile whose upper half is in w->own, in place. */
-static bool root_of_own(const work *w) {
-    double *a = w->own, column[STRIP];
-    for (size_t c = STRIP; c-- > 0;) {
-        double pivot = a[c * STRIP + c];
-        if (!(pivot > 0) || isinf(pivot)) return false;
-        for (size_t i = 0; i <= c; i++) column[i] = a[i * STRIP + c] /= sqrt(pivot);
+/* The strip's rows from x on lose what later parts explain of this one. */
+static void take_off_parts(const work *w, size_t part, float *x, size_t n) {
+    size_t end = (part + 1) * PART;
+    if (end < STRIP) multiply(w, x + end, STRIP, n, w->parts[part], PART, STRIP - end, x + part * PART, true);
+}
+static void times_inverse(const work *w, size_t part, float *x, size_t n) {
+    float copy[STRIP * PART];
+    for (size_t r = 0; r < n; r++) memcpy(copy + r * PART, x + r * STRIP + part * PART, sizeof(float) * PART);
+    multiply(w, copy, PART, n, w->inverses[part], PART, PART, x + part * PART, false);
+}
+
+/* The root of a part's square in place, and its inverse. */
+static bool root_of_part(work *w, size_t part, float *square) {
+    double a[PART][PART], v[PART][PART] = {{0}};
+    float inverse[PART * STRIP];
+    for (size_t i = 0; i < PART; i++)
+        for (size_t j = i; j < PART; j++) a[i][j] = (double)square[i * STRIP + j];
+    for (size_t c = PART; c-- > 0;) {
+        if (!(a[c][c] > 0) || isinf(a[c][c])) return false;
+        a[c][c] = sqrt(a[c][c]);
+        for (size_t i = 0; i < c; i++) a[i][c] /= a[c][c];
         for (size_t i = 0; i < c; i++)
-            for (size_t j = i; j < c; j++) a[i * STRIP + j] -= column[i] * column[j];
+            for (size_t j = i; j < c; j++) a[i][j] -= a[i][c] * a[j][c];
+    }
+    for (size_t i = PART; i-- > 0;) {
+        v[i][i] = 1;
+        for (size_t k = i + 1; k < PART; k++)
+            for (size_t c = k; c < PART; c++) v[i][c] -= a[i][k] * v[k][c];
+        for (size_t c = i; c < PART; c++) v[i][c] /= a[i][i];
+    }
+    for (size_t i = 0; i < PART; i++)
+        for (size_t j = 0; j < PART; j++) {
+            square[i * STRIP + j] = j >= i ? (float)a[i][j] : 0;
+            inverse[i * STRIP + j] = (float)v[i][j];
+        }
+    pack_turned(w, inverse, PART, PART, 1, w->inverses[part]);
+    return true;
+}
+
+/* The tile of the diagonal; below it there are zeros. */
+static bool factor_own(work *w, float *own) {
+    for (size_t i = 1; i < STRIP; i++) memset(own + i * STRIP, 0, sizeof(float) * i);
+    for (size_t part = PARTS; part-- > 0;) {
+        size_t first = part * PART, end = first + PART;
+        pack_turned(w, own + first * STRIP + end, PART, STRIP - end, -1, w->parts[part]);
+        take_off_parts(w, part, own, end);
+        if (!root_of_part(w, part, own + first * STRIP + first)) return false;
+        times_inverse(w, part, own, first);
     }
     return true;
 }
 
-static void invert_own(const work *w) {
-    const double *r = w->own;
-    double *v = w->own_inverse;
-    memset(v, 0, sizeof *v * TILE);
-    for (size_t i = STRIP; i-- > 0;) {
-        v[i * STRIP + i] = 1;
-        for (size_t k = i + 1; k < STRIP; k++)
-            for (size_t c = k; c < STRIP; c++) v[i * STRIP + c] -= r[i * STRIP + k] * v[k * STRIP + c];
-        for (size_t c = i; c < STRIP; c++) v[i * STRIP + c] /= r[i * STRIP + i];
-    }
-}
-
-static bool factor_strip(const work *w, size_t strip) {
-    float *own = tile_at(w, strip, strip);
+static bool factor_strip(work *w, size_t strip) {
     take_off_later(w, strip);
-    for (size_t i = 0; i < TILE; i++) w->own[i] = (double)own[i];
-    if (!root_of_own(w)) return false;
-    for (size_t i = 0; i < STRIP; i++)
-        for (size_t j = 0; j < STRIP; j++) own[i * STRIP + j] = j >= i ? (float)w->own[i * STRIP + j] : 0;
-    if (!strip) return true;
-    invert_own(w);
-    float *inverse = w->tiles; /* not yet in use */
-    for (size_t i = 0; i < TILE; i++) inverse[i] = (float)w->own_inverse[i];
-    pack_transposed(w, inverse, w->packed);
+    if (!factor_own(w, tile_at(w, strip, strip))) return false;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(w->threads)
-    for (size_t row = 0; row < strip; row++) {
-        float *out = w->tiles + (size_t)omp_get_thread_num() * TILE, *tile = tile_at(w, row, strip);
-        multiply(w, tile, w->packed, out, false);
-        memcpy(tile, out, sizeof *tile * TILE);
-    }
+    for (size_t unit = 0; unit < strip * STRIP / UNIT; unit++)
+        for (size_t part = PARTS; part-- > 0;) {
+            float *rows = tile_at(w, 0, strip) + unit * UNIT * STRIP;
+            take_off_parts(w, part, rows, UNIT), times_inverse(w, part, rows, UNIT);
+        }
     return true;
 }
 
@@ -122,7 +144,7 @@ typedef struct prepared {
 } prepared;
 
 static double diagonal(const moments_block *b, size_t c) {
-    return b->triangle[feedback_triangle(c / STRIP) + c * STRIP + c % STRIP];
+    return (double)b->triangle[feedback_triangle(c / STRIP) + c * STRIP + c % STRIP];
 }
 
 static prepared prepare(const moments_block *b, uint64_t tokens) {
@@ -140,11 +162,12 @@ static void fill(const work *w, const prepared *p, double damp, double shrink, f
     for (size_t strip = 0; strip < w->strips; strip++) {
         size_t from = feedback_triangle(strip), rows = (strip + 1) * STRIP;
         float *own = tile_at(w, strip, strip), *tile = tiles + strip * TILE;
-        for (size_t i = 0; i < rows * STRIP; i++) w->root[from + i] = (float)(kept * b->triangle[from + i]);
+        for (size_t i = 0; i < rows * STRIP; i++)
+            w->root[from + i] = (float)(kept * (double)b->triangle[from + i]);
         for (size_t i = 0; i < STRIP; i++) {
             size_t c = strip * STRIP + i;
             double value = c < b->columns ? diagonal(b, c) * p->per_token + added : 1;
-            for (size_t j = 0; j < i; j++) tile[i * STRIP + j] = tile[j * STRIP + i], own[i * STRIP + j] = 0;
+            for (size_t j = 0; j < i; j++) tile[i * STRIP + j] = tile[j * STRIP + i];
             own[i * STRIP + i] = (float)value;
             memcpy(tile + i * STRIP + i, own + i * STRIP + i, sizeof(float) * (STRIP - i));
         }
@@ -157,7 +180,7 @@ static float larger_damp(float damp) {
     return next < 1 ? next : 1;
 }
 
-static bool factor_block(const work *w, const prepared *p, moments_settings s, float *tiles, float *damp) {
+static bool factor_block(work *w, const prepared *p, moments_settings s, float *tiles, float *damp) {
     for (;; *damp = larger_damp(*damp)) {
         size_t strip = w->strips;
         fill(w, p, (double)*damp, (double)s.shrink, tiles);
@@ -168,51 +191,44 @@ static bool factor_block(const work *w, const prepared *p, moments_settings s, f
 }
 
 /* ---- all blocks ---- */
-static void *room(size_t bytes) { return aligned_alloc(64, (bytes + 63) / 64 * 64); }
-
 float moments_correction(uint64_t tokens, size_t columns) {
     return (float)((double)tokens / ((double)tokens + 3.0 * (double)columns));
 }
 
 uint64_t moments_factored_bytes(moments_shape s) {
-    uint64_t bytes = 0;
+    uint64_t floats = 0, most = 0;
     if (s.columns > 1 << 28) return UINT64_MAX;
     for (size_t i = 0; i < moments_blocks(s); i++) {
         uint64_t strips = feedback_strips(moments_block_columns(s, i));
-        bytes += sizeof(float) * (feedback_triangle(strips) + strips * TILE);
-        if (s.two_streams) bytes += sizeof(float) * strips * strips * TILE;
+        floats += feedback_triangle(strips) + strips * TILE;
+        if (strips * TILE > most) most = strips * TILE;
     }
-    return bytes;
+    return sizeof(float) * (floats + most) + sizeof(work);
 }
 
-static float *mean_difference(const moments *m, const moments_block *b) {
-    size_t n = feedback_padded(b->columns) * feedback_padded(b->columns);
-    float *d = room(sizeof *d * n);
-    if (!d) return NULL;
-#pragma omp parallel for num_threads(m->threads)
-    for (size_t i = 0; i < n; i++) d[i] = (float)(b->square[i] / (double)m->tokens);
-    return d;
-}
-
-/* Rooms for a block, in f's next run. */
-static bool make_run(const moments *m, const moments_block *b, moments_settings s, moments_factored *f) {
+/* The next run of f: a block's matrices, its sums becoming means in their place. */
+static bool make_run(const moments *m, moments_block *b, moments_settings s, moments_factored *f) {
     feedback_moments *run = &f->runs[f->n_runs++];
     size_t strips = feedback_strips(b->columns);
-    float *difference = b->square ? mean_difference(m, b) : NULL;
+    float *d = b->square;
+    b->square = NULL;
     *run = (feedback_moments){.columns = b->columns,
-                              .root = room(sizeof(float) * feedback_triangle(strips)),
-                              .diagonal = room(sizeof(float) * strips * TILE),
-                              .difference = difference,
+                              .root = moments_room(feedback_triangle(strips)),
+                              .diagonal = moments_room(strips * TILE),
+                              .difference = d,
                               .correction = s.correction < 0 ? moments_correction(m->tokens, b->columns)
                                                              : s.correction};
-    return run->root && run->diagonal && (difference || !b->square);
+#pragma omp parallel for num_threads(m->threads)
+    for (size_t i = 0; i < (d ? strips * strips * TILE : 0); i++)
+        d[i] = (float)((double)d[i] / (double)m->tokens);
+    return run->root && run->diagonal;
 }
 
 static bool factor_all(moments *m, work *w, moments_settings s, moments_factored *f, bool *found,
                        gq_error *e) {
     *found = true;
     for (size_t i = 0; i < m->n_blocks && *found; i++) {
-        const moments_block *b = &m->blocks[i];
+        moments_block *b = &m->blocks[i];
         prepared p = prepare(b, m->tokens);
         float damp = s.damp;
         f->unseen += p.unseen;
@@ -221,24 +237,27 @@ static bool factor_all(moments *m, work *w, moments_settings s, moments_factored
         w->strips = feedback_strips(b->columns), w->root = (float *)(uintptr_t)run->root;
         *found = factor_block(w, &p, s, (float *)(uintptr_t)run->diagonal, &damp);
         if (damp > f->damp) f->damp = damp;
+        free(b->triangle), b->triangle = NULL;
     }
     return true;
 }
 
 bool moments_factor(moments *m, moments_settings s, moments_factored *f, gq_error *e) {
-    size_t strips = feedback_strips(m->blocks[0].columns), threads = (size_t)m->threads;
     bool found = false, ok;
     *f = (moments_factored){.tokens = m->tokens};
     moments_settle(m);
     if (!m->tokens) return true;
-    work w = {.kernels = m->kernels, .threads = m->threads};
+    work *w = (work *)moments_room(sizeof *w / sizeof(float) + 1);
+    float *later = moments_room(feedback_strips(m->blocks[0].columns) * TILE);
     f->runs = calloc(m->n_blocks, sizeof *f->runs);
-    w.packed = room(sizeof(float) * strips * TILE), w.tiles = room(sizeof(float) * threads * TILE);
-    w.own = room(sizeof(double) * TILE), w.own_inverse = room(sizeof(double) * TILE);
-    ok = f->runs && w.packed && w.tiles && w.own && w.own_inverse;
-    ok = ok ? factor_all(m, &w, s, f, &found, e) : gq_fail_memory(e, sizeof(float) * strips * TILE);
-    free(w.packed), free(w.tiles), free(w.own), free(w.own_inverse);
-    if (!found) {
+    ok = f->runs && w && later;
+    if (ok) {
+        w->kernels = m->kernels, w->threads = m->threads, w->later = later;
+        ok = factor_all(m, w, s, f, &found, e);
+    } else
+        gq_fail_memory(e, moments_factored_bytes(m->shape));
+    free(w), free(later);
+    if (!found || !ok) {
         moments_factored kept = *f;
         moments_factored_free(f);
         f->tokens = kept.tokens, f->unseen = kept.unseen, f->damp = kept.damp;

@@ -1,4 +1,3 @@
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,28 +9,32 @@ static uint64_t square_floats(size_t columns) {
     return n * n;
 }
 
-static uint64_t waiting_bytes(moments_shape s) {
-    return sizeof(float) * (uint64_t)MOMENTS_TOKENS * feedback_padded(s.columns) * (s.two_streams ? 3 : 2);
-}
+static uint64_t waiting_floats(moments_shape s) { return feedback_padded(s.columns) * MOMENTS_TOKENS; }
 
 /* Columns beyond this are no tensor's, and nothing below overflows. */
 static bool countable(moments_shape s) { return s.columns <= 1 << 28; }
 
 uint64_t moments_bytes(moments_shape s, int threads) {
+    (void)threads; /* they share it all */
     if (!countable(s)) return UINT64_MAX;
-    uint64_t bytes = waiting_bytes(s) + sizeof(float) * TILE * (uint64_t)threads;
+    uint64_t floats = waiting_floats(s) * (s.two_streams ? 3 : 2);
     for (size_t i = 0; i < moments_blocks(s); i++) {
         size_t columns = moments_block_columns(s, i);
-        bytes += sizeof(double) * feedback_triangle(feedback_strips(columns));
-        if (s.two_streams) bytes += sizeof(double) * square_floats(columns);
+        floats += feedback_triangle(feedback_strips(columns));
+        if (s.two_streams) floats += square_floats(columns);
     }
-    return bytes;
+    return sizeof(float) * floats;
 }
 
-static void *zeros(size_t n, size_t size) {
-    size_t bytes = (n * size + 63) / 64 * 64;
-    void *p = aligned_alloc(64, bytes);
-    return p ? memset(p, 0, bytes) : NULL;
+float *moments_room(uint64_t floats) {
+    void *p = NULL;
+    return floats <= SIZE_MAX / sizeof(float) && posix_memalign(&p, 64, sizeof(float) * floats) == 0 ? p
+                                                                                                     : NULL;
+}
+
+static float *zeros(uint64_t floats) {
+    float *p = moments_room(floats);
+    return p ? memset(p, 0, sizeof *p * floats) : NULL;
 }
 
 static bool make_blocks(moments *m) {
@@ -40,23 +43,21 @@ static bool make_blocks(moments *m) {
     for (size_t i = 0; m->blocks && i < m->n_blocks; i++) {
         moments_block *b = &m->blocks[i];
         b->columns = moments_block_columns(m->shape, i);
-        b->triangle = zeros(feedback_triangle(feedback_strips(b->columns)), sizeof(double));
-        if (m->shape.two_streams) b->square = zeros(square_floats(b->columns), sizeof(double));
+        b->triangle = zeros(feedback_triangle(feedback_strips(b->columns)));
+        if (m->shape.two_streams) b->square = zeros(square_floats(b->columns));
         if (!b->triangle || (m->shape.two_streams && !b->square)) return false;
     }
     return m->blocks != NULL;
 }
 
 moments *moments_new(const kernels *k, moments_shape shape, int threads, gq_error *e) {
-    size_t n = feedback_padded(shape.columns) * MOMENTS_TOKENS;
     if (shape.width >= shape.columns) shape.width = shape.columns;
     moments *m = countable(shape) ? calloc(1, sizeof *m) : NULL;
     if (!m) return gq_fail_memory(e, moments_bytes(shape, threads)), NULL;
     m->kernels = k->matmul, m->shape = shape, m->threads = threads;
-    m->y = zeros(n, sizeof(float)), m->panels = zeros(n, sizeof(float));
-    if (shape.two_streams) m->difference = zeros(n, sizeof(float));
-    m->tiles = zeros((size_t)TILE * (size_t)threads, sizeof(float));
-    if (m->y && m->panels && m->tiles && (m->difference || !shape.two_streams) && make_blocks(m)) return m;
+    m->y = zeros(waiting_floats(shape)), m->panels = zeros(waiting_floats(shape));
+    if (shape.two_streams) m->differences = zeros(waiting_floats(shape));
+    if (m->y && m->panels && (m->differences || !shape.two_streams) && make_blocks(m)) return m;
     moments_free(m);
     return gq_fail_memory(e, moments_bytes(shape, threads)), NULL;
 }
@@ -65,42 +66,51 @@ void moments_free(moments *m) {
     if (!m) return;
     for (size_t i = 0; m->blocks && i < m->n_blocks; i++)
         free(m->blocks[i].triangle), free(m->blocks[i].square);
-    free(m->blocks), free(m->y), free(m->difference), free(m->panels), free(m->tiles);
+    free(m->blocks), free(m->y), free(m->panels), free(m->differences);
     free(m);
 }
 
 uint64_t moments_tokens(const moments *m) { return m->tokens; }
 
+void moments_mean_squares(moments *m, float *columns) {
+    moments_settle(m);
+    for (size_t i = 0; i < m->n_blocks; i++, columns += m->shape.width)
+        for (size_t c = 0; c < m->blocks[i].columns; c++) {
+            size_t strip = c / FEEDBACK_STRIP;
+            const float *row = m->blocks[i].triangle + feedback_triangle(strip) + c * FEEDBACK_STRIP;
+            columns[c] = m->tokens ? (float)((double)row[c % FEEDBACK_STRIP] / (double)m->tokens) : 0;
+        }
+}
+
 /* ---- products ---- */
-/* STRIP rows of `rows` times those of a strip of y from column `first` on, over all that wait. */
-static void add_tile(const moments *m, const float *rows, size_t first, float *tile, double *sums) {
+/* To a tile of sums: y of a strip's columns, from `row` on, times panels of others, from `column` on, over
+ * all tokens that wait. */
+static void add_tile(const moments *m, size_t row, const float *panels, size_t column, float *sums) {
     size_t panel = m->kernels->panel;
     for (size_t i = 0; i < FEEDBACK_STRIP; i += panel)
-        m->kernels->multiply(&(matmul_tile){.w = rows,
+        m->kernels->multiply(&(matmul_tile){.w = m->y + row * MOMENTS_TOKENS,
                                             .row_step = MOMENTS_TOKENS,
                                             .column_step = 1,
-                                            .x = m->panels + (first + i) * MOMENTS_TOKENS,
-                                            .y = tile + i,
+                                            .x = panels + (column + i) * MOMENTS_TOKENS,
+                                            .y = sums + i,
                                             .y_stride = FEEDBACK_STRIP,
                                             .rows = FEEDBACK_STRIP,
                                             .columns = m->waiting,
-                                            .tokens = panel});
-    for (size_t i = 0; i < TILE; i++) sums[i] += (double)tile[i];
+                                            .tokens = panel,
+                                            .add = true});
 }
 
-/* A row of tiles of a block, of both matrices: the triangle's is short where the square's is not needed. */
+/* All tiles of a block, of both matrices; the square's are turned. */
 static void settle_block(moments *m, moments_block *b, size_t first) {
     size_t strips = feedback_strips(b->columns);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(m->threads)
     for (size_t unit = 0; unit < strips * strips; unit++) {
-        size_t strip = unit / strips, row = unit % strips,
-               at = (first + row * FEEDBACK_STRIP) * MOMENTS_TOKENS;
-        float *tile = m->tiles + (size_t)omp_get_thread_num() * TILE;
-        size_t column = first + strip * FEEDBACK_STRIP;
+        size_t strip = unit / strips, row = unit % strips;
+        size_t at = first + row * FEEDBACK_STRIP, column = first + strip * FEEDBACK_STRIP;
         if (row <= strip)
-            add_tile(m, m->y + at, column, tile, b->triangle + feedback_triangle(strip) + row * TILE);
+            add_tile(m, at, m->panels, column, b->triangle + feedback_triangle(strip) + row * TILE);
         if (b->square)
-            add_tile(m, m->difference + at, column, tile,
+            add_tile(m, column, m->differences, at,
                      b->square + feedback_square(b->columns, strip) + row * TILE);
     }
 }
@@ -117,12 +127,12 @@ static void take(moments *m, const float *x, size_t x_stride, const float *y, si
     size_t panel = m->kernels->panel;
 #pragma omp parallel for num_threads(m->threads)
     for (size_t c = 0; c < m->shape.columns; c++) {
-        size_t to = c * MOMENTS_TOKENS + m->waiting;
-        float *packed = m->panels + c / panel * panel * MOMENTS_TOKENS + c % panel + m->waiting * panel;
-        memcpy(m->y + to, y + c * y_stride, sizeof(float) * tokens);
-        for (size_t t = 0; t < tokens; t++) packed[t * panel] = y[c * y_stride + t];
-        for (size_t t = 0; m->difference && t < tokens; t++)
-            m->difference[to + t] = x ? x[c * x_stride + t] - y[c * y_stride + t] : 0;
+        size_t packed = c / panel * panel * MOMENTS_TOKENS + c % panel + m->waiting * panel;
+        const float *from = y + c * y_stride;
+        memcpy(m->y + c * MOMENTS_TOKENS + m->waiting, from, sizeof(float) * tokens);
+        for (size_t t = 0; t < tokens; t++) m->panels[packed + t * panel] = from[t];
+        for (size_t t = 0; m->differences && t < tokens; t++)
+            m->differences[packed + t * panel] = x ? x[c * x_stride + t] - from[t] : 0;
     }
     m->waiting += tokens, m->tokens += tokens;
 }

@@ -9,8 +9,8 @@ enum { TILE = FEEDBACK_STRIP * FEEDBACK_STRIP };
 /* A block on the diagonal. */
 typedef struct moments_block {
     size_t columns;
-    double *triangle; /* sums of y y^T, as codec/feedback.h lays them out */
-    double *square;   /* sums of (x - y) y^T; NULL: x = y */
+    float *triangle; /* sums of y y^T, as codec/feedback.h lays them out */
+    float *square;   /* sums of (x - y) y^T, likewise; NULL: x = y */
 } moments_block;
 
 struct moments {
@@ -21,10 +21,8 @@ struct moments {
     size_t n_blocks;
     uint64_t tokens; /* in the sums and waiting */
     size_t waiting;
-    /* Of those that wait: y and x - y, [column][MOMENTS_TOKENS], and y once more in panels of columns,
-     * [token][panel]. */
-    float *y, *difference, *panels;
-    float *tiles; /* one per thread */
+    /* Of those that wait: y, [column][MOMENTS_TOKENS]; y and x - y in panels of columns, [token][panel]. */
+    float *y, *panels, *differences;
 };
 
 /* Columns of the i-th block. */
@@ -35,5 +33,7 @@ static inline size_t moments_block_columns(moments_shape s, size_t i) {
 static inline size_t moments_blocks(moments_shape s) { return (s.columns + s.width - 1) / s.width; }
 /* Add those that wait. */
 void moments_settle(moments *m);
+/* Aligned to 64; NULL: no memory. */
+float *moments_room(uint64_t floats);
 
 #endif

@@ -34,7 +34,7 @@ static double distance(const piece *p, const float *a, const float *b) {
 bool output_compare(matmul *m, const output_side *original, const output_side *rounded, size_t n,
                     size_t tokens, output_errors *sums, gq_error *e) {
     size_t bytes = sizeof(float) * ROWS * TOKENS, rows = original->weights.rows;
-    float *wanted = aligned_alloc(64, bytes), *got = aligned_alloc(64, bytes);
+    float *wanted = malloc(bytes), *got = malloc(bytes);
     for (piece p = {.m = m}; wanted && got && p.row < rows; p.row += ROWS) {
         p.rows = rows - p.row < ROWS ? rows - p.row : ROWS;
         for (p.token = 0; p.token < tokens; p.token += TOKENS) {

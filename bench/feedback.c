@@ -1,0 +1,145 @@
+/* bench-feedback: what rounding with error feedback takes, beside products of matrices in the same run.
+ *
+ *     bench-feedback [--isa LEVEL] [--threads N] [--type TYPE] [--effort 0..2] [--rows N] [COLUMNS...]
+ *
+ * Moments are of made-up activations. Printed per width are GFLOP/s, and their ratio to that of a product of
+ * COLUMNS x COLUMNS weights (F32) with 512 tokens, measured before and after each: of the moments of two
+ * streams (2 T n^2 + T n^2 operations for T tokens and n columns), of their root (n^3 / 3), and of the pass
+ * over rows (2 n^2 per row; with a second stream, which moves the target, 5 n^2). One thread's time is that
+ * of its processor.
+ */
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench/turns.h"
+#include "forward/matmul.h"
+#include "forward/threads.h"
+#include "imatrix/moments.h"
+
+enum { TOKENS = 512, MOST_ROWS = 1 << 16 };
+
+static const kernels *k;
+static int threads = 1, effort = EFFORT_DEFAULT;
+static uint32_t type = GGUF_Q4_K;
+static size_t rows = 256;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void *memory(size_t bytes) {
+    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!p) exit(1);
+    return p;
+}
+static float *random_floats(size_t n, float unit) {
+    float *x = memory(sizeof *x * n);
+    uint64_t state = n;
+    for (size_t i = 0; i < n; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        x[i] = unit * (float)(int32_t)(state >> 32) * 0x1p-31f;
+    }
+    return x;
+}
+
+/* ---- what is measured beside ---- */
+static double product_seconds(const float *w, const float *x, size_t n) {
+    gq_error e;
+    matmul *m = matmul_new(k, threads, &e);
+    float *y = memory(sizeof *y * n * TOKENS);
+    if (!m) exit(1);
+    matmul_weights of = {w, GGUF_F32, n, n, sizeof *w * n};
+    matmul_run(m, &of, x, TOKENS, y, TOKENS, TOKENS);
+    double start = now();
+    matmul_run(m, &of, x, TOKENS, y, TOKENS, TOKENS);
+    double took = now() - start;
+    matmul_free(m), free(y);
+    return took;
+}
+
+typedef struct site {
+    size_t n;
+    float *x, *y, *w;
+    double product; /* seconds of the last one */
+} site;
+
+/* Before and after what it is compared with. */
+static void report(site *s, const char *what, double seconds, double operations) {
+    double after = product_seconds(s->w, s->y, s->n), n = (double)s->n;
+    double rate = 1e-9 * operations / seconds, beside = 1e-9 * 4 * n * n * TOKENS / (s->product + after);
+    printf("%6zu  %-28s %8.2f s %8.1f %8.1f %6.2f\n", s->n, what, seconds, rate, beside, rate / beside);
+    fflush(stdout);
+    s->product = after;
+}
+
+static double pass_seconds(const site *s, const feedback_moments *runs, size_t n_runs) {
+    size_t room = feedback_bytes(k, type, s->n), stride = gguf_type_bytes(gguf_type_of(type), s->n);
+    uint8_t *rooms = memory((size_t)threads * room), *blocks = memory(rows * stride);
+    double start = now();
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (size_t row = 0; row < rows; row += FEEDBACK_ROWS) {
+        feedback_sums sums = {0};
+        feedback_task t = {.kernels = k,
+                           .type = type,
+                           .effort = (codec_effort)effort,
+                           .moments = runs,
+                           .n_moments = n_runs,
+                           .columns = s->n,
+                           .room = rooms + (size_t)omp_get_thread_num() * room};
+        codec_feedback(&t, s->w + row % s->n * s->n, rows - row < FEEDBACK_ROWS ? rows - row : FEEDBACK_ROWS,
+                       blocks + row * stride, &sums);
+    }
+    double took = now() - start;
+    free(rooms), free(blocks);
+    return took;
+}
+
+static void measure(size_t n) {
+    gq_error e;
+    moments_factored f;
+    site s = {n, random_floats(n * TOKENS, 1), random_floats(n * TOKENS, 1), random_floats(n * n, 0.05f), 0};
+    double columns = (double)n, start;
+    moments *m = moments_new(k, (moments_shape){n, n, true}, threads, &e);
+    if (!m) exit(1);
+    s.product = product_seconds(s.w, s.y, n);
+    start = now();
+    for (int i = 0; i < 2; i++) moments_add(m, s.x, TOKENS, s.y, TOKENS, TOKENS);
+    report(&s, "moments", now() - start, 2 * TOKENS * 3 * columns * columns);
+    start = now();
+    if (!moments_factor(m, MOMENTS_DEFAULT, &f, &e) || !f.n_runs) exit(1);
+    report(&s, "root", now() - start, columns * columns * columns / 3);
+    moments_free(m);
+    report(&s, "pass, two streams", pass_seconds(&s, f.runs, f.n_runs), 5 * columns * columns * (double)rows);
+    f.runs->correction = 0;
+    report(&s, "pass, one stream", pass_seconds(&s, f.runs, f.n_runs), 2 * columns * columns * (double)rows);
+    moments_factored_free(&f);
+    free(s.x), free(s.y), free(s.w);
+}
+
+int main(int argc, char **argv) {
+    int i = 1;
+    k = kernels_select();
+    for (; i + 1 < argc && !strncmp(argv[i], "--", 2); i += 2) {
+        const char *value = argv[i + 1];
+        if (!strcmp(argv[i], "--isa")) k = kernels_level(value);
+        if (!strcmp(argv[i], "--threads")) threads = atoi(value);
+        if (!strcmp(argv[i], "--effort")) effort = atoi(value);
+        if (!strcmp(argv[i], "--rows")) rows = strtoul(value, NULL, 10);
+        for (uint32_t t = 0; !strcmp(argv[i], "--type") && t < GGUF_TYPE_LIMIT; t++)
+            if (gguf_type_of(t) && listed(value, gguf_type_of(t)->name)) type = t;
+    }
+    if (!k || threads < 1 || effort < 0 || effort > EFFORT_BEST || !rows || rows > MOST_ROWS ||
+        !k->codecs[type].steps)
+        return fprintf(stderr, "bench-feedback: bad argument\n"), 2;
+    threads = forward_threads(threads);
+    printf("%s, %d threads, %s, %zu rows\n%6s  %-28s %10s %8s %8s %6s\n", kernels_name(k), threads,
+           gguf_type_of(type)->name, rows, "n", "", "time", "GFLOP/s", "product", "ratio");
+    if (i == argc) measure(4096), measure(14336);
+    for (; i < argc; i++) measure(strtoul(argv[i], NULL, 10));
+    return 0;
+}

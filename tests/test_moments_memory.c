@@ -1,0 +1,67 @@
+/* Moments when memory runs out: an error each time, nothing lost, and what is made without one is whole. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "imatrix/moments.h"
+#include "imatrix/output.h"
+#include "tests/codecs.h"
+#include "tests/memory.h"
+
+enum { N = 300, TOKENS = 300 };
+static float x[N * TOKENS], y[N * TOKENS];
+
+static bool factor_once(gq_error *e) {
+    moments_factored f = {.n_runs = 0};
+    moments *m = moments_new(kernels_select(), (moments_shape){N, 256, true}, 2, e);
+    if (!m) return false;
+    moments_add(m, x, TOKENS, y, TOKENS, TOKENS);
+    bool ok = moments_factor(m, MOMENTS_DEFAULT, &f, e);
+    assert_int_equal(f.n_runs, ok ? 2 : 0);
+    assert_true(ok || !f.runs);
+    moments_free(m), moments_factored_free(&f);
+    return ok;
+}
+
+static bool compare_once(gq_error *e) {
+    matmul *m = matmul_new(kernels_select(), 2, e);
+    if (!m) return false;
+    output_errors sums = {0};
+    matmul_weights w = {x, GGUF_F32, TOKENS, N, sizeof *x * N};
+    output_side original = {w, x, TOKENS}, rounded = {w, y, TOKENS};
+    bool ok = output_compare(m, &original, &rounded, 1, 16, &sums, e);
+    matmul_free(m);
+    return ok;
+}
+
+static void each_allocation_may_fail(bool (*once)(gq_error *e), long least) {
+    for (long i = 1;; i++) {
+        gq_error e = {.text = ""};
+        fail_at = i;
+        bool ok = once(&e), failed = fail_at == 0;
+        fail_at = 0;
+        assert_true(ok == !failed);
+        if (ok) {
+            assert_true(i > least);
+            return;
+        }
+        assert_non_null(strstr(e.text, "memory"));
+    }
+}
+
+static void moments_report_it(void **state) {
+    (void)state;
+    each_allocation_may_fail(factor_once, 12);
+}
+static void outputs_report_it(void **state) {
+    (void)state;
+    each_allocation_may_fail(compare_once, 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(moments_report_it),
+        cmocka_unit_test(outputs_report_it),
+    };
+    seed_random(1), fill_normal(x, N * TOKENS, 1), fill_normal(y, N * TOKENS, 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
