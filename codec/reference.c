@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codec/codec.h"
+#include "codec/grids.h"
 
 static unsigned lo(uint8_t b) { return b & 15; }
 static unsigned hi(uint8_t b) { return b >> 4; }
@@ -121,14 +122,81 @@ static float f32(const uint8_t *b, size_t i) { return (void)i, from_bits(u32(b))
 static float half(const uint8_t *b, size_t i) { return (void)i, f16(b); }
 static float bf16(const uint8_t *b, size_t i) { return (void)i, from_bits((uint32_t)u16(b) << 16); }
 
+/* ---- grids ---- */
+static unsigned digit(uint16_t entry, size_t j, unsigned width) { return field(entry, width * j, width); }
+static float iq2_level(uint16_t entry, size_t j) {
+    static const float t[3] = {8, 25, 43};
+    return t[digit(entry, j, 2)];
+}
+static float iq3_xxs_level(uint16_t entry, size_t j) {
+    static const float t[8] = {4, 12, 20, 28, 36, 44, 52, 62};
+    return t[digit(entry, j, 3)];
+}
+/* Of seven bits, the eighth makes their number even. */
+static float sign_of_7(unsigned n, size_t j) {
+    return (j < 7 ? field(n, j, 1) : (unsigned)__builtin_popcount(n) % 2) ? -1.0f : 1.0f;
+}
+static float sign_of_8(unsigned n, size_t j) { return field(n, j, 1) ? -1.0f : 1.0f; }
+static float odd(unsigned s) { return 2 * (float)s + 1; }
+
+static float iq2_xxs(const uint8_t *b, size_t i) {
+    const uint8_t *p = b + 2 + 8 * (i / 32);
+    const size_t g = i / 8, j = i % 8;
+    const uint32_t a = u32(p + 4);
+    return f16(b) * odd(a >> 28) / 8 * iq2_level(grid_digits_iq2_xxs[p[g % 4]], j) *
+           sign_of_7(field(a, 7 * (g % 4), 7), j);
+}
+static float iq2_xs(const uint8_t *b, size_t i) {
+    const size_t g = i / 8, j = i % 8;
+    const unsigned q = u16(b + 2 + 2 * g);
+    return f16(b) * odd(nib(b[66 + i / 32], i / 16 % 2)) / 8 *
+           iq2_level(grid_digits_iq2_xs[field(q, 0, 9)], j) * sign_of_7(field(q, 9, 7), j);
+}
+static float iq2_s(const uint8_t *b, size_t i) {
+    const size_t g = i / 8, j = i % 8;
+    const unsigned k = b[2 + g] + 256 * field(b[66 + g / 4], 2 * (g % 4), 2);
+    return f16(b) * odd(nib(b[74 + i / 32], i / 16 % 2)) / 8 * iq2_level(grid_digits_iq2_s[k], j) *
+           sign_of_8(b[34 + g], j);
+}
+static float iq3_xxs(const uint8_t *b, size_t i) {
+    const uint32_t a = u32(b + 66 + 4 * (i / 32));
+    return f16(b) * odd(a >> 28) / 4 * iq3_xxs_level(grid_digits_iq3_xxs[b[2 + i / 4]], i % 4) *
+           sign_of_7(field(a, 7 * (i / 8 % 4), 7), i % 8);
+}
+static float iq3_s(const uint8_t *b, size_t i) {
+    const size_t h = i / 4;
+    const unsigned k = b[2 + h] + 256 * field(b[66 + h / 8], h % 8, 1);
+    return f16(b) * odd(nib(b[106 + i / 64], i / 32 % 2)) * odd(digit(grid_digits_iq3_s[k], i % 4, 3)) *
+           sign_of_8(b[74 + i / 8], i % 8);
+}
+static float iq1_value(unsigned k, size_t j, unsigned down) {
+    return (float)digit(grid_digits_iq1[k], j, 2) - 1 + (down ? -0.125f : 0.125f);
+}
+static float iq1_s(const uint8_t *b, size_t i) {
+    const size_t g = i / 8;
+    const unsigned q = u16(b + 34 + 2 * (i / 32)), k = b[2 + g] + 256 * field(q, 3 * (g % 4), 3);
+    return f16(b) * odd(field(q, 12, 3)) * iq1_value(k, i % 8, field(q, 15, 1));
+}
+static float iq1_m(const uint8_t *b, size_t i) {
+    const size_t g = i / 8;
+    const unsigned n = nib(b[32 + g / 2], g % 2), k = b[g] + 256 * field(n, 0, 3);
+    unsigned half = 0;
+    for (size_t w = 0; w < 4; w++) half |= field(u16(b + 48 + 2 * w), 12, 4) << 4 * w;
+    const uint8_t d[2] = {(uint8_t)half, (uint8_t)(half >> 8)};
+    return f16(d) * odd(field(u16(b + 48 + 2 * (i / 64)), 3 * (i / 16 % 4), 3)) *
+           iq1_value(k, i % 8, field(n, 3, 1));
+}
+
 bool reference_decode(uint32_t type, const uint8_t *blocks, float *x, size_t n) {
     static float (*const element[GGUF_TYPE_LIMIT])(const uint8_t *, size_t) = {
-        [GGUF_F32] = f32,       [GGUF_F16] = half,    [GGUF_BF16] = bf16,   [GGUF_Q4_0] = q4_0,
-        [GGUF_Q4_1] = q4_1,     [GGUF_Q5_0] = q5_0,   [GGUF_Q5_1] = q5_1,   [GGUF_Q8_0] = q8_0,
-        [GGUF_Q8_1] = q8_1,     [GGUF_Q2_K] = q2_k,   [GGUF_Q3_K] = q3_k,   [GGUF_Q4_K] = q4_k,
-        [GGUF_Q5_K] = q5_k,     [GGUF_Q6_K] = q6_k,   [GGUF_Q8_K] = q8_k,   [GGUF_IQ4_NL] = iq4_nl,
-        [GGUF_IQ4_XS] = iq4_xs, [GGUF_TQ1_0] = tq1_0, [GGUF_TQ2_0] = tq2_0, [GGUF_Q1_0] = q1_0,
-        [GGUF_Q2_0] = q2_0,     [GGUF_MXFP4] = mxfp4, [GGUF_NVFP4] = nvfp4,
+        [GGUF_F32] = f32,         [GGUF_F16] = half,        [GGUF_BF16] = bf16,     [GGUF_Q4_0] = q4_0,
+        [GGUF_Q4_1] = q4_1,       [GGUF_Q5_0] = q5_0,       [GGUF_Q5_1] = q5_1,     [GGUF_Q8_0] = q8_0,
+        [GGUF_Q8_1] = q8_1,       [GGUF_Q2_K] = q2_k,       [GGUF_Q3_K] = q3_k,     [GGUF_Q4_K] = q4_k,
+        [GGUF_Q5_K] = q5_k,       [GGUF_Q6_K] = q6_k,       [GGUF_Q8_K] = q8_k,     [GGUF_IQ4_NL] = iq4_nl,
+        [GGUF_IQ4_XS] = iq4_xs,   [GGUF_TQ1_0] = tq1_0,     [GGUF_TQ2_0] = tq2_0,   [GGUF_Q1_0] = q1_0,
+        [GGUF_Q2_0] = q2_0,       [GGUF_MXFP4] = mxfp4,     [GGUF_NVFP4] = nvfp4,   [GGUF_IQ1_S] = iq1_s,
+        [GGUF_IQ1_M] = iq1_m,     [GGUF_IQ2_XXS] = iq2_xxs, [GGUF_IQ2_XS] = iq2_xs, [GGUF_IQ2_S] = iq2_s,
+        [GGUF_IQ3_XXS] = iq3_xxs, [GGUF_IQ3_S] = iq3_s,
     };
     const gguf_type *t = gguf_type_of(type);
     if (!t || !element[type]) return false;

@@ -1,0 +1,24 @@
+/* The grids of the types that code 8 or 4 weights by one index: IQ1_S to IQ3_S. codec/make_grids has written
+ * the entries, in grids.inc; docs/formats.md says what they are. */
+#ifndef GQ_GRIDS_H
+#define GQ_GRIDS_H
+
+#include <stdint.h>
+
+/* Entries of a grid, weights of an entry, and the bits of a digit where entries are packed. */
+#define GQ_GRIDS(X) \
+    X(iq2_xxs, IQ2_XXS, 256, 8, 2) \
+    X(iq2_xs, IQ2_XS, 512, 8, 2) \
+    X(iq2_s, IQ2_S, 1024, 8, 2) \
+    X(iq3_xxs, IQ3_XXS, 256, 4, 3) \
+    X(iq3_s, IQ3_S, 512, 4, 3) \
+    X(iq1, IQ1, 2048, 8, 2)
+
+/* grid_NAME: what the digits stand for, the first weight first. Of IQ1 eight times that, as shifts are
+ * eighths. grid_digits_NAME: the digits, packed, the first weight's lowest; in increasing order. */
+#define GQ_DECLARE_GRID(name, NAME, entries, weights, width) \
+    extern const int8_t grid_##name[entries][weights]; \
+    extern const uint16_t grid_digits_##name[entries];
+GQ_GRIDS(GQ_DECLARE_GRID)
+
+#endif
