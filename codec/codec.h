@@ -70,6 +70,13 @@ typedef struct codec_search {
     /* In super-blocks: */
     int factors;            /* sizes of the factors that packed scales and minimums are multiplied with */
     codec_pairs neighbours; /* packed scale and minimum relative to those that suit best */
+    /* In grids: */
+    struct {
+        int tries;      /* scales tried around the estimate, ... */
+        float ratio;    /* ... each so many times the one before */
+        bool thorough;  /* search with either of the signs, or shifts, that may be best, not the likelier one */
+        bool negative;  /* try a negative factor, too */
+    } grid;
     /* In types of their own: */
     int reach;      /* NVFP4: scales tried below the usual one, and half of those above */
     bool canonical; /* Q8_0: no search, but the bytes that everyone else writes */

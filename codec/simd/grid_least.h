@@ -340,7 +340,7 @@ static NOINLINE vi least_iq2_s(const vi c[4][9]) {
     return best;
 }
 
-static NOINLINE vi least_iq3_xxs(const vi c[4][8]) {
+static NOINLINE vi least_iq3_xxs(const vi c[4][9]) {
     PARTS_OF_8
     SET(s0, d2, d0) SET(s1, d4, d0) SET(s2, d6, d0) SET(s3, d3, d1) SET(s4, d5, d1) SET(s5, d7, d1)
     SET(s6, d4, d2) SET(s7, d6, d2) SET(s8, d5, d3) SET(s9, d7, d3) SET(s10, d7, d5) SET(s11, s6, s1)
@@ -429,7 +429,7 @@ static NOINLINE vi least_iq3_xxs(const vi c[4][8]) {
     return best;
 }
 
-static NOINLINE vi least_iq3_s(const vi c[4][8]) {
+static NOINLINE vi least_iq3_s(const vi c[4][9]) {
     PARTS_OF_8
     SET(s0, d2, d0) SET(s1, d3, d0) SET(s2, d4, d0) SET(s3, d5, d0) SET(s4, d6, d0) SET(s5, d7, d0)
     SET(s6, d3, d1) SET(s7, d4, d1) SET(s8, d5, d1) SET(s9, d6, d1) SET(s10, d7, d1) SET(s11, d4, d2)

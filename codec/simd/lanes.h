@@ -45,7 +45,7 @@ INLINE vi bits(vf v) { return (vi)v; }
 INLINE vf from_bits(vi v) { return (vf)v; }
 
 /* ---- masks, select, minimum ----
- * smaller(a, b) is a < b ? a : b: the second operand when equal or unordered, as x86 has it. in_any(m):
+ * smaller(a, b) is a < b ? a : b: the second operand when equal or unordered, as x86 has it; smalleri: of integers. in_any(m):
  * whether a mask holds in any lane. */
 #if GQ_LANES == 16 && defined(__AVX512F__)
 typedef __mmask16 vm;
@@ -59,6 +59,7 @@ INLINE vm both(vm a, vm b) { return (vm)(a & b); }
 INLINE vm either(vm a, vm b) { return (vm)(a | b); }
 INLINE vf smaller(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
 INLINE vf larger(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
+INLINE vi smalleri(vi a, vi b) { return (vi)_mm512_min_epi32((__m512i)a, (__m512i)b); }
 INLINE vi to_int(vf a) { return (vi)_mm512_cvttps_epi32((__m512)a); }
 INLINE bool in_any(vm m) { return m != 0; }
 #else
@@ -83,6 +84,13 @@ INLINE vf smaller(vf a, vf b) { return pick(a < b, a, b); }
 INLINE vf larger(vf a, vf b) { return pick(a > b, a, b); }
 #endif
 INLINE vi picki(vm m, vi a, vi b) { return (vi)pick(m, (vf)a, (vf)b); }
+#if GQ_LANES == 8 && defined(__AVX2__)
+INLINE vi smalleri(vi a, vi b) { return (vi)_mm256_min_epi32((__m256i)a, (__m256i)b); }
+#elif GQ_LANES == 4 && defined(__SSE4_1__)
+INLINE vi smalleri(vi a, vi b) { return (vi)_mm_min_epi32((__m128i)a, (__m128i)b); }
+#else
+INLINE vi smalleri(vi a, vi b) { return picki(a < b, a, b); }
+#endif
 INLINE vi to_int(vf a) { return __builtin_convertvector(a, vi); }
 INLINE bool in_any(vm m) { /* the halves of its lanes together, down to two */
     int64_t halves[L / 2], some = 0;
@@ -126,6 +134,20 @@ INLINE vf look_up16(const float table[16], vi i) {
 #else
     vf v;
     for (int k = 0; k < L; k++) v[k] = table[i[k]];
+    return v;
+#endif
+}
+
+/* table[i % 8] */
+INLINE vf look_up8(const float table[8], vi i) {
+#if GQ_LANES == 16 && defined(__AVX512F__)
+    const __m512 twice = _mm512_castpd_ps(_mm512_broadcast_f64x4(_mm256_loadu_pd((const double *)table)));
+    return (vf)_mm512_permutexvar_ps((__m512i)i, twice);
+#elif GQ_LANES == 8 && defined(__AVX2__)
+    return (vf)_mm256_permutevar8x32_ps(_mm256_loadu_ps(table), (__m256i)i);
+#else
+    vf v;
+    for (int k = 0; k < L; k++) v[k] = table[i[k] & 7];
     return v;
 #endif
 }

@@ -1,0 +1,228 @@
+/* Encoders of the types that code weights by entries of a grid, all at once and step by step: what types need not
+ * say. The search for scales, each lane one super-block:
+ *   1. per sub-block, scales around one that moments of its weights suggest;
+ *   2. d: sizes around the largest scale over the largest packed one, judged by what packed scales make of the codes;
+ *   3. codes at the packed scales, which rounding chooses anew.
+ */
+#ifndef GQ_GRID_ENCODE_H
+#define GQ_GRID_ENCODE_H
+
+#include "codec/simd/grid_search.h"
+
+enum { MOST_SUBS = 16 };
+
+/* What choosing a block's scales leaves, and its codes. */
+typedef struct grid_state {
+    vf unit, per_unit; /* the batch's */
+    vf d, sign;        /* the factor that the file stores, in this unit, before the gain; and its sign */
+    vf sc[MOST_SUBS], scale[MOST_SUBS]; /* 2 s + 1; what levels are multiplied by, without the sign */
+    vi down[MOST_SUBS];                 /* whether the shift of a sub-block is downward */
+    vi digits[64], signs[64];           /* of entries; of steps */
+    float w[256];
+    bool thorough;
+} grid_state;
+
+/* ---- the search for scales ---- */
+typedef struct grid_scales {
+    vf d, error;
+    vf sc[MOST_SUBS];
+} grid_scales;
+
+/* The best scale, nearly. What moments say is nearer to it than the mean square alone: constants are fitted,
+ * exponents such that square roots will do. */
+INLINE vf estimate_scale(const grid_type t, const vf *x, const float *w, bool weighted) {
+    vf sum = all(0x1p-60f), m1 = sum, m2 = sum, m4 = all(0x1p-120f), top = all(0x1p-30f);
+    for (int i = 0; i < t.length; i++) {
+        const vf v = magnitude(x[i]), wv = weighted ? w[i] * v : v, wvv = wv * v;
+        sum = sum + (weighted ? all(w[i]) : all(1));
+        m1 = m1 + wv, m2 = m2 + wvv, m4 = m4 + wvv * (v * v), top = larger(top, v);
+    }
+    const vf r = root(m2 / sum);
+    if (shifted(t)) { /* r (r / m1)^1.5 */
+        const vf q = r * sum / m1;
+        return t.estimate * (r * q * root(q));
+    }
+    if (t.size == 8) { /* r (m4 / r^4)^0.3125 */
+        const vf q = root(root(m4 * sum / (m2 * m2)));
+        return t.estimate * (r * q * root(root(q)));
+    }
+    const vf q = root(top / r); /* r (top / r)^0.8125 */
+    return t.estimate * (r * q * root(q) * root(root(root(q))));
+}
+
+/* Steps of a sub-block, begun. */
+typedef struct sub_steps {
+    step first[4 * 2], second[4 * 2];
+} sub_steps;
+
+INLINE void start_steps(const grid_type t, const vf *x, const float *w, bool weighted, vf a, bool thorough,
+                        sub_steps *s) {
+    const bool second = thorough && t.signs == EVEN_SIGNS;
+    for (int i = 0, k = 0; i < t.length; i += t.step, k++)
+        start_step(t, x + i, w + i, weighted, a, &s->first[k], second ? &s->second[k] : NULL);
+}
+/* Sums for the best codes at scale a. */
+INLINE coded code_sub_block(const grid_type t, const sub_steps *s, const float *w, bool weighted, vf a, vi down,
+                            bool thorough) {
+    coded sum = {.vv = all(0), .vx = all(0)};
+    for (int i = 0, k = 0; i < t.length; i += t.step, k++) {
+        const step *second = thorough && t.signs == EVEN_SIGNS ? &s->second[k] : NULL;
+        const coded c = code_best(t, &s->first[k], second, w + i, weighted, a, down, thorough);
+        sum.vv = sum.vv + c.vv, sum.vx = sum.vx + c.vx;
+    }
+    return sum;
+}
+/* The same with the better shift, where one serves a sub-block. */
+INLINE coded code_shifted(const grid_type t, const sub_steps *s, const vf *x, const float *w, bool weighted,
+                          vf a, bool thorough, vi *down) {
+    *down = alli(0);
+    if (t.signs == SHIFT_OF_SUB_BLOCK && !thorough) *down = likely_shift(x, w, weighted, t.length, a);
+    coded c = code_sub_block(t, s, w, weighted, a, *down, thorough);
+    if (t.signs == SHIFT_OF_SUB_BLOCK && thorough) {
+        const coded other = code_sub_block(t, s, w, weighted, a, alli(1), thorough);
+        const vm m = lt(coded_error(other.vv, other.vx, a), coded_error(c.vv, c.vx, a));
+        *down = picki(m, alli(1), alli(0));
+        c.vv = pick(m, other.vv, c.vv), c.vx = pick(m, other.vx, c.vx);
+    }
+    return c;
+}
+
+/* Step 1: sums for the best of several scales. */
+INLINE coded search_scale(const grid_type t, const vf *x, const float *w, bool weighted,
+                          const codec_search *search) {
+    const float ratio = search->grid.ratio, down_half = 1 / sqrtf(ratio);
+    vf a = estimate_scale(t, x, w, weighted), most = all(-1);
+    sub_steps s;
+    start_steps(t, x, w, weighted, a, search->grid.thorough, &s);
+    /* As far below as above. */
+    for (int k = 1; k < search->grid.tries; k++) a = a * down_half;
+    coded best = {.vv = all(1), .vx = all(0)};
+    for (int k = 0; k < search->grid.tries; k++, a = a * ratio) {
+        vi down;
+        const coded c = code_shifted(t, &s, x, w, weighted, a, search->grid.thorough, &down);
+        const vf explained = c.vx * c.vx * inverse(c.vv);
+        const vm better = lt(most, explained);
+        most = pick(better, explained, most);
+        best.vv = pick(better, c.vv, best.vv), best.vx = pick(better, c.vx, best.vx);
+    }
+    return best;
+}
+
+/* The nearest odd multiple. */
+INLINE vf packed_odd(const grid_type t, vf a, vf inv) {
+    return clamp(2.0f * nearest(0.5f * (a * inv - 1.0f)) + 1.0f, all(1), all(t.top));
+}
+
+/* Steps 1 and 2, of weights as they are or with their signs changed. */
+INLINE void search_scales(const grid_type t, const batch *b, const vf *x, bool weighted,
+                          const codec_search *search, grid_scales *out) {
+    const int subs = 256 / t.length;
+    vf a[MOST_SUBS], vv[MOST_SUBS], top = all(0);
+    for (int k = 0; k < subs; k++) {
+        const coded c = search_scale(t, x + k * t.length, b->w + k * t.length, weighted, search);
+        a[k] = larger(c.vx / c.vv, all(0)), vv[k] = c.vv;
+        top = larger(top, a[k]);
+    }
+    out->d = all(0), out->error = all(1e30f);
+    for (int k = 0; k < search->factors; k++) {
+        const float size = 0.85f + 0.75f * (float)k / (float)(search->factors - 1);
+        const vf d = as_stored(b, top * (size / (t.top * t.unit))), per_unit = d * t.unit, inv = inverse(per_unit);
+        vf e = all(0);
+        for (int i = 0; i < subs; i++) {
+            const vf packed = packed_odd(t, a[i], inv) * per_unit;
+            e = e + packed * vv[i] * (packed - 2.0f * a[i]);
+        }
+        const vm better = lt(e, out->error);
+        out->error = pick(better, e, out->error), out->d = pick(better, d, out->d);
+    }
+    const vf inv = inverse(out->d * t.unit);
+    for (int k = 0; k < subs; k++) out->sc[k] = packed_odd(t, a[k], inv);
+}
+
+/* Grids of shifted types hold other entries than their negatives: the sign of the factor matters. */
+INLINE void choose_grid(const grid_type t, const batch *b, bool weighted, const codec_search *search,
+                        grid_state *s) {
+    const int subs = 256 / t.length;
+    vf x[256];
+    grid_scales chosen, other;
+    search_scales(t, b, b->x, weighted, search, &chosen);
+    s->unit = b->unit, s->per_unit = b->per_unit, s->sign = all(1), s->thorough = search->grid.thorough;
+    if (search->grid.negative) {
+        for (int i = 0; i < 256; i++) x[i] = -b->x[i];
+        search_scales(t, b, x, weighted, search, &other);
+        const vm better = lt(other.error, chosen.error);
+        s->sign = pick(better, all(-1), all(1));
+        chosen.d = pick(better, other.d, chosen.d);
+        for (int k = 0; k < subs; k++) chosen.sc[k] = pick(better, other.sc[k], chosen.sc[k]);
+    }
+    s->d = chosen.d;
+    for (int i = 0; i < 256; i++) s->w[i] = weighted ? b->w[i] : 1;
+    for (int k = 0; k < subs; k++) {
+        s->sc[k] = chosen.sc[k], s->scale[k] = chosen.d * t.unit * chosen.sc[k];
+        s->down[k] = alli(0);
+        if (t.signs != SHIFT_OF_SUB_BLOCK) continue;
+        sub_steps steps;
+        const float *w = s->w + k * t.length;
+        for (int i = 0; i < t.length; i++) x[i] = b->x[k * t.length + i] * s->sign;
+        const vf a = larger(s->scale[k], all(0x1p-60f));
+        if (s->thorough) {
+            start_steps(t, x, w, weighted, a, true, &steps);
+            code_shifted(t, &steps, x, w, weighted, a, true, &s->down[k]);
+        } else {
+            s->down[k] = likely_shift(x, w, weighted, t.length, a);
+        }
+    }
+}
+
+/* ---- rounding ---- */
+INLINE void round_grid(const grid_type t, grid_state *s, int column, const vf *from, bool weighted, vf *y) {
+    const int sub = column / t.length;
+    /* Of a block of zeros, codes do not matter. */
+    const vf a = larger(s->scale[sub], all(0x1p-60f));
+    const bool both = s->thorough && t.signs == EVEN_SIGNS;
+    vf x[8];
+    step first, second;
+    for (int i = 0; i < t.step; i++) x[i] = from[i] * s->sign;
+    start_step(t, x, s->w + column, weighted, a, &first, both ? &second : NULL);
+    const coded c = code_best(t, &first, both ? &second : NULL, s->w + column, weighted, a, s->down[sub],
+                              s->thorough);
+    for (int k = 0; k < t.step / t.size; k++) s->digits[column / t.size + k] = c.digits[k];
+    s->signs[column / t.step] = c.signs;
+    const vf scale = s->scale[sub] * s->sign, shift = shift_of(c.signs);
+    for (int i = 0; i < t.step; i++) {
+        const vf v = level_at(t, &c, i, shift) * scale;
+        y[i] = shifted(t) ? v : from_bits(bits(v) ^ (c.signs << (31 - i) & INT32_MIN));
+    }
+}
+
+/* ---- gain ---- */
+typedef struct grid_projection {
+    vf xx, xy, yy;
+} grid_projection;
+
+INLINE void project_grid(grid_projection *p, vf x, vf y, bool weighted, float w) {
+    const vf wx = weighted ? w * x : x, wy = weighted ? w * y : y;
+    p->xx = p->xx + wx * x, p->xy = p->xy + wx * y, p->yy = p->yy + wy * y;
+}
+/* First the least squares, then a share of what they lack to a projection of 1. */
+INLINE vf gain_of_grid(const grid_type t, grid_projection p) {
+    const vf least = p.xy * inverse(p.yy), whole = p.xx * inverse(p.xy);
+    const vf gain = least + t.gain * (whole - least);
+    return pick(both(lt(all(0), p.xy), lt(all(0), gain)), clamp(gain, all(0.75f), all(1.5f)), all(1));
+}
+
+/* ---- packing: what types do with it ---- */
+/* The fields of a block, each in its lane. */
+typedef struct grid_fields {
+    vi index[64], signs[64], s[MOST_SUBS], down[MOST_SUBS];
+    vi d;
+} grid_fields;
+
+INLINE void finish_grid(const grid_type t, const grid_state *s, vf gain, grid_fields *f) {
+    for (int k = 0; k < 256 / t.size; k++) f->index[k] = index_of(t, s->digits[k]);
+    for (int k = 0; k < 256 / t.step; k++) f->signs[k] = s->signs[k];
+    for (int k = 0; k < 256 / t.length; k++) f->s[k] = (to_int(s->sc[k])) >> 1, f->down[k] = s->down[k];
+    f->d = half_bits(s->d * s->sign * gain * s->unit);
+}
+
+#endif

@@ -1,0 +1,105 @@
+/* Makes an encoder of a grid type, as encoder_of.h does of others. Included once per type, after
+ *
+ *     NAME     in symbols: iq2_xs      TYPE  in gguf/type.h: IQ2_XS
+ *     GROUP    weights that are coded together
+ *
+ * and searches_NAME, NAME_type and pack_NAME(fields, words).
+ */
+#define OF(part) GQ_PASTE(part, NAME)
+#define TYPE_OF GQ_PASTE(NAME, type)
+#define SIZE_(type, what) GGUF_##type##_##what
+#define SIZE(type, what) SIZE_(type, what)
+
+INLINE void OF(finish_block)(const grid_state *s, vf gain, uint8_t *out, size_t stride, size_t rows) {
+    vi words[MOST_WORDS];
+    grid_fields f;
+    finish_grid(TYPE_OF, s, gain, &f);
+    OF(pack)(&f, words);
+    store_blocks(words, (SIZE(TYPE, BYTES) + 3) / 4, SIZE(TYPE, BYTES), out, stride, rows);
+}
+
+static NOINLINE void OF(choose_weighted)(const batch *b, const codec_search *search, grid_state *s) {
+    choose_grid(TYPE_OF, b, true, search, s);
+}
+static NOINLINE void OF(choose_alike)(const batch *b, const codec_search *search, grid_state *s) {
+    choose_grid(TYPE_OF, b, false, search, s);
+}
+static void OF(choose)(const batch *b, const codec_search *search, grid_state *s) {
+    if (b->weighted)
+        OF(choose_weighted)(b, search, s);
+    else
+        OF(choose_alike)(b, search, s);
+}
+
+/* ---- all at once ---- */
+static void OF(encode_batch)(const batch *b, const codec_search *search, uint8_t *out, size_t stride,
+                             size_t rows) {
+    grid_state s;
+    grid_projection p = {all(0), all(0), all(0)};
+    OF(choose)(b, search, &s);
+    for (int i = 0; i < 256; i += TYPE_OF.step) {
+        vf y[8];
+        round_grid(TYPE_OF, &s, i, b->x + i, true, y);
+        for (int k = 0; k < TYPE_OF.step; k++) project_grid(&p, b->x[i + k], y[k], true, s.w[i + k]);
+    }
+    OF(finish_block)(&s, gain_of_grid(TYPE_OF, p), out, stride, rows);
+}
+
+static const encoder OF(encoder) = {256, SIZE(TYPE, BYTES), LEVEL(OF(decode)), OF(searches), OF(encode_batch)};
+
+void LEVEL(OF(encode))(const float *x, uint8_t *out, size_t rows, size_t cols,
+                       const codec_importance *importance, const encode_settings *settings) {
+    LEVEL(encode_rows)(&OF(encoder), x, out, rows, cols, importance, settings);
+}
+
+/* ---- step by step ---- */
+static void OF(step_choose)(void *state, const float *x, const float *importance,
+                            const codec_search *search) {
+    batch b;
+    memcpy(b.x, x, sizeof b.x);
+    start_batch(&b, importance, 256);
+    OF(choose)(&b, search, state);
+}
+
+/* Without importance all weights are 1, and multiplying by these changes nothing. */
+static void OF(step_round)(void *state, size_t column, const float *from, float *decoded) {
+    grid_state *s = state;
+    vf x[8], y[8];
+    for (int i = 0; i < TYPE_OF.step; i++) x[i] = load(from + i * L) * s->per_unit;
+    round_grid(TYPE_OF, s, (int)column, x, true, y);
+    for (int i = 0; i < TYPE_OF.step; i++) store(decoded + i * L, y[i] * s->unit);
+}
+
+static void OF(step_gain_kept)(const void *state, const float *x, const float *decoded,
+                               const float *importance, float *gain) {
+    const grid_state *s = state;
+    grid_projection p = {all(0), all(0), all(0)};
+    (void)importance; /* that of choosing */
+    for (int i = 0; i < 256; i++)
+        project_grid(&p, load(x + i * L) * s->per_unit, load(decoded + i * L) * s->per_unit,
+                     true, s->w[i]);
+    store(gain, gain_of_grid(TYPE_OF, p));
+}
+
+static void OF(step_finish)(const void *state, const float *gain, uint8_t *blocks, size_t stride,
+                            size_t rows) {
+    OF(finish_block)(state, load(gain), blocks, stride, rows);
+}
+
+const codec_steps LEVEL(OF(steps)) = {
+    .state_bytes = sizeof(grid_state),
+    .group = GROUP,
+    .searches = OF(searches),
+    .choose = OF(step_choose),
+    .round = OF(step_round),
+    .gain_kept = OF(step_gain_kept),
+    .finish = OF(step_finish),
+};
+
+#undef OF
+#undef TYPE_OF
+#undef SIZE_
+#undef SIZE
+#undef NAME
+#undef TYPE
+#undef GROUP

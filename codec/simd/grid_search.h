@@ -1,0 +1,253 @@
+/* The types that code 8 or 4 weights by an entry of a grid: the entry nearest to some weights at a given scale, exactly.
+ *
+ * What an entry costs, sum w (x - a v)^2, is a sum over its digits. So costs are added up digit by digit, and the least is
+ * taken of all entries that have a beginning in common before the next digits join: grid_least.h, straight-line code
+ * that codec/make_grids writes, needs a third to a half of an addition per digit of each entry. A cost is an integer whose
+ * lower bits hold the digits it is the cost of, each in a place of its own: adding costs joins digits, and a minimum brings
+ * along what it is the minimum of.
+ */
+#ifndef GQ_GRID_SEARCH_H
+#define GQ_GRID_SEARCH_H
+
+#include "codec/grids.h"
+#include "codec/simd/encoder.h"
+
+/* ---- the words of grid_least.h ---- */
+#define NOINLINE __attribute__((noinline))
+#define LEAST(x, y) smalleri(x, y)
+#define SET(name, x, y) const vi name = LEAST(x, y);
+#define SUM(name, x, y) const vi name = (x) + (y);
+/* Costs of parts. Compilers share sums that occur twice, and store more of them to memory than that saves: after
+ * HIDE_PARTS they take u for other values than before. */
+#define PARTS_OF_8 \
+    vi best = alli(INT32_MAX); \
+    const vi d0 = c[3][0], d1 = c[3][1], d2 = c[3][2], d3 = c[3][3], d4 = c[3][4], d5 = c[3][5], \
+             d6 = c[3][6], d7 = c[3][7]; \
+    vi u0 = c[2][0], u1 = c[2][1], u2 = c[2][2], u3 = c[2][3], u4 = c[2][4], u5 = c[2][5], u6 = c[2][6], \
+       u7 = c[2][7];
+#define PARTS_OF_9 \
+    PARTS_OF_8 \
+    const vi d8 = c[3][8]; \
+    vi u8 = c[2][8];
+#if defined(__AVX512F__)
+#define HIDE(u) "+v"(u)
+#elif defined(__SSE2__)
+#define HIDE(u) "+x"(u)
+#elif defined(__aarch64__)
+#define HIDE(u) "+w"(u)
+#else
+#define HIDE(u) "+m"(u)
+#endif
+#define HIDE_PARTS \
+    __asm__ volatile("" \
+                     : HIDE(u0), HIDE(u1), HIDE(u2), HIDE(u3), HIDE(u4), HIDE(u5), HIDE(u6), HIDE(u7));
+#define FIRST(a) \
+    { \
+        vi of_first = alli(INT32_MAX);
+#define SECOND(b, least) HIDE_PARTS of_first = LEAST(of_first, (least) + c[1][b]);
+#define FIRST_END(a) \
+    best = LEAST(best, of_first + c[0][a]); \
+    }
+#include "codec/simd/grid_least.h"
+
+/* ---- a type ---- */
+typedef enum grid_signs {
+    EVEN_SIGNS, /* of eight weights, an even number is negative */
+    FREE_SIGNS,
+    SHIFT_OF_ENTRY,    /* none; values are shifted up or down by an eighth, each entry's, ... */
+    SHIFT_OF_SUB_BLOCK /* ... or a sub-block's */
+} grid_signs;
+
+typedef struct grid_type {
+    vi (*least)(const vi costs[4][9]);
+    const uint16_t *digits; /* of entries, packed, in increasing order */
+    int entries, size;      /* their number, a power of two; weights of one: 8 or 4 */
+    int step, length;       /* weights that are coded together; of a sub-block */
+    grid_signs signs;
+    float level[8]; /* of a digit; of three, twice over */
+    float unit;     /* times (2 s + 1) times the block's factor: what a level is multiplied by */
+    float top;      /* largest 2 s + 1 */
+    float estimate; /* the best scale, by what moments say of it */
+    float gain;     /* share of the gain that is kept */
+} grid_type;
+
+INLINE bool shifted(const grid_type t) {
+    return t.signs == SHIFT_OF_ENTRY || t.signs == SHIFT_OF_SUB_BLOCK;
+}
+INLINE int digit_bits(const grid_type t) { return t.size == 8 ? 2 : 3; }
+INLINE int digit_levels(const grid_type t) { return t.size == 8 ? 3 : 8; }
+
+/* ---- a step: weights that are coded together ---- */
+typedef struct step {
+    vf x[8];   /* as entries see them: magnitudes, but of one that gets the other sign; shifted types: as they are */
+    vi signs;  /* bit i: weight i becomes negative */
+    vf per[2]; /* of each entry: units of cost per squared error, 2^30 / sum w x^2 */
+} step;
+/* What became of it. */
+typedef struct coded {
+    vi digits[2]; /* of each entry */
+    vi signs;     /* as above; shifted types: 1 where the shift is downward */
+    vf vv, vx;    /* sum w v^2, sum w v x: v what the codes stand for, x as the entries saw it */
+} coded;
+
+/* Error for scale a, without sum w x^2. */
+INLINE vf coded_error(vf vv, vf vx, vf a) { return a * (a * vv - 2.0f * vx); }
+
+/* Costs of nothing but rounding noise are not told apart; and no quotient overflows. */
+INLINE void weigh_entries(const grid_type t, const float *w, bool weighted, step *s) {
+    for (int k = 0; k < t.step / t.size; k++) {
+        vf xx = all(0x1p-60f);
+        for (int i = k * t.size; i < (k + 1) * t.size; i++)
+            xx = xx + (weighted ? w[i] * s->x[i] : s->x[i]) * s->x[i];
+        s->per[k] = 0x1p30f / xx;
+    }
+}
+
+/* The level that a magnitude would be rounded to alone, nearly. */
+INLINE vf level_alone(const grid_type t, vf x, vf a) {
+    if (t.size == 4) return larger(x, t.level[0] * a);
+    vf low = a * (0.5f * (t.level[0] + t.level[1])), high = a * (0.5f * (t.level[1] + t.level[2]));
+    return pick(lt(x, low), all(t.level[0]), pick(lt(x, high), all(t.level[1]), all(t.level[2])));
+}
+
+/* Weights, and signs. Where an odd number is negative, one weight gets the wrong sign: the one that this
+ * harms least, or in *second, if that is not NULL, second least. */
+INLINE void start_step(const grid_type t, const vf *x, const float *w, bool weighted, vf a, step *s,
+                       step *second) {
+    s->signs = alli(0);
+    if (shifted(t)) {
+        for (int i = 0; i < t.step; i++) s->x[i] = x[i];
+        weigh_entries(t, w, weighted, s);
+        return;
+    }
+    vi odd = alli(0), least = alli(0), next = alli(0);
+    vf least_harm = all(INFINITY), next_harm = all(INFINITY);
+    for (int i = 0; i < t.step; i++) {
+        const vi negative = bits(x[i]) >> 31;
+        s->signs = s->signs | (negative & 1 << i), odd = odd ^ negative;
+        s->x[i] = magnitude(x[i]);
+        if (t.signs == EVEN_SIGNS) {
+            const vf harm = (weighted ? w[i] * s->x[i] : s->x[i]) * level_alone(t, s->x[i], a);
+            const vm below = lt(harm, least_harm), below_next = lt(harm, next_harm);
+            next = picki(below, least, picki(below_next, alli(1 << i), next));
+            next_harm = pick(below, least_harm, pick(below_next, harm, next_harm));
+            least = picki(below, alli(1 << i), least), least_harm = pick(below, harm, least_harm);
+        }
+    }
+    if (second) *second = *s;
+    if (t.signs == EVEN_SIGNS) {
+        least = least & odd, next = next & odd;
+        for (int i = 0; i < t.step; i++) {
+            if (second) second->x[i] = from_bits(bits(s->x[i]) ^ next << (31 - i));
+            s->x[i] = from_bits(bits(s->x[i]) ^ least << (31 - i));
+        }
+        if (second) second->signs = s->signs ^ next;
+        s->signs = s->signs ^ least;
+    }
+    weigh_entries(t, w, weighted, s);
+    if (second)
+        for (int k = 0; k < t.step / t.size; k++) second->per[k] = s->per[k];
+}
+
+/* Costs of the digits of each weight, relative to digit 0: in the upper 16 bits (20 in grids of four). One that is
+ * above 2^27 (2^28), an eighth (a quarter) of all the cost there is, stops there: sums of eight (four) stay below 2^31. */
+INLINE void digit_costs(const grid_type t, const vf *x, const float *w, bool weighted, vf per, vf a, vf shift,
+                        vi e[8][8]) {
+    const vf cap = all(t.size == 8 ? 0x1p27f : 0x1p28f), per_a = per * a, a2 = a * 2.0f;
+    const vi cost = alli(t.size == 8 ? ~0xffff : ~0xfff);
+    vf sum[8], difference[8];
+    for (int k = 1; k < digit_levels(t); k++) {
+        sum[k] = a * (t.level[k] + t.level[0]), difference[k] = per_a * (t.level[k] - t.level[0]);
+        if (shifted(t)) sum[k] = sum[k] + a2 * shift;
+    }
+    for (int i = 0; i < t.size; i++)
+        for (int k = 1; k < digit_levels(t); k++) {
+            const vf c = (sum[k] - (x[i] + x[i])) * (weighted ? difference[k] * w[i] : difference[k]);
+            e[i][k] = (to_int(smaller(c, cap)) & cost) | k << digit_bits(t) * i;
+        }
+}
+
+/* The digits of the entry nearest to x at scale a. */
+INLINE vi nearest_entry(const grid_type t, const vf *x, const float *w, bool weighted, vf per, vf a,
+                        vf shift) {
+    vi e[8][8], c[4][9];
+    digit_costs(t, x, w, weighted, per, a, shift, e);
+    for (int p = 0; p < 4; p++) {
+        c[p][0] = alli(0);
+        if (t.size == 4)
+            for (int k = 1; k < 8; k++) c[p][k] = e[p][k];
+        else
+            for (int k = 1; k < 9; k++) {
+                const vi *one = &e[2 * p][k / 3], *two = &e[2 * p + 1][k % 3];
+                c[p][k] = k < 3 ? *two : k % 3 == 0 ? *one : *one + *two;
+            }
+    }
+    return t.least(c) & (t.size == 8 ? 0xffff : 0xfff);
+}
+
+INLINE vf level_at(const grid_type t, const coded *c, int i, vf shift) {
+    const vf v = look_up8(t.level, c->digits[i / t.size] >> digit_bits(t) * (i % t.size));
+    return shifted(t) ? v + shift : v;
+}
+INLINE vf shift_of(vi down) { return from_bits(down << 31 | bits(all(0.125f))); }
+
+/* At scale a > 0. down: of shifted types, whether downward. */
+INLINE coded code_step(const grid_type t, const step *s, const float *w, bool weighted, vf a, vi down) {
+    const vf shift = shift_of(down);
+    coded c = {.signs = shifted(t) ? down : s->signs, .vv = all(0), .vx = all(0)};
+    for (int k = 0; k < t.step / t.size; k++)
+        c.digits[k] = nearest_entry(t, s->x + k * t.size, w + k * t.size, weighted, s->per[k], a, shift);
+    for (int i = 0; i < t.step; i++) {
+        const vf v = level_at(t, &c, i, shift), wv = weighted ? w[i] * v : v;
+        c.vv = c.vv + wv * v, c.vx = c.vx + wv * s->x[i];
+    }
+    return c;
+}
+INLINE void pick_coded(const grid_type t, vm m, const coded *a, coded *b) {
+    for (int k = 0; k < t.step / t.size; k++) b->digits[k] = picki(m, a->digits[k], b->digits[k]);
+    b->signs = picki(m, a->signs, b->signs);
+    b->vv = pick(m, a->vv, b->vv), b->vx = pick(m, a->vx, b->vx);
+}
+
+/* Where a downward shift leaves less error of n weights, were each rounded alone: 1. */
+INLINE vi likely_shift(const vf *x, const float *w, bool weighted, int n, vf a) {
+    const vf per_a = 1.0f / a;
+    vf more = all(0);
+    for (int i = 0; i < n; i++) {
+        const vf v = x[i] * per_a, up = v - 0.125f, down = v + 0.125f;
+        const vf e = up - clamp(nearest(up), all(-1), all(1)), f = down - clamp(nearest(down), all(-1), all(1));
+        const vf d = e * e - f * f;
+        more = more + (weighted ? w[i] * d : d);
+    }
+    return picki(lt(all(0), more), alli(1), alli(0));
+}
+
+/* The better of what there is to try: both signs in *second, unless NULL, and shifts if each entry has its own. */
+INLINE coded code_best(const grid_type t, const step *s, const step *second, const float *w, bool weighted,
+                       vf a, vi down, bool thorough) {
+    if (t.signs == SHIFT_OF_ENTRY && !thorough) down = likely_shift(s->x, w, weighted, t.step, a);
+    coded c = code_step(t, s, w, weighted, a, down), other;
+    if (t.signs == EVEN_SIGNS && second)
+        other = code_step(t, second, w, weighted, a, down);
+    else if (t.signs == SHIFT_OF_ENTRY && thorough)
+        other = code_step(t, s, w, weighted, a, 1 - down);
+    else
+        return c;
+    pick_coded(t, lt(coded_error(other.vv, other.vx, a), coded_error(c.vv, c.vx, a)), &other, &c);
+    return c;
+}
+
+/* The index of the entry with these digits. */
+INLINE vi index_of(const grid_type t, vi digits) {
+    /* Digit 0 of shifted types is 0 and digit 1 is -1; in the list they are in order. */
+    if (shifted(t)) digits = (digits & 0xaaaa) | (~(digits | digits >> 1) & 0x5555);
+    vi found;
+    for (int k = 0; k < L; k++) {
+        const uint16_t *at = t.digits;
+        for (int half = t.entries / 2; half; half /= 2) at += at[half] <= digits[k] ? half : 0;
+        found[k] = (int32_t)(at - t.digits);
+    }
+    return found;
+}
+
+#endif
