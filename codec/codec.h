@@ -72,10 +72,11 @@ typedef struct codec_search {
     codec_pairs neighbours; /* packed scale and minimum relative to those that suit best */
     /* In grids: */
     struct {
-        int tries;      /* scales tried around the estimate, ... */
-        float ratio;    /* ... each so many times the one before */
-        bool thorough;  /* search with either of the signs, or shifts, that may be best, not the likelier one */
-        bool negative;  /* try a negative factor, too */
+        int tries;   /* scales tried around the estimate, ... */
+        float ratio; /* ... each so many times the one before */
+        bool
+            thorough; /* search with either of the signs, or shifts, that may be best, not the likelier one */
+        bool negative; /* try a negative factor, too */
     } grid;
     /* In types of their own: */
     int reach;      /* NVFP4: scales tried below the usual one, and half of those above */

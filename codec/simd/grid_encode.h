@@ -1,7 +1,8 @@
-/* Encoders of the types that code weights by entries of a grid, all at once and step by step: what types need not
- * say. The search for scales, each lane one super-block:
+/* Encoders of the types that code weights by entries of a grid, all at once and step by step: what types need
+ * not say. The search for scales, each lane one super-block:
  *   1. per sub-block, scales around one that moments of its weights suggest;
- *   2. d: sizes around the largest scale over the largest packed one, judged by what packed scales make of the codes;
+ *   2. d: sizes around the largest scale over the largest packed one, judged by what packed scales make of
+ * the codes;
  *   3. codes at the packed scales, which rounding chooses anew.
  */
 #ifndef GQ_GRID_ENCODE_H
@@ -62,8 +63,8 @@ INLINE void start_steps(const grid_type t, const vf *x, const float *w, bool wei
         start_step(t, x + i, w + i, weighted, a, &s->first[k], second ? &s->second[k] : NULL);
 }
 /* Sums for the best codes at scale a. */
-INLINE coded code_sub_block(const grid_type t, const sub_steps *s, const float *w, bool weighted, vf a, vi down,
-                            bool thorough) {
+INLINE coded code_sub_block(const grid_type t, const sub_steps *s, const float *w, bool weighted, vf a,
+                            vi down, bool thorough) {
     coded sum = {.vv = all(0), .vx = all(0)};
     for (int i = 0, k = 0; i < t.length; i += t.step, k++) {
         const step *second = thorough && t.signs == EVEN_SIGNS ? &s->second[k] : NULL;
@@ -126,7 +127,8 @@ INLINE void search_scales(const grid_type t, const batch *b, const vf *x, bool w
     out->d = all(0), out->error = all(1e30f);
     for (int k = 0; k < search->factors; k++) {
         const float size = 0.85f + 0.75f * (float)k / (float)(search->factors - 1);
-        const vf d = as_stored(b, top * (size / (t.top * t.unit))), per_unit = d * t.unit, inv = inverse(per_unit);
+        const vf d = as_stored(b, top * (size / (t.top * t.unit))), per_unit = d * t.unit,
+                 inv = inverse(per_unit);
         vf e = all(0);
         for (int i = 0; i < subs; i++) {
             const vf packed = packed_odd(t, a[i], inv) * per_unit;
@@ -184,14 +186,14 @@ INLINE void round_grid(const grid_type t, grid_state *s, int column, const vf *f
     step first, second;
     for (int i = 0; i < t.step; i++) x[i] = from[i] * s->sign;
     start_step(t, x, s->w + column, weighted, a, &first, both ? &second : NULL);
-    const coded c = code_best(t, &first, both ? &second : NULL, s->w + column, weighted, a, s->down[sub],
-                              s->thorough);
+    const coded c =
+        code_best(t, &first, both ? &second : NULL, s->w + column, weighted, a, s->down[sub], s->thorough);
     for (int k = 0; k < t.step / t.size; k++) s->digits[column / t.size + k] = c.digits[k];
     s->signs[column / t.step] = c.signs;
     const vf scale = s->scale[sub] * s->sign, shift = shift_of(c.signs);
     for (int i = 0; i < t.step; i++) {
         const vf v = level_at(t, &c, i, shift) * scale;
-        y[i] = shifted(t) ? v : from_bits(bits(v) ^ (c.signs << (31 - i) & INT32_MIN));
+        y[i] = shifted(t) ? v : change_sign(v, c.signs, i);
     }
 }
 

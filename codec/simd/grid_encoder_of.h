@@ -45,7 +45,8 @@ static void OF(encode_batch)(const batch *b, const codec_search *search, uint8_t
     OF(finish_block)(&s, gain_of_grid(TYPE_OF, p), out, stride, rows);
 }
 
-static const encoder OF(encoder) = {256, SIZE(TYPE, BYTES), LEVEL(OF(decode)), OF(searches), OF(encode_batch)};
+static const encoder OF(encoder) = {256, SIZE(TYPE, BYTES), LEVEL(OF(decode)), OF(searches),
+                                    OF(encode_batch)};
 
 void LEVEL(OF(encode))(const float *x, uint8_t *out, size_t rows, size_t cols,
                        const codec_importance *importance, const encode_settings *settings) {
@@ -76,8 +77,7 @@ static void OF(step_gain_kept)(const void *state, const float *x, const float *d
     grid_projection p = {all(0), all(0), all(0)};
     (void)importance; /* that of choosing */
     for (int i = 0; i < 256; i++)
-        project_grid(&p, load(x + i * L) * s->per_unit, load(decoded + i * L) * s->per_unit,
-                     true, s->w[i]);
+        project_grid(&p, load(x + i * L) * s->per_unit, load(decoded + i * L) * s->per_unit, true, s->w[i]);
     store(gain, gain_of_grid(TYPE_OF, p));
 }
 

@@ -1,10 +1,11 @@
-/* The types that code 8 or 4 weights by an entry of a grid: the entry nearest to some weights at a given scale, exactly.
+/* The types that code 8 or 4 weights by an entry of a grid: the entry nearest to some weights at a given
+ * scale, exactly.
  *
- * What an entry costs, sum w (x - a v)^2, is a sum over its digits. So costs are added up digit by digit, and the least is
- * taken of all entries that have a beginning in common before the next digits join: grid_least.h, straight-line code
- * that codec/make_grids writes, needs a third to a half of an addition per digit of each entry. A cost is an integer whose
- * lower bits hold the digits it is the cost of, each in a place of its own: adding costs joins digits, and a minimum brings
- * along what it is the minimum of.
+ * What an entry costs, sum w (x - a v)^2, is a sum over its digits. So costs are added up digit by digit, and
+ * the least is taken of all entries that have a beginning in common before the next digits join:
+ * grid_least.h, straight-line code that codec/make_grids writes, needs a third to a half of an addition per
+ * digit of each entry. A cost is an integer whose lower bits hold the digits it is the cost of, each in a
+ * place of its own: adding costs joins digits, and a minimum brings along what it is the minimum of.
  */
 #ifndef GQ_GRID_SEARCH_H
 #define GQ_GRID_SEARCH_H
@@ -17,8 +18,8 @@
 #define LEAST(x, y) smalleri(x, y)
 #define SET(name, x, y) const vi name = LEAST(x, y);
 #define SUM(name, x, y) const vi name = (x) + (y);
-/* Costs of parts. Compilers share sums that occur twice, and store more of them to memory than that saves: after
- * HIDE_PARTS they take u for other values than before. */
+/* Costs of parts. Compilers share sums that occur twice, and store more of them to memory than that saves:
+ * after HIDE_PARTS they take u for other values than before. */
 #define PARTS_OF_8 \
     vi best = alli(INT32_MAX); \
     const vi d0 = c[3][0], d1 = c[3][1], d2 = c[3][2], d3 = c[3][3], d4 = c[3][4], d5 = c[3][5], \
@@ -39,8 +40,7 @@
 #define HIDE(u) "+m"(u)
 #endif
 #define HIDE_PARTS \
-    __asm__ volatile("" \
-                     : HIDE(u0), HIDE(u1), HIDE(u2), HIDE(u3), HIDE(u4), HIDE(u5), HIDE(u6), HIDE(u7));
+    __asm__ volatile("" : HIDE(u0), HIDE(u1), HIDE(u2), HIDE(u3), HIDE(u4), HIDE(u5), HIDE(u6), HIDE(u7));
 #define FIRST(a) \
     { \
         vi of_first = alli(INT32_MAX);
@@ -71,15 +71,14 @@ typedef struct grid_type {
     float gain;     /* share of the gain that is kept */
 } grid_type;
 
-INLINE bool shifted(const grid_type t) {
-    return t.signs == SHIFT_OF_ENTRY || t.signs == SHIFT_OF_SUB_BLOCK;
-}
+INLINE bool shifted(const grid_type t) { return t.signs == SHIFT_OF_ENTRY || t.signs == SHIFT_OF_SUB_BLOCK; }
 INLINE int digit_bits(const grid_type t) { return t.size == 8 ? 2 : 3; }
 INLINE int digit_levels(const grid_type t) { return t.size == 8 ? 3 : 8; }
 
 /* ---- a step: weights that are coded together ---- */
 typedef struct step {
-    vf x[8];   /* as entries see them: magnitudes, but of one that gets the other sign; shifted types: as they are */
+    vf x[8];   /* as entries see them: magnitudes, but of one that gets the other sign; shifted types: as they
+                  are */
     vi signs;  /* bit i: weight i becomes negative */
     vf per[2]; /* of each entry: units of cost per squared error, 2^30 / sum w x^2 */
 } step;
@@ -110,6 +109,9 @@ INLINE vf level_alone(const grid_type t, vf x, vf a) {
     return pick(lt(x, low), all(t.level[0]), pick(lt(x, high), all(t.level[1]), all(t.level[2])));
 }
 
+/* -a where bit i is set. */
+INLINE vf change_sign(vf a, vi signs, int i) { return from_bits(bits(a) ^ (signs << (31 - i) & INT32_MIN)); }
+
 /* Weights, and signs. Where an odd number is negative, one weight gets the wrong sign: the one that this
  * harms least, or in *second, if that is not NULL, second least. */
 INLINE void start_step(const grid_type t, const vf *x, const float *w, bool weighted, vf a, step *s,
@@ -138,8 +140,8 @@ INLINE void start_step(const grid_type t, const vf *x, const float *w, bool weig
     if (t.signs == EVEN_SIGNS) {
         least = least & odd, next = next & odd;
         for (int i = 0; i < t.step; i++) {
-            if (second) second->x[i] = from_bits(bits(s->x[i]) ^ next << (31 - i));
-            s->x[i] = from_bits(bits(s->x[i]) ^ least << (31 - i));
+            if (second) second->x[i] = change_sign(s->x[i], next, i);
+            s->x[i] = change_sign(s->x[i], least, i);
         }
         if (second) second->signs = s->signs ^ next;
         s->signs = s->signs ^ least;
@@ -149,8 +151,9 @@ INLINE void start_step(const grid_type t, const vf *x, const float *w, bool weig
         for (int k = 0; k < t.step / t.size; k++) second->per[k] = s->per[k];
 }
 
-/* Costs of the digits of each weight, relative to digit 0: in the upper 16 bits (20 in grids of four). One that is
- * above 2^27 (2^28), an eighth (a quarter) of all the cost there is, stops there: sums of eight (four) stay below 2^31. */
+/* Costs of the digits of each weight, relative to digit 0: in the upper 16 bits (20 in grids of four). One
+ * that is above 2^27 (2^28), an eighth (a quarter) of all the cost there is, stops there: sums of eight
+ * (four) stay below 2^31. */
 INLINE void digit_costs(const grid_type t, const vf *x, const float *w, bool weighted, vf per, vf a, vf shift,
                         vi e[8][8]) {
     const vf cap = all(t.size == 8 ? 0x1p27f : 0x1p28f), per_a = per * a, a2 = a * 2.0f;
@@ -215,14 +218,16 @@ INLINE vi likely_shift(const vf *x, const float *w, bool weighted, int n, vf a) 
     vf more = all(0);
     for (int i = 0; i < n; i++) {
         const vf v = x[i] * per_a, up = v - 0.125f, down = v + 0.125f;
-        const vf e = up - clamp(nearest(up), all(-1), all(1)), f = down - clamp(nearest(down), all(-1), all(1));
+        const vf e = up - clamp(nearest(up), all(-1), all(1)),
+                 f = down - clamp(nearest(down), all(-1), all(1));
         const vf d = e * e - f * f;
         more = more + (weighted ? w[i] * d : d);
     }
     return picki(lt(all(0), more), alli(1), alli(0));
 }
 
-/* The better of what there is to try: both signs in *second, unless NULL, and shifts if each entry has its own. */
+/* The better of what there is to try: both signs in *second, unless NULL, and shifts if each entry has its
+ * own. */
 INLINE coded code_best(const grid_type t, const step *s, const step *second, const float *w, bool weighted,
                        vf a, vi down, bool thorough) {
     if (t.signs == SHIFT_OF_ENTRY && !thorough) down = likely_shift(s->x, w, weighted, t.step, a);

@@ -45,8 +45,8 @@ INLINE vi bits(vf v) { return (vi)v; }
 INLINE vf from_bits(vi v) { return (vf)v; }
 
 /* ---- masks, select, minimum ----
- * smaller(a, b) is a < b ? a : b: the second operand when equal or unordered, as x86 has it; smalleri: of integers. in_any(m):
- * whether a mask holds in any lane. */
+ * smaller(a, b) is a < b ? a : b: the second operand when equal or unordered, as x86 has it; smalleri: of
+ * integers. in_any(m): whether a mask holds in any lane. */
 #if GQ_LANES == 16 && defined(__AVX512F__)
 typedef __mmask16 vm;
 INLINE vm lt(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ); }
