@@ -60,9 +60,9 @@ typedef enum grid_signs {
 
 typedef struct grid_type {
     vi (*least)(const vi costs[4][9]);
-    const uint16_t *digits; /* of entries, packed, in increasing order */
-    int entries, size;      /* their number, a power of two; weights of one: 8 or 4 */
-    int step, length;       /* weights that are coded together; of a sub-block */
+    const uint16_t *index; /* of an entry, by its digits */
+    int size;              /* weights of an entry: 8 or 4 */
+    int step, length;      /* weights that are coded together; of a sub-block */
     grid_signs signs;
     float level[8]; /* of a digit; of three, twice over */
     float unit;     /* times (2 s + 1) times the block's factor: what a level is multiplied by */
@@ -244,14 +244,13 @@ INLINE coded code_best(const grid_type t, const step *s, const step *second, con
 
 /* The index of the entry with these digits. */
 INLINE vi index_of(const grid_type t, vi digits) {
-    /* Digit 0 of shifted types is 0 and digit 1 is -1; in the list they are in order. */
-    if (shifted(t)) digits = (digits & 0xaaaa) | (~(digits | digits >> 1) & 0x5555);
-    vi found;
-    for (int k = 0; k < L; k++) {
-        const uint16_t *at = t.digits;
-        for (int half = t.entries / 2; half; half /= 2) at += at[half] <= digits[k] ? half : 0;
-        found[k] = (int32_t)(at - t.digits);
+    if (t.size == 8) { /* pairs, fours, all eight as numbers of base 3 */
+        digits = (digits & 0x3333) + 3 * (digits >> 2 & 0x3333);
+        digits = (digits & 0x0f0f) + 9 * (digits >> 4 & 0x0f0f);
+        digits = (digits & 0x00ff) + 81 * (digits >> 8);
     }
+    vi found;
+    for (int k = 0; k < L; k++) found[k] = t.index[digits[k]];
     return found;
 }
 

@@ -26,13 +26,13 @@
     DECODE_ONLY(Q8_K, q8_k) \
     X(IQ4_NL, iq4_nl, 113 * 65504.0f) \
     X(IQ4_XS, iq4_xs, 3616 * 65504.0f) \
-    DECODE_ONLY(IQ1_S, iq1_s) \
-    DECODE_ONLY(IQ1_M, iq1_m) \
-    DECODE_ONLY(IQ2_XXS, iq2_xxs) \
-    DECODE_ONLY(IQ2_XS, iq2_xs) \
-    DECODE_ONLY(IQ2_S, iq2_s) \
-    DECODE_ONLY(IQ3_XXS, iq3_xxs) \
-    DECODE_ONLY(IQ3_S, iq3_s) \
+    X(IQ1_S, iq1_s, 16 * 65504.0f) \
+    X(IQ1_M, iq1_m, 16 * 65504.0f) \
+    X(IQ2_XXS, iq2_xxs, 166 * 65504.0f) \
+    X(IQ2_XS, iq2_xs, 166 * 65504.0f) \
+    X(IQ2_S, iq2_s, 166 * 65504.0f) \
+    X(IQ3_XXS, iq3_xxs, 480 * 65504.0f) \
+    X(IQ3_S, iq3_s, 465 * 65504.0f) \
     X(TQ1_0, tq1_0, 65504.0f) \
     X(TQ2_0, tq2_0, 65504.0f) \
     X(MXFP4, mxfp4, 0x1.8p126f) \
