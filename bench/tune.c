@@ -40,7 +40,8 @@ static const member members[] = {
     MEMBER(upper.first, false),  MEMBER(upper.step, false), MEMBER(upper.tries, true),
     MEMBER(moves, true),         MEMBER(move_step, false),  MEMBER(placings.n, true),
     MEMBER(placing_step, false), MEMBER(polish, true),      MEMBER(factors, true),
-    MEMBER(neighbours.n, true),  MEMBER(reach, true),
+    MEMBER(neighbours.n, true),  MEMBER(reach, true),       MEMBER(grid.tries, true),
+    MEMBER(grid.ratio, false),
 };
 enum { N_MEMBERS = sizeof members / sizeof *members };
 

@@ -2,8 +2,8 @@
  *
  *     peer-run LIBRARY-FOLDER MODEL.gguf [TOKENS [FIRST-TOKEN...]]
  *
- * Prints the continuation; fails when the library refuses the model. The library's parameter blocks are passed
- * through unread, so their layout does not matter as long as they fit `block`.
+ * Prints the continuation; fails when the library refuses the model. The library's parameter blocks are
+ * passed through unread, so their layout does not matter as long as they fit `block`.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -30,7 +30,8 @@ static void open_library(const char *folder) {
         char path[4096];
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         void *opened = need(dlopen(path, RTLD_NOW | RTLD_GLOBAL), path);
-        if (i == 1) ((void (*)(const char *))need(dlsym(opened, "ggml_backend_load_all_from_path"), path))(folder);
+        if (i == 1)
+            ((void (*)(const char *))need(dlsym(opened, "ggml_backend_load_all_from_path"), path))(folder);
         library = opened;
     }
 }
@@ -49,18 +50,21 @@ static int32_t likeliest(const float *logits, int32_t n) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 3) return fputs("usage: peer-run LIBRARY-FOLDER MODEL.gguf [TOKENS [FIRST-TOKEN...]]\n", stderr), 2;
+    if (argc < 3)
+        return fputs("usage: peer-run LIBRARY-FOLDER MODEL.gguf [TOKENS [FIRST-TOKEN...]]\n", stderr), 2;
     open_library(argv[1]);
     ((void (*)(void (*)(int, const char *, void *), void *))function("llama_log_set"))(log_serious, NULL);
     ((void (*)(void))function("llama_backend_init"))();
     block (*model_defaults)(void) = (block(*)(void))function("llama_model_default_params");
-    void *(*load)(const char *, block) = (void *(*)(const char *, block))function("llama_model_load_from_file");
+    void *(*load)(const char *, block) =
+        (void *(*)(const char *, block))function("llama_model_load_from_file");
     block (*context_defaults)(void) = (block(*)(void))function("llama_context_default_params");
     void *(*start)(void *, block) = (void *(*)(void *, block))function("llama_init_from_model");
     block (*batch)(int32_t *, int32_t) = (block(*)(int32_t *, int32_t))function("llama_batch_get_one");
     int32_t (*decode)(void *, block) = (int32_t(*)(void *, block))function("llama_decode");
     float *(*logits)(void *, int32_t) = (float *(*)(void *, int32_t))function("llama_get_logits_ith");
-    const void *(*vocabulary)(const void *) = (const void *(*)(const void *))function("llama_model_get_vocab");
+    const void *(*vocabulary)(const void *) =
+        (const void *(*)(const void *))function("llama_model_get_vocab");
     int32_t (*vocabulary_size)(const void *) = (int32_t(*)(const void *))function("llama_vocab_n_tokens");
     int32_t (*piece)(const void *, int32_t, char *, int32_t, int32_t, bool) =
         (int32_t(*)(const void *, int32_t, char *, int32_t, int32_t, bool))function("llama_token_to_piece");
@@ -69,7 +73,8 @@ int main(int argc, char **argv) {
     if (!model) return fprintf(stderr, "peer-run: %s: refused\n", argv[2]), 1;
     void *context = start(model, context_defaults());
     if (!context) return fprintf(stderr, "peer-run: %s: no context\n", argv[2]), 1;
-    ((void (*)(void *, int32_t, int32_t))function("llama_set_n_threads"))(context, 1, 1); /* its threads spin */
+    ((void (*)(void *, int32_t, int32_t))function("llama_set_n_threads"))(context, 1,
+                                                                          1); /* its threads spin */
     const void *words = vocabulary(model);
     int32_t n_words = vocabulary_size(words), tokens[64] = {1}, n = 1;
     for (int i = 4; i < argc && n < 64; i++) tokens[n++] = atoi(argv[i]);

@@ -118,30 +118,98 @@ static const codec_search searches_iq1_s[3][2] = {
 #define IQ1_LEVELS \
     { 0, -1, 1, 0, 0, -1, 1, 0 }
 static const grid_type iq2_xxs_type = {
-    least_iq2_xxs, grid_index_iq2_xxs, 8, 8, 32, EVEN_SIGNS, IQ2_LEVELS, 0.125f, 31, 0.0323f, 1};
+    .least = least_iq2_xxs,
+    .index = grid_index_iq2_xxs,
+    .size = 8,
+    .step = 8,
+    .length = 32,
+    .signs = EVEN_SIGNS,
+    .level = IQ2_LEVELS,
+    .unit = 0.125f,
+    .top = 31,
+    .estimate = 0.0323f,
+    .gain = 1,
+};
 static const grid_type iq2_xs_type = {
-    least_iq2_xs, grid_index_iq2_xs, 8, 8, 16, EVEN_SIGNS, IQ2_LEVELS, 0.125f, 31, 0.0320f, 1};
-static const grid_type iq2_s_type = {least_iq2_s, grid_index_iq2_s, 8,  8,       16, FREE_SIGNS,
-                                     IQ2_LEVELS,  0.125f,           31, 0.0322f, 1};
-static const grid_type iq3_xxs_type = {least_iq3_xxs,
-                                       grid_index_iq3_xxs,
-                                       4,
-                                       8,
-                                       32,
-                                       EVEN_SIGNS,
-                                       {4, 12, 20, 28, 36, 44, 52, 62},
-                                       0.25f,
-                                       31,
-                                       0.0190f,
-                                       1};
+    .least = least_iq2_xs,
+    .index = grid_index_iq2_xs,
+    .size = 8,
+    .step = 8,
+    .length = 16,
+    .signs = EVEN_SIGNS,
+    .level = IQ2_LEVELS,
+    .unit = 0.125f,
+    .top = 31,
+    .estimate = 0.0320f,
+    .gain = 1,
+};
+static const grid_type iq2_s_type = {
+    .least = least_iq2_s,
+    .index = grid_index_iq2_s,
+    .size = 8,
+    .step = 8,
+    .length = 16,
+    .signs = FREE_SIGNS,
+    .level = IQ2_LEVELS,
+    .unit = 0.125f,
+    .top = 31,
+    .estimate = 0.0322f,
+    .gain = 1,
+};
+static const grid_type iq3_xxs_type = {
+    .least = least_iq3_xxs,
+    .index = grid_index_iq3_xxs,
+    .size = 4,
+    .step = 8,
+    .length = 32,
+    .signs = EVEN_SIGNS,
+    .level = {4, 12, 20, 28, 36, 44, 52, 62},
+    .unit = 0.25f,
+    .top = 31,
+    .estimate = 0.0190f,
+    .gain = 1,
+};
 static const grid_type iq3_s_type = {
-    least_iq3_s, grid_index_iq3_s, 4, 4, 32, FREE_SIGNS, {1, 3, 5, 7, 9, 11, 13, 15}, 1, 31, 0.0795f, 1};
+    .least = least_iq3_s,
+    .index = grid_index_iq3_s,
+    .size = 4,
+    .step = 4,
+    .length = 32,
+    .signs = FREE_SIGNS,
+    .level = {1, 3, 5, 7, 9, 11, 13, 15},
+    .unit = 1,
+    .top = 31,
+    .estimate = 0.0795f,
+    .gain = 1,
+};
 /* At this few bits a least-squares code lacks a fifth of its block's projection. By divergence six tenths of
  * that are worth as much as all of it, and cost far less error. */
-static const grid_type iq1_s_type = {least_iq1, grid_index_iq1, 8,   8, 32, SHIFT_OF_SUB_BLOCK, IQ1_LEVELS, 1,
-                                     15,        0.905f,         0.6f};
-static const grid_type iq1_m_type = {least_iq1, grid_index_iq1, 8,   8, 16, SHIFT_OF_ENTRY, IQ1_LEVELS, 1,
-                                     15,        0.925f,         0.6f};
+static const grid_type iq1_s_type = {
+    .least = least_iq1,
+    .index = grid_index_iq1,
+    .size = 8,
+    .step = 8,
+    .length = 32,
+    .signs = SHIFT_OF_SUB_BLOCK,
+    .level = IQ1_LEVELS,
+    .unit = 1,
+    .top = 15,
+    .estimate = 0.905f,
+    .gain = 0.6f,
+};
+static const grid_type iq1_m_type = {
+    .least = least_iq1,
+    .index = grid_index_iq1,
+    .size = 8,
+    .step = 8,
+    .length = 16,
+    .signs = SHIFT_OF_ENTRY,
+    .level = IQ1_LEVELS,
+    .unit = 1,
+    .top = 15,
+    .estimate = 0.925f,
+    .gain = 0.6f,
+};
 
 #define NAME iq2_xxs
 #define TYPE IQ2_XXS
