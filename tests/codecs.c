@@ -34,7 +34,7 @@ const codec_known codecs_known[] = {
     {GGUF_Q1_0, 0.64f, 0.55f, HALF, 1.5f, .halves = {0, -1}},
     {GGUF_Q2_0, 0.40f, 1 / 3.0f, HALF, HALF, .halves = {0, -1}},
     {GGUF_IQ1_S, 0.52f, 0.6f, 0.2f, 1.5f, .halves = {0, -1}},
-    {GGUF_IQ1_M, 0.49f, 0.6f, 0.2f, 1.5f, .halves = {-1, -1}},
+    {GGUF_IQ1_M, 0.49f, 0.6f, 0.2f, 1.5f, .halves = {-1, -1}, .spread = 48},
     {GGUF_IQ2_XXS, 0.38f, 0.5f, 0.1f, 1.0f, .halves = {0, -1}},
     {GGUF_IQ2_XS, 0.326f, 0.4f, 0.1f, 1.0f, .halves = {0, -1}},
     {GGUF_IQ2_S, 0.272f, 0.4f, 0.1f, 1.0f, .halves = {0, -1}},

@@ -29,6 +29,7 @@ typedef struct codec_known {
     int halves[2];              /* binary16; -1: none */
     int exponents, n_exponents; /* bytes that are exponents, as many as that */
     bool single;                /* binary32 at the beginning */
+    int spread;                 /* binary16 in the top nibbles of four words from here, 0: none */
 } codec_known;
 extern const codec_known codecs_known[];
 extern const size_t n_codecs_known;

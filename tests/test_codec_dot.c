@@ -42,6 +42,12 @@ static void fill_blocks(size_t layout, uint8_t *blocks, size_t n_bytes, magnitud
         for (int i = 0; i < codecs_known[layout].n_exponents; i++)
             put_exponent(blocks + at + codecs_known[layout].exponents + i, type->id, m);
         if (codecs_known[layout].single) put_single(blocks + at, m);
+        if (codecs_known[layout].spread) {
+            uint8_t half[2], *words = blocks + at + codecs_known[layout].spread;
+            put_half(half, m);
+            for (int i = 0; i < 4; i++)
+                words[2 * i + 1] = (uint8_t)((words[2 * i + 1] & 15) | (half[i / 2] >> i % 2 * 4 & 15) << 4);
+        }
     }
 }
 

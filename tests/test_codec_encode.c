@@ -109,7 +109,9 @@ static void one_outlier(void **state) {
             if (i % COLS == 7) kept = fmax(kept, fabs(e));
             if (i % COLS >= COLS / 2) e2 += w * e * e, x2 += w * (double)x[i] * (double)x[i];
         }
-        if (type->id != GGUF_Q1_0 && !(kept <= 280)) fail_at(type, &r, "an outlier of 1000", kept, 280);
+        /* No grid holds all combinations of small and large weights. */
+        double most = known_of(type->id)->alone > 0.3f ? 350 : 280;
+        if (type->id != GGUF_Q1_0 && !(kept <= most)) fail_at(type, &r, "an outlier of 1000", kept, most);
         double allowed = (double)known_of(type->id)->normal * 1.1;
         if (!(sqrt(e2 / x2) <= allowed))
             fail_at(type, &r, "blocks beside an outlier's", sqrt(e2 / x2), allowed);

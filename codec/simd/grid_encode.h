@@ -98,6 +98,15 @@ INLINE coded search_scale(const grid_type t, const vf *x, const float *w, bool w
     /* As far below as above. */
     for (int k = 1; k < search->grid.tries; k++) a = a * down_half;
     coded best = {.vv = all(1), .vx = all(0)};
+    if (!shifted(t)) { /* the same level everywhere, which every grid has */
+        vf sum = all(0), sum_x = all(0);
+        for (int i = 0; i < t.length; i++) {
+            const vf v = s.first[i / t.step].x[i % t.step];
+            sum = sum + (weighted ? all(w[i]) : all(1)), sum_x = sum_x + (weighted ? w[i] * v : v);
+        }
+        best.vv = sum * (t.level[0] * t.level[0]), best.vx = sum_x * t.level[0];
+        most = best.vx * best.vx * inverse(best.vv);
+    }
     for (int k = 0; k < search->grid.tries; k++, a = a * ratio) {
         vi down;
         const coded c = code_shifted(t, &s, x, w, weighted, a, search->grid.thorough, &down);

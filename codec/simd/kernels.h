@@ -7,7 +7,8 @@
 
 /* A row per type that can be decoded: GGUF id, name in symbols, largest magnitude that can be encoded,
  * encoder or not. The magnitude is the largest binary16 (65504) times the largest code, and for the types
- * with a minimum of its own what that alone can hold. */
+ * with a minimum of its own what that alone can hold; for grids, what all weights of an entry can be at once.
+ */
 #define GQ_CODECS(X, NUMBERS, DECODE_ONLY) \
     NUMBERS(F32, f32, INFINITY) \
     NUMBERS(F16, f16, 65504.0f) \
@@ -28,11 +29,11 @@
     X(IQ4_XS, iq4_xs, 3616 * 65504.0f) \
     X(IQ1_S, iq1_s, 16 * 65504.0f) \
     X(IQ1_M, iq1_m, 16 * 65504.0f) \
-    X(IQ2_XXS, iq2_xxs, 166 * 65504.0f) \
-    X(IQ2_XS, iq2_xs, 166 * 65504.0f) \
-    X(IQ2_S, iq2_s, 166 * 65504.0f) \
-    X(IQ3_XXS, iq3_xxs, 480 * 65504.0f) \
-    X(IQ3_S, iq3_s, 465 * 65504.0f) \
+    X(IQ2_XXS, iq2_xxs, 31 * 65504.0f) \
+    X(IQ2_XS, iq2_xs, 31 * 65504.0f) \
+    X(IQ2_S, iq2_s, 31 * 65504.0f) \
+    X(IQ3_XXS, iq3_xxs, 217 * 65504.0f) \
+    X(IQ3_S, iq3_s, 31 * 65504.0f) \
     X(TQ1_0, tq1_0, 65504.0f) \
     X(TQ2_0, tq2_0, 65504.0f) \
     X(MXFP4, mxfp4, 0x1.8p126f) \
