@@ -123,7 +123,7 @@ static double weighted_square(const block *b, size_t c, const float *v, const fl
 static double nearness(const block *b) {
     uint32_t id = b->type->id;
     bool even = id == GGUF_IQ2_XXS || id == GGUF_IQ2_XS || id == GGUF_IQ3_XXS;
-    return even ? 0.3 : id == GGUF_IQ1_M ? 0.05 : 1e-3;
+    return even ? 0.6 : id == GGUF_IQ1_M ? 0.05 : 1e-3;
 }
 
 /* Columns may be rounded again, to other weights: always to the nearest of what their scales allow, whatever
