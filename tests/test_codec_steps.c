@@ -123,12 +123,12 @@ static double weighted_square(const block *b, size_t c, const float *v, const fl
 static double nearness(const block *b) {
     uint32_t id = b->type->id;
     bool even = id == GGUF_IQ2_XXS || id == GGUF_IQ2_XS || id == GGUF_IQ3_XXS;
-    return even ? 0.6 : id == GGUF_IQ1_M ? 0.05 : 1e-3;
+    return even ? 0.3 : id == GGUF_IQ1_M ? 0.1 : 0.01;
 }
 
 /* Columns may be rounded again, to other weights: always to the nearest of what their scales allow, whatever
  * was chosen before. In a group, importance counts; types that allow an even number of signs give the wrong
- * one to a likely weight, and costs are compared in steps of a 2^-14th of the weights. */
+ * one to a likely weight, and costs are compared in steps of a 2^-10th of the weights. */
 static void any_weight_becomes_the_nearest(void **state) {
     (void)state;
     enum { TRIES = 40, GROUP = 8 };

@@ -80,7 +80,7 @@ typedef struct step {
     vf x[8];   /* as entries see them: magnitudes, but of one that gets the other sign; shifted types: as they
                   are */
     vi signs;  /* bit i: weight i becomes negative */
-    vf per[2]; /* of each entry: units of cost per squared error, 2^30 / sum w x^2 */
+    vf per[2]; /* of each entry: units of cost per squared error, all_cost / sum w x^2 */
 } step;
 /* What became of it. */
 typedef struct coded {
@@ -92,13 +92,20 @@ typedef struct coded {
 /* Error for scale a, without sum w x^2. */
 INLINE vf coded_error(vf vv, vf vx, vf a) { return a * (a * vv - 2.0f * vx); }
 
+/* What sum w x^2 counts as. Costs are relative to those of digit 0 everywhere, which every grid has as an
+ * entry, and a weight's stops at 2^27 (in grids of four 2^28), so that sums stay below 2^31. No entry may
+ * look better than it is for that: a cost that stops must outweigh all that the other weights can gain, which
+ * is no more than sum w x^2; of shifted types, where digit 0 is an eighth beside 0, no more than (4 / 3)^2 of
+ * it. */
+INLINE float all_cost(const grid_type t) { return t.size == 4 ? 0x1p28f : shifted(t) ? 0x1p26f : 0x1p27f; }
+
 /* Costs of nothing but rounding noise are not told apart; and no quotient overflows. */
 INLINE void weigh_entries(const grid_type t, const float *w, bool weighted, step *s) {
     for (int k = 0; k < t.step / t.size; k++) {
         vf xx = all(0x1p-60f);
         for (int i = k * t.size; i < (k + 1) * t.size; i++)
             xx = xx + (weighted ? w[i] * s->x[i] : s->x[i]) * s->x[i];
-        s->per[k] = 0x1p30f / xx;
+        s->per[k] = all_cost(t) / xx;
     }
 }
 
@@ -151,9 +158,7 @@ INLINE void start_step(const grid_type t, const vf *x, const float *w, bool weig
         for (int k = 0; k < t.step / t.size; k++) second->per[k] = s->per[k];
 }
 
-/* Costs of the digits of each weight, relative to digit 0: in the upper 16 bits (20 in grids of four). One
- * that is above 2^27 (2^28), an eighth (a quarter) of all the cost there is, stops there: sums of eight
- * (four) stay below 2^31. */
+/* Costs of the digits of each weight, in the upper 16 bits (20 in grids of four). */
 INLINE void digit_costs(const grid_type t, const vf *x, const float *w, bool weighted, vf per, vf a, vf shift,
                         vi e[8][8]) {
     const vf cap = all(t.size == 8 ? 0x1p27f : 0x1p28f), per_a = per * a, a2 = a * 2.0f;
