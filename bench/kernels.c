@@ -61,7 +61,7 @@ static void run(const job *j) {
     if (!j->codec && j->decode)
         j->peer.decode(blocks, decoded, N);
     else if (!j->codec)
-        j->peer.encode(weights, blocks, ROWS, COLS, j->importance);
+        peer_encode(&j->peer, weights, blocks, ROWS, COLS, j->importance);
     else if (j->decode)
         j->codec->decode(blocks, decoded, N);
     else
@@ -170,7 +170,7 @@ static void print_line(const setting *s, const gguf_type *type, int on, int effo
 static void bench_type(const setting *s, const gguf_type *type) {
     static figures ours[3], theirs;
     job j = {.codec = &s->kernels->codecs[type->id]}, peer = {.codec = NULL};
-    bool has_peer = s->library && peer_codec_of(s->library, type->name, &peer.peer);
+    bool has_peer = s->library && peer_codec_of(s->library, type, &peer.peer);
     for (int on = 0; on < 2; on++) {
         j.importance = peer.importance = on ? importance : NULL;
         for (int repeat = 0; repeat < s->repeats; repeat++) {

@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void *peer_open(const char *folder) {
@@ -11,18 +12,40 @@ void *peer_open(const char *folder) {
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-bool peer_codec_of(void *library, const char *type_name, peer_codec *codec) {
+/* ISO C has no conversion from object to function pointers; POSIX has the same bits. */
+static bool find(void *library, const char *name, void *function) {
+    void *symbol = dlsym(library, name);
+    memcpy(function, &symbol, sizeof symbol);
+    return symbol;
+}
+
+bool peer_codec_of(void *library, const gguf_type *type, peer_codec *codec) {
     char encode[64], decode[64], name[32];
     size_t n = 0;
+    void (*make_tables)(int);
+    bool (*demands)(int);
     /* In its symbols names are in lower case, but for the K of "Q4_K". */
-    for (; type_name[n] && n + 1 < sizeof name; n++)
-        name[n] = (char)(type_name[n] == 'K' ? 'K' : tolower((unsigned char)type_name[n]));
+    for (; type->name[n] && n + 1 < sizeof name; n++)
+        name[n] = (char)(type->name[n] == 'K' ? 'K' : tolower((unsigned char)type->name[n]));
     name[n] = 0;
     snprintf(encode, sizeof encode, "quantize_%s", name);
     snprintf(decode, sizeof decode, "dequantize_row_%s", name);
-    void *symbols[2] = {dlsym(library, encode), dlsym(library, decode)};
-    /* ISO C has no conversion from object to function pointers; POSIX has the same bits. */
-    memcpy(&codec->encode, &symbols[0], sizeof symbols[0]);
-    memcpy(&codec->decode, &symbols[1], sizeof symbols[1]);
-    return symbols[0] && symbols[1];
+    if (!find(library, encode, &codec->rows) || !find(library, decode, &codec->decode) ||
+        !find(library, "ggml_quantize_init", &make_tables) ||
+        !find(library, "ggml_quantize_requires_imatrix", &demands))
+        return false;
+    make_tables((int)type->id);
+    codec->demands_importance = demands((int)type->id);
+    return true;
+}
+
+void peer_encode(const peer_codec *codec, const float *x, void *blocks, size_t rows, size_t cols,
+                 const float *importance) {
+    float *alike = NULL;
+    if (!importance && codec->demands_importance) {
+        alike = malloc(cols * sizeof *alike);
+        for (size_t i = 0; alike && i < cols; i++) alike[i] = 1;
+    }
+    codec->rows(x, blocks, (int64_t)rows, (int64_t)cols, importance ? importance : alike);
+    free(alike);
 }

@@ -6,15 +6,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "gguf/type.h"
+
 typedef struct peer_codec {
-    /* Returns bytes written. importance: one value per column, or NULL. */
-    size_t (*encode)(const float *x, void *blocks, int64_t rows, int64_t cols, const float *importance);
+    size_t (*rows)(const float *x, void *blocks, int64_t rows, int64_t cols, const float *importance);
+    bool demands_importance;
     void (*decode)(const void *blocks, float *x, int64_t n);
 } peer_codec;
 
 /* The library in a folder; NULL when it cannot be loaded (dlerror() says why). */
 void *peer_open(const char *folder);
-/* type_name as in listings: "Q4_K". false: the library has no encoder for it. */
-bool peer_codec_of(void *library, const char *type_name, peer_codec *codec);
+/* false: the library has no encoder for the type. */
+bool peer_codec_of(void *library, const gguf_type *type, peer_codec *codec);
+/* importance: one value per column, or NULL: all the same, which types that demand some are told. */
+void peer_encode(const peer_codec *codec, const float *x, void *blocks, size_t rows, size_t cols,
+                 const float *importance);
 
 #endif

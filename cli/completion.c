@@ -12,8 +12,7 @@ static void print_words(const char *const *list, size_t n) {
 
 static void print_filetypes(void) {
     const char *gap = "";
-    for (size_t i = 0; i < gq_filetype_count(); i++)
-        if (gq_filetype_writable(i)) printf("%s%s", gap, gq_filetype_name(i)), gap = " ";
+    for (size_t i = 0; i < gq_filetype_count(); i++) printf("%s%s", gap, gq_filetype_name(i)), gap = " ";
 }
 
 static void print_command_names(void) {

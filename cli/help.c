@@ -44,21 +44,17 @@ int version_main(const request *r) {
 
 int types_main(const request *r) {
     (void)r;
-    bool marked = false;
     table t;
     table_start(&t, "lrrl");
     table_row(&t, (const char *const[]){"TYPE", "number", "bpw", ""});
     for (size_t i = 0; i < gq_filetype_count(); i++) {
-        bool writable = gq_filetype_writable(i);
-        table_cell(&t, format("%s%s", gq_filetype_name(i), writable ? "" : " *"));
+        table_text(&t, gq_filetype_name(i));
         table_cell(&t, gq_filetype_id(i) < 0 ? format("-") : format("%d", gq_filetype_id(i)));
         table_cell(&t, gq_filetype_bits(i) > 0 ? format("%.2f", gq_filetype_bits(i)) : format("-"));
         table_text(&t, gq_filetype_summary(i));
-        marked |= !writable;
     }
     table_print(&t, stdout);
     table_free(&t);
     puts("\nbpw: bits per weight of a whole model, about");
-    if (marked) puts("*: read, but not written yet");
     return GQ_OK;
 }

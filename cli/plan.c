@@ -23,9 +23,9 @@ typedef struct survey {
     gq_memory memory;
     const char *quantized; /* the type of most of the model, where that is quantized; NULL: it is not */
     size_t n;
-    choice *choices;          /* smallest first */
-    const choice *best;       /* NULL: nothing fits, or there is no limit */
-    uint64_t target, pure_q2; /* what is left for a file; the smallest file that a target can make, about */
+    choice *choices;           /* smallest first */
+    const choice *best;        /* NULL: nothing fits, or there is no limit */
+    uint64_t target, smallest; /* what is left for a file; the smallest that a target can make, about */
 } survey;
 
 /* The plan for a type, whatever may be in the way of writing it; false: not with these options. */
@@ -77,6 +77,16 @@ static const char *quantized_as(const gq_model *m) {
     return quantized > all / 2 ? gq_type_name(most) : NULL;
 }
 
+/* Which types of few bits a tensor may get depends on what importance data there are. */
+static uint64_t smallest_target(const survey *s) {
+    static const char *const types[] = {"IQ1_S", "IQ1_M", "Q2_K"};
+    choice c;
+    gq_error unused;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (try_type(s, (size_t)gq_filetype_find(types[i]), true, &c, &unused)) return c.file_bytes;
+    return 0;
+}
+
 static bool survey_fill(survey *s, const request *r, gq_error *e) {
     *s = (survey){.request = r, .choices = need(gq_filetype_count(), sizeof *s->choices)};
     gq_model *m = gq_model_open(r->quantize.input, e);
@@ -92,10 +102,7 @@ static bool survey_fill(survey *s, const request *r, gq_error *e) {
         if (s->choices[i].fits && s->choices[i].good) s->best = &s->choices[i];
     uint64_t besides = s->memory.cache_bytes + s->memory.buffer_bytes;
     s->target = r->ram > besides ? r->ram - besides : 0;
-    choice smallest;
-    gq_error unused;
-    if (r->ram && !s->best && try_type(s, (size_t)gq_filetype_find("Q2_K"), true, &smallest, &unused))
-        s->pure_q2 = smallest.file_bytes;
+    if (r->ram && !s->best) s->smallest = smallest_target(s);
     return true;
 }
 
@@ -140,12 +147,12 @@ static void print_advice(const survey *s) {
         printf("The model fits %s as it is.\n", ram);
     else if (s->best)
         printf("For %s: %s. To use all of it: --target-size %s\n", ram, s->best->name, target);
-    else if (s->pure_q2 > 0 && s->pure_q2 <= s->target)
+    else if (s->smallest > 0 && s->smallest <= s->target)
         printf("No type fits %s, but --target-size %s does.\n", ram, target);
-    else if (s->pure_q2 > 0)
+    else if (s->smallest > 0)
         printf("Nothing fits %s: the smallest file that --target-size can make has about %s, and %s is left "
                "for it.\n",
-               ram, size_text(more, (double)s->pure_q2), s->target ? target : "nothing");
+               ram, size_text(more, (double)s->smallest), s->target ? target : "nothing");
     else
         printf("Nothing fits %s.\n", ram);
     free(target);

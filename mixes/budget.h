@@ -10,7 +10,7 @@
 #include "gguf/type.h"
 
 /* The types there are to choose from, besides the tensor's own. */
-enum { BUDGET_TYPES = 13 };
+enum { BUDGET_TYPES = 20 };
 extern const uint32_t budget_types[BUDGET_TYPES];
 /* Whether one of them (by its place in the table) is a choice for a tensor with rows of that many columns. */
 bool budget_type_applies(size_t type, const char *name, const gguf_type *from, uint64_t columns,

@@ -23,8 +23,6 @@ extern const mix_filetype mix_filetypes[];
 extern const size_t mix_n_filetypes;
 /* Whether it may be recommended: COPY may. */
 bool mix_filetype_advised(const mix_filetype *f);
-/* Whether the mix of a file type gives this tensor type to some tensor of some model. */
-bool mix_filetype_uses(const mix_filetype *f, uint32_t type);
 /* By name (any case, aliases Q3_K Q4_K Q5_K) or decimal number; by general.file_type; NULL: unknown. */
 const mix_filetype *mix_filetype_named(const char *name);
 const mix_filetype *mix_filetype_numbered(int64_t id);

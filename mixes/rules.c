@@ -130,14 +130,6 @@ uint32_t mix_rule(uint64_t filetype, mix_role role, uint32_t facts, uint32_t bas
     return base;
 }
 
-bool mix_filetype_uses(const mix_filetype *f, uint32_t type) {
-    uint64_t filetype = UINT64_C(1) << (f - mix_filetypes);
-    if (f->base == type) return true;
-    for (const struct rule *r = rules; r < rules + sizeof rules / sizeof *rules; r++)
-        if (r->filetypes & filetype && r->type == type) return true;
-    return false;
-}
-
 static const struct {
     uint32_t type, replacement;
 } replacements[] = {

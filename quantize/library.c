@@ -1,7 +1,6 @@
 /* What the public header says of the library itself and of file types. */
 #include "codec/codec.h"
 #include "mixes/mixes.h"
-#include "quantize/filetype.h"
 #include "quantize/gquant.h"
 
 const char *gq_version(void) { return GQ_VERSION; }
@@ -17,7 +16,6 @@ const char *gq_filetype_summary(size_t i) { return mix_filetypes[i].summary; }
 double gq_filetype_bits(size_t i) { return mix_filetypes[i].bits; }
 int gq_filetype_id(size_t i) { return mix_filetypes[i].id; }
 bool gq_filetype_advised(size_t i) { return mix_filetype_advised(&mix_filetypes[i]); }
-bool gq_filetype_writable(size_t i) { return plan_filetype_writable(&mix_filetypes[i]); }
 bool gq_type_quantized(uint32_t type) {
     const gguf_type *t = gguf_type_of(type);
     return t && t->quantized;
@@ -44,7 +42,11 @@ bool gq_type_readable(uint32_t type) {
     return type < GGUF_TYPE_LIMIT && k && k->codecs[type].decode;
 }
 
-bool gq_type_writable(uint32_t type) { return plan_type_writable(type); }
+bool gq_type_writable(uint32_t type) {
+    const kernels *k = kernels_select();
+    if (!k) k = kernels_level(kernels_level_name(0)); /* all levels have the same codecs */
+    return type < GGUF_TYPE_LIMIT && k && k->codecs[type].encode;
+}
 
 int gq_filetype_find(const char *name) {
     const mix_filetype *f = mix_filetype_named(name);

@@ -34,12 +34,13 @@ bool arguments_same(const arguments *a, const arguments *b) {
 
 /* ---- aspects ---- */
 
-static const char *const tensor_types[] = {"Q4_K", "Q6_K", "Q8_0", "Q2_K",   "Q3_K",   "Q5_K",   "Q4_0",
-                                           "Q5_1", "BF16", "F16",  "IQ4_NL", "IQ4_XS", "TQ2_0",  "F32",
-                                           "Q4_1", "Q5_0", "q1_0", "MXFP4",  "NVFP4",  "IQ2_XXS"};
-static const char *const file_types[] = {"Q4_K_M", "Q4_K_S", "Q5_K_M", "Q3_K_L", "Q2_K",   "Q6_K",
-                                         "Q8_0",   "Q4_0",   "Q5_1",   "IQ4_NL", "IQ4_XS", "F16",
-                                         "BF16",   "F32",    "COPY",   "TQ1_0",  "Q2_K_S", "MXFP4_MOE"};
+static const char *const tensor_types[] = {"Q4_K", "Q6_K", "Q8_0", "Q2_K",   "Q3_K",   "Q5_K",    "Q4_0",
+                                           "Q5_1", "BF16", "F16",  "IQ4_NL", "IQ4_XS", "TQ2_0",   "F32",
+                                           "Q4_1", "Q5_0", "q1_0", "MXFP4",  "NVFP4",  "IQ2_XXS", "IQ3_S"};
+static const char *const file_types[] = {"Q4_K_M", "Q4_K_S", "Q5_K_M", "Q3_K_L", "Q2_K",    "Q6_K",
+                                         "Q8_0",   "Q4_0",   "Q5_1",   "IQ4_NL", "IQ4_XS",  "F16",
+                                         "BF16",   "F32",    "COPY",   "TQ1_0",  "Q2_K_S",  "MXFP4_MOE",
+                                         "IQ1_S",  "IQ1_M",  "IQ2_XS", "IQ2_M",  "IQ3_XXS", "IQ3_M"};
 #define ANY_OF(list) (list)[below(sizeof(list) / sizeof *(list))]
 
 static const crossing_tensor *any_tensor(const crossing_model *m) { return &m->tensors[below(m->n)]; }

@@ -34,10 +34,8 @@ static void every_type(const char *source, const char *matrix, bool talks) {
         int status = run_command(
             (const char *const[]){NULL, "-q", "--imatrix", matrix, source, out, gq_filetype_name(i), NULL},
             NULL, &err);
-        bool written = gq_filetype_writable(i);
-        if (written != (status == 0)) fail_msg("%s: status %d: %s", gq_filetype_name(i), status, err);
+        if (status != 0) fail_msg("%s: status %d: %s", gq_filetype_name(i), status, err);
         free(err);
-        if (!written) continue;
         char *text = continuation(library, out);
         print_message("%-10s %s", gq_filetype_name(i), text);
         assert_true(strlen(text) > 12);

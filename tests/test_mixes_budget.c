@@ -204,12 +204,17 @@ static void types_for_a_tensor(void **state) {
         uint64_t columns;
         bool has_importance;
     } cases[] = {
-        {"blk.0.ffn_up.weight", "Q2_K Q3_K IQ4_XS Q4_K Q5_K Q6_K Q8_0 ", GGUF_F16, 512, false},
-        {"blk.0.ffn_up.weight", "Q2_K Q3_K IQ4_XS Q4_K Q5_K Q6_K Q8_0 F16 ", GGUF_F32, 512, true},
+        {"blk.0.ffn_up.weight", "Q2_K IQ3_S Q3_K IQ4_XS Q4_K Q5_K Q6_K Q8_0 ", GGUF_F16, 512, false},
+        {"token_embd.weight", "IQ1_M IQ2_S Q2_K IQ3_XXS IQ3_S Q3_K IQ4_XS Q4_K Q5_K Q6_K Q8_0 ", GGUF_F16,
+         512, false},
+        {"blk.0.ffn_up.weight",
+         "IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S Q2_K IQ3_XXS IQ3_S Q3_K IQ4_XS Q4_K Q5_K Q6_K Q8_0 F16 ", GGUF_F32,
+         512, true},
         {"blk.0.ffn_up.weight", "Q8_0 Q4_0 IQ4_NL Q4_1 Q5_0 Q5_1 ", GGUF_F16, 96, false},
         {"blk.0.ffn_up.weight", "", GGUF_F16, 33, true},
         {"blk.0.ffn_up.weight", "F16 ", GGUF_F32, 33, true},
-        {"blk.0.ffn_up.weight", "Q2_K Q3_K ", GGUF_IQ4_XS, 256, true},
+        {"blk.0.ffn_up.weight", "IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S Q2_K IQ3_XXS IQ3_S Q3_K ", GGUF_IQ4_XS, 256,
+         true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char found[128] = "";

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/filetype.h"
 #include "quantize/plan/advice.h"
 #include "quantize/plan/assign.h"
 #include "quantize/plan/identity.h"
@@ -150,7 +149,7 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
     plan->sync_ms = options->sync_ms ? options->sync_ms : SYNC_MS;
     plan->kernels = strip_kernels(e);
     if (!plan->kernels) return false;
-    if (!open_outputs(plan, options, e) || !plan_check_filetypes(options, e)) return false;
+    if (!open_outputs(plan, options, e)) return false;
     if (gguf_model_open(&plan->model, options->input, e)) return true;
     plan->model = (gguf_model){.n_shards = 0};
     return false;
