@@ -3,7 +3,7 @@
  *
  * What an entry costs, sum w (x - a v)^2, is a sum over its digits. So costs are added up digit by digit, and
  * the least is taken of all entries that have a beginning in common before the next digits join:
- * grid_least.h, straight-line code that codec/make_grids writes, needs a third to a half of an addition per
+ * grid_least.inc, straight-line code that codec/make_grids writes, needs a third to a half of an addition per
  * digit of each entry. A cost is an integer whose lower bits hold the digits it is the cost of, each in a
  * place of its own: adding costs joins digits, and a minimum brings along what it is the minimum of.
  */
@@ -13,7 +13,7 @@
 #include "codec/grids.h"
 #include "codec/simd/encoder.h"
 
-/* ---- the words of grid_least.h ---- */
+/* ---- the words of grid_least.inc ---- */
 #define NOINLINE __attribute__((noinline))
 #define LEAST(x, y) smalleri(x, y)
 #define SET(name, x, y) const vi name = LEAST(x, y);
@@ -48,7 +48,7 @@
 #define FIRST_END(a) \
     best = LEAST(best, of_first + c[0][a]); \
     }
-#include "codec/simd/grid_least.h"
+#include "codec/simd/grid_least.inc"
 
 /* ---- a type ---- */
 typedef enum grid_signs {
