@@ -6,7 +6,7 @@
 
 #include "tests/codecs.h"
 
-enum { MOST_COLS = 256, MOST_LANES = CODEC_MOST_LANES, MOST_BYTES = 4 * MOST_COLS };
+enum { MOST_COLS = 256, MOST_LANES = CODEC_MOST_LANES, MOST_BYTES = 4 * MOST_COLS, GROUP = 8 /* at most */ };
 
 /* One block of columns of as many rows as the level has lanes. */
 typedef struct block {
@@ -131,7 +131,7 @@ static double nearness(const block *b) {
  * one to a likely weight, and costs are compared in steps of a 2^-10th of the weights. */
 static void any_weight_becomes_the_nearest(void **state) {
     (void)state;
-    enum { TRIES = 40, GROUP = 8 };
+    enum { TRIES = 40 };
     static block b;
     static float x[TRIES][GROUP * MOST_LANES], y[TRIES][GROUP * MOST_LANES];
     seed_random(3);
@@ -158,23 +158,35 @@ static void any_weight_becomes_the_nearest(void **state) {
     }
 }
 
-/* The ends of the range are what far weights become, and all others lie between. */
+/* The ends of the range are what a far weight becomes, of a group the only one that is not zero, and all
+ * others lie between. */
 static void ends_are_the_farthest_values(void **state) {
     (void)state;
     static block b;
     seed_random(5);
     EACH_BLOCK(&b) {
-        float low[MOST_LANES], high[MOST_LANES], far[2][MOST_LANES], y[2][MOST_LANES];
+        float low[GROUP * MOST_LANES], high[GROUP * MOST_LANES];
         round_all(&b);
-        size_t c = next_random() % b.cols;
-        for (size_t lane = 0; lane < b.lanes; lane++) far[0][lane] = -1e6f, far[1][lane] = 1e6f;
-        for (int i = 0; i < 2; i++) b.steps->round(b.state, c, far[i], y[i]);
+        size_t group = b.steps->group, c = next_random() % (b.cols / group) * group;
+        size_t at = next_random() % group;
         b.steps->ends(b.state, c, low, high);
-        for (size_t lane = 0; lane < b.lanes; lane++) {
-            float own = b.decoded[c * b.lanes + lane];
-            if (low[lane] != fminf(y[0][lane], y[1][lane]) || high[lane] != fmaxf(y[0][lane], y[1][lane]))
-                fail_block(&b, "the ends are not where far weights go", lane);
-            if (own < low[lane] || own > high[lane]) fail_block(&b, "beyond the ends", lane);
+        for (size_t i = 0; i < group * b.lanes; i++) {
+            float own = b.decoded[c * b.lanes + i];
+            if (own < low[i] || own > high[i]) fail_block(&b, "beyond the ends", i % b.lanes);
+        }
+        for (int positive = 0; positive < 2; positive++) {
+            float far[GROUP * MOST_LANES] = {0}, y[GROUP * MOST_LANES];
+            for (size_t lane = 0; lane < b.lanes; lane++) {
+                size_t i = at * b.lanes + lane;
+                float most = group == 1 ? 1e6f : 100 * fmaxf(high[i], -low[i]);
+                far[i] = positive ? most : -most;
+            }
+            b.steps->round(b.state, c, far, y);
+            for (size_t lane = 0; lane < b.lanes; lane++) {
+                size_t i = at * b.lanes + lane;
+                if (y[i] != (positive ? high[i] : low[i]))
+                    fail_block(&b, "a far weight does not go to the end", lane);
+            }
         }
     }
 }

@@ -294,18 +294,17 @@ static void identity_is_plain_rounding(void **state) {
         size_t length = type->block_elements, bytes = gguf_type_bytes(type, N);
         size_t state_bytes = (steps->state_bytes + 63) / 64 * 64;
         double power[MOST_LANES] = {0}, kept[MOST_LANES] = {0};
-        float gain[MOST_LANES], x[256 * MOST_LANES], q[MOST_LANES];
+        float gain[MOST_LANES], x[256 * MOST_LANES], q[256 * MOST_LANES];
         uint8_t *states = aligned_alloc(64, state_bytes * (N / length));
         for (size_t c = 0; c < N; c += length) {
             void *one = states + c / length * state_bytes;
             for (size_t i = 0; i < length * lanes; i++) x[i] = s->w[i % lanes * N + c + i / lanes];
             steps->choose(one, x, importance, &steps->searches[EFFORT_FAST][1]);
-            for (size_t i = 0; i < length; i++) {
-                steps->round(one, i, x + i * lanes, q);
-                for (size_t l = 0; l < lanes; l++) {
-                    double v = (double)x[i * lanes + l], r = (double)(x[i * lanes + l] - q[l]);
-                    power[l] += v * v, kept[l] += v * (v - r);
-                }
+            for (size_t i = 0; i < length; i += steps->group)
+                steps->round(one, i, x + i * lanes, q + i * lanes);
+            for (size_t i = 0; i < length * lanes; i++) {
+                double v = (double)x[i], r = (double)(x[i] - q[i]);
+                power[i % lanes] += v * v, kept[i % lanes] += v * (v - r);
             }
         }
         for (size_t l = 0; l < lanes; l++) gain[l] = (float)fmin(1.5, fmax(0.75, power[l] / kept[l]));

@@ -206,6 +206,18 @@ INLINE void round_grid(const grid_type t, grid_state *s, int column, const vf *f
     }
 }
 
+/* The lowest and the highest value of the weights in a sub-block. */
+INLINE void ends_of_grid(const grid_type t, const grid_state *s, int column, vf *low, vf *high) {
+    const int sub = column / t.length;
+    const float top = t.level[t.size == 8 ? 2 : 7];
+    vf above = all(top), below = all(-top);
+    if (t.signs == SHIFT_OF_ENTRY) above = above + 0.125f, below = below - 0.125f;
+    if (t.signs == SHIFT_OF_SUB_BLOCK)
+        above = above + shift_of(s->down[sub]), below = below + shift_of(s->down[sub]);
+    const vf scale = s->scale[sub] * s->sign;
+    *low = smaller(below * scale, above * scale), *high = larger(below * scale, above * scale);
+}
+
 /* ---- gain ---- */
 typedef struct grid_projection {
     vf xx, xy, yy;

@@ -71,6 +71,14 @@ static void OF(step_round)(void *state, size_t column, const float *from, float 
     for (int i = 0; i < TYPE_OF.step; i++) store(decoded + i * L, y[i] * s->unit);
 }
 
+static void OF(step_ends)(const void *state, size_t column, float *low, float *high) {
+    const grid_state *s = state;
+    vf ends[2];
+    ends_of_grid(TYPE_OF, s, (int)column, &ends[0], &ends[1]);
+    for (int i = 0; i < TYPE_OF.step; i++)
+        store(low + i * L, ends[0] * s->unit), store(high + i * L, ends[1] * s->unit);
+}
+
 static void OF(step_gain_kept)(const void *state, const float *x, const float *decoded,
                                const float *importance, float *gain) {
     const grid_state *s = state;
@@ -92,6 +100,7 @@ const codec_steps LEVEL(OF(steps)) = {
     .searches = OF(searches),
     .choose = OF(step_choose),
     .round = OF(step_round),
+    .ends = OF(step_ends),
     .gain_kept = OF(step_gain_kept),
     .finish = OF(step_finish),
 };
