@@ -13,6 +13,43 @@ static void option_line(const option_row *o) {
     printf("  %-31s %s\n", left, o->help);
 }
 
+/* Options that are only named, several to a line. */
+static size_t name_option(const option_row *o, size_t used) {
+    enum { COLUMNS = 80, INDENT = 6 };
+    size_t n = strlen(o->name) + (o->argument ? strlen(o->argument) + 1 : 0) + 2;
+    bool fits = used && used + 2 + n <= COLUMNS;
+    if (used && !fits) putchar('\n');
+    if (!fits)
+        used = (size_t)printf("%*s", INDENT, "");
+    else
+        used += (size_t)printf(", ");
+    printf("--%s%s%s", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
+    return used + n;
+}
+
+/* Rows under a heading of the main job: those with a line of their own, then those that are only named. */
+static void section(size_t first, size_t end) {
+    size_t used = 0;
+    for (int brief = 0; brief < 2; brief++)
+        for (size_t i = first; i < end; i++) {
+            const option_row *o = &options[i];
+            if (!o->help || !(o->commands & CMD_QUANTIZE) || brief != !!(o->commands & BRIEF)) continue;
+            if (brief)
+                used = name_option(o, used);
+            else
+                option_line(o);
+        }
+    if (used) putchar('\n');
+}
+
+static void sections(void) {
+    for (size_t i = 0, end; i < n_options; i = end) {
+        for (end = i + 1; end < n_options && options[end].name;) end++;
+        puts(options[i].help);
+        section(i + 1, end);
+    }
+}
+
 int help_main(const request *r) {
     const command_row *c = command_of(r->command);
     printf("usage: gquant %s%s%s\n", c->name ? c->name : "", c->name ? " " : "", c->arguments);
@@ -26,12 +63,9 @@ int help_main(const request *r) {
     } else {
         printf("\n%s\n\n", c->summary ? c->summary : "");
     }
-    for (size_t i = 0; i < n_options; i++) {
-        const option_row *o = &options[i];
-        if (!o->help) continue;
-        if (!o->name && r->command == CMD_QUANTIZE) puts(o->help);
-        if (o->name && o->commands & r->command) option_line(o);
-    }
+    if (r->command == CMD_QUANTIZE) sections();
+    for (size_t i = 0; r->command != CMD_QUANTIZE && i < n_options; i++)
+        if (options[i].name && options[i].help && options[i].commands & r->command) option_line(&options[i]);
     return GQ_OK;
 }
 

@@ -29,11 +29,15 @@ typedef enum option_kind {
     OPTION_SIZE,        /* uint64_t bytes */
     OPTION_TARGET_SIZE, /* one more of request.targets */
     OPTION_TARGET_BITS,
+    OPTION_SHARE,    /* float, to 1; of 0 it is -1 */
     OPTION_EFFORT,   /* int, one of effort_names */
     OPTION_PART,     /* uint32_t[2]: K/N */
     OPTION_PROGRESS, /* int: json or json:FD */
     OPTION_RECIPE,   /* gq_list, appended to from a file */
 } option_kind;
+
+/* The main job's --help only names the option, beside others; it has to fit a screen. */
+#define BRIEF (1u << 31)
 
 /* What completion offers for the argument. */
 typedef enum option_hint { HINT_NONE, HINT_FILE, HINT_FOLDER, HINT_TENSOR_TYPE, HINT_EFFORT } option_hint;
@@ -45,7 +49,7 @@ typedef struct option_row {
     option_kind kind;
     option_hint hint;
     size_t member;     /* offset in request */
-    unsigned commands; /* bits of `command` */
+    unsigned commands; /* bits of `command`, and BRIEF */
     const char *help;  /* NULL: an alias, not listed */
 } option_row;
 extern const option_row options[];

@@ -41,6 +41,14 @@ static bool target_bits_parse(const char *text, double *bits) {
     return end > text && *end == 0 && *bits > 0 && *bits <= 64;
 }
 
+/* 0 is what was not given. */
+static bool share_parse(const char *text, float *share) {
+    char *end;
+    float given = strtof(text, &end);
+    *share = given > 0 ? given : -1;
+    return end > text && *end == 0 && given >= 0 && given <= 1;
+}
+
 static bool part_parse(const char *text, uint32_t part[2]) {
     const char *slash = strchr(text, '/');
     char left[16];
@@ -98,6 +106,9 @@ static bool option_store(request *r, const option_row *o, const char *text, gq_e
     case OPTION_TARGET_BITS:
         return target_bits_parse(text, &r->targets[r->n_targets++].bpw) ||
                gq_fail_usage(e, "--%s %s: expected a number up to 64, such as 4.6", o->name, text);
+    case OPTION_SHARE:
+        return share_parse(text, to) ||
+               gq_fail_usage(e, "--%s %s: expected a number from 0 to 1", o->name, text);
     case OPTION_EFFORT:
         return effort_parse(text, to) ||
                gq_fail_usage(e, "--%s %s: expected fast, default or best", o->name, text);

@@ -21,10 +21,10 @@ void interrupt_catch(void) {
 
 int interrupt_signal(void) { return noted; }
 
-static void send_start(const progress *p, const request *r) {
+static void send_start(const progress *p) {
     event v;
     event_begin(&v, "start", p->phase);
-    event_text(&v, "input", r->n_arguments ? r->arguments[0] : "");
+    event_text(&v, "input", p->input);
     event_send(&v, p->events);
     for (size_t o = 0; p->plan && o < gq_plan_outputs(p->plan); o++) {
         const gq_summary *s = gq_plan_summary(p->plan, o);
@@ -41,11 +41,12 @@ static void send_start(const progress *p, const request *r) {
 static void start(progress *p, const request *r, const gq_plan *plan, const char *phase) {
     *p = (progress){.plan = plan,
                     .phase = phase,
+                    .input = r->n_arguments ? r->arguments[0] : "",
                     .events = r->progress - 1,
                     .verbose = r->verbose && !r->progress,
                     .terminal = !r->quiet && !r->progress && isatty(STDERR_FILENO),
                     .last = -1};
-    if (p->events >= 0) send_start(p, r);
+    if (p->events >= 0) send_start(p);
 }
 
 void progress_start(progress *p, const request *r, const gq_plan *plan) {
@@ -53,15 +54,27 @@ void progress_start(progress *p, const request *r, const gq_plan *plan) {
           r->command == CMD_COMPARE    ? "compare"
           : r->command == CMD_VERIFY   ? "verify"
           : r->command == CMD_EVALUATE ? "evaluate"
-          : plan                       ? "quantize"
-                                       : "plan");
+          : !plan                      ? "plan"
+          : gq_plan_calibration(plan)  ? "calibrate"
+                                       : "quantize");
 }
 
 void progress_start_phase(progress *p, const request *r, const char *phase) { start(p, r, NULL, phase); }
 
+/* A calibrated run begins as a phase of its own, in which a model runs over tokens. */
+static void leave_calibration(progress *p) {
+    event v;
+    if (p->events < 0 || strcmp(p->phase, "calibrate") != 0) return;
+    event_begin(&v, "done", p->phase);
+    event_send(&v, p->events);
+    p->phase = "quantize";
+    send_start(p);
+}
+
 void progress_end(progress *p, const gq_error *e) {
     progress_clear(p);
     if (p->events < 0) return;
+    if (!e) leave_calibration(p);
     event v;
     event_begin(&v, e ? e->status == GQ_INTERRUPTED ? "interrupted" : "failed" : "done", p->phase);
     if (e) event_text(&v, "message", e->text);
@@ -142,6 +155,7 @@ static void send_progress(const progress *p, const gq_progress *now) {
 
 static void on_progress(void *user, const gq_progress *now) {
     progress *p = user;
+    if (!now->tokens) leave_calibration(p);
     if (p->last >= 0 && now->seconds - p->last < 0.1 && now->bytes_done < now->bytes_total) return;
     if (p->events >= 0) send_progress(p, now);
     p->last = now->seconds;
@@ -172,6 +186,7 @@ static void send_tensor(const progress *p, size_t output, size_t tensor, const g
 
 static void on_tensor(void *user, size_t output, size_t tensor, const gq_loss *loss) {
     progress *p = user;
+    leave_calibration(p);
     if (p->events >= 0) send_tensor(p, output, tensor, loss);
     if (!p->verbose) return;
     progress_clear(p);

@@ -7,7 +7,8 @@
 
 typedef struct progress {
     const gq_plan *plan; /* NULL: there is none yet */
-    const char *phase;   /* "plan", "quantize", "compare", "verify", "evaluate" */
+    const char *phase;   /* "plan", "calibrate", "quantize", "compare", "verify", "evaluate" */
+    const char *input;   /* as given */
     int events;          /* descriptor for JSON lines, -1: none */
     bool verbose;        /* a line per tensor */
     bool terminal;       /* standard error is one, and --quiet was not given */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/calibration.h"
 #include "cli/commands.h"
 #include "cli/evaluation.h"
 #include "cli/progress.h"
@@ -28,7 +29,7 @@ static void say_fallbacks(const gq_plan *plan, size_t output) {
     free(lines);
 }
 
-static void say_plan(const gq_plan *plan) {
+static void say_plan(const request *r, const gq_plan *plan) {
     size_t n;
     const char *const *warnings = gq_plan_warnings(plan, &n);
     warn_all(warnings, n);
@@ -42,6 +43,7 @@ static void say_plan(const gq_plan *plan) {
         free(line), free(path);
         say_fallbacks(plan, o);
     }
+    if (gq_plan_calibration(plan) && !r->dry_run) report_calibration_plan(stderr, gq_plan_calibration(plan));
     if (gq_plan_measure_file(plan)) {
         char *path = shown(gq_plan_measure_file(plan));
         fprintf(stderr, "what was measured is kept in %s\n", path);
@@ -72,6 +74,7 @@ static void print_report(const report *r, bool all) {
     }
     if (r->n_outputs > 1 && all) putchar('\n');
     if (r->n_outputs > 1) report_overview(stdout, r);
+    if (r->calibration && r->request->dry_run) report_calibration_plan(stdout, r->calibration);
     if (r->evaluation) putchar('\n'), report_evaluation(stdout, r);
 }
 
@@ -106,14 +109,17 @@ static uint32_t sync_ms(void) {
 /* With a target the plan measures, which takes a while. */
 static gq_plan *make_plan(const request *r, gq_error *e) {
     progress p;
+    gq_calibration calibration;
     progress_start(&p, r, NULL);
     gq_callbacks callbacks = progress_callbacks(&p);
     gq_options asked = r->quantize;
     asked.callbacks = &callbacks;
     asked.dry_run = r->dry_run;
     asked.sync_ms = sync_ms();
+    gq_plan *plan = NULL;
     if (asked.measure_file && !strcmp(asked.measure_file, "none")) asked.measure_file = "";
-    gq_plan *plan = gq_plan_new(&asked, e);
+    if (calibration_ask(r, &calibration, &asked.calibration, e)) plan = gq_plan_new(&asked, e);
+    calibration_free(&calibration);
     progress_end(&p, plan ? NULL : e);
     return plan;
 }
@@ -159,11 +165,12 @@ int quantize_main(const request *r) {
     /* Whoever reads the messages and the table may leave; the model is made all the same. */
     if (!r->dry_run) signal(SIGPIPE, SIG_IGN);
     if (request_has_target(r)) interrupt_catch();
-    bool ok = report_check(r, &e) && recipe_out_check(r, &e) && ask_evaluation(r, &asked, &e);
+    bool ok = calibration_check(r, &e) && report_check(r, &e) && recipe_out_check(r, &e) &&
+              ask_evaluation(r, &asked, &e);
     gq_plan *plan = ok ? make_plan(r, &e) : NULL;
     if (!plan) return failed(&e);
     if (!r->dry_run) interrupt_catch();
-    if (!r->quiet) say_plan(plan);
+    if (!r->quiet) say_plan(r, plan);
     int status = run_plan(r, plan, &asked, &e) ? GQ_OK : failed(&e);
     evaluation_free(&asked);
     gq_plan_free(plan);

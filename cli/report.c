@@ -23,6 +23,7 @@ report report_of_plan(const request *r, const gq_plan *plan, const gq_results *r
                   .imatrix = r->quantize.imatrix,
                   .effort = effort_names[r->quantize.effort],
                   .measure_file = gq_plan_measure_file(plan),
+                  .calibration = gq_plan_calibration(plan),
                   .request = r,
                   .seconds = results ? gq_results_progress(results)->seconds : 0,
                   .n_outputs = gq_plan_outputs(plan)};
@@ -35,6 +36,7 @@ report report_of_plan(const request *r, const gq_plan *plan, const gq_results *r
         report_output *o = &rep.outputs[i];
         o->summary = gq_plan_summary(plan, i);
         o->tensors = gq_plan_tensors(plan, i, &o->n);
+        if (results) o->roundings = gq_results_roundings(results, i, &o->n);
         if (results) o->losses = gq_results_losses(results, i, &o->n);
     }
     return rep;
@@ -230,28 +232,42 @@ static void print_totals(FILE *to, const report_output *o, double seconds) {
     print_time(to, o->summary, seconds);
 }
 
+/* Errors of what the tensor makes of its inputs, without calibration and as written. */
+static void rounding_cells(table *out, const gq_rounding *r) {
+    double searched = gq_rounding_searched(r), written = gq_rounding_written(r);
+    table_cell(out, isnan(searched) ? format("-") : format("%.5f", searched));
+    table_cell(out, isnan(written) ? format("-") : format("%.5f", written));
+}
+
 void report_losses(FILE *to, const report_output *o, double seconds) {
     report_totals total = report_total(o);
-    bool weighted = !isnan(gq_loss_weighted(&total.loss));
+    bool weighted = !isnan(gq_loss_weighted(&total.loss)); /* never beside roundings */
     table out;
-    table_start(&out, weighted ? "ll4lr1r2r6rr3r5r" : "ll4lr1r2r6rr3r5");
-    table_row(&out, (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "RMSE", "rel. error",
-                                          "SNR dB", "max error", "weighted"});
+    table_start(&out, o->roundings ? "ll4lr1r2r6rr3r5rr" : weighted ? "ll4lr1r2r6rr3r5r" : "ll4lr1r2r6rr3r5");
+    const char *const heads[] = {
+        "tensor",    "shape",      "type",   "bpw",       "MiB",
+        "RMSE",      "rel. error", "SNR dB", "max error", o->roundings ? "searched" : "weighted",
+        "calibrated"};
+    table_row(&out, heads);
     for (size_t i = 0; i < o->n; i++) {
         tensor_cells(&out, &o->tensors[i]);
         loss_cells(&out, &o->losses[i], weighted);
+        if (o->roundings) rounding_cells(&out, &o->roundings[i]);
     }
     table_print(&out, to);
     table_free(&out);
     fputc('\n', to);
     print_sizes(to, o->summary);
+    report_calibration(to, o);
     print_totals(to, o, seconds);
 }
 
 void report_overview(FILE *to, const report *r) {
     table out;
+    bool calibrated = r->n_outputs && r->outputs[0].roundings;
     table_start(&out, "ll1rr2rr");
-    table_row(&out, (const char *const[]){"output", "type", "MiB", "bpw", "rel. error", "weighted"});
+    table_row(&out, (const char *const[]){"output", "type", "MiB", "bpw", "rel. error",
+                                          calibrated ? "output error" : "weighted"});
     for (size_t i = 0; i < r->n_outputs; i++) {
         const report_output *o = &r->outputs[i];
         report_totals total = report_total(o);
@@ -261,7 +277,8 @@ void report_overview(FILE *to, const report *r) {
         table_cell(&out, format("%.2f", (double)o->summary->file_bytes / 0x1p20));
         table_cell(&out, format("%.4g", report_bits(o->summary->out_bytes, (double)o->summary->n_weights)));
         table_cell(&out, total.loss.n ? format("%.5f", gq_loss_relative(&total.loss)) : format("-"));
-        table_cell(&out, isnan(weighted) ? format("-") : format("%.5f", weighted));
+        double last = calibrated ? report_roundings_of(o).written : weighted;
+        table_cell(&out, isnan(last) ? format("-") : format("%.5f", last));
     }
     table_print(&out, to);
     table_free(&out);

@@ -12,19 +12,21 @@ typedef struct report_output {
     const gq_summary *summary;
     const gq_tensor *tensors;
     size_t n;
-    const gq_loss *losses; /* NULL: only planned, nothing measured */
-    const size_t *numbers; /* of several copies: which of the original's each tensor is; else NULL */
-    bool *best;            /* and whether no copy is nearer to it; belongs to the report */
+    const gq_loss *losses;        /* NULL: only planned, nothing measured */
+    const gq_rounding *roundings; /* NULL: nothing was calibrated, or it is only planned */
+    const size_t *numbers;        /* of several copies: which of the original's each tensor is; else NULL */
+    bool *best;                   /* and whether no copy is nearer to it; belongs to the report */
     size_t n_best;
 } report_output;
 
 typedef struct report {
-    const char *kind;                /* "plan", "run", "comparison" or "evaluation" */
-    const char *input, *imatrix;     /* imatrix: NULL where there is none */
-    const char *effort;              /* NULL: no matter */
-    const char *measure_file;        /* of targets; NULL: none */
-    const gq_evaluation *evaluation; /* NULL: none */
-    const request *request;          /* for the options in it, and whether paths are wanted */
+    const char *kind;                        /* "plan", "run", "comparison" or "evaluation" */
+    const char *input, *imatrix;             /* imatrix: NULL where there is none */
+    const char *effort;                      /* NULL: no matter */
+    const char *measure_file;                /* of targets; NULL: none */
+    const gq_evaluation *evaluation;         /* NULL: none */
+    const gq_calibration_facts *calibration; /* NULL: none */
+    const request *request;                  /* for the options in it, and whether paths are wanted */
     double seconds;
     size_t n_outputs, n_warnings;
     report_output *outputs; /* belong to the report */
@@ -55,6 +57,19 @@ void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_los
 void report_rank_copies(report *r);
 /* Side by side, for people; they are ranked. */
 void report_copies(FILE *to, const report *r);
+
+/* ---- what is calibrated (report_calibration.c) ---- */
+/* What it takes, for people. */
+void report_calibration_plan(FILE *to, const gq_calibration_facts *f);
+/* What it has brought; nothing where nothing was calibrated. */
+void report_calibration(FILE *to, const report_output *o);
+typedef struct report_roundings { /* of an output's tensors together */
+    uint64_t tensors, matrices, plain, unchecked, codes, ends;
+    double searched, written; /* root mean square of the tensors' gq_rounding_*; NaN: unknown */
+} report_roundings;
+report_roundings report_roundings_of(const report_output *o);
+json_t *report_calibration_json(const gq_calibration_facts *f);
+json_t *report_rounding_json(const gq_rounding *r);
 
 /* ---- models run on a text (report_evaluation.c) ---- */
 report report_of_evaluation(const request *r, const gq_evaluation *v);

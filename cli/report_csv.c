@@ -29,6 +29,11 @@ static void write_row(FILE *to, const char *path, const report_output *o, size_t
     write_number(to, measured ? gq_loss_snr_db(l) : (double)NAN);
     write_number(to, measured ? l->max_error : (double)NAN);
     write_number(to, measured ? gq_loss_weighted(l) : (double)NAN);
+    const gq_rounding *r = o->roundings && o->roundings[i].matrices ? &o->roundings[i] : NULL;
+    write_number(to, r ? gq_rounding_written(r) : (double)NAN);
+    write_number(to, r ? gq_rounding_searched(r) : (double)NAN);
+    if (r) fprintf(to, "%" PRIu64, r->plain);
+    fputc(',', to);
     if (checksum) fprintf(to, "%08x", (unsigned)l->crc32);
     fputc(',', to);
     csv_quoted(to, t->why);
@@ -44,7 +49,7 @@ void report_csv(FILE *to, const report *r) {
     }
     fputs(
         "output,tensor,shape,from,to,bits_per_weight,in_bytes,out_bytes,rmse,relative_error,snr_db,max_error,"
-        "weighted_error,crc32,why,best\r\n",
+        "weighted_error,output_error,searched_output_error,matrices_plain,crc32,why,best\r\n",
         to);
     for (size_t k = 0; k < r->n_outputs; k++) {
         const report_output *o = &r->outputs[k];

@@ -35,6 +35,7 @@ static json_t *tensor_object(const report_output *output, size_t i, double squar
     set_count(o, "in_bytes", t->in_bytes);
     set_count(o, "out_bytes", t->out_bytes);
     set_text(o, "importance", coverage_names[t->importance]);
+    set_bool(o, "calibrated", t->calibrated);
     if (t->experts > 1) {
         set_count(o, "experts", t->experts);
         set_count(o, "experts_unseen", t->experts_unseen);
@@ -47,7 +48,22 @@ static json_t *tensor_object(const report_output *output, size_t i, double squar
     if (l->n) set_losses(o, l);
     if (l->n) set_number(o, "error_share", squares > 0 ? report_squares(l) / squares : 0);
     if (output->best) set_bool(o, "best", output->best[i]);
+    const gq_rounding *rounding = output->roundings ? &output->roundings[i] : NULL;
+    if (rounding && rounding->matrices) {
+        set_number(o, "output_error", gq_rounding_written(rounding));
+        set_number(o, "searched_output_error", gq_rounding_searched(rounding));
+        json_object_set_new(o, "rounding", report_rounding_json(rounding));
+    }
     return o;
+}
+
+static void set_roundings(json_t *o, const report_output *output) {
+    report_roundings all = report_roundings_of(output);
+    set_number(o, "output_error", all.written);
+    set_number(o, "searched_output_error", all.searched);
+    set_count(o, "matrices_calibrated", all.matrices - all.plain);
+    set_count(o, "matrices_plain", all.plain);
+    set_count(o, "matrices_unchecked", all.unchecked);
 }
 
 static json_t *output_facts(const report *r, const report_output *output) {
@@ -69,6 +85,7 @@ static json_t *output_facts(const report *r, const report_output *output) {
     if (r->seconds > 0) set_number(o, "weights_per_second", (double)s->n_weights / r->seconds);
     set_losses(o, &total.loss);
     if (output->best) set_count(o, "best_in", output->n_best);
+    if (output->roundings) set_roundings(o, output);
     json_t *worst = set_array(o, "worst");
     for (size_t i = 0; i < total.n_worst; i++)
         json_array_append_new(worst, json_of_text(output->tensors[total.worst[i]].name));
@@ -100,6 +117,7 @@ static json_t *report_facts(const report *r) {
     set_text(o, "input", report_named(r, r->input));
     if (r->imatrix) set_text(o, "imatrix", report_named(r, r->imatrix));
     if (r->effort) set_text(o, "effort", r->effort);
+    if (r->calibration) json_object_set_new(o, "calibration", report_calibration_json(r->calibration));
     if (r->measure_file) set_text(o, "measurements", report_named(r, r->measure_file));
     add_options(set_array(o, "options"), r);
     if (r->seconds > 0) set_number(o, "seconds", r->seconds);

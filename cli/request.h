@@ -24,7 +24,10 @@ typedef struct request {
     size_t n_arguments; /* what is not an option, in order */
     const char *report, *out_dir, *recipe_out;
     const char *text, *ids, *logits; /* to run models on, and what comes of it */
-    gq_target *targets; /* of --target-size and --target-bpw, in order, with room for each argument */
+    const char *calibrate, *calibrate_ids;
+    uint64_t calibrate_tokens;
+    gq_calibration calibration; /* its numbers; text and memory are put in when they are read */
+    gq_target *targets;         /* of --target-size and --target-bpw, in order, with room for each argument */
     size_t n_targets;
     uint64_t ram, context, tokens, memory; /* 0: not given */
     bool count, no_bos, parse_special, process_output, speed;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "forward/model.h"
+#include "gguf/facts.h"
 
 enum { ALIGNMENT = 64 };
 
@@ -107,9 +108,10 @@ void forward_layer_replace(forward_layer *l, const gguf_tensor *t, uint32_t type
 void forward_layer_use(forward_layer *l, bool replaced) { l->replaced = replaced; }
 
 bool forward_feeds(const forward_model *m, const gguf_tensor *t) {
-    for (size_t i = 0; i < m->sizes.layers; i++)
-        for (slot s = 0; s < SLOTS; s++)
-            if (!vectors[s] && m->layers[i].weight[s] == t) return t;
+    gguf_block b;
+    bool in_layer = gguf_block_leads(t->name, &b) && b.number < m->sizes.layers;
+    for (slot s = 0; in_layer && s < SLOTS; s++)
+        if (!vectors[s] && m->layers[b.number].weight[s] == t) return true;
     return t == m->sizes.out && t != m->sizes.embedding;
 }
 

@@ -63,6 +63,18 @@ GQ_API uint32_t gq_type_elements(uint32_t type);
 GQ_API uint32_t gq_type_bytes(uint32_t type);
 GQ_API bool gq_type_readable(uint32_t type); /* whether there is a decoder for it */
 
+/* ---- a text for a model to run on ---- */
+enum { GQ_CONTEXT = 512 };
+typedef struct gq_text {
+    const char *name;  /* for messages; NULL: none */
+    const char *bytes; /* n of them, at most 1 GiB; need not be UTF-8 */
+    size_t n;
+    bool ids;           /* they are no text but decimal ids of tokens, with white space between them */
+    bool parse_special; /* find control tokens in the text, too */
+    uint32_t context;   /* tokens of a window, each of which is a text of its own; 0: GQ_CONTEXT */
+    uint64_t tokens;    /* take so many at most; 0: all. What is left over by whole windows is not used */
+} gq_text;
+
 /* ---- what is asked for ---- */
 typedef struct gq_output {
     const char *path;     /* NULL: input's name with the type in place of F16, BF16, F32 */
@@ -82,6 +94,22 @@ typedef struct gq_list {
 } gq_list;
 
 enum { GQ_EFFORT_DEFAULT, GQ_EFFORT_FAST, GQ_EFFORT_BEST };
+
+/* Rounding by what flows into each matrix when the model runs on a text: what is lost in one column the
+ * following ones make good, and what earlier layers have lost, too. docs/calibration.md says more. */
+enum { GQ_CALIBRATION_TOKENS = 65536 };
+typedef struct gq_calibration {
+    size_t size;
+    gq_text text; /* tokens 0: GQ_CALIBRATION_TOKENS. Not needed any more when gq_plan_new returns */
+    bool random;  /* in place of a text: tokens drawn from the vocabulary, the same for the same model;
+                     context and tokens of `text` hold, which has no bytes */
+    /* To 1; 0: the default; negative: none. */
+    float correction; /* how far the loss of what comes before is made good; default: by the tokens */
+    float damp;       /* share of the mean square of a matrix's inputs that is added to each; default .01 */
+    float shrink;     /* how far inputs are taken for independent of each other; default .1 */
+    uint64_t memory;  /* bytes to stay within; 0: a quarter of the machine's. Little of it makes rounding
+                         worse, which the plan warns of */
+} gq_calibration;
 
 typedef struct gq_options {
     size_t size;
@@ -112,6 +140,7 @@ typedef struct gq_options {
                                  INPUT.gquant-measure; "": nowhere */
     const struct gq_callbacks *callbacks; /* while measuring; NULL: none */
     uint32_t sync_ms; /* how often gq_run makes finished work safe from a crash; 0: every two seconds */
+    const gq_calibration *calibration; /* NULL: none. Not beside importance data, of which it knows more */
 } gq_options;
 
 /* The PATTERN=TYPE items in a text of n bytes, as recipe files have them: separated by white space, or by a
@@ -140,7 +169,8 @@ typedef struct gq_tensor {
     gq_coverage importance;
     uint64_t experts,
         experts_unseen; /* matrices with importance data of their own; of these, never activated */
-    uint64_t reserved[4];
+    bool calibrated;    /* rounded by what flows into it, where the run finds that to be better */
+    uint64_t reserved[3];
 } gq_tensor;
 
 typedef struct gq_summary {
@@ -167,6 +197,23 @@ GQ_API const gq_tensor *gq_plan_tensors(const gq_plan *plan, size_t output, size
 GQ_API const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n);
 /* The file from which measurements came, or in which they are kept now; NULL: there is none. */
 GQ_API const char *gq_plan_measure_file(const gq_plan *plan);
+typedef struct gq_calibration_facts {
+    size_t size;
+    const char *text; /* its name, without folders; NULL: drawn at random */
+    uint32_t context;
+    uint64_t windows, tokens;
+    uint64_t held_back; /* of the windows: matrices are checked with these */
+    uint64_t columns;   /* of the widest matrix */
+    uint64_t width;    /* columns whose inputs are seen together; less than `columns` where memory is short */
+    double per_column; /* tokens per column of the matrix that has the fewest */
+    uint64_t layers, layers_finished; /* by an earlier run, which will be continued */
+    uint64_t windows_at_once, experts_at_once;
+    uint64_t memory;     /* bytes that the process takes at most */
+    uint64_t disk;       /* bytes beside the outputs until they are done */
+    bool states_in_file; /* they do not fit into memory, and are read from there */
+    double work;         /* floating-point operations, about */
+} gq_calibration_facts;
+GQ_API const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan); /* NULL: there is none */
 /* The types of an output as recipe files have them, for the same types at any file type that quantizes: items
  * for all tensors that a file type decides. malloc'ed; NULL: no memory. */
 GQ_API char *gq_plan_recipe(const gq_plan *plan, size_t output, gq_error *e);
@@ -198,6 +245,22 @@ typedef struct gq_progress {
     uint64_t tokens;    /* of a text that models are run on; 0: there is none */
 } gq_progress;
 
+/* What a calibration made of a tensor. Sums are over tokens that were held back, of its inputs X in the
+ * original model and Y in the rounded one. */
+typedef struct gq_rounding {
+    uint64_t matrices;  /* 0: was not calibrated; all that follows is zero */
+    uint64_t plain;     /* of these, written as without calibration, which was better or all there was */
+    uint64_t unchecked; /* and those that no held-back token reached */
+    double power;       /* |X W|^2 */
+    double searched, written; /* |X W - Y Q|^2 as without calibration, and as written */
+    uint64_t codes, ends;     /* codes; and those at an end of their range that a weight lay beyond */
+    uint64_t tokens;          /* that its inputs were seen of; of experts the fewest */
+    uint64_t width;           /* columns whose inputs were seen together */
+    float damp;               /* the most that was needed */
+    const char *why;          /* of plain matrices, the first one's reason; "" */
+    uint64_t reserved[4];
+} gq_rounding;
+
 typedef struct gq_callbacks {
     size_t size;
     void *user;
@@ -220,6 +283,11 @@ GQ_API void gq_results_free(gq_results *r);
 /* Of each tensor, in the plan's order. Zeros for those that have not been done, or of which this run did a
  * part only. */
 GQ_API const gq_loss *gq_results_losses(const gq_results *r, size_t output, size_t *n);
+/* Of each tensor, in the plan's order. NULL, n 0: nothing was calibrated. */
+GQ_API const gq_rounding *gq_results_roundings(const gq_results *r, size_t output, size_t *n);
+/* Errors of a tensor's outputs, sqrt(searched / power), and of what was written; NaN: unknown. */
+GQ_API double gq_rounding_searched(const gq_rounding *r);
+GQ_API double gq_rounding_written(const gq_rounding *r);
 /* How far it came, what of that had been done before, and the seconds of the whole call. No tensor. */
 GQ_API const gq_progress *gq_results_progress(const gq_results *r);
 /* Things that the user should know of the run, one sentence each. */
@@ -524,17 +592,6 @@ GQ_API bool gq_tokenize(const gq_tokenizer *t, const char *text, size_t n, const
 GQ_API void gq_tokens_free(gq_tokens *tokens);
 
 /* ---- running a model on a text ---- */
-enum { GQ_CONTEXT = 512 };
-typedef struct gq_text {
-    const char *name;  /* for messages; NULL: none */
-    const char *bytes; /* n of them, at most 1 GiB; need not be UTF-8 */
-    size_t n;
-    bool ids;           /* they are no text but decimal ids of tokens, with white space between them */
-    bool parse_special; /* find control tokens in the text, too */
-    uint32_t context;   /* tokens of a window, each of which is a text of its own; 0: GQ_CONTEXT */
-    uint64_t tokens;    /* take so many at most; 0: all. What is left over by whole windows is not used */
-} gq_text;
-
 typedef struct gq_evaluation_request {
     size_t size;
     const char *original;

@@ -3,6 +3,7 @@
  */
 #include <stdlib.h>
 
+#include "quantize/plan/calibration.h"
 #include "quantize/plan/paths.h"
 #include "quantize/plan/plan.h"
 #include "quantize/run/journal.h"
@@ -13,7 +14,8 @@
 static bool look_beside(gq_plan *plan, const gq_options *options, gq_error *e) {
     names_left left = {.named = NULL};
     bool ok = names_look(plan, options, &left, e) && plan_check_targets(plan, options, left.named, e) &&
-              journal_check_names(plan, options, e) && journal_announce(plan, left.whole, &plan->warnings, e);
+              journal_check_names(plan, options, e) &&
+              journal_announce(plan, left.whole, &plan->warnings, e) && plan_announce_calibration(plan, e);
     free(left.named);
     return ok;
 }
@@ -23,6 +25,9 @@ gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {
     gq_callbacks callbacks;
     if (!SIZED_TAKE(asked, options, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
     asked.callbacks = &callbacks;
+    gq_calibration calibration;
+    if (asked.calibration && !SIZED_TAKE(calibration, asked.calibration, e)) return NULL;
+    if (asked.calibration) asked.calibration = &calibration;
     gq_plan *plan = plan_make(&asked, e);
     if (!plan || look_beside(plan, &asked, e)) return plan;
     gq_plan_free(plan);

@@ -13,3 +13,9 @@ double gq_loss_weighted(const gq_loss *l) {
 }
 
 double gq_loss_snr_db(const gq_loss *l) { return l->e2 > 0 ? 10 * log10(l->x2 / l->e2) : (double)INFINITY; }
+
+static double output_error(const gq_rounding *r, double squares) {
+    return r->power > 0 ? sqrt(squares / r->power) : (double)NAN;
+}
+double gq_rounding_searched(const gq_rounding *r) { return output_error(r, r->searched); }
+double gq_rounding_written(const gq_rounding *r) { return output_error(r, r->written); }

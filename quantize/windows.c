@@ -111,6 +111,64 @@ bool windows_read(text_windows *w, const gq_text *text, const gguf_model *model,
     return true;
 }
 
+/* ---- tokens drawn at random ---- */
+
+/* Ids that may be drawn: *n of them, malloc'ed. */
+static uint32_t *ordinary(const gguf_model *m, size_t vocabulary, size_t *n, gq_error *e) {
+    enum { NORMAL = 1 };
+    const gguf_kv *kv = gguf_find(m->kv, m->n_kv, "tokenizer.ggml.token_type");
+    const uint8_t *kinds = NULL;
+    uint32_t type, *ids = malloc(vocabulary * sizeof *ids);
+    uint64_t known = 0;
+    if (!ids) return gq_fail_memory(e, vocabulary * sizeof *ids), NULL;
+    if (!kv || !gguf_kv_array(kv, &type, &known, &kinds) || type != GGUF_INT32) known = 0;
+    for (size_t i = *n = 0; i < vocabulary && i < known; i++) {
+        int32_t kind;
+        memcpy(&kind, kinds + i * sizeof kind, sizeof kind);
+        if (kind == NORMAL) ids[(*n)++] = (uint32_t)i;
+    }
+    for (size_t i = 0; *n == 0 && i < vocabulary; i++) ids[i] = (uint32_t)i;
+    if (*n == 0) *n = vocabulary;
+    return ids;
+}
+
+/* splitmix64 */
+static uint64_t next_number(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+static bool begins_with(const gguf_model *m, uint32_t *bos) {
+    const gguf_shard *first = &m->shards[0];
+    tokenizer *t = tokenizer_new(first->file.path, first->kv, first->n_kv, NULL);
+    bool begins = t && tokenizer_begins(t, bos);
+    tokenizer_free(t);
+    return begins;
+}
+
+bool windows_draw(text_windows *w, const gq_text *text, const gguf_model *model, size_t vocabulary,
+                  gq_error *e) {
+    enum { SEED = 1, MOST = 1 << 30 };
+    size_t context = text->context ? text->context : GQ_CONTEXT, n_ids;
+    *w = (text_windows){.context = context, .n = text->tokens / context};
+    if (text->tokens > MOST)
+        return gq_fail_usage(e, "%llu tokens are more than are drawn, %d", (unsigned long long)text->tokens,
+                             MOST);
+    if (!check_length(text, SIZE_MAX, text->tokens, context, e)) return false;
+    uint32_t *ids = ordinary(model, vocabulary, &n_ids, e), bos;
+    uint64_t seed = SEED;
+    w->ids = ids ? calloc(w->n * context, sizeof *w->ids) : NULL;
+    if (ids && !w->ids) gq_fail_memory(e, w->n * context * sizeof *w->ids);
+    for (size_t i = 0; w->ids && i < w->n * context; i++)
+        w->ids[i] = ids[(uint64_t)((__uint128_t)next_number(&seed) * n_ids >> 64)];
+    bool begins = w->ids && begins_with(model, &bos) && bos < vocabulary;
+    for (size_t i = 0; begins && i < w->n; i++) w->ids[i * context] = bos;
+    free(ids);
+    return w->ids;
+}
+
 void windows_free(text_windows *w) {
     free(w->ids);
     *w = (text_windows){.n = 0};

@@ -17,6 +17,10 @@ typedef struct text_windows {
  * Ids are taken as they are. vocabulary: how many tokens the model has; all ids are below it. */
 bool windows_read(text_windows *w, const gq_text *text, const gguf_model *model, size_t vocabulary,
                   word_list *warnings, gq_error *e);
+/* Of tokens drawn at random from those that stand for text, the same for the same model, as many as the text
+ * says (which is not read); windows begin as above. */
+bool windows_draw(text_windows *w, const gq_text *text, const gguf_model *model, size_t vocabulary,
+                  gq_error *e);
 void windows_free(text_windows *w); /* also one of zeros */
 
 #endif

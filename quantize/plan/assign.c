@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quantize/plan/calibration.h"
 #include "quantize/plan/importance.h"
 
 static bool read_type(const char *name, const char *option, int64_t *type, gq_error *e) {
@@ -41,7 +42,7 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
     if (!plan->kernels->codecs[t->to].encode)
         return gq_fail(e, "%s: tensor %s would become %s, which gquant cannot write", file, t->source_name,
                        label(t->to));
-    if (needs_data && !source->inputs.columns)
+    if (needs_data && !source->inputs.columns && !t->calibrated)
         return gq_fail_remedy(e, plan->inputs.n_entries ? GQ_REMEDY_OTHER_TYPE : GQ_REMEDY_NONE,
                               "%s: tensor %s: %s in a %s file needs importance data, and %s", file,
                               t->source_name, label(t->to), out->label,
@@ -101,7 +102,7 @@ static bool output_room(plan_output *out, size_t n, gq_error *e) {
 
 bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *options, gq_error *e) {
     size_t n = plan->n_tensors;
-    a->options = (mix_options){.imatrix = plan->inputs.n_entries > 0,
+    a->options = (mix_options){.imatrix = plan->inputs.n_entries > 0 || plan->calibration,
                                .pure = options->pure,
                                .leave_output = options->leave_output_tensor};
     if (!read_type(options->output_tensor_type, "output tensor type", &a->options.output_type, e) ||
@@ -130,9 +131,10 @@ bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *op
         a->tensors[i].type = plan->sources[i].tensor->type->id;
         memcpy(a->tensors[i].ne, plan->sources[i].tensor->ne, sizeof a->tensors[i].ne);
         a->order[i] = (uint32_t)i;
-        a->covered[i] = plan_has_importance(plan, &plan->sources[i]);
+        a->covered[i] =
+            plan_has_importance(plan, &plan->sources[i]) || plan_can_calibrate(plan, &plan->sources[i]);
     }
-    if (plan->inputs.n_entries) a->options.covered = a->covered;
+    if (plan->inputs.n_entries || plan->calibration) a->options.covered = a->covered;
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!output_room(&plan->outputs[o], n, e)) return false;
     return true;
@@ -145,7 +147,10 @@ bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e) 
     a->options.filetype = out->filetype;
     if (!mix_assign(&a->model, &a->options, a->tensors, n, a->order, choices, e)) return false;
     bool keep_shape = mix_is_image_model(plan->facts.arch);
-    for (size_t i = 0; i < n; i++) fill_tensor(&out->tensors[i], &plan->sources[i], &choices[i], keep_shape);
+    for (size_t i = 0; i < n; i++) {
+        fill_tensor(&out->tensors[i], &plan->sources[i], &choices[i], keep_shape);
+        out->tensors[i].calibrated = plan_calibrated(plan, output, i);
+    }
     summarise(out, n);
     return true;
 }

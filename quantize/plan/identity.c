@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
+#include "quantize/plan/calibration.h"
+
 enum {
     /* Of the weights so much is read: every part of a large model is looked at, and 4 MiB cost nothing. */
     SAMPLES = 1024,
@@ -100,6 +102,12 @@ bool plan_identify_input(gq_plan *plan, gq_error *e) {
 
 /* ---- settings and layout ---- */
 
+/* What decides the bytes of blocks. */
+static uint32_t settings_digest(uint32_t sum, const encode_settings *settings, const plan_calibration *c) {
+    sum = encode_settings_digest(sum, settings);
+    return c ? crc(sum, &c->digest, sizeof c->digest) : sum;
+}
+
 void plan_identify_layout(gq_plan *plan) {
     uint32_t cut[2] = {CHUNK_ELEMENTS, CHUNK_ROWS}, sum = crc(0, cut, sizeof cut);
     for (size_t i = 0; i < plan->n_tensors; i++) sum = crc_text(sum, plan->sources[i].tensor->name);
@@ -110,7 +118,7 @@ void plan_identify_layout(gq_plan *plan) {
             sum = crc(crc(sum, sizes, sizeof sizes), shard->head, shard->head_size);
         }
     plan->identity.layout = sum;
-    plan->identity.options = encode_settings_digest(0, &plan->settings);
+    plan->identity.options = settings_digest(0, &plan->settings, plan->calibration);
 }
 
 /* The set that a copy is one of: where nothing changes, shards of the copy and of its source may be mixed. */
@@ -130,13 +138,20 @@ static bool copied_digest(const gq_plan *plan, const plan_output *out, uint64_t 
     return true;
 }
 
+static bool any_calibrated(const gq_plan *plan, const plan_output *out) {
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (out->tensors[i].calibrated) return true;
+    return false;
+}
+
 uint64_t plan_set_digest(const gq_plan *plan, const plan_output *out) {
     uint64_t digest;
     if (copied_digest(plan, out, &digest)) return digest;
-    /* Not of importance data that only other outputs of the run use. */
+    /* Not of importance data and texts that only other outputs of the run use. */
     encode_settings settings = plan->settings;
     settings.importance = 0;
-    uint32_t made_of = encode_settings_digest(plan->identity.content, &settings), sum = 0;
+    const plan_calibration *c = any_calibrated(plan, out) ? plan->calibration : NULL;
+    uint32_t made_of = settings_digest(plan->identity.content, &settings, c), sum = 0;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gq_tensor *t = &out->tensors[i];
         uint32_t place[2] = {t->to, out->places[i].shard};

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "quantize/plan/calibration.h"
 #include "quantize/schedule.h"
 #include "quantize/strip.h"
 
@@ -14,7 +15,8 @@ bool measure_applies(const gq_plan *plan, size_t tensor, size_t type) {
     const plan_source *s = &plan->sources[tensor];
     const codec *codecs = plan->kernels->codecs;
     return codecs[s->tensor->type->id].decode && codecs[budget_types[type]].encode &&
-           budget_type_applies(type, s->name, s->tensor->type, s->tensor->ne[0], s->inputs.columns > 0);
+           budget_type_applies(type, s->name, s->tensor->type, s->tensor->ne[0],
+                               s->inputs.columns > 0 || plan_can_calibrate(plan, s));
 }
 
 /* ---- the sample ---- */

@@ -7,6 +7,7 @@
 
 #include "quantize/plan/advice.h"
 #include "quantize/plan/assign.h"
+#include "quantize/plan/calibration.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/importance.h"
 #include "quantize/plan/layout.h"
@@ -41,6 +42,12 @@ static bool check_request(const gq_options *o, gq_error *e) {
     if (o->parts > MAX_PARTS || o->part > o->parts || (o->parts && !o->part && !o->join))
         return gq_fail_usage(e, "part %u of %u: parts are numbered from 1 to at most %d", o->part, o->parts,
                              MAX_PARTS);
+    if (o->calibration && o->imatrix)
+        return gq_fail_usage(e, "importance data and a calibration cannot be combined: drop the importance "
+                                "data, the calibration knows more");
+    if (o->calibration && (o->part || o->parts || o->join))
+        return gq_fail_usage(
+            e, "a calibrated run cannot be done in parts: each layer depends on those before it");
     return true;
 }
 
@@ -164,7 +171,8 @@ static bool warn_mixed(gq_plan *plan, gq_error *e) {
 
 static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!check_request(options, e) || !open_all(plan, options, e) || !warn_mixed(plan, e) ||
-        !plan_identify_input(plan, e) || !plan_open_importance(plan, options, e))
+        !plan_identify_input(plan, e) || !plan_open_importance(plan, options, e) ||
+        !plan_open_calibration(plan, options, e))
         return false;
     if (options->prune_layers && !plan_layers_read(&plan->layers, options->prune_layers, &plan->model, e))
         return false;
@@ -183,7 +191,7 @@ static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
             return false;
     if (!cut_chunks(plan, e)) return false;
     plan_identify_layout(plan);
-    return true;
+    return plan_bound_calibration(plan, e);
 }
 
 gq_plan *plan_make(const gq_options *options, gq_error *e) {
@@ -213,6 +221,7 @@ void gq_plan_free(gq_plan *plan) {
     plan_overrides_free(&plan->overrides);
     chunk_map_free(&plan->chunks);
     model_inputs_free(&plan->inputs);
+    plan_calibration_free(plan->calibration);
     gguf_model_close(&plan->model);
     free(plan);
 }
@@ -231,6 +240,10 @@ const gq_tensor *gq_plan_tensors(const gq_plan *plan, size_t output, size_t *n) 
 const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n) {
     *n = plan->warnings.n;
     return (const char *const *)plan->warnings.items;
+}
+
+const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan) {
+    return plan->calibration ? &plan->calibration->facts : NULL;
 }
 
 const char *gq_plan_measure_file(const gq_plan *plan) { return plan->measure_file; }

@@ -52,7 +52,7 @@ typedef struct plan_output {
 typedef struct plan_identity {
     uint32_t input;   /* times of change of the input's shards */
     uint32_t content; /* their headers, and a sample of the weights */
-    uint32_t options; /* the encode_settings */
+    uint32_t options; /* the encode_settings, and the calibration */
     uint32_t layout;  /* what is where in each output, from which tensor; and the cut into chunks */
 } plan_identity;
 
@@ -64,8 +64,9 @@ struct gq_plan {
     uint32_t sync_ms;     /* between two times that finished work is made safe */
     const kernels *kernels;
     gguf_model model;
-    struct timespec *modified; /* of each input shard when the plan was made */
-    model_inputs inputs;       /* without entries: no importance data */
+    struct timespec *modified;            /* of each input shard when the plan was made */
+    model_inputs inputs;                  /* without entries: no importance data */
+    struct plan_calibration *calibration; /* plan/calibration.h; NULL: none */
     plan_layers layers;
     plan_overrides overrides;
     gguf_facts facts; /* after overrides */

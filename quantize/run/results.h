@@ -6,7 +6,8 @@
 
 struct gq_results {
     size_t n_tensors;
-    gq_loss *losses; /* output by output */
+    gq_loss *losses;        /* output by output */
+    gq_rounding *roundings; /* the same; NULL: nothing is calibrated */
     word_list warnings;
     gq_progress progress;
 };
@@ -14,5 +15,6 @@ struct gq_results {
 /* Of a run that has done nothing yet. */
 gq_results *results_new(const gq_plan *plan, gq_error *e);
 gq_loss *results_loss(gq_results *r, size_t output, size_t tensor);
+gq_rounding *results_rounding(gq_results *r, size_t output, size_t tensor); /* of a calibrated run */
 
 #endif

@@ -1,0 +1,14 @@
+/* What a run is calibrated with, for the main job. */
+#ifndef CLI_CALIBRATION_H
+#define CLI_CALIBRATION_H
+
+#include "cli/report.h"
+
+/* Whether options that only calibrating has a use for are given without it, or cannot be combined. */
+bool calibration_check(const request *r, gq_error *e);
+/* What the options ask for; *to is then what gq_options takes, or NULL where nothing is asked for. Reads the
+ * text, which calibration_free releases. */
+bool calibration_ask(const request *r, gq_calibration *room, const gq_calibration **to, gq_error *e);
+void calibration_free(gq_calibration *room);
+
+#endif

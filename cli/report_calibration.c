@@ -1,0 +1,120 @@
+/* What a calibration takes, and what it has brought. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "cli/report.h"
+#include "cli/table.h"
+#include "cli/text.h"
+
+static void print_and_free(FILE *to, char *line) {
+    print_wrapped(to, line);
+    free(line);
+}
+
+/* ---- before ---- */
+
+void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
+    char memory[UNIT_ROOM], disk[UNIT_ROOM],
+        *text = f->text ? shown(f->text) : format("tokens drawn at random");
+    print_and_free(to, format("calibrated on %s: %" PRIu64 " tokens in windows of %u, %" PRIu64 " of %" PRIu64
+                              " windows held back to check; %.3g tokens per column, or more",
+                              text, f->tokens, f->context, f->held_back, f->windows, f->per_column));
+    print_and_free(to, format("memory: at most %s; the states of all tokens are %s",
+                              size_text(memory, (double)f->memory),
+                              f->states_in_file ? "read from disk" : "in memory"));
+    fprintf(to, "disk: %s beside the output until it is done\n", size_text(disk, (double)f->disk));
+    if (f->width < f->columns)
+        fprintf(to, "of %" PRIu64 " columns %" PRIu64 " are rounded together\n", f->columns, f->width);
+    if (f->layers_finished)
+        fprintf(to, "%" PRIu64 " of %" PRIu64 " layers are done already\n", f->layers_finished, f->layers);
+    fprintf(to, "work: about %sFLOP\n", count_text(memory, f->work));
+    free(text);
+}
+
+/* ---- after ---- */
+
+report_roundings report_roundings_of(const report_output *o) {
+    report_roundings all = {.searched = 0};
+    double checked = 0;
+    for (size_t i = 0; o->roundings && i < o->n; i++) {
+        const gq_rounding *r = &o->roundings[i];
+        if (!r->matrices) continue;
+        all.tensors++;
+        all.matrices += r->matrices, all.plain += r->plain, all.unchecked += r->unchecked;
+        all.codes += r->codes, all.ends += r->ends;
+        if (!(r->power > 0)) continue;
+        all.searched += r->searched / r->power, all.written += r->written / r->power;
+        checked++;
+    }
+    all.searched = checked > 0 ? sqrt(all.searched / checked) : (double)NAN;
+    all.written = checked > 0 ? sqrt(all.written / checked) : (double)NAN;
+    return all;
+}
+
+/* Tensors that calibrating did not make better, and why. */
+static void print_plain(FILE *to, const report_output *o) {
+    size_t n = 0;
+    for (size_t i = 0; i < o->n; i++) {
+        const gq_rounding *r = &o->roundings[i];
+        if (r->plain == 0 || n++ >= WORST) continue;
+        char *name = shown(o->tensors[i].name);
+        char *part = r->matrices > 1 ? format(", %" PRIu64 " of %" PRIu64 " matrices", r->plain, r->matrices)
+                                     : format("%s", "");
+        print_and_free(to, format("  %s%s: %s", name, part, r->why));
+        free(name), free(part);
+    }
+    if (n > WORST) fprintf(to, "  and %zu more\n", n - WORST);
+}
+
+void report_calibration(FILE *to, const report_output *o) {
+    report_roundings all = report_roundings_of(o);
+    if (!o->roundings || !all.tensors) return;
+    if (!isnan(all.written))
+        print_and_free(to,
+                       format("outputs on held-back tokens: relative error %.5f, %.5f without calibration; "
+                              "mean over %" PRIu64 " tensors",
+                              all.written, all.searched, all.tensors));
+    if (all.codes)
+        fprintf(to, "codes at an end of their range, with weights beyond: %.2f %%\n",
+                100 * (double)all.ends / (double)all.codes);
+    if (all.unchecked) fprintf(to, "matrices that no held-back token reached: %" PRIu64 "\n", all.unchecked);
+    if (!all.plain) return;
+    fprintf(to, "written as without calibration: %" PRIu64 " of %" PRIu64 " matrices\n", all.plain,
+            all.matrices);
+    print_plain(to, o);
+}
+
+/* ---- for programs ---- */
+
+json_t *report_calibration_json(const gq_calibration_facts *f) {
+    json_t *o = json_object();
+    if (f->text) set_text(o, "text", f->text);
+    set_bool(o, "random", !f->text);
+    set_count(o, "context", f->context);
+    set_count(o, "windows", f->windows);
+    set_count(o, "tokens", f->tokens);
+    set_count(o, "held_back", f->held_back);
+    set_number(o, "tokens_per_column", f->per_column);
+    set_count(o, "columns", f->columns);
+    set_count(o, "width", f->width);
+    set_count(o, "memory_bytes", f->memory);
+    set_count(o, "disk_bytes", f->disk);
+    set_bool(o, "states_in_file", f->states_in_file);
+    set_number(o, "gflop", f->work / 1e9);
+    return o;
+}
+
+json_t *report_rounding_json(const gq_rounding *r) {
+    json_t *o = json_object();
+    set_count(o, "matrices", r->matrices);
+    set_count(o, "plain", r->plain);
+    set_count(o, "unchecked", r->unchecked);
+    set_text(o, "why", r->why);
+    set_count(o, "tokens", r->tokens);
+    set_count(o, "width", r->width);
+    set_number(o, "damp", (double)r->damp);
+    set_count(o, "codes", r->codes);
+    set_count(o, "ends", r->ends);
+    return o;
+}

@@ -1,0 +1,225 @@
+/* What a calibrated run is made of, before a weight is read. */
+#include "quantize/plan/calibration.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "forward/saturate.h"
+#include "forward/threads.h"
+#include "imatrix/output.h"
+#include "quantize/plan/calibration_memory.h"
+#include "quantize/plan/identity.h"
+#include "quantize/windows.h"
+
+enum {
+    HELD_MOST = 4096, /* tokens tell the errors of a matrix to a percent or two */
+    SWEEPS = 2,
+};
+static const double LITTLE = 2.7; /* tokens per column; the least of docs/calibration.md's table */
+
+/* ---- the request ---- */
+
+static bool check_share(float value, const char *what, gq_error *e) {
+    return value <= 1 ||
+           gq_fail_usage(e, "%s of %g is none: it is a number from 0 to 1", what, (double)value);
+}
+
+static bool check_request(const gq_calibration *asked, gq_error *e) {
+    if (asked->random && asked->text.bytes)
+        return gq_fail_usage(e, "a text and tokens drawn at random cannot both be run on");
+    return check_share(asked->correction, "a correction", e) && check_share(asked->damp, "damping", e) &&
+           check_share(asked->shrink, "shrinking", e);
+}
+
+static float given(float value, float otherwise) { return value > 0 ? value : value < 0 ? 0 : otherwise; }
+
+static moments_settings settings_of(const gq_calibration *asked) {
+    moments_settings s = MOMENTS_DEFAULT;
+    return (moments_settings){.damp = given(asked->damp, s.damp),
+                              .shrink = given(asked->shrink, s.shrink),
+                              .correction = given(asked->correction, s.correction)};
+}
+
+/* ---- the text ---- */
+
+static bool read_text(gq_plan *plan, plan_calibration *c, const gq_calibration *asked, gq_error *e) {
+    text_windows w = {.n = 0};
+    gq_text text = asked->text;
+    size_t vocabulary = forward_model_sizes(c->model)->vocabulary;
+    const char *slash = text.name ? strrchr(text.name, '/') : NULL; /* folders are nobody's business */
+    if (!text.tokens) text.tokens = GQ_CALIBRATION_TOKENS;
+    if (!asked->random) {
+        c->text = strdup(slash ? slash + 1 : text.name ? text.name : "");
+        if (!c->text) return gq_fail_memory(e, strlen(text.name));
+    }
+    bool ok = asked->random ? windows_draw(&w, &text, &plan->model, vocabulary, e)
+                            : windows_read(&w, &text, &plan->model, vocabulary, &plan->warnings, e);
+    if (!ok) return false;
+    c->ids = w.ids;
+    c->job.ids = w.ids, c->job.windows = w.n, c->job.context = w.context;
+    size_t held = w.n / HELD_BACK_ONE_IN * w.context;
+    c->held_tokens = held < HELD_MOST ? held : HELD_MOST;
+    return true;
+}
+
+static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) {
+    size_t trained = forward_model_sizes(c->model)->trained;
+    const gq_calibration_facts *f = &c->facts;
+    if (trained && c->job.context > trained &&
+        !words_add(&plan->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
+                   c->job.context, trained, plan_input(plan)))
+        return false;
+    if (f->held_back == 0 &&
+        !words_add(&plan->warnings, e,
+                   "of %llu windows none is held back, so that nothing checks what the calibration does; "
+                   "take %d or more",
+                   (unsigned long long)f->windows, HELD_BACK_ONE_IN))
+        return false;
+    return f->per_column >= LITTLE ||
+           words_add(&plan->warnings, e,
+                     "%llu tokens are little to calibrate with: %.2g for each column of some matrices, and "
+                     "%.2g are the least that was seen to pay; take a longer text",
+                     (unsigned long long)f->tokens, f->per_column, LITTLE);
+}
+
+/* ---- what decides bytes ---- */
+
+static uint32_t add(uint32_t sum, const void *bytes, size_t n) {
+    return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);
+}
+
+static uint32_t ids_of(const plan_calibration *c) {
+    return add(0, c->job.ids, c->job.windows * c->job.context * sizeof *c->job.ids);
+}
+
+static uint32_t digest_of(const plan_calibration *c, uint32_t fused) {
+    const float settings[] = {c->settings.damp, c->settings.shrink, c->settings.correction};
+    const uint64_t numbers[] = {c->job.windows, c->job.context, (uint64_t)c->sweeps, c->width, c->held_tokens,
+                                fused,          ids_of(c)};
+    return add(add(0, settings, sizeof settings), numbers, sizeof numbers);
+}
+
+static checkpoint_head head_of(const gq_plan *plan, const plan_calibration *c) {
+    checkpoint_head h = {.kind = CHECKPOINT_CALIBRATION,
+                         .times = plan->identity.input,
+                         .content = plan->identity.content,
+                         .ids = ids_of(c),
+                         .context = (uint32_t)c->job.context,
+                         .windows = c->job.windows,
+                         .slot = forward_stream_bytes(c->model, c->job.windows, c->job.context),
+                         .streams = (uint32_t)plan->n_outputs + 1};
+    const uint32_t others[] = {plan->identity.options, plan->identity.layout};
+    h.settings = add(0, others, sizeof others);
+    plan_build(h.build);
+    checkpoint_seal(&h);
+    return h;
+}
+
+bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e) {
+    const gq_calibration *asked = options->calibration;
+    if (!asked) return true;
+    plan_calibration *c = plan->calibration = calloc(1, sizeof *c);
+    if (!c) return gq_fail_memory(e, sizeof *c);
+    if (!check_request(asked, e)) return false;
+    c->model = forward_model_new(&plan->model, e);
+    c->facts.size = sizeof c->facts;
+    c->streams = calloc(plan->n_outputs + 1, sizeof *c->streams);
+    if (!c->streams) return gq_fail_memory(e, (plan->n_outputs + 1) * sizeof *c->streams);
+    for (size_t i = 0; i <= plan->n_outputs; i++) c->streams[i] = c->model;
+    c->asked = asked->memory;
+    if (!c->model || !read_text(plan, c, asked, e)) return false;
+    c->settings = settings_of(asked);
+    c->sweeps = plan->settings.effort == EFFORT_BEST ? SWEEPS : 0;
+    c->job.threads = forward_threads(plan->threads), c->job.looks = true;
+    calibration_set_width(plan, c);
+    c->digest = digest_of(c, head_of(plan, c).fused);
+    return true;
+}
+
+void plan_calibration_free(plan_calibration *c) {
+    if (!c) return;
+    forward_model_free(c->model);
+    free(c->streams), free(c->ids), free(c->text);
+    free(c);
+}
+
+/* ---- tensors ---- */
+
+bool plan_can_calibrate(const gq_plan *plan, const plan_source *source) {
+    return plan->calibration && forward_feeds(plan->calibration->model, source->tensor);
+}
+
+bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
+    const gq_tensor *t = &plan->outputs[output].tensors[tensor];
+    const gguf_type *to = gguf_type_of(t->to);
+    return t->to != t->from && to && to->quantized && plan->kernels->codecs[t->to].steps &&
+           plan_can_calibrate(plan, &plan->sources[tensor]);
+}
+
+/* ---- what it takes ---- */
+
+static bool any_calibrated(const gq_plan *plan) {
+    for (size_t o = 0; o < plan->n_outputs; o++)
+        for (size_t i = 0; i < plan->n_tensors; i++)
+            if (plan->outputs[o].tensors[i].calibrated) return true;
+    return false;
+}
+
+/* Room for the finished layers' records: what is known of each tensor, and little besides. */
+static uint64_t record_bytes(const gq_plan *plan, const plan_calibration *c) {
+    enum { EACH = 64 << 10 };
+    uint64_t layers = forward_model_sizes(c->model)->layers + 1, tensors = plan->n_outputs * plan->n_tensors;
+    return layers * EACH + tensors * sizeof(gq_rounding);
+}
+
+static void describe(const gq_plan *plan, plan_calibration *c) {
+    gq_calibration_facts *f = &c->facts;
+    f->text = c->text;
+    f->context = (uint32_t)c->job.context;
+    f->windows = c->job.windows, f->tokens = c->job.windows * c->job.context;
+    f->held_back = c->job.windows / HELD_BACK_ONE_IN;
+    f->width = c->width < f->columns ? c->width : f->columns;
+    f->layers = forward_model_sizes(c->model)->layers;
+    f->windows_at_once = c->bounds.batch, f->experts_at_once = c->matrices_at_once;
+    f->disk = checkpoint_bytes(&c->head, c->records);
+    f->states_in_file = c->bounds.in_file;
+    f->work = calibration_work(plan, c);
+}
+
+bool plan_bound_calibration(gq_plan *plan, gq_error *e) {
+    plan_calibration *c = plan->calibration;
+    if (!c) return true;
+    c->head = head_of(plan, c), c->records = record_bytes(plan, c);
+    if (!calibration_bound(plan, c, e)) return false;
+    describe(plan, c);
+    if (!any_calibrated(plan))
+        return words_add(&plan->warnings, e,
+                         "there is nothing to calibrate: no matrix that is run gets a quantized type");
+    if (c->facts.width < c->facts.columns &&
+        !words_add(
+            &plan->warnings, e,
+            "memory is short: of the widest matrices' %llu columns %llu are rounded together, and more "
+            "would be better",
+            (unsigned long long)c->facts.columns, (unsigned long long)c->facts.width))
+        return false;
+    return warn_of_text(plan, c, e);
+}
+
+bool plan_announce_calibration(gq_plan *plan, gq_error *e) {
+    plan_calibration *c = plan->calibration;
+    checkpoint kept;
+    if (!c) return true;
+    const char *out = plan->outputs[0].path;
+    bool ok = checkpoint_look(&kept, out, &c->head, e);
+    c->facts.layers_finished = kept.finished;
+    if (kept.finished)
+        ok = ok && words_add(&plan->warnings, e, "of an unfinished calibration for %s %zu layers are done",
+                             out, kept.finished);
+    if (kept.why)
+        ok = ok && words_add(&plan->warnings, e, "an unfinished calibration for %s starts afresh: %s", out,
+                             kept.why);
+    checkpoint_close(&kept);
+    return ok;
+}

@@ -1,0 +1,45 @@
+/* Calibration in a plan: the text as windows, what memory allows, and what it takes. The run does the rest.
+ */
+#ifndef GQ_CALIBRATION_H
+#define GQ_CALIBRATION_H
+
+#include "forward/stream.h"
+#include "imatrix/moments.h"
+#include "quantize/checkpoint.h"
+#include "quantize/plan/plan.h"
+
+typedef struct plan_calibration {
+    forward_model *model;          /* of the plan's input */
+    const forward_model **streams; /* the same, once for the original and once per output */
+    uint32_t *ids;
+    forward_job job;           /* ids, windows, context, threads, memory, besides; the pulse is the run's */
+    forward_bounds bounds;     /* of 1 + outputs streams of the model */
+    moments_settings settings; /* damp, shrink, correction */
+    int sweeps;                /* of descent: 2 with effort best, else 0 */
+    size_t width;     /* of moments' blocks, at most: a multiple of FEEDBACK_STRIP; SIZE_MAX: whole rows */
+    uint64_t besides; /* bytes for moments, factors, held-back activations, blocks of a layer */
+    uint64_t matrices_at_once; /* experts whose moments fit beside each other */
+    uint64_t asked;            /* of memory; 0: nothing */
+    size_t held_tokens; /* held-back tokens whose activations are kept at a site, at most; of experts, of all
+                           that are done at once together */
+    uint32_t digest;    /* of all of this that decides bytes; identities have it, too */
+    checkpoint_head head; /* of a stream of the original and one per output, in this order */
+    uint64_t records;     /* bytes of the checkpoint's, at most */
+    char *text;           /* its name; NULL: drawn at random */
+    gq_calibration_facts facts;
+} plan_calibration;
+
+/* Check the request, read the text, set what decides bytes. Before types are chosen. */
+bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e);
+/* What memory and disk it takes. When all is laid out and identified. */
+bool plan_bound_calibration(gq_plan *plan, gq_error *e);
+/* Say what an earlier run has left. */
+bool plan_announce_calibration(gq_plan *plan, gq_error *e);
+void plan_calibration_free(plan_calibration *c);
+
+/* Whether a run over the text tells what flows into the tensor. */
+bool plan_can_calibrate(const gq_plan *plan, const plan_source *source);
+/* Whether the run rounds a tensor by that. */
+bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor);
+
+#endif

@@ -1,0 +1,233 @@
+/* What a calibrated run takes. Bytes of the outputs depend on the width of moments' blocks, so that width
+ * follows from the memory that was asked for, the model and the number of outputs alone: not from the number
+ * of threads, and not from what the process has taken already.
+ */
+#include "quantize/plan/calibration_memory.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "forward/matmul.h"
+#include "forward/saturate.h"
+#include "quantize/allowance.h"
+
+enum {
+    USUAL_THREADS = 16,       /* for which width leaves room */
+    USUAL_PROCESS = 16 << 20, /* and for what a process has without all this */
+    BATCH_TOKENS = 2048,      /* of forward/stream.c: of a batch, at most, where a window has no more */
+    BYTES_PER_ROW = 12,       /* of a column of a row in hand: read, decoded, decoded again */
+    OUTPUTS = 2 << 20,        /* of what a matrix makes of held-back tokens, a piece at a time */
+};
+
+static uint64_t times(uint64_t a, uint64_t b) {
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* ---- matrices ---- */
+
+static uint64_t matrices_of(const gguf_tensor *t) { return times(t->ne[2], t->ne[3]); }
+
+/* Of the experts of a layer, those that a token meets. */
+static double share_of(const gq_plan *plan, const gguf_tensor *t, uint64_t *used) {
+    gguf_facts facts = gguf_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
+    uint64_t n = matrices_of(t);
+    int64_t k;
+    *used = 1;
+    if (n < 2 || !strstr(t->name, "_exps")) return 1; /* heads: each meets all tokens */
+    if (!gguf_fact_int(&facts, "expert_used_count", &k) || k < 1 || (uint64_t)k > n) k = (int64_t)n;
+    *used = (uint64_t)k;
+    return (double)k / (double)n;
+}
+
+/* ---- memory ---- */
+
+/* Of what is done at once; sums of what is taken at the same time, the most over the matrices. */
+typedef struct needs {
+    uint64_t one;     /* matrix's moments, by which more of them are reckoned */
+    uint64_t experts; /* most matrices of a tensor of which a token meets some */
+    uint64_t site;    /* one matrix's moments and factors, activations of a batch and of held-back tokens */
+    uint64_t rows;    /* a thread's rows in hand */
+    uint64_t blocks;  /* written ones that are still needed */
+} needs;
+
+static uint64_t row_bytes(const gq_plan *plan, uint64_t columns) {
+    uint64_t most = 0;
+    for (uint32_t type = 0; type < GGUF_TYPE_LIMIT; type++)
+        if (plan->kernels->codecs[type].steps && columns % gguf_type_of(type)->block_elements == 0)
+            most = larger(most, feedback_bytes(plan->kernels, type, columns));
+    return plus(most, times(FEEDBACK_ROWS * BYTES_PER_ROW, columns));
+}
+
+static moments_shape shape_of(uint64_t columns, size_t width) {
+    return (moments_shape){
+        .columns = columns, .width = width < columns ? width : columns, .two_streams = true};
+}
+
+static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, const gguf_tensor *t,
+                     size_t width, int threads) {
+    uint64_t used, tokens = larger(c->job.context, BATCH_TOKENS), all = c->job.windows * c->job.context;
+    moments_shape shape = shape_of(t->ne[0], width);
+    uint64_t sums = moments_bytes(shape, threads), site;
+    double share = share_of(plan, t, &used);
+    if (tokens > all) tokens = all;
+    tokens = plus(times(tokens, used), 2 * c->held_tokens); /* of one stream, of both */
+    site = plus(plus(sums, moments_factored_bytes(shape)), times(times(tokens, t->ne[0]), sizeof(float)));
+    n->site = larger(n->site, site);
+    n->rows = larger(n->rows, row_bytes(plan, t->ne[0]));
+    if (share < 1) n->one = larger(n->one, sums), n->experts = larger(n->experts, matrices_of(t));
+}
+
+static uint64_t sum_of(const needs *n, int threads) {
+    uint64_t others = plus(matmul_bytes(threads), OUTPUTS);
+    return plus(plus(plus(n->site, n->blocks), times(n->rows, (uint64_t)threads)), others);
+}
+
+/* Bytes of the whole with as little at once as can be. */
+static uint64_t least(const gq_plan *plan, const plan_calibration *c, const forward_job *job) {
+    forward_job little = *job;
+    little.memory = 0;
+    return forward_bounds_of(&little, c->streams, plan->n_outputs + 1, false).peak;
+}
+
+static bool fits(const gq_plan *plan, const plan_calibration *c, const gguf_tensor *widest, size_t width) {
+    needs n = {.blocks = forward_model_sizes(c->model)->layer_bytes};
+    forward_job job = c->job;
+    add_site(&n, plan, c, widest, width, USUAL_THREADS);
+    job.threads = USUAL_THREADS;
+    job.besides = plus(sum_of(&n, USUAL_THREADS), USUAL_PROCESS);
+    return least(plan, c, &job) <= job.memory;
+}
+
+static const gguf_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
+    const gguf_tensor *widest = NULL;
+    double fewest = INFINITY;
+    for (uint64_t i = 0; i < plan->model.n_tensors; i++) {
+        const gguf_tensor *t = plan->model.tensors[i];
+        uint64_t used;
+        if (!forward_feeds(c->model, t)) continue;
+        double tokens = share_of(plan, t, &used) * (double)(c->job.windows * c->job.context);
+        if (!widest || t->ne[0] > widest->ne[0]) widest = t;
+        if (tokens / (double)t->ne[0] < fewest) fewest = tokens / (double)t->ne[0];
+    }
+    c->facts.columns = widest ? widest->ne[0] : 0, c->facts.per_column = fewest;
+    return widest;
+}
+
+void calibration_set_width(const gq_plan *plan, plan_calibration *c) {
+    const gguf_tensor *widest = widest_of(plan, c);
+    c->job.memory = allowance_of(c->asked);
+    c->width = SIZE_MAX;
+    if (!widest || fits(plan, c, widest, SIZE_MAX)) return;
+    size_t low = 1, high = feedback_strips(widest->ne[0]); /* strips: low will do, high will not */
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (fits(plan, c, widest, middle * FEEDBACK_STRIP))
+            low = middle;
+        else
+            high = middle;
+    }
+    if (low * FEEDBACK_STRIP < widest->ne[0]) c->width = low * FEEDBACK_STRIP;
+}
+
+/* Of a layer those that are written stay until it is done, and the one in hand is there twice. */
+static uint64_t blocks_of(const gq_plan *plan, const plan_output *out) {
+    uint64_t most = 0, sum = 0, largest = 0, layer = UINT64_MAX;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const gq_tensor *t = &out->tensors[i];
+        gguf_block b = {.number = UINT64_MAX};
+        if (!t->calibrated) continue;
+        if (!gguf_block_in(t->source_name, &b) || b.number != layer) sum = largest = 0, layer = b.number;
+        sum = plus(sum, t->out_bytes), largest = larger(largest, t->out_bytes);
+        most = larger(most, plus(sum, largest));
+    }
+    return most;
+}
+
+static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
+    needs n = {.one = 0};
+    for (size_t o = 0; o < plan->n_outputs; o++) {
+        for (size_t i = 0; i < plan->n_tensors; i++)
+            if (plan->outputs[o].tensors[i].calibrated)
+                add_site(&n, plan, c, plan->sources[i].tensor, c->width, c->job.threads);
+        n.blocks = larger(n.blocks, blocks_of(plan, &plan->outputs[o]));
+    }
+    return n;
+}
+
+bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
+    needs n = needs_of(plan, c);
+    uint64_t resident = allowance_taken();
+    struct rusage so_far;
+    c->besides = sum_of(&n, c->job.threads), c->matrices_at_once = 1;
+    c->job.besides = plus(c->besides, resident);
+    uint64_t so_much = least(plan, c, &c->job);
+    if (n.experts > 1 && n.one && so_much < c->job.memory) {
+        uint64_t more = (c->job.memory - so_much) / n.one;
+        if (more >= n.experts) more = n.experts - 1;
+        c->matrices_at_once += more;
+        c->besides += more * n.one, c->job.besides += more * n.one;
+    }
+    c->bounds = forward_bounds_of(&c->job, c->streams, plan->n_outputs + 1, false);
+    c->facts.memory = c->bounds.peak;
+    if (getrusage(RUSAGE_SELF, &so_far) == 0)
+        c->facts.memory = larger(c->facts.memory, (uint64_t)so_far.ru_maxrss * 1024);
+    if (c->bounds.peak == UINT64_MAX)
+        return gq_fail(e, "%s: is too large to be calibrated: its memory cannot be counted",
+                       plan_input(plan));
+    return !c->asked || c->bounds.peak <= c->asked ||
+           gq_fail_usage(
+               e,
+               "%llu bytes of memory are not enough to calibrate with: a layer and a window of %zu tokens "
+               "take %llu",
+               (unsigned long long)c->asked, c->job.context, (unsigned long long)so_much);
+}
+
+/* ---- work ---- */
+
+/* Operations on a token per weight that is multiplied with it, and of rounding per weight and column. */
+enum { PRODUCT = 2, MOMENTS = 1 + PRODUCT, TARGET = PRODUCT + 1, PASS = 1, SWEEP = PRODUCT };
+
+typedef struct counted {
+    double all, looked; /* weights that a token meets: of all matrices, of those in front of another one */
+    double moments;     /* columns that are seen together, squared: of all sites, for a token */
+    double rounding;    /* operations */
+    char outlet[128];   /* of the matrices that come before it, which share a site */
+} counted;
+
+static void count(counted *n, const gq_plan *plan, const plan_calibration *c, size_t i) {
+    const gguf_tensor *t = plan->sources[i].tensor;
+    uint64_t used;
+    char outlet[128];
+    double share = share_of(plan, t, &used), columns = (double)t->ne[0],
+           weights = (double)gguf_elements(t->ne), width = c->width < t->ne[0] ? (double)c->width : columns;
+    bool before = mix_outlet(plan->sources[i].name, outlet);
+    n->all += share * weights;
+    if (before) n->looked += share * weights;
+    n->rounding += weights * width * (TARGET + PASS + c->sweeps * SWEEP);
+    if (before && !strcmp(outlet, n->outlet)) return;
+    if (before) memcpy(n->outlet, outlet, sizeof outlet);
+    n->moments += share * (double)matrices_of(t) * columns * width;
+    n->rounding += (double)matrices_of(t) * columns * width * width / 3;
+}
+
+/* Each stream goes through all matrices, and two look into each output's layers before; a site is looked at
+ * as it stands, so what is in front of it is multiplied with once more. */
+double calibration_work(const gq_plan *plan, const plan_calibration *c) {
+    counted fed = {.all = 0};
+    double tokens = (double)(c->job.windows * c->job.context), sum = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (forward_feeds(c->model, plan->sources[i].tensor)) count(&fed, plan, c, i);
+    sum = PRODUCT * fed.all * tokens;
+    for (size_t o = 0; o < plan->n_outputs; o++) {
+        counted n = {.all = 0};
+        for (size_t i = 0; i < plan->n_tensors; i++)
+            if (plan->outputs[o].tensors[i].calibrated) count(&n, plan, c, i);
+        sum += PRODUCT * (fed.all + 2 * fed.looked) * tokens + MOMENTS * n.moments * tokens + n.rounding;
+    }
+    return sum;
+}

@@ -1,0 +1,119 @@
+/* --calibrate: what is said before the work, and what is refused. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/command.h"
+#include "tests/evaluation_model.h"
+#include "tests/folder.h"
+
+static int start(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    model *m = evaluation_model(1);
+    model_write(m, path("model.gguf"));
+    model_free(m);
+    char text[1600];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i * 3 % 8);
+    write_whole(path("text"), text, sizeof text);
+    write_whole(path("short"), text, 10);
+    write_whole(path("ids"), "1 2 3 4 5 6 7 0 1 2 3 4 5 6 7 0 1\n", 34);
+    write_whole(path("wrong"), "1 2 three\n", 10);
+    write_whole(path("large"), "1 2 512 4 5 6 7 8 9 10 11 12 13 14 15 16\n", 41);
+    return 0;
+}
+
+#define QUANTIZE "--threads", "1", "--context", "16", path("model.gguf"), path("out.gguf"), "Q4_K_M"
+
+/* Standard output of a dry run. */
+static char *planned(const char *const *words) {
+    char *out, *err;
+    const char *argv[24] = {NULL, "--dry-run", QUANTIZE};
+    for (size_t n = 9, i = 0; words[i]; i++) argv[n++] = words[i];
+    if (run_command(argv, &out, &err) != 0) fail_msg("%s", err);
+    free(err);
+    return out;
+}
+#define PLANNED(...) planned((const char *const[]){__VA_ARGS__, NULL})
+
+static void a_dry_run_tells_what_it_takes(void **state) {
+    (void)state;
+    char *out = PLANNED("--calibrate", path("text"));
+    says(out, "calibrated on text: 1600 tokens in windows of 16, 12 of 100 windows held back to check; 3.12 "
+              "tokens per column, or more\n");
+    says(out, "\nmemory: at most "), says(out, " MiB; the states of all tokens are in memory\n");
+    says(out, "\ndisk: 6."), says(out, " MiB beside the output until it is done\nwork: about ");
+    says(out, "FLOP\n");
+    assert_null(strstr(out, "rounded together"));
+    free(out);
+    out = PLANNED("--calibrate-ids", path("ids"));
+    says(out, "calibrated on ids: 16 tokens");
+    free(out);
+    out = PLANNED("--calibrate", "@random", "--calibrate-tokens", "4000");
+    says(out, "calibrated on tokens drawn at random: 4000 tokens in windows of 16");
+    free(out);
+    out = PLANNED("--calibrate", path("text"), "--memory", "64M");
+    says(out, "of 512 columns 256 are rounded together");
+    free(out);
+    assert_int_equal(count_files(folder), 6);
+}
+
+static void plans_are_reported(void **state) {
+    (void)state;
+    json *j = PLAN(folder, "--calibrate", path("text"), "--context", "16", "--correction", "0.5", "--damp",
+                   ".02", "--shrink", "0", path("model.gguf"), "Q2_K_S");
+    const json *c = json_need(j, "calibration");
+    assert_string_equal(json_text(c, "text", ""), "text");
+    assert_int_equal(json_number(c, "tokens", 0), 1600), assert_int_equal(json_number(c, "held_back", 0), 12);
+    assert_int_equal(json_number(c, "width", 0), 512), assert_int_equal(json_number(c, "columns", 0), 512);
+    assert_true(json_number(c, "memory_bytes", 0) > 1e6 && json_number(c, "gflop", 0) > .1);
+    assert_int_equal(json_need(report_tensor(j, "blk.0.attn_q.weight"), "calibrated")->kind, KIND_BOOL);
+    assert_string_equal(report_type(j, "blk.0.attn_q.weight"), "Q2_K");
+    json_free(j);
+}
+
+#define REFUSED(status, mention, ...) GQUANT_SAYS(status, mention, QUANTIZE, __VA_ARGS__)
+
+static void wrong_requests_are_refused(void **state) {
+    (void)state;
+    const char *text = path("text");
+    REFUSED(2, "drop --imatrix", "--calibrate", text, "--imatrix", text);
+    REFUSED(2, "drop --imatrix", "--calibrate-ids", text, "--imatrix", text);
+    REFUSED(2, "two texts", "--calibrate", text, "--calibrate-ids", text);
+    REFUSED(2, "--part and --calibrate", "--calibrate", text, "--part", "1/2");
+    REFUSED(2, "--join and --calibrate", "--calibrate", text, "--join");
+    REFUSED(2, "--damp: there is no --calibrate", "--damp", "0.1", "--evaluate", text);
+    REFUSED(2, "--calibrate-tokens: there is no --calibrate", "--calibrate-tokens", "10");
+    REFUSED(2, "--context: there is no --calibrate or --evaluate", "-q");
+    REFUSED(2, "--shrink 1.1: expected a number from 0 to 1", "--calibrate", text, "--shrink", "1.1");
+    REFUSED(2, "--correction nan: expected", "--calibrate", text, "--correction", "nan");
+    REFUSED(2, "--correction : expected", "--calibrate", text, "--correction", "");
+    REFUSED(2, "bytes of memory are not enough", "--calibrate", text, "--memory", "1M");
+    REFUSED(2, "named as the output and by an option", "--calibrate", path("out.gguf"));
+    REFUSED(1, "absent", "--calibrate", path("absent"));
+    REFUSED(1, "fewer than one window of 16", "--calibrate", path("short"));
+    REFUSED(1, "'three' where a token's id is expected", "--calibrate-ids", path("wrong"));
+    REFUSED(1, "token 3 is 512, but the model has 512", "--calibrate-ids", path("large"));
+    REFUSED(2, "fewer than one window", "--calibrate", "@random", "--calibrate-tokens", "8");
+    assert_int_equal(count_files(folder), 6);
+}
+
+/* What is worth knowing before the work. */
+static void little_text_is_warned_of(void **state) {
+    (void)state;
+    GQUANT_SAYS(0, "are little to calibrate with: 0.03", "--dry-run", QUANTIZE, "--calibrate-ids",
+                path("ids"));
+    GQUANT_SAYS(0, "of 1 windows none is held back", "--dry-run", QUANTIZE, "--calibrate-ids", path("ids"));
+    GQUANT_SAYS(0, "memory is short: of the widest matrices' 512 columns 256", "--dry-run", QUANTIZE,
+                "--calibrate", path("text"), "--memory", "64M");
+}
+
+int main(void) {
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_dry_run_tells_what_it_takes),
+        cmocka_unit_test(plans_are_reported),
+        cmocka_unit_test(wrong_requests_are_refused),
+        cmocka_unit_test(little_text_is_warned_of),
+    };
+    return cmocka_run_group_tests(tests, start, folder_remove);
+}

@@ -1,0 +1,235 @@
+/* What a plan makes of a text to calibrate with: which tensors, what it takes, and what is refused. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quantize/plan/calibration.h"
+#include "tests/evaluation_model.h"
+#include "tests/folder.h"
+#include "tests/plans.h"
+
+enum { CONTEXT = 16, LETTERS = 1280 };
+static char letters[LETTERS + 1];
+
+static int start(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    model *m = evaluation_model(2);
+    model_write(m, path("model.gguf"));
+    model_free(m);
+    m = expert_model();
+    model_write(m, path("experts.gguf"));
+    model_free(m);
+    for (size_t i = 0; i < LETTERS; i++) letters[i] = (char)('a' + i * i * 3 % 8);
+    return 0;
+}
+
+static gq_calibration calibration(void) {
+    return (gq_calibration){
+        .size = sizeof(gq_calibration),
+        .text = {.name = "/some/where/text", .bytes = letters, .n = LETTERS, .context = CONTEXT}};
+}
+
+static gq_plan *plan_with(const gq_calibration *c, const char *name, const char *filetype) {
+    gq_output out = {path("out.gguf"), filetype};
+    gq_options o = options_for(path(name), &out);
+    o.calibration = c;
+    return must_plan(&o);
+}
+
+static const gq_tensor *tensor(const gq_plan *plan, const char *name) {
+    size_t n;
+    const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(t[i].name, name)) return &t[i];
+    fail_msg("no %s", name);
+    return NULL;
+}
+
+static void matrices_that_are_run_are_calibrated(void **state) {
+    (void)state;
+    gq_calibration c = calibration();
+    gq_plan *plan = plan_with(&c, "experts.gguf", "Q2_K_S"); /* whose Q2_K demands importance */
+    assert_true(tensor(plan, "blk.0.attn_q.weight")->calibrated);
+    assert_true(tensor(plan, "blk.1.ffn_down_exps.weight")->calibrated);
+    assert_true(tensor(plan, "output.weight")->calibrated);
+    assert_false(tensor(plan, "token_embd.weight")->calibrated);
+    assert_false(tensor(plan, "blk.0.attn_norm.weight")->calibrated);
+    assert_false(tensor(plan, "blk.1.ffn_gate_inp.weight")->calibrated);
+    gq_plan_free(plan);
+    plan = plan_with(&c, "model.gguf", "F16");
+    assert_false(tensor(plan, "blk.0.attn_q.weight")->calibrated);
+    assert_true(warned(plan, "there is nothing to calibrate"));
+    gq_plan_free(plan);
+}
+
+static void facts_are_those_of_the_text(void **state) {
+    (void)state;
+    gq_calibration c = calibration();
+    gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
+    const gq_calibration_facts *f = gq_plan_calibration(plan);
+    assert_string_equal(f->text, "text");
+    assert_int_equal(f->windows, LETTERS / CONTEXT);
+    assert_int_equal(f->tokens, LETTERS), assert_int_equal(f->held_back, LETTERS / CONTEXT / 8);
+    assert_int_equal(f->columns, 512), assert_int_equal(f->width, 512);
+    assert_float_equal(f->per_column, LETTERS / 512., 1e-9);
+    assert_true(f->memory > 1 << 20 && f->disk > 4 * LETTERS * 256 * 4 && f->work > 1e9);
+    const plan_calibration *inside = plan->calibration;
+    assert_true(inside->width == SIZE_MAX && inside->sweeps == 0);
+    assert_int_equal(inside->held_tokens, LETTERS / CONTEXT / 8 * CONTEXT);
+    gq_plan_free(plan);
+    c.text.tokens = 100;
+    plan = plan_with(&c, "model.gguf", "Q4_K_M");
+    assert_int_equal(gq_plan_calibration(plan)->tokens, 96);
+    gq_plan_free(plan);
+    gq_options none = options_for(path("model.gguf"), &(gq_output){path("out.gguf"), "Q4_K_M"});
+    plan = must_plan(&none);
+    assert_null(gq_plan_calibration(plan));
+    gq_plan_free(plan);
+}
+
+static void too_little_text_is_said(void **state) {
+    (void)state;
+    gq_calibration c = calibration();
+    gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M"); /* 2.5 tokens per column of ffn_down */
+    assert_true(warned(plan, "are little to calibrate with: 2.5"));
+    assert_false(warned(plan, "none is held back"));
+    gq_plan_free(plan);
+    c.text.tokens = 64;
+    plan = plan_with(&c, "model.gguf", "Q4_K_M");
+    assert_true(warned(plan, "of 4 windows none is held back"));
+    gq_plan_free(plan);
+    c.text.tokens = 0, c.text.context = 80;
+    plan = plan_with(&c, "model.gguf", "Q4_K_M");
+    assert_true(warned(plan, "longer than the 64"));
+    gq_plan_free(plan);
+}
+
+/* Half the tokens are those of half the experts, two of four. */
+static void experts_see_their_share(void **state) {
+    (void)state;
+    gq_calibration c = calibration();
+    gq_plan *plan = plan_with(&c, "experts.gguf", "Q4_K_M");
+    assert_float_equal(gq_plan_calibration(plan)->per_column, LETTERS / 2 / 256., 1e-9);
+    assert_int_equal(gq_plan_calibration(plan)->experts_at_once, EXPERT_MODEL_EXPERTS);
+    gq_plan_free(plan);
+}
+
+static uint32_t identity(const gq_calibration *c, int threads, int effort) {
+    gq_output out = {path("out.gguf"), "Q4_K_M"};
+    gq_options o = options_for(path("model.gguf"), &out);
+    o.calibration = c, o.threads = threads, o.effort = effort;
+    gq_plan *plan = must_plan(&o);
+    uint32_t id = plan->identity.options;
+    gq_plan_free(plan);
+    return id;
+}
+
+/* A run of another text or setting is not continued; threads and memory that is enough change nothing. */
+static void what_decides_bytes_decides_identity(void **state) {
+    (void)state;
+    gq_calibration c = calibration(), other = c;
+    uint32_t same = identity(&c, 1, GQ_EFFORT_DEFAULT);
+    assert_int_equal(identity(&c, 3, GQ_EFFORT_DEFAULT), same);
+    other.memory = 1ull << 30, other.text.name = "x";
+    assert_int_equal(identity(&other, 1, GQ_EFFORT_DEFAULT), same);
+    assert_int_not_equal(identity(NULL, 1, GQ_EFFORT_DEFAULT), same);
+    assert_int_not_equal(identity(&c, 1, GQ_EFFORT_BEST), same);
+    other = c, other.damp = .02f;
+    assert_int_not_equal(identity(&other, 1, GQ_EFFORT_DEFAULT), same);
+    other = c, other.shrink = -1;
+    assert_int_not_equal(identity(&other, 1, GQ_EFFORT_DEFAULT), same);
+    other = c, other.correction = -1;
+    assert_int_not_equal(identity(&other, 1, GQ_EFFORT_DEFAULT), same);
+    other = c, other.text.bytes++, other.text.n--;
+    assert_int_not_equal(identity(&other, 1, GQ_EFFORT_DEFAULT), same);
+    other = c, other.text.context = 32;
+    assert_int_not_equal(identity(&other, 1, GQ_EFFORT_DEFAULT), same);
+    other = c, other.text.bytes = NULL, other.random = true;
+    assert_int_not_equal(identity(&other, 1, GQ_EFFORT_DEFAULT), same);
+}
+
+/* The narrower of two plans for the same model. */
+static void memory_narrows_the_blocks(void **state) {
+    (void)state;
+    gq_calibration c = calibration();
+    size_t width = 0;
+    for (c.memory = 160 << 20; width != 256 && c.memory > 1 << 20; c.memory -= 4 << 20) {
+        gq_output out = {path("out.gguf"), "Q4_K_M"};
+        gq_options o = options_for(path("model.gguf"), &out);
+        gq_error e;
+        o.calibration = &c, o.threads = 1;
+        gq_plan *plan = gq_plan_new(&o, &e);
+        if (!plan) fail_msg("%llu: %s", (unsigned long long)c.memory, e.text);
+        const gq_calibration_facts *f = gq_plan_calibration(plan);
+        assert_true(f->memory <= c.memory || SANITIZED);
+        assert_true(width == 0 || f->width <= width);
+        width = f->width;
+        if (width < 512) assert_true(warned(plan, "memory is short"));
+        gq_plan_free(plan);
+    }
+    assert_int_equal(width, 256);
+}
+
+/* The same draw each time, of letters alone; each window begins with <s>. */
+static void random_tokens_stand_for_text(void **state) {
+    (void)state;
+    gq_calibration c = calibration();
+    c.text = (gq_text){.context = CONTEXT, .tokens = 4096}, c.random = true;
+    gq_plan *a = plan_with(&c, "model.gguf", "Q4_K_M"), *b = plan_with(&c, "model.gguf", "Q8_0");
+    const uint32_t *ids = a->calibration->job.ids;
+    size_t seen[8] = {0};
+    assert_null(gq_plan_calibration(a)->text);
+    assert_int_equal(a->calibration->job.windows, 256);
+    assert_memory_equal(ids, b->calibration->job.ids, 4096 * sizeof *ids);
+    for (size_t i = 0; i < 4096; i++) {
+        assert_true(i % CONTEXT ? ids[i] < 8 : ids[i] == 8);
+        if (i % CONTEXT) seen[ids[i]]++;
+    }
+    for (size_t i = 0; i < 8; i++) assert_in_range(seen[i], 400, 560);
+    gq_plan_free(a), gq_plan_free(b);
+}
+
+static void what_cannot_be_is_refused(void **state) {
+    (void)state;
+    gq_output out = {path("out.gguf"), "Q4_K_M"};
+    gq_calibration c = calibration(), good = c;
+    gq_options o = options_for(path("model.gguf"), &out), plain = o;
+    o.calibration = &c;
+    o.imatrix = "x", must_refuse(&o, GQ_USAGE, "drop the importance data");
+    o.imatrix = NULL, o.join = true, must_refuse(&o, GQ_USAGE, "in parts");
+    o.join = false, o.part = 1, o.parts = 2, must_refuse(&o, GQ_USAGE, "in parts");
+    o = plain, o.calibration = &c;
+    c.correction = 1.5f, must_refuse(&o, GQ_USAGE, "a correction of 1.5");
+    c = good, c.damp = 2, must_refuse(&o, GQ_USAGE, "damping of 2");
+    c = good, c.shrink = NAN, must_refuse(&o, GQ_USAGE, "shrinking of");
+    c = good, c.random = true, must_refuse(&o, GQ_USAGE, "cannot both");
+    c = good, c.text.n = 0, must_refuse(&o, GQ_FAILED, "is empty");
+    c = good, c.text.n = 10, must_refuse(&o, GQ_FAILED, "fewer than one window of 16");
+    c = good, c.memory = 1 << 20, must_refuse(&o, GQ_USAGE, "bytes of memory are not enough");
+    c = good, c.text = (gq_text){.bytes = "1 2 x", .n = 5, .ids = true, .context = 2};
+    must_refuse(&o, GQ_FAILED, "'x' where a token's id is expected");
+    c.text.bytes = "1 2 512", c.text.n = 7, must_refuse(&o, GQ_FAILED, "token 3 is 512");
+    c = good, c.text.bytes = NULL, c.random = true, c.text.tokens = 8;
+    must_refuse(&o, GQ_USAGE, "fewer than one window");
+    c.text.tokens = 1ull << 40, must_refuse(&o, GQ_USAGE, "more than are drawn");
+    model *m = model_new("mamba", 1);
+    model_add(m, "blk.0.ssm_in.weight", GGUF_F16, (uint64_t[4]){256, 64}, NULL);
+    model_write(m, path("other.gguf"));
+    model_free(m);
+    c = good, o.input = path("other.gguf"), must_refuse(&o, GQ_FAILED, "mamba");
+}
+
+int main(void) {
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matrices_that_are_run_are_calibrated),
+        cmocka_unit_test(facts_are_those_of_the_text),
+        cmocka_unit_test(too_little_text_is_said),
+        cmocka_unit_test(experts_see_their_share),
+        cmocka_unit_test(what_decides_bytes_decides_identity),
+        cmocka_unit_test(memory_narrows_the_blocks),
+        cmocka_unit_test(random_tokens_stand_for_text),
+        cmocka_unit_test(what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, start, folder_remove);
+}
