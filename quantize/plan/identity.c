@@ -108,6 +108,10 @@ static uint32_t settings_digest(uint32_t sum, const encode_settings *settings, c
     return c ? crc(sum, &c->digest, sizeof c->digest) : sum;
 }
 
+uint32_t plan_settings_digest(const gq_plan *plan) {
+    return settings_digest(0, &plan->settings, plan->calibration);
+}
+
 void plan_identify_layout(gq_plan *plan) {
     uint32_t cut[2] = {CHUNK_ELEMENTS, CHUNK_ROWS}, sum = crc(0, cut, sizeof cut);
     for (size_t i = 0; i < plan->n_tensors; i++) sum = crc_text(sum, plan->sources[i].tensor->name);
@@ -118,7 +122,7 @@ void plan_identify_layout(gq_plan *plan) {
             sum = crc(crc(sum, sizes, sizeof sizes), shard->head, shard->head_size);
         }
     plan->identity.layout = sum;
-    plan->identity.options = settings_digest(0, &plan->settings, plan->calibration);
+    plan->identity.options = plan_settings_digest(plan);
 }
 
 /* The set that a copy is one of: where nothing changes, shards of the copy and of its source may be mixed. */

@@ -13,7 +13,9 @@ bool plan_identify_model(const gguf_model *m, struct timespec *modified, uint32_
                          gq_error *e);
 /* What the input is; reads a little of its weights. */
 bool plan_identify_input(gq_plan *plan, gq_error *e);
-/* The settings, and when all outputs are laid out what is where. */
+/* Of all options that decide the bytes of blocks. */
+uint32_t plan_settings_digest(const gq_plan *plan);
+/* That, and when all outputs are laid out what is where. */
 void plan_identify_layout(gq_plan *plan);
 /* A number for a set of shards: what it is made of, and how. Unlike the identity it depends on neither times
  * nor builds, since it is in the output. */

@@ -25,8 +25,7 @@ void measure_key(const gq_plan *plan, char key[MEASURE_KEY]) {
     char build[24];
     plan_build(build);
     snprintf(key, MEASURE_KEY, "gquant %s, input %08x%08x, settings %08x, sample %d", build,
-             plan->identity.input, plan->identity.content, encode_settings_digest(0, &plan->settings),
-             (int)MEASURE_SAMPLE);
+             plan->identity.input, plan->identity.content, plan_settings_digest(plan), (int)MEASURE_SAMPLE);
 }
 
 /* ---- reading ---- */
