@@ -12,13 +12,8 @@ static void normalise(imatrix_entry *x) {
     for (uint64_t k = 0; k < x->n_counts; k++) imatrix_column(x, k, n, x->sums + k * n);
 }
 
-static bool fill(model_inputs *m, const char *path, inputs_filter filter, gq_error *e) {
-    m->path = strdup(path);
-    m->data = calloc(1, sizeof *m->data);
-    if (!m->path || !m->data) return gq_fail_memory(e, strlen(path) + sizeof *m->data);
+static bool make_ready(model_inputs *m, const char *path, gq_error *e) {
     imatrix *data = m->data;
-    if (!imatrix_open(data, path, e)) return false;
-    if (filter.n) imatrix_filter(data, filter.texts, filter.n, filter.include);
     if (!imatrix_check(data, path, e)) return false;
     for (uint64_t i = 0; i < data->n_entries; i++) normalise(&data->entries[i]);
     m->n_entries = data->n_entries;
@@ -28,11 +23,26 @@ static bool fill(model_inputs *m, const char *path, inputs_filter filter, gq_err
     return true;
 }
 
+static bool start(model_inputs *m, const char *path, gq_error *e) {
+    *m = (model_inputs){.path = strdup(path), .data = calloc(1, sizeof *m->data)};
+    return (m->path && m->data) || gq_fail_memory(e, strlen(path) + sizeof *m->data);
+}
+
+static bool finish(model_inputs *m, bool ok) {
+    if (!ok) model_inputs_free(m);
+    return ok;
+}
+
 bool model_inputs_read(model_inputs *m, const char *path, inputs_filter filter, gq_error *e) {
-    *m = (model_inputs){.path = NULL};
-    if (fill(m, path, filter, e)) return true;
-    model_inputs_free(m);
-    return false;
+    bool ok = start(m, path, e) && imatrix_open(m->data, path, e);
+    if (ok && filter.n) imatrix_filter(m->data, filter.texts, filter.n, filter.include);
+    return finish(m, ok && make_ready(m, path, e));
+}
+
+bool model_inputs_of(model_inputs *m, imatrix *data, const char *name, gq_error *e) {
+    bool ok = start(m, name, e);
+    if (ok) *m->data = *data, *data = (imatrix){.n_entries = 0};
+    return finish(m, ok && make_ready(m, name, e));
 }
 
 void model_inputs_free(model_inputs *m) {

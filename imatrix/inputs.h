@@ -42,6 +42,8 @@ typedef struct inputs_filter {
 
 /* Read, filter and check importance data. On failure *m is empty, and model_inputs_free does no harm. */
 bool model_inputs_read(model_inputs *m, const char *path, inputs_filter filter, gq_error *e);
+/* The same of data in memory, which it takes over; name: for messages. */
+bool model_inputs_of(model_inputs *m, struct imatrix *data, const char *name, gq_error *e);
 void model_inputs_free(model_inputs *m);
 /* The same for data that say the same of the same tensors. */
 uint32_t model_inputs_digest(const model_inputs *m);

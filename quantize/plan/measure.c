@@ -109,6 +109,12 @@ static bool known(const gq_plan *plan, size_t i, const measured *m) {
     return true;
 }
 
+bool measure_known(const gq_plan *plan, const bool *wanted, const measured *found) {
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (wanted[i] && !known(plan, i, &found[i])) return false;
+    return true;
+}
+
 static void fold(const sample_strip *strips, size_t n, const gq_plan *plan, measured *found) {
     for (size_t i = 0; i < n; i++) {
         measured *m = &found[strips[i].tensor];

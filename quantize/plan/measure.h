@@ -19,6 +19,8 @@ typedef struct measured {
 
 /* Whether the target may give a tensor one of budget_types, and the codecs can. */
 bool measure_applies(const gq_plan *plan, size_t tensor, size_t type);
+/* Whether `found` knows all of the wanted ones. */
+bool measure_known(const gq_plan *plan, const bool *wanted, const measured *found);
 /* Measure tensors with wanted[i] set that `found` does not know, rows and columns being those of the whole
  * model; found[i] belongs to plan->sources[i]. *fresh: something was measured. */
 bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *fresh,

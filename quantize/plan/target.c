@@ -11,6 +11,8 @@
 #include "gguf/index.h"
 #include "mixes/budget.h"
 #include "quantize/plan/assign.h"
+#include "quantize/plan/calibration.h"
+#include "quantize/plan/calibration_sample.h"
 #include "quantize/plan/importance.h"
 #include "quantize/plan/layout.h"
 #include "quantize/plan/measure.h"
@@ -148,6 +150,27 @@ static bool keep_measurements(const target *t, const char *path, const char *key
     return measure_write(t->plan, path, key, t->found, e);
 }
 
+/* Sources forget what measuring needed: a calibrated run knows more. */
+static void drop_sample(gq_plan *plan) {
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        plan_source *s = &plan->sources[i];
+        s->covered = false, s->inputs = (tensor_inputs){.columns = 0}, s->inputs_digest = 0;
+    }
+    model_inputs_free(&plan->inputs);
+}
+
+static bool measure_all(target *t, bool *fresh, gq_error *e) {
+    gq_plan *plan = t->plan;
+    const gq_callbacks *callbacks = t->options->callbacks;
+    if (measure_known(plan, t->needed, t->found)) return true;
+    bool ok = !plan->calibration || plan_sample_calibration(plan, &plan->inputs, callbacks, e);
+    for (size_t i = 0; ok && i < plan->n_tensors; i++)
+        ok = !t->needed[i] || plan_cover_source(plan, &plan->sources[i], t->options, e);
+    ok = ok && measure_tensors(plan, t->needed, t->found, fresh, callbacks, e);
+    if (plan->calibration) drop_sample(plan);
+    return ok;
+}
+
 /* Measure what no earlier run has, and keep it. */
 static bool measure(target *t, gq_error *e) {
     gq_plan *plan = t->plan;
@@ -157,10 +180,8 @@ static bool measure(target *t, gq_error *e) {
     if (!path) return gq_fail_memory(e, strlen(plan_input(plan)) + 32);
     measure_key(plan, key);
     bool ok = !asked || !*asked || measure_may_replace(path, e), fresh = false;
-    for (size_t i = 0; ok && i < plan->n_tensors; i++)
-        ok = !t->needed[i] || plan_cover_source(plan, &plan->sources[i], t->options, e);
     if (ok) measure_read(plan, path, key, t->found);
-    ok = ok && measure_tensors(plan, t->needed, t->found, &fresh, t->options->callbacks, e);
+    ok = ok && measure_all(t, &fresh, e);
     bool keep = ok && *path && !(fresh && t->options->dry_run);
     if (keep && fresh && !keep_measurements(t, path, key, &why)) {
         keep = false;

@@ -1,0 +1,81 @@
+#include "quantize/plan/calibration_sample.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "imatrix/collect.h"
+#include "quantize/plan/calibration.h"
+#include "quantize/pulse.h"
+
+/* Mean squares need far fewer tokens than moments do; these are an eighth of the usual text. */
+enum { SAMPLE_TOKENS = 8192 };
+
+typedef struct sampling {
+    forward_job job;
+    forward_bounds bounds;
+    uint32_t *ids;
+    collection *sums;
+    forward_run *run;
+    forward_stream *stream;
+    imatrix all;
+} sampling;
+
+/* Windows from the whole text, in memory with their states. */
+static bool choose_windows(sampling *s, const plan_calibration *how, gq_error *e) {
+    const forward_job *j = &how->job;
+    size_t n = SAMPLE_TOKENS / j->context;
+    if (n < 1) n = 1;
+    s->job = *j, s->job.looks = false;
+    for (s->job.windows = n < j->windows ? n : j->windows;; s->job.windows--) {
+        s->bounds = forward_bounds_of(&s->job, (const forward_model *const[]){how->model}, 1, false);
+        if (!s->bounds.in_file || s->job.windows == 1) break;
+    }
+    s->bounds.in_file = false; /* the states of one window always are in memory, if anything is */
+    n = s->job.windows;
+    s->ids = malloc(n * j->context * sizeof *s->ids);
+    if (!s->ids) return gq_fail_memory(e, n * j->context * sizeof *s->ids);
+    for (size_t i = 0; i < n; i++)
+        memcpy(s->ids + i * j->context, j->ids + i * j->windows / n * j->context,
+               j->context * sizeof *s->ids);
+    s->job.ids = s->ids;
+    return true;
+}
+
+static bool take_layer(sampling *s, const char *name, gq_error *e) {
+    imatrix layer;
+    if (!collection_take(s->sums, &layer, e)) return false;
+    bool ok = imatrix_merge(&s->all, &layer, name, e);
+    imatrix_free(&layer);
+    return ok;
+}
+
+static bool run_layers(sampling *s, const forward_model *m, const char *name, gq_error *e) {
+    forward_site site = collection_site(s->sums);
+    if (!forward_stream_embed(s->stream, NULL, e)) return false;
+    for (size_t i = 0; i < forward_model_sizes(m)->layers; i++) {
+        const forward_layer *l = forward_run_layer(s->run, m, i, e);
+        if (!l || !forward_stream_pass(s->stream, l, FORWARD_WHOLE, &site, e) || !take_layer(s, name, e))
+            return false;
+    }
+    return forward_stream_final(s->stream, &site, e) && take_layer(s, name, e);
+}
+
+bool plan_sample_calibration(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks,
+                             gq_error *e) {
+    const plan_calibration *how = plan->calibration;
+    const char *name = how->text ? how->text : "the calibration";
+    sampling s = {.ids = NULL};
+    *inputs = (model_inputs){.path = NULL};
+    bool ok = choose_windows(&s, how, e);
+    pulse told = pulse_start(callbacks, ok ? forward_job_work(&s.job, how->model, false) : 1, 0,
+                             s.job.windows * s.job.context);
+    s.job.pulse = pulse_tell, s.job.data = &told;
+    s.sums = ok ? collection_new(s.job.threads, e) : NULL;
+    s.run = s.sums ? forward_run_new(&s.job, &s.bounds, e) : NULL;
+    s.stream = s.run ? forward_stream_new(s.run, how->model, NULL, e) : NULL;
+    ok = s.stream && run_layers(&s, how->model, name, e) && model_inputs_of(inputs, &s.all, name, e);
+    forward_stream_free(s.stream), forward_run_free(s.run), collection_free(s.sums);
+    imatrix_free(&s.all);
+    free(s.ids);
+    return ok;
+}

@@ -1,0 +1,12 @@
+/* What flows into the matrices, of a part of the calibration's text: what errors cost, for those who choose
+ * types before anything is rounded. */
+#ifndef GQ_CALIBRATION_SAMPLE_H
+#define GQ_CALIBRATION_SAMPLE_H
+
+#include "quantize/plan/plan.h"
+
+/* Runs the original model. *inputs is the caller's to free, and empty on failure. */
+bool plan_sample_calibration(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks,
+                             gq_error *e);
+
+#endif
