@@ -36,11 +36,9 @@ static inline size_t feedback_strips(size_t columns) {
 }
 static inline size_t feedback_padded(size_t columns) { return feedback_strips(columns) * FEEDBACK_STRIP; }
 /* Where a strip begins; that behind the last: how many floats there are. */
-static inline size_t feedback_triangle(size_t strip) {
-    return strip * (strip + 1) / 2 * FEEDBACK_STRIP * FEEDBACK_STRIP;
-}
-static inline size_t feedback_square(size_t columns, size_t strip) {
-    return strip * FEEDBACK_STRIP * feedback_padded(columns);
+static inline size_t feedback_triangle(size_t i) { return i * (i + 1) / 2 * FEEDBACK_STRIP * FEEDBACK_STRIP; }
+static inline size_t feedback_square(size_t columns, size_t i) {
+    return i * FEEDBACK_STRIP * feedback_padded(columns);
 }
 
 /* What is known of a run of columns. */

@@ -79,9 +79,14 @@ static size_t first_beyond(const float *x, size_t n, float most) {
     return n;
 }
 
+size_t strip_beyond(const strip_encoder *to, const float *x, size_t n) {
+    float most = to->kernels->codecs[to->type->id].max_magnitude;
+    return isfinite(most) ? first_beyond(x, n, most) : n;
+}
+
 /* Decode what was encoded, as many rows at a time as there is room for, or part of a long one. */
-static size_t measure(const strip_encoder *to, const float *x, size_t rows, size_t cols,
-                      const uint8_t *blocks, float *decoded, codec_error *sum) {
+size_t strip_measure(const strip_encoder *to, const float *x, size_t rows, size_t cols, const uint8_t *blocks,
+                     float *decoded, codec_error *sum) {
     const kernels *k = to->kernels;
     size_t most_cols = cols < STRIP ? cols : STRIP, most_rows = STRIP / most_cols, n;
     for (size_t at = 0; at < rows * cols; at += n) {
@@ -103,10 +108,10 @@ static size_t measure(const strip_encoder *to, const float *x, size_t rows, size
 size_t strip_encode(const strip_encoder *to, const float *x, size_t rows, size_t cols, uint8_t *blocks,
                     float *decoded, codec_error *sum) {
     const codec *c = &to->kernels->codecs[to->type->id];
-    size_t n = rows * cols, beyond = isfinite(c->max_magnitude) ? first_beyond(x, n, c->max_magnitude) : n;
-    if (beyond < n) return beyond;
+    size_t beyond = strip_beyond(to, x, rows * cols);
+    if (beyond < rows * cols) return beyond;
     c->encode(x, blocks, rows, cols, to->importance.column ? &to->importance : NULL, to->settings);
-    return measure(to, x, rows, cols, blocks, decoded, sum);
+    return strip_measure(to, x, rows, cols, blocks, decoded, sum);
 }
 
 bool strip_fail_to_hold(const strip_encoder *to, const gguf_model *m, const gguf_tensor *t, uint64_t element,

@@ -59,6 +59,11 @@ typedef struct strip_encoder {
  * nothing, and strip_fail_to_hold says why. */
 size_t strip_encode(const strip_encoder *to, const float *x, size_t rows, size_t cols, uint8_t *blocks,
                     float *decoded, codec_error *sum);
+/* The second half of it: of blocks that were encoded before, with the same result. */
+size_t strip_measure(const strip_encoder *to, const float *x, size_t rows, size_t cols, const uint8_t *blocks,
+                     float *decoded, codec_error *sum);
+/* The first of n elements whose magnitude the type does not hold; n: it holds all. */
+size_t strip_beyond(const strip_encoder *to, const float *x, size_t n);
 bool strip_fail_to_hold(const strip_encoder *to, const gguf_model *m, const gguf_tensor *t, uint64_t element,
                         float x, gq_error *e);
 

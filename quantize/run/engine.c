@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "quantize/run/cache.h"
+#include "quantize/run/calibrate.h"
 #include "quantize/run/journal.h"
 #include "quantize/run/keeper.h"
 #include "quantize/run/names.h"
@@ -26,6 +27,7 @@ typedef struct engine {
     keeper keeper;
     cache cache;
     uint64_t begin, end; /* chunks of this run */
+    size_t layers;       /* that are rounded with the model's own inputs, and kept */
     pthread_mutex_t opening;
     work_tensor *
         *tensors; /* that are in work, by number: opened under `opening`, closed where they are folded */
@@ -233,7 +235,7 @@ static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     }
     if (plan->join) return;
     const journal *j = g->n_journals ? &g->journals[0] : NULL;
-    if (!bad_input && j && (j->resumed || g->keeper.recorded > 0)) {
+    if (!bad_input && j && (j->resumed || g->keeper.recorded > 0 || g->layers > 0)) {
         gq_fail(e, "%s; what is done is kept in %s, and the same command goes on from there", e->text,
                 plan->outputs[0].shards[0].temporary);
         e->status = status;
@@ -241,6 +243,7 @@ static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     }
     uint32_t others = 0;
     if (j) journal_remove(j);
+    if (plan->calibration) calibrate_forget(plan);
     if (plan->parts && (!journal_count_parts(plan, &others, NULL) || others || !output_alone(&g->outputs)))
         return;
     output_remove(&g->outputs, bad_input || plan->parts > 0);
@@ -258,6 +261,7 @@ static bool finish(engine *g, gq_error *e) {
     if (!g->names.whole && !output_complete(&g->outputs, e)) return false;
     if (!give_names(g, e)) return false;
     if (!names_remove(&g->names)) return true; /* it would be taken up without its journals */
+    if (g->plan->calibration) calibrate_forget(g->plan);
     for (uint32_t k = 0; k < g->n_journals; k++) journal_remove(&g->journals[k]);
     journal_remove_all(g->plan);
     return true;
@@ -276,12 +280,18 @@ static void release(engine *g) {
     schedule_end(&g->schedule);
 }
 
+static bool calibrate(engine *g, const gq_callbacks *callbacks, gq_error *e) {
+    return !g->plan->calibration ||
+           calibrate_run(g->plan, &g->outputs, g->names.whole, g->results, callbacks, &g->layers, e);
+}
+
 static bool run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     double started = schedule_clock();
     bool ok = begin(g, callbacks, e), bad_input = false;
     if (ok) {
         g->schedule.started = started;
-        ok = schedule_run(&g->schedule, &(schedule_job){g->begin, g->end, do_chunk, fold_chunk, g}, e);
+        ok = calibrate(g, callbacks, e) &&
+             schedule_run(&g->schedule, &(schedule_job){g->begin, g->end, do_chunk, fold_chunk, g}, e);
         workers_warn(&g->schedule.fewest, &g->results->warnings, NULL);
         bad_input = !ok && (e->status == GQ_BAD_WEIGHTS || !input_unchanged(g->plan, NULL));
     }

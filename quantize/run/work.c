@@ -4,6 +4,8 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "quantize/plan/calibration.h"
+
 /* Under importance, encoders work on CODEC_MOST_LANES rows at once and take as long for fewer, so strips of
  * wide rows are larger there, up to 2^20 elements; 16-bit input and an output of 4 bits then touch 7 bytes of
  * each, 7 MiB. What is read back is decoded STRIP elements at a time. */
@@ -52,8 +54,13 @@ work_tensor *work_tensor_open(const gq_plan *plan, size_t number, gq_error *e) {
     for (size_t o = 0; o < plan->n_outputs; o++) {
         struct work_output *output = &t->outputs[o];
         output->to = &plan->outputs[o].tensors[number];
-        /* Bytes and errors depend on nothing but the type. */
-        while (t->outputs[output->encoder].to->to != output->to->to) output->encoder++;
+        output->calibrated = plan_calibrated(plan, o, number);
+        /* Bytes and errors depend on nothing but the type, unless they were made from the output's own
+         * stream. */
+        output->encoder = output->calibrated ? o : 0;
+        while (t->outputs[output->encoder].to->to != output->to->to ||
+               t->outputs[output->encoder].calibrated != output->calibrated)
+            output->encoder++;
         output->with = (strip_encoder){
             .kernels = plan->kernels, .type = gguf_type_of(output->to->to), .settings = &plan->settings};
     }
@@ -79,12 +86,25 @@ static strip strip_at(const work_tensor *t, uint64_t first, uint64_t end) {
 
 /* ---- output ---- */
 
-static bool encode_strip(const work_tensor *t, size_t o, const strip *s, const work_room *room, gq_error *e) {
+static bool read_strip(const work_tensor *t, const output_set *outputs, size_t o, const strip *s,
+                       const work_room *room, gq_error *e) {
+    const plan_place *place = &t->plan->outputs[o].places[t->number];
+    const gguf_type *type = t->outputs[o].with.type;
+    return output_read(outputs, o, place->shard, place->offset + gguf_type_bytes(type, s->first), room->out,
+                       gguf_type_bytes(type, s->rows * s->cols), e);
+}
+
+/* Or read back what is encoded already, and measure that. */
+static bool encode_strip(const work_tensor *t, const output_set *outputs, size_t o, const strip *s,
+                         const work_room *room, gq_error *e) {
     strip_encoder encoder = t->outputs[o].with;
+    codec_error *sum = &room->errors[o];
     if (t->outputs[o].to->importance == GQ_IMPORTANCE_FULL)
         encoder.importance = strip_importance(s, &t->source->inputs);
-    size_t held =
-        strip_encode(&encoder, room->x, s->rows, s->cols, room->out, room->decoded, &room->errors[o]);
+    if (t->outputs[o].calibrated && !read_strip(t, outputs, o, s, room, e)) return false;
+    size_t held = t->outputs[o].calibrated
+                      ? strip_measure(&encoder, room->x, s->rows, s->cols, room->out, room->decoded, sum)
+                      : strip_encode(&encoder, room->x, s->rows, s->cols, room->out, room->decoded, sum);
     return held == s->rows * s->cols || strip_fail_to_hold(&encoder, &t->plan->model, t->source->tensor,
                                                            s->first + held, room->x[held], e);
 }
@@ -118,11 +138,12 @@ static bool put_strip(const work_tensor *t, const output_set *outputs, size_t o,
     const uint8_t *bytes = room->in;
     size_t n = gguf_type_bytes(type, s->rows * s->cols);
     if (type != t->source->tensor->type) {
-        if (!encode_strip(t, o, s, room, e)) return false;
+        if (!encode_strip(t, outputs, o, s, room, e)) return false;
         bytes = room->out;
     }
     room->sums[o].crc = (uint32_t)crc32_z(room->sums[o].crc, bytes, n);
-    return write_strip(t, outputs, o, gguf_type_bytes(type, s->first), bytes, n, e);
+    return t->outputs[o].calibrated ||
+           write_strip(t, outputs, o, gguf_type_bytes(type, s->first), bytes, n, e);
 }
 
 static bool do_strips(const work_tensor *t, const output_set *outputs, const chunk *c, const work_room *room,

@@ -31,7 +31,8 @@ typedef struct work_tensor {
     size_t strip; /* elements at most */
     struct work_output {
         const gq_tensor *to;
-        size_t encoder; /* the first output that gives the tensor this type, and encodes for all that do */
+        bool calibrated; /* its blocks are in the output already */
+        size_t encoder;  /* the first output that gives the tensor this type, and encodes for all that do */
         strip_encoder with; /* all but importance, which changes from strip to strip */
     } outputs[];
 } work_tensor;

@@ -1,0 +1,433 @@
+#include "quantize/run/calibrate_layers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quantize/run/calibrate_site.h"
+#include "quantize/strip.h"
+
+/* A tensor of the plan, found by its address. */
+typedef struct numbered {
+    const gguf_tensor *tensor;
+    size_t number;
+} numbered;
+
+/* A weight that is being rounded for the output at work; the second stream goes on with it. */
+typedef struct rounded_weight {
+    const gguf_tensor *tensor;
+    uint8_t *blocks;
+} rounded_weight;
+
+/* What came of a tensor for an output so far. */
+typedef struct progress_of {
+    uint64_t settled; /* matrices */
+    round_reason reason;
+    gq_rounding rounding;
+} progress_of;
+
+struct calibrator {
+    const gq_plan *plan;
+    const plan_calibration *how;
+    const output_set *outputs;
+    checkpoint *kept;
+    forward_job job;
+    pulse told;
+    char what[96];
+    forward_run *run;
+    forward_stream *original, **rounded; /* one per output, NULL: nothing of it is calibrated */
+    matmul *products;
+    numbered *sorted;
+    progress_of *progress;   /* output by output */
+    calibrate_record record; /* of the layer at work */
+    size_t output;
+    forward_layer *layer; /* NULL: the output matrix */
+    rounded_weight *weights;
+    size_t n_weights;
+};
+
+/* ---- tensors ---- */
+
+static int by_address(const void *a, const void *b) {
+    uintptr_t x = (uintptr_t)((const numbered *)a)->tensor, y = (uintptr_t)((const numbered *)b)->tensor;
+    return (x > y) - (x < y);
+}
+
+/* The plan's number of a tensor; SIZE_MAX: it is not written. */
+static size_t number_of(const calibrator *c, const gguf_tensor *t) {
+    numbered wanted = {t, 0};
+    const numbered *found = bsearch(&wanted, c->sorted, c->plan->n_tensors, sizeof *c->sorted, by_address);
+    return found ? found->number : SIZE_MAX;
+}
+
+static uint64_t matrices_of(const gguf_tensor *t) { return t->ne[2] * t->ne[3]; }
+
+static progress_of *progress_at(const calibrator *c, size_t tensor) {
+    return &c->progress[c->output * c->plan->n_tensors + tensor];
+}
+
+static uint64_t settled(void *data, const gguf_tensor *t) {
+    const calibrator *c = data;
+    size_t i = number_of(c, t);
+    if (i == SIZE_MAX || !plan_calibrated(c->plan, c->output, i)) return UINT64_MAX;
+    uint64_t n = progress_at(c, i)->settled;
+    return n < matrices_of(t) ? n : UINT64_MAX;
+}
+
+static bool anything_calibrated(const gq_plan *plan, size_t output) {
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (plan_calibrated(plan, output, i)) return true;
+    return false;
+}
+
+/* Whether some output's output matrix is. */
+static bool head_calibrated(const gq_plan *plan) {
+    const gguf_tensor *out = forward_model_sizes(plan->calibration->model)->out;
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        for (size_t o = 0; plan->sources[i].tensor == out && o < plan->n_outputs; o++)
+            if (plan_calibrated(plan, o, i)) return true;
+    return false;
+}
+
+/* ---- telling ---- */
+
+static bool tell(calibrator *c, double weights, gq_error *e) {
+    return pulse_tell(&c->told, weights, c->what, e);
+}
+static bool ask_forward(void *data, double work, const char *what, gq_error *e) {
+    (void)work, (void)what;
+    return tell(data, 0, e);
+}
+static bool ask_round(void *data, gq_error *e) { return tell(data, 0, e); }
+
+/* ---- a site ---- */
+
+static uint8_t *blocks_of(calibrator *c, const gguf_tensor *t, size_t number, gq_error *e) {
+    for (size_t i = 0; i < c->n_weights; i++)
+        if (c->weights[i].tensor == t) return c->weights[i].blocks;
+    size_t bytes = c->plan->outputs[c->output].tensors[number].out_bytes;
+    rounded_weight *grown = realloc(c->weights, (c->n_weights + 1) * sizeof *grown);
+    if (grown) c->weights = grown;
+    uint8_t *blocks = grown ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
+    if (!blocks) return gq_fail_memory(e, bytes), NULL;
+    c->weights[c->n_weights++] = (rounded_weight){t, blocks};
+    return blocks;
+}
+
+static void drop_weights(calibrator *c) {
+    for (size_t i = 0; i < c->n_weights; i++) {
+        if (c->layer) forward_layer_replace(c->layer, c->weights[i].tensor, 0, NULL);
+        free(c->weights[i].blocks);
+    }
+    c->n_weights = 0;
+}
+
+/* All its matrices are rounded. */
+static bool settle(calibrator *c, const gguf_tensor *t, size_t number, gq_error *e) {
+    const progress_of *p = progress_at(c, number);
+    if (c->layer)
+        forward_layer_replace(c->layer, t, c->plan->outputs[c->output].tensors[number].to,
+                              blocks_of(c, t, number, e));
+    return record_add(
+        &c->record,
+        &(calibrate_entry){
+            .tensor = number, .output = (uint32_t)c->output, .reason = p->reason, .rounding = p->rounding},
+        e);
+}
+
+static bool round_weight(calibrator *c, const site *s, uint64_t matrix, const gguf_tensor *t,
+                         const round_inputs *inputs, gq_error *e) {
+    size_t number = number_of(c, t);
+    progress_of *p = progress_at(c, number);
+    uint64_t bytes = c->plan->outputs[c->output].tensors[number].out_bytes / matrices_of(t);
+    uint8_t *blocks = c->layer ? blocks_of(c, t, number, e) : NULL;
+    if (c->layer && !blocks) return false;
+    round_task task = {.plan = c->plan,
+                       .outputs = c->outputs,
+                       .products = c->products,
+                       .output = c->output,
+                       .tensor = number,
+                       .matrix = matrix,
+                       .inputs = *inputs,
+                       .kept = blocks ? blocks + matrix * bytes : NULL,
+                       .pulse = ask_round,
+                       .data = c};
+    p->rounding.width = c->how->width < s->features ? c->how->width : s->features;
+    if (!round_matrix(&task, &p->rounding, &p->reason, e)) return false;
+    p->settled++;
+    if (!tell(c, (double)(t->ne[0] * t->ne[1]), e)) return false;
+    return p->settled < matrices_of(t) || settle(c, t, number, e);
+}
+
+/* Held-back tokens, feature after feature. */
+static float *turned(const site *s, const float *tokens, size_t held, size_t stride, gq_error *e) {
+    float *x = forward_activations(s->features, stride ? stride : 16, e);
+    for (size_t i = 0; x && i < held; i++)
+        for (size_t f = 0; f < s->features; f++) x[f * stride + i] = tokens[i * s->features + f];
+    return x;
+}
+
+/* Of one matrix of all the site's weights. Its moments are given up. */
+static bool round_site_matrix(calibrator *c, const site *s, size_t i, gq_error *e) {
+    site_inputs *of = &s->inputs[i];
+    moments_factored f;
+    float *mean_square = calloc(s->features, sizeof *mean_square);
+    if (!mean_square) return gq_fail_memory(e, s->features * sizeof *mean_square);
+    moments_mean_squares(of->moments, mean_square);
+    bool ok = moments_factor(of->moments, c->how->settings, &f, e);
+    moments_free(of->moments);
+    of->moments = NULL;
+    if (!ok) return free(mean_square), false;
+    round_inputs in = {.factored = &f,
+                       .mean_square = f.tokens ? mean_square : NULL,
+                       .held = of->held,
+                       .stride = forward_stride(of->held)};
+    float *original = turned(s, of->original, of->held, in.stride, e);
+    float *rounded = original ? turned(s, of->rounded, of->held, in.stride, e) : NULL;
+    in.original = original, in.rounded = rounded;
+    ok = rounded;
+    for (size_t w = 0; ok && w < s->n_weights; w++)
+        if (settled(c, s->weights[w]) == s->first + i)
+            ok = round_weight(c, s, s->first + i, s->weights[w], &in, e);
+    free(original), free(rounded), free(mean_square);
+    moments_factored_free(&f);
+    return ok;
+}
+
+/* Gather and round until nothing is left. */
+static bool round_sites(calibrator *c, forward_part part, gq_error *e) {
+    for (;;) {
+        site s;
+        site_search search = {.how = c->how,
+                              .kernels = c->plan->kernels,
+                              .original = c->original,
+                              .rounded = c->rounded[c->output],
+                              .layer = c->layer,
+                              .part = part,
+                              .settled = settled,
+                              .data = c};
+        bool ok = site_gather(&s, &search, e), found = s.n_weights > 0;
+        for (size_t i = 0; ok && found && i < s.end - s.first; i++) ok = round_site_matrix(c, &s, i, e);
+        site_free(&s);
+        if (!ok || !found) return ok;
+    }
+}
+
+/* ---- a layer ---- */
+
+static bool pass(forward_stream *s, forward_layer *l, bool replaced, forward_part part, gq_error *e) {
+    forward_layer_use(l, replaced);
+    return forward_stream_pass(s, l, part, NULL, e);
+}
+
+static bool do_part(calibrator *c, forward_part part, gq_error *e) {
+    bool ok = true;
+    for (c->output = 0; ok && c->output < c->plan->n_outputs; c->output++) {
+        forward_stream *stream = c->rounded[c->output];
+        if (!stream) continue;
+        ok = round_sites(c, part, e) && pass(stream, c->layer, true, part, e);
+        drop_weights(c);
+    }
+    return ok && pass(c->original, c->layer, false, part, e);
+}
+
+static bool do_layer(calibrator *c, size_t number, gq_error *e) {
+    c->layer = forward_run_layer(c->run, c->how->model, number, e);
+    if (!c->layer || !checkpoint_begin(c->kept, e)) return false;
+    return forward_model_splits(c->how->model)
+               ? do_part(c, FORWARD_ATTENTION, e) && do_part(c, FORWARD_FFN, e)
+               : do_part(c, FORWARD_WHOLE, e);
+}
+
+static bool do_head(calibrator *c, gq_error *e) {
+    bool ok = true;
+    c->layer = NULL;
+    for (c->output = 0; ok && c->output < c->plan->n_outputs; c->output++)
+        if (c->rounded[c->output]) ok = round_sites(c, FORWARD_WHOLE, e);
+    return ok;
+}
+
+/* What has been rounded is safe before the record says so. */
+static bool finish_step(calibrator *c, gq_error *e) {
+    calibrate_record *r = &c->record;
+    bool ok = record_sum_up(r, c->plan, c->outputs, e) && output_sync(c->outputs, e) &&
+              checkpoint_add(c->kept, r->entries, r->n * sizeof *r->entries, e);
+    r->n = 0;
+    return ok;
+}
+
+/* ---- the embedding ---- */
+
+/* What rows of the embedding decode to in an output: they are encoded by search alone, each for itself. */
+typedef struct embedding {
+    const calibrator *c;
+    const gguf_tensor *from;
+    const gguf_type *to;
+    uint8_t *raw, *blocks;
+} embedding;
+
+static bool read_rows(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
+    const embedding *m = data;
+    const gq_plan *plan = m->c->plan;
+    const codec *codecs = plan->kernels->codecs;
+    size_t width = m->from->ne[0];
+    strip_encoder with = {.kernels = plan->kernels, .type = m->to, .settings = &plan->settings};
+    for (size_t i = 0; i < n; i++) {
+        if (!strip_read_decoded(plan->kernels, &plan->model, m->from, ids[i] * (uint64_t)width, width, m->raw,
+                                rows + i * width, e))
+            return false;
+        size_t bad = strip_beyond(&with, rows + i * width, width);
+        if (bad < width)
+            return strip_fail_to_hold(&with, &plan->model, m->from, ids[i] * (uint64_t)width + bad,
+                                      rows[i * width + bad], e);
+    }
+    for (size_t i = 0, some; i < n; i += some) {
+        some = n - i < CODEC_MOST_LANES ? n - i : CODEC_MOST_LANES;
+        codecs[m->to->id].encode(rows + i * width, m->blocks, some, width, NULL, &plan->settings);
+        codecs[m->to->id].decode(m->blocks, rows + i * width, some * width);
+    }
+    return true;
+}
+
+static bool embed(const calibrator *c, size_t output, gq_error *e) {
+    const gguf_tensor *from = forward_model_sizes(c->how->model)->embedding;
+    size_t number = number_of(c, from);
+    uint32_t to = number == SIZE_MAX ? from->type->id : c->plan->outputs[output].tensors[number].to;
+    if (to == from->type->id) return forward_stream_embed(c->rounded[output], NULL, e);
+    embedding m = {.c = c, .from = from, .to = gguf_type_of(to)};
+    size_t width = from->ne[0], stored = gguf_type_bytes(from->type, width),
+           bytes = gguf_type_bytes(m.to, width * CODEC_MOST_LANES);
+    m.raw = malloc(stored), m.blocks = malloc(bytes);
+    forward_rows rows = {read_rows, &m};
+    bool ok = m.raw && m.blocks ? forward_stream_embed(c->rounded[output], &rows, e)
+                                : gq_fail_memory(e, stored + bytes);
+    free(m.raw), free(m.blocks);
+    return ok;
+}
+
+/* ---- all of it ---- */
+
+static bool begin_streams(calibrator *c, gq_error *e) {
+    size_t done = c->kept->finished, n = c->plan->n_outputs;
+    unsigned slot = done % 2;
+    if (!(done ? forward_stream_resume(c->original, slot, e) : forward_stream_embed(c->original, NULL, e)))
+        return false;
+    for (size_t o = 0; o < n; o++)
+        if (c->rounded[o] && !(done ? forward_stream_resume(c->rounded[o], slot, e) : embed(c, o, e)))
+            return false;
+    return true;
+}
+
+/* Numbers of the layers that are written, of those that are run. */
+static size_t layers_of(const gq_plan *plan) {
+    size_t layers = forward_model_sizes(plan->calibration->model)->layers, n = 0;
+    for (size_t i = 0; i < plan->layers.n; i++) n += plan->layers.kept[i] < layers;
+    return plan->layers.n ? n : layers;
+}
+
+size_t calibrator_steps(const gq_plan *plan) { return layers_of(plan) + head_calibrated(plan); }
+
+/* All weights that are rounded: what progress is measured by. */
+static double weights_of(const calibrator *c) {
+    double n = 0;
+    for (size_t o = 0; o < c->plan->n_outputs; o++)
+        for (size_t i = 0; i < c->plan->n_tensors; i++)
+            if (plan_calibrated(c->plan, o, i)) n += (double)c->plan->outputs[o].tensors[i].n_weights;
+    return n;
+}
+
+/* Nothing that the plan counts on may be left out: its place in the file would hold zeros. */
+static bool all_settled(calibrator *c, gq_error *e) {
+    for (c->output = 0; c->output < c->plan->n_outputs; c->output++)
+        for (size_t i = 0; i < c->plan->n_tensors; i++)
+            if (plan_calibrated(c->plan, c->output, i) && !progress_at(c, i)->settled)
+                return gq_fail(e, "%s: tensor %s: nothing flowed into it", plan_input(c->plan),
+                               c->plan->sources[i].name);
+    return true;
+}
+
+static bool run_steps(calibrator *c, gq_error *e) {
+    size_t layers = layers_of(c->plan), steps = calibrator_steps(c->plan);
+    for (size_t i = c->kept->finished; i < steps; i++) {
+        size_t number = i < layers && c->plan->layers.n ? c->plan->layers.kept[i] : i;
+        if (i < layers)
+            snprintf(c->what, sizeof c->what, "layer %zu of %zu", i + 1, layers);
+        else
+            snprintf(c->what, sizeof c->what, "the output matrix");
+        if (!(i < layers ? do_layer(c, number, e) : do_head(c, e)) || !finish_step(c, e)) return false;
+    }
+    return all_settled(c, e);
+}
+
+static bool open_streams(calibrator *c, gq_error *e) {
+    const forward_model *m = c->how->model;
+    uint64_t slot = forward_stream_bytes(m, c->job.windows, c->job.context), at = checkpoint_slots();
+    forward_keep keep = {c->kept->fd, c->kept->path, at, 2};
+    c->run = forward_run_new(&c->job, &c->how->bounds, e);
+    c->original = c->run ? forward_stream_new(c->run, m, &keep, e) : NULL;
+    if (!c->original) return false;
+    for (size_t o = 0; o < c->plan->n_outputs; o++) {
+        keep.at += 2 * slot;
+        if (!anything_calibrated(c->plan, o)) continue;
+        if (!(c->rounded[o] = forward_stream_new(c->run, m, &keep, e))) return false;
+    }
+    return true;
+}
+
+/* Tensors that are finished. *done: their weights. */
+static bool take_records(calibrator *c, double *done, gq_error *e) {
+    uint64_t at = 0, n;
+    for (size_t i = 0; i < c->kept->finished; i++) {
+        uint8_t *bytes = checkpoint_next(c->kept, &at, &n, e);
+        if (!bytes) return false;
+        for (uint64_t k = 0; k < n / sizeof(calibrate_entry); k++) {
+            calibrate_entry entry;
+            memcpy(&entry, bytes + k * sizeof entry, sizeof entry);
+            c->output = entry.output;
+            progress_at(c, entry.tensor)->settled = matrices_of(c->plan->sources[entry.tensor].tensor);
+            *done += (double)c->plan->outputs[entry.output].tensors[entry.tensor].n_weights;
+        }
+        free(bytes);
+    }
+    return true;
+}
+
+bool calibrator_run(calibrator *c, const gq_callbacks *callbacks, gq_error *e) {
+    if (c->kept->finished == calibrator_steps(c->plan)) return true;
+    double done = 0;
+    if (!take_records(c, &done, e)) return false;
+    c->told = pulse_start(callbacks, weights_of(c), done, c->job.windows * c->job.context);
+    c->job.pulse = ask_forward, c->job.data = c;
+    snprintf(c->what, sizeof c->what, "embedding");
+    return open_streams(c, e) && begin_streams(c, e) && run_steps(c, e);
+}
+
+calibrator *calibrator_new(const gq_plan *plan, const output_set *outputs, checkpoint *kept, gq_error *e) {
+    calibrator *c = calloc(1, sizeof *c);
+    if (!c) return gq_fail_memory(e, sizeof *c), NULL;
+    *c = (calibrator){.plan = plan, .how = plan->calibration, .outputs = outputs, .kept = kept};
+    c->job = c->how->job;
+    c->rounded = calloc(plan->n_outputs, sizeof(forward_stream *));
+    c->sorted = calloc(plan->n_tensors + 1, sizeof *c->sorted);
+    c->progress = calloc(plan->n_outputs * plan->n_tensors + 1, sizeof *c->progress);
+    c->products = matmul_new(plan->kernels, c->job.threads, e);
+    if (!c->rounded || !c->sorted || !c->progress || !c->products) {
+        gq_fail_memory(e, plan->n_outputs * plan->n_tensors * sizeof *c->progress);
+        calibrator_free(c);
+        return NULL;
+    }
+    for (size_t i = 0; i < plan->n_tensors; i++) c->sorted[i] = (numbered){plan->sources[i].tensor, i};
+    qsort(c->sorted, plan->n_tensors, sizeof *c->sorted, by_address);
+    return c;
+}
+
+void calibrator_free(calibrator *c) {
+    if (!c) return;
+    drop_weights(c);
+    free(c->weights);
+    for (size_t o = 0; c->rounded && o < c->plan->n_outputs; o++) forward_stream_free(c->rounded[o]);
+    forward_stream_free(c->original), forward_run_free(c->run);
+    matmul_free(c->products);
+    free(c->rounded), free(c->sorted), free(c->progress), free(c->record.entries);
+    free(c);
+}

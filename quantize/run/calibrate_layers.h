@@ -1,0 +1,20 @@
+/* The layers of a model, rounded one after another for all outputs. */
+#ifndef GQ_CALIBRATE_LAYERS_H
+#define GQ_CALIBRATE_LAYERS_H
+
+#include "quantize/checkpoint.h"
+#include "quantize/pulse.h"
+#include "quantize/run/calibrate_record.h"
+#include "quantize/run/results.h"
+
+typedef struct calibrator calibrator;
+
+/* kept: what is finished; further layers are added to it. */
+calibrator *calibrator_new(const gq_plan *plan, const output_set *outputs, checkpoint *kept, gq_error *e);
+void calibrator_free(calibrator *c);
+/* Of all layers, and the output matrix where it is rounded. */
+size_t calibrator_steps(const gq_plan *plan);
+/* Round what is not finished. */
+bool calibrator_run(calibrator *c, const gq_callbacks *callbacks, gq_error *e);
+
+#endif

@@ -1,0 +1,234 @@
+#include "quantize/run/calibrate_round.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/feedback.h"
+#include "imatrix/output.h"
+#include "quantize/strip.h"
+
+enum {
+    /* Rows at once: of FEEDBACK_ROWS there are enough for many threads, and what is measured of them is
+     * measured in runs of 192. The numbers depend on the shape alone. */
+    GRAIN = 192,
+    ELEMENTS = 1 << 24,
+};
+
+const char *round_reason_text(round_reason r) {
+    static const char *const texts[ROUND_REASONS] = {
+        [ROUND_CALIBRATED] = "",
+        [ROUND_UNSEEN] = "no token reached it",
+        [ROUND_ROOTLESS] = "what flows into it could not be factored",
+        [ROUND_UNCHECKED] = "few tokens reached it, and none that was held back",
+        [ROUND_WORSE] = "search alone did better on the windows held back",
+    };
+    return texts[r];
+}
+
+/* ---- room ---- */
+
+typedef struct rows {
+    const round_task *task;
+    const gguf_tensor *tensor;
+    const gguf_type *from, *to;
+    size_t columns, most; /* rows at once */
+    int threads;
+    uint8_t *raw, *calibrated, *searched;
+    float *x;
+    uint8_t *rooms; /* of the threads' passes */
+    size_t room;
+    /* the rows at hand */
+    uint64_t first;
+    size_t n;
+} rows;
+
+static size_t rows_at_once(const gguf_tensor *t) {
+    uint64_t n = ELEMENTS / t->ne[0] / GRAIN * GRAIN, all = (t->ne[1] + GRAIN - 1) / GRAIN * GRAIN;
+    if (n < GRAIN) n = GRAIN;
+    return n < all ? n : all;
+}
+
+static void *room(size_t n) { return aligned_alloc(64, (n + 63) / 64 * 64); }
+
+static uint64_t room_of_pass(const kernels *k, uint32_t type, size_t columns) {
+    uint64_t n = feedback_bytes(k, type, columns);
+    return n > SIZE_MAX - 64 ? UINT64_MAX : (n + 63) / 64 * 64;
+}
+
+uint64_t round_bytes(const kernels *k, const gguf_tensor *t, uint32_t to, int threads) {
+    uint64_t n = rows_at_once(t) * t->ne[0];
+    return gguf_type_bytes(t->type, n) + n * sizeof(float) + 2 * gguf_type_bytes(gguf_type_of(to), n) +
+           room_of_pass(k, to, t->ne[0]) * (uint64_t)threads + 2 * sizeof(float) * GRAIN * 1024;
+}
+
+static void rows_free(rows *r) {
+    free(r->raw), free(r->calibrated), free(r->searched), free(r->x), free(r->rooms);
+}
+
+static bool rows_new(rows *r, const round_task *t, gq_error *e) {
+    const gq_plan *plan = t->plan;
+    const gguf_tensor *tensor = plan->sources[t->tensor].tensor;
+    *r = (rows){.task = t,
+                .tensor = tensor,
+                .from = tensor->type,
+                .to = gguf_type_of(plan->outputs[t->output].tensors[t->tensor].to),
+                .columns = tensor->ne[0],
+                .most = rows_at_once(tensor),
+                .threads = matmul_threads(t->products)};
+    size_t n = r->most * r->columns;
+    r->room = room_of_pass(plan->kernels, r->to->id, r->columns);
+    r->raw = room(gguf_type_bytes(r->from, n)), r->x = room(n * sizeof *r->x);
+    r->calibrated = room(gguf_type_bytes(r->to, n)), r->searched = room(gguf_type_bytes(r->to, n));
+    r->rooms = room(r->room * (size_t)r->threads);
+    if (r->raw && r->x && r->calibrated && r->searched && r->rooms) return true;
+    rows_free(r);
+    return gq_fail_memory(e, round_bytes(plan->kernels, tensor, r->to->id, r->threads));
+}
+
+/* ---- rows ---- */
+
+static uint64_t element(const rows *r, uint64_t row) {
+    return (r->task->matrix * r->tensor->ne[1] + row) * r->columns;
+}
+
+static bool read_rows(rows *r, uint64_t first, gq_error *e) {
+    const gq_plan *plan = r->task->plan;
+    uint64_t left = r->tensor->ne[1] - first;
+    strip_encoder with = {.kernels = plan->kernels, .type = r->to};
+    r->first = first, r->n = left < r->most ? left : r->most;
+    if (!strip_read_decoded(plan->kernels, &plan->model, r->tensor, element(r, first), r->n * r->columns,
+                            r->raw, r->x, e))
+        return false;
+    size_t beyond = strip_beyond(&with, r->x, r->n * r->columns);
+    if (beyond < r->n * r->columns)
+        return strip_fail_to_hold(&with, &plan->model, r->tensor, element(r, first) + beyond, r->x[beyond],
+                                  e);
+    return true;
+}
+
+static void search_rows(const rows *r, uint8_t *blocks) {
+    const gq_plan *plan = r->task->plan;
+    codec_importance importance = {.column = r->task->inputs.mean_square};
+    size_t stride = gguf_type_bytes(r->to, r->columns);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(r->threads)
+    for (size_t row = 0; row < r->n; row += FEEDBACK_ROWS)
+        plan->kernels->codecs[r->to->id].encode(r->x + row * r->columns, blocks + row * stride,
+                                                r->n - row < FEEDBACK_ROWS ? r->n - row : FEEDBACK_ROWS,
+                                                r->columns, importance.column ? &importance : NULL,
+                                                &plan->settings);
+}
+
+static void calibrate_rows(const rows *r, gq_rounding *sums) {
+    const gq_plan *plan = r->task->plan;
+    const moments_factored *f = r->task->inputs.factored;
+    size_t stride = gguf_type_bytes(r->to, r->columns);
+    uint64_t codes = 0, ends = 0;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(r->threads) reduction(+ : codes, ends)
+    for (size_t row = 0; row < r->n; row += FEEDBACK_ROWS) {
+        feedback_sums of_rows = {0};
+        feedback_task task = {.kernels = plan->kernels,
+                              .type = r->to->id,
+                              .effort = plan->settings.effort,
+                              .sweeps = plan->calibration->sweeps,
+                              .moments = f->runs,
+                              .n_moments = f->n_runs,
+                              .columns = r->columns,
+                              .room = r->rooms + r->room * (size_t)omp_get_thread_num()};
+        codec_feedback(&task, r->x + row * r->columns,
+                       r->n - row < FEEDBACK_ROWS ? r->n - row : FEEDBACK_ROWS, r->calibrated + row * stride,
+                       &of_rows);
+        codes += of_rows.codes, ends += of_rows.ends;
+    }
+    sums->codes += codes, sums->ends += ends;
+}
+
+/* What feeding errors on has driven beyond all numbers is no result. */
+static bool decodes_to_numbers(const rows *r, const uint8_t *blocks) {
+    const kernels *k = r->task->plan->kernels;
+    size_t n = r->n * r->columns;
+    k->codecs[r->to->id].decode(blocks, r->x, n);
+    return k->first_not_finite(r->x, n) == n;
+}
+
+static matmul_weights weights_of(const rows *r, const gguf_type *type, const void *data) {
+    return (matmul_weights){data, type->id, r->n, r->columns, gguf_type_bytes(type, r->columns)};
+}
+
+/* error[0]: of the calibrated rows, [1]: of the searched ones. */
+static bool compare_rows(const rows *r, output_errors *errors, gq_error *e) {
+    const round_inputs *in = &r->task->inputs;
+    output_side original = {weights_of(r, r->from, r->raw), in->original, in->stride};
+    output_side rounded[] = {{weights_of(r, r->to, r->calibrated), in->rounded, in->stride},
+                             {weights_of(r, r->to, r->searched), in->rounded, in->stride}};
+    return output_compare(r->task->products, &original, rounded, 2, in->held, errors, e);
+}
+
+static bool write_rows(const rows *r, const uint8_t *blocks, gq_error *e) {
+    const round_task *t = r->task;
+    const plan_place *place = &t->plan->outputs[t->output].places[t->tensor];
+    size_t n = gguf_type_bytes(r->to, r->n * r->columns);
+    if (t->kept) memcpy(t->kept + gguf_type_bytes(r->to, r->first * r->columns), blocks, n);
+    return output_write(t->outputs, t->output, place->shard,
+                        place->offset + gguf_type_bytes(r->to, element(r, r->first)), blocks, n, e);
+}
+
+/* ---- a matrix ---- */
+
+static bool pulse(const round_task *t, gq_error *e) { return !t->pulse || t->pulse(t->data, e); }
+
+/* All rows both ways; the calibrated ones are written. */
+static bool round_both(rows *r, gq_rounding *sums, output_errors *errors, bool *numbers, gq_error *e) {
+    *numbers = true;
+    for (uint64_t first = 0; first < r->tensor->ne[1]; first += r->n) {
+        if (!pulse(r->task, e) || !read_rows(r, first, e)) return false;
+        search_rows(r, r->searched);
+        calibrate_rows(r, sums);
+        if (!compare_rows(r, errors, e) || !write_rows(r, r->calibrated, e)) return false;
+        *numbers = *numbers && decodes_to_numbers(r, r->calibrated);
+    }
+    return true;
+}
+
+static bool round_by_search(rows *r, bool measure, output_errors *errors, gq_error *e) {
+    for (uint64_t first = 0; first < r->tensor->ne[1]; first += r->n) {
+        if (!pulse(r->task, e) || !read_rows(r, first, e)) return false;
+        search_rows(r, r->searched);
+        memcpy(r->calibrated, r->searched, gguf_type_bytes(r->to, r->n * r->columns));
+        if ((measure && !compare_rows(r, errors, e)) || !write_rows(r, r->searched, e)) return false;
+    }
+    return true;
+}
+
+/* Before the work; what the windows held back say comes later. */
+static round_reason reason_for_search(const round_task *t) {
+    const moments_factored *f = t->inputs.factored;
+    if (f->tokens == 0) return ROUND_UNSEEN;
+    if (f->n_runs == 0) return ROUND_ROOTLESS;
+    uint64_t columns = t->plan->sources[t->tensor].tensor->ne[0];
+    return t->inputs.held == 0 && f->tokens < columns ? ROUND_UNCHECKED : ROUND_CALIBRATED;
+}
+
+bool round_matrix(const round_task *t, gq_rounding *sums, round_reason *why, gq_error *e) {
+    const moments_factored *f = t->inputs.factored;
+    round_reason reason = reason_for_search(t);
+    output_errors errors = {0};
+    bool numbers = true;
+    rows r;
+    if (!rows_new(&r, t, e)) return false;
+    bool ok = reason == ROUND_CALIBRATED ? round_both(&r, sums, &errors, &numbers, e)
+                                         : round_by_search(&r, true, &errors, e);
+    if (reason == ROUND_CALIBRATED && ok &&
+        (!numbers || (t->inputs.held > 0 && !(errors.error[0] < errors.error[1])))) {
+        reason = ROUND_WORSE;
+        ok = round_by_search(&r, false, &errors, e);
+    }
+    rows_free(&r);
+    sums->matrices++, sums->plain += reason != ROUND_CALIBRATED, sums->unchecked += t->inputs.held == 0;
+    sums->power += errors.power, sums->searched += errors.error[1];
+    sums->written += errors.error[reason == ROUND_CALIBRATED ? 0 : 1];
+    if (sums->matrices == 1 || f->tokens < sums->tokens) sums->tokens = f->tokens;
+    if (f->damp > sums->damp) sums->damp = f->damp;
+    if (*why == ROUND_CALIBRATED) *why = reason;
+    return ok;
+}

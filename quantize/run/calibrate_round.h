@@ -1,0 +1,48 @@
+/* Rounding a matrix by what is known of its inputs, and by search alone beside it: what does better on
+ * held-back tokens is written. */
+#ifndef GQ_CALIBRATE_ROUND_H
+#define GQ_CALIBRATE_ROUND_H
+
+#include "forward/matmul.h"
+#include "imatrix/moments.h"
+#include "quantize/plan/calibration.h"
+#include "quantize/run/output.h"
+
+/* Why a matrix was rounded by search alone. */
+typedef enum round_reason {
+    ROUND_CALIBRATED,
+    ROUND_UNSEEN,    /* by any token */
+    ROUND_ROOTLESS,  /* moments that no damping gives a root */
+    ROUND_UNCHECKED, /* few tokens, and none held back */
+    ROUND_WORSE,
+    ROUND_REASONS
+} round_reason;
+const char *round_reason_text(round_reason r);
+
+typedef struct round_inputs {
+    const moments_factored *factored;
+    const float *mean_square; /* per column; NULL: nothing is known */
+    /* Held-back tokens, feature-major, of both models. */
+    const float *original, *rounded;
+    size_t held, stride;
+} round_inputs;
+
+typedef struct round_task {
+    const gq_plan *plan;
+    const output_set *outputs;
+    matmul *products;
+    size_t output, tensor; /* numbers of the plan */
+    uint64_t matrix;
+    round_inputs inputs;
+    uint8_t *kept;                          /* the matrix's blocks go there, too; may be NULL */
+    bool (*pulse)(void *data, gq_error *e); /* asked between runs of rows */
+    void *data;
+} round_task;
+
+/* sums is added to; why and damp are those of the worst so far. */
+bool round_matrix(const round_task *t, gq_rounding *sums, round_reason *why, gq_error *e);
+
+/* Most bytes that a call takes, for a tensor that becomes `to`. */
+uint64_t round_bytes(const kernels *k, const gguf_tensor *t, uint32_t to, int threads);
+
+#endif

@@ -1,0 +1,46 @@
+/* What flows into a site of a layer in two streams, the original model's and that of the model rounded so
+ * far: moments of the pairs for each matrix, and the pairs themselves of windows that are held back.
+ *
+ * Both streams are run batch by batch from the states before a part of a layer up to the first site that has
+ * weights left to round. Experts are gathered some at a time, as many as their moments fit beside each other.
+ * Tokens that only the rounded model sends to an expert count with no difference between the streams.
+ */
+#ifndef GQ_CALIBRATE_SITE_H
+#define GQ_CALIBRATE_SITE_H
+
+#include "forward/stream.h"
+#include "imatrix/moments.h"
+#include "quantize/plan/calibration.h"
+
+/* Of a matrix. */
+typedef struct site_inputs {
+    moments *moments;
+    /* Held-back tokens, one after another, `features` values each: in the original model, in the other. */
+    float *original, *rounded;
+    size_t held, room;
+} site_inputs;
+
+typedef struct site {
+    const gguf_tensor *weights[FORWARD_MOST_WEIGHTS];
+    size_t n_weights; /* 0: nothing is left to round */
+    size_t features, matrices;
+    size_t first, end; /* of the matrices, those that were gathered */
+    bool routed;
+    site_inputs *inputs; /* of these */
+} site;
+void site_free(site *s);
+
+typedef struct site_search {
+    const plan_calibration *how;
+    const kernels *kernels;
+    forward_stream *original, *rounded;
+    forward_layer *layer; /* NULL: what flows into the output matrix */
+    forward_part part;
+    /* How many of a weight's matrices need no rounding any more: they are taken in order. */
+    uint64_t (*settled)(void *data, const gguf_tensor *t);
+    void *data;
+} site_search;
+/* Run both streams and gather. The caller frees *s, also on failure. */
+bool site_gather(site *s, const site_search *search, gq_error *e);
+
+#endif

@@ -1,0 +1,293 @@
+/* Rounding with what flows into each matrix of a running model: that it harms less, and that its bytes depend
+ * on neither threads, memory, instruction set, other outputs nor interruptions. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/evaluation_model.h"
+#include "tests/folder.h"
+
+enum { VOCABULARY = 512, CONTEXT = 24, WINDOWS = 16, TOKENS = CONTEXT * WINDOWS, LAYERS = 2 };
+
+static char text[8 * TOKENS], dull[8 * TOKENS];
+
+static int start(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    model *m = evaluation_model(LAYERS);
+    model_write(m, path("model.gguf"));
+    model_free(m);
+    m = expert_model();
+    model_write(m, path("experts.gguf"));
+    model_free(m);
+    for (size_t i = 0, at = 0, much = 0; i < TOKENS; i++) {
+        at += (size_t)snprintf(text + at, sizeof text - at, "%zu ", i * i * 31 % VOCABULARY);
+        much += (size_t)snprintf(dull + much, sizeof dull - much, "7 ");
+    }
+    return 0;
+}
+
+/* ---- jobs ---- */
+
+typedef struct job {
+    gq_output outputs[3];
+    gq_calibration calibration;
+    gq_options options;
+} job;
+
+static job *job_of(const char *in, const char *out, const char *type) {
+    static job j;
+    j = (job){
+        .outputs = {{strdup(path(out)), type}},
+        .calibration =
+            {.size = sizeof(gq_calibration),
+             .text = {.name = "ids", .bytes = text, .n = strlen(text), .ids = true, .context = CONTEXT}},
+        .options = {.size = sizeof(gq_options), .n_outputs = 1, .threads = 1, .force = true}};
+    j.options.input = strdup(path(in)), j.options.outputs = j.outputs;
+    j.options.calibration = &j.calibration;
+    return &j;
+}
+
+static gq_plan *planned(const job *j) {
+    gq_error e;
+    gq_plan *plan = gq_plan_new(&j->options, &e);
+    if (!plan) fail_msg("%s", e.text);
+    return plan;
+}
+
+static gq_results *run(const job *j) {
+    gq_error e;
+    gq_results *results;
+    gq_plan *plan = planned(j);
+    if (!gq_run(plan, NULL, &results, &e)) fail_msg("%s", e.text);
+    gq_plan_free(plan);
+    return results;
+}
+static void just_run(const job *j) { gq_results_free(run(j)); }
+
+/* ---- what it brings ---- */
+
+static double divergence(const char *original, const char *copy) {
+    const char *copies[] = {strdup(path(copy))};
+    gq_error e;
+    gq_evaluation *v = gq_evaluate(
+        &(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
+                                 .original = path(original),
+                                 .copies = copies,
+                                 .n_copies = 1,
+                                 .text = {.bytes = text, .n = strlen(text), .ids = true, .context = CONTEXT},
+                                 .threads = 1},
+        &e);
+    if (!v) fail_msg("%s", e.text);
+    size_t n;
+    double kl = gq_evaluation_models(v, &n)[1].divergence.value;
+    gq_evaluation_free(v);
+    free((void *)copies[0]);
+    return kl;
+}
+
+static void check_roundings(const gq_results *results, size_t matrices) {
+    size_t n, found = 0;
+    const gq_rounding *r = gq_results_roundings(results, 0, &n);
+    double searched = 0, written = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!r[i].matrices) continue;
+        assert_true(r[i].power > 0 && r[i].written <= r[i].searched && r[i].tokens > 0);
+        assert_true(r[i].plain == 0 || *r[i].why);
+        found += r[i].matrices;
+        searched += r[i].searched / r[i].power, written += r[i].written / r[i].power;
+    }
+    assert_int_equal(found, matrices);
+    assert_true(written < searched);
+}
+
+static void a_calibrated_file_does_less_harm(void **state) {
+    (void)state;
+    static const char *const types[] = {"Q2_K", "Q4_K_S", "IQ4_XS", "Q5_1"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        quantize(path("model.gguf"), path("plain.gguf"), types[i], 1);
+        gq_results *results = run(job_of("model.gguf", "calibrated.gguf", types[i]));
+        check_roundings(results, LAYERS * 7 + 1);
+        gq_results_free(results);
+        double plain = divergence("model.gguf", "plain.gguf"),
+               calibrated = divergence("model.gguf", "calibrated.gguf");
+        if (!(calibrated < plain)) fail_msg("%s: %g, %g without", types[i], calibrated, plain);
+        unlink(path("plain.gguf"));
+    }
+}
+
+static void experts_are_rounded_by_their_own_tokens(void **state) {
+    (void)state;
+    job *j = job_of("experts.gguf", "experts-out.gguf", "Q4_0");
+    gq_results *results = run(j);
+    check_roundings(results, 7 + 4 + 3 * EXPERT_MODEL_EXPERTS + 1);
+    gq_results_free(results);
+}
+
+/* All tokens are one, and go to the same experts. */
+static void an_expert_that_sees_nothing_is_searched(void **state) {
+    (void)state;
+    job *j = job_of("experts.gguf", "dull.gguf", "Q4_0");
+    j->calibration.text.bytes = dull, j->calibration.text.n = strlen(dull);
+    gq_plan *plan = planned(j);
+    gq_results *results = NULL;
+    gq_error e;
+    size_t n, seen = 0;
+    const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
+    assert_true(gq_run(plan, NULL, &results, &e));
+    const gq_rounding *r = gq_results_roundings(results, 0, &n);
+    for (size_t i = 0; i < n; i++)
+        if (strstr(t[i].name, "_exps")) {
+            assert_true(r[i].matrices == EXPERT_MODEL_EXPERTS && r[i].plain >= 2 && r[i].tokens == 0);
+            assert_non_null(strstr(r[i].why, "no token"));
+            seen++;
+        }
+    assert_int_equal(seen, 3);
+    gq_results_free(results);
+    gq_plan_free(plan);
+}
+
+/* ---- what it does not depend on ---- */
+
+static void same_for_any_threads_and_memory(void **state) {
+    (void)state;
+    just_run(job_of("experts.gguf", "one.gguf", "Q4_K_S"));
+    job *j = job_of("experts.gguf", "two.gguf", "Q4_K_S");
+    j->options.threads = 3;
+    just_run(j);
+    assert_same_file(path("one.gguf"), path("two.gguf"));
+    gq_plan *plan = planned(j);
+    uint64_t all = gq_plan_calibration(plan)->memory;
+    bool in_file = gq_plan_calibration(plan)->states_in_file;
+    gq_plan_free(plan);
+    assert_false(in_file);
+    for (unsigned less = 1; !in_file && less < 50; less++) { /* until states go to the file */
+        gq_error e;
+        j->calibration.memory = all - less * (all / 50);
+        if (!(plan = gq_plan_new(&j->options, &e))) break;
+        if (gq_plan_calibration(plan)->width < gq_plan_calibration(plan)->columns) less = 50;
+        in_file = gq_plan_calibration(plan)->states_in_file;
+        gq_plan_free(plan);
+    }
+    assert_true(in_file);
+    just_run(j);
+    assert_same_file(path("one.gguf"), path("two.gguf"));
+}
+
+static void same_on_levels_that_fuse(void **state) {
+    (void)state;
+    static const char *const levels[] = {"x86-64-v3", "x86-64-v4"};
+    const char *asked = getenv("GQUANT_ISA") ? strdup(getenv("GQUANT_ISA")) : NULL;
+    size_t made = 0;
+    for (size_t i = 0; i < 2; i++) {
+        setenv("GQUANT_ISA", levels[i], 1);
+        if (gq_isa()) just_run(job_of("experts.gguf", made++ ? "b.gguf" : "a.gguf", "Q3_K_S"));
+    }
+    unsetenv("GQUANT_ISA");
+    if (asked) setenv("GQUANT_ISA", asked, 1), free((void *)asked);
+    if (made < 2) skip();
+    assert_same_file(path("a.gguf"), path("b.gguf"));
+}
+
+static void same_beside_other_outputs(void **state) {
+    (void)state;
+    just_run(job_of("model.gguf", "alone.gguf", "Q4_K_M"));
+    job *j = job_of("model.gguf", "first.gguf", "Q2_K");
+    j->outputs[1] = (gq_output){strdup(path("second.gguf")), "Q4_K_M"};
+    j->outputs[2] = (gq_output){strdup(path("third.gguf")), "F16"};
+    j->options.n_outputs = 3;
+    just_run(j);
+    assert_same_file(path("alone.gguf"), path("second.gguf"));
+}
+
+static void layers_may_be_left_out(void **state) {
+    (void)state;
+    job *j = job_of("model.gguf", "pruned.gguf", "Q4_K_S");
+    j->options.prune_layers = "0";
+    gq_results *results = run(j);
+    check_roundings(results, (LAYERS - 1) * 7 + 1);
+    gq_results_free(results);
+}
+
+/* ---- interrupted ---- */
+
+typedef struct moment {
+    size_t calls, at; /* killed at this call */
+} moment;
+
+static bool reached(void *user) {
+    moment *m = user;
+    if (++m->calls == m->at) raise(SIGKILL);
+    return false;
+}
+
+/* In a process of its own; whether it finished. */
+static bool run_until(const job *j, size_t at) {
+    pid_t child = fork();
+    if (child == 0) {
+        moment m = {.at = at};
+        gq_error e;
+        gq_plan *p = gq_plan_new(&j->options, &e);
+        bool done =
+            p && gq_run(p, &(gq_callbacks){.size = sizeof(gq_callbacks), .user = &m, .cancelled = reached},
+                        NULL, &e);
+        if (!done) fprintf(stderr, "%s\n", e.text);
+        _exit(done ? 0 : 1);
+    }
+    int status;
+    assert_true(waitpid(child, &status, 0) == child);
+    assert_true((WIFEXITED(status) && WEXITSTATUS(status) == 0) || WIFSIGNALED(status));
+    return WIFEXITED(status);
+}
+
+static void a_killed_run_goes_on(void **state) {
+    (void)state;
+    gq_results *calm = run(job_of("experts.gguf", "calm.gguf", "Q4_K_S"));
+    size_t n, killed = 0;
+    const gq_rounding *wanted = gq_results_roundings(calm, 0, &n);
+    job *j = job_of("experts.gguf", "killed.gguf", "Q4_K_S");
+    for (size_t at = 1; at < 300; at += 2 + at) {
+        bool done = run_until(j, at);
+        killed += !done;
+        if (!done) {
+            gq_results *results = run(j);
+            const gq_rounding *found = gq_results_roundings(results, 0, &n);
+            for (size_t i = 0; i < n; i++)
+                assert_true(found[i].written == wanted[i].written && found[i].codes == wanted[i].codes);
+            gq_results_free(results);
+        }
+        assert_same_file(path("calm.gguf"), path("killed.gguf"));
+        assert_false(exists(path(".killed.gguf.gquant-states")));
+        unlink(path("killed.gguf"));
+    }
+    assert_true(killed >= 4);
+    gq_results_free(calm);
+}
+
+/* Again and again, until nothing is left to be done. */
+static void a_run_killed_often_goes_on(void **state) {
+    (void)state;
+    just_run(job_of("model.gguf", "calm2.gguf", "Q4_K_S"));
+    job *j = job_of("model.gguf", "often.gguf", "Q4_K_S");
+    size_t times = 0;
+    while (!run_until(j, 60)) assert_true(++times < 20);
+    assert_true(times > 0);
+    assert_same_file(path("calm2.gguf"), path("often.gguf"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_calibrated_file_does_less_harm),
+        cmocka_unit_test(experts_are_rounded_by_their_own_tokens),
+        cmocka_unit_test(an_expert_that_sees_nothing_is_searched),
+        cmocka_unit_test(same_for_any_threads_and_memory),
+        cmocka_unit_test(same_on_levels_that_fuse),
+        cmocka_unit_test(same_beside_other_outputs),
+        cmocka_unit_test(layers_may_be_left_out),
+        cmocka_unit_test(a_killed_run_goes_on),
+        cmocka_unit_test(a_run_killed_often_goes_on),
+    };
+    return cmocka_run_group_tests(tests, start, folder_remove);
+}
