@@ -1,0 +1,80 @@
+"""Makes the wheel, with the library inside: what pip calls (PEP 517), in a few lines, so that nothing has to be
+fetched. The library is built by CMake from the sources beside this folder, or taken from GQUANT_LIBRARY or
+--config-settings library=PATH. The bytes of a wheel depend on its contents alone."""
+
+import base64
+import hashlib
+import os
+import pathlib
+import re
+import subprocess
+import sysconfig
+import tempfile
+import zipfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCE = HERE.parent
+METADATA = """Metadata-Version: 2.1
+Name: gquant
+Version: {version}
+Summary: Quantizes GGUF models and reports what was lost
+License: MIT
+Requires-Python: >=3.9
+Requires-Dist: numpy
+"""
+
+
+def version():
+    return re.search(r"project\(gquant VERSION ([\d.]+)", (SOURCE / "CMakeLists.txt").read_text())[1]
+
+
+def library(settings):
+    given = (settings or {}).get("library") or os.environ.get("GQUANT_LIBRARY")
+    if given:
+        return pathlib.Path(given).read_bytes()
+    with tempfile.TemporaryDirectory() as build:
+        subprocess.run(["cmake", "-S", SOURCE, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DGQUANT_TESTS=OFF"], check=True)
+        subprocess.run(["cmake", "--build", build, "--parallel", "--target", "gquant-shared"], check=True)
+        subprocess.run(["strip", "--strip-unneeded", build + "/libgquant.so.1"], check=True)
+        return (pathlib.Path(build) / "libgquant.so.1").read_bytes()
+
+
+def tag():
+    return "py3-none-" + re.sub(r"[^\w]", "_", sysconfig.get_platform())
+
+
+def metadata():
+    wheel = f"Wheel-Version: 1.0\nGenerator: gquant\nRoot-Is-Purelib: false\nTag: {tag()}\n"
+    return {"METADATA": METADATA.format(version=version()).encode(), "WHEEL": wheel.encode()}
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    info = f"gquant-{version()}.dist-info"
+    files = {f"gquant/{p.name}": p.read_bytes() for p in sorted((HERE / "gquant").iterdir()) if p.suffix in (".py", ".typed")}
+    files["gquant/libgquant.so.1"] = library(config_settings)
+    files.update({f"{info}/{name}": content for name, content in metadata().items()})
+    files[f"{info}/LICENSE"] = (SOURCE / "LICENSE").read_bytes()
+    record = ""
+    for name, content in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        record += f"{name},sha256={digest},{len(content)}\n"
+    files[f"{info}/RECORD"] = (record + f"{info}/RECORD,,\n").encode()
+    name = f"gquant-{version()}-{tag()}.whl"
+    with zipfile.ZipFile(pathlib.Path(wheel_directory) / name, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for path, content in files.items():
+            entry = zipfile.ZipInfo(path)  # of 1980, whenever it is
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            wheel.writestr(entry, content)
+    return name
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    info = pathlib.Path(metadata_directory) / f"gquant-{version()}.dist-info"
+    info.mkdir()
+    for name, content in metadata().items():
+        (info / name).write_bytes(content)
+    return info.name
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    raise NotImplementedError("the sources are the repository; take a wheel, or pip install ./python in a clone")

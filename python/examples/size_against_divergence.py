@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Quantize a model to six types, run them on a text, and draw how far each is from the original.
+
+    size_against_divergence.py MODEL.gguf TEXT.txt [PICTURE.png] [--imatrix FILE] [--tokens N] [--ids]
+"""
+
+# %% What is asked for
+import argparse
+import pathlib
+import sys
+import tempfile
+
+import gquant
+
+TYPES = ["Q2_K", "Q3_K_M", "Q4_K_S", "Q4_K_M", "Q5_K_M", "Q6_K"]
+
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("model", type=pathlib.Path)
+parser.add_argument("text", type=pathlib.Path)
+parser.add_argument("picture", type=pathlib.Path, nargs="?", default="size-against-divergence.png")
+parser.add_argument("--imatrix", type=pathlib.Path)
+parser.add_argument("--tokens", type=int, default=8192)
+parser.add_argument("--context", type=int, default=0)
+parser.add_argument("--ids", action="store_true", help="the text is ids of tokens, with white space between them")
+asked = parser.parse_args()
+
+
+def show(p):
+    if sys.stderr.isatty():
+        print(f"\r{100 * p.bytes_done / max(1, p.bytes_total):3.0f} %", end="", file=sys.stderr)
+
+
+# %% One reading of the model, six files
+folder = tempfile.TemporaryDirectory(prefix="gquant-")
+paths = [pathlib.Path(folder.name) / f"{name}.gguf" for name in TYPES]
+reports = gquant.quantize(asked.model, paths, TYPES, imatrix=asked.imatrix, progress=show)
+for report in reports:
+    print(f"{report.file_type:8} {report.bits_per_weight:5.2f} bits per weight, relative error {report.loss.relative:.4f}")
+
+# %% All of them side by side on the text
+text = [int(i) for i in asked.text.read_text().split()] if asked.ids else asked.text.read_bytes()
+found = gquant.evaluate(asked.model, *paths, text=text, tokens=asked.tokens, context=asked.context,
+                        progress=show)
+original, *copies = found.models
+print(f"perplexity of the original on {found.scored} tokens: {original.perplexity.value:.2f}")
+for name, copy in zip(TYPES, copies):
+    print(f"{name:8} divergence {copy.divergence.value:.4g} +- {copy.divergence.error:.2g}, "
+          f"same top {100 * copy.same_top.value:.1f} %")
+
+# %% The picture
+import matplotlib  # noqa: E402  only here, as all before works without
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+size = [c.file_bytes / 2**20 for c in copies]
+divergence = [c.divergence.value for c in copies]
+axes.errorbar(size, divergence, yerr=[2 * c.divergence.error for c in copies], fmt="o-", capsize=3, color="tab:blue")
+for i, (name, x, y) in enumerate(zip(TYPES, size, divergence)):  # on either side, as some lie close together
+    axes.annotate(name, (x, y), xytext=(6, 6) if i % 2 else (-6, -14), textcoords="offset points",
+                  ha="left" if i % 2 else "right")
+axes.set_yscale("log")
+axes.set_xlabel("size of the file in MiB")
+axes.set_ylabel("divergence from the original in nats")
+axes.set_title(f"{asked.model.name}, {found.scored} tokens; bars: two standard errors")
+axes.grid(True, which="both", alpha=0.3)
+axes.margins(x=0.12)
+figure.savefig(asked.picture, dpi=150)
+print(asked.picture)

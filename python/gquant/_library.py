@@ -1,0 +1,505 @@
+"""libgquant through ctypes: its structs, its functions, and how its failures become exceptions.
+
+Names, members and their order are those of quantize/gquant.h; tests/test_layout.py compares them with what a
+C compiler makes of that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import threading
+from ctypes import (
+    CFUNCTYPE, POINTER, Structure, Union, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int64,
+    c_size_t, c_uint32, c_uint64, c_void_p,
+)
+from typing import Any, Callable, Optional
+
+# ---- structs ----
+
+
+class gq_error(Structure):
+    _fields_ = [("status", c_int), ("remedy", c_int), ("text", c_char * 1024)]
+
+
+class gq_output(Structure):
+    _fields_ = [("path", c_char_p), ("filetype", c_char_p)]
+
+
+class gq_target(Structure):
+    _fields_ = [("size", c_uint64), ("bpw", c_double)]
+
+
+class gq_list(Structure):
+    _fields_ = [("items", POINTER(c_char_p)), ("n", c_size_t)]
+
+
+class gq_progress(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("bytes_done", c_uint64), ("bytes_total", c_uint64), ("weights_done", c_uint64),
+        ("seconds", c_double), ("bytes_resumed", c_uint64), ("weights_resumed", c_uint64),
+        ("seconds_resumed", c_double), ("tensor", c_char_p), ("tokens", c_uint64),
+    ]
+
+
+class gq_loss(Structure):
+    _fields_ = [
+        ("n", c_uint64), ("x2", c_double), ("e2", c_double), ("wx2", c_double), ("we2", c_double),
+        ("max_error", c_double), ("crc32", c_uint32), ("reserved", c_uint64 * 4),
+    ]
+
+
+PROGRESS = CFUNCTYPE(None, c_void_p, POINTER(gq_progress))
+TENSOR_DONE = CFUNCTYPE(None, c_void_p, c_size_t, c_size_t, POINTER(gq_loss))
+CANCELLED = CFUNCTYPE(c_bool, c_void_p)
+
+
+class gq_callbacks(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("user", c_void_p), ("progress", PROGRESS), ("tensor_done", TENSOR_DONE),
+        ("cancelled", CANCELLED),
+    ]
+
+
+class gq_text(Structure):
+    _fields_ = [
+        ("name", c_char_p), ("bytes", c_char_p), ("n", c_size_t), ("ids", c_bool), ("parse_special", c_bool),
+        ("context", c_uint32), ("tokens", c_uint64),
+    ]
+
+
+class gq_calibration(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("text", gq_text), ("random", c_bool), ("correction", c_float), ("damp", c_float),
+        ("shrink", c_float), ("memory", c_uint64),
+    ]
+
+
+class gq_options(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("input", c_char_p), ("outputs", POINTER(gq_output)), ("n_outputs", c_size_t),
+        ("targets", POINTER(gq_target)), ("out_dir", c_char_p), ("imatrix", c_char_p), ("threads", c_int),
+        ("effort", c_int), ("pure", c_bool), ("strict", c_bool), ("force", c_bool), ("allow_requantize", c_bool),
+        ("leave_output_tensor", c_bool), ("output_tensor_type", c_char_p), ("token_embedding_type", c_char_p),
+        ("missing_importance", c_char_p), ("tensor_types", gq_list), ("keep", gq_list),
+        ("include_weights", gq_list), ("exclude_weights", gq_list), ("override_kv", gq_list),
+        ("prune_layers", c_char_p), ("keep_split", c_bool), ("split_max_size", c_uint64), ("imatrix_path", c_bool),
+        ("part", c_uint32), ("parts", c_uint32), ("join", c_bool), ("dry_run", c_bool), ("measure_file", c_char_p),
+        ("callbacks", POINTER(gq_callbacks)), ("sync_ms", c_uint32), ("calibration", POINTER(gq_calibration)),
+    ]
+
+
+class gq_tensor(Structure):
+    _fields_ = [
+        ("name", c_char_p), ("source_name", c_char_p), ("ne", c_uint64 * 4), ("n_weights", c_uint64),
+        ("n_dims", c_uint32), ("from", c_uint32), ("to", c_uint32), ("wanted", c_uint32),
+        ("fallback_bytes", c_uint64), ("why", c_char_p), ("in_bytes", c_uint64), ("out_bytes", c_uint64),
+        ("importance", c_int), ("experts", c_uint64), ("experts_unseen", c_uint64), ("calibrated", c_bool),
+        ("reserved", c_uint64 * 3),
+    ]
+
+
+class gq_summary(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("path", c_char_p), ("filetype", c_char_p), ("n_tensors", c_uint64),
+        ("n_weights", c_uint64), ("in_bytes", c_uint64), ("out_bytes", c_uint64), ("file_bytes", c_uint64),
+        ("n_fallbacks", c_uint64), ("fallback_bytes", c_uint64), ("n_without_importance", c_uint64),
+        ("n_experts_unseen", c_uint64),
+    ]
+
+
+class gq_array_options(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("importance", POINTER(c_float)), ("effort", c_int), ("threads", c_int),
+        ("callbacks", POINTER(gq_callbacks)),
+    ]
+
+
+class _text(Structure):
+    _fields_ = [("text", c_void_p), ("length", c_uint64)]
+
+
+class _value(Union):
+    _anonymous_ = ("of_text",)
+    _fields_ = [
+        ("as_unsigned", c_uint64), ("as_signed", c_int64), ("as_float", c_double), ("as_bool", c_bool),
+        ("of_text", _text),
+    ]
+
+
+class gq_value(Structure):
+    _anonymous_ = ("value",)
+    _fields_ = [("kind", c_int), ("value", _value)]
+
+
+class gq_metadata(Structure):
+    _fields_ = [
+        ("key", c_char_p), ("type", c_char_p), ("list", c_bool), ("count", c_uint64), ("raw", c_void_p),
+        ("reserved", c_uint64 * 4),
+    ]
+
+
+class gq_stored(Structure):
+    _fields_ = [
+        ("name", c_char_p), ("ne", c_uint64 * 4), ("n_weights", c_uint64), ("n_dims", c_uint32),
+        ("type", c_uint32), ("shard", c_uint32), ("bytes", c_uint64), ("offset", c_uint64),
+        ("reserved", c_uint64 * 4),
+    ]
+
+
+class gq_model_facts(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("version", c_uint32), ("shards", c_uint32), ("alignment", c_uint32),
+        ("file_bytes", c_uint64), ("tensor_bytes", c_uint64), ("n_tensors", c_uint64), ("n_weights", c_uint64),
+        ("n_metadata", c_uint64),
+    ]
+
+
+class gq_comparison_request(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("original", c_char_p), ("copies", POINTER(c_char_p)), ("n_copies", c_size_t),
+        ("imatrix", c_char_p), ("threads", c_int), ("callbacks", POINTER(gq_callbacks)),
+    ]
+
+
+class gq_checksum(Structure):
+    _fields_ = [("name", c_char_p), ("crc32", c_uint32)]
+
+
+class gq_verdict(Structure):
+    _fields_ = [
+        ("name", c_char_p), ("type", c_uint32), ("crc32", c_uint32), ("decoded", c_bool), ("expected", c_bool),
+        ("problem", c_char_p), ("reserved", c_uint64 * 4),
+    ]
+
+
+class gq_imatrix_facts(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("legacy", c_bool), ("chunk_count", c_uint32), ("chunk_size", c_uint32),
+        ("n_entries", c_size_t), ("n_datasets", c_size_t), ("datasets", POINTER(c_char_p)), ("warnings", c_char_p),
+    ]
+
+
+class gq_imatrix_row(Structure):
+    _fields_ = [
+        ("name", c_char_p), ("role", c_char_p), ("layer", c_int64), ("values", c_uint64), ("experts", c_uint64),
+        ("experts_unseen", c_uint64), ("counts", POINTER(c_float)), ("sum", c_double), ("min", c_double),
+        ("max", c_double), ("mean", c_double), ("deviation", c_double), ("active", c_double),
+        ("entropy", c_double), ("evenness", c_double), ("outliers", c_double), ("cosine", c_double),
+        ("reserved", c_uint64 * 4),
+    ]
+
+
+class gq_tokenize_options(Structure):
+    _fields_ = [("size", c_size_t), ("no_ends", c_bool), ("parse_special", c_bool)]
+
+
+class gq_tokens(Structure):
+    _fields_ = [("ids", POINTER(c_uint32)), ("n", c_size_t), ("bytes_dropped", c_uint64)]
+
+
+class gq_evaluation_request(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("original", c_char_p), ("copies", POINTER(c_char_p)), ("n_copies", c_size_t),
+        ("text", gq_text), ("threads", c_int), ("memory", c_uint64), ("folder", c_char_p), ("logits", c_char_p),
+        ("replace_logits", c_bool), ("callbacks", POINTER(gq_callbacks)),
+    ]
+
+
+class gq_estimate(Structure):
+    _fields_ = [("value", c_double), ("error", c_double)]
+
+
+class gq_evaluated(Structure):
+    _fields_ = [
+        ("path", c_char_p), ("filetype", c_char_p), ("file_bytes", c_uint64), ("tensor_bytes", c_uint64),
+        ("n_weights", c_uint64), ("perplexity", gq_estimate), ("divergence", gq_estimate), ("ratio", gq_estimate),
+        ("rms_change", gq_estimate), ("same_top", gq_estimate), ("quantiles", c_double * 6),
+        ("reserved", c_uint64 * 4),
+    ]
+
+
+class gq_evaluation_facts(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("architecture", c_char_p), ("context", c_uint32), ("windows", c_uint64),
+        ("tokens", c_uint64), ("scored", c_uint64), ("peak_bytes", c_uint64), ("state_bytes", c_uint64),
+        ("states_in_file", c_bool), ("seconds", c_double),
+    ]
+
+
+class gq_importance_request(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("model", c_char_p), ("texts", POINTER(gq_text)), ("n_texts", c_size_t),
+        ("out", c_char_p), ("dat", c_bool), ("force", c_bool), ("output", c_bool), ("part", c_uint32),
+        ("parts", c_uint32), ("threads", c_int), ("memory", c_uint64),
+    ]
+
+
+# ---- functions ----
+
+_handle = c_void_p  # to an object of the library
+_error = POINTER(gq_error)
+_size = POINTER(c_size_t)
+_strings = POINTER(c_char_p)
+
+FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "gq_version": (c_char_p, ()),
+    "gq_isa": (c_char_p, ()),
+    "gq_filetype_count": (c_size_t, ()),
+    "gq_filetype_name": (c_char_p, (c_size_t,)),
+    "gq_filetype_summary": (c_char_p, (c_size_t,)),
+    "gq_filetype_bits": (c_double, (c_size_t,)),
+    "gq_type_limit": (c_uint32, ()),
+    "gq_type_find": (c_int, (c_char_p,)),
+    "gq_type_name": (c_char_p, (c_uint32,)),
+    "gq_type_elements": (c_uint32, (c_uint32,)),
+    "gq_type_bytes": (c_uint32, (c_uint32,)),
+    "gq_type_quantized": (c_bool, (c_uint32,)),
+    "gq_type_readable": (c_bool, (c_uint32,)),
+    "gq_type_writable": (c_bool, (c_uint32,)),
+    "gq_plan_new": (_handle, (POINTER(gq_options), _error)),
+    "gq_plan_free": (None, (_handle,)),
+    "gq_plan_outputs": (c_size_t, (_handle,)),
+    "gq_plan_summary": (POINTER(gq_summary), (_handle, c_size_t)),
+    "gq_plan_tensors": (POINTER(gq_tensor), (_handle, c_size_t, _size)),
+    "gq_plan_warnings": (_strings, (_handle, _size)),
+    "gq_run": (c_bool, (_handle, POINTER(gq_callbacks), POINTER(_handle), _error)),
+    "gq_results_free": (None, (_handle,)),
+    "gq_results_losses": (POINTER(gq_loss), (_handle, c_size_t, _size)),
+    "gq_results_progress": (POINTER(gq_progress), (_handle,)),
+    "gq_results_warnings": (_strings, (_handle, _size)),
+    "gq_array_bytes": (c_bool, (c_uint32, c_uint64, c_uint64, _size, _error)),
+    "gq_encode": (c_bool, (c_uint32, c_uint64, c_uint64, c_void_p, POINTER(gq_array_options), c_void_p, c_size_t,
+                           POINTER(gq_loss), _error)),
+    "gq_decode": (c_bool, (c_uint32, c_uint64, c_uint64, c_void_p, c_size_t, c_void_p, c_int, _error)),
+    "gq_dot": (c_bool, (c_uint32, c_uint64, c_uint64, c_void_p, c_size_t, c_void_p, c_void_p, c_int, _error)),
+    "gq_model_open": (_handle, (c_char_p, _error)),
+    "gq_model_close": (None, (_handle,)),
+    "gq_model_summary": (POINTER(gq_model_facts), (_handle,)),
+    "gq_model_path": (c_char_p, (_handle, c_uint32)),
+    "gq_model_metadata": (POINTER(gq_metadata), (_handle, _size)),
+    "gq_metadata_values": (c_size_t, (POINTER(gq_metadata), POINTER(gq_value), c_size_t)),
+    "gq_model_tensors": (POINTER(gq_stored), (_handle, _size)),
+    "gq_model_read": (c_bool, (_handle, c_size_t, c_uint64, c_uint64, c_void_p, _error)),
+    "gq_model_read_stored": (c_bool, (_handle, c_size_t, c_uint64, c_uint64, c_void_p, _error)),
+    "gq_draft_new": (_handle, (_error,)),
+    "gq_draft_free": (None, (_handle,)),
+    "gq_draft_set": (c_bool, (_handle, c_char_p, c_char_p, c_bool, POINTER(gq_value), c_size_t, _error)),
+    "gq_draft_remove": (None, (_handle, c_char_p)),
+    "gq_draft_copy": (c_bool, (_handle, _handle, _error)),
+    "gq_draft_add": (c_bool, (_handle, c_char_p, c_uint32, POINTER(c_uint64), c_uint32, c_void_p, c_size_t, _error)),
+    "gq_draft_write": (c_bool, (_handle, c_char_p, c_bool, _error)),
+    "gq_compare": (_handle, (POINTER(gq_comparison_request), _error)),
+    "gq_comparison_free": (None, (_handle,)),
+    "gq_comparison_summary": (POINTER(gq_summary), (_handle, c_size_t)),
+    "gq_comparison_tensors": (POINTER(gq_tensor), (_handle, c_size_t, _size)),
+    "gq_comparison_losses": (POINTER(gq_loss), (_handle, c_size_t)),
+    "gq_comparison_warnings": (_strings, (_handle, _size)),
+    "gq_verify": (_handle, (c_char_p, POINTER(gq_checksum), c_size_t, c_int, POINTER(gq_callbacks), _error)),
+    "gq_verification_free": (None, (_handle,)),
+    "gq_verification_verdicts": (POINTER(gq_verdict), (_handle, _size)),
+    "gq_verification_missing": (_strings, (_handle, _size)),
+    "gq_verification_warnings": (_strings, (_handle, _size)),
+    "gq_imatrix_open": (_handle, (c_char_p, _error)),
+    "gq_imatrix_free": (None, (_handle,)),
+    "gq_imatrix_summary": (POINTER(gq_imatrix_facts), (_handle,)),
+    "gq_imatrix_rows": (POINTER(gq_imatrix_row), (_handle, _size)),
+    "gq_imatrix_columns": (c_bool, (_handle, c_size_t, c_uint64, c_void_p, c_size_t, _error)),
+    "gq_imatrix_merge": (c_bool, (_handle, _handle, _error)),
+    "gq_imatrix_write": (c_bool, (_handle, c_char_p, c_bool, c_bool, _error)),
+    "gq_tokenizer_open": (_handle, (c_char_p, _error)),
+    "gq_tokenizer_close": (None, (_handle,)),
+    "gq_tokenize": (c_bool, (_handle, c_char_p, c_size_t, POINTER(gq_tokenize_options), POINTER(gq_tokens), _error)),
+    "gq_tokens_free": (None, (POINTER(gq_tokens),)),
+    "gq_evaluate": (_handle, (POINTER(gq_evaluation_request), _error)),
+    "gq_evaluation_free": (None, (_handle,)),
+    "gq_evaluation_models": (POINTER(gq_evaluated), (_handle, _size)),
+    "gq_evaluation_difference": (None, (_handle, c_size_t, c_size_t, POINTER(gq_estimate))),
+    "gq_evaluation_summary": (POINTER(gq_evaluation_facts), (_handle,)),
+    "gq_evaluation_warnings": (_strings, (_handle, _size)),
+    "gq_importance_plan_new": (_handle, (POINTER(gq_importance_request), _error)),
+    "gq_importance_plan_free": (None, (_handle,)),
+    "gq_importance_warnings": (_strings, (_handle, _size)),
+    "gq_importance_compute": (_handle, (_handle, POINTER(gq_callbacks), _error)),
+}
+
+
+def _load() -> ctypes.CDLL:
+    """The library that GQUANT_LIBRARY names, else the one in this package, else the system's."""
+    inside = pathlib.Path(__file__).with_name("libgquant.so.1")
+    path = os.environ.get("GQUANT_LIBRARY") or (str(inside) if inside.exists() else "libgquant.so.1")
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(f"gquant needs its library: {error}; GQUANT_LIBRARY may name it") from error
+    for name, (result, arguments) in FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+library = _load()
+
+# ---- failures ----
+
+
+class Error(Exception):
+    """What the library says of a failure: the file, the tensor, what was found and what was expected."""
+
+
+class UsageError(Error, ValueError):
+    """The request itself makes no sense."""
+
+
+class BadWeights(Error, ValueError):
+    """Weights that cannot be quantized: not finite, or beyond what the type can hold."""
+
+
+class Cancelled(Error):
+    """Stopped before the end, as a callback asked for."""
+
+
+_STATUS = {2: UsageError, 3: Cancelled, 4: BadWeights}
+_REMEDY = {
+    1: "; force=True replaces it",
+    2: "; allow_requantize=True converts it all the same",
+    3: "; missing_importance=TYPE gives such tensors another type",
+}
+
+
+def failure(e: gq_error) -> Error:
+    """The exception for a gq_error."""
+    return _STATUS.get(e.status, Error)(e.text.decode("utf-8", "replace") + _REMEDY.get(e.remedy, ""))
+
+
+def check(done: Any, e: gq_error) -> Any:
+    """What a call has given back, if that is not a failure."""
+    if not done:
+        raise failure(e)
+    return done
+
+
+# ---- texts, lists, handles ----
+
+
+def path_bytes(path: Any) -> bytes:
+    """A path as the library takes it."""
+    return os.fsencode(path)
+
+
+def optional_path(path: Any) -> Optional[bytes]:
+    return None if path is None else path_bytes(path)
+
+
+def text_of(text: Optional[bytes]) -> str:
+    """A text of the library; names in files may hold anything."""
+    return (text or b"").decode("utf-8", "surrogateescape")
+
+
+def strings(items: Any) -> Any:
+    """An array of C strings."""
+    return (c_char_p * len(items))(*items)
+
+
+def listed(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """All elements of what the library hands out as a pointer and a number. They belong to the library."""
+    n = c_size_t()
+    first = function(*arguments, byref(n))
+    return [first[i] for i in range(n.value)]
+
+
+def texts(function: Callable[..., Any], *arguments: Any) -> list[str]:
+    return [text_of(t) for t in listed(function, *arguments)]
+
+
+class Handle:
+    """An object of the library, freed with this one."""
+
+    def __init__(self, handle: Any, free: Callable[[Any], None]) -> None:
+        self._handle, self._free = c_void_p(handle), free
+
+    @property
+    def handle(self) -> c_void_p:
+        if not self._handle:
+            raise ValueError("it is closed")
+        return self._handle
+
+    def close(self) -> None:
+        if self._handle:
+            self._free(self._handle)
+            self._handle = c_void_p()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except AttributeError:  # it was never opened
+            pass
+
+
+# ---- calls that take long ----
+
+
+class Progress:
+    """How far a call has come: bytes_done of bytes_total, weights_done, tokens, seconds, and the tensor at hand."""
+
+    __slots__ = ("bytes_done", "bytes_total", "weights_done", "seconds", "tensor", "tokens")
+
+    def __init__(self, p: gq_progress) -> None:
+        self.bytes_done, self.bytes_total = p.bytes_done, p.bytes_total
+        self.weights_done, self.tokens, self.seconds = p.weights_done, p.tokens, p.seconds
+        self.tensor = text_of(p.tensor) if p.tensor else None
+
+    def __repr__(self) -> str:
+        return f"Progress({self.bytes_done} of {self.bytes_total} bytes, {self.seconds:.1f} s)"
+
+
+def interruptible(call: Callable[[Any], Any], progress: Optional[Callable[[Progress], Any]] = None) -> Any:
+    """Make a call, which gets a pointer to gq_callbacks, in a thread: the one that waits here is free for signals.
+    On KeyboardInterrupt, or where progress raises or returns False, the library ends its work cleanly first."""
+    stop, done = threading.Event(), threading.Event()
+    raised: list[BaseException] = []
+    result: list[Any] = []
+
+    def tell(_: Any, p: Any) -> None:
+        if progress is None or stop.is_set():
+            return
+        try:
+            if progress(Progress(p.contents)) is False:
+                stop.set()
+        except BaseException as error:  # it cannot go through the library
+            raised.append(error)
+            stop.set()
+
+    callbacks = gq_callbacks(
+        size=ctypes.sizeof(gq_callbacks), progress=PROGRESS(tell) if progress else PROGRESS(),
+        cancelled=CANCELLED(lambda _: stop.is_set()),
+    )
+
+    def work() -> None:
+        try:
+            result.append(call(ctypes.pointer(callbacks)))
+        except BaseException as error:
+            raised.append(error)
+        finally:
+            done.set()
+
+    threading.Thread(target=work, name="gquant").start()
+    interrupted: Optional[KeyboardInterrupt] = None
+    while not done.is_set():  # join() would take the thread for ended when it is interrupted
+        try:
+            done.wait()
+        except KeyboardInterrupt as error:
+            interrupted = error
+            stop.set()
+    if interrupted:
+        raise interrupted
+    if raised:
+        raise raised[0]
+    return result[0]

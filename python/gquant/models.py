@@ -1,0 +1,258 @@
+"""Models as objects: metadata and tensors of GGUF files, and writing them from arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+from ctypes import byref, c_char_p, c_size_t, c_uint64
+from typing import Any, Iterator, Mapping, Optional, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from ._library import (
+    Handle, UsageError, check, gq_error, gq_metadata, gq_value, library, listed, path_bytes, text_of,
+)
+from .arrays import TensorType, tensor_type
+
+Path = Union[str, "os.PathLike[str]"]
+_UNSIGNED, _SIGNED, _FLOAT, _BOOL, _TEXT, _NESTED = range(6)
+_DTYPES = {"u8": np.uint8, "i8": np.int8, "u16": np.uint16, "i16": np.int16, "u32": np.uint32, "i32": np.int32,
+           "u64": np.uint64, "i64": np.int64, "f32": np.float32, "f64": np.float64, "bool": np.bool_}
+_KEYS = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
+
+
+class Tensor:
+    """A tensor of a model. Its shape is numpy's: rows last. Nothing is read before it is asked for."""
+
+    def __init__(self, model: "Model", number: int, stored: Any) -> None:
+        self._model, self._number = model, number
+        self.name: str = text_of(stored.name)
+        self.type: TensorType = tensor_type(stored.type)
+        self.shape: tuple[int, ...] = tuple(stored.ne[i] for i in range(stored.n_dims))[::-1]
+        self.size: int = stored.n_weights
+        self.bytes: int = stored.bytes
+        self.offset: int = stored.offset
+        self.shard: int = stored.shard
+
+    def read(self) -> npt.NDArray[np.float32]:
+        """All weights, decoded."""
+        return self._read(0, self.size).reshape(self.shape)
+
+    def rows(self, begin: int, end: int) -> npt.NDArray[np.float32]:
+        """Rows begin .. end - 1, of all matrices one after another, decoded."""
+        cols = self.shape[-1]
+        n = self.size // cols
+        if not 0 <= begin <= end <= n:
+            raise UsageError(f"{self.name}: rows {begin} to {end} of {n}")
+        return self._read(begin * cols, (end - begin) * cols).reshape(end - begin, cols)
+
+    def _read(self, first: int, n: int) -> npt.NDArray[np.float32]:
+        x = np.empty(n, dtype=np.float32)
+        e = gq_error()
+        check(library.gq_model_read(self._model.handle, self._number, first, n, x.ctypes.data, byref(e)), e)
+        return x
+
+    def stored(self) -> npt.NDArray[np.uint8]:
+        """The bytes as they are in the file, a row each: what decode() takes."""
+        blocks = np.empty(self.bytes, dtype=np.uint8)
+        e = gq_error()
+        check(library.gq_model_read_stored(self._model.handle, self._number, 0, self.size, blocks.ctypes.data,
+                                           byref(e)), e)
+        return blocks.reshape(self.shape[:-1] + (self.shape[-1] // self.type.elements * self.type.bytes,))
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError(f"{self.name} is in a file: there is no array without a copy")
+        x = self.read()
+        return x if dtype is None else x.astype(dtype, copy=False)
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.name!r}, {self.type.name}, {self.shape})"
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelFacts:
+    """Figures of a model's files."""
+
+    version: int
+    shards: int
+    alignment: int
+    file_bytes: int
+    tensor_bytes: int
+    n_tensors: int
+    n_weights: int
+
+
+class Metadata(Mapping[str, Any]):
+    """A model's pairs: numbers, texts, lists of texts, and numpy arrays for lists of numbers. Read when asked for."""
+
+    def __init__(self, model: "Model") -> None:
+        self._model = model
+        self._raw = {text_of(m.key): m for m in listed(library.gq_model_metadata, model.handle)}
+
+    def __getitem__(self, key: str) -> Any:
+        m = self._raw[key]
+        self._model.handle  # which must be open
+        return _values(m)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._raw)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def type(self, key: str) -> str:
+        """The type as it is stored: "u32"; of a list its elements'."""
+        return text_of(self._raw[key].type)
+
+
+def _value(v: gq_value) -> Any:
+    if v.kind == _TEXT:
+        return ctypes.string_at(v.text, v.length).decode("utf-8", "surrogateescape")
+    return {_UNSIGNED: v.as_unsigned, _SIGNED: v.as_signed, _FLOAT: v.as_float, _BOOL: bool(v.as_bool)}.get(v.kind)
+
+
+def _values(m: gq_metadata) -> Any:
+    values = (gq_value * m.count)()
+    n = library.gq_metadata_values(byref(m), values, m.count)
+    if not m.list:
+        return _value(values[0])
+    found = [_value(values[i]) for i in range(n)]
+    dtype = _DTYPES.get(text_of(m.type))
+    return found if dtype is None else np.array(found, dtype=dtype)
+
+
+class Model(Handle):
+    """A GGUF file, or all shards of a split one. Opening checks the structure and reads no weight.
+
+    >>> with Model("model.gguf") as m:
+    ...     m.metadata["general.architecture"], m["token_embd.weight"].read()
+    """
+
+    def __init__(self, path: Path) -> None:
+        e = gq_error()
+        super().__init__(check(library.gq_model_open(path_bytes(path), byref(e)), e), library.gq_model_close)
+        f = library.gq_model_summary(self.handle).contents
+        self.facts = ModelFacts(f.version, f.shards, f.alignment, f.file_bytes, f.tensor_bytes, f.n_tensors, f.n_weights)
+        self.metadata = Metadata(self)
+        stored = listed(library.gq_model_tensors, self.handle)
+        self.tensors: dict[str, Tensor] = {t.name: t for t in (Tensor(self, i, s) for i, s in enumerate(stored))}
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.tensors[name]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self.tensors.values())
+
+    def __len__(self) -> int:
+        return len(self.tensors)
+
+
+class Draft(Handle):
+    """A model that is put together from arrays, and written.
+
+    >>> with Draft() as d:
+    ...     d["general.architecture"] = "llama"
+    ...     d.add("output.weight", weights, type="Q6_K")
+    ...     d.write("small.gguf")
+    """
+
+    def __init__(self) -> None:
+        e = gq_error()
+        super().__init__(check(library.gq_draft_new(byref(e)), e), library.gq_draft_free)
+        self._borrowed: list[npt.NDArray[Any]] = []
+
+    def set(self, key: str, value: Any, type: Optional[str] = None) -> None:
+        """A pair of metadata. Without a type ("u32", "f32", ...) bool, int (i64), float (f32), str, lists of these
+        and numpy arrays have their own."""
+        is_list = isinstance(value, (list, tuple, np.ndarray))
+        items = list(value) if is_list else [value]
+        if type is None:
+            type = _type_of(value, items)
+        values = (gq_value * len(items))()
+        texts = [_fill(v, item, type) for v, item in zip(values, items)]  # which have to stay until they are copied
+        e = gq_error()
+        check(library.gq_draft_set(self.handle, key.encode(), type.encode(), is_list, values, len(items), byref(e)), e)
+        del texts
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.set(key, value)
+
+    def remove(self, key: str) -> None:
+        """Leave a pair out that was set or copied."""
+        library.gq_draft_remove(self.handle, key.encode())
+
+    def copy_metadata(self, model: Model) -> None:
+        """All pairs of a model."""
+        e = gq_error()
+        check(library.gq_draft_copy(self.handle, model.handle, byref(e)), e)
+
+    def add(self, name: str, x: npt.ArrayLike, type: Union[str, int, TensorType] = "F32", *,
+            importance: Optional[npt.ArrayLike] = None, encoded: bool = False) -> None:
+        """The next tensor: weights, which are encoded as type, or blocks of it that encode() has made."""
+        from .arrays import encode
+
+        of = tensor_type(type)
+        blocks = np.ascontiguousarray(x, dtype=np.uint8) if encoded else encode(x, of, importance)
+        shape = blocks.shape[:-1] + (blocks.shape[-1] // of.bytes * of.elements,)
+        ne = (c_uint64 * len(shape))(*shape[::-1])
+        e = gq_error()
+        check(library.gq_draft_add(self.handle, name.encode(), len(shape), ne, of.id, blocks.ctypes.data, blocks.size,
+                                   byref(e)), e)
+        self._borrowed.append(blocks)
+
+    def write(self, path: Path, *, force: bool = False) -> None:
+        """To a file that gets its name when it is whole; in place of another with force only."""
+        e = gq_error()
+        check(library.gq_draft_write(self.handle, path_bytes(path), force, byref(e)), e)
+
+
+def _type_of(value: Any, items: list[Any]) -> str:
+    if isinstance(value, np.ndarray) and value.dtype in _KEYS:
+        return _KEYS[value.dtype]
+    if isinstance(value, np.generic) and value.dtype in _KEYS:
+        return _KEYS[value.dtype]
+    for kind, name in ((bool, "bool"), (int, "i64"), (float, "f32"), (str, "string")):
+        if items and all(isinstance(item, kind) for item in items):
+            return name
+    raise UsageError(f"no type of metadata holds {value!r}; say which one is meant")
+
+
+def _fill(v: gq_value, item: Any, type: str) -> Optional[bytes]:
+    if type == "string":
+        text = item.encode("utf-8", "surrogateescape") if isinstance(item, str) else bytes(item)
+        v.kind, v.text, v.length = _TEXT, ctypes.cast(c_char_p(text), ctypes.c_void_p), len(text)
+        return text
+    if type == "bool":
+        v.kind, v.as_bool = _BOOL, bool(item)
+    elif type in ("f32", "f64"):
+        v.kind, v.as_float = _FLOAT, float(item)
+    elif not -(1 << 63) <= int(item) < 1 << 64:
+        raise UsageError(f"{item} is beyond 64 bits")
+    elif int(item) < 0:
+        v.kind, v.as_signed = _SIGNED, int(item)
+    else:
+        v.kind, v.as_unsigned = _UNSIGNED, int(item)
+    return None
+
+
+class Tokenizer(Handle):
+    """The tokenizer of a model: the ids are those of llama.cpp."""
+
+    def __init__(self, path: Path) -> None:
+        e = gq_error()
+        super().__init__(check(library.gq_tokenizer_open(path_bytes(path), byref(e)), e), library.gq_tokenizer_close)
+
+    def __call__(self, text: Union[str, bytes], *, ends: bool = True, special: bool = False) -> npt.NDArray[np.uint32]:
+        """Ids of a text. ends: with BOS and EOS where the vocabulary has them; special: find control tokens, too."""
+        from ._library import gq_tokenize_options, gq_tokens
+
+        raw = text.encode() if isinstance(text, str) else text
+        options = gq_tokenize_options(size=ctypes.sizeof(gq_tokenize_options), no_ends=not ends, parse_special=special)
+        tokens, e = gq_tokens(), gq_error()
+        check(library.gq_tokenize(self.handle, raw, len(raw), byref(options), byref(tokens), byref(e)), e)
+        ids = np.array(tokens.ids[:tokens.n], dtype=np.uint32)
+        library.gq_tokens_free(byref(tokens))
+        return ids

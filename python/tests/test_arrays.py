@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+import gquant
+
+
+@pytest.fixture(scope="module")
+def x():
+    return np.random.default_rng(3).standard_normal((2, 19, 512)).astype(np.float32)
+
+
+@pytest.mark.parametrize("type", ["Q8_0", "Q4_K", "Q2_K", "Q4_0", "MXFP4", "F16"])
+def test_there_and_back(x, type):
+    blocks, loss = gquant.encode(x, type, loss=True)
+    of = gquant.tensor_type(type)
+    assert blocks.dtype == np.uint8 and blocks.shape == (2, 19, 512 // of.elements * of.bytes)
+    y = gquant.decode(blocks, type)
+    assert y.shape == x.shape and y.dtype == np.float32
+    assert loss.n == x.size and loss.weighted is None
+    assert loss.rmse == pytest.approx(np.sqrt(np.mean((x - y) ** 2)), rel=1e-4)
+    assert 0 < loss.relative < {"Q8_0": 0.01, "Q4_K": 0.09, "Q2_K": 0.35, "Q4_0": 0.12, "MXFP4": 0.16, "F16": 1e-3}[type]
+    assert np.array_equal(blocks, gquant.encode(x, type, threads=1))
+
+
+def test_importance_lowers_what_it_weighs(x):
+    importance = np.tile(np.geomspace(1e-3, 1, 16), 32)
+    plain, weighted = (gquant.decode(gquant.encode(x, "Q2_K", i), "Q2_K") for i in (None, importance))
+    assert np.sum(importance * (x - weighted) ** 2) < 0.8 * np.sum(importance * (x - plain) ** 2)
+
+
+def test_products_are_those_of_decoded_rows(x):
+    blocks, v = gquant.encode(x, "Q4_K"), x[0, 0]
+    assert gquant.dot(blocks, "Q4_K", v) == pytest.approx(gquant.decode(blocks, "Q4_K") @ v, abs=0.05)
+
+
+def test_any_layout_of_memory(x):
+    turned = np.asfortranarray(x[0].astype(np.float64))
+    assert np.array_equal(gquant.encode(turned, "Q4_K"), gquant.encode(x[0], "Q4_K"))
+    assert np.array_equal(gquant.encode(x[:, ::2], "Q4_K"), gquant.encode(x[:, ::2].copy(), "Q4_K"))
+
+
+def test_refusals(x):
+    with pytest.raises(gquant.UsageError, match="multiple of 256"):
+        gquant.encode(x[..., :300], "Q4_K")
+    with pytest.raises(gquant.UsageError, match="no tensor type 'Q4_K_M'"):
+        gquant.encode(x, "Q4_K_M")
+    with pytest.raises(gquant.UsageError, match="importance has the shape"):
+        gquant.encode(x, "Q4_K", np.ones(5))
+    with pytest.raises(gquant.UsageError, match="column 7 is -1"):
+        gquant.encode(x, "Q4_K", np.where(np.arange(512) == 7, -1, 1))
+    with pytest.raises(gquant.UsageError, match="no whole blocks"):
+        gquant.decode(np.zeros(100, dtype=np.uint8), "Q4_K")
+    with pytest.raises(gquant.UsageError, match="numpy.uint8"):
+        gquant.decode(np.zeros(144), "Q4_K")
+    with pytest.raises(gquant.UsageError, match="effort"):
+        gquant.encode(x, "Q4_K", effort="most")
+    bad = x.copy()
+    bad[1, 2, 3] = np.nan
+    with pytest.raises(gquant.BadWeights, match="row 21, column 3 is"):
+        gquant.encode(bad, "Q4_K")
+    assert issubclass(gquant.BadWeights, ValueError)
+
+
+def test_types_are_listed():
+    by_name = {t.name: t for t in gquant.types()}
+    assert by_name["Q4_K"].elements == 256 and by_name["Q4_K"].bytes == 144 and by_name["Q4_K"].writable
+    assert "Q4_K_M" in {f.name for f in gquant.file_types()}
+    assert gquant.isa() and gquant.__version__

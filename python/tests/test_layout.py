@@ -1,0 +1,45 @@
+"""The structs and functions of _library.py are those of the C header."""
+
+import ctypes
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from gquant import _library
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+STRUCTS = {name: s for name, s in vars(_library).items()
+           if name.startswith("gq_") and isinstance(s, type) and issubclass(s, ctypes.Structure)}
+
+
+def members(struct):
+    for name, kind in struct._fields_:
+        if isinstance(kind, type) and issubclass(kind, ctypes.Union):  # its members are the struct's own
+            for inner, _ in kind._fields_:
+                yield "text" if inner == "of_text" else inner, getattr(struct, name).offset
+        else:
+            yield name, getattr(struct, name).offset
+
+
+@pytest.mark.skipif(not shutil.which("cc") or not (SOURCE / "quantize/gquant.h").exists(), reason="no compiler, or no header")
+def test_structs_are_as_in_c(tmp_path):
+    assert len(STRUCTS) > 25
+    lines = ['#include "quantize/gquant.h"']
+    for name, struct in STRUCTS.items():
+        lines.append(f'_Static_assert(sizeof({name}) == {ctypes.sizeof(struct)}, "sizeof({name})");')
+        for member, offset in members(struct):
+            lines.append(f'_Static_assert(offsetof({name}, {member}) == {offset}, "{name}.{member}");')
+    (tmp_path / "layout.c").write_text("\n".join(lines) + "\n")
+    subprocess.run(["cc", "-std=c11", "-fsyntax-only", "-I", str(SOURCE), str(tmp_path / "layout.c")], check=True)
+
+
+@pytest.mark.skipif(not (SOURCE / "quantize/gquant.h").exists(), reason="no header")
+def test_functions_take_as_many_arguments():
+    header = (SOURCE / "quantize/gquant.h").read_text()
+    declared = {name: arguments for name, arguments in re.findall(r"^GQ_API [^;]*?\b(gq_\w+)\(([^;]*)\);", header, re.M)}
+    for name, (_, arguments) in _library.FUNCTIONS.items():
+        n = 0 if declared[name].strip() == "void" else declared[name].count(",") + 1
+        assert len(arguments) == n, name

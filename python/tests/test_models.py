@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+
+import gquant
+
+
+def test_tensors_are_read_when_asked_for(model):
+    with gquant.Model(model) as m:
+        assert m.facts.n_tensors == len(m) == 21
+        t = m["blk.1.ffn_up.weight"]
+        assert t.type.name == "F16" and t.shape == (512, 256) and t.stored().shape == (512, 512)
+        x = t.read()
+        assert x.shape == t.shape and np.array_equal(x, np.asarray(t))
+        assert np.array_equal(t.rows(7, 9), x[7:9])
+        assert np.array_equal(gquant.decode(t.stored(), "F16"), x)
+        with pytest.raises(gquant.UsageError, match="rows 5 to 600"):
+            t.rows(5, 600)
+        with pytest.raises(KeyError):
+            m["blk.7.ffn_up.weight"]
+    with pytest.raises(ValueError, match="closed"):
+        t.read()
+
+
+def test_metadata(tmp_path):
+    pairs = {"text": "grün\0", "texts": ["a", "", "c"], "yes": True, "whole": -5, "large": 2**40, "part": 0.25,
+             "array": np.array([1, 2, 300], dtype=np.uint16), "switches": [True, False]}
+    with gquant.Draft() as d:
+        for key, value in pairs.items():
+            d[key] = value
+        d.set("typed", 7, "u8")
+        d.set("top", 2**64 - 1, "u64")
+        d.set("gone", 1)
+        d.remove("gone")
+        with pytest.raises(gquant.UsageError, match="u8"):
+            d.set("typed", 256, "u8")
+        with pytest.raises(gquant.UsageError, match="say which"):
+            d["what"] = object()
+        d.write(tmp_path / "m.gguf")
+        with pytest.raises(gquant.Error, match="force=True"):
+            d.write(tmp_path / "m.gguf")
+        d.write(tmp_path / "m.gguf", force=True)
+    with gquant.Model(tmp_path / "m.gguf") as m:
+        for key, value in pairs.items():
+            assert np.array_equal(m.metadata[key], value), key
+        assert m.metadata["typed"] == 7 and m.metadata.type("typed") == "u8" and m.metadata["top"] == 2**64 - 1
+        assert m.metadata["array"].dtype == np.uint16 and "gone" not in m.metadata
+        assert list(m.metadata)[0] == "text"
+
+
+def test_a_model_of_encoded_arrays(tmp_path, model):
+    with gquant.Model(model) as m, gquant.Draft() as d:
+        d.copy_metadata(m)
+        for t in m:
+            d.add(t.name, t.read() if len(t.shape) > 1 else t.stored(), "Q8_0" if len(t.shape) > 1 else "F32",
+                  encoded=len(t.shape) == 1)
+        d.write(tmp_path / "q8.gguf")
+        gquant.quantize(model, tmp_path / "ours.gguf", "Q8_0", pure=True)
+        with gquant.Model(tmp_path / "q8.gguf") as a, gquant.Model(tmp_path / "ours.gguf") as b:
+            assert all(np.array_equal(t.stored(), b[t.name].stored()) for t in a)
+            assert a.metadata["general.name"] == "small"
+
+
+def test_what_is_no_model(tmp_path):
+    (tmp_path / "text").write_text("no model")
+    with pytest.raises(gquant.Error, match="text"):
+        gquant.Model(tmp_path / "text")
+    with pytest.raises(gquant.Error, match="absent"):
+        gquant.Model(tmp_path / "absent")
+
+
+def test_a_tokenizer(model):
+    with gquant.Tokenizer(model) as t:
+        assert t("abc").tolist() == [0, 1, 2] and t("").size == 0

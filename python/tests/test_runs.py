@@ -1,0 +1,162 @@
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import gquant
+
+
+@pytest.fixture(scope="module")
+def copies(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("copies")
+    paths = [folder / "q2.gguf", folder / "q8.gguf"]
+    return gquant.quantize(model, paths, ["Q2_K", "Q8_0"])
+
+
+def test_reports(copies, model):
+    small, large = copies
+    assert small.file_type == "Q2_K" and pathlib.Path(small.path).stat().st_size == small.file_bytes
+    assert 2 < small.bits_per_weight < large.bits_per_weight < 9
+    assert small.loss.relative > 5 * large.loss.relative > 0
+    norm = next(t for t in large.tensors if t.name == "output_norm.weight")
+    assert norm.type == "F32" and norm.loss.n == 0 and norm.why and norm.shape == (256,)
+    assert json.loads(json.dumps(large.to_dict()))["tensors"][0]["loss"]["n"] >= 0
+
+
+def test_a_plan_and_a_size(model, tmp_path):
+    planned = gquant.quantize(model, tmp_path / "x.gguf", "Q4_K_M", dry_run=True)
+    assert planned.tensors[0].loss is None and not list(tmp_path.iterdir())
+    sized = gquant.quantize(model, tmp_path / "x.gguf", target_bpw=5.0)
+    assert 4.5 < sized.bits_per_weight <= 5.0
+
+
+def test_options(model, tmp_path):
+    report = gquant.quantize(model, tmp_path / "x.gguf", "Q4_K_M", tensor_types=["ffn_up=Q8_0"], keep=["attn_v"],
+                             output_tensor_type="Q5_K", prune_layers="1", effort="fast", threads=2)
+    by_name = {t.name: t.type for t in report.tensors}
+    assert by_name["blk.0.ffn_up.weight"] == "Q8_0" and by_name["blk.0.attn_v.weight"] == "F16"
+    assert by_name["output.weight"] == "Q5_K" and "blk.1.ffn_up.weight" not in by_name
+    with pytest.raises(TypeError, match="no option 'pur'"):
+        gquant.quantize(model, tmp_path / "y.gguf", "Q8_0", pur=True)
+    with pytest.raises(gquant.Error, match="there already; force=True"):
+        gquant.quantize(model, tmp_path / "x.gguf", "Q8_0")
+    with pytest.raises(gquant.UsageError, match="did you mean Q4_K"):
+        gquant.quantize(model, tmp_path / "y.gguf", "Q4_K_X")
+    with pytest.raises(gquant.UsageError, match="2 types and one output"):
+        gquant.quantize(model, tmp_path / "y.gguf", ["Q8_0", "Q4_0"])
+
+
+def test_compare_and_verify(copies, model, tmp_path):
+    found = gquant.compare(model, *[c.path for c in copies])
+    for ours, theirs in zip(copies, found):
+        losses = {t.name: t.loss for t in theirs.tensors}
+        for t in ours.tensors:
+            assert losses[t.name].e2 == pytest.approx(t.loss.e2)
+    checked = gquant.verify(copies[0].path, {"output.weight": 1, "absent": 2})
+    assert not checked.ok and list(checked.problems) == ["output.weight"]
+    assert len(checked.missing) == 1 and "absent" in checked.missing[0]
+    assert gquant.verify(copies[0].path, checked.checksums).ok
+
+
+def test_evaluate(copies, model, ids):
+    found = gquant.evaluate(model, *[c.path for c in copies], text=ids, context=50)
+    original, small, large = found.models
+    assert original.divergence is None and original.perplexity.value > 1
+    assert small.divergence.value > 10 * large.divergence.value > 0
+    assert found.differences[1, 2].value == pytest.approx(small.divergence.value - large.divergence.value)
+    assert found.windows == 6 and found.tokens == 300 and found.architecture == "llama"
+    assert len(small.quantiles) == 6 and 0 <= small.same_top.value <= 1
+    by_text = gquant.evaluate(model, text="abcdefgh" * 10, context=40)
+    assert by_text.tokens == 80
+
+
+def test_importance(model, ids, tmp_path):
+    with gquant.Imatrix.compute(model, ids, tmp_path / "one.gguf", context=50) as one:
+        assert one.chunk_count == 6 and one.chunk_size == 50 and len(one.entries) == 14
+        up = one.columns("blk.0.ffn_up.weight")
+        assert up.shape == (256,) and up.mean() == pytest.approx(one.entries["blk.0.ffn_up.weight"].mean, rel=1e-5)
+        assert one.show()[0]["name"] in one.entries
+        with gquant.Imatrix.compute(model, ids[:100], tmp_path / "two.dat", context=50, layout="dat") as two:
+            assert len(two.entries) == 14 and gquant.Imatrix(tmp_path / "two.dat").legacy
+        with gquant.Imatrix(tmp_path / "one.gguf") as other:
+            one.merge(other)
+        assert one.columns("blk.0.ffn_up.weight") == pytest.approx(up) and one.chunk_count == 12
+        one.write(tmp_path / "sum.gguf")
+        with pytest.raises(gquant.Error, match="force=True"):
+            one.write(tmp_path / "sum.gguf")
+        with pytest.raises(KeyError):
+            one.columns("absent")
+    report = gquant.quantize(model, tmp_path / "x.gguf", "Q2_K", imatrix=tmp_path / "sum.gguf")
+    assert report.loss.weighted > 0 and {t.importance for t in report.tensors if t.loss.n} >= {"full"}
+    with gquant.Model(model) as m, gquant.Model(tmp_path / "x.gguf") as made:
+        t = made["blk.0.ffn_up.weight"]
+        with gquant.Imatrix(tmp_path / "sum.gguf") as i:
+            blocks = gquant.encode(m[t.name].read(), t.type, i.columns(t.name))
+        assert np.array_equal(t.stored(), blocks)
+
+
+# ---- stopping ----
+
+
+def test_progress(model, tmp_path):
+    seen = []
+    gquant.quantize(model, tmp_path / "x.gguf", "Q4_0", progress=seen.append)
+    assert seen[-1].bytes_done == seen[-1].bytes_total > 0
+    assert [p.bytes_done for p in seen] == sorted(p.bytes_done for p in seen)
+
+
+def test_a_callback_that_stops_or_raises(model, tmp_path):
+    with pytest.raises(gquant.Cancelled):
+        gquant.quantize(model, tmp_path / "x.gguf", "Q4_0", threads=1, progress=lambda p: False)
+    with pytest.raises(ZeroDivisionError):
+        gquant.quantize(model, tmp_path / "y.gguf", "Q4_0", threads=1, progress=lambda p: 1 // 0)
+    assert not (tmp_path / "x.gguf").exists() and not (tmp_path / "y.gguf").exists()
+
+
+def test_an_interrupt_ends_it_cleanly(model, tmp_path):
+    def interrupt(p):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.3)  # the work would be done before Python looks at signals
+
+    with pytest.raises(KeyboardInterrupt):
+        gquant.quantize(model, tmp_path / "x.gguf", "Q4_0", threads=1, progress=interrupt)
+    assert not (tmp_path / "x.gguf").exists()
+    gquant.quantize(model, tmp_path / "x.gguf", "Q4_0")  # which goes on, or starts again
+    gquant.quantize(model, tmp_path / "y.gguf", "Q4_0")
+    assert (tmp_path / "x.gguf").read_bytes() == (tmp_path / "y.gguf").read_bytes()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_threads_of_python(model, tmp_path):
+    def work(i):
+        gquant.quantize(model, tmp_path / f"{i}.gguf", "Q4_K_M", threads=2)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len({(tmp_path / f"{i}.gguf").read_bytes() for i in range(4)}) == 1
+
+
+def test_a_child_that_was_forked(model, ids, copies):
+    before = gquant.evaluate(model, copies[0].path, text=ids, context=50, threads=2).models[1].divergence
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        same = gquant.evaluate(model, copies[0].path, text=ids, context=50, threads=2).models[1].divergence == before
+        os._exit(0 if same else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_without_the_library(tmp_path):
+    run = subprocess.run([sys.executable, "-c", "import gquant"], capture_output=True, text=True,
+                         env={**os.environ, "GQUANT_LIBRARY": str(tmp_path / "absent.so")})
+    assert run.returncode and "ImportError: gquant needs its library" in run.stderr
