@@ -143,6 +143,24 @@ static void logits_do_not_depend_on_where_states_are(void **state) {
     run(3, 4, false, 2, CONTEXT - 1, 1);
 }
 
+/* Of all places, against those of one batch. */
+static void check_logits(forward_run *r, forward_stream *s) {
+    gq_error e;
+    seen to = {.n = CONTEXT, .streams = 1, .vocabulary = VOCABULARY};
+    to.logits = calloc((size_t)TOKENS * VOCABULARY, sizeof *to.logits);
+    const forward_head head = {0, CONTEXT, start_windows, take_tile, NULL, &to};
+    assert_true(forward_run_head(r, &s, 1, &head, &e));
+    check(&to);
+    free(to.logits);
+}
+
+static void pass_in_parts(forward_run *r, forward_stream *s, size_t layer) {
+    gq_error e;
+    const forward_layer *l = forward_run_layer(r, small, layer, &e);
+    assert_true(l && forward_stream_pass(s, l, FORWARD_ATTENTION, NULL, &e));
+    assert_true(forward_stream_pass(s, l, FORWARD_FFN, NULL, &e));
+}
+
 /* A run that ends in the middle of layer 1, and another that goes on from the states after layer 0. */
 static void states_of_a_finished_layer_stay(void **state) {
     (void)state;
@@ -168,14 +186,93 @@ static void states_of_a_finished_layer_stay(void **state) {
         assert_true(forward_stream_resume(s, 1, &e));
         for (size_t i = 1; i < 3; i++)
             assert_true(forward_stream_pass(s, forward_run_layer(r, small, i, &e), FORWARD_WHOLE, NULL, &e));
-        seen to = {.n = CONTEXT, .streams = 1, .vocabulary = VOCABULARY};
-        to.logits = calloc((size_t)TOKENS * VOCABULARY, sizeof *to.logits);
-        assert_true(
-            forward_run_head(r, &s, 1, &(forward_head){0, CONTEXT, start_windows, take_tile, NULL, &to}, &e));
-        check(&to);
-        free(to.logits);
+        check_logits(r, s);
         forward_stream_free(s), forward_run_free(r);
         close(keep.fd);
+    }
+}
+
+/* One that ends within the second part of layer 1, and another that goes on from the states after layer 0. */
+static void states_of_a_layer_in_parts_stay(void **state) {
+    (void)state;
+    gq_error e;
+    uint64_t bytes = forward_stream_bytes(small, WINDOWS, CONTEXT);
+    for (int in_file = 0; in_file < 2; in_file++) {
+        asked a = {0};
+        forward_job j = job_of(&a);
+        j.threads = 1;
+        forward_bounds b = {.batch = 2, .in_file = in_file};
+        forward_keep keep = {forward_keep_open(folder, 2 * bytes, &e), "states", 0, 2};
+        forward_run *r = forward_run_new(&j, &b, &e);
+        forward_stream *s = forward_stream_new(r, small, &keep, &e);
+        assert_true(forward_stream_embed(s, NULL, &e));
+        pass_in_parts(r, s, 0);
+        assert_true(forward_stream_pass(s, forward_run_layer(r, small, 1, &e), FORWARD_ATTENTION, NULL, &e));
+        a.stop = a.calls + 8;
+        assert_false(forward_stream_pass(s, forward_run_layer(r, small, 1, &e), FORWARD_FFN, NULL, &e));
+        assert_string_equal(e.text, "enough");
+        if (in_file) { /* the same stream goes back to where it was */
+            assert_true(forward_stream_resume(s, 1, &e));
+            for (size_t i = 1; i < 3; i++) pass_in_parts(r, s, i);
+            check_logits(r, s);
+            assert_true(forward_stream_embed(s, NULL, &e)); /* into slot 0 */
+            pass_in_parts(r, s, 0);
+        }
+        forward_stream_free(s), forward_run_free(r);
+
+        b.batch = 3, b.in_file = !in_file;
+        r = forward_run_new(&j, &b, &e);
+        s = forward_stream_new(r, small, &keep, &e);
+        assert_true(forward_stream_resume(s, 1, &e));
+        for (size_t i = 1; i < 3; i++) pass_in_parts(r, s, i);
+        check_logits(r, s);
+        forward_stream_free(s), forward_run_free(r);
+        close(keep.fd);
+    }
+}
+
+/* With a single slot nothing is left of the states before a layer, and parts go on all the same. */
+static void one_slot_will_do(void **state) {
+    (void)state;
+    gq_error e;
+    asked a = {0};
+    forward_job j = job_of(&a);
+    j.threads = 1;
+    forward_bounds b = {.batch = 3, .in_file = true};
+    uint64_t bytes = forward_stream_bytes(small, WINDOWS, CONTEXT);
+    forward_keep keep = {forward_keep_open(folder, bytes, &e), "states", 0, 1};
+    forward_run *r = forward_run_new(&j, &b, &e);
+    forward_stream *s = forward_stream_new(r, small, &keep, &e);
+    assert_int_equal(forward_stream_batches(s), 3);
+    assert_true(forward_stream_embed(s, NULL, &e));
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t batch = 0; batch < 3; batch++)
+            assert_true(
+                forward_stream_look(s, batch, forward_run_layer(r, small, i, &e), FORWARD_WHOLE, NULL, &e));
+        pass_in_parts(r, s, i);
+    }
+    check_logits(r, s);
+    double work = forward_job_work(&j, small, true); /* looks are not told */
+    assert_true(a.work > work * (1 - 1e-12) && a.work < work * (1 + 1e-12));
+    a.stop = a.calls + 3;
+    assert_false(forward_stream_look(s, 0, forward_run_layer(r, small, 0, &e), FORWARD_WHOLE, NULL, &e));
+    assert_string_equal(e.text, "enough");
+    forward_stream_free(s), forward_run_free(r);
+    close(keep.fd);
+}
+
+static void a_copy_for_looks_is_counted(void **state) {
+    (void)state;
+    forward_job j = job_of(&(asked){0});
+    const forward_model *models[] = {small, small};
+    for (int in_file = 0; in_file < 2; in_file++) {
+        j.memory = in_file ? 0 : UINT64_MAX, j.looks = false;
+        forward_bounds plain = forward_bounds_of(&j, models, 2, false);
+        j.looks = true;
+        forward_bounds looks = forward_bounds_of(&j, models, 2, false);
+        uint64_t copy = forward_stride(plain.batch * CONTEXT) * 256 * sizeof(float);
+        assert_true(plain.in_file == in_file && looks.batch == plain.batch);
+        assert_int_equal(looks.peak - plain.peak, in_file ? 0 : copy);
     }
 }
 
@@ -228,6 +325,9 @@ int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_do_not_depend_on_where_states_are),
         cmocka_unit_test(states_of_a_finished_layer_stay),
+        cmocka_unit_test(states_of_a_layer_in_parts_stay),
+        cmocka_unit_test(one_slot_will_do),
+        cmocka_unit_test(a_copy_for_looks_is_counted),
         cmocka_unit_test(bounds_keep_to_the_memory),
         cmocka_unit_test(what_cannot_be_kept_is_said),
     };

@@ -1,0 +1,416 @@
+/* Layers run part by part, looked at, ended early and with weights replaced: small models of every
+ * architecture, to the bit. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "forward/stream.h"
+#include "tests/folder.h"
+#include "tests/forward_models.h"
+#include "tests/forwarding.h"
+
+enum { MOST = 4096, BATCHES = VARIANT_IDS / VARIANT_CONTEXT };
+
+static uint32_t ids[VARIANT_IDS];
+
+/* ---- what is told ---- */
+
+/* Of each call a digest of all that it was given. */
+typedef struct told {
+    uint64_t calls[MOST];
+    bool closes_expert[MOST]; /* what flows into an expert's last matrix */
+    size_t n, end;
+    forward_answer answer, at_end; /* at_end: of call `end` */
+    const float *fed;              /* what the experts' tokens are taken from */
+    size_t fed_stride, routed;     /* routed: tokens of all experts, since then */
+    uint32_t token[VARIANT_IDS];   /* of the last expert */
+} told;
+
+static uint64_t digest(uint64_t d, const void *bytes, size_t n) {
+    for (const uint8_t *b = bytes; n > 0; n--, b++) d = (d ^ *b) * 1099511628211u;
+    return d;
+}
+
+/* The tokens that are told are those whose columns flow in. */
+static void check_tokens(told *to, const forward_inputs *in, bool closes) {
+    assert_true(in->routed == (in->token != NULL));
+    for (size_t i = 0; in->token && i < in->tokens; i++) {
+        assert_true(in->token[i] < VARIANT_CONTEXT && (i == 0 || in->token[i] > in->token[i - 1]));
+        if (closes) assert_int_equal(in->token[i], to->token[i]);
+        for (size_t f = 0; !closes && f < in->features; f++)
+            assert_true(in->x[f * in->stride + i] == to->fed[f * to->fed_stride + in->token[i]]);
+        to->token[i] = in->token[i];
+    }
+    if (in->routed && !closes) to->routed += in->tokens;
+}
+
+static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
+    told *to = data;
+    uint64_t d = 14695981039346656037u;
+    bool closes = in->routed && strstr(in->weights[0]->name, "ffn_down_exps") != NULL;
+    if (strstr(in->weights[0]->name, "ffn_gate_inp."))
+        to->fed = in->x, to->fed_stride = in->stride, to->routed = 0;
+    check_tokens(to, in, closes);
+    for (size_t i = 0; i < in->n_weights; i++)
+        d = digest(d, in->weights[i]->name, strlen(in->weights[i]->name));
+    d = digest(d, &in->matrix, sizeof in->matrix), d = digest(d, &in->matrices, sizeof in->matrices);
+    if (in->token) d = digest(d, in->token, in->tokens * sizeof *in->token);
+    for (size_t f = 0; f < in->features; f++)
+        d = digest(d, in->x + f * in->stride, in->tokens * sizeof *in->x);
+    assert_true(to->n < MOST);
+    to->closes_expert[to->n] = closes, to->calls[to->n] = d;
+    if (to->n++ != to->end) return to->answer;
+    if (to->at_end == FORWARD_FAILED) gq_fail(e, "told to fail");
+    return to->at_end;
+}
+
+static void begin(told *to, forward_answer answer) { to->n = 0, to->end = SIZE_MAX, to->answer = answer; }
+
+static void assert_same(const char *name, const told *a, const told *b) {
+    if (a->n != b->n || memcmp(a->calls, b->calls, a->n * sizeof *a->calls) != 0)
+        fail_msg("%s: what is told differs: %zu calls, and %zu", name, a->n, b->n);
+}
+
+/* ---- models and streams ---- */
+
+static const char *written(const variant *v, uint32_t type, const char *name) {
+    model *m = variant_model(v, type, NULL);
+    model_write(m, path(name));
+    model_free(m);
+    return path(name);
+}
+
+typedef struct runner {
+    gguf_model g;
+    forward_model *m;
+    forward_job job;
+    forward_run *r;
+    forward_keep keep;
+} runner;
+
+static void start(runner *k, const char *file, bool in_file) {
+    gq_error e;
+    k->g = open_model(file);
+    if (!(k->m = forward_model_new(&k->g, &e))) fail_msg("%s", e.text);
+    k->job = (forward_job){.ids = ids, .windows = BATCHES, .context = VARIANT_CONTEXT, .threads = 1};
+    k->r = forward_run_new(&k->job, &(forward_bounds){.batch = 1, .in_file = in_file}, &e);
+    uint64_t bytes = forward_stream_bytes(k->m, k->job.windows, k->job.context);
+    k->keep = (forward_keep){in_file ? forward_keep_open(folder, 2 * bytes, &e) : -1, "states", 0, 2};
+    assert_true(k->r && (!in_file || k->keep.fd >= 0));
+}
+
+static forward_stream *stream_of(runner *k) {
+    gq_error e;
+    forward_stream *s = forward_stream_new(k->r, k->m, k->keep.fd < 0 ? NULL : &k->keep, &e);
+    assert_non_null(s);
+    assert_int_equal(forward_stream_batches(s), BATCHES);
+    return s;
+}
+
+static forward_layer *layer_of(runner *k, size_t i) {
+    gq_error e;
+    forward_layer *l = forward_run_layer(k->r, k->m, i, &e);
+    if (!l) fail_msg("%s", e.text);
+    return l;
+}
+
+static void stop(runner *k) {
+    forward_run_free(k->r);
+    if (k->keep.fd >= 0) close(k->keep.fd);
+    forward_model_free(k->m);
+    gguf_model_close(&k->g);
+}
+
+/* The whole model, batch after batch in every layer. */
+static float *reference(const char *file, bool parts, told *to) {
+    gguf_model g = open_model(file);
+    gq_error e;
+    size_t vocabulary;
+    begin(to, FORWARD_ON);
+    float *z = forward_whole(&g,
+                             &(forwarding){.ids = ids,
+                                           .n = VARIANT_IDS,
+                                           .context = VARIANT_CONTEXT,
+                                           .windows = 1,
+                                           .threads = 1,
+                                           .parts = parts,
+                                           .site = &(forward_site){take, to}},
+                             &vocabulary, &e);
+    if (!z) fail_msg("%s", e.text);
+    gguf_model_close(&g);
+    return z;
+}
+
+/* ---- parts ---- */
+
+static void parts_are_the_whole(void **state) {
+    (void)state;
+    static const char *const parallel[] = {"command-r",  "cohere2", "phi2",        "falcon",
+                                           "falcon-40b", "gptneox", "stablelm-12b"};
+    static told whole, parts;
+    size_t found = 0;
+    for (size_t i = 0; variant_at(i); i++) {
+        const variant *v = variant_at(i);
+        const char *file = written(v, GGUF_F32, "model.gguf");
+        bool splits = true;
+        for (size_t k = 0; k < sizeof parallel / sizeof *parallel; k++)
+            if (!strcmp(v->name, parallel[k])) splits = false, found++;
+        float *a = reference(file, false, &whole), *b = reference(file, true, &parts);
+        assert_same(v->name, &whole, &parts);
+        if (memcmp(a, b, (size_t)VARIANT_IDS * VARIANT_VOCABULARY * sizeof *a) != 0)
+            fail_msg("%s: logits differ", v->name);
+        free(a), free(b);
+
+        runner k;
+        gq_error e;
+        start(&k, file, false);
+        if (forward_model_splits(k.m) != splits) fail_msg("%s splits, or does not", v->name);
+        forward_stream *s = stream_of(&k);
+        assert_true(forward_stream_embed(s, NULL, &e));
+        assert_true(forward_stream_look(s, 0, layer_of(&k, 0), FORWARD_ATTENTION, NULL, &e) == splits);
+        if (!splits) assert_non_null(strstr(e.text, "model.gguf: both parts of layer 0"));
+        forward_stream_free(s);
+        stop(&k);
+    }
+    assert_int_equal(found, sizeof parallel / sizeof *parallel);
+}
+
+/* ---- looks ---- */
+
+static bool look(forward_stream *s, const forward_layer *l, forward_part part, size_t batch, told *to,
+                 gq_error *e) {
+    return forward_stream_look(s, batch, l, part, &(forward_site){take, to}, e);
+}
+
+/* What ends where, of batch 0. */
+static void answer_in_turn(const char *name, forward_stream *s, const forward_layer *l, forward_part part) {
+    static told all, some;
+    gq_error e;
+    begin(&all, FORWARD_ON);
+    assert_true(look(s, l, part, 0, &all, &e));
+    for (size_t end = 0; end < all.n; end++)
+        for (int failed = 0; failed < 2; failed++) {
+            begin(&some, FORWARD_ON);
+            some.end = end, some.at_end = failed ? FORWARD_FAILED : FORWARD_END;
+            assert_true(look(s, l, part, 0, &some, &e) == !failed);
+            if (failed) assert_string_equal(e.text, "told to fail");
+            assert_int_equal(some.n, end + 1);
+            if (memcmp(all.calls, some.calls, some.n * sizeof *all.calls) != 0)
+                fail_msg("%s, %zu", name, end);
+        }
+    /* what is skipped of experts is all behind their first site, and nothing else */
+    begin(&some, FORWARD_SKIP);
+    assert_true(look(s, l, part, 0, &some, &e));
+    size_t left = 0;
+    for (size_t i = 0; i < all.n; i++)
+        if (!all.closes_expert[i]) all.calls[left++] = all.calls[i];
+    all.n = left;
+    assert_same(name, &all, &some);
+}
+
+static void look_and_pass(const char *name, runner *k, forward_stream *s, size_t layer, forward_part part) {
+    static told looked, passed;
+    gq_error e;
+    const forward_layer *l = layer_of(k, layer);
+    bool ends = layer == 0 || layer + 1 == forward_model_sizes(k->m)->layers;
+    begin(&looked, FORWARD_ON), begin(&passed, FORWARD_ON);
+    if (ends) answer_in_turn(name, s, l, part);
+    for (size_t i = 0; i < BATCHES; i++)
+        if (!look(s, l, part, i, &looked, &e)) fail_msg("%s: %s", name, e.text);
+    if (!forward_stream_pass(s, l, part, &(forward_site){take, &passed}, &e))
+        fail_msg("%s: %s", name, e.text);
+    assert_same(name, &looked, &passed);
+}
+
+static void looks_tell_what_passes_tell(void **state) {
+    (void)state;
+    static told whole, last, final;
+    for (size_t i = 0; variant_at(i); i++) {
+        const variant *v = variant_at(i);
+        const char *file = written(v, GGUF_F32, "model.gguf");
+        free(reference(file, false, &whole));
+        for (int in_file = 0; in_file < 2; in_file++) {
+            runner k;
+            gq_error e;
+            start(&k, file, in_file);
+            forward_stream *s = stream_of(&k);
+            bool parts = forward_model_splits(k.m);
+            assert_true(forward_stream_embed(s, NULL, &e));
+            for (size_t layer = 0; layer < forward_model_sizes(k.m)->layers; layer++) {
+                look_and_pass(v->name, &k, s, layer, parts ? FORWARD_ATTENTION : FORWARD_WHOLE);
+                if (parts) look_and_pass(v->name, &k, s, layer, FORWARD_FFN);
+            }
+            begin(&last, FORWARD_ON), begin(&final, FORWARD_ON);
+            for (size_t b = 0; b < BATCHES; b++)
+                assert_true(forward_stream_look_final(s, b, &(forward_site){take, &last}, &e));
+            assert_true(forward_stream_final(s, &(forward_site){take, &final}, &e));
+            assert_same(v->name, &last, &final);
+            assert_int_equal(final.n, BATCHES);
+            if (memcmp(final.calls, whole.calls + whole.n - BATCHES, BATCHES * sizeof *final.calls) != 0)
+                fail_msg("%s: what flows into the output matrix differs", v->name);
+            forward_stream_free(s);
+            stop(&k);
+        }
+    }
+}
+
+/* ---- experts ---- */
+
+static void every_token_goes_to_its_experts(void **state) {
+    (void)state;
+    static told to;
+    static const char *const names[] = {"llama-moe", "deepseek2", "glm4moe"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const variant *v = variant_named(names[i]);
+        free(reference(written(v, GGUF_F32, "model.gguf"), false, &to));
+        assert_int_equal(to.routed, VARIANT_CONTEXT * v->used); /* of the last layer and batch */
+    }
+}
+
+/* ---- replaced weights ---- */
+
+static bool read_rows(void *data, const uint32_t *wanted, size_t n, float *rows, gq_error *e) {
+    const gguf_model *g = data;
+    uint64_t all;
+    (void)e;
+    float *x = tensor_values(g, "token_embd.weight", &all);
+    size_t width = all / VARIANT_VOCABULARY;
+    for (size_t i = 0; i < n; i++) memcpy(rows + i * width, x + wanted[i] * width, width * sizeof *x);
+    free(x);
+    return true;
+}
+
+static bool read_nothing(void *data, const uint32_t *wanted, size_t n, float *rows, gq_error *e) {
+    (void)data, (void)wanted, (void)n, (void)rows;
+    return gq_fail(e, "no rows");
+}
+
+/* The other model's blocks of the layer's matrices; NULL where it is not a matrix that is told. */
+static uint8_t **replace(runner *k, forward_layer *l, size_t layer, const gguf_model *other) {
+    uint8_t **kept = calloc(k->g.n_tensors, sizeof *kept);
+    char prefix[32];
+    snprintf(prefix, sizeof prefix, "blk.%zu.", layer);
+    for (uint64_t i = 0; i < k->g.n_tensors; i++) {
+        const gguf_tensor *t = k->g.tensors[i];
+        uint64_t size;
+        if (strncmp(t->name, prefix, strlen(prefix)) != 0 || !forward_feeds(k->m, t)) continue;
+        kept[i] = tensor_bytes(other, t->name, &size);
+        forward_layer_replace(l, t, other->tensors[i]->type->id, kept[i]);
+    }
+    return kept;
+}
+
+static void take_back(runner *k, forward_layer *l, uint8_t **kept) {
+    for (uint64_t i = 0; i < k->g.n_tensors; i++) {
+        if (kept[i]) forward_layer_replace(l, k->g.tensors[i], GGUF_F32, NULL);
+        free(kept[i]);
+    }
+    free(kept);
+}
+
+/* Both streams, by turns, through the layers of one model; the second with the weights of another one. */
+static void run_replaced(const variant *v, uint32_t type) {
+    static told expected[2], found[2], again;
+    runner k;
+    gq_error e;
+    const char *own = written(v, GGUF_F32, "model.gguf"), *other = written(v, type, "other.gguf");
+    free(reference(own, false, &expected[0])), free(reference(other, false, &expected[1]));
+    gguf_model g = open_model(other);
+    start(&k, own, false);
+    forward_stream *s[] = {stream_of(&k), stream_of(&k)};
+    assert_true(forward_stream_embed(s[0], NULL, &e));
+    assert_true(forward_stream_embed(s[1], &(forward_rows){read_rows, &g}, &e));
+    for (int i = 0; i < 2; i++) begin(&found[i], FORWARD_ON);
+    for (size_t layer = 0; layer < forward_model_sizes(k.m)->layers; layer++) {
+        forward_layer *l = layer_of(&k, layer);
+        uint8_t **kept = replace(&k, l, layer, &g);
+        size_t before = found[0].n;
+        begin(&again, FORWARD_ON);
+        for (size_t b = 0; b < BATCHES; b++) assert_true(look(s[0], l, FORWARD_WHOLE, b, &again, &e));
+        for (int i = 1; i >= 0; i--) {
+            forward_layer_use(l, i);
+            assert_true(forward_stream_pass(s[i], l, FORWARD_WHOLE, &(forward_site){take, &found[i]}, &e));
+        }
+        /* looked at while the others were there, but not in use */
+        assert_int_equal(again.n, found[0].n - before);
+        assert_memory_equal(again.calls, found[0].calls + before, again.n * sizeof *again.calls);
+        forward_layer_use(l, true);
+        take_back(&k, l, kept);
+        assert_true(look(s[0], l, FORWARD_WHOLE, 0, &again, &e)); /* nothing that was freed is read */
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_true(forward_stream_final(s[i], &(forward_site){take, &found[i]}, &e));
+        assert_same(v->name, &expected[i], &found[i]);
+    }
+    assert_false(forward_stream_embed(s[0], &(forward_rows){read_nothing, NULL}, &e));
+    assert_string_equal(e.text, "no rows");
+    for (int i = 0; i < 2; i++) forward_stream_free(s[i]);
+    stop(&k);
+    gguf_model_close(&g);
+}
+
+static void replaced_weights_are_those_of_another_file(void **state) {
+    (void)state;
+    for (size_t i = 0; variant_at(i); i++) run_replaced(variant_at(i), GGUF_F16);
+    static const uint32_t types[] = {GGUF_Q8_0, GGUF_Q4_0, GGUF_Q6_K};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        variant v = *variant_named(i % 2 ? "llama" : "llama-moe");
+        v.ff = 64;
+        if (gguf_type_of(types[i])->block_elements > 32) v.width = v.ff = 256;
+        run_replaced(&v, types[i]);
+    }
+}
+
+/* ---- which weights are fed ---- */
+
+typedef struct named {
+    const gguf_model *g;
+    bool *told; /* by place in the file */
+} named;
+
+static forward_answer note(void *data, const forward_inputs *in, gq_error *e) {
+    named *n = data;
+    (void)e;
+    for (size_t w = 0; w < in->n_weights; w++)
+        for (uint64_t i = 0; i < n->g->n_tensors; i++)
+            if (n->g->tensors[i] == in->weights[w]) n->told[i] = true;
+    return FORWARD_ON;
+}
+
+static void what_is_fed_is_told(void **state) {
+    (void)state;
+    for (size_t i = 0; variant_at(i); i++) {
+        gguf_model g = open_model(written(variant_at(i), GGUF_F32, "model.gguf"));
+        named n = {&g, calloc(g.n_tensors, sizeof *n.told)};
+        gq_error e;
+        size_t vocabulary;
+        free(forward_whole(&g,
+                           &(forwarding){.ids = ids,
+                                         .n = VARIANT_IDS,
+                                         .context = VARIANT_CONTEXT,
+                                         .threads = 1,
+                                         .site = &(forward_site){note, &n}},
+                           &vocabulary, &e));
+        forward_model *m = forward_model_new(&g, &e);
+        for (uint64_t t = 0; t < g.n_tensors; t++) {
+            bool embedding = !strcmp(g.tensors[t]->name, "token_embd.weight");
+            if (forward_feeds(m, g.tensors[t]) != (n.told[t] && !embedding))
+                fail_msg("%s: %s", variant_at(i)->name, g.tensors[t]->name);
+        }
+        forward_model_free(m);
+        free(n.told);
+        gguf_model_close(&g);
+    }
+}
+
+int main(void) {
+    for (size_t i = 0; i < VARIANT_IDS; i++) ids[i] = variant_id(i);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_are_the_whole),
+        cmocka_unit_test(looks_tell_what_passes_tell),
+        cmocka_unit_test(every_token_goes_to_its_experts),
+        cmocka_unit_test(replaced_weights_are_those_of_another_file),
+        cmocka_unit_test(what_is_fed_is_told),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}
