@@ -17,7 +17,7 @@ enum {
     USUAL_THREADS = 16,       /* for which width leaves room */
     USUAL_PROCESS = 16 << 20, /* and for what a process has without all this */
     BATCH_TOKENS = 2048,      /* of forward/stream.c: of a batch, at most, where a window has no more */
-    BYTES_PER_ROW = 12,       /* of a column of a row in hand: read, decoded, decoded again */
+    BYTES_PER_WEIGHT = 12,    /* of a matrix's rows in hand: as stored, decoded, rounded in two ways */
     OUTPUTS = 2 << 20,        /* of what a matrix makes of held-back tokens, a piece at a time */
 };
 
@@ -51,16 +51,17 @@ typedef struct needs {
     uint64_t one;     /* matrix's moments, by which more of them are reckoned */
     uint64_t experts; /* most matrices of a tensor of which a token meets some */
     uint64_t site;    /* one matrix's moments and factors, activations of a batch and of held-back tokens */
-    uint64_t rows;    /* a thread's rows in hand */
+    uint64_t rows;    /* a matrix's rows in hand */
+    uint64_t pass;    /* what each thread's pass over some of them takes */
     uint64_t blocks;  /* written ones that are still needed */
 } needs;
 
-static uint64_t row_bytes(const gq_plan *plan, uint64_t columns) {
+static uint64_t pass_bytes(const gq_plan *plan, uint64_t columns) {
     uint64_t most = 0;
     for (uint32_t type = 0; type < GGUF_TYPE_LIMIT; type++)
         if (plan->kernels->codecs[type].steps && columns % gguf_type_of(type)->block_elements == 0)
             most = larger(most, feedback_bytes(plan->kernels, type, columns));
-    return plus(most, times(FEEDBACK_ROWS * BYTES_PER_ROW, columns));
+    return most;
 }
 
 static moments_shape shape_of(uint64_t columns, size_t width) {
@@ -74,17 +75,22 @@ static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, c
     moments_shape shape = shape_of(t->ne[0], width);
     uint64_t sums = moments_bytes(shape, threads), site;
     double share = share_of(plan, t, &used);
+    uint64_t rows = t->ne[1] < CALIBRATION_ROWS ? t->ne[1] : CALIBRATION_ROWS;
     if (tokens > all) tokens = all;
-    tokens = plus(times(tokens, used), 2 * c->held_tokens); /* of one stream, of both */
+    /* Of a batch one stream's, of experts paired with the other's; of held-back ones both, and one of them
+     * once more while it is turned. */
+    tokens = plus(times(tokens, share < 1 ? 2 * used : 1), 3 * c->held_tokens);
     site = plus(plus(sums, moments_factored_bytes(shape)), times(times(tokens, t->ne[0]), sizeof(float)));
     n->site = larger(n->site, site);
-    n->rows = larger(n->rows, row_bytes(plan, t->ne[0]));
+    n->rows = larger(n->rows, times(rows * BYTES_PER_WEIGHT, t->ne[0]));
+    n->pass = larger(n->pass, pass_bytes(plan, t->ne[0]));
     if (share < 1) n->one = larger(n->one, sums), n->experts = larger(n->experts, matrices_of(t));
 }
 
 static uint64_t sum_of(const needs *n, int threads) {
     uint64_t others = plus(matmul_bytes(threads), OUTPUTS);
-    return plus(plus(plus(n->site, n->blocks), times(n->rows, (uint64_t)threads)), others);
+    uint64_t rounding = plus(n->rows, times(n->pass, (uint64_t)threads));
+    return plus(plus(plus(n->site, n->blocks), rounding), others);
 }
 
 /* Bytes of the whole with as little at once as can be. */
@@ -134,16 +140,16 @@ void calibration_set_width(const gq_plan *plan, plan_calibration *c) {
     if (low * FEEDBACK_STRIP < widest->ne[0]) c->width = low * FEEDBACK_STRIP;
 }
 
-/* Of a layer those that are written stay until it is done, and the one in hand is there twice. */
+/* Those of a layer stay until it is done. */
 static uint64_t blocks_of(const gq_plan *plan, const plan_output *out) {
-    uint64_t most = 0, sum = 0, largest = 0, layer = UINT64_MAX;
+    uint64_t most = 0, sum = 0, layer = UINT64_MAX;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gq_tensor *t = &out->tensors[i];
-        gguf_block b = {.number = UINT64_MAX};
-        if (!t->calibrated) continue;
-        if (!gguf_block_in(t->source_name, &b) || b.number != layer) sum = largest = 0, layer = b.number;
-        sum = plus(sum, t->out_bytes), largest = larger(largest, t->out_bytes);
-        most = larger(most, plus(sum, largest));
+        gguf_block b;
+        if (!t->calibrated || !gguf_block_in(t->source_name, &b)) continue;
+        if (b.number != layer) sum = 0, layer = b.number;
+        sum = plus(sum, t->out_bytes);
+        most = larger(most, sum);
     }
     return most;
 }

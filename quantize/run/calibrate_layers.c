@@ -159,11 +159,13 @@ static bool round_weight(calibrator *c, const site *s, uint64_t matrix, const gg
     return p->settled < matrices_of(t) || settle(c, t, number, e);
 }
 
-/* Held-back tokens, feature after feature. */
-static float *turned(const site *s, const float *tokens, size_t held, size_t stride, gq_error *e) {
+/* Held-back tokens, feature after feature, in the place of the others. */
+static float *turned(const site *s, float **tokens, size_t held, size_t stride, gq_error *e) {
     float *x = forward_activations(s->features, stride ? stride : 16, e);
     for (size_t i = 0; x && i < held; i++)
-        for (size_t f = 0; f < s->features; f++) x[f * stride + i] = tokens[i * s->features + f];
+        for (size_t f = 0; f < s->features; f++) x[f * stride + i] = (*tokens)[i * s->features + f];
+    free(*tokens);
+    *tokens = NULL;
     return x;
 }
 
@@ -182,8 +184,8 @@ static bool round_site_matrix(calibrator *c, const site *s, size_t i, gq_error *
                        .mean_square = f.tokens ? mean_square : NULL,
                        .held = of->held,
                        .stride = forward_stride(of->held)};
-    float *original = turned(s, of->original, of->held, in.stride, e);
-    float *rounded = original ? turned(s, of->rounded, of->held, in.stride, e) : NULL;
+    float *original = turned(s, &of->original, of->held, in.stride, e);
+    float *rounded = original ? turned(s, &of->rounded, of->held, in.stride, e) : NULL;
     in.original = original, in.rounded = rounded;
     ok = rounded;
     for (size_t w = 0; ok && w < s->n_weights; w++)

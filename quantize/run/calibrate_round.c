@@ -8,13 +8,6 @@
 #include "imatrix/output.h"
 #include "quantize/strip.h"
 
-enum {
-    /* Rows at once: of FEEDBACK_ROWS there are enough for many threads, and what is measured of them is
-     * measured in runs of 192. The numbers depend on the shape alone. */
-    GRAIN = 192,
-    ELEMENTS = 1 << 24,
-};
-
 const char *round_reason_text(round_reason r) {
     static const char *const texts[ROUND_REASONS] = {
         [ROUND_CALIBRATED] = "",
@@ -44,9 +37,7 @@ typedef struct rows {
 } rows;
 
 static size_t rows_at_once(const gguf_tensor *t) {
-    uint64_t n = ELEMENTS / t->ne[0] / GRAIN * GRAIN, all = (t->ne[1] + GRAIN - 1) / GRAIN * GRAIN;
-    if (n < GRAIN) n = GRAIN;
-    return n < all ? n : all;
+    return t->ne[1] < CALIBRATION_ROWS ? t->ne[1] : CALIBRATION_ROWS;
 }
 
 static void *room(size_t n) { return aligned_alloc(64, (n + 63) / 64 * 64); }
@@ -54,12 +45,6 @@ static void *room(size_t n) { return aligned_alloc(64, (n + 63) / 64 * 64); }
 static uint64_t room_of_pass(const kernels *k, uint32_t type, size_t columns) {
     uint64_t n = feedback_bytes(k, type, columns);
     return n > SIZE_MAX - 64 ? UINT64_MAX : (n + 63) / 64 * 64;
-}
-
-uint64_t round_bytes(const kernels *k, const gguf_tensor *t, uint32_t to, int threads) {
-    uint64_t n = rows_at_once(t) * t->ne[0];
-    return gguf_type_bytes(t->type, n) + n * sizeof(float) + 2 * gguf_type_bytes(gguf_type_of(to), n) +
-           room_of_pass(k, to, t->ne[0]) * (uint64_t)threads + 2 * sizeof(float) * GRAIN * 1024;
 }
 
 static void rows_free(rows *r) {
@@ -83,7 +68,7 @@ static bool rows_new(rows *r, const round_task *t, gq_error *e) {
     r->rooms = room(r->room * (size_t)r->threads);
     if (r->raw && r->x && r->calibrated && r->searched && r->rooms) return true;
     rows_free(r);
-    return gq_fail_memory(e, round_bytes(plan->kernels, tensor, r->to->id, r->threads));
+    return gq_fail_memory(e, n * sizeof *r->x);
 }
 
 /* ---- rows ---- */

@@ -42,7 +42,4 @@ typedef struct round_task {
 /* sums is added to; why and damp are those of the worst so far. */
 bool round_matrix(const round_task *t, gq_rounding *sums, round_reason *why, gq_error *e);
 
-/* Most bytes that a call takes, for a tensor that becomes `to`. */
-uint64_t round_bytes(const kernels *k, const gguf_tensor *t, uint32_t to, int threads);
-
 #endif

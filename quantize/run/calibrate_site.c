@@ -36,10 +36,9 @@ typedef struct gathering {
 static bool grow(void *array, size_t *room, size_t n, size_t size, gq_error *e) {
     void **p = array;
     if (n <= *room) return true;
-    size_t wanted = n + n / 4;
-    void *grown = realloc(*p, wanted * size);
-    if (!grown) return gq_fail_memory(e, wanted * size);
-    *p = grown, *room = wanted;
+    void *grown = realloc(*p, n * size);
+    if (!grown) return gq_fail_memory(e, n * size);
+    *p = grown, *room = n;
     return true;
 }
 
