@@ -238,7 +238,7 @@ typedef struct gq_progress {
     uint64_t weights_done;
     double seconds; /* since the call was made */
     /* Parts of bytes_done and weights_done that an earlier run had finished, and of seconds that went into
-     * looking at them. They say nothing about this run's speed. */
+     * looking at them, or into calibrating. They say nothing about this run's speed. */
     uint64_t bytes_resumed, weights_resumed;
     double seconds_resumed;
     const char *tensor; /* the first that is not done yet; NULL: none in particular */

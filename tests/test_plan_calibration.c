@@ -105,6 +105,24 @@ static void too_little_text_is_said(void **state) {
     gq_plan_free(plan);
 }
 
+/* Pruned layers are not run; a setting that the run does not know is named. */
+static void other_options_are_looked_at(void **state) {
+    (void)state;
+    gq_output out = {path("out.gguf"), "Q4_K_M"};
+    gq_calibration c = calibration();
+    const char *const set[] = {"general.name=str:x", "llama.rope.freq_base=float:1000"};
+    gq_options o = options_for(path("model.gguf"), &out);
+    o.calibration = &c, o.prune_layers = "0", o.override_kv = (gq_list){set, 1};
+    gq_plan *plan = must_plan(&o);
+    assert_int_equal(gq_plan_calibration(plan)->layers, 1);
+    assert_false(warned(plan, "as the file has it"));
+    gq_plan_free(plan);
+    o.override_kv.n = 2;
+    plan = must_plan(&o);
+    assert_true(warned(plan, "llama.rope.freq_base as it will be set"));
+    gq_plan_free(plan);
+}
+
 /* Half the tokens are those of half the experts, two of four. */
 static void experts_see_their_share(void **state) {
     (void)state;
@@ -160,6 +178,7 @@ static void memory_narrows_the_blocks(void **state) {
         gq_error e;
         o.calibration = &c, o.threads = 1;
         gq_plan *plan = gq_plan_new(&o, &e);
+        if (!plan && SANITIZED) return; /* these take memory of their own */
         if (!plan) fail_msg("%llu: %s", (unsigned long long)c.memory, e.text);
         const gq_calibration_facts *f = gq_plan_calibration(plan);
         assert_true(f->memory <= c.memory || SANITIZED);
@@ -225,6 +244,7 @@ int main(void) {
         cmocka_unit_test(matrices_that_are_run_are_calibrated),
         cmocka_unit_test(facts_are_those_of_the_text),
         cmocka_unit_test(too_little_text_is_said),
+        cmocka_unit_test(other_options_are_looked_at),
         cmocka_unit_test(experts_see_their_share),
         cmocka_unit_test(what_decides_bytes_decides_identity),
         cmocka_unit_test(memory_narrows_the_blocks),

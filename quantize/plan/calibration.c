@@ -174,6 +174,28 @@ static uint64_t record_bytes(const gq_plan *plan, const plan_calibration *c) {
     return layers * EACH + tensors * sizeof(gq_rounding);
 }
 
+/* Those of the model that are written. */
+static size_t layers_of(const gq_plan *plan, const plan_calibration *c) {
+    size_t all = forward_model_sizes(c->model)->layers, n = 0;
+    for (size_t i = 0; i < plan->layers.n; i++) n += plan->layers.kept[i] < all;
+    return plan->layers.n ? n : all;
+}
+
+/* The run knows the model as it stands in the file. */
+static bool warn_of_overrides(gq_plan *plan, gq_error *e) {
+    size_t n = strlen(plan->facts.arch);
+    for (size_t i = 0; i < plan->overrides.n; i++) {
+        const char *key = plan->overrides.items[i].key;
+        if (strncmp(key, plan->facts.arch, n) == 0 && key[n] == '.')
+            return words_add(
+                &plan->warnings, e,
+                "calibrating runs the model as the file has it: %s as it will be set has no part "
+                "in that",
+                key);
+    }
+    return true;
+}
+
 static void describe(const gq_plan *plan, plan_calibration *c) {
     gq_calibration_facts *f = &c->facts;
     f->text = c->text;
@@ -181,7 +203,7 @@ static void describe(const gq_plan *plan, plan_calibration *c) {
     f->windows = c->job.windows, f->tokens = c->job.windows * c->job.context;
     f->held_back = c->job.windows / HELD_BACK_ONE_IN;
     f->width = c->width < f->columns ? c->width : f->columns;
-    f->layers = forward_model_sizes(c->model)->layers;
+    f->layers = layers_of(plan, c);
     f->windows_at_once = c->bounds.batch, f->experts_at_once = c->matrices_at_once;
     f->disk = checkpoint_bytes(&c->head, c->records);
     f->states_in_file = c->bounds.in_file;
@@ -204,14 +226,14 @@ bool plan_bound_calibration(gq_plan *plan, gq_error *e) {
             "would be better",
             (unsigned long long)c->facts.columns, (unsigned long long)c->facts.width))
         return false;
-    return warn_of_text(plan, c, e);
+    return warn_of_text(plan, c, e) && warn_of_overrides(plan, e);
 }
 
 bool plan_announce_calibration(gq_plan *plan, gq_error *e) {
     plan_calibration *c = plan->calibration;
     checkpoint kept;
     if (!c) return true;
-    const char *out = plan->outputs[0].path;
+    const char *out = plan->outputs[0].shards[0].path;
     bool ok = checkpoint_look(&kept, out, &c->head, e);
     c->facts.layers_finished = kept.finished;
     if (kept.finished)

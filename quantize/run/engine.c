@@ -281,8 +281,12 @@ static void release(engine *g) {
 }
 
 static bool calibrate(engine *g, const gq_callbacks *callbacks, gq_error *e) {
-    return !g->plan->calibration ||
-           calibrate_run(g->plan, &g->outputs, g->names.whole, g->results, callbacks, &g->layers, e);
+    double began = schedule_clock();
+    if (!g->plan->calibration) return true;
+    bool ok = calibrate_run(g->plan, &g->outputs, g->names.whole, g->results, callbacks, &g->layers, e);
+    /* It says nothing about the speed of what follows. */
+    g->schedule.resuming += (schedule_clock() - began) * g->schedule.threads;
+    return ok;
 }
 
 static bool run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
