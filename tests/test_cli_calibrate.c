@@ -72,6 +72,41 @@ static void plans_are_reported(void **state) {
     json_free(j);
 }
 
+/* What the run found is on the screen, in its reports and events. */
+static void what_came_of_it_is_reported(void **state) {
+    (void)state;
+    char *out, *err;
+    const char *words[] = {NULL,  QUANTIZE,     "--calibrate", path("text"), "--calibrate-tokens",
+                           "800", "--progress", "json",        "--report",   path("r.json"),
+                           NULL};
+    if (run_command(words, &out, &err) != 0) fail_msg("%s", err);
+    says(out, "outputs on held-back tokens: relative error 0."), says(out, " searched  calibrated\n");
+    says(err, "calibrated on text: 800 tokens");
+    const char *start = strstr(err, "{\"event\":\"start\",\"phase\":\"calibrate\""),
+               *end = strstr(err, "{\"event\":\"done\",\"phase\":\"calibrate\""),
+               *next = strstr(err, "{\"event\":\"start\",\"phase\":\"quantize\"");
+    assert_true(start && end > start && next > end && strstr(start, "layer 1 of 1") < end);
+    assert_true(strstr(err, "\"event\":\"tensor_done\"") > next);
+    free(out), free(err);
+    json *j = json_file(path("r.json"));
+    const json *o = &json_need(j, "outputs")->items[0], *t = report_tensor(j, "blk.0.ffn_down.weight"),
+               *r = json_need(t, "rounding");
+    double written = json_number(t, "output_error", 9), searched = json_number(t, "searched_output_error", 0);
+    assert_true(written > 0 && written <= searched);
+    assert_true(json_number(o, "output_error", 9) < json_number(o, "searched_output_error", 0));
+    assert_int_equal(json_number(r, "matrices", 0), 1), assert_int_equal(json_number(r, "tokens", 0), 704);
+    assert_int_equal(json_number(r, "codes", 0), 256 * 512),
+        assert_int_equal(json_number(r, "width", 0), 512);
+    assert_int_equal(json_number(o, "matrices_calibrated", 0) + json_number(o, "matrices_plain", 0), 8);
+    json_free(j);
+    assert_int_equal(remove(path("r.json")), 0), assert_int_equal(remove(path("out.gguf")), 0);
+    GQUANT(0, "-q", QUANTIZE, "--calibrate", path("text"), "--report", path("r.csv"));
+    char *rows = (char *)read_whole(path("r.csv"), NULL);
+    says(rows, ",weighted_error,output_error,searched_output_error,matrices_plain,crc32,");
+    free(rows);
+    assert_int_equal(remove(path("r.csv")), 0), assert_int_equal(remove(path("out.gguf")), 0);
+}
+
 #define REFUSED(status, mention, ...) GQUANT_SAYS(status, mention, QUANTIZE, __VA_ARGS__)
 
 static void wrong_requests_are_refused(void **state) {
@@ -110,9 +145,8 @@ static void little_text_is_warned_of(void **state) {
 
 int main(void) {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_dry_run_tells_what_it_takes),
-        cmocka_unit_test(plans_are_reported),
-        cmocka_unit_test(wrong_requests_are_refused),
+        cmocka_unit_test(a_dry_run_tells_what_it_takes), cmocka_unit_test(plans_are_reported),
+        cmocka_unit_test(what_came_of_it_is_reported),   cmocka_unit_test(wrong_requests_are_refused),
         cmocka_unit_test(little_text_is_warned_of),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);
