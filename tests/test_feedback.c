@@ -63,18 +63,6 @@ static double objective(const double *t, size_t row, const float *q) {
     return sum;
 }
 
-/* What an error in column c costs, as its group of columns up to `end` cannot answer: the sum of squares of
- * that row of U^-1, which is its own part's inverse. */
-static double cost_of(size_t c, size_t end) {
-    double row[8] = {0}, sum = 0;
-    for (size_t j = c; j < end; j++) {
-        row[j - c] = j == c;
-        for (size_t k = c; k < j; k++) row[j - c] -= row[k - c] * s->u[k * N + j];
-        row[j - c] /= s->u[j * N + j], sum += row[j - c] * row[j - c];
-    }
-    return sum;
-}
-
 typedef struct errors {
     double fed[MOST_LANES], plain[MOST_LANES];
 } errors;
@@ -93,7 +81,8 @@ static errors reference_errors(const kernels *k, uint32_t type, const double *go
     for (size_t first = 0; first < N; first += length) {
         float x[256 * MOST_LANES], importance[256], y[8 * MOST_LANES];
         for (size_t i = 0; i < length; i++) {
-            importance[i] = (float)cost_of(first + i, first + i / group * group + group);
+            double u = s->u[(first + i) * N + first + i];
+            importance[i] = (float)(1 / (u * u));
             for (size_t l = 0; l < lanes; l++) x[i * lanes + l] = (float)v[l][first + i];
         }
         steps->choose(state, x, importance, &steps->searches[EFFORT_FAST][1]);

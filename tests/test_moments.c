@@ -171,6 +171,44 @@ static void little_text_corrects_little(void **state) {
     moments_factored_free(&f);
 }
 
+/* H, D and the root of H as floats, and little else: of the widest matrices 8 bytes per pair of columns. */
+static void memory_is_eight_bytes_per_pair(void **state) {
+    (void)state;
+    moments_shape wide = {14336, 14336, true}, blocks = {14336, 4096, true}, one = {14336, 14336, false};
+    double pairs = 14336.0 * 14336, in_blocks = 3 * 4096.0 * 4096 + 2048.0 * 2048;
+    double all = (double)(moments_bytes(wide, 8) + moments_factored_bytes(wide));
+    double cut = (double)(moments_bytes(blocks, 8) + moments_factored_bytes(blocks));
+    double alone = (double)(moments_bytes(one, 8) + moments_factored_bytes(one));
+    assert_true(all > 8 * pairs && all < 8.5 * pairs);
+    assert_true(cut > 8 * in_blocks && cut < 8 * in_blocks + 0.5 * pairs);
+    assert_true(alone > 4 * pairs && alone < 4.5 * pairs);
+    assert_true(moments_bytes((moments_shape){SIZE_MAX, SIZE_MAX, true}, 1) == UINT64_MAX);
+    assert_true(moments_factored_bytes((moments_shape){SIZE_MAX, SIZE_MAX, true}) == UINT64_MAX);
+}
+
+/* Of many tokens, too, and far from zero, float32 is enough. */
+static void long_sums_are_near(void **state) {
+    (void)state;
+    enum { FEW = 16, MANY = 20000 };
+    static float long_y[FEW * MANY];
+    gq_error e;
+    moments_factored f;
+    moments *m = moments_new(kernels_select(), (moments_shape){FEW, FEW, false}, 1, &e);
+    for (size_t i = 0; i < FEW * MANY; i++) long_y[i] = random_normal() + (i / MANY == 3 ? 30 : 0.5f);
+    moments_add(m, NULL, 0, long_y, MANY, MANY);
+    assert_true(moments_factor(m, (moments_settings){0, 0, -1}, &f, &e));
+    for (size_t i = 0; i < FEW; i++)
+        for (size_t j = 0; j < FEW; j++) {
+            double h = 0, ii = 0, jj = 0;
+            for (size_t t = 0; t < MANY; t++) {
+                double a = (double)long_y[i * MANY + t], b = (double)long_y[j * MANY + t];
+                h += a * b / MANY, ii += a * a / MANY, jj += b * b / MANY;
+            }
+            assert_true(fabs((double)f.runs->diagonal[i * 256 + j] - h) < 1e-5 * sqrt(ii * jj));
+        }
+    moments_factored_free(&f), moments_free(m);
+}
+
 /* ---- outputs ---- */
 static void outputs_are_compared(void **state) {
     (void)state;
@@ -216,6 +254,8 @@ int main(void) {
         cmocka_unit_test(bits_do_not_depend_on_the_level),
         cmocka_unit_test(damping_grows_until_there_is_a_root),
         cmocka_unit_test(little_text_corrects_little),
+        cmocka_unit_test(memory_is_eight_bytes_per_pair),
+        cmocka_unit_test(long_sums_are_near),
         cmocka_unit_test(outputs_are_compared),
     };
     return cmocka_run_group_tests(tests, fill_activations, NULL);

@@ -111,15 +111,6 @@ static void expect_chunk(const lanes *b, size_t columns, float *v, float *error)
     }
 }
 
-/* Where an error can be answered within its group only by other codes, it costs what it does to the group. */
-static void weigh_columns(const pass *s, const float *root, float *importance) {
-    for (size_t c = 0; c < s->length; c++) {
-        size_t end = c / s->group * s->group + s->group;
-        importance[c] = 0;
-        for (size_t k = c; k < end; k++) importance[c] += root[c * STRIP + k] * root[c * STRIP + k];
-    }
-}
-
 /* Whether a lane's block is farther from its weights than zeros are: binary16 holds the factors of tiny
  * weights badly or not at all. */
 static bool worse_than_zeros(const float *v, const float *q, const float *importance, size_t n) {
@@ -283,8 +274,9 @@ static uint64_t round_strip(const pass *s, const run *u, size_t strip) {
     uint64_t ends = 0;
     gather_strip(s, u, strip);
     for (; b.c < strip_columns(u, strip); b.c += s->length) {
-        float importance[STRIP];
-        weigh_columns(s, root_tile(u, strip, strip) + b.c * STRIP + b.c, importance);
+        const float *own = root_tile(u, strip, strip) + b.c * (STRIP + 1);
+        float importance[STRIP]; /* what an error costs, the columns after it answering */
+        for (size_t i = 0; i < s->length; i++) importance[i] = own[i * (STRIP + 1)] * own[i * (STRIP + 1)];
         for (size_t p = 0; p < s->panels; p++) {
             if (b.c)
                 multiply(s, turned_part(s, b.c, s->length, 0, b.c), at(s, s->error, p, b.first),
