@@ -3,7 +3,8 @@
  *
  *     bench-bounds [TYPE...]
  *
- * Prints the rows of bench/bounds.inc, of these types or of all. That takes a quarter of an hour.
+ * Prints the rows of bench/bounds.inc, of these types or of all. That takes a quarter of an hour. Those of
+ * IQ1_S to IQ3_S come from another program: all entries of the grids at 144 scales per sub-block.
  */
 #include <math.h>
 #include <stdio.h>
