@@ -1,4 +1,6 @@
+#include <jansson.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "cli/commands.h"
 #include "cli/option_table.h"
@@ -69,10 +71,21 @@ int help_main(const request *r) {
     return GQ_OK;
 }
 
+#ifdef __clang__
+#define COMPILER __VERSION__
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
+
 int version_main(const request *r) {
-    (void)r;
     const char *isa = gq_isa();
     printf("gquant %s (%s)\n", gq_version(), isa ? isa : "GQUANT_ISA names a level that cannot run here");
+    if (!r->verbose) return GQ_OK;
+    printf("build:    %s, by %s, %s\n", gq_build(), COMPILER,
+           getauxval(AT_BASE) ? "with the system's libraries" : "one file that needs no library");
+    printf("levels:  ");
+    for (size_t i = 0; gq_isa_level(i); i++) printf(" %s", gq_isa_level(i));
+    printf("\nfeatures: %s; reports by jansson %s\n", gq_features(), jansson_version_str());
     return GQ_OK;
 }
 

@@ -42,6 +42,9 @@ extern "C" {
 GQ_API const char *gq_version(void);
 /* ISA level the kernels will use: "x86-64-v4", ...; NULL when GQUANT_ISA names one that cannot run here. */
 GQ_API const char *gq_isa(void);
+GQ_API const char *gq_isa_level(size_t i); /* the i-th that is built in, best last; NULL behind the last */
+GQ_API const char *gq_build(void);         /* a digest of the sources that this was built from */
+GQ_API const char *gq_features(void);      /* what it is made of, in words */
 
 /* ---- file types ---- */
 GQ_API size_t gq_filetype_count(void);

@@ -1,13 +1,33 @@
 /* What the public header says of the library itself and of file types. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <zlib.h>
+
 #include "codec/codec.h"
 #include "mixes/mixes.h"
 #include "quantize/gquant.h"
+
+extern const char gq_build_id[9]; /* cmake/build-id.cmake */
 
 const char *gq_version(void) { return GQ_VERSION; }
 
 const char *gq_isa(void) {
     const kernels *k = kernels_select();
     return k ? kernels_name(k) : NULL;
+}
+
+const char *gq_isa_level(size_t i) { return kernels_level_name(i); }
+const char *gq_build(void) { return gq_build_id; }
+
+#ifdef GQ_BLAS
+#define PRODUCTS "matrix products by BLAS"
+#else
+#define PRODUCTS "matrix products of its own"
+#endif
+#define TEXT(x) #x
+#define NUMBER(x) TEXT(x)
+const char *gq_features(void) {
+    return PRODUCTS ", OpenMP, zlib " ZLIB_VERSION ", PCRE2 " NUMBER(PCRE2_MAJOR) "." NUMBER(PCRE2_MINOR);
 }
 
 size_t gq_filetype_count(void) { return mix_n_filetypes; }

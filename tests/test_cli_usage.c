@@ -19,6 +19,16 @@ static void test_help_of_the_command(void **state) {
     free(err);
 }
 
+static void test_version(void **state) {
+    (void)state;
+    char *brief = PRINTED("--version"), *whole = PRINTED("--version", "--verbose");
+    assert_int_equal(strncmp(whole, brief, strlen(brief)), 0); /* its first line */
+    assert_ptr_equal(strchr(brief, '\n'), brief + strlen(brief) - 1);
+    says(whole, gq_build()), says(whole, gq_isa_level(0)), says(whole, gq_features());
+    says(whole, "with the system's libraries");
+    free(brief), free(whole);
+}
+
 static void test_options_before_a_command(void **state) {
     (void)state;
     char *text, *plain;
@@ -165,6 +175,7 @@ static void test_every_type_can_be_planned(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_help_of_the_command),
+        cmocka_unit_test(test_version),
         cmocka_unit_test(test_options_before_a_command),
         cmocka_unit_test(test_report_is_an_input),
         cmocka_unit_test(test_folders),
