@@ -234,8 +234,8 @@ static bool factor_all(moments *m, work *w, moments_settings s, moments_factored
         f->unseen += p.unseen;
         if (!make_run(m, b, s, f)) return gq_fail_memory(e, moments_factored_bytes(m->shape));
         feedback_moments *run = &f->runs[f->n_runs - 1];
-        w->strips = feedback_strips(b->columns), w->root = (float *)(uintptr_t)run->root;
-        *found = factor_block(w, &p, s, (float *)(uintptr_t)run->diagonal, &damp);
+        w->strips = feedback_strips(b->columns), w->root = (float *)run->root;
+        *found = factor_block(w, &p, s, (float *)run->diagonal, &damp);
         if (damp > f->damp) f->damp = damp;
         free(b->triangle), b->triangle = NULL;
     }
@@ -266,9 +266,9 @@ bool moments_factor(moments *m, moments_settings s, moments_factored *f, gq_erro
 }
 
 void moments_factored_free(moments_factored *f) {
-    for (size_t i = 0; i < f->n_runs; i++) {
-        free((void *)(uintptr_t)f->runs[i].root), free((void *)(uintptr_t)f->runs[i].diagonal);
-        free((void *)(uintptr_t)f->runs[i].difference);
+    for (size_t i = 0; f->runs && i < f->n_runs; i++) {
+        free((void *)f->runs[i].root), free((void *)f->runs[i].diagonal);
+        free((void *)f->runs[i].difference);
     }
     free(f->runs);
     *f = (moments_factored){.n_runs = 0};
