@@ -104,11 +104,18 @@ static double divergence(void) {
     return of;
 }
 
-static bool quantized(const char *to, const char *type) {
+static bool quantized(const char *to, const char *type, bool calibrated) {
     gq_error e;
+    const gq_calibration by = {.size = sizeof by,
+                               .text = {.bytes = ids, .n = strlen(ids), .ids = true, .context = 8}};
     const gq_output out = {to, type};
-    const gq_options o = {
-        .size = sizeof o, .input = original, .outputs = &out, .n_outputs = 1, .threads = 2, .force = true};
+    const gq_options o = {.size = sizeof o,
+                          .input = original,
+                          .outputs = &out,
+                          .n_outputs = 1,
+                          .threads = 2,
+                          .force = true,
+                          .calibration = calibrated ? &by : NULL};
     gq_plan *plan = gq_plan_new(&o, &e);
     bool ok = plan && gq_run(plan, NULL, NULL, &e);
     gq_plan_free(plan);
@@ -126,6 +133,7 @@ static void after_a_fork(void **state) {
     _Atomic bool stop = false;
     double here = divergence();
     assert_true(here > 0);
+    assert_true(quantized(path("calibrated"), "Q4_K_M", true));
     pthread_t busy;
     assert_int_equal(pthread_create(&busy, NULL, evaluate_on, &stop), 0);
     int status = 1;
@@ -136,12 +144,12 @@ static void after_a_fork(void **state) {
         assert_true(pid >= 0);
         if (pid == 0) {
             alarm(60); /* it would wait for threads that only the parent has */
-            bool ok = divergence() == here && quantized(path(name), "Q4_K_M");
+            bool ok = divergence() == here && quantized(path(name), "Q4_K_M", true);
             _exit(ok ? 0 : 1);
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_int_equal(status, 0);
-        assert_same_file(path(name), copy);
+        assert_same_file(path(name), path("calibrated"));
     }
     stop = true;
     pthread_join(busy, NULL);
@@ -163,7 +171,7 @@ static void *call_all(void *arg) {
         size_t n;
         gq_tokens tokens;
         gq_verification *v = gq_verify(copy, NULL, 0, 2, NULL, &e);
-        c->ok = v && !*gq_verification_verdicts(v, &n)->problem && quantized(c->out, "Q4_K_M") &&
+        c->ok = v && !*gq_verification_verdicts(v, &n)->problem && quantized(c->out, "Q4_K_M", false) &&
                 gq_tokenize(c->tokenizer, "abcab", 5, NULL, &tokens, &e) && tokens.n > 0;
         if (c->ok) gq_tokens_free(&tokens);
         gq_verification_free(v);

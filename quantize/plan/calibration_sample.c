@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "forward/threads.h"
 #include "imatrix/collect.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/pulse.h"
@@ -60,8 +61,7 @@ static bool run_layers(sampling *s, const forward_model *m, const char *name, gq
     return forward_stream_final(s->stream, &site, e) && take_layer(s, name, e);
 }
 
-bool plan_sample_calibration(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks,
-                             gq_error *e) {
+static bool sample(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks, gq_error *e) {
     const plan_calibration *how = plan->calibration;
     const char *name = how->text ? how->text : "the calibration";
     sampling s = {.ids = NULL};
@@ -78,4 +78,24 @@ bool plan_sample_calibration(const gq_plan *plan, model_inputs *inputs, const gq
     imatrix_free(&s.all);
     free(s.ids);
     return ok;
+}
+
+typedef struct sampling_call {
+    const gq_plan *plan;
+    model_inputs *inputs;
+    const gq_callbacks *callbacks;
+    gq_error *e;
+    bool ok;
+} sampling_call;
+
+static void do_sample(void *data) {
+    sampling_call *c = data;
+    c->ok = sample(c->plan, c->inputs, c->callbacks, c->e);
+}
+
+bool plan_sample_calibration(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks,
+                             gq_error *e) {
+    sampling_call c = {plan, inputs, callbacks, e, false};
+    forward_apart(do_sample, &c);
+    return c.ok;
 }

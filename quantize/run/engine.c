@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "forward/threads.h"
 #include "quantize/run/cache.h"
 #include "quantize/run/calibrate.h"
 #include "quantize/run/journal.h"
@@ -280,13 +281,27 @@ static void release(engine *g) {
     schedule_end(&g->schedule);
 }
 
+typedef struct calibration_call {
+    engine *g;
+    const gq_callbacks *callbacks;
+    gq_error *e;
+    bool ok;
+} calibration_call;
+
+static void do_calibrate(void *data) {
+    calibration_call *c = data;
+    engine *g = c->g;
+    c->ok = calibrate_run(g->plan, &g->outputs, g->names.whole, g->results, c->callbacks, &g->layers, c->e);
+}
+
 static bool calibrate(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     double began = schedule_clock();
     if (!g->plan->calibration) return true;
-    bool ok = calibrate_run(g->plan, &g->outputs, g->names.whole, g->results, callbacks, &g->layers, e);
+    calibration_call c = {g, callbacks, e, false};
+    forward_apart(do_calibrate, &c);
     /* It says nothing about the speed of what follows. */
     g->schedule.resuming += (schedule_clock() - began) * g->schedule.threads;
-    return ok;
+    return c.ok;
 }
 
 static bool run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
