@@ -6,7 +6,9 @@
 # PEER-FOLDER is what ../shared/peer/setup.sh has filled. Each TYPE (those of docs/quality.md, unless told) is made
 # four times: by either, without importance data and with it. Prints mean KL divergence from the original, the ratio
 # and its standard error, and the difference in its own standard errors (paired: over the same windows of text), above
-# 0 where gquant's is less. EFFORT (default) and TOKENS (40000) can be set in the environment.
+# 0 where gquant's is less. EFFORT (default) and TOKENS (40000) can be set in the environment. With CALIBRATE, a file
+# of decimal ids, each TYPE is made once more, calibrated on these in windows of CONTEXT (128) tokens, and compared
+# with the incumbent's file with importance data.
 set -eu
 build=$1 work=$2 peer=$3 model=$4 tokens=$5 importance=$6
 shift 6
@@ -32,6 +34,11 @@ for type; do
         quietly "$build/gquant" -q --force --effort "${EFFORT:-default}" ${data:+"$data"} "$model" "$ours" "$type"
         files="$files $type,$on,incumbent.gguf $type,$on,gquant.gguf"
     done
+    [ "${CALIBRATE:-}" ] || continue
+    ln -f "$theirs" "$work/$type,calibrated,incumbent.gguf"
+    quietly "$build/gquant" -q --force --effort "${EFFORT:-default}" --calibrate-ids "$CALIBRATE" \
+        --context "${CONTEXT:-128}" "$model" "$work/$type,calibrated,gquant.gguf" "$type"
+    files="$files $type,calibrated,incumbent.gguf $type,calibrated,gquant.gguf"
 done
 
 build=$(realpath "$build") model=$(realpath "$model") tokens=$(realpath "$tokens")
@@ -52,7 +59,8 @@ cd "$work"
     }
     END {
         for (on in n) mean[on] = sum[on] / n[on]
-        printf "\nmean of ratios: %.3f without importance data, %.3f with it\n", mean["off"], mean["on"]
+        printf "\nmean of ratios: %.3f without importance data, %.3f with it", mean["off"], mean["on"]
+        printf n["calibrated"] ? ", %.3f calibrated\n" : "\n", mean["calibrated"]
     }'
 # shellcheck disable=SC2086
 rm -f $files log

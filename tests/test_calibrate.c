@@ -105,7 +105,7 @@ static void check_roundings(const gq_results *results, size_t matrices) {
 
 static void a_calibrated_file_does_less_harm(void **state) {
     (void)state;
-    static const char *const types[] = {"Q2_K", "Q4_K_S", "IQ4_XS", "Q5_1"};
+    static const char *const types[] = {"Q2_K", "IQ4_XS", "Q5_1"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         quantize(path("model.gguf"), path("plain.gguf"), types[i], 1);
         gq_results *results = run(job_of("model.gguf", "calibrated.gguf", types[i]));
@@ -248,7 +248,7 @@ static void a_killed_run_goes_on(void **state) {
     size_t n, killed = 0;
     const gq_rounding *wanted = gq_results_roundings(calm, 0, &n);
     job *j = job_of("experts.gguf", "killed.gguf", "Q4_K_S");
-    for (size_t at = 1; at < 300; at += 2 + at) {
+    for (size_t at = 1; at < 300; at += 4 + 2 * at) {
         bool done = run_until(j, at);
         killed += !done;
         if (!done) {
@@ -262,7 +262,7 @@ static void a_killed_run_goes_on(void **state) {
         assert_false(exists(path(".killed.gguf.gquant-states")));
         unlink(path("killed.gguf"));
     }
-    assert_true(killed >= 4);
+    assert_true(killed >= 3);
     gq_results_free(calm);
 }
 
