@@ -211,6 +211,24 @@ static void layers_may_be_left_out(void **state) {
     gq_results_free(results);
 }
 
+/* Types chosen by what flows in, and then rounded by it. */
+static void a_size_may_be_asked_for(void **state) {
+    (void)state;
+    gq_target target = {.bpw = 4.5};
+    job *j = job_of("model.gguf", "sized.gguf", NULL);
+    j->options.targets = &target, j->options.measure_file = path("measured");
+    gq_plan *plan = planned(j);
+    const gq_summary *s = gq_plan_summary(plan, 0);
+    assert_true(8.0 * (double)s->out_bytes <= 4.5 * (double)s->n_weights);
+    gq_plan_free(plan);
+    gq_results *results = run(j);
+    check_roundings(results, LAYERS * 7 + 1);
+    gq_results_free(results);
+    assert_int_equal(rename(path("sized.gguf"), path("first")), 0);
+    just_run(j); /* from what was measured before */
+    assert_same_file(path("first"), path("sized.gguf"));
+}
+
 /* ---- interrupted ---- */
 
 typedef struct moment {
@@ -286,6 +304,7 @@ int main(void) {
         cmocka_unit_test(same_on_levels_that_fuse),
         cmocka_unit_test(same_beside_other_outputs),
         cmocka_unit_test(layers_may_be_left_out),
+        cmocka_unit_test(a_size_may_be_asked_for),
         cmocka_unit_test(a_killed_run_goes_on),
         cmocka_unit_test(a_run_killed_often_goes_on),
     };
