@@ -50,9 +50,8 @@ static double share_of(const gq_plan *plan, const gguf_tensor *t, uint64_t *used
 typedef struct needs {
     uint64_t one;     /* matrix's moments, by which more of them are reckoned */
     uint64_t experts; /* most matrices of a tensor of which a token meets some */
-    uint64_t site;    /* one matrix's moments and factors, activations of a batch and of held-back tokens */
-    uint64_t rows;    /* a matrix's rows in hand */
-    uint64_t pass;    /* what each thread's pass over some of them takes */
+    uint64_t site;    /* one matrix's: its moments, held-back tokens, and the most of what comes one after
+                         another: a batch's activations; its factors; rows in hand */
     uint64_t blocks;  /* written ones that are still needed */
 } needs;
 
@@ -73,24 +72,24 @@ static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, c
                      size_t width, int threads) {
     uint64_t used, tokens = larger(c->job.context, BATCH_TOKENS), all = c->job.windows * c->job.context;
     moments_shape shape = shape_of(t->ne[0], width);
-    uint64_t sums = moments_bytes(shape, threads), site;
+    uint64_t sums = moments_bytes(shape, threads);
     double share = share_of(plan, t, &used);
     uint64_t rows = t->ne[1] < CALIBRATION_ROWS ? t->ne[1] : CALIBRATION_ROWS;
     if (tokens > all) tokens = all;
     /* Of a batch one stream's, of experts paired with the other's; of held-back ones both, and one of them
      * once more while it is turned. */
-    tokens = plus(times(tokens, share < 1 ? 2 * used : 1), 3 * c->held_tokens);
-    site = plus(plus(sums, moments_factored_bytes(shape)), times(times(tokens, t->ne[0]), sizeof(float)));
-    n->site = larger(n->site, site);
-    n->rows = larger(n->rows, times(rows * BYTES_PER_WEIGHT, t->ne[0]));
-    n->pass = larger(n->pass, pass_bytes(plan, t->ne[0]));
+    uint64_t batch = times(times(tokens, share < 1 ? 2 * used : 1) * sizeof(float), t->ne[0]);
+    uint64_t held = times(3 * c->held_tokens * sizeof(float), t->ne[0]);
+    uint64_t rounding =
+        plus(times(rows * BYTES_PER_WEIGHT, t->ne[0]), times(pass_bytes(plan, t->ne[0]), (uint64_t)threads));
+    uint64_t most = larger(larger(batch, moments_factored_bytes(shape)), rounding);
+    n->site = larger(n->site, plus(plus(sums, held), most));
     if (share < 1) n->one = larger(n->one, sums), n->experts = larger(n->experts, matrices_of(t));
 }
 
 static uint64_t sum_of(const needs *n, int threads) {
     uint64_t others = plus(matmul_bytes(threads), OUTPUTS);
-    uint64_t rounding = plus(n->rows, times(n->pass, (uint64_t)threads));
-    return plus(plus(plus(n->site, n->blocks), rounding), others);
+    return plus(plus(n->site, n->blocks), others);
 }
 
 /* Bytes of the whole with as little at once as can be. */
