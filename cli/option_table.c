@@ -104,7 +104,7 @@ const option_row options[] = {
     VALUE("recipe-out", 0, "FILE", TEXT, FILE, recipe_out, Q | BRIEF,
           "write the types for --tensor-type-file"),
     FLAG("quiet", 'q', quiet, ALL, "errors only"),
-    FLAG("verbose", 'v', verbose, Q, "a line per tensor as it is done; with --version all of it"),
+    FLAG("verbose", 'v', verbose, Q, "a line per tensor; with --version all of it"),
     VALUE("progress", 0, "json[:FD]", PROGRESS, NONE, progress, Q | C | V | E | M,
           "progress as JSON lines on standard error or FD"),
     FLAG("json", 0, json, I | M | P | C | V | E, "print JSON"),

@@ -159,13 +159,18 @@ static void drop_sample(gq_plan *plan) {
     model_inputs_free(&plan->inputs);
 }
 
+static bool cover_needed(target *t, gq_error *e) {
+    for (size_t i = 0; i < t->plan->n_tensors; i++)
+        if (t->needed[i] && !plan_cover_source(t->plan, &t->plan->sources[i], t->options, e)) return false;
+    return true;
+}
+
 static bool measure_all(target *t, bool *fresh, gq_error *e) {
     gq_plan *plan = t->plan;
     const gq_callbacks *callbacks = t->options->callbacks;
     if (measure_known(plan, t->needed, t->found)) return true;
-    bool ok = !plan->calibration || plan_sample_calibration(plan, &plan->inputs, callbacks, e);
-    for (size_t i = 0; ok && i < plan->n_tensors; i++)
-        ok = !t->needed[i] || plan_cover_source(plan, &plan->sources[i], t->options, e);
+    bool ok = !plan->calibration ||
+              (plan_sample_calibration(plan, &plan->inputs, callbacks, e) && cover_needed(t, e));
     ok = ok && measure_tensors(plan, t->needed, t->found, fresh, callbacks, e);
     if (plan->calibration) drop_sample(plan);
     return ok;
@@ -180,6 +185,7 @@ static bool measure(target *t, gq_error *e) {
     if (!path) return gq_fail_memory(e, strlen(plan_input(plan)) + 32);
     measure_key(plan, key);
     bool ok = !asked || !*asked || measure_may_replace(path, e), fresh = false;
+    ok = ok && (plan->calibration || cover_needed(t, e)); /* which types apply depends on it */
     if (ok) measure_read(plan, path, key, t->found);
     ok = ok && measure_all(t, &fresh, e);
     bool keep = ok && *path && !(fresh && t->options->dry_run);
