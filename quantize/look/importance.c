@@ -173,8 +173,8 @@ bool gq_imatrix_merge(gq_imatrix *a, const gq_imatrix *b, gq_error *e) {
 }
 
 bool gq_imatrix_write(const gq_imatrix *m, const char *path, bool gguf, bool force, gq_error *e) {
-    uint8_t *bytes;
-    uint64_t n;
+    uint8_t *bytes = NULL;
+    uint64_t n = 0;
     if (!(gguf ? imatrix_write_gguf : imatrix_write_dat)(&m->data, &bytes, &n, e)) return false;
     bool ok = gq_write_whole(path, force, bytes, n, e);
     free(bytes);
