@@ -11,9 +11,9 @@
 #define LEVEL_IQ1(d) (8 * (d)-8)
 
 #define FOUR(NAME, e, width) \
-    LEVEL_##NAME((e) & ((1 << width) - 1)), LEVEL_##NAME((e) >> width & ((1 << width) - 1)), \
-        LEVEL_##NAME((e) >> 2 * width & ((1 << width) - 1)), \
-        LEVEL_##NAME((e) >> 3 * width & ((1 << width) - 1))
+    LEVEL_##NAME((e) & ((1 << (width)) - 1)), LEVEL_##NAME((e) >> (width) & ((1 << (width)) - 1)), \
+        LEVEL_##NAME((e) >> 2 * (width) & ((1 << (width)) - 1)), \
+        LEVEL_##NAME((e) >> 3 * (width) & ((1 << (width)) - 1))
 #define EIGHT(NAME, e) {FOUR(NAME, e, 2), FOUR(NAME, (e) >> 8, 2)},
 
 #define VALUES_IQ2_XXS(i, e) EIGHT(IQ2_XXS, e)

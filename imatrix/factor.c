@@ -181,12 +181,13 @@ static float larger_damp(float damp) {
 }
 
 static bool factor_block(work *w, const prepared *p, moments_settings s, float *tiles, float *damp) {
-    for (;; *damp = larger_damp(*damp)) {
+    while (true) {
         size_t strip = w->strips;
         fill(w, p, (double)*damp, (double)s.shrink, tiles);
         while (strip > 0 && factor_strip(w, strip - 1)) strip--;
         if (!strip) return true;
         if (*damp >= 1) return false;
+        *damp = larger_damp(*damp);
     }
 }
 

@@ -48,11 +48,11 @@ static bool read_text(gq_plan *plan, plan_calibration *c, const gq_calibration *
     text_windows w = {.n = 0};
     gq_text text = asked->text;
     size_t vocabulary = forward_model_sizes(c->model)->vocabulary;
-    const char *slash = text.name ? strrchr(text.name, '/') : NULL; /* folders are nobody's business */
+    const char *name = text.name ? text.name : "", *slash = strrchr(name, '/'); /* no folders */
     if (!text.tokens) text.tokens = GQ_CALIBRATION_TOKENS;
     if (!asked->random) {
-        c->text = strdup(slash ? slash + 1 : text.name ? text.name : "");
-        if (!c->text) return gq_fail_memory(e, strlen(text.name));
+        c->text = strdup(slash ? slash + 1 : name);
+        if (!c->text) return gq_fail_memory(e, strlen(name));
     }
     bool ok = asked->random ? windows_draw(&w, &text, &plan->model, vocabulary, e)
                             : windows_read(&w, &text, &plan->model, vocabulary, &plan->warnings, e);
