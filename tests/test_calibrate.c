@@ -1,5 +1,6 @@
 /* Rounding with what flows into each matrix of a running model: that it harms less, and that its bytes depend
  * on neither threads, memory, instruction set, other outputs nor interruptions. */
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,15 @@ static int start(void **state) {
 
 /* ---- jobs ---- */
 
+/* A path that stays for as long as a job is used. */
+static const char *lasting(const char *name) {
+    static char kept[8][PATH_MAX];
+    static size_t next;
+    char *to = kept[next++ % 8];
+    snprintf(to, PATH_MAX, "%s", path(name));
+    return to;
+}
+
 typedef struct job {
     gq_output outputs[3];
     gq_calibration calibration;
@@ -40,12 +50,12 @@ typedef struct job {
 static job *job_of(const char *in, const char *out, const char *type) {
     static job j;
     j = (job){
-        .outputs = {{strdup(path(out)), type}},
+        .outputs = {{lasting(out), type}},
         .calibration =
             {.size = sizeof(gq_calibration),
              .text = {.name = "ids", .bytes = text, .n = strlen(text), .ids = true, .context = CONTEXT}},
         .options = {.size = sizeof(gq_options), .n_outputs = 1, .threads = 1, .force = true}};
-    j.options.input = strdup(path(in)), j.options.outputs = j.outputs;
+    j.options.input = lasting(in), j.options.outputs = j.outputs;
     j.options.calibration = &j.calibration;
     return &j;
 }
@@ -70,7 +80,7 @@ static void just_run(const job *j) { gq_results_free(run(j)); }
 /* ---- what it brings ---- */
 
 static double divergence(const char *original, const char *copy) {
-    const char *copies[] = {strdup(path(copy))};
+    const char *copies[] = {lasting(copy)};
     gq_error e;
     gq_evaluation *v = gq_evaluate(
         &(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
@@ -84,7 +94,6 @@ static double divergence(const char *original, const char *copy) {
     size_t n;
     double kl = gq_evaluation_models(v, &n)[1].divergence.value;
     gq_evaluation_free(v);
-    free((void *)copies[0]);
     return kl;
 }
 
@@ -195,8 +204,8 @@ static void same_beside_other_outputs(void **state) {
     (void)state;
     just_run(job_of("model.gguf", "alone.gguf", "Q4_K_M"));
     job *j = job_of("model.gguf", "first.gguf", "Q2_K");
-    j->outputs[1] = (gq_output){strdup(path("second.gguf")), "Q4_K_M"};
-    j->outputs[2] = (gq_output){strdup(path("third.gguf")), "F16"};
+    j->outputs[1] = (gq_output){lasting("second.gguf"), "Q4_K_M"};
+    j->outputs[2] = (gq_output){lasting("third.gguf"), "F16"};
     j->options.n_outputs = 3;
     just_run(j);
     assert_same_file(path("alone.gguf"), path("second.gguf"));
