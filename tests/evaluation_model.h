@@ -80,4 +80,14 @@ static inline model *expert_model(void) {
     return m;
 }
 
+/* Both as files: the plain one with so many layers. */
+static inline void write_run_models(const char *plain, uint32_t blocks, const char *experts) {
+    model *m = evaluation_model(blocks);
+    model_write(m, plain);
+    model_free(m);
+    m = expert_model();
+    model_write(m, experts);
+    model_free(m);
+}
+
 #endif

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void count_chunk(void *user, const gq_progress *p) {
@@ -65,4 +66,11 @@ int run_as_asked(char **arguments) {
     bool done = plan && gq_run(plan, NULL, NULL, NULL);
     gq_plan_free(plan);
     return !done;
+}
+
+bool run_finished(pid_t child) {
+    int status;
+    assert_true(waitpid(child, &status, 0) == child);
+    assert_true((WIFEXITED(status) && WEXITSTATUS(status) == 0) || WIFSIGNALED(status));
+    return WIFEXITED(status);
 }

@@ -23,5 +23,7 @@ bool announced(const gq_options *options, const char *says);
  * hands four arguments to run_as_asked and returns what that does. */
 pid_t start_run(const gq_options *o);
 int run_as_asked(char **arguments);
+/* Wait for a process that does a run and ends with 0, or is killed meanwhile: whether it ended. */
+bool run_finished(pid_t child);
 
 #endif

@@ -4,11 +4,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
+#include "tests/runs.h"
 
 enum { VOCABULARY = 512, CONTEXT = 24, WINDOWS = 16, TOKENS = CONTEXT * WINDOWS, LAYERS = 2 };
 
@@ -17,12 +17,7 @@ static char text[8 * TOKENS], dull[8 * TOKENS];
 static int start(void **state) {
     (void)state;
     folder = temporary_folder();
-    model *m = evaluation_model(LAYERS);
-    model_write(m, path("model.gguf"));
-    model_free(m);
-    m = expert_model();
-    model_write(m, path("experts.gguf"));
-    model_free(m);
+    write_run_models(path("model.gguf"), LAYERS, path("experts.gguf"));
     for (size_t i = 0, at = 0, much = 0; i < TOKENS; i++) {
         at += (size_t)snprintf(text + at, sizeof text - at, "%zu ", i * i * 31 % VOCABULARY);
         much += (size_t)snprintf(dull + much, sizeof dull - much, "7 ");
@@ -263,10 +258,7 @@ static bool run_until(const job *j, size_t at) {
         if (!done) fprintf(stderr, "%s\n", e.text);
         _exit(done ? 0 : 1);
     }
-    int status;
-    assert_true(waitpid(child, &status, 0) == child);
-    assert_true((WIFEXITED(status) && WEXITSTATUS(status) == 0) || WIFSIGNALED(status));
-    return WIFEXITED(status);
+    return run_finished(child);
 }
 
 static void a_killed_run_goes_on(void **state) {

@@ -10,12 +10,7 @@
 static int start(void **state) {
     (void)state;
     folder = temporary_folder();
-    model *m = evaluation_model(2);
-    model_write(m, path("model.gguf"));
-    model_free(m);
-    m = expert_model();
-    model_write(m, path("experts.gguf"));
-    model_free(m);
+    write_run_models(path("model.gguf"), 2, path("experts.gguf"));
     char text[400];
     for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i * 3 % 8);
     write_whole(path("text"), text, sizeof text);

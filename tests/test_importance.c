@@ -14,6 +14,7 @@
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
 #include "tests/forwarding.h"
+#include "tests/runs.h"
 
 enum {
     VOCABULARY = 512,
@@ -29,12 +30,7 @@ static uint32_t ids[TOKENS];
 static int start(void **state) {
     (void)state;
     folder = temporary_folder();
-    model *m = evaluation_model(3);
-    model_write(m, path("model.gguf"));
-    model_free(m);
-    m = expert_model();
-    model_write(m, path("experts.gguf"));
-    model_free(m);
+    write_run_models(path("model.gguf"), 3, path("experts.gguf"));
     for (size_t i = 0, at = 0; i < TOKENS; i++) {
         ids[i] = (uint32_t)(i * i * 31 % VOCABULARY);
         at += (size_t)snprintf(text + at, sizeof text - at, "%u ", ids[i]);
@@ -249,10 +245,7 @@ static bool compute_until(const gq_importance_request *r, size_t at) {
         if (!done) fprintf(stderr, "%s\n", e.text);
         _exit(done ? 0 : 1);
     }
-    int status;
-    assert_true(waitpid(child, &status, 0) == child);
-    assert_true((WIFEXITED(status) && WEXITSTATUS(status) == 0) || WIFSIGNALED(status));
-    return WIFEXITED(status);
+    return run_finished(child);
 }
 
 static void a_killed_run_goes_on(void **state) {

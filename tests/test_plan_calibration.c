@@ -14,12 +14,7 @@ static char letters[LETTERS + 1];
 static int start(void **state) {
     (void)state;
     folder = temporary_folder();
-    model *m = evaluation_model(2);
-    model_write(m, path("model.gguf"));
-    model_free(m);
-    m = expert_model();
-    model_write(m, path("experts.gguf"));
-    model_free(m);
+    write_run_models(path("model.gguf"), 2, path("experts.gguf"));
     for (size_t i = 0; i < LETTERS; i++) letters[i] = (char)('a' + i * i * 3 % 8);
     return 0;
 }

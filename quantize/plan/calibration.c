@@ -160,10 +160,9 @@ bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
 
 /* ---- what it takes ---- */
 
-static bool any_calibrated(const gq_plan *plan) {
-    for (size_t o = 0; o < plan->n_outputs; o++)
-        for (size_t i = 0; i < plan->n_tensors; i++)
-            if (plan->outputs[o].tensors[i].calibrated) return true;
+bool plan_any_calibrated(const gq_plan *plan, size_t output) {
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (plan->outputs[output].tensors[i].calibrated) return true;
     return false;
 }
 
@@ -216,7 +215,9 @@ bool plan_bound_calibration(gq_plan *plan, gq_error *e) {
     c->head = head_of(plan, c), c->records = record_bytes(plan, c);
     if (!calibration_bound(plan, c, e)) return false;
     describe(plan, c);
-    if (!any_calibrated(plan))
+    size_t o = 0;
+    while (o < plan->n_outputs && !plan_any_calibrated(plan, o)) o++;
+    if (o == plan->n_outputs)
         return words_add(&plan->warnings, e,
                          "there is nothing to calibrate: no matrix that is run gets a quantized type");
     if (c->facts.width < c->facts.columns &&

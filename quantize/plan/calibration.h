@@ -43,7 +43,10 @@ void plan_calibration_free(plan_calibration *c);
 
 /* Whether a run over the text tells what flows into the tensor. */
 bool plan_can_calibrate(const gq_plan *plan, const plan_source *source);
-/* Whether the run rounds a tensor by that. */
+/* Whether the run rounds a tensor by that: what a gq_tensor's `calibrated` is made of, once types are chosen.
+ */
 bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor);
+/* Whether some tensor of an output is calibrated. */
+bool plan_any_calibrated(const gq_plan *plan, size_t output);
 
 #endif

@@ -66,18 +66,17 @@ static progress_of *progress_at(const calibrator *c, size_t tensor) {
     return &c->progress[c->output * c->plan->n_tensors + tensor];
 }
 
+/* Whether it is rounded here for the output at work. */
+static bool is_calibrated(const calibrator *c, size_t tensor) {
+    return c->plan->outputs[c->output].tensors[tensor].calibrated;
+}
+
 static uint64_t settled(void *data, const gguf_tensor *t) {
     const calibrator *c = data;
     size_t i = number_of(c, t);
-    if (i == SIZE_MAX || !plan_calibrated(c->plan, c->output, i)) return UINT64_MAX;
+    if (i == SIZE_MAX || !is_calibrated(c, i)) return UINT64_MAX;
     uint64_t n = progress_at(c, i)->settled;
     return n < matrices_of(t) ? n : UINT64_MAX;
-}
-
-static bool anything_calibrated(const gq_plan *plan, size_t output) {
-    for (size_t i = 0; i < plan->n_tensors; i++)
-        if (plan_calibrated(plan, output, i)) return true;
-    return false;
 }
 
 /* Whether some output's output matrix is. */
@@ -85,7 +84,7 @@ static bool head_calibrated(const gq_plan *plan) {
     const gguf_tensor *out = forward_model_sizes(plan->calibration->model)->out;
     for (size_t i = 0; i < plan->n_tensors; i++)
         for (size_t o = 0; plan->sources[i].tensor == out && o < plan->n_outputs; o++)
-            if (plan_calibrated(plan, o, i)) return true;
+            if (plan->outputs[o].tensors[i].calibrated) return true;
     return false;
 }
 
@@ -320,21 +319,17 @@ static bool begin_streams(calibrator *c, gq_error *e) {
     return true;
 }
 
-/* Numbers of the layers that are written, of those that are run. */
-static size_t layers_of(const gq_plan *plan) {
-    size_t layers = forward_model_sizes(plan->calibration->model)->layers, n = 0;
-    for (size_t i = 0; i < plan->layers.n; i++) n += plan->layers.kept[i] < layers;
-    return plan->layers.n ? n : layers;
+size_t calibrator_steps(const gq_plan *plan) {
+    return plan->calibration->facts.layers + head_calibrated(plan);
 }
-
-size_t calibrator_steps(const gq_plan *plan) { return layers_of(plan) + head_calibrated(plan); }
 
 /* All weights that are rounded: what progress is measured by. */
 static double weights_of(const calibrator *c) {
     double n = 0;
     for (size_t o = 0; o < c->plan->n_outputs; o++)
         for (size_t i = 0; i < c->plan->n_tensors; i++)
-            if (plan_calibrated(c->plan, o, i)) n += (double)c->plan->outputs[o].tensors[i].n_weights;
+            if (c->plan->outputs[o].tensors[i].calibrated)
+                n += (double)c->plan->outputs[o].tensors[i].n_weights;
     return n;
 }
 
@@ -342,14 +337,14 @@ static double weights_of(const calibrator *c) {
 static bool all_settled(calibrator *c, gq_error *e) {
     for (c->output = 0; c->output < c->plan->n_outputs; c->output++)
         for (size_t i = 0; i < c->plan->n_tensors; i++)
-            if (plan_calibrated(c->plan, c->output, i) && !progress_at(c, i)->settled)
+            if (is_calibrated(c, i) && !progress_at(c, i)->settled)
                 return gq_fail(e, "%s: tensor %s: nothing flowed into it", plan_input(c->plan),
                                c->plan->sources[i].name);
     return true;
 }
 
 static bool run_steps(calibrator *c, gq_error *e) {
-    size_t layers = layers_of(c->plan), steps = calibrator_steps(c->plan);
+    size_t layers = c->how->facts.layers, steps = calibrator_steps(c->plan);
     for (size_t i = c->kept->finished; i < steps; i++) {
         size_t number = i < layers && c->plan->layers.n ? c->plan->layers.kept[i] : i;
         if (i < layers)
@@ -370,7 +365,7 @@ static bool open_streams(calibrator *c, gq_error *e) {
     if (!c->original) return false;
     for (size_t o = 0; o < c->plan->n_outputs; o++) {
         keep.at += 2 * slot;
-        if (!anything_calibrated(c->plan, o)) continue;
+        if (!plan_any_calibrated(c->plan, o)) continue;
         if (!(c->rounded[o] = forward_stream_new(c->run, m, &keep, e))) return false;
     }
     return true;

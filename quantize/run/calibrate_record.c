@@ -55,7 +55,7 @@ bool record_holds(const uint8_t *bytes, uint64_t n, const gq_plan *plan, const o
         calibrate_entry entry = entry_at(bytes, i);
         uint32_t crc;
         ok = entry.output < plan->n_outputs && entry.tensor < plan->n_tensors &&
-             entry.reason < ROUND_REASONS && plan_calibrated(plan, entry.output, entry.tensor) &&
+             entry.reason < ROUND_REASONS && plan->outputs[entry.output].tensors[entry.tensor].calibrated &&
              (!outputs || (checksum(plan, outputs, &entry, piece, &crc, NULL) && crc == entry.crc));
     }
     free(piece);

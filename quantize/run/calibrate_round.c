@@ -140,13 +140,13 @@ static matmul_weights weights_of(const rows *r, const gguf_type *type, const voi
     return (matmul_weights){data, type->id, r->n, r->columns, gguf_type_bytes(type, r->columns)};
 }
 
-/* error[0]: of the calibrated rows, [1]: of the searched ones. */
-static bool compare_rows(const rows *r, output_errors *errors, gq_error *e) {
+/* error[0]: of the searched rows, [1]: of the calibrated ones, where both are there. */
+static bool compare_rows(const rows *r, size_t ways, output_errors *errors, gq_error *e) {
     const round_inputs *in = &r->task->inputs;
     output_side original = {weights_of(r, r->from, r->raw), in->original, in->stride};
-    output_side rounded[] = {{weights_of(r, r->to, r->calibrated), in->rounded, in->stride},
-                             {weights_of(r, r->to, r->searched), in->rounded, in->stride}};
-    return output_compare(r->task->products, &original, rounded, 2, in->held, errors, e);
+    output_side rounded[] = {{weights_of(r, r->to, r->searched), in->rounded, in->stride},
+                             {weights_of(r, r->to, r->calibrated), in->rounded, in->stride}};
+    return output_compare(r->task->products, &original, rounded, ways, in->held, errors, e);
 }
 
 static bool write_rows(const rows *r, const uint8_t *blocks, gq_error *e) {
@@ -169,7 +169,7 @@ static bool round_both(rows *r, gq_rounding *sums, output_errors *errors, bool *
         if (!pulse(r->task, e) || !read_rows(r, first, e)) return false;
         search_rows(r, r->searched);
         calibrate_rows(r, sums);
-        if (!compare_rows(r, errors, e) || !write_rows(r, r->calibrated, e)) return false;
+        if (!compare_rows(r, 2, errors, e) || !write_rows(r, r->calibrated, e)) return false;
         *numbers = *numbers && decodes_to_numbers(r, r->calibrated);
     }
     return true;
@@ -179,8 +179,7 @@ static bool round_by_search(rows *r, bool measure, output_errors *errors, gq_err
     for (uint64_t first = 0; first < r->tensor->ne[1]; first += r->n) {
         if (!pulse(r->task, e) || !read_rows(r, first, e)) return false;
         search_rows(r, r->searched);
-        memcpy(r->calibrated, r->searched, gguf_type_bytes(r->to, r->n * r->columns));
-        if ((measure && !compare_rows(r, errors, e)) || !write_rows(r, r->searched, e)) return false;
+        if ((measure && !compare_rows(r, 1, errors, e)) || !write_rows(r, r->searched, e)) return false;
     }
     return true;
 }
@@ -204,14 +203,14 @@ bool round_matrix(const round_task *t, gq_rounding *sums, round_reason *why, gq_
     bool ok = reason == ROUND_CALIBRATED ? round_both(&r, sums, &errors, &numbers, e)
                                          : round_by_search(&r, true, &errors, e);
     if (reason == ROUND_CALIBRATED && ok &&
-        (!numbers || (t->inputs.held > 0 && !(errors.error[0] < errors.error[1])))) {
+        (!numbers || (t->inputs.held > 0 && !(errors.error[1] < errors.error[0])))) {
         reason = ROUND_WORSE;
         ok = round_by_search(&r, false, &errors, e);
     }
     rows_free(&r);
     sums->matrices++, sums->plain += reason != ROUND_CALIBRATED, sums->unchecked += t->inputs.held == 0;
-    sums->power += errors.power, sums->searched += errors.error[1];
-    sums->written += errors.error[reason == ROUND_CALIBRATED ? 0 : 1];
+    sums->power += errors.power, sums->searched += errors.error[0];
+    sums->written += errors.error[reason == ROUND_CALIBRATED];
     if (sums->matrices == 1 || f->tokens < sums->tokens) sums->tokens = f->tokens;
     if (f->damp > sums->damp) sums->damp = f->damp;
     if (*why == ROUND_CALIBRATED) *why = reason;

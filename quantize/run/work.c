@@ -4,8 +4,6 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "quantize/plan/calibration.h"
-
 /* Under importance, encoders work on CODEC_MOST_LANES rows at once and take as long for fewer, so strips of
  * wide rows are larger there, up to 2^20 elements; 16-bit input and an output of 4 bits then touch 7 bytes of
  * each, 7 MiB. What is read back is decoded STRIP elements at a time. */
@@ -54,7 +52,7 @@ work_tensor *work_tensor_open(const gq_plan *plan, size_t number, gq_error *e) {
     for (size_t o = 0; o < plan->n_outputs; o++) {
         struct work_output *output = &t->outputs[o];
         output->to = &plan->outputs[o].tensors[number];
-        output->calibrated = plan_calibrated(plan, o, number);
+        output->calibrated = output->to->calibrated;
         /* Bytes and errors depend on nothing but the type, unless they were made from the output's own
          * stream. */
         output->encoder = output->calibrated ? o : 0;
