@@ -7,7 +7,7 @@ import signal
 import threading
 from typing import Any, Callable, Optional
 
-from ._library import CANCELLED, PROGRESS, gq_callbacks, text_of
+from ._library import CANCELLED, PROGRESS, gq_callbacks, gq_progress, text_of
 
 
 class Progress:

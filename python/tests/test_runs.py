@@ -121,6 +121,8 @@ def test_a_callback_that_stops_or_raises(model, tmp_path):
 
 
 def test_an_interrupt_ends_it_cleanly(model, tmp_path):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which shells take from what they run behind
+
     def interrupt(p):
         for _ in range(100):  # impatiently; and the work would be done before Python looks at signals
             os.kill(os.getpid(), signal.SIGINT)
