@@ -67,6 +67,9 @@ typedef struct feedback_sums {
     uint64_t codes, ends; /* codes; and of these, ends of their range that a weight lay beyond */
 } feedback_sums;
 
+/* Of descent, that an effort is. */
+static inline int feedback_sweeps(codec_effort effort) { return effort == EFFORT_BEST ? 2 : 0; }
+
 /* UINT64_MAX: more than can be counted. */
 uint64_t feedback_bytes(const kernels *k, uint32_t type, size_t columns);
 /* x: rows x columns, finite; blocks: as encoders write them. */

@@ -70,6 +70,20 @@ void moments_free(moments *m) {
     free(m);
 }
 
+void moments_set(moments *m, const float *mean) {
+    for (size_t i = 0, first = 0; i < m->n_blocks; first += m->blocks[i++].columns) {
+        const moments_block *b = &m->blocks[i];
+        for (size_t row = 0; row < b->columns; row++)
+            for (size_t strip = row / FEEDBACK_STRIP; strip < feedback_strips(b->columns); strip++) {
+                size_t from = strip * FEEDBACK_STRIP, n = b->columns - from;
+                memcpy(b->triangle + feedback_triangle(strip) + row * FEEDBACK_STRIP,
+                       mean + (first + row) * m->shape.columns + first + from,
+                       sizeof *mean * (n < FEEDBACK_STRIP ? n : FEEDBACK_STRIP));
+            }
+    }
+    m->tokens = 1;
+}
+
 uint64_t moments_tokens(const moments *m) { return m->tokens; }
 
 void moments_mean_squares(moments *m, float *columns) {

@@ -34,6 +34,8 @@ void moments_free(moments *m);
 /* Feature-major: feature c of token t at x[c * x_stride + t]. x NULL: the same as y. Not from inside an
  * OpenMP loop. */
 void moments_add(moments *m, const float *x, size_t x_stride, const float *y, size_t y_stride, size_t tokens);
+/* In place of tokens: their mean, columns x columns, which is symmetric. For moments of one stream. */
+void moments_set(moments *m, const float *mean);
 uint64_t moments_tokens(const moments *m);
 /* Of y, per column; zeros where there are no tokens. */
 void moments_mean_squares(moments *m, float *columns);
@@ -45,6 +47,9 @@ typedef struct moments_settings {
     float correction; /* 0..1: how far D moves the target; negative: moments_correction */
 } moments_settings;
 #define MOMENTS_DEFAULT ((moments_settings){0.01f, 0.1f, -1})
+
+/* Those that somebody asks for: each is the default where it is 0, and none where it is negative. */
+bool moments_settings_take(moments_settings *s, float damp, float shrink, float correction, gq_error *e);
 
 /* With little text D is noise: T / (T + 3 n) for T tokens and n columns. */
 float moments_correction(uint64_t tokens, size_t columns);

@@ -5,9 +5,9 @@
 #include <zlib.h>
 
 #include "codec/vector.h"
+#include "quantize/feedback_encoder.h"
 #include "quantize/schedule.h"
 #include "quantize/sized.h"
-#include "quantize/strip.h"
 
 /* ---- shapes ---- */
 
@@ -38,6 +38,7 @@ typedef struct array {
     uint8_t *to;
     float *out;
     strip_encoder encoder;
+    feedback_encoder feedback; /* in place of it, where there are moments */
     codec_vector vector;
     codec_error *errors; /* one per piece */
 } array;
@@ -104,9 +105,11 @@ static bool encode_piece(void *arg, piece *p, gq_error *e) {
     size_t row = (size_t)p->number * a->rows_of_piece, rows = rows_from(a, row), n = rows * a->cols;
     const float *x = a->x + row * a->cols;
     size_t bad = a->kernels->first_not_finite(x, n);
+    uint8_t *to = a->to + row * a->row_bytes;
+    codec_error *sum = &a->errors[p->number];
     if (bad == n)
-        bad = strip_encode(&a->encoder, x, rows, a->cols, a->to + row * a->row_bytes, p->room,
-                           &a->errors[p->number]);
+        bad = a->feedback.moments ? feedback_encode(&a->feedback, x, rows, to, p->room, sum)
+                                  : strip_encode(&a->encoder, x, rows, a->cols, to, p->room, sum);
     note_done(a, p, rows);
     return bad == n || fail_weight(a, row * a->cols + bad, e);
 }
@@ -125,9 +128,36 @@ static void sum_up(const array *a, gq_loss *loss) {
     for (size_t i = 0; i < array_pieces(a); i++) {
         const codec_error *s = &a->errors[i];
         loss->n += s->n, loss->x2 += s->x2, loss->e2 += s->e2;
-        if (a->encoder.importance.column) loss->wx2 += s->wx2, loss->we2 += s->we2;
+        if (a->feedback.moments || a->encoder.importance.column) loss->wx2 += s->wx2, loss->we2 += s->we2;
         if ((double)s->max_e > loss->max_error) loss->max_error = (double)s->max_e;
     }
+}
+
+static bool encode_pieces(array *a, int threads, const gq_callbacks *callbacks, gq_loss *loss, gq_error *e) {
+    size_t room = a->feedback.moments ? feedback_encoder_room(&a->feedback) : sizeof(float) * STRIP;
+    a->errors = calloc(array_pieces(a) + 1, sizeof *a->errors);
+    if (!a->errors) return gq_fail_memory(e, array_pieces(a) * sizeof *a->errors);
+    bool ok = run_pieces(a, threads, room, callbacks, encode_piece, e);
+    if (ok && loss) sum_up(a, loss);
+    free(a->errors);
+    return ok;
+}
+
+static bool encode_by_moments(array *a, const gq_array_options *o, const gq_callbacks *callbacks,
+                              gq_loss *loss, gq_error *e) {
+    moments_settings settings;
+    if (o->importance)
+        return gq_fail_usage(e, "importance is what second moments say of single columns: give one of them");
+    if (!a->codec->steps)
+        return gq_fail_usage(e, "%s rounds each weight by itself: second moments say nothing to it",
+                             a->type->name);
+    if (!moments_settings_take(&settings, o->damp, o->shrink, 0, e) ||
+        !feedback_encoder_open(&a->feedback, a->encoder, o->moments, a->cols, settings, o->threads, e))
+        return false;
+    a->rows_of_piece = FEEDBACK_ROWS;
+    bool ok = encode_pieces(a, o->threads, callbacks, loss, e);
+    feedback_encoder_close(&a->feedback);
+    return ok;
 }
 
 bool gq_encode(uint32_t type, uint64_t rows, uint64_t cols, const float *x, const gq_array_options *options,
@@ -147,12 +177,8 @@ bool gq_encode(uint32_t type, uint64_t rows, uint64_t cols, const float *x, cons
     a.x = x, a.to = to;
     a.encoder = (strip_encoder){
         .kernels = a.kernels, .type = a.type, .importance.column = asked.importance, .settings = &settings};
-    a.errors = calloc(array_pieces(&a) + 1, sizeof *a.errors);
-    if (!a.errors) return gq_fail_memory(e, array_pieces(&a) * sizeof *a.errors);
-    bool ok = run_pieces(&a, asked.threads, sizeof(float) * STRIP, &callbacks, encode_piece, e);
-    if (ok && loss) sum_up(&a, loss);
-    free(a.errors);
-    return ok;
+    return asked.moments ? encode_by_moments(&a, &asked, &callbacks, loss, e)
+                         : encode_pieces(&a, asked.threads, &callbacks, loss, e);
 }
 
 /* ---- decoding ---- */

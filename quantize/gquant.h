@@ -225,7 +225,7 @@ GQ_API char *gq_plan_recipe(const gq_plan *plan, size_t output, gq_error *e);
 typedef struct gq_loss {
     uint64_t n;       /* elements; 0: not measured (kept byte for byte) */
     double x2, e2;    /* sum of x^2 and of (x - x')^2, x' being what the file decodes to */
-    double wx2, we2;  /* the same under importance; 0 where there is none */
+    double wx2, we2;  /* the same under importance (or moments); 0 where there is none */
     double max_error; /* largest |x - x'| */
     uint32_t crc32;   /* of the tensor's bytes in the output */
     uint64_t reserved[4];
@@ -298,13 +298,21 @@ GQ_API const char *const *gq_results_warnings(const gq_results *r, size_t *n);
 
 /* ---- arrays in memory ----
  * Rows of float32, one after another, to and from blocks as a file has them. Bytes are the same for any
- * number of threads and on every CPU. Sizes that do not fit each other are refused. */
+ * number of threads and on every CPU (by moments: on every one that fuses multiplications and additions, as
+ * all but the oldest do). Sizes that do not fit each other are refused. */
 typedef struct gq_array_options {
     size_t size;
     const float *importance; /* one value >= 0 per column; NULL: all count the same */
     int effort;              /* GQ_EFFORT_* */
     int threads;             /* 0: one per core */
     const gq_callbacks *callbacks;
+    /* In place of importance: the inputs' second moments, cols x cols: the mean of y y^T over inputs y that
+     * the rows are multiplied with; importance is its diagonal. What rounding a column loses the columns
+     * behind it make good (not in types of single numbers). Of each row that or search alone is taken, as
+     * its error under these moments is less; wx2 and we2 are such errors, w H w^T. Takes the time of a
+     * factorization, cols^3. NULL: none. */
+    const float *moments;
+    float damp, shrink; /* of moments; as in gq_calibration */
 } gq_array_options;
 /* Bytes of rows x cols in a type. Fails where rows are no whole blocks, or it is more than memory can hold.
  */

@@ -10,8 +10,7 @@ from typing import Any, Literal, Optional, Union, overload
 import numpy as np
 import numpy.typing as npt
 
-from ._interruptible import interruptible
-from ._library import UsageError, check, gq_array_options, gq_error, gq_loss, library, text_of
+from ._library import UsageError, check, gq_array_options, gq_error, gq_loss, interruptible, library, text_of
 
 Effort = Literal["default", "fast", "best"]
 EFFORTS = {"default": 0, "fast": 1, "best": 2}
@@ -44,7 +43,7 @@ class FileType:
 class Loss:
     """How far weights are from what they were.
 
-    Sums over n elements of x^2 and (x - x')^2, plain and under importance, and the largest |x - x'|.
+    Sums over n elements of x^2 and (x - x')^2, plain and under importance or moments, and the largest |x - x'|.
     """
 
     n: int
@@ -67,7 +66,7 @@ class Loss:
 
     @property
     def weighted(self) -> Optional[float]:
-        """The same under importance; None where there was none."""
+        """The same under importance, or second moments; None where there was neither."""
         return (self.we2 / self.wx2) ** 0.5 if self.wx2 else None
 
 
@@ -116,19 +115,27 @@ def _rows(a: npt.NDArray[Any], what: str) -> tuple[int, int]:
 
 @overload
 def encode(x: npt.ArrayLike, type: Union[str, int, TensorType], importance: Optional[npt.ArrayLike] = None, *,
+           moments: Optional[npt.ArrayLike] = ..., damp: Optional[float] = ..., shrink: Optional[float] = ...,
            effort: Effort = ..., threads: int = ..., loss: Literal[False] = False) -> npt.NDArray[np.uint8]: ...
 
 
 @overload
 def encode(x: npt.ArrayLike, type: Union[str, int, TensorType], importance: Optional[npt.ArrayLike] = None, *,
+           moments: Optional[npt.ArrayLike] = ..., damp: Optional[float] = ..., shrink: Optional[float] = ...,
            effort: Effort = ..., threads: int = ..., loss: Literal[True]) -> tuple[npt.NDArray[np.uint8], Loss]: ...
 
 
-def encode(x, type, importance=None, *, effort="default", threads=0, loss=False):
+def encode(x, type, importance=None, *, moments=None, damp=None, shrink=None, effort="default", threads=0, loss=False):
     """Weights as blocks of a type: [..., columns] becomes bytes [..., bytes of a row].
 
     importance: one value >= 0 per column, as Imatrix.columns gives them. threads 0: one per core; the bytes are the
     same for any number. With loss=True the blocks and a Loss.
+
+    moments: in place of importance the second moments of the inputs, [columns, columns]: for inputs y [tokens, columns]
+    the mean y.T @ y / tokens, importance being its diagonal. What rounding a column loses the columns behind it make
+    good. damp (.01): how much of the mean square is added to each column's; shrink (.1): how far columns are taken for
+    independent of each other; less of both is right for many tokens per column, more for few. Loss.weighted is the
+    relative error of the rows' products with such inputs.
 
     >>> blocks = encode(np.ones((2, 256)), "Q4_K")
     >>> blocks.shape
@@ -150,6 +157,18 @@ def encode(x, type, importance=None, *, effort="default", threads=0, loss=False)
         if column.shape != (cols,):
             raise UsageError(f"importance has the shape {column.shape}, and rows have {cols} columns")
         options.importance = column.ctypes.data_as(ctypes.POINTER(c_float))
+    if moments is not None:
+        square = np.ascontiguousarray(moments, dtype=np.float32)
+        if square.shape != (cols, cols):
+            raise UsageError(f"moments have the shape {square.shape}, and rows have {cols} columns")
+        options.moments = square.ctypes.data_as(ctypes.POINTER(c_float))
+    for name, share in (("damp", damp), ("shrink", shrink)):
+        if share is not None:
+            if moments is None:
+                raise UsageError(f"{name} is of moments, and there are none")
+            if not 0 <= share <= 1:
+                raise UsageError(f"{name} {share!r} is not from 0 to 1")
+            setattr(options, name, share or -1)  # 0 is the library's default
     blocks = np.empty(weights.shape[:-1] + (cols // of.elements * of.bytes,), dtype=np.uint8)
 
     def call(callbacks: Any) -> bool:
@@ -157,9 +176,8 @@ def encode(x, type, importance=None, *, effort="default", threads=0, loss=False)
         return library.gq_encode(of.id, rows, cols, weights.ctypes.data, byref(options), blocks.ctypes.data,
                                  bytes_.value, byref(sums), byref(e))
 
-    check(interruptible(call) if weights.size >= _LONG else call(None), e)
+    check(interruptible(call) if weights.size >= _LONG or moments is not None else call(None), e)
     return (blocks, loss_of(sums)) if loss else blocks
-
 
 
 def _blocks(blocks: npt.ArrayLike, type: Union[str, int, TensorType]) -> tuple[TensorType, npt.NDArray[np.uint8], int, int]:

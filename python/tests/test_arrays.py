@@ -28,6 +28,41 @@ def test_importance_lowers_what_it_weighs(x):
     assert np.sum(importance * (x - weighted) ** 2) < 0.8 * np.sum(importance * (x - plain) ** 2)
 
 
+@pytest.fixture(scope="module")
+def moments():
+    """Of inputs that have much in common."""
+    rng = np.random.default_rng(8)
+    y = 0.5 * rng.standard_normal((3000, 512)) + rng.standard_normal((3000, 20)) @ (0.3 * rng.standard_normal((20, 512)))
+    return y.T @ y / len(y)
+
+
+def test_moments_lower_the_error_of_products(x, moments):
+    def lost(**what):
+        off = (x - gquant.decode(gquant.encode(x, "Q4_K", **what), "Q4_K")).reshape(-1, 512).astype(np.float64)
+        return np.sum((off @ moments) * off)
+
+    blocks, loss = gquant.encode(x, "Q4_K", moments=moments, loss=True)
+    assert lost(moments=moments) == pytest.approx(loss.we2, rel=1e-4)
+    assert loss.we2 < 0.5 * lost(importance=np.diag(moments))
+    assert lost(moments=moments, damp=0.001, shrink=0, effort="best") < loss.we2
+    assert np.array_equal(blocks, gquant.encode(x, "Q4_K", moments=moments.tolist(), threads=1))
+    assert np.array_equal(blocks, gquant.encode(x, "Q4_K", moments=moments, damp=0.01, shrink=0.1))
+
+
+def test_moments_that_are_refused(x, moments):
+    for wrong, says in ((moments[:, :5], "moments have the shape"), (moments - 1000 * np.eye(512), "column 0 with itself is -"),
+                        (np.where(np.arange(512) == 7, np.nan, moments), "nan"), (np.triu(moments), "it must be that of 0 and 1")):
+        with pytest.raises(gquant.UsageError, match=says):
+            gquant.encode(x, "Q4_K", moments=wrong)
+    for wrong, says in ((dict(importance=np.ones(512)), "give one of them"), (dict(damp=2), "damp 2 is not from 0 to 1")):
+        with pytest.raises(gquant.UsageError, match=says):
+            gquant.encode(x, "Q4_K", moments=moments, **wrong)
+    with pytest.raises(gquant.UsageError, match="by itself"):
+        gquant.encode(x, "F16", moments=moments)
+    with pytest.raises(gquant.UsageError, match="shrink is of moments"):
+        gquant.encode(x, "Q4_K", shrink=0.5)
+
+
 def test_products_are_those_of_decoded_rows(x):
     blocks, v = gquant.encode(x, "Q4_K"), x[0, 0]
     assert gquant.dot(blocks, "Q4_K", v) == pytest.approx(gquant.decode(blocks, "Q4_K") @ v, abs=0.05)

@@ -13,33 +13,15 @@
 #include "quantize/plan/identity.h"
 #include "quantize/windows.h"
 
-enum {
-    HELD_MOST = 4096, /* tokens tell the errors of a matrix to a percent or two */
-    SWEEPS = 2,
-};
+enum { HELD_MOST = 4096 };                /* tokens tell the errors of a matrix to a percent or two */
 static const double LITTLE = 2048. / 768; /* tokens per column: the fewest that were seen to pay */
 
 /* ---- the request ---- */
 
-static bool check_share(float value, const char *what, gq_error *e) {
-    return value <= 1 ||
-           gq_fail_usage(e, "%s of %g is none: it is a number from 0 to 1", what, (double)value);
-}
-
 static bool check_request(const gq_calibration *asked, gq_error *e) {
     if (asked->random && asked->text.bytes)
         return gq_fail_usage(e, "a text and tokens drawn at random cannot both be run on");
-    return check_share(asked->correction, "a correction", e) && check_share(asked->damp, "damping", e) &&
-           check_share(asked->shrink, "shrinking", e);
-}
-
-static float given(float value, float otherwise) { return value > 0 ? value : value < 0 ? 0 : otherwise; }
-
-static moments_settings settings_of(const gq_calibration *asked) {
-    moments_settings s = MOMENTS_DEFAULT;
-    return (moments_settings){.damp = given(asked->damp, s.damp),
-                              .shrink = given(asked->shrink, s.shrink),
-                              .correction = given(asked->correction, s.correction)};
+    return true;
 }
 
 /* ---- the text ---- */
@@ -122,7 +104,9 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (!asked) return true;
     plan_calibration *c = plan->calibration = calloc(1, sizeof *c);
     if (!c) return gq_fail_memory(e, sizeof *c);
-    if (!check_request(asked, e)) return false;
+    if (!check_request(asked, e) ||
+        !moments_settings_take(&c->settings, asked->damp, asked->shrink, asked->correction, e))
+        return false;
     c->model = forward_model_new(&plan->model, e);
     c->facts.size = sizeof c->facts;
     c->streams = calloc(plan->n_outputs + 1, sizeof *c->streams);
@@ -130,8 +114,7 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     for (size_t i = 0; i <= plan->n_outputs; i++) c->streams[i] = c->model;
     c->asked = asked->memory;
     if (!c->model || !read_text(plan, c, asked, e)) return false;
-    c->settings = settings_of(asked);
-    c->sweeps = plan->settings.effort == EFFORT_BEST ? SWEEPS : 0;
+    c->sweeps = feedback_sweeps(plan->settings.effort);
     c->job.threads = forward_threads(plan->threads), c->job.looks = true;
     calibration_set_width(plan, c);
     c->digest = digest_of(c, head_of(plan, c).fused);
