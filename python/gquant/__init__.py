@@ -11,7 +11,8 @@
         model["output.weight"].read()
 """
 
-from ._library import BadWeights, Cancelled, Error, Progress, UsageError, library, text_of
+from ._interruptible import Progress
+from ._library import BadWeights, Cancelled, Error, UsageError, library, text_of
 from .arrays import FileType, Loss, TensorType, decode, dot, encode, file_types, tensor_type, types
 from .imatrices import Entry, Imatrix
 from .models import Draft, Metadata, Model, ModelFacts, Tensor, Tokenizer

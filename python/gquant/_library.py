@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
-import threading
 from ctypes import (
     CFUNCTYPE, POINTER, Structure, Union, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int64,
     c_size_t, c_uint32, c_uint64, c_void_p,
@@ -441,65 +440,3 @@ class Handle:
             self.close()
         except AttributeError:  # it was never opened
             pass
-
-
-# ---- calls that take long ----
-
-
-class Progress:
-    """How far a call has come: bytes_done of bytes_total, weights_done, tokens, seconds, and the tensor at hand."""
-
-    __slots__ = ("bytes_done", "bytes_total", "weights_done", "seconds", "tensor", "tokens")
-
-    def __init__(self, p: gq_progress) -> None:
-        self.bytes_done, self.bytes_total = p.bytes_done, p.bytes_total
-        self.weights_done, self.tokens, self.seconds = p.weights_done, p.tokens, p.seconds
-        self.tensor = text_of(p.tensor) if p.tensor else None
-
-    def __repr__(self) -> str:
-        return f"Progress({self.bytes_done} of {self.bytes_total} bytes, {self.seconds:.1f} s)"
-
-
-def interruptible(call: Callable[[Any], Any], progress: Optional[Callable[[Progress], Any]] = None) -> Any:
-    """Make a call, which gets a pointer to gq_callbacks, in a thread: the one that waits here is free for signals.
-    On KeyboardInterrupt, or where progress raises or returns False, the library ends its work cleanly first."""
-    stop, done = threading.Event(), threading.Event()
-    raised: list[BaseException] = []
-    result: list[Any] = []
-
-    def tell(_: Any, p: Any) -> None:
-        if progress is None or stop.is_set():
-            return
-        try:
-            if progress(Progress(p.contents)) is False:
-                stop.set()
-        except BaseException as error:  # it cannot go through the library
-            raised.append(error)
-            stop.set()
-
-    callbacks = gq_callbacks(
-        size=ctypes.sizeof(gq_callbacks), progress=PROGRESS(tell) if progress else PROGRESS(),
-        cancelled=CANCELLED(lambda _: stop.is_set()),
-    )
-
-    def work() -> None:
-        try:
-            result.append(call(ctypes.pointer(callbacks)))
-        except BaseException as error:
-            raised.append(error)
-        finally:
-            done.set()
-
-    threading.Thread(target=work, name="gquant").start()
-    interrupted: Optional[KeyboardInterrupt] = None
-    while not done.is_set():  # join() would take the thread for ended when it is interrupted
-        try:
-            done.wait()
-        except KeyboardInterrupt as error:
-            interrupted = error
-            stop.set()
-    if interrupted:
-        raise interrupted
-    if raised:
-        raise raised[0]
-    return result[0]

@@ -10,7 +10,8 @@ from typing import Any, Literal, Optional, Union, overload
 import numpy as np
 import numpy.typing as npt
 
-from ._library import UsageError, check, gq_array_options, gq_error, gq_loss, interruptible, library, text_of
+from ._interruptible import interruptible
+from ._library import UsageError, check, gq_array_options, gq_error, gq_loss, library, text_of
 
 Effort = Literal["default", "fast", "best"]
 EFFORTS = {"default": 0, "fast": 1, "best": 2}

@@ -10,8 +10,9 @@ from typing import Any, Optional, Sequence, Union
 import numpy as np
 import numpy.typing as npt
 
+from ._interruptible import interruptible
 from ._library import (
-    Handle, UsageError, check, gq_error, gq_imatrix_row, gq_importance_request, gq_text, interruptible, library, listed,
+    Handle, UsageError, check, gq_error, gq_imatrix_row, gq_importance_request, gq_text, library, listed,
     path_bytes, text_of,
 )
 from .models import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import os
-from ctypes import byref, c_char_p, c_size_t, c_uint64
+from ctypes import byref, c_char_p, c_uint64
 from typing import Any, Iterator, Mapping, Optional, Union
 
 import numpy as np

@@ -11,9 +11,10 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 import numpy as np
 import numpy.typing as npt
 
+from ._interruptible import Progress, interruptible
 from ._library import (
-    Progress, UsageError, check, gq_calibration, gq_checksum, gq_comparison_request, gq_error, gq_estimate,
-    gq_evaluation_request, gq_list, gq_options, gq_output, gq_target, gq_tensor, gq_text, interruptible, library,
+    UsageError, check, gq_calibration, gq_checksum, gq_comparison_request, gq_error, gq_estimate,
+    gq_evaluation_request, gq_list, gq_options, gq_output, gq_target, gq_tensor, gq_text, library,
     listed, optional_path, path_bytes, strings, text_of, texts,
 )
 from .arrays import EFFORTS, Effort, Loss, loss_of
