@@ -1,4 +1,5 @@
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 
@@ -77,9 +78,15 @@ int help_main(const request *r) {
 #define COMPILER "gcc " __VERSION__
 #endif
 
-int version_main(const request *r) {
+static const char *level(void) {
     const char *isa = gq_isa();
-    printf("gquant %s (%s)\n", gq_version(), isa ? isa : "GQUANT_ISA names a level that cannot run here");
+    if (isa) return isa;
+    return getenv("GQUANT_ISA") ? "GQUANT_ISA names a level that cannot run here"
+                                : "this processor lacks SSE4.2, without which nothing runs";
+}
+
+int version_main(const request *r) {
+    printf("gquant %s (%s)\n", gq_version(), level());
     if (!r->verbose) return GQ_OK;
     printf("build:    %s, by %s, %s\n", gq_build(), COMPILER,
            getauxval(AT_BASE) ? "with the system's libraries" : "one file that needs no library");

@@ -168,6 +168,8 @@ const char *kernels_name(const kernels *k);
 /* The best level that this CPU runs, or the one that GQUANT_ISA names. NULL when that one is unknown or
  * cannot run here. */
 const kernels *kernels_select(void);
+/* Why that was NULL, a sentence. */
+const char *kernels_why_none(void);
 /* By name; NULL: unknown, not built in, or not for this CPU. */
 const kernels *kernels_level(const char *isa);
 /* The i-th level built in, best last; NULL behind the last. */

@@ -304,8 +304,7 @@ static bool set_up(forward_model *m, gq_error *e) {
     m->arch = architecture_named(facts.arch);
     if (!m->arch) return unknown_architecture(m, facts.arch, e);
     m->codecs = kernels_select();
-    if (!m->codecs)
-        return gq_fail_usage(e, "GQUANT_ISA names a level that is unknown or that this processor lacks");
+    if (!m->codecs) return gq_fail_usage(e, "%s", kernels_why_none());
     m->kernels = forward_kernels_of(m->codecs);
     m->elements = m->kernels->elements;
     return model_read_keys(m, e) && model_find_tensors(m, e);

@@ -40,7 +40,8 @@ extern "C" {
 #endif
 
 GQ_API const char *gq_version(void);
-/* ISA level the kernels will use: "x86-64-v4", ...; NULL when GQUANT_ISA names one that cannot run here. */
+/* ISA level the kernels will use: "x86-64-v4", ...; NULL when GQUANT_ISA names one that cannot run here, or
+ * none can. */
 GQ_API const char *gq_isa(void);
 GQ_API const char *gq_isa_level(size_t i); /* the i-th that is built in, best last; NULL behind the last */
 GQ_API const char *gq_build(void);         /* a digest of the sources that this was built from */

@@ -7,7 +7,7 @@
 
 const kernels *strip_kernels(gq_error *e) {
     const kernels *k = kernels_select();
-    if (!k) gq_fail_usage(e, "GQUANT_ISA names a level that is unknown or that this processor lacks");
+    if (!k) gq_fail_usage(e, "%s", kernels_why_none());
     return k;
 }
 

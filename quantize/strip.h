@@ -23,7 +23,7 @@ typedef struct strip_pair {
     float decoded[2][STRIP];
 } strip_pair;
 
-/* The kernels for this process; NULL: GQUANT_ISA names what cannot run. */
+/* The kernels for this process; NULL: GQUANT_ISA names what cannot run, or there are none. */
 const kernels *strip_kernels(gq_error *e);
 uint64_t strip_pieces(uint64_t elements); /* of STRIP_PIECE, the last one shorter */
 

@@ -8,7 +8,7 @@
 #include "tests/codecs.h"
 #include "tests/plans.h"
 
-enum { ROWS = 70, COLS = 768, N = ROWS * COLS, INPUTS = 2000, COMMON = 24 };
+enum { ROWS = 70, COLS = 768, N = ROWS * COLS, INPUTS = 1000, COMMON = 24 };
 
 static float *x, *h, *diagonal;
 

@@ -28,7 +28,7 @@ def isa() -> str:
     """The level of this CPU's instructions that kernels use: "x86-64-v3", ..."""
     level = library.gq_isa()
     if not level:
-        raise UsageError("GQUANT_ISA names a level that is unknown or that this processor lacks")
+        raise UsageError("GQUANT_ISA names a level that is unknown or that this processor lacks, or it lacks SSE4.2")
     return text_of(level)
 
 
