@@ -138,7 +138,7 @@ static void after_a_fork(void **state) {
     assert_int_equal(pthread_create(&busy, NULL, evaluate_on, &stop), 0);
     int status = 1;
     for (int i = 0; i < 3; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "child-%d", i);
         pid_t pid = fork();
         assert_true(pid >= 0);
@@ -187,7 +187,7 @@ static void from_several_threads(void **state) {
     gq_error e;
     gq_tokenizer *t = gq_tokenizer_open(original, &e);
     if (!t) fail_msg("%s", e.text);
-    char name[16];
+    char name[32];
     for (int i = 0; i < N; i++) {
         callers[i] = (caller){.tokenizer = t};
         snprintf(name, sizeof name, "thread-%d", i);
