@@ -169,7 +169,7 @@ bool forward_logits(forward_batch *b, const forward_tile *t, const float *normed
     for (size_t r = 0; r < t->rows; r++) {
         float *row = z + r * stride;
         if (t->bias) k->add(row, t->bias[t->first + r], tokens);
-        if (m->logit_factor != 1) k->scale(row, m->logit_factor, tokens);
+        if (m->sizes.logit_factor != 1) k->scale(row, m->sizes.logit_factor, tokens);
         if (m->final_cap != 0) k->cap(row, m->final_cap, tokens);
     }
     return true;

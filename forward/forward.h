@@ -47,6 +47,7 @@ typedef struct forward_sizes {
     size_t vocabulary;                  /* logits of a token; ids are below it */
     size_t trained;                     /* context_length: positions that the model was made for */
     uint64_t layer_bytes;               /* that a forward_layer holds: of the largest one */
+    float logit_factor;                 /* that logits are multiplied by */
     const gguf_tensor *embedding, *out; /* the same where the file has no output.weight */
 } forward_sizes;
 const forward_sizes *forward_model_sizes(const forward_model *m);

@@ -8,6 +8,7 @@
 /* A model's part of it. */
 typedef struct head {
     forward_stream *stream;
+    bool shares;          /* batch and tile are those of the head before it, of the same model */
     forward_batch *batch; /* of one token: logits need no more */
     forward_tile *tile;
     float *normed; /* of a batch; then of the wanted places, side by side */
@@ -18,27 +19,29 @@ uint64_t head_bytes(const forward_job *j, const forward_model *const *models, si
     uint64_t stride = forward_stride(batch * j->context), all = 0, most = 0;
     for (size_t i = 0; i < n; i++) {
         uint64_t own = forward_batch_bytes(models[i], j->context, batch, j->threads);
-        uint64_t tile = forward_tile_bytes(models[i], HEAD_ROWS) +
-                        (forward_model_sizes(models[i])->width + HEAD_ROWS) * stride * sizeof(float);
-        all = plus(all, plus(tile, forward_batch_bytes(models[i], 1, 1, j->threads)));
+        uint64_t tile =
+            plus(forward_tile_bytes(models[i], HEAD_ROWS), forward_batch_bytes(models[i], 1, 1, j->threads));
+        if (i == 0 || models[i] != models[i - 1]) all = plus(all, tile);
+        all = plus(all, (forward_model_sizes(models[i])->width + HEAD_ROWS) * stride * sizeof(float));
         most = own > most ? own : most;
     }
     return plus(all, most);
 }
 
-static bool head_new(head *h, forward_stream *s, gq_error *e) {
+static bool head_new(head *h, const head *before, forward_stream *s, gq_error *e) {
     const forward_job *j = s->run->job;
     size_t stride = states_stride(&s->states, 0);
     h->stream = s;
-    h->batch = forward_batch_new(s->model, 1, 1, j->threads, e);
-    h->tile = h->batch ? forward_tile_new(s->model, HEAD_ROWS, e) : NULL;
+    h->shares = before && before->stream->model == s->model;
+    h->batch = h->shares ? before->batch : forward_batch_new(s->model, 1, 1, j->threads, e);
+    h->tile = h->shares ? before->tile : h->batch ? forward_tile_new(s->model, HEAD_ROWS, e) : NULL;
     h->normed = h->tile ? forward_activations(forward_model_sizes(s->model)->width, stride, e) : NULL;
     h->logits = h->normed ? forward_activations(HEAD_ROWS, stride, e) : NULL;
     return h->logits;
 }
 
 static void head_free(head *h) {
-    forward_batch_free(h->batch), forward_tile_free(h->tile);
+    if (!h->shares) forward_batch_free(h->batch), forward_tile_free(h->tile);
     free(h->normed), free(h->logits);
 }
 
@@ -81,7 +84,7 @@ static bool do_tile(head *heads, size_t n, size_t first, size_t rows, size_t tok
     size_t stride = forward_stride(tokens);
     for (size_t i = 0; i < n; i++) {
         head *h = &heads[i];
-        if (!forward_tile_read(h->tile, first, rows, e) ||
+        if ((!h->shares && !forward_tile_read(h->tile, first, rows, e)) ||
             !forward_logits(h->batch, h->tile, h->normed, stride, tokens, h->logits, stride, e))
             return false;
         logits[i] = h->logits;
@@ -119,7 +122,7 @@ bool forward_run_head(forward_run *r, forward_stream *const *streams, size_t n, 
     const float **logits = calloc(n, sizeof *logits);
     bool ok = (heads && logits) || gq_fail_memory(e, n * sizeof *heads);
     run_drop_layer(r);
-    for (size_t i = 0; ok && i < n; i++) ok = head_new(&heads[i], streams[i], e);
+    for (size_t i = 0; ok && i < n; i++) ok = head_new(&heads[i], i ? &heads[i - 1] : NULL, streams[i], e);
     for (size_t i = 0; ok && i < streams[0]->states.batches; i++) ok = do_batch(heads, n, i, logits, to, e);
     for (size_t i = 0; heads && i < n; i++) head_free(&heads[i]);
     free(heads), free(logits);

@@ -220,7 +220,7 @@ static void read_scales(forward_model *m, key_reader *r) {
         if (a->logit_scale_required) key_float_needed(r, "logit_scale", -1e6, 1e6);
         logits = scale_key(r, "logit_scale", own ? 256 / width : 1);
     }
-    m->logit_factor = (float)(a->logits == LOGITS_OVER ? 1 / logits : logits);
+    m->sizes.logit_factor = (float)(a->logits == LOGITS_OVER ? 1 / logits : logits);
     if (a->final_cap)
         m->final_cap = (float)key_float(r, "final_logit_softcapping", a->final_cap_default, 0, 1e6);
     m->eps = (float)key_float_needed(

@@ -79,7 +79,6 @@ struct forward_model {
 
     float eps, score_scale, attention_cap, final_cap;
     float embedding_scale, residual_scale;
-    float logit_factor; /* that logits are multiplied by */
 
     size_t head, value; /* values of a head of q and k, of v */
     size_t turned;      /* of a head's values by rope */

@@ -140,6 +140,12 @@ bool forward_stream_embed(forward_stream *s, const forward_rows *rows, gq_error 
     return b;
 }
 
+void forward_stream_copy(forward_stream *s, const forward_stream *from) {
+    for (size_t i = 0; i < s->states.batches; i++)
+        memcpy(s->states.held[i], from->states.held[i],
+               s->states.width * states_stride(&s->states, i) * sizeof(float));
+}
+
 bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e) {
     return states_resume(&s->states, slot, e);
 }

@@ -82,6 +82,8 @@ forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const
 void forward_stream_free(forward_stream *s);
 /* States before the first layer, in slot 0. rows: as in forward_embed. */
 bool forward_stream_embed(forward_stream *s, const forward_rows *rows, gq_error *e);
+/* The states of another stream of the run, of a model as wide; both in memory. */
+void forward_stream_copy(forward_stream *s, const forward_stream *from);
 /* States that an earlier run left in a slot. */
 bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e);
 /* All windows through the layer, in order; or through a part of it, the first and then the second. site: may

@@ -17,8 +17,9 @@ static inline void add_weights(model *m, const char *name, float scale, uint64_t
     free(x);
 }
 
-/* A llama of 256 columns and 512 tokens, whose logits differ by a few units. */
-static inline model *evaluation_model(uint32_t blocks) {
+/* A llama of 256 columns and 512 tokens, whose logits differ by a few units; the weights of one matrix, if it
+ * is named, are a ten thousandth of the others'. */
+static inline model *evaluation_model_but(uint32_t blocks, const char *quiet) {
     static const struct {
         const char *name;
         uint64_t columns, rows;
@@ -39,12 +40,14 @@ static inline model *evaluation_model(uint32_t blocks) {
     for (uint32_t b = 0; b < blocks; b++)
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
             snprintf(name, sizeof name, "blk.%u.%s.weight", b, parts[i].name);
-            add_weights(m, name, 5, parts[i].columns, parts[i].rows);
+            add_weights(m, name, quiet && !strcmp(name, quiet) ? 5e-4F : 5, parts[i].columns, parts[i].rows);
         }
     add_weights(m, "output_norm.weight", 1, 256, 0);
     add_weights(m, "output.weight", 5, 256, 512);
     return m;
 }
+
+static inline model *evaluation_model(uint32_t blocks) { return evaluation_model_but(blocks, NULL); }
 
 /* Two layers; the second one's feed-forward part goes through experts, two for each token. */
 enum { EXPERT_MODEL_EXPERTS = 4 };

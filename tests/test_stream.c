@@ -134,6 +134,30 @@ static void run(size_t n, size_t batch, bool in_file, unsigned slots, size_t fro
     if (fd >= 0) close(fd);
 }
 
+static void a_copy_goes_on_as_its_original(void **state) {
+    (void)state;
+    gq_error e;
+    asked a = {0};
+    forward_job j = job_of(&a);
+    forward_run *r = forward_run_new(&j, &(forward_bounds){.batch = 3}, &e);
+    forward_stream *s[] = {forward_stream_new(r, small, NULL, &e), forward_stream_new(r, small, NULL, &e)};
+    assert_true(s[0] && s[1] && forward_stream_embed(s[0], NULL, &e));
+    for (size_t layer = 0; layer < 3; layer++) {
+        const forward_layer *l = forward_run_layer(r, small, layer, &e);
+        if (layer == 1) forward_stream_copy(s[1], s[0]);
+        for (size_t i = 0; i < 2; i++)
+            assert_true((layer == 0 && i == 1) || forward_stream_pass(s[i], l, FORWARD_WHOLE, NULL, &e));
+    }
+    seen to = {.n = CONTEXT, .streams = 2, .vocabulary = VOCABULARY};
+    to.logits = calloc(2 * TOKENS * VOCABULARY, sizeof *to.logits);
+    assert_true(
+        forward_run_head(r, s, 2, &(forward_head){0, CONTEXT, start_windows, take_tile, NULL, &to}, &e));
+    check(&to);
+    free(to.logits);
+    for (size_t i = 0; i < 2; i++) forward_stream_free(s[i]);
+    forward_run_free(r);
+}
+
 static void logits_do_not_depend_on_where_states_are(void **state) {
     (void)state;
     run(1, WINDOWS, false, 0, 0, CONTEXT);
@@ -323,6 +347,7 @@ static void what_cannot_be_kept_is_said(void **state) {
 
 int main(void) {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_copy_goes_on_as_its_original),
         cmocka_unit_test(logits_do_not_depend_on_where_states_are),
         cmocka_unit_test(states_of_a_finished_layer_stay),
         cmocka_unit_test(states_of_a_layer_in_parts_stay),

@@ -99,6 +99,13 @@ static checkpoint_head head_of(const gq_plan *plan, const plan_calibration *c) {
     return h;
 }
 
+/* Those of the model that are written. */
+static size_t layers_of(const gq_plan *plan, const plan_calibration *c) {
+    size_t all = forward_model_sizes(c->model)->layers, n = 0;
+    for (size_t i = 0; i < plan->layers.n; i++) n += plan->layers.kept[i] < all;
+    return plan->layers.n ? n : all;
+}
+
 bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e) {
     const gq_calibration *asked = options->calibration;
     if (!asked) return true;
@@ -116,6 +123,7 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (!c->model || !read_text(plan, c, asked, e)) return false;
     c->sweeps = feedback_sweeps(plan->settings.effort);
     c->job.threads = forward_threads(plan->threads), c->job.looks = true;
+    c->facts.layers = layers_of(plan, c);
     calibration_set_width(plan, c);
     c->digest = digest_of(c, head_of(plan, c).fused);
     return true;
@@ -156,13 +164,6 @@ static uint64_t record_bytes(const gq_plan *plan, const plan_calibration *c) {
     return layers * EACH + tensors * sizeof(gq_rounding);
 }
 
-/* Those of the model that are written. */
-static size_t layers_of(const gq_plan *plan, const plan_calibration *c) {
-    size_t all = forward_model_sizes(c->model)->layers, n = 0;
-    for (size_t i = 0; i < plan->layers.n; i++) n += plan->layers.kept[i] < all;
-    return plan->layers.n ? n : all;
-}
-
 /* The run knows the model as it stands in the file. */
 static bool warn_of_overrides(gq_plan *plan, gq_error *e) {
     size_t n = strlen(plan->facts.arch);
@@ -185,7 +186,6 @@ static void describe(const gq_plan *plan, plan_calibration *c) {
     f->windows = c->job.windows, f->tokens = c->job.windows * c->job.context;
     f->held_back = c->job.windows / HELD_BACK_ONE_IN;
     f->width = c->width < f->columns ? c->width : f->columns;
-    f->layers = layers_of(plan, c);
     f->windows_at_once = c->bounds.batch, f->experts_at_once = c->matrices_at_once;
     f->disk = checkpoint_bytes(&c->head, c->records);
     f->states_in_file = c->bounds.in_file;

@@ -119,7 +119,7 @@ static void fold(const sample_strip *strips, size_t n, const gq_plan *plan, meas
     for (size_t i = 0; i < n; i++) {
         measured *m = &found[strips[i].tensor];
         sample s = sample_of(plan->sources[strips[i].tensor].tensor);
-        if (strips[i].number == 0) *m = (measured){.weights = (double)(s.rows * s.cols)};
+        if (strips[i].number == 0) *m = (measured){.weights = (double)(s.rows * s.cols), .harm = -1};
         m->power += strips[i].power, m->weighted += strips[i].weighted;
         for (size_t type = 0; type < BUDGET_TYPES; type++) m->error[type] += strips[i].error[type];
     }

@@ -13,6 +13,8 @@ enum {
 typedef struct measured {
     double weights;             /* looked at; 0: not measured */
     double power, weighted;     /* sum of x^2, plain and under importance (without any: the same) */
+    double harm;                /* divergence at the end, in nats, that a relative squared error of 1 would
+                                    bring if it stayed proportional; negative: not known */
     double error[BUDGET_TYPES]; /* sum of (x - x')^2 under importance; negative: not measured, infinite: the
                                     type cannot hold the values */
 } measured;

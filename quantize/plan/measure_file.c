@@ -1,6 +1,6 @@
 /* Measurements beside the model: a GGUF without tensors, so that the reader which trusts nothing reads it,
  * and 'gquant info' shows it. A text says what the measurements belong to; each tensor has an array of
- * numbers: weights, power, then type and error by turns.
+ * numbers: weights, power, weighted power, harm, then type and error by turns.
  */
 #include <errno.h>
 #include <math.h>
@@ -14,7 +14,7 @@
 #include "quantize/plan/measure.h"
 
 static const char OF[] = "measured.of", PREFIX[] = "measured.tensor.";
-enum { HEAD = 3, NUMBERS = HEAD + 2 * BUDGET_TYPES, KEY = sizeof PREFIX + GGUF_MAX_NAME };
+enum { HEAD = 4, NUMBERS = HEAD + 2 * BUDGET_TYPES, KEY = sizeof PREFIX + GGUF_MAX_NAME };
 
 char *measure_path(const gq_plan *plan) {
     char *path = NULL;
@@ -48,9 +48,9 @@ static void read_tensor(const gguf_kv *kv, measured *found) {
         return;
     memcpy(numbers, elements, n * sizeof *numbers);
     for (size_t i = 0; i < BUDGET_TYPES; i++) m.error[i] = -1;
-    m.weights = numbers[0], m.power = numbers[1], m.weighted = numbers[2];
-    if (!(m.weights > 0 && m.weights <= MEASURE_SAMPLE && m.power >= 0 && m.weighted >= 0 &&
-          isfinite(m.power + m.weighted)))
+    m.weights = numbers[0], m.power = numbers[1], m.weighted = numbers[2], m.harm = numbers[3];
+    if (!(m.weights > 0 && m.weights <= MEASURE_SAMPLE && m.power >= 0 && m.weighted >= 0 && m.harm >= -1 &&
+          isfinite(m.power + m.weighted + m.harm)))
         return;
     for (uint64_t i = HEAD; i < n; i += 2) {
         size_t index = type_index(numbers[i]);
@@ -104,6 +104,7 @@ static bool add_tensor(gguf_header *h, const char *name, const measured *m, gq_e
     } __attribute__((packed)) array = {.type = GGUF_FLOAT64};
     uint64_t n = 0;
     array.numbers[n++] = m->weights, array.numbers[n++] = m->power, array.numbers[n++] = m->weighted;
+    array.numbers[n++] = m->harm;
     for (size_t i = 0; i < BUDGET_TYPES; i++) {
         if (m->error[i] < 0) continue;
         array.numbers[n++] = budget_types[i], array.numbers[n++] = m->error[i];

@@ -171,8 +171,7 @@ static bool warn_mixed(gq_plan *plan, gq_error *e) {
 
 static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!check_request(options, e) || !open_all(plan, options, e) || !warn_mixed(plan, e) ||
-        !plan_identify_input(plan, e) || !plan_open_importance(plan, options, e) ||
-        !plan_open_calibration(plan, options, e))
+        !plan_identify_input(plan, e) || !plan_open_importance(plan, options, e))
         return false;
     if (options->prune_layers && !plan_layers_read(&plan->layers, options->prune_layers, &plan->model, e))
         return false;
@@ -180,6 +179,7 @@ static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
         !words_add(&plan->warnings, e, "layers to prune: the model has no layer %llu",
                    (unsigned long long)plan->layers.absent))
         return false;
+    if (!plan_open_calibration(plan, options, e)) return false;
     if (!plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e)) return false;
     plan->facts = gguf_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);
     if (!plan_check_kind(plan, e) || !list_sources(plan, options, e) || !assign(plan, options, e) ||

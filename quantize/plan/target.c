@@ -12,6 +12,7 @@
 #include "mixes/budget.h"
 #include "quantize/plan/assign.h"
 #include "quantize/plan/calibration.h"
+#include "quantize/plan/calibration_harm.h"
 #include "quantize/plan/calibration_sample.h"
 #include "quantize/plan/importance.h"
 #include "quantize/plan/layout.h"
@@ -171,7 +172,8 @@ static bool measure_all(target *t, bool *fresh, gq_error *e) {
     if (measure_known(plan, t->needed, t->found)) return true;
     bool ok = !plan->calibration ||
               (plan_sample_calibration(plan, &plan->inputs, callbacks, e) && cover_needed(t, e));
-    ok = ok && measure_tensors(plan, t->needed, t->found, fresh, callbacks, e);
+    ok = ok && measure_tensors(plan, t->needed, t->found, fresh, callbacks, e) &&
+         (!plan->calibration || plan_try_harm(plan, t->needed, t->found, callbacks, e));
     if (plan->calibration) drop_sample(plan);
     return ok;
 }
@@ -215,10 +217,29 @@ static double power_of(const target *t, size_t i) {
     return m->weights > 0 ? m->power * (all / m->weights) : 0;
 }
 
-/* Through what a tensor's errors act on the rest of the model, and how often. */
-static double harm_of(const target *t, size_t i) {
+/* Through what a tensor's errors act on the rest of the model, and how often: where nothing was tried. */
+static double presumed_harm(const target *t, size_t i) {
     double outlet = power_of(t, t->outlets[i]);
     return mix_harm(t->plan->sources[i].name, outlet > 0 ? outlet : power_of(t, i), &t->uses);
+}
+
+/* Nats and what is presumed are different units: the presumed of those that are known in both, over what they
+ * were found to be, as the mean of the logarithms. */
+static double presumed_unit(const target *t) {
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < t->plan->n_tensors; i++) {
+        double presumed = presumed_harm(t, i);
+        if (t->needed[i] && t->found[i].harm > 0 && presumed > 0) /* none at all says nothing of units */
+            sum += log(t->found[i].harm / presumed), n++;
+    }
+    return n ? exp(sum / (double)n) : 1;
+}
+
+/* Trials are short: what they do not show at all need not be nothing in other texts. */
+static double harm_of(const target *t, size_t i, double unit) {
+    double presumed = unit * presumed_harm(t, i), tried = t->found[i].harm;
+    return tried < 0 ? presumed : fmax(tried, presumed / 100);
 }
 
 static mix_uses uses_of(const target *t) {
@@ -230,13 +251,14 @@ static mix_uses uses_of(const target *t) {
 
 static void list_candidates(target *t) {
     t->uses = uses_of(t);
+    double unit = presumed_unit(t);
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
         budget_candidate *c = t->candidates + i * CANDIDATES;
         size_t n = 0;
         uint32_t own = t->free[i] ? t->plan->sources[i].tensor->type->id : t->fixed[i];
         c[n++] = (budget_candidate){own, bytes_as(t, i, own), 0};
         const measured *m = &t->found[i];
-        double weight = m->weighted > 0 ? harm_of(t, i) / m->weighted : 0;
+        double weight = m->weighted > 0 ? harm_of(t, i, unit) / m->weighted : 0;
         for (size_t k = 0; t->free[i] && k < BUDGET_TYPES; k++) {
             uint32_t type = budget_types[k];
             double error = m->error[k] * weight;

@@ -1,0 +1,407 @@
+/* A trial is a stream: the original's up to the layer of its tensor, from there on its own. All go through
+ * the layers side by side, so that each layer is read once.
+ *
+ * Errors are small, so the divergence is proportional to their squares, and one type tells of all others. It
+ * holds for the sum over tensors, too: what errors of different tensors add to the logits is not correlated.
+ *
+ * The output matrix needs no trial. Logits z with errors d of mean 0, independent of each other, diverge by
+ * 1/2 sum p (1 - p) d^2, and d of row v has the mean square (relative error)^2 x sum h_j W_vj^2, with h_j the
+ * mean square of what flows in. Instead of the sum over all tokens with their probabilities p, that of the
+ * token which comes next in the text is taken: its mean is the same.
+ */
+#include "quantize/plan/calibration_harm.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "forward/divergence.h"
+#include "forward/threads.h"
+#include "quantize/plan/calibration.h"
+#include "quantize/pulse.h"
+#include "quantize/schedule.h"
+#include "quantize/strip.h"
+
+enum {
+    HARM_TOKENS = 512, /* scatter a tensor's divergence by a tenth */
+    MOST_TRIALS = 128, /* of these, half the layers on average: 64 times the work of as many tokens */
+};
+
+typedef struct trial {
+    size_t tensor, type; /* of budget_types */
+    forward_stream *stream;
+    double divergence; /* sum over places */
+} trial;
+
+typedef struct trials {
+    const gq_plan *plan;
+    const plan_calibration *how;
+    const bool *wanted;
+    measured *found;
+    forward_job job;
+    uint32_t *ids;
+    const forward_model **models; /* of the streams */
+    forward_run *run;
+    forward_stream *original, **streams; /* all: the original's and the trials' */
+    trial *tried;
+    size_t n, begun; /* trials, and those whose layer has come */
+    divergence *figures;
+    size_t first_window, n_windows;
+    strip_pair *room;
+    double surprise; /* sum of (1 - p) x power of the row of the token that came next */
+} trials;
+
+/* ---- which ---- */
+
+/* A coarse type that has been measured, BUDGET_TYPES: none. */
+static size_t type_to_try(const measured *m) {
+    static const uint32_t types[] = {GGUF_Q3_K, GGUF_Q4_0, GGUF_Q8_0};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (size_t k = 0; k < BUDGET_TYPES; k++)
+            if (budget_types[k] == types[i] && m->error[k] > 0 && isfinite(m->error[k])) return k;
+    return BUDGET_TYPES;
+}
+
+static bool is_embedding(const trials *t, size_t i) {
+    return t->plan->sources[i].tensor == forward_model_sizes(t->how->model)->embedding;
+}
+
+static bool is_output(const trials *t, size_t i) {
+    return t->plan->sources[i].tensor == forward_model_sizes(t->how->model)->out;
+}
+
+/* Tensors that are tried in a layer; its number is the input's. -1: the embedding. */
+static bool in_layer(const trials *t, size_t i, int64_t layer) {
+    const gguf_tensor *tensor = t->plan->sources[i].tensor;
+    if (!t->wanted[i] || type_to_try(&t->found[i]) == BUDGET_TYPES) return false;
+    if (layer < 0) return is_embedding(t, i);
+    return !is_output(t, i) && forward_feeds(t->how->model, tensor) &&
+           gguf_block_number(tensor->name) == layer;
+}
+
+static size_t layers_of(const gq_plan *plan) { return plan->calibration->facts.layers; }
+static int64_t layer_at(const gq_plan *plan, size_t i) {
+    return plan->layers.n ? (int64_t)plan->layers.kept[i] : (int64_t)i;
+}
+
+static void add_layer(trials *t, int64_t layer) {
+    for (size_t i = 0; i < t->plan->n_tensors; i++)
+        if (in_layer(t, i, layer)) t->tried[t->n++] = (trial){.tensor = i, .type = type_to_try(&t->found[i])};
+}
+
+/* The embedding, and so many layers at equal distances, the first and the last among them. */
+static void choose_trials(trials *t, size_t layers) {
+    size_t all = layers_of(t->plan), last = SIZE_MAX;
+    t->n = 0;
+    add_layer(t, -1);
+    for (size_t i = 0; i < layers; i++) {
+        size_t at = layers > 1 ? i * (all - 1) / (layers - 1) : (all - 1) / 2;
+        if (at != last) add_layer(t, layer_at(t->plan, at));
+        last = at;
+    }
+}
+
+/* ---- within what ---- */
+
+static bool choose_windows(trials *t, gq_error *e) {
+    const forward_job *j = &t->how->job;
+    size_t n = HARM_TOKENS / j->context;
+    if (n < 1) n = 1;
+    if (n > j->windows) n = j->windows;
+    t->job = *j, t->job.windows = n, t->job.looks = false;
+    t->ids = malloc(n * j->context * sizeof *t->ids);
+    if (!t->ids) return gq_fail_memory(e, n * j->context * sizeof *t->ids);
+    for (size_t i = 0; i < n; i++)
+        memcpy(t->ids + i * j->context, j->ids + i * j->windows / n * j->context,
+               j->context * sizeof *t->ids);
+    t->job.ids = t->ids;
+    return true;
+}
+
+static uint64_t largest_blocks(const trials *t) {
+    uint64_t most = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        const gguf_tensor *x = t->plan->sources[t->tried[i].tensor].tensor;
+        uint64_t bytes = gguf_type_bytes(gguf_type_of(budget_types[t->tried[i].type]), gguf_elements(x->ne));
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+/* As many layers as MOST_TRIALS and memory allow. *n = 0: not even one. */
+static bool choose(trials *t, forward_bounds *bounds, gq_error *e) {
+    size_t tensors = t->plan->n_tensors + 1;
+    t->tried = calloc(tensors, sizeof *t->tried);
+    t->models = malloc(tensors * sizeof *t->models);
+    t->streams = calloc(tensors, sizeof *t->streams);
+    if (!t->tried || !t->models || !t->streams) return gq_fail_memory(e, tensors * sizeof *t->tried);
+    for (size_t i = 0; i < tensors; i++) t->models[i] = t->how->model;
+    for (size_t layers = layers_of(t->plan); layers > 0; layers--) {
+        choose_trials(t, layers);
+        if (t->n > MOST_TRIALS) continue;
+        t->job.besides = largest_blocks(t);
+        *bounds = forward_bounds_of(&t->job, t->models, 1 + t->n, true);
+        if (!bounds->in_file && bounds->peak <= t->job.memory) return true;
+    }
+    t->n = 0;
+    return true;
+}
+
+/* ---- a tensor in a coarse type ---- */
+
+typedef struct coarse {
+    const gq_plan *plan;
+    const plan_source *source;
+    const gguf_type *type;
+    uint8_t *blocks;
+} coarse;
+
+static bool encode_piece(void *arg, piece *p, gq_error *e) {
+    const coarse *c = arg;
+    strip_pair *room = p->room;
+    const gguf_tensor *t = c->source->tensor;
+    uint64_t at = p->number * STRIP_PIECE, all = gguf_elements(t->ne);
+    uint64_t end = all - at < STRIP_PIECE ? all : at + STRIP_PIECE;
+    strip_encoder to = {.kernels = c->plan->kernels, .type = c->type, .settings = &c->plan->settings};
+    while (at < end) {
+        strip s = strip_from(t->ne, at, end - at < STRIP ? end : at + STRIP);
+        size_t n = s.rows * s.cols;
+        codec_error sum = {0};
+        to.importance = strip_importance(&s, &c->source->inputs);
+        if (!strip_read_decoded(c->plan->kernels, &c->plan->model, t, at, n, room->stored[0],
+                                room->decoded[0], e))
+            return false;
+        size_t held =
+            strip_encode(&to, room->decoded[0], s.rows, s.cols, room->stored[1], room->decoded[1], &sum);
+        if (held < n)
+            return strip_fail_to_hold(&to, &c->plan->model, t, at + held, room->decoded[0][held], e);
+        memcpy(c->blocks + gguf_type_bytes(c->type, at), room->stored[1], gguf_type_bytes(c->type, n));
+        at += n;
+    }
+    return true;
+}
+
+/* All of it; malloc'ed. */
+static uint8_t *encode_coarse(const trials *t, const trial *of, gq_error *e) {
+    coarse c = {t->plan, &t->plan->sources[of->tensor], gguf_type_of(budget_types[of->type]), NULL};
+    uint64_t n = gguf_elements(c.source->tensor->ne), bytes = gguf_type_bytes(c.type, n);
+    schedule s = {.rooms = NULL};
+    c.blocks = malloc(bytes);
+    if (!c.blocks) return gq_fail_memory(e, bytes), NULL;
+    bool ok = schedule_start(&s, t->plan->threads, sizeof(strip_pair), NULL, e) &&
+              schedule_run(&s, &(schedule_job){.end = strip_pieces(n), .work = encode_piece, .arg = &c}, e);
+    schedule_end(&s);
+    if (!ok) free(c.blocks), c.blocks = NULL;
+    return c.blocks;
+}
+
+/* Rows of the embedding as its blocks have them. */
+typedef struct coarse_rows {
+    const gq_plan *plan;
+    const gguf_type *type;
+    const uint8_t *blocks;
+    size_t width;
+} coarse_rows;
+
+static bool read_coarse(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
+    const coarse_rows *r = data;
+    uint64_t bytes = gguf_type_bytes(r->type, r->width);
+    (void)e;
+    for (size_t i = 0; i < n; i++)
+        r->plan->kernels->codecs[r->type->id].decode(r->blocks + ids[i] * bytes, rows + i * r->width,
+                                                     r->width);
+    return true;
+}
+
+/* ---- the trials ---- */
+
+static bool start_trial(trials *t, trial *of, forward_layer *l, gq_error *e) {
+    const gguf_tensor *tensor = t->plan->sources[of->tensor].tensor;
+    uint32_t type = budget_types[of->type];
+    uint8_t *blocks = encode_coarse(t, of, e);
+    bool ok = blocks && (of->stream = forward_stream_new(t->run, t->how->model, NULL, e));
+    if (ok && !l) {
+        coarse_rows rows = {t->plan, gguf_type_of(type), blocks, tensor->ne[0]};
+        ok = forward_stream_embed(of->stream, &(forward_rows){read_coarse, &rows}, e);
+    } else if (ok) {
+        forward_layer_replace(l, tensor, type, blocks), forward_layer_use(l, true);
+        forward_stream_copy(of->stream, t->original);
+        ok = forward_stream_pass(of->stream, l, FORWARD_WHOLE, NULL, e);
+        forward_layer_replace(l, tensor, type, NULL), forward_layer_use(l, false);
+    }
+    free(blocks);
+    return ok;
+}
+
+/* Those of a layer, from the states before it. */
+static bool start_layer(trials *t, int64_t number, forward_layer *l, gq_error *e) {
+    for (; t->begun < t->n && in_layer(t, t->tried[t->begun].tensor, number); t->begun++)
+        if (!start_trial(t, &t->tried[t->begun], l, e)) return false;
+    return true;
+}
+
+static bool run_layers(trials *t, gq_error *e) {
+    if (!forward_stream_embed(t->original, NULL, e) || !start_layer(t, -1, NULL, e)) return false;
+    for (size_t i = 0; i < layers_of(t->plan); i++) {
+        int64_t number = layer_at(t->plan, i);
+        forward_layer *l = forward_run_layer(t->run, t->how->model, (size_t)number, e);
+        if (!l) return false;
+        for (size_t k = 0; k < t->begun; k++)
+            if (!forward_stream_pass(t->tried[k].stream, l, FORWARD_WHOLE, NULL, e)) return false;
+        if (!start_layer(t, number, l, e) || !forward_stream_pass(t->original, l, FORWARD_WHOLE, NULL, e))
+            return false;
+    }
+    return true;
+}
+
+/* ---- what comes of them ---- */
+
+static bool start_figures(void *data, size_t first_window, size_t windows, gq_error *e) {
+    trials *t = data;
+    size_t n = t->job.context - 1;
+    uint32_t *right = malloc(windows * n * sizeof *right);
+    t->first_window = first_window, t->n_windows = windows;
+    if (!right) return gq_fail_memory(e, windows * n * sizeof *right);
+    for (size_t w = 0; w < windows; w++)
+        memcpy(right + w * n, t->ids + (first_window + w) * t->job.context + 1, n * sizeof *right);
+    divergence_free(t->figures);
+    t->figures = divergence_new(windows * n, t->n, t->job.threads, e);
+    if (t->figures) divergence_start(t->figures, windows * n, right);
+    free(right);
+    return t->figures;
+}
+
+static bool add_tile(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
+                     gq_error *e) {
+    trials *t = data;
+    (void)e;
+    divergence_tile(t->figures, (uint32_t)first, (uint32_t)rows, logits, stride);
+    return true;
+}
+
+/* sum h_j W_vj^2 of a row of the output matrix. */
+static bool row_power(const trials *t, size_t output, uint32_t row, double *power, gq_error *e) {
+    const plan_source *s = &t->plan->sources[output];
+    const float *h = tensor_inputs_matrix(&s->inputs, 0).mean_square;
+    uint64_t n = s->tensor->ne[0];
+    const float *w = t->room->decoded[0];
+    *power = 0;
+    for (uint64_t at = 0; at < n; at += STRIP) {
+        size_t part = n - at < STRIP ? n - at : STRIP;
+        if (!strip_read_decoded(t->plan->kernels, &t->plan->model, s->tensor, row * n + at, part,
+                                t->room->stored[0], t->room->decoded[0], e))
+            return false;
+        for (size_t i = 0; i < part; i++) *power += (double)h[at + i] * w[i] * w[i];
+    }
+    return true;
+}
+
+static size_t wanted_output(const trials *t) {
+    size_t i = 0;
+    while (i < t->plan->n_tensors && !(t->wanted[i] && is_output(t, i) && t->plan->sources[i].inputs.columns))
+        i++;
+    return i;
+}
+
+static bool add_figures(void *data, gq_error *e) {
+    trials *t = data;
+    size_t n = t->job.context - 1, output = wanted_output(t);
+    for (size_t p = 0; p < t->n_windows * n; p++) {
+        for (size_t k = 0; k < t->n; k++)
+            t->tried[k].divergence += divergence_at(t->figures, p, k + 1).divergence;
+        uint32_t next = t->ids[(t->first_window + p / n) * t->job.context + p % n + 1];
+        double power = 0;
+        if (output < t->plan->n_tensors && !row_power(t, output, next, &power, e)) return false;
+        t->surprise += -expm1(divergence_at(t->figures, p, 0).log_p) * power;
+    }
+    return true;
+}
+
+static bool find_figures(trials *t, gq_error *e) {
+    const forward_head head = {
+        .n = t->job.context - 1, .start = start_figures, .tile = add_tile, .end = add_figures, .data = t};
+    t->streams[0] = t->original;
+    for (size_t i = 0; i < t->n; i++) t->streams[1 + i] = t->tried[i].stream;
+    return forward_run_head(t->run, t->streams, 1 + t->n, &head, e);
+}
+
+/* ---- what errors cost ---- */
+
+/* Nats per relative squared error. */
+static void set_harm(trials *t) {
+    double places = (double)(t->job.windows * (t->job.context - 1)), factor;
+    for (size_t i = 0; i < t->n; i++) {
+        measured *m = &t->found[t->tried[i].tensor];
+        double mean = t->tried[i].divergence / places;
+        if (isfinite(mean) && m->weighted > 0)
+            m->harm = fmax(mean, 0) * m->weighted / m->error[t->tried[i].type];
+    }
+    factor = forward_model_sizes(t->how->model)->logit_factor;
+    size_t output = wanted_output(t);
+    if (output < t->plan->n_tensors && t->surprise > 0 && isfinite(t->surprise))
+        t->found[output].harm = fmax(t->found[output].harm, 0) + .5 * factor * factor * t->surprise / places;
+}
+
+/* What a name has behind "blk.N". */
+static const char *role_of(const char *name) { return strchr(name + strlen("blk."), '.'); }
+
+/* Of layers that were not tried: that of the same tensor in the nearest one. */
+static void spread_harm(const trials *t) {
+    for (size_t i = 0; i < t->plan->n_tensors; i++) {
+        const char *name = t->plan->sources[i].tensor->name;
+        int64_t block = gguf_block_number(name), nearest = INT64_MAX;
+        if (!t->wanted[i] || block < 0 || t->found[i].harm >= 0) continue;
+        for (size_t k = 0; k < t->n; k++) {
+            const measured *tried = &t->found[t->tried[k].tensor];
+            const char *other = t->plan->sources[t->tried[k].tensor].tensor->name;
+            int64_t at = gguf_block_number(other);
+            if (at < 0 || tried->harm < 0 || llabs(at - block) >= nearest ||
+                strcmp(role_of(name), role_of(other)))
+                continue;
+            nearest = llabs(at - block), t->found[i].harm = tried->harm;
+        }
+    }
+}
+
+static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks *callbacks, gq_error *e) {
+    const forward_model *m = t->how->model;
+    pulse told = pulse_start(callbacks, forward_job_work(&t->job, m, false) * (1 + (double)t->n / 2), 0,
+                             t->job.windows * t->job.context);
+    t->job.pulse = pulse_tell, t->job.data = &told;
+    t->room = aligned_alloc(64, sizeof *t->room);
+    if (!t->room) return gq_fail_memory(e, sizeof *t->room);
+    return (t->run = forward_run_new(&t->job, bounds, e)) &&
+           (t->original = forward_stream_new(t->run, m, NULL, e)) && run_layers(t, e) && find_figures(t, e);
+}
+
+static void trials_free(trials *t) {
+    for (size_t i = 0; i < t->n; i++) forward_stream_free(t->tried[i].stream);
+    forward_stream_free(t->original), forward_run_free(t->run), divergence_free(t->figures);
+    free(t->ids), free(t->tried), free(t->models), free(t->streams), free(t->room);
+}
+
+typedef struct harm_call {
+    trials *t;
+    const gq_callbacks *callbacks;
+    gq_error *e;
+    bool ok;
+} harm_call;
+
+static void do_trials(void *data) {
+    harm_call *c = data;
+    forward_bounds bounds;
+    c->ok = choose_windows(c->t, c->e) && choose(c->t, &bounds, c->e);
+    if (!c->ok || c->t->n == 0) return;
+    c->ok = try_all(c->t, &bounds, c->callbacks, c->e);
+    if (c->ok) set_harm(c->t), spread_harm(c->t);
+}
+
+bool plan_try_harm(const gq_plan *plan, const bool *wanted, measured *found, const gq_callbacks *callbacks,
+                   gq_error *e) {
+    trials t = {.plan = plan, .how = plan->calibration, .wanted = wanted, .found = found};
+    harm_call c = {&t, callbacks, e, false};
+    if (t.how->job.context < 2) return true;
+    forward_apart(do_trials, &c);
+    trials_free(&t);
+    return c.ok;
+}

@@ -1,0 +1,116 @@
+/* Types for a size, where a text tells how much each tensor's error matters. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "quantize/plan/plan.h"
+#include "tests/evaluation_model.h"
+#include "tests/folder.h"
+#include "tests/plans.h"
+
+enum { LAYERS = 4, CONTEXT = 32, LETTERS = 1280 };
+static char letters[LETTERS];
+
+static int start(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    model *m = evaluation_model_but(LAYERS, "blk.2.ffn_up.weight");
+    model_write(m, path("model.gguf"));
+    model_free(m);
+    model_write(m = expert_model(), path("experts.gguf"));
+    model_free(m);
+    for (size_t i = 0; i < LETTERS; i++) letters[i] = (char)('a' + i * i * 3 % 8);
+    return 0;
+}
+
+typedef struct asked {
+    const char *name, *measure_file, *prune;
+    double bpw;
+    int threads;
+    uint64_t memory;
+    bool plain; /* without a text */
+} asked;
+
+static gq_plan *plan_for(const asked *a) {
+    gq_output out = {path("out.gguf"), NULL};
+    gq_target target = {.bpw = a->bpw ? a->bpw : 5};
+    gq_calibration c = {.size = sizeof c,
+                        .memory = a->memory,
+                        .text = {.name = "text", .bytes = letters, .n = LETTERS, .context = CONTEXT}};
+    gq_options o = options_for(path(a->name ? a->name : "model.gguf"), &out);
+    o.targets = &target, o.threads = a->threads, o.prune_layers = a->prune;
+    o.measure_file = a->measure_file ? path(a->measure_file) : "";
+    if (!a->plain) o.calibration = &c;
+    return must_plan(&o);
+}
+
+static double bits(const gq_plan *plan, const char *name) {
+    size_t n;
+    const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(t[i].name, name)) return 8 * (double)t[i].out_bytes / (double)t[i].n_weights;
+    fail_msg("no %s", name);
+    return 0;
+}
+
+/* Its weights are so small that nothing comes out behind it, which the weights of ffn_down do not show. */
+static void what_adds_little_gets_few_bits(void **state) {
+    (void)state;
+    static const char *const names[] = {"ffn_gate", "ffn_down"};
+    for (size_t i = 0; i < 2; i++) {
+        char quiet[64], other[64];
+        snprintf(quiet, sizeof quiet, "blk.2.%s.weight", names[i]);
+        snprintf(other, sizeof other, "blk.1.%s.weight", names[i]);
+        gq_plan *plan = plan_for(&(asked){.plain = true});
+        assert_true(bits(plan, quiet) == bits(plan, other));
+        gq_plan_free(plan);
+        plan = plan_for(&(asked){0});
+        if (!(bits(plan, quiet) < 3.5 && bits(plan, other) > bits(plan, quiet) + 1))
+            fail_msg("%s: %g bits, %s: %g bits", quiet, bits(plan, quiet), other, bits(plan, other));
+        gq_plan_free(plan);
+    }
+}
+
+static void assert_same_types(const asked *first, const asked *second) {
+    gq_plan *plans[] = {plan_for(first), plan_for(second)};
+    size_t n, other;
+    const gq_tensor *a = gq_plan_tensors(plans[0], 0, &n), *b = gq_plan_tensors(plans[1], 0, &other);
+    assert_int_equal(n, other);
+    for (size_t i = 0; i < n; i++) assert_int_equal(a[i].to, b[i].to);
+    gq_plan_free(plans[0]), gq_plan_free(plans[1]);
+}
+
+static void threads_decide_nothing(void **state) {
+    (void)state;
+    assert_same_types(&(asked){.threads = 1}, &(asked){.threads = 3});
+}
+
+/* Found again with the measurements, in place of being tried. */
+static void what_was_found_is_kept(void **state) {
+    (void)state;
+    gq_plan_free(plan_for(&(asked){.measure_file = "kept", .bpw = 4}));
+    assert_same_types(&(asked){.measure_file = "kept"}, &(asked){0});
+}
+
+/* Layers that are left out are not run, and experts are tried all at once. */
+static void all_models_can_be_asked(void **state) {
+    (void)state;
+    gq_plan_free(plan_for(&(asked){.prune = "1"}));
+    gq_plan_free(plan_for(&(asked){.name = "experts.gguf"}));
+}
+
+/* Where memory holds the trials of one layer, the others count as it. */
+static void little_memory_tries_few_layers(void **state) {
+    (void)state;
+    gq_plan *plan = plan_for(&(asked){.memory = 84 << 20});
+    assert_true(bits(plan, "blk.2.ffn_down.weight") > 3.5);
+    gq_plan_free(plan);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_adds_little_gets_few_bits), cmocka_unit_test(threads_decide_nothing),
+        cmocka_unit_test(what_was_found_is_kept),         cmocka_unit_test(all_models_can_be_asked),
+        cmocka_unit_test(little_memory_tries_few_layers),
+    };
+    return cmocka_run_group_tests(tests, start, folder_remove);
+}
