@@ -162,6 +162,7 @@ static void same_for_any_threads_and_memory(void **state) {
     j->options.threads = 3;
     just_run(j);
     assert_same_file(path("one.gguf"), path("two.gguf"));
+    j->options.threads = 16; /* for as many memory would have to hold the widest matrix at once */
     gq_plan *plan = planned(j);
     uint64_t all = gq_plan_calibration(plan)->memory;
     bool in_file = gq_plan_calibration(plan)->states_in_file;
@@ -171,9 +172,11 @@ static void same_for_any_threads_and_memory(void **state) {
         gq_error e;
         j->calibration.memory = all - less * (all / 50);
         if (!(plan = gq_plan_new(&j->options, &e))) break;
-        if (gq_plan_calibration(plan)->width < gq_plan_calibration(plan)->columns) less = 50;
+        bool narrow = gq_plan_calibration(plan)->width < gq_plan_calibration(plan)->columns;
         in_file = gq_plan_calibration(plan)->states_in_file;
         gq_plan_free(plan);
+        if (narrow && SANITIZED) return; /* these take memory of their own */
+        assert_false(narrow);
     }
     assert_true(in_file);
     just_run(j);

@@ -52,10 +52,11 @@ static void a_dry_run_tells_what_it_takes(void **state) {
     out = PLANNED("--calibrate", "@random", "--calibrate-tokens", "4000");
     says(out, "calibrated on tokens drawn at random: 4000 tokens in windows of 16");
     free(out);
+    assert_int_equal(count_files(folder), 6);
+    if (SANITIZED) return; /* these take memory of their own */
     out = PLANNED("--calibrate", path("text"), "--memory", "80M");
     says(out, "of 512 columns 256 are rounded together");
     free(out);
-    assert_int_equal(count_files(folder), 6);
 }
 
 static void plans_are_reported(void **state) {
@@ -139,6 +140,7 @@ static void little_text_is_warned_of(void **state) {
     GQUANT_SAYS(0, "are little to calibrate with: 0.03", "--dry-run", QUANTIZE, "--calibrate-ids",
                 path("ids"));
     GQUANT_SAYS(0, "of 1 windows none is held back", "--dry-run", QUANTIZE, "--calibrate-ids", path("ids"));
+    if (SANITIZED) return;
     GQUANT_SAYS(0, "memory is short: of the widest matrices' 512 columns 256", "--dry-run", QUANTIZE,
                 "--calibrate", path("text"), "--memory", "80M");
 }

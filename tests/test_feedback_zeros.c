@@ -32,7 +32,7 @@ static void tiny_weights_are_no_farther_than_zeros(void **state) {
     EACH_ENCODER(type) {
         if (!type->quantized) continue;
         for (size_t i = 0; i < ROWS * N; i++) {
-            float unit = i / N % 4 == 3 ? 1e-30f : 1e-9f * (float)(1 << 2 * (i / N));
+            float unit = i / N % 4 == 3 ? 1e-30f : 1e-9f * (float)(1 << 2 * (i / N % 10));
             w[i] = (i / N < 10 || i % N >= 256 ? unit : 0.05f) * normal[i];
         }
         run_apart(type->id, w, ROWS, q);

@@ -136,16 +136,16 @@ static void nothing_depends_on_threads_and_memory(void **state) {
     compute(&r);
     r.force = true;
     gq_importance_plan *p = planned(&r);
-    const gq_importance_facts *all = gq_importance_summary(p);
+    gq_importance_facts all = *gq_importance_summary(p);
     gq_importance_plan_free(p);
-    assert_true(!all->states_in_file && all->windows_at_once == WINDOWS);
+    assert_true(!all.states_in_file && all.windows_at_once == WINDOWS);
     r.out = path("two.out"), r.threads = 2;
     compute(&r);
     assert_same_file(path("one.out"), path("two.out"));
     bool in_file = false;
     for (uint64_t less = 0; !in_file && less < 100; less++) { /* until states go to the file */
         gq_error e;
-        r.memory = all->memory - less * (all->memory / 100), r.threads = 1;
+        r.memory = all.memory - less * (all.memory / 100), r.threads = 1;
         if (!(p = gq_importance_plan_new(&r, &e))) break;
         in_file = gq_importance_summary(p)->states_in_file;
         gq_importance_plan_free(p);

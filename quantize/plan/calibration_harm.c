@@ -18,6 +18,7 @@
 #include "forward/divergence.h"
 #include "forward/threads.h"
 #include "quantize/plan/calibration.h"
+#include "quantize/plan/calibration_sample.h"
 #include "quantize/pulse.h"
 #include "quantize/schedule.h"
 #include "quantize/strip.h"
@@ -109,13 +110,8 @@ static bool choose_windows(trials *t, gq_error *e) {
     if (n < 1) n = 1;
     if (n > j->windows) n = j->windows;
     t->job = *j, t->job.windows = n, t->job.looks = false;
-    t->ids = malloc(n * j->context * sizeof *t->ids);
-    if (!t->ids) return gq_fail_memory(e, n * j->context * sizeof *t->ids);
-    for (size_t i = 0; i < n; i++)
-        memcpy(t->ids + i * j->context, j->ids + i * j->windows / n * j->context,
-               j->context * sizeof *t->ids);
-    t->job.ids = t->ids;
-    return true;
+    t->job.ids = t->ids = plan_sample_windows(j, n, e);
+    return t->ids;
 }
 
 static uint64_t largest_blocks(const trials *t) {

@@ -21,6 +21,15 @@ typedef struct sampling {
     imatrix all;
 } sampling;
 
+uint32_t *plan_sample_windows(const forward_job *j, size_t n, gq_error *e) {
+    size_t bytes = j->context * sizeof(uint32_t);
+    uint32_t *ids = malloc(n * bytes);
+    if (!ids) return gq_fail_memory(e, n * bytes), NULL;
+    for (size_t i = 0; i < n; i++)
+        memcpy(ids + i * j->context, j->ids + i * j->windows / n * j->context, bytes);
+    return ids;
+}
+
 /* Windows from the whole text, in memory with their states. */
 static bool choose_windows(sampling *s, const plan_calibration *how, gq_error *e) {
     const forward_job *j = &how->job;
@@ -33,13 +42,8 @@ static bool choose_windows(sampling *s, const plan_calibration *how, gq_error *e
     }
     s->bounds.in_file = false; /* the states of one window always are in memory, if anything is */
     n = s->job.windows;
-    s->ids = malloc(n * j->context * sizeof *s->ids);
-    if (!s->ids) return gq_fail_memory(e, n * j->context * sizeof *s->ids);
-    for (size_t i = 0; i < n; i++)
-        memcpy(s->ids + i * j->context, j->ids + i * j->windows / n * j->context,
-               j->context * sizeof *s->ids);
-    s->job.ids = s->ids;
-    return true;
+    s->job.ids = s->ids = plan_sample_windows(j, n, e);
+    return s->ids;
 }
 
 static bool take_layer(sampling *s, const char *name, gq_error *e) {

@@ -3,7 +3,11 @@
 #ifndef GQ_CALIBRATION_SAMPLE_H
 #define GQ_CALIBRATION_SAMPLE_H
 
+#include "forward/stream.h"
 #include "quantize/plan/plan.h"
+
+/* The ids of n windows of a job's, at equal distances; malloc'ed. */
+uint32_t *plan_sample_windows(const forward_job *j, size_t n, gq_error *e);
 
 /* Runs the original model. *inputs is the caller's to free, and empty on failure. */
 bool plan_sample_calibration(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks,
