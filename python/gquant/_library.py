@@ -331,7 +331,9 @@ def _load() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
-        raise ImportError(f"gquant needs its library: {error}; GQUANT_LIBRARY may name it") from error
+        hint = "GQUANT_LIBRARY may name it" if "libgquant" in str(error).split(":")[0] else \
+            "the system's packages have it (Debian: libgomp1, libpcre2-8-0, zlib1g)"
+        raise ImportError(f"gquant needs its library: {error}; {hint}") from error
     for name, (result, arguments) in FUNCTIONS.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
