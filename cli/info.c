@@ -90,7 +90,7 @@ static void print_tensors(const gq_model *m) {
     for (size_t i = 0; i < n; i++) {
         const gq_stored *s = &rows[i];
         table_name(&t, s->name);
-        table_cell(&t, shape_text(s->ne, s->n_dims));
+        table_cell(&t, shape_text(s->ne, s->n_dims, s->transposed));
         table_text(&t, gq_type_name(s->type));
         table_cell(&t, format("%.4g", report_bits(s->bytes, (double)s->n_weights)));
         table_cell(&t, format("%.2f", (double)s->bytes / 0x1p20));
@@ -181,6 +181,7 @@ static json_t *stored_json(const gq_stored *t) {
     set_text(o, "name", t->name);
     json_t *shape = set_array(o, "shape");
     for (uint32_t d = 0; d < t->n_dims; d++) json_array_append_new(shape, json_of_count(t->ne[d]));
+    if (t->transposed) set_bool(o, "transposed", true);
     set_text(o, "type", gq_type_name(t->type));
     set_count(o, "bytes", t->bytes);
     set_count(o, "shard", t->shard);

@@ -80,6 +80,8 @@ const option_row options[] = {
           "type of the token embedding"),
     FLAG("leave-output-tensor", 0, quantize.leave_output_tensor, Q | P, "keep output.weight as it is"),
     VALUE("keep", 0, "REGEX", LIST, NONE, quantize.keep, Q | P, "keep tensors that match as they are"),
+    VALUE("transpose", 0, "REGEX", LIST, NONE, quantize.transpose, Q | P | BRIEF,
+          "write matrices that match transposed"),
     FLAG("allow-requantize", 0, quantize.allow_requantize, Q, "accept tensors that are quantized already"),
     VALUE("effort", 0, "LEVEL", EFFORT, EFFORT, quantize.effort, Q, "fast, default or best"),
     FLAG("strict", 0, quantize.strict, Q, "a fallback to another type is an error"),

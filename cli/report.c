@@ -121,7 +121,7 @@ static char *types_text(const gq_tensor *t) {
 /* Name, shape, types, bits per weight, MiB: the columns of both tables. */
 static void tensor_cells(table *out, const gq_tensor *t) {
     table_name(out, t->name);
-    table_cell(out, shape_text(t->ne, t->n_dims));
+    table_cell(out, shape_text(t->ne, t->n_dims, t->transposed));
     table_cell(out, types_text(t));
     table_cell(out, format("%.4g", report_bits(t->out_bytes, (double)t->n_weights)));
     table_cell(out, format("%.2f", (double)t->out_bytes / 0x1p20));
@@ -175,13 +175,21 @@ static char *tensor_remark(const gq_tensor *t) {
     return format("%s", t->importance == GQ_IMPORTANCE_MISSING ? "no importance data" : "");
 }
 
+static char *tensor_note(const gq_tensor *t) {
+    char *remark = tensor_remark(t);
+    if (!t->transposed) return remark;
+    char *note = format("%s%stransposed", remark, *remark ? "; " : "");
+    free(remark);
+    return note;
+}
+
 void report_plan(FILE *to, const report_output *o) {
     table out;
     table_start(&out, "ll2lrr1l");
     table_row(&out, (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "note"});
     for (size_t i = 0; i < o->n; i++) {
         tensor_cells(&out, &o->tensors[i]);
-        table_cell(&out, tensor_remark(&o->tensors[i]));
+        table_cell(&out, tensor_note(&o->tensors[i]));
     }
     table_print(&out, to);
     table_free(&out);

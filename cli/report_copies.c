@@ -84,7 +84,7 @@ static void print_tensors(FILE *to, const report *r, const char *columns) {
         while (!has_tensor(&r->outputs[any], at[any], number)) any++;
         const gq_tensor *t = &r->outputs[any].tensors[at[any]];
         table_name(&out, t->name);
-        table_cell(&out, shape_text(t->ne, t->n_dims));
+        table_cell(&out, shape_text(t->ne, t->n_dims, t->transposed));
         for (size_t i = 0; i < r->n_outputs; i++) error_cells(&out, &r->outputs[i], at[i], number);
     }
     table_print(&out, to);

@@ -27,6 +27,7 @@ static json_t *tensor_object(const report_output *output, size_t i, double squar
     set_text(o, "source_name", t->source_name);
     json_t *shape = set_array(o, "shape");
     for (uint32_t d = 0; d < t->n_dims; d++) json_array_append_new(shape, json_of_count(t->ne[d]));
+    if (t->transposed) set_bool(o, "transposed", true);
     set_text(o, "from", gq_type_name(t->from));
     set_text(o, "to", gq_type_name(t->to));
     set_text(o, "wanted", gq_type_name(t->wanted));

@@ -38,12 +38,12 @@ char *format(const char *text, ...) {
     return exit_without_memory(to);
 }
 
-char *shape_text(const uint64_t *ne, uint32_t n) {
+char *shape_text(const uint64_t *ne, uint32_t n, bool transposed) {
     char text[96];
     int length = 0;
     for (uint32_t d = 0; d < n && d < 4; d++)
         length += snprintf(text + length, sizeof text - (size_t)length, "%s%" PRIu64, d ? " x " : "", ne[d]);
-    return format("%s", text);
+    return format("%s%s", text, transposed ? " T" : "");
 }
 
 /* Three significant digits: what the eye takes in. */

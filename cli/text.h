@@ -14,7 +14,8 @@ void *need_more(void *old, size_t count, size_t size);
 void *need_next(void *old, size_t n, size_t size); /* room for one more in an array that always grew so */
 char *format(const char *text, ...) __attribute__((format(printf, 1, 2)));
 
-char *shape_text(const uint64_t *ne, uint32_t n); /* "4096 x 1024", malloc'ed */
+/* "4096 x 1024", of what is stored transposed "4096 x 1024 T"; malloc'ed. */
+char *shape_text(const uint64_t *ne, uint32_t n, bool transposed);
 
 /* Into a caller's buffer, which they return. */
 enum { UNIT_ROOM = 32 };

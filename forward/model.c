@@ -299,6 +299,20 @@ static bool unknown_architecture(const forward_model *m, const char *name, gq_er
     return gq_fail(e, "%s: architecture '%s' cannot be run, only: %s", m->path, name, list);
 }
 
+/* Before shapes are looked at, which would be called wrong. */
+static bool refuse_transposed(const forward_model *m, gq_error *e) {
+    for (uint64_t i = 0; i < m->file->n_tensors; i++) {
+        const gguf_tensor *t = m->file->tensors[i];
+        if (t->transposed)
+            return gq_fail(
+                e,
+                "%s: tensor %s is stored transposed, as %s says, and no model is run so: transpose it "
+                "back first",
+                gguf_model_path(m->file, t), t->name, GGUF_TRANSPOSED_KEY);
+    }
+    return true;
+}
+
 static bool set_up(forward_model *m, gq_error *e) {
     gguf_facts facts = gguf_facts_of(m->file->kv, m->file->n_kv, NULL, 0);
     m->arch = architecture_named(facts.arch);
@@ -307,7 +321,7 @@ static bool set_up(forward_model *m, gq_error *e) {
     if (!m->codecs) return gq_fail_usage(e, "%s", kernels_why_none());
     m->kernels = forward_kernels_of(m->codecs);
     m->elements = m->kernels->elements;
-    return model_read_keys(m, e) && model_find_tensors(m, e);
+    return refuse_transposed(m, e) && model_read_keys(m, e) && model_find_tensors(m, e);
 }
 
 forward_model *forward_model_new(const gguf_model *g, gq_error *e) {

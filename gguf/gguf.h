@@ -51,6 +51,7 @@ typedef struct gguf_tensor {
     uint64_t size;   /* bytes */
     uint64_t offset; /* from the start of its shard's file */
     uint32_t shard;
+    bool transposed; /* its matrices are stored so: GGUF_TRANSPOSED_KEY */
 } gguf_tensor;
 
 typedef struct gguf_shard {
@@ -95,6 +96,12 @@ bool gguf_model_mixed(const gguf_model *m, uint32_t *shard, uint32_t *other);
 const gguf_tensor *gguf_model_tensor(const gguf_model *m, const char *name); /* NULL: no such tensor */
 /* The file that a tensor is in, for messages. */
 const char *gguf_model_path(const gguf_model *m, const gguf_tensor *t);
+/* Which tensors have their matrices stored transposed, ne[0] and ne[1] exchanged: a key of ours with a list
+ * of names. What else it holds is passed over when a model is opened; gguf_model_check_transposed tells of
+ * it. */
+#define GGUF_TRANSPOSED_KEY "gquant.transposed"
+bool gguf_model_check_transposed(const gguf_model *m, gq_error *e);
+static inline bool gguf_is_matrix(const uint64_t ne[GGUF_MAX_DIMS]) { return ne[0] > 1 && ne[1] > 1; }
 /* Read n elements of a tensor from `first` on, as they are stored; both whole blocks. */
 bool gguf_model_read(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, void *to,
                      gq_error *e);

@@ -142,6 +142,64 @@ static bool check_unique(const gguf_model *m, gq_error *e) {
     return true;
 }
 
+/* ---- matrices that are stored transposed ---- */
+
+/* A tensor's place among those by name; NULL: no such tensor. */
+static gguf_tensor **find_tensor(const gguf_model *m, const char *name) {
+    const gguf_tensor wanted = {.name = name}, *key = &wanted;
+    return m->n_tensors ? bsearch(&key, m->by_name, m->n_tensors, sizeof *m->by_name, compare_names) : NULL;
+}
+
+static bool transposed_names(const gguf_model *m, uint64_t *n, const uint8_t **names) {
+    uint32_t type;
+    return gguf_kv_array(gguf_find(m->kv, m->n_kv, GGUF_TRANSPOSED_KEY), &type, n, names) &&
+           type == GGUF_STRING;
+}
+
+/* Of the name that a list of texts goes on with; the reader has seen that the text fits. */
+static gguf_tensor **next_tensor(const gguf_model *m, const uint8_t **names) {
+    char name[GGUF_MAX_NAME + 1];
+    uint64_t n;
+    memcpy(&n, *names, 8);
+    const uint8_t *text = *names + 8;
+    *names = text + n;
+    if (n > GGUF_MAX_NAME) return NULL;
+    memcpy(name, text, n);
+    name[n] = 0;
+    return strlen(name) == n ? find_tensor(m, name) : NULL;
+}
+
+static void mark_transposed(gguf_model *m) {
+    uint64_t n;
+    const uint8_t *names;
+    for (uint64_t i = transposed_names(m, &n, &names) ? n : 0; i > 0; i--) {
+        gguf_tensor **t = next_tensor(m, &names);
+        if (t && gguf_is_matrix((*t)->ne)) (*t)->transposed = true;
+    }
+}
+
+bool gguf_model_check_transposed(const gguf_model *m, gq_error *e) {
+    const gguf_kv *kv = gguf_find(m->kv, m->n_kv, GGUF_TRANSPOSED_KEY);
+    const char *path = m->shards[0].file.path;
+    uint64_t n, marked = 0;
+    const uint8_t *names;
+    if (!kv) return true;
+    if (!transposed_names(m, &n, &names)) return gq_fail(e, "%s: %s is no list of texts", path, kv->key);
+    for (uint64_t i = 1; i <= n; i++) {
+        gguf_tensor **t = next_tensor(m, &names);
+        if (!t)
+            return gq_fail(e, "%s: %s: entry %llu of %llu is the name of no tensor", path, kv->key,
+                           (unsigned long long)i, (unsigned long long)n);
+        if (!gguf_is_matrix((*t)->ne))
+            return gq_fail(e, "%s: %s names %s, which is no matrix", path, kv->key, (*t)->name);
+    }
+    for (uint64_t i = 0; i < m->n_tensors; i++) marked += m->tensors[i]->transposed;
+    return marked == n || gq_fail(e, "%s: %s has %llu names of %llu tensors", path, kv->key,
+                                  (unsigned long long)n, (unsigned long long)marked);
+}
+
+/* ---- all shards together ---- */
+
 /* The tensors of all shards as one list, and the metadata of the first. */
 static bool gather_tensors(gguf_model *m, gq_error *e) {
     uint64_t n = 0;
@@ -160,6 +218,7 @@ static bool gather_tensors(gguf_model *m, gq_error *e) {
     }
     qsort(m->tensors, n, sizeof *m->tensors, compare_places);
     qsort(m->by_name, n, sizeof *m->by_name, compare_names);
+    mark_transposed(m);
     return check_unique(m, e);
 }
 
@@ -224,9 +283,7 @@ bool gguf_model_mixed(const gguf_model *m, uint32_t *shard, uint32_t *other) {
 }
 
 const gguf_tensor *gguf_model_tensor(const gguf_model *m, const char *name) {
-    const gguf_tensor wanted = {.name = name}, *key = &wanted;
-    gguf_tensor **found =
-        m->n_tensors ? bsearch(&key, m->by_name, m->n_tensors, sizeof *m->by_name, compare_names) : NULL;
+    gguf_tensor **found = find_tensor(m, name);
     return found ? *found : NULL;
 }
 

@@ -126,6 +126,15 @@ bool mix_outlet(const char *name, char outlet[128]);
  * malformed item. */
 mix_pattern *mix_patterns_new(const char *const *items, size_t n, bool types, gq_error *e);
 void mix_patterns_free(mix_pattern *p);
+/* What is written while patterns are matched, which themselves stay as they are: one for each thread, and the
+ * steps that are left to it. NULL: no memory. */
+typedef struct mix_matcher mix_matcher;
+mix_matcher *mix_matcher_new(gq_error *e);
+void mix_matcher_free(mix_matcher *m);
+/* First pattern found in the name: its number and type, or MIX_NO_PATTERN. Fails when the matcher has no step
+ * left, or when a pattern takes too long by itself. */
+bool mix_patterns_find(const mix_pattern *p, mix_matcher *m, const char *name, size_t *number, uint32_t *type,
+                       gq_error *e);
 /* Patterns that did nothing in the n choices (of one mix_assign or of several): how many, and the first of
  * them as given. */
 typedef struct mix_idle_patterns {

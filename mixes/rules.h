@@ -117,16 +117,6 @@ bool mix_name_matches(const char *fragment, const char *name);
 /* What matching may take for all tensors of an output: seconds. 2000 patterns, one for each of 2000 tensors,
  * take 33 million. */
 enum { MIX_PATTERN_STEPS = 200000000 };
-/* What is written while patterns are matched, which themselves stay as they are: one for each thread, and the
- * steps that are left to it. NULL: no memory. */
-typedef struct mix_matcher mix_matcher;
-mix_matcher *mix_matcher_new(gq_error *e);
-void mix_matcher_free(mix_matcher *m);
-/* First pattern found in the name: its number and type, or MIX_NO_PATTERN. Fails when the matcher has no step
- * left, or when a pattern takes too long by itself. */
-bool mix_patterns_find(const mix_pattern *p, mix_matcher *m, const char *name, size_t *number, uint32_t *type,
-                       gq_error *e);
-
 /* Is this a well-formed PATTERN=TYPE? */
 bool mix_pattern_check(const char *item, gq_error *e);
 

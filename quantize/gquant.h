@@ -145,6 +145,7 @@ typedef struct gq_options {
     const struct gq_callbacks *callbacks; /* while measuring; NULL: none */
     uint32_t sync_ms; /* how often gq_run makes finished work safe from a crash; 0: every two seconds */
     const gq_calibration *calibration; /* NULL: none. Not beside importance data, of which it knows more */
+    gq_list transpose; /* patterns: matrices to write transposed (docs/formats.md), or back if they are */
 } gq_options;
 
 /* The PATTERN=TYPE items in a text of n bytes, as recipe files have them: separated by white space, or by a
@@ -174,6 +175,7 @@ typedef struct gq_tensor {
     uint64_t experts,
         experts_unseen; /* matrices with importance data of their own; of these, never activated */
     bool calibrated;    /* rounded by what flows into it, where the run finds that to be better */
+    bool transposed;    /* the output has its matrices transposed */
     uint64_t reserved[3];
 } gq_tensor;
 
@@ -360,6 +362,7 @@ typedef struct gq_stored { /* a tensor in a file */
     uint64_t ne[4], n_weights;
     uint32_t n_dims; /* as stored */
     uint32_t type, shard;
+    bool transposed;        /* its matrices are stored so, as the file says */
     uint64_t bytes, offset; /* from the start of the shard's file */
     uint64_t reserved[4];
 } gq_stored;

@@ -50,6 +50,7 @@ void crossing_importance_draw(const crossing_model *m, const char *folder, const
 /* Each aspect is drawn by itself, so that two sets can differ in one. */
 enum crossing_aspect {
     ASPECT_TYPES, /* tensor types by pattern, kept tensors, pure, output and embedding */
+    ASPECT_TRANSPOSE,
     ASPECT_IMPORTANCE,
     ASPECT_WEIGHTS, /* for which importance data is used */
     ASPECT_PRUNE,

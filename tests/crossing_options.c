@@ -73,6 +73,13 @@ static void draw_types(arguments *a, const crossing_model *m) {
     if (chance(8)) arguments_add(a, "--leave-output-tensor");
 }
 
+static void draw_transpose(arguments *a, const crossing_model *m) {
+    char pattern[160];
+    if (!chance(20)) return;
+    draw_pattern(m, pattern);
+    arguments_add(a, "--transpose"), arguments_add(a, "%s", pattern);
+}
+
 static void draw_importance(arguments *a, const crossing_model *m) {
     (void)m;
     if (!chance(55)) return;
@@ -134,11 +141,11 @@ static void draw_strict(arguments *a, const crossing_model *m) {
 }
 
 static void (*const draws[N_ASPECTS])(arguments *, const crossing_model *) = {
-    [ASPECT_TYPES] = draw_types,           [ASPECT_IMPORTANCE] = draw_importance,
-    [ASPECT_WEIGHTS] = draw_weights,       [ASPECT_PRUNE] = draw_prune,
-    [ASPECT_SPLIT] = draw_split,           [ASPECT_EFFORT] = draw_effort,
-    [ASPECT_REQUANTIZE] = draw_requantize, [ASPECT_METADATA] = draw_metadata,
-    [ASPECT_STRICT] = draw_strict};
+    [ASPECT_TYPES] = draw_types,           [ASPECT_TRANSPOSE] = draw_transpose,
+    [ASPECT_IMPORTANCE] = draw_importance, [ASPECT_WEIGHTS] = draw_weights,
+    [ASPECT_PRUNE] = draw_prune,           [ASPECT_SPLIT] = draw_split,
+    [ASPECT_EFFORT] = draw_effort,         [ASPECT_REQUANTIZE] = draw_requantize,
+    [ASPECT_METADATA] = draw_metadata,     [ASPECT_STRICT] = draw_strict};
 
 void crossing_aspect_draw(crossing_options *o, enum crossing_aspect aspect, const crossing_model *m) {
     arguments_free(&o->aspects[aspect]);

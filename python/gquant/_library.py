@@ -86,6 +86,7 @@ class gq_options(Structure):
         ("prune_layers", c_char_p), ("keep_split", c_bool), ("split_max_size", c_uint64), ("imatrix_path", c_bool),
         ("part", c_uint32), ("parts", c_uint32), ("join", c_bool), ("dry_run", c_bool), ("measure_file", c_char_p),
         ("callbacks", POINTER(gq_callbacks)), ("sync_ms", c_uint32), ("calibration", POINTER(gq_calibration)),
+        ("transpose", gq_list),
     ]
 
 
@@ -95,6 +96,7 @@ class gq_tensor(Structure):
         ("n_dims", c_uint32), ("from", c_uint32), ("to", c_uint32), ("wanted", c_uint32),
         ("fallback_bytes", c_uint64), ("why", c_char_p), ("in_bytes", c_uint64), ("out_bytes", c_uint64),
         ("importance", c_int), ("experts", c_uint64), ("experts_unseen", c_uint64), ("calibrated", c_bool),
+        ("transposed", c_bool),
         ("reserved", c_uint64 * 3),
     ]
 
@@ -142,7 +144,7 @@ class gq_metadata(Structure):
 class gq_stored(Structure):
     _fields_ = [
         ("name", c_char_p), ("ne", c_uint64 * 4), ("n_weights", c_uint64), ("n_dims", c_uint32),
-        ("type", c_uint32), ("shard", c_uint32), ("bytes", c_uint64), ("offset", c_uint64),
+        ("type", c_uint32), ("shard", c_uint32), ("transposed", c_bool), ("bytes", c_uint64), ("offset", c_uint64),
         ("reserved", c_uint64 * 4),
     ]
 

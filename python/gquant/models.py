@@ -24,7 +24,9 @@ _KEYS = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 
 
 class Tensor:
-    """A tensor of a model. Its shape is numpy's: rows last. Nothing is read before it is asked for."""
+    """A tensor of a model. Its shape is numpy's: rows last. Nothing is read before it is asked for.
+
+    Where it is transposed, its matrices are stored so, and read as they are stored."""
 
     def __init__(self, model: "Model", number: int, stored: Any) -> None:
         self._model, self._number = model, number
@@ -35,6 +37,7 @@ class Tensor:
         self.bytes: int = stored.bytes
         self.offset: int = stored.offset
         self.shard: int = stored.shard
+        self.transposed: bool = stored.transposed
 
     def read(self) -> npt.NDArray[np.float32]:
         """All weights, decoded."""

@@ -91,7 +91,7 @@ def _several(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-_LISTS = ("tensor_types", "keep", "include_weights", "exclude_weights", "override_kv")
+_LISTS = ("tensor_types", "keep", "include_weights", "exclude_weights", "override_kv", "transpose")
 _TEXTS = ("output_tensor_type", "token_embedding_type", "missing_importance", "prune_layers")
 _SWITCHES = ("pure", "strict", "force", "allow_requantize", "leave_output_tensor", "keep_split")
 _NUMBERS = ("split_max_size", "sync_ms")
@@ -118,7 +118,7 @@ def quantize(
 
     Other options are those of gq_options: pure, strict, force, allow_requantize, leave_output_tensor, keep_split,
     output_tensor_type, token_embedding_type, missing_importance, prune_layers, tensor_types, keep, include_weights,
-    exclude_weights, override_kv (lists), split_max_size, sync_ms.
+    exclude_weights, override_kv, transpose (lists), split_max_size, sync_ms.
     """
     kinds, paths = _several(type), _several(output)
     many = len(kinds) > 1 or len(paths) > 1 or isinstance(type, (list, tuple)) or isinstance(output, (list, tuple))

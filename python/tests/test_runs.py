@@ -53,6 +53,21 @@ def test_options(model, tmp_path):
         gquant.quantize(model, tmp_path / "y.gguf", ["Q8_0", "Q4_0"])
 
 
+def test_transposed(model, tmp_path):
+    turned, back = tmp_path / "turned.gguf", tmp_path / "back.gguf"
+    gquant.quantize(model, turned, "COPY", transpose=["ffn_(up|down)"])
+    name = "blk.0.ffn_up.weight"
+    with gquant.Model(model) as a, gquant.Model(turned) as b:
+        assert b[name].transposed and not a[name].transposed
+        assert np.array_equal(b[name].read(), a[name].read().T)
+        assert b.metadata["gquant.transposed"][0].endswith("weight")
+    gquant.quantize(turned, back, "COPY", transpose="ffn_(up|down)")
+    with gquant.Model(back) as c:
+        assert not c[name].transposed and "gquant.transposed" not in c.metadata
+    with pytest.raises(gquant.Error, match="transpose it back"):
+        gquant.evaluate(model, turned, text="ab", context=4)
+
+
 def test_compare_and_verify(copies, model, tmp_path):
     found = gquant.compare(model, *[c.path for c in copies])
     for ours, theirs in zip(copies, found):

@@ -8,6 +8,7 @@
 #include "quantize/schedule.h"
 #include "quantize/sized.h"
 #include "quantize/strip.h"
+#include "quantize/transposed.h"
 #include "quantize/words.h"
 
 /* A model and its name. */
@@ -46,17 +47,28 @@ static void describe(gq_tensor *to, const gguf_tensor *a, const gguf_tensor *b) 
                       .to = b->type->id,
                       .wanted = b->type->id,
                       .why = "",
+                      .transposed = b->transposed,
                       .in_bytes = a->size,
                       .out_bytes = b->size};
-    memcpy(to->ne, a->ne, sizeof to->ne);
+    memcpy(to->ne, b->ne, sizeof to->ne);
     while (to->n_dims > 1 && to->ne[to->n_dims - 1] == 1) to->n_dims--;
 }
 
+/* One of them is stored transposed. */
+static bool crossed(const gguf_tensor *a, const gguf_tensor *b) { return a->transposed != b->transposed; }
+
 static const char *undecodable(const kernels *k, const gguf_tensor *a, const gguf_tensor *b) {
     const gguf_tensor *both[] = {a, b};
-    for (int i = 0; i < 2 && a->type != b->type; i++)
+    for (int i = 0; i < 2 && (a->type != b->type || crossed(a, b)); i++)
         if (!k->codecs[both[i]->type->id].decode) return both[i]->type->name;
     return NULL;
+}
+
+static bool same_shape(const gguf_tensor *a, const gguf_tensor *b) {
+    uint64_t ne[4];
+    memcpy(ne, b->ne, sizeof ne);
+    if (crossed(a, b)) transposed_shape(b->ne, ne);
+    return memcmp(a->ne, ne, sizeof ne) == 0;
 }
 
 /* Why two tensors of one name cannot be compared is said in a warning. */
@@ -64,7 +76,7 @@ static bool pair(gq_comparison *c, compared_copy *to, size_t number, gq_error *e
     const gguf_tensor *a = c->original.model.tensors[number];
     const gguf_tensor *b = gguf_model_tensor(&to->file.model, a->name);
     if (!b) return words_add(&c->warnings, e, "%s is not in %s", a->name, to->file.path);
-    if (memcmp(a->ne, b->ne, sizeof a->ne) != 0)
+    if (!same_shape(a, b))
         return words_add(&c->warnings, e, "%s has another shape in %s", a->name, to->file.path);
     const char *type = undecodable(c->kernels, a, b);
     if (type)
@@ -116,6 +128,8 @@ static bool read_inputs(gq_comparison *c, const char *path, gq_error *e) {
 
 static bool find_inputs(gq_comparison *c, const gguf_tensor *t, tensor_inputs *found, gq_error *e) {
     gq_error why = {0};
+    *found = (tensor_inputs){.columns = 0};
+    if (t->transposed) return true; /* its columns are those of the data's rows */
     return model_inputs_find(&c->inputs, t->name, t->ne[0], t->ne[2] * t->ne[3], found, &why) ||
            words_add(&c->warnings, e, "%s; compared without it", why.text);
 }
@@ -149,6 +163,11 @@ typedef struct job {
     pairing *pairs; /* one for each copy that has the tensor */
 } job;
 
+typedef struct compare_room {
+    strip_pair strips;
+    float decoded[STRIP]; /* of what is stored transposed */
+} compare_room;
+
 /* What is read at once begins and ends anywhere, importance begins anew with each row. */
 static void measure_strips(const job *p, uint64_t first, size_t n, const strip_pair *room, codec_error *sum) {
     if (!p->inputs.columns) {
@@ -164,29 +183,53 @@ static void measure_strips(const job *p, uint64_t first, size_t n, const strip_p
     }
 }
 
+/* n elements of a copy as they lie in the original, where one of the two is stored transposed. */
+static bool read_crossed(const job *j, const pairing *of, uint64_t first, size_t n, compare_room *room,
+                         gq_error *e) {
+    strip_pair *strips = &room->strips;
+    for (size_t at = 0; at < n;) {
+        strip s = strip_from(j->tensor->ne, first + at, first + n);
+        if (!transposed_read(j->c->kernels, &of->copy->file.model, of->tensor, &s, strips->stored[1],
+                             room->decoded, strips->decoded[1] + at, e))
+            return false;
+        at += s.rows * s.cols;
+    }
+    return true;
+}
+
+/* One copy's elements beside the original's, which are in the room. */
+static bool measure_copy(const job *j, const pairing *of, uint64_t number, uint64_t first, size_t n,
+                         compare_room *room, gq_error *e) {
+    strip_pair *strips = &room->strips;
+    const gguf_type *type = j->tensor->type;
+    struct piece_sum *sum = &of->pieces[number];
+    bool across = crossed(j->tensor, of->tensor);
+    if (across ? !read_crossed(j, of, first, n, room, e)
+               : !strip_read_decoded(j->c->kernels, &of->copy->file.model, of->tensor, first, n,
+                                     strips->stored[1], strips->decoded[1], e))
+        return false;
+    sum->differs |= of->tensor->type != type ||
+                    (across ? memcmp(strips->decoded[0], strips->decoded[1], n * sizeof(float))
+                            : memcmp(strips->stored[0], strips->stored[1], gguf_type_bytes(type, n))) != 0;
+    /* Where the original cannot be decoded the copy has the same type. */
+    if (j->c->kernels->codecs[type->id].decode) measure_strips(j, first, n, strips, &sum->sum);
+    return true;
+}
+
 /* Each strip of the original is read and decoded once, then compared with every copy's. */
 static bool measure(void *arg, piece *p, gq_error *e) {
     const job *j = arg;
-    strip_pair *room = p->room;
+    compare_room *room = p->room;
     const gguf_type *type = j->tensor->type;
     uint64_t elements = gguf_elements(j->tensor->ne), first = p->number * STRIP_PIECE,
              end = elements - first < STRIP_PIECE ? elements : first + STRIP_PIECE;
     for (uint64_t at = first; at < end; at += STRIP) {
         size_t n = end - at < STRIP ? (size_t)(end - at) : STRIP;
-        if (!strip_read_decoded(j->c->kernels, &j->c->original.model, j->tensor, at, n, room->stored[0],
-                                room->decoded[0], e))
+        if (!strip_read_decoded(j->c->kernels, &j->c->original.model, j->tensor, at, n,
+                                room->strips.stored[0], room->strips.decoded[0], e))
             return false;
-        for (size_t i = 0; i < j->n; i++) {
-            const pairing *of = &j->pairs[i];
-            struct piece_sum *sum = &of->pieces[p->number];
-            if (!strip_read_decoded(j->c->kernels, &of->copy->file.model, of->tensor, at, n, room->stored[1],
-                                    room->decoded[1], e))
-                return false;
-            sum->differs |= of->tensor->type != type ||
-                            memcmp(room->stored[0], room->stored[1], gguf_type_bytes(type, n)) != 0;
-            /* Where the original cannot be decoded the copy has the same type. */
-            if (j->c->kernels->codecs[type->id].decode) measure_strips(j, at, n, room, &sum->sum);
-        }
+        for (size_t i = 0; i < j->n; i++)
+            if (!measure_copy(j, &j->pairs[i], p->number, at, n, room, e)) return false;
     }
     p->weights = end - first;
     p->bytes = gguf_type_bytes(type, p->weights);
@@ -301,7 +344,7 @@ static bool compare(gq_comparison *c, const gq_comparison_request *r, gq_error *
     size_t *next = calloc(c->n_copies, sizeof *next);
     pairing *pairs = calloc(c->n_copies, sizeof *pairs);
     bool ok = (next && pairs) || gq_fail_memory(e, c->n_copies * sizeof *pairs);
-    if (ok && (ok = schedule_start(&s, r->threads, sizeof(strip_pair), r->callbacks, e))) {
+    if (ok && (ok = schedule_start(&s, r->threads, sizeof(compare_room), r->callbacks, e))) {
         ok = compare_with(c, &s, next, pairs, e);
         c->seconds = schedule_clock() - s.started;
         schedule_end(&s);

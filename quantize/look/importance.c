@@ -112,8 +112,8 @@ static size_t list_weights(const gq_stored *stored, size_t n, imatrix_weight *we
         mix_tensor t = {.name = stored[i].name, .type = stored[i].type};
         memcpy(t.ne, stored[i].ne, sizeof t.ne);
         if (mix_may_change(&t))
-            weights[n_weights++] =
-                (imatrix_weight){.name = t.name, .columns = t.ne[0], .matrices = t.ne[2] * t.ne[3]};
+            weights[n_weights++] = (imatrix_weight){
+                .name = t.name, .columns = t.ne[stored[i].transposed], .matrices = t.ne[2] * t.ne[3]};
     }
     return n_weights;
 }

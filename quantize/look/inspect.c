@@ -19,6 +19,7 @@ static void describe_tensor(gq_stored *to, const gguf_tensor *t) {
                       .n_dims = t->n_dims,
                       .type = t->type->id,
                       .shard = t->shard,
+                      .transposed = t->transposed,
                       .n_weights = gguf_elements(t->ne),
                       .bytes = t->size,
                       .offset = t->offset};

@@ -271,7 +271,7 @@ static void sum_up_types(gq_verification *v) {
         if (v->types[i].tensors) v->types[v->n_types++] = v->types[i];
 }
 
-/* ---- shards ---- */
+/* ---- all tensors together ---- */
 
 /* Shards of two runs may fit each other in all that the reader looks at. The first tensor of the one that is
  * out of place tells of it. */
@@ -284,6 +284,13 @@ static bool check_set(gq_verification *v, gq_error *e) {
     for (size_t i = 0; i < v->n; i++)
         if (v->model.tensors[i]->shard >= shard) return set_problem(v, &v->verdicts[i], e, text);
     return v->n == 0 || set_problem(v, &v->verdicts[0], e, text);
+}
+
+/* What is said of tensors that are not there is told of the first one, too. */
+static bool check_transposed(gq_verification *v, gq_error *e) {
+    gq_error why = {0};
+    if (gguf_model_check_transposed(&v->model, &why)) return true;
+    return v->n == 0 || *v->verdicts[0].problem || set_problem(v, &v->verdicts[0], e, why.text);
 }
 
 static bool verify(gq_verification *v, int threads, const gq_callbacks *callbacks, gq_error *e) {
@@ -301,7 +308,7 @@ static bool verify(gq_verification *v, int threads, const gq_callbacks *callback
     for (size_t i = 0; ok && i < v->n; i++) ok = verify_tensor(v, &s, i, e);
     ok = ok && workers_warn(&s.fewest, &v->warnings, e);
     schedule_end(&s);
-    return ok && check_set(v, e);
+    return ok && check_set(v, e) && check_transposed(v, e);
 }
 
 gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t n, int threads,

@@ -29,13 +29,14 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
     const gguf_type *to = gguf_type_of(t->to);
     if (!to) return gq_fail(e, "%s: tensor %s: type %u is unknown", file, t->source_name, t->to);
     if (t->ne[0] % to->block_elements)
-        return gq_fail(e, "%s: tensor %s: rows of %llu elements do not fit %s, whose blocks have %u", file,
-                       t->source_name, (unsigned long long)t->ne[0], to->name, to->block_elements);
-    if (t->to == t->from) return true;
+        return gq_fail(e, "%s: tensor %s%s: rows of %llu elements do not fit %s, whose blocks have %u", file,
+                       t->source_name, plan_transposes(source) ? ", transposed" : "",
+                       (unsigned long long)t->ne[0], to->name, to->block_elements);
+    if (t->to == t->from && !plan_transposes(source)) return true;
     if (source->tensor->type->quantized && !options->allow_requantize)
-        return gq_fail_remedy(e, GQ_REMEDY_REQUANTIZE,
-                              "%s: tensor %s is already quantized, as %s; asked for: %s", file,
-                              t->source_name, label(t->from), label(t->to));
+        return gq_fail_remedy(
+            e, GQ_REMEDY_REQUANTIZE, "%s: tensor %s is already quantized, as %s; asked for: %s%s", file,
+            t->source_name, label(t->from), label(t->to), plan_transposes(source) ? ", transposed" : "");
     if (!plan->kernels->codecs[t->from].decode)
         return gq_fail(e, "%s: tensor %s is stored as %s, which gquant cannot decode", file, t->source_name,
                        label(t->from));
@@ -46,7 +47,9 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
         return gq_fail_remedy(e, plan->inputs.n_entries ? GQ_REMEDY_OTHER_TYPE : GQ_REMEDY_NONE,
                               "%s: tensor %s: %s in a %s file needs importance data, and %s", file,
                               t->source_name, label(t->to), out->label,
-                              options->imatrix ? "there is none for it" : "none is given");
+                              source->transposed ? "none is of use to what is stored transposed"
+                              : options->imatrix ? "there is none for it"
+                                                 : "none is given");
     return true;
 }
 
@@ -65,6 +68,7 @@ static void fill_tensor(gq_tensor *t, const plan_source *source, const mix_choic
                      .why = choice->why ? choice->why : "",
                      .in_bytes = in->size,
                      .n_dims = in->n_dims,
+                     .transposed = source->transposed,
                      .n_weights = gguf_elements(in->ne)};
     memcpy(t->ne, in->ne, sizeof t->ne);
     while (!keep_shape && t->n_dims > 1 && t->ne[t->n_dims - 1] == 1) t->n_dims--;

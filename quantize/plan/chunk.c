@@ -2,30 +2,32 @@
 
 #include <stdlib.h>
 
-/* Elements per chunk of a tensor with rows of n0: whole rows, or CHUNK_ELEMENTS of a longer row. */
-static uint64_t chunk_length(uint64_t n0) {
-    uint64_t rows = CHUNK_ELEMENTS / n0;
+/* None is 0, and the product of all fits: the reader has checked. */
+static uint64_t rows_of(const uint64_t ne[GGUF_MAX_DIMS]) { return ne[1] * ne[2] * ne[3]; }
+
+/* Whole rows, or CHUNK_ELEMENTS of a longer row. */
+uint64_t chunk_length(const uint64_t ne[GGUF_MAX_DIMS], bool transposes) {
+    uint64_t rows = CHUNK_ELEMENTS / ne[0];
+    if (transposes && rows < CHUNK_BAND) return (rows_of(ne) < CHUNK_BAND ? rows_of(ne) : CHUNK_BAND) * ne[0];
     if (rows > CHUNK_ROWS) rows -= rows % CHUNK_ROWS;
-    return n0 > CHUNK_ELEMENTS ? CHUNK_ELEMENTS : rows * n0;
+    return ne[0] > CHUNK_ELEMENTS ? CHUNK_ELEMENTS : rows * ne[0];
 }
 
-uint64_t chunk_count(const uint64_t ne[GGUF_MAX_DIMS]) {
-    uint64_t rows =
-        ne[1] * ne[2] * ne[3]; /* none is 0, and the product of all fits: the reader has checked */
-    uint64_t length = chunk_length(ne[0]);
-    if (ne[0] > CHUNK_ELEMENTS) return rows * ((ne[0] + length - 1) / length);
+uint64_t chunk_count(const uint64_t ne[GGUF_MAX_DIMS], uint64_t length) {
+    if (length < ne[0]) return rows_of(ne) * ((ne[0] + length - 1) / length);
     uint64_t per_chunk = length / ne[0];
-    return (rows + per_chunk - 1) / per_chunk;
+    return (rows_of(ne) + per_chunk - 1) / per_chunk;
 }
 
 bool chunk_map_new(chunk_map *map, size_t n_tensors, gq_error *e) {
     map->n_tensors = n_tensors;
     map->n = 0;
     map->first = calloc(n_tensors + 1, sizeof *map->first);
-    return map->first ? true : gq_fail_memory(e, (n_tensors + 1) * sizeof *map->first);
+    map->length = calloc(n_tensors + 1, sizeof *map->length);
+    return (map->first && map->length) || gq_fail_memory(e, 2 * (n_tensors + 1) * sizeof *map->first);
 }
 
-void chunk_map_free(chunk_map *map) { free(map->first); }
+void chunk_map_free(chunk_map *map) { free(map->first), free(map->length); }
 
 size_t chunk_tensor(const chunk_map *map, uint64_t i) {
     size_t low = 0, high = map->n_tensors; /* first[low] <= i < first[high] */
@@ -41,10 +43,10 @@ size_t chunk_tensor(const chunk_map *map, uint64_t i) {
 
 chunk chunk_at(const chunk_map *map, uint64_t i, const uint64_t ne[GGUF_MAX_DIMS]) {
     chunk c = {.tensor = chunk_tensor(map, i)};
-    uint64_t k = i - map->first[c.tensor], length = chunk_length(ne[0]);
+    uint64_t k = i - map->first[c.tensor], length = map->length[c.tensor];
     uint64_t total = gguf_elements(ne);
     c.last = i + 1 == map->first[c.tensor + 1];
-    if (ne[0] <= CHUNK_ELEMENTS) {
+    if (ne[0] <= length) {
         c.first = k * length;
         c.n = total - c.first < length ? total - c.first : length;
         return c;

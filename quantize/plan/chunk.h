@@ -14,12 +14,16 @@ enum {
     CHUNK_ROWS = 16,
     /* Rows are cut at multiples of this only: the least common multiple of all types' block lengths. */
     CHUNK_GRAIN = 256,
+    /* Rows of a tensor that is transposed on the way, at least, however long: so many weights next to each
+     * other in the input are read at once. */
+    CHUNK_BAND = 128,
 };
 
 typedef struct chunk_map {
     size_t n_tensors;
-    uint64_t *first; /* n_tensors + 1: number of each tensor's first chunk */
-    uint64_t n;      /* chunks in all */
+    uint64_t *first;  /* n_tensors + 1: number of each tensor's first chunk */
+    uint64_t *length; /* n_tensors: elements of each of a tensor's chunks but the last of it, or of a row */
+    uint64_t n;       /* chunks in all */
 } chunk_map;
 
 typedef struct chunk {
@@ -28,7 +32,8 @@ typedef struct chunk {
     bool last;         /* of its tensor */
 } chunk;
 
-uint64_t chunk_count(const uint64_t ne[GGUF_MAX_DIMS]);
+uint64_t chunk_length(const uint64_t ne[GGUF_MAX_DIMS], bool transposes);
+uint64_t chunk_count(const uint64_t ne[GGUF_MAX_DIMS], uint64_t length);
 bool chunk_map_new(chunk_map *map, size_t n_tensors, gq_error *e);
 void chunk_map_free(chunk_map *map);
 /* ne is that of the tensor that chunk i falls into (chunk_tensor). */

@@ -113,7 +113,7 @@ uint32_t plan_settings_digest(const gq_plan *plan) {
 }
 
 void plan_identify_layout(gq_plan *plan) {
-    uint32_t cut[2] = {CHUNK_ELEMENTS, CHUNK_ROWS}, sum = crc(0, cut, sizeof cut);
+    uint32_t cut[3] = {CHUNK_ELEMENTS, CHUNK_ROWS, CHUNK_BAND}, sum = crc(0, cut, sizeof cut);
     for (size_t i = 0; i < plan->n_tensors; i++) sum = crc_text(sum, plan->sources[i].tensor->name);
     for (size_t o = 0; o < plan->n_outputs; o++)
         for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++) {
@@ -134,8 +134,8 @@ static bool copied_digest(const gq_plan *plan, const plan_output *out, uint64_t 
         return false;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gq_tensor *t = &out->tensors[i];
-        if (t->to != t->from || out->places[i].shard != plan->sources[i].tensor->shard ||
-            strcmp(t->name, t->source_name) != 0)
+        if (t->to != t->from || plan_transposes(&plan->sources[i]) ||
+            out->places[i].shard != plan->sources[i].tensor->shard || strcmp(t->name, t->source_name) != 0)
             return false;
     }
     memcpy(digest, kv->value, sizeof *digest);
@@ -159,6 +159,7 @@ uint64_t plan_set_digest(const gq_plan *plan, const plan_output *out) {
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gq_tensor *t = &out->tensors[i];
         uint32_t place[2] = {t->to, out->places[i].shard};
+        if (plan_transposes(&plan->sources[i])) sum = crc_text(sum, GGUF_TRANSPOSED_KEY);
         if (t->importance == GQ_IMPORTANCE_FULL)
             made_of = crc(made_of, &plan->sources[i].inputs_digest, sizeof plan->sources[i].inputs_digest);
         sum = crc(crc_text(crc_text(sum, t->name), t->source_name), place, sizeof place);

@@ -25,7 +25,8 @@ bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e)
 bool plan_has_importance(const gq_plan *plan, const plan_source *source) {
     const gguf_tensor *t = source->tensor;
     tensor_inputs found;
-    return model_inputs_find(&plan->inputs, t->name, t->ne[0], t->ne[2] * t->ne[3], &found, NULL) &&
+    return !source->transposed &&
+           model_inputs_find(&plan->inputs, t->name, t->ne[0], t->ne[2] * t->ne[3], &found, NULL) &&
            found.columns;
 }
 
@@ -33,6 +34,7 @@ bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *opt
     const gguf_tensor *t = source->tensor;
     if (source->covered) return true;
     source->covered = true;
+    if (source->transposed) return true; /* one weight for a whole row decides nothing in it */
     if (model_inputs_find(&plan->inputs, t->name, t->ne[0], t->ne[2] * t->ne[3], &source->inputs, e)) {
         source->inputs_digest = tensor_inputs_digest(&source->inputs);
         return true;
@@ -109,6 +111,16 @@ static bool warn_unseen(gq_plan *plan, const name_list *unseen, uint64_t experts
                      experts == 1 ? "matrix was reached by" : "matrices were reached by", unseen->text, more);
 }
 
+static bool warn_transposed(gq_plan *plan, const name_list *names, gq_error *e) {
+    char more[48];
+    and_more(names, more);
+    return names->n == 0 ||
+           words_add(&plan->warnings, e,
+                     "importance data are of columns, which are rows in what is stored transposed, and not "
+                     "used for %llu %s: %s%s",
+                     (unsigned long long)names->n, names->n == 1 ? "tensor" : "tensors", names->text, more);
+}
+
 /* In one output at least. */
 static bool uses_importance(const gq_plan *plan, size_t tensor) {
     for (size_t o = 0; o < plan->n_outputs; o++) {
@@ -120,11 +132,15 @@ static bool uses_importance(const gq_plan *plan, size_t tensor) {
 
 bool plan_cover(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!plan->inputs.n_entries) return true;
-    name_list missing = {.n = 0}, unseen = {.n = 0};
+    name_list missing = {.n = 0}, unseen = {.n = 0}, transposed = {.n = 0};
     uint64_t covered = 0, experts = 0;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         plan_source *source = &plan->sources[i];
         if (!uses_importance(plan, i)) continue;
+        if (source->transposed) {
+            list_name(&transposed, source->tensor->name);
+            continue;
+        }
         if (!plan_cover_source(plan, source, options, e)) return false;
         const tensor_inputs *inputs = &source->inputs;
         covered += inputs->columns > 0;
@@ -141,5 +157,6 @@ bool plan_cover(gq_plan *plan, const gq_options *options, gq_error *e) {
             s->n_experts_unseen += inputs->n_unseen;
         }
     }
-    return warn_missing(plan, options, &missing, covered, e) && warn_unseen(plan, &unseen, experts, e);
+    return warn_missing(plan, options, &missing, covered, e) && warn_unseen(plan, &unseen, experts, e) &&
+           warn_transposed(plan, &transposed, e);
 }

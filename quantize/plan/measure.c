@@ -10,6 +10,7 @@
 #include "quantize/plan/calibration.h"
 #include "quantize/schedule.h"
 #include "quantize/strip.h"
+#include "quantize/transposed.h"
 
 bool measure_applies(const gq_plan *plan, size_t tensor, size_t type) {
     const plan_source *s = &plan->sources[tensor];
@@ -72,6 +73,17 @@ static void try_types(const job *j, sample_strip *to, size_t rows, size_t cols, 
     to->power += power, to->weighted += weighted;
 }
 
+/* A stretch of one row into the room's values from `x` on. */
+static bool read_stretch(const job *j, const plan_source *source, strip at, float *x, strip_pair *room,
+                         gq_error *e) {
+    const gq_plan *plan = j->plan;
+    if (plan_transposes(source))
+        return transposed_read(plan->kernels, &plan->model, source->stored, &at, room->stored[0],
+                               room->decoded[1], x, e);
+    return strip_read_decoded(plan->kernels, &plan->model, source->tensor, at.first, at.cols, room->stored[0],
+                              x, e);
+}
+
 static bool do_strip(void *arg, piece *p, gq_error *e) {
     const job *w = arg;
     strip_pair *room = p->room;
@@ -87,9 +99,8 @@ static bool do_strip(void *arg, piece *p, gq_error *e) {
         uint64_t matrix, next, at = place(t, &s, j, &matrix), offset = at % t->ne[0];
         size_t rows = 0;
         do { /* rows of one matrix (of long rows: one) */
-            if (!strip_read_decoded(w->plan->kernels, &w->plan->model, t, at, s.cols, room->stored[0],
-                                    room->decoded[0] + rows * s.cols, e))
-                return false;
+            strip row = {.first = at, .rows = 1, .cols = s.cols, .column = at % t->ne[0]};
+            if (!read_stretch(w, source, row, room->decoded[0] + rows * s.cols, room, e)) return false;
             rows++;
             if (++j < end) at = place(t, &s, j, &next);
         } while (j < end && next == matrix);

@@ -13,8 +13,8 @@
 #include "quantize/plan/identity.h"
 #include "quantize/plan/measure.h"
 
-static const char OF[] = "measured.of", PREFIX[] = "measured.tensor.";
-enum { HEAD = 4, NUMBERS = HEAD + 2 * BUDGET_TYPES, KEY = sizeof PREFIX + GGUF_MAX_NAME };
+static const char OF[] = "measured.of", PREFIX[] = "measured.tensor.", TURNED[] = " transposed";
+enum { HEAD = 4, NUMBERS = HEAD + 2 * BUDGET_TYPES, KEY = sizeof PREFIX + GGUF_MAX_NAME + sizeof TURNED };
 
 char *measure_path(const gq_plan *plan) {
     char *path = NULL;
@@ -26,6 +26,10 @@ void measure_key(const gq_plan *plan, char key[MEASURE_KEY]) {
     plan_build(build);
     snprintf(key, MEASURE_KEY, "gquant %s, input %08x%08x, settings %08x, sample %d", build,
              plan->identity.input, plan->identity.content, plan_settings_digest(plan), (int)MEASURE_SAMPLE);
+}
+
+static void tensor_key(const plan_source *s, char key[KEY]) {
+    snprintf(key, KEY, "%s%s%s", PREFIX, s->tensor->name, plan_transposes(s) ? TURNED : "");
 }
 
 /* ---- reading ---- */
@@ -76,7 +80,7 @@ void measure_read(const gq_plan *plan, const char *path, const char *key, measur
     bool ours = same_text(gguf_find(s.kv, s.n_kv, OF), key) &&
                 gguf_index_all(&by_key, s.kv, sizeof *s.kv, s.n_kv, NULL);
     for (size_t i = 0; ours && i < plan->n_tensors; i++) {
-        snprintf(name, sizeof name, "%s%s", PREFIX, plan->sources[i].tensor->name);
+        tensor_key(&plan->sources[i], name);
         if (gguf_index_find(&by_key, s.kv, sizeof *s.kv, name, &k)) read_tensor(&s.kv[k], &found[i]);
     }
     gguf_index_free(&by_key);
@@ -96,7 +100,7 @@ bool measure_may_replace(const char *path, gq_error *e) {
 
 /* ---- writing ---- */
 
-static bool add_tensor(gguf_header *h, const char *name, const measured *m, gq_error *e) {
+static bool add_tensor(gguf_header *h, const plan_source *s, const measured *m, gq_error *e) {
     char key[KEY];
     struct {
         uint32_t type, count[2]; /* as an array begins: no padding */
@@ -110,14 +114,14 @@ static bool add_tensor(gguf_header *h, const char *name, const measured *m, gq_e
         array.numbers[n++] = budget_types[i], array.numbers[n++] = m->error[i];
     }
     memcpy(array.count, &n, sizeof n);
-    snprintf(key, sizeof key, "%s%s", PREFIX, name);
+    tensor_key(s, key);
     return gguf_header_set(h, key, GGUF_ARRAY, &array, 12 + n * sizeof *array.numbers, e);
 }
 
 static bool fill(gguf_header *h, const gq_plan *plan, const char *key, const measured *found, gq_error *e) {
     if (!gguf_header_set_string(h, OF, key, e)) return false;
     for (size_t i = 0; i < plan->n_tensors; i++)
-        if (found[i].weights > 0 && !add_tensor(h, plan->sources[i].tensor->name, &found[i], e)) return false;
+        if (found[i].weights > 0 && !add_tensor(h, &plan->sources[i], &found[i], e)) return false;
     return true;
 }
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quantize/plan/transpose.h"
+
 enum { MAX_TEXT = 127 }; /* bytes of the texts that describe the importance data */
 
 /* ---- pruned layers ---- */
@@ -75,7 +77,7 @@ static bool copy_one(const gq_plan *plan, uint64_t layers, const gguf_kv *kv, gg
     const char *arch = plan->facts.arch;
     size_t prefix = strlen(arch);
     bool of_arch = prefix && !strncmp(kv->key, arch, prefix) && kv->key[prefix] == '.';
-    if (is_split_key(kv->key)) return true;
+    if (is_split_key(kv->key) || !strcmp(kv->key, GGUF_TRANSPOSED_KEY)) return true;
     if (plan->layers.n && !strcmp(kv->key, "general.size_label")) return set_size_label(plan, h, e);
     if (layers && of_arch && kv->type == GGUF_ARRAY) return slice_array(&plan->layers, layers, kv, h, e);
     return gguf_header_copy(h, kv, e);
@@ -133,5 +135,6 @@ bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_optio
         const gguf_kv *o = &plan->overrides.items[i];
         if (!gguf_header_set(h, o->key, o->type, o->value, o->size, e)) return false;
     }
-    return set_importance(plan, options, h, e) && set_block_count(plan, h, e);
+    return set_importance(plan, options, h, e) && set_block_count(plan, h, e) &&
+           plan_transposed_write(plan, h, e);
 }

@@ -133,7 +133,7 @@ static bool read_item(gguf_kv *o, const char *item, const gguf_model *model, con
     o->key = strndup(item, (size_t)(equals - item));
     if (!o->key) return gq_fail_memory(e, MAX_KEY);
     if (!strcmp(o->key, "general.alignment") || !strncmp(o->key, "split.", 6) ||
-        !strcmp(o->key, GGUF_SET_KEY))
+        !strcmp(o->key, GGUF_SET_KEY) || !strcmp(o->key, GGUF_TRANSPOSED_KEY))
         return gq_fail_usage(e, "override '%s': this key follows from the file's layout", item);
     uint64_t i;
     const gguf_kv *old =

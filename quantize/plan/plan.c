@@ -14,6 +14,7 @@
 #include "quantize/plan/meta.h"
 #include "quantize/plan/paths.h"
 #include "quantize/plan/target.h"
+#include "quantize/plan/transpose.h"
 #include "quantize/strip.h"
 #include "quantize/workers.h"
 
@@ -48,6 +49,9 @@ static bool check_request(const gq_options *o, gq_error *e) {
     if (o->calibration && (o->part || o->parts || o->join))
         return gq_fail_usage(
             e, "a calibrated run cannot be done in parts: each layer depends on those before it");
+    if (o->calibration && o->transpose.n)
+        return gq_fail_usage(e, "a calibrated run cannot transpose tensors, as the model runs on what it has "
+                                "written: transpose those of its output");
     return true;
 }
 
@@ -91,7 +95,7 @@ static bool list_sources(gq_plan *plan, const gq_options *options, gq_error *e) 
         const gguf_tensor *t = plan->model.tensors[i];
         plan_source *s = &all[plan->n_tensors];
         if (!plan_layers_rename(&plan->layers, t->name, s->name)) continue;
-        s->tensor = t;
+        s->tensor = s->stored = t, s->transposed = t->transposed;
         mix_tensor *m = &facts[plan->n_tensors++];
         m->name = s->name, m->type = t->type->id;
         memcpy(m->ne, t->ne, sizeof m->ne);
@@ -138,10 +142,13 @@ static bool report_fallbacks(gq_plan *plan, const plan_output *out, const gq_opt
 
 static bool cut_chunks(gq_plan *plan, gq_error *e) {
     if (!chunk_map_new(&plan->chunks, plan->n_tensors, e)) return false;
-    uint64_t *first = plan->chunks.first;
-    for (size_t i = 0; i < plan->n_tensors; i++)
-        if (__builtin_add_overflow(first[i], chunk_count(plan->sources[i].tensor->ne), &first[i + 1]))
+    uint64_t *first = plan->chunks.first, *length = plan->chunks.length;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const plan_source *s = &plan->sources[i];
+        length[i] = chunk_length(s->tensor->ne, plan_transposes(s));
+        if (__builtin_add_overflow(first[i], chunk_count(s->tensor->ne, length[i]), &first[i + 1]))
             return gq_fail(e, "%s: the model has too many weights", plan_input(plan));
+    }
     plan->chunks.n = first[plan->n_tensors];
     return true;
 }
@@ -182,8 +189,8 @@ static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!plan_open_calibration(plan, options, e)) return false;
     if (!plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e)) return false;
     plan->facts = gguf_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);
-    if (!plan_check_kind(plan, e) || !list_sources(plan, options, e) || !assign(plan, options, e) ||
-        !plan_advise(plan, e))
+    if (!plan_check_kind(plan, e) || !list_sources(plan, options, e) || !plan_transpose(plan, options, e) ||
+        !assign(plan, options, e) || !plan_advise(plan, e))
         return false;
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!plan_layout(plan, &plan->outputs[o], options, e) ||

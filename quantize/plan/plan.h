@@ -17,7 +17,10 @@
 
 /* A tensor of the input that is written, with what all outputs share of it. */
 typedef struct plan_source {
-    const gguf_tensor *tensor;
+    const gguf_tensor *tensor;    /* as it will be written, but for its type */
+    const gguf_tensor *stored;    /* as it is in the input; another than `tensor`: plan_transposes */
+    gguf_tensor view;             /* `tensor` then: its weights are not where one would look for them */
+    bool transposed;              /* in the outputs */
     char name[GGUF_MAX_NAME + 1]; /* in the outputs */
     tensor_inputs inputs;         /* once looked up, as `covered` says */
     uint32_t inputs_digest;
@@ -79,6 +82,9 @@ struct gq_plan {
     char *measure_file; /* see gq_plan_measure_file */
     word_list warnings;
 };
+
+/* Whether its matrices are transposed on the way: quantize/transposed.h reads them. */
+static inline bool plan_transposes(const plan_source *s) { return s->tensor != s->stored; }
 
 /* All of a plan but what lies beside its outputs; gq_plan_free frees it. */
 gq_plan *plan_make(const gq_options *options, gq_error *e);

@@ -11,14 +11,20 @@ enum {
     AHEAD = 8,
     LARGEST_CHUNK = 8 * CHUNK_ELEMENTS, /* bytes: 64-bit elements */
     SMALLEST_PAGE = 4096,
+    ASKED = 1 << 20, /* bytes at once */
 };
 
-/* Where a chunk of the input lies. */
+/* Where a chunk of the input lies. What is transposed is spread over a whole matrix: of its chunks each that
+ * begins matrices has these. */
 static int input_range(const gq_plan *plan, uint64_t i, uint64_t *offset, uint64_t *n) {
-    const gguf_tensor *t = plan->sources[chunk_tensor(&plan->chunks, i)].tensor;
+    const plan_source *s = &plan->sources[chunk_tensor(&plan->chunks, i)];
+    const gguf_tensor *t = s->tensor;
     chunk c = chunk_at(&plan->chunks, i, t->ne);
-    *offset = t->offset + gguf_type_bytes(t->type, c.first);
-    *n = gguf_type_bytes(t->type, c.n);
+    uint64_t begin = c.first, end = c.first + c.n, matrix = t->ne[0] * t->ne[1];
+    if (plan_transposes(s))
+        begin = (begin + matrix - 1) / matrix * matrix, end = (end + matrix - 1) / matrix * matrix;
+    *offset = t->offset + gguf_type_bytes(t->type, begin);
+    *n = gguf_type_bytes(t->type, end - begin);
     return plan->model.shards[t->shard].file.fd;
 }
 
@@ -57,8 +63,13 @@ static bool is_cold(int fd, uint64_t offset, uint64_t n) {
 static void ask_for(cache *c, uint64_t i) {
     uint64_t offset, n, bit = i - c->begin;
     int fd = input_range(c->plan, i, &offset, &n);
-    if (c->large && is_cold(fd, offset, n)) atomic_fetch_or(&c->was_cold[bit / 8], (uint8_t)(1 << bit % 8));
-    posix_fadvise(fd, (off_t)offset, (off_t)n, POSIX_FADV_WILLNEED);
+    bool scattered = plan_transposes(&c->plan->sources[chunk_tensor(&c->plan->chunks, i)]);
+    /* The chunks that follow need what is scattered, too: it is not given back. */
+    if (c->large && !scattered && is_cold(fd, offset, n))
+        atomic_fetch_or(&c->was_cold[bit / 8], (uint8_t)(1 << bit % 8));
+    for (uint64_t at = 0; at < n; at += ASKED) /* of more the kernel reads the beginning only */
+        posix_fadvise(fd, (off_t)(offset + at), (off_t)(n - at < ASKED ? n - at : ASKED),
+                      POSIX_FADV_WILLNEED);
 }
 
 void cache_ahead(cache *c, uint64_t i) {

@@ -20,10 +20,10 @@ static void close_tensor(tally *t) {
     t->tensor++;
 }
 
-static void fold(gq_loss *loss, const gq_tensor *t, const chunk *c, const chunk_sum *s) {
+static void fold(gq_loss *loss, const gq_tensor *t, bool same, const chunk *c, const chunk_sum *s) {
     uint64_t bytes = gguf_type_bytes(gguf_type_of(t->to), c->n);
     loss->crc32 = (uint32_t)crc32_combine(loss->crc32, s->crc, (z_off_t)bytes);
-    if (t->from == t->to) return;
+    if (same) return;
     loss->n += c->n;
     loss->x2 += s->x2, loss->e2 += s->e2;
     if (t->importance == GQ_IMPORTANCE_FULL) loss->wx2 += s->wx2, loss->we2 += s->we2;
@@ -32,9 +32,12 @@ static void fold(gq_loss *loss, const gq_tensor *t, const chunk *c, const chunk_
 
 static void fold_chunk(tally *t, const chunk_sum *sums) {
     const gq_plan *plan = t->plan;
-    chunk c = chunk_at(&plan->chunks, t->next, plan->sources[t->tensor].tensor->ne);
-    for (size_t o = 0; o < plan->n_outputs; o++)
-        fold(&t->losses[o], &plan->outputs[o].tensors[t->tensor], &c, &sums[o]);
+    const plan_source *source = &plan->sources[t->tensor];
+    chunk c = chunk_at(&plan->chunks, t->next, source->tensor->ne);
+    for (size_t o = 0; o < plan->n_outputs; o++) {
+        const gq_tensor *to = &plan->outputs[o].tensors[t->tensor];
+        fold(&t->losses[o], to, to->from == to->to && !plan_transposes(source), &c, &sums[o]);
+    }
     t->next++;
     if (c.last) close_tensor(t);
 }

@@ -4,10 +4,16 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "quantize/transposed.h"
+
 /* Under importance, encoders work on CODEC_MOST_LANES rows at once and take as long for fewer, so strips of
  * wide rows are larger there, up to 2^20 elements; 16-bit input and an output of 4 bits then touch 7 bytes of
  * each, 7 MiB. What is read back is decoded STRIP elements at a time. */
 enum { WIDE_STRIP = 1 << 20, PADDING = 1 << 12, OUT_BYTES = 4 };
+
+/* Elements of what is transposed at once: of CHUNK_BAND rows and more, so that no stored block is read many
+ * times, whatever the length of the rows. */
+enum { TILE = 1 << 20 };
 
 /* Most elements of a strip. */
 static size_t strip_room(const plan_source *source) {
@@ -22,16 +28,19 @@ void work_rooms_measure(work_rooms *r, const gq_plan *plan) {
     *r = (work_rooms){.n_outputs = plan->n_outputs, .strip = STRIP};
     for (size_t i = 0; i < plan->n_tensors; i++)
         if (strip_room(&plan->sources[i]) > r->strip) r->strip = strip_room(&plan->sources[i]);
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (plan_transposes(&plan->sources[i])) r->tile = TILE;
     /* Strips beyond STRIP are of weights, which have 4 bytes at most. */
     r->in = r->strip > 2 * STRIP ? 4 * r->strip : STORED_BYTES * STRIP;
-    r->bytes = r->in + (sizeof(float) + OUT_BYTES) * r->strip + sizeof(float) * STRIP +
+    r->bytes = r->in + (sizeof(float) + OUT_BYTES) * r->strip + sizeof(float) * (STRIP + r->tile) +
                r->n_outputs * (sizeof(chunk_sum) + sizeof(codec_error));
 }
 
 work_room work_room_in(const work_rooms *r, void *memory) {
     work_room room = {.x = memory};
     room.decoded = room.x + r->strip;
-    room.out = (uint8_t *)(room.decoded + STRIP);
+    room.tile = room.decoded + STRIP;
+    room.out = (uint8_t *)(room.tile + r->tile);
     room.in = room.out + OUT_BYTES * r->strip;
     room.sums = (chunk_sum *)(void *)(room.in + r->in);
     room.errors = (codec_error *)(void *)(room.sums + r->n_outputs);
@@ -69,15 +78,22 @@ void work_tensor_close(work_tensor *t) { free(t); }
 
 /* ---- places ---- */
 
+/* How many rows of so many columns a strip has at most: full batches where there are any; else half a batch
+ * or less, which is one of a CPU with fewer lanes. */
+static uint64_t fitting_rows(const work_tensor *t, uint64_t cols) {
+    bool importance = t->source->inputs.columns > 0;
+    uint64_t fit = t->strip / cols;
+    if (fit > CODEC_MOST_LANES) return fit / CODEC_MOST_LANES * CODEC_MOST_LANES;
+    while (importance && fit < CODEC_MOST_LANES && (fit & (fit - 1))) fit &= fit - 1;
+    return fit;
+}
+
 /* The strip that begins at element `first` of a chunk that ends at `end`. Importance changes from matrix to
  * matrix, so strips end with them where there is any. */
 static strip strip_at(const work_tensor *t, uint64_t first, uint64_t end) {
     const uint64_t *ne = t->source->tensor->ne, as_one[4] = {ne[0], ne[1] * ne[2] * ne[3], 1, 1};
     bool importance = t->source->inputs.columns > 0;
-    uint64_t most = t->strip, fit = most / ne[0];
-    /* Full batches where there are any; else half a batch or less, which is one of a CPU with fewer lanes. */
-    if (fit > CODEC_MOST_LANES) fit = fit / CODEC_MOST_LANES * CODEC_MOST_LANES;
-    while (importance && fit < CODEC_MOST_LANES && (fit & (fit - 1))) fit &= fit - 1;
+    uint64_t most = t->strip, fit = fitting_rows(t, ne[0]);
     if (fit > 0) most = fit * ne[0];
     return strip_from(importance ? ne : as_one, first, end - first < most ? end : first + most);
 }
@@ -92,6 +108,12 @@ static bool read_strip(const work_tensor *t, const output_set *outputs, size_t o
                        gguf_type_bytes(type, s->rows * s->cols), e);
 }
 
+/* Of the stored tensor, for messages: which is the i-th of a strip. */
+static uint64_t element_of(const work_tensor *t, const strip *s, size_t i) {
+    uint64_t element = s->first + i / s->cols * t->source->tensor->ne[0] + i % s->cols;
+    return plan_transposes(t->source) ? transposed_element(t->source->stored, element) : element;
+}
+
 /* Or read back what is encoded already, and measure that. */
 static bool encode_strip(const work_tensor *t, const output_set *outputs, size_t o, const strip *s,
                          const work_room *room, gq_error *e) {
@@ -103,8 +125,8 @@ static bool encode_strip(const work_tensor *t, const output_set *outputs, size_t
     size_t held = t->outputs[o].calibrated
                       ? strip_measure(&encoder, room->x, s->rows, s->cols, room->out, room->decoded, sum)
                       : strip_encode(&encoder, room->x, s->rows, s->cols, room->out, room->decoded, sum);
-    return held == s->rows * s->cols || strip_fail_to_hold(&encoder, &t->plan->model, t->source->tensor,
-                                                           s->first + held, room->x[held], e);
+    return held == s->rows * s->cols || strip_fail_to_hold(&encoder, &t->plan->model, t->source->stored,
+                                                           element_of(t, s, held), room->x[held], e);
 }
 
 /* A tensor's last chunk brings the zeros that lie behind the tensor. */
@@ -130,18 +152,38 @@ static bool write_strip(const work_tensor *t, const output_set *outputs, size_t 
     return true;
 }
 
-static bool put_strip(const work_tensor *t, const output_set *outputs, size_t o, const strip *s,
-                      const work_room *room, gq_error *e) {
+/* A piece of a chunk; pieces may come in any order, as a sum's share depends on nothing but how many bytes of
+ * the chunk lie behind it. */
+static bool put_bytes(const work_tensor *t, const output_set *outputs, size_t o, const chunk *c,
+                      uint64_t first, const uint8_t *bytes, size_t n, const work_room *room, gq_error *e) {
     const gguf_type *type = t->outputs[o].with.type;
+    uint64_t at = gguf_type_bytes(type, first), behind = gguf_type_bytes(type, c->first + c->n) - at - n;
+    uLong crc = crc32_z(0, bytes, n);
+    room->sums[o].crc ^= (uint32_t)(behind ? crc32_combine(crc, 0, (z_off_t)behind) : crc);
+    return t->outputs[o].calibrated || write_strip(t, outputs, o, at, bytes, n, e);
+}
+
+/* Of several rows that are not whole, each goes to a place of its own. */
+static bool put_strip(const work_tensor *t, const output_set *outputs, size_t o, const chunk *c,
+                      const strip *s, const work_room *room, gq_error *e) {
+    const gguf_type *type = t->outputs[o].with.type;
+    const uint64_t width = t->source->tensor->ne[0];
     const uint8_t *bytes = room->in;
-    size_t n = gguf_type_bytes(type, s->rows * s->cols);
-    if (type != t->source->tensor->type) {
+    if (type != t->source->tensor->type || plan_transposes(t->source)) {
         if (!encode_strip(t, outputs, o, s, room, e)) return false;
         bytes = room->out;
     }
-    room->sums[o].crc = (uint32_t)crc32_z(room->sums[o].crc, bytes, n);
-    return t->outputs[o].calibrated ||
-           write_strip(t, outputs, o, gguf_type_bytes(type, s->first), bytes, n, e);
+    size_t pieces = s->cols < width ? s->rows : 1, n = gguf_type_bytes(type, s->rows * s->cols) / pieces;
+    for (size_t i = 0; i < pieces; i++)
+        if (!put_bytes(t, outputs, o, c, s->first + i * width, bytes + i * n, n, room, e)) return false;
+    return true;
+}
+
+static bool put_all(const work_tensor *t, const output_set *outputs, const chunk *c, const strip *s,
+                    const work_room *room, gq_error *e) {
+    for (size_t o = 0; o < t->plan->n_outputs; o++)
+        if (t->outputs[o].encoder == o && !put_strip(t, outputs, o, c, s, room, e)) return false;
+    return true;
 }
 
 static bool do_strips(const work_tensor *t, const output_set *outputs, const chunk *c, const work_room *room,
@@ -150,14 +192,59 @@ static bool do_strips(const work_tensor *t, const output_set *outputs, const chu
     for (uint64_t at = c->first; at < c->first + c->n;) {
         strip s = strip_at(t, at, c->first + c->n);
         if (!strip_read_decoded(plan->kernels, &plan->model, t->source->tensor, s.first, s.rows * s.cols,
-                                room->in, room->x, e))
+                                room->in, room->x, e) ||
+            !put_all(t, outputs, c, &s, room, e))
             return false;
-        for (size_t o = 0; o < plan->n_outputs; o++)
-            if (t->outputs[o].encoder == o && !put_strip(t, outputs, o, &s, room, e)) return false;
         at += s.rows * s.cols;
     }
     return true;
 }
+
+/* ---- what is transposed ---- */
+
+/* The strips of a tile, which is in the room. */
+static bool do_tile(const work_tensor *t, const output_set *outputs, const chunk *c, const strip *tile,
+                    const work_room *room, gq_error *e) {
+    const uint64_t *ne = t->source->tensor->ne, first = tile->first / ne[0],
+                   fit = fitting_rows(t, tile->cols);
+    work_room part = *room;
+    for (size_t r = 0; r < tile->rows;) {
+        uint64_t row = first + r, left = ne[1] - row % ne[1]; /* rows of this matrix */
+        strip s = {.first = tile->first + r * ne[0],
+                   .rows = tile->rows - r < fit ? tile->rows - r : (size_t)fit,
+                   .cols = tile->cols,
+                   .matrix = row / ne[1],
+                   .column = tile->column};
+        if (t->source->inputs.columns && s.rows > left) s.rows = (size_t)left;
+        part.x = room->tile + r * tile->cols;
+        if (!put_all(t, outputs, c, &s, &part, e)) return false;
+        r += s.rows;
+    }
+    return true;
+}
+
+/* A chunk's rows are whole and many. Where a tile does not hold them, tiles have some columns of all. */
+static bool do_tiles(const work_tensor *t, const output_set *outputs, const chunk *c, const work_room *room,
+                     gq_error *e) {
+    const gq_plan *plan = t->plan;
+    const uint64_t width = t->source->tensor->ne[0];
+    const size_t rows = (size_t)(c->n / width);
+    uint64_t most = TILE / rows < STRIP ? TILE / rows : STRIP;
+    if (most < width) most -= most % CHUNK_GRAIN;
+    for (uint64_t column = 0; column < width; column += most) {
+        strip tile = {.first = c->first + column,
+                      .rows = rows,
+                      .cols = (size_t)(width - column < most ? width - column : most),
+                      .column = column};
+        if (!transposed_read(plan->kernels, &plan->model, t->source->stored, &tile, room->in, room->x,
+                             room->tile, e) ||
+            !do_tile(t, outputs, c, &tile, room, e))
+            return false;
+    }
+    return true;
+}
+
+/* ---- a chunk ---- */
 
 bool work_chunk(const work_tensor *t, const output_set *outputs, uint64_t i, const work_room *room,
                 gq_error *e) {
@@ -165,7 +252,7 @@ bool work_chunk(const work_tensor *t, const output_set *outputs, uint64_t i, con
     chunk c = chunk_at(&plan->chunks, i, t->source->tensor->ne);
     memset(room->errors, 0, plan->n_outputs * sizeof *room->errors);
     memset(room->sums, 0, plan->n_outputs * sizeof *room->sums);
-    if (!do_strips(t, outputs, &c, room, e)) return false;
+    if (!(plan_transposes(t->source) ? do_tiles : do_strips)(t, outputs, &c, room, e)) return false;
     for (size_t o = 0; o < plan->n_outputs; o++) {
         size_t encoder = t->outputs[o].encoder;
         const codec_error *from = &room->errors[encoder];

@@ -8,13 +8,14 @@
 
 /* What a thread needs of memory for a plan. */
 typedef struct work_rooms {
-    size_t strip, in, bytes; /* elements of a strip at most; bytes of the input's, and of all */
+    size_t strip, tile; /* elements of a strip at most, and of what is transposed at once */
+    size_t in, bytes;   /* bytes of the input's strip, and of all */
     size_t n_outputs;
 } work_rooms;
 
 typedef struct work_room {
     uint8_t *in, *out;
-    float *x, *decoded;
+    float *x, *decoded, *tile;
     chunk_sum *sums;     /* one per output: the result */
     codec_error *errors; /* one per output */
 } work_room;

@@ -62,7 +62,8 @@ void fuzz_seeds(const char *folder) {
     static const char *const lines[] = {
         "in.gguf\nQ4_K_M",
         "--pure\nin.gguf\nout.gguf\nq8_0\n2\n--output-tensor-type\nQ6_K\n--token-embedding-type=f16",
-        "--tensor-type\nattn_v=Q8_0,ffn.*=q5_k\n--tensor-type\n^blk=Q4_0\nin.gguf\n7\n--keep\nnorm|embd",
+        "--tensor-type\nattn_v=Q8_0,ffn.*=q5_k\n--tensor-type\n^blk=Q4_0\nin.gguf\n7\n--transpose\nffn_(up|"
+        "gate)\n--keep\nnorm|embd",
         "--override-kv\nllama.block_count=int:-3\n--override-kv=a.b=float:1e3\n--override-kv\nc=str:x\n--"
         "override-kv\n"
         "d=bool:true\nin\nout\nQ2_K",
