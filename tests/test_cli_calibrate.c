@@ -139,7 +139,7 @@ static void little_text_is_warned_of(void **state) {
     (void)state;
     GQUANT_SAYS(0, "are little to calibrate with: 0.03", "--dry-run", QUANTIZE, "--calibrate-ids",
                 path("ids"));
-    GQUANT_SAYS(0, "of 1 windows none is held back", "--dry-run", QUANTIZE, "--calibrate-ids", path("ids"));
+    GQUANT_SAYS(0, "the only window is not held back", "--dry-run", QUANTIZE, "--calibrate-ids", path("ids"));
     if (SANITIZED) return;
     GQUANT_SAYS(0, "memory is short: of the widest matrices' 512 columns 256", "--dry-run", QUANTIZE,
                 "--calibrate", path("text"), "--memory", "80M");

@@ -88,11 +88,16 @@ static void too_little_text_is_said(void **state) {
     gq_calibration c = calibration();
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M"); /* 2.5 tokens per column of ffn_down */
     assert_true(warned(plan, "are little to calibrate with: 2.5"));
-    assert_false(warned(plan, "none is held back"));
+    assert_false(warned(plan, "not held back"));
     gq_plan_free(plan);
     c.text.tokens = 64;
     plan = plan_with(&c, "model.gguf", "Q4_K_M");
-    assert_true(warned(plan, "of 4 windows none is held back"));
+    assert_int_equal(gq_plan_calibration(plan)->held_back, 1);
+    assert_false(warned(plan, "not held back"));
+    gq_plan_free(plan);
+    c.text.tokens = 16;
+    plan = plan_with(&c, "model.gguf", "Q4_K_M");
+    assert_true(warned(plan, "the only window is not held back"));
     gq_plan_free(plan);
     c.text.tokens = 0, c.text.context = 80;
     plan = plan_with(&c, "model.gguf", "Q4_K_M");

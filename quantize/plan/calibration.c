@@ -26,6 +26,11 @@ static bool check_request(const gq_calibration *asked, gq_error *e) {
 
 /* ---- the text ---- */
 
+/* Of few windows the last one. */
+static size_t held_back_of(size_t windows) {
+    return windows >= HELD_BACK_ONE_IN ? windows / HELD_BACK_ONE_IN : windows > 1;
+}
+
 static bool read_text(gq_plan *plan, plan_calibration *c, const gq_calibration *asked, gq_error *e) {
     text_windows w = {.n = 0};
     gq_text text = asked->text;
@@ -41,7 +46,7 @@ static bool read_text(gq_plan *plan, plan_calibration *c, const gq_calibration *
     if (!ok) return false;
     c->ids = w.ids;
     c->job.ids = w.ids, c->job.windows = w.n, c->job.context = w.context;
-    size_t held = w.n / HELD_BACK_ONE_IN * w.context;
+    size_t held = held_back_of(w.n) * w.context;
     c->held_tokens = held < HELD_MOST ? held : HELD_MOST;
     return true;
 }
@@ -55,9 +60,9 @@ static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) 
         return false;
     if (f->held_back == 0 &&
         !words_add(&plan->warnings, e,
-                   "of %llu windows none is held back, so that nothing checks what the calibration does; "
+                   "the only window is not held back, so that nothing checks what the calibration does; "
                    "take %d or more",
-                   (unsigned long long)f->windows, HELD_BACK_ONE_IN))
+                   HELD_BACK_ONE_IN))
         return false;
     return f->per_column >= LITTLE ||
            words_add(&plan->warnings, e,
@@ -184,7 +189,7 @@ static void describe(const gq_plan *plan, plan_calibration *c) {
     f->text = c->text;
     f->context = (uint32_t)c->job.context;
     f->windows = c->job.windows, f->tokens = c->job.windows * c->job.context;
-    f->held_back = c->job.windows / HELD_BACK_ONE_IN;
+    f->held_back = held_back_of(c->job.windows);
     f->width = c->width < f->columns ? c->width : f->columns;
     f->windows_at_once = c->bounds.batch, f->experts_at_once = c->matrices_at_once;
     f->disk = checkpoint_bytes(&c->head, c->records);
