@@ -17,4 +17,6 @@ include(CheckCCompilerFlag)
 check_c_compiler_flag("-Werror -fstack-clash-protection" GQUANT_HAVE_STACK_CLASH) # clang has it for some processors
 add_compile_options(-fstack-protector-strong $<$<BOOL:${GQUANT_HAVE_STACK_CLASH}>:-fstack-clash-protection>
   $<${optimised}:-U_FORTIFY_SOURCE> $<${optimised}:-D_FORTIFY_SOURCE=${level}>)
-add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
+if(UNIX AND NOT APPLE) # ELF
+  add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
+endif()

@@ -90,14 +90,14 @@ static bool head_calibrated(const gq_plan *plan) {
 
 /* ---- telling ---- */
 
-static bool tell(calibrator *c, double weights, gq_error *e) {
+static bool tell_weights(calibrator *c, double weights, gq_error *e) {
     return pulse_tell(&c->told, weights, c->what, e);
 }
 static bool ask_forward(void *data, double work, const char *what, gq_error *e) {
     (void)work, (void)what;
-    return tell(data, 0, e);
+    return tell_weights(data, 0, e);
 }
-static bool ask_round(void *data, gq_error *e) { return tell(data, 0, e); }
+static bool ask_round(void *data, gq_error *e) { return tell_weights(data, 0, e); }
 
 /* ---- a site ---- */
 
@@ -154,7 +154,7 @@ static bool round_weight(calibrator *c, const site *s, uint64_t matrix, const gg
     p->rounding.width = c->how->width < s->features ? c->how->width : s->features;
     if (!round_matrix(&task, &p->rounding, &p->reason, e)) return false;
     p->settled++;
-    if (!tell(c, (double)(t->ne[0] * t->ne[1]), e)) return false;
+    if (!tell_weights(c, (double)(t->ne[0] * t->ne[1]), e)) return false;
     return p->settled < matrices_of(t) || settle(c, t, number, e);
 }
 
