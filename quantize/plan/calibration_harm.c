@@ -24,8 +24,9 @@
 #include "quantize/strip.h"
 
 enum {
-    HARM_TOKENS = 512, /* scatter a tensor's divergence by a tenth */
-    MOST_TRIALS = 128, /* of these, half the layers on average: 64 times the work of as many tokens */
+    HARM_TOKENS = 512, /* foretell what a tensor costs on another text within a third: docs/mixes.md */
+    MOST_TRIALS = 128, /* each through half the layers, on average: as much work as 64 x 512 tokens, half of
+                          what a stream of the calibration is by default */
 };
 
 typedef struct trial {
@@ -74,10 +75,10 @@ static bool is_output(const trials *t, size_t i) {
 /* Tensors that are tried in a layer; its number is the input's. -1: the embedding. */
 static bool in_layer(const trials *t, size_t i, int64_t layer) {
     const gguf_tensor *tensor = t->plan->sources[i].tensor;
-    if (!t->wanted[i] || type_to_try(&t->found[i]) == BUDGET_TYPES) return false;
-    if (layer < 0) return is_embedding(t, i);
-    return !is_output(t, i) && forward_feeds(t->how->model, tensor) &&
-           gguf_block_number(tensor->name) == layer;
+    if (layer < 0 ? !is_embedding(t, i) : is_output(t, i) || gguf_block_number(tensor->name) != layer)
+        return false;
+    return t->wanted[i] && type_to_try(&t->found[i]) < BUDGET_TYPES &&
+           (layer < 0 || forward_feeds(t->how->model, tensor));
 }
 
 static size_t layers_of(const gq_plan *plan) { return plan->calibration->facts.layers; }
@@ -124,7 +125,7 @@ static uint64_t largest_blocks(const trials *t) {
     return most;
 }
 
-/* As many layers as MOST_TRIALS and memory allow. *n = 0: not even one. */
+/* As many layers as MOST_TRIALS and memory allow; no trials where that is none. */
 static bool choose(trials *t, forward_bounds *bounds, gq_error *e) {
     size_t tensors = t->plan->n_tensors + 1;
     t->tried = calloc(tensors, sizeof *t->tried);
