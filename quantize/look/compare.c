@@ -183,59 +183,102 @@ static void measure_strips(const job *p, uint64_t first, size_t n, const strip_p
     }
 }
 
-/* n elements of a copy as they lie in the original, where one of the two is stored transposed. */
-static bool read_crossed(const job *j, const pairing *of, uint64_t first, size_t n, compare_room *room,
-                         gq_error *e) {
-    strip_pair *strips = &room->strips;
-    for (size_t at = 0; at < n;) {
-        strip s = strip_from(j->tensor->ne, first + at, first + n);
-        if (!transposed_read(j->c->kernels, &of->copy->file.model, of->tensor, &s, strips->stored[1],
-                             room->decoded, strips->decoded[1] + at, e))
-            return false;
-        at += s.rows * s.cols;
-    }
-    return true;
-}
-
-/* One copy's elements beside the original's, which are in the room. */
-static bool measure_copy(const job *j, const pairing *of, uint64_t number, uint64_t first, size_t n,
-                         compare_room *room, gq_error *e) {
-    strip_pair *strips = &room->strips;
-    const gguf_type *type = j->tensor->type;
-    struct piece_sum *sum = &of->pieces[number];
-    bool across = crossed(j->tensor, of->tensor);
-    if (across ? !read_crossed(j, of, first, n, room, e)
-               : !strip_read_decoded(j->c->kernels, &of->copy->file.model, of->tensor, first, n,
-                                     strips->stored[1], strips->decoded[1], e))
-        return false;
-    sum->differs |= of->tensor->type != type ||
-                    (across ? memcmp(strips->decoded[0], strips->decoded[1], n * sizeof(float))
-                            : memcmp(strips->stored[0], strips->stored[1], gguf_type_bytes(type, n))) != 0;
-    /* Where the original cannot be decoded the copy has the same type. */
-    if (j->c->kernels->codecs[type->id].decode) measure_strips(j, first, n, strips, &sum->sum);
-    return true;
+static void count_piece(const job *j, piece *p, uint64_t weights) {
+    p->weights += weights, p->bytes += gguf_type_bytes(j->tensor->type, weights);
+    for (size_t i = 0; i < j->n; i++) p->bytes += gguf_type_bytes(j->pairs[i].tensor->type, weights);
 }
 
 /* Each strip of the original is read and decoded once, then compared with every copy's. */
 static bool measure(void *arg, piece *p, gq_error *e) {
     const job *j = arg;
-    compare_room *room = p->room;
+    strip_pair *room = p->room;
     const gguf_type *type = j->tensor->type;
     uint64_t elements = gguf_elements(j->tensor->ne), first = p->number * STRIP_PIECE,
              end = elements - first < STRIP_PIECE ? elements : first + STRIP_PIECE;
     for (uint64_t at = first; at < end; at += STRIP) {
         size_t n = end - at < STRIP ? (size_t)(end - at) : STRIP;
-        if (!strip_read_decoded(j->c->kernels, &j->c->original.model, j->tensor, at, n,
-                                room->strips.stored[0], room->strips.decoded[0], e))
+        if (!strip_read_decoded(j->c->kernels, &j->c->original.model, j->tensor, at, n, room->stored[0],
+                                room->decoded[0], e))
             return false;
-        for (size_t i = 0; i < j->n; i++)
-            if (!measure_copy(j, &j->pairs[i], p->number, at, n, room, e)) return false;
+        for (size_t i = 0; i < j->n; i++) {
+            const pairing *of = &j->pairs[i];
+            struct piece_sum *sum = &of->pieces[p->number];
+            if (!strip_read_decoded(j->c->kernels, &of->copy->file.model, of->tensor, at, n, room->stored[1],
+                                    room->decoded[1], e))
+                return false;
+            sum->differs |= of->tensor->type != type ||
+                            memcmp(room->stored[0], room->stored[1], gguf_type_bytes(type, n)) != 0;
+            /* Where the original cannot be decoded the copy has the same type. */
+            if (j->c->kernels->codecs[type->id].decode) measure_strips(j, at, n, room, &sum->sum);
+        }
     }
-    p->weights = end - first;
-    p->bytes = gguf_type_bytes(type, p->weights);
-    for (size_t i = 0; i < j->n; i++) p->bytes += gguf_type_bytes(j->pairs[i].tensor->type, p->weights);
+    count_piece(j, p, end - first);
     return true;
 }
+
+/* ---- where some are stored transposed ---- */
+
+/* Squares, so that what is read at once is as long on one side as on the other, and blocks are whole on
+ * both: no type has longer ones. A piece is a row of them. */
+enum { SQUARE = 256, SQUARES = STRIP_PIECE / SQUARE / SQUARE };
+_Static_assert(SQUARE *SQUARE <= STRIP, "a square is read at once");
+
+static uint64_t pieces_across(const gguf_tensor *t) {
+    return (t->ne[0] + SQUARE * SQUARES - 1) / (SQUARE * SQUARES);
+}
+static uint64_t pieces_down(const gguf_tensor *t) { return (t->ne[1] + SQUARE - 1) / SQUARE; }
+
+static bool read_square(const job *j, const gguf_model *m, const gguf_tensor *t, const strip *s,
+                        uint8_t *stored, float *decoded, gq_error *e) {
+    for (size_t r = 0; r < s->rows; r++)
+        if (!strip_read_decoded(j->c->kernels, m, t, s->first + r * t->ne[0], s->cols,
+                                stored + r * gguf_type_bytes(t->type, s->cols), decoded + r * s->cols, e))
+            return false;
+    return true;
+}
+
+static bool measure_square(const job *j, uint64_t number, const strip *s, compare_room *room, gq_error *e) {
+    const kernels *k = j->c->kernels;
+    strip_pair *both = &room->strips;
+    codec_importance importance = strip_importance(s, &j->inputs);
+    size_t n = s->rows * s->cols;
+    if (!read_square(j, &j->c->original.model, j->tensor, s, both->stored[0], both->decoded[0], e))
+        return false;
+    for (size_t i = 0; i < j->n; i++) {
+        const pairing *of = &j->pairs[i];
+        const gguf_model *m = &of->copy->file.model;
+        struct piece_sum *sum = &of->pieces[number];
+        if (crossed(j->tensor, of->tensor)
+                ? !transposed_read(k, m, of->tensor, s, both->stored[1], room->decoded, both->decoded[1], e)
+                : !read_square(j, m, of->tensor, s, both->stored[1], both->decoded[1], e))
+            return false;
+        sum->differs |= of->tensor->type != j->tensor->type ||
+                        memcmp(both->decoded[0], both->decoded[1], n * sizeof(float)) != 0;
+        k->measure(both->decoded[0], both->decoded[1], s->rows, s->cols,
+                   importance.column ? &importance : NULL, &sum->sum);
+    }
+    return true;
+}
+
+static bool measure_squares(void *arg, piece *p, gq_error *e) {
+    const job *j = arg;
+    const uint64_t *ne = j->tensor->ne, down = pieces_down(j->tensor), across = pieces_across(j->tensor);
+    uint64_t matrix = p->number / across / down, row = p->number / across % down * SQUARE,
+             column = p->number % across * SQUARE * SQUARES;
+    size_t rows = ne[1] - row < SQUARE ? (size_t)(ne[1] - row) : SQUARE;
+    for (size_t i = 0; i < SQUARES && column < ne[0]; i++, column += SQUARE) {
+        strip s = {.first = (matrix * ne[1] + row) * ne[0] + column,
+                   .rows = rows,
+                   .cols = ne[0] - column < SQUARE ? (size_t)(ne[0] - column) : SQUARE,
+                   .matrix = matrix,
+                   .column = column};
+        if (!measure_square(j, p->number, &s, p->room, e)) return false;
+        count_piece(j, p, s.rows * s.cols);
+    }
+    return true;
+}
+
+/* ---- a tensor ---- */
 
 static bool fold(gq_comparison *c, const job *p, const pairing *of, uint64_t pieces, gq_error *e) {
     gq_loss loss = {.n = 0};
@@ -255,12 +298,17 @@ static bool fold(gq_comparison *c, const job *p, const pairing *of, uint64_t pie
 }
 
 static bool compare_pairs(gq_comparison *c, schedule *s, job *p, gq_error *e) {
-    uint64_t pieces = strip_pieces(gguf_elements(p->tensor->ne));
+    bool squares = false;
+    for (size_t i = 0; i < p->n; i++) squares |= crossed(p->tensor, p->pairs[i].tensor);
+    uint64_t pieces =
+        squares ? pieces_across(p->tensor) * pieces_down(p->tensor) * p->tensor->ne[2] * p->tensor->ne[3]
+                : strip_pieces(gguf_elements(p->tensor->ne));
     struct piece_sum *all = calloc(p->n * pieces + 1, sizeof *all);
     if (!all) return gq_fail_memory(e, p->n * pieces * sizeof *all);
     for (size_t i = 0; i < p->n; i++) p->pairs[i].pieces = all + i * pieces;
     s->progress.tensor = p->tensor->name;
-    bool ok = schedule_run(s, &(schedule_job){.end = pieces, .work = measure, .arg = p}, e);
+    schedule_job work = {.end = pieces, .work = squares ? measure_squares : measure, .arg = p};
+    bool ok = schedule_run(s, &work, e);
     for (size_t i = 0; ok && i < p->n; i++) {
         const pairing *of = &p->pairs[i];
         ok = fold(c, p, of, pieces, e);
