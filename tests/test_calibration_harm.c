@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quantize/plan/calibration.h"
+#include "quantize/plan/calibration_harm.h"
 #include "quantize/plan/plan.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
@@ -26,7 +28,6 @@ typedef struct asked {
     const char *name, *measure_file, *prune;
     double bpw;
     int threads;
-    uint64_t memory;
     bool plain; /* without a text */
 } asked;
 
@@ -34,7 +35,6 @@ static gq_plan *plan_for(const asked *a) {
     gq_output out = {path("out.gguf"), NULL};
     gq_target target = {.bpw = a->bpw ? a->bpw : 5};
     gq_calibration c = {.size = sizeof c,
-                        .memory = a->memory,
                         .text = {.name = "text", .bytes = letters, .n = LETTERS, .context = CONTEXT}};
     gq_options o = options_for(path(a->name ? a->name : "model.gguf"), &out);
     o.targets = &target, o.threads = a->threads, o.prune_layers = a->prune;
@@ -98,12 +98,36 @@ static void all_models_can_be_asked(void **state) {
     gq_plan_free(plan_for(&(asked){.name = "experts.gguf"}));
 }
 
-/* Where memory does not hold the trials of all layers, the third one counts as its neighbour. */
+/* What the first trials of a plan find when they may take so much memory: of ffn_down in two layers. */
+static void try_within(uint64_t memory, double harm[2]) {
+    static const char *const names[] = {"blk.1.ffn_down.weight", "blk.2.ffn_down.weight"};
+    gq_plan *plan = plan_for(&(asked){0});
+    bool *wanted = calloc(plan->n_tensors, sizeof *wanted), fresh;
+    measured *found = calloc(plan->n_tensors, sizeof *found);
+    gq_error e;
+    for (size_t i = 0; i < plan->n_tensors; i++) wanted[i] = plan_can_calibrate(plan, &plan->sources[i]);
+    plan->calibration->job.memory = memory;
+    if (!measure_tensors(plan, wanted, found, &fresh, NULL, &e) ||
+        !plan_try_harm(plan, wanted, found, NULL, &e))
+        fail_msg("%s", e.text);
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        for (size_t k = 0; k < 2; k++)
+            if (!strcmp(plan->sources[i].name, names[k])) harm[k] = found[i].harm;
+    free(wanted), free(found);
+    gq_plan_free(plan);
+}
+
+/* Where memory does not hold the trials of all layers, the third one counts as its neighbour; where it holds
+ * none, nothing is known. */
 static void little_memory_tries_fewer_layers(void **state) {
     (void)state;
-    gq_plan *plan = plan_for(&(asked){.memory = 110 << 20});
-    assert_true(bits(plan, "blk.2.ffn_down.weight") > 3.5);
-    gq_plan_free(plan);
+    double harm[2];
+    try_within(UINT64_MAX, harm);
+    assert_true(harm[0] > 100 * harm[1] && harm[1] >= 0);
+    try_within(110 << 20, harm);
+    assert_true(harm[0] > 0 && harm[0] == harm[1]);
+    try_within(1 << 20, harm);
+    assert_true(harm[0] < 0 && harm[1] < 0);
 }
 
 int main(void) {
