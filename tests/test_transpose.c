@@ -254,7 +254,7 @@ static void in_parts_and_beside_others(void **state) {
     assert_same_file(path("alone.gguf"), two[1].path);
 }
 
-/* The largest shape alone would take many times the memory; a target measures samples of what is written. */
+/* A target measures samples of what is written. */
 static void targets_know_of_it(void **state) {
     (void)state;
     gq_output out[] = {{path("sized.gguf"), NULL}, {path("sized-before.gguf"), NULL}};

@@ -44,9 +44,8 @@ bool plan_check_kind(const gq_plan *plan, gq_error *e) {
 /* ---- what becomes of its tensors ---- */
 
 static bool changes(const gq_plan *plan, size_t tensor) {
-    if (plan_transposes(&plan->sources[tensor])) return true;
     for (size_t o = 0; o < plan->n_outputs; o++)
-        if (plan->outputs[o].tensors[tensor].to != plan->outputs[o].tensors[tensor].from) return true;
+        if (!plan_copies(&plan->sources[tensor], &plan->outputs[o].tensors[tensor])) return true;
     return false;
 }
 
@@ -84,7 +83,7 @@ static bool warn_unchanged(gq_plan *plan, const plan_output *out, gq_error *e) {
     if (base >= GGUF_TYPE_LIMIT || !gguf_type_of(base)->quantized || plan->n_tensors == 0) return true;
     size_t already = 0;
     for (size_t i = 0; i < plan->n_tensors; i++) {
-        if (out->tensors[i].to != out->tensors[i].from || plan_transposes(&plan->sources[i])) return true;
+        if (!plan_copies(&plan->sources[i], &out->tensors[i])) return true;
         already += gguf_type_of(out->tensors[i].from)->quantized;
     }
     const char *why = out->tensors[0].why;

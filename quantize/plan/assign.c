@@ -32,7 +32,7 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
         return gq_fail(e, "%s: tensor %s%s: rows of %llu elements do not fit %s, whose blocks have %u", file,
                        t->source_name, plan_transposes(source) ? ", transposed" : "",
                        (unsigned long long)t->ne[0], to->name, to->block_elements);
-    if (t->to == t->from && !plan_transposes(source)) return true;
+    if (plan_copies(source, t)) return true;
     if (source->tensor->type->quantized && !options->allow_requantize)
         return gq_fail_remedy(
             e, GQ_REMEDY_REQUANTIZE, "%s: tensor %s is already quantized, as %s; asked for: %s%s", file,

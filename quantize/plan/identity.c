@@ -134,8 +134,8 @@ static bool copied_digest(const gq_plan *plan, const plan_output *out, uint64_t 
         return false;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gq_tensor *t = &out->tensors[i];
-        if (t->to != t->from || plan_transposes(&plan->sources[i]) ||
-            out->places[i].shard != plan->sources[i].tensor->shard || strcmp(t->name, t->source_name) != 0)
+        if (!plan_copies(&plan->sources[i], t) || out->places[i].shard != plan->sources[i].tensor->shard ||
+            strcmp(t->name, t->source_name) != 0)
             return false;
     }
     memcpy(digest, kv->value, sizeof *digest);

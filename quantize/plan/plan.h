@@ -85,6 +85,10 @@ struct gq_plan {
 
 /* Whether its matrices are transposed on the way: quantize/transposed.h reads them. */
 static inline bool plan_transposes(const plan_source *s) { return s->tensor != s->stored; }
+/* Whether an output has its bytes as they are in the input. */
+static inline bool plan_copies(const plan_source *s, const gq_tensor *to) {
+    return to->to == to->from && !plan_transposes(s);
+}
 
 /* All of a plan but what lies beside its outputs; gq_plan_free frees it. */
 gq_plan *plan_make(const gq_options *options, gq_error *e);

@@ -36,7 +36,7 @@ static void fold_chunk(tally *t, const chunk_sum *sums) {
     chunk c = chunk_at(&plan->chunks, t->next, source->tensor->ne);
     for (size_t o = 0; o < plan->n_outputs; o++) {
         const gq_tensor *to = &plan->outputs[o].tensors[t->tensor];
-        fold(&t->losses[o], to, to->from == to->to && !plan_transposes(source), &c, &sums[o]);
+        fold(&t->losses[o], to, plan_copies(source, to), &c, &sums[o]);
     }
     t->next++;
     if (c.last) close_tensor(t);

@@ -169,7 +169,7 @@ static bool put_strip(const work_tensor *t, const output_set *outputs, size_t o,
     const gguf_type *type = t->outputs[o].with.type;
     const uint64_t width = t->source->tensor->ne[0];
     const uint8_t *bytes = room->in;
-    if (type != t->source->tensor->type || plan_transposes(t->source)) {
+    if (!plan_copies(t->source, t->outputs[o].to)) {
         if (!encode_strip(t, outputs, o, s, room, e)) return false;
         bytes = room->out;
     }
