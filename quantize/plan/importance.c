@@ -22,20 +22,25 @@ bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e)
                      options->imatrix);
 }
 
-bool plan_has_importance(const gq_plan *plan, const plan_source *source) {
+/* As model_inputs_find. Of what is stored transposed nothing is known: one weight for a whole row decides
+ * nothing in it. */
+static bool find_inputs(const gq_plan *plan, const plan_source *source, tensor_inputs *found, gq_error *e) {
     const gguf_tensor *t = source->tensor;
+    *found = (tensor_inputs){.columns = 0};
+    return source->transposed ||
+           model_inputs_find(&plan->inputs, t->name, t->ne[0], t->ne[2] * t->ne[3], found, e);
+}
+
+bool plan_has_importance(const gq_plan *plan, const plan_source *source) {
     tensor_inputs found;
-    return !source->transposed &&
-           model_inputs_find(&plan->inputs, t->name, t->ne[0], t->ne[2] * t->ne[3], &found, NULL) &&
-           found.columns;
+    return find_inputs(plan, source, &found, NULL) && found.columns;
 }
 
 bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *options, gq_error *e) {
     const gguf_tensor *t = source->tensor;
     if (source->covered) return true;
     source->covered = true;
-    if (source->transposed) return true; /* one weight for a whole row decides nothing in it */
-    if (model_inputs_find(&plan->inputs, t->name, t->ne[0], t->ne[2] * t->ne[3], &source->inputs, e)) {
+    if (find_inputs(plan, source, &source->inputs, e)) {
         source->inputs_digest = tensor_inputs_digest(&source->inputs);
         return true;
     }
