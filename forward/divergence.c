@@ -50,6 +50,18 @@ void divergence_start(divergence *d, size_t positions, const uint32_t *right) {
         for (size_t t = 0; t < LANES; t++) d->sums[i].max[t] = -DBL_MAX;
 }
 
+divergence *divergence_of_windows(const uint32_t *ids, size_t windows, size_t context, size_t from, size_t n,
+                                  size_t copies, int threads, gq_error *e) {
+    uint32_t *right = malloc(windows * n * sizeof *right);
+    if (!right) return gq_fail_memory(e, windows * n * sizeof *right), NULL;
+    for (size_t w = 0; w < windows; w++)
+        memcpy(right + w * n, ids + w * context + from + 1, n * sizeof *right);
+    divergence *d = divergence_new(windows * n, copies, threads, e);
+    if (d) divergence_start(d, windows * n, right);
+    free(right);
+    return d;
+}
+
 /* Two doubles, which every processor of ours works on at once. */
 typedef double vd __attribute__((vector_size(16)));
 typedef int64_t vl __attribute__((vector_size(16)));

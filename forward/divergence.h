@@ -27,6 +27,10 @@ typedef struct divergence divergence;
 divergence *divergence_new(size_t positions, size_t copies, int threads, gq_error *e);
 void divergence_free(divergence *d);
 void divergence_start(divergence *d, size_t positions, const uint32_t *right);
+/* Both, for places `from` to `from` + n of each window of so many tokens: the right one is that which comes
+ * next. */
+divergence *divergence_of_windows(const uint32_t *ids, size_t windows, size_t context, size_t from, size_t n,
+                                  size_t copies, int threads, gq_error *e);
 /* Per model the logits of `rows` tokens from `first` on: position t of row r at [r * stride + t]. */
 void divergence_tile(divergence *d, uint32_t first, uint32_t rows, const float *const *logits, size_t stride);
 

@@ -45,7 +45,7 @@ static forward_bounds bounds_with(const forward_job *j, const forward_model *con
     return b;
 }
 
-static size_t windows_of(const forward_job *j, size_t tokens) {
+size_t forward_job_windows(const forward_job *j, size_t tokens) {
     size_t n = tokens / j->context;
     return n < 1 ? 1 : n < j->windows ? n : j->windows;
 }
@@ -53,8 +53,8 @@ static size_t windows_of(const forward_job *j, size_t tokens) {
 forward_bounds forward_bounds_of(const forward_job *j, const forward_model *const *models, size_t n,
                                  bool logits) {
     for (int in_file = 0; in_file < 2; in_file++) {
-        size_t least = in_file ? 1 : windows_of(j, LEAST_TOKENS);
-        for (size_t batch = windows_of(j, BATCH_TOKENS); batch >= least; batch--) {
+        size_t least = in_file ? 1 : forward_job_windows(j, LEAST_TOKENS);
+        for (size_t batch = forward_job_windows(j, BATCH_TOKENS); batch >= least; batch--) {
             forward_bounds b = bounds_with(j, models, n, logits, batch, in_file);
             if (b.peak <= j->memory) return b;
         }

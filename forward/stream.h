@@ -35,6 +35,8 @@ typedef struct forward_job {
     void *data;
 } forward_job;
 
+/* Those that so many tokens fill: one at least, and no more than there are. */
+size_t forward_job_windows(const forward_job *j, size_t tokens);
 /* All of the work that pulse will be told about: of a stream's layers, and of its logits. */
 double forward_job_work(const forward_job *j, const forward_model *m, bool logits);
 

@@ -52,20 +52,13 @@ static bool run_layers(contest *c, gq_error *e) {
 
 static bool start_scores(void *data, size_t first_window, size_t windows, gq_error *e) {
     contest *c = data;
-    size_t context = c->job.context, n = scored_of(context);
-    uint32_t *right = malloc(windows * n * sizeof *right);
-    divergence_free(c->divergence);
-    c->divergence = divergence_new(windows * n, c->s->n - 1, c->s->threads, e);
+    size_t context = c->job.context;
     c->first_window = first_window, c->n_windows = windows;
-    if (right && c->divergence) {
-        for (size_t w = 0; w < windows; w++)
-            memcpy(right + w * n, c->job.ids + (first_window + w) * context + scored_from(context) + 1,
-                   n * sizeof *right);
-        divergence_start(c->divergence, windows * n, right);
-    }
-    bool ok = right || gq_fail_memory(e, windows * n * sizeof *right);
-    free(right);
-    return ok && c->divergence;
+    divergence_free(c->divergence);
+    c->divergence =
+        divergence_of_windows(c->job.ids + first_window * context, windows, context, scored_from(context),
+                              scored_of(context), c->s->n - 1, c->s->threads, e);
+    return c->divergence;
 }
 
 static bool add_scores(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,

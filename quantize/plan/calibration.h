@@ -41,6 +41,10 @@ bool plan_bound_calibration(gq_plan *plan, gq_error *e);
 bool plan_announce_calibration(gq_plan *plan, gq_error *e);
 void plan_calibration_free(plan_calibration *c);
 
+/* The number in the model of the i-th layer that is run. */
+static inline size_t plan_run_layer(const gq_plan *plan, size_t i) {
+    return plan->layers.n ? plan->layers.kept[i] : i;
+}
 /* Whether a run over the text tells what flows into the tensor. */
 bool plan_can_calibrate(const gq_plan *plan, const plan_source *source);
 /* Whether the run rounds a tensor by that: what a gq_tensor's `calibrated` is made of, once types are chosen.

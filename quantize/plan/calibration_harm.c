@@ -82,9 +82,6 @@ static bool in_layer(const trials *t, size_t i, int64_t layer) {
 }
 
 static size_t layers_of(const gq_plan *plan) { return plan->calibration->facts.layers; }
-static int64_t layer_at(const gq_plan *plan, size_t i) {
-    return plan->layers.n ? (int64_t)plan->layers.kept[i] : (int64_t)i;
-}
 
 static void add_layer(trials *t, int64_t layer) {
     for (size_t i = 0; i < t->plan->n_tensors; i++)
@@ -98,7 +95,7 @@ static void choose_trials(trials *t, size_t layers) {
     add_layer(t, -1);
     for (size_t i = 0; i < layers; i++) {
         size_t at = layers > 1 ? i * (all - 1) / (layers - 1) : (all - 1) / 2;
-        if (at != last) add_layer(t, layer_at(t->plan, at));
+        if (at != last) add_layer(t, (int64_t)plan_run_layer(t->plan, at));
         last = at;
     }
 }
@@ -107,11 +104,8 @@ static void choose_trials(trials *t, size_t layers) {
 
 static bool choose_windows(trials *t, gq_error *e) {
     const forward_job *j = &t->how->job;
-    size_t n = HARM_TOKENS / j->context;
-    if (n < 1) n = 1;
-    if (n > j->windows) n = j->windows;
-    t->job = *j, t->job.windows = n, t->job.looks = false;
-    t->job.ids = t->ids = plan_sample_windows(j, n, e);
+    t->job = *j, t->job.windows = forward_job_windows(j, HARM_TOKENS), t->job.looks = false;
+    t->job.ids = t->ids = plan_sample_windows(j, t->job.windows, e);
     return t->ids;
 }
 
@@ -240,12 +234,13 @@ static bool start_layer(trials *t, int64_t number, forward_layer *l, gq_error *e
 static bool run_layers(trials *t, gq_error *e) {
     if (!forward_stream_embed(t->original, NULL, e) || !start_layer(t, -1, NULL, e)) return false;
     for (size_t i = 0; i < layers_of(t->plan); i++) {
-        int64_t number = layer_at(t->plan, i);
-        forward_layer *l = forward_run_layer(t->run, t->how->model, (size_t)number, e);
+        size_t number = plan_run_layer(t->plan, i);
+        forward_layer *l = forward_run_layer(t->run, t->how->model, number, e);
         if (!l) return false;
         for (size_t k = 0; k < t->begun; k++)
             if (!forward_stream_pass(t->tried[k].stream, l, FORWARD_WHOLE, NULL, e)) return false;
-        if (!start_layer(t, number, l, e) || !forward_stream_pass(t->original, l, FORWARD_WHOLE, NULL, e))
+        if (!start_layer(t, (int64_t)number, l, e) ||
+            !forward_stream_pass(t->original, l, FORWARD_WHOLE, NULL, e))
             return false;
     }
     return true;
@@ -255,16 +250,11 @@ static bool run_layers(trials *t, gq_error *e) {
 
 static bool start_figures(void *data, size_t first_window, size_t windows, gq_error *e) {
     trials *t = data;
-    size_t n = t->job.context - 1;
-    uint32_t *right = malloc(windows * n * sizeof *right);
+    const forward_job *j = &t->job;
     t->first_window = first_window, t->n_windows = windows;
-    if (!right) return gq_fail_memory(e, windows * n * sizeof *right);
-    for (size_t w = 0; w < windows; w++)
-        memcpy(right + w * n, t->ids + (first_window + w) * t->job.context + 1, n * sizeof *right);
     divergence_free(t->figures);
-    t->figures = divergence_new(windows * n, t->n, t->job.threads, e);
-    if (t->figures) divergence_start(t->figures, windows * n, right);
-    free(right);
+    t->figures = divergence_of_windows(j->ids + first_window * j->context, windows, j->context, 0,
+                                       j->context - 1, t->n, j->threads, e);
     return t->figures;
 }
 
@@ -339,23 +329,22 @@ static void set_harm(trials *t) {
         t->found[output].harm = fmax(t->found[output].harm, 0) + .5 * factor * factor * t->surprise / places;
 }
 
-/* What a name has behind "blk.N". */
-static const char *role_of(const char *name) { return strchr(name + strlen("blk."), '.'); }
-
 /* Of layers that were not tried: that of the same tensor in the nearest one. */
 static void spread_harm(const trials *t) {
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
-        const char *name = t->plan->sources[i].tensor->name;
-        int64_t block = gguf_block_number(name), nearest = INT64_MAX;
-        if (!t->wanted[i] || block < 0 || t->found[i].harm >= 0) continue;
+        gguf_block own, other;
+        uint64_t nearest = UINT64_MAX;
+        if (!t->wanted[i] || t->found[i].harm >= 0 ||
+            !gguf_block_leads(t->plan->sources[i].tensor->name, &own))
+            continue;
         for (size_t k = 0; k < t->n; k++) {
             const measured *tried = &t->found[t->tried[k].tensor];
-            const char *other = t->plan->sources[t->tried[k].tensor].tensor->name;
-            int64_t at = gguf_block_number(other);
-            if (at < 0 || tried->harm < 0 || llabs(at - block) >= nearest ||
-                strcmp(role_of(name), role_of(other)))
+            if (tried->harm < 0 ||
+                !gguf_block_leads(t->plan->sources[t->tried[k].tensor].tensor->name, &other) ||
+                strcmp(own.rest, other.rest))
                 continue;
-            nearest = llabs(at - block), t->found[i].harm = tried->harm;
+            uint64_t far = own.number > other.number ? own.number - other.number : other.number - own.number;
+            if (far < nearest) nearest = far, t->found[i].harm = tried->harm;
         }
     }
 }

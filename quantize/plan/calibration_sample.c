@@ -33,16 +33,13 @@ uint32_t *plan_sample_windows(const forward_job *j, size_t n, gq_error *e) {
 /* Windows from the whole text, in memory with their states. */
 static bool choose_windows(sampling *s, const plan_calibration *how, gq_error *e) {
     const forward_job *j = &how->job;
-    size_t n = SAMPLE_TOKENS / j->context;
-    if (n < 1) n = 1;
     s->job = *j, s->job.looks = false;
-    for (s->job.windows = n < j->windows ? n : j->windows;; s->job.windows--) {
+    for (s->job.windows = forward_job_windows(j, SAMPLE_TOKENS);; s->job.windows--) {
         s->bounds = forward_bounds_of(&s->job, (const forward_model *const[]){how->model}, 1, false);
         if (!s->bounds.in_file || s->job.windows == 1) break;
     }
     s->bounds.in_file = false; /* the states of one window always are in memory, if anything is */
-    n = s->job.windows;
-    s->job.ids = s->ids = plan_sample_windows(j, n, e);
+    s->job.ids = s->ids = plan_sample_windows(j, s->job.windows, e);
     return s->ids;
 }
 

@@ -346,12 +346,12 @@ static bool all_settled(calibrator *c, gq_error *e) {
 static bool run_steps(calibrator *c, gq_error *e) {
     size_t layers = c->how->facts.layers, steps = calibrator_steps(c->plan);
     for (size_t i = c->kept->finished; i < steps; i++) {
-        size_t number = i < layers && c->plan->layers.n ? c->plan->layers.kept[i] : i;
         if (i < layers)
             snprintf(c->what, sizeof c->what, "layer %zu of %zu", i + 1, layers);
         else
             snprintf(c->what, sizeof c->what, "the output matrix");
-        if (!(i < layers ? do_layer(c, number, e) : do_head(c, e)) || !finish_step(c, e)) return false;
+        if (!(i < layers ? do_layer(c, plan_run_layer(c->plan, i), e) : do_head(c, e)) || !finish_step(c, e))
+            return false;
     }
     return all_settled(c, e);
 }
