@@ -114,11 +114,13 @@ bool splitter_run(const splitter *s, const char *subject, const char *text, size
     split w = {.s = s, .subject = subject, .text = text, .word = word, .user = user, .e = e};
     w.match = pcre2_match_data_create(1, NULL);
     w.context = pcre2_match_context_create(NULL);
-    pcre2_jit_stack *stack = pcre2_jit_stack_create(STACK_START, STACK_MOST, NULL);
-    bool ok = w.match && w.context && stack;
+    uint32_t compiled = 0; /* a PCRE2 that is built without its compiler has no stack for it either */
+    pcre2_config(PCRE2_CONFIG_JIT, &compiled);
+    pcre2_jit_stack *stack = compiled ? pcre2_jit_stack_create(STACK_START, STACK_MOST, NULL) : NULL;
+    bool ok = w.match && w.context && (stack || !compiled);
     if (!ok) gq_fail_memory(e, STACK_START);
     if (ok) {
-        pcre2_jit_stack_assign(w.context, NULL, stack);
+        if (stack) pcre2_jit_stack_assign(w.context, NULL, stack);
         pcre2_set_match_limit(w.context, UINT32_MAX); /* the patterns are ours, and linear */
         ok = split_piece(&w, 0, 0, n);
     }
