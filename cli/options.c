@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/path.h"
 #include "cli/positional.h"
 #include "cli/recipe.h"
 #include "cli/text.h"
@@ -159,7 +160,7 @@ static bool parse_options(request *r, int argc, char **argv, gq_error *e) {
     optind = 0; /* GNU: start afresh, also when called again */
     for (int value; (value = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
         if (value == 1) {
-            r->arguments[r->n_arguments++] = optarg;
+            r->arguments[r->n_arguments++] = path_typed(optarg);
             continue;
         }
         r->any_option = true;
@@ -174,11 +175,13 @@ static bool parse_options(request *r, int argc, char **argv, gq_error *e) {
             return unknown_option(argv[optind > 0 ? optind - 1 : 0], r->command, e);
         } else {
             r->given = need_next(r->given, r->n_given, sizeof *r->given);
-            r->given[r->n_given++] = (struct given){option_of_value(value), optarg};
-            if (!option_store(r, option_of_value(value), optarg, e)) return false;
+            const option_row *o = option_of_value(value);
+            char *text = o->hint == HINT_FILE || o->hint == HINT_FOLDER ? path_typed(optarg) : optarg;
+            r->given[r->n_given++] = (struct given){o, text};
+            if (!option_store(r, o, text, e)) return false;
         }
     }
-    while (optind < argc) r->arguments[r->n_arguments++] = argv[optind++]; /* behind "--" */
+    while (optind < argc) r->arguments[r->n_arguments++] = path_typed(argv[optind++]); /* behind "--" */
     return true;
 }
 

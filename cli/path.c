@@ -8,6 +8,13 @@
 
 #include "cli/text.h"
 
+char *path_typed(char *path) {
+#ifdef _WIN32
+    for (char *at = path; (at = strchr(at, '\\'));) *at = '/';
+#endif
+    return path;
+}
+
 char *path_folder(const char *path) {
     const char *slash = strrchr(path, '/');
     return format("%.*s.", slash ? (int)(slash - path) + 1 : 0, path);

@@ -6,6 +6,9 @@
 
 #include "quantize/gquant.h"
 
+/* As it was typed, and from here on with '/' between folders, which on Windows may be '\\' as well; changed
+ * where it is. */
+char *path_typed(char *path);
 /* Up to and with its last slash, and a dot: "folder/.". malloc'ed. */
 char *path_folder(const char *path);
 bool path_is_folder(const char *path);

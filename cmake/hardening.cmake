@@ -4,6 +4,11 @@
 if(GQUANT_SANITIZE)
   return()
 endif()
+if(WIN32) # its loader moves programs by itself, and the C library has no checks
+  add_compile_options(-fstack-protector-strong)
+  add_link_options(-fstack-protector-strong -Wl,--high-entropy-va)
+  return()
+endif()
 include(CheckPIESupported)
 check_pie_supported(LANGUAGES C)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)

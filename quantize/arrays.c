@@ -44,7 +44,7 @@ typedef struct array {
 } array;
 
 static bool array_check(array *a, uint32_t type, uint64_t rows, uint64_t cols, size_t given, gq_error *e) {
-    size_t bytes;
+    size_t bytes = 0;
     if (!gq_array_bytes(type, rows, cols, &bytes, e)) return false;
     *a = (array){.kernels = strip_kernels(e), .type = gguf_type_of(type)};
     if (!a->kernels) return false;

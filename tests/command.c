@@ -50,16 +50,16 @@ void assert_plain(const char *text) {
 enum { LIMIT_KIB = 64 << 10, LIMIT_ADDRESSES = 512 << 20, SECONDS = 10, HANGS = 600 };
 
 static void run_limited(unsigned times, const char *in, const char *const *words) {
-    char *argv[64] = {GQ_COMMAND};
+    char *argv[64] = {command_path()};
     int null = open("/dev/null", O_RDWR);
     for (size_t i = 0; words[i]; i++) argv[i + 1] = (char *)(uintptr_t)words[i];
     dup2(null, 0), dup2(null, 1), dup2(null, 2);
     rlim_t most = SANITIZED ? 20 * SECONDS : SECONDS;
     setrlimit(RLIMIT_CPU, &(struct rlimit){most, most});
     rlim_t addresses = (rlim_t)LIMIT_ADDRESSES * times;
-    if (!SANITIZED) setrlimit(RLIMIT_AS, &(struct rlimit){addresses, addresses});
+    if (!SANITIZED && !command_stands_in()) setrlimit(RLIMIT_AS, &(struct rlimit){addresses, addresses});
     alarm(HANGS);
-    if (chdir(in) == 0) execv(GQ_COMMAND, argv);
+    if (chdir(in) == 0) execv(argv[0], argv);
     _exit(127);
 }
 

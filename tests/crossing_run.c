@@ -69,7 +69,7 @@ const char *new_folder(const char *name) {
 /* ---- running ---- */
 
 static void become(const char *where, const setting *s, const arguments *a) {
-    char *argv[128] = {GQ_COMMAND};
+    char *argv[128] = {command_path()};
     int err = open(in_folder(folder, "stderr"), O_WRONLY | O_CREAT | O_TRUNC, 0666),
         out = open(in_folder(folder, "stdout"), O_WRONLY | O_CREAT | O_TRUNC, 0666);
     memcpy(argv + 1, a->items, a->n * sizeof *a->items);
@@ -80,7 +80,7 @@ static void become(const char *where, const setting *s, const arguments *a) {
     alarm(SANITIZED ? 300 : 60); /* a hang is a failure, not a wait */
     if (err >= 0 && out >= 0 && dup2(out, 1) == 1 && dup2(err, 2) == 2 &&
         chdir(in_folder(folder, where)) == 0)
-        execv(GQ_COMMAND, argv);
+        execv(command_path(), argv);
     _exit(127);
 }
 

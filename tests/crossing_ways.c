@@ -122,12 +122,19 @@ static void one_by_one(void) {
     same_folder(where);
 }
 
+/* What is preloaded would be into what stands in for the command. */
+static bool has_faults(void) {
+#ifdef GQ_FAULTS
+    return !command_stands_in();
+#else
+    return false;
+#endif
+}
+
 /* Leave a run unfinished; with faults, one that only lacks its names. false: it has finished. */
 static bool leave_unfinished(const char *where, arguments a) {
     setting s = {.fault = "rename:1+:5"};
-#ifndef GQ_FAULTS
-    s = (setting){.kill_us = 1 + (unsigned)below(at.reference.us)};
-#endif
+    if (!has_faults()) s = (setting){.kill_us = 1 + (unsigned)below(at.reference.us)};
     run(where, s, a);
     return !exists_output(in_folder(at.folder, where));
 }
@@ -283,13 +290,7 @@ static bool may_follow_recipe(void) {
     return true;
 }
 static bool always(void) { return true; }
-static bool may_fault(void) {
-#ifdef GQ_FAULTS
-    return has_reference();
-#else
-    return false;
-#endif
-}
+static bool may_fault(void) { return has_faults() && has_reference(); }
 
 static const struct {
     void (*try)(void);

@@ -98,6 +98,13 @@ static void drain(capture *c) {
     c->text[c->n += (size_t)got] = 0;
 }
 
+char *command_path(void) {
+    char *other = getenv("GQUANT_TEST_COMMAND");
+    return other ? other : GQ_BUILT_COMMAND;
+}
+
+bool command_stands_in(void) { return getenv("GQUANT_TEST_COMMAND"); }
+
 int run_command(const char *const *argv, char **out, char **err) {
     int pipes[2][2];
     assert_int_equal(pipe(pipes[0]) | pipe(pipes[1]), 0);
@@ -106,7 +113,7 @@ int run_command(const char *const *argv, char **out, char **err) {
     if (pid == 0) {
         dup2(pipes[0][1], 1), dup2(pipes[1][1], 2);
         for (int i = 0; i < 4; i++) close(pipes[i / 2][i % 2]);
-        const char *program = argv[0] ? argv[0] : GQ_COMMAND;
+        const char *program = argv[0] ? argv[0] : command_path();
         size_t n = 1;
         while (argv[n]) n++;
         char **copy = calloc(n + 1, sizeof *copy);

@@ -38,6 +38,10 @@ uint8_t *read_whole(const char *path, size_t *size);
 void write_whole(const char *path, const void *bytes, size_t size);
 bool exists(const char *path);
 
+/* The command that is tested: the one that was built, or another that stands in for it ($GQUANT_TEST_COMMAND,
+ * as tests/win32 has it). */
+char *command_path(void);
+bool command_stands_in(void);
 /* Run argv (NULL-terminated; argv[0] NULL means the gquant command) without a shell. Returns the exit status,
  * or 128 + signal. Output is captured, NUL-terminated, malloc'ed; either may be NULL. */
 int run_command(const char *const *argv, char **out, char **err);

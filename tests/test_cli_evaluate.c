@@ -101,7 +101,7 @@ static void reports_hold_all_figures(void **state) {
 static void ids_stand_for_a_text(void **state) {
     (void)state;
     char line[4096];
-    snprintf(line, sizeof line, "'%s' tokenize '%s' '%s' > '%s'", GQ_COMMAND, path("model.gguf"),
+    snprintf(line, sizeof line, "'%s' tokenize '%s' '%s' > '%s'", command_path(), path("model.gguf"),
              path("text"), path("ids"));
     assert_int_equal(run_command((const char *const[]){"sh", "-c", line, NULL}, NULL, NULL), 0);
     GQUANT(0, "-q", "evaluate", path("model.gguf"), "--text", path("text"), "--context", "300", "--logits",

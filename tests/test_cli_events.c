@@ -40,8 +40,8 @@ static void test_a_run(void **state) {
     (void)state;
     char *line;
     const char *report = in_folder(folder, "r.json");
-    assert_true(asprintf(&line, "%s -q -r %s --progress json:3 --out-dir %s %s Q4_0 Q8_0", GQ_COMMAND, report,
-                         folder, source) > 0);
+    assert_true(asprintf(&line, "%s -q -r %s --progress json:3 --out-dir %s %s Q4_0 Q8_0", command_path(),
+                         report, folder, source) > 0);
     json **events = events_of(line), *run = json_file(report);
     const json *tensors = json_need(&json_need(run, "outputs")->items[0], "tensors");
     assert_true(is(events[0], "start", "plan") && is(events[1], "done", "plan"));
@@ -78,7 +78,7 @@ static void test_other_commands(void **state) {
     static const char *const phases[] = {"verify", "compare"};
     for (size_t i = 0; i < 2; i++) {
         char *line;
-        assert_true(asprintf(&line, "%s %s --progress json:3 %s %s", GQ_COMMAND, phases[i], source,
+        assert_true(asprintf(&line, "%s %s --progress json:3 %s %s", command_path(), phases[i], source,
                              i ? source : "") > 0);
         json **events = events_of(line);
         assert_int_equal(count(events, "start", phases[i]), 1);
@@ -91,7 +91,7 @@ static void test_other_commands(void **state) {
 static void test_failure(void **state) {
     (void)state;
     char *line;
-    assert_true(asprintf(&line, "%s --progress json:3 %s.absent Q8_0", GQ_COMMAND, source) > 0);
+    assert_true(asprintf(&line, "%s --progress json:3 %s.absent Q8_0", command_path(), source) > 0);
     json **events = events_of(line);
     assert_true(is(events[0], "start", "plan") && is(events[1], "failed", "plan") && !events[2]);
     assert_non_null(strstr(json_text(events[1], "message", ""), ".absent"));

@@ -95,9 +95,9 @@ static bool try_case(const json *c) {
     snprintf(matrix, sizeof matrix, "%s/%s", corpus, imatrix ? imatrix : "");
     /* Ten seconds of processor time, so that a busy machine is not taken for a slow command; a hang ends too.
      */
-    const char *limited[] = {"timeout",        "-s",       "KILL",      "120",  "prlimit",
-                             "--as=536870912", "--cpu=10", GQ_COMMAND,  source, out,
-                             "Q8_0",           "2",        "--imatrix", matrix, NULL};
+    const char *limited[] = {"timeout",        "-s",       "KILL",         "120",  "prlimit",
+                             "--as=536870912", "--cpu=10", command_path(), source, out,
+                             "Q8_0",           "2",        "--imatrix",    matrix, NULL};
     if (!imatrix) limited[12] = NULL;
     if (SANITIZED) limited[5] = "--core=0", limited[6] = "--cpu=60";
     char *err;

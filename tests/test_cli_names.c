@@ -172,7 +172,7 @@ enum { WORDS = 8 };
 /* "@" among the words is `path`, which the command must refuse at once, by its kind. */
 static void refused(const char *path, const char *kind, const char *const runs[][WORDS], size_t n) {
     for (size_t i = 0; i < n; i++) {
-        const char *words[WORDS + 3] = {"timeout", "60", GQ_COMMAND};
+        const char *words[WORDS + 3] = {"timeout", "60", command_path()};
         char *err;
         for (size_t k = 0; runs[i][k]; k++) words[k + 3] = *runs[i][k] == '@' ? path : runs[i][k];
         int status = run_command(words, NULL, &err);

@@ -427,7 +427,7 @@ static void test_shells_read_their_scripts(void **state) {
     static const char *const shells[] = {"bash", "zsh", "fish"};
     for (size_t i = 0; i < 3; i++) {
         char *script = format("command -v %s >/dev/null || exit 0; %s completion %s | %s -n", shells[i],
-                              GQ_COMMAND, shells[i], shells[i]);
+                              command_path(), shells[i], shells[i]);
         char *err;
         assert_int_equal(run_command((const char *const[]){"sh", "-c", script, NULL}, NULL, &err), 0);
         assert_string_equal(err, "");
@@ -459,7 +459,7 @@ static void test_bash_completes(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *script = format("eval \"$(%s completion bash)\"; COMP_WORDS=(%s); COMP_CWORD=%d; _gquant; "
                               "printf '%%s ' \"${COMPREPLY[@]-nothing:}\"",
-                              GQ_COMMAND, rows[i].words, rows[i].at);
+                              command_path(), rows[i].words, rows[i].at);
         char *out;
         int status = run_command((const char *const[]){"bash", "-c", script, NULL}, &out, NULL);
         if (status == 127) print_message("skipped: no bash\n"), skip();

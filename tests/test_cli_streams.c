@@ -22,7 +22,7 @@ static int set_up(void **state) {
  * error, malloc'ed. */
 static int shell(const char *script, char **err) {
     char *whole;
-    assert_true(asprintf(&whole, "cd '%s' && gquant='%s' && { %s\n}", folder, GQ_COMMAND, script) > 0);
+    assert_true(asprintf(&whole, "cd '%s' && gquant='%s' && { %s\n}", folder, command_path(), script) > 0);
     int status = run_command((const char *const[]){"bash", "-c", whole, NULL}, NULL, err);
     free(whole);
     return status;

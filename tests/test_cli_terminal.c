@@ -37,10 +37,10 @@ static char *on_terminal(const char *const *words, unsigned short columns, int s
     pid_t pid = forkpty(&terminal, NULL, NULL, &size);
     assert_true(pid >= 0);
     if (pid == 0) {
-        char *argv[32] = {GQ_COMMAND};
+        char *argv[32] = {command_path()};
         for (size_t i = 0; words[i]; i++) argv[i + 1] = strdup(words[i]);
         setenv("TERM", "xterm", 1);
-        execv(GQ_COMMAND, argv);
+        execv(command_path(), argv);
         _exit(127);
     }
     char *text = calloc(1, 1 << 20);
@@ -222,7 +222,8 @@ static void test_reader_goes_away(void **state) {
     (void)state;
     const char *out = in_folder(folder, "out.gguf");
     char *script;
-    assert_true(asprintf(&script, "%s -q %s %s Q8_0 | true; test -e %s", GQ_COMMAND, source, out, out) > 0);
+    assert_true(asprintf(&script, "%s -q %s %s Q8_0 | true; test -e %s", command_path(), source, out, out) >
+                0);
     assert_int_equal(run_command((const char *const[]){"sh", "-c", script, NULL}, NULL, NULL), 0);
     free(script);
     unlink(out);

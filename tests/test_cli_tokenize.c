@@ -66,7 +66,7 @@ static void ids_are_printed_one_per_line(void **state) {
 static void standard_input_is_a_text(void **state) {
     (void)state;
     char line[1024], *out;
-    snprintf(line, sizeof line, "printf ab | '%s' tokenize '%s' -", GQ_COMMAND, path("model.gguf"));
+    snprintf(line, sizeof line, "printf ab | '%s' tokenize '%s' -", command_path(), path("model.gguf"));
     assert_int_equal(run_command((const char *const[]){"sh", "-c", line, NULL}, &out, NULL), 0);
     assert_string_equal(out, "3\n2\n");
     free(out);

@@ -42,7 +42,7 @@ static long peak(const char *in, const char *part) {
         char threads[8], out[PATH_MAX];
         snprintf(threads, sizeof threads, "%d", THREADS);
         snprintf(out, sizeof out, "%s-out", in);
-        execl(GQ_COMMAND, "gquant", "-q", "--force", "--part", part, in, out, "Q4_K_S", threads,
+        execl(command_path(), "gquant", "-q", "--force", "--part", part, in, out, "Q4_K_S", threads,
               (char *)NULL);
         _exit(127);
     }

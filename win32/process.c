@@ -1,0 +1,79 @@
+#include <windows.h>
+/* after it */
+#include <ntsecapi.h>
+#include <psapi.h>
+
+#include "win32/wide.h"
+
+long sysconf(int name) {
+    SYSTEM_INFO system;
+    MEMORYSTATUSEX memory = {.dwLength = sizeof memory};
+    GetSystemInfo(&system);
+    if (name == _SC_PAGESIZE) return (long)system.dwPageSize;
+    if (name == _SC_NPROCESSORS_ONLN) return (long)GetActiveProcessorCount(ALL_PROCESSOR_GROUPS);
+    return GlobalMemoryStatusEx(&memory) ? (long)(memory.ullTotalPhys / system.dwPageSize) : 0;
+}
+
+ssize_t getrandom(void *to, size_t n, unsigned flags) {
+    (void)flags;
+    return RtlGenRandom(to, (ULONG)n) ? (ssize_t)n : (errno = EIO, -1);
+}
+
+int sched_getaffinity(pid_t process, size_t size, cpu_set_t *set) {
+    DWORD_PTR ours, all;
+    (void)process, (void)size;
+    if (GetActiveProcessorCount(ALL_PROCESSOR_GROUPS) > 64 ||
+        !GetProcessAffinityMask(GetCurrentProcess(), &ours, &all) || !ours)
+        return errno = EINVAL, -1;
+    return set->mask = ours, 0;
+}
+
+static PROCESS_MEMORY_COUNTERS memory_of(void) {
+    PROCESS_MEMORY_COUNTERS m = {0};
+    GetProcessMemoryInfo(GetCurrentProcess(), &m, sizeof m);
+    return m;
+}
+
+int getrusage(int who, struct rusage *use) {
+    (void)who;
+    use->ru_maxrss = (long)(memory_of().PeakWorkingSetSize / 1024);
+    return 0;
+}
+
+static FILE *memory_as_linux_tells(void) {
+    FILE *f = wide_file();
+    if (!f) return NULL;
+    unsigned long long pages = memory_of().WorkingSetSize / (size_t)sysconf(_SC_PAGESIZE);
+    fprintf(f, "%llu %llu", pages, pages);
+    rewind(f);
+    return f;
+}
+
+FILE *win32_fopen(const char *path, const char *mode) {
+    if (!strcmp(path, "/proc/self/statm")) return memory_as_linux_tells();
+    bool reads = *mode == 'r';
+    int fd = open(path, reads ? O_RDONLY : O_WRONLY | O_CREAT | O_TRUNC);
+    FILE *f = fd < 0 ? NULL : _fdopen(fd, reads ? "rb" : "wb");
+    if (fd >= 0 && !f) _close(fd);
+    return f;
+}
+
+/* ---- the terminal ---- */
+
+static bool console_of(int fd, CONSOLE_SCREEN_BUFFER_INFO *info) {
+    return GetConsoleScreenBufferInfo((HANDLE)_get_osfhandle(fd), info);
+}
+
+int win32_isatty(int fd) {
+    DWORD mode;
+    return GetConsoleMode((HANDLE)_get_osfhandle(fd), &mode);
+}
+
+int ioctl(int fd, int request, struct winsize *size) {
+    CONSOLE_SCREEN_BUFFER_INFO info;
+    (void)request;
+    if (!console_of(fd, &info)) return errno = ENOTTY, -1;
+    size->ws_col = (unsigned short)(info.srWindow.Right - info.srWindow.Left + 1);
+    size->ws_row = (unsigned short)(info.srWindow.Bottom - info.srWindow.Top + 1);
+    return 0;
+}

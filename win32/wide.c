@@ -1,0 +1,85 @@
+#include "win32/wide.h"
+
+#include <windows.h>
+
+static const struct {
+    DWORD error;
+    int number;
+} errors[] = {
+    {ERROR_FILE_NOT_FOUND, ENOENT},
+    {ERROR_PATH_NOT_FOUND, ENOENT},
+    {ERROR_INVALID_NAME, ENOENT},
+    {ERROR_BAD_PATHNAME, ENOENT},
+    {ERROR_INVALID_DRIVE, ENOENT},
+    {ERROR_BAD_NETPATH, ENOENT},
+    {ERROR_BAD_NET_NAME, ENOENT},
+    {ERROR_ACCESS_DENIED, EACCES},
+    {ERROR_SHARING_VIOLATION, EBUSY},
+    {ERROR_WRITE_PROTECT, EROFS},
+    {ERROR_LOCK_VIOLATION, EWOULDBLOCK},
+    {ERROR_FILE_EXISTS, EEXIST},
+    {ERROR_ALREADY_EXISTS, EEXIST},
+    {ERROR_DIRECTORY, ENOTDIR},
+    {ERROR_DIR_NOT_EMPTY, ENOTEMPTY},
+    {ERROR_DISK_FULL, ENOSPC},
+    {ERROR_HANDLE_DISK_FULL, ENOSPC},
+    {ERROR_TOO_MANY_OPEN_FILES, EMFILE},
+    {ERROR_NOT_ENOUGH_MEMORY, ENOMEM},
+    {ERROR_OUTOFMEMORY, ENOMEM},
+    {ERROR_INVALID_HANDLE, EBADF},
+    {ERROR_NOT_SAME_DEVICE, EXDEV},
+    {ERROR_INVALID_PARAMETER, EINVAL},
+    {ERROR_INVALID_FUNCTION, EINVAL},
+    {ERROR_NOT_SUPPORTED, EOPNOTSUPP},
+    {ERROR_CALL_NOT_IMPLEMENTED, ENOSYS},
+    {ERROR_BROKEN_PIPE, EPIPE},
+    {ERROR_FILENAME_EXCED_RANGE, ENAMETOOLONG},
+    {ERROR_NO_UNICODE_TRANSLATION, EILSEQ},
+    {ERROR_INSUFFICIENT_BUFFER, ENAMETOOLONG},
+};
+
+int wide_fail(void) {
+    DWORD error = GetLastError();
+    errno = EIO;
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (errors[i].error == error) errno = errors[i].number;
+    return -1;
+}
+
+/* What has more than MAX_PATH characters needs the prefix that turns off all that Windows does to names, so
+ * that it has to be whole and tidy before. */
+static bool lengthen(wchar_t path[WIDE_ROOM]) {
+    static const wchar_t prefix[] = L"\\\\?\\";
+    enum { PREFIX = sizeof prefix / sizeof *prefix - 1, FOLDERS_MOST = MAX_PATH - 12 };
+    wchar_t whole[WIDE_ROOM];
+    if (wcslen(path) < 2 || path[0] == L'\\') return true;
+    DWORD n = GetFullPathNameW(path, WIDE_ROOM - PREFIX, whole, NULL);
+    if (n == 0) return wide_fail() == 0;
+    if (n >= WIDE_ROOM - PREFIX) return errno = ENAMETOOLONG, false;
+    if (n < FOLDERS_MOST || whole[1] != L':') return true;
+    wcscpy(wcscpy(path, prefix) + PREFIX, whole);
+    return true;
+}
+
+bool wide_path(const char *path, wchar_t to[WIDE_ROOM]) {
+    if (!strcmp(path, "/dev/null")) return wcscpy(to, L"NUL");
+    if (!*path) return errno = ENOENT, false;
+    if (!MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, to, PATH_MAX)) return wide_fail() == 0;
+    return lengthen(to);
+}
+
+FILE *wide_file(void) {
+    wchar_t folder[MAX_PATH + 1], path[MAX_PATH + 1];
+    if (!GetTempPathW(MAX_PATH + 1, folder) || !GetTempFileNameW(folder, L"gq", 0, path))
+        return wide_fail(), NULL;
+    HANDLE h = CreateFileW(path, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_DELETE, NULL,
+                           CREATE_ALWAYS, FILE_ATTRIBUTE_TEMPORARY | FILE_FLAG_DELETE_ON_CLOSE, NULL);
+    if (h == INVALID_HANDLE_VALUE) return wide_fail(), NULL;
+    int fd = _open_osfhandle((intptr_t)h, O_RDWR | O_BINARY | O_NOINHERIT);
+    FILE *f = fd < 0 ? NULL : _fdopen(fd, "w+b");
+    if (fd < 0)
+        CloseHandle(h);
+    else if (!f)
+        _close(fd);
+    return f;
+}

@@ -1,0 +1,17 @@
+/* Between the UTF-8 of the sources and what Windows' functions take. */
+#ifndef GQ_WIN32_WIDE_H
+#define GQ_WIN32_WIDE_H
+
+#include <stdbool.h>
+#include <wchar.h>
+
+enum { WIDE_ROOM = 4096 + 8 };
+/* A path as Windows' functions take it, "/dev/null" as well; false and errno. */
+bool wide_path(const char *path, wchar_t to[WIDE_ROOM]);
+/* errno for the error that Windows' last function left; -1. */
+int wide_fail(void);
+/* A file for a moment, which goes when it is closed (tmpfile() there puts it where few may write); NULL and
+ * errno. */
+FILE *wide_file(void);
+
+#endif
