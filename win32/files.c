@@ -11,6 +11,14 @@ static HANDLE handle_of(int fd) {
     return h;
 }
 
+/* Opened as what it is: other reparse points (deduplicated files, files of a cloud) are files like all. */
+static bool is_link(HANDLE h) {
+    FILE_ATTRIBUTE_TAG_INFO info;
+    return GetFileInformationByHandleEx(h, FileAttributeTagInfo, &info, sizeof info) &&
+           info.FileAttributes & FILE_ATTRIBUTE_REPARSE_POINT &&
+           (info.ReparseTag == IO_REPARSE_TAG_SYMLINK || info.ReparseTag == IO_REPARSE_TAG_MOUNT_POINT);
+}
+
 /* ---- opening ---- */
 
 static DWORD how_to_make(int flags) {
@@ -21,14 +29,12 @@ static DWORD how_to_make(int flags) {
 static int open_wide(const wchar_t *path, int flags) {
     static const DWORD rights[] = {
         [O_RDONLY] = GENERIC_READ, [O_WRONLY] = GENERIC_WRITE, [O_RDWR] = GENERIC_READ | GENERIC_WRITE};
-    BY_HANDLE_FILE_INFORMATION info;
     DWORD attributes = FILE_ATTRIBUTE_NORMAL | (flags & O_DIRECTORY ? FILE_FLAG_BACKUP_SEMANTICS : 0) |
                        (flags & O_NOFOLLOW ? FILE_FLAG_OPEN_REPARSE_POINT : 0);
     HANDLE h =
         CreateFileW(path, rights[flags & O_ACCMODE], SHARED, NULL, how_to_make(flags), attributes, NULL);
     if (h == INVALID_HANDLE_VALUE) return wide_fail();
-    bool link = flags & O_NOFOLLOW && GetFileInformationByHandle(h, &info) &&
-                info.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT;
+    bool link = flags & O_NOFOLLOW && is_link(h);
     int fd = link ? -1 : _open_osfhandle((intptr_t)h, (flags & O_ACCMODE) | O_BINARY | O_NOINHERIT);
     if (fd < 0) CloseHandle(h);
     if (link) errno = ELOOP;
@@ -87,9 +93,9 @@ static int stat_handle(HANDLE h, struct stat *st) {
                         .st_ino = (uint64_t)info.nFileIndexHigh << 32 | info.nFileIndexLow,
                         .st_size = (uint64_t)info.nFileSizeHigh << 32 | info.nFileSizeLow,
                         .st_blocks = ((uint64_t)room.AllocationSize.QuadPart + 511) / 512,
-                        .st_mode = info.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT ? S_IFLNK
-                                   : info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY   ? S_IFDIR
-                                                                                        : S_IFREG,
+                        .st_mode = is_link(h)                                         ? S_IFLNK
+                                   : info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY ? S_IFDIR
+                                                                                      : S_IFREG,
                         .st_nlink = info.nNumberOfLinks,
                         .st_mtim = {ticks / TICKS - since_1601, (long)(ticks % TICKS * 100)}};
     return 0;
