@@ -5,6 +5,9 @@ function(gquant_kernels room level lanes)
   target_include_directories(${room}_${level} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${room}_${level} PRIVATE GQ_LEVEL=${level} GQ_LANES=${lanes})
   target_compile_options(${room}_${level} PRIVATE ${ARGN})
+  if(GQUANT_SANITIZE) # which tell lines; what variables hold takes as long to describe as the code to compile
+    target_compile_options(${room}_${level} PRIVATE -g1 $<$<C_COMPILER_ID:GNU>:-fno-var-tracking>)
+  endif()
   if(GQUANT_SANITIZE STREQUAL "thread") # kernels share nothing, and take minutes to compile with it
     target_compile_options(${room}_${level} PRIVATE -fno-sanitize=thread)
   endif()
