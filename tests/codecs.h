@@ -15,10 +15,7 @@
 #define EACH_ENCODER(type) \
     for (uint32_t id_ = 0; id_ < GGUF_TYPE_LIMIT; id_++) \
         for (const gguf_type *type = encoder_of(id_); type; type = NULL)
-/* With sanitizers, which take ten times as long, the least and the most: what lies between runs less of the
- * same. */
-#define EACH_EFFORT(effort) \
-    for (codec_effort effort = EFFORT_FAST; effort <= EFFORT_BEST; effort += SANITIZED ? 2 : 1)
+#define EACH_EFFORT(effort) for (codec_effort effort = EFFORT_FAST; effort <= EFFORT_BEST; effort++)
 
 /* What is known of each type that can be decoded. */
 typedef struct codec_known {
