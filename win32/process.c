@@ -60,10 +60,6 @@ FILE *win32_fopen(const char *path, const char *mode) {
 
 /* ---- the terminal ---- */
 
-static bool console_of(int fd, CONSOLE_SCREEN_BUFFER_INFO *info) {
-    return GetConsoleScreenBufferInfo((HANDLE)_get_osfhandle(fd), info);
-}
-
 int win32_isatty(int fd) {
     DWORD mode;
     return GetConsoleMode((HANDLE)_get_osfhandle(fd), &mode);
@@ -72,7 +68,7 @@ int win32_isatty(int fd) {
 int ioctl(int fd, int request, struct winsize *size) {
     CONSOLE_SCREEN_BUFFER_INFO info;
     (void)request;
-    if (!console_of(fd, &info)) return errno = ENOTTY, -1;
+    if (!GetConsoleScreenBufferInfo((HANDLE)_get_osfhandle(fd), &info)) return errno = ENOTTY, -1;
     size->ws_col = (unsigned short)(info.srWindow.Right - info.srWindow.Left + 1);
     size->ws_row = (unsigned short)(info.srWindow.Bottom - info.srWindow.Top + 1);
     return 0;
