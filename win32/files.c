@@ -11,33 +11,34 @@ static HANDLE handle_of(int fd) {
     return h;
 }
 
-/* Opened as what it is: other reparse points (deduplicated files, files of a cloud) are files like all. */
-static bool is_link(HANDLE h) {
+/* Something else may stand behind a name: a link, or (deduplicated files, files of a cloud) the same file,
+ * whose bytes only come to whom opens it without FILE_FLAG_OPEN_REPARSE_POINT. */
+typedef enum { PLAIN, LINK, STORED_ELSEWHERE } kind;
+
+static kind kind_of(HANDLE h) {
     FILE_ATTRIBUTE_TAG_INFO info;
-    return GetFileInformationByHandleEx(h, FileAttributeTagInfo, &info, sizeof info) &&
-           info.FileAttributes & FILE_ATTRIBUTE_REPARSE_POINT &&
-           (info.ReparseTag == IO_REPARSE_TAG_SYMLINK || info.ReparseTag == IO_REPARSE_TAG_MOUNT_POINT);
+    if (!GetFileInformationByHandleEx(h, FileAttributeTagInfo, &info, sizeof info) ||
+        !(info.FileAttributes & FILE_ATTRIBUTE_REPARSE_POINT))
+        return PLAIN;
+    bool link = info.ReparseTag == IO_REPARSE_TAG_SYMLINK || info.ReparseTag == IO_REPARSE_TAG_MOUNT_POINT;
+    return link ? LINK : STORED_ELSEWHERE;
 }
 
 /* ---- opening ---- */
-
-static DWORD how_to_make(int flags) {
-    if (flags & O_CREAT) return flags & O_EXCL ? CREATE_NEW : flags & O_TRUNC ? CREATE_ALWAYS : OPEN_ALWAYS;
-    return flags & O_TRUNC ? TRUNCATE_EXISTING : OPEN_EXISTING;
-}
 
 static int open_wide(const wchar_t *path, int flags) {
     static const DWORD rights[] = {
         [O_RDONLY] = GENERIC_READ, [O_WRONLY] = GENERIC_WRITE, [O_RDWR] = GENERIC_READ | GENERIC_WRITE};
     DWORD attributes = FILE_ATTRIBUTE_NORMAL | (flags & O_DIRECTORY ? FILE_FLAG_BACKUP_SEMANTICS : 0) |
                        (flags & O_NOFOLLOW ? FILE_FLAG_OPEN_REPARSE_POINT : 0);
-    HANDLE h =
-        CreateFileW(path, rights[flags & O_ACCMODE], SHARED, NULL, how_to_make(flags), attributes, NULL);
+    DWORD how = flags & O_CREAT ? CREATE_NEW : OPEN_EXISTING; /* nobody asks for one without O_EXCL */
+    HANDLE h = CreateFileW(path, rights[flags & O_ACCMODE], SHARED, NULL, how, attributes, NULL);
     if (h == INVALID_HANDLE_VALUE) return wide_fail();
-    bool link = flags & O_NOFOLLOW && is_link(h);
-    int fd = link ? -1 : _open_osfhandle((intptr_t)h, (flags & O_ACCMODE) | O_BINARY | O_NOINHERIT);
+    kind found = flags & O_NOFOLLOW ? kind_of(h) : PLAIN;
+    int fd = found ? -1 : _open_osfhandle((intptr_t)h, (flags & O_ACCMODE) | O_BINARY | O_NOINHERIT);
     if (fd < 0) CloseHandle(h);
-    if (link) errno = ELOOP;
+    if (found == STORED_ELSEWHERE) return open_wide(path, flags & ~(O_NOFOLLOW | O_CREAT));
+    if (found == LINK) errno = ELOOP;
     return fd;
 }
 
@@ -93,7 +94,7 @@ static int stat_handle(HANDLE h, struct stat *st) {
                         .st_ino = (uint64_t)info.nFileIndexHigh << 32 | info.nFileIndexLow,
                         .st_size = (uint64_t)info.nFileSizeHigh << 32 | info.nFileSizeLow,
                         .st_blocks = ((uint64_t)room.AllocationSize.QuadPart + 511) / 512,
-                        .st_mode = is_link(h)                                         ? S_IFLNK
+                        .st_mode = kind_of(h) == LINK                                 ? S_IFLNK
                                    : info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY ? S_IFDIR
                                                                                       : S_IFREG,
                         .st_nlink = info.nNumberOfLinks,
@@ -150,10 +151,19 @@ int win32_unlinkat(int folder, const char *name, int flags) {
     return path_in(folder, name, path) ? DeleteFileW(path) ? 0 : wide_fail() : -1;
 }
 
+/* Scanners of viruses and indexers open what is new for a moment, and some do not share it: two seconds of
+ * that are no reason to lose the file. */
 static int move(const char *from, const char *to, DWORD flags) {
+    enum { TRIES = 40, PAUSE_MS = 50 };
     wchar_t a[WIDE_ROOM], b[WIDE_ROOM];
     if (!wide_path(from, a) || !wide_path(to, b)) return -1;
-    return MoveFileExW(a, b, flags | MOVEFILE_WRITE_THROUGH) ? 0 : wide_fail();
+    for (int tries = 1; !MoveFileExW(a, b, flags | MOVEFILE_WRITE_THROUGH); tries++) {
+        DWORD error = GetLastError();
+        bool held = error == ERROR_ACCESS_DENIED || error == ERROR_SHARING_VIOLATION;
+        if (!held || tries == TRIES) return wide_fail();
+        Sleep(PAUSE_MS);
+    }
+    return 0;
 }
 
 int win32_rename(const char *from, const char *to) { return move(from, to, MOVEFILE_REPLACE_EXISTING); }
@@ -237,6 +247,5 @@ int flock(int fd, int operation) {
     UnlockFileEx(h, 0, 1, 0, &at);
     DWORD flags = LOCKFILE_FAIL_IMMEDIATELY | (operation & LOCK_EX ? LOCKFILE_EXCLUSIVE_LOCK : 0);
     if (LockFileEx(h, flags, 0, 1, 0, &at)) return 0;
-    if (GetLastError() == ERROR_IO_PENDING) return errno = EWOULDBLOCK, -1;
     return wide_fail();
 }

@@ -46,18 +46,37 @@ int wide_fail(void) {
     return -1;
 }
 
+static bool is_slash(wchar_t c) { return c == L'/' || c == L'\\'; }
+
+/* \\?\ or \\.\: taken as it is. */
+static bool has_prefix(const wchar_t *path) {
+    return is_slash(path[0]) && is_slash(path[1]) && (path[2] == L'?' || path[2] == L'.') &&
+           is_slash(path[3]);
+}
+
+/* To Windows "D:x" is in the folder where its shell was last on D, and "x:y" a stream y of a file x: where
+ * names are made beside such a one they would mean something else. "D:" alone is what is left of "D:/x" where
+ * the name goes, thus the root. */
+static bool place_drive(wchar_t path[WIDE_ROOM]) {
+    wchar_t *colon = wcschr(path, L':');
+    if (!colon) return true;
+    if (colon != path + 1 || (path[2] && !is_slash(path[2])) || wcschr(colon + 1, L':'))
+        return errno = EINVAL, false;
+    if (!path[2]) wcscpy(path + 2, L"\\");
+    return true;
+}
+
 /* What has more than MAX_PATH characters needs the prefix that turns off all that Windows does to names, so
  * that it has to be whole and tidy before. */
 static bool lengthen(wchar_t path[WIDE_ROOM]) {
-    static const wchar_t prefix[] = L"\\\\?\\";
-    enum { PREFIX = sizeof prefix / sizeof *prefix - 1, FOLDERS_MOST = MAX_PATH - 12 };
+    enum { PREFIX = 7, FOLDERS_MOST = MAX_PATH - 12 }; /* of which a folder's files need 12 */
     wchar_t whole[WIDE_ROOM];
-    if (wcslen(path) < 2 || path[0] == L'\\') return true;
     DWORD n = GetFullPathNameW(path, WIDE_ROOM - PREFIX, whole, NULL);
     if (n == 0) return wide_fail() == 0;
     if (n >= WIDE_ROOM - PREFIX) return errno = ENAMETOOLONG, false;
-    if (n < FOLDERS_MOST || whole[1] != L':') return true;
-    wcscpy(wcscpy(path, prefix) + PREFIX, whole);
+    if (n < FOLDERS_MOST || has_prefix(whole)) return true;
+    bool server = is_slash(whole[0]); /* \\server\share */
+    wcscat(wcscpy(path, server ? L"\\\\?\\UNC" : L"\\\\?\\"), whole + server);
     return true;
 }
 
@@ -65,16 +84,18 @@ bool wide_path(const char *path, wchar_t to[WIDE_ROOM]) {
     if (!strcmp(path, "/dev/null")) return wcscpy(to, L"NUL");
     if (!*path) return errno = ENOENT, false;
     if (!MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, to, PATH_MAX)) return wide_fail() == 0;
-    return lengthen(to);
+    return has_prefix(to) || (place_drive(to) && lengthen(to));
 }
 
 FILE *wide_file(void) {
     wchar_t folder[MAX_PATH + 1], path[MAX_PATH + 1];
-    if (!GetTempPathW(MAX_PATH + 1, folder) || !GetTempFileNameW(folder, L"gq", 0, path))
-        return wide_fail(), NULL;
-    HANDLE h = CreateFileW(path, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_DELETE, NULL,
-                           CREATE_ALWAYS, FILE_ATTRIBUTE_TEMPORARY | FILE_FLAG_DELETE_ON_CLOSE, NULL);
-    if (h == INVALID_HANDLE_VALUE) return wide_fail(), NULL;
+    DWORD n = GetTempPathW(MAX_PATH + 1, folder);
+    if (n > MAX_PATH) return errno = ENAMETOOLONG, NULL;
+    if (n == 0 || !GetTempFileNameW(folder, L"gq", 0, path)) return wide_fail(), NULL;
+    HANDLE h = CreateFileW(path, GENERIC_READ | GENERIC_WRITE | DELETE,
+                           FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, CREATE_ALWAYS,
+                           FILE_ATTRIBUTE_TEMPORARY | FILE_FLAG_DELETE_ON_CLOSE, NULL);
+    if (h == INVALID_HANDLE_VALUE) return wide_fail(), DeleteFileW(path), NULL;
     int fd = _open_osfhandle((intptr_t)h, O_RDWR | O_BINARY | O_NOINHERIT);
     FILE *f = fd < 0 ? NULL : _fdopen(fd, "w+b");
     if (fd < 0)

@@ -102,8 +102,7 @@ static bool check_temporary(const gq_plan *plan, const gq_options *options, cons
 
 /* Where a file lies: one place may have several paths. */
 typedef struct place {
-    dev_t device;
-    ino_t folder;
+    uint64_t device, folder;
     const char *name, *path;
 } place;
 
