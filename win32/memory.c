@@ -2,9 +2,10 @@
 
 #undef free
 
-/* Memory of its own, whose address is a multiple of 64 KiB, which serves every alignment that is asked for. A
- * block of the C library's heap never is where an allocation of pages begins: its head is there. */
-enum { GRANULE = 64 << 10 };
+/* Pages of their own, the first of which says so and is not given away: a block of the C library's heap may
+ * begin where pages do, but not at the second one of a first that has this. */
+enum { PAGE = 4096 }; /* the most that is asked for, too */
+static const uint64_t ours[2] = {0x9E3779B97F4A7C15, 0xD1B54A32D192ED03};
 
 void *aligned_alloc(size_t alignment, size_t n) {
     void *memory = NULL;
@@ -14,16 +15,20 @@ void *aligned_alloc(size_t alignment, size_t n) {
 }
 
 int posix_memalign(void **memory, size_t alignment, size_t n) {
-    if (alignment > GRANULE) return EINVAL;
-    *memory = VirtualAlloc(NULL, n ? n : 1, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
-    return *memory ? 0 : ENOMEM;
+    if (alignment > PAGE) return EINVAL;
+    if (n > SIZE_MAX - PAGE - 1) return ENOMEM;
+    char *pages = VirtualAlloc(NULL, PAGE + (n ? n : 1), MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
+    if (!pages) return ENOMEM;
+    memcpy(pages, ours, sizeof ours);
+    return *memory = pages + PAGE, 0;
 }
 
 void win32_free(void *memory) {
     MEMORY_BASIC_INFORMATION info;
-    if (memory && (uintptr_t)memory % GRANULE == 0 && VirtualQuery(memory, &info, sizeof info) &&
-        info.AllocationBase == memory)
-        VirtualFree(memory, 0, MEM_RELEASE);
+    char *first = (char *)memory - PAGE;
+    if (memory && (uintptr_t)memory % PAGE == 0 && VirtualQuery(memory, &info, sizeof info) &&
+        info.AllocationBase == first && !memcmp(first, ours, sizeof ours))
+        VirtualFree(first, 0, MEM_RELEASE);
     else
         free(memory);
 }
