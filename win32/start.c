@@ -14,18 +14,24 @@ static char *narrow(const wchar_t *text) {
     return to;
 }
 
+/* The console belongs to the shell, too, which finds it as it was. */
+static UINT code_page;
+static void restore_console(void) { SetConsoleOutputCP(code_page); }
+
 static void prepare_console(int fd) {
     HANDLE h = (HANDLE)_get_osfhandle(fd);
     DWORD mode;
     _setmode(fd, O_BINARY);
-    if (GetConsoleMode(h, &mode)) SetConsoleMode(h, mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING);
+    if (fd != STDIN_FILENO && GetConsoleMode(h, &mode))
+        SetConsoleMode(h, mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING);
 }
 
 int wmain(int argc, wchar_t **wide) {
     char **argv = calloc((size_t)argc + 1, sizeof *argv);
     if (!argv) return 1;
     for (int i = 0; i < argc; i++) argv[i] = narrow(wide[i]);
-    SetConsoleOutputCP(CP_UTF8);
+    code_page = GetConsoleOutputCP();
+    if (code_page && SetConsoleOutputCP(CP_UTF8)) atexit(restore_console);
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) prepare_console(fd);
     return main(argc, argv);
 }
