@@ -2,8 +2,8 @@
  * puts this before every source, so that none of them knows of Windows. Names of files are UTF-8. Functions
  * do what POSIX says, as far as the sources ask for it; each says what is different.
  *
- * An open file can be renamed, replaced and removed, as everywhere else: all are opened so that they share
- * that (FILE_SHARE_DELETE). Sources: learn.microsoft.com, the pages of the functions that win32/ calls.
+ * An open file can be renamed and removed, as everywhere else: all are opened so that they share that
+ * (FILE_SHARE_DELETE). Sources: learn.microsoft.com, the pages of the functions that win32/ calls.
  */
 #ifndef GQ_WIN32_POSIX_H
 #define GQ_WIN32_POSIX_H
@@ -160,11 +160,16 @@ void qsort_r(void *base, size_t n, size_t size, int (*compare)(const void *, con
              void *with);
 /* Its text is there when it has been closed. */
 FILE *open_memstream(char **text, size_t *n);
-FILE *win32_fopen(const char *path, const char *mode); /* to read or to write; /proc/self/statm, too */
+FILE *win32_fopen(const char *path, const char *mode); /* names in ASCII; "/proc/self/statm", too */
 int win32_fclose(FILE *f);
 #define fclose win32_fclose
 
 /* ---- machine, process, terminal (win32/process.c) ---- */
+
+/* winpthreads waits until a time of day only; the sources say until when by the clock that nobody sets. */
+int win32_cond_timedwait(pthread_cond_t *wake, pthread_mutex_t *lock, const struct timespec *until);
+#define pthread_cond_timedwait win32_cond_timedwait
+#define pthread_condattr_setclock(attributes, clock) ((void)(attributes), (void)(clock), 0)
 
 enum { _SC_PHYS_PAGES = 1, _SC_PAGESIZE, _SC_NPROCESSORS_ONLN };
 long sysconf(int name);

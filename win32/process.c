@@ -28,6 +28,16 @@ int sched_getaffinity(pid_t process, size_t size, cpu_set_t *set) {
     return set->mask = ours, 0;
 }
 
+int win32_cond_timedwait(pthread_cond_t *wake, pthread_mutex_t *lock, const struct timespec *until) {
+    enum { SECOND = 1000 * 1000 * 1000 };
+    struct timespec now, left;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    left = (struct timespec){until->tv_sec - now.tv_sec, until->tv_nsec - now.tv_nsec};
+    if (left.tv_nsec < 0) left.tv_sec--, left.tv_nsec += SECOND;
+    if (left.tv_sec < 0) return ETIMEDOUT;
+    return pthread_cond_timedwait_relative_np(wake, lock, &left);
+}
+
 static PROCESS_MEMORY_COUNTERS memory_of(void) {
     PROCESS_MEMORY_COUNTERS m = {0};
     GetProcessMemoryInfo(GetCurrentProcess(), &m, sizeof m);
@@ -41,21 +51,22 @@ int getrusage(int who, struct rusage *use) {
 }
 
 static FILE *memory_as_linux_tells(void) {
-    FILE *f = wide_file();
-    if (!f) return NULL;
+    enum { ROOM = 64 };
+    char text[ROOM];
+    int ends[2];
     unsigned long long pages = memory_of().WorkingSetSize / (size_t)sysconf(_SC_PAGESIZE);
-    fprintf(f, "%llu %llu", pages, pages);
-    rewind(f);
+    int n = snprintf(text, sizeof text, "%llu %llu", pages, pages);
+    if (_pipe(ends, ROOM, O_BINARY | O_NOINHERIT) != 0) return NULL;
+    bool told = _write(ends[1], text, (unsigned)n) == n;
+    _close(ends[1]);
+    FILE *f = told ? _fdopen(ends[0], "rb") : NULL;
+    if (!f) _close(ends[0]);
     return f;
 }
 
+#undef fopen
 FILE *win32_fopen(const char *path, const char *mode) {
-    if (!strcmp(path, "/proc/self/statm")) return memory_as_linux_tells();
-    bool reads = *mode == 'r';
-    int fd = open(path, reads ? O_RDONLY : O_WRONLY | O_CREAT | O_TRUNC);
-    FILE *f = fd < 0 ? NULL : _fdopen(fd, reads ? "rb" : "wb");
-    if (fd >= 0 && !f) _close(fd);
-    return f;
+    return strcmp(path, "/proc/self/statm") ? fopen(path, mode) : memory_as_linux_tells();
 }
 
 /* ---- the terminal ---- */
