@@ -169,7 +169,10 @@ int win32_fclose(FILE *f);
 /* winpthreads waits until a time of day only; the sources say until when by the clock that nobody sets. */
 int win32_cond_timedwait(pthread_cond_t *wake, pthread_mutex_t *lock, const struct timespec *until);
 #define pthread_cond_timedwait win32_cond_timedwait
-#define pthread_condattr_setclock(attributes, clock) ((void)(attributes), (void)(clock), 0)
+#define pthread_condattr_setclock win32_condattr_setclock
+static inline int win32_condattr_setclock(pthread_condattr_t *attributes, clockid_t clock) {
+    return (void)attributes, (void)clock, 0;
+}
 
 enum { _SC_PHYS_PAGES = 1, _SC_PAGESIZE, _SC_NPROCESSORS_ONLN };
 long sysconf(int name);
