@@ -25,8 +25,9 @@ int posix_memalign(void **memory, size_t alignment, size_t n) {
 
 void win32_free(void *memory) {
     MEMORY_BASIC_INFORMATION info;
+    if (!memory) return;
     char *first = (char *)memory - PAGE;
-    if (memory && (uintptr_t)memory % PAGE == 0 && VirtualQuery(memory, &info, sizeof info) &&
+    if ((uintptr_t)memory % PAGE == 0 && VirtualQuery(memory, &info, sizeof info) &&
         info.AllocationBase == first && !memcmp(first, ours, sizeof ours))
         VirtualFree(first, 0, MEM_RELEASE);
     else
