@@ -1,4 +1,6 @@
 /* Models that are written from arrays. */
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,14 +62,16 @@ static bool whole_number(uint32_t type, const gq_value *v, uint64_t *bits) {
 /* The bytes of a value of a fixed size; 0: the type cannot hold it. */
 static uint32_t value_bytes(uint32_t type, const gq_value *v, uint8_t bytes[8]) {
     uint64_t bits = 0;
-    float narrow = (float)v->as_float;
+    float narrow;
     switch (type) {
     case GGUF_BOOL:
         bytes[0] = v->as_bool;
         return v->kind == GQ_BOOL;
     case GGUF_FLOAT32:
+        if (v->kind != GQ_FLOAT || (isfinite(v->as_float) && fabs(v->as_float) > (double)FLT_MAX)) return 0;
+        narrow = (float)v->as_float;
         memcpy(bytes, &narrow, sizeof narrow);
-        return v->kind == GQ_FLOAT ? 4 : 0;
+        return sizeof narrow;
     case GGUF_FLOAT64:
         memcpy(bytes, &v->as_float, 8);
         return v->kind == GQ_FLOAT ? 8 : 0;

@@ -1,4 +1,5 @@
 /* Models that are written from arrays, and read again. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,9 @@ static const struct {
     {"f64", NUMBER(0.1), true},       {"bool", {.kind = GQ_BOOL, .as_bool = true}, true},
     {"bool", WHOLE(1), false},        {"string", TEXT("a\0b"), true},
     {"string", WHOLE(1), false},      {"array", WHOLE(1), false},
-    {"u7", WHOLE(1), false},
+    {"u7", WHOLE(1), false},          {"f32", NUMBER(1e300), false},
+    {"f32", NUMBER(-1e39), false},    {"f32", NUMBER(-INFINITY), true},
+    {"f64", NUMBER(1e300), true},
 };
 enum { VALUES = sizeof values / sizeof *values };
 
