@@ -79,8 +79,7 @@ static void factor_apart(void *data) {
 bool feedback_encoder_open(feedback_encoder *f, strip_encoder with, const float *h, size_t columns,
                            moments_settings settings, int threads, gq_error *e) {
     *f = (feedback_encoder){.search = with, .moments = h, .columns = columns};
-    if (threads <= 0) threads = workers_available();
-    factoring t = {f, settings, threads < WORKERS_MAX ? threads : WORKERS_MAX, e, false};
+    factoring t = {f, settings, workers_asked(threads), e, false};
     if (!check_moments(h, columns, e)) return false;
     f->mean_squares = malloc(sizeof *f->mean_squares * columns);
     if (!f->mean_squares) return gq_fail_memory(e, sizeof *f->mean_squares * columns);

@@ -15,8 +15,7 @@ bool schedule_start(schedule *s, int threads, size_t room, const gq_callbacks *c
                     .started = schedule_clock(),
                     .room = room,
                     .progress.size = sizeof s->progress};
-    s->threads = threads > 0 ? threads : workers_available();
-    if (s->threads > WORKERS_MAX) s->threads = WORKERS_MAX;
+    s->threads = workers_asked(threads);
     s->rooms = calloc((size_t)s->threads, sizeof *s->rooms);
     if (!s->rooms) return gq_fail_memory(e, (size_t)s->threads * sizeof *s->rooms);
     pthread_mutex_init(&s->lock, NULL);

@@ -13,6 +13,11 @@ int workers_available(void) {
     return n < 1 ? 1 : n > WORKERS_MAX ? WORKERS_MAX : (int)n;
 }
 
+int workers_asked(int threads) {
+    int n = threads > 0 ? threads : workers_available();
+    return n < WORKERS_MAX ? n : WORKERS_MAX;
+}
+
 int workers_start(pthread_t *thread, void *(*enter)(void *arg), void *arg) {
     enum { STACK = 2 << 20 }; /* whatever the limit of the caller's stack is, which may be tiny or huge */
     pthread_attr_t attributes;

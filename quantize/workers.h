@@ -15,6 +15,8 @@ typedef struct workers_count {
 
 /* Processors that this process may use. */
 int workers_available(void);
+/* As many threads as are asked for, but at most WORKERS_MAX; 0: one per processor. */
+int workers_asked(int threads);
 /* pthread_create with a stack of our own size. */
 int workers_start(pthread_t *thread, void *(*enter)(void *arg), void *arg);
 /* Runs work(arg) on up to n threads at once, one of them the caller's; returns when all have. Where the

@@ -90,8 +90,17 @@ static void rates_are_of_this_run(void **state) {
     assert_true(strlen(progress_text(text, &now, 1000)) < PROGRESS_ROOM);
 }
 
+static void comparing_takes_a_copy(void **state) {
+    (void)state;
+    gq_error e;
+    gq_comparison_request r = {sizeof r, .original = path("in.gguf")};
+    assert_null(gq_compare(&r, &e));
+    assert_true(e.status == GQ_USAGE && strstr(e.text, "at least one copy"));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_job_counts_what_it_did),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(comparing_takes_a_copy),
+                                       cmocka_unit_test(every_job_counts_what_it_did),
                                        cmocka_unit_test(rates_are_of_this_run)};
     return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

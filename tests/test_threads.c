@@ -1,4 +1,5 @@
 /* Threads that cannot be started: the others do the work, the same bytes come out, and a warning says so. */
+#include "quantize/workers.h"
 #include "tests/folder.h"
 #include "tests/model.h"
 
@@ -149,12 +150,18 @@ static void idle_threads_are_not_started(void **state) {
     assert_non_null(strstr(failure(&o), "number of threads"));
 }
 
+/* Those that run models start all at once. */
+static void threads_have_a_bound(void **state) {
+    (void)state;
+    assert_true(workers_asked(1 << 20) == WORKERS_MAX && workers_asked(3) == 3);
+    assert_int_equal(workers_asked(0), workers_available());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_goes_on_with_fewer),
-        cmocka_unit_test(what_is_done_is_recorded),
-        cmocka_unit_test(scans_go_on_with_fewer),
-        cmocka_unit_test(idle_threads_are_not_started),
+        cmocka_unit_test(a_run_goes_on_with_fewer), cmocka_unit_test(what_is_done_is_recorded),
+        cmocka_unit_test(scans_go_on_with_fewer),   cmocka_unit_test(idle_threads_are_not_started),
+        cmocka_unit_test(threads_have_a_bound),
     };
     return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

@@ -172,7 +172,7 @@ static bool make_plan(gq_importance_plan *p, const gq_importance_request *r, gq_
     p->out = strdup(r->out);
     if (!p->out) return gq_fail_memory(e, strlen(r->out));
     if (!gq_check_target(r->out, r->force, e) || !open_model(p, r->model, e)) return false;
-    p->job.threads = forward_threads(r->threads > 0 ? r->threads : workers_available());
+    p->job.threads = forward_threads(workers_asked(r->threads));
     const char *output = p->output ? p->sizes->out->name : NULL;
     p->collected = collection_measure(&p->file, p->sizes->layers, output);
     if (!read_texts(p, r, e) || !take_part(p, r->part, r->parts, e) || !check_context(p, e) ||

@@ -138,7 +138,7 @@ static bool plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side 
     *s = (side_by_side){.runners = v->runners,
                         .n = v->n,
                         .windows = &v->windows,
-                        .threads = forward_threads(r->threads > 0 ? r->threads : workers_available()),
+                        .threads = forward_threads(workers_asked(r->threads)),
                         .memory = allowance_of(r->memory),
                         .folder = r->folder ? r->folder : ".",
                         .callbacks = r->callbacks,
