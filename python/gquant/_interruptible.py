@@ -27,23 +27,24 @@ class Progress:
 def interruptible(call: Callable[[Any], Any], progress: Optional[Callable[[Progress], Any]] = None) -> Any:
     """Make a call, which gets a pointer to gq_callbacks, in a thread: the one that waits here is free for signals.
     On KeyboardInterrupt, or where progress raises or returns False, the library ends its work cleanly first."""
-    stop, done = threading.Event(), threading.Event()
+    stop, done = False, threading.Event()
     raised: list[BaseException] = []
     result: list[Any] = []
 
     def tell(_: Any, p: Any) -> None:
-        if progress is None or stop.is_set():
+        nonlocal stop
+        if progress is None or stop:
             return
         try:
             if progress(Progress(p.contents)) is False:
-                stop.set()
+                stop = True
         except BaseException as error:  # it cannot go through the library
             raised.append(error)
-            stop.set()
+            stop = True
 
     callbacks = gq_callbacks(
         size=ctypes.sizeof(gq_callbacks), progress=PROGRESS(tell) if progress else PROGRESS(),
-        cancelled=CANCELLED(lambda _: stop.is_set()),
+        cancelled=CANCELLED(lambda _: stop),
     )
 
     def work() -> None:
@@ -54,25 +55,29 @@ def interruptible(call: Callable[[Any], Any], progress: Optional[Callable[[Progr
         finally:
             done.set()
 
-    # A second signal may come while the first is dealt with; an exception there would leave the work behind.
+    # A second signal may come while the first is dealt with; an exception there would leave the work behind, and a
+    # lock would be waited for in vain.
     interrupts: list[BaseException] = []
     before = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
 
     def note(number: int, frame: Any) -> None:
+        nonlocal stop
         try:
             before(number, frame)  # Python's own raises KeyboardInterrupt
         except BaseException as error:
             interrupts.append(error)
-            stop.set()
+            stop = True
 
     if callable(before):
         signal.signal(signal.SIGINT, note)
+    thread = threading.Thread(target=work, name="gquant")
     try:
-        threading.Thread(target=work, name="gquant").start()
+        thread.start()
         done.wait()
-    except BaseException:  # from another signal's handler
-        stop.set()
-        done.wait()
+    except BaseException as error:  # from another signal's handler, or no thread can be started
+        stop = True
+        if thread.ident is not None or not isinstance(error, RuntimeError):
+            done.wait()
         raise
     finally:
         if callable(before):

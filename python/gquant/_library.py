@@ -18,15 +18,24 @@ from typing import Any, Callable, Optional
 # ---- structs ----
 
 
+class Request(Structure):
+    """What is filled in here: a number that a member has no room for is refused, and not cut to its last bits."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if isinstance(value, int) and getattr(self, name) != value:
+            raise UsageError(f"{name.replace('_', ' ')} cannot be {value}")
+
+
 class gq_error(Structure):
     _fields_ = [("status", c_int), ("remedy", c_int), ("text", c_char * 1024)]
 
 
-class gq_output(Structure):
+class gq_output(Request):
     _fields_ = [("path", c_char_p), ("filetype", c_char_p)]
 
 
-class gq_target(Structure):
+class gq_target(Request):
     _fields_ = [("size", c_uint64), ("bpw", c_double)]
 
 
@@ -61,21 +70,21 @@ class gq_callbacks(Structure):
     ]
 
 
-class gq_text(Structure):
+class gq_text(Request):
     _fields_ = [
         ("name", c_char_p), ("bytes", c_char_p), ("n", c_size_t), ("ids", c_bool), ("parse_special", c_bool),
         ("context", c_uint32), ("tokens", c_uint64),
     ]
 
 
-class gq_calibration(Structure):
+class gq_calibration(Request):
     _fields_ = [
         ("size", c_size_t), ("text", gq_text), ("random", c_bool), ("correction", c_float), ("damp", c_float),
         ("shrink", c_float), ("memory", c_uint64),
     ]
 
 
-class gq_options(Structure):
+class gq_options(Request):
     _fields_ = [
         ("size", c_size_t), ("input", c_char_p), ("outputs", POINTER(gq_output)), ("n_outputs", c_size_t),
         ("targets", POINTER(gq_target)), ("out_dir", c_char_p), ("imatrix", c_char_p), ("threads", c_int),
@@ -110,7 +119,7 @@ class gq_summary(Structure):
     ]
 
 
-class gq_array_options(Structure):
+class gq_array_options(Request):
     _fields_ = [
         ("size", c_size_t), ("importance", POINTER(c_float)), ("effort", c_int), ("threads", c_int),
         ("callbacks", POINTER(gq_callbacks)), ("moments", POINTER(c_float)), ("damp", c_float), ("shrink", c_float),
@@ -157,14 +166,14 @@ class gq_model_facts(Structure):
     ]
 
 
-class gq_comparison_request(Structure):
+class gq_comparison_request(Request):
     _fields_ = [
         ("size", c_size_t), ("original", c_char_p), ("copies", POINTER(c_char_p)), ("n_copies", c_size_t),
         ("imatrix", c_char_p), ("threads", c_int), ("callbacks", POINTER(gq_callbacks)),
     ]
 
 
-class gq_checksum(Structure):
+class gq_checksum(Request):
     _fields_ = [("name", c_char_p), ("crc32", c_uint32)]
 
 
@@ -200,7 +209,7 @@ class gq_tokens(Structure):
     _fields_ = [("ids", POINTER(c_uint32)), ("n", c_size_t), ("bytes_dropped", c_uint64)]
 
 
-class gq_evaluation_request(Structure):
+class gq_evaluation_request(Request):
     _fields_ = [
         ("size", c_size_t), ("original", c_char_p), ("copies", POINTER(c_char_p)), ("n_copies", c_size_t),
         ("text", gq_text), ("threads", c_int), ("memory", c_uint64), ("folder", c_char_p), ("logits", c_char_p),
@@ -229,7 +238,7 @@ class gq_evaluation_facts(Structure):
     ]
 
 
-class gq_importance_request(Structure):
+class gq_importance_request(Request):
     _fields_ = [
         ("size", c_size_t), ("model", c_char_p), ("texts", POINTER(gq_text)), ("n_texts", c_size_t),
         ("out", c_char_p), ("dat", c_bool), ("force", c_bool), ("output", c_bool), ("part", c_uint32),
@@ -386,9 +395,29 @@ def check(done: Any, e: gq_error) -> Any:
 # ---- texts, lists, handles ----
 
 
+def _whole(raw: bytes) -> bytes:
+    if b"\0" in raw:
+        raise UsageError(f"{raw!r} has a NUL, where the library would take it to end")
+    return raw
+
+
+def c_text(text: Any) -> bytes:
+    """A name, a pattern or the like as the library takes it; names in files may hold anything (text_of)."""
+    if not isinstance(text, str):
+        raise UsageError(f"{text!r} is no text")
+    return _whole(text.encode("utf-8", "surrogateescape"))
+
+
 def path_bytes(path: Any) -> bytes:
     """A path as the library takes it."""
-    return os.fsencode(path)
+    return _whole(os.fsencode(path))
+
+
+def c_number(name: str, value: int) -> int:
+    """A number that C's int can hold."""
+    if c_int(value).value != value:
+        raise UsageError(f"{name} cannot be {value}")
+    return value
 
 
 def optional_path(path: Any) -> Optional[bytes]:
@@ -429,9 +458,13 @@ class Handle:
         return self._handle
 
     def close(self) -> None:
-        if self._handle:
-            self._free(self._handle)
-            self._handle = c_void_p()
+        """Free it. No other thread may be in a call with it."""
+        handle, self._handle = self._handle, c_void_p()  # before, as an interrupt may come right behind the call
+        if handle:
+            self._free(handle)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a {type(self).__name__} of the library cannot be copied")
 
     def __enter__(self) -> Any:
         return self

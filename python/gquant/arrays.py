@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._interruptible import interruptible
-from ._library import UsageError, check, gq_array_options, gq_error, gq_loss, library, text_of
+from ._library import UsageError, c_number, c_text, check, gq_array_options, gq_error, gq_loss, library, text_of
 
 Effort = Literal["default", "fast", "best"]
 EFFORTS = {"default": 0, "fast": 1, "best": 2}
@@ -99,8 +99,8 @@ def tensor_type(name: Union[str, int, TensorType]) -> TensorType:
     """The type of a name ("Q4_K", in any case) or of a number."""
     if isinstance(name, TensorType):
         return name
-    number = library.gq_type_find(name.encode()) if isinstance(name, str) else name
-    if number < 0 or not library.gq_type_elements(number):
+    number = library.gq_type_find(c_text(name)) if isinstance(name, str) else name
+    if not 0 <= number < library.gq_type_limit() or not library.gq_type_elements(number):
         raise UsageError(f"there is no tensor type {name!r}")
     return _of(number)
 
@@ -181,7 +181,7 @@ def encode(x, type, importance=None, *, moments=None, damp=None, shrink=None, ef
     return (blocks, loss_of(sums)) if loss else blocks
 
 
-def _blocks(blocks: npt.ArrayLike, type: Union[str, int, TensorType]) -> tuple[TensorType, npt.NDArray[np.uint8], int, int]:
+def blocks_of(blocks: npt.ArrayLike, type: Union[str, int, TensorType]) -> tuple[TensorType, npt.NDArray[np.uint8], int, int]:
     of = tensor_type(type)
     stored = np.ascontiguousarray(blocks)
     if stored.dtype != np.uint8:
@@ -194,22 +194,23 @@ def _blocks(blocks: npt.ArrayLike, type: Union[str, int, TensorType]) -> tuple[T
 
 def decode(blocks: npt.ArrayLike, type: Union[str, int, TensorType], *, threads: int = 0) -> npt.NDArray[np.float32]:
     """What blocks of a type stand for: bytes [..., bytes of a row] become weights [..., columns]."""
-    of, stored, rows, cols = _blocks(blocks, type)
+    of, stored, rows, cols = blocks_of(blocks, type)
     x = np.empty(stored.shape[:-1] + (cols,), dtype=np.float32)
     e = gq_error()
-    check(library.gq_decode(of.id, rows, cols, stored.ctypes.data, stored.size, x.ctypes.data, threads, byref(e)), e)
+    check(library.gq_decode(of.id, rows, cols, stored.ctypes.data, stored.size, x.ctypes.data,
+                            c_number("threads", threads), byref(e)), e)
     return x
 
 
 def dot(blocks: npt.ArrayLike, type: Union[str, int, TensorType], vector: npt.ArrayLike, *,
         threads: int = 0) -> npt.NDArray[np.float32]:
     """Rows times a vector, from the blocks as they are: the vector is rounded to 16 bits, as runtimes do."""
-    of, stored, rows, cols = _blocks(blocks, type)
+    of, stored, rows, cols = blocks_of(blocks, type)
     x = np.ascontiguousarray(vector, dtype=np.float32)
     if x.shape != (cols,):
         raise UsageError(f"the vector has the shape {x.shape}, and rows have {cols} columns")
     out = np.empty(stored.shape[:-1], dtype=np.float32)
     e = gq_error()
-    check(library.gq_dot(of.id, rows, cols, stored.ctypes.data, stored.size, x.ctypes.data, out.ctypes.data, threads,
-                         byref(e)), e)
+    check(library.gq_dot(of.id, rows, cols, stored.ctypes.data, stored.size, x.ctypes.data, out.ctypes.data,
+                         c_number("threads", threads), byref(e)), e)
     return out

@@ -48,6 +48,11 @@ def _entry(r: gq_imatrix_row) -> Entry:
                  r.entropy, r.evenness, r.outliers, r.cosine)
 
 
+def _check_layout(layout: str) -> None:
+    if layout not in ("gguf", "dat"):
+        raise UsageError(f"layout {layout!r} is none of gguf, dat")
+
+
 class Imatrix(Handle):
     """Importance data of a file, in either layout.
 
@@ -101,8 +106,7 @@ class Imatrix(Handle):
 
     def write(self, path: Path, *, layout: str = "gguf", force: bool = False) -> None:
         """To a file, in the layout "gguf" or "dat"."""
-        if layout not in ("gguf", "dat"):
-            raise UsageError(f"layout {layout!r} is none of gguf, dat")
+        _check_layout(layout)
         e = gq_error()
         check(library.gq_imatrix_write(self.handle, path_bytes(path), layout == "gguf", force, byref(e)), e)
 
@@ -113,6 +117,7 @@ class Imatrix(Handle):
                 progress: Optional[ProgressCallback] = None) -> "Imatrix":
         """Run a model on texts (or on ids of tokens), a layer at a time, and write what flows into its matrices to
         out. A call that was interrupted goes on when it is made again."""
+        _check_layout(layout)
         if isinstance(texts, (str, bytes)):
             several: list[Any] = [texts]
         elif isinstance(texts, Sequence) and texts and isinstance(texts[0], (str, bytes)):

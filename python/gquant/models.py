@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import numbers
 import os
 from ctypes import byref, c_char_p, c_uint64
 from typing import Any, Iterator, Mapping, Optional, Union
@@ -12,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ._library import (
-    Handle, UsageError, check, gq_error, gq_metadata, gq_value, library, listed, path_bytes, text_of,
+    Handle, UsageError, c_text, check, gq_error, gq_metadata, gq_value, library, listed, path_bytes, text_of,
 )
-from .arrays import TensorType, tensor_type
+from .arrays import TensorType, blocks_of, tensor_type
 
 Path = Union[str, "os.PathLike[str]"]
 _UNSIGNED, _SIGNED, _FLOAT, _BOOL, _TEXT, _NESTED = range(6)
@@ -108,6 +109,7 @@ class Metadata(Mapping[str, Any]):
 
     def type(self, key: str) -> str:
         """The type as it is stored: "u32"; of a list its elements'."""
+        self._model.handle  # which must be open
         return text_of(self._raw[key].type)
 
 
@@ -177,7 +179,7 @@ class Draft(Handle):
         values = (gq_value * len(items))()
         texts = [_fill(v, item, type) for v, item in zip(values, items)]  # which have to stay until they are copied
         e = gq_error()
-        check(library.gq_draft_set(self.handle, key.encode(), type.encode(), is_list, values, len(items), byref(e)), e)
+        check(library.gq_draft_set(self.handle, c_text(key), c_text(type), is_list, values, len(items), byref(e)), e)
         del texts
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -185,7 +187,7 @@ class Draft(Handle):
 
     def remove(self, key: str) -> None:
         """Leave a pair out that was set or copied."""
-        library.gq_draft_remove(self.handle, key.encode())
+        library.gq_draft_remove(self.handle, c_text(key))
 
     def copy_metadata(self, model: Model) -> None:
         """All pairs of a model."""
@@ -198,11 +200,11 @@ class Draft(Handle):
         from .arrays import encode
 
         of = tensor_type(type)
-        blocks = np.ascontiguousarray(x, dtype=np.uint8) if encoded else encode(x, of, importance)
+        blocks = blocks_of(x, of)[1] if encoded else encode(x, of, importance)
         shape = blocks.shape[:-1] + (blocks.shape[-1] // of.bytes * of.elements,)
         ne = (c_uint64 * len(shape))(*shape[::-1])
         e = gq_error()
-        check(library.gq_draft_add(self.handle, name.encode(), len(shape), ne, of.id, blocks.ctypes.data, blocks.size,
+        check(library.gq_draft_add(self.handle, c_text(name), len(shape), ne, of.id, blocks.ctypes.data, blocks.size,
                                    byref(e)), e)
         self._borrowed.append(blocks)
 
@@ -224,8 +226,12 @@ def _type_of(value: Any, items: list[Any]) -> str:
 
 
 def _fill(v: gq_value, item: Any, type: str) -> Optional[bytes]:
+    kinds = (str, bytes) if type == "string" else (bool, np.bool_) if type == "bool" else \
+        numbers.Real if type in ("f32", "f64") else numbers.Integral
+    if not isinstance(item, kinds):
+        raise UsageError(f"{item!r} is nothing that the type {type} can hold")
     if type == "string":
-        text = item.encode("utf-8", "surrogateescape") if isinstance(item, str) else bytes(item)
+        text = item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item
         v.kind, v.text, v.length = _TEXT, ctypes.cast(c_char_p(text), ctypes.c_void_p), len(text)
         return text
     if type == "bool":

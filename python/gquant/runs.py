@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ._interruptible import Progress, interruptible
 from ._library import (
-    UsageError, check, gq_calibration, gq_checksum, gq_comparison_request, gq_error, gq_estimate,
+    UsageError, c_number, c_text, check, gq_calibration, gq_checksum, gq_comparison_request, gq_error, gq_estimate,
     gq_evaluation_request, gq_list, gq_options, gq_output, gq_target, gq_tensor, gq_text, library,
     listed, optional_path, path_bytes, strings, text_of, texts,
 )
@@ -84,7 +84,7 @@ def _tensor(t: gq_tensor, loss: Optional[Loss]) -> QuantizedTensor:
 
 def _list_of(items: Sequence[str]) -> gq_list:
     raw = [items] if isinstance(items, str) else items
-    return gq_list(items=strings([item.encode() for item in raw]), n=len(raw))
+    return gq_list(items=strings([c_text(item) for item in raw]), n=len(raw))
 
 
 def _several(value: Any) -> list[Any]:
@@ -129,7 +129,7 @@ def quantize(
     if len(kinds) != len(paths):
         raise UsageError(f"{len(kinds)} types and {len(paths)} outputs")
     outputs = (gq_output * len(kinds))(
-        *[gq_output(optional_path(p), k.encode() if k is not None else None) for p, k in zip(paths, kinds)])
+        *[gq_output(optional_path(p), c_text(k) if k is not None else None) for p, k in zip(paths, kinds)])
     asked = gq_options(
         size=ctypes.sizeof(gq_options), input=path_bytes(input), outputs=outputs, n_outputs=len(outputs),
         imatrix=optional_path(imatrix), threads=threads, dry_run=dry_run, measure_file=b"")
@@ -143,14 +143,10 @@ def quantize(
     except KeyError:
         raise UsageError(f"effort {effort!r} is none of {', '.join(EFFORTS)}") from None
     for name, value in options.items():
-        if name in _LISTS:
-            setattr(asked, name, _list_of(value))
-        elif name in _TEXTS:
-            setattr(asked, name, None if value is None else value.encode())
-        elif name in _SWITCHES or name in _NUMBERS:
-            setattr(asked, name, value)
-        else:
+        if name not in _LISTS + _TEXTS + _SWITCHES + _NUMBERS:
             raise TypeError(f"quantize() has no option {name!r}")
+        if value is not None:
+            setattr(asked, name, _list_of(value) if name in _LISTS else c_text(value) if name in _TEXTS else value)
     reports = interruptible(lambda callbacks: _quantize(asked, callbacks), progress)
     return reports if many else reports[0]
 
@@ -244,12 +240,12 @@ def verify(path: Path, expected: Optional[Mapping[str, int]] = None, *, threads:
            progress: Optional[ProgressCallback] = None) -> Verified:
     """Read a whole file: values and scales finite, codes in range, shards of one set, and checksums as expected."""
     items = list((expected or {}).items())
-    sums = (gq_checksum * len(items))(*[gq_checksum(name.encode(), crc) for name, crc in items])
+    sums = (gq_checksum * len(items))(*[gq_checksum(c_text(name), crc) for name, crc in items])
 
     def call(callbacks: Any) -> Verified:
         e = gq_error()
         found = c_void_p(check(
-            library.gq_verify(path_bytes(path), sums, len(items), threads, callbacks, byref(e)), e))
+            library.gq_verify(path_bytes(path), sums, len(items), c_number("threads", threads), callbacks, byref(e)), e))
         try:
             verdicts = listed(library.gq_verification_verdicts, found)
             return Verified({text_of(v.name): text_of(v.problem) for v in verdicts if v.problem},
@@ -312,6 +308,11 @@ class Evaluation(Report):
     seconds: float
     warnings: list[str]
 
+    def to_dict(self) -> dict[str, Any]:
+        """As plain dictionaries and lists: differences as a list, with a and b."""
+        differences = [{"a": a, "b": b, **dataclasses.asdict(of)} for (a, b), of in self.differences.items()]
+        return {**super().to_dict(), "differences": differences}
+
 
 def _estimate(e: gq_estimate) -> Estimate:
     return Estimate(e.value, e.error)
@@ -330,7 +331,7 @@ def text_request(text: Union[str, bytes, npt.ArrayLike], context: int, tokens: i
     ids = not isinstance(text, (str, bytes))
     raw = (" ".join(str(int(i)) for i in np.asarray(text).ravel()).encode() if ids
            else text.encode() if isinstance(text, str) else text)
-    return gq_text(name=name.encode() if name else None, bytes=raw, n=len(raw), ids=ids, parse_special=special,
+    return gq_text(name=c_text(name) if name else None, bytes=raw, n=len(raw), ids=ids, parse_special=special,
                    context=context, tokens=tokens)
 
 

@@ -1,3 +1,6 @@
+import copy
+import signal
+
 import numpy as np
 import pytest
 
@@ -33,6 +36,11 @@ def test_metadata(tmp_path):
         d.remove("gone")
         with pytest.raises(gquant.UsageError, match="u8"):
             d.set("typed", 256, "u8")
+        for value, type in ((1e300, "f32"), (5, "string"), (2.9, "u32"), ("no", "bool"), ("1", "f32"), (1, "bool")):
+            with pytest.raises(gquant.UsageError, match=type):
+                d.set("typed", value, type)
+        with pytest.raises(gquant.UsageError, match="NUL"):
+            d["cut\0off"] = 1
         with pytest.raises(gquant.UsageError, match="say which"):
             d["what"] = object()
         d.write(tmp_path / "m.gguf")
@@ -45,6 +53,11 @@ def test_metadata(tmp_path):
         assert m.metadata["typed"] == 7 and m.metadata.type("typed") == "u8" and m.metadata["top"] == 2**64 - 1
         assert m.metadata["array"].dtype == np.uint16 and "gone" not in m.metadata
         assert list(m.metadata)[0] == "text"
+        metadata = m.metadata
+    with pytest.raises(ValueError, match="closed"):
+        metadata.type("text")
+    with pytest.raises(TypeError, match="cannot be copied"):
+        copy.copy(m)
 
 
 def test_a_model_of_encoded_arrays(tmp_path, model):
@@ -58,6 +71,31 @@ def test_a_model_of_encoded_arrays(tmp_path, model):
         with gquant.Model(tmp_path / "q8.gguf") as a, gquant.Model(tmp_path / "ours.gguf") as b:
             assert all(np.array_equal(t.stored(), b[t.name].stored()) for t in a)
             assert a.metadata["general.name"] == "small"
+
+
+def test_blocks_are_bytes():
+    with gquant.Draft() as d:
+        for x in (np.ones((1, 144)), np.full((1, 144), 300), np.ones((1, 143), dtype=np.uint8)):
+            with pytest.raises(gquant.UsageError, match="blocks"):
+                d.add("x", x, "Q4_K", encoded=True)
+
+
+def test_an_interrupt_while_closing(model):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    m, freed = gquant.Model(model), []
+    free = m._free
+
+    def interrupted(handle):  # as one is seen right after the call
+        free(handle)
+        freed.append(handle)
+        signal.raise_signal(signal.SIGINT)
+
+    m._free = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        m.close()
+    signal.signal(signal.SIGINT, before)
+    m.close()
+    assert len(freed) == 1
 
 
 def test_what_is_no_model(tmp_path):

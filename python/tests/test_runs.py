@@ -51,6 +51,15 @@ def test_options(model, tmp_path):
         gquant.quantize(model, tmp_path / "y.gguf", "Q4_K_X")
     with pytest.raises(gquant.UsageError, match="2 types and one output"):
         gquant.quantize(model, tmp_path / "y.gguf", ["Q8_0", "Q4_0"])
+    with pytest.raises(gquant.UsageError, match="is no text"):
+        gquant.quantize(model, tmp_path / "y.gguf", 7)
+    with pytest.raises(gquant.UsageError, match="NUL"):
+        gquant.quantize(model, f"{tmp_path}/x.gguf\0y", "Q8_0", force=True)
+    for name, number in (("target_size", -1), ("split_max_size", -1), ("threads", 2**32 + 1), ("sync_ms", 2**32)):
+        with pytest.raises(gquant.UsageError, match=f"{name.split('_')[-1]} cannot be {number}"):
+            gquant.quantize(model, tmp_path / "y.gguf", **({"type": "Q8_0"} if name != "target_size" else {}),
+                            **{name: number})
+    assert gquant.quantize(model, tmp_path / "y.gguf", "Q8_0", keep=None, dry_run=True).file_type == "Q8_0"
 
 
 def test_transposed(model, tmp_path):
@@ -78,6 +87,11 @@ def test_compare_and_verify(copies, model, tmp_path):
     assert not checked.ok and list(checked.problems) == ["output.weight"]
     assert len(checked.missing) == 1 and "absent" in checked.missing[0]
     assert gquant.verify(copies[0].path, checked.checksums).ok
+    assert gquant.verify(copies[0].path, {"\udcff": 1}).missing
+    with pytest.raises(gquant.UsageError, match="threads cannot be"):
+        gquant.verify(copies[0].path, threads=2**32 + 1)
+    with pytest.raises(gquant.UsageError, match="at least one copy"):
+        gquant.compare(model)
 
 
 def test_evaluate(copies, model, ids):
@@ -88,6 +102,8 @@ def test_evaluate(copies, model, ids):
     assert found.differences[1, 2].value == pytest.approx(small.divergence.value - large.divergence.value)
     assert found.windows == 6 and found.tokens == 300 and found.architecture == "llama"
     assert len(small.quantiles) == 6 and 0 <= small.same_top.value <= 1
+    plain = json.loads(json.dumps(found.to_dict()))["differences"]
+    assert [(of["a"], of["b"]) for of in plain] == [(1, 2), (2, 1)] and plain[0]["value"] == found.differences[1, 2].value
     by_text = gquant.evaluate(model, text="abcdefgh" * 10, context=40)
     assert by_text.tokens == 80
 
@@ -108,6 +124,8 @@ def test_importance(model, ids, tmp_path):
             one.write(tmp_path / "sum.gguf")
         with pytest.raises(KeyError):
             one.columns("absent")
+    with pytest.raises(gquant.UsageError, match="layout 'dta'"):
+        gquant.Imatrix.compute(model, ids, tmp_path / "three.dat", layout="dta")
     report = gquant.quantize(model, tmp_path / "x.gguf", "Q2_K", imatrix=tmp_path / "sum.gguf")
     assert report.loss.weighted > 0 and {t.importance for t in report.tensors if t.loss.n} >= {"full"}
     with gquant.Model(model) as m, gquant.Model(tmp_path / "x.gguf") as made:
@@ -150,6 +168,33 @@ def test_an_interrupt_ends_it_cleanly(model, tmp_path):
     gquant.quantize(model, tmp_path / "y.gguf", "Q4_0")
     assert (tmp_path / "x.gguf").read_bytes() == (tmp_path / "y.gguf").read_bytes()
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_an_interrupt_within_an_interrupt(model, tmp_path, monkeypatch):
+    inside, real, main = [], threading.Event.set, threading.get_ident()
+
+    def interrupted(event):  # while it holds its lock
+        if threading.get_ident() == main:
+            assert not inside, "it would wait for itself"
+            inside.append(event)
+            signal.raise_signal(signal.SIGINT)
+        real(event)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(threading.Event, "set", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gquant.quantize(model, tmp_path / "x.gguf", "Q4_0", threads=1,
+                        progress=lambda p: (os.kill(os.getpid(), signal.SIGINT), time.sleep(0.01)))
+    assert not (tmp_path / "x.gguf").exists()
+
+
+def test_no_thread_to_be_had(model, monkeypatch):
+    def none(*_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading, "_start_new_thread", none)
+    with pytest.raises(RuntimeError, match="new thread"):
+        gquant.verify(model)
 
 
 def test_threads_of_python(model, tmp_path):
