@@ -3,8 +3,6 @@
 
 #include "win32/wide.h"
 
-static const DWORD SHARED = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
-
 static HANDLE handle_of(int fd) {
     HANDLE h = (HANDLE)_get_osfhandle(fd);
     if (h == INVALID_HANDLE_VALUE) errno = EBADF;
@@ -32,7 +30,7 @@ static int open_wide(const wchar_t *path, int flags) {
     DWORD attributes = FILE_ATTRIBUTE_NORMAL | (flags & O_DIRECTORY ? FILE_FLAG_BACKUP_SEMANTICS : 0) |
                        (flags & O_NOFOLLOW ? FILE_FLAG_OPEN_REPARSE_POINT : 0);
     DWORD how = flags & O_CREAT ? CREATE_NEW : OPEN_EXISTING; /* nobody asks for one without O_EXCL */
-    HANDLE h = CreateFileW(path, rights[flags & O_ACCMODE], SHARED, NULL, how, attributes, NULL);
+    HANDLE h = CreateFileW(path, rights[flags & O_ACCMODE], WIDE_SHARED, NULL, how, attributes, NULL);
     if (h == INVALID_HANDLE_VALUE) return wide_fail();
     kind found = flags & O_NOFOLLOW ? kind_of(h) : PLAIN;
     int fd = found ? -1 : _open_osfhandle((intptr_t)h, (flags & O_ACCMODE) | O_BINARY | O_NOINHERIT);
@@ -103,7 +101,7 @@ static int stat_handle(HANDLE h, struct stat *st) {
 }
 
 static int stat_wide(const wchar_t *path, DWORD flags, struct stat *st) {
-    HANDLE h = CreateFileW(path, FILE_READ_ATTRIBUTES, SHARED, NULL, OPEN_EXISTING,
+    HANDLE h = CreateFileW(path, FILE_READ_ATTRIBUTES, WIDE_SHARED, NULL, OPEN_EXISTING,
                            flags | FILE_FLAG_BACKUP_SEMANTICS, NULL);
     if (h == INVALID_HANDLE_VALUE) return wide_fail();
     int status = stat_handle(h, st);

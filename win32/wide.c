@@ -92,8 +92,7 @@ FILE *wide_file(void) {
     DWORD n = GetTempPathW(MAX_PATH + 1, folder);
     if (n > MAX_PATH) return errno = ENAMETOOLONG, NULL;
     if (n == 0 || !GetTempFileNameW(folder, L"gq", 0, path)) return wide_fail(), NULL;
-    HANDLE h = CreateFileW(path, GENERIC_READ | GENERIC_WRITE | DELETE,
-                           FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, CREATE_ALWAYS,
+    HANDLE h = CreateFileW(path, GENERIC_READ | GENERIC_WRITE | DELETE, WIDE_SHARED, NULL, CREATE_ALWAYS,
                            FILE_ATTRIBUTE_TEMPORARY | FILE_FLAG_DELETE_ON_CLOSE, NULL);
     if (h == INVALID_HANDLE_VALUE) return wide_fail(), DeleteFileW(path), NULL;
     int fd = _open_osfhandle((intptr_t)h, O_RDWR | O_BINARY | O_NOINHERIT);

@@ -21,6 +21,7 @@ Path = Union[str, "os.PathLike[str]"]
 _UNSIGNED, _SIGNED, _FLOAT, _BOOL, _TEXT, _NESTED = range(6)
 _DTYPES = {"u8": np.uint8, "i8": np.int8, "u16": np.uint16, "i16": np.int16, "u32": np.uint32, "i32": np.int32,
            "u64": np.uint64, "i64": np.int64, "f32": np.float32, "f64": np.float64, "bool": np.bool_}
+_HOLDS = {"string": (str, bytes), "bool": (bool, np.bool_), "f32": numbers.Real, "f64": numbers.Real}
 _KEYS = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 
 
@@ -226,9 +227,7 @@ def _type_of(value: Any, items: list[Any]) -> str:
 
 
 def _fill(v: gq_value, item: Any, type: str) -> Optional[bytes]:
-    kinds = (str, bytes) if type == "string" else (bool, np.bool_) if type == "bool" else \
-        numbers.Real if type in ("f32", "f64") else numbers.Integral
-    if not isinstance(item, kinds):
+    if not isinstance(item, _HOLDS.get(type, numbers.Integral)):
         raise UsageError(f"{item!r} is nothing that the type {type} can hold")
     if type == "string":
         text = item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item

@@ -156,7 +156,7 @@ static bool cut_chunks(gq_plan *plan, gq_error *e) {
 /* ---- the plan ---- */
 
 static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
-    plan->threads = options->threads ? options->threads : workers_available();
+    plan->threads = workers_asked(options->threads);
     plan->settings.effort = codec_efforts[options->effort];
     plan->force = options->force, plan->join = options->join;
     plan->part = options->part, plan->parts = options->parts;
