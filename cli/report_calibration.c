@@ -26,6 +26,9 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
     fprintf(to, "disk: %s beside the output until it is done\n", size_text(disk, (double)f->disk));
     if (f->width < f->columns)
         fprintf(to, "of %" PRIu64 " columns %" PRIu64 " are rounded together\n", f->columns, f->width);
+    if (f->has_trials)
+        fprintf(to, "types chosen after trials in %" PRIu64 " of %" PRIu64 " layers\n", f->trial_layers,
+                f->layers);
     if (f->layers_finished)
         fprintf(to, "%" PRIu64 " of %" PRIu64 " layers are done already\n", f->layers_finished, f->layers);
     fprintf(to, "work: about %sFLOP\n", count_text(memory, f->work));
@@ -102,6 +105,7 @@ json_t *report_calibration_json(const gq_calibration_facts *f) {
     set_count(o, "disk_bytes", f->disk);
     set_bool(o, "states_in_file", f->states_in_file);
     set_number(o, "gflop", f->work / 1e9);
+    if (f->has_trials) set_count(o, "trial_layers", f->trial_layers);
     return o;
 }
 

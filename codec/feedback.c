@@ -7,6 +7,12 @@ uint64_t feedback_bytes(const kernels *k, uint32_t type, size_t columns) {
            FEEDBACK_ROWS / k->lanes * blocks * feedback_state_bytes(k->codecs[type].steps);
 }
 
+uint64_t feedback_most_bytes(size_t columns) {
+    if (columns > UINT32_MAX) return UINT64_MAX;
+    return sizeof(float) * feedback_floats(columns) +
+           (uint64_t)FEEDBACK_STATE_BYTES * FEEDBACK_ROWS * columns;
+}
+
 void codec_feedback(const feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
                     feedback_sums *sums) {
     t->kernels->feedback(t, x, rows, blocks, sums);

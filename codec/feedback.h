@@ -72,6 +72,8 @@ static inline int feedback_sweeps(codec_effort effort) { return effort == EFFORT
 
 /* UINT64_MAX: more than can be counted. */
 uint64_t feedback_bytes(const kernels *k, uint32_t type, size_t columns);
+/* No less than that, for any type on any processor. UINT64_MAX: columns beyond what is counted. */
+uint64_t feedback_most_bytes(size_t columns);
 /* x: rows x columns, finite; blocks: as encoders write them. */
 void codec_feedback(const feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
                     feedback_sums *sums);

@@ -9,6 +9,8 @@ enum {
     FEEDBACK_STRIP_ARRAYS = 4,             /* with a strip's */
     FEEDBACK_TURNED = FEEDBACK_STRIP + 16, /* from a row of a turned tile to the next; no power of two, so
                                               that rows do not share sets of a cache */
+    FEEDBACK_STATE_BYTES =
+        8, /* steps keep at most 6 bytes per row and column, whatever the level's vectors */
 };
 
 static inline uint64_t feedback_floats(size_t columns) {

@@ -4,10 +4,6 @@
 
 #include "forward/matmul.h"
 
-/* One window in so many is held back: these, so that the last of so many is. */
-enum { HELD_BACK_ONE_IN = 8 };
-static inline bool held_back(uint64_t window) { return window % HELD_BACK_ONE_IN == HELD_BACK_ONE_IN - 1; }
-
 /* The weights as they were with the inputs x of the original model, or what became of them with the inputs y
  * of the rounded one; feature-major. */
 typedef struct output_side {

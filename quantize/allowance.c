@@ -3,9 +3,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
-uint64_t allowance_of(uint64_t asked) {
-    return asked ? asked : (uint64_t)sysconf(_SC_PHYS_PAGES) / 4 * (uint64_t)sysconf(_SC_PAGESIZE);
+uint64_t allowance_machine(void) {
+    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
+
+uint64_t allowance_of(uint64_t asked) { return asked ? asked : allowance_machine() / 4; }
 
 uint64_t allowance_taken(void) {
     enum { SLACK = 4 << 20 };

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+/* Bytes of memory that the machine has. */
+uint64_t allowance_machine(void);
 /* What was asked for, or for 0 a quarter of the machine's. */
 uint64_t allowance_of(uint64_t asked);
 /* What the process has already, and some more for libraries and allocations that nobody counts. */

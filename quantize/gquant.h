@@ -214,10 +214,12 @@ typedef struct gq_calibration_facts {
     double per_column; /* tokens per column of the matrix that has the fewest */
     uint64_t layers, layers_finished; /* by an earlier run, which will be continued */
     uint64_t windows_at_once, experts_at_once;
-    uint64_t memory;     /* bytes that the process takes at most */
-    uint64_t disk;       /* bytes beside the outputs until they are done */
-    bool states_in_file; /* they do not fit into memory, and are read from there */
-    double work;         /* floating-point operations, about */
+    uint64_t memory;       /* bytes that the process takes at most */
+    uint64_t disk;         /* bytes beside the outputs until they are done */
+    bool states_in_file;   /* they do not fit into memory, and are read from there */
+    double work;           /* floating-point operations, about */
+    bool has_trials;       /* types are chosen for a target */
+    uint64_t trial_layers; /* layers whose tensors' effect on the predictions is tried for it; 0: presumed */
 } gq_calibration_facts;
 GQ_API const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan); /* NULL: there is none */
 /* The types of an output as recipe files have them, for the same types at any file type that quantizes: items

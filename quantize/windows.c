@@ -173,3 +173,16 @@ void windows_free(text_windows *w) {
     free(w->ids);
     *w = (text_windows){.n = 0};
 }
+
+/* ---- windows that are held back ---- */
+
+/* every is the smallest multiple of HELD_BACK_ONE_IN with n / every <= most, that is, above n / (most + 1).
+ */
+windows_held windows_hold_back(size_t n, size_t context) {
+    size_t most = HELD_BACK_TOKENS / context;
+    if (most < 1) most = 1;
+    if (n < 2) return (windows_held){.every = 0};
+    if (n < HELD_BACK_ONE_IN) return (windows_held){.every = n, .n = 1};
+    size_t every = (n / (HELD_BACK_ONE_IN * (most + 1)) + 1) * HELD_BACK_ONE_IN;
+    return (windows_held){.every = every, .n = n / every};
+}

@@ -23,4 +23,20 @@ bool windows_draw(text_windows *w, const gq_text *text, const gguf_model *model,
                   gq_error *e);
 void windows_free(text_windows *w); /* also one of zeros */
 
+/* Windows that a calibration does not round by, but checks with: each eighth one, or of fewer the last; of
+ * long texts fewer, as HELD_BACK_TOKENS tell the errors of a matrix to a percent or two. */
+enum {
+    HELD_BACK_ONE_IN = 8,
+    HELD_BACK_TOKENS = 4096,
+};
+typedef struct windows_held {
+    size_t every; /* the last window of each group of so many is held back; 0: none is */
+    size_t n;     /* windows that are held back */
+} windows_held;
+/* Of n windows of `context` tokens. */
+windows_held windows_hold_back(size_t n, size_t context);
+static inline bool windows_is_held(windows_held h, size_t window) {
+    return h.every && window % h.every == h.every - 1;
+}
+
 #endif

@@ -265,6 +265,42 @@ static bool run_until(const job *j, size_t at) {
     return run_finished(child);
 }
 
+/* The least memory that a plan takes. */
+static uint64_t least_memory(job *j) {
+    uint64_t low = 1 << 20, high = 1 << 30; /* too little, enough */
+    while (high - low > 4096) {
+        gq_error e;
+        j->calibration.memory = low + (high - low) / 2;
+        gq_plan *plan = gq_plan_new(&j->options, &e);
+        *(plan ? &high : &low) = j->calibration.memory;
+        gq_plan_free(plan);
+    }
+    return high;
+}
+
+/* How many experts are done at once follows from threads, too, and from what the process has taken already.
+ */
+static void same_for_any_number_of_experts_at_once(void **state) {
+    (void)state;
+    if (SANITIZED) return; /* sanitizers take memory of their own, more and more of it */
+    job *j = job_of("experts.gguf", "some.gguf", "Q4_K_S");
+    uint64_t least = least_memory(j), width = 0, seen[EXPERT_MODEL_EXPERTS + 1] = {0}, numbers = 0;
+    for (uint64_t more = 1 << 20; more < 16 << 20; more += more / 2) {
+        j->calibration.memory = least + more;
+        gq_plan *plan = planned(j);
+        gq_calibration_facts f = *gq_plan_calibration(plan);
+        gq_plan_free(plan);
+        if (width == 0) width = f.width;
+        if (f.width != width || seen[f.experts_at_once]++) continue;
+        assert_true(run_until(j, 0)); /* memory that a run takes here would count in the next one */
+        if (numbers++)
+            assert_same_file(path("first-experts.gguf"), path("some.gguf"));
+        else
+            assert_int_equal(rename(path("some.gguf"), lasting("first-experts.gguf")), 0);
+    }
+    assert_true(numbers > 1);
+}
+
 static void a_killed_run_goes_on(void **state) {
     (void)state;
     gq_results *calm = run(job_of("experts.gguf", "calm.gguf", "Q4_K_S"));
@@ -306,6 +342,7 @@ int main(void) {
         cmocka_unit_test(experts_are_rounded_by_their_own_tokens),
         cmocka_unit_test(an_expert_that_sees_nothing_is_searched),
         cmocka_unit_test(same_for_any_threads_and_memory),
+        cmocka_unit_test(same_for_any_number_of_experts_at_once),
         cmocka_unit_test(same_on_levels_that_fuse),
         cmocka_unit_test(same_beside_other_outputs),
         cmocka_unit_test(layers_may_be_left_out),

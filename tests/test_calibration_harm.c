@@ -1,6 +1,7 @@
 /* Types for a size, where a text tells how much each tensor's error matters. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/calibration_harm.h"
@@ -25,10 +26,11 @@ static int start(void **state) {
 }
 
 typedef struct asked {
-    const char *name, *measure_file, *prune;
+    const char *name, *measure_file, *prune, *pattern;
     double bpw;
     int threads;
-    bool plain; /* without a text */
+    size_t letters; /* 0: LETTERS */
+    bool plain;     /* without a text */
 } asked;
 
 static gq_plan *plan_for(const asked *a) {
@@ -38,6 +40,8 @@ static gq_plan *plan_for(const asked *a) {
                         .text = {.name = "text", .bytes = letters, .n = LETTERS, .context = CONTEXT}};
     gq_options o = options_for(path(a->name ? a->name : "model.gguf"), &out);
     o.targets = &target, o.threads = a->threads, o.prune_layers = a->prune;
+    o.tensor_types = (gq_list){&a->pattern, a->pattern != NULL};
+    if (a->letters) c.text.n = a->letters;
     o.measure_file = a->measure_file ? path(a->measure_file) : "";
     if (!a->plain) o.calibration = &c;
     return must_plan(&o);
@@ -90,6 +94,93 @@ static void what_was_found_is_kept(void **state) {
     assert_same_types(&(asked){.measure_file = "kept"}, &(asked){0});
 }
 
+/* ---- what an earlier plan has left ---- */
+
+static uint8_t *file_bytes(const char *name, size_t *n) {
+    uint8_t *bytes = read_whole(path(name), n);
+    assert_non_null(bytes);
+    return bytes;
+}
+
+/* A plan measures the same whether it finds nothing or what another plan has left. */
+static void assert_measures_afresh(asked before, asked plan) {
+    size_t n, other;
+    unlink(path("left"));
+    plan.measure_file = "alone", gq_plan_free(plan_for(&plan));
+    before.measure_file = "left", gq_plan_free(plan_for(&before));
+    plan.measure_file = "left", gq_plan_free(plan_for(&plan));
+    uint8_t *alone = file_bytes("alone", &n), *left = file_bytes("left", &other);
+    assert_int_equal(n, other);
+    assert_memory_equal(alone, left, n);
+    free(alone), free(left);
+    unlink(path("alone"));
+}
+
+static void what_others_left_changes_nothing(void **state) {
+    (void)state;
+    if (SANITIZED) return; /* which see the same in the others */
+    asked all = {.letters = 64}, fixed = {.letters = 64, .pattern = "ffn_up=Q4_K"},
+          pruned = {.letters = 64, .prune = "1"}, other = {.letters = 64, .prune = "2"};
+    assert_measures_afresh(fixed, all);
+    assert_measures_afresh(all, fixed);
+    assert_measures_afresh(all, pruned);
+    assert_measures_afresh(other, pruned);
+}
+
+static void damaged_measurements_are_not_used(void **state) {
+    (void)state;
+    size_t n, other;
+    gq_plan_free(plan_for(&(asked){.measure_file = "whole", .letters = 64}));
+    uint8_t *whole = file_bytes("whole", &n);
+    for (size_t at = n - 9; at > n / 2; at -= n / 5) {
+        whole[at] ^= 1;
+        write_whole(path("flipped"), whole, n);
+        whole[at] ^= 1;
+        gq_plan_free(plan_for(&(asked){.measure_file = "flipped", .letters = 64}));
+        uint8_t *flipped = file_bytes("flipped", &other);
+        assert_int_equal(n, other);
+        assert_memory_equal(whole, flipped, n);
+        free(flipped);
+    }
+    free(whole);
+}
+
+/* ---- what decides the trials ---- */
+
+static bool *all_that_is_run(const gq_plan *plan) {
+    bool *wanted = calloc(plan->n_tensors, sizeof *wanted);
+    for (size_t i = 0; i < plan->n_tensors; i++) wanted[i] = plan_can_calibrate(plan, &plan->sources[i]);
+    return wanted;
+}
+
+static void memory_decides_trials_and_threads_do_not(void **state) {
+    (void)state;
+    gq_plan *plan = plan_for(&(asked){.letters = 64});
+    bool *wanted = all_that_is_run(plan);
+    size_t fewer = 0, last = 0;
+    char keys[2][MEASURE_KEY];
+    assert_int_equal(gq_plan_calibration(plan)->trial_layers, LAYERS);
+    for (uint64_t memory = 16 << 20; memory < 96 << 20; memory += 2 << 20) {
+        size_t layers[2];
+        uint64_t least[2];
+        gq_error e;
+        plan->calibration->deciding_memory = memory;
+        for (int i = 0; i < 2; i++) {
+            plan->calibration->job.threads = i ? 24 : 1;
+            assert_true(plan_harm_layers(plan, wanted, &layers[i], &least[i], &e));
+        }
+        assert_int_equal(layers[0], layers[1]);
+        assert_true(layers[0] >= last && least[0] == least[1] && (least[0] > memory) == (layers[0] == 0));
+        fewer += layers[0] > 0 && layers[0] < LAYERS;
+        last = layers[0];
+    }
+    assert_true(fewer > 0 && last == LAYERS);
+    for (size_t i = 0; i < 2; i++) measure_key(plan, wanted, i, keys[i]);
+    assert_string_not_equal(keys[0], keys[1]);
+    free(wanted);
+    gq_plan_free(plan);
+}
+
 /* Layers that are left out are not run, and experts are tried all at once. */
 static void all_models_can_be_asked(void **state) {
     (void)state;
@@ -101,13 +192,15 @@ static void all_models_can_be_asked(void **state) {
 static void try_within(uint64_t memory, double harm[2]) {
     static const char *const names[] = {"blk.1.ffn_down.weight", "blk.2.ffn_down.weight"};
     gq_plan *plan = plan_for(&(asked){.threads = 1});
-    bool *wanted = calloc(plan->n_tensors, sizeof *wanted), fresh;
+    bool *wanted = all_that_is_run(plan), fresh;
     measured *found = calloc(plan->n_tensors, sizeof *found);
     gq_error e;
-    for (size_t i = 0; i < plan->n_tensors; i++) wanted[i] = plan_can_calibrate(plan, &plan->sources[i]);
-    plan->calibration->job.memory = memory;
+    plan->calibration->deciding_memory = memory;
+    size_t layers;
+    uint64_t least;
     if (!measure_tensors(plan, wanted, found, &fresh, NULL, &e) ||
-        !plan_try_harm(plan, wanted, found, NULL, &e))
+        !plan_harm_layers(plan, wanted, &layers, &least, &e) ||
+        !plan_try_harm(plan, wanted, layers, found, NULL, &e))
         fail_msg("%s", e.text);
     for (size_t i = 0; i < plan->n_tensors; i++)
         for (size_t k = 0; k < 2; k++)
@@ -131,8 +224,13 @@ static void little_memory_tries_fewer_layers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_adds_little_gets_few_bits),   cmocka_unit_test(threads_decide_nothing),
-        cmocka_unit_test(what_was_found_is_kept),           cmocka_unit_test(all_models_can_be_asked),
+        cmocka_unit_test(what_adds_little_gets_few_bits),
+        cmocka_unit_test(threads_decide_nothing),
+        cmocka_unit_test(what_was_found_is_kept),
+        cmocka_unit_test(all_models_can_be_asked),
+        cmocka_unit_test(what_others_left_changes_nothing),
+        cmocka_unit_test(damaged_measurements_are_not_used),
+        cmocka_unit_test(memory_decides_trials_and_threads_do_not),
         cmocka_unit_test(little_memory_tries_fewer_layers),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);

@@ -145,11 +145,26 @@ static void little_text_is_warned_of(void **state) {
                 "--calibrate", path("text"), "--memory", "80M");
 }
 
+static void trials_are_told(void **state) {
+    (void)state;
+    char *out, *err;
+    const char *argv[] = {
+        NULL,        "--dry-run",        "--context",      "16", "--target-bpw", "6", "--calibrate-ids",
+        path("ids"), path("model.gguf"), path("out.gguf"), NULL};
+    if (run_command(argv, &out, &err) != 0) fail_msg("%s", err);
+    says(out, "types chosen after trials in 1 of 1 layers\n");
+    free(out), free(err);
+    json *j = PLAN(folder, "--calibrate-ids", path("ids"), "--context", "16", "--target-bpw", "6",
+                   path("model.gguf"), path("out.gguf"));
+    assert_int_equal(json_number(json_need(j, "calibration"), "trial_layers", 9), 1);
+    json_free(j);
+}
+
 int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dry_run_tells_what_it_takes), cmocka_unit_test(plans_are_reported),
         cmocka_unit_test(what_came_of_it_is_reported),   cmocka_unit_test(wrong_requests_are_refused),
-        cmocka_unit_test(little_text_is_warned_of),
+        cmocka_unit_test(little_text_is_warned_of),      cmocka_unit_test(trials_are_told),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);
 }

@@ -244,7 +244,6 @@ static void outputs_are_compared(void **state) {
 #endif
         matmul_free(m);
     }
-    assert_true(!held_back(0) && held_back(7) && !held_back(8) && held_back(15));
 }
 
 int main(void) {

@@ -71,7 +71,7 @@ static void facts_are_those_of_the_text(void **state) {
     assert_true(f->memory > 1 << 20 && f->disk > 4 * LETTERS * 256 * 4 && f->work > 1e9);
     const plan_calibration *inside = plan->calibration;
     assert_true(inside->width == SIZE_MAX && inside->sweeps == 0);
-    assert_int_equal(inside->held_tokens, LETTERS / CONTEXT / 8 * CONTEXT);
+    assert_int_equal(calibration_held_tokens(inside), LETTERS / CONTEXT / 8 * CONTEXT);
     gq_plan_free(plan);
     c.text.tokens = 100;
     plan = plan_with(&c, "model.gguf", "Q4_K_M");
@@ -121,6 +121,46 @@ static void other_options_are_looked_at(void **state) {
     plan = must_plan(&o);
     assert_true(warned(plan, "llama.rope.freq_base as it will be set"));
     gq_plan_free(plan);
+}
+
+/* What the plan says is what the run holds back; of a long text no more than 4,096 tokens. */
+static void windows_that_are_held_back(void **state) {
+    (void)state;
+    static const struct {
+        size_t windows, context, held;
+    } texts[] = {{1, 16, 0},    {2, 16, 1},     {7, 512, 1},   {8, 512, 1},    {64, 512, 8},
+                 {128, 512, 8}, {1000, 512, 8}, {16, 8192, 1}, {800, 16, 100}, {4096, 16, 256}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        windows_held h = windows_hold_back(texts[i].windows, texts[i].context);
+        size_t n = 0;
+        for (size_t w = 0; w < texts[i].windows; w++) n += windows_is_held(h, w);
+        assert_int_equal(h.n, texts[i].held), assert_int_equal(n, h.n);
+    }
+}
+
+/* 65,536 tokens in windows of 512, as by default. */
+static void held_back_at_the_default_size(void **state) {
+    (void)state;
+    gq_calibration c = calibration();
+    c.text = (gq_text){.bytes = NULL}, c.random = true;
+    gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
+    const gq_calibration_facts *f = gq_plan_calibration(plan);
+    size_t held = 0;
+    for (size_t w = 0; w < f->windows; w++) held += windows_is_held(plan->calibration->held, w);
+    assert_int_equal(f->windows, 128), assert_int_equal(f->held_back, 8), assert_int_equal(held, 8);
+    gq_plan_free(plan);
+}
+
+/* The fixed figure by which memory is decided bounds what any processor takes. */
+static void passes_take_less_than_is_counted(void **state) {
+    (void)state;
+    const char *name;
+    for (size_t i = 0; (name = kernels_level_name(i)); i++) {
+        const kernels *k = kernels_level(name);
+        for (uint32_t type = 0; k && type < GGUF_TYPE_LIMIT; type++)
+            for (uint64_t columns = 256; k->codecs[type].steps && columns <= 16384; columns *= 4)
+                assert_true(feedback_bytes(k, type, columns) <= feedback_most_bytes(columns));
+    }
 }
 
 /* Half the tokens are those of half the experts, two of four. */
@@ -245,6 +285,9 @@ int main(void) {
         cmocka_unit_test(facts_are_those_of_the_text),
         cmocka_unit_test(too_little_text_is_said),
         cmocka_unit_test(other_options_are_looked_at),
+        cmocka_unit_test(windows_that_are_held_back),
+        cmocka_unit_test(held_back_at_the_default_size),
+        cmocka_unit_test(passes_take_less_than_is_counted),
         cmocka_unit_test(experts_see_their_share),
         cmocka_unit_test(what_decides_bytes_decides_identity),
         cmocka_unit_test(memory_narrows_the_blocks),

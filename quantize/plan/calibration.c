@@ -8,12 +8,11 @@
 
 #include "forward/saturate.h"
 #include "forward/threads.h"
-#include "imatrix/output.h"
+#include "quantize/allowance.h"
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/identity.h"
 #include "quantize/windows.h"
 
-enum { HELD_MOST = 4096 };                /* tokens tell the errors of a matrix to a percent or two */
 static const double LITTLE = 2048. / 768; /* tokens per column: the fewest that were seen to pay */
 
 /* ---- the request ---- */
@@ -25,11 +24,6 @@ static bool check_request(const gq_calibration *asked, gq_error *e) {
 }
 
 /* ---- the text ---- */
-
-/* Of few windows the last one. */
-static size_t held_back_of(size_t windows) {
-    return windows >= HELD_BACK_ONE_IN ? windows / HELD_BACK_ONE_IN : windows > 1;
-}
 
 static bool read_text(gq_plan *plan, plan_calibration *c, const gq_calibration *asked, gq_error *e) {
     text_windows w = {.n = 0};
@@ -46,9 +40,20 @@ static bool read_text(gq_plan *plan, plan_calibration *c, const gq_calibration *
     if (!ok) return false;
     c->ids = w.ids;
     c->job.ids = w.ids, c->job.windows = w.n, c->job.context = w.context;
-    size_t held = held_back_of(w.n) * w.context;
-    c->held_tokens = held < HELD_MOST ? held : HELD_MOST;
+    c->held = windows_hold_back(w.n, w.context);
     return true;
+}
+
+/* What decides bytes does not ask how much memory the machine has. */
+static bool warn_of_machine(gq_plan *plan, const plan_calibration *c, gq_error *e) {
+    enum { MIB = 1 << 20 };
+    uint64_t has = allowance_machine();
+    return c->asked || c->bounds.peak <= has ||
+           words_add(
+               &plan->warnings, e,
+               "calibrating takes %llu MiB, and this machine has %llu MiB; a limit for the memory makes "
+               "it round fewer columns together",
+               (unsigned long long)(c->bounds.peak / MIB), (unsigned long long)(has / MIB));
 }
 
 static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) {
@@ -83,7 +88,8 @@ static uint32_t ids_of(const plan_calibration *c) {
 
 static uint32_t digest_of(const plan_calibration *c, uint32_t fused) {
     const float settings[] = {c->settings.damp, c->settings.shrink, c->settings.correction};
-    const uint64_t numbers[] = {c->job.windows, c->job.context, (uint64_t)c->sweeps, c->width, c->held_tokens,
+    const uint64_t numbers[] = {c->job.windows, c->job.context, (uint64_t)c->sweeps,
+                                c->width,       c->held.every,  EXPERT_HELD_TOKENS,
                                 fused,          ids_of(c)};
     return add(add(0, settings, sizeof settings), numbers, sizeof numbers);
 }
@@ -189,7 +195,7 @@ static void describe(const gq_plan *plan, plan_calibration *c) {
     f->text = c->text;
     f->context = (uint32_t)c->job.context;
     f->windows = c->job.windows, f->tokens = c->job.windows * c->job.context;
-    f->held_back = held_back_of(c->job.windows);
+    f->held_back = c->held.n;
     f->width = c->width < f->columns ? c->width : f->columns;
     f->windows_at_once = c->bounds.batch, f->experts_at_once = c->matrices_at_once;
     f->disk = checkpoint_bytes(&c->head, c->records);
@@ -215,7 +221,7 @@ bool plan_bound_calibration(gq_plan *plan, gq_error *e) {
             "would be better",
             (unsigned long long)c->facts.columns, (unsigned long long)c->facts.width))
         return false;
-    return warn_of_text(plan, c, e) && warn_of_overrides(plan, e);
+    return warn_of_machine(plan, c, e) && warn_of_text(plan, c, e) && warn_of_overrides(plan, e);
 }
 
 bool plan_announce_calibration(gq_plan *plan, gq_error *e) {

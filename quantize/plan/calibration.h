@@ -7,10 +7,14 @@
 #include "imatrix/moments.h"
 #include "quantize/checkpoint.h"
 #include "quantize/plan/plan.h"
+#include "quantize/windows.h"
 
 /* Rows of a matrix that are in hand at once: 24 times what a pass takes, enough for as many threads, and of
  * moments for 14,336 columns a tenth. A multiple of 192, by which the outputs' errors are added up. */
 enum { CALIBRATION_ROWS = 1536 };
+
+/* Held-back tokens of one expert, at most: enough to tell two roundings apart. */
+enum { EXPERT_HELD_TOKENS = 512 };
 
 typedef struct plan_calibration {
     forward_model *model;          /* of the plan's input */
@@ -24,12 +28,13 @@ typedef struct plan_calibration {
     uint64_t besides; /* bytes for moments, factors, held-back activations, blocks of a layer */
     uint64_t matrices_at_once; /* experts whose moments fit beside each other */
     uint64_t asked;            /* of memory; 0: nothing */
-    size_t held_tokens; /* held-back tokens whose activations are kept at a site, at most; of experts, of all
-                           that are done at once together */
-    uint32_t digest;    /* of all of this that decides bytes; identities have it, too */
-    checkpoint_head head; /* of a stream of the original and one per output, in this order */
-    uint64_t records;     /* bytes of the checkpoint's, at most */
-    char *text;           /* its name; NULL: drawn at random */
+    uint64_t deciding_memory;  /* bytes by which width and trials are decided: what was asked for, or a fixed
+                                  number, so that the machine's own memory decides no bytes */
+    windows_held held;         /* windows that only check */
+    uint32_t digest;           /* of all of this that decides bytes; identities have it, too */
+    checkpoint_head head;      /* of a stream of the original and one per output, in this order */
+    uint64_t records;          /* bytes of the checkpoint's, at most */
+    char *text;                /* its name; NULL: drawn at random */
     gq_calibration_facts facts;
 } plan_calibration;
 
@@ -40,6 +45,13 @@ bool plan_bound_calibration(gq_plan *plan, gq_error *e);
 /* Say what an earlier run has left. */
 bool plan_announce_calibration(gq_plan *plan, gq_error *e);
 void plan_calibration_free(plan_calibration *c);
+
+/* Tokens of all held-back windows; and how many of them one matrix is checked with at most. */
+static inline size_t calibration_held_tokens(const plan_calibration *c) { return c->held.n * c->job.context; }
+static inline size_t calibration_held_most(const plan_calibration *c, bool is_routed) {
+    size_t all = calibration_held_tokens(c);
+    return is_routed && all > EXPERT_HELD_TOKENS ? EXPERT_HELD_TOKENS : all;
+}
 
 /* The number in the model of the i-th layer that is run. */
 static inline size_t plan_run_layer(const gq_plan *plan, size_t i) {

@@ -18,6 +18,7 @@
 #include "forward/divergence.h"
 #include "forward/threads.h"
 #include "quantize/plan/calibration.h"
+#include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/calibration_sample.h"
 #include "quantize/pulse.h"
 #include "quantize/schedule.h"
@@ -39,7 +40,7 @@ typedef struct trials {
     const gq_plan *plan;
     const plan_calibration *how;
     const bool *wanted;
-    measured *found;
+    measured *found; /* NULL while the layers are being decided */
     forward_job job;
     uint32_t *ids;
     const forward_model **models; /* of the streams */
@@ -77,15 +78,17 @@ static bool in_layer(const trials *t, size_t i, int64_t layer) {
     const gguf_tensor *tensor = t->plan->sources[i].tensor;
     if (layer < 0 ? !is_embedding(t, i) : is_output(t, i) || gguf_block_number(tensor->name) != layer)
         return false;
-    return t->wanted[i] && type_to_try(&t->found[i]) < BUDGET_TYPES &&
-           (layer < 0 || forward_feeds(t->how->model, tensor));
+    return t->wanted[i] && (layer < 0 || forward_feeds(t->how->model, tensor));
 }
 
 static size_t layers_of(const gq_plan *plan) { return plan->calibration->facts.layers; }
 
 static void add_layer(trials *t, int64_t layer) {
-    for (size_t i = 0; i < t->plan->n_tensors; i++)
-        if (in_layer(t, i, layer)) t->tried[t->n++] = (trial){.tensor = i, .type = type_to_try(&t->found[i])};
+    for (size_t i = 0; i < t->plan->n_tensors; i++) {
+        size_t type = t->found ? type_to_try(&t->found[i]) : 0;
+        if (type < BUDGET_TYPES && in_layer(t, i, layer))
+            t->tried[t->n++] = (trial){.tensor = i, .type = type};
+    }
 }
 
 /* The embedding, and so many layers at equal distances, the first and the last among them. */
@@ -102,40 +105,68 @@ static void choose_trials(trials *t, size_t layers) {
 
 /* ---- within what ---- */
 
-static bool choose_windows(trials *t, gq_error *e) {
-    const forward_job *j = &t->how->job;
-    t->job = *j, t->job.windows = forward_job_windows(j, HARM_TOKENS), t->job.looks = false;
-    t->job.ids = t->ids = plan_sample_windows(j, t->job.windows, e);
-    return t->ids;
-}
-
+/* The most that blocks of a coarse type take: Q8_0 has 8.5 bits, 17/16 of a byte, per weight. */
 static uint64_t largest_blocks(const trials *t) {
     uint64_t most = 0;
     for (size_t i = 0; i < t->n; i++) {
-        const gguf_tensor *x = t->plan->sources[t->tried[i].tensor].tensor;
-        uint64_t bytes = gguf_type_bytes(gguf_type_of(budget_types[t->tried[i].type]), gguf_elements(x->ne));
-        if (bytes > most) most = bytes;
+        uint64_t n = gguf_elements(t->plan->sources[t->tried[i].tensor].tensor->ne);
+        if (n + n / 16 > most) most = n + n / 16;
     }
     return most;
 }
 
-/* As many layers as MOST_TRIALS and memory allow; no trials where that is none. */
-static bool choose(trials *t, forward_bounds *bounds, gq_error *e) {
-    size_t tensors = t->plan->n_tensors + 1;
+static forward_bounds bounds_of(trials *t, int threads) {
+    t->job.threads = threads;
+    t->job.besides = largest_blocks(t);
+    return forward_bounds_of(&t->job, t->models, 1 + t->n, true);
+}
+
+static bool trials_new(trials *t, const gq_plan *plan, const bool *wanted, gq_error *e) {
+    size_t tensors = plan->n_tensors + 1;
+    const forward_job *j = &plan->calibration->job;
+    *t = (trials){.plan = plan, .how = plan->calibration, .wanted = wanted, .job = *j};
+    t->job.windows = forward_job_windows(j, HARM_TOKENS), t->job.looks = false;
+    t->job.memory = t->how->deciding_memory;
     t->tried = calloc(tensors, sizeof *t->tried);
     t->models = malloc(tensors * sizeof *t->models);
     t->streams = calloc(tensors, sizeof *t->streams);
     if (!t->tried || !t->models || !t->streams) return gq_fail_memory(e, tensors * sizeof *t->tried);
     for (size_t i = 0; i < tensors; i++) t->models[i] = t->how->model;
-    for (size_t layers = layers_of(t->plan); layers > 0; layers--) {
-        choose_trials(t, layers);
-        if (t->n > MOST_TRIALS) continue;
-        t->job.besides = largest_blocks(t);
-        *bounds = forward_bounds_of(&t->job, t->models, 1 + t->n, true);
-        if (!bounds->in_file && bounds->peak <= t->job.memory) return true;
-    }
-    t->n = 0;
     return true;
+}
+
+static void trials_free(trials *t) {
+    for (size_t i = 0; i < t->n; i++) forward_stream_free(t->tried[i].stream);
+    forward_stream_free(t->original), forward_run_free(t->run), divergence_free(t->figures);
+    free(t->ids), free(t->tried), free(t->models), free(t->streams), free(t->room);
+}
+
+bool plan_harm_layers(const gq_plan *plan, const bool *wanted, size_t *layers, uint64_t *least, gq_error *e) {
+    trials t;
+    *layers = 0, *least = 0;
+    if (plan->calibration->job.context < 2) return true;
+    bool ok = trials_new(&t, plan, wanted, e);
+    for (size_t n = ok ? layers_of(plan) : 0; n > 0 && !*layers; n--) {
+        choose_trials(&t, n);
+        if (t.n > MOST_TRIALS) continue;
+        forward_bounds bounds = bounds_of(&t, USUAL_THREADS);
+        if (!bounds.in_file && bounds.peak <= t.job.memory) *layers = n;
+    }
+    if (ok && !*layers) {
+        t.job.memory = UINT64_MAX; /* so that states are not in a file */
+        *least = bounds_of(&t, USUAL_THREADS).peak;
+    }
+    trials_free(&t);
+    return ok;
+}
+
+/* The plan's threads, or as many as the memory holds: USUAL_THREADS or more. */
+static forward_bounds choose_bounds(trials *t) {
+    int threads = t->how->job.threads;
+    forward_bounds bounds = bounds_of(t, threads);
+    while (threads > USUAL_THREADS && (bounds.in_file || bounds.peak > t->job.memory))
+        bounds = bounds_of(t, --threads);
+    return bounds;
 }
 
 /* ---- a tensor in a coarse type ---- */
@@ -329,7 +360,7 @@ static void set_harm(trials *t) {
         t->found[output].harm = fmax(t->found[output].harm, 0) + .5 * factor * factor * t->surprise / places;
 }
 
-/* Of layers that were not tried: that of the same tensor in the nearest one. */
+/* A layer without a trial uses the result of the nearest layer's tensor of the same name. */
 static void spread_harm(const trials *t) {
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
         gguf_block own, other;
@@ -356,14 +387,10 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
     t->job.pulse = pulse_tell, t->job.data = &told;
     t->room = aligned_alloc(64, sizeof *t->room);
     if (!t->room) return gq_fail_memory(e, sizeof *t->room);
+    t->job.ids = t->ids = plan_sample_windows(&t->how->job, t->job.windows, e);
+    if (!t->ids) return false;
     return (t->run = forward_run_new(&t->job, bounds, e)) &&
            (t->original = forward_stream_new(t->run, m, NULL, e)) && run_layers(t, e) && find_figures(t, e);
-}
-
-static void trials_free(trials *t) {
-    for (size_t i = 0; i < t->n; i++) forward_stream_free(t->tried[i].stream);
-    forward_stream_free(t->original), forward_run_free(t->run), divergence_free(t->figures);
-    free(t->ids), free(t->tried), free(t->models), free(t->streams), free(t->room);
 }
 
 typedef struct harm_call {
@@ -375,19 +402,20 @@ typedef struct harm_call {
 
 static void do_trials(void *data) {
     harm_call *c = data;
-    forward_bounds bounds;
-    c->ok = choose_windows(c->t, c->e) && choose(c->t, &bounds, c->e);
-    if (!c->ok || c->t->n == 0) return;
+    forward_bounds bounds = choose_bounds(c->t);
     c->ok = try_all(c->t, &bounds, c->callbacks, c->e);
     if (c->ok) set_harm(c->t), spread_harm(c->t);
 }
 
-bool plan_try_harm(const gq_plan *plan, const bool *wanted, measured *found, const gq_callbacks *callbacks,
-                   gq_error *e) {
-    trials t = {.plan = plan, .how = plan->calibration, .wanted = wanted, .found = found};
-    harm_call c = {&t, callbacks, e, false};
-    if (t.how->job.context < 2) return true;
-    forward_apart(do_trials, &c);
+bool plan_try_harm(const gq_plan *plan, const bool *wanted, size_t layers, measured *found,
+                   const gq_callbacks *callbacks, gq_error *e) {
+    trials t;
+    for (size_t i = 0; i < plan->n_tensors; i++) found[i].harm = -1;
+    if (layers == 0) return true;
+    harm_call c = {&t, callbacks, e, trials_new(&t, plan, wanted, e)};
+    t.found = found;
+    if (c.ok) choose_trials(&t, layers);
+    if (c.ok && t.n > 0) forward_apart(do_trials, &c);
     trials_free(&t);
     return c.ok;
 }

@@ -6,10 +6,14 @@
 
 #include "quantize/plan/measure.h"
 
-/* Sets `harm` of those wanted that are run and were measured; of layers that are not tried (docs/mixes.md
- * says how many are) from the nearest one. Where memory does not hold a single trial nothing is set.
- * Importance is that of the sources. */
-bool plan_try_harm(const gq_plan *plan, const bool *wanted, measured *found, const gq_callbacks *callbacks,
-                   gq_error *e);
+/* Decides in how many layers tensors are tried (docs/mixes.md says how). That follows from the model, the
+ * wanted tensors, the windows and the calibration's deciding_memory alone. 0: a trial does not fit into that
+ * memory, and *least is what it takes; or windows are too short, and *least is 0. */
+bool plan_harm_layers(const gq_plan *plan, const bool *wanted, size_t *layers, uint64_t *least, gq_error *e);
+/* Sets `harm` of the wanted tensors that are run and were measured, after trials in so many layers; a layer
+ * without trials gets the result of the nearest layer's tensor of the same name. Harms that `found` had
+ * before are dropped. Importance is that of the sources. */
+bool plan_try_harm(const gq_plan *plan, const bool *wanted, size_t layers, measured *found,
+                   const gq_callbacks *callbacks, gq_error *e);
 
 #endif

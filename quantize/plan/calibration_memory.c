@@ -1,6 +1,7 @@
 /* What a calibrated run takes. Bytes of the outputs depend on the width of moments' blocks, so that width
  * follows from the memory that was asked for, the model and the number of outputs alone: not from the number
- * of threads, and not from what the process has taken already.
+ * of threads, the processor, the machine's memory or what the process has taken already. How many windows and
+ * experts are done at once decides no bytes; that follows from all of these.
  */
 #include "quantize/plan/calibration_memory.h"
 
@@ -14,12 +15,15 @@
 #include "quantize/allowance.h"
 
 enum {
-    USUAL_THREADS = 16,       /* for which width leaves room */
     USUAL_PROCESS = 16 << 20, /* and for what a process has without all this */
     BATCH_TOKENS = 2048,      /* of forward/stream.c: of a batch, at most, where a window has no more */
     BYTES_PER_WEIGHT = 12,    /* of a matrix's rows in hand: as stored, decoded, rounded in two ways */
     OUTPUTS = 2 << 20,        /* of what a matrix makes of held-back tokens, a piece at a time */
 };
+
+/* Where no memory is asked for, width and trials are decided as though this were. n columns take about 18 n^2
+ * bytes: 3.7 GB for the 14,336 of an 8 B model; up to some 24,000 are rounded together. */
+static const uint64_t DECIDING_MEMORY = 12ull << 30;
 
 static uint64_t times(uint64_t a, uint64_t b) {
     uint64_t product;
@@ -48,20 +52,12 @@ static double share_of(const gq_plan *plan, const gguf_tensor *t, uint64_t *used
 
 /* Of what is done at once; sums of what is taken at the same time, the most over the matrices. */
 typedef struct needs {
-    uint64_t one;     /* matrix's moments, by which more of them are reckoned */
+    uint64_t one;     /* expert's moments and held-back tokens, by which more of them are reckoned */
     uint64_t experts; /* most matrices of a tensor of which a token meets some */
     uint64_t site;    /* one matrix's: its moments, held-back tokens, and the most of what comes one after
                          another: a batch's activations; its factors; rows in hand */
     uint64_t blocks;  /* written ones that are still needed */
 } needs;
-
-static uint64_t pass_bytes(const gq_plan *plan, uint64_t columns) {
-    uint64_t most = 0;
-    for (uint32_t type = 0; type < GGUF_TYPE_LIMIT; type++)
-        if (plan->kernels->codecs[type].steps && columns % gguf_type_of(type)->block_elements == 0)
-            most = larger(most, feedback_bytes(plan->kernels, type, columns));
-    return most;
-}
 
 static moments_shape shape_of(uint64_t columns, size_t width) {
     return (moments_shape){
@@ -79,12 +75,16 @@ static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, c
     /* Of a batch one stream's, of experts paired with the other's; of held-back ones both, and one of them
      * once more while it is turned. */
     uint64_t batch = times(times(tokens, share < 1 ? 2 * used : 1) * sizeof(float), t->ne[0]);
-    uint64_t held = times(3 * c->held_tokens * sizeof(float), t->ne[0]);
-    uint64_t rounding =
-        plus(times(rows * BYTES_PER_WEIGHT, t->ne[0]), times(pass_bytes(plan, t->ne[0]), (uint64_t)threads));
+    uint64_t one_held = times(sizeof(float) * calibration_held_most(c, share < 1), t->ne[0]);
+    uint64_t held = times(3, one_held);
+    uint64_t rounding = plus(times(rows * BYTES_PER_WEIGHT, t->ne[0]),
+                             times(feedback_most_bytes(t->ne[0]), (uint64_t)threads));
     uint64_t most = larger(larger(batch, moments_factored_bytes(shape)), rounding);
     n->site = larger(n->site, plus(plus(sums, held), most));
-    if (share < 1) n->one = larger(n->one, sums), n->experts = larger(n->experts, matrices_of(t));
+    if (share < 1) {
+        n->one = larger(n->one, plus(sums, times(2, one_held)));
+        n->experts = larger(n->experts, matrices_of(t));
+    }
 }
 
 static uint64_t sum_of(const needs *n, int threads) {
@@ -105,7 +105,7 @@ static bool fits(const gq_plan *plan, const plan_calibration *c, const gguf_tens
     add_site(&n, plan, c, widest, width, USUAL_THREADS);
     job.threads = USUAL_THREADS;
     job.besides = plus(sum_of(&n, USUAL_THREADS), USUAL_PROCESS);
-    return least(plan, c, &job) <= job.memory;
+    return least(plan, c, &job) <= c->deciding_memory;
 }
 
 static const gguf_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
@@ -126,6 +126,7 @@ static const gguf_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
 void calibration_set_width(const gq_plan *plan, plan_calibration *c) {
     const gguf_tensor *widest = widest_of(plan, c);
     c->job.memory = allowance_of(c->asked);
+    c->deciding_memory = c->asked ? c->asked : DECIDING_MEMORY;
     c->width = SIZE_MAX;
     if (!widest || fits(plan, c, widest, SIZE_MAX)) return;
     size_t low = 1, high = feedback_strips(widest->ne[0]); /* strips: low will do, high will not */

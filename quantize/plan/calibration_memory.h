@@ -4,7 +4,10 @@
 
 #include "quantize/plan/calibration.h"
 
-/* Set c->width and c->job.memory, from what was asked for and the model alone. */
+/* What decides bytes leaves room for so many threads, however many there are. */
+enum { USUAL_THREADS = 16 };
+
+/* Set c->width and c->deciding_memory, from what was asked for and the model alone, and c->job.memory. */
 void calibration_set_width(const gq_plan *plan, plan_calibration *c);
 /* Set bounds, besides, matrices_at_once, and what the facts say of them. */
 bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e);

@@ -2,8 +2,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "forward/threads.h"
+#include "gguf/safe_file.h"
 #include "imatrix/collect.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/pulse.h"
@@ -19,6 +21,8 @@ typedef struct sampling {
     forward_run *run;
     forward_stream *stream;
     imatrix all;
+    char *folder; /* of the states' file */
+    int states;   /* that file; -1: none */
 } sampling;
 
 uint32_t *plan_sample_windows(const forward_job *j, size_t n, gq_error *e) {
@@ -30,17 +34,30 @@ uint32_t *plan_sample_windows(const forward_job *j, size_t n, gq_error *e) {
     return ids;
 }
 
-/* Windows from the whole text, in memory with their states. */
+/* Windows from the whole text, as many whatever the memory is: it decides where their states are. */
 static bool choose_windows(sampling *s, const plan_calibration *how, gq_error *e) {
     const forward_job *j = &how->job;
     s->job = *j, s->job.looks = false;
-    for (s->job.windows = forward_job_windows(j, SAMPLE_TOKENS);; s->job.windows--) {
-        s->bounds = forward_bounds_of(&s->job, (const forward_model *const[]){how->model}, 1, false);
-        if (!s->bounds.in_file || s->job.windows == 1) break;
-    }
-    s->bounds.in_file = false; /* the states of one window always are in memory, if anything is */
+    s->job.windows = forward_job_windows(j, SAMPLE_TOKENS);
+    s->bounds = forward_bounds_of(&s->job, (const forward_model *const[]){how->model}, 1, false);
     s->job.ids = s->ids = plan_sample_windows(j, s->job.windows, e);
     return s->ids;
+}
+
+/* States that do not fit into memory are in a file without a name beside the first output. */
+static bool open_stream(sampling *s, const gq_plan *plan, gq_error *e) {
+    const forward_model *m = plan->calibration->model;
+    forward_keep keep = {.fd = -1, .slots = 1};
+    if (s->bounds.in_file) {
+        s->folder = safe_file_folder(plan->outputs[0].path);
+        if (!s->folder) return gq_fail_memory(e, strlen(plan->outputs[0].path));
+        s->states = forward_keep_open(s->folder, forward_stream_bytes(m, s->job.windows, s->job.context), e);
+        if (s->states < 0) return false;
+        keep.fd = s->states, keep.path = s->folder;
+    }
+    s->run = forward_run_new(&s->job, &s->bounds, e);
+    s->stream = s->run ? forward_stream_new(s->run, m, s->bounds.in_file ? &keep : NULL, e) : NULL;
+    return s->stream;
 }
 
 static bool take_layer(sampling *s, const char *name, gq_error *e) {
@@ -51,11 +68,12 @@ static bool take_layer(sampling *s, const char *name, gq_error *e) {
     return ok;
 }
 
-static bool run_layers(sampling *s, const forward_model *m, const char *name, gq_error *e) {
+static bool run_layers(sampling *s, const gq_plan *plan, const char *name, gq_error *e) {
     forward_site site = collection_site(s->sums);
     if (!forward_stream_embed(s->stream, NULL, e)) return false;
-    for (size_t i = 0; i < forward_model_sizes(m)->layers; i++) {
-        const forward_layer *l = forward_run_layer(s->run, m, i, e);
+    for (size_t i = 0; i < plan->calibration->facts.layers; i++) {
+        const forward_layer *l =
+            forward_run_layer(s->run, plan->calibration->model, plan_run_layer(plan, i), e);
         if (!l || !forward_stream_pass(s->stream, l, FORWARD_WHOLE, &site, e) || !take_layer(s, name, e))
             return false;
     }
@@ -65,19 +83,19 @@ static bool run_layers(sampling *s, const forward_model *m, const char *name, gq
 static bool sample(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks, gq_error *e) {
     const plan_calibration *how = plan->calibration;
     const char *name = how->text ? how->text : "the calibration";
-    sampling s = {.ids = NULL};
+    sampling s = {.states = -1};
     *inputs = (model_inputs){.path = NULL};
     bool ok = choose_windows(&s, how, e);
     pulse told = pulse_start(callbacks, ok ? forward_job_work(&s.job, how->model, false) : 1, 0,
                              s.job.windows * s.job.context);
     s.job.pulse = pulse_tell, s.job.data = &told;
     s.sums = ok ? collection_new(s.job.threads, e) : NULL;
-    s.run = s.sums ? forward_run_new(&s.job, &s.bounds, e) : NULL;
-    s.stream = s.run ? forward_stream_new(s.run, how->model, NULL, e) : NULL;
-    ok = s.stream && run_layers(&s, how->model, name, e) && model_inputs_of(inputs, &s.all, name, e);
+    ok = s.sums && open_stream(&s, plan, e) && run_layers(&s, plan, name, e) &&
+         model_inputs_of(inputs, &s.all, name, e);
     forward_stream_free(s.stream), forward_run_free(s.run), collection_free(s.sums);
     imatrix_free(&s.all);
-    free(s.ids);
+    if (s.states >= 0) close(s.states);
+    free(s.ids), free(s.folder);
     return ok;
 }
 

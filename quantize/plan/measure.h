@@ -6,7 +6,7 @@
 #include "quantize/plan/plan.h"
 
 enum {
-    MEASURE_KEY = 128,        /* bytes of the text that says what measurements belong to */
+    MEASURE_KEY = 160,        /* bytes of the text that says what measurements belong to */
     MEASURE_SAMPLE = 1 << 18, /* weights of a tensor that are looked at, at most (and one row at least) */
 };
 
@@ -31,9 +31,11 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
 /* ---- measure_file.c: kept beside the model ---- */
 /* Path of the file; malloc'ed, NULL: no memory. */
 char *measure_path(const gq_plan *plan);
-/* What measurements must agree in to be used again: input, settings, version and build. */
-void measure_key(const gq_plan *plan, char key[MEASURE_KEY]);
-/* Fill in what is there and was measured under this key; anything else is as good as not there. */
+/* What measurements must agree in to be used again: input, settings, version and build; of a calibrated plan
+ * also the layers that are run and tried and the wanted tensors, as the trials depend on each other. */
+void measure_key(const gq_plan *plan, const bool *wanted, size_t trial_layers, char key[MEASURE_KEY]);
+/* Fill in what is there and was measured under this key. A file that is damaged, or of another key, counts as
+ * not there. */
 void measure_read(const gq_plan *plan, const char *path, const char *key, measured *found);
 /* Whether nothing else than measurements would be lost. */
 bool measure_may_replace(const char *path, gq_error *e);

@@ -1,6 +1,7 @@
 /* Measurements beside the model: a GGUF without tensors, so that the reader which trusts nothing reads it,
  * and 'gquant info' shows it. A text says what the measurements belong to; each tensor has an array of
- * numbers: weights, power, weighted power, harm, then type and error by turns.
+ * numbers: weights, power, weighted power, harm, then type and error by turns. A checksum over these arrays
+ * tells whether they are as they were written: a changed number would choose other types.
  */
 #include <errno.h>
 #include <math.h>
@@ -8,12 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <zlib.h>
 
 #include "gguf/index.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/measure.h"
 
-static const char OF[] = "measured.of", PREFIX[] = "measured.tensor.", TURNED[] = " transposed";
+static const char OF[] = "measured.of", SUM[] = "measured.crc32", PREFIX[] = "measured.tensor.",
+                  TURNED[] = " transposed";
 enum { HEAD = 4, NUMBERS = HEAD + 2 * BUDGET_TYPES, KEY = sizeof PREFIX + GGUF_MAX_NAME + sizeof TURNED };
 
 char *measure_path(const gq_plan *plan) {
@@ -21,11 +24,29 @@ char *measure_path(const gq_plan *plan) {
     return asprintf(&path, "%s.gquant-measure", plan_input(plan)) < 0 ? NULL : path;
 }
 
-void measure_key(const gq_plan *plan, char key[MEASURE_KEY]) {
+static uint32_t crc(uint32_t sum, const void *bytes, size_t n) {
+    return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);
+}
+
+/* Trials go through all layers that are written, and as many of them as memory holds are spread over the
+ * wanted tensors. */
+static uint32_t trials_digest(const gq_plan *plan, const bool *wanted) {
+    uint32_t sum = crc(0, plan->layers.kept, plan->layers.n * sizeof *plan->layers.kept);
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (wanted[i])
+            sum = crc(sum, plan->sources[i].tensor->name, strlen(plan->sources[i].tensor->name) + 1);
+    return sum;
+}
+
+void measure_key(const gq_plan *plan, const bool *wanted, size_t trial_layers, char key[MEASURE_KEY]) {
     char build[24];
     plan_build(build);
-    snprintf(key, MEASURE_KEY, "gquant %s, input %08x%08x, settings %08x, sample %d", build,
-             plan->identity.input, plan->identity.content, plan_settings_digest(plan), (int)MEASURE_SAMPLE);
+    int n = snprintf(key, MEASURE_KEY, "gquant %s, input %08x%08x, settings %08x, sample %d", build,
+                     plan->identity.input, plan->identity.content, plan_settings_digest(plan),
+                     (int)MEASURE_SAMPLE);
+    if (plan->calibration && n > 0 && n < MEASURE_KEY)
+        snprintf(key + n, (size_t)(MEASURE_KEY - n), ", trials in %zu layers, tensors %08x", trial_layers,
+                 trials_digest(plan, wanted));
 }
 
 static void tensor_key(const plan_source *s, char key[KEY]) {
@@ -70,6 +91,23 @@ static bool same_text(const gguf_kv *kv, const char *text) {
     return gguf_kv_string(kv, &found, &n) && n == strlen(text) && !memcmp(found, text, n);
 }
 
+/* Of the tensors' names and arrays. */
+static uint32_t sum_of(const gguf_kv *kv, uint64_t n) {
+    uint32_t sum = 0;
+    for (uint64_t k = 0; k < n; k++)
+        if (!strncmp(kv[k].key, PREFIX, sizeof PREFIX - 1))
+            sum = crc(crc(sum, kv[k].key, strlen(kv[k].key) + 1), kv[k].value, kv[k].size);
+    return sum;
+}
+
+static bool is_undamaged(const gguf_kv *kv, uint64_t n) {
+    const gguf_kv *found = gguf_find(kv, n, SUM);
+    uint32_t sum;
+    if (!found || found->type != GGUF_U32) return false;
+    memcpy(&sum, found->value, sizeof sum);
+    return sum == sum_of(kv, n);
+}
+
 void measure_read(const gq_plan *plan, const char *path, const char *key, measured *found) {
     gq_file file;
     gguf_shard s;
@@ -77,7 +115,7 @@ void measure_read(const gq_plan *plan, const char *path, const char *key, measur
     uint64_t k;
     char name[KEY];
     if (!gq_file_open(&file, path, NULL) || !gguf_shard_read(&s, &file, NULL)) return;
-    bool ours = same_text(gguf_find(s.kv, s.n_kv, OF), key) &&
+    bool ours = same_text(gguf_find(s.kv, s.n_kv, OF), key) && is_undamaged(s.kv, s.n_kv) &&
                 gguf_index_all(&by_key, s.kv, sizeof *s.kv, s.n_kv, NULL);
     for (size_t i = 0; ours && i < plan->n_tensors; i++) {
         tensor_key(&plan->sources[i], name);
@@ -100,7 +138,7 @@ bool measure_may_replace(const char *path, gq_error *e) {
 
 /* ---- writing ---- */
 
-static bool add_tensor(gguf_header *h, const plan_source *s, const measured *m, gq_error *e) {
+static bool add_tensor(gguf_header *h, const plan_source *s, const measured *m, uint32_t *sum, gq_error *e) {
     char key[KEY];
     struct {
         uint32_t type, count[2]; /* as an array begins: no padding */
@@ -115,14 +153,17 @@ static bool add_tensor(gguf_header *h, const plan_source *s, const measured *m, 
     }
     memcpy(array.count, &n, sizeof n);
     tensor_key(s, key);
-    return gguf_header_set(h, key, GGUF_ARRAY, &array, 12 + n * sizeof *array.numbers, e);
+    uint64_t bytes = 12 + n * sizeof *array.numbers;
+    *sum = crc(crc(*sum, key, strlen(key) + 1), &array, bytes);
+    return gguf_header_set(h, key, GGUF_ARRAY, &array, bytes, e);
 }
 
 static bool fill(gguf_header *h, const gq_plan *plan, const char *key, const measured *found, gq_error *e) {
+    uint32_t sum = 0;
     if (!gguf_header_set_string(h, OF, key, e)) return false;
     for (size_t i = 0; i < plan->n_tensors; i++)
-        if (found[i].weights > 0 && !add_tensor(h, &plan->sources[i], &found[i], e)) return false;
-    return true;
+        if (found[i].weights > 0 && !add_tensor(h, &plan->sources[i], &found[i], &sum, e)) return false;
+    return gguf_header_set_u32(h, SUM, sum, e);
 }
 
 bool measure_write(const gq_plan *plan, const char *path, const char *key, const measured *found,

@@ -77,7 +77,8 @@ typedef struct target {
     size_t *outlets; /* of each tensor, the one through which it acts on the rest of the model; or itself */
     gguf_index by_name; /* of a->tensors */
     mix_uses uses;
-    measured *found; /* per tensor */
+    measured *found;     /* per tensor */
+    size_t trial_layers; /* of a calibrated plan: whose tensors are tried one by one */
     budget_tensor *tensors;
     budget_candidate *candidates;
     size_t *choice;
@@ -166,16 +167,34 @@ static bool cover_needed(target *t, gq_error *e) {
     return true;
 }
 
+/* With a calibration trials depend on all that was measured, so a file that lacks anything counts for
+ * nothing. */
 static bool measure_all(target *t, bool *fresh, gq_error *e) {
     gq_plan *plan = t->plan;
     const gq_callbacks *callbacks = t->options->callbacks;
     if (measure_known(plan, t->needed, t->found)) return true;
-    bool ok = !plan->calibration ||
-              (plan_sample_calibration(plan, &plan->inputs, callbacks, e) && cover_needed(t, e));
-    ok = ok && measure_tensors(plan, t->needed, t->found, fresh, callbacks, e) &&
-         (!plan->calibration || plan_try_harm(plan, t->needed, t->found, callbacks, e));
-    if (plan->calibration) drop_sample(plan);
+    if (!plan->calibration) return measure_tensors(plan, t->needed, t->found, fresh, callbacks, e);
+    memset(t->found, 0, plan->n_tensors * sizeof *t->found);
+    bool ok = plan_sample_calibration(plan, &plan->inputs, callbacks, e) && cover_needed(t, e) &&
+              measure_tensors(plan, t->needed, t->found, fresh, callbacks, e) &&
+              plan_try_harm(plan, t->needed, t->trial_layers, t->found, callbacks, e);
+    drop_sample(plan);
     return ok;
+}
+
+/* How many layers' tensors are tried, and where memory holds no trial that none is. */
+static bool decide_trials(target *t, gq_error *e) {
+    gq_plan *plan = t->plan;
+    uint64_t least;
+    if (!plan->calibration) return true;
+    if (!plan_harm_layers(plan, t->needed, &t->trial_layers, &least, e)) return false;
+    plan->calibration->facts.has_trials = true, plan->calibration->facts.trial_layers = t->trial_layers;
+    return t->trial_layers || !least ||
+           words_add(
+               &plan->warnings, e,
+               "memory is short: what each tensor's errors do to the predictions is presumed, as trials "
+               "would take %llu MiB",
+               (unsigned long long)(least >> 20) + 1);
 }
 
 /* Measure what no earlier run has, and keep it. */
@@ -185,8 +204,8 @@ static bool measure(target *t, gq_error *e) {
     gq_error why;
     char key[MEASURE_KEY], *path = asked ? strdup(asked) : measure_path(plan);
     if (!path) return gq_fail_memory(e, strlen(plan_input(plan)) + 32);
-    measure_key(plan, key);
-    bool ok = !asked || !*asked || measure_may_replace(path, e), fresh = false;
+    bool ok = decide_trials(t, e) && (!asked || !*asked || measure_may_replace(path, e)), fresh = false;
+    measure_key(plan, t->needed, t->trial_layers, key);
     ok = ok && (plan->calibration || cover_needed(t, e)); /* which types apply depends on it */
     if (ok) measure_read(plan, path, key, t->found);
     ok = ok && measure_all(t, &fresh, e);

@@ -5,11 +5,7 @@
 
 #include "imatrix/output.h"
 
-enum {
-    EXPERT_HELD =
-        512, /* tokens of an expert that are held back at most: enough to tell two roundings apart */
-    NOWHERE = UINT32_MAX,
-};
+enum { NOWHERE = UINT32_MAX };
 
 /* What the original model has told of a matrix in this batch: feature after feature. */
 typedef struct told {
@@ -25,9 +21,7 @@ typedef struct gathering {
     float *paired; /* x of the tokens of an expert */
     uint32_t *place;
     size_t paired_room, place_room;
-    size_t window;     /* the batch's first */
-    size_t hold_every; /* of windows */
-    size_t held_of_expert;
+    size_t window; /* the batch's first */
     bool original; /* whose turn it is */
 } gathering;
 
@@ -77,7 +71,6 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
     memcpy(s->weights, in->weights, sizeof s->weights);
     s->inputs = calloc(n, sizeof *s->inputs);
     g->told = calloc(n, sizeof *g->told);
-    g->held_of_expert = how->held_tokens / n < EXPERT_HELD ? how->held_tokens / n : EXPERT_HELD;
     if (!s->inputs || !g->told) return gq_fail_memory(e, n * sizeof *g->told);
     moments_shape shape = {in->features, how->width, true};
     for (size_t i = 0; i < n; i++)
@@ -123,15 +116,13 @@ static const float *pair_experts(gathering *g, const told *t, const forward_inpu
 }
 
 static bool is_held(const gathering *g, const forward_inputs *in, size_t i) {
-    const forward_job *job = &g->search->how->job;
-    size_t window = g->window + (in->token ? in->token[i] : i) / job->context;
-    if (job->windows < g->hold_every) return job->windows > 1 && window == job->windows - 1;
-    return window % g->hold_every == g->hold_every - 1;
+    const plan_calibration *how = g->search->how;
+    return windows_is_held(how->held, g->window + (in->token ? in->token[i] : i) / how->job.context);
 }
 
 static bool hold(const site *s, size_t most, site_inputs *to, const float *x, size_t x_stride, const float *y,
                  size_t y_stride, size_t tokens, gq_error *e) {
-    if (s->routed && to->held + tokens > most) tokens = most - to->held;
+    if (to->held + tokens > most) tokens = most - to->held;
     size_t n = (to->held + tokens) * s->features, room = to->room;
     if (tokens == 0) return true;
     if (!grow(&to->original, &room, n, sizeof *x, e) || !grow(&to->rounded, &to->room, n, sizeof *x, e))
@@ -149,14 +140,14 @@ static bool add_pairs(gathering *g, size_t matrix, const forward_inputs *in, gq_
     site_inputs *to = &g->s->inputs[matrix];
     const told *t = &g->told[matrix];
     const float *x = g->s->routed ? pair_experts(g, t, in, e) : t->x;
-    size_t n = in->tokens;
+    size_t n = in->tokens, most = calibration_held_most(g->search->how, g->s->routed);
     if (!x) return false;
     for (size_t begin = 0, end; begin < n; begin = end) {
         bool held = is_held(g, in, begin);
         for (end = begin + 1; end < n && is_held(g, in, end) == held;) end++;
         if (!held)
             moments_add(to->moments, x + begin, n, in->x + begin, in->stride, end - begin);
-        else if (!hold(g->s, g->held_of_expert, to, x + begin, n, in->x + begin, in->stride, end - begin, e))
+        else if (!hold(g->s, most, to, x + begin, n, in->x + begin, in->stride, end - begin, e))
             return false;
     }
     return true;
@@ -197,18 +188,9 @@ static bool look(gathering *g, size_t batch, bool original, gq_error *e) {
     return forward_stream_look(stream, batch, search->layer, search->part, &taken, e);
 }
 
-/* One window in HELD_BACK_ONE_IN, or fewer where so many tokens are not to be kept. */
-static size_t hold_every(const plan_calibration *how) {
-    size_t every = HELD_BACK_ONE_IN, windows = how->job.windows;
-    size_t most = how->held_tokens / how->job.context;
-    if (most < 1) most = 1;
-    while (windows / every > most) every += HELD_BACK_ONE_IN;
-    return every;
-}
-
 bool site_gather(site *s, const site_search *search, gq_error *e) {
     const plan_calibration *how = search->how;
-    gathering g = {.search = search, .s = s, .hold_every = hold_every(how)};
+    gathering g = {.search = search, .s = s};
     bool ok = true;
     *s = (site){.n_weights = 0};
     for (size_t i = 0; ok && i < forward_stream_batches(search->original); i++) {
