@@ -39,6 +39,9 @@ void batch_multiply(forward_batch *b, slot s, size_t matrix, const float *x, siz
 bool batch_site(forward_batch *b, const float *x, size_t stride, size_t features, size_t tokens,
                 size_t matrix, const slot *slots);
 bool batch_inputs(forward_batch *b, const forward_inputs *inputs);
+/* An error that has just been told is the weights' fault, GQ_BAD_WEIGHTS: running them again ends there, too.
+ * Returns false. */
+bool batch_blame_weights(gq_error *e);
 /* Whether activations are; else an error: `what` and the weight's name begin it. */
 bool batch_finite(forward_batch *b, const char *what, const gguf_tensor *t, const float *x, size_t stride,
                   size_t features, size_t tokens);

@@ -102,9 +102,11 @@ static void sort_by_expert(forward_batch *b) {
 static bool check_bias(const forward_batch *b) {
     const float *bias = b->layer->bias_values[CHOICE];
     for (size_t e = 0; bias && e < b->model->experts; e++)
-        if (!isfinite(bias[e]))
-            return gq_fail(b->e, "%s: tensor %s: element %zu is %g, expected a finite number", b->model->path,
-                           b->layer->plan->bias[CHOICE]->name, e, (double)bias[e]);
+        if (!isfinite(bias[e])) {
+            gq_fail(b->e, "%s: tensor %s: element %zu is %g, expected a finite number", b->model->path,
+                    b->layer->plan->bias[CHOICE]->name, e, (double)bias[e]);
+            return batch_blame_weights(b->e);
+        }
     return true;
 }
 

@@ -42,9 +42,11 @@ static bool read_factors(const forward_batch *b, float **factors, gq_error *e) {
     bool ok = raw && *factors ? model_read_values(m, t, raw, *factors, e) : gq_fail_memory(e, t->size);
     free(raw);
     for (size_t i = 0; ok && i < m->turned / 2; i++)
-        if (!isfinite((*factors)[i]) || (*factors)[i] == 0)
-            ok = gq_fail(e, "%s: tensor %s: element %zu is %g, expected a number other than 0", m->path,
-                         t->name, i, (double)(*factors)[i]);
+        if (!isfinite((*factors)[i]) || (*factors)[i] == 0) {
+            gq_fail(e, "%s: tensor %s: element %zu is %g, expected a number other than 0", m->path, t->name,
+                    i, (double)(*factors)[i]);
+            ok = batch_blame_weights(e);
+        }
     return ok;
 }
 

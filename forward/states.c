@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "forward/saturate.h"
 #include "gguf/safe_file.h"
@@ -99,14 +100,17 @@ static bool read_batch(states *s, size_t batch, float *x, gq_error *e) {
     return true;
 }
 
-static bool write_batch(const states *s, unsigned slot, size_t batch, const float *x, gq_error *e) {
+/* Batches are written in order, so that the checksum of a slot comes about on the way. */
+static bool write_batch(states *s, unsigned slot, size_t batch, const float *x, gq_error *e) {
     size_t stride = states_stride(s, batch), n = states_windows(s, batch);
+    if (batch == 0) s->running = 0;
     for (size_t w = 0; w < n; w++) {
         uint64_t at = place_of(s, slot, batch * s->batch + w);
         for (size_t f = 0; f < s->width; f++)
             memcpy(s->window + f * s->context, x + f * stride + w * s->context, s->context * sizeof *x);
         if (!safe_file_write(s->keep.fd, at, s->window, window_bytes(s)))
             return fail(s, "written", strerror(errno), e);
+        s->running = (uint32_t)crc32_z(s->running, (const Bytef *)s->window, window_bytes(s));
     }
     return true;
 }
@@ -123,7 +127,7 @@ bool states_put(states *s, size_t batch, const float *x, bool done, gq_error *e)
 }
 
 void states_turn(states *s, bool done) {
-    if (done) s->slot = next_slot(s);
+    if (done) s->slot = next_slot(s), s->sum = s->keep.fd < 0 ? 0 : UINT64_C(1) << 32 | s->running;
     s->begun = !done;
 }
 

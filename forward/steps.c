@@ -15,6 +15,11 @@ void batch_multiply(forward_batch *b, slot s, size_t matrix, const float *x, siz
     for (size_t r = 0; r < rows; r++) b->model->elements->add(y + r * y_stride, bias[r], tokens);
 }
 
+bool batch_blame_weights(gq_error *e) {
+    if (e) e->status = GQ_BAD_WEIGHTS;
+    return false;
+}
+
 bool batch_finite(forward_batch *b, const char *what, const gguf_tensor *t, const float *x, size_t stride,
                   size_t features, size_t tokens) {
     const kernels *k = b->model->codecs;
@@ -24,8 +29,9 @@ bool batch_finite(forward_batch *b, const char *what, const gguf_tensor *t, cons
         if (r < bad && k->first_not_finite(x + r * stride, tokens) < tokens) bad = r;
     if (bad == SIZE_MAX) return true;
     size_t token = k->first_not_finite(x + bad * stride, tokens);
-    return gq_fail(b->e, "%s: %s %s is not finite: feature %zu of token %zu of the batch is %g",
-                   b->model->path, what, t->name, bad, token, (double)x[bad * stride + token]);
+    gq_fail(b->e, "%s: %s %s is not finite: feature %zu of token %zu of the batch is %g", b->model->path,
+            what, t->name, bad, token, (double)x[bad * stride + token]);
+    return batch_blame_weights(b->e);
 }
 
 bool batch_inputs(forward_batch *b, const forward_inputs *in) {

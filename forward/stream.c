@@ -150,6 +150,8 @@ bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e) {
     return states_resume(&s->states, slot, e);
 }
 
+uint64_t forward_stream_sum(const forward_stream *s) { return s->states.sum; }
+
 size_t forward_stream_batches(const forward_stream *s) { return s->states.batches; }
 
 /* ---- layers ---- */

@@ -86,6 +86,9 @@ void forward_stream_free(forward_stream *s);
 bool forward_stream_embed(forward_stream *s, const forward_rows *rows, gq_error *e);
 /* The states of another stream of the run, of a model as wide; both in memory. */
 void forward_stream_copy(forward_stream *s, const forward_stream *from);
+/* A checksum of the slot that was written last, to be compared with what is found there later: 2^32 and the
+ * CRC-32 of its bytes; 0: none has been written. */
+uint64_t forward_stream_sum(const forward_stream *s);
 /* States that an earlier run left in a slot. */
 bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e);
 /* All windows through the layer, in order; or through a part of it, the first and then the second. site: may

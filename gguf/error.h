@@ -23,7 +23,7 @@ typedef enum gq_status {
     GQ_FAILED = 1,      /* bad input, I/O, memory; also the exit code of the command */
     GQ_USAGE = 2,       /* the request itself makes no sense */
     GQ_INTERRUPTED = 3, /* stopped by the caller's cancel callback */
-    GQ_BAD_WEIGHTS = 4, /* of the input; they cannot be quantized, and trying again is no use */
+    GQ_BAD_WEIGHTS = 4, /* of the input; they cannot be quantized or run, and trying again is no use */
 } gq_status;
 
 /* What the request would have to say for the same work to be done after all. A program puts it in its own

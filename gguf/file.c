@@ -62,8 +62,12 @@ bool gq_file_open(gq_file *f, const char *path, gq_error *e) {
         close(fd);
         return gq_fail_memory(e, strlen(path) + 1);
     }
-    *f = (gq_file){
-        .path = copy, .size = (uint64_t)st.st_size, .fd = fd, .device = st.st_dev, .inode = st.st_ino};
+    *f = (gq_file){.path = copy,
+                   .size = (uint64_t)st.st_size,
+                   .fd = fd,
+                   .device = st.st_dev,
+                   .inode = st.st_ino,
+                   .modified = st.st_mtim};
     return true;
 }
 
@@ -98,6 +102,15 @@ bool gq_file_read(const gq_file *f, uint64_t offset, void *to, size_t n, gq_erro
         }
     }
     return true;
+}
+
+bool gq_file_unchanged(const gq_file *f, gq_error *e) {
+    struct stat st;
+    if (f->fd < 0) return true;
+    if (fstat(f->fd, &st) != 0) return gq_fail(e, "%s: cannot be examined: %s", f->path, strerror(errno));
+    return ((uint64_t)st.st_size == f->size && st.st_mtim.tv_sec == f->modified.tv_sec &&
+            st.st_mtim.tv_nsec == f->modified.tv_nsec) ||
+           gq_fail(e, "%s was changed while it was being read", f->path);
 }
 
 void gq_file_close(gq_file *f) {

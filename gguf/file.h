@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "gguf/error.h"
 
@@ -14,6 +15,7 @@ typedef struct gq_file {
     const uint8_t *bytes; /* in memory; borrowed unless `owned` */
     void *owned;          /* freed by gq_file_close */
     uint64_t device, inode;
+    struct timespec modified; /* when opened */
 } gq_file;
 
 /* "a FIFO": what a file of this st_mode is, for messages. */
@@ -29,6 +31,9 @@ bool gq_file_memory(gq_file *f, const char *name, const void *bytes, uint64_t si
 /* Read exactly n bytes at offset, or fail naming the file, the offset, and how many bytes were there. Retries
  * EINTR and short reads. Safe from several threads at once. */
 bool gq_file_read(const gq_file *f, uint64_t offset, void *to, size_t n, gq_error *e);
+/* Whether size and time of change still are those it was opened with; bytes in memory are. To be asked behind
+ * work that read it for long: what was read before and after a change does not belong together. */
+bool gq_file_unchanged(const gq_file *f, gq_error *e);
 /* Also of a file that failed to open, or a zeroed one. */
 void gq_file_close(gq_file *f);
 

@@ -88,6 +88,11 @@ bool gguf_model_open(gguf_model *m, const char *path, gq_error *e);
 /* The same from bytes in memory (one file), borrowed until the model is closed. */
 bool gguf_model_memory(gguf_model *m, const char *name, const void *bytes, uint64_t size, gq_error *e);
 void gguf_model_close(gguf_model *m);
+/* Whether none of its files has changed since the model was opened. */
+bool gguf_model_unchanged(const gguf_model *m, gq_error *e);
+/* Whether a file, told by what stat says of it, is one of the model's: whatever its name, writing it would
+ * destroy what is read. */
+bool gguf_model_has_file(const gguf_model *m, uint64_t device, uint64_t inode);
 /* Which shards were written together: a key of ours with a number that all shards of a set share. Others
  * write no such key, and a shard without it is taken as it comes. The number of the first shard that has
  * another than one before it, and that one's; false: there is none. */

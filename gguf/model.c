@@ -266,6 +266,20 @@ void gguf_model_close(gguf_model *m) {
     *m = (gguf_model){0};
 }
 
+bool gguf_model_unchanged(const gguf_model *m, gq_error *e) {
+    for (uint32_t i = 0; i < m->n_shards; i++)
+        if (!gq_file_unchanged(&m->shards[i].file, e)) return false;
+    return true;
+}
+
+bool gguf_model_has_file(const gguf_model *m, uint64_t device, uint64_t inode) {
+    for (uint32_t i = 0; i < m->n_shards; i++) {
+        const gq_file *f = &m->shards[i].file;
+        if (f->fd >= 0 && f->device == device && f->inode == inode) return true;
+    }
+    return false;
+}
+
 bool gguf_model_mixed(const gguf_model *m, uint32_t *shard, uint32_t *other) {
     const gguf_kv *first = NULL;
     for (uint32_t i = 0; i < m->n_shards; i++) {

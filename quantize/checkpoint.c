@@ -14,9 +14,10 @@
 #include "quantize/gquant.h"
 
 enum { HEAD_ROOM = 4096, BEGUN_AT = 2048 };
-static const char MAGIC[8] = {'G', 'Q', 'S', 'T', 'A', 'T', '0', '2'};
+static const char MAGIC[8] = {'G', 'Q', 'S', 'T', 'A', 'T', '0', '3'};
 static const char SUFFIX[] = ".gquant-states";
 
+/* Behind it a checksum of each stream's states, 0 where it has none, and then the caller's bytes. */
 typedef struct record {
     uint64_t mark; /* number of the layer, and one */
     uint64_t size; /* of what follows */
@@ -34,13 +35,14 @@ void checkpoint_seal(checkpoint_head *h) {
 }
 
 uint64_t checkpoint_slots(void) { return HEAD_ROOM; }
-static uint64_t first_record(const checkpoint *c) { return plus(HEAD_ROOM, c->states); }
-static uint64_t states_of(const checkpoint_head *h) {
+static uint64_t all_slots(uint32_t streams, uint64_t slot) {
     uint64_t bytes;
-    return __builtin_mul_overflow(2 * (uint64_t)h->streams, h->slot, &bytes) ? UINT64_MAX : bytes;
+    return __builtin_mul_overflow(2 * (uint64_t)streams, slot, &bytes) ? UINT64_MAX : bytes;
 }
+static uint64_t first_record(const checkpoint *c) { return plus(HEAD_ROOM, all_slots(c->streams, c->slot)); }
+static uint64_t sums_size(const checkpoint *c) { return c->streams * sizeof(uint64_t); }
 uint64_t checkpoint_bytes(const checkpoint_head *h, uint64_t records) {
-    return plus(HEAD_ROOM, plus(states_of(h), records));
+    return plus(HEAD_ROOM, plus(all_slots(h->streams, h->slot), records));
 }
 
 static bool fail(const checkpoint *c, const char *what, gq_error *e) {
@@ -78,7 +80,8 @@ static const char *mismatch(int fd, const checkpoint_head *wanted) {
 /* What record i is, if it is there and whole. */
 static bool find_record(const checkpoint *c, uint64_t at, uint64_t file_size, record *r) {
     return read_all(c->fd, r, sizeof *r, at) && r->head_crc == crc(r, offsetof(record, head_crc)) &&
-           r->mark > 0 && r->size <= file_size && at + sizeof *r <= file_size - r->size;
+           r->mark > 0 && r->size >= sums_size(c) && r->size <= file_size &&
+           at + sizeof *r <= file_size - r->size;
 }
 
 static bool is_whole(const checkpoint *c, uint64_t at, const record *r) {
@@ -88,19 +91,44 @@ static bool is_whole(const checkpoint *c, uint64_t at, const record *r) {
     return whole;
 }
 
+static bool slot_holds(const checkpoint *c, uint64_t at, uint64_t sum) {
+    enum { PIECE = 1 << 20 };
+    uint8_t *piece = malloc(PIECE);
+    uint32_t found = 0;
+    bool ok = piece;
+    for (uint64_t left = c->slot, n; ok && left > 0; at += n, left -= n) {
+        n = left < PIECE ? left : PIECE;
+        ok = read_all(c->fd, piece, n, at);
+        if (ok) found = (uint32_t)crc32_z(found, piece, n);
+    }
+    free(piece);
+    return ok && found == (uint32_t)sum;
+}
+
+/* Whether the states behind the last layer, whose record is at `at`, are those that it wrote. */
+static bool states_hold(const checkpoint *c, uint64_t at) {
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < c->streams; i++) {
+        uint64_t sum, slot = 2 * (uint64_t)i + c->finished % 2;
+        ok = read_all(c->fd, (uint8_t *)&sum, sizeof sum, at + sizeof(record) + i * sizeof sum) &&
+             (sum == 0 || slot_holds(c, HEAD_ROOM + slot * c->slot, sum));
+    }
+    return ok;
+}
+
 /* Those from the first on that are whole. A layer that has been begun overwrites the states of the one before
  * the last: where the last one's record is not whole any more nothing is left to go on from. */
 static void count_finished(checkpoint *c) {
     struct stat st;
     record r;
-    uint64_t begun = 0;
+    uint64_t begun = 0, last = 0;
     c->finished = 0, c->end = first_record(c);
     if (fstat(c->fd, &st) != 0 || (uint64_t)st.st_size < c->end || !read_all(c->fd, &begun, 8, BEGUN_AT))
         return;
     while (find_record(c, c->end, (uint64_t)st.st_size, &r) && r.mark == c->finished + 1 &&
            is_whole(c, c->end, &r))
-        c->end += sizeof r + r.size, c->finished++;
-    if (begun > c->finished + 1) c->why = DAMAGED, c->finished = 0;
+        last = c->end, c->end += sizeof r + r.size, c->finished++;
+    if (begun > c->finished + 1 || (c->finished && !states_hold(c, last))) c->why = DAMAGED, c->finished = 0;
 }
 
 static bool can_go_on(checkpoint *c, const checkpoint_head *h) {
@@ -120,14 +148,15 @@ uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_erro
         gq_fail(e, "%s: a layer's record is damaged; remove it and begin anew", c->path);
         return NULL;
     }
-    *at += sizeof r + r.size, *n = r.size;
-    return bytes;
+    *at += sizeof r + r.size, *n = r.size - sums_size(c);
+    return memmove(bytes, bytes + sums_size(c), *n);
 }
 
 /* ---- opening ---- */
 
 static bool prepare(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
-    *c = (checkpoint){.fd = -1, .states = states_of(h), .path = safe_file_beside(out, SUFFIX)};
+    *c =
+        (checkpoint){.fd = -1, .slot = h->slot, .streams = h->streams, .path = safe_file_beside(out, SUFFIX)};
     return c->path || gq_fail_memory(e, strlen(out) + sizeof SUFFIX);
 }
 
@@ -167,7 +196,7 @@ static bool reserve(checkpoint *c, uint64_t bytes, gq_error *e) {
 }
 
 static bool create(checkpoint *c, const checkpoint_head *h, uint64_t bytes, gq_error *e) {
-    if (c->fd >= 0) close(c->fd), unlink(c->path);
+    if (c->fd >= 0) unlink(c->path), close(c->fd); /* while it is locked: it is nobody else's */
     c->fd = safe_file_create(c->path);
     if (c->fd < 0) return fail(c, "make", e);
     if (!lock(c, e)) return false;
@@ -202,12 +231,18 @@ bool checkpoint_begin(const checkpoint *c, gq_error *e) {
     return safe_file_write(c->fd, BEGUN_AT, &begun, sizeof begun) || fail(c, "write", e);
 }
 
-bool checkpoint_add(checkpoint *c, const void *bytes, uint64_t n, gq_error *e) {
-    record r = {.mark = c->finished + 1, .size = n, .crc = crc(bytes, n)};
+bool checkpoint_add(checkpoint *c, const uint64_t *sums, const void *bytes, uint64_t n, gq_error *e) {
+    uint64_t before = sums_size(c), size = before + n;
+    uint8_t *all = calloc(1, size);
+    if (!all) return gq_fail_memory(e, size);
+    if (sums) memcpy(all, sums, before);
+    if (n) memcpy(all + before, bytes, n);
+    record r = {.mark = c->finished + 1, .size = size, .crc = crc(all, size)};
     r.head_crc = crc(&r, offsetof(record, head_crc));
-    if (fdatasync(c->fd) != 0 || !safe_file_write(c->fd, c->end + sizeof r, bytes, n) ||
-        !safe_file_write(c->fd, c->end, &r, sizeof r) || fdatasync(c->fd) != 0)
-        return fail(c, "write", e);
-    c->end += sizeof r + n, c->finished++;
-    return true;
+    bool ok = fdatasync(c->fd) == 0 && safe_file_write(c->fd, c->end + sizeof r, all, size) &&
+              safe_file_write(c->fd, c->end, &r, sizeof r) && fdatasync(c->fd) == 0;
+    if (!ok) fail(c, "write", e);
+    free(all);
+    if (ok) c->end += sizeof r + size, c->finished++;
+    return ok;
 }

@@ -1,7 +1,8 @@
 /* Finished layers of a model that is run over a text, so that an interrupted run can go on: a file beside the
  * output with a head that says what run it belongs to, for each stream two slots for the states of all
  * tokens, which layers use in turn, and behind these a record per finished layer. A record is written when
- * the states behind it are safe; one that is torn counts as not there.
+ * the states behind it are safe, and has their checksums; one that is torn counts as not there, and where the
+ * last one's states are not those that were written nothing is gone on from.
  */
 #ifndef GQ_CHECKPOINT_H
 #define GQ_CHECKPOINT_H
@@ -32,19 +33,21 @@ void checkpoint_seal(checkpoint_head *h);
 typedef struct checkpoint {
     int fd; /* -1: not open */
     char *path;
-    uint64_t states; /* bytes of all slots */
-    uint64_t end;    /* of the records */
-    size_t finished; /* layers */
-    const char *why; /* there was one that could not be continued; NULL: there was none */
+    uint64_t slot;    /* bytes of one */
+    uint32_t streams; /* that have two each */
+    uint64_t end;     /* of the records */
+    size_t finished;  /* layers */
+    const char *why;  /* there was one that could not be continued; NULL: there was none */
 } checkpoint;
 
-/* Whether there is one that would be continued; why not goes to ->why. Touches nothing. */
+/* Whether there is one that would be continued; why not goes to ->why. Touches nothing, and reads the states
+ * that would be gone on from. */
 bool checkpoint_look(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e);
 /* Continue it or begin another, locked, with room for so many bytes of records set aside. On failure *c is
  * fit for checkpoint_close. */
 bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, uint64_t records, gq_error *e);
 void checkpoint_close(checkpoint *c);
-void checkpoint_remove(const checkpoint *c);
+void checkpoint_remove(const checkpoint *c); /* one that checkpoint_open has opened */
 
 uint64_t checkpoint_slots(void); /* offset of the first stream's two; the other streams' follow */
 /* Bytes of the file. */
@@ -52,8 +55,9 @@ uint64_t checkpoint_bytes(const checkpoint_head *h, uint64_t records);
 
 /* The next layer is about to put states into their slot. */
 bool checkpoint_begin(const checkpoint *c, gq_error *e);
-/* The next layer is done: its states are in their slot. */
-bool checkpoint_add(checkpoint *c, const void *bytes, uint64_t n, gq_error *e);
+/* The next layer is done: its states are in their slot. sums: forward_stream_sum of each stream; NULL: this
+ * is no layer, it has left no states, and nothing comes behind it. */
+bool checkpoint_add(checkpoint *c, const uint64_t *sums, const void *bytes, uint64_t n, gq_error *e);
 /* Records in order: *at is 0 before the first. malloc'ed. */
 uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_error *e);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "forward/stream.h"
 #include "tests/evaluation_model.h"
@@ -255,6 +256,39 @@ static void states_of_a_layer_in_parts_stay(void **state) {
     }
 }
 
+/* The checksum of a slot is that of its bytes, wherever states are read from, and stays until all of the next
+ * layer has been written. */
+static void sums_are_those_of_the_file(void **state) {
+    (void)state;
+    uint64_t bytes = forward_stream_bytes(small, WINDOWS, CONTEXT);
+    uint8_t *slot = malloc(bytes);
+    for (int in_file = 0; in_file < 2; in_file++)
+        for (unsigned slots = 1; slots <= 2; slots++) {
+            gq_error e;
+            asked a = {0};
+            forward_job j = job_of(&a);
+            j.threads = 1;
+            forward_bounds b = {.batch = 2, .in_file = in_file};
+            forward_keep keep = {forward_keep_open(folder, slots * bytes, &e), "states", 0, slots};
+            forward_run *r = forward_run_new(&j, &b, &e);
+            forward_stream *s = forward_stream_new(r, small, &keep, &e);
+            assert_true(forward_stream_sum(s) == 0 && forward_stream_embed(s, NULL, &e));
+            for (size_t i = 0; i < 3; i++) {
+                uint64_t before = forward_stream_sum(s);
+                assert_true(pread(keep.fd, slot, bytes, (off_t)(i % slots * bytes)) == (ssize_t)bytes);
+                assert_true(before == (UINT64_C(1) << 32 | crc32_z(0, slot, bytes)));
+                const forward_layer *l = forward_run_layer(r, small, i, &e);
+                assert_true(forward_stream_pass(s, l, FORWARD_ATTENTION, NULL, &e));
+                assert_true(forward_stream_sum(s) == before);
+                assert_true(forward_stream_pass(s, l, FORWARD_FFN, NULL, &e));
+                assert_true(forward_stream_sum(s) != before);
+            }
+            forward_stream_free(s), forward_run_free(r);
+            close(keep.fd);
+        }
+    free(slot);
+}
+
 /* With a single slot nothing is left of the states before a layer, and parts go on all the same. */
 static void one_slot_will_do(void **state) {
     (void)state;
@@ -351,6 +385,7 @@ int main(void) {
         cmocka_unit_test(logits_do_not_depend_on_where_states_are),
         cmocka_unit_test(states_of_a_finished_layer_stay),
         cmocka_unit_test(states_of_a_layer_in_parts_stay),
+        cmocka_unit_test(sums_are_those_of_the_file),
         cmocka_unit_test(one_slot_will_do),
         cmocka_unit_test(a_copy_for_looks_is_counted),
         cmocka_unit_test(bounds_keep_to_the_memory),

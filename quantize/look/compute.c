@@ -114,12 +114,9 @@ static bool bound(gq_importance_plan *p, uint64_t memory, gq_error *e) {
 /* ---- the plan ---- */
 
 static bool identify(gq_importance_plan *p, gq_error *e) {
-    struct timespec *times = calloc(p->file.n_shards, sizeof *times);
     checkpoint_head *h = &p->head;
-    if (!times) return gq_fail_memory(e, p->file.n_shards * sizeof *times);
     plan_build(h->build);
-    bool ok = plan_identify_model(&p->file, times, &h->times, &h->content, e);
-    free(times);
+    bool ok = plan_identify_model(&p->file, &h->times, &h->content, e);
     h->kind = CHECKPOINT_IMPORTANCE, h->settings = p->output, h->streams = 1;
     h->windows = p->job.windows, h->context = (uint32_t)p->job.context;
     h->ids = (uint32_t)crc32_z(0, (const Bytef *)p->job.ids, h->windows * h->context * sizeof *p->job.ids);
@@ -223,15 +220,22 @@ typedef struct running {
     forward_stream *stream;
 } running;
 
-/* What has been summed up since the last record becomes the next one. */
-static bool finish_layer(running *r, gq_error *e) {
+/* Sums that are too large are the model's fault, and would be so again. */
+static bool check_sums(const imatrix *layer, const char *out, gq_error *e) {
+    bool ok = imatrix_check(layer, out, e);
+    if (!ok && e) e->status = GQ_BAD_WEIGHTS;
+    return ok;
+}
+
+/* What has been summed up since the last record becomes the next one. states: there are some behind it. */
+static bool finish_layer(running *r, bool states, gq_error *e) {
     imatrix layer;
     uint8_t *bytes = NULL;
-    uint64_t n;
+    uint64_t n, sum = forward_stream_sum(r->stream);
     if (!collection_take(r->sums, &layer, e)) return false;
     layer.chunk_size = r->plan->about.chunk_size;
-    bool ok = imatrix_check(&layer, r->plan->out, e) && imatrix_write_gguf(&layer, &bytes, &n, e) &&
-              checkpoint_add(&r->kept, bytes, n, e);
+    bool ok = check_sums(&layer, r->plan->out, e) && imatrix_write_gguf(&layer, &bytes, &n, e) &&
+              checkpoint_add(&r->kept, states ? &sum : NULL, bytes, n, e);
     free(bytes);
     imatrix_free(&layer);
     return ok;
@@ -247,10 +251,10 @@ static bool run_layers(running *r, gq_error *e) {
     for (size_t i = done; i < layers; i++) {
         const forward_layer *l = forward_run_layer(r->run, p->model, i, e);
         if (!l || !checkpoint_begin(&r->kept, e) ||
-            !forward_stream_pass(r->stream, l, FORWARD_WHOLE, &site, e) || !finish_layer(r, e))
+            !forward_stream_pass(r->stream, l, FORWARD_WHOLE, &site, e) || !finish_layer(r, true, e))
             return false;
     }
-    return !p->output || (forward_stream_final(r->stream, &site, e) && finish_layer(r, e));
+    return !p->output || (forward_stream_final(r->stream, &site, e) && finish_layer(r, false, e));
 }
 
 static bool run_model(running *r, const gq_callbacks *callbacks, gq_error *e) {
@@ -301,7 +305,6 @@ static gq_imatrix *write_out(const running *r, gq_error *e) {
 }
 
 static void say_what_is_kept(const checkpoint *c, gq_error *e) {
-    if (!e) return;
     gq_status status = e->status;
     gq_fail(e, "%s; what is done is kept in %s, and the same command goes on from there", e->text, c->path);
     e->status = status;
@@ -310,10 +313,16 @@ static void say_what_is_kept(const checkpoint *c, gq_error *e) {
 static gq_imatrix *compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
     running r = {.plan = p};
     gq_imatrix *m = NULL;
-    bool ok = checkpoint_open(&r.kept, p->out, &p->head, record_bytes(p), e);
-    if (ok && run_model(&r, callbacks, e)) m = write_out(&r, e);
-    if (m || (ok && r.kept.finished == 0)) checkpoint_remove(&r.kept);
-    if (!m && r.kept.finished) say_what_is_kept(&r.kept, e);
+    gq_error unused;
+    if (!e) e = &unused;
+    bool opened = checkpoint_open(&r.kept, p->out, &p->head, record_bytes(p), e), bad_input = false;
+    bool ok = opened && run_model(&r, callbacks, e);
+    if (opened && !ok) bad_input = e->status == GQ_BAD_WEIGHTS || !gguf_model_unchanged(&p->file, NULL);
+    if (ok && !gguf_model_unchanged(&p->file, e)) ok = false, bad_input = true;
+    if (ok) m = write_out(&r, e);
+    bool is_kept = opened && !m && !bad_input && r.kept.finished > 0;
+    if (opened && !is_kept) checkpoint_remove(&r.kept);
+    if (is_kept) say_what_is_kept(&r.kept, e);
     checkpoint_close(&r.kept);
     return m;
 }

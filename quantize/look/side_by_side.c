@@ -130,13 +130,21 @@ static bool write_logits(contest *c, gq_error *e) {
     return forward_run_head(c->run, c->streams, 1, &head, e);
 }
 
+/* Else the figures would be of no model that there ever was. */
+static bool models_unchanged(const contest *c, gq_error *e) {
+    for (size_t m = 0; m < c->s->n; m++)
+        if (!gguf_model_unchanged(&c->s->runners[m].file, e)) return false;
+    return true;
+}
+
 static bool run_with_file(contest *c, gq_error *e) {
     size_t vocabulary = forward_model_sizes(c->models[0])->vocabulary;
-    if (!c->s->logits) return run_layers(c, e) && score(c, e);
+    if (!c->s->logits) return run_layers(c, e) && score(c, e) && models_unchanged(c, e);
     if (!logits_file_start(&c->file, c->s->logits, c->s->replace_logits, c->job.windows * c->job.context,
                            vocabulary, e))
         return false;
-    return logits_file_end(&c->file, run_layers(c, e) && write_logits(c, e) && score(c, e), e);
+    bool ok = run_layers(c, e) && write_logits(c, e) && score(c, e) && models_unchanged(c, e);
+    return logits_file_end(&c->file, ok, e);
 }
 
 /* ---- all ---- */

@@ -74,18 +74,10 @@ static uint32_t crc_header(uint32_t sum, const gguf_shard *s) {
     return sum;
 }
 
-static bool look_at_file(const gguf_shard *s, struct timespec *modified, gq_error *e) {
-    struct stat st = {.st_size = 0};
-    if (fstat(s->file.fd, &st) != 0) return gq_fail(e, "%s: cannot be examined", s->file.path);
-    *modified = st.st_mtim;
-    return true;
-}
-
-bool plan_identify_model(const gguf_model *m, struct timespec *modified, uint32_t *times, uint32_t *content,
-                         gq_error *e) {
+bool plan_identify_model(const gguf_model *m, uint32_t *times, uint32_t *content, gq_error *e) {
     for (uint32_t i = 0; i < m->n_shards; i++) {
-        if (!look_at_file(&m->shards[i], &modified[i], e)) return false;
-        uint64_t time[2] = {(uint64_t)modified[i].tv_sec, (uint64_t)modified[i].tv_nsec};
+        const struct timespec *modified = &m->shards[i].file.modified;
+        uint64_t time[2] = {(uint64_t)modified->tv_sec, (uint64_t)modified->tv_nsec};
         *times = crc(*times, time, sizeof time);
         *content = crc_header(*content, &m->shards[i]);
     }
@@ -93,11 +85,7 @@ bool plan_identify_model(const gguf_model *m, struct timespec *modified, uint32_
 }
 
 bool plan_identify_input(gq_plan *plan, gq_error *e) {
-    uint32_t n = plan->model.n_shards;
-    plan->modified = calloc(n, sizeof *plan->modified);
-    if (!plan->modified) return gq_fail_memory(e, n * sizeof *plan->modified);
-    return plan_identify_model(&plan->model, plan->modified, &plan->identity.input, &plan->identity.content,
-                               e);
+    return plan_identify_model(&plan->model, &plan->identity.input, &plan->identity.content, e);
 }
 
 /* ---- settings and layout ---- */

@@ -222,7 +222,7 @@ void gq_plan_free(gq_plan *plan) {
     if (!plan) return;
     for (size_t o = 0; o < plan->n_outputs; o++) free_output(&plan->outputs[o]);
     words_free(&plan->warnings);
-    free(plan->outputs), free(plan->sources), free(plan->modified);
+    free(plan->outputs), free(plan->sources);
     free(plan->measure_file);
     free(plan->layers.kept);
     plan_overrides_free(&plan->overrides);

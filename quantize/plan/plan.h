@@ -67,7 +67,6 @@ struct gq_plan {
     uint32_t sync_ms;     /* between two times that finished work is made safe */
     const kernels *kernels;
     gguf_model model;
-    struct timespec *modified;            /* of each input shard when the plan was made */
     model_inputs inputs;                  /* without entries: no importance data */
     struct plan_calibration *calibration; /* plan/calibration.h; NULL: none */
     plan_layers layers;

@@ -17,13 +17,19 @@ static bool holds(const checkpoint *c, const gq_plan *plan, const output_set *ou
     return ok;
 }
 
-/* What is kept but does not fit the files is begun anew. */
+/* What is kept but does not fit the files is begun anew. *why: that there was such, which the plan could not
+ * know; NULL: there was not. */
 static bool open_kept(checkpoint *c, const gq_plan *plan, const output_set *outputs, bool written,
-                      gq_error *e) {
+                      const char **why, gq_error *e) {
     const plan_calibration *how = plan->calibration;
     const char *out = plan->outputs[0].shards[0].path;
+    *why = NULL;
     if (!checkpoint_open(c, out, &how->head, how->records, e)) return false;
-    if (holds(c, plan, written ? NULL : outputs)) return true;
+    if (holds(c, plan, written ? NULL : outputs)) {
+        if (how->facts.layers_finished && !c->finished) *why = c->why;
+        return true;
+    }
+    *why = "what it has rounded is not in the output's file";
     checkpoint_remove(c);
     checkpoint_close(c);
     return checkpoint_open(c, out, &how->head, how->records, e);
@@ -41,22 +47,14 @@ static bool tell_results(const checkpoint *c, gq_results *results, gq_error *e) 
 }
 
 bool calibrate_run(const gq_plan *plan, const output_set *outputs, bool written, gq_results *results,
-                   const gq_callbacks *callbacks, size_t *kept, gq_error *e) {
-    checkpoint c;
-    *kept = 0;
-    bool ok = open_kept(&c, plan, outputs, written, e);
-    calibrator *run = ok && !written ? calibrator_new(plan, outputs, &c, e) : NULL;
+                   const gq_callbacks *callbacks, checkpoint *kept, gq_error *e) {
+    const char *why;
+    bool ok = open_kept(kept, plan, outputs, written, &why, e) &&
+              (!why || words_add(&results->warnings, e, "an unfinished calibration for %s starts afresh: %s",
+                                 plan->outputs[0].path, why));
+    calibrator *run = ok && !written ? calibrator_new(plan, outputs, kept, e) : NULL;
     ok = ok && (written || (run && calibrator_run(run, callbacks, e)));
     calibrator_free(run);
-    *kept = c.finished;
-    if (c.fd >= 0 && c.finished && !tell_results(&c, results, ok ? e : NULL)) ok = false;
-    checkpoint_close(&c);
+    if (kept->fd >= 0 && kept->finished && !tell_results(kept, results, ok ? e : NULL)) ok = false;
     return ok;
-}
-
-void calibrate_forget(const gq_plan *plan) {
-    checkpoint c;
-    if (checkpoint_look(&c, plan->outputs[0].shards[0].path, &plan->calibration->head, NULL))
-        checkpoint_remove(&c);
-    checkpoint_close(&c);
 }

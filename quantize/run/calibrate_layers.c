@@ -251,8 +251,14 @@ static bool do_head(calibrator *c, gq_error *e) {
 /* What has been rounded is safe before the record says so. */
 static bool finish_step(calibrator *c, gq_error *e) {
     calibrate_record *r = &c->record;
+    size_t n = c->plan->n_outputs;
+    uint64_t *sums = calloc(n + 1, sizeof *sums);
+    if (!sums) return gq_fail_memory(e, (n + 1) * sizeof *sums);
+    sums[0] = forward_stream_sum(c->original);
+    for (size_t o = 0; o < n; o++) sums[o + 1] = c->rounded[o] ? forward_stream_sum(c->rounded[o]) : 0;
     bool ok = record_sum_up(r, c->plan, c->outputs, e) && output_sync(c->outputs, e) &&
-              checkpoint_add(c->kept, r->entries, r->n * sizeof *r->entries, e);
+              checkpoint_add(c->kept, c->layer ? sums : NULL, r->entries, r->n * sizeof *r->entries, e);
+    free(sums);
     r->n = 0;
     return ok;
 }

@@ -1,8 +1,6 @@
 /* Carrying a plan out: workers, in any number, take chunks in order until all are done. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "forward/threads.h"
 #include "quantize/run/cache.h"
@@ -27,8 +25,8 @@ typedef struct engine {
     uint32_t n_journals;
     keeper keeper;
     cache cache;
+    checkpoint kept;     /* layers that are rounded with the model's own inputs; held until the run's end */
     uint64_t begin, end; /* chunks of this run */
-    size_t layers;       /* that are rounded with the model's own inputs, and kept */
     pthread_mutex_t opening;
     work_tensor *
         *tensors; /* that are in work, by number: opened under `opening`, closed where they are folded */
@@ -201,18 +199,6 @@ static bool begin(engine *g, const gq_callbacks *callbacks, gq_error *e) {
 
 /* ---- after ---- */
 
-static bool input_unchanged(const gq_plan *plan, gq_error *e) {
-    for (uint32_t i = 0; i < plan->model.n_shards; i++) {
-        const gq_file *f = &plan->model.shards[i].file;
-        struct stat st;
-        if (fstat(f->fd, &st) != 0) return gq_fail(e, "%s: %s", f->path, strerror(errno));
-        if ((uint64_t)st.st_size != f->size || st.st_mtim.tv_sec != plan->modified[i].tv_sec ||
-            st.st_mtim.tv_nsec != plan->modified[i].tv_nsec)
-            return gq_fail(e, "%s was changed while it was being read", f->path);
-    }
-    return true;
-}
-
 static bool check_join(const engine *g, gq_error *e) {
     for (uint32_t k = 0; k < g->n_journals && g->missing; k++) {
         unsigned long long missing = g->missing[k], all = g->journals[k].end - g->journals[k].begin;
@@ -223,8 +209,8 @@ static bool check_join(const engine *g, gq_error *e) {
     return true;
 }
 
-/* Finished chunks outlive a failure that is not the input's fault; say so. What is not worth keeping goes,
- * unless it may be the work of others. */
+/* Finished chunks outlive a failure that is not the input's fault; say so. What is not worth keeping goes, if
+ * this run has opened and locked it: anything else may be the work of others. */
 static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     const gq_plan *plan = g->plan;
     gq_status status = e->status;
@@ -236,7 +222,7 @@ static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     }
     if (plan->join) return;
     const journal *j = g->n_journals ? &g->journals[0] : NULL;
-    if (!bad_input && j && (j->resumed || g->keeper.recorded > 0 || g->layers > 0)) {
+    if (!bad_input && j && (j->resumed || g->keeper.recorded > 0 || g->kept.finished > 0)) {
         gq_fail(e, "%s; what is done is kept in %s, and the same command goes on from there", e->text,
                 plan->outputs[0].shards[0].temporary);
         e->status = status;
@@ -244,7 +230,7 @@ static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     }
     uint32_t others = 0;
     if (j) journal_remove(j);
-    if (plan->calibration) calibrate_forget(plan);
+    checkpoint_remove(&g->kept);
     if (plan->parts && (!journal_count_parts(plan, &others, NULL) || others || !output_alone(&g->outputs)))
         return;
     output_remove(&g->outputs, bad_input || plan->parts > 0);
@@ -262,7 +248,7 @@ static bool finish(engine *g, gq_error *e) {
     if (!g->names.whole && !output_complete(&g->outputs, e)) return false;
     if (!give_names(g, e)) return false;
     if (!names_remove(&g->names)) return true; /* it would be taken up without its journals */
-    if (g->plan->calibration) calibrate_forget(g->plan);
+    checkpoint_remove(&g->kept);
     for (uint32_t k = 0; k < g->n_journals; k++) journal_remove(&g->journals[k]);
     journal_remove_all(g->plan);
     return true;
@@ -271,6 +257,7 @@ static bool finish(engine *g, gq_error *e) {
 static void release(engine *g) {
     for (uint32_t k = 0; k < g->n_journals; k++) journal_close(&g->journals[k]);
     free(g->journals), free(g->missing);
+    checkpoint_close(&g->kept);
     names_close(&g->names);
     output_free(&g->outputs);
     if (g->tensors) close_tensors(g, g->plan->n_tensors);
@@ -291,7 +278,7 @@ typedef struct calibration_call {
 static void do_calibrate(void *data) {
     calibration_call *c = data;
     engine *g = c->g;
-    c->ok = calibrate_run(g->plan, &g->outputs, g->names.whole, g->results, c->callbacks, &g->layers, c->e);
+    c->ok = calibrate_run(g->plan, &g->outputs, g->names.whole, g->results, c->callbacks, &g->kept, c->e);
 }
 
 static bool calibrate(engine *g, const gq_callbacks *callbacks, gq_error *e) {
@@ -312,13 +299,13 @@ static bool run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
         ok = calibrate(g, callbacks, e) &&
              schedule_run(&g->schedule, &(schedule_job){g->begin, g->end, do_chunk, fold_chunk, g}, e);
         workers_warn(&g->schedule.fewest, &g->results->warnings, NULL);
-        bad_input = !ok && (e->status == GQ_BAD_WEIGHTS || !input_unchanged(g->plan, NULL));
+        bad_input = !ok && (e->status == GQ_BAD_WEIGHTS || !gguf_model_unchanged(&g->plan->model, NULL));
     }
     /* A single file is synced when it gets its name; what may be continued, or has several, is recorded now.
      */
     bool record = ok ? g->plan->parts > 0 || g->outputs.n > 1 : !bad_input;
     bool kept = keeper_stop(&g->keeper, record, ok ? e : NULL);
-    if (ok && !g->names.whole && !input_unchanged(g->plan, e)) ok = false, bad_input = true;
+    if (ok && !g->names.whole && !gguf_model_unchanged(&g->plan->model, e)) ok = false, bad_input = true;
     ok = ok && kept && finish(g, e);
     g->results->progress = g->schedule.progress;
     g->results->progress.seconds = schedule_clock() - started;
@@ -334,7 +321,8 @@ bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **res
     if (!e) e = &unused;
     if (results) *results = NULL;
     if (!SIZED_TAKE(called, callbacks, e)) return false;
-    engine g = {.plan = plan, .results = results_new(plan, e), .opening = PTHREAD_MUTEX_INITIALIZER};
+    engine g = {
+        .plan = plan, .results = results_new(plan, e), .opening = PTHREAD_MUTEX_INITIALIZER, .kept.fd = -1};
     bool ok = g.results && run(&g, &called, e);
     if (results)
         *results = g.results;

@@ -96,7 +96,7 @@ static bool open_existing(journal *j, gq_error *e) {
 }
 
 static bool create(journal *j, const journal_head *head, gq_error *e) {
-    if (j->fd >= 0) close(j->fd), unlink(j->path);
+    if (j->fd >= 0) unlink(j->path), close(j->fd); /* while it is locked: it is nobody else's */
     j->fd = safe_file_create(j->path);
     if (j->fd < 0) return fail(j, "make", e);
     return lock(j, e) && (safe_file_write(j->fd, 0, head, sizeof *head) || fail(j, "write", e));
@@ -203,7 +203,10 @@ static bool for_each(const gq_plan *plan,
 
 static void remove_one(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
     (void)user, (void)part, (void)parts;
-    unlinkat(folder, name, 0);
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return;
+    if (safe_file_lock(fd, SAFE_FILE_ALONE)) unlinkat(folder, name, 0); /* else somebody is at work with it */
+    close(fd);
 }
 
 void journal_remove_all(const gq_plan *plan) { for_each(plan, remove_one, NULL, NULL); }

@@ -54,7 +54,7 @@ bool journal_write(const journal *j, const uint8_t *slots, size_t n, gq_error *e
 /* The number of parts that others' journals beside the output are of; 0: there are none. Fails when one of
  * them is of another plan, or they disagree in number. */
 bool journal_count_parts(const gq_plan *plan, uint32_t *parts, gq_error *e);
-/* Remove all journals of the plan's outputs. */
+/* Remove all journals of the plan's outputs that nobody is at work with; those of this run are closed. */
 void journal_remove_all(const gq_plan *plan);
 
 /* When the plan is made: fail when an input or an output has a journal's name, for all journals are removed
