@@ -8,6 +8,7 @@
 #include "cli/calibration.h"
 #include "cli/commands.h"
 #include "cli/evaluation.h"
+#include "cli/path.h"
 #include "cli/progress.h"
 #include "cli/recipe_out.h"
 #include "cli/say.h"
@@ -124,6 +125,17 @@ static gq_plan *make_plan(const request *r, gq_error *e) {
     return plan;
 }
 
+/* Names that were made up are known now: none may be that of a file that an option names. */
+static bool check_names(const request *r, const gq_plan *plan, gq_error *e) {
+    for (size_t o = 0; o < gq_plan_outputs(plan); o++) {
+        const char *path = gq_plan_summary(plan, o)->path;
+        for (size_t i = 0; i < r->files.n; i++)
+            if (path_same(path, r->files.items[i]))
+                return gq_fail_usage(e, "%s would be the output's name, and is that of an input", path);
+    }
+    return true;
+}
+
 /* Whether IN can be run on the text, before the work. */
 static bool ask_evaluation(const request *r, gq_evaluation_request *asked, gq_error *e) {
     *asked = (gq_evaluation_request){0};
@@ -170,8 +182,9 @@ int quantize_main(const request *r) {
     gq_plan *plan = ok ? make_plan(r, &e) : NULL;
     if (!plan) return failed(&e);
     if (!r->dry_run) interrupt_catch();
-    if (!r->quiet) say_plan(r, plan);
-    int status = run_plan(r, plan, &asked, &e) ? GQ_OK : failed(&e);
+    bool may = check_names(r, plan, &e);
+    if (may && !r->quiet) say_plan(r, plan);
+    int status = may && run_plan(r, plan, &asked, &e) ? GQ_OK : failed(&e);
     evaluation_free(&asked);
     gq_plan_free(plan);
     return status;

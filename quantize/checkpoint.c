@@ -154,9 +154,10 @@ uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_erro
 
 /* ---- opening ---- */
 
+char *checkpoint_path(const char *out) { return safe_file_beside(out, SUFFIX); }
+
 static bool prepare(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
-    *c =
-        (checkpoint){.fd = -1, .slot = h->slot, .streams = h->streams, .path = safe_file_beside(out, SUFFIX)};
+    *c = (checkpoint){.fd = -1, .slot = h->slot, .streams = h->streams, .path = checkpoint_path(out)};
     return c->path || gq_fail_memory(e, strlen(out) + sizeof SUFFIX);
 }
 

@@ -27,6 +27,8 @@ typedef struct checkpoint_head {
     uint32_t unused, crc; /* crc: of all before it */
 } checkpoint_head;
 
+/* Its name for an output; malloc'ed, NULL: no memory. */
+char *checkpoint_path(const char *out);
 /* Complete it: magic, fused and crc. */
 void checkpoint_seal(checkpoint_head *h);
 

@@ -62,6 +62,20 @@ bool gq_check_target(const char *path, bool replace, gq_error *e) {
     return replace || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s is there already", path);
 }
 
+static bool leads_to(const char *path, const struct stat *to) {
+    struct stat st;
+    return path && stat(path, &st) == 0 && st.st_dev == to->st_dev && st.st_ino == to->st_ino;
+}
+
+bool files_check_inputs(const char *path, const gguf_model *model, const char *const *others, size_t n,
+                        gq_error *e) {
+    struct stat st;
+    if (stat(path, &st) != 0) return true;
+    bool is_input = gguf_model_has_file(model, st.st_dev, st.st_ino);
+    for (size_t i = 0; !is_input && i < n; i++) is_input = leads_to(others[i], &st);
+    return !is_input || gq_fail(e, "%s is one of the inputs: writing it would destroy what is read", path);
+}
+
 /* A name that nobody can foretell, so that neither what an earlier run left nor what somebody else put there
  * is in the way. */
 static int create_beside(const char *path, char **beside, gq_error *e) {

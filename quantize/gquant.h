@@ -70,7 +70,7 @@ GQ_API bool gq_type_readable(uint32_t type); /* whether there is a decoder for i
 /* ---- a text for a model to run on ---- */
 enum { GQ_CONTEXT = 512 };
 typedef struct gq_text {
-    const char *name;  /* for messages; NULL: none */
+    const char *name;  /* for messages; NULL: none. Where it is a file's, nothing is written over that */
     const char *bytes; /* n of them, at most 1 GiB; need not be UTF-8 */
     size_t n;
     bool ids;           /* they are no text but decimal ids of tokens, with white space between them */

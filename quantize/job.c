@@ -2,6 +2,7 @@
  * view.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/paths.h"
@@ -10,11 +11,21 @@
 #include "quantize/run/names.h"
 #include "quantize/sized.h"
 
+/* The states of a calibrated run are made beside its first output. */
+static bool check_states(const gq_plan *plan, const gq_options *options, gq_error *e) {
+    const char *out = plan->outputs[0].shards[0].path;
+    char *path = checkpoint_path(out);
+    bool ok = path ? plan_check_beside(plan, options, path, e) : gq_fail_memory(e, strlen(out));
+    free(path);
+    return ok;
+}
+
 /* Whether the outputs may have their names, or have got them already, and what is to be gone on with. */
 static bool look_beside(gq_plan *plan, const gq_options *options, gq_error *e) {
     names_left left = {.named = NULL};
     bool ok = names_look(plan, options, &left, e) && plan_check_targets(plan, options, left.named, e) &&
               journal_check_names(plan, options, e) &&
+              (!plan->calibration || check_states(plan, options, e)) &&
               journal_announce(plan, left.whole, &plan->warnings, e) && plan_announce_calibration(plan, e);
     free(left.named);
     return ok;

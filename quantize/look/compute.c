@@ -16,6 +16,7 @@
 #include "imatrix/entries.h"
 #include "quantize/allowance.h"
 #include "quantize/checkpoint.h"
+#include "quantize/files.h"
 #include "quantize/look/importance.h"
 #include "quantize/plan/identity.h"
 #include "quantize/pulse.h"
@@ -164,11 +165,25 @@ static bool open_model(gq_importance_plan *p, const char *path, gq_error *e) {
     return p->model;
 }
 
+/* Neither the output nor the states beside it may take the place of what is read. */
+static bool check_inputs(const gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
+    const char **texts = calloc(r->n_texts, sizeof *texts);
+    char *states = checkpoint_path(r->out);
+    if (texts)
+        for (size_t i = 0; i < r->n_texts; i++) texts[i] = r->texts[i].name;
+    bool ok = texts && states ? files_check_inputs(r->out, &p->file, texts, r->n_texts, e) &&
+                                    files_check_inputs(states, &p->file, texts, r->n_texts, e)
+                              : gq_fail_memory(e, r->n_texts * sizeof *texts);
+    free(states), free(texts);
+    return ok;
+}
+
 static bool make_plan(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
     p->dat = r->dat, p->force = r->force, p->output = r->output;
     p->out = strdup(r->out);
     if (!p->out) return gq_fail_memory(e, strlen(r->out));
-    if (!gq_check_target(r->out, r->force, e) || !open_model(p, r->model, e)) return false;
+    if (!gq_check_target(r->out, r->force, e) || !open_model(p, r->model, e) || !check_inputs(p, r, e))
+        return false;
     p->job.threads = forward_threads(workers_asked(r->threads));
     const char *output = p->output ? p->sizes->out->name : NULL;
     p->collected = collection_measure(&p->file, p->sizes->layers, output);

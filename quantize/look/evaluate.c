@@ -8,6 +8,7 @@
 #include "gguf/facts.h"
 #include "mixes/mixes.h"
 #include "quantize/allowance.h"
+#include "quantize/files.h"
 #include "quantize/look/side_by_side.h"
 #include "quantize/schedule.h"
 #include "quantize/sized.h"
@@ -134,6 +135,14 @@ static bool read_windows(gq_evaluation *v, const gq_text *text, gq_error *e) {
                         &v->warnings, e);
 }
 
+/* The file of logits may take the place of nothing that is read. */
+static bool check_inputs(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    bool ok = true;
+    for (size_t i = 0; ok && r->logits && i < v->n; i++)
+        ok = files_check_inputs(r->logits, &v->runners[i].file, &r->text.name, 1, e);
+    return ok;
+}
+
 static bool plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side *s, gq_error *e) {
     *s = (side_by_side){.runners = v->runners,
                         .n = v->n,
@@ -144,7 +153,8 @@ static bool plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side 
                         .callbacks = r->callbacks,
                         .logits = r->logits,
                         .replace_logits = r->replace_logits};
-    return open_all(v, r, e) && read_windows(v, &r->text, e) && side_by_side_bounds(s, &v->bounds, e);
+    return open_all(v, r, e) && check_inputs(v, r, e) && read_windows(v, &r->text, e) &&
+           side_by_side_bounds(s, &v->bounds, e);
 }
 
 static bool run(gq_evaluation *v, const side_by_side *s, gq_error *e) {

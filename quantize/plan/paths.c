@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "gguf/safe_file.h"
+#include "quantize/files.h"
 
 static const char *base_of(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -72,32 +73,23 @@ char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n) {
 
 /* ---- may it be written? ---- */
 
-bool plan_is_input(const gq_plan *plan, const gq_options *options, const struct stat *st) {
-    struct stat importance;
-    for (uint32_t i = 0; i < plan->model.n_shards; i++) {
-        const gq_file *f = &plan->model.shards[i].file;
-        if (f->device == st->st_dev && f->inode == st->st_ino) return true;
-    }
-    return options->imatrix && stat(options->imatrix, &importance) == 0 && importance.st_dev == st->st_dev &&
-           importance.st_ino == st->st_ino;
+bool plan_check_inputs(const gq_plan *plan, const gq_options *options, const char *path, gq_error *e) {
+    const gq_calibration *c = options->calibration;
+    const char *const others[] = {options->imatrix, c && !c->random ? c->text.name : NULL};
+    return files_check_inputs(path, &plan->model, others, sizeof others / sizeof *others, e);
 }
 
 static bool check_target(const gq_plan *plan, const gq_options *options, const plan_shard *shard, bool named,
                          gq_error *e) {
     const char *path = shard->path;
-    struct stat st;
-    if (stat(path, &st) == 0 && plan_is_input(plan, options, &st))
-        return gq_fail(e, "%s is one of the inputs: quantizing a file onto itself would destroy it", path);
-    return gq_check_target(path, options->force || options->dry_run || named, e);
+    return plan_check_inputs(plan, options, path, e) &&
+           gq_check_target(path, options->force || options->dry_run || named, e);
 }
 
-/* What lies beside an output while it is made is replaced, and removed in the end. */
-static bool check_temporary(const gq_plan *plan, const gq_options *options, const plan_shard *shard,
-                            gq_error *e) {
-    struct stat st;
-    return stat(shard->temporary, &st) != 0 || !plan_is_input(plan, options, &st) ||
-           gq_fail(e, "%s is one of the inputs, and has the name that %s has until it is whole: rename it",
-                   shard->temporary, shard->path);
+bool plan_check_beside(const gq_plan *plan, const gq_options *options, const char *path, gq_error *e) {
+    return plan_check_inputs(plan, options, path, NULL) ||
+           gq_fail(e, "%s is one of the inputs, and has the name of a file that is made beside %s: rename it",
+                   path, plan->outputs[0].path);
 }
 
 /* Where a file lies: one place may have several paths. */
@@ -143,7 +135,8 @@ static bool check_each(const gq_plan *plan, const gq_options *options, const boo
             const plan_shard *shard = &plan->outputs[o].shards[s];
             bool has_name = named && named[*n];
             paths[(*n)++] = shard->path;
-            if (!check_target(plan, options, shard, has_name, e) || !check_temporary(plan, options, shard, e))
+            if (!check_target(plan, options, shard, has_name, e) ||
+                !plan_check_beside(plan, options, shard->temporary, e))
                 return false;
         }
     return true;

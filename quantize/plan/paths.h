@@ -10,8 +10,11 @@ char *plan_derive_path(const char *folder, const char *input, const char *filety
 /* PREFIX-kkkkk-of-nnnnn.gguf for the k-th shard (from 0) of n. When n is 1 it is the path itself, or, where
  * that was given as a prefix, PREFIX.gguf. */
 char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n);
-/* Whether this is a shard of the input, or the importance data. */
-bool plan_is_input(const gq_plan *plan, const gq_options *options, const struct stat *st);
+/* Whether a file of this name may be written: none that is read, the model's, importance data, or the text
+ * of a calibration; and the same of one that is made, replaced or removed beside an output, in other words.
+ */
+bool plan_check_inputs(const gq_plan *plan, const gq_options *options, const char *path, gq_error *e);
+bool plan_check_beside(const gq_plan *plan, const gq_options *options, const char *path, gq_error *e);
 /* Whether all outputs may be written where they are asked for. named: which shards, output by output, have
  * their names from an earlier run; NULL: none. */
 bool plan_check_targets(const gq_plan *plan, const gq_options *options, const bool *named, gq_error *e);

@@ -146,10 +146,7 @@ static bool find_free(target *t, gq_error *e) {
 }
 
 static bool keep_measurements(const target *t, const char *path, const char *key, gq_error *e) {
-    struct stat st;
-    if (stat(path, &st) == 0 && plan_is_input(t->plan, t->options, &st))
-        return gq_fail(e, "%s, where they would be, is one of the inputs", path);
-    return measure_write(t->plan, path, key, t->found, e);
+    return plan_check_inputs(t->plan, t->options, path, e) && measure_write(t->plan, path, key, t->found, e);
 }
 
 /* Sources forget what measuring needed: a calibrated run knows more. */

@@ -256,13 +256,14 @@ typedef struct inputs_seen {
 
 static void look_for_input(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
     inputs_seen *seen = user;
-    struct stat st;
-    (void)part, (void)parts;
-    if (seen->failed || fstatat(folder, name, &st, 0) != 0 || !plan_is_input(seen->plan, seen->options, &st))
-        return;
-    gq_fail(seen->e, "%s is one of the inputs, and has the name of a journal of %s: rename it", name,
-            seen->plan->outputs[0].path);
-    seen->failed = true;
+    const char *out = seen->plan->outputs[0].shards[0].path, *slash = strrchr(out, '/');
+    char *path = NULL;
+    (void)folder, (void)part, (void)parts;
+    if (seen->failed) return;
+    if (asprintf(&path, "%.*s%s", slash ? (int)(slash - out) + 1 : 0, out, name) < 0)
+        path = NULL, seen->failed = !gq_fail_memory(seen->e, strlen(out) + strlen(name));
+    seen->failed = seen->failed || !plan_check_beside(seen->plan, seen->options, path, seen->e);
+    free(path);
 }
 
 static bool outputs_are_no_journals(const gq_plan *plan, gq_error *e) {

@@ -63,10 +63,7 @@ void names_close(names *r) {
 
 static bool name_is_free(const names *r, const gq_options *options, gq_error *e) {
     const gq_plan *plan = r->set->plan;
-    struct stat st;
-    if (stat(r->path, &st) == 0 && plan_is_input(plan, options, &st))
-        return gq_fail(e, "%s is one of the inputs, and has the name of a file beside %s: rename it", r->path,
-                       plan->outputs[0].path);
+    if (!plan_check_beside(plan, options, r->path, e)) return false;
     for (size_t i = 0; i < r->set->n; i++)
         if (!strcmp(r->set->files[i].shard->path, r->path))
             return gq_fail_usage(e, "the output %s has the name of a file beside %s", r->path,
