@@ -60,6 +60,23 @@ bool safe_file_lock(int fd, safe_file_sharing sharing) {
 
 bool safe_file_lock_alone(int fd) { return flock(fd, LOCK_EX | LOCK_NB) == 0; }
 
+/* While it is locked nobody else can have begun to write it. */
+static bool remove_left(int fd, const char *path) {
+    return safe_file_lock_alone(fd) && safe_file_still_there(fd, path) && unlink(path) == 0;
+}
+
+int safe_file_renew(const char *path) {
+    int fd = safe_file_open(path);
+    if (fd < 0 && errno != ENOENT) return -1;
+    bool is_free = fd < 0 || remove_left(fd, path);
+    if (fd >= 0) close(fd);
+    if (!is_free) return errno = EEXIST, -1;
+    fd = safe_file_create(path);
+    if (fd < 0 || (safe_file_lock(fd, SAFE_FILE_ALONE) && safe_file_still_there(fd, path))) return fd;
+    close(fd); /* somebody has taken it for a killed run's, and it is his now */
+    return errno = EEXIST, -1;
+}
+
 bool safe_file_may_grow(const char *path, uint64_t size, gq_error *e) {
     struct rlimit most;
     return getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur == RLIM_INFINITY || size <= most.rlim_cur ||

@@ -64,11 +64,14 @@ static bool read_all(int fd, void *to, uint64_t n, uint64_t at) {
 
 static const char DAMAGED[] = "what it left is damaged";
 
+static bool read_head(int fd, checkpoint_head *h) {
+    return read_all(fd, h, sizeof *h, 0) && memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 &&
+           h->crc == crc(h, offsetof(checkpoint_head, crc));
+}
+
 static const char *mismatch(int fd, const checkpoint_head *wanted) {
     checkpoint_head found;
-    if (!read_all(fd, &found, sizeof found, 0) || memcmp(found.magic, MAGIC, sizeof MAGIC) != 0 ||
-        found.crc != crc(&found, offsetof(checkpoint_head, crc)))
-        return DAMAGED;
+    if (!read_head(fd, &found)) return DAMAGED;
     if (memcmp(found.build, wanted->build, sizeof found.build) != 0)
         return "it was one of another version or build of gquant";
     if (found.times != wanted->times || found.content != wanted->content)
@@ -224,6 +227,27 @@ void checkpoint_close(checkpoint *c) {
 void checkpoint_remove(const checkpoint *c) {
     if (c->fd >= 0) unlink(c->path);
 }
+
+/* ---- what is left ---- */
+
+static void clean(const char *out, bool (*is_left)(int fd, const void *what), const void *what) {
+    char *path = checkpoint_path(out);
+    int fd = path ? safe_file_open(path) : -1;
+    if (fd >= 0 && is_left(fd, what) && safe_file_lock(fd, SAFE_FILE_ALONE) &&
+        safe_file_still_there(fd, path))
+        unlink(path);
+    if (fd >= 0) close(fd);
+    free(path);
+}
+
+static bool is_of_head(int fd, const void *h) { return !mismatch(fd, h); }
+void checkpoint_clean(const char *out, const checkpoint_head *h) { clean(out, is_of_head, h); }
+
+static bool is_of_kind(int fd, const void *kind) {
+    checkpoint_head found;
+    return read_head(fd, &found) && found.kind == *(const checkpoint_kind *)kind;
+}
+void checkpoint_clean_kind(const char *out, checkpoint_kind kind) { clean(out, is_of_kind, &kind); }
 
 /* ---- writing ---- */
 

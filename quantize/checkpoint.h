@@ -50,6 +50,10 @@ bool checkpoint_look(checkpoint *c, const char *out, const checkpoint_head *h, g
 bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, uint64_t records, gq_error *e);
 void checkpoint_close(checkpoint *c);
 void checkpoint_remove(const checkpoint *c); /* one that checkpoint_open has opened */
+/* Remove what lies beside an output that is whole, unless another process is at work with it: what belongs to
+ * this head; or whatever is of a kind, when the output of the run that left it is gone. */
+void checkpoint_clean(const char *out, const checkpoint_head *h);
+void checkpoint_clean_kind(const char *out, checkpoint_kind kind);
 
 uint64_t checkpoint_slots(void); /* offset of the first stream's two; the other streams' follow */
 /* Bytes of the file. */

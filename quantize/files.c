@@ -76,12 +76,15 @@ bool files_check_inputs(const char *path, const gguf_model *model, const char *c
     return !is_input || gq_fail(e, "%s is one of the inputs: writing it would destroy what is read", path);
 }
 
-/* A name that nobody can foretell, so that neither what an earlier run left nor what somebody else put there
- * is in the way. */
+/* A name that is always the same, so that the next writer takes away what one that was killed has left; where
+ * another process is writing just now, or somebody else has put something there, one that nobody can
+ * foretell. */
 static int create_beside(const char *path, char **beside, gq_error *e) {
     enum { TRIES = 100 };
-    int fd = -1;
-    errno = EEXIST;
+    *beside = safe_file_beside(path, ".gquant-new");
+    if (!*beside) return gq_fail_memory(e, strlen(path)), -1;
+    int fd = safe_file_renew(*beside);
+    if (fd < 0) errno = EEXIST;
     for (int i = 0; fd < 0 && errno == EEXIST && i < TRIES; i++) {
         uint64_t number = 0;
         char suffix[32];
@@ -111,11 +114,7 @@ static bool write_to(int fd, const file_piece *pieces, size_t n) {
     bool ok = true;
     uint64_t offset = 0;
     for (size_t i = 0; ok && i < n; offset += pieces[i++].n) ok = write_piece(fd, offset, &pieces[i]);
-    ok = ok && fsync(fd) == 0;
-    int error = errno;
-    ok = close(fd) == 0 && ok;
-    if (!ok && error) errno = error;
-    return ok;
+    return ok && fsync(fd) == 0;
 }
 
 /* A write beyond RLIMIT_FSIZE sends the thread SIGXFSZ, which would end the process: it is held back and
@@ -154,6 +153,7 @@ bool files_write(const char *path, bool replace, const file_piece *pieces, size_
         ok = fail_write(path, errno, e);
         unlink(beside);
     }
+    if (fd >= 0) close(fd); /* it is locked until it has its name */
     free(beside);
     return ok;
 }

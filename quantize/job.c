@@ -3,6 +3,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/paths.h"
@@ -20,10 +21,35 @@ static bool check_states(const gq_plan *plan, const gq_options *options, gq_erro
     return ok;
 }
 
+/* Whether nothing is left of what outputs are until they have their names. */
+static bool all_named(const gq_plan *plan) {
+    struct stat st;
+    for (size_t o = 0; o < plan->n_outputs; o++)
+        for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++)
+            if (lstat(plan->outputs[o].shards[s].temporary, &st) == 0) return false;
+    return true;
+}
+
+/* An output is there already. Where it is this very plan's, whose run was killed after it had given the last
+ * name, what lies beside it is of no use to anybody. */
+static void clean_up(const gq_plan *plan) {
+    if (!all_named(plan)) return;
+    if (plan->calibration) checkpoint_clean(plan->outputs[0].shards[0].path, &plan->calibration->head);
+    journal_clean(plan);
+}
+
+static bool check_targets(const gq_plan *plan, const gq_options *options, const bool *named, gq_error *e) {
+    gq_error why = {.text = ""};
+    if (plan_check_targets(plan, options, named, &why)) return true;
+    if (why.remedy == GQ_REMEDY_REPLACE) clean_up(plan);
+    if (e) *e = why;
+    return false;
+}
+
 /* Whether the outputs may have their names, or have got them already, and what is to be gone on with. */
 static bool look_beside(gq_plan *plan, const gq_options *options, gq_error *e) {
     names_left left = {.named = NULL};
-    bool ok = names_look(plan, options, &left, e) && plan_check_targets(plan, options, left.named, e) &&
+    bool ok = names_look(plan, options, &left, e) && check_targets(plan, options, left.named, e) &&
               journal_check_names(plan, options, e) &&
               (!plan->calibration || check_states(plan, options, e)) &&
               journal_announce(plan, left.whole, &plan->warnings, e) && plan_announce_calibration(plan, e);

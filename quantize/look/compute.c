@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -114,8 +115,10 @@ static bool bound(gq_importance_plan *p, uint64_t memory, gq_error *e) {
 
 /* ---- the plan ---- */
 
-static bool identify(gq_importance_plan *p, gq_error *e) {
+/* What is run on what: all that is needed to know a run again. */
+static bool identify(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
     checkpoint_head *h = &p->head;
+    if (!read_texts(p, r, e) || !take_part(p, r->part, r->parts, e)) return false;
     plan_build(h->build);
     bool ok = plan_identify_model(&p->file, &h->times, &h->content, e);
     h->kind = CHECKPOINT_IMPORTANCE, h->settings = p->output, h->streams = 1;
@@ -178,18 +181,32 @@ static bool check_inputs(const gq_importance_plan *p, const gq_importance_reques
     return ok;
 }
 
+/* The output is there already. Where it is this very run's, killed before it could remove its states, they
+ * are of no use to anybody: the last layer is done, and the output is not older than they are. */
+static void clean_up(gq_importance_plan *p, const gq_importance_request *r) {
+    struct stat made, left;
+    checkpoint c = {.fd = -1};
+    char *states = checkpoint_path(r->out);
+    bool older = !states || stat(r->out, &made) != 0 || stat(states, &left) != 0 ||
+                 made.st_mtim.tv_sec < left.st_mtim.tv_sec ||
+                 (made.st_mtim.tv_sec == left.st_mtim.tv_sec && made.st_mtim.tv_nsec < left.st_mtim.tv_nsec);
+    free(states);
+    if (older || !open_model(p, r->model, NULL) || !identify(p, r, NULL)) return;
+    if (checkpoint_look(&c, r->out, &p->head, NULL) && c.finished == p->sizes->layers + p->output)
+        checkpoint_clean(r->out, &p->head);
+    checkpoint_close(&c);
+}
+
 static bool make_plan(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
     p->dat = r->dat, p->force = r->force, p->output = r->output;
     p->out = strdup(r->out);
     if (!p->out) return gq_fail_memory(e, strlen(r->out));
-    if (!gq_check_target(r->out, r->force, e) || !open_model(p, r->model, e) || !check_inputs(p, r, e))
-        return false;
+    if (!gq_check_target(r->out, r->force, e)) return clean_up(p, r), false;
+    if (!open_model(p, r->model, e) || !check_inputs(p, r, e)) return false;
     p->job.threads = forward_threads(workers_asked(r->threads));
     const char *output = p->output ? p->sizes->out->name : NULL;
     p->collected = collection_measure(&p->file, p->sizes->layers, output);
-    if (!read_texts(p, r, e) || !take_part(p, r->part, r->parts, e) || !check_context(p, e) ||
-        !identify(p, e) || !bound(p, r->memory, e))
-        return false;
+    if (!identify(p, r, e) || !check_context(p, e) || !bound(p, r->memory, e)) return false;
     describe(p);
     return announce(p, e);
 }

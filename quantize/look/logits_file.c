@@ -21,10 +21,12 @@ bool logits_file_start(logits_file *f, const char *path, bool replace, size_t to
     if (!gq_check_target(path, replace, e) || !safe_file_may_grow(path, bytes, e)) return false;
     f->beside = safe_file_beside(path, ".logits");
     if (!f->beside) return gq_fail_memory(e, strlen(path));
-    unlink(f->beside); /* what an earlier run left */
-    f->fd = safe_file_create(f->beside);
+    f->fd = safe_file_renew(f->beside);
     if (f->fd >= 0) return true;
-    fail_file(f, e);
+    if (errno == EEXIST)
+        gq_fail(e, "another process is writing %s (it holds %s)", path, f->beside);
+    else
+        fail_file(f, e);
     free(f->beside);
     return false;
 }
@@ -45,9 +47,9 @@ bool logits_file_add(logits_file *f, size_t position, size_t n, size_t first_row
 
 bool logits_file_end(logits_file *f, bool ok, gq_error *e) {
     ok = ok && (fsync(f->fd) == 0 || fail_file(f, e));
-    close(f->fd);
     ok = ok && (safe_file_rename(f->beside, f->path, f->replace) || fail_file(f, e));
     if (!ok) unlink(f->beside);
+    close(f->fd); /* it is locked until it has its name */
     free(f->beside);
     return ok;
 }

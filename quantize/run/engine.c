@@ -251,6 +251,8 @@ static bool finish(engine *g, gq_error *e) {
     checkpoint_remove(&g->kept);
     for (uint32_t k = 0; k < g->n_journals; k++) journal_remove(&g->journals[k]);
     journal_remove_all(g->plan);
+    /* Of an unfinished calibration whose output this one has taken the place of. */
+    checkpoint_clean_kind(g->plan->outputs[0].shards[0].path, CHECKPOINT_CALIBRATION);
     return true;
 }
 

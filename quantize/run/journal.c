@@ -201,15 +201,21 @@ static bool for_each(const gq_plan *plan,
     return ok;
 }
 
-static void remove_one(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
-    (void)user, (void)part, (void)parts;
+/* only: of this plan; NULL: of any. */
+static void remove_one(void *only, int folder, const char *name, uint32_t part, uint32_t parts) {
+    journal_head found, wanted = {.part = 0};
+    if (only) wanted = journal_head_of(only, part, parts);
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return;
-    if (safe_file_lock(fd, SAFE_FILE_ALONE)) unlinkat(folder, name, 0); /* else somebody is at work with it */
+    bool is_left = !only || (read_head(fd, &found) && !journal_mismatch(&found, &wanted));
+    /* where it is locked somebody is at work with it */
+    if (is_left && safe_file_lock(fd, SAFE_FILE_ALONE)) unlinkat(folder, name, 0);
     close(fd);
 }
 
 void journal_remove_all(const gq_plan *plan) { for_each(plan, remove_one, NULL, NULL); }
+
+void journal_clean(const gq_plan *plan) { for_each(plan, remove_one, (void *)(uintptr_t)plan, NULL); }
 
 typedef struct parts_seen {
     const gq_plan *plan;

@@ -56,6 +56,8 @@ bool journal_write(const journal *j, const uint8_t *slots, size_t n, gq_error *e
 bool journal_count_parts(const gq_plan *plan, uint32_t *parts, gq_error *e);
 /* Remove all journals of the plan's outputs that nobody is at work with; those of this run are closed. */
 void journal_remove_all(const gq_plan *plan);
+/* The same, of those alone that belong to the plan. */
+void journal_clean(const gq_plan *plan);
 
 /* When the plan is made: fail when an input or an output has a journal's name, for all journals are removed
  * in the end. */
