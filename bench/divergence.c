@@ -94,7 +94,7 @@ typedef struct model {
 } model;
 
 static double fact(const gguf_model *g, const char *key, double otherwise) {
-    const gguf_kv *kv = gguf_find(g->shards->kv, g->shards->n_kv, key);
+    const gguf_kv *kv = gguf_find(gguf_container_of(g)->shards->kv, gguf_container_of(g)->shards->n_kv, key);
     int64_t whole;
     double real;
     if (gguf_kv_int(kv, &whole)) return (double)whole;
@@ -114,7 +114,7 @@ static float *weights(const gguf_model *g, const char *name, int rows, int cols,
         fail("unexpected shape or type", name);
     uint8_t *bytes = get(t->size);
     float *w = get(sizeof(float) * (size_t)rows * (size_t)cols);
-    if (!gq_file_read(&g->shards[t->shard].file, t->offset, bytes, t->size, &e)) fail(name, e.text);
+    if (!gq_file_read(&gguf_container_of(g)->shards[t->shard].file, t->offset, bytes, t->size, &e)) fail(name, e.text);
     c->decode(bytes, w, (size_t)rows * (size_t)cols);
     free(bytes);
     return w;

@@ -1,5 +1,5 @@
 #include "forward/batch.h"
-#include "forward/saturate.h"
+#include "base/checked.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ typedef struct room {
 static void *part(room *r, uint64_t n, uint64_t of, uint64_t size) {
     uint64_t bytes, at = r->at;
     if (__builtin_mul_overflow(n, of, &bytes) || __builtin_mul_overflow(bytes, size, &bytes) ||
-        bytes > UINT64_MAX / 4 || __builtin_add_overflow(at, gguf_round_up(bytes, ALIGNMENT), &r->at)) {
+        bytes > UINT64_MAX / 4 || __builtin_add_overflow(at, round_up(bytes, ALIGNMENT), &r->at)) {
         r->at = UINT64_MAX;
         return NULL;
     }

@@ -18,7 +18,7 @@
 #ifndef GQ_DIVERGENCE_H
 #define GQ_DIVERGENCE_H
 
-#include "gguf/error.h"
+#include "base/error.h"
 
 typedef struct divergence divergence;
 

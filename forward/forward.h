@@ -28,7 +28,7 @@
 #ifndef GQ_FORWARD_H
 #define GQ_FORWARD_H
 
-#include "gguf/gguf.h"
+#include "model/model.h"
 
 /* ---- a model that can be run ---- */
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "forward/run.h"
-#include "forward/saturate.h"
+#include "base/checked.h"
 
 /* A model's part of it. */
 typedef struct head {

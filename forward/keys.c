@@ -6,7 +6,7 @@
 #include <string.h>
 
 key_reader key_reader_of(const gguf_model *g, gq_error *e) {
-    return (key_reader){gguf_facts_of(g->kv, g->n_kv, NULL, 0), g->shards[0].file.path, e, true};
+    return (key_reader){gguf_facts_of(g->kv, g->n_kv, NULL, 0), g->path, e, true};
 }
 
 bool key_there(const key_reader *r, const char *name) { return gguf_fact(&r->facts, name) != NULL; }

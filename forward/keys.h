@@ -6,7 +6,7 @@
 #ifndef GQ_FORWARD_KEYS_H
 #define GQ_FORWARD_KEYS_H
 
-#include "gguf/facts.h"
+#include "model/facts.h"
 
 typedef struct key_reader {
     gguf_facts facts;

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "forward/model.h"
-#include "gguf/facts.h"
+#include "base/checked.h"
+#include "model/facts.h"
 
 enum { ALIGNMENT = 64 };
 
@@ -43,7 +44,7 @@ typedef struct placing {
 
 static uint64_t place(placing *p, uint64_t bytes) {
     uint64_t at = p->at;
-    p->at += gguf_round_up(bytes, ALIGNMENT);
+    p->at += round_up(bytes, ALIGNMENT);
     return at;
 }
 
@@ -124,8 +125,7 @@ void forward_layer_ahead(const forward_model *m, size_t i) {
     if (i >= m->sizes.layers) return;
     for (slot s = 0; s < SLOTS; s++) {
         const gguf_tensor *t = m->layers[i].weight[s];
-        const gq_file *f = t ? &m->file->shards[t->shard].file : NULL;
-        if (f && f->fd >= 0) posix_fadvise(f->fd, (off_t)t->offset, (off_t)t->size, POSIX_FADV_WILLNEED);
+        if (t) model_advise(m->file, t, 0, gguf_elements(t->ne), MODEL_WILL_NEED);
     }
 }
 

@@ -16,7 +16,7 @@
 #define GQ_FORWARD_MATMUL_H
 
 #include "codec/codec.h"
-#include "gguf/error.h"
+#include "base/error.h"
 
 typedef struct matmul matmul;
 

@@ -327,7 +327,7 @@ static bool set_up(forward_model *m, gq_error *e) {
 forward_model *forward_model_new(const gguf_model *g, gq_error *e) {
     forward_model *m = calloc(1, sizeof *m);
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
-    m->file = g, m->path = g->shards[0].file.path;
+    m->file = g, m->path = g->path;
     if (set_up(m, e)) return m;
     forward_model_free(m);
     return NULL;

@@ -2,7 +2,7 @@
 #ifndef GQ_PIECES_H
 #define GQ_PIECES_H
 
-#include "gguf/error.h"
+#include "base/error.h"
 
 #define NO_PIECE UINT32_MAX
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/index.h"
+#include "base/index.h"
 
 /* ---- which tokens are special ---- */
 

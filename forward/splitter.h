@@ -2,7 +2,7 @@
 #ifndef GQ_SPLITTER_H
 #define GQ_SPLITTER_H
 
-#include "gguf/error.h"
+#include "base/error.h"
 
 enum { SPLIT_MOST = 6 }; /* patterns of a list */
 

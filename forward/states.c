@@ -6,8 +6,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "forward/saturate.h"
-#include "gguf/safe_file.h"
+#include "base/checked.h"
+#include "base/safe_file.h"
 
 size_t states_windows(const states *s, size_t batch) {
     size_t left = s->windows - batch * s->batch;
@@ -16,13 +16,6 @@ size_t states_windows(const states *s, size_t batch) {
 
 size_t states_stride(const states *s, size_t batch) {
     return forward_stride(states_windows(s, batch) * s->context);
-}
-
-/* UINT64_MAX where it cannot be counted. */
-static uint64_t times(uint64_t a, uint64_t b) {
-    uint64_t product;
-    return a == UINT64_MAX || b == UINT64_MAX || __builtin_mul_overflow(a, b, &product) ? UINT64_MAX
-                                                                                        : product;
 }
 
 static uint64_t floats_of(uint64_t width, uint64_t tokens) {

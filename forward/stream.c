@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "forward/run.h"
-#include "forward/saturate.h"
-#include "gguf/safe_file.h"
+#include "base/checked.h"
+#include "base/safe_file.h"
 
 /* ---- bounds ---- */
 
@@ -19,8 +19,6 @@ enum {
     LEAST_TOKENS = 512,   /* fewer make it dear, so that states rather go into a file */
     OVERHEAD = 128 << 10, /* what calls and threads take besides what is counted */
 };
-
-static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* What a model takes while a layer is done. */
 static uint64_t layer_bytes(const forward_job *j, const forward_model *m, size_t batch, bool in_file) {

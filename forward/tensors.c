@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "forward/model.h"
-#include "gguf/facts.h"
+#include "model/facts.h"
 
 #define NAME(slot, name) [slot] = (name),
 static const char *const names[SLOTS] = {FORWARD_SLOTS(NAME, NAME)};

@@ -6,7 +6,7 @@
 #include "forward/join.h"
 #include "forward/specials.h"
 #include "forward/utf8.h"
-#include "gguf/index.h"
+#include "base/index.h"
 
 struct tokenizer {
     vocabulary vocabulary;

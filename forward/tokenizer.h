@@ -12,7 +12,7 @@
 #ifndef GQ_TOKENIZER_H
 #define GQ_TOKENIZER_H
 
-#include "gguf/gguf.h"
+#include "model/model.h"
 
 typedef struct tokenizer tokenizer;
 

@@ -2,7 +2,7 @@
 #ifndef GQ_UTF8_H
 #define GQ_UTF8_H
 
-#include "gguf/error.h"
+#include "base/error.h"
 
 /* Bytes of the UTF-8 form of a code point below 2^21; to: room for 4. */
 size_t utf8_put(char *to, uint32_t code);

@@ -4,7 +4,7 @@
 
 #include "forward/pieces.h"
 #include "forward/splitter.h"
-#include "gguf/gguf.h"
+#include "model/model.h"
 
 typedef enum vocabulary_kind {
     VOCABULARY_SPM, /* characters, joined by score */

@@ -1,7 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/index.h"
+#include "base/index.h"
+#include "base/checked.h"
 #include "gguf/rules.h"
 
 struct gguf_header {
@@ -204,7 +205,7 @@ static bool place_tensors(gguf_header *h, uint64_t data_offset, uint64_t alignme
     uint64_t end = data_offset;
     for (uint64_t i = 0; i < h->n_tensors; i++) {
         gguf_tensor *t = &h->tensors[i];
-        uint64_t padded = gguf_round_up(t->size, alignment);
+        uint64_t padded = round_up(t->size, alignment);
         if (padded > INT64_MAX - end) {
             return gq_fail(e, "tensor '%s': %llu bytes at byte %llu make a file of 2^63 bytes or more",
                            t->name, (unsigned long long)t->size, (unsigned long long)end);
@@ -239,7 +240,7 @@ bool gguf_header_finish(gguf_header *h, const uint8_t **bytes, uint64_t *header_
     if (!gguf_header_measure(h, &size, &alignment, e) ||
         !gguf_check_names(h->kv, h->n_kv, h->tensors, h->n_tensors, "output", e))
         return false;
-    *header_size = gguf_round_up(size, alignment);
+    *header_size = round_up(size, alignment);
     if (!place_tensors(h, *header_size, alignment, data_size, e)) return false;
     free(h->bytes);
     h->bytes = malloc(*header_size);

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/gguf.h"
+#include "gguf/access.h"
 
 /* What a shard says of the set it belongs to. */
 typedef struct split {
@@ -65,7 +65,7 @@ static bool prefix_length(const char *path, const split *p, size_t *length, gq_e
 
 /* Append a shard, which is taken over when there is room for it. The array grows with the shards that are
  * really there, not with the number that the first one claims. */
-static bool add_shard(gguf_model *m, gguf_shard *s, gq_error *e) {
+static bool add_shard(gguf_container *m, gguf_shard *s, gq_error *e) {
     size_t n = m->n_shards;
     if (n == 0 || (n & (n - 1)) == 0) { /* full: its room is 1, 2, 4, ... */
         size_t room = n ? 2 * n : 1;
@@ -89,7 +89,7 @@ static bool check_sibling(const split *found, uint32_t no, const split *expected
                    (long long)found->tensors, (long long)expected->tensors, expected->path);
 }
 
-static bool open_sibling(gguf_model *m, const char *path, const split *p, gq_error *e) {
+static bool open_sibling(gguf_container *m, const char *path, const split *p, gq_error *e) {
     gq_file file;
     gguf_shard s;
     split found;
@@ -105,7 +105,7 @@ static bool open_sibling(gguf_model *m, const char *path, const split *p, gq_err
 }
 
 /* All shards in order, `given` among them; the first one that is missing or wrong ends it. */
-static bool add_split(gguf_model *m, gguf_shard *given, const char *path, const split *p, gq_error *e) {
+static bool add_split(gguf_container *m, gguf_shard *given, const char *path, const split *p, gq_error *e) {
     size_t length;
     if (!prefix_length(path, p, &length, e)) return false;
     for (uint32_t no = 0; no < p->count; no++) {
@@ -127,28 +127,7 @@ static int compare_places(const void *a, const void *b) {
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-static int compare_names(const void *a, const void *b) {
-    return strcmp((*(gguf_tensor *const *)a)->name, (*(gguf_tensor *const *)b)->name);
-}
-
-static bool check_unique(const gguf_model *m, gq_error *e) {
-    for (uint64_t i = 1; i < m->n_tensors; i++) {
-        const gguf_tensor *a = m->by_name[i - 1], *b = m->by_name[i];
-        if (strcmp(a->name, b->name) == 0) {
-            return gq_fail(e, "%s: tensor '%s' is in %s, too", m->shards[b->shard].file.path, b->name,
-                           m->shards[a->shard].file.path);
-        }
-    }
-    return true;
-}
-
 /* ---- matrices that are stored transposed ---- */
-
-/* A tensor's place among those by name; NULL: no such tensor. */
-static gguf_tensor **find_tensor(const gguf_model *m, const char *name) {
-    const gguf_tensor wanted = {.name = name}, *key = &wanted;
-    return m->n_tensors ? bsearch(&key, m->by_name, m->n_tensors, sizeof *m->by_name, compare_names) : NULL;
-}
 
 static bool transposed_names(const gguf_model *m, uint64_t *n, const uint8_t **names) {
     uint32_t type;
@@ -157,7 +136,7 @@ static bool transposed_names(const gguf_model *m, uint64_t *n, const uint8_t **n
 }
 
 /* Of the name that a list of texts goes on with; the reader has seen that the text fits. */
-static gguf_tensor **next_tensor(const gguf_model *m, const uint8_t **names) {
+static gguf_tensor *next_tensor(const gguf_model *m, const uint8_t **names) {
     char name[GGUF_MAX_NAME + 1];
     uint64_t n;
     memcpy(&n, *names, 8);
@@ -166,32 +145,32 @@ static gguf_tensor **next_tensor(const gguf_model *m, const uint8_t **names) {
     if (n > GGUF_MAX_NAME) return NULL;
     memcpy(name, text, n);
     name[n] = 0;
-    return strlen(name) == n ? find_tensor(m, name) : NULL;
+    return strlen(name) == n ? (gguf_tensor *)gguf_model_tensor(m, name) : NULL;
 }
 
 static void mark_transposed(gguf_model *m) {
     uint64_t n;
     const uint8_t *names;
     for (uint64_t i = transposed_names(m, &n, &names) ? n : 0; i > 0; i--) {
-        gguf_tensor **t = next_tensor(m, &names);
-        if (t && gguf_is_matrix((*t)->ne)) (*t)->transposed = true;
+        gguf_tensor *t = next_tensor(m, &names);
+        if (t && gguf_is_matrix(t->ne)) t->transposed = true;
     }
 }
 
 bool gguf_model_check_transposed(const gguf_model *m, gq_error *e) {
     const gguf_kv *kv = gguf_find(m->kv, m->n_kv, GGUF_TRANSPOSED_KEY);
-    const char *path = m->shards[0].file.path;
+    const char *path = m->path;
     uint64_t n, marked = 0;
     const uint8_t *names;
     if (!kv) return true;
     if (!transposed_names(m, &n, &names)) return gq_fail(e, "%s: %s is no list of texts", path, kv->key);
     for (uint64_t i = 1; i <= n; i++) {
-        gguf_tensor **t = next_tensor(m, &names);
+        const gguf_tensor *t = next_tensor(m, &names);
         if (!t)
             return gq_fail(e, "%s: %s: entry %llu of %llu is the name of no tensor", path, kv->key,
                            (unsigned long long)i, (unsigned long long)n);
-        if (!gguf_is_matrix((*t)->ne))
-            return gq_fail(e, "%s: %s names %s, which is no matrix", path, kv->key, (*t)->name);
+        if (!gguf_is_matrix(t->ne))
+            return gq_fail(e, "%s: %s names %s, which is no matrix", path, kv->key, t->name);
     }
     for (uint64_t i = 0; i < m->n_tensors; i++) marked += m->tensors[i]->transposed;
     return marked == n || gq_fail(e, "%s: %s has %llu names of %llu tensors", path, kv->key,
@@ -201,25 +180,27 @@ bool gguf_model_check_transposed(const gguf_model *m, gq_error *e) {
 /* ---- all shards together ---- */
 
 /* The tensors of all shards as one list, and the metadata of the first. */
-static bool gather_tensors(gguf_model *m, gq_error *e) {
+static bool gather_tensors(gguf_model *m, gguf_container *c, gq_error *e) {
+    const gguf_shard *first = &c->shards[0];
     uint64_t n = 0;
-    m->kv = m->shards[0].kv, m->n_kv = m->shards[0].n_kv;
-    for (uint32_t i = 0; i < m->n_shards; i++) m->n_tensors += m->shards[i].n_tensors;
+    m->kv = first->kv, m->n_kv = first->n_kv, m->path = first->file.path;
+    m->version = first->version, m->alignment = first->alignment;
+    for (uint32_t i = 0; i < c->n_shards; i++) m->n_tensors += c->shards[i].n_tensors;
     m->tensors = malloc((m->n_tensors + 1) * sizeof *m->tensors);
-    m->by_name = malloc((m->n_tensors + 1) * sizeof *m->by_name);
-    if (!m->tensors || !m->by_name) return gq_fail_memory(e, 2 * m->n_tensors * sizeof *m->tensors);
-    for (uint32_t i = 0; i < m->n_shards; i++) {
-        gguf_shard *s = &m->shards[i];
+    m->files = malloc(c->n_shards * sizeof *m->files);
+    if (!m->tensors || !m->files) return gq_fail_memory(e, 2 * m->n_tensors * sizeof *m->tensors);
+    for (uint32_t i = 0; i < c->n_shards; i++) {
+        gguf_shard *s = &c->shards[i];
+        m->files[m->n_files++] = &s->file;
         for (uint64_t j = 0; j < s->n_tensors; j++) {
             s->tensors[j].shard = i;
-            m->tensors[n] = m->by_name[n] = &s->tensors[j];
-            n++;
+            m->tensors[n++] = &s->tensors[j];
         }
     }
     qsort(m->tensors, n, sizeof *m->tensors, compare_places);
-    qsort(m->by_name, n, sizeof *m->by_name, compare_names);
+    if (!model_index_names(m, e)) return false;
     mark_transposed(m);
-    return check_unique(m, e);
+    return true;
 }
 
 static bool check_total(const gguf_model *m, const split *p, gq_error *e) {
@@ -234,13 +215,15 @@ static bool open_model(gguf_model *m, gq_file *file, const char *path, gq_error 
     gguf_shard given;
     split p;
     if (!gguf_shard_read(&given, file, e)) return false;
-    bool ok = read_split(&given, &p, e);
+    gguf_container *c = m->state = calloc(1, sizeof *c);
+    bool ok = c ? read_split(&given, &p, e) : gq_fail_memory(e, sizeof *c);
+    m->container = c ? &gguf_access : NULL;
     if (ok && p.count > 1 && !path) {
         ok = gq_fail(e, "%s: shard %u of a model of %u shards, expected a whole model", p.path, p.no + 1,
                      p.count);
     }
-    ok = ok && (p.count > 1 ? add_split(m, &given, path, &p, e) : add_shard(m, &given, e)) &&
-         gather_tensors(m, e) && check_total(m, &p, e);
+    ok = ok && (p.count > 1 ? add_split(c, &given, path, &p, e) : add_shard(c, &given, e)) &&
+         gather_tensors(m, c, e) && check_total(m, &p, e);
     gguf_shard_free(&given);
     if (!ok) gguf_model_close(m);
     return ok;
@@ -248,65 +231,12 @@ static bool open_model(gguf_model *m, gq_file *file, const char *path, gq_error 
 
 bool gguf_model_open(gguf_model *m, const char *path, gq_error *e) {
     gq_file file;
-    *m = (gguf_model){0};
+    *m = (gguf_model){.path = NULL};
     return gq_file_open(&file, path, e) && open_model(m, &file, path, e);
 }
 
 bool gguf_model_memory(gguf_model *m, const char *name, const void *bytes, uint64_t size, gq_error *e) {
     gq_file file;
-    *m = (gguf_model){0};
+    *m = (gguf_model){.path = NULL};
     return gq_file_memory(&file, name, bytes, size, NULL, e) && open_model(m, &file, NULL, e);
-}
-
-void gguf_model_close(gguf_model *m) {
-    for (uint32_t i = 0; i < m->n_shards; i++) gguf_shard_free(&m->shards[i]);
-    free(m->shards);
-    free(m->tensors);
-    free(m->by_name);
-    *m = (gguf_model){0};
-}
-
-bool gguf_model_unchanged(const gguf_model *m, gq_error *e) {
-    for (uint32_t i = 0; i < m->n_shards; i++)
-        if (!gq_file_unchanged(&m->shards[i].file, e)) return false;
-    return true;
-}
-
-bool gguf_model_has_file(const gguf_model *m, uint64_t device, uint64_t inode) {
-    for (uint32_t i = 0; i < m->n_shards; i++) {
-        const gq_file *f = &m->shards[i].file;
-        if (f->fd >= 0 && f->device == device && f->inode == inode) return true;
-    }
-    return false;
-}
-
-bool gguf_model_mixed(const gguf_model *m, uint32_t *shard, uint32_t *other) {
-    const gguf_kv *first = NULL;
-    for (uint32_t i = 0; i < m->n_shards; i++) {
-        const gguf_kv *kv = gguf_find(m->shards[i].kv, m->shards[i].n_kv, GGUF_SET_KEY);
-        if (!kv) continue;
-        if (!first) {
-            first = kv, *other = i;
-        } else if (kv->type != first->type || kv->size != first->size ||
-                   memcmp(kv->value, first->value, kv->size) != 0) {
-            *shard = i;
-            return true;
-        }
-    }
-    return false;
-}
-
-const gguf_tensor *gguf_model_tensor(const gguf_model *m, const char *name) {
-    gguf_tensor **found = find_tensor(m, name);
-    return found ? *found : NULL;
-}
-
-const char *gguf_model_path(const gguf_model *m, const gguf_tensor *t) {
-    return m->shards[t->shard].file.path;
-}
-
-bool gguf_model_read(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, void *to,
-                     gq_error *e) {
-    return gq_file_read(&m->shards[t->shard].file, t->offset + gguf_type_bytes(t->type, first), to,
-                        gguf_type_bytes(t->type, n), e);
 }

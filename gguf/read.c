@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "gguf/cursor.h"
+#include "base/checked.h"
 #include "gguf/rules.h"
 
 /* What people give by mistake, told by the first bytes; and what to do. */
@@ -205,7 +206,7 @@ bool gguf_shard_read(gguf_shard *s, gq_file *file, gq_error *e) {
     ok = ok && gguf_check_names(s->kv, s->n_kv, s->tensors, s->n_tensors, s->file.path, e) &&
          gguf_alignment(s->kv, s->n_kv, &s->alignment, s->file.path, e);
     if (ok) {
-        s->data_offset = gguf_round_up(c.at, s->alignment);
+        s->data_offset = round_up(c.at, s->alignment);
         ok = place_tensors(s, e);
     }
     if (!ok) gguf_shard_free(s);

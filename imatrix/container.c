@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/model.h"
 #include "gguf/gguf.h"
 #include "imatrix/entries.h"
 #include "imatrix/layouts.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/gguf.h"
+#include "model/model.h"
 #include "imatrix/entries.h"
 #include "imatrix/layouts.h"
 

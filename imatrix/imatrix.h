@@ -7,7 +7,7 @@
 #ifndef GQ_IMATRIX_H
 #define GQ_IMATRIX_H
 
-#include "gguf/file.h"
+#include "base/file.h"
 
 enum {
     IMATRIX_MAX_ENTRIES = 1 << 15,

@@ -6,7 +6,7 @@
 #define GQ_IMATRIX_INPUTS_H
 
 #include "codec/codec.h"
-#include "gguf/error.h"
+#include "base/error.h"
 
 /* Of one matrix: a tensor of two dimensions is one, a tensor of experts has one for each. */
 typedef struct matrix_inputs {

@@ -12,7 +12,7 @@
 #define GQ_IMATRIX_MOMENTS_H
 
 #include "codec/feedback.h"
-#include "gguf/error.h"
+#include "base/error.h"
 
 enum { MOMENTS_TOKENS = 256 };
 

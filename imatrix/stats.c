@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/facts.h"
+#include "model/facts.h"
 
 /* Below this an importance counts as none, as in other programs' reports. */
 static const float least_active = 0.00001f;

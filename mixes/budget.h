@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gguf/error.h"
-#include "gguf/type.h"
+#include "base/error.h"
+#include "model/type.h"
 
 /* The types there are to choose from, besides the tensor's own. */
 enum { BUDGET_TYPES = 20 };

@@ -7,9 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gguf/error.h"
-#include "gguf/facts.h"
-#include "gguf/type.h"
+#include "base/error.h"
+#include "model/facts.h"
+#include "model/type.h"
 
 /* A file type: what the user names. */
 typedef struct mix_filetype {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/facts.h"
+#include "model/facts.h"
 #include "mixes/rules.h"
 
 enum {

@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "forward/saturate.h"
-#include "gguf/safe_file.h"
+#include "base/checked.h"
+#include "base/safe_file.h"
 #include "quantize/gquant.h"
 
 enum { HEAD_ROOM = 4096, BEGUN_AT = 2048 };

@@ -7,7 +7,7 @@
 #ifndef GQ_CHECKPOINT_H
 #define GQ_CHECKPOINT_H
 
-#include "gguf/file.h"
+#include "base/file.h"
 
 typedef enum checkpoint_kind { CHECKPOINT_IMPORTANCE, CHECKPOINT_CALIBRATION } checkpoint_kind;
 

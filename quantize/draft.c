@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gguf/rules.h"
+#include "gguf/gguf.h"
 #include "quantize/files.h"
 #include "quantize/model.h"
 

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "gguf/safe_file.h"
+#include "base/safe_file.h"
 #include "quantize/files.h"
 
 char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e) {

@@ -2,7 +2,7 @@
 #ifndef GQ_FILES_H
 #define GQ_FILES_H
 
-#include "gguf/gguf.h"
+#include "model/model.h"
 #include "quantize/gquant.h"
 
 typedef struct file_piece {

@@ -11,7 +11,7 @@
  *
  * Sizes are in bytes, counts in elements. Strings and arrays that a plan hands out belong to the plan, those
  * of results to the results. Texts from a file (tensor names, metadata) may hold control characters:
- * gq_printable() of gguf/error.h before showing them.
+ * gq_printable() of base/error.h before showing them.
  *
  * Everything here may be called from several threads, also for the same object where that is const, and in a
  * child that was forked. Objects that the parent made are the child's own then; a call that another thread
@@ -33,7 +33,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gguf/error.h"
+#include "base/error.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,7 +2,7 @@
 #ifndef GQ_MODEL_H
 #define GQ_MODEL_H
 
-#include "gguf/gguf.h"
+#include "model/model.h"
 #include "quantize/gquant.h"
 
 struct gq_model {

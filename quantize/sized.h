@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "gguf/error.h"
+#include "base/error.h"
 
 /* Fill *to, whose size the library knows as `own`, with what the caller gave; what an older caller does not
  * have is 0, as are all members where from is NULL. Fails when the size is none, or when a newer caller asks

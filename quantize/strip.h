@@ -5,7 +5,7 @@
 #define GQ_STRIP_H
 
 #include "codec/codec.h"
-#include "gguf/gguf.h"
+#include "model/model.h"
 #include "imatrix/inputs.h"
 
 enum {

@@ -47,8 +47,7 @@ static bool copy_warnings(const tokenizer *t, word_list *to, gq_error *e) {
 
 static bool read_text(token_list *to, const gq_text *text, const gguf_model *m, bool *begins, uint32_t *bos,
                       word_list *warnings, gq_error *e) {
-    const gguf_shard *first = &m->shards[0];
-    tokenizer *t = tokenizer_new(first->file.path, first->kv, first->n_kv, e);
+    tokenizer *t = tokenizer_new(m->path, m->kv, m->n_kv, e);
     if (!t) return gq_fail(e, "%s (ids of tokens can take the place of a text)", e ? e->text : "");
     unsigned flags = TOKENIZE_ADD_SPECIAL | (text->parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
     bool ok = copy_warnings(t, warnings, e) && tokenizer_run(t, text->bytes, text->n, flags, to, e);
@@ -141,8 +140,7 @@ static uint64_t next_number(uint64_t *state) {
 }
 
 static bool begins_with(const gguf_model *m, uint32_t *bos) {
-    const gguf_shard *first = &m->shards[0];
-    tokenizer *t = tokenizer_new(first->file.path, first->kv, first->n_kv, NULL);
+    tokenizer *t = tokenizer_new(m->path, m->kv, m->n_kv, NULL);
     bool begins = t && tokenizer_begins(t, bos);
     tokenizer_free(t);
     return begins;

@@ -2,9 +2,9 @@
 #ifndef GQ_WINDOWS_H
 #define GQ_WINDOWS_H
 
-#include "gguf/gguf.h"
+#include "model/model.h"
 #include "quantize/gquant.h"
-#include "quantize/words.h"
+#include "base/words.h"
 
 typedef struct text_windows {
     uint32_t *ids; /* n windows of `context`, one after another */

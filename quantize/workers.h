@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "quantize/words.h"
+#include "base/words.h"
 
 enum { WORKERS_MAX = 4096 };
 

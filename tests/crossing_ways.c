@@ -186,7 +186,7 @@ static void after_another_input(void) {
     gguf_model m = open_model(in_folder(in_folder(at.folder, "in"), name));
     const gguf_tensor *t = m.n_tensors ? m.tensors[below(m.n_tensors)] : NULL;
     if (t) {
-        const char *path = m.shards[t->shard].file.path;
+        const char *path = gguf_container_of(&m)->shards[t->shard].file.path;
         change_tensor(t, path);
         bool unfinished = leave_unfinished(where, all_words(&at.options, any_threads()));
         change_tensor(t, path);

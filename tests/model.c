@@ -200,7 +200,7 @@ uint8_t *tensor_bytes(const gguf_model *m, const char *name, uint64_t *size) {
     const gguf_tensor *t = gguf_model_tensor(m, name);
     if (!t) fail_msg("no tensor %s", name);
     uint8_t *bytes = malloc(t->size + 1);
-    assert_true(gq_file_read(&m->shards[t->shard].file, t->offset, bytes, t->size, NULL));
+    assert_true(gq_file_read(&gguf_container_of(m)->shards[t->shard].file, t->offset, bytes, t->size, NULL));
     *size = t->size;
     return bytes;
 }

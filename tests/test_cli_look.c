@@ -43,7 +43,7 @@ static void test_info(void **state) {
     json *j = json_parse(text);
     gguf_model m = open_model(source);
     assert_int_equal(json_need(j, "tensors")->n, m.n_tensors);
-    assert_int_equal(json_need(j, "metadata")->n, m.shards[0].n_kv);
+    assert_int_equal(json_need(j, "metadata")->n, gguf_container_of(&m)->shards[0].n_kv);
     for (uint64_t i = 0; i < m.n_tensors; i++) {
         const json *t = named(json_need(j, "tensors"), "name", m.tensors[i]->name);
         assert_string_equal(json_text(t, "type", ""), m.tensors[i]->type->name);

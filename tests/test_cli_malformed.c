@@ -42,7 +42,7 @@ static const char *kept_faithfully(const char *in_path, const char *out_path, gq
         if (!t || memcmp(t->ne, in.tensors[i]->ne, sizeof t->ne) != 0)
             wrong = "a tensor is missing or reshaped";
     }
-    const gguf_shard *a = &in.shards[0], *b = &out.shards[0];
+    const gguf_shard *a = &gguf_container_of(&in)->shards[0], *b = &gguf_container_of(&out)->shards[0];
     for (uint64_t i = 0; !wrong && i < a->n_kv; i++) {
         if (rewritten(a->kv[i].key)) continue;
         const gguf_kv *kv = gguf_find(b->kv, b->n_kv, a->kv[i].key);

@@ -83,8 +83,8 @@ static void check_losses(const json *tensor, const char *out_path) {
     uint8_t *bytes_a = malloc(a->size), *bytes_b = malloc(b->size);
     float *x = malloc(n * sizeof *x), *y = malloc(n * sizeof *y);
     assert_true(bytes_a && bytes_b && x && y);
-    assert_true(gq_file_read(&in.shards[0].file, a->offset, bytes_a, a->size, &e));
-    assert_true(gq_file_read(&out.shards[0].file, b->offset, bytes_b, b->size, &e));
+    assert_true(gq_file_read(&gguf_container_of(&in)->shards[0].file, a->offset, bytes_a, a->size, &e));
+    assert_true(gq_file_read(&gguf_container_of(&out)->shards[0].file, b->offset, bytes_b, b->size, &e));
     assert_true(reference_decode(a->type->id, bytes_a, x, n) && reference_decode(b->type->id, bytes_b, y, n));
     double x2 = 0, e2 = 0, max = 0;
     for (size_t i = 0; i < n; i++) {

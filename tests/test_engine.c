@@ -206,7 +206,7 @@ static void alignment_is_kept(void **state) {
     model_free(m);
     quantize(path("aligned.gguf"), path("aligned-out.gguf"), "Q4_K_S", 2);
     gguf_model out = open_model(path("aligned-out.gguf"));
-    assert_int_equal(out.shards[0].alignment, 64);
+    assert_int_equal(gguf_container_of(&out)->shards[0].alignment, 64);
     for (uint64_t i = 0; i < out.n_tensors; i++) assert_int_equal(out.tensors[i]->offset % 64, 0);
     gguf_model_close(&out);
 }

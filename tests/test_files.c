@@ -9,7 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "gguf/safe_file.h"
+#include "base/safe_file.h"
 #include "quantize/gquant.h"
 #include "tests/model.h"
 #include "tests/support.h"

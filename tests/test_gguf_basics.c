@@ -9,8 +9,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "gguf/file.h"
-#include "gguf/type.h"
+#include "base/file.h"
+#include "model/type.h"
 #include "tests/support.h"
 
 static void assert_shown(const char *text, const char *expected) {

@@ -1,7 +1,7 @@
 /* What a model says of itself: keys of its architecture, and blocks in names. */
 #include <string.h>
 
-#include "gguf/facts.h"
+#include "model/facts.h"
 #include "tests/support.h"
 
 static const gguf_kv *text(gguf_kv *kv, uint8_t *room, const char *key, const char *value, uint64_t n) {

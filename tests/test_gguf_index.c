@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "gguf/gguf.h"
-#include "gguf/index.h"
+#include "base/index.h"
 #include "tests/support.h"
 
 enum { N = 20000 };

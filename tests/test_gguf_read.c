@@ -307,8 +307,8 @@ static void values_convert(void **state) {
     gguf_model m;
     gq_error e;
     assert_true(gguf_model_memory(&m, "values.gguf", b.data, b.n, &e));
-    const gguf_kv *kv = m.shards[0].kv;
-    uint64_t n = m.shards[0].n_kv, length, count;
+    const gguf_kv *kv = gguf_container_of(&m)->shards[0].kv;
+    uint64_t n = gguf_container_of(&m)->shards[0].n_kv, length, count;
     int64_t i64;
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
         assert_true(gguf_kv_int(gguf_find(kv, n, integers[i].key), &i64));
@@ -363,7 +363,7 @@ static void long_headers_are_read_in_steps(void **state) {
     gq_error e;
     assert_true(gguf_model_open(&m, path, &e));
     for (int i = 0; i < KEYS; i++) {
-        const gguf_kv *kv = &m.shards[0].kv[i];
+        const gguf_kv *kv = &gguf_container_of(&m)->shards[0].kv[i];
         snprintf(key, sizeof key, "key.%d", i);
         assert_string_equal(kv->key, key);
         assert_memory_equal(kv->value + kv->size - strlen(key), key, strlen(key));

@@ -84,10 +84,10 @@ static void any_shard_leads_to_all(void **state) {
         gq_error e;
         snprintf(name, sizeof name, "m-%05d-of-00002.gguf", given);
         if (!gguf_model_open(&m, path_of(name), &e)) fail_msg("%s", e.text);
-        assert_int_equal(m.n_shards, 2);
+        assert_int_equal(gguf_container_of(&m)->n_shards, 2);
         assert_int_equal(m.n_tensors, 5);
-        assert_int_equal(m.shards[0].alignment, 64);
-        assert_int_equal(m.shards[1].alignment, 32);
+        assert_int_equal(gguf_container_of(&m)->shards[0].alignment, 64);
+        assert_int_equal(gguf_container_of(&m)->shards[1].alignment, 32);
         for (int i = 0; i < 5; i++) {
             assert_string_equal(m.tensors[i]->name, expected[i]);
             assert_int_equal(m.tensors[i]->shard, i >= 2);
@@ -107,7 +107,7 @@ static void shards_without_tensors_are_fine(void **state) {
     gguf_model m;
     gq_error e;
     if (!gguf_model_open(&m, path_of("e-00002-of-00003.gguf"), &e)) fail_msg("%s", e.text);
-    assert_int_equal(m.n_shards, 3);
+    assert_int_equal(gguf_container_of(&m)->n_shards, 3);
     assert_int_equal(m.tensors[0]->shard, 1);
     gguf_model_close(&m);
 }
@@ -120,7 +120,7 @@ static void what_mergers_leave_behind_is_a_whole_model(void **state) {
         gguf_model m;
         gq_error e;
         if (!gguf_model_open(&m, path_of("merged.gguf"), &e)) fail_msg("%s", e.text);
-        assert_int_equal(m.n_shards, 1);
+        assert_int_equal(gguf_container_of(&m)->n_shards, 1);
         gguf_model_close(&m);
     }
 }

@@ -128,7 +128,7 @@ static void tensors_keep_shape_place_and_order(void **state) {
     gguf_model m;
     gq_error e;
     assert_true(gguf_model_memory(&m, "order.gguf", b.data, b.n, &e));
-    const gguf_shard *s = &m.shards[0];
+    const gguf_shard *s = &gguf_container_of(&m)->shards[0];
     assert_int_equal(s->version, 2);
     assert_int_equal(s->alignment, 32);
     assert_int_equal(s->data_offset, data);

@@ -88,7 +88,7 @@ static void every_value_survives_byte_for_byte(void **state) {
     add(h, "t", (uint64_t[]){5, 1, 1, 1}, GGUF_F32);
     bytes first = finish(h);
     read_back(&m, &first);
-    const gguf_shard *s = &m.shards[0];
+    const gguf_shard *s = &gguf_container_of(&m)->shards[0];
     assert_int_equal(s->version, 3);
     assert_int_equal(s->n_kv, 11 + 13 + 13 + 5);
     for (uint64_t i = 0; i < s->n_kv; i++) {
@@ -162,8 +162,8 @@ static void trailing_ones_go_and_one_dimension_stays(void **state) {
     bytes b = finish(h);
     read_back(&m, &b);
     for (int i = 0; i < N; i++) {
-        assert_int_equal(m.shards[0].tensors[i].n_dims, shapes[i].n_dims);
-        assert_memory_equal(m.shards[0].tensors[i].ne, shapes[i].ne, sizeof shapes[i].ne);
+        assert_int_equal(gguf_container_of(&m)->shards[0].tensors[i].n_dims, shapes[i].n_dims);
+        assert_memory_equal(gguf_container_of(&m)->shards[0].tensors[i].ne, shapes[i].ne, sizeof shapes[i].ne);
     }
     gguf_model_close(&m);
     gguf_header_free(h);
@@ -185,8 +185,8 @@ static void tensors_are_packed_on_the_declared_alignment(void **state) {
         add(h, "m", (uint64_t[]){33, 1, 1, 1}, GGUF_I8);
         bytes b = finish(h);
         read_back(&m, &b);
-        uint64_t at = m.shards[0].data_offset, sizes[] = {20, 432, 33};
-        assert_int_equal(m.shards[0].alignment, alignment);
+        uint64_t at = gguf_container_of(&m)->shards[0].data_offset, sizes[] = {20, 432, 33};
+        assert_int_equal(gguf_container_of(&m)->shards[0].alignment, alignment);
         assert_int_equal(at % alignment, 0);
         for (uint64_t t = 0; t < 3; t++) {
             assert_int_equal(gguf_header_tensor_offset(h, t), at);

@@ -100,8 +100,8 @@ static void impossible_numbers_are_measured_again(void **state) {
         {100, INFINITY, 1, 12, 1}, {100, 1, 1, 4294967308.0, 1}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         model *m = model_new("x", 1);
-        for (uint64_t k = 0; k < found.shards[0].n_kv; k++) {
-            const gguf_kv *kv = &found.shards[0].kv[k];
+        for (uint64_t k = 0; k < gguf_container_of(&found)->shards[0].n_kv; k++) {
+            const gguf_kv *kv = &gguf_container_of(&found)->shards[0].kv[k];
             if (kv->type == GGUF_ARRAY)
                 model_set_array(m, kv->key, GGUF_FLOAT64, wrong[i], 5 - k % 2);
             else

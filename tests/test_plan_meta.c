@@ -9,7 +9,7 @@
 /* ---- metadata ---- */
 
 static const gguf_kv *kv_of(const gguf_model *m, const char *key) {
-    return gguf_find(m->shards[0].kv, m->shards[0].n_kv, key);
+    return gguf_find(gguf_container_of(m)->shards[0].kv, gguf_container_of(m)->shards[0].n_kv, key);
 }
 
 static int64_t int_of(const gguf_model *m, const char *key) {
@@ -25,8 +25,8 @@ static uint32_t type_of(const gguf_model *m, const char *key) {
 }
 
 static void check_order(const gguf_model *m, const char *const *keys, size_t n) {
-    assert_int_equal(m->shards[0].n_kv, n);
-    for (size_t i = 0; i < n; i++) assert_string_equal(m->shards[0].kv[i].key, keys[i]);
+    assert_int_equal(gguf_container_of(m)->shards[0].n_kv, n);
+    for (size_t i = 0; i < n; i++) assert_string_equal(gguf_container_of(m)->shards[0].kv[i].key, keys[i]);
 }
 
 static void metadata_keep_their_order_and_bytes(void **state) {

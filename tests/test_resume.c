@@ -268,9 +268,9 @@ static void outputs_are_split_and_kept_split(void **state) {
     assert_int_equal(run_some(&o, &all, &e), GQ_OK);
     assert_true(all.resumed > 0);
     gguf_model split = open_model(path("split-00001-of-00005.gguf"));
-    assert_int_equal(split.n_shards, 5);
-    for (uint32_t s = 0; s < 5; s++) assert_true(split.shards[s].file.size <= 5000000);
-    assert_int_equal(split.shards[1].n_kv, 4);
+    assert_int_equal(gguf_container_of(&split)->n_shards, 5);
+    for (uint32_t s = 0; s < 5; s++) assert_true(gguf_container_of(&split)->shards[s].file.size <= 5000000);
+    assert_int_equal(gguf_container_of(&split)->shards[1].n_kv, 4);
     gguf_model_close(&split);
     assert_same_tensors(path("wanted.gguf"), path("split-00001-of-00005.gguf"));
     gq_output kept = {path("kept.gguf"), "COPY"};

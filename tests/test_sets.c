@@ -112,7 +112,7 @@ static void shards_without_the_key_are_taken_as_they_come(void **state) {
     assert_true(digest_of(shard("a", 1)) != 0);
     mix("a", 1);
     gguf_model m = open_model(shard("a", 1));
-    const gguf_shard *s = &m.shards[1];
+    const gguf_shard *s = &gguf_container_of(&m)->shards[1];
     const uint8_t *head;
     uint64_t head_size, data_size, size;
     gguf_header *h = gguf_header_new(NULL);

@@ -41,10 +41,10 @@ static uint32_t split(const char *in, uint64_t most, const char *filetype, uint6
     gq_plan *plan = must_plan(&o);
     gq_results_free(must_run(plan));
     gguf_model m = open_model(gq_plan_summary(plan, 0)->path);
-    uint32_t shards = m.n_shards;
-    *first_size = m.shards[0].file.size;
+    uint32_t shards = gguf_container_of(&m)->n_shards;
+    *first_size = gguf_container_of(&m)->shards[0].file.size;
     for (uint32_t i = 0; i < shards; i++) {
-        const gguf_shard *s = &m.shards[i];
+        const gguf_shard *s = &gguf_container_of(&m)->shards[i];
         if (most && s->file.size > most && s->n_tensors > 1)
             fail_msg("%s at %llu: shard %u of %u has %llu bytes and %llu tensors", in,
                      (unsigned long long)most, i, shards, (unsigned long long)s->file.size,

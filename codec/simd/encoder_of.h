@@ -1,6 +1,6 @@
 /* Makes an encoder, all at once and step by step, of what a type brings. Included once per type, after
  *
- *     NAME     in symbols: q4_k        TYPE  in gguf/type.h: Q4_K
+ *     NAME     in symbols: q4_k        TYPE  in model/type.h: Q4_K
  *     LENGTH   columns of a sub-block, which have a scale in common
  *     GAIN     whole_gain, no_gain or a function like them: the gain that plain encoding finishes with
  *

@@ -1,6 +1,6 @@
 /* Makes an encoder of a grid type, as encoder_of.h does of others. Included once per type, after
  *
- *     NAME     in symbols: iq2_xs      TYPE  in gguf/type.h: IQ2_XS
+ *     NAME     in symbols: iq2_xs      TYPE  in model/type.h: IQ2_XS
  *     GROUP    weights that are coded together
  *
  * and searches_NAME, NAME_type and pack_NAME(fields, words).

@@ -4,12 +4,13 @@
 #include <string.h>
 
 #include "imatrix/inputs.h"
+#include "quantize/input.h"
 #include "mixes/mixes.h"
 #include "quantize/schedule.h"
 #include "quantize/sized.h"
 #include "quantize/strip.h"
 #include "quantize/transposed.h"
-#include "quantize/words.h"
+#include "base/words.h"
 
 /* A model and its name. */
 typedef struct named_model {
@@ -111,7 +112,7 @@ static void summarise(compared_copy *to) {
     if (gguf_kv_int(gguf_find(m->kv, m->n_kv, "general.file_type"), &filetype) &&
         mix_filetype_numbered(filetype))
         s->filetype = mix_filetype_numbered(filetype)->name;
-    for (uint32_t i = 0; i < m->n_shards; i++) s->file_bytes += m->shards[i].file.size;
+    s->file_bytes = model_file_bytes(m);
     for (size_t i = 0; i < to->n; i++) {
         const gq_tensor *t = &to->tensors[i];
         s->n_weights += t->n_weights;
@@ -351,8 +352,8 @@ static bool warn_uncovered(gq_comparison *c, gq_error *e) {
 
 static bool open_model(named_model *m, const char *path, gq_error *e) {
     snprintf(m->path, sizeof m->path, "%s", path);
-    if (gguf_model_open(&m->model, path, e)) return true;
-    m->model = (gguf_model){.n_shards = 0};
+    if (input_open(&m->model, path, e)) return true;
+    m->model = (gguf_model){.path = NULL};
     return false;
 }
 

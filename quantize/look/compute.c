@@ -9,10 +9,11 @@
 #include <zlib.h>
 
 #include "codec/codec.h"
-#include "forward/saturate.h"
+#include "quantize/input.h"
+#include "base/checked.h"
 #include "forward/stream.h"
 #include "forward/threads.h"
-#include "gguf/facts.h"
+#include "model/facts.h"
 #include "imatrix/collect.h"
 #include "imatrix/entries.h"
 #include "quantize/allowance.h"
@@ -88,7 +89,7 @@ static bool check_context(gq_importance_plan *p, gq_error *e) {
     size_t trained = p->sizes->trained;
     return trained == 0 || p->job.context <= trained ||
            words_add(&p->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
-                     p->job.context, trained, p->file.shards[0].file.path);
+                     p->job.context, trained, p->file.path);
 }
 
 /* ---- memory ---- */
@@ -120,7 +121,7 @@ static bool identify(gq_importance_plan *p, const gq_importance_request *r, gq_e
     checkpoint_head *h = &p->head;
     if (!read_texts(p, r, e) || !take_part(p, r->part, r->parts, e)) return false;
     plan_build(h->build);
-    bool ok = plan_identify_model(&p->file, &h->times, &h->content, e);
+    bool ok = model_fingerprint(&p->file, &h->times, &h->content, e);
     h->kind = CHECKPOINT_IMPORTANCE, h->settings = p->output, h->streams = 1;
     h->windows = p->job.windows, h->context = (uint32_t)p->job.context;
     h->ids = (uint32_t)crc32_z(0, (const Bytef *)p->job.ids, h->windows * h->context * sizeof *p->job.ids);
@@ -162,7 +163,7 @@ static void describe(gq_importance_plan *p) {
 }
 
 static bool open_model(gq_importance_plan *p, const char *path, gq_error *e) {
-    if (!gguf_model_open(&p->file, path, e)) return p->file = (gguf_model){0}, false;
+    if (!input_open(&p->file, path, e)) return p->file = (gguf_model){0}, false;
     p->model = forward_model_new(&p->file, e);
     if (p->model) p->sizes = forward_model_sizes(p->model);
     return p->model;

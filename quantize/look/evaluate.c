@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "forward/threads.h"
-#include "gguf/facts.h"
+#include "quantize/input.h"
+#include "model/facts.h"
 #include "mixes/mixes.h"
 #include "quantize/allowance.h"
 #include "quantize/files.h"
@@ -30,12 +31,12 @@ struct gq_evaluation {
 /* ---- models ---- */
 
 static gguf_facts facts_of(const gguf_model *m) {
-    return gguf_facts_of(m->shards[0].kv, m->shards[0].n_kv, NULL, 0);
+    return gguf_facts_of(m->kv, m->n_kv, NULL, 0);
 }
 
 static const char *filetype_of(const gguf_model *m) {
     int64_t id;
-    if (gguf_kv_int(gguf_find(m->shards[0].kv, m->shards[0].n_kv, "general.file_type"), &id))
+    if (gguf_kv_int(gguf_find(m->kv, m->n_kv, "general.file_type"), &id))
         for (size_t i = 0; i < mix_n_filetypes; i++)
             if (mix_filetypes[i].id == id) return mix_filetypes[i].name;
     return "";
@@ -45,7 +46,7 @@ static void describe(gq_evaluated *to, const runner *r) {
     const gguf_model *m = &r->file;
     to->path = r->path;
     to->filetype = filetype_of(m);
-    for (uint32_t i = 0; i < m->n_shards; i++) to->file_bytes += m->shards[i].file.size;
+    to->file_bytes = model_file_bytes(m);
     for (uint64_t i = 0; i < m->n_tensors; i++) {
         to->tensor_bytes += m->tensors[i]->size;
         to->n_weights += gguf_elements(m->tensors[i]->ne);
@@ -56,8 +57,8 @@ static bool open_runner(gq_evaluation *v, size_t i, const char *path, gq_error *
     runner *r = &v->runners[i];
     r->path = v->paths[i] = strdup(path);
     if (!r->path) return gq_fail_memory(e, strlen(path));
-    if (!gguf_model_open(&r->file, path, e)) {
-        r->file = (gguf_model){.n_shards = 0};
+    if (!input_open(&r->file, path, e)) {
+        r->file = (gguf_model){.path = NULL};
         return false;
     }
     r->model = forward_model_new(&r->file, e);
@@ -68,7 +69,7 @@ static bool open_runner(gq_evaluation *v, size_t i, const char *path, gq_error *
 /* ---- does a copy fit its original? ---- */
 
 static const gguf_kv *tokens_of(const runner *r) {
-    return gguf_find(r->file.shards[0].kv, r->file.shards[0].n_kv, "tokenizer.ggml.tokens");
+    return gguf_find(r->file.kv, r->file.n_kv, "tokenizer.ggml.tokens");
 }
 
 static bool same_tokens(const runner *a, const runner *b) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "quantize/model.h"
+#include "quantize/input.h"
 #include "quantize/strip.h"
 
 static void describe_metadata(gq_metadata *to, const gguf_kv *kv) {
@@ -14,7 +15,7 @@ static void describe_metadata(gq_metadata *to, const gguf_kv *kv) {
         (gq_metadata){.key = kv->key, .type = gguf_value_name(type), .list = list, .count = count, .raw = kv};
 }
 
-static void describe_tensor(gq_stored *to, const gguf_tensor *t) {
+static void describe_tensor(gq_stored *to, const gguf_model *m, const gguf_tensor *t) {
     *to = (gq_stored){.name = t->name,
                       .n_dims = t->n_dims,
                       .type = t->type->id,
@@ -22,20 +23,19 @@ static void describe_tensor(gq_stored *to, const gguf_tensor *t) {
                       .transposed = t->transposed,
                       .n_weights = gguf_elements(t->ne),
                       .bytes = t->size,
-                      .offset = t->offset};
+                      .offset = model_stored_at(m, t)};
     memcpy(to->ne, t->ne, sizeof to->ne);
 }
 
 static void sum_up(gq_model *m) {
-    const gguf_shard *first = &m->file.shards[0];
     gq_model_facts *f = &m->facts;
     *f = (gq_model_facts){.size = sizeof *f,
-                          .version = first->version,
-                          .shards = m->file.n_shards,
-                          .alignment = first->alignment,
+                          .version = m->file.version,
+                          .shards = m->file.n_files,
+                          .alignment = m->file.alignment,
                           .n_tensors = m->file.n_tensors,
-                          .n_metadata = m->file.n_kv};
-    for (uint32_t i = 0; i < m->file.n_shards; i++) f->file_bytes += m->file.shards[i].file.size;
+                          .n_metadata = m->file.n_kv,
+                          .file_bytes = model_file_bytes(&m->file)};
     for (uint64_t i = 0; i < f->n_tensors; i++) {
         f->tensor_bytes += m->tensors[i].bytes;
         f->n_weights += m->tensors[i].n_weights;
@@ -48,7 +48,7 @@ static bool describe(gq_model *m, gq_error *e) {
     if (!m->metadata || !m->tensors)
         return gq_fail_memory(e, m->file.n_kv * sizeof *m->metadata + m->file.n_tensors * sizeof *m->tensors);
     for (uint64_t i = 0; i < m->file.n_kv; i++) describe_metadata(&m->metadata[i], &m->file.kv[i]);
-    for (uint64_t i = 0; i < m->file.n_tensors; i++) describe_tensor(&m->tensors[i], m->file.tensors[i]);
+    for (uint64_t i = 0; i < m->file.n_tensors; i++) describe_tensor(&m->tensors[i], &m->file, m->file.tensors[i]);
     sum_up(m);
     return true;
 }
@@ -59,7 +59,7 @@ gq_model *gq_model_open(const char *path, gq_error *e) {
         gq_fail_memory(e, sizeof *m);
         return NULL;
     }
-    if (!gguf_model_open(&m->file, path, e)) {
+    if (!input_open(&m->file, path, e)) {
         free(m);
         return NULL;
     }
@@ -77,7 +77,7 @@ void gq_model_close(gq_model *m) {
 
 const gq_model_facts *gq_model_summary(const gq_model *m) { return &m->facts; }
 
-const char *gq_model_path(const gq_model *m, uint32_t shard) { return m->file.shards[shard].file.path; }
+const char *gq_model_path(const gq_model *m, uint32_t shard) { return m->file.files[shard]->path; }
 
 const gq_metadata *gq_model_metadata(const gq_model *m, size_t *n) {
     *n = m->file.n_kv;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "gguf/safe_file.h"
+#include "base/safe_file.h"
 #include "quantize/gquant.h"
 
 static bool fail_file(const logits_file *f, gq_error *e) {

@@ -3,7 +3,7 @@
 #ifndef GQ_LOOK_LOGITS_FILE_H
 #define GQ_LOOK_LOGITS_FILE_H
 
-#include "gguf/error.h"
+#include "base/error.h"
 
 typedef struct logits_file {
     const char *path;

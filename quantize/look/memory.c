@@ -1,5 +1,5 @@
 /* What a model takes in memory besides its weights, as llama.cpp runs it. docs/mixes.md has the reckoning. */
-#include "gguf/facts.h"
+#include "model/facts.h"
 #include "quantize/model.h"
 #include "quantize/sized.h"
 

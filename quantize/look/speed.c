@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "codec/vector.h"
-#include "gguf/facts.h"
+#include "quantize/input.h"
+#include "model/facts.h"
 #include "quantize/schedule.h"
 #include "quantize/sized.h"
 #include "quantize/strip.h"
@@ -291,8 +292,8 @@ static bool clock_file(gq_speed *v, const char *path, schedule *s, gq_error *e) 
     gq_speed_file *f = &v->files[v->n++];
     f->path = strdup(path);
     if (!f->path) return gq_fail_memory(e, strlen(path) + 1);
-    if (!gguf_model_open(&m, path, e)) return false;
-    for (uint32_t i = 0; i < m.n_shards; i++) f->file_bytes += m.shards[i].file.size;
+    if (!input_open(&m, path, e)) return false;
+    f->file_bytes = model_file_bytes(&m);
     bool ok = clock_model(v, f, &m, s, e);
     gguf_model_close(&m);
     return ok;

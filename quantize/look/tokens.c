@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "forward/tokenizer.h"
+#include "quantize/input.h"
 #include "quantize/gquant.h"
 #include "quantize/sized.h"
 
@@ -13,11 +14,11 @@ struct gq_tokenizer {
 gq_tokenizer *gq_tokenizer_open(const char *path, gq_error *e) {
     gq_tokenizer *t = calloc(1, sizeof *t);
     if (!t) return gq_fail_memory(e, sizeof *t), NULL;
-    if (!gguf_model_open(&t->file, path, e)) {
+    if (!input_open(&t->file, path, e)) {
         free(t);
         return NULL;
     }
-    t->tokenizer = tokenizer_new(t->file.shards[0].file.path, t->file.kv, t->file.n_kv, e);
+    t->tokenizer = tokenizer_new(t->file.path, t->file.kv, t->file.n_kv, e);
     if (t->tokenizer) return t;
     gq_tokenizer_close(t);
     return NULL;

@@ -6,10 +6,12 @@
 #include <zlib.h>
 
 #include "codec/vector.h"
+#include "gguf/gguf.h"
+#include "quantize/input.h"
 #include "quantize/schedule.h"
 #include "quantize/sized.h"
 #include "quantize/strip.h"
-#include "quantize/words.h"
+#include "base/words.h"
 
 /* Columns of a row that is multiplied to compare products. */
 enum { PRODUCT = 256 };
@@ -280,7 +282,7 @@ static bool check_set(gq_verification *v, gq_error *e) {
     char text[sizeof(gq_error)];
     if (!gguf_model_mixed(&v->model, &shard, &other)) return true;
     snprintf(text, sizeof text, "%s was not written together with %s: their %s differs",
-             v->model.shards[shard].file.path, v->model.shards[other].file.path, GGUF_SET_KEY);
+             v->model.files[shard]->path, v->model.files[other]->path, GGUF_SET_KEY);
     for (size_t i = 0; i < v->n; i++)
         if (v->model.tensors[i]->shard >= shard) return set_problem(v, &v->verdicts[i], e, text);
     return v->n == 0 || set_problem(v, &v->verdicts[0], e, text);
@@ -320,8 +322,8 @@ gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t
         gq_fail_memory(e, sizeof *v);
         return NULL;
     }
-    bool ok = gguf_model_open(&v->model, path, e);
-    if (!ok) v->model = (gguf_model){.n_shards = 0};
+    bool ok = input_open(&v->model, path, e);
+    if (!ok) v->model = (gguf_model){.path = NULL};
     if (ok && verify(v, threads, &called, e) && check_sums(v, expected, n, e)) {
         sum_up_types(v);
         return v;

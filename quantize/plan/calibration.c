@@ -6,7 +6,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "forward/saturate.h"
+#include "base/checked.h"
 #include "forward/threads.h"
 #include "quantize/allowance.h"
 #include "quantize/plan/calibration_memory.h"

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 
 #include "forward/matmul.h"
-#include "forward/saturate.h"
+#include "base/checked.h"
 #include "quantize/allowance.h"
 
 enum {
@@ -24,13 +24,6 @@ enum {
 /* Where no memory is asked for, width and trials are decided as though this were. n columns take about 18 n^2
  * bytes: 3.7 GB for the 14,336 of an 8 B model; up to some 24,000 are rounded together. */
 static const uint64_t DECIDING_MEMORY = 12ull << 30;
-
-static uint64_t times(uint64_t a, uint64_t b) {
-    uint64_t product;
-    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
-static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* ---- matrices ---- */
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "forward/threads.h"
-#include "gguf/safe_file.h"
+#include "base/safe_file.h"
 #include "imatrix/collect.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/pulse.h"

@@ -11,12 +11,6 @@
 
 #include "quantize/plan/calibration.h"
 
-enum {
-    /* Of the weights so much is read: every part of a large model is looked at, and 4 MiB cost nothing. */
-    SAMPLES = 1024,
-    SAMPLE_BYTES = 4096,
-};
-
 static uint32_t crc(uint32_t sum, const void *bytes, size_t n) {
     return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);
 }
@@ -27,65 +21,8 @@ void plan_build(char to[24]) { snprintf(to, 24, "%.14s-%s", gq_version(), gq_bui
 
 /* ---- the input ---- */
 
-/* Pieces of a tensor from its first byte to its last, one alone from the middle. With `ahead` they are only
- * asked for, so that the disk can fetch all of them at once. */
-static bool sample_tensor(const gguf_model *m, const gguf_tensor *t, uint64_t pieces, bool ahead,
-                          uint32_t *content, gq_error *e) {
-    const gq_file *f = &m->shards[t->shard].file;
-    uint8_t bytes[SAMPLE_BYTES];
-    size_t n = t->size < SAMPLE_BYTES ? (size_t)t->size : SAMPLE_BYTES;
-    uint64_t room = t->size - n, enough = t->size / SAMPLE_BYTES + 1;
-    if (pieces > enough) pieces = enough;
-    for (uint64_t i = 0, gaps = pieces - 1; i < pieces; i++) {
-        uint64_t at = t->offset + (gaps ? room / gaps * i + room % gaps * i / gaps : room / 2);
-        if (ahead) {
-            if (f->fd >= 0) posix_fadvise(f->fd, (off_t)at, (off_t)n, POSIX_FADV_WILLNEED);
-            continue;
-        }
-        if (!gq_file_read(f, at, bytes, n, e)) return false;
-        *content = crc(*content, bytes, n);
-    }
-    return true;
-}
-
-static bool sample_weights(const gguf_model *m, uint32_t *content, gq_error *e) {
-    uint64_t n = m->n_tensors;
-    uint64_t step = n / SAMPLES + 1, pieces = n > 0 && n < SAMPLES ? SAMPLES / n : 1;
-    for (int pass = 0; pass < 2; pass++)
-        for (uint64_t i = 0; i < n; i += step)
-            if (!sample_tensor(m, m->tensors[i], pieces, pass == 0, content, e)) return false;
-    return true;
-}
-
-static uint32_t crc_header(uint32_t sum, const gguf_shard *s) {
-    uint64_t facts[4] = {s->file.size, s->data_offset, s->n_kv, s->n_tensors};
-    sum = crc(sum, facts, sizeof facts);
-    for (uint64_t k = 0; k < s->n_kv; k++) {
-        sum = crc_text(sum, s->kv[k].key);
-        sum = crc(sum, &s->kv[k].type, sizeof s->kv[k].type);
-        sum = crc(sum, s->kv[k].value, s->kv[k].size);
-    }
-    for (uint64_t k = 0; k < s->n_tensors; k++) {
-        const gguf_tensor *t = &s->tensors[k];
-        uint64_t place[6] = {t->ne[0], t->ne[1], t->ne[2], t->ne[3], t->type->id, t->offset};
-        sum = crc_text(sum, t->name);
-        sum = crc(sum, place, sizeof place);
-    }
-    return sum;
-}
-
-bool plan_identify_model(const gguf_model *m, uint32_t *times, uint32_t *content, gq_error *e) {
-    for (uint32_t i = 0; i < m->n_shards; i++) {
-        const struct timespec *modified = &m->shards[i].file.modified;
-        uint64_t time[2] = {(uint64_t)modified->tv_sec, (uint64_t)modified->tv_nsec};
-        *times = crc(*times, time, sizeof time);
-        *content = crc_header(*content, &m->shards[i]);
-    }
-    return sample_weights(m, content, e);
-}
-
 bool plan_identify_input(gq_plan *plan, gq_error *e) {
-    return plan_identify_model(&plan->model, &plan->identity.input, &plan->identity.content, e);
+    return model_fingerprint(&plan->model, &plan->identity.input, &plan->identity.content, e);
 }
 
 /* ---- settings and layout ---- */
@@ -117,7 +54,7 @@ void plan_identify_layout(gq_plan *plan) {
 static bool copied_digest(const gq_plan *plan, const plan_output *out, uint64_t *digest) {
     const gguf_kv *kv = gguf_find(plan->model.kv, plan->model.n_kv, GGUF_SET_KEY);
     uint32_t shard, other;
-    if (!kv || kv->type != GGUF_U64 || out->n_shards != plan->model.n_shards ||
+    if (!kv || kv->type != GGUF_U64 || out->n_shards != plan->model.n_files ||
         gguf_model_mixed(&plan->model, &shard, &other))
         return false;
     for (size_t i = 0; i < plan->n_tensors; i++) {

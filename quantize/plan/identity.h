@@ -7,9 +7,6 @@
 extern const char gq_build_id[9]; /* of the sources that this was built from (cmake/build-id.cmake) */
 /* "0.1.0-1a2b3c4d": version and sources, which decide the bytes as much as the plan does. */
 void plan_build(char to[24]);
-/* What a model is: folds its files' times, and its headers with a little of its weights, into two checksums.
- */
-bool plan_identify_model(const gguf_model *m, uint32_t *times, uint32_t *content, gq_error *e);
 /* What the input is; reads a little of its weights. */
 bool plan_identify_input(gq_plan *plan, gq_error *e);
 /* Of all options that decide the bytes of blocks. */

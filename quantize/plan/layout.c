@@ -1,10 +1,12 @@
 /* Where every tensor of an output lies: shards, headers, offsets. */
 #include "quantize/plan/layout.h"
+#include "base/checked.h"
+#include "gguf/gguf.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/safe_file.h"
+#include "base/safe_file.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/meta.h"
 #include "quantize/plan/paths.h"
@@ -46,8 +48,8 @@ static bool empty_shard(const gq_plan *plan, const plan_output *out, const gq_op
 static bool put_tensor(filling *f, const gq_tensor *t, uint64_t most) {
     filling g = *f;
     g.head += gguf_entry_size(t->name, t->n_dims);
-    uint64_t head = gguf_round_up(g.head, g.alignment), size;
-    if (__builtin_add_overflow(g.data, gguf_round_up(t->out_bytes, g.alignment), &g.data) ||
+    uint64_t head = round_up(g.head, g.alignment), size;
+    if (__builtin_add_overflow(g.data, round_up(t->out_bytes, g.alignment), &g.data) ||
         __builtin_add_overflow(head, g.data, &size) || size > most)
         return false;
     *f = g;
@@ -98,7 +100,7 @@ static bool choose_shards(gq_plan *plan, plan_output *out, const gq_options *opt
     out->n_shards = 1;
     if (options->split_max_size) return cut_at_size(plan, out, options, e);
     if (!options->keep_split) return true;
-    out->n_shards = plan->model.n_shards;
+    out->n_shards = plan->model.n_files;
     for (size_t i = 0; i < plan->n_tensors; i++) out->places[i].shard = plan->sources[i].tensor->shard;
     return true;
 }

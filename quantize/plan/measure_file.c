@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
-#include "gguf/index.h"
+#include "base/index.h"
+#include "gguf/gguf.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/measure.h"
 

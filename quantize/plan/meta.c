@@ -1,5 +1,6 @@
 /* The output's metadata: what is copied, what is set, and in which order (docs/formats.md). */
 #include "quantize/plan/meta.h"
+#include "gguf/gguf.h"
 
 #include <stdio.h>
 #include <stdlib.h>

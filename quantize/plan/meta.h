@@ -3,6 +3,7 @@
 #define GQ_META_H
 
 #include "quantize/plan/plan.h"
+#include "gguf/gguf.h"
 
 /* All but the split keys. */
 bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_options *options, gguf_header *h,

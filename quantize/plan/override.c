@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/index.h"
+#include "base/index.h"
 
 enum { MAX_KEY = 127, MAX_TEXT = 127 };
 

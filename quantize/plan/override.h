@@ -2,7 +2,7 @@
 #ifndef GQ_OVERRIDE_H
 #define GQ_OVERRIDE_H
 
-#include "gguf/gguf.h"
+#include "model/model.h"
 #include "quantize/gquant.h"
 
 /* Key-value pairs to set, in order; keys and values are owned. */

@@ -9,7 +9,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "gguf/safe_file.h"
+#include "base/safe_file.h"
 #include "quantize/files.h"
 
 static const char *base_of(const char *path) {

@@ -1,5 +1,6 @@
 /* Everything that is known before a weight is read. */
 #include "quantize/plan/plan.h"
+#include "quantize/input.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,8 +165,8 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
     plan->kernels = strip_kernels(e);
     if (!plan->kernels) return false;
     if (!open_outputs(plan, options, e)) return false;
-    if (gguf_model_open(&plan->model, options->input, e)) return true;
-    plan->model = (gguf_model){.n_shards = 0};
+    if (input_open(&plan->model, options->input, e)) return true;
+    plan->model = (gguf_model){.path = NULL};
     return false;
 }
 
@@ -173,7 +174,7 @@ static bool warn_mixed(gq_plan *plan, gq_error *e) {
     uint32_t shard, other;
     if (!gguf_model_mixed(&plan->model, &shard, &other)) return true;
     return words_add(&plan->warnings, e, "%s and %s were not written together: their %s differs",
-                     plan->model.shards[shard].file.path, plan->model.shards[other].file.path, GGUF_SET_KEY);
+                     plan->model.files[shard]->path, plan->model.files[other]->path, GGUF_SET_KEY);
 }
 
 static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {

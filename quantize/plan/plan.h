@@ -6,14 +6,15 @@
 #include <time.h>
 
 #include "codec/codec.h"
-#include "gguf/facts.h"
+#include "gguf/gguf.h"
+#include "model/facts.h"
 #include "imatrix/inputs.h"
 #include "mixes/mixes.h"
 #include "quantize/gquant.h"
 #include "quantize/plan/chunk.h"
 #include "quantize/plan/override.h"
 #include "quantize/plan/prune.h"
-#include "quantize/words.h"
+#include "base/words.h"
 
 /* A tensor of the input that is written, with what all outputs share of it. */
 typedef struct plan_source {
@@ -92,6 +93,6 @@ static inline bool plan_copies(const plan_source *s, const gq_tensor *to) {
 /* All of a plan but what lies beside its outputs; gq_plan_free frees it. */
 gq_plan *plan_make(const gq_options *options, gq_error *e);
 /* Path of the input as given, for messages. */
-static inline const char *plan_input(const gq_plan *plan) { return plan->model.shards[0].file.path; }
+static inline const char *plan_input(const gq_plan *plan) { return plan->model.path; }
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef GQ_PRUNE_H
 #define GQ_PRUNE_H
 
-#include "gguf/gguf.h"
+#include "model/model.h"
 
 /* Old numbers of the layers that stay, in order. n = 0: nothing is pruned. */
 typedef struct plan_layers {

@@ -2,13 +2,14 @@
  * asked for. docs/mixes.md says how errors of different tensors compare.
  */
 #include "quantize/plan/target.h"
+#include "base/checked.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/index.h"
+#include "base/index.h"
 #include "mixes/budget.h"
 #include "quantize/plan/assign.h"
 #include "quantize/plan/calibration.h"
@@ -222,8 +223,8 @@ static bool measure(target *t, gq_error *e) {
 static uint64_t bytes_as(const target *t, size_t i, uint32_t type) {
     const gguf_tensor *in = t->plan->sources[i].tensor;
     uint64_t bytes = gguf_type_bytes(gguf_type_of(type), gguf_elements(in->ne));
-    uint64_t alignment = t->asked.size ? t->plan->model.shards[0].alignment : 1;
-    return gguf_round_up(bytes, alignment);
+    uint64_t alignment = t->asked.size ? t->plan->model.alignment : 1;
+    return round_up(bytes, alignment);
 }
 
 /* Sum of squares of the whole tensor. */

@@ -1,4 +1,5 @@
 #include "quantize/plan/transpose.h"
+#include "gguf/gguf.h"
 
 #include <stdlib.h>
 #include <string.h>

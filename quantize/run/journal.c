@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "gguf/safe_file.h"
+#include "base/safe_file.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/paths.h"
 

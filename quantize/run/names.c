@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "gguf/safe_file.h"
+#include "base/safe_file.h"
 #include "quantize/plan/paths.h"
 #include "quantize/run/journal.h"
 

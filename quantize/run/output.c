@@ -9,7 +9,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "gguf/safe_file.h"
+#include "base/safe_file.h"
 
 /* ---- opening ---- */
 

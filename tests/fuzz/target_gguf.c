@@ -24,7 +24,7 @@ static void look_at_values(const gguf_shard *s) {
 
 static void write_again(const gguf_model *m) {
     gq_error e = {0};
-    const gguf_shard *s = &m->shards[0];
+    const gguf_shard *s = &gguf_container_of(m)->shards[0];
     gguf_header *h = gguf_header_new(&e);
     bool ok = h != NULL;
     for (uint64_t i = 0; ok && i < s->n_kv; i++) ok = gguf_header_copy(h, &s->kv[i], &e);
@@ -39,7 +39,7 @@ static void write_again(const gguf_model *m) {
         memcpy(bytes, head, head_size);
         gguf_model again;
         PROMISE(gguf_model_memory(&again, "again", bytes, head_size + data_size, &e), "%s", e.text);
-        PROMISE(again.n_tensors == m->n_tensors && again.shards[0].n_kv == s->n_kv, "something is lost");
+        PROMISE(again.n_tensors == m->n_tensors && gguf_container_of(&again)->shards[0].n_kv == s->n_kv, "something is lost");
         for (uint64_t i = 0; i < m->n_tensors; i++) {
             const gguf_tensor *a = m->tensors[i], *b = gguf_model_tensor(&again, a->name);
             PROMISE(b && !memcmp(a->ne, b->ne, sizeof a->ne) && a->type == b->type, "tensor %s", a->name);
@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
         PROMISE(t->offset <= n && t->size <= n - t->offset, "tensor %s lies outside of the file", t->name);
         PROMISE(gguf_model_tensor(&m, t->name) == t, "tensor %s is not found", t->name);
     }
-    look_at_values(&m.shards[0]);
+    look_at_values(&gguf_container_of(&m)->shards[0]);
     write_again(&m);
     gguf_model_close(&m);
     return 0;

@@ -1,10 +1,10 @@
 /* Files that are written: made where nobody else's is touched, filled whatever interrupts, named when they
- * are whole, and safe from a power cut then. For reading there is gguf/file.h.
+ * are whole, and safe from a power cut then. For reading there is base/file.h.
  */
 #ifndef GQ_SAFE_FILE_H
 #define GQ_SAFE_FILE_H
 
-#include "gguf/file.h"
+#include "base/file.h"
 
 /* Folder of a path, "." when it has none; malloc'ed, NULL: no memory. */
 char *safe_file_folder(const char *path);

@@ -1,4 +1,4 @@
-#include "quantize/words.h"
+#include "base/words.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "gguf/index.h"
+#include "base/index.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "gguf/facts.h"
+#include "model/facts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "gguf/error.h"
+#include "base/error.h"
 
 typedef struct word_list {
     char **items;

@@ -1,4 +1,4 @@
-#include "gguf/type.h"
+#include "model/type.h"
 
 #include <stddef.h>
 #include <strings.h>

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gguf/error.h"
+#include "base/error.h"
 
 typedef struct gguf_index { /* all zero: empty */
     uint32_t *slots;        /* record + 1; 0: free */

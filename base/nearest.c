@@ -2,7 +2,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "gguf/error.h"
+#include "base/error.h"
 
 enum { LONGEST = 64 }; /* longer words are like no other */
 

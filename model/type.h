@@ -44,7 +44,7 @@ enum {
     GGUF_TYPE_LIMIT = 43,
 };
 
-/* Elements and bytes of a block, and whether it is quantized. From this one list come gguf/type.c's table and
+/* Elements and bytes of a block, and whether it is quantized. From this one list come model/type.c's table and
  * the constants GGUF_Q4_K_ELEMENTS, GGUF_Q4_K_BYTES, ... */
 #define GGUF_TYPES(X) \
     X(F32, 1, 4, false) \

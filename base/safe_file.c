@@ -1,4 +1,4 @@
-#include "gguf/safe_file.h"
+#include "base/safe_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,21 @@
+/* Arithmetic on sizes that no size can wrap: UINT64_MAX, more than can be counted, stays what it is. */
+#ifndef GQ_CHECKED_H
+#define GQ_CHECKED_H
+
+#include <stdint.h>
+
+static inline uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+
+static inline uint64_t times(uint64_t a, uint64_t b) {
+    uint64_t product;
+    return a == UINT64_MAX || b == UINT64_MAX || __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+static inline uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* n rounded up to an alignment, a power of two; the caller knows that it does not wrap. */
+static inline uint64_t round_up(uint64_t n, uint64_t alignment) {
+    return (n + alignment - 1) & ~(alignment - 1);
+}
+
+#endif

@@ -1,0 +1,137 @@
+#include "gguf/access.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+enum {
+    /* Of the weights so much is read: every part of a large model is looked at, and 4 MiB cost nothing. */
+    SAMPLES = 1024,
+    SAMPLE_BYTES = 4096,
+};
+
+static const gq_file *access_file(const gguf_model *m, const gguf_tensor *t) { return m->files[t->shard]; }
+
+/* ---- a tensor's bytes ---- */
+
+static bool access_read(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, void *to,
+                        gq_error *e) {
+    return gq_file_read(access_file(m, t), t->offset + gguf_type_bytes(t->type, first), to,
+                        gguf_type_bytes(t->type, n), e);
+}
+
+static void access_advise(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n,
+                          model_advice advice) {
+    uint64_t at = t->offset + gguf_type_bytes(t->type, first), bytes = gguf_type_bytes(t->type, n);
+    if (advice == MODEL_WILL_NEED)
+        gq_file_will_need(access_file(m, t), at, bytes);
+    else
+        gq_file_dont_need(access_file(m, t), at, bytes);
+}
+
+static bool access_is_cold(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n) {
+    return gq_file_is_cold(access_file(m, t), t->offset + gguf_type_bytes(t->type, first),
+                           gguf_type_bytes(t->type, n));
+}
+
+static uint64_t access_stored_at(const gguf_model *m, const gguf_tensor *t) {
+    (void)m;
+    return t->offset;
+}
+
+/* ---- what the files hold, as a checksum ---- */
+
+static uint32_t crc(uint32_t sum, const void *bytes, size_t n) {
+    return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);
+}
+
+static uint32_t crc_text(uint32_t sum, const char *text) { return crc(sum, text, strlen(text) + 1); }
+
+/* Pieces of a tensor from its first byte to its last, one alone from the middle. With `ahead` they are only
+ * asked for, so that the disk can fetch all of them at once. */
+static bool sample_tensor(const gguf_model *m, const gguf_tensor *t, uint64_t pieces, bool ahead,
+                          uint32_t *content, gq_error *e) {
+    const gq_file *f = m->files[t->shard];
+    uint8_t bytes[SAMPLE_BYTES];
+    size_t n = t->size < SAMPLE_BYTES ? (size_t)t->size : SAMPLE_BYTES;
+    uint64_t room = t->size - n, enough = t->size / SAMPLE_BYTES + 1;
+    if (pieces > enough) pieces = enough;
+    for (uint64_t i = 0, gaps = pieces - 1; i < pieces; i++) {
+        uint64_t at = t->offset + (gaps ? room / gaps * i + room % gaps * i / gaps : room / 2);
+        if (ahead) {
+            gq_file_will_need(f, at, n);
+            continue;
+        }
+        if (!gq_file_read(f, at, bytes, n, e)) return false;
+        *content = crc(*content, bytes, n);
+    }
+    return true;
+}
+
+static bool sample_weights(const gguf_model *m, uint32_t *content, gq_error *e) {
+    uint64_t n = m->n_tensors;
+    uint64_t step = n / SAMPLES + 1, pieces = n > 0 && n < SAMPLES ? SAMPLES / n : 1;
+    for (int pass = 0; pass < 2; pass++)
+        for (uint64_t i = 0; i < n; i += step)
+            if (!sample_tensor(m, m->tensors[i], pieces, pass == 0, content, e)) return false;
+    return true;
+}
+
+static uint32_t crc_header(uint32_t sum, const gguf_shard *s) {
+    uint64_t facts[4] = {s->file.size, s->data_offset, s->n_kv, s->n_tensors};
+    sum = crc(sum, facts, sizeof facts);
+    for (uint64_t k = 0; k < s->n_kv; k++) {
+        sum = crc_text(sum, s->kv[k].key);
+        sum = crc(sum, &s->kv[k].type, sizeof s->kv[k].type);
+        sum = crc(sum, s->kv[k].value, s->kv[k].size);
+    }
+    for (uint64_t k = 0; k < s->n_tensors; k++) {
+        const gguf_tensor *t = &s->tensors[k];
+        uint64_t place[6] = {t->ne[0], t->ne[1], t->ne[2], t->ne[3], t->type->id, t->offset};
+        sum = crc_text(sum, t->name);
+        sum = crc(sum, place, sizeof place);
+    }
+    return sum;
+}
+
+static bool access_fold_content(const gguf_model *m, uint32_t *content, gq_error *e) {
+    const gguf_container *c = gguf_container_of(m);
+    for (uint32_t i = 0; i < c->n_shards; i++) *content = crc_header(*content, &c->shards[i]);
+    return sample_weights(m, content, e);
+}
+
+/* ---- shards of two sets ---- */
+
+static bool access_mixed(const gguf_model *m, uint32_t *shard, uint32_t *other) {
+    const gguf_container *c = gguf_container_of(m);
+    const gguf_kv *first = NULL;
+    for (uint32_t i = 0; i < c->n_shards; i++) {
+        const gguf_kv *kv = gguf_find(c->shards[i].kv, c->shards[i].n_kv, GGUF_SET_KEY);
+        if (!kv) continue;
+        if (!first) {
+            first = kv, *other = i;
+        } else if (kv->type != first->type || kv->size != first->size ||
+                   memcmp(kv->value, first->value, kv->size) != 0) {
+            *shard = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void access_close(void *state) {
+    gguf_container *c = state;
+    for (uint32_t i = 0; i < c->n_shards; i++) gguf_shard_free(&c->shards[i]);
+    free(c->shards);
+    free(c);
+}
+
+const model_container gguf_access = {
+    .read = access_read,
+    .advise = access_advise,
+    .is_cold = access_is_cold,
+    .fold_content = access_fold_content,
+    .mixed = access_mixed,
+    .stored_at = access_stored_at,
+    .close = access_close,
+};

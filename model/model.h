@@ -1,0 +1,158 @@
+/* A model as every room sees it: metadata, and tensors with a delivered type and shape whose rows can be read in
+ * any order. A container (gguf/, a folder of another kind) fills it; how it stores what it delivers is known
+ * to the container alone.
+ */
+#ifndef GQ_MODEL_SOURCE_H
+#define GQ_MODEL_SOURCE_H
+
+#include "base/file.h"
+#include "model/type.h"
+
+enum {
+    GGUF_MAX_DIMS = 4,
+    GGUF_MAX_NAME = 127,
+    GGUF_MAX_KEY = 65535,
+    GGUF_MAX_NESTING = 8,
+    GGUF_DEFAULT_ALIGNMENT = 32
+};
+
+/* Metadata value types, as numbered in GGUF files. */
+enum gguf_value_type {
+    GGUF_U8,
+    GGUF_INT8,
+    GGUF_U16,
+    GGUF_INT16,
+    GGUF_U32,
+    GGUF_INT32,
+    GGUF_FLOAT32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_U64,
+    GGUF_INT64,
+    GGUF_FLOAT64,
+    GGUF_VALUE_TYPES /* their number */
+};
+enum {
+    GGUF_STRING_HEAD = 8, /* bytes of a string's length */
+    GGUF_ARRAY_HEAD = 12, /* bytes of an array's element type and count */
+};
+
+/* One key-value pair, kept as the raw bytes it has in a GGUF file (little-endian, without the type number), so
+ * that writing it again is exact. Strings include their 8-byte length; arrays their 12-byte head. */
+typedef struct gguf_kv {
+    const char *key; /* NUL-terminated, no NUL inside */
+    uint32_t type;
+    const uint8_t *value;
+    uint64_t size; /* bytes of value */
+} gguf_kv;
+
+/* A tensor as it is delivered. */
+typedef struct gguf_tensor {
+    const char *name;           /* NUL-terminated, no NUL inside, 1..127 bytes */
+    uint32_t n_dims;            /* 1..4, as stored */
+    uint64_t ne[GGUF_MAX_DIMS]; /* ne[0] is the row length; missing dimensions are 1 */
+    const gguf_type *type;
+    uint64_t size;   /* bytes of all elements in that type */
+    uint64_t offset; /* for the container alone: where it finds the tensor */
+    uint32_t shard;  /* number of the file that it, or its beginning, is in */
+    bool transposed; /* its matrices are stored with rows and columns exchanged */
+} gguf_tensor;
+
+typedef struct gguf_model gguf_model;
+
+typedef enum model_advice {
+    MODEL_WILL_NEED, /* have the disk fetch it */
+    MODEL_DONT_NEED, /* drop it from the page cache */
+} model_advice;
+
+/* What a container supplies. Elements are given by tensor, first and number, both whole blocks. Pointers may be
+ * NULL where a comment says so. */
+typedef struct model_container {
+    bool (*read)(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, void *to, gq_error *e);
+    void (*advise)(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, model_advice advice);
+    /* Whether nearly nothing of a range of at most 8 MiB is in the page cache. */
+    bool (*is_cold)(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n);
+    /* Folds headers and a sample of the weights into a checksum. */
+    bool (*fold_content)(const gguf_model *m, uint32_t *content, gq_error *e);
+    /* Two files that were not written together; NULL: there are none such. */
+    bool (*mixed)(const gguf_model *m, uint32_t *file, uint32_t *other);
+    /* Byte in its file where a tensor's elements begin. */
+    uint64_t (*stored_at)(const gguf_model *m, const gguf_tensor *t);
+    void (*close)(void *state);
+} model_container;
+
+struct gguf_model {
+    const char *path; /* of the model, for messages: of its first file, or its folder */
+    const gguf_kv *kv;
+    uint64_t n_kv;
+    uint64_t n_tensors;
+    gguf_tensor **tensors; /* in the order in which they are stored; unique names */
+    gguf_tensor **by_name; /* the same by name, for gguf_model_tensor */
+    uint32_t n_files;
+    const gq_file **files; /* for their names, sizes and identity; what is in them only the container reads */
+    uint32_t version;      /* of the container's format */
+    uint32_t alignment;    /* that tensors of a file written like it get */
+    const model_container *container; /* NULL: not open */
+    void *state;                      /* the container's */
+};
+
+/* Sorts the list of tensors by name into m->by_name; a name that is there twice is an error. For containers. */
+bool model_index_names(gguf_model *m, gq_error *e);
+/* Also of a model of zeros. */
+void gguf_model_close(gguf_model *m);
+
+/* ---- tensors ---- */
+
+const gguf_tensor *gguf_model_tensor(const gguf_model *m, const char *name); /* NULL: no such tensor */
+/* The file that a tensor is in, for messages. */
+const char *gguf_model_path(const gguf_model *m, const gguf_tensor *t);
+static inline bool gguf_is_matrix(const uint64_t ne[GGUF_MAX_DIMS]) { return ne[0] > 1 && ne[1] > 1; }
+/* Read n elements of a tensor from `first` on in their delivered type; both whole blocks. Safe from several threads
+ * at once. */
+bool gguf_model_read(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, void *to,
+                     gq_error *e);
+/* Tell the system what will or will not be read. */
+void model_advise(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, model_advice advice);
+bool model_is_cold(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n);
+uint64_t model_stored_at(const gguf_model *m, const gguf_tensor *t);
+
+/* ---- files ---- */
+
+uint64_t model_file_bytes(const gguf_model *m); /* of all files */
+/* What a model is: folds its files' times, and its headers with a little of its weights, into two checksums. */
+bool model_fingerprint(const gguf_model *m, uint32_t *times, uint32_t *content, gq_error *e);
+/* Whether none of its files has changed since the model was opened. */
+bool gguf_model_unchanged(const gguf_model *m, gq_error *e);
+/* Whether a file, told by what stat says of it, is one of the model's: whatever its name, writing it would
+ * destroy what is read. */
+bool gguf_model_has_file(const gguf_model *m, uint64_t device, uint64_t inode);
+/* Which files were written together: a key of ours with a number that all shards of a set share. Others
+ * write no such key, and a shard without it is taken as it comes. The number of the first shard that has
+ * another than one before it, and that one's; false: there is none. */
+#define GGUF_SET_KEY "gquant.split.digest"
+bool gguf_model_mixed(const gguf_model *m, uint32_t *shard, uint32_t *other);
+/* Which tensors have their matrices stored transposed, ne[0] and ne[1] exchanged: a key of ours with a list
+ * of names. */
+#define GGUF_TRANSPOSED_KEY "gquant.transposed"
+
+/* ---- metadata ---- */
+
+/* "u32"; "unknown" for unknown numbers. */
+const char *gguf_value_name(uint32_t type);
+/* Bytes of a value; 0 where it varies (strings, arrays) and for unknown numbers. */
+uint32_t gguf_value_size(uint32_t type);
+
+/* Metadata look-up by whole key, from the first pair on (for many keys there is base/index.h); NULL when
+ * absent. */
+const gguf_kv *gguf_find(const gguf_kv *kv, uint64_t n, const char *key);
+/* Value conversions: false when the type does not fit or kv is NULL. Any integer type is read as int64 (u64
+ * above INT64_MAX: false); f32 and f64 as double. */
+bool gguf_kv_int(const gguf_kv *kv, int64_t *value);
+bool gguf_kv_float(const gguf_kv *kv, double *value);
+/* The bytes of a string value (not NUL-terminated; may hold anything). */
+bool gguf_kv_string(const gguf_kv *kv, const char **text, uint64_t *length);
+/* Array head; elements of fixed size start at *elements. */
+bool gguf_kv_array(const gguf_kv *kv, uint32_t *element_type, uint64_t *count, const uint8_t **elements);
+
+#endif
