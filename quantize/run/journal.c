@@ -127,7 +127,7 @@ void journal_close(journal *j) {
 }
 
 void journal_remove(const journal *j) {
-    if (j->fd >= 0) unlink(j->path);
+    if (j->fd >= 0 && safe_file_still_there(j->fd, j->path)) unlink(j->path);
 }
 
 /* ---- slots ---- */
