@@ -259,15 +259,16 @@ static bool check_sums(const imatrix *layer, const char *out, gq_error *e) {
     return ok;
 }
 
-/* What has been summed up since the last record becomes the next one. states: there are some behind it. */
-static bool finish_layer(running *r, bool states, gq_error *e) {
+/* What has been summed up since the last record becomes the next one. last: nothing comes behind it, and what
+ * states there are does not matter any more. */
+static bool finish_layer(running *r, bool last, gq_error *e) {
     imatrix layer;
     uint8_t *bytes = NULL;
     uint64_t n, sum = forward_stream_sum(r->stream);
     if (!collection_take(r->sums, &layer, e)) return false;
     layer.chunk_size = r->plan->about.chunk_size;
     bool ok = check_sums(&layer, r->plan->out, e) && imatrix_write_gguf(&layer, &bytes, &n, e) &&
-              checkpoint_add(&r->kept, states ? &sum : NULL, bytes, n, e);
+              checkpoint_add(&r->kept, last ? NULL : &sum, bytes, n, e);
     free(bytes);
     imatrix_free(&layer);
     return ok;
@@ -283,10 +284,11 @@ static bool run_layers(running *r, gq_error *e) {
     for (size_t i = done; i < layers; i++) {
         const forward_layer *l = forward_run_layer(r->run, p->model, i, e);
         if (!l || !checkpoint_begin(&r->kept, e) ||
-            !forward_stream_pass(r->stream, l, FORWARD_WHOLE, &site, e) || !finish_layer(r, true, e))
+            !forward_stream_pass(r->stream, l, FORWARD_WHOLE, &site, e) ||
+            !finish_layer(r, i + 1 == layers && !p->output, e))
             return false;
     }
-    return !p->output || (forward_stream_final(r->stream, &site, e) && finish_layer(r, false, e));
+    return !p->output || (forward_stream_final(r->stream, &site, e) && finish_layer(r, true, e));
 }
 
 static bool run_model(running *r, const gq_callbacks *callbacks, gq_error *e) {
