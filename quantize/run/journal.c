@@ -201,10 +201,11 @@ static bool for_each(const gq_plan *plan,
     return ok;
 }
 
-/* only: of this plan; NULL: of any. */
-static void remove_one(void *only, int folder, const char *name, uint32_t part, uint32_t parts) {
+/* user: a plan, whose journals alone are meant; NULL: of any. */
+static void remove_one(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
+    const gq_plan *const *only = user;
     journal_head found, wanted = {.part = 0};
-    if (only) wanted = journal_head_of(only, part, parts);
+    if (only) wanted = journal_head_of(*only, part, parts);
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return;
     bool is_left = !only || (read_head(fd, &found) && !journal_mismatch(&found, &wanted));
@@ -215,7 +216,7 @@ static void remove_one(void *only, int folder, const char *name, uint32_t part, 
 
 void journal_remove_all(const gq_plan *plan) { for_each(plan, remove_one, NULL, NULL); }
 
-void journal_clean(const gq_plan *plan) { for_each(plan, remove_one, (void *)(uintptr_t)plan, NULL); }
+void journal_clean(const gq_plan *plan) { for_each(plan, remove_one, &plan, NULL); }
 
 typedef struct parts_seen {
     const gq_plan *plan;
