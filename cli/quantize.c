@@ -14,6 +14,8 @@
 #include "cli/table.h"
 #include "cli/text.h"
 
+static bool is_part(const request *r) { return r->quantize.parts && !r->quantize.join; }
+
 /* No type changes silently: fallbacks, before the work starts. */
 static void say_fallbacks(const gq_plan *plan, size_t output) {
     size_t n, n_lines = 0;
@@ -78,8 +80,6 @@ static void print_report(const report *r, bool all) {
     if (r->evaluation) putchar('\n'), report_evaluation(stdout, r);
 }
 
-static bool is_part(const request *r) { return r->quantize.parts && !r->quantize.join; }
-
 /* Print and write what is known of the plan or the run. */
 static bool report_results(const request *r, const gq_plan *plan, const gq_results *results,
                            const gq_evaluation *evaluation, gq_error *e) {
@@ -124,6 +124,31 @@ static gq_plan *make_plan(const request *r, gq_error *e) {
     return plan;
 }
 
+static bool check_copies(const gq_plan *plan, gq_error *e) {
+    gq_error why;
+    if (gq_evaluation_check(plan, &why)) return true;
+    gq_fail(e, "--evaluate: what will be written cannot be evaluated: %s", why.text);
+    e->status = why.status;
+    return false;
+}
+
+/* A target's plan takes measuring, and a calibration's a text; what keeps the outputs from being run is known
+ * without. Where there is no plan without, the real one tells why. */
+static bool check_copies_early(const request *r, gq_error *e) {
+    gq_options asked = r->quantize;
+    gq_error unused;
+    if (!r->text || is_part(r) || (!request_has_target(r) && !r->calibrate && !r->calibrate_ids)) return true;
+    gq_output *outputs = need(asked.n_outputs, sizeof *outputs);
+    for (size_t i = 0; i < asked.n_outputs; i++) outputs[i] = (gq_output){asked.outputs[i].path, "F16"};
+    asked.outputs = outputs, asked.targets = NULL, asked.imatrix = NULL;
+    asked.dry_run = true;
+    gq_plan *plan = gq_plan_new(&asked, &unused);
+    bool ok = !plan || check_copies(plan, e);
+    gq_plan_free(plan);
+    free(outputs);
+    return ok;
+}
+
 /* Whether IN can be run on the text, before the work. */
 static bool ask_evaluation(const request *r, gq_evaluation_request *asked, gq_error *e) {
     *asked = (gq_evaluation_request){0};
@@ -148,13 +173,24 @@ static bool evaluate_outputs(const request *r, const gq_plan *plan, gq_evaluatio
     return *v;
 }
 
+/* The outputs are whole when this fails; what is known of them is told all the same. */
+static bool evaluate_and_report(const request *r, const gq_plan *plan, const gq_results *results,
+                                gq_evaluation_request *asked, gq_error *e) {
+    gq_evaluation *evaluation = NULL;
+    gq_error why;
+    bool evaluated = evaluate_outputs(r, plan, asked, &evaluation, &why);
+    bool ok = report_results(r, plan, results, evaluation, e);
+    gq_evaluation_free(evaluation);
+    if (evaluated || !ok) return ok;
+    gq_fail(e, "%s; the output is whole, only its evaluation is missing", why.text);
+    e->status = why.status;
+    return false;
+}
+
 static bool run_plan(const request *r, const gq_plan *plan, gq_evaluation_request *asked, gq_error *e) {
     gq_results *results = NULL;
-    gq_evaluation *evaluation = NULL;
     bool ok = recipe_out_write(r, plan, e) && (r->dry_run || run_with_progress(r, plan, &results, e)) &&
-              evaluate_outputs(r, plan, asked, &evaluation, e) &&
-              report_results(r, plan, results, evaluation, e);
-    gq_evaluation_free(evaluation);
+              evaluate_and_report(r, plan, results, asked, e);
     gq_results_free(results);
     return ok;
 }
@@ -166,8 +202,9 @@ int quantize_main(const request *r) {
     if (!r->dry_run) signal(SIGPIPE, SIG_IGN);
     if (request_has_target(r)) interrupt_catch();
     bool ok = calibration_check(r, &e) && report_check(r, &e) && recipe_out_check(r, &e) &&
-              ask_evaluation(r, &asked, &e);
+              ask_evaluation(r, &asked, &e) && check_copies_early(r, &e);
     gq_plan *plan = ok ? make_plan(r, &e) : NULL;
+    if (plan && r->text && !is_part(r) && !check_copies(plan, &e)) gq_plan_free(plan), plan = NULL;
     if (!plan) return failed(&e);
     if (!r->dry_run) interrupt_catch();
     if (!r->quiet) say_plan(r, plan);

@@ -671,6 +671,9 @@ GQ_API const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v);
  * something of the result. */
 GQ_API gq_evaluation *gq_evaluation_plan(const gq_evaluation_request *r, gq_error *e);
 GQ_API const char *const *gq_evaluation_warnings(const gq_evaluation *v, size_t *n);
+/* Whether the outputs of a plan, which need not be there, can be run and compared with its input: as
+ * gq_evaluate finds it once they are. */
+GQ_API bool gq_evaluation_check(const gq_plan *plan, gq_error *e);
 /* ---- making importance data ---- */
 typedef struct gq_importance_request {
     size_t size;
