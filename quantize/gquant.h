@@ -54,6 +54,7 @@ GQ_API const char *gq_filetype_summary(size_t i); /* one line for lists, may be 
 GQ_API double gq_filetype_bits(size_t i);  /* per weight of a whole model, about; 0: depends on the model */
 GQ_API int gq_filetype_id(size_t i);       /* general.file_type; -1 for COPY */
 GQ_API bool gq_filetype_advised(size_t i); /* false: others are better in the same bytes, or it is special */
+GQ_API const char *gq_filetype_made_for(size_t i); /* "ternary models", the only ones it suits; "": any */
 /* Index of a name in any case or of a decimal id; -1: unknown. */
 GQ_API int gq_filetype_find(const char *name);
 GQ_API const char *gq_filetype_nearest(const char *name); /* for "did you mean" */
