@@ -24,7 +24,7 @@ typedef struct survey {
     gq_memory memory;
     const char *quantized; /* the type of most of the model, where that is quantized; NULL: it is not */
     size_t n;
-    choice *choices;           /* smallest first, those for special models last */
+    choice *choices;           /* smallest first */
     const choice *best;        /* NULL: nothing fits, or there is no limit */
     uint64_t target, smallest; /* what is left for a file; the smallest that a target can make, about */
     char **warnings;           /* that the importance data call for, each once */
@@ -113,7 +113,6 @@ static bool try_types(survey *s, gq_error *e) {
 
 static int compare_sizes(const void *left, const void *right) {
     const choice *a = left, *b = right;
-    if (!*a->made_for != !*b->made_for) return *a->made_for ? 1 : -1;
     if (a->file_bytes != b->file_bytes) return a->file_bytes < b->file_bytes ? -1 : 1;
     return strcmp(a->name, b->name);
 }
@@ -190,19 +189,24 @@ static char *note_of(const survey *s, const choice *c) {
     return format("%s", c == s->best ? "fits, recommended" : s->request->ram && c->fits ? "fits" : "");
 }
 
-static void print_table(const survey *s) {
+static void add_row(table *t, const survey *s, const choice *c) {
     char size[UNIT_ROOM];
+    table_text(t, c->name);
+    table_text(t, size_text(size, (double)c->file_bytes));
+    table_cell(t, format("%.4g", c->bits));
+    table_text(t, size_text(size, (double)c->memory_bytes));
+    table_cell(t, note_of(s, c));
+}
+
+/* Those for special models last. */
+static void print_table(const survey *s) {
     table t;
     table_start(&t, "lrrrl");
     table_row(&t, (const char *const[]){"TYPE", "file", "bpw", "memory", ""});
-    for (size_t i = 0; i < s->n; i++) {
-        const choice *c = &s->choices[i];
-        table_text(&t, c->name);
-        table_text(&t, size_text(size, (double)c->file_bytes));
-        table_cell(&t, format("%.4g", c->bits));
-        table_text(&t, size_text(size, (double)c->memory_bytes));
-        table_cell(&t, note_of(s, c));
-    }
+    for (size_t i = 0; i < s->n; i++)
+        if (!*s->choices[i].made_for) add_row(&t, s, &s->choices[i]);
+    for (size_t i = 0; i < s->n; i++)
+        if (*s->choices[i].made_for) add_row(&t, s, &s->choices[i]);
     table_print(&t, stdout);
     table_free(&t);
 }

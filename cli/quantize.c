@@ -70,7 +70,7 @@ static void print_report(const report *r, bool all) {
     for (size_t i = 0; all && i < r->n_outputs; i++) {
         if (i) putchar('\n');
         if (r->outputs[i].losses)
-            report_losses(stdout, &r->outputs[i], r->seconds);
+            report_losses(stdout, r, &r->outputs[i]);
         else
             report_plan(stdout, &r->outputs[i]);
     }
@@ -111,6 +111,8 @@ static gq_plan *make_plan(const request *r, gq_error *e) {
     progress p;
     gq_calibration calibration;
     progress_start(&p, r, NULL);
+    if (request_has_target(r) && !r->quiet && !r->progress)
+        p.at_start = "measuring what each type would cost each tensor, for the target";
     gq_callbacks callbacks = progress_callbacks(&p);
     gq_options asked = r->quantize;
     asked.callbacks = &callbacks;

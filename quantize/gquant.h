@@ -140,7 +140,7 @@ typedef struct gq_options {
     bool imatrix_path;        /* store the importance file's path as given, not its base name */
     uint32_t part, parts;     /* this process does the part-th (1..parts) share; 0, 0: all */
     bool join;                /* finish a file whose shares are all done */
-    bool dry_run;             /* only the plan is wanted: nothing is written, and no file is in its way */
+    bool dry_run;             /* only the plan: no file but measure_file is written, none is in its way */
     const char *measure_file; /* where what a target measures is kept for the next time; NULL:
                                  INPUT.gquant-measure; "": nowhere */
     const struct gq_callbacks *callbacks; /* while measuring; NULL: none */
@@ -204,6 +204,8 @@ GQ_API const gq_tensor *gq_plan_tensors(const gq_plan *plan, size_t output, size
 GQ_API const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n);
 /* The file from which measurements came, or in which they are kept now; NULL: there is none. */
 GQ_API const char *gq_plan_measure_file(const gq_plan *plan);
+/* Seconds that it took to make the plan: with a target mostly to measure. */
+GQ_API double gq_plan_seconds(const gq_plan *plan);
 typedef struct gq_calibration_facts {
     size_t size;
     const char *text; /* its name, without folders; NULL: drawn at random */

@@ -8,6 +8,7 @@
 #include "quantize/plan/plan.h"
 #include "quantize/run/journal.h"
 #include "quantize/run/names.h"
+#include "quantize/schedule.h"
 #include "quantize/sized.h"
 
 /* Whether the outputs may have their names, or have got them already, and what is to be gone on with. */
@@ -28,8 +29,9 @@ gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {
     gq_calibration calibration;
     if (asked.calibration && !SIZED_TAKE(calibration, asked.calibration, e)) return NULL;
     if (asked.calibration) asked.calibration = &calibration;
+    double began = schedule_clock();
     gq_plan *plan = plan_make(&asked, e);
-    if (!plan || look_beside(plan, &asked, e)) return plan;
-    gq_plan_free(plan);
-    return NULL;
+    if (plan && !look_beside(plan, &asked, e)) gq_plan_free(plan), plan = NULL;
+    if (plan) plan->seconds = schedule_clock() - began;
+    return plan;
 }
