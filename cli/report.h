@@ -75,6 +75,8 @@ json_t *report_rounding_json(const gq_rounding *r);
 
 /* ---- models run on a text (report_evaluation.c) ---- */
 report report_of_evaluation(const request *r, const gq_evaluation *v);
+/* What to think of the figures where few places are scored; NULL: nothing. */
+const char *report_few_places(const gq_evaluation_facts *facts);
 /* What a run's outputs were evaluated to; NULL: they were not. */
 void report_take_evaluation(report *r, const gq_evaluation *v);
 /* Perplexities, divergences and who is better, for people. */

@@ -579,6 +579,8 @@ typedef struct gq_imatrix_coverage {
     gq_imatrix_cover *weights; /* all that a quantizer would touch */
     const char **unused;       /* entries that no such weight has */
     gq_model *model;           /* holds the names */
+    size_t n_unknown;
+    const char **unknown; /* of the unused ones, in the same order, those that no tensor of the model has */
 } gq_imatrix_coverage;
 GQ_API gq_imatrix_coverage *gq_imatrix_cover_model(const gq_imatrix *m, const char *model, gq_error *e);
 GQ_API void gq_imatrix_coverage_free(gq_imatrix_coverage *coverage);

@@ -69,6 +69,28 @@ static void a_plan_says_what_it_takes(void **state) {
                 path("text"));
 }
 
+/* Errors of few places are not known well themselves. */
+static void few_places_are_told(void **state) {
+    (void)state;
+    char *out =
+        PRINTED("evaluate", path("model.gguf"), path("q2.gguf"), "--text", path("text"), "--context", "16");
+    says(out, "126 of them scored"), says(out, "fewer than 1000 places");
+    free(out);
+    out = PRINTED("evaluate", path("model.gguf"), "--text", path("text"), "--context", "16", "--json");
+    says(out, "fewer than 1000 places");
+    free(out);
+    out = PRINTED("evaluate", "-n", path("model.gguf"), "--text", path("text"), "--context", "16");
+    says(out, "fewer than 1000 places");
+    free(out);
+    char *much = calloc(2500, 1);
+    for (size_t i = 0; i < 2500; i++) much[i] = (char)('a' + i * i * 3 % 8);
+    write_whole(path("much"), much, 2500);
+    free(much);
+    out = PRINTED("evaluate", "-n", path("model.gguf"), "--text", path("much"), "--context", "16");
+    assert_null(strstr(out, "fewer than"));
+    free(out);
+}
+
 static const json *evaluation_of(const json *report) {
     assert_string_equal(json_need(report, "kind")->text, "evaluation");
     return json_need(report, "evaluation");
@@ -199,6 +221,7 @@ int main(void) {
                                        cmocka_unit_test(a_plan_says_what_it_takes),
                                        cmocka_unit_test(ids_stand_for_a_text),
                                        cmocka_unit_test(what_cannot_be_done_is_said),
+                                       cmocka_unit_test(few_places_are_told),
                                        cmocka_unit_test(a_run_is_evaluated),
                                        cmocka_unit_test(what_cannot_be_evaluated_is_refused_before_the_work),
                                        cmocka_unit_test(a_failed_evaluation_costs_no_report)};
