@@ -16,7 +16,8 @@ static bool look_beside(gq_plan *plan, const gq_options *options, gq_error *e) {
     names_left left = {.named = NULL};
     bool ok = names_look(plan, options, &left, e) && plan_check_targets(plan, options, left.named, e) &&
               journal_check_names(plan, options, e) &&
-              journal_announce(plan, left.whole, &plan->warnings, e) && plan_announce_calibration(plan, e);
+              journal_announce(plan, left.whole, &plan->warnings, e) &&
+              plan_announce_calibration(plan, left.whole, e);
     free(left.named);
     return ok;
 }

@@ -11,6 +11,7 @@
 #include "quantize/allowance.h"
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/identity.h"
+#include "quantize/plan/paths.h"
 #include "quantize/windows.h"
 
 /* Tokens per column. At 2.7 a measured model lost 29 % more than at 17, from where on seven times as many
@@ -228,12 +229,13 @@ bool plan_bound_calibration(gq_plan *plan, gq_error *e) {
     return warn_of_machine(plan, c, e) && warn_of_text(plan, c, e) && warn_of_overrides(plan, e);
 }
 
-bool plan_announce_calibration(gq_plan *plan, gq_error *e) {
+bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e) {
     plan_calibration *c = plan->calibration;
     checkpoint kept;
     if (!c) return true;
     const char *out = plan->outputs[0].shards[0].path;
     bool ok = checkpoint_look(&kept, out, &c->head, e);
+    if (!whole && !plan_outputs_are_there(plan)) kept.finished = 0; /* what the layers became was there */
     c->facts.layers_finished = kept.finished;
     if (kept.finished)
         ok = ok && words_add(&plan->warnings, e, "of an unfinished calibration for %s %zu layers are done",

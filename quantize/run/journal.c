@@ -281,22 +281,6 @@ bool journal_check_names(const gq_plan *plan, const gq_options *options, gq_erro
     return !seen.failed && outputs_are_no_journals(plan, e);
 }
 
-/* Whether all that it has written is there, as opening it for more work wants it. */
-static bool outputs_are_there(const gq_plan *plan) {
-    bool all = true;
-    for (size_t o = 0; all && o < plan->n_outputs; o++)
-        for (uint32_t s = 0; all && s < plan->outputs[o].n_shards; s++) {
-            const plan_shard *shard = &plan->outputs[o].shards[s];
-            struct stat st;
-            int fd = safe_file_open(shard->temporary);
-            all = fd >= 0 && fstat(fd, &st) == 0;
-            all = all &&
-                  (plan->parts ? (uint64_t)st.st_size <= shard->size : (uint64_t)st.st_size == shard->size);
-            if (fd >= 0) close(fd);
-        }
-    return all;
-}
-
 static bool holds_any_chunk(const gq_plan *plan, const journal *j) {
     bool any = false;
     chunk_sum *sums = calloc(plan->n_outputs, sizeof *sums);
@@ -312,7 +296,7 @@ static bool announce_fitting(const gq_plan *plan, const journal *j, bool whole, 
     if (whole)
         return words_add(warnings, e, "all is written of an unfinished run for %s, which gets its name now",
                          out);
-    if (!outputs_are_there(plan))
+    if (!plan_outputs_are_there(plan))
         return words_add(warnings, e,
                          "an unfinished run for %s starts afresh: what it has written is not there any more, "
                          "or not all of it",
