@@ -14,6 +14,17 @@
 #include "cli/table.h"
 #include "cli/text.h"
 
+/* Of what this run did itself. A calibration's time is the work, in which layers may have been done before.
+ */
+static double rate_of(const gq_plan *plan, const gq_results *results) {
+    const gq_progress *p = gq_results_progress(results);
+    const gq_calibration_facts *c = gq_plan_calibration(plan);
+    if (!c) return progress_weights(p);
+    return c->layers_finished || p->weights_resumed || !(p->seconds > 0)
+               ? 0
+               : (double)p->weights_done / p->seconds;
+}
+
 static bool is_part(const request *r) { return r->quantize.parts && !r->quantize.join; }
 
 /* No type changes silently: fallbacks, before the work starts. */
@@ -92,6 +103,7 @@ static bool report_results(const request *r, const gq_plan *plan, const gq_resul
         return true;
     }
     report rep = report_of_plan(r, plan, results);
+    if (results) rep.rate = rate_of(plan, results);
     report_take_evaluation(&rep, evaluation);
     if (!r->quiet) print_report(&rep, rep.n_outputs == 1 || r->verbose);
     bool ok = report_write(&rep, r->report, e);

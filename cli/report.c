@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "cli/option_table.h"
-#include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/text.h"
 
@@ -16,17 +15,6 @@
 void report_add_warnings(report *r, const char *const *warnings, size_t n) {
     r->warnings = need_more(r->warnings, r->n_warnings + n, sizeof *r->warnings);
     for (size_t i = 0; i < n; i++) r->warnings[r->n_warnings++] = warnings[i];
-}
-
-/* Of what this run did itself. A calibration's time is the work, in which layers may have been done before.
- */
-static double rate_of(const gq_plan *plan, const gq_results *results) {
-    const gq_progress *p = gq_results_progress(results);
-    const gq_calibration_facts *c = gq_plan_calibration(plan);
-    if (!c) return progress_weights(p);
-    return c->layers_finished || p->weights_resumed || !(p->seconds > 0)
-               ? 0
-               : (double)p->weights_done / p->seconds;
 }
 
 double report_rate(const report *r, const report_output *o) {
@@ -48,7 +36,6 @@ report report_of_plan(const request *r, const gq_plan *plan, const gq_results *r
     const char *const *warnings = gq_plan_warnings(plan, &n);
     report_add_warnings(&rep, warnings, n);
     if (results) rep.seconds = rep.plan_seconds + gq_results_progress(results)->seconds;
-    if (results) rep.rate = rate_of(plan, results);
     if (results) warnings = gq_results_warnings(results, &n), report_add_warnings(&rep, warnings, n);
     rep.outputs = need(rep.n_outputs, sizeof *rep.outputs);
     for (size_t i = 0; i < rep.n_outputs; i++) {
