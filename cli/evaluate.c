@@ -6,6 +6,7 @@
 #include "cli/input.h"
 #include "cli/progress.h"
 #include "cli/say.h"
+#include "cli/table.h"
 #include "cli/text.h"
 
 bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
@@ -74,6 +75,7 @@ static bool print_plan(const request *r, const gq_evaluation_request *asked, gq_
     printf("at most %s of memory; states of all tokens are in %s, %s\n",
            size_text(peak, (double)facts->peak_bytes), facts->states_in_file ? "a file" : "memory",
            size_text(states, (double)facts->state_bytes));
+    if (report_few_places(facts)) print_wrapped(stdout, report_few_places(facts));
     gq_evaluation_free(v);
     return true;
 }

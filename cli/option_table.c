@@ -100,7 +100,7 @@ const option_row options[] = {
     FLAG("join", 0, quantize.join, Q, "finish a file whose shares are done"),
     HEADING("Run:"),
     VALUE("threads", 't', "N", NUMBER, NONE, quantize.threads, Q | C | V | E | M, "default: one per core"),
-    FLAG("dry-run", 'n', dry_run, Q | M | E, "show the plan, read no weight, write nothing"),
+    FLAG("dry-run", 'n', dry_run, Q | M | E, "only show the plan; for a target, measure"),
     VALUE("report", 'r', "FILE", TEXT, FILE, report, Q | C | V | E,
           "report as .html, .json, .csv; verify reads it"),
     VALUE("recipe-out", 0, "FILE", TEXT, FILE, recipe_out, Q | BRIEF,

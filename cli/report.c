@@ -17,6 +17,11 @@ void report_add_warnings(report *r, const char *const *warnings, size_t n) {
     for (size_t i = 0; i < n; i++) r->warnings[r->n_warnings++] = warnings[i];
 }
 
+double report_rate(const report *r, const report_output *o) {
+    if (!strcmp(r->kind, "run")) return r->rate;
+    return r->seconds > 0 ? (double)o->summary->n_weights / r->seconds : 0;
+}
+
 report report_of_plan(const request *r, const gq_plan *plan, const gq_results *results) {
     report rep = {.kind = results ? "run" : "plan",
                   .input = r->quantize.input,
@@ -25,11 +30,12 @@ report report_of_plan(const request *r, const gq_plan *plan, const gq_results *r
                   .measure_file = gq_plan_measure_file(plan),
                   .calibration = gq_plan_calibration(plan),
                   .request = r,
-                  .seconds = results ? gq_results_progress(results)->seconds : 0,
+                  .plan_seconds = gq_plan_seconds(plan),
                   .n_outputs = gq_plan_outputs(plan)};
     size_t n;
     const char *const *warnings = gq_plan_warnings(plan, &n);
     report_add_warnings(&rep, warnings, n);
+    if (results) rep.seconds = rep.plan_seconds + gq_results_progress(results)->seconds;
     if (results) warnings = gq_results_warnings(results, &n), report_add_warnings(&rep, warnings, n);
     rep.outputs = need(rep.n_outputs, sizeof *rep.outputs);
     for (size_t i = 0; i < rep.n_outputs; i++) {
@@ -211,13 +217,17 @@ static void loss_cells(table *out, const gq_loss *l, bool weighted) {
     if (weighted) table_cell(out, isnan(error) ? format("-") : format("%.5f", error));
 }
 
-static void print_time(FILE *to, const gq_summary *s, double seconds) {
-    char time[UNIT_ROOM], rate[UNIT_ROOM];
-    fprintf(to, "%s, %s weights/s\n", time_text(time, seconds),
-            count_text(rate, seconds > 0 ? (double)s->n_weights / seconds : 0));
+static void print_time(FILE *to, const report *r, const report_output *o) {
+    char time[UNIT_ROOM], plan[UNIT_ROOM], text[UNIT_ROOM];
+    double rate = report_rate(r, o);
+    fputs(time_text(time, r->seconds), to);
+    if (r->plan_seconds >= 1)
+        fprintf(to, ", %s of it planning and measuring", time_text(plan, r->plan_seconds));
+    if (rate > 0) fprintf(to, ", %s weights/s", count_text(text, rate));
+    fputc('\n', to);
 }
 
-static void print_totals(FILE *to, const report_output *o, double seconds) {
+static void print_totals(FILE *to, const report *r, const report_output *o) {
     report_totals total = report_total(o);
     double weighted = gq_loss_weighted(&total.loss);
     if (total.n_worst)
@@ -237,7 +247,7 @@ static void print_totals(FILE *to, const report_output *o, double seconds) {
     } else {
         fputs("no weight has changed\n", to);
     }
-    print_time(to, o->summary, seconds);
+    print_time(to, r, o);
 }
 
 /* Errors of what the tensor makes of its inputs, without calibration and as written. */
@@ -247,7 +257,7 @@ static void rounding_cells(table *out, const gq_rounding *r) {
     table_cell(out, isnan(written) ? format("-") : format("%.5f", written));
 }
 
-void report_losses(FILE *to, const report_output *o, double seconds) {
+void report_losses(FILE *to, const report *r, const report_output *o) {
     report_totals total = report_total(o);
     bool weighted = !isnan(gq_loss_weighted(&total.loss)); /* never beside roundings */
     table out;
@@ -267,7 +277,7 @@ void report_losses(FILE *to, const report_output *o, double seconds) {
     fputc('\n', to);
     print_sizes(to, o->summary);
     report_calibration(to, o);
-    print_totals(to, o, seconds);
+    print_totals(to, r, o);
 }
 
 void report_overview(FILE *to, const report *r) {
@@ -290,7 +300,7 @@ void report_overview(FILE *to, const report *r) {
     }
     table_print(&out, to);
     table_free(&out);
-    if (r->seconds > 0) print_time(to, r->outputs[0].summary, r->seconds);
+    if (r->seconds > 0) print_time(to, r, &r->outputs[0]);
 }
 
 /* A piece of a line that has room for `columns` bytes (0: for all); left out where it does not fit. */

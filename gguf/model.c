@@ -258,6 +258,24 @@ bool gguf_model_memory(gguf_model *m, const char *name, const void *bytes, uint6
     return gq_file_memory(&file, name, bytes, size, NULL, e) && open_model(m, &file, NULL, e);
 }
 
+bool gguf_model_planned(gguf_model *m, const gguf_planned *shards, uint32_t n, gq_error *e) {
+    bool ok = true;
+    *m = (gguf_model){0};
+    for (uint32_t i = 0; ok && i < n; i++) {
+        const gguf_planned *p = &shards[i];
+        gq_file file;
+        gguf_shard s;
+        ok =
+            gq_file_begun(&file, p->path, p->head, p->head_size, p->size, e) && gguf_shard_read(&s, &file, e);
+        if (!ok) break;
+        ok = add_shard(m, &s, e);
+        gguf_shard_free(&s);
+    }
+    ok = ok && gather_tensors(m, e);
+    if (!ok) gguf_model_close(m);
+    return ok;
+}
+
 void gguf_model_close(gguf_model *m) {
     for (uint32_t i = 0; i < m->n_shards; i++) gguf_shard_free(&m->shards[i]);
     free(m->shards);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "gguf/safe_file.h"
 #include "quantize/files.h"
@@ -154,4 +155,19 @@ bool plan_check_targets(const gq_plan *plan, const gq_options *options, const bo
     ok = ok && all_different(paths, outputs, e);
     free(paths);
     return ok;
+}
+
+bool plan_outputs_are_there(const gq_plan *plan) {
+    bool all = true;
+    for (size_t o = 0; all && o < plan->n_outputs; o++)
+        for (uint32_t s = 0; all && s < plan->outputs[o].n_shards; s++) {
+            const plan_shard *shard = &plan->outputs[o].shards[s];
+            struct stat st;
+            int fd = safe_file_open(shard->temporary);
+            all = fd >= 0 && fstat(fd, &st) == 0;
+            uint64_t size = all ? (uint64_t)st.st_size : 0;
+            all = all && (plan->parts ? size <= shard->size : size == shard->size);
+            if (fd >= 0) close(fd);
+        }
+    return all;
 }

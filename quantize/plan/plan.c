@@ -253,4 +253,6 @@ const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan) {
     return plan->calibration ? &plan->calibration->facts : NULL;
 }
 
+double gq_plan_seconds(const gq_plan *plan) { return plan->seconds; }
+
 const char *gq_plan_measure_file(const gq_plan *plan) { return plan->measure_file; }

@@ -206,7 +206,7 @@ static bool measure(target *t, gq_error *e) {
     ok = ok && (plan->calibration || cover_needed(t, e)); /* which types apply depends on it */
     if (ok) measure_read(plan, path, key, t->found);
     ok = ok && measure_all(t, &fresh, e);
-    bool keep = ok && *path && !(fresh && t->options->dry_run);
+    bool keep = ok && *path;
     if (keep && fresh && !keep_measurements(t, path, key, &why)) {
         keep = false;
         ok = words_add(&plan->warnings, e, "the measurements are not kept for the next time: %s", why.text);

@@ -262,6 +262,12 @@ bool output_give_name(output_set *set, gq_error *e) {
     return false;
 }
 
+bool output_still_there(const output_set *set) {
+    for (size_t i = 0; i < set->n; i++)
+        if (set->files[i].fd < 0 || !still_there(&set->files[i])) return false;
+    return true;
+}
+
 void output_remove(output_set *set, bool old) {
     for (size_t i = 0; i < set->n; i++) {
         const output_file *f = &set->files[i];
