@@ -8,6 +8,7 @@
 #include "cli/calibration.h"
 #include "cli/commands.h"
 #include "cli/evaluation.h"
+#include "cli/path.h"
 #include "cli/progress.h"
 #include "cli/recipe_out.h"
 #include "cli/say.h"
@@ -161,18 +162,20 @@ static bool run_plan(const request *r, const gq_plan *plan, gq_evaluation_reques
 
 int quantize_main(const request *r) {
     gq_error e = {0};
-    gq_evaluation_request asked;
+    gq_evaluation_request asked = {0};
     /* Whoever reads the messages and the table may leave; the model is made all the same. */
     if (!r->dry_run) signal(SIGPIPE, SIG_IGN);
     if (request_has_target(r)) interrupt_catch();
+    size_t made = 0;
     bool ok = calibration_check(r, &e) && report_check(r, &e) && recipe_out_check(r, &e) &&
-              ask_evaluation(r, &asked, &e);
+              ask_evaluation(r, &asked, &e) &&
+              (!r->out_dir || r->dry_run || path_make_folder(r->out_dir, &made, &e));
     gq_plan *plan = ok ? make_plan(r, &e) : NULL;
-    if (!plan) return failed(&e);
-    if (!r->dry_run) interrupt_catch();
-    if (!r->quiet) say_plan(r, plan);
-    int status = run_plan(r, plan, &asked, &e) ? GQ_OK : failed(&e);
+    if (plan && !r->dry_run) interrupt_catch();
+    if (plan && !r->quiet) say_plan(r, plan);
+    ok = plan && run_plan(r, plan, &asked, &e);
+    if (!ok) path_remove_folder(r->out_dir ? r->out_dir : "", made); /* where nothing is in it */
     evaluation_free(&asked);
     gq_plan_free(plan);
-    return status;
+    return ok ? GQ_OK : failed(&e);
 }
