@@ -32,9 +32,7 @@ static json_t *find_output(const json_t *root, const char *report, const char *m
     if (n == 1 && !by_name) return json_array_get(outputs, 0);
     for (size_t i = 0; i < n; i++)
         if (is_called(json_array_get(outputs, i), model)) found = json_array_get(outputs, i);
-    if (!found)
-        gq_fail(e, "%s: is about %zu output%s, none called %s", report, n, n == 1 ? "" : "s",
-                base_name(model));
+    if (!found) gq_fail(e, "%s: is about %zu output%s, none called %s", report, n, gq_s(n), base_name(model));
     return found;
 }
 

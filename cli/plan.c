@@ -132,7 +132,7 @@ static void print_table(const survey *s) {
         const choice *c = &s->choices[i];
         table_text(&t, c->name);
         table_text(&t, size_text(size, (double)c->file_bytes));
-        table_cell(&t, format("%.4g", c->bits));
+        table_cell(&t, format("%.3f", c->bits));
         table_text(&t, size_text(size, (double)c->memory_bytes));
         if (limit) table_text(&t, c == s->best ? "fits, recommended" : c->fits ? "fits" : "");
     }

@@ -36,10 +36,11 @@ static void say_plan(const request *r, const gq_plan *plan) {
     warn_all(warnings, n);
     for (size_t o = 0; o < gq_plan_outputs(plan); o++) {
         const gq_summary *s = gq_plan_summary(plan, o);
-        char in[UNIT_ROOM], out[UNIT_ROOM];
+        char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM];
         char *path = report_path(stderr, s->path, strlen(s->filetype) + 2 * UNIT_ROOM);
-        char *line = format("%s: %s, %" PRIu64 " tensors, %s -> %s", path, s->filetype, s->n_tensors,
-                            size_text(in, (double)s->in_bytes), size_text(out, (double)s->file_bytes));
+        char *line = format("%s: %s, %" PRIu64 " tensor%s of %s -> %s, file %s", path, s->filetype,
+                            s->n_tensors, gq_s(s->n_tensors), size_text(in, (double)s->in_bytes),
+                            size_text(out, (double)s->out_bytes), size_text(file, (double)s->file_bytes));
         print_wrapped(stderr, line);
         free(line), free(path);
         say_fallbacks(plan, o);

@@ -69,11 +69,11 @@ static void print_types(const gq_verification *v) {
 static void print_verdict(const request *r, const char *model, const counts *c, bool compared) {
     char *path = shown(model);
     if (c->problems)
-        printf("%s: %zu problem%s in %zu tensor%s\n", path, c->problems, c->problems == 1 ? "" : "s",
-               c->tensors, c->tensors == 1 ? "" : "s");
+        printf("%s: %zu problem%s in %zu tensor%s\n", path, c->problems, gq_s(c->problems), c->tensors,
+               gq_s(c->tensors));
     else if (!r->quiet)
         printf("%s: %s: %zu tensor%s%s\n", path, compared ? "sound" : "structurally sound", c->tensors,
-               c->tensors == 1 ? "" : "s",
+               gq_s(c->tensors),
                compared ? ", bytes as the report says"
                         : "; a report (-r) would tell whether the bytes are right");
     free(path);

@@ -182,11 +182,83 @@ static void test_several_files_are_verified(void **state) {
     unlink(a), unlink(b), unlink(report);
 }
 
+/* ---- sentences ---- */
+
+/* "1 tensors" and the like, in what the command says of these words. */
+static void assert_counts(const char *const *words) {
+    static const char *const nouns[] = {"tensors", "files",    "shards",   "layers",  "windows",
+                                        "chunks",  "entries",  "copies",   "outputs", "columns",
+                                        "weights", "matrices", "problems", "bytes"};
+    char *out, *err, *text;
+    run_command(words, &out, &err);
+    assert_true(asprintf(&text, " %s\n%s", out, err) > 0);
+    for (size_t i = 0; i < sizeof nouns / sizeof *nouns; i++)
+        for (const char *at = text; (at = strstr(at, nouns[i])); at++)
+            if (at - text > 3 && at[-1] == ' ' && at[-2] == '1' && strchr(" (\n", at[-3]))
+                fail_msg("1 %s: %s", nouns[i], text);
+    free(out), free(err), free(text);
+}
+#define COUNTS(...) assert_counts((const char *const[]){NULL, __VA_ARGS__, NULL})
+
+static void test_one_is_not_many(void **state) {
+    (void)state;
+    const char *in = in_folder(folder, "one.gguf"), *out = in_folder(folder, "one-out.gguf");
+    const char *damaged = in_folder(folder, "one-damaged.gguf");
+    model *m = model_new("tiny", 1);
+    model_add(m, "blk.0.ffn_up.weight", GGUF_F16, (uint64_t[4]){96, 4}, NULL);
+    model_write(m, in);
+    model_free(m);
+    COUNTS("info", in), COUNTS("verify", in), COUNTS("plan", in), COUNTS("-n", in, out, "Q4_K_M");
+    COUNTS(in, out, "Q4_K_M"), COUNTS("compare", in, out), COUNTS("compare", in, out, out);
+    COUNTS("--force", "--strict", in, out, "Q4_K_M");
+    COUNTS("imatrix", "show", matrix, in);
+    char *text = PRINTED("info", in);
+    says(text, "384 weights in 1 tensor of 768 bytes"), says(text, "1 file of ");
+    free(text);
+    size_t n;
+    uint8_t *bytes = read_whole(in, &n);
+    bytes[n - 1] = 0x7c, bytes[n - 2] = 0; /* an infinity, or behind the weights */
+    write_whole(damaged, bytes, n), free(bytes);
+    COUNTS("verify", damaged), COUNTS("--force", damaged, out, "Q8_0");
+    unlink(in), unlink(out), unlink(damaged);
+}
+
+static void test_articles(void **state) {
+    (void)state;
+    static const char *const an[] = {"F16", "IQ2_S", "MXFP4", "NVFP4"}, *const a[] = {"Q4_K", "BF16",
+                                                                                      "TQ1_0"};
+    for (size_t i = 0; i < 4; i++) assert_string_equal(gq_a(an[i]), "an");
+    for (size_t i = 0; i < 3; i++) assert_string_equal(gq_a(a[i]), "a");
+    GQUANT_SAYS(1, "in an IQ2_S file needs importance data", "-n", source, "IQ2_S");
+}
+
+/* Bytes of tensors and of files differ, and each is called what it is; sizes are in MiB. */
+static void test_sizes_are_named(void **state) {
+    (void)state;
+    const char *out = in_folder(folder, "out.gguf"), *report = in_folder(folder, "r.json");
+    char *text, *said, wanted[64];
+    assert_int_equal(
+        run_command((const char *const[]){NULL, "-r", report, source, out, "Q4_K_M", NULL}, &text, &said), 0);
+    json *r = json_file(report);
+    const json *output = &json_need(r, "outputs")->items[0];
+    snprintf(wanted, sizeof wanted, "file %.2f MiB", json_number(output, "file_bytes", 0) / 0x1p20);
+    says(text, wanted), says(said, wanted);
+    snprintf(wanted, sizeof wanted, " tensors of %.2f MiB -> %.2f MiB",
+             json_number(output, "in_bytes", 0) / 0x1p20, json_number(output, "out_bytes", 0) / 0x1p20);
+    says(text, wanted), says(said, wanted);
+    json_free(r), free(text), free(said);
+    GQUANT_SAYS(2, "a file of 97.7 KiB cannot be reached", "-n", "--target-size", "100K", "--measure-file",
+                "none", source);
+    unlink(out), unlink(report);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_help_is_a_command), cmocka_unit_test(test_nothing_is_asked),
         cmocka_unit_test(test_shortened_options), cmocka_unit_test(test_shards_that_a_shell_lists),
         cmocka_unit_test(test_out_dir_is_made),   cmocka_unit_test(test_several_files_are_verified),
+        cmocka_unit_test(test_one_is_not_many),   cmocka_unit_test(test_articles),
+        cmocka_unit_test(test_sizes_are_named),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -232,8 +232,8 @@ bool plan_announce_calibration(gq_plan *plan, gq_error *e) {
     bool ok = checkpoint_look(&kept, out, &c->head, e);
     c->facts.layers_finished = kept.finished;
     if (kept.finished)
-        ok = ok && words_add(&plan->warnings, e, "of an unfinished calibration for %s %zu layers are done",
-                             out, kept.finished);
+        ok = ok && words_add(&plan->warnings, e, "of an unfinished calibration for %s %zu layer%s done", out,
+                             kept.finished, kept.finished == 1 ? " is" : "s are");
     if (kept.why)
         ok = ok && words_add(&plan->warnings, e, "an unfinished calibration for %s starts afresh: %s", out,
                              kept.why);
