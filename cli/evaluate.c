@@ -70,8 +70,8 @@ static bool print_plan(const request *r, const gq_evaluation_request *asked, gq_
     const gq_evaluation_facts *facts = gq_evaluation_summary(v);
     char peak[UNIT_ROOM], states[UNIT_ROOM];
     if (!r->quiet) warn_all(warnings, n);
-    printf("%" PRIu64 " tokens in %" PRIu64 " windows of %" PRIu32 ", %" PRIu64 " of them scored\n",
-           facts->tokens, facts->windows, facts->context, facts->scored);
+    printf("%" PRIu64 " tokens in %" PRIu64 " window%s of %" PRIu32 ", %" PRIu64 " of them scored\n",
+           facts->tokens, facts->windows, gq_s(facts->windows), facts->context, facts->scored);
     printf("at most %s of memory; states of all tokens are in %s, %s\n",
            size_text(peak, (double)facts->peak_bytes), facts->states_in_file ? "a file" : "memory",
            size_text(states, (double)facts->state_bytes));

@@ -46,9 +46,10 @@ static void print_rows(const gq_imatrix *m) {
 static void print_facts(const char *path, const gq_imatrix *m) {
     const gq_imatrix_facts *f = gq_imatrix_summary(m);
     char *name = shown(path);
-    printf("%s: %s layout, %zu entries", name, f->legacy ? ".dat" : "GGUF", f->n_entries);
-    if (f->chunk_count) printf(", %u chunks", f->chunk_count);
-    if (f->chunk_size) printf(" of %u tokens", f->chunk_size);
+    printf("%s: %s layout, %zu entr%s", name, f->legacy ? ".dat" : "GGUF", f->n_entries,
+           f->n_entries == 1 ? "y" : "ies");
+    if (f->chunk_count) printf(", %u chunk%s", f->chunk_count, gq_s(f->chunk_count));
+    if (f->chunk_size) printf(" of %u token%s", f->chunk_size, gq_s(f->chunk_size));
     putchar('\n');
     free(name);
     for (size_t i = 0; i < f->n_datasets; i++) {
@@ -81,7 +82,7 @@ static void print_coverage(const gq_imatrix_coverage *c) {
         table_cell(&t, w->experts > 1 ? format("%" PRIu64 " of %" PRIu64, w->experts_seen, w->experts)
                                       : format("-"));
     }
-    printf("\n%zu of %zu weights have data\n", covered, c->n);
+    printf("\n%zu of %zu weight%s data\n", covered, c->n, c->n == 1 ? " has" : "s have");
     if (t.n > t.n_columns) table_print(&t, stdout);
     table_free(&t);
     for (size_t i = 0, k = 0; i < c->n_unused; i++) {

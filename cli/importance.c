@@ -71,12 +71,15 @@ static void print_little(const request *r, const gq_importance_facts *f) {
 static void print_plan(const request *r, const gq_importance_plan *p) {
     const gq_importance_facts *f = gq_importance_summary(p);
     char memory[UNIT_ROOM], disk[UNIT_ROOM];
-    printf("%s, %" PRIu64 " layers; %" PRIu64 " tokens in windows of %u, %" PRIu64 " windows at once\n",
-           f->architecture, f->layers, f->tokens, f->context, f->windows_at_once);
+    printf("%s, %" PRIu64 " layer%s; %" PRIu64 " tokens in windows of %u, %" PRIu64 " window%s at once\n",
+           f->architecture, f->layers, gq_s(f->layers), f->tokens, f->context, f->windows_at_once,
+           gq_s(f->windows_at_once));
     printf("memory: at most %s; the states of all tokens are %s\n", size_text(memory, (double)f->memory),
            f->states_in_file ? "read from disk" : "in memory");
     printf("disk: %s beside the output until it is done\n", size_text(disk, (double)f->disk));
-    if (f->layers_finished) printf("%" PRIu64 " layers are done already\n", f->layers_finished);
+    if (f->layers_finished)
+        printf("%" PRIu64 " layer%s done already\n", f->layers_finished,
+               f->layers_finished == 1 ? " is" : "s are");
     print_little(r, f);
 }
 
@@ -125,8 +128,9 @@ static void print_coverage(const gq_imatrix *m) {
 static void print_result(const request *r, const gq_importance_plan *p, const gq_imatrix *m) {
     const gq_importance_facts *f = gq_importance_summary(p);
     char *name = shown(r->arguments[r->n_arguments - 1]);
-    printf("%s: %zu entries from %" PRIu64 " windows of %u tokens\n", name, gq_imatrix_summary(m)->n_entries,
-           f->windows, f->context);
+    size_t n = gq_imatrix_summary(m)->n_entries;
+    printf("%s: %zu entr%s from %" PRIu64 " window%s of %u token%s\n", name, n, n == 1 ? "y" : "ies",
+           f->windows, gq_s(f->windows), f->context, gq_s(f->context));
     free(name);
     print_little(r, f);
     print_coverage(m);

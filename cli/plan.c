@@ -193,7 +193,7 @@ static void add_row(table *t, const survey *s, const choice *c) {
     char size[UNIT_ROOM];
     table_text(t, c->name);
     table_text(t, size_text(size, (double)c->file_bytes));
-    table_cell(t, format("%.4g", c->bits));
+    table_cell(t, format("%.3f", c->bits));
     table_text(t, size_text(size, (double)c->memory_bytes));
     table_cell(t, note_of(s, c));
 }

@@ -49,10 +49,11 @@ static void say_plan(const request *r, const gq_plan *plan) {
     warn_all(warnings, n);
     for (size_t o = 0; o < gq_plan_outputs(plan); o++) {
         const gq_summary *s = gq_plan_summary(plan, o);
-        char in[UNIT_ROOM], out[UNIT_ROOM];
+        char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM];
         char *path = report_path(stderr, s->path, strlen(s->filetype) + 2 * UNIT_ROOM);
-        char *line = format("%s: %s, %" PRIu64 " tensors, %s -> %s", path, s->filetype, s->n_tensors,
-                            size_text(in, (double)s->in_bytes), size_text(out, (double)s->file_bytes));
+        char *line = format("%s: %s, %" PRIu64 " tensor%s of %s -> %s, file %s", path, s->filetype,
+                            s->n_tensors, gq_s(s->n_tensors), size_text(in, (double)s->in_bytes),
+                            size_text(out, (double)s->out_bytes), size_text(file, (double)s->file_bytes));
         print_wrapped(stderr, line);
         free(line), free(path);
         say_fallbacks(plan, o);
@@ -223,20 +224,21 @@ static bool run_plan(const request *r, const gq_plan *plan, gq_evaluation_reques
 
 int quantize_main(const request *r) {
     gq_error e = {0};
-    gq_evaluation_request asked;
+    gq_evaluation_request asked = {0};
     /* Whoever reads the messages and the table may leave; the model is made all the same. */
     if (!r->dry_run) signal(SIGPIPE, SIG_IGN);
     if (request_has_target(r)) interrupt_catch();
+    size_t made = 0;
     bool ok = calibration_check(r, &e) && report_check(r, &e) && recipe_out_check(r, &e) &&
-              ask_evaluation(r, &asked, &e) && check_copies_early(r, &e);
+              ask_evaluation(r, &asked, &e) && check_copies_early(r, &e) &&
+              (!r->out_dir || r->dry_run || path_make_folder(r->out_dir, &made, &e));
     gq_plan *plan = ok ? make_plan(r, &e) : NULL;
-    if (plan && r->text && !is_part(r) && !check_copies(plan, &e)) gq_plan_free(plan), plan = NULL;
-    if (!plan) return failed(&e);
-    if (!r->dry_run) interrupt_catch();
-    bool may = check_names(r, plan, &e);
-    if (may && !r->quiet) say_plan(r, plan);
-    int status = may && run_plan(r, plan, &asked, &e) ? GQ_OK : failed(&e);
+    ok = plan && (!r->text || is_part(r) || check_copies(plan, &e)) && check_names(r, plan, &e);
+    if (ok && !r->dry_run) interrupt_catch();
+    if (ok && !r->quiet) say_plan(r, plan);
+    ok = ok && run_plan(r, plan, &asked, &e);
+    if (!ok) path_remove_folder(r->out_dir ? r->out_dir : "", made); /* where nothing is in it */
     evaluation_free(&asked);
     gq_plan_free(plan);
-    return status;
+    return ok ? GQ_OK : failed(&e);
 }

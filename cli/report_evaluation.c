@@ -104,14 +104,14 @@ static void print_ranking(FILE *to, const report *r, const gq_evaluated *models,
 static void print_models(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
     table out;
     table_start(&out, n > 1 ? "ll3r1r2rr4r5" : "ll3r1r2r");
-    const char *const heads[] = {"model", "type", "MiB", "bpw", "perplexity", "as multiple", "same top"};
+    const char *const heads[] = {"model", "type", "file MiB", "bpw", "perplexity", "as multiple", "same top"};
     for (size_t i = 0; i < (n > 1 ? 7 : 5); i++) table_text(&out, heads[i]);
     for (size_t i = 0; i < n; i++) {
         const gq_evaluated *m = &models[i];
         table_name(&out, report_named(r, m->path));
         table_text(&out, m->filetype);
         table_cell(&out, format("%.2f", (double)m->file_bytes / 0x1p20));
-        table_cell(&out, format("%.4g", bits_of(m)));
+        table_cell(&out, format("%.3f", bits_of(m)));
         table_cell(&out, perplexity_text(m->perplexity));
         if (n > 1) table_cell(&out, i ? estimate_text(m->ratio) : format("-"));
         if (n > 1) table_cell(&out, i ? share_text(m->same_top) : format("-"));

@@ -194,8 +194,8 @@ bool gguf_model_check_transposed(const gguf_model *m, gq_error *e) {
             return gq_fail(e, "%s: %s names %s, which is no matrix", path, kv->key, (*t)->name);
     }
     for (uint64_t i = 0; i < m->n_tensors; i++) marked += m->tensors[i]->transposed;
-    return marked == n || gq_fail(e, "%s: %s has %llu names of %llu tensors", path, kv->key,
-                                  (unsigned long long)n, (unsigned long long)marked);
+    return marked == n || gq_fail(e, "%s: %s has %llu name%s of %llu tensor%s", path, kv->key,
+                                  (unsigned long long)n, gq_s(n), (unsigned long long)marked, gq_s(marked));
 }
 
 /* ---- all shards together ---- */
@@ -225,8 +225,8 @@ static bool gather_tensors(gguf_model *m, gq_error *e) {
 static bool check_total(const gguf_model *m, const split *p, gq_error *e) {
     if (p->count == 1 || m->n_tensors == (uint64_t)p->tensors)
         return true; /* a negative one is 2^63 or more */
-    return gq_fail(e, "%s: split.tensors.count is %lld, but the shards hold %llu tensors", p->path,
-                   (long long)p->tensors, (unsigned long long)m->n_tensors);
+    return gq_fail(e, "%s: split.tensors.count is %lld, but the shards hold %llu tensor%s", p->path,
+                   (long long)p->tensors, (unsigned long long)m->n_tensors, gq_s(m->n_tensors));
 }
 
 /* path NULL: siblings cannot be found. Takes over `file`. */

@@ -122,7 +122,8 @@ typedef struct gq_options {
     const gq_output *outputs;
     size_t n_outputs;
     const gq_target *targets; /* one for each output; NULL: none has any */
-    const char *out_dir;      /* folder for outputs without a path; NULL: the input's */
+    const char *out_dir;      /* folder for outputs without a path; NULL: the input's. It must be there,
+                                 but for a plan alone (dry_run) */
     const char *imatrix;      /* NULL: none */
     int threads;              /* 0: one per core */
     int effort;               /* GQ_EFFORT_* */

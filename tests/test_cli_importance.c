@@ -72,7 +72,7 @@ static void little_text_is_told(void **state) {
 static void parts_and_ids(void **state) {
     (void)state;
     char *out = PRINTED(COMPUTE, "--ids", path("ids"), path("c.gguf"), "--process-output");
-    says(out, "15 entries from 1 windows of 16 tokens");
+    says(out, "15 entries from 1 window of 16 tokens");
     free(out);
     out = PRINTED(COMPUTE, path("text"), path("part.gguf"), "--part", "2/3");
     says(out, "from 8 windows"), says(out, "part 2 of 3; 'gquant imatrix merge' adds the parts up");
@@ -110,7 +110,8 @@ static void wrong_requests_are_refused(void **state) {
                 path("y"));
     GQUANT_SAYS(1, "empty: is empty", COMPUTE, path("empty"), path("d.gguf"));
     GQUANT_SAYS(1, "fewer than one window of 16", COMPUTE, path("short"), path("d.gguf"));
-    GQUANT_SAYS(2, "bytes of memory are not enough", COMPUTE, path("text"), path("d.gguf"), "--memory", "1M");
+    GQUANT_SAYS(2, "977 KiB of memory are not enough", COMPUTE, path("text"), path("d.gguf"), "--memory",
+                "1M");
     GQUANT_SAYS(1, "is there already", COMPUTE, path("text"), path("text"));
     GQUANT_SAYS(1, "text: ", "imatrix", "compute", path("text"), path("text"), path("d.gguf"));
     assert_false(exists(path("d.gguf")) || exists(path(".d.gguf.gquant-states")));

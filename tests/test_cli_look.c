@@ -344,7 +344,7 @@ static void test_verify_damaged(void **state) {
 /* ---- reading reports ---- */
 
 static bool parse(const char *text, size_t n, checksum_list *list, gq_error *e) {
-    return checksums_parse(list, text, n, "r.json", "dir/m.gguf", e);
+    return checksums_parse(list, text, n, "r.json", "dir/m.gguf", false, e);
 }
 
 static void test_reports(void **state) {

@@ -13,6 +13,7 @@
 #include "forward/stream.h"
 #include "forward/threads.h"
 #include "gguf/facts.h"
+#include "gguf/units.h"
 #include "imatrix/collect.h"
 #include "imatrix/entries.h"
 #include "quantize/allowance.h"
@@ -67,8 +68,8 @@ static bool read_texts(gq_importance_plan *p, const gq_importance_request *r, gq
         if (!r->texts[0].tokens) continue;
         left = r->texts[0].tokens - (uint64_t)p->job.windows * p->job.context;
         if (left < p->job.context && i + 1 < r->n_texts)
-            return words_add(&p->warnings, e, "%zu texts are not used: there are tokens enough without them",
-                             r->n_texts - i - 1);
+            return words_add(&p->warnings, e, "%zu text%s not used: there are tokens enough without",
+                             r->n_texts - i - 1, r->n_texts - i == 2 ? " is" : "s are");
     }
     return true;
 }
@@ -107,10 +108,11 @@ static bool bound(gq_importance_plan *p, uint64_t memory, gq_error *e) {
     p->facts.memory = peak;
     if (getrusage(RUSAGE_SELF, &so_far) == 0 && (uint64_t)so_far.ru_maxrss * 1024 > peak)
         p->facts.memory = (uint64_t)so_far.ru_maxrss * 1024;
+    char given[UNITS_ROOM], needed[UNITS_ROOM];
+    units_compared(given, memory, needed, peak);
     return !memory || peak <= memory ||
-           gq_fail_usage(e,
-                         "%llu bytes of memory are not enough: a layer and a window of %zu tokens take %llu",
-                         (unsigned long long)memory, p->job.context, (unsigned long long)peak);
+           gq_fail_usage(e, "%s of memory are not enough: a layer and a window of %zu tokens take %s", given,
+                         p->job.context, needed);
 }
 
 /* ---- the plan ---- */

@@ -238,8 +238,8 @@ bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e) {
     if (!whole && !plan_outputs_are_there(plan)) kept.finished = 0; /* what the layers became was there */
     c->facts.layers_finished = kept.finished;
     if (kept.finished)
-        ok = ok && words_add(&plan->warnings, e, "of an unfinished calibration for %s %zu layers are done",
-                             out, kept.finished);
+        ok = ok && words_add(&plan->warnings, e, "of an unfinished calibration for %s %zu layer%s done", out,
+                             kept.finished, kept.finished == 1 ? " is" : "s are");
     if (kept.why)
         ok = ok && words_add(&plan->warnings, e, "an unfinished calibration for %s starts afresh: %s", out,
                              kept.why);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "gguf/safe_file.h"
+#include "gguf/units.h"
 
 /* ---- opening ---- */
 
@@ -152,11 +153,12 @@ bool output_alone(const output_set *set) {
 
 static bool fail_space(const output_file *f, int error, gq_error *e) {
     struct statvfs fs;
-    unsigned long long size = f->shard->size;
-    if ((error == ENOSPC || error == EDQUOT) && fstatvfs(f->fd, &fs) == 0)
-        return gq_fail(e, "cannot write %s: it needs %llu bytes and %llu are free (%s)", f->shard->path, size,
-                       (unsigned long long)fs.f_bavail * fs.f_frsize, strerror(error));
-    return gq_fail(e, "cannot write %s: no room for its %llu bytes: %s", f->shard->path, size,
+    char size[UNITS_ROOM], available[UNITS_ROOM];
+    units_bytes(size, f->shard->size);
+    if ((error != ENOSPC && error != EDQUOT) || fstatvfs(f->fd, &fs) != 0)
+        return gq_fail(e, "cannot write %s: no room for its %s: %s", f->shard->path, size, strerror(error));
+    units_compared(size, f->shard->size, available, (uint64_t)fs.f_bavail * fs.f_frsize);
+    return gq_fail(e, "cannot write %s: it needs %s and %s are free (%s)", f->shard->path, size, available,
                    strerror(error));
 }
 
@@ -173,9 +175,10 @@ static bool enough_free(const output_set *set, size_t i, gq_error *e) {
         need += size > held ? size - held : 0;
     }
     uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
-    return need <= available ||
-           gq_fail(e, "cannot write %s: the output needs %llu bytes and %llu are free",
-                   set->files[i].shard->path, (unsigned long long)need, (unsigned long long)available);
+    char needed[UNITS_ROOM], free_bytes[UNITS_ROOM];
+    units_compared(needed, need, free_bytes, available);
+    return need <= available || gq_fail(e, "cannot write %s: the output needs %s and %s are free",
+                                        set->files[i].shard->path, needed, free_bytes);
 }
 
 bool output_reserve(output_set *set, gq_error *e) {
