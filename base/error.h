@@ -66,6 +66,15 @@ GQ_API bool gq_acts(uint32_t code);
  * size (at least 1) bytes is cut. Returns `to`. */
 GQ_API char *gq_printable(char *to, size_t size, const char *text);
 
+/* For sentences: "1 tensor", "2 tensors" as "%zu tensor%s"; "an IQ2_S", "a Q4_K", as the names of types are
+ * spoken. */
+static inline const char *gq_s(unsigned long long n) { return n == 1 ? "" : "s"; }
+static inline const char *gq_a(const char *name) {
+    for (const char *c = "AEFHILMNORSXaefhilmnorsx8"; *c; c++)
+        if (*c == *name) return "an";
+    return "a";
+}
+
 /* Of n words the one that `text` was most likely meant to be, for a message to suggest; NULL: all take slips
  * of `below` or more. A wrong, missing or needless letter counts 2, a digit 3, a '_' that is missing or
  * needless 1; case counts nothing. */

@@ -73,10 +73,23 @@ bool gq_file_open(gq_file *f, const char *path, gq_error *e) {
 
 bool gq_file_memory(gq_file *f, const char *name, const void *bytes, uint64_t size, void *owned,
                     gq_error *e) {
-    *f = (gq_file){.path = strdup(name), .size = size, .fd = -1, .bytes = bytes, .owned = owned};
+    *f =
+        (gq_file){.path = strdup(name), .size = size, .fd = -1, .bytes = bytes, .held = size, .owned = owned};
     if (f->path) return true;
     gq_file_close(f);
     return gq_fail_memory(e, strlen(name) + 1);
+}
+
+bool gq_file_begun(gq_file *f, const char *name, const void *bytes, uint64_t n, uint64_t size, gq_error *e) {
+    if (!gq_file_memory(f, name, bytes, size, NULL, e)) return false;
+    f->held = n;
+    return true;
+}
+
+static void read_memory(const gq_file *f, uint64_t offset, uint8_t *to, size_t n) {
+    size_t left = offset < f->held ? f->held - offset : 0, held = n < left ? n : left;
+    if (held) memcpy(to, f->bytes + offset, held);
+    if (held < n) memset(to + held, 0, n - held);
 }
 
 bool gq_file_read(const gq_file *f, uint64_t offset, void *to, size_t n, gq_error *e) {
@@ -85,7 +98,7 @@ bool gq_file_read(const gq_file *f, uint64_t offset, void *to, size_t n, gq_erro
                        (unsigned long long)offset, (unsigned long long)f->size);
     }
     if (f->fd < 0) {
-        if (n) memcpy(to, f->bytes + offset, n);
+        read_memory(f, offset, to, n);
         return true;
     }
     size_t done = 0;

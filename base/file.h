@@ -13,6 +13,7 @@ typedef struct gq_file {
     uint64_t size;        /* bytes, when opened */
     int fd;               /* -1: in memory */
     const uint8_t *bytes; /* in memory; borrowed unless `owned` */
+    uint64_t held;        /* of them; the rest of `size` reads as zeros */
     void *owned;          /* freed by gq_file_close */
     uint64_t device, inode;
     struct timespec modified; /* when opened */
@@ -28,6 +29,8 @@ int gq_open(const char *path, int flags, uint32_t mode);
 bool gq_file_open(gq_file *f, const char *path, gq_error *e);
 /* Look at bytes in memory as if they were a file. `owned` (may be NULL) is freed at close, or on failure. */
 bool gq_file_memory(gq_file *f, const char *name, const void *bytes, uint64_t size, void *owned, gq_error *e);
+/* The same for a file of which only the first n bytes are known, and whose size will be `size`. */
+bool gq_file_begun(gq_file *f, const char *name, const void *bytes, uint64_t n, uint64_t size, gq_error *e);
 /* Read exactly n bytes at offset, or fail naming the file, the offset, and how many bytes were there. Retries
  * EINTR and short reads. Safe from several threads at once. */
 bool gq_file_read(const gq_file *f, uint64_t offset, void *to, size_t n, gq_error *e);

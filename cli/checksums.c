@@ -23,15 +23,16 @@ static bool is_called(const json_t *output, const char *model) {
 }
 
 /* NULL: none. */
-static json_t *find_output(const json_t *root, const char *report, const char *model, gq_error *e) {
+static json_t *find_output(const json_t *root, const char *report, const char *model, bool by_name,
+                           gq_error *e) {
     json_t *outputs = json_object_get(root, "outputs"), *found = NULL;
     if (!json_is_array(outputs))
         return gq_fail(e, "%s: has no list of outputs; expected the report of a run", report), NULL;
     size_t n = json_array_size(outputs);
-    if (n == 1) return json_array_get(outputs, 0);
+    if (n == 1 && !by_name) return json_array_get(outputs, 0);
     for (size_t i = 0; i < n; i++)
         if (is_called(json_array_get(outputs, i), model)) found = json_array_get(outputs, i);
-    if (!found) gq_fail(e, "%s: is about %zu outputs, none called %s", report, n, base_name(model));
+    if (!found) gq_fail(e, "%s: is about %zu output%s, none called %s", report, n, gq_s(n), base_name(model));
     return found;
 }
 
@@ -48,9 +49,10 @@ static bool checksum_add(checksum_list *list, const json_t *tensor, const char *
 }
 
 bool checksums_parse(checksum_list *list, const char *text, size_t n, const char *report, const char *model,
-                     gq_error *e) {
+                     bool by_name, gq_error *e) {
     *list = (checksum_list){0};
-    json_t *root = json_read(text, n, report, e), *output = root ? find_output(root, report, model, e) : NULL;
+    json_t *root = json_read(text, n, report, e),
+           *output = root ? find_output(root, report, model, by_name, e) : NULL;
     const json_t *tensors = json_object_get(output, "tensors");
     size_t n_tensors = json_array_size(tensors); /* 0 of what is no list */
     list->items = need(n_tensors, sizeof *list->items);
@@ -62,10 +64,10 @@ bool checksums_parse(checksum_list *list, const char *text, size_t n, const char
     return ok;
 }
 
-bool checksums_read(checksum_list *list, const char *report, const char *model, gq_error *e) {
+bool checksums_read(checksum_list *list, const char *report, const char *model, bool by_name, gq_error *e) {
     size_t n;
     char *text = gq_read_whole(report, MAX_REPORT, &n, e);
-    bool ok = text && checksums_parse(list, text, n, report, model, e);
+    bool ok = text && checksums_parse(list, text, n, report, model, by_name, e);
     free(text);
     return ok;
 }

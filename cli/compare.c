@@ -10,7 +10,7 @@ static void print_comparison(const report *r) {
     else if (r->n_outputs > 1)
         report_copies(stdout, r);
     else
-        report_losses(stdout, r->outputs, r->seconds);
+        report_losses(stdout, r, r->outputs);
 }
 
 int compare_main(const request *r) {

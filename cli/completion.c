@@ -47,10 +47,19 @@ static bool option_is_offered(const option_row *o, unsigned for_command) {
 
 /* What the first argument of a command may be, where it is no file. */
 static const char *first_words_of(const command_row *c) {
-    return c->id == CMD_IMATRIX ? "show merge convert" : c->id == CMD_COMPLETION ? "bash zsh fish" : NULL;
+    static char names[256];
+    if (c->id == CMD_IMATRIX) return "compute show merge convert";
+    if (c->id == CMD_COMPLETION) return "bash zsh fish";
+    if (c->id != CMD_HELP) return NULL;
+    for (size_t i = 0, n = 0; i < n_commands; i++)
+        if (commands[i].name && commands[i].id != CMD_HELP && n < sizeof names)
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? " " : "", commands[i].name);
+    return names;
 }
 
-static bool takes_files(const command_row *c) { return c->max > 0 && c->id != CMD_COMPLETION; }
+static bool takes_files(const command_row *c) {
+    return c->max > 0 && c->id != CMD_COMPLETION && c->id != CMD_HELP;
+}
 
 /* ---- bash ---- */
 

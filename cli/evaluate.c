@@ -6,6 +6,7 @@
 #include "cli/input.h"
 #include "cli/progress.h"
 #include "cli/say.h"
+#include "cli/table.h"
 #include "cli/text.h"
 
 bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
@@ -69,11 +70,12 @@ static bool print_plan(const request *r, const gq_evaluation_request *asked, gq_
     const gq_evaluation_facts *facts = gq_evaluation_summary(v);
     char peak[UNIT_ROOM], states[UNIT_ROOM];
     if (!r->quiet) warn_all(warnings, n);
-    printf("%" PRIu64 " tokens in %" PRIu64 " windows of %" PRIu32 ", %" PRIu64 " of them scored\n",
-           facts->tokens, facts->windows, facts->context, facts->scored);
+    printf("%" PRIu64 " tokens in %" PRIu64 " window%s of %" PRIu32 ", %" PRIu64 " of them scored\n",
+           facts->tokens, facts->windows, gq_s(facts->windows), facts->context, facts->scored);
     printf("at most %s of memory; states of all tokens are in %s, %s\n",
            size_text(peak, (double)facts->peak_bytes), facts->states_in_file ? "a file" : "memory",
            size_text(states, (double)facts->state_bytes));
+    if (report_few_places(facts)) print_wrapped(stdout, report_few_places(facts));
     gq_evaluation_free(v);
     return true;
 }

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/option_table.h"
+#include "cli/say.h"
 #include "cli/table.h"
 #include "cli/text.h"
 
@@ -53,10 +54,37 @@ static void sections(void) {
     }
 }
 
+/* Usage of all that there is, on a few lines. */
+int hint_main(void) {
+    const char *gap = "";
+    fprintf(stderr, "usage: gquant %s\n", command_of(CMD_QUANTIZE)->arguments);
+    fputs("as in: gquant model-F16.gguf Q4_K_M\n   or: gquant COMMAND ... (", stderr);
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].name && commands[i].summary && commands[i].id != CMD_HELP)
+            fprintf(stderr, "%s%s", gap, commands[i].name), gap = ", ";
+    fputs(")\n'gquant help' lists the options, 'gquant help COMMAND' those of a command.\n", stderr);
+    return GQ_USAGE;
+}
+
+/* The command that help is asked about; NULL: there is none of that name. */
+static const command_row *command_asked(const request *r, gq_error *e) {
+    if (r->command != CMD_HELP || r->help) return command_of(r->command);
+    if (r->n_arguments == 0) return command_of(CMD_QUANTIZE);
+    const char *name = r->arguments[0], *near = command_nearest(name);
+    const command_row *c = command_named(name);
+    if (!c && near)
+        gq_fail_usage(e, "there is no command '%s', did you mean 'gquant help %s'?", name, near);
+    else if (!c)
+        gq_fail_usage(e, "there is no command '%s'; 'gquant help' lists them", name);
+    return c;
+}
+
 int help_main(const request *r) {
-    const command_row *c = command_of(r->command);
+    gq_error e = {0};
+    const command_row *c = command_asked(r, &e);
+    if (!c) return failed(&e);
     printf("usage: gquant %s%s%s\n", c->name ? c->name : "", c->name ? " " : "", c->arguments);
-    if (r->command == CMD_QUANTIZE) {
+    if (c->id == CMD_QUANTIZE) {
         for (size_t i = 0; i < n_commands; i++)
             if (commands[i].name && commands[i].summary)
                 printf("       gquant %s%s%s\n", commands[i].name, *commands[i].arguments ? " " : "",
@@ -66,9 +94,9 @@ int help_main(const request *r) {
     } else {
         printf("\n%s\n\n", c->summary ? c->summary : "");
     }
-    if (r->command == CMD_QUANTIZE) sections();
-    for (size_t i = 0; r->command != CMD_QUANTIZE && i < n_options; i++)
-        if (options[i].name && options[i].help && options[i].commands & r->command) option_line(&options[i]);
+    if (c->id == CMD_QUANTIZE) sections();
+    for (size_t i = 0; c->id != CMD_QUANTIZE && i < n_options; i++)
+        if (options[i].name && options[i].help && options[i].commands & c->id) option_line(&options[i]);
     return GQ_OK;
 }
 

@@ -46,9 +46,10 @@ static void print_rows(const gq_imatrix *m) {
 static void print_facts(const char *path, const gq_imatrix *m) {
     const gq_imatrix_facts *f = gq_imatrix_summary(m);
     char *name = shown(path);
-    printf("%s: %s layout, %zu entries", name, f->legacy ? ".dat" : "GGUF", f->n_entries);
-    if (f->chunk_count) printf(", %u chunks", f->chunk_count);
-    if (f->chunk_size) printf(" of %u tokens", f->chunk_size);
+    printf("%s: %s layout, %zu entr%s", name, f->legacy ? ".dat" : "GGUF", f->n_entries,
+           f->n_entries == 1 ? "y" : "ies");
+    if (f->chunk_count) printf(", %u chunk%s", f->chunk_count, gq_s(f->chunk_count));
+    if (f->chunk_size) printf(" of %u token%s", f->chunk_size, gq_s(f->chunk_size));
     putchar('\n');
     free(name);
     for (size_t i = 0; i < f->n_datasets; i++) {
@@ -81,12 +82,14 @@ static void print_coverage(const gq_imatrix_coverage *c) {
         table_cell(&t, w->experts > 1 ? format("%" PRIu64 " of %" PRIu64, w->experts_seen, w->experts)
                                       : format("-"));
     }
-    printf("\n%zu of %zu weights have data\n", covered, c->n);
+    printf("\n%zu of %zu weight%s data\n", covered, c->n, c->n == 1 ? " has" : "s have");
     if (t.n > t.n_columns) table_print(&t, stdout);
     table_free(&t);
-    for (size_t i = 0; i < c->n_unused; i++) {
+    for (size_t i = 0, k = 0; i < c->n_unused; i++) {
         char *name = shown(c->unused[i]);
-        printf("%s: an entry of no weight of the model\n", name);
+        bool unknown = k < c->n_unknown && c->unknown[k] == c->unused[i];
+        k += unknown;
+        printf("%s: of %s\n", name, unknown ? "no weight of the model" : "a weight that is not quantized");
         free(name);
     }
 }
@@ -156,6 +159,9 @@ static void print_json(const char *path, const gq_imatrix *m, const gq_imatrix_c
         emit_open(&j, "unused", '[');
         for (size_t i = 0; i < c->n_unused; i++) emit(&j, NULL, json_of_text(c->unused[i]));
         emit_close(&j);
+        emit_open(&j, "unknown", '[');
+        for (size_t i = 0; i < c->n_unknown; i++) emit(&j, NULL, json_of_text(c->unknown[i]));
+        emit_close(&j);
     }
     emit_close(&j);
     emit_end(&j);
@@ -163,14 +169,29 @@ static void print_json(const char *path, const gq_imatrix *m, const gq_imatrix_c
 
 /* ---- showing, merging, converting ---- */
 
-static gq_imatrix *open_imatrix(const request *r, const char *path, gq_error *e) {
-    gq_imatrix *m = gq_imatrix_open(path, e);
-    if (!m || r->quiet) return m;
-    char *lines = format("%s", gq_imatrix_summary(m)->warnings);
+/* Those behind the first `from` bytes. */
+static void say_warnings(const request *r, const gq_imatrix *m, size_t from) {
+    if (r->quiet) return;
+    char *lines = format("%s", gq_imatrix_summary(m)->warnings + from);
     for (char *rest = lines, *line; (line = strsep(&rest, "\n"));)
         if (*line) warn(line);
     free(lines);
+}
+
+static gq_imatrix *open_imatrix(const request *r, const char *path, gq_error *e) {
+    gq_imatrix *m = gq_imatrix_open(path, e);
+    if (m) say_warnings(r, m, 0);
     return m;
+}
+
+/* Its file is closed in any case. */
+static bool add_imatrix(const request *r, gq_imatrix *sum, const char *path, gq_error *e) {
+    size_t said = strlen(gq_imatrix_summary(sum)->warnings);
+    gq_imatrix *m = open_imatrix(r, path, e);
+    bool ok = m && gq_imatrix_merge(sum, m, e);
+    if (ok) say_warnings(r, sum, said);
+    gq_imatrix_free(m);
+    return ok;
 }
 
 static bool show_imatrix(const request *r, gq_error *e) {
@@ -198,11 +219,7 @@ static bool merge_imatrices(const request *r, gq_error *e) {
             return gq_fail(e, "%s is one of the inputs: name another file for the output", out);
     gq_imatrix *sum = open_imatrix(r, r->arguments[1], e);
     bool ok = sum != NULL;
-    for (size_t i = 2; ok && i + 1 < r->n_arguments; i++) {
-        gq_imatrix *m = open_imatrix(r, r->arguments[i], e);
-        ok = m && gq_imatrix_merge(sum, m, e);
-        gq_imatrix_free(m);
-    }
+    for (size_t i = 2; ok && i + 1 < r->n_arguments; i++) ok = add_imatrix(r, sum, r->arguments[i], e);
     ok = ok && gq_imatrix_write(sum, out, dot && !strcasecmp(dot, ".gguf"), r->quantize.force, e);
     gq_imatrix_free(sum);
     return ok;

@@ -55,15 +55,32 @@ static gq_importance_plan *make_plan(const request *r, gq_error *e) {
 
 /* ---- what is said ---- */
 
-static void print_plan(const gq_importance_plan *p) {
+/* Means of squares are known to a few percent from some thousand tokens on; of a text's tokens, which come
+ * in runs of the same matter, it takes several times as many. Those of all parts count. */
+static void print_little(const request *r, const gq_importance_facts *f) {
+    enum { LITTLE = 10240, USUAL = 51200 };
+    uint64_t parts = r->quantize.parts ? r->quantize.parts : 1, tokens = f->tokens * parts;
+    if (tokens >= LITTLE) return;
+    char *line = format("%" PRIu64 " tokens are little text for importance data, which then hold for that "
+                        "text more than for others; %d (100 windows of 512) are usual",
+                        tokens, (int)USUAL);
+    print_wrapped(stdout, line);
+    free(line);
+}
+
+static void print_plan(const request *r, const gq_importance_plan *p) {
     const gq_importance_facts *f = gq_importance_summary(p);
     char memory[UNIT_ROOM], disk[UNIT_ROOM];
-    printf("%s, %" PRIu64 " layers; %" PRIu64 " tokens in windows of %u, %" PRIu64 " windows at once\n",
-           f->architecture, f->layers, f->tokens, f->context, f->windows_at_once);
+    printf("%s, %" PRIu64 " layer%s; %" PRIu64 " tokens in windows of %u, %" PRIu64 " window%s at once\n",
+           f->architecture, f->layers, gq_s(f->layers), f->tokens, f->context, f->windows_at_once,
+           gq_s(f->windows_at_once));
     printf("memory: at most %s; the states of all tokens are %s\n", size_text(memory, (double)f->memory),
            f->states_in_file ? "read from disk" : "in memory");
     printf("disk: %s beside the output until it is done\n", size_text(disk, (double)f->disk));
-    if (f->layers_finished) printf("%" PRIu64 " layers are done already\n", f->layers_finished);
+    if (f->layers_finished)
+        printf("%" PRIu64 " layer%s done already\n", f->layers_finished,
+               f->layers_finished == 1 ? " is" : "s are");
+    print_little(r, f);
 }
 
 enum { FEW = 64 }; /* tokens; the mean of as many squares is known to about 18 % */
@@ -111,9 +128,11 @@ static void print_coverage(const gq_imatrix *m) {
 static void print_result(const request *r, const gq_importance_plan *p, const gq_imatrix *m) {
     const gq_importance_facts *f = gq_importance_summary(p);
     char *name = shown(r->arguments[r->n_arguments - 1]);
-    printf("%s: %zu entries from %" PRIu64 " windows of %u tokens\n", name, gq_imatrix_summary(m)->n_entries,
-           f->windows, f->context);
+    size_t n = gq_imatrix_summary(m)->n_entries;
+    printf("%s: %zu entr%s from %" PRIu64 " window%s of %u token%s\n", name, n, n == 1 ? "y" : "ies",
+           f->windows, gq_s(f->windows), f->context, gq_s(f->context));
     free(name);
+    print_little(r, f);
     print_coverage(m);
     if (r->quantize.parts)
         printf("part %u of %u; 'gquant imatrix merge' adds the parts up\n", r->quantize.part,
@@ -144,7 +163,7 @@ bool imatrix_compute(const request *r, gq_error *e) {
     if (!r->quiet) warn_all(warnings, n);
     bool ok = true;
     if (r->dry_run) {
-        if (!r->quiet) print_plan(p);
+        if (!r->quiet) print_plan(r, p);
     } else {
         gq_imatrix *m = compute(r, p, e);
         if (m && !r->quiet) print_result(r, p, m);

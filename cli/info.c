@@ -92,7 +92,7 @@ static void print_tensors(const gq_model *m) {
         table_name(&t, s->name);
         table_cell(&t, shape_text(s->ne, s->n_dims, s->transposed));
         table_text(&t, gq_type_name(s->type));
-        table_cell(&t, format("%.4g", report_bits(s->bytes, (double)s->n_weights)));
+        table_cell(&t, format("%.3f", report_bits(s->bytes, (double)s->n_weights)));
         table_cell(&t, format("%.2f", (double)s->bytes / 0x1p20));
     }
     table_print(&t, stdout);
@@ -120,7 +120,7 @@ static void print_types(const gq_model *m) {
         table_text(&t, gq_type_name(type));
         table_cell(&t, format("%" PRIu64, sums[type].n));
         table_text(&t, count_text(count, sums[type].weights));
-        table_cell(&t, format("%.4g", report_bits(sums[type].bytes, sums[type].weights)));
+        table_cell(&t, format("%.3f", report_bits(sums[type].bytes, sums[type].weights)));
         table_cell(&t, format("%.2f", (double)sums[type].bytes / 0x1p20));
     }
     table_print(&t, stdout);
@@ -130,13 +130,13 @@ static void print_types(const gq_model *m) {
 static void print_summary(const char *path, const gq_model *m) {
     const gq_model_facts *f = gq_model_summary(m);
     char size[UNIT_ROOM], count[UNIT_ROOM], *name = report_path(stdout, path, 2 * UNIT_ROOM);
-    char *line = format("%s: GGUF version %u, %u file%s, %s, alignment %u", name, f->version, f->shards,
-                        f->shards == 1 ? "" : "s", size_text(size, (double)f->file_bytes), f->alignment);
+    char *line = format("%s: GGUF version %u, %u file%s of %s, alignment %u", name, f->version, f->shards,
+                        gq_s(f->shards), size_text(size, (double)f->file_bytes), f->alignment);
     print_wrapped(stdout, line);
     free(line);
-    printf("%s weights in %" PRIu64 " tensors, %.4g bits per weight\n",
-           count_text(count, (double)f->n_weights), f->n_tensors,
-           report_bits(f->tensor_bytes, (double)f->n_weights));
+    printf("%s weights in %" PRIu64 " tensor%s of %s, %.4g bits per weight\n",
+           count_text(count, (double)f->n_weights), f->n_tensors, gq_s(f->n_tensors),
+           size_text(size, (double)f->tensor_bytes), report_bits(f->tensor_bytes, (double)f->n_weights));
     free(name);
 }
 

@@ -172,10 +172,13 @@ json_t *json_read(const char *text, size_t n, const char *name, gq_error *e) {
     /* A report of ours takes about seven times its size, "[{},{}," eighty times. */
     enum { TIMES = 16, LEAST = 1 << 20 };
     json_error_t error;
+    json_malloc_t before;
+    json_free_t before_free;
+    json_get_alloc_funcs(&before, &before_free);
     allowance = n < (SIZE_MAX - LEAST) / TIMES ? TIMES * n + LEAST : SIZE_MAX;
     json_set_alloc_funcs(allowance_malloc, allowance_free);
     json_t *value = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
-    json_set_alloc_funcs(malloc, free);
+    json_set_alloc_funcs(before, before_free);
     if (value) return value;
     if (json_error_code(&error) == json_error_out_of_memory)
         gq_fail(e, "%s: line %d: takes more memory than a report of its size", name, error.line);

@@ -28,7 +28,7 @@ static const struct {
     {CMD_QUANTIZE, quantize_main},     {CMD_INFO, info_main},         {CMD_PLAN, plan_main},
     {CMD_COMPARE, compare_main},       {CMD_VERIFY, verify_main},     {CMD_IMATRIX, imatrix_main},
     {CMD_EVALUATE, evaluate_main},     {CMD_TOKENIZE, tokenize_main}, {CMD_TYPES, types_main},
-    {CMD_COMPLETION, completion_main},
+    {CMD_COMPLETION, completion_main}, {CMD_HELP, help_main},
 };
 
 static int command_main(const request *r) {
@@ -64,6 +64,7 @@ int main(int argc, char **argv) {
     gq_error e = {0};
     occupy_descriptors();
     signal(SIGXFSZ, SIG_IGN); /* writing beyond the limit is an error like others */
+    if (argc < 2) return hint_main();
     int status = request_parse(&r, argc, argv, &e) ? command_main(&r) : failed(&e);
     status = close_output(&r, status);
     if (status == GQ_USAGE) {

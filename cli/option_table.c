@@ -1,11 +1,15 @@
 #include "cli/option_table.h"
 
+#include <string.h>
+
+#include "cli/text.h"
+
 const command_row commands[] = {
     {CMD_QUANTIZE, NULL, "[options] IN [OUT] TYPE [THREADS]", "quantize a GGUF model", 1, SIZE_MAX},
     {CMD_INFO, "info", "FILE", "show metadata, tensors and types of a model", 1, 1},
     {CMD_PLAN, "plan", "[--ram SIZE] MODEL", "list sizes, memory to run, and what fits", 1, 1},
     {CMD_COMPARE, "compare", "ORIGINAL COPY...", "measure how far copies are from the original", 2, SIZE_MAX},
-    {CMD_VERIFY, "verify", "FILE", "check structure, values, codes and checksums", 1, 1},
+    {CMD_VERIFY, "verify", "FILE...", "check structure, values, codes and checksums", 1, SIZE_MAX},
     {CMD_EVALUATE, "evaluate", "ORIGINAL [COPY...] --text TEXT | --speed MODEL...",
      "run models: perplexity, divergence of copies, speed", 1, SIZE_MAX},
     {CMD_IMATRIX, "imatrix", "compute MODEL TEXT... OUT | show|merge|convert ...",
@@ -13,6 +17,7 @@ const command_row commands[] = {
     {CMD_TOKENIZE, "tokenize", "MODEL TEXT", "show a text's tokens, one id per line", 2, 2},
     {CMD_TYPES, "types", "", "list the file types", 0, 0},
     {CMD_COMPLETION, "completion", "bash|zsh|fish", NULL, 1, 1},
+    {CMD_HELP, "help", "[COMMAND]", "the options of all, or of a command", 0, 2},
 };
 const size_t n_commands = sizeof commands / sizeof *commands;
 
@@ -20,6 +25,20 @@ const command_row *command_of(command id) {
     for (size_t i = 0; i < n_commands; i++)
         if (commands[i].id == id) return &commands[i];
     return NULL;
+}
+
+const command_row *command_named(const char *name) {
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].name && strcmp(name, commands[i].name) == 0) return &commands[i];
+    return NULL;
+}
+
+const char *command_nearest(const char *name) {
+    const char *words[n_commands];
+    size_t n = 0;
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].name && commands[i].summary) words[n++] = commands[i].name;
+    return nearest(name, words, n);
 }
 
 const char *const effort_names[] = {
@@ -84,7 +103,7 @@ const option_row options[] = {
           "write matrices that match transposed"),
     FLAG("allow-requantize", 0, quantize.allow_requantize, Q, "accept tensors that are quantized already"),
     VALUE("effort", 0, "LEVEL", EFFORT, EFFORT, quantize.effort, Q, "fast, default or best"),
-    FLAG("strict", 0, quantize.strict, Q, "a fallback to another type is an error"),
+    FLAG("strict", 0, quantize.strict, Q | BRIEF, "a fallback to another type is an error"),
     HEADING("Model:"),
     VALUE("prune-layers", 0, "N,N,...", TEXT, NONE, quantize.prune_layers, Q | P, "leave these layers out"),
     VALUE("override-kv", 0, "KEY=T:VALUE", LIST, NONE, quantize.override_kv, Q | P,
@@ -100,7 +119,7 @@ const option_row options[] = {
     FLAG("join", 0, quantize.join, Q, "finish a file whose shares are done"),
     HEADING("Run:"),
     VALUE("threads", 't', "N", NUMBER, NONE, quantize.threads, Q | C | V | E | M, "default: one per core"),
-    FLAG("dry-run", 'n', dry_run, Q | M | E, "show the plan, read no weight, write nothing"),
+    FLAG("dry-run", 'n', dry_run, Q | M | E, "only show the plan; for a target, measure"),
     VALUE("report", 'r', "FILE", TEXT, FILE, report, Q | C | V | E,
           "report as .html, .json, .csv; verify reads it"),
     VALUE("recipe-out", 0, "FILE", TEXT, FILE, recipe_out, Q | BRIEF,

@@ -18,6 +18,9 @@ typedef struct command_row {
 extern const command_row commands[];
 extern const size_t n_commands;
 const command_row *command_of(command id);
+const command_row *command_named(const char *name);
+/* The name of the command that was likely meant, NULL: none. */
+const char *command_nearest(const char *name);
 
 typedef enum option_kind {
     OPTION_FLAG,        /* bool */

@@ -12,6 +12,22 @@
 #include "cli/recipe.h"
 #include "cli/text.h"
 
+/* Options of other programs that name the output, which is an argument here. */
+static bool names_output(const char *name, unsigned for_command) {
+    static const char *const names[] = {"-o", "--out", "--output", "--outfile", "--output-file"};
+    bool has_output = strstr(command_of(for_command)->arguments, "OUT");
+    for (size_t i = 0; has_output && i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+static void fail_output_option(const char *name, unsigned for_command, gq_error *e) {
+    const command_row *c = command_of(for_command);
+    const char *place = for_command == CMD_QUANTIZE ? "behind IN" : "last";
+    gq_fail_usage(e, "unknown option %s: OUT stands %s: gquant %s%s%s", name, place, c->name ? c->name : "",
+                  c->name ? " " : "", c->arguments);
+}
+
 static bool unknown_option(const char *given, unsigned for_command, gq_error *e) {
     const char *words[n_options];
     size_t n = 0;
@@ -19,7 +35,11 @@ static bool unknown_option(const char *given, unsigned for_command, gq_error *e)
         if (options[i].name && options[i].commands & for_command) words[n++] = options[i].name;
     char *name = format("%.*s", (int)strcspn(given, "="), given);
     const char *near = nearest(name + strspn(name, "-"), words, n);
-    if (near)
+    for (size_t i = 0; i < n && !near; i++) /* an abbreviation that is too short */
+        if (strncmp(words[i], name + 2, strlen(name + 2)) == 0) near = words[i];
+    if (names_output(name, for_command))
+        fail_output_option(name, for_command, e);
+    else if (near)
         gq_fail_usage(e, "unknown option %s, did you mean --%s?", name, near);
     else
         gq_fail_usage(e, "unknown option %s", name);
@@ -152,25 +172,43 @@ static const option_row *option_of_value(int value) {
     return NULL;
 }
 
+/* Whether the word is the option's name or says enough of it: of a name of several words some of the second,
+ * too. "--output" would be --output-tensor-type, as no other option begins so, but is meant as something
+ * else. */
+static bool names_option(const char *word, const option_row *o) {
+    size_t n = strcspn(word + 2, "="), first = strcspn(o->name, "-");
+    return n > first + 1 || n == strlen(o->name) || !o->name[first];
+}
+
+static bool unknown_letter(const request *r, int letter, gq_error *e) {
+    char name[] = {'-', (char)letter, 0};
+    if (!names_output(name, r->command)) return gq_fail_usage(e, "unknown option %s", name);
+    fail_output_option(name, r->command, e);
+    return false;
+}
+
 static bool parse_options(request *r, int argc, char **argv, gq_error *e) {
     struct option longs[n_options + 1];
     char shorts[2 * n_options + 3];
     getopt_tables(r->command, '-', longs, shorts);
     opterr = 0;
     optind = 0; /* GNU: start afresh, also when called again */
-    for (int value; (value = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
+    for (int value, at = 1; (value = getopt_long(argc, argv, shorts, longs, NULL)) != -1; at = optind) {
         if (value == 1) {
             r->arguments[r->n_arguments++] = path_typed(optarg);
             continue;
         }
         r->any_option = true;
+        int named = value >= 256 ? value : value != 1 && optopt >= 256 ? optopt : 0;
+        if (named && !names_option(argv[at], option_of_value(named)))
+            return unknown_option(argv[at], r->command, e);
         if (value == ':') {
             const option_row *o = option_of_value(optopt);
             return gq_fail_usage(e, "option --%s needs %s", o->name, o->argument);
         } else if (value == '?' && optopt >= 256) {
             return gq_fail_usage(e, "option --%s takes no argument", option_of_value(optopt)->name);
         } else if (value == '?' && optopt) {
-            return gq_fail_usage(e, "unknown option -%c", optopt);
+            return unknown_letter(r, optopt, e);
         } else if (value == '?') {
             return unknown_option(argv[optind > 0 ? optind - 1 : 0], r->command, e);
         } else {
@@ -187,11 +225,7 @@ static bool parse_options(request *r, int argc, char **argv, gq_error *e) {
 
 /* A first word that is no file but looks like a command's name. */
 static bool misspelt_command(const char *word, gq_error *e) {
-    const char *words[n_commands];
-    size_t n = 0;
-    for (size_t i = 0; i < n_commands; i++)
-        if (commands[i].name && commands[i].summary) words[n++] = commands[i].name;
-    const char *near = *word != '-' && access(word, F_OK) != 0 ? nearest(word, words, n) : NULL;
+    const char *near = *word != '-' && access(word, F_OK) != 0 ? command_nearest(word) : NULL;
     return near &&
            !gq_fail_usage(e, "there is no file or command '%s', did you mean 'gquant %s'?", word, near);
 }
@@ -211,12 +245,6 @@ static int first_word_at(int argc, char **argv) {
     return argc;
 }
 
-static const command_row *command_named(const char *name) {
-    for (size_t i = 0; i < n_commands; i++)
-        if (commands[i].name && strcmp(name, commands[i].name) == 0) return &commands[i];
-    return NULL;
-}
-
 static bool check_argument_count(const request *r, gq_error *e) {
     const command_row *c = command_of(r->command);
     bool missing = r->n_arguments < c->min;
@@ -225,6 +253,9 @@ static bool check_argument_count(const request *r, gq_error *e) {
                          missing ? "something is missing" : "too many arguments", c->name ? c->name : "",
                          c->name ? " " : "", c->arguments);
 }
+
+/* Commands whose arguments are models, in front or all. */
+enum { MODELS = CMD_QUANTIZE | CMD_INFO | CMD_PLAN | CMD_COMPARE | CMD_VERIFY | CMD_EVALUATE };
 
 bool request_parse(request *r, int argc, char **argv, gq_error *e) {
     *r = (request){.command = CMD_QUANTIZE, .quantize.size = sizeof r->quantize};
@@ -242,5 +273,6 @@ bool request_parse(request *r, int argc, char **argv, gq_error *e) {
     bool ok = (c || first >= argc || !misspelt_command(argv[first], e)) && parse_options(r, argc, words, e);
     free(words);
     if (!ok || r->help || r->version) return ok;
+    if (r->command & MODELS) path_join_shards(r->arguments, &r->n_arguments);
     return check_argument_count(r, e) && (r->command != CMD_QUANTIZE || request_outputs(r, e));
 }

@@ -1,10 +1,12 @@
 #include "cli/path.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/text.h"
 
@@ -89,4 +91,67 @@ bool path_check_model(const char *path, gq_error *e) {
                 path, kinds[kind].what, n, path, n, path);
     free(name);
     return false;
+}
+
+/* ---- shards ---- */
+
+/* Length of the path in front of "-kkkkk-of-nnnnn.gguf", as shards end; 0: it is none. */
+static size_t shard_prefix(const char *path) {
+    static const char form[] = "-ddddd-of-ddddd.gguf";
+    size_t n = strlen(path), m = sizeof form - 1;
+    if (n <= m || path[n - m - 1] == '/') return 0;
+    for (size_t i = 0; i < m; i++) {
+        char c = path[n - m + i];
+        if (form[i] == 'd' ? c < '0' || c > '9' : c != form[i]) return 0;
+    }
+    return n - m;
+}
+
+/* The same but for their numbers, which differ. */
+static bool are_one_model(const char *a, const char *b) {
+    size_t prefix = shard_prefix(a), behind = prefix + sizeof "-ddddd" - 1;
+    return prefix > 0 && shard_prefix(b) == prefix && strlen(a) == strlen(b) && !strncmp(a, b, prefix) &&
+           !strcmp(a + behind, b + behind) && strcmp(a, b) != 0;
+}
+
+void path_join_shards(const char **arguments, size_t *n) {
+    size_t kept = 0;
+    for (size_t i = 0; i < *n; i++)
+        if (kept == 0 || !are_one_model(arguments[kept - 1], arguments[i])) arguments[kept++] = arguments[i];
+    *n = kept;
+}
+
+/* ---- folders that are not there ---- */
+
+bool path_make_folder(const char *folder, size_t *made, gq_error *e) {
+    bool ok = true;
+    struct stat st;
+    char *path = format("%s", folder);
+    *made = 0;
+    for (size_t i = 1; ok && i <= strlen(folder); i++) {
+        if (folder[i] != '/' && folder[i] != 0) continue;
+#ifdef _WIN32
+        if (folder[i - 1] == ':') continue; /* a drive */
+#endif
+        path[i] = 0; /* one part more each time */
+        if (stat(path, &st) != 0 && errno == ENOENT) {
+            ok = mkdir(path, 0777) == 0 || errno == EEXIST ||
+                 gq_fail(e, "the folder %s cannot be made: %s", path, strerror(errno));
+            if (ok && *made == 0) *made = i;
+        }
+        path[i] = folder[i];
+    }
+    if (!ok) path_remove_folder(folder, *made);
+    free(path);
+    return ok;
+}
+
+void path_remove_folder(const char *folder, size_t made) {
+    char *path = format("%s", folder);
+    for (size_t n = strlen(path); made > 0 && n >= made; n--) {
+        bool whole = path[n] == '/' || path[n] == 0;
+        path[n] = 0;
+        if (whole && rmdir(path) != 0 && errno != ENOENT) break;
+    }
+    free(path);
 }

@@ -18,4 +18,14 @@ bool path_same(const char *a, const char *b);
 /* False where the model is a folder, as models have that are no GGUF: the message says what to do. */
 bool path_check_model(const char *path, gq_error *e);
 
+/* A shell makes several arguments of "model-*.gguf". Those that follow each other and are shards of one model
+ * become the first of them, which stands for all. */
+void path_join_shards(const char **arguments, size_t *n);
+
+/* Make the folder, and those above it that are not there either. `made`: how much of its path leads to the
+ * first that was made, 0: none was. */
+bool path_make_folder(const char *folder, size_t *made, gq_error *e);
+/* Remove those again, as far as they are empty. */
+void path_remove_folder(const char *folder, size_t made);
+
 #endif

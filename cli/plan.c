@@ -5,13 +5,14 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
+#include "cli/option_table.h"
 #include "cli/report.h"
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cli/text.h"
 
 typedef struct choice {
-    const char *name;
+    const char *name, *made_for; /* made_for: the only models it suits; "": any */
     uint64_t file_bytes, memory_bytes;
     double bits;
     bool fits, good; /* good: one that may be recommended */
@@ -26,33 +27,88 @@ typedef struct survey {
     choice *choices;           /* smallest first */
     const choice *best;        /* NULL: nothing fits, or there is no limit */
     uint64_t target, smallest; /* what is left for a file; the smallest that a target can make, about */
+    char **warnings;           /* that the importance data call for, each once */
+    size_t n_warnings;
 } survey;
 
-/* The plan for a type, whatever may be in the way of writing it; false: not with these options. */
-static bool try_type(const survey *s, size_t type, bool pure, choice *c, gq_error *e) {
+/* The plan for a type, whatever may be in the way of writing it; NULL: not with these options. */
+static gq_plan *plan_as(const survey *s, size_t type, bool pure, const char *imatrix, gq_error *e) {
     gq_options o = s->request->quantize;
     const char *slash = strrchr(o.input, '/');
     char *path =
         format("%.*sgquant-plan", slash ? (int)(slash + 1 - o.input) : 0, o.input); /* never written */
     gq_output out = {path, gq_filetype_name(type)};
     o.outputs = &out, o.n_outputs = 1, o.force = o.allow_requantize = true, o.pure = pure;
+    o.imatrix = imatrix;
     gq_plan *plan = gq_plan_new(&o, e);
-    if (plan) {
-        const gq_summary *sum = gq_plan_summary(plan, 0);
-        *c = (choice){.name = out.filetype,
-                      .is_copy = gq_filetype_id(type) < 0,
-                      .file_bytes = sum->file_bytes,
-                      .good = gq_filetype_advised(type)};
-        c->bits = report_bits(sum->out_bytes, (double)sum->n_weights);
-        c->memory_bytes = sum->out_bytes + s->memory.cache_bytes + s->memory.buffer_bytes;
-        c->fits = c->memory_bytes <= s->request->ram;
-    }
-    /* Of what is quantized already, more bytes make nothing better. */
-    bool offered = plan && (!s->quantized || c->is_copy ||
-                            gq_plan_summary(plan, 0)->out_bytes < gq_plan_summary(plan, 0)->in_bytes);
-    gq_plan_free(plan);
     free(path);
-    return offered;
+    return plan;
+}
+
+static choice choice_of(const survey *s, size_t type, const gq_plan *plan) {
+    const gq_summary *sum = gq_plan_summary(plan, 0);
+    choice c = {.name = gq_filetype_name(type),
+                .made_for = gq_filetype_made_for(type),
+                .is_copy = gq_filetype_id(type) < 0,
+                .file_bytes = sum->file_bytes,
+                .good = gq_filetype_advised(type)};
+    c.bits = report_bits(sum->out_bytes, (double)sum->n_weights);
+    c.memory_bytes = sum->out_bytes + s->memory.cache_bytes + s->memory.buffer_bytes;
+    c.fits = c.memory_bytes <= s->request->ram;
+    return c;
+}
+
+/* Those that begin with the name of the importance data are about these, and not about a type. */
+static void keep_warnings(survey *s, const gq_plan *plan) {
+    const char *imatrix = s->request->quantize.imatrix;
+    size_t n;
+    const char *const *warnings = gq_plan_warnings(plan, &n);
+    for (size_t i = 0; imatrix && i < n; i++) {
+        if (strncmp(warnings[i], imatrix, strlen(imatrix)) != 0) continue;
+        size_t k = 0;
+        while (k < s->n_warnings && strcmp(s->warnings[k], warnings[i]) != 0) k++;
+        if (k < s->n_warnings) continue;
+        s->warnings = need_next(s->warnings, s->n_warnings, sizeof *s->warnings);
+        s->warnings[s->n_warnings++] = format("%s", warnings[i]);
+    }
+}
+
+/* Of what is quantized already, more bytes make nothing better. */
+static bool is_offered(const survey *s, const choice *c, const gq_plan *plan) {
+    const gq_summary *sum = gq_plan_summary(plan, 0);
+    return !s->quantized || c->is_copy || sum->out_bytes < sum->in_bytes;
+}
+
+/* Importance data that keep a type out are another model's: a type that lacks some of them is out without
+ * data, too. */
+static bool data_are_to_blame(const survey *s, size_t type) {
+    gq_error unused;
+    gq_plan *plan = s->request->quantize.imatrix ? plan_as(s, type, false, NULL, &unused) : NULL;
+    gq_plan_free(plan);
+    return plan != NULL;
+}
+
+/* Ask for all types. A file of which nothing but a copy can be made is no model, or none with these options.
+ */
+static bool try_types(survey *s, gq_error *e) {
+    size_t planned = 0;
+    gq_error why = {0}, first = {0};
+    for (size_t i = 0; i < gq_filetype_count(); i++) {
+        gq_plan *plan = plan_as(s, i, false, s->request->quantize.imatrix, &why);
+        bool is_copy = gq_filetype_id(i) < 0;
+        if (!plan && data_are_to_blame(s, i)) return *e = why, false;
+        if (!plan && !is_copy && !*first.text) first = why;
+        if (!plan) continue;
+        planned += !is_copy;
+        choice *c = &s->choices[s->n];
+        *c = choice_of(s, i, plan);
+        s->n += is_offered(s, c, plan);
+        keep_warnings(s, plan);
+        gq_plan_free(plan);
+    }
+    if (planned) return true;
+    *e = first;
+    return false;
 }
 
 static int compare_sizes(const void *left, const void *right) {
@@ -80,10 +136,16 @@ static const char *quantized_as(const gq_model *m) {
 /* Which types of few bits a tensor may get depends on what importance data there are. */
 static uint64_t smallest_target(const survey *s) {
     static const char *const types[] = {"IQ1_S", "IQ1_M", "Q2_K"};
-    choice c;
     gq_error unused;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (try_type(s, (size_t)gq_filetype_find(types[i]), true, &c, &unused)) return c.file_bytes;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        size_t type = (size_t)gq_filetype_find(types[i]);
+        gq_plan *plan = plan_as(s, type, true, s->request->quantize.imatrix, &unused);
+        if (!plan) continue;
+        choice c = choice_of(s, type, plan);
+        bool offered = is_offered(s, &c, plan);
+        gq_plan_free(plan);
+        if (offered) return c.file_bytes;
+    }
     return 0;
 }
 
@@ -95,8 +157,7 @@ static bool survey_fill(survey *s, const request *r, gq_error *e) {
     gq_model_memory(m, r->context, &s->memory);
     s->quantized = quantized_as(m);
     gq_model_close(m);
-    for (size_t i = 0; i < gq_filetype_count(); i++) s->n += try_type(s, i, false, &s->choices[s->n], e);
-    if (s->n == 0) return false; /* *e says why */
+    if (!try_types(s, e)) return false;
     qsort(s->choices, s->n, sizeof *s->choices, compare_sizes);
     for (size_t i = 0; r->ram && i < s->n; i++)
         if (s->choices[i].fits && s->choices[i].good) s->best = &s->choices[i];
@@ -122,22 +183,38 @@ static char *size_option(uint64_t bytes) {
     return format("%" PRIu64, bytes);
 }
 
-static void print_table(const survey *s) {
-    bool limit = s->request->ram > 0;
+/* What is of no use for this model is not said to fit. */
+static char *note_of(const survey *s, const choice *c) {
+    if (*c->made_for) return format("for %s", c->made_for);
+    return format("%s", c == s->best ? "fits, recommended" : s->request->ram && c->fits ? "fits" : "");
+}
+
+static void add_row(table *t, const survey *s, const choice *c) {
     char size[UNIT_ROOM];
+    table_text(t, c->name);
+    table_text(t, size_text(size, (double)c->file_bytes));
+    table_cell(t, format("%.3f", c->bits));
+    table_text(t, size_text(size, (double)c->memory_bytes));
+    table_cell(t, note_of(s, c));
+}
+
+/* Those for special models last. */
+static void print_table(const survey *s) {
     table t;
-    table_start(&t, limit ? "lrrrl" : "lrrr");
+    table_start(&t, "lrrrl");
     table_row(&t, (const char *const[]){"TYPE", "file", "bpw", "memory", ""});
-    for (size_t i = 0; i < s->n; i++) {
-        const choice *c = &s->choices[i];
-        table_text(&t, c->name);
-        table_text(&t, size_text(size, (double)c->file_bytes));
-        table_cell(&t, format("%.4g", c->bits));
-        table_text(&t, size_text(size, (double)c->memory_bytes));
-        if (limit) table_text(&t, c == s->best ? "fits, recommended" : c->fits ? "fits" : "");
-    }
+    for (size_t i = 0; i < s->n; i++)
+        if (!*s->choices[i].made_for) add_row(&t, s, &s->choices[i]);
+    for (size_t i = 0; i < s->n; i++)
+        if (*s->choices[i].made_for) add_row(&t, s, &s->choices[i]);
     table_print(&t, stdout);
     table_free(&t);
+}
+
+static bool any_fits(const survey *s) {
+    for (size_t i = 0; i < s->n; i++)
+        if (s->choices[i].fits && !*s->choices[i].made_for) return true;
+    return false;
 }
 
 static void print_advice(const survey *s) {
@@ -147,6 +224,10 @@ static void print_advice(const survey *s) {
         printf("The model fits %s as it is.\n", ram);
     else if (s->best)
         printf("For %s: %s. To use all of it: --target-size %s\n", ram, s->best->name, target);
+    else if (any_fits(s))
+        printf(
+            "Types that fit %s are there, but others are better in as few bytes, so none is recommended.\n",
+            ram);
     else if (s->smallest > 0 && s->smallest <= s->target)
         printf("No type fits %s, but --target-size %s does.\n", ram, target);
     else if (s->smallest > 0)
@@ -203,6 +284,7 @@ static json_t *survey_facts(const survey *s) {
 static json_t *choice_json(const choice *c, bool limit) {
     json_t *o = json_object();
     set_text(o, "file_type", c->name);
+    if (*c->made_for) set_text(o, "made_for", c->made_for);
     set_count(o, "file_bytes", c->file_bytes);
     set_number(o, "bits_per_weight", c->bits);
     set_count(o, "memory_bytes", c->memory_bytes);
@@ -222,16 +304,31 @@ static void print_json(const survey *s) {
     emit_end(&j);
 }
 
+/* A number of bytes that no model fits into lacks its unit. */
+static bool check_ram(const request *r, gq_error *e) {
+    enum { LEAST = 1000000 };
+    for (size_t i = 0; i < r->n_given; i++) {
+        const char *text = r->given[i].argument;
+        if (strcmp(r->given[i].option->name, "ram") != 0 || text[strspn(text, "0123456789.")]) continue;
+        if (r->ram < LEAST)
+            return gq_fail_usage(e, "--ram %s: these are %" PRIu64 " bytes; for gigabytes write %sG or %sGi",
+                                 text, r->ram, text, text);
+    }
+    return true;
+}
+
 int plan_main(const request *r) {
     gq_error e = {0};
-    survey s;
+    survey s = {.n = 0};
     request asked = *r;
     asked.quantize.input = r->arguments[0];
-    bool ok = survey_fill(&s, &asked, &e);
+    bool ok = check_ram(r, &e) && survey_fill(&s, &asked, &e);
+    if (ok && !r->quiet) warn_all((const char *const *)s.warnings, s.n_warnings);
     if (ok && r->json)
         print_json(&s);
     else if (ok)
         print_survey(&s);
-    free(s.choices);
+    for (size_t i = 0; i < s.n_warnings; i++) free(s.warnings[i]);
+    free(s.choices), free(s.warnings);
     return ok ? GQ_OK : failed(&e);
 }

@@ -112,6 +112,8 @@ static rates rates_so_far(const gq_progress *now) {
     return r;
 }
 
+double progress_weights(const gq_progress *now) { return rates_so_far(now).weights; }
+
 char *progress_text(char to[PROGRESS_ROOM], const gq_progress *now, int columns) {
     double done = (double)now->bytes_done, total = (double)now->bytes_total;
     rates r = rates_so_far(now);
@@ -155,6 +157,7 @@ static void send_progress(const progress *p, const gq_progress *now) {
 
 static void on_progress(void *user, const gq_progress *now) {
     progress *p = user;
+    if (p->at_start) fprintf(stderr, "%s\n", p->at_start), p->at_start = NULL;
     if (!now->tokens) leave_calibration(p);
     if (p->last >= 0 && now->seconds - p->last < 0.1 && now->bytes_done < now->bytes_total) return;
     if (p->events >= 0) send_progress(p, now);
@@ -202,7 +205,7 @@ static bool is_cancelled(void *user) {
 gq_callbacks progress_callbacks(progress *p) {
     return (gq_callbacks){.size = sizeof(gq_callbacks),
                           .user = p,
-                          .progress = p->terminal || p->events >= 0 ? on_progress : NULL,
+                          .progress = p->terminal || p->events >= 0 || p->at_start ? on_progress : NULL,
                           .tensor_done = p->plan && (p->verbose || p->events >= 0) ? on_tensor : NULL,
                           .cancelled = is_cancelled};
 }

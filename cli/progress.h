@@ -6,14 +6,15 @@
 #include "cli/report.h"
 
 typedef struct progress {
-    const gq_plan *plan; /* NULL: there is none yet */
-    const char *phase;   /* "plan", "calibrate", "quantize", "compare", "verify", "evaluate" */
-    const char *input;   /* as given */
-    int events;          /* descriptor for JSON lines, -1: none */
-    bool verbose;        /* a line per tensor */
-    bool terminal;       /* standard error is one, and --quiet was not given */
-    bool shown;          /* the line is on the screen */
-    double last;         /* when, in seconds of the run */
+    const gq_plan *plan;  /* NULL: there is none yet */
+    const char *phase;    /* "plan", "calibrate", "quantize", "compare", "verify", "evaluate" */
+    const char *input;    /* as given */
+    int events;           /* descriptor for JSON lines, -1: none */
+    bool verbose;         /* a line per tensor */
+    bool terminal;        /* standard error is one, and --quiet was not given */
+    bool shown;           /* the line is on the screen */
+    double last;          /* when, in seconds of the run */
+    const char *at_start; /* a line that is said when there is something to do; NULL: none */
 } progress;
 
 void progress_start(progress *p, const request *r, const gq_plan *plan);
@@ -27,6 +28,9 @@ void progress_end(progress *p, const gq_error *e);
  * may not end the program. */
 enum { PROGRESS_ROOM = 160 };
 char *progress_text(char to[PROGRESS_ROOM], const gq_progress *now, int columns);
+
+/* Weights per second of what this run has done itself, an earlier one's apart; 0: not known. */
+double progress_weights(const gq_progress *now);
 
 /* From here on the first SIGINT or SIGTERM is only noted; a second one ends the program. */
 void interrupt_catch(void);

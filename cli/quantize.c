@@ -15,6 +15,19 @@
 #include "cli/table.h"
 #include "cli/text.h"
 
+/* Of what this run did itself. A calibration's time is the work, in which layers may have been done before.
+ */
+static double rate_of(const gq_plan *plan, const gq_results *results) {
+    const gq_progress *p = gq_results_progress(results);
+    const gq_calibration_facts *c = gq_plan_calibration(plan);
+    if (!c) return progress_weights(p);
+    return c->layers_finished || p->weights_resumed || !(p->seconds > 0)
+               ? 0
+               : (double)p->weights_done / p->seconds;
+}
+
+static bool is_part(const request *r) { return r->quantize.parts && !r->quantize.join; }
+
 /* No type changes silently: fallbacks, before the work starts. */
 static void say_fallbacks(const gq_plan *plan, size_t output) {
     size_t n, n_lines = 0;
@@ -36,10 +49,11 @@ static void say_plan(const request *r, const gq_plan *plan) {
     warn_all(warnings, n);
     for (size_t o = 0; o < gq_plan_outputs(plan); o++) {
         const gq_summary *s = gq_plan_summary(plan, o);
-        char in[UNIT_ROOM], out[UNIT_ROOM];
+        char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM];
         char *path = report_path(stderr, s->path, strlen(s->filetype) + 2 * UNIT_ROOM);
-        char *line = format("%s: %s, %" PRIu64 " tensors, %s -> %s", path, s->filetype, s->n_tensors,
-                            size_text(in, (double)s->in_bytes), size_text(out, (double)s->file_bytes));
+        char *line = format("%s: %s, %" PRIu64 " tensor%s of %s -> %s, file %s", path, s->filetype,
+                            s->n_tensors, gq_s(s->n_tensors), size_text(in, (double)s->in_bytes),
+                            size_text(out, (double)s->out_bytes), size_text(file, (double)s->file_bytes));
         print_wrapped(stderr, line);
         free(line), free(path);
         say_fallbacks(plan, o);
@@ -69,7 +83,7 @@ static void print_report(const report *r, bool all) {
     for (size_t i = 0; all && i < r->n_outputs; i++) {
         if (i) putchar('\n');
         if (r->outputs[i].losses)
-            report_losses(stdout, &r->outputs[i], r->seconds);
+            report_losses(stdout, r, &r->outputs[i]);
         else
             report_plan(stdout, &r->outputs[i]);
     }
@@ -78,8 +92,6 @@ static void print_report(const report *r, bool all) {
     if (r->calibration && r->request->dry_run) report_calibration_plan(stdout, r->calibration);
     if (r->evaluation) putchar('\n'), report_evaluation(stdout, r);
 }
-
-static bool is_part(const request *r) { return r->quantize.parts && !r->quantize.join; }
 
 /* Print and write what is known of the plan or the run. */
 static bool report_results(const request *r, const gq_plan *plan, const gq_results *results,
@@ -93,6 +105,7 @@ static bool report_results(const request *r, const gq_plan *plan, const gq_resul
         return true;
     }
     report rep = report_of_plan(r, plan, results);
+    if (results) rep.rate = rate_of(plan, results);
     report_take_evaluation(&rep, evaluation);
     if (!r->quiet) print_report(&rep, rep.n_outputs == 1 || r->verbose);
     bool ok = report_write(&rep, r->report, e);
@@ -112,6 +125,8 @@ static gq_plan *make_plan(const request *r, gq_error *e) {
     progress p;
     gq_calibration calibration;
     progress_start(&p, r, NULL);
+    if (request_has_target(r) && !r->quiet && !r->progress)
+        p.at_start = "measuring what each type would cost each tensor, for the target";
     gq_callbacks callbacks = progress_callbacks(&p);
     gq_options asked = r->quantize;
     asked.callbacks = &callbacks;
@@ -134,6 +149,31 @@ static bool check_names(const request *r, const gq_plan *plan, gq_error *e) {
                 return gq_fail_usage(e, "%s would be the output's name, and is that of an input", path);
     }
     return true;
+}
+
+static bool check_copies(const gq_plan *plan, gq_error *e) {
+    gq_error why;
+    if (gq_evaluation_check(plan, &why)) return true;
+    gq_fail(e, "--evaluate: what will be written cannot be evaluated: %s", why.text);
+    e->status = why.status;
+    return false;
+}
+
+/* A target's plan takes measuring, and a calibration's a text; what keeps the outputs from being run is known
+ * without. Where there is no plan without, the real one tells why. */
+static bool check_copies_early(const request *r, gq_error *e) {
+    gq_options asked = r->quantize;
+    gq_error unused;
+    if (!r->text || is_part(r) || (!request_has_target(r) && !r->calibrate && !r->calibrate_ids)) return true;
+    gq_output *outputs = need(asked.n_outputs, sizeof *outputs);
+    for (size_t i = 0; i < asked.n_outputs; i++) outputs[i] = (gq_output){asked.outputs[i].path, "F16"};
+    asked.outputs = outputs, asked.targets = NULL, asked.imatrix = NULL;
+    asked.dry_run = true;
+    gq_plan *plan = gq_plan_new(&asked, &unused);
+    bool ok = !plan || check_copies(plan, e);
+    gq_plan_free(plan);
+    free(outputs);
+    return ok;
 }
 
 /* Whether IN can be run on the text, before the work. */
@@ -160,32 +200,45 @@ static bool evaluate_outputs(const request *r, const gq_plan *plan, gq_evaluatio
     return *v;
 }
 
+/* The outputs are whole when this fails; what is known of them is told all the same. */
+static bool evaluate_and_report(const request *r, const gq_plan *plan, const gq_results *results,
+                                gq_evaluation_request *asked, gq_error *e) {
+    gq_evaluation *evaluation = NULL;
+    gq_error why;
+    bool evaluated = evaluate_outputs(r, plan, asked, &evaluation, &why);
+    bool ok = report_results(r, plan, results, evaluation, e);
+    gq_evaluation_free(evaluation);
+    if (evaluated || !ok) return ok;
+    gq_fail(e, "%s; the output is whole, only its evaluation is missing", why.text);
+    e->status = why.status;
+    return false;
+}
+
 static bool run_plan(const request *r, const gq_plan *plan, gq_evaluation_request *asked, gq_error *e) {
     gq_results *results = NULL;
-    gq_evaluation *evaluation = NULL;
     bool ok = recipe_out_write(r, plan, e) && (r->dry_run || run_with_progress(r, plan, &results, e)) &&
-              evaluate_outputs(r, plan, asked, &evaluation, e) &&
-              report_results(r, plan, results, evaluation, e);
-    gq_evaluation_free(evaluation);
+              evaluate_and_report(r, plan, results, asked, e);
     gq_results_free(results);
     return ok;
 }
 
 int quantize_main(const request *r) {
     gq_error e = {0};
-    gq_evaluation_request asked;
+    gq_evaluation_request asked = {0};
     /* Whoever reads the messages and the table may leave; the model is made all the same. */
     if (!r->dry_run) signal(SIGPIPE, SIG_IGN);
     if (request_has_target(r)) interrupt_catch();
+    size_t made = 0;
     bool ok = calibration_check(r, &e) && report_check(r, &e) && recipe_out_check(r, &e) &&
-              ask_evaluation(r, &asked, &e);
+              ask_evaluation(r, &asked, &e) && check_copies_early(r, &e) &&
+              (!r->out_dir || r->dry_run || path_make_folder(r->out_dir, &made, &e));
     gq_plan *plan = ok ? make_plan(r, &e) : NULL;
-    if (!plan) return failed(&e);
-    if (!r->dry_run) interrupt_catch();
-    bool may = check_names(r, plan, &e);
-    if (may && !r->quiet) say_plan(r, plan);
-    int status = may && run_plan(r, plan, &asked, &e) ? GQ_OK : failed(&e);
+    ok = plan && (!r->text || is_part(r) || check_copies(plan, &e)) && check_names(r, plan, &e);
+    if (ok && !r->dry_run) interrupt_catch();
+    if (ok && !r->quiet) say_plan(r, plan);
+    ok = ok && run_plan(r, plan, &asked, &e);
+    if (!ok) path_remove_folder(r->out_dir ? r->out_dir : "", made); /* where nothing is in it */
     evaluation_free(&asked);
     gq_plan_free(plan);
-    return status;
+    return ok ? GQ_OK : failed(&e);
 }

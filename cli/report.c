@@ -17,6 +17,11 @@ void report_add_warnings(report *r, const char *const *warnings, size_t n) {
     for (size_t i = 0; i < n; i++) r->warnings[r->n_warnings++] = warnings[i];
 }
 
+double report_rate(const report *r, const report_output *o) {
+    if (!strcmp(r->kind, "run")) return r->rate;
+    return r->seconds > 0 ? (double)o->summary->n_weights / r->seconds : 0;
+}
+
 report report_of_plan(const request *r, const gq_plan *plan, const gq_results *results) {
     report rep = {.kind = results ? "run" : "plan",
                   .input = r->quantize.input,
@@ -25,11 +30,12 @@ report report_of_plan(const request *r, const gq_plan *plan, const gq_results *r
                   .measure_file = gq_plan_measure_file(plan),
                   .calibration = gq_plan_calibration(plan),
                   .request = r,
-                  .seconds = results ? gq_results_progress(results)->seconds : 0,
+                  .plan_seconds = gq_plan_seconds(plan),
                   .n_outputs = gq_plan_outputs(plan)};
     size_t n;
     const char *const *warnings = gq_plan_warnings(plan, &n);
     report_add_warnings(&rep, warnings, n);
+    if (results) rep.seconds = rep.plan_seconds + gq_results_progress(results)->seconds;
     if (results) warnings = gq_results_warnings(results, &n), report_add_warnings(&rep, warnings, n);
     rep.outputs = need(rep.n_outputs, sizeof *rep.outputs);
     for (size_t i = 0; i < rep.n_outputs; i++) {
@@ -123,7 +129,7 @@ static void tensor_cells(table *out, const gq_tensor *t) {
     table_name(out, t->name);
     table_cell(out, shape_text(t->ne, t->n_dims, t->transposed));
     table_cell(out, types_text(t));
-    table_cell(out, format("%.4g", report_bits(t->out_bytes, (double)t->n_weights)));
+    table_cell(out, format("%.3f", report_bits(t->out_bytes, (double)t->n_weights)));
     table_cell(out, format("%.2f", (double)t->out_bytes / 0x1p20));
 }
 
@@ -150,8 +156,8 @@ static void print_sizes(FILE *to, const gq_summary *s) {
     char *path = report_path(to, s->path, strlen(s->filetype) + UNIT_ROOM);
     print_and_free(to, format("%s: %s%sfile %s", path, s->filetype, *s->filetype ? ", " : "",
                               size_text(file, (double)s->file_bytes)));
-    print_and_free(to, format("%s weights in %" PRIu64 " tensors, %s -> %s, %.4g -> %.4g bits per weight",
-                              count_text(count, (double)s->n_weights), s->n_tensors,
+    print_and_free(to, format("%s weights in %" PRIu64 " tensor%s of %s -> %s, %.4g -> %.4g bits per weight",
+                              count_text(count, (double)s->n_weights), s->n_tensors, gq_s(s->n_tensors),
                               size_text(in, (double)s->in_bytes), size_text(out, (double)s->out_bytes),
                               report_bits(s->in_bytes, (double)s->n_weights),
                               report_bits(s->out_bytes, (double)s->n_weights)));
@@ -197,27 +203,46 @@ void report_plan(FILE *to, const report_output *o) {
     print_sizes(to, o->summary);
 }
 
+/* So many that all numbers of a column have as many, and the least keeps three digits. */
+typedef struct loss_decimals {
+    int rmse, max_error;
+} loss_decimals;
+
+static loss_decimals decimals_of(const report_output *o) {
+    double rmse = INFINITY, max_error = INFINITY;
+    for (size_t i = 0; i < o->n; i++) {
+        const gq_loss *l = &o->losses[i];
+        if (l->n > 0 && l->e2 > 0)
+            rmse = fmin(rmse, gq_loss_rmse(l)), max_error = fmin(max_error, l->max_error);
+    }
+    return (loss_decimals){decimals_for(rmse), decimals_for(max_error)};
+}
+
 /* Tensors kept byte for byte have no losses to show. */
-static void loss_cells(table *out, const gq_loss *l, bool weighted) {
+static void loss_cells(table *out, const gq_loss *l, const loss_decimals *d, bool weighted) {
     if (l->n == 0) {
         for (int i = 0; i < 4 + weighted; i++) table_text(out, "-");
         return;
     }
     double snr = gq_loss_snr_db(l), error = gq_loss_weighted(l);
-    table_cell(out, format("%.4g", gq_loss_rmse(l)));
+    table_cell(out, format("%.*f", d->rmse, gq_loss_rmse(l)));
     table_cell(out, format("%.5f", gq_loss_relative(l)));
     table_cell(out, l->e2 > 0 ? format("%.2f", snr) : format("exact"));
-    table_cell(out, format("%.4g", l->max_error));
+    table_cell(out, format("%.*f", d->max_error, l->max_error));
     if (weighted) table_cell(out, isnan(error) ? format("-") : format("%.5f", error));
 }
 
-static void print_time(FILE *to, const gq_summary *s, double seconds) {
-    char time[UNIT_ROOM], rate[UNIT_ROOM];
-    fprintf(to, "%s, %s weights/s\n", time_text(time, seconds),
-            count_text(rate, seconds > 0 ? (double)s->n_weights / seconds : 0));
+static void print_time(FILE *to, const report *r, const report_output *o) {
+    char time[UNIT_ROOM], plan[UNIT_ROOM], text[UNIT_ROOM];
+    double rate = report_rate(r, o);
+    fputs(time_text(time, r->seconds), to);
+    if (r->plan_seconds >= 1)
+        fprintf(to, ", %s of it planning and measuring", time_text(plan, r->plan_seconds));
+    if (rate > 0) fprintf(to, ", %s weights/s", count_text(text, rate));
+    fputc('\n', to);
 }
 
-static void print_totals(FILE *to, const report_output *o, double seconds) {
+static void print_totals(FILE *to, const report *r, const report_output *o) {
     report_totals total = report_total(o);
     double weighted = gq_loss_weighted(&total.loss);
     if (total.n_worst)
@@ -237,7 +262,7 @@ static void print_totals(FILE *to, const report_output *o, double seconds) {
     } else {
         fputs("no weight has changed\n", to);
     }
-    print_time(to, o->summary, seconds);
+    print_time(to, r, o);
 }
 
 /* Errors of what the tensor makes of its inputs, without calibration and as written. */
@@ -247,9 +272,10 @@ static void rounding_cells(table *out, const gq_rounding *r) {
     table_cell(out, isnan(written) ? format("-") : format("%.5f", written));
 }
 
-void report_losses(FILE *to, const report_output *o, double seconds) {
+void report_losses(FILE *to, const report *r, const report_output *o) {
     report_totals total = report_total(o);
     bool weighted = !isnan(gq_loss_weighted(&total.loss)); /* never beside roundings */
+    loss_decimals decimals = decimals_of(o);
     table out;
     table_start(&out, o->roundings ? "ll4lr1r2r6rr3r5rr" : weighted ? "ll4lr1r2r6rr3r5r" : "ll4lr1r2r6rr3r5");
     const char *const heads[] = {
@@ -259,7 +285,7 @@ void report_losses(FILE *to, const report_output *o, double seconds) {
     table_row(&out, heads);
     for (size_t i = 0; i < o->n; i++) {
         tensor_cells(&out, &o->tensors[i]);
-        loss_cells(&out, &o->losses[i], weighted);
+        loss_cells(&out, &o->losses[i], &decimals, weighted);
         if (o->roundings) rounding_cells(&out, &o->roundings[i]);
     }
     table_print(&out, to);
@@ -267,14 +293,14 @@ void report_losses(FILE *to, const report_output *o, double seconds) {
     fputc('\n', to);
     print_sizes(to, o->summary);
     report_calibration(to, o);
-    print_totals(to, o, seconds);
+    print_totals(to, r, o);
 }
 
 void report_overview(FILE *to, const report *r) {
     table out;
     bool calibrated = r->n_outputs && r->outputs[0].roundings;
     table_start(&out, "ll1rr2rr");
-    table_row(&out, (const char *const[]){"output", "type", "MiB", "bpw", "rel. error",
+    table_row(&out, (const char *const[]){"output", "type", "file MiB", "bpw", "rel. error",
                                           calibrated ? "output error" : "weighted"});
     for (size_t i = 0; i < r->n_outputs; i++) {
         const report_output *o = &r->outputs[i];
@@ -283,14 +309,14 @@ void report_overview(FILE *to, const report *r) {
         table_name(&out, o->summary->path);
         table_text(&out, o->summary->filetype);
         table_cell(&out, format("%.2f", (double)o->summary->file_bytes / 0x1p20));
-        table_cell(&out, format("%.4g", report_bits(o->summary->out_bytes, (double)o->summary->n_weights)));
+        table_cell(&out, format("%.3f", report_bits(o->summary->out_bytes, (double)o->summary->n_weights)));
         table_cell(&out, total.loss.n ? format("%.5f", gq_loss_relative(&total.loss)) : format("-"));
         double last = calibrated ? report_roundings_of(o).written : weighted;
         table_cell(&out, isnan(last) ? format("-") : format("%.5f", last));
     }
     table_print(&out, to);
     table_free(&out);
-    if (r->seconds > 0) print_time(to, r->outputs[0].summary, r->seconds);
+    if (r->seconds > 0) print_time(to, r, &r->outputs[0]);
 }
 
 /* A piece of a line that has room for `columns` bytes (0: for all); left out where it does not fit. */

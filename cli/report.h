@@ -27,7 +27,9 @@ typedef struct report {
     const gq_evaluation *evaluation;         /* NULL: none */
     const gq_calibration_facts *calibration; /* NULL: none */
     const request *request;                  /* for the options in it, and whether paths are wanted */
-    double seconds;
+    double seconds;                          /* of all, the plan's among them */
+    double plan_seconds;                     /* 0: not known */
+    double rate; /* of a run: weights per second, resumed ones apart; 0: not known */
     size_t n_outputs, n_warnings;
     report_output *outputs; /* belong to the report */
     const char **warnings;  /* so does the list */
@@ -44,7 +46,7 @@ void report_add_warnings(report *r, const char *const *warnings, size_t n);
 /* Types and sizes per tensor, final sizes, fallbacks and what they cost. */
 void report_plan(FILE *to, const report_output *o);
 /* Losses per tensor, totals, the worst tensors. */
-void report_losses(FILE *to, const report_output *o, double seconds);
+void report_losses(FILE *to, const report *r, const report_output *o);
 /* A path or name from a file, fit for a terminal, which it leaves so much room beside it; malloc'ed. */
 char *report_path(FILE *to, const char *path, size_t beside);
 /* A line for each of several outputs. */
@@ -73,12 +75,17 @@ json_t *report_rounding_json(const gq_rounding *r);
 
 /* ---- models run on a text (report_evaluation.c) ---- */
 report report_of_evaluation(const request *r, const gq_evaluation *v);
+/* What to think of the figures where few places are scored; NULL: nothing. */
+const char *report_few_places(const gq_evaluation_facts *facts);
 /* What a run's outputs were evaluated to; NULL: they were not. */
 void report_take_evaluation(report *r, const gq_evaluation *v);
 /* Perplexities, divergences and who is better, for people. */
 void report_evaluation(FILE *to, const report *r);
 json_t *report_evaluation_json(const report *r);
 void report_evaluation_csv(FILE *to, const report *r);
+
+/* Weights per second, of a comparison those of the output; 0: not known. */
+double report_rate(const report *r, const report_output *o);
 
 /* What all formats say of a whole output. */
 enum { WORST = 5 };

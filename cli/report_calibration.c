@@ -18,8 +18,9 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
     char memory[UNIT_ROOM], disk[UNIT_ROOM],
         *text = f->text ? shown(f->text) : format("tokens drawn at random");
     print_and_free(to, format("calibrated on %s: %" PRIu64 " tokens in windows of %u, %" PRIu64 " of %" PRIu64
-                              " windows held back to check; %.3g tokens per column, or more",
-                              text, f->tokens, f->context, f->held_back, f->windows, f->per_column));
+                              " window%s held back to check; %.3g tokens per column, or more",
+                              text, f->tokens, f->context, f->held_back, f->windows, gq_s(f->windows),
+                              f->per_column));
     print_and_free(to, format("memory: at most %s; the states of all tokens are %s",
                               size_text(memory, (double)f->memory),
                               f->states_in_file ? "read from disk" : "in memory"));
@@ -30,7 +31,8 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
         fprintf(to, "types chosen after trials in %" PRIu64 " of %" PRIu64 " layers\n", f->trial_layers,
                 f->layers);
     if (f->layers_finished)
-        fprintf(to, "%" PRIu64 " of %" PRIu64 " layers are done already\n", f->layers_finished, f->layers);
+        fprintf(to, "%" PRIu64 " of %" PRIu64 " layer%s done already\n", f->layers_finished, f->layers,
+                f->layers == 1 ? " is" : "s are");
     fprintf(to, "work: about %sFLOP\n", count_text(memory, f->work));
     free(text);
 }
@@ -76,15 +78,15 @@ void report_calibration(FILE *to, const report_output *o) {
     if (!isnan(all.written))
         print_and_free(to,
                        format("outputs on held-back tokens: relative error %.5f, %.5f without calibration; "
-                              "mean over %" PRIu64 " tensors",
-                              all.written, all.searched, all.tensors));
+                              "mean over %" PRIu64 " tensor%s",
+                              all.written, all.searched, all.tensors, gq_s(all.tensors)));
     if (all.codes)
         fprintf(to, "codes at an end of their range, with weights beyond: %.2f %%\n",
                 100 * (double)all.ends / (double)all.codes);
     if (all.unchecked) fprintf(to, "matrices that no held-back token reached: %" PRIu64 "\n", all.unchecked);
     if (!all.plain) return;
-    fprintf(to, "written as without calibration: %" PRIu64 " of %" PRIu64 " matrices\n", all.plain,
-            all.matrices);
+    fprintf(to, "written as without calibration: %" PRIu64 " of %" PRIu64 " matri%s\n", all.plain,
+            all.matrices, all.matrices == 1 ? "x" : "ces");
     print_plain(to, o);
 }
 

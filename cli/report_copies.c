@@ -69,13 +69,16 @@ static void error_cells(table *out, const report_output *o, size_t at, size_t nu
                          : format("same%c", o->best[at] ? '*' : ' '));
 }
 
-/* A name for the column of each copy: its number, which the table of totals tells. */
-static void print_tensors(FILE *to, const report *r, const char *columns) {
+/* Copies from first to end. A name for the column of each: its number, which the table of totals tells. */
+static void print_tensors(FILE *to, const report *r, size_t first, size_t end) {
+    char *columns = need(3 * (end - first) + 4, 1), *c = columns;
+    *c++ = 'l', *c++ = 'l', *c++ = '9';
+    for (size_t i = first; i < end; i++) *c++ = 'l', *c++ = '8', *c++ = 'r';
     size_t *at = need(r->n_outputs, sizeof *at);
     table out;
     table_start(&out, columns);
     table_text(&out, "tensor"), table_text(&out, "shape");
-    for (size_t i = 0; i < r->n_outputs; i++) {
+    for (size_t i = first; i < end; i++) {
         table_text(&out, "type");
         table_cell(&out, format("copy %zu ", i + 1));
     }
@@ -85,18 +88,30 @@ static void print_tensors(FILE *to, const report *r, const char *columns) {
         const gq_tensor *t = &r->outputs[any].tensors[at[any]];
         table_name(&out, t->name);
         table_cell(&out, shape_text(t->ne, t->n_dims, t->transposed));
-        for (size_t i = 0; i < r->n_outputs; i++) error_cells(&out, &r->outputs[i], at[i], number);
+        for (size_t i = first; i < end; i++) error_cells(&out, &r->outputs[i], at[i], number);
     }
     table_print(&out, to);
     table_free(&out);
-    free(at);
+    free(at), free(columns);
+}
+
+/* As many copies side by side as a terminal has room for, the others below. */
+static void print_all_tensors(FILE *to, const report *r) {
+    enum { NAME = 28, COLUMN = 11 }; /* what a name and a copy without its types take */
+    size_t screen = (size_t)terminal_columns(to), n = r->n_outputs, beside = n;
+    if (screen) beside = screen > NAME + COLUMN ? (screen - NAME) / COLUMN : 1;
+    size_t groups = (n + beside - 1) / beside;
+    for (size_t g = 0; g < groups; g++) {
+        if (g) fputc('\n', to);
+        print_tensors(to, r, g * n / groups, (g + 1) * n / groups);
+    }
 }
 
 static void print_totals(FILE *to, const report *r) {
     table out;
     table_start(&out, "lr5r4r1r2r3r");
-    table_row(&out,
-              (const char *const[]){"copy", "MiB", "bpw", "rel. error", "weighted", "SNR dB", "best in"});
+    table_row(&out, (const char *const[]){"copy", "file MiB", "bpw", "rel. error", "weighted", "SNR dB",
+                                          "best in"});
     for (size_t i = 0; i < r->n_outputs; i++) {
         const report_output *o = &r->outputs[i];
         const gq_summary *s = o->summary;
@@ -106,7 +121,7 @@ static void print_totals(FILE *to, const report *r) {
         table_cell(&out, format("%zu %s", i + 1, path));
         free(path);
         table_cell(&out, format("%.2f", (double)s->file_bytes / 0x1p20));
-        table_cell(&out, format("%.4g", report_bits(s->out_bytes, (double)s->n_weights)));
+        table_cell(&out, format("%.3f", report_bits(s->out_bytes, (double)s->n_weights)));
         table_cell(&out, format("%.5f", gq_loss_relative(&total.loss)));
         table_cell(&out, isnan(weighted) ? format("-") : format("%.5f", weighted));
         table_cell(&out, total.loss.e2 > 0 ? format("%.2f", snr) : format("exact"));
@@ -117,11 +132,7 @@ static void print_totals(FILE *to, const report *r) {
 }
 
 void report_copies(FILE *to, const report *r) {
-    char *columns = need(3 * r->n_outputs + 4, 1), *c = columns;
-    *c++ = 'l', *c++ = 'l', *c++ = '9';
-    for (size_t i = 0; i < r->n_outputs; i++) *c++ = 'l', *c++ = '8', *c++ = 'r';
-    print_tensors(to, r, columns);
-    free(columns);
+    print_all_tensors(to, r);
     bool weighted = false;
     for (size_t i = 0; i < r->n_outputs; i++) weighted |= report_total(&r->outputs[i]).loss.wx2 > 0;
     char time[UNIT_ROOM];

@@ -83,7 +83,7 @@ static json_t *output_facts(const report *r, const report_output *output) {
     set_count(o, "experts_unseen", s->n_experts_unseen);
     if (!output->losses) return o;
     report_totals total = report_total(output);
-    if (r->seconds > 0) set_number(o, "weights_per_second", (double)s->n_weights / r->seconds);
+    if (report_rate(r, output) > 0) set_number(o, "weights_per_second", report_rate(r, output));
     set_losses(o, &total.loss);
     if (output->best) set_count(o, "best_in", output->n_best);
     if (output->roundings) set_roundings(o, output);
@@ -122,6 +122,7 @@ static json_t *report_facts(const report *r) {
     if (r->measure_file) set_text(o, "measurements", report_named(r, r->measure_file));
     add_options(set_array(o, "options"), r);
     if (r->seconds > 0) set_number(o, "seconds", r->seconds);
+    if (r->seconds > 0 && r->plan_seconds > 0) set_number(o, "plan_seconds", r->plan_seconds);
     return o;
 }
 

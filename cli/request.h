@@ -15,6 +15,7 @@ typedef enum command {
     CMD_PLAN = 128,
     CMD_TOKENIZE = 256,
     CMD_EVALUATE = 512,
+    CMD_HELP = 1024,
 } command;
 
 typedef struct request {

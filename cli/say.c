@@ -16,9 +16,10 @@ static bool stderr_has_colours(void) {
 static void print_message(const char *colour, const char *word, const char *text) {
     char *safe = shown(text);
     if (stderr_has_colours())
-        fprintf(stderr, "gquant: \033[%sm%s:\033[0m %s\n", colour, word, safe);
+        fprintf(stderr, "gquant: \033[%sm%s:\033[0m", colour, word);
     else
-        fprintf(stderr, "gquant: %s: %s\n", word, safe);
+        fprintf(stderr, "gquant: %s:", word);
+    print_wrapped_behind(stderr, strlen("gquant: :") + strlen(word), safe);
     free(safe);
 }
 

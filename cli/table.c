@@ -122,9 +122,12 @@ static void print_name(FILE *to, const char *name, size_t width) {
     free(text);
 }
 
-void print_wrapped(FILE *to, const char *text) {
+void print_wrapped(FILE *to, const char *text) { print_wrapped_behind(to, 0, text); }
+
+void print_wrapped_behind(FILE *to, size_t used, const char *text) {
     enum { INDENT = 2 };
-    size_t screen = (size_t)terminal_columns(to), used = 0;
+    size_t screen = (size_t)terminal_columns(to);
+    if (!screen && used) fputc(' ', to);
     while (screen && *text) {
         size_t n = strcspn(text, " ");
         if (used > 0 && used + 1 + n > screen) {

@@ -30,6 +30,8 @@ void table_free(table *t);
 size_t name_fit(char *to, size_t size, const char *name, size_t width);
 /* A line; on a terminal as several that fit, broken at spaces. */
 void print_wrapped(FILE *to, const char *text);
+/* The same behind what takes so many columns already. */
+void print_wrapped_behind(FILE *to, size_t used, const char *text);
 
 /* A malloc'ed copy of a text from a file, fit for a terminal. */
 char *shown(const char *text);

@@ -79,6 +79,12 @@ char *time_text(char to[UNIT_ROOM], double seconds) {
     return to;
 }
 
+int decimals_for(double least) {
+    if (!(least > 0 && isfinite(least))) return 0;
+    double decimals = 2 - floor(log10(least));
+    return decimals < 0 ? 0 : decimals > 8 ? 8 : (int)decimals;
+}
+
 bool size_parse(const char *text, uint64_t *bytes) {
     if (!isdigit((unsigned char)*text)) return false;
     char *end;

@@ -23,6 +23,9 @@ char *size_text(char to[UNIT_ROOM], double bytes);   /* "512 bytes", "3.25 MiB",
 char *count_text(char to[UNIT_ROOM], double n);      /* "950", "12.5 M", "8.03 G" */
 char *time_text(char to[UNIT_ROOM], double seconds); /* "0.8 s", "2:05", "1:02:05" */
 
+/* Decimals with which a number above 0 keeps three digits, at most 8. */
+int decimals_for(double least);
+
 /* "40G", "7.5GiB", "500M", "1000000": powers of 1000, or of 1024 with an i. */
 bool size_parse(const char *text, uint64_t *bytes);
 /* Plain decimal within min..max, nothing behind it. */

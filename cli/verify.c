@@ -66,14 +66,14 @@ static void print_types(const gq_verification *v) {
 }
 
 /* Without a report nobody knows which bytes there should be. */
-static void print_verdict(const request *r, const counts *c, bool compared) {
-    char *path = shown(r->arguments[0]);
+static void print_verdict(const request *r, const char *model, const counts *c, bool compared) {
+    char *path = shown(model);
     if (c->problems)
-        printf("%s: %zu problem%s in %zu tensor%s\n", path, c->problems, c->problems == 1 ? "" : "s",
-               c->tensors, c->tensors == 1 ? "" : "s");
+        printf("%s: %zu problem%s in %zu tensor%s\n", path, c->problems, gq_s(c->problems), c->tensors,
+               gq_s(c->tensors));
     else if (!r->quiet)
         printf("%s: %s: %zu tensor%s%s\n", path, compared ? "sound" : "structurally sound", c->tensors,
-               c->tensors == 1 ? "" : "s",
+               gq_s(c->tensors),
                compared ? ", bytes as the report says"
                         : "; a report (-r) would tell whether the bytes are right");
     free(path);
@@ -107,60 +107,91 @@ static json_t *type_json(const gq_verified_type *type) {
     return o;
 }
 
-static void print_json(const request *r, const gq_verification *v, const counts *c, bool compared) {
+static void emit_results(emitter *j, const request *r, const char *model, const gq_verification *v,
+                         const counts *c) {
     size_t n;
-    emitter j;
-    emit_start(&j, stdout);
-    emit_open(&j, NULL, '{');
-    emit(&j, "path", json_of_text(r->arguments[0]));
-    if (compared) emit(&j, "report", json_of_text(r->report));
-    emit(&j, "sound", json_boolean(c->problems == 0));
-    emit(&j, "problems", json_of_count(c->problems));
-    emit_open(&j, "tensors", '[');
+    bool compared = r->report != NULL;
+    emit_open(j, NULL, '{');
+    emit(j, "path", json_of_text(model));
+    if (compared) emit(j, "report", json_of_text(r->report));
+    emit(j, "sound", json_boolean(c->problems == 0));
+    emit(j, "problems", json_of_count(c->problems));
+    emit_open(j, "tensors", '[');
     const gq_verdict *verdicts = gq_verification_verdicts(v, &n);
-    for (size_t i = 0; i < n; i++) emit(&j, NULL, verdict_json(&verdicts[i], compared));
-    emit_close(&j);
-    emit_open(&j, "types", '[');
+    for (size_t i = 0; i < n; i++) emit(j, NULL, verdict_json(&verdicts[i], compared));
+    emit_close(j);
+    emit_open(j, "types", '[');
     const gq_verified_type *types = gq_verification_types(v, &n);
-    for (size_t i = 0; i < n; i++) emit(&j, NULL, type_json(&types[i]));
-    emit_close(&j);
-    emit_open(&j, "missing", '[');
+    for (size_t i = 0; i < n; i++) emit(j, NULL, type_json(&types[i]));
+    emit_close(j);
+    emit_open(j, "missing", '[');
     const char *const *missing = gq_verification_missing(v, &n);
-    for (size_t i = 0; i < n; i++) emit(&j, NULL, json_of_text(missing[i]));
-    emit_close(&j);
-    emit_close(&j);
-    emit_end(&j);
+    for (size_t i = 0; i < n; i++) emit(j, NULL, json_of_text(missing[i]));
+    emit_close(j);
+    emit_close(j);
+}
+
+/* A file that could not be looked at, between others. */
+static void emit_error(emitter *j, const char *model, const gq_error *e) {
+    json_t *o = json_object();
+    set_text(o, "path", model);
+    set_bool(o, "sound", false);
+    set_text(o, "error", e->text);
+    emit(j, NULL, o);
 }
 
 /* Tell what was found; false: the file is not sound. */
-static bool print_results(const request *r, const gq_verification *v) {
+static bool print_results(emitter *j, const request *r, const char *model, const gq_verification *v) {
     bool compared = r->report != NULL;
     counts c = count_verdicts(v, compared);
     if (r->json) {
-        print_json(r, v, &c, compared);
+        emit_results(j, r, model, v, &c);
     } else {
         if (!r->quiet) print_types(v);
         print_problems(v, compared);
-        print_verdict(r, &c, compared);
+        print_verdict(r, model, &c, compared);
     }
     return c.problems == 0;
 }
 
-int verify_main(const request *r) {
+static int verify_file(emitter *j, const request *r, size_t i) {
+    const char *model = r->arguments[i];
+    request one = *r;
+    one.arguments += i; /* which progress tells */
     gq_error e = {0};
     checksum_list expected = {0};
     progress p;
-    progress_start(&p, r, NULL);
+    progress_start(&p, &one, NULL);
     gq_callbacks callbacks = progress_callbacks(&p);
     gq_verification *v = NULL;
-    if (!r->report || checksums_read(&expected, r->report, r->arguments[0], &e))
-        v = gq_verify(r->arguments[0], expected.items, expected.n, r->quantize.threads, &callbacks, &e);
+    if (!r->report || checksums_read(&expected, r->report, model, r->n_arguments > 1, &e))
+        v = gq_verify(model, expected.items, expected.n, r->quantize.threads, &callbacks, &e);
     progress_end(&p, v ? NULL : &e);
     size_t n = 0;
     const char *const *warnings = v ? gq_verification_warnings(v, &n) : NULL;
     if (!r->quiet) warn_all(warnings, n);
-    int status = v ? print_results(r, v) ? GQ_OK : GQ_FAILED : failed(&e);
+    if (!v && r->json && r->n_arguments > 1) emit_error(j, model, &e);
+    int status = v ? print_results(j, r, model, v) ? GQ_OK : GQ_FAILED : failed(&e);
     gq_verification_free(v);
     checksums_free(&expected);
+    return status;
+}
+
+/* One after another, whatever is wrong with some; the status is the worst. */
+int verify_main(const request *r) {
+    emitter j;
+    int status = GQ_OK;
+    bool several = r->n_arguments > 1, stopped = false;
+    if (r->json) emit_start(&j, stdout);
+    if (r->json && several) emit_open(&j, NULL, '[');
+    for (size_t i = 0; i < r->n_arguments && !stopped; i++) {
+        if (i > 0 && !r->json && !r->quiet) putchar('\n');
+        int one = verify_file(&j, r, i);
+        fflush(stdout); /* errors go elsewhere, and in turn */
+        if (one > status) status = one;
+        stopped = one > GQ_USAGE;
+    }
+    if (r->json && several) emit_close(&j);
+    if (r->json && j.filled[0]) emit_end(&j);
     return status;
 }

@@ -36,11 +36,23 @@ function(gquant_completion shell file folder)
     COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/completion/${shell}
     COMMAND gquant-cli completion ${shell} > ${script} DEPENDS gquant-cli VERBATIM)
   add_custom_target(completion-${shell} ALL DEPENDS ${script})
-  install(FILES ${script} DESTINATION ${CMAKE_INSTALL_DATADIR}/${folder} COMPONENT command)
+  if(NOT shell STREQUAL "zsh")
+    install(FILES ${script} DESTINATION ${CMAKE_INSTALL_DATADIR}/${folder} COMPONENT command)
+    return()
+  endif()
+  # zsh looks into share/zsh/vendor-completions below /usr only, and into site-functions below /usr/local. The prefix is
+  # known when files are installed: packages have another than the build.
+  install(CODE "
+    set(folder ${folder})
+    if(CMAKE_INSTALL_PREFIX MATCHES \"/usr/?\\$\")
+      set(folder zsh/vendor-completions)
+    endif()
+    file(INSTALL \"${script}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/\${folder}\")"
+    COMPONENT command)
 endfunction()
 if(NOT CMAKE_CROSSCOMPILING)
   gquant_completion(bash gquant bash-completion/completions)
-  gquant_completion(zsh _gquant zsh/vendor-completions)
+  gquant_completion(zsh _gquant zsh/site-functions)
   gquant_completion(fish gquant.fish fish/vendor_completions.d)
 endif()
 

@@ -34,6 +34,14 @@ void gguf_shard_free(gguf_shard *s);
 bool gguf_model_open(gguf_model *m, const char *path, gq_error *e);
 /* The same from bytes in memory (one file), borrowed until the model is closed. */
 bool gguf_model_memory(gguf_model *m, const char *name, const void *bytes, uint64_t size, gq_error *e);
+/* A model that is going to be written, as its shards' headers have it: their tensors' bytes read as zeros.
+ * The headers are borrowed until it is closed. */
+typedef struct gguf_planned {
+    const char *path;
+    const uint8_t *head; /* bytes of the header */
+    uint64_t head_size, size;
+} gguf_planned;
+bool gguf_model_planned(gguf_model *m, const gguf_planned *shards, uint32_t n, gq_error *e);
 /* What GGUF_TRANSPOSED_KEY holds besides names of matrices is passed over when a model is opened; this tells of
  * it. */
 bool gguf_model_check_transposed(const gguf_model *m, gq_error *e);

@@ -173,8 +173,8 @@ bool gguf_model_check_transposed(const gguf_model *m, gq_error *e) {
             return gq_fail(e, "%s: %s names %s, which is no matrix", path, kv->key, t->name);
     }
     for (uint64_t i = 0; i < m->n_tensors; i++) marked += m->tensors[i]->transposed;
-    return marked == n || gq_fail(e, "%s: %s has %llu names of %llu tensors", path, kv->key,
-                                  (unsigned long long)n, (unsigned long long)marked);
+    return marked == n || gq_fail(e, "%s: %s has %llu name%s of %llu tensor%s", path, kv->key,
+                                  (unsigned long long)n, gq_s(n), (unsigned long long)marked, gq_s(marked));
 }
 
 /* ---- all shards together ---- */
@@ -206,8 +206,8 @@ static bool gather_tensors(gguf_model *m, gguf_container *c, gq_error *e) {
 static bool check_total(const gguf_model *m, const split *p, gq_error *e) {
     if (p->count == 1 || m->n_tensors == (uint64_t)p->tensors)
         return true; /* a negative one is 2^63 or more */
-    return gq_fail(e, "%s: split.tensors.count is %lld, but the shards hold %llu tensors", p->path,
-                   (long long)p->tensors, (unsigned long long)m->n_tensors);
+    return gq_fail(e, "%s: split.tensors.count is %lld, but the shards hold %llu tensor%s", p->path,
+                   (long long)p->tensors, (unsigned long long)m->n_tensors, gq_s(m->n_tensors));
 }
 
 /* path NULL: siblings cannot be found. Takes over `file`. */
@@ -239,4 +239,25 @@ bool gguf_model_memory(gguf_model *m, const char *name, const void *bytes, uint6
     gq_file file;
     *m = (gguf_model){.path = NULL};
     return gq_file_memory(&file, name, bytes, size, NULL, e) && open_model(m, &file, NULL, e);
+}
+
+bool gguf_model_planned(gguf_model *m, const gguf_planned *shards, uint32_t n, gq_error *e) {
+    bool ok = true;
+    *m = (gguf_model){.path = NULL};
+    gguf_container *c = m->state = calloc(1, sizeof *c);
+    if (!c) return gq_fail_memory(e, sizeof *c);
+    m->container = &gguf_access;
+    for (uint32_t i = 0; ok && i < n; i++) {
+        const gguf_planned *p = &shards[i];
+        gq_file file;
+        gguf_shard s;
+        ok =
+            gq_file_begun(&file, p->path, p->head, p->head_size, p->size, e) && gguf_shard_read(&s, &file, e);
+        if (!ok) break;
+        ok = add_shard(c, &s, e);
+        gguf_shard_free(&s);
+    }
+    ok = ok && gather_tensors(m, c, e);
+    if (!ok) gguf_model_close(m);
+    return ok;
 }

@@ -66,6 +66,8 @@ uint32_t model_inputs_digest(const model_inputs *m) {
     return sum;
 }
 
+const char *model_inputs_entry(const model_inputs *m, uint64_t i) { return m->data->entries[i].name; }
+
 bool model_inputs_find(const model_inputs *m, const char *tensor, uint64_t columns, uint64_t matrices,
                        tensor_inputs *found, gq_error *e) {
     const imatrix_entry *x = m->n_entries ? imatrix_find(m->data, tensor) : NULL;

@@ -48,6 +48,8 @@ void model_inputs_free(model_inputs *m);
 /* The same for data that say the same of the same tensors. */
 uint32_t model_inputs_digest(const model_inputs *m);
 
+/* The name of one of the entries, which are in order of their names. */
+const char *model_inputs_entry(const model_inputs *m, uint64_t i);
 /* Look a tensor up. False: its entry has another shape; found->n_values is then what the entry has, and
  * nothing is known. Where there is no entry nothing is known either. */
 bool model_inputs_find(const model_inputs *m, const char *tensor, uint64_t columns, uint64_t matrices,

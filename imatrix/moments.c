@@ -84,8 +84,6 @@ void moments_set(moments *m, const float *mean) {
     m->tokens = 1;
 }
 
-uint64_t moments_tokens(const moments *m) { return m->tokens; }
-
 void moments_mean_squares(moments *m, float *columns) {
     moments_settle(m);
     for (size_t i = 0; i < m->n_blocks; i++, columns += m->shape.width)

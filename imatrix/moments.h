@@ -36,7 +36,6 @@ void moments_free(moments *m);
 void moments_add(moments *m, const float *x, size_t x_stride, const float *y, size_t y_stride, size_t tokens);
 /* In place of tokens: their mean, columns x columns, which is symmetric. For moments of one stream. */
 void moments_set(moments *m, const float *mean);
-uint64_t moments_tokens(const moments *m);
 /* Of y, per column; zeros where there are no tokens. */
 void moments_mean_squares(moments *m, float *columns);
 

@@ -57,6 +57,21 @@ bool mix_filetype_advised(const mix_filetype *f) {
     return !(never_advised & UINT64_C(1) << (f - mix_filetypes));
 }
 
+/* What is made of any other model with these is of no use. */
+static const struct {
+    int filetype;
+    const char *models;
+} made_for[] = {{FT_TQ1_0, "ternary models"},
+                {FT_TQ2_0, "ternary models"},
+                {FT_Q1_0, "binary models"},
+                {FT_Q2_0, "models trained for it"}};
+
+const char *mix_filetype_made_for(const mix_filetype *f) {
+    for (size_t i = 0; i < sizeof made_for / sizeof *made_for; i++)
+        if (f == &mix_filetypes[made_for[i].filetype]) return made_for[i].models;
+    return "";
+}
+
 static const struct {
     const char *alias;
     int filetype;

@@ -23,6 +23,7 @@ extern const mix_filetype mix_filetypes[];
 extern const size_t mix_n_filetypes;
 /* Whether it may be recommended: COPY may. */
 bool mix_filetype_advised(const mix_filetype *f);
+const char *mix_filetype_made_for(const mix_filetype *f); /* "ternary models"; "": any */
 /* By name (any case, aliases Q3_K Q4_K Q5_K) or decimal number; by general.file_type; NULL: unknown. */
 const mix_filetype *mix_filetype_named(const char *name);
 const mix_filetype *mix_filetype_numbered(int64_t id);

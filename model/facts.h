@@ -4,7 +4,7 @@
 #ifndef GQ_FACTS_H
 #define GQ_FACTS_H
 
-#include "gguf/gguf.h"
+#include "model/model.h"
 
 typedef struct gguf_facts {
     const gguf_kv *kv; /* the model's */

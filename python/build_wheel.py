@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import zipfile
@@ -28,10 +29,22 @@ def version():
     return re.search(r"project\(gquant VERSION ([\d.]+)", (SOURCE / "CMakeLists.txt").read_text())[1]
 
 
+def say(text):
+    """To the output, which pip shows with -v, and to the terminal that there may be: pip keeps the rest to itself."""
+    print(text, flush=True)
+    try:
+        if not sys.stdout.isatty():
+            with open("/dev/tty", "w") as terminal:
+                terminal.write(f"\n{text}; pip -v shows how far it is\n")
+    except OSError:
+        pass  # nobody is there
+
+
 def library(settings):
     given = (settings or {}).get("library") or os.environ.get("GQUANT_LIBRARY")
     if given:
         return pathlib.Path(given).read_bytes()
+    say("gquant: compiling the library, which takes some minutes")
     with tempfile.TemporaryDirectory() as build:
         subprocess.run(["cmake", "-S", SOURCE, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DGQUANT_TESTS=OFF"], check=True)
         subprocess.run(["cmake", "--build", build, "--parallel", "--target", "gquant-shared"], check=True)

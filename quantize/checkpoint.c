@@ -225,7 +225,7 @@ void checkpoint_close(checkpoint *c) {
 }
 
 void checkpoint_remove(const checkpoint *c) {
-    if (c->fd >= 0) unlink(c->path);
+    if (c->fd >= 0 && safe_file_still_there(c->fd, c->path)) unlink(c->path);
 }
 
 /* ---- what is left ---- */

@@ -61,8 +61,8 @@ uint64_t checkpoint_bytes(const checkpoint_head *h, uint64_t records);
 
 /* The next layer is about to put states into their slot. */
 bool checkpoint_begin(const checkpoint *c, gq_error *e);
-/* The next layer is done: its states are in their slot. sums: forward_stream_sum of each stream; NULL: this
- * is no layer, it has left no states, and nothing comes behind it. */
+/* The next layer is done: its states are in their slot. sums: forward_stream_sum of each stream; NULL:
+ * nothing comes behind this step, and states do not matter any more. */
 bool checkpoint_add(checkpoint *c, const uint64_t *sums, const void *bytes, uint64_t n, gq_error *e);
 /* Records in order: *at is 0 before the first. malloc'ed. */
 uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_error *e);

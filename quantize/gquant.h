@@ -54,6 +54,7 @@ GQ_API const char *gq_filetype_summary(size_t i); /* one line for lists, may be 
 GQ_API double gq_filetype_bits(size_t i);  /* per weight of a whole model, about; 0: depends on the model */
 GQ_API int gq_filetype_id(size_t i);       /* general.file_type; -1 for COPY */
 GQ_API bool gq_filetype_advised(size_t i); /* false: others are better in the same bytes, or it is special */
+GQ_API const char *gq_filetype_made_for(size_t i); /* "ternary models", the only ones it suits; "": any */
 /* Index of a name in any case or of a decimal id; -1: unknown. */
 GQ_API int gq_filetype_find(const char *name);
 GQ_API const char *gq_filetype_nearest(const char *name); /* for "did you mean" */
@@ -121,7 +122,8 @@ typedef struct gq_options {
     const gq_output *outputs;
     size_t n_outputs;
     const gq_target *targets; /* one for each output; NULL: none has any */
-    const char *out_dir;      /* folder for outputs without a path; NULL: the input's */
+    const char *out_dir;      /* folder for outputs without a path; NULL: the input's. It must be there,
+                                 but for a plan alone (dry_run) */
     const char *imatrix;      /* NULL: none */
     int threads;              /* 0: one per core */
     int effort;               /* GQ_EFFORT_* */
@@ -139,7 +141,7 @@ typedef struct gq_options {
     bool imatrix_path;        /* store the importance file's path as given, not its base name */
     uint32_t part, parts;     /* this process does the part-th (1..parts) share; 0, 0: all */
     bool join;                /* finish a file whose shares are all done */
-    bool dry_run;             /* only the plan is wanted: nothing is written, and no file is in its way */
+    bool dry_run;             /* only the plan: no file but measure_file is written, none is in its way */
     const char *measure_file; /* where what a target measures is kept for the next time; NULL:
                                  INPUT.gquant-measure; "": nowhere */
     const struct gq_callbacks *callbacks; /* while measuring; NULL: none */
@@ -203,6 +205,8 @@ GQ_API const gq_tensor *gq_plan_tensors(const gq_plan *plan, size_t output, size
 GQ_API const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n);
 /* The file from which measurements came, or in which they are kept now; NULL: there is none. */
 GQ_API const char *gq_plan_measure_file(const gq_plan *plan);
+/* Seconds that it took to make the plan: with a target mostly to measure. */
+GQ_API double gq_plan_seconds(const gq_plan *plan);
 typedef struct gq_calibration_facts {
     size_t size;
     const char *text; /* its name, without folders; NULL: drawn at random */
@@ -576,6 +580,8 @@ typedef struct gq_imatrix_coverage {
     gq_imatrix_cover *weights; /* all that a quantizer would touch */
     const char **unused;       /* entries that no such weight has */
     gq_model *model;           /* holds the names */
+    size_t n_unknown;
+    const char **unknown; /* of the unused ones, in the same order, those that no tensor of the model has */
 } gq_imatrix_coverage;
 GQ_API gq_imatrix_coverage *gq_imatrix_cover_model(const gq_imatrix *m, const char *model, gq_error *e);
 GQ_API void gq_imatrix_coverage_free(gq_imatrix_coverage *coverage);
@@ -671,6 +677,9 @@ GQ_API const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v);
  * something of the result. */
 GQ_API gq_evaluation *gq_evaluation_plan(const gq_evaluation_request *r, gq_error *e);
 GQ_API const char *const *gq_evaluation_warnings(const gq_evaluation *v, size_t *n);
+/* Whether the outputs of a plan, which need not be there, can be run and compared with its input: as
+ * gq_evaluate finds it once they are. */
+GQ_API bool gq_evaluation_check(const gq_plan *plan, gq_error *e);
 /* ---- making importance data ---- */
 typedef struct gq_importance_request {
     size_t size;

@@ -10,6 +10,7 @@
 #include "quantize/plan/plan.h"
 #include "quantize/run/journal.h"
 #include "quantize/run/names.h"
+#include "quantize/schedule.h"
 #include "quantize/sized.h"
 
 /* The states of a calibrated run are made beside its first output. */
@@ -52,7 +53,8 @@ static bool look_beside(gq_plan *plan, const gq_options *options, gq_error *e) {
     bool ok = names_look(plan, options, &left, e) && check_targets(plan, options, left.named, e) &&
               journal_check_names(plan, options, e) &&
               (!plan->calibration || check_states(plan, options, e)) &&
-              journal_announce(plan, left.whole, &plan->warnings, e) && plan_announce_calibration(plan, e);
+              journal_announce(plan, left.whole, &plan->warnings, e) &&
+              plan_announce_calibration(plan, left.whole, e);
     free(left.named);
     return ok;
 }
@@ -65,8 +67,9 @@ gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {
     gq_calibration calibration;
     if (asked.calibration && !SIZED_TAKE(calibration, asked.calibration, e)) return NULL;
     if (asked.calibration) asked.calibration = &calibration;
+    double began = schedule_clock();
     gq_plan *plan = plan_make(&asked, e);
-    if (!plan || look_beside(plan, &asked, e)) return plan;
-    gq_plan_free(plan);
-    return NULL;
+    if (plan && !look_beside(plan, &asked, e)) gq_plan_free(plan), plan = NULL;
+    if (plan) plan->seconds = schedule_clock() - began;
+    return plan;
 }

@@ -35,6 +35,7 @@ const char *gq_filetype_name(size_t i) { return mix_filetypes[i].name; }
 const char *gq_filetype_summary(size_t i) { return mix_filetypes[i].summary; }
 double gq_filetype_bits(size_t i) { return mix_filetypes[i].bits; }
 int gq_filetype_id(size_t i) { return mix_filetypes[i].id; }
+const char *gq_filetype_made_for(size_t i) { return mix_filetype_made_for(&mix_filetypes[i]); }
 bool gq_filetype_advised(size_t i) { return mix_filetype_advised(&mix_filetypes[i]); }
 bool gq_type_quantized(uint32_t type) {
     const gguf_type *t = gguf_type_of(type);

@@ -103,9 +103,10 @@ char *files_difference(const char *a, const char *b, const char *but) {
 /* ---- reports ---- */
 
 char *report_facts(const char *path) {
-    static const char *const passing[] = {"  \"seconds\": ", "  \"isa\": ", "\"weights_per_second\": ",
-                                          "  \"options\": ", /* with the number of threads */
-                                          "\"input\": "};    /* any shard may have been named */
+    static const char *const passing[] = {
+        "  \"seconds\": ", "  \"plan_seconds\": ", "  \"isa\": ", "\"weights_per_second\": ",
+        "  \"options\": ", /* with the number of threads */
+        "\"input\": "};    /* any shard may have been named */
     char *text = (char *)read_whole(path, NULL), *to = text;
     for (char *line = text, *end; *line; line = end) {
         end = strchr(line, '\n') ? strchr(line, '\n') + 1 : line + strlen(line);

@@ -301,6 +301,32 @@ static void same_for_any_number_of_experts_at_once(void **state) {
     assert_true(numbers > 1);
 }
 
+static size_t layers_announced(const job *j, bool *told) {
+    gq_plan *plan = planned(j);
+    size_t n = gq_plan_calibration(plan)->layers_finished;
+    *told = warned(plan, "layers are done");
+    gq_plan_free(plan);
+    return n;
+}
+
+/* Finished layers are in the output: without it there is nothing to go on with, and nothing is promised. */
+static void layers_without_their_output_are_not_announced(void **state) {
+    (void)state;
+    job *j = job_of("experts.gguf", "half.gguf", "Q4_K_S");
+    bool told = false;
+    for (size_t at = 20; layers_announced(j, &told) == 0; at += 20) {
+        assert_true(at < 2000);
+        assert_false(told);
+        if (run_until(j, at)) unlink(path("half.gguf"));
+    }
+    assert_true(told);
+    assert_int_equal(unlink(path(".half.gguf.gquant")), 0);
+    assert_int_equal(layers_announced(j, &told), 0);
+    assert_false(told);
+    just_run(j);
+    unlink(path("half.gguf"));
+}
+
 static void a_killed_run_goes_on(void **state) {
     (void)state;
     gq_results *calm = run(job_of("experts.gguf", "calm.gguf", "Q4_K_S"));
@@ -347,6 +373,7 @@ int main(void) {
         cmocka_unit_test(same_beside_other_outputs),
         cmocka_unit_test(layers_may_be_left_out),
         cmocka_unit_test(a_size_may_be_asked_for),
+        cmocka_unit_test(layers_without_their_output_are_not_announced),
         cmocka_unit_test(a_killed_run_goes_on),
         cmocka_unit_test(a_run_killed_often_goes_on),
     };

@@ -69,6 +69,28 @@ static void a_plan_says_what_it_takes(void **state) {
                 path("text"));
 }
 
+/* Errors of few places are not known well themselves. */
+static void few_places_are_told(void **state) {
+    (void)state;
+    char *out =
+        PRINTED("evaluate", path("model.gguf"), path("q2.gguf"), "--text", path("text"), "--context", "16");
+    says(out, "126 of them scored"), says(out, "fewer than 1000 places");
+    free(out);
+    out = PRINTED("evaluate", path("model.gguf"), "--text", path("text"), "--context", "16", "--json");
+    says(out, "fewer than 1000 places");
+    free(out);
+    out = PRINTED("evaluate", "-n", path("model.gguf"), "--text", path("text"), "--context", "16");
+    says(out, "fewer than 1000 places");
+    free(out);
+    char *much = calloc(2500, 1);
+    for (size_t i = 0; i < 2500; i++) much[i] = (char)('a' + i * i * 3 % 8);
+    write_whole(path("much"), much, 2500);
+    free(much);
+    out = PRINTED("evaluate", "-n", path("model.gguf"), "--text", path("much"), "--context", "16");
+    assert_null(strstr(out, "fewer than"));
+    free(out);
+}
+
 static const json *evaluation_of(const json *report) {
     assert_string_equal(json_need(report, "kind")->text, "evaluation");
     return json_need(report, "evaluation");
@@ -149,10 +171,59 @@ static void a_run_is_evaluated(void **state) {
     assert_false(exists(path("not.gguf")));
 }
 
+/* Nothing is written, and with a target nothing is measured. */
+static void what_cannot_be_evaluated_is_refused_before_the_work(void **state) {
+    (void)state;
+    const char *m = path("model.gguf"), *t = path("long"), *out = path("not.gguf");
+    size_t files = count_files(folder);
+    GQUANT_SAYS(1, "stored transposed", "--evaluate", t, "--transpose", "ffn_up", m, out, "Q8_0");
+    GQUANT_SAYS(1, "stored transposed", "--evaluate", t, "--transpose", "ffn_up", "--target-bpw", "5", m,
+                out);
+    GQUANT_SAYS(1, "stored transposed", "--evaluate", t, "--transpose", "ffn_up", "--split-max-size", "200K",
+                m, out, "Q8_0");
+    GQUANT_SAYS(1, "attn_q.weight has shape", "--evaluate", t, "--override-kv",
+                "llama.attention.head_count=int:7", m, out, "Q8_0");
+    GQUANT_SAYS(1, "architecture", "--evaluate", t, "--override-kv", "general.architecture=str:gpt2", m, out,
+                "Q8_0");
+    GQUANT_SAYS(1, "cannot be evaluated", "--dry-run", "--evaluate", t, "--transpose", "ffn_up", m, out,
+                "Q8_0");
+    GQUANT_SAYS(1, "cannot be evaluated", "--evaluate", t, "--transpose", "ffn_up", m, "--out-dir", folder,
+                "Q8_0", "Q4_K_M");
+    assert_int_equal(count_files(folder), files);
+    /* What does no harm goes on: layers fewer, shards. */
+    GQUANT(0, "-q", "--evaluate", t, "--override-kv", "general.name=str:x", "--split-max-size", "200K", m,
+           path("shards.gguf"), "Q8_0");
+}
+
+/* States go to a file in the current folder, which is gone. */
+static void a_failed_evaluation_costs_no_report(void **state) {
+    (void)state;
+    char line[4096], *err;
+    snprintf(line, sizeof line,
+             "mkdir '%s' && cd '%s' && rmdir '%s' && exec '%s' --evaluate '%s' --memory 1K --report '%s' "
+             "'%s' '%s' Q4_K_M",
+             path("gone"), path("gone"), path("gone"), command_path(), path("long"), path("lost.json"),
+             path("model.gguf"), path("lost.gguf"));
+    int status = run_command((const char *const[]){"sh", "-c", line, NULL}, NULL, &err);
+    if (status != 1) fail_msg("%d: %s", status, err);
+    says(err, "only its evaluation is missing");
+    free(err);
+    assert_true(exists(path("lost.gguf")));
+    json *report = json_file(path("lost.json"));
+    assert_string_equal(json_need(report, "kind")->text, "run");
+    assert_null(json_get(report, "evaluation"));
+    json_free(report);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tables_tell_which_is_better), cmocka_unit_test(reports_hold_all_figures),
-        cmocka_unit_test(a_plan_says_what_it_takes),   cmocka_unit_test(ids_stand_for_a_text),
-        cmocka_unit_test(what_cannot_be_done_is_said), cmocka_unit_test(a_run_is_evaluated)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tables_tell_which_is_better),
+                                       cmocka_unit_test(reports_hold_all_figures),
+                                       cmocka_unit_test(a_plan_says_what_it_takes),
+                                       cmocka_unit_test(ids_stand_for_a_text),
+                                       cmocka_unit_test(what_cannot_be_done_is_said),
+                                       cmocka_unit_test(few_places_are_told),
+                                       cmocka_unit_test(a_run_is_evaluated),
+                                       cmocka_unit_test(what_cannot_be_evaluated_is_refused_before_the_work),
+                                       cmocka_unit_test(a_failed_evaluation_costs_no_report)};
     return cmocka_run_group_tests(tests, make_models, folder_remove);
 }

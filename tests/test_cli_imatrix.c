@@ -122,6 +122,62 @@ static void test_merge(void **state) {
     unlink(gguf), unlink(sum);
 }
 
+/* Two entries of no model here, of so many columns. */
+static void write_other(const char *path, const char *first, const char *second) {
+    const char *const names[] = {first, second};
+    const float values[2] = {1, 2};
+    FILE *f = fopen(path, "wb");
+    int32_t n = 2, calls = 1, columns = 2;
+    fwrite(&n, 4, 1, f);
+    for (size_t i = 0; i < 2; i++) {
+        int32_t length = (int32_t)strlen(names[i]);
+        fwrite(&length, 4, 1, f), fwrite(names[i], 1, (size_t)length, f);
+        fwrite(&calls, 4, 1, f), fwrite(&columns, 4, 1, f), fwrite(values, 4, 2, f);
+    }
+    fclose(f);
+}
+
+/* Routers are the model's, though nothing quantizes them; of what it does not have at all something else is
+ * said. */
+static void entries_without_use_are_told_apart(void **state) {
+    (void)state;
+    const char *other = in_folder(folder, "other.dat"), *both = in_folder(folder, "both.dat");
+    char *text = printed((const char *const[]){NULL, "imatrix", "show", matrix, source, NULL});
+    says(text, "ffn_gate_inp.weight: of a weight that is not quantized");
+    assert_null(strstr(text, "no weight of the model"));
+    free(text);
+    write_other(other, "elsewhere.weight", "nowhere.weight");
+    GQUANT(0, "-q", "imatrix", "merge", matrix, other, both);
+    text = printed((const char *const[]){NULL, "imatrix", "show", both, source, NULL});
+    says(text, "elsewhere.weight: of no weight of the model");
+    says(text, "ffn_gate_inp.weight: of a weight that is not quantized");
+    free(text);
+    json *j = show(both, source);
+    const json *unknown = json_need(j, "unknown");
+    assert_int_equal(unknown->n, 2);
+    assert_string_equal(unknown->items[0].text, "elsewhere.weight");
+    assert_true(json_need(j, "unused")->n > 2);
+    json_free(j);
+    unlink(other), unlink(both);
+}
+
+static void data_of_other_models_are_warned_of_when_merged(void **state) {
+    (void)state;
+    const char *a = in_folder(folder, "a.dat"), *b = in_folder(folder, "b.dat"),
+               *c = in_folder(folder, "c.dat");
+    write_other(a, "elsewhere.weight", "shared.weight"), write_other(b, "nowhere.weight", "shared.weight");
+    GQUANT_SAYS(0, "1 of its 2 entries is in no file before it, and 1 of theirs is not in it", "imatrix",
+                "merge", a, b, c);
+    GQUANT_SAYS(0, "nowhere.weight", "imatrix", "merge", "--force", a, b, c);
+    char *err = gquant(0, (const char *const[]){"imatrix", "merge", "--force", a, a, c, NULL});
+    assert_string_equal(err, "");
+    free(err);
+    err = gquant(0, (const char *const[]){"-q", "imatrix", "merge", "--force", a, b, c, NULL});
+    assert_string_equal(err, "");
+    free(err);
+    unlink(a), unlink(b), unlink(c);
+}
+
 static void test_what_is_in_the_way(void **state) {
     (void)state;
     const char *out = in_folder(folder, "out.dat"), *left = in_folder(folder, ".out.dat.imatrix");
@@ -146,8 +202,12 @@ static void test_usage(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_show),  cmocka_unit_test(test_convert),
-        cmocka_unit_test(test_merge), cmocka_unit_test(test_what_is_in_the_way),
+        cmocka_unit_test(test_show),
+        cmocka_unit_test(test_convert),
+        cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_what_is_in_the_way),
+        cmocka_unit_test(entries_without_use_are_told_apart),
+        cmocka_unit_test(data_of_other_models_are_warned_of_when_merged),
         cmocka_unit_test(test_usage),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -50,10 +50,29 @@ static void a_dry_run_tells_what_it_takes(void **state) {
     assert_false(exists(path("b.gguf")));
 }
 
+/* What a part sees says little of all of them. */
+static void little_text_is_told(void **state) {
+    (void)state;
+    char *out = PRINTED(COMPUTE, path("text"), path("few.gguf"));
+    says(out, "400 tokens are little text");
+    free(out);
+    out = PRINTED(COMPUTE, path("text"), path("few-2.gguf"), "--dry-run");
+    says(out, "400 tokens are little text");
+    free(out);
+    size_t n = 10400;
+    char *much = malloc(n);
+    for (size_t i = 0; i < n; i++) much[i] = (char)('a' + i * i * 3 % 8);
+    write_whole(path("much"), much, n);
+    free(much);
+    out = PRINTED(COMPUTE, path("much"), path("few-2.gguf"), "--dry-run", "--part", "1/4");
+    assert_null(strstr(out, "little text"));
+    free(out);
+}
+
 static void parts_and_ids(void **state) {
     (void)state;
     char *out = PRINTED(COMPUTE, "--ids", path("ids"), path("c.gguf"), "--process-output");
-    says(out, "15 entries from 1 windows of 16 tokens");
+    says(out, "15 entries from 1 window of 16 tokens");
     free(out);
     out = PRINTED(COMPUTE, path("text"), path("part.gguf"), "--part", "2/3");
     says(out, "from 8 windows"), says(out, "part 2 of 3; 'gquant imatrix merge' adds the parts up");
@@ -91,7 +110,8 @@ static void wrong_requests_are_refused(void **state) {
                 path("y"));
     GQUANT_SAYS(1, "empty: is empty", COMPUTE, path("empty"), path("d.gguf"));
     GQUANT_SAYS(1, "fewer than one window of 16", COMPUTE, path("short"), path("d.gguf"));
-    GQUANT_SAYS(2, "bytes of memory are not enough", COMPUTE, path("text"), path("d.gguf"), "--memory", "1M");
+    GQUANT_SAYS(2, "977 KiB of memory are not enough", COMPUTE, path("text"), path("d.gguf"), "--memory",
+                "1M");
     GQUANT_SAYS(1, "is there already", COMPUTE, path("text"), path("text"));
     GQUANT_SAYS(1, "text: ", "imatrix", "compute", path("text"), path("text"), path("d.gguf"));
     assert_false(exists(path("d.gguf")) || exists(path(".d.gguf.gquant-states")));
@@ -99,9 +119,13 @@ static void wrong_requests_are_refused(void **state) {
 
 int main(void) {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts_follow_the_name), cmocka_unit_test(a_dry_run_tells_what_it_takes),
-        cmocka_unit_test(parts_and_ids),           cmocka_unit_test(experts_that_saw_little_are_listed),
-        cmocka_unit_test(progress_is_told),        cmocka_unit_test(wrong_requests_are_refused),
+        cmocka_unit_test(layouts_follow_the_name),
+        cmocka_unit_test(a_dry_run_tells_what_it_takes),
+        cmocka_unit_test(little_text_is_told),
+        cmocka_unit_test(parts_and_ids),
+        cmocka_unit_test(experts_that_saw_little_are_listed),
+        cmocka_unit_test(progress_is_told),
+        cmocka_unit_test(wrong_requests_are_refused),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);
 }

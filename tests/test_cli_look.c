@@ -151,6 +151,33 @@ static void test_compare_under_importance(void **state) {
     unlink(in), unlink(data), unlink(out), unlink(a), unlink(b);
 }
 
+/* Some entries are of use, others of no tensor. */
+static void data_of_another_model_are_warned_of(void **state) {
+    (void)state;
+    const char *in = in_folder(folder, "in.gguf"), *out = in_folder(folder, "out.gguf"),
+               *data = in_folder(folder, "part.dat");
+    static const char *const names[] = {"blk.0.attn_q.weight", "blk.9.attn_q.weight"};
+    model *m = model_new("a", 1);
+    model_add(m, names[0], GGUF_F32, (uint64_t[4]){32, 4}, NULL);
+    model_write(m, in);
+    model_free(m);
+    quantize(in, out, "Q8_0", 1);
+    float values[32];
+    for (size_t i = 0; i < 32; i++) values[i] = 1;
+    FILE *f = fopen(data, "wb");
+    int32_t n = 2, calls = 1, columns = 32;
+    fwrite(&n, 4, 1, f);
+    for (size_t i = 0; i < 2; i++) {
+        int32_t length = (int32_t)strlen(names[i]);
+        fwrite(&length, 4, 1, f), fwrite(names[i], 1, (size_t)length, f);
+        fwrite(&calls, 4, 1, f), fwrite(&columns, 4, 1, f), fwrite(values, 4, 32, f);
+    }
+    fclose(f);
+    GQUANT_SAYS(0, "1 of its 2 entries is of no tensor of the model", "compare", "--imatrix", data, in, out);
+    GQUANT_SAYS(0, "blk.9.attn_q.weight", "compare", "--imatrix", data, in, out);
+    unlink(in), unlink(out), unlink(data);
+}
+
 static void test_compare_strangers(void **state) {
     (void)state;
     const char *a = in_folder(folder, "a.gguf"), *b = in_folder(folder, "b.gguf");
@@ -317,7 +344,7 @@ static void test_verify_damaged(void **state) {
 /* ---- reading reports ---- */
 
 static bool parse(const char *text, size_t n, checksum_list *list, gq_error *e) {
-    return checksums_parse(list, text, n, "r.json", "dir/m.gguf", e);
+    return checksums_parse(list, text, n, "r.json", "dir/m.gguf", false, e);
 }
 
 static void test_reports(void **state) {
@@ -415,6 +442,7 @@ int main(void) {
         cmocka_unit_test(test_info_values),
         cmocka_unit_test(test_compare_agrees_with_the_run),
         cmocka_unit_test(test_compare_under_importance),
+        cmocka_unit_test(data_of_another_model_are_warned_of),
         cmocka_unit_test(test_compare_strangers),
         cmocka_unit_test(test_verify_every_type),
         cmocka_unit_test(test_verify_compares_types),

@@ -54,17 +54,23 @@ static char *rendered(const char *page, const char *extra) {
 static void assert_narrow(const char *page) {
     char *text = (char *)read_whole(page, NULL), *html;
     assert_true(
-        asprintf(&html,
-                 "<!doctype html><body><textarea id=t>%s</textarea>"
-                 "<iframe id=f style='width:375px;height:900px;border:0'></iframe><script>"
-                 "f.onload = () => { const d = f.contentDocument, all = d.scrollingElement.scrollWidth;"
-                 "document.body.dataset.ready = d.getElementById('main').dataset.ready;"
-                 "document.body.dataset.fits = f.contentWindow.innerWidth === 375 && all <= 375;"
-                 "t.remove(); f.remove(); };"
-                 "f.srcdoc = t.value;</script>",
-                 text) > 0);
+        asprintf(
+            &html,
+            "<!doctype html><body><textarea id=t>%s</textarea>"
+            "<iframe id=f style='width:375px;height:900px;border:0'></iframe><script>"
+            "f.onload = () => { const d = f.contentDocument, all = d.scrollingElement.scrollWidth;"
+            "document.body.dataset.ready = d.getElementById('main').dataset.ready;"
+            "document.body.dataset.fits = f.contentWindow.innerWidth === 375 && all <= 375;"
+            /* what matters of an evaluation is seen without scrolling to the side */
+            "document.body.dataset.seen = ['models', 'quantiles'].every(id => { const t = "
+            "d.getElementById(id); return !t || t.parentNode.scrollWidth <= t.parentNode.clientWidth; });"
+            "t.remove(); f.remove(); };"
+            "f.srcdoc = t.value;</script>",
+            text) > 0);
     char *dom = document(html);
-    if (!strstr(dom, "data-ready=\"yes\"") || !strstr(dom, "data-fits=\"true\"")) fail_msg("%.300s", dom);
+    if (!strstr(dom, "data-ready=\"yes\"") || !strstr(dom, "data-fits=\"true\"") ||
+        !strstr(dom, "data-seen=\"true\""))
+        fail_msg("%.300s", dom);
     free(dom), free(text), free(html);
 }
 
@@ -172,6 +178,77 @@ static void test_copies(void **state) {
     assert_narrow(page);
     gguf_model_close(&m);
     unlink(page), unlink(a), unlink(b), unlink(c);
+}
+
+/* What the page's own title is; it stands before those of the charts' parts. */
+static void assert_title(const char *dom, const char *wanted) {
+    char *title = part(dom, "<title>", "</title>");
+    if (strcmp(title + strlen("<title>"), wanted)) fail_msg("the title is %s, not %s", title, wanted);
+    free(title);
+}
+
+/* In a column all numbers have as many decimals; texts in a chart do not lie on each other. */
+static const char looks[] =
+    "const columns = id => { const rows = [...document.querySelectorAll('#' + id + ' tbody tr')];"
+    "const heads = [...document.querySelectorAll('#' + id + ' th')];"
+    "return heads.map((h, i) => [id + ': ' + h.textContent, rows.map(r => r.children[i].textContent)]); };"
+    "const decimals = t => (t.split('.')[1] || '').length;"
+    "const uneven = ['outputs', 'tensors', 'models', 'quantiles'].flatMap(columns).filter(([h, cells]) => "
+    "!/divergence|perplexity|multiple/.test(h) && new Set(cells.filter(t => "
+    "/^[0-9.]+$/.test(t)).map(decimals)).size > 1)"
+    ".map(([h]) => h);"
+    "document.body.dataset.uneven = uneven.join('; ') || 'none';"
+    "const apart = (a, b) => a.right <= b.left + 1 || b.right <= a.left + 1 || a.bottom <= b.top + 3 || "
+    "b.bottom <= a.top + 3;"
+    "const over = [...document.querySelectorAll('svg')].flatMap(s => { const all = "
+    "[...s.querySelectorAll('text')];"
+    "return all.filter((t, i) => all.some((o, k) => k < i && !apart(t.getBoundingClientRect(), "
+    "o.getBoundingClientRect()))).map(t => s.id + ': ' + t.textContent); });"
+    "document.body.dataset.over = over.join('; ') || 'none';";
+
+static void assert_looks(const char *page) {
+    char *dom = rendered(page, looks);
+    if (!strstr(dom, "data-uneven=\"none\"") || !strstr(dom, "data-over=\"none\""))
+        fail_msg("%.600s", strstr(dom, "<body"));
+    free(dom);
+}
+
+/* Nine outputs: all are named, and the title tells which is shown. */
+static void test_nine_outputs(void **state) {
+    (void)state;
+    need_chromium();
+    static const char *const types[] = {"Q2_K",   "Q3_K_S", "Q3_K_M", "Q4_0", "Q4_K_S",
+                                        "Q4_K_M", "Q5_K_M", "Q6_K",   "Q8_0"};
+    enum { N = sizeof types / sizeof *types };
+    const char *page = in_folder(folder, "r.html"), *words[N + 8] = {"compare", "-q", "-r", page, source};
+    char *nine = strdup(in_folder(folder, "nine"));
+    const char *run[N + 8] = {"-q", "-r", page, "--out-dir", nine, source};
+    for (size_t i = 0; i < N; i++) {
+        char *name;
+        assert_true(asprintf(&name, "%s/model-%s.gguf", nine, types[i]) > 0);
+        words[5 + i] = name, run[6 + i] = types[i];
+    }
+    free(gquant(0, run));
+    char *dom = rendered(page, "");
+    assert_int_equal(count(dom, "<b>Q"), N);
+    assert_title(dom, "model-Q2_K.gguf from model-F16.gguf \u2013 gquant");
+    free(dom);
+    dom = rendered(page, "const o = document.getElementById('output'); o.value = '8';"
+                         "o.dispatchEvent(new Event('change'));");
+    assert_title(dom, "model-Q8_0.gguf from model-F16.gguf \u2013 gquant");
+    free(dom);
+    assert_looks(page);
+    free(gquant(0, words));
+    dom = rendered(page, "");
+    assert_int_equal(count(dom, "<b>Q"), N);
+    assert_title(dom, "Q2_K, Q3_K_S, Q3_K_M, Q4_0, Q4_K_S, Q4_K_M, Q5_K_M, Q6_K, Q8_0 compared with "
+                      "model-F16.gguf \u2013 gquant");
+    free(dom);
+    assert_looks(page);
+    assert_narrow(page);
+    for (size_t i = 0; i < N; i++) free((void *)words[5 + i]);
+    unlink(page);
+    remove_folder(nine);
 }
 
 static void test_sort_and_filter(void **state) {
@@ -299,8 +376,10 @@ static void test_evaluation(void **state) {
          *lines = part(dom, "id=\"percentiles\"", "</svg>");
     assert_int_equal(count(sizes, "<circle"), 2);
     assert_int_equal(count(lines, "<path"), 2);
+    assert_title(dom, "Q2_K, Q8_0 evaluated beside runs.gguf \u2013 gquant");
     free(sizes), free(lines), free(dom);
     assert_narrow(page);
+    assert_looks(page);
     unlink(page), unlink(in), unlink(small), unlink(out), unlink(text);
 }
 
@@ -309,6 +388,7 @@ int main(void) {
         cmocka_unit_test(test_outside_resources),
         cmocka_unit_test(test_run),
         cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_nine_outputs),
         cmocka_unit_test(test_sort_and_filter),
         cmocka_unit_test(test_evaluation),
         cmocka_unit_test(test_plan_comparison_and_several_outputs),

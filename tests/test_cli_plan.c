@@ -226,7 +226,7 @@ static void where_nothing_fits_a_target_may(void **state) {
     sscanf(at, "--target-size %31s", size);
     GQUANT(0, "--force", "-q", "--target-size", size, model_path, in_folder(folder, "small.gguf"));
     free(text);
-    text = output((const char *const[]){"--ram", "1000", NULL});
+    text = output((const char *const[]){"--ram", "1K", NULL});
     if (!strstr(text, "Nothing fits")) fail_msg("%s", text);
     free(text);
 }
@@ -247,6 +247,113 @@ static void what_is_no_model_is_an_error(void **state) {
     GQUANT(2, "plan", "--context", "0", model_path);
 }
 
+/* A size without a unit is bytes; as few of them are a slip. */
+static void few_bytes_are_a_missing_unit(void **state) {
+    (void)state;
+    write_model(NULL);
+    GQUANT_SAYS(2, "16G", "plan", "--ram", "16", model_path);
+    GQUANT_SAYS(2, "7.5G", "plan", "--ram", "7.5", model_path);
+    GQUANT(0, "plan", "--ram", "16000000000", model_path);
+}
+
+static const char *line_of(const char *text, const char *start) {
+    const char *at = strstr(text, start);
+    if (!at) fail_msg("no '%s' in %s", start, text);
+    return at ? at + 1 : text;
+}
+
+/* Types for models that were made for them come last, and a word says so. */
+static void types_for_special_models_come_last(void **state) {
+    (void)state;
+    write_model(NULL);
+    char *text = output((const char *const[]){"--ram", "16G", NULL});
+    const char *copy = line_of(text, "\nF32 ");
+    static const char *const special[] = {"\nTQ1_0 ", "\nTQ2_0 ", "\nQ1_0 "};
+    for (size_t i = 0; i < 3; i++) {
+        const char *row = line_of(text, special[i]);
+        assert_true(row > copy);
+        char line[128];
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(row, "\n"), row);
+        says(line, "for ");
+    }
+    free(text);
+    json *j = REPORT("--ram", "16G");
+    assert_string_equal(json_text(row(j, "TQ1_0"), "made_for", ""), "ternary models");
+    assert_null(json_get(row(j, "Q4_K_M"), "made_for"));
+    json_free(j);
+}
+
+/* Rows that fit and an end that says nothing does contradict each other. */
+static void what_fits_is_not_denied(void **state) {
+    (void)state;
+    write_model(NULL);
+    json *j = REPORT("--context", "100");
+    double least = json_number(row(j, "TQ1_0"), "memory_bytes", 0),
+           q2 = json_number(row(j, "Q2_K"), "memory_bytes", 0);
+    json_free(j);
+    assert_true(least + 3000 < q2);
+    char ram[32];
+    snprintf(ram, sizeof ram, "%.0f", least + 2000);
+    char *text = output((const char *const[]){"--context", "100", "--ram", ram, NULL});
+    bool denied = strstr(text, "Nothing fits") || strstr(text, "No type fits");
+    if (denied != !strstr(text, "  fits")) fail_msg("%s", text);
+    says(text, "for ternary models");
+    free(text);
+}
+
+static void data_is_no_model(void **state) {
+    (void)state;
+    static const char *const kinds[] = {"imatrix", "adapter"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *file = in_folder(folder, "kind.gguf");
+        model *m = model_new(NULL, 0);
+        model_set_string(m, "general.type", kinds[i]);
+        model_add(m, "blk.0.attn_q.weight.in_sum2", GGUF_F32, (uint64_t[4]){256}, NULL);
+        model_add(m, "blk.0.attn_q.weight.counts", GGUF_F32, (uint64_t[4]){1}, NULL);
+        model_write(m, file);
+        model_free(m);
+        GQUANT_SAYS(1, kinds[i][0] == 'i' ? "is importance data, not a model" : "is an adapter", "plan",
+                    file);
+        unlink(file);
+    }
+}
+
+/* Entries of the same names for other numbers of columns keep every type but F16 and the like out. */
+static void data_of_another_model_is_refused(void **state) {
+    (void)state;
+    const char *other = in_folder(folder, "other.gguf"), *data = in_folder(folder, "other.dat");
+    write_model(NULL);
+    static const char *const names[] = {"blk.0.attn_q.weight", "blk.1.ffn_down.weight"};
+    float values[128];
+    for (size_t i = 0; i < 128; i++) values[i] = 1;
+    FILE *f = fopen(data, "wb");
+    int32_t n = 2;
+    fwrite(&n, 4, 1, f);
+    for (size_t i = 0; i < 2; i++) {
+        int32_t length = (int32_t)strlen(names[i]), calls = 1, columns = 128;
+        fwrite(&length, 4, 1, f), fwrite(names[i], 1, (size_t)length, f);
+        fwrite(&calls, 4, 1, f), fwrite(&columns, 4, 1, f), fwrite(values, 4, 128, f);
+    }
+    fclose(f);
+    GQUANT_SAYS(1, "blk.0.attn_q.weight", "plan", "--imatrix", data, "--ram", "16G", model_path);
+    unlink(other), unlink(data);
+}
+
+/* Of entries that the model has no tensor for. */
+static void data_that_match_nothing_are_told(void **state) {
+    (void)state;
+    const char *data = in_folder(folder, "none.dat");
+    write_model(NULL);
+    FILE *f = fopen(data, "wb");
+    int32_t n = 1, length = 6, calls = 1, columns = 2;
+    float values[2] = {1, 1};
+    fwrite(&n, 4, 1, f), fwrite(&length, 4, 1, f), fwrite("absent", 1, 6, f);
+    fwrite(&calls, 4, 1, f), fwrite(&columns, 4, 1, f), fwrite(values, 4, 2, f);
+    fclose(f);
+    GQUANT_SAYS(0, "is it of another model?", "plan", "--imatrix", data, model_path);
+    unlink(data);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cache_follows_from_the_metadata),
@@ -259,6 +366,12 @@ int main(void) {
         cmocka_unit_test(nothing_is_written),
         cmocka_unit_test(what_is_no_model_is_an_error),
         cmocka_unit_test(quantized_models_get_smaller_only),
+        cmocka_unit_test(few_bytes_are_a_missing_unit),
+        cmocka_unit_test(types_for_special_models_come_last),
+        cmocka_unit_test(what_fits_is_not_denied),
+        cmocka_unit_test(data_is_no_model),
+        cmocka_unit_test(data_of_another_model_is_refused),
+        cmocka_unit_test(data_that_match_nothing_are_told),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -115,7 +115,7 @@ static void test_narrow_screen(void **state) {
     unlink(in);
 }
 
-/* Every line fits, but for messages, which are sentences. Of the progress line and others each state counts.
+/* Every line fits, messages are broken between words. Of the progress line and others each state counts.
  */
 static void fits_terminal(unsigned short columns, const char *const *words) {
     int status;
@@ -125,7 +125,8 @@ static void fits_terminal(unsigned short columns, const char *const *words) {
         if (!strncmp(line, "\033[K", 3)) line += 3;
         size_t n = strlen(line);
         if (n > 3 && !strcmp(line + n - 3, "\033[K")) n -= 3;
-        if (n > columns && !strstr(line, "warning:")) fail_msg("%u columns: %zu: %s", columns, n, line);
+        if (n > columns + (strstr(line, "\033[33m") ? strlen("\033[33m\033[0m") : 0))
+            fail_msg("%u columns: %zu: %s", columns, n, line);
     }
     free(text);
 }
@@ -153,6 +154,38 @@ static void test_every_line_fits(void **state) {
         FITS("--help");
     }
     remove_folder(deep);
+}
+
+/* Of many copies as many stand side by side as there is room for, and all are there. */
+static void test_many_copies_fit(void **state) {
+    (void)state;
+    need_terminal();
+    static const unsigned short columns[] = {60, 80, 132, 40};
+    enum { N = 9 };
+    const char *words[N + 3] = {"compare", source}, *piped[N + 4] = {NULL, "compare", source};
+    for (size_t k = 0; k < N; k++) {
+        char name[32];
+        snprintf(name, sizeof name, "copy-%zu.gguf", k);
+        words[2 + k] = piped[3 + k] = in_folder(folder, name);
+        GQUANT(0, "-q", "--force", source, words[2 + k], k % 2 ? "Q4_0" : "Q8_0");
+    }
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        int status;
+        if (columns[i] >= 60) fits_terminal(columns[i], words);
+        char *text = on_terminal(words, columns[i], 0, &status);
+        for (unsigned k = 1; k <= N; k++) {
+            char head[16];
+            snprintf(head, sizeof head, "copy %u", k);
+            if (!strstr(text, head)) fail_msg("%u columns: no %s", columns[i], head);
+        }
+        free(text);
+    }
+    char *text; /* where no terminal is, all are in one table */
+    assert_int_equal(run_command(piped, &text, NULL), 0);
+    assert_ptr_equal(strstr(text, "tensor "), text);
+    assert_true(strstr(text, "copy 9") < strchr(text, '\n'));
+    free(text);
+    for (size_t k = 0; k < N; k++) unlink(words[2 + k]);
 }
 
 static void test_progress_names_the_tensor(void **state) {
@@ -331,11 +364,17 @@ static void test_hostile_table(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_progress_line),   cmocka_unit_test(test_no_color),
-        cmocka_unit_test(test_narrow_screen),   cmocka_unit_test(test_sigint),
-        cmocka_unit_test(test_sigterm),         cmocka_unit_test(test_reader_goes_away),
-        cmocka_unit_test(test_hostile_names),   cmocka_unit_test(test_hostile_table),
-        cmocka_unit_test(test_every_line_fits), cmocka_unit_test(test_progress_names_the_tensor),
+        cmocka_unit_test(test_progress_line),
+        cmocka_unit_test(test_no_color),
+        cmocka_unit_test(test_narrow_screen),
+        cmocka_unit_test(test_sigint),
+        cmocka_unit_test(test_sigterm),
+        cmocka_unit_test(test_reader_goes_away),
+        cmocka_unit_test(test_hostile_names),
+        cmocka_unit_test(test_hostile_table),
+        cmocka_unit_test(test_every_line_fits),
+        cmocka_unit_test(test_many_copies_fit),
+        cmocka_unit_test(test_progress_names_the_tensor),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -138,7 +138,7 @@ static void verify_looks_at_names(void **state) {
     write_marked("bad.gguf", GGUF_STRING, (const char *const[]){name}, 1);
     expect_problem("bad.gguf", "entry 1 of 1 is the name of no tensor");
     write_marked("bad.gguf", GGUF_STRING, twice, 2);
-    expect_problem("bad.gguf", "has 2 names of 1 tensors");
+    expect_problem("bad.gguf", "has 2 names of 1 tensor");
     write_marked("bad.gguf", GGUF_STRING, vector, 1);
     expect_problem("bad.gguf", "names blk.0.attn_norm.weight, which is no matrix");
     write_marked("bad.gguf", GGUF_U32, good, 1);

@@ -109,6 +109,31 @@ static void parts_that_were_joined_leave_nothing(void **state) {
     }
 }
 
+/* When all layers are done their states do not matter any more, whatever became of them: nothing is done
+ * again. */
+static void states_behind_the_last_layer_do_not_matter(void **state) {
+    (void)state;
+    const char *const jobs[][12] = {{"-q", CALIBRATE, in, out, "Q4_0", NULL}, {COMPUTE, in, text, out, NULL}};
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        char *says;
+        assert_int_equal(run(jobs[i], "rename:1:kill", NULL), 137);
+        int fd = open(path(".out.gguf.gquant-states"), O_WRONLY);
+        for (size_t slot = 0; slot < 2; slot++) /* of the original, 400 tokens of 256 columns */
+            assert_int_equal(pwrite(fd, "?", 1, (off_t)(4096 + slot * 400 * 256 * 4 + 5)), 1);
+        close(fd);
+        const char *loud[12];
+        size_t k = 0, m = 0;
+        for (; jobs[i][k]; k++)
+            if (strcmp(jobs[i][k], "-q") != 0) loud[m++] = jobs[i][k];
+        loud[m] = NULL;
+        assert_int_equal(run(loud, NULL, &says), 0);
+        if (strstr(says, "afresh")) fail_msg("%s", says);
+        free(says);
+        assert_int_equal(count_files(folder), inputs + 1);
+        remove_outputs();
+    }
+}
+
 /* An older output, and one in its place that is not finished: without --force nothing is touched. */
 static void unfinished_work_stays(void **state) {
     (void)state;
@@ -216,6 +241,7 @@ int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_finished_output_keeps_nothing_beside_it),
         cmocka_unit_test(parts_that_were_joined_leave_nothing),
+        cmocka_unit_test(states_behind_the_last_layer_do_not_matter),
         cmocka_unit_test(unfinished_work_stays),
         cmocka_unit_test(another_run_takes_the_states_away),
         cmocka_unit_test(small_files_leave_nothing),

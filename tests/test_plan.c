@@ -49,7 +49,9 @@ static void outputs_that_must_not_be_written(void **state) {
     must_refuse(&o, GQ_FAILED, "is there already");
     o.force = true;
     gq_results_free(run_plan(&o));
-    assert_same_file(path("there.gguf"), path("there.gguf"));
+    out.path = path("fresh.gguf"); /* the same where nothing was */
+    gq_results_free(run_plan(&o));
+    assert_same_file(path("there.gguf"), path("fresh.gguf"));
     out.path = path("in.gguf");
     must_refuse(&o, GQ_FAILED, "one of the inputs");
     assert_int_equal(symlink("in.gguf", path("link.gguf")), 0);

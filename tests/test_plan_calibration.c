@@ -83,6 +83,23 @@ static void facts_are_those_of_the_text(void **state) {
     gq_plan_free(plan);
 }
 
+/* What was measured to cost a third of the gain is not let pass. */
+static void little_begins_above_what_was_seen_to_fall_short(void **state) {
+    (void)state;
+    char more[2200];
+    for (size_t i = 0; i < sizeof more; i++) more[i] = (char)('a' + i * i * 3 % 8);
+    gq_calibration c = calibration();
+    c.text.bytes = more, c.text.n = sizeof more, c.text.tokens = 1408; /* 2.75 for each of 512 columns */
+    gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
+    assert_true(gq_plan_calibration(plan)->per_column > 2.7 && gq_plan_calibration(plan)->per_column < 2.8);
+    assert_true(warned(plan, "are little to calibrate with: 2.8"));
+    gq_plan_free(plan);
+    c.text.tokens = 2048 + 80;
+    plan = plan_with(&c, "model.gguf", "Q4_K_M");
+    assert_false(warned(plan, "are little"));
+    gq_plan_free(plan);
+}
+
 static void too_little_text_is_said(void **state) {
     (void)state;
     gq_calibration c = calibration();
@@ -265,7 +282,7 @@ static void what_cannot_be_is_refused(void **state) {
     c = good, c.random = true, must_refuse(&o, GQ_USAGE, "cannot both");
     c = good, c.text.n = 0, must_refuse(&o, GQ_FAILED, "is empty");
     c = good, c.text.n = 10, must_refuse(&o, GQ_FAILED, "fewer than one window of 16");
-    c = good, c.memory = 1 << 20, must_refuse(&o, GQ_USAGE, "bytes of memory are not enough");
+    c = good, c.memory = 1 << 20, must_refuse(&o, GQ_USAGE, "1.00 MiB of memory are not enough");
     c = good, c.text = (gq_text){.bytes = "1 2 x", .n = 5, .ids = true, .context = 2};
     must_refuse(&o, GQ_FAILED, "'x' where a token's id is expected");
     c.text.bytes = "1 2 512", c.text.n = 7, must_refuse(&o, GQ_FAILED, "token 3 is 512");
@@ -283,6 +300,7 @@ int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrices_that_are_run_are_calibrated),
         cmocka_unit_test(facts_are_those_of_the_text),
+        cmocka_unit_test(little_begins_above_what_was_seen_to_fall_short),
         cmocka_unit_test(too_little_text_is_said),
         cmocka_unit_test(other_options_are_looked_at),
         cmocka_unit_test(windows_that_are_held_back),

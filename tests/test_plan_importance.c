@@ -46,6 +46,31 @@ static void importance_is_matched(void **state) {
     must_refuse(&o, GQ_USAGE, "both be named");
 }
 
+/* Some entries fit, others belong to no tensor: whose are they? */
+static void entries_of_no_tensor_are_warned_of(void **state) {
+    (void)state;
+    write_llama(path("part.gguf"), 1);
+    gq_output out = {path("part-out.gguf"), "Q4_K_S"};
+    gq_options o = options_for(path("part.gguf"), &out);
+    o.imatrix = path("part.dat");
+    FILE *f = fopen(o.imatrix, "wb");
+    write_int(f, 3);
+    write_entry(f, "blk.0.attn_q.weight", 1, 256, 1);
+    write_entry(f, "blk.7.attn_q.weight", 1, 256, 1), write_entry(f, "blk.8.attn_q.weight", 1, 256, 1);
+    fclose(f);
+    gq_plan *plan = must_plan(&o);
+    assert_true(warned(plan, "2 of its 3 entries are of no tensor of the model"));
+    assert_true(warned(plan, "blk.7.attn_q.weight, blk.8.attn_q.weight"));
+    gq_plan_free(plan);
+    f = fopen(o.imatrix, "wb");
+    write_int(f, 1);
+    write_entry(f, "blk.0.attn_q.weight", 1, 256, 1);
+    fclose(f);
+    plan = must_plan(&o);
+    assert_false(warned(plan, "of no tensor"));
+    gq_plan_free(plan);
+}
+
 static void importance_of_the_wrong_size(void **state) {
     (void)state;
     write_llama(path("size.gguf"), 1);
@@ -155,11 +180,9 @@ static void pruned_layers_keep_their_importance(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(importance_is_matched),
-        cmocka_unit_test(importance_of_the_wrong_size),
-        cmocka_unit_test(nothing_matched_is_loud),
-        cmocka_unit_test(experts_get_their_own_slices),
-        cmocka_unit_test(pruned_layers_keep_their_importance),
+        cmocka_unit_test(importance_is_matched),        cmocka_unit_test(entries_of_no_tensor_are_warned_of),
+        cmocka_unit_test(importance_of_the_wrong_size), cmocka_unit_test(nothing_matched_is_loud),
+        cmocka_unit_test(experts_get_their_own_slices), cmocka_unit_test(pruned_layers_keep_their_importance),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

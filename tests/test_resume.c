@@ -35,6 +35,61 @@ static void interrupted_runs_go_on(void **state) {
     assert_same_file(path("wanted.gguf"), out.path);
 }
 
+/* What is said of an earlier run is what happens: where its output is gone there is nothing to go on with. */
+static void continuing_is_only_promised_where_it_can_be(void **state) {
+    (void)state;
+    gq_output out = {path("promised.gguf"), "Q4_K_S"};
+    gq_options o = options_for(&out);
+    gq_error e;
+    stopper s = {.after = 20}, last = {.after = 0};
+    assert_int_equal(run_some(&o, &s, &e), GQ_INTERRUPTED);
+    assert_true(announced(&o, "will be continued"));
+    assert_int_equal(truncate(path(".promised.gguf.gquant"), 1000), 0);
+    assert_false(announced(&o, "will be continued"));
+    assert_true(announced(&o, "starts afresh: what it has written"));
+    unlink(path(".promised.gguf.gquant"));
+    assert_false(announced(&o, "will be continued"));
+    assert_true(announced(&o, "starts afresh: "));
+    assert_int_equal(run_some(&o, &last, &e), GQ_OK);
+    assert_int_equal(last.resumed, 0);
+    assert_same_file(path("wanted.gguf"), out.path);
+}
+
+/* A journal without a chunk in it. */
+static void nothing_finished_is_nothing_to_go_on_with(void **state) {
+    (void)state;
+    gq_output out = {path("barely.gguf"), "Q4_K_S"};
+    gq_options o = options_for(&out);
+    gq_error e;
+    stopper s = {.after = 20}, last = {.after = 0};
+    assert_int_equal(run_some(&o, &s, &e), GQ_INTERRUPTED);
+    assert_int_equal(truncate(path(".barely.gguf.gquant-journal"), 100), 0);
+    assert_false(announced(&o, "will be continued"));
+    assert_int_equal(run_some(&o, &last, &e), GQ_OK);
+    assert_int_equal(last.resumed, 0);
+}
+
+static void remove_output(void *user, const gq_progress *p) {
+    (void)p;
+    unlink(user);
+}
+
+/* What is gone is not called kept. */
+static void a_lost_output_is_not_called_kept(void **state) {
+    (void)state;
+    gq_output out = {path("gone.gguf"), "Q4_K_S"};
+    gq_options o = options_for(&out);
+    gq_callbacks callbacks = {sizeof callbacks, (void *)path(".gone.gguf.gquant"), remove_output, NULL, NULL};
+    gq_error e;
+    size_t files = count_files(folder);
+    gq_plan *plan = must_plan(&o);
+    assert_false(gq_run(plan, &callbacks, NULL, &e));
+    gq_plan_free(plan);
+    assert_non_null(strstr(e.text, "removed or replaced while it was written"));
+    assert_null(strstr(e.text, "is kept"));
+    assert_int_equal(count_files(folder), files);
+}
+
 static void numbers_survive_an_interruption(void **state) {
     (void)state;
     gq_output whole = {path("whole.gguf"), "Q4_K_S"}, out = {path("pieces.gguf"), "Q4_K_S"};
@@ -293,6 +348,9 @@ int main(int argc, char **argv) {
     if (argc == 4) return run_as_asked(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(interrupted_runs_go_on),
+        cmocka_unit_test(continuing_is_only_promised_where_it_can_be),
+        cmocka_unit_test(nothing_finished_is_nothing_to_go_on_with),
+        cmocka_unit_test(a_lost_output_is_not_called_kept),
         cmocka_unit_test(numbers_survive_an_interruption),
         cmocka_unit_test(a_plan_outlives_its_run),
         cmocka_unit_test(damaged_chunks_are_done_again),

@@ -143,6 +143,17 @@ int win32_unlink(const char *path) {
     return wide_path(path, name) ? DeleteFileW(name) ? 0 : wide_fail() : -1;
 }
 
+int win32_mkdir(const char *path, uint32_t mode) {
+    wchar_t name[WIDE_ROOM];
+    (void)mode;
+    return wide_path(path, name) ? CreateDirectoryW(name, NULL) ? 0 : wide_fail() : -1;
+}
+
+int win32_rmdir(const char *path) {
+    wchar_t name[WIDE_ROOM];
+    return wide_path(path, name) ? RemoveDirectoryW(name) ? 0 : wide_fail() : -1;
+}
+
 int win32_unlinkat(int folder, const char *name, int flags) {
     wchar_t path[WIDE_ROOM];
     (void)flags;

@@ -58,6 +58,8 @@
 #define openat win32_openat
 #define unlink win32_unlink
 #define unlinkat win32_unlinkat
+#define mkdir win32_mkdir
+#define rmdir win32_rmdir
 #define rename win32_rename
 #define access win32_access
 #define ftruncate win32_ftruncate
@@ -81,6 +83,8 @@ int win32_lstat(const char *path, struct win32_stat *st);
 int win32_fstat(int fd, struct win32_stat *st);
 int win32_fstatat(int folder, const char *name, struct win32_stat *st, int flags);
 int win32_unlink(const char *path);
+int win32_mkdir(const char *path, uint32_t mode);
+int win32_rmdir(const char *path);
 int win32_unlinkat(int folder, const char *name, int flags);
 int win32_access(const char *path, int mode); /* F_OK */
 int win32_rename(const char *from, const char *to);

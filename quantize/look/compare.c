@@ -6,6 +6,7 @@
 #include "imatrix/inputs.h"
 #include "quantize/input.h"
 #include "mixes/mixes.h"
+#include "quantize/plan/importance.h"
 #include "quantize/schedule.h"
 #include "quantize/sized.h"
 #include "quantize/strip.h"
@@ -344,8 +345,8 @@ static bool warn_uncovered(gq_comparison *c, gq_error *e) {
         missing |= to->summary.n_without_importance > 0;
         for (size_t i = 0; i < to->n; i++) any |= to->tensors[i].importance == GQ_IMPORTANCE_FULL;
     }
-    return any || !missing ||
-           words_add(&c->warnings, e,
+    if (any || !missing) return importance_warn_unknown(&c->inputs, &c->original.model, &c->warnings, e);
+    return words_add(&c->warnings, e,
                      "%s: none of its %llu entries belongs to a tensor that differs; is it of another model?",
                      c->inputs.path, (unsigned long long)c->inputs.n_entries);
 }

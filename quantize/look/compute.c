@@ -14,6 +14,7 @@
 #include "forward/stream.h"
 #include "forward/threads.h"
 #include "model/facts.h"
+#include "base/units.h"
 #include "imatrix/collect.h"
 #include "imatrix/entries.h"
 #include "quantize/allowance.h"
@@ -68,8 +69,8 @@ static bool read_texts(gq_importance_plan *p, const gq_importance_request *r, gq
         if (!r->texts[0].tokens) continue;
         left = r->texts[0].tokens - (uint64_t)p->job.windows * p->job.context;
         if (left < p->job.context && i + 1 < r->n_texts)
-            return words_add(&p->warnings, e, "%zu texts are not used: there are tokens enough without them",
-                             r->n_texts - i - 1);
+            return words_add(&p->warnings, e, "%zu text%s not used: there are tokens enough without",
+                             r->n_texts - i - 1, r->n_texts - i == 2 ? " is" : "s are");
     }
     return true;
 }
@@ -108,10 +109,11 @@ static bool bound(gq_importance_plan *p, uint64_t memory, gq_error *e) {
     p->facts.memory = peak;
     if (getrusage(RUSAGE_SELF, &so_far) == 0 && (uint64_t)so_far.ru_maxrss * 1024 > peak)
         p->facts.memory = (uint64_t)so_far.ru_maxrss * 1024;
+    char given[UNITS_ROOM], needed[UNITS_ROOM];
+    units_compared(given, memory, needed, peak);
     return !memory || peak <= memory ||
-           gq_fail_usage(e,
-                         "%llu bytes of memory are not enough: a layer and a window of %zu tokens take %llu",
-                         (unsigned long long)memory, p->job.context, (unsigned long long)peak);
+           gq_fail_usage(e, "%s of memory are not enough: a layer and a window of %zu tokens take %s", given,
+                         p->job.context, needed);
 }
 
 /* ---- the plan ---- */
@@ -260,15 +262,16 @@ static bool check_sums(const imatrix *layer, const char *out, gq_error *e) {
     return ok;
 }
 
-/* What has been summed up since the last record becomes the next one. states: there are some behind it. */
-static bool finish_layer(running *r, bool states, gq_error *e) {
+/* What has been summed up since the last record becomes the next one. last: nothing comes behind it, and what
+ * states there are does not matter any more. */
+static bool finish_layer(running *r, bool last, gq_error *e) {
     imatrix layer;
     uint8_t *bytes = NULL;
     uint64_t n, sum = forward_stream_sum(r->stream);
     if (!collection_take(r->sums, &layer, e)) return false;
     layer.chunk_size = r->plan->about.chunk_size;
     bool ok = check_sums(&layer, r->plan->out, e) && imatrix_write_gguf(&layer, &bytes, &n, e) &&
-              checkpoint_add(&r->kept, states ? &sum : NULL, bytes, n, e);
+              checkpoint_add(&r->kept, last ? NULL : &sum, bytes, n, e);
     free(bytes);
     imatrix_free(&layer);
     return ok;
@@ -284,10 +287,11 @@ static bool run_layers(running *r, gq_error *e) {
     for (size_t i = done; i < layers; i++) {
         const forward_layer *l = forward_run_layer(r->run, p->model, i, e);
         if (!l || !checkpoint_begin(&r->kept, e) ||
-            !forward_stream_pass(r->stream, l, FORWARD_WHOLE, &site, e) || !finish_layer(r, true, e))
+            !forward_stream_pass(r->stream, l, FORWARD_WHOLE, &site, e) ||
+            !finish_layer(r, i + 1 == layers && !p->output, e))
             return false;
     }
-    return !p->output || (forward_stream_final(r->stream, &site, e) && finish_layer(r, false, e));
+    return !p->output || (forward_stream_final(r->stream, &site, e) && finish_layer(r, true, e));
 }
 
 static bool run_model(running *r, const gq_callbacks *callbacks, gq_error *e) {

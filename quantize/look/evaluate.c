@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "forward/threads.h"
+#include "gguf/gguf.h"
 #include "quantize/input.h"
 #include "model/facts.h"
 #include "mixes/mixes.h"
 #include "quantize/allowance.h"
 #include "quantize/files.h"
 #include "quantize/look/side_by_side.h"
+#include "quantize/plan/plan.h"
 #include "quantize/schedule.h"
 #include "quantize/sized.h"
 
@@ -53,17 +55,37 @@ static void describe(gq_evaluated *to, const runner *r) {
     }
 }
 
-static bool open_runner(gq_evaluation *v, size_t i, const char *path, gq_error *e) {
+static bool name_runner(gq_evaluation *v, size_t i, const char *path, gq_error *e) {
+    v->runners[i].path = v->paths[i] = strdup(path);
+    return v->paths[i] || gq_fail_memory(e, strlen(path));
+}
+
+/* Whose file is open. */
+static bool set_up_runner(gq_evaluation *v, size_t i, gq_error *e) {
     runner *r = &v->runners[i];
-    r->path = v->paths[i] = strdup(path);
-    if (!r->path) return gq_fail_memory(e, strlen(path));
-    if (!input_open(&r->file, path, e)) {
-        r->file = (gguf_model){.path = NULL};
-        return false;
-    }
     r->model = forward_model_new(&r->file, e);
     if (r->model) describe(&v->models[i], r);
     return r->model;
+}
+
+static bool open_runner(gq_evaluation *v, size_t i, const char *path, gq_error *e) {
+    runner *r = &v->runners[i];
+    if (!name_runner(v, i, path, e)) return false;
+    return input_open(&r->file, path, e) && set_up_runner(v, i, e);
+}
+
+/* A copy that is not there yet, by the headers that it will have. */
+static bool open_planned(gq_evaluation *v, size_t i, const plan_output *out, gq_error *e) {
+    gguf_planned *shards = calloc(out->n_shards, sizeof *shards);
+    if (!shards) return gq_fail_memory(e, out->n_shards * sizeof *shards);
+    for (uint32_t s = 0; s < out->n_shards; s++) {
+        const plan_shard *p = &out->shards[s];
+        shards[s] = (gguf_planned){p->path, p->head, p->head_size, p->size};
+    }
+    bool ok = name_runner(v, i, out->shards[0].path, e) &&
+              gguf_model_planned(&v->runners[i].file, shards, out->n_shards, e) && set_up_runner(v, i, e);
+    free(shards);
+    return ok;
 }
 
 /* ---- does a copy fit its original? ---- */
@@ -99,9 +121,14 @@ static bool check_copy(const gq_evaluation *v, const runner *copy, gq_error *e) 
                    copy->path, original->path);
 }
 
-static bool open_all(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
-    if (!open_runner(v, 0, r->original, e)) return false;
+static bool open_original(gq_evaluation *v, const char *path, gq_error *e) {
+    if (!open_runner(v, 0, path, e)) return false;
     snprintf(v->architecture, sizeof v->architecture, "%s", facts_of(&v->runners[0].file).arch);
+    return true;
+}
+
+static bool open_all(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    if (!open_original(v, r->original, e)) return false;
     for (size_t i = 1; i < v->n; i++)
         if (!open_runner(v, i, r->copies[i - 1], e) || !check_copy(v, &v->runners[i], e)) return false;
     return true;
@@ -226,6 +253,17 @@ gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e) {
 
 gq_evaluation *gq_evaluation_plan(const gq_evaluation_request *r, gq_error *e) {
     return evaluate_apart(r, true, e);
+}
+
+bool gq_evaluation_check(const gq_plan *plan, gq_error *e) {
+    gq_error unused;
+    if (!e) e = &unused;
+    gq_evaluation *v = new_evaluation(plan->n_outputs + 1, e);
+    bool ok = v && open_original(v, plan_input(plan), e);
+    for (size_t o = 0; ok && o < plan->n_outputs; o++)
+        ok = open_planned(v, o + 1, &plan->outputs[o], e) && check_copy(v, &v->runners[o + 1], e);
+    gq_evaluation_free(v);
+    return ok;
 }
 
 void gq_evaluation_free(gq_evaluation *v) {

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/index.h"
+#include "imatrix/entries.h"
 #include "imatrix/stats.h"
 #include "mixes/mixes.h"
 #include "quantize/look/importance.h"
@@ -123,7 +125,9 @@ static bool cover(const imatrix *im, const imatrix_weight *weights, gq_imatrix_c
     bool *used = calloc(im->n_entries + 1, sizeof *used);
     c->weights = calloc(c->n + 1, sizeof *c->weights);
     c->unused = calloc(im->n_entries + 1, sizeof *c->unused);
-    bool ok = (found && used && c->weights && c->unused) || gq_fail_memory(e, c->n * sizeof *found);
+    c->unknown = calloc(im->n_entries + 1, sizeof *c->unknown);
+    bool ok =
+        (found && used && c->weights && c->unused && c->unknown) || gq_fail_memory(e, c->n * sizeof *found);
     if (ok) imatrix_cover(im, weights, c->n, found, used);
     for (size_t i = 0; ok && i < c->n; i++)
         c->weights[i] = (gq_imatrix_cover){.name = weights[i].name,
@@ -140,6 +144,17 @@ static bool cover(const imatrix *im, const imatrix_weight *weights, gq_imatrix_c
     return ok;
 }
 
+static bool find_unknown(const gq_stored *stored, size_t n, gq_imatrix_coverage *c, gq_error *e) {
+    gguf_index by_name = {.n = 0};
+    uint64_t at;
+    bool ok = gguf_index_all(&by_name, stored, sizeof *stored, n, e);
+    for (size_t i = 0; ok && i < c->n_unused; i++)
+        if (!gguf_index_find(&by_name, stored, sizeof *stored, c->unused[i], &at))
+            c->unknown[c->n_unknown++] = c->unused[i];
+    gguf_index_free(&by_name);
+    return ok;
+}
+
 gq_imatrix_coverage *gq_imatrix_cover_model(const gq_imatrix *m, const char *model, gq_error *e) {
     size_t n;
     gq_imatrix_coverage *c = calloc(1, sizeof *c);
@@ -152,7 +167,8 @@ gq_imatrix_coverage *gq_imatrix_cover_model(const gq_imatrix *m, const char *mod
     const gq_stored *stored = gq_model_tensors(c->model, &n);
     imatrix_weight *weights = calloc(n + 1, sizeof *weights);
     if (weights) c->n = list_weights(stored, n, weights);
-    bool ok = weights ? cover(&m->data, weights, c, e) : gq_fail_memory(e, n * sizeof *weights);
+    bool ok = weights ? cover(&m->data, weights, c, e) && find_unknown(stored, n, c, e)
+                      : gq_fail_memory(e, n * sizeof *weights);
     free(weights);
     if (ok) return c;
     gq_imatrix_coverage_free(c);
@@ -161,15 +177,37 @@ gq_imatrix_coverage *gq_imatrix_cover_model(const gq_imatrix *m, const char *mod
 
 void gq_imatrix_coverage_free(gq_imatrix_coverage *c) {
     if (!c) return;
-    free(c->weights), free(c->unused);
+    free(c->weights), free(c->unused), free(c->unknown);
     gq_model_close(c->model);
     free(c);
 }
 
 /* ---- merging and writing ---- */
 
+/* Files of one model have the same entries, whatever text they are of. */
+static bool warn_of_others(gq_imatrix *a, const gq_imatrix *b, gq_error *e) {
+    const imatrix *x = &a->data, *y = &b->data;
+    const char *first = NULL;
+    uint64_t same = 0;
+    for (uint64_t i = 0; i < y->n_entries; i++)
+        if (imatrix_find(x, y->entries[i].name))
+            same++;
+        else if (!first)
+            first = y->entries[i].name;
+    for (uint64_t i = 0; !first && same < x->n_entries && i < x->n_entries; i++)
+        if (!imatrix_find(y, x->entries[i].name)) first = x->entries[i].name;
+    uint64_t here = y->n_entries - same, there = x->n_entries - same;
+    return (here == 0 && there == 0) ||
+           imatrix_warn(&a->data, e,
+                        "%s: %llu of its %llu entries %s in no file before it, and %llu of theirs %s not in "
+                        "it (first: %s): are all of them of one model?",
+                        b->path, (unsigned long long)here, (unsigned long long)y->n_entries,
+                        here == 1 ? "is" : "are", (unsigned long long)there, there == 1 ? "is" : "are",
+                        first);
+}
+
 bool gq_imatrix_merge(gq_imatrix *a, const gq_imatrix *b, gq_error *e) {
-    return imatrix_merge(&a->data, &b->data, b->path, e) && make_rows(a, e);
+    return warn_of_others(a, b, e) && imatrix_merge(&a->data, &b->data, b->path, e) && make_rows(a, e);
 }
 
 bool gq_imatrix_write(const gq_imatrix *m, const char *path, bool gguf, bool force, gq_error *e) {

@@ -45,8 +45,8 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
                        label(t->to));
     if (needs_data && !source->inputs.columns && !t->calibrated)
         return gq_fail_remedy(e, plan->inputs.n_entries ? GQ_REMEDY_OTHER_TYPE : GQ_REMEDY_NONE,
-                              "%s: tensor %s: %s in a %s file needs importance data, and %s", file,
-                              t->source_name, label(t->to), out->label,
+                              "%s: tensor %s: %s in %s %s file needs importance data, and %s", file,
+                              t->source_name, label(t->to), gq_a(out->label), out->label,
                               source->transposed ? "none is of use to what is stored transposed"
                               : options->imatrix ? "there is none for it"
                                                  : "none is given");

@@ -42,8 +42,8 @@ typedef struct plan_calibration {
 bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e);
 /* What memory and disk it takes. When all is laid out and identified. */
 bool plan_bound_calibration(gq_plan *plan, gq_error *e);
-/* Say what an earlier run has left. */
-bool plan_announce_calibration(gq_plan *plan, gq_error *e);
+/* Say what an earlier run has left; whole: all files, but for some of their names. */
+bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e);
 void plan_calibration_free(plan_calibration *c);
 
 /* Tokens of all held-back windows; and how many of them one matrix is checked with at most. */

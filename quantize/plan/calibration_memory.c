@@ -12,6 +12,7 @@
 
 #include "forward/matmul.h"
 #include "base/checked.h"
+#include "base/units.h"
 #include "quantize/allowance.h"
 
 enum {
@@ -178,12 +179,12 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     if (c->bounds.peak == UINT64_MAX)
         return gq_fail(e, "%s: is too large to be calibrated: its memory cannot be counted",
                        plan_input(plan));
+    char given[UNITS_ROOM], needed[UNITS_ROOM];
+    units_compared(given, c->asked, needed, so_much);
     return !c->asked || c->bounds.peak <= c->asked ||
            gq_fail_usage(
-               e,
-               "%llu bytes of memory are not enough to calibrate with: a layer and a window of %zu tokens "
-               "take %llu",
-               (unsigned long long)c->asked, c->job.context, (unsigned long long)so_much);
+               e, "%s of memory are not enough to calibrate with: a layer and a window of %zu tokens take %s",
+               given, c->job.context, needed);
 }
 
 /* ---- work ---- */

@@ -105,6 +105,24 @@ static bool warn_missing(gq_plan *plan, const gq_options *options, const name_li
                      missing->n == 1 ? "is" : "are", missing->text, more);
 }
 
+/* Layers that are pruned are the model's, too. */
+bool importance_warn_unknown(const model_inputs *inputs, const gguf_model *model, word_list *warnings,
+                             gq_error *e) {
+    name_list unknown = {.n = 0};
+    char more[48];
+    for (uint64_t i = 0; i < inputs->n_entries; i++) {
+        const char *name = model_inputs_entry(inputs, i);
+        if (!gguf_model_tensor(model, name)) list_name(&unknown, name);
+    }
+    and_more(&unknown, more);
+    return unknown.n == 0 ||
+           words_add(warnings, e,
+                     "%s: %llu of its %llu entries %s of no tensor of the model, so it may be of another "
+                     "one: %s%s",
+                     inputs->path, (unsigned long long)unknown.n, (unsigned long long)inputs->n_entries,
+                     unknown.n == 1 ? "is" : "are", unknown.text, more);
+}
+
 static bool warn_unseen(gq_plan *plan, const name_list *unseen, uint64_t experts, gq_error *e) {
     char more[48];
     and_more(unseen, more);
@@ -162,6 +180,8 @@ bool plan_cover(gq_plan *plan, const gq_options *options, gq_error *e) {
             s->n_experts_unseen += inputs->n_unseen;
         }
     }
-    return warn_missing(plan, options, &missing, covered, e) && warn_unseen(plan, &unseen, experts, e) &&
-           warn_transposed(plan, &transposed, e);
+    bool useless = missing.n && !covered; /* which is warned of by itself */
+    return warn_missing(plan, options, &missing, covered, e) &&
+           (useless || importance_warn_unknown(&plan->inputs, &plan->model, &plan->warnings, e)) &&
+           warn_unseen(plan, &unseen, experts, e) && warn_transposed(plan, &transposed, e);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/safe_file.h"
+#include "base/units.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/meta.h"
 #include "quantize/plan/paths.h"
@@ -90,10 +91,10 @@ static bool cut_at_size(gq_plan *plan, plan_output *out, const gq_options *optio
         out->places[i].shard = shard;
     }
     out->n_shards = shard + 1;
-    return !larger ||
-           words_add(&plan->warnings, e,
-                     "a shard of %s will be larger than the %llu bytes asked for: one tensor alone is",
-                     out->path, (unsigned long long)options->split_max_size);
+    char most[UNITS_ROOM];
+    return !larger || words_add(&plan->warnings, e,
+                                "a shard of %s will be larger than the %s asked for: one tensor alone is",
+                                out->path, units_bytes(most, options->split_max_size));
 }
 
 static bool choose_shards(gq_plan *plan, plan_output *out, const gq_options *options, gq_error *e) {

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/safe_file.h"
 #include "quantize/files.h"
@@ -79,11 +80,20 @@ bool plan_check_inputs(const gq_plan *plan, const gq_options *options, const cha
     return files_check_inputs(path, &plan->model, others, sizeof others / sizeof *others, e);
 }
 
+/* Whether it lies in a folder that whoever asks for a plan alone has still to make. */
+static bool is_still_missing(const gq_options *options, const char *path) {
+    struct stat st;
+    size_t n = options->out_dir ? strlen(options->out_dir) : 0;
+    return options->dry_run && n > 0 && !strncmp(path, options->out_dir, n) && path[n] == '/' &&
+           stat(options->out_dir, &st) != 0 && errno == ENOENT;
+}
+
 static bool check_target(const gq_plan *plan, const gq_options *options, const plan_shard *shard, bool named,
                          gq_error *e) {
     const char *path = shard->path;
-    return plan_check_inputs(plan, options, path, e) &&
-           gq_check_target(path, options->force || options->dry_run || named, e);
+    return is_still_missing(options, path) ||
+           (plan_check_inputs(plan, options, path, e) &&
+            gq_check_target(path, options->force || options->dry_run || named, e));
 }
 
 bool plan_check_beside(const gq_plan *plan, const gq_options *options, const char *path, gq_error *e) {
@@ -105,9 +115,13 @@ static int by_place(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-/* The folder is there: check_target has looked. */
-static bool place_of(place *to, const char *path, gq_error *e) {
+/* The folder is there, but for one that is still missing: check_target has looked. */
+static bool place_of(place *to, const char *path, const gq_options *options, gq_error *e) {
     struct stat st = {.st_size = 0};
+    if (is_still_missing(options, path)) {
+        *to = (place){UINT64_MAX, 0, path, path};
+        return true;
+    }
     char *folder = safe_file_folder(path);
     if (!folder) return gq_fail_memory(e, strlen(path) + 1);
     bool ok = stat(folder, &st) == 0 || gq_fail(e, "%s: %s", folder, strerror(errno));
@@ -116,10 +130,10 @@ static bool place_of(place *to, const char *path, gq_error *e) {
     return ok;
 }
 
-static bool all_different(const char **paths, size_t n, gq_error *e) {
+static bool all_different(const char **paths, size_t n, const gq_options *options, gq_error *e) {
     place *places = calloc(n, sizeof *places);
     bool ok = places || gq_fail_memory(e, n * sizeof *places);
-    for (size_t i = 0; ok && i < n; i++) ok = place_of(&places[i], paths[i], e);
+    for (size_t i = 0; ok && i < n; i++) ok = place_of(&places[i], paths[i], options, e);
     if (ok) qsort(places, n, sizeof *places, by_place);
     for (size_t i = 1; ok && i < n; i++)
         if (!by_place(&places[i - 1], &places[i]))
@@ -147,11 +161,26 @@ bool plan_check_targets(const gq_plan *plan, const gq_options *options, const bo
     for (size_t o = 0; o < plan->n_outputs; o++) n += plan->outputs[o].n_shards;
     const char **paths = calloc(2 * n, sizeof *paths);
     if (!paths) return gq_fail_memory(e, 2 * n * sizeof *paths);
-    bool ok = check_each(plan, options, named, paths, &outputs, e) && all_different(paths, n, e);
+    bool ok = check_each(plan, options, named, paths, &outputs, e) && all_different(paths, n, options, e);
     for (size_t o = 0; ok && o < plan->n_outputs; o++)
         for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++)
             paths[outputs++] = plan->outputs[o].shards[s].temporary;
-    ok = ok && all_different(paths, outputs, e);
+    ok = ok && all_different(paths, outputs, options, e);
     free(paths);
     return ok;
+}
+
+bool plan_outputs_are_there(const gq_plan *plan) {
+    bool all = true;
+    for (size_t o = 0; all && o < plan->n_outputs; o++)
+        for (uint32_t s = 0; all && s < plan->outputs[o].n_shards; s++) {
+            const plan_shard *shard = &plan->outputs[o].shards[s];
+            struct stat st;
+            int fd = safe_file_open(shard->temporary);
+            all = fd >= 0 && fstat(fd, &st) == 0;
+            uint64_t size = all ? (uint64_t)st.st_size : 0;
+            all = all && (plan->parts ? size <= shard->size : size == shard->size);
+            if (fd >= 0) close(fd);
+        }
+    return all;
 }

@@ -18,5 +18,7 @@ bool plan_check_beside(const gq_plan *plan, const gq_options *options, const cha
 /* Whether all outputs may be written where they are asked for. named: which shards, output by output, have
  * their names from an earlier run; NULL: none. */
 bool plan_check_targets(const gq_plan *plan, const gq_options *options, const bool *named, gq_error *e);
+/* Whether all that an unfinished run has written is there, as opening it for more work wants it. */
+bool plan_outputs_are_there(const gq_plan *plan);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/units.h"
 #include "quantize/plan/advice.h"
 #include "quantize/plan/assign.h"
 #include "quantize/plan/calibration.h"
@@ -128,15 +129,15 @@ static bool report_fallbacks(gq_plan *plan, const plan_output *out, const gq_opt
     if (s->n_fallbacks == 0) return true;
     const gq_tensor *first = out->tensors;
     while (first->wanted == first->to) first++;
-    char text[512];
+    char text[512], cost[UNITS_ROOM];
     snprintf(text, sizeof text,
-             "%llu %s rows that do not fit the wanted type, first %s: %llu columns, %s for %s",
+             "%llu %s rows that do not fit the wanted type, first %s: %llu column%s, %s for %s",
              (unsigned long long)s->n_fallbacks, s->n_fallbacks == 1 ? "tensor has" : "tensors have",
-             first->source_name, (unsigned long long)first->ne[0], gguf_type_name(first->to),
-             gguf_type_name(first->wanted));
+             first->source_name, (unsigned long long)first->ne[0], gq_s(first->ne[0]),
+             gguf_type_name(first->to), gguf_type_name(first->wanted));
     if (options->strict) return gq_fail(e, "%s: %s, and the plan is to be strict", plan_input(plan), text);
-    return words_add(&plan->warnings, e, "%s: %s; all cost %llu bytes", s->filetype, text,
-                     (unsigned long long)s->fallback_bytes);
+    return words_add(&plan->warnings, e, "%s: %s; all cost %s", s->filetype, text,
+                     units_bytes(cost, s->fallback_bytes));
 }
 
 /* ---- chunks ---- */
@@ -253,5 +254,7 @@ const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n) {
 const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan) {
     return plan->calibration ? &plan->calibration->facts : NULL;
 }
+
+double gq_plan_seconds(const gq_plan *plan) { return plan->seconds; }
 
 const char *gq_plan_measure_file(const gq_plan *plan) { return plan->measure_file; }

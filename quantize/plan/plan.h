@@ -80,6 +80,7 @@ struct gq_plan {
     chunk_map chunks;
     plan_identity identity;
     char *measure_file; /* see gq_plan_measure_file */
+    double seconds;     /* that it took to make */
     word_list warnings;
 };
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/index.h"
+#include "base/units.h"
 #include "mixes/budget.h"
 #include "quantize/plan/assign.h"
 #include "quantize/plan/calibration.h"
@@ -207,7 +208,7 @@ static bool measure(target *t, gq_error *e) {
     ok = ok && (plan->calibration || cover_needed(t, e)); /* which types apply depends on it */
     if (ok) measure_read(plan, path, key, t->found);
     ok = ok && measure_all(t, &fresh, e);
-    bool keep = ok && *path && !(fresh && t->options->dry_run);
+    bool keep = ok && *path;
     if (keep && fresh && !keep_measurements(t, path, key, &why)) {
         keep = false;
         ok = words_add(&plan->warnings, e, "the measurements are not kept for the next time: %s", why.text);
@@ -322,12 +323,13 @@ static bool smallest(target *t, uint64_t *size, uint64_t *chosen, gq_error *e) {
 
 static bool fail_unreachable(const target *t, uint64_t size, gq_error *e) {
     const gq_summary *s = &t->plan->outputs[t->output].summary;
-    if (t->asked.size)
-        return gq_fail_usage(
-            e,
-            "%s: a file of %llu bytes cannot be reached: with the smallest types to choose from it has "
-            "%llu bytes",
-            plan_input(t->plan), (unsigned long long)t->asked.size, (unsigned long long)size);
+    char asked[UNITS_ROOM], least[UNITS_ROOM];
+    units_compared(asked, t->asked.size, least, size);
+    if (t->asked.size) /* to the byte, as that can be asked for */
+        return gq_fail_usage(e,
+                             "%s: a file of %s cannot be reached: with the smallest types to choose from it "
+                             "has %llu bytes, %s",
+                             plan_input(t->plan), asked, (unsigned long long)size, least);
     return gq_fail_usage(
         e, "%s: %g bits per weight cannot be reached: the smallest types to choose from make %.4f",
         plan_input(t->plan), t->asked.bpw, 8 * (double)s->out_bytes / (double)s->n_weights);

@@ -248,8 +248,9 @@ static bool do_head(calibrator *c, gq_error *e) {
     return ok;
 }
 
-/* What has been rounded is safe before the record says so. */
-static bool finish_step(calibrator *c, gq_error *e) {
+/* What has been rounded is safe before the record says so. last: nothing comes behind it, and what states
+ * there are does not matter any more. */
+static bool finish_step(calibrator *c, bool last, gq_error *e) {
     calibrate_record *r = &c->record;
     size_t n = c->plan->n_outputs;
     uint64_t *sums = calloc(n + 1, sizeof *sums);
@@ -257,7 +258,7 @@ static bool finish_step(calibrator *c, gq_error *e) {
     sums[0] = forward_stream_sum(c->original);
     for (size_t o = 0; o < n; o++) sums[o + 1] = c->rounded[o] ? forward_stream_sum(c->rounded[o]) : 0;
     bool ok = record_sum_up(r, c->plan, c->outputs, e) && output_sync(c->outputs, e) &&
-              checkpoint_add(c->kept, c->layer ? sums : NULL, r->entries, r->n * sizeof *r->entries, e);
+              checkpoint_add(c->kept, last ? NULL : sums, r->entries, r->n * sizeof *r->entries, e);
     free(sums);
     r->n = 0;
     return ok;
@@ -356,7 +357,8 @@ static bool run_steps(calibrator *c, gq_error *e) {
             snprintf(c->what, sizeof c->what, "layer %zu of %zu", i + 1, layers);
         else
             snprintf(c->what, sizeof c->what, "the output matrix");
-        if (!(i < layers ? do_layer(c, plan_run_layer(c->plan, i), e) : do_head(c, e)) || !finish_step(c, e))
+        if (!(i < layers ? do_layer(c, plan_run_layer(c->plan, i), e) : do_head(c, e)) ||
+            !finish_step(c, i + 1 == steps, e))
             return false;
     }
     return all_settled(c, e);

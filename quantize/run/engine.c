@@ -222,7 +222,8 @@ static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     }
     if (plan->join) return;
     const journal *j = g->n_journals ? &g->journals[0] : NULL;
-    if (!bad_input && j && (j->resumed || g->keeper.recorded > 0 || g->kept.finished > 0)) {
+    if (!bad_input && j && output_still_there(&g->outputs) &&
+        (j->resumed || g->keeper.recorded > 0 || g->kept.finished > 0)) {
         gq_fail(e, "%s; what is done is kept in %s, and the same command goes on from there", e->text,
                 plan->outputs[0].shards[0].temporary);
         e->status = status;

@@ -127,7 +127,7 @@ void journal_close(journal *j) {
 }
 
 void journal_remove(const journal *j) {
-    if (j->fd >= 0) unlink(j->path);
+    if (j->fd >= 0 && safe_file_still_there(j->fd, j->path)) unlink(j->path);
 }
 
 /* ---- slots ---- */
@@ -201,10 +201,11 @@ static bool for_each(const gq_plan *plan,
     return ok;
 }
 
-/* only: of this plan; NULL: of any. */
-static void remove_one(void *only, int folder, const char *name, uint32_t part, uint32_t parts) {
+/* user: a plan, whose journals alone are meant; NULL: of any. */
+static void remove_one(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
+    const gq_plan *const *only = user;
     journal_head found, wanted = {.part = 0};
-    if (only) wanted = journal_head_of(only, part, parts);
+    if (only) wanted = journal_head_of(*only, part, parts);
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return;
     bool is_left = !only || (read_head(fd, &found) && !journal_mismatch(&found, &wanted));
@@ -215,7 +216,7 @@ static void remove_one(void *only, int folder, const char *name, uint32_t part, 
 
 void journal_remove_all(const gq_plan *plan) { for_each(plan, remove_one, NULL, NULL); }
 
-void journal_clean(const gq_plan *plan) { for_each(plan, remove_one, (void *)(uintptr_t)plan, NULL); }
+void journal_clean(const gq_plan *plan) { for_each(plan, remove_one, &plan, NULL); }
 
 typedef struct parts_seen {
     const gq_plan *plan;
@@ -291,24 +292,44 @@ bool journal_check_names(const gq_plan *plan, const gq_options *options, gq_erro
     return !seen.failed && outputs_are_no_journals(plan, e);
 }
 
+static bool holds_any_chunk(const gq_plan *plan, const journal *j) {
+    bool any = false;
+    chunk_sum *sums = calloc(plan->n_outputs, sizeof *sums);
+    for (uint64_t i = j->begin; sums && !any && i < j->end; i++) any = journal_find(j, i, sums);
+    free(sums);
+    return any;
+}
+
+/* Of a run whose journal fits the plan. */
+static bool announce_fitting(const gq_plan *plan, const journal *j, bool whole, word_list *warnings,
+                             gq_error *e) {
+    const char *out = plan->outputs[0].path;
+    if (whole)
+        return words_add(warnings, e, "all is written of an unfinished run for %s, which gets its name now",
+                         out);
+    if (!plan_outputs_are_there(plan))
+        return words_add(warnings, e,
+                         "an unfinished run for %s starts afresh: what it has written is not there any more, "
+                         "or not all of it",
+                         out);
+    if (holds_any_chunk(plan, j))
+        return words_add(warnings, e, "an unfinished run for %s will be continued", out);
+    return plan->calibration || /* what that has finished is told apart */
+           words_add(warnings, e, "an unfinished run for %s starts afresh: nothing of it was finished", out);
+}
+
 bool journal_announce(const gq_plan *plan, bool whole, word_list *warnings, gq_error *e) {
     journal_head found, wanted = journal_head_of(plan, plan->part, plan->parts);
+    journal j;
     if (plan->join) return true;
-    char *path = journal_path(plan, plan->part, plan->parts);
-    if (!path) return gq_fail_memory(e, strlen(plan->outputs[0].path) + 64);
-    int fd = safe_file_open(path);
+    if (!prepare(&j, plan, plan->part, plan->parts, e)) return false;
+    j.fd = safe_file_open(j.path);
     bool ok = true;
-    if (fd >= 0 && read_head(fd, &found)) {
+    if (j.fd >= 0 && read_head(j.fd, &found)) {
         const char *why = journal_mismatch(&found, &wanted), *out = plan->outputs[0].path;
-        if (why)
-            ok = words_add(warnings, e, "an unfinished run for %s starts afresh: %s", out, why);
-        else if (whole)
-            ok = words_add(warnings, e, "all is written of an unfinished run for %s, which gets its name now",
-                           out);
-        else
-            ok = words_add(warnings, e, "an unfinished run for %s will be continued", out);
+        ok = why ? words_add(warnings, e, "an unfinished run for %s starts afresh: %s", out, why)
+                 : announce_fitting(plan, &j, whole, warnings, e);
     }
-    if (fd >= 0) close(fd);
-    free(path);
+    journal_close(&j);
     return ok;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/safe_file.h"
+#include "base/units.h"
 
 /* ---- opening ---- */
 
@@ -152,11 +153,12 @@ bool output_alone(const output_set *set) {
 
 static bool fail_space(const output_file *f, int error, gq_error *e) {
     struct statvfs fs;
-    unsigned long long size = f->shard->size;
-    if ((error == ENOSPC || error == EDQUOT) && fstatvfs(f->fd, &fs) == 0)
-        return gq_fail(e, "cannot write %s: it needs %llu bytes and %llu are free (%s)", f->shard->path, size,
-                       (unsigned long long)fs.f_bavail * fs.f_frsize, strerror(error));
-    return gq_fail(e, "cannot write %s: no room for its %llu bytes: %s", f->shard->path, size,
+    char size[UNITS_ROOM], available[UNITS_ROOM];
+    units_bytes(size, f->shard->size);
+    if ((error != ENOSPC && error != EDQUOT) || fstatvfs(f->fd, &fs) != 0)
+        return gq_fail(e, "cannot write %s: no room for its %s: %s", f->shard->path, size, strerror(error));
+    units_compared(size, f->shard->size, available, (uint64_t)fs.f_bavail * fs.f_frsize);
+    return gq_fail(e, "cannot write %s: it needs %s and %s are free (%s)", f->shard->path, size, available,
                    strerror(error));
 }
 
@@ -173,9 +175,10 @@ static bool enough_free(const output_set *set, size_t i, gq_error *e) {
         need += size > held ? size - held : 0;
     }
     uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
-    return need <= available ||
-           gq_fail(e, "cannot write %s: the output needs %llu bytes and %llu are free",
-                   set->files[i].shard->path, (unsigned long long)need, (unsigned long long)available);
+    char needed[UNITS_ROOM], free_bytes[UNITS_ROOM];
+    units_compared(needed, need, free_bytes, available);
+    return need <= available || gq_fail(e, "cannot write %s: the output needs %s and %s are free",
+                                        set->files[i].shard->path, needed, free_bytes);
 }
 
 bool output_reserve(output_set *set, gq_error *e) {
@@ -262,9 +265,15 @@ bool output_give_name(output_set *set, gq_error *e) {
     return false;
 }
 
+bool output_still_there(const output_set *set) {
+    for (size_t i = 0; i < set->n; i++)
+        if (set->files[i].fd < 0 || !still_there(&set->files[i])) return false;
+    return true;
+}
+
 void output_remove(output_set *set, bool old) {
     for (size_t i = 0; i < set->n; i++) {
         const output_file *f = &set->files[i];
-        if (f->fd >= 0 && (f->fresh || old) && !f->renamed) unlink(f->shard->temporary);
+        if (f->fd >= 0 && (f->fresh || old) && !f->renamed && still_there(f)) unlink(f->shard->temporary);
     }
 }

@@ -47,6 +47,8 @@ bool output_sync(const output_set *set, gq_error *e);
 bool output_complete(const output_set *set, gq_error *e);
 /* Give a single file its name, which needs no record (quantize/names.h). */
 bool output_give_name(output_set *set, gq_error *e);
+/* Whether the temporary files are all still where they were opened. */
+bool output_still_there(const output_set *set);
 /* Remove the temporary files that this run made; with `old` those of an earlier run too. */
 void output_remove(output_set *set, bool old);
 

@@ -18,7 +18,7 @@ static void write_and_read(const uint8_t *bytes, size_t n) {
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     checksum_list list;
     gq_error e = {0};
-    if (checksums_parse(&list, (const char *)bytes, n, "r.json", "model.gguf", &e)) {
+    if (checksums_parse(&list, (const char *)bytes, n, "r.json", "model.gguf", n % 2, &e)) {
         for (size_t i = 0; i < list.n; i++) PROMISE(list.items[i].name, "checksum %zu has no name", i);
     } else {
         fuzz_check_error(&e);

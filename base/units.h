@@ -1,0 +1,13 @@
+/* Sizes in messages: in the largest unit of 1024 that they reach. */
+#ifndef GGUF_UNITS_H
+#define GGUF_UNITS_H
+
+#include <stdint.h>
+
+enum { UNITS_ROOM = 32 };
+/* Into a caller's buffer, which it returns: "512 bytes", "3.25 MiB". */
+char *units_bytes(char to[UNITS_ROOM], uint64_t bytes);
+/* Two that a message compares: as bytes where they would read alike. */
+void units_compared(char a[UNITS_ROOM], uint64_t first, char b[UNITS_ROOM], uint64_t second);
+
+#endif
