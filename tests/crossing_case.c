@@ -23,7 +23,7 @@ void fail_case(const char *format, ...) {
     va_start(values, format);
     vsnprintf(text, sizeof text, format, values);
     va_end(values);
-    fail_msg("%s", text);
+    fail_msg("%s%s%s", at.way ? at.way : "", at.way ? ": " : "", text);
     abort();
 }
 
@@ -43,7 +43,7 @@ outcome run(const char *where, setting s, arguments a) {
     if (o.status > 2 && !(setting_kills(&s) && o.status == 128 + SIGKILL) &&
         !(s.cut_at && o.status == STATUS_POWER_CUT))
         fail_case("in %s: status %d: %s", where, o.status, o.text);
-    if (at.in_way && is_short_of_memory(&o)) longjmp(way_left, 1);
+    if (at.way && is_short_of_memory(&o)) longjmp(way_left, 1);
     return o;
 }
 
@@ -148,7 +148,8 @@ static void run_reference(const crossing_test *test) {
     at.planned = dry.status == 0;
     if (count_files(in_folder(at.folder, "dry")) || count_inputs() != files)
         fail_case("a dry run left files");
-    at.reference = run("ref", (setting){.isa = NULL}, reported(all_words(&at.options, 1), "ref"));
+    at.reference = run("ref", (setting){.count_calls = at.model.runs && has_faults()},
+                       reported(all_words(&at.options, 1), "ref"));
     if (is_short_of_memory(&dry) && !at.reference.status) at.reference = dry; /* it is on the edge */
     if (is_short_of_memory(&at.reference)) return;
     if (dry.status && (dry.status != at.reference.status || strcmp(dry.text, at.reference.text)))
@@ -176,14 +177,18 @@ static void next_step(void) {
 /* One that is drawn at random, where it applies. */
 static void try_way(const crossing_test *test) {
     const crossing_way *way = &test->ways[below(test->n_ways)];
+    const char *asked = getenv("GQUANT_TEST_WAY");
+    for (size_t i = 0; asked && i < test->n_ways; i++)
+        if (!strcmp(test->ways[i].name, asked)) way = &test->ways[i];
+    at.step += asked && !way->applies();
     if (!way->applies()) return;
     next_step();
-    at.in_way = true;
+    at.way = way->name;
     if (setjmp(way_left) == 0)
         way->try();
     else
         at.left++;
-    at.in_way = false;
+    at.way = NULL;
 }
 
 static void run_case(const crossing_test *test, unsigned long seed) {

@@ -11,10 +11,10 @@ typedef struct crossing_case {
     crossing_model model;
     crossing_options options;
     outcome reference;
-    bool planned;  /* a dry run succeeded */
-    bool open;     /* the case has begun and not ended */
-    unsigned step; /* how many ways were tried */
-    bool in_way;
+    bool planned;                          /* a dry run succeeded */
+    bool open;                             /* the case has begun and not ended */
+    unsigned step;                         /* how many ways were tried */
+    const char *way;                       /* that is tried */
     unsigned runs, kills, damaged, errors; /* of all cases */
     unsigned left;                         /* ways for which there was too little memory */
 } crossing_case;
@@ -22,6 +22,7 @@ extern crossing_case at;
 
 /* A way to do the work of the case, which must end as the reference did. */
 typedef struct crossing_way {
+    const char *name;
     void (*try)(void);
     bool (*applies)(void); /* to the case at hand */
 } crossing_way;
@@ -36,7 +37,8 @@ typedef struct crossing_test {
     unsigned ways_with_reference; /* that are tried; where the job fails one less, but at least one */
     unsigned long cases;          /* by default */
 } crossing_test;
-/* As main(): as many cases as $GQUANT_TEST_CROSSINGS says, from $GQUANT_TEST_SEED on. */
+/* As main(): as many cases as $GQUANT_TEST_CROSSINGS says, from $GQUANT_TEST_SEED on, all in the way
+ * $GQUANT_TEST_WAY where that is given. */
 int crossing_run_cases(const crossing_test *test);
 
 bool has_reference(void);

@@ -118,16 +118,24 @@ static void draw_alias(char alias[512], const char *where, const char *name, boo
     }
 }
 
+/* What the measurements of a model are called that are kept beside it. */
+static bool is_measures_of(const char *name, const char *word) {
+    size_t n = strlen(word);
+    return !strncmp(name, word, n) && !strcmp(name + n, ".gquant-measure");
+}
+
 /* A file that these words have the command read. NULL: there is none. */
 static const char *draw_victim(const arguments *a, const file_list *files) {
     const char *found[64];
+    bool target = has_word(a, "--target-bpw") || has_word(a, "--target-size");
     size_t n = 0;
     for (size_t i = 0; i < files->n && n < 64; i++) {
         for (size_t k = 0; k < a->n && n < 64; k++) {
             const char *word = a->items[k], *name = files->names[i];
             if (strncmp(word, "../in/", 6)) continue;
             bool shard = !strncmp(word + 6, "in-0", 4) && !strncmp(name, "in-0", 4); /* all are read */
-            if (shard || !strcmp(word + 6, name)) found[n++] = name;
+            if (shard || !strcmp(word + 6, name) || (target && is_measures_of(name, word + 6)))
+                found[n++] = name;
         }
     }
     return n ? found[below(n)] : NULL;
@@ -139,6 +147,19 @@ static void replace_out(arguments *a, const char *alias) {
         if (strncmp(old, "OUT", 3) != 0 || (old[3] && old[3] != '=')) continue;
         assert_true(asprintf(&a->items[i], "%s%s", alias, old + 3) > 0);
         free(old);
+    }
+}
+
+/* Measurements may be written afresh, and are measurements then. */
+static void check_measures(const snapshot *before, const char *where) {
+    for (size_t i = 0; i < before->n; i++) {
+        size_t n;
+        const char *name = before->files[i].name;
+        if (!strstr(name, ".gquant-measure")) continue;
+        uint8_t *bytes = read_whole(in_folder(in_folder(at.folder, "in"), name), &n);
+        if (!memmem(bytes, n, "measured.of", 11))
+            fail_case("in %s: %s holds no measurements any more", where, name);
+        free(bytes);
     }
 }
 
@@ -157,6 +178,7 @@ void inputs_as_outputs(void) {
         outcome o = run(where, (setting){.isa = NULL}, a);
         char *difference = snapshot_difference(&before, in_folder(at.folder, "in"), ".gquant-measure");
         if (difference) fail_case("in %s: status %d: %s: %s", where, o.status, o.text, difference);
+        check_measures(&before, where);
         snapshot_free(&before);
     } else {
         arguments_free(&a);

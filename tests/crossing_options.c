@@ -180,20 +180,21 @@ static bool has_pure(const arguments *a) {
     return found;
 }
 
-static void draw_target(crossing_options *o) {
+static void draw_target(crossing_options *o, const crossing_model *m) {
+    unsigned least = m->runs ? 25 : 0; /* of tiny models much is not quantized */
     o->target = true;
     if (chance(70)) {
         arguments_add(&o->before, "--target-bpw");
-        arguments_add(&o->before, "%.2f", 4 + 0.1 * (double)below(80));
+        arguments_add(&o->before, "%.2f", 4 + 0.1 * (double)(least + below(80)));
     } else {
         arguments_add(&o->before, "--target-size");
-        arguments_add(&o->before, "%u", 10000 + (unsigned)below(300000));
+        arguments_add(&o->before, "%u", (m->runs ? 110000 : 10000) + (unsigned)below(300000));
     }
 }
 
 static void draw_targets(crossing_options *o, const crossing_model *m) {
     char name[256];
-    draw_target(o);
+    draw_target(o, m);
     if (chance(m->runs ? 10 : 30))
         arguments_add(&o->before, "--measure-file"), arguments_add(&o->before, "none");
     else if (m->runs && chance(30))
@@ -203,7 +204,7 @@ static void draw_targets(crossing_options *o, const crossing_model *m) {
         return;
     }
     o->list = true;
-    if (chance(50)) draw_target(o);
+    if (chance(50)) draw_target(o, m);
     arguments_add(&o->before, "--out-dir"), arguments_add(&o->before, ".");
     if (chance(30)) arguments_add(&o->outputs, "%s", ANY_OF(file_types));
 }

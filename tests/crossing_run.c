@@ -93,8 +93,9 @@ static void become(const char *where, const setting *s, const arguments *a, cons
     memcpy(argv + 1, a->items, a->n * sizeof *a->items);
     if (s->isa) setenv("GQUANT_ISA", s->isa, 1);
 #ifdef GQ_FAULTS
-    if (s->fault || s->cut_at) setenv("LD_PRELOAD", GQ_FAULTS, 1);
+    if (s->fault || s->cut_at || s->count_calls) setenv("LD_PRELOAD", GQ_FAULTS, 1);
     if (s->fault) setenv("GQ_FAULT", s->fault, 1);
+    if (s->count_calls) setenv("GQ_FAULT_COUNT", in_folder(folder, "calls"), 1);
 #endif
     snprintf(number, sizeof number, "%u", s->cut_at);
     if (s->cut_at) setenv("GQ_POWER_CUT", number, 1);
@@ -138,14 +139,35 @@ outcome run_in(const char *where, const setting *s, const arguments *a) {
     return o;
 }
 
+/* ---- faults ---- */
+
+/* What is preloaded would be into what stands in for the command. */
+bool has_faults(void) {
+#ifdef GQ_FAULTS
+    return !command_stands_in();
+#else
+    return false;
+#endif
+}
+
+unsigned calls_counted(const char *kind) {
+    char line[64], format[32];
+    unsigned n = 0;
+    FILE *f = fopen(in_folder(folder, "calls"), "r");
+    snprintf(format, sizeof format, "%s %%u", kind);
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, format, &n) == 1) break;
+    if (f) fclose(f);
+    return n;
+}
+
 /* ---- two at once ---- */
 
 static const char FIRST[] = "stderr-of-first";
 
 bool start_in(started *run, const char *where, const setting *s, const arguments *a) {
     *run = (started){.pid = start(where, s, a, FIRST)};
-    wait_us(s->stop_us);
-    kill(run->pid, SIGSTOP);
+    if (s->stop_us) wait_us(s->stop_us), kill(run->pid, SIGSTOP);
     assert_int_equal(waitpid(run->pid, &run->status, WUNTRACED), run->pid);
     run->ended = !WIFSTOPPED(run->status);
     return !run->ended;

@@ -25,8 +25,8 @@ static const char *draw_family(void) {
 
 /* Tiny: a run of it takes less than starting the program. */
 static variant draw_variant(void) {
-    static const uint32_t inner[] = {32, 32, 64, 40, 24};
-    static char name[24]; /* which the values are drawn from */
+    static const uint32_t inner[] = {32, 32, 64, 40, 24, 256, 544}; /* more than 256 columns: two strips */
+    static char name[24];                                           /* which the values are drawn from */
     variant v = *variant_named(draw_family());
     v.arch = variant_arch(&v);
     snprintf(name, sizeof name, "v%u", (unsigned)below(1000000));

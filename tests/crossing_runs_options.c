@@ -73,7 +73,7 @@ static void draw_tokens(crossing_options *o, const crossing_model *m) {
 /* Near the least, where less and less is done at once. */
 static void draw_memory(crossing_options *o) {
     arguments *a = &o->aspects[ASPECT_MEMORY];
-    static const uint64_t more[] = {1, 64 << 10, 512 << 10, 2 << 20, 8 << 20, 32 << 20};
+    static const uint64_t more[] = {64 << 10, 512 << 10, 2 << 20, 8 << 20, 32 << 20, 128 << 20};
     if (!o->least_memory || chance(15)) return;
     arguments_add(a, "--memory");
     arguments_add(a, "%llu", (unsigned long long)(o->least_memory + below(ANY_OF(more))));

@@ -116,12 +116,11 @@ static file_list unfinished_files(const char *where) {
 /* Where the run has been made to stop before its end and has left something. */
 static file_list leave_files(const char *where) {
     file_list files = {.n = 0};
-    for (int tries = 0; tries < 4 && !files.n; tries++) {
+    for (int tries = 0; tries < 4 && !files.n && !exists_output(in_folder(at.folder, where)); tries++) {
         setting s = any_kill();
-        files_free(&files);
         s.isa = any_level();
         run(where, s, all_words(&at.options, any_threads()));
-        if (exists_output(in_folder(at.folder, where))) break;
+        files_free(&files);
         files = unfinished_files(where);
     }
     return files;
@@ -200,7 +199,7 @@ static char *refusal_difference(const setting *s, const snapshot *before, const 
 
 /* The first has been stopped at its work. */
 static void beside_a_running_one(const char *where) {
-    setting first = {.stop_us = 1 + (unsigned)below(at.reference.us)}, second = {.isa = any_level()};
+    setting first = any_stop(), second = {.isa = any_level()};
     arguments a = all_words(&at.options, any_threads());
     started running;
     bool own, stopped = start_in(&running, where, &first, &a);
@@ -243,6 +242,36 @@ static void refused_beside(void) {
         beside_an_unfinished_one(where);
 }
 
+/* ---- an input that changes ---- */
+
+/* The model changes while the run is stopped. It is noticed, or the run is of either model alone. */
+static void input_changes(void) {
+    const char *where = new_folder("changing"), *after = new_folder("after");
+    setting s = any_stop();
+    snapshot in = snapshot_take(in_folder(at.folder, "in"));
+    arguments a = all_words(&at.options, any_threads());
+    started running;
+    bool stopped = start_in(&running, where, &s, &a);
+    arguments_free(&a);
+    if (stopped) change_input();
+    outcome o = end_started(&running, false);
+    char *own =
+        o.status ? NULL : files_difference(in_folder(at.folder, "ref"), in_folder(at.folder, where), NULL);
+    if (own) {
+        forget_measures();
+        run(after, (setting){.isa = NULL}, all_words(&at.options, 1));
+        own = files_difference(in_folder(at.folder, after), in_folder(at.folder, where), NULL);
+    }
+    if (own)
+        fail_case("in %s: the input changed and the run ended well, but not as that of one input: %s", where,
+                  own);
+    if (o.status && exists_output(in_folder(at.folder, where)) && !at.options.aspects[ASPECT_EVALUATE].n)
+        fail_case("in %s: the input changed, and there is an output: %s", where, o.text);
+    snapshot_write(&in, in_folder(at.folder, "in")), snapshot_free(&in);
+    if (chance(50) && o.status && !exists_output(in_folder(at.folder, where)))
+        finish_in(where, (setting){.isa = NULL});
+}
+
 /* ---- which ---- */
 
 static bool may_target(void) { return has_reference() && at.options.target; }
@@ -252,25 +281,26 @@ static bool each_alone(void) {
 static bool is_continued(void) { return has_reference() && at.options.job != JOB_LOGITS; }
 
 static const crossing_way ways[] = {
-    {other_threads, always},
-    {other_threads, has_reference},
-    {kills, has_reference},
-    {kills, is_continued},
-    {faults, may_fault},
-    {one_by_one, each_alone},
-    {other_options, is_continued},
-    {other_options, is_continued},
-    {another_input, is_continued},
-    {over_files, has_reference},
-    {after_other_measurements, may_target},
-    {after_other_measurements, may_target},
-    {damaged, is_continued},
-    {damaged, is_continued},
-    {damaged, is_continued},
-    {refused_beside, is_continued},
-    {refused_beside, is_continued},
-    {inputs_as_outputs, always},
-    {inputs_as_outputs, always},
+    {"other_threads", other_threads, always},
+    {"other_threads", other_threads, has_reference},
+    {"kills", kills, has_reference},
+    {"kills", kills, is_continued},
+    {"faults", faults, may_fault},
+    {"one_by_one", one_by_one, each_alone},
+    {"other_options", other_options, is_continued},
+    {"other_options", other_options, is_continued},
+    {"another_input", another_input, is_continued},
+    {"over_files", over_files, has_reference},
+    {"after_other_measurements", after_other_measurements, may_target},
+    {"after_other_measurements", after_other_measurements, may_target},
+    {"damaged", damaged, is_continued},
+    {"damaged", damaged, is_continued},
+    {"damaged", damaged, is_continued},
+    {"refused_beside", refused_beside, is_continued},
+    {"refused_beside", refused_beside, is_continued},
+    {"input_changes", input_changes, has_reference},
+    {"inputs_as_outputs", inputs_as_outputs, always},
+    {"inputs_as_outputs", inputs_as_outputs, always},
 };
 
 const crossing_way *crossing_runs_ways(size_t *n) {

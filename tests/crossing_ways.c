@@ -93,22 +93,27 @@ static void in_parts(void) {
         fail_case("in %s: joined although the whole run fails", where);
 }
 
-/* At a call that changes files, or that reads the model. */
-static setting kill_at_call(void) {
-    static const char *const kinds[] = {"pwrite", "pwrite", "fdatasync", "fsync",
-                                        "rename", "unlink", "open",      "pread"};
-    static const unsigned most[] = {150, 30, 15, 4, 3, 5, 30, 300};
+/* Something happens at one of the reference's calls that change files or read them. */
+static setting at_any_call(const char *what) {
+    static const char *const kinds[] = {"pwrite", "pwrite", "pwrite", "fdatasync", "fdatasync", "fsync",
+                                        "rename", "unlink", "open",   "pread",     "pread",     "flock"};
     static char faults[8][32];
     static size_t next;
-    size_t kind = below(8);
+    const char *kind = kinds[below(sizeof kinds / sizeof *kinds)];
+    unsigned calls = calls_counted(kind);
     char *fault = faults[next++ % 8];
-    snprintf(fault, sizeof faults[0], "%s:%u:kill", kinds[kind], 1 + (unsigned)below(most[kind]));
+    snprintf(fault, sizeof faults[0], "%s:%u:%s", kind, 1 + (unsigned)below(calls ? calls : 1), what);
     return (setting){.fault = fault};
+}
+
+setting any_stop(void) {
+    if (has_faults() && chance(70)) return at_any_call("stop");
+    return (setting){.stop_us = 1 + (unsigned)below(at.reference.us)};
 }
 
 setting any_kill(void) {
     if (at.model.runs && has_faults()) {
-        if (chance(60)) return kill_at_call();
+        if (chance(60)) return at_any_call("kill");
         if (chance(10)) return (setting){.cut_at = 1 + (unsigned)below(5)};
     }
     return (setting){.kill_us = 1 + (unsigned)below(at.reference.us + at.reference.us / 4)};
@@ -154,15 +159,6 @@ void one_by_one(void) {
     same_folder(where);
 }
 
-/* What is preloaded would be into what stands in for the command. */
-bool has_faults(void) {
-#ifdef GQ_FAULTS
-    return !command_stands_in();
-#else
-    return false;
-#endif
-}
-
 /* Leave a run unfinished; with faults, one that only lacks its names. false: it has finished. */
 bool leave_unfinished(const char *where, arguments a) {
     setting s = {.fault = "rename:1+:5"};
@@ -199,7 +195,7 @@ void after_other_options(void) {
 }
 
 /* The tensor's bytes, each changed a little, which leaves numbers finite. */
-static void change_tensor(const gguf_tensor *t, const char *path) {
+static void change_tensor(const gguf_tensor *t, const char *path, bool same_age) {
     int fd = open(path, O_RDWR);
     uint8_t *bytes = malloc(t->size);
     struct stat st;
@@ -207,7 +203,7 @@ static void change_tensor(const gguf_tensor *t, const char *path) {
     assert_int_equal(pread(fd, bytes, t->size, (off_t)t->offset), t->size);
     for (uint64_t i = 0; i < t->size; i += 4) bytes[i] ^= 1;
     assert_int_equal(pwrite(fd, bytes, t->size, (off_t)t->offset), t->size);
-    assert_int_equal(futimens(fd, (struct timespec[2]){st.st_atim, st.st_mtim}), 0);
+    if (same_age) assert_int_equal(futimens(fd, (struct timespec[2]){st.st_atim, st.st_mtim}), 0);
     close(fd), free(bytes);
 }
 
@@ -218,11 +214,19 @@ void after_another_input(void) {
     const gguf_tensor *t = m.n_tensors ? m.tensors[below(m.n_tensors)] : NULL;
     if (t) {
         const char *path = m.shards[t->shard].file.path;
-        change_tensor(t, path);
+        change_tensor(t, path, true);
         bool unfinished = leave_unfinished(where, all_words(&at.options, any_threads()));
-        change_tensor(t, path);
+        change_tensor(t, path, true);
         if (unfinished) not_mixed(where, false);
     }
+    gguf_model_close(&m);
+}
+
+void change_input(void) {
+    const char *name = crossing_model_input(&at.model);
+    gguf_model m = open_model(in_folder(in_folder(at.folder, "in"), name));
+    const gguf_tensor *t = m.tensors[below(m.n_tensors)];
+    change_tensor(t, m.shards[t->shard].file.path, false);
     gguf_model_close(&m);
 }
 
@@ -324,19 +328,19 @@ bool always(void) { return true; }
 bool may_fault(void) { return has_faults() && has_reference(); }
 
 static const crossing_way plain_ways[] = {
-    {by_other_threads, always},
-    {by_other_threads, always},
-    {in_parts, always},
-    {with_kills, has_reference},
-    {with_faults, may_fault},
-    {one_by_one, is_list},
-    {after_other_options, has_reference},
-    {after_other_options, has_reference},
-    {after_another_input, has_reference},
-    {merged, may_merge},
-    {from_whole_input, had_shards},
-    {over_files, has_reference},
-    {from_recipe, may_follow_recipe},
+    {"by_other_threads", by_other_threads, always},
+    {"by_other_threads", by_other_threads, always},
+    {"in_parts", in_parts, always},
+    {"with_kills", with_kills, has_reference},
+    {"with_faults", with_faults, may_fault},
+    {"one_by_one", one_by_one, is_list},
+    {"after_other_options", after_other_options, has_reference},
+    {"after_other_options", after_other_options, has_reference},
+    {"after_another_input", after_another_input, has_reference},
+    {"merged", merged, may_merge},
+    {"from_whole_input", from_whole_input, had_shards},
+    {"over_files", over_files, has_reference},
+    {"from_recipe", from_recipe, may_follow_recipe},
 };
 
 const crossing_way *crossing_plain_ways(size_t *n) {

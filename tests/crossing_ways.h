@@ -10,7 +10,6 @@ const crossing_way *crossing_plain_ways(size_t *n);
 
 bool always(void);
 bool may_fault(void);
-bool has_faults(void);
 bool is_list(void); /* each output can be made by itself */
 
 /* ---- ways ---- */
@@ -28,8 +27,11 @@ void over_files(void);
 /* Of those that make the same bytes. */
 const char *any_level(void);
 unsigned any_threads(void);
+/* The model is another one from now on. */
+void change_input(void);
 /* At a moment, or at a call, of a run like the reference's. */
 setting any_kill(void);
+setting any_stop(void); /* for start_in */
 /* A run that may have been stopped anywhere, and now has to end well. */
 void finish_in(const char *where, setting s);
 /* Leave a run unfinished; with faults, one that only lacks its names. false: it has finished. */
