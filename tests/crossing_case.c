@@ -187,12 +187,12 @@ static void try_way(const crossing_test *test) {
     if (setjmp(way_left) == 0)
         way->try();
     else
-        at.left++;
+        at.left++, at.way_left = true;
     at.way = NULL;
 }
 
 static void run_case(const crossing_test *test, unsigned long seed) {
-    at.seed = seed, at.step = 0, at.open = true;
+    at.seed = seed, at.step = 0, at.open = true, at.way_left = false;
     at.folder = temporary_folder();
     run_below(at.folder);
     seed_step();

@@ -15,6 +15,7 @@ typedef struct crossing_case {
     bool open;                             /* the case has begun and not ended */
     unsigned step;                         /* how many ways were tried */
     const char *way;                       /* that is tried */
+    bool way_left;                         /* for want of memory, wherever it was */
     unsigned runs, kills, damaged, errors; /* of all cases */
     unsigned left;                         /* ways for which there was too little memory */
 } crossing_case;
