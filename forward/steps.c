@@ -1,6 +1,8 @@
 /* What the parts of a layer do alike: products, norms, sums, telling what flows in. */
 #include "forward/batch.h"
 
+#include <math.h>
+
 void batch_multiply(forward_batch *b, slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                     size_t y_stride, size_t tokens) {
     const forward_layer *l = b->layer;
@@ -29,8 +31,10 @@ bool batch_finite(forward_batch *b, const char *what, const gguf_tensor *t, cons
         if (r < bad && k->first_not_finite(x + r * stride, tokens) < tokens) bad = r;
     if (bad == SIZE_MAX) return true;
     size_t token = k->first_not_finite(x + bad * stride, tokens);
+    float value = x[bad * stride + token];
+    if (isnan(value)) value = NAN; /* its sign is the processor's */
     gq_fail(b->e, "%s: %s %s is not finite: feature %zu of token %zu of the batch is %g", b->model->path,
-            what, t->name, bad, token, (double)x[bad * stride + token]);
+            what, t->name, bad, token, (double)value);
     return batch_blame_weights(b->e);
 }
 

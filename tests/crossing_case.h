@@ -11,12 +11,36 @@ typedef struct crossing_case {
     crossing_model model;
     crossing_options options;
     outcome reference;
-    bool planned;  /* a dry run succeeded */
-    bool open;     /* the case has begun and not ended */
-    unsigned step; /* how many ways were tried */
-    unsigned runs; /* of all cases */
+    bool planned;                          /* a dry run succeeded */
+    bool open;                             /* the case has begun and not ended */
+    unsigned step;                         /* how many ways were tried */
+    const char *way;                       /* that is tried */
+    bool way_left;                         /* for want of memory, wherever it was */
+    unsigned runs, kills, damaged, errors; /* of all cases */
+    unsigned left;                         /* ways for which there was too little memory */
 } crossing_case;
 extern crossing_case at;
+
+/* A way to do the work of the case, which must end as the reference did. */
+typedef struct crossing_way {
+    const char *name;
+    void (*try)(void);
+    bool (*applies)(void); /* to the case at hand */
+} crossing_way;
+
+/* What a program that draws cases brings. */
+typedef struct crossing_test {
+    void (*draw)(const char *in);    /* a model and options, into at.model, at.options and the folder */
+    void (*look_at_reference)(void); /* at what the reference made */
+    void (*end)(void);               /* of a case, before its folder is removed; may be NULL */
+    const crossing_way *ways;
+    size_t n_ways;
+    unsigned ways_with_reference; /* that are tried; where the job fails one less, but at least one */
+    unsigned long cases;          /* by default */
+} crossing_test;
+/* As main(): as many cases as $GQUANT_TEST_CROSSINGS says, from $GQUANT_TEST_SEED on, all in the way
+ * $GQUANT_TEST_WAY where that is given. */
+int crossing_run_cases(const crossing_test *test);
 
 bool has_reference(void);
 void fail_case(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
@@ -35,9 +59,7 @@ void same_folder(const char *where);
 void same_outputs(const char *where);
 void same_outcome(const char *where, const outcome *o);
 void same_report(const char *where);
-
-/* Do the work of the case in one more way, drawn at random, which must end as the reference did; false: the
- * one drawn is not for this case. step() comes before it, for what it draws. */
-bool crossing_try_way(void (*step)(void));
+/* The run left nothing behind that is not the output's: no hidden file beside inputs and reports. */
+void no_leftovers(void);
 
 #endif

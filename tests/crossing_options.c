@@ -140,7 +140,7 @@ static void draw_strict(arguments *a, const crossing_model *m) {
     if (chance(4)) arguments_add(a, "--strict");
 }
 
-static void (*const draws[N_ASPECTS])(arguments *, const crossing_model *) = {
+static void (*const draws[N_PLAIN_ASPECTS])(arguments *, const crossing_model *) = {
     [ASPECT_TYPES] = draw_types,           [ASPECT_TRANSPOSE] = draw_transpose,
     [ASPECT_IMPORTANCE] = draw_importance, [ASPECT_WEIGHTS] = draw_weights,
     [ASPECT_PRUNE] = draw_prune,           [ASPECT_SPLIT] = draw_split,
@@ -149,7 +149,17 @@ static void (*const draws[N_ASPECTS])(arguments *, const crossing_model *) = {
 
 void crossing_aspect_draw(crossing_options *o, enum crossing_aspect aspect, const crossing_model *m) {
     arguments_free(&o->aspects[aspect]);
-    draws[aspect](&o->aspects[aspect], m);
+    if (aspect >= N_PLAIN_ASPECTS)
+        crossing_run_aspect_draw(o, aspect, m);
+    else
+        draws[aspect](&o->aspects[aspect], m);
+}
+
+enum crossing_aspect crossing_aspect_any(const crossing_options *o) {
+    bool runs = o->job != JOB_QUANTIZE || o->aspects[ASPECT_EVALUATE].n;
+    if (o->job > JOB_CALIBRATE) return chance(70) ? ASPECT_TOKENS : ASPECT_MEMORY;
+    if (o->job == JOB_CALIBRATE && chance(40)) return ASPECT_TOKENS;
+    return (enum crossing_aspect)below(runs ? N_ASPECTS : N_PLAIN_ASPECTS);
 }
 
 /* ---- outputs ---- */
@@ -170,35 +180,39 @@ static bool has_pure(const arguments *a) {
     return found;
 }
 
-static void draw_target(crossing_options *o) {
+static void draw_target(crossing_options *o, const crossing_model *m) {
+    unsigned least = m->runs ? 25 : 0; /* of tiny models much is not quantized */
     o->target = true;
     if (chance(70)) {
         arguments_add(&o->before, "--target-bpw");
-        arguments_add(&o->before, "%.2f", 4 + 0.1 * (double)below(80));
+        arguments_add(&o->before, "%.2f", 4 + 0.1 * (double)(least + below(80)));
     } else {
         arguments_add(&o->before, "--target-size");
-        arguments_add(&o->before, "%u", 10000 + (unsigned)below(300000));
+        arguments_add(&o->before, "%u", (m->runs ? 110000 : 10000) + (unsigned)below(300000));
     }
 }
 
-static void draw_targets(crossing_options *o) {
+static void draw_targets(crossing_options *o, const crossing_model *m) {
     char name[256];
-    draw_target(o);
-    if (chance(30)) arguments_add(&o->before, "--measure-file"), arguments_add(&o->before, "none");
+    draw_target(o, m);
+    if (chance(m->runs ? 10 : 30))
+        arguments_add(&o->before, "--measure-file"), arguments_add(&o->before, "none");
+    else if (m->runs && chance(30))
+        arguments_add(&o->before, "--measure-file"), arguments_add(&o->before, "../measures");
     if (chance(70)) {
         draw_name(name, 0), arguments_add(&o->outputs, "%s", name);
         return;
     }
     o->list = true;
-    if (chance(50)) draw_target(o);
+    if (chance(50)) draw_target(o, m);
     arguments_add(&o->before, "--out-dir"), arguments_add(&o->before, ".");
     if (chance(30)) arguments_add(&o->outputs, "%s", ANY_OF(file_types));
 }
 
-static void draw_outputs(crossing_options *o, bool pure) {
+static void draw_outputs(crossing_options *o, const crossing_model *m, bool pure) {
     char name[256];
-    if (chance(pure ? 2 : 14)) {
-        draw_targets(o);
+    if (chance(pure ? 2 : m->runs ? 35 : 14)) {
+        draw_targets(o, m);
     } else if (chance(12)) {
         o->list = true;
         arguments_add(&o->before, "--out-dir"), arguments_add(&o->before, ".");
@@ -216,8 +230,8 @@ static void draw_outputs(crossing_options *o, bool pure) {
 
 void crossing_options_draw(crossing_options *o, const crossing_model *m) {
     *o = (crossing_options){.target = false};
-    for (int i = 0; i < N_ASPECTS; i++) crossing_aspect_draw(o, (enum crossing_aspect)i, m);
-    draw_outputs(o, has_pure(&o->aspects[ASPECT_TYPES]));
+    for (int i = 0; i < N_PLAIN_ASPECTS; i++) crossing_aspect_draw(o, (enum crossing_aspect)i, m);
+    draw_outputs(o, m, has_pure(&o->aspects[ASPECT_TYPES]));
 }
 
 void crossing_options_copy(crossing_options *to, const crossing_options *from) {
@@ -226,11 +240,13 @@ void crossing_options_copy(crossing_options *to, const crossing_options *from) {
         to->aspects[i] = (arguments){.n = 0};
         arguments_append(&to->aspects[i], &from->aspects[i]);
     }
-    to->before = to->outputs = (arguments){.n = 0};
-    arguments_append(&to->before, &from->before), arguments_append(&to->outputs, &from->outputs);
+    to->before = to->command = to->texts = to->outputs = (arguments){.n = 0};
+    arguments_append(&to->before, &from->before), arguments_append(&to->command, &from->command);
+    arguments_append(&to->texts, &from->texts), arguments_append(&to->outputs, &from->outputs);
 }
 
 void crossing_options_free(crossing_options *o) {
     for (int i = 0; i < N_ASPECTS; i++) arguments_free(&o->aspects[i]);
-    arguments_free(&o->before), arguments_free(&o->outputs);
+    arguments_free(&o->before), arguments_free(&o->command);
+    arguments_free(&o->texts), arguments_free(&o->outputs);
 }

@@ -10,20 +10,31 @@
 #include "codec/codec.h"
 #include "tests/crossing_case.h"
 #include "tests/crossing_files.h"
+#include "tests/crossing_ways.h"
 #include "tests/model.h"
 
-static const char *any_level(void) {
+/* What a model makes of a text depends, in its last bits, on whether multiplying and adding is one step. */
+static bool is_same_arithmetic(const char *level) {
+    bool fuses = strcmp(level, "x86-64-v2") != 0, own = strcmp(gq_isa(), "x86-64-v2") != 0;
+    return !at.model.runs || fuses == own;
+}
+
+const char *any_level(void) {
     const char *levels[8];
     size_t n = 0;
     for (size_t i = 0; kernels_level_name(i); i++)
-        if (kernels_level(kernels_level_name(i))) levels[n++] = kernels_level_name(i);
+        if (kernels_level(kernels_level_name(i)) && is_same_arithmetic(kernels_level_name(i)))
+            levels[n++] = kernels_level_name(i);
     return levels[below(n)];
 }
 
-static unsigned any_threads(void) { return 1 + (unsigned)below(chance(10) ? 40 : 5); }
+unsigned any_threads(void) {
+    if (at.model.runs) return 1 + (unsigned)below(at.options.most_threads ? at.options.most_threads : 6);
+    return 1 + (unsigned)below(chance(10) ? 40 : 5);
+}
 
 /* A run that may have been stopped anywhere, and now has to end well. */
-static void finish_in(const char *where, setting s) {
+void finish_in(const char *where, setting s) {
     outcome o = run(where, s, all_words(&at.options, any_threads()));
     if (o.status != 0 && strstr(o.text, "is there already")) { /* it was stopped when all was done */
         arguments a = all_words(&at.options, any_threads());
@@ -37,7 +48,7 @@ static void finish_in(const char *where, setting s) {
 
 /* ---- ways ---- */
 
-static void by_other_threads(void) {
+void by_other_threads(void) {
     const char *where = new_folder("other");
     setting s = {.isa = any_level()};
     outcome o = run(where, s, reported(all_words(&at.options, any_threads()), where));
@@ -82,11 +93,37 @@ static void in_parts(void) {
         fail_case("in %s: joined although the whole run fails", where);
 }
 
-static void with_kills(void) {
+/* Something happens at one of the reference's calls that change files or read them. */
+static setting at_any_call(const char *what) {
+    static const char *const kinds[] = {"pwrite", "pwrite", "pwrite", "fdatasync", "fdatasync", "fsync",
+                                        "rename", "unlink", "open",   "pread",     "pread",     "flock"};
+    static char faults[8][32];
+    static size_t next;
+    const char *kind = kinds[below(sizeof kinds / sizeof *kinds)];
+    unsigned calls = calls_counted(kind);
+    char *fault = faults[next++ % 8];
+    snprintf(fault, sizeof faults[0], "%s:%u:%s", kind, 1 + (unsigned)below(calls ? calls : 1), what);
+    return (setting){.fault = fault};
+}
+
+setting any_stop(void) {
+    if (has_faults() && chance(70)) return at_any_call("stop");
+    return (setting){.stop_us = 1 + (unsigned)below(at.reference.us)};
+}
+
+setting any_kill(void) {
+    if (at.model.runs && has_faults()) {
+        if (chance(60)) return at_any_call("kill");
+        if (chance(10)) return (setting){.cut_at = 1 + (unsigned)below(5)};
+    }
+    return (setting){.kill_us = 1 + (unsigned)below(at.reference.us + at.reference.us / 4)};
+}
+
+void with_kills(void) {
     const char *where = new_folder("kills");
     for (unsigned kills = 1 + (unsigned)below(3); kills > 0; kills--) {
-        setting s = {.isa = any_level(),
-                     .kill_us = 1 + (unsigned)below(at.reference.us + at.reference.us / 4)};
+        setting s = any_kill();
+        s.isa = any_level();
         run(where, s, all_words(&at.options, any_threads()));
     }
     finish_in(where, (setting){.isa = any_level()});
@@ -100,7 +137,7 @@ static void draw_fault(char fault[64]) {
              chance(30) ? "+" : "", codes[below(4)]);
 }
 
-static void with_faults(void) {
+void with_faults(void) {
     const char *where = new_folder("faults");
     char fault[64];
     for (unsigned faults = 1 + (unsigned)below(2); faults > 0; faults--) {
@@ -110,7 +147,7 @@ static void with_faults(void) {
     finish_in(where, (setting){.isa = any_level()});
 }
 
-static void one_by_one(void) {
+void one_by_one(void) {
     const char *where = new_folder("single");
     for (size_t i = 0; i < at.options.outputs.n; i++) {
         arguments a = words_of(&at.options, any_threads());
@@ -122,25 +159,16 @@ static void one_by_one(void) {
     same_folder(where);
 }
 
-/* What is preloaded would be into what stands in for the command. */
-static bool has_faults(void) {
-#ifdef GQ_FAULTS
-    return !command_stands_in();
-#else
-    return false;
-#endif
-}
-
 /* Leave a run unfinished; with faults, one that only lacks its names. false: it has finished. */
-static bool leave_unfinished(const char *where, arguments a) {
+bool leave_unfinished(const char *where, arguments a) {
     setting s = {.fault = "rename:1+:5"};
-    if (!has_faults()) s = (setting){.kill_us = 1 + (unsigned)below(at.reference.us)};
+    if (!has_faults() || (at.model.runs && chance(50))) s = any_kill();
     run(where, s, a);
     return !exists_output(in_folder(at.folder, where));
 }
 
 /* What another run has left under the same names is not taken for one's own. */
-static void not_mixed(const char *where, bool may_refuse) {
+void not_mixed(const char *where, bool may_refuse) {
     outcome o = run(where, (setting){.isa = NULL}, all_words(&at.options, any_threads()));
     if (o.status == 0)
         same_outputs(where);
@@ -149,13 +177,12 @@ static void not_mixed(const char *where, bool may_refuse) {
 }
 
 /* A run with one aspect drawn afresh. */
-static void after_other_options(void) {
+void after_other_options(void) {
     const char *where = new_folder("another");
     crossing_options other;
     crossing_options_copy(&other, &at.options);
-    enum crossing_aspect aspect = at.options.aspects[ASPECT_PRUNE].n && chance(40)
-                                      ? ASPECT_PRUNE
-                                      : (enum crossing_aspect)below(N_ASPECTS);
+    enum crossing_aspect aspect =
+        at.options.aspects[ASPECT_PRUNE].n && chance(40) ? ASPECT_PRUNE : crossing_aspect_any(&at.options);
     bool same = true, part = chance(20);
     for (int tries = 0; same && tries < 20; tries++) {
         crossing_aspect_draw(&other, aspect, &at.model);
@@ -168,7 +195,7 @@ static void after_other_options(void) {
 }
 
 /* The tensor's bytes, each changed a little, which leaves numbers finite. */
-static void change_tensor(const gguf_tensor *t, const char *path) {
+static void change_tensor(const gguf_tensor *t, const char *path, bool same_age) {
     int fd = open(path, O_RDWR);
     uint8_t *bytes = malloc(t->size);
     struct stat st;
@@ -176,22 +203,30 @@ static void change_tensor(const gguf_tensor *t, const char *path) {
     assert_int_equal(pread(fd, bytes, t->size, (off_t)t->offset), t->size);
     for (uint64_t i = 0; i < t->size; i += 4) bytes[i] ^= 1;
     assert_int_equal(pwrite(fd, bytes, t->size, (off_t)t->offset), t->size);
-    assert_int_equal(futimens(fd, (struct timespec[2]){st.st_atim, st.st_mtim}), 0);
+    if (same_age) assert_int_equal(futimens(fd, (struct timespec[2]){st.st_atim, st.st_mtim}), 0);
     close(fd), free(bytes);
 }
 
 /* The input is another one now, of the same size and the same age. */
-static void after_another_input(void) {
+void after_another_input(void) {
     const char *where = new_folder("changed"), *name = crossing_model_input(&at.model);
     gguf_model m = open_model(in_folder(in_folder(at.folder, "in"), name));
     const gguf_tensor *t = m.n_tensors ? m.tensors[below(m.n_tensors)] : NULL;
     if (t) {
-        const char *path = gguf_container_of(&m)->shards[t->shard].file.path;
-        change_tensor(t, path);
+        const char *path = gguf_model_path(&m, t);
+        change_tensor(t, path, true);
         bool unfinished = leave_unfinished(where, all_words(&at.options, any_threads()));
-        change_tensor(t, path);
+        change_tensor(t, path, true);
         if (unfinished) not_mixed(where, false);
     }
+    gguf_model_close(&m);
+}
+
+void change_input(void) {
+    const char *name = crossing_model_input(&at.model);
+    gguf_model m = open_model(in_folder(in_folder(at.folder, "in"), name));
+    const gguf_tensor *t = m.tensors[below(m.n_tensors)];
+    change_tensor(t, m.shards[t->shard].file.path, false);
     gguf_model_close(&m);
 }
 
@@ -249,7 +284,7 @@ static void from_recipe(void) {
 }
 
 /* A file in the way stays, or is replaced with --force. */
-static void over_files(void) {
+void over_files(void) {
     const char *where = new_folder("over");
     file_list files = files_in(in_folder(at.folder, "ref"), NULL);
     for (size_t i = 0; i < files.n; i++)
@@ -273,7 +308,7 @@ static bool is_split(void) {
     return a->n == 2 && !at.options.target;
 }
 static bool may_merge(void) { return has_reference() && is_split(); }
-static bool is_list(void) {
+bool is_list(void) {
     return has_reference() && at.options.list && !at.options.target && at.options.outputs.n > 1;
 }
 static bool had_shards(void) {
@@ -289,32 +324,26 @@ static bool may_follow_recipe(void) {
         if (!strcmp(at.options.outputs.items[1], plain[i])) return false;
     return true;
 }
-static bool always(void) { return true; }
-static bool may_fault(void) { return has_faults() && has_reference(); }
+bool always(void) { return true; }
+bool may_fault(void) { return has_faults() && has_reference(); }
 
-static const struct {
-    void (*try)(void);
-    bool (*applies)(void);
-} ways[] = {
-    {by_other_threads, always},
-    {by_other_threads, always},
-    {in_parts, always},
-    {with_kills, has_reference},
-    {with_faults, may_fault},
-    {one_by_one, is_list},
-    {after_other_options, has_reference},
-    {after_other_options, has_reference},
-    {after_another_input, has_reference},
-    {merged, may_merge},
-    {from_whole_input, had_shards},
-    {over_files, has_reference},
-    {from_recipe, may_follow_recipe},
+static const crossing_way plain_ways[] = {
+    {"by_other_threads", by_other_threads, always},
+    {"by_other_threads", by_other_threads, always},
+    {"in_parts", in_parts, always},
+    {"with_kills", with_kills, has_reference},
+    {"with_faults", with_faults, may_fault},
+    {"one_by_one", one_by_one, is_list},
+    {"after_other_options", after_other_options, has_reference},
+    {"after_other_options", after_other_options, has_reference},
+    {"after_another_input", after_another_input, has_reference},
+    {"merged", merged, may_merge},
+    {"from_whole_input", from_whole_input, had_shards},
+    {"over_files", over_files, has_reference},
+    {"from_recipe", from_recipe, may_follow_recipe},
 };
 
-bool crossing_try_way(void (*step)(void)) {
-    size_t i = below(sizeof ways / sizeof *ways);
-    if (!ways[i].applies()) return false;
-    step();
-    ways[i].try();
-    return true;
+const crossing_way *crossing_plain_ways(size_t *n) {
+    *n = sizeof plain_ways / sizeof *plain_ways;
+    return plain_ways;
 }

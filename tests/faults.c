@@ -4,6 +4,7 @@
  *     GQ_FAULT=KIND:N:short    the N-th call (pread, pwrite) does half of what it was asked for
  *     GQ_FAULT=flock:N:other   before the N-th call another process has put its own file in place of this one
  *     GQ_FAULT=KIND:N:kill     the process is killed when it comes to the N-th call
+ *     GQ_FAULT=KIND:N:stop     it is stopped there (SIGSTOP), and does the call when it goes on
  *     GQ_FAULT_COUNT=FILE      write how often each kind was called, one "KIND N" a line, when the program
  * ends GQ_FAULT_LOG=FILE        write "KIND NAME" of each write, sync, rename and unlink that is asked for
  *     GQ_POWER_CUT=N           at the N-th write to a journal the power fails: bytes that were written to
@@ -25,14 +26,14 @@
 #include <unistd.h>
 
 enum { OPEN, PREAD, PWRITE, FSYNC, FDATASYNC, FALLOCATE, RENAME, UNLINK, FLOCK, THREAD, N_KINDS };
-enum { KILL = -3 };
+enum { KILL = -3, STOP = -4 };
 static const char *const names[N_KINDS] = {"open",      "pread",  "pwrite", "fsync", "fdatasync",
                                            "fallocate", "rename", "unlink", "flock", "thread"};
 
 static struct {
     pthread_once_t once;
     pthread_mutex_t lock;
-    int kind, error; /* error -1: short, -2: other, or KILL */
+    int kind, error; /* error -1: short, -2: other, or KILL, STOP */
     long at;
     bool onward;
     long calls[N_KINDS];
@@ -59,6 +60,7 @@ static void read_wishes(void) {
     state.error = !strcmp(error, "short")   ? -1
                   : !strcmp(error, "other") ? -2
                   : !strcmp(error, "kill")  ? KILL
+                  : !strcmp(error, "stop")  ? STOP
                                             : atoi(error);
 }
 
@@ -77,7 +79,8 @@ static int fate(int kind) {
     pthread_mutex_unlock(&state.lock);
     if (kind != state.kind || (state.onward ? n < state.at : n != state.at)) return 0;
     if (state.error == KILL) kill(getpid(), SIGKILL);
-    return state.error;
+    if (state.error == STOP) kill(getpid(), SIGSTOP);
+    return state.error == STOP ? 0 : state.error;
 }
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))

@@ -1,0 +1,29 @@
+/* Folders as they were at a moment, and damage to files. */
+#ifndef GQ_TEST_CROSSING_DAMAGE_H
+#define GQ_TEST_CROSSING_DAMAGE_H
+
+#include "tests/support.h"
+
+/* Names and bytes of the files in a folder, hidden ones included. */
+typedef struct snapshot {
+    size_t n;
+    struct snapshot_file {
+        char *name;
+        uint8_t *bytes;
+        size_t size;
+    } * files;
+} snapshot;
+snapshot snapshot_take(const char *folder);
+void snapshot_free(snapshot *s);
+/* What differs there now, malloc'ed; NULL: nothing. Of names that begin with `but` or end with it nothing is
+ * asked (NULL: all count). */
+char *snapshot_difference(const snapshot *s, const char *folder, const char *but);
+/* A file that is not there any more, or NULL. */
+const char *snapshot_lost(const snapshot *s, const char *folder);
+/* The files as they were then, in a folder that has none of them. */
+void snapshot_write(const snapshot *s, const char *folder);
+
+/* Change a file at random: a bit, a stretch of bytes, its length. Says how, in a static text. */
+const char *damage_file(const char *path);
+
+#endif
