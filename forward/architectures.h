@@ -6,8 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of a tensor: a row that has it not refuses a model with it, as what it is for would be left out. */
-typedef enum presence { ABSENT, OPTIONAL, REQUIRED } presence;
+#include "forward/forward.h"
+#include "forward/keys.h"
+#include "forward/parts.h"
+#include "forward/simd/elements.h"
+
+/* Of a tensor or a key: a row that has a tensor not refuses a model with it, as what it is for would be left
+ * out. UNUSED: a bias that may be there and is not added. */
+typedef enum presence { ABSENT, OPTIONAL, REQUIRED, UNUSED } presence;
 
 /* Where norms stand. */
 typedef enum placement {
@@ -25,13 +31,12 @@ typedef enum qk_norm {
     QK_FULL, /* over all heads' values at once */
 } qk_norm;
 
-typedef enum ffn_form { FFN_GATED, FFN_FUSED, FFN_PLAIN } ffn_form;
-typedef enum activation { ACT_SILU, ACT_GELU, ACT_RELU2, ACT_CLAMPED } activation;
 typedef enum routing {
-    ROUTE_NONE,
     ROUTE_SOFT,      /* weights of the chosen as softmax over all gives them */
     ROUTE_SOFT_NORM, /* the same, their sum made 1 */
-    ROUTE_KEYS,      /* as the metadata say */
+    /* as the metadata say; where they say no function, softmax or sigmoid */
+    ROUTE_KEYS_SOFT,
+    ROUTE_KEYS_SIGMOID,
 } routing;
 
 /* How rope turns in layers with a window. */
@@ -59,54 +64,44 @@ typedef enum rope_factors {
 
 typedef enum tying { TIED_MAY, TIED_MUST, TIED_NO } tying; /* whether output.weight is absent */
 typedef enum window_key { WINDOW_NONE, WINDOW_OPTIONAL, WINDOW_REQUIRED, WINDOW_64_BLOCKS } window_key;
-typedef enum logit_use { LOGITS_PLAIN, LOGITS_TIMES, LOGITS_OVER } logit_use;
+
+enum { ARCHITECTURE_PARTS = 3 }; /* mixers of a row, and feed-forward parts */
 
 typedef struct architecture {
     const char *name;
 
+    /* Of these a layer has the first that says it is its own, or the last; none: layers do without. */
+    const layer_part *mixers[ARCHITECTURE_PARTS], *ffns[ARCHITECTURE_PARTS];
+
+    /* Of weights that few rows have, or that not all have in the same way, whether they are there. Two have
+     * consequences: without an optional ffn_norm both parts read what attn_norm gives, and with a required
+     * attn_qkv there are no attn_q, attn_k, attn_v in its place. */
+    presence has[WEIGHT_SLOTS];
+    /* Keys that hardly another row has, read when all others are; NULL: none. */
+    void (*read_own_keys)(forward_model *m, key_reader *r);
+
     /* norms */
     bool layer_norm; /* mean and variance; else root mean square */
     placement place;
-    bool parallel_without_ffn_norm; /* where the file has none, as PLACE_PARALLEL */
-    bool parallel_by_key;           /* use_parallel_residual: both parts read the state, each by its norm */
-    bool attn_norm_2;               /* may have it: what attention reads instead */
     presence norm_bias;
 
     /* attention */
     qk_norm qk;
-    bool qk_optional;
     bool qk_after_rope;
-    bool free_head;   /* a head's size is attention.key_length; else width / heads */
-    bool only_qkv;    /* attn_qkv in place of attn_q, attn_k, attn_v; else either */
-    bool equal_heads; /* as many key/value heads as query heads */
+    bool free_head; /* a head's size is attention.key_length; else width / heads */
     presence qkv_bias;
     presence output_bias;
-    bool output_bias_unused; /* accepted, not added */
-    bool latent;
-    bool sinks;
 
-    /* scales, caps */
-    bool embedding_sqrt; /* times sqrt(width) */
-    bool scale_keys;     /* embedding_scale, residual_scale */
-    bool scale_defaults; /* of their own, and of logit_scale, instead of 1 */
-    bool attention_scale;
-    uint32_t blocks_of_width_scale; /* models of so many blocks scale scores by width / heads; 0: none */
-    bool attention_cap;
-    float attention_cap_default;
-    bool final_cap;
-    float final_cap_default;
-    logit_use logits;
-    bool logit_scale_required;
+    /* scales */
+    bool embedding_sqrt;  /* times sqrt(width) */
+    presence logit_scale; /* the key; logits times it */
 
     /* rope */
     bool neox;         /* pairs are (i, i + n/2); else (2i, 2i + 1) */
-    bool sections;     /* neox also where rope.dimension_sections says so */
     bool rope_partial; /* may turn only some of a head's values */
     rope_factors factors;
     no_rope no_rope;
     double log_multiplier; /* rope.scaling.yarn_log_multiplier is read, and divided by this; 0: not read */
-    bool yarn_betas;
-    bool rope_alpha;
     bool temperature;
 
     /* windows */
@@ -116,19 +111,11 @@ typedef struct architecture {
     local_rope local_rope;
 
     /* feed-forward */
-    ffn_form ffn;
     activation act;
     presence ffn_bias; /* of dense ones */
-    bool dense;        /* blocks without experts */
     routing routing;
-    presence router_bias;  /* and experts' */
-    presence choice_bias;  /* exp_probs_b */
-    uint32_t gating;       /* ROUTE_KEYS: default of expert_gating_func */
-    bool fused_experts;    /* ffn_gate_up_exps in place of two */
-    presence shared;       /* shared expert */
-    bool shared_by_length; /* if expert_shared_feed_forward_length says so */
-    bool shared_gate;
-    bool extra_layers; /* the last nextn_predict_layers blocks are not run */
+    presence router_bias; /* and experts' */
+    bool extra_layers;    /* the last nextn_predict_layers blocks are not run */
 
     /* head */
     tying tied;

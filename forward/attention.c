@@ -1,29 +1,51 @@
 /* Attention with keys and values per head. */
-#include "forward/batch.h"
+#include "forward/attention.h"
 
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 
+#include "forward/layer_part.h"
+
+void attention_take_scratch(forward_batch *b, const model_part *p, scratch *s, size_t scores_each) {
+    const attention_numbers *n = p->numbers;
+    attention_scratch *own = batch_own(b, p);
+    _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
+    rope_lay_out(&n->rope, &own->rope, b->context, s);
+    own->scores_each = scores_each;
+    own->scores = scratch_take(s, scores_each, (uint64_t)b->threads, sizeof(float));
+}
+
+bool attention_prepare(forward_batch *b, const model_part *p, gq_error *e) {
+    const attention_numbers *n = p->numbers;
+    attention_scratch *own = batch_own(b, p);
+    return rope_fill_tables(&n->rope, &own->rope, b->model, b->context, e);
+}
+
 /* Some queries of one head in one window: scores of all keys they see, softmax, mixed values. */
-static void attend_queries(forward_batch *b, const attention_heads *h, size_t window, size_t head,
-                           size_t first) {
+static void attend_queries(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
+                           size_t head, size_t first) {
     const forward_model *m = b->model;
+    const attention_numbers *numbers = p->part->numbers;
+    const attention_layer *l = p->numbers;
+    const attention_scratch *own = batch_own(b, p->part);
     int thread = omp_get_thread_num();
     size_t n = b->context - first < QUERIES ? b->context - first : QUERIES;
-    size_t limit = b->layer->plan->local && m->window < b->context ? m->window : 0;
+    size_t limit = l->is_local && numbers->window < b->context ? numbers->window : 0;
     size_t key = limit && first >= limit ? first - limit + 1 : 0, keys = first + n - key;
     size_t kv = head * h->kv_heads / h->heads, begin = window * b->context, s = b->stride;
-    float *scores = b->scores + (size_t)thread * b->scores_each;
+    size_t turn_stride = own->rope.turn_stride;
+    float *scores = own->scores + (size_t)thread * own->scores_each;
     const float *k = h->k + kv * h->k_step * s + begin + key;
     size_t k_stride = s;
     if (h->tail) {
-        float *both = scores + QUERIES * b->turn_stride;
+        float *both = scores + QUERIES * turn_stride;
         for (size_t c = 0; c < h->head; c++) {
             const float *from =
                 c < h->head - h->tail ? k + c * s : h->k_tail + (c - (h->head - h->tail)) * s + begin + key;
-            memcpy(both + c * b->turn_stride, from, keys * sizeof *both);
+            memcpy(both + c * turn_stride, from, keys * sizeof *both);
         }
-        k = both, k_stride = b->turn_stride;
+        k = both, k_stride = turn_stride;
     }
     matmul_within(b->products, thread,
                   &(matmul_product){.w = k,
@@ -40,8 +62,8 @@ static void attend_queries(forward_batch *b, const attention_heads *h, size_t wi
                                          .stride = QUERIES,
                                          .rows = keys,
                                          .n = n,
-                                         .scale = m->score_scale,
-                                         .cap = m->attention_cap,
+                                         .scale = numbers->score_scale,
+                                         .cap = numbers->score_cap,
                                          .causal = true,
                                          .key = key,
                                          .query = first,
@@ -59,64 +81,144 @@ static void attend_queries(forward_batch *b, const attention_heads *h, size_t wi
                                     .tokens = n});
 }
 
-void batch_attend(forward_batch *b, const attention_heads *h) {
+void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h) {
     size_t blocks = (b->context + QUERIES - 1) / QUERIES, of_window = h->heads * blocks;
 #pragma omp parallel for num_threads(b->threads) schedule(dynamic)
     for (size_t i = 0; i < b->windows * of_window; i++)
-        attend_queries(b, h, i / of_window, i % of_window / blocks, i % blocks * QUERIES);
+        attend_queries(b, p, h, i / of_window, i % of_window / blocks, i % blocks * QUERIES);
 }
 
-uint64_t attention_rows(const forward_model *m, const layer_plan *l) {
-    return 2 * (l->heads + l->kv_heads) * m->head;
+/* ---- the mixer with keys and values per head ---- */
+
+static void attention_read_keys(forward_model *m, key_reader *r, model_part *p) {
+    attention_numbers *n = p->numbers;
+    attention_read_heads(m, r, p);
+    if (!m->arch->free_head && n->head != n->even_head)
+        key_fail(r, "attention.key_length", "is %zu, expected embedding_length / attention.head_count: %zu",
+                 n->head, n->even_head);
+    if (n->value != n->head)
+        key_fail(r, "attention.value_length", "is %zu, expected attention.key_length: %zu", n->value,
+                 n->head);
+    if (n->head == 0) key_fail(r, "attention.head_count", "is more than embedding_length");
+    attention_read_windows(m, r, p);
+    if (!r->ok) return;
+    rope_read_keys(&n->rope, m, r, n->head, false);
+    n->score_scale = (float)(1 / sqrt((double)n->head));
+    attention_choose_rope(m, r, p);
 }
 
-static void norm_q_and_k(forward_batch *b, float *q, float *k) {
+static void attention_find_qk_norms(tensor_finder *f, const plan_part *p) {
+    const architecture *a = f->m->arch;
+    const attention_numbers *n = p->part->numbers;
+    const attention_layer *l = p->numbers;
+    presence is = a->qk == QK_NONE ? ABSENT : a->has[WEIGHT_ATTN_Q_NORM] == OPTIONAL ? OPTIONAL : REQUIRED;
+    uint64_t heads[] = {l->heads, l->kv_heads};
+    static const weight_slot slots[] = {WEIGHT_ATTN_Q_NORM, WEIGHT_ATTN_K_NORM};
+    for (int i = 0; i < 2; i++) {
+        tensor_shape of = a->qk == QK_FULL   ? SHAPE(heads[i] * n->head)
+                          : a->qk == QK_EACH ? SHAPE(n->head, heads[i])
+                                             : SHAPE(n->head);
+        tensors_take_weight(f, slots[i], is, of);
+        if (is != ABSENT) is = f->l->weight[WEIGHT_ATTN_Q_NORM] ? REQUIRED : ABSENT; /* both or none */
+    }
+}
+
+static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
+    const architecture *a = f->m->arch;
+    const attention_numbers *n = p->part->numbers;
+    const attention_layer *l = p->numbers;
+    uint64_t d = f->m->sizes.width, q = l->heads * n->head, k = l->kv_heads * n->head;
+    if (a->has[WEIGHT_ATTN_QKV] == REQUIRED || tensors_layer_has(f->m, f->index, WEIGHT_ATTN_QKV)) {
+        tensors_take_biased(f, WEIGHT_ATTN_QKV, REQUIRED, SHAPE(d, q + 2 * k), a->qkv_bias);
+    } else {
+        tensors_take_biased(f, WEIGHT_ATTN_Q, REQUIRED, SHAPE(d, q), a->qkv_bias);
+        tensors_take_biased(f, WEIGHT_ATTN_K, REQUIRED, SHAPE(d, k), a->qkv_bias);
+        tensors_take_biased(f, WEIGHT_ATTN_V, REQUIRED, SHAPE(d, k), a->qkv_bias);
+    }
+    attention_find_qk_norms(f, p);
+    tensors_take_weight(f, WEIGHT_ATTN_SINKS, a->has[WEIGHT_ATTN_SINKS], SHAPE(l->heads));
+    tensors_take_biased(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(q, d), a->output_bias);
+}
+
+/* q, k, v and what the heads give. */
+static uint64_t attention_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
+    const attention_numbers *n = p->part->numbers;
+    const attention_layer *own = p->numbers;
+    (void)m, (void)l;
+    return 2 * (own->heads + own->kv_heads) * n->head;
+}
+
+static void attention_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+    attention_take_scratch(b, p, s, forward_stride(b->context) * QUERIES);
+}
+
+static void attention_norm_q_and_k(forward_batch *b, const plan_part *p, float *q, float *k) {
     const forward_model *m = b->model;
-    const layer_plan *l = b->layer->plan;
-    static const slot slots[] = {Q_NORM, K_NORM};
+    const attention_numbers *n = p->part->numbers;
+    const attention_layer *l = p->numbers;
+    static const weight_slot slots[] = {WEIGHT_ATTN_Q_NORM, WEIGHT_ATTN_K_NORM};
     float *x[] = {q, k};
     size_t heads[] = {l->heads, l->kv_heads};
     bool full = m->arch->qk == QK_FULL;
-    for (int i = 0; i < 2 && l->weight[Q_NORM]; i++)
+    for (int i = 0; i < 2 && b->layer->plan->weight[WEIGHT_ATTN_Q_NORM]; i++)
         batch_norm(b, &(norm_groups){.x = x[i],
                                      .y = x[i],
                                      .weight = b->layer->values[slots[i]],
                                      .x_stride = b->stride,
                                      .y_stride = b->stride,
-                                     .features = full ? heads[i] * m->head : m->head,
+                                     .features = full ? heads[i] * n->head : n->head,
                                      .groups = full ? 1 : heads[i],
-                                     .weight_step = m->arch->qk == QK_EACH ? m->head : 0});
+                                     .weight_step = m->arch->qk == QK_EACH ? n->head : 0});
 }
 
-bool batch_attention(forward_batch *b, const float *x, size_t stride) {
+static bool attention_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
     const forward_model *m = b->model;
-    const layer_plan *l = b->layer->plan;
-    size_t s = b->stride, q_rows = l->heads * m->head, k_rows = l->kv_heads * m->head, width = m->sizes.width;
+    const attention_numbers *n = p->part->numbers;
+    const attention_layer *l = p->numbers;
+    size_t s = b->stride, q_rows = l->heads * n->head, k_rows = l->kv_heads * n->head, width = m->sizes.width;
     float *q = b->work, *k = q + q_rows * s, *v = k + k_rows * s, *o = v + k_rows * s;
-    if (!batch_site(b, x, stride, width, b->tokens, 0, (slot[]){Q, K, V, QKV, SLOTS})) return false;
-    if (l->weight[QKV]) {
-        batch_multiply(b, QKV, 0, x, stride, q, s, b->tokens);
+    if (!batch_site(
+            b, x, stride, width, b->tokens, 0,
+            (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V, WEIGHT_ATTN_QKV, WEIGHT_SLOTS}))
+        return false;
+    if (b->layer->plan->weight[WEIGHT_ATTN_QKV]) {
+        batch_multiply(b, WEIGHT_ATTN_QKV, 0, x, stride, q, s, b->tokens);
     } else {
-        batch_multiply(b, Q, 0, x, stride, q, s, b->tokens);
-        batch_multiply(b, K, 0, x, stride, k, s, b->tokens);
-        batch_multiply(b, V, 0, x, stride, v, s, b->tokens);
+        batch_multiply(b, WEIGHT_ATTN_Q, 0, x, stride, q, s, b->tokens);
+        batch_multiply(b, WEIGHT_ATTN_K, 0, x, stride, k, s, b->tokens);
+        batch_multiply(b, WEIGHT_ATTN_V, 0, x, stride, v, s, b->tokens);
     }
-    if (!m->arch->qk_after_rope) norm_q_and_k(b, q, k);
-    if (l->rope) batch_rope(b, q, l->heads, m->head), batch_rope(b, k, l->kv_heads, m->head);
-    if (m->arch->qk_after_rope) norm_q_and_k(b, q, k);
-    batch_temper(b, q, q_rows);
-    batch_attend(b, &(attention_heads){.q = q,
-                                       .k = k,
-                                       .v = v,
-                                       .o = o,
-                                       .heads = l->heads,
-                                       .kv_heads = l->kv_heads,
-                                       .head = m->head,
-                                       .value = m->head,
-                                       .k_step = m->head,
-                                       .v_step = m->head,
-                                       .sinks = b->layer->values[SINKS]});
-    if (!batch_site(b, o, s, q_rows, b->tokens, 0, (slot[]){O, SLOTS})) return false;
-    batch_multiply(b, O, 0, o, s, b->part, s, b->tokens);
+    if (!m->arch->qk_after_rope) attention_norm_q_and_k(b, p, q, k);
+    if (l->has_rope) batch_rope(b, p, q, l->heads, n->head), batch_rope(b, p, k, l->kv_heads, n->head);
+    if (m->arch->qk_after_rope) attention_norm_q_and_k(b, p, q, k);
+    batch_temper(b, p, q, q_rows);
+    batch_attend(b, p,
+                 &(attention_heads){.q = q,
+                                    .k = k,
+                                    .v = v,
+                                    .o = o,
+                                    .heads = l->heads,
+                                    .kv_heads = l->kv_heads,
+                                    .head = n->head,
+                                    .value = n->head,
+                                    .k_step = n->head,
+                                    .v_step = n->head,
+                                    .sinks = b->layer->values[WEIGHT_ATTN_SINKS]});
+    if (!batch_site(b, o, s, q_rows, b->tokens, 0, (weight_slot[]){WEIGHT_ATTN_OUTPUT, WEIGHT_SLOTS}))
+        return false;
+    batch_multiply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->part, s, b->tokens);
     return true;
 }
+
+const layer_part mixer_attention = {
+    .model_bytes = sizeof(attention_numbers),
+    .layer_bytes = sizeof(attention_layer),
+    .choose_layers = attention_choose_layers,
+    .read_keys = attention_read_keys,
+    .find_model_tensors = attention_find_model_tensors,
+    .find_tensors = attention_find_tensors,
+    .scratch_rows = attention_count_rows,
+    .lay_out = attention_lay_out,
+    .prepare = attention_prepare,
+    .run = attention_run,
+};

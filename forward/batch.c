@@ -1,65 +1,47 @@
-#include "forward/batch.h"
 #include "base/checked.h"
+#include "forward/layer_part.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "forward/threads.h"
 
-enum { ALIGNMENT = 64, MOST_CONTEXT = 1 << 24, MOST_TOKENS = 1 << 30 };
+enum { MOST_CONTEXT = 1 << 24, MOST_TOKENS = 1 << 30 };
 
-/* Parts of one room, one after another. Without a room they are only counted; UINT64_MAX: too many. */
-typedef struct room {
-    uint8_t *bytes;
-    uint64_t at;
-} room;
-
-static void *part(room *r, uint64_t n, uint64_t of, uint64_t size) {
-    uint64_t bytes, at = r->at;
-    if (__builtin_mul_overflow(n, of, &bytes) || __builtin_mul_overflow(bytes, size, &bytes) ||
-        bytes > UINT64_MAX / 4 || __builtin_add_overflow(at, round_up(bytes, ALIGNMENT), &r->at)) {
-        r->at = UINT64_MAX;
-        return NULL;
-    }
-    return r->bytes ? r->bytes + at : NULL;
+static uint64_t rows_of(const forward_model *m, const layer_plan *l, const plan_part *p) {
+    return p->part ? p->part->kind->scratch_rows(m, l, p) : 0;
 }
 
 static uint64_t work_rows(const forward_model *m) {
     uint64_t most = 0;
     for (size_t i = 0; i < m->sizes.layers; i++) {
         const layer_plan *l = &m->layers[i];
-        uint64_t attention = m->latent ? latent_rows(m, l) : attention_rows(m, l);
-        uint64_t ffn = l->routed ? experts_rows(m, l) : ffn_rows(m, l);
-        if (attention > most) most = attention;
+        uint64_t mixer = rows_of(m, l, &l->mixer), ffn = rows_of(m, l, &l->ffn);
+        if (mixer > most) most = mixer;
         if (ffn > most) most = ffn;
     }
     return most;
 }
 
 /* All of a batch's pointers, or their sizes alone. */
-static void lay_out(forward_batch *b, room *r) {
+static void lay_out(forward_batch *b, scratch *s) {
     const forward_model *m = b->model;
-    uint64_t tokens = b->context * b->most_windows, stride = forward_stride(tokens), used = m->experts_used;
-    uint64_t threads = (uint64_t)b->threads;
+    uint64_t stride = forward_stride(b->context * b->most_windows);
     b->stride = stride;
-    b->normed = part(r, m->sizes.width, stride, sizeof(float));
-    b->part = part(r, m->sizes.width, stride, sizeof(float));
-    b->work = part(r, work_rows(m), stride, sizeof(float));
-    b->turn_stride = forward_stride(b->context);
-    for (int local = 0; local < 2; local++) {
-        b->cosine[local] = part(r, m->turned / 2, b->turn_stride, sizeof(float));
-        b->sine[local] = part(r, m->turned / 2, b->turn_stride, sizeof(float));
+    b->normed = scratch_take(s, m->sizes.width, stride, sizeof(float));
+    b->part = scratch_take(s, m->sizes.width, stride, sizeof(float));
+    b->work = scratch_take(s, work_rows(m), stride, sizeof(float));
+    for (size_t i = 0; i < m->n_parts; i++)
+        if (m->parts[i].kind->lay_out) m->parts[i].kind->lay_out(b, &m->parts[i], s);
+}
+
+static bool prepare(forward_batch *b, gq_error *e) {
+    const forward_model *m = b->model;
+    for (size_t i = 0; i < m->n_parts; i++) {
+        const layer_part *kind = m->parts[i].kind;
+        if (kind->prepare && !kind->prepare(b, &m->parts[i], e)) return false;
     }
-    if (m->temperature != 0) b->temperature = part(r, 1, b->turn_stride, sizeof(float));
-    /* scores of some queries, and a head's keys where they are put together */
-    b->scores_each = b->turn_stride * (QUERIES + (m->latent ? m->head : 0));
-    b->scores = part(r, b->scores_each, threads, sizeof(float));
-    b->chosen = part(r, tokens, used, sizeof(uint32_t));
-    b->chosen_weight = part(r, tokens, used, sizeof(float));
-    b->routed_token = part(r, tokens, used, sizeof(uint32_t));
-    b->routed_weight = part(r, tokens, used, sizeof(float));
-    b->routed_begin = part(r, m->experts + 1, 1, sizeof(uint32_t));
-    b->group_score = part(r, m->groups, threads, sizeof(float));
+    return true;
 }
 
 static bool countable(size_t context, size_t windows, int threads) {
@@ -69,7 +51,7 @@ static bool countable(size_t context, size_t windows, int threads) {
 
 uint64_t forward_batch_bytes(const forward_model *m, size_t context, size_t windows, int threads) {
     forward_batch b = {.model = m, .context = context, .most_windows = windows, .threads = threads};
-    room r = {0};
+    scratch r = {0};
     if (!countable(context, windows, threads)) return UINT64_MAX;
     lay_out(&b, &r);
     return plus(r.at, matmul_bytes(threads));
@@ -89,7 +71,7 @@ forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t 
     if (!b) return gq_fail_memory(e, sizeof *b), NULL;
     *b = (forward_batch){.model = m, .context = context, .most_windows = windows};
     b->threads = forward_threads(threads);
-    room r = {0};
+    scratch r = {0};
     lay_out(b, &r);
     r.bytes = b->room = room_new(r.at, e);
     if (!b->room) {
@@ -101,7 +83,7 @@ forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t 
     lay_out(b, &r);
     forward_batch_windows(b, windows);
     b->products = matmul_new(m->codecs, b->threads, e);
-    if (b->products && batch_fill_rope(b, e)) return b;
+    if (b->products && prepare(b, e)) return b;
     forward_batch_free(b);
     return NULL;
 }
@@ -121,8 +103,8 @@ void forward_batch_free(forward_batch *b) {
 }
 
 float *forward_activations(size_t features, size_t stride, gq_error *e) {
-    room r = {0};
-    part(&r, features, stride, sizeof(float));
+    scratch r = {0};
+    scratch_take(&r, features, stride, sizeof(float));
     float *x = room_new(r.at, e);
     return x ? memset(x, 0, r.at) : NULL;
 }

@@ -1,78 +1,54 @@
 /* One layer, the embedding before the first and the logits after the last. */
 #include <string.h>
 
-#include "forward/batch.h"
+#include "forward/layer_part.h"
 
 static void begin_call(forward_batch *b, const forward_layer *l, const forward_site *site, gq_error *e) {
     b->layer = l, b->site = site, b->e = e, b->answer = FORWARD_ON;
 }
 
-/* What the first part reads: the state, or a norm of it. */
-static const float *before_attention(forward_batch *b, const float *x, size_t *stride) {
-    const layer_plan *l = b->layer->plan;
-    slot norm = l->weight[ATTN_NORM_2] ? ATTN_NORM_2 : ATTN_NORM;
-    if (!l->weight[norm]) return x;
+bool forward_model_splits(const forward_model *m) {
+    for (size_t i = 0; i < m->sizes.layers; i++)
+        if (m->layers[i].is_parallel) return false;
+    return true;
+}
+
+/* What a part reads: the state, or a norm of it. */
+static const float *norm_before(forward_batch *b, weight_slot norm, const float *x, size_t *stride) {
+    if (norm == WEIGHT_SLOTS) return x;
     batch_norm_slot(b, norm, x, *stride, b->model->sizes.width, b->normed, b->stride);
     *stride = b->stride;
     return b->normed;
 }
 
-/* Where both parts read the state before either: the norm that the second reads through; SLOTS: it comes
- * after the first. */
-static slot parallel_norm(const forward_model *m, const layer_plan *l) {
-    const architecture *a = m->arch;
-    if (m->parallel_own) return FFN_NORM;
-    if (a->place == PLACE_PARALLEL) return ATTN_NORM;
-    return a->parallel_without_ffn_norm && !l->weight[FFN_NORM] ? ATTN_NORM : SLOTS;
-}
-
-bool forward_model_splits(const forward_model *m) {
-    for (size_t i = 0; i < m->sizes.layers; i++)
-        if (parallel_norm(m, &m->layers[i]) != SLOTS) return false;
-    return true;
-}
-
-static slot inner_norm(placement place) {
-    return place == PLACE_PAN ? POST_ATTENTION_NORM : place == PLACE_POST ? SLOTS : FFN_NORM;
-}
-
-/* x += r * part, after a norm of it where the row has one. */
-static void close_part(forward_batch *b, slot norm, float *x, size_t stride) {
-    placement place = b->model->arch->place;
+/* x += r * part, after a norm of it where the layer has one. */
+static void close_part(forward_batch *b, weight_slot norm, float *x, size_t stride) {
     size_t width = b->model->sizes.width, s = b->stride;
-    if (place == PLACE_SANDWICH || place == PLACE_POST)
-        batch_norm_slot(b, norm, b->part, s, width, b->part, s);
+    if (norm != WEIGHT_SLOTS) batch_norm_slot(b, norm, b->part, s, width, b->part, s);
     batch_add(b, x, stride, b->part, s, width, b->model->residual_scale);
 }
 
-static bool first_part(forward_batch *b, float *x, size_t stride) {
-    const forward_model *m = b->model;
+static bool run_mixer(forward_batch *b, float *x, size_t stride) {
     const layer_plan *l = b->layer->plan;
+    const plan_part *p = &l->mixer;
     size_t in_stride = stride;
-    const float *in = before_attention(b, x, &in_stride);
-    if (!(m->latent ? batch_latent_attention(b, in, in_stride) : batch_attention(b, in, in_stride)))
-        return false;
-    slot norm = parallel_norm(m, l);
-    if (norm != SLOTS && (norm != ATTN_NORM || l->weight[ATTN_NORM_2])) /* else it is there already */
-        batch_norm_slot(b, norm, x, stride, m->sizes.width, b->normed, b->stride);
-    close_part(b, POST_ATTENTION_NORM, x, stride);
+    if (!p->part) return true;
+    const float *in = norm_before(b, p->before, x, &in_stride);
+    if (!p->part->kind->run(b, p, in, in_stride)) return false;
+    if (l->is_parallel && l->ffn.before != p->before) /* else it is there already */
+        batch_norm_slot(b, l->ffn.before, x, stride, b->model->sizes.width, b->normed, b->stride);
+    close_part(b, p->after, x, stride);
     return true;
 }
 
-static bool second_part(forward_batch *b, float *x, size_t stride) {
-    const forward_model *m = b->model;
+static bool run_ffn(forward_batch *b, float *x, size_t stride) {
     const layer_plan *l = b->layer->plan;
-    slot norm = inner_norm(m->arch->place);
-    const float *in = b->normed;
-    size_t in_stride = b->stride;
-    if (parallel_norm(m, l) == SLOTS) {
-        if (norm == SLOTS)
-            in = x, in_stride = stride;
-        else
-            batch_norm_slot(b, norm, x, stride, m->sizes.width, b->normed, b->stride);
-    }
-    if (!(l->routed ? batch_experts(b, in, in_stride) : batch_ffn(b, in, in_stride))) return false;
-    close_part(b, POST_FFW_NORM, x, stride);
+    const plan_part *p = &l->ffn;
+    size_t in_stride = l->is_parallel ? b->stride : stride;
+    if (!p->part) return true;
+    const float *in = l->is_parallel ? b->normed : norm_before(b, p->before, x, &in_stride);
+    if (!p->part->kind->run(b, p, in, in_stride)) return false;
+    close_part(b, p->after, x, stride);
     return true;
 }
 
@@ -80,12 +56,12 @@ bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, 
                    const forward_site *site, gq_error *e) {
     const forward_model *m = b->model;
     if (!l->plan || l->model != m) return gq_fail(e, "%s: no layer of this model has been read", m->path);
-    if (part != FORWARD_WHOLE && parallel_norm(m, l->plan) != SLOTS)
+    if (part != FORWARD_WHOLE && l->plan->is_parallel)
         return gq_fail(e, "%s: both parts of layer %zu read the state before it, so it has to be run whole",
                        m->path, l->index);
     begin_call(b, l, site, e);
-    return ((!(part & FORWARD_ATTENTION) || first_part(b, x, stride)) &&
-            (!(part & FORWARD_FFN) || second_part(b, x, stride))) ||
+    return ((!(part & FORWARD_ATTENTION) || run_mixer(b, x, stride)) &&
+            (!(part & FORWARD_FFN) || run_ffn(b, x, stride))) ||
            b->answer == FORWARD_END;
 }
 

@@ -3,14 +3,148 @@
 #include <omp.h>
 #include <string.h>
 
-#include "forward/batch.h"
+#include "forward/layer_part.h"
 
-uint64_t experts_rows(const forward_model *m, const layer_plan *l) {
-    uint64_t routed = 2 * m->sizes.width + 2 * (uint64_t)l->expert_ff;
+typedef struct experts_numbers {
+    size_t experts, used;       /* of them per token */
+    size_t groups, groups_used; /* 0 or 1 groups: all experts are candidates */
+    bool is_sigmoid;            /* what makes weights of the router's values; else softmax */
+    bool is_normalised;         /* the weights' sum is made 1 */
+    float scale;                /* of the weights; 1: none */
+} experts_numbers;
+
+typedef struct experts_layer {
+    size_t ff, shared_ff; /* features in the middle; 0: there is no shared expert */
+} experts_layer;
+
+/* Routing: token t's k-th expert is chosen[t * used + k]. */
+typedef struct experts_scratch {
+    uint32_t *chosen, *routed_token, *routed_begin; /* per expert the tokens that go there */
+    float *chosen_weight, *routed_weight;
+    float *group_score; /* per thread */
+} experts_scratch;
+
+/* ---- what a model says ---- */
+
+/* Layers that have a router. */
+static void experts_choose_layers(const forward_model *m, key_reader *r, bool *is_own) {
+    (void)r;
+    for (size_t i = 0; i < m->sizes.layers; i++) is_own[i] = tensors_layer_has(m, i, WEIGHT_FFN_ROUTER);
+}
+
+static void experts_read_groups(experts_numbers *n, key_reader *r) {
+    n->groups = key_number(r, "expert_group_count", 0, 0, MODEL_MOST);
+    if (n->groups <= 1) return;
+    n->groups_used = key_number_needed(r, "expert_group_used_count", 1, n->groups);
+    if (n->experts % n->groups != 0 || n->experts / n->groups < 2) {
+        key_fail(r, "expert_group_count",
+                 "is %zu, expected a divisor of expert_count, %zu, in groups of two "
+                 "or more",
+                 n->groups, n->experts);
+    } else if (n->groups_used * (n->experts / n->groups) < n->used) {
+        key_fail(r, "expert_used_count", "is %zu, but the %zu groups used have %zu experts", n->used,
+                 n->groups_used, n->groups_used * (n->experts / n->groups));
+    }
+}
+
+/* A key says once more what the tensors say. */
+static void experts_compare_with_tensors(const forward_model *m, key_reader *r, const model_part *p) {
+    const char *key = "leading_dense_block_count";
+    int64_t dense;
+    if (!key_there(r, key) || !gguf_fact_int(&r->facts, key, &dense) || dense < 0) return;
+    for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
+        bool is_routed = m->layers[i].ffn.part == p;
+        if (is_routed != ((int64_t)i >= dense))
+            key_fail(r, key, "is %lld, but there is %s tensor %s", (long long)dense, is_routed ? "a" : "no",
+                     tensors_layer_name(i, WEIGHT_FFN_ROUTER, ".weight"));
+    }
+}
+
+static void experts_read_keys(forward_model *m, key_reader *r, model_part *p) {
+    const architecture *a = m->arch;
+    experts_numbers *n = p->numbers;
+    n->scale = 1;
+    n->experts = key_number(r, "expert_count", 0, 0, 1 << 16);
+    n->is_normalised = a->routing == ROUTE_SOFT_NORM;
+    if (!n->experts) return; /* a tensor that is routed is told later */
+    n->used = key_number(r, "expert_used_count", 0, 0, n->experts);
+    if (!n->used)
+        key_fail(r, "expert_used_count", "is 0 or missing, expected 1 to expert_count: %zu", n->experts);
+    if (a->routing != ROUTE_KEYS_SOFT && a->routing != ROUTE_KEYS_SIGMOID) return;
+    uint64_t gating = key_number(r, "expert_gating_func", 0, 0, 2);
+    n->is_sigmoid = gating ? gating == 2 : a->routing == ROUTE_KEYS_SIGMOID;
+    n->is_normalised = key_bool(r, "expert_weights_norm", false);
+    n->scale = (float)key_scale(r, "expert_weights_scale", 1);
+    experts_read_groups(n, r);
+    experts_compare_with_tensors(m, r, p);
+}
+
+static void experts_find_shared(tensor_finder *f, experts_layer *l) {
+    const architecture *a = f->m->arch;
+    uint64_t d = f->m->sizes.width, n = tensors_rows(f, WEIGHT_FFN_UP_SHEXP);
+    tensors_take_weight(f, WEIGHT_FFN_UP_SHEXP, a->has[WEIGHT_FFN_UP_SHEXP], SHAPE(d, n));
+    if (!f->l->weight[WEIGHT_FFN_UP_SHEXP]) return;
+    l->shared_ff = n;
+    tensors_take_weight(f, WEIGHT_FFN_GATE_SHEXP, REQUIRED, SHAPE(d, n));
+    tensors_take_weight(f, WEIGHT_FFN_DOWN_SHEXP, REQUIRED, SHAPE(n, d));
+    tensors_take_weight(f, WEIGHT_FFN_SHARED_GATE, a->has[WEIGHT_FFN_SHARED_GATE], SHAPE(d));
+}
+
+static void experts_find_tensors(tensor_finder *f, const plan_part *p) {
+    const forward_model *m = f->m;
+    const architecture *a = m->arch;
+    const experts_numbers *numbers = p->part->numbers;
+    experts_layer *l = p->numbers;
+    uint64_t d = m->sizes.width, n = numbers->experts, fused = tensors_rows(f, WEIGHT_FFN_GATE_UP_EXPS);
+    if (f->ok && !n) {
+        f->ok = gq_fail(f->e, "%s: %s.expert_count is 0 or missing, but there is a tensor %s", m->path,
+                        a->name, tensors_layer_name(f->index, WEIGHT_FFN_ROUTER, ".weight"));
+        return;
+    }
+    tensors_take_biased(f, WEIGHT_FFN_ROUTER, REQUIRED, SHAPE(d, n), a->router_bias);
+    tensors_take_bias(f, WEIGHT_EXPERT_CHOICE, a->has[WEIGHT_EXPERT_CHOICE], SHAPE(n));
+    if (a->has[WEIGHT_FFN_GATE_UP_EXPS] && tensors_layer_has(m, f->index, WEIGHT_FFN_GATE_UP_EXPS)) {
+        l->ff = tensors_halved(fused);
+        tensors_take_weight(f, WEIGHT_FFN_GATE_UP_EXPS, REQUIRED, SHAPE(d, 2 * l->ff, n));
+    } else {
+        l->ff = tensors_rows(f, WEIGHT_FFN_UP_EXPS);
+        tensors_take_biased(f, WEIGHT_FFN_GATE_EXPS, REQUIRED, SHAPE(d, l->ff, n), a->router_bias);
+        tensors_take_biased(f, WEIGHT_FFN_UP_EXPS, REQUIRED, SHAPE(d, l->ff, n), a->router_bias);
+    }
+    tensors_take_biased(f, WEIGHT_FFN_DOWN_EXPS, REQUIRED, SHAPE(l->ff, d, n), a->router_bias);
+    experts_find_shared(f, l);
+}
+
+static uint64_t experts_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
+    const experts_numbers *n = p->part->numbers;
+    const experts_layer *l = p->numbers;
+    uint64_t routed = 2 * m->sizes.width + 2 * (uint64_t)l->ff;
     uint64_t shared = m->sizes.width + 2 * (uint64_t)l->shared_ff + 1;
     uint64_t most = routed > shared ? routed : shared;
-    return most > m->experts ? most : m->experts;
+    (void)plan;
+    return most > n->experts ? most : n->experts;
 }
+
+static void experts_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+    const experts_numbers *n = p->numbers;
+    experts_scratch *own = batch_own(b, p);
+    _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
+    uint64_t tokens = b->context * b->most_windows;
+    own->chosen = scratch_take(s, tokens, n->used, sizeof(uint32_t));
+    own->chosen_weight = scratch_take(s, tokens, n->used, sizeof(float));
+    own->routed_token = scratch_take(s, tokens, n->used, sizeof(uint32_t));
+    own->routed_weight = scratch_take(s, tokens, n->used, sizeof(float));
+    own->routed_begin = scratch_take(s, n->experts + 1, 1, sizeof(uint32_t));
+    own->group_score = scratch_take(s, n->groups, (uint64_t)b->threads, sizeof(float));
+}
+
+/* What the functions below need of them all. */
+typedef struct experts_run {
+    forward_batch *b;
+    const experts_numbers *n;
+    const experts_layer *l;
+    const experts_scratch *own;
+} experts_run;
 
 /* ---- choosing ---- */
 
@@ -39,9 +173,9 @@ static size_t next_largest(const candidates *c, size_t last, const float *allowe
 }
 
 /* Scores of groups, the sum of their two largest; -infinity for those that are not used. */
-static void choose_groups(const forward_model *m, const candidates *c, float *scores) {
-    size_t each = c->n / m->groups;
-    for (size_t g = 0; g < m->groups; g++) {
+static void choose_groups(const experts_numbers *n, const candidates *c, float *scores) {
+    size_t each = c->n / n->groups;
+    for (size_t g = 0; g < n->groups; g++) {
         float first = -INFINITY, second = -INFINITY;
         for (size_t i = g * each; i < (g + 1) * each; i++) {
             float v = candidate(c, i);
@@ -52,83 +186,88 @@ static void choose_groups(const forward_model *m, const candidates *c, float *sc
         }
         scores[g] = first + second;
     }
-    candidates groups = {scores, NULL, m->groups, 1};
-    size_t last = m->groups;
-    for (size_t k = 0; k < m->groups_used; k++) last = next_largest(&groups, last, NULL, 0);
+    candidates groups = {scores, NULL, n->groups, 1};
+    size_t last = n->groups;
+    for (size_t k = 0; k < n->groups_used; k++) last = next_largest(&groups, last, NULL, 0);
     float least = scores[last];
-    for (size_t g = 0; g < m->groups; g++)
+    for (size_t g = 0; g < n->groups; g++)
         if (scores[g] < least || (scores[g] == least && g > last)) scores[g] = -INFINITY;
 }
 
-static void choose_experts(forward_batch *b, const float *p, size_t token) {
-    const forward_model *m = b->model;
-    candidates c = {p + token, b->layer->bias_values[CHOICE], m->experts, b->stride};
-    float *groups = m->groups > 1 ? b->group_score + (size_t)omp_get_thread_num() * m->groups : NULL;
-    uint32_t *chosen = b->chosen + token * m->experts_used;
-    float *weight = b->chosen_weight + token * m->experts_used, sum = 0;
-    size_t last = m->experts;
-    if (groups) choose_groups(m, &c, groups);
-    for (size_t k = 0; k < m->experts_used; k++) {
-        last = next_largest(&c, last, groups, groups ? m->experts / m->groups : 1);
+static void choose_experts(const experts_run *r, const float *p, size_t token) {
+    const experts_numbers *n = r->n;
+    candidates c = {p + token, r->b->layer->bias_values[WEIGHT_EXPERT_CHOICE], n->experts, r->b->stride};
+    float *groups = n->groups > 1 ? r->own->group_score + (size_t)omp_get_thread_num() * n->groups : NULL;
+    uint32_t *chosen = r->own->chosen + token * n->used;
+    float *weight = r->own->chosen_weight + token * n->used, sum = 0;
+    size_t last = n->experts;
+    if (groups) choose_groups(n, &c, groups);
+    for (size_t k = 0; k < n->used; k++) {
+        last = next_largest(&c, last, groups, groups ? n->experts / n->groups : 1);
         chosen[k] = (uint32_t)last;
         weight[k] = c.value[last * c.step];
         sum += weight[k];
     }
-    for (size_t k = 0; k < m->experts_used; k++) {
-        if (m->normalised) weight[k] /= fmaxf(sum, 0x1p-14f);
-        weight[k] *= m->expert_scale;
+    for (size_t k = 0; k < n->used; k++) {
+        if (n->is_normalised) weight[k] /= fmaxf(sum, 0x1p-14f);
+        weight[k] *= n->scale;
     }
 }
 
 /* Which tokens go to each expert, in ascending order: those of e are from begin[e] to begin[e + 1]. */
-static void sort_by_expert(forward_batch *b) {
-    size_t n = b->tokens, used = b->model->experts_used, experts = b->model->experts;
-    uint32_t *begin = b->routed_begin;
+static void sort_by_expert(const experts_run *r) {
+    const experts_scratch *own = r->own;
+    size_t n = r->b->tokens, used = r->n->used, experts = r->n->experts;
+    uint32_t *begin = own->routed_begin;
     memset(begin, 0, (experts + 1) * sizeof *begin);
-    for (size_t i = 0; i < n * used; i++) begin[b->chosen[i]]++;
+    for (size_t i = 0; i < n * used; i++) begin[own->chosen[i]]++;
     for (size_t e = 0, at = 0; e <= experts; e++) {
         size_t count = begin[e];
         begin[e] = (uint32_t)at, at += e < experts ? count : 0;
     }
     for (size_t i = 0; i < n * used; i++) {
-        uint32_t place = begin[b->chosen[i]]++;
-        b->routed_token[place] = (uint32_t)(i / used);
-        b->routed_weight[place] = b->chosen_weight[i];
+        uint32_t place = begin[own->chosen[i]]++;
+        own->routed_token[place] = (uint32_t)(i / used);
+        own->routed_weight[place] = own->chosen_weight[i];
     }
     for (size_t e = experts; e > 0; e--) begin[e] = begin[e - 1];
     begin[0] = 0;
 }
 
-static bool check_bias(const forward_batch *b) {
-    const float *bias = b->layer->bias_values[CHOICE];
-    for (size_t e = 0; bias && e < b->model->experts; e++)
+static bool check_bias(const experts_run *r) {
+    const forward_batch *b = r->b;
+    const float *bias = b->layer->bias_values[WEIGHT_EXPERT_CHOICE];
+    for (size_t e = 0; bias && e < r->n->experts; e++)
         if (!isfinite(bias[e])) {
             gq_fail(b->e, "%s: tensor %s: element %zu is %g, expected a finite number", b->model->path,
-                    b->layer->plan->bias[CHOICE]->name, e, (double)bias[e]);
+                    b->layer->plan->bias[WEIGHT_EXPERT_CHOICE]->name, e, (double)bias[e]);
             return batch_blame_weights(b->e);
         }
     return true;
 }
 
-static bool route(forward_batch *b, const float *x, size_t stride) {
+static bool experts_route(const experts_run *r, const float *x, size_t stride) {
+    forward_batch *b = r->b;
+    size_t experts = r->n->experts;
     const forward_model *m = b->model;
     float *p = b->work;
-    batch_multiply(b, ROUTER, 0, x, stride, p, b->stride, b->tokens);
+    batch_multiply(b, WEIGHT_FFN_ROUTER, 0, x, stride, p, b->stride, b->tokens);
     /* experts cannot be chosen by what is no number */
-    if (!check_bias(b) || !batch_finite(b, "what comes from the router", b->layer->plan->weight[ROUTER], p,
-                                        b->stride, m->experts, b->tokens))
+    if (!check_bias(r) ||
+        !batch_finite(b, "what comes from the router", b->layer->plan->weight[WEIGHT_FFN_ROUTER], p,
+                      b->stride, experts, b->tokens))
         return false;
 #pragma omp parallel for num_threads(b->threads)
     for (size_t first = 0; first < b->tokens; first += ELEMENT_SPAN) {
         size_t n = b->tokens - first < ELEMENT_SPAN ? b->tokens - first : ELEMENT_SPAN;
-        for (size_t e = 0; m->sigmoid && e < m->experts; e++)
+        for (size_t e = 0; r->n->is_sigmoid && e < experts; e++)
             m->elements->sigmoid(p + e * b->stride + first, n);
-        if (!m->sigmoid)
+        if (!r->n->is_sigmoid)
             m->elements->softmax(
-                &(softmax_task){.s = p + first, .stride = b->stride, .rows = m->experts, .n = n, .scale = 1});
-        for (size_t t = first; t < first + n; t++) choose_experts(b, p, t);
+                &(softmax_task){.s = p + first, .stride = b->stride, .rows = experts, .n = n, .scale = 1});
+        for (size_t t = first; t < first + n; t++) choose_experts(r, p, t);
     }
-    sort_by_expert(b);
+    sort_by_expert(r);
     return true;
 }
 
@@ -155,56 +294,76 @@ static void gate_rows(const forward_batch *b, float *gate, size_t rows, size_t s
         b->model->elements->gate(b->model->arch->act, gate + r * stride, gate + (rows + r) * stride, n);
 }
 
-static bool expert(forward_batch *b, size_t e, const float *x, size_t stride) {
-    const layer_plan *l = b->layer->plan;
-    size_t width = b->model->sizes.width, ff = l->expert_ff;
-    size_t begin = b->routed_begin[e], n = b->routed_begin[e + 1] - begin, s = forward_stride(n);
-    const uint32_t *token = b->routed_token + begin;
+static bool experts_run_one(const experts_run *r, size_t e, const float *x, size_t stride) {
+    forward_batch *b = r->b;
+    const experts_scratch *own = r->own;
+    size_t width = b->model->sizes.width, ff = r->l->ff;
+    size_t begin = own->routed_begin[e], n = own->routed_begin[e + 1] - begin, s = forward_stride(n);
+    const uint32_t *token = own->routed_token + begin;
     float *in = b->work, *out = in + width * s, *gate = out + width * s, *up = gate + ff * s;
     if (n == 0) return true;
     gather(b, x, stride, in, s, token, n);
-    if (!batch_site(b, in, s, width, n, e, (slot[]){GATE_EXPS, UP_EXPS, GATE_UP_EXPS, SLOTS})) return false;
+    if (!batch_site_routed(
+            b, in, s, width, token, n, e,
+            (weight_slot[]){WEIGHT_FFN_GATE_EXPS, WEIGHT_FFN_UP_EXPS, WEIGHT_FFN_GATE_UP_EXPS, WEIGHT_SLOTS}))
+        return false;
     if (b->answer == FORWARD_SKIP) return true;
-    if (l->weight[GATE_UP_EXPS]) {
-        batch_multiply(b, GATE_UP_EXPS, e, in, s, gate, s, n);
+    if (b->layer->plan->weight[WEIGHT_FFN_GATE_UP_EXPS]) {
+        batch_multiply(b, WEIGHT_FFN_GATE_UP_EXPS, e, in, s, gate, s, n);
     } else {
-        batch_multiply(b, GATE_EXPS, e, in, s, gate, s, n);
-        batch_multiply(b, UP_EXPS, e, in, s, up, s, n);
+        batch_multiply(b, WEIGHT_FFN_GATE_EXPS, e, in, s, gate, s, n);
+        batch_multiply(b, WEIGHT_FFN_UP_EXPS, e, in, s, up, s, n);
     }
     gate_rows(b, gate, ff, s, n);
-    if (!batch_site(b, gate, s, ff, n, e, (slot[]){DOWN_EXPS, SLOTS})) return false;
+    if (!batch_site_routed(b, gate, s, ff, token, n, e, (weight_slot[]){WEIGHT_FFN_DOWN_EXPS, WEIGHT_SLOTS}))
+        return false;
     if (b->answer == FORWARD_SKIP) return true;
-    batch_multiply(b, DOWN_EXPS, e, gate, s, out, s, n);
-    scatter(b, out, s, token, b->routed_weight + begin, n);
+    batch_multiply(b, WEIGHT_FFN_DOWN_EXPS, e, gate, s, out, s, n);
+    scatter(b, out, s, token, own->routed_weight + begin, n);
     return true;
 }
 
-static bool shared_expert(forward_batch *b, const float *x, size_t stride) {
+static bool experts_run_shared(const experts_run *r, const float *x, size_t stride) {
+    forward_batch *b = r->b;
     const forward_model *m = b->model;
-    const layer_plan *l = b->layer->plan;
-    size_t s = b->stride, width = m->sizes.width, ff = l->shared_ff;
+    size_t s = b->stride, width = m->sizes.width, ff = r->l->shared_ff;
     float *gate = b->work, *up = gate + ff * s, *out = up + ff * s, *share = out + width * s;
-    batch_multiply(b, GATE_SHEXP, 0, x, stride, gate, s, b->tokens);
-    batch_multiply(b, UP_SHEXP, 0, x, stride, up, s, b->tokens);
+    batch_multiply(b, WEIGHT_FFN_GATE_SHEXP, 0, x, stride, gate, s, b->tokens);
+    batch_multiply(b, WEIGHT_FFN_UP_SHEXP, 0, x, stride, up, s, b->tokens);
     gate_rows(b, gate, ff, s, b->tokens);
-    if (!batch_site(b, gate, s, ff, b->tokens, 0, (slot[]){DOWN_SHEXP, SLOTS})) return false;
-    batch_multiply(b, DOWN_SHEXP, 0, gate, s, out, s, b->tokens);
-    if (l->weight[SHARED_GATE]) {
-        batch_multiply(b, SHARED_GATE, 0, x, stride, share, s, b->tokens);
+    if (!batch_site(b, gate, s, ff, b->tokens, 0, (weight_slot[]){WEIGHT_FFN_DOWN_SHEXP, WEIGHT_SLOTS}))
+        return false;
+    batch_multiply(b, WEIGHT_FFN_DOWN_SHEXP, 0, gate, s, out, s, b->tokens);
+    if (b->layer->plan->weight[WEIGHT_FFN_SHARED_GATE]) {
+        batch_multiply(b, WEIGHT_FFN_SHARED_GATE, 0, x, stride, share, s, b->tokens);
         m->elements->sigmoid(share, b->tokens);
 #pragma omp parallel for num_threads(b->threads)
-        for (size_t r = 0; r < width; r++) m->elements->multiply(out + r * s, share, b->tokens);
+        for (size_t c = 0; c < width; c++) m->elements->multiply(out + c * s, share, b->tokens);
     }
     batch_add(b, b->part, s, out, s, width, 1);
     return true;
 }
 
-bool batch_experts(forward_batch *b, const float *x, size_t stride) {
+static bool experts_run_layer(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
     const forward_model *m = b->model;
-    const slot fed[] = {ROUTER, SHARED_GATE, GATE_SHEXP, UP_SHEXP, SLOTS};
-    if (!batch_site(b, x, stride, m->sizes.width, b->tokens, 0, fed) || !route(b, x, stride)) return false;
+    experts_run r = {b, p->part->numbers, p->numbers, batch_own(b, p->part)};
+    const weight_slot fed[] = {WEIGHT_FFN_ROUTER, WEIGHT_FFN_SHARED_GATE, WEIGHT_FFN_GATE_SHEXP,
+                               WEIGHT_FFN_UP_SHEXP, WEIGHT_SLOTS};
+    if (!batch_site(b, x, stride, m->sizes.width, b->tokens, 0, fed) || !experts_route(&r, x, stride))
+        return false;
     memset(b->part, 0, m->sizes.width * b->stride * sizeof *b->part);
-    for (size_t e = 0; e < m->experts; e++)
-        if (!expert(b, e, x, stride)) return false;
-    return !b->layer->plan->shared_ff || shared_expert(b, x, stride);
+    for (size_t e = 0; e < r.n->experts; e++)
+        if (!experts_run_one(&r, e, x, stride)) return false;
+    return !r.l->shared_ff || experts_run_shared(&r, x, stride);
 }
+
+const layer_part ffn_experts = {
+    .model_bytes = sizeof(experts_numbers),
+    .layer_bytes = sizeof(experts_layer),
+    .choose_layers = experts_choose_layers,
+    .read_keys = experts_read_keys,
+    .find_tensors = experts_find_tensors,
+    .scratch_rows = experts_count_rows,
+    .lay_out = experts_lay_out,
+    .run = experts_run_layer,
+};

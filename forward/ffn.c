@@ -1,20 +1,34 @@
-/* The dense feed-forward part, and a shared expert. */
-#include "forward/batch.h"
+/* The dense feed-forward parts: gated by two matrices or by one that holds both, or plain. */
+#include "forward/layer_part.h"
 
-uint64_t ffn_rows(const forward_model *m, const layer_plan *l) {
-    return m->arch->ffn == FFN_PLAIN ? l->ff : 2 * (uint64_t)l->ff;
+typedef enum ffn_form { FFN_GATED, FFN_FUSED, FFN_PLAIN } ffn_form;
+
+typedef struct ffn_layer {
+    size_t ff; /* features in the middle */
+} ffn_layer;
+
+static void ffn_find_tensors(tensor_finder *f, const plan_part *p, ffn_form form) {
+    presence bias = f->m->arch->ffn_bias;
+    ffn_layer *l = p->numbers;
+    uint64_t d = f->m->sizes.width, up = tensors_rows(f, WEIGHT_FFN_UP);
+    l->ff = form == FFN_FUSED ? tensors_halved(up) : up;
+    if (form == FFN_GATED) tensors_take_biased(f, WEIGHT_FFN_GATE, REQUIRED, SHAPE(d, up), bias);
+    tensors_take_biased(f, WEIGHT_FFN_UP, REQUIRED, SHAPE(d, form == FFN_FUSED ? 2 * l->ff : up), bias);
+    tensors_take_biased(f, WEIGHT_FFN_DOWN, REQUIRED, SHAPE(l->ff, d), bias);
 }
 
-bool batch_ffn(forward_batch *b, const float *x, size_t stride) {
+static bool ffn_run(forward_batch *b, const plan_part *p, const float *x, size_t stride, ffn_form form) {
     const forward_model *m = b->model;
+    const ffn_layer *l = p->numbers;
     const element_kernels *k = m->elements;
-    ffn_form form = m->arch->ffn;
     activation act = m->arch->act;
-    size_t s = b->stride, ff = b->layer->plan->ff;
+    size_t s = b->stride, ff = l->ff;
     float *first = b->work, *up = form == FFN_GATED ? first + ff * s : first;
-    if (!batch_site(b, x, stride, m->sizes.width, b->tokens, 0, (slot[]){GATE, UP, SLOTS})) return false;
-    if (form == FFN_GATED) batch_multiply(b, GATE, 0, x, stride, first, s, b->tokens);
-    batch_multiply(b, UP, 0, x, stride, up, s, b->tokens);
+    if (!batch_site(b, x, stride, m->sizes.width, b->tokens, 0,
+                    (weight_slot[]){WEIGHT_FFN_GATE, WEIGHT_FFN_UP, WEIGHT_SLOTS}))
+        return false;
+    if (form == FFN_GATED) batch_multiply(b, WEIGHT_FFN_GATE, 0, x, stride, first, s, b->tokens);
+    batch_multiply(b, WEIGHT_FFN_UP, 0, x, stride, up, s, b->tokens);
 #pragma omp parallel for num_threads(b->threads)
     for (size_t r = 0; r < ff; r++) {
         if (form == FFN_PLAIN)
@@ -22,7 +36,47 @@ bool batch_ffn(forward_batch *b, const float *x, size_t stride) {
         else
             k->gate(act, first + r * s, first + (ff + r) * s, b->tokens);
     }
-    if (!batch_site(b, first, s, ff, b->tokens, 0, (slot[]){DOWN, SLOTS})) return false;
-    batch_multiply(b, DOWN, 0, first, s, b->part, s, b->tokens);
+    if (!batch_site(b, first, s, ff, b->tokens, 0, (weight_slot[]){WEIGHT_FFN_DOWN, WEIGHT_SLOTS}))
+        return false;
+    batch_multiply(b, WEIGHT_FFN_DOWN, 0, first, s, b->part, s, b->tokens);
     return true;
 }
+
+static uint64_t ffn_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
+    const ffn_layer *l = p->numbers;
+    (void)m, (void)plan;
+    return l->ff;
+}
+
+static uint64_t ffn_count_both_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
+    return 2 * ffn_count_rows(m, plan, p);
+}
+
+static void ffn_find_gated(tensor_finder *f, const plan_part *p) { ffn_find_tensors(f, p, FFN_GATED); }
+static void ffn_find_fused(tensor_finder *f, const plan_part *p) { ffn_find_tensors(f, p, FFN_FUSED); }
+static void ffn_find_plain(tensor_finder *f, const plan_part *p) { ffn_find_tensors(f, p, FFN_PLAIN); }
+
+static bool ffn_run_gated(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+    return ffn_run(b, p, x, stride, FFN_GATED);
+}
+
+static bool ffn_run_fused(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+    return ffn_run(b, p, x, stride, FFN_FUSED);
+}
+
+static bool ffn_run_plain(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+    return ffn_run(b, p, x, stride, FFN_PLAIN);
+}
+
+const layer_part ffn_gated = {.layer_bytes = sizeof(ffn_layer),
+                              .find_tensors = ffn_find_gated,
+                              .scratch_rows = ffn_count_both_rows,
+                              .run = ffn_run_gated};
+const layer_part ffn_fused = {.layer_bytes = sizeof(ffn_layer),
+                              .find_tensors = ffn_find_fused,
+                              .scratch_rows = ffn_count_both_rows,
+                              .run = ffn_run_fused};
+const layer_part ffn_plain = {.layer_bytes = sizeof(ffn_layer),
+                              .find_tensors = ffn_find_plain,
+                              .scratch_rows = ffn_count_rows,
+                              .run = ffn_run_plain};

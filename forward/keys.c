@@ -87,6 +87,11 @@ double key_float_needed(key_reader *r, const char *name, double least, double mo
     return key_float(r, name, least, least, most);
 }
 
+double key_scale(key_reader *r, const char *name, double absent) {
+    double scale = key_float(r, name, absent, -1e6, 1e6);
+    return scale == 0 ? 1 : scale;
+}
+
 bool key_bool(key_reader *r, const char *name, bool absent) {
     const gguf_kv *kv = gguf_fact(&r->facts, name);
     if (!kv) return absent;

@@ -33,6 +33,8 @@ uint64_t key_number_at(key_reader *r, const key_list *l, uint64_t i, uint64_t ab
 /* Finite numbers from `least` to `most`. */
 double key_float(key_reader *r, const char *name, double absent, double least, double most);
 double key_float_needed(key_reader *r, const char *name, double least, double most);
+/* A factor, of which 0 stands for 1. */
+double key_scale(key_reader *r, const char *name, double absent);
 bool key_bool(key_reader *r, const char *name, bool absent);
 /* Which of n texts the value is; the first one where the key is absent. */
 size_t key_choice(key_reader *r, const char *name, const char *const *texts, size_t n);

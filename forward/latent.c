@@ -1,96 +1,215 @@
 /* Latent attention: keys and values of all heads come from one latent vector per token. */
+#include <math.h>
 #include <string.h>
 
-#include "forward/batch.h"
+#include "forward/attention.h"
+#include "forward/layer_part.h"
 
-static size_t plain_values(const forward_model *m) { return m->head - m->turned; }
+typedef struct latent_numbers {
+    attention_numbers attention; /* first */
+    size_t rank;                 /* of the latent vector: kv_lora_rank */
+} latent_numbers;
 
-uint64_t latent_rows(const forward_model *m, const layer_plan *l) {
-    uint64_t both = l->heads * (m->head + m->value) + l->q_rank + m->latent + m->turned;
-    return both + (l->weight[KV_B] ? l->heads * (plain_values(m) + m->value) : 2 * m->latent + m->turned);
+typedef struct latent_layer {
+    attention_layer attention; /* first */
+    size_t q_rank;             /* rows of attn_q_a; 0: there is attn_q */
+} latent_layer;
+
+/* Of a head's values those that rope does not turn. */
+static size_t latent_plain_values(const latent_numbers *n) {
+    return n->attention.head - n->attention.rope.turned;
 }
 
-static bool queries(forward_batch *b, const float *x, size_t stride, float *q, float *low) {
-    const layer_plan *l = b->layer->plan;
-    if (!l->weight[Q_A]) {
-        batch_multiply(b, Q, 0, x, stride, q, b->stride, b->tokens);
+/* ---- what a model says ---- */
+
+/* Yarn's magnitude is in what rope turns, and not in the other values: scores make up for that. */
+static void latent_set_score_scale(attention_numbers *n) {
+    const rope_numbers *r = &n->rope;
+    const rope_angles *p = &r->angles[0];
+    double scale = 1 / sqrt((double)n->head);
+    double magnitude = p->magnitude * (p->yarn ? 1 : 1 + 0.1 * r->log_factor) *
+                       (1 + 0.1 * r->log_multiplier * r->log_factor);
+    n->score_scale = (float)(scale * (magnitude * magnitude));
+}
+
+static void latent_read_keys(forward_model *m, key_reader *r, model_part *p) {
+    latent_numbers *n = p->numbers;
+    attention_numbers *a = &n->attention;
+    attention_read_heads(m, r, p);
+    a->head = key_number(r, "attention.key_length_mla", a->head, 2, MODEL_MOST);
+    a->value = key_number(r, "attention.value_length_mla", a->value, 1, MODEL_MOST);
+    n->rank = key_number_needed(r, "attention.kv_lora_rank", 1, MODEL_MOST);
+    attention_read_windows(m, r, p);
+    if (!r->ok) return;
+    rope_read_keys(&a->rope, m, r, a->head, true);
+    latent_set_score_scale(a);
+    attention_choose_rope(m, r, p);
+}
+
+static void latent_find_queries(tensor_finder *f, const plan_part *p, uint64_t rows) {
+    latent_layer *l = p->numbers;
+    uint64_t d = f->m->sizes.width;
+    if (!tensors_layer_has(f->m, f->index, WEIGHT_ATTN_Q_A)) {
+        tensors_take_weight(f, WEIGHT_ATTN_Q, REQUIRED, SHAPE(d, rows));
+        return;
+    }
+    l->q_rank = tensors_rows(f, WEIGHT_ATTN_Q_A);
+    tensors_take_weight(f, WEIGHT_ATTN_Q_A, REQUIRED, SHAPE(d, l->q_rank));
+    tensors_take_weight(f, WEIGHT_ATTN_Q_A_NORM, REQUIRED, SHAPE(l->q_rank));
+    tensors_take_weight(f, WEIGHT_ATTN_Q_B, REQUIRED, SHAPE(l->q_rank, rows));
+}
+
+static void latent_find_tensors(tensor_finder *f, const plan_part *p) {
+    const latent_numbers *n = p->part->numbers;
+    const attention_numbers *a = &n->attention;
+    const latent_layer *l = p->numbers;
+    uint64_t d = f->m->sizes.width, heads = l->attention.heads, plain = latent_plain_values(n),
+             rank = n->rank;
+    latent_find_queries(f, p, heads * a->head);
+    tensors_take_weight(f, WEIGHT_ATTN_KV_A, REQUIRED, SHAPE(d, rank + a->rope.turned));
+    tensors_take_weight(f, WEIGHT_ATTN_KV_A_NORM, REQUIRED, SHAPE(rank));
+    if (tensors_layer_has(f->m, f->index, WEIGHT_ATTN_KV_B)) {
+        tensors_take_weight(f, WEIGHT_ATTN_KV_B, REQUIRED, SHAPE(rank, heads * (plain + a->value)));
+    } else {
+        tensors_take_weight(f, WEIGHT_ATTN_K_B, REQUIRED, SHAPE(plain, rank, heads));
+        tensors_take_weight(f, WEIGHT_ATTN_V_B, REQUIRED, SHAPE(rank, a->value, heads));
+    }
+    tensors_take_weight(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(heads * a->value, d));
+}
+
+/* ---- running it ---- */
+
+static uint64_t latent_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
+    const latent_numbers *n = p->part->numbers;
+    const attention_numbers *a = &n->attention;
+    const latent_layer *l = p->numbers;
+    size_t heads = l->attention.heads, turned = a->rope.turned;
+    uint64_t both = heads * (a->head + a->value) + l->q_rank + n->rank + turned;
+    (void)m;
+    return both + (plan->weight[WEIGHT_ATTN_KV_B] ? heads * (latent_plain_values(n) + a->value)
+                                                  : 2 * n->rank + turned);
+}
+
+/* Scores of some queries, and a head's keys, which are put together. */
+static void latent_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+    const latent_numbers *n = p->numbers;
+    attention_take_scratch(b, p, s, forward_stride(b->context) * (QUERIES + n->attention.head));
+}
+
+static bool latent_make_queries(forward_batch *b, const plan_part *p, const float *x, size_t stride, float *q,
+                                float *low) {
+    const latent_layer *l = p->numbers;
+    if (!b->layer->plan->weight[WEIGHT_ATTN_Q_A]) {
+        batch_multiply(b, WEIGHT_ATTN_Q, 0, x, stride, q, b->stride, b->tokens);
         return true;
     }
-    batch_multiply(b, Q_A, 0, x, stride, low, b->stride, b->tokens);
-    batch_norm_slot(b, Q_A_NORM, low, b->stride, l->q_rank, low, b->stride);
-    if (!batch_site(b, low, b->stride, l->q_rank, b->tokens, 0, (slot[]){Q_B, SLOTS})) return false;
-    batch_multiply(b, Q_B, 0, low, b->stride, q, b->stride, b->tokens);
+    batch_multiply(b, WEIGHT_ATTN_Q_A, 0, x, stride, low, b->stride, b->tokens);
+    batch_norm_slot(b, WEIGHT_ATTN_Q_A_NORM, low, b->stride, l->q_rank, low, b->stride);
+    if (!batch_site(b, low, b->stride, l->q_rank, b->tokens, 0,
+                    (weight_slot[]){WEIGHT_ATTN_Q_B, WEIGHT_SLOTS}))
+        return false;
+    batch_multiply(b, WEIGHT_ATTN_Q_B, 0, low, b->stride, q, b->stride, b->tokens);
     return true;
 }
 
 /* Files with attn_kv_b: each head's keys and values in full. */
-static bool attend_unfolded(forward_batch *b, float *q, const float *latent, float *unfolded, float *o) {
-    const forward_model *m = b->model;
-    const layer_plan *l = b->layer->plan;
-    size_t s = b->stride, plain = plain_values(m), step = plain + m->value;
-    if (!batch_site(b, latent, s, m->latent, b->tokens, 0, (slot[]){KV_B, SLOTS})) return false;
-    batch_multiply(b, KV_B, 0, latent, s, unfolded, s, b->tokens);
-    batch_temper(b, q, l->heads * m->head);
-    batch_attend(b, &(attention_heads){.q = q,
-                                       .k = unfolded,
-                                       .k_tail = latent + m->latent * s,
-                                       .v = unfolded + plain * s,
-                                       .o = o,
-                                       .heads = l->heads,
-                                       .kv_heads = l->heads,
-                                       .head = m->head,
-                                       .tail = m->turned,
-                                       .value = m->value,
-                                       .k_step = step,
-                                       .v_step = step});
+static bool latent_attend_unfolded(forward_batch *b, const plan_part *p, float *q, const float *latent,
+                                   float *unfolded, float *o) {
+    const latent_numbers *n = p->part->numbers;
+    const attention_numbers *a = &n->attention;
+    const latent_layer *l = p->numbers;
+    size_t heads = l->attention.heads, turned = a->rope.turned;
+    size_t s = b->stride, plain = latent_plain_values(n), step = plain + a->value;
+    if (!batch_site(b, latent, s, n->rank, b->tokens, 0, (weight_slot[]){WEIGHT_ATTN_KV_B, WEIGHT_SLOTS}))
+        return false;
+    batch_multiply(b, WEIGHT_ATTN_KV_B, 0, latent, s, unfolded, s, b->tokens);
+    batch_temper(b, p, q, heads * a->head);
+    batch_attend(b, p,
+                 &(attention_heads){.q = q,
+                                    .k = unfolded,
+                                    .k_tail = latent + n->rank * s,
+                                    .v = unfolded + plain * s,
+                                    .o = o,
+                                    .heads = heads,
+                                    .kv_heads = heads,
+                                    .head = a->head,
+                                    .tail = turned,
+                                    .value = a->value,
+                                    .k_step = step,
+                                    .v_step = step});
     return true;
 }
 
 /* Files with attn_k_b and attn_v_b: queries are taken to where the latents are, and the latents that a head
  * has mixed become its values. A head at a time, as these are long. */
-static bool attend_folded(forward_batch *b, const float *q, const float *latent, float *query, float *o) {
-    const forward_model *m = b->model;
-    const layer_plan *l = b->layer->plan;
-    size_t s = b->stride, plain = plain_values(m), rows = m->latent + m->turned;
+static bool latent_attend_folded(forward_batch *b, const plan_part *p, const float *q, const float *latent,
+                                 float *query, float *o) {
+    const latent_numbers *n = p->part->numbers;
+    const attention_numbers *a = &n->attention;
+    const latent_layer *l = p->numbers;
+    size_t heads = l->attention.heads, turned = a->rope.turned;
+    size_t s = b->stride, plain = latent_plain_values(n), rows = n->rank + turned;
     float *mixed = query + rows * s;
-    for (size_t h = 0; h < l->heads; h++) {
-        const float *own = q + h * m->head * s;
-        if (!batch_site(b, own, s, plain, b->tokens, h, (slot[]){K_B, SLOTS})) return false;
-        batch_multiply(b, K_B, h, own, s, query, s, b->tokens);
-        memcpy(query + m->latent * s, own + plain * s, m->turned * s * sizeof *query);
-        batch_temper(b, query, rows);
-        batch_attend(b, &(attention_heads){.q = query,
-                                           .k = latent,
-                                           .v = latent,
-                                           .o = mixed,
-                                           .heads = 1,
-                                           .kv_heads = 1,
-                                           .head = rows,
-                                           .value = m->latent});
-        if (!batch_site(b, mixed, s, m->latent, b->tokens, h, (slot[]){V_B, SLOTS})) return false;
-        batch_multiply(b, V_B, h, mixed, s, o + h * m->value * s, s, b->tokens);
+    for (size_t h = 0; h < heads; h++) {
+        const float *own = q + h * a->head * s;
+        if (!batch_site(b, own, s, plain, b->tokens, h, (weight_slot[]){WEIGHT_ATTN_K_B, WEIGHT_SLOTS}))
+            return false;
+        batch_multiply(b, WEIGHT_ATTN_K_B, h, own, s, query, s, b->tokens);
+        memcpy(query + n->rank * s, own + plain * s, turned * s * sizeof *query);
+        batch_temper(b, p, query, rows);
+        batch_attend(b, p,
+                     &(attention_heads){.q = query,
+                                        .k = latent,
+                                        .v = latent,
+                                        .o = mixed,
+                                        .heads = 1,
+                                        .kv_heads = 1,
+                                        .head = rows,
+                                        .value = n->rank});
+        if (!batch_site(b, mixed, s, n->rank, b->tokens, h, (weight_slot[]){WEIGHT_ATTN_V_B, WEIGHT_SLOTS}))
+            return false;
+        batch_multiply(b, WEIGHT_ATTN_V_B, h, mixed, s, o + h * a->value * s, s, b->tokens);
     }
     return true;
 }
 
-bool batch_latent_attention(forward_batch *b, const float *x, size_t stride) {
-    const forward_model *m = b->model;
-    const layer_plan *l = b->layer->plan;
-    size_t s = b->stride, width = m->sizes.width;
-    float *q = b->work, *o = q + l->heads * m->head * s, *low = o + l->heads * m->value * s;
-    float *latent = low + l->q_rank * s, *rest = latent + (m->latent + m->turned) * s;
-    if (!batch_site(b, x, stride, width, b->tokens, 0, (slot[]){Q, Q_A, KV_A, SLOTS}) ||
-        !queries(b, x, stride, q, low))
+static bool latent_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+    const latent_numbers *n = p->part->numbers;
+    const attention_numbers *a = &n->attention;
+    const latent_layer *l = p->numbers;
+    size_t heads = l->attention.heads, turned = a->rope.turned;
+    size_t s = b->stride, width = b->model->sizes.width;
+    float *q = b->work, *o = q + heads * a->head * s, *low = o + heads * a->value * s;
+    float *latent = low + l->q_rank * s, *rest = latent + (n->rank + turned) * s;
+    if (!batch_site(b, x, stride, width, b->tokens, 0,
+                    (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_Q_A, WEIGHT_ATTN_KV_A, WEIGHT_SLOTS}) ||
+        !latent_make_queries(b, p, x, stride, q, low))
         return false;
-    batch_multiply(b, KV_A, 0, x, stride, latent, s, b->tokens);
-    batch_norm_slot(b, KV_A_NORM, latent, s, m->latent, latent, s);
-    if (l->rope) {
-        batch_rope(b, latent + m->latent * s, 1, 0);
-        batch_rope(b, q + plain_values(m) * s, l->heads, m->head);
+    batch_multiply(b, WEIGHT_ATTN_KV_A, 0, x, stride, latent, s, b->tokens);
+    batch_norm_slot(b, WEIGHT_ATTN_KV_A_NORM, latent, s, n->rank, latent, s);
+    if (l->attention.has_rope) {
+        batch_rope(b, p, latent + n->rank * s, 1, 0);
+        batch_rope(b, p, q + latent_plain_values(n) * s, heads, a->head);
     }
-    if (l->weight[KV_B] ? !attend_unfolded(b, q, latent, rest, o) : !attend_folded(b, q, latent, rest, o))
+    if (b->layer->plan->weight[WEIGHT_ATTN_KV_B] ? !latent_attend_unfolded(b, p, q, latent, rest, o)
+                                                 : !latent_attend_folded(b, p, q, latent, rest, o))
         return false;
-    if (!batch_site(b, o, s, l->heads * m->value, b->tokens, 0, (slot[]){O, SLOTS})) return false;
-    batch_multiply(b, O, 0, o, s, b->part, s, b->tokens);
+    if (!batch_site(b, o, s, heads * a->value, b->tokens, 0,
+                    (weight_slot[]){WEIGHT_ATTN_OUTPUT, WEIGHT_SLOTS}))
+        return false;
+    batch_multiply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->part, s, b->tokens);
     return true;
 }
+
+const layer_part mixer_latent = {
+    .model_bytes = sizeof(latent_numbers),
+    .layer_bytes = sizeof(latent_layer),
+    .choose_layers = attention_choose_layers,
+    .read_keys = latent_read_keys,
+    .find_model_tensors = attention_find_model_tensors,
+    .find_tensors = latent_find_tensors,
+    .scratch_rows = latent_count_rows,
+    .lay_out = latent_lay_out,
+    .prepare = attention_prepare,
+    .run = latent_run,
+};

@@ -3,18 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/model.h"
 #include "base/checked.h"
+#include "forward/model.h"
 #include "model/facts.h"
 
 enum { ALIGNMENT = 64 };
-
-/* Slots of small weights, which are kept decoded. */
-#define IS_MATRIX(slot, name) [slot] = false,
-#define IS_VECTOR(slot, name) [slot] = true,
-static const bool vectors[SLOTS] = {FORWARD_SLOTS(IS_MATRIX, IS_VECTOR)};
-#undef IS_MATRIX
-#undef IS_VECTOR
 
 static uint64_t vector_bytes(const gguf_tensor *t) { return gguf_elements(t->ne) * sizeof(float); }
 
@@ -67,9 +60,10 @@ static bool place_matrix(placing *p, const gguf_tensor *t, layer_matrix *own) {
 
 static bool place_all(placing *p, const layer_plan *plan) {
     const float *floats;
-    for (slot s = 0; s < SLOTS; s++) {
-        bool ok = vectors[s] ? place_vector(p, plan->weight[s], p->l ? &p->l->values[s] : &floats)
-                             : place_matrix(p, plan->weight[s], p->l ? &p->l->own[s] : NULL);
+    for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
+        bool ok = weight_facts_of[s].is_decoded
+                      ? place_vector(p, plan->weight[s], p->l ? &p->l->values[s] : &floats)
+                      : place_matrix(p, plan->weight[s], p->l ? &p->l->own[s] : NULL);
         if (!ok || !place_vector(p, plan->bias[s], p->l ? &p->l->bias_values[s] : &floats)) return false;
     }
     return true;
@@ -102,7 +96,7 @@ bool forward_layer_read(forward_layer *l, size_t i, gq_error *e) {
 }
 
 void forward_layer_replace(forward_layer *l, const gguf_tensor *t, uint32_t type, const void *data) {
-    for (slot s = 0; s < SLOTS; s++)
+    for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
         if (l->own[s].data && l->plan->weight[s] == t) l->other[s] = (layer_matrix){data, type};
 }
 
@@ -111,8 +105,8 @@ void forward_layer_use(forward_layer *l, bool replaced) { l->replaced = replaced
 bool forward_feeds(const forward_model *m, const gguf_tensor *t) {
     gguf_block b;
     bool in_layer = gguf_block_leads(t->name, &b) && b.number < m->sizes.layers;
-    for (slot s = 0; in_layer && s < SLOTS; s++)
-        if (!vectors[s] && m->layers[b.number].weight[s] == t) return true;
+    for (weight_slot s = 0; in_layer && s < WEIGHT_SLOTS; s++)
+        if (!weight_facts_of[s].is_decoded && m->layers[b.number].weight[s] == t) return true;
     return t == m->sizes.out && t != m->sizes.embedding;
 }
 
@@ -123,7 +117,7 @@ void forward_layer_free(forward_layer *l) {
 
 void forward_layer_ahead(const forward_model *m, size_t i) {
     if (i >= m->sizes.layers) return;
-    for (slot s = 0; s < SLOTS; s++) {
+    for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
         const gguf_tensor *t = m->layers[i].weight[s];
         if (t) model_advise(m->file, t, 0, gguf_elements(t->ne), MODEL_WILL_NEED);
     }

@@ -2,46 +2,46 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "forward/batch.h"
+#include "forward/attention.h"
 
 /* How much of a pair's angle yarn keeps as it is, instead of scaling it. */
-static double yarn_keeps(const forward_model *m, const rope_plan *p, size_t pair) {
+static double yarn_keeps(const rope_numbers *n, const rope_angles *p, size_t pair) {
     const double pi = 3.14159265358979323846;
-    double n = (double)m->turned, turns = 2 * log(p->base);
-    double low = floor(n * log(m->original_context / (m->beta_fast * 2 * pi)) / turns);
-    double high = ceil(n * log(m->original_context / (m->beta_slow * 2 * pi)) / turns);
-    low = fmax(0, low), high = fmin(n - 1, high);
+    double turned = (double)n->turned, turns = 2 * log(p->base);
+    double low = floor(turned * log(n->original_context / (n->beta_fast * 2 * pi)) / turns);
+    double high = ceil(turned * log(n->original_context / (n->beta_slow * 2 * pi)) / turns);
+    low = fmax(0, low), high = fmin(turned - 1, high);
     double ramp = ((double)pair - low) / fmax(0.001, high - low);
     return 1 - fmin(fmax(ramp, 0), 1);
 }
 
-static void fill(forward_batch *b, int local, const float *factors) {
-    const forward_model *m = b->model;
-    const rope_plan *p = &m->rope[local];
-    for (size_t i = 0; i < m->turned / 2; i++) {
-        double step = pow(p->base, -2.0 * (double)i / (double)m->turned);
-        double keep = p->yarn ? yarn_keeps(m, p, i) : 0;
+static void fill(const rope_numbers *n, rope_tables *tables, int local, size_t context,
+                 const float *factors) {
+    const rope_angles *p = &n->angles[local];
+    for (size_t i = 0; i < n->turned / 2; i++) {
+        double step = pow(p->base, -2.0 * (double)i / (double)n->turned);
+        double keep = p->yarn ? yarn_keeps(n, p, i) : 0;
         if (factors) step /= (double)factors[i];
-        for (size_t t = 0; t < b->context; t++) {
+        for (size_t t = 0; t < context; t++) {
             double theta = (double)t * step, angle = keep * theta + (1 - keep) * p->scale * theta;
-            b->cosine[local][i * b->turn_stride + t] = (float)(cos(angle) * p->magnitude);
-            b->sine[local][i * b->turn_stride + t] = (float)(sin(angle) * p->magnitude);
+            tables->cosine[local][i * tables->turn_stride + t] = (float)(cos(angle) * p->magnitude);
+            tables->sine[local][i * tables->turn_stride + t] = (float)(sin(angle) * p->magnitude);
         }
     }
 }
 
 /* The factors that the angles are divided by, or NULL: there are none. */
-static bool read_factors(const forward_batch *b, float **factors, gq_error *e) {
-    const forward_model *m = b->model;
-    const gguf_tensor *t = m->rope_freqs;
-    if (!t) t = (double)b->context > m->original_context ? m->rope_long : m->rope_short;
+static bool read_factors(const rope_numbers *n, const forward_model *m, size_t context, float **factors,
+                         gq_error *e) {
+    const gguf_tensor *t = n->freqs;
+    if (!t) t = (double)context > n->original_context ? n->longer : n->shorter;
     *factors = NULL;
     if (!t) return true;
     void *raw = malloc(t->size);
     *factors = malloc(gguf_elements(t->ne) * sizeof **factors);
     bool ok = raw && *factors ? model_read_values(m, t, raw, *factors, e) : gq_fail_memory(e, t->size);
     free(raw);
-    for (size_t i = 0; ok && i < m->turned / 2; i++)
+    for (size_t i = 0; ok && i < n->turned / 2; i++)
         if (!isfinite((*factors)[i]) || (*factors)[i] == 0) {
             gq_fail(e, "%s: tensor %s: element %zu is %g, expected a number other than 0", m->path, t->name,
                     i, (double)(*factors)[i]);
@@ -50,38 +50,55 @@ static bool read_factors(const forward_batch *b, float **factors, gq_error *e) {
     return ok;
 }
 
-bool batch_fill_rope(forward_batch *b, gq_error *e) {
-    const forward_model *m = b->model;
+void rope_lay_out(const rope_numbers *n, rope_tables *t, size_t context, scratch *s) {
+    t->turn_stride = forward_stride(context);
+    for (int local = 0; local < 2; local++) {
+        t->cosine[local] = scratch_take(s, n->turned / 2, t->turn_stride, sizeof(float));
+        t->sine[local] = scratch_take(s, n->turned / 2, t->turn_stride, sizeof(float));
+    }
+    if (n->temperature != 0) t->temperature = scratch_take(s, 1, t->turn_stride, sizeof(float));
+}
+
+bool rope_fill_tables(const rope_numbers *n, rope_tables *tables, const forward_model *m, size_t context,
+                      gq_error *e) {
     float *factors;
-    bool ok = read_factors(b, &factors, e);
-    for (int local = 0; ok && local < 2; local++) fill(b, local, factors);
+    bool ok = read_factors(n, m, context, &factors, e);
+    for (int local = 0; ok && local < 2; local++) fill(n, tables, local, context, factors);
     free(factors);
-    for (size_t t = 0; m->temperature != 0 && t < b->context; t++)
-        b->temperature[t] = (float)(1 + m->temperature * log(floor((double)t / m->temperature_length) + 1));
+    for (size_t t = 0; n->temperature != 0 && t < context; t++)
+        tables->temperature[t] =
+            (float)(1 + n->temperature * log(floor((double)t / n->temperature_length) + 1));
     return ok;
 }
 
-void batch_rope(forward_batch *b, float *x, size_t heads, size_t step) {
+void batch_rope(forward_batch *b, const plan_part *p, float *x, size_t heads, size_t step) {
     const forward_model *m = b->model;
-    int local = b->layer->plan->local;
-    size_t pairs = m->turned / 2;
+    const attention_numbers *n = p->part->numbers;
+    const attention_scratch *own = batch_own(b, p->part);
+    const attention_layer *l = p->numbers;
+    const rope_tables *tables = &own->rope;
+    int local = l->is_local;
+    bool neox = n->rope.neox;
+    size_t pairs = n->rope.turned / 2;
 #pragma omp parallel for num_threads(b->threads)
     for (size_t j = 0; j < heads * pairs; j++) {
         size_t i = j % pairs, head = j / pairs * step;
-        size_t u = head + (m->neox ? i : 2 * i), v = head + (m->neox ? i + pairs : 2 * i + 1);
+        size_t u = head + (neox ? i : 2 * i), v = head + (neox ? i + pairs : 2 * i + 1);
         for (size_t w = 0; w < b->windows; w++) {
             size_t first = w * b->context;
             m->elements->turn(x + u * b->stride + first, x + v * b->stride + first,
-                              b->cosine[local] + i * b->turn_stride, b->sine[local] + i * b->turn_stride,
-                              b->context);
+                              tables->cosine[local] + i * tables->turn_stride,
+                              tables->sine[local] + i * tables->turn_stride, b->context);
         }
     }
 }
 
-void batch_temper(forward_batch *b, float *x, size_t rows) {
-    if (!b->temperature) return;
+void batch_temper(forward_batch *b, const plan_part *p, float *x, size_t rows) {
+    const attention_scratch *own = batch_own(b, p->part);
+    const float *temperature = own->rope.temperature;
+    if (!temperature) return;
 #pragma omp parallel for num_threads(b->threads)
     for (size_t r = 0; r < rows; r++)
         for (size_t w = 0; w < b->windows; w++)
-            b->model->elements->multiply(x + r * b->stride + w * b->context, b->temperature, b->context);
+            b->model->elements->multiply(x + r * b->stride + w * b->context, temperature, b->context);
 }

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-void batch_multiply(forward_batch *b, slot s, size_t matrix, const float *x, size_t x_stride, float *y,
+void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                     size_t y_stride, size_t tokens) {
     const forward_layer *l = b->layer;
     const gguf_tensor *t = l->plan->weight[s];
@@ -45,19 +45,36 @@ bool batch_inputs(forward_batch *b, const forward_inputs *in) {
     return b->answer == FORWARD_ON || b->answer == FORWARD_SKIP;
 }
 
-bool batch_site(forward_batch *b, const float *x, size_t stride, size_t features, size_t tokens,
-                size_t matrix, const slot *slots) {
-    forward_inputs in = {
-        .matrix = matrix, .matrices = 1, .x = x, .features = features, .tokens = tokens, .stride = stride};
-    in.routed = *slots == GATE_EXPS || *slots == DOWN_EXPS; /* lists of experts' weights begin so */
-    if (in.routed) in.token = b->routed_token + b->routed_begin[matrix];
-    for (; *slots != SLOTS; slots++) {
+static bool tell_site(forward_batch *b, forward_inputs in, const weight_slot *slots) {
+    in.matrices = 1;
+    in.routed = weight_facts_of[*slots].is_routed; /* all of a list, or none */
+    for (; *slots != WEIGHT_SLOTS; slots++) {
         const gguf_tensor *t = b->layer->plan->weight[*slots];
         if (!t) continue;
         in.weights[in.n_weights++] = t;
         in.matrices = t->ne[2];
     }
     return batch_inputs(b, &in);
+}
+
+bool batch_site(forward_batch *b, const float *x, size_t stride, size_t features, size_t tokens,
+                size_t matrix, const weight_slot *slots) {
+    return tell_site(
+        b,
+        (forward_inputs){.matrix = matrix, .x = x, .features = features, .tokens = tokens, .stride = stride},
+        slots);
+}
+
+bool batch_site_routed(forward_batch *b, const float *x, size_t stride, size_t features,
+                       const uint32_t *token, size_t tokens, size_t matrix, const weight_slot *slots) {
+    return tell_site(b,
+                     (forward_inputs){.matrix = matrix,
+                                      .x = x,
+                                      .features = features,
+                                      .tokens = tokens,
+                                      .stride = stride,
+                                      .token = token},
+                     slots);
 }
 
 void batch_norm(forward_batch *b, const norm_groups *g) {
@@ -82,8 +99,8 @@ void batch_norm(forward_batch *b, const norm_groups *g) {
     }
 }
 
-void batch_norm_slot(forward_batch *b, slot s, const float *x, size_t x_stride, size_t features, float *y,
-                     size_t y_stride) {
+void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_stride, size_t features,
+                     float *y, size_t y_stride) {
     const forward_layer *l = b->layer;
     batch_norm(b, &(norm_groups){x, l->values[s], l->bias_values[s], y, x_stride, y_stride, features, 1, 0});
 }

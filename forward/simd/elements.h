@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "forward/architectures.h"
+typedef enum activation { ACT_SILU, ACT_GELU, ACT_RELU2, ACT_CLAMPED } activation;
 
 enum { ELEMENT_SPAN = 64 }; /* tokens that norms and softmax take at once, at most */
 

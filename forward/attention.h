@@ -1,0 +1,63 @@
+/* What mixers that compare queries with keys have in common: sizes of heads, windows, scale, rope. */
+#ifndef GQ_FORWARD_ATTENTION_H
+#define GQ_FORWARD_ATTENTION_H
+
+#include "forward/batch.h"
+#include "forward/keys.h"
+#include "forward/rope.h"
+
+/* The first member of what such a mixer knows of a model, ... */
+typedef struct attention_numbers {
+    size_t head, value; /* values of a head of q and k, of v */
+    size_t even_head;   /* width / heads of the first layer */
+    size_t window;      /* of local layers; 0: there are none */
+    float score_scale;  /* of q k */
+    float score_cap;    /* 0: none */
+    rope_numbers rope;
+} attention_numbers;
+
+/* ... of a layer, ... */
+typedef struct attention_layer {
+    size_t heads, kv_heads;
+    bool is_local; /* with a window */
+    bool has_rope;
+} attention_layer;
+
+/* ... and of what it has in a batch. */
+typedef struct attention_scratch {
+    rope_tables rope;
+    float *scores; /* per thread */
+    size_t scores_each;
+} attention_scratch;
+
+/* Layers that have heads for keys and values. */
+void attention_choose_layers(const forward_model *m, key_reader *r, bool *is_own);
+/* Heads and the sizes that the keys give them. */
+void attention_read_heads(forward_model *m, key_reader *r, model_part *p);
+void attention_read_windows(forward_model *m, key_reader *r, model_part *p);
+/* Which layers turn by rope, when windows are known. */
+void attention_choose_rope(forward_model *m, key_reader *r, model_part *p);
+/* Factors of rope. */
+void attention_find_model_tensors(tensor_finder *f, model_part *p);
+/* Tables of rope, and so many scores for each thread. */
+void attention_take_scratch(forward_batch *b, const model_part *p, scratch *s, size_t scores_each);
+bool attention_prepare(forward_batch *b, const model_part *p, gq_error *e);
+
+enum { QUERIES = ELEMENT_SPAN }; /* that attention takes at once */
+
+/* Attention proper: from q, k and v to what the heads give, side by side. Head h's rows begin at h * step. */
+typedef struct attention_heads {
+    const float *q, *k, *v, *k_tail; /* k_tail: rows behind k's that all heads share; or NULL */
+    float *o;
+    size_t heads, kv_heads, head, tail, value; /* head: rows of q; tail: of these, of k_tail */
+    size_t k_step, v_step;
+    const float *sinks; /* one per head, or NULL */
+} attention_heads;
+void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h);
+
+/* Turn the rotated values of each head: rows first, first + step, ... begin a head's. */
+void batch_rope(forward_batch *b, const plan_part *p, float *x, size_t heads, size_t step);
+/* Rows times the temperature of each position, where the model has one. */
+void batch_temper(forward_batch *b, const plan_part *p, float *x, size_t rows);
+
+#endif

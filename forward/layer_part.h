@@ -1,0 +1,42 @@
+/* What a part of a layer is. A layer is a mixer (attention and what does its work: tokens see each other) and
+ * a feed-forward part (each token by itself); either may be missing.
+ *
+ * A part is a file of its own that ends with one of these structs. A row of architectures.c names the parts
+ * that its models have, and each layer has one of them, which the part itself chooses by keys or tensors.
+ * What a part reads from a model, what it knows of a layer and what it needs in a batch are structs of its
+ * own, which nobody else looks into.
+ */
+#ifndef GQ_FORWARD_LAYER_PART_H
+#define GQ_FORWARD_LAYER_PART_H
+
+#include "forward/batch.h"
+#include "forward/keys.h"
+#include "forward/scratch.h"
+#include "forward/tensors.h"
+
+struct layer_part {
+    size_t model_bytes, layer_bytes; /* of its numbers: for the whole model, for each layer; zero at first */
+
+    /* Which layers have it: is_own[i]. Only asked where the row has another part behind it, which takes what
+     * is left; NULL: it takes all. */
+    void (*choose_layers)(const forward_model *m, key_reader *r, bool *is_own);
+    /* Metadata into numbers, once a model, when all layers have their parts; may be NULL. */
+    void (*read_keys)(forward_model *m, key_reader *r, model_part *p);
+    /* Tensors that belong to no layer, once a model; may be NULL. */
+    void (*find_model_tensors)(tensor_finder *f, model_part *p);
+    /* A layer's tensors, which also tell how many rows some have. */
+    void (*find_tensors)(tensor_finder *f, const plan_part *p);
+
+    /* Rows of `work` in a batch, each as long as the batch has tokens. */
+    uint64_t (*scratch_rows)(const forward_model *m, const layer_plan *l, const plan_part *p);
+    /* Other memory that it needs in a batch, into its struct in batch_own; may be NULL. Called twice: the
+     * first time memory is only counted and pointers are NULL. */
+    void (*lay_out)(forward_batch *b, const model_part *p, scratch *s);
+    /* Fills that memory, once a batch; may be NULL. */
+    bool (*prepare)(forward_batch *b, const model_part *p, gq_error *e);
+
+    /* From what flows in, x[width], to b->part. False: b->e, or the site's answer that this is the end. */
+    bool (*run)(forward_batch *b, const plan_part *p, const float *x, size_t stride);
+};
+
+#endif

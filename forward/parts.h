@@ -1,0 +1,76 @@
+/* The two lists that a new mixer or feed-forward part is added to: weights of layers, and parts. What a part
+ * is stands in forward/layer_part.h. */
+#ifndef GQ_FORWARD_PARTS_H
+#define GQ_FORWARD_PARTS_H
+
+#include <stdbool.h>
+
+/* The weights that a layer may have, each with a bias that may be there: member, name in the file, kind.
+ * Several parts may use one slot, with shapes of their own. */
+#define FORWARD_WEIGHTS(W) \
+    W(ATTN_NORM, "attn_norm", SMALL) \
+    W(ATTN_NORM_2, "attn_norm_2", SMALL) \
+    W(FFN_NORM, "ffn_norm", SMALL) \
+    W(POST_ATTENTION_NORM, "post_attention_norm", SMALL) \
+    W(POST_FFW_NORM, "post_ffw_norm", SMALL) \
+    W(ATTN_Q, "attn_q", MATRIX) \
+    W(ATTN_K, "attn_k", MATRIX) \
+    W(ATTN_V, "attn_v", MATRIX) \
+    W(ATTN_QKV, "attn_qkv", MATRIX) \
+    W(ATTN_OUTPUT, "attn_output", MATRIX) \
+    W(ATTN_Q_NORM, "attn_q_norm", SMALL) \
+    W(ATTN_K_NORM, "attn_k_norm", SMALL) \
+    W(ATTN_SINKS, "attn_sinks", SMALL) \
+    W(ATTN_Q_A, "attn_q_a", MATRIX) \
+    W(ATTN_Q_A_NORM, "attn_q_a_norm", SMALL) \
+    W(ATTN_Q_B, "attn_q_b", MATRIX) \
+    W(ATTN_KV_A, "attn_kv_a_mqa", MATRIX) \
+    W(ATTN_KV_A_NORM, "attn_kv_a_norm", SMALL) \
+    W(ATTN_KV_B, "attn_kv_b", MATRIX) \
+    W(ATTN_K_B, "attn_k_b", MATRIX) \
+    W(ATTN_V_B, "attn_v_b", MATRIX) \
+    W(FFN_GATE, "ffn_gate", MATRIX) \
+    W(FFN_UP, "ffn_up", MATRIX) \
+    W(FFN_DOWN, "ffn_down", MATRIX) \
+    W(FFN_ROUTER, "ffn_gate_inp", MATRIX) \
+    W(EXPERT_CHOICE, "exp_probs_b", SMALL) \
+    W(FFN_GATE_EXPS, "ffn_gate_exps", EXPERTS) \
+    W(FFN_UP_EXPS, "ffn_up_exps", EXPERTS) \
+    W(FFN_GATE_UP_EXPS, "ffn_gate_up_exps", EXPERTS) \
+    W(FFN_DOWN_EXPS, "ffn_down_exps", EXPERTS) \
+    W(FFN_SHARED_GATE, "ffn_gate_inp_shexp", MATRIX) \
+    W(FFN_GATE_SHEXP, "ffn_gate_shexp", MATRIX) \
+    W(FFN_UP_SHEXP, "ffn_up_shexp", MATRIX) \
+    W(FFN_DOWN_SHEXP, "ffn_down_shexp", MATRIX)
+
+#define FORWARD_WEIGHT_MEMBER(member, name, kind) WEIGHT_##member,
+/* WEIGHT_SLOTS: their number; it ends lists, and says that there is none. */
+typedef enum weight_slot { FORWARD_WEIGHTS(FORWARD_WEIGHT_MEMBER) WEIGHT_SLOTS } weight_slot;
+#undef FORWARD_WEIGHT_MEMBER
+
+/* The kinds. A small weight (a norm, a kernel, a bias alone) is kept decoded and has no inputs. A matrix
+ * stays as it is stored; what flows into it is told. Experts are matrices of which each sees tokens of its
+ * own. */
+#define WEIGHT_KIND_SMALL .is_decoded = true
+#define WEIGHT_KIND_MATRIX .is_decoded = false
+#define WEIGHT_KIND_EXPERTS .is_routed = true
+
+typedef struct weight_facts {
+    const char *name; /* "blk.N." before it and ".weight" or ".bias" behind it make the tensor's */
+    bool is_decoded;
+    bool is_routed;
+} weight_facts;
+extern const weight_facts weight_facts_of[WEIGHT_SLOTS];
+
+typedef struct layer_part layer_part;
+
+/* Mixers */
+extern const layer_part mixer_attention; /* keys and values per head */
+extern const layer_part mixer_latent;    /* those of all heads from one latent vector */
+/* Feed-forward parts */
+extern const layer_part ffn_gated;   /* down(act(gate x) * up x) */
+extern const layer_part ffn_fused;   /* the same, gate and up in one matrix */
+extern const layer_part ffn_plain;   /* down(act(up x)) */
+extern const layer_part ffn_experts; /* a few experts per token, and a shared one */
+
+#endif

@@ -1,0 +1,96 @@
+/* What metadata say of rope, and its factor tensors. */
+#include <math.h>
+
+#include "forward/rope.h"
+
+/* Of a head's values at most so many. */
+static void read_turned(rope_numbers *n, const architecture *a, key_reader *r, size_t head, size_t most) {
+    n->turned = key_number(r, "rope.dimension_count", head, 2, most < 2 ? 2 : most);
+    if (!a->rope_partial && n->turned != head)
+        key_fail(r, "rope.dimension_count", "is %zu, expected the size of a head: %zu", n->turned, head);
+    if (n->turned % 2 != 0 || n->turned > most)
+        key_fail(r, "rope.dimension_count", "is %zu, expected an even number of at most %zu", n->turned,
+                 most);
+    n->neox = a->neox;
+}
+
+/* 0: positions are not scaled. */
+static double scaling_factor(key_reader *r) {
+    const char *key = "rope.scaling.factor";
+    double factor = key_float(r, key, 0, 0, 1e6);
+    if (factor == 0) factor = key_float(r, key = "rope.scale_linear", 0, 0, 1e6);
+    if (factor != 0 && factor < 1e-3) key_fail(r, key, "is %g, expected 0 or at least 0.001", factor);
+    return factor;
+}
+
+static void read_local(rope_numbers *n, local_rope rule, key_reader *r) {
+    rope_angles *p = &n->angles[1];
+    switch (rule) {
+    case LOCAL_SAME:
+        break;
+    case LOCAL_BASE_SWA:
+        p->base = key_float(r, "rope.freq_base_swa", p->base, 1, 1e30);
+        break;
+    case LOCAL_OWN: /* as the incumbent: of yarn only the division stays */
+        if (p->yarn) p->magnitude /= 1 + 0.1 * n->log_factor;
+        p->base = key_float(r, "rope.freq_base_swa", 10000, 1, 1e30);
+        p->scale = 1, p->yarn = false;
+        break;
+    case LOCAL_PLAIN:
+        *p = (rope_angles){.base = p->base, .scale = 1, .magnitude = 1};
+        break;
+    }
+}
+
+/* Yarn makes what is turned larger, so that scores of far positions keep their size. */
+static void read_magnitude(rope_angles *p, const rope_numbers *n, key_reader *r, bool is_latent) {
+    double multiplier = n->log_multiplier, upper = is_latent && multiplier != 1 ? multiplier : 1;
+    p->magnitude = key_float(r, "rope.scaling.attn_factor", 1, 0, 1e3);
+    if (p->yarn && multiplier > 0)
+        p->magnitude *= (1 + 0.1 * upper * n->log_factor) / (1 + 0.1 * multiplier * n->log_factor);
+    else if (p->yarn)
+        p->magnitude *= 1 + 0.1 * n->log_factor;
+}
+
+static void read_temperature(rope_numbers *n, key_reader *r, bool is_latent) {
+    n->temperature = key_float(r, "attention.temperature_scale", 0, -1e3, 1e3);
+    if (n->temperature == 0) return;
+    n->temperature_length = is_latent
+                                ? (double)key_number_needed(r, "attention.temperature_length", 1, MODEL_MOST)
+                                : n->original_context;
+}
+
+void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size_t head, bool is_latent) {
+    enum { LINEAR, NONE, YARN, LONGROPE };
+    static const char *const types[] = {
+        [LINEAR] = "linear", [NONE] = "none", [YARN] = "yarn", [LONGROPE] = "longrope"};
+    const architecture *a = m->arch;
+    rope_angles *p = &n->angles[0];
+    read_turned(n, a, r, head, is_latent ? head - 1 : head);
+    size_t type = key_choice(r, "rope.scaling.type", types, sizeof types / sizeof *types);
+    double factor = scaling_factor(r);
+    bool scaled = factor != 0 && type != NONE;
+    n->log_factor = scaled ? log(factor) : 0;
+    p->scale = scaled ? 1 / factor : 1;
+    p->yarn = type == YARN, n->longrope = type == LONGROPE;
+    p->base = key_float(r, "rope.freq_base", 10000, 1, 1e30);
+    if (a->log_multiplier != 0)
+        n->log_multiplier = key_float(r, "rope.scaling.yarn_log_multiplier", 0, 0, 1e3) / a->log_multiplier;
+    read_magnitude(p, n, r, is_latent);
+    n->beta_fast = 32, n->beta_slow = 1;
+    n->original_context =
+        (double)key_number(r, "rope.scaling.original_context_length", m->sizes.trained, 1, MODEL_MOST);
+    if (a->temperature) read_temperature(n, r, is_latent);
+    n->angles[1] = *p;
+    read_local(n, a->local_rope, r);
+}
+
+void rope_find_tensors(rope_numbers *n, tensor_finder *f) {
+    rope_factors kind = f->m->arch->factors;
+    tensor_shape s = SHAPE(n->turned / 2);
+    if (kind == FACTORS_LONGROPE) kind = n->longrope ? FACTORS_PAIR : FACTORS_FREQS;
+    presence one = kind == FACTORS_FREQS ? OPTIONAL : ABSENT, pair = kind == FACTORS_PAIR ? OPTIONAL : ABSENT;
+    n->freqs = tensors_take(f, "rope_freqs.weight", one, s);
+    n->longer = tensors_take(f, "rope_factors_long.weight", pair, s);
+    n->shorter = tensors_take(f, "rope_factors_short.weight", pair, s);
+}

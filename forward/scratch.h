@@ -1,0 +1,16 @@
+/* Memory laid out piece after piece in one allocation; without the allocation it is only counted, by the same
+ * code. */
+#ifndef GQ_FORWARD_SCRATCH_H
+#define GQ_FORWARD_SCRATCH_H
+
+#include <stdint.h>
+
+typedef struct scratch {
+    uint8_t *bytes; /* NULL: count */
+    uint64_t at;    /* UINT64_MAX: more than can be counted */
+} scratch;
+
+/* n x of elements of so many bytes, aligned to a line of the cache; NULL while counting. */
+void *scratch_take(scratch *s, uint64_t n, uint64_t of, uint64_t size);
+
+#endif
