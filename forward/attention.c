@@ -1,14 +1,12 @@
 /* Attention with keys and values per head. */
 #include "forward/batch.h"
 
-#include <omp.h>
 #include <string.h>
 
 /* Some queries of one head in one window: scores of all keys they see, softmax, mixed values. */
-static void attend_queries(forward_batch *b, const attention_heads *h, size_t window, size_t head,
-                           size_t first) {
+static void attend_queries(const forward_batch *b, const attention_heads *h, size_t window, size_t head,
+                           size_t first, int thread) {
     const forward_model *m = b->model;
-    int thread = omp_get_thread_num();
     size_t n = b->context - first < QUERIES ? b->context - first : QUERIES;
     size_t limit = b->layer->plan->local && m->window < b->context ? m->window : 0;
     size_t key = limit && first >= limit ? first - limit + 1 : 0, keys = first + n - key;
@@ -59,11 +57,21 @@ static void attend_queries(forward_batch *b, const attention_heads *h, size_t wi
                                     .tokens = n});
 }
 
+typedef struct attended {
+    const forward_batch *b;
+    const attention_heads *h;
+    size_t blocks; /* of queries of a head in a window */
+} attended;
+
+static void attend_block(void *data, size_t i, int thread) {
+    const attended *a = data;
+    size_t of_window = a->h->heads * a->blocks;
+    attend_queries(a->b, a->h, i / of_window, i % of_window / a->blocks, i % a->blocks * QUERIES, thread);
+}
+
 void batch_attend(forward_batch *b, const attention_heads *h) {
-    size_t blocks = (b->context + QUERIES - 1) / QUERIES, of_window = h->heads * blocks;
-#pragma omp parallel for num_threads(b->threads) schedule(dynamic)
-    for (size_t i = 0; i < b->windows * of_window; i++)
-        attend_queries(b, h, i / of_window, i % of_window / blocks, i % blocks * QUERIES);
+    attended a = {b, h, (b->context + QUERIES - 1) / QUERIES};
+    threads_for(b->pool, b->windows * h->heads * a.blocks, 1, attend_block, &a);
 }
 
 uint64_t attention_rows(const forward_model *m, const layer_plan *l) {

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/threads.h"
-
 enum { ALIGNMENT = 64, MOST_CONTEXT = 1 << 24, MOST_TOKENS = 1 << 30 };
 
 /* Parts of one room, one after another. Without a room they are only counted; UINT64_MAX: too many. */
@@ -36,11 +34,10 @@ static uint64_t work_rows(const forward_model *m) {
     return most;
 }
 
-/* All of a batch's pointers, or their sizes alone. */
-static void lay_out(forward_batch *b, room *r) {
+/* All of a batch's pointers for so many threads, or their sizes alone. */
+static void lay_out(forward_batch *b, uint64_t threads, room *r) {
     const forward_model *m = b->model;
     uint64_t tokens = b->context * b->most_windows, stride = forward_stride(tokens), used = m->experts_used;
-    uint64_t threads = (uint64_t)b->threads;
     b->stride = stride;
     b->normed = part(r, m->sizes.width, stride, sizeof(float));
     b->part = part(r, m->sizes.width, stride, sizeof(float));
@@ -68,15 +65,16 @@ static bool countable(size_t context, size_t windows, int threads) {
 }
 
 uint64_t forward_batch_bytes(const forward_model *m, size_t context, size_t windows, int threads) {
-    forward_batch b = {.model = m, .context = context, .most_windows = windows, .threads = threads};
+    forward_batch b = {.model = m, .context = context, .most_windows = windows};
     room r = {0};
     if (!countable(context, windows, threads)) return UINT64_MAX;
-    lay_out(&b, &r);
+    lay_out(&b, (uint64_t)threads, &r);
     return plus(r.at, matmul_bytes(threads));
 }
 
-forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t windows, int threads,
+forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t windows, threads_pool *pool,
                                  gq_error *e) {
+    int threads = threads_pool_most(pool);
     if (!countable(context, windows, threads)) {
         gq_fail_usage(
             e,
@@ -87,10 +85,9 @@ forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t 
     }
     forward_batch *b = calloc(1, sizeof *b);
     if (!b) return gq_fail_memory(e, sizeof *b), NULL;
-    *b = (forward_batch){.model = m, .context = context, .most_windows = windows};
-    b->threads = forward_threads(threads);
+    *b = (forward_batch){.model = m, .context = context, .most_windows = windows, .pool = pool};
     room r = {0};
-    lay_out(b, &r);
+    lay_out(b, (uint64_t)threads, &r);
     r.bytes = b->room = room_new(r.at, e);
     if (!b->room) {
         forward_batch_free(b);
@@ -98,9 +95,9 @@ forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t 
     }
     memset(b->room, 0, r.at);
     r.at = 0;
-    lay_out(b, &r);
+    lay_out(b, (uint64_t)threads, &r);
     forward_batch_windows(b, windows);
-    b->products = matmul_new(m->codecs, b->threads, e);
+    b->products = matmul_new(m->codecs, pool, e);
     if (b->products && batch_fill_rope(b, e)) return b;
     forward_batch_free(b);
     return NULL;

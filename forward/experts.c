@@ -1,6 +1,5 @@
 /* The routed feed-forward part: a few experts per token, chosen by a router; and a shared one. */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "forward/batch.h"
@@ -60,10 +59,10 @@ static void choose_groups(const forward_model *m, const candidates *c, float *sc
         if (scores[g] < least || (scores[g] == least && g > last)) scores[g] = -INFINITY;
 }
 
-static void choose_experts(forward_batch *b, const float *p, size_t token) {
+static void choose_experts(const forward_batch *b, const float *p, size_t token, int thread) {
     const forward_model *m = b->model;
     candidates c = {p + token, b->layer->bias_values[CHOICE], m->experts, b->stride};
-    float *groups = m->groups > 1 ? b->group_score + (size_t)omp_get_thread_num() * m->groups : NULL;
+    float *groups = m->groups > 1 ? b->group_score + (size_t)thread * m->groups : NULL;
     uint32_t *chosen = b->chosen + token * m->experts_used;
     float *weight = b->chosen_weight + token * m->experts_used, sum = 0;
     size_t last = m->experts;
@@ -110,6 +109,20 @@ static bool check_bias(const forward_batch *b) {
     return true;
 }
 
+/* Of ELEMENT_SPAN tokens. p: what comes from the router. */
+static void choose_span(void *data, size_t span, int thread) {
+    const forward_batch *b = data;
+    const forward_model *m = b->model;
+    float *p = b->work;
+    size_t first = span * ELEMENT_SPAN;
+    size_t n = b->tokens - first < ELEMENT_SPAN ? b->tokens - first : ELEMENT_SPAN;
+    for (size_t e = 0; m->sigmoid && e < m->experts; e++) m->elements->sigmoid(p + e * b->stride + first, n);
+    if (!m->sigmoid)
+        m->elements->softmax(
+            &(softmax_task){.s = p + first, .stride = b->stride, .rows = m->experts, .n = n, .scale = 1});
+    for (size_t t = first; t < first + n; t++) choose_experts(b, p, t, thread);
+}
+
 static bool route(forward_batch *b, const float *x, size_t stride) {
     const forward_model *m = b->model;
     float *p = b->work;
@@ -118,41 +131,59 @@ static bool route(forward_batch *b, const float *x, size_t stride) {
     if (!check_bias(b) || !batch_finite(b, "what comes from the router", b->layer->plan->weight[ROUTER], p,
                                         b->stride, m->experts, b->tokens))
         return false;
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t first = 0; first < b->tokens; first += ELEMENT_SPAN) {
-        size_t n = b->tokens - first < ELEMENT_SPAN ? b->tokens - first : ELEMENT_SPAN;
-        for (size_t e = 0; m->sigmoid && e < m->experts; e++)
-            m->elements->sigmoid(p + e * b->stride + first, n);
-        if (!m->sigmoid)
-            m->elements->softmax(
-                &(softmax_task){.s = p + first, .stride = b->stride, .rows = m->experts, .n = n, .scale = 1});
-        for (size_t t = first; t < first + n; t++) choose_experts(b, p, t);
-    }
+    threads_for(b->pool, (b->tokens + ELEMENT_SPAN - 1) / ELEMENT_SPAN, 1, choose_span, b);
     sort_by_expert(b);
     return true;
 }
 
 /* ---- computing ---- */
 
+/* Rows of an expert's activations, or of the batch's. */
+typedef struct expert_rows {
+    const forward_batch *b;
+    const float *from;
+    float *to;
+    size_t from_stride, to_stride;
+    const uint32_t *token; /* that go to the expert */
+    const float *weight;
+    size_t n; /* of these */
+} expert_rows;
+
 /* x's columns of the tokens that go to an expert, side by side. */
-static void gather(const forward_batch *b, const float *x, size_t stride, float *to, size_t to_stride,
-                   const uint32_t *token, size_t n) {
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t r = 0; r < b->model->sizes.width; r++)
-        for (size_t i = 0; i < n; i++) to[r * to_stride + i] = x[r * stride + token[i]];
+static void gather_row(void *data, size_t r, int thread) {
+    const expert_rows *g = data;
+    (void)thread;
+    for (size_t i = 0; i < g->n; i++) g->to[r * g->to_stride + i] = g->from[r * g->from_stride + g->token[i]];
 }
 
-static void scatter(const forward_batch *b, const float *y, size_t stride, const uint32_t *token,
-                    const float *weight, size_t n) {
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t r = 0; r < b->model->sizes.width; r++)
-        for (size_t i = 0; i < n; i++) b->part[r * b->stride + token[i]] += weight[i] * y[r * stride + i];
+static void scatter_row(void *data, size_t r, int thread) {
+    const expert_rows *s = data;
+    (void)thread;
+    for (size_t i = 0; i < s->n; i++)
+        s->to[r * s->to_stride + s->token[i]] += s->weight[i] * s->from[r * s->from_stride + i];
+}
+
+typedef struct gated_rows {
+    const forward_batch *b;
+    float *gate;
+    size_t rows, stride, n;
+} gated_rows;
+
+static void gate_row(void *data, size_t r, int thread) {
+    const gated_rows *g = data;
+    const forward_model *m = g->b->model;
+    (void)thread;
+    m->elements->gate(m->arch->act, g->gate + r * g->stride, g->gate + (g->rows + r) * g->stride, g->n);
 }
 
 static void gate_rows(const forward_batch *b, float *gate, size_t rows, size_t stride, size_t n) {
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t r = 0; r < rows; r++)
-        b->model->elements->gate(b->model->arch->act, gate + r * stride, gate + (rows + r) * stride, n);
+    threads_for(b->pool, rows, THREADS_EVEN, gate_row, &(gated_rows){b, gate, rows, stride, n});
+}
+
+static void share_row(void *data, size_t r, int thread) {
+    const expert_rows *s = data;
+    (void)thread;
+    s->b->model->elements->multiply(s->to + r * s->to_stride, s->weight, s->n);
 }
 
 static bool expert(forward_batch *b, size_t e, const float *x, size_t stride) {
@@ -162,7 +193,9 @@ static bool expert(forward_batch *b, size_t e, const float *x, size_t stride) {
     const uint32_t *token = b->routed_token + begin;
     float *in = b->work, *out = in + width * s, *gate = out + width * s, *up = gate + ff * s;
     if (n == 0) return true;
-    gather(b, x, stride, in, s, token, n);
+    threads_for(
+        b->pool, width, THREADS_EVEN, gather_row,
+        &(expert_rows){.from = x, .from_stride = stride, .to = in, .to_stride = s, .token = token, .n = n});
     if (!batch_site(b, in, s, width, n, e, (slot[]){GATE_EXPS, UP_EXPS, GATE_UP_EXPS, SLOTS})) return false;
     if (b->answer == FORWARD_SKIP) return true;
     if (l->weight[GATE_UP_EXPS]) {
@@ -175,7 +208,14 @@ static bool expert(forward_batch *b, size_t e, const float *x, size_t stride) {
     if (!batch_site(b, gate, s, ff, n, e, (slot[]){DOWN_EXPS, SLOTS})) return false;
     if (b->answer == FORWARD_SKIP) return true;
     batch_multiply(b, DOWN_EXPS, e, gate, s, out, s, n);
-    scatter(b, out, s, token, b->routed_weight + begin, n);
+    threads_for(b->pool, width, THREADS_EVEN, scatter_row,
+                &(expert_rows){.from = out,
+                               .from_stride = s,
+                               .to = b->part,
+                               .to_stride = b->stride,
+                               .token = token,
+                               .weight = b->routed_weight + begin,
+                               .n = n});
     return true;
 }
 
@@ -192,8 +232,8 @@ static bool shared_expert(forward_batch *b, const float *x, size_t stride) {
     if (l->weight[SHARED_GATE]) {
         batch_multiply(b, SHARED_GATE, 0, x, stride, share, s, b->tokens);
         m->elements->sigmoid(share, b->tokens);
-#pragma omp parallel for num_threads(b->threads)
-        for (size_t r = 0; r < width; r++) m->elements->multiply(out + r * s, share, b->tokens);
+        threads_for(b->pool, width, THREADS_EVEN, share_row,
+                    &(expert_rows){.b = b, .to = out, .to_stride = s, .weight = share, .n = b->tokens});
     }
     batch_add(b, b->part, s, out, s, width, 1);
     return true;

@@ -29,11 +29,10 @@ uint64_t head_bytes(const forward_job *j, const forward_model *const *models, si
 }
 
 static bool head_new(head *h, const head *before, forward_stream *s, gq_error *e) {
-    const forward_job *j = s->run->job;
     size_t stride = states_stride(&s->states, 0);
     h->stream = s;
     h->shares = before && before->stream->model == s->model;
-    h->batch = h->shares ? before->batch : forward_batch_new(s->model, 1, 1, j->threads, e);
+    h->batch = h->shares ? before->batch : forward_batch_new(s->model, 1, 1, s->run->pool, e);
     h->tile = h->shares ? before->tile : h->batch ? forward_tile_new(s->model, HEAD_ROWS, e) : NULL;
     h->normed = h->tile ? forward_activations(forward_model_sizes(s->model)->width, stride, e) : NULL;
     h->logits = h->normed ? forward_activations(HEAD_ROWS, stride, e) : NULL;

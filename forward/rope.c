@@ -61,27 +61,40 @@ bool batch_fill_rope(forward_batch *b, gq_error *e) {
     return ok;
 }
 
-void batch_rope(forward_batch *b, float *x, size_t heads, size_t step) {
+typedef struct turned_rows {
+    const forward_batch *b;
+    float *x;
+    size_t step; /* rows from a head to the next */
+} turned_rows;
+
+static void turn_pair(void *data, size_t j, int thread) {
+    const turned_rows *t = data;
+    const forward_batch *b = t->b;
     const forward_model *m = b->model;
     int local = b->layer->plan->local;
-    size_t pairs = m->turned / 2;
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t j = 0; j < heads * pairs; j++) {
-        size_t i = j % pairs, head = j / pairs * step;
-        size_t u = head + (m->neox ? i : 2 * i), v = head + (m->neox ? i + pairs : 2 * i + 1);
-        for (size_t w = 0; w < b->windows; w++) {
-            size_t first = w * b->context;
-            m->elements->turn(x + u * b->stride + first, x + v * b->stride + first,
-                              b->cosine[local] + i * b->turn_stride, b->sine[local] + i * b->turn_stride,
-                              b->context);
-        }
+    size_t pairs = m->turned / 2, i = j % pairs, head = j / pairs * t->step;
+    size_t u = head + (m->neox ? i : 2 * i), v = head + (m->neox ? i + pairs : 2 * i + 1);
+    (void)thread;
+    for (size_t w = 0; w < b->windows; w++) {
+        size_t first = w * b->context;
+        m->elements->turn(t->x + u * b->stride + first, t->x + v * b->stride + first,
+                          b->cosine[local] + i * b->turn_stride, b->sine[local] + i * b->turn_stride,
+                          b->context);
     }
 }
 
+void batch_rope(forward_batch *b, float *x, size_t heads, size_t step) {
+    threads_for(b->pool, heads * (b->model->turned / 2), THREADS_EVEN, turn_pair, &(turned_rows){b, x, step});
+}
+
+static void temper_row(void *data, size_t r, int thread) {
+    const turned_rows *t = data;
+    const forward_batch *b = t->b;
+    (void)thread;
+    for (size_t w = 0; w < b->windows; w++)
+        b->model->elements->multiply(t->x + r * b->stride + w * b->context, b->temperature, b->context);
+}
+
 void batch_temper(forward_batch *b, float *x, size_t rows) {
-    if (!b->temperature) return;
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t r = 0; r < rows; r++)
-        for (size_t w = 0; w < b->windows; w++)
-            b->model->elements->multiply(x + r * b->stride + w * b->context, b->temperature, b->context);
+    if (b->temperature) threads_for(b->pool, rows, THREADS_EVEN, temper_row, &(turned_rows){b, x, 0});
 }

@@ -16,15 +16,15 @@ typedef struct site {
 } site;
 
 struct collection {
-    int threads;
+    threads_pool *pool;
     size_t n, room;
     site *sites; /* in the order in which they were told first */
 };
 
-collection *collection_new(int threads, gq_error *e) {
+collection *collection_new(threads_pool *pool, gq_error *e) {
     collection *c = calloc(1, sizeof *c);
     if (!c) return gq_fail_memory(e, sizeof *c), NULL;
-    c->threads = threads;
+    c->pool = pool;
     return c;
 }
 
@@ -65,7 +65,7 @@ static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
     for (size_t i = 0; !s && i < c->n; i++)
         if (c->sites[i].weights[0] == in->weights[0]) s = &c->sites[i];
     if (!s && !(s = add_site(c, in, e))) return FORWARD_FAILED;
-    forward_add_squares(in, s->sums + in->matrix * s->features, c->threads);
+    forward_add_squares(in, s->sums + in->matrix * s->features, c->pool);
     if (s->routed || in->matrix == 0) s->counts[s->routed ? in->matrix : 0] += in->tokens;
     return FORWARD_ON;
 }

@@ -8,7 +8,7 @@
 /* What has flowed in so far, of the weights that were told: those of a layer, as a rule. Sums are of doubles
  * and in the order of tokens, so that they depend neither on batches nor on threads. */
 typedef struct collection collection;
-collection *collection_new(int threads, gq_error *e);
+collection *collection_new(threads_pool *pool, gq_error *e);
 void collection_free(collection *c);
 /* To be given to what runs the model. */
 forward_site collection_site(collection *c);

@@ -14,8 +14,7 @@ static uint64_t waiting_floats(moments_shape s) { return feedback_padded(s.colum
 /* Columns beyond this are no tensor's, and nothing below overflows. */
 static bool countable(moments_shape s) { return s.columns <= 1 << 28; }
 
-uint64_t moments_bytes(moments_shape s, int threads) {
-    (void)threads; /* they share it all */
+uint64_t moments_bytes(moments_shape s) {
     if (!countable(s)) return UINT64_MAX;
     uint64_t floats = waiting_floats(s) * (s.two_streams ? 3 : 2);
     for (size_t i = 0; i < moments_blocks(s); i++) {
@@ -50,16 +49,16 @@ static bool make_blocks(moments *m) {
     return m->blocks != NULL;
 }
 
-moments *moments_new(const kernels *k, moments_shape shape, int threads, gq_error *e) {
+moments *moments_new(const kernels *k, moments_shape shape, threads_pool *pool, gq_error *e) {
     if (shape.width >= shape.columns) shape.width = shape.columns;
     moments *m = countable(shape) ? calloc(1, sizeof *m) : NULL;
-    if (!m) return gq_fail_memory(e, moments_bytes(shape, threads)), NULL;
-    m->kernels = k->matmul, m->shape = shape, m->threads = threads;
+    if (!m) return gq_fail_memory(e, moments_bytes(shape)), NULL;
+    m->kernels = k->matmul, m->shape = shape, m->pool = pool;
     m->y = zeros(waiting_floats(shape)), m->panels = zeros(waiting_floats(shape));
     if (shape.two_streams) m->differences = zeros(waiting_floats(shape));
     if (m->y && m->panels && (m->differences || !shape.two_streams) && make_blocks(m)) return m;
     moments_free(m);
-    return gq_fail_memory(e, moments_bytes(shape, threads)), NULL;
+    return gq_fail_memory(e, moments_bytes(shape)), NULL;
 }
 
 void moments_free(moments *m) {
@@ -112,41 +111,53 @@ static void add_tile(const moments *m, size_t row, const float *panels, size_t c
                                             .add = true});
 }
 
-/* All tiles of a block, of both matrices; the square's are turned. */
-static void settle_block(moments *m, moments_block *b, size_t first) {
-    size_t strips = feedback_strips(b->columns);
-#pragma omp parallel for schedule(dynamic, 1) num_threads(m->threads)
-    for (size_t unit = 0; unit < strips * strips; unit++) {
-        size_t strip = unit / strips, row = unit % strips;
-        size_t at = first + row * FEEDBACK_STRIP, column = first + strip * FEEDBACK_STRIP;
-        if (row <= strip)
-            add_tile(m, at, m->panels, column, b->triangle + feedback_triangle(strip) + row * TILE);
-        if (b->square)
-            add_tile(m, column, m->differences, at,
-                     b->square + feedback_square(b->columns, strip) + row * TILE);
-    }
+typedef struct settled_block {
+    const moments *m;
+    const moments_block *block;
+    size_t first; /* of its columns */
+} settled_block;
+
+/* A tile of both matrices of a block; the square's are turned. */
+static void settle_tile(void *data, size_t unit, int thread) {
+    const settled_block *of = data;
+    const moments_block *b = of->block;
+    const moments *m = of->m;
+    size_t strips = feedback_strips(b->columns), strip = unit / strips, row = unit % strips;
+    size_t at = of->first + row * FEEDBACK_STRIP, column = of->first + strip * FEEDBACK_STRIP;
+    (void)thread;
+    if (row <= strip) add_tile(m, at, m->panels, column, b->triangle + feedback_triangle(strip) + row * TILE);
+    if (b->square)
+        add_tile(m, column, m->differences, at, b->square + feedback_square(b->columns, strip) + row * TILE);
 }
 
 void moments_settle(moments *m) {
     if (!m->waiting) return;
-    for (size_t i = 0; i < m->n_blocks; i++) settle_block(m, &m->blocks[i], i * m->shape.width);
+    for (size_t i = 0; i < m->n_blocks; i++) {
+        settled_block of = {m, &m->blocks[i], i * m->shape.width};
+        size_t strips = feedback_strips(of.block->columns);
+        threads_for(m->pool, strips * strips, 1, settle_tile, &of);
+    }
     m->waiting = 0;
 }
 
-/* Tokens join those that wait. */
-static void take(moments *m, const float *x, size_t x_stride, const float *y, size_t y_stride,
-                 size_t tokens) {
+/* Tokens that join those that wait. */
+typedef struct taken {
+    const moments *m;
+    const float *x, *y;
+    size_t x_stride, y_stride, tokens;
+} taken;
+
+static void take_column(void *data, size_t c, int thread) {
+    const taken *t = data;
+    const moments *m = t->m;
+    const float *from = t->y + c * t->y_stride, *x = t->x ? t->x + c * t->x_stride : NULL;
     size_t panel = m->kernels->panel;
-#pragma omp parallel for num_threads(m->threads)
-    for (size_t c = 0; c < m->shape.columns; c++) {
-        size_t packed = c / panel * panel * MOMENTS_TOKENS + c % panel + m->waiting * panel;
-        const float *from = y + c * y_stride;
-        memcpy(m->y + c * MOMENTS_TOKENS + m->waiting, from, sizeof(float) * tokens);
-        for (size_t t = 0; t < tokens; t++) m->panels[packed + t * panel] = from[t];
-        for (size_t t = 0; m->differences && t < tokens; t++)
-            m->differences[packed + t * panel] = x ? x[c * x_stride + t] - from[t] : 0;
-    }
-    m->waiting += tokens, m->tokens += tokens;
+    size_t packed = c / panel * panel * MOMENTS_TOKENS + c % panel + m->waiting * panel;
+    (void)thread;
+    memcpy(m->y + c * MOMENTS_TOKENS + m->waiting, from, sizeof(float) * t->tokens);
+    for (size_t i = 0; i < t->tokens; i++) m->panels[packed + i * panel] = from[i];
+    for (size_t i = 0; m->differences && i < t->tokens; i++)
+        m->differences[packed + i * panel] = x ? x[i] - from[i] : 0;
 }
 
 void moments_add(moments *m, const float *x, size_t x_stride, const float *y, size_t y_stride,
@@ -154,7 +165,9 @@ void moments_add(moments *m, const float *x, size_t x_stride, const float *y, si
     for (size_t done = 0, n; done < tokens; done += n) {
         n = MOMENTS_TOKENS - m->waiting;
         if (n > tokens - done) n = tokens - done;
-        take(m, x ? x + done : NULL, x_stride, y + done, y_stride, n);
+        taken t = {m, x ? x + done : NULL, y + done, x_stride, y_stride, n};
+        threads_for(m->pool, m->shape.columns, THREADS_EVEN, take_column, &t);
+        m->waiting += n, m->tokens += n;
         if (m->waiting == MOMENTS_TOKENS) moments_settle(m);
     }
 }

@@ -11,6 +11,7 @@
 #ifndef GQ_IMATRIX_MOMENTS_H
 #define GQ_IMATRIX_MOMENTS_H
 
+#include "base/threads.h"
 #include "codec/feedback.h"
 #include "gguf/error.h"
 
@@ -26,13 +27,14 @@ typedef struct moments_shape {
 } moments_shape;
 
 /* Bytes that moments and, beside them, what moments_factor makes of them take. UINT64_MAX: too many. */
-uint64_t moments_bytes(moments_shape shape, int threads);
+uint64_t moments_bytes(moments_shape shape);
 uint64_t moments_factored_bytes(moments_shape shape);
 
-moments *moments_new(const kernels *k, moments_shape shape, int threads, gq_error *e);
+/* For the threads of a pool, which lives as long. */
+moments *moments_new(const kernels *k, moments_shape shape, threads_pool *pool, gq_error *e);
 void moments_free(moments *m);
-/* Feature-major: feature c of token t at x[c * x_stride + t]. x NULL: the same as y. Not from inside an
- * OpenMP loop. */
+/* Feature-major: feature c of token t at x[c * x_stride + t]. x NULL: the same as y. Not from inside a
+ * loop of the pool. */
 void moments_add(moments *m, const float *x, size_t x_stride, const float *y, size_t y_stride, size_t tokens);
 /* In place of tokens: their mean, columns x columns, which is symmetric. For moments of one stream. */
 void moments_set(moments *m, const float *mean);

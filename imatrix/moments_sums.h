@@ -16,7 +16,7 @@ typedef struct moments_block {
 struct moments {
     const matmul_kernels *kernels;
     moments_shape shape;
-    int threads;
+    threads_pool *pool;
     moments_block *blocks;
     size_t n_blocks;
     uint64_t tokens; /* in the sums and waiting */

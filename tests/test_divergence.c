@@ -38,7 +38,8 @@ static int free_logits(void **state) {
 
 static divergence *run_tiles(uint32_t rows, int threads) {
     gq_error e;
-    divergence *d = divergence_new(POSITIONS, MODELS - 1, threads, &e);
+    threads_pool *pool = threads_pool_new(threads);
+    divergence *d = divergence_new(POSITIONS, MODELS - 1, pool, &e);
     assert_non_null(d);
     divergence_start(d, POSITIONS, right);
     for (uint32_t first = 0; first < VOCABULARY; first += rows) {
@@ -46,6 +47,7 @@ static divergence *run_tiles(uint32_t rows, int threads) {
         for (size_t m = 0; m < MODELS; m++) tile[m] = logits[m] + first * STRIDE;
         divergence_tile(d, first, first + rows < VOCABULARY ? rows : VOCABULARY - first, tile, STRIDE);
     }
+    threads_pool_free(pool);
     return d;
 }
 
@@ -100,7 +102,7 @@ static void extremes_are_met(void **state) {
     float z[3][4] = {{-1e30f, 5, 1, 0}, {1e30f, 5, NAN, 0}, {0, 5, 1, INFINITY}},
           w[3][4] = {{-1e30f, 105, 1, 0}, {1e30f, 105, 2, 0}, {0, 105, 1, 1}};
     gq_error e;
-    divergence *d = divergence_new(4, 1, 1, &e);
+    divergence *d = divergence_new(4, 1, NULL, &e);
     divergence_start(d, 4, (uint32_t[]){1, 1, 1, 1});
     divergence_tile(d, 0, 3, (const float *[]){&z[0][0], &w[0][0]}, 4);
     divergence_figures first = divergence_at(d, 0, 1), flat = divergence_at(d, 1, 1);

@@ -40,7 +40,8 @@ static moments_factored factored(const kernels *k, size_t width, bool both, int 
                                  moments_settings settings) {
     gq_error e;
     moments_factored f;
-    moments *m = moments_new(k, (moments_shape){N, width, both}, threads, &e);
+    threads_pool *pool = threads_pool_new(threads);
+    moments *m = moments_new(k, (moments_shape){N, width, both}, pool, &e);
     assert_non_null(m);
     for (size_t i = 0, done = 0; i < calls; i++) {
         size_t end = TOKENS * (i + 1) / calls;
@@ -49,6 +50,7 @@ static moments_factored factored(const kernels *k, size_t width, bool both, int 
     }
     assert_true(moments_factor(m, settings, &f, &e));
     moments_free(m);
+    threads_pool_free(pool);
     return f;
 }
 
@@ -147,7 +149,7 @@ static void damping_grows_until_there_is_a_root(void **state) {
     moments_factored f;
     for (size_t i = 0; i < 64 * TOKENS; i++) same[i] = y[i % TOKENS];
     for (int broken = 0; broken < 2; broken++) {
-        moments *m = moments_new(kernels_select(), (moments_shape){64, 64, false}, 1, &e);
+        moments *m = moments_new(kernels_select(), (moments_shape){64, 64, false}, NULL, &e);
         assert_true(moments_factor(m, MOMENTS_DEFAULT, &f, &e)); /* of no token */
         assert_true(f.n_runs == 0 && f.tokens == 0);
         if (broken) same[5 * TOKENS + 3] = 3e38f; /* its square is infinite: there is none at all */
@@ -175,13 +177,13 @@ static void memory_is_eight_bytes_per_pair(void **state) {
     (void)state;
     moments_shape wide = {14336, 14336, true}, blocks = {14336, 4096, true}, one = {14336, 14336, false};
     double pairs = 14336.0 * 14336, in_blocks = 3 * 4096.0 * 4096 + 2048.0 * 2048;
-    double all = (double)(moments_bytes(wide, 8) + moments_factored_bytes(wide));
-    double cut = (double)(moments_bytes(blocks, 8) + moments_factored_bytes(blocks));
-    double alone = (double)(moments_bytes(one, 8) + moments_factored_bytes(one));
+    double all = (double)(moments_bytes(wide) + moments_factored_bytes(wide));
+    double cut = (double)(moments_bytes(blocks) + moments_factored_bytes(blocks));
+    double alone = (double)(moments_bytes(one) + moments_factored_bytes(one));
     assert_true(all > 8 * pairs && all < 8.5 * pairs);
     assert_true(cut > 8 * in_blocks && cut < 8 * in_blocks + 0.5 * pairs);
     assert_true(alone > 4 * pairs && alone < 4.5 * pairs);
-    assert_true(moments_bytes((moments_shape){SIZE_MAX, SIZE_MAX, true}, 1) == UINT64_MAX);
+    assert_true(moments_bytes((moments_shape){SIZE_MAX, SIZE_MAX, true}) == UINT64_MAX);
     assert_true(moments_factored_bytes((moments_shape){SIZE_MAX, SIZE_MAX, true}) == UINT64_MAX);
 }
 
@@ -192,7 +194,7 @@ static void long_sums_are_near(void **state) {
     static float long_y[FEW * MANY];
     gq_error e;
     moments_factored f;
-    moments *m = moments_new(kernels_select(), (moments_shape){FEW, FEW, false}, 1, &e);
+    moments *m = moments_new(kernels_select(), (moments_shape){FEW, FEW, false}, NULL, &e);
     for (size_t i = 0; i < FEW * MANY; i++) long_y[i] = random_normal() + (i / MANY == 3 ? 30 : 0.5f);
     moments_add(m, NULL, 0, long_y, MANY, MANY);
     assert_true(moments_factor(m, (moments_settings){0, 0, -1}, &f, &e));
@@ -230,7 +232,8 @@ static void outputs_are_compared(void **state) {
             for (int i = 0; i < 2; i++) error[i] += (wanted - got[i]) * (wanted - got[i]);
         }
     for (int threads = 1; threads <= 2; threads++) {
-        matmul *m = matmul_new(kernels_select(), threads, &e);
+        threads_pool *pool = threads_pool_new(threads);
+        matmul *m = matmul_new(kernels_select(), pool, &e);
         matmul_weights of_w = {w, GGUF_F32, ROWS, N, 4 * N}, of_q = {q, GGUF_F32, ROWS, N, 4 * N};
         output_side original = {of_w, x, STRIDE}, rounded[2] = {{of_q, y, STRIDE}, {of_w, y, STRIDE}};
         output_errors sums = {0};
@@ -242,6 +245,7 @@ static void outputs_are_compared(void **state) {
         assert_memory_equal(&first, &sums, sizeof sums);
 #endif
         matmul_free(m);
+        threads_pool_free(pool);
     }
 }
 

@@ -69,7 +69,7 @@ static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, c
                      size_t width, int threads) {
     uint64_t used, tokens = larger(c->job.context, BATCH_TOKENS), all = c->job.windows * c->job.context;
     moments_shape shape = shape_of(t->ne[0], width);
-    uint64_t sums = moments_bytes(shape, threads);
+    uint64_t sums = moments_bytes(shape);
     double share = share_of(plan, t, &used);
     uint64_t rows = t->ne[1] < CALIBRATION_ROWS ? t->ne[1] : CALIBRATION_ROWS;
     if (tokens > all) tokens = all;

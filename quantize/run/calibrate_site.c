@@ -74,7 +74,7 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
     if (!s->inputs || !g->told) return gq_fail_memory(e, n * sizeof *g->told);
     moments_shape shape = {in->features, how->width, true};
     for (size_t i = 0; i < n; i++)
-        if (!(s->inputs[i].moments = moments_new(g->search->kernels, shape, how->job.threads, e)))
+        if (!(s->inputs[i].moments = moments_new(g->search->kernels, shape, g->search->pool, e)))
             return false;
     return true;
 }

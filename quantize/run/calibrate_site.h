@@ -33,6 +33,7 @@ void site_free(site *s);
 typedef struct site_search {
     const plan_calibration *how;
     const kernels *kernels;
+    threads_pool *pool;
     forward_stream *original, *rounded;
     forward_layer *layer; /* NULL: what flows into the output matrix */
     forward_part part;
