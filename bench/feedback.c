@@ -115,7 +115,7 @@ static void measure(size_t n) {
     moments_factored f;
     site s = {n, random_floats(n * TOKENS, 1), random_floats(n * TOKENS, 1), random_floats(n * n, 0.05f), 0};
     double columns = (double)n, start;
-    moments *m = moments_new(k, (moments_shape){n, n, true}, pool, &e);
+    moments *m = moments_new(k, (moments_shape){n, n, true, 0}, pool, &e);
     if (!m) exit(1);
     s.product = product_seconds(s.w, s.y, n);
     start = now();

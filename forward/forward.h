@@ -120,6 +120,7 @@ typedef struct forward_inputs {
     const float *x;
     size_t features, tokens, stride;
     const uint32_t *token; /* which tokens of the batch, ascending; NULL: all in order */
+    size_t first;          /* the batch's first token among all of the stream's; 0 without a stream */
 } forward_inputs;
 typedef enum forward_answer {
     FORWARD_FAILED, /* the call ends with the error that was given */

@@ -46,6 +46,19 @@ static void head_free(head *h) {
 
 /* ---- what flows into the output matrix ---- */
 
+/* Tells a site where a batch begins. */
+typedef struct placing {
+    const forward_site *site;
+    size_t first;
+} placing;
+
+static forward_answer place(void *data, const forward_inputs *in, gq_error *e) {
+    const placing *p = data;
+    forward_inputs placed = *in;
+    placed.first = p->first;
+    return p->site->take(p->site->data, &placed, e);
+}
+
 /* Of batch i, into normed. */
 static bool finish(forward_stream *s, size_t i, float *normed, const forward_site *site, gq_error *e) {
     forward_batch *b = run_batch(s->run, s->model, e);
@@ -53,7 +66,8 @@ static bool finish(forward_stream *s, size_t i, float *normed, const forward_sit
     size_t stride = states_stride(&s->states, i);
     if (!x) return false;
     forward_batch_windows(b, states_windows(&s->states, i));
-    return forward_final(b, x, stride, normed, stride, site, e);
+    placing p = {site, i * s->states.batch * s->states.context};
+    return forward_final(b, x, stride, normed, stride, site ? &(forward_site){place, &p} : NULL, e);
 }
 
 bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_site *site, gq_error *e) {

@@ -236,15 +236,21 @@ float moments_correction(uint64_t tokens, size_t columns) {
     return (float)((double)tokens / ((double)tokens + 3.0 * (double)columns));
 }
 
-uint64_t moments_factored_bytes(moments_shape s) {
+/* All that is allocated here. */
+static uint64_t made_bytes(moments_shape s) {
     uint64_t floats = 0, most = 0;
-    if (s.columns > 1 << 28) return UINT64_MAX;
     for (size_t i = 0; i < moments_blocks(s); i++) {
         uint64_t strips = feedback_strips(moments_block_columns(s, i));
         floats += feedback_triangle(strips) + strips * TILE;
         if (strips * TILE > most) most = strips * TILE;
     }
     return sizeof(float) * (floats + most) + sizeof(work);
+}
+
+uint64_t moments_factored_bytes(moments_shape s) {
+    if (s.columns > 1 << 28) return UINT64_MAX;
+    uint64_t bytes = made_bytes(s), given_up = moments_group_bytes(s);
+    return bytes > given_up ? bytes - given_up : 0;
 }
 
 typedef struct differences {
@@ -283,7 +289,7 @@ static bool factor_all(moments *m, work *w, moments_settings s, moments_factored
         prepared p = prepare(b, m->tokens);
         float damp = s.damp;
         f->unseen += p.unseen;
-        if (!make_run(m, b, s, f)) return gq_fail_memory(e, moments_factored_bytes(m->shape));
+        if (!make_run(m, b, s, f)) return gq_fail_memory(e, made_bytes(m->shape));
         feedback_moments *run = &f->runs[f->n_runs - 1];
         w->strips = feedback_strips(b->columns), w->root = (float *)run->root;
         *found = factor_block(w, &p, s, (float *)run->diagonal, &damp);
@@ -296,8 +302,9 @@ static bool factor_all(moments *m, work *w, moments_settings s, moments_factored
 bool moments_factor(moments *m, moments_settings s, moments_factored *f, gq_error *e) {
     bool found = false, ok;
     *f = (moments_factored){.tokens = m->tokens};
-    moments_settle(m);
+    moments_end_group(m);
     if (!m->tokens) return true;
+    moments_drop_group(m);
     work *w = (work *)moments_room(sizeof *w / sizeof(float) + 1);
     float *later = moments_room(feedback_strips(m->blocks[0].columns) * TILE);
     f->runs = calloc(m->n_blocks, sizeof *f->runs);
@@ -306,7 +313,7 @@ bool moments_factor(moments *m, moments_settings s, moments_factored *f, gq_erro
         w->kernels = m->kernels, w->pool = m->pool, w->later = later;
         ok = factor_all(m, w, s, f, &found, e);
     } else
-        gq_fail_memory(e, moments_factored_bytes(m->shape));
+        gq_fail_memory(e, made_bytes(m->shape));
     free(w), free(later);
     if (!found || !ok) {
         moments_factored kept = *f;

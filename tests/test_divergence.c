@@ -123,7 +123,7 @@ static void means_have_errors(void **state) {
     scores s;
     gq_error e;
     gq_evaluated original = {.path = "original"}, copy = {.path = "copy"};
-    assert_true(scores_new(&s, 4, 3, &e));
+    assert_true(scores_new(&s, 4, 3, 3, &e));
     const double p[] = {0.5, 0.25, 0.125, 0.5}, q[] = {0.25, 0.25, 0.25, 0.125}, kl[] = {4, 0, 2, 10};
     for (size_t i = 0; i < 4; i++) {
         s.models[0].log_p[i] = log(p[i]), s.models[1].log_p[i] = log(q[i]), s.models[2].log_p[i] = log(q[i]);
@@ -149,12 +149,30 @@ static void means_have_errors(void **state) {
     scores_free(&s);
 }
 
+/* A chain per group, then one over the groups: added to 2^53 one by one, ones are lost. */
+static void sums_have_the_order_of_groups(void **state) {
+    (void)state;
+    const double kl[] = {0x1p53, 1, 1, 1};
+    static const struct {
+        size_t group;
+        double sum;
+    } cases[] = {{1, 0x1p53}, {2, 0x1p53 + 2}, {3, 0x1p53}, {4, 0x1p53}, {100, 0x1p53}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        scores s;
+        gq_error e;
+        assert_true(scores_new(&s, 4, cases[i].group, 3, &e)); /* the third diverges nowhere */
+        memcpy(s.models[1].divergence, kl, sizeof kl);
+        assert_true(figures_difference(&s, 1, 2).value == cases[i].sum / 4);
+        scores_free(&s);
+    }
+}
+
 static void one_position_has_no_error(void **state) {
     (void)state;
     scores s;
     gq_error e;
     gq_evaluated copy = {.path = "copy"};
-    assert_true(scores_new(&s, 1, 2, &e));
+    assert_true(scores_new(&s, 1, 5, 2, &e));
     s.models[1].divergence[0] = 3;
     assert_true(figures_of_copy(&s, 1, &copy, &e));
     assert_true(copy.divergence.value == 3 && isnan(copy.divergence.error));
@@ -163,9 +181,11 @@ static void one_position_has_no_error(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_are_those_of_all_logits_at_once), cmocka_unit_test(threads_change_nothing),
-        cmocka_unit_test(extremes_are_met), cmocka_unit_test(means_have_errors),
-        cmocka_unit_test(one_position_has_no_error)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(figures_are_those_of_all_logits_at_once),
+                                       cmocka_unit_test(threads_change_nothing),
+                                       cmocka_unit_test(extremes_are_met),
+                                       cmocka_unit_test(means_have_errors),
+                                       cmocka_unit_test(sums_have_the_order_of_groups),
+                                       cmocka_unit_test(one_position_has_no_error)};
     return cmocka_run_group_tests(tests, make_logits, free_logits);
 }

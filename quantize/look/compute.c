@@ -300,7 +300,7 @@ static bool run_model(running *r, const gq_callbacks *callbacks, gq_error *e) {
     forward_keep keep = {r->kept.fd, r->kept.path, checkpoint_slots(), 2};
     p->job.pulse = pulse_tell, p->job.data = &told;
     r->run = forward_run_new(&p->job, &p->bounds, e);
-    r->sums = r->run ? collection_new(forward_run_pool(r->run), e) : NULL;
+    r->sums = r->run ? collection_new(forward_run_pool(r->run), p->job.context, e) : NULL;
     r->stream = r->sums ? forward_stream_new(r->run, p->model, &keep, e) : NULL;
     bool ok = r->stream && run_layers(r, e) &&
               words_add_threads(&p->warnings, threads_pool_count(forward_run_pool(r->run)), e);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "forward/groups.h"
 #include "gguf/facts.h"
 #include "mixes/mixes.h"
 #include "quantize/allowance.h"
@@ -186,7 +187,8 @@ static bool plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side 
 
 static bool run(gq_evaluation *v, const side_by_side *s, gq_error *e) {
     double started = schedule_clock();
-    bool ok = scores_new(&v->scores, v->windows.n * scored_of(v->windows.context), v->n, e) &&
+    size_t context = v->windows.context, scored = scored_of(context);
+    bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e) &&
               side_by_side_run(s, &v->scores, &v->warnings, e) && conclude(v, e);
     v->seconds = schedule_clock() - started;
     return ok;

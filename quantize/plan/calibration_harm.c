@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "forward/divergence.h"
+#include "forward/groups.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/calibration_sample.h"
@@ -28,6 +29,9 @@ enum {
     MOST_TRIALS = 128, /* each through half the layers, on average: as much work as 64 x 512 tokens, half of
                           what a stream of the calibration is by default */
 };
+
+/* Sums over places are one chain: all are of one group (forward/groups.h). */
+_Static_assert((int)HARM_TOKENS <= (int)TOKEN_GROUP, "tokens of more than one group");
 
 typedef struct trial {
     size_t tensor, type; /* of budget_types */

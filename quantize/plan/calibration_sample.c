@@ -55,7 +55,7 @@ static bool open_stream(sampling *s, const gq_plan *plan, gq_error *e) {
         keep.fd = s->states, keep.path = s->folder;
     }
     s->run = forward_run_new(&s->job, &s->bounds, e);
-    s->sums = s->run ? collection_new(forward_run_pool(s->run), e) : NULL;
+    s->sums = s->run ? collection_new(forward_run_pool(s->run), s->job.context, e) : NULL;
     s->stream = s->sums ? forward_stream_new(s->run, m, s->bounds.in_file ? &keep : NULL, e) : NULL;
     return s->stream;
 }

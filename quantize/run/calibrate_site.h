@@ -15,6 +15,7 @@
 /* Of a matrix. */
 typedef struct site_inputs {
     moments *moments;
+    uint64_t group; /* whose tokens they were given last */
     /* Held-back tokens, one after another, `features` values each: in the original model, in the other. */
     float *original, *rounded;
     size_t held, room;
