@@ -38,6 +38,16 @@ void words_cut(word_list *l, size_t n) {
     while (l->n > n) free(l->items[--l->n]);
 }
 
+bool words_add_threads(word_list *l, threads_count count, gq_error *e) {
+    if (!count.error) return true;
+    if (!words_add(l, e, "only %d of %d threads could be started (%s), so it takes longer", count.ran,
+                   count.wanted, strerror(count.error)))
+        return false;
+    for (size_t i = 0; i + 1 < l->n; i++)
+        if (strcmp(l->items[i], l->items[l->n - 1]) == 0) return words_cut(l, l->n - 1), true;
+    return true;
+}
+
 void words_free(word_list *l) {
     words_cut(l, 0);
     free(l->items);

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "codec/codec.h"
 #include "gguf/gguf.h"
 
@@ -114,7 +115,8 @@ static float *weights(const gguf_model *g, const char *name, int rows, int cols,
         fail("unexpected shape or type", name);
     uint8_t *bytes = get(t->size);
     float *w = get(sizeof(float) * (size_t)rows * (size_t)cols);
-    if (!gq_file_read(&gguf_container_of(g)->shards[t->shard].file, t->offset, bytes, t->size, &e)) fail(name, e.text);
+    if (!gq_file_read(&gguf_container_of(g)->shards[t->shard].file, t->offset, bytes, t->size, &e))
+        fail(name, e.text);
     c->decode(bytes, w, (size_t)rows * (size_t)cols);
     free(bytes);
     return w;
@@ -309,34 +311,62 @@ typedef struct text {
     int windows, *ids; /* WINDOW per window */
 } text;
 
+static threads_pool *pool;
+
+typedef struct windows_run {
+    const model *m;
+    const text *t;
+    float *states;
+} windows_run;
+
+static size_t states_of_window(const model *m) { return (size_t)(HALF * m->width); }
+
+static void run_window(void *data, size_t w, int thread) {
+    const windows_run *r = data;
+    (void)thread;
+    run(r->m, r->t->ids + w * WINDOW, r->states + states_of_window(r->m) * w);
+}
+
 /* States of all windows: windows x HALF x width. With room behind for products of TOKENS rows. */
 static float *states_of(const model *m, const text *t) {
-    size_t per = (size_t)(HALF * m->width);
-    float *states = get(sizeof(float) * (per * (size_t)t->windows + (size_t)(TOKENS * m->width)));
-#pragma omp parallel for schedule(dynamic)
-    for (int w = 0; w < t->windows; w++) run(m, t->ids + w * WINDOW, states + per * (size_t)w);
+    size_t room = (size_t)(TOKENS * m->width);
+    float *states = get(sizeof(float) * (states_of_window(m) * (size_t)t->windows + room));
+    threads_for(pool, (size_t)t->windows, 1, run_window, &(windows_run){m, t, states});
     return states;
+}
+
+typedef struct scoring {
+    const model *a, *b;
+    const float *states, *copies;
+    const text *t;
+    sums *of_window;
+} scoring;
+
+static void score_window(void *data, size_t w, int thread) {
+    const scoring *c = data;
+    int n = c->a->vocabulary;
+    size_t at = w * states_of_window(c->a), floats = (size_t)(HALF * n);
+    float *p = get(sizeof(float) * floats), *q = get(sizeof(float) * floats);
+    (void)thread;
+    multiply(p, &c->a->output, c->states + at, SCORED), multiply(q, &c->b->output, c->copies + at, SCORED);
+    for (int i = 0; i < SCORED; i++)
+        compare(p + i * n, q + i * n, n, c->t->ids[(int)w * WINDOW + HALF + i + 1], &c->of_window[w]);
+    free(p), free(q);
 }
 
 /* kl[w]: the mean of window w. */
 static sums score(const model *a, const float *states, const model *b, const text *t, double *kl) {
-    double sum_kl = 0, kl2 = 0, nll = 0, same = 0;
-    int n = a->vocabulary;
-    float *copies = states_of(b, t);
-#pragma omp parallel for schedule(dynamic) reduction(+ : sum_kl, kl2, nll, same)
+    sums all = {0}, *of_window = get(sizeof *of_window * (size_t)t->windows);
+    memset(of_window, 0, sizeof *of_window * (size_t)t->windows);
+    scoring c = {a, b, states, states_of(b, t), t, of_window};
+    threads_for(pool, (size_t)t->windows, 1, score_window, &c);
     for (int w = 0; w < t->windows; w++) {
-        size_t at = (size_t)w * (size_t)(HALF * a->width);
-        float *p = get(sizeof(float) * (size_t)(HALF * n)), *q = get(sizeof(float) * (size_t)(HALF * n));
-        sums s = {0};
-        multiply(p, &a->output, states + at, SCORED), multiply(q, &b->output, copies + at, SCORED);
-        for (int i = 0; i < SCORED; i++)
-            compare(p + i * n, q + i * n, n, t->ids[w * WINDOW + HALF + i + 1], &s);
-        kl[w] = s.kl / SCORED;
-        sum_kl += s.kl, kl2 += s.kl2, nll += s.nll, same += s.same;
-        free(p), free(q);
+        const sums *s = &of_window[w];
+        kl[w] = s->kl / SCORED;
+        all.kl += s->kl, all.kl2 += s->kl2, all.nll += s->nll, all.same += s->same;
     }
-    free(copies);
-    return (sums){sum_kl, kl2, nll, same};
+    free((float *)c.copies), free(of_window);
+    return all;
 }
 
 static text read_tokens(const char *path, long limit, const model *m) {
@@ -357,6 +387,7 @@ static text read_tokens(const char *path, long limit, const model *m) {
 int main(int argc, char **argv) {
     long limit = 40000;
     if (argc > 2 && !strcmp(argv[1], "--tokens")) limit = atol(argv[2]), argc -= 2, argv += 2;
+    pool = threads_pool_new(threads_asked(0));
     if (argc < 4 || limit < 1)
         return fputs("usage: bench-divergence [--tokens N] ORIGINAL.gguf TOKENS.u16 COPY.gguf...\n", stderr),
                2;

@@ -8,20 +8,20 @@
  * over rows (2 n^2 per row; with a second stream, which moves the target, 5 n^2). One thread's time is that
  * of its processor.
  */
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/threads.h"
 #include "bench/turns.h"
 #include "forward/matmul.h"
-#include "forward/threads.h"
 #include "imatrix/moments.h"
 
 enum { TOKENS = 512, MOST_ROWS = 1 << 16 };
 
 static const kernels *k;
+static threads_pool *pool;
 static int threads = 1, effort = EFFORT_DEFAULT;
 static uint32_t type = GGUF_Q4_K;
 static size_t rows = 256;
@@ -50,7 +50,7 @@ static float *random_floats(size_t n, float unit) {
 /* ---- what is measured beside ---- */
 static double product_seconds(const float *w, const float *x, size_t n) {
     gq_error e;
-    matmul *m = matmul_new(k, threads, &e);
+    matmul *m = matmul_new(k, pool, &e);
     float *y = memory(sizeof *y * n * TOKENS);
     if (!m) exit(1);
     matmul_weights of = {w, GGUF_F32, n, n, sizeof *w * n};
@@ -77,25 +77,36 @@ static void report(site *s, const char *what, double seconds, double operations)
     s->product = after;
 }
 
+typedef struct pass {
+    const site *s;
+    const feedback_moments *runs;
+    size_t n_runs, room;
+    uint8_t *rooms, *blocks;
+} pass;
+
+static void pass_over_rows(void *data, size_t i, int thread) {
+    const pass *p = data;
+    size_t row = i * FEEDBACK_ROWS, n = p->s->n;
+    feedback_sums sums = {0};
+    feedback_task t = {.kernels = k,
+                       .type = type,
+                       .effort = (codec_effort)effort,
+                       .moments = p->runs,
+                       .n_moments = p->n_runs,
+                       .columns = n,
+                       .room = p->rooms + (size_t)thread * p->room};
+    codec_feedback(&t, p->s->w + row % n * n, rows - row < FEEDBACK_ROWS ? rows - row : FEEDBACK_ROWS,
+                   p->blocks + row * gguf_type_bytes(gguf_type_of(type), n), &sums);
+}
+
 static double pass_seconds(const site *s, const feedback_moments *runs, size_t n_runs) {
-    size_t room = feedback_bytes(k, type, s->n), stride = gguf_type_bytes(gguf_type_of(type), s->n);
-    uint8_t *rooms = memory((size_t)threads * room), *blocks = memory(rows * stride);
+    pass p = {.s = s, .runs = runs, .n_runs = n_runs, .room = feedback_bytes(k, type, s->n)};
+    p.rooms = memory((size_t)threads * p.room);
+    p.blocks = memory(rows * gguf_type_bytes(gguf_type_of(type), s->n));
     double start = now();
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-    for (size_t row = 0; row < rows; row += FEEDBACK_ROWS) {
-        feedback_sums sums = {0};
-        feedback_task t = {.kernels = k,
-                           .type = type,
-                           .effort = (codec_effort)effort,
-                           .moments = runs,
-                           .n_moments = n_runs,
-                           .columns = s->n,
-                           .room = rooms + (size_t)omp_get_thread_num() * room};
-        codec_feedback(&t, s->w + row % s->n * s->n, rows - row < FEEDBACK_ROWS ? rows - row : FEEDBACK_ROWS,
-                       blocks + row * stride, &sums);
-    }
+    threads_for(pool, (rows + FEEDBACK_ROWS - 1) / FEEDBACK_ROWS, 1, pass_over_rows, &p);
     double took = now() - start;
-    free(rooms), free(blocks);
+    free(p.rooms), free(p.blocks);
     return took;
 }
 
@@ -104,7 +115,7 @@ static void measure(size_t n) {
     moments_factored f;
     site s = {n, random_floats(n * TOKENS, 1), random_floats(n * TOKENS, 1), random_floats(n * n, 0.05f), 0};
     double columns = (double)n, start;
-    moments *m = moments_new(k, (moments_shape){n, n, true}, threads, &e);
+    moments *m = moments_new(k, (moments_shape){n, n, true, 0}, pool, &e);
     if (!m) exit(1);
     s.product = product_seconds(s.w, s.y, n);
     start = now();
@@ -136,10 +147,12 @@ int main(int argc, char **argv) {
     if (!k || threads < 1 || effort < 0 || effort > EFFORT_BEST || !rows || rows > MOST_ROWS ||
         !k->codecs[type].steps)
         return fprintf(stderr, "bench-feedback: bad argument\n"), 2;
-    threads = forward_threads(threads);
+    pool = threads_pool_new(threads);
+    if (!pool) return 1;
     printf("%s, %d threads, %s, %zu rows\n%6s  %-28s %10s %8s %8s %6s\n", kernels_name(k), threads,
            gguf_type_of(type)->name, rows, "n", "", "time", "GFLOP/s", "product", "ratio");
     if (i == argc) measure(4096), measure(14336);
     for (; i < argc; i++) measure(strtoul(argv[i], NULL, 10));
+    threads_pool_free(pool);
     return 0;
 }

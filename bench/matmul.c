@@ -15,7 +15,6 @@
 #include <time.h>
 
 #include "forward/matmul.h"
-#include "forward/threads.h"
 
 enum { MOST_TURNS = 101 };
 typedef struct shape {
@@ -35,7 +34,7 @@ static int turns = 9;
 /* One thread's time is that of its processor, which others on the machine do not count into. */
 static double now(void) {
     struct timespec t;
-    clock_gettime(matmul_threads(m) == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    clock_gettime(threads_pool_most(matmul_pool(m)) == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 static int by_size(const void *a, const void *b) {
@@ -175,9 +174,8 @@ int main(int argc, char **argv) {
     gq_error e;
     if (!k || threads < 1 || turns < 1 || turns > MOST_TURNS)
         return fprintf(stderr, "bench-matmul: bad argument\n"), 2;
-    threads = forward_threads(threads);
     load_openblas(kernels_name(k), threads);
-    m = matmul_new(k, threads, &e);
+    m = matmul_new(k, threads_pool_new(threads), &e);
     if (!m) return fprintf(stderr, "%s\n", e.text), 1;
     printf("%-34s %8s %8s %6s\n", "rows x columns x tokens", "ours", "sgemm", "ratio");
     if (i == argc) {

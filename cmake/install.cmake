@@ -3,12 +3,7 @@
 # Relative to itself, as packages are not installed where the build would be.
 file(RELATIVE_PATH GQUANT_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 # A static library does not say what it needs: whoever links it has to, with pkg-config --static.
-set(openmp -lgomp) # which gcc finds in its own folder; clang does not look for its libomp there
-if(NOT CMAKE_C_COMPILER_ID STREQUAL GNU)
-  list(GET OpenMP_C_LIB_NAMES 0 openmp)
-  set(openmp ${OpenMP_${openmp}_LIBRARY})
-endif()
-set(GQUANT_PC_PRIVATE " -pthread -lz -lpcre2-8 ${openmp} -lm")
+set(GQUANT_PC_PRIVATE " -pthread -lz -lpcre2-8 -lm")
 if(GQUANT_BLAS)
   list(JOIN BLAS_LIBRARIES " " blas)
   string(APPEND GQUANT_PC_PRIVATE " ${blas}")

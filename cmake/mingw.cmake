@@ -11,7 +11,5 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(ENV{PKG_CONFIG_LIBDIR} ${MINGW_ROOT}/lib/pkgconfig)
-# One file that needs no other of ours: of zlib and OpenMP the libraries that become part of it.
+# One file that needs no other of ours: of zlib the library that becomes part of it.
 set(ZLIB_USE_STATIC_LIBS ON)
-execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libgomp.a OUTPUT_VARIABLE gomp OUTPUT_STRIP_TRAILING_WHITESPACE)
-set(OpenMP_gomp_LIBRARY ${gomp} CACHE FILEPATH "")

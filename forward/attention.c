@@ -2,7 +2,6 @@
 #include "forward/attention.h"
 
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "forward/layer_part.h"
@@ -13,7 +12,7 @@ void attention_take_scratch(forward_batch *b, const model_part *p, scratch *s, s
     _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
     rope_lay_out(&n->rope, &own->rope, b->context, s);
     own->scores_each = scores_each;
-    own->scores = scratch_take(s, scores_each, (uint64_t)b->threads, sizeof(float));
+    own->scores = scratch_take(s, scores_each, s->threads, sizeof(float));
 }
 
 bool attention_prepare(forward_batch *b, const model_part *p, gq_error *e) {
@@ -24,12 +23,11 @@ bool attention_prepare(forward_batch *b, const model_part *p, gq_error *e) {
 
 /* Some queries of one head in one window: scores of all keys they see, softmax, mixed values. */
 static void attend_queries(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
-                           size_t head, size_t first) {
+                           size_t head, size_t first, int thread) {
     const forward_model *m = b->model;
     const attention_numbers *numbers = p->part->numbers;
     const attention_layer *l = p->numbers;
     const attention_scratch *own = batch_own(b, p->part);
-    int thread = omp_get_thread_num();
     size_t n = b->context - first < QUERIES ? b->context - first : QUERIES;
     size_t limit = l->is_local && numbers->window < b->context ? numbers->window : 0;
     size_t key = limit && first >= limit ? first - limit + 1 : 0, keys = first + n - key;
@@ -81,11 +79,23 @@ static void attend_queries(forward_batch *b, const plan_part *p, const attention
                                     .tokens = n});
 }
 
+typedef struct attended {
+    forward_batch *b;
+    const plan_part *p;
+    const attention_heads *h;
+    size_t blocks; /* of queries of a head in a window */
+} attended;
+
+static void attend_block(void *data, size_t i, int thread) {
+    const attended *a = data;
+    size_t of_window = a->h->heads * a->blocks;
+    attend_queries(a->b, a->p, a->h, i / of_window, i % of_window / a->blocks, i % a->blocks * QUERIES,
+                   thread);
+}
+
 void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h) {
-    size_t blocks = (b->context + QUERIES - 1) / QUERIES, of_window = h->heads * blocks;
-#pragma omp parallel for num_threads(b->threads) schedule(dynamic)
-    for (size_t i = 0; i < b->windows * of_window; i++)
-        attend_queries(b, p, h, i / of_window, i % of_window / blocks, i % blocks * QUERIES);
+    attended a = {b, p, h, (b->context + QUERIES - 1) / QUERIES};
+    threads_for(b->pool, b->windows * h->heads * a.blocks, 1, attend_block, &a);
 }
 
 /* ---- the mixer with keys and values per head ---- */

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/threads.h"
-
 enum { MOST_CONTEXT = 1 << 24, MOST_TOKENS = 1 << 30 };
 
 static uint64_t rows_of(const forward_model *m, const layer_plan *l, const plan_part *p) {
@@ -50,15 +48,16 @@ static bool countable(size_t context, size_t windows, int threads) {
 }
 
 uint64_t forward_batch_bytes(const forward_model *m, size_t context, size_t windows, int threads) {
-    forward_batch b = {.model = m, .context = context, .most_windows = windows, .threads = threads};
-    scratch r = {0};
+    forward_batch b = {.model = m, .context = context, .most_windows = windows};
+    scratch r = {.threads = (uint64_t)threads};
     if (!countable(context, windows, threads)) return UINT64_MAX;
     lay_out(&b, &r);
     return plus(r.at, matmul_bytes(threads));
 }
 
-forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t windows, int threads,
+forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t windows, threads_pool *pool,
                                  gq_error *e) {
+    int threads = threads_pool_most(pool);
     if (!countable(context, windows, threads)) {
         gq_fail_usage(
             e,
@@ -69,9 +68,8 @@ forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t 
     }
     forward_batch *b = calloc(1, sizeof *b);
     if (!b) return gq_fail_memory(e, sizeof *b), NULL;
-    *b = (forward_batch){.model = m, .context = context, .most_windows = windows};
-    b->threads = forward_threads(threads);
-    scratch r = {0};
+    *b = (forward_batch){.model = m, .context = context, .most_windows = windows, .pool = pool};
+    scratch r = {.threads = (uint64_t)threads};
     lay_out(b, &r);
     r.bytes = b->room = room_new(r.at, e);
     if (!b->room) {
@@ -82,7 +80,7 @@ forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t 
     r.at = 0;
     lay_out(b, &r);
     forward_batch_windows(b, windows);
-    b->products = matmul_new(m->codecs, b->threads, e);
+    b->products = matmul_new(m->codecs, pool, e);
     if (b->products && prepare(b, e)) return b;
     forward_batch_free(b);
     return NULL;

@@ -17,7 +17,7 @@ struct forward_batch {
     const forward_model *model;
     size_t context, most_windows, windows;
     size_t tokens, stride; /* of the windows there are; stride is that of the temporaries */
-    int threads;
+    threads_pool *pool;
     matmul *products;
     void *room;           /* all below */
     float *normed, *part; /* [width][stride]: what flows into a part of a layer, and what it gives */

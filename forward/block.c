@@ -133,20 +133,31 @@ bool forward_final(forward_batch *b, const float *x, size_t stride, float *norme
            b->answer == FORWARD_END;
 }
 
+typedef struct logit_rows {
+    const forward_model *model;
+    const forward_tile *tile;
+    float *z;
+    size_t stride, tokens;
+} logit_rows;
+
+static void finish_logits(void *data, size_t r, int thread) {
+    const logit_rows *l = data;
+    const forward_model *m = l->model;
+    const element_kernels *k = m->elements;
+    float *row = l->z + r * l->stride;
+    (void)thread;
+    if (l->tile->bias) k->add(row, l->tile->bias[l->tile->first + r], l->tokens);
+    if (m->sizes.logit_factor != 1) k->scale(row, m->sizes.logit_factor, l->tokens);
+    if (m->final_cap != 0) k->cap(row, m->final_cap, l->tokens);
+}
+
 bool forward_logits(forward_batch *b, const forward_tile *t, const float *normed, size_t normed_stride,
                     size_t tokens, float *z, size_t stride, gq_error *e) {
     const forward_model *m = b->model;
-    const element_kernels *k = m->elements;
     const gguf_tensor *out = m->sizes.out;
     if (t->model != m) return gq_fail(e, "%s: the tile is another model's", m->path);
     matmul_weights w = {t->data, out->type->id, t->rows, out->ne[0], gguf_type_bytes(out->type, out->ne[0])};
     matmul_run(b->products, &w, normed, normed_stride, z, stride, tokens);
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t r = 0; r < t->rows; r++) {
-        float *row = z + r * stride;
-        if (t->bias) k->add(row, t->bias[t->first + r], tokens);
-        if (m->sizes.logit_factor != 1) k->scale(row, m->sizes.logit_factor, tokens);
-        if (m->final_cap != 0) k->cap(row, m->final_cap, tokens);
-    }
+    threads_for(b->pool, t->rows, THREADS_EVEN, finish_logits, &(logit_rows){m, t, z, stride, tokens});
     return true;
 }

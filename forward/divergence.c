@@ -16,16 +16,16 @@ typedef struct lanes {
 } lanes;
 
 struct divergence {
-    int threads;
+    threads_pool *pool;
     size_t models, positions, room; /* room: in groups of LANES positions */
     uint32_t *right;                /* per position */
     lanes *sums;                    /* per group, then per model */
 };
 
-divergence *divergence_new(size_t positions, size_t copies, int threads, gq_error *e) {
+divergence *divergence_new(size_t positions, size_t copies, threads_pool *pool, gq_error *e) {
     divergence *d = calloc(1, sizeof *d);
     if (!d) return gq_fail_memory(e, sizeof *d), NULL;
-    *d = (divergence){.models = copies + 1, .room = positions / LANES + 1, .threads = threads};
+    *d = (divergence){.models = copies + 1, .room = positions / LANES + 1, .pool = pool};
     size_t each;
     if (!__builtin_mul_overflow(d->models, sizeof *d->sums, &each)) d->sums = calloc(d->room, each);
     d->right = calloc(d->room, LANES * sizeof *d->right);
@@ -51,12 +51,12 @@ void divergence_start(divergence *d, size_t positions, const uint32_t *right) {
 }
 
 divergence *divergence_of_windows(const uint32_t *ids, size_t windows, size_t context, size_t from, size_t n,
-                                  size_t copies, int threads, gq_error *e) {
+                                  size_t copies, threads_pool *pool, gq_error *e) {
     uint32_t *right = malloc(windows * n * sizeof *right);
     if (!right) return gq_fail_memory(e, windows * n * sizeof *right), NULL;
     for (size_t w = 0; w < windows; w++)
         memcpy(right + w * n, ids + w * context + from + 1, n * sizeof *right);
-    divergence *d = divergence_new(windows * n, copies, threads, e);
+    divergence *d = divergence_new(windows * n, copies, pool, e);
     if (d) divergence_start(d, windows * n, right);
     free(right);
     return d;
@@ -164,12 +164,24 @@ static void add_group(const divergence *d, lanes *to, size_t at, uint32_t first,
     }
 }
 
+typedef struct tile {
+    const divergence *d;
+    uint32_t first, rows;
+    const float *const *logits;
+    size_t stride;
+} tile;
+
+static void add_groups_tile(void *data, size_t group, int thread) {
+    const tile *t = data;
+    (void)thread;
+    add_group(t->d, t->d->sums + group * t->d->models, group * LANES, t->first, t->rows, t->logits,
+              t->stride);
+}
+
 void divergence_tile(divergence *d, uint32_t first, uint32_t rows, const float *const *logits,
                      size_t stride) {
-    size_t groups = (d->positions + LANES - 1) / LANES;
-#pragma omp parallel for schedule(static) num_threads(d->threads)
-    for (size_t g = 0; g < groups; g++)
-        add_group(d, d->sums + g * d->models, g * LANES, first, rows, logits, stride);
+    tile t = {d, first, rows, logits, stride};
+    threads_for(d->pool, (d->positions + LANES - 1) / LANES, THREADS_EVEN, add_groups_tile, &t);
 }
 
 divergence_figures divergence_at(const divergence *d, size_t position, size_t model) {

@@ -1,6 +1,6 @@
 /* What follows from the logits of an original and its copies, for a batch of positions in a text.
  *
- *     divergence *d = divergence_new(positions, copies, threads, &e);
+ *     divergence *d = divergence_new(positions, copies, pool, &e);
  *     divergence_start(d, positions, right);             // the token that stands there, for each
  *     divergence_tile(d, 0, 256, logits, stride);        // tokens 0 to 255 of the vocabulary
  *     divergence_tile(d, 256, 256, logits, stride);      // and so on, in order
@@ -19,18 +19,18 @@
 #define GQ_DIVERGENCE_H
 
 #include "base/error.h"
+#include "base/threads.h"
 
 typedef struct divergence divergence;
 
-/* For so many positions at most, on so many threads as forward_threads said. Models are the original, 0, and
- * its copies. */
-divergence *divergence_new(size_t positions, size_t copies, int threads, gq_error *e);
+/* For so many positions at most, by the threads of a pool. Models are the original, 0, and its copies. */
+divergence *divergence_new(size_t positions, size_t copies, threads_pool *pool, gq_error *e);
 void divergence_free(divergence *d);
 void divergence_start(divergence *d, size_t positions, const uint32_t *right);
 /* Both, for places `from` to `from` + n of each window of so many tokens: the right one is that which comes
  * next. */
 divergence *divergence_of_windows(const uint32_t *ids, size_t windows, size_t context, size_t from, size_t n,
-                                  size_t copies, int threads, gq_error *e);
+                                  size_t copies, threads_pool *pool, gq_error *e);
 /* Per model the logits of `rows` tokens from `first` on: position t of row r at [r * stride + t]. */
 void divergence_tile(divergence *d, uint32_t first, uint32_t rows, const float *const *logits, size_t stride);
 

@@ -1,6 +1,5 @@
 /* The routed feed-forward part: a few experts per token, chosen by a router; and a shared one. */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "forward/layer_part.h"
@@ -135,7 +134,7 @@ static void experts_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     own->routed_token = scratch_take(s, tokens, n->used, sizeof(uint32_t));
     own->routed_weight = scratch_take(s, tokens, n->used, sizeof(float));
     own->routed_begin = scratch_take(s, n->experts + 1, 1, sizeof(uint32_t));
-    own->group_score = scratch_take(s, n->groups, (uint64_t)b->threads, sizeof(float));
+    own->group_score = scratch_take(s, n->groups, s->threads, sizeof(float));
 }
 
 /* What the functions below need of them all. */
@@ -194,10 +193,10 @@ static void choose_groups(const experts_numbers *n, const candidates *c, float *
         if (scores[g] < least || (scores[g] == least && g > last)) scores[g] = -INFINITY;
 }
 
-static void choose_experts(const experts_run *r, const float *p, size_t token) {
+static void choose_experts(const experts_run *r, const float *p, size_t token, int thread) {
     const experts_numbers *n = r->n;
     candidates c = {p + token, r->b->layer->bias_values[WEIGHT_EXPERT_CHOICE], n->experts, r->b->stride};
-    float *groups = n->groups > 1 ? r->own->group_score + (size_t)omp_get_thread_num() * n->groups : NULL;
+    float *groups = n->groups > 1 ? r->own->group_score + (size_t)thread * n->groups : NULL;
     uint32_t *chosen = r->own->chosen + token * n->used;
     float *weight = r->own->chosen_weight + token * n->used, sum = 0;
     size_t last = n->experts;
@@ -246,52 +245,82 @@ static bool check_bias(const experts_run *r) {
     return true;
 }
 
-static bool experts_route(const experts_run *r, const float *x, size_t stride) {
+/* Of ELEMENT_SPAN tokens. p: what comes from the router. */
+static void choose_span(void *data, size_t span, int thread) {
+    const experts_run *r = data;
+    const forward_batch *b = r->b;
+    const element_kernels *k = b->model->elements;
+    float *p = b->work;
+    size_t first = span * ELEMENT_SPAN, experts = r->n->experts;
+    size_t n = b->tokens - first < ELEMENT_SPAN ? b->tokens - first : ELEMENT_SPAN;
+    for (size_t e = 0; r->n->is_sigmoid && e < experts; e++) k->sigmoid(p + e * b->stride + first, n);
+    if (!r->n->is_sigmoid)
+        k->softmax(&(softmax_task){.s = p + first, .stride = b->stride, .rows = experts, .n = n, .scale = 1});
+    for (size_t t = first; t < first + n; t++) choose_experts(r, p, t, thread);
+}
+
+static bool experts_route(experts_run *r, const float *x, size_t stride) {
     forward_batch *b = r->b;
-    size_t experts = r->n->experts;
-    const forward_model *m = b->model;
     float *p = b->work;
     batch_multiply(b, WEIGHT_FFN_ROUTER, 0, x, stride, p, b->stride, b->tokens);
     /* experts cannot be chosen by what is no number */
     if (!check_bias(r) ||
         !batch_finite(b, "what comes from the router", b->layer->plan->weight[WEIGHT_FFN_ROUTER], p,
-                      b->stride, experts, b->tokens))
+                      b->stride, r->n->experts, b->tokens))
         return false;
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t first = 0; first < b->tokens; first += ELEMENT_SPAN) {
-        size_t n = b->tokens - first < ELEMENT_SPAN ? b->tokens - first : ELEMENT_SPAN;
-        for (size_t e = 0; r->n->is_sigmoid && e < experts; e++)
-            m->elements->sigmoid(p + e * b->stride + first, n);
-        if (!r->n->is_sigmoid)
-            m->elements->softmax(
-                &(softmax_task){.s = p + first, .stride = b->stride, .rows = experts, .n = n, .scale = 1});
-        for (size_t t = first; t < first + n; t++) choose_experts(r, p, t);
-    }
+    threads_for(b->pool, (b->tokens + ELEMENT_SPAN - 1) / ELEMENT_SPAN, 1, choose_span, r);
     sort_by_expert(r);
     return true;
 }
 
 /* ---- computing ---- */
 
+/* Rows of an expert's activations, or of the batch's. */
+typedef struct expert_rows {
+    const forward_batch *b;
+    const float *from;
+    float *to;
+    size_t from_stride, to_stride;
+    const uint32_t *token; /* that go to the expert */
+    const float *weight;
+    size_t n; /* of these */
+} expert_rows;
+
 /* x's columns of the tokens that go to an expert, side by side. */
-static void gather(const forward_batch *b, const float *x, size_t stride, float *to, size_t to_stride,
-                   const uint32_t *token, size_t n) {
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t r = 0; r < b->model->sizes.width; r++)
-        for (size_t i = 0; i < n; i++) to[r * to_stride + i] = x[r * stride + token[i]];
+static void gather_row(void *data, size_t r, int thread) {
+    const expert_rows *g = data;
+    (void)thread;
+    for (size_t i = 0; i < g->n; i++) g->to[r * g->to_stride + i] = g->from[r * g->from_stride + g->token[i]];
 }
 
-static void scatter(const forward_batch *b, const float *y, size_t stride, const uint32_t *token,
-                    const float *weight, size_t n) {
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t r = 0; r < b->model->sizes.width; r++)
-        for (size_t i = 0; i < n; i++) b->part[r * b->stride + token[i]] += weight[i] * y[r * stride + i];
+static void scatter_row(void *data, size_t r, int thread) {
+    const expert_rows *s = data;
+    (void)thread;
+    for (size_t i = 0; i < s->n; i++)
+        s->to[r * s->to_stride + s->token[i]] += s->weight[i] * s->from[r * s->from_stride + i];
+}
+
+typedef struct gated_rows {
+    const forward_batch *b;
+    float *gate;
+    size_t rows, stride, n;
+} gated_rows;
+
+static void gate_row(void *data, size_t r, int thread) {
+    const gated_rows *g = data;
+    const forward_model *m = g->b->model;
+    (void)thread;
+    m->elements->gate(m->arch->act, g->gate + r * g->stride, g->gate + (g->rows + r) * g->stride, g->n);
 }
 
 static void gate_rows(const forward_batch *b, float *gate, size_t rows, size_t stride, size_t n) {
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t r = 0; r < rows; r++)
-        b->model->elements->gate(b->model->arch->act, gate + r * stride, gate + (rows + r) * stride, n);
+    threads_for(b->pool, rows, THREADS_EVEN, gate_row, &(gated_rows){b, gate, rows, stride, n});
+}
+
+static void share_row(void *data, size_t r, int thread) {
+    const expert_rows *s = data;
+    (void)thread;
+    s->b->model->elements->multiply(s->to + r * s->to_stride, s->weight, s->n);
 }
 
 static bool experts_run_one(const experts_run *r, size_t e, const float *x, size_t stride) {
@@ -302,7 +331,9 @@ static bool experts_run_one(const experts_run *r, size_t e, const float *x, size
     const uint32_t *token = own->routed_token + begin;
     float *in = b->work, *out = in + width * s, *gate = out + width * s, *up = gate + ff * s;
     if (n == 0) return true;
-    gather(b, x, stride, in, s, token, n);
+    threads_for(
+        b->pool, width, THREADS_EVEN, gather_row,
+        &(expert_rows){.from = x, .from_stride = stride, .to = in, .to_stride = s, .token = token, .n = n});
     if (!batch_site_routed(
             b, in, s, width, token, n, e,
             (weight_slot[]){WEIGHT_FFN_GATE_EXPS, WEIGHT_FFN_UP_EXPS, WEIGHT_FFN_GATE_UP_EXPS, WEIGHT_SLOTS}))
@@ -319,7 +350,14 @@ static bool experts_run_one(const experts_run *r, size_t e, const float *x, size
         return false;
     if (b->answer == FORWARD_SKIP) return true;
     batch_multiply(b, WEIGHT_FFN_DOWN_EXPS, e, gate, s, out, s, n);
-    scatter(b, out, s, token, own->routed_weight + begin, n);
+    threads_for(b->pool, width, THREADS_EVEN, scatter_row,
+                &(expert_rows){.from = out,
+                               .from_stride = s,
+                               .to = b->part,
+                               .to_stride = b->stride,
+                               .token = token,
+                               .weight = own->routed_weight + begin,
+                               .n = n});
     return true;
 }
 
@@ -337,8 +375,8 @@ static bool experts_run_shared(const experts_run *r, const float *x, size_t stri
     if (b->layer->plan->weight[WEIGHT_FFN_SHARED_GATE]) {
         batch_multiply(b, WEIGHT_FFN_SHARED_GATE, 0, x, stride, share, s, b->tokens);
         m->elements->sigmoid(share, b->tokens);
-#pragma omp parallel for num_threads(b->threads)
-        for (size_t c = 0; c < width; c++) m->elements->multiply(out + c * s, share, b->tokens);
+        threads_for(b->pool, width, THREADS_EVEN, share_row,
+                    &(expert_rows){.b = b, .to = out, .to_stride = s, .weight = share, .n = b->tokens});
     }
     batch_add(b, b->part, s, out, s, width, 1);
     return true;

@@ -17,25 +17,34 @@ static void ffn_find_tensors(tensor_finder *f, const plan_part *p, ffn_form form
     tensors_take_biased(f, WEIGHT_FFN_DOWN, REQUIRED, SHAPE(l->ff, d), bias);
 }
 
+typedef struct activated_rows {
+    const forward_batch *b;
+    float *first;
+    size_t ff;
+    ffn_form form;
+} activated_rows;
+
+static void activate_row(void *data, size_t r, int thread) {
+    const activated_rows *a = data;
+    const forward_model *m = a->b->model;
+    size_t s = a->b->stride;
+    (void)thread;
+    if (a->form == FFN_PLAIN)
+        m->elements->activate(m->arch->act, a->first + r * s, a->b->tokens);
+    else
+        m->elements->gate(m->arch->act, a->first + r * s, a->first + (a->ff + r) * s, a->b->tokens);
+}
+
 static bool ffn_run(forward_batch *b, const plan_part *p, const float *x, size_t stride, ffn_form form) {
-    const forward_model *m = b->model;
     const ffn_layer *l = p->numbers;
-    const element_kernels *k = m->elements;
-    activation act = m->arch->act;
     size_t s = b->stride, ff = l->ff;
     float *first = b->work, *up = form == FFN_GATED ? first + ff * s : first;
-    if (!batch_site(b, x, stride, m->sizes.width, b->tokens, 0,
+    if (!batch_site(b, x, stride, b->model->sizes.width, b->tokens, 0,
                     (weight_slot[]){WEIGHT_FFN_GATE, WEIGHT_FFN_UP, WEIGHT_SLOTS}))
         return false;
     if (form == FFN_GATED) batch_multiply(b, WEIGHT_FFN_GATE, 0, x, stride, first, s, b->tokens);
     batch_multiply(b, WEIGHT_FFN_UP, 0, x, stride, up, s, b->tokens);
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t r = 0; r < ff; r++) {
-        if (form == FFN_PLAIN)
-            k->activate(act, first + r * s, b->tokens);
-        else
-            k->gate(act, first + r * s, first + (ff + r) * s, b->tokens);
-    }
+    threads_for(b->pool, ff, THREADS_EVEN, activate_row, &(activated_rows){b, first, ff, form});
     if (!batch_site(b, first, s, ff, b->tokens, 0, (weight_slot[]){WEIGHT_FFN_DOWN, WEIGHT_SLOTS}))
         return false;
     batch_multiply(b, WEIGHT_FFN_DOWN, 0, first, s, b->part, s, b->tokens);

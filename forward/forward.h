@@ -2,7 +2,7 @@
  *
  *     forward_model *m = forward_model_new(g, &e);
  *     forward_layer *l = forward_layer_new(m, &e);
- *     forward_batch *b = forward_batch_new(m, context, windows, threads, &e);
+ *     forward_batch *b = forward_batch_new(m, context, windows, pool, &e);
  *     forward_embed(b, NULL, ids, x, stride, &e);
  *     for (size_t i = 0; i < sizes->layers; i++)
  *         forward_layer_read(l, i, &e), forward_layer_ahead(m, i + 1),
@@ -28,6 +28,7 @@
 #ifndef GQ_FORWARD_H
 #define GQ_FORWARD_H
 
+#include "base/threads.h"
 #include "model/model.h"
 
 /* ---- a model that can be run ---- */
@@ -92,10 +93,10 @@ static inline size_t forward_stride(size_t tokens) { return (tokens + 15) & ~(si
 /* n x stride floats, aligned to 64 bytes and zero; free() releases them. NULL: no memory, or too many. */
 float *forward_activations(size_t features, size_t stride, gq_error *e);
 
-/* Temporaries of up to `windows` windows of `context` tokens on so many threads (at least 1); fewer may be
- * started where the system has no more, which changes no result. */
+/* Temporaries of up to `windows` windows of `context` tokens, for the threads of a pool (NULL: the caller's
+ * alone), which lives as long as the batch. */
 typedef struct forward_batch forward_batch;
-forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t windows, int threads,
+forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t windows, threads_pool *pool,
                                  gq_error *e);
 /* Bytes that it takes, without the state x and what forward_final writes, which are the caller's;
  * UINT64_MAX: more than can be counted. */
@@ -119,6 +120,7 @@ typedef struct forward_inputs {
     const float *x;
     size_t features, tokens, stride;
     const uint32_t *token; /* which tokens of the batch, ascending; NULL: all in order */
+    size_t first;          /* the batch's first token among all of the stream's; 0 without a stream */
 } forward_inputs;
 typedef enum forward_answer {
     FORWARD_FAILED, /* the call ends with the error that was given */

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/run.h"
 #include "base/checked.h"
+#include "forward/run.h"
 
 /* A model's part of it. */
 typedef struct head {
@@ -29,11 +29,10 @@ uint64_t head_bytes(const forward_job *j, const forward_model *const *models, si
 }
 
 static bool head_new(head *h, const head *before, forward_stream *s, gq_error *e) {
-    const forward_job *j = s->run->job;
     size_t stride = states_stride(&s->states, 0);
     h->stream = s;
     h->shares = before && before->stream->model == s->model;
-    h->batch = h->shares ? before->batch : forward_batch_new(s->model, 1, 1, j->threads, e);
+    h->batch = h->shares ? before->batch : forward_batch_new(s->model, 1, 1, s->run->pool, e);
     h->tile = h->shares ? before->tile : h->batch ? forward_tile_new(s->model, HEAD_ROWS, e) : NULL;
     h->normed = h->tile ? forward_activations(forward_model_sizes(s->model)->width, stride, e) : NULL;
     h->logits = h->normed ? forward_activations(HEAD_ROWS, stride, e) : NULL;
@@ -47,6 +46,19 @@ static void head_free(head *h) {
 
 /* ---- what flows into the output matrix ---- */
 
+/* Tells a site where a batch begins. */
+typedef struct placing {
+    const forward_site *site;
+    size_t first;
+} placing;
+
+static forward_answer place(void *data, const forward_inputs *in, gq_error *e) {
+    const placing *p = data;
+    forward_inputs placed = *in;
+    placed.first = p->first;
+    return p->site->take(p->site->data, &placed, e);
+}
+
 /* Of batch i, into normed. */
 static bool finish(forward_stream *s, size_t i, float *normed, const forward_site *site, gq_error *e) {
     forward_batch *b = run_batch(s->run, s->model, e);
@@ -54,7 +66,8 @@ static bool finish(forward_stream *s, size_t i, float *normed, const forward_sit
     size_t stride = states_stride(&s->states, i);
     if (!x) return false;
     forward_batch_windows(b, states_windows(&s->states, i));
-    return forward_final(b, x, stride, normed, stride, site, e);
+    placing p = {site, i * s->states.batch * s->states.context};
+    return forward_final(b, x, stride, normed, stride, site ? &(forward_site){place, &p} : NULL, e);
 }
 
 bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_site *site, gq_error *e) {

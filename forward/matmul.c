@@ -6,10 +6,11 @@ size_t matmul_bytes(int threads) {
     return sizeof(matmul) + sizeof(float) * STEP_FLOATS + sizeof(room) * (size_t)threads;
 }
 
-matmul *matmul_new(const kernels *k, int threads, gq_error *e) {
+matmul *matmul_new(const kernels *k, threads_pool *pool, gq_error *e) {
+    int threads = threads_pool_most(pool);
     matmul *m = malloc(sizeof *m);
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
-    *m = (matmul){k->codecs, k->matmul, threads, NULL, NULL};
+    *m = (matmul){k->codecs, k->matmul, pool, NULL, NULL};
     m->shared = aligned_alloc(64, sizeof(float) * STEP_FLOATS);
     m->rooms = aligned_alloc(64, sizeof(room) * (size_t)threads);
     if (!m->shared || !m->rooms) {
@@ -25,7 +26,7 @@ void matmul_free(matmul *m) {
     free(m);
 }
 
-int matmul_threads(const matmul *m) { return m->threads; }
+threads_pool *matmul_pool(const matmul *m) { return m->pool; }
 
 /* ---- floats, by one thread ---- */
 /* The positions that some token from first to last sees. */

@@ -15,17 +15,18 @@
 #ifndef GQ_FORWARD_MATMUL_H
 #define GQ_FORWARD_MATMUL_H
 
-#include "codec/codec.h"
 #include "base/error.h"
+#include "base/threads.h"
+#include "codec/codec.h"
 
 typedef struct matmul matmul;
 
-/* For so many threads as forward_threads said, with the kernels of this level. NULL: no memory. */
-matmul *matmul_new(const kernels *k, int threads, gq_error *e);
+/* For the threads of a pool, which lives as long, with the kernels of this level. NULL: no memory. */
+matmul *matmul_new(const kernels *k, threads_pool *pool, gq_error *e);
 void matmul_free(matmul *m);
-/* Bytes that matmul_new takes. */
+/* Bytes that matmul_new takes for so many threads. */
 size_t matmul_bytes(int threads);
-int matmul_threads(const matmul *m);
+threads_pool *matmul_pool(const matmul *m);
 
 /* Weights as they are stored. */
 typedef struct matmul_weights {
@@ -36,7 +37,7 @@ typedef struct matmul_weights {
     size_t row_bytes; /* from one row to the next */
 } matmul_weights;
 
-/* y = w x, by all threads. Not from inside an OpenMP loop. */
+/* y = w x, by all threads. Not from inside a loop of the pool. */
 void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
                 size_t y_stride, size_t tokens);
 
@@ -61,8 +62,8 @@ typedef struct matmul_product {
     size_t window;
 } matmul_product;
 
-/* The same product by the calling thread alone, inside an OpenMP loop of the caller's: thread is
- * omp_get_thread_num(), below matmul_threads. */
+/* The same product by the calling thread alone, inside a loop of the caller's, which gave it
+ * this number. */
 void matmul_within(matmul *m, int thread, const matmul_product *p);
 
 #endif

@@ -9,13 +9,17 @@ extern void sgemm_(const char *trans_a, const char *trans_b, const int *m, const
                    const float *alpha, const float *a, const int *lda, const float *b, const int *ldb,
                    const float *beta, float *c, const int *ldc);
 
-static void decode_rows(const matmul *m, const matmul_weights *w, size_t row, size_t rows, size_t column,
-                        size_t columns) {
-    size_t skipped = gguf_type_bytes(gguf_type_of(w->type), column);
-#pragma omp parallel for num_threads(m->threads)
-    for (size_t r = 0; r < rows; r++)
-        m->codecs[w->type].decode((const uint8_t *)w->data + (row + r) * w->row_bytes + skipped,
-                                  m->shared + r * columns, columns);
+typedef struct decoded_rows {
+    const matmul *m;
+    const matmul_weights *w;
+    size_t row, skipped, columns; /* the first row; bytes of a row before the first column */
+} decoded_rows;
+
+static void decode_row(void *data, size_t r, int thread) {
+    const decoded_rows *d = data;
+    (void)thread;
+    d->m->codecs[d->w->type].decode((const uint8_t *)d->w->data + (d->row + r) * d->w->row_bytes + d->skipped,
+                                    d->m->shared + r * d->columns, d->columns);
 }
 
 void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
@@ -25,7 +29,8 @@ void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_str
         size_t rows = smaller(most, w->rows - row);
         for (size_t column = 0; column < w->columns; column += step) {
             size_t columns = smaller(step, w->columns - column);
-            decode_rows(m, w, row, rows, column, columns);
+            decoded_rows d = {m, w, row, gguf_type_bytes(gguf_type_of(w->type), column), columns};
+            threads_for(m->pool, rows, THREADS_EVEN, decode_row, &d);
             const int n = (int)tokens, n_rows = (int)rows, k = (int)columns, ldx = (int)x_stride,
                       ldy = (int)y_stride;
             const float one = 1, kept = column > 0 ? 1 : 0;

@@ -24,7 +24,7 @@ _Static_assert((int)TILE_ROWS >= (int)MATMUL_MOST_PANEL, "a room holds a panel")
 struct matmul {
     const codec *codecs;
     const matmul_kernels *kernels;
-    int threads;
+    threads_pool *pool;
     float *shared; /* STEP_FLOATS */
     room *rooms;   /* one per thread */
 };

@@ -2,8 +2,6 @@
  *
  * A step is a range of columns and of tokens whose activations are packed; all rows go through it, in units.
  */
-#include <omp.h>
-
 #include "forward/matmul_room.h"
 
 enum { PACKED_COLUMNS = 32 }; /* at once: as many pages as a core finds without a search */
@@ -27,8 +25,11 @@ static size_t panel_tokens(const step *s, size_t panel) {
 }
 
 /* Some columns for all panels, so that x is read row by row. */
-static void pack_columns(const step *s, size_t column, size_t columns) {
+static void pack_columns(void *data, size_t i, int thread) {
+    const step *s = data;
     const matmul_kernels *k = s->m->kernels;
+    size_t column = i * PACKED_COLUMNS, columns = smaller(PACKED_COLUMNS, s->columns - column);
+    (void)thread;
     const float *x = s->x + (s->first_column + column) * s->x_stride + s->first_token;
     for (size_t panel = 0; panel * k->panel < s->tokens; panel++)
         k->pack(x + panel * k->panel, s->x_stride, columns, panel_tokens(s, panel),
@@ -44,8 +45,10 @@ static void decode_tile(const step *s, size_t row, size_t rows, size_t column, s
 }
 
 /* Some rows by some panels, along all columns of the step. */
-static void multiply_unit(const step *s, size_t i, float *tile) {
+static void multiply_unit(void *data, size_t i, int thread) {
+    const step *s = data;
     const matmul_kernels *k = s->m->kernels;
+    float *tile = s->m->rooms[thread].floats;
     size_t panels = parts(s->tokens, k->panel), along = parts(panels, s->unit_panels);
     size_t row = i / along * s->unit_rows, rows = smaller(s->unit_rows, s->w->rows - row);
     size_t first = i % along * s->unit_panels, end = smaller(panels, first + s->unit_panels);
@@ -70,21 +73,15 @@ static void multiply_unit(const step *s, size_t i, float *tile) {
 
 /* Rows are shared out; tokens, too, where rows are few, although their weights are then decoded twice. */
 static void run_step(step *s) {
-    size_t threads = (size_t)s->m->threads, panels = parts(s->tokens, s->m->kernels->panel);
+    size_t threads = (size_t)threads_pool_most(s->m->pool), panels = parts(s->tokens, s->m->kernels->panel);
     size_t share = parts(s->w->rows, threads * UNITS);
     s->unit_rows = threads == 1 ? TILE_ROWS : smaller(TILE_ROWS, larger(48, parts(share, 12) * 12));
     size_t row_units = parts(s->w->rows, s->unit_rows);
     s->unit_panels = threads == 1 ? panels : larger(1, panels * row_units / (threads * UNITS / 2));
     s->unit_panels = smaller(panels, s->unit_panels);
     size_t units = row_units * parts(panels, s->unit_panels);
-#pragma omp parallel num_threads(s->m->threads)
-    {
-#pragma omp for
-        for (size_t column = 0; column < s->columns; column += PACKED_COLUMNS)
-            pack_columns(s, column, smaller(PACKED_COLUMNS, s->columns - column));
-#pragma omp for schedule(dynamic, 1)
-        for (size_t i = 0; i < units; i++) multiply_unit(s, i, s->m->rooms[omp_get_thread_num()].floats);
-    }
+    threads_for(s->m->pool, parts(s->columns, PACKED_COLUMNS), THREADS_EVEN, pack_columns, s);
+    threads_for(s->m->pool, units, 1, multiply_unit, s);
 }
 
 void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,

@@ -71,34 +71,54 @@ bool rope_fill_tables(const rope_numbers *n, rope_tables *tables, const forward_
     return ok;
 }
 
+typedef struct turned_rows {
+    const forward_batch *b;
+    const rope_numbers *n;
+    const rope_tables *tables;
+    float *x;
+    size_t step; /* rows from a head to the next */
+    bool is_local;
+} turned_rows;
+
+static void turn_pair(void *data, size_t j, int thread) {
+    const turned_rows *t = data;
+    const forward_batch *b = t->b;
+    const rope_tables *tables = t->tables;
+    size_t pairs = t->n->turned / 2, i = j % pairs, head = j / pairs * t->step;
+    size_t u = head + (t->n->neox ? i : 2 * i), v = head + (t->n->neox ? i + pairs : 2 * i + 1);
+    (void)thread;
+    for (size_t w = 0; w < b->windows; w++) {
+        size_t first = w * b->context;
+        b->model->elements->turn(t->x + u * b->stride + first, t->x + v * b->stride + first,
+                                 tables->cosine[t->is_local] + i * tables->turn_stride,
+                                 tables->sine[t->is_local] + i * tables->turn_stride, b->context);
+    }
+}
+
 void batch_rope(forward_batch *b, const plan_part *p, float *x, size_t heads, size_t step) {
-    const forward_model *m = b->model;
     const attention_numbers *n = p->part->numbers;
     const attention_scratch *own = batch_own(b, p->part);
     const attention_layer *l = p->numbers;
-    const rope_tables *tables = &own->rope;
-    int local = l->is_local;
-    bool neox = n->rope.neox;
-    size_t pairs = n->rope.turned / 2;
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t j = 0; j < heads * pairs; j++) {
-        size_t i = j % pairs, head = j / pairs * step;
-        size_t u = head + (neox ? i : 2 * i), v = head + (neox ? i + pairs : 2 * i + 1);
-        for (size_t w = 0; w < b->windows; w++) {
-            size_t first = w * b->context;
-            m->elements->turn(x + u * b->stride + first, x + v * b->stride + first,
-                              tables->cosine[local] + i * tables->turn_stride,
-                              tables->sine[local] + i * tables->turn_stride, b->context);
-        }
-    }
+    turned_rows t = {b, &n->rope, &own->rope, x, step, l->is_local};
+    threads_for(b->pool, heads * (n->rope.turned / 2), THREADS_EVEN, turn_pair, &t);
+}
+
+typedef struct tempered_rows {
+    const forward_batch *b;
+    float *x;
+    const float *temperature;
+} tempered_rows;
+
+static void temper_row(void *data, size_t r, int thread) {
+    const tempered_rows *t = data;
+    const forward_batch *b = t->b;
+    (void)thread;
+    for (size_t w = 0; w < b->windows; w++)
+        b->model->elements->multiply(t->x + r * b->stride + w * b->context, t->temperature, b->context);
 }
 
 void batch_temper(forward_batch *b, const plan_part *p, float *x, size_t rows) {
     const attention_scratch *own = batch_own(b, p->part);
-    const float *temperature = own->rope.temperature;
-    if (!temperature) return;
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t r = 0; r < rows; r++)
-        for (size_t w = 0; w < b->windows; w++)
-            b->model->elements->multiply(x + r * b->stride + w * b->context, temperature, b->context);
+    tempered_rows t = {b, x, own->rope.temperature};
+    if (t.temperature) threads_for(b->pool, rows, THREADS_EVEN, temper_row, &t);
 }

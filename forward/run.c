@@ -7,7 +7,10 @@ forward_run *forward_run_new(const forward_job *j, const forward_bounds *b, gq_e
     forward_run *r = calloc(1, sizeof *r);
     if (!r) return gq_fail_memory(e, sizeof *r), NULL;
     *r = (forward_run){.job = j, .bounds = *b, .read = SIZE_MAX};
-    return r;
+    r->pool = threads_pool_new(j->threads);
+    if (r->pool) return r;
+    free(r);
+    return gq_fail_memory(e, sizeof *r), NULL;
 }
 
 void run_drop_layer(forward_run *r) {
@@ -22,13 +25,17 @@ static void drop_model(forward_run *r) {
 }
 
 void forward_run_free(forward_run *r) {
-    if (r) drop_model(r);
+    if (!r) return;
+    drop_model(r);
+    threads_pool_free(r->pool);
     free(r);
 }
 
+threads_pool *forward_run_pool(const forward_run *r) { return r->pool; }
+
 forward_batch *run_batch(forward_run *r, const forward_model *m, gq_error *e) {
     if (r->model != m) drop_model(r);
-    if (!r->batch) r->batch = forward_batch_new(m, r->job->context, r->bounds.batch, r->job->threads, e);
+    if (!r->batch) r->batch = forward_batch_new(m, r->job->context, r->bounds.batch, r->pool, e);
     r->model = r->batch ? m : NULL;
     return r->batch;
 }

@@ -6,6 +6,7 @@
 
 struct forward_run {
     const forward_job *job;
+    threads_pool *pool;
     forward_bounds bounds;
     const forward_model *model; /* whose batch and layer are in memory; NULL: none's */
     forward_batch *batch;

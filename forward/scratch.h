@@ -6,8 +6,9 @@
 #include <stdint.h>
 
 typedef struct scratch {
-    uint8_t *bytes; /* NULL: count */
-    uint64_t at;    /* UINT64_MAX: more than can be counted */
+    uint8_t *bytes;   /* NULL: count */
+    uint64_t at;      /* UINT64_MAX: more than can be counted */
+    uint64_t threads; /* that what is laid out is for */
 } scratch;
 
 /* n x of elements of so many bytes, aligned to a line of the cache; NULL while counting. */

@@ -15,10 +15,21 @@ static void add_row(const float *x, size_t tokens, double *sum) {
     for (size_t t = 0; t < tokens; t++) *sum += (double)x[t] * (double)x[t];
 }
 
-void forward_add_squares(const forward_inputs *in, double *sums, int threads) {
-    size_t whole = in->features / ROWS * ROWS;
-#pragma omp parallel for num_threads(threads)
-    for (size_t r = 0; r < whole; r += ROWS)
-        add_rows(in->x + r * in->stride, in->stride, in->tokens, sums + r);
-    for (size_t r = whole; r < in->features; r++) add_row(in->x + r * in->stride, in->tokens, sums + r);
+typedef struct square_sums {
+    const forward_inputs *in;
+    double *sums;
+} square_sums;
+
+static void add_squares_of_rows(void *data, size_t i, int thread) {
+    const square_sums *to = data;
+    const forward_inputs *in = to->in;
+    (void)thread;
+    add_rows(in->x + i * ROWS * in->stride, in->stride, in->tokens, to->sums + i * ROWS);
+}
+
+void forward_add_squares(const forward_inputs *in, double *sums, threads_pool *pool) {
+    size_t whole = in->features / ROWS;
+    threads_for(pool, whole, THREADS_EVEN, add_squares_of_rows, &(square_sums){in, sums});
+    for (size_t r = whole * ROWS; r < in->features; r++)
+        add_row(in->x + r * in->stride, in->tokens, sums + r);
 }

@@ -5,6 +5,6 @@
 #include "forward/forward.h"
 
 /* sums[c] += the squares of feature c of all tokens, one after another. */
-void forward_add_squares(const forward_inputs *in, double *sums, int threads);
+void forward_add_squares(const forward_inputs *in, double *sums, threads_pool *pool);
 
 #endif

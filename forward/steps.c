@@ -1,7 +1,21 @@
 /* What the parts of a layer do alike: products, norms, sums, telling what flows in. */
+#include <math.h>
+#include <stdatomic.h>
+
 #include "forward/batch.h"
 
-#include <math.h>
+typedef struct biased_rows {
+    const forward_batch *b;
+    const float *bias;
+    float *y;
+    size_t stride, tokens;
+} biased_rows;
+
+static void add_bias_to_row(void *data, size_t r, int thread) {
+    const biased_rows *to = data;
+    (void)thread;
+    to->b->model->elements->add(to->y + r * to->stride, to->bias[r], to->tokens);
+}
 
 void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                     size_t y_stride, size_t tokens) {
@@ -12,9 +26,24 @@ void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float 
     matmul_weights w = {stored->data + matrix * rows * bytes, stored->type, rows, t->ne[0], bytes};
     matmul_run(b->products, &w, x, x_stride, y, y_stride, tokens);
     if (!l->bias_values[s]) return;
-    const float *bias = l->bias_values[s] + matrix * rows;
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t r = 0; r < rows; r++) b->model->elements->add(y + r * y_stride, bias[r], tokens);
+    biased_rows to = {b, l->bias_values[s] + matrix * rows, y, y_stride, tokens};
+    threads_for(b->pool, rows, THREADS_EVEN, add_bias_to_row, &to);
+}
+
+typedef struct checked_rows {
+    const kernels *kernels;
+    const float *x;
+    size_t stride, tokens;
+    _Atomic size_t bad; /* the first row that is not finite */
+} checked_rows;
+
+static void check_row(void *data, size_t r, int thread) {
+    checked_rows *c = data;
+    size_t bad = c->bad;
+    (void)thread;
+    if (r >= bad || c->kernels->first_not_finite(c->x + r * c->stride, c->tokens) == c->tokens) return;
+    while (r < bad && !atomic_compare_exchange_weak(&c->bad, &bad, r)) {
+    }
 }
 
 bool batch_blame_weights(gq_error *e) {
@@ -25,10 +54,9 @@ bool batch_blame_weights(gq_error *e) {
 bool batch_finite(forward_batch *b, const char *what, const gguf_tensor *t, const float *x, size_t stride,
                   size_t features, size_t tokens) {
     const kernels *k = b->model->codecs;
-    size_t bad = SIZE_MAX; /* the first such row */
-#pragma omp parallel for num_threads(b->threads) reduction(min : bad)
-    for (size_t r = 0; r < features; r++)
-        if (r < bad && k->first_not_finite(x + r * stride, tokens) < tokens) bad = r;
+    checked_rows c = {.kernels = k, .x = x, .stride = stride, .tokens = tokens, .bad = SIZE_MAX};
+    threads_for(b->pool, features, THREADS_EVEN, check_row, &c);
+    size_t bad = c.bad;
     if (bad == SIZE_MAX) return true;
     size_t token = k->first_not_finite(x + bad * stride, tokens);
     float value = x[bad * stride + token];
@@ -77,26 +105,36 @@ bool batch_site_routed(forward_batch *b, const float *x, size_t stride, size_t f
                      slots);
 }
 
+typedef struct normed_groups {
+    const forward_batch *b;
+    const norm_groups *g;
+    size_t spans; /* of tokens */
+} normed_groups;
+
+static void norm_span(void *data, size_t i, int thread) {
+    const normed_groups *of = data;
+    const norm_groups *g = of->g;
+    const forward_model *m = of->b->model;
+    size_t tokens = of->b->tokens, group = i / of->spans, rows = group * g->features;
+    size_t first = i % of->spans * ELEMENT_SPAN;
+    (void)thread;
+    m->elements->norm(&(norm_task){
+        .x = g->x + rows * g->x_stride + first,
+        .y = g->y + rows * g->y_stride + first,
+        .x_stride = g->x_stride,
+        .y_stride = g->y_stride,
+        .features = g->features,
+        .n = tokens - first < ELEMENT_SPAN ? tokens - first : ELEMENT_SPAN,
+        .weight = g->weight + group * g->weight_step,
+        .bias = g->bias,
+        .eps = m->eps,
+        .centre = m->arch->layer_norm,
+    });
+}
+
 void batch_norm(forward_batch *b, const norm_groups *g) {
-    const forward_model *m = b->model;
-    size_t spans = (b->tokens + ELEMENT_SPAN - 1) / ELEMENT_SPAN;
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t i = 0; i < g->groups * spans; i++) {
-        size_t group = i / spans, first = i % spans * ELEMENT_SPAN, rows = group * g->features;
-        size_t n = b->tokens - first < ELEMENT_SPAN ? b->tokens - first : ELEMENT_SPAN;
-        m->elements->norm(&(norm_task){
-            .x = g->x + rows * g->x_stride + first,
-            .y = g->y + rows * g->y_stride + first,
-            .x_stride = g->x_stride,
-            .y_stride = g->y_stride,
-            .features = g->features,
-            .n = n,
-            .weight = g->weight + group * g->weight_step,
-            .bias = g->bias,
-            .eps = m->eps,
-            .centre = m->arch->layer_norm,
-        });
-    }
+    normed_groups of = {b, g, (b->tokens + ELEMENT_SPAN - 1) / ELEMENT_SPAN};
+    threads_for(b->pool, g->groups * of.spans, THREADS_EVEN, norm_span, &of);
 }
 
 void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_stride, size_t features,
@@ -105,9 +143,23 @@ void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_s
     batch_norm(b, &(norm_groups){x, l->values[s], l->bias_values[s], y, x_stride, y_stride, features, 1, 0});
 }
 
+typedef struct added_rows {
+    const forward_batch *b;
+    float *x;
+    const float *y;
+    size_t x_stride, y_stride;
+    float factor;
+} added_rows;
+
+static void add_row(void *data, size_t r, int thread) {
+    const added_rows *a = data;
+    (void)thread;
+    a->b->model->elements->add_scaled(a->x + r * a->x_stride, a->y + r * a->y_stride, a->factor,
+                                      a->b->tokens);
+}
+
 void batch_add(forward_batch *b, float *x, size_t x_stride, const float *y, size_t y_stride, size_t rows,
                float factor) {
-#pragma omp parallel for num_threads(b->threads)
-    for (size_t r = 0; r < rows; r++)
-        b->model->elements->add_scaled(x + r * x_stride, y + r * y_stride, factor, b->tokens);
+    added_rows a = {b, x, y, x_stride, y_stride, factor};
+    threads_for(b->pool, rows, THREADS_EVEN, add_row, &a);
 }

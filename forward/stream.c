@@ -8,9 +8,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "forward/run.h"
 #include "base/checked.h"
 #include "base/safe_file.h"
+#include "forward/run.h"
 
 /* ---- bounds ---- */
 
@@ -158,6 +158,7 @@ size_t forward_stream_batches(const forward_stream *s) { return s->states.batche
 typedef struct asking {
     const forward_run *run;
     const forward_site *site;
+    size_t first; /* token of the batch */
     char what[64];
 } asking;
 
@@ -171,7 +172,10 @@ static asking asking_of(const forward_stream *s, const forward_site *site) {
 static forward_answer ask(void *data, const forward_inputs *in, gq_error *e) {
     const asking *a = data;
     if (!run_pulse(a->run, 0, a->what, e)) return FORWARD_FAILED;
-    return a->site ? a->site->take(a->site->data, in, e) : FORWARD_ON;
+    if (!a->site) return FORWARD_ON;
+    forward_inputs placed = *in;
+    placed.first = a->first;
+    return a->site->take(a->site->data, &placed, e);
 }
 
 /* x: a batch's states, or a copy of them. */
@@ -180,6 +184,7 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
     forward_batch *b = run_batch(s->run, s->model, e);
     if (!b) return false;
     forward_batch_windows(b, states_windows(&s->states, batch));
+    a->first = batch * s->states.batch * s->states.context;
     return forward_block(b, l, part, x, states_stride(&s->states, batch), &(forward_site){ask, a}, e);
 }
 

@@ -24,7 +24,7 @@
 typedef struct forward_job {
     const uint32_t *ids; /* windows x context */
     size_t windows, context;
-    int threads;
+    int threads;      /* at most */
     uint64_t memory;  /* bytes to stay within, as far as that can be done */
     uint64_t besides; /* bytes that the caller takes meanwhile; they count */
     bool looks;       /* forward_stream_look will be called */
@@ -57,6 +57,8 @@ forward_bounds forward_bounds_of(const forward_job *j, const forward_model *cons
 typedef struct forward_run forward_run;
 forward_run *forward_run_new(const forward_job *j, const forward_bounds *b, gq_error *e);
 void forward_run_free(forward_run *r);
+/* Its threads, for what else is to be done between its passes. */
+threads_pool *forward_run_pool(const forward_run *r);
 /* The weights of layer i, valid until another layer is asked for, or what flows into the output matrix, or
  * logits; those of the layer behind it are told ahead. One model's are in memory at a time, with what its
  * batches need. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "forward/groups.h"
 #include "forward/squares.h"
 #include "imatrix/entries.h"
 
@@ -12,24 +13,30 @@ typedef struct site {
     size_t n_weights, features, matrices;
     bool routed;      /* each matrix counts for itself */
     double *sums;     /* matrices x features */
+    double *group;    /* the same, of the group of tokens at work */
+    uint64_t *number; /* of that group, per matrix */
     uint64_t *counts; /* one, or one per matrix */
 } site;
 
 struct collection {
-    int threads;
+    threads_pool *pool;
+    size_t group_tokens;
     size_t n, room;
     site *sites; /* in the order in which they were told first */
 };
 
-collection *collection_new(int threads, gq_error *e) {
+collection *collection_new(threads_pool *pool, size_t context, gq_error *e) {
     collection *c = calloc(1, sizeof *c);
     if (!c) return gq_fail_memory(e, sizeof *c), NULL;
-    c->threads = threads;
+    c->pool = pool, c->group_tokens = token_group_size(context);
     return c;
 }
 
 static void drop_sites(collection *c) {
-    for (size_t i = 0; i < c->n; i++) free(c->sites[i].sums), free(c->sites[i].counts);
+    for (size_t i = 0; i < c->n; i++) {
+        free(c->sites[i].sums), free(c->sites[i].counts);
+        free(c->sites[i].group), free(c->sites[i].number);
+    }
     free(c->sites);
     c->sites = NULL, c->n = c->room = 0;
 }
@@ -53,10 +60,32 @@ static site *add_site(collection *c, const forward_inputs *in, gq_error *e) {
         .n_weights = in->n_weights, .features = in->features, .matrices = in->matrices, .routed = in->routed};
     memcpy(s->weights, in->weights, sizeof s->weights);
     s->sums = calloc(s->matrices * s->features, sizeof *s->sums); /* no more than the weights have rows */
+    s->group = calloc(s->matrices * s->features, sizeof *s->group);
+    s->number = calloc(s->matrices, sizeof *s->number);
     s->counts = calloc(counts_of(s), sizeof *s->counts);
     c->n++; /* so that it is freed */
-    if (s->sums && s->counts) return s;
-    return gq_fail_memory(e, s->matrices * s->features * sizeof *s->sums), NULL;
+    if (s->sums && s->group && s->number && s->counts) return s;
+    return gq_fail_memory(e, 2 * s->matrices * s->features * sizeof *s->sums), NULL;
+}
+
+/* The group's sums join the total. */
+static void end_group(const site *s, size_t matrix) {
+    double *sums = s->sums + matrix * s->features, *group = s->group + matrix * s->features;
+    for (size_t i = 0; i < s->features; i++) sums[i] += group[i], group[i] = 0;
+}
+
+/* Tokens of one group after the other, in the order of forward/groups.h. */
+static void add_tokens(const collection *c, const site *s, const forward_inputs *in) {
+    for (size_t begin = 0, end; begin < in->tokens; begin = end) {
+        uint64_t number = (in->first + (in->token ? in->token[begin] : begin)) / c->group_tokens;
+        for (end = begin + 1; end < in->tokens; end++)
+            if ((in->first + (in->token ? in->token[end] : end)) / c->group_tokens != number) break;
+        if (number != s->number[in->matrix]) end_group(s, in->matrix);
+        s->number[in->matrix] = number;
+        forward_inputs some = *in;
+        some.x += begin, some.tokens = end - begin;
+        forward_add_squares(&some, s->group + in->matrix * s->features, c->pool);
+    }
 }
 
 static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
@@ -65,7 +94,7 @@ static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
     for (size_t i = 0; !s && i < c->n; i++)
         if (c->sites[i].weights[0] == in->weights[0]) s = &c->sites[i];
     if (!s && !(s = add_site(c, in, e))) return FORWARD_FAILED;
-    forward_add_squares(in, s->sums + in->matrix * s->features, c->threads);
+    add_tokens(c, s, in);
     if (s->routed || in->matrix == 0) s->counts[s->routed ? in->matrix : 0] += in->tokens;
     return FORWARD_ON;
 }
@@ -89,7 +118,9 @@ bool collection_take(collection *c, imatrix *im, gq_error *e) {
     bool ok = true;
     *im = (imatrix){0};
     for (size_t i = 0; ok && i < c->n; i++) {
-        const site *s = &c->sites[i];
+        site *s = &c->sites[i];
+        for (size_t m = 0; m < s->matrices; m++) end_group(s, m);
+        free(s->group), s->group = NULL; /* entries come into its place */
         ok = imatrix_reserve(im, s->n_weights, e);
         for (size_t w = 0; ok && w < s->n_weights; w++) ok = add_entry(im, s, s->weights[w], e);
     }
@@ -107,7 +138,9 @@ static uint64_t layer_of(const char *name) {
 }
 
 collection_sizes collection_measure(const gguf_model *m, size_t layers, const char *output) {
-    enum { WORKED_ON = 2 * sizeof(double) }; /* sums; then entries, and the bytes that these are written as */
+    /* Sums and those of a group, in place of which then come entries and the bytes that these are written as.
+     */
+    enum { WORKED_ON = 2 * sizeof(double) };
     uint64_t *values = calloc(layers + 1, sizeof *values), all = 0, most = 0;
     if (!values) return (collection_sizes){UINT64_MAX, UINT64_MAX};
     for (uint64_t i = 0; i < m->n_tensors; i++) {

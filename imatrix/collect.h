@@ -6,9 +6,9 @@
 #include "imatrix/imatrix.h"
 
 /* What has flowed in so far, of the weights that were told: those of a layer, as a rule. Sums are of doubles
- * and in the order of tokens, so that they depend neither on batches nor on threads. */
+ * and in the order of forward/groups.h, so that they depend neither on batches nor on threads. */
 typedef struct collection collection;
-collection *collection_new(int threads, gq_error *e);
+collection *collection_new(threads_pool *pool, size_t context, gq_error *e); /* context: tokens of a window */
 void collection_free(collection *c);
 /* To be given to what runs the model. */
 forward_site collection_site(collection *c);

@@ -3,7 +3,6 @@
  * and is multiplied with the inverse of the part's own root. All but these roots are products of matrices.
  */
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +17,7 @@ enum {
 
 typedef struct work {
     const matmul_kernels *kernels;
-    int threads;
+    threads_pool *pool;
     size_t strips;
     float *root;
     float *later;                       /* a strip's tiles in later strips, turned and negated, in panels */
@@ -56,20 +55,33 @@ static void multiply(const work *w, const float *x, size_t x_step, size_t n, con
                                             .add = add});
 }
 
+/* A strip, whose rows all threads share. */
+typedef struct strip_work {
+    const work *w;
+    size_t strip;
+} strip_work;
+
+static void pack_later(void *data, size_t i, int thread) {
+    const strip_work *s = data;
+    (void)thread;
+    pack_turned(s->w, tile_at(s->w, s->strip, s->strip + 1 + i), STRIP, STRIP, -1, s->w->later + i * TILE);
+}
+
+static void take_off_unit(void *data, size_t unit, int thread) {
+    const strip_work *s = data;
+    const work *w = s->w;
+    (void)thread;
+    for (size_t i = 0; i < w->strips - s->strip - 1; i++)
+        multiply(w, tile_at(w, 0, s->strip + 1 + i) + unit * UNIT * STRIP, STRIP, UNIT, w->later + i * TILE,
+                 STRIP, STRIP, tile_at(w, 0, s->strip) + unit * UNIT * STRIP, true);
+}
+
 /* What later strips explain. */
-static void take_off_later(const work *w, size_t strip) {
-    size_t later = w->strips - strip - 1, units = (strip + 1) * STRIP / UNIT;
-#pragma omp parallel num_threads(w->threads)
-    {
-#pragma omp for
-        for (size_t i = 0; i < later; i++)
-            pack_turned(w, tile_at(w, strip, strip + 1 + i), STRIP, STRIP, -1, w->later + i * TILE);
-#pragma omp for schedule(dynamic, 1)
-        for (size_t unit = 0; unit < units; unit++)
-            for (size_t i = 0; i < later; i++)
-                multiply(w, tile_at(w, 0, strip + 1 + i) + unit * UNIT * STRIP, STRIP, UNIT,
-                         w->later + i * TILE, STRIP, STRIP, tile_at(w, 0, strip) + unit * UNIT * STRIP, true);
-    }
+static void take_off_later(strip_work *s) {
+    size_t later = s->w->strips - s->strip - 1;
+    if (!later) return;
+    threads_for(s->w->pool, later, 1, pack_later, s);
+    threads_for(s->w->pool, (s->strip + 1) * STRIP / UNIT, 1, take_off_unit, s);
 }
 
 /* The strip's rows from x on lose what later parts explain of this one. */
@@ -124,15 +136,19 @@ static bool factor_own(work *w, float *own) {
     return true;
 }
 
+static void finish_unit(void *data, size_t unit, int thread) {
+    const strip_work *s = data;
+    float *rows = tile_at(s->w, 0, s->strip) + unit * UNIT * STRIP;
+    (void)thread;
+    for (size_t part = PARTS; part-- > 0;)
+        take_off_parts(s->w, part, rows, UNIT), times_inverse(s->w, part, rows, UNIT);
+}
+
 static bool factor_strip(work *w, size_t strip) {
-    take_off_later(w, strip);
+    strip_work s = {w, strip};
+    take_off_later(&s);
     if (!factor_own(w, tile_at(w, strip, strip))) return false;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(w->threads)
-    for (size_t unit = 0; unit < strip * STRIP / UNIT; unit++)
-        for (size_t part = PARTS; part-- > 0;) {
-            float *rows = tile_at(w, 0, strip) + unit * UNIT * STRIP;
-            take_off_parts(w, part, rows, UNIT), times_inverse(w, part, rows, UNIT);
-        }
+    threads_for(w->pool, strip * STRIP / UNIT, 1, finish_unit, &s);
     return true;
 }
 
@@ -154,24 +170,35 @@ static prepared prepare(const moments_block *b, uint64_t tokens) {
     return p;
 }
 
+typedef struct filling {
+    const work *w;
+    const prepared *p;
+    double added, kept; /* to the diagonal; of the sums */
+    float *tiles;
+} filling;
+
+static void fill_strip(void *data, size_t strip, int thread) {
+    const filling *f = data;
+    const work *w = f->w;
+    const moments_block *b = f->p->block;
+    size_t from = feedback_triangle(strip), rows = (strip + 1) * STRIP;
+    float *own = tile_at(w, strip, strip), *tile = f->tiles + strip * TILE;
+    (void)thread;
+    for (size_t i = 0; i < rows * STRIP; i++)
+        w->root[from + i] = (float)(f->kept * (double)b->triangle[from + i]);
+    for (size_t i = 0; i < STRIP; i++) {
+        size_t c = strip * STRIP + i;
+        double value = c < b->columns ? diagonal(b, c) * f->p->per_token + f->added : 1;
+        for (size_t j = 0; j < i; j++) tile[i * STRIP + j] = tile[j * STRIP + i];
+        own[i * STRIP + i] = (float)value;
+        memcpy(tile + i * STRIP + i, own + i * STRIP + i, sizeof(float) * (STRIP - i));
+    }
+}
+
 /* Into the root's place; the diagonal's tiles whole, too. Where nothing was seen all columns are equal. */
 static void fill(const work *w, const prepared *p, double damp, double shrink, float *tiles) {
-    const moments_block *b = p->block;
-    double added = p->mean_square > 0 ? damp * p->mean_square : 1, kept = (1 - shrink) * p->per_token;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(w->threads)
-    for (size_t strip = 0; strip < w->strips; strip++) {
-        size_t from = feedback_triangle(strip), rows = (strip + 1) * STRIP;
-        float *own = tile_at(w, strip, strip), *tile = tiles + strip * TILE;
-        for (size_t i = 0; i < rows * STRIP; i++)
-            w->root[from + i] = (float)(kept * (double)b->triangle[from + i]);
-        for (size_t i = 0; i < STRIP; i++) {
-            size_t c = strip * STRIP + i;
-            double value = c < b->columns ? diagonal(b, c) * p->per_token + added : 1;
-            for (size_t j = 0; j < i; j++) tile[i * STRIP + j] = tile[j * STRIP + i];
-            own[i * STRIP + i] = (float)value;
-            memcpy(tile + i * STRIP + i, own + i * STRIP + i, sizeof(float) * (STRIP - i));
-        }
-    }
+    filling f = {w, p, p->mean_square > 0 ? damp * p->mean_square : 1, (1 - shrink) * p->per_token, tiles};
+    threads_for(w->pool, w->strips, 1, fill_strip, &f);
 }
 
 /* What is tried next. */
@@ -209,15 +236,33 @@ float moments_correction(uint64_t tokens, size_t columns) {
     return (float)((double)tokens / ((double)tokens + 3.0 * (double)columns));
 }
 
-uint64_t moments_factored_bytes(moments_shape s) {
+/* All that is allocated here. */
+static uint64_t made_bytes(moments_shape s) {
     uint64_t floats = 0, most = 0;
-    if (s.columns > 1 << 28) return UINT64_MAX;
     for (size_t i = 0; i < moments_blocks(s); i++) {
         uint64_t strips = feedback_strips(moments_block_columns(s, i));
         floats += feedback_triangle(strips) + strips * TILE;
         if (strips * TILE > most) most = strips * TILE;
     }
     return sizeof(float) * (floats + most) + sizeof(work);
+}
+
+uint64_t moments_factored_bytes(moments_shape s) {
+    if (s.columns > 1 << 28) return UINT64_MAX;
+    uint64_t bytes = made_bytes(s), given_up = moments_group_bytes(s);
+    return bytes > given_up ? bytes - given_up : 0;
+}
+
+typedef struct differences {
+    float *sums;
+    uint64_t tokens;
+} differences;
+
+static void divide_tile(void *data, size_t tile, int thread) {
+    const differences *d = data;
+    (void)thread;
+    for (size_t i = tile * TILE; i < (tile + 1) * TILE; i++)
+        d->sums[i] = (float)((double)d->sums[i] / (double)d->tokens);
 }
 
 /* The next run of f: a block's matrices, its sums becoming means in their place. */
@@ -232,9 +277,7 @@ static bool make_run(const moments *m, moments_block *b, moments_settings s, mom
                               .difference = d,
                               .correction = s.correction < 0 ? moments_correction(m->tokens, b->columns)
                                                              : s.correction};
-#pragma omp parallel for num_threads(m->threads)
-    for (size_t i = 0; i < (d ? strips * strips * TILE : 0); i++)
-        d[i] = (float)((double)d[i] / (double)m->tokens);
+    if (d) threads_for(m->pool, strips * strips, THREADS_EVEN, divide_tile, &(differences){d, m->tokens});
     return run->root && run->diagonal;
 }
 
@@ -246,7 +289,7 @@ static bool factor_all(moments *m, work *w, moments_settings s, moments_factored
         prepared p = prepare(b, m->tokens);
         float damp = s.damp;
         f->unseen += p.unseen;
-        if (!make_run(m, b, s, f)) return gq_fail_memory(e, moments_factored_bytes(m->shape));
+        if (!make_run(m, b, s, f)) return gq_fail_memory(e, made_bytes(m->shape));
         feedback_moments *run = &f->runs[f->n_runs - 1];
         w->strips = feedback_strips(b->columns), w->root = (float *)run->root;
         *found = factor_block(w, &p, s, (float *)run->diagonal, &damp);
@@ -259,17 +302,18 @@ static bool factor_all(moments *m, work *w, moments_settings s, moments_factored
 bool moments_factor(moments *m, moments_settings s, moments_factored *f, gq_error *e) {
     bool found = false, ok;
     *f = (moments_factored){.tokens = m->tokens};
-    moments_settle(m);
+    moments_end_group(m);
     if (!m->tokens) return true;
+    moments_drop_group(m);
     work *w = (work *)moments_room(sizeof *w / sizeof(float) + 1);
     float *later = moments_room(feedback_strips(m->blocks[0].columns) * TILE);
     f->runs = calloc(m->n_blocks, sizeof *f->runs);
     ok = f->runs && w && later;
     if (ok) {
-        w->kernels = m->kernels, w->threads = m->threads, w->later = later;
+        w->kernels = m->kernels, w->pool = m->pool, w->later = later;
         ok = factor_all(m, w, s, f, &found, e);
     } else
-        gq_fail_memory(e, moments_factored_bytes(m->shape));
+        gq_fail_memory(e, made_bytes(m->shape));
     free(w), free(later);
     if (!found || !ok) {
         moments_factored kept = *f;

@@ -9,21 +9,34 @@ static uint64_t square_floats(size_t columns) {
     return n * n;
 }
 
-static uint64_t waiting_floats(moments_shape s) { return feedback_padded(s.columns) * MOMENTS_TOKENS; }
+/* Of MOMENTS_SLOT tokens, and of all that may wait. */
+static uint64_t slot_floats(moments_shape s) { return feedback_padded(s.columns) * MOMENTS_SLOT; }
+static uint64_t waiting_floats(moments_shape s) { return slot_floats(s) * (MOMENTS_TOKENS / MOMENTS_SLOT); }
+
+/* Groups that have to be added up piece by piece. */
+static bool long_groups(moments_shape s) { return s.group_tokens > MOMENTS_TOKENS; }
 
 /* Columns beyond this are no tensor's, and nothing below overflows. */
 static bool countable(moments_shape s) { return s.columns <= 1 << 28; }
 
-uint64_t moments_bytes(moments_shape s, int threads) {
-    (void)threads; /* they share it all */
-    if (!countable(s)) return UINT64_MAX;
-    uint64_t floats = waiting_floats(s) * (s.two_streams ? 3 : 2);
+/* Of all blocks' sums. */
+static uint64_t sums_floats(moments_shape s) {
+    uint64_t floats = 0;
     for (size_t i = 0; i < moments_blocks(s); i++) {
         size_t columns = moments_block_columns(s, i);
         floats += feedback_triangle(feedback_strips(columns));
         if (s.two_streams) floats += square_floats(columns);
     }
-    return sizeof(float) * floats;
+    return floats;
+}
+
+uint64_t moments_group_bytes(moments_shape s) {
+    uint64_t floats = waiting_floats(s) * (s.two_streams ? 3 : 2);
+    return sizeof(float) * (long_groups(s) ? floats + sums_floats(s) : floats);
+}
+
+uint64_t moments_bytes(moments_shape s) {
+    return countable(s) ? sizeof(float) * sums_floats(s) + moments_group_bytes(s) : UINT64_MAX;
 }
 
 float *moments_room(uint64_t floats) {
@@ -37,36 +50,53 @@ static float *zeros(uint64_t floats) {
     return p ? memset(p, 0, sizeof *p * floats) : NULL;
 }
 
+static bool make_sums(const moments *m, size_t columns, float **triangle, float **square) {
+    *triangle = zeros(feedback_triangle(feedback_strips(columns)));
+    if (m->shape.two_streams) *square = zeros(square_floats(columns));
+    return *triangle && (*square || !m->shape.two_streams);
+}
+
 static bool make_blocks(moments *m) {
     m->n_blocks = moments_blocks(m->shape);
     m->blocks = calloc(m->n_blocks, sizeof *m->blocks);
     for (size_t i = 0; m->blocks && i < m->n_blocks; i++) {
         moments_block *b = &m->blocks[i];
         b->columns = moments_block_columns(m->shape, i);
-        b->triangle = zeros(feedback_triangle(feedback_strips(b->columns)));
-        if (m->shape.two_streams) b->square = zeros(square_floats(b->columns));
-        if (!b->triangle || (m->shape.two_streams && !b->square)) return false;
+        if (!make_sums(m, b->columns, &b->triangle, &b->square)) return false;
+        if (long_groups(m->shape) && !make_sums(m, b->columns, &b->group_triangle, &b->group_square))
+            return false;
     }
     return m->blocks != NULL;
 }
 
-moments *moments_new(const kernels *k, moments_shape shape, int threads, gq_error *e) {
+moments *moments_new(const kernels *k, moments_shape shape, threads_pool *pool, gq_error *e) {
     if (shape.width >= shape.columns) shape.width = shape.columns;
     moments *m = countable(shape) ? calloc(1, sizeof *m) : NULL;
-    if (!m) return gq_fail_memory(e, moments_bytes(shape, threads)), NULL;
-    m->kernels = k->matmul, m->shape = shape, m->threads = threads;
+    if (!m) return gq_fail_memory(e, moments_bytes(shape)), NULL;
+    m->kernels = k->matmul, m->shape = shape, m->pool = pool;
     m->y = zeros(waiting_floats(shape)), m->panels = zeros(waiting_floats(shape));
     if (shape.two_streams) m->differences = zeros(waiting_floats(shape));
     if (m->y && m->panels && (m->differences || !shape.two_streams) && make_blocks(m)) return m;
     moments_free(m);
-    return gq_fail_memory(e, moments_bytes(shape, threads)), NULL;
+    return gq_fail_memory(e, moments_bytes(shape)), NULL;
+}
+
+void moments_drop_group(moments *m) {
+    for (size_t i = 0; m->blocks && i < m->n_blocks; i++) {
+        moments_block *b = &m->blocks[i];
+        free(b->group_triangle), free(b->group_square);
+        b->group_triangle = b->group_square = NULL;
+    }
+    free(m->y), free(m->panels), free(m->differences);
+    m->y = m->panels = m->differences = NULL;
 }
 
 void moments_free(moments *m) {
     if (!m) return;
+    moments_drop_group(m);
     for (size_t i = 0; m->blocks && i < m->n_blocks; i++)
         free(m->blocks[i].triangle), free(m->blocks[i].square);
-    free(m->blocks), free(m->y), free(m->panels), free(m->differences);
+    free(m->blocks);
     free(m);
 }
 
@@ -85,7 +115,7 @@ void moments_set(moments *m, const float *mean) {
 }
 
 void moments_mean_squares(moments *m, float *columns) {
-    moments_settle(m);
+    moments_end_group(m);
     for (size_t i = 0; i < m->n_blocks; i++, columns += m->shape.width)
         for (size_t c = 0; c < m->blocks[i].columns; c++) {
             size_t strip = c / FEEDBACK_STRIP;
@@ -95,66 +125,120 @@ void moments_mean_squares(moments *m, float *columns) {
 }
 
 /* ---- products ---- */
-/* To a tile of sums: y of a strip's columns, from `row` on, times panels of others, from `column` on, over
- * all tokens that wait. */
-static void add_tile(const moments *m, size_t row, const float *panels, size_t column, float *sums) {
-    size_t panel = m->kernels->panel;
-    for (size_t i = 0; i < FEEDBACK_STRIP; i += panel)
-        m->kernels->multiply(&(matmul_tile){.w = m->y + row * MOMENTS_TOKENS,
-                                            .row_step = MOMENTS_TOKENS,
-                                            .column_step = 1,
-                                            .x = panels + (column + i) * MOMENTS_TOKENS,
-                                            .y = sums + i,
-                                            .y_stride = FEEDBACK_STRIP,
-                                            .rows = FEEDBACK_STRIP,
-                                            .columns = m->waiting,
-                                            .tokens = panel,
-                                            .add = true});
-}
 
-/* All tiles of a block, of both matrices; the square's are turned. */
-static void settle_block(moments *m, moments_block *b, size_t first) {
-    size_t strips = feedback_strips(b->columns);
-#pragma omp parallel for schedule(dynamic, 1) num_threads(m->threads)
-    for (size_t unit = 0; unit < strips * strips; unit++) {
-        size_t strip = unit / strips, row = unit % strips;
-        size_t at = first + row * FEEDBACK_STRIP, column = first + strip * FEEDBACK_STRIP;
-        if (row <= strip)
-            add_tile(m, at, m->panels, column, b->triangle + feedback_triangle(strip) + row * TILE);
-        if (b->square)
-            add_tile(m, column, m->differences, at,
-                     b->square + feedback_square(b->columns, strip) + row * TILE);
+/* Sums of so many rows of a tile: y of columns from `row` on times panels of a strip's, from `column` on,
+ * over all tokens that wait; or in addition to what is there. */
+static void sum_rows(const moments *m, size_t row, size_t rows, const float *panels, size_t column,
+                     float *sums, bool add) {
+    size_t panel = m->kernels->panel;
+    for (size_t first = 0; first < m->waiting; first += MOMENTS_SLOT) {
+        size_t slot = first / MOMENTS_SLOT * slot_floats(m->shape), left = m->waiting - first;
+        for (size_t i = 0; i < FEEDBACK_STRIP; i += panel)
+            m->kernels->multiply(&(matmul_tile){.w = m->y + slot + row * MOMENTS_SLOT,
+                                                .row_step = MOMENTS_SLOT,
+                                                .column_step = 1,
+                                                .x = panels + slot + (column + i) * MOMENTS_SLOT,
+                                                .y = sums + i,
+                                                .y_stride = FEEDBACK_STRIP,
+                                                .rows = rows,
+                                                .columns = left < MOMENTS_SLOT ? left : MOMENTS_SLOT,
+                                                .tokens = panel,
+                                                .add = add || first > 0});
     }
 }
 
-void moments_settle(moments *m) {
-    if (!m->waiting) return;
-    for (size_t i = 0; i < m->n_blocks; i++) settle_block(m, &m->blocks[i], i * m->shape.width);
-    m->waiting = 0;
+static void add_floats(float *to, const float *from, size_t n) {
+    for (size_t i = 0; i < n; i++) to[i] += from[i];
 }
 
-/* Tokens join those that wait. */
-static void take(moments *m, const float *x, size_t x_stride, const float *y, size_t y_stride,
-                 size_t tokens) {
-    size_t panel = m->kernels->panel;
-#pragma omp parallel for num_threads(m->threads)
-    for (size_t c = 0; c < m->shape.columns; c++) {
-        size_t packed = c / panel * panel * MOMENTS_TOKENS + c % panel + m->waiting * panel;
-        const float *from = y + c * y_stride;
-        memcpy(m->y + c * MOMENTS_TOKENS + m->waiting, from, sizeof(float) * tokens);
-        for (size_t t = 0; t < tokens; t++) m->panels[packed + t * panel] = from[t];
-        for (size_t t = 0; m->differences && t < tokens; t++)
-            m->differences[packed + t * panel] = x ? x[c * x_stride + t] - from[t] : 0;
+/* All of a group waits: its sums, from 0, are added to the total's tile, some rows at a time. */
+static void add_group(const moments *m, size_t row, const float *panels, size_t column, float *total) {
+    enum { ROWS = 48 }; /* a multiple of all kernels' rows; 48 KiB on the stack */
+    _Alignas(64) float sums[ROWS * FEEDBACK_STRIP];
+    for (size_t r = 0, n; r < FEEDBACK_STRIP; r += n) {
+        n = FEEDBACK_STRIP - r < ROWS ? FEEDBACK_STRIP - r : ROWS;
+        sum_rows(m, row + r, n, panels, column, sums, false);
+        add_floats(total + r * FEEDBACK_STRIP, sums, n * FEEDBACK_STRIP);
     }
-    m->waiting += tokens, m->tokens += tokens;
+}
+
+/* What waits joins the group's chain; where the group ends, that joins the total. */
+static void settle_sums(const moments *m, size_t row, const float *panels, size_t column, float *group,
+                        float *total, bool ends) {
+    if (!group) {
+        add_group(m, row, panels, column, total);
+        return;
+    }
+    if (m->waiting) sum_rows(m, row, FEEDBACK_STRIP, panels, column, group, m->begun);
+    if (ends) add_floats(total, group, TILE);
+}
+
+typedef struct settled_block {
+    const moments *m;
+    const moments_block *block;
+    size_t first; /* of its columns */
+    bool ends;    /* the group does */
+} settled_block;
+
+/* A tile of both matrices of a block; the square's are turned. */
+static void settle_tile(void *data, size_t unit, int thread) {
+    const settled_block *of = data;
+    const moments_block *b = of->block;
+    const moments *m = of->m;
+    size_t strips = feedback_strips(b->columns), strip = unit / strips, row = unit % strips;
+    size_t at = of->first + row * FEEDBACK_STRIP, column = of->first + strip * FEEDBACK_STRIP;
+    size_t triangle = feedback_triangle(strip) + row * TILE,
+           square = feedback_square(b->columns, strip) + row * TILE;
+    (void)thread;
+    if (row <= strip)
+        settle_sums(m, at, m->panels, column, b->group_triangle ? b->group_triangle + triangle : NULL,
+                    b->triangle + triangle, of->ends);
+    if (b->square)
+        settle_sums(m, column, m->differences, at, b->group_square ? b->group_square + square : NULL,
+                    b->square + square, of->ends);
+}
+
+static void settle(moments *m, bool ends) {
+    if (!m->waiting && !(ends && m->begun)) return;
+    for (size_t i = 0; i < m->n_blocks; i++) {
+        settled_block of = {m, &m->blocks[i], i * m->shape.width, ends};
+        size_t strips = feedback_strips(of.block->columns);
+        threads_for(m->pool, strips * strips, 1, settle_tile, &of);
+    }
+    m->waiting = 0, m->begun = !ends;
+}
+
+void moments_end_group(moments *m) { settle(m, true); }
+
+/* Tokens that join those that wait. */
+typedef struct taken {
+    const moments *m;
+    const float *x, *y;
+    size_t x_stride, y_stride, tokens;
+} taken;
+
+static void take_column(void *data, size_t c, int thread) {
+    const taken *t = data;
+    const moments *m = t->m;
+    const float *from = t->y + c * t->y_stride, *x = t->x ? t->x + c * t->x_stride : NULL;
+    size_t panel = m->kernels->panel;
+    size_t slot = m->waiting / MOMENTS_SLOT * slot_floats(m->shape), place = m->waiting % MOMENTS_SLOT;
+    size_t packed = slot + c / panel * panel * MOMENTS_SLOT + c % panel + place * panel;
+    (void)thread;
+    memcpy(m->y + slot + c * MOMENTS_SLOT + place, from, sizeof(float) * t->tokens);
+    for (size_t i = 0; i < t->tokens; i++) m->panels[packed + i * panel] = from[i];
+    for (size_t i = 0; m->differences && i < t->tokens; i++)
+        m->differences[packed + i * panel] = x ? x[i] - from[i] : 0;
 }
 
 void moments_add(moments *m, const float *x, size_t x_stride, const float *y, size_t y_stride,
                  size_t tokens) {
     for (size_t done = 0, n; done < tokens; done += n) {
-        n = MOMENTS_TOKENS - m->waiting;
+        n = MOMENTS_SLOT - m->waiting % MOMENTS_SLOT;
         if (n > tokens - done) n = tokens - done;
-        take(m, x ? x + done : NULL, x_stride, y + done, y_stride, n);
-        if (m->waiting == MOMENTS_TOKENS) moments_settle(m);
+        taken t = {m, x ? x + done : NULL, y + done, x_stride, y_stride, n};
+        threads_for(m->pool, m->shape.columns, THREADS_EVEN, take_column, &t);
+        m->waiting += n, m->tokens += n;
+        if (m->waiting == MOMENTS_TOKENS) settle(m, !long_groups(m->shape));
     }
 }

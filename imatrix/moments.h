@@ -4,36 +4,49 @@
  *     H = mean of y y^T, y: what flows in the model rounded so far;
  *     D = mean of (x - y) y^T, x: the same tokens in the original model; nothing where both streams are one.
  *
- * Sums are in float32, each one chain in the order of tokens: they depend on that alone, not on calls,
- * threads, or the level (but x86-64-v2). Of T tokens they are off by about sqrt(T) 2^-25 of what is added up
- * without signs, 8e-6 for 65,536 tokens; what is known of the mean after so many is off by 4e-3.
+ * Sums are in float32, in the order of forward/groups.h: a chain per group of tokens, and group after group.
+ * They depend on that alone, not on calls, threads, or the level (but x86-64-v2). After 65,536 tokens they
+ * were off by 7e-8 of what is added up without signs (docs/forward.md); what is known of the mean after so
+ * many is off by 4e-3.
+ *
+ * The tokens of a group wait until it ends, so that a group needs no sums of its own beside the total's. Only
+ * where a window is longer than MOMENTS_TOKENS, and so a group, does it have its own: as large as the
+ * total's.
  */
 #ifndef GQ_IMATRIX_MOMENTS_H
 #define GQ_IMATRIX_MOMENTS_H
 
-#include "codec/feedback.h"
 #include "base/error.h"
+#include "base/threads.h"
+#include "codec/feedback.h"
+#include "forward/groups.h"
 
-enum { MOMENTS_TOKENS = 256 };
+enum { MOMENTS_TOKENS = TOKEN_GROUP };
 
 typedef struct moments moments;
 
 typedef struct moments_shape {
     size_t columns;
-    size_t width;     /* of blocks on the diagonal, outside of which nothing is known; a multiple of
-                         FEEDBACK_STRIP, or at least `columns`: all in one */
-    bool two_streams; /* x is not y */
+    size_t width;        /* of blocks on the diagonal, outside of which nothing is known; a multiple of
+                            FEEDBACK_STRIP, or at least `columns`: all in one */
+    bool two_streams;    /* x is not y */
+    size_t group_tokens; /* of a group, at most; up to MOMENTS_TOKENS need nothing more, and 0 is those */
 } moments_shape;
 
-/* Bytes that moments and, beside them, what moments_factor makes of them take. UINT64_MAX: too many. */
-uint64_t moments_bytes(moments_shape shape, int threads);
+/* Bytes that moments take, and what moments_factor makes of them beyond that; it gives up what only the
+ * tokens of a group needed. UINT64_MAX: too many. */
+uint64_t moments_bytes(moments_shape shape);
 uint64_t moments_factored_bytes(moments_shape shape);
 
-moments *moments_new(const kernels *k, moments_shape shape, int threads, gq_error *e);
+/* For the threads of a pool, which lives as long. */
+moments *moments_new(const kernels *k, moments_shape shape, threads_pool *pool, gq_error *e);
 void moments_free(moments *m);
-/* Feature-major: feature c of token t at x[c * x_stride + t]. x NULL: the same as y. Not from inside an
- * OpenMP loop. */
+/* Feature-major: feature c of token t at x[c * x_stride + t]. x NULL: the same as y. Not from inside a
+ * loop of the pool. */
 void moments_add(moments *m, const float *x, size_t x_stride, const float *y, size_t y_stride, size_t tokens);
+/* The tokens of the next calls are another group's. Where groups are no longer than MOMENTS_TOKENS a group
+ * ends after so many by itself. */
+void moments_end_group(moments *m);
 /* In place of tokens: their mean, columns x columns, which is symmetric. For moments of one stream. */
 void moments_set(moments *m, const float *mean);
 /* Of y, per column; zeros where there are no tokens. */

@@ -11,17 +11,23 @@ typedef struct moments_block {
     size_t columns;
     float *triangle; /* sums of y y^T, as codec/feedback.h lays them out */
     float *square;   /* sums of (x - y) y^T, likewise; NULL: x = y */
+    /* The same of the group at work; NULL: its tokens all wait until it ends. */
+    float *group_triangle, *group_square;
 } moments_block;
+
+enum { MOMENTS_SLOT = 256 }; /* waiting tokens that the kernel takes at once */
 
 struct moments {
     const matmul_kernels *kernels;
     moments_shape shape;
-    int threads;
+    threads_pool *pool;
     moments_block *blocks;
     size_t n_blocks;
     uint64_t tokens; /* in the sums and waiting */
-    size_t waiting;
-    /* Of those that wait: y, [column][MOMENTS_TOKENS]; y and x - y in panels of columns, [token][panel]. */
+    size_t waiting;  /* tokens of the group at work */
+    bool begun;      /* group_triangle and group_square have tokens of it that do not wait any more */
+    /* Of those that wait, MOMENTS_SLOT tokens after the other: y, [column][MOMENTS_SLOT]; y and x - y in
+     * panels of columns, [token][panel]. */
     float *y, *panels, *differences;
 };
 
@@ -31,8 +37,9 @@ static inline size_t moments_block_columns(moments_shape s, size_t i) {
     return left < s.width ? left : s.width;
 }
 static inline size_t moments_blocks(moments_shape s) { return (s.columns + s.width - 1) / s.width; }
-/* Add those that wait. */
-void moments_settle(moments *m);
+/* What only the group at work needs, which has ended: its bytes, and giving them up. */
+uint64_t moments_group_bytes(moments_shape s);
+void moments_drop_group(moments *m);
 /* Aligned to 64; NULL: no memory. */
 float *moments_room(uint64_t floats);
 

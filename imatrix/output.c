@@ -16,18 +16,29 @@ static void multiply(const piece *p, const output_side *s, float *y) {
     matmul_run(p->m, &w, s->x + p->token, s->stride, y, TOKENS, p->tokens);
 }
 
+typedef struct compared_rows {
+    const piece *p;
+    const float *a, *b;
+    double of_row[ROWS];
+} compared_rows;
+
+static void compare_row(void *data, size_t r, int thread) {
+    compared_rows *c = data;
+    double sum = 0;
+    (void)thread;
+    for (size_t t = r * TOKENS; t < r * TOKENS + c->p->tokens; t++) {
+        double d = c->b ? (double)c->a[t] - (double)c->b[t] : (double)c->a[t];
+        sum += d * d;
+    }
+    c->of_row[r] = sum;
+}
+
 /* Row by row, each in the order of tokens, then of rows: sum of (a - b)^2; b NULL: zeros. */
 static double distance(const piece *p, const float *a, const float *b) {
-    double of_row[ROWS], sum = 0;
-#pragma omp parallel for num_threads(matmul_threads(p->m))
-    for (size_t r = 0; r < p->rows; r++) {
-        of_row[r] = 0;
-        for (size_t t = r * TOKENS; t < r * TOKENS + p->tokens; t++) {
-            double d = b ? (double)a[t] - (double)b[t] : (double)a[t];
-            of_row[r] += d * d;
-        }
-    }
-    for (size_t r = 0; r < p->rows; r++) sum += of_row[r];
+    compared_rows c = {.p = p, .a = a, .b = b};
+    double sum = 0;
+    threads_for(matmul_pool(p->m), p->rows, THREADS_EVEN, compare_row, &c);
+    for (size_t r = 0; r < p->rows; r++) sum += c.of_row[r];
     return sum;
 }
 

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/threads.h"
-#include "quantize/workers.h"
+#include "base/threads.h"
 
 /* ---- what is no mean of products ---- */
 
@@ -49,17 +48,9 @@ static bool check_moments(const float *h, size_t columns, gq_error *e) {
 
 /* ---- their root ---- */
 
-typedef struct factoring {
-    feedback_encoder *f;
-    moments_settings settings;
-    int threads;
-    gq_error *e;
-    bool ok;
-} factoring;
-
-static bool factor(feedback_encoder *f, moments_settings settings, int threads, gq_error *e) {
-    moments_shape shape = {f->columns, f->columns, false};
-    moments *m = moments_new(f->search.kernels, shape, threads, e);
+static bool factor(feedback_encoder *f, moments_settings settings, threads_pool *pool, gq_error *e) {
+    moments_shape shape = {f->columns, f->columns, false, 0};
+    moments *m = moments_new(f->search.kernels, shape, pool, e);
     if (!m) return false;
     moments_set(m, f->moments);
     moments_mean_squares(m, f->mean_squares);
@@ -71,22 +62,18 @@ static bool factor(feedback_encoder *f, moments_settings settings, int threads, 
     return ok;
 }
 
-static void factor_apart(void *data) {
-    factoring *t = data;
-    t->ok = factor(t->f, t->settings, forward_threads(t->threads), t->e);
-}
-
 bool feedback_encoder_open(feedback_encoder *f, strip_encoder with, const float *h, size_t columns,
                            moments_settings settings, int threads, gq_error *e) {
     *f = (feedback_encoder){.search = with, .moments = h, .columns = columns};
-    factoring t = {f, settings, workers_asked(threads), e, false};
     if (!check_moments(h, columns, e)) return false;
     f->mean_squares = malloc(sizeof *f->mean_squares * columns);
     if (!f->mean_squares) return gq_fail_memory(e, sizeof *f->mean_squares * columns);
     f->search.importance.column = f->mean_squares;
-    forward_apart(factor_apart, &t);
-    if (!t.ok) feedback_encoder_close(f);
-    return t.ok;
+    threads_pool *pool = threads_pool_new(threads_asked(threads));
+    bool ok = pool ? factor(f, settings, pool, e) : gq_fail_memory(e, sizeof pool);
+    threads_pool_free(pool);
+    if (!ok) feedback_encoder_close(f);
+    return ok;
 }
 
 void feedback_encoder_close(feedback_encoder *f) {

@@ -27,7 +27,7 @@ const char *gq_build(void) { return gq_build_id; }
 #define TEXT(x) #x
 #define NUMBER(x) TEXT(x)
 const char *gq_features(void) {
-    return PRODUCTS ", OpenMP, zlib " ZLIB_VERSION ", PCRE2 " NUMBER(PCRE2_MAJOR) "." NUMBER(PCRE2_MINOR);
+    return PRODUCTS ", zlib " ZLIB_VERSION ", PCRE2 " NUMBER(PCRE2_MAJOR) "." NUMBER(PCRE2_MINOR);
 }
 
 size_t gq_filetype_count(void) { return mix_n_filetypes; }

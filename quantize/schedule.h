@@ -5,19 +5,18 @@
 #ifndef GQ_SCHEDULE_H
 #define GQ_SCHEDULE_H
 
+#include "base/threads.h"
 #include "quantize/gquant.h"
-#include "quantize/workers.h"
 
 typedef struct schedule {
     const gq_callbacks *callbacks; /* may be NULL */
     gq_progress progress;          /* bytes_total and tensor are the user's to set */
     double started;
     double resuming; /* seconds of all threads together */
-    int threads;
-    workers_count fewest; /* when some could not be started, for workers_warn */
-    size_t room;          /* bytes of a thread's memory */
-    void **rooms;         /* one per thread, NULL until it is needed */
-    pthread_mutex_t lock; /* over progress, callbacks, and whatever `fold` does */
+    threads_pool *pool;
+    size_t room;                       /* bytes of a thread's memory */
+    struct schedule_thread *of_thread; /* one per thread of the pool */
+    pthread_mutex_t lock;              /* over progress, callbacks, and whatever `fold` does */
 } schedule;
 
 typedef struct piece {

@@ -7,6 +7,7 @@ typedef struct running {
     forward_model *m;
     forward_layer *l;
     forward_tile *t;
+    threads_pool *pool;
     forward_batch *b;
     size_t stride, in_batch; /* tokens */
     float *x, *z;
@@ -19,7 +20,8 @@ static bool start(running *r, const gguf_model *g, const forwarding *f, gq_error
     size_t tile = f->tile ? f->tile : s->vocabulary;
     r->in_batch = windows * f->context, r->stride = forward_stride(f->n + 16 * (f->n / r->in_batch + 1));
     return (r->l = forward_layer_new(r->m, e)) && (r->t = forward_tile_new(r->m, tile, e)) &&
-           (r->b = forward_batch_new(r->m, f->context, windows, f->threads, e)) &&
+           ((r->pool = threads_pool_new(f->threads)) || gq_fail_memory(e, sizeof *r)) &&
+           (r->b = forward_batch_new(r->m, f->context, windows, r->pool, e)) &&
            (r->x = forward_activations(s->width, r->stride, e)) &&
            (r->z = forward_activations(tile, forward_stride(r->in_batch), e));
 }
@@ -75,7 +77,8 @@ float *forward_whole(const gguf_model *g, const forwarding *f, size_t *vocabular
     ok = ok && ((logits = calloc(f->n * *vocabulary, sizeof *logits)) || gq_fail_memory(e, f->n)) &&
          layers(&r, f, e) && head(&r, f, logits, e);
     free(r.x), free(r.z);
-    forward_batch_free(r.b), forward_tile_free(r.t), forward_layer_free(r.l), forward_model_free(r.m);
+    forward_batch_free(r.b), threads_pool_free(r.pool), forward_tile_free(r.t), forward_layer_free(r.l),
+        forward_model_free(r.m);
     if (ok) return logits;
     free(logits);
     return NULL;

@@ -38,7 +38,8 @@ static int free_logits(void **state) {
 
 static divergence *run_tiles(uint32_t rows, int threads) {
     gq_error e;
-    divergence *d = divergence_new(POSITIONS, MODELS - 1, threads, &e);
+    threads_pool *pool = threads_pool_new(threads);
+    divergence *d = divergence_new(POSITIONS, MODELS - 1, pool, &e);
     assert_non_null(d);
     divergence_start(d, POSITIONS, right);
     for (uint32_t first = 0; first < VOCABULARY; first += rows) {
@@ -46,6 +47,7 @@ static divergence *run_tiles(uint32_t rows, int threads) {
         for (size_t m = 0; m < MODELS; m++) tile[m] = logits[m] + first * STRIDE;
         divergence_tile(d, first, first + rows < VOCABULARY ? rows : VOCABULARY - first, tile, STRIDE);
     }
+    threads_pool_free(pool);
     return d;
 }
 
@@ -100,7 +102,7 @@ static void extremes_are_met(void **state) {
     float z[3][4] = {{-1e30f, 5, 1, 0}, {1e30f, 5, NAN, 0}, {0, 5, 1, INFINITY}},
           w[3][4] = {{-1e30f, 105, 1, 0}, {1e30f, 105, 2, 0}, {0, 105, 1, 1}};
     gq_error e;
-    divergence *d = divergence_new(4, 1, 1, &e);
+    divergence *d = divergence_new(4, 1, NULL, &e);
     divergence_start(d, 4, (uint32_t[]){1, 1, 1, 1});
     divergence_tile(d, 0, 3, (const float *[]){&z[0][0], &w[0][0]}, 4);
     divergence_figures first = divergence_at(d, 0, 1), flat = divergence_at(d, 1, 1);
@@ -121,7 +123,7 @@ static void means_have_errors(void **state) {
     scores s;
     gq_error e;
     gq_evaluated original = {.path = "original"}, copy = {.path = "copy"};
-    assert_true(scores_new(&s, 4, 3, &e));
+    assert_true(scores_new(&s, 4, 3, 3, &e));
     const double p[] = {0.5, 0.25, 0.125, 0.5}, q[] = {0.25, 0.25, 0.25, 0.125}, kl[] = {4, 0, 2, 10};
     for (size_t i = 0; i < 4; i++) {
         s.models[0].log_p[i] = log(p[i]), s.models[1].log_p[i] = log(q[i]), s.models[2].log_p[i] = log(q[i]);
@@ -147,12 +149,30 @@ static void means_have_errors(void **state) {
     scores_free(&s);
 }
 
+/* A chain per group, then one over the groups: added to 2^53 one by one, ones are lost. */
+static void sums_have_the_order_of_groups(void **state) {
+    (void)state;
+    const double kl[] = {0x1p53, 1, 1, 1};
+    static const struct {
+        size_t group;
+        double sum;
+    } cases[] = {{1, 0x1p53}, {2, 0x1p53 + 2}, {3, 0x1p53}, {4, 0x1p53}, {100, 0x1p53}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        scores s;
+        gq_error e;
+        assert_true(scores_new(&s, 4, cases[i].group, 3, &e)); /* the third diverges nowhere */
+        memcpy(s.models[1].divergence, kl, sizeof kl);
+        assert_true(figures_difference(&s, 1, 2).value == cases[i].sum / 4);
+        scores_free(&s);
+    }
+}
+
 static void one_position_has_no_error(void **state) {
     (void)state;
     scores s;
     gq_error e;
     gq_evaluated copy = {.path = "copy"};
-    assert_true(scores_new(&s, 1, 2, &e));
+    assert_true(scores_new(&s, 1, 5, 2, &e));
     s.models[1].divergence[0] = 3;
     assert_true(figures_of_copy(&s, 1, &copy, &e));
     assert_true(copy.divergence.value == 3 && isnan(copy.divergence.error));
@@ -161,9 +181,11 @@ static void one_position_has_no_error(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_are_those_of_all_logits_at_once), cmocka_unit_test(threads_change_nothing),
-        cmocka_unit_test(extremes_are_met), cmocka_unit_test(means_have_errors),
-        cmocka_unit_test(one_position_has_no_error)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(figures_are_those_of_all_logits_at_once),
+                                       cmocka_unit_test(threads_change_nothing),
+                                       cmocka_unit_test(extremes_are_met),
+                                       cmocka_unit_test(means_have_errors),
+                                       cmocka_unit_test(sums_have_the_order_of_groups),
+                                       cmocka_unit_test(one_position_has_no_error)};
     return cmocka_run_group_tests(tests, make_logits, free_logits);
 }

@@ -144,7 +144,7 @@ static int make_site(void **state) {
         }
     }
     for (int both = 0; both < 2; both++) {
-        moments *m = moments_new(kernels_select(), (moments_shape){N, N, both}, 1, &e);
+        moments *m = moments_new(kernels_select(), (moments_shape){N, N, both, 0}, NULL, &e);
         assert_non_null(m);
         moments_add(m, both ? s->x : NULL, TOKENS, s->y, TOKENS, TOKENS);
         assert_true(moments_factor(m, MOMENTS_DEFAULT, &s->factored[both], &e));
@@ -259,7 +259,7 @@ static void the_target_solves_the_normal_equations(void **state) {
     double b[N] = {0}, t[N], ta[N], mean = 0, power = 0, left = 0, moved = 0;
     gq_error e;
     moments_factored f;
-    moments *m = moments_new(kernels_select(), (moments_shape){N, N, true}, 1, &e);
+    moments *m = moments_new(kernels_select(), (moments_shape){N, N, true, 0}, NULL, &e);
     for (size_t i = 0; i < N * TOKENS; i++)
         far[i] = 1.3f * s->y[i] + 0.2f * s->x[(i + TOKENS) % (N * TOKENS)];
     moments_add(m, far, TOKENS, s->y, TOKENS, TOKENS);
@@ -344,7 +344,7 @@ static void no_difference_no_correction(void **state) {
     static uint8_t with[ROWS * N * 4], without[ROWS * N * 4];
     gq_error e;
     moments_factored f;
-    moments *m = moments_new(kernels_select(), (moments_shape){N, N, true}, 1, &e);
+    moments *m = moments_new(kernels_select(), (moments_shape){N, N, true, 0}, NULL, &e);
     moments_add(m, s->y, TOKENS, s->y, TOKENS, TOKENS);
     assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, 1}, &f, &e));
     const kernels *k = kernels_select();
@@ -427,7 +427,7 @@ static void runs_of_columns_are_apart(void **state) {
     static float q[ROWS * N];
     gq_error e;
     moments_factored f;
-    moments *m = moments_new(kernels_select(), (moments_shape){N, 256, true}, 1, &e);
+    moments *m = moments_new(kernels_select(), (moments_shape){N, 256, true, 0}, NULL, &e);
     moments_add(m, s->x, TOKENS, s->y, TOKENS, TOKENS);
     assert_true(moments_factor(m, MOMENTS_DEFAULT, &f, &e));
     assert_int_equal(f.n_runs, 2);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "forward/layer_part.h"
 #include "tests/folder.h"
 #include "tests/forward_models.h"
@@ -145,6 +146,7 @@ typedef struct running {
     gguf_model g;
     forward_model *m;
     forward_layer *l;
+    threads_pool *pool;
     forward_batch *b;
     gq_error e;
 } running;
@@ -156,13 +158,15 @@ static running *start(const char *file, const architecture *row) {
     r->g = open_model(file);
     r->m = row ? model_new_of(&r->g, row, &r->e) : forward_model_new(&r->g, &r->e);
     if (!r->m) return r;
-    r->l = forward_layer_new(r->m, &r->e), r->b = forward_batch_new(r->m, TOKENS, 2, 2, &r->e);
-    assert_true(r->l && r->b);
+    r->l = forward_layer_new(r->m, &r->e), r->pool = threads_pool_new(2);
+    assert_true(r->l && r->pool);
+    r->b = forward_batch_new(r->m, TOKENS, 2, r->pool, &r->e);
+    assert_non_null(r->b);
     return r;
 }
 
 static void end(running *r) {
-    forward_batch_free(r->b), forward_layer_free(r->l), forward_model_free(r->m);
+    forward_batch_free(r->b), threads_pool_free(r->pool), forward_layer_free(r->l), forward_model_free(r->m);
     gguf_model_close(&r->g);
     free(r);
 }

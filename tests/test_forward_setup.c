@@ -241,8 +241,8 @@ static void ids_layers_and_tiles_have_bounds(void **state) {
     assert_told("row 96", forward_tile_read(t, 90, 7, &e), &e, "output.weight", "of 96");
     assert_true(forward_tile_read(t, 90, 6, &e));
     assert_true(forward_batch_bytes(m, SIZE_MAX / 2, 3, 1) == UINT64_MAX);
-    assert_null(forward_batch_new(m, SIZE_MAX / 2, 3, 1, &e));
-    assert_null(forward_batch_new(m, 0, 1, 1, &e));
+    assert_null(forward_batch_new(m, SIZE_MAX / 2, 3, NULL, &e));
+    assert_null(forward_batch_new(m, 0, 1, NULL, &e));
     assert_null(forward_activations(SIZE_MAX / 16, 64, &e));
     uint64_t one = forward_batch_bytes(m, 64, 1, 1), two = forward_batch_bytes(m, 64, 2, 1);
     assert_true(one > 64 * 32 * 4 && two > one && two < 2 * one + 1);

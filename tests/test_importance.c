@@ -459,7 +459,7 @@ static void values_that_are_not_finite_are_named(void **state) {
 
 int main(void) {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_run_goes_on), /* first: it forks, which threads of OpenMP do not outlive */
+        cmocka_unit_test(a_killed_run_goes_on),
         cmocka_unit_test(a_run_killed_often_goes_on),
         cmocka_unit_test(memory_is_as_told),
         cmocka_unit_test(sums_are_those_of_what_flows_in),

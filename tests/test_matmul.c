@@ -1,13 +1,10 @@
 /* Products of matrices: against sums in double precision, and the same bits for every number of threads and
  * at every level that fuses. */
-#include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "forward/matmul.h"
-#include "forward/threads.h"
 #include "tests/codecs.h"
 
 #ifdef GQ_BLAS /* sums in an order of its own */
@@ -85,13 +82,15 @@ static void check_weights(const stored *s, size_t tokens, size_t pad) {
         float *of_level = NULL;
         for (int threads = 1; threads <= 3; threads++) {
             gq_error error;
-            matmul *m = matmul_new(k, threads, &error);
+            threads_pool *pool = threads_pool_new(threads);
+            matmul *m = matmul_new(k, pool, &error);
             assert_non_null(m);
             for (size_t i = 0; i < n; i++) y[i] = UNTOUCHED;
             matmul_run(m, w, x, stride, y, stride, tokens);
             for (size_t r = 0; r < w->rows; r++)
                 for (size_t t = tokens; t < stride; t++) assert_true(y[r * stride + t] == UNTOUCHED);
             matmul_free(m);
+            threads_pool_free(pool);
             if (!of_level) {
                 for (size_t i = 0; i < 200; i++) {
                     size_t r = next_random() % w->rows, t = next_random() % tokens;
@@ -156,12 +155,14 @@ static void check_product(matmul_product p) {
     bool have_first = false;
     EACH_LEVEL(k) {
         gq_error error;
-        matmul *m = matmul_new(k, 2, &error);
+        threads_pool *pool = threads_pool_new(2);
+        matmul *m = matmul_new(k, pool, &error);
         assert_non_null(m);
         for (size_t i = 0; i < n; i++) y[i] = UNTOUCHED;
         p.w = w, p.x = x, p.y = y;
         matmul_within(m, 1, &p);
         matmul_free(m);
+        threads_pool_free(pool);
         for (size_t r = 0; r < p.rows; r++)
             for (size_t t = p.tokens; t < p.y_stride; t++) assert_true(y[r * p.y_stride + t] == UNTOUCHED);
         for (size_t r = 0; r < p.rows; r++)
@@ -206,36 +207,12 @@ static void products_of_what_tokens_see(void **state) {
     }
 }
 
-/* ---- threads that cannot be started ---- */
-static int startable = -1; /* so many more; -1: any number */
-
-int __real_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*enter)(void *), void *arg);
-int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*enter)(void *), void *arg);
-int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*enter)(void *), void *arg) {
-    if (startable == 0) return EAGAIN;
-    if (startable > 0) startable--;
-    return __real_pthread_create(t, a, enter, arg);
-}
-
-static void threads_are_tried(void **state) {
-    (void)state;
-    assert_int_equal(forward_threads(0), 1);
-    assert_int_equal(forward_threads(1), 1);
-    assert_int_equal(forward_threads(3), 3);
-    for (startable = 0; startable < 4;) {
-        int can = startable + 1;
-        assert_int_equal(forward_threads(6), can);
-        assert_int_equal(startable, 0);
-        startable = can;
-    }
-    startable = -1;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_of_every_type), cmocka_unit_test(weights_of_odd_shapes),
-        cmocka_unit_test(products_of_floats),    cmocka_unit_test(products_of_what_tokens_see),
-        cmocka_unit_test(threads_are_tried),
+        cmocka_unit_test(weights_of_every_type),
+        cmocka_unit_test(weights_of_odd_shapes),
+        cmocka_unit_test(products_of_floats),
+        cmocka_unit_test(products_of_what_tokens_see),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

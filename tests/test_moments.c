@@ -40,7 +40,8 @@ static moments_factored factored(const kernels *k, size_t width, bool both, int 
                                  moments_settings settings) {
     gq_error e;
     moments_factored f;
-    moments *m = moments_new(k, (moments_shape){N, width, both}, threads, &e);
+    threads_pool *pool = threads_pool_new(threads);
+    moments *m = moments_new(k, (moments_shape){N, width, both, 0}, pool, &e);
     assert_non_null(m);
     for (size_t i = 0, done = 0; i < calls; i++) {
         size_t end = TOKENS * (i + 1) / calls;
@@ -49,6 +50,7 @@ static moments_factored factored(const kernels *k, size_t width, bool both, int 
     }
     assert_true(moments_factor(m, settings, &f, &e));
     moments_free(m);
+    threads_pool_free(pool);
     return f;
 }
 
@@ -147,7 +149,7 @@ static void damping_grows_until_there_is_a_root(void **state) {
     moments_factored f;
     for (size_t i = 0; i < 64 * TOKENS; i++) same[i] = y[i % TOKENS];
     for (int broken = 0; broken < 2; broken++) {
-        moments *m = moments_new(kernels_select(), (moments_shape){64, 64, false}, 1, &e);
+        moments *m = moments_new(kernels_select(), (moments_shape){64, 64, false, 0}, NULL, &e);
         assert_true(moments_factor(m, MOMENTS_DEFAULT, &f, &e)); /* of no token */
         assert_true(f.n_runs == 0 && f.tokens == 0);
         if (broken) same[5 * TOKENS + 3] = 3e38f; /* its square is infinite: there is none at all */
@@ -173,16 +175,83 @@ static void little_text_corrects_little(void **state) {
 /* H, D and the root of H as floats, and little else: of the widest matrices 8 bytes per pair of columns. */
 static void memory_is_eight_bytes_per_pair(void **state) {
     (void)state;
-    moments_shape wide = {14336, 14336, true}, blocks = {14336, 4096, true}, one = {14336, 14336, false};
+    moments_shape wide = {14336, 14336, true, 0}, blocks = {14336, 4096, true, 0},
+                  one = {14336, 14336, false, 0};
     double pairs = 14336.0 * 14336, in_blocks = 3 * 4096.0 * 4096 + 2048.0 * 2048;
-    double all = (double)(moments_bytes(wide, 8) + moments_factored_bytes(wide));
-    double cut = (double)(moments_bytes(blocks, 8) + moments_factored_bytes(blocks));
-    double alone = (double)(moments_bytes(one, 8) + moments_factored_bytes(one));
+    double all = (double)(moments_bytes(wide) + moments_factored_bytes(wide));
+    double cut = (double)(moments_bytes(blocks) + moments_factored_bytes(blocks));
+    double alone = (double)(moments_bytes(one) + moments_factored_bytes(one));
     assert_true(all > 8 * pairs && all < 8.5 * pairs);
     assert_true(cut > 8 * in_blocks && cut < 8 * in_blocks + 0.5 * pairs);
     assert_true(alone > 4 * pairs && alone < 4.5 * pairs);
-    assert_true(moments_bytes((moments_shape){SIZE_MAX, SIZE_MAX, true}, 1) == UINT64_MAX);
-    assert_true(moments_factored_bytes((moments_shape){SIZE_MAX, SIZE_MAX, true}) == UINT64_MAX);
+    assert_true(moments_bytes((moments_shape){SIZE_MAX, SIZE_MAX, true, 0}) == UINT64_MAX);
+    assert_true(moments_factored_bytes((moments_shape){SIZE_MAX, SIZE_MAX, true, 0}) == UINT64_MAX);
+}
+
+/* ---- groups of tokens ---- */
+
+enum { LONG = 1500, LONG_STRIDE = LONG + 4, SOME = 40 };
+static float long_x[SOME * LONG_STRIDE], many_y[SOME * LONG_STRIDE];
+
+/* A chain per group, then one over groups: of (x - y) y^T, or of y y^T. */
+static float sum_in_groups(const float *a, const float *b, const float *times, size_t group) {
+    float total = 0;
+    for (size_t begin = 0; begin < LONG; begin += group) {
+        float chain = 0;
+        for (size_t t = begin; t < begin + group && t < LONG; t++)
+            chain = fmaf(b ? a[t] - b[t] : a[t], times[t], chain);
+        total += chain;
+    }
+    return total;
+}
+
+static void check_groups(const kernels *k, size_t group, int threads, size_t step) {
+    gq_error e;
+    moments_factored f;
+    float squares[SOME];
+    threads_pool *pool = threads_pool_new(threads);
+    moments *m = moments_new(k, (moments_shape){SOME, SOME, true, group}, pool, &e);
+    assert_non_null(m);
+    for (size_t at = 0, n; at < LONG; at += n) {
+        size_t end = (at / group + 1) * group;
+        n = end - at < step ? end - at : step;
+        if (n > LONG - at) n = LONG - at;
+        moments_add(m, long_x + at, LONG_STRIDE, many_y + at, LONG_STRIDE, n);
+        if (at + n == end) moments_end_group(m);
+    }
+    moments_mean_squares(m, squares);
+    assert_true(moments_factor(m, plain, &f, &e));
+    const float *d = f.runs->difference;
+    for (size_t i = 0; i < SOME; i++) {
+        const float *yi = many_y + i * LONG_STRIDE, *xi = long_x + i * LONG_STRIDE;
+        float square = (float)((double)sum_in_groups(yi, NULL, yi, group) / LONG);
+        if (squares[i] != square)
+            fail_msg("groups of %zu: the mean square of column %zu is %a, not %a", group, i,
+                     (double)squares[i], (double)square);
+        for (size_t j = 0; j < SOME; j++) {
+            const float *yj = many_y + j * LONG_STRIDE;
+            float wanted = (float)((double)sum_in_groups(xi, yi, yj, group) / LONG);
+            if (d[j * 256 + i] != wanted)
+                fail_msg("groups of %zu: D at %zu, %zu is %a, not %a", group, i, j, (double)d[j * 256 + i],
+                         (double)wanted);
+        }
+    }
+    moments_factored_free(&f), moments_free(m);
+    threads_pool_free(pool);
+}
+
+/* Each bit is that of a chain per group and one over the groups: whatever the calls, the threads and the
+ * level are, where groups are short, of the length that all may wait, and longer. */
+static void sums_have_the_order_of_groups(void **state) {
+    (void)state;
+    static const size_t groups[] = {100, 256, 300, 512, 513, 700, 1100, 2000};
+    for (size_t i = 0; i < SOME * LONG_STRIDE; i++)
+        many_y[i] = random_normal() + 0.3f, long_x[i] = many_y[i] + 0.1f * random_normal();
+    EACH_LEVEL(k)
+    for (size_t i = 0; fuses(k) && i < sizeof groups / sizeof *groups; i++) {
+        check_groups(k, groups[i], 1, LONG);
+        check_groups(k, groups[i], 3, 77);
+    }
 }
 
 /* Of many tokens, too, and far from zero, float32 is enough. */
@@ -192,7 +261,7 @@ static void long_sums_are_near(void **state) {
     static float long_y[FEW * MANY];
     gq_error e;
     moments_factored f;
-    moments *m = moments_new(kernels_select(), (moments_shape){FEW, FEW, false}, 1, &e);
+    moments *m = moments_new(kernels_select(), (moments_shape){FEW, FEW, false, 0}, NULL, &e);
     for (size_t i = 0; i < FEW * MANY; i++) long_y[i] = random_normal() + (i / MANY == 3 ? 30 : 0.5f);
     moments_add(m, NULL, 0, long_y, MANY, MANY);
     assert_true(moments_factor(m, (moments_settings){0, 0, -1}, &f, &e));
@@ -230,7 +299,8 @@ static void outputs_are_compared(void **state) {
             for (int i = 0; i < 2; i++) error[i] += (wanted - got[i]) * (wanted - got[i]);
         }
     for (int threads = 1; threads <= 2; threads++) {
-        matmul *m = matmul_new(kernels_select(), threads, &e);
+        threads_pool *pool = threads_pool_new(threads);
+        matmul *m = matmul_new(kernels_select(), pool, &e);
         matmul_weights of_w = {w, GGUF_F32, ROWS, N, 4 * N}, of_q = {q, GGUF_F32, ROWS, N, 4 * N};
         output_side original = {of_w, x, STRIDE}, rounded[2] = {{of_q, y, STRIDE}, {of_w, y, STRIDE}};
         output_errors sums = {0};
@@ -242,6 +312,7 @@ static void outputs_are_compared(void **state) {
         assert_memory_equal(&first, &sums, sizeof sums);
 #endif
         matmul_free(m);
+        threads_pool_free(pool);
     }
 }
 
@@ -253,6 +324,7 @@ int main(void) {
         cmocka_unit_test(damping_grows_until_there_is_a_root),
         cmocka_unit_test(little_text_corrects_little),
         cmocka_unit_test(memory_is_eight_bytes_per_pair),
+        cmocka_unit_test(sums_have_the_order_of_groups),
         cmocka_unit_test(long_sums_are_near),
         cmocka_unit_test(outputs_are_compared),
     };

@@ -9,10 +9,11 @@
 
 enum { N = 300, TOKENS = 300 };
 static float x[N * TOKENS], y[N * TOKENS];
+static threads_pool *pool; /* of two */
 
 static bool factor_once(gq_error *e) {
     moments_factored f = {.n_runs = 0};
-    moments *m = moments_new(kernels_select(), (moments_shape){N, 256, true}, 2, e);
+    moments *m = moments_new(kernels_select(), (moments_shape){N, 256, true, 0}, pool, e);
     if (!m) return false;
     moments_add(m, x, TOKENS, y, TOKENS, TOKENS);
     bool ok = moments_factor(m, MOMENTS_DEFAULT, &f, e);
@@ -23,7 +24,7 @@ static bool factor_once(gq_error *e) {
 }
 
 static bool compare_once(gq_error *e) {
-    matmul *m = matmul_new(kernels_select(), 2, e);
+    matmul *m = matmul_new(kernels_select(), pool, e);
     if (!m) return false;
     output_errors sums = {0};
     matmul_weights w = {x, GGUF_F32, TOKENS, N, sizeof *x * N};
@@ -57,11 +58,22 @@ static void outputs_report_it(void **state) {
     each_allocation_may_fail(compare_once, 2);
 }
 
+static int start_threads(void **state) {
+    (void)state;
+    pool = threads_pool_new(2);
+    return !pool;
+}
+static int end_threads(void **state) {
+    (void)state;
+    threads_pool_free(pool);
+    return 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(moments_report_it),
         cmocka_unit_test(outputs_report_it),
     };
     seed_random(1), fill_normal(x, N * TOKENS, 1), fill_normal(y, N * TOKENS, 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, start_threads, end_threads);
 }

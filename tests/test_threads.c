@@ -1,5 +1,5 @@
 /* Threads that cannot be started: the others do the work, the same bytes come out, and a warning says so. */
-#include "quantize/workers.h"
+#include "base/threads.h"
 #include "tests/folder.h"
 #include "tests/model.h"
 
@@ -153,8 +153,8 @@ static void idle_threads_are_not_started(void **state) {
 /* Those that run models start all at once. */
 static void threads_have_a_bound(void **state) {
     (void)state;
-    assert_true(workers_asked(1 << 20) == WORKERS_MAX && workers_asked(3) == 3);
-    assert_int_equal(workers_asked(0), workers_available());
+    assert_true(threads_asked(1 << 20) == THREADS_MAX && threads_asked(3) == 3);
+    assert_int_equal(threads_asked(0), threads_available());
 }
 
 int main(void) {

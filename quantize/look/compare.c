@@ -3,15 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/words.h"
 #include "imatrix/inputs.h"
-#include "quantize/input.h"
 #include "mixes/mixes.h"
+#include "quantize/input.h"
 #include "quantize/plan/importance.h"
 #include "quantize/schedule.h"
 #include "quantize/sized.h"
 #include "quantize/strip.h"
 #include "quantize/transposed.h"
-#include "base/words.h"
 
 /* A model and its name. */
 typedef struct named_model {
@@ -381,7 +381,7 @@ static bool compare_with(gq_comparison *c, schedule *s, size_t *next, pairing *p
     }
     s->progress.bytes_total = bytes_to_read(c, next);
     return compare_all(c, s, next, pairs, e) && warn_uncovered(c, e) &&
-           workers_warn(&s->fewest, &c->warnings, e);
+           words_add_threads(&c->warnings, threads_pool_count(s->pool), e);
 }
 
 static bool compare(gq_comparison *c, const gq_comparison_request *r, gq_error *e) {

@@ -8,24 +8,23 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "codec/codec.h"
-#include "quantize/input.h"
 #include "base/checked.h"
-#include "forward/stream.h"
-#include "forward/threads.h"
-#include "model/facts.h"
+#include "base/threads.h"
 #include "base/units.h"
+#include "codec/codec.h"
+#include "forward/stream.h"
 #include "imatrix/collect.h"
 #include "imatrix/entries.h"
+#include "model/facts.h"
 #include "quantize/allowance.h"
 #include "quantize/checkpoint.h"
 #include "quantize/files.h"
+#include "quantize/input.h"
 #include "quantize/look/importance.h"
 #include "quantize/plan/identity.h"
 #include "quantize/pulse.h"
 #include "quantize/sized.h"
 #include "quantize/windows.h"
-#include "quantize/workers.h"
 
 struct gq_importance_plan {
     gguf_model file;
@@ -206,7 +205,7 @@ static bool make_plan(gq_importance_plan *p, const gq_importance_request *r, gq_
     if (!p->out) return gq_fail_memory(e, strlen(r->out));
     if (!gq_check_target(r->out, r->force, e)) return clean_up(p, r), false;
     if (!open_model(p, r->model, e) || !check_inputs(p, r, e)) return false;
-    p->job.threads = forward_threads(workers_asked(r->threads));
+    p->job.threads = threads_asked(r->threads);
     const char *output = p->output ? p->sizes->out->name : NULL;
     p->collected = collection_measure(&p->file, p->sizes->layers, output);
     if (!identify(p, r, e) || !check_context(p, e) || !bound(p, r->memory, e)) return false;
@@ -301,11 +300,12 @@ static bool run_model(running *r, const gq_callbacks *callbacks, gq_error *e) {
     pulse told = pulse_start(callbacks, work, done * work, p->facts.tokens);
     forward_keep keep = {r->kept.fd, r->kept.path, checkpoint_slots(), 2};
     p->job.pulse = pulse_tell, p->job.data = &told;
-    r->sums = collection_new(p->job.threads, e);
-    r->run = r->sums ? forward_run_new(&p->job, &p->bounds, e) : NULL;
-    r->stream = r->run ? forward_stream_new(r->run, p->model, &keep, e) : NULL;
-    bool ok = r->stream && run_layers(r, e);
-    forward_stream_free(r->stream), forward_run_free(r->run), collection_free(r->sums);
+    r->run = forward_run_new(&p->job, &p->bounds, e);
+    r->sums = r->run ? collection_new(forward_run_pool(r->run), p->job.context, e) : NULL;
+    r->stream = r->sums ? forward_stream_new(r->run, p->model, &keep, e) : NULL;
+    bool ok = r->stream && run_layers(r, e) &&
+              words_add_threads(&p->warnings, threads_pool_count(forward_run_pool(r->run)), e);
+    forward_stream_free(r->stream), collection_free(r->sums), forward_run_free(r->run);
     return ok;
 }
 
@@ -364,20 +364,7 @@ static gq_imatrix *compute(gq_importance_plan *p, const gq_callbacks *callbacks,
     return m;
 }
 
-typedef struct call {
-    gq_importance_plan *plan;
-    gq_callbacks callbacks;
-    gq_imatrix *made;
-    gq_error *e;
-} call;
-
-static void do_call(void *data) {
-    call *c = data;
-    c->made = compute(c->plan, &c->callbacks, c->e);
-}
-
 gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
-    call c = {.plan = p, .e = e};
-    if (SIZED_TAKE(c.callbacks, callbacks, e)) forward_apart(do_call, &c);
-    return c.made;
+    gq_callbacks called;
+    return SIZED_TAKE(called, callbacks, e) ? compute(p, &called, e) : NULL;
 }

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/threads.h"
+#include "forward/groups.h"
 #include "gguf/gguf.h"
-#include "quantize/input.h"
-#include "model/facts.h"
 #include "mixes/mixes.h"
+#include "model/facts.h"
 #include "quantize/allowance.h"
 #include "quantize/files.h"
+#include "quantize/input.h"
 #include "quantize/look/side_by_side.h"
 #include "quantize/plan/plan.h"
 #include "quantize/schedule.h"
@@ -32,9 +32,7 @@ struct gq_evaluation {
 
 /* ---- models ---- */
 
-static gguf_facts facts_of(const gguf_model *m) {
-    return gguf_facts_of(m->kv, m->n_kv, NULL, 0);
-}
+static gguf_facts facts_of(const gguf_model *m) { return gguf_facts_of(m->kv, m->n_kv, NULL, 0); }
 
 static const char *filetype_of(const gguf_model *m) {
     int64_t id;
@@ -175,7 +173,7 @@ static bool plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side 
     *s = (side_by_side){.runners = v->runners,
                         .n = v->n,
                         .windows = &v->windows,
-                        .threads = forward_threads(workers_asked(r->threads)),
+                        .threads = threads_asked(r->threads),
                         .memory = allowance_of(r->memory),
                         .folder = r->folder ? r->folder : ".",
                         .callbacks = r->callbacks,
@@ -187,8 +185,9 @@ static bool plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side 
 
 static bool run(gq_evaluation *v, const side_by_side *s, gq_error *e) {
     double started = schedule_clock();
-    bool ok = scores_new(&v->scores, v->windows.n * scored_of(v->windows.context), v->n, e) &&
-              side_by_side_run(s, &v->scores, e) && conclude(v, e);
+    size_t context = v->windows.context, scored = scored_of(context);
+    bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e) &&
+              side_by_side_run(s, &v->scores, &v->warnings, e) && conclude(v, e);
     v->seconds = schedule_clock() - started;
     return ok;
 }
@@ -219,40 +218,25 @@ static void sum_up(gq_evaluation *v) {
                                      .seconds = v->seconds};
 }
 
-typedef struct call {
-    gq_evaluation_request request;
+static gq_evaluation *evaluate(const gq_evaluation_request *request, bool only_plan, gq_error *e) {
+    gq_evaluation_request asked;
     gq_callbacks callbacks;
-    bool only_plan;
-    gq_evaluation *made;
-    gq_error *e;
-} call;
-
-static void evaluate(void *data) {
-    call *c = data;
     side_by_side s;
-    gq_evaluation *v = new_evaluation(c->request.n_copies + 1, c->e);
-    if (v && plan(v, &c->request, &s, c->e) && (c->only_plan || run(v, &s, c->e))) {
+    if (!SIZED_TAKE(asked, request, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
+    asked.callbacks = &callbacks;
+    gq_evaluation *v = new_evaluation(asked.n_copies + 1, e);
+    if (v && plan(v, &asked, &s, e) && (only_plan || run(v, &s, e))) {
         sum_up(v);
-        c->made = v;
-    } else {
-        gq_evaluation_free(v);
+        return v;
     }
+    gq_evaluation_free(v);
+    return NULL;
 }
 
-static gq_evaluation *evaluate_apart(const gq_evaluation_request *request, bool only_plan, gq_error *e) {
-    call c = {.only_plan = only_plan, .e = e};
-    if (!SIZED_TAKE(c.request, request, e) || !SIZED_TAKE(c.callbacks, c.request.callbacks, e)) return NULL;
-    c.request.callbacks = &c.callbacks;
-    forward_apart(evaluate, &c);
-    return c.made;
-}
-
-gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e) {
-    return evaluate_apart(r, false, e);
-}
+gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e) { return evaluate(r, false, e); }
 
 gq_evaluation *gq_evaluation_plan(const gq_evaluation_request *r, gq_error *e) {
-    return evaluate_apart(r, true, e);
+    return evaluate(r, true, e);
 }
 
 bool gq_evaluation_check(const gq_plan *plan, gq_error *e) {

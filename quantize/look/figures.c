@@ -3,8 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-bool scores_new(scores *s, size_t n, size_t n_models, gq_error *e) {
-    *s = (scores){.n = n, .n_models = n_models, .models = calloc(n_models, sizeof *s->models)};
+bool scores_new(scores *s, size_t n, size_t group, size_t n_models, gq_error *e) {
+    *s =
+        (scores){.n = n, .group = group, .n_models = n_models, .models = calloc(n_models, sizeof *s->models)};
     bool ok = s->models;
     for (size_t m = 0; ok && m < n_models; m++) {
         model_scores *to = &s->models[m];
@@ -28,17 +29,27 @@ void scores_free(scores *s) {
 /* What is averaged, of position i. */
 typedef double sample(const scores *s, size_t a, size_t b, size_t i);
 
+/* In the order of forward/groups.h, less `from` each; or the squares of that. */
+static double sum_of(const scores *s, sample *of, size_t a, size_t b, double from, bool squares) {
+    double total = 0;
+    for (size_t begin = 0, end; begin < s->n; begin = end) {
+        double group = 0;
+        end = s->n - begin < s->group ? s->n : begin + s->group;
+        for (size_t i = begin; i < end; i++) {
+            double x = of(s, a, b, i) - from;
+            group += squares ? x * x : x;
+        }
+        total += group;
+    }
+    return total;
+}
+
 /* Twice over the samples: a sum of squares from which the mean's is taken off would lose what matters where
  * they hardly differ. */
 static gq_estimate mean_of(const scores *s, sample *of, size_t a, size_t b) {
-    double n = (double)s->n, sum = 0, squares = 0;
-    for (size_t i = 0; i < s->n; i++) sum += of(s, a, b, i);
-    gq_estimate mean = {.value = sum / n, .error = (double)NAN};
-    for (size_t i = 0; i < s->n; i++) {
-        double away = of(s, a, b, i) - mean.value;
-        squares += away * away;
-    }
-    if (s->n > 1) mean.error = sqrt(squares / (n - 1) / n);
+    double n = (double)s->n;
+    gq_estimate mean = {.value = sum_of(s, of, a, b, 0, false) / n, .error = (double)NAN};
+    if (s->n > 1) mean.error = sqrt(sum_of(s, of, a, b, mean.value, true) / (n - 1) / n);
     return mean;
 }
 

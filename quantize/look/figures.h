@@ -17,10 +17,11 @@ typedef struct model_scores {
 
 typedef struct scores {
     size_t n, n_models; /* positions; the original, 0, and its copies */
+    size_t group;       /* positions of a group of windows (forward/groups.h) */
     model_scores *models;
 } scores;
 
-bool scores_new(scores *s, size_t n, size_t n_models, gq_error *e);
+bool scores_new(scores *s, size_t n, size_t group, size_t n_models, gq_error *e);
 void scores_free(scores *s); /* also one of zeros */
 
 /* Fill what follows from the scores; the rest of *to stays. */

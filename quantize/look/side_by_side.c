@@ -57,7 +57,7 @@ static bool start_scores(void *data, size_t first_window, size_t windows, gq_err
     divergence_free(c->divergence);
     c->divergence =
         divergence_of_windows(c->job.ids + first_window * context, windows, context, scored_from(context),
-                              scored_of(context), c->s->n - 1, c->s->threads, e);
+                              scored_of(context), c->s->n - 1, forward_run_pool(c->run), e);
     return c->divergence;
 }
 
@@ -212,11 +212,12 @@ bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e)
     return ok;
 }
 
-bool side_by_side_run(const side_by_side *s, scores *to, gq_error *e) {
+bool side_by_side_run(const side_by_side *s, scores *to, word_list *warnings, gq_error *e) {
     contest c;
     bool ok = prepare(&c, s, e);
     c.to = to;
-    ok = ok && open_streams(&c, e) && run_with_file(&c, e);
+    ok = ok && open_streams(&c, e) && run_with_file(&c, e) &&
+         words_add_threads(warnings, threads_pool_count(forward_run_pool(c.run)), e);
     finish(&c);
     return ok;
 }

@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/words.h"
 #include "codec/vector.h"
-#include "quantize/input.h"
 #include "model/facts.h"
+#include "quantize/input.h"
 #include "quantize/schedule.h"
 #include "quantize/sized.h"
 #include "quantize/strip.h"
@@ -124,8 +125,9 @@ static uint64_t do_run(const turn *t, const run *r, float *out) {
     return 0;
 }
 
-static void take_runs(void *arg) {
+static void take_runs(void *arg, int thread) {
     turn *t = arg;
+    (void)thread;
     const part *p = t->part;
     float out[RUN_ROWS];
     seconds spent = {{0}};
@@ -150,9 +152,8 @@ static void take_runs(void *arg) {
 static double take_turn(schedule *s, const part *p, bool products, uint64_t rounds, seconds *by_type) {
     turn t = {.part = p, .products = products, .end = rounds * p->n, .begun = INFINITY};
     pthread_mutex_init(&t.lock, NULL);
-    const workers_count count = workers_run(s->threads, take_runs, &t);
+    threads_together(s->pool, (size_t)threads_pool_most(s->pool), take_runs, &t);
     pthread_mutex_destroy(&t.lock);
-    if (count.error && (!s->fewest.error || count.ran < s->fewest.ran)) s->fewest = count;
     /* Where a run is as long as the whole turn, threads wait: shares of the time are what counts. */
     const double whole = (t.ended - t.begun) / (double)rounds;
     double sum = 0;
@@ -310,9 +311,9 @@ gq_speed *gq_speed_measure(const gq_speed_request *request, gq_error *e) {
     bool ok =
         v && (v->files = calloc(asked.n_models + 1, sizeof *v->files)) ? true : gq_fail_memory(e, sizeof *v);
     ok = ok && schedule_start(&s, asked.threads, 64, &callbacks, e);
-    if (ok) v->threads = s.threads;
+    if (ok) v->threads = threads_pool_most(s.pool);
     for (size_t i = 0; ok && i < asked.n_models; i++) ok = clock_file(v, asked.models[i], &s, e);
-    ok = ok && workers_warn(&s.fewest, &v->warnings, e);
+    ok = ok && words_add_threads(&v->warnings, threads_pool_count(s.pool), e);
     schedule_end(&s);
     if (ok) return v;
     gq_speed_free(v);

@@ -5,13 +5,13 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/words.h"
 #include "codec/vector.h"
 #include "gguf/gguf.h"
 #include "quantize/input.h"
 #include "quantize/schedule.h"
 #include "quantize/sized.h"
 #include "quantize/strip.h"
-#include "base/words.h"
 
 /* Columns of a row that is multiplied to compare products. */
 enum { PRODUCT = 256 };
@@ -308,7 +308,7 @@ static bool verify(gq_verification *v, int threads, const gq_callbacks *callback
     s.progress.bytes_total = bytes;
     bool ok = true;
     for (size_t i = 0; ok && i < v->n; i++) ok = verify_tensor(v, &s, i, e);
-    ok = ok && workers_warn(&s.fewest, &v->warnings, e);
+    ok = ok && words_add_threads(&v->warnings, threads_pool_count(s.pool), e);
     schedule_end(&s);
     return ok && check_set(v, e) && check_transposed(v, e);
 }

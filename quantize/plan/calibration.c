@@ -7,7 +7,6 @@
 #include <zlib.h>
 
 #include "base/checked.h"
-#include "forward/threads.h"
 #include "quantize/allowance.h"
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/identity.h"
@@ -138,7 +137,7 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     c->asked = asked->memory;
     if (!c->model || !read_text(plan, c, asked, e)) return false;
     c->sweeps = feedback_sweeps(plan->settings.effort);
-    c->job.threads = forward_threads(plan->threads), c->job.looks = true;
+    c->job.threads = plan->threads, c->job.looks = true;
     c->facts.layers = layers_of(plan, c);
     calibration_set_width(plan, c);
     c->digest = digest_of(c, head_of(plan, c).fused);

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "forward/divergence.h"
-#include "forward/threads.h"
+#include "forward/groups.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/calibration_sample.h"
@@ -29,6 +29,9 @@ enum {
     MOST_TRIALS = 128, /* each through half the layers, on average: as much work as 64 x 512 tokens, half of
                           what a stream of the calibration is by default */
 };
+
+/* Sums over places are one chain: all are of one group (forward/groups.h). */
+_Static_assert((int)HARM_TOKENS <= (int)TOKEN_GROUP, "tokens of more than one group");
 
 typedef struct trial {
     size_t tensor, type; /* of budget_types */
@@ -137,7 +140,7 @@ static bool trials_new(trials *t, const gq_plan *plan, const bool *wanted, gq_er
 
 static void trials_free(trials *t) {
     for (size_t i = 0; i < t->n; i++) forward_stream_free(t->tried[i].stream);
-    forward_stream_free(t->original), forward_run_free(t->run), divergence_free(t->figures);
+    forward_stream_free(t->original), divergence_free(t->figures), forward_run_free(t->run);
     free(t->ids), free(t->tried), free(t->models), free(t->streams), free(t->room);
 }
 
@@ -207,7 +210,7 @@ static bool encode_piece(void *arg, piece *p, gq_error *e) {
 static uint8_t *encode_coarse(const trials *t, const trial *of, gq_error *e) {
     coarse c = {t->plan, &t->plan->sources[of->tensor], gguf_type_of(budget_types[of->type]), NULL};
     uint64_t n = gguf_elements(c.source->tensor->ne), bytes = gguf_type_bytes(c.type, n);
-    schedule s = {.rooms = NULL};
+    schedule s = {.pool = NULL};
     c.blocks = malloc(bytes);
     if (!c.blocks) return gq_fail_memory(e, bytes), NULL;
     bool ok = schedule_start(&s, t->plan->threads, sizeof(strip_pair), NULL, e) &&
@@ -285,7 +288,7 @@ static bool start_figures(void *data, size_t first_window, size_t windows, gq_er
     t->first_window = first_window, t->n_windows = windows;
     divergence_free(t->figures);
     t->figures = divergence_of_windows(j->ids + first_window * j->context, windows, j->context, 0,
-                                       j->context - 1, t->n, j->threads, e);
+                                       j->context - 1, t->n, forward_run_pool(t->run), e);
     return t->figures;
 }
 
@@ -393,29 +396,19 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
            (t->original = forward_stream_new(t->run, m, NULL, e)) && run_layers(t, e) && find_figures(t, e);
 }
 
-typedef struct harm_call {
-    trials *t;
-    const gq_callbacks *callbacks;
-    gq_error *e;
-    bool ok;
-} harm_call;
-
-static void do_trials(void *data) {
-    harm_call *c = data;
-    forward_bounds bounds = choose_bounds(c->t);
-    c->ok = try_all(c->t, &bounds, c->callbacks, c->e);
-    if (c->ok) set_harm(c->t), spread_harm(c->t);
-}
-
 bool plan_try_harm(const gq_plan *plan, const bool *wanted, size_t layers, measured *found,
                    const gq_callbacks *callbacks, gq_error *e) {
     trials t;
     for (size_t i = 0; i < plan->n_tensors; i++) found[i].harm = -1;
     if (layers == 0) return true;
-    harm_call c = {&t, callbacks, e, trials_new(&t, plan, wanted, e)};
+    bool ok = trials_new(&t, plan, wanted, e);
     t.found = found;
-    if (c.ok) choose_trials(&t, layers);
-    if (c.ok && t.n > 0) forward_apart(do_trials, &c);
+    if (ok) choose_trials(&t, layers);
+    if (ok && t.n > 0) {
+        forward_bounds bounds = choose_bounds(&t);
+        ok = try_all(&t, &bounds, callbacks, e);
+        if (ok) set_harm(&t), spread_harm(&t);
+    }
     trials_free(&t);
-    return c.ok;
+    return ok;
 }

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "forward/matmul.h"
 #include "base/checked.h"
 #include "base/units.h"
+#include "forward/matmul.h"
 #include "quantize/allowance.h"
 
 enum {
@@ -53,16 +53,18 @@ typedef struct needs {
     uint64_t blocks;  /* written ones that are still needed */
 } needs;
 
-static moments_shape shape_of(uint64_t columns, size_t width) {
-    return (moments_shape){
-        .columns = columns, .width = width < columns ? width : columns, .two_streams = true};
+static moments_shape shape_of(uint64_t columns, size_t width, size_t context) {
+    return (moments_shape){.columns = columns,
+                           .width = width < columns ? width : columns,
+                           .two_streams = true,
+                           .group_tokens = token_group_size(context)};
 }
 
 static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, const gguf_tensor *t,
                      size_t width, int threads) {
     uint64_t used, tokens = larger(c->job.context, BATCH_TOKENS), all = c->job.windows * c->job.context;
-    moments_shape shape = shape_of(t->ne[0], width);
-    uint64_t sums = moments_bytes(shape, threads);
+    moments_shape shape = shape_of(t->ne[0], width, c->job.context);
+    uint64_t sums = moments_bytes(shape);
     double share = share_of(plan, t, &used);
     uint64_t rows = t->ne[1] < CALIBRATION_ROWS ? t->ne[1] : CALIBRATION_ROWS;
     if (tokens > all) tokens = all;

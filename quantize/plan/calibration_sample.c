@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "forward/threads.h"
 #include "base/safe_file.h"
 #include "imatrix/collect.h"
 #include "quantize/plan/calibration.h"
@@ -56,7 +55,8 @@ static bool open_stream(sampling *s, const gq_plan *plan, gq_error *e) {
         keep.fd = s->states, keep.path = s->folder;
     }
     s->run = forward_run_new(&s->job, &s->bounds, e);
-    s->stream = s->run ? forward_stream_new(s->run, m, s->bounds.in_file ? &keep : NULL, e) : NULL;
+    s->sums = s->run ? collection_new(forward_run_pool(s->run), s->job.context, e) : NULL;
+    s->stream = s->sums ? forward_stream_new(s->run, m, s->bounds.in_file ? &keep : NULL, e) : NULL;
     return s->stream;
 }
 
@@ -80,7 +80,8 @@ static bool run_layers(sampling *s, const gq_plan *plan, const char *name, gq_er
     return forward_stream_final(s->stream, &site, e) && take_layer(s, name, e);
 }
 
-static bool sample(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks, gq_error *e) {
+bool plan_sample_calibration(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks,
+                             gq_error *e) {
     const plan_calibration *how = plan->calibration;
     const char *name = how->text ? how->text : "the calibration";
     sampling s = {.states = -1};
@@ -89,32 +90,11 @@ static bool sample(const gq_plan *plan, model_inputs *inputs, const gq_callbacks
     pulse told = pulse_start(callbacks, ok ? forward_job_work(&s.job, how->model, false) : 1, 0,
                              s.job.windows * s.job.context);
     s.job.pulse = pulse_tell, s.job.data = &told;
-    s.sums = ok ? collection_new(s.job.threads, e) : NULL;
-    ok = s.sums && open_stream(&s, plan, e) && run_layers(&s, plan, name, e) &&
+    ok = ok && open_stream(&s, plan, e) && run_layers(&s, plan, name, e) &&
          model_inputs_of(inputs, &s.all, name, e);
-    forward_stream_free(s.stream), forward_run_free(s.run), collection_free(s.sums);
+    forward_stream_free(s.stream), collection_free(s.sums), forward_run_free(s.run);
     imatrix_free(&s.all);
     if (s.states >= 0) close(s.states);
     free(s.ids), free(s.folder);
     return ok;
-}
-
-typedef struct sampling_call {
-    const gq_plan *plan;
-    model_inputs *inputs;
-    const gq_callbacks *callbacks;
-    gq_error *e;
-    bool ok;
-} sampling_call;
-
-static void do_sample(void *data) {
-    sampling_call *c = data;
-    c->ok = sample(c->plan, c->inputs, c->callbacks, c->e);
-}
-
-bool plan_sample_calibration(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks,
-                             gq_error *e) {
-    sampling_call c = {plan, inputs, callbacks, e, false};
-    forward_apart(do_sample, &c);
-    return c.ok;
 }

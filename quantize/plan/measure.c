@@ -138,7 +138,7 @@ static void fold(const sample_strip *strips, size_t n, const gq_plan *plan, meas
 
 bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *fresh,
                      const gq_callbacks *callbacks, gq_error *e) {
-    schedule s = {.rooms = NULL};
+    schedule s = {.pool = NULL};
     job j = {.plan = plan};
     uint64_t n = 0, bytes = 0;
     for (int pass = 0; pass < 2; pass++) { /* count, then list */
@@ -158,7 +158,7 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
     bool ok = schedule_start(&s, plan->threads, sizeof(strip_pair), callbacks, e);
     s.progress.bytes_total = bytes;
     ok = ok && schedule_run(&s, &(schedule_job){.end = n, .work = do_strip, .arg = &j}, e) &&
-         workers_warn(&s.fewest, &plan->warnings, e);
+         words_add_threads(&plan->warnings, threads_pool_count(s.pool), e);
     if (ok) fold(j.strips, n, plan, found);
     *fresh = ok;
     schedule_end(&s);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "base/units.h"
 #include "quantize/plan/advice.h"
 #include "quantize/plan/assign.h"
@@ -18,7 +19,6 @@
 #include "quantize/plan/target.h"
 #include "quantize/plan/transpose.h"
 #include "quantize/strip.h"
-#include "quantize/workers.h"
 
 enum {
     MAX_PARTS = 1 << 20,
@@ -37,8 +37,8 @@ static bool check_request(const gq_options *o, gq_error *e) {
     if (!plan_check_target(o, e)) return false;
     if (o->effort < 0 || (size_t)o->effort >= sizeof codec_efforts / sizeof *codec_efforts)
         return gq_fail_usage(e, "effort %d is none of fast, default and best", o->effort);
-    if (o->threads < 0 || o->threads > WORKERS_MAX)
-        return gq_fail_usage(e, "the number of threads is 1 to %d, not %d", WORKERS_MAX, o->threads);
+    if (o->threads < 0 || o->threads > THREADS_MAX)
+        return gq_fail_usage(e, "the number of threads is 1 to %d, not %d", THREADS_MAX, o->threads);
     if (o->keep_split && o->split_max_size)
         return gq_fail_usage(e, "a split like the input's and a largest size of shards cannot be combined");
     if (o->join && o->part) return gq_fail_usage(e, "doing a part and joining all parts cannot be combined");
@@ -158,7 +158,7 @@ static bool cut_chunks(gq_plan *plan, gq_error *e) {
 /* ---- the plan ---- */
 
 static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
-    plan->threads = workers_asked(options->threads);
+    plan->threads = threads_asked(options->threads);
     plan->settings.effort = codec_efforts[options->effort];
     plan->force = options->force, plan->join = options->join;
     plan->part = options->part, plan->parts = options->parts;

@@ -54,6 +54,7 @@ bool calibrate_run(const gq_plan *plan, const output_set *outputs, bool written,
                                  plan->outputs[0].path, why));
     calibrator *run = ok && !written ? calibrator_new(plan, outputs, kept, e) : NULL;
     ok = ok && (written || (run && calibrator_run(run, callbacks, e)));
+    if (run) words_add_threads(&results->warnings, calibrator_threads(run), NULL);
     calibrator_free(run);
     if (kept->fd >= 0 && kept->finished && !tell_results(kept, results, ok ? e : NULL)) ok = false;
     return ok;

@@ -201,6 +201,7 @@ static bool round_sites(calibrator *c, forward_part part, gq_error *e) {
         site s;
         site_search search = {.how = c->how,
                               .kernels = c->plan->kernels,
+                              .pool = forward_run_pool(c->run),
                               .original = c->original,
                               .rounded = c->rounded[c->output],
                               .layer = c->layer,
@@ -369,7 +370,8 @@ static bool open_streams(calibrator *c, gq_error *e) {
     uint64_t slot = forward_stream_bytes(m, c->job.windows, c->job.context), at = checkpoint_slots();
     forward_keep keep = {c->kept->fd, c->kept->path, at, 2};
     c->run = forward_run_new(&c->job, &c->how->bounds, e);
-    c->original = c->run ? forward_stream_new(c->run, m, &keep, e) : NULL;
+    c->products = c->run ? matmul_new(c->plan->kernels, forward_run_pool(c->run), e) : NULL;
+    c->original = c->products ? forward_stream_new(c->run, m, &keep, e) : NULL;
     if (!c->original) return false;
     for (size_t o = 0; o < c->plan->n_outputs; o++) {
         keep.at += 2 * slot;
@@ -415,8 +417,7 @@ calibrator *calibrator_new(const gq_plan *plan, const output_set *outputs, check
     c->rounded = calloc(plan->n_outputs, sizeof(forward_stream *));
     c->sorted = calloc(plan->n_tensors + 1, sizeof *c->sorted);
     c->progress = calloc(plan->n_outputs * plan->n_tensors + 1, sizeof *c->progress);
-    c->products = matmul_new(plan->kernels, c->job.threads, e);
-    if (!c->rounded || !c->sorted || !c->progress || !c->products) {
+    if (!c->rounded || !c->sorted || !c->progress) {
         gq_fail_memory(e, plan->n_outputs * plan->n_tensors * sizeof *c->progress);
         calibrator_free(c);
         return NULL;
@@ -426,13 +427,17 @@ calibrator *calibrator_new(const gq_plan *plan, const output_set *outputs, check
     return c;
 }
 
+threads_count calibrator_threads(const calibrator *c) {
+    return threads_pool_count(c->run ? forward_run_pool(c->run) : NULL);
+}
+
 void calibrator_free(calibrator *c) {
     if (!c) return;
     drop_weights(c);
     free(c->weights);
     for (size_t o = 0; c->rounded && o < c->plan->n_outputs; o++) forward_stream_free(c->rounded[o]);
-    forward_stream_free(c->original), forward_run_free(c->run);
-    matmul_free(c->products);
+    forward_stream_free(c->original), matmul_free(c->products);
+    forward_run_free(c->run);
     free(c->rounded), free(c->sorted), free(c->progress), free(c->record.entries);
     free(c);
 }

@@ -12,6 +12,8 @@ typedef struct calibrator calibrator;
 /* kept: what is finished; further layers are added to it. */
 calibrator *calibrator_new(const gq_plan *plan, const output_set *outputs, checkpoint *kept, gq_error *e);
 void calibrator_free(calibrator *c);
+/* How many its run has had. */
+threads_count calibrator_threads(const calibrator *c);
 /* Of all layers, and the output matrix where it is rounded. */
 size_t calibrator_steps(const gq_plan *plan);
 /* Round what is not finished. */

@@ -1,6 +1,6 @@
 #include "quantize/run/calibrate_round.h"
 
-#include <omp.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ typedef struct rows {
     const gguf_tensor *tensor;
     const gguf_type *from, *to;
     size_t columns, most; /* rows at once */
-    int threads;
+    threads_pool *pool;
     uint8_t *raw, *calibrated, *searched;
     float *x;
     uint8_t *rooms; /* of the threads' passes */
@@ -60,12 +60,12 @@ static bool rows_new(rows *r, const round_task *t, gq_error *e) {
                 .to = gguf_type_of(plan->outputs[t->output].tensors[t->tensor].to),
                 .columns = tensor->ne[0],
                 .most = rows_at_once(tensor),
-                .threads = matmul_threads(t->products)};
+                .pool = matmul_pool(t->products)};
     size_t n = r->most * r->columns;
     r->room = room_of_pass(plan->kernels, r->to->id, r->columns);
     r->raw = room(gguf_type_bytes(r->from, n)), r->x = room(n * sizeof *r->x);
     r->calibrated = room(gguf_type_bytes(r->to, n)), r->searched = room(gguf_type_bytes(r->to, n));
-    r->rooms = room(r->room * (size_t)r->threads);
+    r->rooms = room(r->room * (size_t)threads_pool_most(r->pool));
     if (r->raw && r->x && r->calibrated && r->searched && r->rooms) return true;
     rows_free(r);
     return gq_fail_memory(e, n * sizeof *r->x);
@@ -92,40 +92,58 @@ static bool read_rows(rows *r, uint64_t first, gq_error *e) {
     return true;
 }
 
-static void search_rows(const rows *r, uint8_t *blocks) {
+/* Some of the rows at hand, all of which are done in such groups by all threads. */
+typedef struct row_groups {
+    const rows *rows;
+    uint8_t *blocks;
+    _Atomic uint64_t codes, ends; /* of feedback_sums */
+} row_groups;
+
+static size_t groups_of(const rows *r) { return (r->n + FEEDBACK_ROWS - 1) / FEEDBACK_ROWS; }
+static size_t rows_of_group(const rows *r, size_t first) {
+    return r->n - first < FEEDBACK_ROWS ? r->n - first : FEEDBACK_ROWS;
+}
+
+static void search_group(void *data, size_t i, int thread) {
+    const row_groups *g = data;
+    const rows *r = g->rows;
     const gq_plan *plan = r->task->plan;
     codec_importance importance = {.column = r->task->inputs.mean_square};
-    size_t stride = gguf_type_bytes(r->to, r->columns);
-#pragma omp parallel for schedule(dynamic, 1) num_threads(r->threads)
-    for (size_t row = 0; row < r->n; row += FEEDBACK_ROWS)
-        plan->kernels->codecs[r->to->id].encode(r->x + row * r->columns, blocks + row * stride,
-                                                r->n - row < FEEDBACK_ROWS ? r->n - row : FEEDBACK_ROWS,
-                                                r->columns, importance.column ? &importance : NULL,
-                                                &plan->settings);
+    size_t row = i * FEEDBACK_ROWS;
+    (void)thread;
+    plan->kernels->codecs[r->to->id].encode(
+        r->x + row * r->columns, g->blocks + row * gguf_type_bytes(r->to, r->columns), rows_of_group(r, row),
+        r->columns, importance.column ? &importance : NULL, &plan->settings);
+}
+
+static void search_rows(const rows *r, uint8_t *blocks) {
+    threads_for(r->pool, groups_of(r), 1, search_group, &(row_groups){.rows = r, .blocks = blocks});
+}
+
+static void calibrate_group(void *data, size_t i, int thread) {
+    row_groups *g = data;
+    const rows *r = g->rows;
+    const gq_plan *plan = r->task->plan;
+    const moments_factored *f = r->task->inputs.factored;
+    size_t row = i * FEEDBACK_ROWS;
+    feedback_sums sums = {0};
+    feedback_task task = {.kernels = plan->kernels,
+                          .type = r->to->id,
+                          .effort = plan->settings.effort,
+                          .sweeps = plan->calibration->sweeps,
+                          .moments = f->runs,
+                          .n_moments = f->n_runs,
+                          .columns = r->columns,
+                          .room = r->rooms + r->room * (size_t)thread};
+    codec_feedback(&task, r->x + row * r->columns, rows_of_group(r, row),
+                   g->blocks + row * gguf_type_bytes(r->to, r->columns), &sums);
+    atomic_fetch_add(&g->codes, sums.codes), atomic_fetch_add(&g->ends, sums.ends);
 }
 
 static void calibrate_rows(const rows *r, gq_rounding *sums) {
-    const gq_plan *plan = r->task->plan;
-    const moments_factored *f = r->task->inputs.factored;
-    size_t stride = gguf_type_bytes(r->to, r->columns);
-    uint64_t codes = 0, ends = 0;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(r->threads) reduction(+ : codes, ends)
-    for (size_t row = 0; row < r->n; row += FEEDBACK_ROWS) {
-        feedback_sums of_rows = {0};
-        feedback_task task = {.kernels = plan->kernels,
-                              .type = r->to->id,
-                              .effort = plan->settings.effort,
-                              .sweeps = plan->calibration->sweeps,
-                              .moments = f->runs,
-                              .n_moments = f->n_runs,
-                              .columns = r->columns,
-                              .room = r->rooms + r->room * (size_t)omp_get_thread_num()};
-        codec_feedback(&task, r->x + row * r->columns,
-                       r->n - row < FEEDBACK_ROWS ? r->n - row : FEEDBACK_ROWS, r->calibrated + row * stride,
-                       &of_rows);
-        codes += of_rows.codes, ends += of_rows.ends;
-    }
-    sums->codes += codes, sums->ends += ends;
+    row_groups g = {.rows = r, .blocks = r->calibrated};
+    threads_for(r->pool, groups_of(r), 1, calibrate_group, &g);
+    sums->codes += g.codes, sums->ends += g.ends;
 }
 
 /* What feeding errors on has driven beyond all numbers is no result. */

@@ -72,9 +72,9 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
     s->inputs = calloc(n, sizeof *s->inputs);
     g->told = calloc(n, sizeof *g->told);
     if (!s->inputs || !g->told) return gq_fail_memory(e, n * sizeof *g->told);
-    moments_shape shape = {in->features, how->width, true};
+    moments_shape shape = {in->features, how->width, true, token_group_size(how->job.context)};
     for (size_t i = 0; i < n; i++)
-        if (!(s->inputs[i].moments = moments_new(g->search->kernels, shape, how->job.threads, e)))
+        if (!(s->inputs[i].moments = moments_new(g->search->kernels, shape, g->search->pool, e)))
             return false;
     return true;
 }
@@ -135,7 +135,20 @@ static bool hold(const site *s, size_t most, site_inputs *to, const float *x, si
     return true;
 }
 
-/* Runs of tokens that are held back, or are not. */
+/* Of the i-th token of what flows in. */
+static uint64_t group_of(const gathering *g, const forward_inputs *in, size_t i) {
+    size_t context = g->search->how->job.context;
+    return (g->window * context + (in->token ? in->token[i] : i)) / token_group_size(context);
+}
+
+static void add_moments(site_inputs *to, uint64_t group, const float *x, size_t x_stride, const float *y,
+                        size_t y_stride, size_t tokens) {
+    if (group != to->group) moments_end_group(to->moments);
+    to->group = group;
+    moments_add(to->moments, x, x_stride, y, y_stride, tokens);
+}
+
+/* Runs of tokens of a group that are held back, or are not. */
 static bool add_pairs(gathering *g, size_t matrix, const forward_inputs *in, gq_error *e) {
     site_inputs *to = &g->s->inputs[matrix];
     const told *t = &g->told[matrix];
@@ -144,9 +157,10 @@ static bool add_pairs(gathering *g, size_t matrix, const forward_inputs *in, gq_
     if (!x) return false;
     for (size_t begin = 0, end; begin < n; begin = end) {
         bool held = is_held(g, in, begin);
-        for (end = begin + 1; end < n && is_held(g, in, end) == held;) end++;
+        uint64_t group = group_of(g, in, begin);
+        for (end = begin + 1; end < n && is_held(g, in, end) == held && group_of(g, in, end) == group;) end++;
         if (!held)
-            moments_add(to->moments, x + begin, n, in->x + begin, in->stride, end - begin);
+            add_moments(to, group, x + begin, n, in->x + begin, in->stride, end - begin);
         else if (!hold(g->s, most, to, x + begin, n, in->x + begin, in->stride, end - begin, e))
             return false;
     }

@@ -15,6 +15,7 @@
 /* Of a matrix. */
 typedef struct site_inputs {
     moments *moments;
+    uint64_t group; /* whose tokens they were given last */
     /* Held-back tokens, one after another, `features` values each: in the original model, in the other. */
     float *original, *rounded;
     size_t held, room;
@@ -33,6 +34,7 @@ void site_free(site *s);
 typedef struct site_search {
     const plan_calibration *how;
     const kernels *kernels;
+    threads_pool *pool;
     forward_stream *original, *rounded;
     forward_layer *layer; /* NULL: what flows into the output matrix */
     forward_part part;

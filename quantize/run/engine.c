@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/threads.h"
 #include "quantize/run/cache.h"
 #include "quantize/run/calibrate.h"
 #include "quantize/run/journal.h"
@@ -271,27 +270,13 @@ static void release(engine *g) {
     schedule_end(&g->schedule);
 }
 
-typedef struct calibration_call {
-    engine *g;
-    const gq_callbacks *callbacks;
-    gq_error *e;
-    bool ok;
-} calibration_call;
-
-static void do_calibrate(void *data) {
-    calibration_call *c = data;
-    engine *g = c->g;
-    c->ok = calibrate_run(g->plan, &g->outputs, g->names.whole, g->results, c->callbacks, &g->kept, c->e);
-}
-
 static bool calibrate(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     double began = schedule_clock();
     if (!g->plan->calibration) return true;
-    calibration_call c = {g, callbacks, e, false};
-    forward_apart(do_calibrate, &c);
+    bool ok = calibrate_run(g->plan, &g->outputs, g->names.whole, g->results, callbacks, &g->kept, e);
     /* It says nothing about the speed of what follows. */
-    g->schedule.resuming += (schedule_clock() - began) * g->schedule.threads;
-    return c.ok;
+    g->schedule.resuming += (schedule_clock() - began) * threads_pool_most(g->schedule.pool);
+    return ok;
 }
 
 static bool run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
@@ -301,7 +286,7 @@ static bool run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
         g->schedule.started = started;
         ok = calibrate(g, callbacks, e) &&
              schedule_run(&g->schedule, &(schedule_job){g->begin, g->end, do_chunk, fold_chunk, g}, e);
-        workers_warn(&g->schedule.fewest, &g->results->warnings, NULL);
+        words_add_threads(&g->results->warnings, threads_pool_count(g->schedule.pool), NULL);
         bad_input = !ok && (e->status == GQ_BAD_WEIGHTS || !gguf_model_unchanged(&g->plan->model, NULL));
     }
     /* A single file is synced when it gets its name; what may be continued, or has several, is recorded now.

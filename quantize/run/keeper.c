@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "quantize/workers.h"
+#include "base/threads.h"
 
 /* Sync, then record. Called with the lock held, which is released meanwhile: workers go on adding. */
 static void record(keeper *k) {
@@ -66,7 +66,7 @@ void keeper_start(keeper *k, const output_set *outputs, const journal *j, const 
     pthread_mutex_init(&k->lock, NULL);
     pthread_cond_init(&k->wake, &attributes);
     pthread_condattr_destroy(&attributes);
-    k->alone = workers_start(&k->thread, keep, k) != 0;
+    k->alone = threads_start(&k->thread, keep, k) != 0;
 }
 
 static bool make_room(keeper *k, gq_error *e) {

@@ -52,7 +52,7 @@ static void try_model(const forward_model *m) {
     if (forward_batch_bytes(m, CONTEXT, WINDOWS, 1) > MOST_BYTES || s->layer_bytes > MOST_BYTES) return;
     forward_layer *l = forward_layer_new(m, &e);
     forward_tile *t = forward_tile_new(m, TILE, &e);
-    forward_batch *b = forward_batch_new(m, CONTEXT, WINDOWS, 1, &e);
+    forward_batch *b = forward_batch_new(m, CONTEXT, WINDOWS, NULL, &e);
     float *x = forward_activations(s->width, forward_stride(TOKENS), &e);
     if (!l || !t || !b || !x || !run(m, l, t, b, x, &e)) fuzz_check_error(&e);
     free(x);
