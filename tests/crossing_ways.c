@@ -226,7 +226,7 @@ void change_input(void) {
     const char *name = crossing_model_input(&at.model);
     gguf_model m = open_model(in_folder(in_folder(at.folder, "in"), name));
     const gguf_tensor *t = m.tensors[below(m.n_tensors)];
-    change_tensor(t, m.shards[t->shard].file.path, false);
+    change_tensor(t, m.files[t->shard]->path, false);
     gguf_model_close(&m);
 }
 

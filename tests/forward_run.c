@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "gguf/gguf.h"
 #include "tests/forwarding.h"
 
 /* Of the second half of each window, each token after the one before. */

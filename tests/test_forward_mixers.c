@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "forward/layer_part.h"
 #include "tests/folder.h"
 #include "tests/forward_models.h"

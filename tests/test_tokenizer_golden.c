@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "forward/tokenizer.h"
+#include "gguf/gguf.h"
 #include "tests/pretokenizer_names.h"
 #include "tests/support.h"
 
