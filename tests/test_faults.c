@@ -325,7 +325,7 @@ static void a_full_disk_is_told_before_the_work(void **state) {
     struct stat st;
     char needs[64];
     assert_int_equal(stat(path("wanted.gguf"), &st), 0);
-    snprintf(needs, sizeof needs, "needs %lld bytes and 10", (long long)st.st_size);
+    snprintf(needs, sizeof needs, "needs %.3g MiB and 10", (double)st.st_size / (1 << 20));
     if (!strstr(r.text, "out.gguf") || !strstr(r.text, needs)) fail_msg("'%s' lacks '%s'", r.text, needs);
     assert_int_equal(count_files(path("full")), 0);
     assert_int_equal(umount(path("full")), 0);
