@@ -48,8 +48,8 @@ def library(settings):
     with tempfile.TemporaryDirectory() as build:
         subprocess.run(["cmake", "-S", SOURCE, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DGQUANT_TESTS=OFF"], check=True)
         subprocess.run(["cmake", "--build", build, "--parallel", "--target", "gquant-shared"], check=True)
-        subprocess.run(["strip", "--strip-unneeded", build + "/libgquant.so.1"], check=True)
-        return (pathlib.Path(build) / "libgquant.so.1").read_bytes()
+        subprocess.run(["strip", "--strip-unneeded", build + "/libgquant.so.0"], check=True)
+        return (pathlib.Path(build) / "libgquant.so.0").read_bytes()
 
 
 def tag():
@@ -64,7 +64,7 @@ def metadata():
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     info = f"gquant-{version()}.dist-info"
     files = {f"gquant/{p.name}": p.read_bytes() for p in sorted((HERE / "gquant").iterdir()) if p.suffix in (".py", ".typed")}
-    files["gquant/libgquant.so.1"] = library(config_settings)
+    files["gquant/libgquant.so.0"] = library(config_settings)
     files.update({f"{info}/{name}": content for name, content in metadata().items()})
     files[f"{info}/LICENSE"] = (SOURCE / "LICENSE").read_bytes()
     record = ""

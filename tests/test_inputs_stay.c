@@ -60,7 +60,8 @@ static void check_inputs(const char *out) {
 /* The command must refuse to write to "OUT", which stands for an input's name, for another name of the same
  * file, and for a link to it. */
 static void refuses(const char *input, const char *const *words) {
-    for (int way = 0; way < 3; way++) {
+    /* A shard's own name behind the first one's is one more of the input's (test_cli_words). */
+    for (int way = strstr(input, "-of-") ? 1 : 0; way < 3; way++) {
         const char *argv[24], *out = way ? path("other-name") : path(input);
         if (way == 1) assert_int_equal(link(path(input), out), 0);
         if (way == 2) assert_int_equal(symlink(path(input), out), 0);

@@ -337,8 +337,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 def _load() -> ctypes.CDLL:
     """The library that GQUANT_LIBRARY names, else the one in this package, else the system's."""
-    inside = pathlib.Path(__file__).with_name("libgquant.so.1")
-    path = os.environ.get("GQUANT_LIBRARY") or (str(inside) if inside.exists() else "libgquant.so.1")
+    inside = pathlib.Path(__file__).with_name("libgquant.so.0")
+    path = os.environ.get("GQUANT_LIBRARY") or (str(inside) if inside.exists() else "libgquant.so.0")
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
