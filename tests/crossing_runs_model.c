@@ -25,15 +25,16 @@ static const char *draw_family(void) {
 
 /* Tiny: a run of it takes less than starting the program. */
 static variant draw_variant(void) {
-    static const uint32_t inner[] = {32, 32, 64, 40, 24, 256, 544}; /* more than 256 columns: two strips */
-    static char name[24];                                           /* which the values are drawn from */
+    static const uint32_t inner[] = {32, 32, 32,  64, 40,
+                                     24, 24, 256, 544}; /* more than 256 columns: two strips */
+    static char name[24];                               /* which the values are drawn from */
     variant v = *variant_named(draw_family());
     v.arch = variant_arch(&v);
     snprintf(name, sizeof name, "v%u", (unsigned)below(1000000));
     v.name = name;
     v.layers = 2 + (uint32_t)below(2);
     v.ff = inner[below(sizeof inner / sizeof *inner)];
-    if (!v.head && chance(8)) v.width = chance(50) ? 64 : 256;
+    if (!v.head && chance(5)) v.width = chance(50) ? 64 : 256;
     if (v.experts && chance(30)) v.experts *= 2;
     return v;
 }
@@ -74,7 +75,7 @@ static void write_ids(const char *path) {
     char text[2000];
     size_t n = 0, step = 1 + below(40);
     bool alike = chance(10); /* which reaches few experts */
-    for (size_t i = 24 + below(60), at = below(96); i > 0; i--) {
+    for (size_t i = 24 + below(48), at = below(96); i > 0; i--) {
         n += (size_t)snprintf(text + n, sizeof text - n, "%zu ", at);
         at = alike ? at : (at + step + below(7)) % VARIANT_VOCABULARY;
     }
@@ -83,7 +84,7 @@ static void write_ids(const char *path) {
 
 static void write_letters(const char *path) {
     char text[100];
-    size_t n = 30 + below(60);
+    size_t n = 30 + below(48);
     for (size_t i = 0; i < n; i++) text[i] = (char)('a' + below(8));
     write_whole(path, text, n);
 }

@@ -195,7 +195,7 @@ static arguments refused_words(setting *s, bool *own) {
 static char *refusal_difference(const setting *s, const snapshot *before, const char *where) {
     const char *lost = snapshot_lost(before, in_folder(at.folder, where));
     char *text = NULL;
-    if (!s->fault) return snapshot_difference(before, in_folder(at.folder, where), NULL);
+    if (!s->fault) return snapshot_difference(before, in_folder(at.folder, where));
     if (lost) assert_true(asprintf(&text, "%s is gone", lost) > 0);
     return text;
 }
@@ -214,9 +214,10 @@ static void beside_a_running_one(const char *where) {
     ended = end_started(&running, difference != NULL);
     if (difference) fail_case("in %s, beside one at work, refused (%s), but %s", where, o.text, difference);
     bool refused = o.status != 0;
+    snapshot_free(&before);
+    if (is_short_of_memory(&ended)) return;
     if (refused && ended.status) fail_case("in %s: the first, beside a refused one: %s", where, ended.text);
     if (refused) same_folder(where);
-    snapshot_free(&before);
 }
 
 /* The first has been killed. */

@@ -79,7 +79,7 @@ static void look_at_reference(void) {
 }
 
 static void end_case(void) {
-    char *difference = snapshot_difference(&inputs, in_folder(at.folder, "in"), ".gquant-measure");
+    char *difference = snapshot_difference(&inputs, in_folder(at.folder, "in"));
     if (difference && !at.way_left) fail_case("of the inputs %s", difference);
     snapshot_free(&inputs);
 }
