@@ -70,11 +70,20 @@ static void another_input(void) {
 
 /* ---- what another run measured ---- */
 
-/* The job with one aspect drawn afresh. */
+static void change_target(crossing_options *o) {
+    char *old = o->before.items[1]; /* behind --target-bpw or --target-size */
+    assert_true(asprintf(&o->before.items[1], "%.2f", strtod(old, NULL) * (chance(50) ? .9 : 1.1)) > 0);
+    char *point = strtod(old, NULL) > 1000 ? strchr(o->before.items[1], '.') : NULL;
+    if (point) *point = 0;
+    free(old);
+}
+
+/* The job with one aspect drawn afresh, or another target. */
 static arguments other_words(void) {
     crossing_options other;
     crossing_options_copy(&other, &at.options);
-    enum crossing_aspect aspect = crossing_aspect_any(&at.options);
+    enum crossing_aspect aspect = chance(20) ? ASPECT_PRUNE : crossing_aspect_any(&at.options);
+    if (other.target && chance(20)) change_target(&other);
     for (int tries = 0; tries < 20; tries++) {
         crossing_aspect_draw(&other, aspect, &at.model);
         if (!arguments_same(&other.aspects[aspect], &at.options.aspects[aspect])) break;
@@ -117,7 +126,7 @@ static file_list unfinished_files(const char *where) {
 static file_list leave_files(const char *where) {
     file_list files = {.n = 0};
     for (int tries = 0; tries < 4 && !files.n && !exists_output(in_folder(at.folder, where)); tries++) {
-        setting s = any_kill();
+        setting s = chance(75) ? late_kill() : any_kill();
         s.isa = any_level();
         run(where, s, all_words(&at.options, any_threads()));
         files_free(&files);
@@ -134,6 +143,13 @@ static void remove_hidden(const char *where) {
     files_free(&files);
 }
 
+/* Most often what a run goes on from. */
+static const char *any_file(const file_list *files) {
+    for (size_t i = 0; i < files->n; i++)
+        if (strstr(files->names[i], ".gquant-states") && chance(40)) return files->names[i];
+    return files->names[below(files->n)];
+}
+
 /* A damaged file is noticed: the bytes are the reference's, or an error says what to do. */
 static void damaged(void) {
     const char *where = new_folder("damaged");
@@ -141,7 +157,7 @@ static void damaged(void) {
     maybe_forget_measures();
     file_list files = leave_files(where);
     for (size_t i = files.n ? 1 + (size_t)chance(15) : 0; i > 0; i--) {
-        const char *path = files.names[below(files.n)], *slash = strrchr(path, '/');
+        const char *path = any_file(&files), *slash = strrchr(path, '/');
         size_t n = strlen(how);
         snprintf(how + n, sizeof how - n, "%s: %s; ", slash + 1, damage_file(path));
         at.damaged++;
@@ -224,7 +240,7 @@ static void beside_a_running_one(const char *where) {
 static void beside_an_unfinished_one(const char *where) {
     setting second = {.isa = any_level()};
     bool own;
-    run(where, any_kill(), all_words(&at.options, any_threads()));
+    run(where, chance(75) ? late_kill() : any_kill(), all_words(&at.options, any_threads()));
     if (exists_output(in_folder(at.folder, where))) return;
     snapshot before = snapshot_take(in_folder(at.folder, where));
     arguments a = refused_words(&second, &own);

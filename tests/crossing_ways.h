@@ -31,7 +31,8 @@ unsigned any_threads(void);
 void change_input(void);
 /* At a moment, or at a call, of a run like the reference's. */
 setting any_kill(void);
-setting any_stop(void); /* for start_in */
+setting late_kill(void); /* in the last two thirds, where there is something to go on from */
+setting any_stop(void);  /* for start_in */
 /* A run that may have been stopped anywhere, and now has to end well. */
 void finish_in(const char *where, setting s);
 /* Leave a run unfinished; with faults, one that only lacks its names. false: it has finished. */
