@@ -103,13 +103,14 @@ const char *damage_file(const char *path) {
     bytes = realloc(bytes, n + 64);
     if (n == 0) kind = 99;
     at = n ? any_place(bytes, n) : 0;
-    if (kind < 65) {
+    if (kind < 45) {
         bytes[at] ^= (uint8_t)(1u << below(8)), snprintf(how, sizeof how, "a bit of byte %zu", at);
-    } else if (kind < 78) {
+    } else if (kind < 58) {
         n = chance(30) ? 0 : at, snprintf(how, sizeof how, "cut to %zu bytes", n);
     } else if (kind < 92) {
-        size_t end = at + 1 + below(200) < n ? at + 1 + below(200) : n;
-        for (size_t i = at; i < end && i < n; i++) bytes[i] = (uint8_t)next_random();
+        size_t end = at + 1 + below(chance(50) ? 200 : 20000);
+        if (end > n) end = n;
+        for (size_t i = at; i < end; i++) bytes[i] = (uint8_t)next_random();
         snprintf(how, sizeof how, "garbage from %zu to %zu", at, end);
     } else {
         for (size_t i = 1 + below(60); i > 0; i--) bytes[n++] = (uint8_t)next_random();

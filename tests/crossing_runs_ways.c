@@ -191,13 +191,13 @@ static arguments refused_words(setting *s, bool *own) {
                                           {"--part", "1/2"},          {"--keep-split", "--split-max-size=1"}};
     unsigned kind = (unsigned)below(100);
     *own = false;
-    if (kind < 25) {
+    if (kind < 35) {
         s->most_bytes = 6000 + below(30000); /* what is said has room */
-    } else if (kind < 35 && has_faults()) {
+    } else if (kind < 45 && has_faults()) {
         s->fault = "flock:1+:11";
-    } else if (kind < 45) {
+    } else if (kind < 55) {
         return other_words();
-    } else if (kind < 85) {
+    } else if (kind < 90) {
         size_t i = below(sizeof more / sizeof *more);
         arguments a = all_words(&at.options, any_threads());
         arguments_add(&a, "%s", more[i][0]), arguments_add(&a, "%s", more[i][1]);
@@ -262,6 +262,38 @@ static void refused_beside(void) {
         beside_an_unfinished_one(where);
 }
 
+/* ---- work that is kept ---- */
+
+/* Whether a plan says that there is something to go on from. */
+static bool is_continued_by_plan(const char *where) {
+    arguments a = all_words(&at.options, any_threads());
+    free(a.items[0]);
+    a.items[0] = strdup("--verbose"); /* in place of -q */
+    arguments_add(&a, "--dry-run");
+    outcome o = run(where, (setting){.isa = NULL}, a);
+    return o.status == 0 && (strstr(o.text, " layers are done") || strstr(o.text, " will be continued"));
+}
+
+/* A run that fails half-way leaves what the one before it has finished. */
+static void failing_again(void) {
+    static const char *const codes[] = {"5", "12", "24", "28"}; /* EIO, ENOMEM, EMFILE, ENOSPC */
+    const char *where = new_folder("failing");
+    maybe_forget_measures();
+    run(where, late_kill(), all_words(&at.options, any_threads()));
+    if (exists_output(in_folder(at.folder, where))) return;
+    bool promised = is_continued_by_plan(where);
+    snapshot before = snapshot_take(in_folder(at.folder, where));
+    outcome o = run(where, at_any_call(codes[below(4)]), all_words(&at.options, any_threads()));
+    const char *lost = snapshot_lost(&before, in_folder(at.folder, where));
+    if (o.status && promised && lost && !exists_output(in_folder(at.folder, where)))
+        fail_case("in %s: a run has failed (%s), and %s is gone", where, o.text, lost);
+    snapshot_free(&before);
+    if (o.status == 0)
+        same_outputs(where); /* what could not be removed may be there */
+    else
+        finish_in(where, (setting){.isa = any_level()});
+}
+
 /* ---- an input that changes ---- */
 
 /* The model changes while the run is stopped. It is noticed, or the run is of either model alone. */
@@ -300,6 +332,8 @@ static bool each_alone(void) {
 }
 static bool is_continued(void) { return has_reference() && at.options.job != JOB_LOGITS; }
 
+static bool may_fail_again(void) { return is_continued() && may_fault(); }
+
 static const crossing_way ways[] = {
     {"other_threads", other_threads, always},
     {"other_threads", other_threads, has_reference},
@@ -318,6 +352,7 @@ static const crossing_way ways[] = {
     {"damaged", damaged, is_continued},
     {"refused_beside", refused_beside, is_continued},
     {"refused_beside", refused_beside, is_continued},
+    {"failing_again", failing_again, may_fail_again},
     {"input_changes", input_changes, has_reference},
     {"inputs_as_outputs", inputs_as_outputs, always},
     {"inputs_as_outputs", inputs_as_outputs, always},

@@ -101,8 +101,7 @@ static setting at_call(const char *kind, unsigned call, const char *what) {
     return (setting){.fault = fault};
 }
 
-/* Something happens at one of the reference's calls that change files or read them. */
-static setting at_any_call(const char *what) {
+setting at_any_call(const char *what) {
     static const char *const kinds[] = {"pwrite", "pwrite", "pwrite", "fdatasync", "fdatasync", "fsync",
                                         "rename", "unlink", "open",   "pread",     "pread",     "flock"};
     const char *kind = kinds[below(sizeof kinds / sizeof *kinds)];
@@ -126,10 +125,10 @@ setting any_kill(void) {
 setting late_kill(void) {
     static const char *const kinds[] = {"pwrite", "pwrite", "fdatasync", "fdatasync", "rename", "unlink"};
     if (!has_faults())
-        return (setting){.kill_us = 1 + at.reference.us / 3 + (unsigned)below(at.reference.us * 2 / 3)};
+        return (setting){.kill_us = 1 + at.reference.us / 4 + (unsigned)below(at.reference.us * 3 / 4)};
     const char *kind = kinds[below(sizeof kinds / sizeof *kinds)];
     unsigned calls = calls_counted(kind);
-    return at_call(kind, calls ? calls - (unsigned)below(1 + calls * 2 / 3) : 1, "kill");
+    return at_call(kind, 1 + calls / 4 + (unsigned)below(calls * 3 / 4), "kill");
 }
 
 void with_kills(void) {
