@@ -68,8 +68,10 @@ static void draw_types(arguments *a, const crossing_model *m) {
     }
     if (chance(12)) draw_pattern(m, pattern), arguments_add(a, "--keep"), arguments_add(a, "%s", pattern);
     if (chance(15)) arguments_add(a, "--pure");
-    if (chance(8)) arguments_add(a, "--output-tensor-type"), arguments_add(a, "%s", ANY_OF(tensor_types));
-    if (chance(8)) arguments_add(a, "--token-embedding-type"), arguments_add(a, "%s", ANY_OF(tensor_types));
+    unsigned other = m->runs ? 3 : 8; /* whose rows do not fit most types */
+    if (chance(other)) arguments_add(a, "--output-tensor-type"), arguments_add(a, "%s", ANY_OF(tensor_types));
+    if (chance(other))
+        arguments_add(a, "--token-embedding-type"), arguments_add(a, "%s", ANY_OF(tensor_types));
     if (chance(8)) arguments_add(a, "--leave-output-tensor");
 }
 
@@ -136,8 +138,7 @@ static void draw_metadata(arguments *a, const crossing_model *m) {
 }
 
 static void draw_strict(arguments *a, const crossing_model *m) {
-    (void)m;
-    if (chance(4)) arguments_add(a, "--strict");
+    if (chance(m->runs ? 1 : 4)) arguments_add(a, "--strict");
 }
 
 static void (*const draws[N_PLAIN_ASPECTS])(arguments *, const crossing_model *) = {
@@ -186,7 +187,7 @@ static bool has_pure(const arguments *a) {
 }
 
 static void draw_target(crossing_options *o, const crossing_model *m) {
-    unsigned least = m->runs ? 25 : 0; /* of tiny models much is not quantized */
+    unsigned least = m->runs ? 35 : 0; /* of tiny models much is not quantized */
     o->target = true;
     if (chance(70)) {
         arguments_add(&o->before, "--target-bpw");
