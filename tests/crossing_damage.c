@@ -30,10 +30,14 @@ void snapshot_free(snapshot *s) {
     *s = (snapshot){.n = 0};
 }
 
+static bool ends_in(const char *name, const char *end) {
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && !strcmp(name + n - m, end);
+}
+
+/* What a run was killed over while it kept them has a name of its own, and is written over the next time. */
 static bool is_measures(const char *name) {
-    static const char end[] = ".gquant-measure";
-    size_t n = strlen(name);
-    return n >= sizeof end - 1 && !strcmp(name + n - (sizeof end - 1), end);
+    return ends_in(name, ".gquant-measure") || ends_in(name, ".gquant-measure.gquant-new");
 }
 
 static char *first_difference(const snapshot *a, const snapshot *b) {
