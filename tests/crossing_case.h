@@ -43,6 +43,9 @@ typedef struct crossing_test {
 int crossing_run_cases(const crossing_test *test);
 
 bool has_reference(void);
+/* Where --memory is given and not enough: what a run takes depends on its threads and on what its process has
+ * taken already. Such a run ends the way that is tried. */
+bool is_short_of_memory(const outcome *o);
 void fail_case(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 /* Runs and frees the arguments. */

@@ -15,9 +15,10 @@ typedef struct snapshot {
 } snapshot;
 snapshot snapshot_take(const char *folder);
 void snapshot_free(snapshot *s);
-/* What differs there now, malloc'ed; NULL: nothing. Of names that begin with `but` or end with it nothing is
- * asked (NULL: all count). */
-char *snapshot_difference(const snapshot *s, const char *folder, const char *but);
+/* What differs there now, malloc'ed; NULL: nothing. Measurements that targets keep do not count. */
+char *snapshot_difference(const snapshot *s, const char *folder);
+/* Remove what has been made there since, but for hidden files. */
+void snapshot_remove_new(const snapshot *s, const char *folder);
 /* A file that is not there any more, or NULL. */
 const char *snapshot_lost(const snapshot *s, const char *folder);
 /* The files as they were then, in a folder that has none of them. */

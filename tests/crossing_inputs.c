@@ -176,7 +176,8 @@ void inputs_as_outputs(void) {
         if (chance(65)) arguments_add(&a, "--force");
         snapshot before = snapshot_take(in_folder(at.folder, "in"));
         outcome o = run(where, (setting){.isa = NULL}, a);
-        char *difference = snapshot_difference(&before, in_folder(at.folder, "in"), ".gquant-measure");
+        snapshot_remove_new(&before, in_folder(at.folder, "in")); /* a shard's name is not the one given */
+        char *difference = snapshot_difference(&before, in_folder(at.folder, "in"));
         if (difference) fail_case("in %s: status %d: %s: %s", where, o.status, o.text, difference);
         check_measures(&before, where);
         snapshot_free(&before);

@@ -68,8 +68,10 @@ static void draw_types(arguments *a, const crossing_model *m) {
     }
     if (chance(12)) draw_pattern(m, pattern), arguments_add(a, "--keep"), arguments_add(a, "%s", pattern);
     if (chance(15)) arguments_add(a, "--pure");
-    if (chance(8)) arguments_add(a, "--output-tensor-type"), arguments_add(a, "%s", ANY_OF(tensor_types));
-    if (chance(8)) arguments_add(a, "--token-embedding-type"), arguments_add(a, "%s", ANY_OF(tensor_types));
+    unsigned other = m->runs ? 3 : 8; /* whose rows do not fit most types */
+    if (chance(other)) arguments_add(a, "--output-tensor-type"), arguments_add(a, "%s", ANY_OF(tensor_types));
+    if (chance(other))
+        arguments_add(a, "--token-embedding-type"), arguments_add(a, "%s", ANY_OF(tensor_types));
     if (chance(8)) arguments_add(a, "--leave-output-tensor");
 }
 
@@ -136,8 +138,7 @@ static void draw_metadata(arguments *a, const crossing_model *m) {
 }
 
 static void draw_strict(arguments *a, const crossing_model *m) {
-    (void)m;
-    if (chance(4)) arguments_add(a, "--strict");
+    if (chance(m->runs ? 1 : 4)) arguments_add(a, "--strict");
 }
 
 static void (*const draws[N_PLAIN_ASPECTS])(arguments *, const crossing_model *) = {
@@ -148,18 +149,23 @@ static void (*const draws[N_PLAIN_ASPECTS])(arguments *, const crossing_model *)
     [ASPECT_METADATA] = draw_metadata,     [ASPECT_STRICT] = draw_strict};
 
 void crossing_aspect_draw(crossing_options *o, enum crossing_aspect aspect, const crossing_model *m) {
-    arguments_free(&o->aspects[aspect]);
-    if (aspect >= N_PLAIN_ASPECTS)
+    if (aspect >= N_PLAIN_ASPECTS) {
         crossing_run_aspect_draw(o, aspect, m);
-    else
-        draws[aspect](&o->aspects[aspect], m);
+        return;
+    }
+    arguments_free(&o->aspects[aspect]);
+    draws[aspect](&o->aspects[aspect], m);
 }
 
 enum crossing_aspect crossing_aspect_any(const crossing_options *o) {
-    bool runs = o->job != JOB_QUANTIZE || o->aspects[ASPECT_EVALUATE].n;
-    if (o->job > JOB_CALIBRATE) return chance(70) ? ASPECT_TOKENS : ASPECT_MEMORY;
-    if (o->job == JOB_CALIBRATE && chance(40)) return ASPECT_TOKENS;
-    return (enum crossing_aspect)below(runs ? N_ASPECTS : N_PLAIN_ASPECTS);
+    /* What decides the bytes of a calibrated file most often. */
+    static const enum crossing_aspect calibrated[] = {
+        ASPECT_TOKENS, ASPECT_TOKENS, ASPECT_TOKENS, ASPECT_TOKENS, ASPECT_TOKENS,
+        ASPECT_TYPES,  ASPECT_TYPES,  ASPECT_TYPES,  ASPECT_PRUNE,  ASPECT_PRUNE,
+        ASPECT_EFFORT, ASPECT_EFFORT, ASPECT_MEMORY, ASPECT_MEMORY};
+    if (o->job > JOB_CALIBRATE) return chance(80) ? ASPECT_TOKENS : ASPECT_MEMORY;
+    if (o->job == JOB_CALIBRATE && chance(75)) return ANY_OF(calibrated);
+    return (enum crossing_aspect)below(o->aspects[ASPECT_EVALUATE].n ? N_ASPECTS : N_PLAIN_ASPECTS);
 }
 
 /* ---- outputs ---- */
@@ -181,7 +187,7 @@ static bool has_pure(const arguments *a) {
 }
 
 static void draw_target(crossing_options *o, const crossing_model *m) {
-    unsigned least = m->runs ? 25 : 0; /* of tiny models much is not quantized */
+    unsigned least = m->runs ? 35 : 0; /* of tiny models much is not quantized */
     o->target = true;
     if (chance(70)) {
         arguments_add(&o->before, "--target-bpw");

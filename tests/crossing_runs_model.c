@@ -25,15 +25,16 @@ static const char *draw_family(void) {
 
 /* Tiny: a run of it takes less than starting the program. */
 static variant draw_variant(void) {
-    static const uint32_t inner[] = {32, 32, 64, 40, 24, 256, 544}; /* more than 256 columns: two strips */
-    static char name[24];                                           /* which the values are drawn from */
+    static const uint32_t inner[] = {32, 32, 32,  64, 40,
+                                     24, 24, 256, 544}; /* more than 256 columns: two strips */
+    static char name[24];                               /* which the values are drawn from */
     variant v = *variant_named(draw_family());
     v.arch = variant_arch(&v);
     snprintf(name, sizeof name, "v%u", (unsigned)below(1000000));
     v.name = name;
     v.layers = 2 + (uint32_t)below(2);
     v.ff = inner[below(sizeof inner / sizeof *inner)];
-    if (!v.head && chance(8)) v.width = chance(50) ? 64 : 256;
+    if (!v.head && chance(5)) v.width = chance(50) ? 64 : 256;
     if (v.experts && chance(30)) v.experts *= 2;
     return v;
 }
@@ -70,28 +71,31 @@ static void spoil(crossing_model *m, const gguf_model *file, const char *path) {
 
 /* ---- tokens ---- */
 
-static void write_ids(const char *path) {
+static void write_ids(const char *path, size_t ids) {
     char text[2000];
     size_t n = 0, step = 1 + below(40);
     bool alike = chance(10); /* which reaches few experts */
-    for (size_t i = 24 + below(60), at = below(96); i > 0; i--) {
+    for (size_t i = ids, at = below(96); i > 0; i--) {
         n += (size_t)snprintf(text + n, sizeof text - n, "%zu ", at);
         at = alike ? at : (at + step + below(7)) % VARIANT_VOCABULARY;
     }
     write_whole(path, text, n);
 }
 
-static void write_letters(const char *path) {
+static void write_letters(const char *path, size_t n) {
     char text[100];
-    size_t n = 30 + below(60);
     for (size_t i = 0; i < n; i++) text[i] = (char)('a' + below(8));
     write_whole(path, text, n);
 }
 
+/* Two of each kind, often of the same length. */
 static void write_tokens(const char *folder) {
     static const char *const ids[] = {"ids.txt", "ids-2.txt"}, *const texts[] = {"text.txt", "text-2.txt"};
-    for (int i = 0; i < 2; i++)
-        write_ids(in_folder(folder, ids[i])), write_letters(in_folder(folder, texts[i]));
+    size_t n = 24 + below(48);
+    for (int i = 0; i < 2; i++) {
+        write_ids(in_folder(folder, ids[i]), n), write_letters(in_folder(folder, texts[i]), n + 6);
+        if (chance(50)) n = 24 + below(48);
+    }
 }
 
 /* ---- together ---- */

@@ -1,6 +1,7 @@
 /* Options of jobs that run a model: calibrated files, importance data, logits, and files that are evaluated.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/crossing.h"
@@ -61,8 +62,23 @@ static void draw_logits(arguments *a, const crossing_model *m) {
     draw_context(a);
 }
 
+/* The other text of the same kind. */
+static bool swap_text(arguments *a) {
+    for (size_t i = 0; i < a->n; i++) {
+        char *old = a->items[i], *end = strstr(old, ".txt"), *two = strstr(old, "-2.txt");
+        if (!end) continue;
+        *(two ? two : end) = 0;
+        assert_true(asprintf(&a->items[i], "%s%s.txt", old, two ? "" : "-2") > 0);
+        free(old);
+        return true;
+    }
+    return false;
+}
+
 static void draw_tokens(crossing_options *o, const crossing_model *m) {
     arguments *a = &o->aspects[ASPECT_TOKENS];
+    if (a->n && chance(50) && (swap_text(a) || swap_text(&o->texts))) return; /* in which just that differs */
+    arguments_free(a);
     if (o->job == JOB_CALIBRATE) draw_calibration(a, m);
     if (o->job == JOB_IMPORTANCE) draw_importance(o, m);
     if (o->job == JOB_LOGITS) draw_logits(a, m);
@@ -87,7 +103,7 @@ static void draw_evaluation(crossing_options *o, const crossing_model *m) {
 }
 
 void crossing_run_aspect_draw(crossing_options *o, enum crossing_aspect aspect, const crossing_model *m) {
-    arguments_free(&o->aspects[aspect]);
+    if (aspect != ASPECT_TOKENS) arguments_free(&o->aspects[aspect]);
     if (aspect == ASPECT_TOKENS) draw_tokens(o, m);
     if (aspect == ASPECT_MEMORY) draw_memory(o);
     if (aspect == ASPECT_EVALUATE) draw_evaluation(o, m);

@@ -70,11 +70,20 @@ static void another_input(void) {
 
 /* ---- what another run measured ---- */
 
-/* The job with one aspect drawn afresh. */
+static void change_target(crossing_options *o) {
+    char *old = o->before.items[1]; /* behind --target-bpw or --target-size */
+    assert_true(asprintf(&o->before.items[1], "%.2f", strtod(old, NULL) * (chance(50) ? .9 : 1.1)) > 0);
+    char *point = strtod(old, NULL) > 1000 ? strchr(o->before.items[1], '.') : NULL;
+    if (point) *point = 0;
+    free(old);
+}
+
+/* The job with one aspect drawn afresh, or another target. */
 static arguments other_words(void) {
     crossing_options other;
     crossing_options_copy(&other, &at.options);
-    enum crossing_aspect aspect = crossing_aspect_any(&at.options);
+    enum crossing_aspect aspect = chance(20) ? ASPECT_PRUNE : crossing_aspect_any(&at.options);
+    if (other.target && chance(20)) change_target(&other);
     for (int tries = 0; tries < 20; tries++) {
         crossing_aspect_draw(&other, aspect, &at.model);
         if (!arguments_same(&other.aspects[aspect], &at.options.aspects[aspect])) break;
@@ -117,7 +126,7 @@ static file_list unfinished_files(const char *where) {
 static file_list leave_files(const char *where) {
     file_list files = {.n = 0};
     for (int tries = 0; tries < 4 && !files.n && !exists_output(in_folder(at.folder, where)); tries++) {
-        setting s = any_kill();
+        setting s = chance(75) ? late_kill() : any_kill();
         s.isa = any_level();
         run(where, s, all_words(&at.options, any_threads()));
         files_free(&files);
@@ -134,6 +143,13 @@ static void remove_hidden(const char *where) {
     files_free(&files);
 }
 
+/* Most often what a run goes on from. */
+static const char *any_file(const file_list *files) {
+    for (size_t i = 0; i < files->n; i++)
+        if (strstr(files->names[i], ".gquant-states") && chance(40)) return files->names[i];
+    return files->names[below(files->n)];
+}
+
 /* A damaged file is noticed: the bytes are the reference's, or an error says what to do. */
 static void damaged(void) {
     const char *where = new_folder("damaged");
@@ -141,7 +157,7 @@ static void damaged(void) {
     maybe_forget_measures();
     file_list files = leave_files(where);
     for (size_t i = files.n ? 1 + (size_t)chance(15) : 0; i > 0; i--) {
-        const char *path = files.names[below(files.n)], *slash = strrchr(path, '/');
+        const char *path = any_file(&files), *slash = strrchr(path, '/');
         size_t n = strlen(how);
         snprintf(how + n, sizeof how - n, "%s: %s; ", slash + 1, damage_file(path));
         at.damaged++;
@@ -175,13 +191,13 @@ static arguments refused_words(setting *s, bool *own) {
                                           {"--part", "1/2"},          {"--keep-split", "--split-max-size=1"}};
     unsigned kind = (unsigned)below(100);
     *own = false;
-    if (kind < 25) {
+    if (kind < 35) {
         s->most_bytes = 6000 + below(30000); /* what is said has room */
-    } else if (kind < 35 && has_faults()) {
+    } else if (kind < 45 && has_faults()) {
         s->fault = "flock:1+:11";
-    } else if (kind < 45) {
+    } else if (kind < 55) {
         return other_words();
-    } else if (kind < 85) {
+    } else if (kind < 90) {
         size_t i = below(sizeof more / sizeof *more);
         arguments a = all_words(&at.options, any_threads());
         arguments_add(&a, "%s", more[i][0]), arguments_add(&a, "%s", more[i][1]);
@@ -195,7 +211,7 @@ static arguments refused_words(setting *s, bool *own) {
 static char *refusal_difference(const setting *s, const snapshot *before, const char *where) {
     const char *lost = snapshot_lost(before, in_folder(at.folder, where));
     char *text = NULL;
-    if (!s->fault) return snapshot_difference(before, in_folder(at.folder, where), NULL);
+    if (!s->fault) return snapshot_difference(before, in_folder(at.folder, where));
     if (lost) assert_true(asprintf(&text, "%s is gone", lost) > 0);
     return text;
 }
@@ -214,16 +230,17 @@ static void beside_a_running_one(const char *where) {
     ended = end_started(&running, difference != NULL);
     if (difference) fail_case("in %s, beside one at work, refused (%s), but %s", where, o.text, difference);
     bool refused = o.status != 0;
+    snapshot_free(&before);
+    if (is_short_of_memory(&ended)) return;
     if (refused && ended.status) fail_case("in %s: the first, beside a refused one: %s", where, ended.text);
     if (refused) same_folder(where);
-    snapshot_free(&before);
 }
 
 /* The first has been killed. */
 static void beside_an_unfinished_one(const char *where) {
     setting second = {.isa = any_level()};
     bool own;
-    run(where, any_kill(), all_words(&at.options, any_threads()));
+    run(where, chance(75) ? late_kill() : any_kill(), all_words(&at.options, any_threads()));
     if (exists_output(in_folder(at.folder, where))) return;
     snapshot before = snapshot_take(in_folder(at.folder, where));
     arguments a = refused_words(&second, &own);
@@ -243,6 +260,38 @@ static void refused_beside(void) {
         beside_a_running_one(where);
     else
         beside_an_unfinished_one(where);
+}
+
+/* ---- work that is kept ---- */
+
+/* Whether a plan says that there is something to go on from. */
+static bool is_continued_by_plan(const char *where) {
+    arguments a = all_words(&at.options, any_threads());
+    free(a.items[0]);
+    a.items[0] = strdup("--verbose"); /* in place of -q */
+    arguments_add(&a, "--dry-run");
+    outcome o = run(where, (setting){.isa = NULL}, a);
+    return o.status == 0 && (strstr(o.text, " layers are done") || strstr(o.text, " will be continued"));
+}
+
+/* A run that fails half-way leaves what the one before it has finished. */
+static void failing_again(void) {
+    static const char *const codes[] = {"5", "12", "24", "28"}; /* EIO, ENOMEM, EMFILE, ENOSPC */
+    const char *where = new_folder("failing");
+    maybe_forget_measures();
+    run(where, late_kill(), all_words(&at.options, any_threads()));
+    if (exists_output(in_folder(at.folder, where))) return;
+    bool promised = is_continued_by_plan(where);
+    snapshot before = snapshot_take(in_folder(at.folder, where));
+    outcome o = run(where, at_any_call(codes[below(4)]), all_words(&at.options, any_threads()));
+    const char *lost = snapshot_lost(&before, in_folder(at.folder, where));
+    if (o.status && promised && lost && !exists_output(in_folder(at.folder, where)))
+        fail_case("in %s: a run has failed (%s), and %s is gone", where, o.text, lost);
+    snapshot_free(&before);
+    if (o.status == 0)
+        same_outputs(where); /* what could not be removed may be there */
+    else
+        finish_in(where, (setting){.isa = any_level()});
 }
 
 /* ---- an input that changes ---- */
@@ -283,6 +332,8 @@ static bool each_alone(void) {
 }
 static bool is_continued(void) { return has_reference() && at.options.job != JOB_LOGITS; }
 
+static bool may_fail_again(void) { return is_continued() && may_fault(); }
+
 static const crossing_way ways[] = {
     {"other_threads", other_threads, always},
     {"other_threads", other_threads, has_reference},
@@ -301,6 +352,7 @@ static const crossing_way ways[] = {
     {"damaged", damaged, is_continued},
     {"refused_beside", refused_beside, is_continued},
     {"refused_beside", refused_beside, is_continued},
+    {"failing_again", failing_again, may_fail_again},
     {"input_changes", input_changes, has_reference},
     {"inputs_as_outputs", inputs_as_outputs, always},
     {"inputs_as_outputs", inputs_as_outputs, always},

@@ -93,17 +93,20 @@ static void in_parts(void) {
         fail_case("in %s: joined although the whole run fails", where);
 }
 
-/* Something happens at one of the reference's calls that change files or read them. */
-static setting at_any_call(const char *what) {
-    static const char *const kinds[] = {"pwrite", "pwrite", "pwrite", "fdatasync", "fdatasync", "fsync",
-                                        "rename", "unlink", "open",   "pread",     "pread",     "flock"};
+static setting at_call(const char *kind, unsigned call, const char *what) {
     static char faults[8][32];
     static size_t next;
+    char *fault = faults[next++ % 8];
+    snprintf(fault, sizeof faults[0], "%s:%u:%s", kind, call, what);
+    return (setting){.fault = fault};
+}
+
+setting at_any_call(const char *what) {
+    static const char *const kinds[] = {"pwrite", "pwrite", "pwrite", "fdatasync", "fdatasync", "fsync",
+                                        "rename", "unlink", "open",   "pread",     "pread",     "flock"};
     const char *kind = kinds[below(sizeof kinds / sizeof *kinds)];
     unsigned calls = calls_counted(kind);
-    char *fault = faults[next++ % 8];
-    snprintf(fault, sizeof faults[0], "%s:%u:%s", kind, 1 + (unsigned)below(calls ? calls : 1), what);
-    return (setting){.fault = fault};
+    return at_call(kind, 1 + (unsigned)below(calls ? calls : 1), what);
 }
 
 setting any_stop(void) {
@@ -117,6 +120,15 @@ setting any_kill(void) {
         if (chance(10)) return (setting){.cut_at = 1 + (unsigned)below(5)};
     }
     return (setting){.kill_us = 1 + (unsigned)below(at.reference.us + at.reference.us / 4)};
+}
+
+setting late_kill(void) {
+    static const char *const kinds[] = {"pwrite", "pwrite", "fdatasync", "fdatasync", "rename", "unlink"};
+    if (!has_faults())
+        return (setting){.kill_us = 1 + at.reference.us / 4 + (unsigned)below(at.reference.us * 3 / 4)};
+    const char *kind = kinds[below(sizeof kinds / sizeof *kinds)];
+    unsigned calls = calls_counted(kind);
+    return at_call(kind, 1 + calls / 4 + (unsigned)below(calls * 3 / 4), "kill");
 }
 
 void with_kills(void) {
@@ -162,7 +174,10 @@ void one_by_one(void) {
 /* Leave a run unfinished; with faults, one that only lacks its names. false: it has finished. */
 bool leave_unfinished(const char *where, arguments a) {
     setting s = {.fault = "rename:1+:5"};
-    if (!has_faults() || (at.model.runs && chance(50))) s = any_kill();
+    if (at.model.runs && chance(50))
+        s = late_kill();
+    else if (!has_faults())
+        s = any_kill();
     run(where, s, a);
     return !exists_output(in_folder(at.folder, where));
 }
@@ -183,7 +198,7 @@ void after_other_options(void) {
     crossing_options_copy(&other, &at.options);
     enum crossing_aspect aspect =
         at.options.aspects[ASPECT_PRUNE].n && chance(40) ? ASPECT_PRUNE : crossing_aspect_any(&at.options);
-    bool same = true, part = chance(20);
+    bool same = true, part = chance(20) && !at.model.runs; /* no parts of these */
     for (int tries = 0; same && tries < 20; tries++) {
         crossing_aspect_draw(&other, aspect, &at.model);
         same = arguments_same(&other.aspects[aspect], &at.options.aspects[aspect]);

@@ -29,9 +29,13 @@ const char *any_level(void);
 unsigned any_threads(void);
 /* The model is another one from now on. */
 void change_input(void);
+/* Something happens, as tests/faults.c calls it, at one of the reference's calls that change files or read
+ * them. */
+setting at_any_call(const char *what);
 /* At a moment, or at a call, of a run like the reference's. */
 setting any_kill(void);
-setting any_stop(void); /* for start_in */
+setting late_kill(void); /* not at the beginning, where there is something to go on from */
+setting any_stop(void);  /* for start_in */
 /* A run that may have been stopped anywhere, and now has to end well. */
 void finish_in(const char *where, setting s);
 /* Leave a run unfinished; with faults, one that only lacks its names. false: it has finished. */

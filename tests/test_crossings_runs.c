@@ -30,6 +30,16 @@ static void split_model(const char *in) {
     files_free(&files);
 }
 
+/* "45.5 MiB" in bytes, with what rounding may have taken away. */
+static uint64_t bytes_of(const char *text) {
+    static const char *const units[] = {"KiB", "MiB", "GiB"};
+    char *unit;
+    double bytes = strtod(text, &unit) * 1.003;
+    for (size_t i = 0; i < 3; i++)
+        if (!strncmp(unit + (*unit == ' '), units[i], 3)) bytes *= (double)(UINT64_C(1) << (10 * (i + 1)));
+    return (uint64_t)bytes;
+}
+
 /* What the job takes at least: what is said where there is not enough. */
 static void find_least_memory(void) {
     crossing_options *o = &at.options;
@@ -42,8 +52,7 @@ static void find_least_memory(void) {
     arguments_add(&a, "--memory"), arguments_add(&a, "1"), arguments_add(&a, "--dry-run");
     outcome said = run("in", (setting){.isa = NULL}, a);
     char *take = strstr(said.text, " take ");
-    if (said.status && strstr(said.text, "not enough") && take)
-        o->least_memory = strtoull(take + 6, NULL, 10);
+    if (said.status && strstr(said.text, "not enough") && take) o->least_memory = bytes_of(take + 6);
 }
 
 static void draw_case(const char *in) {
@@ -79,7 +88,7 @@ static void look_at_reference(void) {
 }
 
 static void end_case(void) {
-    char *difference = snapshot_difference(&inputs, in_folder(at.folder, "in"), ".gquant-measure");
+    char *difference = snapshot_difference(&inputs, in_folder(at.folder, "in"));
     if (difference && !at.way_left) fail_case("of the inputs %s", difference);
     snapshot_free(&inputs);
 }
