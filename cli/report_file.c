@@ -33,11 +33,20 @@ static bool is_shard(const char *path, const char *model) {
     return found;
 }
 
+/* Whether it is where what targets found out of a model is kept. */
+static bool is_measurements(const char *path, const char *model) {
+    char *kept = format("%s.gquant-measure", model);
+    bool same = path_same(path, kept);
+    free(kept);
+    return same;
+}
+
 static bool is_in_use(const request *r, const char *path) {
     bool same = path != r->report && r->report && path_same(path, r->report);
     for (size_t i = 0; !same && i < r->files.n; i++) same = path_same(path, r->files.items[i]);
     for (size_t i = 0; !same && i < r->n_arguments; i++)
-        same = path_same(path, r->arguments[i]) || is_shard(path, r->arguments[i]);
+        same = path_same(path, r->arguments[i]) || is_shard(path, r->arguments[i]) ||
+               is_measurements(path, r->arguments[i]);
     for (size_t i = 0; !same && i < r->quantize.n_outputs; i++)
         same = path_same(path, r->quantize.outputs[i].path);
     return same;

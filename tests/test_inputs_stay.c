@@ -104,6 +104,27 @@ static void quantizing(void **state) {
     free(model_), free(split), free(im), free(text), free(recipe), free(ids), free(other);
 }
 
+/* What a target has measured is kept beside the model, and read by the next one. */
+static void measurements_beside_the_model(void **state) {
+    (void)state;
+    char *model_ = strdup(path("model.gguf")), *kept = strdup(path("model.gguf.gquant-measure")), *err;
+    size_t n, now;
+    GQUANT(0, "-q", "--dry-run", "--target-bpw", "8", model_, path("o"));
+    uint8_t *before = read_whole(kept, &n);
+    const char *const lines[][8] = {{NULL, "--recipe-out", kept, model_, "o", "Q8_0", NULL},
+                                    {NULL, "--force", model_, kept, "Q8_0", NULL}};
+    for (size_t i = 0; i < 2; i++) {
+        int status = run_command((const char **)lines[i], NULL, &err);
+        if (status != 1 && status != 2) fail_msg("line %zu: %s", i, err);
+        uint8_t *after = read_whole(kept, &now);
+        assert_int_equal(n, now);
+        assert_memory_equal(before, after, n);
+        free(after), free(err);
+    }
+    assert_int_equal(unlink(kept), 0);
+    free(before), free(model_), free(kept);
+}
+
 /* A name that the command makes up is one, too. */
 static void names_that_are_made_up(void **state) {
     (void)state;
@@ -192,6 +213,7 @@ static void the_library_refuses_it(void **state) {
 int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantizing),
+        cmocka_unit_test(measurements_beside_the_model),
         cmocka_unit_test(names_that_are_made_up),
         cmocka_unit_test(making_importance_data),
         cmocka_unit_test(merging_and_converting),

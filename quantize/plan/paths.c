@@ -12,6 +12,7 @@
 
 #include "base/safe_file.h"
 #include "quantize/files.h"
+#include "quantize/plan/measure.h"
 
 static const char *base_of(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -80,6 +81,16 @@ bool plan_check_inputs(const gq_plan *plan, const gq_options *options, const cha
     return files_check_inputs(path, &plan->model, others, sizeof others / sizeof *others, e);
 }
 
+/* What a target found out of the model is kept beside it, and worth minutes: no output takes its place. */
+static bool check_measurements(const gq_plan *plan, const char *path, gq_error *e) {
+    char *kept = measure_path(plan);
+    const char *const others[] = {kept};
+    bool ok = kept ? files_check_inputs(path, &plan->model, others, 1, e)
+                   : gq_fail_memory(e, strlen(plan_input(plan)));
+    free(kept);
+    return ok;
+}
+
 /* Whether it lies in a folder that whoever asks for a plan alone has still to make. */
 static bool is_still_missing(const gq_options *options, const char *path) {
     struct stat st;
@@ -92,7 +103,7 @@ static bool check_target(const gq_plan *plan, const gq_options *options, const p
                          gq_error *e) {
     const char *path = shard->path;
     return is_still_missing(options, path) ||
-           (plan_check_inputs(plan, options, path, e) &&
+           (plan_check_inputs(plan, options, path, e) && check_measurements(plan, path, e) &&
             gq_check_target(path, options->force || options->dry_run || named, e));
 }
 
