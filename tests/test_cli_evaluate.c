@@ -199,6 +199,7 @@ static void what_cannot_be_evaluated_is_refused_before_the_work(void **state) {
 static void a_failed_evaluation_costs_no_report(void **state) {
     (void)state;
     char line[4096], *err;
+    if (command_stands_in()) skip(); /* on Windows a folder that is somebody's current one stays */
     snprintf(line, sizeof line,
              "mkdir '%s' && cd '%s' && rmdir '%s' && exec '%s' --evaluate '%s' --memory 1K --report '%s' "
              "'%s' '%s' Q4_K_M",
