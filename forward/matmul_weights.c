@@ -78,7 +78,7 @@ static void run_step(step *s) {
     s->unit_rows = threads == 1 ? TILE_ROWS : smaller(TILE_ROWS, larger(48, parts(share, 12) * 12));
     size_t row_units = parts(s->w->rows, s->unit_rows);
     s->unit_panels = threads == 1 ? panels : larger(1, panels * row_units / (threads * UNITS / 2));
-    s->unit_panels = smaller(panels, s->unit_panels);
+    s->unit_panels = larger(1, smaller(panels, s->unit_panels));
     size_t units = row_units * parts(panels, s->unit_panels);
     threads_for(s->m->pool, parts(s->columns, PACKED_COLUMNS), THREADS_EVEN, pack_columns, s);
     threads_for(s->m->pool, units, 1, multiply_unit, s);

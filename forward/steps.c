@@ -62,7 +62,7 @@ bool batch_finite(forward_batch *b, const char *what, const gguf_tensor *t, cons
     float value = x[bad * stride + token];
     if (isnan(value)) value = NAN; /* its sign is the processor's */
     gq_fail(b->e, "%s: %s %s is not finite: feature %zu of token %zu of the batch is %g", b->model->path,
-            what, t->name, bad, token, (double)value);
+            what, t ? t->name : "", bad, token, (double)value);
     return batch_blame_weights(b->e);
 }
 

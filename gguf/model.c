@@ -95,8 +95,8 @@ static bool open_sibling(gguf_container *m, const char *path, const split *p, gq
     split found;
     int64_t count;
     if (!gq_file_open(&file, path, e))
-        return gq_fail(e, "%s (shard %u of the %u that %s wants)", e->text, m->n_shards + 1, p->count,
-                       p->path);
+        return gq_fail(e, "%s (shard %u of the %u that %s wants)", e ? e->text : "", m->n_shards + 1,
+                       p->count, p->path);
     if (!gguf_shard_read(&s, &file, e)) return false;
     bool ok = split_key(&s, "split.count", GGUF_U16, &count, e) && read_split(&s, &found, e) &&
               check_sibling(&found, m->n_shards, p, e) && add_shard(m, &s, e);
@@ -181,6 +181,7 @@ bool gguf_model_check_transposed(const gguf_model *m, gq_error *e) {
 
 /* The tensors of all shards as one list, and the metadata of the first. */
 static bool gather_tensors(gguf_model *m, gguf_container *c, gq_error *e) {
+    if (!c->shards) return gq_fail(e, "a model without a file");
     const gguf_shard *first = &c->shards[0];
     uint64_t n = 0;
     m->kv = first->kv, m->n_kv = first->n_kv, m->path = first->file.path;

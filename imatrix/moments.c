@@ -155,6 +155,7 @@ static void add_floats(float *to, const float *from, size_t n) {
 static void add_group(const moments *m, size_t row, const float *panels, size_t column, float *total) {
     enum { ROWS = 48 }; /* a multiple of all kernels' rows; 48 KiB on the stack */
     _Alignas(64) float sums[ROWS * FEEDBACK_STRIP];
+    if (m->waiting == 0) return;
     for (size_t r = 0, n; r < FEEDBACK_STRIP; r += n) {
         n = FEEDBACK_STRIP - r < ROWS ? FEEDBACK_STRIP - r : ROWS;
         sum_rows(m, row + r, n, panels, column, sums, false);

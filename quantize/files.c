@@ -14,6 +14,8 @@
 #include "base/safe_file.h"
 #include "quantize/files.h"
 
+static const char NEW_SUFFIX[] = ".gquant-new"; /* of a small file that is being written */
+
 char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e) {
     gq_file f;
     char *text = NULL;
@@ -67,13 +69,25 @@ static bool leads_to(const char *path, const struct stat *to) {
     return path && stat(path, &st) == 0 && st.st_dev == to->st_dev && st.st_ino == to->st_ino;
 }
 
+static bool is_input(const char *path, const gguf_model *model, const char *const *others, size_t n) {
+    struct stat st;
+    if (stat(path, &st) != 0) return false;
+    bool is = gguf_model_has_file(model, st.st_dev, st.st_ino);
+    for (size_t i = 0; !is && i < n; i++) is = leads_to(others[i], &st);
+    return is;
+}
+
+/* Until a small file is whole it has another name, which may be an input's, too. */
 bool files_check_inputs(const char *path, const gguf_model *model, const char *const *others, size_t n,
                         gq_error *e) {
-    struct stat st;
-    if (stat(path, &st) != 0) return true;
-    bool is_input = gguf_model_has_file(model, st.st_dev, st.st_ino);
-    for (size_t i = 0; !is_input && i < n; i++) is_input = leads_to(others[i], &st);
-    return !is_input || gq_fail(e, "%s is one of the inputs: writing it would destroy what is read", path);
+    char *beside = safe_file_beside(path, NEW_SUFFIX);
+    if (!beside) return gq_fail_memory(e, strlen(path));
+    const char *hit = is_input(path, model, others, n)     ? path
+                      : is_input(beside, model, others, n) ? beside
+                                                           : NULL;
+    bool ok = !hit || gq_fail(e, "%s is one of the inputs: writing %s would destroy what is read", hit, path);
+    free(beside);
+    return ok;
 }
 
 /* A name that is always the same, so that the next writer takes away what one that was killed has left; where
@@ -81,7 +95,7 @@ bool files_check_inputs(const char *path, const gguf_model *model, const char *c
  * foretell. */
 static int create_beside(const char *path, char **beside, gq_error *e) {
     enum { TRIES = 100 };
-    *beside = safe_file_beside(path, ".gquant-new");
+    *beside = safe_file_beside(path, NEW_SUFFIX);
     if (!*beside) return gq_fail_memory(e, strlen(path)), -1;
     int fd = safe_file_renew(*beside);
     if (fd < 0) errno = EEXIST;

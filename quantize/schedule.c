@@ -60,7 +60,7 @@ static void tell(schedule *s, const piece *p) {
     to->bytes_done += p->bytes, to->weights_done += p->weights;
     if (p->resumed) to->bytes_resumed += p->bytes, to->weights_resumed += p->weights;
     to->seconds = schedule_clock() - s->started;
-    to->seconds_resumed = s->resuming / threads_pool_count(s->pool).ran;
+    to->seconds_resumed = s->before + s->resuming / threads_pool_count(s->pool).ran;
     if (s->callbacks && s->callbacks->progress) s->callbacks->progress(s->callbacks->user, to);
 }
 

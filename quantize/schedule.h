@@ -13,6 +13,7 @@ typedef struct schedule {
     gq_progress progress;          /* bytes_total and tensor are the user's to set */
     double started;
     double resuming; /* seconds of all threads together */
+    double before;   /* seconds that went before the first piece, of which rates say nothing */
     threads_pool *pool;
     size_t room;                       /* bytes of a thread's memory */
     struct schedule_thread *of_thread; /* one per thread of the pool */

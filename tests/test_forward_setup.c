@@ -96,6 +96,25 @@ static void wrong_keys_are_named(void **state) {
     }
 }
 
+/* Sizes of heads that no key says follow from the width. */
+static void heads_without_features_are_refused(void **state) {
+    (void)state;
+    static const char *const sets[] = {"attention.head_count=u:25;attention.head_count_kv=u:25",
+                                       "attention.head_count=u:25;attention.head_count_kv=u:25;"
+                                       "attention.key_length_mla=u:14"};
+    for (size_t i = 0; i < 2; i++) {
+        variant v = *variant_named("deepseek2-lite");
+        gq_error e = {0};
+        v.no_length = true;
+        model *m = variant_model(&v, GGUF_F32, NULL);
+        variant_set(m, "deepseek2", "attention.kv_lora_rank=u:12"), variant_set(m, "deepseek2", sets[i]);
+        model_write(m, path("model.gguf"));
+        model_free(m);
+        bool ran = runs(path("model.gguf"), &e);
+        assert_told(sets[i], ran, &e, "deepseek2.attention.head_count", "is more than embedding_length");
+    }
+}
+
 static void missing_keys_are_named(void **state) {
     (void)state;
     static const char *const needed[][2] = {{"cohere2", "logit_scale"},
@@ -254,6 +273,7 @@ int main(void) {
     for (size_t i = 0; i < VARIANT_IDS; i++) ids[i] = variant_id(i);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_keys_are_named),
+        cmocka_unit_test(heads_without_features_are_refused),
         cmocka_unit_test(missing_keys_are_named),
         cmocka_unit_test(wrong_tensors_are_named),
         cmocka_unit_test(types_without_decoder_are_named),

@@ -54,6 +54,7 @@ typedef struct trials {
     divergence *figures;
     size_t first_window, n_windows;
     strip_pair *room;
+    pulse progress;
     double surprise; /* sum of (1 - p) x power of the row of the token that came next */
 } trials;
 
@@ -385,9 +386,9 @@ static void spread_harm(const trials *t) {
 
 static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks *callbacks, gq_error *e) {
     const forward_model *m = t->how->model;
-    pulse told = pulse_start(callbacks, forward_job_work(&t->job, m, false) * (1 + (double)t->n / 2), 0,
-                             t->job.windows * t->job.context);
-    t->job.pulse = pulse_tell, t->job.data = &told;
+    t->progress = pulse_start(callbacks, forward_job_work(&t->job, m, false) * (1 + (double)t->n / 2), 0,
+                              t->job.windows * t->job.context);
+    t->job.pulse = pulse_tell, t->job.data = &t->progress;
     t->room = aligned_alloc(64, sizeof *t->room);
     if (!t->room) return gq_fail_memory(e, sizeof *t->room);
     t->job.ids = t->ids = plan_sample_windows(&t->how->job, t->job.windows, e);

@@ -275,7 +275,7 @@ static bool calibrate(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     if (!g->plan->calibration) return true;
     bool ok = calibrate_run(g->plan, &g->outputs, g->names.whole, g->results, callbacks, &g->kept, e);
     /* It says nothing about the speed of what follows. */
-    g->schedule.resuming += (schedule_clock() - began) * threads_pool_most(g->schedule.pool);
+    g->schedule.before += schedule_clock() - began;
     return ok;
 }
 
