@@ -165,7 +165,7 @@ static void make_wanted(size_t i, const char *in, const char *name) {
 /* ---- damage ---- */
 
 static void flip(const char *name, off_t at) {
-    uint8_t byte;
+    uint8_t byte = 0;
     int fd = open(name, O_RDWR);
     assert_true(fd >= 0 && pread(fd, &byte, 1, at) == 1);
     byte ^= 1;
