@@ -10,8 +10,8 @@
 #include "quantize/plan/plan.h"
 #include "quantize/run/journal.h"
 #include "quantize/run/names.h"
-#include "quantize/schedule.h"
 #include "quantize/sized.h"
+#include "quantize/strips/schedule.h"
 
 /* The states of a calibrated run are made beside its first output. */
 static bool check_states(const gq_plan *plan, const gq_options *options, gq_error *e) {

@@ -114,7 +114,8 @@ static float *weights_of(const gguf_model *m, const gguf_tensor *t) {
     uint8_t *bytes = malloc(t->size);
     float *x = malloc(4 * n);
     gq_error e;
-    assert_true(bytes && x && gq_file_read(&gguf_container_of(m)->shards[t->shard].file, t->offset, bytes, t->size, &e));
+    assert_true(bytes && x &&
+                gq_file_read(&gguf_container_of(m)->shards[t->shard].file, t->offset, bytes, t->size, &e));
     kernels_select()->codecs[t->type->id].decode(bytes, x, n);
     free(bytes);
     return x;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "forward/divergence.h"
-#include "quantize/look/figures.h"
+#include "quantize/inspect/figures.h"
 #include "tests/model.h"
 
 enum { VOCABULARY = 700, POSITIONS = 77, STRIDE = 80, MODELS = 3 };

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/gguf.h"
 #include "base/index.h"
+#include "gguf/gguf.h"
 #include "tests/support.h"
 
 enum { N = 20000 };

@@ -163,7 +163,8 @@ static void trailing_ones_go_and_one_dimension_stays(void **state) {
     read_back(&m, &b);
     for (int i = 0; i < N; i++) {
         assert_int_equal(gguf_container_of(&m)->shards[0].tensors[i].n_dims, shapes[i].n_dims);
-        assert_memory_equal(gguf_container_of(&m)->shards[0].tensors[i].ne, shapes[i].ne, sizeof shapes[i].ne);
+        assert_memory_equal(gguf_container_of(&m)->shards[0].tensors[i].ne, shapes[i].ne,
+                            sizeof shapes[i].ne);
     }
     gguf_model_close(&m);
     gguf_header_free(h);

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/windows.h"
+#include "quantize/sweep/windows.h"
 #include "tests/folder.h"
 #include "tests/token_model.h"
 

@@ -7,11 +7,11 @@
 #include <zlib.h>
 
 #include "base/checked.h"
-#include "quantize/allowance.h"
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/paths.h"
-#include "quantize/windows.h"
+#include "quantize/sweep/memory_budget.h"
+#include "quantize/sweep/windows.h"
 
 /* Tokens per column. At 2.7 a measured model lost 29 % more than at 17, from where on seven times as many
  * bring 7 % (docs/calibration.md). Between them nothing was measured; the default has 4.6 for 14,336 columns,
@@ -50,7 +50,7 @@ static bool read_text(gq_plan *plan, plan_calibration *c, const gq_calibration *
 /* What decides bytes does not ask how much memory the machine has. */
 static bool warn_of_machine(gq_plan *plan, const plan_calibration *c, gq_error *e) {
     enum { MIB = 1 << 20 };
-    uint64_t has = allowance_machine();
+    uint64_t has = memory_budget_machine();
     return c->asked || c->bounds.peak <= has ||
            words_add(
                &plan->warnings, e,

@@ -5,9 +5,9 @@
 
 #include "forward/stream.h"
 #include "imatrix/moments.h"
-#include "quantize/checkpoint.h"
 #include "quantize/plan/plan.h"
-#include "quantize/windows.h"
+#include "quantize/sweep/checkpoint.h"
+#include "quantize/sweep/windows.h"
 
 /* Rows of a matrix that are in hand at once: 24 times what a pass takes, enough for as many threads, and of
  * moments for 14,336 columns a tenth. A multiple of 192, by which the outputs' errors are added up. */

@@ -20,9 +20,9 @@
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/calibration_sample.h"
-#include "quantize/pulse.h"
-#include "quantize/schedule.h"
-#include "quantize/strip.h"
+#include "quantize/strips/schedule.h"
+#include "quantize/strips/strip.h"
+#include "quantize/sweep/pulse.h"
 
 enum {
     HARM_TOKENS = 512, /* foretell what a tensor costs on another text within a third: docs/mixes.md */

@@ -13,7 +13,7 @@
 #include "base/checked.h"
 #include "base/units.h"
 #include "forward/matmul.h"
-#include "quantize/allowance.h"
+#include "quantize/sweep/memory_budget.h"
 
 enum {
     USUAL_PROCESS = 16 << 20, /* and for what a process has without all this */
@@ -121,7 +121,7 @@ static const gguf_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
 
 void calibration_set_width(const gq_plan *plan, plan_calibration *c) {
     const gguf_tensor *widest = widest_of(plan, c);
-    c->job.memory = allowance_of(c->asked);
+    c->job.memory = memory_budget_of(c->asked);
     c->deciding_memory = c->asked ? c->asked : DECIDING_MEMORY;
     c->width = SIZE_MAX;
     if (!widest || fits(plan, c, widest, SIZE_MAX)) return;
@@ -163,7 +163,7 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
 
 bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     needs n = needs_of(plan, c);
-    uint64_t resident = allowance_taken();
+    uint64_t resident = memory_budget_taken();
     struct rusage so_far;
     c->besides = sum_of(&n, c->job.threads), c->matrices_at_once = 1;
     c->job.besides = plus(c->besides, resident);

@@ -7,7 +7,7 @@
 #include "base/safe_file.h"
 #include "imatrix/collect.h"
 #include "quantize/plan/calibration.h"
-#include "quantize/pulse.h"
+#include "quantize/sweep/pulse.h"
 
 /* Mean squares need far fewer tokens than moments do; these are an eighth of the usual text. */
 enum { SAMPLE_TOKENS = 8192 };

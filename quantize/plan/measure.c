@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 #include "quantize/plan/calibration.h"
-#include "quantize/schedule.h"
-#include "quantize/strip.h"
-#include "quantize/transposed.h"
+#include "quantize/strips/schedule.h"
+#include "quantize/strips/strip.h"
+#include "quantize/strips/transposed.h"
 
 bool measure_applies(const gq_plan *plan, size_t tensor, size_t type) {
     const plan_source *s = &plan->sources[tensor];

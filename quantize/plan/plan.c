@@ -18,7 +18,7 @@
 #include "quantize/plan/paths.h"
 #include "quantize/plan/target.h"
 #include "quantize/plan/transpose.h"
-#include "quantize/strip.h"
+#include "quantize/strips/strip.h"
 
 enum {
     MAX_PARTS = 1 << 20,

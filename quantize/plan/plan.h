@@ -5,16 +5,16 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/words.h"
 #include "codec/codec.h"
 #include "gguf/gguf.h"
-#include "model/facts.h"
 #include "imatrix/inputs.h"
 #include "mixes/mixes.h"
+#include "model/facts.h"
 #include "quantize/gquant.h"
 #include "quantize/plan/chunk.h"
 #include "quantize/plan/override.h"
 #include "quantize/plan/prune.h"
-#include "base/words.h"
 
 /* A tensor of the input that is written, with what all outputs share of it. */
 typedef struct plan_source {
@@ -84,7 +84,7 @@ struct gq_plan {
     word_list warnings;
 };
 
-/* Whether its matrices are transposed on the way: quantize/transposed.h reads them. */
+/* Whether its matrices are transposed on the way: quantize/strips/transposed.h reads them. */
 static inline bool plan_transposes(const plan_source *s) { return s->tensor != s->stored; }
 /* Whether an output has its bytes as they are in the input. */
 static inline bool plan_copies(const plan_source *s, const gq_tensor *to) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/transposed.h"
+#include "quantize/strips/transposed.h"
 
 static void transpose(plan_source *s) {
     s->view = *s->stored;

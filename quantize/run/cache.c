@@ -10,8 +10,8 @@ enum {
     AHEAD = 8,
 };
 
-/* The elements of a chunk of the input. What is transposed is spread over a whole matrix: of its chunks each that
- * begins matrices has these. */
+/* The elements of a chunk of the input. What is transposed is spread over a whole matrix: of its chunks each
+ * that begins matrices has these. */
 static const gguf_tensor *input_range(const gq_plan *plan, uint64_t i, uint64_t *first, uint64_t *n) {
     const plan_source *s = &plan->sources[chunk_tensor(&plan->chunks, i)];
     const gguf_tensor *t = s->tensor;

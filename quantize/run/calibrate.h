@@ -4,9 +4,9 @@
 #ifndef GQ_CALIBRATE_H
 #define GQ_CALIBRATE_H
 
-#include "quantize/checkpoint.h"
 #include "quantize/run/output.h"
 #include "quantize/run/results.h"
+#include "quantize/sweep/checkpoint.h"
 
 /* Round all that the plan calls calibrated, or what an earlier run has left of it, and tell what came of it
  * in the results. The outputs' files are open and have their sizes. written: they are whole, and may have

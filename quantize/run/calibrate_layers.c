@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "quantize/run/calibrate_site.h"
-#include "quantize/strip.h"
+#include "quantize/strips/strip.h"
 
 /* A tensor of the plan, found by its address. */
 typedef struct numbered {

@@ -2,10 +2,10 @@
 #ifndef GQ_CALIBRATE_LAYERS_H
 #define GQ_CALIBRATE_LAYERS_H
 
-#include "quantize/checkpoint.h"
-#include "quantize/pulse.h"
 #include "quantize/run/calibrate_record.h"
 #include "quantize/run/results.h"
+#include "quantize/sweep/checkpoint.h"
+#include "quantize/sweep/pulse.h"
 
 typedef struct calibrator calibrator;
 

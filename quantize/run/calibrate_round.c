@@ -6,7 +6,7 @@
 
 #include "codec/feedback.h"
 #include "imatrix/output.h"
-#include "quantize/strip.h"
+#include "quantize/strips/strip.h"
 
 const char *round_reason_text(round_reason r) {
     static const char *const texts[ROUND_REASONS] = {

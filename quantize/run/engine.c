@@ -10,8 +10,8 @@
 #include "quantize/run/output.h"
 #include "quantize/run/tally.h"
 #include "quantize/run/work.h"
-#include "quantize/schedule.h"
 #include "quantize/sized.h"
+#include "quantize/strips/schedule.h"
 
 typedef struct engine {
     const gq_plan *plan;

@@ -4,7 +4,7 @@
 
 #include "quantize/run/output.h"
 #include "quantize/run/tally.h"
-#include "quantize/strip.h"
+#include "quantize/strips/strip.h"
 
 /* What a thread needs of memory for a plan. */
 typedef struct work_rooms {

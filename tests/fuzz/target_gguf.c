@@ -39,7 +39,8 @@ static void write_again(const gguf_model *m) {
         memcpy(bytes, head, head_size);
         gguf_model again;
         PROMISE(gguf_model_memory(&again, "again", bytes, head_size + data_size, &e), "%s", e.text);
-        PROMISE(again.n_tensors == m->n_tensors && gguf_container_of(&again)->shards[0].n_kv == s->n_kv, "something is lost");
+        PROMISE(again.n_tensors == m->n_tensors && gguf_container_of(&again)->shards[0].n_kv == s->n_kv,
+                "something is lost");
         for (uint64_t i = 0; i < m->n_tensors; i++) {
             const gguf_tensor *a = m->tensors[i], *b = gguf_model_tensor(&again, a->name);
             PROMISE(b && !memcmp(a->ne, b->ne, sizeof a->ne) && a->type == b->type, "tensor %s", a->name);

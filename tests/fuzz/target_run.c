@@ -18,7 +18,8 @@ static void check_output(const gq_plan *plan, size_t o) {
     PROMISE(gguf_model_open(&m, s->path, &e), "%s", e.text);
     PROMISE(m.n_tensors == n, "%llu tensors of %zu", (unsigned long long)m.n_tensors, n);
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < gguf_container_of(&m)->n_shards; i++) bytes += gguf_container_of(&m)->shards[i].file.size;
+    for (uint32_t i = 0; i < gguf_container_of(&m)->n_shards; i++)
+        bytes += gguf_container_of(&m)->shards[i].file.size;
     PROMISE(bytes == s->file_bytes, "%llu bytes, %llu were planned", (unsigned long long)bytes,
             (unsigned long long)s->file_bytes);
     for (size_t i = 0; i < n; i++) {

@@ -1,0 +1,230 @@
+/* The codecs for arrays in memory: rows that are encoded, decoded, and multiplied with a vector. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "codec/vector.h"
+#include "quantize/arrays/feedback_encoder.h"
+#include "quantize/sized.h"
+#include "quantize/strips/schedule.h"
+
+/* ---- shapes ---- */
+
+bool gq_array_bytes(uint32_t type, uint64_t rows, uint64_t cols, size_t *bytes, gq_error *e) {
+    const gguf_type *t = gguf_type_of(type);
+    uint64_t n, floats, stored;
+    if (!t) return gq_fail_usage(e, "there is no tensor type %u", type);
+    if (cols == 0 || cols % t->block_elements != 0)
+        return gq_fail_usage(e, "rows of %llu columns: of %s they have to be a multiple of %u",
+                             (unsigned long long)cols, t->name, t->block_elements);
+    if (__builtin_mul_overflow(rows, cols, &n) || __builtin_mul_overflow(n, sizeof(float), &floats) ||
+        __builtin_mul_overflow(n / t->block_elements, (uint64_t)t->block_bytes, &stored) ||
+        floats > PTRDIFF_MAX || stored > PTRDIFF_MAX)
+        return gq_fail_usage(e, "%llu rows of %llu columns are more than memory can hold",
+                             (unsigned long long)rows, (unsigned long long)cols);
+    *bytes = (size_t)stored;
+    return true;
+}
+
+/* An array that a call works on, in pieces of whole rows. */
+typedef struct array {
+    const kernels *kernels;
+    const gguf_type *type;
+    const codec *codec;
+    size_t rows, cols, row_bytes, rows_of_piece;
+    const float *x; /* to encode, or to multiply with */
+    const uint8_t *blocks;
+    uint8_t *to;
+    float *out;
+    strip_encoder encoder;
+    feedback_encoder feedback; /* in place of it, where there are moments */
+    codec_vector vector;
+    codec_error *errors; /* one per piece */
+} array;
+
+static bool array_check(array *a, uint32_t type, uint64_t rows, uint64_t cols, size_t given, gq_error *e) {
+    size_t bytes = 0;
+    if (!gq_array_bytes(type, rows, cols, &bytes, e)) return false;
+    *a = (array){.kernels = strip_kernels(e), .type = gguf_type_of(type)};
+    if (!a->kernels) return false;
+    if (given != bytes)
+        return gq_fail_usage(e, "%llu rows of %llu columns take %zu bytes as %s, and there are %zu",
+                             (unsigned long long)rows, (unsigned long long)cols, bytes, a->type->name, given);
+    a->codec = &a->kernels->codecs[type];
+    a->rows = (size_t)rows, a->cols = (size_t)cols;
+    a->row_bytes = a->cols / a->type->block_elements * a->type->block_bytes;
+    /* Whole batches, as an encoder takes no longer for one than for a single row. */
+    size_t batches = STRIP / CODEC_MOST_LANES / a->cols;
+    a->rows_of_piece = CODEC_MOST_LANES * (batches ? batches : 1);
+    return true;
+}
+
+static size_t array_pieces(const array *a) {
+    return a->rows / a->rows_of_piece + (a->rows % a->rows_of_piece > 0);
+}
+
+static size_t rows_from(const array *a, size_t row) {
+    return a->rows - row < a->rows_of_piece ? a->rows - row : a->rows_of_piece;
+}
+
+static bool run_pieces(array *a, int threads, size_t room, const gq_callbacks *callbacks,
+                       bool (*work)(void *array, piece *p, gq_error *e), gq_error *e) {
+    schedule s;
+    const schedule_job job = {.end = array_pieces(a), .work = work, .arg = a};
+    if (!schedule_start(&s, threads, room, callbacks, e)) return false;
+    s.progress.bytes_total = (uint64_t)a->rows * a->row_bytes;
+    bool ok = schedule_run(&s, &job, e);
+    schedule_end(&s);
+    return ok;
+}
+
+static void note_done(const array *a, piece *p, size_t rows) {
+    p->weights = (uint64_t)rows * a->cols, p->bytes = (uint64_t)rows * a->row_bytes;
+}
+
+/* ---- encoding ---- */
+
+static bool fail_weight(const array *a, size_t element, gq_error *e) {
+    const double x = (double)a->x[element], most = (double)a->codec->max_magnitude;
+    const size_t row = element / a->cols, column = element % a->cols;
+    if (!isfinite(x))
+        gq_fail(e, "row %zu, column %zu is %g, and weights must be finite", row, column, x);
+    else if (fabs(x) > most)
+        gq_fail(e, "row %zu, column %zu is %g, and %s holds no magnitude above %g", row, column, x,
+                a->type->name, most);
+    else
+        gq_fail(e, "row %zu, column %zu is %g, and its block does not decode to finite numbers as %s", row,
+                column, x, a->type->name);
+    if (e) e->status = GQ_BAD_WEIGHTS;
+    return false;
+}
+
+static bool encode_piece(void *arg, piece *p, gq_error *e) {
+    array *a = arg;
+    size_t row = (size_t)p->number * a->rows_of_piece, rows = rows_from(a, row), n = rows * a->cols;
+    const float *x = a->x + row * a->cols;
+    size_t bad = a->kernels->first_not_finite(x, n);
+    uint8_t *to = a->to + row * a->row_bytes;
+    codec_error *sum = &a->errors[p->number];
+    if (bad == n)
+        bad = a->feedback.moments ? feedback_encode(&a->feedback, x, rows, to, p->room, sum)
+                                  : strip_encode(&a->encoder, x, rows, a->cols, to, p->room, sum);
+    note_done(a, p, rows);
+    return bad == n || fail_weight(a, row * a->cols + bad, e);
+}
+
+static bool check_importance(const float *importance, size_t cols, gq_error *e) {
+    for (size_t i = 0; importance && i < cols; i++)
+        if (!(importance[i] >= 0) || isinf(importance[i]))
+            return gq_fail_usage(e, "the importance of column %zu is %g; it must be 0 or more, and finite", i,
+                                 (double)importance[i]);
+    return true;
+}
+
+/* In the order of pieces, so that the number of threads changes no bit. */
+static void sum_up(const array *a, gq_loss *loss) {
+    *loss = (gq_loss){.crc32 = (uint32_t)crc32_z(0, a->to, a->rows * a->row_bytes)};
+    for (size_t i = 0; i < array_pieces(a); i++) {
+        const codec_error *s = &a->errors[i];
+        loss->n += s->n, loss->x2 += s->x2, loss->e2 += s->e2;
+        if (a->feedback.moments || a->encoder.importance.column) loss->wx2 += s->wx2, loss->we2 += s->we2;
+        if ((double)s->max_e > loss->max_error) loss->max_error = (double)s->max_e;
+    }
+}
+
+static bool encode_pieces(array *a, int threads, const gq_callbacks *callbacks, gq_loss *loss, gq_error *e) {
+    size_t room = a->feedback.moments ? feedback_encoder_room(&a->feedback) : sizeof(float) * STRIP;
+    a->errors = calloc(array_pieces(a) + 1, sizeof *a->errors);
+    if (!a->errors) return gq_fail_memory(e, array_pieces(a) * sizeof *a->errors);
+    bool ok = run_pieces(a, threads, room, callbacks, encode_piece, e);
+    if (ok && loss) sum_up(a, loss);
+    free(a->errors);
+    return ok;
+}
+
+static bool encode_by_moments(array *a, const gq_array_options *o, const gq_callbacks *callbacks,
+                              gq_loss *loss, gq_error *e) {
+    moments_settings settings;
+    if (o->importance)
+        return gq_fail_usage(e, "importance is what second moments say of single columns: give one of them");
+    if (!a->codec->steps)
+        return gq_fail_usage(e, "%s rounds each weight by itself: second moments say nothing to it",
+                             a->type->name);
+    if (!moments_settings_take(&settings, o->damp, o->shrink, 0, e) ||
+        !feedback_encoder_open(&a->feedback, a->encoder, o->moments, a->cols, settings, o->threads, e))
+        return false;
+    a->rows_of_piece = FEEDBACK_ROWS;
+    bool ok = encode_pieces(a, o->threads, callbacks, loss, e);
+    feedback_encoder_close(&a->feedback);
+    return ok;
+}
+
+bool gq_encode(uint32_t type, uint64_t rows, uint64_t cols, const float *x, const gq_array_options *options,
+               void *to, size_t bytes, gq_loss *loss, gq_error *e) {
+    static const codec_effort efforts[] = {
+        [GQ_EFFORT_DEFAULT] = EFFORT_DEFAULT, [GQ_EFFORT_FAST] = EFFORT_FAST, [GQ_EFFORT_BEST] = EFFORT_BEST};
+    array a;
+    gq_array_options asked;
+    gq_callbacks callbacks;
+    if (!SIZED_TAKE(asked, options, e) || !SIZED_TAKE(callbacks, asked.callbacks, e) ||
+        !array_check(&a, type, rows, cols, bytes, e) || !check_importance(asked.importance, a.cols, e))
+        return false;
+    if (asked.effort < 0 || (size_t)asked.effort >= sizeof efforts / sizeof *efforts)
+        return gq_fail_usage(e, "effort %d is none of fast, default and best", asked.effort);
+    if (!a.codec->encode) return gq_fail_usage(e, "there is no encoder for %s", a.type->name);
+    const encode_settings settings = {.effort = efforts[asked.effort]};
+    a.x = x, a.to = to;
+    a.encoder = (strip_encoder){
+        .kernels = a.kernels, .type = a.type, .importance.column = asked.importance, .settings = &settings};
+    return asked.moments ? encode_by_moments(&a, &asked, &callbacks, loss, e)
+                         : encode_pieces(&a, asked.threads, &callbacks, loss, e);
+}
+
+/* ---- decoding ---- */
+
+static bool decode_piece(void *arg, piece *p, gq_error *e) {
+    array *a = arg;
+    (void)e;
+    size_t row = (size_t)p->number * a->rows_of_piece, rows = rows_from(a, row);
+    a->codec->decode(a->blocks + row * a->row_bytes, a->out + row * a->cols, rows * a->cols);
+    note_done(a, p, rows);
+    return true;
+}
+
+bool gq_decode(uint32_t type, uint64_t rows, uint64_t cols, const void *blocks, size_t bytes, float *x,
+               int threads, gq_error *e) {
+    array a;
+    if (!array_check(&a, type, rows, cols, bytes, e)) return false;
+    if (!a.codec->decode) return gq_fail_usage(e, "there is no decoder for %s", a.type->name);
+    a.blocks = blocks, a.out = x;
+    return run_pieces(&a, threads, 64, NULL, decode_piece, e);
+}
+
+/* ---- products ---- */
+
+static bool multiply_piece(void *arg, piece *p, gq_error *e) {
+    array *a = arg;
+    (void)e;
+    size_t row = (size_t)p->number * a->rows_of_piece, rows = rows_from(a, row);
+    a->codec->dot(a->blocks + row * a->row_bytes, rows, a->cols, &a->vector, a->out + row);
+    note_done(a, p, rows);
+    return true;
+}
+
+bool gq_dot(uint32_t type, uint64_t rows, uint64_t cols, const void *blocks, size_t bytes, const float *x,
+            float *out, int threads, gq_error *e) {
+    array a;
+    if (!array_check(&a, type, rows, cols, bytes, e)) return false;
+    if (!a.codec->dot) return gq_fail_usage(e, "there is no product with a vector for %s", a.type->name);
+    for (size_t i = 0; i < a.cols; i++)
+        if (!(fabsf(x[i]) < 0x1p100f))
+            return gq_fail_usage(e, "element %zu of the vector is %g; it must be finite and below 2^100", i,
+                                 (double)x[i]);
+    float *room = malloc(sizeof *room * codec_vector_room(a.cols));
+    if (!room) return gq_fail_memory(e, sizeof *room * codec_vector_room(a.cols));
+    a.blocks = blocks, a.out = out, a.vector = codec_vector_make(x, a.cols, room);
+    bool ok = run_pieces(&a, threads, 64, NULL, multiply_piece, e);
+    free(room);
+    return ok;
+}

@@ -1,0 +1,185 @@
+/* Models that are written from arrays. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gguf/gguf.h"
+#include "gguf/rules.h"
+#include "quantize/files.h"
+#include "quantize/model.h"
+
+struct gq_draft {
+    gguf_header *header;
+    file_piece *data; /* per tensor */
+    size_t n, room;
+};
+
+gq_draft *gq_draft_new(gq_error *e) {
+    gq_draft *d = calloc(1, sizeof *d);
+    if (!d) return gq_fail_memory(e, sizeof *d), NULL;
+    d->header = gguf_header_new(e);
+    if (d->header) return d;
+    free(d);
+    return NULL;
+}
+
+void gq_draft_free(gq_draft *d) {
+    if (!d) return;
+    gguf_header_free(d->header);
+    free(d->data);
+    free(d);
+}
+
+/* ---- metadata ---- */
+
+/* Whole numbers from lowest to highest; of the others these are 0. */
+static const struct {
+    int64_t lowest;
+    uint64_t highest;
+} ranges[] = {
+    [GGUF_U8] = {0, UINT8_MAX},   [GGUF_INT8] = {INT8_MIN, INT8_MAX},
+    [GGUF_U16] = {0, UINT16_MAX}, [GGUF_INT16] = {INT16_MIN, INT16_MAX},
+    [GGUF_U32] = {0, UINT32_MAX}, [GGUF_INT32] = {INT32_MIN, INT32_MAX},
+    [GGUF_U64] = {0, UINT64_MAX}, [GGUF_INT64] = {INT64_MIN, INT64_MAX},
+    [GGUF_FLOAT64] = {0, 0},
+};
+
+static uint32_t value_type_named(const char *name) {
+    uint32_t type = 0;
+    while (type <= GGUF_FLOAT64 && strcmp(gguf_value_name(type), name) != 0) type++;
+    return type;
+}
+
+static bool whole_number(uint32_t type, const gq_value *v, uint64_t *bits) {
+    const int64_t low = ranges[type].lowest;
+    const uint64_t high = ranges[type].highest;
+    if (v->kind == GQ_UNSIGNED) return *bits = v->as_unsigned, v->as_unsigned <= high;
+    if (v->kind != GQ_SIGNED) return false;
+    *bits = (uint64_t)v->as_signed; /* little-endian: its first bytes are the narrower number */
+    return v->as_signed >= low && (v->as_signed < 0 || (uint64_t)v->as_signed <= high);
+}
+
+/* The bytes of a value of a fixed size; 0: the type cannot hold it. */
+static uint32_t value_bytes(uint32_t type, const gq_value *v, uint8_t bytes[8]) {
+    uint64_t bits = 0;
+    float narrow;
+    switch (type) {
+    case GGUF_BOOL:
+        bytes[0] = v->as_bool;
+        return v->kind == GQ_BOOL;
+    case GGUF_FLOAT32:
+        if (v->kind != GQ_FLOAT || (isfinite(v->as_float) && fabs(v->as_float) > (double)FLT_MAX)) return 0;
+        narrow = (float)v->as_float;
+        memcpy(bytes, &narrow, sizeof narrow);
+        return sizeof narrow;
+    case GGUF_FLOAT64:
+        memcpy(bytes, &v->as_float, 8);
+        return v->kind == GQ_FLOAT ? 8 : 0;
+    default:
+        if (!whole_number(type, v, &bits)) return 0;
+        memcpy(bytes, &bits, sizeof bits);
+        return gguf_value_size(type);
+    }
+}
+
+typedef struct raw {
+    uint8_t *bytes;
+    uint64_t n, room;
+} raw;
+
+static bool raw_add(raw *r, const void *bytes, uint64_t n, gq_error *e) {
+    if (r->room - r->n < n) {
+        uint64_t room = 2 * r->room + n + 64;
+        uint8_t *more = n < PTRDIFF_MAX / 4 ? realloc(r->bytes, room) : NULL;
+        if (!more) return gq_fail_memory(e, room);
+        r->bytes = more, r->room = room;
+    }
+    if (n) memcpy(r->bytes + r->n, bytes, n);
+    r->n += n;
+    return true;
+}
+
+static bool raw_add_value(raw *r, const char *key, uint32_t type, const gq_value *v, gq_error *e) {
+    uint8_t bytes[8];
+    if (type == GGUF_STRING) {
+        if (v->kind != GQ_TEXT)
+            return gq_fail_usage(e, "key '%.200s': its type is string, and the value is no text", key);
+        return raw_add(r, &v->length, 8, e) && raw_add(r, v->text, v->length, e);
+    }
+    uint32_t n = value_bytes(type, v, bytes);
+    if (n) return raw_add(r, bytes, n, e);
+    return gq_fail_usage(e, "key '%.200s': the value is none that the type %s can hold", key,
+                         gguf_value_name(type));
+}
+
+bool gq_draft_set(gq_draft *d, const char *key, const char *type, bool list, const gq_value *values, size_t n,
+                  gq_error *e) {
+    raw r = {.n = 0};
+    uint32_t of = value_type_named(type);
+    uint64_t count = n;
+    if (of > GGUF_FLOAT64 || of == GGUF_ARRAY)
+        return gq_fail_usage(e, "key '%.200s': there is no type '%.50s' for a value", key, type);
+    if (!list && n != 1) return gq_fail_usage(e, "key '%.200s': %zu values, and it is no list", key, n);
+    bool ok = !list || (raw_add(&r, &of, 4, e) && raw_add(&r, &count, 8, e));
+    for (size_t i = 0; ok && i < n; i++) ok = raw_add_value(&r, key, of, &values[i], e);
+    ok = ok && gguf_header_set(d->header, key, list ? GGUF_ARRAY : of, r.bytes, r.n, e);
+    free(r.bytes);
+    return ok;
+}
+
+void gq_draft_remove(gq_draft *d, const char *key) { gguf_header_remove(d->header, key); }
+
+bool gq_draft_copy(gq_draft *d, const gq_model *from, gq_error *e) {
+    for (uint64_t i = 0; i < from->file.n_kv; i++) {
+        const gguf_kv *kv = &from->file.kv[i];
+        if (strncmp(kv->key, "split.", 6) == 0 || strcmp(kv->key, GGUF_SET_KEY) == 0) continue;
+        if (!gguf_header_set(d->header, kv->key, kv->type, kv->value, kv->size, e)) return false;
+    }
+    return true;
+}
+
+/* ---- tensors ---- */
+
+bool gq_draft_add(gq_draft *d, const char *name, uint32_t n_dims, const uint64_t *ne, uint32_t type,
+                  const void *data, size_t bytes, gq_error *e) {
+    gguf_tensor t = {.type = gguf_type_of(type), .n_dims = n_dims, .ne = {1, 1, 1, 1}};
+    gq_error why;
+    if (!t.type) return gq_fail_usage(e, "tensor '%.200s': there is no tensor type %u", name, type);
+    if (n_dims < 1 || n_dims > GGUF_MAX_DIMS)
+        return gq_fail_usage(e, "tensor '%.200s': %u dimensions, and there are 1 to %d", name, n_dims,
+                             GGUF_MAX_DIMS);
+    memcpy(t.ne, ne, n_dims * sizeof *ne);
+    if (!gguf_tensor_measure(&t, &why)) return gq_fail_usage(e, "tensor '%.200s': %s", name, why.text);
+    if (t.size != bytes)
+        return gq_fail_usage(e, "tensor '%.200s': takes %llu bytes as %s, and there are %zu", name,
+                             (unsigned long long)t.size, t.type->name, bytes);
+    if (d->n == d->room) {
+        size_t room = 2 * d->room + 16;
+        file_piece *more = realloc(d->data, room * sizeof *more);
+        if (!more) return gq_fail_memory(e, room * sizeof *more);
+        d->data = more, d->room = room;
+    }
+    if (!gguf_header_add_shaped(d->header, name, n_dims, t.ne, t.type, e)) return false;
+    d->data[d->n++] = (file_piece){data, bytes};
+    return true;
+}
+
+bool gq_draft_write(gq_draft *d, const char *path, bool replace, gq_error *e) {
+    const uint8_t *head;
+    uint64_t size, data;
+    if (!gguf_header_finish(d->header, &head, &size, &data, e)) return false;
+    file_piece *pieces = calloc(2 * d->n + 1, sizeof *pieces);
+    if (!pieces) return gq_fail_memory(e, (2 * d->n + 1) * sizeof *pieces);
+    size_t n = 0;
+    pieces[n++] = (file_piece){head, size};
+    for (size_t i = 0; i < d->n; i++) { /* each, and the zeros behind it */
+        uint64_t end = gguf_header_tensor_offset(d->header, i) + d->data[i].n;
+        uint64_t next = i + 1 < d->n ? gguf_header_tensor_offset(d->header, i + 1) : size + data;
+        pieces[n++] = d->data[i];
+        pieces[n++] = (file_piece){NULL, next - end};
+    }
+    bool ok = files_write(path, replace, pieces, n, e);
+    free(pieces);
+    return ok;
+}

@@ -1,0 +1,223 @@
+#include "quantize/arrays/feedback_encoder.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/threads.h"
+
+/* ---- what is no mean of products ---- */
+
+enum { SQUARE = 64 };             /* columns: of a part that is looked at together with the one across */
+static const double SLACK = 0.01; /* for moments that were added up in few bits */
+
+static bool check_pair(const float *h, size_t columns, size_t i, size_t j, gq_error *e) {
+    double here = (double)h[i * columns + j], across = (double)h[j * columns + i];
+    double own = (double)h[i * columns + i], other = (double)h[j * columns + j], most = sqrt(own * other);
+    if (fabs(here) <= (1 + SLACK) * most && fabs(here - across) <= SLACK * most) return true;
+    return gq_fail_usage(e,
+                         "the second moment of columns %zu and %zu is %g; it must be that of %zu and %zu, "
+                         "%g, and no more than the root of their own, %g and %g",
+                         i, j, here, j, i, across, own, other);
+}
+
+static bool check_square(const float *h, size_t columns, size_t row, size_t column, gq_error *e) {
+    for (size_t i = row; i < row + SQUARE && i < columns; i++)
+        for (size_t j = column; j < column + SQUARE && j < i; j++)
+            if (!check_pair(h, columns, i, j, e)) return false;
+    return true;
+}
+
+static bool check_moments(const float *h, size_t columns, gq_error *e) {
+    uint64_t n, bytes;
+    if (__builtin_mul_overflow(columns, columns, &n) || __builtin_mul_overflow(n, sizeof *h, &bytes) ||
+        bytes > PTRDIFF_MAX)
+        return gq_fail_usage(e, "second moments of %zu columns are more than memory can hold", columns);
+    for (size_t i = 0; i < columns; i++) {
+        float own = h[i * columns + i];
+        if (!(own >= 0) || isinf(own))
+            return gq_fail_usage(
+                e, "the second moment of column %zu with itself is %g; it must be 0 or more, and finite", i,
+                (double)own);
+    }
+    for (size_t row = 0; row < columns; row += SQUARE)
+        for (size_t column = 0; column <= row; column += SQUARE)
+            if (!check_square(h, columns, row, column, e)) return false;
+    return true;
+}
+
+/* ---- their root ---- */
+
+static bool factor(feedback_encoder *f, moments_settings settings, threads_pool *pool, gq_error *e) {
+    moments_shape shape = {f->columns, f->columns, false, 0};
+    moments *m = moments_new(f->search.kernels, shape, pool, e);
+    if (!m) return false;
+    moments_set(m, f->moments);
+    moments_mean_squares(m, f->mean_squares);
+    bool ok = moments_factor(m, settings, &f->factored, e);
+    moments_free(m);
+    if (ok && !f->factored.n_runs)
+        return gq_fail_usage(e, "the second moments have no root, however much they are damped: "
+                                "they are no mean of products");
+    return ok;
+}
+
+bool feedback_encoder_open(feedback_encoder *f, strip_encoder with, const float *h, size_t columns,
+                           moments_settings settings, int threads, gq_error *e) {
+    *f = (feedback_encoder){.search = with, .moments = h, .columns = columns};
+    if (!check_moments(h, columns, e)) return false;
+    f->mean_squares = malloc(sizeof *f->mean_squares * columns);
+    if (!f->mean_squares) return gq_fail_memory(e, sizeof *f->mean_squares * columns);
+    f->search.importance.column = f->mean_squares;
+    threads_pool *pool = threads_pool_new(threads_asked(threads));
+    bool ok = pool ? factor(f, settings, pool, e) : gq_fail_memory(e, sizeof pool);
+    threads_pool_free(pool);
+    if (!ok) feedback_encoder_close(f);
+    return ok;
+}
+
+void feedback_encoder_close(feedback_encoder *f) {
+    moments_factored_free(&f->factored);
+    free(f->mean_squares);
+    f->mean_squares = NULL;
+}
+
+/* ---- room ---- */
+
+typedef struct place {
+    uint8_t *pass, *fed;            /* of codec_feedback, and what it makes */
+    float *decoded, *lost, *answer; /* lost: in panels of rows, [column][panel]; H times a strip of it */
+} place;
+
+/* Where things are in a room, and how long it is. */
+static size_t place_in(const feedback_encoder *f, uint8_t *room, place *p) {
+    size_t n = FEEDBACK_ROWS * f->columns, at = 0;
+    const struct {
+        void *to;
+        size_t bytes;
+    } parts[] = {
+        {&p->pass, feedback_bytes(f->search.kernels, f->search.type->id, f->columns)},
+        {&p->fed, gguf_type_bytes(f->search.type, n)},
+        {&p->decoded, sizeof(float) * (n < STRIP ? STRIP : n)},
+        {&p->lost, sizeof(float) * n},
+        {&p->answer, sizeof(float) * FEEDBACK_ROWS * FEEDBACK_STRIP},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; at += (parts[i++].bytes + 63) / 64 * 64) {
+        uint8_t *here = room ? room + at : NULL;
+        memcpy(parts[i].to, &here, sizeof here);
+    }
+    return at;
+}
+
+size_t feedback_encoder_room(const feedback_encoder *f) {
+    place p;
+    return place_in(f, NULL, &p);
+}
+
+/* ---- errors under the moments ---- */
+
+/* x, less what blocks decode to, in panels; rows that a panel lacks are zeros. */
+static void pack_lost(const feedback_encoder *f, const float *x, const float *decoded, size_t rows,
+                      float *lost) {
+    size_t panel = f->search.kernels->matmul->panel, cols = f->columns;
+    for (size_t r = 0; r < FEEDBACK_ROWS; r++)
+        for (size_t c = 0; c < cols; c++) {
+            size_t i = r * cols + c;
+            lost[r / panel * panel * cols + c * panel + r % panel] = r >= rows ? 0
+                                                                     : decoded ? x[i] - decoded[i]
+                                                                               : x[i];
+        }
+}
+
+/* The rows of a strip of H times columns from `column` on; what they add up to is in p->answer. */
+static void multiply(const feedback_encoder *f, const place *p, size_t panels, size_t first, size_t column,
+                     bool add) {
+    const matmul_kernels *k = f->search.kernels->matmul;
+    size_t rows = f->columns - first, columns = f->columns - column;
+    for (size_t i = 0; i < panels; i++)
+        k->multiply(&(matmul_tile){.w = f->moments + first * f->columns + column,
+                                   .row_step = f->columns,
+                                   .column_step = 1,
+                                   .x = p->lost + (i * f->columns + column) * k->panel,
+                                   .y = p->answer + i * FEEDBACK_STRIP * k->panel,
+                                   .y_stride = k->panel,
+                                   .rows = rows < FEEDBACK_STRIP ? rows : FEEDBACK_STRIP,
+                                   .columns = columns < FEEDBACK_STRIP ? columns : FEEDBACK_STRIP,
+                                   .tokens = k->panel,
+                                   .add = add});
+}
+
+static void add_up(const feedback_encoder *f, const place *p, size_t panels, size_t first, double factor,
+                   double *of_row) {
+    size_t panel = f->search.kernels->matmul->panel, rows = f->columns - first;
+    for (size_t i = 0; i < panels; i++)
+        for (size_t c = 0; c < (rows < FEEDBACK_STRIP ? rows : FEEDBACK_STRIP); c++)
+            for (size_t lane = 0; lane < panel; lane++)
+                of_row[i * panel + lane] += factor *
+                                            (double)p->answer[(i * FEEDBACK_STRIP + c) * panel + lane] *
+                                            (double)p->lost[(i * f->columns + first + c) * panel + lane];
+}
+
+/* v H v^T of each row v, of x or of what it lost. What is off the diagonal's tiles counts twice, from below
+ * it alone. */
+static void measure(const feedback_encoder *f, const place *p, const float *x, const float *decoded,
+                    size_t rows, double *of_row) {
+    size_t panel = f->search.kernels->matmul->panel, panels = (rows + panel - 1) / panel;
+    pack_lost(f, x, decoded, rows, p->lost);
+    memset(of_row, 0, sizeof *of_row * FEEDBACK_ROWS);
+    for (size_t first = 0; first < f->columns; first += FEEDBACK_STRIP) {
+        for (size_t column = 0; column < first; column += FEEDBACK_STRIP)
+            multiply(f, p, panels, first, column, column > 0);
+        if (first > 0) add_up(f, p, panels, first, 2, of_row);
+        multiply(f, p, panels, first, first, false);
+        add_up(f, p, panels, first, 1, of_row);
+    }
+}
+
+static void measure_blocks(const feedback_encoder *f, const place *p, const float *x, const uint8_t *blocks,
+                           size_t rows, double *of_row) {
+    f->search.kernels->codecs[f->search.type->id].decode(blocks, p->decoded, rows * f->columns);
+    measure(f, p, x, p->decoded, rows, of_row);
+}
+
+/* ---- rows ---- */
+
+static void feed(const feedback_encoder *f, const place *p, const float *x, size_t rows) {
+    codec_effort effort = f->search.settings->effort;
+    feedback_sums sums = {0};
+    codec_feedback(&(feedback_task){.kernels = f->search.kernels,
+                                    .type = f->search.type->id,
+                                    .effort = effort,
+                                    .sweeps = feedback_sweeps(effort),
+                                    .moments = f->factored.runs,
+                                    .n_moments = f->factored.n_runs,
+                                    .columns = f->columns,
+                                    .room = p->pass},
+                   x, rows, p->fed, &sums);
+}
+
+size_t feedback_encode(const feedback_encoder *f, const float *x, size_t rows, uint8_t *blocks, void *room,
+                       codec_error *sum) {
+    const size_t row_bytes = gguf_type_bytes(f->search.type, f->columns);
+    double power[FEEDBACK_ROWS], searched[FEEDBACK_ROWS], fed[FEEDBACK_ROWS];
+    double wx2 = sum->wx2, we2 = sum->we2;
+    codec_error of_search = {0};
+    strip_encoder plain = f->search;
+    place p;
+    place_in(f, room, &p);
+    size_t bad = strip_encode(&f->search, x, rows, f->columns, blocks, p.decoded, &of_search);
+    if (bad < rows * f->columns) return bad;
+    feed(f, &p, x, rows);
+    measure(f, &p, x, NULL, rows, power);
+    measure_blocks(f, &p, x, blocks, rows, searched);
+    measure_blocks(f, &p, x, p.fed, rows, fed);
+    for (size_t r = 0; r < rows; r++) {
+        bool better = fed[r] < searched[r]; /* what is driven beyond all numbers is not */
+        if (better) memcpy(blocks + r * row_bytes, p.fed + r * row_bytes, row_bytes);
+        wx2 += power[r], we2 += better ? fed[r] : searched[r];
+    }
+    plain.importance.column = NULL;
+    bad = strip_measure(&plain, x, rows, f->columns, blocks, p.decoded, sum);
+    sum->wx2 = wx2, sum->we2 = we2;
+    return bad;
+}

@@ -1,0 +1,458 @@
+/* How far models are from an original, tensor by tensor. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/words.h"
+#include "imatrix/inputs.h"
+#include "mixes/mixes.h"
+#include "quantize/input.h"
+#include "quantize/plan/importance.h"
+#include "quantize/sized.h"
+#include "quantize/strips/schedule.h"
+#include "quantize/strips/strip.h"
+#include "quantize/strips/transposed.h"
+
+/* A model and its name. */
+typedef struct named_model {
+    gguf_model model;
+    char path[4096];
+} named_model;
+
+typedef struct compared_copy {
+    named_model file;
+    gq_summary summary;
+    size_t n;
+    gq_tensor *tensors; /* that it shares with the original */
+    size_t *numbers;    /* which of the original's each is */
+    gq_loss *losses;
+} compared_copy;
+
+struct gq_comparison {
+    const kernels *kernels;
+    named_model original;
+    size_t n_copies;
+    compared_copy *copies;
+    model_inputs inputs; /* without a path: no importance data */
+    word_list warnings;
+    double seconds;
+};
+
+/* ---- which tensors ---- */
+
+static void describe(gq_tensor *to, const gguf_tensor *a, const gguf_tensor *b) {
+    *to = (gq_tensor){.name = b->name,
+                      .source_name = a->name,
+                      .n_weights = gguf_elements(a->ne),
+                      .n_dims = 4,
+                      .from = a->type->id,
+                      .to = b->type->id,
+                      .wanted = b->type->id,
+                      .why = "",
+                      .transposed = b->transposed,
+                      .in_bytes = a->size,
+                      .out_bytes = b->size};
+    memcpy(to->ne, b->ne, sizeof to->ne);
+    while (to->n_dims > 1 && to->ne[to->n_dims - 1] == 1) to->n_dims--;
+}
+
+/* One of them is stored transposed. */
+static bool crossed(const gguf_tensor *a, const gguf_tensor *b) { return a->transposed != b->transposed; }
+
+static const char *undecodable(const kernels *k, const gguf_tensor *a, const gguf_tensor *b) {
+    const gguf_tensor *both[] = {a, b};
+    for (int i = 0; i < 2 && (a->type != b->type || crossed(a, b)); i++)
+        if (!k->codecs[both[i]->type->id].decode) return both[i]->type->name;
+    return NULL;
+}
+
+static bool same_shape(const gguf_tensor *a, const gguf_tensor *b) {
+    uint64_t ne[4];
+    memcpy(ne, b->ne, sizeof ne);
+    if (crossed(a, b)) transposed_shape(b->ne, ne);
+    return memcmp(a->ne, ne, sizeof ne) == 0;
+}
+
+/* Why two tensors of one name cannot be compared is said in a warning. */
+static bool pair(gq_comparison *c, compared_copy *to, size_t number, gq_error *e) {
+    const gguf_tensor *a = c->original.model.tensors[number];
+    const gguf_tensor *b = gguf_model_tensor(&to->file.model, a->name);
+    if (!b) return words_add(&c->warnings, e, "%s is not in %s", a->name, to->file.path);
+    if (!same_shape(a, b))
+        return words_add(&c->warnings, e, "%s has another shape in %s", a->name, to->file.path);
+    const char *type = undecodable(c->kernels, a, b);
+    if (type)
+        return words_add(&c->warnings, e, "%s: %s cannot be decoded, and the types differ", a->name, type);
+    to->numbers[to->n] = number;
+    describe(&to->tensors[to->n++], a, b);
+    return true;
+}
+
+static bool pair_all(gq_comparison *c, compared_copy *to, gq_error *e) {
+    const gguf_model *a = &c->original.model, *b = &to->file.model;
+    to->tensors = calloc(a->n_tensors + 1, sizeof *to->tensors);
+    to->numbers = calloc(a->n_tensors + 1, sizeof *to->numbers);
+    to->losses = calloc(a->n_tensors + 1, sizeof *to->losses);
+    if (!to->tensors || !to->numbers || !to->losses)
+        return gq_fail_memory(e, a->n_tensors * sizeof *to->tensors);
+    for (uint64_t i = 0; i < a->n_tensors; i++)
+        if (!pair(c, to, i, e)) return false;
+    for (uint64_t i = 0; i < b->n_tensors; i++)
+        if (!gguf_model_tensor(a, b->tensors[i]->name) &&
+            !words_add(&c->warnings, e, "%s is only in %s", b->tensors[i]->name, to->file.path))
+            return false;
+    return to->n > 0 ||
+           gq_fail(e, "%s and %s have no tensor that could be compared", c->original.path, to->file.path);
+}
+
+static void summarise(compared_copy *to) {
+    gq_summary *s = &to->summary;
+    const gguf_model *m = &to->file.model;
+    int64_t filetype;
+    s->size = sizeof *s, s->path = to->file.path, s->filetype = "", s->n_tensors = to->n;
+    if (gguf_kv_int(gguf_find(m->kv, m->n_kv, "general.file_type"), &filetype) &&
+        mix_filetype_numbered(filetype))
+        s->filetype = mix_filetype_numbered(filetype)->name;
+    s->file_bytes = model_file_bytes(m);
+    for (size_t i = 0; i < to->n; i++) {
+        const gq_tensor *t = &to->tensors[i];
+        s->n_weights += t->n_weights;
+        s->in_bytes += t->in_bytes, s->out_bytes += t->out_bytes;
+    }
+}
+
+/* ---- importance ---- */
+
+static bool read_inputs(gq_comparison *c, const char *path, gq_error *e) {
+    return !path || (model_inputs_read(&c->inputs, path, (inputs_filter){.n = 0}, e) &&
+                     words_add_lines(&c->warnings, e, c->inputs.warnings));
+}
+
+static bool find_inputs(gq_comparison *c, const gguf_tensor *t, tensor_inputs *found, gq_error *e) {
+    gq_error why = {0};
+    *found = (tensor_inputs){.columns = 0};
+    if (t->transposed) return true; /* its columns are those of the data's rows */
+    return model_inputs_find(&c->inputs, t->name, t->ne[0], t->ne[2] * t->ne[3], found, &why) ||
+           words_add(&c->warnings, e, "%s; compared without it", why.text);
+}
+
+/* What the report says of a tensor's data. What both models store in full counts as not quantized. */
+static void note_coverage(const gq_comparison *c, compared_copy *to, gq_tensor *t, bool covered) {
+    bool quantized = gguf_type_of(t->from)->quantized || gguf_type_of(t->to)->quantized;
+    if (!c->inputs.path || (!covered && !quantized)) return;
+    t->importance = covered ? GQ_IMPORTANCE_FULL : GQ_IMPORTANCE_MISSING;
+    to->summary.n_without_importance += !covered;
+}
+
+/* ---- measuring ---- */
+
+/* What one copy's tensor has to do with the original's. */
+typedef struct pairing {
+    compared_copy *copy;
+    size_t at; /* in the copy's tensors */
+    const gguf_tensor *tensor;
+    struct piece_sum {
+        codec_error sum;
+        bool differs;
+    } * pieces; /* folded in order */
+} pairing;
+
+typedef struct job {
+    const gq_comparison *c;
+    const gguf_tensor *tensor; /* the original's */
+    tensor_inputs inputs;
+    size_t n;
+    pairing *pairs; /* one for each copy that has the tensor */
+} job;
+
+typedef struct compare_room {
+    strip_pair strips;
+    float decoded[STRIP]; /* of what is stored transposed */
+} compare_room;
+
+/* What is read at once begins and ends anywhere, importance begins anew with each row. */
+static void measure_strips(const job *p, uint64_t first, size_t n, const strip_pair *room, codec_error *sum) {
+    if (!p->inputs.columns) {
+        p->c->kernels->measure(room->decoded[0], room->decoded[1], 1, n, NULL, sum);
+        return;
+    }
+    for (size_t at = 0; at < n;) {
+        strip s = strip_from(p->tensor->ne, first + at, first + n);
+        codec_importance importance = strip_importance(&s, &p->inputs);
+        p->c->kernels->measure(room->decoded[0] + at, room->decoded[1] + at, s.rows, s.cols, &importance,
+                               sum);
+        at += s.rows * s.cols;
+    }
+}
+
+static void count_piece(const job *j, piece *p, uint64_t weights) {
+    p->weights += weights, p->bytes += gguf_type_bytes(j->tensor->type, weights);
+    for (size_t i = 0; i < j->n; i++) p->bytes += gguf_type_bytes(j->pairs[i].tensor->type, weights);
+}
+
+/* Each strip of the original is read and decoded once, then compared with every copy's. */
+static bool measure(void *arg, piece *p, gq_error *e) {
+    const job *j = arg;
+    strip_pair *room = p->room;
+    const gguf_type *type = j->tensor->type;
+    uint64_t elements = gguf_elements(j->tensor->ne), first = p->number * STRIP_PIECE,
+             end = elements - first < STRIP_PIECE ? elements : first + STRIP_PIECE;
+    for (uint64_t at = first; at < end; at += STRIP) {
+        size_t n = end - at < STRIP ? (size_t)(end - at) : STRIP;
+        if (!strip_read_decoded(j->c->kernels, &j->c->original.model, j->tensor, at, n, room->stored[0],
+                                room->decoded[0], e))
+            return false;
+        for (size_t i = 0; i < j->n; i++) {
+            const pairing *of = &j->pairs[i];
+            struct piece_sum *sum = &of->pieces[p->number];
+            if (!strip_read_decoded(j->c->kernels, &of->copy->file.model, of->tensor, at, n, room->stored[1],
+                                    room->decoded[1], e))
+                return false;
+            sum->differs |= of->tensor->type != type ||
+                            memcmp(room->stored[0], room->stored[1], gguf_type_bytes(type, n)) != 0;
+            /* Where the original cannot be decoded the copy has the same type. */
+            if (j->c->kernels->codecs[type->id].decode) measure_strips(j, at, n, room, &sum->sum);
+        }
+    }
+    count_piece(j, p, end - first);
+    return true;
+}
+
+/* ---- where some are stored transposed ---- */
+
+/* Squares, so that what is read at once is as long on one side as on the other, and blocks are whole on
+ * both: no type has longer ones. A piece is a row of them. */
+enum { SQUARE = 256, SQUARES = STRIP_PIECE / SQUARE / SQUARE };
+_Static_assert(SQUARE *SQUARE <= STRIP, "a square is read at once");
+
+static uint64_t pieces_across(const gguf_tensor *t) {
+    return (t->ne[0] + SQUARE * SQUARES - 1) / (SQUARE * SQUARES);
+}
+static uint64_t pieces_down(const gguf_tensor *t) { return (t->ne[1] + SQUARE - 1) / SQUARE; }
+
+static bool read_square(const job *j, const gguf_model *m, const gguf_tensor *t, const strip *s,
+                        uint8_t *stored, float *decoded, gq_error *e) {
+    for (size_t r = 0; r < s->rows; r++)
+        if (!strip_read_decoded(j->c->kernels, m, t, s->first + r * t->ne[0], s->cols,
+                                stored + r * gguf_type_bytes(t->type, s->cols), decoded + r * s->cols, e))
+            return false;
+    return true;
+}
+
+static bool measure_square(const job *j, uint64_t number, const strip *s, compare_room *room, gq_error *e) {
+    const kernels *k = j->c->kernels;
+    strip_pair *both = &room->strips;
+    codec_importance importance = strip_importance(s, &j->inputs);
+    size_t n = s->rows * s->cols;
+    if (!read_square(j, &j->c->original.model, j->tensor, s, both->stored[0], both->decoded[0], e))
+        return false;
+    for (size_t i = 0; i < j->n; i++) {
+        const pairing *of = &j->pairs[i];
+        const gguf_model *m = &of->copy->file.model;
+        struct piece_sum *sum = &of->pieces[number];
+        if (crossed(j->tensor, of->tensor)
+                ? !transposed_read(k, m, of->tensor, s, both->stored[1], room->decoded, both->decoded[1], e)
+                : !read_square(j, m, of->tensor, s, both->stored[1], both->decoded[1], e))
+            return false;
+        sum->differs |= of->tensor->type != j->tensor->type ||
+                        memcmp(both->decoded[0], both->decoded[1], n * sizeof(float)) != 0;
+        k->measure(both->decoded[0], both->decoded[1], s->rows, s->cols,
+                   importance.column ? &importance : NULL, &sum->sum);
+    }
+    return true;
+}
+
+static bool measure_squares(void *arg, piece *p, gq_error *e) {
+    const job *j = arg;
+    const uint64_t *ne = j->tensor->ne, down = pieces_down(j->tensor), across = pieces_across(j->tensor);
+    uint64_t matrix = p->number / across / down, row = p->number / across % down * SQUARE,
+             column = p->number % across * SQUARE * SQUARES;
+    size_t rows = ne[1] - row < SQUARE ? (size_t)(ne[1] - row) : SQUARE;
+    for (size_t i = 0; i < SQUARES && column < ne[0]; i++, column += SQUARE) {
+        strip s = {.first = (matrix * ne[1] + row) * ne[0] + column,
+                   .rows = rows,
+                   .cols = ne[0] - column < SQUARE ? (size_t)(ne[0] - column) : SQUARE,
+                   .matrix = matrix,
+                   .column = column};
+        if (!measure_square(j, p->number, &s, p->room, e)) return false;
+        count_piece(j, p, s.rows * s.cols);
+    }
+    return true;
+}
+
+/* ---- a tensor ---- */
+
+static bool fold(gq_comparison *c, const job *p, const pairing *of, uint64_t pieces, gq_error *e) {
+    gq_loss loss = {.n = 0};
+    bool differs = false;
+    for (uint64_t i = 0; i < pieces; i++) {
+        const codec_error *sum = &of->pieces[i].sum;
+        differs |= of->pieces[i].differs;
+        loss.n += sum->n, loss.x2 += sum->x2, loss.e2 += sum->e2;
+        if (p->inputs.columns) loss.wx2 += sum->wx2, loss.we2 += sum->we2;
+        if ((double)sum->max_e > loss.max_error) loss.max_error = (double)sum->max_e;
+    }
+    if (!differs) return true;
+    of->copy->losses[of->at] = loss;
+    note_coverage(c, of->copy, &of->copy->tensors[of->at], p->inputs.columns > 0);
+    return loss.n || words_add(&c->warnings, e, "%s differs, but %s cannot be decoded", p->tensor->name,
+                               p->tensor->type->name);
+}
+
+static bool compare_pairs(gq_comparison *c, schedule *s, job *p, gq_error *e) {
+    bool squares = false;
+    for (size_t i = 0; i < p->n; i++) squares |= crossed(p->tensor, p->pairs[i].tensor);
+    uint64_t pieces =
+        squares ? pieces_across(p->tensor) * pieces_down(p->tensor) * p->tensor->ne[2] * p->tensor->ne[3]
+                : strip_pieces(gguf_elements(p->tensor->ne));
+    struct piece_sum *all = calloc(p->n * pieces + 1, sizeof *all);
+    if (!all) return gq_fail_memory(e, p->n * pieces * sizeof *all);
+    for (size_t i = 0; i < p->n; i++) p->pairs[i].pieces = all + i * pieces;
+    s->progress.tensor = p->tensor->name;
+    schedule_job work = {.end = pieces, .work = squares ? measure_squares : measure, .arg = p};
+    bool ok = schedule_run(s, &work, e);
+    for (size_t i = 0; ok && i < p->n; i++) {
+        const pairing *of = &p->pairs[i];
+        ok = fold(c, p, of, pieces, e);
+        if (ok && s->callbacks && s->callbacks->tensor_done)
+            s->callbacks->tensor_done(s->callbacks->user, (size_t)(of->copy - c->copies), of->at,
+                                      &of->copy->losses[of->at]);
+    }
+    free(all);
+    return ok;
+}
+
+/* All tensors of the original; `next` has for each copy the first of its tensors that is not compared yet. */
+static bool compare_all(gq_comparison *c, schedule *s, size_t *next, pairing *pairs, gq_error *e) {
+    for (uint64_t number = 0; number < c->original.model.n_tensors; number++) {
+        job p = {.c = c, .tensor = c->original.model.tensors[number], .pairs = pairs};
+        for (size_t i = 0; i < c->n_copies; i++) {
+            compared_copy *to = &c->copies[i];
+            if (next[i] == to->n || to->numbers[next[i]] != number) continue;
+            pairs[p.n++] = (pairing){
+                .copy = to, .at = next[i]++, .tensor = gguf_model_tensor(&to->file.model, p.tensor->name)};
+        }
+        if (p.n == 0) continue;
+        if (!find_inputs(c, p.tensor, &p.inputs, e) || !compare_pairs(c, s, &p, e)) return false;
+    }
+    return true;
+}
+
+static bool warn_uncovered(gq_comparison *c, gq_error *e) {
+    bool missing = false, any = false;
+    for (size_t k = 0; k < c->n_copies; k++) {
+        const compared_copy *to = &c->copies[k];
+        missing |= to->summary.n_without_importance > 0;
+        for (size_t i = 0; i < to->n; i++) any |= to->tensors[i].importance == GQ_IMPORTANCE_FULL;
+    }
+    if (any || !missing) return importance_warn_unknown(&c->inputs, &c->original.model, &c->warnings, e);
+    return words_add(&c->warnings, e,
+                     "%s: none of its %llu entries belongs to a tensor that differs; is it of another model?",
+                     c->inputs.path, (unsigned long long)c->inputs.n_entries);
+}
+
+static bool open_model(named_model *m, const char *path, gq_error *e) {
+    snprintf(m->path, sizeof m->path, "%s", path);
+    if (input_open(&m->model, path, e)) return true;
+    m->model = (gguf_model){.path = NULL};
+    return false;
+}
+
+/* What will be read: of the original each tensor that some copy shares. */
+static uint64_t bytes_to_read(const gq_comparison *c, size_t *next) {
+    uint64_t bytes = 0;
+    for (uint64_t number = 0; number < c->original.model.n_tensors; number++) {
+        bool shared = false;
+        for (size_t i = 0; i < c->n_copies; i++) {
+            const compared_copy *to = &c->copies[i];
+            if (next[i] < to->n && to->numbers[next[i]] == number) shared = true, next[i]++;
+        }
+        if (shared) bytes += c->original.model.tensors[number]->size;
+    }
+    for (size_t i = 0; i < c->n_copies; i++) bytes += c->copies[i].summary.out_bytes;
+    memset(next, 0, c->n_copies * sizeof *next);
+    return bytes;
+}
+
+static bool compare_with(gq_comparison *c, schedule *s, size_t *next, pairing *pairs, gq_error *e) {
+    for (size_t i = 0; i < c->n_copies; i++) {
+        if (!pair_all(c, &c->copies[i], e)) return false;
+        summarise(&c->copies[i]);
+    }
+    s->progress.bytes_total = bytes_to_read(c, next);
+    return compare_all(c, s, next, pairs, e) && warn_uncovered(c, e) &&
+           words_add_threads(&c->warnings, threads_pool_count(s->pool), e);
+}
+
+static bool compare(gq_comparison *c, const gq_comparison_request *r, gq_error *e) {
+    schedule s;
+    c->kernels = strip_kernels(e);
+    if (!c->kernels || !read_inputs(c, r->imatrix, e) || !open_model(&c->original, r->original, e))
+        return false;
+    for (size_t i = 0; i < c->n_copies; i++)
+        if (!open_model(&c->copies[i].file, r->copies[i], e)) return false;
+    size_t *next = calloc(c->n_copies, sizeof *next);
+    pairing *pairs = calloc(c->n_copies, sizeof *pairs);
+    bool ok = (next && pairs) || gq_fail_memory(e, c->n_copies * sizeof *pairs);
+    if (ok && (ok = schedule_start(&s, r->threads, sizeof(compare_room), r->callbacks, e))) {
+        ok = compare_with(c, &s, next, pairs, e);
+        c->seconds = schedule_clock() - s.started;
+        schedule_end(&s);
+    }
+    free(next), free(pairs);
+    return ok;
+}
+
+gq_comparison *gq_compare(const gq_comparison_request *request, gq_error *e) {
+    gq_comparison_request asked;
+    gq_callbacks callbacks;
+    if (!SIZED_TAKE(asked, request, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
+    asked.callbacks = &callbacks;
+    if (!asked.original || asked.n_copies == 0)
+        return gq_fail_usage(e, "an original and at least one copy are needed"), NULL;
+    gq_comparison *c = calloc(1, sizeof *c);
+    if (c) c->copies = calloc(asked.n_copies + 1, sizeof *c->copies);
+    if (!c || !c->copies) {
+        gq_fail_memory(e, sizeof *c + asked.n_copies * sizeof *c->copies);
+        free(c);
+        return NULL;
+    }
+    c->n_copies = asked.n_copies;
+    if (compare(c, &asked, e)) return c;
+    gq_comparison_free(c);
+    return NULL;
+}
+
+void gq_comparison_free(gq_comparison *c) {
+    if (!c) return;
+    gguf_model_close(&c->original.model);
+    for (size_t i = 0; i < c->n_copies; i++) {
+        compared_copy *to = &c->copies[i];
+        gguf_model_close(&to->file.model);
+        free(to->tensors), free(to->numbers), free(to->losses);
+    }
+    free(c->copies);
+    model_inputs_free(&c->inputs);
+    words_free(&c->warnings);
+    free(c);
+}
+
+const gq_summary *gq_comparison_summary(const gq_comparison *c, size_t copy) {
+    return &c->copies[copy].summary;
+}
+
+const gq_tensor *gq_comparison_tensors(const gq_comparison *c, size_t copy, size_t *n) {
+    *n = c->copies[copy].n;
+    return c->copies[copy].tensors;
+}
+
+const size_t *gq_comparison_numbers(const gq_comparison *c, size_t copy) { return c->copies[copy].numbers; }
+
+const gq_loss *gq_comparison_losses(const gq_comparison *c, size_t copy) { return c->copies[copy].losses; }
+
+const char *const *gq_comparison_warnings(const gq_comparison *c, size_t *n) {
+    *n = c->warnings.n;
+    return (const char *const *)c->warnings.items;
+}
+
+double gq_comparison_seconds(const gq_comparison *c) { return c->seconds; }

@@ -1,0 +1,370 @@
+/* Importance data from a model and texts: the model is run over them, a layer at a time, and sums of what
+ * flows into its weights are kept. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/checked.h"
+#include "base/threads.h"
+#include "base/units.h"
+#include "codec/codec.h"
+#include "forward/stream.h"
+#include "imatrix/collect.h"
+#include "imatrix/entries.h"
+#include "model/facts.h"
+#include "quantize/files.h"
+#include "quantize/input.h"
+#include "quantize/inspect/importance.h"
+#include "quantize/plan/identity.h"
+#include "quantize/sized.h"
+#include "quantize/sweep/checkpoint.h"
+#include "quantize/sweep/memory_budget.h"
+#include "quantize/sweep/pulse.h"
+#include "quantize/sweep/windows.h"
+
+struct gq_importance_plan {
+    gguf_model file;
+    forward_model *model;
+    const forward_sizes *sizes;
+    char *out, architecture[128];
+    bool dat, force, output;
+    uint32_t *ids; /* of all texts' windows */
+    imatrix about; /* the texts' names, numbers of windows; no entries */
+    forward_job job;
+    forward_bounds bounds;
+    collection_sizes collected;
+    checkpoint_head head;
+    gq_importance_facts facts;
+    word_list warnings;
+};
+
+/* ---- texts ---- */
+
+static bool add_windows(gq_importance_plan *p, text_windows *w, gq_error *e) {
+    size_t before = p->job.windows * w->context, n = w->n * w->context;
+    uint32_t *ids = realloc(p->ids, (before + n) * sizeof *ids);
+    if (!ids) return gq_fail_memory(e, (before + n) * sizeof *ids);
+    memcpy(ids + before, w->ids, n * sizeof *ids);
+    p->ids = ids, p->job.windows += w->n, p->job.context = w->context;
+    return true;
+}
+
+static bool read_texts(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
+    uint64_t left = r->texts[0].tokens;
+    for (size_t i = 0; i < r->n_texts; i++) {
+        text_windows w;
+        gq_text text = r->texts[i];
+        const char *slash = text.name ? strrchr(text.name, '/') : NULL; /* folders are nobody's business */
+        const char *name = slash ? slash + 1 : text.name ? text.name : "";
+        text.context = r->texts[0].context, text.tokens = left;
+        if (!windows_read(&w, &text, &p->file, p->sizes->vocabulary, &p->warnings, e)) return false;
+        bool ok = add_windows(p, &w, e) && imatrix_add_dataset(&p->about, name, strlen(name), e);
+        windows_free(&w);
+        if (!ok) return false;
+        if (!r->texts[0].tokens) continue;
+        left = r->texts[0].tokens - (uint64_t)p->job.windows * p->job.context;
+        if (left < p->job.context && i + 1 < r->n_texts)
+            return words_add(&p->warnings, e, "%zu text%s not used: there are tokens enough without",
+                             r->n_texts - i - 1, r->n_texts - i == 2 ? " is" : "s are");
+    }
+    return true;
+}
+
+/* Windows of this part, in place of all. */
+static bool take_part(gq_importance_plan *p, uint32_t part, uint32_t parts, gq_error *e) {
+    uint64_t n = p->job.windows, begin = 0, end = n;
+    if (parts && parts > n)
+        return gq_fail_usage(e, "%u parts of %llu windows: there are fewer windows than parts", parts,
+                             (unsigned long long)n);
+    if (parts) begin = n * (part - 1) / parts, end = n * part / parts; /* no more than 2^30 ids, 2^20 parts */
+    p->job.ids = p->ids + begin * p->job.context, p->job.windows = end - begin;
+    return true;
+}
+
+static bool check_context(gq_importance_plan *p, gq_error *e) {
+    size_t trained = p->sizes->trained;
+    return trained == 0 || p->job.context <= trained ||
+           words_add(&p->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
+                     p->job.context, trained, p->file.path);
+}
+
+/* ---- memory ---- */
+
+/* The most of running and of what is put together behind it: entries, what they are written as, and one more
+ * copy while they are merged. */
+static bool bound(gq_importance_plan *p, uint64_t memory, gq_error *e) {
+    struct rusage so_far;
+    const forward_model *model = p->model;
+    uint64_t resident = memory_budget_taken(), entries = p->collected.entries;
+    p->job.memory = memory_budget_of(memory);
+    p->job.besides = plus(resident, p->collected.layer);
+    p->bounds = forward_bounds_of(&p->job, &model, 1, false);
+    uint64_t after = plus(resident, plus(entries, plus(entries, entries))), peak = p->bounds.peak;
+    if (after > peak) peak = after;
+    p->facts.memory = peak;
+    if (getrusage(RUSAGE_SELF, &so_far) == 0 && (uint64_t)so_far.ru_maxrss * 1024 > peak)
+        p->facts.memory = (uint64_t)so_far.ru_maxrss * 1024;
+    char given[UNITS_ROOM], needed[UNITS_ROOM];
+    units_compared(given, memory, needed, peak);
+    return !memory || peak <= memory ||
+           gq_fail_usage(e, "%s of memory are not enough: a layer and a window of %zu tokens take %s", given,
+                         p->job.context, needed);
+}
+
+/* ---- the plan ---- */
+
+/* What is run on what: all that is needed to know a run again. */
+static bool identify(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
+    checkpoint_head *h = &p->head;
+    if (!read_texts(p, r, e) || !take_part(p, r->part, r->parts, e)) return false;
+    plan_build(h->build);
+    bool ok = model_fingerprint(&p->file, &h->times, &h->content, e);
+    h->kind = CHECKPOINT_IMPORTANCE, h->settings = p->output, h->streams = 1;
+    h->windows = p->job.windows, h->context = (uint32_t)p->job.context;
+    h->ids = (uint32_t)crc32_z(0, (const Bytef *)p->job.ids, h->windows * h->context * sizeof *p->job.ids);
+    h->slot = forward_stream_bytes(p->model, p->job.windows, p->job.context);
+    checkpoint_seal(h);
+    return ok;
+}
+
+/* Room for the finished layers' records, whose headers take little. */
+static uint64_t record_bytes(const gq_importance_plan *p) {
+    enum { EACH = 64 << 10 };
+    return plus(p->collected.entries, (p->sizes->layers + 1) * (uint64_t)EACH);
+}
+
+static bool announce(gq_importance_plan *p, gq_error *e) {
+    checkpoint c;
+    bool ok = checkpoint_look(&c, p->out, &p->head, e);
+    p->facts.layers_finished = c.finished;
+    if (c.finished)
+        ok = ok && words_add(&p->warnings, e, "an unfinished run for %s will be continued", p->out);
+    if (c.why)
+        ok = ok && words_add(&p->warnings, e, "an unfinished run for %s starts afresh: %s", p->out, c.why);
+    checkpoint_close(&c);
+    return ok;
+}
+
+static void describe(gq_importance_plan *p) {
+    gguf_facts facts = gguf_facts_of(p->file.kv, p->file.n_kv, NULL, 0);
+    gq_importance_facts *f = &p->facts;
+    snprintf(p->architecture, sizeof p->architecture, "%s", facts.arch);
+    f->architecture = p->architecture;
+    f->context = (uint32_t)p->job.context;
+    f->windows = p->job.windows, f->tokens = p->job.windows * p->job.context;
+    f->layers = p->sizes->layers;
+    f->windows_at_once = p->bounds.batch;
+    f->states_in_file = p->bounds.in_file;
+    f->disk = checkpoint_bytes(&p->head, record_bytes(p));
+    p->about.chunk_count = (uint32_t)f->windows, p->about.chunk_size = f->context;
+}
+
+static bool open_model(gq_importance_plan *p, const char *path, gq_error *e) {
+    if (!input_open(&p->file, path, e)) return p->file = (gguf_model){0}, false;
+    p->model = forward_model_new(&p->file, e);
+    if (p->model) p->sizes = forward_model_sizes(p->model);
+    return p->model;
+}
+
+/* Neither the output nor the states beside it may take the place of what is read. */
+static bool check_inputs(const gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
+    const char **texts = calloc(r->n_texts, sizeof *texts);
+    char *states = checkpoint_path(r->out);
+    if (texts)
+        for (size_t i = 0; i < r->n_texts; i++) texts[i] = r->texts[i].name;
+    bool ok = texts && states ? files_check_inputs(r->out, &p->file, texts, r->n_texts, e) &&
+                                    files_check_inputs(states, &p->file, texts, r->n_texts, e)
+                              : gq_fail_memory(e, r->n_texts * sizeof *texts);
+    free(states), free(texts);
+    return ok;
+}
+
+/* The output is there already. Where it is this very run's, killed before it could remove its states, they
+ * are of no use to anybody: the last layer is done, and the output is not older than they are. */
+static void clean_up(gq_importance_plan *p, const gq_importance_request *r) {
+    struct stat made, left;
+    checkpoint c = {.fd = -1};
+    char *states = checkpoint_path(r->out);
+    bool older = !states || stat(r->out, &made) != 0 || stat(states, &left) != 0 ||
+                 made.st_mtim.tv_sec < left.st_mtim.tv_sec ||
+                 (made.st_mtim.tv_sec == left.st_mtim.tv_sec && made.st_mtim.tv_nsec < left.st_mtim.tv_nsec);
+    free(states);
+    if (older || !open_model(p, r->model, NULL) || !identify(p, r, NULL)) return;
+    if (checkpoint_look(&c, r->out, &p->head, NULL) && c.finished == p->sizes->layers + p->output)
+        checkpoint_clean(r->out, &p->head);
+    checkpoint_close(&c);
+}
+
+static bool make_plan(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
+    p->dat = r->dat, p->force = r->force, p->output = r->output;
+    p->out = strdup(r->out);
+    if (!p->out) return gq_fail_memory(e, strlen(r->out));
+    if (!gq_check_target(r->out, r->force, e)) return clean_up(p, r), false;
+    if (!open_model(p, r->model, e) || !check_inputs(p, r, e)) return false;
+    p->job.threads = threads_asked(r->threads);
+    const char *output = p->output ? p->sizes->out->name : NULL;
+    p->collected = collection_measure(&p->file, p->sizes->layers, output);
+    if (!identify(p, r, e) || !check_context(p, e) || !bound(p, r->memory, e)) return false;
+    describe(p);
+    return announce(p, e);
+}
+
+gq_importance_plan *gq_importance_plan_new(const gq_importance_request *request, gq_error *e) {
+    gq_importance_request asked;
+    if (!SIZED_TAKE(asked, request, e)) return NULL;
+    gq_importance_plan *p = calloc(1, sizeof *p);
+    if (!p) return gq_fail_memory(e, sizeof *p), NULL;
+    p->facts.size = sizeof p->facts;
+    if (asked.n_texts == 0)
+        gq_fail_usage(e, "no text to run the model on");
+    else if (make_plan(p, &asked, e))
+        return p;
+    gq_importance_plan_free(p);
+    return NULL;
+}
+
+void gq_importance_plan_free(gq_importance_plan *p) {
+    if (!p) return;
+    forward_model_free(p->model);
+    gguf_model_close(&p->file);
+    imatrix_free(&p->about);
+    words_free(&p->warnings);
+    free(p->ids), free(p->out);
+    free(p);
+}
+
+const gq_importance_facts *gq_importance_summary(const gq_importance_plan *p) { return &p->facts; }
+
+const char *const *gq_importance_warnings(const gq_importance_plan *p, size_t *n) {
+    *n = p->warnings.n;
+    return (const char *const *)p->warnings.items;
+}
+
+/* ---- the run ---- */
+
+typedef struct running {
+    gq_importance_plan *plan;
+    checkpoint kept;
+    collection *sums;
+    forward_run *run;
+    forward_stream *stream;
+} running;
+
+/* Sums that are too large are the model's fault, and would be so again. */
+static bool check_sums(const imatrix *layer, const char *out, gq_error *e) {
+    bool ok = imatrix_check(layer, out, e);
+    if (!ok && e) e->status = GQ_BAD_WEIGHTS;
+    return ok;
+}
+
+/* What has been summed up since the last record becomes the next one. last: nothing comes behind it, and what
+ * states there are does not matter any more. */
+static bool finish_layer(running *r, bool last, gq_error *e) {
+    imatrix layer;
+    uint8_t *bytes = NULL;
+    uint64_t n, sum = forward_stream_sum(r->stream);
+    if (!collection_take(r->sums, &layer, e)) return false;
+    layer.chunk_size = r->plan->about.chunk_size;
+    bool ok = check_sums(&layer, r->plan->out, e) && imatrix_write_gguf(&layer, &bytes, &n, e) &&
+              checkpoint_add(&r->kept, last ? NULL : &sum, bytes, n, e);
+    free(bytes);
+    imatrix_free(&layer);
+    return ok;
+}
+
+static bool run_layers(running *r, gq_error *e) {
+    const gq_importance_plan *p = r->plan;
+    size_t layers = p->sizes->layers, done = r->kept.finished;
+    forward_site site = collection_site(r->sums);
+    if (done == layers + p->output) return true;
+    if (!(done ? forward_stream_resume(r->stream, done % 2, e) : forward_stream_embed(r->stream, NULL, e)))
+        return false;
+    for (size_t i = done; i < layers; i++) {
+        const forward_layer *l = forward_run_layer(r->run, p->model, i, e);
+        if (!l || !checkpoint_begin(&r->kept, e) ||
+            !forward_stream_pass(r->stream, l, FORWARD_WHOLE, &site, e) ||
+            !finish_layer(r, i + 1 == layers && !p->output, e))
+            return false;
+    }
+    return !p->output || (forward_stream_final(r->stream, &site, e) && finish_layer(r, true, e));
+}
+
+static bool run_model(running *r, const gq_callbacks *callbacks, gq_error *e) {
+    gq_importance_plan *p = r->plan;
+    double work = forward_job_work(&p->job, p->model, false), layers = (double)p->sizes->layers;
+    double done = (double)r->kept.finished < layers ? (double)r->kept.finished / layers : 1;
+    pulse told = pulse_start(callbacks, work, done * work, p->facts.tokens);
+    forward_keep keep = {r->kept.fd, r->kept.path, checkpoint_slots(), 2};
+    p->job.pulse = pulse_tell, p->job.data = &told;
+    r->run = forward_run_new(&p->job, &p->bounds, e);
+    r->sums = r->run ? collection_new(forward_run_pool(r->run), p->job.context, e) : NULL;
+    r->stream = r->sums ? forward_stream_new(r->run, p->model, &keep, e) : NULL;
+    bool ok = r->stream && run_layers(r, e) &&
+              words_add_threads(&p->warnings, threads_pool_count(forward_run_pool(r->run)), e);
+    forward_stream_free(r->stream), collection_free(r->sums), forward_run_free(r->run);
+    return ok;
+}
+
+/* All records as one. */
+static bool put_together(const running *r, imatrix *all, gq_error *e) {
+    const gq_importance_plan *p = r->plan;
+    uint64_t at = 0, n;
+    *all = (imatrix){.chunk_size = p->about.chunk_size};
+    bool ok = true;
+    for (size_t i = 0; ok && i < r->kept.finished; i++) {
+        imatrix layer;
+        gq_file file;
+        uint8_t *bytes = checkpoint_next(&r->kept, &at, &n, e);
+        ok = bytes && gq_file_memory(&file, r->kept.path, bytes, n, bytes, e) &&
+             imatrix_read(&layer, &file, e);
+        if (!ok) break;
+        ok = imatrix_merge(all, &layer, r->kept.path, e);
+        imatrix_free(&layer);
+    }
+    for (uint64_t i = 0; ok && i < p->about.n_datasets; i++)
+        ok = imatrix_add_dataset(all, p->about.datasets[i], strlen(p->about.datasets[i]), e);
+    all->chunk_count = p->about.chunk_count;
+    if (!ok) imatrix_free(all);
+    return ok;
+}
+
+static gq_imatrix *write_out(const running *r, gq_error *e) {
+    const gq_importance_plan *p = r->plan;
+    imatrix all;
+    gq_imatrix *m = put_together(r, &all, e) ? importance_of(&all, p->out, e) : NULL;
+    if (m && gq_imatrix_write(m, p->out, !p->dat, p->force, e)) return m;
+    gq_imatrix_free(m);
+    return NULL;
+}
+
+static void say_what_is_kept(const checkpoint *c, gq_error *e) {
+    gq_status status = e->status;
+    gq_fail(e, "%s; what is done is kept in %s, and the same command goes on from there", e->text, c->path);
+    e->status = status;
+}
+
+static gq_imatrix *compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
+    running r = {.plan = p};
+    gq_imatrix *m = NULL;
+    gq_error unused;
+    if (!e) e = &unused;
+    bool opened = checkpoint_open(&r.kept, p->out, &p->head, record_bytes(p), e), bad_input = false;
+    bool ok = opened && run_model(&r, callbacks, e);
+    if (opened && !ok) bad_input = e->status == GQ_BAD_WEIGHTS || !gguf_model_unchanged(&p->file, NULL);
+    if (ok && !gguf_model_unchanged(&p->file, e)) ok = false, bad_input = true;
+    if (ok) m = write_out(&r, e);
+    bool is_kept = opened && !m && !bad_input && r.kept.finished > 0;
+    if (opened && !is_kept) checkpoint_remove(&r.kept);
+    if (is_kept) say_what_is_kept(&r.kept, e);
+    checkpoint_close(&r.kept);
+    return m;
+}
+
+gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
+    gq_callbacks called;
+    return SIZED_TAKE(called, callbacks, e) ? compute(p, &called, e) : NULL;
+}

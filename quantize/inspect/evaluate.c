@@ -1,0 +1,281 @@
+/* What models make of a text, and how far copies are from their original there. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "forward/groups.h"
+#include "gguf/gguf.h"
+#include "mixes/mixes.h"
+#include "model/facts.h"
+#include "quantize/files.h"
+#include "quantize/input.h"
+#include "quantize/inspect/side_by_side.h"
+#include "quantize/plan/plan.h"
+#include "quantize/sized.h"
+#include "quantize/strips/schedule.h"
+#include "quantize/sweep/memory_budget.h"
+
+struct gq_evaluation {
+    size_t n;
+    runner *runners; /* the original, 0, and its copies */
+    char **paths;
+    gq_evaluated *models;
+    text_windows windows;
+    forward_bounds bounds;
+    scores scores;
+    word_list warnings;
+    char architecture[128];
+    double seconds;
+    gq_evaluation_facts facts;
+};
+
+/* ---- models ---- */
+
+static gguf_facts facts_of(const gguf_model *m) { return gguf_facts_of(m->kv, m->n_kv, NULL, 0); }
+
+static const char *filetype_of(const gguf_model *m) {
+    int64_t id;
+    if (gguf_kv_int(gguf_find(m->kv, m->n_kv, "general.file_type"), &id))
+        for (size_t i = 0; i < mix_n_filetypes; i++)
+            if (mix_filetypes[i].id == id) return mix_filetypes[i].name;
+    return "";
+}
+
+static void describe(gq_evaluated *to, const runner *r) {
+    const gguf_model *m = &r->file;
+    to->path = r->path;
+    to->filetype = filetype_of(m);
+    to->file_bytes = model_file_bytes(m);
+    for (uint64_t i = 0; i < m->n_tensors; i++) {
+        to->tensor_bytes += m->tensors[i]->size;
+        to->n_weights += gguf_elements(m->tensors[i]->ne);
+    }
+}
+
+static bool name_runner(gq_evaluation *v, size_t i, const char *path, gq_error *e) {
+    v->runners[i].path = v->paths[i] = strdup(path);
+    return v->paths[i] || gq_fail_memory(e, strlen(path));
+}
+
+/* Whose file is open. */
+static bool set_up_runner(gq_evaluation *v, size_t i, gq_error *e) {
+    runner *r = &v->runners[i];
+    r->model = forward_model_new(&r->file, e);
+    if (r->model) describe(&v->models[i], r);
+    return r->model;
+}
+
+static bool open_runner(gq_evaluation *v, size_t i, const char *path, gq_error *e) {
+    runner *r = &v->runners[i];
+    if (!name_runner(v, i, path, e)) return false;
+    return input_open(&r->file, path, e) && set_up_runner(v, i, e);
+}
+
+/* A copy that is not there yet, by the headers that it will have. */
+static bool open_planned(gq_evaluation *v, size_t i, const plan_output *out, gq_error *e) {
+    gguf_planned *shards = calloc(out->n_shards, sizeof *shards);
+    if (!shards) return gq_fail_memory(e, out->n_shards * sizeof *shards);
+    for (uint32_t s = 0; s < out->n_shards; s++) {
+        const plan_shard *p = &out->shards[s];
+        shards[s] = (gguf_planned){p->path, p->head, p->head_size, p->size};
+    }
+    bool ok = name_runner(v, i, out->shards[0].path, e) &&
+              gguf_model_planned(&v->runners[i].file, shards, out->n_shards, e) && set_up_runner(v, i, e);
+    free(shards);
+    return ok;
+}
+
+/* ---- does a copy fit its original? ---- */
+
+static const gguf_kv *tokens_of(const runner *r) {
+    return gguf_find(r->file.kv, r->file.n_kv, "tokenizer.ggml.tokens");
+}
+
+static bool same_tokens(const runner *a, const runner *b) {
+    const gguf_kv *x = tokens_of(a), *y = tokens_of(b);
+    return !x || !y || (x->size == y->size && memcmp(x->value, y->value, x->size) == 0);
+}
+
+static bool check_copy(const gq_evaluation *v, const runner *copy, gq_error *e) {
+    const runner *original = &v->runners[0];
+    size_t vocabulary = forward_model_sizes(original->model)->vocabulary,
+           of_copy = forward_model_sizes(copy->model)->vocabulary;
+    gguf_facts facts = facts_of(&copy->file);
+    if (strcmp(facts.arch, v->architecture) != 0)
+        return gq_fail(e,
+                       "%s: is a model of architecture %s, and %s one of %s; only copies of an original can "
+                       "be compared with it",
+                       copy->path, facts.arch, original->path, v->architecture);
+    if (vocabulary != of_copy)
+        return gq_fail(e,
+                       "%s: has %zu tokens, and %s has %zu; only copies of an original can be compared with "
+                       "it",
+                       copy->path, of_copy, original->path, vocabulary);
+    return same_tokens(original, copy) ||
+           gq_fail(e,
+                   "%s: its tokens are others than those of %s; only copies of an original can be compared "
+                   "with it",
+                   copy->path, original->path);
+}
+
+static bool open_original(gq_evaluation *v, const char *path, gq_error *e) {
+    if (!open_runner(v, 0, path, e)) return false;
+    snprintf(v->architecture, sizeof v->architecture, "%s", facts_of(&v->runners[0].file).arch);
+    return true;
+}
+
+static bool open_all(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    if (!open_original(v, r->original, e)) return false;
+    for (size_t i = 1; i < v->n; i++)
+        if (!open_runner(v, i, r->copies[i - 1], e) || !check_copy(v, &v->runners[i], e)) return false;
+    return true;
+}
+
+/* ---- all ---- */
+
+static bool check_context(gq_evaluation *v, const gq_text *text, gq_error *e) {
+    enum { LEAST = 4 };
+    size_t context = text->context ? text->context : GQ_CONTEXT,
+           trained = forward_model_sizes(v->runners[0].model)->trained;
+    if (context < LEAST)
+        return gq_fail_usage(
+            e, "windows of %zu tokens: the second half of each is scored, so they need at least %d", context,
+            LEAST);
+    return trained == 0 || context <= trained ||
+           words_add(&v->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
+                     context, trained, v->runners[0].path);
+}
+
+static bool conclude(gq_evaluation *v, gq_error *e) {
+    if (!figures_of_original(&v->scores, &v->models[0], e)) return false;
+    for (size_t i = 1; i < v->n; i++)
+        if (!figures_of_copy(&v->scores, i, &v->models[i], e)) return false;
+    return true;
+}
+
+static bool read_windows(gq_evaluation *v, const gq_text *text, gq_error *e) {
+    const runner *original = &v->runners[0];
+    return check_context(v, text, e) &&
+           windows_read(&v->windows, text, &original->file, forward_model_sizes(original->model)->vocabulary,
+                        &v->warnings, e);
+}
+
+/* The file of logits may take the place of nothing that is read. */
+static bool check_inputs(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    bool ok = true;
+    for (size_t i = 0; ok && r->logits && i < v->n; i++)
+        ok = files_check_inputs(r->logits, &v->runners[i].file, &r->text.name, 1, e);
+    return ok;
+}
+
+static bool plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side *s, gq_error *e) {
+    *s = (side_by_side){.runners = v->runners,
+                        .n = v->n,
+                        .windows = &v->windows,
+                        .threads = threads_asked(r->threads),
+                        .memory = memory_budget_of(r->memory),
+                        .folder = r->folder ? r->folder : ".",
+                        .callbacks = r->callbacks,
+                        .logits = r->logits,
+                        .replace_logits = r->replace_logits};
+    return open_all(v, r, e) && check_inputs(v, r, e) && read_windows(v, &r->text, e) &&
+           side_by_side_bounds(s, &v->bounds, e);
+}
+
+static bool run(gq_evaluation *v, const side_by_side *s, gq_error *e) {
+    double started = schedule_clock();
+    size_t context = v->windows.context, scored = scored_of(context);
+    bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e) &&
+              side_by_side_run(s, &v->scores, &v->warnings, e) && conclude(v, e);
+    v->seconds = schedule_clock() - started;
+    return ok;
+}
+
+static gq_evaluation *new_evaluation(size_t n, gq_error *e) {
+    gq_evaluation *v = calloc(1, sizeof *v);
+    if (!v) return gq_fail_memory(e, sizeof *v), NULL;
+    v->n = n;
+    v->runners = calloc(n, sizeof *v->runners);
+    v->paths = calloc(n, sizeof *v->paths);
+    v->models = calloc(n, sizeof *v->models);
+    if (v->runners && v->paths && v->models) return v;
+    gq_fail_memory(e, n * sizeof *v->models);
+    gq_evaluation_free(v);
+    return NULL;
+}
+
+static void sum_up(gq_evaluation *v) {
+    v->facts = (gq_evaluation_facts){.size = sizeof v->facts,
+                                     .architecture = v->architecture,
+                                     .context = (uint32_t)v->windows.context,
+                                     .windows = v->windows.n,
+                                     .tokens = v->windows.n * v->windows.context,
+                                     .scored = v->windows.n * scored_of(v->windows.context),
+                                     .peak_bytes = v->bounds.peak,
+                                     .state_bytes = v->bounds.states,
+                                     .states_in_file = v->bounds.in_file,
+                                     .seconds = v->seconds};
+}
+
+static gq_evaluation *evaluate(const gq_evaluation_request *request, bool only_plan, gq_error *e) {
+    gq_evaluation_request asked;
+    gq_callbacks callbacks;
+    side_by_side s;
+    if (!SIZED_TAKE(asked, request, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
+    asked.callbacks = &callbacks;
+    gq_evaluation *v = new_evaluation(asked.n_copies + 1, e);
+    if (v && plan(v, &asked, &s, e) && (only_plan || run(v, &s, e))) {
+        sum_up(v);
+        return v;
+    }
+    gq_evaluation_free(v);
+    return NULL;
+}
+
+gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e) { return evaluate(r, false, e); }
+
+gq_evaluation *gq_evaluation_plan(const gq_evaluation_request *r, gq_error *e) {
+    return evaluate(r, true, e);
+}
+
+bool gq_evaluation_check(const gq_plan *plan, gq_error *e) {
+    gq_error unused;
+    if (!e) e = &unused;
+    gq_evaluation *v = new_evaluation(plan->n_outputs + 1, e);
+    bool ok = v && open_original(v, plan_input(plan), e);
+    for (size_t o = 0; ok && o < plan->n_outputs; o++)
+        ok = open_planned(v, o + 1, &plan->outputs[o], e) && check_copy(v, &v->runners[o + 1], e);
+    gq_evaluation_free(v);
+    return ok;
+}
+
+void gq_evaluation_free(gq_evaluation *v) {
+    if (!v) return;
+    for (size_t i = 0; v->runners && i < v->n; i++) {
+        forward_model_free(v->runners[i].model);
+        gguf_model_close(&v->runners[i].file);
+        if (v->paths) free(v->paths[i]);
+    }
+    free(v->runners), free(v->paths), free(v->models);
+    windows_free(&v->windows);
+    scores_free(&v->scores);
+    words_free(&v->warnings);
+    free(v);
+}
+
+const gq_evaluated *gq_evaluation_models(const gq_evaluation *v, size_t *n) {
+    *n = v->n;
+    return v->models;
+}
+
+void gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b, gq_estimate *to) {
+    *to = figures_difference(&v->scores, a, b);
+}
+
+const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v) { return &v->facts; }
+
+const char *const *gq_evaluation_warnings(const gq_evaluation *v, size_t *n) {
+    *n = v->warnings.n;
+    return (const char *const *)v->warnings.items;
+}

@@ -1,0 +1,33 @@
+/* What an evaluation says: of every scored position what each model gave, and from that perplexities,
+ * divergences and how sure they are.
+ *
+ * Errors are standard errors of a mean over positions, each taken for a drawing of its own.
+ */
+#ifndef GQ_INSPECT_FIGURES_H
+#define GQ_INSPECT_FIGURES_H
+
+#include "quantize/gquant.h"
+
+/* All positions of one model, in order. */
+typedef struct model_scores {
+    double *log_p;      /* of the right token */
+    double *divergence; /* from the original; NULL for itself */
+    bool *same_top;     /* whether the likeliest token is the original's; NULL for itself */
+} model_scores;
+
+typedef struct scores {
+    size_t n, n_models; /* positions; the original, 0, and its copies */
+    size_t group;       /* positions of a group of windows (forward/groups.h) */
+    model_scores *models;
+} scores;
+
+bool scores_new(scores *s, size_t n, size_t group, size_t n_models, gq_error *e);
+void scores_free(scores *s); /* also one of zeros */
+
+/* Fill what follows from the scores; the rest of *to stays. */
+bool figures_of_original(const scores *s, gq_evaluated *to, gq_error *e);
+bool figures_of_copy(const scores *s, size_t model, gq_evaluated *to, gq_error *e);
+/* Mean divergence of model a less that of model b, which had the same positions. */
+gq_estimate figures_difference(const scores *s, size_t a, size_t b);
+
+#endif

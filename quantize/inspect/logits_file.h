@@ -1,0 +1,24 @@
+/* Logits on disk: binary32 in the machine's order, of one token after another, each with all of the
+ * vocabulary. The file gets its name when it is whole. */
+#ifndef GQ_INSPECT_LOGITS_FILE_H
+#define GQ_INSPECT_LOGITS_FILE_H
+
+#include "base/error.h"
+
+typedef struct logits_file {
+    const char *path;
+    char *beside; /* its name until then */
+    int fd;
+    bool replace;
+    size_t vocabulary;
+} logits_file;
+
+bool logits_file_start(logits_file *f, const char *path, bool replace, size_t tokens, size_t vocabulary,
+                       gq_error *e);
+/* Logits [rows][stride] of tokens `first_row` on of the vocabulary, at n positions from `position` on. */
+bool logits_file_add(logits_file *f, size_t position, size_t n, size_t first_row, size_t rows,
+                     const float *logits, size_t stride, gq_error *e);
+/* ok: all is in it; else it is removed, and *e stays. Returns whether there is a file now. */
+bool logits_file_end(logits_file *f, bool ok, gq_error *e);
+
+#endif

@@ -1,0 +1,38 @@
+/* An original and its copies run on the same windows, layer by layer, and compared at each scored position;
+ * no more logits are held than those of a batch's positions for some tokens of the vocabulary. */
+#ifndef GQ_INSPECT_SIDE_BY_SIDE_H
+#define GQ_INSPECT_SIDE_BY_SIDE_H
+
+#include "forward/stream.h"
+#include "quantize/inspect/figures.h"
+#include "quantize/sweep/windows.h"
+
+typedef struct runner {
+    const char *path;
+    gguf_model file;
+    forward_model *model;
+} runner;
+
+typedef struct side_by_side {
+    const runner *runners; /* the original, 0, and its copies */
+    size_t n;
+    const text_windows *windows;
+    int threads;
+    uint64_t memory;    /* bytes to stay within */
+    const char *folder; /* for states that do not fit into it */
+    const gq_callbacks *callbacks;
+    const char *logits; /* a file that gets those of the original; NULL: none */
+    bool replace_logits;
+} side_by_side;
+
+/* Positions of a window that are scored: the second half, but for the last one, whose successor is not in the
+ * window. Windows have at least four tokens. */
+static inline size_t scored_from(size_t context) { return context / 2; }
+static inline size_t scored_of(size_t context) { return context - 1 - scored_from(context); }
+
+/* What it takes, known before anything is read. */
+bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e);
+/* Fills the scores, window after window. Adds a warning where threads could not be started. */
+bool side_by_side_run(const side_by_side *s, scores *to, word_list *warnings, gq_error *e);
+
+#endif

@@ -1,0 +1,341 @@
+/* How fast a model's matrices are multiplied with a vector here: all that one token needs of it, from memory
+ * as large as the model, or from parts of it beyond any cache, one after the other. */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/words.h"
+#include "codec/vector.h"
+#include "model/facts.h"
+#include "quantize/input.h"
+#include "quantize/sized.h"
+#include "quantize/strips/schedule.h"
+#include "quantize/strips/strip.h"
+
+struct gq_speed {
+    size_t n;
+    gq_speed_file *files;
+    word_list warnings;
+    int threads;
+};
+
+/* ---- what a token needs ---- */
+
+/* Of these a token takes rows, or they are no matrices. */
+static const char *const not_multiplied[] = {"token_embd.weight", "per_layer_token_embd.weight",
+                                             "position_embd.weight", "token_types.weight"};
+static const char *const not_matrices[] = {"_norm", "conv1d", "shortconv.conv."};
+
+static bool is_multiplied(const gguf_model *m, const gguf_tensor *t) {
+    const size_t n = strlen(t->name), end = strlen(".weight");
+    if (t->n_dims < 2 || n < end || strcmp(t->name + n - end, ".weight") != 0) return false;
+    /* The embedding is the head where there is no other. */
+    if (!strcmp(t->name, not_multiplied[0])) return !gguf_model_tensor(m, "output.weight");
+    for (size_t i = 1; i < sizeof not_multiplied / sizeof *not_multiplied; i++)
+        if (!strcmp(t->name, not_multiplied[i])) return false;
+    for (size_t i = 0; i < sizeof not_matrices / sizeof *not_matrices; i++)
+        if (strstr(t->name, not_matrices[i])) return false;
+    return true;
+}
+
+/* Rows of a tensor that a token is multiplied with: of experts, as many as are used at once. */
+static uint64_t rows_used(const gguf_facts *facts, const gguf_tensor *t) {
+    int64_t used;
+    uint64_t matrices = t->ne[2] * t->ne[3];
+    if (strstr(t->name, "_exps.") && gguf_fact_int(facts, "expert_used_count", &used) && used > 0 &&
+        (uint64_t)used < matrices)
+        matrices = (uint64_t)used;
+    return t->ne[1] * matrices;
+}
+
+/* ---- a part of a model, in memory ---- */
+
+enum {
+    MOST_MEMORY = 1 << 30, /* of a part: more than any cache */
+    RUN_BYTES = 256 << 10, /* rows that a thread takes at once, about, and how many at most */
+    RUN_ROWS = 4096,
+    TURNS = 3, /* the best of which counts */
+    MOST_ROUNDS = 1 << 20,
+};
+#define SHORTEST 0.1 /* seconds of a turn: what is small is gone through so often */
+
+typedef struct run { /* of rows */
+    const gguf_tensor *tensor;
+    uint64_t first; /* element */
+    size_t rows;
+    uint8_t *blocks;
+} run;
+
+typedef struct part {
+    const gguf_model *model;
+    const kernels *kernels;
+    codec_vector vector;
+    uint8_t *memory;
+    size_t size, used;
+    run *runs;
+    size_t n, room;
+} part;
+
+static size_t run_bytes(const run *r) {
+    return (size_t)gguf_type_bytes(r->tensor->type, r->tensor->ne[0] * r->rows);
+}
+
+static bool part_add(part *p, const gguf_tensor *t, uint64_t row, size_t rows, gq_error *e) {
+    if (p->n == p->room) {
+        size_t room = 2 * p->room + 256;
+        run *more = realloc(p->runs, room * sizeof *more);
+        if (!more) return gq_fail_memory(e, room * sizeof *more);
+        p->runs = more, p->room = room;
+    }
+    run r = {.tensor = t, .first = row * t->ne[0], .rows = rows, .blocks = p->memory + p->used};
+    p->runs[p->n++] = r;
+    p->used += run_bytes(&r);
+    return true;
+}
+
+static bool part_read(void *arg, piece *at, gq_error *e) {
+    const part *p = arg;
+    const run *r = &p->runs[at->number];
+    at->weights = r->tensor->ne[0] * r->rows, at->bytes = run_bytes(r);
+    return gguf_model_read(p->model, r->tensor, r->first, at->weights, r->blocks, e);
+}
+
+/* ---- a turn: all runs of a part, some rounds of them ---- */
+
+typedef struct seconds { /* of all threads together, by type */
+    double of[GGUF_TYPE_LIMIT];
+} seconds;
+
+typedef struct turn {
+    const part *part;
+    bool products; /* else the bytes are only read */
+    uint64_t end;  /* runs of all rounds */
+    _Atomic uint64_t next;
+    pthread_mutex_t lock; /* over what follows */
+    seconds spent;
+    double begun, ended; /* by the first and by the last thread */
+    uint64_t sum;        /* so that reading is for something */
+} turn;
+
+static uint64_t do_run(const turn *t, const run *r, float *out) {
+    const kernels *k = t->part->kernels;
+    if (!t->products) return k->read(r->blocks, run_bytes(r));
+    k->codecs[r->tensor->type->id].dot(r->blocks, r->rows, (size_t)r->tensor->ne[0], &t->part->vector, out);
+    return 0;
+}
+
+static void take_runs(void *arg, int thread) {
+    turn *t = arg;
+    (void)thread;
+    const part *p = t->part;
+    float out[RUN_ROWS];
+    seconds spent = {{0}};
+    uint64_t sum = 0;
+    const double begun = schedule_clock();
+    double now = begun;
+    for (uint64_t i; (i = atomic_fetch_add(&t->next, 1)) < t->end;) {
+        const run *r = &p->runs[i % p->n];
+        sum += do_run(t, r, out);
+        const double then = now;
+        now = schedule_clock();
+        spent.of[r->tensor->type->id] += now - then;
+    }
+    pthread_mutex_lock(&t->lock);
+    for (int i = 0; i < GGUF_TYPE_LIMIT; i++) t->spent.of[i] += spent.of[i];
+    t->begun = fmin(t->begun, begun), t->ended = fmax(t->ended, now);
+    t->sum += sum;
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* Seconds of a round; what each type's runs took of it is in `by_type`. */
+static double take_turn(schedule *s, const part *p, bool products, uint64_t rounds, seconds *by_type) {
+    turn t = {.part = p, .products = products, .end = rounds * p->n, .begun = INFINITY};
+    pthread_mutex_init(&t.lock, NULL);
+    threads_together(s->pool, (size_t)threads_pool_most(s->pool), take_runs, &t);
+    pthread_mutex_destroy(&t.lock);
+    /* Where a run is as long as the whole turn, threads wait: shares of the time are what counts. */
+    const double whole = (t.ended - t.begun) / (double)rounds;
+    double sum = 0;
+    for (int i = 0; i < GGUF_TYPE_LIMIT; i++) sum += t.spent.of[i];
+    for (int i = 0; i < GGUF_TYPE_LIMIT; i++) by_type->of[i] = sum > 0 ? t.spent.of[i] / sum * whole : 0;
+    return whole;
+}
+
+/* Reading and products in turn, so that both have the same company; the best of each. */
+typedef struct clocked {
+    double whole;
+    seconds by_type;
+} clocked;
+
+static void part_clock(schedule *s, const part *p, clocked of[2]) {
+    seconds by_type;
+    const double first = take_turn(s, p, true, 1, &by_type), rounds = ceil(SHORTEST / fmax(first, 1e-9));
+    clocked best[2] = {{.whole = INFINITY}, {.whole = INFINITY}};
+    for (int i = 0; i < 2 * TURNS; i++) {
+        const double whole =
+            take_turn(s, p, i % 2, rounds < MOST_ROUNDS ? (uint64_t)rounds : MOST_ROUNDS, &by_type);
+        if (whole < best[i % 2].whole) best[i % 2] = (clocked){whole, by_type};
+    }
+    for (int i = 0; i < 2; i++) {
+        of[i].whole += best[i].whole;
+        for (int k = 0; k < GGUF_TYPE_LIMIT; k++) of[i].by_type.of[k] += best[i].by_type.of[k];
+    }
+}
+
+/* ---- a file ---- */
+
+typedef struct needed { /* of a model, by a token */
+    const gguf_tensor **tensors;
+    size_t n;
+    uint64_t bytes, columns, row_bytes; /* together; the most of a row */
+} needed;
+
+static bool find_needed(gq_speed *v, gq_speed_file *f, const gguf_model *m, const gguf_facts *facts,
+                        const kernels *k, needed *to, gq_error *e) {
+    size_t unknown = 0;
+    to->tensors = calloc(m->n_tensors + 1, sizeof(gguf_tensor *));
+    if (!to->tensors) return gq_fail_memory(e, m->n_tensors * sizeof(gguf_tensor *));
+    for (size_t i = 0; i < m->n_tensors; i++) {
+        const gguf_tensor *t = m->tensors[i];
+        if (!is_multiplied(m, t)) continue;
+        if (!k->codecs[t->type->id].dot && ++unknown) continue;
+        const uint64_t weights = rows_used(facts, t) * t->ne[0], bytes = gguf_type_bytes(t->type, weights);
+        gq_speed_type *of = &f->types[t->type->id];
+        of->type = t->type->id, of->matrices++, of->weights += weights, of->bytes += bytes;
+        f->matrices++, f->weights += weights, f->bytes += bytes;
+        to->tensors[to->n++] = t, to->bytes += bytes;
+        if (t->ne[0] > to->columns) to->columns = t->ne[0];
+        if (bytes / rows_used(facts, t) > to->row_bytes) to->row_bytes = bytes / rows_used(facts, t);
+    }
+    if (to->n == 0)
+        return gq_fail(e,
+                       "%s: no tensor in it is a matrix that can be multiplied, so there is no speed to tell",
+                       f->path);
+    return !unknown || words_add(&v->warnings, e, "%s: %zu matrices of types without a decoder are left out",
+                                 f->path, unknown);
+}
+
+static bool part_start(part *p, const needed *what, float **x, gq_error *e) {
+    const size_t room = codec_vector_room((size_t)what->columns);
+    uint64_t size = what->bytes < MOST_MEMORY ? what->bytes : MOST_MEMORY;
+    if (size < what->row_bytes) size = what->row_bytes;
+    *x = malloc((what->columns + room) * sizeof(float));
+    if (!*x || posix_memalign((void **)&p->memory, 4096, size))
+        return p->memory = NULL, gq_fail_memory(e, size);
+    p->size = size;
+    for (size_t i = 0; i < what->columns; i++) (*x)[i] = (float)((int)(i * 37 % 64) - 32) / 32 + 0x1p-6f;
+    p->vector = codec_vector_make(*x, (size_t)what->columns, *x + what->columns);
+    return true;
+}
+
+/* What has come together is read and clocked. */
+static bool part_finish(schedule *s, part *p, clocked of[2], gq_error *e) {
+    if (p->n == 0) return true;
+    const schedule_job job = {.end = p->n, .work = part_read, .arg = p};
+    if (!schedule_run(s, &job, e)) return false;
+    part_clock(s, p, of);
+    p->n = 0, p->used = 0;
+    return true;
+}
+
+static bool clock_tensor(schedule *s, part *p, const gguf_tensor *t, uint64_t rows, clocked of[2],
+                         gq_error *e) {
+    const size_t bytes = (size_t)gguf_type_bytes(t->type, t->ne[0]);
+    s->progress.tensor = t->name;
+    for (uint64_t row = 0; bytes > 0 && row < rows;) {
+        size_t n = bytes < RUN_BYTES ? RUN_BYTES / bytes : 1, fit = (p->size - p->used) / bytes;
+        if (n > RUN_ROWS) n = RUN_ROWS;
+        if (n > rows - row) n = (size_t)(rows - row);
+        if (fit == 0) {
+            if (!part_finish(s, p, of, e)) return false;
+            continue;
+        }
+        if (n > fit) n = fit;
+        if (!part_add(p, t, row, n, e)) return false;
+        row += n;
+    }
+    return true;
+}
+
+static void set_seconds(gq_speed_file *f, const clocked of[2]) {
+    size_t n = 0;
+    f->read_seconds = of[0].whole, f->seconds = of[1].whole;
+    for (int i = 0; i < GGUF_TYPE_LIMIT; i++) {
+        if (!f->types[i].matrices) continue;
+        f->types[i].read_seconds = of[0].by_type.of[i], f->types[i].seconds = of[1].by_type.of[i];
+        f->types[n++] = f->types[i];
+    }
+    f->n_types = n;
+}
+
+static bool clock_model(gq_speed *v, gq_speed_file *f, const gguf_model *m, schedule *s, gq_error *e) {
+    const gguf_facts facts = gguf_facts_of(m->kv, m->n_kv, NULL, 0);
+    needed what = {0};
+    float *x = NULL;
+    clocked of[2] = {{0}};
+    part p = {.model = m, .kernels = strip_kernels(e)};
+    f->types = calloc(GGUF_TYPE_LIMIT, sizeof *f->types);
+    bool ok = p.kernels && (f->types || gq_fail_memory(e, GGUF_TYPE_LIMIT * sizeof *f->types)) &&
+              find_needed(v, f, m, &facts, p.kernels, &what, e) && part_start(&p, &what, &x, e);
+    s->progress.bytes_total += what.bytes;
+    for (size_t i = 0; ok && i < what.n; i++)
+        ok = clock_tensor(s, &p, what.tensors[i], rows_used(&facts, what.tensors[i]), of, e);
+    ok = ok && part_finish(s, &p, of, e);
+    s->progress.tensor = NULL;
+    if (ok) set_seconds(f, of);
+    free(what.tensors), free(x), free(p.memory), free(p.runs);
+    return ok;
+}
+
+static bool clock_file(gq_speed *v, const char *path, schedule *s, gq_error *e) {
+    gguf_model m;
+    gq_speed_file *f = &v->files[v->n++];
+    f->path = strdup(path);
+    if (!f->path) return gq_fail_memory(e, strlen(path) + 1);
+    if (!input_open(&m, path, e)) return false;
+    f->file_bytes = model_file_bytes(&m);
+    bool ok = clock_model(v, f, &m, s, e);
+    gguf_model_close(&m);
+    return ok;
+}
+
+/* ---- all ---- */
+
+gq_speed *gq_speed_measure(const gq_speed_request *request, gq_error *e) {
+    schedule s = {0};
+    gq_speed_request asked;
+    gq_callbacks callbacks;
+    if (!SIZED_TAKE(asked, request, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
+    gq_speed *v = calloc(1, sizeof *v);
+    bool ok =
+        v && (v->files = calloc(asked.n_models + 1, sizeof *v->files)) ? true : gq_fail_memory(e, sizeof *v);
+    ok = ok && schedule_start(&s, asked.threads, 64, &callbacks, e);
+    if (ok) v->threads = threads_pool_most(s.pool);
+    for (size_t i = 0; ok && i < asked.n_models; i++) ok = clock_file(v, asked.models[i], &s, e);
+    ok = ok && words_add_threads(&v->warnings, threads_pool_count(s.pool), e);
+    schedule_end(&s);
+    if (ok) return v;
+    gq_speed_free(v);
+    return NULL;
+}
+
+void gq_speed_free(gq_speed *v) {
+    if (!v) return;
+    for (size_t i = 0; i < v->n; i++) free((char *)v->files[i].path), free(v->files[i].types);
+    free(v->files);
+    words_free(&v->warnings);
+    free(v);
+}
+
+const gq_speed_file *gq_speed_files(const gq_speed *v, size_t *n) {
+    *n = v->n;
+    return v->files;
+}
+
+int gq_speed_threads(const gq_speed *v) { return v->threads; }
+
+const char *const *gq_speed_warnings(const gq_speed *v, size_t *n) {
+    *n = v->warnings.n;
+    return (const char *const *)v->warnings.items;
+}

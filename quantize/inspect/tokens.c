@@ -1,0 +1,57 @@
+/* A model's tokenizer behind the public header. */
+#include <stdlib.h>
+
+#include "forward/tokenizer.h"
+#include "quantize/gquant.h"
+#include "quantize/input.h"
+#include "quantize/sized.h"
+
+struct gq_tokenizer {
+    gguf_model file; /* what the tokenizer's texts point into */
+    tokenizer *tokenizer;
+};
+
+gq_tokenizer *gq_tokenizer_open(const char *path, gq_error *e) {
+    gq_tokenizer *t = calloc(1, sizeof *t);
+    if (!t) return gq_fail_memory(e, sizeof *t), NULL;
+    if (!input_open(&t->file, path, e)) {
+        free(t);
+        return NULL;
+    }
+    t->tokenizer = tokenizer_new(t->file.path, t->file.kv, t->file.n_kv, e);
+    if (t->tokenizer) return t;
+    gq_tokenizer_close(t);
+    return NULL;
+}
+
+void gq_tokenizer_close(gq_tokenizer *t) {
+    if (!t) return;
+    tokenizer_free(t->tokenizer);
+    gguf_model_close(&t->file);
+    free(t);
+}
+
+const char *const *gq_tokenizer_warnings(const gq_tokenizer *t, size_t *n) {
+    return tokenizer_warnings(t->tokenizer, n);
+}
+
+bool gq_tokenize(const gq_tokenizer *t, const char *text, size_t n, const gq_tokenize_options *options,
+                 gq_tokens *to, gq_error *e) {
+    token_list list = {0};
+    gq_tokenize_options how;
+    *to = (gq_tokens){0};
+    if (!SIZED_TAKE(how, options, e)) return false;
+    unsigned flags =
+        (how.no_ends ? 0u : TOKENIZE_ADD_SPECIAL) | (how.parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
+    if (!tokenizer_run(t->tokenizer, text, n, flags, &list, e)) {
+        free(list.ids);
+        return false;
+    }
+    *to = (gq_tokens){.ids = list.ids, .n = list.n, .bytes_dropped = list.dropped};
+    return true;
+}
+
+void gq_tokens_free(gq_tokens *tokens) {
+    free(tokens->ids);
+    *tokens = (gq_tokens){0};
+}

@@ -1,0 +1,361 @@
+/* Is a file sound? Values finite, codes in range, two decoders of one mind, bytes as a report says. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "base/words.h"
+#include "codec/vector.h"
+#include "gguf/gguf.h"
+#include "quantize/input.h"
+#include "quantize/sized.h"
+#include "quantize/strips/schedule.h"
+#include "quantize/strips/strip.h"
+
+/* Columns of a row that is multiplied to compare products. */
+enum { PRODUCT = 256 };
+
+struct gq_verification {
+    const kernels *kernels;
+    gguf_model model;
+    size_t n;
+    gq_verdict *verdicts;
+    word_list problems; /* what the verdicts point to */
+    word_list missing;  /* names, as they are */
+    word_list warnings;
+    gq_verified_type types[GGUF_TYPE_LIMIT]; /* by number; at the end only those it has */
+    size_t n_types;
+    codec_vector vector;             /* to multiply with */
+    float x[PRODUCT], room[PRODUCT]; /* its own */
+};
+
+/* ---- codes ---- */
+
+/* Where a type has bytes that no encoder may write; of other types every byte is good. Returns the first bad
+ * byte of a block, -1: none. */
+static int bad_tq1_0(const uint8_t *block) {
+    for (int i = 0; i < 52; i++) {
+        /* Five base-3 digits v are the byte ceil(256 v / 243), four of them v with a last digit of 0. */
+        unsigned v = block[i] * 243u / 256;
+        if ((256 * v + 242) / 243 != block[i] || (i >= 48 && v % 3)) return i;
+    }
+    return -1;
+}
+
+static int bad_tq2_0(const uint8_t *block) {
+    for (int i = 0; i < 64; i++)
+        if (block[i] & block[i] >> 1 & 0x55) return i; /* a code of 3 */
+    return -1;
+}
+
+static int bad_mxfp4(const uint8_t *block) { return block[0] == 255 ? 0 : -1; } /* NaN as a scale */
+
+static int bad_nvfp4(const uint8_t *block) {
+    for (int i = 0; i < 4; i++)
+        if (block[i] > 0x7E) return i; /* NaN, or with the sign bit that scales do not have */
+    return -1;
+}
+
+static const struct {
+    uint32_t type;
+    int (*bad)(const uint8_t *block);
+} ranges[] = {
+    {GGUF_TQ1_0, bad_tq1_0}, {GGUF_TQ2_0, bad_tq2_0}, {GGUF_MXFP4, bad_mxfp4}, {GGUF_NVFP4, bad_nvfp4}};
+
+/* ---- one tensor ---- */
+
+typedef struct check_room {
+    strip_pair strips;
+    float magnitude[STRIP], products[STRIP / 32]; /* of rows of 32 columns and more */
+    gq_error problem;                             /* of the piece in hand; GQ_OK: none */
+    gq_verified_type agreed;                      /* in it */
+} check_room;
+
+typedef struct check {
+    const gguf_model *model;
+    const gguf_tensor *tensor;
+    const codec *codec;
+    const kernels *kernels;
+    const codec_vector *vector;
+    gq_verified_type *agreed; /* in all of the type */
+    int (*bad)(const uint8_t *block);
+    uint32_t *crcs;         /* per piece */
+    uint64_t problem_piece; /* the lowest that has one; UINT64_MAX: none */
+    gq_error problem;
+} check;
+
+static bool codes_in_range(const check *c, uint64_t first, size_t n, const uint8_t *stored, gq_error *e) {
+    const gguf_type *type = c->tensor->type;
+    for (size_t i = 0; c->bad && i < n / type->block_elements; i++) {
+        int at = c->bad(stored + i * type->block_bytes);
+        if (at >= 0)
+            return gq_fail(e, "block %llu: byte %d is 0x%02x, which is no %s code",
+                           (unsigned long long)(first / type->block_elements + i), at,
+                           stored[i * type->block_bytes + (size_t)at], type->name);
+    }
+    return true;
+}
+
+static bool all_finite(const check *c, uint64_t first, size_t n, const float *x, gq_error *e) {
+    size_t bad = c->kernels->first_not_finite(x, n);
+    return bad == n || gq_fail(e, "element %llu is %g", (unsigned long long)(first + bad), (double)x[bad]);
+}
+
+static bool decoders_agree(uint64_t first, size_t n, strip_pair *room, gq_error *e) {
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(&room->decoded[0][i], &room->decoded[1][i], sizeof(float)) != 0)
+            return gq_fail(e, "element %llu decodes to %g here and to %g by the plain decoder",
+                           (unsigned long long)(first + i), (double)room->decoded[0][i],
+                           (double)room->decoded[1][i]);
+    return true;
+}
+
+/* Products with a vector are those of what the plain decoder returned (decoded[1]), as far as codec/vector.h
+ * promises. */
+static bool products_agree(const check *c, uint64_t first, size_t n, check_room *room, gq_error *e) {
+    const gguf_type *type = c->tensor->type;
+    const size_t cols = n % PRODUCT == 0           ? PRODUCT
+                        : type->block_elements > 1 ? type->block_elements
+                        : n < PRODUCT              ? n
+                                                   : PRODUCT;
+    const float *w = room->strips.decoded[1], *x = c->vector->x;
+    reference_magnitude(type->id, room->strips.stored[0], room->magnitude, n);
+    c->codec->dot(room->strips.stored[0], n / cols, cols, c->vector, room->products);
+    for (size_t r = 0; r < n / cols; r++, w += cols) {
+        double exact = 0, sum = 0;
+        for (size_t k = 0; k < cols; k++) {
+            exact += (double)w[k] * (double)x[k];
+            sum += codec_dot_magnitude(type, c->vector, k, room->magnitude[r * cols + k]);
+        }
+        if (sum > 0x1p120) continue;
+        const double off = fabs((double)room->products[r] - exact),
+                     tolerance = codec_dot_tolerance(type, cols, sum);
+        if (!(off <= tolerance))
+            return gq_fail(e, "the product of elements %llu to %llu is %g here and %g by the plain decoder",
+                           (unsigned long long)(first + r * cols),
+                           (unsigned long long)(first + r * cols + cols - 1), (double)room->products[r],
+                           exact);
+        room->agreed.worst = fmax(room->agreed.worst, off / tolerance);
+    }
+    return true;
+}
+
+static bool all_agree(const check *c, uint64_t first, size_t n, check_room *room, gq_error *e) {
+    strip_pair *strips = &room->strips;
+    if (!reference_decode(c->tensor->type->id, strips->stored[0], strips->decoded[1], n)) return true;
+    if (!decoders_agree(first, n, strips, e) || !products_agree(c, first, n, room, e)) return false;
+    room->agreed.compared += n;
+    return true;
+}
+
+static uint64_t piece_elements(const gguf_tensor *t, uint64_t number) {
+    uint64_t left = gguf_elements(t->ne) - number * STRIP_PIECE;
+    return left < STRIP_PIECE ? left : STRIP_PIECE;
+}
+
+static bool check_piece(void *arg, piece *p, gq_error *e) {
+    const check *c = arg;
+    check_room *room = p->room;
+    strip_pair *strips = &room->strips;
+    gq_error *problem = &room->problem;
+    const gguf_type *type = c->tensor->type;
+    uint64_t first = p->number * STRIP_PIECE, end = first + piece_elements(c->tensor, p->number);
+    problem->status = GQ_OK;
+    room->agreed = (gq_verified_type){0};
+    for (uint64_t at = first; at < end; at += STRIP) {
+        size_t n = end - at < STRIP ? (size_t)(end - at) : STRIP;
+        if (!gguf_model_read(c->model, c->tensor, at, n, strips->stored[0], e)) return false;
+        uint32_t *crc = &c->crcs[p->number];
+        *crc = (uint32_t)crc32_z(*crc, strips->stored[0], gguf_type_bytes(type, n));
+        if (problem->status != GQ_OK || !c->codec->decode) continue;
+        c->codec->decode(strips->stored[0], strips->decoded[0], n);
+        /* The plain decoders are slow: one strip of each piece, a sixteenth of the file. */
+        (void)(codes_in_range(c, at, n, strips->stored[0], problem) &&
+               all_finite(c, at, n, strips->decoded[0], problem) &&
+               (at > first || all_agree(c, at, n, room, problem)));
+    }
+    p->weights = end - first, p->bytes = gguf_type_bytes(type, end - first);
+    return true;
+}
+
+static bool fold_piece(void *arg, const piece *p, gq_error *e) {
+    (void)e;
+    check *c = arg;
+    const check_room *room = p->room;
+    const gq_error *problem = &room->problem;
+    c->agreed->compared += room->agreed.compared;
+    c->agreed->worst = fmax(c->agreed->worst, room->agreed.worst);
+    if (problem->status != GQ_OK && p->number < c->problem_piece)
+        c->problem_piece = p->number, c->problem = *problem;
+    return true;
+}
+
+static bool set_problem(gq_verification *v, gq_verdict *verdict, gq_error *e, const char *text) {
+    if (!words_add(&v->problems, e, "%s", text)) return false;
+    verdict->problem = v->problems.items[v->problems.n - 1];
+    return true;
+}
+
+static bool verify_tensor(gq_verification *v, schedule *s, size_t i, gq_error *e) {
+    const gguf_tensor *t = v->model.tensors[i];
+    gq_verdict *verdict = &v->verdicts[i];
+    check c = {.model = &v->model,
+               .tensor = t,
+               .codec = &v->kernels->codecs[t->type->id],
+               .kernels = v->kernels,
+               .vector = &v->vector,
+               .agreed = &v->types[t->type->id],
+               .problem_piece = UINT64_MAX};
+    uint64_t pieces = strip_pieces(gguf_elements(t->ne));
+    for (size_t k = 0; k < sizeof ranges / sizeof *ranges; k++)
+        if (ranges[k].type == t->type->id) c.bad = ranges[k].bad;
+    c.crcs = calloc(pieces + 1, sizeof *c.crcs);
+    if (!c.crcs) return gq_fail_memory(e, pieces * sizeof *c.crcs);
+    s->progress.tensor = t->name;
+    bool ok = schedule_run(
+        s, &(schedule_job){.end = pieces, .work = check_piece, .fold = fold_piece, .arg = &c}, e);
+    *verdict =
+        (gq_verdict){.name = t->name, .type = t->type->id, .decoded = c.codec->decode != NULL, .problem = ""};
+    for (uint64_t k = 0; ok && k < pieces; k++)
+        verdict->crc32 = (uint32_t)crc32_combine(verdict->crc32, c.crcs[k],
+                                                 (z_off_t)gguf_type_bytes(t->type, piece_elements(t, k)));
+    free(c.crcs);
+    return ok && (c.problem_piece == UINT64_MAX || set_problem(v, verdict, e, c.problem.text));
+}
+
+/* ---- checksums ---- */
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const gq_checksum *)a)->name, ((const gq_checksum *)b)->name);
+}
+
+static bool check_sum(gq_verification *v, gq_verdict *verdict, const gq_checksum *expected, gq_error *e) {
+    char text[96];
+    verdict->expected = expected != NULL;
+    if (!expected || expected->crc32 == verdict->crc32 || *verdict->problem) return true;
+    snprintf(text, sizeof text, "its bytes have the CRC-32 %08x, expected %08x", (unsigned)verdict->crc32,
+             (unsigned)expected->crc32);
+    return set_problem(v, verdict, e, text);
+}
+
+static bool check_sums(gq_verification *v, const gq_checksum *expected, size_t n, gq_error *e) {
+    if (n == 0) return true;
+    gq_checksum *sorted = calloc(n, sizeof *sorted);
+    if (!sorted) return gq_fail_memory(e, n * sizeof *sorted);
+    memcpy(sorted, expected, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_name);
+    bool ok = true;
+    for (size_t i = 0; ok && i < v->n; i++) {
+        gq_checksum key = {.name = v->verdicts[i].name};
+        ok = check_sum(v, &v->verdicts[i], bsearch(&key, sorted, n, sizeof *sorted, by_name), e);
+    }
+    free(sorted);
+    for (size_t i = 0; ok && i < n; i++)
+        ok = gguf_model_tensor(&v->model, expected[i].name) || words_copy(&v->missing, e, expected[i].name);
+    return ok;
+}
+
+/* ---- types ---- */
+
+/* Any numbers of about the same size, of both signs. */
+static void make_vector(gq_verification *v) {
+    for (int k = 0; k < PRODUCT; k++) v->x[k] = (float)(k % 2 ? -64 - k * 37 % 64 : 64 + k * 29 % 64) / 128;
+    v->vector = codec_vector_make(v->x, PRODUCT, v->room);
+}
+
+static void sum_up_types(gq_verification *v) {
+    for (size_t i = 0; i < v->n; i++) {
+        gq_verified_type *of = &v->types[v->verdicts[i].type];
+        of->type = v->verdicts[i].type, of->tensors++, of->problems += *v->verdicts[i].problem != 0;
+    }
+    for (size_t i = 0; i < GGUF_TYPE_LIMIT; i++)
+        if (v->types[i].tensors) v->types[v->n_types++] = v->types[i];
+}
+
+/* ---- all tensors together ---- */
+
+/* Shards of two runs may fit each other in all that the reader looks at. The first tensor of the one that is
+ * out of place tells of it. */
+static bool check_set(gq_verification *v, gq_error *e) {
+    uint32_t shard, other;
+    char text[sizeof(gq_error)];
+    if (!gguf_model_mixed(&v->model, &shard, &other)) return true;
+    snprintf(text, sizeof text, "%s was not written together with %s: their %s differs",
+             v->model.files[shard]->path, v->model.files[other]->path, GGUF_SET_KEY);
+    for (size_t i = 0; i < v->n; i++)
+        if (v->model.tensors[i]->shard >= shard) return set_problem(v, &v->verdicts[i], e, text);
+    return v->n == 0 || set_problem(v, &v->verdicts[0], e, text);
+}
+
+/* What is said of tensors that are not there is told of the first one, too. */
+static bool check_transposed(gq_verification *v, gq_error *e) {
+    gq_error why = {0};
+    if (gguf_model_check_transposed(&v->model, &why)) return true;
+    return v->n == 0 || *v->verdicts[0].problem || set_problem(v, &v->verdicts[0], e, why.text);
+}
+
+static bool verify(gq_verification *v, int threads, const gq_callbacks *callbacks, gq_error *e) {
+    schedule s;
+    uint64_t bytes = 0;
+    v->n = v->model.n_tensors;
+    v->verdicts = calloc(v->n + 1, sizeof *v->verdicts);
+    if (!v->verdicts) return gq_fail_memory(e, v->n * sizeof *v->verdicts);
+    for (size_t i = 0; i < v->n; i++) bytes += v->model.tensors[i]->size;
+    v->kernels = strip_kernels(e);
+    if (!v->kernels || !schedule_start(&s, threads, sizeof(check_room), callbacks, e)) return false;
+    make_vector(v);
+    s.progress.bytes_total = bytes;
+    bool ok = true;
+    for (size_t i = 0; ok && i < v->n; i++) ok = verify_tensor(v, &s, i, e);
+    ok = ok && words_add_threads(&v->warnings, threads_pool_count(s.pool), e);
+    schedule_end(&s);
+    return ok && check_set(v, e) && check_transposed(v, e);
+}
+
+gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t n, int threads,
+                           const gq_callbacks *callbacks, gq_error *e) {
+    gq_callbacks called;
+    if (!SIZED_TAKE(called, callbacks, e)) return NULL;
+    gq_verification *v = calloc(1, sizeof *v);
+    if (!v) {
+        gq_fail_memory(e, sizeof *v);
+        return NULL;
+    }
+    bool ok = input_open(&v->model, path, e);
+    if (!ok) v->model = (gguf_model){.path = NULL};
+    if (ok && verify(v, threads, &called, e) && check_sums(v, expected, n, e)) {
+        sum_up_types(v);
+        return v;
+    }
+    gq_verification_free(v);
+    return NULL;
+}
+
+void gq_verification_free(gq_verification *v) {
+    if (!v) return;
+    gguf_model_close(&v->model);
+    free(v->verdicts);
+    words_free(&v->problems), words_free(&v->missing), words_free(&v->warnings);
+    free(v);
+}
+
+const gq_verdict *gq_verification_verdicts(const gq_verification *v, size_t *n) {
+    *n = v->n;
+    return v->verdicts;
+}
+
+const gq_verified_type *gq_verification_types(const gq_verification *v, size_t *n) {
+    *n = v->n_types;
+    return v->types;
+}
+
+const char *const *gq_verification_missing(const gq_verification *v, size_t *n) {
+    *n = v->missing.n;
+    return (const char *const *)v->missing.items;
+}
+
+const char *const *gq_verification_warnings(const gq_verification *v, size_t *n) {
+    *n = v->warnings.n;
+    return (const char *const *)v->warnings.items;
+}

@@ -1,0 +1,101 @@
+#include "quantize/strips/schedule.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+double schedule_clock(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* What a thread has for itself. */
+typedef struct schedule_thread {
+    void *room;     /* NULL until it is needed */
+    gq_error error; /* of the piece that failed */
+} schedule_thread;
+
+bool schedule_start(schedule *s, int threads, size_t room, const gq_callbacks *callbacks, gq_error *e) {
+    *s = (schedule){.callbacks = callbacks,
+                    .started = schedule_clock(),
+                    .room = room,
+                    .progress.size = sizeof s->progress};
+    int n = threads_asked(threads);
+    s->pool = threads_pool_new(n);
+    s->of_thread = s->pool ? calloc((size_t)n, sizeof *s->of_thread) : NULL;
+    if (!s->of_thread) {
+        threads_pool_free(s->pool);
+        s->pool = NULL;
+        return gq_fail_memory(e, (size_t)n * sizeof *s->of_thread);
+    }
+    pthread_mutex_init(&s->lock, NULL);
+    return true;
+}
+
+void schedule_end(schedule *s) {
+    if (!s->pool) return;
+    for (int i = 0; i < threads_pool_most(s->pool); i++) free(s->of_thread[i].room);
+    threads_pool_free(s->pool);
+    free(s->of_thread);
+    pthread_mutex_destroy(&s->lock);
+    s->pool = NULL, s->of_thread = NULL;
+}
+
+/* ---- one job ---- */
+
+typedef struct state {
+    schedule *s;
+    const schedule_job *job;
+} state;
+
+static bool is_cancelled(void *data) {
+    const schedule *s = ((const state *)data)->s;
+    return s->callbacks && s->callbacks->cancelled && s->callbacks->cancelled(s->callbacks->user);
+}
+
+static void tell(schedule *s, const piece *p) {
+    gq_progress *to = &s->progress;
+    s->resuming += p->resuming;
+    if (p->weights == 0) return;
+    to->bytes_done += p->bytes, to->weights_done += p->weights;
+    if (p->resumed) to->bytes_resumed += p->bytes, to->weights_resumed += p->weights;
+    to->seconds = schedule_clock() - s->started;
+    to->seconds_resumed = s->before + s->resuming / threads_pool_count(s->pool).ran;
+    if (s->callbacks && s->callbacks->progress) s->callbacks->progress(s->callbacks->user, to);
+}
+
+static bool do_piece(void *data, uint64_t number, int thread) {
+    state *t = data;
+    schedule *s = t->s;
+    const schedule_job *job = t->job;
+    schedule_thread *own = &s->of_thread[thread];
+    gq_error *e = &own->error;
+    if (!own->room && posix_memalign(&own->room, 64, s->room) != 0) {
+        own->room = NULL;
+        return gq_fail_memory(e, s->room);
+    }
+    piece p = {.number = number, .room = own->room};
+    if (!job->work(job->arg, &p, e)) return false;
+    pthread_mutex_lock(&s->lock);
+    bool ok = !job->fold || job->fold(job->arg, &p, e);
+    tell(s, &p);
+    pthread_mutex_unlock(&s->lock);
+    return ok;
+}
+
+bool schedule_run(schedule *s, const schedule_job *job, gq_error *e) {
+    state t = {s, job};
+    threads_outcome o = threads_try(s->pool, &(threads_job){.begin = job->begin,
+                                                            .end = job->end,
+                                                            .work = do_piece,
+                                                            .is_cancelled = is_cancelled,
+                                                            .data = &t});
+    if (o.result == THREADS_DONE) return true;
+    if (o.result == THREADS_FAILED) {
+        if (e) *e = s->of_thread[o.thread].error;
+        return false;
+    }
+    gq_fail(e, "stopped on request");
+    if (e) e->status = GQ_INTERRUPTED;
+    return false;
+}

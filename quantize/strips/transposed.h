@@ -1,0 +1,21 @@
+/* Matrices read with rows and columns exchanged, of 3-d tensors each by itself: as the tensor would be stored
+ * whose dimensions transposed_shape gives.
+ */
+#ifndef GQ_TRANSPOSED_H
+#define GQ_TRANSPOSED_H
+
+#include "quantize/strips/strip.h"
+
+/* ne with the first two exchanged. */
+void transposed_shape(const uint64_t ne[4], uint64_t to[4]);
+/* Which element of a stored tensor is the i-th of it transposed. */
+uint64_t transposed_element(const gguf_tensor *stored, uint64_t i);
+
+/* What strip_read_decoded does, for a part of a stored tensor transposed: strip->rows rows from strip->first
+ * on, of each strip->cols columns, packed. The rows may be of several matrices, and need not be whole. Every
+ * block that holds some of the part is read and decoded anew, so parts of many rows at once are cheaper.
+ * `bytes` has STORED_BYTES * STRIP, `decoded` STRIP. */
+bool transposed_read(const kernels *k, const gguf_model *m, const gguf_tensor *stored, const strip *s,
+                     uint8_t *bytes, float *decoded, float *x, gq_error *e);
+
+#endif

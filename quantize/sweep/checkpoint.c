@@ -1,0 +1,273 @@
+#include "quantize/sweep/checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/checked.h"
+#include "base/safe_file.h"
+#include "quantize/gquant.h"
+
+enum { HEAD_ROOM = 4096, BEGUN_AT = 2048 };
+static const char MAGIC[8] = {'G', 'Q', 'S', 'T', 'A', 'T', '0', '3'};
+static const char SUFFIX[] = ".gquant-states";
+
+/* Behind it a checksum of each stream's states, 0 where it has none, and then the caller's bytes. */
+typedef struct record {
+    uint64_t mark; /* number of the layer, and one */
+    uint64_t size; /* of what follows */
+    uint32_t crc;  /* of that */
+    uint32_t head_crc;
+} record;
+
+static uint32_t crc(const void *bytes, uint64_t n) { return (uint32_t)crc32_z(0, bytes, n); }
+
+void checkpoint_seal(checkpoint_head *h) {
+    const char *isa = gq_isa();
+    memcpy(h->magic, MAGIC, sizeof h->magic);
+    h->fused = isa && strcmp(isa, "x86-64-v2") != 0 && strcmp(isa, "generic") != 0;
+    h->crc = crc(h, offsetof(checkpoint_head, crc));
+}
+
+uint64_t checkpoint_slots(void) { return HEAD_ROOM; }
+static uint64_t all_slots(uint32_t streams, uint64_t slot) {
+    uint64_t bytes;
+    return __builtin_mul_overflow(2 * (uint64_t)streams, slot, &bytes) ? UINT64_MAX : bytes;
+}
+static uint64_t first_record(const checkpoint *c) { return plus(HEAD_ROOM, all_slots(c->streams, c->slot)); }
+static uint64_t sums_size(const checkpoint *c) { return c->streams * sizeof(uint64_t); }
+uint64_t checkpoint_bytes(const checkpoint_head *h, uint64_t records) {
+    return plus(HEAD_ROOM, plus(all_slots(h->streams, h->slot), records));
+}
+
+static bool fail(const checkpoint *c, const char *what, gq_error *e) {
+    return gq_fail(e, "cannot %s %s, which holds the finished layers: %s", what, c->path, strerror(errno));
+}
+
+/* ---- reading ---- */
+
+static bool read_all(int fd, void *to, uint64_t n, uint64_t at) {
+    for (uint8_t *next = to; n > 0;) {
+        ssize_t got = pread(fd, next, n, (off_t)at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got == 0) errno = ENODATA;
+        if (got <= 0) return false;
+        next += got, at += (uint64_t)got, n -= (uint64_t)got;
+    }
+    return true;
+}
+
+static const char DAMAGED[] = "what it left is damaged";
+
+static bool read_head(int fd, checkpoint_head *h) {
+    return read_all(fd, h, sizeof *h, 0) && memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 &&
+           h->crc == crc(h, offsetof(checkpoint_head, crc));
+}
+
+static const char *mismatch(int fd, const checkpoint_head *wanted) {
+    checkpoint_head found;
+    if (!read_head(fd, &found)) return DAMAGED;
+    if (memcmp(found.build, wanted->build, sizeof found.build) != 0)
+        return "it was one of another version or build of gquant";
+    if (found.times != wanted->times || found.content != wanted->content)
+        return "its model was another one, or has changed since";
+    if (memcmp(&found, wanted, sizeof found) != 0) return "its text or its options were other ones";
+    return NULL;
+}
+
+/* What record i is, if it is there and whole. */
+static bool find_record(const checkpoint *c, uint64_t at, uint64_t file_size, record *r) {
+    return read_all(c->fd, r, sizeof *r, at) && r->head_crc == crc(r, offsetof(record, head_crc)) &&
+           r->mark > 0 && r->size >= sums_size(c) && r->size <= file_size &&
+           at + sizeof *r <= file_size - r->size;
+}
+
+static bool is_whole(const checkpoint *c, uint64_t at, const record *r) {
+    uint8_t *bytes = malloc(r->size ? r->size : 1);
+    bool whole = bytes && read_all(c->fd, bytes, r->size, at + sizeof *r) && r->crc == crc(bytes, r->size);
+    free(bytes);
+    return whole;
+}
+
+static bool slot_holds(const checkpoint *c, uint64_t at, uint64_t sum) {
+    enum { PIECE = 1 << 20 };
+    uint8_t *piece = malloc(PIECE);
+    uint32_t found = 0;
+    bool ok = piece;
+    for (uint64_t left = c->slot, n; ok && left > 0; at += n, left -= n) {
+        n = left < PIECE ? left : PIECE;
+        ok = read_all(c->fd, piece, n, at);
+        if (ok) found = (uint32_t)crc32_z(found, piece, n);
+    }
+    free(piece);
+    return ok && found == (uint32_t)sum;
+}
+
+/* Whether the states behind the last layer, whose record is at `at`, are those that it wrote. */
+static bool states_hold(const checkpoint *c, uint64_t at) {
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < c->streams; i++) {
+        uint64_t sum, slot = 2 * (uint64_t)i + c->finished % 2;
+        ok = read_all(c->fd, (uint8_t *)&sum, sizeof sum, at + sizeof(record) + i * sizeof sum) &&
+             (sum == 0 || slot_holds(c, HEAD_ROOM + slot * c->slot, sum));
+    }
+    return ok;
+}
+
+/* Those from the first on that are whole. A layer that has been begun overwrites the states of the one before
+ * the last: where the last one's record is not whole any more nothing is left to go on from. */
+static void count_finished(checkpoint *c) {
+    struct stat st;
+    record r;
+    uint64_t begun = 0, last = 0;
+    c->finished = 0, c->end = first_record(c);
+    if (fstat(c->fd, &st) != 0 || (uint64_t)st.st_size < c->end || !read_all(c->fd, &begun, 8, BEGUN_AT))
+        return;
+    while (find_record(c, c->end, (uint64_t)st.st_size, &r) && r.mark == c->finished + 1 &&
+           is_whole(c, c->end, &r))
+        last = c->end, c->end += sizeof r + r.size, c->finished++;
+    if (begun > c->finished + 1 || (c->finished && !states_hold(c, last))) c->why = DAMAGED, c->finished = 0;
+}
+
+static bool can_go_on(checkpoint *c, const checkpoint_head *h) {
+    c->why = mismatch(c->fd, h);
+    if (!c->why) count_finished(c);
+    return !c->why;
+}
+
+uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_error *e) {
+    record r;
+    if (*at == 0) *at = first_record(c);
+    bool found = find_record(c, *at, c->end, &r);
+    uint8_t *bytes = found ? malloc(r.size ? r.size : 1) : NULL;
+    if (found && !bytes) return gq_fail_memory(e, r.size), NULL;
+    if (!found || !read_all(c->fd, bytes, r.size, *at + sizeof r) || r.crc != crc(bytes, r.size)) {
+        free(bytes);
+        gq_fail(e, "%s: a layer's record is damaged; remove it and begin anew", c->path);
+        return NULL;
+    }
+    *at += sizeof r + r.size, *n = r.size - sums_size(c);
+    return memmove(bytes, bytes + sums_size(c), *n);
+}
+
+/* ---- opening ---- */
+
+char *checkpoint_path(const char *out) { return safe_file_beside(out, SUFFIX); }
+
+static bool prepare(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
+    *c = (checkpoint){.fd = -1, .slot = h->slot, .streams = h->streams, .path = checkpoint_path(out)};
+    return c->path || gq_fail_memory(e, strlen(out) + sizeof SUFFIX);
+}
+
+bool checkpoint_look(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
+    if (!prepare(c, out, h, e)) return false;
+    c->fd = safe_file_open(c->path);
+    if (c->fd >= 0) can_go_on(c, h);
+    return true;
+}
+
+static bool lock(checkpoint *c, gq_error *e) {
+    if (safe_file_lock(c->fd, SAFE_FILE_ALONE) && safe_file_still_there(c->fd, c->path)) return true;
+    close(c->fd);
+    c->fd = -1; /* not ours to remove */
+    return gq_fail(e, "another process is at work on this output (it holds %s)", c->path);
+}
+
+static bool open_old(checkpoint *c, gq_error *e) {
+    c->fd = safe_file_open(c->path);
+    if (c->fd < 0) return errno == ENOENT || fail(c, "open", e);
+    return lock(c, e);
+}
+
+static bool reserve(checkpoint *c, uint64_t bytes, gq_error *e) {
+    struct statvfs fs;
+    int error;
+    if (fstatvfs(c->fd, &fs) == 0 && bytes > (uint64_t)fs.f_bavail * fs.f_frsize)
+        error = ENOSPC;
+    else
+        do error = fallocate(c->fd, 0, 0, (off_t)bytes) ? errno : 0;
+        while (error == EINTR);
+    if (error == EOPNOTSUPP || error == ENOSYS) error = ftruncate(c->fd, (off_t)bytes) ? errno : 0;
+    return error == 0 || gq_fail(e,
+                                 "cannot set aside %llu bytes for %s, which is to hold the states of all "
+                                 "tokens: %s; fewer tokens need less",
+                                 (unsigned long long)bytes, c->path, strerror(error));
+}
+
+static bool create(checkpoint *c, const checkpoint_head *h, uint64_t bytes, gq_error *e) {
+    if (c->fd >= 0) unlink(c->path), close(c->fd); /* while it is locked: it is nobody else's */
+    c->fd = safe_file_create(c->path);
+    if (c->fd < 0) return fail(c, "make", e);
+    if (!lock(c, e)) return false;
+    if (reserve(c, bytes, e) && (safe_file_write(c->fd, 0, h, sizeof *h) || fail(c, "write", e))) return true;
+    unlink(c->path);
+    return false;
+}
+
+bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, uint64_t records,
+                     gq_error *e) {
+    uint64_t bytes = checkpoint_bytes(h, records);
+    if (!prepare(c, out, h, e) || !safe_file_may_grow(c->path, bytes, e) || !open_old(c, e)) return false;
+    if (c->fd >= 0 && can_go_on(c, h)) return true;
+    c->end = first_record(c);
+    return create(c, h, bytes, e);
+}
+
+void checkpoint_close(checkpoint *c) {
+    if (c->fd >= 0) close(c->fd);
+    free(c->path);
+    *c = (checkpoint){.fd = -1};
+}
+
+void checkpoint_remove(const checkpoint *c) {
+    if (c->fd >= 0 && safe_file_still_there(c->fd, c->path)) unlink(c->path);
+}
+
+/* ---- what is left ---- */
+
+static void clean(const char *out, bool (*is_left)(int fd, const void *what), const void *what) {
+    char *path = checkpoint_path(out);
+    int fd = path ? safe_file_open(path) : -1;
+    if (fd >= 0 && is_left(fd, what) && safe_file_lock(fd, SAFE_FILE_ALONE) &&
+        safe_file_still_there(fd, path))
+        unlink(path);
+    if (fd >= 0) close(fd);
+    free(path);
+}
+
+static bool is_of_head(int fd, const void *h) { return !mismatch(fd, h); }
+void checkpoint_clean(const char *out, const checkpoint_head *h) { clean(out, is_of_head, h); }
+
+static bool is_of_kind(int fd, const void *kind) {
+    checkpoint_head found;
+    return read_head(fd, &found) && found.kind == *(const checkpoint_kind *)kind;
+}
+void checkpoint_clean_kind(const char *out, checkpoint_kind kind) { clean(out, is_of_kind, &kind); }
+
+/* ---- writing ---- */
+
+bool checkpoint_begin(const checkpoint *c, gq_error *e) {
+    uint64_t begun = c->finished + 1;
+    return safe_file_write(c->fd, BEGUN_AT, &begun, sizeof begun) || fail(c, "write", e);
+}
+
+bool checkpoint_add(checkpoint *c, const uint64_t *sums, const void *bytes, uint64_t n, gq_error *e) {
+    uint64_t before = sums_size(c), size = before + n;
+    uint8_t *all = calloc(1, size);
+    if (!all) return gq_fail_memory(e, size);
+    if (sums) memcpy(all, sums, before);
+    if (n) memcpy(all + before, bytes, n);
+    record r = {.mark = c->finished + 1, .size = size, .crc = crc(all, size)};
+    r.head_crc = crc(&r, offsetof(record, head_crc));
+    bool ok = fdatasync(c->fd) == 0 && safe_file_write(c->fd, c->end + sizeof r, all, size) &&
+              safe_file_write(c->fd, c->end, &r, sizeof r) && fdatasync(c->fd) == 0;
+    if (!ok) fail(c, "write", e);
+    free(all);
+    if (ok) c->end += sizeof r + size, c->finished++;
+    return ok;
+}

@@ -1,0 +1,19 @@
+#include "quantize/sweep/memory_budget.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+uint64_t memory_budget_machine(void) {
+    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+uint64_t memory_budget_of(uint64_t asked) { return asked ? asked : memory_budget_machine() / 4; }
+
+uint64_t memory_budget_taken(void) {
+    enum { SLACK = 4 << 20 };
+    unsigned long long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    if (f && fscanf(f, "%*u %llu", &pages) != 1) pages = 0;
+    if (f) fclose(f);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE) + SLACK;
+}

@@ -1,0 +1,14 @@
+/* Memory that running a model may take, and what there is of it without the model. */
+#ifndef GQ_MEMORY_BUDGET_H
+#define GQ_MEMORY_BUDGET_H
+
+#include <stdint.h>
+
+/* Bytes of memory that the machine has. */
+uint64_t memory_budget_machine(void);
+/* What was asked for, or for 0 a quarter of the machine's. */
+uint64_t memory_budget_of(uint64_t asked);
+/* What the process has already, and some more for libraries and allocations that nobody counts. */
+uint64_t memory_budget_taken(void);
+
+#endif

@@ -1,0 +1,29 @@
+#include "quantize/sweep/pulse.h"
+
+#include "quantize/strips/schedule.h"
+
+static uint64_t bytes_of(double work) { return work > 0 ? (uint64_t)work : 0; }
+
+pulse pulse_start(const gq_callbacks *callbacks, double work, double done, uint64_t tokens) {
+    pulse p = {.callbacks = callbacks, .started = schedule_clock(), .work = work, .done = done};
+    p.progress = (gq_progress){.size = sizeof p.progress,
+                               .bytes_total = bytes_of(work),
+                               .bytes_done = bytes_of(done),
+                               .bytes_resumed = bytes_of(done),
+                               .tokens = tokens};
+    return p;
+}
+
+bool pulse_tell(void *data, double work, const char *what, gq_error *e) {
+    pulse *p = data;
+    const gq_callbacks *calls = p->callbacks;
+    p->done += work;
+    p->progress.bytes_done = bytes_of(p->done < p->work ? p->done : p->work);
+    p->progress.seconds = schedule_clock() - p->started;
+    p->progress.tensor = what;
+    if (calls && calls->progress) calls->progress(calls->user, &p->progress);
+    if (!calls || !calls->cancelled || !calls->cancelled(calls->user)) return true;
+    gq_fail(e, "stopped on request");
+    if (e) e->status = GQ_INTERRUPTED;
+    return false;
+}

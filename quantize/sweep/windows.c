@@ -1,0 +1,186 @@
+#include "quantize/sweep/windows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "forward/tokenizer.h"
+
+static const char *name_of(const gq_text *text) { return text->name ? text->name : "the text"; }
+
+/* ---- ids ---- */
+
+static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+static bool fail_id(const gq_text *text, const char *at, size_t length, gq_error *e) {
+    size_t line = 1;
+    for (const char *c = text->bytes; c < at; c++) line += *c == '\n';
+    return gq_fail(e, "%s, line %zu: '%.*s' where a token's id is expected, a decimal number below 2^32",
+                   name_of(text), line, length < 40 ? (int)length : 40, at);
+}
+
+static bool read_ids(token_list *to, const gq_text *text, gq_error *e) {
+    const char *at = text->bytes, *end = at + text->n;
+    for (;;) {
+        while (at < end && is_space(*at)) at++;
+        if (at == end) return true;
+        const char *start = at;
+        uint64_t id = 0;
+        while (at < end && *at >= '0' && *at <= '9' && id <= UINT32_MAX)
+            id = 10 * id + (uint64_t)(*at++ - '0');
+        if (id > UINT32_MAX || (at < end && !is_space(*at)) || at == start) {
+            while (at < end && !is_space(*at)) at++;
+            return fail_id(text, start, (size_t)(at - start), e);
+        }
+        if (!token_list_add(to, (uint32_t)id, e)) return false;
+    }
+}
+
+/* ---- a text ---- */
+
+static bool copy_warnings(const tokenizer *t, word_list *to, gq_error *e) {
+    size_t n;
+    const char *const *warnings = tokenizer_warnings(t, &n);
+    for (size_t i = 0; i < n; i++)
+        if (!words_add(to, e, "%s", warnings[i])) return false;
+    return true;
+}
+
+static bool read_text(token_list *to, const gq_text *text, const gguf_model *m, bool *begins, uint32_t *bos,
+                      word_list *warnings, gq_error *e) {
+    tokenizer *t = tokenizer_new(m->path, m->kv, m->n_kv, e);
+    if (!t) return gq_fail(e, "%s (ids of tokens can take the place of a text)", e ? e->text : "");
+    unsigned flags = TOKENIZE_ADD_SPECIAL | (text->parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
+    bool ok = copy_warnings(t, warnings, e) && tokenizer_run(t, text->bytes, text->n, flags, to, e);
+    if (ok && to->dropped)
+        ok =
+            words_add(warnings, e,
+                      "%s: %llu bytes have no token in this vocabulary and are left out; is it in a language "
+                      "that the model knows?",
+                      name_of(text), (unsigned long long)to->dropped);
+    *begins = tokenizer_begins(t, bos);
+    tokenizer_free(t);
+    return ok;
+}
+
+/* ---- windows ---- */
+
+static bool check_ids(const gq_text *text, const token_list *l, size_t vocabulary, gq_error *e) {
+    for (size_t i = 0; i < l->n; i++)
+        if (l->ids[i] >= vocabulary)
+            return gq_fail(e, "%s: token %zu is %u, but the model has %zu tokens, 0 to %zu; %s",
+                           name_of(text), i + 1, l->ids[i], vocabulary, vocabulary - 1,
+                           text->ids ? "are the ids of another vocabulary?"
+                                     : "its vocabulary does not fit its embedding");
+    return true;
+}
+
+static bool check_length(const gq_text *text, size_t tokens, size_t taken, size_t context, gq_error *e) {
+    if (taken >= context) return true;
+    if (tokens > taken)
+        return gq_fail_usage(
+            e, "%zu tokens are fewer than one window of %zu: take more tokens, or shorter windows", taken,
+            context);
+    return gq_fail(e,
+                   "%s: has %zu tokens, fewer than one window of %zu: take a longer text, or shorter windows",
+                   name_of(text), tokens, context);
+}
+
+bool windows_read(text_windows *w, const gq_text *text, const gguf_model *model, size_t vocabulary,
+                  word_list *warnings, gq_error *e) {
+    token_list list = {0};
+    bool begins = false;
+    uint32_t bos = 0;
+    *w = (text_windows){.context = text->context ? text->context : GQ_CONTEXT};
+    if (text->n == 0)
+        return gq_fail(e, "%s: is empty; a text of one window of %zu tokens or more is needed", name_of(text),
+                       w->context);
+    bool ok =
+        text->ids ? read_ids(&list, text, e) : read_text(&list, text, model, &begins, &bos, warnings, e);
+    size_t tokens = list.n;
+    if (text->tokens && list.n > text->tokens) list.n = (size_t)text->tokens;
+    ok = ok && check_ids(text, &list, vocabulary, e) && check_length(text, tokens, list.n, w->context, e);
+    if (!ok) {
+        free(list.ids);
+        return false;
+    }
+    w->ids = list.ids;
+    w->n = list.n / w->context;
+    w->left_over = list.n % w->context;
+    for (size_t i = 0; begins && i < w->n; i++) w->ids[i * w->context] = bos;
+    return true;
+}
+
+/* ---- tokens drawn at random ---- */
+
+/* Ids that may be drawn: *n of them, malloc'ed. */
+static uint32_t *ordinary(const gguf_model *m, size_t vocabulary, size_t *n, gq_error *e) {
+    enum { NORMAL = 1 };
+    const gguf_kv *kv = gguf_find(m->kv, m->n_kv, "tokenizer.ggml.token_type");
+    const uint8_t *kinds = NULL;
+    uint32_t type, *ids = malloc(vocabulary * sizeof *ids);
+    uint64_t known = 0;
+    if (!ids) return gq_fail_memory(e, vocabulary * sizeof *ids), NULL;
+    if (!kv || !gguf_kv_array(kv, &type, &known, &kinds) || type != GGUF_INT32) known = 0;
+    for (size_t i = *n = 0; i < vocabulary && i < known; i++) {
+        int32_t kind;
+        memcpy(&kind, kinds + i * sizeof kind, sizeof kind);
+        if (kind == NORMAL) ids[(*n)++] = (uint32_t)i;
+    }
+    for (size_t i = 0; *n == 0 && i < vocabulary; i++) ids[i] = (uint32_t)i;
+    if (*n == 0) *n = vocabulary;
+    return ids;
+}
+
+/* splitmix64 */
+static uint64_t next_number(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+static bool begins_with(const gguf_model *m, uint32_t *bos) {
+    tokenizer *t = tokenizer_new(m->path, m->kv, m->n_kv, NULL);
+    bool begins = t && tokenizer_begins(t, bos);
+    tokenizer_free(t);
+    return begins;
+}
+
+bool windows_draw(text_windows *w, const gq_text *text, const gguf_model *model, size_t vocabulary,
+                  gq_error *e) {
+    enum { SEED = 1, MOST = 1 << 30 };
+    size_t context = text->context ? text->context : GQ_CONTEXT, n_ids;
+    *w = (text_windows){.context = context, .n = text->tokens / context};
+    if (text->tokens > MOST)
+        return gq_fail_usage(e, "%llu tokens are more than are drawn, %d", (unsigned long long)text->tokens,
+                             MOST);
+    if (!check_length(text, SIZE_MAX, text->tokens, context, e)) return false;
+    uint32_t *ids = ordinary(model, vocabulary, &n_ids, e), bos;
+    uint64_t seed = SEED;
+    w->ids = ids ? calloc(w->n * context, sizeof *w->ids) : NULL;
+    if (ids && !w->ids) gq_fail_memory(e, w->n * context * sizeof *w->ids);
+    for (size_t i = 0; w->ids && i < w->n * context; i++)
+        w->ids[i] = ids[(uint64_t)((__uint128_t)next_number(&seed) * n_ids >> 64)];
+    bool begins = w->ids && begins_with(model, &bos) && bos < vocabulary;
+    for (size_t i = 0; begins && i < w->n; i++) w->ids[i * context] = bos;
+    free(ids);
+    return w->ids;
+}
+
+void windows_free(text_windows *w) {
+    free(w->ids);
+    *w = (text_windows){.n = 0};
+}
+
+/* ---- windows that are held back ---- */
+
+/* every is the smallest multiple of HELD_BACK_ONE_IN with n / every <= most, that is, above n / (most + 1).
+ */
+windows_held windows_hold_back(size_t n, size_t context) {
+    size_t most = HELD_BACK_TOKENS / context;
+    if (most < 1) most = 1;
+    if (n < 2) return (windows_held){.every = 0};
+    if (n < HELD_BACK_ONE_IN) return (windows_held){.every = n, .n = 1};
+    size_t every = (n / (HELD_BACK_ONE_IN * (most + 1)) + 1) * HELD_BACK_ONE_IN;
+    return (windows_held){.every = every, .n = n / every};
+}

@@ -1,0 +1,42 @@
+/* A text, or ids that stand for one, as windows of tokens that a model runs on, each from position 0 on. */
+#ifndef GQ_WINDOWS_H
+#define GQ_WINDOWS_H
+
+#include "base/words.h"
+#include "model/model.h"
+#include "quantize/gquant.h"
+
+typedef struct text_windows {
+    uint32_t *ids; /* n windows of `context`, one after another */
+    size_t context, n;
+    size_t left_over; /* tokens behind the last window */
+} text_windows;
+
+/* Of a text with the model's own tokenizer: begun as the vocabulary begins texts, cut into windows, and,
+ * where that is a BOS, each window's first token replaced by it, which is what llama.cpp's own programs do.
+ * Ids are taken as they are. vocabulary: how many tokens the model has; all ids are below it. */
+bool windows_read(text_windows *w, const gq_text *text, const gguf_model *model, size_t vocabulary,
+                  word_list *warnings, gq_error *e);
+/* Of tokens drawn at random from those that stand for text, the same for the same model, as many as the text
+ * says (which is not read); windows begin as above. */
+bool windows_draw(text_windows *w, const gq_text *text, const gguf_model *model, size_t vocabulary,
+                  gq_error *e);
+void windows_free(text_windows *w); /* also one of zeros */
+
+/* Windows that a calibration does not round by, but checks with: each eighth one, or of fewer the last; of
+ * long texts fewer, as HELD_BACK_TOKENS tell the errors of a matrix to a percent or two. */
+enum {
+    HELD_BACK_ONE_IN = 8,
+    HELD_BACK_TOKENS = 4096,
+};
+typedef struct windows_held {
+    size_t every; /* the last window of each group of so many is held back; 0: none is */
+    size_t n;     /* windows that are held back */
+} windows_held;
+/* Of n windows of `context` tokens. */
+windows_held windows_hold_back(size_t n, size_t context);
+static inline bool windows_is_held(windows_held h, size_t window) {
+    return h.every && window % h.every == h.every - 1;
+}
+
+#endif
