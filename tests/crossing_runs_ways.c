@@ -175,7 +175,10 @@ static void damaged(void) {
     if (o.status != 1 || !*o.text || (exists_output(in_folder(at.folder, where)) && !there))
         fail_case("in %s, %s: status %d: %s", where, how, o.status, o.text);
     remove_hidden(where), forget_measures();
-    finish_in(where, (setting){.isa = any_level()});
+    if (there) /* some have their names, and the others may be among what was removed */
+        replace_in(where, (setting){.isa = any_level()});
+    else
+        finish_in(where, (setting){.isa = any_level()});
 }
 
 /* ---- refused beside another ---- */
@@ -232,6 +235,9 @@ static void beside_a_running_one(const char *where) {
     bool refused = o.status != 0;
     snapshot_free(&before);
     if (is_short_of_memory(&ended)) return;
+    /* A file that the second could not lock, made where the first had just seen none, is not the first's. */
+    if (second.fault && ended.status == 1 && strstr(ended.text, "is being written by another process"))
+        return;
     if (refused && ended.status) fail_case("in %s: the first, beside a refused one: %s", where, ended.text);
     if (refused) same_folder(where);
 }

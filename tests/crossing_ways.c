@@ -34,13 +34,20 @@ unsigned any_threads(void) {
 }
 
 /* A run that may have been stopped anywhere, and now has to end well. */
+void replace_in(const char *where, setting s) {
+    arguments a = all_words(&at.options, any_threads());
+    arguments_add(&a, "--force");
+    outcome o = run(where, s, a);
+    if (o.status != 0) fail_case("in %s: %s", where, o.text);
+    same_folder(where);
+}
+
 void finish_in(const char *where, setting s) {
     outcome o = run(where, s, all_words(&at.options, any_threads()));
     if (o.status != 0 && strstr(o.text, "is there already")) { /* it was stopped when all was done */
-        arguments a = all_words(&at.options, any_threads());
-        arguments_add(&a, "--force");
         same_outputs(where);
-        o = run(where, s, a);
+        replace_in(where, s);
+        return;
     }
     if (o.status != 0) fail_case("in %s: %s", where, o.text);
     same_folder(where);

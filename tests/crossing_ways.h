@@ -38,6 +38,8 @@ setting late_kill(void); /* not at the beginning, where there is something to go
 setting any_stop(void);  /* for start_in */
 /* A run that may have been stopped anywhere, and now has to end well. */
 void finish_in(const char *where, setting s);
+/* The same where outputs are there, which it replaces. */
+void replace_in(const char *where, setting s);
 /* Leave a run unfinished; with faults, one that only lacks its names. false: it has finished. */
 bool leave_unfinished(const char *where, arguments a);
 /* What another run has left under the same names is not taken for one's own. */

@@ -333,6 +333,33 @@ static void records_that_are_not_true(void **state) {
     remove_folder(wanted);
 }
 
+/* All is whole, but losses are not known any more: what to remove is said, and that helps. */
+static void a_damaged_journal_of_whole_files(void **state) {
+    (void)state;
+    const job *j = &jobs[2];
+    char *own = temporary_folder(), *wanted = temporary_folder(), *says;
+    assert_int_equal(run_job(j, wanted, NULL), 0);
+    assert_int_equal(run_with_fault(j, own, "rename:2:kill", &says), 128 + SIGKILL);
+    free(says);
+    size_t n;
+    const char *journal = in_folder(own, ".in-Q4_0.gguf.gquant-journal");
+    uint8_t *bytes = read_whole(journal, &n);
+    bytes[n - 20] ^= 1;
+    write_whole(journal, bytes, n), free(bytes);
+    assert_int_equal(run_job(j, own, &says), 1);
+    if (!strstr(says, "lacks chunk") || !strstr(says, "to start afresh remove") ||
+        strstr(says, "goes on from"))
+        fail_msg("%s", says);
+    free(says);
+    assert_int_equal(unlink(in_folder(own, ".in-Q4_0.gguf.gquant-names")), 0);
+    unlink(in_folder(own, "in-Q4_0.gguf"));
+    assert_int_equal(run_job(j, own, NULL), 0);
+    assert_same_file(in_folder(own, "in-Q4_0.gguf"), in_folder(wanted, "in-Q4_0.gguf"));
+    assert_same_file(in_folder(own, "in-Q8_0.gguf"), in_folder(wanted, "in-Q8_0.gguf"));
+    assert_int_equal(count_files(own), 2);
+    remove_folder(own), remove_folder(wanted);
+}
+
 /* Somebody else's file under one of the names: nothing of his is replaced, and nothing is lost. */
 static void a_name_that_is_taken_meanwhile(void **state) {
     (void)state;
@@ -358,6 +385,7 @@ int main(void) {
         cmocka_unit_test(it_is_announced),
         cmocka_unit_test(another_plan_starts_afresh),
         cmocka_unit_test(records_that_are_not_true),
+        cmocka_unit_test(a_damaged_journal_of_whole_files),
         cmocka_unit_test(a_name_that_is_taken_meanwhile),
     };
     return cmocka_run_group_tests(tests, set_up, folder_remove);

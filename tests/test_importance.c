@@ -142,12 +142,19 @@ static void nothing_depends_on_threads_and_memory(void **state) {
     r.out = path("two.out"), r.threads = 2;
     compute(&r);
     assert_same_file(path("one.out"), path("two.out"));
+    /* Between what holds all states and what is refused: some memory with which states go to the file. What
+     * the process has counts, and changes; so both ends are looked for again where they have met. */
     bool in_file = false;
-    for (uint64_t less = 0; !in_file && less < 100; less++) { /* until states go to the file */
+    uint64_t refused = 0, all_fit = 2 * all.memory;
+    for (int tries = 0; !in_file && tries < 200; tries++) {
         gq_error e;
-        r.memory = all.memory - less * (all.memory / 100), r.threads = 1;
-        if (!(p = gq_importance_plan_new(&r, &e))) break;
-        in_file = gq_importance_summary(p)->states_in_file;
+        if (all_fit - refused < 4096) refused = 0, all_fit = 2 * all.memory;
+        r.memory = refused + (all_fit - refused) / 2, r.threads = 1;
+        p = gq_importance_plan_new(&r, &e);
+        if (!p)
+            refused = r.memory;
+        else if (!(in_file = gq_importance_summary(p)->states_in_file))
+            all_fit = r.memory;
         gq_importance_plan_free(p);
     }
     assert_true(in_file);

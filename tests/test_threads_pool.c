@@ -210,10 +210,25 @@ enum { CHILDS_THREADS = 1 };
 enum { CHILDS_THREADS = 3 };
 #endif
 
+/* Until all of a pool's threads are at work at once: none is still being started then. */
+typedef struct met {
+    _Atomic int n;
+    int all;
+} met;
+
+static void meet(void *data, int thread) {
+    met *m = data;
+    (void)thread;
+    atomic_fetch_add(&m->n, 1);
+    while (atomic_load(&m->n) < m->all) sched_yield();
+}
+
 /* A child goes on with a pool whose threads it does not have, and may have pools of its own. */
 static void after_a_fork(void **state) {
     (void)state;
     threads_pool *p = threads_pool_new(3);
+    /* A thread that is being started may hold a lock of the sanitizers' when the process forks. */
+    threads_together(p, 3, meet, &(met){.all = 3});
     assert_each_once(p, MOST, 1);
     for (int i = 0; i < 20; i++) {
         int status = 1;

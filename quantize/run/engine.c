@@ -1,4 +1,5 @@
 /* Carrying a plan out: workers, in any number, take chunks in order until all are done. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,7 @@ typedef struct engine {
     cache cache;
     checkpoint kept;     /* layers that are rounded with the model's own inputs; held until the run's end */
     uint64_t begin, end; /* chunks of this run */
+    _Atomic bool must_start_afresh; /* what an earlier run has left cannot be gone on from */
     pthread_mutex_t opening;
     work_tensor *
         *tensors; /* that are in work, by number: opened under `opening`, closed where they are folded */
@@ -91,8 +93,11 @@ static bool do_chunk(void *arg, piece *p, gq_error *e) {
     work_room room = work_room_in(&g->rooms, p->room);
     p->resumed = is_known(g, j, &room, p);
     if (!p->resumed && g->plan->join) return true; /* go on, to be able to say all that is missing */
-    if (!p->resumed && g->names.whole)
-        return gq_fail(e, "%s is damaged: it lacks chunk %llu", j->path, (unsigned long long)i);
+    if (!p->resumed && g->names.whole) {
+        atomic_store(&g->must_start_afresh, true);
+        return gq_fail(e, "%s is damaged: it lacks chunk %llu; to start afresh remove %s", j->path,
+                       (unsigned long long)i, g->names.path);
+    }
     if (!p->resumed && !encode_chunk(g, i, &room, e)) return false;
     p->bytes = bytes, p->weights = weights;
     return true;
@@ -213,6 +218,7 @@ static bool check_join(const engine *g, gq_error *e) {
 static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     const gq_plan *plan = g->plan;
     gq_status status = e->status;
+    if (atomic_load(&g->must_start_afresh)) return;
     if (g->names.whole) {
         gq_fail(e, "%s; all files are whole and only lack their names: the same command goes on from there",
                 e->text);
