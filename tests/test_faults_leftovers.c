@@ -175,6 +175,55 @@ static void another_run_takes_the_states_away(void **state) {
     remove_outputs();
 }
 
+/* What is rounded but was damaged since is not gone on from, even where the states cannot be removed. */
+static void layers_that_do_not_hold_are_never_used(void **state) {
+    (void)state;
+    const char *const calibrate[] = {CALIBRATE, in, out, "Q4_0", NULL};
+    static const char *const faults[] = {"unlink:1:13", NULL};
+    char *wanted = strdup(path("two.gguf")), *says;
+    const char *const undisturbed[] = {"-q", CALIBRATE, in, wanted, "Q4_0", NULL};
+    assert_int_equal(run(undisturbed, NULL, NULL), 0);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(run(calibrate, "rename:1:kill", NULL), 137);
+        int fd = open(path(".out.gguf.gquant"), O_RDWR);
+        assert_int_equal(pwrite(fd, "damaged", 7, (lseek(fd, 0, SEEK_END) - 200) / 4 * 3), 7);
+        close(fd);
+        int status = run(calibrate, faults[i], &says);
+        if (status != (faults[i] ? 1 : 0) ||
+            !strstr(says,
+                    faults[i] ? "cannot be removed" : "what it has rounded is not in the output's file"))
+            fail_msg("%d: %s", status, says);
+        free(says);
+        if (faults[i]) assert_int_equal(run(calibrate, NULL, NULL), 0);
+        assert_same_file(wanted, out);
+        assert_int_equal(unlink(out), 0);
+    }
+    remove_outputs();
+    free(wanted);
+}
+
+/* Files that are whole and only lack names need no room for states. */
+static void names_alone_set_no_states_aside(void **state) {
+    (void)state;
+    char one[4096], two[4096];
+    snprintf(one, sizeof one, "%s=Q4_0", out), snprintf(two, sizeof two, "%s=Q8_0", path("two.gguf"));
+    const char *const calibrate[] = {"-q", CALIBRATE, in, one, two, NULL};
+    assert_int_equal(run(calibrate, "rename:2:kill", NULL), 137);
+    assert_int_equal(unlink(path(".out.gguf.gquant-states")), 0);
+    setenv("GQ_FAULT_LOG", path("log"), 1);
+    int status = run(calibrate, "fallocate:1:28", NULL);
+    unsetenv("GQ_FAULT_LOG");
+    assert_int_equal(status, 0);
+    size_t n;
+    char *log = (char *)read_whole(path("log"), &n);
+    log[n - 1] = 0;
+    if (strstr(log, "states")) fail_msg("%s", log);
+    free(log);
+    unlink(path("log"));
+    assert_int_equal(count_files(folder), inputs + 2);
+    remove_outputs();
+}
+
 /* Killed at any call while a small file is written. */
 static void small_files_leave_nothing(void **state) {
     (void)state;
@@ -244,6 +293,8 @@ int main(void) {
         cmocka_unit_test(states_behind_the_last_layer_do_not_matter),
         cmocka_unit_test(unfinished_work_stays),
         cmocka_unit_test(another_run_takes_the_states_away),
+        cmocka_unit_test(layers_that_do_not_hold_are_never_used),
+        cmocka_unit_test(names_alone_set_no_states_aside),
         cmocka_unit_test(small_files_leave_nothing),
         cmocka_unit_test(small_files_go_round_what_is_in_the_way),
         cmocka_unit_test(logits_of_somebody_at_work_stay),

@@ -17,22 +17,29 @@ static bool holds(const checkpoint *c, const gq_plan *plan, const output_set *ou
     return ok;
 }
 
-/* What is kept but does not fit the files is begun anew. *why: that there was such, which the plan could not
- * know; NULL: there was not. */
+/* What is kept but does not fit the files is begun anew, and what is there then is looked at again. *why:
+ * that there was such, which the plan could not know; NULL: there was not. written: nothing is begun. */
 static bool open_kept(checkpoint *c, const gq_plan *plan, const output_set *outputs, bool written,
                       const char **why, gq_error *e) {
     const plan_calibration *how = plan->calibration;
     const char *out = plan->outputs[0].shards[0].path;
     *why = NULL;
-    if (!checkpoint_open(c, out, &how->head, how->records, e)) return false;
-    if (holds(c, plan, written ? NULL : outputs)) {
-        if (how->facts.layers_finished && !c->finished) *why = c->why;
+    if (written) {
+        if (!checkpoint_open_old(c, out, &how->head, e)) return false;
+        if (c->fd >= 0 && !holds(c, plan, NULL)) c->finished = 0;
         return true;
     }
-    *why = "what it has rounded is not in the output's file";
-    checkpoint_remove(c);
-    checkpoint_close(c);
-    return checkpoint_open(c, out, &how->head, how->records, e);
+    for (int attempts = 0; attempts < 2; attempts++) {
+        checkpoint_close(c);
+        if (!checkpoint_open(c, out, &how->head, how->records, e)) return false;
+        if (!*why && how->facts.layers_finished && !c->finished) *why = c->why;
+        if (holds(c, plan, outputs)) return true;
+        *why = "what it has rounded is not in the output's file";
+        checkpoint_remove(c);
+    }
+    gq_fail(e, "%s holds layers that are not in the output's file, and cannot be removed", c->path);
+    c->finished = 0; /* nothing of it is worth keeping */
+    return false;
 }
 
 static bool tell_results(const checkpoint *c, gq_results *results, gq_error *e) {

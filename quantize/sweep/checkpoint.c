@@ -178,7 +178,7 @@ static bool lock(checkpoint *c, gq_error *e) {
     return gq_fail(e, "another process is at work on this output (it holds %s)", c->path);
 }
 
-static bool open_old(checkpoint *c, gq_error *e) {
+static bool lock_old(checkpoint *c, gq_error *e) {
     c->fd = safe_file_open(c->path);
     if (c->fd < 0) return errno == ENOENT || fail(c, "open", e);
     return lock(c, e);
@@ -212,10 +212,16 @@ static bool create(checkpoint *c, const checkpoint_head *h, uint64_t bytes, gq_e
 bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, uint64_t records,
                      gq_error *e) {
     uint64_t bytes = checkpoint_bytes(h, records);
-    if (!prepare(c, out, h, e) || !safe_file_may_grow(c->path, bytes, e) || !open_old(c, e)) return false;
+    if (!prepare(c, out, h, e) || !safe_file_may_grow(c->path, bytes, e) || !lock_old(c, e)) return false;
     if (c->fd >= 0 && can_go_on(c, h)) return true;
     c->end = first_record(c);
     return create(c, h, bytes, e);
+}
+
+bool checkpoint_open_old(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
+    if (!prepare(c, out, h, e) || !lock_old(c, e)) return false;
+    if (c->fd >= 0) can_go_on(c, h);
+    return true;
 }
 
 void checkpoint_close(checkpoint *c) {

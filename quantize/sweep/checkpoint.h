@@ -48,6 +48,8 @@ bool checkpoint_look(checkpoint *c, const char *out, const checkpoint_head *h, g
 /* Continue it or begin another, locked, with room for so many bytes of records set aside. On failure *c is
  * fit for checkpoint_close. */
 bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, uint64_t records, gq_error *e);
+/* Continue it, locked, and make none: ->fd is -1 where there is none, and ->finished 0 where it is no use. */
+bool checkpoint_open_old(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e);
 void checkpoint_close(checkpoint *c);
 void checkpoint_remove(const checkpoint *c); /* one that checkpoint_open has opened */
 /* Remove what lies beside an output that is whole, unless another process is at work with it: what belongs to
