@@ -48,9 +48,19 @@ int safe_file_open(const char *path) {
 
 int safe_file_create(const char *path) { return gq_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0666); }
 
+static bool is_file(int fd, const struct stat *named) {
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_dev == named->st_dev && st.st_ino == named->st_ino;
+}
+
 bool safe_file_still_there(int fd, const char *path) {
-    struct stat a, b;
-    return fstat(fd, &a) == 0 && lstat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    struct stat named;
+    return lstat(path, &named) == 0 && is_file(fd, &named);
+}
+
+bool safe_file_still_in(int fd, int folder, const char *name) {
+    struct stat named;
+    return fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && is_file(fd, &named);
 }
 
 bool safe_file_lock(int fd, safe_file_sharing sharing) {

@@ -26,6 +26,7 @@ bool safe_file_may_grow(const char *path, uint64_t size, gq_error *e);
 /* Whether the name still belongs to the open file: another process may have finished and renamed it, or
  * removed it and made its own, between our opening and our locking it. */
 bool safe_file_still_there(int fd, const char *path);
+bool safe_file_still_in(int fd, int folder, const char *name); /* folder: open */
 /* Lock an open file against other processes, without waiting; false: one of them holds it. A file system that
  * cannot lock is taken at its word that nobody else is there. */
 typedef enum safe_file_sharing { SAFE_FILE_SHARED, SAFE_FILE_ALONE } safe_file_sharing;

@@ -1,8 +1,11 @@
 /* Two processes that begin the same output at the same moment: one at most is at work on it, and neither
  * takes the other's files for its own. */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/command.h"
 #include "tests/folder.h"
@@ -48,9 +51,76 @@ static void a_file_that_another_process_took_over(void **state) {
     }
 }
 
+typedef struct files_seen {
+    size_t others;
+    bool removes; /* all but the model */
+} files_seen;
+
+static void look_through(files_seen *seen) {
+    DIR *d = opendir(folder);
+    for (struct dirent *entry; (entry = readdir(d));) {
+        struct stat st;
+        const char *name = path(entry->d_name);
+        if (stat(name, &st) != 0 || !S_ISREG(st.st_mode)) continue;
+        seen->others += st.st_size == 5;
+        if (seen->removes && strcmp(entry->d_name, "in.gguf") != 0) assert_int_equal(unlink(name), 0);
+    }
+    closedir(d);
+}
+
+static int run_with_fault(const char *const *words, const char *fault) {
+    setenv("LD_PRELOAD", GQ_FAULTS, 1);
+    setenv("GQ_FAULT", fault, 1), setenv("GQ_FAULT_COUNT", path("counts"), 1);
+    int status = run_command(words, NULL, NULL);
+    unsetenv("LD_PRELOAD"), unsetenv("GQ_FAULT"), unsetenv("GQ_FAULT_COUNT");
+    return status;
+}
+
+/* Killed when the output has its name: the same command finds that it is there, and cleans up. */
+static void clean_up_after_joining(const char *fault) {
+    static const char *const parts[] = {"1/2", "2/2"};
+    const char *part[] = {NULL, "-q", "--part", NULL, path("in.gguf"), path("x.gguf=Q8_0"), NULL};
+    for (size_t i = 0; i < 2; i++) {
+        part[3] = parts[i];
+        assert_int_equal(run_command(part, NULL, NULL), 0);
+    }
+    const char *join[] = {NULL, "-q", "--join", path("in.gguf"), path("x.gguf=Q8_0"), NULL};
+    assert_int_equal(run_with_fault(join, "unlink:1:kill"), 137);
+    assert_int_equal(run_with_fault(join, fault), 1);
+}
+
+static unsigned count_locks(void) {
+    size_t size;
+    unsigned n = 0;
+    uint8_t *bytes = read_whole(path("counts"), &size);
+    char *text = strndup((char *)bytes, size), *at = strstr(text, "flock ");
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "flock %u", &n), 1);
+    free(bytes), free(text);
+    return n;
+}
+
+/* Before each lock that cleaning up takes. */
+static void what_has_a_left_journals_name_stays(void **state) {
+    (void)state;
+    clean_up_after_joining("flock:1000:other");
+    unsigned locks = count_locks();
+    assert_true(locks >= 2);
+    look_through(&(files_seen){.removes = true});
+    for (unsigned n = 1; n <= locks; n++) {
+        char fault[32];
+        snprintf(fault, sizeof fault, "flock:%u:other", n);
+        clean_up_after_joining(fault);
+        files_seen seen = {.removes = true};
+        look_through(&seen);
+        if (seen.others != 1) fail_msg("%s: %zu files are another's", fault, seen.others);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_that_another_process_took_over),
+        cmocka_unit_test(what_has_a_left_journals_name_stays),
     };
     return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

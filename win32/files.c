@@ -121,8 +121,8 @@ int win32_lstat(const char *path, struct stat *st) {
 
 int win32_fstatat(int folder, const char *name, struct stat *st, int flags) {
     wchar_t path[WIDE_ROOM];
-    (void)flags;
-    return path_in(folder, name, path) ? stat_wide(path, 0, st) : -1;
+    DWORD open_as = flags & AT_SYMLINK_NOFOLLOW ? FILE_FLAG_OPEN_REPARSE_POINT : 0;
+    return path_in(folder, name, path) ? stat_wide(path, open_as, st) : -1;
 }
 
 int win32_fstat(int fd, struct stat *st) {

@@ -89,7 +89,7 @@ int win32_unlinkat(int folder, const char *name, int flags);
 int win32_access(const char *path, int mode); /* F_OK */
 int win32_rename(const char *from, const char *to);
 int link(const char *from, const char *to);
-enum { AT_FDCWD = -100, RENAME_NOREPLACE = 1 };
+enum { AT_FDCWD = -100, AT_SYMLINK_NOFOLLOW = 0x100, RENAME_NOREPLACE = 1 };
 int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags);
 
 int fcntl(int fd, int command, ...);

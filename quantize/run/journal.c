@@ -209,8 +209,9 @@ static void remove_one(void *user, int folder, const char *name, uint32_t part, 
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return;
     bool is_left = !only || (read_head(fd, &found) && !journal_mismatch(&found, &wanted));
-    /* where it is locked somebody is at work with it */
-    if (is_left && safe_file_lock(fd, SAFE_FILE_ALONE)) unlinkat(folder, name, 0);
+    /* where it is locked somebody is at work with it, or has begun anew under its name */
+    if (is_left && safe_file_lock(fd, SAFE_FILE_ALONE) && safe_file_still_in(fd, folder, name))
+        unlinkat(folder, name, 0);
     close(fd);
 }
 
