@@ -37,7 +37,7 @@ static gq_plan *plan_as(const survey *s, size_t type, bool pure, const char *ima
     const char *slash = strrchr(o.input, '/');
     char *path =
         format("%.*sgquant-plan", slash ? (int)(slash + 1 - o.input) : 0, o.input); /* never written */
-    gq_output out = {path, gq_filetype_name(type)};
+    gq_output out = {.path = path, .filetype = gq_filetype_name(type)};
     o.outputs = &out, o.n_outputs = 1, o.force = o.allow_requantize = true, o.pure = pure;
     o.imatrix = imatrix;
     gq_plan *plan = gq_plan_new(&o, e);

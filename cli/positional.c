@@ -236,10 +236,10 @@ bool request_outputs(request *r, gq_error *e) {
     bool list = r->out_dir || r->n_targets > 1 || (n > 0 && type_behind(r->arguments[1]));
     size_t n_outputs = list ? r->n_targets + n : 1;
     gq_output *out = need(n_outputs, sizeof *out);
+    for (size_t i = 0; i < r->n_targets; i++) out[i].target = r->targets[i];
     r->quantize.input = r->arguments[0];
     r->quantize.outputs = out;
     r->quantize.n_outputs = n_outputs;
-    r->quantize.targets = r->targets;
     r->quantize.out_dir = r->out_dir;
     return outputs_of(r, out, list, e) && check_names(r, e);
 }

@@ -166,8 +166,9 @@ static bool check_copies_early(const request *r, gq_error *e) {
     gq_error unused;
     if (!r->text || is_part(r) || (!request_has_target(r) && !r->calibrate && !r->calibrate_ids)) return true;
     gq_output *outputs = need(asked.n_outputs, sizeof *outputs);
-    for (size_t i = 0; i < asked.n_outputs; i++) outputs[i] = (gq_output){asked.outputs[i].path, "F16"};
-    asked.outputs = outputs, asked.targets = NULL, asked.imatrix = NULL;
+    for (size_t i = 0; i < asked.n_outputs; i++)
+        outputs[i] = (gq_output){.path = asked.outputs[i].path, .filetype = "F16"};
+    asked.outputs = outputs, asked.imatrix = NULL;
     asked.dry_run = true;
     gq_plan *plan = gq_plan_new(&asked, &unused);
     bool ok = !plan || check_copies(plan, e);

@@ -1,6 +1,6 @@
 /* libgquant: quantize GGUF models. This is all that the gquant command itself uses.
  *
- *     gq_output out = {"model-Q4_K_M.gguf", "Q4_K_M"};
+ *     gq_output out = {.path = "model-Q4_K_M.gguf", .filetype = "Q4_K_M"};
  *     gq_options o = {.size = sizeof o, .input = "model-F16.gguf", .outputs = &out, .n_outputs = 1};
  *     gq_error e;
  *     gq_plan *plan = gq_plan_new(&o, &e);               // reads headers and importance data
@@ -81,17 +81,19 @@ typedef struct gq_text {
 } gq_text;
 
 /* ---- what is asked for ---- */
-typedef struct gq_output {
-    const char *path;     /* NULL: input's name with the type in place of F16, BF16, F32 */
-    const char *filetype; /* name or number; NULL with a target */
-} gq_output;
-
 /* In place of a file type: the largest size of the file in bytes, or of its tensors in bits per weight. Types
  * are chosen by their error on a sample of the weights, which gq_plan_new reads, once for all outputs. */
 typedef struct gq_target {
     uint64_t size; /* 0: none */
     double bpw;    /* 0: none */
 } gq_target;
+
+typedef struct gq_output {
+    const char *path;     /* NULL: input's name with the type in place of F16, BF16, F32 */
+    const char *filetype; /* name or number; NULL with a target */
+    gq_target target;     /* all 0: the file type says it */
+    uint64_t reserved[4]; /* 0 */
+} gq_output;
 
 typedef struct gq_list {
     const char *const *items;
@@ -121,12 +123,11 @@ typedef struct gq_options {
     const char *input; /* a GGUF, or any shard of a split one */
     const gq_output *outputs;
     size_t n_outputs;
-    const gq_target *targets; /* one for each output; NULL: none has any */
-    const char *out_dir;      /* folder for outputs without a path; NULL: the input's. It must be there,
-                                 but for a plan alone (dry_run) */
-    const char *imatrix;      /* NULL: none */
-    int threads;              /* 0: one per core */
-    int effort;               /* GQ_EFFORT_* */
+    const char *out_dir; /* folder for outputs without a path; NULL: the input's. It must be there,
+                            but for a plan alone (dry_run) */
+    const char *imatrix; /* NULL: none */
+    int threads;         /* 0: one per core */
+    int effort;          /* GQ_EFFORT_* */
     bool pure, strict, force, allow_requantize, leave_output_tensor;
     const char *output_tensor_type, *token_embedding_type; /* NULL: by the mix */
     const char *missing_importance; /* type of tensors that the importance data lack and whose own type

@@ -162,7 +162,7 @@ void assert_same_losses(const gq_results *a, size_t output_a, const gq_results *
 }
 
 void quantize(const char *in, const char *out, const char *filetype, int threads) {
-    gq_output output = {out, filetype};
+    gq_output output = {.path = out, .filetype = filetype};
     gq_results_free(run_plan(&(gq_options){.size = sizeof(gq_options),
                                            .input = in,
                                            .outputs = &output,

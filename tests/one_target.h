@@ -24,14 +24,11 @@ static int tear_down(void **state) {
 }
 
 static gq_output output;
-static gq_target target;
 static gq_options options_for(const char *to) {
-    output = (gq_output){to, NULL};
-    target = (gq_target){.size = 0};
+    output = (gq_output){.path = to};
     return (gq_options){.size = sizeof(gq_options),
                         .input = in,
                         .outputs = &output,
-                        .targets = &target,
                         .n_outputs = 1,
                         .threads = 2,
                         .force = true,

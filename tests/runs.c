@@ -53,7 +53,7 @@ pid_t start_run(const gq_options *o) {
 }
 
 int run_as_asked(char **arguments) {
-    gq_output out = {arguments[2], "Q4_K_S"};
+    gq_output out = {.path = arguments[2], .filetype = "Q4_K_S"};
     gq_options o = {.size = sizeof o,
                     .sync_ms = 1,
                     .input = arguments[1],

@@ -61,7 +61,7 @@ static void as_a_file_has_it(void **state) {
         char item[64];
         snprintf(item, sizeof item, "ffn_up=%s", name);
         const char *const items[] = {item};
-        const gq_output out = {path("out.gguf"), "Q8_0"};
+        const gq_output out = {.path = path("out.gguf"), .filetype = "Q8_0"};
         const gq_options o = {.size = sizeof o,
                               .input = path("in.gguf"),
                               .outputs = &out,

@@ -203,8 +203,8 @@ static void same_beside_other_outputs(void **state) {
     (void)state;
     just_run(job_of("model.gguf", "alone.gguf", "Q4_K_M"));
     job *j = job_of("model.gguf", "first.gguf", "Q2_K");
-    j->outputs[1] = (gq_output){lasting("second.gguf"), "Q4_K_M"};
-    j->outputs[2] = (gq_output){lasting("third.gguf"), "F16"};
+    j->outputs[1] = (gq_output){.path = lasting("second.gguf"), .filetype = "Q4_K_M"};
+    j->outputs[2] = (gq_output){.path = lasting("third.gguf"), .filetype = "F16"};
     j->options.n_outputs = 3;
     just_run(j);
     assert_same_file(path("alone.gguf"), path("second.gguf"));
@@ -222,9 +222,8 @@ static void layers_may_be_left_out(void **state) {
 /* Types chosen by what flows in, and then rounded by it. */
 static void a_size_may_be_asked_for(void **state) {
     (void)state;
-    gq_target target = {.bpw = 4.5};
     job *j = job_of("model.gguf", "sized.gguf", NULL);
-    j->options.targets = &target, j->options.measure_file = path("measured");
+    j->outputs[0].target.bpw = 4.5, j->options.measure_file = path("measured");
     gq_plan *plan = planned(j);
     const gq_summary *s = gq_plan_summary(plan, 0);
     assert_true(8.0 * (double)s->out_bytes <= 4.5 * (double)s->n_weights);

@@ -34,12 +34,11 @@ typedef struct asked {
 } asked;
 
 static gq_plan *plan_for(const asked *a) {
-    gq_output out = {path("out.gguf"), NULL};
-    gq_target target = {.bpw = a->bpw ? a->bpw : 5};
+    gq_output out = {.path = path("out.gguf"), .target.bpw = a->bpw ? a->bpw : 5};
     gq_calibration c = {.size = sizeof c,
                         .text = {.name = "text", .bytes = letters, .n = LETTERS, .context = CONTEXT}};
     gq_options o = options_for(path(a->name ? a->name : "model.gguf"), &out);
-    o.targets = &target, o.threads = a->threads, o.prune_layers = a->prune;
+    o.threads = a->threads, o.prune_layers = a->prune;
     o.tensor_types = (gq_list){&a->pattern, a->pattern != NULL};
     if (a->letters) c.text.n = a->letters;
     o.measure_file = a->measure_file ? path(a->measure_file) : "";

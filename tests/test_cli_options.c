@@ -95,8 +95,8 @@ static void test_several_targets(void **state) {
             const gq_output *found = &r.quantize.outputs[o];
             assert_true(path ? found->path && strncmp(found->path, path, strlen(path)) == 0 : !found->path);
             assert_true(filetype ? found->filetype && !strcmp(found->filetype, filetype) : !found->filetype);
-            assert_int_equal(r.quantize.targets[o].size, rows[i].outputs[o].size);
-            assert_true(r.quantize.targets[o].bpw == rows[i].outputs[o].bpw);
+            assert_int_equal(r.quantize.outputs[o].target.size, rows[i].outputs[o].size);
+            assert_true(r.quantize.outputs[o].target.bpw == rows[i].outputs[o].bpw);
         }
         request_free(&r);
     }

@@ -162,7 +162,7 @@ static void test_size_limit_of_library(void **state) {
     assert_true(pid >= 0);
     if (pid == 0) {
         gq_error e = {.text = ""};
-        gq_output out = {path("limited.gguf"), "Q8_0"};
+        gq_output out = {.path = path("limited.gguf"), .filetype = "Q8_0"};
         gq_options o = {.size = sizeof o, .input = path("model-F16.gguf"), .outputs = &out, .n_outputs = 1};
         gq_plan *plan = gq_plan_new(&o, &e);
         setrlimit(RLIMIT_FSIZE, &(struct rlimit){100000, RLIM_INFINITY});

@@ -39,7 +39,7 @@ static void write_odd_model(const char *to) {
 }
 
 static gq_results *run_one(const char *in, const char *out, const char *filetype, int threads) {
-    gq_output output = {out, filetype};
+    gq_output output = {.path = out, .filetype = filetype};
     return run_plan(&(gq_options){.size = sizeof(gq_options),
                                   .input = in,
                                   .outputs = &output,
@@ -89,11 +89,11 @@ static void the_default_effort_needs_no_words(void **state) {
     static const int efforts[] = {GQ_EFFORT_DEFAULT, GQ_EFFORT_FAST, GQ_EFFORT_BEST};
     assert_int_equal(GQ_EFFORT_DEFAULT, 0);
     write_odd_model(path("odd.gguf"));
-    gq_output out = {path("unsaid.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("unsaid.gguf"), .filetype = "Q4_K_S"};
     gq_results_free(run_plan(&(gq_options){
         .size = sizeof(gq_options), .input = path("odd.gguf"), .outputs = &out, .n_outputs = 1}));
     for (int i = 0; i < 3; i++) {
-        gq_output other = {path("effort.gguf"), "Q4_K_S"};
+        gq_output other = {.path = path("effort.gguf"), .filetype = "Q4_K_S"};
         gq_results_free(run_plan(&(gq_options){.size = sizeof(gq_options),
                                                .input = path("odd.gguf"),
                                                .outputs = &other,
@@ -116,7 +116,7 @@ static void the_default_effort_needs_no_words(void **state) {
 static void numbers_are_those_of_the_file(void **state) {
     (void)state;
     write_odd_model(path("odd.gguf"));
-    gq_output output = {path("numbers.gguf"), "Q5_K_S"};
+    gq_output output = {.path = path("numbers.gguf"), .filetype = "Q5_K_S"};
     gq_plan *plan = must_plan(&(gq_options){.size = sizeof(gq_options),
                                             .input = path("odd.gguf"),
                                             .outputs = &output,
@@ -165,7 +165,7 @@ static void one_run_equals_many(const char *in, const char *const *types, size_t
         snprintf(single[o], sizeof single[o], "%s/single-%zu.gguf", folder, o);
         snprintf(all[o], sizeof all[o], "%s/all-%zu.gguf", folder, o);
         results[o] = run_one(in, single[o], types[o], 2);
-        outputs[o] = (gq_output){all[o], types[o]};
+        outputs[o] = (gq_output){.path = all[o], .filetype = types[o]};
     }
     gq_results *together = run_plan(&(gq_options){.size = sizeof(gq_options),
                                                   .input = in,
@@ -255,7 +255,7 @@ static void bad_weights_are_named(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *own = temporary_folder();
         write_bad_model(in_folder(own, "bad.gguf"), cases[i].name, cases[i].type, cases[i].at, cases[i].bits);
-        gq_output out = {in_folder(own, "out.gguf"), "Q8_0"};
+        gq_output out = {.path = in_folder(own, "out.gguf"), .filetype = "Q8_0"};
         for (int threads = 1; threads <= 4; threads += 3) {
             const char *text = failure(&(gq_options){.size = sizeof(gq_options),
                                                      .input = in_folder(own, "bad.gguf"),
@@ -285,7 +285,7 @@ static void scales_of_kept_blocks_are_checked(void **state) {
     bytes[at] = 0, bytes[at + 1] = 0x7e; /* the tenth block's scale: NaN */
     write_whole(path("scale.gguf"), bytes, n);
     free(bytes);
-    gq_output out = {path("scale-out.gguf"), "COPY"};
+    gq_output out = {.path = path("scale-out.gguf"), .filetype = "COPY"};
     const char *text = failure(&(gq_options){.size = sizeof(gq_options),
                                              .input = path("scale.gguf"),
                                              .outputs = &out,
@@ -323,7 +323,7 @@ static void callbacks_come_in_order(void **state) {
     seen s = {.calls = 0};
     gq_callbacks callbacks = {sizeof callbacks, &s, see_progress, see_tensor, NULL};
     write_odd_model(path("odd.gguf"));
-    gq_output out = {path("calls.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("calls.gguf"), .filetype = "Q4_K_S"};
     gq_plan *plan = gq_plan_new(&(gq_options){.size = sizeof(gq_options),
                                               .input = path("odd.gguf"),
                                               .outputs = &out,

@@ -87,7 +87,7 @@ static void memory_runs_out(void **state) {
     (void)state;
     static const char *const overrides[] = {"a.b=int:1", "a.c=str:x"}, *const type = "attn_k=q5_0",
                              *const keep = "attn_output", *const only = "attn_q";
-    gq_output out = {path("out.gguf"), "Q4_K_M"};
+    gq_output out = {.path = path("out.gguf"), .filetype = "Q4_K_M"};
     gq_options o = {.size = sizeof o,
                     .sync_ms = 3600000,
                     /* no allocation in the background */ .input = path("in.gguf"),
@@ -104,7 +104,7 @@ static void memory_runs_out(void **state) {
 
 static void memory_runs_out_while_splitting(void **state) {
     (void)state;
-    gq_output out = {path("s.gguf"), "Q8_0"};
+    gq_output out = {.path = path("s.gguf"), .filetype = "Q8_0"};
     gq_options o = {.size = sizeof o,
                     .sync_ms = 3600000,
                     /* no allocation in the background */ .input = path("in.gguf"),

@@ -48,7 +48,7 @@ static void write_wide_model(void) {
 }
 
 static gq_results *run_wide(const char *out, int threads) {
-    gq_output output = {out, "Q4_K_S"};
+    gq_output output = {.path = out, .filetype = "Q4_K_S"};
     return run_plan(&(gq_options){.size = sizeof(gq_options),
                                   .input = path("wide.gguf"),
                                   .imatrix = path("wide.dat"),

@@ -46,7 +46,7 @@ static void note_progress(void *user, const gq_progress *p) {
 
 /* test_faults IN OUT FORCE: quantize, and say how it went on standard output. */
 static int run_as_asked(char **arguments) {
-    gq_output out = {arguments[2], "Q8_0"};
+    gq_output out = {.path = arguments[2], .filetype = "Q8_0"};
     gq_options o = {.size = sizeof o,
                     .sync_ms = 1,
                     .input = arguments[1],
@@ -260,7 +260,7 @@ static void names_come_last(void **state) {
 
 /* Source bytes of the chunks that the journal of run/out.gguf says are done; -1: no journal of this plan. */
 static long long promised_bytes(void) {
-    gq_output out = {path("run/out.gguf"), "Q8_0"};
+    gq_output out = {.path = path("run/out.gguf"), .filetype = "Q8_0"};
     gq_plan *plan = gq_plan_new(&(gq_options){.size = sizeof(gq_options),
                                               .input = path("in.gguf"),
                                               .outputs = &out,

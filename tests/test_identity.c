@@ -50,7 +50,7 @@ static void stop_after_some(const gq_options *o) {
 /* `second` must not use what a run of `first` left, and must write what it writes alone. */
 static void assert_afresh(const gq_options *first, const gq_options *second, const char *why) {
     gq_error e;
-    gq_output alone = {path("alone.gguf"), second->outputs[0].filetype};
+    gq_output alone = {.path = path("alone.gguf"), .filetype = second->outputs[0].filetype};
     gq_options reference = *second;
     stopper last = {.after = 0};
     stop_after_some(first);
@@ -67,7 +67,7 @@ static void assert_afresh(const gq_options *first, const gq_options *second, con
 /* Headers are the same whichever layer goes. */
 static void other_layers_pruned(void **state) {
     (void)state;
-    gq_output out = {path("out.gguf"), "Q4_0"};
+    gq_output out = {.path = path("out.gguf"), .filetype = "Q4_0"};
     gq_options first = options_for(&out), second = first;
     first.prune_layers = "3", second.prune_layers = "10";
     assert_afresh(&first, &second, "options were other ones");
@@ -76,7 +76,7 @@ static void other_layers_pruned(void **state) {
 
 static void parts_with_other_layers_pruned(void **state) {
     (void)state;
-    gq_output out = {path("parts.gguf"), "Q4_0"};
+    gq_output out = {.path = path("parts.gguf"), .filetype = "Q4_0"};
     gq_options o = options_for(&out), other, join;
     gq_error e;
     stopper all = {.after = 0};
@@ -114,7 +114,7 @@ static void write_importance(const char *to, float slope, int layers) {
 
 static void other_importance(void **state) {
     (void)state;
-    gq_output out = {path("importance.gguf"), "Q4_0"};
+    gq_output out = {.path = path("importance.gguf"), .filetype = "Q4_0"};
     gq_options plain = options_for(&out), first = plain, second = plain, few = plain;
     static const char *const some[] = {"blk.1"};
     write_importance(path("a.dat"), 1, 12), write_importance(path("b.dat"), 2, 12);
@@ -131,7 +131,8 @@ static void other_importance(void **state) {
 static void other_layouts(void **state) {
     (void)state;
     static const char *const type[] = {"blk\\.7\\.=Q5_0"}, *const key[] = {"general.name=str:other"};
-    gq_output out = {path("layout.gguf"), "Q4_0"}, other = {out.path, "Q4_1"};
+    gq_output out = {.path = path("layout.gguf"), .filetype = "Q4_0"},
+              other = {.path = out.path, .filetype = "Q4_1"};
     gq_options first = options_for(&out), second = first;
     second.tensor_types = (gq_list){type, 1};
     assert_afresh(&first, &second, "options were other ones");
@@ -143,7 +144,7 @@ static void other_layouts(void **state) {
 
 static void requantized_from_another_type(void **state) {
     (void)state;
-    gq_output out = {path("again.gguf"), "Q4_0"};
+    gq_output out = {.path = path("again.gguf"), .filetype = "Q4_0"};
     gq_options first = options_for(&out), second;
     quantize(path("in.gguf"), path("q8.gguf"), "Q8_0", 1);
     quantize(path("in.gguf"), path("q5.gguf"), "Q5_0", 1);
@@ -158,7 +159,7 @@ static void another_input_of_the_same_size_and_time(void **state) {
     (void)state;
     struct stat st;
     gq_error e;
-    gq_output out = {path("same.gguf"), "Q4_0"};
+    gq_output out = {.path = path("same.gguf"), .filetype = "Q4_0"};
     gq_options o = options_for(&out);
     stopper last = {.after = 0};
     o.input = path("replaced.gguf");
@@ -179,7 +180,7 @@ static void another_input_of_the_same_size_and_time(void **state) {
 static void another_build(void **state) {
     (void)state;
     enum { AT = 8, CRC_AT = 64 };
-    gq_output out = {path("build.gguf"), "Q4_0"};
+    gq_output out = {.path = path("build.gguf"), .filetype = "Q4_0"};
     gq_options o = options_for(&out);
     char head[CRC_AT], build[24];
     stop_after_some(&o);

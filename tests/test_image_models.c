@@ -8,7 +8,7 @@
 #include <string.h>
 
 static gq_plan *plan_of(const char *in, const char *filetype) {
-    gq_output out = {path("out.gguf"), filetype};
+    gq_output out = {.path = path("out.gguf"), .filetype = filetype};
     return plan_for(
         (gq_options){
             .size = sizeof(gq_options), .input = path(in), .outputs = &out, .n_outputs = 1, .force = true},
@@ -211,7 +211,7 @@ static void five_dimensions_are_explained(void **state) {
     bytes b = shaped("wan", 5, (const uint64_t[5]){2, 2, 1, 16, 64});
     write_whole(path("five.gguf"), b.data, b.n);
     free(b.data);
-    gq_output out = {path("out.gguf"), "Q8_0"};
+    gq_output out = {.path = path("out.gguf"), .filetype = "Q8_0"};
     const char *text = failure(&(gq_options){
         .size = sizeof(gq_options), .input = path("five.gguf"), .outputs = &out, .n_outputs = 1});
     assert_non_null(strstr(text, "5 dimensions, expected 1 to 4"));

@@ -36,7 +36,7 @@ static gq_plan *plan_of_size(const void *options, size_t size, gq_error *e) {
 
 static void structs_of_other_versions(void **state) {
     (void)state;
-    const gq_output out = {path("out.gguf"), "Q8_0"};
+    const gq_output out = {.path = path("out.gguf"), .filetype = "Q8_0"};
     struct newer {
         gq_options options;
         int more;
@@ -108,7 +108,7 @@ static bool quantized(const char *to, const char *type, bool calibrated) {
     gq_error e;
     const gq_calibration by = {.size = sizeof by,
                                .text = {.bytes = ids, .n = strlen(ids), .ids = true, .context = 8}};
-    const gq_output out = {to, type};
+    const gq_output out = {.path = to, .filetype = type};
     const gq_options o = {.size = sizeof o,
                           .input = original,
                           .outputs = &out,

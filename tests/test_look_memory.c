@@ -95,23 +95,24 @@ static bool read_recipe(gq_error *e) {
     return ok;
 }
 
-static bool run(const char *in, gq_options *o, gq_error *e) {
-    gq_output out = {path("out.gguf"), o->targets ? NULL : "Q8_0"};
-    o->input = in, o->outputs = &out, o->n_outputs = 1, o->threads = 1, o->effort = GQ_EFFORT_DEFAULT;
+static bool run_for(const gq_output *out, const char *in, gq_options *o, gq_error *e) {
+    o->input = in, o->outputs = out, o->n_outputs = 1, o->threads = 1, o->effort = GQ_EFFORT_DEFAULT;
     gq_plan *plan = gq_plan_new(o, e);
     bool done = plan && gq_run(plan, NULL, NULL, e);
     gq_plan_free(plan);
     return done;
 }
 
+static bool run(const char *in, gq_options *o, gq_error *e) {
+    return run_for(&(gq_output){.path = path("out.gguf"), .filetype = "Q8_0"}, in, o, e);
+}
+
 /* Measurements that cannot be kept are no failure. */
 static bool aim(gq_error *e) {
     unlink(path("small.gguf.gquant-measure"));
-    bool ok = run(path("small.gguf"),
-                  &(gq_options){.size = sizeof(gq_options),
-                                .targets = &(gq_target){.size = 12000},
-                                .imatrix = path("matrix.dat")},
-                  e);
+    const gq_output out = {.path = path("out.gguf"), .target.size = 12000};
+    bool ok = run_for(&out, path("small.gguf"),
+                      &(gq_options){.size = sizeof(gq_options), .imatrix = path("matrix.dat")}, e);
     unlink(path("out.gguf")), unlink(path("small.gguf.gquant-measure"));
     return ok;
 }

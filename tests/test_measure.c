@@ -16,7 +16,7 @@ static const char *kept(void) { return path("in.gguf.gquant-measure"); }
 /* Options with a target of five bits. */
 static gq_options five_bits(void) {
     gq_options o = options_for(out);
-    target.bpw = 5;
+    output.target.bpw = 5;
     return o;
 }
 
@@ -39,7 +39,7 @@ static void measurements_are_kept(void **state) {
     assert_true(exists(kept()));
     assert_types(plan_for(o, &measured), types);
     assert_false(measured);
-    target.bpw = 6, o.output_tensor_type = "Q6_K";
+    output.target.bpw = 6, o.output_tensor_type = "Q6_K";
     gq_plan_free(plan_for(o, &measured));
     assert_false(measured);
     free(types);
@@ -141,7 +141,7 @@ static void a_read_only_folder_is_no_failure(void **state) {
     int fd = open(in, O_RDONLY);
     assert_true(fd >= 0);
     snprintf(here, sizeof here, "/proc/self/fd/%d", fd);
-    target.bpw = 5, o.input = here;
+    output.target.bpw = 5, o.input = here;
     gq_plan *plan = plan_for(o, &measured);
     assert_true(measured);
     assert_true(warned(plan, "measurements are not kept"));

@@ -120,7 +120,7 @@ static void what_stands_in_demands_nothing(void **state) {
 
 static void a_plan_fails_or_raises(void **state) {
     (void)state;
-    gq_output out = {path("out.gguf"), "Q2_K_S"};
+    gq_output out = {.path = path("out.gguf"), .filetype = "Q2_K_S"};
     gq_options o = {.size = sizeof o,
                     .input = path("in.gguf"),
                     .outputs = &out,

@@ -59,7 +59,7 @@ static void parts_of_long_names_are_joined(void **state) {
     (void)state;
     for (size_t n = 205; n <= 255; n += n < 215 || n == 254 ? 1 : 3) {
         char *own = temporary_folder();
-        gq_output out = {in_folder(own, long_name(n, "x")), "Q8_0"};
+        gq_output out = {.path = in_folder(own, long_name(n, "x")), .filetype = "Q8_0"};
         gq_options o = options_for(&out), whole = o;
         gq_error e;
         stopper all = {.after = 0};
@@ -79,7 +79,7 @@ static void interrupted_runs_of_long_names_go_on(void **state) {
     (void)state;
     for (size_t n = 219; n <= 255; n += 6) {
         char *own = temporary_folder();
-        gq_output out = {in_folder(own, long_name(n, "y")), "Q8_0"};
+        gq_output out = {.path = in_folder(own, long_name(n, "y")), .filetype = "Q8_0"};
         gq_options o = options_for(&out);
         gq_error e;
         stopper some = {.after = 5}, last = {.after = 0};
@@ -105,7 +105,7 @@ static void long_names_are_told_apart(void **state) {
         snprintf(other, sizeof other, "%s", a);
         other[strlen(other) - 6] ^= 1; /* the last letter in front of .gguf */
         b = other;
-        gq_output both[] = {{a, "Q8_0"}, {b, "Q8_0"}};
+        gq_output both[] = {{.path = a, .filetype = "Q8_0"}, {.path = b, .filetype = "Q8_0"}};
         gq_options o = options_for(both);
         gq_error e;
         stopper some = {.after = 3}, last = {.after = 0};
@@ -133,7 +133,7 @@ static void long_names_of_shards(void **state) {
     (void)state;
     char *own = temporary_folder();
     for (size_t n = 230; n <= 255; n += 5) {
-        gq_output out = {in_folder(own, long_name(n, "z")), "Q8_0"};
+        gq_output out = {.path = in_folder(own, long_name(n, "z")), .filetype = "Q8_0"};
         gq_options o = options_for(&out);
         gq_error e;
         stopper all = {.after = 0};
@@ -159,7 +159,7 @@ static void inputs_named_like_temporaries_stay(void **state) {
     (void)state;
     static const char *const names[] = {".out.gguf.gquant", ".out.gguf.gquant-journal",
                                         ".out.gguf.gquant-journal-1-of-2"};
-    gq_output out = {path("out.gguf"), "Q8_0"};
+    gq_output out = {.path = path("out.gguf"), .filetype = "Q8_0"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         size_t n;
         uint8_t *bytes = read_whole(path("in.gguf"), &n);
@@ -196,12 +196,12 @@ static void importance_named_like_temporaries_stays(void **state) {
     write_importance(path("wanted.dat"));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bool measured = i == 2; /* whose place nothing else is for */
-        gq_output out = {path("out.gguf"), measured ? NULL : "Q8_0"};
+        gq_output out = {.path = path("out.gguf"), .filetype = measured ? NULL : "Q8_0"};
         gq_options o = options_for(&out);
         write_importance(path(names[i]));
         o.imatrix = path(names[i]);
         if (measured) {
-            o.targets = &(gq_target){.bpw = 5};
+            out.target.bpw = 5;
             assert_true(announced(&o, "is one of the inputs"));
         } else {
             assert_non_null(strstr(failure(&o), "is one of the inputs, and has the name"));
@@ -216,7 +216,8 @@ static void outputs_named_like_temporaries_of_others(void **state) {
     static const char *const names[] = {".b.gguf.gquant", ".b.gguf.gquant-journal",
                                         ".b.gguf.gquant-journal-1-of-2"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        gq_output both[] = {{path("b.gguf"), "Q8_0"}, {path(names[i]), "Q4_0"}};
+        gq_output both[] = {{.path = path("b.gguf"), .filetype = "Q8_0"},
+                            {.path = path(names[i]), .filetype = "Q4_0"}};
         gq_options o = options_for(both);
         o.n_outputs = 2;
         assert_non_null(strstr(failure(&o), i ? "name of a journal" : "two outputs would be written"));

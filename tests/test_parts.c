@@ -13,7 +13,7 @@
 
 static void parts_make_the_whole(void **state) {
     (void)state;
-    gq_output out = {path("parts.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("parts.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     pid_t pids[4];
     o.join = true;
@@ -41,7 +41,7 @@ static void parts_make_the_whole(void **state) {
     o.join = true;
     gq_results *joined = run_plan(&o), *whole;
     assert_same_file(path("wanted.gguf"), out.path);
-    gq_output single = {path("single.gguf"), "Q4_K_S"};
+    gq_output single = {.path = path("single.gguf"), .filetype = "Q4_K_S"};
     o.join = false, o.outputs = &single;
     whole = run_plan(&o);
     assert_same_losses(whole, 0, joined, 0);
@@ -50,7 +50,7 @@ static void parts_make_the_whole(void **state) {
 
 static void missing_parts_are_named(void **state) {
     (void)state;
-    gq_output out = {path("missing.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("missing.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_error e;
     stopper all = {.after = 0}, few = {.after = 3};
@@ -89,7 +89,7 @@ static void odd_journals_are_nobodys(void **state) {
     static const char *const odd[] = {"0-of-0",  "0-of-2",        "3-of-2",         "1-of-2x",
                                       "1-of--2", "1-of-99999999", "1-of-4294967298"};
     enum { ODD = sizeof odd / sizeof *odd };
-    gq_output out = {path("odd.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("odd.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out), join = o;
     char name[64];
     for (size_t i = 0; i < ODD; i++) {
@@ -126,7 +126,7 @@ static void parts_that_fail(void **state) {
     model_write(m, in_folder(own, "bad.gguf"));
     model_free(m);
     free(x);
-    gq_output out = {in_folder(own, "out.gguf"), "Q4_K_S"};
+    gq_output out = {.path = in_folder(own, "out.gguf"), .filetype = "Q4_K_S"};
     gq_options first = options_for(&out), second;
     first.input = in_folder(own, "bad.gguf");
     first.parts = 2, first.part = 1;
@@ -149,7 +149,8 @@ static void parts_that_fail(void **state) {
 /* A mistake on one machine must not cost the others their work. */
 static void parts_of_another_plan_are_left_alone(void **state) {
     (void)state;
-    gq_output out = {path("mixed.gguf"), "Q4_K_S"}, smaller = {out.path, "Q2_K"};
+    gq_output out = {.path = path("mixed.gguf"), .filetype = "Q4_K_S"},
+              smaller = {.path = out.path, .filetype = "Q2_K"};
     gq_options o = options_for(&out), other = options_for(&smaller);
     gq_error e;
     stopper all = {.after = 0};
@@ -174,7 +175,7 @@ static void parts_of_another_plan_are_left_alone(void **state) {
 
 static void more_parts_than_chunks(void **state) {
     (void)state;
-    gq_output out = {path("many.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("many.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_error e;
     stopper all = {.after = 0};

@@ -24,7 +24,7 @@ static void output_names_come_from_the_input(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_llama(path(cases[i][0]), 1);
-        gq_output out = {NULL, "q4_k_m"};
+        gq_output out = {.filetype = "q4_k_m"};
         gq_options o = options_for(path(cases[i][0]), &out);
         gq_plan *plan = must_plan(&o);
         assert_string_equal(gq_plan_summary(plan, 0)->path, path(cases[i][1]));
@@ -44,7 +44,7 @@ static void outputs_that_must_not_be_written(void **state) {
     (void)state;
     write_llama(path("in.gguf"), 1);
     write_whole(path("there.gguf"), "x", 1);
-    gq_output out = {path("there.gguf"), "COPY"};
+    gq_output out = {.path = path("there.gguf"), .filetype = "COPY"};
     gq_options o = options_for(path("in.gguf"), &out);
     must_refuse(&o, GQ_FAILED, "is there already");
     o.force = true;
@@ -68,7 +68,8 @@ static void outputs_that_must_not_be_written(void **state) {
     must_refuse(&o, GQ_FAILED, "not a regular file");
     out.path = path("/");
     must_refuse(&o, GQ_USAGE, "no file name");
-    gq_output twice[] = {{path("x.gguf"), "COPY"}, {path("x.gguf"), "F32"}};
+    gq_output twice[] = {{.path = path("x.gguf"), .filetype = "COPY"},
+                         {.path = path("x.gguf"), .filetype = "F32"}};
     o.outputs = twice, o.n_outputs = 2;
     must_refuse(&o, GQ_USAGE, "two outputs");
 }
@@ -92,7 +93,7 @@ static void types_that_cannot_be(void **state) {
         model_add(m, "blk.0.attn_q.weight", cases[i].from, (uint64_t[4]){256, 4}, NULL);
         model_write(m, path("type.gguf"));
         model_free(m);
-        gq_output out = {path("type-out.gguf"), cases[i].filetype};
+        gq_output out = {.path = path("type-out.gguf"), .filetype = cases[i].filetype};
         gq_options o = options_for(path("type.gguf"), &out);
         o.allow_requantize = cases[i].allow;
         must_refuse(&o, cases[i].status, cases[i].says);
@@ -102,11 +103,12 @@ static void types_that_cannot_be(void **state) {
 static void requantize_from(const char *filetype) {
     write_llama(path("requant.gguf"), 1);
     quantize(path("requant.gguf"), path("requant-first.gguf"), filetype, 1);
-    gq_output out = {path("requant-4.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("requant-4.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(path("requant-first.gguf"), &out);
     o.allow_requantize = o.force = true;
     gq_results_free(run_plan(&o));
-    gq_output wide = {path("requant-32.gguf"), "F32"}, four = {path("requant-32-4.gguf"), "Q4_K_S"};
+    gq_output wide = {.path = path("requant-32.gguf"), .filetype = "F32"},
+              four = {.path = path("requant-32-4.gguf"), .filetype = "Q4_K_S"};
     o.outputs = &wide;
     gq_results_free(run_plan(&o));
     o.input = path("requant-32.gguf"), o.outputs = &four;
@@ -132,7 +134,7 @@ static void strict_makes_fallbacks_errors(void **state) {
     model_add(m, "blk.0.attn_q.weight", GGUF_F16, (uint64_t[4]){96, 64}, NULL);
     model_write(m, path("strict.gguf"));
     model_free(m);
-    gq_output out = {path("strict-out.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("strict-out.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(path("strict.gguf"), &out);
     gq_plan *plan = must_plan(&o);
     const gq_summary *s = gq_plan_summary(plan, 0);
@@ -152,7 +154,7 @@ static void facts_come_from_short_lists(void **state) {
     model_set_array(m, "short.block_count", GGUF_U8, "\2", 1);
     model_write(m, path("short.gguf"));
     model_free(m);
-    gq_output out = {path("short-out.gguf"), "COPY"};
+    gq_output out = {.path = path("short-out.gguf"), .filetype = "COPY"};
     gq_options o = options_for(path("short.gguf"), &out);
     gq_plan_free(must_plan(&o));
 }
@@ -160,7 +162,7 @@ static void facts_come_from_short_lists(void **state) {
 static void a_split_output_is_known_by_its_first_shard(void **state) {
     (void)state;
     write_llama(path("parts.gguf"), 2);
-    gq_output out = {path("parts-out.gguf"), "Q8_0"};
+    gq_output out = {.path = path("parts-out.gguf"), .filetype = "Q8_0"};
     gq_options o = options_for(path("parts.gguf"), &out);
     o.split_max_size = 400000;
     gq_plan *plan = must_plan(&o);
@@ -172,7 +174,7 @@ static void a_split_output_is_known_by_its_first_shard(void **state) {
 static void requests_that_make_no_sense(void **state) {
     (void)state;
     write_llama(path("sense.gguf"), 1);
-    gq_output out = {path("sense-out.gguf"), "COPY"};
+    gq_output out = {.path = path("sense-out.gguf"), .filetype = "COPY"};
     gq_options good = options_for(path("sense.gguf"), &out), o = good;
     o.n_outputs = 0;
     must_refuse(&o, GQ_USAGE, "output");

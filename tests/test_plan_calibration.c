@@ -26,7 +26,7 @@ static gq_calibration calibration(void) {
 }
 
 static gq_plan *plan_with(const gq_calibration *c, const char *name, const char *filetype) {
-    gq_output out = {path("out.gguf"), filetype};
+    gq_output out = {.path = path("out.gguf"), .filetype = filetype};
     gq_options o = options_for(path(name), &out);
     o.calibration = c;
     return must_plan(&o);
@@ -77,7 +77,8 @@ static void facts_are_those_of_the_text(void **state) {
     plan = plan_with(&c, "model.gguf", "Q4_K_M");
     assert_int_equal(gq_plan_calibration(plan)->tokens, 96);
     gq_plan_free(plan);
-    gq_options none = options_for(path("model.gguf"), &(gq_output){path("out.gguf"), "Q4_K_M"});
+    gq_options none =
+        options_for(path("model.gguf"), &(gq_output){.path = path("out.gguf"), .filetype = "Q4_K_M"});
     plan = must_plan(&none);
     assert_null(gq_plan_calibration(plan));
     gq_plan_free(plan);
@@ -125,7 +126,7 @@ static void too_little_text_is_said(void **state) {
 /* Pruned layers are not run; a setting that the run does not know is named. */
 static void other_options_are_looked_at(void **state) {
     (void)state;
-    gq_output out = {path("out.gguf"), "Q4_K_M"};
+    gq_output out = {.path = path("out.gguf"), .filetype = "Q4_K_M"};
     gq_calibration c = calibration();
     const char *const set[] = {"general.name=str:x", "llama.rope.freq_base=float:1000"};
     gq_options o = options_for(path("model.gguf"), &out);
@@ -191,7 +192,7 @@ static void experts_see_their_share(void **state) {
 }
 
 static uint32_t identity(const gq_calibration *c, int threads, int effort) {
-    gq_output out = {path("out.gguf"), "Q4_K_M"};
+    gq_output out = {.path = path("out.gguf"), .filetype = "Q4_K_M"};
     gq_options o = options_for(path("model.gguf"), &out);
     o.calibration = c, o.threads = threads, o.effort = effort;
     gq_plan *plan = must_plan(&o);
@@ -230,7 +231,7 @@ static void memory_narrows_the_blocks(void **state) {
     gq_calibration c = calibration();
     size_t width = 0;
     for (c.memory = 160 << 20; width != 256 && c.memory > 1 << 20; c.memory -= 4 << 20) {
-        gq_output out = {path("out.gguf"), "Q4_K_M"};
+        gq_output out = {.path = path("out.gguf"), .filetype = "Q4_K_M"};
         gq_options o = options_for(path("model.gguf"), &out);
         gq_error e;
         o.calibration = &c, o.threads = 1;
@@ -268,7 +269,7 @@ static void random_tokens_stand_for_text(void **state) {
 
 static void what_cannot_be_is_refused(void **state) {
     (void)state;
-    gq_output out = {path("out.gguf"), "Q4_K_M"};
+    gq_output out = {.path = path("out.gguf"), .filetype = "Q4_K_M"};
     gq_calibration c = calibration(), good = c;
     gq_options o = options_for(path("model.gguf"), &out), plain = o;
     o.calibration = &c;

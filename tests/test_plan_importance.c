@@ -12,7 +12,7 @@ static void importance_is_matched(void **state) {
     size_t n;
     write_llama(path("cover.gguf"), 2);
     write_importance(path("cover.dat"), 2);
-    gq_output out = {path("cover-out.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("cover-out.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(path("cover.gguf"), &out);
     o.imatrix = path("cover.dat");
     gq_plan *plan = must_plan(&o);
@@ -50,7 +50,7 @@ static void importance_is_matched(void **state) {
 static void entries_of_no_tensor_are_warned_of(void **state) {
     (void)state;
     write_llama(path("part.gguf"), 1);
-    gq_output out = {path("part-out.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("part-out.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(path("part.gguf"), &out);
     o.imatrix = path("part.dat");
     FILE *f = fopen(o.imatrix, "wb");
@@ -74,7 +74,7 @@ static void entries_of_no_tensor_are_warned_of(void **state) {
 static void importance_of_the_wrong_size(void **state) {
     (void)state;
     write_llama(path("size.gguf"), 1);
-    gq_output out = {path("size-out.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("size-out.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(path("size.gguf"), &out);
     o.imatrix = path("size.dat");
     FILE *f = fopen(o.imatrix, "wb");
@@ -96,7 +96,7 @@ static void importance_of_the_wrong_size(void **state) {
 static void nothing_matched_is_loud(void **state) {
     (void)state;
     write_llama(path("alien.gguf"), 1);
-    gq_output out = {path("alien-out.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("alien-out.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(path("alien.gguf"), &out);
     o.imatrix = path("alien.dat");
     FILE *f = fopen(o.imatrix, "wb");
@@ -122,7 +122,7 @@ static void experts_get_their_own_slices(void **state) {
     write_int(f, 1), write_int(f, 26), write_bytes(f, "blk.0.ffn_down_exps.weight", 26), write_int(f, 1);
     write_int(f, COLUMNS * EXPERTS), write_bytes(f, w, 4 * COLUMNS * EXPERTS);
     fclose(f);
-    gq_output out = {path("all-out.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("all-out.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(path("all.gguf"), &out);
     o.pure = true;
     o.imatrix = path("all.dat");
@@ -140,7 +140,7 @@ static void experts_get_their_own_slices(void **state) {
         write_int(f, 1), write_int(f, 21), write_bytes(f, "blk.0.ffn_down.weight", 21), write_int(f, 1);
         write_int(f, COLUMNS), write_bytes(f, w + k * COLUMNS, 4 * COLUMNS);
         fclose(f);
-        gq_output alone = {path("one-out.gguf"), "Q4_K_S"};
+        gq_output alone = {.path = path("one-out.gguf"), .filetype = "Q4_K_S"};
         gq_options p = options_for(path("one.gguf"), &alone);
         p.pure = p.force = true;
         p.imatrix = path("one.dat");
@@ -161,7 +161,7 @@ static void pruned_layers_keep_their_importance(void **state) {
     size_t n;
     write_llama(path("prune.gguf"), 3);
     write_importance(path("prune.dat"), 2); /* nothing for block 2, which becomes block 1 */
-    gq_output out = {path("prune-out.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("prune-out.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(path("prune.gguf"), &out);
     o.imatrix = path("prune.dat");
     o.prune_layers = "0";

@@ -58,7 +58,7 @@ static void metadata_keep_their_order_and_bytes(void **state) {
     model_write(m, path("meta.gguf"));
     model_free(m);
     write_importance(path("meta.dat"), 1);
-    gq_output out = {path("meta-out.gguf"), "Q5_K_S"};
+    gq_output out = {.path = path("meta-out.gguf"), .filetype = "Q5_K_S"};
     gq_options o = options_for(path("meta.gguf"), &out);
     o.imatrix = path("meta.dat");
     o.override_kv = (gq_list){overrides, 2};
@@ -136,7 +136,7 @@ static void overrides_keep_types(void **state) {
     model_set_string(m, "a.text", "x");
     model_write(m, path("types.gguf"));
     model_free(m);
-    gq_output out = {path("types-out.gguf"), "COPY"};
+    gq_output out = {.path = path("types-out.gguf"), .filetype = "COPY"};
     gq_options o = options_for(path("types.gguf"), &out);
     o.override_kv = (gq_list){items, sizeof items / sizeof *items};
     gq_results_free(run_plan(&o));
@@ -187,7 +187,7 @@ static void malformed_overrides_are_refused(void **state) {
     };
     char text[400] = "key=str:", name[200] = "";
     write_llama(path("override.gguf"), 1);
-    gq_output out = {path("override-out.gguf"), "COPY"};
+    gq_output out = {.path = path("override-out.gguf"), .filetype = "COPY"};
     gq_options o = options_for(path("override.gguf"), &out);
     for (size_t i = 0; i < sizeof items / sizeof *items; i++) {
         o.override_kv = (gq_list){&items[i], 1};
@@ -208,7 +208,7 @@ static void overrides_reach_the_mix(void **state) {
     size_t n;
     bool found = false;
     write_llama(path("experts.gguf"), 1);
-    gq_output out = {path("experts-out.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("experts-out.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(path("experts.gguf"), &out);
     o.override_kv = (gq_list){&item, 1};
     gq_plan *plan = must_plan(&o);
@@ -240,7 +240,7 @@ static void pruning_renumbers_and_slices(void **state) {
     model_set_string(m, "general.size_label", "3.3M");
     model_write(m, path("six.gguf"));
     model_free(m);
-    gq_output out = {path("four.gguf"), "COPY"};
+    gq_output out = {.path = path("four.gguf"), .filetype = "COPY"};
     gq_options o = options_for(path("six.gguf"), &out);
     o.prune_layers = "4,1,4,99";
     gq_plan *plan = must_plan(&o);
@@ -292,7 +292,7 @@ static void malformed_layer_lists_are_refused(void **state) {
     (void)state;
     static const char *const lists[] = {"", "a", "1,", ",1", "1,,2", "-1", "1 ", "0,1", "9999999999"};
     write_llama(path("two.gguf"), 2);
-    gq_output out = {path("two-out.gguf"), "COPY"};
+    gq_output out = {.path = path("two-out.gguf"), .filetype = "COPY"};
     gq_options o = options_for(path("two.gguf"), &out);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         o.prune_layers = lists[i];

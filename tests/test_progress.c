@@ -49,14 +49,13 @@ static void every_job_counts_what_it_did(void **state) {
     gq_verification_free(v);
     /* Measuring for a target: both matrices are no larger than a sample. */
     last = (gq_progress){0};
-    gq_output out = {path("out.gguf"), NULL};
+    gq_output out = {.path = path("out.gguf"), .target.bpw = 6};
     gq_options o = {.size = sizeof o,
                     .input = path("in.gguf"),
                     .outputs = &out,
                     .n_outputs = 1,
                     .threads = 2,
                     .effort = GQ_EFFORT_FAST,
-                    .targets = &(gq_target){.bpw = 6},
                     .callbacks = &callbacks};
     gq_plan *plan = gq_plan_new(&o, &e);
     if (!plan) fail_msg("%s", e.text);

@@ -16,7 +16,7 @@ static void callbacks_do_not_allocate(void **state) {
     model *m = model_llama(1);
     model_write(m, in);
     model_free(m);
-    gq_output output = {out, "Q4_K_M"};
+    gq_output output = {.path = out, .filetype = "Q4_K_M"};
     gq_options o = {.size = sizeof o, .input = in, .outputs = &output, .n_outputs = 1, .threads = 1};
     gq_plan *plan = gq_plan_new(&o, NULL);
     assert_non_null(plan);

@@ -32,8 +32,8 @@ static int set_up(void **state) {
 }
 
 static gq_plan *plan_of(const char *in, const char *filetype, gq_target target, gq_options o) {
-    gq_output out = {path("out.gguf"), filetype};
-    o.input = path(in), o.outputs = &out, o.targets = &target, o.n_outputs = 1, o.dry_run = true;
+    gq_output out = {.path = path("out.gguf"), .filetype = filetype, .target = target};
+    o.input = path(in), o.outputs = &out, o.n_outputs = 1, o.dry_run = true;
     o.effort = GQ_EFFORT_FAST;
     return plan_for(o, NULL);
 }
@@ -72,7 +72,7 @@ static void types_come_back(void **state) {
         }
         for (size_t i = 0; i < gq_filetype_count(); i++) {
             gq_error e;
-            gq_output out = {path("out.gguf"), gq_filetype_name(i)};
+            gq_output out = {.path = path("out.gguf"), .filetype = gq_filetype_name(i)};
             gq_options o = {
                 .size = sizeof o, .input = path(models[m]), .outputs = &out, .n_outputs = 1, .dry_run = true};
             gq_plan *plan = gq_plan_new(&o, &e);

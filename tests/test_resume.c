@@ -16,7 +16,7 @@
 
 static void interrupted_runs_go_on(void **state) {
     (void)state;
-    gq_output out = {path("interrupted.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("interrupted.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_error e;
     stopper first = {.after = 5}, second = {.after = 20}, last = {.after = 0};
@@ -38,7 +38,7 @@ static void interrupted_runs_go_on(void **state) {
 /* What is said of an earlier run is what happens: where its output is gone there is nothing to go on with. */
 static void continuing_is_only_promised_where_it_can_be(void **state) {
     (void)state;
-    gq_output out = {path("promised.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("promised.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_error e;
     stopper s = {.after = 20}, last = {.after = 0};
@@ -58,7 +58,7 @@ static void continuing_is_only_promised_where_it_can_be(void **state) {
 /* A journal without a chunk in it. */
 static void nothing_finished_is_nothing_to_go_on_with(void **state) {
     (void)state;
-    gq_output out = {path("barely.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("barely.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_error e;
     stopper s = {.after = 20}, last = {.after = 0};
@@ -77,7 +77,7 @@ static void remove_output(void *user, const gq_progress *p) {
 /* What is gone is not called kept. */
 static void a_lost_output_is_not_called_kept(void **state) {
     (void)state;
-    gq_output out = {path("gone.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("gone.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_callbacks callbacks = {sizeof callbacks, (void *)path(".gone.gguf.gquant"), remove_output, NULL, NULL};
     gq_error e;
@@ -92,7 +92,8 @@ static void a_lost_output_is_not_called_kept(void **state) {
 
 static void numbers_survive_an_interruption(void **state) {
     (void)state;
-    gq_output whole = {path("whole.gguf"), "Q4_K_S"}, out = {path("pieces.gguf"), "Q4_K_S"};
+    gq_output whole = {.path = path("whole.gguf"), .filetype = "Q4_K_S"},
+              out = {.path = path("pieces.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&whole);
     gq_results *a = run_plan(&o);
     o.outputs = &out;
@@ -108,7 +109,8 @@ static void numbers_survive_an_interruption(void **state) {
  * whole tensors alone. */
 static void a_plan_outlives_its_run(void **state) {
     (void)state;
-    gq_output whole = {path("one-run.gguf"), "Q4_K_S"}, out = {path("two-runs.gguf"), "Q4_K_S"};
+    gq_output whole = {.path = path("one-run.gguf"), .filetype = "Q4_K_S"},
+              out = {.path = path("two-runs.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&whole);
     gq_results *wanted = run_plan(&o), *found;
     stopper s = {.after = 9};
@@ -143,7 +145,7 @@ static void a_plan_outlives_its_run(void **state) {
 /* What the journal promises is looked at before it is believed. */
 static void damaged_chunks_are_done_again(void **state) {
     (void)state;
-    gq_output out = {path("damaged.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("damaged.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_error e;
     stopper s = {.after = 20}, last = {.after = 0};
@@ -161,7 +163,7 @@ static void damaged_chunks_are_done_again(void **state) {
 
 static void other_plans_start_afresh(void **state) {
     (void)state;
-    gq_output out = {path("other.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("other.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_error e;
     stopper s = {.after = 20}, fresh = {.after = 20}, last = {.after = 0};
@@ -185,7 +187,7 @@ static void other_plans_start_afresh(void **state) {
 
 static void two_runs_do_not_meet(void **state) {
     (void)state;
-    gq_output out = {path("meet.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("meet.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_error e;
     stopper s = {.after = 20}, last = {.after = 0};
@@ -202,7 +204,7 @@ static void two_runs_do_not_meet(void **state) {
 /* A name that can be foretold must not lead anywhere else. */
 static void planted_files_are_not_written(void **state) {
     (void)state;
-    gq_output out = {path("planted.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("planted.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     write_whole(path("victim"), "precious", 8);
     assert_int_equal(symlink("victim", path(".planted.gguf.gquant")), 0);
@@ -233,7 +235,7 @@ static void an_input_that_changes_is_refused(void **state) {
     model *m = model_llama(1);
     model_write(m, input);
     model_free(m);
-    gq_output out = {in_folder(own, "out.gguf"), "Q4_K_S"};
+    gq_output out = {.path = in_folder(own, "out.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     o.input = input;
     gq_callbacks callbacks = {sizeof callbacks, input, touch_input, NULL, NULL};
@@ -268,7 +270,7 @@ static void killed_runs_go_on(void **state) {
     unsigned kills = asked ? (unsigned)atoi(asked) : 12, killed = 0, resumed = 0;
     uint64_t seed = 12345;
     /* How long a run takes here and now: the moments cover all of it. */
-    gq_output whole = {path("timed.gguf"), "Q4_K_S"};
+    gq_output whole = {.path = path("timed.gguf"), .filetype = "Q4_K_S"};
     gq_options timed = options_for(&whole);
     struct timespec begun, ended_at;
     clock_gettime(CLOCK_MONOTONIC, &begun);
@@ -279,7 +281,7 @@ static void killed_runs_go_on(void **state) {
     for (unsigned k = 0; killed < kills; k++) {
         char name[32];
         snprintf(name, sizeof name, "killed-%u.gguf", k % 4);
-        gq_output out = {path(name), "Q4_K_S"};
+        gq_output out = {.path = path(name), .filetype = "Q4_K_S"};
         gq_options o = options_for(&out);
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         bool ended = run_and_kill(&o, 1 + (unsigned)((seed >> 33) % us));
@@ -314,7 +316,7 @@ static void assert_same_tensors(const char *a, const char *b) {
 static void outputs_are_split_and_kept_split(void **state) {
     (void)state;
     char name[64];
-    gq_output out = {path("split.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("split.gguf"), .filetype = "Q4_K_S"};
     gq_options o = options_for(&out);
     gq_error e;
     stopper some = {.after = 20}, all = {.after = 0};
@@ -328,7 +330,7 @@ static void outputs_are_split_and_kept_split(void **state) {
     assert_int_equal(gguf_container_of(&split)->shards[1].n_kv, 4);
     gguf_model_close(&split);
     assert_same_tensors(path("wanted.gguf"), path("split-00001-of-00005.gguf"));
-    gq_output kept = {path("kept.gguf"), "COPY"};
+    gq_output kept = {.path = path("kept.gguf"), .filetype = "COPY"};
     o = options_for(&kept);
     o.input = path("split-00003-of-00005.gguf");
     o.keep_split = true;
@@ -338,7 +340,7 @@ static void outputs_are_split_and_kept_split(void **state) {
         assert_true(exists(path(name)));
     }
     assert_same_tensors(path("wanted.gguf"), path("kept-00001-of-00005.gguf"));
-    gq_output merged = {path("merged.gguf"), "COPY"};
+    gq_output merged = {.path = path("merged.gguf"), .filetype = "COPY"};
     o.keep_split = false, o.outputs = &merged;
     gq_results_free(run_plan(&o));
     assert_same_file(path("wanted.gguf"), merged.path);

@@ -31,7 +31,7 @@ static void make(const char *path, uint32_t alignment, uint64_t n) {
 /* Quantize, and check all shards; returns their number. */
 static uint32_t split(const char *in, uint64_t most, const char *filetype, uint64_t *first_size) {
     const char *out = in_folder(folder, "out.gguf");
-    gq_output output = {out, filetype};
+    gq_output output = {.path = out, .filetype = filetype};
     gq_options o = {.size = sizeof o,
                     .input = in,
                     .outputs = &output,

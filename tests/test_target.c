@@ -28,17 +28,19 @@ static uint32_t type_of(const gq_plan *plan, const char *name) {
 static void size_is_met(void **state) {
     (void)state;
     gq_options o = options_for(out);
-    target.bpw = 64;
+    output.target.bpw = 64;
     gq_plan *whole = plan_for(o, NULL);
     uint64_t most = gq_plan_summary(whole, 0)->file_bytes, reached = 0;
     gq_plan_free(whole);
-    target.bpw = 0;
-    for (target.size = most * 3 / 10; target.size < most; target.size += most / 17) {
+    output.target.bpw = 0;
+    for (output.target.size = most * 3 / 10; output.target.size < most; output.target.size += most / 17) {
         struct stat st;
         gq_results_free(run_plan(&o));
         assert_int_equal(stat(out, &st), 0);
-        if ((uint64_t)st.st_size > target.size || (double)st.st_size < 0.995 * (double)target.size)
-            fail_msg("%llu bytes for %llu", (unsigned long long)st.st_size, (unsigned long long)target.size);
+        if ((uint64_t)st.st_size > output.target.size ||
+            (double)st.st_size < 0.995 * (double)output.target.size)
+            fail_msg("%llu bytes for %llu", (unsigned long long)st.st_size,
+                     (unsigned long long)output.target.size);
         reached++;
     }
     assert_true(reached > 10);
@@ -47,11 +49,12 @@ static void size_is_met(void **state) {
 static void bits_are_met(void **state) {
     (void)state;
     gq_options o = options_for(out);
-    for (target.bpw = 4; target.bpw < 12; target.bpw += 0.7) {
+    for (output.target.bpw = 4; output.target.bpw < 12; output.target.bpw += 0.7) {
         gq_plan *plan = plan_for(o, NULL);
         const gq_summary *s = gq_plan_summary(plan, 0);
         double bits = 8 * (double)s->out_bytes / (double)s->n_weights;
-        if (bits > target.bpw || bits < 0.995 * target.bpw) fail_msg("%g bits for %g", bits, target.bpw);
+        if (bits > output.target.bpw || bits < 0.995 * output.target.bpw)
+            fail_msg("%g bits for %g", bits, output.target.bpw);
         gq_plan_free(plan);
     }
 }
@@ -59,27 +62,27 @@ static void bits_are_met(void **state) {
 static void shards_count(void **state) {
     (void)state;
     gq_options o = options_for(path("split.gguf"));
-    target.size = 250000, o.split_max_size = 60000;
+    output.target.size = 250000, o.split_max_size = 60000;
     gq_plan *plan = plan_for(o, NULL);
     uint64_t size = gq_plan_summary(plan, 0)->file_bytes;
-    assert_true(size <= target.size && size > 248700);
+    assert_true(size <= output.target.size && size > 248700);
     gq_plan_free(plan);
 }
 
 static void impossible_sizes_name_the_smallest(void **state) {
     (void)state;
     gq_options o = options_for(out);
-    target.size = 1000;
+    output.target.size = 1000;
     const char *text = failure(&o), *at = strstr(text, "it has ");
     assert_non_null(at);
     uint64_t least = strtoull(at + 7, NULL, 10);
-    target.size = least - 1;
+    output.target.size = least - 1;
     assert_non_null(strstr(failure(&o), "cannot be reached"));
-    target.size = least;
+    output.target.size = least;
     gq_plan *plan = plan_for(o, NULL);
     assert_int_equal(gq_plan_summary(plan, 0)->file_bytes, least);
     gq_plan_free(plan);
-    target.size = 0, target.bpw = 1.5;
+    output.target.size = 0, output.target.bpw = 1.5;
     assert_non_null(strstr(failure(&o), "1.5 bits per weight cannot be reached"));
 }
 
@@ -88,7 +91,7 @@ static void impossible_sizes_name_the_smallest(void **state) {
 static void rows_get_types_that_fit(void **state) {
     (void)state;
     gq_options o = options_for(out);
-    target.bpw = 5;
+    output.target.bpw = 5;
     gq_plan *plan = plan_for(o, NULL);
     assert_int_equal(type_of(plan, "blk.6.odd.weight"), GGUF_F16);
     uint32_t short_blocks = type_of(plan, "blk.6.ffn_down_exps.weight");
@@ -104,7 +107,7 @@ static void options_go_first(void **state) {
     o.tensor_types = (gq_list){types, 2};
     o.keep = (gq_list){keep, 1};
     o.output_tensor_type = "Q5_0", o.token_embedding_type = "Q2_K";
-    target.bpw = 5.5;
+    output.target.bpw = 5.5;
     gq_plan *plan = plan_for(o, NULL);
     assert_int_equal(type_of(plan, "blk.5.ffn_down.weight"), GGUF_Q4_1);
     assert_int_equal(type_of(plan, "blk.6.odd.weight"), GGUF_BF16);
@@ -121,7 +124,7 @@ static void more_bytes_never_hurt(void **state) {
     (void)state;
     gq_options o = options_for(out);
     double before = 1e300;
-    for (target.bpw = 4; target.bpw < 9; target.bpw += 1) {
+    for (output.target.bpw = 4; output.target.bpw < 9; output.target.bpw += 1) {
         gq_results *results = run_plan(&o);
         size_t n;
         double error = 0;
@@ -141,7 +144,7 @@ static void the_file_says_its_most_common_type(void **state) {
     } rows[] = {{3.8, 12}, {8.6, 7}, {16.1, 1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         gq_options o = options_for(out);
-        target.bpw = rows[i].bits;
+        output.target.bpw = rows[i].bits;
         gq_results_free(run_plan(&o));
         gguf_model m = open_model(out);
         int64_t type;
@@ -157,27 +160,27 @@ static void requests_that_make_no_sense(void **state) {
     (void)state;
     gq_options o;
     o = options_for(out);
-    target.bpw = 5, output.filetype = "Q4_0";
+    output.target.bpw = 5, output.filetype = "Q4_0";
     assert_non_null(strstr(failure(&o), "takes the place"));
     o = options_for(out);
-    target.bpw = 5, target.size = 1000000;
+    output.target.bpw = 5, output.target.size = 1000000;
     assert_non_null(strstr(failure(&o), "not both"));
-    target.size = 0, o.pure = true;
+    output.target.size = 0, o.pure = true;
     assert_non_null(strstr(failure(&o), "one type for all"));
-    o.pure = false, target.bpw = -1;
+    o.pure = false, output.target.bpw = -1;
     assert_non_null(strstr(failure(&o), "bits per weight"));
 }
 
 static void a_target_above_the_model_keeps_it(void **state) {
     (void)state;
     gq_options o = options_for(out);
-    target.size = 1000000000;
+    output.target.size = 1000000000;
     gq_plan *plan = plan_for(o, NULL);
     assert_int_equal(type_of(plan, "blk.0.ffn_up.weight"), GGUF_F16);
     assert_int_equal(type_of(plan, "blk.6.odd.weight"), GGUF_F32);
     assert_true(warned(plan, "nothing is quantized"));
     gq_plan_free(plan);
-    target.size = 0, target.bpw = 5;
+    output.target.size = 0, output.target.bpw = 5;
     plan = plan_for(o, NULL);
     assert_false(warned(plan, "nothing is quantized"));
     gq_plan_free(plan);
@@ -198,7 +201,7 @@ static void a_tied_embedding_counts_twice(void **state) {
         model_write(m, path("tied.gguf"));
         model_free(m);
         gq_options o = options_for(out);
-        o.input = path("tied.gguf"), target.bpw = 5.2;
+        o.input = path("tied.gguf"), output.target.bpw = 5.2;
         gq_plan *plan = plan_for(o, NULL);
         bytes[i] = gguf_type_of(type_of(plan, "token_embd.weight"))->block_bytes;
         gq_plan_free(plan);
@@ -214,7 +217,7 @@ static void an_outlet_may_be_no_matrix(void **state) {
     model_write(m, path("odd.gguf"));
     model_free(m);
     gq_options o = options_for(out);
-    o.input = path("odd.gguf"), target.bpw = 5;
+    o.input = path("odd.gguf"), output.target.bpw = 5;
     gq_plan *plan = plan_for(o, NULL);
     assert_int_equal(type_of(plan, "blk.0.ffn_up.weight"), GGUF_Q4_K);
     gq_plan_free(plan);
@@ -232,7 +235,7 @@ static void measuring_can_be_stopped(void **state) {
     gq_error e = {.status = GQ_OK};
     gq_callbacks callbacks = {.size = sizeof callbacks, .cancelled = at_once};
     gq_options o = options_for(out);
-    target.bpw = 5, o.callbacks = &callbacks;
+    output.target.bpw = 5, o.callbacks = &callbacks;
     remove(kept());
     assert_null(gq_plan_new(&o, &e));
     assert_int_equal(e.status, GQ_INTERRUPTED);
@@ -249,7 +252,7 @@ static void weights_must_be_finite(void **state) {
     model_write(m, path("nan.gguf"));
     model_free(m);
     gq_options o = options_for(out);
-    o.input = path("nan.gguf"), target.bpw = 5;
+    o.input = path("nan.gguf"), output.target.bpw = 5;
     assert_non_null(strstr(failure(&o), "element 300 is nan"));
     assert_false(exists(path("nan.gguf.gquant-measure")));
 }
@@ -267,17 +270,17 @@ static void several_targets_in_one_run(void **state) {
     bool measured;
     for (size_t i = 0; i < N; i++) {
         gq_options o = options_for(out);
-        target = targets[i], o.measure_file = "";
+        output.target = targets[i], o.measure_file = "";
         if (i == 1) output.filetype = "Q4_K_M";
         gq_plan *plan = plan_for(o, &measured);
         assert_int_equal(measured, i != 1);
         alone[i] = types_of(plan, 0);
-        several[i] = (gq_output){NULL, output.filetype};
+        several[i] = (gq_output){.filetype = output.filetype, .target = targets[i]};
         gq_plan_free(plan);
     }
     gq_options o = options_for(out);
     remove(kept());
-    o.outputs = several, o.targets = targets, o.n_outputs = N;
+    o.outputs = several, o.n_outputs = N;
     gq_plan *plan = plan_for(o, &measured);
     assert_true(measured);
     static const char *const labels[N] = {"5bpw", "Q4_K_M", "250KB", "4.4bpw", "200KB"};
@@ -294,9 +297,7 @@ static void several_targets_in_one_run(void **state) {
     for (size_t i = 0; i < N; i++) assert_true(exists(gq_plan_summary(plan, i)->path));
     gq_plan_free(plan);
     /* One that cannot be reached stops all. */
-    gq_target last[N];
-    memcpy(last, targets, sizeof last);
-    last[N - 1].size = 1000, o.targets = last;
+    several[N - 1].target.size = 1000;
     assert_non_null(strstr(failure(&o), "1000 bytes cannot be reached"));
 }
 
@@ -305,16 +306,16 @@ static void several_targets_in_one_run(void **state) {
 static void parts_agree(void **state) {
     (void)state;
     gq_options o = options_for(path("whole.gguf"));
-    target.bpw = 5;
+    output.target.bpw = 5;
     gq_results_free(run_plan(&o));
     for (uint32_t part = 1; part <= 2; part++) {
         remove(kept());
         o = options_for(path("parts.gguf"));
-        target.bpw = 5, o.part = part, o.parts = 2;
+        output.target.bpw = 5, o.part = part, o.parts = 2;
         gq_results_free(run_plan(&o));
     }
     o = options_for(path("parts.gguf"));
-    target.bpw = 5, o.join = true;
+    output.target.bpw = 5, o.join = true;
     gq_results_free(run_plan(&o));
     assert_same_file(path("whole.gguf"), path("parts.gguf"));
 }

@@ -47,7 +47,7 @@ static bool has(const char *const *texts, size_t n, const char *text) {
 
 static gq_output out;
 static gq_options options_for(int threads) {
-    out = (gq_output){path("out.gguf"), "Q8_0"};
+    out = (gq_output){.path = path("out.gguf"), .filetype = "Q8_0"};
     return (gq_options){
         sizeof(gq_options), .input = path("in.gguf"),   .outputs = &out, .n_outputs = 1, .threads = threads,
         .force = true,      .effort = GQ_EFFORT_DEFAULT};
@@ -125,7 +125,7 @@ static void scans_go_on_with_fewer(void **state) {
     assert_true(n == 1 && has(warnings, n, "only 1 of 4 threads"));
     gq_verification_free(v);
     gq_options o = options_for(THREADS);
-    out.filetype = NULL, o.targets = &(gq_target){.bpw = 6}, o.measure_file = "";
+    out.filetype = NULL, out.target.bpw = 6, o.measure_file = "";
     gq_plan *plan = gq_plan_new(&o, &e);
     if (!plan) fail_msg("%s", e.text);
     warnings = gq_plan_warnings(plan, &n);

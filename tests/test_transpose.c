@@ -98,7 +98,7 @@ static gq_options job_of(const char *in, gq_output *out, bool transpose) {
 }
 
 static gq_results *transpose(const char *in, const char *to, const char *type, int threads) {
-    gq_output out = {path(to), type};
+    gq_output out = {.path = path(to), .filetype = type};
     gq_options o = job_of(in, &out, true);
     o.threads = threads;
     return run_plan(&o);
@@ -117,7 +117,7 @@ static void assert_same_tensor(const gguf_model *a, const gguf_model *b, const c
 
 static void check_as_if(const char *type) {
     size_t n;
-    gq_output before = {path("wanted.gguf"), type};
+    gq_output before = {.path = path("wanted.gguf"), .filetype = type};
     gq_options o = job_of("before.gguf", &before, false);
     gq_results *wanted = run_plan(&o), *found = transpose("in.gguf", "found.gguf", type, 2);
     gguf_model a = open_model(path("wanted.gguf")), b = open_model(path("found.gguf"));
@@ -145,7 +145,7 @@ static void as_if_stored_so(void **state) {
 /* Rows as they become decide: 300 columns fit nothing, and 512 do. */
 static void types_by_the_new_rows(void **state) {
     (void)state;
-    gq_output out = {path("planned.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("planned.gguf"), .filetype = "Q4_K_S"};
     gq_options o = job_of("in.gguf", &out, true);
     gq_plan *plan = must_plan(&o);
     size_t n;
@@ -210,7 +210,7 @@ static void twice_is_not_at_all(void **state) {
 static void marks_are_carried(void **state) {
     (void)state;
     gq_results_free(transpose("plain.gguf", "marked.gguf", "COPY", 2));
-    gq_output out = {path("carried.gguf"), "Q8_0"};
+    gq_output out = {.path = path("carried.gguf"), .filetype = "Q8_0"};
     gq_options o = job_of("marked.gguf", &out, false);
     o.prune_layers = "0";
     gq_results_free(run_plan(&o));
@@ -224,7 +224,7 @@ static void marks_are_carried(void **state) {
 static void interrupted_runs_go_on(void **state) {
     (void)state;
     gq_results_free(transpose("in.gguf", "whole.gguf", "Q4_K_S", 2));
-    gq_output out = {path("pieces.gguf"), "Q4_K_S"};
+    gq_output out = {.path = path("pieces.gguf"), .filetype = "Q4_K_S"};
     gq_options o = job_of("in.gguf", &out, true);
     stopper first = {.after = 3}, second = {.after = 12}, last = {.after = 0};
     gq_error e;
@@ -242,8 +242,9 @@ static void interrupted_runs_go_on(void **state) {
 static void in_parts_and_beside_others(void **state) {
     (void)state;
     gq_results_free(transpose("in.gguf", "alone.gguf", "Q4_K_S", 2));
-    gq_output out = {path("parts.gguf"), "Q4_K_S"},
-              two[] = {{path("first.gguf"), "Q8_0"}, {path("second.gguf"), "Q4_K_S"}};
+    gq_output out = {.path = path("parts.gguf"), .filetype = "Q4_K_S"},
+              two[] = {{.path = path("first.gguf"), .filetype = "Q8_0"},
+                       {.path = path("second.gguf"), .filetype = "Q4_K_S"}};
     gq_options o = job_of("in.gguf", &out, true);
     for (o.part = 1, o.parts = 3; o.part <= 3; o.part++) gq_results_free(run_plan(&o));
     o.part = o.parts = 0, o.join = true;
@@ -257,15 +258,14 @@ static void in_parts_and_beside_others(void **state) {
 /* A target measures samples of what is written. */
 static void targets_know_of_it(void **state) {
     (void)state;
-    gq_output out[] = {{path("sized.gguf"), NULL}, {path("sized-before.gguf"), NULL}};
-    gq_target target = {.bpw = 6};
+    gq_output out[] = {{.path = path("sized.gguf"), .target.bpw = 6},
+                       {.path = path("sized-before.gguf"), .target.bpw = 6}};
     gq_options o = job_of("plain.gguf", &out[0], true);
     write_transposed("plain.gguf", "plain-before.gguf");
-    o.targets = &target;
     for (int again = 0; again < 2; again++) { /* from measurements that were kept, too */
         gq_results_free(run_plan(&o));
         gq_options before = job_of("plain-before.gguf", &out[1], false);
-        before.targets = &target, before.measure_file = "";
+        before.measure_file = "";
         gq_results_free(run_plan(&before));
         gguf_model a = open_model(out[0].path), b = open_model(out[1].path);
         for (uint64_t i = 0; i < a.n_tensors; i++)
@@ -297,7 +297,8 @@ static void write_inputs(const char *to) {
 static void importance_is_of_columns(void **state) {
     (void)state;
     write_inputs("inputs.dat");
-    gq_output out[] = {{path("with.gguf"), "Q4_K_S"}, {path("without.gguf"), "Q4_K_S"}};
+    gq_output out[] = {{.path = path("with.gguf"), .filetype = "Q4_K_S"},
+                       {.path = path("without.gguf"), .filetype = "Q4_K_S"}};
     gq_options o = job_of("plain.gguf", &out[0], true);
     o.imatrix = path("inputs.dat");
     assert_true(announced(&o, "which are rows in what is stored transposed"));
@@ -314,7 +315,8 @@ static void importance_comes_back(void **state) {
     (void)state;
     write_inputs("inputs.dat");
     gq_results_free(transpose("plain.gguf", "turned.gguf", "COPY", 2));
-    gq_output out[] = {{path("direct.gguf"), "Q4_K_S"}, {path("round.gguf"), "Q4_K_S"}};
+    gq_output out[] = {{.path = path("direct.gguf"), .filetype = "Q4_K_S"},
+                       {.path = path("round.gguf"), .filetype = "Q4_K_S"}};
     gq_options direct = job_of("plain.gguf", &out[0], false), about = job_of("turned.gguf", &out[1], true);
     direct.imatrix = about.imatrix = path("inputs.dat");
     gq_results *x = run_plan(&direct), *y = run_plan(&about);
@@ -333,7 +335,7 @@ static void refusals(void **state) {
     (void)state;
     static const char *const none[] = {"nothing_of_that"}, *const vectors[] = {"norm"}, *const bad[] = {"a["},
                              *const override[] = {"gquant.transposed=str:x"};
-    gq_output out = {path("refused.gguf"), "COPY"};
+    gq_output out = {.path = path("refused.gguf"), .filetype = "COPY"};
     gq_options o = job_of("in.gguf", &out, true);
     o.allow_requantize = false;
     assert_non_null(strstr(failure(&o), "asked for: Q8_0, transposed"));
@@ -361,7 +363,7 @@ static void bad_weights_are_found(void **state) {
     model *m = model_new("llama", 1);
     model_add(m, "blk.0.attn_q.weight", GGUF_F32, (uint64_t[4]){32, 4}, x);
     model_write(m, path("nan.gguf"));
-    gq_output out = {path("nan-out.gguf"), "Q8_0"};
+    gq_output out = {.path = path("nan-out.gguf"), .filetype = "Q8_0"};
     gq_options o = job_of("nan.gguf", &out, true);
     assert_non_null(strstr(failure(&o), "element 101 is nan"));
     model_free(m);

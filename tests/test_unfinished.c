@@ -104,7 +104,7 @@ static void run_importance(const job *j, moment *m, bool only_plan, outcome *o) 
 
 static void run_calibration(const job *j, moment *m, bool only_plan, outcome *o) {
     size_t n;
-    gq_output out = {j->out, "Q4_0"};
+    gq_output out = {.path = j->out, .filetype = "Q4_0"};
     gq_calibration calibration = {.size = sizeof calibration, .text = the_text()};
     gq_options options = {.size = sizeof options,
                           .input = j->in,

@@ -21,7 +21,7 @@ static int make(const char *path) {
 }
 
 static int quantize(const char *from, const char *to) {
-    const gq_output out = {to, "Q4_K_S"};
+    const gq_output out = {.path = to, .filetype = "Q4_K_S"};
     const gq_options options = {
         .size = sizeof options, .input = from, .outputs = &out, .n_outputs = 1, .force = true};
     gq_plan *plan = gq_plan_new(&options, &e);

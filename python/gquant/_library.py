@@ -31,12 +31,14 @@ class gq_error(Structure):
     _fields_ = [("status", c_int), ("remedy", c_int), ("text", c_char * 1024)]
 
 
-class gq_output(Request):
-    _fields_ = [("path", c_char_p), ("filetype", c_char_p)]
-
-
 class gq_target(Request):
     _fields_ = [("size", c_uint64), ("bpw", c_double)]
+
+
+class gq_output(Request):
+    _fields_ = [
+        ("path", c_char_p), ("filetype", c_char_p), ("target", gq_target), ("reserved", c_uint64 * 4),
+    ]
 
 
 class gq_list(Structure):
@@ -87,7 +89,7 @@ class gq_calibration(Request):
 class gq_options(Request):
     _fields_ = [
         ("size", c_size_t), ("input", c_char_p), ("outputs", POINTER(gq_output)), ("n_outputs", c_size_t),
-        ("targets", POINTER(gq_target)), ("out_dir", c_char_p), ("imatrix", c_char_p), ("threads", c_int),
+        ("out_dir", c_char_p), ("imatrix", c_char_p), ("threads", c_int),
         ("effort", c_int), ("pure", c_bool), ("strict", c_bool), ("force", c_bool), ("allow_requantize", c_bool),
         ("leave_output_tensor", c_bool), ("output_tensor_type", c_char_p), ("token_embedding_type", c_char_p),
         ("missing_importance", c_char_p), ("tensor_types", gq_list), ("keep", gq_list),

@@ -128,16 +128,15 @@ def quantize(
             raise UsageError(f"{len(kinds)} types and one output")
     if len(kinds) != len(paths):
         raise UsageError(f"{len(kinds)} types and {len(paths)} outputs")
+    target = gq_target(target_size or 0, target_bpw or 0.0)
     outputs = (gq_output * len(kinds))(
-        *[gq_output(optional_path(p), c_text(k) if k is not None else None) for p, k in zip(paths, kinds)])
+        *[gq_output(optional_path(p), c_text(k) if k is not None else None, target) for p, k in zip(paths, kinds)])
     asked = gq_options(
         size=ctypes.sizeof(gq_options), input=path_bytes(input), outputs=outputs, n_outputs=len(outputs),
         imatrix=optional_path(imatrix), threads=threads, dry_run=dry_run, measure_file=b"")
     if calibration is not None:
         asked.calibration = ctypes.pointer(gq_calibration(
             size=ctypes.sizeof(gq_calibration), text=text_request(calibration, 0, 0, False, "calibration")))
-    if target_size is not None or target_bpw is not None:
-        asked.targets = (gq_target * len(outputs))(*[gq_target(target_size or 0, target_bpw or 0.0)] * len(outputs))
     try:
         asked.effort = EFFORTS[effort]
     except KeyError:

@@ -21,9 +21,7 @@
 #include "quantize/plan/measure.h"
 #include "quantize/plan/paths.h"
 
-static gq_target target_of(const gq_options *o, size_t output) {
-    return o->targets ? o->targets[output] : (gq_target){.size = 0};
-}
+static gq_target target_of(const gq_options *o, size_t output) { return o->outputs[output].target; }
 
 bool plan_has_target(const gq_options *o, size_t output) {
     gq_target asked = target_of(o, output);

@@ -56,7 +56,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     for (int i = 0; i < 2; i++) snprintf(out[i], sizeof out[i], "%s/out%d.gguf", folder, i);
     fuzz_write(matrix, in.bytes, length);
     fuzz_write(model, in.bytes + length, in.n - length);
-    const gq_output outputs[2] = {{out[0], gq_filetype_name(filetype)}, {out[1], "Q8_0"}};
+    const gq_output outputs[2] = {{.path = out[0], .filetype = gq_filetype_name(filetype)},
+                                  {.path = out[1], .filetype = "Q8_0"}};
     const char *const overrides[] = {"llama.block_count=int:1", "new.key=str:text"};
     const gq_options options = {.size = sizeof options,
                                 .input = model,
