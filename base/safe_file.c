@@ -10,7 +10,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
+
+#include "base/checksum.h"
 
 char *safe_file_folder(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -28,7 +29,7 @@ char *safe_file_beside(const char *path, const char *suffix) {
     if (n > ROOM) { /* as much of it as fits, and its CRC to tell long names apart */
         kept = ROOM - CRC;
         while (kept > ROOM - CRC - 4 && (name[kept] & 0xC0) == 0x80) kept--; /* not within a UTF-8 sequence */
-        snprintf(sum, sizeof sum, "-%08lx", crc32(0, (const Bytef *)name, (uInt)n));
+        snprintf(sum, sizeof sum, "-%08lx", (unsigned long)checksum_add(0, name, n));
     }
     int got = asprintf(&beside, "%.*s.%.*s%s%s", (int)(name - path), path, (int)kept, name, sum, suffix);
     return got < 0 ? NULL : beside;

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "base/checked.h"
+#include "base/checksum.h"
 #include "base/safe_file.h"
 
 size_t states_windows(const states *s, size_t batch) {
@@ -103,7 +103,7 @@ static bool write_batch(states *s, unsigned slot, size_t batch, const float *x, 
             memcpy(s->window + f * s->context, x + f * stride + w * s->context, s->context * sizeof *x);
         if (!safe_file_write(s->keep.fd, at, s->window, window_bytes(s)))
             return fail(s, "written", strerror(errno), e);
-        s->running = (uint32_t)crc32_z(s->running, (const Bytef *)s->window, window_bytes(s));
+        s->running = checksum_add(s->running, s->window, window_bytes(s));
     }
     return true;
 }

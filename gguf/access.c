@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
+
+#include "base/checksum.h"
 
 enum {
     /* Of the weights so much is read: every part of a large model is looked at, and 4 MiB cost nothing. */
@@ -41,12 +42,6 @@ static uint64_t access_stored_at(const gguf_model *m, const gguf_tensor *t) {
 
 /* ---- what the files hold, as a checksum ---- */
 
-static uint32_t crc(uint32_t sum, const void *bytes, size_t n) {
-    return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);
-}
-
-static uint32_t crc_text(uint32_t sum, const char *text) { return crc(sum, text, strlen(text) + 1); }
-
 /* Pieces of a tensor from its first byte to its last, one alone from the middle. With `ahead` they are only
  * asked for, so that the disk can fetch all of them at once. */
 static bool sample_tensor(const gguf_model *m, const gguf_tensor *t, uint64_t pieces, bool ahead,
@@ -63,7 +58,7 @@ static bool sample_tensor(const gguf_model *m, const gguf_tensor *t, uint64_t pi
             continue;
         }
         if (!gq_file_read(f, at, bytes, n, e)) return false;
-        *content = crc(*content, bytes, n);
+        *content = checksum_add(*content, bytes, n);
     }
     return true;
 }
@@ -79,17 +74,17 @@ static bool sample_weights(const gguf_model *m, uint32_t *content, gq_error *e) 
 
 static uint32_t crc_header(uint32_t sum, const gguf_shard *s) {
     uint64_t facts[4] = {s->file.size, s->data_offset, s->n_kv, s->n_tensors};
-    sum = crc(sum, facts, sizeof facts);
+    sum = checksum_add(sum, facts, sizeof facts);
     for (uint64_t k = 0; k < s->n_kv; k++) {
-        sum = crc_text(sum, s->kv[k].key);
-        sum = crc(sum, &s->kv[k].type, sizeof s->kv[k].type);
-        sum = crc(sum, s->kv[k].value, s->kv[k].size);
+        sum = checksum_add_text(sum, s->kv[k].key);
+        sum = checksum_add(sum, &s->kv[k].type, sizeof s->kv[k].type);
+        sum = checksum_add(sum, s->kv[k].value, s->kv[k].size);
     }
     for (uint64_t k = 0; k < s->n_tensors; k++) {
         const gguf_tensor *t = &s->tensors[k];
         uint64_t place[6] = {t->ne[0], t->ne[1], t->ne[2], t->ne[3], t->type->id, t->offset};
-        sum = crc_text(sum, t->name);
-        sum = crc(sum, place, sizeof place);
+        sum = checksum_add_text(sum, t->name);
+        sum = checksum_add(sum, place, sizeof place);
     }
     return sum;
 }

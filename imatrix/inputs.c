@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
+#include "base/checksum.h"
 #include "imatrix/imatrix.h"
 
 /* In place: of large mixtures of experts the data are gigabytes. Sums are means from here on. */
@@ -51,17 +51,13 @@ void model_inputs_free(model_inputs *m) {
     *m = (model_inputs){.path = NULL};
 }
 
-static uint32_t crc(uint32_t sum, const void *bytes, size_t n) {
-    return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);
-}
-
 uint32_t model_inputs_digest(const model_inputs *m) {
     uint32_t sum = 0;
     for (uint64_t i = 0; i < m->n_entries; i++) {
         const imatrix_entry *x = &m->data->entries[i];
-        sum = crc(sum, x->name, strlen(x->name) + 1);
-        sum = crc(sum, x->sums, x->n_values * sizeof *x->sums);
-        sum = crc(sum, x->counts, x->n_counts * sizeof *x->counts);
+        sum = checksum_add_text(sum, x->name);
+        sum = checksum_add(sum, x->sums, x->n_values * sizeof *x->sums);
+        sum = checksum_add(sum, x->counts, x->n_counts * sizeof *x->counts);
     }
     return sum;
 }
@@ -86,7 +82,7 @@ bool model_inputs_find(const model_inputs *m, const char *tensor, uint64_t colum
 
 uint32_t tensor_inputs_digest(const tensor_inputs *t) {
     if (!t->columns) return 0;
-    return crc(0, t->mean_squares, t->n_values * sizeof *t->mean_squares);
+    return checksum_add(0, t->mean_squares, t->n_values * sizeof *t->mean_squares);
 }
 
 matrix_inputs tensor_inputs_matrix(const tensor_inputs *t, uint64_t matrix) {

@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
+
+#include "base/checksum.h"
 
 /* ---- tensors ---- */
 
@@ -27,7 +28,8 @@ bool model_index_names(gguf_model *m, gq_error *e) {
 const gguf_tensor *gguf_model_tensor(const gguf_model *m, const char *name) {
     const gguf_tensor wanted = {.name = name}, *key = &wanted;
     gguf_tensor **found =
-        m->n_tensors ? bsearch(&key, m->by_name, m->n_tensors, sizeof *m->by_name, model_compare_names) : NULL;
+        m->n_tensors ? bsearch(&key, m->by_name, m->n_tensors, sizeof *m->by_name, model_compare_names)
+                     : NULL;
     return found ? *found : NULL;
 }
 
@@ -38,7 +40,8 @@ bool gguf_model_read(const gguf_model *m, const gguf_tensor *t, uint64_t first, 
     return m->container->read(m, t, first, n, to, e);
 }
 
-void model_advise(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, model_advice advice) {
+void model_advise(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n,
+                  model_advice advice) {
     m->container->advise(m, t, first, n, advice);
 }
 
@@ -60,7 +63,7 @@ bool model_fingerprint(const gguf_model *m, uint32_t *times, uint32_t *content, 
     for (uint32_t i = 0; i < m->n_files; i++) {
         const struct timespec *modified = &m->files[i]->modified;
         uint64_t time[2] = {(uint64_t)modified->tv_sec, (uint64_t)modified->tv_nsec};
-        *times = (uint32_t)crc32_z(*times, (const Bytef *)time, sizeof time);
+        *times = checksum_add(*times, time, sizeof time);
     }
     return m->container->fold_content(m, content, e);
 }

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
+#include "base/checksum.h"
 #include "codec/vector.h"
 #include "quantize/arrays/feedback_encoder.h"
 #include "quantize/sized.h"
@@ -124,7 +124,7 @@ static bool check_importance(const float *importance, size_t cols, gq_error *e) 
 
 /* In the order of pieces, so that the number of threads changes no bit. */
 static void sum_up(const array *a, gq_loss *loss) {
-    *loss = (gq_loss){.crc32 = (uint32_t)crc32_z(0, a->to, a->rows * a->row_bytes)};
+    *loss = (gq_loss){.crc32 = checksum_add(0, a->to, a->rows * a->row_bytes)};
     for (size_t i = 0; i < array_pieces(a); i++) {
         const codec_error *s = &a->errors[i];
         loss->n += s->n, loss->x2 += s->x2, loss->e2 += s->e2;

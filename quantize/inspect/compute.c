@@ -6,9 +6,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "base/checked.h"
+#include "base/checksum.h"
 #include "base/threads.h"
 #include "base/units.h"
 #include "codec/codec.h"
@@ -125,7 +125,7 @@ static bool identify(gq_importance_plan *p, const gq_importance_request *r, gq_e
     bool ok = model_fingerprint(&p->file, &h->times, &h->content, e);
     h->kind = CHECKPOINT_IMPORTANCE, h->settings = p->output, h->streams = 1;
     h->windows = p->job.windows, h->context = (uint32_t)p->job.context;
-    h->ids = (uint32_t)crc32_z(0, (const Bytef *)p->job.ids, h->windows * h->context * sizeof *p->job.ids);
+    h->ids = checksum_add(0, p->job.ids, h->windows * h->context * sizeof *p->job.ids);
     h->slot = forward_stream_bytes(p->model, p->job.windows, p->job.context);
     checkpoint_seal(h);
     return ok;

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
+#include "base/checksum.h"
 #include "base/words.h"
 #include "codec/vector.h"
 #include "gguf/gguf.h"
@@ -167,7 +167,7 @@ static bool check_piece(void *arg, piece *p, gq_error *e) {
         size_t n = end - at < STRIP ? (size_t)(end - at) : STRIP;
         if (!gguf_model_read(c->model, c->tensor, at, n, strips->stored[0], e)) return false;
         uint32_t *crc = &c->crcs[p->number];
-        *crc = (uint32_t)crc32_z(*crc, strips->stored[0], gguf_type_bytes(type, n));
+        *crc = checksum_add(*crc, strips->stored[0], gguf_type_bytes(type, n));
         if (problem->status != GQ_OK || !c->codec->decode) continue;
         c->codec->decode(strips->stored[0], strips->decoded[0], n);
         /* The plain decoders are slow: one strip of each piece, a sixteenth of the file. */
@@ -218,8 +218,8 @@ static bool verify_tensor(gq_verification *v, schedule *s, size_t i, gq_error *e
     *verdict =
         (gq_verdict){.name = t->name, .type = t->type->id, .decoded = c.codec->decode != NULL, .problem = ""};
     for (uint64_t k = 0; ok && k < pieces; k++)
-        verdict->crc32 = (uint32_t)crc32_combine(verdict->crc32, c.crcs[k],
-                                                 (z_off_t)gguf_type_bytes(t->type, piece_elements(t, k)));
+        verdict->crc32 =
+            checksum_join(verdict->crc32, c.crcs[k], gguf_type_bytes(t->type, piece_elements(t, k)));
     free(c.crcs);
     return ok && (c.problem_piece == UINT64_MAX || set_problem(v, verdict, e, c.problem.text));
 }

@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "base/checked.h"
+#include "base/checksum.h"
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/paths.h"
@@ -82,12 +82,8 @@ static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) 
 
 /* ---- what decides bytes ---- */
 
-static uint32_t add(uint32_t sum, const void *bytes, size_t n) {
-    return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);
-}
-
 static uint32_t ids_of(const plan_calibration *c) {
-    return add(0, c->job.ids, c->job.windows * c->job.context * sizeof *c->job.ids);
+    return checksum_add(0, c->job.ids, c->job.windows * c->job.context * sizeof *c->job.ids);
 }
 
 static uint32_t digest_of(const plan_calibration *c, uint32_t fused) {
@@ -95,7 +91,7 @@ static uint32_t digest_of(const plan_calibration *c, uint32_t fused) {
     const uint64_t numbers[] = {c->job.windows, c->job.context, (uint64_t)c->sweeps,
                                 c->width,       c->held.every,  EXPERT_HELD_TOKENS,
                                 fused,          ids_of(c)};
-    return add(add(0, settings, sizeof settings), numbers, sizeof numbers);
+    return checksum_add(checksum_add(0, settings, sizeof settings), numbers, sizeof numbers);
 }
 
 static checkpoint_head head_of(const gq_plan *plan, const plan_calibration *c) {
@@ -108,7 +104,7 @@ static checkpoint_head head_of(const gq_plan *plan, const plan_calibration *c) {
                          .slot = forward_stream_bytes(c->model, c->job.windows, c->job.context),
                          .streams = (uint32_t)plan->n_outputs + 1};
     const uint32_t others[] = {plan->identity.options, plan->identity.layout};
-    h.settings = add(0, others, sizeof others);
+    h.settings = checksum_add(0, others, sizeof others);
     plan_build(h.build);
     checkpoint_seal(&h);
     return h;

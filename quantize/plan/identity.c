@@ -7,15 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <zlib.h>
 
+#include "base/checksum.h"
 #include "quantize/plan/calibration.h"
-
-static uint32_t crc(uint32_t sum, const void *bytes, size_t n) {
-    return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);
-}
-
-static uint32_t crc_text(uint32_t sum, const char *text) { return crc(sum, text, strlen(text) + 1); }
 
 void plan_build(char to[24]) { snprintf(to, 24, "%.14s-%s", gq_version(), gq_build_id); }
 
@@ -30,7 +24,7 @@ bool plan_identify_input(gq_plan *plan, gq_error *e) {
 /* What decides the bytes of blocks. */
 static uint32_t settings_digest(uint32_t sum, const encode_settings *settings, const plan_calibration *c) {
     sum = encode_settings_digest(sum, settings);
-    return c ? crc(sum, &c->digest, sizeof c->digest) : sum;
+    return c ? checksum_add(sum, &c->digest, sizeof c->digest) : sum;
 }
 
 uint32_t plan_settings_digest(const gq_plan *plan) {
@@ -38,13 +32,13 @@ uint32_t plan_settings_digest(const gq_plan *plan) {
 }
 
 void plan_identify_layout(gq_plan *plan) {
-    uint32_t cut[3] = {CHUNK_ELEMENTS, CHUNK_ROWS, CHUNK_BAND}, sum = crc(0, cut, sizeof cut);
-    for (size_t i = 0; i < plan->n_tensors; i++) sum = crc_text(sum, plan->sources[i].tensor->name);
+    uint32_t cut[3] = {CHUNK_ELEMENTS, CHUNK_ROWS, CHUNK_BAND}, sum = checksum_add(0, cut, sizeof cut);
+    for (size_t i = 0; i < plan->n_tensors; i++) sum = checksum_add_text(sum, plan->sources[i].tensor->name);
     for (size_t o = 0; o < plan->n_outputs; o++)
         for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++) {
             const plan_shard *shard = &plan->outputs[o].shards[s];
             uint64_t sizes[2] = {shard->head_size, shard->size};
-            sum = crc(crc(sum, sizes, sizeof sizes), shard->head, shard->head_size);
+            sum = checksum_add(checksum_add(sum, sizes, sizeof sizes), shard->head, shard->head_size);
         }
     plan->identity.layout = sum;
     plan->identity.options = plan_settings_digest(plan);
@@ -84,10 +78,12 @@ uint64_t plan_set_digest(const gq_plan *plan, const plan_output *out) {
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gq_tensor *t = &out->tensors[i];
         uint32_t place[2] = {t->to, out->places[i].shard};
-        if (plan_transposes(&plan->sources[i])) sum = crc_text(sum, GGUF_TRANSPOSED_KEY);
+        if (plan_transposes(&plan->sources[i])) sum = checksum_add_text(sum, GGUF_TRANSPOSED_KEY);
         if (t->importance == GQ_IMPORTANCE_FULL)
-            made_of = crc(made_of, &plan->sources[i].inputs_digest, sizeof plan->sources[i].inputs_digest);
-        sum = crc(crc_text(crc_text(sum, t->name), t->source_name), place, sizeof place);
+            made_of =
+                checksum_add(made_of, &plan->sources[i].inputs_digest, sizeof plan->sources[i].inputs_digest);
+        sum = checksum_add(checksum_add_text(checksum_add_text(sum, t->name), t->source_name), place,
+                           sizeof place);
     }
     return (uint64_t)made_of << 32 | sum;
 }

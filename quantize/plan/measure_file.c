@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <zlib.h>
 
+#include "base/checksum.h"
 #include "base/index.h"
 #include "gguf/gguf.h"
 #include "quantize/plan/identity.h"
@@ -25,17 +25,12 @@ char *measure_path(const gq_plan *plan) {
     return asprintf(&path, "%s.gquant-measure", plan_input(plan)) < 0 ? NULL : path;
 }
 
-static uint32_t crc(uint32_t sum, const void *bytes, size_t n) {
-    return (uint32_t)crc32_z(sum, (const Bytef *)bytes, n);
-}
-
 /* Trials go through all layers that are written, and as many of them as memory holds are spread over the
  * wanted tensors. */
 static uint32_t trials_digest(const gq_plan *plan, const bool *wanted) {
-    uint32_t sum = crc(0, plan->layers.kept, plan->layers.n * sizeof *plan->layers.kept);
+    uint32_t sum = checksum_add(0, plan->layers.kept, plan->layers.n * sizeof *plan->layers.kept);
     for (size_t i = 0; i < plan->n_tensors; i++)
-        if (wanted[i])
-            sum = crc(sum, plan->sources[i].tensor->name, strlen(plan->sources[i].tensor->name) + 1);
+        if (wanted[i]) sum = checksum_add_text(sum, plan->sources[i].tensor->name);
     return sum;
 }
 
@@ -97,7 +92,7 @@ static uint32_t sum_of(const gguf_kv *kv, uint64_t n) {
     uint32_t sum = 0;
     for (uint64_t k = 0; k < n; k++)
         if (!strncmp(kv[k].key, PREFIX, sizeof PREFIX - 1))
-            sum = crc(crc(sum, kv[k].key, strlen(kv[k].key) + 1), kv[k].value, kv[k].size);
+            sum = checksum_add(checksum_add_text(sum, kv[k].key), kv[k].value, kv[k].size);
     return sum;
 }
 
@@ -155,7 +150,7 @@ static bool add_tensor(gguf_header *h, const plan_source *s, const measured *m, 
     memcpy(array.count, &n, sizeof n);
     tensor_key(s, key);
     uint64_t bytes = 12 + n * sizeof *array.numbers;
-    *sum = crc(crc(*sum, key, strlen(key) + 1), &array, bytes);
+    *sum = checksum_add(checksum_add_text(*sum, key), &array, bytes);
     return gguf_header_set(h, key, GGUF_ARRAY, &array, bytes, e);
 }
 

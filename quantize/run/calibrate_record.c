@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
+
+#include "base/checksum.h"
 
 enum { PIECE = 1 << 20 };
 
@@ -27,7 +28,7 @@ static bool checksum(const gq_plan *plan, const output_set *outputs, const calib
     for (uint64_t at = place->offset, n; left > 0; at += n, left -= n) {
         n = left < PIECE ? left : PIECE;
         if (!output_read(outputs, entry->output, place->shard, at, piece, n, e)) return false;
-        *crc = (uint32_t)crc32_z(*crc, piece, n);
+        *crc = checksum_add(*crc, piece, n);
     }
     return true;
 }

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
 
+#include "base/checksum.h"
 #include "base/safe_file.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/paths.h"
@@ -17,8 +17,6 @@ static const char MAGIC[8] = {'G', 'Q', 'J', 'R', 'N', 'L', '0', '2'};
 static const char SUFFIX[] = ".gquant-journal";
 _Static_assert(sizeof ".gquant-journal-1048576-of-1048576" - 1 <= SAFE_FILE_SUFFIX,
                "the name of any part fits");
-
-static uint32_t crc(const void *bytes, size_t n) { return (uint32_t)crc32(0, (const Bytef *)bytes, (uInt)n); }
 
 /* A slot: chunk number + 1, the sums, a CRC of both. */
 static size_t slot_size(size_t n_outputs) { return 8 + n_outputs * sizeof(chunk_sum) + 8; }
@@ -37,7 +35,7 @@ journal_head journal_head_of(const gq_plan *plan, uint32_t part, uint32_t parts)
     memcpy(h.magic, MAGIC, sizeof h.magic);
     plan_build(h.build);
     h.outputs = (uint32_t)plan->n_outputs, h.slot = (uint32_t)slot_size(plan->n_outputs);
-    h.crc = crc(&h, offsetof(journal_head, crc));
+    h.crc = checksum_add(0, &h, offsetof(journal_head, crc));
     return h;
 }
 
@@ -56,7 +54,8 @@ static bool prepare(journal *j, const gq_plan *plan, uint32_t part, uint32_t par
 }
 
 static bool is_sound(const journal_head *h) {
-    return memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 && h->crc == crc(h, offsetof(journal_head, crc));
+    return memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 &&
+           h->crc == checksum_add(0, h, offsetof(journal_head, crc));
 }
 
 const char *journal_mismatch(const journal_head *found, const journal_head *wanted) {
@@ -136,7 +135,7 @@ void journal_fill(const journal *j, uint8_t *slot, uint64_t chunk_number, const 
     uint64_t mark = chunk_number + 1;
     memcpy(slot, &mark, 8);
     memcpy(slot + 8, sums, j->n_outputs * sizeof *sums);
-    uint64_t sum = crc(slot, j->slot - 8);
+    uint64_t sum = checksum_add(0, slot, j->slot - 8);
     memcpy(slot + j->slot - 8, &sum, 8);
 }
 
@@ -147,7 +146,7 @@ bool journal_find(const journal *j, uint64_t chunk_number, chunk_sum *sums) {
     bool found = false;
     if (at && pread(j->fd, at, j->slot, (off_t)slot_offset(j, chunk_number)) == (ssize_t)j->slot) {
         memcpy(&mark, at, 8), memcpy(&sum, at + j->slot - 8, 8);
-        found = mark == chunk_number + 1 && sum == crc(at, j->slot - 8);
+        found = mark == chunk_number + 1 && sum == checksum_add(0, at, j->slot - 8);
         if (found) memcpy(sums, at + 8, j->n_outputs * sizeof *sums);
     }
     if (at != slot) free(at);

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
+#include "base/checksum.h"
 #include "base/safe_file.h"
 #include "quantize/plan/paths.h"
 #include "quantize/run/journal.h"
@@ -22,8 +22,7 @@ static bool is_at(const char *path, const name_file *f) {
 }
 
 static uint32_t record_crc(const journal_head *head, const name_file *files, size_t n) {
-    uLong sum = crc32_z(0, (const Bytef *)head, sizeof *head);
-    return (uint32_t)crc32_z(sum, (const Bytef *)files, n * sizeof *files);
+    return checksum_add(checksum_add(0, head, sizeof *head), files, n * sizeof *files);
 }
 
 /* Whether the record is of this plan. */

@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
+
+#include "base/checksum.h"
 
 /* ---- tensors ---- */
 
@@ -22,7 +23,7 @@ static void close_tensor(tally *t) {
 
 static void fold(gq_loss *loss, const gq_tensor *t, bool same, const chunk *c, const chunk_sum *s) {
     uint64_t bytes = gguf_type_bytes(gguf_type_of(t->to), c->n);
-    loss->crc32 = (uint32_t)crc32_combine(loss->crc32, s->crc, (z_off_t)bytes);
+    loss->crc32 = checksum_join(loss->crc32, s->crc, bytes);
     if (same) return;
     loss->n += c->n;
     loss->x2 += s->x2, loss->e2 += s->e2;

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
+#include "base/checksum.h"
 #include "quantize/strips/transposed.h"
 
 /* Under importance, encoders work on CODEC_MOST_LANES rows at once and take as long for fewer, so strips of
@@ -158,8 +158,7 @@ static bool put_bytes(const work_tensor *t, const output_set *outputs, size_t o,
                       uint64_t first, const uint8_t *bytes, size_t n, const work_room *room, gq_error *e) {
     const gguf_type *type = t->outputs[o].with.type;
     uint64_t at = gguf_type_bytes(type, first), behind = gguf_type_bytes(type, c->first + c->n) - at - n;
-    uLong crc = crc32_z(0, bytes, n);
-    room->sums[o].crc ^= (uint32_t)(behind ? crc32_combine(crc, 0, (z_off_t)behind) : crc);
+    room->sums[o].crc ^= checksum_join(checksum_add(0, bytes, n), 0, behind);
     return t->outputs[o].calibrated || write_strip(t, outputs, o, at, bytes, n, e);
 }
 
@@ -280,7 +279,7 @@ static bool verify_output(const gq_plan *plan, const output_set *outputs, size_t
     while (at < end) {
         size_t n = end - at < 4 * STRIP ? (size_t)(end - at) : 4 * STRIP;
         if (!output_read(outputs, o, place->shard, at, room->out, n, NULL)) return false;
-        crc = (uint32_t)crc32_z(crc, room->out, n);
+        crc = checksum_add(crc, room->out, n);
         at += n;
     }
     return crc == room->sums[o].crc &&

@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "base/checked.h"
+#include "base/checksum.h"
 #include "base/safe_file.h"
 #include "quantize/gquant.h"
 
@@ -25,13 +25,11 @@ typedef struct record {
     uint32_t head_crc;
 } record;
 
-static uint32_t crc(const void *bytes, uint64_t n) { return (uint32_t)crc32_z(0, bytes, n); }
-
 void checkpoint_seal(checkpoint_head *h) {
     const char *isa = gq_isa();
     memcpy(h->magic, MAGIC, sizeof h->magic);
     h->fused = isa && strcmp(isa, "x86-64-v2") != 0 && strcmp(isa, "generic") != 0;
-    h->crc = crc(h, offsetof(checkpoint_head, crc));
+    h->crc = checksum_add(0, h, offsetof(checkpoint_head, crc));
 }
 
 uint64_t checkpoint_slots(void) { return HEAD_ROOM; }
@@ -66,7 +64,7 @@ static const char DAMAGED[] = "what it left is damaged";
 
 static bool read_head(int fd, checkpoint_head *h) {
     return read_all(fd, h, sizeof *h, 0) && memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 &&
-           h->crc == crc(h, offsetof(checkpoint_head, crc));
+           h->crc == checksum_add(0, h, offsetof(checkpoint_head, crc));
 }
 
 static const char *mismatch(int fd, const checkpoint_head *wanted) {
@@ -82,14 +80,15 @@ static const char *mismatch(int fd, const checkpoint_head *wanted) {
 
 /* What record i is, if it is there and whole. */
 static bool find_record(const checkpoint *c, uint64_t at, uint64_t file_size, record *r) {
-    return read_all(c->fd, r, sizeof *r, at) && r->head_crc == crc(r, offsetof(record, head_crc)) &&
-           r->mark > 0 && r->size >= sums_size(c) && r->size <= file_size &&
-           at + sizeof *r <= file_size - r->size;
+    return read_all(c->fd, r, sizeof *r, at) &&
+           r->head_crc == checksum_add(0, r, offsetof(record, head_crc)) && r->mark > 0 &&
+           r->size >= sums_size(c) && r->size <= file_size && at + sizeof *r <= file_size - r->size;
 }
 
 static bool is_whole(const checkpoint *c, uint64_t at, const record *r) {
     uint8_t *bytes = malloc(r->size ? r->size : 1);
-    bool whole = bytes && read_all(c->fd, bytes, r->size, at + sizeof *r) && r->crc == crc(bytes, r->size);
+    bool whole =
+        bytes && read_all(c->fd, bytes, r->size, at + sizeof *r) && r->crc == checksum_add(0, bytes, r->size);
     free(bytes);
     return whole;
 }
@@ -102,7 +101,7 @@ static bool slot_holds(const checkpoint *c, uint64_t at, uint64_t sum) {
     for (uint64_t left = c->slot, n; ok && left > 0; at += n, left -= n) {
         n = left < PIECE ? left : PIECE;
         ok = read_all(c->fd, piece, n, at);
-        if (ok) found = (uint32_t)crc32_z(found, piece, n);
+        if (ok) found = checksum_add(found, piece, n);
     }
     free(piece);
     return ok && found == (uint32_t)sum;
@@ -146,7 +145,8 @@ uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_erro
     bool found = find_record(c, *at, c->end, &r);
     uint8_t *bytes = found ? malloc(r.size ? r.size : 1) : NULL;
     if (found && !bytes) return gq_fail_memory(e, r.size), NULL;
-    if (!found || !read_all(c->fd, bytes, r.size, *at + sizeof r) || r.crc != crc(bytes, r.size)) {
+    if (!found || !read_all(c->fd, bytes, r.size, *at + sizeof r) ||
+        r.crc != checksum_add(0, bytes, r.size)) {
         free(bytes);
         gq_fail(e, "%s: a layer's record is damaged; remove it and begin anew", c->path);
         return NULL;
@@ -268,8 +268,8 @@ bool checkpoint_add(checkpoint *c, const uint64_t *sums, const void *bytes, uint
     if (!all) return gq_fail_memory(e, size);
     if (sums) memcpy(all, sums, before);
     if (n) memcpy(all + before, bytes, n);
-    record r = {.mark = c->finished + 1, .size = size, .crc = crc(all, size)};
-    r.head_crc = crc(&r, offsetof(record, head_crc));
+    record r = {.mark = c->finished + 1, .size = size, .crc = checksum_add(0, all, size)};
+    r.head_crc = checksum_add(0, &r, offsetof(record, head_crc));
     bool ok = fdatasync(c->fd) == 0 && safe_file_write(c->fd, c->end + sizeof r, all, size) &&
               safe_file_write(c->fd, c->end, &r, sizeof r) && fdatasync(c->fd) == 0;
     if (!ok) fail(c, "write", e);

@@ -1,0 +1,16 @@
+/* CRC-32 of bytes: that of gzip and PNG. It tells damage and change, not malice. */
+#ifndef GQ_CHECKSUM_H
+#define GQ_CHECKSUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The checksum of what `sum` is of and n more bytes; of nothing it is 0. */
+uint32_t checksum_add(uint32_t sum, const void *bytes, size_t n);
+/* The same with a text and its final NUL, so that "a", "bc" and "ab", "c" differ. */
+uint32_t checksum_add_text(uint32_t sum, const char *text);
+/* The checksum of two runs of bytes, one behind the other, from theirs and the length of the second. With
+ * second = 0 it is the first one's share: shares of all runs, combined by exclusive or, are the whole's. */
+uint32_t checksum_join(uint32_t first, uint32_t second, uint64_t second_bytes);
+
+#endif
