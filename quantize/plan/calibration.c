@@ -130,8 +130,10 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     c->streams = calloc(plan->n_outputs + 1, sizeof *c->streams);
     if (!c->streams) return gq_fail_memory(e, (plan->n_outputs + 1) * sizeof *c->streams);
     for (size_t i = 0; i <= plan->n_outputs; i++) c->streams[i] = c->model;
-    c->asked = asked->memory;
+    c->asked = asked->memory, c->resident = memory_budget_taken();
     if (!c->model || !read_text(plan, c, asked, e)) return false;
+    const forward_sizes *sizes = forward_model_sizes(c->model);
+    c->sums = collection_measure(&plan->model, sizes->layers, sizes->out->name);
     c->sweeps = feedback_sweeps(plan->settings.effort);
     c->job.threads = plan->threads, c->job.looks = true;
     c->facts.layers = layers_of(plan, c);

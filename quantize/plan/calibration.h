@@ -4,6 +4,7 @@
 #define GQ_CALIBRATION_H
 
 #include "forward/stream.h"
+#include "imatrix/collect.h"
 #include "imatrix/moments.h"
 #include "quantize/plan/plan.h"
 #include "quantize/sweep/checkpoint.h"
@@ -28,8 +29,11 @@ typedef struct plan_calibration {
     uint64_t besides; /* bytes for moments, factors, held-back activations, blocks of a layer */
     uint64_t matrices_at_once; /* experts whose moments fit beside each other */
     uint64_t asked;            /* of memory; 0: nothing */
+    uint64_t resident;         /* bytes that the process had when the calibration was opened, before anything
+                                  was measured; decides no bytes */
     uint64_t deciding_memory;  /* bytes by which width and trials are decided: what was asked for, or a fixed
                                   number, so that the machine's own memory decides no bytes */
+    collection_sizes sums;     /* of a sample of the inputs, by which types for a size are chosen */
     windows_held held;         /* windows that only check */
     uint32_t digest;           /* of all of this that decides bytes; identities have it, too */
     checkpoint_head head;      /* of a stream of the original and one per output, in this order */

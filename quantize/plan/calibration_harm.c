@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "forward/divergence.h"
 #include "forward/groups.h"
 #include "quantize/plan/calibration.h"
@@ -119,9 +120,10 @@ static uint64_t largest_blocks(const trials *t) {
     return most;
 }
 
-static forward_bounds bounds_of(trials *t, int threads) {
+/* process: bytes that are taken besides the trials. */
+static forward_bounds bounds_of(trials *t, int threads, uint64_t process) {
     t->job.threads = threads;
-    t->job.besides = largest_blocks(t);
+    t->job.besides = plus(largest_blocks(t), process);
     return forward_bounds_of(&t->job, t->models, 1 + t->n, true);
 }
 
@@ -153,24 +155,28 @@ bool plan_harm_layers(const gq_plan *plan, const bool *wanted, size_t *layers, u
     for (size_t n = ok ? layers_of(plan) : 0; n > 0 && !*layers; n--) {
         choose_trials(&t, n);
         if (t.n > MOST_TRIALS) continue;
-        forward_bounds bounds = bounds_of(&t, USUAL_THREADS);
+        forward_bounds bounds = bounds_of(&t, USUAL_THREADS, USUAL_PROCESS);
         if (!bounds.in_file && bounds.peak <= t.job.memory) *layers = n;
     }
     if (ok && !*layers) {
         t.job.memory = UINT64_MAX; /* so that states are not in a file */
-        *least = bounds_of(&t, USUAL_THREADS).peak;
+        *least = bounds_of(&t, USUAL_THREADS, USUAL_PROCESS).peak;
     }
     trials_free(&t);
     return ok;
 }
 
-/* The plan's threads, or as many as the memory holds: USUAL_THREADS or more. */
+/* The plan's threads, or as many as the memory holds beside what this process really has. A process that has
+ * more than was reckoned with when the trials were decided may leave room for none: one thread then goes
+ * beyond the memory by that. */
 static forward_bounds choose_bounds(trials *t) {
-    int threads = t->how->job.threads;
-    forward_bounds bounds = bounds_of(t, threads);
-    while (threads > USUAL_THREADS && (bounds.in_file || bounds.peak > t->job.memory))
-        bounds = bounds_of(t, --threads);
-    return bounds;
+    uint64_t process = plus(t->how->resident, t->how->sums.entries);
+    for (int threads = t->how->job.threads; threads > 0; threads--) {
+        uint64_t strips = times(sizeof(strip_pair), (uint64_t)threads);
+        forward_bounds bounds = bounds_of(t, threads, plus(process, strips));
+        if (!bounds.in_file && bounds.peak <= t->job.memory) return bounds;
+    }
+    return bounds_of(t, 1, USUAL_PROCESS);
 }
 
 /* ---- a tensor in a coarse type ---- */
@@ -214,7 +220,7 @@ static uint8_t *encode_coarse(const trials *t, const trial *of, gq_error *e) {
     schedule s = {.pool = NULL};
     c.blocks = malloc(bytes);
     if (!c.blocks) return gq_fail_memory(e, bytes), NULL;
-    bool ok = schedule_start(&s, t->plan->threads, sizeof(strip_pair), NULL, e) &&
+    bool ok = schedule_start(&s, t->job.threads, sizeof(strip_pair), NULL, e) &&
               schedule_run(&s, &(schedule_job){.end = strip_pieces(n), .work = encode_piece, .arg = &c}, e);
     schedule_end(&s);
     if (!ok) free(c.blocks), c.blocks = NULL;

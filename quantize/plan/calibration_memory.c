@@ -16,10 +16,9 @@
 #include "quantize/sweep/memory_budget.h"
 
 enum {
-    USUAL_PROCESS = 16 << 20, /* and for what a process has without all this */
-    BATCH_TOKENS = 2048,      /* of forward/stream.c: of a batch, at most, where a window has no more */
-    BYTES_PER_WEIGHT = 12,    /* of a matrix's rows in hand: as stored, decoded, rounded in two ways */
-    OUTPUTS = 2 << 20,        /* of what a matrix makes of held-back tokens, a piece at a time */
+    BATCH_TOKENS = 2048,   /* of forward/stream.c: of a batch, at most, where a window has no more */
+    BYTES_PER_WEIGHT = 12, /* of a matrix's rows in hand: as stored, decoded, rounded in two ways */
+    OUTPUTS = 2 << 20,     /* of what a matrix makes of held-back tokens, a piece at a time */
 };
 
 /* Where no memory is asked for, width and trials are decided as though this were. n columns take about 18 n^2
@@ -163,10 +162,9 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
 
 bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     needs n = needs_of(plan, c);
-    uint64_t resident = memory_budget_taken();
     struct rusage so_far;
     c->besides = sum_of(&n, c->job.threads), c->matrices_at_once = 1;
-    c->job.besides = plus(c->besides, resident);
+    c->job.besides = plus(c->besides, c->resident);
     uint64_t so_much = least(plan, c, &c->job);
     if (n.experts > 1 && n.one && so_much < c->job.memory) {
         uint64_t more = (c->job.memory - so_much) / n.one;

@@ -1,9 +1,12 @@
 #include "quantize/plan/calibration_sample.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/safe_file.h"
 #include "imatrix/collect.h"
 #include "quantize/plan/calibration.h"
@@ -34,13 +37,29 @@ uint32_t *plan_sample_windows(const forward_job *j, size_t n, gq_error *e) {
 }
 
 /* Windows from the whole text, as many whatever the memory is: it decides where their states are. */
-static bool choose_windows(sampling *s, const plan_calibration *how, gq_error *e) {
+static bool choose_windows(sampling *s, const gq_plan *plan, gq_error *e) {
+    const plan_calibration *how = plan->calibration;
     const forward_job *j = &how->job;
     s->job = *j, s->job.looks = false;
+    s->job.besides = plus(how->resident, plus(how->sums.layer, how->sums.entries));
     s->job.windows = forward_job_windows(j, SAMPLE_TOKENS);
     s->bounds = forward_bounds_of(&s->job, (const forward_model *const[]){how->model}, 1, false);
     s->job.ids = s->ids = plan_sample_windows(j, s->job.windows, e);
     return s->ids;
+}
+
+/* The folder of a file, or the nearest one above that exists: a plan alone makes no folder, and its outputs'
+ * own may still be missing. malloc'ed; NULL: no memory. */
+static char *existing_folder(const char *path) {
+    char *folder = safe_file_folder(path);
+    struct stat st;
+    while (folder && stat(folder, &st) != 0 && (errno == ENOENT || errno == ENOTDIR)) {
+        char *above = safe_file_folder(folder);
+        bool last = above && !strcmp(above, folder);
+        free(folder), folder = above;
+        if (last) break;
+    }
+    return folder;
 }
 
 /* States that do not fit into memory are in a file without a name beside the first output. */
@@ -48,7 +67,7 @@ static bool open_stream(sampling *s, const gq_plan *plan, gq_error *e) {
     const forward_model *m = plan->calibration->model;
     forward_keep keep = {.fd = -1, .slots = 1};
     if (s->bounds.in_file) {
-        s->folder = safe_file_folder(plan->outputs[0].path);
+        s->folder = existing_folder(plan->outputs[0].path);
         if (!s->folder) return gq_fail_memory(e, strlen(plan->outputs[0].path));
         s->states = forward_keep_open(s->folder, forward_stream_bytes(m, s->job.windows, s->job.context), e);
         if (s->states < 0) return false;
@@ -86,7 +105,7 @@ bool plan_sample_calibration(const gq_plan *plan, model_inputs *inputs, const gq
     const char *name = how->text ? how->text : "the calibration";
     sampling s = {.states = -1};
     *inputs = (model_inputs){.path = NULL};
-    bool ok = choose_windows(&s, how, e);
+    bool ok = choose_windows(&s, plan, e);
     pulse told = pulse_start(callbacks, ok ? forward_job_work(&s.job, how->model, false) : 1, 0,
                              s.job.windows * s.job.context);
     s.job.pulse = pulse_tell, s.job.data = &told;

@@ -20,6 +20,7 @@
 #include "quantize/plan/layout.h"
 #include "quantize/plan/measure.h"
 #include "quantize/plan/paths.h"
+#include "quantize/sweep/memory_budget.h"
 
 static gq_target target_of(const gq_options *o, size_t output) { return o->outputs[output].target; }
 
@@ -176,6 +177,7 @@ static bool measure_all(target *t, bool *fresh, gq_error *e) {
               measure_tensors(plan, t->needed, t->found, fresh, callbacks, e) &&
               plan_try_harm(plan, t->needed, t->trial_layers, t->found, callbacks, e);
     drop_sample(plan);
+    memory_budget_give_back(); /* the calibration's memory was reckoned without all this */
     return ok;
 }
 

@@ -2,6 +2,9 @@
 
 #include <stdio.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 uint64_t memory_budget_machine(void) {
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -16,4 +19,10 @@ uint64_t memory_budget_taken(void) {
     if (f && fscanf(f, "%*u %llu", &pages) != 1) pages = 0;
     if (f) fclose(f);
     return pages * (uint64_t)sysconf(_SC_PAGESIZE) + SLACK;
+}
+
+void memory_budget_give_back(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }

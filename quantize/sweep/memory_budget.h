@@ -10,5 +10,8 @@ uint64_t memory_budget_machine(void);
 uint64_t memory_budget_of(uint64_t asked);
 /* What the process has already, and some more for libraries and allocations that nobody counts. */
 uint64_t memory_budget_taken(void);
+/* Gives the system back what was freed, so that it does not count beside what is allocated next; where the C
+ * library can. */
+void memory_budget_give_back(void);
 
 #endif
