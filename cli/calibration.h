@@ -4,8 +4,6 @@
 
 #include "cli/report.h"
 
-/* Whether options that only calibrating has a use for are given without it, or cannot be combined. */
-bool calibration_check(const request *r, gq_error *e);
 /* What the options ask for; *to is then what gq_options takes, or NULL where nothing is asked for. Reads the
  * text, which calibration_free releases. */
 bool calibration_ask(const request *r, gq_calibration *room, const gq_calibration **to, gq_error *e);

@@ -51,7 +51,6 @@ static bool check_request(const request *r, gq_error *e) {
     if (!r->text && !r->ids)
         return gq_fail_usage(e, "nothing to run on: name a text with --text, or ids of tokens with --ids; "
                                 "--speed alone tells how fast models are here");
-    if (r->text && r->ids) return gq_fail_usage(e, "--text and --ids are two texts; one is run on");
     return report_check(r, e) && (!r->logits || report_check_file(r, "logits", r->logits, e));
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/conflicts.h"
 #include "cli/path.h"
 #include "cli/positional.h"
 #include "cli/recipe.h"
@@ -274,5 +275,6 @@ bool request_parse(request *r, int argc, char **argv, gq_error *e) {
     free(words);
     if (!ok || r->help || r->version) return ok;
     if (r->command & MODELS) path_join_shards(r->arguments, &r->n_arguments);
-    return check_argument_count(r, e) && (r->command != CMD_QUANTIZE || request_outputs(r, e));
+    return check_argument_count(r, e) && (r->command != CMD_QUANTIZE || request_outputs(r, e)) &&
+           request_check_conflicts(r, e);
 }

@@ -45,6 +45,10 @@ static void say_fallbacks(const gq_plan *plan, size_t output) {
 
 static void say_plan(const request *r, const gq_plan *plan) {
     size_t n;
+    if (r->text && is_part(r))
+        warn(
+            "--evaluate does nothing in a part: what is evaluated is the whole output, by the run that joins "
+            "the parts (--join)");
     const char *const *warnings = gq_plan_warnings(plan, &n);
     warn_all(warnings, n);
     for (size_t o = 0; o < gq_plan_outputs(plan); o++) {
@@ -230,8 +234,8 @@ int quantize_main(const request *r) {
     if (!r->dry_run) signal(SIGPIPE, SIG_IGN);
     if (request_has_target(r)) interrupt_catch();
     size_t made = 0;
-    bool ok = calibration_check(r, &e) && report_check(r, &e) && recipe_out_check(r, &e) &&
-              ask_evaluation(r, &asked, &e) && check_copies_early(r, &e) &&
+    bool ok = report_check(r, &e) && recipe_out_check(r, &e) && ask_evaluation(r, &asked, &e) &&
+              check_copies_early(r, &e) &&
               (!r->out_dir || r->dry_run || path_make_folder(r->out_dir, &made, &e));
     gq_plan *plan = ok ? make_plan(r, &e) : NULL;
     ok = plan && (!r->text || is_part(r) || check_copies(plan, &e)) && check_names(r, plan, &e);

@@ -151,6 +151,16 @@ typedef struct gq_options {
     gq_list transpose; /* patterns: matrices to write transposed (docs/formats.md), or back if they are */
 } gq_options;
 
+/* Two members of gq_options that cannot be combined. */
+typedef struct gq_conflict {
+    size_t first, second; /* their offsets in gq_options; a target's is that of `outputs` */
+    const char *why;
+    uint64_t reserved[4];
+} gq_conflict;
+/* The first two members in conflict; NULL: none. gq_plan_new refuses them, too, with words of its own; this
+ * tells before anything is read. */
+GQ_API const gq_conflict *gq_options_conflict(const gq_options *options);
+
 /* The PATTERN=TYPE items in a text of n bytes, as recipe files have them: separated by white space, or by a
  * comma behind a type; # begins a comment. `name` is for messages, NULL: no file. Free with gq_recipe_free.
  */

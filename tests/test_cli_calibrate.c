@@ -113,8 +113,9 @@ static void what_came_of_it_is_reported(void **state) {
 static void wrong_requests_are_refused(void **state) {
     (void)state;
     const char *text = path("text");
-    REFUSED(2, "drop --imatrix", "--calibrate", text, "--imatrix", text);
-    REFUSED(2, "drop --imatrix", "--calibrate-ids", text, "--imatrix", text);
+    REFUSED(2, "--imatrix and --calibrate cannot be combined", "--calibrate", text, "--imatrix", text);
+    REFUSED(2, "--imatrix and --calibrate-ids cannot be combined", "--calibrate-ids", text, "--imatrix",
+            text);
     REFUSED(2, "two texts", "--calibrate", text, "--calibrate-ids", text);
     REFUSED(2, "--part and --calibrate", "--calibrate", text, "--part", "1/2");
     REFUSED(2, "--join and --calibrate", "--calibrate", text, "--join");

@@ -149,6 +149,22 @@ static void what_cannot_be_done_is_said(void **state) {
                 path("mine"));
 }
 
+static void a_part_is_not_evaluated(void **state) {
+    (void)state;
+    char *m = strdup(path("model.gguf")), *out = strdup(path("in-parts.gguf"));
+    GQUANT_SAYS(0, "--evaluate does nothing in a part", "--evaluate", path("long"), "--part", "1/2", m, out,
+                "Q4_K_M");
+    GQUANT(0, "-q", "--part", "2/2", m, out, "Q4_K_M");
+    char *text =
+        PRINTED("-q", "--join", "--evaluate", path("long"), "--report", path("parts.json"), m, out, "Q4_K_M");
+    json *j = json_file(path("parts.json"));
+    assert_non_null(json_need(j, "evaluation"));
+    json_free(j);
+    free(text), free(m), free(out);
+    assert_int_equal(remove(path("parts.json")), 0);
+    assert_int_equal(remove(path("in-parts.gguf")), 0);
+}
+
 static void a_run_is_evaluated(void **state) {
     (void)state;
     char *out, *err;
@@ -223,6 +239,7 @@ int main(void) {
                                        cmocka_unit_test(ids_stand_for_a_text),
                                        cmocka_unit_test(what_cannot_be_done_is_said),
                                        cmocka_unit_test(few_places_are_told),
+                                       cmocka_unit_test(a_part_is_not_evaluated),
                                        cmocka_unit_test(a_run_is_evaluated),
                                        cmocka_unit_test(what_cannot_be_evaluated_is_refused_before_the_work),
                                        cmocka_unit_test(a_failed_evaluation_costs_no_report)};

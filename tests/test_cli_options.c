@@ -234,6 +234,50 @@ static void test_bad_usage(void **state) {
     }
 }
 
+/* What excludes each other in the library is told with the options' names, before any file is opened. */
+static void test_conflicts(void **state) {
+    (void)state;
+    static const struct {
+        const char *words[8], *mention;
+    } rows[] = {
+        {{"in", "--target-size", "7G", "--pure"}, "--target-size and --pure cannot be combined: "},
+        {{"in", "--pure", "--target-bpw", "5"}, "--target-bpw and --pure cannot be combined: "},
+        {{"in", "Q8_0", "--include-weights", "a", "--exclude-weights", "b"},
+         "--include-weights and --exclude-weights cannot be combined: "},
+        {{"plan", "in", "--include-weights", "a", "--exclude-weights", "b"},
+         "--include-weights and --exclude"},
+        {{"in", "Q8_0", "--split-max-size", "1G", "--keep-split"},
+         "--keep-split and --split-max-size cannot"},
+        {{"in", "Q8_0", "--join", "--part", "1/2"}, "--join and --part cannot be combined: "},
+        {{"in", "Q8_0", "--calibrate", "t", "--imatrix", "m"},
+         "--imatrix and --calibrate cannot be combined"},
+        {{"in", "Q8_0", "--calibrate-ids", "t", "--imatrix", "m"}, "--imatrix and --calibrate-ids cannot"},
+        {{"in", "Q8_0", "--calibrate", "t", "--part", "1/2"}, "--part and --calibrate cannot be combined: "},
+        {{"in", "Q8_0", "--calibrate", "t", "--join"}, "--join and --calibrate cannot be combined: "},
+        {{"in", "Q8_0", "--calibrate", "t", "--transpose", "x"}, "--transpose and --calibrate cannot be"},
+        {{"in", "Q8_0", "--calibrate", "t", "--calibrate-ids", "x"},
+         "--calibrate and --calibrate-ids cannot"},
+        {{"evaluate", "in", "--text", "t", "--ids", "x"}, "--text and --ids cannot be combined: "},
+        {{"in", "Q8_0", "--memory", "1G"}, "--memory: there is no --calibrate or --evaluate"},
+        {{"in", "Q8_0", "--shrink", "0", "--evaluate", "t"}, "--shrink: there is no --calibrate"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        request r;
+        gq_error e = {.text = ""};
+        bool ok = parse(&r, &e, rows[i].words);
+        request_free(&r);
+        if (ok || e.status != GQ_USAGE || strncmp(e.text, rows[i].mention, strlen(rows[i].mention)) != 0)
+            fail_msg("row %zu: expected \"%s\", found %s \"%s\"", i, rows[i].mention,
+                     ok ? "success" : "the error", e.text);
+    }
+    request r;
+    gq_error e;
+    assert_true(PARSE("in", "Q8_0", "--context", "64", "--evaluate", "t", "--part", "1/2"));
+    request_free(&r);
+    assert_true(PARSE("imatrix", "compute", "in", "t", "out", "--context", "64"));
+    request_free(&r);
+}
+
 static void test_values(void **state) {
     (void)state;
     request r;
@@ -474,6 +518,7 @@ int main(void) {
         cmocka_unit_test(test_options_before_a_command),
         cmocka_unit_test(test_several_outputs),
         cmocka_unit_test(test_several_targets),
+        cmocka_unit_test(test_conflicts),
         cmocka_unit_test(test_bad_usage),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_recipe),

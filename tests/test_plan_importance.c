@@ -43,7 +43,7 @@ static void importance_is_matched(void **state) {
     assert_int_equal(gq_plan_summary(plan, 0)->n_without_importance, 4 + 2 * 5);
     gq_plan_free(plan);
     o.include_weights = (gq_list){&query, 1};
-    must_refuse(&o, GQ_USAGE, "both be named");
+    must_refuse(&o, GQ_USAGE, "weights to include and weights to exclude cannot be combined");
 }
 
 /* Some entries fit, others belong to no tensor: whose are they? */

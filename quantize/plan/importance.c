@@ -7,8 +7,6 @@
 
 bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e) {
     const gq_list *in = &options->include_weights, *ex = &options->exclude_weights;
-    if (in->n && ex->n)
-        return gq_fail_usage(e, "weights to include and weights to exclude cannot both be named");
     if (!options->imatrix) return true;
     const gq_list *texts = in->n ? in : ex;
     inputs_filter filter = {texts->items, texts->n, .include = in->n > 0};

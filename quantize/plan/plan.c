@@ -11,6 +11,7 @@
 #include "quantize/plan/advice.h"
 #include "quantize/plan/assign.h"
 #include "quantize/plan/calibration.h"
+#include "quantize/plan/conflicts.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/importance.h"
 #include "quantize/plan/layout.h"
@@ -39,21 +40,10 @@ static bool check_request(const gq_options *o, gq_error *e) {
         return gq_fail_usage(e, "effort %d is none of fast, default and best", o->effort);
     if (o->threads < 0 || o->threads > THREADS_MAX)
         return gq_fail_usage(e, "the number of threads is 1 to %d, not %d", THREADS_MAX, o->threads);
-    if (o->keep_split && o->split_max_size)
-        return gq_fail_usage(e, "a split like the input's and a largest size of shards cannot be combined");
-    if (o->join && o->part) return gq_fail_usage(e, "doing a part and joining all parts cannot be combined");
+    if (!conflicts_check(o, e)) return false;
     if (o->parts > MAX_PARTS || o->part > o->parts || (o->parts && !o->part && !o->join))
         return gq_fail_usage(e, "part %u of %u: parts are numbered from 1 to at most %d", o->part, o->parts,
                              MAX_PARTS);
-    if (o->calibration && o->imatrix)
-        return gq_fail_usage(e, "importance data and a calibration cannot be combined: drop the importance "
-                                "data, the calibration knows more");
-    if (o->calibration && (o->part || o->parts || o->join))
-        return gq_fail_usage(
-            e, "a calibrated run cannot be done in parts: each layer depends on those before it");
-    if (o->calibration && o->transpose.n)
-        return gq_fail_usage(e, "a calibrated run cannot transpose tensors, as the model runs on what it has "
-                                "written: transpose those of its output");
     return true;
 }
 

@@ -45,9 +45,6 @@ bool plan_check_target(const gq_options *o, gq_error *e) {
     for (size_t i = 0; i < o->n_outputs; i++) {
         if (!plan_has_target(o, i)) continue;
         if (!check_target(o, i, e)) return false;
-        if (o->pure)
-            return gq_fail_usage(
-                e, "a target mixes types; one type for all tensors cannot be asked for as well");
     }
     return true;
 }

@@ -1,0 +1,10 @@
+/* Options that exclude each other: one table, for whoever asks early and for the plan itself. */
+#ifndef GQ_CONFLICTS_H
+#define GQ_CONFLICTS_H
+
+#include "quantize/gquant.h"
+
+/* Fails with GQ_USAGE where gq_options_conflict finds two options. */
+bool conflicts_check(const gq_options *o, gq_error *e);
+
+#endif
