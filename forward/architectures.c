@@ -4,7 +4,7 @@
 
 #include "forward/own_keys.h"
 
-/* What is not named is absent, 0 or the first of its kind. */
+/* A member that a row does not name is absent, 0 or the first of its kind. */
 static const architecture table[] = {
     {.name = "llama",
      .mixers = {&mixer_attention},

@@ -11,11 +11,11 @@
 #include "forward/parts.h"
 #include "forward/simd/elements.h"
 
-/* Of a tensor or a key: a row that has a tensor not refuses a model with it, as what it is for would be left
- * out. UNUSED: a bias that may be there and is not added. */
+/* Whether models of a row have a tensor or a key. A model with a tensor that its row has as ABSENT is
+ * refused, because its effect would be left out. UNUSED: a bias that may be there and is not added. */
 typedef enum presence { ABSENT, OPTIONAL, REQUIRED, UNUSED } presence;
 
-/* Where norms stand. */
+/* The place of a layer's norms. */
 typedef enum placement {
     PLACE_PRE,      /* attn_norm and ffn_norm, each before its part */
     PLACE_PAN,      /* the same, but the second is called post_attention_norm */
@@ -70,10 +70,11 @@ enum { ARCHITECTURE_PARTS = 3 }; /* mixers of a row, and feed-forward parts */
 typedef struct architecture {
     const char *name;
 
-    /* Of these a layer has the first that says it is its own, or the last; none: layers do without. */
+    /* A layer takes the first of these parts that claims it, else the last one. An empty list: layers have no
+     * such part. */
     const layer_part *mixers[ARCHITECTURE_PARTS], *ffns[ARCHITECTURE_PARTS];
 
-    /* Of weights that few rows have, or that not all have in the same way, whether they are there. Two have
+    /* Whether weights are there that only some rows have, or have in different ways. Two of them have
      * consequences: without an optional ffn_norm both parts read what attn_norm gives, and with a required
      * attn_qkv there are no attn_q, attn_k, attn_v in its place. */
     presence has[WEIGHT_SLOTS];

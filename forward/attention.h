@@ -1,4 +1,4 @@
-/* What mixers that compare queries with keys have in common: sizes of heads, windows, scale, rope. */
+/* Sizes of heads, windows, scale and rope: shared by all mixers that compare queries with keys. */
 #ifndef GQ_FORWARD_ATTENTION_H
 #define GQ_FORWARD_ATTENTION_H
 
@@ -35,7 +35,7 @@ void attention_choose_layers(const forward_model *m, key_reader *r, bool *is_own
 /* Heads and the sizes that the keys give them. */
 void attention_read_heads(forward_model *m, key_reader *r, model_part *p);
 void attention_read_windows(forward_model *m, key_reader *r, model_part *p);
-/* Which layers turn by rope, when windows are known. */
+/* Decides which layers use rope. Called when windows are known. */
 void attention_choose_rope(forward_model *m, key_reader *r, model_part *p);
 /* Factors of rope. */
 void attention_find_model_tensors(tensor_finder *f, model_part *p);

@@ -1,4 +1,4 @@
-/* What metadata say of heads, windows, and which layers rope turns. */
+/* Reads heads, windows and the layers that use rope from the metadata. */
 #include "forward/attention.h"
 #include "forward/layer_part.h"
 

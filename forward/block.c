@@ -13,7 +13,7 @@ bool forward_model_splits(const forward_model *m) {
     return true;
 }
 
-/* What a part reads: the state, or a norm of it. */
+/* Returns the input of a part: the state, or a norm of it. */
 static const float *norm_before(forward_batch *b, weight_slot norm, const float *x, size_t *stride) {
     if (norm == WEIGHT_SLOTS) return x;
     batch_norm_slot(b, norm, x, *stride, b->model->sizes.width, b->normed, b->stride);

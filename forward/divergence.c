@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of one model at one position. Arrays of a lane each, so that all loops run over positions. */
+/* Running sums of one model for LANES positions. Each array has a lane per position, so that all loops run
+ * over positions. */
 enum { LANES = 32 };
 typedef struct lanes {
     double max[LANES];

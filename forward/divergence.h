@@ -1,4 +1,4 @@
-/* What follows from the logits of an original and its copies, for a batch of positions in a text.
+/* Compares the logits of an original and its copies, for a batch of positions in a text.
  *
  *     divergence *d = divergence_new(positions, copies, pool, &e);
  *     divergence_start(d, positions, right);             // the token that stands there, for each

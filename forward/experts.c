@@ -137,7 +137,7 @@ static void experts_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     own->group_score = scratch_take(s, n->groups, s->threads, sizeof(float));
 }
 
-/* What the functions below need of them all. */
+/* State that the functions below share. */
 typedef struct experts_run {
     forward_batch *b;
     const experts_numbers *n;
@@ -213,7 +213,7 @@ static void choose_experts(const experts_run *r, const float *p, size_t token, i
     }
 }
 
-/* Which tokens go to each expert, in ascending order: those of e are from begin[e] to begin[e + 1]. */
+/* Sorts tokens by expert, in ascending order: expert e has those from begin[e] to begin[e + 1] - 1. */
 static void sort_by_expert(const experts_run *r) {
     const experts_scratch *own = r->own;
     size_t n = r->b->tokens, used = r->n->used, experts = r->n->experts;
@@ -245,7 +245,7 @@ static bool check_bias(const experts_run *r) {
     return true;
 }
 
-/* Of ELEMENT_SPAN tokens. p: what comes from the router. */
+/* Chooses the experts of ELEMENT_SPAN tokens from the router's output. */
 static void choose_span(void *data, size_t span, int thread) {
     const experts_run *r = data;
     const forward_batch *b = r->b;

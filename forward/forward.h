@@ -35,7 +35,7 @@
 
 typedef struct forward_model forward_model;
 
-/* What the metadata and tensors say, all of it checked: an architecture outside the table, a key that is
+/* Reads and checks metadata and tensors. An architecture outside the table, a key that is
  * missing, of a wrong type or in contradiction to others, a tensor that is missing, misshapen, of a type
  * without decoder or unknown to the architecture is an error that names it. g stays the caller's and open
  * until forward_model_free. */
@@ -72,7 +72,7 @@ void forward_layer_free(forward_layer *l);
 /* Whole blocks of another type in place of a matrix t of the layer that was read, all of its matrices, until
  * another layer is read; the caller keeps them. data NULL: its own again. */
 void forward_layer_replace(forward_layer *l, const gguf_tensor *t, uint32_t type, const void *data);
-/* Which weights calls use from now on: those that have been replaced, or all of its own, as after
+/* Chooses the weights that later calls use: replaced ones where there are some, or the layer's own, as after
  * forward_layer_read. */
 void forward_layer_use(forward_layer *l, bool replaced);
 /* Tell the system that layer i will be read soon; nothing where there is no layer i. */
@@ -107,10 +107,10 @@ void forward_batch_windows(forward_batch *b, size_t windows);
 size_t forward_batch_tokens(const forward_batch *b);
 void forward_batch_free(forward_batch *b);
 
-/* What flows into a matrix of weights, handed out right before it is used (docs/forward.md has the list):
- * `features` rows of activations of `tokens` tokens. All weights that share these are told at once. A weight
- * of several matrices (experts, heads) is told once per matrix and batch; an expert that no token of the
- * batch is routed to is not told. */
+/* The inputs of a matrix of weights, handed out right before it is used (docs/forward.md has the list):
+ * `features` rows of activations of `tokens` tokens. Weights that share inputs are reported together. A
+ * weight of several matrices (experts, heads) is reported once per matrix and batch; an expert without tokens
+ * in a batch is not reported. */
 enum { FORWARD_MOST_WEIGHTS = 8 };
 typedef struct forward_inputs {
     const gguf_tensor *weights[FORWARD_MOST_WEIGHTS];
@@ -144,7 +144,7 @@ typedef struct forward_rows {
 bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *ids, float *x, size_t stride,
                    gq_error *e);
 
-/* What of a layer is run. One part after the other gives the same bits as the whole. */
+/* The parts of a layer that are run. Running one after the other gives the same bits as the whole. */
 typedef enum forward_part { FORWARD_ATTENTION = 1, FORWARD_FFN = 2, FORWARD_WHOLE = 3 } forward_part;
 /* x becomes the state after this part of the layer that l holds; a single part is an error where the model
  * does not split. Inf or NaN in what flows into weights is an error that names them. site may be NULL. */

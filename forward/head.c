@@ -59,7 +59,7 @@ static forward_answer place(void *data, const forward_inputs *in, gq_error *e) {
     return p->site->take(p->site->data, &placed, e);
 }
 
-/* Of batch i, into normed. */
+/* Writes the final norm of batch i into normed. */
 static bool finish(forward_stream *s, size_t i, float *normed, const forward_site *site, gq_error *e) {
     forward_batch *b = run_batch(s->run, s->model, e);
     float *x = b ? states_take(&s->states, i, false, e) : NULL;

@@ -51,7 +51,7 @@ static join heap_pop(join_room *r) {
 
 /* ---- joining ---- */
 
-/* What two neighbours would make. */
+/* Looks up the token that two neighbours would make. */
 static bool find_join(const vocabulary *v, const char *word, const symbol *a, const symbol *b, uint32_t *rank,
                       uint32_t *result) {
     if (v->kind == VOCABULARY_SPM) { /* any two whose text is a token */

@@ -36,7 +36,7 @@ double key_float_needed(key_reader *r, const char *name, double least, double mo
 /* A factor, of which 0 stands for 1. */
 double key_scale(key_reader *r, const char *name, double absent);
 bool key_bool(key_reader *r, const char *name, bool absent);
-/* Which of n texts the value is; the first one where the key is absent. */
+/* Returns the number of the text, of n, that the value equals; 0 where the key is absent. */
 size_t key_choice(key_reader *r, const char *name, const char *const *texts, size_t n);
 
 /* A fault of a key's value that its reader found: "found" is what the text says of it. */

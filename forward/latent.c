@@ -15,7 +15,7 @@ typedef struct latent_layer {
     size_t q_rank;             /* rows of attn_q_a; 0: there is attn_q */
 } latent_layer;
 
-/* Of a head's values those that rope does not turn. */
+/* The number of a head's values that rope does not turn. */
 static size_t latent_plain_values(const latent_numbers *n) {
     return n->attention.head - n->attention.rope.turned;
 }

@@ -27,7 +27,8 @@ void *room_new(uint64_t bytes, gq_error *e) {
 
 /* ---- layers ---- */
 
-/* Where things lie in the room of a layer. With a layer they are read there, without they are only counted.
+/* Lays tensors out in a layer's memory. With a layer they are read into it; without one their bytes are only
+ * counted.
  */
 typedef struct placing {
     forward_layer *l;

@@ -1,5 +1,5 @@
-/* What a part of a layer is. A layer is a mixer (attention and what does its work: tokens see each other) and
- * a feed-forward part (each token by itself); either may be missing.
+/* The interface of a part of a layer. A layer is a mixer (attention and what does its work: tokens see each
+ * other) and a feed-forward part (each token by itself); either may be missing.
  *
  * A part is a file of its own that ends with one of these structs. A row of architectures.c names the parts
  * that its models have, and each layer has one of them, which the part itself chooses by keys or tensors.
@@ -17,8 +17,8 @@
 struct layer_part {
     size_t model_bytes, layer_bytes; /* of its numbers: for the whole model, for each layer; zero at first */
 
-    /* Which layers have it: is_own[i]. Only asked where the row has another part behind it, which takes what
-     * is left; NULL: it takes all. */
+    /* Sets is_own[i] for the layers that have this part. Only called where the row has another part behind
+     * it, which takes the others; NULL: this part takes all layers. */
     void (*choose_layers)(const forward_model *m, key_reader *r, bool *is_own);
     /* Metadata into numbers, once a model, when all layers have their parts; may be NULL. */
     void (*read_keys)(forward_model *m, key_reader *r, model_part *p);

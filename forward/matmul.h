@@ -41,8 +41,8 @@ typedef struct matmul_weights {
 void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
                 size_t y_stride, size_t tokens);
 
-/* What of a product between positions of the same window is wanted. Token t sees the positions up to its own,
- * and of these the last `window` only, its own among them (0: all). */
+/* Limits a product between positions of the same window. Token t sees positions up to its own; with a
+ * `window` only that many last ones, its own included (0: all). */
 typedef enum matmul_limit {
     MATMUL_ALL,
     MATMUL_ROWS_SEEN, /* rows are positions: of rows that token t does not see, y is left or set to anything

@@ -1,13 +1,13 @@
-/* What the files of matmul.h share. */
+/* Sizes and panels that the files behind matmul.h share. */
 #ifndef GQ_MATMUL_ROOM_H
 #define GQ_MATMUL_ROOM_H
 
 #include "forward/matmul.h"
 #include "forward/simd/kernels.h"
 
-/* What is worked on at once. A tile of weights, decoded, and a panel of tokens at the same columns share a
- * core's second cache; the activations of a step are packed once, into panels, and serve all threads. None of
- * these numbers has a bearing on results. */
+/* Sizes of what is worked on at once. A tile of weights, decoded, and a panel of tokens at the same columns
+ * share a core's second cache; the activations of a step are packed once, into panels, and serve all threads.
+ * None of these numbers has a bearing on results. */
 enum {
     TILE_ROWS = 192,                 /* a multiple of all kernels' rows */
     TILE_COLUMNS = 512,              /* a multiple of all types' blocks */

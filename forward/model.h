@@ -1,4 +1,4 @@
-/* What the files of this room know of a model that is set up; forward.h is for the others. */
+/* A model that is set up, as the files of this folder see it; others use forward.h. */
 #ifndef GQ_FORWARD_MODEL_H
 #define GQ_FORWARD_MODEL_H
 
@@ -24,7 +24,7 @@ typedef struct plan_part {
     weight_slot after;      /* norm of what it gives; WEIGHT_SLOTS: none */
 } plan_part;
 
-/* What a layer is made of: tensors (NULL: it has them not), and parts. */
+/* The tensors (NULL: the layer has none) and parts that a layer is made of. */
 typedef struct layer_plan {
     const gguf_tensor *weight[WEIGHT_SLOTS], *bias[WEIGHT_SLOTS];
     plan_part mixer, ffn;
@@ -53,14 +53,14 @@ struct forward_model {
     bool parallel_own; /* both parts read the state, each through a norm of its own */
 };
 
-/* What a part of the model's row knows of the model; NULL: the row has no such part. */
+/* Returns what a part has read from the model's metadata; NULL: the model's row has no such part. */
 static inline void *model_numbers(const forward_model *m, const layer_part *kind) {
     for (size_t i = 0; i < m->n_parts; i++)
         if (m->parts[i].kind == kind) return m->parts[i].numbers;
     return NULL;
 }
 
-/* What it knows of layer i; NULL: the layer has another. */
+/* Returns what the part knows of layer i; NULL: the layer has another part. */
 static inline void *model_layer_numbers(const forward_model *m, const model_part *p, size_t i) {
     const layer_plan *l = &m->layers[i];
     return l->mixer.part == p ? l->mixer.numbers : l->ffn.part == p ? l->ffn.numbers : NULL;
@@ -79,7 +79,7 @@ uint64_t layer_plan_bytes(const layer_plan *plan);
 /* Values of a small tensor; what is NULL reads as nothing. raw: room for it as stored. */
 bool model_read_values(const forward_model *m, const gguf_tensor *t, void *raw, float *values, gq_error *e);
 
-/* As it is stored. */
+/* A matrix of a layer in its stored type. */
 typedef struct layer_matrix {
     const uint8_t *data; /* NULL: not there */
     uint32_t type;

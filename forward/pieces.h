@@ -25,7 +25,7 @@ uint32_t pieces_find(const piece_table *p, const char *text, size_t length); /* 
 /* The number of a string, which gets the next one when it is new. */
 uint32_t pieces_add(piece_table *p, const char *text, size_t length, bool *fresh);
 
-/* What becomes of two neighbours. */
+/* The token that two neighbours merge into. */
 typedef struct merge {
     uint32_t left, right;
     uint32_t rank, result;

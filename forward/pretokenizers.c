@@ -1,4 +1,4 @@
-/* Which patterns stand behind which pre value: facts about models, as data. Patterns match as they stand
+/* A table of the patterns behind each pre value: facts about models, as data. Patterns match as they stand
  * with PCRE2_UTF and PCRE2_UCP; possessive quantifiers are where backtracking could find nothing. */
 #include <string.h>
 

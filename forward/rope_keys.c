@@ -1,9 +1,9 @@
-/* What metadata say of rope, and its factor tensors. */
+/* Reads rope's numbers from the metadata, and its factor tensors. */
 #include <math.h>
 
 #include "forward/rope.h"
 
-/* Of a head's values at most so many. */
+/* Reads how many of a head's values rope turns; no more than the head has. */
 static void read_turned(rope_numbers *n, const architecture *a, key_reader *r, size_t head, size_t most) {
     n->turned = key_number(r, "rope.dimension_count", head, 2, most < 2 ? 2 : most);
     if (!a->rope_partial && n->turned != head)

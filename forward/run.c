@@ -1,4 +1,4 @@
-/* What the streams of a run share: one model's layer and batch at a time. */
+/* The state that the streams of a run share: one model's layer and batch at a time. */
 #include "forward/run.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What stream.c and head.c know of a run. */
+/* A run as stream.c and head.c see it. */
 #ifndef GQ_FORWARD_RUN_H
 #define GQ_FORWARD_RUN_H
 

@@ -11,7 +11,7 @@ enum { SPLIT_MOST = 6 }; /* patterns of a list */
 extern const char SPLIT_TRIPLES[];         /* a cut before each group of ASCII digits */
 extern const char SPLIT_TRIPLES_OF_TEXT[]; /* the first group of a run keeps the text before it */
 
-/* What a pre value stands for. */
+/* The splitting rules behind a pre value. */
 typedef struct split_rule {
     bool raw;           /* characters instead of bytes: no pattern, only runs of newlines are cut off */
     bool ignore_merges; /* a word that is a token stays whole */

@@ -1,4 +1,4 @@
-/* What the parts of a layer do alike: products, norms, sums, telling what flows in. */
+/* Steps that all parts of a layer share: products, norms, sums, reporting inputs. */
 #include <math.h>
 #include <stdatomic.h>
 

@@ -20,7 +20,7 @@ enum {
     OVERHEAD = 128 << 10, /* what calls and threads take besides what is counted */
 };
 
-/* What a model takes while a layer is done. */
+/* Bytes that a model takes while a layer is run. */
 static uint64_t layer_bytes(const forward_job *j, const forward_model *m, size_t batch, bool in_file) {
     const forward_sizes *s = forward_model_sizes(m);
     uint64_t threads = (uint64_t)OVERHEAD * (uint64_t)j->threads;
@@ -204,7 +204,7 @@ bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part
     return true;
 }
 
-/* Of a batch, to be changed; states that are in a file are a copy already. */
+/* Returns a copy of a batch's states that may be changed. States from a file are a copy already. */
 static float *copy_of(forward_stream *s, size_t batch, gq_error *e) {
     size_t floats = s->states.width * states_stride(&s->states, batch);
     float *x = states_take(&s->states, batch, false, e);

@@ -20,7 +20,7 @@
 
 #include "forward/forward.h"
 
-/* What is run, and within what; the same for all streams of a run. Lives as long as the run. */
+/* The text, threads and memory of a run, the same for all its streams. Lives as long as the run. */
 typedef struct forward_job {
     const uint32_t *ids; /* windows x context */
     size_t windows, context;
@@ -35,7 +35,7 @@ typedef struct forward_job {
     void *data;
 } forward_job;
 
-/* Those that so many tokens fill: one at least, and no more than there are. */
+/* The number of windows that so many tokens fill: at least one, and no more than there are. */
 size_t forward_job_windows(const forward_job *j, size_t tokens);
 /* All of the work that pulse will be told about: of a stream's layers, and of its logits. */
 double forward_job_work(const forward_job *j, const forward_model *m, bool logits);
@@ -48,7 +48,7 @@ typedef struct forward_bounds {
     uint64_t peak;   /* bytes that are taken at most, `besides` among them; beyond `memory` where a single
                         window needs more. UINT64_MAX: more than can be counted */
 } forward_bounds;
-/* Of a stream for each of these models. logits: forward_run_head will be called. */
+/* Memory bounds of a run with one stream per given model. logits: forward_run_head will be called. */
 forward_bounds forward_bounds_of(const forward_job *j, const forward_model *const *models, size_t n,
                                  bool logits);
 
@@ -66,9 +66,9 @@ forward_layer *forward_run_layer(forward_run *r, const forward_model *m, size_t 
 
 /* ---- a stream: the states of a model ---- */
 
-/* Where states are written when all of a layer is done: `slots` (1 or 2) slots of forward_stream_bytes from
- * `at` on. With two of them a layer's states are read from one and written to the other, so that those before
- * it stay until it is done. The layout depends on nothing but the model's width and the windows. */
+/* The file that states are written to when a layer is done: `slots` (1 or 2) slots of forward_stream_bytes
+ * from `at` on. With two of them a layer's states are read from one and written to the other, so that those
+ * before it stay until it is done. The layout depends on nothing but the model's width and the windows. */
 typedef struct forward_keep {
     int fd;
     const char *path; /* for messages */
@@ -99,7 +99,7 @@ bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e);
  * stay in theirs: an earlier run that was killed between the parts is resumed before the layer. */
 bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part part,
                          const forward_site *site, gq_error *e);
-/* What flows into the output matrix is told, for all windows in order; the states stay. */
+/* Reports the inputs of the output matrix for all windows in order. The states stay. */
 bool forward_stream_final(forward_stream *s, const forward_site *site, gq_error *e);
 
 /* Batch i begins with window i * bounds.batch; all but the last have so many windows. */
@@ -107,7 +107,7 @@ size_t forward_stream_batches(const forward_stream *s);
 /* One batch through what is next, the layer or a part of it, to see what flows; the states stay. */
 bool forward_stream_look(forward_stream *s, size_t batch, const forward_layer *l, forward_part part,
                          const forward_site *site, gq_error *e);
-/* What flows into the output matrix, of one batch; the states stay. */
+/* Reports the inputs of the output matrix for one batch. The states stay. */
 bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_site *site, gq_error *e);
 
 /* ---- logits ---- */
@@ -116,14 +116,15 @@ bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_si
 typedef struct forward_head {
     size_t from, n; /* places of each window that are wanted */
     bool (*start)(void *data, size_t first_window, size_t windows, gq_error *e);
-    /* Of tokens first ... first + rows - 1: stream i's token r at place p of the k-th window is at
-     * logits[i][(r - first) * stride + k * n + p]. */
+    /* Called with the logits of tokens first ... first + rows - 1 of the vocabulary: stream i's token r at
+     * place p of the k-th window is at logits[i][(r - first) * stride + k * n + p]. */
     bool (*tile)(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
                  gq_error *e);
     bool (*end)(void *data, gq_error *e);
     void *data;
 } forward_head;
-/* Of all windows in order, of all streams, whose vocabularies have the same size. The states stay. */
+/* Computes the logits of all windows in order, for all streams, whose vocabularies have the same size. The
+ * states stay. */
 bool forward_run_head(forward_run *r, forward_stream *const *streams, size_t n, const forward_head *head,
                       gq_error *e);
 

@@ -118,7 +118,7 @@ static void find_norms(tensor_finder *f) {
     tensors_take_biased(f, WEIGHT_POST_FFW_NORM, after, d, bias);
 }
 
-/* Where the norms that were found stand: what runs a layer looks at nothing else. */
+/* Records the places of the norms that were found. Running a layer looks at nothing else. */
 static void place_norms(const forward_model *m, layer_plan *l) {
     placement place = m->arch->place;
     l->mixer.before = l->weight[WEIGHT_ATTN_NORM_2] ? WEIGHT_ATTN_NORM_2
@@ -165,7 +165,7 @@ static void find_head(tensor_finder *f) {
                         m->sizes.vocabulary);
 }
 
-/* What would be left out would be missing in the logits. */
+/* Refuses tensors that no part uses: without their effect the logits would be wrong. */
 static void refuse_others(tensor_finder *f) {
     const gguf_model *g = f->m->file;
     for (uint64_t i = 0; f->ok && i < g->n_tensors; i++) {

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/index.h"
 #include "forward/join.h"
 #include "forward/specials.h"
 #include "forward/utf8.h"
-#include "base/index.h"
 
 struct tokenizer {
     vocabulary vocabulary;
@@ -183,7 +183,8 @@ static size_t put_spaces(const char *text, size_t n, bool prefix, char *to) {
     return (size_t)(at - to);
 }
 
-/* Where nothing joins across the front of a run of U+2581, cut there: same ids, and words that repeat. */
+/* Cuts in front of each run of U+2581 where nothing joins across it: the ids stay the same, and words repeat.
+ */
 static bool cut_at_spaces(run *r, const char *text, size_t n) {
     if (!r->v->cut_at_spaces) return add_word(r, text, n, r->e);
     size_t start = 0;

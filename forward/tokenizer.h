@@ -34,7 +34,7 @@ typedef struct token_list {
 /* Keys and values are borrowed until tokenizer_free; `file` is for messages. */
 tokenizer *tokenizer_new(const char *file, const gguf_kv *kv, uint64_t n_kv, gq_error *e);
 void tokenizer_free(tokenizer *t);
-/* What somebody should know of the vocabulary, one sentence each; n of them. */
+/* Warnings about the vocabulary, n sentences. */
 const char *const *tokenizer_warnings(const tokenizer *t, size_t *n);
 size_t tokenizer_tokens(const tokenizer *t); /* how many tokens there are */
 /* Whether texts begin with a BOS, and which token that is. */

@@ -246,7 +246,7 @@ static void find_bytes(vocabulary *v) {
     v->cut_at_spaces = true;
     for (uint32_t i = v->kind == VOCABULARY_SPM ? 0 : v->n_tokens; i < v->pieces.n && v->cut_at_spaces; i++)
         v->cut_at_spaces = space_only_ahead(&v->pieces.items[i]);
-    /* Of vocabularies by rank it is what merges make that counts, and that may be a token, too. */
+    /* In vocabularies by rank the results of merges count, and such a result may be a token, too. */
     for (uint64_t i = 0; i < v->merges.n_slots && v->cut_at_spaces; i++)
         if (v->merges.slots[i].left != NO_PIECE)
             v->cut_at_spaces = space_only_ahead(&v->pieces.items[v->merges.slots[i].result]);

@@ -1,4 +1,4 @@
-/* What a model's metadata say of its vocabulary, in the form that tokenizing needs. */
+/* A model's vocabulary from its metadata, in the form that tokenizing needs. */
 #ifndef GQ_VOCABULARY_H
 #define GQ_VOCABULARY_H
 
@@ -12,7 +12,7 @@ typedef enum vocabulary_kind {
     VOCABULARY_RAW, /* characters, joined by rank */
 } vocabulary_kind;
 
-/* What a token is in a text. */
+/* The kind of a token in a text. */
 typedef enum token_class { TOKEN_PLAIN, TOKEN_CONTROL, TOKEN_USER } token_class;
 
 enum { VOCABULARY_WARNINGS = 4 };

@@ -1,4 +1,4 @@
-/* What is done to activations one by one, or along the features of each token: at one ISA level.
+/* Operations on activations one by one, or along the features of each token, at one ISA level.
  *
  * Tokens are the lanes, so no sum runs across a vector, and results do not depend on its width. Only
  * exponentials use fused products.

@@ -1,4 +1,4 @@
-/* What of this room is compiled once per ISA level. */
+/* The functions of this folder that are compiled once per ISA level. */
 #ifndef GQ_FORWARD_KERNELS_H
 #define GQ_FORWARD_KERNELS_H
 
@@ -9,7 +9,7 @@ typedef struct forward_kernels {
     const element_kernels *elements;
 } forward_kernels;
 
-/* Those of the level that k are of. */
+/* Returns the functions of the same ISA level as k. */
 const forward_kernels *forward_kernels_of(const kernels *k);
 
 #endif
