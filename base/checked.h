@@ -8,7 +8,8 @@ static inline uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b 
 
 static inline uint64_t times(uint64_t a, uint64_t b) {
     uint64_t product;
-    return a == UINT64_MAX || b == UINT64_MAX || __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+    return a == UINT64_MAX || b == UINT64_MAX || __builtin_mul_overflow(a, b, &product) ? UINT64_MAX
+                                                                                        : product;
 }
 
 static inline uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }

@@ -1,4 +1,4 @@
-/* What every call that can fail reports: a kind, and one sentence for people.
+/* The report of a call that can fail: a kind, and one sentence for people.
  *
  * A call returns false (or NULL) and fills the caller's gq_error. The text names the file, the tensor, the
  * offset or element, what was found and what was expected; it holds no control characters, whatever the file
@@ -26,8 +26,8 @@ typedef enum gq_status {
     GQ_BAD_WEIGHTS = 4, /* of the input; they cannot be quantized or run, and trying again is no use */
 } gq_status;
 
-/* What the request would have to say for the same work to be done after all. A program puts it in its own
- * words: the library does not know how it is asked. */
+/* The change to a request after which the same work could be done. A program puts it in its own words: the
+ * library does not know how it is asked. */
 typedef enum gq_remedy {
     GQ_REMEDY_NONE,
     GQ_REMEDY_REPLACE,    /* that what is there may be replaced: force */
@@ -75,9 +75,9 @@ static inline const char *gq_a(const char *name) {
     return "a";
 }
 
-/* Of n words the one that `text` was most likely meant to be, for a message to suggest; NULL: all take slips
- * of `below` or more. A wrong, missing or needless letter counts 2, a digit 3, a '_' that is missing or
- * needless 1; case counts nothing. */
+/* Returns the one of n words that `text` was most likely meant to be, for a message to suggest; NULL: all
+ * take slips of `below` or more. A wrong, missing or needless letter counts 2, a digit 3, a '_' that is
+ * missing or needless 1; case counts nothing. */
 GQ_API const char *gq_nearest(const char *text, const char *const *words, size_t n, unsigned below);
 
 #ifdef __cplusplus

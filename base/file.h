@@ -37,8 +37,8 @@ bool gq_file_read(const gq_file *f, uint64_t offset, void *to, size_t n, gq_erro
 /* Whether size and time of change still are those it was opened with; bytes in memory are. To be asked behind
  * work that read it for long: what was read before and after a change does not belong together. */
 bool gq_file_unchanged(const gq_file *f, gq_error *e);
-/* Have the disk fetch a range, in pieces that the kernel takes whole; drop one from the page cache; whether nearly
- * nothing of one of at most 8 MiB is there. Of memory they do nothing, and nothing is cold. */
+/* Have the disk fetch a range, in pieces that the kernel takes whole; drop one from the page cache; whether
+ * nearly nothing of one of at most 8 MiB is there. Of memory they do nothing, and nothing is cold. */
 void gq_file_will_need(const gq_file *f, uint64_t offset, uint64_t n);
 void gq_file_dont_need(const gq_file *f, uint64_t offset, uint64_t n);
 bool gq_file_is_cold(const gq_file *f, uint64_t offset, uint64_t n);

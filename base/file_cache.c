@@ -6,8 +6,8 @@
 #include "base/file.h"
 
 enum {
-    ASKED_BYTES = 1 << 20,    /* of more at once the kernel reads the beginning only */
-    COLD_BYTES = 8 << 20,     /* the longest range that gq_file_is_cold looks at */
+    ASKED_BYTES = 1 << 20, /* of more at once the kernel reads the beginning only */
+    COLD_BYTES = 8 << 20,  /* the longest range that gq_file_is_cold looks at */
     SMALLEST_PAGE = 4096,
 };
 
@@ -21,8 +21,8 @@ void gq_file_dont_need(const gq_file *f, uint64_t offset, uint64_t n) {
     if (f->fd >= 0) posix_fadvise(f->fd, (off_t)offset, (off_t)n, POSIX_FADV_DONTNEED);
 }
 
-/* A mapping that is never touched costs nothing. Neighbours' pages reach into the range, so a quarter of it may be
- * cached. Of files that the user may not write the kernel says that all is cached. */
+/* A mapping that is never touched costs nothing. Neighbours' pages reach into the range, so a quarter of it
+ * may be cached. Of files that the user may not write the kernel says that all is cached. */
 bool gq_file_is_cold(const gq_file *f, uint64_t offset, uint64_t n) {
     unsigned char resident[COLD_BYTES / SMALLEST_PAGE + 1];
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start = offset / page * page,

@@ -1,4 +1,4 @@
-/* Which record of an array has a name: the one way to look up many keys or tensors.
+/* Finds the record of an array that has a name: the one way to look up many keys or tensors.
  *
  * A record is a struct that begins with a pointer to its name; NULL there means that the record has gone. The
  * table holds record numbers, five to eleven bytes a record. Hashes are keyed with random bits, so that no

@@ -1,4 +1,4 @@
-/* Which known word a mistyped one was meant to be, for messages. */
+/* Finds the known word that a mistyped one was meant to be, for messages. */
 #include <ctype.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 enum { LONGEST = 64 }; /* longer words are like no other */
 
-/* What it costs to type b where a was meant; 0 stands for no character. A forgotten '_' is the likeliest
+/* The cost of typing b where a was meant; 0 stands for no character. A forgotten '_' is the likeliest
  * slip, a wrong digit the least likely: it asks for something else. */
 static unsigned slip_cost(char a, char b) {
     if (toupper((unsigned char)a) == toupper((unsigned char)b)) return 0;

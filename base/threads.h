@@ -29,7 +29,7 @@ enum { THREADS_MAX = 4096 };
 
 /* Processors that this process may use. */
 int threads_available(void);
-/* As many threads as are asked for, but at most THREADS_MAX; 0: one per processor. */
+/* Returns the number of threads to use: those asked for, at most THREADS_MAX; 0: one per processor. */
 int threads_asked(int threads);
 /* pthread_create with a stack of our own size, for the few threads that do something beside a call. */
 int threads_start(pthread_t *thread, void *(*enter)(void *arg), void *arg);

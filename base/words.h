@@ -17,7 +17,8 @@ bool words_add(word_list *l, gq_error *e, const char *format, ...) __attribute__
 bool words_copy(word_list *l, gq_error *e, const char *text); /* as it is */
 /* Each line of a text (NULL: none) as a sentence. */
 bool words_add_lines(word_list *l, gq_error *e, const char *text);
-/* Where threads of a pool could not be started: how many there were. Said once, however many pools say it. */
+/* Adds a warning if threads of a pool could not be started: how many there were. It is added once, however
+ * many pools report it. */
 bool words_add_threads(word_list *l, threads_count count, gq_error *e);
 void words_cut(word_list *l, size_t n); /* keep the first n */
 void words_free(word_list *l);

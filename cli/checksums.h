@@ -9,8 +9,8 @@ typedef struct checksum_list {
     size_t n;
 } checksum_list;
 
-/* Those of the output that is called like `model`; without by_name those of the only one, whatever it is
- * called. Free in every case. */
+/* Reads the checksums of the output that is called like `model`; without by_name, those of the only output,
+ * whatever its name. Free the list in every case. */
 bool checksums_read(checksum_list *list, const char *report, const char *model, bool by_name, gq_error *e);
 /* From text of n bytes. */
 bool checksums_parse(checksum_list *list, const char *text, size_t n, const char *report, const char *model,

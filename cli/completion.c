@@ -45,7 +45,7 @@ static bool option_is_offered(const option_row *o, unsigned for_command) {
     return o->name && o->help && o->commands & for_command;
 }
 
-/* What the first argument of a command may be, where it is no file. */
+/* Returns the words that a command's first argument may be, besides files. */
 static const char *first_words_of(const command_row *c) {
     static char names[256];
     if (c->id == CMD_IMATRIX) return "compute show merge convert";
@@ -225,7 +225,8 @@ static void fish_commands(unsigned mask, bool know) {
         if (commands[i].name && !(commands[i].id & mask) == !know) printf(" %s", commands[i].name);
 }
 
-/* Where an option belongs: behind its commands, or anywhere but behind those that lack it. */
+/* Prints the condition for offering an option: behind its commands, or anywhere but behind those that lack
+ * it. */
 static void fish_condition(unsigned mask) {
     if (mask == ~0u) return;
     fputs(mask & CMD_QUANTIZE ? " -n 'not __fish_seen_subcommand_from" : " -n '__fish_seen_subcommand_from",

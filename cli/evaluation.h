@@ -4,7 +4,7 @@
 
 #include "cli/request.h"
 
-/* What the options ask for, but for the models. Reads the text, which evaluation_free releases. */
+/* Turns the options into a request, without its models. Reads the text, which evaluation_free releases. */
 bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e);
 void evaluation_free(gq_evaluation_request *asked);
 /* With progress and warnings. */

@@ -169,7 +169,7 @@ static void print_json(const char *path, const gq_imatrix *m, const gq_imatrix_c
 
 /* ---- showing, merging, converting ---- */
 
-/* Those behind the first `from` bytes. */
+/* Prints the warnings behind the first `from` bytes. */
 static void say_warnings(const request *r, const gq_imatrix *m, size_t from) {
     if (r->quiet) return;
     char *lines = format("%s", gq_imatrix_summary(m)->warnings + from);
@@ -225,7 +225,7 @@ static bool merge_imatrices(const request *r, gq_error *e) {
     return ok;
 }
 
-/* Those that only computing has a use for. */
+/* Returns an option that was given and that only computing uses; NULL: none. */
 static const char *option_of_compute(const request *r) {
     static const char *const names[] = {"context", "tokens",         "memory",  "ids",     "parse-special",
                                         "part",    "process-output", "dry-run", "threads", "progress"};

@@ -153,7 +153,8 @@ void emit_end(emitter *j) { fputc('\n', j->to); }
 
 /* ---- reading ---- */
 
-/* What jansson may still take while it reads; its functions for memory know nothing but sizes. */
+/* The bytes that jansson may still allocate while it reads. Its functions for memory know nothing but sizes.
+ */
 static size_t allowance;
 
 static void *allowance_malloc(size_t n) {

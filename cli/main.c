@@ -47,7 +47,8 @@ static bool makes_file(const request *r) {
     return r->command == CMD_QUANTIZE && !r->dry_run && !r->help && !r->version;
 }
 
-/* What is still to be said; a finished model is one although nobody hears of it. */
+/* Flushes what is still to be printed. A finished model counts as success even if nobody can read the
+ * message. */
 static int close_output(const request *r, int status) {
     gq_error e = {0};
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;

@@ -42,7 +42,7 @@ typedef enum option_kind {
 /* The main job's --help only names the option, beside others; it has to fit a screen. */
 #define BRIEF (1u << 31)
 
-/* What completion offers for the argument. */
+/* The words that completion offers for the argument. */
 typedef enum option_hint { HINT_NONE, HINT_FILE, HINT_FOLDER, HINT_TENSOR_TYPE, HINT_EFFORT } option_hint;
 
 typedef struct option_row {

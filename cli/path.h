@@ -1,4 +1,4 @@
-/* What a path leads to. */
+/* The kind of file that a path leads to. */
 #ifndef CLI_PATH_H
 #define CLI_PATH_H
 
@@ -6,8 +6,7 @@
 
 #include "quantize/gquant.h"
 
-/* As it was typed, and from here on with '/' between folders, which on Windows may be '\\' as well; changed
- * where it is. */
+/* Replaces '\\' between folders, which Windows allows, by '/', in place. */
 char *path_typed(char *path);
 /* Up to and with its last slash, and a dot: "folder/.". malloc'ed. */
 char *path_folder(const char *path);

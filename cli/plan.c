@@ -1,4 +1,4 @@
-/* Which file types fit a machine: sizes, memory to run, a recommendation. */
+/* Shows which file types fit a machine: sizes, memory to run, a recommendation. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,8 @@ static choice choice_of(const survey *s, size_t type, const gq_plan *plan) {
     return c;
 }
 
-/* Those that begin with the name of the importance data are about these, and not about a type. */
+/* Keeps the warnings that begin with the name of the importance data: they are about the data, not about a
+ * type. */
 static void keep_warnings(survey *s, const gq_plan *plan) {
     const char *imatrix = s->request->quantize.imatrix;
     size_t n;
@@ -73,7 +74,7 @@ static void keep_warnings(survey *s, const gq_plan *plan) {
     }
 }
 
-/* Of what is quantized already, more bytes make nothing better. */
+/* Whether a type is offered. For a model that is quantized already, more bytes make nothing better. */
 static bool is_offered(const survey *s, const choice *c, const gq_plan *plan) {
     const gq_summary *sum = gq_plan_summary(plan, 0);
     return !s->quantized || c->is_copy || sum->out_bytes < sum->in_bytes;
@@ -133,7 +134,7 @@ static const char *quantized_as(const gq_model *m) {
     return quantized > all / 2 ? gq_type_name(most) : NULL;
 }
 
-/* Which types of few bits a tensor may get depends on what importance data there are. */
+/* Returns the smallest target size. Importance data decide which types of few bits a tensor may get. */
 static uint64_t smallest_target(const survey *s) {
     static const char *const types[] = {"IQ1_S", "IQ1_M", "Q2_K"};
     gq_error unused;
@@ -183,7 +184,7 @@ static char *size_option(uint64_t bytes) {
     return format("%" PRIu64, bytes);
 }
 
-/* What is of no use for this model is not said to fit. */
+/* Returns the note of a row. A type of no use for this model is not said to fit. */
 static char *note_of(const survey *s, const choice *c) {
     if (*c->made_for) return format("for %s", c->made_for);
     return format("%s", c == s->best ? "fits, recommended" : s->request->ram && c->fits ? "fits" : "");
@@ -198,7 +199,7 @@ static void add_row(table *t, const survey *s, const choice *c) {
     table_cell(t, note_of(s, c));
 }
 
-/* Those for special models last. */
+/* Prints the table, with the types for special models last. */
 static void print_table(const survey *s) {
     table t;
     table_start(&t, "lrrrl");

@@ -1,4 +1,4 @@
-/* What the bare arguments mean.
+/* Interprets the bare arguments:
  *
  *     IN TYPE                   OUT is named after IN
  *     IN TYPE THREADS

@@ -1,4 +1,4 @@
-/* What the bare arguments mean. */
+/* The meaning of the bare arguments. */
 #ifndef CLI_POSITIONAL_H
 #define CLI_POSITIONAL_H
 

@@ -100,7 +100,7 @@ typedef struct rates {
     double left;                   /* seconds; NaN: unknown */
 } rates;
 
-/* What an earlier run had finished says nothing about this one's speed. */
+/* Work that an earlier run had finished says nothing about this one's speed. */
 static rates rates_so_far(const gq_progress *now) {
     double seconds = now->seconds - now->seconds_resumed;
     rates r = {.left = NAN};

@@ -1,5 +1,4 @@
-/* What is said while a run works: a progress line on a terminal, a line per tensor with --verbose; and
- * Ctrl-C. */
+/* Messages while a run works: a progress line on a terminal, a line per tensor with --verbose; and Ctrl-C. */
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
 

@@ -15,7 +15,8 @@
 #include "cli/table.h"
 #include "cli/text.h"
 
-/* Of what this run did itself. A calibration's time is the work, in which layers may have been done before.
+/* The rate of what this run did itself. With calibration the time is that of the work, of which an earlier
+ * run may have done some layers.
  */
 static double rate_of(const gq_plan *plan, const gq_results *results) {
     const gq_progress *p = gq_results_progress(results);
@@ -82,7 +83,7 @@ static bool run_with_progress(const request *r, const gq_plan *plan, gq_results 
     return ok;
 }
 
-/* Of several outputs only what tells them apart, unless more is asked for. */
+/* Prints the report; for several outputs only what tells them apart, unless more is asked for. */
 static void print_report(const report *r, bool all) {
     for (size_t i = 0; all && i < r->n_outputs; i++) {
         if (i) putchar('\n');
@@ -230,7 +231,7 @@ static bool run_plan(const request *r, const gq_plan *plan, gq_evaluation_reques
 int quantize_main(const request *r) {
     gq_error e = {0};
     gq_evaluation_request asked = {0};
-    /* Whoever reads the messages and the table may leave; the model is made all the same. */
+    /* If the reader of messages and table goes away the model is still made. */
     if (!r->dry_run) signal(SIGPIPE, SIG_IGN);
     if (request_has_target(r)) interrupt_catch();
     size_t made = 0;

@@ -1,4 +1,4 @@
-/* What a run or a plan says: tables for people, JSON and CSV for programs. */
+/* The report of a run or a plan: tables for people, JSON and CSV for programs. */
 #ifndef CLI_REPORT_H
 #define CLI_REPORT_H
 
@@ -35,7 +35,8 @@ typedef struct report {
     const char **warnings;  /* so does the list */
 } report;
 
-/* Of a plan, or of its run: results are NULL while it is only planned. What it is of must outlive a report.
+/* Makes the report of a plan or its run; results are NULL while it is only planned. Plan and results must
+ * outlive the report.
  */
 report report_of_plan(const request *r, const gq_plan *plan, const gq_results *results);
 report report_of_comparison(const request *r, const gq_comparison *c);
@@ -61,9 +62,9 @@ void report_rank_copies(report *r);
 void report_copies(FILE *to, const report *r);
 
 /* ---- what is calibrated (report_calibration.c) ---- */
-/* What it takes, for people. */
+/* Prints what a calibration will take, for people. */
 void report_calibration_plan(FILE *to, const gq_calibration_facts *f);
-/* What it has brought; nothing where nothing was calibrated. */
+/* Prints what a calibration has brought; nothing where nothing was calibrated. */
 void report_calibration(FILE *to, const report_output *o);
 typedef struct report_roundings { /* of an output's tensors together */
     uint64_t tensors, matrices, plain, unchecked, codes, ends;
@@ -75,9 +76,9 @@ json_t *report_rounding_json(const gq_rounding *r);
 
 /* ---- models run on a text (report_evaluation.c) ---- */
 report report_of_evaluation(const request *r, const gq_evaluation *v);
-/* What to think of the figures where few places are scored; NULL: nothing. */
+/* Returns a caution about the figures if few positions are scored; NULL: none. */
 const char *report_few_places(const gq_evaluation_facts *facts);
-/* What a run's outputs were evaluated to; NULL: they were not. */
+/* Adds the evaluation of a run's outputs; NULL: they were not evaluated. */
 void report_take_evaluation(report *r, const gq_evaluation *v);
 /* Perplexities, divergences and who is better, for people. */
 void report_evaluation(FILE *to, const report *r);
@@ -87,7 +88,7 @@ void report_evaluation_csv(FILE *to, const report *r);
 /* Weights per second, of a comparison those of the output; 0: not known. */
 double report_rate(const report *r, const report_output *o);
 
-/* What all formats say of a whole output. */
+/* The facts that all formats give of a whole output. */
 enum { WORST = 5 };
 typedef struct report_totals {
     gq_loss loss;        /* sums over the measured tensors */
@@ -98,7 +99,7 @@ typedef struct report_totals {
 report_totals report_total(const report_output *o);
 /* The error a tensor is ranked by: under importance where there is data, plain elsewhere. */
 double report_error(const gq_loss *loss);
-/* What it brings to the whole error: its sum of squares, under importance where there is data. */
+/* The loss's part of the whole error: its sum of squares, weighted by importance where there is data. */
 double report_squares(const gq_loss *loss);
 double report_bits(uint64_t bytes, double weights); /* per weight */
 const char *report_named(const report *r,

@@ -1,4 +1,4 @@
-/* What a calibration takes, and what it has brought. */
+/* Prints what a calibration takes and what it has brought. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

@@ -95,7 +95,7 @@ static void print_tensors(FILE *to, const report *r, size_t first, size_t end) {
     free(at), free(columns);
 }
 
-/* As many copies side by side as a terminal has room for, the others below. */
+/* Prints as many copies side by side as fit a terminal's width, the others below. */
 static void print_all_tensors(FILE *to, const report *r) {
     enum { NAME = 28, COLUMN = 11 }; /* what a name and a copy without its types take */
     size_t screen = (size_t)terminal_columns(to), n = r->n_outputs, beside = n;

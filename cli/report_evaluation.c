@@ -1,4 +1,4 @@
-/* What models make of a text: perplexities, how far copies are from the original, and which is better. */
+/* Prints an evaluation: perplexities, how far copies are from the original, and which is better. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ report report_of_evaluation(const request *r, const gq_evaluation *v) {
 
 /* ---- numbers ---- */
 
-/* As many decimals as the error has a meaning for: two of its digits. */
+/* Formats an estimate with as many decimals as its error allows: two digits of the error. */
 static char *estimate_text(gq_estimate x) {
     if (!isfinite(x.error)) return format("%.4g", x.value);
     if (!(x.error > 0)) return format("%.6g", x.value);
@@ -48,7 +48,7 @@ static char *estimate_text(gq_estimate x) {
     return format("%.*f +-%.*f", decimals, x.value, decimals, x.error);
 }
 
-/* As llama-perplexity prints it. */
+/* Formats a perplexity as llama-perplexity does. */
 static char *perplexity_text(gq_estimate x) {
     return isfinite(x.error) ? format("%.4f +-%.4f", x.value, x.error) : format("%.4f", x.value);
 }
@@ -167,7 +167,7 @@ void report_evaluation(FILE *to, const report *r) {
 
 /* ---- for programs ---- */
 
-/* What is said of a model, in this order. */
+/* A figure of a model; the table prints them in this order. */
 typedef struct figure {
     const char *name;
     double value;

@@ -1,4 +1,4 @@
-/* What the command line asks for. Lists, outputs and texts made while parsing belong to the request. */
+/* The request of a command line. Lists, outputs and texts made while parsing belong to the request. */
 #ifndef CLI_REQUEST_H
 #define CLI_REQUEST_H
 

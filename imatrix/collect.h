@@ -5,8 +5,8 @@
 #include "forward/forward.h"
 #include "imatrix/imatrix.h"
 
-/* What has flowed in so far, of the weights that were told: those of a layer, as a rule. Sums are of doubles
- * and in the order of forward/groups.h, so that they depend neither on batches nor on threads. */
+/* Sums of the squared inputs of the weights reported so far, as a rule those of a layer. Sums are doubles,
+ * added in the order of forward/groups.h, so that they depend neither on batches nor on threads. */
 typedef struct collection collection;
 collection *collection_new(threads_pool *pool, size_t context, gq_error *e); /* context: tokens of a window */
 void collection_free(collection *c);

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/model.h"
 #include "gguf/gguf.h"
 #include "imatrix/entries.h"
 #include "imatrix/layouts.h"
+#include "model/model.h"
 
 enum { SUMS, COUNTS, ACTIVATIONS, PARTS };
 static const char *const suffixes[PARTS] = {".in_sum2", ".counts", ".in_sum"};

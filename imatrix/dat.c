@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/model.h"
 #include "imatrix/entries.h"
 #include "imatrix/layouts.h"
+#include "model/model.h"
 
 /* Name length, one byte of name, calls, number of values, one value. */
 enum { SMALLEST_ENTRY = 4 + 1 + 4 + 4 + 4 };

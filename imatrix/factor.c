@@ -76,7 +76,7 @@ static void take_off_unit(void *data, size_t unit, int thread) {
                  STRIP, STRIP, tile_at(w, 0, s->strip) + unit * UNIT * STRIP, true);
 }
 
-/* What later strips explain. */
+/* Subtracts the part that later strips explain. */
 static void take_off_later(strip_work *s) {
     size_t later = s->w->strips - s->strip - 1;
     if (!later) return;
@@ -201,7 +201,7 @@ static void fill(const work *w, const prepared *p, double damp, double shrink, f
     threads_for(w->pool, w->strips, 1, fill_strip, &f);
 }
 
-/* What is tried next. */
+/* Returns the damping that is tried next. */
 static float larger_damp(float damp) {
     float next = damp > 0 ? damp * 10 : 1e-4f;
     return next < 1 ? next : 1;

@@ -1,20 +1,21 @@
-/* What is known of the inputs that a model's matrices meet, ready for use: made of importance data once, and
- * never changed after. Filters, normalising and what stands in for experts that no token reached are dealt
- * with while it is made.
+/* The statistics of the inputs of a model's matrices, ready for use: made of importance data once, and never
+ * changed after. Filters, normalising and what stands in for experts that no token reached are dealt with
+ * while it is made.
  */
 #ifndef GQ_IMATRIX_INPUTS_H
 #define GQ_IMATRIX_INPUTS_H
 
-#include "codec/codec.h"
 #include "base/error.h"
+#include "codec/codec.h"
 
-/* Of one matrix: a tensor of two dimensions is one, a tensor of experts has one for each. */
+/* Statistics of one matrix: a tensor of two dimensions is one, a tensor of experts has one for each expert.
+ */
 typedef struct matrix_inputs {
     float tokens;             /* seen; in data that count calls, these. 0: none; all columns count the same */
     const float *mean_square; /* per column; NULL: nothing is known */
 } matrix_inputs;
 
-/* Of a tensor's matrices. The values are the model_inputs'. */
+/* Statistics of a tensor's matrices. The values belong to the model_inputs. */
 typedef struct tensor_inputs {
     uint64_t columns;          /* 0: nothing is known */
     uint64_t n_values;         /* columns x matrices */
@@ -33,7 +34,8 @@ typedef struct model_inputs {
     struct imatrix *data; /* for inputs.c alone */
 } model_inputs;
 
-/* Which entries are used: those (not) to `include` have a name with one of the texts in it. n = 0: all. */
+/* Selects entries by name: those with one of the texts in it are used if `include` is set, else left out. n =
+ * 0: all are used. */
 typedef struct inputs_filter {
     const char *const *texts;
     size_t n;
@@ -54,11 +56,11 @@ const char *model_inputs_entry(const model_inputs *m, uint64_t i);
  * nothing is known. Where there is no entry nothing is known either. */
 bool model_inputs_find(const model_inputs *m, const char *tensor, uint64_t columns, uint64_t matrices,
                        tensor_inputs *found, gq_error *e);
-/* Of the values; 0 where nothing is known. */
+/* A checksum of the values; 0 where nothing is known. */
 uint32_t tensor_inputs_digest(const tensor_inputs *t);
 
 matrix_inputs tensor_inputs_matrix(const tensor_inputs *t, uint64_t matrix);
-/* As encoders and measures see it, from a column on. */
+/* The view of encoders and error measures, from a column on. */
 codec_importance matrix_inputs_at(matrix_inputs m, uint64_t column);
 
 #endif

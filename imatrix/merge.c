@@ -82,7 +82,7 @@ static bool agree_on_units(imatrix *a, const imatrix *b, float *scale, gq_error 
     return true;
 }
 
-/* As the program that makes these files counts: from the entry that saw most tokens. */
+/* Counts chunks as llama-imatrix does: from the entry that saw most tokens. */
 static uint32_t count_chunks(const imatrix *im) {
     double most = 0;
     for (uint64_t i = 0; i < im->n_entries; i++) most = fmax(most, (double)imatrix_most(&im->entries[i]));

@@ -3,13 +3,13 @@
 
 #include "imatrix/moments_sums.h"
 
-/* Of a square matrix of so many columns. */
+/* The floats of a square matrix of so many columns. */
 static uint64_t square_floats(size_t columns) {
     uint64_t n = feedback_padded(columns);
     return n * n;
 }
 
-/* Of MOMENTS_SLOT tokens, and of all that may wait. */
+/* The floats of MOMENTS_SLOT tokens, and of all that may wait. */
 static uint64_t slot_floats(moments_shape s) { return feedback_padded(s.columns) * MOMENTS_SLOT; }
 static uint64_t waiting_floats(moments_shape s) { return slot_floats(s) * (MOMENTS_TOKENS / MOMENTS_SLOT); }
 
@@ -19,7 +19,7 @@ static bool long_groups(moments_shape s) { return s.group_tokens > MOMENTS_TOKEN
 /* Columns beyond this are no tensor's, and nothing below overflows. */
 static bool countable(moments_shape s) { return s.columns <= 1 << 28; }
 
-/* Of all blocks' sums. */
+/* The floats of all blocks' sums. */
 static uint64_t sums_floats(moments_shape s) {
     uint64_t floats = 0;
     for (size_t i = 0; i < moments_blocks(s); i++) {
@@ -163,7 +163,7 @@ static void add_group(const moments *m, size_t row, const float *panels, size_t 
     }
 }
 
-/* What waits joins the group's chain; where the group ends, that joins the total. */
+/* Adds waiting tokens to the group's chain; at the group's end, the chain to the total. */
 static void settle_sums(const moments *m, size_t row, const float *panels, size_t column, float *group,
                         float *total, bool ends) {
     if (!group) {

@@ -49,7 +49,7 @@ void moments_add(moments *m, const float *x, size_t x_stride, const float *y, si
 void moments_end_group(moments *m);
 /* In place of tokens: their mean, columns x columns, which is symmetric. For moments of one stream. */
 void moments_set(moments *m, const float *mean);
-/* Of y, per column; zeros where there are no tokens. */
+/* The mean squares of y per column; zeros where there are no tokens. */
 void moments_mean_squares(moments *m, float *columns);
 
 /* ---- made ready for rounding ---- */
@@ -60,7 +60,7 @@ typedef struct moments_settings {
 } moments_settings;
 #define MOMENTS_DEFAULT ((moments_settings){0.01f, 0.1f, -1})
 
-/* Those that somebody asks for: each is the default where it is 0, and none where it is negative. */
+/* Fills settings from a request: 0 stands for the default, a negative number for none. */
 bool moments_settings_take(moments_settings *s, float damp, float shrink, float correction, gq_error *e);
 
 /* With little text D is noise: T / (T + 3 n) for T tokens and n columns. */

@@ -1,4 +1,4 @@
-/* What moments.c sums up and factor.c reads. */
+/* The sums that moments.c makes and factor.c reads. */
 #ifndef GQ_MOMENTS_SUMS_H
 #define GQ_MOMENTS_SUMS_H
 
@@ -26,7 +26,7 @@ struct moments {
     uint64_t tokens; /* in the sums and waiting */
     size_t waiting;  /* tokens of the group at work */
     bool begun;      /* group_triangle and group_square have tokens of it that do not wait any more */
-    /* Of those that wait, MOMENTS_SLOT tokens after the other: y, [column][MOMENTS_SLOT]; y and x - y in
+    /* Waiting tokens, in slots of MOMENTS_SLOT: y, [column][MOMENTS_SLOT]; y and x - y in
      * panels of columns, [token][panel]. */
     float *y, *panels, *differences;
 };
@@ -37,7 +37,7 @@ static inline size_t moments_block_columns(moments_shape s, size_t i) {
     return left < s.width ? left : s.width;
 }
 static inline size_t moments_blocks(moments_shape s) { return (s.columns + s.width - 1) / s.width; }
-/* What only the group at work needs, which has ended: its bytes, and giving them up. */
+/* Memory that only the group at work needs: its bytes, and freeing it when the group has ended. */
 uint64_t moments_group_bytes(moments_shape s);
 void moments_drop_group(moments *m);
 /* Aligned to 64; NULL: no memory. */

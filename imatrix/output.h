@@ -1,4 +1,4 @@
-/* What rounding does to a matrix's output, judged on tokens that it was not calibrated with. */
+/* The error of a matrix's output after rounding, on tokens that it was not calibrated with. */
 #ifndef GQ_IMATRIX_OUTPUT_H
 #define GQ_IMATRIX_OUTPUT_H
 

@@ -1,11 +1,11 @@
-/* What importance data say: numbers per entry and layer, and how much of a model it covers. */
+/* Statistics of importance data: numbers per entry and layer, and how much of a model they cover. */
 #ifndef GQ_IMATRIX_STATS_H
 #define GQ_IMATRIX_STATS_H
 
 #include "imatrix/imatrix.h"
 
-/* Of the normalised values a of an entry, all its matrices together, but for those that no token reached.
- * Shares are 0 to 1. Numbers that are not defined (no data, sum or deviation zero) are NaN. */
+/* Statistics of the normalised values a of an entry: all its matrices together, except those that no token
+ * reached. Shares are 0 to 1. Numbers that are not defined (no data, sum or deviation zero) are NaN. */
 typedef struct imatrix_stats {
     const imatrix_entry *entry;
     int64_t layer;    /* N of "blk.N.role"; -1: none */
