@@ -63,7 +63,7 @@ GQ_API bool gq_type_quantized(uint32_t type);             /* false: one number p
 GQ_API bool gq_type_writable(uint32_t type);              /* whether there is an encoder for it */
 GQ_API uint32_t gq_type_limit(void);       /* all numbers are below it; not all below it are types */
 GQ_API int gq_type_find(const char *name); /* in any case; -1: unknown */
-/* Of a block, of which rows are a whole number; 0: unknown. */
+/* Elements of a block (rows are whole numbers of blocks); 0: unknown type. */
 GQ_API uint32_t gq_type_elements(uint32_t type);
 GQ_API uint32_t gq_type_bytes(uint32_t type);
 GQ_API bool gq_type_readable(uint32_t type); /* whether there is a decoder for it */
@@ -268,8 +268,8 @@ typedef struct gq_progress {
     uint64_t tokens;    /* of a text that models are run on; 0: there is none */
 } gq_progress;
 
-/* What a calibration made of a tensor. Sums are over tokens that were held back, of its inputs X in the
- * original model and Y in the rounded one. */
+/* The result of calibrating a tensor. Sums are over held-back tokens, with its inputs X in the original model
+ * and Y in the rounded one. */
 typedef struct gq_rounding {
     uint64_t matrices;  /* 0: was not calibrated; all that follows is zero */
     uint64_t plain;     /* of these, written as without calibration, which was better or all there was */
@@ -303,10 +303,10 @@ typedef struct gq_results gq_results;
  * a file that RLIMIT_FSIZE forbids is a failure before the work, not a SIGXFSZ. */
 GQ_API bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **results, gq_error *e);
 GQ_API void gq_results_free(gq_results *r);
-/* Of each tensor, in the plan's order. Zeros for those that have not been done, or of which this run did a
- * part only. */
+/* Losses of each tensor, in the plan's order. Zeros for tensors that have not been done, or of which this run
+ * did a part only. */
 GQ_API const gq_loss *gq_results_losses(const gq_results *r, size_t output, size_t *n);
-/* Of each tensor, in the plan's order. NULL, n 0: nothing was calibrated. */
+/* Roundings of each tensor, in the plan's order. NULL, n 0: nothing was calibrated. */
 GQ_API const gq_rounding *gq_results_roundings(const gq_results *r, size_t output, size_t *n);
 /* Errors of a tensor's outputs, sqrt(searched / power), and of what was written; NaN: unknown. */
 GQ_API double gq_rounding_searched(const gq_rounding *r);
@@ -425,7 +425,7 @@ GQ_API bool gq_draft_copy(gq_draft *d, const gq_model *from, gq_error *e);
  * freed, and as many as the type and the dimensions ask for. */
 GQ_API bool gq_draft_add(gq_draft *d, const char *name, uint32_t n_dims, const uint64_t *ne, uint32_t type,
                          const void *data, size_t bytes, gq_error *e);
-/* As gq_write_whole does. */
+/* Writes the model as gq_write_whole does. */
 GQ_API bool gq_draft_write(gq_draft *d, const char *path, bool replace, gq_error *e);
 
 typedef struct gq_memory { /* bytes that a model takes besides its weights, when llama.cpp runs it */
@@ -576,7 +576,7 @@ GQ_API const gq_imatrix_row *gq_imatrix_rows(const gq_imatrix *m, size_t *n); /*
 GQ_API bool gq_imatrix_columns(const gq_imatrix *m, size_t row, uint64_t matrix, float *to, size_t n,
                                gq_error *e);
 
-/* What the data says of one weight of a model. */
+/* The coverage of one weight of a model by importance data. */
 typedef struct gq_imatrix_cover {
     const char *name;
     uint64_t columns, matrices;
@@ -653,7 +653,7 @@ typedef struct gq_evaluated {
     const char *filetype; /* "" where it says none */
     uint64_t file_bytes, tensor_bytes, n_weights;
     gq_estimate perplexity;
-    /* Of copies, against the original: the mean Kullback-Leibler divergence of the next token's
+    /* Figures of copies against the original: the mean Kullback-Leibler divergence of the next token's
      * probabilities, in nats, and its quantiles over tokens; the perplexity as a multiple of the original's;
      * the root mean square of the change of the right token's probability; in what share of places the
      * likeliest token is the same. */

@@ -1,4 +1,4 @@
-/* What the public header says of the library itself and of file types. */
+/* Facts about the library itself and about file types, for the public header. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <zlib.h>

@@ -89,7 +89,7 @@ typedef struct place {
     float *decoded, *lost, *answer; /* lost: in panels of rows, [column][panel]; H times a strip of it */
 } place;
 
-/* Where things are in a room, and how long it is. */
+/* Lays out a thread's scratch and returns its size. */
 static size_t place_in(const feedback_encoder *f, uint8_t *room, place *p) {
     size_t n = FEEDBACK_ROWS * f->columns, at = 0;
     const struct {

@@ -136,7 +136,8 @@ static bool find_inputs(gq_comparison *c, const gguf_tensor *t, tensor_inputs *f
            words_add(&c->warnings, e, "%s; compared without it", why.text);
 }
 
-/* What the report says of a tensor's data. What both models store in full counts as not quantized. */
+/* Notes for the report whether a tensor had importance data. A tensor that both models store in full counts
+ * as not quantized. */
 static void note_coverage(const gq_comparison *c, compared_copy *to, gq_tensor *t, bool covered) {
     bool quantized = gguf_type_of(t->from)->quantized || gguf_type_of(t->to)->quantized;
     if (!c->inputs.path || (!covered && !quantized)) return;
@@ -146,7 +147,7 @@ static void note_coverage(const gq_comparison *c, compared_copy *to, gq_tensor *
 
 /* ---- measuring ---- */
 
-/* What one copy's tensor has to do with the original's. */
+/* A copy's tensor and the original's that it is compared with. */
 typedef struct pairing {
     compared_copy *copy;
     size_t at; /* in the copy's tensors */
@@ -170,7 +171,8 @@ typedef struct compare_room {
     float decoded[STRIP]; /* of what is stored transposed */
 } compare_room;
 
-/* What is read at once begins and ends anywhere, importance begins anew with each row. */
+/* Measures the error of a piece. A piece may begin and end anywhere, while importance begins anew with each
+ * row. */
 static void measure_strips(const job *p, uint64_t first, size_t n, const strip_pair *room, codec_error *sum) {
     if (!p->inputs.columns) {
         p->c->kernels->measure(room->decoded[0], room->decoded[1], 1, n, NULL, sum);
@@ -210,7 +212,7 @@ static bool measure(void *arg, piece *p, gq_error *e) {
                 return false;
             sum->differs |= of->tensor->type != type ||
                             memcmp(room->stored[0], room->stored[1], gguf_type_bytes(type, n)) != 0;
-            /* Where the original cannot be decoded the copy has the same type. */
+            /* An original without a decoder has a copy of the same type. */
             if (j->c->kernels->codecs[type->id].decode) measure_strips(j, at, n, room, &sum->sum);
         }
     }
@@ -358,7 +360,7 @@ static bool open_model(named_model *m, const char *path, gq_error *e) {
     return false;
 }
 
-/* What will be read: of the original each tensor that some copy shares. */
+/* Counts the bytes that will be read: of the original, each tensor that some copy shares. */
 static uint64_t bytes_to_read(const gq_comparison *c, size_t *next) {
     uint64_t bytes = 0;
     for (uint64_t number = 0; number < c->original.model.n_tensors; number++) {

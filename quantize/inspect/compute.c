@@ -117,7 +117,7 @@ static bool bound(gq_importance_plan *p, uint64_t memory, gq_error *e) {
 
 /* ---- the plan ---- */
 
-/* What is run on what: all that is needed to know a run again. */
+/* Identifies the run: model, text and settings, by which an unfinished run is known again. */
 static bool identify(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
     checkpoint_head *h = &p->head;
     if (!read_texts(p, r, e) || !take_part(p, r->part, r->parts, e)) return false;
@@ -261,8 +261,8 @@ static bool check_sums(const imatrix *layer, const char *out, gq_error *e) {
     return ok;
 }
 
-/* What has been summed up since the last record becomes the next one. last: nothing comes behind it, and what
- * states there are does not matter any more. */
+/* Writes the sums since the last record as the next one. last: no layer follows, so that states do not matter
+ * any more. */
 static bool finish_layer(running *r, bool last, gq_error *e) {
     imatrix layer;
     uint8_t *bytes = NULL;

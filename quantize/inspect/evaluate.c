@@ -1,4 +1,4 @@
-/* What models make of a text, and how far copies are from their original there. */
+/* Runs models on a text and compares copies with their original. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -26,7 +26,7 @@ void scores_free(scores *s) {
     *s = (scores){.n = 0};
 }
 
-/* What is averaged, of position i. */
+/* Returns the value of position i that is averaged. */
 typedef double sample(const scores *s, size_t a, size_t b, size_t i);
 
 /* In the order of forward/groups.h, less `from` each; or the squares of that. */

@@ -1,5 +1,5 @@
-/* What an evaluation says: of every scored position what each model gave, and from that perplexities,
- * divergences and how sure they are.
+/* The figures of an evaluation: for every scored position the results of each model, and from these
+ * perplexities, divergences and their standard errors.
  *
  * Errors are standard errors of a mean over positions, each taken for a drawing of its own.
  */

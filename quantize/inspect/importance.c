@@ -107,7 +107,7 @@ bool gq_imatrix_columns(const gq_imatrix *m, size_t row, uint64_t matrix, float 
 
 /* ---- coverage ---- */
 
-/* Those that a quantizer may touch; returns how many. */
+/* Lists the weights that a quantizer may touch; returns their number. */
 static size_t list_weights(const gq_stored *stored, size_t n, imatrix_weight *weights) {
     size_t n_weights = 0;
     for (size_t i = 0; i < n; i++) {

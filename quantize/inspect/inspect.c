@@ -1,4 +1,4 @@
-/* What is in a file, for people and programs to look at. */
+/* Shows the contents of a file to people and programs. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* What a model takes in memory besides its weights, as llama.cpp runs it. docs/mixes.md has the reckoning. */
+/* Estimates the memory that llama.cpp takes for a model besides its weights. docs/mixes.md has the reckoning.
+ */
 #include "model/facts.h"
 #include "quantize/model.h"
 #include "quantize/sized.h"
@@ -16,7 +17,7 @@ static uint64_t number(const gguf_facts *f, const char *name, uint64_t otherwise
     return gguf_fact_int(f, name, &n) && n >= 0 && n <= UINT32_MAX ? (uint64_t)n : otherwise;
 }
 
-/* What is under the key where it holds a number for each layer; else NULL. */
+/* Returns the pair under the key if it holds a number for each layer; else NULL. */
 static const gguf_kv *list(const gguf_facts *f, const char *name, uint64_t layers) {
     const gguf_kv *kv = gguf_fact(f, name);
     uint32_t type;

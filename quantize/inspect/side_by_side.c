@@ -10,7 +10,7 @@
 #include "quantize/sweep/memory_budget.h"
 #include "quantize/sweep/pulse.h"
 
-/* Of a place and model, and once more the doubles that are sorted. */
+/* Bytes per position and model: the scores, and once more the doubles that are sorted. */
 enum { SCORE_BYTES = 2 * sizeof(double) + sizeof(bool) + sizeof(double) };
 
 /* A run, with what all its steps need. */
@@ -23,7 +23,7 @@ typedef struct contest {
     forward_stream **streams;
     int states; /* descriptor of the file that they are in; -1: in memory */
     pulse pulse;
-    /* Of the windows whose logits pass by. */
+    /* Of the windows whose logits are being computed. */
     divergence *divergence;
     size_t first_window, n_windows;
     logits_file file;

@@ -30,7 +30,7 @@ typedef struct side_by_side {
 static inline size_t scored_from(size_t context) { return context / 2; }
 static inline size_t scored_of(size_t context) { return context - 1 - scored_from(context); }
 
-/* What it takes, known before anything is read. */
+/* Computes memory bounds before anything is read. */
 bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e);
 /* Fills the scores, window after window. Adds a warning where threads could not be started. */
 bool side_by_side_run(const side_by_side *s, scores *to, word_list *warnings, gq_error *e);

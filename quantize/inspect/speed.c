@@ -22,7 +22,7 @@ struct gq_speed {
 
 /* ---- what a token needs ---- */
 
-/* Of these a token takes rows, or they are no matrices. */
+/* Tensors that are not multiplied: a token reads rows of them, or they are no matrices. */
 static const char *const not_multiplied[] = {"token_embd.weight", "per_layer_token_embd.weight",
                                              "position_embd.weight", "token_types.weight"};
 static const char *const not_matrices[] = {"_norm", "conv1d", "shortconv.conv."};
@@ -154,7 +154,8 @@ static double take_turn(schedule *s, const part *p, bool products, uint64_t roun
     pthread_mutex_init(&t.lock, NULL);
     threads_together(s->pool, (size_t)threads_pool_most(s->pool), take_runs, &t);
     pthread_mutex_destroy(&t.lock);
-    /* Where a run is as long as the whole turn, threads wait: shares of the time are what counts. */
+    /* A run that lasts as long as the whole turn makes threads wait, so shares of the time are what counts.
+     */
     const double whole = (t.ended - t.begun) / (double)rounds;
     double sum = 0;
     for (int i = 0; i < GGUF_TYPE_LIMIT; i++) sum += t.spent.of[i];
@@ -229,7 +230,7 @@ static bool part_start(part *p, const needed *what, float **x, gq_error *e) {
     return true;
 }
 
-/* What has come together is read and clocked. */
+/* Reads and clocks the tensors that have come together. */
 static bool part_finish(schedule *s, part *p, clocked of[2], gq_error *e) {
     if (p->n == 0) return true;
     const schedule_job job = {.end = p->n, .work = part_read, .arg = p};

@@ -32,7 +32,7 @@ struct gq_verification {
 
 /* ---- codes ---- */
 
-/* Where a type has bytes that no encoder may write; of other types every byte is good. Returns the first bad
+/* Checks a block of a type that has forbidden bytes; of other types every byte is good. Returns the first bad
  * byte of a block, -1: none. */
 static int bad_tq1_0(const uint8_t *block) {
     for (int i = 0; i < 52; i++) {
@@ -288,7 +288,7 @@ static bool check_set(gq_verification *v, gq_error *e) {
     return v->n == 0 || set_problem(v, &v->verdicts[0], e, text);
 }
 
-/* What is said of tensors that are not there is told of the first one, too. */
+/* A key that names tensors which are not there is reported with the first of them. */
 static bool check_transposed(gq_verification *v, gq_error *e) {
     gq_error why = {0};
     if (gguf_model_check_transposed(&v->model, &why)) return true;

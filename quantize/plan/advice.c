@@ -1,5 +1,5 @@
-/* What the user should know of a model before the work: kinds that are no models, tensors that are quantized
- * already, names that others refuse. */
+/* Warnings about a model before the work: kinds that are no models, tensors that are quantized already, names
+ * that others refuse. */
 #include "quantize/plan/advice.h"
 
 #include <string.h>

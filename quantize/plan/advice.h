@@ -1,4 +1,4 @@
-/* What the user should know of a model before the work. */
+/* Warnings about a model before the work. */
 #ifndef GQ_ADVICE_H
 #define GQ_ADVICE_H
 

@@ -1,5 +1,5 @@
-/* Which type each tensor of an output gets: what the mixes are asked with, and what their answer means for
- * its size; and whether the codecs can do it. */
+/* Gives each tensor of an output its type: asks the mixes, turns the answer into sizes, and checks that the
+ * codecs can write it. */
 #include "quantize/plan/assign.h"
 
 #include <stdio.h>
@@ -83,7 +83,7 @@ static void summarise(plan_output *out, size_t n) {
         s->n_weights += t->n_weights;
         s->in_bytes += t->in_bytes, s->out_bytes += t->out_bytes;
         if (t->wanted == t->to) continue;
-        /* What the wanted type would take if rows could end within a block, to the nearest byte. */
+        /* The bytes of the wanted type if rows could end within a block, rounded to the nearest byte. */
         const gguf_type *wanted = gguf_type_of(t->wanted);
         double ideal = wanted ? (double)t->n_weights * wanted->block_bytes / wanted->block_elements
                               : (double)t->out_bytes;

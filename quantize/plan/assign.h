@@ -4,7 +4,7 @@
 
 #include "quantize/plan/plan.h"
 
-/* What gives each tensor its type. */
+/* The input of choosing types. */
 typedef struct plan_assignment {
     mix_model model;
     mix_options options;

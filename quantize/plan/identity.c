@@ -1,5 +1,5 @@
-/* What decides the bytes of the outputs, as a few checksums: unfinished work is continued, and measurements
- * are used again, only where they agree. */
+/* Checksums of everything that decides the bytes of the outputs. Unfinished work is continued, and
+ * measurements are used again, only where they agree. */
 #include "quantize/plan/identity.h"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ bool plan_identify_input(gq_plan *plan, gq_error *e) {
 
 /* ---- settings and layout ---- */
 
-/* What decides the bytes of blocks. */
+/* Folds the settings that decide the bytes of blocks into a checksum. */
 static uint32_t settings_digest(uint32_t sum, const encode_settings *settings, const plan_calibration *c) {
     sum = encode_settings_digest(sum, settings);
     return c ? checksum_add(sum, &c->digest, sizeof c->digest) : sum;

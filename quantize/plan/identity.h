@@ -1,4 +1,4 @@
-/* What a plan is made of, as a few checksums. */
+/* Checksums by which a plan is known again. */
 #ifndef GQ_IDENTITY_H
 #define GQ_IDENTITY_H
 
@@ -7,11 +7,11 @@
 extern const char gq_build_id[9]; /* of the sources that this was built from (cmake/build-id.cmake) */
 /* "0.1.0-1a2b3c4d": version and sources, which decide the bytes as much as the plan does. */
 void plan_build(char to[24]);
-/* What the input is; reads a little of its weights. */
+/* Computes the input's checksums; reads a little of its weights. */
 bool plan_identify_input(gq_plan *plan, gq_error *e);
-/* Of all options that decide the bytes of blocks. */
+/* Returns a checksum of all options that decide the bytes of blocks. */
 uint32_t plan_settings_digest(const gq_plan *plan);
-/* That, and when all outputs are laid out what is where. */
+/* Computes the checksums of options and layout. Called when all outputs are laid out. */
 void plan_identify_layout(gq_plan *plan);
 /* A number for a set of shards: what it is made of, and how. Unlike the identity it depends on neither times
  * nor builds, since it is in the output. */

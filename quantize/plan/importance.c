@@ -20,8 +20,8 @@ bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e)
                      options->imatrix);
 }
 
-/* As model_inputs_find. Of what is stored transposed nothing is known: one weight for a whole row decides
- * nothing in it. */
+/* Finds a source's inputs by model_inputs_find. A transposed tensor has none: one weight for a whole row
+ * would decide nothing in it. */
 static bool find_inputs(const gq_plan *plan, const plan_source *source, tensor_inputs *found, gq_error *e) {
     const gguf_tensor *t = source->tensor;
     *found = (tensor_inputs){.columns = 0};

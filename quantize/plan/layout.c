@@ -1,4 +1,4 @@
-/* Where every tensor of an output lies: shards, headers, offsets. */
+/* Lays out an output: shards, headers, offsets of tensors. */
 #include "quantize/plan/layout.h"
 #include "base/checked.h"
 #include "gguf/gguf.h"

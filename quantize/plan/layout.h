@@ -1,4 +1,4 @@
-/* Where every tensor of an output lies. */
+/* Lays out an output. */
 #ifndef GQ_LAYOUT_H
 #define GQ_LAYOUT_H
 

@@ -46,7 +46,8 @@ typedef struct job {
     sample_strip *strips;
 } job;
 
-/* Where the j-th row of the sample lies: rows at equal distances, of long rows one stretch after the other.
+/* Returns the first element of the sample's j-th row. Rows are at equal distances; of long rows one stretch
+ * after the other is taken.
  */
 static uint64_t place(const gguf_tensor *t, const sample *s, uint64_t j, uint64_t *matrix) {
     uint64_t all = t->ne[1] * t->ne[2] * t->ne[3], stretches = t->ne[0] / s->cols;

@@ -1,4 +1,4 @@
-/* What each type would cost each tensor, measured on a sample of its rows. */
+/* Measures the error of each type for each tensor, on a sample of its rows. */
 #ifndef GQ_MEASURE_H
 #define GQ_MEASURE_H
 
@@ -31,8 +31,9 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
 /* ---- measure_file.c: kept beside the model ---- */
 /* Path of the file; malloc'ed, NULL: no memory. */
 char *measure_path(const gq_plan *plan);
-/* What measurements must agree in to be used again: input, settings, version and build; of a calibrated plan
- * also the layers that are run and tried and the wanted tensors, as the trials depend on each other. */
+/* Makes the key under which measurements may be used again: input, settings, version and build; for a
+ * calibrated plan also the layers that are run and tried and the wanted tensors, as the trials depend on each
+ * other. */
 void measure_key(const gq_plan *plan, const bool *wanted, size_t trial_layers, char key[MEASURE_KEY]);
 /* Fill in what is there and was measured under this key. A file that is damaged, or of another key, counts as
  * not there. */

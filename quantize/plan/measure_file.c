@@ -87,7 +87,7 @@ static bool same_text(const gguf_kv *kv, const char *text) {
     return gguf_kv_string(kv, &found, &n) && n == strlen(text) && !memcmp(found, text, n);
 }
 
-/* Of the tensors' names and arrays. */
+/* Returns a checksum of the tensors' names and arrays. */
 static uint32_t sum_of(const gguf_kv *kv, uint64_t n) {
     uint32_t sum = 0;
     for (uint64_t k = 0; k < n; k++)

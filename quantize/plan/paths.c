@@ -31,8 +31,8 @@ static size_t stem_length(const char *name) {
     return number >= 5 && at > 1 && name[at - 1] == '-' ? at - 1 : n;
 }
 
-/* Where the name says which float type the model has; length 0: nowhere. The last mention counts, and only
- * one that stands alone between separators. */
+/* Finds the float type in a model's name; length 0: there is none. The last mention counts, and only one that
+ * stands alone between separators. */
 static const char *float_type_in(const char *name, size_t length, size_t *found) {
     static const char *const types[] = {"BF16", "FP16", "FP32", "F16", "F32"};
     static const char separators[] = "-._ ";
@@ -81,7 +81,7 @@ bool plan_check_inputs(const gq_plan *plan, const gq_options *options, const cha
     return files_check_inputs(path, &plan->model, others, sizeof others / sizeof *others, e);
 }
 
-/* What a target found out of the model is kept beside it, and worth minutes: no output takes its place. */
+/* Refuses an output in the place of a model's measurements, which cost minutes to make. */
 static bool check_measurements(const gq_plan *plan, const char *path, gq_error *e) {
     char *kept = measure_path(plan);
     const char *const others[] = {kept};
@@ -113,7 +113,7 @@ bool plan_check_beside(const gq_plan *plan, const gq_options *options, const cha
                    path, plan->outputs[0].path);
 }
 
-/* Where a file lies: one place may have several paths. */
+/* The identity of a file's location: one location may have several paths. */
 typedef struct place {
     uint64_t device, folder;
     const char *name, *path;

@@ -28,7 +28,7 @@ enum {
 
 /* ---- the request ---- */
 
-/* What the public names mean to the encoders. */
+/* The encoders' values of the public names. */
 static const codec_effort codec_efforts[] = {
     [GQ_EFFORT_DEFAULT] = EFFORT_DEFAULT, [GQ_EFFORT_FAST] = EFFORT_FAST, [GQ_EFFORT_BEST] = EFFORT_BEST};
 

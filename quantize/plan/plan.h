@@ -52,7 +52,7 @@ typedef struct plan_output {
     gq_summary summary;
 } plan_output;
 
-/* What a plan is made of, for journals: two plans with the same identity write the same bytes. */
+/* The identity of a plan, for journals: two plans with the same identity write the same bytes. */
 typedef struct plan_identity {
     uint32_t input;   /* times of change of the input's shards */
     uint32_t content; /* their headers, and a sample of the weights */

@@ -5,7 +5,7 @@
 
 #include "quantize/plan/plan.h"
 
-/* What to ask for besides the recipe: the output's own file type, or one that quantizes as well. */
+/* Returns the file type to ask for besides the recipe: the output's own, or one that quantizes as well. */
 static const char *companion(const plan_output *out) {
     const gguf_type *base = gguf_type_of(out->filetype->base);
     return base && base->quantized ? out->filetype->name : "Q8_0";

@@ -112,7 +112,7 @@ static void select_output(target *t, size_t output) {
     t->asked = target_of(t->options, output);
 }
 
-/* What the last plan_assign gave the output's tensors. */
+/* Returns the types that the last plan_assign gave the output's tensors. */
 static const mix_choice *choices_of(const target *t) {
     return t->a->choices + t->output * t->plan->n_tensors;
 }
@@ -217,7 +217,7 @@ static bool measure(target *t, gq_error *e) {
     return ok;
 }
 
-/* What a type takes: of a file, with the padding behind it. */
+/* Returns the bytes that a tensor takes in a file as a type, with the padding behind it. */
 static uint64_t bytes_as(const target *t, size_t i, uint32_t type) {
     const gguf_tensor *in = t->plan->sources[i].tensor;
     uint64_t bytes = gguf_type_bytes(gguf_type_of(type), gguf_elements(in->ne));
@@ -332,8 +332,8 @@ static bool fail_unreachable(const target *t, uint64_t size, gq_error *e) {
         plan_input(t->plan), t->asked.bpw, 8 * (double)s->out_bytes / (double)s->n_weights);
 }
 
-/* What is not tensors (the header, of shards several) may grow with the choice, so the choice is made again
- * with the room that is left until it fits; once or twice. */
+/* Chooses types that fit the target. Headers may grow with the choice, so it is made again with the bytes
+ * that are left until it fits; once or twice. */
 static bool choose(target *t, gq_error *e) {
     uint64_t size, chosen;
     budget_result result;

@@ -68,7 +68,7 @@ static bool is_known(const engine *g, const journal *j, const work_room *room, p
     return known;
 }
 
-/* Of whoever needs it first; the others wait. */
+/* Opens a tensor. The thread that needs it first opens it; the others wait. */
 static const work_tensor *open_tensor(engine *g, size_t number, gq_error *e) {
     pthread_mutex_lock(&g->opening);
     if (!g->tensors[number]) g->tensors[number] = work_tensor_open(g->plan, number, e);
@@ -257,7 +257,7 @@ static bool finish(engine *g, gq_error *e) {
     checkpoint_remove(&g->kept);
     for (uint32_t k = 0; k < g->n_journals; k++) journal_remove(&g->journals[k]);
     journal_remove_all(g->plan);
-    /* Of an unfinished calibration whose output this one has taken the place of. */
+    /* Removes an unfinished calibration whose output this one has replaced. */
     checkpoint_clean_kind(g->plan->outputs[0].shards[0].path, CHECKPOINT_CALIBRATION);
     return true;
 }

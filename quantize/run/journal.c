@@ -300,7 +300,7 @@ static bool holds_any_chunk(const gq_plan *plan, const journal *j) {
     return any;
 }
 
-/* Of a run whose journal fits the plan. */
+/* Warns about an unfinished run whose journal fits the plan. */
 static bool announce_fitting(const gq_plan *plan, const journal *j, bool whole, word_list *warnings,
                              gq_error *e) {
     const char *out = plan->outputs[0].path;

@@ -1,4 +1,4 @@
-/* Which chunks are done and safe on disk, so that an interrupted run can go on.
+/* Records which chunks are done and safe on disk, so that an interrupted run can go on.
  *
  * A journal is a file beside the first output: a head that says which plan it belongs to, then one slot per
  * chunk, in chunk order. A slot that is not written reads as zeros. Each has a CRC of its own, so a torn one
@@ -10,8 +10,8 @@
 #include "quantize/plan/plan.h"
 #include "quantize/run/tally.h"
 
-/* What a file beside an output says of the plan it belongs to, in the machine's own byte order: a journal
- * never outlives its run for long. */
+/* The head of a file beside an output: which plan it belongs to, in the machine's own byte order, as a
+ * journal never outlives its run for long. */
 typedef struct journal_head {
     char magic[8];
     char build[24];

@@ -153,7 +153,7 @@ bool names_record(names *r, gq_error *e) {
 static bool give(const names *r, size_t i, gq_error *e) {
     const char *from = r->set->files[i].shard->temporary, *to = r->set->files[i].shard->path;
     if (is_at(to, &r->files[i])) {
-        /* Where names are given by linking, a kill may have left both. */
+        /* If names are given by linking, a kill may have left both names. */
         return !is_at(from, &r->files[i]) || unlink(from) == 0 ||
                gq_fail(e, "cannot remove %s: %s", from, strerror(errno));
     }

@@ -10,7 +10,7 @@
 
 #include "quantize/run/output.h"
 
-/* What tells a file from others, whatever its name. */
+/* The facts that identify a file, whatever its name. */
 typedef struct name_file {
     uint64_t inode, size;
     int64_t seconds, nanoseconds; /* time of change */
@@ -24,7 +24,7 @@ typedef struct names {
     bool whole;       /* all files are whole, and only names are left to give */
 } names;
 
-/* What an earlier run of the same plan has left. */
+/* The files that an earlier run of the same plan has left. */
 typedef struct names_left {
     bool whole;  /* all files are whole, and some may only lack their names */
     bool *named; /* which have theirs, in the order of an output_set; malloc'ed, NULL: none */

@@ -189,7 +189,7 @@ bool output_reserve(output_set *set, gq_error *e) {
         int error;
         do error = fallocate(f->fd, 0, 0, (off_t)f->shard->size) ? errno : 0;
         while (error == EINTR);
-        /* Where space cannot be set aside the file at least gets its size. */
+        /* If space cannot be reserved the file at least gets its size. */
         if (error == EOPNOTSUPP || error == ENOSYS)
             error = ftruncate(f->fd, (off_t)f->shard->size) ? errno : 0;
         if (error) return fail_space(f, error, e);
@@ -260,7 +260,7 @@ bool output_give_name(output_set *set, gq_error *e) {
         return gq_fail(e, "cannot rename %s to %s: %s", from, to, strerror(errno));
     f->renamed = true;
     if (safe_file_sync_folder(to, e)) return true;
-    /* What it has replaced does not come back, so there the new file stays, which is whole. */
+    /* A file that was replaced does not come back, so the new one, which is whole, stays. */
     if (!set->plan->force && rename(to, from) == 0) f->renamed = false;
     return false;
 }

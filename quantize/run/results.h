@@ -1,4 +1,4 @@
-/* What a run finds out, for its caller. The plan knows nothing of it. */
+/* The results of a run, for its caller. The plan does not know them. */
 #ifndef GQ_RESULTS_H
 #define GQ_RESULTS_H
 
@@ -12,7 +12,7 @@ struct gq_results {
     gq_progress progress;
 };
 
-/* Of a run that has done nothing yet. */
+/* Makes the results of a run that has done nothing yet. */
 gq_results *results_new(const gq_plan *plan, gq_error *e);
 gq_loss *results_loss(gq_results *r, size_t output, size_t tensor);
 gq_rounding *results_rounding(gq_results *r, size_t output, size_t tensor); /* of a calibrated run */

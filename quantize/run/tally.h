@@ -5,7 +5,7 @@
 
 #include "quantize/run/results.h"
 
-/* What one chunk contributes to one output. Journals store it as it is. */
+/* The error sums of one chunk for one output. Journals store it as it is. */
 typedef struct chunk_sum {
     double x2, e2, wx2, we2;
     float max_e;

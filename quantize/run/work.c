@@ -108,7 +108,7 @@ static bool read_strip(const work_tensor *t, const output_set *outputs, size_t o
                        gguf_type_bytes(type, s->rows * s->cols), e);
 }
 
-/* Of the stored tensor, for messages: which is the i-th of a strip. */
+/* Returns the element of the stored tensor that is the i-th of a strip, for messages. */
 static uint64_t element_of(const work_tensor *t, const strip *s, size_t i) {
     uint64_t element = s->first + i / s->cols * t->source->tensor->ne[0] + i % s->cols;
     return plan_transposes(t->source) ? transposed_element(t->source->stored, element) : element;
@@ -162,7 +162,7 @@ static bool put_bytes(const work_tensor *t, const output_set *outputs, size_t o,
     return t->outputs[o].calibrated || write_strip(t, outputs, o, at, bytes, n, e);
 }
 
-/* Of several rows that are not whole, each goes to a place of its own. */
+/* Writes a strip. Parts of several rows each go to an offset of their own. */
 static bool put_strip(const work_tensor *t, const output_set *outputs, size_t o, const chunk *c,
                       const strip *s, const work_room *room, gq_error *e) {
     const gguf_type *type = t->outputs[o].with.type;

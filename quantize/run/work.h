@@ -1,4 +1,4 @@
-/* What a worker does with a chunk: read, decode, and for each output encode, measure and write. */
+/* A worker's steps for a chunk: read, decode, and for each output encode, measure the error and write. */
 #ifndef GQ_WORK_H
 #define GQ_WORK_H
 
@@ -6,7 +6,7 @@
 #include "quantize/run/tally.h"
 #include "quantize/strips/strip.h"
 
-/* What a thread needs of memory for a plan. */
+/* The memory that a thread needs for a plan. */
 typedef struct work_rooms {
     size_t strip, tile; /* elements of a strip at most, and of what is transposed at once */
     size_t in, bytes;   /* bytes of the input's strip, and of all */
@@ -23,8 +23,8 @@ typedef struct work_room {
 void work_rooms_measure(work_rooms *r, const gq_plan *plan);
 work_room work_room_in(const work_rooms *r, void *memory);
 
-/* What the chunks of a tensor have in common: opened before the first of them is done, closed after the last.
- * Chunks may be done by several threads at once meanwhile. */
+/* The state that the chunks of a tensor share: opened before the first of them, closed after the last. Chunks
+ * may be done by several threads at once meanwhile. */
 typedef struct work_tensor {
     const gq_plan *plan;
     size_t number;

@@ -9,7 +9,7 @@ double schedule_clock(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* What a thread has for itself. */
+/* A thread's own state. */
 typedef struct schedule_thread {
     void *room;     /* NULL until it is needed */
     gq_error error; /* of the piece that failed */

@@ -23,7 +23,7 @@ typedef struct schedule {
 typedef struct piece {
     uint64_t number;
     void *room; /* this thread's memory, aligned to 64 */
-    /* What it was, for progress, as the work finds out. No weights: it has not been done after all. */
+    /* The size of the piece, for progress, set by the work. weights 0: the piece was not done. */
     uint64_t bytes, weights;
     bool resumed;    /* an earlier run had done it */
     double resuming; /* seconds that went into looking whether it had */

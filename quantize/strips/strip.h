@@ -35,7 +35,7 @@ typedef struct strip {
 } strip;
 /* The longest one from an element on, that is of one matrix and ends at `end` at the latest. */
 strip strip_from(const uint64_t ne[4], uint64_t first, uint64_t end);
-/* What is known of the inputs that it meets; no column: nothing. */
+/* Returns the importance of the strip's columns; without columns if there is none. */
 codec_importance strip_importance(const strip *s, const tensor_inputs *inputs);
 
 /* Read n elements of a tensor from `first` on, as stored, and decode them, where their type can be decoded.

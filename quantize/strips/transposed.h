@@ -8,10 +8,10 @@
 
 /* ne with the first two exchanged. */
 void transposed_shape(const uint64_t ne[4], uint64_t to[4]);
-/* Which element of a stored tensor is the i-th of it transposed. */
+/* Returns the number of the stored element that is the i-th of the tensor transposed. */
 uint64_t transposed_element(const gguf_tensor *stored, uint64_t i);
 
-/* What strip_read_decoded does, for a part of a stored tensor transposed: strip->rows rows from strip->first
+/* Does for a part of a transposed tensor what strip_read_decoded does: strip->rows rows from strip->first
  * on, of each strip->cols columns, packed. The rows may be of several matrices, and need not be whole. Every
  * block that holds some of the part is read and decoded anew, so parts of many rows at once are cheaper.
  * `bytes` has STORED_BYTES * STRIP, `decoded` STRIP. */
