@@ -13,6 +13,10 @@ static inline uint64_t times(uint64_t a, uint64_t b) {
 }
 
 static inline uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static inline uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* How many parts n is cut into; no part is 0. */
+static inline uint64_t parts(uint64_t n, uint64_t part) { return n / part + (n % part != 0); }
 
 /* n rounded up to an alignment, a power of two; the caller knows that it does not wrap. */
 static inline uint64_t round_up(uint64_t n, uint64_t alignment) {

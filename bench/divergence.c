@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/threads.h"
 #include "codec/codec.h"
 #include "gguf/gguf.h"
@@ -33,7 +34,7 @@ static _Noreturn void fail(const char *what, const char *text) {
 }
 
 static void *get(size_t bytes) {
-    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    void *p = memory_lines(1, bytes, NULL);
     if (!p) fail("memory", "not enough");
     return p;
 }

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "bench/turns.h"
 #include "codec/vector.h"
 
@@ -156,7 +157,7 @@ static void bench_all(const setting *s, float *x, float *room, uint8_t *memory, 
 int main(int argc, char **argv) {
     setting s = {.repeats = 5, .threads = (int)sysconf(_SC_NPROCESSORS_ONLN)};
     if (!read_options(&s, argc, argv)) return fputs(usage, stderr), 2;
-    uint8_t *memory = aligned_alloc(4096, (size_t)s.threads * s.bytes);
+    uint8_t *memory = memory_pages((uint64_t)s.threads, s.bytes, NULL);
     float *out = malloc((size_t)s.threads * s.bytes / 4); /* a row is longer than that in any type */
     float *x = malloc(COLS * sizeof *x), *room = malloc(codec_vector_room(COLS) * sizeof *room);
     const bool ok = memory && out && x && room;

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/memory.h"
 #include "base/threads.h"
 #include "bench/turns.h"
 #include "forward/matmul.h"
@@ -33,7 +34,7 @@ static double now(void) {
 }
 
 static void *memory(size_t bytes) {
-    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    void *p = memory_lines(1, bytes, NULL);
     if (!p) exit(1);
     return p;
 }

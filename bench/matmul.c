@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/memory.h"
 #include "forward/matmul.h"
 
 enum { MOST_TURNS = 101 };
@@ -49,7 +50,7 @@ static double median(const double *x) {
 }
 
 static float *random_floats(size_t n) {
-    float *x = aligned_alloc(64, (4 * n + 63) / 64 * 64);
+    float *x = memory_lines(n, sizeof *x, NULL);
     uint64_t state = n;
     for (size_t i = 0; x && i < n; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;

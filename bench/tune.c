@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/memory.h"
 #include "bench/reference_data.h"
 #include "codec/codec.h"
 
@@ -231,8 +232,8 @@ static int order(const tuner *t, codec_search *search, const char *name) {
 }
 
 static void *room(size_t bytes) {
-    void *memory;
-    if (posix_memalign(&memory, 64, bytes) != 0) fputs("bench-tune: out of memory\n", stderr), exit(1);
+    void *memory = memory_lines(1, bytes, NULL);
+    if (!memory) fputs("bench-tune: out of memory\n", stderr), exit(1);
     return memory;
 }
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "forward/layer_part.h"
 
 void attention_take_scratch(forward_batch *b, const model_part *p, scratch *s, size_t scores_each) {
@@ -94,7 +95,7 @@ static void attend_block(void *data, size_t i, int thread) {
 }
 
 void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h) {
-    attended a = {b, p, h, (b->context + QUERIES - 1) / QUERIES};
+    attended a = {b, p, h, parts(b->context, QUERIES)};
     threads_for(b->pool, b->windows * h->heads * a.blocks, 1, attend_block, &a);
 }
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 enum { MOST_CONTEXT = 1 << 24, MOST_TOKENS = 1 << 30 };
 
 static uint64_t rows_of(const forward_model *m, const layer_plan *l, const plan_part *p) {
@@ -71,7 +73,7 @@ forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t 
     *b = (forward_batch){.model = m, .context = context, .most_windows = windows, .pool = pool};
     scratch r = {.threads = (uint64_t)threads};
     lay_out(b, &r);
-    r.bytes = b->room = room_new(r.at, e);
+    r.bytes = b->room = memory_lines(1, r.at, e);
     if (!b->room) {
         forward_batch_free(b);
         return NULL;
@@ -103,6 +105,6 @@ void forward_batch_free(forward_batch *b) {
 float *forward_activations(size_t features, size_t stride, gq_error *e) {
     scratch r = {0};
     scratch_take(&r, features, stride, sizeof(float));
-    float *x = room_new(r.at, e);
+    float *x = memory_lines(1, r.at, e);
     return x ? memset(x, 0, r.at) : NULL;
 }

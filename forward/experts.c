@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "forward/layer_part.h"
 
 typedef struct experts_numbers {
@@ -268,7 +269,7 @@ static bool experts_route(experts_run *r, const float *x, size_t stride) {
         !batch_finite(b, "what comes from the router", b->layer->plan->weight[WEIGHT_FFN_ROUTER], p,
                       b->stride, r->n->experts, b->tokens))
         return false;
-    threads_for(b->pool, (b->tokens + ELEMENT_SPAN - 1) / ELEMENT_SPAN, 1, choose_span, r);
+    threads_for(b->pool, parts(b->tokens, ELEMENT_SPAN), 1, choose_span, r);
     sort_by_expert(r);
     return true;
 }

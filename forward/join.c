@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 #define NONE UINT32_MAX
 
 void join_room_free(join_room *r) {
@@ -11,16 +13,8 @@ void join_room_free(join_room *r) {
     *r = (join_room){0};
 }
 
-static bool grow(void *items, size_t *room, size_t size, gq_error *e) {
-    size_t more = *room ? 2 * *room : 64;
-    void **array = items, *grown = realloc(*array, more * size);
-    if (!grown) return gq_fail_memory(e, more * size);
-    *array = grown, *room = more;
-    return true;
-}
-
 bool join_add_symbol(join_room *r, uint32_t start, uint32_t length, uint32_t number, gq_error *e) {
-    if (r->n == r->symbols_room && !grow(&r->symbols, &r->symbols_room, sizeof *r->symbols, e)) return false;
+    if (!memory_grow(&r->symbols, &r->symbols_room, r->n + 1, sizeof *r->symbols, e)) return false;
     uint32_t i = (uint32_t)r->n++;
     r->symbols[i] = (symbol){start, length, number, i ? i - 1 : NONE, NONE};
     if (i) r->symbols[i - 1].next = i;
@@ -30,7 +24,7 @@ bool join_add_symbol(join_room *r, uint32_t start, uint32_t length, uint32_t num
 /* ---- the heap ---- */
 
 static bool heap_push(join_room *r, const join *j, gq_error *e) {
-    if (r->n_heap == r->heap_room && !grow(&r->heap, &r->heap_room, sizeof *r->heap, e)) return false;
+    if (!memory_grow(&r->heap, &r->heap_room, r->n_heap + 1, sizeof *r->heap, e)) return false;
     size_t at = r->n_heap++;
     for (size_t up; at > 0 && j->key < r->heap[up = (at - 1) / 2].key; at = up) r->heap[at] = r->heap[up];
     r->heap[at] = *j;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "forward/model.h"
 #include "model/facts.h"
 
@@ -17,12 +18,6 @@ bool model_read_values(const forward_model *m, const gguf_tensor *t, void *raw, 
     if (!gguf_model_read(m->file, t, 0, n, raw, e)) return false;
     m->codecs->codecs[t->type->id].decode(raw, values, n);
     return true;
-}
-
-void *room_new(uint64_t bytes, gq_error *e) {
-    void *room;
-    if (bytes <= SIZE_MAX / 2 && posix_memalign(&room, ALIGNMENT, bytes ? bytes : 1) == 0) return room;
-    return gq_fail_memory(e, bytes), NULL;
 }
 
 /* ---- layers ---- */
@@ -79,7 +74,7 @@ uint64_t layer_plan_bytes(const layer_plan *plan) {
 forward_layer *forward_layer_new(const forward_model *m, gq_error *e) {
     forward_layer *l = calloc(1, sizeof *l);
     if (!l) return gq_fail_memory(e, sizeof *l), NULL;
-    *l = (forward_layer){.model = m, .room = room_new(m->sizes.layer_bytes, e)};
+    *l = (forward_layer){.model = m, .room = memory_lines(1, m->sizes.layer_bytes, e)};
     if (l->room) return l;
     forward_layer_free(l);
     return NULL;
@@ -153,7 +148,7 @@ forward_tile *forward_tile_new(const forward_model *m, size_t most, gq_error *e)
     size_t rows = tile_rows(m, most ? most : 1);
     forward_tile *t = calloc(1, sizeof *t);
     if (!t) return gq_fail_memory(e, sizeof *t), NULL;
-    *t = (forward_tile){.model = m, .most = rows, .data = room_new(rows * row_bytes(m->sizes.out), e)};
+    *t = (forward_tile){.model = m, .most = rows, .data = memory_lines(rows, row_bytes(m->sizes.out), e)};
     if (t->data && read_bias(t, e)) return t;
     forward_tile_free(t);
     return NULL;

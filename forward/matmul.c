@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "forward/matmul_room.h"
 
 size_t matmul_bytes(int threads) {
@@ -11,8 +12,8 @@ matmul *matmul_new(const kernels *k, threads_pool *pool, gq_error *e) {
     matmul *m = malloc(sizeof *m);
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
     *m = (matmul){k->codecs, k->matmul, pool, NULL, NULL};
-    m->shared = aligned_alloc(64, sizeof(float) * STEP_FLOATS);
-    m->rooms = aligned_alloc(64, sizeof(room) * (size_t)threads);
+    m->shared = memory_lines(STEP_FLOATS, sizeof(float), NULL);
+    m->rooms = memory_lines((uint64_t)threads, sizeof(room), NULL);
     if (!m->shared || !m->rooms) {
         matmul_free(m);
         return gq_fail_memory(e, matmul_bytes(threads)), NULL;

@@ -2,6 +2,7 @@
 #ifndef GQ_MATMUL_ROOM_H
 #define GQ_MATMUL_ROOM_H
 
+#include "base/checked.h"
 #include "forward/matmul.h"
 #include "forward/simd/kernels.h"
 
@@ -28,9 +29,5 @@ struct matmul {
     float *shared; /* STEP_FLOATS */
     room *rooms;   /* one per thread */
 };
-
-static inline size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
-static inline size_t larger(size_t a, size_t b) { return a > b ? a : b; }
-static inline size_t parts(size_t n, size_t part) { return (n + part - 1) / part; }
 
 #endif

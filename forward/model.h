@@ -72,8 +72,6 @@ forward_model *model_new_of(const gguf_model *g, const architecture *row, gq_err
 bool model_read_keys(forward_model *m, gq_error *e);
 bool model_find_tensors(forward_model *m, gq_error *e);
 
-/* Aligned to a line of the cache; free() releases it. NULL: e says so. */
-void *room_new(uint64_t bytes, gq_error *e);
 /* Bytes of a layer in memory. */
 uint64_t layer_plan_bytes(const layer_plan *plan);
 /* Values of a small tensor; what is NULL reads as nothing. raw: room for it as stored. */

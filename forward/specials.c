@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/index.h"
+#include "base/memory.h"
 
 /* ---- which tokens are special ---- */
 
@@ -130,12 +131,7 @@ typedef struct found {
 } found;
 
 static bool note(found *f, uint32_t order, size_t start, gq_error *e) {
-    if (f->n == f->room) {
-        size_t room = f->room ? 2 * f->room : 64;
-        occurrence *grown = realloc(f->items, room * sizeof *grown);
-        if (!grown) return gq_fail_memory(e, room * sizeof *grown);
-        f->items = grown, f->room = room;
-    }
+    if (!memory_grow(&f->items, &f->room, f->n + 1, sizeof *f->items, e)) return false;
     f->items[f->n++] = (occurrence){order, (uint32_t)start};
     return true;
 }

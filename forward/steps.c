@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdatomic.h>
 
+#include "base/checked.h"
 #include "forward/batch.h"
 
 typedef struct biased_rows {
@@ -133,7 +134,7 @@ static void norm_span(void *data, size_t i, int thread) {
 }
 
 void batch_norm(forward_batch *b, const norm_groups *g) {
-    normed_groups of = {b, g, (b->tokens + ELEMENT_SPAN - 1) / ELEMENT_SPAN};
+    normed_groups of = {b, g, parts(b->tokens, ELEMENT_SPAN)};
     threads_for(b->pool, g->groups * of.spans, THREADS_EVEN, norm_span, &of);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/index.h"
+#include "base/memory.h"
 #include "forward/join.h"
 #include "forward/specials.h"
 #include "forward/utf8.h"
@@ -42,12 +43,7 @@ bool tokenizer_begins(const tokenizer *t, uint32_t *bos) {
 }
 
 bool token_list_add(token_list *l, uint32_t id, gq_error *e) {
-    if (l->n == l->room) {
-        size_t room = l->room ? 2 * l->room : 1024;
-        uint32_t *grown = realloc(l->ids, room * sizeof *grown);
-        if (!grown) return gq_fail_memory(e, room * sizeof *grown);
-        l->ids = grown, l->room = room;
-    }
+    if (!memory_grow(&l->ids, &l->room, l->n + 1, sizeof *l->ids, e)) return false;
     l->ids[l->n++] = id;
     return true;
 }

@@ -22,6 +22,7 @@ typedef struct gguf_shard {
 typedef struct gguf_container {
     uint32_t n_shards;
     gguf_shard *shards;
+    size_t shards_room;
 } gguf_container;
 static inline const gguf_container *gguf_container_of(const gguf_model *m) { return m->state; }
 
@@ -42,8 +43,8 @@ typedef struct gguf_planned {
     uint64_t head_size, size;
 } gguf_planned;
 bool gguf_model_planned(gguf_model *m, const gguf_planned *shards, uint32_t n, gq_error *e);
-/* What GGUF_TRANSPOSED_KEY holds besides names of matrices is passed over when a model is opened; this tells of
- * it. */
+/* What GGUF_TRANSPOSED_KEY holds besides names of matrices is passed over when a model is opened; this tells
+ * of it. */
 bool gguf_model_check_transposed(const gguf_model *m, gq_error *e);
 
 /* ---- writing ---- */
@@ -70,9 +71,9 @@ bool gguf_header_add_tensor(gguf_header *h, const char *name, const uint64_t ne[
 /* The same with the first n_dims dimensions (the others are 1), whether the last ones are 1 or not. */
 bool gguf_header_add_shaped(gguf_header *h, const char *name, uint32_t n_dims,
                             const uint64_t ne[GGUF_MAX_DIMS], const gguf_type *type, gq_error *e);
-/* The arithmetic of laying out, for those who plan sizes: bytes of a tensor's entry in the table; bytes of all
- * that the header has so far, not padded, and the alignment that it and every tensor behind it will be padded
- * to. */
+/* The arithmetic of laying out, for those who plan sizes: bytes of a tensor's entry in the table; bytes of
+ * all that the header has so far, not padded, and the alignment that it and every tensor behind it will be
+ * padded to. */
 uint64_t gguf_entry_size(const char *name, uint32_t n_dims);
 bool gguf_header_measure(gguf_header *h, uint64_t *bytes, uint32_t *alignment, gq_error *e);
 /* Lay out: the header's bytes, padded to the alignment (general.alignment in it, or 32), version 3, owned by

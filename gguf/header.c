@@ -1,18 +1,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/index.h"
 #include "base/checked.h"
+#include "base/index.h"
+#include "base/memory.h"
 #include "gguf/rules.h"
 
 struct gguf_header {
     gguf_kv *kv;  /* key NULL: removed */
     void **owned; /* per pair: the memory behind key and value, NULL when they are borrowed */
-    uint64_t n_kv, kv_room;
+    uint64_t n_kv;
+    size_t kv_room, owned_room;
     gguf_index by_key; /* of the first n_indexed pairs */
     uint64_t n_indexed;
     gguf_tensor *tensors; /* offset: from the start of the file, after finish */
-    uint64_t n_tensors, tensor_room;
+    uint64_t n_tensors;
+    size_t tensors_room;
     uint8_t *bytes;
 };
 
@@ -34,23 +37,10 @@ void gguf_header_free(gguf_header *h) {
     free(h);
 }
 
-static void *grow_items(void *items, uint64_t room, size_t item, gq_error *e) {
-    void *more = realloc(items, room * item); /* twice of what is in memory already: cannot wrap */
-    if (!more) gq_fail_memory(e, room * item);
-    return more;
-}
-
 static bool append_pair(gguf_header *h, gguf_kv pair, void *owned_by, gq_error *e) {
-    if (h->n_kv == h->kv_room) {
-        uint64_t room = 2 * h->kv_room + 16;
-        gguf_kv *kv = grow_items(h->kv, room, sizeof *kv, e);
-        if (!kv) return false;
-        h->kv = kv;
-        void **owned = grow_items(h->owned, room, sizeof *owned, e);
-        if (!owned) return false;
-        h->owned = owned;
-        h->kv_room = room;
-    }
+    if (!memory_grow(&h->kv, &h->kv_room, h->n_kv + 1, sizeof *h->kv, e) ||
+        !memory_grow(&h->owned, &h->owned_room, h->n_kv + 1, sizeof *h->owned, e))
+        return false;
     h->kv[h->n_kv] = pair;
     h->owned[h->n_kv++] = owned_by;
     return true;
@@ -159,13 +149,7 @@ bool gguf_header_add_shaped(gguf_header *h, const char *name, uint32_t n_dims,
         return gq_fail(e, "tensor name '%.200s' has %zu bytes, expected 1 to %d", name, length,
                        GGUF_MAX_NAME);
     if (!gguf_tensor_measure(&t, &why)) return gq_fail(e, "tensor '%s': %s", name, why.text);
-    if (h->n_tensors == h->tensor_room) {
-        uint64_t room = 2 * h->tensor_room + 16;
-        gguf_tensor *tensors = grow_items(h->tensors, room, sizeof *tensors, e);
-        if (!tensors) return false;
-        h->tensors = tensors;
-        h->tensor_room = room;
-    }
+    if (!memory_grow(&h->tensors, &h->tensors_room, h->n_tensors + 1, sizeof *h->tensors, e)) return false;
     t.name = strdup(name);
     if (!t.name) return gq_fail_memory(e, length + 1);
     h->tensors[h->n_tensors++] = t;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "gguf/access.h"
 
 /* What a shard says of the set it belongs to. */
@@ -66,13 +67,8 @@ static bool prefix_length(const char *path, const split *p, size_t *length, gq_e
 /* Append a shard, which is taken over when there is room for it. The array grows with the shards that are
  * really there, not with the number that the first one claims. */
 static bool add_shard(gguf_container *m, gguf_shard *s, gq_error *e) {
-    size_t n = m->n_shards;
-    if (n == 0 || (n & (n - 1)) == 0) { /* full: its room is 1, 2, 4, ... */
-        size_t room = n ? 2 * n : 1;
-        gguf_shard *shards = realloc(m->shards, room * sizeof *shards);
-        if (!shards) return gq_fail_memory(e, room * sizeof *shards);
-        m->shards = shards;
-    }
+    if (!memory_grow(&m->shards, &m->shards_room, m->n_shards + (uint64_t)1, sizeof *m->shards, e))
+        return false;
     m->shards[m->n_shards++] = *s;
     *s = (gguf_shard){.file = {.fd = -1}};
     return true;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "forward/groups.h"
 #include "forward/squares.h"
 #include "imatrix/entries.h"
@@ -49,12 +50,7 @@ void collection_free(collection *c) {
 static size_t counts_of(const site *s) { return s->routed ? s->matrices : 1; }
 
 static site *add_site(collection *c, const forward_inputs *in, gq_error *e) {
-    if (c->n == c->room) {
-        size_t room = c->room ? 2 * c->room : 16;
-        site *grown = realloc(c->sites, room * sizeof *grown);
-        if (!grown) return gq_fail_memory(e, room * sizeof *grown), NULL;
-        c->sites = grown, c->room = room;
-    }
+    if (!memory_grow(&c->sites, &c->room, c->n + 1, sizeof *c->sites, e)) return NULL;
     site *s = &c->sites[c->n];
     *s = (site){
         .n_weights = in->n_weights, .features = in->features, .matrices = in->matrices, .routed = in->routed};

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "imatrix/moments_sums.h"
 
 enum {
@@ -272,8 +273,8 @@ static bool make_run(const moments *m, moments_block *b, moments_settings s, mom
     float *d = b->square;
     b->square = NULL;
     *run = (feedback_moments){.columns = b->columns,
-                              .root = moments_room(feedback_triangle(strips)),
-                              .diagonal = moments_room(strips * TILE),
+                              .root = memory_lines(feedback_triangle(strips), sizeof(float), NULL),
+                              .diagonal = memory_lines(strips * TILE, sizeof(float), NULL),
                               .difference = d,
                               .correction = s.correction < 0 ? moments_correction(m->tokens, b->columns)
                                                              : s.correction};
@@ -305,8 +306,8 @@ bool moments_factor(moments *m, moments_settings s, moments_factored *f, gq_erro
     moments_end_group(m);
     if (!m->tokens) return true;
     moments_drop_group(m);
-    work *w = (work *)moments_room(sizeof *w / sizeof(float) + 1);
-    float *later = moments_room(feedback_strips(m->blocks[0].columns) * TILE);
+    work *w = memory_lines(1, sizeof *w, NULL);
+    float *later = memory_lines(feedback_strips(m->blocks[0].columns) * TILE, sizeof(float), NULL);
     f->runs = calloc(m->n_blocks, sizeof *f->runs);
     ok = f->runs && w && later;
     if (ok) {

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "imatrix/moments_sums.h"
 
 /* The floats of a square matrix of so many columns. */
@@ -39,14 +40,8 @@ uint64_t moments_bytes(moments_shape s) {
     return countable(s) ? sizeof(float) * sums_floats(s) + moments_group_bytes(s) : UINT64_MAX;
 }
 
-float *moments_room(uint64_t floats) {
-    void *p = NULL;
-    return floats <= SIZE_MAX / sizeof(float) && posix_memalign(&p, 64, sizeof(float) * floats) == 0 ? p
-                                                                                                     : NULL;
-}
-
 static float *zeros(uint64_t floats) {
-    float *p = moments_room(floats);
+    float *p = memory_lines(floats, sizeof(float), NULL);
     return p ? memset(p, 0, sizeof *p * floats) : NULL;
 }
 

@@ -40,7 +40,5 @@ static inline size_t moments_blocks(moments_shape s) { return (s.columns + s.wid
 /* Memory that only the group at work needs: its bytes, and freeing it when the group has ended. */
 uint64_t moments_group_bytes(moments_shape s);
 void moments_drop_group(moments *m);
-/* Aligned to 64; NULL: no memory. */
-float *moments_room(uint64_t floats);
 
 #endif

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "mixes/rules.h"
 
 static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -24,13 +25,7 @@ static bool fail_here(const char *name, const char *text, size_t at, const char 
 }
 
 static bool recipe_append(mix_recipe *r, size_t *room, const char *text, size_t n, gq_error *e) {
-    if (r->n == *room) {
-        size_t more = *room ? 2 * *room : 64;
-        char **items = realloc(r->items, more * sizeof *items);
-        if (!items) return gq_fail_memory(e, more * sizeof *items);
-        r->items = items;
-        *room = more;
-    }
+    if (!memory_grow(&r->items, room, r->n + 1, sizeof *r->items, e)) return false;
     char *item = strndup(text, n);
     if (!item) return gq_fail_memory(e, n);
     r->items[r->n++] = item;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "codec/feedback.h"
 #include "tests/numbers.h"
 
@@ -37,7 +38,7 @@ int main(void) {
         feedback_task t = {k, id, EFFORT_FAST, 1, &m, 1, COLUMNS, NULL};
         feedback_sums sums = {0};
         uint64_t digest = 0xcbf29ce484222325;
-        t.room = aligned_alloc(64, (feedback_bytes(k, id, COLUMNS) + 63) / 64 * 64);
+        t.room = memory_lines(1, feedback_bytes(k, id, COLUMNS), NULL);
         if (!t.room) return 1;
         codec_feedback(&t, w, ROWS, blocks, &sums);
         free(t.room);

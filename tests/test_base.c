@@ -1,8 +1,9 @@
-/* What every room may use: checksums. */
+/* What every room may use: checksums, memory. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/memory.h"
 #include "tests/support.h"
 
 static void a_checksum_is_that_of_gzip(void **state) {
@@ -35,11 +36,61 @@ static void a_long_part_is_joined(void **state) {
     free(zeros);
 }
 
+static void memory_begins_at_lines_and_pages(void **state) {
+    (void)state;
+    static const uint64_t counts[] = {0, 1, 16, 17, 1000};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        float *lines = memory_lines(counts[i], sizeof *lines, NULL);
+        uint8_t *pages = memory_pages(counts[i], 1, NULL);
+        assert_true(lines && (uintptr_t)lines % 64 == 0 && pages && (uintptr_t)pages % 4096 == 0);
+        memset(lines, 1, counts[i] ? (4 * counts[i] + 63) / 64 * 64 : 64);
+        free(lines), free(pages);
+    }
+}
+
+static void memory_that_cannot_be_counted_is_none(void **state) {
+    (void)state;
+    static const uint64_t sizes[][2] = {
+        {UINT64_MAX / 2, 4}, {UINT64_MAX, 1}, {UINT64_MAX - 30, 1}, {INT64_MAX - 30, 1}, {1, UINT64_MAX}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        gq_error e = {.status = GQ_OK};
+        assert_null(memory_lines(sizes[i][0], sizes[i][1], &e));
+        assert_int_equal(e.status, GQ_FAILED);
+        assert_non_null(strstr(e.text, "out of memory: "));
+        assert_null(memory_pages(sizes[i][0], sizes[i][1], NULL));
+    }
+}
+
+static void an_array_grows(void **state) {
+    (void)state;
+    uint32_t *items = NULL;
+    size_t capacity = 0, times = 0;
+    for (size_t n = 0; n < 10000; n++) {
+        size_t before = capacity;
+        assert_true(memory_grow(&items, &capacity, n + 1, sizeof *items, NULL));
+        times += capacity != before;
+        items[n] = (uint32_t)n;
+    }
+    assert_true(times < 12);
+    for (size_t n = 0; n < 10000; n++) assert_int_equal(items[n], n);
+    assert_true(memory_grow(&items, &capacity, 100001, sizeof *items, NULL) && capacity >= 100001);
+    gq_error e = {.status = GQ_OK};
+    size_t before = capacity;
+    uint32_t *kept = items;
+    assert_false(memory_grow(&items, &capacity, UINT64_MAX, sizeof *items, &e));
+    assert_false(memory_grow(&items, &capacity, UINT64_MAX / 8, sizeof *items, &e));
+    assert_true(e.status == GQ_FAILED && capacity == before && items == kept && items[9999] == 9999);
+    free(items);
+}
+
 int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_checksum_is_that_of_gzip),
         cmocka_unit_test(checksums_of_parts_are_joined),
         cmocka_unit_test(a_long_part_is_joined),
+        cmocka_unit_test(memory_begins_at_lines_and_pages),
+        cmocka_unit_test(memory_that_cannot_be_counted_is_none),
+        cmocka_unit_test(an_array_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

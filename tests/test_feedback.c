@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "imatrix/moments.h"
 #include "tests/codecs.h"
 
@@ -118,7 +119,7 @@ static feedback_sums run(const kernels *k, uint32_t type, const feedback_moments
     feedback_task t = {k, type, EFFORT_FAST, sweeps, m, n_moments, N, NULL};
     feedback_sums sums = {0};
     size_t row_bytes = gguf_type_bytes(gguf_type_of(type), N);
-    t.room = aligned_alloc(64, (feedback_bytes(k, type, N) + 63) / 64 * 64);
+    t.room = memory_lines(1, feedback_bytes(k, type, N), NULL);
     assert_non_null(t.room);
     codec_feedback(&t, s->w + first * N, rows, blocks, &sums);
     for (size_t r = 0; decoded && r < rows; r++)

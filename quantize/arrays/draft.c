@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
+#include "base/memory.h"
 #include "gguf/gguf.h"
 #include "gguf/rules.h"
 #include "quantize/files.h"
@@ -85,16 +87,12 @@ static uint32_t value_bytes(uint32_t type, const gq_value *v, uint8_t bytes[8]) 
 
 typedef struct raw {
     uint8_t *bytes;
-    uint64_t n, room;
+    uint64_t n;
+    size_t room;
 } raw;
 
 static bool raw_add(raw *r, const void *bytes, uint64_t n, gq_error *e) {
-    if (r->room - r->n < n) {
-        uint64_t room = 2 * r->room + n + 64;
-        uint8_t *more = n < PTRDIFF_MAX / 4 ? realloc(r->bytes, room) : NULL;
-        if (!more) return gq_fail_memory(e, room);
-        r->bytes = more, r->room = room;
-    }
+    if (!memory_grow(&r->bytes, &r->room, plus(r->n, n), 1, e)) return false;
     if (n) memcpy(r->bytes + r->n, bytes, n);
     r->n += n;
     return true;
@@ -154,12 +152,7 @@ bool gq_draft_add(gq_draft *d, const char *name, uint32_t n_dims, const uint64_t
     if (t.size != bytes)
         return gq_fail_usage(e, "tensor '%.200s': takes %llu bytes as %s, and there are %zu", name,
                              (unsigned long long)t.size, t.type->name, bytes);
-    if (d->n == d->room) {
-        size_t room = 2 * d->room + 16;
-        file_piece *more = realloc(d->data, room * sizeof *more);
-        if (!more) return gq_fail_memory(e, room * sizeof *more);
-        d->data = more, d->room = room;
-    }
+    if (!memory_grow(&d->data, &d->room, d->n + 1, sizeof *d->data, e)) return false;
     if (!gguf_header_add_shaped(d->header, name, n_dims, t.ne, t.type, e)) return false;
     d->data[d->n++] = (file_piece){data, bytes};
     return true;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/words.h"
 #include "imatrix/inputs.h"
 #include "mixes/mixes.h"
@@ -230,7 +231,7 @@ _Static_assert(SQUARE *SQUARE <= STRIP, "a square is read at once");
 static uint64_t pieces_across(const gguf_tensor *t) {
     return (t->ne[0] + SQUARE * SQUARES - 1) / (SQUARE * SQUARES);
 }
-static uint64_t pieces_down(const gguf_tensor *t) { return (t->ne[1] + SQUARE - 1) / SQUARE; }
+static uint64_t pieces_down(const gguf_tensor *t) { return parts(t->ne[1], SQUARE); }
 
 static bool read_square(const job *j, const gguf_model *m, const gguf_tensor *t, const strip *s,
                         uint8_t *stored, float *decoded, gq_error *e) {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "forward/divergence.h"
 #include "quantize/inspect/logits_file.h"
 #include "quantize/sweep/memory_budget.h"
@@ -151,10 +152,8 @@ static bool run_with_file(contest *c, gq_error *e) {
 
 static bool open_states(contest *c, gq_error *e) {
     uint64_t bytes = 0;
-    for (size_t m = 0; m < c->s->n; m++) {
-        uint64_t more = forward_stream_bytes(c->models[m], c->job.windows, c->job.context);
-        if (__builtin_add_overflow(bytes, more, &bytes)) bytes = UINT64_MAX;
-    }
+    for (size_t m = 0; m < c->s->n; m++)
+        bytes = plus(bytes, forward_stream_bytes(c->models[m], c->job.windows, c->job.context));
     c->states = forward_keep_open(c->s->folder, bytes, e);
     return c->states >= 0;
 }

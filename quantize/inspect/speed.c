@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/words.h"
 #include "codec/vector.h"
 #include "model/facts.h"
@@ -82,12 +83,7 @@ static size_t run_bytes(const run *r) {
 }
 
 static bool part_add(part *p, const gguf_tensor *t, uint64_t row, size_t rows, gq_error *e) {
-    if (p->n == p->room) {
-        size_t room = 2 * p->room + 256;
-        run *more = realloc(p->runs, room * sizeof *more);
-        if (!more) return gq_fail_memory(e, room * sizeof *more);
-        p->runs = more, p->room = room;
-    }
+    if (!memory_grow(&p->runs, &p->room, p->n + 1, sizeof *p->runs, e)) return false;
     run r = {.tensor = t, .first = row * t->ne[0], .rows = rows, .blocks = p->memory + p->used};
     p->runs[p->n++] = r;
     p->used += run_bytes(&r);
@@ -221,9 +217,8 @@ static bool part_start(part *p, const needed *what, float **x, gq_error *e) {
     const size_t room = codec_vector_room((size_t)what->columns);
     uint64_t size = what->bytes < MOST_MEMORY ? what->bytes : MOST_MEMORY;
     if (size < what->row_bytes) size = what->row_bytes;
-    *x = malloc((what->columns + room) * sizeof(float));
-    if (!*x || posix_memalign((void **)&p->memory, 4096, size))
-        return p->memory = NULL, gq_fail_memory(e, size);
+    *x = memory_lines(what->columns + room, sizeof(float), e);
+    if (!*x || !(p->memory = memory_pages(1, size, e))) return false;
     p->size = size;
     for (size_t i = 0; i < what->columns; i++) (*x)[i] = (float)((int)(i * 37 % 64) - 32) / 32 + 0x1p-6f;
     p->vector = codec_vector_make(*x, (size_t)what->columns, *x + what->columns);

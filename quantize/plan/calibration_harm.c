@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "forward/divergence.h"
 #include "forward/groups.h"
 #include "quantize/plan/calibration.h"
@@ -395,8 +396,8 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
     t->progress = pulse_start(callbacks, forward_job_work(&t->job, m, false) * (1 + (double)t->n / 2), 0,
                               t->job.windows * t->job.context);
     t->job.pulse = pulse_tell, t->job.data = &t->progress;
-    t->room = aligned_alloc(64, sizeof *t->room);
-    if (!t->room) return gq_fail_memory(e, sizeof *t->room);
+    t->room = memory_lines(1, sizeof *t->room, e);
+    if (!t->room) return false;
     t->job.ids = t->ids = plan_sample_windows(&t->how->job, t->job.windows, e);
     if (!t->ids) return false;
     return (t->run = forward_run_new(&t->job, bounds, e)) &&

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/checked.h"
+
 /* None is 0, and the product of all fits: the reader has checked. */
 static uint64_t rows_of(const uint64_t ne[GGUF_MAX_DIMS]) { return ne[1] * ne[2] * ne[3]; }
 
@@ -14,9 +16,9 @@ uint64_t chunk_length(const uint64_t ne[GGUF_MAX_DIMS], bool transposes) {
 }
 
 uint64_t chunk_count(const uint64_t ne[GGUF_MAX_DIMS], uint64_t length) {
-    if (length < ne[0]) return rows_of(ne) * ((ne[0] + length - 1) / length);
+    if (length < ne[0]) return rows_of(ne) * parts(ne[0], length);
     uint64_t per_chunk = length / ne[0];
-    return (rows_of(ne) + per_chunk - 1) / per_chunk;
+    return parts(rows_of(ne), per_chunk);
 }
 
 bool chunk_map_new(chunk_map *map, size_t n_tensors, gq_error *e) {
@@ -51,7 +53,7 @@ chunk chunk_at(const chunk_map *map, uint64_t i, const uint64_t ne[GGUF_MAX_DIMS
         c.n = total - c.first < length ? total - c.first : length;
         return c;
     }
-    uint64_t per_row = (ne[0] + length - 1) / length;
+    uint64_t per_row = parts(ne[0], length);
     uint64_t column = k % per_row * length;
     c.first = k / per_row * ne[0] + column;
     c.n = ne[0] - column < length ? ne[0] - column : length;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "quantize/run/calibrate_site.h"
 #include "quantize/strips/strip.h"
 
@@ -107,7 +108,7 @@ static uint8_t *blocks_of(calibrator *c, const gguf_tensor *t, size_t number, gq
     size_t bytes = c->plan->outputs[c->output].tensors[number].out_bytes;
     rounded_weight *grown = realloc(c->weights, (c->n_weights + 1) * sizeof *grown);
     if (grown) c->weights = grown;
-    uint8_t *blocks = grown ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
+    uint8_t *blocks = grown ? memory_lines(1, bytes, NULL) : NULL;
     if (!blocks) return gq_fail_memory(e, bytes), NULL;
     c->weights[c->n_weights++] = (rounded_weight){t, blocks};
     return blocks;

@@ -4,16 +4,12 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/memory.h"
 
 enum { PIECE = 1 << 20 };
 
 bool record_add(calibrate_record *r, const calibrate_entry *entry, gq_error *e) {
-    if (r->n == r->room) {
-        size_t room = r->room ? 2 * r->room : 16;
-        calibrate_entry *grown = realloc(r->entries, room * sizeof *grown);
-        if (!grown) return gq_fail_memory(e, room * sizeof *grown);
-        r->entries = grown, r->room = room;
-    }
+    if (!memory_grow(&r->entries, &r->room, r->n + 1, sizeof *r->entries, e)) return false;
     r->entries[r->n] = *entry;
     r->entries[r->n++].rounding.why = NULL;
     return true;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "codec/feedback.h"
 #include "imatrix/output.h"
 #include "quantize/strips/strip.h"
@@ -40,7 +41,7 @@ static size_t rows_at_once(const gguf_tensor *t) {
     return t->ne[1] < CALIBRATION_ROWS ? t->ne[1] : CALIBRATION_ROWS;
 }
 
-static void *room(size_t n) { return aligned_alloc(64, (n + 63) / 64 * 64); }
+static void *room(size_t n) { return memory_lines(1, n, NULL); }
 
 static uint64_t room_of_pass(const kernels *k, uint32_t type, size_t columns) {
     uint64_t n = feedback_bytes(k, type, columns);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/memory.h"
 #include "base/threads.h"
 
 /* Sync, then record. Called with the lock held, which is released meanwhile: workers go on adding. */
@@ -69,18 +70,9 @@ void keeper_start(keeper *k, const output_set *outputs, const journal *j, const 
     k->alone = threads_start(&k->thread, keep, k) != 0;
 }
 
-static bool make_room(keeper *k, gq_error *e) {
-    if (k->n < k->room) return true;
-    size_t room = k->room ? 2 * k->room : 64;
-    uint8_t *slots = realloc(k->slots, room * k->journal->slot);
-    if (!slots) return gq_fail_memory(e, room * k->journal->slot);
-    k->slots = slots, k->room = room;
-    return true;
-}
-
 bool keeper_add(keeper *k, uint64_t chunk_number, const chunk_sum *sums, gq_error *e) {
     pthread_mutex_lock(&k->lock);
-    bool ok = !k->failed && make_room(k, e);
+    bool ok = !k->failed && memory_grow(&k->slots, &k->room, k->n + 1, k->journal->slot, e);
     if (ok) journal_fill(k->journal, k->slots + k->n++ * k->journal->slot, chunk_number, sums);
     if (ok && k->alone && is_time(k)) {
         k->due.tv_sec += 3600; /* one at a time */

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/memory.h"
+
 double schedule_clock(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -70,10 +72,8 @@ static bool do_piece(void *data, uint64_t number, int thread) {
     const schedule_job *job = t->job;
     schedule_thread *own = &s->of_thread[thread];
     gq_error *e = &own->error;
-    if (!own->room && posix_memalign(&own->room, 64, s->room) != 0) {
-        own->room = NULL;
-        return gq_fail_memory(e, s->room);
-    }
+    if (!own->room) own->room = memory_lines(1, s->room, e);
+    if (!own->room) return false;
     piece p = {.number = number, .room = own->room};
     if (!job->work(job->arg, &p, e)) return false;
     pthread_mutex_lock(&s->lock);

@@ -33,10 +33,7 @@ void checkpoint_seal(checkpoint_head *h) {
 }
 
 uint64_t checkpoint_slots(void) { return HEAD_ROOM; }
-static uint64_t all_slots(uint32_t streams, uint64_t slot) {
-    uint64_t bytes;
-    return __builtin_mul_overflow(2 * (uint64_t)streams, slot, &bytes) ? UINT64_MAX : bytes;
-}
+static uint64_t all_slots(uint32_t streams, uint64_t slot) { return times(2 * (uint64_t)streams, slot); }
 static uint64_t first_record(const checkpoint *c) { return plus(HEAD_ROOM, all_slots(c->streams, c->slot)); }
 static uint64_t sums_size(const checkpoint *c) { return c->streams * sizeof(uint64_t); }
 uint64_t checkpoint_bytes(const checkpoint_head *h, uint64_t records) {

@@ -1,0 +1,32 @@
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+
+static void *memory_aligned(uint64_t alignment, uint64_t bytes, gq_error *e) {
+    void *memory;
+    /* No object is larger than PTRDIFF_MAX; what is a little less does not wrap when it is rounded up. */
+    if (bytes <= PTRDIFF_MAX - alignment &&
+        posix_memalign(&memory, alignment, round_up(bytes ? bytes : 1, alignment)) == 0)
+        return memory;
+    return gq_fail_memory(e, bytes), NULL;
+}
+
+void *memory_lines(uint64_t n, uint64_t size, gq_error *e) { return memory_aligned(64, times(n, size), e); }
+
+void *memory_pages(uint64_t n, uint64_t size, gq_error *e) { return memory_aligned(4096, times(n, size), e); }
+
+bool memory_grow(void *items, size_t *capacity, uint64_t n, size_t size, gq_error *e) {
+    enum { LEAST = 16 };
+    void *now, *grown = NULL;
+    if (n <= *capacity) return true;
+    uint64_t more = larger(larger(n, LEAST), times(2, *capacity)), bytes = times(more, size);
+    memcpy(&now, items, sizeof now); /* a pointer to whatever */
+    if (bytes <= PTRDIFF_MAX) grown = realloc(now, bytes);
+    if (!grown) return gq_fail_memory(e, bytes);
+    memcpy(items, &grown, sizeof grown);
+    *capacity = (size_t)more;
+    return true;
+}
