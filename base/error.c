@@ -1,4 +1,4 @@
-#include "base/error.h"
+#include "base/fail.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -94,6 +94,24 @@ bool(gq_fail_remedy)(gq_error *e, gq_remedy remedy, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     if (e) error_set(e, GQ_FAILED, format, arguments), e->remedy = remedy;
+    va_end(arguments);
+    return false;
+}
+
+bool(gq_fail_as)(gq_error *e, gq_status status, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    if (e) error_set(e, status, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+bool(gq_fail_again)(gq_error *e, const gq_error *why, const char *format, ...) {
+    gq_status status = why ? why->status : GQ_FAILED;
+    gq_remedy remedy = why ? why->remedy : GQ_REMEDY_NONE;
+    va_list arguments;
+    va_start(arguments, format);
+    if (e) error_set(e, status, format, arguments), e->remedy = remedy;
     va_end(arguments);
     return false;
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/fail.h"
 #include "base/index.h"
 #include "base/memory.h"
 #include "gguf/rules.h"
@@ -148,7 +149,7 @@ bool gguf_header_add_shaped(gguf_header *h, const char *name, uint32_t n_dims,
     if (length < 1 || length > GGUF_MAX_NAME)
         return gq_fail(e, "tensor name '%.200s' has %zu bytes, expected 1 to %d", name, length,
                        GGUF_MAX_NAME);
-    if (!gguf_tensor_measure(&t, &why)) return gq_fail(e, "tensor '%s': %s", name, why.text);
+    if (!gguf_tensor_measure(&t, &why)) return gq_fail_again(e, &why, "tensor '%s': %s", name, why.text);
     if (!memory_grow(&h->tensors, &h->tensors_room, h->n_tensors + 1, sizeof *h->tensors, e)) return false;
     t.name = strdup(name);
     if (!t.name) return gq_fail_memory(e, length + 1);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fail.h"
 #include "base/memory.h"
 #include "gguf/access.h"
 
@@ -91,8 +92,8 @@ static bool open_sibling(gguf_container *m, const char *path, const split *p, gq
     split found;
     int64_t count;
     if (!gq_file_open(&file, path, e))
-        return gq_fail(e, "%s (shard %u of the %u that %s wants)", e ? e->text : "", m->n_shards + 1,
-                       p->count, p->path);
+        return gq_fail_again(e, e, "%s (shard %u of the %u that %s wants)", gq_error_text(e), m->n_shards + 1,
+                             p->count, p->path);
     if (!gguf_shard_read(&s, &file, e)) return false;
     bool ok = split_key(&s, "split.count", GGUF_U16, &count, e) && read_split(&s, &found, e) &&
               check_sibling(&found, m->n_shards, p, e) && add_shard(m, &s, e);

@@ -1,8 +1,9 @@
-/* What every room may use: checksums, memory. */
+/* What every room may use: checksums, memory, failures. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/fail.h"
 #include "base/memory.h"
 #include "tests/support.h"
 
@@ -83,6 +84,20 @@ static void an_array_grows(void **state) {
     free(items);
 }
 
+static void what_is_added_to_a_failure_keeps_its_kind(void **state) {
+    (void)state;
+    gq_error e, why;
+    gq_fail_remedy(&why, GQ_REMEDY_REPLACE, "%s is there", "a");
+    assert_false(gq_fail_again(&e, &why, "b: %s", why.text));
+    assert_true(e.status == GQ_FAILED && e.remedy == GQ_REMEDY_REPLACE);
+    assert_string_equal(e.text, "b: a is there");
+    gq_fail_as(&e, GQ_INTERRUPTED, "stopped");
+    assert_false(gq_fail_again(&e, &e, "%s (in %s)", gq_error_text(&e), "c"));
+    assert_true(e.status == GQ_INTERRUPTED && e.remedy == GQ_REMEDY_NONE);
+    assert_string_equal(e.text, "stopped (in c)");
+    assert_false(gq_fail_again(NULL, NULL, "%s", gq_error_text(NULL)));
+}
+
 int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_checksum_is_that_of_gzip),
@@ -91,6 +106,7 @@ int main(void) {
         cmocka_unit_test(memory_begins_at_lines_and_pages),
         cmocka_unit_test(memory_that_cannot_be_counted_is_none),
         cmocka_unit_test(an_array_grows),
+        cmocka_unit_test(what_is_added_to_a_failure_keeps_its_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

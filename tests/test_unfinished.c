@@ -316,6 +316,39 @@ static void bad_input_leaves_nothing(void **state) {
     unlink(path("bad.gguf"));
 }
 
+/* ---- an output that appears ---- */
+
+static bool appears(void *out) {
+    if (!exists(out)) write_whole(out, "another's", 9);
+    return false;
+}
+
+/* What was done is kept, and how to replace the file is still said. */
+static void an_output_that_appears_can_be_replaced(void **state) {
+    (void)state;
+    gq_error e;
+    gq_text t = the_text();
+    const char *out = lasting("appeared");
+    gq_importance_plan *p =
+        gq_importance_plan_new(&(gq_importance_request){.size = sizeof(gq_importance_request),
+                                                        .model = path("model.gguf"),
+                                                        .texts = &t,
+                                                        .n_texts = 1,
+                                                        .out = out,
+                                                        .threads = 1},
+                               &e);
+    assert_non_null(p);
+    const gq_callbacks calls = {.size = sizeof calls, .user = (void *)out, .cancelled = appears};
+    assert_null(gq_importance_compute(p, &calls, &e));
+    gq_importance_plan_free(p);
+    if (!strstr(e.text, "is there already; what is done is kept in")) fail_msg("%s", e.text);
+    assert_int_equal(e.status, GQ_FAILED);
+    assert_int_equal(e.remedy, GQ_REMEDY_REPLACE);
+    unlink(out);
+    finish(job_of(0, "model.gguf", "appeared"));
+    unlink(out);
+}
+
 /* ---- inputs that change ---- */
 
 static void a_model_that_changes_is_noticed(void **state) {
@@ -365,10 +398,15 @@ static void evaluating_notices_it_as_well(void **state) {
 
 int main(void) {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damaged_states_are_not_used),     cmocka_unit_test(other_slots_may_hold_anything),
-        cmocka_unit_test(damaged_blocks_are_told_of),      cmocka_unit_test(a_refused_run_removes_nothing),
-        cmocka_unit_test(states_of_a_run_at_work_stay),    cmocka_unit_test(bad_input_leaves_nothing),
-        cmocka_unit_test(a_model_that_changes_is_noticed), cmocka_unit_test(evaluating_notices_it_as_well),
+        cmocka_unit_test(damaged_states_are_not_used),
+        cmocka_unit_test(other_slots_may_hold_anything),
+        cmocka_unit_test(damaged_blocks_are_told_of),
+        cmocka_unit_test(a_refused_run_removes_nothing),
+        cmocka_unit_test(states_of_a_run_at_work_stay),
+        cmocka_unit_test(bad_input_leaves_nothing),
+        cmocka_unit_test(an_output_that_appears_can_be_replaced),
+        cmocka_unit_test(a_model_that_changes_is_noticed),
+        cmocka_unit_test(evaluating_notices_it_as_well),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/fail.h"
 #include "codec/vector.h"
 #include "quantize/arrays/feedback_encoder.h"
 #include "quantize/sized.h"
@@ -89,15 +90,14 @@ static bool fail_weight(const array *a, size_t element, gq_error *e) {
     const double x = (double)a->x[element], most = (double)a->codec->max_magnitude;
     const size_t row = element / a->cols, column = element % a->cols;
     if (!isfinite(x))
-        gq_fail(e, "row %zu, column %zu is %g, and weights must be finite", row, column, x);
-    else if (fabs(x) > most)
-        gq_fail(e, "row %zu, column %zu is %g, and %s holds no magnitude above %g", row, column, x,
-                a->type->name, most);
-    else
-        gq_fail(e, "row %zu, column %zu is %g, and its block does not decode to finite numbers as %s", row,
-                column, x, a->type->name);
-    if (e) e->status = GQ_BAD_WEIGHTS;
-    return false;
+        return gq_fail_as(e, GQ_BAD_WEIGHTS, "row %zu, column %zu is %g, and weights must be finite", row,
+                          column, x);
+    if (fabs(x) > most)
+        return gq_fail_as(e, GQ_BAD_WEIGHTS, "row %zu, column %zu is %g, and %s holds no magnitude above %g",
+                          row, column, x, a->type->name, most);
+    return gq_fail_as(e, GQ_BAD_WEIGHTS,
+                      "row %zu, column %zu is %g, and its block does not decode to finite numbers as %s", row,
+                      column, x, a->type->name);
 }
 
 static bool encode_piece(void *arg, piece *p, gq_error *e) {

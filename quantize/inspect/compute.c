@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "base/fail.h"
 #include "base/threads.h"
 #include "base/units.h"
 #include "codec/codec.h"
@@ -342,9 +343,8 @@ static gq_imatrix *write_out(const running *r, gq_error *e) {
 }
 
 static void say_what_is_kept(const checkpoint *c, gq_error *e) {
-    gq_status status = e->status;
-    gq_fail(e, "%s; what is done is kept in %s, and the same command goes on from there", e->text, c->path);
-    e->status = status;
+    gq_fail_again(e, e, "%s; what is done is kept in %s, and the same command goes on from there", e->text,
+                  c->path);
 }
 
 static gq_imatrix *compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fail.h"
 #include "quantize/run/cache.h"
 #include "quantize/run/calibrate.h"
 #include "quantize/run/journal.h"
@@ -217,21 +218,19 @@ static bool check_join(const engine *g, gq_error *e) {
  * this run has opened and locked it: anything else may be the work of others. */
 static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     const gq_plan *plan = g->plan;
-    gq_status status = e->status;
     if (atomic_load(&g->must_start_afresh)) return;
     if (g->names.whole) {
-        gq_fail(e, "%s; all files are whole and only lack their names: the same command goes on from there",
-                e->text);
-        e->status = status;
+        gq_fail_again(
+            e, e, "%s; all files are whole and only lack their names: the same command goes on from there",
+            e->text);
         return;
     }
     if (plan->join) return;
     const journal *j = g->n_journals ? &g->journals[0] : NULL;
     if (!bad_input && j && output_still_there(&g->outputs) &&
         (j->resumed || g->keeper.recorded > 0 || g->kept.finished > 0)) {
-        gq_fail(e, "%s; what is done is kept in %s, and the same command goes on from there", e->text,
-                plan->outputs[0].shards[0].temporary);
-        e->status = status;
+        gq_fail_again(e, e, "%s; what is done is kept in %s, and the same command goes on from there",
+                      e->text, plan->outputs[0].shards[0].temporary);
         return;
     }
     uint32_t others = 0;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/fail.h"
 #include "base/memory.h"
 
 double schedule_clock(void) {
@@ -95,7 +96,5 @@ bool schedule_run(schedule *s, const schedule_job *job, gq_error *e) {
         if (e) *e = s->of_thread[o.thread].error;
         return false;
     }
-    gq_fail(e, "stopped on request");
-    if (e) e->status = GQ_INTERRUPTED;
-    return false;
+    return gq_fail_as(e, GQ_INTERRUPTED, "stopped on request");
 }

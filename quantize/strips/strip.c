@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fail.h"
+
 const kernels *strip_kernels(gq_error *e) {
     const kernels *k = kernels_select();
     if (!k) gq_fail_usage(e, "%s", kernels_why_none());
@@ -42,10 +44,8 @@ bool strip_fail(const gguf_model *m, const gguf_tensor *t, uint64_t element, flo
     va_start(arguments, and);
     vsnprintf(what, sizeof what, and, arguments);
     va_end(arguments);
-    gq_fail(e, "%s: tensor %s: element %llu is %g, and %s", gguf_model_path(m, t), t->name,
-            (unsigned long long)element, (double)x, what);
-    if (e) e->status = GQ_BAD_WEIGHTS;
-    return false;
+    return gq_fail_as(e, GQ_BAD_WEIGHTS, "%s: tensor %s: element %llu is %g, and %s", gguf_model_path(m, t),
+                      t->name, (unsigned long long)element, (double)x, what);
 }
 
 bool strip_read_decoded(const kernels *k, const gguf_model *m, const gguf_tensor *t, uint64_t first, size_t n,

@@ -1,4 +1,5 @@
 #include "quantize/sweep/pulse.h"
+#include "base/fail.h"
 
 #include "quantize/strips/schedule.h"
 
@@ -23,7 +24,5 @@ bool pulse_tell(void *data, double work, const char *what, gq_error *e) {
     p->progress.tensor = what;
     if (calls && calls->progress) calls->progress(calls->user, &p->progress);
     if (!calls || !calls->cancelled || !calls->cancelled(calls->user)) return true;
-    gq_fail(e, "stopped on request");
-    if (e) e->status = GQ_INTERRUPTED;
-    return false;
+    return gq_fail_as(e, GQ_INTERRUPTED, "stopped on request");
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fail.h"
 #include "forward/tokenizer.h"
 
 static const char *name_of(const gq_text *text) { return text->name ? text->name : "the text"; }
@@ -48,7 +49,7 @@ static bool copy_warnings(const tokenizer *t, word_list *to, gq_error *e) {
 static bool read_text(token_list *to, const gq_text *text, const gguf_model *m, bool *begins, uint32_t *bos,
                       word_list *warnings, gq_error *e) {
     tokenizer *t = tokenizer_new(m->path, m->kv, m->n_kv, e);
-    if (!t) return gq_fail(e, "%s (ids of tokens can take the place of a text)", e ? e->text : "");
+    if (!t) return gq_fail_again(e, e, "%s (ids of tokens can take the place of a text)", gq_error_text(e));
     unsigned flags = TOKENIZE_ADD_SPECIAL | (text->parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
     bool ok = copy_warnings(t, warnings, e) && tokenizer_run(t, text->bytes, text->n, flags, to, e);
     if (ok && to->dropped)
