@@ -21,40 +21,27 @@ static int format_of(const char *path) {
     return -1;
 }
 
-/* A file that is there may be any shard of a model, under whatever name. */
-static bool is_shard(const char *path, const char *model) {
-    struct stat st;
-    gq_error unused;
-    gq_model *m = stat(path, &st) == 0 ? gq_model_open(model, &unused) : NULL;
-    bool found = false;
-    for (uint32_t i = 0; m && !found && i < gq_model_summary(m)->shards; i++)
-        found = path_same(path, gq_model_path(m, i));
-    gq_model_close(m);
-    return found;
-}
-
-/* Whether it is where what targets found out of a model is kept. */
-static bool is_measurements(const char *path, const char *model) {
-    char *kept = format("%s.gquant-measure", model);
-    bool same = path_same(path, kept);
-    free(kept);
-    return same;
-}
-
 static bool is_in_use(const request *r, const char *path) {
     bool same = path != r->report && r->report && path_same(path, r->report);
     for (size_t i = 0; !same && i < r->files.n; i++) same = path_same(path, r->files.items[i]);
-    for (size_t i = 0; !same && i < r->n_arguments; i++)
-        same = path_same(path, r->arguments[i]) || is_shard(path, r->arguments[i]) ||
-               is_measurements(path, r->arguments[i]);
+    for (size_t i = 0; !same && i < r->n_arguments; i++) same = path_same(path, r->arguments[i]);
     for (size_t i = 0; !same && i < r->quantize.n_outputs; i++)
         same = path_same(path, r->quantize.outputs[i].path);
     return same;
 }
 
+static bool check_inputs(const request *r, const char *option, const char *path, gq_error *e) {
+    gq_error why;
+    if (gq_check_inputs(path, r->files.items, r->files.n, &why) &&
+        gq_check_inputs(path, r->arguments, r->n_arguments, &why))
+        return true;
+    return gq_fail_usage(e, "--%s %s: %s", option, path, why.text);
+}
+
 bool report_check_file(const request *r, const char *option, const char *path, gq_error *e) {
     if (is_in_use(r, path))
         return gq_fail_usage(e, "--%s %s: is a file that this run reads or writes", option, path);
+    if (!check_inputs(r, option, path, e)) return false;
     if (!gq_check_target(path, true, e)) return false;
     char *folder = path_folder(path);
     bool ok = access(folder, W_OK | X_OK) == 0 ||

@@ -13,8 +13,7 @@
 
 #include "base/safe_file.h"
 #include "quantize/files.h"
-
-static const char NEW_SUFFIX[] = ".gquant-new"; /* of a small file that is being written */
+#include "quantize/input.h"
 
 char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e) {
     gq_file f;
@@ -72,21 +71,49 @@ static bool leads_to(const char *path, const struct stat *to) {
 static bool is_input(const char *path, const gguf_model *model, const char *const *others, size_t n) {
     struct stat st;
     if (stat(path, &st) != 0) return false;
-    bool is = gguf_model_has_file(model, st.st_dev, st.st_ino);
+    bool is = model && gguf_model_has_file(model, st.st_dev, st.st_ino);
     for (size_t i = 0; !is && i < n; i++) is = leads_to(others[i], &st);
     return is;
 }
 
-/* Until a small file is whole it has another name, which may be an input's, too. */
+/* Until a file is whole it has another name, which may be an input's, too. */
 bool files_check_inputs(const char *path, const gguf_model *model, const char *const *others, size_t n,
                         gq_error *e) {
-    char *beside = safe_file_beside(path, NEW_SUFFIX);
-    if (!beside) return gq_fail_memory(e, strlen(path));
-    const char *hit = is_input(path, model, others, n)     ? path
-                      : is_input(beside, model, others, n) ? beside
-                                                           : NULL;
-    bool ok = !hit || gq_fail(e, "%s is one of the inputs: writing %s would destroy what is read", hit, path);
-    free(beside);
+    static const char *const suffixes[] = {NULL, FILES_NEW_SUFFIX, FILES_LOGITS_SUFFIX};
+    bool ok = true;
+    for (size_t i = 0; ok && i < sizeof suffixes / sizeof *suffixes; i++) {
+        char *name = suffixes[i] ? safe_file_beside(path, suffixes[i]) : strdup(path);
+        if (!name) return gq_fail_memory(e, strlen(path));
+        ok = !is_input(name, model, others, n) ||
+             gq_fail(e, "%s is one of the inputs: writing %s would destroy what is read", name, path);
+        free(name);
+    }
+    return ok;
+}
+
+char *files_measure_path(const char *input) {
+    char *path = NULL;
+    return asprintf(&path, "%s.gquant-measure", input) < 0 ? NULL : path;
+}
+
+/* An input may be a model: then all its shards are inputs, and what was measured of it. */
+static bool check_model(const char *path, const char *input, gq_error *e) {
+    gguf_model model;
+    gq_error unused;
+    char *kept = files_measure_path(input);
+    if (!kept) return gq_fail_memory(e, strlen(input));
+    bool ok = files_check_inputs(path, NULL, (const char *const[]){kept}, 1, e);
+    if (ok && input_open(&model, input, &unused)) {
+        ok = files_check_inputs(path, &model, NULL, 0, e);
+        gguf_model_close(&model);
+    }
+    free(kept);
+    return ok;
+}
+
+bool gq_check_inputs(const char *path, const char *const *inputs, size_t n, gq_error *e) {
+    bool ok = files_check_inputs(path, NULL, inputs, n, e);
+    for (size_t i = 0; ok && i < n; i++) ok = check_model(path, inputs[i], e);
     return ok;
 }
 
@@ -95,7 +122,7 @@ bool files_check_inputs(const char *path, const gguf_model *model, const char *c
  * foretell. */
 static int create_beside(const char *path, char **beside, gq_error *e) {
     enum { TRIES = 100 };
-    *beside = safe_file_beside(path, NEW_SUFFIX);
+    *beside = safe_file_beside(path, FILES_NEW_SUFFIX);
     if (!*beside) return gq_fail_memory(e, strlen(path)), -1;
     int fd = safe_file_renew(*beside);
     if (fd < 0) errno = EEXIST;
@@ -174,6 +201,12 @@ bool files_write(const char *path, bool replace, const file_piece *pieces, size_
 
 bool gq_write_whole(const char *path, bool replace, const void *bytes, size_t n, gq_error *e) {
     return files_write(path, replace, &(file_piece){bytes, n}, 1, e);
+}
+
+void files_remove_left(const char *path) {
+    char *beside = safe_file_beside(path, FILES_NEW_SUFFIX);
+    if (beside) safe_file_remove_left(beside);
+    free(beside);
 }
 
 void gq_free(void *memory) { free(memory); }

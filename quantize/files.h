@@ -12,9 +12,20 @@ typedef struct file_piece {
 /* Pieces one after another, as gq_write_whole does. */
 bool files_write(const char *path, bool replace, const file_piece *pieces, size_t n, gq_error *e);
 
+/* Behind the hidden names of files that are being written (safe_file_beside): small ones, and logits. */
+#define FILES_NEW_SUFFIX ".gquant-new"
+#define FILES_LOGITS_SUFFIX ".logits"
+
 /* Whether a file of that name may be written without destroying what is read, by whatever name: one of the
- * model's, or of the n others, which may be NULL or lead nowhere. */
+ * model's, or of the n others, which may be NULL or lead nowhere. Its hidden names are none of them either.
+ * model: NULL: none. */
 bool files_check_inputs(const char *path, const gguf_model *model, const char *const *others, size_t n,
                         gq_error *e);
+
+/* Removes what a killed run has left of a small file that it was writing. */
+void files_remove_left(const char *path);
+
+/* Where measurements of a model are kept, unless gq_options says it; malloc'ed, NULL: no memory. */
+char *files_measure_path(const char *input);
 
 #endif

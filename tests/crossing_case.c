@@ -31,7 +31,7 @@ void fail_case(const char *format, ...) {
 
 bool is_short_of_memory(const outcome *o) {
     return o->status == 2 && at.options.aspects[ASPECT_MEMORY].n &&
-           strstr(o->text, "of memory are not enough") && !strstr(o->text, " 1 byte");
+           strstr(o->text, "of memory is not enough") && !strstr(o->text, " 1 byte");
 }
 
 outcome run(const char *where, setting s, arguments a) {

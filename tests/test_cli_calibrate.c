@@ -125,7 +125,7 @@ static void wrong_requests_are_refused(void **state) {
     REFUSED(2, "--shrink 1.1: expected a number from 0 to 1", "--calibrate", text, "--shrink", "1.1");
     REFUSED(2, "--correction nan: expected", "--calibrate", text, "--correction", "nan");
     REFUSED(2, "--correction : expected", "--calibrate", text, "--correction", "");
-    REFUSED(2, "977 KiB of memory are not enough", "--calibrate", text, "--memory", "1M");
+    REFUSED(2, "977 KiB of memory is not enough", "--calibrate", text, "--memory", "1M");
     REFUSED(2, "named as the output and by an option", "--calibrate", path("out.gguf"));
     REFUSED(1, "absent", "--calibrate", path("absent"));
     REFUSED(1, "fewer than one window of 16", "--calibrate", path("short"));

@@ -110,7 +110,7 @@ static void wrong_requests_are_refused(void **state) {
                 path("y"));
     GQUANT_SAYS(1, "empty: is empty", COMPUTE, path("empty"), path("d.gguf"));
     GQUANT_SAYS(1, "fewer than one window of 16", COMPUTE, path("short"), path("d.gguf"));
-    GQUANT_SAYS(2, "977 KiB of memory are not enough", COMPUTE, path("text"), path("d.gguf"), "--memory",
+    GQUANT_SAYS(2, "977 KiB of memory is not enough", COMPUTE, path("text"), path("d.gguf"), "--memory",
                 "1M");
     GQUANT_SAYS(1, "is there already", COMPUTE, path("text"), path("text"));
     GQUANT_SAYS(1, "text: ", "imatrix", "compute", path("text"), path("text"), path("d.gguf"));

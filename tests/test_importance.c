@@ -430,7 +430,7 @@ static void what_cannot_be_done_is_said(void **state) {
     t.n = 0, refuses(&r, "ids: is empty"), t.n = strlen(text);
     t.tokens = CONTEXT - 1, refuses(&r, "fewer than one window of 24"), t.tokens = 0;
     t.context = 1000, refuses(&r, "fewer than one window of 1000"), t.context = CONTEXT;
-    r.memory = 1 << 20, refuses(&r, "1.00 MiB of memory are not enough"), r.memory = 0;
+    r.memory = 1 << 20, refuses(&r, "1.00 MiB of memory is not enough"), r.memory = 0;
     r.out = path("nowhere/x"), refuses(&r, "does not exist");
     r.out = path("model.gguf"), refuses(&r, "is there already");
     r.out = path("refused.out"), r.model = path("no.gguf"), refuses(&r, "cannot be opened");

@@ -146,6 +146,53 @@ static void names_that_are_made_up(void **state) {
     free(model_);
 }
 
+/* Files have a hidden name until they are whole, and what lies there is taken for a killed run's. */
+static void hidden_names_of_small_files(void **state) {
+    (void)state;
+    static const struct {
+        const char *hidden, *from, *words[12]; /* "@NAME" is a path in the folder */
+    } rows[] = {
+        {".r.json.gquant-new",
+         "importance.gguf",
+         {"--imatrix", "@.r.json.gquant-new", "--report", "@r.json", "@model.gguf", "@new.gguf", "Q8_0"}},
+        {".r.csv.gquant-new", "model.gguf", {"compare", "@model.gguf", "@.r.csv.gquant-new", "-r", "@r.csv"}},
+        {".t.gquant-new",
+         "recipe",
+         {"--tensor-type-file", "@.t.gquant-new", "--recipe-out", "@t", "@model.gguf", "@new.gguf", "Q8_0"}},
+        {".l.logits",
+         "text",
+         {"evaluate", "@model.gguf", "--context", "16", "--text", "@.l.logits", "--logits", "@l"}},
+        {".l.logits",
+         "model.gguf",
+         {"evaluate", "@.l.logits", "--context", "16", "--text", "@text", "--logits", "@l"}},
+        {".o.gguf.gquant-new",
+         "importance.gguf",
+         {"imatrix", "merge", "@other.dat", "@.o.gguf.gquant-new", "@o.gguf"}},
+        {".o.dat.gquant-new", "importance.gguf", {"imatrix", "convert", "@.o.dat.gquant-new", "@o.dat"}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t n, now;
+        const char *argv[14] = {NULL};
+        char *copies[14] = {NULL}, *err, *hidden = strdup(path(rows[i].hidden));
+        uint8_t *before = read_whole(path(rows[i].from), &n);
+        write_whole(hidden, before, n);
+        for (size_t k = 0; rows[i].words[k]; k++) {
+            const char *word = rows[i].words[k];
+            argv[k + 1] = copies[k] = strdup(*word == '@' ? path(word + 1) : word);
+        }
+        int status = run_command(argv, NULL, &err);
+        if (status != 1 && status != 2) fail_msg("row %zu: status %d: %s", i, status, err);
+        says(err, "is one of the inputs");
+        uint8_t *after = read_whole(hidden, &now);
+        assert_int_equal(n, now);
+        assert_memory_equal(before, after, n);
+        assert_int_equal(unlink(hidden), 0);
+        check_inputs(rows[i].hidden);
+        for (size_t k = 0; k < 14; k++) free(copies[k]);
+        free(before), free(after), free(hidden), free(err);
+    }
+}
+
 static void making_importance_data(void **state) {
     (void)state;
     char *model_ = strdup(path("model.gguf")), *split = strdup(path("split-00001-of-00002.gguf")),
@@ -215,6 +262,7 @@ int main(void) {
         cmocka_unit_test(quantizing),
         cmocka_unit_test(measurements_beside_the_model),
         cmocka_unit_test(names_that_are_made_up),
+        cmocka_unit_test(hidden_names_of_small_files),
         cmocka_unit_test(making_importance_data),
         cmocka_unit_test(merging_and_converting),
         cmocka_unit_test(evaluating),

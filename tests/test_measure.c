@@ -133,6 +133,28 @@ static void a_folder_that_takes_no_file_is_no_failure(void **state) {
 }
 
 /* A folder in which nobody, not even root, can make a file. */
+/* A run that was killed right before the measurements got their name. */
+static void what_a_killed_run_has_left_goes(void **state) {
+    (void)state;
+    char *left = strdup(path(".in.gguf.gquant-measure.gquant-new"));
+    gq_options o = options_for(out);
+    output.target.bpw = 5;
+    bool measured;
+    gq_plan_free(plan_for(o, &measured));
+    write_whole(left, "half", 4);
+    gq_plan_free(plan_for(o, &measured));
+    assert_false(measured);
+    assert_false(exists(left));
+    /* But for an input of that name. */
+    o.imatrix = left;
+    assert_int_equal(rename(path("imatrix.dat"), left), 0);
+    gq_plan_free(plan_for(o, &measured));
+    gq_plan_free(plan_for(o, &measured));
+    assert_true(exists(left));
+    assert_int_equal(rename(left, path("imatrix.dat")), 0);
+    free(left);
+}
+
 static void a_read_only_folder_is_no_failure(void **state) {
     (void)state;
     bool measured;
@@ -247,6 +269,7 @@ int main(void) {
         cmocka_unit_test(hostile_measurements_do_no_harm),
         cmocka_unit_test(impossible_numbers_are_measured_again),
         cmocka_unit_test(a_folder_that_takes_no_file_is_no_failure),
+        cmocka_unit_test(what_a_killed_run_has_left_goes),
         cmocka_unit_test(a_read_only_folder_is_no_failure),
         cmocka_unit_test(a_dry_run_measures_for_the_run),
         cmocka_unit_test(another_place_or_none),

@@ -283,7 +283,7 @@ static void what_cannot_be_is_refused(void **state) {
     c = good, c.random = true, must_refuse(&o, GQ_USAGE, "cannot both");
     c = good, c.text.n = 0, must_refuse(&o, GQ_FAILED, "is empty");
     c = good, c.text.n = 10, must_refuse(&o, GQ_FAILED, "fewer than one window of 16");
-    c = good, c.memory = 1 << 20, must_refuse(&o, GQ_USAGE, "1.00 MiB of memory are not enough");
+    c = good, c.memory = 1 << 20, must_refuse(&o, GQ_USAGE, "1.00 MiB of memory is not enough");
     c = good, c.text = (gq_text){.bytes = "1 2 x", .n = 5, .ids = true, .context = 2};
     must_refuse(&o, GQ_FAILED, "'x' where a token's id is expected");
     c.text.bytes = "1 2 512", c.text.n = 7, must_refuse(&o, GQ_FAILED, "token 3 is 512");

@@ -112,7 +112,7 @@ static bool bound(gq_importance_plan *p, uint64_t memory, gq_error *e) {
     char given[UNITS_ROOM], needed[UNITS_ROOM];
     units_compared(given, memory, needed, peak);
     return !memory || peak <= memory ||
-           gq_fail_usage(e, "%s of memory are not enough: a layer and a window of %zu tokens take %s", given,
+           gq_fail_usage(e, "%s of memory is not enough: a layer and a window of %zu tokens take %s", given,
                          p->job.context, needed);
 }
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/safe_file.h"
-#include "quantize/gquant.h"
+#include "quantize/files.h"
 
 static bool fail_file(const logits_file *f, gq_error *e) {
     return gq_fail(e, "%s: cannot write: %s", f->path, strerror(errno));
@@ -19,7 +19,7 @@ bool logits_file_start(logits_file *f, const char *path, bool replace, size_t to
     if (__builtin_mul_overflow((uint64_t)tokens, (uint64_t)vocabulary * sizeof(float), &bytes))
         return gq_fail(e, "%s: logits of %zu tokens are more than a file can hold", path, tokens);
     if (!gq_check_target(path, replace, e) || !safe_file_may_grow(path, bytes, e)) return false;
-    f->beside = safe_file_beside(path, ".logits");
+    f->beside = safe_file_beside(path, FILES_LOGITS_SUFFIX);
     if (!f->beside) return gq_fail_memory(e, strlen(path));
     f->fd = safe_file_renew(f->beside);
     if (f->fd >= 0) return true;

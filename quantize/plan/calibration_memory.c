@@ -183,7 +183,7 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     units_compared(given, c->asked, needed, so_much);
     return !c->asked || c->bounds.peak <= c->asked ||
            gq_fail_usage(
-               e, "%s of memory are not enough to calibrate with: a layer and a window of %zu tokens take %s",
+               e, "%s of memory is not enough to calibrate with: a layer and a window of %zu tokens take %s",
                given, c->job.context, needed);
 }
 

@@ -29,8 +29,6 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
                      const gq_callbacks *callbacks, gq_error *e);
 
 /* ---- measure_file.c: kept beside the model ---- */
-/* Path of the file; malloc'ed, NULL: no memory. */
-char *measure_path(const gq_plan *plan);
 /* Makes the key under which measurements may be used again: input, settings, version and build; for a
  * calibrated plan also the layers that are run and tried and the wanted tensors, as the trials depend on each
  * other. */

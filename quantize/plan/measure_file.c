@@ -20,11 +20,6 @@ static const char OF[] = "measured.of", SUM[] = "measured.crc32", PREFIX[] = "me
                   TURNED[] = " transposed";
 enum { HEAD = 4, NUMBERS = HEAD + 2 * BUDGET_TYPES, KEY = sizeof PREFIX + GGUF_MAX_NAME + sizeof TURNED };
 
-char *measure_path(const gq_plan *plan) {
-    char *path = NULL;
-    return asprintf(&path, "%s.gquant-measure", plan_input(plan)) < 0 ? NULL : path;
-}
-
 /* Trials go through all layers that are written, and as many of them as memory holds are spread over the
  * wanted tensors. */
 static uint32_t trials_digest(const gq_plan *plan, const bool *wanted) {

@@ -12,7 +12,6 @@
 
 #include "base/safe_file.h"
 #include "quantize/files.h"
-#include "quantize/plan/measure.h"
 
 static const char *base_of(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -83,7 +82,7 @@ bool plan_check_inputs(const gq_plan *plan, const gq_options *options, const cha
 
 /* Refuses an output in the place of a model's measurements, which cost minutes to make. */
 static bool check_measurements(const gq_plan *plan, const char *path, gq_error *e) {
-    char *kept = measure_path(plan);
+    char *kept = files_measure_path(plan_input(plan));
     const char *const others[] = {kept};
     bool ok = kept ? files_check_inputs(path, &plan->model, others, 1, e)
                    : gq_fail_memory(e, strlen(plan_input(plan)));

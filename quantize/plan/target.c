@@ -12,6 +12,7 @@
 #include "base/index.h"
 #include "base/units.h"
 #include "mixes/budget.h"
+#include "quantize/files.h"
 #include "quantize/plan/assign.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/calibration_harm.h"
@@ -198,7 +199,7 @@ static bool measure(target *t, gq_error *e) {
     gq_plan *plan = t->plan;
     const char *asked = t->options->measure_file;
     gq_error why;
-    char key[MEASURE_KEY], *path = asked ? strdup(asked) : measure_path(plan);
+    char key[MEASURE_KEY], *path = asked ? strdup(asked) : files_measure_path(plan_input(plan));
     if (!path) return gq_fail_memory(e, strlen(plan_input(plan)) + 32);
     bool ok = decide_trials(t, e) && (!asked || !*asked || measure_may_replace(path, e)), fresh = false;
     measure_key(plan, t->needed, t->trial_layers, key);
@@ -210,6 +211,7 @@ static bool measure(target *t, gq_error *e) {
         keep = false;
         ok = words_add(&plan->warnings, e, "the measurements are not kept for the next time: %s", why.text);
     }
+    if (keep && !fresh && plan_check_inputs(plan, t->options, path, NULL)) files_remove_left(path);
     if (ok && keep)
         plan->measure_file = path;
     else
