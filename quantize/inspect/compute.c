@@ -24,7 +24,7 @@
 #include "quantize/sized.h"
 #include "quantize/sweep/checkpoint.h"
 #include "quantize/sweep/memory_budget.h"
-#include "quantize/sweep/pulse.h"
+#include "quantize/sweep/sweep.h"
 #include "quantize/sweep/windows.h"
 
 struct gq_importance_plan {
@@ -251,8 +251,6 @@ typedef struct running {
     gq_importance_plan *plan;
     checkpoint kept;
     collection *sums;
-    forward_run *run;
-    forward_stream *stream;
 } running;
 
 /* Sums that are too large are the model's fault, and would be so again. */
@@ -262,51 +260,43 @@ static bool check_sums(const imatrix *layer, const char *out, gq_error *e) {
     return ok;
 }
 
-/* Writes the sums since the last record as the next one. last: no layer follows, so that states do not matter
- * any more. */
-static bool finish_layer(running *r, bool last, gq_error *e) {
+/* Hands out the sums since the last record as the next one. */
+static bool take_layer(void *data, sweep_record *to, gq_error *e) {
+    running *r = data;
     imatrix layer;
     uint8_t *bytes = NULL;
-    uint64_t n, sum = forward_stream_sum(r->stream);
     if (!collection_take(r->sums, &layer, e)) return false;
     layer.chunk_size = r->plan->about.chunk_size;
-    bool ok = check_sums(&layer, r->plan->out, e) && imatrix_write_gguf(&layer, &bytes, &n, e) &&
-              checkpoint_add(&r->kept, last ? NULL : &sum, bytes, n, e);
-    free(bytes);
+    bool ok = check_sums(&layer, r->plan->out, e) && imatrix_write_gguf(&layer, &bytes, &to->n, e);
+    to->bytes = bytes;
     imatrix_free(&layer);
     return ok;
 }
 
-static bool run_layers(running *r, gq_error *e) {
-    const gq_importance_plan *p = r->plan;
-    size_t layers = p->sizes->layers, done = r->kept.finished;
-    forward_site site = collection_site(r->sums);
-    if (done == layers + p->output) return true;
-    if (!(done ? forward_stream_resume(r->stream, done % 2, e) : forward_stream_embed(r->stream, NULL, e)))
-        return false;
-    for (size_t i = done; i < layers; i++) {
-        const forward_layer *l = forward_run_layer(r->run, p->model, i, e);
-        if (!l || !checkpoint_begin(&r->kept, e) ||
-            !forward_stream_pass(r->stream, l, FORWARD_WHOLE, &site, e) ||
-            !finish_layer(r, i + 1 == layers && !p->output, e))
-            return false;
-    }
-    return !p->output || (forward_stream_final(r->stream, &site, e) && finish_layer(r, true, e));
-}
-
 static bool run_model(running *r, const gq_callbacks *callbacks, gq_error *e) {
     gq_importance_plan *p = r->plan;
-    double work = forward_job_work(&p->job, p->model, false), layers = (double)p->sizes->layers;
+    const forward_model *const model = p->model;
+    double work = forward_job_work(&p->job, model, false), layers = (double)p->sizes->layers;
     double done = (double)r->kept.finished < layers ? (double)r->kept.finished / layers : 1;
-    pulse told = pulse_start(callbacks, work, done * work, p->facts.tokens);
-    forward_keep keep = {r->kept.fd, r->kept.path, checkpoint_slots(), 2};
-    p->job.pulse = pulse_tell, p->job.data = &told;
-    r->run = forward_run_new(&p->job, &p->bounds, e);
-    r->sums = r->run ? collection_new(forward_run_pool(r->run), p->job.context, e) : NULL;
-    r->stream = r->sums ? forward_stream_new(r->run, p->model, &keep, e) : NULL;
-    bool ok = r->stream && run_layers(r, e) &&
-              words_add_threads(&p->warnings, threads_pool_count(forward_run_pool(r->run)), e);
-    forward_stream_free(r->stream), collection_free(r->sums), forward_run_free(r->run);
+    sweep s;
+    sweep_plan plan = {.job = &p->job,
+                       .bounds = p->bounds,
+                       .models = &model,
+                       .n_streams = 1,
+                       .n_layers = p->sizes->layers,
+                       .output = p->output,
+                       .kept = &r->kept,
+                       .callbacks = callbacks,
+                       .work = work,
+                       .done = done * work};
+    bool ok =
+        sweep_open(&s, &plan, e) && (r->sums = collection_new(forward_run_pool(s.run), p->job.context, e));
+    if (ok) {
+        forward_site site = collection_site(r->sums);
+        ok = sweep_run(&s, &(sweep_calls){.after = take_layer, .site = &site, .data = r}, e) &&
+             words_add_threads(&p->warnings, sweep_threads(&s), e);
+    }
+    sweep_close(&s), collection_free(r->sums);
     return ok;
 }
 

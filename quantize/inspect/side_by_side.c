@@ -3,13 +3,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/checked.h"
 #include "forward/divergence.h"
 #include "quantize/inspect/logits_file.h"
 #include "quantize/sweep/memory_budget.h"
-#include "quantize/sweep/pulse.h"
+#include "quantize/sweep/sweep.h"
 
 /* Bytes per position and model: the scores, and once more the doubles that are sorted. */
 enum { SCORE_BYTES = 2 * sizeof(double) + sizeof(bool) + sizeof(double) };
@@ -20,34 +19,12 @@ typedef struct contest {
     scores *to;
     forward_job job;
     const forward_model **models;
-    forward_run *run;
-    forward_stream **streams;
-    int states; /* descriptor of the file that they are in; -1: in memory */
-    pulse pulse;
+    sweep sweep;
     /* Of the windows whose logits are being computed. */
     divergence *divergence;
     size_t first_window, n_windows;
     logits_file file;
 } contest;
-
-/* ---- layers ---- */
-
-/* Layer by layer, so that all of them are as far when they are told to stop; copies may have fewer. */
-static bool run_layers(contest *c, gq_error *e) {
-    bool any = true;
-    for (size_t m = 0; m < c->s->n; m++)
-        if (!forward_stream_embed(c->streams[m], NULL, e)) return false;
-    for (size_t layer = 0; any; layer++) {
-        any = false;
-        for (size_t m = 0; m < c->s->n; m++) {
-            if (layer >= forward_model_sizes(c->models[m])->layers) continue;
-            const forward_layer *l = forward_run_layer(c->run, c->models[m], layer, e);
-            if (!l || !forward_stream_pass(c->streams[m], l, FORWARD_WHOLE, NULL, e)) return false;
-            any = true;
-        }
-    }
-    return true;
-}
 
 /* ---- scores ---- */
 
@@ -58,7 +35,7 @@ static bool start_scores(void *data, size_t first_window, size_t windows, gq_err
     divergence_free(c->divergence);
     c->divergence =
         divergence_of_windows(c->job.ids + first_window * context, windows, context, scored_from(context),
-                              scored_of(context), c->s->n - 1, forward_run_pool(c->run), e);
+                              scored_of(context), c->s->n - 1, forward_run_pool(c->sweep.run), e);
     return c->divergence;
 }
 
@@ -104,7 +81,7 @@ static bool score(contest *c, gq_error *e) {
                                .tile = add_scores,
                                .end = keep_scores,
                                .data = c};
-    bool ok = forward_run_head(c->run, c->streams, c->s->n, &head, e);
+    bool ok = forward_run_head(c->sweep.run, c->sweep.streams, c->s->n, &head, e);
     divergence_free(c->divergence);
     return ok;
 }
@@ -128,7 +105,7 @@ static bool add_logits(void *data, size_t first, size_t rows, const float *const
 
 static bool write_logits(contest *c, gq_error *e) {
     const forward_head head = {.n = c->job.context, .start = start_logits, .tile = add_logits, .data = c};
-    return forward_run_head(c->run, c->streams, 1, &head, e);
+    return forward_run_head(c->sweep.run, c->sweep.streams, 1, &head, e);
 }
 
 /* Else the figures would be of no model that there ever was. */
@@ -140,37 +117,17 @@ static bool models_unchanged(const contest *c, gq_error *e) {
 
 static bool run_with_file(contest *c, gq_error *e) {
     size_t vocabulary = forward_model_sizes(c->models[0])->vocabulary;
-    if (!c->s->logits) return run_layers(c, e) && score(c, e) && models_unchanged(c, e);
+    if (!c->s->logits)
+        return sweep_run(&c->sweep, &(sweep_calls){.data = c}, e) && score(c, e) && models_unchanged(c, e);
     if (!logits_file_start(&c->file, c->s->logits, c->s->replace_logits, c->job.windows * c->job.context,
                            vocabulary, e))
         return false;
-    bool ok = run_layers(c, e) && write_logits(c, e) && score(c, e) && models_unchanged(c, e);
+    bool ok = sweep_run(&c->sweep, &(sweep_calls){.data = c}, e) && write_logits(c, e) && score(c, e) &&
+              models_unchanged(c, e);
     return logits_file_end(&c->file, ok, e);
 }
 
 /* ---- all ---- */
-
-static bool open_states(contest *c, gq_error *e) {
-    uint64_t bytes = 0;
-    for (size_t m = 0; m < c->s->n; m++)
-        bytes = plus(bytes, forward_stream_bytes(c->models[m], c->job.windows, c->job.context));
-    c->states = forward_keep_open(c->s->folder, bytes, e);
-    return c->states >= 0;
-}
-
-static bool open_streams(contest *c, gq_error *e) {
-    forward_bounds bounds = forward_bounds_of(&c->job, c->models, c->s->n, true);
-    uint64_t at = 0;
-    c->run = forward_run_new(&c->job, &bounds, e);
-    if (!c->run || (bounds.in_file && !open_states(c, e))) return false;
-    for (size_t m = 0; m < c->s->n; m++) {
-        forward_keep keep = {.fd = c->states, .path = c->s->folder, .at = at, .slots = 1};
-        at += forward_stream_bytes(c->models[m], c->job.windows, c->job.context);
-        c->streams[m] = forward_stream_new(c->run, c->models[m], bounds.in_file ? &keep : NULL, e);
-        if (!c->streams[m]) return false;
-    }
-    return true;
-}
 
 static bool prepare(contest *c, const side_by_side *s, gq_error *e) {
     size_t n = s->windows->n * scored_of(s->windows->context);
@@ -180,34 +137,37 @@ static bool prepare(contest *c, const side_by_side *s, gq_error *e) {
                            .context = s->windows->context,
                            .threads = s->threads,
                            .memory = s->memory,
-                           .besides = memory_budget_taken() + s->n * n * SCORE_BYTES,
-                           .pulse = pulse_tell,
-                           .data = &c->pulse},
-                   .models = calloc(s->n, sizeof *c->models),
-                   .streams = calloc(s->n, sizeof *c->streams),
-                   .states = -1};
-    if (!c->models || !c->streams) return gq_fail_memory(e, s->n * sizeof *c->streams);
-    double work = 0;
-    for (size_t m = 0; m < s->n; m++) {
-        c->models[m] = s->runners[m].model;
-        work += forward_job_work(&c->job, c->models[m], true);
-    }
-    c->pulse = pulse_start(s->callbacks, work, 0, s->windows->n * s->windows->context);
+                           .besides = memory_budget_taken() + s->n * n * SCORE_BYTES},
+                   .models = calloc(s->n, sizeof *c->models)};
+    if (!c->models) return gq_fail_memory(e, s->n * sizeof *c->models);
+    for (size_t m = 0; m < s->n; m++) c->models[m] = s->runners[m].model;
     return true;
-}
-
-static void finish(contest *c) {
-    for (size_t m = 0; c->streams && m < c->s->n; m++) forward_stream_free(c->streams[m]);
-    forward_run_free(c->run);
-    if (c->states >= 0) close(c->states);
-    free(c->models), free(c->streams);
 }
 
 bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e) {
     contest c;
     bool ok = prepare(&c, s, e);
     if (ok) *to = forward_bounds_of(&c.job, c.models, s->n, true);
-    finish(&c);
+    free(c.models);
+    return ok;
+}
+
+/* All models are as far when they are told to stop; copies may have fewer layers. */
+static bool run_all(contest *c, word_list *warnings, gq_error *e) {
+    const side_by_side *s = c->s;
+    sweep_plan plan = {.job = &c->job,
+                       .bounds = forward_bounds_of(&c->job, c->models, s->n, true),
+                       .models = c->models,
+                       .n_streams = s->n,
+                       .folder = s->folder,
+                       .callbacks = s->callbacks};
+    for (size_t m = 0; m < s->n; m++) {
+        plan.work += forward_job_work(&c->job, c->models[m], true);
+        plan.n_layers = larger(plan.n_layers, forward_model_sizes(c->models[m])->layers);
+    }
+    bool ok = sweep_open(&c->sweep, &plan, e) && run_with_file(c, e) &&
+              words_add_threads(warnings, sweep_threads(&c->sweep), e);
+    sweep_close(&c->sweep);
     return ok;
 }
 
@@ -215,8 +175,7 @@ bool side_by_side_run(const side_by_side *s, scores *to, word_list *warnings, gq
     contest c;
     bool ok = prepare(&c, s, e);
     c.to = to;
-    ok = ok && open_streams(&c, e) && run_with_file(&c, e) &&
-         words_add_threads(warnings, threads_pool_count(forward_run_pool(c.run)), e);
-    finish(&c);
+    ok = ok && run_all(&c, warnings, e);
+    free(c.models);
     return ok;
 }

@@ -24,7 +24,7 @@
 #include "quantize/plan/calibration_sample.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/strip.h"
-#include "quantize/sweep/pulse.h"
+#include "quantize/sweep/sweep.h"
 
 enum {
     HARM_TOKENS = 512, /* foretell what a tensor costs on another text within a third: docs/mixes.md */
@@ -49,14 +49,13 @@ typedef struct trials {
     forward_job job;
     uint32_t *ids;
     const forward_model **models; /* of the streams */
-    forward_run *run;
-    forward_stream *original, **streams; /* all: the original's and the trials' */
+    sweep sweep;                  /* of the original's stream */
+    forward_stream **streams;     /* that one and the trials' */
     trial *tried;
     size_t n, begun; /* trials, and those whose layer has come */
     divergence *figures;
     size_t first_window, n_windows;
     strip_pair *room;
-    pulse progress;
     double surprise; /* sum of (1 - p) x power of the row of the token that came next */
 } trials;
 
@@ -143,8 +142,6 @@ static bool trials_new(trials *t, const gq_plan *plan, const bool *wanted, gq_er
 }
 
 static void trials_free(trials *t) {
-    for (size_t i = 0; i < t->n; i++) forward_stream_free(t->tried[i].stream);
-    forward_stream_free(t->original), divergence_free(t->figures), forward_run_free(t->run);
     free(t->ids), free(t->tried), free(t->models), free(t->streams), free(t->room);
 }
 
@@ -252,13 +249,13 @@ static bool start_trial(trials *t, trial *of, forward_layer *l, gq_error *e) {
     const gguf_tensor *tensor = t->plan->sources[of->tensor].tensor;
     uint32_t type = budget_types[of->type];
     uint8_t *blocks = encode_coarse(t, of, e);
-    bool ok = blocks && (of->stream = forward_stream_new(t->run, t->how->model, NULL, e));
+    bool ok = blocks && (of->stream = forward_stream_new(t->sweep.run, t->how->model, NULL, e));
     if (ok && !l) {
         coarse_rows rows = {t->plan, gguf_type_of(type), blocks, tensor->ne[0]};
         ok = forward_stream_embed(of->stream, &(forward_rows){read_coarse, &rows}, e);
     } else if (ok) {
         forward_layer_replace(l, tensor, type, blocks), forward_layer_use(l, true);
-        forward_stream_copy(of->stream, t->original);
+        forward_stream_copy(of->stream, t->sweep.streams[0]);
         ok = forward_stream_pass(of->stream, l, FORWARD_WHOLE, NULL, e);
         forward_layer_replace(l, tensor, type, NULL), forward_layer_use(l, false);
     }
@@ -273,19 +270,18 @@ static bool start_layer(trials *t, int64_t number, forward_layer *l, gq_error *e
     return true;
 }
 
-static bool run_layers(trials *t, gq_error *e) {
-    if (!forward_stream_embed(t->original, NULL, e) || !start_layer(t, -1, NULL, e)) return false;
-    for (size_t i = 0; i < layers_of(t->plan); i++) {
-        size_t number = plan_run_layer(t->plan, i);
-        forward_layer *l = forward_run_layer(t->run, t->how->model, number, e);
-        if (!l) return false;
-        for (size_t k = 0; k < t->begun; k++)
-            if (!forward_stream_pass(t->tried[k].stream, l, FORWARD_WHOLE, NULL, e)) return false;
-        if (!start_layer(t, (int64_t)number, l, e) ||
-            !forward_stream_pass(t->original, l, FORWARD_WHOLE, NULL, e))
-            return false;
-    }
-    return true;
+static bool start_embedding(void *data, gq_error *e) {
+    trials *t = data;
+    return forward_stream_embed(t->sweep.streams[0], NULL, e) && start_layer(t, -1, NULL, e);
+}
+
+/* Trials that have begun, then those of this layer, which need the original's states before it. */
+static bool try_layer(void *data, forward_layer *l, gq_error *e) {
+    trials *t = data;
+    for (size_t i = 0, begun = t->begun; i < begun; i++)
+        if (!forward_stream_pass(t->tried[i].stream, l, FORWARD_WHOLE, NULL, e)) return false;
+    return start_layer(t, (int64_t)t->sweep.layer, l, e) &&
+           forward_stream_pass(t->sweep.streams[0], l, FORWARD_WHOLE, NULL, e);
 }
 
 /* ---- what comes of them ---- */
@@ -296,7 +292,7 @@ static bool start_figures(void *data, size_t first_window, size_t windows, gq_er
     t->first_window = first_window, t->n_windows = windows;
     divergence_free(t->figures);
     t->figures = divergence_of_windows(j->ids + first_window * j->context, windows, j->context, 0,
-                                       j->context - 1, t->n, forward_run_pool(t->run), e);
+                                       j->context - 1, t->n, forward_run_pool(t->sweep.run), e);
     return t->figures;
 }
 
@@ -349,9 +345,9 @@ static bool add_figures(void *data, gq_error *e) {
 static bool find_figures(trials *t, gq_error *e) {
     const forward_head head = {
         .n = t->job.context - 1, .start = start_figures, .tile = add_tile, .end = add_figures, .data = t};
-    t->streams[0] = t->original;
+    t->streams[0] = t->sweep.streams[0];
     for (size_t i = 0; i < t->n; i++) t->streams[1 + i] = t->tried[i].stream;
-    return forward_run_head(t->run, t->streams, 1 + t->n, &head, e);
+    return forward_run_head(t->sweep.run, t->streams, 1 + t->n, &head, e);
 }
 
 /* ---- what errors cost ---- */
@@ -392,16 +388,26 @@ static void spread_harm(const trials *t) {
 }
 
 static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks *callbacks, gq_error *e) {
-    const forward_model *m = t->how->model;
-    t->progress = pulse_start(callbacks, forward_job_work(&t->job, m, false) * (1 + (double)t->n / 2), 0,
-                              t->job.windows * t->job.context);
-    t->job.pulse = pulse_tell, t->job.data = &t->progress;
+    const gq_plan *plan = t->plan;
+    sweep_plan p = {.job = &t->job,
+                    .bounds = *bounds,
+                    .models = t->models,
+                    .n_streams = 1,
+                    .numbers = plan->layers.n ? plan->layers.kept : NULL,
+                    .n_layers = layers_of(plan),
+                    .callbacks = callbacks,
+                    .work = forward_job_work(&t->job, t->how->model, false) * (1 + (double)t->n / 2)};
     t->room = memory_lines(1, sizeof *t->room, e);
     if (!t->room) return false;
     t->job.ids = t->ids = plan_sample_windows(&t->how->job, t->job.windows, e);
-    if (!t->ids) return false;
-    return (t->run = forward_run_new(&t->job, bounds, e)) &&
-           (t->original = forward_stream_new(t->run, m, NULL, e)) && run_layers(t, e) && find_figures(t, e);
+    bool ok =
+        t->ids && sweep_open(&t->sweep, &p, e) &&
+        sweep_run(&t->sweep, &(sweep_calls){.before = start_embedding, .on = try_layer, .data = t}, e) &&
+        find_figures(t, e);
+    divergence_free(t->figures);
+    for (size_t i = 0; i < t->n; i++) forward_stream_free(t->tried[i].stream);
+    sweep_close(&t->sweep);
+    return ok;
 }
 
 bool plan_try_harm(const gq_plan *plan, const bool *wanted, size_t layers, measured *found,

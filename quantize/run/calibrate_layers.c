@@ -1,6 +1,5 @@
 #include "quantize/run/calibrate_layers.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,12 +31,10 @@ struct calibrator {
     const plan_calibration *how;
     const output_set *outputs;
     checkpoint *kept;
-    forward_job job;
-    pulse told;
-    char what[96];
-    forward_run *run;
-    forward_stream *original, **rounded; /* one per output, NULL: nothing of it is calibrated */
+    sweep sweep;
+    forward_stream *original, **rounded; /* of the sweep; one per output, NULL: nothing of it is calibrated */
     matmul *products;
+    threads_count threads; /* that the sweep has had */
     numbered *sorted;
     progress_of *progress;   /* output by output */
     calibrate_record record; /* of the layer at work */
@@ -91,14 +88,10 @@ static bool head_calibrated(const gq_plan *plan) {
 
 /* ---- telling ---- */
 
-static bool tell_weights(calibrator *c, double weights, gq_error *e) {
-    return pulse_tell(&c->told, weights, c->what, e);
+static bool ask_round(void *data, gq_error *e) {
+    calibrator *c = data;
+    return sweep_tell(&c->sweep, 0, e);
 }
-static bool ask_forward(void *data, double work, const char *what, gq_error *e) {
-    (void)work, (void)what;
-    return tell_weights(data, 0, e);
-}
-static bool ask_round(void *data, gq_error *e) { return tell_weights(data, 0, e); }
 
 /* ---- a site ---- */
 
@@ -155,7 +148,7 @@ static bool round_weight(calibrator *c, const site *s, uint64_t matrix, const gg
     p->rounding.width = c->how->width < s->features ? c->how->width : s->features;
     if (!round_matrix(&task, &p->rounding, &p->reason, e)) return false;
     p->settled++;
-    if (!tell_weights(c, (double)(t->ne[0] * t->ne[1]), e)) return false;
+    if (!sweep_tell(&c->sweep, (double)(t->ne[0] * t->ne[1]), e)) return false;
     return p->settled < matrices_of(t) || settle(c, t, number, e);
 }
 
@@ -202,7 +195,7 @@ static bool round_sites(calibrator *c, forward_part part, gq_error *e) {
         site s;
         site_search search = {.how = c->how,
                               .kernels = c->plan->kernels,
-                              .pool = forward_run_pool(c->run),
+                              .pool = forward_run_pool(c->sweep.run),
                               .original = c->original,
                               .rounded = c->rounded[c->output],
                               .layer = c->layer,
@@ -234,36 +227,30 @@ static bool do_part(calibrator *c, forward_part part, gq_error *e) {
     return ok && pass(c->original, c->layer, false, part, e);
 }
 
-static bool do_layer(calibrator *c, size_t number, gq_error *e) {
-    c->layer = forward_run_layer(c->run, c->how->model, number, e);
-    if (!c->layer || !checkpoint_begin(c->kept, e)) return false;
-    return forward_model_splits(c->how->model)
-               ? do_part(c, FORWARD_ATTENTION, e) && do_part(c, FORWARD_FFN, e)
-               : do_part(c, FORWARD_WHOLE, e);
-}
-
 static bool do_head(calibrator *c, gq_error *e) {
     bool ok = true;
-    c->layer = NULL;
     for (c->output = 0; ok && c->output < c->plan->n_outputs; c->output++)
         if (c->rounded[c->output]) ok = round_sites(c, FORWARD_WHOLE, e);
     return ok;
 }
 
-/* What has been rounded is safe before the record says so. last: nothing comes behind it, and what states
- * there are does not matter any more. */
-static bool finish_step(calibrator *c, bool last, gq_error *e) {
+static bool do_step(void *data, forward_layer *l, gq_error *e) {
+    calibrator *c = data;
+    c->layer = l;
+    if (!l) return do_head(c, e);
+    return forward_model_splits(c->how->model)
+               ? do_part(c, FORWARD_ATTENTION, e) && do_part(c, FORWARD_FFN, e)
+               : do_part(c, FORWARD_WHOLE, e);
+}
+
+/* What has been rounded is safe before the record says so. */
+static bool finish_step(void *data, sweep_record *to, gq_error *e) {
+    calibrator *c = data;
     calibrate_record *r = &c->record;
-    size_t n = c->plan->n_outputs;
-    uint64_t *sums = calloc(n + 1, sizeof *sums);
-    if (!sums) return gq_fail_memory(e, (n + 1) * sizeof *sums);
-    sums[0] = forward_stream_sum(c->original);
-    for (size_t o = 0; o < n; o++) sums[o + 1] = c->rounded[o] ? forward_stream_sum(c->rounded[o]) : 0;
-    bool ok = record_sum_up(r, c->plan, c->outputs, e) && output_sync(c->outputs, e) &&
-              checkpoint_add(c->kept, last ? NULL : sums, r->entries, r->n * sizeof *r->entries, e);
-    free(sums);
-    r->n = 0;
-    return ok;
+    if (!record_sum_up(r, c->plan, c->outputs, e) || !output_sync(c->outputs, e)) return false;
+    *to = (sweep_record){r->entries, r->n * sizeof *r->entries};
+    *r = (calibrate_record){.n = 0};
+    return true;
 }
 
 /* ---- the embedding ---- */
@@ -317,14 +304,11 @@ static bool embed(const calibrator *c, size_t output, gq_error *e) {
 
 /* ---- all of it ---- */
 
-static bool begin_streams(calibrator *c, gq_error *e) {
-    size_t done = c->kept->finished, n = c->plan->n_outputs;
-    unsigned slot = done % 2;
-    if (!(done ? forward_stream_resume(c->original, slot, e) : forward_stream_embed(c->original, NULL, e)))
-        return false;
-    for (size_t o = 0; o < n; o++)
-        if (c->rounded[o] && !(done ? forward_stream_resume(c->rounded[o], slot, e) : embed(c, o, e)))
-            return false;
+static bool embed_all(void *data, gq_error *e) {
+    calibrator *c = data;
+    if (!forward_stream_embed(c->original, NULL, e)) return false;
+    for (size_t o = 0; o < c->plan->n_outputs; o++)
+        if (c->rounded[o] && !embed(c, o, e)) return false;
     return true;
 }
 
@@ -352,36 +336,6 @@ static bool all_settled(calibrator *c, gq_error *e) {
     return true;
 }
 
-static bool run_steps(calibrator *c, gq_error *e) {
-    size_t layers = c->how->facts.layers, steps = calibrator_steps(c->plan);
-    for (size_t i = c->kept->finished; i < steps; i++) {
-        if (i < layers)
-            snprintf(c->what, sizeof c->what, "layer %zu of %zu", i + 1, layers);
-        else
-            snprintf(c->what, sizeof c->what, "the output matrix");
-        if (!(i < layers ? do_layer(c, plan_run_layer(c->plan, i), e) : do_head(c, e)) ||
-            !finish_step(c, i + 1 == steps, e))
-            return false;
-    }
-    return all_settled(c, e);
-}
-
-static bool open_streams(calibrator *c, gq_error *e) {
-    const forward_model *m = c->how->model;
-    uint64_t slot = forward_stream_bytes(m, c->job.windows, c->job.context), at = checkpoint_slots();
-    forward_keep keep = {c->kept->fd, c->kept->path, at, 2};
-    c->run = forward_run_new(&c->job, &c->how->bounds, e);
-    c->products = c->run ? matmul_new(c->plan->kernels, forward_run_pool(c->run), e) : NULL;
-    c->original = c->products ? forward_stream_new(c->run, m, &keep, e) : NULL;
-    if (!c->original) return false;
-    for (size_t o = 0; o < c->plan->n_outputs; o++) {
-        keep.at += 2 * slot;
-        if (!plan_any_calibrated(c->plan, o)) continue;
-        if (!(c->rounded[o] = forward_stream_new(c->run, m, &keep, e))) return false;
-    }
-    return true;
-}
-
 /* Tensors that are finished. *done: their weights. */
 static bool take_records(calibrator *c, double *done, gq_error *e) {
     uint64_t at = 0, n;
@@ -400,25 +354,55 @@ static bool take_records(calibrator *c, double *done, gq_error *e) {
     return true;
 }
 
+/* The steps that are not finished, of a sweep whose first stream is the original's. */
+static bool run_sweep(calibrator *c, const sweep_plan *plan, gq_error *e) {
+    if (!sweep_open(&c->sweep, plan, e)) return false;
+    c->original = c->sweep.streams[0], c->rounded = c->sweep.streams + 1;
+    c->products = matmul_new(c->plan->kernels, forward_run_pool(c->sweep.run), e);
+    return c->products &&
+           sweep_run(&c->sweep,
+                     &(sweep_calls){.before = embed_all, .on = do_step, .after = finish_step, .data = c},
+                     e) &&
+           all_settled(c, e);
+}
+
 bool calibrator_run(calibrator *c, const gq_callbacks *callbacks, gq_error *e) {
-    if (c->kept->finished == calibrator_steps(c->plan)) return true;
+    const gq_plan *plan = c->plan;
+    if (c->kept->finished == calibrator_steps(plan)) return true;
     double done = 0;
-    if (!take_records(c, &done, e)) return false;
-    c->told = pulse_start(callbacks, weights_of(c), done, c->job.windows * c->job.context);
-    c->job.pulse = ask_forward, c->job.data = c;
-    snprintf(c->what, sizeof c->what, "embedding");
-    return open_streams(c, e) && begin_streams(c, e) && run_steps(c, e);
+    bool *absent = calloc(plan->n_outputs + 1, sizeof *absent);
+    if (!absent) return gq_fail_memory(e, plan->n_outputs + 1);
+    for (size_t o = 0; o < plan->n_outputs; o++) absent[1 + o] = !plan_any_calibrated(plan, o);
+    bool ok = take_records(c, &done, e);
+    sweep_plan p = {.job = &c->how->job,
+                    .bounds = c->how->bounds,
+                    .models = c->how->streams,
+                    .absent = absent,
+                    .n_streams = plan->n_outputs + 1,
+                    .numbers = plan->layers.n ? plan->layers.kept : NULL,
+                    .n_layers = c->how->facts.layers,
+                    .output = head_calibrated(plan),
+                    .kept = c->kept,
+                    .callbacks = callbacks,
+                    .work = weights_of(c),
+                    .done = done,
+                    .own_work = true};
+    ok = ok && run_sweep(c, &p, e);
+    c->threads = sweep_threads(&c->sweep);
+    drop_weights(c), c->layer = NULL;
+    matmul_free(c->products), c->products = NULL;
+    sweep_close(&c->sweep);
+    free(absent);
+    return ok;
 }
 
 calibrator *calibrator_new(const gq_plan *plan, const output_set *outputs, checkpoint *kept, gq_error *e) {
     calibrator *c = calloc(1, sizeof *c);
     if (!c) return gq_fail_memory(e, sizeof *c), NULL;
     *c = (calibrator){.plan = plan, .how = plan->calibration, .outputs = outputs, .kept = kept};
-    c->job = c->how->job;
-    c->rounded = calloc(plan->n_outputs, sizeof(forward_stream *));
     c->sorted = calloc(plan->n_tensors + 1, sizeof *c->sorted);
     c->progress = calloc(plan->n_outputs * plan->n_tensors + 1, sizeof *c->progress);
-    if (!c->rounded || !c->sorted || !c->progress) {
+    if (!c->sorted || !c->progress) {
         gq_fail_memory(e, plan->n_outputs * plan->n_tensors * sizeof *c->progress);
         calibrator_free(c);
         return NULL;
@@ -428,17 +412,11 @@ calibrator *calibrator_new(const gq_plan *plan, const output_set *outputs, check
     return c;
 }
 
-threads_count calibrator_threads(const calibrator *c) {
-    return threads_pool_count(c->run ? forward_run_pool(c->run) : NULL);
-}
+threads_count calibrator_threads(const calibrator *c) { return c->threads; }
 
 void calibrator_free(calibrator *c) {
     if (!c) return;
-    drop_weights(c);
     free(c->weights);
-    for (size_t o = 0; c->rounded && o < c->plan->n_outputs; o++) forward_stream_free(c->rounded[o]);
-    forward_stream_free(c->original), matmul_free(c->products);
-    forward_run_free(c->run);
-    free(c->rounded), free(c->sorted), free(c->progress), free(c->record.entries);
+    free(c->sorted), free(c->progress), free(c->record.entries);
     free(c);
 }

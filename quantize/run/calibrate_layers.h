@@ -5,7 +5,7 @@
 #include "quantize/run/calibrate_record.h"
 #include "quantize/run/results.h"
 #include "quantize/sweep/checkpoint.h"
-#include "quantize/sweep/pulse.h"
+#include "quantize/sweep/sweep.h"
 
 typedef struct calibrator calibrator;
 

@@ -1,0 +1,156 @@
+#include "quantize/sweep/sweep.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+
+/* ---- telling ---- */
+
+bool sweep_tell(sweep *s, double work, gq_error *e) { return pulse_tell(&s->pulse, work, s->what, e); }
+
+static bool tell_forward(void *data, double work, const char *what, gq_error *e) {
+    sweep *s = data;
+    return s->plan->own_work ? sweep_tell(s, 0, e) : pulse_tell(&s->pulse, work, what, e);
+}
+
+/* ---- the streams ---- */
+
+static uint64_t slot_bytes(const sweep *s, size_t stream) {
+    return forward_stream_bytes(s->plan->models[stream], s->job.windows, s->job.context);
+}
+
+static bool open_states(sweep *s, gq_error *e) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < s->plan->n_streams; i++) bytes = plus(bytes, slot_bytes(s, i));
+    s->states = forward_keep_open(s->plan->folder, bytes, e);
+    return s->states >= 0;
+}
+
+/* Where the first stream's states are kept; no descriptor: nowhere. */
+static bool choose_keep(sweep *s, forward_keep *keep, gq_error *e) {
+    const sweep_plan *p = s->plan;
+    *keep = (forward_keep){.fd = -1, .slots = 1};
+    if (p->kept) *keep = (forward_keep){p->kept->fd, p->kept->path, checkpoint_slots(), 2};
+    if (p->kept || !p->bounds.in_file || !p->folder) return true;
+    if (!open_states(s, e)) return false;
+    keep->fd = s->states, keep->path = p->folder;
+    return true;
+}
+
+static bool open_streams(sweep *s, gq_error *e) {
+    const sweep_plan *p = s->plan;
+    forward_keep keep;
+    if (!choose_keep(s, &keep, e)) return false;
+    for (size_t i = 0; i < p->n_streams; i++) {
+        bool is_run = !p->absent || !p->absent[i];
+        if (is_run &&
+            !(s->streams[i] = forward_stream_new(s->run, p->models[i], keep.fd >= 0 ? &keep : NULL, e)))
+            return false;
+        keep.at = plus(keep.at, times(keep.slots, slot_bytes(s, i)));
+    }
+    return true;
+}
+
+bool sweep_open(sweep *s, const sweep_plan *p, gq_error *e) {
+    *s = (sweep){.plan = p, .job = *p->job, .what = "embedding", .states = -1};
+    s->pulse = pulse_start(p->callbacks, p->work, p->done, s->job.windows * s->job.context);
+    s->job.pulse = tell_forward, s->job.data = s;
+    s->streams = calloc(p->n_streams, sizeof(forward_stream *));
+    if (!s->streams) return gq_fail_memory(e, p->n_streams * sizeof(forward_stream *));
+    s->run = forward_run_new(&s->job, &p->bounds, e);
+    return s->run && open_streams(s, e);
+}
+
+threads_count sweep_threads(const sweep *s) {
+    return threads_pool_count(s->run ? forward_run_pool(s->run) : NULL);
+}
+
+void sweep_close(sweep *s) {
+    for (size_t i = 0; s->streams && i < s->plan->n_streams; i++) forward_stream_free(s->streams[i]);
+    forward_run_free(s->run);
+    if (s->plan && s->states >= 0) close(s->states);
+    free(s->streams);
+    *s = (sweep){.plan = NULL};
+}
+
+/* ---- steps ---- */
+
+size_t sweep_steps(const sweep_plan *p) { return p->n_layers + p->output; }
+
+/* States before the first step that is to be done: those that an earlier run has left, or the embedding's. */
+static bool start_streams(sweep *s, size_t done, const sweep_calls *calls, gq_error *e) {
+    if (!done && calls->before) return calls->before(calls->data, e);
+    for (size_t i = 0; i < s->plan->n_streams; i++) {
+        forward_stream *stream = s->streams[i];
+        if (stream &&
+            !(done ? forward_stream_resume(stream, done % 2, e) : forward_stream_embed(stream, NULL, e)))
+            return false;
+    }
+    return true;
+}
+
+/* Streams i to `end` of one model. */
+static bool pass(sweep *s, size_t i, size_t end, forward_layer *l, const sweep_calls *calls, gq_error *e) {
+    if (calls->on) return calls->on(calls->data, l, e);
+    for (; i < end; i++) {
+        if (!s->streams[i]) continue;
+        if (!(l ? forward_stream_pass(s->streams[i], l, FORWARD_WHOLE, calls->site, e)
+                : forward_stream_final(s->streams[i], calls->site, e)))
+            return false;
+    }
+    return true;
+}
+
+/* One model's layer is in memory at a time: streams that share a model go through it together. */
+static bool do_models(sweep *s, bool is_layer, const sweep_calls *calls, gq_error *e) {
+    const sweep_plan *p = s->plan;
+    for (size_t i = 0, end; i < p->n_streams; i = end) {
+        const forward_model *m = p->models[i];
+        forward_layer *l = NULL;
+        for (end = i + 1; end < p->n_streams && p->models[end] == m; end++) {
+        }
+        if (is_layer && s->layer >= forward_model_sizes(m)->layers) continue;
+        if (is_layer && !(l = forward_run_layer(s->run, m, s->layer, e))) return false;
+        if (is_layer && p->kept && !checkpoint_begin(p->kept, e)) return false;
+        if (!pass(s, i, end, l, calls, e)) return false;
+    }
+    return true;
+}
+
+/* Behind the last step no states are needed any more. */
+static bool keep_step(sweep *s, const sweep_record *r, gq_error *e) {
+    const sweep_plan *p = s->plan;
+    uint64_t *sums = calloc(p->n_streams, sizeof *sums);
+    if (!sums) return gq_fail_memory(e, p->n_streams * sizeof *sums);
+    for (size_t i = 0; i < p->n_streams; i++) sums[i] = s->streams[i] ? forward_stream_sum(s->streams[i]) : 0;
+    bool last = s->step + 1 == sweep_steps(p),
+         ok = checkpoint_add(p->kept, last ? NULL : sums, r->bytes, r->n, e);
+    free(sums);
+    return ok;
+}
+
+static bool end_step(sweep *s, const sweep_calls *calls, gq_error *e) {
+    sweep_record r = {.n = 0};
+    bool ok = (!calls->after || calls->after(calls->data, &r, e)) && (!s->plan->kept || keep_step(s, &r, e));
+    free(r.bytes);
+    return ok;
+}
+
+bool sweep_run(sweep *s, const sweep_calls *calls, gq_error *e) {
+    const sweep_plan *p = s->plan;
+    size_t done = p->kept ? p->kept->finished : 0, steps = sweep_steps(p);
+    if (done == steps) return true;
+    if (!start_streams(s, done, calls, e)) return false;
+    for (s->step = done; s->step < steps; s->step++) {
+        bool is_layer = s->step < p->n_layers;
+        s->layer = p->numbers && is_layer ? p->numbers[s->step] : s->step;
+        if (is_layer)
+            snprintf(s->what, sizeof s->what, "layer %zu of %zu", s->step + 1, p->n_layers);
+        else
+            snprintf(s->what, sizeof s->what, "the output matrix");
+        if (!do_models(s, is_layer, calls, e) || !end_step(s, calls, e)) return false;
+    }
+    return true;
+}
