@@ -92,6 +92,18 @@ static void read_memory(const gq_file *f, uint64_t offset, uint8_t *to, size_t n
     if (held < n) memset(to + held, 0, n - held);
 }
 
+size_t gq_read_at(int fd, uint64_t offset, void *to, size_t n) {
+    size_t done = 0;
+    while (done < n) {
+        ssize_t got = pread(fd, (char *)to + done, n - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got == 0) errno = 0;
+        if (got <= 0) break;
+        done += (size_t)got;
+    }
+    return done;
+}
+
 bool gq_file_read(const gq_file *f, uint64_t offset, void *to, size_t n, gq_error *e) {
     if (offset > f->size || n > f->size - offset) {
         return gq_fail(e, "%s: %zu bytes at offset %llu are wanted, but the file has %llu bytes", f->path, n,
@@ -101,20 +113,13 @@ bool gq_file_read(const gq_file *f, uint64_t offset, void *to, size_t n, gq_erro
         read_memory(f, offset, to, n);
         return true;
     }
-    size_t done = 0;
-    while (done < n) {
-        ssize_t got = pread(f->fd, (char *)to + done, n - done, (off_t)(offset + done));
-        if (got > 0) {
-            done += (size_t)got;
-        } else if (got == 0) {
-            return gq_fail(e, "%s: shrank while in use: it had %llu bytes, now it ends at byte %llu", f->path,
-                           (unsigned long long)f->size, (unsigned long long)(offset + done));
-        } else if (errno != EINTR) {
-            return gq_fail(e, "%s: reading %zu bytes at offset %llu failed after %zu bytes: %s", f->path, n,
-                           (unsigned long long)offset, done, strerror(errno));
-        }
-    }
-    return true;
+    size_t done = gq_read_at(f->fd, offset, to, n);
+    if (done == n) return true;
+    if (errno == 0)
+        return gq_fail(e, "%s: shrank while in use: it had %llu bytes, now it ends at byte %llu", f->path,
+                       (unsigned long long)f->size, (unsigned long long)(offset + done));
+    return gq_fail(e, "%s: reading %zu bytes at offset %llu failed after %zu bytes: %s", f->path, n,
+                   (unsigned long long)offset, done, strerror(errno));
 }
 
 bool gq_file_unchanged(const gq_file *f, gq_error *e) {

@@ -24,6 +24,9 @@ const char *gq_file_kind(uint32_t mode);
 /* open(2) whose descriptor is never one of the standard three, which a caller may have closed: what is meant
  * for standard error must not end up in a file. */
 int gq_open(const char *path, int flags, uint32_t mode);
+/* Read n bytes at an offset of an open file, in as many calls as it takes. Returns how many there were: fewer
+ * than n when the file ends there, errno 0, or when reading fails, errno. */
+size_t gq_read_at(int fd, uint64_t offset, void *to, size_t n);
 /* Open a regular file without ever blocking (FIFOs, devices, directories are refused with a message of their
  * own). */
 bool gq_file_open(gq_file *f, const char *path, gq_error *e);

@@ -115,6 +115,20 @@ bool safe_file_write(int fd, uint64_t offset, const void *bytes, size_t n) {
     return true;
 }
 
+bool safe_file_read(int fd, uint64_t offset, void *to, size_t n) {
+    if (gq_read_at(fd, offset, to, n) == n) return true;
+    if (errno == 0) errno = ENODATA;
+    return false;
+}
+
+bool safe_file_reserve(int fd, uint64_t size) {
+    int failed;
+    do failed = fallocate(fd, 0, 0, (off_t)size);
+    while (failed && errno == EINTR);
+    if (failed && (errno == EOPNOTSUPP || errno == ENOSYS)) failed = ftruncate(fd, (off_t)size);
+    return !failed;
+}
+
 bool safe_file_rename(const char *from, const char *to, bool replace) {
     if (replace) return rename(from, to) == 0;
     /* A file that has appeared meanwhile is not ours to replace. */

@@ -36,8 +36,12 @@ bool safe_file_lock(int fd, safe_file_sharing sharing);
 /* Whether nobody else has the file locked, for sure: false also where it cannot be locked. A shared lock
  * becomes one alone, or is lost. */
 bool safe_file_lock_alone(int fd);
-/* All n bytes, whatever interrupts; false and errno. */
+/* Write or read back all n bytes, whatever interrupts; false and errno, ENODATA where the file ends. */
 bool safe_file_write(int fd, uint64_t offset, const void *bytes, size_t n);
+bool safe_file_read(int fd, uint64_t offset, void *to, size_t n);
+/* Give the file its size, with room on the disk for all of it where the file system can promise that; false
+ * and errno. */
+bool safe_file_reserve(int fd, uint64_t size);
 /* Give a file its name; without `replace` never in the place of another, not even of one that appears this
  * moment. false and errno. */
 bool safe_file_rename(const char *from, const char *to, bool replace);

@@ -70,22 +70,11 @@ static bool fail(const states *s, const char *what, const char *why, gq_error *e
     return gq_fail(e, "%s: states cannot be %s: %s", s->keep.path, what, why);
 }
 
-static bool read_all(int fd, uint8_t *to, uint64_t n, uint64_t at) {
-    while (n > 0) {
-        ssize_t got = pread(fd, to, n, (off_t)at);
-        if (got < 0 && errno == EINTR) continue;
-        if (got == 0) errno = ENODATA;
-        if (got <= 0) return false;
-        to += got, at += (uint64_t)got, n -= (uint64_t)got;
-    }
-    return true;
-}
-
 static bool read_batch(states *s, size_t batch, float *x, gq_error *e) {
     size_t stride = states_stride(s, batch), n = states_windows(s, batch);
     for (size_t w = 0; w < n; w++) {
         uint64_t at = place_of(s, s->begun ? next_slot(s) : s->slot, batch * s->batch + w);
-        if (!read_all(s->keep.fd, (uint8_t *)s->window, window_bytes(s), at))
+        if (!safe_file_read(s->keep.fd, at, s->window, window_bytes(s)))
             return fail(s, "read", strerror(errno), e);
         for (size_t f = 0; f < s->width; f++)
             memcpy(x + f * stride + w * s->context, s->window + f * s->context, s->context * sizeof *x);

@@ -224,6 +224,44 @@ static void names_alone_set_no_states_aside(void **state) {
     remove_outputs();
 }
 
+/* Where each read gives half of what is asked for, runs go on from what was left all the same. */
+static void short_reads_lose_nothing(void **state) {
+    (void)state;
+    char one[4096], two[4096], *says;
+    snprintf(one, sizeof one, "%s=Q4_0", out), snprintf(two, sizeof two, "%s=Q8_0", path("two.gguf"));
+    const char *const jobs[][12] = {{in, one, two, NULL}, {CALIBRATE, in, one, two, NULL}};
+    static const char *const killed[] = {"rename:1:kill", "rename:2:kill"};
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(run(jobs[i / 2], killed[i % 2], NULL), 137);
+        int status = run(jobs[i / 2], "pread:1+:short", &says);
+        if (status != 0 || strstr(says, "afresh")) fail_msg("%zu: %d, %s", i, status, says);
+        free(says);
+        assert_int_equal(count_files(folder), inputs + 2);
+        remove_outputs();
+    }
+}
+
+/* Whatever interrupts the reading of what an unfinished run has left, the run goes on from there. */
+static void interrupted_reading_loses_nothing(void **state) {
+    (void)state;
+    static const char *const kinds[] = {"4", "short"}; /* EINTR */
+    char one[4096], two[4096];
+    snprintf(one, sizeof one, "%s=Q4_0", out), snprintf(two, sizeof two, "%s=Q8_0", path("two.gguf"));
+    const char *const loud[] = {"--threads", "1", in, one, two, NULL},
+                      *const quietly[] = {"-q", "--threads", "1", in, one, two, NULL};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (int n = 1; n < 24; n++) {
+            char fault[32], *says;
+            snprintf(fault, sizeof fault, "pread:%d:%s", n, kinds[k]);
+            assert_int_equal(run(quietly, "rename:2:kill", NULL), 137);
+            int status = run(loud, fault, &says);
+            if (status != 0 || strstr(says, "afresh") || strstr(says, "damaged"))
+                fail_msg("%s: %d, %s", fault, status, says);
+            free(says);
+            remove_outputs();
+        }
+}
+
 /* Killed at any call while a small file is written. */
 static void small_files_leave_nothing(void **state) {
     (void)state;
@@ -295,6 +333,8 @@ int main(void) {
         cmocka_unit_test(another_run_takes_the_states_away),
         cmocka_unit_test(layers_that_do_not_hold_are_never_used),
         cmocka_unit_test(names_alone_set_no_states_aside),
+        cmocka_unit_test(short_reads_lose_nothing),
+        cmocka_unit_test(interrupted_reading_loses_nothing),
         cmocka_unit_test(small_files_leave_nothing),
         cmocka_unit_test(small_files_go_round_what_is_in_the_way),
         cmocka_unit_test(logits_of_somebody_at_work_stay),

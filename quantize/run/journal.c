@@ -69,7 +69,7 @@ const char *journal_mismatch(const journal_head *found, const journal_head *want
     return NULL;
 }
 
-static bool read_head(int fd, journal_head *h) { return pread(fd, h, sizeof *h, 0) == (ssize_t)sizeof *h; }
+static bool read_head(int fd, journal_head *h) { return safe_file_read(fd, 0, h, sizeof *h); }
 
 static uint64_t slot_offset(const journal *j, uint64_t chunk_number) {
     return sizeof(journal_head) + (chunk_number - j->begin) * j->slot;
@@ -144,7 +144,7 @@ bool journal_find(const journal *j, uint64_t chunk_number, chunk_sum *sums) {
     uint8_t *at = j->slot <= sizeof slot ? slot : malloc(j->slot);
     uint64_t mark = 0, sum = 0;
     bool found = false;
-    if (at && pread(j->fd, at, j->slot, (off_t)slot_offset(j, chunk_number)) == (ssize_t)j->slot) {
+    if (at && safe_file_read(j->fd, slot_offset(j, chunk_number), at, j->slot)) {
         memcpy(&mark, at, 8), memcpy(&sum, at + j->slot - 8, 8);
         found = mark == chunk_number + 1 && sum == checksum_add(0, at, j->slot - 8);
         if (found) memcpy(sums, at + 8, j->n_outputs * sizeof *sums);

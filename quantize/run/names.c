@@ -30,10 +30,9 @@ static bool read_record(const names *r) {
     journal_head found, wanted = journal_head_of(r->set->plan, 0, 0);
     size_t n = r->set->n, bytes = n * sizeof *r->files;
     uint32_t sum;
-    return pread(r->fd, &found, sizeof found, 0) == (ssize_t)sizeof found &&
-           !journal_mismatch(&found, &wanted) &&
-           pread(r->fd, r->files, bytes, sizeof found) == (ssize_t)bytes &&
-           pread(r->fd, &sum, sizeof sum, (off_t)(sizeof found + bytes)) == (ssize_t)sizeof sum &&
+    return safe_file_read(r->fd, 0, &found, sizeof found) && !journal_mismatch(&found, &wanted) &&
+           safe_file_read(r->fd, sizeof found, r->files, bytes) &&
+           safe_file_read(r->fd, sizeof found + bytes, &sum, sizeof sum) &&
            sum == record_crc(&found, r->files, n);
 }
 

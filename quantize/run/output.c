@@ -186,13 +186,7 @@ bool output_reserve(output_set *set, gq_error *e) {
         if (!enough_free(set, i, e)) return false;
     for (size_t i = 0; i < set->n; i++) {
         const output_file *f = &set->files[i];
-        int error;
-        do error = fallocate(f->fd, 0, 0, (off_t)f->shard->size) ? errno : 0;
-        while (error == EINTR);
-        /* If space cannot be reserved the file at least gets its size. */
-        if (error == EOPNOTSUPP || error == ENOSYS)
-            error = ftruncate(f->fd, (off_t)f->shard->size) ? errno : 0;
-        if (error) return fail_space(f, error, e);
+        if (!safe_file_reserve(f->fd, f->shard->size)) return fail_space(f, errno, e);
     }
     return true;
 }
@@ -217,15 +211,9 @@ bool output_write(const output_set *set, size_t output, uint32_t shard, uint64_t
 bool output_read(const output_set *set, size_t output, uint32_t shard, uint64_t offset, void *to, size_t n,
                  gq_error *e) {
     const output_file *f = file_of(set, output, shard);
-    for (uint8_t *at = to; n > 0;) {
-        ssize_t done = pread(f->fd, at, n, (off_t)offset);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0)
-            return gq_fail(e, "cannot read back %s: %s at offset %llu", f->shard->temporary,
-                           done ? strerror(errno) : "it ends", (unsigned long long)offset);
-        at += done, offset += (uint64_t)done, n -= (size_t)done;
-    }
-    return true;
+    size_t done = gq_read_at(f->fd, offset, to, n);
+    return done == n || gq_fail(e, "cannot read back %s: %s at offset %llu", f->shard->temporary,
+                                errno ? strerror(errno) : "it ends", (unsigned long long)(offset + done));
 }
 
 bool output_sync(const output_set *set, gq_error *e) {

@@ -46,21 +46,10 @@ static bool fail(const checkpoint *c, const char *what, gq_error *e) {
 
 /* ---- reading ---- */
 
-static bool read_all(int fd, void *to, uint64_t n, uint64_t at) {
-    for (uint8_t *next = to; n > 0;) {
-        ssize_t got = pread(fd, next, n, (off_t)at);
-        if (got < 0 && errno == EINTR) continue;
-        if (got == 0) errno = ENODATA;
-        if (got <= 0) return false;
-        next += got, at += (uint64_t)got, n -= (uint64_t)got;
-    }
-    return true;
-}
-
 static const char DAMAGED[] = "what it left is damaged";
 
 static bool read_head(int fd, checkpoint_head *h) {
-    return read_all(fd, h, sizeof *h, 0) && memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 &&
+    return safe_file_read(fd, 0, h, sizeof *h) && memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 &&
            h->crc == checksum_add(0, h, offsetof(checkpoint_head, crc));
 }
 
@@ -77,15 +66,15 @@ static const char *mismatch(int fd, const checkpoint_head *wanted) {
 
 /* What record i is, if it is there and whole. */
 static bool find_record(const checkpoint *c, uint64_t at, uint64_t file_size, record *r) {
-    return read_all(c->fd, r, sizeof *r, at) &&
+    return safe_file_read(c->fd, at, r, sizeof *r) &&
            r->head_crc == checksum_add(0, r, offsetof(record, head_crc)) && r->mark > 0 &&
            r->size >= sums_size(c) && r->size <= file_size && at + sizeof *r <= file_size - r->size;
 }
 
 static bool is_whole(const checkpoint *c, uint64_t at, const record *r) {
     uint8_t *bytes = malloc(r->size ? r->size : 1);
-    bool whole =
-        bytes && read_all(c->fd, bytes, r->size, at + sizeof *r) && r->crc == checksum_add(0, bytes, r->size);
+    bool whole = bytes && safe_file_read(c->fd, at + sizeof *r, bytes, r->size) &&
+                 r->crc == checksum_add(0, bytes, r->size);
     free(bytes);
     return whole;
 }
@@ -97,7 +86,7 @@ static bool slot_holds(const checkpoint *c, uint64_t at, uint64_t sum) {
     bool ok = piece;
     for (uint64_t left = c->slot, n; ok && left > 0; at += n, left -= n) {
         n = left < PIECE ? left : PIECE;
-        ok = read_all(c->fd, piece, n, at);
+        ok = safe_file_read(c->fd, at, piece, n);
         if (ok) found = checksum_add(found, piece, n);
     }
     free(piece);
@@ -109,7 +98,7 @@ static bool states_hold(const checkpoint *c, uint64_t at) {
     bool ok = true;
     for (uint32_t i = 0; ok && i < c->streams; i++) {
         uint64_t sum, slot = 2 * (uint64_t)i + c->finished % 2;
-        ok = read_all(c->fd, (uint8_t *)&sum, sizeof sum, at + sizeof(record) + i * sizeof sum) &&
+        ok = safe_file_read(c->fd, at + sizeof(record) + i * sizeof sum, &sum, sizeof sum) &&
              (sum == 0 || slot_holds(c, HEAD_ROOM + slot * c->slot, sum));
     }
     return ok;
@@ -122,7 +111,8 @@ static void count_finished(checkpoint *c) {
     record r;
     uint64_t begun = 0, last = 0;
     c->finished = 0, c->end = first_record(c);
-    if (fstat(c->fd, &st) != 0 || (uint64_t)st.st_size < c->end || !read_all(c->fd, &begun, 8, BEGUN_AT))
+    if (fstat(c->fd, &st) != 0 || (uint64_t)st.st_size < c->end ||
+        !safe_file_read(c->fd, BEGUN_AT, &begun, sizeof begun))
         return;
     while (find_record(c, c->end, (uint64_t)st.st_size, &r) && r.mark == c->finished + 1 &&
            is_whole(c, c->end, &r))
@@ -142,7 +132,7 @@ uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_erro
     bool found = find_record(c, *at, c->end, &r);
     uint8_t *bytes = found ? malloc(r.size ? r.size : 1) : NULL;
     if (found && !bytes) return gq_fail_memory(e, r.size), NULL;
-    if (!found || !read_all(c->fd, bytes, r.size, *at + sizeof r) ||
+    if (!found || !safe_file_read(c->fd, *at + sizeof r, bytes, r.size) ||
         r.crc != checksum_add(0, bytes, r.size)) {
         free(bytes);
         gq_fail(e, "%s: a layer's record is damaged; remove it and begin anew", c->path);
@@ -183,17 +173,12 @@ static bool lock_old(checkpoint *c, gq_error *e) {
 
 static bool reserve(checkpoint *c, uint64_t bytes, gq_error *e) {
     struct statvfs fs;
-    int error;
-    if (fstatvfs(c->fd, &fs) == 0 && bytes > (uint64_t)fs.f_bavail * fs.f_frsize)
-        error = ENOSPC;
-    else
-        do error = fallocate(c->fd, 0, 0, (off_t)bytes) ? errno : 0;
-        while (error == EINTR);
-    if (error == EOPNOTSUPP || error == ENOSYS) error = ftruncate(c->fd, (off_t)bytes) ? errno : 0;
-    return error == 0 || gq_fail(e,
-                                 "cannot set aside %llu bytes for %s, which is to hold the states of all "
-                                 "tokens: %s; fewer tokens need less",
-                                 (unsigned long long)bytes, c->path, strerror(error));
+    bool is_full = fstatvfs(c->fd, &fs) == 0 && bytes > (uint64_t)fs.f_bavail * fs.f_frsize;
+    return (!is_full && safe_file_reserve(c->fd, bytes)) ||
+           gq_fail(e,
+                   "cannot set aside %llu bytes for %s, which is to hold the states of all tokens: %s; fewer "
+                   "tokens need less",
+                   (unsigned long long)bytes, c->path, strerror(is_full ? ENOSPC : errno));
 }
 
 static bool create(checkpoint *c, const checkpoint_head *h, uint64_t bytes, gq_error *e) {
