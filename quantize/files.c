@@ -68,7 +68,7 @@ static bool leads_to(const char *path, const struct stat *to) {
     return path && stat(path, &st) == 0 && st.st_dev == to->st_dev && st.st_ino == to->st_ino;
 }
 
-static bool is_input(const char *path, const gguf_model *model, const char *const *others, size_t n) {
+bool files_is_input(const char *path, const gguf_model *model, const char *const *others, size_t n) {
     struct stat st;
     if (stat(path, &st) != 0) return false;
     bool is = model && gguf_model_has_file(model, st.st_dev, st.st_ino);
@@ -84,7 +84,7 @@ bool files_check_inputs(const char *path, const gguf_model *model, const char *c
     for (size_t i = 0; ok && i < sizeof suffixes / sizeof *suffixes; i++) {
         char *name = suffixes[i] ? safe_file_beside(path, suffixes[i]) : strdup(path);
         if (!name) return gq_fail_memory(e, strlen(path));
-        ok = !is_input(name, model, others, n) ||
+        ok = !files_is_input(name, model, others, n) ||
              gq_fail(e, "%s is one of the inputs: writing %s would destroy what is read", name, path);
         free(name);
     }

@@ -22,6 +22,9 @@ bool files_write(const char *path, bool replace, const file_piece *pieces, size_
 bool files_check_inputs(const char *path, const gguf_model *model, const char *const *others, size_t n,
                         gq_error *e);
 
+/* Whether a file of that very name is one of these; takes no memory. */
+bool files_is_input(const char *path, const gguf_model *model, const char *const *others, size_t n);
+
 /* Removes what a killed run has left of a small file that it was writing. */
 void files_remove_left(const char *path);
 

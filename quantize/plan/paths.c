@@ -74,10 +74,16 @@ char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n) {
 
 /* ---- may it be written? ---- */
 
-bool plan_check_inputs(const gq_plan *plan, const gq_options *options, const char *path, gq_error *e) {
+enum { OTHER_INPUTS = 2 }; /* besides the model; NULL: not there */
+static void list_others(const gq_options *options, const char *others[OTHER_INPUTS]) {
     const gq_calibration *c = options->calibration;
-    const char *const others[] = {options->imatrix, c && !c->random ? c->text.name : NULL};
-    return files_check_inputs(path, &plan->model, others, sizeof others / sizeof *others, e);
+    others[0] = options->imatrix, others[1] = c && !c->random ? c->text.name : NULL;
+}
+
+bool plan_check_inputs(const gq_plan *plan, const gq_options *options, const char *path, gq_error *e) {
+    const char *others[OTHER_INPUTS];
+    list_others(options, others);
+    return files_check_inputs(path, &plan->model, others, OTHER_INPUTS, e);
 }
 
 /* Refuses an output in the place of a model's measurements, which cost minutes to make. */
@@ -107,7 +113,9 @@ static bool check_target(const gq_plan *plan, const gq_options *options, const p
 }
 
 bool plan_check_beside(const gq_plan *plan, const gq_options *options, const char *path, gq_error *e) {
-    return plan_check_inputs(plan, options, path, NULL) ||
+    const char *others[OTHER_INPUTS];
+    list_others(options, others);
+    return !files_is_input(path, &plan->model, others, OTHER_INPUTS) ||
            gq_fail(e, "%s is one of the inputs, and has the name of a file that is made beside %s: rename it",
                    path, plan->outputs[0].path);
 }
