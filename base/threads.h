@@ -6,8 +6,9 @@
  *
  * A pool lives as long as one call of the library and is used by the thread that made it, which does a share
  * of every loop itself. So no thread outlives a call: a program may fork or unload the library afterwards.
- * A child that is forked during a call has none of the pool's threads; its loops are done by the caller
- * alone.
+ * A child that is forked between two loops of a call has none of the pool's threads; its loops are done by
+ * the caller alone. A child that is forked within a loop must not return to it: the threads that have the
+ * other indices in hand, and that the loop's end waits for, are not there.
  *
  * Threads are started when a loop first has work for them. Where the system starts no more, the others do the
  * work, and threads_pool_count tells how many they are. Between two loops a thread waits actively for some
@@ -74,8 +75,10 @@ typedef struct threads_outcome {
 } threads_outcome;
 threads_outcome threads_try(threads_pool *p, const threads_job *job);
 
-/* Calls work(data, thread) once on each of up to n threads that come before the caller's own call has
- * returned. What is to be done is theirs to share out. */
+/* Calls work(data, thread) on the caller's thread, and once on each other thread that comes before the
+ * caller's own call has returned; what is to be done is theirs to share out. n is a hint, of how many threads
+ * there is work for: fewer come where some are late or cannot be started, and more where earlier loops have
+ * left them awake. Thread numbers are below threads_pool_most. */
 typedef void threads_work(void *data, int thread);
 void threads_together(threads_pool *p, size_t n, threads_work *work, void *data);
 

@@ -110,7 +110,7 @@ static void attention_read_keys(forward_model *m, key_reader *r, model_part *p) 
     if (n->value != n->head)
         key_fail(r, "attention.value_length", "is %zu, expected attention.key_length: %zu", n->value,
                  n->head);
-    if (n->head == 0) key_fail(r, "attention.head_count", "is more than embedding_length");
+    attention_check_heads(r, p, 1);
     attention_read_windows(m, r, p);
     if (!r->ok) return;
     rope_read_keys(&n->rope, m, r, n->head, false);

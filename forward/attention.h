@@ -34,6 +34,9 @@ typedef struct attention_scratch {
 void attention_choose_layers(const forward_model *m, key_reader *r, bool *is_own);
 /* Heads and the sizes that the keys give them. */
 void attention_read_heads(forward_model *m, key_reader *r, model_part *p);
+/* Refuses heads of fewer than `least` features, or of no values: where no key says their sizes these are a
+ * share of the width, which may be nothing. */
+void attention_check_heads(key_reader *r, const model_part *p, size_t least);
 void attention_read_windows(forward_model *m, key_reader *r, model_part *p);
 /* Decides which layers use rope. Called when windows are known. */
 void attention_choose_rope(forward_model *m, key_reader *r, model_part *p);

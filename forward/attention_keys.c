@@ -24,6 +24,12 @@ void attention_read_heads(forward_model *m, key_reader *r, model_part *p) {
     n->value = key_number(r, "attention.value_length", n->even_head, 1, MODEL_MOST);
 }
 
+void attention_check_heads(key_reader *r, const model_part *p, size_t least) {
+    const attention_numbers *n = p->numbers;
+    if (n->head < least || n->value == 0)
+        key_fail(r, "attention.head_count", "is more than embedding_length");
+}
+
 void attention_read_windows(forward_model *m, key_reader *r, model_part *p) {
     attention_numbers *n = p->numbers;
     const architecture *a = m->arch;

@@ -40,8 +40,7 @@ static void latent_read_keys(forward_model *m, key_reader *r, model_part *p) {
     a->value = key_number(r, "attention.value_length_mla", a->value, 1, MODEL_MOST);
     n->rank = key_number_needed(r, "attention.kv_lora_rank", 1, MODEL_MOST);
     attention_read_windows(m, r, p);
-    /* Without keys of their own both sizes are the width's share of a head, which may be nothing. */
-    if (a->head < 2 || a->value == 0) key_fail(r, "attention.head_count", "is more than embedding_length");
+    attention_check_heads(r, p, 2);
     if (!r->ok) return;
     rope_read_keys(&a->rope, m, r, a->head, true);
     latent_set_score_scale(a);

@@ -28,7 +28,7 @@ static const gguf_tensor *tensor_named(const forward_model *m, const char *name)
 
 static char *shape_text(char *to, size_t size, const uint64_t *ne, int n) {
     size_t at = (size_t)snprintf(to, size, "[");
-    for (int i = 0; i < n && ne[i]; i++)
+    for (int i = 0; i < n; i++)
         at += (size_t)snprintf(to + at, size - at, "%s%llu", i ? ", " : "", (unsigned long long)ne[i]);
     snprintf(to + at, size - at, "]");
     return to;
@@ -38,11 +38,11 @@ static void check(tensor_finder *f, const gguf_tensor *t, tensor_shape s) {
     const char *path = gguf_model_path(f->m->file, t);
     char found[96], expected[96];
     bool same = t->ne[3] == 1;
-    for (int i = 0; i < 3; i++) same = same && t->ne[i] == (s.ne[i] ? s.ne[i] : 1);
+    for (int i = 0; i < 3; i++) same = same && t->ne[i] == (i < s.n ? s.ne[i] : 1); /* never 0 */
     if (!same) {
         f->ok = gq_fail(f->e, "%s: tensor %s has shape %s, expected %s", path, t->name,
                         shape_text(found, sizeof found, t->ne, (int)t->n_dims),
-                        shape_text(expected, sizeof expected, s.ne, 3));
+                        shape_text(expected, sizeof expected, s.ne, s.n));
     } else if (!f->m->codecs->codecs[t->type->id].decode) {
         f->ok = gq_fail(f->e, "%s: tensor %s has type %s, which is not decoded here", path, t->name,
                         t->type->name);
@@ -96,7 +96,7 @@ void tensors_take_bias(tensor_finder *f, weight_slot s, presence p, tensor_shape
 void tensors_take_biased(tensor_finder *f, weight_slot s, presence p, tensor_shape of, presence bias) {
     tensors_take_weight(f, s, p, of);
     if (!f->l->weight[s]) return;
-    tensors_take_bias(f, s, bias, SHAPE(of.ne[1] ? of.ne[1] : of.ne[0], of.ne[2]));
+    tensors_take_bias(f, s, bias, of.n == 1 ? of : of.n == 2 ? SHAPE(of.ne[1]) : SHAPE(of.ne[1], of.ne[2]));
 }
 
 /* A part that a layer has alone reads through attn_norm. */

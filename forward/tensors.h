@@ -15,9 +15,10 @@ typedef struct tensor_finder {
 } tensor_finder;
 
 typedef struct tensor_shape {
-    uint64_t ne[3]; /* 0 behind the last dimension */
+    uint64_t ne[3];
+    int n; /* dimensions */
 } tensor_shape;
-#define SHAPE(...) ((tensor_shape){{__VA_ARGS__}})
+#define SHAPE(...) ((tensor_shape){{__VA_ARGS__}, sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t)})
 
 /* By its whole name; NULL: it is not there, or ABSENT. A tensor that nobody takes is an error in the end. */
 const gguf_tensor *tensors_take(tensor_finder *f, const char *name, presence p, tensor_shape of);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "forward/tensors.h"
 #include "tests/folder.h"
 #include "tests/forward_models.h"
 #include "tests/forwarding.h"
@@ -113,6 +114,36 @@ static void heads_without_features_are_refused(void **state) {
         bool ran = runs(path("model.gguf"), &e);
         assert_told(sets[i], ran, &e, "deepseek2.attention.head_count", "is more than embedding_length");
     }
+}
+
+/* Whatever number it came from: a dimension of 0 fits no tensor, and is not taken for one that is not there.
+ */
+static void shapes_of_nothing_fit_no_tensor(void **state) {
+    (void)state;
+    const tensor_shape shapes[] = {SHAPE(0, VARIANT_VOCABULARY), SHAPE(32, 0),
+                                   SHAPE(32, VARIANT_VOCABULARY, 0), SHAPE(0)};
+    model *made = variant_model(variant_named("llama"), GGUF_F32, NULL);
+    model_write(made, path("model.gguf"));
+    model_free(made);
+    gguf_model g = open_model(path("model.gguf"));
+    gq_error e;
+    forward_model *m = forward_model_new(&g, &e);
+    assert_non_null(m);
+    bool *taken = calloc(g.n_tensors, sizeof *taken);
+    tensor_finder f = {.m = m, .e = &e, .ok = true, .taken = taken};
+    assert_non_null(tensors_take(&f, "token_embd.weight", REQUIRED, SHAPE(32, VARIANT_VOCABULARY)));
+    assert_true(f.ok);
+    assert_non_null(tensors_take(&f, "token_embd.weight", REQUIRED, SHAPE(32, VARIANT_VOCABULARY, 1)));
+    assert_true(f.ok);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        f.ok = true;
+        tensors_take(&f, "token_embd.weight", REQUIRED, shapes[i]);
+        assert_false(f.ok);
+        if (!strstr(e.text, "token_embd.weight has shape [32, 96], expected [")) fail_msg("%s", e.text);
+    }
+    forward_model_free(m);
+    gguf_model_close(&g);
+    free(taken);
 }
 
 static void missing_keys_are_named(void **state) {
@@ -274,6 +305,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_keys_are_named),
         cmocka_unit_test(heads_without_features_are_refused),
+        cmocka_unit_test(shapes_of_nothing_fit_no_tensor),
         cmocka_unit_test(missing_keys_are_named),
         cmocka_unit_test(wrong_tensors_are_named),
         cmocka_unit_test(types_without_decoder_are_named),
