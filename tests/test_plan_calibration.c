@@ -70,8 +70,8 @@ static void facts_are_those_of_the_text(void **state) {
     assert_float_equal(f->per_column, LETTERS / 512., 1e-9);
     assert_true(f->memory > 1 << 20 && f->disk > 4 * LETTERS * 256 * 4 && f->work > 1e9);
     const plan_calibration *inside = plan->calibration;
-    assert_true(inside->width == SIZE_MAX && inside->sweeps == 0);
-    assert_int_equal(calibration_held_tokens(inside), LETTERS / CONTEXT / 8 * CONTEXT);
+    assert_true(inside->settings.width == SIZE_MAX && inside->settings.sweeps == 0);
+    assert_int_equal(calibration_held_most(&inside->settings, false), LETTERS / CONTEXT / 8 * CONTEXT);
     gq_plan_free(plan);
     c.text.tokens = 100;
     plan = plan_with(&c, "model.gguf", "Q4_K_M");
@@ -164,7 +164,7 @@ static void held_back_at_the_default_size(void **state) {
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
     const gq_calibration_facts *f = gq_plan_calibration(plan);
     size_t held = 0;
-    for (size_t w = 0; w < f->windows; w++) held += windows_is_held(plan->calibration->held, w);
+    for (size_t w = 0; w < f->windows; w++) held += calibration_is_held(&plan->calibration->settings, w);
     assert_int_equal(f->windows, 128), assert_int_equal(f->held_back, 8), assert_int_equal(held, 8);
     gq_plan_free(plan);
 }

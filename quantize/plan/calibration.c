@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "quantize/calibrate/record.h"
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/paths.h"
@@ -26,7 +27,18 @@ static bool check_request(const gq_calibration *asked, gq_error *e) {
     return true;
 }
 
+static bool take_settings(plan_calibration *c, const gq_calibration *asked, gq_error *e) {
+    moments_settings m;
+    if (!moments_settings_take(&m, asked->damp, asked->shrink, asked->correction, e)) return false;
+    c->settings.damp = m.damp, c->settings.shrink = m.shrink, c->settings.correction = m.correction;
+    return true;
+}
+
 /* ---- the text ---- */
+
+static uint32_t ids_of(const plan_calibration *c) {
+    return checksum_add(0, c->job.ids, c->job.windows * c->job.context * sizeof *c->job.ids);
+}
 
 static bool read_text(gq_plan *plan, plan_calibration *c, const gq_calibration *asked, gq_error *e) {
     text_windows w = {.n = 0};
@@ -43,7 +55,10 @@ static bool read_text(gq_plan *plan, plan_calibration *c, const gq_calibration *
     if (!ok) return false;
     c->ids = w.ids;
     c->job.ids = w.ids, c->job.windows = w.n, c->job.context = w.context;
-    c->held = windows_hold_back(w.n, w.context);
+    c->settings.windows = w.n, c->settings.context = w.context;
+    c->settings.held_every = windows_hold_back(w.n, w.context).every;
+    c->settings.expert_held = EXPERT_HELD_TOKENS;
+    c->settings.ids = ids_of(c);
     return true;
 }
 
@@ -82,18 +97,6 @@ static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) 
 
 /* ---- what decides bytes ---- */
 
-static uint32_t ids_of(const plan_calibration *c) {
-    return checksum_add(0, c->job.ids, c->job.windows * c->job.context * sizeof *c->job.ids);
-}
-
-static uint32_t digest_of(const plan_calibration *c, uint32_t fused) {
-    const float settings[] = {c->settings.damp, c->settings.shrink, c->settings.correction};
-    const uint64_t numbers[] = {c->job.windows, c->job.context, (uint64_t)c->sweeps,
-                                c->width,       c->held.every,  EXPERT_HELD_TOKENS,
-                                fused,          ids_of(c)};
-    return checksum_add(checksum_add(0, settings, sizeof settings), numbers, sizeof numbers);
-}
-
 static checkpoint_head head_of(const gq_plan *plan, const plan_calibration *c) {
     checkpoint_head h = {.kind = CHECKPOINT_CALIBRATION,
                          .times = plan->identity.input,
@@ -122,9 +125,7 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (!asked) return true;
     plan_calibration *c = plan->calibration = calloc(1, sizeof *c);
     if (!c) return gq_fail_memory(e, sizeof *c);
-    if (!check_request(asked, e) ||
-        !moments_settings_take(&c->settings, asked->damp, asked->shrink, asked->correction, e))
-        return false;
+    if (!check_request(asked, e) || !take_settings(c, asked, e)) return false;
     c->model = forward_model_new(&plan->model, e);
     c->facts.size = sizeof c->facts;
     c->streams = calloc(plan->n_outputs + 1, sizeof *c->streams);
@@ -134,11 +135,12 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (!c->model || !read_text(plan, c, asked, e)) return false;
     const forward_sizes *sizes = forward_model_sizes(c->model);
     c->sums = collection_measure(&plan->model, sizes->layers, sizes->out->name);
-    c->sweeps = feedback_sweeps(plan->settings.effort);
+    c->settings.sweeps = (uint64_t)feedback_sweeps(plan->settings.effort);
     c->job.threads = plan->threads, c->job.looks = true;
     c->facts.layers = layers_of(plan, c);
     calibration_set_width(plan, c);
-    c->digest = digest_of(c, head_of(plan, c).fused);
+    c->settings.fused = head_of(plan, c).fused;
+    c->digest = calibration_settings_digest(&c->settings);
     return true;
 }
 
@@ -174,7 +176,7 @@ bool plan_any_calibrated(const gq_plan *plan, size_t output) {
 static uint64_t record_bytes(const gq_plan *plan, const plan_calibration *c) {
     enum { EACH = 64 << 10 };
     uint64_t layers = forward_model_sizes(c->model)->layers + 1, tensors = plan->n_outputs * plan->n_tensors;
-    return layers * EACH + tensors * sizeof(gq_rounding);
+    return layers * EACH + tensors * sizeof(calibrate_entry);
 }
 
 /* The run knows the model as it stands in the file. */
@@ -197,8 +199,8 @@ static void describe(const gq_plan *plan, plan_calibration *c) {
     f->text = c->text;
     f->context = (uint32_t)c->job.context;
     f->windows = c->job.windows, f->tokens = c->job.windows * c->job.context;
-    f->held_back = c->held.n;
-    f->width = c->width < f->columns ? c->width : f->columns;
+    f->held_back = calibration_held_most(&c->settings, false) / c->job.context;
+    f->width = c->settings.width < f->columns ? c->settings.width : f->columns;
     f->windows_at_once = c->bounds.batch, f->experts_at_once = c->matrices_at_once;
     f->disk = checkpoint_bytes(&c->head, c->records);
     f->states_in_file = c->bounds.in_file;

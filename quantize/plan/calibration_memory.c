@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/units.h"
 #include "forward/matmul.h"
+#include "quantize/calibrate/job.h"
 #include "quantize/sweep/memory_budget.h"
 
 enum {
@@ -70,7 +71,7 @@ static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, c
     /* Of a batch one stream's, of experts paired with the other's; of held-back ones both, and one of them
      * once more while it is turned. */
     uint64_t batch = times(times(tokens, share < 1 ? 2 * used : 1) * sizeof(float), t->ne[0]);
-    uint64_t one_held = times(sizeof(float) * calibration_held_most(c, share < 1), t->ne[0]);
+    uint64_t one_held = times(sizeof(float) * calibration_held_most(&c->settings, share < 1), t->ne[0]);
     uint64_t held = times(3, one_held);
     uint64_t rounding = plus(times(rows * BYTES_PER_WEIGHT, t->ne[0]),
                              times(feedback_most_bytes(t->ne[0]), (uint64_t)threads));
@@ -122,7 +123,7 @@ void calibration_set_width(const gq_plan *plan, plan_calibration *c) {
     const gguf_tensor *widest = widest_of(plan, c);
     c->job.memory = memory_budget_of(c->asked);
     c->deciding_memory = c->asked ? c->asked : DECIDING_MEMORY;
-    c->width = SIZE_MAX;
+    c->settings.width = SIZE_MAX;
     if (!widest || fits(plan, c, widest, SIZE_MAX)) return;
     size_t low = 1, high = feedback_strips(widest->ne[0]); /* strips: low will do, high will not */
     while (high - low > 1) {
@@ -132,7 +133,7 @@ void calibration_set_width(const gq_plan *plan, plan_calibration *c) {
         else
             high = middle;
     }
-    if (low * FEEDBACK_STRIP < widest->ne[0]) c->width = low * FEEDBACK_STRIP;
+    if (low * FEEDBACK_STRIP < widest->ne[0]) c->settings.width = low * FEEDBACK_STRIP;
 }
 
 /* Those of a layer stay until it is done. */
@@ -154,7 +155,7 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
     for (size_t o = 0; o < plan->n_outputs; o++) {
         for (size_t i = 0; i < plan->n_tensors; i++)
             if (plan->outputs[o].tensors[i].calibrated)
-                add_site(&n, plan, c, plan->sources[i].tensor, c->width, c->job.threads);
+                add_site(&n, plan, c, plan->sources[i].tensor, c->settings.width, c->job.threads);
         n.blocks = larger(n.blocks, blocks_of(plan, &plan->outputs[o]));
     }
     return n;
@@ -204,11 +205,12 @@ static void count(counted *n, const gq_plan *plan, const plan_calibration *c, si
     uint64_t used;
     char outlet[128];
     double share = share_of(plan, t, &used), columns = (double)t->ne[0],
-           weights = (double)gguf_elements(t->ne), width = c->width < t->ne[0] ? (double)c->width : columns;
+           weights = (double)gguf_elements(t->ne),
+           width = c->settings.width < t->ne[0] ? (double)c->settings.width : columns;
     bool before = mix_outlet(plan->sources[i].name, outlet);
     n->all += share * weights;
     if (before) n->looked += share * weights;
-    n->rounding += weights * width * (TARGET + PASS + c->sweeps * SWEEP);
+    n->rounding += weights * width * (TARGET + PASS + (double)c->settings.sweeps * SWEEP);
     if (before && !strcmp(outlet, n->outlet)) return;
     if (before) memcpy(n->outlet, outlet, sizeof outlet);
     n->moments += share * (double)matrices_of(t) * columns * width;

@@ -3,15 +3,77 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/run/calibrate_layers.h"
+#include "quantize/calibrate/layers.h"
+#include "quantize/plan/calibration.h"
 
-/* Every record, in order, is of this plan, and the files hold what it says. */
-static bool holds(const checkpoint *c, const gq_plan *plan, const output_set *outputs) {
+/* ---- the job ---- */
+
+/* The outputs' files as the calibrator sees them. */
+typedef struct files {
+    const gq_plan *plan;
+    const output_set *outputs;
+} files;
+
+static bool write_file(void *data, size_t output, size_t tensor, uint64_t offset, const void *bytes, size_t n,
+                       gq_error *e) {
+    const files *f = data;
+    const plan_place *place = &f->plan->outputs[output].places[tensor];
+    return output_write(f->outputs, output, place->shard, place->offset + offset, bytes, n, e);
+}
+
+static bool read_file(void *data, size_t output, size_t tensor, uint64_t offset, void *to, size_t n,
+                      gq_error *e) {
+    const files *f = data;
+    const plan_place *place = &f->plan->outputs[output].places[tensor];
+    return output_read(f->outputs, output, place->shard, place->offset + offset, to, n, e);
+}
+
+static bool sync_files(void *data, gq_error *e) { return output_sync(((const files *)data)->outputs, e); }
+
+/* The lists of a job. */
+typedef struct lists {
+    const gguf_tensor **tensors;
+    const gq_tensor **outputs;
+} lists;
+
+static bool lists_new(lists *l, const gq_plan *plan, gq_error *e) {
+    l->tensors = calloc(plan->n_tensors + 1, sizeof(const gguf_tensor *));
+    l->outputs = calloc(plan->n_outputs, sizeof(const gq_tensor *));
+    if (!l->tensors || !l->outputs) return gq_fail_memory(e, plan->n_tensors * sizeof(const gguf_tensor *));
+    for (size_t i = 0; i < plan->n_tensors; i++) l->tensors[i] = plan->sources[i].tensor;
+    for (size_t o = 0; o < plan->n_outputs; o++) l->outputs[o] = plan->outputs[o].tensors;
+    return true;
+}
+
+/* written: the outputs' files are not read. */
+static calibrate_job job_of(const gq_plan *plan, const lists *l, files *f, bool written) {
+    const plan_calibration *how = plan->calibration;
+    return (calibrate_job){.file = &plan->model,
+                           .kernels = plan->kernels,
+                           .encoding = &plan->settings,
+                           .settings = &how->settings,
+                           .run = &how->job,
+                           .bounds = how->bounds,
+                           .streams = how->streams,
+                           .numbers = plan->layers.n ? plan->layers.kept : NULL,
+                           .n_layers = how->facts.layers,
+                           .matrices_at_once = how->matrices_at_once,
+                           .n_tensors = plan->n_tensors,
+                           .n_outputs = plan->n_outputs,
+                           .tensors = l->tensors,
+                           .outputs = l->outputs,
+                           .store = {write_file, written ? NULL : read_file, sync_files, f}};
+}
+
+/* ---- what is kept ---- */
+
+/* Whether every record, in order, is of this job, and the files hold what it says. */
+static bool holds(const checkpoint *c, const calibrate_job *job) {
     uint64_t at = 0, n;
     bool ok = true;
     for (size_t i = 0; ok && i < c->finished; i++) {
         uint8_t *bytes = checkpoint_next(c, &at, &n, NULL);
-        ok = bytes && record_holds(bytes, n, plan, outputs);
+        ok = bytes && record_holds(bytes, n, job);
         free(bytes);
     }
     return ok;
@@ -19,21 +81,21 @@ static bool holds(const checkpoint *c, const gq_plan *plan, const output_set *ou
 
 /* What is kept but does not fit the files is begun anew, and what is there then is looked at again. *why:
  * that there was such, which the plan could not know; NULL: there was not. written: nothing is begun. */
-static bool open_kept(checkpoint *c, const gq_plan *plan, const output_set *outputs, bool written,
+static bool open_kept(checkpoint *c, const gq_plan *plan, const calibrate_job *job, bool written,
                       const char **why, gq_error *e) {
     const plan_calibration *how = plan->calibration;
     const char *out = plan->outputs[0].shards[0].path;
     *why = NULL;
     if (written) {
         if (!checkpoint_open_old(c, out, &how->head, e)) return false;
-        if (c->fd >= 0 && !holds(c, plan, NULL)) c->finished = 0;
+        if (c->fd >= 0 && !holds(c, job)) c->finished = 0;
         return true;
     }
     for (int attempts = 0; attempts < 2; attempts++) {
         checkpoint_close(c);
         if (!checkpoint_open(c, out, &how->head, how->records, e)) return false;
         if (!*why && how->facts.layers_finished && !c->finished) *why = c->why;
-        if (holds(c, plan, outputs)) return true;
+        if (holds(c, job)) return true;
         *why = "what it has rounded is not in the output's file";
         checkpoint_remove(c);
     }
@@ -42,12 +104,32 @@ static bool open_kept(checkpoint *c, const gq_plan *plan, const output_set *outp
     return false;
 }
 
+static void tell_entry(const calibrate_entry *entry, gq_results *results) {
+    const calibrate_figures *f = &entry->figures;
+    *results_rounding(results, entry->output, entry->tensor) =
+        (gq_rounding){.matrices = f->matrices,
+                      .plain = f->plain,
+                      .unchecked = f->unchecked,
+                      .power = f->power,
+                      .searched = f->searched,
+                      .written = f->written,
+                      .codes = f->codes,
+                      .ends = f->ends,
+                      .tokens = f->tokens,
+                      .width = f->width,
+                      .damp = f->damp,
+                      .why = round_reason_text((round_reason)entry->reason)};
+}
+
 static bool tell_results(const checkpoint *c, gq_results *results, gq_error *e) {
     uint64_t at = 0, n;
     for (size_t i = 0; i < c->finished; i++) {
         uint8_t *bytes = checkpoint_next(c, &at, &n, e);
         if (!bytes) return false;
-        record_tell(bytes, n, results);
+        for (uint64_t k = 0; k < record_entries(n); k++) {
+            calibrate_entry entry = record_entry(bytes, k);
+            tell_entry(&entry, results);
+        }
         free(bytes);
     }
     return true;
@@ -55,14 +137,18 @@ static bool tell_results(const checkpoint *c, gq_results *results, gq_error *e) 
 
 bool calibrate_run(const gq_plan *plan, const output_set *outputs, bool written, gq_results *results,
                    const gq_callbacks *callbacks, checkpoint *kept, gq_error *e) {
-    const char *why;
-    bool ok = open_kept(kept, plan, outputs, written, &why, e) &&
+    const char *why = NULL;
+    lists l = {.tensors = NULL};
+    files f = {plan, outputs};
+    threads_count threads = {.error = 0};
+    bool listed = lists_new(&l, plan, e);
+    calibrate_job job = job_of(plan, &l, &f, written);
+    bool ok = listed && open_kept(kept, plan, &job, written, &why, e) &&
               (!why || words_add(&results->warnings, e, "an unfinished calibration for %s starts afresh: %s",
                                  plan->outputs[0].path, why));
-    calibrator *run = ok && !written ? calibrator_new(plan, outputs, kept, e) : NULL;
-    ok = ok && (written || (run && calibrator_run(run, callbacks, e)));
-    if (run) words_add_threads(&results->warnings, calibrator_threads(run), NULL);
-    calibrator_free(run);
-    if (kept->fd >= 0 && kept->finished && !tell_results(kept, results, ok ? e : NULL)) ok = false;
+    ok = ok && (written || calibrator_run(&job, kept, callbacks, &threads, e));
+    words_add_threads(&results->warnings, threads, NULL);
+    if (listed && kept->fd >= 0 && kept->finished && !tell_results(kept, results, ok ? e : NULL)) ok = false;
+    free(l.tensors), free(l.outputs);
     return ok;
 }

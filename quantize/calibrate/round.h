@@ -5,8 +5,7 @@
 
 #include "forward/matmul.h"
 #include "imatrix/moments.h"
-#include "quantize/plan/calibration.h"
-#include "quantize/run/output.h"
+#include "quantize/calibrate/job.h"
 
 /* Why a matrix was rounded by search alone. */
 typedef enum round_reason {
@@ -19,6 +18,15 @@ typedef enum round_reason {
 } round_reason;
 const char *round_reason_text(round_reason r);
 
+/* What came of a tensor's matrices, as gq_rounding tells it. */
+typedef struct calibrate_figures {
+    uint64_t matrices, plain, unchecked;
+    double power, searched, written;
+    uint64_t codes, ends, tokens, width;
+    float damp;
+    uint32_t unused; /* so that no byte of it is without a value */
+} calibrate_figures;
+
 typedef struct round_inputs {
     const moments_factored *factored;
     const float *mean_square; /* per column; NULL: nothing is known */
@@ -28,10 +36,9 @@ typedef struct round_inputs {
 } round_inputs;
 
 typedef struct round_task {
-    const gq_plan *plan;
-    const output_set *outputs;
+    const calibrate_job *of;
     matmul *products;
-    size_t output, tensor; /* numbers of the plan */
+    size_t output, tensor; /* numbers of the job */
     uint64_t matrix;
     round_inputs inputs;
     uint8_t *kept;                          /* the matrix's blocks go there, too; may be NULL */
@@ -40,6 +47,6 @@ typedef struct round_task {
 } round_task;
 
 /* sums is added to; why and damp are those of the worst so far. */
-bool round_matrix(const round_task *t, gq_rounding *sums, round_reason *why, gq_error *e);
+bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);
 
 #endif

@@ -1,4 +1,4 @@
-#include "quantize/run/calibrate_round.h"
+#include "quantize/calibrate/round.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -53,17 +53,17 @@ static void rows_free(rows *r) {
 }
 
 static bool rows_new(rows *r, const round_task *t, gq_error *e) {
-    const gq_plan *plan = t->plan;
-    const gguf_tensor *tensor = plan->sources[t->tensor].tensor;
+    const calibrate_job *of = t->of;
+    const gguf_tensor *tensor = of->tensors[t->tensor];
     *r = (rows){.task = t,
                 .tensor = tensor,
                 .from = tensor->type,
-                .to = gguf_type_of(plan->outputs[t->output].tensors[t->tensor].to),
+                .to = gguf_type_of(of->outputs[t->output][t->tensor].to),
                 .columns = tensor->ne[0],
                 .most = rows_at_once(tensor),
                 .pool = matmul_pool(t->products)};
     size_t n = r->most * r->columns;
-    r->room = room_of_pass(plan->kernels, r->to->id, r->columns);
+    r->room = room_of_pass(of->kernels, r->to->id, r->columns);
     r->raw = room(gguf_type_bytes(r->from, n)), r->x = room(n * sizeof *r->x);
     r->calibrated = room(gguf_type_bytes(r->to, n)), r->searched = room(gguf_type_bytes(r->to, n));
     r->rooms = room(r->room * (size_t)threads_pool_most(r->pool));
@@ -79,17 +79,16 @@ static uint64_t element(const rows *r, uint64_t row) {
 }
 
 static bool read_rows(rows *r, uint64_t first, gq_error *e) {
-    const gq_plan *plan = r->task->plan;
+    const calibrate_job *of = r->task->of;
     uint64_t left = r->tensor->ne[1] - first;
-    strip_encoder with = {.kernels = plan->kernels, .type = r->to};
+    strip_encoder with = {.kernels = of->kernels, .type = r->to};
     r->first = first, r->n = left < r->most ? left : r->most;
-    if (!strip_read_decoded(plan->kernels, &plan->model, r->tensor, element(r, first), r->n * r->columns,
-                            r->raw, r->x, e))
+    if (!strip_read_decoded(of->kernels, of->file, r->tensor, element(r, first), r->n * r->columns, r->raw,
+                            r->x, e))
         return false;
     size_t beyond = strip_beyond(&with, r->x, r->n * r->columns);
     if (beyond < r->n * r->columns)
-        return strip_fail_to_hold(&with, &plan->model, r->tensor, element(r, first) + beyond, r->x[beyond],
-                                  e);
+        return strip_fail_to_hold(&with, of->file, r->tensor, element(r, first) + beyond, r->x[beyond], e);
     return true;
 }
 
@@ -108,13 +107,13 @@ static size_t rows_of_group(const rows *r, size_t first) {
 static void search_group(void *data, size_t i, int thread) {
     const row_groups *g = data;
     const rows *r = g->rows;
-    const gq_plan *plan = r->task->plan;
+    const calibrate_job *of = r->task->of;
     codec_importance importance = {.column = r->task->inputs.mean_square};
     size_t row = i * FEEDBACK_ROWS;
     (void)thread;
-    plan->kernels->codecs[r->to->id].encode(
+    of->kernels->codecs[r->to->id].encode(
         r->x + row * r->columns, g->blocks + row * gguf_type_bytes(r->to, r->columns), rows_of_group(r, row),
-        r->columns, importance.column ? &importance : NULL, &plan->settings);
+        r->columns, importance.column ? &importance : NULL, of->encoding);
 }
 
 static void search_rows(const rows *r, uint8_t *blocks) {
@@ -124,14 +123,14 @@ static void search_rows(const rows *r, uint8_t *blocks) {
 static void calibrate_group(void *data, size_t i, int thread) {
     row_groups *g = data;
     const rows *r = g->rows;
-    const gq_plan *plan = r->task->plan;
+    const calibrate_job *of = r->task->of;
     const moments_factored *f = r->task->inputs.factored;
     size_t row = i * FEEDBACK_ROWS;
     feedback_sums sums = {0};
-    feedback_task task = {.kernels = plan->kernels,
+    feedback_task task = {.kernels = of->kernels,
                           .type = r->to->id,
-                          .effort = plan->settings.effort,
-                          .sweeps = plan->calibration->sweeps,
+                          .effort = of->encoding->effort,
+                          .sweeps = (int)of->settings->sweeps,
                           .moments = f->runs,
                           .n_moments = f->n_runs,
                           .columns = r->columns,
@@ -141,7 +140,7 @@ static void calibrate_group(void *data, size_t i, int thread) {
     atomic_fetch_add(&g->codes, sums.codes), atomic_fetch_add(&g->ends, sums.ends);
 }
 
-static void calibrate_rows(const rows *r, gq_rounding *sums) {
+static void calibrate_rows(const rows *r, calibrate_figures *sums) {
     row_groups g = {.rows = r, .blocks = r->calibrated};
     threads_for(r->pool, groups_of(r), 1, calibrate_group, &g);
     sums->codes += g.codes, sums->ends += g.ends;
@@ -149,7 +148,7 @@ static void calibrate_rows(const rows *r, gq_rounding *sums) {
 
 /* What feeding errors on has driven beyond all numbers is no result. */
 static bool decodes_to_numbers(const rows *r, const uint8_t *blocks) {
-    const kernels *k = r->task->plan->kernels;
+    const kernels *k = r->task->of->kernels;
     size_t n = r->n * r->columns;
     k->codecs[r->to->id].decode(blocks, r->x, n);
     return k->first_not_finite(r->x, n) == n;
@@ -170,11 +169,11 @@ static bool compare_rows(const rows *r, size_t ways, output_errors *errors, gq_e
 
 static bool write_rows(const rows *r, const uint8_t *blocks, gq_error *e) {
     const round_task *t = r->task;
-    const plan_place *place = &t->plan->outputs[t->output].places[t->tensor];
+    const calibrate_store *store = &t->of->store;
     size_t n = gguf_type_bytes(r->to, r->n * r->columns);
     if (t->kept) memcpy(t->kept + gguf_type_bytes(r->to, r->first * r->columns), blocks, n);
-    return output_write(t->outputs, t->output, place->shard,
-                        place->offset + gguf_type_bytes(r->to, element(r, r->first)), blocks, n, e);
+    return store->write(store->data, t->output, t->tensor, gguf_type_bytes(r->to, element(r, r->first)),
+                        blocks, n, e);
 }
 
 /* ---- a matrix ---- */
@@ -182,7 +181,7 @@ static bool write_rows(const rows *r, const uint8_t *blocks, gq_error *e) {
 static bool pulse(const round_task *t, gq_error *e) { return !t->pulse || t->pulse(t->data, e); }
 
 /* All rows both ways; the calibrated ones are written. */
-static bool round_both(rows *r, gq_rounding *sums, output_errors *errors, bool *numbers, gq_error *e) {
+static bool round_both(rows *r, calibrate_figures *sums, output_errors *errors, bool *numbers, gq_error *e) {
     *numbers = true;
     for (uint64_t first = 0; first < r->tensor->ne[1]; first += r->n) {
         if (!pulse(r->task, e) || !read_rows(r, first, e)) return false;
@@ -208,11 +207,11 @@ static round_reason reason_for_search(const round_task *t) {
     const moments_factored *f = t->inputs.factored;
     if (f->tokens == 0) return ROUND_UNSEEN;
     if (f->n_runs == 0) return ROUND_ROOTLESS;
-    uint64_t columns = t->plan->sources[t->tensor].tensor->ne[0];
+    uint64_t columns = t->of->tensors[t->tensor]->ne[0];
     return t->inputs.held == 0 && f->tokens < columns ? ROUND_UNCHECKED : ROUND_CALIBRATED;
 }
 
-bool round_matrix(const round_task *t, gq_rounding *sums, round_reason *why, gq_error *e) {
+bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e) {
     const moments_factored *f = t->inputs.factored;
     round_reason reason = reason_for_search(t);
     output_errors errors = {0};

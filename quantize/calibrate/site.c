@@ -1,4 +1,4 @@
-#include "quantize/run/calibrate_site.h"
+#include "quantize/calibrate/site.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,13 +36,22 @@ static bool grow(void *array, size_t *room, size_t n, size_t size, gq_error *e) 
     return true;
 }
 
+void site_inputs_free(site_inputs *inputs) {
+    moments_free(inputs->moments);
+    free(inputs->original), free(inputs->rounded);
+    *inputs = (site_inputs){.held = 0};
+}
+
 void site_free(site *s) {
-    for (size_t i = 0; s->inputs && i < s->end - s->first; i++) {
-        moments_free(s->inputs[i].moments);
-        free(s->inputs[i].original), free(s->inputs[i].rounded);
-    }
+    for (size_t i = 0; s->inputs && i < s->end - s->first; i++) site_inputs_free(&s->inputs[i]);
     free(s->inputs);
     *s = (site){.n_weights = 0};
+}
+
+site_inputs site_take(site *s, size_t i) {
+    site_inputs taken = s->inputs[i];
+    s->inputs[i] = (site_inputs){.held = 0};
+    return taken;
 }
 
 /* ---- which site ---- */
@@ -58,9 +67,9 @@ static uint64_t settled(const gathering *g, const forward_inputs *in) {
 }
 
 static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, gq_error *e) {
-    const plan_calibration *how = g->search->how;
+    const calibrate_job *of = g->search->of;
     site *s = g->s;
-    size_t left = in->matrices - first, n = left < how->matrices_at_once ? left : how->matrices_at_once;
+    size_t left = in->matrices - first, n = left < of->matrices_at_once ? left : of->matrices_at_once;
     if (n < 1) n = 1;
     *s = (site){.n_weights = in->n_weights,
                 .features = in->features,
@@ -72,10 +81,9 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
     s->inputs = calloc(n, sizeof *s->inputs);
     g->told = calloc(n, sizeof *g->told);
     if (!s->inputs || !g->told) return gq_fail_memory(e, n * sizeof *g->told);
-    moments_shape shape = {in->features, how->width, true, token_group_size(how->job.context)};
+    moments_shape shape = {in->features, of->settings->width, true, token_group_size(of->settings->context)};
     for (size_t i = 0; i < n; i++)
-        if (!(s->inputs[i].moments = moments_new(g->search->kernels, shape, g->search->pool, e)))
-            return false;
+        if (!(s->inputs[i].moments = moments_new(of->kernels, shape, g->search->pool, e))) return false;
     return true;
 }
 
@@ -116,8 +124,9 @@ static const float *pair_experts(gathering *g, const told *t, const forward_inpu
 }
 
 static bool is_held(const gathering *g, const forward_inputs *in, size_t i) {
-    const plan_calibration *how = g->search->how;
-    return windows_is_held(how->held, g->window + (in->token ? in->token[i] : i) / how->job.context);
+    const calibrate_job *of = g->search->of;
+    return calibration_is_held(of->settings,
+                               g->window + (in->token ? in->token[i] : i) / of->settings->context);
 }
 
 static bool hold(const site *s, size_t most, site_inputs *to, const float *x, size_t x_stride, const float *y,
@@ -137,7 +146,7 @@ static bool hold(const site *s, size_t most, site_inputs *to, const float *x, si
 
 /* Of the i-th token of what flows in. */
 static uint64_t group_of(const gathering *g, const forward_inputs *in, size_t i) {
-    size_t context = g->search->how->job.context;
+    size_t context = g->search->of->settings->context;
     return (g->window * context + (in->token ? in->token[i] : i)) / token_group_size(context);
 }
 
@@ -153,7 +162,7 @@ static bool add_pairs(gathering *g, size_t matrix, const forward_inputs *in, gq_
     site_inputs *to = &g->s->inputs[matrix];
     const told *t = &g->told[matrix];
     const float *x = g->s->routed ? pair_experts(g, t, in, e) : t->x;
-    size_t n = in->tokens, most = calibration_held_most(g->search->how, g->s->routed);
+    size_t n = in->tokens, most = calibration_held_most(g->search->of->settings, g->s->routed);
     if (!x) return false;
     for (size_t begin = 0, end; begin < n; begin = end) {
         bool held = is_held(g, in, begin);
@@ -203,12 +212,12 @@ static bool look(gathering *g, size_t batch, bool original, gq_error *e) {
 }
 
 bool site_gather(site *s, const site_search *search, gq_error *e) {
-    const plan_calibration *how = search->how;
+    const calibrate_job *of = search->of;
     gathering g = {.search = search, .s = s};
     bool ok = true;
     *s = (site){.n_weights = 0};
     for (size_t i = 0; ok && i < forward_stream_batches(search->original); i++) {
-        g.window = i * how->bounds.batch;
+        g.window = i * of->bounds.batch;
         for (size_t k = 0; g.told && k < s->end - s->first; k++) g.told[k].tokens = 0;
         ok = look(&g, i, true, e);
         if (!s->n_weights) break;

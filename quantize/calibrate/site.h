@@ -10,7 +10,7 @@
 
 #include "forward/stream.h"
 #include "imatrix/moments.h"
-#include "quantize/plan/calibration.h"
+#include "quantize/calibrate/job.h"
 
 /* Of a matrix. */
 typedef struct site_inputs {
@@ -30,10 +30,12 @@ typedef struct site {
     site_inputs *inputs; /* of these */
 } site;
 void site_free(site *s);
+/* What was gathered of the i-th of the matrices, which is the caller's from now on. */
+site_inputs site_take(site *s, size_t i);
+void site_inputs_free(site_inputs *inputs);
 
 typedef struct site_search {
-    const plan_calibration *how;
-    const kernels *kernels;
+    const calibrate_job *of;
     threads_pool *pool;
     forward_stream *original, *rounded;
     forward_layer *layer; /* NULL: what flows into the output matrix */

@@ -1,0 +1,395 @@
+#include "quantize/calibrate/layers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "quantize/calibrate/site.h"
+#include "quantize/strips/strip.h"
+
+/* A tensor of the job, found by its address. */
+typedef struct numbered {
+    const gguf_tensor *tensor;
+    size_t number;
+} numbered;
+
+/* What came of a tensor for an output so far. */
+typedef struct progress_of {
+    uint64_t settled; /* matrices */
+    round_reason reason;
+    calibrate_figures figures;
+} progress_of;
+
+typedef struct calibrator {
+    const calibrate_job *of;
+    checkpoint *kept;
+    sweep sweep;
+    forward_stream *original, **rounded; /* of the sweep; one per output, NULL: nothing of it is calibrated */
+    matmul *products;
+    numbered *sorted;
+    progress_of *progress;   /* output by output */
+    calibrate_record record; /* of the step at work */
+} calibrator;
+
+/* A weight that is being rounded for an output; its stream goes on with it. */
+typedef struct rounded_weight {
+    const gguf_tensor *tensor;
+    uint8_t *blocks;
+} rounded_weight;
+
+/* An output's turn at a part of a layer, or at the output matrix. */
+typedef struct turn {
+    calibrator *c;
+    size_t output;
+    forward_layer *layer; /* NULL: the output matrix */
+    rounded_weight *weights;
+    size_t n_weights;
+} turn;
+
+/* ---- tensors ---- */
+
+static int by_address(const void *a, const void *b) {
+    uintptr_t x = (uintptr_t)((const numbered *)a)->tensor, y = (uintptr_t)((const numbered *)b)->tensor;
+    return (x > y) - (x < y);
+}
+
+/* The job's number of a tensor; SIZE_MAX: it is not written. */
+static size_t number_of(const calibrator *c, const gguf_tensor *t) {
+    numbered wanted = {t, 0};
+    const numbered *found = bsearch(&wanted, c->sorted, c->of->n_tensors, sizeof *c->sorted, by_address);
+    return found ? found->number : SIZE_MAX;
+}
+
+static uint64_t matrices_of(const gguf_tensor *t) { return t->ne[2] * t->ne[3]; }
+
+static progress_of *progress_at(const calibrator *c, size_t output, size_t tensor) {
+    return &c->progress[output * c->of->n_tensors + tensor];
+}
+
+/* How many of its matrices are rounded in this turn so far; all that there can be: it has no part in it. */
+static uint64_t settled(void *data, const gguf_tensor *t) {
+    const turn *at = data;
+    const calibrator *c = at->c;
+    size_t i = number_of(c, t);
+    if (i == SIZE_MAX || !c->of->outputs[at->output][i].calibrated) return UINT64_MAX;
+    uint64_t n = progress_at(c, at->output, i)->settled;
+    return n < matrices_of(t) ? n : UINT64_MAX;
+}
+
+/* Whether some output's output matrix is. */
+static bool head_calibrated(const calibrate_job *job) {
+    const gguf_tensor *out = forward_model_sizes(job->streams[0])->out;
+    for (size_t i = 0; i < job->n_tensors; i++)
+        for (size_t o = 0; job->tensors[i] == out && o < job->n_outputs; o++)
+            if (job->outputs[o][i].calibrated) return true;
+    return false;
+}
+
+static bool ask_round(void *data, gq_error *e) {
+    calibrator *c = data;
+    return sweep_tell(&c->sweep, 0, e);
+}
+
+/* ---- a site ---- */
+
+static uint8_t *blocks_of(turn *at, const gguf_tensor *t, size_t number, gq_error *e) {
+    for (size_t i = 0; i < at->n_weights; i++)
+        if (at->weights[i].tensor == t) return at->weights[i].blocks;
+    rounded_weight *grown = realloc(at->weights, (at->n_weights + 1) * sizeof *grown);
+    if (!grown) return gq_fail_memory(e, sizeof *grown), NULL;
+    at->weights = grown;
+    uint8_t *blocks = memory_lines(at->c->of->outputs[at->output][number].out_bytes, 1, e);
+    if (blocks) at->weights[at->n_weights++] = (rounded_weight){t, blocks};
+    return blocks;
+}
+
+static void drop_weights(turn *at) {
+    for (size_t i = 0; i < at->n_weights; i++) {
+        if (at->layer) forward_layer_replace(at->layer, at->weights[i].tensor, 0, NULL);
+        free(at->weights[i].blocks);
+    }
+    free(at->weights);
+    at->weights = NULL, at->n_weights = 0;
+}
+
+/* All its matrices are rounded. */
+static bool settle(turn *at, const gguf_tensor *t, size_t number, gq_error *e) {
+    calibrator *c = at->c;
+    const progress_of *p = progress_at(c, at->output, number);
+    if (at->layer)
+        forward_layer_replace(at->layer, t, c->of->outputs[at->output][number].to,
+                              blocks_of(at, t, number, e));
+    return record_add(
+        &c->record,
+        &(calibrate_entry){
+            .tensor = number, .output = (uint32_t)at->output, .reason = p->reason, .figures = p->figures},
+        e);
+}
+
+static bool round_weight(turn *at, uint64_t matrix, const gguf_tensor *t, const round_inputs *inputs,
+                         gq_error *e) {
+    calibrator *c = at->c;
+    const calibration_settings *settings = c->of->settings;
+    size_t number = number_of(c, t);
+    progress_of *p = progress_at(c, at->output, number);
+    uint64_t bytes = c->of->outputs[at->output][number].out_bytes / matrices_of(t);
+    uint8_t *blocks = at->layer ? blocks_of(at, t, number, e) : NULL;
+    if (at->layer && !blocks) return false;
+    round_task task = {.of = c->of,
+                       .products = c->products,
+                       .output = at->output,
+                       .tensor = number,
+                       .matrix = matrix,
+                       .inputs = *inputs,
+                       .kept = blocks ? blocks + matrix * bytes : NULL,
+                       .pulse = ask_round,
+                       .data = c};
+    p->figures.width = settings->width < t->ne[0] ? settings->width : t->ne[0];
+    if (!round_matrix(&task, &p->figures, &p->reason, e)) return false;
+    p->settled++;
+    if (!sweep_tell(&c->sweep, (double)(t->ne[0] * t->ne[1]), e)) return false;
+    return p->settled < matrices_of(t) || settle(at, t, number, e);
+}
+
+/* Held-back tokens, feature after feature, in the place of the others. */
+static float *turned(const site *s, float **tokens, size_t held, size_t stride, gq_error *e) {
+    float *x = forward_activations(s->features, stride ? stride : 16, e);
+    for (size_t i = 0; x && i < held; i++)
+        for (size_t f = 0; f < s->features; f++) x[f * stride + i] = (*tokens)[i * s->features + f];
+    free(*tokens);
+    *tokens = NULL;
+    return x;
+}
+
+/* A matrix of all the site's weights, by what was gathered of it, which is freed. */
+static bool round_site_matrix(turn *at, const site *s, uint64_t matrix, site_inputs of, gq_error *e) {
+    moments_factored f = {.tokens = 0};
+    float *mean_square = calloc(s->features, sizeof *mean_square), *original = NULL, *rounded = NULL;
+    bool ok = mean_square || gq_fail_memory(e, s->features * sizeof *mean_square);
+    if (ok) {
+        moments_mean_squares(of.moments, mean_square);
+        ok = moments_factor(of.moments, calibration_moments_settings(at->c->of->settings), &f, e);
+    }
+    moments_free(of.moments), of.moments = NULL;
+    size_t stride = forward_stride(of.held);
+    ok = ok && (original = turned(s, &of.original, of.held, stride, e)) &&
+         (rounded = turned(s, &of.rounded, of.held, stride, e));
+    round_inputs in = {.factored = &f,
+                       .mean_square = f.tokens ? mean_square : NULL,
+                       .original = original,
+                       .rounded = rounded,
+                       .held = of.held,
+                       .stride = stride};
+    for (size_t w = 0; ok && w < s->n_weights; w++)
+        if (settled(at, s->weights[w]) == matrix) ok = round_weight(at, matrix, s->weights[w], &in, e);
+    free(original), free(rounded), free(mean_square);
+    moments_factored_free(&f), site_inputs_free(&of);
+    return ok;
+}
+
+/* Gather and round until nothing is left. */
+static bool round_sites(turn *at, forward_part part, gq_error *e) {
+    calibrator *c = at->c;
+    for (;;) {
+        site s;
+        site_search search = {.of = c->of,
+                              .pool = forward_run_pool(c->sweep.run),
+                              .original = c->original,
+                              .rounded = c->rounded[at->output],
+                              .layer = at->layer,
+                              .part = part,
+                              .settled = settled,
+                              .data = at};
+        bool ok = site_gather(&s, &search, e), found = s.n_weights > 0;
+        for (size_t i = 0; ok && found && i < s.end - s.first; i++)
+            ok = round_site_matrix(at, &s, s.first + i, site_take(&s, i), e);
+        site_free(&s);
+        if (!ok || !found) return ok;
+    }
+}
+
+/* ---- a layer ---- */
+
+static bool pass(forward_stream *s, forward_layer *l, bool replaced, forward_part part, gq_error *e) {
+    forward_layer_use(l, replaced);
+    return forward_stream_pass(s, l, part, NULL, e);
+}
+
+static bool do_part(calibrator *c, forward_layer *l, forward_part part, gq_error *e) {
+    bool ok = true;
+    for (size_t o = 0; ok && o < c->of->n_outputs; o++) {
+        turn at = {.c = c, .output = o, .layer = l};
+        if (!c->rounded[o]) continue;
+        ok = round_sites(&at, part, e) && (!l || pass(c->rounded[o], l, true, part, e));
+        drop_weights(&at);
+    }
+    return ok && (!l || pass(c->original, l, false, part, e));
+}
+
+static bool do_step(void *data, forward_layer *l, gq_error *e) {
+    calibrator *c = data;
+    return l && forward_model_splits(c->of->streams[0])
+               ? do_part(c, l, FORWARD_ATTENTION, e) && do_part(c, l, FORWARD_FFN, e)
+               : do_part(c, l, FORWARD_WHOLE, e);
+}
+
+/* What has been rounded is safe before the record says so. */
+static bool finish_step(void *data, sweep_record *to, gq_error *e) {
+    calibrator *c = data;
+    calibrate_record *r = &c->record;
+    const calibrate_store *store = &c->of->store;
+    if (!record_sum_up(r, c->of, e) || !store->sync(store->data, e)) return false;
+    *to = (sweep_record){r->entries, r->n * sizeof *r->entries};
+    *r = (calibrate_record){.n = 0};
+    return true;
+}
+
+/* ---- the embedding ---- */
+
+/* What rows of the embedding decode to in an output: they are encoded by search alone, each for itself. */
+typedef struct embedding {
+    const calibrator *c;
+    const gguf_tensor *from;
+    const gguf_type *to;
+    uint8_t *raw, *blocks;
+} embedding;
+
+static bool read_rows(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
+    const embedding *m = data;
+    const calibrate_job *of = m->c->of;
+    const codec *codecs = of->kernels->codecs;
+    size_t width = m->from->ne[0];
+    strip_encoder with = {.kernels = of->kernels, .type = m->to, .settings = of->encoding};
+    for (size_t i = 0; i < n; i++) {
+        if (!strip_read_decoded(of->kernels, of->file, m->from, ids[i] * (uint64_t)width, width, m->raw,
+                                rows + i * width, e))
+            return false;
+        size_t bad = strip_beyond(&with, rows + i * width, width);
+        if (bad < width)
+            return strip_fail_to_hold(&with, of->file, m->from, ids[i] * (uint64_t)width + bad,
+                                      rows[i * width + bad], e);
+    }
+    for (size_t i = 0, some; i < n; i += some) {
+        some = n - i < CODEC_MOST_LANES ? n - i : CODEC_MOST_LANES;
+        codecs[m->to->id].encode(rows + i * width, m->blocks, some, width, NULL, of->encoding);
+        codecs[m->to->id].decode(m->blocks, rows + i * width, some * width);
+    }
+    return true;
+}
+
+static bool embed(const calibrator *c, size_t output, gq_error *e) {
+    const gguf_tensor *from = forward_model_sizes(c->of->streams[0])->embedding;
+    size_t number = number_of(c, from);
+    uint32_t to = number == SIZE_MAX ? from->type->id : c->of->outputs[output][number].to;
+    if (to == from->type->id) return forward_stream_embed(c->rounded[output], NULL, e);
+    embedding m = {.c = c, .from = from, .to = gguf_type_of(to)};
+    size_t width = from->ne[0], stored = gguf_type_bytes(from->type, width),
+           bytes = gguf_type_bytes(m.to, width * CODEC_MOST_LANES);
+    m.raw = malloc(stored), m.blocks = malloc(bytes);
+    forward_rows rows = {read_rows, &m};
+    bool ok = m.raw && m.blocks ? forward_stream_embed(c->rounded[output], &rows, e)
+                                : gq_fail_memory(e, stored + bytes);
+    free(m.raw), free(m.blocks);
+    return ok;
+}
+
+/* ---- all of it ---- */
+
+static bool embed_all(void *data, gq_error *e) {
+    calibrator *c = data;
+    if (!forward_stream_embed(c->original, NULL, e)) return false;
+    for (size_t o = 0; o < c->of->n_outputs; o++)
+        if (c->rounded[o] && !embed(c, o, e)) return false;
+    return true;
+}
+
+size_t calibrator_steps(const calibrate_job *job) { return job->n_layers + head_calibrated(job); }
+
+/* All weights that are rounded: what progress is measured by. */
+static double weights_of(const calibrate_job *job) {
+    double n = 0;
+    for (size_t o = 0; o < job->n_outputs; o++)
+        for (size_t i = 0; i < job->n_tensors; i++)
+            if (job->outputs[o][i].calibrated) n += (double)job->outputs[o][i].n_weights;
+    return n;
+}
+
+/* Nothing that the job counts on may be left out: its place in the file would hold zeros. */
+static bool all_settled(const calibrator *c, gq_error *e) {
+    const calibrate_job *job = c->of;
+    for (size_t o = 0; o < job->n_outputs; o++)
+        for (size_t i = 0; i < job->n_tensors; i++)
+            if (job->outputs[o][i].calibrated && !progress_at(c, o, i)->settled)
+                return gq_fail(e, "%s: tensor %s: nothing flowed into it", job->file->path,
+                               job->outputs[o][i].name);
+    return true;
+}
+
+/* Tensors that are finished. *done: their weights. */
+static bool take_records(calibrator *c, double *done, gq_error *e) {
+    uint64_t at = 0, n;
+    for (size_t i = 0; i < c->kept->finished; i++) {
+        uint8_t *bytes = checkpoint_next(c->kept, &at, &n, e);
+        if (!bytes) return false;
+        for (uint64_t k = 0; k < record_entries(n); k++) {
+            calibrate_entry entry = record_entry(bytes, k);
+            progress_at(c, entry.output, entry.tensor)->settled = matrices_of(c->of->tensors[entry.tensor]);
+            *done += (double)c->of->outputs[entry.output][entry.tensor].n_weights;
+        }
+        free(bytes);
+    }
+    return true;
+}
+
+/* The steps that are not finished, of a sweep whose first stream is the original's. */
+static bool run_sweep(calibrator *c, const sweep_plan *plan, gq_error *e) {
+    if (!sweep_open(&c->sweep, plan, e)) return false;
+    c->original = c->sweep.streams[0], c->rounded = c->sweep.streams + 1;
+    c->products = matmul_new(c->of->kernels, forward_run_pool(c->sweep.run), e);
+    return c->products &&
+           sweep_run(&c->sweep,
+                     &(sweep_calls){.before = embed_all, .on = do_step, .after = finish_step, .data = c},
+                     e) &&
+           all_settled(c, e);
+}
+
+static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count *threads, gq_error *e) {
+    const calibrate_job *job = c->of;
+    bool *absent = calloc(job->n_outputs + 1, sizeof *absent);
+    if (!absent) return gq_fail_memory(e, job->n_outputs + 1);
+    for (size_t o = 0; o < job->n_outputs; o++) absent[1 + o] = !calibrate_job_uses(job, o);
+    sweep_plan p = {.job = job->run,
+                    .bounds = job->bounds,
+                    .models = job->streams,
+                    .absent = absent,
+                    .n_streams = job->n_outputs + 1,
+                    .numbers = job->numbers,
+                    .n_layers = job->n_layers,
+                    .output = head_calibrated(job),
+                    .kept = c->kept,
+                    .callbacks = callbacks,
+                    .work = weights_of(job),
+                    .own_work = true};
+    bool ok = take_records(c, &p.done, e) && run_sweep(c, &p, e);
+    *threads = sweep_threads(&c->sweep);
+    matmul_free(c->products);
+    sweep_close(&c->sweep);
+    free(absent);
+    return ok;
+}
+
+bool calibrator_run(const calibrate_job *job, checkpoint *kept, const gq_callbacks *callbacks,
+                    threads_count *threads, gq_error *e) {
+    calibrator c = {.of = job, .kept = kept};
+    size_t n = job->n_tensors;
+    *threads = (threads_count){.error = 0};
+    if (kept->finished == calibrator_steps(job)) return true;
+    c.sorted = calloc(n + 1, sizeof *c.sorted);
+    c.progress = calloc(job->n_outputs * n + 1, sizeof *c.progress);
+    bool ok = (c.sorted && c.progress) || gq_fail_memory(e, job->n_outputs * n * sizeof *c.progress);
+    for (size_t i = 0; ok && i < n; i++) c.sorted[i] = (numbered){job->tensors[i], i};
+    if (ok) qsort(c.sorted, n, sizeof *c.sorted, by_address);
+    ok = ok && run_job(&c, callbacks, threads, e);
+    free(c.sorted), free(c.progress), free(c.record.entries);
+    return ok;
+}

@@ -1,0 +1,15 @@
+/* The layers of a model, rounded one after another for all outputs. */
+#ifndef GQ_CALIBRATE_LAYERS_H
+#define GQ_CALIBRATE_LAYERS_H
+
+#include "quantize/calibrate/record.h"
+#include "quantize/sweep/checkpoint.h"
+#include "quantize/sweep/sweep.h"
+
+/* Of all layers, and the output matrix where it is rounded. */
+size_t calibrator_steps(const calibrate_job *job);
+/* Round what is not finished, and add it to what is kept. *threads: how many it has had. */
+bool calibrator_run(const calibrate_job *job, checkpoint *kept, const gq_callbacks *callbacks,
+                    threads_count *threads, gq_error *e);
+
+#endif
