@@ -14,7 +14,7 @@ static const char *base_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-static bool is_called(const json_t *output, const char *model) {
+static bool output_is_called(const json_t *output, const char *model) {
     const json_t *path = json_object_get(output, "path");
     char *name = json_is_string(path) ? json_bytes_of(path) : NULL;
     bool is = name && !strcmp(base_name(name), base_name(model));
@@ -31,7 +31,7 @@ static json_t *find_output(const json_t *root, const char *report, const char *m
     size_t n = json_array_size(outputs);
     if (n == 1 && !by_name) return json_array_get(outputs, 0);
     for (size_t i = 0; i < n; i++)
-        if (is_called(json_array_get(outputs, i), model)) found = json_array_get(outputs, i);
+        if (output_is_called(json_array_get(outputs, i), model)) found = json_array_get(outputs, i);
     if (!found) gq_fail(e, "%s: is about %zu output%s, none called %s", report, n, gq_s(n), base_name(model));
     return found;
 }
@@ -55,7 +55,7 @@ bool checksums_parse(checksum_list *list, const char *text, size_t n, const char
            *output = root ? find_output(root, report, model, by_name, e) : NULL;
     const json_t *tensors = json_object_get(output, "tensors");
     size_t n_tensors = json_array_size(tensors); /* 0 of what is no list */
-    list->items = need(n_tensors, sizeof *list->items);
+    list->items = need_memory(n_tensors, sizeof *list->items);
     bool ok = output && (json_is_array(tensors) ||
                          gq_fail(e, "%s: holds no checksums; expected the report of a run", report));
     for (size_t i = 0; ok && i < n_tensors; i++)

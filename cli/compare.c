@@ -15,7 +15,7 @@ static void print_comparison(const report *r) {
 
 int compare_main(const request *r) {
     gq_error e = {0};
-    if (!report_check(r, &e)) return failed(&e);
+    if (!report_check(r, &e)) return say_failure(&e);
     progress p;
     progress_start(&p, r, NULL);
     gq_callbacks callbacks = progress_callbacks(&p);
@@ -28,7 +28,7 @@ int compare_main(const request *r) {
                                                            .callbacks = &callbacks},
                                   &e);
     progress_end(&p, c ? NULL : &e);
-    if (!c) return failed(&e);
+    if (!c) return say_failure(&e);
     report rep = report_of_comparison(r, c);
     if (rep.n_outputs > 1) report_rank_copies(&rep);
     if (!r->quiet) warn_all(rep.warnings, rep.n_warnings);
@@ -36,5 +36,5 @@ int compare_main(const request *r) {
     bool ok = report_write(&rep, r->report, &e);
     report_free(&rep);
     gq_comparison_free(c);
-    return ok ? GQ_OK : failed(&e);
+    return ok ? GQ_OK : say_failure(&e);
 }

@@ -47,7 +47,7 @@ gq_evaluation *evaluation_run(const request *r, gq_evaluation_request *asked, gq
     return v;
 }
 
-static bool check_request(const request *r, gq_error *e) {
+static bool evaluate_check_request(const request *r, gq_error *e) {
     if (!r->text && !r->ids)
         return gq_fail_usage(e, "nothing to run on: name a text with --text, or ids of tokens with --ids; "
                                 "--speed alone tells how fast models are here");
@@ -61,7 +61,7 @@ static void print_evaluation(const report *r) {
         report_evaluation(stdout, r);
 }
 
-static bool print_plan(const request *r, const gq_evaluation_request *asked, gq_error *e) {
+static bool evaluate_print_plan(const request *r, const gq_evaluation_request *asked, gq_error *e) {
     size_t n;
     gq_evaluation *v = gq_evaluation_plan(asked, e);
     if (!v) return false;
@@ -83,21 +83,21 @@ int evaluate_main(const request *r) {
     gq_error e = {0};
     gq_evaluation_request asked;
     if (r->speed) return speed_main(r);
-    if (!check_request(r, &e) || !evaluation_ask(r, &asked, &e)) return failed(&e);
+    if (!evaluate_check_request(r, &e) || !evaluation_ask(r, &asked, &e)) return say_failure(&e);
     asked.original = r->arguments[0], asked.copies = r->arguments + 1, asked.n_copies = r->n_arguments - 1;
     if (r->dry_run) {
-        bool ok = print_plan(r, &asked, &e);
+        bool ok = evaluate_print_plan(r, &asked, &e);
         evaluation_free(&asked);
-        return ok ? GQ_OK : failed(&e);
+        return ok ? GQ_OK : say_failure(&e);
     }
     interrupt_catch();
     gq_evaluation *v = evaluation_run(r, &asked, &e);
     evaluation_free(&asked);
-    if (!v) return failed(&e);
+    if (!v) return say_failure(&e);
     report rep = report_of_evaluation(r, v);
     print_evaluation(&rep);
     bool ok = report_write(&rep, r->report, &e);
     report_free(&rep);
     gq_evaluation_free(v);
-    return ok ? GQ_OK : failed(&e);
+    return ok ? GQ_OK : say_failure(&e);
 }

@@ -32,7 +32,7 @@ static size_t name_option(const option_row *o, size_t used) {
 }
 
 /* Rows under a heading of the main job: those with a line of their own, then those that are only named. */
-static void section(size_t first, size_t end) {
+static void help_print_section(size_t first, size_t end) {
     size_t used = 0;
     for (int brief = 0; brief < 2; brief++)
         for (size_t i = first; i < end; i++) {
@@ -46,11 +46,11 @@ static void section(size_t first, size_t end) {
     if (used) putchar('\n');
 }
 
-static void sections(void) {
+static void help_print_sections(void) {
     for (size_t i = 0, end; i < n_options; i = end) {
         for (end = i + 1; end < n_options && options[end].name;) end++;
         puts(options[i].help);
-        section(i + 1, end);
+        help_print_section(i + 1, end);
     }
 }
 
@@ -82,7 +82,7 @@ static const command_row *command_asked(const request *r, gq_error *e) {
 int help_main(const request *r) {
     gq_error e = {0};
     const command_row *c = command_asked(r, &e);
-    if (!c) return failed(&e);
+    if (!c) return say_failure(&e);
     printf("usage: gquant %s%s%s\n", c->name ? c->name : "", c->name ? " " : "", c->arguments);
     if (c->id == CMD_QUANTIZE) {
         for (size_t i = 0; i < n_commands; i++)
@@ -94,7 +94,7 @@ int help_main(const request *r) {
     } else {
         printf("\n%s\n\n", c->summary ? c->summary : "");
     }
-    if (c->id == CMD_QUANTIZE) sections();
+    if (c->id == CMD_QUANTIZE) help_print_sections();
     for (size_t i = 0; c->id != CMD_QUANTIZE && i < n_options; i++)
         if (options[i].name && options[i].help && options[i].commands & c->id) option_line(&options[i]);
     return GQ_OK;
@@ -106,7 +106,7 @@ int help_main(const request *r) {
 #define COMPILER "gcc " __VERSION__
 #endif
 
-static const char *level(void) {
+static const char *help_level_name(void) {
     const char *isa = gq_isa();
     if (isa) return isa;
     return getenv("GQUANT_ISA") ? "GQUANT_ISA names a level that cannot run here"
@@ -114,7 +114,7 @@ static const char *level(void) {
 }
 
 int version_main(const request *r) {
-    printf("gquant %s (%s)\n", gq_version(), level());
+    printf("gquant %s (%s)\n", gq_version(), help_level_name());
     if (!r->verbose) return GQ_OK;
     printf("build:    %s, by %s, %s\n", gq_build(), COMPILER,
            getauxval(AT_BASE) ? "with the system's libraries" : "one file that needs no library");
@@ -131,8 +131,8 @@ int types_main(const request *r) {
     table_row(&t, (const char *const[]){"TYPE", "number", "bpw", ""});
     for (size_t i = 0; i < gq_filetype_count(); i++) {
         table_text(&t, gq_filetype_name(i));
-        table_cell(&t, gq_filetype_id(i) < 0 ? format("-") : format("%d", gq_filetype_id(i)));
-        table_cell(&t, gq_filetype_bits(i) > 0 ? format("%.2f", gq_filetype_bits(i)) : format("-"));
+        table_cell(&t, gq_filetype_id(i) < 0 ? text_format("-") : text_format("%d", gq_filetype_id(i)));
+        table_cell(&t, gq_filetype_bits(i) > 0 ? text_format("%.2f", gq_filetype_bits(i)) : text_format("-"));
         table_text(&t, gq_filetype_summary(i));
     }
     table_print(&t, stdout);

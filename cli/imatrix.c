@@ -14,8 +14,10 @@
 
 /* ---- show, for people ---- */
 
-static char *share(double x) { return isnan(x) ? format("-") : format("%.2f", 100 * x); }
-static char *statistic_text(double x) { return isnan(x) ? format("-") : format("%.4g", x); }
+static char *imatrix_share_text(double x) {
+    return isnan(x) ? text_format("-") : text_format("%.2f", 100 * x);
+}
+static char *statistic_text(double x) { return isnan(x) ? text_format("-") : text_format("%.4g", x); }
 
 static void print_rows(const gq_imatrix *m) {
     size_t n;
@@ -27,15 +29,15 @@ static void print_rows(const gq_imatrix *m) {
     for (size_t i = 0; i < n; i++) {
         const gq_imatrix_row *r = &rows[i];
         table_name(&t, r->name);
-        table_cell(&t, format("%" PRIu64, r->values));
-        table_cell(&t, r->experts > 1 ? format("%" PRIu64, r->experts) : format("-"));
-        table_cell(&t, r->experts_unseen ? format("%" PRIu64, r->experts_unseen) : format("-"));
+        table_cell(&t, text_format("%" PRIu64, r->values));
+        table_cell(&t, r->experts > 1 ? text_format("%" PRIu64, r->experts) : text_format("-"));
+        table_cell(&t, r->experts_unseen ? text_format("%" PRIu64, r->experts_unseen) : text_format("-"));
         table_cell(&t, statistic_text(r->mean));
         table_cell(&t, statistic_text(r->deviation));
         table_cell(&t, statistic_text(r->max));
-        table_cell(&t, share(r->active));
-        table_cell(&t, share(r->evenness));
-        table_cell(&t, share(r->outliers));
+        table_cell(&t, imatrix_share_text(r->active));
+        table_cell(&t, imatrix_share_text(r->evenness));
+        table_cell(&t, imatrix_share_text(r->outliers));
         table_cell(&t, statistic_text(r->cosine));
     }
     table_print(&t, stdout);
@@ -44,7 +46,7 @@ static void print_rows(const gq_imatrix *m) {
 
 static void print_facts(const char *path, const gq_imatrix *m) {
     const gq_imatrix_facts *f = gq_imatrix_summary(m);
-    char *name = shown(path);
+    char *name = text_shown(path);
     printf("%s: %s layout, %zu entr%s", name, f->legacy ? ".dat" : "GGUF", f->n_entries,
            f->n_entries == 1 ? "y" : "ies");
     if (f->chunk_count) printf(", %u chunk%s", f->chunk_count, gq_s(f->chunk_count));
@@ -52,7 +54,7 @@ static void print_facts(const char *path, const gq_imatrix *m) {
     putchar('\n');
     free(name);
     for (size_t i = 0; i < f->n_datasets; i++) {
-        name = shown(f->datasets[i]);
+        name = text_shown(f->datasets[i]);
         printf("from %s\n", name);
         free(name);
     }
@@ -64,7 +66,7 @@ static const char *problem_of(const gq_imatrix_cover *w) {
     return w->experts_seen < w->experts ? "experts that no token reached" : NULL;
 }
 
-static void print_coverage(const gq_imatrix_coverage *c) {
+static void imatrix_print_coverage(const gq_imatrix_coverage *c) {
     size_t covered = 0;
     table t;
     table_start(&t, "lr1r1lr2");
@@ -75,17 +77,17 @@ static void print_coverage(const gq_imatrix_coverage *c) {
         covered += w->has_entry && w->fits;
         if (!problem) continue;
         table_name(&t, w->name);
-        table_cell(&t, format("%" PRIu64, w->columns));
-        table_cell(&t, format("%" PRIu64, w->matrices));
+        table_cell(&t, text_format("%" PRIu64, w->columns));
+        table_cell(&t, text_format("%" PRIu64, w->matrices));
         table_text(&t, problem);
-        table_cell(&t, w->experts > 1 ? format("%" PRIu64 " of %" PRIu64, w->experts_seen, w->experts)
-                                      : format("-"));
+        table_cell(&t, w->experts > 1 ? text_format("%" PRIu64 " of %" PRIu64, w->experts_seen, w->experts)
+                                      : text_format("-"));
     }
     printf("\n%zu of %zu weight%s data\n", covered, c->n, c->n == 1 ? " has" : "s have");
     if (t.n > t.n_columns) table_print(&t, stdout);
     table_free(&t);
     for (size_t i = 0, k = 0; i < c->n_unused; i++) {
-        char *name = shown(c->unused[i]);
+        char *name = text_shown(c->unused[i]);
         bool unknown = k < c->n_unknown && c->unknown[k] == c->unused[i];
         k += unknown;
         printf("%s: of %s\n", name, unknown ? "no weight of the model" : "a weight that is not quantized");
@@ -129,7 +131,7 @@ static json_t *cover_json(const gq_imatrix_cover *w) {
     return o;
 }
 
-static json_t *facts_json(const char *path, const gq_imatrix *m) {
+static json_t *imatrix_facts_json(const char *path, const gq_imatrix *m) {
     const gq_imatrix_facts *f = gq_imatrix_summary(m);
     json_t *o = json_object();
     set_text(o, "path", path);
@@ -141,25 +143,25 @@ static json_t *facts_json(const char *path, const gq_imatrix *m) {
     return o;
 }
 
-static void print_json(const char *path, const gq_imatrix *m, const gq_imatrix_coverage *c) {
+static void imatrix_print_json(const char *path, const gq_imatrix *m, const gq_imatrix_coverage *c) {
     size_t n;
     const gq_imatrix_row *rows = gq_imatrix_rows(m, &n);
     emitter j;
     emit_start(&j, stdout);
     emit_open(&j, NULL, '{');
-    emit_members(&j, facts_json(path, m));
+    emit_members(&j, imatrix_facts_json(path, m));
     emit_open(&j, "entries", '[');
-    for (size_t i = 0; i < n; i++) emit(&j, NULL, row_json(&rows[i]));
+    for (size_t i = 0; i < n; i++) json_emit(&j, NULL, row_json(&rows[i]));
     emit_close(&j);
     if (c) {
         emit_open(&j, "weights", '[');
-        for (size_t i = 0; i < c->n; i++) emit(&j, NULL, cover_json(&c->weights[i]));
+        for (size_t i = 0; i < c->n; i++) json_emit(&j, NULL, cover_json(&c->weights[i]));
         emit_close(&j);
         emit_open(&j, "unused", '[');
-        for (size_t i = 0; i < c->n_unused; i++) emit(&j, NULL, json_of_text(c->unused[i]));
+        for (size_t i = 0; i < c->n_unused; i++) json_emit(&j, NULL, json_of_text(c->unused[i]));
         emit_close(&j);
         emit_open(&j, "unknown", '[');
-        for (size_t i = 0; i < c->n_unknown; i++) emit(&j, NULL, json_of_text(c->unknown[i]));
+        for (size_t i = 0; i < c->n_unknown; i++) json_emit(&j, NULL, json_of_text(c->unknown[i]));
         emit_close(&j);
     }
     emit_close(&j);
@@ -171,9 +173,9 @@ static void print_json(const char *path, const gq_imatrix *m, const gq_imatrix_c
 /* Prints the warnings behind the first `from` bytes. */
 static void say_warnings(const request *r, const gq_imatrix *m, size_t from) {
     if (r->quiet) return;
-    char *lines = format("%s", gq_imatrix_summary(m)->warnings + from);
+    char *lines = text_format("%s", gq_imatrix_summary(m)->warnings + from);
     for (char *rest = lines, *line; (line = strsep(&rest, "\n"));)
-        if (*line) warn(line);
+        if (*line) say_warning(line);
     free(lines);
 }
 
@@ -199,11 +201,11 @@ static bool show_imatrix(const request *r, gq_error *e) {
     gq_imatrix *m = open_imatrix(r, path, e);
     bool ok = m && (!model || (coverage = gq_imatrix_cover_model(m, model, e)));
     if (ok && r->json) {
-        print_json(path, m, coverage);
+        imatrix_print_json(path, m, coverage);
     } else if (ok) {
         print_facts(path, m);
         putchar('\n'), print_rows(m);
-        if (coverage) print_coverage(coverage);
+        if (coverage) imatrix_print_coverage(coverage);
     }
     gq_imatrix_coverage_free(coverage);
     gq_imatrix_free(m);
@@ -246,14 +248,14 @@ int imatrix_main(const request *r) {
         if (strcmp(jobs[i].name, r->arguments[0]) != 0) continue;
         if (jobs[i].run != imatrix_compute && option_of_compute(r)) {
             gq_fail_usage(&e, "imatrix %s: --%s is for imatrix compute", jobs[i].name, option_of_compute(r));
-            return failed(&e);
+            return say_failure(&e);
         }
         if (r->n_arguments >= jobs[i].min && r->n_arguments <= jobs[i].max)
-            return jobs[i].run(r, &e) ? GQ_OK : failed(&e);
+            return jobs[i].run(r, &e) ? GQ_OK : say_failure(&e);
         gq_fail_usage(&e, "imatrix %s: usage: gquant imatrix %s %s", jobs[i].name, jobs[i].name,
                       jobs[i].arguments);
-        return failed(&e);
+        return say_failure(&e);
     }
     gq_fail_usage(&e, "imatrix %s: expected compute, show, merge or convert", r->arguments[0]);
-    return failed(&e);
+    return say_failure(&e);
 }

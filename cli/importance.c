@@ -14,7 +14,8 @@
 
 /* ---- what is asked for ---- */
 
-static bool read_texts(const request *r, const char *const *paths, size_t n, gq_text *texts, gq_error *e) {
+static bool importance_read_texts(const request *r, const char *const *paths, size_t n, gq_text *texts,
+                                  gq_error *e) {
     for (size_t i = 0; i < n; i++) {
         size_t length = 0;
         char *bytes = input_read(paths[i], &length, e);
@@ -30,10 +31,10 @@ static bool read_texts(const request *r, const char *const *paths, size_t n, gq_
     return true;
 }
 
-static gq_importance_plan *make_plan(const request *r, gq_error *e) {
+static gq_importance_plan *importance_make_plan(const request *r, gq_error *e) {
     const char *const *paths = r->ids ? &r->ids : r->arguments + 2, *dot;
     size_t n = r->ids ? 1 : r->n_arguments - 3;
-    gq_text *texts = need(n, sizeof *texts);
+    gq_text *texts = need_memory(n, sizeof *texts);
     gq_importance_request asked = {.size = sizeof asked,
                                    .model = r->arguments[1],
                                    .texts = texts,
@@ -47,7 +48,8 @@ static gq_importance_plan *make_plan(const request *r, gq_error *e) {
                                    .memory = r->memory};
     dot = strrchr(asked.out, '.');
     asked.dat = dot && !strcasecmp(dot, ".dat");
-    gq_importance_plan *p = read_texts(r, paths, n, texts, e) ? gq_importance_plan_new(&asked, e) : NULL;
+    gq_importance_plan *p =
+        importance_read_texts(r, paths, n, texts, e) ? gq_importance_plan_new(&asked, e) : NULL;
     for (size_t i = 0; i < n; i++) free((void *)texts[i].bytes);
     free(texts);
     return p;
@@ -61,14 +63,15 @@ static void print_little(const request *r, const gq_importance_facts *f) {
     enum { LITTLE = 10240, USUAL = 51200 };
     uint64_t parts = r->quantize.parts ? r->quantize.parts : 1, tokens = f->tokens * parts;
     if (tokens >= LITTLE) return;
-    char *line = format("%" PRIu64 " tokens are little text for importance data, which then hold for that "
-                        "text more than for others; %d (100 windows of 512) are usual",
-                        tokens, (int)USUAL);
+    char *line =
+        text_format("%" PRIu64 " tokens are little text for importance data, which then hold for that "
+                    "text more than for others; %d (100 windows of 512) are usual",
+                    tokens, (int)USUAL);
     print_wrapped(stdout, line);
     free(line);
 }
 
-static void print_plan(const request *r, const gq_importance_plan *p) {
+static void importance_print_plan(const request *r, const gq_importance_plan *p) {
     const gq_importance_facts *f = gq_importance_summary(p);
     char memory[UNIT_ROOM], disk[UNIT_ROOM];
     printf("%s, %" PRIu64 " layer%s; %" PRIu64 " tokens in windows of %u, %" PRIu64 " window%s at once\n",
@@ -90,7 +93,7 @@ typedef struct coverage {
     double fewest;
 } coverage;
 
-static coverage cover(const gq_imatrix_row *row) {
+static coverage importance_coverage_of(const gq_imatrix_row *row) {
     coverage c = {.fewest = (double)row->counts[0]};
     for (uint64_t i = 0; i < row->experts; i++) {
         double count = (double)row->counts[i];
@@ -101,7 +104,7 @@ static coverage cover(const gq_imatrix_row *row) {
     return c;
 }
 
-static void print_coverage(const gq_imatrix *m) {
+static void importance_print_coverage(const gq_imatrix *m) {
     size_t n, shown_rows = 0;
     const gq_imatrix_row *rows = gq_imatrix_rows(m, &n);
     table t;
@@ -109,14 +112,14 @@ static void print_coverage(const gq_imatrix *m) {
     table_row(&t, (const char *const[]){"entry", "experts", "seen by none", "by fewer than 64", "fewest"});
     for (size_t i = 0; i < n; i++) {
         if (rows[i].experts < 2) continue;
-        coverage c = cover(&rows[i]);
+        coverage c = importance_coverage_of(&rows[i]);
         if (c.few == 0) continue;
         shown_rows++;
         table_name(&t, rows[i].name);
-        table_cell(&t, format("%" PRIu64, rows[i].experts));
-        table_cell(&t, format("%" PRIu64, c.none));
-        table_cell(&t, format("%" PRIu64, c.few));
-        table_cell(&t, format("%.0f", c.fewest));
+        table_cell(&t, text_format("%" PRIu64, rows[i].experts));
+        table_cell(&t, text_format("%" PRIu64, c.none));
+        table_cell(&t, text_format("%" PRIu64, c.few));
+        table_cell(&t, text_format("%.0f", c.fewest));
     }
     if (shown_rows) {
         printf("experts that few tokens reached; more text, or other text, would tell more of them\n");
@@ -127,13 +130,13 @@ static void print_coverage(const gq_imatrix *m) {
 
 static void print_result(const request *r, const gq_importance_plan *p, const gq_imatrix *m) {
     const gq_importance_facts *f = gq_importance_summary(p);
-    char *name = shown(r->arguments[r->n_arguments - 1]);
+    char *name = text_shown(r->arguments[r->n_arguments - 1]);
     size_t n = gq_imatrix_summary(m)->n_entries;
     printf("%s: %zu entr%s from %" PRIu64 " window%s of %u token%s\n", name, n, n == 1 ? "y" : "ies",
            f->windows, gq_s(f->windows), f->context, gq_s(f->context));
     free(name);
     print_little(r, f);
-    print_coverage(m);
+    importance_print_coverage(m);
     if (r->quantize.parts)
         printf("part %u of %u; 'gquant imatrix merge' adds the parts up\n", r->quantize.part,
                r->quantize.parts);
@@ -141,7 +144,7 @@ static void print_result(const request *r, const gq_importance_plan *p, const gq
 
 /* ---- the work ---- */
 
-static gq_imatrix *compute(const request *r, gq_importance_plan *p, gq_error *e) {
+static gq_imatrix *importance_compute(const request *r, gq_importance_plan *p, gq_error *e) {
     progress shown_progress;
     interrupt_catch();
     progress_start_phase(&shown_progress, r, "importance");
@@ -156,16 +159,16 @@ bool imatrix_compute(const request *r, gq_error *e) {
         return gq_fail_usage(e, "imatrix compute: MODEL TEXT... OUT; there is no text, nor --ids");
     if (r->n_arguments > 3 && r->ids)
         return gq_fail_usage(e, "imatrix compute: --ids takes the place of texts; it is MODEL OUT then");
-    gq_importance_plan *p = make_plan(r, e);
+    gq_importance_plan *p = importance_make_plan(r, e);
     if (!p) return false;
     size_t n;
     const char *const *warnings = gq_importance_warnings(p, &n);
     if (!r->quiet) warn_all(warnings, n);
     bool ok = true;
     if (r->dry_run) {
-        if (!r->quiet) print_plan(r, p);
+        if (!r->quiet) importance_print_plan(r, p);
     } else {
-        gq_imatrix *m = compute(r, p, e);
+        gq_imatrix *m = importance_compute(r, p, e);
         if (m && !r->quiet) print_result(r, p, m);
         ok = m;
         gq_imatrix_free(m);

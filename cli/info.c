@@ -20,46 +20,47 @@ enum {
 static char *value_text(const gq_value *v) {
     switch (v->kind) {
     case GQ_UNSIGNED:
-        return format("%" PRIu64, v->as_unsigned);
+        return text_format("%" PRIu64, v->as_unsigned);
     case GQ_SIGNED:
-        return format("%" PRId64, v->as_signed);
+        return text_format("%" PRId64, v->as_signed);
     case GQ_FLOAT:
-        return format("%.7g", v->as_float);
+        return text_format("%.7g", v->as_float);
     case GQ_BOOL:
-        return format("%s", v->as_bool ? "true" : "false");
+        return text_format("%s", v->as_bool ? "true" : "false");
     case GQ_TEXT: {
         bool cut = v->length > SHOWN_TEXT;
-        char *copy = format("%.*s", (int)(cut ? SHOWN_TEXT : v->length), v->text); /* ends at a NUL, too */
-        char *safe = shown(copy), *text = format("%s%s", safe, cut ? "..." : "");
+        char *copy =
+            text_format("%.*s", (int)(cut ? SHOWN_TEXT : v->length), v->text); /* ends at a NUL, too */
+        char *safe = text_shown(copy), *text = text_format("%s%s", safe, cut ? "..." : "");
         free(copy), free(safe);
         return text;
     }
     case GQ_NESTED:
         break;
     }
-    return format("(a list)");
+    return text_format("(a list)");
 }
 
 static char *metadata_text(const gq_metadata *m) {
     gq_value values[SHOWN_VALUES];
     size_t n = gq_metadata_values(m, values, SHOWN_VALUES);
-    char *text = m->list ? format("[%" PRIu64 "]", m->count) : format("%s", "");
+    char *text = m->list ? text_format("[%" PRIu64 "]", m->count) : text_format("%s", "");
     for (size_t i = 0; i < n; i++) {
         char *value = value_text(&values[i]),
-             *longer = format("%s%s%s", text, i || m->list ? " " : "", value);
+             *longer = text_format("%s%s%s", text, i || m->list ? " " : "", value);
         free(value), free(text);
         text = longer;
     }
     if (!m->list && strcmp(m->key, "general.file_type") == 0) {
         int filetype = gq_filetype_find(text);
         char *longer =
-            format("%s%s%s%s", text, filetype < 0 ? "" : " (",
-                   filetype < 0 ? "" : gq_filetype_name((size_t)filetype), filetype < 0 ? "" : ")");
+            text_format("%s%s%s%s", text, filetype < 0 ? "" : " (",
+                        filetype < 0 ? "" : gq_filetype_name((size_t)filetype), filetype < 0 ? "" : ")");
         free(text);
         text = longer;
     }
     if (n < m->count) {
-        char *longer = format("%s ...", text);
+        char *longer = text_format("%s ...", text);
         free(text);
         text = longer;
     }
@@ -74,14 +75,14 @@ static void print_metadata(const gq_model *m) {
     table_row(&t, (const char *const[]){"key", "type", "value"});
     for (size_t i = 0; i < n; i++) {
         table_name(&t, rows[i].key);
-        table_cell(&t, format("%s%s", rows[i].type, rows[i].list ? "[]" : ""));
+        table_cell(&t, text_format("%s%s", rows[i].type, rows[i].list ? "[]" : ""));
         table_cell(&t, metadata_text(&rows[i]));
     }
     table_print(&t, stdout);
     table_free(&t);
 }
 
-static void print_tensors(const gq_model *m) {
+static void info_print_tensors(const gq_model *m) {
     size_t n;
     const gq_stored *rows = gq_model_tensors(m, &n);
     table t;
@@ -92,14 +93,14 @@ static void print_tensors(const gq_model *m) {
         table_name(&t, s->name);
         table_cell(&t, shape_text(s->ne, s->n_dims, s->transposed));
         table_text(&t, gq_type_name(s->type));
-        table_cell(&t, format("%.3f", report_bits(s->bytes, (double)s->n_weights)));
-        table_cell(&t, format("%.2f", (double)s->bytes / 0x1p20));
+        table_cell(&t, text_format("%.3f", report_bits(s->bytes, (double)s->n_weights)));
+        table_cell(&t, text_format("%.2f", (double)s->bytes / 0x1p20));
     }
     table_print(&t, stdout);
     table_free(&t);
 }
 
-static void print_types(const gq_model *m) {
+static void info_print_types(const gq_model *m) {
     enum { TYPES = 64 };
     struct {
         uint64_t n, bytes;
@@ -118,10 +119,10 @@ static void print_types(const gq_model *m) {
         char count[UNIT_ROOM];
         if (sums[type].n == 0) continue;
         table_text(&t, gq_type_name(type));
-        table_cell(&t, format("%" PRIu64, sums[type].n));
+        table_cell(&t, text_format("%" PRIu64, sums[type].n));
         table_text(&t, count_text(count, sums[type].weights));
-        table_cell(&t, format("%.3f", report_bits(sums[type].bytes, sums[type].weights)));
-        table_cell(&t, format("%.2f", (double)sums[type].bytes / 0x1p20));
+        table_cell(&t, text_format("%.3f", report_bits(sums[type].bytes, sums[type].weights)));
+        table_cell(&t, text_format("%.2f", (double)sums[type].bytes / 0x1p20));
     }
     table_print(&t, stdout);
     table_free(&t);
@@ -130,8 +131,9 @@ static void print_types(const gq_model *m) {
 static void print_summary(const char *path, const gq_model *m) {
     const gq_model_facts *f = gq_model_summary(m);
     char size[UNIT_ROOM], count[UNIT_ROOM], *name = report_path(stdout, path, 2 * UNIT_ROOM);
-    char *line = format("%s: GGUF version %u, %u file%s of %s, alignment %u", name, f->version, f->shards,
-                        gq_s(f->shards), size_text(size, (double)f->file_bytes), f->alignment);
+    char *line =
+        text_format("%s: GGUF version %u, %u file%s of %s, alignment %u", name, f->version, f->shards,
+                    gq_s(f->shards), size_text(size, (double)f->file_bytes), f->alignment);
     print_wrapped(stdout, line);
     free(line);
     printf("%s weights in %" PRIu64 " tensor%s of %s, %.4g bits per weight\n",
@@ -189,7 +191,7 @@ static json_t *stored_json(const gq_stored *t) {
     return o;
 }
 
-static json_t *facts_json(const char *path, const gq_model *m) {
+static json_t *info_facts_json(const char *path, const gq_model *m) {
     const gq_model_facts *f = gq_model_summary(m);
     json_t *o = json_object();
     set_text(o, "path", path);
@@ -203,19 +205,19 @@ static json_t *facts_json(const char *path, const gq_model *m) {
     return o;
 }
 
-static void print_json(const char *path, const gq_model *m) {
+static void info_print_json(const char *path, const gq_model *m) {
     size_t n;
     emitter j;
     emit_start(&j, stdout);
     emit_open(&j, NULL, '{');
-    emit_members(&j, facts_json(path, m));
+    emit_members(&j, info_facts_json(path, m));
     const gq_metadata *metadata = gq_model_metadata(m, &n);
     emit_open(&j, "metadata", '[');
-    for (size_t i = 0; i < n; i++) emit(&j, NULL, metadata_json(&metadata[i]));
+    for (size_t i = 0; i < n; i++) json_emit(&j, NULL, metadata_json(&metadata[i]));
     emit_close(&j);
     const gq_stored *tensors = gq_model_tensors(m, &n);
     emit_open(&j, "tensors", '[');
-    for (size_t i = 0; i < n; i++) emit(&j, NULL, stored_json(&tensors[i]));
+    for (size_t i = 0; i < n; i++) json_emit(&j, NULL, stored_json(&tensors[i]));
     emit_close(&j);
     emit_close(&j);
     emit_end(&j);
@@ -224,14 +226,14 @@ static void print_json(const char *path, const gq_model *m) {
 int info_main(const request *r) {
     gq_error e = {0};
     gq_model *m = gq_model_open(r->arguments[0], &e);
-    if (!m) return failed(&e);
+    if (!m) return say_failure(&e);
     if (r->json) {
-        print_json(r->arguments[0], m);
+        info_print_json(r->arguments[0], m);
     } else {
         print_summary(r->arguments[0], m);
         putchar('\n'), print_metadata(m);
-        putchar('\n'), print_tensors(m);
-        putchar('\n'), print_types(m);
+        putchar('\n'), info_print_tensors(m);
+        putchar('\n'), info_print_types(m);
     }
     gq_model_close(m);
     return GQ_OK;

@@ -12,8 +12,8 @@ enum { RAW_BYTE = 0xEF00 }; /* and a byte that is no UTF-8 */
 /* ---- values ---- */
 
 /* The text with its bytes that are no UTF-8 as three bytes each. */
-static json_t *escaped(const char *text, size_t n) {
-    char *copy = need(n + 1, 3), *to = copy;
+static json_t *json_escape_text(const char *text, size_t n) {
+    char *copy = need_memory(n + 1, 3), *to = copy;
     for (size_t left = n, length; left > 0; text += length, left -= length) {
         uint32_t code;
         length = gq_utf8(text, left, &code);
@@ -31,13 +31,13 @@ static json_t *escaped(const char *text, size_t n) {
     return value;
 }
 
-json_t *json_of_bytes(const char *text, size_t n) { return escaped(text, n); }
-json_t *json_of_text(const char *text) { return escaped(text, strlen(text)); }
+json_t *json_of_bytes(const char *text, size_t n) { return json_escape_text(text, n); }
+json_t *json_of_text(const char *text) { return json_escape_text(text, strlen(text)); }
 
 char *json_bytes_of(const json_t *value) {
     const char *text = json_string_value(value);
     size_t n = json_string_length(value);
-    char *bytes = need(n + 1, 1), *to = bytes;
+    char *bytes = need_memory(n + 1, 1), *to = bytes;
     for (const char *end = text + n; text < end;) {
         uint32_t code;
         size_t length = gq_utf8(text, (size_t)(end - text), &code);
@@ -53,7 +53,7 @@ char *json_bytes_of(const json_t *value) {
 
 json_t *json_of_count(uint64_t n) {
     if (n <= INT64_MAX) return json_integer((json_int_t)n);
-    char *digits = format("%llu", (unsigned long long)n);
+    char *digits = text_format("%llu", (unsigned long long)n);
     json_t *value = json_string(digits);
     free(digits);
     return value;
@@ -85,11 +85,11 @@ json_t *set_array(json_t *object, const char *key) {
 
 /* ---- writing ---- */
 
-static void *room(size_t n) { return need(1, n); }
+static void *json_allocate(size_t n) { return need_memory(1, n); }
 
 void emit_start(emitter *j, FILE *to) {
     *j = (emitter){.to = to};
-    json_set_alloc_funcs(room, free); /* so that no value is ever missing for want of memory */
+    json_set_alloc_funcs(json_allocate, free); /* so that no value is ever missing for want of memory */
 }
 
 /* '<' could end the script element that holds the document, and DEL is all of ASCII that jansson lets
@@ -133,7 +133,7 @@ void emit_close(emitter *j) {
     fputc(closing, j->to);
 }
 
-void emit(emitter *j, const char *key, json_t *value) {
+void json_emit(emitter *j, const char *key, json_t *value) {
     put_key(j, key);
     put_value(j, value);
     json_decref(value);

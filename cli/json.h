@@ -29,7 +29,7 @@ void emit_open(emitter *j, const char *key, char kind);
 void emit_close(emitter *j);
 /* A value, which is taken over, on one line. Nothing in it is '<', a control character or beyond ASCII, so
  * that a page may hold the document and a terminal show it. */
-void emit(emitter *j, const char *key, json_t *value);
+void json_emit(emitter *j, const char *key, json_t *value);
 void emit_members(emitter *j, json_t *object); /* of the object that is open */
 void emit_end(emitter *j);                     /* of the document */
 

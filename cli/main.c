@@ -36,7 +36,7 @@ static int command_main(const request *r) {
     if (r->help) return help_main(r);
     if (r->version) return version_main(r);
     for (size_t i = 0; i < model_arguments(r); i++)
-        if (!path_check_model(r->arguments[i], &e)) return failed(&e);
+        if (!path_check_model(r->arguments[i], &e)) return say_failure(&e);
     for (size_t i = 0; i < sizeof mains / sizeof *mains; i++)
         if (mains[i].id == r->command) return mains[i].run(r);
     return GQ_FAILED;
@@ -53,11 +53,11 @@ static int close_output(const request *r, int status) {
     gq_error e = {0};
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
     if (status == GQ_OK && makes_file(r)) {
-        warn("the work is done, but its results cannot be written to standard output");
+        say_warning("the work is done, but its results cannot be written to standard output");
         return GQ_OK;
     }
     gq_fail(&e, "cannot write to standard output");
-    return status ? (failed(&e), status) : failed(&e);
+    return status ? (say_failure(&e), status) : say_failure(&e);
 }
 
 int main(int argc, char **argv) {
@@ -66,7 +66,7 @@ int main(int argc, char **argv) {
     occupy_descriptors();
     signal(SIGXFSZ, SIG_IGN); /* writing beyond the limit is an error like others */
     if (argc < 2) return hint_main();
-    int status = request_parse(&r, argc, argv, &e) ? command_main(&r) : failed(&e);
+    int status = request_parse(&r, argc, argv, &e) ? command_main(&r) : say_failure(&e);
     status = close_output(&r, status);
     if (status == GQ_USAGE) {
         const char *name = command_of(r.command)->name;

@@ -38,7 +38,7 @@ const char *command_nearest(const char *name) {
     size_t n = 0;
     for (size_t i = 0; i < n_commands; i++)
         if (commands[i].name && commands[i].summary) words[n++] = commands[i].name;
-    return nearest(name, words, n);
+    return text_nearest_word(name, words, n);
 }
 
 const char *const effort_names[] = {

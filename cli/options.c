@@ -34,8 +34,8 @@ static bool unknown_option(const char *given, unsigned for_command, gq_error *e)
     size_t n = 0;
     for (size_t i = 0; i < n_options; i++)
         if (options[i].name && options[i].commands & for_command) words[n++] = options[i].name;
-    char *name = format("%.*s", (int)strcspn(given, "="), given);
-    const char *near = nearest(name + strspn(name, "-"), words, n);
+    char *name = text_format("%.*s", (int)strcspn(given, "="), given);
+    const char *near = text_nearest_word(name + strspn(name, "-"), words, n);
     for (size_t i = 0; i < n && !near; i++) /* an abbreviation that is too short */
         if (strncmp(words[i], name + 2, strlen(name + 2)) == 0) near = words[i];
     if (names_output(name, for_command))
@@ -260,11 +260,11 @@ enum { MODELS = CMD_QUANTIZE | CMD_INFO | CMD_PLAN | CMD_COMPARE | CMD_VERIFY | 
 
 bool request_parse(request *r, int argc, char **argv, gq_error *e) {
     *r = (request){.command = CMD_QUANTIZE, .quantize.size = sizeof r->quantize};
-    r->arguments = need((size_t)argc + 1, sizeof *r->arguments);
-    r->targets = need((size_t)argc + 1, sizeof *r->targets);
+    r->arguments = need_memory((size_t)argc + 1, sizeof *r->arguments);
+    r->targets = need_memory((size_t)argc + 1, sizeof *r->targets);
     int first = first_word_at(argc, argv);
     const command_row *c = first < argc ? command_named(argv[first]) : NULL;
-    char **words = need((size_t)argc + 1, sizeof *words); /* without the command's name */
+    char **words = need_memory((size_t)argc + 1, sizeof *words); /* without the command's name */
     memcpy(words, argv, (size_t)argc * sizeof *words);
     if (c) {
         r->command = c->id;

@@ -19,7 +19,7 @@ char *path_typed(char *path) {
 
 char *path_folder(const char *path) {
     const char *slash = strrchr(path, '/');
-    return format("%.*s.", slash ? (int)(slash - path) + 1 : 0, path);
+    return text_format("%.*s.", slash ? (int)(slash - path) + 1 : 0, path);
 }
 
 bool path_is_folder(const char *path) {
@@ -67,7 +67,7 @@ static size_t kind_in(const char *folder, char **name) {
             if (*entry->d_name == '.' || !ends_in(entry->d_name, kinds[k].ending)) continue;
             if (k == kind && strcmp(entry->d_name, *name) >= 0) continue;
             free(*name);
-            *name = format("%s", entry->d_name);
+            *name = text_format("%s", entry->d_name);
             kind = k;
         }
     if (d) closedir(d);
@@ -126,7 +126,7 @@ void path_join_shards(const char **arguments, size_t *n) {
 bool path_make_folder(const char *folder, size_t *made, gq_error *e) {
     bool ok = true;
     struct stat st;
-    char *path = format("%s", folder);
+    char *path = text_format("%s", folder);
     *made = 0;
     for (size_t i = 1; ok && i <= strlen(folder); i++) {
         if (folder[i] != '/' && folder[i] != 0) continue;
@@ -147,7 +147,7 @@ bool path_make_folder(const char *folder, size_t *made, gq_error *e) {
 }
 
 void path_remove_folder(const char *folder, size_t made) {
-    char *path = format("%s", folder);
+    char *path = text_format("%s", folder);
     for (size_t n = strlen(path); made > 0 && n >= made; n--) {
         bool whole = path[n] == '/' || path[n] == 0;
         path[n] = 0;

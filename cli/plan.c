@@ -36,7 +36,7 @@ static gq_plan *plan_as(const survey *s, size_t type, bool pure, const char *ima
     gq_options o = s->request->quantize;
     const char *slash = strrchr(o.input, '/');
     char *path =
-        format("%.*sgquant-plan", slash ? (int)(slash + 1 - o.input) : 0, o.input); /* never written */
+        text_format("%.*sgquant-plan", slash ? (int)(slash + 1 - o.input) : 0, o.input); /* never written */
     gq_output out = {.path = path, .filetype = gq_filetype_name(type)};
     o.outputs = &out, o.n_outputs = 1, o.force = o.allow_requantize = true, o.pure = pure;
     o.imatrix = imatrix;
@@ -70,7 +70,7 @@ static void keep_warnings(survey *s, const gq_plan *plan) {
         while (k < s->n_warnings && strcmp(s->warnings[k], warnings[i]) != 0) k++;
         if (k < s->n_warnings) continue;
         s->warnings = need_next(s->warnings, s->n_warnings, sizeof *s->warnings);
-        s->warnings[s->n_warnings++] = format("%s", warnings[i]);
+        s->warnings[s->n_warnings++] = text_format("%s", warnings[i]);
     }
 }
 
@@ -91,7 +91,7 @@ static bool data_are_to_blame(const survey *s, size_t type) {
 
 /* Ask for all types. A file of which nothing but a copy can be made is no model, or none with these options.
  */
-static bool try_types(survey *s, gq_error *e) {
+static bool plan_try_types(survey *s, gq_error *e) {
     size_t planned = 0;
     gq_error why = {0}, first = {0};
     for (size_t i = 0; i < gq_filetype_count(); i++) {
@@ -151,14 +151,14 @@ static uint64_t smallest_target(const survey *s) {
 }
 
 static bool survey_fill(survey *s, const request *r, gq_error *e) {
-    *s = (survey){.request = r, .choices = need(gq_filetype_count(), sizeof *s->choices)};
+    *s = (survey){.request = r, .choices = need_memory(gq_filetype_count(), sizeof *s->choices)};
     gq_model *m = gq_model_open(r->quantize.input, e);
     if (!m) return false;
     s->memory.size = sizeof s->memory;
     gq_model_memory(m, r->context, &s->memory);
     s->quantized = quantized_as(m);
     gq_model_close(m);
-    if (!try_types(s, e)) return false;
+    if (!plan_try_types(s, e)) return false;
     qsort(s->choices, s->n, sizeof *s->choices, compare_sizes);
     for (size_t i = 0; r->ram && i < s->n; i++)
         if (s->choices[i].fits && s->choices[i].good) s->best = &s->choices[i];
@@ -179,22 +179,23 @@ static char *size_option(uint64_t bytes) {
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         uint64_t hundredths = bytes / (units[i].unit / 100);
         if (hundredths >= 100)
-            return format("%" PRIu64 ".%02" PRIu64 "%c", hundredths / 100, hundredths % 100, units[i].letter);
+            return text_format("%" PRIu64 ".%02" PRIu64 "%c", hundredths / 100, hundredths % 100,
+                               units[i].letter);
     }
-    return format("%" PRIu64, bytes);
+    return text_format("%" PRIu64, bytes);
 }
 
 /* Returns the note of a row. A type of no use for this model is not said to fit. */
 static char *note_of(const survey *s, const choice *c) {
-    if (*c->made_for) return format("for %s", c->made_for);
-    return format("%s", c == s->best ? "fits, recommended" : s->request->ram && c->fits ? "fits" : "");
+    if (*c->made_for) return text_format("for %s", c->made_for);
+    return text_format("%s", c == s->best ? "fits, recommended" : s->request->ram && c->fits ? "fits" : "");
 }
 
-static void add_row(table *t, const survey *s, const choice *c) {
+static void plan_add_row(table *t, const survey *s, const choice *c) {
     char size[UNIT_ROOM];
     table_text(t, c->name);
     table_text(t, size_text(size, (double)c->file_bytes));
-    table_cell(t, format("%.3f", c->bits));
+    table_cell(t, text_format("%.3f", c->bits));
     table_text(t, size_text(size, (double)c->memory_bytes));
     table_cell(t, note_of(s, c));
 }
@@ -205,9 +206,9 @@ static void print_table(const survey *s) {
     table_start(&t, "lrrrl");
     table_row(&t, (const char *const[]){"TYPE", "file", "bpw", "memory", ""});
     for (size_t i = 0; i < s->n; i++)
-        if (!*s->choices[i].made_for) add_row(&t, s, &s->choices[i]);
+        if (!*s->choices[i].made_for) plan_add_row(&t, s, &s->choices[i]);
     for (size_t i = 0; i < s->n; i++)
-        if (*s->choices[i].made_for) add_row(&t, s, &s->choices[i]);
+        if (*s->choices[i].made_for) plan_add_row(&t, s, &s->choices[i]);
     table_print(&t, stdout);
     table_free(&t);
 }
@@ -241,11 +242,11 @@ static void print_advice(const survey *s) {
 }
 
 static void print_requantizing(const survey *s) {
-    char *line =
-        format("The model is quantized already, most of it as %s. Making a smaller type of it takes "
-               "--allow-requantize and adds to what was lost; the original gives better ones. Types that "
-               "would not be smaller are left out.",
-               s->quantized);
+    char *line = text_format(
+        "The model is quantized already, most of it as %s. Making a smaller type of it takes "
+        "--allow-requantize and adds to what was lost; the original gives better ones. Types that "
+        "would not be smaller are left out.",
+        s->quantized);
     print_wrapped(stdout, line);
     free(line);
 }
@@ -254,9 +255,10 @@ static void print_survey(const survey *s) {
     char cache[UNIT_ROOM], buffers[UNIT_ROOM];
     const gq_memory *m = &s->memory;
     print_table(s);
-    char *line = format("memory: weights, %s for a context of %" PRIu64 " tokens in F16%s, %s for buffers",
-                        size_text(cache, (double)m->cache_bytes), m->context,
-                        m->cache_bytes ? "" : " (not known)", size_text(buffers, (double)m->buffer_bytes));
+    char *line =
+        text_format("memory: weights, %s for a context of %" PRIu64 " tokens in F16%s, %s for buffers",
+                    size_text(cache, (double)m->cache_bytes), m->context,
+                    m->cache_bytes ? "" : " (not known)", size_text(buffers, (double)m->buffer_bytes));
     putchar('\n'), print_wrapped(stdout, line);
     free(line);
     if (m->context_trained && m->context > m->context_trained)
@@ -293,13 +295,13 @@ static json_t *choice_json(const choice *c, bool limit) {
     return o;
 }
 
-static void print_json(const survey *s) {
+static void plan_print_json(const survey *s) {
     emitter j;
     emit_start(&j, stdout);
     emit_open(&j, NULL, '{');
     emit_members(&j, survey_facts(s));
     emit_open(&j, "types", '[');
-    for (size_t i = 0; i < s->n; i++) emit(&j, NULL, choice_json(&s->choices[i], s->request->ram > 0));
+    for (size_t i = 0; i < s->n; i++) json_emit(&j, NULL, choice_json(&s->choices[i], s->request->ram > 0));
     emit_close(&j);
     emit_close(&j);
     emit_end(&j);
@@ -326,10 +328,10 @@ int plan_main(const request *r) {
     bool ok = check_ram(r, &e) && survey_fill(&s, &asked, &e);
     if (ok && !r->quiet) warn_all((const char *const *)s.warnings, s.n_warnings);
     if (ok && r->json)
-        print_json(&s);
+        plan_print_json(&s);
     else if (ok)
         print_survey(&s);
     for (size_t i = 0; i < s.n_warnings; i++) free(s.warnings[i]);
     free(s.choices), free(s.warnings);
-    return ok ? GQ_OK : failed(&e);
+    return ok ? GQ_OK : say_failure(&e);
 }

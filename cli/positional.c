@@ -41,9 +41,9 @@ static const char harmless[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 static char *line_add(char *line, const char *word) {
     char *longer = NULL;
     if (*word && word[strspn(word, harmless)] == 0) {
-        longer = format("%s %s", line, word);
+        longer = text_format("%s %s", line, word);
     } else {
-        char *quoted = need(4 * strlen(word) + 3, 1), *to = quoted;
+        char *quoted = need_memory(4 * strlen(word) + 3, 1), *to = quoted;
         *to++ = '\'';
         for (; *word; word++)
             if (*word == '\'')
@@ -51,7 +51,7 @@ static char *line_add(char *line, const char *word) {
             else
                 *to++ = *word;
         *to = '\'';
-        longer = format("%s %s", line, quoted);
+        longer = text_format("%s %s", line, quoted);
         free(quoted);
     }
     free(line);
@@ -59,7 +59,7 @@ static char *line_add(char *line, const char *word) {
 }
 
 /* "gquant", or "gquant ..." where options were given, which still belong there. */
-static char *line_start(const request *r) { return format("gquant%s", r->any_option ? " ..." : ""); }
+static char *line_start(const request *r) { return text_format("gquant%s", r->any_option ? " ..." : ""); }
 
 /* The arguments with the one at `type` behind the names, before a number of threads. */
 static char *line_with_type_at(const request *r, size_t type) {
@@ -218,8 +218,8 @@ static bool list_output(request *r, const char *argument, gq_output *out, gq_err
         return true;
     }
     const char *folder = r->out_dir ? r->out_dir : "";
-    out->path = own_text(
-        r, format("%s%s%.*s", folder, *folder ? "/" : "", (int)(out->filetype - argument - 1), argument));
+    out->path = own_text(r, text_format("%s%s%.*s", folder, *folder ? "/" : "",
+                                        (int)(out->filetype - argument - 1), argument));
     return true;
 }
 
@@ -235,7 +235,7 @@ bool request_outputs(request *r, gq_error *e) {
     size_t n = r->n_arguments - 1;
     bool list = r->out_dir || r->n_targets > 1 || (n > 0 && type_behind(r->arguments[1]));
     size_t n_outputs = list ? r->n_targets + n : 1;
-    gq_output *out = need(n_outputs, sizeof *out);
+    gq_output *out = need_memory(n_outputs, sizeof *out);
     for (size_t i = 0; i < r->n_targets; i++) out[i].target = r->targets[i];
     r->quantize.input = r->arguments[0];
     r->quantize.outputs = out;

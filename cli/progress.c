@@ -38,7 +38,7 @@ static void send_start(const progress *p) {
     }
 }
 
-static void start(progress *p, const request *r, const gq_plan *plan, const char *phase) {
+static void progress_begin(progress *p, const request *r, const gq_plan *plan, const char *phase) {
     *p = (progress){.plan = plan,
                     .phase = phase,
                     .input = r->n_arguments ? r->arguments[0] : "",
@@ -50,16 +50,18 @@ static void start(progress *p, const request *r, const gq_plan *plan, const char
 }
 
 void progress_start(progress *p, const request *r, const gq_plan *plan) {
-    start(p, r, plan,
-          r->command == CMD_COMPARE    ? "compare"
-          : r->command == CMD_VERIFY   ? "verify"
-          : r->command == CMD_EVALUATE ? "evaluate"
-          : !plan                      ? "plan"
-          : gq_plan_calibration(plan)  ? "calibrate"
-                                       : "quantize");
+    progress_begin(p, r, plan,
+                   r->command == CMD_COMPARE    ? "compare"
+                   : r->command == CMD_VERIFY   ? "verify"
+                   : r->command == CMD_EVALUATE ? "evaluate"
+                   : !plan                      ? "plan"
+                   : gq_plan_calibration(plan)  ? "calibrate"
+                                                : "quantize");
 }
 
-void progress_start_phase(progress *p, const request *r, const char *phase) { start(p, r, NULL, phase); }
+void progress_start_phase(progress *p, const request *r, const char *phase) {
+    progress_begin(p, r, NULL, phase);
+}
 
 /* A calibrated run begins as a phase of its own, in which a model runs over tokens. */
 static void leave_calibration(progress *p) {

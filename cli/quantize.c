@@ -33,12 +33,12 @@ static bool is_part(const request *r) { return r->quantize.parts && !r->quantize
 static void say_fallbacks(const gq_plan *plan, size_t output) {
     size_t n, n_lines = 0;
     const gq_tensor *t = gq_plan_tensors(plan, output, &n);
-    char **lines = need(n, sizeof *lines), cost[UNIT_ROOM];
+    char **lines = need_memory(n, sizeof *lines), cost[UNIT_ROOM];
     for (size_t i = 0; i < n; i++)
         if (t[i].wanted != t[i].to)
-            lines[n_lines++] =
-                format("%s: %s instead of %s, +%s (%s)", t[i].name, gq_type_name(t[i].to),
-                       gq_type_name(t[i].wanted), size_text(cost, (double)t[i].fallback_bytes), t[i].why);
+            lines[n_lines++] = text_format("%s: %s instead of %s, +%s (%s)", t[i].name, gq_type_name(t[i].to),
+                                           gq_type_name(t[i].wanted),
+                                           size_text(cost, (double)t[i].fallback_bytes), t[i].why);
     warn_all((const char *const *)lines, n_lines);
     for (size_t i = 0; i < n_lines; i++) free(lines[i]);
     free(lines);
@@ -47,7 +47,7 @@ static void say_fallbacks(const gq_plan *plan, size_t output) {
 static void say_plan(const request *r, const gq_plan *plan) {
     size_t n;
     if (r->text && is_part(r))
-        warn(
+        say_warning(
             "--evaluate does nothing in a part: what is evaluated is the whole output, by the run that joins "
             "the parts (--join)");
     const char *const *warnings = gq_plan_warnings(plan, &n);
@@ -56,16 +56,17 @@ static void say_plan(const request *r, const gq_plan *plan) {
         const gq_summary *s = gq_plan_summary(plan, o);
         char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM];
         char *path = report_path(stderr, s->path, strlen(s->filetype) + 2 * UNIT_ROOM);
-        char *line = format("%s: %s, %" PRIu64 " tensor%s of %s -> %s, file %s", path, s->filetype,
-                            s->n_tensors, gq_s(s->n_tensors), size_text(in, (double)s->in_bytes),
-                            size_text(out, (double)s->out_bytes), size_text(file, (double)s->file_bytes));
+        char *line =
+            text_format("%s: %s, %" PRIu64 " tensor%s of %s -> %s, file %s", path, s->filetype, s->n_tensors,
+                        gq_s(s->n_tensors), size_text(in, (double)s->in_bytes),
+                        size_text(out, (double)s->out_bytes), size_text(file, (double)s->file_bytes));
         print_wrapped(stderr, line);
         free(line), free(path);
         say_fallbacks(plan, o);
     }
     if (gq_plan_calibration(plan) && !r->dry_run) report_calibration_plan(stderr, gq_plan_calibration(plan));
     if (gq_plan_measure_file(plan)) {
-        char *path = shown(gq_plan_measure_file(plan));
+        char *path = text_shown(gq_plan_measure_file(plan));
         fprintf(stderr, "what was measured is kept in %s\n", path);
         free(path);
     }
@@ -170,7 +171,7 @@ static bool check_copies_early(const request *r, gq_error *e) {
     gq_options asked = r->quantize;
     gq_error unused;
     if (!r->text || is_part(r) || (!request_has_target(r) && !r->calibrate && !r->calibrate_ids)) return true;
-    gq_output *outputs = need(asked.n_outputs, sizeof *outputs);
+    gq_output *outputs = need_memory(asked.n_outputs, sizeof *outputs);
     for (size_t i = 0; i < asked.n_outputs; i++)
         outputs[i] = (gq_output){.path = asked.outputs[i].path, .filetype = "F16"};
     asked.outputs = outputs, asked.imatrix = NULL;
@@ -198,7 +199,7 @@ static bool evaluate_outputs(const request *r, const gq_plan *plan, gq_evaluatio
                              gq_evaluation **v, gq_error *e) {
     if (!r->text || r->dry_run || is_part(r)) return true;
     asked->n_copies = gq_plan_outputs(plan);
-    const char **paths = need(asked->n_copies, sizeof *paths);
+    const char **paths = need_memory(asked->n_copies, sizeof *paths);
     for (size_t i = 0; i < asked->n_copies; i++) paths[i] = gq_plan_summary(plan, i)->path;
     asked->copies = paths;
     *v = evaluation_run(r, asked, e);
@@ -246,5 +247,5 @@ int quantize_main(const request *r) {
     if (!ok) path_remove_folder(r->out_dir ? r->out_dir : "", made); /* where nothing is in it */
     evaluation_free(&asked);
     gq_plan_free(plan);
-    return ok ? GQ_OK : failed(&e);
+    return ok ? GQ_OK : say_failure(&e);
 }

@@ -9,7 +9,7 @@ enum { MAX_RECIPE = 1 << 20 }; /* thousands of items; the largest known recipes 
 bool recipe_add(request *r, gq_list *list, const char *name, const char *text, size_t n, gq_error *e) {
     gq_recipe recipe;
     if (!gq_recipe_read(&recipe, name, text, n, e)) return false;
-    for (size_t i = 0; i < recipe.n; i++) list_add(list, own_text(r, format("%s", recipe.items[i])));
+    for (size_t i = 0; i < recipe.n; i++) list_add(list, own_text(r, text_format("%s", recipe.items[i])));
     gq_recipe_free(&recipe);
     return true;
 }

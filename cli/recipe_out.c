@@ -17,9 +17,9 @@ bool recipe_out_check(const request *r, gq_error *e) {
 /* FILE, or of several outputs FILE with the output's type or target before its extension. */
 static char *recipe_path(const request *r, const gq_plan *plan, size_t output) {
     const char *path = r->recipe_out, *name = strrchr(path, '/'), *dot = strrchr(name ? name : path, '.');
-    if (gq_plan_outputs(plan) == 1) return format("%s", path);
+    if (gq_plan_outputs(plan) == 1) return text_format("%s", path);
     int stem = dot && dot > (name ? name + 1 : path) ? (int)(dot - path) : (int)strlen(path);
-    return format("%.*s-%s%s", stem, path, gq_plan_summary(plan, output)->filetype, path + stem);
+    return text_format("%.*s-%s%s", stem, path, gq_plan_summary(plan, output)->filetype, path + stem);
 }
 
 static bool write_recipe_of(const request *r, const gq_plan *plan, size_t output, const char *path,
@@ -34,7 +34,7 @@ static bool write_recipe_of(const request *r, const gq_plan *plan, size_t output
 bool recipe_out_write(const request *r, const gq_plan *plan, gq_error *e) {
     size_t n = gq_plan_outputs(plan);
     if (!r->recipe_out) return true;
-    char **paths = need(n, sizeof *paths);
+    char **paths = need_memory(n, sizeof *paths);
     bool ok = true;
     for (size_t i = 0; i < n; i++) paths[i] = recipe_path(r, plan, i);
     for (size_t i = 0; ok && i < n; i++)

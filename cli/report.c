@@ -37,7 +37,7 @@ report report_of_plan(const request *r, const gq_plan *plan, const gq_results *r
     report_add_warnings(&rep, warnings, n);
     if (results) rep.seconds = rep.plan_seconds + gq_results_progress(results)->seconds;
     if (results) warnings = gq_results_warnings(results, &n), report_add_warnings(&rep, warnings, n);
-    rep.outputs = need(rep.n_outputs, sizeof *rep.outputs);
+    rep.outputs = need_memory(rep.n_outputs, sizeof *rep.outputs);
     for (size_t i = 0; i < rep.n_outputs; i++) {
         report_output *o = &rep.outputs[i];
         o->summary = gq_plan_summary(plan, i);
@@ -58,7 +58,7 @@ report report_of_comparison(const request *r, const gq_comparison *c) {
     size_t n;
     const char *const *warnings = gq_comparison_warnings(c, &n);
     report_add_warnings(&rep, warnings, n);
-    rep.outputs = need(rep.n_outputs, sizeof *rep.outputs);
+    rep.outputs = need_memory(rep.n_outputs, sizeof *rep.outputs);
     for (size_t i = 0; i < rep.n_outputs; i++) {
         report_output *o = &rep.outputs[i];
         o->summary = gq_comparison_summary(c, i);
@@ -120,8 +120,8 @@ report_totals report_total(const report_output *o) {
 /* ---- tables ---- */
 
 static char *types_text(const gq_tensor *t) {
-    return t->from == t->to ? format("%s", gq_type_name(t->from))
-                            : format("%s -> %s", gq_type_name(t->from), gq_type_name(t->to));
+    return t->from == t->to ? text_format("%s", gq_type_name(t->from))
+                            : text_format("%s -> %s", gq_type_name(t->from), gq_type_name(t->to));
 }
 
 /* Name, shape, types, bits per weight, MiB: the columns of both tables. */
@@ -129,23 +129,23 @@ static void tensor_cells(table *out, const gq_tensor *t) {
     table_name(out, t->name);
     table_cell(out, shape_text(t->ne, t->n_dims, t->transposed));
     table_cell(out, types_text(t));
-    table_cell(out, format("%.3f", report_bits(t->out_bytes, (double)t->n_weights)));
-    table_cell(out, format("%.2f", (double)t->out_bytes / 0x1p20));
+    table_cell(out, text_format("%.3f", report_bits(t->out_bytes, (double)t->n_weights)));
+    table_cell(out, text_format("%.2f", (double)t->out_bytes / 0x1p20));
 }
 
 /* A line made on the spot, wrapped, and freed. */
-static void print_and_free(FILE *to, char *line) {
+static void report_print_line(FILE *to, char *line) {
     print_wrapped(to, line);
     free(line);
 }
 
 char *report_path(FILE *to, const char *path, size_t beside) {
-    char *safe = shown(path);
+    char *safe = text_shown(path);
     size_t screen = (size_t)terminal_columns(to), n = strlen(safe);
     enum { LEAST = 28 }; /* where that much is not left, a line of its own is */
     size_t room = screen > beside + LEAST ? screen - beside : screen > 2 ? screen - 2 : n;
     if (screen == 0 || n <= room) return safe;
-    char *fitting = need(n + 1, 1);
+    char *fitting = need_memory(n + 1, 1);
     name_fit(fitting, n + 1, safe, room);
     free(safe);
     return fitting;
@@ -154,13 +154,14 @@ char *report_path(FILE *to, const char *path, size_t beside) {
 static void print_sizes(FILE *to, const gq_summary *s) {
     char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM], count[UNIT_ROOM];
     char *path = report_path(to, s->path, strlen(s->filetype) + UNIT_ROOM);
-    print_and_free(to, format("%s: %s%sfile %s", path, s->filetype, *s->filetype ? ", " : "",
-                              size_text(file, (double)s->file_bytes)));
-    print_and_free(to, format("%s weights in %" PRIu64 " tensor%s of %s -> %s, %.4g -> %.4g bits per weight",
-                              count_text(count, (double)s->n_weights), s->n_tensors, gq_s(s->n_tensors),
-                              size_text(in, (double)s->in_bytes), size_text(out, (double)s->out_bytes),
-                              report_bits(s->in_bytes, (double)s->n_weights),
-                              report_bits(s->out_bytes, (double)s->n_weights)));
+    report_print_line(to, text_format("%s: %s%sfile %s", path, s->filetype, *s->filetype ? ", " : "",
+                                      size_text(file, (double)s->file_bytes)));
+    report_print_line(
+        to, text_format("%s weights in %" PRIu64 " tensor%s of %s -> %s, %.4g -> %.4g bits per weight",
+                        count_text(count, (double)s->n_weights), s->n_tensors, gq_s(s->n_tensors),
+                        size_text(in, (double)s->in_bytes), size_text(out, (double)s->out_bytes),
+                        report_bits(s->in_bytes, (double)s->n_weights),
+                        report_bits(s->out_bytes, (double)s->n_weights)));
     if (s->n_fallbacks)
         fprintf(to, "fallbacks to other types: %" PRIu64 " (+%s)\n", s->n_fallbacks,
                 size_text(in, (double)s->fallback_bytes));
@@ -175,16 +176,16 @@ static void print_sizes(FILE *to, const gq_summary *s) {
 static char *tensor_remark(const gq_tensor *t) {
     char cost[UNIT_ROOM];
     if (t->wanted != t->to)
-        return format("%s wanted, +%s; %s", gq_type_name(t->wanted),
-                      size_text(cost, (double)t->fallback_bytes), t->why);
-    if (*t->why) return format("%s", t->why);
-    return format("%s", t->importance == GQ_IMPORTANCE_MISSING ? "no importance data" : "");
+        return text_format("%s wanted, +%s; %s", gq_type_name(t->wanted),
+                           size_text(cost, (double)t->fallback_bytes), t->why);
+    if (*t->why) return text_format("%s", t->why);
+    return text_format("%s", t->importance == GQ_IMPORTANCE_MISSING ? "no importance data" : "");
 }
 
 static char *tensor_note(const gq_tensor *t) {
     char *remark = tensor_remark(t);
     if (!t->transposed) return remark;
-    char *note = format("%s%stransposed", remark, *remark ? "; " : "");
+    char *note = text_format("%s%stransposed", remark, *remark ? "; " : "");
     free(remark);
     return note;
 }
@@ -225,11 +226,11 @@ static void loss_cells(table *out, const gq_loss *l, const loss_decimals *d, boo
         return;
     }
     double snr = gq_loss_snr_db(l), error = gq_loss_weighted(l);
-    table_cell(out, format("%.*f", d->rmse, gq_loss_rmse(l)));
-    table_cell(out, format("%.5f", gq_loss_relative(l)));
-    table_cell(out, l->e2 > 0 ? format("%.2f", snr) : format("exact"));
-    table_cell(out, format("%.*f", d->max_error, l->max_error));
-    if (weighted) table_cell(out, isnan(error) ? format("-") : format("%.5f", error));
+    table_cell(out, text_format("%.*f", d->rmse, gq_loss_rmse(l)));
+    table_cell(out, text_format("%.5f", gq_loss_relative(l)));
+    table_cell(out, l->e2 > 0 ? text_format("%.2f", snr) : text_format("exact"));
+    table_cell(out, text_format("%.*f", d->max_error, l->max_error));
+    if (weighted) table_cell(out, isnan(error) ? text_format("-") : text_format("%.5f", error));
 }
 
 static void print_time(FILE *to, const report *r, const report_output *o) {
@@ -242,7 +243,7 @@ static void print_time(FILE *to, const report *r, const report_output *o) {
     fputc('\n', to);
 }
 
-static void print_totals(FILE *to, const report *r, const report_output *o) {
+static void report_print_totals(FILE *to, const report *r, const report_output *o) {
     report_totals total = report_total(o);
     double weighted = gq_loss_weighted(&total.loss);
     if (total.n_worst)
@@ -257,8 +258,8 @@ static void print_totals(FILE *to, const report *r, const report_output *o) {
     if (total.loss.e2 > 0) {
         char under[32] = "";
         if (!isnan(weighted)) snprintf(under, sizeof under, ", weighted %.5f", weighted);
-        print_and_free(to, format("relative error %.5f%s, SNR %.2f dB, over all changed weights",
-                                  gq_loss_relative(&total.loss), under, gq_loss_snr_db(&total.loss)));
+        report_print_line(to, text_format("relative error %.5f%s, SNR %.2f dB, over all changed weights",
+                                          gq_loss_relative(&total.loss), under, gq_loss_snr_db(&total.loss)));
     } else {
         fputs("no weight has changed\n", to);
     }
@@ -268,8 +269,8 @@ static void print_totals(FILE *to, const report *r, const report_output *o) {
 /* Errors of what the tensor makes of its inputs, without calibration and as written. */
 static void rounding_cells(table *out, const gq_rounding *r) {
     double searched = gq_rounding_searched(r), written = gq_rounding_written(r);
-    table_cell(out, isnan(searched) ? format("-") : format("%.5f", searched));
-    table_cell(out, isnan(written) ? format("-") : format("%.5f", written));
+    table_cell(out, isnan(searched) ? text_format("-") : text_format("%.5f", searched));
+    table_cell(out, isnan(written) ? text_format("-") : text_format("%.5f", written));
 }
 
 void report_losses(FILE *to, const report *r, const report_output *o) {
@@ -293,7 +294,7 @@ void report_losses(FILE *to, const report *r, const report_output *o) {
     fputc('\n', to);
     print_sizes(to, o->summary);
     report_calibration(to, o);
-    print_totals(to, r, o);
+    report_print_totals(to, r, o);
 }
 
 void report_overview(FILE *to, const report *r) {
@@ -308,11 +309,13 @@ void report_overview(FILE *to, const report *r) {
         double weighted = gq_loss_weighted(&total.loss);
         table_name(&out, o->summary->path);
         table_text(&out, o->summary->filetype);
-        table_cell(&out, format("%.2f", (double)o->summary->file_bytes / 0x1p20));
-        table_cell(&out, format("%.3f", report_bits(o->summary->out_bytes, (double)o->summary->n_weights)));
-        table_cell(&out, total.loss.n ? format("%.5f", gq_loss_relative(&total.loss)) : format("-"));
+        table_cell(&out, text_format("%.2f", (double)o->summary->file_bytes / 0x1p20));
+        table_cell(&out,
+                   text_format("%.3f", report_bits(o->summary->out_bytes, (double)o->summary->n_weights)));
+        table_cell(&out,
+                   total.loss.n ? text_format("%.5f", gq_loss_relative(&total.loss)) : text_format("-"));
         double last = calibrated ? report_roundings_of(o).written : weighted;
-        table_cell(&out, isnan(last) ? format("-") : format("%.5f", last));
+        table_cell(&out, isnan(last) ? text_format("-") : text_format("%.5f", last));
     }
     table_print(&out, to);
     table_free(&out);

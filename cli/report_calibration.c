@@ -7,7 +7,7 @@
 #include "cli/table.h"
 #include "cli/text.h"
 
-static void print_and_free(FILE *to, char *line) {
+static void calibration_print_line(FILE *to, char *line) {
     print_wrapped(to, line);
     free(line);
 }
@@ -16,14 +16,15 @@ static void print_and_free(FILE *to, char *line) {
 
 void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
     char memory[UNIT_ROOM], disk[UNIT_ROOM],
-        *text = f->text ? shown(f->text) : format("tokens drawn at random");
-    print_and_free(to, format("calibrated on %s: %" PRIu64 " tokens in windows of %u, %" PRIu64 " of %" PRIu64
-                              " window%s held back to check; %.3g tokens per column, or more",
-                              text, f->tokens, f->context, f->held_back, f->windows, gq_s(f->windows),
-                              f->per_column));
-    print_and_free(to, format("memory: at most %s; the states of all tokens are %s",
-                              size_text(memory, (double)f->memory),
-                              f->states_in_file ? "read from disk" : "in memory"));
+        *text = f->text ? text_shown(f->text) : text_format("tokens drawn at random");
+    calibration_print_line(to, text_format("calibrated on %s: %" PRIu64 " tokens in windows of %u, %" PRIu64
+                                           " of %" PRIu64
+                                           " window%s held back to check; %.3g tokens per column, or more",
+                                           text, f->tokens, f->context, f->held_back, f->windows,
+                                           gq_s(f->windows), f->per_column));
+    calibration_print_line(to, text_format("memory: at most %s; the states of all tokens are %s",
+                                           size_text(memory, (double)f->memory),
+                                           f->states_in_file ? "read from disk" : "in memory"));
     fprintf(to, "disk: %s beside the output until it is done\n", size_text(disk, (double)f->disk));
     if (f->width < f->columns)
         fprintf(to, "of %" PRIu64 " columns %" PRIu64 " are rounded together\n", f->columns, f->width);
@@ -63,10 +64,11 @@ static void print_plain(FILE *to, const report_output *o) {
     for (size_t i = 0; i < o->n; i++) {
         const gq_rounding *r = &o->roundings[i];
         if (r->plain == 0 || n++ >= WORST) continue;
-        char *name = shown(o->tensors[i].name);
-        char *part = r->matrices > 1 ? format(", %" PRIu64 " of %" PRIu64 " matrices", r->plain, r->matrices)
-                                     : format("%s", "");
-        print_and_free(to, format("  %s%s: %s", name, part, r->why));
+        char *name = text_shown(o->tensors[i].name);
+        char *part = r->matrices > 1
+                         ? text_format(", %" PRIu64 " of %" PRIu64 " matrices", r->plain, r->matrices)
+                         : text_format("%s", "");
+        calibration_print_line(to, text_format("  %s%s: %s", name, part, r->why));
         free(name), free(part);
     }
     if (n > WORST) fprintf(to, "  and %zu more\n", n - WORST);
@@ -76,10 +78,10 @@ void report_calibration(FILE *to, const report_output *o) {
     report_roundings all = report_roundings_of(o);
     if (!o->roundings || !all.tensors) return;
     if (!isnan(all.written))
-        print_and_free(to,
-                       format("outputs on held-back tokens: relative error %.5f, %.5f without calibration; "
-                              "mean over %" PRIu64 " tensor%s",
-                              all.written, all.searched, all.tensors, gq_s(all.tensors)));
+        calibration_print_line(
+            to, text_format("outputs on held-back tokens: relative error %.5f, %.5f without calibration; "
+                            "mean over %" PRIu64 " tensor%s",
+                            all.written, all.searched, all.tensors, gq_s(all.tensors)));
     if (all.codes)
         fprintf(to, "codes at an end of their range, with weights beyond: %.2f %%\n",
                 100 * (double)all.ends / (double)all.codes);

@@ -11,7 +11,7 @@
 
 /* All copies' tensors in the order of the original: `at` has for each copy the next of its tensors. Returns
  * the number of the first one in the original, SIZE_MAX: none is left. */
-static size_t next_number(const report *r, const size_t *at) {
+static size_t copies_next_number(const report *r, const size_t *at) {
     size_t first = SIZE_MAX;
     for (size_t i = 0; i < r->n_outputs; i++) {
         const report_output *o = &r->outputs[i];
@@ -48,10 +48,10 @@ static void pass_tensor(const report *r, size_t *at, size_t number) {
 }
 
 void report_rank_copies(report *r) {
-    size_t *at = need(r->n_outputs, sizeof *at);
+    size_t *at = need_memory(r->n_outputs, sizeof *at);
     for (size_t i = 0; i < r->n_outputs; i++)
-        r->outputs[i].best = need(r->outputs[i].n, sizeof *r->outputs[i].best);
-    for (size_t number; (number = next_number(r, at)) != SIZE_MAX; pass_tensor(r, at, number))
+        r->outputs[i].best = need_memory(r->outputs[i].n, sizeof *r->outputs[i].best);
+    for (size_t number; (number = copies_next_number(r, at)) != SIZE_MAX; pass_tensor(r, at, number))
         rank_tensor(r, at, number);
     free(at);
 }
@@ -65,24 +65,24 @@ static void error_cells(table *out, const report_output *o, size_t at, size_t nu
     }
     const gq_loss *l = &o->losses[at];
     table_text(out, gq_type_name(o->tensors[at].to));
-    table_cell(out, l->n ? format("%.5f%c", report_error(l), o->best[at] ? '*' : ' ')
-                         : format("same%c", o->best[at] ? '*' : ' '));
+    table_cell(out, l->n ? text_format("%.5f%c", report_error(l), o->best[at] ? '*' : ' ')
+                         : text_format("same%c", o->best[at] ? '*' : ' '));
 }
 
 /* Copies from first to end. A name for the column of each: its number, which the table of totals tells. */
-static void print_tensors(FILE *to, const report *r, size_t first, size_t end) {
-    char *columns = need(3 * (end - first) + 4, 1), *c = columns;
+static void copies_print_tensors(FILE *to, const report *r, size_t first, size_t end) {
+    char *columns = need_memory(3 * (end - first) + 4, 1), *c = columns;
     *c++ = 'l', *c++ = 'l', *c++ = '9';
     for (size_t i = first; i < end; i++) *c++ = 'l', *c++ = '8', *c++ = 'r';
-    size_t *at = need(r->n_outputs, sizeof *at);
+    size_t *at = need_memory(r->n_outputs, sizeof *at);
     table out;
     table_start(&out, columns);
     table_text(&out, "tensor"), table_text(&out, "shape");
     for (size_t i = first; i < end; i++) {
         table_text(&out, "type");
-        table_cell(&out, format("copy %zu ", i + 1));
+        table_cell(&out, text_format("copy %zu ", i + 1));
     }
-    for (size_t number; (number = next_number(r, at)) != SIZE_MAX; pass_tensor(r, at, number)) {
+    for (size_t number; (number = copies_next_number(r, at)) != SIZE_MAX; pass_tensor(r, at, number)) {
         size_t any = 0;
         while (!has_tensor(&r->outputs[any], at[any], number)) any++;
         const gq_tensor *t = &r->outputs[any].tensors[at[any]];
@@ -103,11 +103,11 @@ static void print_all_tensors(FILE *to, const report *r) {
     size_t groups = (n + beside - 1) / beside;
     for (size_t g = 0; g < groups; g++) {
         if (g) fputc('\n', to);
-        print_tensors(to, r, g * n / groups, (g + 1) * n / groups);
+        copies_print_tensors(to, r, g * n / groups, (g + 1) * n / groups);
     }
 }
 
-static void print_totals(FILE *to, const report *r) {
+static void copies_print_totals(FILE *to, const report *r) {
     table out;
     table_start(&out, "lr5r4r1r2r3r");
     table_row(&out, (const char *const[]){"copy", "file MiB", "bpw", "rel. error", "weighted", "SNR dB",
@@ -117,15 +117,15 @@ static void print_totals(FILE *to, const report *r) {
         const gq_summary *s = o->summary;
         report_totals total = report_total(o);
         double weighted = gq_loss_weighted(&total.loss), snr = gq_loss_snr_db(&total.loss);
-        char *path = shown(report_named(r, s->path));
-        table_cell(&out, format("%zu %s", i + 1, path));
+        char *path = text_shown(report_named(r, s->path));
+        table_cell(&out, text_format("%zu %s", i + 1, path));
         free(path);
-        table_cell(&out, format("%.2f", (double)s->file_bytes / 0x1p20));
-        table_cell(&out, format("%.3f", report_bits(s->out_bytes, (double)s->n_weights)));
-        table_cell(&out, format("%.5f", gq_loss_relative(&total.loss)));
-        table_cell(&out, isnan(weighted) ? format("-") : format("%.5f", weighted));
-        table_cell(&out, total.loss.e2 > 0 ? format("%.2f", snr) : format("exact"));
-        table_cell(&out, format("%zu of %zu", o->n_best, o->n));
+        table_cell(&out, text_format("%.2f", (double)s->file_bytes / 0x1p20));
+        table_cell(&out, text_format("%.3f", report_bits(s->out_bytes, (double)s->n_weights)));
+        table_cell(&out, text_format("%.5f", gq_loss_relative(&total.loss)));
+        table_cell(&out, isnan(weighted) ? text_format("-") : text_format("%.5f", weighted));
+        table_cell(&out, total.loss.e2 > 0 ? text_format("%.2f", snr) : text_format("exact"));
+        table_cell(&out, text_format("%zu of %zu", o->n_best, o->n));
     }
     table_print(&out, to);
     table_free(&out);
@@ -138,6 +138,6 @@ void report_copies(FILE *to, const report *r) {
     char time[UNIT_ROOM];
     fprintf(to, "relative errors%s; *: the smallest\n\n",
             weighted ? ", under importance where there is data" : "");
-    print_totals(to, r);
+    copies_print_totals(to, r);
     fprintf(to, "%s\n", time_text(time, r->seconds));
 }

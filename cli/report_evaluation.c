@@ -40,30 +40,32 @@ report report_of_evaluation(const request *r, const gq_evaluation *v) {
 
 /* Formats an estimate with as many decimals as its error allows: two digits of the error. */
 static char *estimate_text(gq_estimate x) {
-    if (!isfinite(x.error)) return format("%.4g", x.value);
-    if (!(x.error > 0)) return format("%.6g", x.value);
+    if (!isfinite(x.error)) return text_format("%.4g", x.value);
+    if (!(x.error > 0)) return text_format("%.6g", x.value);
     int decimals = 1 - (int)floor(log10(x.error));
     if (decimals < 0) decimals = 0;
-    if (decimals > 12) return format("%.3g +-%.2g", x.value, x.error);
-    return format("%.*f +-%.*f", decimals, x.value, decimals, x.error);
+    if (decimals > 12) return text_format("%.3g +-%.2g", x.value, x.error);
+    return text_format("%.*f +-%.*f", decimals, x.value, decimals, x.error);
 }
 
 /* Formats a perplexity as llama-perplexity does. */
 static char *perplexity_text(gq_estimate x) {
-    return isfinite(x.error) ? format("%.4f +-%.4f", x.value, x.error) : format("%.4f", x.value);
+    return isfinite(x.error) ? text_format("%.4f +-%.4f", x.value, x.error) : text_format("%.4f", x.value);
 }
 
-static char *divergence_text(double x) { return x >= 1e-4 ? format("%.5f", x) : format("%.2g", x); }
+static char *divergence_text(double x) { return x >= 1e-4 ? text_format("%.5f", x) : text_format("%.2g", x); }
 
-static char *share_text(gq_estimate x) { return format("%.2f %%", 100 * x.value); }
+static char *share_text(gq_estimate x) { return text_format("%.2f %%", 100 * x.value); }
 
-static double bits_of(const gq_evaluated *m) { return report_bits(m->tensor_bytes, (double)m->n_weights); }
+static double evaluated_bits(const gq_evaluated *m) {
+    return report_bits(m->tensor_bytes, (double)m->n_weights);
+}
 
 /* ---- which copy is better ---- */
 
 /* Copies by their divergence, the nearest first. */
-static size_t *ranking(const gq_evaluated *models, size_t n) {
-    size_t *order = need(n, sizeof *order);
+static size_t *evaluation_ranking(const gq_evaluated *models, size_t n) {
+    size_t *order = need_memory(n, sizeof *order);
     for (size_t i = 1; i < n; i++) {
         size_t at = i - 1;
         for (; at > 0 && models[order[at - 1]].divergence.value > models[i].divergence.value; at--)
@@ -74,14 +76,14 @@ static size_t *ranking(const gq_evaluated *models, size_t n) {
 }
 
 /* How sure a difference is, by its size in standard errors: beyond three, chance makes one in 400 of them. */
-static const char *certainty(gq_estimate difference) {
+static const char *evaluation_certainty(gq_estimate difference) {
     double errors = fabs(difference.value) / difference.error;
     if (difference.value == 0) return "the same";
     return errors >= 3 ? "certain" : errors >= 2 ? "likely" : "open";
 }
 
 static void print_ranking(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
-    size_t *order = ranking(models, n);
+    size_t *order = evaluation_ranking(models, n);
     table out;
     table_start(&out, "llrl");
     table_row(&out, (const char *const[]){"nearer to the original", "than", "by", ""});
@@ -91,7 +93,7 @@ static void print_ranking(FILE *to, const report *r, const gq_evaluated *models,
         table_name(&out, report_named(r, models[order[i]].path));
         table_name(&out, report_named(r, models[order[i + 1]].path));
         table_cell(&out, estimate_text(less));
-        table_text(&out, certainty(less));
+        table_text(&out, evaluation_certainty(less));
     }
     fputc('\n', to);
     table_print(&out, to);
@@ -110,11 +112,11 @@ static void print_models(FILE *to, const report *r, const gq_evaluated *models, 
         const gq_evaluated *m = &models[i];
         table_name(&out, report_named(r, m->path));
         table_text(&out, m->filetype);
-        table_cell(&out, format("%.2f", (double)m->file_bytes / 0x1p20));
-        table_cell(&out, format("%.3f", bits_of(m)));
+        table_cell(&out, text_format("%.2f", (double)m->file_bytes / 0x1p20));
+        table_cell(&out, text_format("%.3f", evaluated_bits(m)));
         table_cell(&out, perplexity_text(m->perplexity));
-        if (n > 1) table_cell(&out, i ? estimate_text(m->ratio) : format("-"));
-        if (n > 1) table_cell(&out, i ? share_text(m->same_top) : format("-"));
+        if (n > 1) table_cell(&out, i ? estimate_text(m->ratio) : text_format("-"));
+        if (n > 1) table_cell(&out, i ? share_text(m->same_top) : text_format("-"));
     }
     table_print(&out, to);
     table_free(&out);
@@ -129,7 +131,7 @@ static void print_divergences(FILE *to, const report *r, const gq_evaluated *mod
         table_name(&out, report_named(r, models[i].path));
         table_cell(&out, estimate_text(models[i].divergence));
         for (size_t q = 0; q < GQ_QUANTILES; q++) table_cell(&out, divergence_text(models[i].quantiles[q]));
-        table_cell(&out, format("%.3f %%", 100 * models[i].rms_change.value));
+        table_cell(&out, text_format("%.3f %%", 100 * models[i].rms_change.value));
     }
     fputc('\n', to);
     table_print(&out, to);
@@ -140,8 +142,8 @@ static void print_divergences(FILE *to, const report *r, const gq_evaluated *mod
 static void print_copy(FILE *to, const gq_evaluated *original, const gq_evaluated *copy) {
     char *before = perplexity_text(original->perplexity), *after = perplexity_text(copy->perplexity),
          *divergence = estimate_text(copy->divergence), *same = share_text(copy->same_top);
-    char *line = format("perplexity %s -> %s, divergence %s, the same likeliest token in %s", before, after,
-                        divergence, same);
+    char *line = text_format("perplexity %s -> %s, divergence %s, the same likeliest token in %s", before,
+                             after, divergence, same);
     print_wrapped(to, line);
     free(line), free(before), free(after), free(divergence), free(same);
 }
@@ -154,10 +156,10 @@ void report_evaluation(FILE *to, const report *r) {
     print_models(to, r, models, n);
     if (n > 1) print_divergences(to, r, models, n);
     if (n > 2) print_ranking(to, r, models, n);
-    char *line =
-        format("%" PRIu64 " tokens in windows of %" PRIu32 ", %" PRIu64 " of them scored; %s, %s tokens/s",
-               facts->tokens, facts->context, facts->scored, time_text(time, facts->seconds),
-               count_text(rate, facts->seconds > 0 ? (double)facts->tokens / facts->seconds : 0));
+    char *line = text_format(
+        "%" PRIu64 " tokens in windows of %" PRIu32 ", %" PRIu64 " of them scored; %s, %s tokens/s",
+        facts->tokens, facts->context, facts->scored, time_text(time, facts->seconds),
+        count_text(rate, facts->seconds > 0 ? (double)facts->tokens / facts->seconds : 0));
     fputc('\n', to);
     print_wrapped(to, line);
     free(line);
@@ -196,7 +198,7 @@ static json_t *model_json(const report *r, const gq_evaluated *m, bool copy) {
     set_count(o, "file_bytes", m->file_bytes);
     set_count(o, "tensor_bytes", m->tensor_bytes);
     set_count(o, "weights", m->n_weights);
-    set_number(o, "bits_per_weight", bits_of(m));
+    set_number(o, "bits_per_weight", evaluated_bits(m));
     for (size_t i = 0; i < (copy ? FIGURES : OF_ORIGINAL); i++) set_number(o, all[i].name, all[i].value);
     return o;
 }
@@ -221,7 +223,7 @@ json_t *report_evaluation_json(const report *r) {
             json_t *pair = json_object();
             set_count(pair, "a", a), set_count(pair, "b", b);
             set_number(pair, "difference", more.value), set_number(pair, "error", more.error);
-            set_text(pair, "sure", certainty(more));
+            set_text(pair, "sure", evaluation_certainty(more));
             json_array_append_new(pairs, pair);
         }
     return o;
@@ -238,7 +240,7 @@ void report_evaluation_csv(FILE *to, const report *r) {
     for (size_t m = 0; m < n; m++) {
         csv_quoted(to, report_named(r, models[m].path));
         fprintf(to, ",%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g", models[m].filetype, models[m].file_bytes,
-                models[m].tensor_bytes, models[m].n_weights, bits_of(&models[m]));
+                models[m].tensor_bytes, models[m].n_weights, evaluated_bits(&models[m]));
         figures_of(&models[m], all);
         for (size_t i = 0; i < FIGURES; i++)
             if (isfinite(all[i].value) && (m > 0 || i < OF_ORIGINAL))

@@ -57,16 +57,16 @@ bool report_check(const request *r, gq_error *e) {
     return report_check_file(r, "report", r->report, e);
 }
 
-typedef struct job {
+typedef struct report_job {
     const report *report;
     void (*write)(FILE *to, const report *r);
-} job;
+} report_job;
 
 static void write_format(FILE *to, const void *what) {
-    const job *j = what;
+    const report_job *j = what;
     j->write(to, j->report);
 }
 
 bool report_write(const report *r, const char *path, gq_error *e) {
-    return !path || render_file(path, write_format, &(job){r, formats[format_of(path)].write}, e);
+    return !path || render_file(path, write_format, &(report_job){r, formats[format_of(path)].write}, e);
 }

@@ -104,7 +104,7 @@ static void add_options(json_t *list, const report *r) {
         bool says = true, path = g->option->hint == HINT_FILE || g->option->hint == HINT_FOLDER;
         for (size_t k = 0; k < sizeof silent / sizeof *silent; k++) says &= g->option->member != silent[k];
         const char *argument = g->argument && path ? report_named(r, g->argument) : g->argument;
-        char *text = format("--%s%s%s", g->option->name, argument ? " " : "", argument ? argument : "");
+        char *text = text_format("--%s%s%s", g->option->name, argument ? " " : "", argument ? argument : "");
         if (says) json_array_append_new(list, json_of_text(text));
         free(text);
     }
@@ -128,10 +128,10 @@ static json_t *report_facts(const report *r) {
 
 /* A sentence with names of files in place of their paths. */
 static json_t *warning_json(const report *r, const char *sentence) {
-    char *text = format("%s", sentence);
+    char *text = text_format("%s", sentence);
     for (size_t i = 0; i < r->n_outputs + 2; i++) {
         const char *path = i == 0 ? r->input : i == 1 ? r->imatrix : r->outputs[i - 2].summary->path;
-        char *whole = shown(path ? path : ""), *at; /* as it stands in sentences */
+        char *whole = text_shown(path ? path : ""), *at; /* as it stands in sentences */
         const char *name = report_named(r, whole);
         for (; name > whole && (at = strstr(text, whole));)
             memmove(at, at + (name - whole), strlen(at + (name - whole)) + 1);
@@ -149,7 +149,7 @@ void report_json(FILE *to, const report *r) {
     emit_open(&j, NULL, '{');
     emit_members(&j, report_facts(r));
     emit_open(&j, "warnings", '[');
-    for (size_t i = 0; i < r->n_warnings; i++) emit(&j, NULL, warning_json(r, r->warnings[i]));
+    for (size_t i = 0; i < r->n_warnings; i++) json_emit(&j, NULL, warning_json(r, r->warnings[i]));
     emit_close(&j);
     emit_open(&j, "outputs", '[');
     for (size_t k = 0; k < r->n_outputs; k++) {
@@ -158,12 +158,12 @@ void report_json(FILE *to, const report *r) {
         emit_members(&j, output_facts(r, o));
         double squares = report_total(o).squares;
         emit_open(&j, "tensors", '[');
-        for (size_t i = 0; i < o->n; i++) emit(&j, NULL, tensor_object(o, i, squares, checksums));
+        for (size_t i = 0; i < o->n; i++) json_emit(&j, NULL, tensor_object(o, i, squares, checksums));
         emit_close(&j);
         emit_close(&j);
     }
     emit_close(&j);
-    if (r->evaluation) emit(&j, "evaluation", report_evaluation_json(r));
+    if (r->evaluation) json_emit(&j, "evaluation", report_evaluation_json(r));
     emit_close(&j);
     emit_end(&j);
 }

@@ -14,7 +14,7 @@ static bool stderr_has_colours(void) {
 }
 
 static void print_message(const char *colour, const char *word, const char *text) {
-    char *safe = shown(text);
+    char *safe = text_shown(text);
     if (stderr_has_colours())
         fprintf(stderr, "gquant: \033[%sm%s:\033[0m", colour, word);
     else
@@ -23,22 +23,22 @@ static void print_message(const char *colour, const char *word, const char *text
     free(safe);
 }
 
-void warn(const char *text) { print_message("33", "warning", text); }
+void say_warning(const char *text) { print_message("33", "warning", text); }
 
 void warn_all(const char *const *texts, size_t n) {
     enum { MOST = 12 }; /* lines of one kind; more would hide everything else */
     size_t shown = n > MOST ? MOST - 1 : n;
-    for (size_t i = 0; i < shown; i++) warn(texts[i]);
+    for (size_t i = 0; i < shown; i++) say_warning(texts[i]);
     if (n > shown) fprintf(stderr, "gquant: and %zu more such warnings\n", n - shown);
 }
 
-int failed(const gq_error *e) {
+int say_failure(const gq_error *e) {
     static const char *const remedies[] = {
         [GQ_REMEDY_NONE] = "",
         [GQ_REMEDY_REPLACE] = "; --force replaces it",
         [GQ_REMEDY_REQUANTIZE] = "; --allow-requantize converts it all the same",
         [GQ_REMEDY_OTHER_TYPE] = "; --missing-importance TYPE gives such tensors another type"};
-    char *text = format("%s%s", e->text, remedies[e->remedy]);
+    char *text = text_format("%s%s", e->text, remedies[e->remedy]);
     print_message("31", e->status == GQ_INTERRUPTED ? "interrupted" : "error", text);
     free(text);
     if (e->status == GQ_INTERRUPTED && interrupt_signal()) return 128 + interrupt_signal();

@@ -5,8 +5,8 @@
 #include "quantize/gquant.h"
 
 /* Print "gquant: error: ..." and return the exit status that fits. */
-int failed(const gq_error *e);
-void warn(const char *text);
+int say_failure(const gq_error *e);
+void say_warning(const char *text);
 void warn_all(const char *const *texts, size_t n); /* the first ones, and how many there are */
 
 #endif

@@ -28,7 +28,7 @@ static gq_speed_type all_types(const gq_speed_file *f) {
                            .seconds = f->seconds,
                            .read_seconds = f->read_seconds};
 }
-static const char *named(const request *r, const char *path) {
+static const char *speed_model_name(const request *r, const char *path) {
     const char *slash = r->full_paths ? NULL : strrchr(path, '/');
     return slash ? slash + 1 : path;
 }
@@ -38,12 +38,12 @@ static const char *named(const request *r, const char *path) {
 static void add_line(table *t, const char *name, const gq_speed_type *s, double whole) {
     char text[UNIT_ROOM];
     table_text(t, name);
-    table_cell(t, format("%" PRIu64, s->matrices));
+    table_cell(t, text_format("%" PRIu64, s->matrices));
     table_text(t, size_text(text, (double)s->bytes));
-    table_cell(t, format("%.2f", gib_per_second(s->bytes, s->seconds)));
-    table_cell(t, format("%.0f %%", 100 * per_second(s->read_seconds, s->seconds)));
-    table_cell(t, format("%.2f", 1e-9 * per_second((double)s->weights, s->seconds)));
-    table_cell(t, format("%.1f %%", 100 * per_second(s->seconds, whole)));
+    table_cell(t, text_format("%.2f", gib_per_second(s->bytes, s->seconds)));
+    table_cell(t, text_format("%.0f %%", 100 * per_second(s->read_seconds, s->seconds)));
+    table_cell(t, text_format("%.2f", 1e-9 * per_second((double)s->weights, s->seconds)));
+    table_cell(t, text_format("%.1f %%", 100 * per_second(s->seconds, whole)));
 }
 
 static void print_file(FILE *to, const request *r, const gq_speed_file *f) {
@@ -51,7 +51,7 @@ static void print_file(FILE *to, const request *r, const gq_speed_file *f) {
                                        "of reading", "G weights/s", "time"};
     const gq_speed_type all = all_types(f);
     table t;
-    char *path = shown(named(r, f->path));
+    char *path = text_shown(speed_model_name(r, f->path));
     fprintf(to, "%s: %.2f tokens/s\n", path, per_second(1, f->seconds));
     free(path);
     table_start(&t, "lrrrrr2r1");
@@ -71,12 +71,12 @@ static void print_overview(FILE *to, const request *r, const gq_speed_file *file
     table_row(&t, head);
     for (size_t i = 0; i < n; i++) {
         const gq_speed_type all = all_types(&files[i]);
-        table_name(&t, named(r, files[i].path));
+        table_name(&t, speed_model_name(r, files[i].path));
         table_text(&t, size_text(text, (double)files[i].file_bytes));
         table_text(&t, size_text(text, (double)all.bytes));
-        table_cell(&t, format("%.2f", per_second(1, all.seconds)));
-        table_cell(&t, format("%.2f", gib_per_second(all.bytes, all.seconds)));
-        table_cell(&t, format("%.0f %%", 100 * per_second(all.read_seconds, all.seconds)));
+        table_cell(&t, text_format("%.2f", per_second(1, all.seconds)));
+        table_cell(&t, text_format("%.2f", gib_per_second(all.bytes, all.seconds)));
+        table_cell(&t, text_format("%.0f %%", 100 * per_second(all.read_seconds, all.seconds)));
     }
     table_print(&t, to);
     table_free(&t);
@@ -117,15 +117,15 @@ static void write_json(FILE *to, const void *what) {
     const gq_speed_file *files = gq_speed_files(s->of, &n);
     emit_start(&j, to);
     emit_open(&j, NULL, '{');
-    emit(&j, "kind", json_of_text("speed"));
-    emit(&j, "gquant", json_of_text(gq_version()));
-    emit(&j, "isa", json_of_text(gq_isa()));
-    emit(&j, "threads", json_of_count((uint64_t)gq_speed_threads(s->of)));
+    json_emit(&j, "kind", json_of_text("speed"));
+    json_emit(&j, "gquant", json_of_text(gq_version()));
+    json_emit(&j, "isa", json_of_text(gq_isa()));
+    json_emit(&j, "threads", json_of_count((uint64_t)gq_speed_threads(s->of)));
     emit_open(&j, "files", '[');
     for (size_t i = 0; i < n; i++) {
         const gq_speed_type all = all_types(&files[i]);
         json_t *o = figures_json(&all), *types = set_array(o, "types");
-        set_text(o, "path", named(s->request, files[i].path));
+        set_text(o, "path", speed_model_name(s->request, files[i].path));
         set_count(o, "file_bytes", files[i].file_bytes);
         set_number(o, "tokens_per_second", per_second(1, files[i].seconds));
         for (size_t k = 0; k < files[i].n_types; k++) {
@@ -133,7 +133,7 @@ static void write_json(FILE *to, const void *what) {
             set_text(type, "type", gq_type_name(files[i].types[k].type));
             json_array_append_new(types, type);
         }
-        emit(&j, NULL, o);
+        json_emit(&j, NULL, o);
     }
     emit_close(&j);
     emit_close(&j);
@@ -160,8 +160,8 @@ static void write_csv(FILE *to, const void *what) {
           to);
     for (size_t i = 0; i < n; i++) {
         const gq_speed_type all = all_types(&files[i]);
-        const char *path = named(s->request, files[i].path);
-        char *tokens = format("%.6g", per_second(1, all.seconds));
+        const char *path = speed_model_name(s->request, files[i].path);
+        char *tokens = text_format("%.6g", per_second(1, all.seconds));
         for (size_t k = 0; k < files[i].n_types; k++)
             write_line(to, path, gq_type_name(files[i].types[k].type), &files[i].types[k], "");
         write_line(to, path, "all", &all, tokens);
@@ -176,7 +176,7 @@ static bool ends_with(const char *path, const char *extension) {
 
 /* ---- the command ---- */
 
-static bool check_request(const request *r, gq_error *e) {
+static bool speed_check_request(const request *r, gq_error *e) {
     if (r->report && ends_with(r->report, ".html"))
         return gq_fail_usage(e, "--report %s: of --speed there are reports as .json and .csv", r->report);
     return report_check(r, e);
@@ -186,7 +186,7 @@ int speed_main(const request *r) {
     gq_error e = {0};
     progress p;
     size_t n;
-    if (!check_request(r, &e)) return failed(&e);
+    if (!speed_check_request(r, &e)) return say_failure(&e);
     progress_start(&p, r, NULL);
     gq_callbacks callbacks = progress_callbacks(&p);
     const gq_speed_request what = {.size = sizeof what,
@@ -196,7 +196,7 @@ int speed_main(const request *r) {
                                    .callbacks = &callbacks};
     gq_speed *of = gq_speed_measure(&what, &e);
     progress_end(&p, of ? NULL : &e);
-    if (!of) return failed(&e);
+    if (!of) return say_failure(&e);
     const speeds s = {r, of};
     const char *const *warnings = gq_speed_warnings(of, &n);
     if (!r->quiet) warn_all(warnings, n);
@@ -207,5 +207,5 @@ int speed_main(const request *r) {
     const bool ok =
         !r->report || render_file(r->report, ends_with(r->report, ".csv") ? write_csv : write_json, &s, &e);
     gq_speed_free(of);
-    return ok ? GQ_OK : failed(&e);
+    return ok ? GQ_OK : say_failure(&e);
 }

@@ -15,9 +15,9 @@ enum {
     REMARK = 20,   /* what a last column of texts may ask for; longer ones go to a line of their own */
 };
 
-char *shown(const char *text) {
+char *text_shown(const char *text) {
     size_t size = 4 * strlen(text) + 1; /* a control character becomes \xNN */
-    char *to = need(size, 1);
+    char *to = need_memory(size, 1);
     return gq_printable(to, size, text);
 }
 
@@ -34,13 +34,13 @@ void table_cell(table *t, char *text) {
     t->cells[t->n++] = text;
 }
 
-void table_text(table *t, const char *text) { table_cell(t, format("%s", text)); }
+void table_text(table *t, const char *text) { table_cell(t, text_format("%s", text)); }
 
 void table_row(table *t, const char *const *texts) {
     for (size_t i = 0; i < t->n_columns; i++) table_text(t, texts[i]);
 }
 
-void table_name(table *t, const char *name) { table_cell(t, shown(name)); }
+void table_name(table *t, const char *name) { table_cell(t, text_shown(name)); }
 
 int terminal_columns(FILE *to) {
     struct winsize size = {0};
@@ -58,7 +58,7 @@ typedef struct column {
 } column;
 
 static column *columns_of_cells(const table *t) {
-    column *all = need(t->n_columns, sizeof *all), *c = all - 1;
+    column *all = need_memory(t->n_columns, sizeof *all), *c = all - 1;
     for (const char *at = t->columns; *at; at++)
         if (*at == 'l' || *at == 'r')
             *++c = (column){.left = *at == 'l'};
@@ -116,7 +116,7 @@ size_t name_fit(char *to, size_t size, const char *name, size_t width) {
 }
 
 static void print_name(FILE *to, const char *name, size_t width) {
-    char *text = need(width + 1, 1);
+    char *text = need_memory(width + 1, 1);
     name_fit(text, width + 1, name, width);
     fprintf(to, "%-*s", (int)width, text);
     free(text);

@@ -34,6 +34,6 @@ void print_wrapped(FILE *to, const char *text);
 void print_wrapped_behind(FILE *to, size_t used, const char *text);
 
 /* A malloc'ed copy of a text from a file, fit for a terminal. */
-char *shown(const char *text);
+char *text_shown(const char *text);
 
 #endif

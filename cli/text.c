@@ -18,7 +18,7 @@ static void *exit_without_memory(void *memory) {
     return memory;
 }
 
-void *need(size_t count, size_t size) { return exit_without_memory(calloc(count ? count : 1, size)); }
+void *need_memory(size_t count, size_t size) { return exit_without_memory(calloc(count ? count : 1, size)); }
 
 void *need_more(void *old, size_t count, size_t size) {
     return exit_without_memory(reallocarray(old, count ? count : 1, size));
@@ -29,7 +29,7 @@ void *need_next(void *old, size_t n, size_t size) {
     return n & (n - 1) ? old : need_more(old, n ? 2 * n : 1, size);
 }
 
-char *format(const char *text, ...) {
+char *text_format(const char *text, ...) {
     va_list ap;
     va_start(ap, text);
     char *to = NULL;
@@ -43,7 +43,7 @@ char *shape_text(const uint64_t *ne, uint32_t n, bool transposed) {
     int length = 0;
     for (uint32_t d = 0; d < n && d < 4; d++)
         length += snprintf(text + length, sizeof text - (size_t)length, "%s%" PRIu64, d ? " x " : "", ne[d]);
-    return format("%s%s", text, transposed ? " T" : "");
+    return text_format("%s%s", text, transposed ? " T" : "");
 }
 
 /* Three significant digits: what the eye takes in. */
@@ -116,6 +116,6 @@ bool number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *value)
 }
 
 /* A third of the letters wrong is still a slip; more is another word. */
-const char *nearest(const char *text, const char *const *words, size_t n) {
+const char *text_nearest_word(const char *text, const char *const *words, size_t n) {
     return gq_nearest(text, words, n, 2 * ((unsigned)strlen(text) / 3 + 2));
 }

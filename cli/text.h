@@ -9,10 +9,10 @@
 
 /* End the program with a message when memory runs out. Only the command may do that, and it only asks for
  * memory while no output is open. */
-void *need(size_t count, size_t size); /* zeroed */
+void *need_memory(size_t count, size_t size); /* zeroed */
 void *need_more(void *old, size_t count, size_t size);
 void *need_next(void *old, size_t n, size_t size); /* room for one more in an array that always grew so */
-char *format(const char *text, ...) __attribute__((format(printf, 1, 2)));
+char *text_format(const char *text, ...) __attribute__((format(printf, 1, 2)));
 
 /* "4096 x 1024", of what is stored transposed "4096 x 1024 T"; malloc'ed. */
 char *shape_text(const uint64_t *ne, uint32_t n, bool transposed);
@@ -32,6 +32,6 @@ bool size_parse(const char *text, uint64_t *bytes);
 bool number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *value);
 
 /* The word that takes the fewest edits (case ignored) to become `text`; NULL when none is near. */
-const char *nearest(const char *text, const char *const *words, size_t n);
+const char *text_nearest_word(const char *text, const char *const *words, size_t n);
 
 #endif

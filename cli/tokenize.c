@@ -26,9 +26,9 @@ int tokenize_main(const request *r) {
         if (!r->quiet) warn_all(warnings, n_warnings);
         if (tokens.bytes_dropped && !r->quiet) {
             char *told =
-                format("%" PRIu64 " bytes of the text have no token in this vocabulary and are left out",
-                       tokens.bytes_dropped);
-            warn(told);
+                text_format("%" PRIu64 " bytes of the text have no token in this vocabulary and are left out",
+                            tokens.bytes_dropped);
+            say_warning(told);
             free(told);
         }
         print_tokens(r, &tokens);
@@ -36,5 +36,5 @@ int tokenize_main(const request *r) {
     gq_tokens_free(&tokens);
     free(text);
     gq_tokenizer_close(t);
-    return ok ? GQ_OK : failed(&e);
+    return ok ? GQ_OK : say_failure(&e);
 }

@@ -35,18 +35,18 @@ static void print_problems(const gq_verification *v, bool compared) {
         const char *problem = *verdicts[i].problem                ? verdicts[i].problem
                               : compared && !verdicts[i].expected ? "in the file, but not in the report"
                                                                   : NULL;
-        char *name = shown(verdicts[i].name);
+        char *name = text_shown(verdicts[i].name);
         if (problem) printf("%s (%s): %s\n", name, gq_type_name(verdicts[i].type), problem);
         free(name);
     }
     for (size_t i = 0; i < n_missing; i++) {
-        char *name = shown(missing[i]);
+        char *name = text_shown(missing[i]);
         printf("%s: in the report, but not in the file\n", name);
         free(name);
     }
 }
 
-static void print_types(const gq_verification *v) {
+static void verify_print_types(const gq_verification *v) {
     static const char *const head[] = {"type", "tensors", "compared", "products"};
     size_t n;
     const gq_verified_type *types = gq_verification_types(v, &n);
@@ -57,9 +57,9 @@ static void print_types(const gq_verification *v) {
         char text[UNIT_ROOM];
         const bool compared = types[i].compared > 0;
         table_text(&t, gq_type_name(types[i].type));
-        table_cell(&t, format("%zu", types[i].tensors));
+        table_cell(&t, text_format("%zu", types[i].tensors));
         table_text(&t, compared ? count_text(text, (double)types[i].compared) : "-");
-        table_cell(&t, compared ? format("%.2f", types[i].worst) : format("-"));
+        table_cell(&t, compared ? text_format("%.2f", types[i].worst) : text_format("-"));
     }
     table_print(&t, stdout);
     table_free(&t);
@@ -67,7 +67,7 @@ static void print_types(const gq_verification *v) {
 
 /* Without a report nobody knows which bytes there should be. */
 static void print_verdict(const request *r, const char *model, const counts *c, bool compared) {
-    char *path = shown(model);
+    char *path = text_shown(model);
     if (c->problems)
         printf("%s: %zu problem%s in %zu tensor%s\n", path, c->problems, gq_s(c->problems), c->tensors,
                gq_s(c->tensors));
@@ -112,21 +112,21 @@ static void emit_results(emitter *j, const request *r, const char *model, const 
     size_t n;
     bool compared = r->report != NULL;
     emit_open(j, NULL, '{');
-    emit(j, "path", json_of_text(model));
-    if (compared) emit(j, "report", json_of_text(r->report));
-    emit(j, "sound", json_boolean(c->problems == 0));
-    emit(j, "problems", json_of_count(c->problems));
+    json_emit(j, "path", json_of_text(model));
+    if (compared) json_emit(j, "report", json_of_text(r->report));
+    json_emit(j, "sound", json_boolean(c->problems == 0));
+    json_emit(j, "problems", json_of_count(c->problems));
     emit_open(j, "tensors", '[');
     const gq_verdict *verdicts = gq_verification_verdicts(v, &n);
-    for (size_t i = 0; i < n; i++) emit(j, NULL, verdict_json(&verdicts[i], compared));
+    for (size_t i = 0; i < n; i++) json_emit(j, NULL, verdict_json(&verdicts[i], compared));
     emit_close(j);
     emit_open(j, "types", '[');
     const gq_verified_type *types = gq_verification_types(v, &n);
-    for (size_t i = 0; i < n; i++) emit(j, NULL, type_json(&types[i]));
+    for (size_t i = 0; i < n; i++) json_emit(j, NULL, type_json(&types[i]));
     emit_close(j);
     emit_open(j, "missing", '[');
     const char *const *missing = gq_verification_missing(v, &n);
-    for (size_t i = 0; i < n; i++) emit(j, NULL, json_of_text(missing[i]));
+    for (size_t i = 0; i < n; i++) json_emit(j, NULL, json_of_text(missing[i]));
     emit_close(j);
     emit_close(j);
 }
@@ -137,17 +137,17 @@ static void emit_error(emitter *j, const char *model, const gq_error *e) {
     set_text(o, "path", model);
     set_bool(o, "sound", false);
     set_text(o, "error", e->text);
-    emit(j, NULL, o);
+    json_emit(j, NULL, o);
 }
 
 /* Tell what was found; false: the file is not sound. */
-static bool print_results(emitter *j, const request *r, const char *model, const gq_verification *v) {
+static bool verify_print_results(emitter *j, const request *r, const char *model, const gq_verification *v) {
     bool compared = r->report != NULL;
     counts c = count_verdicts(v, compared);
     if (r->json) {
         emit_results(j, r, model, v, &c);
     } else {
-        if (!r->quiet) print_types(v);
+        if (!r->quiet) verify_print_types(v);
         print_problems(v, compared);
         print_verdict(r, model, &c, compared);
     }
@@ -171,7 +171,7 @@ static int verify_file(emitter *j, const request *r, size_t i) {
     const char *const *warnings = v ? gq_verification_warnings(v, &n) : NULL;
     if (!r->quiet) warn_all(warnings, n);
     if (!v && r->json && r->n_arguments > 1) emit_error(j, model, &e);
-    int status = v ? print_results(j, r, model, v) ? GQ_OK : GQ_FAILED : failed(&e);
+    int status = v ? verify_print_results(j, r, model, v) ? GQ_OK : GQ_FAILED : say_failure(&e);
     gq_verification_free(v);
     checksums_free(&expected);
     return status;

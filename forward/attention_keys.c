@@ -55,7 +55,7 @@ void attention_read_windows(forward_model *m, key_reader *r, model_part *p) {
     }
 }
 
-static bool turns(no_rope rule, size_t i, bool is_local, bool has_windows, bool is_finetuned) {
+static bool layer_has_rope(no_rope rule, size_t i, bool is_local, bool has_windows, bool is_finetuned) {
     switch (rule) {
     case ROPE_NOT_FOURTH:
         return (i + 1) % 4 != 0;
@@ -78,7 +78,7 @@ void attention_choose_rope(forward_model *m, key_reader *r, model_part *p) {
     if (rule == ROPE_IF_FINETUNED) finetuned = key_bool(r, "rope.scaling.finetuned", true);
     for (size_t i = 0; i < m->sizes.layers; i++) {
         attention_layer *l = model_layer_numbers(m, p, i);
-        if (l) l->has_rope = turns(rule, i, l->is_local, n->window, finetuned);
+        if (l) l->has_rope = layer_has_rope(rule, i, l->is_local, n->window, finetuned);
     }
 }
 

@@ -70,26 +70,26 @@ typedef uint64_t vu __attribute__((vector_size(16)));
 typedef float vs __attribute__((vector_size(8)));
 enum { PAIR = 2 };
 
-static inline vd load(const double *from) {
+static inline vd load_doubles(const double *from) {
     vd x;
     memcpy(&x, from, sizeof x);
     return x;
 }
-static inline void store(double *to, vd x) { memcpy(to, &x, sizeof x); }
+static inline void store_doubles(double *to, vd x) { memcpy(to, &x, sizeof x); }
 static inline vd load_floats(const float *from) {
     vs x;
     memcpy(&x, from, sizeof x);
     return __builtin_convertvector(x, vd);
 }
 
-static inline vd pick(vl which, vd a, vd b) { return (vd)((which & (vl)a) | (~which & (vl)b)); }
+static inline vd pick_doubles(vl which, vd a, vd b) { return (vd)((which & (vl)a) | (~which & (vl)b)); }
 
 /* e^x for x <= 0, within 2^-52 of it: libm's differ in their last bits from machine to machine. k ln 2 is
  * taken off in two parts, the first so short that its product with k is exact; what is left is below 0.35,
  * where the series ends behind the 13th power. Below -700 the result is too small to be seen beside the
  * largest, 1. */
 static inline vd exp_below(vd x) {
-    x = pick(x < -700.0, (vd){-700, -700}, x); /* NaN is not below, and stays */
+    x = pick_doubles(x < -700.0, (vd){-700, -700}, x); /* NaN is not below, and stays */
     vd shifted = x * 0x1.71547652b82fep0 + 0x1.8p52, k = shifted - 0x1.8p52;
     vd r = (x - k * 0x1.62e42feep-1) - k * 0x1.a39ef35793c76p-33,
        p = r * (1.0 / 6227020800) + 1.0 / 479001600;
@@ -100,7 +100,7 @@ static inline vd exp_below(vd x) {
 }
 
 /* A row's logits at the positions of a group; those of the last group are padded with zeros. */
-static inline const float *padded(const float *row, size_t n, float room[LANES]) {
+static inline const float *row_padded(const float *row, size_t n, float room[LANES]) {
     if (n == LANES) return row;
     memcpy(room, row, n * sizeof *row);
     return room;
@@ -113,26 +113,26 @@ static void raise_maximum(lanes *to, uint32_t first, uint32_t rows, const float 
     float room[LANES] = {0};
     memcpy(before, to->max, sizeof before);
     for (uint32_t r = 0; r < rows; r++) {
-        const float *row = padded(z + r * stride, n, room);
+        const float *row = row_padded(z + r * stride, n, room);
         for (size_t t = 0; t < LANES; t += PAIR) {
-            vd x = load_floats(row + t), max = load(to->max + t);
+            vd x = load_floats(row + t), max = load_doubles(to->max + t);
             vl more = x > max, top, token = {first + r, first + r};
             memcpy(&top, to->top + t, sizeof top);
             top = (more & token) | (~more & top);
             memcpy(to->top + t, &top, sizeof top);
-            store(to->max + t, pick(more, x, max));
+            store_doubles(to->max + t, pick_doubles(more, x, max));
         }
     }
     for (size_t t = 0; t < LANES; t += PAIR) {
-        vd down = exp_below(load(before + t) - load(to->max + t));
-        store(scale + t, down);
-        store(to->sum + t, load(to->sum + t) * down);
+        vd down = exp_below(load_doubles(before + t) - load_doubles(to->max + t));
+        store_doubles(scale + t, down);
+        store_doubles(to->sum + t, load_doubles(to->sum + t) * down);
     }
 }
 
 /* LANES positions from `at` on, or fewer at the end; `to` has a model's sums each. */
-static void add_group(const divergence *d, lanes *to, size_t at, uint32_t first, uint32_t rows,
-                      const float *const *logits, size_t stride) {
+static void lanes_add_group(const divergence *d, lanes *to, size_t at, uint32_t first, uint32_t rows,
+                            const float *const *logits, size_t stride) {
     size_t n = d->positions - at < LANES ? d->positions - at : LANES;
     double scale[LANES], unused[LANES], e[LANES];
     float room[2][LANES] = {0};
@@ -142,19 +142,20 @@ static void add_group(const divergence *d, lanes *to, size_t at, uint32_t first,
         for (size_t t = 0; t < LANES; t++) to[m].cross[t] *= scale[t];
     }
     for (uint32_t r = 0; r < rows; r++) {
-        const float *z = padded(logits[0] + r * stride + at, n, room[0]);
+        const float *z = row_padded(logits[0] + r * stride + at, n, room[0]);
         for (size_t t = 0; t < LANES; t += PAIR) {
-            vd x = exp_below(load_floats(z + t) - load(to[0].max + t));
-            store(e + t, x);
-            store(to[0].sum + t, load(to[0].sum + t) + x);
+            vd x = exp_below(load_floats(z + t) - load_doubles(to[0].max + t));
+            store_doubles(e + t, x);
+            store_doubles(to[0].sum + t, load_doubles(to[0].sum + t) + x);
         }
         for (size_t m = 1; m < d->models; m++) {
-            const float *w = padded(logits[m] + r * stride + at, n, room[1]);
+            const float *w = row_padded(logits[m] + r * stride + at, n, room[1]);
             lanes *copy = &to[m];
             for (size_t t = 0; t < LANES; t += PAIR) {
-                vd of_copy = load_floats(w + t), x = exp_below(of_copy - load(copy->max + t));
-                store(copy->sum + t, load(copy->sum + t) + x);
-                store(copy->cross + t, load(copy->cross + t) + load(e + t) * (load_floats(z + t) - of_copy));
+                vd of_copy = load_floats(w + t), x = exp_below(of_copy - load_doubles(copy->max + t));
+                store_doubles(copy->sum + t, load_doubles(copy->sum + t) + x);
+                store_doubles(copy->cross + t, load_doubles(copy->cross + t) +
+                                                   load_doubles(e + t) * (load_floats(z + t) - of_copy));
             }
         }
     }
@@ -175,8 +176,8 @@ typedef struct tile {
 static void add_groups_tile(void *data, size_t group, int thread) {
     const tile *t = data;
     (void)thread;
-    add_group(t->d, t->d->sums + group * t->d->models, group * LANES, t->first, t->rows, t->logits,
-              t->stride);
+    lanes_add_group(t->d, t->d->sums + group * t->d->models, group * LANES, t->first, t->rows, t->logits,
+                    t->stride);
 }
 
 void divergence_tile(divergence *d, uint32_t first, uint32_t rows, const float *const *logits,

@@ -154,7 +154,7 @@ typedef struct candidates {
     size_t n, step;
 } candidates;
 
-static float candidate(const candidates *c, size_t i) {
+static float candidate_score(const candidates *c, size_t i) {
     return c->value[i * c->step] + (c->added ? c->added[i] : 0);
 }
 
@@ -162,12 +162,12 @@ static float candidate(const candidates *c, size_t i) {
  * allowed: of the groups of `group` candidates those whose score is not -infinity; NULL: all. */
 static size_t next_largest(const candidates *c, size_t last, const float *allowed, size_t group) {
     size_t best = c->n;
-    float limit = last < c->n ? candidate(c, last) : INFINITY;
+    float limit = last < c->n ? candidate_score(c, last) : INFINITY;
     for (size_t i = 0; i < c->n; i++) {
-        float v = candidate(c, i);
+        float v = candidate_score(c, i);
         if (allowed && isinf(allowed[i / group])) continue;
         if (last < c->n && (v > limit || (v == limit && i <= last))) continue;
-        if (best == c->n || v > candidate(c, best)) best = i;
+        if (best == c->n || v > candidate_score(c, best)) best = i;
     }
     return best;
 }
@@ -178,7 +178,7 @@ static void choose_groups(const experts_numbers *n, const candidates *c, float *
     for (size_t g = 0; g < n->groups; g++) {
         float first = -INFINITY, second = -INFINITY;
         for (size_t i = g * each; i < (g + 1) * each; i++) {
-            float v = candidate(c, i);
+            float v = candidate_score(c, i);
             if (v > first)
                 second = first, first = v;
             else if (v > second)

@@ -47,33 +47,34 @@ static void head_free(head *h) {
 /* ---- what flows into the output matrix ---- */
 
 /* Tells a site where a batch begins. */
-typedef struct placing {
+typedef struct head_positions {
     const forward_site *site;
     size_t first;
-} placing;
+} head_positions;
 
-static forward_answer place(void *data, const forward_inputs *in, gq_error *e) {
-    const placing *p = data;
+static forward_answer head_on_inputs(void *data, const forward_inputs *in, gq_error *e) {
+    const head_positions *p = data;
     forward_inputs placed = *in;
     placed.first = p->first;
     return p->site->take(p->site->data, &placed, e);
 }
 
 /* Writes the final norm of batch i into normed. */
-static bool finish(forward_stream *s, size_t i, float *normed, const forward_site *site, gq_error *e) {
+static bool head_final_norm(forward_stream *s, size_t i, float *normed, const forward_site *site,
+                            gq_error *e) {
     forward_batch *b = run_batch(s->run, s->model, e);
     float *x = b ? states_take(&s->states, i, false, e) : NULL;
     size_t stride = states_stride(&s->states, i);
     if (!x) return false;
     forward_batch_windows(b, states_windows(&s->states, i));
-    placing p = {site, i * s->states.batch * s->states.context};
-    return forward_final(b, x, stride, normed, stride, site ? &(forward_site){place, &p} : NULL, e);
+    head_positions p = {site, i * s->states.batch * s->states.context};
+    return forward_final(b, x, stride, normed, stride, site ? &(forward_site){head_on_inputs, &p} : NULL, e);
 }
 
 bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_site *site, gq_error *e) {
     run_drop_layer(s->run);
     float *normed = s->states.held ? run_copy(s->run, s->model, e) : s->states.x; /* in place of a copy */
-    return normed && finish(s, batch, normed, site, e) && run_pulse(s->run, 0, "output", e);
+    return normed && head_final_norm(s, batch, normed, site, e) && run_pulse(s->run, 0, "output", e);
 }
 
 bool forward_stream_final(forward_stream *s, const forward_site *site, gq_error *e) {
@@ -83,8 +84,8 @@ bool forward_stream_final(forward_stream *s, const forward_site *site, gq_error 
 }
 
 /* The wanted places of each window to the front, with rows as long as they need. */
-static void pick(float *x, size_t width, size_t windows, size_t context, const forward_head *h, size_t from,
-                 size_t to) {
+static void head_pick_positions(float *x, size_t width, size_t windows, size_t context, const forward_head *h,
+                                size_t from, size_t to) {
     for (size_t f = 0; f < width; f++)
         for (size_t w = 0; w < windows; w++)
             memmove(x + f * to + w * h->n, x + f * from + w * context + h->from, h->n * sizeof *x);
@@ -92,8 +93,8 @@ static void pick(float *x, size_t width, size_t windows, size_t context, const f
 
 /* ---- tiles ---- */
 
-static bool do_tile(head *heads, size_t n, size_t first, size_t rows, size_t tokens, const float **logits,
-                    const forward_head *to, gq_error *e) {
+static bool head_run_tile(head *heads, size_t n, size_t first, size_t rows, size_t tokens,
+                          const float **logits, const forward_head *to, gq_error *e) {
     size_t stride = forward_stride(tokens);
     for (size_t i = 0; i < n; i++) {
         head *h = &heads[i];
@@ -113,16 +114,16 @@ static bool do_batch(head *heads, size_t n, size_t i, const float **logits, cons
     size_t vocabulary = forward_model_sizes(heads[0].stream->model)->vocabulary;
     for (size_t k = 0; k < n; k++) {
         const forward_sizes *sizes = forward_model_sizes(heads[k].stream->model);
-        if (!finish(heads[k].stream, i, heads[k].normed, NULL, e)) return false;
-        pick(heads[k].normed, sizes->width, windows, s->context, to, states_stride(s, i),
-             forward_stride(tokens));
+        if (!head_final_norm(heads[k].stream, i, heads[k].normed, NULL, e)) return false;
+        head_pick_positions(heads[k].normed, sizes->width, windows, s->context, to, states_stride(s, i),
+                            forward_stride(tokens));
         work += sizes->out->size;
     }
     if (to->start && !to->start(to->data, i * s->batch, windows, e)) return false;
     for (size_t first = 0; first < vocabulary; first += HEAD_ROWS) {
         size_t rows = vocabulary - first < HEAD_ROWS ? vocabulary - first : HEAD_ROWS;
         double share = (double)rows / (double)vocabulary * (double)windows;
-        if (!do_tile(heads, n, first, rows, tokens, logits, to, e) ||
+        if (!head_run_tile(heads, n, first, rows, tokens, logits, to, e) ||
             !run_pulse(r, (double)work * share, "logits", e))
             return false;
     }

@@ -25,19 +25,19 @@ bool model_read_values(const forward_model *m, const gguf_tensor *t, void *raw, 
 /* Lays tensors out in a layer's memory. With a layer they are read into it; without one their bytes are only
  * counted.
  */
-typedef struct placing {
+typedef struct layer_placing {
     forward_layer *l;
     uint64_t at;
     gq_error *e;
-} placing;
+} layer_placing;
 
-static uint64_t place(placing *p, uint64_t bytes) {
+static uint64_t place(layer_placing *p, uint64_t bytes) {
     uint64_t at = p->at;
     p->at += round_up(bytes, ALIGNMENT);
     return at;
 }
 
-static bool place_vector(placing *p, const gguf_tensor *t, const float **values) {
+static bool place_vector(layer_placing *p, const gguf_tensor *t, const float **values) {
     if (!t) return true;
     uint64_t decoded = place(p, vector_bytes(t)), raw = place(p, t->size);
     if (!p->l) return true;
@@ -46,7 +46,7 @@ static bool place_vector(placing *p, const gguf_tensor *t, const float **values)
     return model_read_values(p->l->model, t, p->l->room + raw, floats, p->e);
 }
 
-static bool place_matrix(placing *p, const gguf_tensor *t, layer_matrix *own) {
+static bool place_matrix(layer_placing *p, const gguf_tensor *t, layer_matrix *own) {
     if (!t) return true;
     uint64_t at = place(p, t->size);
     if (!p->l) return true;
@@ -54,7 +54,7 @@ static bool place_matrix(placing *p, const gguf_tensor *t, layer_matrix *own) {
     return gguf_model_read(p->l->model->file, t, 0, gguf_elements(t->ne), p->l->room + at, p->e);
 }
 
-static bool place_all(placing *p, const layer_plan *plan) {
+static bool place_all(layer_placing *p, const layer_plan *plan) {
     const float *floats;
     for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
         bool ok = weight_facts_of[s].is_decoded
@@ -66,7 +66,7 @@ static bool place_all(placing *p, const layer_plan *plan) {
 }
 
 uint64_t layer_plan_bytes(const layer_plan *plan) {
-    placing p = {0};
+    layer_placing p = {0};
     place_all(&p, plan);
     return p.at;
 }
@@ -85,7 +85,7 @@ bool forward_layer_read(forward_layer *l, size_t i, gq_error *e) {
     *l = (forward_layer){.model = m, .room = l->room};
     if (i >= m->sizes.layers)
         return gq_fail(e, "%s: there is no layer %zu, only %zu of them", m->path, i, m->sizes.layers);
-    placing p = {l, 0, e};
+    layer_placing p = {l, 0, e};
     if (!place_all(&p, &m->layers[i])) return false;
     l->plan = &m->layers[i], l->index = i;
     return true;

@@ -6,7 +6,7 @@
 
 enum { PACKED_COLUMNS = 32 }; /* at once: as many pages as a core finds without a search */
 
-typedef struct step {
+typedef struct matmul_step {
     const matmul *m;
     const matmul_weights *w;
     const float *x;
@@ -14,19 +14,19 @@ typedef struct step {
     size_t x_stride, y_stride;
     size_t first_column, columns, first_token, tokens;
     size_t unit_rows, unit_panels;
-} step;
+} matmul_step;
 
-static float *packed_at(const step *s, size_t panel, size_t column) {
+static float *packed_at(const matmul_step *s, size_t panel, size_t column) {
     return s->m->shared + (panel * s->columns + column) * s->m->kernels->panel;
 }
-static size_t panel_tokens(const step *s, size_t panel) {
+static size_t panel_tokens(const matmul_step *s, size_t panel) {
     size_t most = s->m->kernels->panel;
     return smaller(most, s->tokens - panel * most);
 }
 
 /* Some columns for all panels, so that x is read row by row. */
 static void pack_columns(void *data, size_t i, int thread) {
-    const step *s = data;
+    const matmul_step *s = data;
     const matmul_kernels *k = s->m->kernels;
     size_t column = i * PACKED_COLUMNS, columns = smaller(PACKED_COLUMNS, s->columns - column);
     (void)thread;
@@ -36,7 +36,8 @@ static void pack_columns(void *data, size_t i, int thread) {
                 packed_at(s, panel, column));
 }
 
-static void decode_tile(const step *s, size_t row, size_t rows, size_t column, size_t columns, float *tile) {
+static void decode_tile(const matmul_step *s, size_t row, size_t rows, size_t column, size_t columns,
+                        float *tile) {
     const matmul_weights *w = s->w;
     const uint8_t *from = w->data;
     from += row * w->row_bytes + gguf_type_bytes(gguf_type_of(w->type), s->first_column + column);
@@ -46,7 +47,7 @@ static void decode_tile(const step *s, size_t row, size_t rows, size_t column, s
 
 /* Some rows by some panels, along all columns of the step. */
 static void multiply_unit(void *data, size_t i, int thread) {
-    const step *s = data;
+    const matmul_step *s = data;
     const matmul_kernels *k = s->m->kernels;
     float *tile = s->m->rooms[thread].floats;
     size_t panels = parts(s->tokens, k->panel), along = parts(panels, s->unit_panels);
@@ -72,7 +73,7 @@ static void multiply_unit(void *data, size_t i, int thread) {
 }
 
 /* Rows are shared out; tokens, too, where rows are few, although their weights are then decoded twice. */
-static void run_step(step *s) {
+static void run_step(matmul_step *s) {
     size_t threads = (size_t)threads_pool_most(s->m->pool), panels = parts(s->tokens, s->m->kernels->panel);
     size_t share = parts(s->w->rows, threads * UNITS);
     s->unit_rows = threads == 1 ? TILE_ROWS : smaller(TILE_ROWS, larger(48, parts(share, 12) * 12));
@@ -86,7 +87,7 @@ static void run_step(step *s) {
 
 void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
                 size_t y_stride, size_t tokens) {
-    step s = {.m = m, .w = w, .x = x, .y = y, .x_stride = x_stride, .y_stride = y_stride};
+    matmul_step s = {.m = m, .w = w, .x = x, .y = y, .x_stride = x_stride, .y_stride = y_stride};
     for (; s.first_token < tokens; s.first_token += STEP_TOKENS) {
         s.tokens = smaller(STEP_TOKENS, tokens - s.first_token);
         size_t padded = parts(s.tokens, m->kernels->panel) * m->kernels->panel;

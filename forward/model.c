@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void read_scales(forward_model *m, key_reader *r) {
+static void model_read_scales(forward_model *m, key_reader *r) {
     const architecture *a = m->arch;
     m->embedding_scale = a->embedding_sqrt ? sqrtf((float)m->sizes.width) : 1;
     m->residual_scale = m->sizes.logit_factor = 1;
@@ -39,7 +39,7 @@ static bool new_part(forward_model *m, const layer_part *kind, gq_error *e) {
     return (p->numbers && p->layers) || gq_fail_memory(e, kind->model_bytes + m->sizes.layers * layer);
 }
 
-static plan_part *part_of(layer_plan *l, bool is_mixer) { return is_mixer ? &l->mixer : &l->ffn; }
+static plan_part *layer_part_of(layer_plan *l, bool is_mixer) { return is_mixer ? &l->mixer : &l->ffn; }
 
 /* The layers that a part says are its own, of those that have none yet; all of these for a row's last part.
  */
@@ -48,7 +48,7 @@ static void give_layers(forward_model *m, key_reader *r, const model_part *p, bo
     for (size_t i = 0; i < m->sizes.layers; i++) is_own[i] = true;
     if (!is_last && p->kind->choose_layers) p->kind->choose_layers(m, r, is_own);
     for (size_t i = 0; i < m->sizes.layers; i++) {
-        plan_part *to = part_of(&m->layers[i], is_mixer);
+        plan_part *to = layer_part_of(&m->layers[i], is_mixer);
         if (is_own[i] && !to->part)
             *to = (plan_part){.part = p, .numbers = p->layers + i * p->kind->layer_bytes};
     }
@@ -75,7 +75,7 @@ bool model_read_keys(forward_model *m, gq_error *e) {
         return false;
     for (size_t i = 0; i < m->n_parts; i++)
         if (m->parts[i].kind->read_keys) m->parts[i].kind->read_keys(m, &r, &m->parts[i]);
-    read_scales(m, &r);
+    model_read_scales(m, &r);
     if (r.ok && m->arch->read_own_keys) m->arch->read_own_keys(m, &r);
     return r.ok;
 }

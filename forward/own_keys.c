@@ -38,7 +38,8 @@ void own_keys_gemma3(forward_model *m, key_reader *r) {
 /* ---- scales of what flows between layers ---- */
 
 /* The numbers stand for keys that are absent. Logits are divided by the last. */
-static void read_scales(forward_model *m, key_reader *r, double embedding, double residual, double logits) {
+static void own_read_scales(forward_model *m, key_reader *r, double embedding, double residual,
+                            double logits) {
     m->embedding_scale = (float)key_scale(r, "embedding_scale", embedding);
     m->residual_scale = (float)key_scale(r, "residual_scale", residual);
     m->sizes.logit_factor = (float)(1 / key_scale(r, "logit_scale", logits));
@@ -48,11 +49,11 @@ void own_keys_granite(forward_model *m, key_reader *r) {
     double scores = key_float(r, "attention.scale", 0, 0, 1e6);
     if (scores > 0) attention_of(m)->score_scale = (float)scores;
     key_float_needed(r, "logit_scale", -1e6, 1e6);
-    read_scales(m, r, 1, 1, 1);
+    own_read_scales(m, r, 1, 1, 1);
 }
 
 void own_keys_minicpm(forward_model *m, key_reader *r) {
-    read_scales(m, r, 12, 1.4 / sqrt((double)m->sizes.layers), 256 / (double)m->sizes.width);
+    own_read_scales(m, r, 12, 1.4 / sqrt((double)m->sizes.layers), 256 / (double)m->sizes.width);
 }
 
 /* A key says once more whether there is a shared expert. */

@@ -15,8 +15,8 @@ static double yarn_keeps(const rope_numbers *n, const rope_angles *p, size_t pai
     return 1 - fmin(fmax(ramp, 0), 1);
 }
 
-static void fill(const rope_numbers *n, rope_tables *tables, int local, size_t context,
-                 const float *factors) {
+static void rope_fill_one_table(const rope_numbers *n, rope_tables *tables, int local, size_t context,
+                                const float *factors) {
     const rope_angles *p = &n->angles[local];
     for (size_t i = 0; i < n->turned / 2; i++) {
         double step = pow(p->base, -2.0 * (double)i / (double)n->turned);
@@ -63,7 +63,7 @@ bool rope_fill_tables(const rope_numbers *n, rope_tables *tables, const forward_
                       gq_error *e) {
     float *factors;
     bool ok = read_factors(n, m, context, &factors, e);
-    for (int local = 0; ok && local < 2; local++) fill(n, tables, local, context, factors);
+    for (int local = 0; ok && local < 2; local++) rope_fill_one_table(n, tables, local, context, factors);
     free(factors);
     for (size_t t = 0; n->temperature != 0 && t < context; t++)
         tables->temperature[t] =

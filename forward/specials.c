@@ -50,7 +50,9 @@ static void set_classes(vocabulary *v, const char *const *texts, token_class cla
     }
 }
 
-static bool has(const vocabulary *v, const char *text) { return token_named(v, text) != NO_PIECE; }
+static bool vocabulary_has_token(const vocabulary *v, const char *text) {
+    return token_named(v, text) != NO_PIECE;
+}
 
 void vocabulary_correct_classes(vocabulary *v, const gguf_kv *kv, uint64_t n_kv) {
     set_classes(v, ends_of_turns, TOKEN_CONTROL);
@@ -64,9 +66,11 @@ void vocabulary_correct_classes(vocabulary *v, const gguf_kv *kv, uint64_t n_kv)
         if (!told) set_classes(v, infill[i].texts, TOKEN_CONTROL);
     }
     set_classes(v, channels, TOKEN_USER);
-    if ((has(v, "<|call|>") || has(v, "<|calls|>")) && (has(v, "<|return|>") || has(v, "<|flush|>")))
+    if ((vocabulary_has_token(v, "<|call|>") || vocabulary_has_token(v, "<|calls|>")) &&
+        (vocabulary_has_token(v, "<|return|>") || vocabulary_has_token(v, "<|flush|>")))
         set_classes(v, (const char *const[]){"<|end|>", NULL}, TOKEN_USER);
-    if (has(v, "<|tool_response>")) set_classes(v, (const char *const[]){"</s>", NULL}, TOKEN_PLAIN);
+    if (vocabulary_has_token(v, "<|tool_response>"))
+        set_classes(v, (const char *const[]){"</s>", NULL}, TOKEN_PLAIN);
 }
 
 /* ---- all of them as a tree ---- */
@@ -130,7 +134,7 @@ typedef struct found {
     size_t n, room;
 } found;
 
-static bool note(found *f, uint32_t order, size_t start, gq_error *e) {
+static bool found_add_special(found *f, uint32_t order, size_t start, gq_error *e) {
     if (!memory_grow(&f->items, &f->room, f->n + 1, sizeof *f->items, e)) return false;
     f->items[f->n++] = (occurrence){order, (uint32_t)start};
     return true;
@@ -147,7 +151,7 @@ static bool find_all(const specials *s, const vocabulary *v, const char *text, s
             if (!s->ends[node]) continue;
             uint32_t order = s->ends[node] - 1;
             bool plain = !control && v->classes[s->order[order]] == TOKEN_CONTROL;
-            if (!plain && !note(f, order, at, e)) return false;
+            if (!plain && !found_add_special(f, order, at, e)) return false;
         }
     }
     return true;
@@ -167,7 +171,7 @@ static bool keeps_space(const piece *p) {
     return false;
 }
 
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+static bool is_special_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 enum { FREE, TAKEN, STRIPPED }; /* what has become of a byte */
 
@@ -184,7 +188,7 @@ static void take_bytes(const specials *s, const vocabulary *v, const char *text,
         f->items[kept++] = o;
         bool strip = v->strips && !keeps_space(p);
         for (size_t at = o.start + (size_t)p->length;
-             strip && at < n && fate[at] == FREE && is_space(text[at]); at++)
+             strip && at < n && fate[at] == FREE && is_special_space(text[at]); at++)
             fate[at] = STRIPPED;
     }
     f->n = kept;

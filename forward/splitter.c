@@ -37,7 +37,7 @@ void splitter_free(splitter *s) {
     free(s);
 }
 
-typedef struct split {
+typedef struct splitting {
     const splitter *s;
     const char *subject, *text;
     pcre2_match_data *match;
@@ -45,12 +45,12 @@ typedef struct split {
     split_word *word;
     void *user;
     gq_error *e;
-} split;
+} splitting;
 
-static bool split_piece(const split *w, size_t level, size_t start, size_t end);
+static bool split_piece(const splitting *w, size_t level, size_t start, size_t end);
 
 /* The next match in start..end at or behind `from`; *found false: there is none. */
-static bool find_match(const split *w, size_t level, size_t start, size_t end, size_t from, size_t *begin,
+static bool find_match(const splitting *w, size_t level, size_t start, size_t end, size_t from, size_t *begin,
                        size_t *behind, bool *found) {
     int n = pcre2_match(w->s->codes[level], (PCRE2_SPTR)w->subject + start, end - start, from - start,
                         PCRE2_NO_UTF_CHECK, w->match, w->context);
@@ -70,7 +70,7 @@ static size_t next_character(const char *text, size_t at, size_t end) {
 }
 
 /* A run of digits in groups of three from the right; *from is where the piece before it began. */
-static bool split_triples(const split *w, size_t level, size_t *from, size_t begin, size_t behind) {
+static bool split_triples(const splitting *w, size_t level, size_t *from, size_t begin, size_t behind) {
     bool with_text = w->s->patterns[level] == SPLIT_TRIPLES_OF_TEXT;
     size_t left = 0;
     for (size_t at = begin; at < behind; at = next_character(w->subject, at, behind)) left++;
@@ -86,7 +86,7 @@ static bool split_triples(const split *w, size_t level, size_t *from, size_t beg
 }
 
 /* Cut a piece by the patterns from `level` on: matches and what lies between them are pieces of their own. */
-static bool split_piece(const split *w, size_t level, size_t start, size_t end) {
+static bool split_piece(const splitting *w, size_t level, size_t start, size_t end) {
     if (start == end) return true;
     if (level == w->s->n) return w->word(w->user, w->text + start, end - start, w->e);
     const char *pattern = w->s->patterns[level];
@@ -111,7 +111,7 @@ bool splitter_run(const splitter *s, const char *subject, const char *text, size
                   void *user, gq_error *e) {
     /* Repeats of more than one character keep a frame each; what they need grows with the longest run. */
     enum { STACK_START = 32 << 10, STACK_MOST = 16 << 20 };
-    split w = {.s = s, .subject = subject, .text = text, .word = word, .user = user, .e = e};
+    splitting w = {.s = s, .subject = subject, .text = text, .word = word, .user = user, .e = e};
     w.match = pcre2_match_data_create(1, NULL);
     w.context = pcre2_match_context_create(NULL);
     uint32_t compiled = 0; /* a PCRE2 that is built without its compiler has no stack for it either */

@@ -62,20 +62,20 @@ static unsigned next_slot(const states *s) { return (s->slot + 1) % s->keep.slot
 
 static uint64_t window_bytes(const states *s) { return (uint64_t)s->width * s->context * sizeof(float); }
 
-static uint64_t place_of(const states *s, unsigned slot, size_t window) {
+static uint64_t states_offset_of(const states *s, unsigned slot, size_t window) {
     return s->keep.at + (slot * (uint64_t)s->windows + window) * window_bytes(s);
 }
 
-static bool fail(const states *s, const char *what, const char *why, gq_error *e) {
+static bool states_fail(const states *s, const char *what, const char *why, gq_error *e) {
     return gq_fail(e, "%s: states cannot be %s: %s", s->keep.path, what, why);
 }
 
 static bool read_batch(states *s, size_t batch, float *x, gq_error *e) {
     size_t stride = states_stride(s, batch), n = states_windows(s, batch);
     for (size_t w = 0; w < n; w++) {
-        uint64_t at = place_of(s, s->begun ? next_slot(s) : s->slot, batch * s->batch + w);
+        uint64_t at = states_offset_of(s, s->begun ? next_slot(s) : s->slot, batch * s->batch + w);
         if (!safe_file_read(s->keep.fd, at, s->window, window_bytes(s)))
-            return fail(s, "read", strerror(errno), e);
+            return states_fail(s, "read", strerror(errno), e);
         for (size_t f = 0; f < s->width; f++)
             memcpy(x + f * stride + w * s->context, s->window + f * s->context, s->context * sizeof *x);
     }
@@ -87,11 +87,11 @@ static bool write_batch(states *s, unsigned slot, size_t batch, const float *x, 
     size_t stride = states_stride(s, batch), n = states_windows(s, batch);
     if (batch == 0) s->running = 0;
     for (size_t w = 0; w < n; w++) {
-        uint64_t at = place_of(s, slot, batch * s->batch + w);
+        uint64_t at = states_offset_of(s, slot, batch * s->batch + w);
         for (size_t f = 0; f < s->width; f++)
             memcpy(s->window + f * s->context, x + f * stride + w * s->context, s->context * sizeof *x);
         if (!safe_file_write(s->keep.fd, at, s->window, window_bytes(s)))
-            return fail(s, "written", strerror(errno), e);
+            return states_fail(s, "written", strerror(errno), e);
         s->running = checksum_add(s->running, s->window, window_bytes(s));
     }
     return true;

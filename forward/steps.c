@@ -152,7 +152,7 @@ typedef struct added_rows {
     float factor;
 } added_rows;
 
-static void add_row(void *data, size_t r, int thread) {
+static void bias_add_row(void *data, size_t r, int thread) {
     const added_rows *a = data;
     (void)thread;
     a->b->model->elements->add_scaled(a->x + r * a->x_stride, a->y + r * a->y_stride, a->factor,
@@ -162,5 +162,5 @@ static void add_row(void *data, size_t r, int thread) {
 void batch_add(forward_batch *b, float *x, size_t x_stride, const float *y, size_t y_stride, size_t rows,
                float factor) {
     added_rows a = {b, x, y, x_stride, y_stride, factor};
-    threads_for(b->pool, rows, THREADS_EVEN, add_row, &a);
+    threads_for(b->pool, rows, THREADS_EVEN, bias_add_row, &a);
 }

@@ -7,7 +7,7 @@
 #include "model/facts.h"
 
 /* Place in the file's tensors by name; their number: it is not there. */
-static uint64_t look_up(const gguf_model *g, const char *name) {
+static uint64_t metadata_number(const gguf_model *g, const char *name) {
     uint64_t low = 0, high = g->n_tensors;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
@@ -22,11 +22,11 @@ static uint64_t look_up(const gguf_model *g, const char *name) {
 }
 
 static const gguf_tensor *tensor_named(const forward_model *m, const char *name) {
-    uint64_t at = look_up(m->file, name);
+    uint64_t at = metadata_number(m->file, name);
     return at < m->file->n_tensors ? m->file->by_name[at] : NULL;
 }
 
-static char *shape_text(char *to, size_t size, const uint64_t *ne, int n) {
+static char *expected_shape_text(char *to, size_t size, const uint64_t *ne, int n) {
     size_t at = (size_t)snprintf(to, size, "[");
     for (int i = 0; i < n; i++)
         at += (size_t)snprintf(to + at, size - at, "%s%llu", i ? ", " : "", (unsigned long long)ne[i]);
@@ -34,15 +34,15 @@ static char *shape_text(char *to, size_t size, const uint64_t *ne, int n) {
     return to;
 }
 
-static void check(tensor_finder *f, const gguf_tensor *t, tensor_shape s) {
+static void tensor_check_shape(tensor_finder *f, const gguf_tensor *t, tensor_shape s) {
     const char *path = gguf_model_path(f->m->file, t);
     char found[96], expected[96];
     bool same = t->ne[3] == 1;
     for (int i = 0; i < 3; i++) same = same && t->ne[i] == (i < s.n ? s.ne[i] : 1); /* never 0 */
     if (!same) {
         f->ok = gq_fail(f->e, "%s: tensor %s has shape %s, expected %s", path, t->name,
-                        shape_text(found, sizeof found, t->ne, (int)t->n_dims),
-                        shape_text(expected, sizeof expected, s.ne, s.n));
+                        expected_shape_text(found, sizeof found, t->ne, (int)t->n_dims),
+                        expected_shape_text(expected, sizeof expected, s.ne, s.n));
     } else if (!f->m->codecs->codecs[t->type->id].decode) {
         f->ok = gq_fail(f->e, "%s: tensor %s has type %s, which is not decoded here", path, t->name,
                         t->type->name);
@@ -51,10 +51,10 @@ static void check(tensor_finder *f, const gguf_tensor *t, tensor_shape s) {
 
 const gguf_tensor *tensors_take(tensor_finder *f, const char *name, presence p, tensor_shape of) {
     if (!f->ok || p == ABSENT) return NULL;
-    uint64_t at = look_up(f->m->file, name);
+    uint64_t at = metadata_number(f->m->file, name);
     if (at < f->m->file->n_tensors) {
         f->taken[at] = true;
-        check(f, f->m->file->by_name[at], of);
+        tensor_check_shape(f, f->m->file->by_name[at], of);
         return f->m->file->by_name[at];
     }
     if (p == REQUIRED)

@@ -44,7 +44,7 @@ size_t utf8_put(char *to, uint32_t code) {
 }
 
 /* Length and code point at s, whatever form it has; 0: this byte does not belong. */
-static size_t decode(const unsigned char *s, size_t n, uint32_t *code) {
+static size_t utf8_decode_character(const unsigned char *s, size_t n, uint32_t *code) {
     *code = *s;
     if (*s < 0x80) return 1;
     size_t length = *s >= 0xf0 ? 4 : *s >= 0xe0 ? 3 : 2;
@@ -67,7 +67,7 @@ bool utf8_clean(const char *text, size_t n, char *to, size_t *length, bool *odd,
             *at++ = (char)*s++;
             continue;
         }
-        size_t got = decode(s, (size_t)(end - s), &code);
+        size_t got = utf8_decode_character(s, (size_t)(end - s), &code);
         if (got == 0) code = 0xfffd;
         if (code > 0x10ffff)
             return gq_fail(e, "byte %zu of the text: a character U+%X, and the last is U+10FFFF",
@@ -83,7 +83,7 @@ bool utf8_clean(const char *text, size_t n, char *to, size_t *length, bool *odd,
 void utf8_stand_in(const char *text, size_t n, char *to) {
     for (size_t at = 0; at < n;) {
         uint32_t code;
-        size_t length = decode((const unsigned char *)text + at, n - at, &code);
+        size_t length = utf8_decode_character((const unsigned char *)text + at, n - at, &code);
         utf8_put(to + at, stand_in_of(code));
         at += length;
     }

@@ -15,21 +15,21 @@ typedef struct source {
 
 #define PREFIX "tokenizer.ggml."
 
-static const gguf_kv *find(const source *s, const char *name) {
+static const gguf_kv *vocabulary_find_pair(const source *s, const char *name) {
     char key[64];
     snprintf(key, sizeof key, PREFIX "%s", name);
     return gguf_find(s->kv, s->n_kv, key);
 }
 
 static bool get_bool(const source *s, const char *name, bool value) {
-    const gguf_kv *kv = find(s, name);
+    const gguf_kv *kv = vocabulary_find_pair(s, name);
     return kv && kv->type == GGUF_BOOL ? *kv->value != 0 : value;
 }
 
 /* A list of the wanted element type; *elements NULL: the key is not there. */
 static bool get_list(const source *s, const char *name, uint32_t type, uint64_t *n,
                      const uint8_t **elements) {
-    const gguf_kv *kv = find(s, name);
+    const gguf_kv *kv = vocabulary_find_pair(s, name);
     uint32_t found;
     *elements = NULL, *n = 0;
     if (!kv) return true;
@@ -40,7 +40,7 @@ static bool get_list(const source *s, const char *name, uint32_t type, uint64_t 
     return gq_fail(s->e, "%s: key " PREFIX "%s is no list of %s", s->file, name, gguf_value_name(type));
 }
 
-static bool warn(vocabulary *v, const source *s, const char *text) {
+static bool vocabulary_warn(vocabulary *v, const source *s, const char *text) {
     char *line = strdup(text);
     if (!line || v->n_warnings == VOCABULARY_WARNINGS) {
         free(line);
@@ -55,7 +55,7 @@ static bool warn(vocabulary *v, const source *s, const char *text) {
 static bool read_rule(vocabulary *v, const source *s, bool *no_pre) {
     const char *pre = "default";
     uint64_t n = strlen(pre);
-    *no_pre = !gguf_kv_string(find(s, "pre"), &pre, &n);
+    *no_pre = !gguf_kv_string(vocabulary_find_pair(s, "pre"), &pre, &n);
     if (!split_rule_find(pre, n, &v->rule))
         return gq_fail(s->e,
                        "%s: key " PREFIX
@@ -71,7 +71,7 @@ static bool read_kind(vocabulary *v, const source *s) {
         [VOCABULARY_SPM] = "llama", [VOCABULARY_BPE] = "gpt2", [VOCABULARY_RAW] = "gemma4"};
     const char *model;
     uint64_t n;
-    if (!gguf_kv_string(find(s, "model"), &model, &n))
+    if (!gguf_kv_string(vocabulary_find_pair(s, "model"), &model, &n))
         return gq_fail(
             s->e, "%s: key " PREFIX "model is missing: the file has no vocabulary to tokenize with", s->file);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -80,10 +80,10 @@ static bool read_kind(vocabulary *v, const source *s) {
         v->rule.always_bos = v->rule.raw = v->kind == VOCABULARY_RAW;
         bool no_pre = false;
         if (v->kind == VOCABULARY_BPE && !read_rule(v, s, &no_pre)) return false;
-        return !no_pre ||
-               warn(v, s,
-                    "the file does not say how its vocabulary cuts words (key " PREFIX
-                    "pre); the default is taken, which may not be what the model was trained with");
+        return !no_pre || vocabulary_warn(
+                              v, s,
+                              "the file does not say how its vocabulary cuts words (key " PREFIX
+                              "pre); the default is taken, which may not be what the model was trained with");
     }
     return gq_fail(s->e,
                    "%s: key " PREFIX "model is '%.*s', a kind of vocabulary that is not covered; covered are "
@@ -148,7 +148,7 @@ static bool read_classes(vocabulary *v, const source *s) {
 }
 
 /* All texts that can be met: tokens first, so that a piece below n_tokens is a token's id. */
-static bool read_tokens(vocabulary *v, const source *s, uint64_t n_merges, char **texts) {
+static bool vocabulary_read_tokens(vocabulary *v, const source *s, uint64_t n_merges, char **texts) {
     enum { EMPTY = 24 }; /* bytes of "[EMPTY_4294967295]" */
     uint64_t n;
     const uint8_t *at;
@@ -177,7 +177,7 @@ static bool read_tokens(vocabulary *v, const source *s, uint64_t n_merges, char 
 
 /* Bytes that all texts of merges take together, and of tokens without one. */
 static uint64_t room_for_texts(const source *s) {
-    const gguf_kv *merges = find(s, "merges"), *tokens = find(s, "tokens");
+    const gguf_kv *merges = vocabulary_find_pair(s, "merges"), *tokens = vocabulary_find_pair(s, "tokens");
     return (merges ? merges->size : 0) + 3 * (tokens ? tokens->size : 0) + 1024;
 }
 
@@ -208,7 +208,8 @@ static bool find_merges(const vocabulary *v, const source *s, uint64_t *n, const
     if (v->kind == VOCABULARY_SPM) return true;
     if (!get_list(s, "merges", GGUF_STRING, n, at)) return false;
     if (*at) return true;
-    bool may = gguf_kv_string(find(s, "pre"), &pre, &length) && length == 7 && !memcmp(pre, "kimi-k2", 7);
+    bool may = gguf_kv_string(vocabulary_find_pair(s, "pre"), &pre, &length) && length == 7 &&
+               !memcmp(pre, "kimi-k2", 7);
     return may ||
            gq_fail(s->e, "%s: key " PREFIX "merges is missing, without which its vocabulary is useless",
                    s->file);
@@ -255,7 +256,7 @@ static void find_bytes(vocabulary *v) {
 /* ---- beginning and end ---- */
 
 static bool read_end(vocabulary *v, const source *s, const char *name, uint32_t otherwise, uint32_t *id) {
-    const gguf_kv *kv = find(s, name);
+    const gguf_kv *kv = vocabulary_find_pair(s, name);
     int64_t number;
     *id = otherwise < v->n_tokens ? otherwise : NO_PIECE;
     if (!gguf_kv_int(kv, &number)) return true;
@@ -266,7 +267,7 @@ static bool read_end(vocabulary *v, const source *s, const char *name, uint32_t 
     char text[160];
     snprintf(text, sizeof text, "key " PREFIX "%s is %lld, but there are %u tokens; it is ignored", name,
              (long long)number, v->n_tokens);
-    return warn(v, s, text);
+    return vocabulary_warn(v, s, text);
 }
 
 static bool read_ends(vocabulary *v, const source *s) {
@@ -302,7 +303,7 @@ bool vocabulary_read(vocabulary *v, const char *file, const gguf_kv *kv, uint64_
     if (!read_kind(v, &s) || !find_merges(v, &s, &n_merges, &merges)) return false;
     char *texts = v->texts = malloc(room_for_texts(&s));
     if (!texts) return gq_fail_memory(e, room_for_texts(&s));
-    if (!read_tokens(v, &s, n_merges, &texts) || !read_scores(v, &s) || !read_classes(v, &s) ||
+    if (!vocabulary_read_tokens(v, &s, n_merges, &texts) || !read_scores(v, &s) || !read_classes(v, &s) ||
         (v->kind != VOCABULARY_SPM && !read_merges(v, &s, n_merges, merges, texts)) || !read_ends(v, &s))
         return false;
     vocabulary_correct_classes(v, kv, n_kv);

@@ -9,7 +9,7 @@
 #include "imatrix/entries.h"
 
 /* Weights that share what flows into them. */
-typedef struct site {
+typedef struct collected_site {
     const gguf_tensor *weights[FORWARD_MOST_WEIGHTS];
     size_t n_weights, features, matrices;
     bool routed;      /* each matrix counts for itself */
@@ -17,13 +17,13 @@ typedef struct site {
     double *group;    /* the same, of the group of tokens at work */
     uint64_t *number; /* of that group, per matrix */
     uint64_t *counts; /* one, or one per matrix */
-} site;
+} collected_site;
 
 struct collection {
     threads_pool *pool;
     size_t group_tokens;
     size_t n, room;
-    site *sites; /* in the order in which they were told first */
+    collected_site *sites; /* in the order in which they were told first */
 };
 
 collection *collection_new(threads_pool *pool, size_t context, gq_error *e) {
@@ -47,12 +47,12 @@ void collection_free(collection *c) {
     free(c);
 }
 
-static size_t counts_of(const site *s) { return s->routed ? s->matrices : 1; }
+static size_t counts_of(const collected_site *s) { return s->routed ? s->matrices : 1; }
 
-static site *add_site(collection *c, const forward_inputs *in, gq_error *e) {
+static site *collection_add_site(collection *c, const forward_inputs *in, gq_error *e) {
     if (!memory_grow(&c->sites, &c->room, c->n + 1, sizeof *c->sites, e)) return NULL;
-    site *s = &c->sites[c->n];
-    *s = (site){
+    collected_site *s = &c->sites[c->n];
+    *s = (collected_site){
         .n_weights = in->n_weights, .features = in->features, .matrices = in->matrices, .routed = in->routed};
     memcpy(s->weights, in->weights, sizeof s->weights);
     s->sums = calloc(s->matrices * s->features, sizeof *s->sums); /* no more than the weights have rows */
@@ -65,13 +65,13 @@ static site *add_site(collection *c, const forward_inputs *in, gq_error *e) {
 }
 
 /* The group's sums join the total. */
-static void end_group(const site *s, size_t matrix) {
+static void end_group(const collected_site *s, size_t matrix) {
     double *sums = s->sums + matrix * s->features, *group = s->group + matrix * s->features;
     for (size_t i = 0; i < s->features; i++) sums[i] += group[i], group[i] = 0;
 }
 
 /* Tokens of one group after the other, in the order of forward/groups.h. */
-static void add_tokens(const collection *c, const site *s, const forward_inputs *in) {
+static void add_tokens(const collection *c, const collected_site *s, const forward_inputs *in) {
     for (size_t begin = 0, end; begin < in->tokens; begin = end) {
         uint64_t number = (in->first + (in->token ? in->token[begin] : begin)) / c->group_tokens;
         for (end = begin + 1; end < in->tokens; end++)
@@ -84,12 +84,12 @@ static void add_tokens(const collection *c, const site *s, const forward_inputs 
     }
 }
 
-static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
+static forward_answer collection_on_inputs(void *data, const forward_inputs *in, gq_error *e) {
     collection *c = data;
-    site *s = NULL;
+    collected_site *s = NULL;
     for (size_t i = 0; !s && i < c->n; i++)
         if (c->sites[i].weights[0] == in->weights[0]) s = &c->sites[i];
-    if (!s && !(s = add_site(c, in, e))) return FORWARD_FAILED;
+    if (!s && !(s = collection_add_site(c, in, e))) return FORWARD_FAILED;
     add_tokens(c, s, in);
     if (s->routed || in->matrix == 0) s->counts[s->routed ? in->matrix : 0] += in->tokens;
     return FORWARD_ON;
@@ -99,7 +99,7 @@ forward_site collection_site(collection *c) { return (forward_site){take, c}; }
 
 /* ---- entries ---- */
 
-static bool add_entry(imatrix *im, const site *s, const gguf_tensor *t, gq_error *e) {
+static bool collection_add_entry(imatrix *im, const collected_site *s, const gguf_tensor *t, gq_error *e) {
     imatrix_entry *x = &im->entries[im->n_entries];
     uint64_t n = s->matrices * s->features, n_counts = counts_of(s);
     if (!imatrix_entry_new(x, t->name, strlen(t->name), n, n_counts, false, e)) return false;
@@ -114,11 +114,11 @@ bool collection_take(collection *c, imatrix *im, gq_error *e) {
     bool ok = true;
     *im = (imatrix){0};
     for (size_t i = 0; ok && i < c->n; i++) {
-        site *s = &c->sites[i];
+        collected_site *s = &c->sites[i];
         for (size_t m = 0; m < s->matrices; m++) end_group(s, m);
         free(s->group), s->group = NULL; /* entries come into its place */
         ok = imatrix_reserve(im, s->n_weights, e);
-        for (size_t w = 0; ok && w < s->n_weights; w++) ok = add_entry(im, s, s->weights[w], e);
+        for (size_t w = 0; ok && w < s->n_weights; w++) ok = collection_add_entry(im, s, s->weights[w], e);
     }
     drop_sites(c);
     ok = ok && imatrix_sort(im, "importance", e);

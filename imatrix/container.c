@@ -18,13 +18,13 @@ static const char *const suffixes[PARTS] = {".in_sum2", ".counts", ".in_sum"};
 /* ---- reading ---- */
 
 /* A tensor that belongs to an entry: the entry's name is the first `length` bytes of its own. */
-typedef struct part {
+typedef struct container_part {
     const gguf_tensor *tensor;
     size_t length;
     int kind;
-} part;
+} container_part;
 
-static int compare_base(const part *a, const part *b) {
+static int compare_base(const container_part *a, const container_part *b) {
     size_t n = a->length < b->length ? a->length : b->length;
     int order = memcmp(a->tensor->name, b->tensor->name, n);
     return order ? order : (a->length > b->length) - (a->length < b->length);
@@ -33,7 +33,7 @@ static int compare_base(const part *a, const part *b) {
 static int compare_parts(const void *a, const void *b) { return compare_base(a, b); }
 
 /* Fill parts[] with the tensors that matter, those of an entry side by side, entries by name. */
-static size_t collect(const gguf_shard *s, part *parts) {
+static size_t container_collect_parts(const gguf_shard *s, container_part *parts) {
     size_t n = 0;
     for (uint64_t i = 0; i < s->n_tensors; i++) {
         const char *name = s->tensors[i].name;
@@ -41,14 +41,14 @@ static size_t collect(const gguf_shard *s, part *parts) {
         for (int kind = 0; kind < PARTS; kind++) {
             size_t suffix = strlen(suffixes[kind]);
             if (length < suffix || strcmp(name + length - suffix, suffixes[kind]) != 0) continue;
-            parts[n++] = (part){&s->tensors[i], length - suffix, kind};
+            parts[n++] = (container_part){&s->tensors[i], length - suffix, kind};
         }
     }
     qsort(parts, n, sizeof *parts, compare_parts);
     return n;
 }
 
-static uint64_t elements(const gguf_tensor *t) { return t->size / sizeof(float); }
+static uint64_t container_tensor_elements(const gguf_tensor *t) { return t->size / sizeof(float); }
 
 /* t[SUMS..ACTIVATIONS]: the entry's tensors, NULL where there is none. */
 static bool check_shapes(const char *path, const char *name, const gguf_tensor *const t[PARTS], gq_error *e) {
@@ -59,19 +59,20 @@ static bool check_shapes(const char *path, const char *name, const gguf_tensor *
         if (t[kind] && t[kind]->type->id != GGUF_F32)
             return gq_fail(e, "%s: tensor '%s' has type %s, expected F32", path, t[kind]->name,
                            t[kind]->type->name);
-    uint64_t n = elements(t[SUMS]), counts = elements(t[COUNTS]);
+    uint64_t n = container_tensor_elements(t[SUMS]), counts = container_tensor_elements(t[COUNTS]);
     if (n == 0 || counts == 0 || n % counts != 0)
         return gq_fail(
             e,
             "%s: entry '%s' has %llu sums and %llu counts, expected the same number of sums for each count",
             path, name, (unsigned long long)n, (unsigned long long)counts);
-    if (t[ACTIVATIONS] && elements(t[ACTIVATIONS]) != n)
+    if (t[ACTIVATIONS] && container_tensor_elements(t[ACTIVATIONS]) != n)
         return gq_fail(e, "%s: entry '%s' has %llu sums of squares, but %llu plain sums", path, name,
-                       (unsigned long long)n, (unsigned long long)elements(t[ACTIVATIONS]));
+                       (unsigned long long)n, (unsigned long long)container_tensor_elements(t[ACTIVATIONS]));
     return true;
 }
 
-static bool read_entry(imatrix *im, const gq_file *file, const part *parts, size_t n, gq_error *e) {
+static bool container_read_entry(imatrix *im, const gq_file *file, const container_part *parts, size_t n,
+                                 gq_error *e) {
     const gguf_tensor *t[PARTS] = {0};
     for (size_t i = 0; i < n; i++) t[parts[i].kind] = parts[i].tensor;
     if (parts->length == 0)
@@ -81,8 +82,8 @@ static bool read_entry(imatrix *im, const gq_file *file, const part *parts, size
     memcpy(name, parts->tensor->name, parts->length);
     if (!check_shapes(file->path, name, t, e)) return false;
     imatrix_entry *entry = &im->entries[im->n_entries];
-    if (!imatrix_entry_new(entry, name, parts->length, elements(t[SUMS]), elements(t[COUNTS]), t[ACTIVATIONS],
-                           e))
+    if (!imatrix_entry_new(entry, name, parts->length, container_tensor_elements(t[SUMS]),
+                           container_tensor_elements(t[COUNTS]), t[ACTIVATIONS], e))
         return false;
     im->n_entries++;
     float *to[PARTS] = {entry->sums, entry->counts, entry->activations};
@@ -92,7 +93,8 @@ static bool read_entry(imatrix *im, const gq_file *file, const part *parts, size
     return true;
 }
 
-static bool read_entries(imatrix *im, const gguf_shard *s, const part *parts, size_t n, gq_error *e) {
+static bool read_entries(imatrix *im, const gguf_shard *s, const container_part *parts, size_t n,
+                         gq_error *e) {
     uint64_t entries = 0;
     for (size_t i = 0; i < n; i++) entries += i == 0 || compare_base(&parts[i - 1], &parts[i]) != 0;
     if (entries == 0)
@@ -104,7 +106,7 @@ static bool read_entries(imatrix *im, const gguf_shard *s, const part *parts, si
     if (!imatrix_reserve(im, entries, e)) return false;
     for (size_t i = 0, next; i < n; i = next) {
         for (next = i + 1; next < n && compare_base(&parts[i], &parts[next]) == 0;) next++;
-        if (!read_entry(im, &s->file, parts + i, next - i, e)) return false;
+        if (!container_read_entry(im, &s->file, parts + i, next - i, e)) return false;
     }
     return true;
 }
@@ -133,7 +135,8 @@ static bool warn_contradictions(imatrix *im, const char *path, gq_error *e) {
 }
 
 /* The keys are for reports only, so a strange one is worth a warning and no more. */
-static bool read_number(imatrix *im, const gguf_shard *s, const char *key, uint32_t *to, gq_error *e) {
+static bool container_read_number(imatrix *im, const gguf_shard *s, const char *key, uint32_t *to,
+                                  gq_error *e) {
     const gguf_kv *kv = gguf_find(s->kv, s->n_kv, key);
     int64_t value;
     if (kv && gguf_kv_int(kv, &value) && value >= 0 && value <= UINT32_MAX) {
@@ -163,13 +166,13 @@ static bool read_datasets(imatrix *im, const gguf_shard *s, gq_error *e) {
 bool imatrix_read_gguf(imatrix *im, gq_file *file, gq_error *e) {
     gguf_shard s;
     if (!gguf_shard_read(&s, file, e)) return false;
-    uint64_t bytes = s.n_tensors * sizeof(part);
-    part *parts = malloc(bytes ? bytes : 1);
+    uint64_t bytes = s.n_tensors * sizeof(container_part);
+    container_part *parts = malloc(bytes ? bytes : 1);
     bool ok = parts ? true : gq_fail_memory(e, bytes);
-    ok = ok && read_entries(im, &s, parts, collect(&s, parts), e) &&
+    ok = ok && read_entries(im, &s, parts, container_collect_parts(&s, parts), e) &&
          warn_contradictions(im, s.file.path, e) && read_datasets(im, &s, e) &&
-         read_number(im, &s, KEY_CHUNK_COUNT, &im->chunk_count, e) &&
-         read_number(im, &s, KEY_CHUNK_SIZE, &im->chunk_size, e);
+         container_read_number(im, &s, KEY_CHUNK_COUNT, &im->chunk_count, e) &&
+         container_read_number(im, &s, KEY_CHUNK_SIZE, &im->chunk_size, e);
     free(parts);
     gguf_shard_free(&s);
     return ok;
@@ -207,7 +210,7 @@ static bool add_part(gguf_header *h, const imatrix_entry *x, int kind, uint64_t 
     return gguf_header_add_tensor(h, name, ne, gguf_type_of(GGUF_F32), e);
 }
 
-static bool describe(gguf_header *h, const imatrix *im, gq_error *e) {
+static bool container_write_facts(gguf_header *h, const imatrix *im, gq_error *e) {
     if (!gguf_header_set_string(h, "general.type", "imatrix", e) || !set_datasets(h, im, e) ||
         !gguf_header_set_u32(h, KEY_CHUNK_COUNT, im->chunk_count, e) ||
         !gguf_header_set_u32(h, KEY_CHUNK_SIZE, imatrix_chunk(im), e))
@@ -222,7 +225,7 @@ static bool describe(gguf_header *h, const imatrix *im, gq_error *e) {
 }
 
 /* Values into their place, times the tokens per count; false when one grows beyond a float. */
-static bool put(uint8_t *to, const float *x, uint64_t n, float scale) {
+static bool container_put_floats(uint8_t *to, const float *x, uint64_t n, float scale) {
     bool finite = true;
     for (uint64_t i = 0; i < n; i++) {
         float value = x[i] * scale;
@@ -236,10 +239,13 @@ static bool put_entries(const imatrix *im, const gguf_header *h, uint8_t *bytes,
     float scale = im->legacy ? (float)imatrix_chunk(im) : 1;
     for (uint64_t i = 0, tensor = 0; i < im->n_entries; i++) {
         const imatrix_entry *x = &im->entries[i];
-        bool ok = put(bytes + gguf_header_tensor_offset(h, tensor++), x->sums, x->n_values, scale);
-        ok &= put(bytes + gguf_header_tensor_offset(h, tensor++), x->counts, x->n_counts, scale);
+        bool ok =
+            container_put_floats(bytes + gguf_header_tensor_offset(h, tensor++), x->sums, x->n_values, scale);
+        ok &= container_put_floats(bytes + gguf_header_tensor_offset(h, tensor++), x->counts, x->n_counts,
+                                   scale);
         if (x->activations)
-            ok &= put(bytes + gguf_header_tensor_offset(h, tensor++), x->activations, x->n_values, scale);
+            ok &= container_put_floats(bytes + gguf_header_tensor_offset(h, tensor++), x->activations,
+                                       x->n_values, scale);
         if (!ok)
             return gq_fail(e, "entry '%s': the values are too large for %g tokens a call", x->name, scale);
     }
@@ -250,7 +256,8 @@ bool imatrix_write_gguf(const imatrix *im, uint8_t **bytes, uint64_t *size, gq_e
     gguf_header *h = gguf_header_new(e);
     const uint8_t *header;
     uint64_t header_size, data_size;
-    bool ok = h && describe(h, im, e) && gguf_header_finish(h, &header, &header_size, &data_size, e);
+    bool ok =
+        h && container_write_facts(h, im, e) && gguf_header_finish(h, &header, &header_size, &data_size, e);
     *bytes = NULL;
     if (ok) {
         *size = header_size + data_size;

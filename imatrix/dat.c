@@ -16,10 +16,10 @@ typedef struct cursor {
     uint64_t at;
 } cursor;
 
-static uint64_t left(const cursor *c) { return c->file->size - c->at; }
+static uint64_t cursor_bytes_left(const cursor *c) { return c->file->size - c->at; }
 
-static bool take(cursor *c, void *to, size_t n, const char *what, gq_error *e) {
-    if (left(c) < n)
+static bool cursor_take_bytes(cursor *c, void *to, size_t n, const char *what, gq_error *e) {
+    if (cursor_bytes_left(c) < n)
         return gq_fail(e, "%s: the file ends at offset %llu, inside %s", c->file->path,
                        (unsigned long long)c->file->size, what);
     if (!gq_file_read(c->file, c->at, to, n, e)) return false;
@@ -27,13 +27,14 @@ static bool take(cursor *c, void *to, size_t n, const char *what, gq_error *e) {
     return true;
 }
 
-static bool take_name(cursor *c, char name[GGUF_MAX_NAME + 1], int32_t *length, uint32_t index, gq_error *e) {
+static bool cursor_take_name(cursor *c, char name[GGUF_MAX_NAME + 1], int32_t *length, uint32_t index,
+                             gq_error *e) {
     uint64_t start = c->at;
-    if (!take(c, length, sizeof *length, "the length of a name", e)) return false;
+    if (!cursor_take_bytes(c, length, sizeof *length, "the length of a name", e)) return false;
     if (*length < 1 || *length > GGUF_MAX_NAME)
         return gq_fail(e, "%s: offset %llu: the name of entry %u is %d bytes long, expected 1 to %d",
                        c->file->path, (unsigned long long)start, index, *length, GGUF_MAX_NAME);
-    if (!take(c, name, (size_t)*length, "a name", e)) return false;
+    if (!cursor_take_bytes(c, name, (size_t)*length, "a name", e)) return false;
     name[*length] = 0;
     if (strlen(name) != (size_t)*length)
         return gq_fail(e, "%s: offset %llu: the name of entry %u, '%s', has a NUL inside", c->file->path,
@@ -41,44 +42,44 @@ static bool take_name(cursor *c, char name[GGUF_MAX_NAME + 1], int32_t *length, 
     return true;
 }
 
-static bool read_entry(imatrix *im, cursor *c, uint32_t index, gq_error *e) {
+static bool dat_read_entry(imatrix *im, cursor *c, uint32_t index, gq_error *e) {
     char name[GGUF_MAX_NAME + 1];
     int32_t length, calls, n;
-    if (!take_name(c, name, &length, index, e)) return false;
-    if (!take(c, &calls, sizeof calls, "a call count", e)) return false;
-    if (!take(c, &n, sizeof n, "a number of values", e)) return false;
+    if (!cursor_take_name(c, name, &length, index, e)) return false;
+    if (!cursor_take_bytes(c, &calls, sizeof calls, "a call count", e)) return false;
+    if (!cursor_take_bytes(c, &n, sizeof n, "a number of values", e)) return false;
     if (calls < 0)
         return gq_fail(e, "%s: entry '%s': call count %d, expected 0 or more", c->file->path, name, calls);
-    if (n < 1 || (uint64_t)n > left(c) / sizeof(float))
+    if (n < 1 || (uint64_t)n > cursor_bytes_left(c) / sizeof(float))
         return gq_fail(e, "%s: entry '%s': %d values announced at offset %llu, where %llu bytes are left",
                        c->file->path, name, n, (unsigned long long)(c->at - sizeof n),
-                       (unsigned long long)left(c));
+                       (unsigned long long)cursor_bytes_left(c));
     imatrix_entry *entry = &im->entries[im->n_entries];
     if (!imatrix_entry_new(entry, name, (size_t)length, (uint64_t)n, 1, false, e)) return false;
     im->n_entries++;
     /* No calls: the values are means already. */
     entry->counts[0] = calls ? (float)calls : 1;
-    return take(c, entry->sums, (size_t)n * sizeof(float), "the values", e);
+    return cursor_take_bytes(c, entry->sums, (size_t)n * sizeof(float), "the values", e);
 }
 
 static bool read_trailer(imatrix *im, cursor *c, gq_error *e) {
     int32_t chunks, length;
-    if (left(c) == 0) return true; /* files from before April 2024 */
-    if (!take(c, &chunks, sizeof chunks, "the number of chunks", e)) return false;
+    if (cursor_bytes_left(c) == 0) return true; /* files from before April 2024 */
+    if (!cursor_take_bytes(c, &chunks, sizeof chunks, "the number of chunks", e)) return false;
     if (chunks < 0)
         return gq_fail(e, "%s: offset %llu: %d chunks, expected 0 or more", c->file->path,
                        (unsigned long long)(c->at - sizeof chunks), chunks);
     im->chunk_count = (uint32_t)chunks;
-    if (left(c) == 0) return true;
-    if (!take(c, &length, sizeof length, "the length of the data set's name", e)) return false;
-    if (length < 0 || (uint64_t)length > left(c))
+    if (cursor_bytes_left(c) == 0) return true;
+    if (!cursor_take_bytes(c, &length, sizeof length, "the length of the data set's name", e)) return false;
+    if (length < 0 || (uint64_t)length > cursor_bytes_left(c))
         return gq_fail(e, "%s: offset %llu: the data set's name is %d bytes long, where %llu bytes are left",
                        c->file->path, (unsigned long long)(c->at - sizeof length), length,
-                       (unsigned long long)left(c));
+                       (unsigned long long)cursor_bytes_left(c));
     if (length == 0) return true;
     char *text = malloc((size_t)length);
     if (!text) return gq_fail_memory(e, (unsigned long long)length);
-    bool ok = take(c, text, (size_t)length, "the data set's name", e) &&
+    bool ok = cursor_take_bytes(c, text, (size_t)length, "the data set's name", e) &&
               imatrix_add_dataset(im, text, (uint64_t)length, e);
     free(text);
     return ok;
@@ -90,8 +91,8 @@ bool imatrix_read_dat(imatrix *im, const gq_file *file, gq_error *e) {
     int32_t n;
     if (file->size == 0)
         return gq_fail(e, "%s: the file is empty, expected an importance matrix", file->path);
-    if (!take(&c, &n, sizeof n, "the number of entries", e)) return false;
-    if (n < 1 || n > IMATRIX_MAX_ENTRIES || (uint64_t)n > left(&c) / SMALLEST_ENTRY)
+    if (!cursor_take_bytes(&c, &n, sizeof n, "the number of entries", e)) return false;
+    if (n < 1 || n > IMATRIX_MAX_ENTRIES || (uint64_t)n > cursor_bytes_left(&c) / SMALLEST_ENTRY)
         return gq_fail(
             e,
             "%s: not an importance matrix: it does not begin with \"GGUF\", and read as the legacy "
@@ -99,10 +100,10 @@ bool imatrix_read_dat(imatrix *im, const gq_file *file, gq_error *e) {
             file->path, n, (unsigned long long)file->size);
     if (!imatrix_reserve(im, (uint64_t)n, e)) return false;
     for (uint32_t i = 0; i < (uint32_t)n; i++)
-        if (!read_entry(im, &c, i, e)) return false;
+        if (!dat_read_entry(im, &c, i, e)) return false;
     if (!read_trailer(im, &c, e)) return false;
-    if (left(&c) && !imatrix_warn(im, e, "%s: %llu bytes after the end are ignored", file->path,
-                                  (unsigned long long)left(&c)))
+    if (cursor_bytes_left(&c) && !imatrix_warn(im, e, "%s: %llu bytes after the end are ignored", file->path,
+                                               (unsigned long long)cursor_bytes_left(&c)))
         return false;
     return imatrix_sort(im, file->path, e);
 }
@@ -149,7 +150,8 @@ static bool put_entry(uint8_t **to, const imatrix *im, const imatrix_entry *x, g
 }
 
 /* Number of entries that are written, and the bytes of the file. */
-static bool measure(const imatrix *im, const char *dataset, uint64_t *n, uint64_t *size, gq_error *e) {
+static bool dat_measure_size(const imatrix *im, const char *dataset, uint64_t *n, uint64_t *size,
+                             gq_error *e) {
     *n = 0;
     *size = 3 * sizeof(int32_t) + strlen(dataset);
     for (uint64_t i = 0; i < im->n_entries; i++) {
@@ -168,7 +170,7 @@ bool imatrix_write_dat(const imatrix *im, uint8_t **bytes, uint64_t *size, gq_er
     const char *dataset = im->n_datasets ? im->datasets[im->n_datasets - 1] : "";
     uint64_t n;
     *bytes = NULL;
-    if (!measure(im, dataset, &n, size, e)) return false;
+    if (!dat_measure_size(im, dataset, &n, size, e)) return false;
     uint8_t *to = malloc(*size);
     if (!to) return gq_fail_memory(e, *size);
     *bytes = to;

@@ -171,15 +171,15 @@ static prepared prepare(const moments_block *b, uint64_t tokens) {
     return p;
 }
 
-typedef struct filling {
+typedef struct factor_filling {
     const work *w;
     const prepared *p;
     double added, kept; /* to the diagonal; of the sums */
     float *tiles;
-} filling;
+} factor_filling;
 
 static void fill_strip(void *data, size_t strip, int thread) {
-    const filling *f = data;
+    const factor_filling *f = data;
     const work *w = f->w;
     const moments_block *b = f->p->block;
     size_t from = feedback_triangle(strip), rows = (strip + 1) * STRIP;
@@ -198,7 +198,8 @@ static void fill_strip(void *data, size_t strip, int thread) {
 
 /* Into the root's place; the diagonal's tiles whole, too. Where nothing was seen all columns are equal. */
 static void fill(const work *w, const prepared *p, double damp, double shrink, float *tiles) {
-    filling f = {w, p, p->mean_square > 0 ? damp * p->mean_square : 1, (1 - shrink) * p->per_token, tiles};
+    factor_filling f = {w, p, p->mean_square > 0 ? damp * p->mean_square : 1, (1 - shrink) * p->per_token,
+                        tiles};
     threads_for(w->pool, w->strips, 1, fill_strip, &f);
 }
 

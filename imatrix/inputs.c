@@ -7,7 +7,7 @@
 #include "imatrix/imatrix.h"
 
 /* In place: of large mixtures of experts the data are gigabytes. Sums are means from here on. */
-static void normalise(imatrix_entry *x) {
+static void entry_to_mean_squares(imatrix_entry *x) {
     uint64_t n = x->n_values / x->n_counts;
     for (uint64_t k = 0; k < x->n_counts; k++) imatrix_column(x, k, n, x->sums + k * n);
 }
@@ -15,7 +15,7 @@ static void normalise(imatrix_entry *x) {
 static bool make_ready(model_inputs *m, const char *path, gq_error *e) {
     imatrix *data = m->data;
     if (!imatrix_check(data, path, e)) return false;
-    for (uint64_t i = 0; i < data->n_entries; i++) normalise(&data->entries[i]);
+    for (uint64_t i = 0; i < data->n_entries; i++) entry_to_mean_squares(&data->entries[i]);
     m->n_entries = data->n_entries;
     m->chunk_count = data->chunk_count;
     m->dataset = data->n_datasets ? data->datasets[0] : NULL;
@@ -23,26 +23,26 @@ static bool make_ready(model_inputs *m, const char *path, gq_error *e) {
     return true;
 }
 
-static bool start(model_inputs *m, const char *path, gq_error *e) {
+static bool inputs_start(model_inputs *m, const char *path, gq_error *e) {
     *m = (model_inputs){.path = strdup(path), .data = calloc(1, sizeof *m->data)};
     return (m->path && m->data) || gq_fail_memory(e, strlen(path) + sizeof *m->data);
 }
 
-static bool finish(model_inputs *m, bool ok) {
+static bool inputs_finish(model_inputs *m, bool ok) {
     if (!ok) model_inputs_free(m);
     return ok;
 }
 
 bool model_inputs_read(model_inputs *m, const char *path, inputs_filter filter, gq_error *e) {
-    bool ok = start(m, path, e) && imatrix_open(m->data, path, e);
+    bool ok = inputs_start(m, path, e) && imatrix_open(m->data, path, e);
     if (ok && filter.n) imatrix_filter(m->data, filter.texts, filter.n, filter.include);
-    return finish(m, ok && make_ready(m, path, e));
+    return inputs_finish(m, ok && make_ready(m, path, e));
 }
 
 bool model_inputs_of(model_inputs *m, imatrix *data, const char *name, gq_error *e) {
-    bool ok = start(m, name, e);
+    bool ok = inputs_start(m, name, e);
     if (ok) *m->data = *data, *data = (imatrix){.n_entries = 0};
-    return finish(m, ok && make_ready(m, name, e));
+    return inputs_finish(m, ok && make_ready(m, name, e));
 }
 
 void model_inputs_free(model_inputs *m) {

@@ -21,7 +21,7 @@ static bool copy_entry(imatrix_entry *to, const imatrix_entry *x, float scale, b
 
 /* to += x * scale. `to` has as many counts as x, or x a single one, which then holds for every matrix. Sums
  * that come with a count of zero are left behind. */
-static void add_entry(imatrix_entry *to, const imatrix_entry *x, float scale) {
+static void entry_add_scaled(imatrix_entry *to, const imatrix_entry *x, float scale) {
     uint64_t w = to->n_values / to->n_counts;
     for (uint64_t j = 0; j < to->n_counts; j++) {
         float count = x->counts[x->n_counts == 1 ? 0 : j], keep = to->counts[j] > 0 ? 1 : 0;
@@ -44,12 +44,12 @@ static bool merge_entry(imatrix_entry *a, const imatrix_entry *b, float scale, c
         return gq_fail(e, "%s: entry '%s' has %llu counts, but %llu in the files before it", path, b->name,
                        (unsigned long long)b->n_counts, (unsigned long long)a->n_counts);
     if (a->n_counts >= b->n_counts) {
-        add_entry(a, b, scale);
+        entry_add_scaled(a, b, scale);
         return true;
     }
     imatrix_entry sum; /* with the counts of b */
     if (!copy_entry(&sum, b, scale, a->activations != NULL, e)) return false;
-    add_entry(&sum, a, 1);
+    entry_add_scaled(&sum, a, 1);
     imatrix_entry_free(a);
     *a = sum;
     return true;

@@ -5,19 +5,19 @@
 enum { ROWS = 192, TOKENS = 1024 }; /* of an output in memory */
 
 /* A piece of the outputs. */
-typedef struct piece {
+typedef struct output_piece {
     matmul *m;
     size_t row, rows, token, tokens;
-} piece;
+} output_piece;
 
-static void multiply(const piece *p, const output_side *s, float *y) {
+static void multiply(const output_piece *p, const output_side *s, float *y) {
     matmul_weights w = s->weights;
     w.data = (const uint8_t *)w.data + p->row * w.row_bytes, w.rows = p->rows;
     matmul_run(p->m, &w, s->x + p->token, s->stride, y, TOKENS, p->tokens);
 }
 
 typedef struct compared_rows {
-    const piece *p;
+    const output_piece *p;
     const float *a, *b;
     double of_row[ROWS];
 } compared_rows;
@@ -34,7 +34,7 @@ static void compare_row(void *data, size_t r, int thread) {
 }
 
 /* Row by row, each in the order of tokens, then of rows: sum of (a - b)^2; b NULL: zeros. */
-static double distance(const piece *p, const float *a, const float *b) {
+static double distance(const output_piece *p, const float *a, const float *b) {
     compared_rows c = {.p = p, .a = a, .b = b};
     double sum = 0;
     threads_for(matmul_pool(p->m), p->rows, THREADS_EVEN, compare_row, &c);
@@ -46,7 +46,7 @@ bool output_compare(matmul *m, const output_side *original, const output_side *r
                     size_t tokens, output_errors *sums, gq_error *e) {
     size_t bytes = sizeof(float) * ROWS * TOKENS, rows = original->weights.rows;
     float *wanted = malloc(bytes), *got = malloc(bytes);
-    for (piece p = {.m = m}; wanted && got && p.row < rows; p.row += ROWS) {
+    for (output_piece p = {.m = m}; wanted && got && p.row < rows; p.row += ROWS) {
         p.rows = rows - p.row < ROWS ? rows - p.row : ROWS;
         for (p.token = 0; p.token < tokens; p.token += TOKENS) {
             p.tokens = tokens - p.token < TOKENS ? tokens - p.token : TOKENS;

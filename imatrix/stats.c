@@ -11,14 +11,14 @@
 static const float least_active = 0.00001f;
 
 /* All values of an entry; NaN where no token came. */
-static void normalise(const imatrix_entry *x, float *a) {
+static void stats_normalise(const imatrix_entry *x, float *a) {
     uint64_t w = x->n_values / x->n_counts;
     for (uint64_t j = 0; j < x->n_counts; j++)
         for (uint64_t i = j * w; i < (j + 1) * w; i++)
             a[i] = x->counts[j] > 0 ? x->sums[i] / x->counts[j] : NAN;
 }
 
-static void moments(imatrix_stats *s, const float *a, uint64_t n) {
+static void stats_of_moments(imatrix_stats *s, const float *a, uint64_t n) {
     double squares = 0;
     uint64_t active = 0;
     s->sum = 0, s->min = INFINITY, s->max = 0;
@@ -37,7 +37,7 @@ static void moments(imatrix_stats *s, const float *a, uint64_t n) {
     s->deviation = sqrt(squares / (double)s->n);
 }
 
-static void distribution(imatrix_stats *s, const float *a, uint64_t n) {
+static void stats_of_distribution(imatrix_stats *s, const float *a, uint64_t n) {
     double entropy = 0;
     uint64_t outliers = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -51,7 +51,7 @@ static void distribution(imatrix_stats *s, const float *a, uint64_t n) {
     if (s->n > 1) s->evenness = entropy / log2((double)s->n);
 }
 
-static double cosine(const float *a, const float *b, uint64_t n) {
+static double stats_cosine(const float *a, const float *b, uint64_t n) {
     double ab = 0, aa = 0, bb = 0;
     for (uint64_t i = 0; i < n; i++) {
         if (isnan(a[i]) || isnan(b[i])) continue;
@@ -61,7 +61,7 @@ static double cosine(const float *a, const float *b, uint64_t n) {
 }
 
 /* a and b: room for the values of the largest entry, each. */
-static void describe(const imatrix *im, const imatrix_entry *x, imatrix_stats *s, float *a, float *b) {
+static void stats_of_entry(const imatrix *im, const imatrix_entry *x, imatrix_stats *s, float *a, float *b) {
     *s = (imatrix_stats){.entry = x,
                          .sum = NAN,
                          .min = NAN,
@@ -77,15 +77,15 @@ static void describe(const imatrix *im, const imatrix_entry *x, imatrix_stats *s
     bool in_block = gguf_block_leads(x->name, &block);
     s->layer = in_block ? (int64_t)block.number : -1, s->role = in_block ? block.rest : x->name;
     if (x->n_unseen == x->n_counts) return;
-    normalise(x, a);
-    moments(s, a, x->n_values);
-    distribution(s, a, x->n_values);
+    stats_normalise(x, a);
+    stats_of_moments(s, a, x->n_values);
+    stats_of_distribution(s, a, x->n_values);
     char name[32 + GGUF_MAX_NAME];
     snprintf(name, sizeof name, "blk.%lld.%s", (long long)s->layer - 1, s->role);
     const imatrix_entry *earlier = s->layer > 0 ? imatrix_find(im, name) : NULL;
     if (!earlier || earlier->n_values != x->n_values) return;
-    normalise(earlier, b);
-    s->cosine = cosine(a, b, x->n_values);
+    stats_normalise(earlier, b);
+    s->cosine = stats_cosine(a, b, x->n_values);
 }
 
 bool imatrix_statistics(const imatrix *im, imatrix_stats *stats, gq_error *e) {
@@ -94,7 +94,8 @@ bool imatrix_statistics(const imatrix *im, imatrix_stats *stats, gq_error *e) {
         if (im->entries[i].n_values > most) most = im->entries[i].n_values;
     float *room = calloc(most, 2 * sizeof *room);
     if (!room) return gq_fail_memory(e, most * 2 * sizeof *room);
-    for (uint64_t i = 0; i < im->n_entries; i++) describe(im, &im->entries[i], &stats[i], room, room + most);
+    for (uint64_t i = 0; i < im->n_entries; i++)
+        stats_of_entry(im, &im->entries[i], &stats[i], room, room + most);
     free(room);
     return true;
 }

@@ -20,12 +20,12 @@ typedef struct unpacking {
  * value, for experts without data, shrink more, and 8 times leaves room for seven such experts in eight. The
  * fixed part is for small files of constants. Together they keep 1 MiB of input below 64 MiB in all: 12 MiB
  * unpacked, and up to four times that for the arrays and names made of it. */
-static uint64_t allowance(uint64_t compressed) {
+static uint64_t unpacked_limit(uint64_t compressed) {
     const uint64_t fixed = 4 << 20, ratio = 8;
     return compressed > (UINT64_MAX / 2 - fixed) / ratio ? UINT64_MAX / 2 : fixed + ratio * compressed;
 }
 
-static bool refill(unpacking *u, gq_error *e) {
+static bool unpacking_refill(unpacking *u, gq_error *e) {
     uint64_t left = u->file->size - u->at;
     size_t n = left < STEP ? (size_t)left : STEP;
     if (!gq_file_read(u->file, u->at, u->in, n, e)) return false;
@@ -35,7 +35,7 @@ static bool refill(unpacking *u, gq_error *e) {
     return true;
 }
 
-static bool grow(unpacking *u, gq_error *e) {
+static bool unpacking_grow(unpacking *u, gq_error *e) {
     if (u->n > u->limit)
         return gq_fail(e,
                        "%s: unpacks to more than %llu bytes, the most that is accepted for %llu compressed "
@@ -53,10 +53,10 @@ static bool grow(unpacking *u, gq_error *e) {
 static bool inflate_all(unpacking *u, gq_error *e) {
     bool ended = false; /* at the end of a gzip member; another may follow */
     for (;;) {
-        if (u->z.avail_in == 0 && u->at < u->file->size && !refill(u, e)) return false;
+        if (u->z.avail_in == 0 && u->at < u->file->size && !unpacking_refill(u, e)) return false;
         if (ended && u->z.avail_in == 0) return true;
         if (ended) inflateReset(&u->z);
-        if (u->n == u->room && !grow(u, e)) return false;
+        if (u->n == u->room && !unpacking_grow(u, e)) return false;
         uint64_t space = u->room - u->n;
         uInt step = space < INT_MAX ? (uInt)space : INT_MAX;
         u->z.next_out = u->out + u->n;
@@ -85,7 +85,7 @@ bool imatrix_unpack(gq_file *file, gq_error *e) {
     unpacking *u = calloc(1, sizeof *u);
     if (!u) return gq_fail_memory(e, sizeof *u);
     u->file = file;
-    u->limit = allowance(file->size);
+    u->limit = unpacked_limit(file->size);
     bool ok = inflateInit2(&u->z, 16 + MAX_WBITS) == Z_OK; /* 16: gzip only */
     if (!ok) gq_fail_memory(e, sizeof u->z);
     gq_file unpacked;

@@ -160,7 +160,7 @@ static bool write_to(int fd, const file_piece *pieces, size_t n) {
 
 /* A write beyond RLIMIT_FSIZE sends the thread SIGXFSZ, which would end the process: it is held back and
  * taken away again, so that the error is all that is left of it. */
-static bool fill(int fd, const file_piece *pieces, size_t n) {
+static bool file_write_pieces(int fd, const file_piece *pieces, size_t n) {
     sigset_t limit, old, pending;
     sigemptyset(&limit);
     sigaddset(&limit, SIGXFSZ);
@@ -190,7 +190,7 @@ bool files_write(const char *path, bool replace, const file_piece *pieces, size_
     if (!gq_check_target(path, replace, e)) return false;
     int fd = create_beside(path, &beside, e);
     bool ok = fd >= 0;
-    if (ok && !(fill(fd, pieces, n) && safe_file_rename(beside, path, replace))) {
+    if (ok && !(file_write_pieces(fd, pieces, n) && safe_file_rename(beside, path, replace))) {
         ok = fail_write(path, errno, e);
         unlink(beside);
     }

@@ -26,73 +26,73 @@ INLINE vf load_some(const float *p, size_t n) {
         } \
     } while (0)
 
-INLINE vf logistic(vf x) { return 1.0f / (1.0f + exponential(-x)); }
-INLINE vf silu(vf x) { return x / (1.0f + exponential(-x)); }
+INLINE vf lanes_logistic(vf x) { return 1.0f / (1.0f + lanes_exponential(-x)); }
+INLINE vf lanes_silu(vf x) { return x / (1.0f + lanes_exponential(-x)); }
 /* x/2 (1 + tanh(u)) = x / (1 + e^-2u) */
-INLINE vf gelu(vf x) {
+INLINE vf lanes_gelu(vf x) {
     const float two_root = 1.59576912f; /* 2 sqrt(2 / pi) */
-    return x / (1.0f + exponential(-(two_root * x * (1.0f + 0.044715f * x * x))));
+    return x / (1.0f + lanes_exponential(-(two_root * x * (1.0f + 0.044715f * x * x))));
 }
-INLINE vf relu2(vf x) { return pick(lt(x, all(0.0f)), all(0.0f), x * x); }
+INLINE vf lanes_relu2(vf x) { return pick(lt(x, all(0.0f)), all(0.0f), x * x); }
 /* gpt-oss: g / (1 + e^(-1.702 g)) with g = min(x, 7) */
-INLINE vf clamped(vf x) {
+INLINE vf lanes_clamp(vf x) {
     vf g = smaller(all(7.0f), x);
-    return g / (1.0f + exponential(-1.702f * g));
+    return g / (1.0f + lanes_exponential(-1.702f * g));
 }
 INLINE vf within_seven(vf x) { return smaller(all(7.0f), larger(all(-7.0f), x)); }
 
-static void activate(activation act, float *x, size_t n) {
+static void elements_activate(activation act, float *x, size_t n) {
     switch (act) {
     case ACT_SILU:
-        FOR_EACH(x, n, v, silu(v));
+        FOR_EACH(x, n, v, lanes_silu(v));
         break;
     case ACT_GELU:
-        FOR_EACH(x, n, v, gelu(v));
+        FOR_EACH(x, n, v, lanes_gelu(v));
         break;
     case ACT_RELU2:
-        FOR_EACH(x, n, v, relu2(v));
+        FOR_EACH(x, n, v, lanes_relu2(v));
         break;
     case ACT_CLAMPED:
-        FOR_EACH(x, n, v, clamped(v));
+        FOR_EACH(x, n, v, lanes_clamp(v));
         break;
     }
 }
 
-static void multiply(float *x, const float *y, size_t n) {
+static void elements_multiply(float *x, const float *y, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] *= y[i];
 }
 
-static void gate(activation act, float *g, const float *x, size_t n) {
+static void elements_gate(activation act, float *g, const float *x, size_t n) {
     enum { PIECE = 1024 };
     if (act != ACT_CLAMPED) {
-        activate(act, g, n);
-        multiply(g, x, n);
+        elements_activate(act, g, n);
+        elements_multiply(g, x, n);
         return;
     }
-    activate(act, g, n);
+    elements_activate(act, g, n);
     float up[PIECE];
     for (size_t first = 0; first < n; first += PIECE) {
         size_t m = n - first < PIECE ? n - first : PIECE;
         memcpy(up, x + first, m * sizeof *x);
         FOR_EACH(up, m, v, within_seven(v) + 1.0f);
-        multiply(g + first, up, m);
+        elements_multiply(g + first, up, m);
     }
 }
 
-static void sigmoid(float *x, size_t n) { FOR_EACH(x, n, v, logistic(v)); }
-static void cap(float *x, float c, size_t n) { FOR_EACH(x, n, v, hyperbolic_tangent(v / c) * c); }
-static void add(float *x, float y, size_t n) {
+static void elements_sigmoid(float *x, size_t n) { FOR_EACH(x, n, v, lanes_logistic(v)); }
+static void elements_cap(float *x, float c, size_t n) { FOR_EACH(x, n, v, hyperbolic_tangent(v / c) * c); }
+static void elements_add(float *x, float y, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] += y;
 }
-static void scale(float *x, float factor, size_t n) {
+static void elements_scale(float *x, float factor, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] *= factor;
 }
 static void add_scaled(float *x, const float *y, float factor, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] += factor * y[i];
 }
 
-static void turn(float *restrict u, float *restrict v, const float *restrict cosine,
-                 const float *restrict sine, size_t n) {
+static void elements_rotate(float *restrict u, float *restrict v, const float *restrict cosine,
+                            const float *restrict sine, size_t n) {
     for (size_t i = 0; i < n; i++) {
         float a = u[i], b = v[i];
         u[i] = a * cosine[i] - b * sine[i];
@@ -103,7 +103,7 @@ static void turn(float *restrict u, float *restrict v, const float *restrict cos
 /* ---- along the features ---- */
 
 /* Sums in double: there are thousands of squares, and they cost little beside the products around them. */
-static void norm(const norm_task *t) {
+static void elements_norm(const norm_task *t) {
     double sum[ELEMENT_SPAN] = {0};
     float mean[ELEMENT_SPAN] = {0}, factor[ELEMENT_SPAN];
     size_t n = t->n;
@@ -127,13 +127,13 @@ static void norm(const norm_task *t) {
 }
 
 /* The score of a key at position `key` for the queries of one vector, -infinity where they do not see it. */
-INLINE vf masked(const softmax_task *t, vf s, size_t key, vi query) {
+INLINE vf lanes_mask(const softmax_task *t, vf s, size_t key, vi query) {
     vm seen = lti(alli((int32_t)key - 1), query);
     if (t->window) seen = both(seen, lti(query, alli((int32_t)(key + t->window))));
     return pick(seen, s, all(-INFINITY));
 }
 
-static void softmax(const softmax_task *t) {
+static void elements_softmax(const softmax_task *t) {
     enum { MOST = ELEMENT_SPAN / L };
     size_t vectors = (t->n + L - 1) / L;
     vf most[MOST], sum[MOST];
@@ -147,7 +147,7 @@ static void softmax(const softmax_task *t) {
             float *at = t->s + j * t->stride + v * L;
             vf s = load(at) * t->scale;
             if (t->cap != 0) s = hyperbolic_tangent(s / t->cap) * t->cap;
-            if (t->causal) s = masked(t, s, t->key + j, query[v]);
+            if (t->causal) s = lanes_mask(t, s, t->key + j, query[v]);
             most[v] = larger(most[v], s); /* NaN is not kept here, but comes back in the sum */
             store(at, s);
         }
@@ -155,13 +155,13 @@ static void softmax(const softmax_task *t) {
     for (size_t j = 0; j < t->rows; j++) {
         for (size_t v = 0; v < vectors; v++) {
             float *at = t->s + j * t->stride + v * L;
-            vf p = exponential(load(at) - most[v]);
+            vf p = lanes_exponential(load(at) - most[v]);
             sum[v] += p;
             store(at, p);
         }
     }
     for (size_t v = 0; v < vectors; v++) {
-        if (t->sink) sum[v] += exponential(all(*t->sink) - most[v]);
+        if (t->sink) sum[v] += lanes_exponential(all(*t->sink) - most[v]);
         sum[v] = 1.0f / sum[v];
     }
     for (size_t j = 0; j < t->rows; j++) {
@@ -172,5 +172,6 @@ static void softmax(const softmax_task *t) {
     }
 }
 
-const element_kernels LEVEL(element_kernels) = {norm, softmax, activate,   gate,  sigmoid, cap,
-                                                turn, add,     add_scaled, scale, multiply};
+const element_kernels LEVEL(element_kernels) = {
+    elements_norm,   elements_softmax, elements_activate, elements_gate,  elements_sigmoid, elements_cap,
+    elements_rotate, elements_add,     add_scaled,        elements_scale, elements_multiply};

@@ -7,7 +7,7 @@
 /* Within 1.1 units in the last place; below -87.7 it is 0, above 88.3 infinity. x = k ln 2 + r, and the
  * series of e^r ends after r^7, with coefficients that spread the remaining error (Cephes). ln 2 is taken off
  * in two parts, the first of so few bits that its product with k is exact. */
-INLINE vf exponential(vf x) {
+INLINE vf lanes_exponential(vf x) {
     const float log2_e = 1.44269504f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
     x = smaller(all(89.0f), larger(all(-88.0f), x)); /* in this order NaN stays */
     vf scaled = x * log2_e, k = nearest(scaled);
@@ -29,7 +29,7 @@ INLINE vf hyperbolic_tangent(vf x) {
     p = fused(p, x2, all(1.33314422036e-1f));
     p = fused(p, x2, all(-3.33332819422e-1f));
     vf small = fused(p * x2, x, x);
-    vf large = 1.0f - 2.0f / (exponential(m + m) + 1.0f);
+    vf large = 1.0f - 2.0f / (lanes_exponential(m + m) + 1.0f);
     vi sign = bits(x) & (vi)(INT32_MIN - (vi){0});
     return pick(lt(m, all(0.625f)), small, from_bits(bits(large) | sign));
 }

@@ -100,7 +100,7 @@ static bool fail_weight(const array *a, size_t element, gq_error *e) {
                       column, x, a->type->name);
 }
 
-static bool encode_piece(void *arg, piece *p, gq_error *e) {
+static bool array_encode_piece(void *arg, piece *p, gq_error *e) {
     array *a = arg;
     size_t row = (size_t)p->number * a->rows_of_piece, rows = rows_from(a, row), n = rows * a->cols;
     const float *x = a->x + row * a->cols;
@@ -123,7 +123,7 @@ static bool check_importance(const float *importance, size_t cols, gq_error *e) 
 }
 
 /* In the order of pieces, so that the number of threads changes no bit. */
-static void sum_up(const array *a, gq_loss *loss) {
+static void array_sum_loss(const array *a, gq_loss *loss) {
     *loss = (gq_loss){.crc32 = checksum_add(0, a->to, a->rows * a->row_bytes)};
     for (size_t i = 0; i < array_pieces(a); i++) {
         const codec_error *s = &a->errors[i];
@@ -137,8 +137,8 @@ static bool encode_pieces(array *a, int threads, const gq_callbacks *callbacks, 
     size_t room = a->feedback.moments ? feedback_encoder_room(&a->feedback) : sizeof(float) * STRIP;
     a->errors = calloc(array_pieces(a) + 1, sizeof *a->errors);
     if (!a->errors) return gq_fail_memory(e, array_pieces(a) * sizeof *a->errors);
-    bool ok = run_pieces(a, threads, room, callbacks, encode_piece, e);
-    if (ok && loss) sum_up(a, loss);
+    bool ok = run_pieces(a, threads, room, callbacks, array_encode_piece, e);
+    if (ok && loss) array_sum_loss(a, loss);
     free(a->errors);
     return ok;
 }

@@ -48,7 +48,8 @@ static bool check_moments(const float *h, size_t columns, gq_error *e) {
 
 /* ---- their root ---- */
 
-static bool factor(feedback_encoder *f, moments_settings settings, threads_pool *pool, gq_error *e) {
+static bool encoder_factor_moments(feedback_encoder *f, moments_settings settings, threads_pool *pool,
+                                   gq_error *e) {
     moments_shape shape = {f->columns, f->columns, false, 0};
     moments *m = moments_new(f->search.kernels, shape, pool, e);
     if (!m) return false;
@@ -70,7 +71,7 @@ bool feedback_encoder_open(feedback_encoder *f, strip_encoder with, const float 
     if (!f->mean_squares) return gq_fail_memory(e, sizeof *f->mean_squares * columns);
     f->search.importance.column = f->mean_squares;
     threads_pool *pool = threads_pool_new(threads_asked(threads));
-    bool ok = pool ? factor(f, settings, pool, e) : gq_fail_memory(e, sizeof pool);
+    bool ok = pool ? encoder_factor_moments(f, settings, pool, e) : gq_fail_memory(e, sizeof pool);
     threads_pool_free(pool);
     if (!ok) feedback_encoder_close(f);
     return ok;
@@ -84,13 +85,13 @@ void feedback_encoder_close(feedback_encoder *f) {
 
 /* ---- room ---- */
 
-typedef struct place {
+typedef struct encoder_scratch {
     uint8_t *pass, *fed;            /* of codec_feedback, and what it makes */
     float *decoded, *lost, *answer; /* lost: in panels of rows, [column][panel]; H times a strip of it */
-} place;
+} encoder_scratch;
 
 /* Lays out a thread's scratch and returns its size. */
-static size_t place_in(const feedback_encoder *f, uint8_t *room, place *p) {
+static size_t place_in(const feedback_encoder *f, uint8_t *room, encoder_scratch *p) {
     size_t n = FEEDBACK_ROWS * f->columns, at = 0;
     const struct {
         void *to;
@@ -110,7 +111,7 @@ static size_t place_in(const feedback_encoder *f, uint8_t *room, place *p) {
 }
 
 size_t feedback_encoder_room(const feedback_encoder *f) {
-    place p;
+    encoder_scratch p;
     return place_in(f, NULL, &p);
 }
 
@@ -130,8 +131,8 @@ static void pack_lost(const feedback_encoder *f, const float *x, const float *de
 }
 
 /* The rows of a strip of H times columns from `column` on; what they add up to is in p->answer. */
-static void multiply(const feedback_encoder *f, const place *p, size_t panels, size_t first, size_t column,
-                     bool add) {
+static void encoder_multiply_panels(const feedback_encoder *f, const encoder_scratch *p, size_t panels,
+                                    size_t first, size_t column, bool add) {
     const matmul_kernels *k = f->search.kernels->matmul;
     size_t rows = f->columns - first, columns = f->columns - column;
     for (size_t i = 0; i < panels; i++)
@@ -147,8 +148,8 @@ static void multiply(const feedback_encoder *f, const place *p, size_t panels, s
                                    .add = add});
 }
 
-static void add_up(const feedback_encoder *f, const place *p, size_t panels, size_t first, double factor,
-                   double *of_row) {
+static void encoder_add_errors(const feedback_encoder *f, const encoder_scratch *p, size_t panels,
+                               size_t first, double factor, double *of_row) {
     size_t panel = f->search.kernels->matmul->panel, rows = f->columns - first;
     for (size_t i = 0; i < panels; i++)
         for (size_t c = 0; c < (rows < FEEDBACK_STRIP ? rows : FEEDBACK_STRIP); c++)
@@ -160,29 +161,30 @@ static void add_up(const feedback_encoder *f, const place *p, size_t panels, siz
 
 /* v H v^T of each row v, of x or of what it lost. What is off the diagonal's tiles counts twice, from below
  * it alone. */
-static void measure(const feedback_encoder *f, const place *p, const float *x, const float *decoded,
-                    size_t rows, double *of_row) {
+static void encoder_measure_errors(const feedback_encoder *f, const encoder_scratch *p, const float *x,
+                                   const float *decoded, size_t rows, double *of_row) {
     size_t panel = f->search.kernels->matmul->panel, panels = (rows + panel - 1) / panel;
     pack_lost(f, x, decoded, rows, p->lost);
     memset(of_row, 0, sizeof *of_row * FEEDBACK_ROWS);
     for (size_t first = 0; first < f->columns; first += FEEDBACK_STRIP) {
         for (size_t column = 0; column < first; column += FEEDBACK_STRIP)
-            multiply(f, p, panels, first, column, column > 0);
-        if (first > 0) add_up(f, p, panels, first, 2, of_row);
-        multiply(f, p, panels, first, first, false);
-        add_up(f, p, panels, first, 1, of_row);
+            encoder_multiply_panels(f, p, panels, first, column, column > 0);
+        if (first > 0) encoder_add_errors(f, p, panels, first, 2, of_row);
+        encoder_multiply_panels(f, p, panels, first, first, false);
+        encoder_add_errors(f, p, panels, first, 1, of_row);
     }
 }
 
-static void measure_blocks(const feedback_encoder *f, const place *p, const float *x, const uint8_t *blocks,
-                           size_t rows, double *of_row) {
+static void measure_blocks(const feedback_encoder *f, const encoder_scratch *p, const float *x,
+                           const uint8_t *blocks, size_t rows, double *of_row) {
     f->search.kernels->codecs[f->search.type->id].decode(blocks, p->decoded, rows * f->columns);
-    measure(f, p, x, p->decoded, rows, of_row);
+    encoder_measure_errors(f, p, x, p->decoded, rows, of_row);
 }
 
 /* ---- rows ---- */
 
-static void feed(const feedback_encoder *f, const place *p, const float *x, size_t rows) {
+static void encoder_feed_rows(const feedback_encoder *f, const encoder_scratch *p, const float *x,
+                              size_t rows) {
     codec_effort effort = f->search.settings->effort;
     feedback_sums sums = {0};
     codec_feedback(&(feedback_task){.kernels = f->search.kernels,
@@ -203,12 +205,12 @@ size_t feedback_encode(const feedback_encoder *f, const float *x, size_t rows, u
     double wx2 = sum->wx2, we2 = sum->we2;
     codec_error of_search = {0};
     strip_encoder plain = f->search;
-    place p;
+    encoder_scratch p;
     place_in(f, room, &p);
     size_t bad = strip_encode(&f->search, x, rows, f->columns, blocks, p.decoded, &of_search);
     if (bad < rows * f->columns) return bad;
-    feed(f, &p, x, rows);
-    measure(f, &p, x, NULL, rows, power);
+    encoder_feed_rows(f, &p, x, rows);
+    encoder_measure_errors(f, &p, x, NULL, rows, power);
     measure_blocks(f, &p, x, blocks, rows, searched);
     measure_blocks(f, &p, x, p.fed, rows, fed);
     for (size_t r = 0; r < rows; r++) {

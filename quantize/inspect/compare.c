@@ -41,7 +41,7 @@ struct gq_comparison {
 
 /* ---- which tensors ---- */
 
-static void describe(gq_tensor *to, const gguf_tensor *a, const gguf_tensor *b) {
+static void comparison_fill_tensor(gq_tensor *to, const gguf_tensor *a, const gguf_tensor *b) {
     *to = (gq_tensor){.name = b->name,
                       .source_name = a->name,
                       .n_weights = gguf_elements(a->ne),
@@ -58,11 +58,13 @@ static void describe(gq_tensor *to, const gguf_tensor *a, const gguf_tensor *b) 
 }
 
 /* One of them is stored transposed. */
-static bool crossed(const gguf_tensor *a, const gguf_tensor *b) { return a->transposed != b->transposed; }
+static bool dimensions_are_exchanged(const gguf_tensor *a, const gguf_tensor *b) {
+    return a->transposed != b->transposed;
+}
 
-static const char *undecodable(const kernels *k, const gguf_tensor *a, const gguf_tensor *b) {
+static const char *undecodable_type(const kernels *k, const gguf_tensor *a, const gguf_tensor *b) {
     const gguf_tensor *both[] = {a, b};
-    for (int i = 0; i < 2 && (a->type != b->type || crossed(a, b)); i++)
+    for (int i = 0; i < 2 && (a->type != b->type || dimensions_are_exchanged(a, b)); i++)
         if (!k->codecs[both[i]->type->id].decode) return both[i]->type->name;
     return NULL;
 }
@@ -70,22 +72,22 @@ static const char *undecodable(const kernels *k, const gguf_tensor *a, const ggu
 static bool same_shape(const gguf_tensor *a, const gguf_tensor *b) {
     uint64_t ne[4];
     memcpy(ne, b->ne, sizeof ne);
-    if (crossed(a, b)) transposed_shape(b->ne, ne);
+    if (dimensions_are_exchanged(a, b)) transposed_shape(b->ne, ne);
     return memcmp(a->ne, ne, sizeof ne) == 0;
 }
 
 /* Why two tensors of one name cannot be compared is said in a warning. */
-static bool pair(gq_comparison *c, compared_copy *to, size_t number, gq_error *e) {
+static bool comparison_pair_tensor(gq_comparison *c, compared_copy *to, size_t number, gq_error *e) {
     const gguf_tensor *a = c->original.model.tensors[number];
     const gguf_tensor *b = gguf_model_tensor(&to->file.model, a->name);
     if (!b) return words_add(&c->warnings, e, "%s is not in %s", a->name, to->file.path);
     if (!same_shape(a, b))
         return words_add(&c->warnings, e, "%s has another shape in %s", a->name, to->file.path);
-    const char *type = undecodable(c->kernels, a, b);
+    const char *type = undecodable_type(c->kernels, a, b);
     if (type)
         return words_add(&c->warnings, e, "%s: %s cannot be decoded, and the types differ", a->name, type);
     to->numbers[to->n] = number;
-    describe(&to->tensors[to->n++], a, b);
+    comparison_fill_tensor(&to->tensors[to->n++], a, b);
     return true;
 }
 
@@ -97,7 +99,7 @@ static bool pair_all(gq_comparison *c, compared_copy *to, gq_error *e) {
     if (!to->tensors || !to->numbers || !to->losses)
         return gq_fail_memory(e, a->n_tensors * sizeof *to->tensors);
     for (uint64_t i = 0; i < a->n_tensors; i++)
-        if (!pair(c, to, i, e)) return false;
+        if (!comparison_pair_tensor(c, to, i, e)) return false;
     for (uint64_t i = 0; i < b->n_tensors; i++)
         if (!gguf_model_tensor(a, b->tensors[i]->name) &&
             !words_add(&c->warnings, e, "%s is only in %s", b->tensors[i]->name, to->file.path))
@@ -106,7 +108,7 @@ static bool pair_all(gq_comparison *c, compared_copy *to, gq_error *e) {
            gq_fail(e, "%s and %s have no tensor that could be compared", c->original.path, to->file.path);
 }
 
-static void summarise(compared_copy *to) {
+static void comparison_sum_copy(compared_copy *to) {
     gq_summary *s = &to->summary;
     const gguf_model *m = &to->file.model;
     int64_t filetype;
@@ -129,7 +131,8 @@ static bool read_inputs(gq_comparison *c, const char *path, gq_error *e) {
                      words_add_lines(&c->warnings, e, c->inputs.warnings));
 }
 
-static bool find_inputs(gq_comparison *c, const gguf_tensor *t, tensor_inputs *found, gq_error *e) {
+static bool comparison_find_inputs(gq_comparison *c, const gguf_tensor *t, tensor_inputs *found,
+                                   gq_error *e) {
     gq_error why = {0};
     *found = (tensor_inputs){.columns = 0};
     if (t->transposed) return true; /* its columns are those of the data's rows */
@@ -159,13 +162,13 @@ typedef struct pairing {
     } * pieces; /* folded in order */
 } pairing;
 
-typedef struct job {
+typedef struct comparison_job {
     const gq_comparison *c;
     const gguf_tensor *tensor; /* the original's */
     tensor_inputs inputs;
     size_t n;
     pairing *pairs; /* one for each copy that has the tensor */
-} job;
+} comparison_job;
 
 typedef struct compare_room {
     strip_pair strips;
@@ -174,7 +177,8 @@ typedef struct compare_room {
 
 /* Measures the error of a piece. A piece may begin and end anywhere, while importance begins anew with each
  * row. */
-static void measure_strips(const job *p, uint64_t first, size_t n, const strip_pair *room, codec_error *sum) {
+static void measure_strips(const comparison_job *p, uint64_t first, size_t n, const strip_pair *room,
+                           codec_error *sum) {
     if (!p->inputs.columns) {
         p->c->kernels->measure(room->decoded[0], room->decoded[1], 1, n, NULL, sum);
         return;
@@ -188,14 +192,14 @@ static void measure_strips(const job *p, uint64_t first, size_t n, const strip_p
     }
 }
 
-static void count_piece(const job *j, piece *p, uint64_t weights) {
+static void count_piece(const comparison_job *j, piece *p, uint64_t weights) {
     p->weights += weights, p->bytes += gguf_type_bytes(j->tensor->type, weights);
     for (size_t i = 0; i < j->n; i++) p->bytes += gguf_type_bytes(j->pairs[i].tensor->type, weights);
 }
 
 /* Each strip of the original is read and decoded once, then compared with every copy's. */
-static bool measure(void *arg, piece *p, gq_error *e) {
-    const job *j = arg;
+static bool comparison_measure_piece(void *arg, piece *p, gq_error *e) {
+    const comparison_job *j = arg;
     strip_pair *room = p->room;
     const gguf_type *type = j->tensor->type;
     uint64_t elements = gguf_elements(j->tensor->ne), first = p->number * STRIP_PIECE,
@@ -233,7 +237,7 @@ static uint64_t pieces_across(const gguf_tensor *t) {
 }
 static uint64_t pieces_down(const gguf_tensor *t) { return parts(t->ne[1], SQUARE); }
 
-static bool read_square(const job *j, const gguf_model *m, const gguf_tensor *t, const strip *s,
+static bool read_square(const comparison_job *j, const gguf_model *m, const gguf_tensor *t, const strip *s,
                         uint8_t *stored, float *decoded, gq_error *e) {
     for (size_t r = 0; r < s->rows; r++)
         if (!strip_read_decoded(j->c->kernels, m, t, s->first + r * t->ne[0], s->cols,
@@ -242,7 +246,8 @@ static bool read_square(const job *j, const gguf_model *m, const gguf_tensor *t,
     return true;
 }
 
-static bool measure_square(const job *j, uint64_t number, const strip *s, compare_room *room, gq_error *e) {
+static bool measure_square(const comparison_job *j, uint64_t number, const strip *s, compare_room *room,
+                           gq_error *e) {
     const kernels *k = j->c->kernels;
     strip_pair *both = &room->strips;
     codec_importance importance = strip_importance(s, &j->inputs);
@@ -253,7 +258,7 @@ static bool measure_square(const job *j, uint64_t number, const strip *s, compar
         const pairing *of = &j->pairs[i];
         const gguf_model *m = &of->copy->file.model;
         struct piece_sum *sum = &of->pieces[number];
-        if (crossed(j->tensor, of->tensor)
+        if (dimensions_are_exchanged(j->tensor, of->tensor)
                 ? !transposed_read(k, m, of->tensor, s, both->stored[1], room->decoded, both->decoded[1], e)
                 : !read_square(j, m, of->tensor, s, both->stored[1], both->decoded[1], e))
             return false;
@@ -266,7 +271,7 @@ static bool measure_square(const job *j, uint64_t number, const strip *s, compar
 }
 
 static bool measure_squares(void *arg, piece *p, gq_error *e) {
-    const job *j = arg;
+    const comparison_job *j = arg;
     const uint64_t *ne = j->tensor->ne, down = pieces_down(j->tensor), across = pieces_across(j->tensor);
     uint64_t matrix = p->number / across / down, row = p->number / across % down * SQUARE,
              column = p->number % across * SQUARE * SQUARES;
@@ -285,7 +290,8 @@ static bool measure_squares(void *arg, piece *p, gq_error *e) {
 
 /* ---- a tensor ---- */
 
-static bool fold(gq_comparison *c, const job *p, const pairing *of, uint64_t pieces, gq_error *e) {
+static bool comparison_fold_pieces(gq_comparison *c, const comparison_job *p, const pairing *of,
+                                   uint64_t pieces, gq_error *e) {
     gq_loss loss = {.n = 0};
     bool differs = false;
     for (uint64_t i = 0; i < pieces; i++) {
@@ -302,9 +308,9 @@ static bool fold(gq_comparison *c, const job *p, const pairing *of, uint64_t pie
                                p->tensor->type->name);
 }
 
-static bool compare_pairs(gq_comparison *c, schedule *s, job *p, gq_error *e) {
+static bool compare_pairs(gq_comparison *c, schedule *s, comparison_job *p, gq_error *e) {
     bool squares = false;
-    for (size_t i = 0; i < p->n; i++) squares |= crossed(p->tensor, p->pairs[i].tensor);
+    for (size_t i = 0; i < p->n; i++) squares |= dimensions_are_exchanged(p->tensor, p->pairs[i].tensor);
     uint64_t pieces =
         squares ? pieces_across(p->tensor) * pieces_down(p->tensor) * p->tensor->ne[2] * p->tensor->ne[3]
                 : strip_pieces(gguf_elements(p->tensor->ne));
@@ -312,11 +318,12 @@ static bool compare_pairs(gq_comparison *c, schedule *s, job *p, gq_error *e) {
     if (!all) return gq_fail_memory(e, p->n * pieces * sizeof *all);
     for (size_t i = 0; i < p->n; i++) p->pairs[i].pieces = all + i * pieces;
     s->progress.tensor = p->tensor->name;
-    schedule_job work = {.end = pieces, .work = squares ? measure_squares : measure, .arg = p};
+    schedule_job work = {
+        .end = pieces, .work = squares ? measure_squares : comparison_measure_piece, .arg = p};
     bool ok = schedule_run(s, &work, e);
     for (size_t i = 0; ok && i < p->n; i++) {
         const pairing *of = &p->pairs[i];
-        ok = fold(c, p, of, pieces, e);
+        ok = comparison_fold_pieces(c, p, of, pieces, e);
         if (ok && s->callbacks && s->callbacks->tensor_done)
             s->callbacks->tensor_done(s->callbacks->user, (size_t)(of->copy - c->copies), of->at,
                                       &of->copy->losses[of->at]);
@@ -328,7 +335,7 @@ static bool compare_pairs(gq_comparison *c, schedule *s, job *p, gq_error *e) {
 /* All tensors of the original; `next` has for each copy the first of its tensors that is not compared yet. */
 static bool compare_all(gq_comparison *c, schedule *s, size_t *next, pairing *pairs, gq_error *e) {
     for (uint64_t number = 0; number < c->original.model.n_tensors; number++) {
-        job p = {.c = c, .tensor = c->original.model.tensors[number], .pairs = pairs};
+        comparison_job p = {.c = c, .tensor = c->original.model.tensors[number], .pairs = pairs};
         for (size_t i = 0; i < c->n_copies; i++) {
             compared_copy *to = &c->copies[i];
             if (next[i] == to->n || to->numbers[next[i]] != number) continue;
@@ -336,7 +343,7 @@ static bool compare_all(gq_comparison *c, schedule *s, size_t *next, pairing *pa
                 .copy = to, .at = next[i]++, .tensor = gguf_model_tensor(&to->file.model, p.tensor->name)};
         }
         if (p.n == 0) continue;
-        if (!find_inputs(c, p.tensor, &p.inputs, e) || !compare_pairs(c, s, &p, e)) return false;
+        if (!comparison_find_inputs(c, p.tensor, &p.inputs, e) || !compare_pairs(c, s, &p, e)) return false;
     }
     return true;
 }
@@ -354,7 +361,7 @@ static bool warn_uncovered(gq_comparison *c, gq_error *e) {
                      c->inputs.path, (unsigned long long)c->inputs.n_entries);
 }
 
-static bool open_model(named_model *m, const char *path, gq_error *e) {
+static bool comparison_open_model(named_model *m, const char *path, gq_error *e) {
     snprintf(m->path, sizeof m->path, "%s", path);
     if (input_open(&m->model, path, e)) return true;
     m->model = (gguf_model){.path = NULL};
@@ -380,20 +387,20 @@ static uint64_t bytes_to_read(const gq_comparison *c, size_t *next) {
 static bool compare_with(gq_comparison *c, schedule *s, size_t *next, pairing *pairs, gq_error *e) {
     for (size_t i = 0; i < c->n_copies; i++) {
         if (!pair_all(c, &c->copies[i], e)) return false;
-        summarise(&c->copies[i]);
+        comparison_sum_copy(&c->copies[i]);
     }
     s->progress.bytes_total = bytes_to_read(c, next);
     return compare_all(c, s, next, pairs, e) && warn_uncovered(c, e) &&
            words_add_threads(&c->warnings, threads_pool_count(s->pool), e);
 }
 
-static bool compare(gq_comparison *c, const gq_comparison_request *r, gq_error *e) {
+static bool comparison_run(gq_comparison *c, const gq_comparison_request *r, gq_error *e) {
     schedule s;
     c->kernels = strip_kernels(e);
-    if (!c->kernels || !read_inputs(c, r->imatrix, e) || !open_model(&c->original, r->original, e))
+    if (!c->kernels || !read_inputs(c, r->imatrix, e) || !comparison_open_model(&c->original, r->original, e))
         return false;
     for (size_t i = 0; i < c->n_copies; i++)
-        if (!open_model(&c->copies[i].file, r->copies[i], e)) return false;
+        if (!comparison_open_model(&c->copies[i].file, r->copies[i], e)) return false;
     size_t *next = calloc(c->n_copies, sizeof *next);
     pairing *pairs = calloc(c->n_copies, sizeof *pairs);
     bool ok = (next && pairs) || gq_fail_memory(e, c->n_copies * sizeof *pairs);
@@ -421,7 +428,7 @@ gq_comparison *gq_compare(const gq_comparison_request *request, gq_error *e) {
         return NULL;
     }
     c->n_copies = asked.n_copies;
-    if (compare(c, &asked, e)) return c;
+    if (comparison_run(c, &asked, e)) return c;
     gq_comparison_free(c);
     return NULL;
 }

@@ -42,7 +42,7 @@ static const char *filetype_of(const gguf_model *m) {
     return "";
 }
 
-static void describe(gq_evaluated *to, const runner *r) {
+static void evaluated_fill_memory(gq_evaluated *to, const runner *r) {
     const gguf_model *m = &r->file;
     to->path = r->path;
     to->filetype = filetype_of(m);
@@ -62,7 +62,7 @@ static bool name_runner(gq_evaluation *v, size_t i, const char *path, gq_error *
 static bool set_up_runner(gq_evaluation *v, size_t i, gq_error *e) {
     runner *r = &v->runners[i];
     r->model = forward_model_new(&r->file, e);
-    if (r->model) describe(&v->models[i], r);
+    if (r->model) evaluated_fill_memory(&v->models[i], r);
     return r->model;
 }
 
@@ -125,7 +125,7 @@ static bool open_original(gq_evaluation *v, const char *path, gq_error *e) {
     return true;
 }
 
-static bool open_all(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+static bool evaluation_open_models(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     if (!open_original(v, r->original, e)) return false;
     for (size_t i = 1; i < v->n; i++)
         if (!open_runner(v, i, r->copies[i - 1], e) || !check_copy(v, &v->runners[i], e)) return false;
@@ -134,7 +134,7 @@ static bool open_all(gq_evaluation *v, const gq_evaluation_request *r, gq_error 
 
 /* ---- all ---- */
 
-static bool check_context(gq_evaluation *v, const gq_text *text, gq_error *e) {
+static bool evaluation_check_context(gq_evaluation *v, const gq_text *text, gq_error *e) {
     enum { LEAST = 4 };
     size_t context = text->context ? text->context : GQ_CONTEXT,
            trained = forward_model_sizes(v->runners[0].model)->trained;
@@ -147,7 +147,7 @@ static bool check_context(gq_evaluation *v, const gq_text *text, gq_error *e) {
                      context, trained, v->runners[0].path);
 }
 
-static bool conclude(gq_evaluation *v, gq_error *e) {
+static bool evaluation_conclude(gq_evaluation *v, gq_error *e) {
     if (!figures_of_original(&v->scores, &v->models[0], e)) return false;
     for (size_t i = 1; i < v->n; i++)
         if (!figures_of_copy(&v->scores, i, &v->models[i], e)) return false;
@@ -156,20 +156,20 @@ static bool conclude(gq_evaluation *v, gq_error *e) {
 
 static bool read_windows(gq_evaluation *v, const gq_text *text, gq_error *e) {
     const runner *original = &v->runners[0];
-    return check_context(v, text, e) &&
+    return evaluation_check_context(v, text, e) &&
            windows_read(&v->windows, text, &original->file, forward_model_sizes(original->model)->vocabulary,
                         &v->warnings, e);
 }
 
 /* The file of logits may take the place of nothing that is read. */
-static bool check_inputs(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+static bool evaluation_check_inputs(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     bool ok = true;
     for (size_t i = 0; ok && r->logits && i < v->n; i++)
         ok = files_check_inputs(r->logits, &v->runners[i].file, &r->text.name, 1, e);
     return ok;
 }
 
-static bool plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side *s, gq_error *e) {
+static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side *s, gq_error *e) {
     *s = (side_by_side){.runners = v->runners,
                         .n = v->n,
                         .windows = &v->windows,
@@ -179,15 +179,15 @@ static bool plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side 
                         .callbacks = r->callbacks,
                         .logits = r->logits,
                         .replace_logits = r->replace_logits};
-    return open_all(v, r, e) && check_inputs(v, r, e) && read_windows(v, &r->text, e) &&
-           side_by_side_bounds(s, &v->bounds, e);
+    return evaluation_open_models(v, r, e) && evaluation_check_inputs(v, r, e) &&
+           read_windows(v, &r->text, e) && side_by_side_bounds(s, &v->bounds, e);
 }
 
-static bool run(gq_evaluation *v, const side_by_side *s, gq_error *e) {
+static bool evaluation_run(gq_evaluation *v, const side_by_side *s, gq_error *e) {
     double started = schedule_clock();
     size_t context = v->windows.context, scored = scored_of(context);
     bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e) &&
-              side_by_side_run(s, &v->scores, &v->warnings, e) && conclude(v, e);
+              side_by_side_run(s, &v->scores, &v->warnings, e) && evaluation_conclude(v, e);
     v->seconds = schedule_clock() - started;
     return ok;
 }
@@ -205,7 +205,7 @@ static gq_evaluation *new_evaluation(size_t n, gq_error *e) {
     return NULL;
 }
 
-static void sum_up(gq_evaluation *v) {
+static void evaluation_sum_up(gq_evaluation *v) {
     v->facts = (gq_evaluation_facts){.size = sizeof v->facts,
                                      .architecture = v->architecture,
                                      .context = (uint32_t)v->windows.context,
@@ -218,25 +218,27 @@ static void sum_up(gq_evaluation *v) {
                                      .seconds = v->seconds};
 }
 
-static gq_evaluation *evaluate(const gq_evaluation_request *request, bool only_plan, gq_error *e) {
+static gq_evaluation *evaluation_new(const gq_evaluation_request *request, bool only_plan, gq_error *e) {
     gq_evaluation_request asked;
     gq_callbacks callbacks;
     side_by_side s;
     if (!SIZED_TAKE(asked, request, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
     asked.callbacks = &callbacks;
     gq_evaluation *v = new_evaluation(asked.n_copies + 1, e);
-    if (v && plan(v, &asked, &s, e) && (only_plan || run(v, &s, e))) {
-        sum_up(v);
+    if (v && evaluation_plan(v, &asked, &s, e) && (only_plan || evaluation_run(v, &s, e))) {
+        evaluation_sum_up(v);
         return v;
     }
     gq_evaluation_free(v);
     return NULL;
 }
 
-gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e) { return evaluate(r, false, e); }
+gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e) {
+    return evaluation_new(r, false, e);
+}
 
 gq_evaluation *gq_evaluation_plan(const gq_evaluation_request *r, gq_error *e) {
-    return evaluate(r, true, e);
+    return evaluation_new(r, true, e);
 }
 
 bool gq_evaluation_check(const gq_plan *plan, gq_error *e) {

@@ -30,7 +30,7 @@ void scores_free(scores *s) {
 typedef double sample(const scores *s, size_t a, size_t b, size_t i);
 
 /* In the order of forward/groups.h, less `from` each; or the squares of that. */
-static double sum_of(const scores *s, sample *of, size_t a, size_t b, double from, bool squares) {
+static double scores_sum(const scores *s, sample *of, size_t a, size_t b, double from, bool squares) {
     double total = 0;
     for (size_t begin = 0, end; begin < s->n; begin = end) {
         double group = 0;
@@ -48,12 +48,12 @@ static double sum_of(const scores *s, sample *of, size_t a, size_t b, double fro
  * they hardly differ. */
 static gq_estimate mean_of(const scores *s, sample *of, size_t a, size_t b) {
     double n = (double)s->n;
-    gq_estimate mean = {.value = sum_of(s, of, a, b, 0, false) / n, .error = (double)NAN};
-    if (s->n > 1) mean.error = sqrt(sum_of(s, of, a, b, mean.value, true) / (n - 1) / n);
+    gq_estimate mean = {.value = scores_sum(s, of, a, b, 0, false) / n, .error = (double)NAN};
+    if (s->n > 1) mean.error = sqrt(scores_sum(s, of, a, b, mean.value, true) / (n - 1) / n);
     return mean;
 }
 
-static double surprise(const scores *s, size_t a, size_t b, size_t i) {
+static double scores_surprise_at(const scores *s, size_t a, size_t b, size_t i) {
     (void)b;
     return -s->models[a].log_p[i];
 }
@@ -62,7 +62,7 @@ static double surprise_more(const scores *s, size_t a, size_t b, size_t i) {
     return s->models[b].log_p[i] - s->models[a].log_p[i];
 }
 
-static double divergence(const scores *s, size_t a, size_t b, size_t i) {
+static double scores_divergence_at(const scores *s, size_t a, size_t b, size_t i) {
     (void)b;
     return s->models[a].divergence[i];
 }
@@ -82,49 +82,49 @@ static double same_top(const scores *s, size_t a, size_t b, size_t i) {
 }
 
 /* e^x, and what an error of x does to it. */
-static gq_estimate exponential(gq_estimate x) {
+static gq_estimate estimate_exponential(gq_estimate x) {
     double value = exp(x.value);
     return (gq_estimate){value, value * x.error};
 }
 
-static int ascending(const void *a, const void *b) {
+static int figures_ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
 /* Between the two samples that are nearest to this share of all. */
-static double quantile(const double *sorted, size_t n, double share) {
+static double figures_quantile(const double *sorted, size_t n, double share) {
     double at = share * (double)(n - 1), low = floor(at);
     size_t i = (size_t)low, next = i + 1 < n ? i + 1 : i;
     return sorted[i] + (at - low) * (sorted[next] - sorted[i]);
 }
 
-static bool quantiles(const scores *s, size_t model, gq_evaluated *to, gq_error *e) {
+static bool figures_fill_quantiles(const scores *s, size_t model, gq_evaluated *to, gq_error *e) {
     static const double shares[GQ_QUANTILES] = {0.5, 0.9, 0.95, 0.99, 0.999, 1};
     double *sorted = malloc(s->n * sizeof *sorted);
     if (!sorted) return gq_fail_memory(e, s->n * sizeof *sorted);
     for (size_t i = 0; i < s->n; i++) sorted[i] = s->models[model].divergence[i];
-    qsort(sorted, s->n, sizeof *sorted, ascending);
-    for (size_t q = 0; q < GQ_QUANTILES; q++) to->quantiles[q] = quantile(sorted, s->n, shares[q]);
+    qsort(sorted, s->n, sizeof *sorted, figures_ascending);
+    for (size_t q = 0; q < GQ_QUANTILES; q++) to->quantiles[q] = figures_quantile(sorted, s->n, shares[q]);
     free(sorted);
     return true;
 }
 
 bool figures_of_original(const scores *s, gq_evaluated *to, gq_error *e) {
-    to->perplexity = exponential(mean_of(s, surprise, 0, 0));
+    to->perplexity = estimate_exponential(mean_of(s, scores_surprise_at, 0, 0));
     return isfinite(to->perplexity.value) ||
            gq_fail(e, "%s: its perplexity is no number that can be told", to->path);
 }
 
 bool figures_of_copy(const scores *s, size_t model, gq_evaluated *to, gq_error *e) {
     gq_estimate squares = mean_of(s, squared_change, model, 0);
-    to->perplexity = exponential(mean_of(s, surprise, model, 0));
-    to->ratio = exponential(mean_of(s, surprise_more, model, 0));
-    to->divergence = mean_of(s, divergence, model, 0);
+    to->perplexity = estimate_exponential(mean_of(s, scores_surprise_at, model, 0));
+    to->ratio = estimate_exponential(mean_of(s, surprise_more, model, 0));
+    to->divergence = mean_of(s, scores_divergence_at, model, 0);
     to->rms_change.value = sqrt(squares.value);
     to->rms_change.error = squares.value > 0 ? squares.error / 2 / to->rms_change.value : 0;
     to->same_top = mean_of(s, same_top, model, 0);
-    return quantiles(s, model, to, e);
+    return figures_fill_quantiles(s, model, to, e);
 }
 
 gq_estimate figures_difference(const scores *s, size_t a, size_t b) {

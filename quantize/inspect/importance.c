@@ -16,7 +16,7 @@ struct gq_imatrix {
     gq_imatrix_facts facts;
 };
 
-static void describe(gq_imatrix_row *to, const imatrix_stats *s) {
+static void importance_fill_row(gq_imatrix_row *to, const imatrix_stats *s) {
     *to = (gq_imatrix_row){.name = s->entry->name,
                            .role = s->role,
                            .layer = s->layer,
@@ -43,7 +43,7 @@ static bool make_rows(gq_imatrix *m, gq_error *e) {
     imatrix_stats *stats = calloc(n + 1, sizeof *stats);
     bool ok =
         m->rows && stats ? imatrix_statistics(&m->data, stats, e) : gq_fail_memory(e, n * sizeof *stats);
-    for (uint64_t i = 0; ok && i < n; i++) describe(&m->rows[i], &stats[i]);
+    for (uint64_t i = 0; ok && i < n; i++) importance_fill_row(&m->rows[i], &stats[i]);
     free(stats);
     const imatrix *d = &m->data;
     m->facts = (gq_imatrix_facts){.size = sizeof m->facts,
@@ -120,7 +120,8 @@ static size_t list_weights(const gq_stored *stored, size_t n, imatrix_weight *we
     return n_weights;
 }
 
-static bool cover(const imatrix *im, const imatrix_weight *weights, gq_imatrix_coverage *c, gq_error *e) {
+static bool importance_coverage_of(const imatrix *im, const imatrix_weight *weights, gq_imatrix_coverage *c,
+                                   gq_error *e) {
     imatrix_coverage *found = calloc(c->n + 1, sizeof *found);
     bool *used = calloc(im->n_entries + 1, sizeof *used);
     c->weights = calloc(c->n + 1, sizeof *c->weights);
@@ -167,7 +168,7 @@ gq_imatrix_coverage *gq_imatrix_cover_model(const gq_imatrix *m, const char *mod
     const gq_stored *stored = gq_model_tensors(c->model, &n);
     imatrix_weight *weights = calloc(n + 1, sizeof *weights);
     if (weights) c->n = list_weights(stored, n, weights);
-    bool ok = weights ? cover(&m->data, weights, c, e) && find_unknown(stored, n, c, e)
+    bool ok = weights ? importance_coverage_of(&m->data, weights, c, e) && find_unknown(stored, n, c, e)
                       : gq_fail_memory(e, n * sizeof *weights);
     free(weights);
     if (ok) return c;

@@ -27,7 +27,7 @@ static void describe_tensor(gq_stored *to, const gguf_model *m, const gguf_tenso
     memcpy(to->ne, t->ne, sizeof to->ne);
 }
 
-static void sum_up(gq_model *m) {
+static void model_sum_up(gq_model *m) {
     gq_model_facts *f = &m->facts;
     *f = (gq_model_facts){.size = sizeof *f,
                           .version = m->file.version,
@@ -42,7 +42,7 @@ static void sum_up(gq_model *m) {
     }
 }
 
-static bool describe(gq_model *m, gq_error *e) {
+static bool model_fill_tensors(gq_model *m, gq_error *e) {
     m->metadata = calloc(m->file.n_kv + 1, sizeof *m->metadata);
     m->tensors = calloc(m->file.n_tensors + 1, sizeof *m->tensors);
     if (!m->metadata || !m->tensors)
@@ -50,7 +50,7 @@ static bool describe(gq_model *m, gq_error *e) {
     for (uint64_t i = 0; i < m->file.n_kv; i++) describe_metadata(&m->metadata[i], &m->file.kv[i]);
     for (uint64_t i = 0; i < m->file.n_tensors; i++)
         describe_tensor(&m->tensors[i], &m->file, m->file.tensors[i]);
-    sum_up(m);
+    model_sum_up(m);
     return true;
 }
 
@@ -64,7 +64,7 @@ gq_model *gq_model_open(const char *path, gq_error *e) {
         free(m);
         return NULL;
     }
-    if (describe(m, e)) return m;
+    if (model_fill_tensors(m, e)) return m;
     gq_model_close(m);
     return NULL;
 }
@@ -104,7 +104,8 @@ size_t gq_model_find_key(const gq_model *m, const char *key) {
     return kv ? (size_t)(kv - m->file.kv) : SIZE_MAX;
 }
 
-static const gguf_tensor *part_of(const gq_model *m, size_t tensor, uint64_t first, uint64_t n, gq_error *e) {
+static const gguf_tensor *model_part_of(const gq_model *m, size_t tensor, uint64_t first, uint64_t n,
+                                        gq_error *e) {
     if (tensor >= m->file.n_tensors)
         return gq_fail_usage(e, "%s: there is no tensor %zu, but %llu of them", gq_model_path(m, 0), tensor,
                              (unsigned long long)m->file.n_tensors),
@@ -120,12 +121,12 @@ static const gguf_tensor *part_of(const gq_model *m, size_t tensor, uint64_t fir
 
 bool gq_model_read_stored(const gq_model *m, size_t tensor, uint64_t first, uint64_t n, void *to,
                           gq_error *e) {
-    const gguf_tensor *t = part_of(m, tensor, first, n, e);
+    const gguf_tensor *t = model_part_of(m, tensor, first, n, e);
     return t && gguf_model_read(&m->file, t, first, n, to, e);
 }
 
 bool gq_model_read(const gq_model *m, size_t tensor, uint64_t first, uint64_t n, float *x, gq_error *e) {
-    const gguf_tensor *t = part_of(m, tensor, first, n, e);
+    const gguf_tensor *t = model_part_of(m, tensor, first, n, e);
     const kernels *k = t ? strip_kernels(e) : NULL;
     if (!k) return false;
     codec_decode *decode = k->codecs[t->type->id].decode;

@@ -12,13 +12,13 @@ enum {
 };
 
 /* A number; of a list, its first. Numbers beyond any model's are taken for damage. */
-static uint64_t number(const gguf_facts *f, const char *name, uint64_t otherwise) {
+static uint64_t memory_fact_number(const gguf_facts *f, const char *name, uint64_t otherwise) {
     int64_t n;
     return gguf_fact_int(f, name, &n) && n >= 0 && n <= UINT32_MAX ? (uint64_t)n : otherwise;
 }
 
 /* Returns the pair under the key if it holds a number for each layer; else NULL. */
-static const gguf_kv *list(const gguf_facts *f, const char *name, uint64_t layers) {
+static const gguf_kv *memory_layer_list(const gguf_facts *f, const char *name, uint64_t layers) {
     const gguf_kv *kv = gguf_fact(f, name);
     uint32_t type;
     uint64_t count;
@@ -39,46 +39,49 @@ typedef struct sliding {
 } sliding;
 
 /* Tokens that layer i keeps. */
-static uint64_t tokens(const sliding *s, uint64_t i, uint64_t context) {
+static uint64_t memory_window_tokens(const sliding *s, uint64_t i, uint64_t context) {
     bool slides = s->listed ? of_layer(s->listed, i) > 0 : s->period > 1 && (i + 1) % s->period != 0;
     return s->window > 0 && slides && s->window + BATCH < context ? s->window + BATCH : context;
 }
 
 static uint64_t cache_bytes(const gguf_facts *f, uint64_t context) {
-    uint64_t layers = number(f, "block_count", 0), heads = number(f, "attention.head_count", 0);
-    uint64_t width = number(f, "embedding_length", 0), shared = number(f, "attention.head_count_kv", heads);
+    uint64_t layers = memory_fact_number(f, "block_count", 0),
+             heads = memory_fact_number(f, "attention.head_count", 0);
+    uint64_t width = memory_fact_number(f, "embedding_length", 0),
+             shared = memory_fact_number(f, "attention.head_count_kv", heads);
     if (layers == 0 || layers > MAX_LAYERS || heads == 0) return 0;
-    uint64_t key = number(f, "attention.key_length", width / heads);
-    uint64_t value = number(f, "attention.value_length", width / heads);
-    const gguf_kv *per_layer = list(f, "attention.head_count_kv", layers);
-    sliding s = {.window = number(f, "attention.sliding_window", 0),
-                 .period = number(f, "attention.sliding_window_pattern", 0),
-                 .listed = list(f, "attention.sliding_window_pattern", layers)};
+    uint64_t key = memory_fact_number(f, "attention.key_length", width / heads);
+    uint64_t value = memory_fact_number(f, "attention.value_length", width / heads);
+    const gguf_kv *per_layer = memory_layer_list(f, "attention.head_count_kv", layers);
+    sliding s = {.window = memory_fact_number(f, "attention.sliding_window", 0),
+                 .period = memory_fact_number(f, "attention.sliding_window_pattern", 0),
+                 .listed = memory_layer_list(f, "attention.sliding_window_pattern", layers)};
     double bytes = 0;
     for (uint64_t i = 0; i < layers; i++) {
         uint64_t n = per_layer ? of_layer(per_layer, i) : shared;
-        bytes += (double)n * (double)(key + value) * CACHE_BYTES * (double)tokens(&s, i, context);
+        bytes +=
+            (double)n * (double)(key + value) * CACHE_BYTES * (double)memory_window_tokens(&s, i, context);
     }
     return bytes < 0x1p62 ? (uint64_t)bytes : 0;
 }
 
-static uint64_t vocabulary(const gguf_facts *f) {
+static uint64_t memory_vocabulary(const gguf_facts *f) {
     uint32_t type;
     uint64_t count = 0;
     const uint8_t *elements;
     gguf_kv_array(gguf_facts_find(f, "tokenizer.ggml.tokens"), &type, &count, &elements);
-    return number(f, "vocab_size", count);
+    return memory_fact_number(f, "vocab_size", count);
 }
 
 void gq_model_memory(const gq_model *m, uint64_t context, gq_memory *to) {
     enum { USUAL = 8192 };
     gguf_facts f = gguf_facts_of(m->file.kv, m->file.n_kv, NULL, 0);
-    uint64_t most = number(&f, "context_length", 0);
+    uint64_t most = memory_fact_number(&f, "context_length", 0);
     if (context == 0) context = most > 0 && most < USUAL ? most : USUAL;
     gq_memory memory = {.context = context, .context_trained = most};
     memory.cache_bytes = cache_bytes(&f, context);
-    double row = (double)vocabulary(&f) + 4 * (double)number(&f, "embedding_length", 0) +
-                 2 * (double)number(&f, "feed_forward_length", 0);
+    double row = (double)memory_vocabulary(&f) + 4 * (double)memory_fact_number(&f, "embedding_length", 0) +
+                 2 * (double)memory_fact_number(&f, "feed_forward_length", 0);
     memory.buffer_bytes = (uint64_t)(BATCH * BUFFER_BYTES * row);
     sized_give(to, &memory, sizeof memory);
 }

@@ -61,38 +61,38 @@ enum {
 };
 #define SHORTEST 0.1 /* seconds of a turn: what is small is gone through so often */
 
-typedef struct run { /* of rows */
+typedef struct speed_run { /* of rows */
     const gguf_tensor *tensor;
     uint64_t first; /* element */
     size_t rows;
     uint8_t *blocks;
-} run;
+} speed_run;
 
-typedef struct part {
+typedef struct speed_part {
     const gguf_model *model;
     const kernels *kernels;
     codec_vector vector;
     uint8_t *memory;
     size_t size, used;
-    run *runs;
+    speed_run *runs;
     size_t n, room;
-} part;
+} speed_part;
 
-static size_t run_bytes(const run *r) {
+static size_t run_bytes(const speed_run *r) {
     return (size_t)gguf_type_bytes(r->tensor->type, r->tensor->ne[0] * r->rows);
 }
 
-static bool part_add(part *p, const gguf_tensor *t, uint64_t row, size_t rows, gq_error *e) {
+static bool part_add(speed_part *p, const gguf_tensor *t, uint64_t row, size_t rows, gq_error *e) {
     if (!memory_grow(&p->runs, &p->room, p->n + 1, sizeof *p->runs, e)) return false;
-    run r = {.tensor = t, .first = row * t->ne[0], .rows = rows, .blocks = p->memory + p->used};
+    speed_run r = {.tensor = t, .first = row * t->ne[0], .rows = rows, .blocks = p->memory + p->used};
     p->runs[p->n++] = r;
     p->used += run_bytes(&r);
     return true;
 }
 
 static bool part_read(void *arg, piece *at, gq_error *e) {
-    const part *p = arg;
-    const run *r = &p->runs[at->number];
+    const speed_part *p = arg;
+    const speed_run *r = &p->runs[at->number];
     at->weights = r->tensor->ne[0] * r->rows, at->bytes = run_bytes(r);
     return gguf_model_read(p->model, r->tensor, r->first, at->weights, r->blocks, e);
 }
@@ -103,8 +103,8 @@ typedef struct seconds { /* of all threads together, by type */
     double of[GGUF_TYPE_LIMIT];
 } seconds;
 
-typedef struct turn {
-    const part *part;
+typedef struct speed_turn {
+    const speed_part *part;
     bool products; /* else the bytes are only read */
     uint64_t end;  /* runs of all rounds */
     _Atomic uint64_t next;
@@ -112,9 +112,9 @@ typedef struct turn {
     seconds spent;
     double begun, ended; /* by the first and by the last thread */
     uint64_t sum;        /* so that reading is for something */
-} turn;
+} speed_turn;
 
-static uint64_t do_run(const turn *t, const run *r, float *out) {
+static uint64_t do_run(const speed_turn *t, const speed_run *r, float *out) {
     const kernels *k = t->part->kernels;
     if (!t->products) return k->read(r->blocks, run_bytes(r));
     k->codecs[r->tensor->type->id].dot(r->blocks, r->rows, (size_t)r->tensor->ne[0], &t->part->vector, out);
@@ -122,16 +122,16 @@ static uint64_t do_run(const turn *t, const run *r, float *out) {
 }
 
 static void take_runs(void *arg, int thread) {
-    turn *t = arg;
+    speed_turn *t = arg;
     (void)thread;
-    const part *p = t->part;
+    const speed_part *p = t->part;
     float out[RUN_ROWS];
     seconds spent = {{0}};
     uint64_t sum = 0;
     const double begun = schedule_clock();
     double now = begun;
     for (uint64_t i; (i = atomic_fetch_add(&t->next, 1)) < t->end;) {
-        const run *r = &p->runs[i % p->n];
+        const speed_run *r = &p->runs[i % p->n];
         sum += do_run(t, r, out);
         const double then = now;
         now = schedule_clock();
@@ -145,8 +145,9 @@ static void take_runs(void *arg, int thread) {
 }
 
 /* Seconds of a round; what each type's runs took of it is in `by_type`. */
-static double take_turn(schedule *s, const part *p, bool products, uint64_t rounds, seconds *by_type) {
-    turn t = {.part = p, .products = products, .end = rounds * p->n, .begun = INFINITY};
+static double speed_take_turn(schedule *s, const speed_part *p, bool products, uint64_t rounds,
+                              seconds *by_type) {
+    speed_turn t = {.part = p, .products = products, .end = rounds * p->n, .begun = INFINITY};
     pthread_mutex_init(&t.lock, NULL);
     threads_together(s->pool, (size_t)threads_pool_most(s->pool), take_runs, &t);
     pthread_mutex_destroy(&t.lock);
@@ -165,13 +166,14 @@ typedef struct clocked {
     seconds by_type;
 } clocked;
 
-static void part_clock(schedule *s, const part *p, clocked of[2]) {
+static void part_clock(schedule *s, const speed_part *p, clocked of[2]) {
     seconds by_type;
-    const double first = take_turn(s, p, true, 1, &by_type), rounds = ceil(SHORTEST / fmax(first, 1e-9));
+    const double first = speed_take_turn(s, p, true, 1, &by_type),
+                 rounds = ceil(SHORTEST / fmax(first, 1e-9));
     clocked best[2] = {{.whole = INFINITY}, {.whole = INFINITY}};
     for (int i = 0; i < 2 * TURNS; i++) {
         const double whole =
-            take_turn(s, p, i % 2, rounds < MOST_ROUNDS ? (uint64_t)rounds : MOST_ROUNDS, &by_type);
+            speed_take_turn(s, p, i % 2, rounds < MOST_ROUNDS ? (uint64_t)rounds : MOST_ROUNDS, &by_type);
         if (whole < best[i % 2].whole) best[i % 2] = (clocked){whole, by_type};
     }
     for (int i = 0; i < 2; i++) {
@@ -213,7 +215,7 @@ static bool find_needed(gq_speed *v, gq_speed_file *f, const gguf_model *m, cons
                                  f->path, unknown);
 }
 
-static bool part_start(part *p, const needed *what, float **x, gq_error *e) {
+static bool part_start(speed_part *p, const needed *what, float **x, gq_error *e) {
     const size_t room = codec_vector_room((size_t)what->columns);
     uint64_t size = what->bytes < MOST_MEMORY ? what->bytes : MOST_MEMORY;
     if (size < what->row_bytes) size = what->row_bytes;
@@ -226,7 +228,7 @@ static bool part_start(part *p, const needed *what, float **x, gq_error *e) {
 }
 
 /* Reads and clocks the tensors that have come together. */
-static bool part_finish(schedule *s, part *p, clocked of[2], gq_error *e) {
+static bool part_finish(schedule *s, speed_part *p, clocked of[2], gq_error *e) {
     if (p->n == 0) return true;
     const schedule_job job = {.end = p->n, .work = part_read, .arg = p};
     if (!schedule_run(s, &job, e)) return false;
@@ -235,7 +237,7 @@ static bool part_finish(schedule *s, part *p, clocked of[2], gq_error *e) {
     return true;
 }
 
-static bool clock_tensor(schedule *s, part *p, const gguf_tensor *t, uint64_t rows, clocked of[2],
+static bool clock_tensor(schedule *s, speed_part *p, const gguf_tensor *t, uint64_t rows, clocked of[2],
                          gq_error *e) {
     const size_t bytes = (size_t)gguf_type_bytes(t->type, t->ne[0]);
     s->progress.tensor = t->name;
@@ -270,7 +272,7 @@ static bool clock_model(gq_speed *v, gq_speed_file *f, const gguf_model *m, sche
     needed what = {0};
     float *x = NULL;
     clocked of[2] = {{0}};
-    part p = {.model = m, .kernels = strip_kernels(e)};
+    speed_part p = {.model = m, .kernels = strip_kernels(e)};
     f->types = calloc(GGUF_TYPE_LIMIT, sizeof *f->types);
     bool ok = p.kernels && (f->types || gq_fail_memory(e, GGUF_TYPE_LIMIT * sizeof *f->types)) &&
               find_needed(v, f, m, &facts, p.kernels, &what, e) && part_start(&p, &what, &x, e);

@@ -226,7 +226,7 @@ static bool verify_tensor(gq_verification *v, schedule *s, size_t i, gq_error *e
 
 /* ---- checksums ---- */
 
-static int by_name(const void *a, const void *b) {
+static int checksums_by_name(const void *a, const void *b) {
     return strcmp(((const gq_checksum *)a)->name, ((const gq_checksum *)b)->name);
 }
 
@@ -239,16 +239,16 @@ static bool check_sum(gq_verification *v, gq_verdict *verdict, const gq_checksum
     return set_problem(v, verdict, e, text);
 }
 
-static bool check_sums(gq_verification *v, const gq_checksum *expected, size_t n, gq_error *e) {
+static bool verification_check_sums(gq_verification *v, const gq_checksum *expected, size_t n, gq_error *e) {
     if (n == 0) return true;
     gq_checksum *sorted = calloc(n, sizeof *sorted);
     if (!sorted) return gq_fail_memory(e, n * sizeof *sorted);
     memcpy(sorted, expected, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, by_name);
+    qsort(sorted, n, sizeof *sorted, checksums_by_name);
     bool ok = true;
     for (size_t i = 0; ok && i < v->n; i++) {
         gq_checksum key = {.name = v->verdicts[i].name};
-        ok = check_sum(v, &v->verdicts[i], bsearch(&key, sorted, n, sizeof *sorted, by_name), e);
+        ok = check_sum(v, &v->verdicts[i], bsearch(&key, sorted, n, sizeof *sorted, checksums_by_name), e);
     }
     free(sorted);
     for (size_t i = 0; ok && i < n; i++)
@@ -295,7 +295,7 @@ static bool check_transposed(gq_verification *v, gq_error *e) {
     return v->n == 0 || *v->verdicts[0].problem || set_problem(v, &v->verdicts[0], e, why.text);
 }
 
-static bool verify(gq_verification *v, int threads, const gq_callbacks *callbacks, gq_error *e) {
+static bool verification_run(gq_verification *v, int threads, const gq_callbacks *callbacks, gq_error *e) {
     schedule s;
     uint64_t bytes = 0;
     v->n = v->model.n_tensors;
@@ -324,7 +324,7 @@ gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t
     }
     bool ok = input_open(&v->model, path, e);
     if (!ok) v->model = (gguf_model){.path = NULL};
-    if (ok && verify(v, threads, &called, e) && check_sums(v, expected, n, e)) {
+    if (ok && verification_run(v, threads, &called, e) && verification_check_sums(v, expected, n, e)) {
         sum_up_types(v);
         return v;
     }

@@ -28,14 +28,14 @@ static bool set_split_keys(const gq_plan *plan, const plan_output *out, uint32_t
 }
 
 /* A shard as it fills: what its header and its data will take, by the header's own arithmetic. */
-typedef struct filling {
+typedef struct layout_filling {
     uint64_t head, data; /* the first not padded */
     uint32_t alignment;
-} filling;
+} layout_filling;
 
 /* A shard of n without tensors. The first has the model's metadata, and with them its alignment. */
 static bool empty_shard(const gq_plan *plan, const plan_output *out, const gq_options *options,
-                        uint32_t number, uint32_t n, filling *f, gq_error *e) {
+                        uint32_t number, uint32_t n, layout_filling *f, gq_error *e) {
     gguf_header *h = gguf_header_new(e);
     bool ok = h && (number > 0 || plan_meta_write(plan, out, options, h, e)) &&
               set_split_keys(plan, out, number, n, h, e) &&
@@ -46,8 +46,8 @@ static bool empty_shard(const gq_plan *plan, const plan_output *out, const gq_op
 }
 
 /* Put one more tensor in. False: it is not in, as the shard would be larger than `most`. */
-static bool put_tensor(filling *f, const gq_tensor *t, uint64_t most) {
-    filling g = *f;
+static bool put_tensor(layout_filling *f, const gq_tensor *t, uint64_t most) {
+    layout_filling g = *f;
     g.head += gguf_entry_size(t->name, t->n_dims);
     uint64_t head = round_up(g.head, g.alignment), size;
     if (__builtin_add_overflow(g.data, round_up(t->out_bytes, g.alignment), &g.data) ||
@@ -58,8 +58,8 @@ static bool put_tensor(filling *f, const gq_tensor *t, uint64_t most) {
 }
 
 /* Put tensors in from `first` on, as many as fit and one at least; returns the first that is not in. */
-static size_t fill_shard(const gq_plan *plan, const plan_output *out, filling f, size_t first, uint64_t most,
-                         bool *larger) {
+static size_t fill_shard(const gq_plan *plan, const plan_output *out, layout_filling f, size_t first,
+                         uint64_t most, bool *larger) {
     size_t i = first;
     while (i < plan->n_tensors && put_tensor(&f, &out->tensors[i], most)) i++;
     *larger |= i == first && first < plan->n_tensors;
@@ -69,7 +69,7 @@ static size_t fill_shard(const gq_plan *plan, const plan_output *out, filling f,
 /* Fill shards in order, each up to the wished size; a tensor that is larger than that has one of its own.
  * What fits into one file is not split. */
 static bool cut_at_size(gq_plan *plan, plan_output *out, const gq_options *options, gq_error *e) {
-    filling whole, first, other;
+    layout_filling whole, first, other;
     if (!empty_shard(plan, out, options, 0, 1, &whole, e) ||
         !empty_shard(plan, out, options, 0, 2, &first, e) ||
         !empty_shard(plan, out, options, 1, 2, &other, e))

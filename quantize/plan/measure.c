@@ -41,10 +41,10 @@ typedef struct sample_strip {
     double power, weighted, error[BUDGET_TYPES];
 } sample_strip;
 
-typedef struct job {
+typedef struct measure_job {
     const gq_plan *plan;
     sample_strip *strips;
-} job;
+} measure_job;
 
 /* Returns the first element of the sample's j-th row. Rows are at equal distances; of long rows one stretch
  * after the other is taken.
@@ -57,8 +57,8 @@ static uint64_t place(const gguf_tensor *t, const sample *s, uint64_t j, uint64_
 }
 
 /* Rows that share a matrix, and so their importance. */
-static void try_types(const job *j, sample_strip *to, size_t rows, size_t cols, codec_importance importance,
-                      strip_pair *room) {
+static void try_types(const measure_job *j, sample_strip *to, size_t rows, size_t cols,
+                      codec_importance importance, strip_pair *room) {
     const float *x = room->decoded[0];
     strip_encoder encoder = {
         .kernels = j->plan->kernels, .importance = importance, .settings = &j->plan->settings};
@@ -75,8 +75,8 @@ static void try_types(const job *j, sample_strip *to, size_t rows, size_t cols, 
 }
 
 /* A stretch of one row into the room's values from `x` on. */
-static bool read_stretch(const job *j, const plan_source *source, strip at, float *x, strip_pair *room,
-                         gq_error *e) {
+static bool read_stretch(const measure_job *j, const plan_source *source, strip at, float *x,
+                         strip_pair *room, gq_error *e) {
     const gq_plan *plan = j->plan;
     if (plan_transposes(source))
         return transposed_read(plan->kernels, &plan->model, source->stored, &at, room->stored[0],
@@ -86,7 +86,7 @@ static bool read_stretch(const job *j, const plan_source *source, strip at, floa
 }
 
 static bool do_strip(void *arg, piece *p, gq_error *e) {
-    const job *w = arg;
+    const measure_job *w = arg;
     strip_pair *room = p->room;
     sample_strip *to = &w->strips[p->number];
     const plan_source *source = &w->plan->sources[to->tensor];
@@ -140,7 +140,7 @@ static void fold(const sample_strip *strips, size_t n, const gq_plan *plan, meas
 bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *fresh,
                      const gq_callbacks *callbacks, gq_error *e) {
     schedule s = {.pool = NULL};
-    job j = {.plan = plan};
+    measure_job j = {.plan = plan};
     uint64_t n = 0, bytes = 0;
     for (int pass = 0; pass < 2; pass++) { /* count, then list */
         n = 0;

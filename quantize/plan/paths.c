@@ -121,35 +121,35 @@ bool plan_check_beside(const gq_plan *plan, const gq_options *options, const cha
 }
 
 /* The identity of a file's location: one location may have several paths. */
-typedef struct place {
+typedef struct path_place {
     uint64_t device, folder;
     const char *name, *path;
-} place;
+} path_place;
 
 static int by_place(const void *a, const void *b) {
-    const place *x = a, *y = b;
+    const path_place *x = a, *y = b;
     if (x->device != y->device) return x->device < y->device ? -1 : 1;
     if (x->folder != y->folder) return x->folder < y->folder ? -1 : 1;
     return strcmp(x->name, y->name);
 }
 
 /* The folder is there, but for one that is still missing: check_target has looked. */
-static bool place_of(place *to, const char *path, const gq_options *options, gq_error *e) {
+static bool place_of(path_place *to, const char *path, const gq_options *options, gq_error *e) {
     struct stat st = {.st_size = 0};
     if (is_still_missing(options, path)) {
-        *to = (place){UINT64_MAX, 0, path, path};
+        *to = (path_place){UINT64_MAX, 0, path, path};
         return true;
     }
     char *folder = safe_file_folder(path);
     if (!folder) return gq_fail_memory(e, strlen(path) + 1);
     bool ok = stat(folder, &st) == 0 || gq_fail(e, "%s: %s", folder, strerror(errno));
-    *to = (place){st.st_dev, st.st_ino, base_of(path), path};
+    *to = (path_place){st.st_dev, st.st_ino, base_of(path), path};
     free(folder);
     return ok;
 }
 
 static bool all_different(const char **paths, size_t n, const gq_options *options, gq_error *e) {
-    place *places = calloc(n, sizeof *places);
+    path_place *places = calloc(n, sizeof *places);
     bool ok = places || gq_fail_memory(e, n * sizeof *places);
     for (size_t i = 0; ok && i < n; i++) ok = place_of(&places[i], paths[i], options, e);
     if (ok) qsort(places, n, sizeof *places, by_place);

@@ -46,13 +46,13 @@ void schedule_end(schedule *s) {
 
 /* ---- one job ---- */
 
-typedef struct state {
+typedef struct schedule_state {
     schedule *s;
     const schedule_job *job;
-} state;
+} schedule_state;
 
 static bool is_cancelled(void *data) {
-    const schedule *s = ((const state *)data)->s;
+    const schedule *s = ((const schedule_state *)data)->s;
     return s->callbacks && s->callbacks->cancelled && s->callbacks->cancelled(s->callbacks->user);
 }
 
@@ -68,7 +68,7 @@ static void tell(schedule *s, const piece *p) {
 }
 
 static bool do_piece(void *data, uint64_t number, int thread) {
-    state *t = data;
+    schedule_state *t = data;
     schedule *s = t->s;
     const schedule_job *job = t->job;
     schedule_thread *own = &s->of_thread[thread];
@@ -85,7 +85,7 @@ static bool do_piece(void *data, uint64_t number, int thread) {
 }
 
 bool schedule_run(schedule *s, const schedule_job *job, gq_error *e) {
-    state t = {s, job};
+    schedule_state t = {s, job};
     threads_outcome o = threads_try(s->pool, &(threads_job){.begin = job->begin,
                                                             .end = job->end,
                                                             .work = do_piece,
