@@ -59,15 +59,15 @@ typedef struct cached_word {
     uint32_t ids[CACHE_IDS];
 } cached_word;
 
-typedef struct text_span {
+typedef struct tokenizing {
     const vocabulary *v;
     join_room room;
     cached_word *cache;
     token_list *to;
     gq_error *e;
-} text_span;
+} tokenizing;
 
-static cached_word *cache_slot(const text_span *r, const char *word, size_t n) {
+static cached_word *cache_slot(const tokenizing *r, const char *word, size_t n) {
     return &r->cache[gguf_hash(word, n, 0) % CACHE_SLOTS];
 }
 
@@ -80,7 +80,7 @@ static size_t symbol_length(vocabulary_kind kind, const char *at, size_t left) {
     return n < left ? n : left;
 }
 
-static bool read_symbols(text_span *r, const char *word, size_t n) {
+static bool read_symbols(tokenizing *r, const char *word, size_t n) {
     const vocabulary *v = r->v;
     r->room.n = 0;
     for (size_t at = 0, length; at < n; at += length) {
@@ -94,7 +94,7 @@ static bool read_symbols(text_span *r, const char *word, size_t n) {
 
 /* A symbol that is no token, byte by byte. What has no token of its own is left out where llama.cpp leaves it
  * out: in vocabularies by rank. */
-static bool emit_bytes(text_span *r, const char *bytes, size_t n) {
+static bool emit_bytes(tokenizing *r, const char *bytes, size_t n) {
     const vocabulary *v = r->v;
     for (size_t i = 0; i < n; i++) {
         uint8_t byte = (uint8_t)bytes[i];
@@ -113,7 +113,7 @@ static bool emit_bytes(text_span *r, const char *bytes, size_t n) {
     return true;
 }
 
-static bool emit_symbols(text_span *r, const char *word) {
+static bool emit_symbols(tokenizing *r, const char *word) {
     for (size_t i = 0; i < r->room.n; i++) {
         const symbol *s = &r->room.symbols[i];
         if (s->length == 0) continue;
@@ -125,7 +125,7 @@ static bool emit_symbols(text_span *r, const char *word) {
 }
 
 /* The token that a word is as a whole; NO_PIECE: none, or wholes do not count. */
-static uint32_t whole_word(const text_span *r, const char *word, size_t n) {
+static uint32_t whole_word(const tokenizing *r, const char *word, size_t n) {
     enum { LONGEST = 512 }; /* bytes; of a token that means something */
     char mapped[2 * LONGEST];
     size_t length = 0;
@@ -135,14 +135,14 @@ static uint32_t whole_word(const text_span *r, const char *word, size_t n) {
     return id < r->v->n_tokens ? id : NO_PIECE;
 }
 
-static bool merge_word(text_span *r, const char *word, size_t n) {
+static bool merge_word(tokenizing *r, const char *word, size_t n) {
     uint32_t id = whole_word(r, word, n);
     if (id != NO_PIECE) return token_list_add(r->to, id, r->e);
     return read_symbols(r, word, n) && join_all(r->v, word, &r->room, r->e) && emit_symbols(r, word);
 }
 
 static bool add_word(void *user, const char *word, size_t n, gq_error *e) {
-    text_span *r = user;
+    tokenizing *r = user;
     (void)e;
     if (n == 0 || n > CACHE_WORD) return n == 0 || merge_word(r, word, n);
     cached_word *c = cache_slot(r, word, n);
@@ -181,7 +181,7 @@ static size_t put_spaces(const char *text, size_t n, bool prefix, char *to) {
 
 /* Cuts in front of each run of U+2581 where nothing joins across it: the ids stay the same, and words repeat.
  */
-static bool cut_at_spaces(text_span *r, const char *text, size_t n) {
+static bool cut_at_spaces(tokenizing *r, const char *text, size_t n) {
     if (!r->v->cut_at_spaces) return add_word(r, text, n, r->e);
     size_t start = 0;
     bool was_space = true;
@@ -198,7 +198,7 @@ static bool cut_at_spaces(text_span *r, const char *text, size_t n) {
 }
 
 /* Runs of newlines: one token, or newline by newline. */
-static bool add_newlines(text_span *r, const char *text, size_t n) {
+static bool add_newlines(tokenizing *r, const char *text, size_t n) {
     uint32_t id = pieces_find(&r->v->pieces, text, n);
     if (id < r->v->n_tokens) return token_list_add(r->to, id, r->e);
     id = pieces_find(&r->v->pieces, text, 1);
@@ -207,7 +207,7 @@ static bool add_newlines(text_span *r, const char *text, size_t n) {
     return true;
 }
 
-static bool add_lines(text_span *r, const char *text, size_t n) {
+static bool add_lines(tokenizing *r, const char *text, size_t n) {
     for (size_t at = 0, end; at < n; at = end) {
         bool newlines = text[at] == '\n';
         for (end = at; end < n && (text[end] == '\n') == newlines;) end++;
@@ -228,7 +228,7 @@ static bool split_words(const vocabulary *v, const char *clean, size_t n, bool o
     return ok;
 }
 
-static bool add_text(text_span *r, const char *text, size_t n) {
+static bool add_text(tokenizing *r, const char *text, size_t n) {
     const vocabulary *v = r->v;
     size_t room = 3 * (n + 1), length;
     bool odd, spaced = v->kind != VOCABULARY_BPE;
@@ -249,7 +249,7 @@ static bool add_text(text_span *r, const char *text, size_t n) {
 
 /* ---- the whole ---- */
 
-static bool add_end(text_span *r, bool wanted, uint32_t id, const char *what) {
+static bool add_end(tokenizing *r, bool wanted, uint32_t id, const char *what) {
     if (!wanted) return true;
     if (id != NO_PIECE) return token_list_add(r->to, id, r->e);
     return gq_fail(r->e, "the vocabulary wants every text to have %s token, and names none", what);
@@ -258,7 +258,7 @@ static bool add_end(text_span *r, bool wanted, uint32_t id, const char *what) {
 bool tokenizer_run(const tokenizer *t, const char *text, size_t n, unsigned flags, token_list *to,
                    gq_error *e) {
     const vocabulary *v = &t->vocabulary;
-    text_span r = {.v = v, .to = to, .e = e};
+    tokenizing r = {.v = v, .to = to, .e = e};
     fragment *fragments = NULL;
     size_t n_fragments = 0;
     if (n > TOKENIZE_MOST)
