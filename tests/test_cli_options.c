@@ -303,7 +303,7 @@ static void test_values(void **state) {
 
 static void test_recipe(void **state) {
     (void)state;
-    char *folder = temporary_folder(), *path = format("%s/recipe", folder);
+    char *folder = temporary_folder(), *path = text_format("%s/recipe", folder);
     static const char text[] =
         "# attention = first\nblk\\.0\\.attn=Q8_0\r\n\tffn_(up|gate)=q5_K,ffn_down=Q6_K\n\n#end";
     write_whole(path, text, strlen(text));
@@ -331,7 +331,7 @@ static void test_recipe(void **state) {
     assert_false(PARSE("--tensor-type-file", "/nowhere/at/all", "in", "Q4_0"));
     assert_non_null(strstr(e.text, "/nowhere/at/all"));
     request_free(&r);
-    char *large = need(1, (1 << 20) + 1);
+    char *large = need_memory(1, (1 << 20) + 1);
     memset(large, 'x', (1 << 20) + 1);
     write_whole(path, large, (1 << 20) + 1);
     assert_false(PARSE("--tensor-type-file", path, "in", "Q4_0"));
@@ -392,7 +392,7 @@ static char *command_text(const char *a, const char *b) {
 }
 
 static bool holds_option(const char *text, const char *prefix, const char *name) {
-    char *word = format("%s%s", prefix, name);
+    char *word = text_format("%s%s", prefix, name);
     bool found = false;
     for (const char *at = text; !found && (at = strstr(at, word)); at++) {
         char after = at[strlen(word)];
@@ -470,8 +470,8 @@ static void test_shells_read_their_scripts(void **state) {
     (void)state;
     static const char *const shells[] = {"bash", "zsh", "fish"};
     for (size_t i = 0; i < 3; i++) {
-        char *script = format("command -v %s >/dev/null || exit 0; %s completion %s | %s -n", shells[i],
-                              command_path(), shells[i], shells[i]);
+        char *script = text_format("command -v %s >/dev/null || exit 0; %s completion %s | %s -n", shells[i],
+                                   command_path(), shells[i], shells[i]);
         char *err;
         assert_int_equal(run_command((const char *const[]){"sh", "-c", script, NULL}, NULL, &err), 0);
         assert_string_equal(err, "");
@@ -501,9 +501,9 @@ static void test_bash_completes(void **state) {
                 {"gquant --imatrix x in iq4_x", "IQ4_XS", 4},
                 {"gquant completion z", "zsh", 2}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *script = format("eval \"$(%s completion bash)\"; COMP_WORDS=(%s); COMP_CWORD=%d; _gquant; "
-                              "printf '%%s ' \"${COMPREPLY[@]-nothing:}\"",
-                              command_path(), rows[i].words, rows[i].at);
+        char *script = text_format("eval \"$(%s completion bash)\"; COMP_WORDS=(%s); COMP_CWORD=%d; _gquant; "
+                                   "printf '%%s ' \"${COMPREPLY[@]-nothing:}\"",
+                                   command_path(), rows[i].words, rows[i].at);
         char *out;
         int status = run_command((const char *const[]){"bash", "-c", script, NULL}, &out, NULL);
         if (status == 127) print_message("skipped: no bash\n"), skip();
