@@ -1,8 +1,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "gguf/cursor.h"
 #include "base/checked.h"
+#include "gguf/cursor.h"
 #include "gguf/rules.h"
 
 /* What people give by mistake, told by the first bytes; and what to do. */

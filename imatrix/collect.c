@@ -49,7 +49,7 @@ void collection_free(collection *c) {
 
 static size_t counts_of(const collected_site *s) { return s->routed ? s->matrices : 1; }
 
-static site *collection_add_site(collection *c, const forward_inputs *in, gq_error *e) {
+static collected_site *collection_add_site(collection *c, const forward_inputs *in, gq_error *e) {
     if (!memory_grow(&c->sites, &c->room, c->n + 1, sizeof *c->sites, e)) return NULL;
     collected_site *s = &c->sites[c->n];
     *s = (collected_site){
@@ -95,7 +95,7 @@ static forward_answer collection_on_inputs(void *data, const forward_inputs *in,
     return FORWARD_ON;
 }
 
-forward_site collection_site(collection *c) { return (forward_site){take, c}; }
+forward_site collection_site(collection *c) { return (forward_site){collection_on_inputs, c}; }
 
 /* ---- entries ---- */
 
