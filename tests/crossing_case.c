@@ -81,8 +81,17 @@ void same_outputs(const char *where) {
     if (difference) fail_case("ref and %s: %s", where, difference);
 }
 
+/* Bytes of a text that must be the same. A value that is not finite is named by its place in a batch, whose
+ * size follows from the threads, and a larger batch may meet another site's first. */
+static size_t fixed_text(const char *text) {
+    const char *site = strstr(text, "what flows into "), *place = strstr(text, " is not finite: feature ");
+    return site && place > site ? (size_t)(site - text) : strlen(text);
+}
+
 void same_outcome(const char *where, const outcome *o) {
-    if (o->status != at.reference.status || strcmp(o->text, at.reference.text))
+    const char *wanted = at.reference.text;
+    size_t n = fixed_text(wanted);
+    if (o->status != at.reference.status || n != fixed_text(o->text) || strncmp(o->text, wanted, n) != 0)
         fail_case("ref: status %d: %s\n%s: status %d: %s", at.reference.status, at.reference.text, where,
                   o->status, o->text);
     same_folder(where);
