@@ -197,7 +197,7 @@ bool plan_outputs_are_there(const gq_plan *plan) {
             int fd = safe_file_open(shard->temporary);
             all = fd >= 0 && fstat(fd, &st) == 0;
             uint64_t size = all ? (uint64_t)st.st_size : 0;
-            all = all && (plan->parts ? size <= shard->size : size == shard->size);
+            all = all && (plan->share == SHARE_PART ? size <= shard->size : size == shard->size);
             if (fd >= 0) close(fd);
         }
     return all;

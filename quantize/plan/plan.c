@@ -150,7 +150,8 @@ static bool cut_chunks(gq_plan *plan, gq_error *e) {
 static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
     plan->threads = threads_asked(options->threads);
     plan->settings.effort = codec_efforts[options->effort];
-    plan->force = options->force, plan->join = options->join;
+    plan->force = options->force;
+    plan->share = options->join ? SHARE_JOIN : options->parts ? SHARE_PART : SHARE_WHOLE;
     plan->part = options->part, plan->parts = options->parts;
     plan->sync_ms = options->sync_ms ? options->sync_ms : SYNC_MS;
     plan->kernels = strip_kernels(e);

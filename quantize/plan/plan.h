@@ -60,12 +60,21 @@ typedef struct plan_identity {
     uint32_t layout;  /* what is where in each output, from which tensor; and the cut into chunks */
 } plan_identity;
 
+/* Which share of the work is asked for. What is left to do of it only the run can tell: run_mode of
+ * run/engine.c. */
+typedef enum plan_share {
+    SHARE_WHOLE,
+    SHARE_PART, /* the part-th of parts */
+    SHARE_JOIN, /* nothing but to finish what all parts have made; parts: how many, 0: not said */
+} plan_share;
+
 struct gq_plan {
     int threads;
     encode_settings settings; /* what decides the bytes of blocks; hashed by all that is kept */
-    bool force, join;
-    uint32_t part, parts; /* 0, 0: the whole work */
-    uint32_t sync_ms;     /* between two times that finished work is made safe */
+    bool force;
+    plan_share share;
+    uint32_t part, parts;
+    uint32_t sync_ms; /* between two times that finished work is made safe */
     const kernels *kernels;
     gguf_model model;
     model_inputs inputs;                  /* without entries: no importance data */

@@ -15,27 +15,38 @@
 #include "quantize/sized.h"
 #include "quantize/strips/schedule.h"
 
+/* What a run does, decided once in begin() by what is asked for and what lies beside the outputs. Only the
+ * step to RUN_NAME follows, when all files are whole. */
+typedef enum run_mode {
+    RUN_FRESH,    /* new files and a new journal */
+    RUN_CONTINUE, /* an unfinished run's: chunks that its journal has are looked at, the rest is done */
+    RUN_PART,     /* the same of one share, in files that all parts write */
+    RUN_JOIN,     /* chunks that the parts' journals have are looked at, none is done */
+    RUN_NAME,     /* all files are whole, and journals are only asked for losses */
+} run_mode;
+
 typedef struct engine {
     const gq_plan *plan;
+    run_mode mode;
     gq_results *results;
     schedule schedule;
     work_rooms rooms;
     output_set outputs;
     names names;
-    journal *journals; /* one, or with --join one per part */
+    journal *journals; /* one; of RUN_JOIN one per part */
     uint32_t n_journals;
     keeper keeper;
     cache cache;
     checkpoint kept;     /* layers that are rounded with the model's own inputs; held until the run's end */
     uint64_t begin, end; /* chunks of this run */
-    _Atomic bool must_start_afresh; /* what an earlier run has left cannot be gone on from */
+    _Atomic bool leave_as_is; /* the failure says what to do: nothing is removed, and nothing more is said */
     pthread_mutex_t opening;
     work_tensor *
         *tensors; /* that are in work, by number: opened under `opening`, closed where they are folded */
     /* Under the schedule's lock: */
     tally tally;
     size_t n_closed;
-    uint64_t *missing; /* --join: chunks that each part lacks */
+    uint64_t *missing; /* RUN_JOIN: chunks that each part lacks */
 } engine;
 
 /* ---- one chunk ---- */
@@ -61,8 +72,8 @@ static uint32_t journal_of(const engine *g, uint64_t i) {
 }
 
 static bool is_known(const engine *g, const journal *j, const work_room *room, piece *p) {
-    if (g->names.whole) return journal_find(j, p->number, room->sums); /* the files may have their names */
-    if (!(j->resumed || g->plan->join) || !journal_find(j, p->number, room->sums)) return false;
+    if (g->mode == RUN_FRESH || !journal_find(j, p->number, room->sums)) return false;
+    if (g->mode == RUN_NAME) return true; /* the files may have their names */
     double began = schedule_clock();
     bool known = work_verify(g->plan, &g->outputs, p->number, room);
     p->resuming = schedule_clock() - began;
@@ -93,9 +104,9 @@ static bool do_chunk(void *arg, piece *p, gq_error *e) {
     const journal *j = &g->journals[journal_of(g, i)];
     work_room room = work_room_in(&g->rooms, p->room);
     p->resumed = is_known(g, j, &room, p);
-    if (!p->resumed && g->plan->join) return true; /* go on, to be able to say all that is missing */
-    if (!p->resumed && g->names.whole) {
-        atomic_store(&g->must_start_afresh, true);
+    if (!p->resumed && g->mode == RUN_JOIN) return true; /* go on, to be able to say all that is missing */
+    if (!p->resumed && g->mode == RUN_NAME) {
+        atomic_store(&g->leave_as_is, true);
         return gq_fail(e, "%s is damaged: it lacks chunk %llu; to start afresh remove %s", j->path,
                        (unsigned long long)i, g->names.path);
     }
@@ -135,7 +146,8 @@ static bool open_own_journal(engine *g, bool keep, gq_error *e) {
 /* All files are whole: the journal is only asked for the losses. */
 static bool begin_naming(engine *g, gq_error *e) {
     if (!open_own_journal(g, true, e) || g->journals[0].resumed) return g->journals[0].resumed;
-    g->names.whole = false;
+    journal_remove(&g->journals[0]); /* a new one, which says nothing */
+    atomic_store(&g->leave_as_is, true);
     return gq_fail(e, "%s, which belongs to %s, is damaged or no longer there; to start afresh remove %s",
                    g->journals[0].path, g->names.path, g->names.path);
 }
@@ -143,21 +155,24 @@ static bool begin_naming(engine *g, gq_error *e) {
 static bool begin_whole(engine *g, gq_error *e) {
     bool all;
     uint32_t parts;
-    if (!g->names.whole && !output_open_old(&g->outputs, &all, e)) return false;
+    if (g->mode != RUN_NAME && !output_open_old(&g->outputs, &all, e)) return false;
     if (!journal_count_parts(g->plan, &parts, e)) return false;
     if (parts)
         return gq_fail(e, "%s has been begun in %u parts: go on with these and join them, or remove %s*",
                        g->plan->outputs[0].path, parts, g->plan->outputs[0].shards[0].temporary);
-    if (g->names.whole) return begin_naming(g, e);
+    if (g->mode == RUN_NAME) return begin_naming(g, e);
     if ((!all && !output_create(&g->outputs, e)) || !open_own_journal(g, all, e)) return false;
-    return !all || g->journals[0].resumed || output_create(&g->outputs, e);
+    g->mode = g->journals[0].resumed ? RUN_CONTINUE : RUN_FRESH;
+    return !all || g->mode == RUN_CONTINUE || output_create(&g->outputs, e);
 }
 
 static bool begin_part(engine *g, gq_error *e) {
     uint32_t parts;
-    if (g->names.whole)
+    if (g->names.whole) {
+        atomic_store(&g->leave_as_is, true);
         return gq_fail(e, "all parts of %s are done and it is whole: joining them finishes it",
                        g->plan->outputs[0].path);
+    }
     return journal_count_parts(g->plan, &parts, e) && output_open_shared(&g->outputs, e) &&
            open_own_journal(g, true, e);
 }
@@ -166,7 +181,7 @@ static bool begin_join(engine *g, gq_error *e) {
     bool all = true;
     uint32_t parts;
     if (!journal_count_parts(g->plan, &parts, e)) return false;
-    if (!g->names.whole && !output_open_old(&g->outputs, &all, e)) return false;
+    if (g->mode != RUN_NAME && !output_open_old(&g->outputs, &all, e)) return false;
     if (parts == 0 || !all)
         return gq_fail(e, "there is nothing to join for %s: its parts have not been started",
                        g->plan->outputs[0].path);
@@ -180,15 +195,21 @@ static bool begin_join(engine *g, gq_error *e) {
     return true;
 }
 
+static bool does_work(const engine *g) { return g->mode != RUN_JOIN && g->mode != RUN_NAME; }
+
 static bool begin(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     const gq_plan *plan = g->plan;
-    journal_range(plan, plan->part, plan->join ? 0 : plan->parts, &g->begin, &g->end);
+    static const run_mode modes[] = {
+        [SHARE_WHOLE] = RUN_FRESH, [SHARE_PART] = RUN_PART, [SHARE_JOIN] = RUN_JOIN};
+    g->mode = modes[plan->share]; /* till more is known */
+    journal_range(plan, plan->part, plan->share == SHARE_PART ? plan->parts : 0, &g->begin, &g->end);
     if (!output_new(&g->outputs, plan, e) || !output_all_may_grow(&g->outputs, e) ||
         !names_open(&g->names, &g->outputs, e))
         return false;
-    bool ok = plan->join ? begin_join(g, e) : plan->parts ? begin_part(g, e) : begin_whole(g, e);
-    bool fresh_work = !plan->join && !g->names.whole;
-    if (!ok || (fresh_work && !output_reserve(&g->outputs, e))) return false;
+    if (g->names.whole && plan->share != SHARE_PART) g->mode = RUN_NAME;
+    static bool (*const begins[])(engine *, gq_error *) = {
+        [SHARE_WHOLE] = begin_whole, [SHARE_PART] = begin_part, [SHARE_JOIN] = begin_join};
+    if (!begins[plan->share](g, e) || (does_work(g) && !output_reserve(&g->outputs, e))) return false;
     g->tensors = calloc(plan->n_tensors + 1, sizeof *g->tensors);
     if (!g->tensors) return gq_fail_memory(e, plan->n_tensors * sizeof *g->tensors);
     work_rooms_measure(&g->rooms, plan);
@@ -198,7 +219,7 @@ static bool begin(engine *g, const gq_callbacks *callbacks, gq_error *e) {
         return false;
     for (uint64_t i = g->begin, weights; i < g->end; i++)
         g->schedule.progress.bytes_total += input_bytes(plan, i, &weights);
-    if (fresh_work) keeper_start(&g->keeper, &g->outputs, &g->journals[0], &g->cache);
+    if (does_work(g)) keeper_start(&g->keeper, &g->outputs, &g->journals[0], &g->cache);
     return true;
 }
 
@@ -218,14 +239,14 @@ static bool check_join(const engine *g, gq_error *e) {
  * this run has opened and locked it: anything else may be the work of others. */
 static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     const gq_plan *plan = g->plan;
-    if (atomic_load(&g->must_start_afresh)) return;
-    if (g->names.whole) {
+    if (atomic_load(&g->leave_as_is)) return;
+    if (g->mode == RUN_NAME) {
         gq_fail_again(
             e, e, "%s; all files are whole and only lack their names: the same command goes on from there",
             e->text);
         return;
     }
-    if (plan->join) return;
+    if (g->mode == RUN_JOIN) return;
     const journal *j = g->n_journals ? &g->journals[0] : NULL;
     if (!bad_input && j && output_still_there(&g->outputs) &&
         (j->resumed || g->keeper.recorded > 0 || g->kept.finished > 0)) {
@@ -236,21 +257,24 @@ static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     uint32_t others = 0;
     if (j) journal_remove(j);
     checkpoint_remove(&g->kept);
-    if (plan->parts && (!journal_count_parts(plan, &others, NULL) || others || !output_alone(&g->outputs)))
+    if (g->mode == RUN_PART &&
+        (!journal_count_parts(plan, &others, NULL) || others || !output_alone(&g->outputs)))
         return;
-    output_remove(&g->outputs, bad_input || plan->parts > 0);
+    output_remove(&g->outputs, bad_input || g->mode == RUN_PART);
 }
 
 /* One file gets its name in one step; several need a record of what is left to do. */
 static bool give_names(engine *g, gq_error *e) {
     if (g->outputs.n == 1) return output_give_name(&g->outputs, e);
-    return (g->names.whole || names_record(&g->names, e)) && names_give(&g->names, e);
+    if (g->mode != RUN_NAME && !names_record(&g->names, e)) return false;
+    g->mode = RUN_NAME;
+    return names_give(&g->names, e);
 }
 
 static bool finish(engine *g, gq_error *e) {
     if (!check_join(g, e)) return false;
-    if (g->plan->parts && !g->plan->join) return true;
-    if (!g->names.whole && !output_complete(&g->outputs, e)) return false;
+    if (g->mode == RUN_PART) return true;
+    if (g->mode != RUN_NAME && !output_complete(&g->outputs, e)) return false;
     if (!give_names(g, e)) return false;
     if (!names_remove(&g->names)) return true; /* it would be taken up without its journals */
     checkpoint_remove(&g->kept);
@@ -278,7 +302,7 @@ static void release(engine *g) {
 static bool calibrate(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     double began = schedule_clock();
     if (!g->plan->calibration) return true;
-    bool ok = calibrate_run(g->plan, &g->outputs, g->names.whole, g->results, callbacks, &g->kept, e);
+    bool ok = calibrate_run(g->plan, &g->outputs, g->mode == RUN_NAME, g->results, callbacks, &g->kept, e);
     /* It says nothing about the speed of what follows. */
     g->schedule.before += schedule_clock() - began;
     return ok;
@@ -296,9 +320,9 @@ static bool run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     }
     /* A single file is synced when it gets its name; what may be continued, or has several, is recorded now.
      */
-    bool record = ok ? g->plan->parts > 0 || g->outputs.n > 1 : !bad_input;
+    bool record = ok ? g->mode == RUN_PART || g->outputs.n > 1 : !bad_input;
     bool kept = keeper_stop(&g->keeper, record, ok ? e : NULL);
-    if (ok && !g->names.whole && !gguf_model_unchanged(&g->plan->model, e)) ok = false, bad_input = true;
+    if (ok && g->mode != RUN_NAME && !gguf_model_unchanged(&g->plan->model, e)) ok = false, bad_input = true;
     ok = ok && kept && finish(g, e);
     g->results->progress = g->schedule.progress;
     g->results->progress.seconds = schedule_clock() - started;

@@ -321,7 +321,7 @@ static bool announce_fitting(const gq_plan *plan, const journal *j, bool whole, 
 bool journal_announce(const gq_plan *plan, bool whole, word_list *warnings, gq_error *e) {
     journal_head found, wanted = journal_head_of(plan, plan->part, plan->parts);
     journal j;
-    if (plan->join) return true;
+    if (plan->share == SHARE_JOIN) return true;
     if (!prepare(&j, plan, plan->part, plan->parts, e)) return false;
     j.fd = safe_file_open(j.path);
     bool ok = true;
