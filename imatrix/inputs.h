@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "codec/codec.h"
+#include "model/model.h"
 
 /* Statistics of one matrix: a tensor of two dimensions is one, a tensor of experts has one for each expert.
  */
@@ -56,6 +57,10 @@ const char *model_inputs_entry(const model_inputs *m, uint64_t i);
  * nothing is known. Where there is no entry nothing is known either. */
 bool model_inputs_find(const model_inputs *m, const char *tensor, uint64_t columns, uint64_t matrices,
                        tensor_inputs *found, gq_error *e);
+/* The same for a tensor as all see it: one that is stored transposed has no inputs, as one weight for a whole
+ * row would decide nothing in it. */
+bool model_inputs_find_tensor(const model_inputs *m, const gguf_tensor *t, bool transposed,
+                              tensor_inputs *found, gq_error *e);
 /* A checksum of the values; 0 where nothing is known. */
 uint32_t tensor_inputs_digest(const tensor_inputs *t);
 

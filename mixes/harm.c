@@ -3,12 +3,22 @@
 
 #include "mixes/rules.h"
 
-static const char expert_fragment[] = "_exps";
+bool mix_is_experts(const char *name) { return strstr(name, "_exps") != NULL; }
+
+int64_t mix_experts_used(const gguf_facts *f) {
+    int64_t used;
+    return gguf_fact_int(f, "expert_used_count", &used) && used > 0 ? used : 0;
+}
+
+uint64_t mix_matrices_met(const char *name, const uint64_t ne[4], const gguf_facts *f) {
+    uint64_t all = gguf_matrices(ne), used = mix_is_experts(name) ? (uint64_t)mix_experts_used(f) : 0;
+    return used > 0 && used < all ? used : all;
+}
 
 double mix_harm(const char *name, double outlet_power, const mix_uses *uses) {
     double harm = outlet_power;
     bool shared = uses->experts_used > 0 && uses->experts_used < uses->n_expert;
-    if (shared && strstr(name, expert_fragment)) harm *= (double)uses->experts_used / (double)uses->n_expert;
+    if (shared && mix_is_experts(name)) harm *= (double)uses->experts_used / (double)uses->n_expert;
     if (uses->tied && strcmp(name, "token_embd.weight") == 0) harm *= 2;
     return harm;
 }

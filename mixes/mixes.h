@@ -108,6 +108,13 @@ bool mix_uses_importance(uint32_t from, uint32_t to);
  * looked up rather than multiplied, may be made otherwise. Elsewhere they are another model's. */
 bool mix_may_lack_importance(const char *name);
 
+/* Whether a tensor's matrices are a layer's experts, of which a token meets some. */
+bool mix_is_experts(const char *name);
+/* Returns how many experts of a layer a token meets; 0: unknown. */
+int64_t mix_experts_used(const gguf_facts *f);
+/* Returns how many of a tensor's matrices a token meets: of experts as many as are used, else all. */
+uint64_t mix_matrices_met(const char *name, const uint64_t ne[4], const gguf_facts *f);
+
 /* What a tensor's relative error is multiplied with, so that errors of different tensors can be added: the
  * power of its outlet's weights (mix_outlet), times the part of the experts that one token meets, times two
  * for an embedding that serves as output as well. */

@@ -44,8 +44,8 @@ enum {
     GGUF_TYPE_LIMIT = 43,
 };
 
-/* Elements and bytes of a block, and whether it is quantized. From this one list come model/type.c's table and
- * the constants GGUF_Q4_K_ELEMENTS, GGUF_Q4_K_BYTES, ... */
+/* Elements and bytes of a block, and whether it is quantized. From this one list come model/type.c's table
+ * and the constants GGUF_Q4_K_ELEMENTS, GGUF_Q4_K_BYTES, ... */
 #define GGUF_TYPES(X) \
     X(F32, 1, 4, false) \
     X(F16, 1, 2, false) \
@@ -106,6 +106,9 @@ const char *gguf_type_name(uint32_t id);
  * out: neither looks for overflow, as the reader has refused the tensors of a file for which either overflows
  * (gguf_tensor_measure). */
 static inline uint64_t gguf_elements(const uint64_t ne[4]) { return ne[0] * ne[1] * ne[2] * ne[3]; }
+/* A tensor's matrices: one of up to two dimensions is one, of three it has one per expert or head. */
+static inline uint64_t gguf_matrices(const uint64_t ne[4]) { return ne[2] * ne[3]; }
+static inline uint64_t gguf_rows(const uint64_t ne[4]) { return ne[1] * gguf_matrices(ne); } /* of all */
 static inline uint64_t gguf_type_bytes(const gguf_type *type, uint64_t n) {
     return n / type->block_elements * type->block_bytes;
 }

@@ -446,6 +446,25 @@ static void model_by_its_facts(void **state) {
     assert_int_equal(mix_model_of(&f).n_blocks, 48);
 }
 
+/* Of experts as many as the model says, of all else every matrix. */
+static void matrices_that_a_token_meets(void **state) {
+    (void)state;
+    static const uint64_t eight[4] = {32, 16, 8, 1}, two[4] = {32, 16, 2, 1}, one[4] = {32, 16, 1, 1};
+    static const uint32_t three = 3, nothing = 0;
+    const gguf_kv some[] = {number("x.expert_used_count", &three)};
+    const gguf_kv none[] = {number("x.expert_used_count", &nothing)};
+    const gguf_facts used = facts_of("x", some, 1), zero = facts_of("x", none, 1),
+                     unsaid = facts_of("x", NULL, 0);
+    const char *experts = "blk.0.ffn_up_exps.weight";
+    assert_int_equal(mix_experts_used(&used), 3);
+    assert_int_equal(mix_matrices_met(experts, eight, &used), 3);
+    assert_int_equal(mix_matrices_met(experts, two, &used), 2);
+    assert_int_equal(mix_matrices_met(experts, eight, &zero), 8);
+    assert_int_equal(mix_matrices_met(experts, eight, &unsaid), 8);
+    assert_int_equal(mix_matrices_met("blk.0.attn_k_b.weight", eight, &used), 8);
+    assert_int_equal(mix_matrices_met("blk.0.ffn_up_shexp.weight", one, &used), 1);
+}
+
 /* What a file is called whose types were chosen one by one. */
 static void called_by_most_weights(void **state) {
     (void)state;
@@ -468,6 +487,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(harm),
         cmocka_unit_test(model_by_its_facts),
+        cmocka_unit_test(matrices_that_a_token_meets),
         cmocka_unit_test(called_by_most_weights),
         cmocka_unit_test(filetypes_by_name_and_number),
         cmocka_unit_test(nearest_names),

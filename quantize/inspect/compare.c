@@ -134,9 +134,7 @@ static bool read_inputs(gq_comparison *c, const char *path, gq_error *e) {
 static bool comparison_find_inputs(gq_comparison *c, const gguf_tensor *t, tensor_inputs *found,
                                    gq_error *e) {
     gq_error why = {0};
-    *found = (tensor_inputs){.columns = 0};
-    if (t->transposed) return true; /* its columns are those of the data's rows */
-    return model_inputs_find(&c->inputs, t->name, t->ne[0], t->ne[2] * t->ne[3], found, &why) ||
+    return model_inputs_find_tensor(&c->inputs, t, t->transposed, found, &why) ||
            words_add(&c->warnings, e, "%s; compared without it", why.text);
 }
 
@@ -311,9 +309,9 @@ static bool comparison_fold_pieces(gq_comparison *c, const comparison_job *p, co
 static bool compare_pairs(gq_comparison *c, schedule *s, comparison_job *p, gq_error *e) {
     bool squares = false;
     for (size_t i = 0; i < p->n; i++) squares |= dimensions_are_exchanged(p->tensor, p->pairs[i].tensor);
-    uint64_t pieces =
-        squares ? pieces_across(p->tensor) * pieces_down(p->tensor) * p->tensor->ne[2] * p->tensor->ne[3]
-                : strip_pieces(gguf_elements(p->tensor->ne));
+    uint64_t pieces = squares
+                          ? pieces_across(p->tensor) * pieces_down(p->tensor) * gguf_matrices(p->tensor->ne)
+                          : strip_pieces(gguf_elements(p->tensor->ne));
     struct piece_sum *all = calloc(p->n * pieces + 1, sizeof *all);
     if (!all) return gq_fail_memory(e, p->n * pieces * sizeof *all);
     for (size_t i = 0; i < p->n; i++) p->pairs[i].pieces = all + i * pieces;

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/words.h"
 #include "codec/vector.h"
+#include "mixes/mixes.h"
 #include "model/facts.h"
 #include "quantize/input.h"
 #include "quantize/sized.h"
@@ -42,12 +43,7 @@ static bool is_multiplied(const gguf_model *m, const gguf_tensor *t) {
 
 /* Rows of a tensor that a token is multiplied with: of experts, as many as are used at once. */
 static uint64_t rows_used(const gguf_facts *facts, const gguf_tensor *t) {
-    int64_t used;
-    uint64_t matrices = t->ne[2] * t->ne[3];
-    if (strstr(t->name, "_exps.") && gguf_fact_int(facts, "expert_used_count", &used) && used > 0 &&
-        (uint64_t)used < matrices)
-        matrices = (uint64_t)used;
-    return t->ne[1] * matrices;
+    return t->ne[1] * mix_matrices_met(t->name, t->ne, facts);
 }
 
 /* ---- a part of a model, in memory ---- */

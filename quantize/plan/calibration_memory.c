@@ -28,18 +28,12 @@ static const uint64_t DECIDING_MEMORY = 12ull << 30;
 
 /* ---- matrices ---- */
 
-static uint64_t matrices_of(const gguf_tensor *t) { return times(t->ne[2], t->ne[3]); }
-
-/* Of the experts of a layer, those that a token meets. */
+/* Returns the share of a tensor's matrices that a token meets. */
 static double share_of(const gq_plan *plan, const gguf_tensor *t, uint64_t *used) {
     gguf_facts facts = gguf_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
-    uint64_t n = matrices_of(t);
-    int64_t k;
-    *used = 1;
-    if (n < 2 || !strstr(t->name, "_exps")) return 1; /* heads: each meets all tokens */
-    if (!gguf_fact_int(&facts, "expert_used_count", &k) || k < 1 || (uint64_t)k > n) k = (int64_t)n;
-    *used = (uint64_t)k;
-    return (double)k / (double)n;
+    uint64_t n = gguf_matrices(t->ne), met = mix_matrices_met(t->name, t->ne, &facts);
+    *used = mix_is_experts(t->name) && n > 1 ? met : 1; /* heads: each meets all tokens */
+    return (double)met / (double)n;
 }
 
 /* ---- memory ---- */
@@ -79,7 +73,7 @@ static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, c
     n->site = larger(n->site, plus(plus(sums, held), most));
     if (share < 1) {
         n->one = larger(n->one, plus(sums, times(2, one_held)));
-        n->experts = larger(n->experts, matrices_of(t));
+        n->experts = larger(n->experts, gguf_matrices(t->ne));
     }
 }
 
@@ -213,8 +207,8 @@ static void count(counted *n, const gq_plan *plan, const plan_calibration *c, si
     n->rounding += weights * width * (TARGET + PASS + (double)c->settings.sweeps * SWEEP);
     if (before && !strcmp(outlet, n->outlet)) return;
     if (before) memcpy(n->outlet, outlet, sizeof outlet);
-    n->moments += share * (double)matrices_of(t) * columns * width;
-    n->rounding += (double)matrices_of(t) * columns * width * width / 3;
+    n->moments += share * (double)gguf_matrices(t->ne) * columns * width;
+    n->rounding += (double)gguf_matrices(t->ne) * columns * width * width / 3;
 }
 
 /* Each stream goes through all matrices, and two look into each output's layers before; a site is looked at

@@ -5,20 +5,19 @@
 #include "base/checked.h"
 
 /* None is 0, and the product of all fits: the reader has checked. */
-static uint64_t rows_of(const uint64_t ne[GGUF_MAX_DIMS]) { return ne[1] * ne[2] * ne[3]; }
-
 /* Whole rows, or CHUNK_ELEMENTS of a longer row. */
 uint64_t chunk_length(const uint64_t ne[GGUF_MAX_DIMS], bool transposes) {
     uint64_t rows = CHUNK_ELEMENTS / ne[0];
-    if (transposes && rows < CHUNK_BAND) return (rows_of(ne) < CHUNK_BAND ? rows_of(ne) : CHUNK_BAND) * ne[0];
+    if (transposes && rows < CHUNK_BAND)
+        return (gguf_rows(ne) < CHUNK_BAND ? gguf_rows(ne) : CHUNK_BAND) * ne[0];
     if (rows > CHUNK_ROWS) rows -= rows % CHUNK_ROWS;
     return ne[0] > CHUNK_ELEMENTS ? CHUNK_ELEMENTS : rows * ne[0];
 }
 
 uint64_t chunk_count(const uint64_t ne[GGUF_MAX_DIMS], uint64_t length) {
-    if (length < ne[0]) return rows_of(ne) * parts(ne[0], length);
+    if (length < ne[0]) return gguf_rows(ne) * parts(ne[0], length);
     uint64_t per_chunk = length / ne[0];
-    return parts(rows_of(ne), per_chunk);
+    return parts(gguf_rows(ne), per_chunk);
 }
 
 bool chunk_map_new(chunk_map *map, size_t n_tensors, gq_error *e) {

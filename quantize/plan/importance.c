@@ -20,13 +20,8 @@ bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e)
                      options->imatrix);
 }
 
-/* Finds a source's inputs by model_inputs_find. A transposed tensor has none: one weight for a whole row
- * would decide nothing in it. */
 static bool find_inputs(const gq_plan *plan, const plan_source *source, tensor_inputs *found, gq_error *e) {
-    const gguf_tensor *t = source->tensor;
-    *found = (tensor_inputs){.columns = 0};
-    return source->transposed ||
-           model_inputs_find(&plan->inputs, t->name, t->ne[0], t->ne[2] * t->ne[3], found, e);
+    return model_inputs_find_tensor(&plan->inputs, source->tensor, source->transposed, found, e);
 }
 
 bool plan_has_importance(const gq_plan *plan, const plan_source *source) {

@@ -29,7 +29,7 @@ typedef struct sample {
 } sample;
 
 static sample sample_of(const gguf_tensor *t) {
-    uint64_t all = t->ne[1] * t->ne[2] * t->ne[3], cols = t->ne[0] < STRIP ? t->ne[0] : STRIP;
+    uint64_t all = gguf_rows(t->ne), cols = t->ne[0] < STRIP ? t->ne[0] : STRIP;
     uint64_t rows = MEASURE_SAMPLE / cols;
     sample s = {.rows = rows < all ? rows : all, .cols = cols, .per_strip = STRIP / cols};
     s.strips = (s.rows + s.per_strip - 1) / s.per_strip;
@@ -50,7 +50,7 @@ typedef struct measure_job {
  * after the other is taken.
  */
 static uint64_t place(const gguf_tensor *t, const sample *s, uint64_t j, uint64_t *matrix) {
-    uint64_t all = t->ne[1] * t->ne[2] * t->ne[3], stretches = t->ne[0] / s->cols;
+    uint64_t all = gguf_rows(t->ne), stretches = t->ne[0] / s->cols;
     uint64_t row = (uint64_t)(((__uint128_t)2 * j + 1) * all / (2 * s->rows));
     *matrix = row / t->ne[1];
     return row * t->ne[0] + j % stretches * s->cols;

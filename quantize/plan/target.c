@@ -261,9 +261,9 @@ static double harm_of(const target *t, size_t i, double unit) {
 
 static mix_uses uses_of(const target *t) {
     uint64_t output;
-    mix_uses uses = {.n_expert = t->a->model.n_expert, .tied = !find_tensor(t, "output.weight", &output)};
-    if (!gguf_fact_int(&t->plan->facts, "expert_used_count", &uses.experts_used)) uses.experts_used = 0;
-    return uses;
+    return (mix_uses){.n_expert = t->a->model.n_expert,
+                      .experts_used = mix_experts_used(&t->plan->facts),
+                      .tied = !find_tensor(t, "output.weight", &output)};
 }
 
 static void list_candidates(target *t) {
