@@ -45,7 +45,7 @@ typedef struct job {
 static job *job_of(const char *in, const char *out, const char *type) {
     static job j;
     j = (job){
-        .outputs = {{lasting(out), type}},
+        .outputs = {{.path = lasting(out), .filetype = type}},
         .calibration =
             {.size = sizeof(gq_calibration),
              .text = {.name = "ids", .bytes = text, .n = strlen(text), .ids = true, .context = CONTEXT}},
