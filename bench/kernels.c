@@ -95,7 +95,7 @@ static double relative_error(const float *w) {
 }
 
 /* ---- one line ---- */
-/* Of each turn; after summary, the first is the median. */
+/* Figures of each turn; after summary the first holds the median. */
 typedef struct figures {
     double encode[MOST_REPEATS], decode[MOST_REPEATS];             /* rates */
     double encode_ratio[MOST_REPEATS], decode_ratio[MOST_REPEATS]; /* to the incumbent's in the same turn */

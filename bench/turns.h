@@ -1,4 +1,4 @@
-/* What programs that measure types in turns share. */
+/* Functions shared by programs that measure types in turns. */
 #ifndef GQ_BENCH_TURNS_H
 #define GQ_BENCH_TURNS_H
 

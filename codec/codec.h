@@ -29,8 +29,8 @@ typedef struct encode_settings {
  */
 uint32_t encode_settings_digest(uint32_t sum, const encode_settings *settings);
 
-/* What is known of a tensor's inputs, for one of its matrices. An object rather than a vector: second moments
- * may join. */
+/* The importance of the columns of one matrix of a tensor. An object rather than a vector, so that second
+ * moments can be added. */
 typedef struct codec_importance {
     const float *column; /* one value >= 0 per column; NULL: all columns count the same */
 } codec_importance;
@@ -58,11 +58,11 @@ typedef struct codec_pairs {
 } codec_pairs;
 
 typedef struct codec_search {
-    /* Where a code stands for a multiple of a scale: */
+    /* For types whose codes are multiples of a scale: */
     codec_ladder lower, upper; /* scales to begin with */
     int moves;                 /* changes of the best one, or of the range of codes */
     float move_step;           /* between these, relative to the scale, or in codes */
-    /* Where a minimum is added: */
+    /* For types that add a minimum: */
     codec_pairs
         placings; /* of the code range over the block's: steps by which the block reaches beyond either end */
     float placing_step; /* in codes */
@@ -106,7 +106,7 @@ typedef struct codec_steps {
     /* The codes nearest to x[group][lanes] in columns column .. column + group - 1 of the block, and what
      * they decode to as long as the gain is 1. */
     void (*round)(void *state, size_t column, const float *x, float *decoded);
-    /* Of what round may return for these columns, the lowest and the highest values. */
+    /* Returns the lowest and the highest value that round may return for these columns. */
     void (*ends)(const void *state, size_t column, float *low, float *high);
     /* The gain per lane that keeps the blocks' projection on weights x, as far as the type's plain encoding
      * keeps it. decoded: as round returned them. */

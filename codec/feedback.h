@@ -35,13 +35,13 @@ static inline size_t feedback_strips(size_t columns) {
     return (columns + FEEDBACK_STRIP - 1) / FEEDBACK_STRIP;
 }
 static inline size_t feedback_padded(size_t columns) { return feedback_strips(columns) * FEEDBACK_STRIP; }
-/* Where a strip begins; that behind the last: how many floats there are. */
+/* The first float of a strip; for the number behind the last strip, the number of floats. */
 static inline size_t feedback_triangle(size_t i) { return i * (i + 1) / 2 * FEEDBACK_STRIP * FEEDBACK_STRIP; }
 static inline size_t feedback_square(size_t columns, size_t i) {
     return i * FEEDBACK_STRIP * feedback_padded(columns);
 }
 
-/* What is known of a run of columns. */
+/* The second moments of a run of columns. */
 typedef struct feedback_moments {
     size_t columns;          /* a multiple of FEEDBACK_STRIP in all runs but the last */
     const float *root;       /* triangle: R. 1 on the diagonal beyond the last column */
@@ -67,7 +67,7 @@ typedef struct feedback_sums {
     uint64_t codes, ends; /* codes; and of these, ends of their range that a weight lay beyond */
 } feedback_sums;
 
-/* Of descent, that an effort is. */
+/* The sweeps of descent that an effort stands for. */
 static inline int feedback_sweeps(codec_effort effort) { return effort == EFFORT_BEST ? 2 : 0; }
 
 /* UINT64_MAX: more than can be counted. */

@@ -1,4 +1,5 @@
-/* What a pass of codec/feedback.h keeps in its room: floats, then what the type's steps keep of blocks. */
+/* The layout of the scratch of a pass of codec/feedback.h: floats, then the blocks' state of the type's
+ * steps. */
 #ifndef GQ_CODEC_FEEDBACK_ROOM_H
 #define GQ_CODEC_FEEDBACK_ROOM_H
 

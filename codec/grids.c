@@ -2,7 +2,7 @@
 
 #include "codec/grids.inc"
 
-/* What a digit stands for. */
+/* The value that a digit stands for. */
 #define LEVEL_IQ2_XXS(d) ((d) == 0 ? 8 : (d) == 1 ? 25 : 43)
 #define LEVEL_IQ2_XS LEVEL_IQ2_XXS
 #define LEVEL_IQ2_S LEVEL_IQ2_XXS

@@ -1,4 +1,4 @@
-/* Which ISA levels are built in, and which one to use. */
+/* Lists the ISA levels that are built in and chooses one. */
 #ifdef GQ_HAVE_v2
 #include <cpuid.h>
 #endif

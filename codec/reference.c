@@ -132,7 +132,7 @@ static float iq3_xxs_level(uint16_t entry, size_t j) {
     static const float t[8] = {4, 12, 20, 28, 36, 44, 52, 62};
     return t[digit(entry, j, 3)];
 }
-/* Of seven bits, the eighth makes their number even. */
+/* The sign of element j: seven stored bits, and an eighth that makes the number of ones even. */
 static float sign_of_7(unsigned n, size_t j) {
     return (j < 7 ? field(n, j, 1) : (unsigned)__builtin_popcount(n) % 2) ? -1.0f : 1.0f;
 }

@@ -28,8 +28,8 @@ struct codec_vector {
 size_t codec_vector_room(size_t cols);
 codec_vector codec_vector_make(const float *x, size_t cols, float *room);
 
-/* What column k adds to a row's sum without signs: `magnitude`, which reference_magnitude() tells, times |x|;
- * of blocks times the largest |x| of the 32 columns it is among. */
+/* Bounds what column k adds to a row's sum: `magnitude`, from reference_magnitude(), times |x|; in vectors of
+ * blocks times the largest |x| of its 32 columns. */
 static inline double codec_dot_magnitude(const gguf_type *type, const codec_vector *v, size_t k,
                                          float magnitude) {
     const double x = type->block_elements > 1 ? 32767 * (double)v->step32[k / 32] : (double)v->x[k];

@@ -6,7 +6,7 @@
 #include "base/checksum.h"
 
 enum {
-    /* Of the weights so much is read: every part of a large model is looked at, and 4 MiB cost nothing. */
+    /* The sample of the weights: 4 MiB are read in no time and reach every part of a large model. */
     SAMPLES = 1024,
     SAMPLE_BYTES = 4096,
 };

@@ -10,7 +10,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF numbers are copied as they are");
 
-/* What the bytes at hand belong to, for messages. */
+/* The owner of the bytes at hand, for messages. */
 typedef struct gguf_subject {
     const char *kind; /* "key", "tensor" or "header" */
     uint64_t index, count;

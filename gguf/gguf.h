@@ -18,7 +18,7 @@ typedef struct gguf_shard {
     void *header;         /* owns what keys, values and names point into */
 } gguf_shard;
 
-/* What a model of this container has behind it: one file, or all shards of a split one. */
+/* The files behind a model of this container: one file, or all shards of a split one. */
 typedef struct gguf_container {
     uint32_t n_shards;
     gguf_shard *shards;
@@ -43,8 +43,7 @@ typedef struct gguf_planned {
     uint64_t head_size, size;
 } gguf_planned;
 bool gguf_model_planned(gguf_model *m, const gguf_planned *shards, uint32_t n, gq_error *e);
-/* What GGUF_TRANSPOSED_KEY holds besides names of matrices is passed over when a model is opened; this tells
- * of it. */
+/* Fails if GGUF_TRANSPOSED_KEY holds anything but names of matrices. Opening a model ignores such entries. */
 bool gguf_model_check_transposed(const gguf_model *m, gq_error *e);
 
 /* ---- writing ---- */

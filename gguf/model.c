@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "gguf/access.h"
 
-/* What a shard says of the set it belongs to. */
+/* A shard's own account of the set it belongs to. */
 typedef struct split {
     const char *path; /* of the shard that says it */
     uint32_t no, count;
@@ -132,7 +132,7 @@ static bool transposed_names(const gguf_model *m, uint64_t *n, const uint8_t **n
            type == GGUF_STRING;
 }
 
-/* Of the name that a list of texts goes on with; the reader has seen that the text fits. */
+/* Returns the tensor of the next name in a list of texts; the reader has checked that the text fits. */
 static gguf_tensor *next_tensor(const gguf_model *m, const uint8_t **names) {
     char name[GGUF_MAX_NAME + 1];
     uint64_t n;

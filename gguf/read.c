@@ -5,7 +5,7 @@
 #include "gguf/cursor.h"
 #include "gguf/rules.h"
 
-/* What people give by mistake, told by the first bytes; and what to do. */
+/* Files that people give by mistake, recognised by their first bytes, and the advice for each. */
 #define FROM_SOURCE "; make a GGUF of the model's folder with llama.cpp: python convert_hf_to_gguf.py FOLDER"
 #define OLDER " file, older than GGUF; fetch the model as GGUF, or convert its original again"
 static const struct {

@@ -179,7 +179,7 @@ static bool expert_block(const run *r, const mix_tensor *t, int64_t *block, gq_e
                    t->name, (long long)*block, (long long)n);
 }
 
-/* Where the tensor stands among those of its role. The counters move by one for each tensor that comes here.
+/* Determines the tensor's position among those of its role. The counters advance by one for each tensor.
  */
 static bool count_role(run *r, const mix_tensor *t, mix_role role, uint32_t *facts, gq_error *e) {
     if (role & (ROLE_V | ROLE_IMAGE_V)) {
@@ -278,7 +278,7 @@ bool mix_demands_importance(const char *name, uint32_t type) {
     return demand(name, type, Q2_K_S_DEMANDS) < Q2_K_S_DEMANDS;
 }
 
-/* Of the file types only Q2_K_S demands data for Q2_K. */
+/* Q2_K_S is the only file type that demands data for Q2_K. */
 static size_t n_demanding(const run *r) {
     return r->filetype == FILETYPE(Q2_K_S) ? N_DEMANDING : Q2_K_S_DEMANDS;
 }

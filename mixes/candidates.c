@@ -1,4 +1,4 @@
-/* Which types a budget may give to a tensor: docs/mixes.md says why these. */
+/* The types that a budget may give to a tensor; docs/mixes.md has the reasons. */
 #include "mixes/budget.h"
 #include "mixes/mixes.h"
 

@@ -57,7 +57,7 @@ bool mix_filetype_advised(const mix_filetype *f) {
     return !(never_advised & UINT64_C(1) << (f - mix_filetypes));
 }
 
-/* What is made of any other model with these is of no use. */
+/* File types for special models. Any other model becomes useless with them. */
 static const struct {
     int filetype;
     const char *models;

@@ -1,5 +1,5 @@
-/* Which type each tensor gets: a file type (a named mix), facts about the model, a list of tensors in, a type
- * per tensor out. Pure functions and tables; the rules are those of docs/mixes.md.
+/* Chooses the type of each tensor: a file type (a named mix), facts about the model, a list of tensors in, a
+ * type per tensor out. Pure functions and tables; the rules are those of docs/mixes.md.
  */
 #ifndef GQ_MIXES_H
 #define GQ_MIXES_H
@@ -115,9 +115,9 @@ int64_t mix_experts_used(const gguf_facts *f);
 /* Returns how many of a tensor's matrices a token meets: of experts as many as are used, else all. */
 uint64_t mix_matrices_met(const char *name, const uint64_t ne[4], const gguf_facts *f);
 
-/* What a tensor's relative error is multiplied with, so that errors of different tensors can be added: the
- * power of its outlet's weights (mix_outlet), times the part of the experts that one token meets, times two
- * for an embedding that serves as output as well. */
+/* The factor of a tensor's relative error that makes errors of different tensors comparable: the power of its
+ * outlet's weights (mix_outlet), times the part of the experts that one token meets, times two for an
+ * embedding that serves as output as well. */
 typedef struct mix_uses {
     int64_t n_expert, experts_used; /* by one token; 0: unknown */
     bool tied;                      /* no output tensor */
@@ -134,8 +134,8 @@ bool mix_outlet(const char *name, char outlet[128]);
  * malformed item. */
 mix_pattern *mix_patterns_new(const char *const *items, size_t n, bool types, gq_error *e);
 void mix_patterns_free(mix_pattern *p);
-/* What is written while patterns are matched, which themselves stay as they are: one for each thread, and the
- * steps that are left to it. NULL: no memory. */
+/* The changing state of matching patterns, one for each thread: the patterns themselves stay constant. It
+ * counts the steps that are left. NULL: no memory. */
 typedef struct mix_matcher mix_matcher;
 mix_matcher *mix_matcher_new(gq_error *e);
 void mix_matcher_free(mix_matcher *m);

@@ -1,4 +1,4 @@
-/* What a tensor's name says: its role, and whether it is on the list of tensors that are left alone. */
+/* Reads a tensor's name: its role, and whether it is on the list of tensors that are left alone. */
 #include <stdio.h>
 #include <string.h>
 

@@ -12,7 +12,7 @@
  * it; what takes more than a million is runaway backtracking. Depth bounds memory: a few KiB per level. */
 enum { MATCH_STEPS = 1000000, MATCH_DEPTH = 10000, MATCH_HEAP_KIB = 4096 };
 
-/* What a call of the matcher takes before it looks at the pattern, in items of a pattern. */
+/* The cost of a call of the matcher before it looks at the pattern, in items of a pattern. */
 enum { CALL_STEPS = 10 };
 
 /* A line of text can ask for 64 KiB of compiled pattern, as (.{200}){20} does; the recipes that people share,

@@ -51,7 +51,7 @@ enum {
 #define FILETYPES_LOW \
     (FILETYPE(IQ1_S) | FILETYPE(IQ1_M) | FILETYPE(IQ2_XXS) | FILETYPE(IQ2_XS) | FILETYPES_LOW_S)
 
-/* What a tensor is for, read from its name. */
+/* The purpose of a tensor, read from its name. */
 typedef enum mix_role {
     ROLE_OUTPUT = 1 << 0, /* also the embedding of a model without an output tensor, in the rule table */
     ROLE_EMBED = 1 << 1,
@@ -76,7 +76,7 @@ mix_role mix_image_role_of(const char *name);
 /* Why a tensor with this name is left alone, NULL when it is not. */
 const char *mix_left_alone(const char *name);
 
-/* What is known of a tensor when its rule is looked up; unknown facts are absent. i of n is its place among
+/* Facts about a tensor when its rule is looked up; unknown facts are absent. i of n is its place among
  * the tensors of its role. */
 enum {
     IF_GQA4 = 1 << 0,      /* four or more heads share one key and value head */
@@ -114,8 +114,8 @@ bool mix_family_keeps(const mix_family *f, const char *name);
 /* A fragment is found anywhere in the name; with '=' before it, it is the whole name. */
 bool mix_name_matches(const char *fragment, const char *name);
 
-/* What matching may take for all tensors of an output: seconds. 2000 patterns, one for each of 2000 tensors,
- * take 33 million. */
+/* The limit of steps for matching all tensors of an output, which take seconds. 2000 patterns, one for each
+ * of 2000 tensors, take 33 million. */
 enum { MIX_PATTERN_STEPS = 200000000 };
 /* Is this a well-formed PATTERN=TYPE? */
 bool mix_pattern_check(const char *item, gq_error *e);

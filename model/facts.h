@@ -1,5 +1,5 @@
-/* What a model says of itself: its architecture, what is under its architecture's keys, and which block a
- * tensor's name puts it in.
+/* Facts from a model's metadata: its architecture, values under its architecture's keys, and the block in a
+ * tensor's name.
  */
 #ifndef GQ_FACTS_H
 #define GQ_FACTS_H
@@ -18,7 +18,7 @@ typedef struct gguf_facts {
 gguf_facts gguf_facts_of(const gguf_kv *kv, uint64_t n_kv, const gguf_kv *set, uint64_t n_set);
 /* By whole key; NULL: absent. */
 const gguf_kv *gguf_facts_find(const gguf_facts *f, const char *key);
-/* What is under {arch}.name; NULL: absent. */
+/* Returns the pair under {arch}.name; NULL: absent. */
 const gguf_kv *gguf_fact(const gguf_facts *f, const char *name);
 /* Element i of a list of integers or bools; a value that is no list counts for every i. false: there is none,
  * or kv is NULL. */
@@ -35,8 +35,8 @@ typedef struct gguf_block {
 bool gguf_block_in(const char *name, gguf_block *b);
 /* The same where the name begins with it. */
 bool gguf_block_leads(const char *name, gguf_block *b);
-/* As llama.cpp reads names where it orders tensors and counts blocks: whatever number is behind a leading
- * "blk.", -1 when there is none; very long ones end at INT64_MAX. */
+/* Returns the block number as llama.cpp reads it to order tensors and count blocks: any number behind a
+ * leading "blk.", -1 when there is none; very long ones end at INT64_MAX. */
 int64_t gguf_block_number(const char *name);
 
 #endif

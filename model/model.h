@@ -1,6 +1,6 @@
-/* A model as every room sees it: metadata, and tensors with a delivered type and shape whose rows can be read in
- * any order. A container (gguf/, a folder of another kind) fills it; how it stores what it delivers is known
- * to the container alone.
+/* A model as every room sees it: metadata, and tensors with a delivered type and shape whose rows can be read
+ * in any order. A container (gguf/, a folder of another kind) fills it; how it stores what it delivers is
+ * known to the container alone.
  */
 #ifndef GQ_MODEL_SOURCE_H
 #define GQ_MODEL_SOURCE_H
@@ -38,8 +38,8 @@ enum {
     GGUF_ARRAY_HEAD = 12, /* bytes of an array's element type and count */
 };
 
-/* One key-value pair, kept as the raw bytes it has in a GGUF file (little-endian, without the type number), so
- * that writing it again is exact. Strings include their 8-byte length; arrays their 12-byte head. */
+/* One key-value pair, kept as the raw bytes it has in a GGUF file (little-endian, without the type number),
+ * so that writing it again is exact. Strings include their 8-byte length; arrays their 12-byte head. */
 typedef struct gguf_kv {
     const char *key; /* NUL-terminated, no NUL inside */
     uint32_t type;
@@ -66,11 +66,13 @@ typedef enum model_advice {
     MODEL_DONT_NEED, /* drop it from the page cache */
 } model_advice;
 
-/* What a container supplies. Elements are given by tensor, first and number, both whole blocks. Pointers may be
- * NULL where a comment says so. */
+/* The functions that a container supplies. Elements are given by tensor, first and number, both whole blocks.
+ * Pointers may be NULL where a comment says so. */
 typedef struct model_container {
-    bool (*read)(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, void *to, gq_error *e);
-    void (*advise)(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, model_advice advice);
+    bool (*read)(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, void *to,
+                 gq_error *e);
+    void (*advise)(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n,
+                   model_advice advice);
     /* Whether nearly nothing of a range of at most 8 MiB is in the page cache. */
     bool (*is_cold)(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n);
     /* Folds headers and a sample of the weights into a checksum. */
@@ -97,7 +99,8 @@ struct gguf_model {
     void *state;                      /* the container's */
 };
 
-/* Sorts the list of tensors by name into m->by_name; a name that is there twice is an error. For containers. */
+/* Sorts the list of tensors by name into m->by_name; a name that is there twice is an error. For containers.
+ */
 bool model_index_names(gguf_model *m, gq_error *e);
 /* Also of a model of zeros. */
 void gguf_model_close(gguf_model *m);
@@ -108,8 +111,8 @@ const gguf_tensor *gguf_model_tensor(const gguf_model *m, const char *name); /* 
 /* The file that a tensor is in, for messages. */
 const char *gguf_model_path(const gguf_model *m, const gguf_tensor *t);
 static inline bool gguf_is_matrix(const uint64_t ne[GGUF_MAX_DIMS]) { return ne[0] > 1 && ne[1] > 1; }
-/* Read n elements of a tensor from `first` on in their delivered type; both whole blocks. Safe from several threads
- * at once. */
+/* Read n elements of a tensor from `first` on in their delivered type; both whole blocks. Safe from several
+ * threads at once. */
 bool gguf_model_read(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, void *to,
                      gq_error *e);
 /* Tell the system what will or will not be read. */
@@ -120,20 +123,21 @@ uint64_t model_stored_at(const gguf_model *m, const gguf_tensor *t);
 /* ---- files ---- */
 
 uint64_t model_file_bytes(const gguf_model *m); /* of all files */
-/* What a model is: folds its files' times, and its headers with a little of its weights, into two checksums. */
+/* Computes a model's fingerprint: folds its files' times, and its headers with a little of its weights, into
+ * two checksums. */
 bool model_fingerprint(const gguf_model *m, uint32_t *times, uint32_t *content, gq_error *e);
 /* Whether none of its files has changed since the model was opened. */
 bool gguf_model_unchanged(const gguf_model *m, gq_error *e);
 /* Whether a file, told by what stat says of it, is one of the model's: whatever its name, writing it would
  * destroy what is read. */
 bool gguf_model_has_file(const gguf_model *m, uint64_t device, uint64_t inode);
-/* Which files were written together: a key of ours with a number that all shards of a set share. Others
+/* A key of ours marks files that were written together: all shards of a set share its number. Others
  * write no such key, and a shard without it is taken as it comes. The number of the first shard that has
  * another than one before it, and that one's; false: there is none. */
 #define GGUF_SET_KEY "gquant.split.digest"
 bool gguf_model_mixed(const gguf_model *m, uint32_t *shard, uint32_t *other);
-/* Which tensors have their matrices stored transposed, ne[0] and ne[1] exchanged: a key of ours with a list
- * of names. */
+/* A key of ours lists the names of tensors whose matrices are stored transposed, with ne[0] and ne[1]
+ * exchanged. */
 #define GGUF_TRANSPOSED_KEY "gquant.transposed"
 
 /* ---- metadata ---- */

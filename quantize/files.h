@@ -28,7 +28,8 @@ bool files_is_input(const char *path, const gguf_model *model, const char *const
 /* Removes what a killed run has left of a small file that it was writing. */
 void files_remove_left(const char *path);
 
-/* Where measurements of a model are kept, unless gq_options says it; malloc'ed, NULL: no memory. */
+/* Returns the path where a model's measurements are kept unless gq_options names one; malloc'ed, NULL: no
+ * memory. */
 char *files_measure_path(const char *input);
 
 #endif

@@ -1,6 +1,6 @@
-/* What the sources ask of POSIX and Windows' C library does not have, for builds by mingw-w64: CMakeLists.txt
- * puts this before every source, so that none of them knows of Windows. Names of files are UTF-8. Functions
- * do what POSIX says, as far as the sources ask for it; each says what is different.
+/* The parts of POSIX that the sources use and Windows' C library lacks, for builds by mingw-w64:
+ * CMakeLists.txt puts this before every source, so that none of them knows of Windows. Names of files are
+ * UTF-8. Functions do what POSIX says, as far as the sources ask for it; each says what is different.
  *
  * An open file can be renamed and removed, as everywhere else: all are opened so that they share that
  * (FILE_SHARE_DELETE). Sources: learn.microsoft.com, the pages of the functions that win32/ calls.

@@ -1,5 +1,5 @@
-/* Where a program starts on Windows: arguments become UTF-8, what it prints stays as it is, and the console
- * is told so. Linked with -municode. */
+/* The start of a program on Windows: arguments become UTF-8, output is not translated, and the console is set
+ * to UTF-8. Linked with -municode. */
 #include <windows.h>
 
 int main(int argc, char **argv);

@@ -62,7 +62,7 @@ typedef struct memory_file {
     struct memory_file *next;
 } memory_file;
 
-/* Those that are open, of all threads. */
+/* The open texts of all threads. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static memory_file *opened;
 

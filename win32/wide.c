@@ -66,8 +66,8 @@ static bool place_drive(wchar_t path[WIDE_ROOM]) {
     return true;
 }
 
-/* What has more than MAX_PATH characters needs the prefix that turns off all that Windows does to names, so
- * that it has to be whole and tidy before. */
+/* A path of more than MAX_PATH characters needs the prefix that turns off Windows' own treatment of names, so
+ * it is made absolute and tidy first. */
 static bool lengthen(wchar_t path[WIDE_ROOM]) {
     enum { PREFIX = 7, FOLDERS_MOST = MAX_PATH - 12 }; /* of which a folder's files need 12 */
     wchar_t whole[WIDE_ROOM];

@@ -65,7 +65,7 @@ INLINE void keep_form(vm better, form *best, const form *f) {
 /* Keep these codes if that is better than those so far. */
 INLINE void keep_codes(affine *s, const span sp, const form *f, vf *best) {
     vf a, m, e = solve(s, sp, f, &a, &m);
-    /* Of equal weights below zero, codes that are all the same would make a scale below zero. */
+    /* Equal weights below zero would get codes that are all the same and a scale below zero. */
     vm better = both(lt(e, *best), lt(all(0), a));
     *best = pick(better, e, *best), s->a = pick(better, a, s->a), s->m = pick(better, m, s->m);
     keep_form(better, &s->f, f);

@@ -22,7 +22,7 @@ INLINE void solve_group(const float *h, size_t n, vf *g) {
     }
 }
 
-/* What codes with those errors in place of these add to the objective, g being (t - q) H: d H d^T - 2 g d^T.
+/* The change of the objective when codes change by d: d H d^T - 2 g d^T, with g = (t - q) H.
  */
 INLINE vf change_of(const float *h, size_t n, const vf *g, const vf *d) {
     vf change = all(0);

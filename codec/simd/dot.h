@@ -73,7 +73,7 @@ INLINE vp load_words(const int16_t *p) {
     return v;
 }
 
-/* What a row's sum is made of: groups of columns in turn, and minimums. */
+/* The parts of a row's sum: groups of columns in turn, and minimums. */
 typedef struct row_sum {
     vf of[2];
     v8 minimums;
@@ -147,7 +147,7 @@ INLINE void nibbles_at(const uint8_t *b, b16 q[2]) {
     q[0] = v & 15, q[1] = v >> 4;
 #endif
 }
-/* What a book has for them. */
+/* Looks 32 codes up in a code book. */
 INLINE void look_up_32(const int8_t book[16], const uint8_t *b, int8_t *q) {
 #if defined(__AVX2__)
     const __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)book));
@@ -192,7 +192,7 @@ INLINE void multiply(const float *scale, const float *step, float *factor, int n
     for (; i < n; i++) factor[i] = scale[i] * step[i];
 }
 
-/* What a type brings: the codes of a block; scales and minimums of n blocks, one after another. */
+/* What a tensor type supplies: the codes of a block, then scales and minimums of n blocks in order. */
 #define CODES(name) INLINE void codes_##name(const uint8_t *b, int8_t *q)
 #define SCALES(name) \
     INLINE void scales_##name(const uint8_t *b, int n __attribute__((unused)), float *scale, \

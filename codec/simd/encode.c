@@ -36,8 +36,8 @@ void LEVEL(encode_rows)(const encoder *e, const float *x, uint8_t *out, size_t r
                         const codec_importance *importance, const encode_settings *settings) {
     const float *column = importance ? importance->column : NULL;
     const codec_search *search = &e->searches[settings->effort][column != NULL];
-    /* Where columns make no difference, each block may be a row: no batch but the last has room left, and
-     * what is read lies together. */
+    /* Without importance every block can count as a row: all batches but the last are full, and what is read
+     * lies together. */
     if (!column) rows *= cols / e->elements, cols = e->elements;
     size_t stride = cols / e->elements * e->bytes;
     batch b;

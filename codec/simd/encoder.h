@@ -5,7 +5,7 @@
 #include "codec/simd/batch.h"
 #include "codec/simd/kernels.h"
 
-/* What is frozen of a block once its scales are chosen, all but ... */
+/* The numbers of a block that are fixed once its scales are chosen, all but ... */
 typedef struct factors {
     vf unit, per_unit; /* the batch's */
     vf d[2];           /* factors that the file stores, in this unit, before the gain; [1]: of minimums */

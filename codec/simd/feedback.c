@@ -99,8 +99,7 @@ static void move_target(const pass *s, const run *u) {
 INLINE vf value(const lanes *b, size_t c, vf sum) {
     return load(b->w + c * b->step) + (load(b->target + c * b->step) + sum) / b->root[c * STRIP + c];
 }
-/* What columns will be like if each answers to the errors so far, and to the answers of those before it, as
- * well as numbers can. */
+/* Computes the columns as they will be if each makes good the errors so far, without rounding. */
 static void expect_chunk(const lanes *b, size_t columns, float *v, float *error) {
     vf sum[CHUNK];
     for (size_t c = 0; c < columns; c++) sum[c] = load(b->sum + c * b->step);
@@ -190,7 +189,7 @@ static uint64_t round_chunk(const pass *s, const lanes *b, void *state, size_t c
     return n;
 }
 
-/* Where a pass is: a block of columns in a strip, for all rows. */
+/* The position of a pass: a block of columns in a strip, for all rows. */
 typedef struct place {
     const run *u;
     size_t strip, c; /* in the strip */
@@ -250,7 +249,8 @@ static uint64_t round_block(const pass *s, const place *b, size_t p) {
     return ends;
 }
 
-/* What comes from earlier strips, and t R, to which the strip's own tile adds; that is left turned. */
+/* Adds up the parts from earlier strips, and t R, to which the strip's own tile adds; the result stays
+ * transposed. */
 static void gather_strip(const pass *s, const run *u, size_t strip) {
     size_t first = u->first + strip * STRIP;
     memset(s->sum, 0, sizeof(float) * STRIP * FEEDBACK_ROWS);

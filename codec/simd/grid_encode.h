@@ -12,7 +12,7 @@
 
 enum { MOST_SUBS = 16 };
 
-/* What choosing a block's scales leaves, and its codes. */
+/* The result of choosing a block's scales, and its codes. */
 typedef struct grid_state {
     vf unit, per_unit; /* the batch's */
     vf d, sign;        /* the factor that the file stores, in this unit, before the gain; and its sign */
@@ -95,7 +95,7 @@ INLINE coded search_scale(const grid_type t, const vf *x, const float *w, bool w
     vf a = estimate_scale(t, x, w, weighted), most = all(-1);
     sub_steps s;
     start_steps(t, x, w, weighted, a, search->grid.thorough, &s);
-    /* As far below as above. */
+    /* As many tries below as above. */
     for (int k = 1; k < search->grid.tries; k++) a = a * down_half;
     coded best = {.vv = all(1), .vx = all(0)};
     if (!shifted(t)) { /* the same level everywhere, which every grid has */
@@ -188,7 +188,7 @@ INLINE void choose_grid(const grid_type t, const batch *b, bool weighted, const 
 /* ---- rounding ---- */
 INLINE void round_grid(const grid_type t, grid_state *s, int column, const vf *from, bool weighted, vf *y) {
     const int sub = column / t.length;
-    /* Of a block of zeros, codes do not matter. */
+    /* In a block of zeros codes do not matter. */
     const vf a = larger(s->scale[sub], all(0x1p-60f));
     const bool both = s->thorough && t.signs == EVEN_SIGNS;
     vf x[8];

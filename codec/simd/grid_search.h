@@ -15,8 +15,8 @@
 
 /* ---- the words of grid_least.inc ---- */
 #define NOINLINE __attribute__((noinline))
-/* Of arithmetic in straight lines, which takes nothing from memory but its argument, sanitizers say nothing
- * and take minutes to compile it. */
+/* Sanitizers find nothing in straight-line arithmetic that reads no memory but its argument, and take minutes
+ * to compile it. */
 #define STRAIGHT NOINLINE __attribute__((no_sanitize("address", "undefined")))
 #define LEAST(x, y) smalleri(x, y)
 #define SET(name, x, y) const vi name = LEAST(x, y);
@@ -85,7 +85,7 @@ typedef struct step {
     vi signs;  /* bit i: weight i becomes negative */
     vf per[2]; /* of each entry: units of cost per squared error, all_cost / sum w x^2 */
 } step;
-/* What became of it. */
+/* The result of coding it. */
 typedef struct coded {
     vi digits[2]; /* of each entry */
     vi signs;     /* as above; shifted types: 1 where the shift is downward */
@@ -95,11 +95,11 @@ typedef struct coded {
 /* Error for scale a, without sum w x^2. */
 INLINE vf coded_error(vf vv, vf vx, vf a) { return a * (a * vv - 2.0f * vx); }
 
-/* What sum w x^2 counts as. Costs are relative to those of digit 0 everywhere, which every grid has as an
- * entry, and a weight's stops at 2^27 (in grids of four 2^28), so that sums stay below 2^31. No entry may
- * look better than it is for that: a cost that stops must outweigh all that the other weights can gain, which
- * is no more than sum w x^2; of shifted types, where digit 0 is an eighth beside 0, no more than (4 / 3)^2 of
- * it. */
+/* The number that sum w x^2 is scaled to. Costs are relative to those of digit 0 everywhere, which every grid
+ * has as an entry, and a weight's stops at 2^27 (in grids of four 2^28), so that sums stay below 2^31. No
+ * entry may look better than it is for that: a cost that stops must outweigh all that the other weights can
+ * gain, which is no more than sum w x^2; of shifted types, where digit 0 is an eighth beside 0, no more than
+ * (4 / 3)^2 of it. */
 INLINE float all_cost(const grid_type t) { return t.size == 4 ? 0x1p28f : shifted(t) ? 0x1p26f : 0x1p27f; }
 
 /* Costs of nothing but rounding noise are not told apart; and no quotient overflows. */
@@ -220,7 +220,7 @@ INLINE void pick_coded(const grid_type t, vm m, const coded *a, coded *b) {
     b->vv = pick(m, a->vv, b->vv), b->vx = pick(m, a->vx, b->vx);
 }
 
-/* Where a downward shift leaves less error of n weights, were each rounded alone: 1. */
+/* Returns 1 in lanes where a downward shift leaves less error of n weights, if each is rounded alone. */
 INLINE vi likely_shift(const vf *x, const float *w, bool weighted, int n, vf a) {
     const vf per_a = 1.0f / a;
     vf more = all(0);

@@ -19,7 +19,7 @@ typedef struct shape {
     span span;    /* of a sub-block */
 } shape;
 
-/* What a sub-block's codes cost above their least error: bend (a - best)^2 + w (m - mean_q a + mean_x)^2.
+/* The cost of a sub-block's codes above their least error: bend (a - best)^2 + w (m - mean_q a + mean_x)^2.
  * With m >= 0 or codes that are all the same, the scale to start from is another than the best one. */
 typedef struct bowl {
     vf bend, best, w, mean_q, mean_x;

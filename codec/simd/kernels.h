@@ -1,4 +1,4 @@
-/* What the files of this folder offer each other at one ISA level, and the list of codecs. */
+/* Functions that the files of this folder offer each other at one ISA level, and the list of codecs. */
 #ifndef GQ_KERNELS_H
 #define GQ_KERNELS_H
 

@@ -5,7 +5,7 @@
 
 enum { BLOCK = 32 };
 
-/* Of the types with a scale and a minimum. The minimum is added: in sub_scales its negative stands. */
+/* Chooses scale and minimum of a block. The minimum is added, so sub_scales holds its negative. */
 INLINE void choose_pair(const batch *b, int bits, const codec_search *search, bool weighted, factors *f,
                         sub_scales *out) {
     const span sp = {BLOCK, bits, true};

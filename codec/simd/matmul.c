@@ -73,7 +73,7 @@ static const struct {
     {1, {{one_by_row, one_by_column}, {one_narrow_by_row, one_narrow_by_column}}},
 };
 
-/* Where tokens end within the last vector: by way of a copy. */
+/* Runs chains where the tokens end within the last vector, by way of a copy. */
 static void chains_in_part(chains_of *run, size_t rows, const matmul_tile *t, const float *w, float *y) {
     float copy[MOST_ROWS * PANEL] = {0};
     for (size_t r = 0; r < rows && t->add; r++)

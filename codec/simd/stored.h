@@ -1,4 +1,4 @@
-/* What stored bytes stand for where a formula does not say it: code books and packed scales. */
+/* The meaning of stored bytes beyond formulas: code books and packed scales. */
 #ifndef GQ_STORED_H
 #define GQ_STORED_H
 

@@ -1,4 +1,4 @@
-/* What is calibrated, by what, and where the blocks go: all that a calibrator is told, constant while it
+/* The calibrator's input: the tensors, the text, and where blocks go. It is constant while the calibrator
  * runs.
  */
 #ifndef GQ_CALIBRATE_JOB_H

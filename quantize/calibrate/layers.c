@@ -13,7 +13,7 @@ typedef struct numbered {
     size_t number;
 } numbered;
 
-/* What came of a tensor for an output so far. */
+/* The progress of a tensor for an output. */
 typedef struct progress_of {
     uint64_t settled; /* matrices */
     round_reason reason;
@@ -233,7 +233,7 @@ static bool do_step(void *data, forward_layer *l, gq_error *e) {
                : do_part(c, l, FORWARD_WHOLE, e);
 }
 
-/* What has been rounded is safe before the record says so. */
+/* Finishes a step. Rounded blocks are safe on disk before the record says so. */
 static bool finish_step(void *data, sweep_record *to, gq_error *e) {
     calibrator *c = data;
     calibrate_record *r = &c->record;
@@ -246,7 +246,7 @@ static bool finish_step(void *data, sweep_record *to, gq_error *e) {
 
 /* ---- the embedding ---- */
 
-/* What rows of the embedding decode to in an output: they are encoded by search alone, each for itself. */
+/* Decodes rows of an output's embedding. They are encoded by search alone, each for itself. */
 typedef struct embedding {
     const calibrator *c;
     const gguf_tensor *from;

@@ -6,7 +6,7 @@
 #include "quantize/sweep/checkpoint.h"
 #include "quantize/sweep/sweep.h"
 
-/* Of all layers, and the output matrix where it is rounded. */
+/* Returns the number of steps: all layers, and the output matrix if it is rounded. */
 size_t calibrator_steps(const calibrate_job *job);
 /* Round what is not finished, and add it to what is kept. *threads: how many it has had. */
 bool calibrator_run(const calibrate_job *job, checkpoint *kept, const gq_callbacks *callbacks,

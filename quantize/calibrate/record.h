@@ -1,11 +1,11 @@
-/* What is kept of finished layers besides the streams' states: which tensors are rounded, what came of it,
- * and checksums of their blocks in the outputs' files. */
+/* Records of finished layers, kept besides the streams' states: which tensors are rounded, the resulting
+ * figures, and checksums of their blocks in the outputs' files. */
 #ifndef GQ_CALIBRATE_RECORD_H
 #define GQ_CALIBRATE_RECORD_H
 
 #include "quantize/calibrate/round.h"
 
-/* Of a tensor, as it is in the checkpoint. */
+/* A tensor's entry in the checkpoint. */
 typedef struct calibrate_entry {
     uint64_t tensor;
     uint32_t output, crc;    /* crc: of the tensor's bytes */

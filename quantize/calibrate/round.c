@@ -146,7 +146,8 @@ static void calibrate_rows(const rows *r, calibrate_figures *sums) {
     sums->codes += g.codes, sums->ends += g.ends;
 }
 
-/* What feeding errors on has driven beyond all numbers is no result. */
+/* Whether blocks decode to finite numbers. Error feedback can drive values to infinity; such blocks are not
+ * used. */
 static bool decodes_to_numbers(const rows *r, const uint8_t *blocks) {
     const kernels *k = r->task->of->kernels;
     size_t n = r->n * r->columns;

@@ -18,7 +18,7 @@ typedef enum round_reason {
 } round_reason;
 const char *round_reason_text(round_reason r);
 
-/* What came of a tensor's matrices, as gq_rounding tells it. */
+/* The figures of a tensor's matrices, as in gq_rounding. */
 typedef struct calibrate_figures {
     uint64_t matrices, plain, unchecked;
     double power, searched, written;

@@ -7,7 +7,7 @@
 
 enum { NOWHERE = UINT32_MAX };
 
-/* What the original model has told of a matrix in this batch: feature after feature. */
+/* The inputs of a matrix in this batch in the original model: feature after feature. */
 typedef struct told {
     float *x;
     uint32_t *token;
@@ -102,7 +102,7 @@ static bool keep_original(const site *s, told *t, const forward_inputs *in, gq_e
 
 /* ---- the other's ---- */
 
-/* Where each token of `in` is among those that the original sent to the same expert. */
+/* Finds the position of each token of `in` among those that the original sent to the same expert. */
 static void find_places(const told *t, const forward_inputs *in, uint32_t *place) {
     for (size_t i = 0, k = 0; i < in->tokens; i++) {
         while (k < t->tokens && t->token[k] < in->token[i]) k++;
@@ -144,7 +144,7 @@ static bool hold(const site *s, size_t most, site_inputs *to, const float *x, si
     return true;
 }
 
-/* Of the i-th token of what flows in. */
+/* Returns the token group of the i-th token of the inputs. */
 static uint64_t group_of(const gathering *g, const forward_inputs *in, size_t i) {
     size_t context = g->search->of->settings->context;
     return (g->window * context + (in->token ? in->token[i] : i)) / token_group_size(context);

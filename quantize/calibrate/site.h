@@ -1,5 +1,5 @@
-/* What flows into a site of a layer in two streams, the original model's and that of the model rounded so
- * far: moments of the pairs for each matrix, and the pairs themselves of windows that are held back.
+/* The inputs of a site of a layer in two streams, the original model's and that of the model rounded so far:
+ * moments of the pairs for each matrix, and the pairs themselves of windows that are held back.
  *
  * Both streams are run batch by batch from the states before a part of a layer up to the first site that has
  * weights left to round. Experts are gathered some at a time, as many as their moments fit beside each other.
@@ -12,7 +12,7 @@
 #include "imatrix/moments.h"
 #include "quantize/calibrate/job.h"
 
-/* Of a matrix. */
+/* The gathered inputs of one matrix. */
 typedef struct site_inputs {
     moments *moments;
     uint64_t group; /* whose tokens they were given last */
@@ -30,7 +30,7 @@ typedef struct site {
     site_inputs *inputs; /* of these */
 } site;
 void site_free(site *s);
-/* What was gathered of the i-th of the matrices, which is the caller's from now on. */
+/* Hands over the gathered inputs of the i-th matrix; the caller owns them from now on. */
 site_inputs site_take(site *s, size_t i);
 void site_inputs_free(site_inputs *inputs);
 

@@ -20,7 +20,7 @@ typedef struct contest {
     forward_job job;
     const forward_model **models;
     sweep sweep;
-    /* Of the windows whose logits are being computed. */
+    /* Sums of the windows whose logits are being computed. */
     divergence *divergence;
     size_t first_window, n_windows;
     logits_file file;

@@ -1,4 +1,4 @@
-/* What a calibrated run is made of, before a weight is read. */
+/* Plans a calibrated run, before a weight is read. */
 #include "quantize/plan/calibration.h"
 
 #include <math.h>
@@ -62,7 +62,8 @@ static bool read_text(gq_plan *plan, plan_calibration *c, const gq_calibration *
     return true;
 }
 
-/* What decides bytes does not ask how much memory the machine has. */
+/* Warns if the machine has less memory than calibrating takes. The machine's memory decides no bytes, so
+ * nothing adapts to it. */
 static bool warn_of_machine(gq_plan *plan, const plan_calibration *c, gq_error *e) {
     enum { MIB = 1 << 20 };
     uint64_t has = memory_budget_machine();
@@ -113,7 +114,7 @@ static checkpoint_head head_of(const gq_plan *plan, const plan_calibration *c) {
     return h;
 }
 
-/* Those of the model that are written. */
+/* The number of the model's layers that are written. */
 static size_t layers_of(const gq_plan *plan, const plan_calibration *c) {
     size_t all = forward_model_sizes(c->model)->layers, n = 0;
     for (size_t i = 0; i < plan->layers.n; i++) n += plan->layers.kept[i] < all;

@@ -33,7 +33,7 @@ typedef struct plan_calibration {
 
 /* Check the request, read the text, set what decides bytes. Before types are chosen. */
 bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e);
-/* What memory and disk it takes. When all is laid out and identified. */
+/* Computes the memory and disk space of a calibrated run. Called when all is laid out and identified. */
 bool plan_bound_calibration(gq_plan *plan, gq_error *e);
 /* Say what an earlier run has left; whole: all files, but for some of their names. */
 bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e);

@@ -263,7 +263,7 @@ static bool start_trial(trials *t, trial *of, forward_layer *l, gq_error *e) {
     return ok;
 }
 
-/* Those of a layer, from the states before it. */
+/* Starts the trials of a layer, from the states before it. */
 static bool start_layer(trials *t, int64_t number, forward_layer *l, gq_error *e) {
     for (; t->begun < t->n && in_layer(t, t->tried[t->begun].tensor, number); t->begun++)
         if (!start_trial(t, &t->tried[t->begun], l, e)) return false;

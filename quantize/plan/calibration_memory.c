@@ -1,7 +1,7 @@
-/* What a calibrated run takes. Bytes of the outputs depend on the width of moments' blocks, so that width
- * follows from the memory that was asked for, the model and the number of outputs alone: not from the number
- * of threads, the processor, the machine's memory or what the process has taken already. How many windows and
- * experts are done at once decides no bytes; that follows from all of these.
+/* The memory and work of a calibrated run. Bytes of the outputs depend on the width of moments' blocks, so
+ * that width follows from the memory that was asked for, the model and the number of outputs alone: not from
+ * the number of threads, the processor, the machine's memory or what the process has taken already. How many
+ * windows and experts are done at once decides no bytes; that follows from all of these.
  */
 #include "quantize/plan/calibration_memory.h"
 
@@ -22,7 +22,7 @@ enum {
     OUTPUTS = 2 << 20,     /* of what a matrix makes of held-back tokens, a piece at a time */
 };
 
-/* Where no memory is asked for, width and trials are decided as though this were. n columns take about 18 n^2
+/* Width and trials are decided for this much memory if no limit is asked for. n columns take about 18 n^2
  * bytes: 3.7 GB for the 14,336 of an 8 B model; up to some 24,000 are rounded together. */
 static const uint64_t DECIDING_MEMORY = 12ull << 30;
 
@@ -38,7 +38,8 @@ static double share_of(const gq_plan *plan, const gguf_tensor *t, uint64_t *used
 
 /* ---- memory ---- */
 
-/* Of what is done at once; sums of what is taken at the same time, the most over the matrices. */
+/* Peak bytes while one group of matrices is processed: members that live at the same time are added, then the
+ * maximum over groups is taken. */
 typedef struct needs {
     uint64_t one;     /* expert's moments and held-back tokens, by which more of them are reckoned */
     uint64_t experts; /* most matrices of a tensor of which a token meets some */
@@ -62,8 +63,8 @@ static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, c
     double share = share_of(plan, t, &used);
     uint64_t rows = t->ne[1] < CALIBRATION_ROWS ? t->ne[1] : CALIBRATION_ROWS;
     if (tokens > all) tokens = all;
-    /* Of a batch one stream's, of experts paired with the other's; of held-back ones both, and one of them
-     * once more while it is turned. */
+    /* A batch has the tokens of one stream, for experts paired with the other's. Held-back tokens are there
+     * for both streams, and one of these once more while it is transposed. */
     uint64_t batch = times(times(tokens, share < 1 ? 2 * used : 1) * sizeof(float), t->ne[0]);
     uint64_t one_held = times(sizeof(float) * calibration_held_most(&c->settings, share < 1), t->ne[0]);
     uint64_t held = times(3, one_held);
@@ -130,7 +131,7 @@ void calibration_set_width(const gq_plan *plan, plan_calibration *c) {
     if (low * FEEDBACK_STRIP < widest->ne[0]) c->settings.width = low * FEEDBACK_STRIP;
 }
 
-/* Those of a layer stay until it is done. */
+/* Returns the bytes of a layer's blocks, which stay in memory until the layer is done. */
 static uint64_t blocks_of(const gq_plan *plan, const plan_output *out) {
     uint64_t most = 0, sum = 0, layer = UINT64_MAX;
     for (size_t i = 0; i < plan->n_tensors; i++) {

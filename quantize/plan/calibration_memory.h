@@ -4,8 +4,8 @@
 
 #include "quantize/plan/calibration.h"
 
-/* What decides bytes leaves room for so many threads, however many there are, and for so many bytes that a
- * process has without all this, however many it has. */
+/* Decisions that change bytes assume this many threads, and this many bytes of the process besides
+ * calibration, whatever the real numbers are. */
 enum { USUAL_THREADS = 16, USUAL_PROCESS = 16 << 20 };
 
 /* Set c->width and c->deciding_memory, from what was asked for and the model alone, and c->job.memory. */

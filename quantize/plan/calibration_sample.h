@@ -1,5 +1,5 @@
-/* What flows into the matrices, of a part of the calibration's text: what errors cost, for those who choose
- * types before anything is rounded. */
+/* Samples the matrices' inputs on a part of the calibration's text, so that types can be chosen by what
+ * errors cost before anything is rounded. */
 #ifndef GQ_CALIBRATION_SAMPLE_H
 #define GQ_CALIBRATION_SAMPLE_H
 

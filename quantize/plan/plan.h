@@ -60,7 +60,7 @@ typedef struct plan_identity {
     uint32_t layout;  /* what is where in each output, from which tensor; and the cut into chunks */
 } plan_identity;
 
-/* Which share of the work is asked for. What is left to do of it only the run can tell: run_mode of
+/* The share of the work that is asked for. The run finds out how much of it is left to do: run_mode in
  * run/engine.c. */
 typedef enum plan_share {
     SHARE_WHOLE,

@@ -79,8 +79,8 @@ static bool holds(const checkpoint *c, const calibrate_job *job) {
     return ok;
 }
 
-/* What is kept but does not fit the files is begun anew, and what is there then is looked at again. *why:
- * that there was such, which the plan could not know; NULL: there was not. written: nothing is begun. */
+/* Opens the checkpoint. One that does not fit the files is begun anew, and what is there then is looked at
+ * again; *why then says so, as the plan could not know it, else it is NULL. written: nothing is begun. */
 static bool open_kept(checkpoint *c, const gq_plan *plan, const calibrate_job *job, bool written,
                       const char **why, gq_error *e) {
     const plan_calibration *how = plan->calibration;

@@ -15,7 +15,7 @@
 #include "quantize/sized.h"
 #include "quantize/strips/schedule.h"
 
-/* What a run does, decided once in begin() by what is asked for and what lies beside the outputs. Only the
+/* The mode of a run, decided once in begin() by the request and the files beside the outputs. Only the
  * step to RUN_NAME follows, when all files are whole. */
 typedef enum run_mode {
     RUN_FRESH,    /* new files and a new journal */

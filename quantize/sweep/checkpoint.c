@@ -64,7 +64,7 @@ static const char *mismatch(int fd, const checkpoint_head *wanted) {
     return NULL;
 }
 
-/* What record i is, if it is there and whole. */
+/* Reads record i, if it is there and whole. */
 static bool find_record(const checkpoint *c, uint64_t at, uint64_t file_size, record *r) {
     return safe_file_read(c->fd, at, r, sizeof *r) &&
            r->head_crc == checksum_add(0, r, offsetof(record, head_crc)) && r->mark > 0 &&
@@ -104,8 +104,8 @@ static bool states_hold(const checkpoint *c, uint64_t at) {
     return ok;
 }
 
-/* Those from the first on that are whole. A layer that has been begun overwrites the states of the one before
- * the last: where the last one's record is not whole any more nothing is left to go on from. */
+/* Counts the whole records from the first one on. A layer that has been begun overwrites the states of the
+ * one before the last: where the last one's record is not whole any more nothing is left to go on from. */
 static void count_finished(checkpoint *c) {
     struct stat st;
     record r;

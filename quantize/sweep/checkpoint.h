@@ -11,7 +11,7 @@
 
 typedef enum checkpoint_kind { CHECKPOINT_IMPORTANCE, CHECKPOINT_CALIBRATION } checkpoint_kind;
 
-/* What a checkpoint belongs to, in the machine's own byte order. Zero where it is not set. */
+/* The head of a checkpoint: the run it belongs to, in the machine's own byte order. Unset members are 0. */
 typedef struct checkpoint_head {
     char magic[8];
     char build[24];

@@ -6,9 +6,9 @@
 
 /* Bytes of memory that the machine has. */
 uint64_t memory_budget_machine(void);
-/* What was asked for, or for 0 a quarter of the machine's. */
+/* Returns the memory that was asked for, or for 0 a quarter of the machine's. */
 uint64_t memory_budget_of(uint64_t asked);
-/* What the process has already, and some more for libraries and allocations that nobody counts. */
+/* Returns the bytes that the process has already, and some more for libraries and uncounted allocations. */
 uint64_t memory_budget_taken(void);
 /* Gives the system back what was freed, so that it does not count beside what is allocated next; where the C
  * library can. */

@@ -12,7 +12,7 @@ typedef struct pulse {
 
 /* `done` of the work was done by an earlier run. */
 pulse pulse_start(const gq_callbacks *callbacks, double work, double done, uint64_t tokens);
-/* As a forward_job asks for; data: a pulse. */
+/* Reports progress, as a forward_job's callback; data: a pulse. */
 bool pulse_tell(void *data, double work, const char *what, gq_error *e);
 
 #endif

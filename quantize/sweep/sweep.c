@@ -28,7 +28,7 @@ static bool open_states(sweep *s, gq_error *e) {
     return s->states >= 0;
 }
 
-/* Where the first stream's states are kept; no descriptor: nowhere. */
+/* Chooses the file for the first stream's states; without a descriptor they stay in memory. */
 static bool choose_keep(sweep *s, forward_keep *keep, gq_error *e) {
     const sweep_plan *p = s->plan;
     *keep = (forward_keep){.fd = -1, .slots = 1};

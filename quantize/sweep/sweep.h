@@ -14,7 +14,7 @@
 #include "quantize/sweep/checkpoint.h"
 #include "quantize/sweep/pulse.h"
 
-/* What is run, on what, and where its states lie. All that it points to outlives the sweep. */
+/* The models, the text and the states of a sweep. All that it points to must outlive the sweep. */
 typedef struct sweep_plan {
     const forward_job *job; /* but for its pulse, which is the sweep's */
     forward_bounds bounds;  /* of all streams */
@@ -36,7 +36,7 @@ typedef struct sweep_plan {
     bool own_work;                 /* only sweep_tell counts; or else forward_job_work's unit is used */
 } sweep_plan;
 
-/* What a step leaves in the checkpoint; the bytes are malloc'ed, and the sweep frees them. */
+/* The record that a step leaves in the checkpoint; the bytes are malloc'ed, and the sweep frees them. */
 typedef struct sweep_record {
     void *bytes;
     uint64_t n;

@@ -12,13 +12,13 @@ typedef struct text_windows {
     size_t left_over; /* tokens behind the last window */
 } text_windows;
 
-/* Of a text with the model's own tokenizer: begun as the vocabulary begins texts, cut into windows, and,
- * where that is a BOS, each window's first token replaced by it, which is what llama.cpp's own programs do.
- * Ids are taken as they are. vocabulary: how many tokens the model has; all ids are below it. */
+/* Makes windows of a text with the model's own tokenizer. The text begins as the vocabulary begins texts;
+ * where that is a BOS, it replaces each window's first token, as in llama.cpp's own programs. Ids are taken
+ * as they are. vocabulary: how many tokens the model has; all ids are below it. */
 bool windows_read(text_windows *w, const gq_text *text, const gguf_model *model, size_t vocabulary,
                   word_list *warnings, gq_error *e);
-/* Of tokens drawn at random from those that stand for text, the same for the same model, as many as the text
- * says (which is not read); windows begin as above. */
+/* Makes windows of tokens drawn at random from those that stand for text, the same for the same model. Their
+ * number is the text's `tokens`; the text itself is not read. Windows begin as above. */
 bool windows_draw(text_windows *w, const gq_text *text, const gguf_model *model, size_t vocabulary,
                   gq_error *e);
 void windows_free(text_windows *w); /* also one of zeros */
@@ -33,7 +33,7 @@ typedef struct windows_held {
     size_t every; /* the last window of each group of so many is held back; 0: none is */
     size_t n;     /* windows that are held back */
 } windows_held;
-/* Of n windows of `context` tokens. */
+/* Decides which of n windows of `context` tokens are held back. */
 windows_held windows_hold_back(size_t n, size_t context);
 static inline bool windows_is_held(windows_held h, size_t window) {
     return h.every && window % h.every == h.every - 1;
