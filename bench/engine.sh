@@ -1,5 +1,5 @@
 #!/bin/sh
-# How whole runs grow with the model and with threads, and where their time goes. (Beside the incumbent: whole.sh.)
+# How whole runs grow with the model and with threads, and where their time goes. (Beside llama.cpp: whole.sh.)
 #
 #     sh bench/engine.sh BUILD-FOLDER WORK-FOLDER [GB...]      sizes of F16 models, default 0.1 1 10
 #

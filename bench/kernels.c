@@ -1,5 +1,5 @@
 /* bench-kernels: speed and error of every encoder and decoder on the reference data, one thread; beside the
- * incumbent's, measured in turn in the same run, when its library is given. */
+ * llama.cpp's, measured in turn in the same run, when its library is given. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ static const char usage[] =
     "  --types LIST    only these, as in Q4_K,Q6_K\n"
     "  --effort NAME   fast, default or best; all three otherwise\n"
     "  --isa LEVEL     kernels of this level, not of the best one (or set GQUANT_ISA)\n"
-    "  --peer FOLDER   measure the incumbent's library in FOLDER, too\n"
+    "  --peer FOLDER   measure llama.cpp's library in FOLDER, too\n"
     "  --repeat N      median of N measurements (5)\n"
     "  --csv           not a table but comma-separated values\n"
     "  --help          this text\n";
@@ -98,7 +98,7 @@ static double relative_error(const float *w) {
 /* Figures of each turn; after summary the first holds the median. */
 typedef struct figures {
     double encode[MOST_REPEATS], decode[MOST_REPEATS];             /* rates */
-    double encode_ratio[MOST_REPEATS], decode_ratio[MOST_REPEATS]; /* to the incumbent's in the same turn */
+    double encode_ratio[MOST_REPEATS], decode_ratio[MOST_REPEATS]; /* to llama.cpp's in the same turn */
     double error;
 } figures;
 
@@ -122,7 +122,7 @@ static void summarise(figures *f, int repeats) {
 
 static const char *const efforts[] = {"fast", "default", "best"};
 
-/* Figures of a line, in order; the last six only with the incumbent beside. */
+/* Figures of a line, in order; the last six only with llama.cpp beside. */
 static const struct {
     const char *name;
     int width, digits;

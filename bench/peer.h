@@ -1,4 +1,4 @@
-/* The incumbent's row encoders and decoders, taken from its release library, to measure ours beside them. */
+/* llama.cpp's row encoders and decoders, taken from its release library, to measure ours beside them. */
 #ifndef GQ_PEER_H
 #define GQ_PEER_H
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Divergence of gquant's files beside that of the incumbent's: same model, file type and importance data.
+# Divergence of gquant's files beside that of llama.cpp's: same model, file type and importance data.
 #
 #     sh bench/quality.sh BUILD-FOLDER WORK-FOLDER PEER-FOLDER MODEL.gguf TOKENS.u16 IMATRIX.dat [TYPE...]
 #
@@ -8,7 +8,7 @@
 # and its standard error, and the difference in its own standard errors (paired: over the same windows of text), above
 # 0 where gquant's is less. EFFORT (default) and TOKENS (40000) can be set in the environment. With CALIBRATE, a file
 # of decimal ids, each TYPE is made once more, calibrated on these in windows of CONTEXT (128) tokens, and compared
-# with the incumbent's file with importance data.
+# with llama.cpp's file with importance data.
 set -eu
 build=$1 work=$2 peer=$3 model=$4 tokens=$5 importance=$6
 shift 6
@@ -26,19 +26,19 @@ files=
 for type; do
     number=$("$build/gquant" types | awk -v type="$type" '$1 == type { print $2 }')
     for on in off on; do
-        theirs=$work/$type,$on,incumbent.gguf ours=$work/$type,$on,gquant.gguf data=-
+        theirs=$work/$type,$on,llama.cpp.gguf ours=$work/$type,$on,gquant.gguf data=-
         [ $on = off ] || data=$importance
         quietly env LD_LIBRARY_PATH="$library" \
             "$peer/peer-quantize" "$library" "$model" "$theirs" "$number" 1 "$data"
         [ $on = on ] && data=--imatrix=$importance || data=
         quietly "$build/gquant" -q --force --effort "${EFFORT:-default}" ${data:+"$data"} "$model" "$ours" "$type"
-        files="$files $type,$on,incumbent.gguf $type,$on,gquant.gguf"
+        files="$files $type,$on,llama.cpp.gguf $type,$on,gquant.gguf"
     done
     [ "${CALIBRATE:-}" ] || continue
-    ln -f "$theirs" "$work/$type,calibrated,incumbent.gguf"
+    ln -f "$theirs" "$work/$type,calibrated,llama.cpp.gguf"
     quietly "$build/gquant" -q --force --effort "${EFFORT:-default}" --calibrate-ids "$CALIBRATE" \
         --context "${CONTEXT:-128}" "$model" "$work/$type,calibrated,gquant.gguf" "$type"
-    files="$files $type,calibrated,incumbent.gguf $type,calibrated,gquant.gguf"
+    files="$files $type,calibrated,llama.cpp.gguf $type,calibrated,gquant.gguf"
 done
 
 build=$(realpath "$build") model=$(realpath "$model") tokens=$(realpath "$tokens")
@@ -46,10 +46,10 @@ cd "$work"
 # shellcheck disable=SC2086 # names made above
 "$build/bench/bench-divergence" --tokens "${TOKENS:-40000}" "$model" "$tokens" $files | awk -F, '
     NR == 1 {
-        print "| type | importance | incumbent KL | gquant KL | ratio | standard error | difference |"
+        print "| type | importance | llama.cpp KL | gquant KL | ratio | standard error | difference |"
         print "|---|---|---|---|---|---|---|"
     }
-    $3 == "incumbent.gguf" { theirs = $5 }
+    $3 == "llama.cpp.gguf" { theirs = $5 }
     $3 == "gquant.gguf" {
         ratio = $5 / theirs
         printf "| %s | %s | %.6f | %.6f | %.3f | %.3f | %.1f |\n", $1, $2, theirs, $5, ratio, $9 / theirs, -$8 / $9

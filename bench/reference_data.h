@@ -1,5 +1,5 @@
 /* The weights that encoders are measured on: the same numbers on every machine with an IEEE math library of
- * the usual quality, and the same as those the incumbent's recorded figures stand for. */
+ * the usual quality, and the same as those llama.cpp's recorded figures stand for. */
 #ifndef GQ_REFERENCE_DATA_H
 #define GQ_REFERENCE_DATA_H
 

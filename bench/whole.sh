@@ -1,9 +1,9 @@
 #!/bin/sh
-# The whole command beside the incumbent's and beside cp, in turn: Q4_K_M with importance data, two threads.
+# The whole command beside llama.cpp's and beside cp, in turn: Q4_K_M with importance data, two threads.
 #
 #     sh bench/whole.sh BUILD-FOLDER WORK-FOLDER [PEER-FOLDER]
 #
-# PEER-FOLDER is what ../shared/peer/setup.sh has filled; without it the incumbent is left out. WEIGHTS (1e9), TYPE
+# PEER-FOLDER is what ../shared/peer/setup.sh has filled; without it llama.cpp is left out. WEIGHTS (1e9), TYPE
 # (Q4_K_M), THREADS (2) and ROUNDS (3) can be set in the environment. Prints medians over the rounds, and how many
 # times gquant's they are. Needs GNU time, three bytes of disk and of memory per weight: the page cache is warm.
 # gquant's output is on the disk when it ends and that of cp is not, hence the line of cp with sync.
@@ -34,7 +34,7 @@ for _ in $(seq "$rounds"); do
     measure 'cp' cp "$in" "$out"
     measure 'cp and sync' sh -c 'cp "$1" "$2" && sync "$2"' - "$in" "$out"
     measure 'gquant' "$build/gquant" -q --imatrix "$importance" "$in" "$out" "$type" "$threads"
-    [ -z "$peer" ] || measure 'incumbent' env LD_LIBRARY_PATH="$library" \
+    [ -z "$peer" ] || measure 'llama.cpp' env LD_LIBRARY_PATH="$library" \
         "$peer/peer-quantize" "$library" "$in" "$out" "$number" "$threads" "$importance"
 done
 

@@ -31,7 +31,7 @@ static void read_local(rope_numbers *n, local_rope rule, key_reader *r) {
     case LOCAL_BASE_SWA:
         p->base = key_float(r, "rope.freq_base_swa", p->base, 1, 1e30);
         break;
-    case LOCAL_OWN: /* as the incumbent: of yarn only the division stays */
+    case LOCAL_OWN: /* as llama.cpp: of yarn only the division stays */
         if (p->yarn) p->magnitude /= 1 + 0.1 * n->log_factor;
         p->base = key_float(r, "rope.freq_base_swa", 10000, 1, 1e30);
         p->scale = 1, p->yarn = false;

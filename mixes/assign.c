@@ -36,7 +36,7 @@ bool mix_order(const mix_tensor *tensors, size_t n, bool keep_order, uint32_t *o
 
 mix_model mix_model_of(const gguf_facts *f) {
     mix_model m = {.arch = f->arch, .n_blocks = -1};
-    if (!strcmp(f->arch, "clip")) m.n_blocks = 0; /* the incumbent does not read how many the parts have */
+    if (!strcmp(f->arch, "clip")) m.n_blocks = 0; /* llama.cpp does not read how many the parts have */
     gguf_fact_int(f, "block_count", &m.n_blocks);
     gguf_fact_int(f, "attention.head_count", &m.n_head);
     m.n_head_kv = m.n_head;
@@ -237,7 +237,7 @@ static bool fall_back_by_row(const run *r, const mix_tensor *t, mix_choice *c, g
                            : "fallback: row length is no multiple of 32";
     if (type_fits_row(t, c->type)) return true;
     c->why = "fallback: row length is no multiple of 32";
-    /* F16 even for wider sources, as the incumbent does; image models have no incumbent, and lose nothing. */
+    /* F16 even for wider sources, as llama.cpp does; llama.cpp writes no image models, which lose nothing. */
     c->type = r->family && !gguf_type_of(t->type)->quantized ? t->type : GGUF_F16;
     return true;
 }

@@ -15,7 +15,7 @@ static float stored_as_half(float x) {
     return x;
 }
 
-/* Rows of the shared golden encodes, and what the incumbent made of them. */
+/* Rows of the shared golden encodes, and what llama.cpp made of them. */
 enum { GOLDEN_ROWS = 16, GOLDEN_COLS = 256 };
 typedef struct golden {
     const gguf_type *type;
@@ -36,7 +36,7 @@ static golden read_golden(uint32_t id) {
     return g;
 }
 
-static void canonical_bytes_are_the_incumbents(void **state) {
+static void canonical_bytes_are_those_of_llama_cpp(void **state) {
     (void)state;
     static const uint32_t ids[] = {GGUF_F16, GGUF_BF16, GGUF_Q8_0};
     for (int t = 0; t < 3; t++) {
@@ -60,7 +60,7 @@ static double squared_error(const float *x, const float *y, size_t n) {
     return sum;
 }
 
-static void simple_types_lose_no_more_than_the_incumbent(void **state) {
+static void simple_types_lose_no_more_than_llama_cpp(void **state) {
     (void)state;
     static const uint32_t ids[] = {GGUF_Q4_0, GGUF_Q4_1, GGUF_Q5_0, GGUF_Q5_1, GGUF_Q8_0};
     static const float zeros[GOLDEN_COLS];
@@ -75,7 +75,7 @@ static void simple_types_lose_no_more_than_the_incumbent(void **state) {
                 double e2 = squared_error(g.x + at, ours + at, GOLDEN_COLS);
                 double other = squared_error(g.x + at, theirs + at, GOLDEN_COLS);
                 if (!not_above(e2, other, squared_error(g.x + at, zeros, GOLDEN_COLS), GOLDEN_COLS))
-                    fail_msg("%s, effort %s, row %zu: squared error %g, incumbent's %g", g.type->name,
+                    fail_msg("%s, effort %s, row %zu: squared error %g, llama.cpp's %g", g.type->name,
                              effort_name(effort), r, e2, other);
             }
             free(ours);
@@ -214,8 +214,8 @@ static void simple_types_lose_no_more_than_plain_rounding(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(canonical_bytes_are_the_incumbents),
-        cmocka_unit_test(simple_types_lose_no_more_than_the_incumbent),
+        cmocka_unit_test(canonical_bytes_are_those_of_llama_cpp),
+        cmocka_unit_test(simple_types_lose_no_more_than_llama_cpp),
         cmocka_unit_test(every_number_becomes_the_nearest_half),
         cmocka_unit_test(every_number_becomes_the_nearest_bfloat),
         cmocka_unit_test(q8_0_at_the_lowest_effort_is_canonical),

@@ -1,4 +1,4 @@
-/* Type assignments of whole models, as recorded from the incumbent: every file type, with and without
+/* Type assignments of whole models, as recorded from llama.cpp: every file type, with and without
  * importance data, pure, and with the options that change types. */
 #include <dirent.h>
 #include <stdio.h>
@@ -72,7 +72,7 @@ static const mix_tensor *impossible(const golden *g, const char *types) {
     return NULL;
 }
 
-/* The incumbent spares embeddings and output the demand for importance data, and then stops in the middle of
+/* llama.cpp spares embeddings and output the demand for importance data, and then stops in the middle of
  * a run where an option or --pure gives them one of these types. */
 static bool undemanded_crash(const char *name, uint32_t type) {
     bool spared = strcmp(name, "output.weight") == 0 || strcmp(name, "token_embd.weight") == 0 ||

@@ -230,7 +230,7 @@ static const int8_t q5_near[24][2] = {{0, 0},  {1, 1},  {-1, -1}, {2, 1},  {2, 0
                                       {1, 0},  {0, -3}, {0, 1},   {3, 2},  {4, 1}, {2, 2},  {0, 3},  {0, -1},
                                       {-1, 0}, {4, 2},  {1, 2},   {-2, 0}, {3, 1}, {0, -2}, {4, -1}, {1, 3}};
 
-/* With importance the incumbents are slower and the search pays more. */
+/* With importance llama.cpp's encoders are slower and the search pays more. */
 static const codec_search searches_q2_k[3][2] = {
     [EFFORT_FAST] = {[0 ... 1] = {.placings = {placings_2_bits, 5},
                                   .placing_step = 0.5f,

@@ -199,7 +199,7 @@ INLINE void choose_q3_k(const batch *b, const codec_search *search, bool weighte
 INLINE vf round_q3_k(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_scaled(q3_k_shape.grid, s, x, code);
 }
-/* At three bits and with importance, where the incumbent searches too, the whole gain costs more error than
+/* At three bits and with importance, where llama.cpp searches too, the whole gain costs more error than
  * the search wins on some tensors; six tenths bring five sixths of what it is worth in divergence. */
 INLINE vf gain_of_q3_k(const factors *f, bool weighted, const projection p) {
     return gain_in_part(f, weighted, p, (weighted ? 0.6f : 1.0f));

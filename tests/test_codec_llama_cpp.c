@@ -1,4 +1,4 @@
-/* Never a larger (weighted) error than the incumbent's, for the same type and importance: on the reference
+/* Never a larger (weighted) error than llama.cpp's, for the same type and importance: on the reference
  * data, where its errors are on record, and on a trained model, where its library is asked when GQUANT_PEER
  * names its folder. */
 #include <math.h>
@@ -15,7 +15,7 @@
 static const struct {
     uint32_t type;
     double error[2]; /* relative, without and with importance */
-} incumbent[] = {
+} recorded[] = {
     {GGUF_Q4_0, {0.091587999, 0.083724078}},
     {GGUF_Q4_1, {0.080005149, 0.065401794}},
     {GGUF_Q5_0, {0.045563238, 0.041702629}},
@@ -41,7 +41,7 @@ static const struct {
     {GGUF_IQ3_XXS, {0.2180, 0.1581}},
     {GGUF_IQ3_S, {0.1628, 0.1209}},
 };
-enum { N_TYPES = sizeof incumbent / sizeof *incumbent };
+enum { N_TYPES = sizeof recorded / sizeof *recorded };
 
 /* Of grids the two keep different parts of the gain, which says more about their errors than the search does:
  * compared is what both would have with all of it. */
@@ -97,11 +97,11 @@ static void reference_data_by_the_record(void **state) {
     for (int t = 0; t < N_TYPES; t++)
         for (int on = 0; on < 2; on++)
             for (codec_effort effort = EFFORT_DEFAULT; effort <= EFFORT_BEST; effort++) {
-                double ours = our_error(incumbent[t].type, x, ROWS, COLS, on ? w : NULL, effort);
-                if (ours <= incumbent[t].error[on]) continue;
-                print_message("%s, effort %s, importance %s: relative error %.6f, incumbent's %.6f\n",
-                              gguf_type_name(incumbent[t].type), effort_name(effort), on ? "on" : "off", ours,
-                              incumbent[t].error[on]);
+                double ours = our_error(recorded[t].type, x, ROWS, COLS, on ? w : NULL, effort);
+                if (ours <= recorded[t].error[on]) continue;
+                print_message("%s, effort %s, importance %s: relative error %.6f, llama.cpp's %.6f\n",
+                              gguf_type_name(recorded[t].type), effort_name(effort), on ? "on" : "off", ours,
+                              recorded[t].error[on]);
                 worse++;
             }
     free(x), free(w);
@@ -132,7 +132,7 @@ static float *importance_of(const imatrix *im, const gguf_tensor *t) {
 static int compare_on(const gguf_tensor *t, const float *x, const float *w, void *library) {
     int worse = 0;
     for (int k = 0; k < N_TYPES; k++) {
-        const gguf_type *type = gguf_type_of(incumbent[k].type);
+        const gguf_type *type = gguf_type_of(recorded[k].type);
         peer_codec peer;
         if (t->ne[0] % type->block_elements) continue;
         assert_true(peer_codec_of(library, type, &peer));
@@ -142,7 +142,7 @@ static int compare_on(const gguf_tensor *t, const float *x, const float *w, void
         for (codec_effort effort = EFFORT_DEFAULT; effort <= EFFORT_BEST; effort++) {
             double ours = our_error(type->id, x, rows, t->ne[0], w, effort);
             if (ours <= theirs) continue;
-            print_message("%s as %s, effort %s, importance %s: relative error %.6f, incumbent's %.6f\n",
+            print_message("%s as %s, effort %s, importance %s: relative error %.6f, llama.cpp's %.6f\n",
                           t->name, type->name, effort_name(effort), w ? "on" : "off", ours, theirs);
             worse++;
         }
