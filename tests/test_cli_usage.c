@@ -68,8 +68,8 @@ static void test_report_is_an_input(void **state) {
     if (!exists(two)) fail_msg("expected several shards");
     for (int i = 0; i < 2; i++) {
         assert_int_equal(i ? symlink(two, other) : link(two, other), 0);
-        GQUANT_SAYS(2, "reads or writes", "compare", "-r", other, source, one);
-        GQUANT_SAYS(2, "reads or writes", "-n", "-r", other, one, "COPY");
+        GQUANT_SAYS(2, "is one of the inputs", "compare", "-r", other, source, one);
+        GQUANT_SAYS(2, "is one of the inputs", "-n", "-r", other, one, "COPY");
         unlink(other);
     }
     char *remove = NULL;
