@@ -30,3 +30,29 @@ bool memory_grow(void *items, size_t *capacity, uint64_t n, size_t size, gq_erro
     *capacity = (size_t)more;
     return true;
 }
+
+void memory_hold(memory_ledger *l, uint64_t bytes) {
+    l->bytes = plus(l->bytes, bytes);
+    l->peak = larger(l->peak, l->bytes);
+}
+
+void memory_release(memory_ledger *l, uint64_t bytes) {
+    if (l->bytes != UINT64_MAX) l->bytes -= smaller(l->bytes, bytes);
+}
+
+void *memory_take(memory_ledger *l, uint64_t n, uint64_t size) {
+    enum { LINE = 64 };
+    uint64_t bytes = times(n, size);
+    memory_hold(l, bytes > UINT64_MAX - LINE ? UINT64_MAX : round_up(bytes ? bytes : 1, LINE));
+    if (l->counts || l->failed) return NULL;
+    void *memory = memory_lines(n, size, NULL);
+    l->failed = !memory;
+    return memory;
+}
+
+void *memory_take_zeros(memory_ledger *l, uint64_t n, uint64_t size) {
+    void *memory = memory_take(l, n, size);
+    return memory ? memset(memory, 0, n * size) : NULL;
+}
+
+bool memory_had(const memory_ledger *l, gq_error *e) { return !l->failed || gq_fail_memory(e, l->bytes); }

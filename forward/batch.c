@@ -102,9 +102,12 @@ void forward_batch_free(forward_batch *b) {
     free(b);
 }
 
+float *forward_activations_take(memory_ledger *l, size_t features, size_t stride) {
+    return memory_take_zeros(l, times(features, stride), sizeof(float));
+}
+
 float *forward_activations(size_t features, size_t stride, gq_error *e) {
-    scratch r = {0};
-    scratch_take(&r, features, stride, sizeof(float));
-    float *x = memory_lines(1, r.at, e);
-    return x ? memset(x, 0, r.at) : NULL;
+    memory_ledger l = {.failed = false};
+    float *x = forward_activations_take(&l, features, stride);
+    return memory_had(&l, e) ? x : NULL;
 }

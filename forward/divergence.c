@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
+#include "base/memory.h"
+
 /* Running sums of one model for LANES positions. Each array has a lane per position, so that all loops run
  * over positions. */
 enum { LANES = 32 };
@@ -23,15 +26,25 @@ struct divergence {
     lanes *sums;                    /* per group, then per model */
 };
 
+static void lay_out_divergence(divergence *d, size_t positions, size_t copies, memory_ledger *l) {
+    d->models = copies + 1, d->room = positions / LANES + 1;
+    d->sums = memory_take_zeros(l, times(d->room, d->models), sizeof *d->sums);
+    d->right = memory_take_zeros(l, d->room, LANES * sizeof *d->right);
+}
+
+uint64_t divergence_bytes(size_t positions, size_t copies) {
+    memory_ledger l = {.counts = true};
+    lay_out_divergence(&(divergence){.pool = NULL}, positions, copies, &l);
+    return l.bytes;
+}
+
 divergence *divergence_new(size_t positions, size_t copies, threads_pool *pool, gq_error *e) {
+    memory_ledger l = {.failed = false};
     divergence *d = calloc(1, sizeof *d);
     if (!d) return gq_fail_memory(e, sizeof *d), NULL;
-    *d = (divergence){.models = copies + 1, .room = positions / LANES + 1, .pool = pool};
-    size_t each;
-    if (!__builtin_mul_overflow(d->models, sizeof *d->sums, &each)) d->sums = calloc(d->room, each);
-    d->right = calloc(d->room, LANES * sizeof *d->right);
-    if (d->sums && d->right) return d;
-    gq_fail_memory(e, (unsigned long long)d->room * d->models * sizeof *d->sums);
+    d->pool = pool;
+    lay_out_divergence(d, positions, copies, &l);
+    if (memory_had(&l, e)) return d;
     divergence_free(d);
     return NULL;
 }

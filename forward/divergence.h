@@ -25,6 +25,7 @@ typedef struct divergence divergence;
 
 /* For so many positions at most, by the threads of a pool. Models are the original, 0, and its copies. */
 divergence *divergence_new(size_t positions, size_t copies, threads_pool *pool, gq_error *e);
+uint64_t divergence_bytes(size_t positions, size_t copies); /* that it takes */
 void divergence_free(divergence *d);
 void divergence_start(divergence *d, size_t positions, const uint32_t *right);
 /* Both, for places `from` to `from` + n of each window of so many tokens: the right one is that which comes

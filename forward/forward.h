@@ -28,6 +28,7 @@
 #ifndef GQ_FORWARD_H
 #define GQ_FORWARD_H
 
+#include "base/memory.h"
 #include "base/threads.h"
 #include "model/model.h"
 
@@ -91,6 +92,7 @@ void forward_tile_free(forward_tile *t);
 /* The multiple of 16 that rows of so many tokens take. */
 static inline size_t forward_stride(size_t tokens) { return (tokens + 15) & ~(size_t)15; }
 /* n x stride floats, aligned to 64 bytes and zero; free() releases them. NULL: no memory, or too many. */
+float *forward_activations_take(memory_ledger *l, size_t features, size_t stride);
 float *forward_activations(size_t features, size_t stride, gq_error *e);
 
 /* Temporaries of up to `windows` windows of `context` tokens, for the threads of a pool (NULL: the caller's

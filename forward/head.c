@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "forward/run.h"
 
 /* A model's part of it. */
@@ -15,28 +16,33 @@ typedef struct head {
     float *logits; /* of HEAD_ROWS tokens */
 } head;
 
+static void lay_out_head(head *h, const forward_model *m, size_t stride, memory_ledger *l) {
+    h->normed = forward_activations_take(l, forward_model_sizes(m)->width, stride);
+    h->logits = forward_activations_take(l, HEAD_ROWS, stride);
+}
+
 uint64_t head_bytes(const forward_job *j, const forward_model *const *models, size_t n, size_t batch) {
-    uint64_t stride = forward_stride(batch * j->context), all = 0, most = 0;
+    memory_ledger l = {.counts = true};
+    uint64_t most = 0;
     for (size_t i = 0; i < n; i++) {
-        uint64_t own = forward_batch_bytes(models[i], j->context, batch, j->threads);
-        uint64_t tile =
-            plus(forward_tile_bytes(models[i], HEAD_ROWS), forward_batch_bytes(models[i], 1, 1, j->threads));
-        if (i == 0 || models[i] != models[i - 1]) all = plus(all, tile);
-        all = plus(all, (forward_model_sizes(models[i])->width + HEAD_ROWS) * stride * sizeof(float));
-        most = own > most ? own : most;
+        lay_out_head(&(head){.stream = NULL}, models[i], forward_stride(batch * j->context), &l);
+        most = larger(most, forward_batch_bytes(models[i], j->context, batch, j->threads));
+        if (i > 0 && models[i] == models[i - 1]) continue;
+        memory_hold(&l, forward_tile_bytes(models[i], HEAD_ROWS));
+        memory_hold(&l, forward_batch_bytes(models[i], 1, 1, j->threads));
     }
-    return plus(all, most);
+    return plus(l.bytes, most);
 }
 
 static bool head_new(head *h, const head *before, forward_stream *s, gq_error *e) {
-    size_t stride = states_stride(&s->states, 0);
+    memory_ledger l = {.failed = false};
     h->stream = s;
     h->shares = before && before->stream->model == s->model;
     h->batch = h->shares ? before->batch : forward_batch_new(s->model, 1, 1, s->run->pool, e);
     h->tile = h->shares ? before->tile : h->batch ? forward_tile_new(s->model, HEAD_ROWS, e) : NULL;
-    h->normed = h->tile ? forward_activations(forward_model_sizes(s->model)->width, stride, e) : NULL;
-    h->logits = h->normed ? forward_activations(HEAD_ROWS, stride, e) : NULL;
-    return h->logits;
+    if (!h->tile) return false;
+    lay_out_head(h, s->model, states_stride(&s->states, 0), &l);
+    return memory_had(&l, e);
 }
 
 static void head_free(head *h) {

@@ -127,29 +127,31 @@ static size_t tile_rows(const forward_model *m, size_t most) {
     return most < m->sizes.vocabulary ? most : m->sizes.vocabulary;
 }
 
+/* Takes the rows, and where there is a bias its values; *raw: the bias as it is stored. */
+static void lay_out_tile(forward_tile *t, void **raw, memory_ledger *l) {
+    const gguf_tensor *bias = t->model->out_bias;
+    t->data = memory_take(l, t->most, row_bytes(t->model->sizes.out));
+    if (bias) t->bias = memory_take(l, 1, vector_bytes(bias)), *raw = memory_take(l, 1, bias->size);
+}
+
 uint64_t forward_tile_bytes(const forward_model *m, size_t most) {
-    const gguf_tensor *bias = m->out_bias;
-    return tile_rows(m, most) * row_bytes(m->sizes.out) + (bias ? vector_bytes(bias) + bias->size : 0);
+    memory_ledger l = {.counts = true};
+    void *raw;
+    lay_out_tile(&(forward_tile){.model = m, .most = tile_rows(m, most)}, &raw, &l);
+    return l.bytes;
 }
 
 /* The bias is read here, whole: it is small beside a few rows of the matrix. */
-static bool read_bias(forward_tile *t, gq_error *e) {
-    const gguf_tensor *bias = t->model->out_bias;
-    if (!bias) return true;
-    void *raw = malloc(bias->size);
-    t->bias = malloc(vector_bytes(bias));
-    bool ok = raw && t->bias ? model_read_values(t->model, bias, raw, t->bias, e)
-                             : gq_fail_memory(e, vector_bytes(bias));
-    free(raw);
-    return ok;
-}
-
 forward_tile *forward_tile_new(const forward_model *m, size_t most, gq_error *e) {
-    size_t rows = tile_rows(m, most ? most : 1);
+    memory_ledger l = {.failed = false};
+    void *raw = NULL;
     forward_tile *t = calloc(1, sizeof *t);
     if (!t) return gq_fail_memory(e, sizeof *t), NULL;
-    *t = (forward_tile){.model = m, .most = rows, .data = memory_lines(rows, row_bytes(m->sizes.out), e)};
-    if (t->data && read_bias(t, e)) return t;
+    *t = (forward_tile){.model = m, .most = tile_rows(m, most ? most : 1)};
+    lay_out_tile(t, &raw, &l);
+    bool ok = memory_had(&l, e) && (!m->out_bias || model_read_values(m, m->out_bias, raw, t->bias, e));
+    free(raw);
+    if (ok) return t;
     forward_tile_free(t);
     return NULL;
 }

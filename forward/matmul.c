@@ -3,22 +3,26 @@
 #include "base/memory.h"
 #include "forward/matmul_room.h"
 
-size_t matmul_bytes(int threads) {
-    return sizeof(matmul) + sizeof(float) * STEP_FLOATS + sizeof(room) * (size_t)threads;
+static void lay_out_matmul(matmul *m, int threads, memory_ledger *l) {
+    m->shared = memory_take(l, STEP_FLOATS, sizeof(float));
+    m->rooms = memory_take(l, (uint64_t)threads, sizeof(room));
+}
+
+uint64_t matmul_bytes(int threads) {
+    memory_ledger l = {.counts = true};
+    lay_out_matmul(&(matmul){.shared = NULL}, threads, &l);
+    return l.bytes;
 }
 
 matmul *matmul_new(const kernels *k, threads_pool *pool, gq_error *e) {
-    int threads = threads_pool_most(pool);
+    memory_ledger l = {.failed = false};
     matmul *m = malloc(sizeof *m);
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
     *m = (matmul){k->codecs, k->matmul, pool, NULL, NULL};
-    m->shared = memory_lines(STEP_FLOATS, sizeof(float), NULL);
-    m->rooms = memory_lines((uint64_t)threads, sizeof(room), NULL);
-    if (!m->shared || !m->rooms) {
-        matmul_free(m);
-        return gq_fail_memory(e, matmul_bytes(threads)), NULL;
-    }
-    return m;
+    lay_out_matmul(m, threads_pool_most(pool), &l);
+    if (memory_had(&l, e)) return m;
+    matmul_free(m);
+    return NULL;
 }
 
 void matmul_free(matmul *m) {

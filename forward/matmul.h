@@ -25,7 +25,7 @@ typedef struct matmul matmul;
 matmul *matmul_new(const kernels *k, threads_pool *pool, gq_error *e);
 void matmul_free(matmul *m);
 /* Bytes that matmul_new takes for so many threads. */
-size_t matmul_bytes(int threads);
+uint64_t matmul_bytes(int threads);
 threads_pool *matmul_pool(const matmul *m);
 
 /* Weights as they are stored. */

@@ -40,10 +40,16 @@ forward_batch *run_batch(forward_run *r, const forward_model *m, gq_error *e) {
     return r->batch;
 }
 
+float *run_lay_out_copy(const forward_model *m, const forward_job *j, size_t batch, memory_ledger *l) {
+    return forward_activations_take(l, forward_model_sizes(m)->width, forward_stride(batch * j->context));
+}
+
 float *run_copy(forward_run *r, const forward_model *m, gq_error *e) {
-    size_t stride = forward_stride(r->bounds.batch * r->job->context);
-    if (run_batch(r, m, e) && !r->copy)
-        r->copy = forward_activations(forward_model_sizes(m)->width, stride, e);
+    memory_ledger l = {.failed = false};
+    if (run_batch(r, m, e) && !r->copy) {
+        r->copy = run_lay_out_copy(m, r->job, r->bounds.batch, &l);
+        memory_had(&l, e);
+    }
     return r->copy;
 }
 

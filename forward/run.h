@@ -27,7 +27,8 @@ enum { HEAD_ROWS = 1024 }; /* of the vocabulary at once */
 forward_batch *run_batch(forward_run *r, const forward_model *m, gq_error *e);
 /* Weights of a layer are not needed any more. */
 void run_drop_layer(forward_run *r);
-/* Room for the copy, as large as a batch's states. */
+/* Takes the copy: as large as a batch's states. */
+float *run_lay_out_copy(const forward_model *m, const forward_job *j, size_t batch, memory_ledger *l);
 float *run_copy(forward_run *r, const forward_model *m, gq_error *e);
 bool run_pulse(const forward_run *r, double work, const char *what, gq_error *e);
 /* Bytes of forward_run_head, besides the states, for models of these. */

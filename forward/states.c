@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "base/memory.h"
 #include "base/safe_file.h"
 
 size_t states_windows(const states *s, size_t batch) {
@@ -18,36 +19,35 @@ size_t states_stride(const states *s, size_t batch) {
     return forward_stride(states_windows(s, batch) * s->context);
 }
 
-static uint64_t floats_of(uint64_t width, uint64_t tokens) {
-    return tokens > UINT64_MAX - 15 ? UINT64_MAX : times(times(width, sizeof(float)), forward_stride(tokens));
+static void lay_out_states(states *s, bool in_file, memory_ledger *l) {
+    s->batches = parts(s->windows, s->batch);
+    if (s->keep.fd >= 0) s->window = forward_activations_take(l, s->width, s->context);
+    if (in_file) {
+        s->x = forward_activations_take(l, s->width, states_stride(s, 0));
+        return;
+    }
+    s->held = memory_take_zeros(l, s->batches, sizeof *s->held);
+    for (size_t i = 0; i < s->batches; i++) {
+        float *x = forward_activations_take(l, s->width, states_stride(s, i));
+        if (s->held) s->held[i] = x;
+    }
 }
 
-uint64_t states_bytes(size_t width, size_t context, size_t windows, size_t batch) {
-    uint64_t whole = times(windows / batch, floats_of(width, times(batch, context)));
-    return plus(whole, floats_of(width, times(windows % batch, context)));
-}
-
-uint64_t states_moving_bytes(size_t width, size_t context, size_t batch, bool in_file) {
-    uint64_t window = times(times(width, sizeof(float)), context);
-    return in_file ? plus(window, floats_of(width, times(batch, context))) : window;
+uint64_t states_bytes(size_t width, size_t context, size_t windows, size_t batch, bool in_file) {
+    memory_ledger l = {.counts = true};
+    lay_out_states(&(states){.width = width, .context = context, .windows = windows, .batch = batch}, in_file,
+                   &l);
+    return l.bytes;
 }
 
 bool states_new(states *s, bool in_file, const forward_keep *keep, gq_error *e) {
+    memory_ledger l = {.failed = false};
     s->keep = keep ? *keep : (forward_keep){.fd = -1, .slots = 1};
-    s->batches = (s->windows + s->batch - 1) / s->batch;
     if (in_file && s->keep.fd < 0)
         return gq_fail(e, "the states of %zu windows of %zu tokens do not fit into memory", s->windows,
                        s->context);
-    if (s->keep.fd >= 0) {
-        s->window = forward_activations(s->width, s->context, e);
-        if (!s->window) return false;
-    }
-    if (in_file) return (s->x = forward_activations(s->width, states_stride(s, 0), e));
-    s->held = calloc(s->batches, sizeof *s->held);
-    if (!s->held) return gq_fail_memory(e, s->batches * sizeof *s->held);
-    for (size_t i = 0; i < s->batches; i++)
-        if (!(s->held[i] = forward_activations(s->width, states_stride(s, i), e))) return false;
-    return true;
+    lay_out_states(s, in_file, &l);
+    return memory_had(&l, e);
 }
 
 void states_free(states *s) {

@@ -24,9 +24,9 @@ size_t states_stride(const states *s, size_t batch);
 /* On failure *s is fit for states_free. */
 bool states_new(states *s, bool in_file, const forward_keep *keep, gq_error *e);
 void states_free(states *s);
-/* Bytes of all states in memory, and of what is in memory where they are in a file, or written to one. */
-uint64_t states_bytes(size_t width, size_t context, size_t windows, size_t batch);
-uint64_t states_moving_bytes(size_t width, size_t context, size_t batch, bool in_file);
+/* Bytes that states_new takes where states are written to a file as well; in_file: where they are only there.
+ */
+uint64_t states_bytes(size_t width, size_t context, size_t windows, size_t batch, bool in_file);
 
 /* A batch's states to change or look at, valid until the next call; fresh: what they were does not matter. */
 float *states_take(states *s, size_t batch, bool fresh, gq_error *e);

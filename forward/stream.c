@@ -23,25 +23,30 @@ enum {
 /* Bytes that a model takes while a layer is run. */
 static uint64_t layer_bytes(const forward_job *j, const forward_model *m, size_t batch, bool in_file) {
     const forward_sizes *s = forward_model_sizes(m);
-    uint64_t threads = (uint64_t)OVERHEAD * (uint64_t)j->threads;
-    uint64_t copy = j->looks && !in_file ? states_bytes(s->width, j->context, batch, batch) : 0;
-    return plus(plus(plus(s->layer_bytes, threads), copy),
-                forward_batch_bytes(m, j->context, batch, j->threads));
+    memory_ledger l = {.counts = true};
+    memory_hold(&l, s->layer_bytes);
+    memory_hold(&l, (uint64_t)OVERHEAD * (uint64_t)j->threads);
+    memory_hold(&l, forward_batch_bytes(m, j->context, batch, j->threads));
+    if (j->looks && !in_file) run_lay_out_copy(m, j, batch, &l);
+    return l.bytes;
 }
 
 static forward_bounds bounds_with(const forward_job *j, const forward_model *const *models, size_t n,
                                   bool logits, size_t batch, bool in_file) {
     forward_bounds b = {.batch = batch, .in_file = in_file};
-    uint64_t most = logits ? head_bytes(j, models, n, batch) : 0, moving = 0;
+    uint64_t most = logits ? head_bytes(j, models, n, batch) : 0;
+    b.peak = j->besides;
     for (size_t i = 0; i < n; i++) {
-        size_t width = forward_model_sizes(models[i])->width;
-        b.states = plus(b.states, states_bytes(width, j->context, j->windows, batch));
-        moving = plus(moving, states_moving_bytes(width, j->context, batch, in_file));
+        b.states = plus(b.states, forward_stream_bytes(models[i], j->windows, j->context));
+        b.peak = plus(b.peak, states_bytes(forward_model_sizes(models[i])->width, j->context, j->windows,
+                                           batch, in_file));
         most = larger(most, layer_bytes(j, models[i], batch, in_file));
     }
-    b.peak = plus(plus(plus(most, moving), in_file ? 0 : b.states), j->besides);
+    b.peak = plus(b.peak, most);
     return b;
 }
+
+size_t forward_job_batch(const forward_job *j) { return forward_job_windows(j, BATCH_TOKENS); }
 
 size_t forward_job_windows(const forward_job *j, size_t tokens) {
     size_t n = tokens / j->context;
@@ -52,7 +57,7 @@ forward_bounds forward_bounds_of(const forward_job *j, const forward_model *cons
                                  bool logits) {
     for (int in_file = 0; in_file < 2; in_file++) {
         size_t least = in_file ? 1 : forward_job_windows(j, LEAST_TOKENS);
-        for (size_t batch = forward_job_windows(j, BATCH_TOKENS); batch >= least; batch--) {
+        for (size_t batch = forward_job_batch(j); batch >= least; batch--) {
             forward_bounds b = bounds_with(j, models, n, logits, batch, in_file);
             if (b.peak <= j->memory) return b;
         }

@@ -37,6 +37,8 @@ typedef struct forward_job {
 
 /* The number of windows that so many tokens fill: at least one, and no more than there are. */
 size_t forward_job_windows(const forward_job *j, size_t tokens);
+/* Windows of a batch at most, whatever memory there is. */
+size_t forward_job_batch(const forward_job *j);
 /* All of the work that pulse will be told about: of a stream's layers, and of its logits. */
 double forward_job_work(const forward_job *j, const forward_model *m, bool logits);
 
@@ -44,7 +46,7 @@ double forward_job_work(const forward_job *j, const forward_model *m, bool logit
 typedef struct forward_bounds {
     size_t batch;    /* windows at once */
     bool in_file;    /* states do not fit into memory */
-    uint64_t states; /* bytes of all streams' states in memory or in the file */
+    uint64_t states; /* bytes of all streams' states, wherever they are */
     uint64_t peak;   /* bytes that are taken at most, `besides` among them; beyond `memory` where a single
                         window needs more. UINT64_MAX: more than can be counted */
 } forward_bounds;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/memory.h"
 #include "forward/groups.h"
 #include "forward/squares.h"
@@ -49,19 +50,24 @@ void collection_free(collection *c) {
 
 static size_t counts_of(const collected_site *s) { return s->routed ? s->matrices : 1; }
 
+static void lay_out_site(collected_site *s, memory_ledger *l) {
+    uint64_t values = times(s->matrices, s->features);
+    s->sums = memory_take_zeros(l, values, sizeof *s->sums);
+    s->group = memory_take_zeros(l, values, sizeof *s->group);
+    s->number = memory_take_zeros(l, s->matrices, sizeof *s->number);
+    s->counts = memory_take_zeros(l, counts_of(s), sizeof *s->counts);
+}
+
 static collected_site *collection_add_site(collection *c, const forward_inputs *in, gq_error *e) {
     if (!memory_grow(&c->sites, &c->room, c->n + 1, sizeof *c->sites, e)) return NULL;
     collected_site *s = &c->sites[c->n];
     *s = (collected_site){
         .n_weights = in->n_weights, .features = in->features, .matrices = in->matrices, .routed = in->routed};
     memcpy(s->weights, in->weights, sizeof s->weights);
-    s->sums = calloc(s->matrices * s->features, sizeof *s->sums); /* no more than the weights have rows */
-    s->group = calloc(s->matrices * s->features, sizeof *s->group);
-    s->number = calloc(s->matrices, sizeof *s->number);
-    s->counts = calloc(counts_of(s), sizeof *s->counts);
+    memory_ledger l = {.failed = false};
+    lay_out_site(s, &l);
     c->n++; /* so that it is freed */
-    if (s->sums && s->group && s->number && s->counts) return s;
-    return gq_fail_memory(e, 2 * s->matrices * s->features * sizeof *s->sums), NULL;
+    return memory_had(&l, e) ? s : NULL;
 }
 
 /* The group's sums join the total. */
@@ -133,20 +139,22 @@ static uint64_t layer_of(const char *name) {
     return strncmp(name, "blk.", 4) == 0 ? strtoull(name + 4, NULL, 10) : UINT64_MAX;
 }
 
+/* Every tensor is counted as a site of its own, which is no less than what it is: some share one. In place of
+ * the sums of a group then come entries and the bytes that these are written as. */
 collection_sizes collection_measure(const gguf_model *m, size_t layers, const char *output) {
-    /* Sums and those of a group, in place of which then come entries and the bytes that these are written as.
-     */
-    enum { WORKED_ON = 2 * sizeof(double) };
-    uint64_t *values = calloc(layers + 1, sizeof *values), all = 0, most = 0;
-    if (!values) return (collection_sizes){UINT64_MAX, UINT64_MAX};
+    memory_ledger *of = calloc(layers + 1, sizeof *of);
+    collection_sizes sizes = {0, 0};
+    if (!of) return (collection_sizes){UINT64_MAX, UINT64_MAX};
     for (uint64_t i = 0; i < m->n_tensors; i++) {
         const gguf_tensor *t = m->tensors[i];
-        uint64_t layer = layer_of(t->name), n = t->ne[0] * t->ne[2]; /* no more than the tensor has */
+        uint64_t layer = layer_of(t->name);
         if (layer >= layers && (!output || strcmp(t->name, output) != 0)) continue;
-        uint64_t *of = &values[layer < layers ? layer : layers];
-        all += n, *of += n;
-        if (*of > most) most = *of;
+        memory_ledger *l = &of[layer < layers ? layer : layers];
+        l->counts = true;
+        lay_out_site(&(collected_site){.features = t->ne[0], .matrices = t->ne[2], .routed = true}, l);
+        sizes.layer = larger(sizes.layer, l->bytes);
+        sizes.entries = plus(sizes.entries, times(times(t->ne[0], t->ne[2]), sizeof(float)));
     }
-    free(values);
-    return (collection_sizes){most * WORKED_ON, all * sizeof(float)};
+    free(of);
+    return sizes;
 }

@@ -238,21 +238,40 @@ float moments_correction(uint64_t tokens, size_t columns) {
     return (float)((double)tokens / ((double)tokens + 3.0 * (double)columns));
 }
 
-/* All that is allocated here. */
-static uint64_t made_bytes(moments_shape s) {
-    uint64_t floats = 0, most = 0;
-    for (size_t i = 0; i < moments_blocks(s); i++) {
-        uint64_t strips = feedback_strips(moments_block_columns(s, i));
-        floats += feedback_triangle(strips) + strips * TILE;
-        if (strips * TILE > most) most = strips * TILE;
-    }
-    return sizeof(float) * (floats + most) + sizeof(work);
+static work *lay_out_work(moments_shape s, memory_ledger *l) {
+    work *w = memory_take(l, 1, sizeof *w);
+    float *later = memory_take(l, feedback_strips(moments_block_columns(s, 0)) * TILE, sizeof(float));
+    if (w) w->later = later;
+    return w;
 }
 
-uint64_t moments_factored_bytes(moments_shape s) {
-    if (s.columns > 1 << 28) return UINT64_MAX;
-    uint64_t bytes = made_bytes(s), given_up = moments_group_bytes(s);
-    return bytes > given_up ? bytes - given_up : 0;
+/* Takes the runs' matrices, but for differences, which are the moments' sums in their place. */
+static void lay_out_runs(moments_shape s, moments_factored *f, memory_ledger *l) {
+    size_t n = moments_blocks(s);
+    f->runs = memory_take_zeros(l, n, sizeof *f->runs);
+    if (f->runs) f->n_runs = n;
+    for (size_t i = 0; i < n; i++) {
+        feedback_moments counted, *run = f->runs ? &f->runs[i] : &counted;
+        size_t strips = feedback_strips(moments_block_columns(s, i));
+        run->columns = moments_block_columns(s, i);
+        run->root = memory_take(l, feedback_triangle(strips), sizeof(float));
+        run->diagonal = memory_take(l, strips * TILE, sizeof(float));
+    }
+}
+
+void moments_count_factoring(moments_shape s, memory_ledger *l) {
+    memory_ledger blocks = {.counts = true}, differences = blocks, made = blocks, runs = blocks;
+    moments m = {.shape = s};
+    moments_factored f = {.n_runs = 0};
+    if (!moments_countable(s)) {
+        memory_hold(l, UINT64_MAX);
+        return;
+    }
+    moments_lay_out_blocks(&m, &blocks), moments_lay_out_differences(&m, &differences);
+    lay_out_work(s, &made), lay_out_runs(s, &f, &runs);
+    memory_release(l, moments_bytes(s) - blocks.bytes - differences.bytes); /* the group at work */
+    memory_hold(l, made.bytes + runs.bytes);
+    memory_release(l, made.bytes + blocks.bytes);
 }
 
 typedef struct differences {
@@ -267,57 +286,51 @@ static void divide_tile(void *data, size_t tile, int thread) {
         d->sums[i] = (float)((double)d->sums[i] / (double)d->tokens);
 }
 
-/* The next run of f: a block's matrices, its sums becoming means in their place. */
-static bool make_run(const moments *m, moments_block *b, moments_settings s, moments_factored *f) {
-    feedback_moments *run = &f->runs[f->n_runs++];
+/* Gives a run the sums of its block's differences, which become means in their place. */
+static void divide_differences(const moments *m, moments_block *b, moments_settings s,
+                               feedback_moments *run) {
     size_t strips = feedback_strips(b->columns);
     float *d = b->square;
     b->square = NULL;
-    *run = (feedback_moments){.columns = b->columns,
-                              .root = memory_lines(feedback_triangle(strips), sizeof(float), NULL),
-                              .diagonal = memory_lines(strips * TILE, sizeof(float), NULL),
-                              .difference = d,
-                              .correction = s.correction < 0 ? moments_correction(m->tokens, b->columns)
-                                                             : s.correction};
+    run->difference = d;
+    run->correction = s.correction < 0 ? moments_correction(m->tokens, b->columns) : s.correction;
     if (d) threads_for(m->pool, strips * strips, THREADS_EVEN, divide_tile, &(differences){d, m->tokens});
-    return run->root && run->diagonal;
 }
 
-static bool factor_all(moments *m, work *w, moments_settings s, moments_factored *f, bool *found,
-                       gq_error *e) {
-    *found = true;
-    for (size_t i = 0; i < m->n_blocks && *found; i++) {
+/* False: a block has no root. */
+static bool factor_all(moments *m, work *w, moments_settings s, moments_factored *f) {
+    bool found = true;
+    for (size_t i = 0; i < m->n_blocks && found; i++) {
         moments_block *b = &m->blocks[i];
+        feedback_moments *run = &f->runs[i];
         prepared p = prepare(b, m->tokens);
         float damp = s.damp;
         f->unseen += p.unseen;
-        if (!make_run(m, b, s, f)) return gq_fail_memory(e, made_bytes(m->shape));
-        feedback_moments *run = &f->runs[f->n_runs - 1];
+        divide_differences(m, b, s, run);
         w->strips = feedback_strips(b->columns), w->root = (float *)run->root;
-        *found = factor_block(w, &p, s, (float *)run->diagonal, &damp);
+        found = factor_block(w, &p, s, (float *)run->diagonal, &damp);
         if (damp > f->damp) f->damp = damp;
         free(b->triangle), b->triangle = NULL;
     }
-    return true;
+    return found;
 }
 
 bool moments_factor(moments *m, moments_settings s, moments_factored *f, gq_error *e) {
-    bool found = false, ok;
+    memory_ledger l = {.failed = false};
     *f = (moments_factored){.tokens = m->tokens};
     moments_end_group(m);
     if (!m->tokens) return true;
     moments_drop_group(m);
-    work *w = memory_lines(1, sizeof *w, NULL);
-    float *later = memory_lines(feedback_strips(m->blocks[0].columns) * TILE, sizeof(float), NULL);
-    f->runs = calloc(m->n_blocks, sizeof *f->runs);
-    ok = f->runs && w && later;
+    work *w = lay_out_work(m->shape, &l);
+    lay_out_runs(m->shape, f, &l);
+    bool ok = memory_had(&l, e), found = false;
     if (ok) {
-        w->kernels = m->kernels, w->pool = m->pool, w->later = later;
-        ok = factor_all(m, w, s, f, &found, e);
-    } else
-        gq_fail_memory(e, made_bytes(m->shape));
-    free(w), free(later);
-    if (!found || !ok) {
+        w->kernels = m->kernels, w->pool = m->pool;
+        found = factor_all(m, w, s, f);
+    }
+    if (w) free(w->later);
+    free(w);
+    if (!found) {
         moments_factored kept = *f;
         moments_factored_free(f);
         f->tokens = kept.tokens, f->unseen = kept.unseen, f->damp = kept.damp;

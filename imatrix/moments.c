@@ -17,63 +17,70 @@ static uint64_t waiting_floats(moments_shape s) { return slot_floats(s) * (MOMEN
 /* Groups that have to be added up piece by piece. */
 static bool long_groups(moments_shape s) { return s.group_tokens > MOMENTS_TOKENS; }
 
-/* Columns beyond this are no tensor's, and nothing below overflows. */
-static bool countable(moments_shape s) { return s.columns <= 1 << 28; }
-
-/* The floats of all blocks' sums. */
-static uint64_t sums_floats(moments_shape s) {
-    uint64_t floats = 0;
-    for (size_t i = 0; i < moments_blocks(s); i++) {
-        size_t columns = moments_block_columns(s, i);
-        floats += feedback_triangle(feedback_strips(columns));
-        if (s.two_streams) floats += square_floats(columns);
-    }
-    return floats;
+static void take_triangle(size_t columns, float **triangle, memory_ledger *l) {
+    *triangle = memory_take_zeros(l, feedback_triangle(feedback_strips(columns)), sizeof(float));
+}
+static void take_square(moments_shape s, size_t columns, float **square, memory_ledger *l) {
+    if (s.two_streams) *square = memory_take_zeros(l, square_floats(columns), sizeof(float));
 }
 
-uint64_t moments_group_bytes(moments_shape s) {
-    uint64_t floats = waiting_floats(s) * (s.two_streams ? 3 : 2);
-    return sizeof(float) * (long_groups(s) ? floats + sums_floats(s) : floats);
+/* Returns the i-th block; while counting, when there are none, the one given. */
+static moments_block *block_at(moments *m, size_t i, moments_block *counted) {
+    return m->blocks ? &m->blocks[i] : counted;
+}
+
+void moments_lay_out_blocks(moments *m, memory_ledger *l) {
+    m->n_blocks = moments_blocks(m->shape);
+    m->blocks = memory_take_zeros(l, m->n_blocks, sizeof *m->blocks);
+    for (size_t i = 0; i < m->n_blocks; i++) {
+        moments_block counted, *b = block_at(m, i, &counted);
+        b->columns = moments_block_columns(m->shape, i);
+        take_triangle(b->columns, &b->triangle, l);
+    }
+}
+
+void moments_lay_out_differences(moments *m, memory_ledger *l) {
+    for (size_t i = 0; i < moments_blocks(m->shape); i++) {
+        moments_block counted, *b = block_at(m, i, &counted);
+        take_square(m->shape, moments_block_columns(m->shape, i), &b->square, l);
+    }
+}
+
+/* Takes what only the group at work needs. */
+static void lay_out_group(moments *m, memory_ledger *l) {
+    uint64_t waiting = waiting_floats(m->shape);
+    m->y = memory_take_zeros(l, waiting, sizeof(float));
+    m->panels = memory_take_zeros(l, waiting, sizeof(float));
+    if (m->shape.two_streams) m->differences = memory_take_zeros(l, waiting, sizeof(float));
+    for (size_t i = 0; long_groups(m->shape) && i < m->n_blocks; i++) {
+        moments_block counted, *b = block_at(m, i, &counted);
+        take_triangle(moments_block_columns(m->shape, i), &b->group_triangle, l);
+        take_square(m->shape, moments_block_columns(m->shape, i), &b->group_square, l);
+    }
+}
+
+static void lay_out_moments(moments *m, memory_ledger *l) {
+    moments_lay_out_blocks(m, l), moments_lay_out_differences(m, l), lay_out_group(m, l);
 }
 
 uint64_t moments_bytes(moments_shape s) {
-    return countable(s) ? sizeof(float) * sums_floats(s) + moments_group_bytes(s) : UINT64_MAX;
-}
-
-static float *zeros(uint64_t floats) {
-    float *p = memory_lines(floats, sizeof(float), NULL);
-    return p ? memset(p, 0, sizeof *p * floats) : NULL;
-}
-
-static bool make_sums(const moments *m, size_t columns, float **triangle, float **square) {
-    *triangle = zeros(feedback_triangle(feedback_strips(columns)));
-    if (m->shape.two_streams) *square = zeros(square_floats(columns));
-    return *triangle && (*square || !m->shape.two_streams);
-}
-
-static bool make_blocks(moments *m) {
-    m->n_blocks = moments_blocks(m->shape);
-    m->blocks = calloc(m->n_blocks, sizeof *m->blocks);
-    for (size_t i = 0; m->blocks && i < m->n_blocks; i++) {
-        moments_block *b = &m->blocks[i];
-        b->columns = moments_block_columns(m->shape, i);
-        if (!make_sums(m, b->columns, &b->triangle, &b->square)) return false;
-        if (long_groups(m->shape) && !make_sums(m, b->columns, &b->group_triangle, &b->group_square))
-            return false;
-    }
-    return m->blocks != NULL;
+    memory_ledger l = {.counts = true};
+    if (!moments_countable(s)) return UINT64_MAX;
+    moments counted = {.shape = s};
+    lay_out_moments(&counted, &l);
+    return l.bytes;
 }
 
 moments *moments_new(const kernels *k, moments_shape shape, threads_pool *pool, gq_error *e) {
+    memory_ledger l = {.failed = false};
     if (shape.width >= shape.columns) shape.width = shape.columns;
-    moments *m = countable(shape) ? calloc(1, sizeof *m) : NULL;
+    moments *m = moments_countable(shape) ? calloc(1, sizeof *m) : NULL;
     if (!m) return gq_fail_memory(e, moments_bytes(shape)), NULL;
     m->kernels = k->matmul, m->shape = shape, m->pool = pool;
-    m->y = zeros(waiting_floats(shape)), m->panels = zeros(waiting_floats(shape));
-    if (shape.two_streams) m->differences = zeros(waiting_floats(shape));
-    if (m->y && m->panels && (m->differences || !shape.two_streams) && make_blocks(m)) return m;
+    lay_out_moments(m, &l);
+    if (memory_had(&l, e)) return m;
     moments_free(m);
-    return gq_fail_memory(e, moments_bytes(shape)), NULL;
+    return NULL;
 }
 
 void moments_drop_group(moments *m) {

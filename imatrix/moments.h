@@ -17,6 +17,7 @@
 #define GQ_IMATRIX_MOMENTS_H
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/threads.h"
 #include "codec/feedback.h"
 #include "forward/groups.h"
@@ -33,10 +34,11 @@ typedef struct moments_shape {
     size_t group_tokens; /* of a group, at most; up to MOMENTS_TOKENS need nothing more, and 0 is those */
 } moments_shape;
 
-/* Bytes that moments take, and what moments_factor makes of them beyond that; it gives up what only the
- * tokens of a group needed. UINT64_MAX: too many. */
+/* Bytes that moments take. UINT64_MAX: too many. The width is no larger than the columns. */
 uint64_t moments_bytes(moments_shape shape);
-uint64_t moments_factored_bytes(moments_shape shape);
+/* Counts what moments_factor does, in a ledger that has counted the moments: its own matrices join them, then
+ * all but these and the sums of differences is released. */
+void moments_count_factoring(moments_shape shape, memory_ledger *l);
 
 /* For the threads of a pool, which lives as long. */
 moments *moments_new(const kernels *k, moments_shape shape, threads_pool *pool, gq_error *e);

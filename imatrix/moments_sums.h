@@ -2,6 +2,7 @@
 #ifndef GQ_MOMENTS_SUMS_H
 #define GQ_MOMENTS_SUMS_H
 
+#include "base/memory.h"
 #include "imatrix/moments.h"
 
 enum { TILE = FEEDBACK_STRIP * FEEDBACK_STRIP };
@@ -37,8 +38,12 @@ static inline size_t moments_block_columns(moments_shape s, size_t i) {
     return left < s.width ? left : s.width;
 }
 static inline size_t moments_blocks(moments_shape s) { return (s.columns + s.width - 1) / s.width; }
-/* Memory that only the group at work needs: its bytes, and freeing it when the group has ended. */
-uint64_t moments_group_bytes(moments_shape s);
+/* Columns beyond this are no tensor's, and no size of moments overflows. */
+static inline bool moments_countable(moments_shape s) { return s.columns <= 1 << 28; }
+/* Takes the blocks with their sums of y y^T; and those of (x - y) y^T. */
+void moments_lay_out_blocks(moments *m, memory_ledger *l);
+void moments_lay_out_differences(moments *m, memory_ledger *l);
+/* Frees what only the group at work needs. */
 void moments_drop_group(moments *m);
 
 #endif

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 enum { ROWS = 192, TOKENS = 1024 }; /* of an output in memory */
 
 /* A piece of the outputs. */
@@ -42,10 +44,25 @@ static double distance(const output_piece *p, const float *a, const float *b) {
     return sum;
 }
 
+/* Takes a piece of an output as it should be, and one as it is. */
+static void lay_out_pieces(float **wanted, float **got, memory_ledger *l) {
+    *wanted = memory_take(l, ROWS * TOKENS, sizeof(float));
+    *got = memory_take(l, ROWS * TOKENS, sizeof(float));
+}
+
+uint64_t output_bytes(void) {
+    memory_ledger l = {.counts = true};
+    float *wanted, *got;
+    lay_out_pieces(&wanted, &got, &l);
+    return l.bytes;
+}
+
 bool output_compare(matmul *m, const output_side *original, const output_side *rounded, size_t n,
                     size_t tokens, output_errors *sums, gq_error *e) {
-    size_t bytes = sizeof(float) * ROWS * TOKENS, rows = original->weights.rows;
-    float *wanted = malloc(bytes), *got = malloc(bytes);
+    memory_ledger l = {.failed = false};
+    size_t rows = original->weights.rows;
+    float *wanted, *got;
+    lay_out_pieces(&wanted, &got, &l);
     for (output_piece p = {.m = m}; wanted && got && p.row < rows; p.row += ROWS) {
         p.rows = rows - p.row < ROWS ? rows - p.row : ROWS;
         for (p.token = 0; p.token < tokens; p.token += TOKENS) {
@@ -58,7 +75,6 @@ bool output_compare(matmul *m, const output_side *original, const output_side *r
             }
         }
     }
-    bool ok = wanted && got;
     free(wanted), free(got);
-    return ok ? true : gq_fail_memory(e, 2 * bytes);
+    return memory_had(&l, e);
 }

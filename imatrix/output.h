@@ -22,5 +22,7 @@ typedef struct output_errors {
  * loop of the pool. False: no memory. */
 bool output_compare(matmul *m, const output_side *original, const output_side *rounded, size_t n,
                     size_t tokens, output_errors *sums, gq_error *e);
+/* Bytes that output_compare takes meanwhile. */
+uint64_t output_bytes(void);
 
 #endif

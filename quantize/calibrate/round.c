@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/memory.h"
 #include "codec/feedback.h"
 #include "imatrix/output.h"
@@ -41,20 +42,33 @@ static size_t rows_at_once(const gguf_tensor *t) {
     return t->ne[1] < CALIBRATION_ROWS ? t->ne[1] : CALIBRATION_ROWS;
 }
 
-static void *room(size_t n) { return memory_lines(1, n, NULL); }
-
-static uint64_t room_of_pass(const kernels *k, uint32_t type, size_t columns) {
-    uint64_t n = feedback_bytes(k, type, columns);
-    return n > SIZE_MAX - 64 ? UINT64_MAX : (n + 63) / 64 * 64;
+/* Takes the rows as they are stored, decoded, and rounded in both ways, and what the threads' passes need. */
+static void lay_out_rows(rows *r, size_t threads, memory_ledger *l) {
+    uint64_t n = times(r->most, r->columns), from = gguf_type_bytes(r->from, n),
+             to = gguf_type_bytes(r->to, n);
+    r->room =
+        round_up(feedback_most_bytes(r->columns), 64); /* of any type: the count depends on no processor */
+    r->raw = memory_take(l, 1, from), r->x = memory_take(l, n, sizeof *r->x);
+    r->calibrated = memory_take(l, 1, to), r->searched = memory_take(l, 1, to);
+    r->rooms = memory_take(l, threads, r->room);
 }
 
 static void rows_free(rows *r) {
     free(r->raw), free(r->calibrated), free(r->searched), free(r->x), free(r->rooms);
 }
 
+uint64_t round_bytes(const gguf_tensor *tensor, const gguf_type *to, int threads) {
+    memory_ledger l = {.counts = true};
+    rows r = {.from = tensor->type, .to = to, .columns = tensor->ne[0], .most = rows_at_once(tensor)};
+    if (r.columns > UINT32_MAX) return UINT64_MAX;
+    lay_out_rows(&r, (size_t)threads, &l);
+    return plus(l.bytes, output_bytes());
+}
+
 static bool rows_new(rows *r, const round_task *t, gq_error *e) {
     const calibrate_job *of = t->of;
     const gguf_tensor *tensor = of->tensors[t->tensor];
+    memory_ledger l = {.failed = false};
     *r = (rows){.task = t,
                 .tensor = tensor,
                 .from = tensor->type,
@@ -62,14 +76,10 @@ static bool rows_new(rows *r, const round_task *t, gq_error *e) {
                 .columns = tensor->ne[0],
                 .most = rows_at_once(tensor),
                 .pool = matmul_pool(t->products)};
-    size_t n = r->most * r->columns;
-    r->room = room_of_pass(of->kernels, r->to->id, r->columns);
-    r->raw = room(gguf_type_bytes(r->from, n)), r->x = room(n * sizeof *r->x);
-    r->calibrated = room(gguf_type_bytes(r->to, n)), r->searched = room(gguf_type_bytes(r->to, n));
-    r->rooms = room(r->room * (size_t)threads_pool_most(r->pool));
-    if (r->raw && r->x && r->calibrated && r->searched && r->rooms) return true;
+    lay_out_rows(r, (size_t)threads_pool_most(r->pool), &l);
+    if (memory_had(&l, e)) return true;
     rows_free(r);
-    return gq_fail_memory(e, n * sizeof *r->x);
+    return false;
 }
 
 /* ---- rows ---- */

@@ -3,37 +3,88 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "imatrix/output.h"
+#include "base/checked.h"
+#include "base/memory.h"
+#include "forward/groups.h"
+#include "mixes/mixes.h"
 
 enum { NOWHERE = UINT32_MAX };
 
 /* The inputs of a matrix in this batch in the original model: feature after feature. */
-typedef struct told {
-    float *x;
+typedef struct captured {
+    float *x; /* in the site's */
     uint32_t *token;
-    size_t tokens, room, token_room;
-} told;
+    size_t tokens;
+} captured;
 
 typedef struct gathering {
     const site_search *search;
     site *s;
-    told *told;    /* of the matrices that are gathered */
-    float *paired; /* x of the tokens of an expert */
+    site_sizes sizes;
+    captured *captured; /* of the matrices that are gathered */
+    /* Of all of them, one after another: their x and token; n_captured tokens so far. */
+    float *x;
+    uint32_t *token;
+    size_t n_captured;
+    float *paired; /* x of the tokens of an expert, and where the original has these tokens */
     uint32_t *place;
-    size_t paired_room, place_room;
     size_t window; /* the batch's first */
     bool original; /* whose turn it is */
 } gathering;
 
-/* ---- room ---- */
+/* ---- memory ---- */
 
-static bool grow(void *array, size_t *room, size_t n, size_t size, gq_error *e) {
-    void **p = array;
-    if (n <= *room) return true;
-    void *grown = realloc(*p, n * size);
-    if (!grown) return gq_fail_memory(e, n * size);
-    *p = grown, *room = n;
-    return true;
+site_sizes site_sizes_of(const calibration_settings *s, const gguf_tensor *weight, bool routed, size_t met,
+                         size_t matrices, size_t batch_windows) {
+    uint64_t width = weight->ne[0];
+    return (site_sizes){.shape = {.columns = width,
+                                  .width = s->width < width ? s->width : width,
+                                  .two_streams = true,
+                                  .group_tokens = token_group_size(s->context)},
+                        .matrices = matrices,
+                        .met = routed ? met : matrices,
+                        .tokens = batch_windows * s->context,
+                        .held = calibration_held_most(s, routed),
+                        .routed = routed};
+}
+
+static float *take_features(const site_sizes *z, uint64_t tokens, memory_ledger *l) {
+    return memory_take(l, times(tokens, z->shape.columns), sizeof(float));
+}
+
+static void lay_out_held(site_inputs *to, const site_sizes *z, memory_ledger *l) {
+    to->original = take_features(z, z->held, l);
+    to->rounded = take_features(z, z->held, l);
+}
+
+/* Takes what is needed only while a site is gathered. A token is captured once for each matrix it meets. */
+static void lay_out_gathering(gathering *g, const site_sizes *z, memory_ledger *l) {
+    uint64_t tokens = times(z->tokens, z->met);
+    g->captured = memory_take_zeros(l, z->matrices, sizeof *g->captured);
+    g->x = take_features(z, tokens, l);
+    if (!z->routed) return;
+    g->token = memory_take(l, tokens, sizeof *g->token);
+    g->paired = take_features(z, z->tokens, l);
+    g->place = memory_take(l, z->tokens, sizeof *g->place);
+}
+
+uint64_t site_held_bytes(const site_sizes *z) {
+    memory_ledger l = {.counts = true};
+    take_features(z, z->held, &l);
+    return l.bytes;
+}
+
+uint64_t site_bytes(const site_sizes *z) {
+    memory_ledger l = {.counts = true};
+    lay_out_held(&(site_inputs){.held = 0}, z, &l);
+    memory_hold(&l, moments_bytes(z->shape));
+    return times(l.bytes, z->matrices);
+}
+
+uint64_t site_gathering_bytes(const site_sizes *z) {
+    memory_ledger l = {.counts = true};
+    lay_out_gathering(&(gathering){.s = NULL}, z, &l);
+    return l.bytes;
 }
 
 void site_inputs_free(site_inputs *inputs) {
@@ -78,43 +129,49 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
                 .end = first + n,
                 .routed = in->routed};
     memcpy(s->weights, in->weights, sizeof s->weights);
-    s->inputs = calloc(n, sizeof *s->inputs);
-    g->told = calloc(n, sizeof *g->told);
-    if (!s->inputs || !g->told) return gq_fail_memory(e, n * sizeof *g->told);
-    moments_shape shape = {in->features, of->settings->width, true, token_group_size(of->settings->context)};
+    memory_ledger l = {.failed = false};
+    gguf_facts facts = gguf_facts_of(of->file->kv, of->file->n_kv, NULL, 0);
+    size_t met = mix_matrices_met(in->weights[0]->name, in->weights[0]->ne, &facts);
+    g->sizes = site_sizes_of(of->settings, in->weights[0], in->routed, met, n, of->bounds.batch);
+    lay_out_gathering(g, &g->sizes, &l);
+    s->inputs = memory_take_zeros(&l, n, sizeof *s->inputs);
+    for (size_t i = 0; s->inputs && i < n; i++) lay_out_held(&s->inputs[i], &g->sizes, &l);
+    if (!memory_had(&l, e)) return false;
     for (size_t i = 0; i < n; i++)
-        if (!(s->inputs[i].moments = moments_new(of->kernels, shape, g->search->pool, e))) return false;
+        if (!(s->inputs[i].moments = moments_new(of->kernels, g->sizes.shape, g->search->pool, e)))
+            return false;
     return true;
 }
 
 /* ---- the original's turn ---- */
 
-static bool keep_original(const site *s, told *t, const forward_inputs *in, gq_error *e) {
-    if (!grow(&t->x, &t->room, s->features * in->tokens, sizeof *t->x, e)) return false;
-    t->tokens = in->tokens;
+static bool keep_original(gathering *g, captured *t, const forward_inputs *in, gq_error *e) {
+    const site *s = g->s;
+    size_t most = g->sizes.tokens * g->sizes.met;
+    if (in->tokens > most - g->n_captured)
+        return gq_fail(e, "%s: tensor %s: a token meets more than %zu of its matrices",
+                       g->search->of->file->path, in->weights[0]->name, g->sizes.met);
+    *t = (captured){g->x + g->n_captured * s->features, g->token + (in->token ? g->n_captured : 0),
+                    in->tokens};
+    g->n_captured += in->tokens;
     for (size_t f = 0; f < s->features; f++)
         memcpy(t->x + f * in->tokens, in->x + f * in->stride, in->tokens * sizeof *t->x);
-    if (!in->token) return true;
-    if (!grow(&t->token, &t->token_room, in->tokens, sizeof *t->token, e)) return false;
-    memcpy(t->token, in->token, in->tokens * sizeof *t->token);
+    if (in->token) memcpy(t->token, in->token, in->tokens * sizeof *t->token);
     return true;
 }
 
 /* ---- the other's ---- */
 
 /* Finds the position of each token of `in` among those that the original sent to the same expert. */
-static void find_places(const told *t, const forward_inputs *in, uint32_t *place) {
+static void find_places(const captured *t, const forward_inputs *in, uint32_t *place) {
     for (size_t i = 0, k = 0; i < in->tokens; i++) {
         while (k < t->tokens && t->token[k] < in->token[i]) k++;
         place[i] = k < t->tokens && t->token[k] == in->token[i] ? (uint32_t)k : NOWHERE;
     }
 }
 
-static const float *pair_experts(gathering *g, const told *t, const forward_inputs *in, gq_error *e) {
+static const float *pair_experts(const gathering *g, const captured *t, const forward_inputs *in) {
     size_t n = in->tokens;
-    if (!grow(&g->paired, &g->paired_room, g->s->features * n, sizeof *g->paired, e) ||
-        !grow(&g->place, &g->place_room, n, sizeof *g->place, e))
-        return NULL;
     find_places(t, in, g->place);
     for (size_t f = 0; f < g->s->features; f++)
         for (size_t i = 0; i < n; i++)
@@ -129,19 +186,14 @@ static bool is_held(const gathering *g, const forward_inputs *in, size_t i) {
                                g->window + (in->token ? in->token[i] : i) / of->settings->context);
 }
 
-static bool hold(const site *s, size_t most, site_inputs *to, const float *x, size_t x_stride, const float *y,
-                 size_t y_stride, size_t tokens, gq_error *e) {
+static void hold(const site *s, size_t most, site_inputs *to, const float *x, size_t x_stride, const float *y,
+                 size_t y_stride, size_t tokens) {
     if (to->held + tokens > most) tokens = most - to->held;
-    size_t n = (to->held + tokens) * s->features, room = to->room;
-    if (tokens == 0) return true;
-    if (!grow(&to->original, &room, n, sizeof *x, e) || !grow(&to->rounded, &to->room, n, sizeof *x, e))
-        return false;
     for (size_t i = 0; i < tokens; i++, to->held++)
         for (size_t f = 0; f < s->features; f++) {
             to->original[to->held * s->features + f] = x[f * x_stride + i];
             to->rounded[to->held * s->features + f] = y[f * y_stride + i];
         }
-    return true;
 }
 
 /* Returns the token group of the i-th token of the inputs. */
@@ -158,25 +210,23 @@ static void add_moments(site_inputs *to, uint64_t group, const float *x, size_t 
 }
 
 /* Runs of tokens of a group that are held back, or are not. */
-static bool add_pairs(gathering *g, size_t matrix, const forward_inputs *in, gq_error *e) {
+static void add_pairs(const gathering *g, size_t matrix, const forward_inputs *in) {
     site_inputs *to = &g->s->inputs[matrix];
-    const told *t = &g->told[matrix];
-    const float *x = g->s->routed ? pair_experts(g, t, in, e) : t->x;
-    size_t n = in->tokens, most = calibration_held_most(g->search->of->settings, g->s->routed);
-    if (!x) return false;
+    const captured *t = &g->captured[matrix];
+    const float *x = g->s->routed ? pair_experts(g, t, in) : t->x;
+    size_t n = in->tokens;
     for (size_t begin = 0, end; begin < n; begin = end) {
         bool held = is_held(g, in, begin);
         uint64_t group = group_of(g, in, begin);
         for (end = begin + 1; end < n && is_held(g, in, end) == held && group_of(g, in, end) == group;) end++;
-        if (!held)
+        if (held)
+            hold(g->s, g->sizes.held, to, x + begin, n, in->x + begin, in->stride, end - begin);
+        else
             add_moments(to, group, x + begin, n, in->x + begin, in->stride, end - begin);
-        else if (!hold(g->s, most, to, x + begin, n, in->x + begin, in->stride, end - begin, e))
-            return false;
     }
-    return true;
 }
 
-/* ---- what is told ---- */
+/* ---- inputs as the model runs ---- */
 
 static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
     gathering *g = data;
@@ -194,7 +244,9 @@ static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
     if (in->matrix >= s->end) return FORWARD_END;
     if (!within) return FORWARD_SKIP;
     size_t matrix = in->matrix - s->first;
-    if (!(g->original ? keep_original(s, &g->told[matrix], in, e) : add_pairs(g, matrix, in, e)))
+    if (!g->original)
+        add_pairs(g, matrix, in);
+    else if (!keep_original(g, &g->captured[matrix], in, e))
         return FORWARD_FAILED;
     return !s->routed && in->matrix + 1 == s->end ? FORWARD_END : FORWARD_SKIP;
 }
@@ -218,12 +270,12 @@ bool site_gather(site *s, const site_search *search, gq_error *e) {
     *s = (site){.n_weights = 0};
     for (size_t i = 0; ok && i < forward_stream_batches(search->original); i++) {
         g.window = i * of->bounds.batch;
-        for (size_t k = 0; g.told && k < s->end - s->first; k++) g.told[k].tokens = 0;
+        for (size_t k = 0; g.captured && k < s->end - s->first; k++) g.captured[k].tokens = 0;
+        g.n_captured = 0;
         ok = look(&g, i, true, e);
         if (!s->n_weights) break;
         ok = ok && look(&g, i, false, e);
     }
-    for (size_t k = 0; g.told && k < s->end - s->first; k++) free(g.told[k].x), free(g.told[k].token);
-    free(g.told), free(g.paired), free(g.place);
+    free(g.captured), free(g.x), free(g.token), free(g.paired), free(g.place);
     return ok;
 }

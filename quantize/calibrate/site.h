@@ -18,7 +18,7 @@ typedef struct site_inputs {
     uint64_t group; /* whose tokens they were given last */
     /* Held-back tokens, one after another, `features` values each: in the original model, in the other. */
     float *original, *rounded;
-    size_t held, room;
+    size_t held;
 } site_inputs;
 
 typedef struct site {
@@ -33,6 +33,24 @@ void site_free(site *s);
 /* Hands over the gathered inputs of the i-th matrix; the caller owns them from now on. */
 site_inputs site_take(site *s, size_t i);
 void site_inputs_free(site_inputs *inputs);
+
+/* What the memory for a site depends on. */
+typedef struct site_sizes {
+    moments_shape shape;
+    size_t matrices; /* gathered at once */
+    size_t met;      /* matrices that a token meets: of experts some of all, of heads all that are gathered */
+    size_t tokens;   /* of a batch, at most */
+    size_t held;     /* tokens held back per matrix, at most */
+    bool routed;
+} site_sizes;
+/* met: of the weight's matrices, by a token of an expert's. */
+site_sizes site_sizes_of(const calibration_settings *s, const gguf_tensor *weight, bool routed, size_t met,
+                         size_t matrices, size_t batch_windows);
+/* Bytes of what is gathered, and of what is needed only while it is gathered. */
+uint64_t site_bytes(const site_sizes *z);
+uint64_t site_gathering_bytes(const site_sizes *z);
+/* Bytes of a matrix's held-back tokens in one model. */
+uint64_t site_held_bytes(const site_sizes *z);
 
 typedef struct site_search {
     const calibrate_job *of;

@@ -136,10 +136,12 @@ static bool prepare(contest *c, const side_by_side *s, gq_error *e) {
                            .windows = s->windows->n,
                            .context = s->windows->context,
                            .threads = s->threads,
-                           .memory = s->memory,
-                           .besides = memory_budget_taken() + s->n * n * SCORE_BYTES},
+                           .memory = s->memory},
                    .models = calloc(s->n, sizeof *c->models)};
     if (!c->models) return gq_fail_memory(e, s->n * sizeof *c->models);
+    size_t batch = forward_job_batch(&c->job) * scored_of(c->job.context);
+    c->job.besides =
+        plus(memory_budget_taken(), plus(times(s->n, n * SCORE_BYTES), divergence_bytes(batch, s->n - 1)));
     for (size_t m = 0; m < s->n; m++) c->models[m] = s->runners[m].model;
     return true;
 }

@@ -123,7 +123,8 @@ static uint64_t largest_blocks(const trials *t) {
 /* process: bytes that are taken besides the trials. */
 static forward_bounds bounds_of(trials *t, int threads, uint64_t process) {
     t->job.threads = threads;
-    t->job.besides = plus(largest_blocks(t), process);
+    uint64_t positions = times(forward_job_batch(&t->job), t->job.context - 1);
+    t->job.besides = plus(plus(largest_blocks(t), process), divergence_bytes(positions, t->n));
     return forward_bounds_of(&t->job, t->models, 1 + t->n, true);
 }
 

@@ -13,14 +13,9 @@
 #include "base/checked.h"
 #include "base/units.h"
 #include "forward/matmul.h"
-#include "quantize/calibrate/job.h"
+#include "quantize/calibrate/round.h"
+#include "quantize/calibrate/site.h"
 #include "quantize/sweep/memory_budget.h"
-
-enum {
-    BATCH_TOKENS = 2048,   /* of forward/stream.c: of a batch, at most, where a window has no more */
-    BYTES_PER_WEIGHT = 12, /* of a matrix's rows in hand: as stored, decoded, rounded in two ways */
-    OUTPUTS = 2 << 20,     /* of what a matrix makes of held-back tokens, a piece at a time */
-};
 
 /* Width and trials are decided for this much memory if no limit is asked for. n columns take about 18 n^2
  * bytes: 3.7 GB for the 14,336 of an 8 B model; up to some 24,000 are rounded together. */
@@ -38,49 +33,60 @@ static double share_of(const gq_plan *plan, const gguf_tensor *t, uint64_t *used
 
 /* ---- memory ---- */
 
-/* Peak bytes while one group of matrices is processed: members that live at the same time are added, then the
- * maximum over groups is taken. */
+/* The calibrator's bytes with one matrix of a tensor at a time. */
 typedef struct needs {
-    uint64_t one;     /* expert's moments and held-back tokens, by which more of them are reckoned */
-    uint64_t experts; /* most matrices of a tensor of which a token meets some */
-    uint64_t site;    /* one matrix's: its moments, held-back tokens, and the most of what comes one after
-                         another: a batch's activations; its factors; rows in hand */
+    uint64_t one;     /* each further matrix's moments and tokens, of the tensors that have several */
+    uint64_t several; /* most matrices of one of these */
+    uint64_t site;    /* the peak of a site */
     uint64_t blocks;  /* written ones that are still needed */
 } needs;
 
-static moments_shape shape_of(uint64_t columns, size_t width, size_t context) {
-    return (moments_shape){.columns = columns,
-                           .width = width < columns ? width : columns,
-                           .two_streams = true,
-                           .group_tokens = token_group_size(context)};
+/* Returns the peak of a site whose matrices are gathered together and then rounded one after another: moments
+ * become factors, held-back tokens are turned, first the original's, and rows are rounded. */
+static uint64_t site_peak(const site_sizes *z, uint64_t rounding) {
+    memory_ledger l = {.counts = true};
+    uint64_t gathering = site_gathering_bytes(z), held = site_held_bytes(z);
+    memory_hold(&l, site_bytes(z));
+    memory_hold(&l, gathering), memory_release(&l, gathering);
+    moments_count_factoring(z->shape, &l);
+    memory_hold(&l, held), memory_release(&l, held); /* the turned tokens, then the same as they were */
+    memory_hold(&l, rounding);
+    return l.peak;
+}
+
+static site_sizes sizes_of(const gq_plan *plan, const plan_calibration *c, const gguf_tensor *t,
+                           size_t matrices) {
+    uint64_t used;
+    share_of(plan, t, &used);
+    return site_sizes_of(&c->settings, t, mix_is_experts(t->name), used, matrices,
+                         forward_job_batch(&c->job));
 }
 
 static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, const gguf_tensor *t,
-                     size_t width, int threads) {
-    uint64_t used, tokens = larger(c->job.context, BATCH_TOKENS), all = c->job.windows * c->job.context;
-    moments_shape shape = shape_of(t->ne[0], width, c->job.context);
-    uint64_t sums = moments_bytes(shape);
-    double share = share_of(plan, t, &used);
-    uint64_t rows = t->ne[1] < CALIBRATION_ROWS ? t->ne[1] : CALIBRATION_ROWS;
-    if (tokens > all) tokens = all;
-    /* A batch has the tokens of one stream, for experts paired with the other's. Held-back tokens are there
-     * for both streams, and one of these once more while it is transposed. */
-    uint64_t batch = times(times(tokens, share < 1 ? 2 * used : 1) * sizeof(float), t->ne[0]);
-    uint64_t one_held = times(sizeof(float) * calibration_held_most(&c->settings, share < 1), t->ne[0]);
-    uint64_t held = times(3, one_held);
-    uint64_t rounding = plus(times(rows * BYTES_PER_WEIGHT, t->ne[0]),
-                             times(feedback_most_bytes(t->ne[0]), (uint64_t)threads));
-    uint64_t most = larger(larger(batch, moments_factored_bytes(shape)), rounding);
-    n->site = larger(n->site, plus(plus(sums, held), most));
-    if (share < 1) {
-        n->one = larger(n->one, plus(sums, times(2, one_held)));
-        n->experts = larger(n->experts, gguf_matrices(t->ne));
-    }
+                     const gguf_type *to, int threads) {
+    site_sizes one = sizes_of(plan, c, t, 1), two = sizes_of(plan, c, t, 2);
+    n->site = larger(n->site, site_peak(&one, round_bytes(t, to, threads)));
+    if (gguf_matrices(t->ne) < 2) return;
+    uint64_t alone = plus(site_bytes(&one), site_gathering_bytes(&one)),
+             both = plus(site_bytes(&two), site_gathering_bytes(&two));
+    n->one = larger(n->one, both == UINT64_MAX ? both : both - alone);
+    n->several = larger(n->several, gguf_matrices(t->ne));
 }
 
 static uint64_t sum_of(const needs *n, int threads) {
-    uint64_t others = plus(matmul_bytes(threads), OUTPUTS);
-    return plus(plus(n->site, n->blocks), others);
+    return plus(plus(n->site, n->blocks), matmul_bytes(threads));
+}
+
+/* Returns the type that takes most of those that tensors are calibrated to. */
+static const gguf_type *largest_type(const kernels *k) {
+    const gguf_type *largest = NULL;
+    for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
+        const gguf_type *t = k->codecs[id].steps ? gguf_type_of(id) : NULL;
+        if (t &&
+            (!largest || t->block_bytes * largest->block_elements > largest->block_bytes * t->block_elements))
+            largest = t;
+    }
+    return largest;
 }
 
 /* Bytes of the whole with as little at once as can be. */
@@ -90,10 +96,11 @@ static uint64_t least(const gq_plan *plan, const plan_calibration *c, const forw
     return forward_bounds_of(&little, c->streams, plan->n_outputs + 1, false).peak;
 }
 
-static bool fits(const gq_plan *plan, const plan_calibration *c, const gguf_tensor *widest, size_t width) {
+/* Whether blocks of moments may be as wide as the settings say. */
+static bool fits(const gq_plan *plan, const plan_calibration *c, const gguf_tensor *widest) {
     needs n = {.blocks = forward_model_sizes(c->model)->layer_bytes};
     forward_job job = c->job;
-    add_site(&n, plan, c, widest, width, USUAL_THREADS);
+    add_site(&n, plan, c, widest, largest_type(plan->kernels), USUAL_THREADS);
     job.threads = USUAL_THREADS;
     job.besides = plus(sum_of(&n, USUAL_THREADS), USUAL_PROCESS);
     return least(plan, c, &job) <= c->deciding_memory;
@@ -119,16 +126,14 @@ void calibration_set_width(const gq_plan *plan, plan_calibration *c) {
     c->job.memory = memory_budget_of(c->asked);
     c->deciding_memory = c->asked ? c->asked : DECIDING_MEMORY;
     c->settings.width = SIZE_MAX;
-    if (!widest || fits(plan, c, widest, SIZE_MAX)) return;
+    if (!widest || fits(plan, c, widest)) return;
     size_t low = 1, high = feedback_strips(widest->ne[0]); /* strips: low will do, high will not */
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
-        if (fits(plan, c, widest, middle * FEEDBACK_STRIP))
-            low = middle;
-        else
-            high = middle;
+        c->settings.width = middle * FEEDBACK_STRIP;
+        *(fits(plan, c, widest) ? &low : &high) = middle;
     }
-    if (low * FEEDBACK_STRIP < widest->ne[0]) c->settings.width = low * FEEDBACK_STRIP;
+    c->settings.width = low * FEEDBACK_STRIP < widest->ne[0] ? low * FEEDBACK_STRIP : SIZE_MAX;
 }
 
 /* Returns the bytes of a layer's blocks, which stay in memory until the layer is done. */
@@ -150,7 +155,8 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
     for (size_t o = 0; o < plan->n_outputs; o++) {
         for (size_t i = 0; i < plan->n_tensors; i++)
             if (plan->outputs[o].tensors[i].calibrated)
-                add_site(&n, plan, c, plan->sources[i].tensor, c->settings.width, c->job.threads);
+                add_site(&n, plan, c, plan->sources[i].tensor, gguf_type_of(plan->outputs[o].tensors[i].to),
+                         c->job.threads);
         n.blocks = larger(n.blocks, blocks_of(plan, &plan->outputs[o]));
     }
     return n;
@@ -162,9 +168,9 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     c->besides = sum_of(&n, c->job.threads), c->matrices_at_once = 1;
     c->job.besides = plus(c->besides, c->resident);
     uint64_t so_much = least(plan, c, &c->job);
-    if (n.experts > 1 && n.one && so_much < c->job.memory) {
+    if (n.one && so_much < c->job.memory) {
         uint64_t more = (c->job.memory - so_much) / n.one;
-        if (more >= n.experts) more = n.experts - 1;
+        if (more >= n.several) more = n.several - 1;
         c->matrices_at_once += more;
         c->besides += more * n.one, c->job.besides += more * n.one;
     }
