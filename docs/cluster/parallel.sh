@@ -13,7 +13,7 @@ shift
 quoted=
 for argument; do quoted="$quoted '$(printf %s "$argument" | sed "s/'/'\\\\''/g")'"; done
 
-# Each share is a line of input, not a template: in that parallel would replace {1} and the like in a pattern.
+# Each share is a line of input. In a template, parallel would replace {1} and the like, which may stand in a pattern.
 seq "$parts" | while read -r part; do printf '%s\0' "gquant --quiet --part $part/$parts $quoted"; done |
     parallel --null ${GQUANT_PARALLEL-}
 gquant --join "$@"

@@ -1,4 +1,4 @@
-"""Quantize GGUF models, and tell what was lost: libgquant for Python.
+"""Quantize GGUF models and measure what is lost: libgquant for Python.
 
     import gquant
 
@@ -9,6 +9,10 @@
     blocks = gquant.encode(weights, "Q4_K")          # codecs without files
     with gquant.Model("model-F16.gguf") as model:    # files as objects
         model["output.weight"].read()
+
+What the library refuses is raised as Error or one of its subclasses: UsageError, BadWeights, Cancelled. Sizes are in
+bytes, counts in elements. Where an argument `threads` is 0, each processor core gets one thread; results do not depend
+on the number of threads.
 """
 
 from ._interruptible import Progress
@@ -25,7 +29,11 @@ __version__ = text_of(library.gq_version())
 
 
 def isa() -> str:
-    """The level of this CPU's instructions that kernels use: "x86-64-v3", ..."""
+    """Return the instruction set that the kernels use on this processor, such as "x86-64-v3".
+
+    Raises UsageError where the environment variable GQUANT_ISA names a level that is unknown or that the processor
+    lacks, or where the processor has none of the levels that are built in.
+    """
     level = library.gq_isa()
     if not level:
         raise UsageError("GQUANT_ISA names a level that is unknown or that this processor lacks, or it lacks SSE4.2")

@@ -1,4 +1,4 @@
-"""Calls that take long: they tell how far they have come, and end when asked to."""
+"""Long calls: they report progress, and they stop on Ctrl-C or when a progress function asks for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from ._library import CANCELLED, PROGRESS, gq_callbacks, gq_progress, text_of
 
 
 class Progress:
-    """How far a call has come: bytes_done of bytes_total, weights_done, tokens, seconds, and the tensor at hand."""
+    """How far a call has come. Progress functions receive one of these.
+
+    bytes_done, bytes_total: tensor data, in bytes; where a model is run they stand for the work.
+    weights_done: elements; 0 where a model is run.
+    seconds: since the call was made.
+    tensor: name of the first tensor that is not done, or the layer at work where a model is run; None: none in
+        particular.
+    tokens: of the text that models are run on; 0: there is none.
+    """
 
     __slots__ = ("bytes_done", "bytes_total", "weights_done", "seconds", "tensor", "tokens")
 
@@ -25,8 +33,14 @@ class Progress:
 
 
 def interruptible(call: Callable[[Any], Any], progress: Optional[Callable[[Progress], Any]] = None) -> Any:
-    """Make a call, which gets a pointer to gq_callbacks, in a thread: the one that waits here is free for signals.
-    On KeyboardInterrupt, or where progress raises or returns False, the library ends its work cleanly first."""
+    """Run call(callbacks) in a thread of its own and return its result; this thread waits, and so can handle signals.
+
+    call: gets a pointer to gq_callbacks, to hand on to the library.
+    progress: called with a Progress now and then, from another thread; None: nobody is.
+
+    When KeyboardInterrupt is raised here, or progress raises or returns False, the library first ends its work cleanly.
+    Then the exception is raised again; for False that is the library's own, Cancelled.
+    """
     stop, done = False, threading.Event()
     raised: list[BaseException] = []
     result: list[Any] = []

@@ -19,7 +19,7 @@ from typing import Any, Callable, Optional
 
 
 class Request(Structure):
-    """What is filled in here: a number that a member has no room for is refused, and not cut to its last bits."""
+    """A struct that is filled in here. A number that a member has no room for raises UsageError, and is not cut."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -338,7 +338,10 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 def _load() -> ctypes.CDLL:
-    """The library that GQUANT_LIBRARY names, else the one in this package, else the system's."""
+    """Load the library: the one that GQUANT_LIBRARY names, else the one in this package, else the system's.
+
+    Raises ImportError where there is none.
+    """
     inside = pathlib.Path(__file__).with_name("libgquant.so.0")
     path = os.environ.get("GQUANT_LIBRARY") or (str(inside) if inside.exists() else "libgquant.so.0")
     try:
@@ -359,7 +362,7 @@ library = _load()
 
 
 class Error(Exception):
-    """What the library says of a failure: the file, the tensor, what was found and what was expected."""
+    """A failure. The message names the file and the tensor, and says what was found and what was expected."""
 
 
 class UsageError(Error, ValueError):
@@ -367,11 +370,11 @@ class UsageError(Error, ValueError):
 
 
 class BadWeights(Error, ValueError):
-    """Weights that cannot be quantized: not finite, or beyond what the type can hold."""
+    """Weights that cannot be quantized or run: not finite, or beyond what the type can hold."""
 
 
 class Cancelled(Error):
-    """Stopped before the end, as a callback asked for."""
+    """The work was stopped because a progress function returned False."""
 
 
 _STATUS = {2: UsageError, 3: Cancelled, 4: BadWeights}
@@ -383,12 +386,12 @@ _REMEDY = {
 
 
 def failure(e: gq_error) -> Error:
-    """The exception for a gq_error."""
+    """Return the exception for a gq_error, with what would help in the words of Python."""
     return _STATUS.get(e.status, Error)(e.text.decode("utf-8", "replace") + _REMEDY.get(e.remedy, ""))
 
 
 def check(done: Any, e: gq_error) -> Any:
-    """What a call has given back, if that is not a failure."""
+    """Return what a call has given back; raise the failure where that is false or NULL."""
     if not done:
         raise failure(e)
     return done
@@ -404,63 +407,66 @@ def _whole(raw: bytes) -> bytes:
 
 
 def c_text(text: Any) -> bytes:
-    """A name, a pattern or the like as the library takes it; names in files may hold anything (text_of)."""
+    """Return a name, a pattern or the like as the library takes it; raise UsageError for no str, or one with a NUL."""
     if not isinstance(text, str):
         raise UsageError(f"{text!r} is no text")
     return _whole(text.encode("utf-8", "surrogateescape"))
 
 
 def path_bytes(path: Any) -> bytes:
-    """A path as the library takes it."""
+    """Return a path (str, bytes or PathLike) as the library takes it."""
     return _whole(os.fsencode(path))
 
 
 def c_number(name: str, value: int) -> int:
-    """A number that C's int can hold."""
+    """Return a number that C's int can hold; raise UsageError for others."""
     if c_int(value).value != value:
         raise UsageError(f"{name} cannot be {value}")
     return value
 
 
 def optional_path(path: Any) -> Optional[bytes]:
+    """Return a path as the library takes it, or None."""
     return None if path is None else path_bytes(path)
 
 
 def text_of(text: Optional[bytes]) -> str:
-    """A text of the library; names in files may hold anything."""
+    """Return a text of the library as str. Bytes that are not UTF-8, as names in files may have, become surrogates."""
     return (text or b"").decode("utf-8", "surrogateescape")
 
 
 def strings(items: Any) -> Any:
-    """An array of C strings."""
+    """Return an array of C strings of a list of bytes."""
     return (c_char_p * len(items))(*items)
 
 
 def listed(function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """All elements of what the library hands out as a pointer and a number. They belong to the library."""
+    """Return all elements of an array that function(*arguments, &n) hands out. They belong to the library's object."""
     n = c_size_t()
     first = function(*arguments, byref(n))
     return [first[i] for i in range(n.value)]
 
 
 def texts(function: Callable[..., Any], *arguments: Any) -> list[str]:
+    """Return the same for an array of texts, as copies."""
     return [text_of(t) for t in listed(function, *arguments)]
 
 
 class Handle:
-    """An object of the library, freed with this one."""
+    """An object of the library. It is freed by close(), at the end of a `with` statement, or with this object."""
 
     def __init__(self, handle: Any, free: Callable[[Any], None]) -> None:
         self._handle, self._free = c_void_p(handle), free
 
     @property
     def handle(self) -> c_void_p:
+        """The library's pointer. Raises ValueError after close()."""
         if not self._handle:
             raise ValueError("it is closed")
         return self._handle
 
     def close(self) -> None:
-        """Free it. No other thread may be in a call with it."""
+        """Free the library's object; a second call does nothing. No other thread may be in a call with it."""
         handle, self._handle = self._handle, c_void_p()  # before, as an interrupt may come right behind the call
         if handle:
             self._free(handle)

@@ -1,4 +1,4 @@
-"""Tensor types, and their codecs for numpy arrays."""
+"""Tensor types and file types, and codecs for numpy arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ _LONG = 1 << 20  # weights; what is less is done before somebody could interrupt
 
 @dataclasses.dataclass(frozen=True)
 class TensorType:
-    """A type of tensors, as GGUF numbers them: a block of so many elements takes so many bytes."""
+    """A tensor type of GGUF.
+
+    id: its number in GGUF files; name: such as "Q4_K".
+    elements, bytes: of one block. A row is a whole number of blocks.
+    quantized: False where each element is a number of its own (F16, I32, ...).
+    readable, writable: whether this library can decode it, and encode it.
+    """
 
     id: int
     name: str
@@ -33,7 +39,11 @@ class TensorType:
 
 @dataclasses.dataclass(frozen=True)
 class FileType:
-    """What a whole model can be made: a mix of tensor types."""
+    """A type of whole models: a mix of tensor types that quantize() can be asked for.
+
+    name: such as "Q4_K_M"; summary: one line for lists, may be empty.
+    bits: per weight of a whole model, about; 0: it depends on the model.
+    """
 
     name: str
     summary: str
@@ -42,9 +52,13 @@ class FileType:
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
-    """How far weights are from what they were.
+    """How far weights x' are from the original x.
 
-    Sums over n elements of x^2 and (x - x')^2, plain and under importance or moments, and the largest |x - x'|.
+    n: elements; 0: not measured, as the bytes were kept.
+    x2, e2: sums of x^2 and of (x - x')^2.
+    wx2, we2: the same weighted by importance or second moments; 0 where there were none.
+    max_error: largest |x - x'|, in units of the weights.
+    crc32: checksum of the encoded bytes.
     """
 
     n: int
@@ -57,17 +71,17 @@ class Loss:
 
     @property
     def rmse(self) -> float:
-        """Root mean square error."""
+        """Root mean square error, in units of the weights; 0 where nothing was measured."""
         return (self.e2 / self.n) ** 0.5 if self.n else 0.0
 
     @property
     def relative(self) -> float:
-        """Root mean square error as a share of the weights' own."""
+        """Root mean square error divided by the root mean square of the weights, sqrt(e2 / x2)."""
         return (self.e2 / self.x2) ** 0.5 if self.x2 else 0.0
 
     @property
     def weighted(self) -> Optional[float]:
-        """The same under importance, or second moments; None where there was neither."""
+        """The relative error weighted by importance or second moments, sqrt(we2 / wx2); None where there were none."""
         return (self.we2 / self.wx2) ** 0.5 if self.wx2 else None
 
 
@@ -76,12 +90,12 @@ def loss_of(l: gq_loss) -> Loss:
 
 
 def types() -> list[TensorType]:
-    """All tensor types."""
+    """Return all tensor types that the library knows, by number."""
     return [_of(i) for i in range(library.gq_type_limit()) if library.gq_type_elements(i)]
 
 
 def file_types() -> list[FileType]:
-    """All that quantize() can be asked for by name."""
+    """Return all file types that quantize() can be asked for."""
     return [
         FileType(text_of(library.gq_filetype_name(i)), text_of(library.gq_filetype_summary(i)),
                  library.gq_filetype_bits(i))
@@ -96,7 +110,10 @@ def _of(number: int) -> TensorType:
 
 
 def tensor_type(name: Union[str, int, TensorType]) -> TensorType:
-    """The type of a name ("Q4_K", in any case) or of a number."""
+    """Return the tensor type with a name ("Q4_K", upper or lower case) or a number of GGUF.
+
+    Raises UsageError where there is none.
+    """
     if isinstance(name, TensorType):
         return name
     number = library.gq_type_find(c_text(name)) if isinstance(name, str) else name
@@ -127,16 +144,26 @@ def encode(x: npt.ArrayLike, type: Union[str, int, TensorType], importance: Opti
 
 
 def encode(x, type, importance=None, *, moments=None, damp=None, shrink=None, effort="default", threads=0, loss=False):
-    """Weights as blocks of a type: [..., columns] becomes bytes [..., bytes of a row].
+    """Encode weights as blocks of a type.
 
-    importance: one value >= 0 per column, as Imatrix.columns gives them. threads 0: one per core; the bytes are the
-    same for any number. With loss=True the blocks and a Loss.
+    x: weights [..., columns], converted to float32. They must be finite and within what the type can hold. columns must
+        be a multiple of the type's block.
+    type: a name ("Q4_K"), a number or a TensorType that is writable.
+    importance: one value >= 0 per column, as Imatrix.columns returns them; None: all columns count the same.
+    moments: in place of importance, the second moments of the inputs, [columns, columns]: y.T @ y / tokens for inputs y
+        [tokens, columns]. Columns further right then make up for the rounding error of a column. Each row gets that
+        result or plain search's, whichever has the smaller error under these moments. Not for types of single numbers,
+        such as F16. Takes a time of about columns^3.
+    damp: with moments, the share of the mean square that is added to each column's; None: 0.01.
+    shrink: with moments, how far columns are taken for independent of each other, 0 to 1; None: 0.1. Lower damp and
+        shrink for many tokens per column, raise them for few.
+    effort: "fast", "default" or "best": time spent on the search.
+    threads: 0: one per core. The bytes do not depend on it.
+    loss: whether to return a Loss, too.
 
-    moments: in place of importance the second moments of the inputs, [columns, columns]: for inputs y [tokens, columns]
-    the mean y.T @ y / tokens, importance being its diagonal. What rounding a column loses the columns behind it make
-    good. damp (.01): how much of the mean square is added to each column's; shrink (.1): how far columns are taken for
-    independent of each other; less of both is right for many tokens per column, more for few. Loss.weighted is the
-    relative error of the rows' products with such inputs.
+    Returns the blocks, uint8 [..., bytes of a row]; with loss=True a pair of them and a Loss. With moments,
+    Loss.weighted is the relative error of the rows' products with such inputs.
+    Raises UsageError for shapes, types and numbers that do not fit, BadWeights for weights that cannot be encoded.
 
     >>> blocks = encode(np.ones((2, 256)), "Q4_K")
     >>> blocks.shape
@@ -193,7 +220,15 @@ def blocks_of(blocks: npt.ArrayLike, type: Union[str, int, TensorType]) -> tuple
 
 
 def decode(blocks: npt.ArrayLike, type: Union[str, int, TensorType], *, threads: int = 0) -> npt.NDArray[np.float32]:
-    """What blocks of a type stand for: bytes [..., bytes of a row] become weights [..., columns]."""
+    """Decode blocks to weights.
+
+    blocks: uint8 [..., bytes of a row], as encode() and Tensor.stored() return them.
+    type: their type, which must be readable.
+    threads: 0: one per core.
+
+    Returns float32 [..., columns]. Raises UsageError where blocks are not bytes, a row is not a whole number of blocks,
+    or the type has no decoder.
+    """
     of, stored, rows, cols = blocks_of(blocks, type)
     x = np.empty(stored.shape[:-1] + (cols,), dtype=np.float32)
     e = gq_error()
@@ -204,7 +239,16 @@ def decode(blocks: npt.ArrayLike, type: Union[str, int, TensorType], *, threads:
 
 def dot(blocks: npt.ArrayLike, type: Union[str, int, TensorType], vector: npt.ArrayLike, *,
         threads: int = 0) -> npt.NDArray[np.float32]:
-    """Rows times a vector, from the blocks as they are: the vector is rounded to 16 bits, as runtimes do."""
+    """Multiply each row with a vector, straight from the blocks, as programs that run a model do.
+
+    blocks: uint8 [..., bytes of a row].
+    type: their type.
+    vector: [columns], converted to float32; for blocks of quantized types it is rounded to 16 bits.
+    threads: 0: one per core.
+
+    Returns float32 [...], one number per row. Raises UsageError where shapes do not fit, a number of the vector is not
+    below 2^100 in size, or the type cannot be multiplied.
+    """
     of, stored, rows, cols = blocks_of(blocks, type)
     x = np.ascontiguousarray(vector, dtype=np.float32)
     if x.shape != (cols,):

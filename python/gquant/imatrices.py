@@ -1,4 +1,4 @@
-"""Importance data: what is known of the inputs that a model's matrices meet."""
+"""Importance data: how large the inputs of a model's matrices are, column by column."""
 
 from __future__ import annotations
 
@@ -21,8 +21,17 @@ from .runs import ProgressCallback, Report, text_request
 
 @dataclasses.dataclass(frozen=True)
 class Entry(Report):
-    """Statistics of an entry, over the mean squared activations of all columns that a token reached. What is not
-    defined is NaN."""
+    """Statistics of one entry, the data of one weight. Undefined numbers are NaN.
+
+    name: of the weight; role: the part behind "blk.N."; layer: N, or None.
+    values: columns of all its matrices together; experts have a matrix each.
+    counts: tokens that reached each expert, or one number for all; in the .dat layout calls.
+    experts_unseen: matrices that no token reached.
+    sum, min, max, mean, deviation: of the mean squared activations, over all columns that a token reached.
+    active: share of columns above 0.00001; outliers: share more than one deviation above the mean.
+    entropy: in bits; evenness: the same as a share of the most that so many columns can have.
+    cosine: similarity with the same role one layer earlier.
+    """
 
     name: str
     role: str
@@ -54,7 +63,16 @@ def _check_layout(layout: str) -> None:
 
 
 class Imatrix(Handle):
-    """Importance data of a file, in either layout.
+    """Importance data: a file in the GGUF or the .dat layout, or what compute() made.
+
+    path: the file. Raises Error where it cannot be read or holds values that cannot be used.
+
+    legacy: whether it is the .dat layout, whose counts are calls, not tokens.
+    chunk_count, chunk_size: chunks of text that the data was made from, and tokens in each; 0: not stored.
+    datasets: names of the texts; warnings: sentences.
+    entries: name -> Entry.
+
+    Close it when it is no longer needed, or use it in a `with` statement.
 
     >>> with Imatrix("imatrix.gguf") as m:
     ...     blocks = encode(weights, "Q2_K", m.columns("blk.0.ffn_up.weight", weights.shape[-1]))
@@ -78,12 +96,19 @@ class Imatrix(Handle):
         self.entries: dict[str, Entry] = {r.name: r for r in map(_entry, listed(library.gq_imatrix_rows, self.handle))}
 
     def show(self) -> list[dict[str, Any]]:
-        """Statistics of all entries, as dictionaries: what a table is made of."""
+        """Return the statistics of all entries, a dictionary each, for example for a table."""
         return [e.to_dict() for e in self.entries.values()]
 
     def columns(self, name: str, n: Optional[int] = None, matrix: int = 0) -> npt.NDArray[np.float32]:
-        """Mean squared activations of one of an entry's matrices, one per column: importance for encode(). n: columns
-        of the matrix; without, those of an entry for one matrix, or for as many as it has counts."""
+        """Return the mean squared activations of one matrix, one per column: importance for encode().
+
+        name: of the entry.
+        n: columns of the matrix; None: the entry's values divided by the number of its counts.
+        matrix: which one, from 0, of a weight with several experts.
+
+        Returns float32 [n], all 1 where no token came by. Raises KeyError where there is no such entry, UsageError
+        where it has no such matrix of n columns.
+        """
         entry = self.entries[name]
         if n is None:
             n = entry.values // len(entry.counts)
@@ -94,7 +119,10 @@ class Imatrix(Handle):
         return values
 
     def merge(self, other: "Imatrix") -> None:
-        """Add another's sums and counts, so that each weighs by its tokens."""
+        """Add another's sums and counts to this one, so that each weighs by its tokens.
+
+        Raises Error where the two do not fit each other. This one is closed then.
+        """
         e = gq_error()
         if not library.gq_imatrix_merge(self.handle, other.handle, byref(e)):
             from ._library import failure
@@ -105,7 +133,11 @@ class Imatrix(Handle):
         self._look()
 
     def write(self, path: Path, *, layout: str = "gguf", force: bool = False) -> None:
-        """To a file, in the layout "gguf" or "dat"."""
+        """Write the data to a file, which gets its name when it is complete.
+
+        layout: "gguf" or "dat". force: replace a file that is there.
+        Raises UsageError for another layout, Error where the file cannot be written or is there already.
+        """
         _check_layout(layout)
         e = gq_error()
         check(library.gq_imatrix_write(self.handle, path_bytes(path), layout == "gguf", force, byref(e)), e)
@@ -115,8 +147,23 @@ class Imatrix(Handle):
                 context: int = 0, tokens: int = 0, special: bool = False, layout: str = "gguf", force: bool = False,
                 output_tensor: bool = False, part: int = 0, parts: int = 0, threads: int = 0, memory: int = 0,
                 progress: Optional[ProgressCallback] = None) -> "Imatrix":
-        """Run a model on texts (or on ids of tokens), a layer at a time, and write what flows into its matrices to
-        out. A call that was interrupted goes on when it is made again."""
+        """Run a model on texts, a layer at a time, and write importance data to a file.
+
+        model: a GGUF file that can be run (docs/forward.md lists the architectures).
+        texts: a text (str or bytes), a list of texts, or an array of token ids. Each text is cut into windows by
+            itself.
+        out: the file to write.
+        context: tokens of a window; 0: 512. tokens: take so many at most, of all texts together; 0: all.
+        special: find control tokens in the texts, too.
+        layout: "gguf" or "dat". force: replace a file that is there.
+        output_tensor: make data of the output matrix, too.
+        part, parts: only the part-th (from 1) of so many shares of the windows; 0: all. merge() adds them up.
+        threads: 0: one per core. memory: bytes to stay within; 0: a quarter of the machine's.
+        progress: called with a Progress now and then; return False to stop.
+
+        Returns the data as an Imatrix. Make an interrupted call again, and it continues from what is done.
+        Raises UsageError, BadWeights, Cancelled or Error.
+        """
         _check_layout(layout)
         if isinstance(texts, (str, bytes)):
             several: list[Any] = [texts]

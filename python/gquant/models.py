@@ -1,4 +1,4 @@
-"""Models as objects: metadata and tensors of GGUF files, and writing them from arrays."""
+"""Models as objects: read metadata and tensors of GGUF files, write models from arrays, turn texts into tokens."""
 
 from __future__ import annotations
 
@@ -26,9 +26,13 @@ _KEYS = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 
 
 class Tensor:
-    """A tensor of a model. Its shape is numpy's: rows last. Nothing is read before it is asked for.
+    """A tensor of a model. Weights are read when a method asks for them; numpy.asarray(tensor) reads all.
 
-    Where it is transposed, its matrices are stored so, and read as they are stored."""
+    name; type: a TensorType.
+    shape: as numpy has it, the length of a row last. size: elements.
+    bytes: as stored. shard: number of its file, from 0. offset: bytes from the start of that file.
+    transposed: the file stores its matrices transposed. They are read as they are stored.
+    """
 
     def __init__(self, model: "Model", number: int, stored: Any) -> None:
         self._model, self._number = model, number
@@ -42,11 +46,17 @@ class Tensor:
         self.transposed: bool = stored.transposed
 
     def read(self) -> npt.NDArray[np.float32]:
-        """All weights, decoded."""
+        """Return all weights, decoded, as float32 in the tensor's shape.
+
+        Raises Error where the type has no decoder or the file cannot be read, ValueError where the model is closed.
+        """
         return self._read(0, self.size).reshape(self.shape)
 
     def rows(self, begin: int, end: int) -> npt.NDArray[np.float32]:
-        """Rows begin .. end - 1, of all matrices one after another, decoded."""
+        """Return rows begin to end - 1, decoded, as float32 [end - begin, columns].
+
+        Rows of all matrices are counted one after another. Raises UsageError where there are no such rows.
+        """
         cols = self.shape[-1]
         n = self.size // cols
         if not 0 <= begin <= end <= n:
@@ -60,7 +70,7 @@ class Tensor:
         return x
 
     def stored(self) -> npt.NDArray[np.uint8]:
-        """The bytes as they are in the file, a row each: what decode() takes."""
+        """Return the bytes as they are in the file, as decode() takes them: uint8 [..., bytes of a row]."""
         blocks = np.empty(self.bytes, dtype=np.uint8)
         e = gq_error()
         check(library.gq_model_read_stored(self._model.handle, self._number, 0, self.size, blocks.ctypes.data,
@@ -79,7 +89,11 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class ModelFacts:
-    """Figures of a model's files."""
+    """Figures of a model's files.
+
+    version: of the GGUF format. shards: files. alignment: of tensor data, in bytes.
+    file_bytes, tensor_bytes: of all shards. n_tensors, n_weights: tensors, and elements in them.
+    """
 
     version: int
     shards: int
@@ -91,7 +105,12 @@ class ModelFacts:
 
 
 class Metadata(Mapping[str, Any]):
-    """A model's pairs: numbers, texts, lists of texts, and numpy arrays for lists of numbers. Read when asked for."""
+    """A model's metadata as a mapping: key -> value.
+
+    Values are numbers, bool or str; lists of texts are lists, lists of numbers numpy arrays. Lists within lists are
+    None. Bytes that are not UTF-8 become surrogates ("surrogateescape"). Values are read when you ask for them, and the
+    model must be open then.
+    """
 
     def __init__(self, model: "Model") -> None:
         self._model = model
@@ -109,7 +128,7 @@ class Metadata(Mapping[str, Any]):
         return len(self._raw)
 
     def type(self, key: str) -> str:
-        """The type as it is stored: "u32"; of a list its elements'."""
+        """Return the type as it is stored, such as "u32"; of a list, its elements' type."""
         self._model.handle  # which must be open
         return text_of(self._raw[key].type)
 
@@ -131,7 +150,13 @@ def _values(m: gq_metadata) -> Any:
 
 
 class Model(Handle):
-    """A GGUF file, or all shards of a split one. Opening checks the structure and reads no weight.
+    """A GGUF file, or all shards of a split one. Opening it checks the structure and reads no weights.
+
+    path: the file, or any shard. Raises Error where it cannot be read or is malformed.
+
+    facts: a ModelFacts; metadata: a Metadata; tensors: name -> Tensor. model[name] is a tensor, too, with KeyError
+    where there is none; iterating gives the tensors by shard and offset; len() is their number.
+    Close it when it is no longer needed, or use it in a `with` statement.
 
     >>> with Model("model.gguf") as m:
     ...     m.metadata["general.architecture"], m["token_embd.weight"].read()
@@ -157,7 +182,7 @@ class Model(Handle):
 
 
 class Draft(Handle):
-    """A model that is put together from arrays, and written.
+    """A new model: set metadata, add tensors, write the file. draft[key] = value is set(key, value).
 
     >>> with Draft() as d:
     ...     d["general.architecture"] = "llama"
@@ -171,8 +196,14 @@ class Draft(Handle):
         self._borrowed: list[npt.NDArray[Any]] = []
 
     def set(self, key: str, value: Any, type: Optional[str] = None) -> None:
-        """A pair of metadata. Without a type ("u32", "f32", ...) bool, int (i64), float (f32), str, lists of these
-        and numpy arrays have their own."""
+        """Set a pair of metadata. One that is there already moves to the end.
+
+        value: a number, bool or str, or a list or numpy array of these.
+        type: "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64", "bool" or "string", of a list its
+            elements'. None: bool, i64 for int, f32 for float, string for str, and the array's own type for numpy's.
+
+        Raises UsageError where the type cannot hold the value, or none is known for it.
+        """
         is_list = isinstance(value, (list, tuple, np.ndarray))
         items = list(value) if is_list else [value]
         if type is None:
@@ -187,17 +218,27 @@ class Draft(Handle):
         self.set(key, value)
 
     def remove(self, key: str) -> None:
-        """Leave a pair out that was set or copied."""
+        """Remove a pair that was set or copied; nothing happens where there is none."""
         library.gq_draft_remove(self.handle, c_text(key))
 
     def copy_metadata(self, model: Model) -> None:
-        """All pairs of a model."""
+        """Copy all metadata of a model, except pairs about its shards."""
         e = gq_error()
         check(library.gq_draft_copy(self.handle, model.handle, byref(e)), e)
 
     def add(self, name: str, x: npt.ArrayLike, type: Union[str, int, TensorType] = "F32", *,
             importance: Optional[npt.ArrayLike] = None, encoded: bool = False) -> None:
-        """The next tensor: weights, which are encoded as type, or blocks of it that encode() has made."""
+        """Add the next tensor.
+
+        name: 1 to 127 bytes.
+        x: weights [..., columns] of 1 to 4 dimensions, which are encoded; with encoded=True blocks, uint8
+            [..., bytes of a row], as encode() returns them.
+        type: of the tensor in the file.
+        importance: one value per column, for the encoding.
+        encoded: whether x holds blocks.
+
+        The draft keeps the blocks until it is closed. Raises UsageError or BadWeights, as encode() does.
+        """
         from .arrays import encode
 
         of = tensor_type(type)
@@ -210,7 +251,10 @@ class Draft(Handle):
         self._borrowed.append(blocks)
 
     def write(self, path: Path, *, force: bool = False) -> None:
-        """To a file that gets its name when it is whole; in place of another with force only."""
+        """Write the model to a file, which gets its name when it is complete.
+
+        force: replace a file that is there. Raises Error where the file is there already or cannot be written.
+        """
         e = gq_error()
         check(library.gq_draft_write(self.handle, path_bytes(path), force, byref(e)), e)
 
@@ -247,14 +291,22 @@ def _fill(v: gq_value, item: Any, type: str) -> Optional[bytes]:
 
 
 class Tokenizer(Handle):
-    """The tokenizer of a model: the ids are those of llama.cpp."""
+    """The tokenizer of a model, or of a GGUF file with nothing but a vocabulary. The ids are those of llama.cpp.
+
+    Raises Error where the file cannot be read or has a kind of vocabulary that is not known.
+    """
 
     def __init__(self, path: Path) -> None:
         e = gq_error()
         super().__init__(check(library.gq_tokenizer_open(path_bytes(path), byref(e)), e), library.gq_tokenizer_close)
 
     def __call__(self, text: Union[str, bytes], *, ends: bool = True, special: bool = False) -> npt.NDArray[np.uint32]:
-        """Ids of a text. ends: with BOS and EOS where the vocabulary has them; special: find control tokens, too."""
+        """Return the token ids of a text, uint32.
+
+        text: at most 1 GiB; bytes need not be UTF-8.
+        ends: add BOS and EOS where the vocabulary has texts begin and end with them.
+        special: find control tokens in the text, too.
+        """
         from ._library import gq_tokenize_options, gq_tokens
 
         raw = text.encode() if isinstance(text, str) else text

@@ -1,5 +1,4 @@
-"""What the command does: quantize, compare, verify, evaluate. Reports are dataclasses, and their to_dict()
-plain dictionaries."""
+"""What the command does: quantize, compare, verify, evaluate. Each returns a report, a dataclass with to_dict()."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ class Report:
     """What a call has found."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain dictionaries and lists."""
+        """Return the report as plain dictionaries and lists, for example for json.dumps."""
         return dataclasses.asdict(self)  # type: ignore[call-overload]
 
 
@@ -37,7 +36,15 @@ class Report:
 
 @dataclasses.dataclass(frozen=True)
 class QuantizedTensor(Report):
-    """A tensor from one type to another, and what that did to it; loss.n is 0 where it was kept."""
+    """One tensor of an output or a copy.
+
+    name: in the output. shape: as numpy has it, the length of a row last.
+    source_type, type: names of its types before and after.
+    why: why it was kept, fell back or was chosen by an option; "" for the file type's plain rule.
+    source_bytes, bytes: of the tensor before and after.
+    importance: "full", "missing", or "unused" where none was given or the tensor is not quantized.
+    loss: a Loss, whose n is 0 where the bytes were kept; None in a dry run.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -52,7 +59,15 @@ class QuantizedTensor(Report):
 
 @dataclasses.dataclass(frozen=True)
 class Quantized(Report):
-    """An output of quantize()."""
+    """One output of quantize().
+
+    path, file_type: the file (the first shard if split), and what was asked for.
+    file_bytes: size of the file, of all shards together; tensor_bytes: of the tensor data in it.
+    n_weights: elements in all tensors.
+    tensors: a QuantizedTensor each, in the file's order.
+    warnings: sentences.
+    seconds: duration of the work; 0 in a dry run.
+    """
 
     path: str
     file_type: str
@@ -65,11 +80,12 @@ class Quantized(Report):
 
     @property
     def bits_per_weight(self) -> float:
+        """Tensor data in bits per weight."""
         return 8 * self.tensor_bytes / self.n_weights if self.n_weights else 0.0
 
     @property
     def loss(self) -> Loss:
-        """Of all tensors together."""
+        """The Loss of all tensors together; its crc32 is 0."""
         of = [t.loss for t in self.tensors if t.loss]
         return Loss(sum(l.n for l in of), sum(l.x2 for l in of), sum(l.e2 for l in of), sum(l.wx2 for l in of),
                     sum(l.we2 for l in of), max((l.max_error for l in of), default=0.0), 0)
@@ -101,24 +117,46 @@ def quantize(
     input: Path, output: Union[Path, Sequence[Path], None] = None,
     type: Union[str, Sequence[str], None] = None, *,
     target_size: Optional[int] = None, target_bpw: Optional[float] = None,
-    imatrix: Optional[Path] = None, calibration: Union[str, bytes, npt.ArrayLike, None] = None, effort: Effort = "default", threads: int = 0, dry_run: bool = False,
+    imatrix: Optional[Path] = None, calibration: Union[str, bytes, npt.ArrayLike, None] = None,
+    effort: Effort = "default", threads: int = 0, dry_run: bool = False,
     progress: Optional[ProgressCallback] = None, **options: Any,
 ) -> Union[Quantized, list[Quantized]]:
-    """Quantize a GGUF model, and tell what was lost.
+    """Quantize a GGUF model, and measure what is lost.
 
-    output and type may be lists: several files from one reading, and a list of reports. In place of a type,
-    target_size (bytes) or target_bpw choose one per tensor. Without output the name is the input's with the type.
-    dry_run: only the plan; its losses are None.
+    input: the model in F16, BF16 or F32, or any shard of a split one.
+    output: the file to write, or a list of files; None: the input's name with the type in it.
+    type: a file type ("Q4_K_M"), or a list of as many as there are outputs. All are made from one reading of the model.
+    target_size, target_bpw: in place of a type, the largest size of the file in bytes, or of its tensors in bits per
+        weight. Types are then chosen tensor by tensor. Nothing that is measured for that is kept in a file.
+    imatrix: a file of importance data.
+    calibration: a text (str or bytes) or an array of token ids. The model is run on it, and each matrix is rounded by
+        its inputs there: columns further right make up for the error of a column. Not together with imatrix.
+    effort: "fast", "default" or "best": time spent on the search.
+    threads: 0: one per core. The file does not depend on it.
+    dry_run: only make the plan. The losses in the report are None.
+    progress: called with a Progress now and then; return False to stop with Cancelled.
 
-    calibration: a text (or ids of tokens) that the model is run on, so that what is lost in one column the following
-    ones make good; not beside imatrix.
+    Further options, with defaults of False, None or 0:
 
-    progress is called with a Progress now and then; where it returns False the work stops with Cancelled.
-    KeyboardInterrupt stops it, too, and leaves no half file: the same call goes on from what is done.
+    force: replace a file that is there.
+    allow_requantize: take an input whose tensors are quantized already.
+    pure: one type for all tensors. strict: a tensor that has to fall back to another type is an error.
+    leave_output_tensor: keep the output matrix as it is.
+    output_tensor_type, token_embedding_type: tensor types for these two.
+    missing_importance: tensor type where the type demands importance data and there are none for the tensor.
+    tensor_types: list of "PATTERN=TYPE"; the first match wins. keep: list of patterns of tensors to keep as they are.
+    transpose: list of patterns of matrices to write transposed, or back if they are.
+    include_weights, exclude_weights: importance data to use, or to leave out; lists.
+    override_kv: list of "KEY=TYPE:VALUE", metadata to change.
+    prune_layers: layers to leave out, such as "3,7,11".
+    keep_split: shards like the input's. split_max_size: bytes per shard; 0: do not split.
+    sync_ms: how often finished work is made safe from a crash, in milliseconds; 0: every two seconds.
 
-    Other options are those of gq_options: pure, strict, force, allow_requantize, leave_output_tensor, keep_split,
-    output_tensor_type, token_embedding_type, missing_importance, prune_layers, tensor_types, keep, include_weights,
-    exclude_weights, override_kv, transpose (lists), split_max_size, sync_ms.
+    Returns a Quantized, or a list of them where output or type is a list.
+    Raises UsageError for a request that makes no sense, BadWeights for weights that cannot be quantized, Cancelled,
+    Error for the rest (a file that is there already, a full disk), TypeError for an unknown option. After
+    KeyboardInterrupt, as after every failure, no half-written file has the output's name; the same call continues from
+    what is done.
     """
     kinds, paths = _several(type), _several(output)
     many = len(kinds) > 1 or len(paths) > 1 or isinstance(type, (list, tuple)) or isinstance(output, (list, tuple))
@@ -183,7 +221,12 @@ def _quantized(plan: c_void_p, results: c_void_p, i: int) -> Quantized:
 
 @dataclasses.dataclass(frozen=True)
 class Compared(Report):
-    """How far a copy's weights are from the original's."""
+    """How far one copy's weights are from the original's.
+
+    path, file_type, file_bytes: of the copy; file_type "" where it says none.
+    tensors: a QuantizedTensor for each tensor that could be compared, from the original's type to the copy's.
+    warnings: sentences, of all copies together, for example about tensors that could not be compared.
+    """
 
     path: str
     file_type: str
@@ -194,7 +237,16 @@ class Compared(Report):
 
 def compare(original: Path, *copies: Path, imatrix: Optional[Path] = None, threads: int = 0,
             progress: Optional[ProgressCallback] = None) -> list[Compared]:
-    """How far copies are from the original, tensor by tensor, whatever types they have and whoever wrote them."""
+    """Measure how far copies are from the original, tensor by tensor, whatever types they have and whoever wrote them.
+
+    original, copies: GGUF files; at least one copy.
+    imatrix: a file of importance data, for errors weighted by it.
+    threads: 0: one per core.
+    progress: called with a Progress now and then; return False to stop.
+
+    Returns a Compared for each copy. Raises UsageError without a copy, Cancelled, or Error where a file cannot be read
+    or a copy has nothing to compare.
+    """
     asked = gq_comparison_request(
         size=ctypes.sizeof(gq_comparison_request), original=path_bytes(original),
         copies=strings([path_bytes(c) for c in copies]), n_copies=len(copies), imatrix=optional_path(imatrix),
@@ -223,7 +275,12 @@ def _compared(found: c_void_p, i: int, warnings: list[str]) -> Compared:
 
 @dataclasses.dataclass(frozen=True)
 class Verified(Report):
-    """What verify() found: problems by tensor, and the checksum of each tensor."""
+    """What verify() found.
+
+    problems: tensor -> a sentence. checksums: tensor -> CRC-32 of its bytes, for all tensors.
+    missing: a text for each expected tensor that the file does not have.
+    warnings: sentences about the work.
+    """
 
     problems: dict[str, str]
     checksums: dict[str, int]
@@ -232,12 +289,24 @@ class Verified(Report):
 
     @property
     def ok(self) -> bool:
+        """Whether there are no problems and nothing is missing."""
         return not self.problems and not self.missing
 
 
 def verify(path: Path, expected: Optional[Mapping[str, int]] = None, *, threads: int = 0,
            progress: Optional[ProgressCallback] = None) -> Verified:
-    """Read a whole file: values and scales finite, codes in range, shards of one set, and checksums as expected."""
+    """Read a whole file and check it.
+
+    Values and scales have to be finite, codes in range, shards of one set, and all ways of decoding have to agree.
+
+    path: the file, or any shard.
+    expected: tensor -> CRC-32 of its bytes, such as Verified.checksums of a sound file; None: checksums are not
+        compared.
+    threads: 0: one per core.
+    progress: called with a Progress now and then; return False to stop.
+
+    Returns a Verified. Problems with tensors are in it and are not raised; a file that cannot be read raises Error.
+    """
     items = list((expected or {}).items())
     sums = (gq_checksum * len(items))(*[gq_checksum(c_text(name), crc) for name, crc in items])
 
@@ -262,7 +331,7 @@ def verify(path: Path, expected: Optional[Mapping[str, int]] = None, *, threads:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """A figure and its standard error (NaN: unknown)."""
+    """A figure (value) and its standard error (error; NaN: unknown)."""
 
     value: float
     error: float
@@ -270,10 +339,20 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluated(Report):
-    """A model on a text. divergence and what follows are of copies, against the original: Kullback-Leibler
-    divergence of the next token's probabilities in nats, its quantiles over tokens (median, 90, 95, 99, 99.9 %,
-    maximum), perplexity as a multiple, root mean square change of the right token's probability, and in what share
-    of places the likeliest token is the same."""
+    """One model on a text.
+
+    path, file_type: the file, and the type that it says ("": none).
+    file_bytes, tensor_bytes: its size, and that of its tensor data. n_weights: elements.
+    perplexity: on the text.
+
+    These compare a copy with the original, and are None for the original:
+
+    divergence: mean Kullback-Leibler divergence of the next token's probabilities, in nats.
+    quantiles: of the divergence over tokens: median, 90, 95, 99 and 99.9 %, maximum.
+    ratio: perplexity as a multiple of the original's.
+    rms_change: root mean square change of the right token's probability.
+    same_top: share of places with the same likeliest token, 0 to 1.
+    """
 
     path: str
     file_type: str
@@ -289,12 +368,21 @@ class Evaluated(Report):
 
     @property
     def bits_per_weight(self) -> float:
+        """Tensor data in bits per weight."""
         return 8 * self.tensor_bytes / self.n_weights if self.n_weights else 0.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation(Report):
-    """The original, models[0], and its copies; differences[a, b] is divergence of a less that of b."""
+    """The result of evaluate().
+
+    models: an Evaluated each; models[0] is the original, its copies follow.
+    differences: (a, b) -> Estimate of the mean divergence of copy a less that of copy b, by their numbers in models.
+        Its error is smaller than theirs, as the places are the same.
+    architecture; context: tokens of a window; windows; tokens: that were run; scored: those of them that count.
+    peak_bytes: memory taken at most. seconds: duration.
+    warnings: sentences.
+    """
 
     models: list[Evaluated]
     differences: dict[tuple[int, int], Estimate]
@@ -308,7 +396,7 @@ class Evaluation(Report):
     warnings: list[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain dictionaries and lists: differences as a list, with a and b."""
+        """Return the report as plain dictionaries and lists; differences is a list with a, b, value and error."""
         differences = [{"a": a, "b": b, **dataclasses.asdict(of)} for (a, b), of in self.differences.items()]
         return {**super().to_dict(), "differences": differences}
 
@@ -326,7 +414,7 @@ def _evaluated(v: Any, original: bool) -> Evaluated:
 
 def text_request(text: Union[str, bytes, npt.ArrayLike], context: int, tokens: int, special: bool,
                  name: Optional[str] = None) -> gq_text:
-    """A text, or ids of tokens, as the library takes them."""
+    """Return a text (str or bytes), or an array of token ids, as the library takes them."""
     ids = not isinstance(text, (str, bytes))
     raw = (" ".join(str(int(i)) for i in np.asarray(text).ravel()).encode() if ids
            else text.encode() if isinstance(text, str) else text)
@@ -337,9 +425,21 @@ def text_request(text: Union[str, bytes, npt.ArrayLike], context: int, tokens: i
 def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLike], context: int = 0,
              tokens: int = 0, special: bool = False, threads: int = 0, memory: int = 0,
              folder: Optional[Path] = None, progress: Optional[ProgressCallback] = None) -> Evaluation:
-    """Run a model and copies of it on a text (or on ids of tokens), and tell how far the copies are from it.
+    """Run a model and copies of it on a text, and measure how far the copies' predictions are from the model's.
 
-    context: tokens of a window, 0: 512; tokens: so many at most, 0: all; memory: bytes to stay within.
+    original, copies: GGUF files of one architecture, shape and vocabulary. Without copies only the perplexity is
+        measured.
+    text: str or bytes, at most 1 GiB, or an array of token ids.
+    context: tokens of a window; 0: 512. The second half of each window is scored.
+    tokens: take so many at most; 0: all.
+    special: find control tokens in the text, too.
+    threads: 0: one per core.
+    memory: bytes to stay within, as far as one window at a time allows; 0: a quarter of the machine's.
+    folder: for a file with the states of tokens where they take more memory; None: the current one.
+    progress: called with a Progress now and then; return False to stop.
+
+    Returns an Evaluation. Raises UsageError, BadWeights, Cancelled, or Error, for example for an architecture that
+    cannot be run.
     """
     asked = gq_evaluation_request(
         size=ctypes.sizeof(gq_evaluation_request), original=path_bytes(original),
