@@ -367,6 +367,4 @@ const architecture *architecture_named(const char *name) {
     return NULL;
 }
 
-bool forward_knows(const char *name) { return architecture_named(name) != NULL; }
-
 const char *forward_architecture(size_t i) { return i < ROWS ? table[i].name : NULL; }

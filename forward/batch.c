@@ -93,8 +93,6 @@ void forward_batch_windows(forward_batch *b, size_t windows) {
     b->tokens = b->windows * b->context;
 }
 
-size_t forward_batch_tokens(const forward_batch *b) { return b->tokens; }
-
 void forward_batch_free(forward_batch *b) {
     if (!b) return;
     matmul_free(b->products);

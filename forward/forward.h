@@ -53,9 +53,7 @@ typedef struct forward_sizes {
     const gguf_tensor *embedding, *out; /* the same where the file has no output.weight */
 } forward_sizes;
 const forward_sizes *forward_model_sizes(const forward_model *m);
-/* Whether a model's architecture is in the table, for those who want to know before trying; and the names in
- * it, NULL behind the last. */
-bool forward_knows(const char *name);
+/* The names of the architectures that can be run, in the table's order; NULL behind the last. */
 const char *forward_architecture(size_t i);
 /* Whether layers can be run in two parts, of which the second reads the state that the first leaves. */
 bool forward_model_splits(const forward_model *m);
@@ -105,8 +103,6 @@ forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t 
 uint64_t forward_batch_bytes(const forward_model *m, size_t context, size_t windows, int threads);
 /* Take fewer windows from now on: the last batch of a text. At most those that it was made for. */
 void forward_batch_windows(forward_batch *b, size_t windows);
-/* windows x context. */
-size_t forward_batch_tokens(const forward_batch *b);
 void forward_batch_free(forward_batch *b);
 
 /* The inputs of a matrix of weights, handed out right before it is used (docs/forward.md has the list):

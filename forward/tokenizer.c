@@ -35,8 +35,6 @@ const char *const *tokenizer_warnings(const tokenizer *t, size_t *n) {
     return (const char *const *)t->vocabulary.warnings;
 }
 
-size_t tokenizer_tokens(const tokenizer *t) { return t->vocabulary.n_tokens; }
-
 bool tokenizer_begins(const tokenizer *t, uint32_t *bos) {
     *bos = t->vocabulary.bos;
     return t->vocabulary.add_bos && *bos != NO_PIECE;

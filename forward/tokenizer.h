@@ -36,7 +36,6 @@ tokenizer *tokenizer_new(const char *file, const gguf_kv *kv, uint64_t n_kv, gq_
 void tokenizer_free(tokenizer *t);
 /* Warnings about the vocabulary, n sentences. */
 const char *const *tokenizer_warnings(const tokenizer *t, size_t *n);
-size_t tokenizer_tokens(const tokenizer *t); /* how many tokens there are */
 /* Whether texts begin with a BOS, and which token that is. */
 bool tokenizer_begins(const tokenizer *t, uint32_t *bos);
 

@@ -80,8 +80,7 @@ bool gguf_header_measure(gguf_header *h, uint64_t *bytes, uint32_t *alignment, g
  * Fails when a key or a tensor name is there twice: nothing is written that would not be read. */
 bool gguf_header_finish(gguf_header *h, const uint8_t **bytes, uint64_t *header_size, uint64_t *data_size,
                         gq_error *e);
-/* After finish: offset of tensor i from the start of the file, and its bytes. */
+/* After finish: offset of tensor i from the start of the file. */
 uint64_t gguf_header_tensor_offset(const gguf_header *h, uint64_t i);
-uint64_t gguf_header_tensor_size(const gguf_header *h, uint64_t i);
 
 #endif

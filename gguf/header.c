@@ -237,4 +237,3 @@ bool gguf_header_finish(gguf_header *h, const uint8_t **bytes, uint64_t *header_
 }
 
 uint64_t gguf_header_tensor_offset(const gguf_header *h, uint64_t i) { return h->tensors[i].offset; }
-uint64_t gguf_header_tensor_size(const gguf_header *h, uint64_t i) { return h->tensors[i].size; }

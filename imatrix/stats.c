@@ -100,37 +100,6 @@ bool imatrix_statistics(const imatrix *im, imatrix_stats *stats, gq_error *e) {
     return true;
 }
 
-static int by_layer(const void *a, const void *b) {
-    const imatrix_layer *x = a, *y = b;
-    return (x->layer > y->layer) - (x->layer < y->layer);
-}
-
-size_t imatrix_layers(const imatrix_stats *stats, size_t n, imatrix_layer *layers) {
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++) {
-        const imatrix_stats *s = &stats[i];
-        if (s->layer < 0 || s->n == 0) continue;
-        /* In the order of names, "blk.N." stands together. */
-        if (count == 0 || layers[count - 1].layer != s->layer)
-            layers[count++] = (imatrix_layer){.layer = s->layer};
-        imatrix_layer *layer = &layers[count - 1];
-        double weight = (double)s->n;
-        layer->n += s->n;
-        layer->sum += weight * s->sum;
-        layer->outliers += weight * s->outliers;
-        if (isnan(s->cosine)) continue;
-        layer->n_cosine += s->n;
-        layer->cosine += weight * s->cosine;
-    }
-    for (size_t i = 0; i < count; i++) {
-        layers[i].sum /= (double)layers[i].n;
-        layers[i].outliers /= (double)layers[i].n;
-        layers[i].cosine /= (double)layers[i].n_cosine; /* 0 / 0 is the NaN that is meant */
-    }
-    if (count) qsort(layers, count, sizeof *layers, by_layer);
-    return count;
-}
-
 void imatrix_cover(const imatrix *im, const imatrix_weight *weights, size_t n, imatrix_coverage *coverage,
                    bool *used) {
     for (uint64_t i = 0; i < im->n_entries; i++) used[i] = false;

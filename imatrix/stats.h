@@ -24,18 +24,6 @@ typedef struct imatrix_stats {
  * lack of memory. */
 bool imatrix_statistics(const imatrix *im, imatrix_stats *stats, gq_error *e);
 
-/* Averages over the entries of a layer, each weighing its n; the cosine over those that have one (else NaN).
- */
-typedef struct imatrix_layer {
-    int64_t layer;
-    uint64_t n, n_cosine; /* values with data; those of them in entries with a cosine */
-    double sum, outliers, cosine;
-} imatrix_layer;
-
-/* From n stats in their order to layers by number (room for n of them); returns how many there are. Entries
- * outside of layers and those without data are left out. */
-size_t imatrix_layers(const imatrix_stats *stats, size_t n, imatrix_layer *layers);
-
 /* ---- coverage ---- */
 
 /* A weight that somebody wants to quantize. */

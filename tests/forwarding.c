@@ -54,7 +54,7 @@ static bool head(running *r, const forwarding *f, float *logits, gq_error *e) {
     size_t tile = f->tile ? f->tile : s->vocabulary, stride = forward_stride(r->in_batch);
     for (size_t first = 0; first < f->n; first += r->in_batch) {
         float *x = batch_at(r, f, first);
-        size_t tokens = forward_batch_tokens(r->b);
+        size_t tokens = f->n - first < r->in_batch ? f->n - first : r->in_batch;
         if (!forward_final(r->b, x, r->stride, x, r->stride, f->site, e)) return false;
         for (size_t row = 0; row < s->vocabulary; row += tile) {
             size_t rows = s->vocabulary - row < tile ? s->vocabulary - row : tile;

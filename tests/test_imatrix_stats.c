@@ -108,33 +108,6 @@ static void entries(void **state) {
     imatrix_free(&im);
 }
 
-static void layers(void **state) {
-    (void)state;
-    imatrix im;
-    gq_error e;
-    read_model(&im);
-    imatrix_stats stats[16];
-    imatrix_layer l[16];
-    assert_true(imatrix_statistics(&im, stats, &e));
-    assert_int_equal(imatrix_layers(stats, im.n_entries, l), 5);
-    static const int64_t numbers[] = {0, 1, 2, 3, 10};
-    for (int i = 0; i < 5; i++) assert_int_equal(l[i].layer, numbers[i]);
-    assert_int_equal(l[0].n, 4);
-    assert_true(isnan(l[0].cosine));
-    assert_int_equal(l[1].n, 8); /* attn_q and four values of experts */
-    assert_int_equal(l[1].n_cosine, 4);
-    near(l[1].sum, (4 * 2 + 4 * 12) / 8.);
-    near(l[1].cosine, 3 / sqrt(10));
-    near(l[1].outliers, 0.25);   /* 2 of 2 0 0 0, 6 of 1 2 3 6 */
-    assert_int_equal(l[2].n, 8); /* experts and dead, not unseen */
-    near(l[2].sum, 6);
-    near(l[2].cosine, 1);
-    imatrix_free(&im);
-
-    assert_true(imatrix_statistics(&im, NULL, &e)); /* nothing at all */
-    assert_int_equal(imatrix_layers(NULL, 0, NULL), 0);
-}
-
 static void coverage(void **state) {
     (void)state;
     imatrix im;
@@ -164,7 +137,6 @@ static void coverage(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(entries),
-        cmocka_unit_test(layers),
         cmocka_unit_test(coverage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,14 +50,12 @@ static void normalise(const imatrix *im) {
 static void statistics(const imatrix *im) {
     gq_error e;
     imatrix_stats *stats = calloc(im->n_entries + 1, sizeof *stats);
-    imatrix_layer *layers = calloc(im->n_entries + 1, sizeof *layers);
     bool *used = calloc(im->n_entries + 1, sizeof *used);
     PROMISE(imatrix_statistics(im, stats, &e), "%s", e.text);
-    PROMISE(imatrix_layers(stats, im->n_entries, layers) <= im->n_entries, "more layers than entries");
     const imatrix_weight weights[2] = {{"blk.0.attn_v.weight", 256, 1}, {"none", 1, 1}};
     imatrix_coverage coverage[2];
     imatrix_cover(im, weights, 2, coverage, used);
-    free(stats), free(layers), free(used);
+    free(stats), free(used);
 }
 
 /* With itself, which fails only where sums grow beyond a float. Takes over the matrix. */
