@@ -86,8 +86,7 @@ bool request_check_conflicts(const request *r, gq_error *e) {
         const char *name = needs[i].commands & r->command ? given_at(r, needs[i].option) : NULL;
         bool has = false;
         for (size_t k = 0; name && k < MOST_NEEDED; k++) has = has || given_at(r, needs[i].needed[k]);
-        if (name && !has)
-            return gq_fail_usage(e, "--%s: there is no %s that it could be for", name, needs[i].words);
+        if (name && !has) return gq_fail_usage(e, "--%s works only with %s", name, needs[i].words);
     }
     return check_library(r, e);
 }
