@@ -16,8 +16,9 @@ static const struct {
     size_t first, second;
     const char *why;
 } conflicts[] = {
-    {offsetof(request, calibrate), offsetof(request, calibrate_ids), "they are two texts; one is run on"},
-    {offsetof(request, text), offsetof(request, ids), "they are two texts; one is run on"},
+    {offsetof(request, calibrate), offsetof(request, calibrate_ids),
+     "they are two texts, and only one can be used"},
+    {offsetof(request, text), offsetof(request, ids), "they are two texts, and only one can be used"},
 };
 
 /* Options that mean nothing without one of others. */

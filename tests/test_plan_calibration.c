@@ -273,7 +273,7 @@ static void what_cannot_be_is_refused(void **state) {
     gq_calibration c = calibration(), good = c;
     gq_options o = options_for(path("model.gguf"), &out), plain = o;
     o.calibration = &c;
-    o.imatrix = "x", must_refuse(&o, GQ_USAGE, "drop the importance data");
+    o.imatrix = "x", must_refuse(&o, GQ_USAGE, "leave these out");
     o.imatrix = NULL, o.join = true, must_refuse(&o, GQ_USAGE, "in parts");
     o.join = false, o.part = 1, o.parts = 2, must_refuse(&o, GQ_USAGE, "in parts");
     o = plain, o.calibration = &c;

@@ -352,7 +352,7 @@ static void refusals(void **state) {
     o.override_kv.n = 0;
     gq_calibration c = {.size = sizeof c, .random = true};
     o.calibration = &c;
-    assert_non_null(strstr(failure(&o), "so transpose tensors of the output"));
+    assert_non_null(strstr(failure(&o), "transpose those of the calibrated file"));
 }
 
 /* Which weight is wrong is said of the file that is read. */
