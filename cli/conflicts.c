@@ -16,8 +16,9 @@ static const struct {
     size_t first, second;
     const char *why;
 } conflicts[] = {
-    {offsetof(request, calibrate), offsetof(request, calibrate_ids), "they are two texts; one is run on"},
-    {offsetof(request, text), offsetof(request, ids), "they are two texts; one is run on"},
+    {offsetof(request, calibrate), offsetof(request, calibrate_ids),
+     "they are two texts, and only one can be used"},
+    {offsetof(request, text), offsetof(request, ids), "they are two texts, and only one can be used"},
 };
 
 /* Options that mean nothing without one of others. */
@@ -86,8 +87,7 @@ bool request_check_conflicts(const request *r, gq_error *e) {
         const char *name = needs[i].commands & r->command ? given_at(r, needs[i].option) : NULL;
         bool has = false;
         for (size_t k = 0; name && k < MOST_NEEDED; k++) has = has || given_at(r, needs[i].needed[k]);
-        if (name && !has)
-            return gq_fail_usage(e, "--%s: there is no %s that it could be for", name, needs[i].words);
+        if (name && !has) return gq_fail_usage(e, "--%s works only with %s", name, needs[i].words);
     }
     return check_library(r, e);
 }

@@ -63,10 +63,9 @@ static void print_little(const request *r, const gq_importance_facts *f) {
     enum { LITTLE = 10240, USUAL = 51200 };
     uint64_t parts = r->quantize.parts ? r->quantize.parts : 1, tokens = f->tokens * parts;
     if (tokens >= LITTLE) return;
-    char *line =
-        text_format("%" PRIu64 " tokens are little text for importance data, which then hold for that "
-                    "text more than for others; %d (100 windows of 512) are usual",
-                    tokens, (int)USUAL);
+    char *line = text_format("%" PRIu64 " tokens are little text for importance data, which then fit this "
+                             "text better than others; %d (100 windows of 512) are usual",
+                             tokens, (int)USUAL);
     print_wrapped(stdout, line);
     free(line);
 }
@@ -122,7 +121,7 @@ static void importance_print_coverage(const gq_imatrix *m) {
         table_cell(&t, text_format("%.0f", c.fewest));
     }
     if (shown_rows) {
-        printf("experts that few tokens reached; more text, or other text, would tell more of them\n");
+        printf("experts that few tokens reached (a longer or another text would reach more):\n");
         table_print(&t, stdout);
     }
     table_free(&t);
@@ -156,9 +155,11 @@ static gq_imatrix *importance_compute(const request *r, gq_importance_plan *p, g
 
 bool imatrix_compute(const request *r, gq_error *e) {
     if (r->n_arguments < 4 && !r->ids)
-        return gq_fail_usage(e, "imatrix compute: MODEL TEXT... OUT; there is no text, nor --ids");
+        return gq_fail_usage(e, "imatrix compute: a text is missing; usage: gquant imatrix compute MODEL "
+                                "TEXT... OUT, or --ids FILE MODEL OUT");
     if (r->n_arguments > 3 && r->ids)
-        return gq_fail_usage(e, "imatrix compute: --ids takes the place of texts; it is MODEL OUT then");
+        return gq_fail_usage(e, "imatrix compute: --ids takes the place of texts; usage: gquant imatrix "
+                                "compute --ids FILE MODEL OUT");
     gq_importance_plan *p = importance_make_plan(r, e);
     if (!p) return false;
     size_t n;

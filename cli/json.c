@@ -184,6 +184,6 @@ json_t *json_read(const char *text, size_t n, const char *name, gq_error *e) {
     if (json_error_code(&error) == json_error_out_of_memory)
         gq_fail(e, "%s: line %d: takes more memory than a report of its size", name, error.line);
     else
-        gq_fail(e, "%s: line %d, column %d: no JSON: %s", name, error.line, error.column, error.text);
+        gq_fail(e, "%s: line %d, column %d: not JSON: %s", name, error.line, error.column, error.text);
     return NULL;
 }

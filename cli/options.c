@@ -24,7 +24,7 @@ static bool names_output(const char *name, unsigned for_command) {
 
 static void fail_output_option(const char *name, unsigned for_command, gq_error *e) {
     const command_row *c = command_of(for_command);
-    const char *place = for_command == CMD_QUANTIZE ? "behind IN" : "last";
+    const char *place = for_command == CMD_QUANTIZE ? "after IN" : "last";
     gq_fail_usage(e, "unknown option %s: OUT stands %s: gquant %s%s%s", name, place, c->name ? c->name : "",
                   c->name ? " " : "", c->arguments);
 }

@@ -227,9 +227,7 @@ static void print_advice(const survey *s) {
     else if (s->best)
         printf("For %s: %s. To use all of it: --target-size %s\n", ram, s->best->name, target);
     else if (any_fits(s))
-        printf(
-            "Types that fit %s are there, but others are better in as few bytes, so none is recommended.\n",
-            ram);
+        printf("Some types fit %s, but others are better in the same bytes, so none is recommended.\n", ram);
     else if (s->smallest > 0 && s->smallest <= s->target)
         printf("No type fits %s, but --target-size %s does.\n", ram, target);
     else if (s->smallest > 0)
@@ -242,11 +240,11 @@ static void print_advice(const survey *s) {
 }
 
 static void print_requantizing(const survey *s) {
-    char *line = text_format(
-        "The model is quantized already, most of it as %s. Making a smaller type of it takes "
-        "--allow-requantize and adds to what was lost; the original gives better ones. Types that "
-        "would not be smaller are left out.",
-        s->quantized);
+    char *line = text_format("The model is quantized already, most of it as %s. Making a smaller type of it "
+                             "takes --allow-requantize and adds to what was lost; quantizing the original "
+                             "gives a better file. Types that "
+                             "would not be smaller are left out.",
+                             s->quantized);
     print_wrapped(stdout, line);
     free(line);
 }

@@ -78,7 +78,7 @@ static char *line_with_type_at(const request *r, size_t type) {
 
 static bool fail_unknown_type(const char *text, gq_error *e) {
     if (is_model_name(text))
-        return gq_fail_usage(e, "no file type behind '%s' ('gquant types' lists them)", text);
+        return gq_fail_usage(e, "no file type after '%s' ('gquant types' lists them)", text);
     const char *near = gq_filetype_nearest(text);
     if (near)
         return gq_fail_usage(e, "unknown file type '%s', did you mean %s? ('gquant types' lists them)", text,
@@ -110,7 +110,7 @@ static bool fail_wrong_order(const request *r, gq_error *e) {
             (is_type(a[i]) || (i == names - 1 && !is_model_name(a[i]) && access(a[i], F_OK) != 0)))
             return false;
     char *line = line_with_type_at(r, type);
-    gq_fail_usage(e, "the model comes first and the type behind the names: %s", line);
+    gq_fail_usage(e, "the model comes first and the type after the names: %s", line);
     free(line);
     return true;
 }

@@ -38,10 +38,16 @@ static void send_start(const progress *p) {
     }
 }
 
+/* The model that the command works on: its first argument that is not the word "compute". */
+static const char *progress_model(const request *r) {
+    size_t at = r->command == CMD_IMATRIX;
+    return at < r->n_arguments ? r->arguments[at] : "";
+}
+
 static void progress_begin(progress *p, const request *r, const gq_plan *plan, const char *phase) {
     *p = (progress){.plan = plan,
                     .phase = phase,
-                    .input = r->n_arguments ? r->arguments[0] : "",
+                    .input = progress_model(r),
                     .events = r->progress - 1,
                     .verbose = r->verbose && !r->progress,
                     .terminal = !r->quiet && !r->progress && isatty(STDERR_FILENO),

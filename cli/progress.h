@@ -6,7 +6,7 @@
 
 typedef struct progress {
     const gq_plan *plan;  /* NULL: there is none yet */
-    const char *phase;    /* "plan", "calibrate", "quantize", "compare", "verify", "evaluate" */
+    const char *phase;    /* "plan", "calibrate", "quantize", "compare", "verify", "evaluate", "importance" */
     const char *input;    /* as given */
     int events;           /* descriptor for JSON lines, -1: none */
     bool verbose;         /* a line per tensor */

@@ -47,9 +47,7 @@ static void say_fallbacks(const gq_plan *plan, size_t output) {
 static void say_plan(const request *r, const gq_plan *plan) {
     size_t n;
     if (r->text && is_part(r))
-        say_warning(
-            "--evaluate does nothing in a part: what is evaluated is the whole output, by the run that joins "
-            "the parts (--join)");
+        say_warning("--evaluate does nothing with --part: the run with --join evaluates the whole output");
     const char *const *warnings = gq_plan_warnings(plan, &n);
     warn_all(warnings, n);
     for (size_t o = 0; o < gq_plan_outputs(plan); o++) {
@@ -67,7 +65,7 @@ static void say_plan(const request *r, const gq_plan *plan) {
     if (gq_plan_calibration(plan) && !r->dry_run) report_calibration_plan(stderr, gq_plan_calibration(plan));
     if (gq_plan_measure_file(plan)) {
         char *path = text_shown(gq_plan_measure_file(plan));
-        fprintf(stderr, "what was measured is kept in %s\n", path);
+        fprintf(stderr, "measurements are kept in %s\n", path);
         free(path);
     }
 }
@@ -132,7 +130,7 @@ static gq_plan *make_plan(const request *r, gq_error *e) {
     gq_calibration calibration;
     progress_start(&p, r, NULL);
     if (request_has_target(r) && !r->quiet && !r->progress)
-        p.at_start = "measuring what each type would cost each tensor, for the target";
+        p.at_start = "measuring the error of each type in each tensor, to choose types for the target";
     gq_callbacks callbacks = progress_callbacks(&p);
     gq_options asked = r->quantize;
     asked.callbacks = &callbacks;
@@ -152,7 +150,8 @@ static bool check_names(const request *r, const gq_plan *plan, gq_error *e) {
         const char *path = gq_plan_summary(plan, o)->path;
         for (size_t i = 0; i < r->files.n; i++)
             if (path_same(path, r->files.items[i]))
-                return gq_fail_usage(e, "%s would be the output's name, and is that of an input", path);
+                return gq_fail_usage(
+                    e, "the output would be named %s, which is an input; give it another name", path);
     }
     return true;
 }

@@ -27,7 +27,7 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
                                            f->states_in_file ? "read from disk" : "in memory"));
     fprintf(to, "disk: %s beside the output until it is done\n", size_text(disk, (double)f->disk));
     if (f->width < f->columns)
-        fprintf(to, "of %" PRIu64 " columns %" PRIu64 " are rounded together\n", f->columns, f->width);
+        fprintf(to, "columns rounded together: %" PRIu64 " of %" PRIu64 "\n", f->width, f->columns);
     if (f->has_trials)
         fprintf(to, "types chosen after trials in %" PRIu64 " of %" PRIu64 " layers\n", f->trial_layers,
                 f->layers);

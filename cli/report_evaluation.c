@@ -11,9 +11,9 @@
 /* Errors are taken from the spread of the places, of which a few of a text say little. */
 const char *report_few_places(const gq_evaluation_facts *facts) {
     enum { FEW = 1000 };
-    static const char note[] = "fewer than 1000 places are scored: how far the figures can be trusted is "
-                               "itself not well known; 5000 "
-                               "of them, some 10000 tokens of text, are enough for most ends";
+    static const char note[] =
+        "fewer than 1000 tokens are scored, too few to know how far the figures can be trusted; 5000, of a "
+        "text of about 10000 tokens, are enough for most purposes";
     return facts->scored < FEW ? note : NULL;
 }
 

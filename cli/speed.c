@@ -89,9 +89,8 @@ static void print_speeds(FILE *to, const speeds *s) {
     if (n > 1) print_overview(to, s->request, files, n), fputc('\n', to);
     const int threads = gq_speed_threads(s->of);
     fprintf(to,
-            "%d thread%s, %s. Products of all matrices that a token needs with a vector, and nothing else; "
-            "\"of reading\":\n"
-            "how near that comes to reading the same bytes.\n",
+            "%d thread%s, %s. Timed: the products of a vector with all matrices that a token needs. "
+            "\"of reading\":\nthe share of the speed at which the same bytes are read.\n",
             threads, threads == 1 ? "" : "s", gq_isa());
 }
 
@@ -178,7 +177,7 @@ static bool ends_with(const char *path, const char *extension) {
 
 static bool speed_check_request(const request *r, gq_error *e) {
     if (r->report && ends_with(r->report, ".html"))
-        return gq_fail_usage(e, "--report %s: of --speed there are reports as .json and .csv", r->report);
+        return gq_fail_usage(e, "--report %s: --speed writes reports as .json and .csv only", r->report);
     return report_check(r, e);
 }
 

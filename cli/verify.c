@@ -79,7 +79,8 @@ static void print_verdict(const request *r, const char *model, const counts *c, 
     free(path);
     if (c->undecoded && !r->quiet)
         printf("%zu of them of types that cannot be decoded: %s\n", c->undecoded,
-               compared ? "only their checksums were compared" : "nothing but their place was looked at");
+               compared ? "only their checksums were compared"
+                        : "only their position in the file was checked");
 }
 
 /* ---- for programs ---- */

@@ -96,11 +96,10 @@ static bool refuse_transposed(const forward_model *m, gq_error *e) {
     for (uint64_t i = 0; i < m->file->n_tensors; i++) {
         const gguf_tensor *t = m->file->tensors[i];
         if (t->transposed)
-            return gq_fail(
-                e,
-                "%s: tensor %s is stored transposed, as %s says, and no model is run so: transpose it "
-                "back first",
-                gguf_model_path(m->file, t), t->name, GGUF_TRANSPOSED_KEY);
+            return gq_fail(e,
+                           "%s: tensor %s is stored transposed, as %s says, and a model cannot be run like "
+                           "that: transpose it back first",
+                           gguf_model_path(m->file, t), t->name, GGUF_TRANSPOSED_KEY);
     }
     return true;
 }

@@ -59,7 +59,7 @@ static bool prefix_length(const char *path, const split *p, size_t *length, gq_e
     if (ok)
         *length = n - m;
     else
-        gq_fail(e, "%s: split.no %u and split.count %u in it want a file name that ends in %s", path, p->no,
+        gq_fail(e, "%s: split.no %u and split.count %u in it need a file name that ends in %s", path, p->no,
                 p->count, suffix);
     free(suffix);
     return ok;
@@ -92,7 +92,7 @@ static bool open_sibling(gguf_container *m, const char *path, const split *p, gq
     split found;
     int64_t count;
     if (!gq_file_open(&file, path, e))
-        return gq_fail_again(e, e, "%s (shard %u of the %u that %s wants)", gq_error_text(e), m->n_shards + 1,
+        return gq_fail_again(e, e, "%s (shard %u of the %u that %s needs)", gq_error_text(e), m->n_shards + 1,
                              p->count, p->path);
     if (!gguf_shard_read(&s, &file, e)) return false;
     bool ok = split_key(&s, "split.count", GGUF_U16, &count, e) && read_split(&s, &found, e) &&

@@ -185,12 +185,12 @@ static bool place_tensors(gguf_shard *s, gq_error *e) {
                            s->file.path, t->name, (unsigned long long)t->offset, s->alignment);
         }
         if (t->offset > room || t->size > room - t->offset) {
-            return gq_fail(e,
-                           "%s: tensor '%s': %llu bytes at offset %llu of the data section (which starts at "
-                           "byte %llu) are "
-                           "wanted, but the file ends at byte %llu: truncated?",
-                           s->file.path, t->name, (unsigned long long)t->size, (unsigned long long)t->offset,
-                           (unsigned long long)s->data_offset, (unsigned long long)s->file.size);
+            return gq_fail(
+                e,
+                "%s: tensor '%s': %llu bytes at offset %llu of the data section (which starts at "
+                "byte %llu) are needed, but the file ends at byte %llu: truncated? Fetch or copy it again",
+                s->file.path, t->name, (unsigned long long)t->size, (unsigned long long)t->offset,
+                (unsigned long long)s->data_offset, (unsigned long long)s->file.size);
         }
         t->offset += s->data_offset;
     }

@@ -89,15 +89,13 @@ bool imatrix_read_dat(imatrix *im, const gq_file *file, gq_error *e) {
     cursor c = {file, 0};
     im->legacy = true;
     int32_t n;
-    if (file->size == 0)
-        return gq_fail(e, "%s: the file is empty, expected an importance matrix", file->path);
+    if (file->size == 0) return gq_fail(e, "%s: the file is empty, expected importance data", file->path);
     if (!cursor_take_bytes(&c, &n, sizeof n, "the number of entries", e)) return false;
     if (n < 1 || n > IMATRIX_MAX_ENTRIES || (uint64_t)n > cursor_bytes_left(&c) / SMALLEST_ENTRY)
-        return gq_fail(
-            e,
-            "%s: not an importance matrix: it does not begin with \"GGUF\", and read as the legacy "
-            "layout it announces %d entries in %llu bytes",
-            file->path, n, (unsigned long long)file->size);
+        return gq_fail(e,
+                       "%s: not importance data: it does not begin with \"GGUF\", and read as the legacy "
+                       "layout it announces %d entries in %llu bytes",
+                       file->path, n, (unsigned long long)file->size);
     if (!imatrix_reserve(im, (uint64_t)n, e)) return false;
     for (uint32_t i = 0; i < (uint32_t)n; i++)
         if (!dat_read_entry(im, &c, i, e)) return false;

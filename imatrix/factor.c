@@ -223,7 +223,7 @@ static bool factor_block(work *w, const prepared *p, moments_settings s, float *
 /* ---- all blocks ---- */
 static bool take_share(float *to, float asked, const char *what, gq_error *e) {
     if (!(asked <= 1))
-        return gq_fail_usage(e, "%s of %g is none: it is a number from 0 to 1", what, (double)asked);
+        return gq_fail_usage(e, "%s of %g: expected a number from 0 to 1", what, (double)asked);
     if (asked != 0) *to = asked > 0 ? asked : 0;
     return true;
 }
@@ -231,7 +231,7 @@ static bool take_share(float *to, float asked, const char *what, gq_error *e) {
 bool moments_settings_take(moments_settings *s, float damp, float shrink, float correction, gq_error *e) {
     *s = MOMENTS_DEFAULT;
     return take_share(&s->correction, correction, "a correction", e) &&
-           take_share(&s->damp, damp, "damping", e) && take_share(&s->shrink, shrink, "shrinking", e);
+           take_share(&s->damp, damp, "a damping", e) && take_share(&s->shrink, shrink, "a shrinking", e);
 }
 
 float moments_correction(uint64_t tokens, size_t columns) {

@@ -303,7 +303,7 @@ static void same_for_any_number_of_experts_at_once(void **state) {
 static size_t layers_announced(const job *j, bool *told) {
     gq_plan *plan = planned(j);
     size_t n = gq_plan_calibration(plan)->layers_finished;
-    *told = warned(plan, "of an unfinished calibration");
+    *told = warned(plan, " will be continued: ");
     gq_plan_free(plan);
     return n;
 }

@@ -55,7 +55,7 @@ static void a_dry_run_tells_what_it_takes(void **state) {
     assert_int_equal(count_files(folder), 6);
     if (SANITIZED) return; /* these take memory of their own */
     out = PLANNED("--calibrate", path("text"), "--memory", "80M");
-    says(out, "of 512 columns 256 are rounded together");
+    says(out, "columns rounded together: 256 of 512");
     free(out);
 }
 
@@ -119,9 +119,9 @@ static void wrong_requests_are_refused(void **state) {
     REFUSED(2, "two texts", "--calibrate", text, "--calibrate-ids", text);
     REFUSED(2, "--part and --calibrate", "--calibrate", text, "--part", "1/2");
     REFUSED(2, "--join and --calibrate", "--calibrate", text, "--join");
-    REFUSED(2, "--damp: there is no --calibrate", "--damp", "0.1", "--evaluate", text);
-    REFUSED(2, "--calibrate-tokens: there is no --calibrate", "--calibrate-tokens", "10");
-    REFUSED(2, "--context: there is no --calibrate or --evaluate", "-q");
+    REFUSED(2, "--damp works only with --calibrate", "--damp", "0.1", "--evaluate", text);
+    REFUSED(2, "--calibrate-tokens works only with --calibrate", "--calibrate-tokens", "10");
+    REFUSED(2, "--context works only with --calibrate or --evaluate", "-q");
     REFUSED(2, "--shrink 1.1: expected a number from 0 to 1", "--calibrate", text, "--shrink", "1.1");
     REFUSED(2, "--correction nan: expected", "--calibrate", text, "--correction", "nan");
     REFUSED(2, "--correction : expected", "--calibrate", text, "--correction", "");
@@ -138,11 +138,11 @@ static void wrong_requests_are_refused(void **state) {
 /* What is worth knowing before the work. */
 static void little_text_is_warned_of(void **state) {
     (void)state;
-    GQUANT_SAYS(0, "are little to calibrate with: 0.03", "--dry-run", QUANTIZE, "--calibrate-ids",
+    GQUANT_SAYS(0, "are few to calibrate with: 0.03", "--dry-run", QUANTIZE, "--calibrate-ids", path("ids"));
+    GQUANT_SAYS(0, "there is only one window, so none is held back", "--dry-run", QUANTIZE, "--calibrate-ids",
                 path("ids"));
-    GQUANT_SAYS(0, "the only window is not held back", "--dry-run", QUANTIZE, "--calibrate-ids", path("ids"));
     if (SANITIZED) return;
-    GQUANT_SAYS(0, "memory is short: of the widest matrices' 512 columns 256", "--dry-run", QUANTIZE,
+    GQUANT_SAYS(0, "the widest matrices have 512 columns, of which only 256", "--dry-run", QUANTIZE,
                 "--calibrate", path("text"), "--memory", "80M");
 }
 

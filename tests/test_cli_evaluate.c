@@ -74,13 +74,13 @@ static void few_places_are_told(void **state) {
     (void)state;
     char *out =
         PRINTED("evaluate", path("model.gguf"), path("q2.gguf"), "--text", path("text"), "--context", "16");
-    says(out, "126 of them scored"), says(out, "fewer than 1000 places");
+    says(out, "126 of them scored"), says(out, "fewer than 1000 tokens are scored");
     free(out);
     out = PRINTED("evaluate", path("model.gguf"), "--text", path("text"), "--context", "16", "--json");
-    says(out, "fewer than 1000 places");
+    says(out, "fewer than 1000 tokens are scored");
     free(out);
     out = PRINTED("evaluate", "-n", path("model.gguf"), "--text", path("text"), "--context", "16");
-    says(out, "fewer than 1000 places");
+    says(out, "fewer than 1000 tokens are scored");
     free(out);
     char *much = calloc(2500, 1);
     for (size_t i = 0; i < 2500; i++) much[i] = (char)('a' + i * i * 3 % 8);
@@ -152,7 +152,7 @@ static void what_cannot_be_done_is_said(void **state) {
 static void a_part_is_not_evaluated(void **state) {
     (void)state;
     char *m = strdup(path("model.gguf")), *out = strdup(path("in-parts.gguf"));
-    GQUANT_SAYS(0, "--evaluate does nothing in a part", "--evaluate", path("long"), "--part", "1/2", m, out,
+    GQUANT_SAYS(0, "--evaluate does nothing with --part", "--evaluate", path("long"), "--part", "1/2", m, out,
                 "Q4_K_M");
     GQUANT(0, "-q", "--part", "2/2", m, out, "Q4_K_M");
     char *text =

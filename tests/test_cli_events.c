@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "tests/evaluation_model.h"
 #include "tests/one_model.h"
 
 /* The events that a shell line leaves in a file: each line one object; malloc'ed, ended by an empty one. */
@@ -88,6 +89,36 @@ static void test_other_commands(void **state) {
     }
 }
 
+/* The start names the model as given, whatever words stand before it. */
+static void test_start_names_the_model(void **state) {
+    (void)state;
+    static const struct {
+        const char *words, *rest, *phase;
+    } jobs[] = {{"", "out.gguf Q8_0", "plan"},
+                {"imatrix compute --context 16", "text out.dat", "importance"},
+                {"evaluate --context 16 --text text", "", "evaluate"},
+                {"evaluate --speed", "", "evaluate"},
+                {"compare", "run.gguf", "compare"},
+                {"verify", "", "verify"}};
+    static const char text[] = "abcdefghabcdefghabcdefghabcdefghabcdefgh";
+    model *m = evaluation_model(1);
+    model_write(m, in_folder(folder, "run.gguf"));
+    model_free(m);
+    write_whole(in_folder(folder, "text"), text, strlen(text));
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        char *line;
+        assert_true(asprintf(&line, "cd %s && %s -q -t 1 --progress json:3 %s run.gguf %s", folder,
+                             command_path(), jobs[i].words, jobs[i].rest) > 0);
+        json **events = events_of(line);
+        assert_true(events[0] && is(events[0], "start", jobs[i].phase));
+        assert_string_equal(json_text(events[0], "input", ""), "run.gguf");
+        assert_int_equal(count(events, "failed", jobs[i].phase), 0);
+        free_events(events), free(line);
+    }
+    static const char *const made[] = {"run.gguf", "text", "out.gguf", "out.dat"};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) unlink(in_folder(folder, made[i]));
+}
+
 static void test_failure(void **state) {
     (void)state;
     char *line;
@@ -129,6 +160,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_run),
         cmocka_unit_test(test_other_commands),
+        cmocka_unit_test(test_start_names_the_model),
         cmocka_unit_test(test_failure),
         cmocka_unit_test(test_standard_error),
     };

@@ -104,7 +104,7 @@ static void progress_is_told(void **state) {
 
 static void wrong_requests_are_refused(void **state) {
     (void)state;
-    GQUANT_SAYS(2, "there is no text", COMPUTE, path("d.gguf"));
+    GQUANT_SAYS(2, "a text is missing", COMPUTE, path("d.gguf"));
     GQUANT_SAYS(2, "takes the place of texts", COMPUTE, path("text"), path("d.gguf"), "--ids", path("ids"));
     GQUANT_SAYS(2, "--context is for imatrix compute", "imatrix", "merge", "--context", "5", path("x"),
                 path("y"));

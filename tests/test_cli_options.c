@@ -258,8 +258,8 @@ static void test_conflicts(void **state) {
         {{"in", "Q8_0", "--calibrate", "t", "--calibrate-ids", "x"},
          "--calibrate and --calibrate-ids cannot"},
         {{"evaluate", "in", "--text", "t", "--ids", "x"}, "--text and --ids cannot be combined: "},
-        {{"in", "Q8_0", "--memory", "1G"}, "--memory: there is no --calibrate or --evaluate"},
-        {{"in", "Q8_0", "--shrink", "0", "--evaluate", "t"}, "--shrink: there is no --calibrate"},
+        {{"in", "Q8_0", "--memory", "1G"}, "--memory works only with --calibrate or --evaluate"},
+        {{"in", "Q8_0", "--shrink", "0", "--evaluate", "t"}, "--shrink works only with --calibrate"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         request r;

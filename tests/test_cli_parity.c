@@ -203,9 +203,9 @@ static void test_slips(void **state) {
     const char *out = in_folder(folder, "out.gguf");
     GQUANT_SAYS(0, "for types: no tensor matches, or earlier patterns take all that do: 'attn_z=q8_0'", "-n",
                 "--tensor-type", "attn_k=q8_0,attn_z=q8_0", source, out, "Q4_K_M");
-    GQUANT_SAYS(0, "for types: all tensors that match stay as they are", "-n", "--tensor-type",
+    GQUANT_SAYS(0, "for types: all matching tensors are kept unchanged", "-n", "--tensor-type",
                 "attn_norm=q8_0", source, out, "Q4_K_M");
-    GQUANT_SAYS(0, "stay as they are", "-n", "--tensor-type", "attn_k=q8_0", source, out, "F32");
+    GQUANT_SAYS(0, "kept unchanged", "-n", "--tensor-type", "attn_k=q8_0", source, out, "F32");
     GQUANT_SAYS(0, "output.weight=q8_0'", "-n", "--output-tensor-type", "Q6_K", "--tensor-type",
                 "^output.weight=q8_0", source, out, "Q4_K_M");
     char *err = gquant(0, (const char *const[]){"-n", "--tensor-type", "attn_k=q8_0,norm|ffn_up=q6_K", source,
@@ -215,7 +215,7 @@ static void test_slips(void **state) {
     GQUANT_SAYS(0, "of what to keep: no tensor matches", "-n", "--keep", "attn_z", source, out, "Q4_K_M");
     GQUANT_SAYS(2, "error: attn_k=iq4_ks: 'iq4_ks' is no tensor type, did you mean IQ4_XS?", "--tensor-type",
                 "attn_k=iq4_ks", source, out, "Q4_K_M");
-    GQUANT_SAYS(2, "no file type behind", source, out);
+    GQUANT_SAYS(2, "no file type after", source, out);
     GQUANT(0, "-q", source, out, "Q8_0");
     GQUANT(0, "-q", "-n", source, out, "Q4_K_M"); /* in nobody's way */
     GQUANT_SAYS(1, "is there already", source, out, "Q4_K_M");

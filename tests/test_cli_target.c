@@ -56,12 +56,12 @@ static void where_measurements_are_is_told(void **state) {
     assert_int_equal(count_files(folder), files);
     says = gquant(0, (const char *const[]){"--dry-run", "--target-bpw", "5", source, out, NULL});
     assert_non_null(strstr(says, "measuring"));
-    assert_non_null(strstr(says, "measured is kept in"));
+    assert_non_null(strstr(says, "measurements are kept in"));
     free(says);
     assert_int_equal(count_files(folder), files + 1);
     says = gquant(0, (const char *const[]){"--target-bpw", "5", source, out, NULL});
     assert_null(strstr(says, "measuring"));
-    assert_non_null(strstr(says, "measured is kept in"));
+    assert_non_null(strstr(says, "measurements are kept in"));
     free(says);
     assert_int_equal(count_files(folder), files + 2);
     json *report = PLAN(folder, "--target-bpw", "5", source, out);

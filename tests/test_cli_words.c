@@ -47,8 +47,8 @@ static void test_nothing_is_asked(void **state) {
 static void test_shortened_options(void **state) {
     (void)state;
     const char *out = in_folder(folder, "out.gguf");
-    GQUANT_SAYS(2, "--output: OUT stands behind IN: gquant [options] IN [OUT] TYPE [THREADS]", "--output",
-                out, source, "Q4_0");
+    GQUANT_SAYS(2, "--output: OUT stands after IN: gquant [options] IN [OUT] TYPE [THREADS]", "--output", out,
+                source, "Q4_0");
     GQUANT_SAYS(2, "--output: OUT stands", source, "Q4_0", "--output=q8_0");
     GQUANT_SAYS(2, "--outfile: OUT stands", source, "Q4_0", "--outfile", out);
     GQUANT_SAYS(2, "-o: OUT stands", source, "-o", out, "Q4_0");

@@ -178,7 +178,7 @@ static void copies_are_of_the_original(void **state) {
     const uint8_t texts[] = {8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 'x'};
     model_set(m, "tokenizer.ggml.tokens", GGUF_ARRAY, texts, sizeof texts);
     model_write(m, path("other.gguf"));
-    refuse(&r, "other.gguf: its tokens are others than those of");
+    refuse(&r, "other.gguf: its vocabulary differs from that of");
     model_free(m);
     refuse(&(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
                                     .original = path("absent.gguf"),

@@ -70,8 +70,8 @@ static void other_layers_pruned(void **state) {
     gq_output out = {.path = path("out.gguf"), .filetype = "Q4_0"};
     gq_options first = options_for(&out), second = first;
     first.prune_layers = "3", second.prune_layers = "10";
-    assert_afresh(&first, &second, "options were other ones");
-    assert_afresh(&second, &first, "options were other ones");
+    assert_afresh(&first, &second, "options were different");
+    assert_afresh(&second, &first, "options were different");
 }
 
 static void parts_with_other_layers_pruned(void **state) {
@@ -85,11 +85,11 @@ static void parts_with_other_layers_pruned(void **state) {
     other = join = o;
     assert_int_equal(run_some(&o, &all, &e), GQ_OK);
     other.part = 2, other.prune_layers = "10";
-    assert_non_null(strstr(failure(&other), "its options were other ones"));
+    assert_non_null(strstr(failure(&other), "its options were different"));
     o.part = 2;
     assert_int_equal(run_some(&o, &all, &e), GQ_OK);
     join.join = true, join.part = join.parts = 0, join.prune_layers = "10";
-    assert_non_null(strstr(failure(&join), "its options were other ones"));
+    assert_non_null(strstr(failure(&join), "its options were different"));
     join.prune_layers = "3";
     gq_results_free(run_plan(&join));
 }
@@ -120,11 +120,11 @@ static void other_importance(void **state) {
     write_importance(path("a.dat"), 1, 12), write_importance(path("b.dat"), 2, 12);
     first.imatrix = path("a.dat"), second.imatrix = path("b.dat");
     few.imatrix = path("a.dat"), few.exclude_weights = (gq_list){some, 1};
-    assert_afresh(&first, &second, "options were other ones");
-    assert_afresh(&plain, &first, "options were other ones");
-    assert_afresh(&first, &few, "options were other ones");
+    assert_afresh(&first, &second, "options were different");
+    assert_afresh(&plain, &first, "options were different");
+    assert_afresh(&first, &few, "options were different");
     few.exclude_weights.n = 0, few.include_weights = (gq_list){some, 1};
-    assert_afresh(&few, &first, "options were other ones");
+    assert_afresh(&few, &first, "options were different");
 }
 
 /* What changes offsets, types and the cut into shards. */
@@ -135,11 +135,11 @@ static void other_layouts(void **state) {
               other = {.path = out.path, .filetype = "Q4_1"};
     gq_options first = options_for(&out), second = first;
     second.tensor_types = (gq_list){type, 1};
-    assert_afresh(&first, &second, "options were other ones");
+    assert_afresh(&first, &second, "options were different");
     second = first, second.override_kv = (gq_list){key, 1};
-    assert_afresh(&first, &second, "options were other ones");
+    assert_afresh(&first, &second, "options were different");
     second = first, second.outputs = &other;
-    assert_afresh(&first, &second, "options were other ones");
+    assert_afresh(&first, &second, "options were different");
 }
 
 static void requantized_from_another_type(void **state) {
@@ -151,7 +151,7 @@ static void requantized_from_another_type(void **state) {
     first.allow_requantize = true;
     second = first;
     first.input = path("q8.gguf"), second.input = path("q5.gguf");
-    assert_afresh(&first, &second, "its input was another one");
+    assert_afresh(&first, &second, "it had another input");
 }
 
 /* The same name, size and time of change, but other weights: a copy that keeps times does that. */
@@ -169,7 +169,7 @@ static void another_input_of_the_same_size_and_time(void **state) {
     write_layers(o.input, 12, 100);
     struct timespec times[2] = {st.st_atim, st.st_mtim};
     assert_int_equal(utimensat(AT_FDCWD, o.input, times, 0), 0);
-    assert_true(announced(&o, "its input was another one"));
+    assert_true(announced(&o, "it had another input"));
     assert_int_equal(run_some(&o, &last, &e), GQ_OK);
     assert_int_equal(last.resumed, 0);
     quantize(o.input, path("reference.gguf"), "Q4_0", 1);

@@ -157,7 +157,7 @@ static void damage(void **state) {
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         blob b = good();
         memcpy(b.bytes, &(int32_t){(int32_t)counts[i]}, 4);
-        refused(b, "not an importance matrix", "legacy");
+        refused(b, "not importance data", "legacy");
     }
     blob b = {0};
     put(&b, "", 0);
@@ -360,13 +360,13 @@ static void damaged_gzip(void **state) {
     for (int i = 1; i < 3; i++) { /* not gzip's magic, so not gzip data */
         z = zipped(&b);
         z.bytes[i]++;
-        refused(z, "not an importance matrix", NULL);
+        refused(z, "not importance data", NULL);
     }
     /* Nothing inside; a container inside a container. */
     blob none = {.bytes = b.bytes};
     refused(zipped(&none), "empty", NULL);
     z = zipped(&b);
-    refused(zipped(&z), "not an importance matrix", NULL);
+    refused(zipped(&z), "not importance data", NULL);
     free(z.bytes), free(b.bytes);
 }
 

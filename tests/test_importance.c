@@ -197,7 +197,7 @@ static void parts_add_up(void **state) {
     imatrix_free(&a), imatrix_free(&b);
     r.part = 1, r.parts = WINDOWS + 1, r.out = path("none.out");
     assert_null(gq_importance_plan_new(&r, &e));
-    assert_non_null(strstr(e.text, "fewer windows than parts"));
+    assert_non_null(strstr(e.text, "and each part needs one"));
 }
 
 static void several_texts_are_one(void **state) {
@@ -346,15 +346,15 @@ static void what_was_finished_is_told(void **state) {
     /* Not with other settings, another text, another model, a damaged head. */
     gq_importance_request other = r;
     other.output = true;
-    assert_true(warns(&other, "its text or its options were other ones"));
+    assert_true(warns(&other, "its text or its options were different"));
     gq_text shorter = *the_text();
     shorter.tokens = 2 * CONTEXT, other = r, other.texts = &shorter;
-    assert_true(warns(&other, "its text or its options were other ones"));
+    assert_true(warns(&other, "its text or its options were different"));
     other = r, other.model = path("experts.gguf");
-    assert_true(warns(&other, "its model was another one"));
+    assert_true(warns(&other, "it was of another model"));
     int fd = open(path(".told.out.gquant-states"), O_RDWR);
     assert_true(pwrite(fd, "?", 1, 40) == 1);
-    assert_true(warns(&r, "what it left is damaged"));
+    assert_true(warns(&r, "its file is damaged"));
     compute(&r);
     close(fd);
     r.out = path("calm3.out"), r.force = true;
@@ -386,7 +386,7 @@ static void torn_records_do_not_count(void **state) {
     gq_importance_plan_free(p);
     /* The third layer has been begun, so that what the first left is not there any more. */
     damage_record(path(".torn.out.gquant-states"), 1, 0);
-    assert_true(warns(&r, "what it left is damaged"));
+    assert_true(warns(&r, "its file is damaged"));
     /* When it is not yet begun (a stop comes before it writes) the second is done again. */
     damage_record(path(".torn.out.gquant-states"), 1, 2);
     p = planned(&r);

@@ -93,7 +93,7 @@ static void little_begins_above_what_was_seen_to_fall_short(void **state) {
     c.text.bytes = more, c.text.n = sizeof more, c.text.tokens = 1408; /* 2.75 for each of 512 columns */
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
     assert_true(gq_plan_calibration(plan)->per_column > 2.7 && gq_plan_calibration(plan)->per_column < 2.8);
-    assert_true(warned(plan, "are little to calibrate with: 2.8"));
+    assert_true(warned(plan, "are few to calibrate with: 2.8"));
     gq_plan_free(plan);
     c.text.tokens = 2048 + 80;
     plan = plan_with(&c, "model.gguf", "Q4_K_M");
@@ -105,7 +105,7 @@ static void too_little_text_is_said(void **state) {
     (void)state;
     gq_calibration c = calibration();
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M"); /* 2.5 tokens per column of ffn_down */
-    assert_true(warned(plan, "are little to calibrate with: 2.5"));
+    assert_true(warned(plan, "are few to calibrate with: 2.5"));
     assert_false(warned(plan, "not held back"));
     gq_plan_free(plan);
     c.text.tokens = 64;
@@ -115,7 +115,7 @@ static void too_little_text_is_said(void **state) {
     gq_plan_free(plan);
     c.text.tokens = 16;
     plan = plan_with(&c, "model.gguf", "Q4_K_M");
-    assert_true(warned(plan, "the only window is not held back"));
+    assert_true(warned(plan, "there is only one window, so none is held back"));
     gq_plan_free(plan);
     c.text.tokens = 0, c.text.context = 80;
     plan = plan_with(&c, "model.gguf", "Q4_K_M");
@@ -133,11 +133,11 @@ static void other_options_are_looked_at(void **state) {
     o.calibration = &c, o.prune_layers = "0", o.override_kv = (gq_list){set, 1};
     gq_plan *plan = must_plan(&o);
     assert_int_equal(gq_plan_calibration(plan)->layers, 1);
-    assert_false(warned(plan, "as the file has it"));
+    assert_false(warned(plan, "as it is in the file"));
     gq_plan_free(plan);
     o.override_kv.n = 2;
     plan = must_plan(&o);
-    assert_true(warned(plan, "llama.rope.freq_base as it will be set"));
+    assert_true(warned(plan, "without the new value of llama.rope.freq_base"));
     gq_plan_free(plan);
 }
 
@@ -273,7 +273,7 @@ static void what_cannot_be_is_refused(void **state) {
     gq_calibration c = calibration(), good = c;
     gq_options o = options_for(path("model.gguf"), &out), plain = o;
     o.calibration = &c;
-    o.imatrix = "x", must_refuse(&o, GQ_USAGE, "drop the importance data");
+    o.imatrix = "x", must_refuse(&o, GQ_USAGE, "leave these out");
     o.imatrix = NULL, o.join = true, must_refuse(&o, GQ_USAGE, "in parts");
     o.join = false, o.part = 1, o.parts = 2, must_refuse(&o, GQ_USAGE, "in parts");
     o = plain, o.calibration = &c;
@@ -289,7 +289,7 @@ static void what_cannot_be_is_refused(void **state) {
     c.text.bytes = "1 2 512", c.text.n = 7, must_refuse(&o, GQ_FAILED, "token 3 is 512");
     c = good, c.text.bytes = NULL, c.random = true, c.text.tokens = 8;
     must_refuse(&o, GQ_USAGE, "fewer than one window");
-    c.text.tokens = 1ull << 40, must_refuse(&o, GQ_USAGE, "more than are drawn");
+    c.text.tokens = 1ull << 40, must_refuse(&o, GQ_USAGE, "can be drawn at random");
     model *m = model_new("mamba", 1);
     model_add(m, "blk.0.ssm_in.weight", GGUF_F16, (uint64_t[4]){256, 64}, NULL);
     model_write(m, path("other.gguf"));

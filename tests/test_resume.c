@@ -46,7 +46,7 @@ static void continuing_is_only_promised_where_it_can_be(void **state) {
     assert_true(announced(&o, "will be continued"));
     assert_int_equal(truncate(path(".promised.gguf.gquant"), 1000), 0);
     assert_false(announced(&o, "will be continued"));
-    assert_true(announced(&o, "starts afresh: what it has written"));
+    assert_true(announced(&o, "starts afresh: what it had written"));
     unlink(path(".promised.gguf.gquant"));
     assert_false(announced(&o, "will be continued"));
     assert_true(announced(&o, "starts afresh: "));

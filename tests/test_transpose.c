@@ -301,7 +301,7 @@ static void importance_is_of_columns(void **state) {
                        {.path = path("without.gguf"), .filetype = "Q4_K_S"}};
     gq_options o = job_of("plain.gguf", &out[0], true);
     o.imatrix = path("inputs.dat");
-    assert_true(announced(&o, "which are rows in what is stored transposed"));
+    assert_true(announced(&o, "which are rows in a transposed tensor"));
     gq_results_free(run_plan(&o));
     o.imatrix = NULL, o.outputs = &out[1];
     gq_results_free(run_plan(&o));
@@ -352,7 +352,7 @@ static void refusals(void **state) {
     o.override_kv.n = 0;
     gq_calibration c = {.size = sizeof c, .random = true};
     o.calibration = &c;
-    assert_non_null(strstr(failure(&o), "so transpose tensors of the output"));
+    assert_non_null(strstr(failure(&o), "transpose those of the calibrated file"));
 }
 
 /* Which weight is wrong is said of the file that is read. */

@@ -188,7 +188,7 @@ static void damaged_states_are_not_used(void **state) {
             flip(states, (off_t)(SLOTS_AT + (2 * stream + finished % 2) * SLOT + places[k]));
             outcome o = planned(j);
             assert_int_equal(o.finished, 0);
-            if (!strstr(o.warnings, "starts afresh: what it left is damaged")) fail_msg("%s", o.warnings);
+            if (!strstr(o.warnings, "starts afresh: its file is damaged")) fail_msg("%s", o.warnings);
             finish(j);
             assert_same_file(path("wanted"), path("damaged"));
             assert_false(exists(states));

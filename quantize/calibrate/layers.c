@@ -320,7 +320,7 @@ static bool all_settled(const calibrator *c, gq_error *e) {
     for (size_t o = 0; o < job->n_outputs; o++)
         for (size_t i = 0; i < job->n_tensors; i++)
             if (job->outputs[o][i].calibrated && !progress_at(c, o, i)->settled)
-                return gq_fail(e, "%s: tensor %s: nothing flowed into it", job->file->path,
+                return gq_fail(e, "%s: tensor %s: it was given no inputs when the model ran", job->file->path,
                                job->outputs[o][i].name);
     return true;
 }

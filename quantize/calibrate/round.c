@@ -14,9 +14,9 @@ const char *round_reason_text(round_reason r) {
     static const char *const texts[ROUND_REASONS] = {
         [ROUND_CALIBRATED] = "",
         [ROUND_UNSEEN] = "no token reached it",
-        [ROUND_ROOTLESS] = "what flows into it could not be factored",
-        [ROUND_UNCHECKED] = "few tokens reached it, and none that was held back",
-        [ROUND_WORSE] = "search alone did better on the windows held back",
+        [ROUND_ROOTLESS] = "the second moments of its inputs could not be factored",
+        [ROUND_UNCHECKED] = "few tokens reached it, none of them held back",
+        [ROUND_WORSE] = "plain encoding did better on the held-back windows",
     };
     return texts[r];
 }

@@ -355,7 +355,7 @@ static bool warn_uncovered(gq_comparison *c, gq_error *e) {
     }
     if (any || !missing) return importance_warn_unknown(&c->inputs, &c->original.model, &c->warnings, e);
     return words_add(&c->warnings, e,
-                     "%s: none of its %llu entries belongs to a tensor that differs; is it of another model?",
+                     "%s: no entry (of %llu) belongs to a tensor that differs; is it of another model?",
                      c->inputs.path, (unsigned long long)c->inputs.n_entries);
 }
 

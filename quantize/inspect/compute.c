@@ -69,7 +69,8 @@ static bool read_texts(gq_importance_plan *p, const gq_importance_request *r, gq
         if (!r->texts[0].tokens) continue;
         left = r->texts[0].tokens - (uint64_t)p->job.windows * p->job.context;
         if (left < p->job.context && i + 1 < r->n_texts)
-            return words_add(&p->warnings, e, "%zu text%s not used: there are tokens enough without",
+            return words_add(&p->warnings, e,
+                             "%zu text%s not used: the texts before have all the tokens that were asked for",
                              r->n_texts - i - 1, r->n_texts - i == 2 ? " is" : "s are");
     }
     return true;
@@ -79,8 +80,8 @@ static bool read_texts(gq_importance_plan *p, const gq_importance_request *r, gq
 static bool take_part(gq_importance_plan *p, uint32_t part, uint32_t parts, gq_error *e) {
     uint64_t n = p->job.windows, begin = 0, end = n;
     if (parts && parts > n)
-        return gq_fail_usage(e, "%u parts of %llu windows: there are fewer windows than parts", parts,
-                             (unsigned long long)n);
+        return gq_fail_usage(e, "%u parts: the texts have only %llu window%s, and each part needs one", parts,
+                             (unsigned long long)n, gq_s(n));
     if (parts) begin = n * (part - 1) / parts, end = n * part / parts; /* no more than 2^30 ids, 2^20 parts */
     p->job.ids = p->ids + begin * p->job.context, p->job.windows = end - begin;
     return true;

@@ -114,7 +114,7 @@ static bool check_copy(const gq_evaluation *v, const runner *copy, gq_error *e) 
                        copy->path, of_copy, original->path, vocabulary);
     return same_tokens(original, copy) ||
            gq_fail(e,
-                   "%s: its tokens are others than those of %s; only copies of an original can be compared "
+                   "%s: its vocabulary differs from that of %s; only copies of an original can be compared "
                    "with it",
                    copy->path, original->path);
 }

@@ -113,7 +113,7 @@ static bool figures_fill_quantiles(const scores *s, size_t model, gq_evaluated *
 bool figures_of_original(const scores *s, gq_evaluated *to, gq_error *e) {
     to->perplexity = estimate_exponential(mean_of(s, scores_surprise_at, 0, 0));
     return isfinite(to->perplexity.value) ||
-           gq_fail(e, "%s: its perplexity is no number that can be told", to->path);
+           gq_fail(e, "%s: its perplexity on this text is not a finite number", to->path);
 }
 
 bool figures_of_copy(const scores *s, size_t model, gq_evaluated *to, gq_error *e) {

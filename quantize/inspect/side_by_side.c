@@ -51,7 +51,7 @@ static bool fail_place(const contest *c, size_t model, size_t at, gq_error *e) {
     size_t n = scored_of(c->job.context);
     return gq_fail(
         e,
-        "%s: logits behind token %zu of window %zu are not finite, or so far apart that they cannot "
+        "%s: logits after token %zu of window %zu are not finite, or so far apart that they cannot "
         "be compared",
         c->s->runners[model].path, at % n + scored_from(c->job.context) + 1, at / n + 1);
 }

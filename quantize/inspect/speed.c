@@ -205,10 +205,10 @@ static bool find_needed(gq_speed *v, gq_speed_file *f, const gguf_model *m, cons
     }
     if (to->n == 0)
         return gq_fail(e,
-                       "%s: no tensor in it is a matrix that can be multiplied, so there is no speed to tell",
+                       "%s: no tensor in it is a matrix that can be multiplied, so no speed can be measured",
                        f->path);
-    return !unknown || words_add(&v->warnings, e, "%s: %zu matrices of types without a decoder are left out",
-                                 f->path, unknown);
+    return !unknown || words_add(&v->warnings, e, "%s: %zu matri%s of types without a decoder %s left out",
+                                 f->path, unknown, unknown == 1 ? "x" : "ces", unknown == 1 ? "is" : "are");
 }
 
 static bool part_start(speed_part *p, const needed *what, float **x, gq_error *e) {

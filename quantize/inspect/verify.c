@@ -105,7 +105,7 @@ static bool all_finite(const check *c, uint64_t first, size_t n, const float *x,
 static bool decoders_agree(uint64_t first, size_t n, strip_pair *room, gq_error *e) {
     for (size_t i = 0; i < n; i++)
         if (memcmp(&room->decoded[0][i], &room->decoded[1][i], sizeof(float)) != 0)
-            return gq_fail(e, "element %llu decodes to %g here and to %g by the plain decoder",
+            return gq_fail(e, "element %llu decodes to %g by the fast decoder and to %g by the plain one",
                            (unsigned long long)(first + i), (double)room->decoded[0][i],
                            (double)room->decoded[1][i]);
     return true;
@@ -132,10 +132,10 @@ static bool products_agree(const check *c, uint64_t first, size_t n, check_room 
         const double off = fabs((double)room->products[r] - exact),
                      tolerance = codec_dot_tolerance(type, cols, sum);
         if (!(off <= tolerance))
-            return gq_fail(e, "the product of elements %llu to %llu is %g here and %g by the plain decoder",
-                           (unsigned long long)(first + r * cols),
-                           (unsigned long long)(first + r * cols + cols - 1), (double)room->products[r],
-                           exact);
+            return gq_fail(
+                e, "the product of elements %llu to %llu is %g by the fast decoder and %g by the plain one",
+                (unsigned long long)(first + r * cols), (unsigned long long)(first + r * cols + cols - 1),
+                (double)room->products[r], exact);
         room->agreed.worst = fmax(room->agreed.worst, off / tolerance);
     }
     return true;

@@ -61,10 +61,10 @@ static bool warn_requantized(gq_plan *plan, gq_error *e) {
     }
     return n == 0 ||
            words_add(&plan->warnings, e,
-                     "%zu of %zu tensors are quantized already, most as %s: errors are measured against "
+                     "%zu of %zu tensor%s %s quantized already, most as %s: errors are measured against "
                      "what they are now and come on top of what was lost before; quantize the original "
                      "where there is one",
-                     n, plan->n_tensors, gguf_type_name(most));
+                     n, plan->n_tensors, gq_s(plan->n_tensors), n == 1 ? "is" : "are", gguf_type_name(most));
 }
 
 static bool warn_names(gq_plan *plan, gq_error *e) {
@@ -98,11 +98,10 @@ static bool warn_projector(gq_plan *plan, const plan_output *out, gq_error *e) {
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gguf_type *to = gguf_type_of(out->tensors[i].to);
         if (out->tensors[i].to != out->tensors[i].from && 8 * to->block_bytes < 8 * to->block_elements)
-            return words_add(
-                &plan->warnings, e,
-                "%s: a projector (mmproj), through which all images and sounds pass: F16 or Q8_0 is "
-                "usual, and saves most of what can be saved",
-                out->label);
+            return words_add(&plan->warnings, e,
+                             "%s: a projector (mmproj), which all images and sounds pass through; F16 or "
+                             "Q8_0 is usual and saves most of what can be saved",
+                             out->label);
     }
     return true;
 }

@@ -178,8 +178,8 @@ static bool warn_unmatched(gq_plan *plan, size_t n, const char *first, const cha
 static bool warn_powerless(gq_plan *plan, size_t n, const char *first, gq_error *e) {
     return n == 0 ||
            words_add(&plan->warnings, e,
-                     "%zu %s for types: all tensors that match stay as they are, being norms, vectors "
-                     "or named by another option, or since no quantized file type is made%s%s'",
+                     "%zu %s for types: all matching tensors are kept unchanged, as they are norms or "
+                     "vectors, another option names them, or the file type does not quantize%s%s'",
                      n, n == 1 ? "pattern" : "patterns", n == 1 ? ": '" : "; first: '", first);
 }
 

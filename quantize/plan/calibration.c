@@ -68,11 +68,10 @@ static bool warn_of_machine(gq_plan *plan, const plan_calibration *c, gq_error *
     enum { MIB = 1 << 20 };
     uint64_t has = memory_budget_machine();
     return c->asked || c->bounds.peak <= has ||
-           words_add(
-               &plan->warnings, e,
-               "calibrating takes %llu MiB, and this machine has %llu MiB; a limit for the memory makes "
-               "it round fewer columns together",
-               (unsigned long long)(c->bounds.peak / MIB), (unsigned long long)(has / MIB));
+           words_add(&plan->warnings, e,
+                     "calibration takes %llu MiB, and this machine has %llu MiB; with a limit for the memory "
+                     "it rounds fewer columns together and takes less",
+                     (unsigned long long)(c->bounds.peak / MIB), (unsigned long long)(has / MIB));
 }
 
 static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) {
@@ -82,16 +81,15 @@ static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) 
         !words_add(&plan->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
                    c->job.context, trained, plan_input(plan)))
         return false;
-    if (f->held_back == 0 &&
-        !words_add(&plan->warnings, e,
-                   "the only window is not held back, so that nothing checks what the calibration does; "
-                   "take %d or more",
-                   HELD_BACK_ONE_IN))
+    if (f->held_back == 0 && !words_add(&plan->warnings, e,
+                                        "there is only one window, so none is held back to check the "
+                                        "calibration; take a text of %d windows or more",
+                                        HELD_BACK_ONE_IN))
         return false;
     return f->per_column >= LITTLE ||
            words_add(&plan->warnings, e,
-                     "%llu tokens are little to calibrate with: %.2g for each column of some matrices; from "
-                     "%g on, here %llu tokens, more brings little",
+                     "%llu tokens are few to calibrate with: %.2g per column of some matrices; take about %g "
+                     "per column, here %llu tokens; more than that brings little",
                      (unsigned long long)f->tokens, f->per_column, ENOUGH,
                      (unsigned long long)(ENOUGH / f->per_column * (double)f->tokens));
 }
@@ -186,11 +184,9 @@ static bool warn_of_overrides(gq_plan *plan, gq_error *e) {
     for (size_t i = 0; i < plan->overrides.n; i++) {
         const char *key = plan->overrides.items[i].key;
         if (strncmp(key, plan->facts.arch, n) == 0 && key[n] == '.')
-            return words_add(
-                &plan->warnings, e,
-                "calibrating runs the model as the file has it: %s as it will be set has no part "
-                "in that",
-                key);
+            return words_add(&plan->warnings, e,
+                             "calibration runs the model as it is in the file, without the new value of %s",
+                             key);
     }
     return true;
 }
@@ -220,11 +216,10 @@ bool plan_bound_calibration(gq_plan *plan, gq_error *e) {
         return words_add(&plan->warnings, e,
                          "there is nothing to calibrate: no matrix that is run gets a quantized type");
     if (c->facts.width < c->facts.columns &&
-        !words_add(
-            &plan->warnings, e,
-            "memory is short: of the widest matrices' %llu columns %llu are rounded together, and more "
-            "would be better",
-            (unsigned long long)c->facts.columns, (unsigned long long)c->facts.width))
+        !words_add(&plan->warnings, e,
+                   "memory is short: the widest matrices have %llu columns, of which only %llu are rounded "
+                   "together; more memory would make a better file",
+                   (unsigned long long)c->facts.columns, (unsigned long long)c->facts.width))
         return false;
     return warn_of_machine(plan, c, e) && warn_of_text(plan, c, e) && warn_of_overrides(plan, e);
 }
@@ -238,7 +233,8 @@ bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e) {
     if (!whole && !plan_outputs_are_there(plan)) kept.finished = 0; /* what the layers became was there */
     c->facts.layers_finished = kept.finished;
     if (kept.finished)
-        ok = ok && words_add(&plan->warnings, e, "of an unfinished calibration for %s %zu layer%s done", out,
+        ok = ok && words_add(&plan->warnings, e,
+                             "an unfinished calibration for %s will be continued: %zu layer%s done", out,
                              kept.finished, kept.finished == 1 ? " is" : "s are");
     if (kept.why)
         ok = ok && words_add(&plan->warnings, e, "an unfinished calibration for %s starts afresh: %s", out,

@@ -38,13 +38,13 @@ static const gq_conflict conflicts[] = {
     CONFLICT(include_weights, exclude_weights, "name those to use or those to leave out"),
     CONFLICT(keep_split, split_max_size, "each says where shards end"),
     CONFLICT(join, part, "parts are joined when all are done"),
-    CONFLICT(imatrix, calibration, "the calibration knows more, so drop the importance data"),
+    CONFLICT(imatrix, calibration, "a calibration gathers more than importance data hold; leave these out"),
     CONFLICT(part, calibration,
              "a calibrated run cannot be done in parts, as each layer depends on those before it"),
     CONFLICT(join, calibration,
              "a calibrated run cannot be done in parts, as each layer depends on those before it"),
     CONFLICT(transpose, calibration,
-             "the model runs on what has been written, so transpose tensors of the output"),
+             "a calibration cannot write transposed tensors; transpose those of the calibrated file"),
 };
 #undef CONFLICT
 

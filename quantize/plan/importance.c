@@ -39,7 +39,8 @@ bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *opt
     }
     return mix_may_lack_importance(t->name) &&
            words_add(&plan->warnings, e,
-                     "%s: %llu values do not fit the %llu columns of %s, quantized without them",
+                     "%s: %llu values do not fit the %llu columns of %s, which is quantized without "
+                     "importance data",
                      options->imatrix, (unsigned long long)source->inputs.n_values,
                      (unsigned long long)t->ne[0], t->name);
 }
@@ -86,10 +87,10 @@ bool plan_warn_raised(gq_plan *plan, const plan_output *out, const mix_choice *c
 static bool warn_missing(gq_plan *plan, const gq_options *options, const name_list *missing, uint64_t covered,
                          gq_error *e) {
     if (missing->n && covered == 0)
-        return words_add(&plan->warnings, e,
-                         "%s: none of its %llu entries belongs to a tensor that is quantized; is it of "
-                         "another model?",
-                         options->imatrix, (unsigned long long)plan->inputs.n_entries);
+        return words_add(
+            &plan->warnings, e,
+            "%s: no entry (of %llu) belongs to a tensor that is quantized; is it of another model?",
+            options->imatrix, (unsigned long long)plan->inputs.n_entries);
     char more[48];
     and_more(missing, more);
     return missing->n == 0 ||
@@ -121,7 +122,7 @@ static bool warn_unseen(gq_plan *plan, const name_list *unseen, uint64_t experts
     and_more(unseen, more);
     return experts == 0 ||
            words_add(&plan->warnings, e,
-                     "%llu %s no token of the importance data; their columns count the same: "
+                     "%llu %s no token of the importance data; all their columns count the same: "
                      "%s%s",
                      (unsigned long long)experts,
                      experts == 1 ? "matrix was reached by" : "matrices were reached by", unseen->text, more);
@@ -132,7 +133,7 @@ static bool warn_transposed(gq_plan *plan, const name_list *names, gq_error *e) 
     and_more(names, more);
     return names->n == 0 ||
            words_add(&plan->warnings, e,
-                     "importance data are of columns, which are rows in what is stored transposed, and not "
+                     "importance data describe columns, which are rows in a transposed tensor; they are not "
                      "used for %llu %s: %s%s",
                      (unsigned long long)names->n, names->n == 1 ? "tensor" : "tensors", names->text, more);
 }

@@ -102,7 +102,7 @@ static bool read_value(gguf_kv *o, uint32_t kept, const char *text, const char *
         memcpy(raw, &length, 8), memcpy(raw + 8, text + 4, length);
         return set(o, GGUF_STRING, raw, 8 + length, e);
     }
-    return gq_fail_usage(e, "override '%s': the type behind the '=' is int:, float:, bool: or str:", item);
+    return gq_fail_usage(e, "override '%s': the type after the '=' is int:, float:, bool: or str:", item);
 }
 
 typedef enum kind { NUMBER, TRUTH, TEXT, LIST } kind;

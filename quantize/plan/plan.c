@@ -125,8 +125,10 @@ static bool report_fallbacks(gq_plan *plan, const plan_output *out, const gq_opt
              (unsigned long long)s->n_fallbacks, s->n_fallbacks == 1 ? "tensor has" : "tensors have",
              first->source_name, (unsigned long long)first->ne[0], gq_s(first->ne[0]),
              gguf_type_name(first->to), gguf_type_name(first->wanted));
-    if (options->strict) return gq_fail(e, "%s: %s, and the plan is to be strict", plan_input(plan), text);
-    return words_add(&plan->warnings, e, "%s: %s; all cost %s", s->filetype, text,
+    if (options->strict)
+        return gq_fail(e, "%s: %s, and the plan is strict: no other type may take its place",
+                       plan_input(plan), text);
+    return words_add(&plan->warnings, e, "%s: %s; together they add %s", s->filetype, text,
                      units_bytes(cost, s->fallback_bytes));
 }
 

@@ -187,11 +187,10 @@ static bool decide_trials(target *t, gq_error *e) {
     if (!plan_harm_layers(plan, t->needed, &t->trial_layers, &least, e)) return false;
     plan->calibration->facts.has_trials = true, plan->calibration->facts.trial_layers = t->trial_layers;
     return t->trial_layers || !least ||
-           words_add(
-               &plan->warnings, e,
-               "memory is short: what each tensor's errors do to the predictions is presumed, as trials "
-               "would take %llu MiB",
-               (unsigned long long)(least >> 20) + 1);
+           words_add(&plan->warnings, e,
+                     "too little memory for trials of what each tensor's errors do to the predictions, which "
+                     "take %llu MiB; types are chosen by estimates",
+                     (unsigned long long)(least >> 20) + 1);
 }
 
 /* Measure what no earlier run has, and keep it. */

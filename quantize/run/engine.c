@@ -229,8 +229,9 @@ static bool check_join(const engine *g, gq_error *e) {
     for (uint32_t k = 0; k < g->n_journals && g->missing; k++) {
         unsigned long long missing = g->missing[k], all = g->journals[k].end - g->journals[k].begin;
         if (missing)
-            return gq_fail(e, "part %u of %u is not finished: %llu of its %llu chunks are missing or damaged",
-                           k + 1, g->n_journals, missing, all);
+            return gq_fail(
+                e, "part %u of %u is not finished: %llu of its %llu chunks missing or damaged; run it again",
+                k + 1, g->n_journals, missing, all);
     }
     return true;
 }

@@ -64,8 +64,8 @@ const char *journal_mismatch(const journal_head *found, const journal_head *want
         return "it was made by another version or build of gquant";
     if (found->identity.input != wanted->identity.input ||
         found->identity.content != wanted->identity.content)
-        return "its input was another one, or has changed since";
-    if (memcmp(found, wanted, sizeof *found) != 0) return "its options were other ones";
+        return "it had another input, or the input has changed since";
+    if (memcmp(found, wanted, sizeof *found) != 0) return "its options were different";
     return NULL;
 }
 
@@ -305,13 +305,12 @@ static bool announce_fitting(const gq_plan *plan, const journal *j, bool whole, 
                              gq_error *e) {
     const char *out = plan->outputs[0].path;
     if (whole)
-        return words_add(warnings, e, "all is written of an unfinished run for %s, which gets its name now",
-                         out);
-    if (!plan_outputs_are_there(plan))
         return words_add(warnings, e,
-                         "an unfinished run for %s starts afresh: what it has written is not there any more, "
-                         "or not all of it",
-                         out);
+                         "an unfinished run for %s had written all of it; the file gets its name now", out);
+    if (!plan_outputs_are_there(plan))
+        return words_add(
+            warnings, e,
+            "an unfinished run for %s starts afresh: what it had written is missing or incomplete", out);
     if (holds_any_chunk(plan, j))
         return words_add(warnings, e, "an unfinished run for %s will be continued", out);
     return plan->calibration || /* what that has finished is told apart */

@@ -46,7 +46,7 @@ static bool fail(const checkpoint *c, const char *what, gq_error *e) {
 
 /* ---- reading ---- */
 
-static const char DAMAGED[] = "what it left is damaged";
+static const char DAMAGED[] = "its file is damaged";
 
 static bool read_head(int fd, checkpoint_head *h) {
     return safe_file_read(fd, 0, h, sizeof *h) && memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 &&
@@ -57,10 +57,10 @@ static const char *mismatch(int fd, const checkpoint_head *wanted) {
     checkpoint_head found;
     if (!read_head(fd, &found)) return DAMAGED;
     if (memcmp(found.build, wanted->build, sizeof found.build) != 0)
-        return "it was one of another version or build of gquant";
+        return "it was made by another version or build of gquant";
     if (found.times != wanted->times || found.content != wanted->content)
-        return "its model was another one, or has changed since";
-    if (memcmp(&found, wanted, sizeof found) != 0) return "its text or its options were other ones";
+        return "it was of another model, or the model has changed since";
+    if (memcmp(&found, wanted, sizeof found) != 0) return "its text or its options were different";
     return NULL;
 }
 
@@ -135,7 +135,7 @@ uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_erro
     if (!found || !safe_file_read(c->fd, *at + sizeof r, bytes, r.size) ||
         r.crc != checksum_add(0, bytes, r.size)) {
         free(bytes);
-        gq_fail(e, "%s: a layer's record is damaged; remove it and begin anew", c->path);
+        gq_fail(e, "%s: a layer's record is damaged; remove this file and start again", c->path);
         return NULL;
     }
     *at += sizeof r + r.size, *n = r.size - sums_size(c);

@@ -153,8 +153,8 @@ bool windows_draw(text_windows *w, const gq_text *text, const gguf_model *model,
     size_t context = text->context ? text->context : GQ_CONTEXT, n_ids;
     *w = (text_windows){.context = context, .n = text->tokens / context};
     if (text->tokens > MOST)
-        return gq_fail_usage(e, "%llu tokens are more than are drawn, %d", (unsigned long long)text->tokens,
-                             MOST);
+        return gq_fail_usage(e, "%llu tokens: at most %d can be drawn at random",
+                             (unsigned long long)text->tokens, MOST);
     if (!check_length(text, SIZE_MAX, text->tokens, context, e)) return false;
     uint32_t *ids = ordinary(model, vocabulary, &n_ids, e), bos;
     uint64_t seed = SEED;
