@@ -27,22 +27,24 @@ _Static_assert((int)PANEL <= (int)MATMUL_MOST_PANEL, "callers make room for so m
 
 /* Into y, stride y_stride: what it held, or 0, plus the products of `rows` rows and `vectors` vectors of
  * tokens. Both are constants where this is inlined. */
-INLINE void chains(size_t rows, size_t vectors, const matmul_tile *t, size_t column_step, const float *w,
-                   float *y, size_t y_stride) {
+INLINE void matmul_chains(size_t rows, size_t vectors, const matmul_tile *t, size_t column_step,
+                          const float *w, float *y, size_t y_stride) {
     const size_t row_step = t->row_step, columns = t->columns;
     const float *x = t->x;
     vf sum[MOST_ROWS][MOST_VECTORS];
-    UNROLLED(r, rows) { UNROLLED(v, vectors) sum[r][v] = t->add ? load(y + r * y_stride + v * L) : (vf){0}; }
+    UNROLLED(r, rows) {
+        UNROLLED(v, vectors) sum[r][v] = t->add ? vf_load(y + r * y_stride + v * L) : (vf){0};
+    }
 #pragma GCC unroll 4
     for (size_t c = 0; c < columns; c++) {
         vf token[MOST_VECTORS];
-        UNROLLED(v, vectors) token[v] = load(x + c * PANEL + v * L);
+        UNROLLED(v, vectors) token[v] = vf_load(x + c * PANEL + v * L);
         UNROLLED(r, rows) {
-            vf weight = all(w[r * row_step + c * column_step]);
-            UNROLLED(v, vectors) sum[r][v] = fused(weight, token[v], sum[r][v]);
+            vf weight = vf_all(w[r * row_step + c * column_step]);
+            UNROLLED(v, vectors) sum[r][v] = vf_fused(weight, token[v], sum[r][v]);
         }
     }
-    UNROLLED(r, rows) { UNROLLED(v, vectors) store(y + r * y_stride + v * L, sum[r][v]); }
+    UNROLLED(r, rows) { UNROLLED(v, vectors) vf_store(y + r * y_stride + v * L, sum[r][v]); }
 }
 
 /* One function for each number of rows and vectors, and for weights that lie row by row or column by column.
@@ -50,12 +52,12 @@ INLINE void chains(size_t rows, size_t vectors, const matmul_tile *t, size_t col
 typedef void chains_of(const matmul_tile *t, const float *w, float *y, size_t y_stride);
 #define CHAINS(name, rows, vectors) \
     static void name##_by_row(const matmul_tile *t, const float *w, float *y, size_t y_stride) { \
-        chains(rows, vectors, t, 1, w, y, y_stride); \
+        matmul_chains(rows, vectors, t, 1, w, y, y_stride); \
     } \
     static void name##_by_column(const matmul_tile *t, const float *w, float *y, size_t y_stride) { \
-        chains(rows, vectors, \
-               &(matmul_tile){.x = t->x, .row_step = 1, .columns = t->columns, .add = t->add}, \
-               t->column_step, w, y, y_stride); \
+        matmul_chains(rows, vectors, \
+                      &(matmul_tile){.x = t->x, .row_step = 1, .columns = t->columns, .add = t->add}, \
+                      t->column_step, w, y, y_stride); \
     }
 CHAINS(most, MOST_ROWS, MOST_VECTORS)
 CHAINS(few, FEW_ROWS, MOST_VECTORS)
@@ -83,7 +85,7 @@ static void chains_in_part(chains_of *run, size_t rows, const matmul_tile *t, co
         memcpy(y + r * t->y_stride, copy + r * PANEL, sizeof(float) * t->tokens);
 }
 
-static void multiply(const matmul_tile *t) {
+static void matmul_multiply(const matmul_tile *t) {
     size_t narrow = t->tokens <= L, whole = narrow ? L : PANEL, row = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         chains_of *run = sizes[i].by[narrow][t->column_step != 1];
@@ -98,7 +100,7 @@ static void multiply(const matmul_tile *t) {
     }
 }
 
-static void pack(const float *x, size_t stride, size_t columns, size_t tokens, float *panel) {
+static void matmul_pack(const float *x, size_t stride, size_t columns, size_t tokens, float *panel) {
     for (size_t c = 0; c < columns; c++, x += stride, panel += PANEL)
         if (tokens == PANEL)
             memcpy(panel, x, sizeof(float) * PANEL);
@@ -108,4 +110,4 @@ static void pack(const float *x, size_t stride, size_t columns, size_t tokens, f
         }
 }
 
-const matmul_kernels LEVEL(matmul_kernels) = {PANEL, multiply, pack};
+const matmul_kernels LEVEL(matmul_kernels) = {PANEL, matmul_multiply, matmul_pack};

@@ -23,16 +23,16 @@ typedef struct totals {
 } totals;
 
 /* w NULL: no importance, and no weighted sums. */
-INLINE void add16(stretch *s, const float *x, const float *y, const float *w) {
+INLINE void stretch_add(stretch *s, const float *x, const float *y, const float *w) {
     for (int k = 0; k < VECTORS; k++) {
-        vf a = load(x + k * L), e = a - load(y + k * L), xx = a * a, ee = e * e;
+        vf a = vf_load(x + k * L), e = a - vf_load(y + k * L), xx = a * a, ee = e * e;
         s->x2.v[k] += xx, s->e2.v[k] += ee;
         if (w) {
-            vf weight = load(w + k * L);
+            vf weight = vf_load(w + k * L);
             s->wx2.v[k] += weight * xx, s->we2.v[k] += weight * ee;
         }
-        s->max_x.v[k] = larger(magnitude(a), s->max_x.v[k]);
-        s->max_e.v[k] = larger(magnitude(e), s->max_e.v[k]);
+        s->max_x.v[k] = vf_larger(vf_magnitude(a), s->max_x.v[k]);
+        s->max_e.v[k] = vf_larger(vf_magnitude(e), s->max_e.v[k]);
     }
 }
 
@@ -43,21 +43,21 @@ INLINE void add_lanes(double total[SUMS], const lanes16 *lanes) {
 }
 
 INLINE void keep_larger(lanes16 *most, const lanes16 *lanes) {
-    for (int k = 0; k < VECTORS; k++) most->v[k] = larger(lanes->v[k], most->v[k]);
+    for (int k = 0; k < VECTORS; k++) most->v[k] = vf_larger(lanes->v[k], most->v[k]);
 }
 
 /* Whether float has served for these sums: none beyond its range, and the largest so far above the smallest
  * normal number, 2^-126, that what terms below it have lost does not count. A sum of nothing but zeros is
  * one, too. */
 INLINE bool in_range(const lanes16 *sums, const lanes16 *terms) {
-    vm beyond = lt(all(0x1p100f), sums->v[0]), enough = le(all(0x1p-90f), sums->v[0]);
-    vm any = lt(all(0), terms->v[0]);
+    vm beyond = vf_less(vf_all(0x1p100f), sums->v[0]), enough = vf_at_most(vf_all(0x1p-90f), sums->v[0]);
+    vm any = vf_less(vf_all(0), terms->v[0]);
     for (int k = 1; k < VECTORS; k++) {
-        beyond = either(beyond, lt(all(0x1p100f), sums->v[k]));
-        enough = either(enough, le(all(0x1p-90f), sums->v[k]));
-        any = either(any, lt(all(0), terms->v[k]));
+        beyond = vm_either(beyond, vf_less(vf_all(0x1p100f), sums->v[k]));
+        enough = vm_either(enough, vf_at_most(vf_all(0x1p-90f), sums->v[k]));
+        any = vm_either(any, vf_less(vf_all(0), terms->v[k]));
     }
-    return !in_any(beyond) && (in_any(enough) || !in_any(any));
+    return !vm_any(beyond) && (vm_any(enough) || !vm_any(any));
 }
 
 static __attribute__((noinline)) void add_in_double(totals *t, const float *x, const float *y, const float *w,
@@ -72,12 +72,12 @@ static __attribute__((noinline)) void add_in_double(totals *t, const float *x, c
 INLINE void measure_stretch(totals *t, const float *x, const float *y, const float *w, size_t n) {
     stretch s = {0};
     size_t i = 0;
-    for (; i + SUMS <= n; i += SUMS) add16(&s, x + i, y + i, w ? w + i : NULL);
+    for (; i + SUMS <= n; i += SUMS) stretch_add(&s, x + i, y + i, w ? w + i : NULL);
     if (i < n) { /* zeros add nothing */
         float a[SUMS] = {0}, b[SUMS] = {0}, c[SUMS] = {0};
         memcpy(a, x + i, 4 * (n - i)), memcpy(b, y + i, 4 * (n - i));
         if (w) memcpy(c, w + i, 4 * (n - i));
-        add16(&s, a, b, w ? c : NULL);
+        stretch_add(&s, a, b, w ? c : NULL);
     }
     keep_larger(&t->max_e, &s.max_e);
     if (!in_range(&s.x2, &s.max_x) || !in_range(&s.e2, &s.max_e) ||
@@ -94,13 +94,13 @@ INLINE void measure_row(totals *t, const float *x, const float *y, const float *
         measure_stretch(t, x + c, y + c, w ? w + c : NULL, cols - c < STRETCH ? cols - c : STRETCH);
 }
 
-static double fold(const double lanes[SUMS]) {
+static double measure_fold(const double lanes[SUMS]) {
     double sum = 0;
     for (int i = 0; i < SUMS; i++) sum += lanes[i];
     return sum;
 }
 
-static float largest(const lanes16 *lanes, float most) {
+static float measure_largest(const lanes16 *lanes, float most) {
     float values[SUMS];
     memcpy(values, lanes, sizeof values);
     for (int i = 0; i < SUMS; i++) most = values[i] > most ? values[i] : most;
@@ -115,9 +115,9 @@ void LEVEL(measure)(const float *x, const float *y, size_t rows, size_t cols,
         for (size_t r = 0; r < rows; r++) measure_row(&t, x + r * cols, y + r * cols, w, cols);
     else /* rows make no difference */
         measure_row(&t, x, y, NULL, rows * cols);
-    double x2 = fold(t.x2), e2 = fold(t.e2);
+    double x2 = measure_fold(t.x2), e2 = measure_fold(t.e2);
     sum->n += rows * cols;
     sum->x2 += x2, sum->e2 += e2;
-    sum->wx2 += w ? fold(t.wx2) : x2, sum->we2 += w ? fold(t.we2) : e2;
-    sum->max_e = largest(&t.max_e, sum->max_e);
+    sum->wx2 += w ? measure_fold(t.wx2) : x2, sum->we2 += w ? measure_fold(t.we2) : e2;
+    sum->max_e = measure_largest(&t.max_e, sum->max_e);
 }
