@@ -159,7 +159,7 @@ int main(int argc, char **argv) {
     if (!dot_read_options(&s, argc, argv)) return fputs(usage, stderr), 2;
     uint8_t *memory = memory_pages((uint64_t)s.threads, s.bytes, NULL);
     float *out = malloc((size_t)s.threads * s.bytes / 4); /* a row is longer than that in any type */
-    float *x = malloc(COLS * sizeof *x), *room = malloc(codec_vector_room(COLS) * sizeof *room);
+    float *x = malloc(COLS * sizeof *x), *room = malloc(codec_vector_floats(COLS) * sizeof *room);
     const bool ok = memory && out && x && room;
     if (ok)
         bench_all(&s, x, room, memory, out);

@@ -95,7 +95,7 @@ static void pass_over_rows(void *data, size_t i, int thread) {
                        .moments = p->runs,
                        .n_moments = p->n_runs,
                        .columns = n,
-                       .room = p->rooms + (size_t)thread * p->room};
+                       .scratch = p->rooms + (size_t)thread * p->room};
     codec_feedback(&t, p->s->w + row % n * n, rows - row < FEEDBACK_ROWS ? rows - row : FEEDBACK_ROWS,
                    p->blocks + row * gguf_type_bytes(gguf_type_of(type), n), &sums);
 }

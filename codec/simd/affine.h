@@ -12,13 +12,13 @@ typedef struct affine_span {
 } affine_span;
 
 /* The best codes so far. All is in terms of the copy. */
-typedef struct affine {
-    copy copy;
+typedef struct affine_search {
+    block_copy copy;
     vf least; /* m >= 0 makes the minimum at least this */
     vf per_w; /* 1 / sum w */
-    form f;
+    code_sums f;
     vf a, m; /* its least-squares scale and minimum */
-} affine;
+} affine_search;
 
 /* Placings of the code range over a block's range: by how many steps the block reaches beyond its lower and
  * its upper end. Each lowers the error most after those before it, least squares and normal weights with and
@@ -36,18 +36,18 @@ static const int8_t placings_5_bits[20][2] = {
 INLINE float top_code(const affine_span sp) { return (float)((1 << sp.bits) - 1); }
 
 /* Sums for the codes that suit scale a and minimum m. */
-INLINE form take_affine(const affine *s, const affine_span sp, bool weighted, vf a, vf m) {
+INLINE code_sums affine_sum_codes(const affine_search *s, const affine_span sp, bool weighted, vf a, vf m) {
     vf inv = vf_inverse(a);
     return copy_sum_codes(&s->copy, sp.length, sp.bits, weighted, inv, -m * inv);
 }
 
 /* Error for scale a and minimum m, without sum w x^2. */
-INLINE vf affine_cost(const form *f, vf a, vf m) {
+INLINE vf affine_cost(const code_sums *f, vf a, vf m) {
     return a * (a * f->qq - 2.0f * f->qx) + m * (m * f->w + 2.0f * (f->wx - a * f->q));
 }
 
 /* Least squares for y ~ a q - m, and its cost. */
-INLINE vf affine_solve(const affine *s, const affine_span sp, const form *f, vf *a, vf *m) {
+INLINE vf affine_solve(const affine_search *s, const affine_span sp, const code_sums *f, vf *a, vf *m) {
     vf whole = f->w * f->qq, det = whole - f->q * f->q, across = f->w * f->qx - f->q * f->wx;
     /* All codes (nearly) equal: no scale and minimum to tell apart. */
     vm alone = vf_at_most(det, whole * 1e-5f);
@@ -57,13 +57,13 @@ INLINE vf affine_solve(const affine *s, const affine_span sp, const form *f, vf 
     return affine_cost(f, *a, *m);
 }
 
-INLINE void keep_form(vm better, form *best, const form *f) {
+INLINE void keep_form(vm better, code_sums *best, const code_sums *f) {
     best->q = vf_pick(better, f->q, best->q), best->qq = vf_pick(better, f->qq, best->qq);
     best->qx = vf_pick(better, f->qx, best->qx);
 }
 
 /* Keep these codes if that is better than those so far. */
-INLINE void keep_codes(affine *s, const affine_span sp, const form *f, vf *best) {
+INLINE void keep_codes(affine_search *s, const affine_span sp, const code_sums *f, vf *best) {
     vf a, m, e = affine_solve(s, sp, f, &a, &m);
     /* Equal weights below zero would get codes that are all the same and a scale below zero. */
     vm better = vm_both(vf_less(e, *best), vf_less(vf_all(0), a));
@@ -73,7 +73,7 @@ INLINE void keep_codes(affine *s, const affine_span sp, const form *f, vf *best)
 
 /* The best of several placings of the code range over the block's range; then, to polish it, codes anew for
  * the best scale and minimum so far, a few times. Returns their cost. */
-INLINE vf start_affine(affine *s, const vf *x, const float *w, const affine_span sp,
+INLINE vf start_affine(affine_search *s, const vf *x, const float *w, const affine_span sp,
                        const codec_search *search, bool weighted) {
     vf low = sp.any_min ? x[0] : vf_all(0), high = x[0];
     for (int i = 0; i < sp.length; i++) low = vf_smaller(x[i], low), high = vf_larger(x[i], high);
@@ -83,12 +83,12 @@ INLINE vf start_affine(affine *s, const vf *x, const float *w, const affine_span
     s->per_w = 1.0f / s->copy.sum_w;
     /* All codes zero: what a block of equal weights wants. */
     vf flat = -s->copy.sum_wy * s->per_w;
-    s->f = (form){vf_all(0), vf_all(0), vf_all(0), s->copy.sum_w, s->copy.sum_wy};
+    s->f = (code_sums){vf_all(0), vf_all(0), vf_all(0), s->copy.sum_w, s->copy.sum_wy};
     s->a = vf_all(0), s->m = sp.any_min ? flat : vf_larger(flat, s->least);
     vf best = affine_cost(&s->f, s->a, s->m);
     const int tries = search->placings.n;
     for (int k = 0; k < tries + search->polish; k++) {
-        form f;
+        code_sums f;
         if (k < tries) {
             const int8_t *at = search->placings.list[k];
             float lower = search->placing_step * at[0];
@@ -96,7 +96,7 @@ INLINE vf start_affine(affine *s, const vf *x, const float *w, const affine_span
             f = copy_sum_codes(&s->copy, sp.length, sp.bits, weighted, vf_all(1.5f * codes),
                                vf_all(0.5f * codes + lower));
         } else {
-            f = take_affine(s, sp, weighted, s->a, s->m);
+            f = affine_sum_codes(s, sp, weighted, s->a, s->m);
         }
         keep_codes(s, sp, &f, &best);
     }

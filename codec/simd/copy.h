@@ -10,24 +10,24 @@
  * between weights a little; rounding w y would move the weights themselves, those of little importance by
  * whole steps. The code of y = 0 must be zero or less under every scale that is worth trying: one subtraction
  * that stops at zero then cuts off what lies below code 0. */
-typedef struct copy {
+typedef struct block_copy {
     vp y[16], w[16];
     vf low, range, per_range, unit;
     vf sum_w, sum_wy;
-} copy;
+} block_copy;
 
 /* Sums for given codes q: all that is needed for the error under any scale and minimum. */
-typedef struct form {
+typedef struct code_sums {
     vf q, qq, qx; /* sum w q, sum w q^2, sum w q x */
     vf w, wx;     /* sum w, sum w x: the same for all codes */
-} form;
+} code_sums;
 
 /* Sixteen pairs of 31 bits would be 35 bits: with w, sums with y leave out the last four. */
 INLINE vi copy_shorten(vi pair, bool weighted) { return weighted ? pair >> 4 : pair; }
 INLINE vf copy_sum_y(vi sum, bool weighted) { return vi_to_float(sum) * (weighted ? 0x1p-11f : 0x1p-15f); }
 
 /* The weights' side of a copy: the same in all lanes. */
-INLINE void copy_weights(copy *c, const float *w, int n, int bits) {
+INLINE void copy_weights(block_copy *c, const float *w, int n, int bits) {
     const float most = (float)(0x7fff >> bits);
     float top = w[0];
     int32_t whole[32], sum = 0;
@@ -44,7 +44,7 @@ INLINE void copy_weights(copy *c, const float *w, int n, int bits) {
 }
 
 /* n is 16 or 32, all x lie within low..low + range. */
-INLINE void copy_block(copy *c, const vf *x, const float *w, int n, int bits, bool weighted, vf low,
+INLINE void copy_block(block_copy *c, const vf *x, const float *w, int n, int bits, bool weighted, vf low,
                        vf range) {
     c->unit = vf_all(1), c->sum_w = vf_all((float)n);
     if (weighted) copy_weights(c, w, n, bits);
@@ -62,7 +62,7 @@ INLINE void copy_block(copy *c, const vf *x, const float *w, int n, int bits, bo
 /* Sums, of y, for codes q = vf_nearest(y inv - offset) kept within 0..2^bits - 1. Sixteen bits hold them up
  * to twice the largest code: beyond 0 <= inv < 2^(bits + 1), 1/2 <= offset < 2^(bits + 1) the codes are
  * others, still with sums of their own. */
-INLINE form copy_sum_codes(const copy *c, int n, int bits, bool weighted, vf inv, vf offset) {
+INLINE code_sums copy_sum_codes(const block_copy *c, int n, int bits, bool weighted, vf inv, vf offset) {
     const int fraction = 14 - bits;
     const float one = (float)(1 << fraction);
     vp per = vp_twice(vf_nearest_int(vf_smaller(inv * one, vf_all(32767))));
@@ -80,7 +80,7 @@ INLINE form copy_sum_codes(const copy *c, int n, int bits, bool weighted, vf inv
         }
     }
     if (!weighted) q = vp_dot(lone, vp_all(1));
-    return (form){vi_to_float(q), vi_to_float(qq), copy_sum_y(qy, weighted), c->sum_w, c->sum_wy};
+    return (code_sums){vi_to_float(q), vi_to_float(qq), copy_sum_y(qy, weighted), c->sum_w, c->sum_wy};
 }
 
 #endif

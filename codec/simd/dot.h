@@ -193,7 +193,7 @@ INLINE void dot_multiply(const float *scale, const float *step, float *factor, i
     for (; i < n; i++) factor[i] = scale[i] * step[i];
 }
 
-/* What a tensor type supplies: the codes of a block, then scales and minimums of n blocks in order. */
+/* A tensor type supplies the codes of a block, then scales and minimums of n blocks in order. */
 #define CODES(name) INLINE void codes_##name(const uint8_t *b, int8_t *q)
 #define SCALES(name) \
     INLINE void scales_##name(const uint8_t *b, int n __attribute__((unused)), float *scale, \

@@ -19,16 +19,16 @@ static feedback_pass start_pass(const feedback_task *t, size_t rows) {
                        .group = steps->group,
                        .slice = length < SLICE_COLUMNS ? length : SLICE_COLUMNS,
                        .state_bytes = feedback_state_bytes(steps)};
-    float *room = t->room, **arrays[] = {&s.w, &s.error, &s.target, &s.rest, &s.goal};
+    float *scratch = t->scratch, **arrays[] = {&s.w, &s.error, &s.target, &s.rest, &s.goal};
     float **strips[] = {&s.sum, &s.trial, &s.trial_error, &s.value};
     _Static_assert(sizeof arrays / sizeof *arrays == FEEDBACK_ARRAYS, "as many as there is room for");
     _Static_assert(sizeof strips / sizeof *strips == FEEDBACK_STRIP_ARRAYS, "as many as there is room for");
-    for (size_t i = 0; i < FEEDBACK_ARRAYS; i++, room += s.padded * FEEDBACK_ROWS) *arrays[i] = room;
-    for (size_t i = 0; i < FEEDBACK_STRIP_ARRAYS; i++, room += PASS_COLUMNS * FEEDBACK_ROWS)
-        *strips[i] = room;
-    s.turned = room, s.states = (uint8_t *)t->room + sizeof(float) * feedback_floats(t->columns);
+    for (size_t i = 0; i < FEEDBACK_ARRAYS; i++, scratch += s.padded * FEEDBACK_ROWS) *arrays[i] = scratch;
+    for (size_t i = 0; i < FEEDBACK_STRIP_ARRAYS; i++, scratch += PASS_COLUMNS * FEEDBACK_ROWS)
+        *strips[i] = scratch;
+    s.turned = scratch, s.states = (uint8_t *)t->scratch + sizeof(float) * feedback_floats(t->columns);
     s.panels = (rows + s.panel - 1) / s.panel;
-    memset(t->room, 0, sizeof(float) * feedback_floats(t->columns));
+    memset(t->scratch, 0, sizeof(float) * feedback_floats(t->columns));
     return s;
 }
 

@@ -19,7 +19,7 @@ INLINE vi e2m1_code(vf v, vf x) {
 }
 
 /* sum w (x - s v)^2 for scale s. */
-INLINE vf error_at(const vf *x, const weight *w, bool weighted, int n, vf s) {
+INLINE vf error_at(const vf *x, const scaled_weight *w, bool weighted, int n, vf s) {
     vf sum = vf_all(0), inv = vf_inverse(s);
     for (int i = 0; i < n; i++) {
         vf m = vf_magnitude(x[i]), e = m - s * e2m1_nearest(m * inv);
@@ -38,8 +38,8 @@ INLINE vf round_fp4(const sub_scales *s, vf x, vi *code) {
 INLINE void choose_mxfp4(const batch *b, const codec_search *search, bool weighted, factors *f,
                          sub_scales *sub) {
     (void)search, (void)f;
-    weight room[32];
-    const weight *w = weighted ? scaled_spread(b->w, 32, room) : NULL;
+    scaled_weight scratch[32];
+    const scaled_weight *w = weighted ? scaled_spread(b->w, 32, scratch) : NULL;
     /* The largest weight is in [1, 2) of the block's unit; with 1/4 of it as the scale of V it is 4..8 of 12,
      * and that is where no weight is clipped and the steps are smallest but one. Finer and coarser scales are
      * tried too. The stored exponent is that of the scale, plus 128: 0 is 2^-128, below it there is nothing.
@@ -86,8 +86,8 @@ INLINE vi e4m3_below(vf s) {
 INLINE void choose_nvfp4(const batch *b, const codec_search *search, bool weighted, factors *f,
                          sub_scales *subs) {
     (void)f;
-    weight room[64];
-    const weight *w = weighted ? scaled_spread(b->w, 64, room) : NULL;
+    scaled_weight scratch[64];
+    const scaled_weight *w = weighted ? scaled_spread(b->w, 64, scratch) : NULL;
     for (int s = 0; s < 4; s++) {
         const vf *x = b->x + 16 * s;
         vf top = vf_all(0);

@@ -52,35 +52,35 @@ INLINE vf estimate_scale(const grid_type t, const vf *x, const float *w, bool we
 }
 
 /* Steps of a sub-block, begun. */
-typedef struct sub_steps {
+typedef struct grid_sub_steps {
     grid_step first[4 * 2], second[4 * 2];
-} sub_steps;
+} grid_sub_steps;
 
 INLINE void start_steps(const grid_type t, const vf *x, const float *w, bool weighted, vf a, bool thorough,
-                        sub_steps *s) {
+                        grid_sub_steps *s) {
     const bool second = thorough && t.signs == EVEN_SIGNS;
     for (int i = 0, k = 0; i < t.length; i += t.step, k++)
         start_step(t, x + i, w + i, weighted, a, &s->first[k], second ? &s->second[k] : NULL);
 }
 /* Sums for the best codes at scale a. */
-INLINE coded code_sub_block(const grid_type t, const sub_steps *s, const float *w, bool weighted, vf a,
-                            vi down, bool thorough) {
-    coded sum = {.vv = vf_all(0), .vx = vf_all(0)};
+INLINE grid_code code_sub_block(const grid_type t, const grid_sub_steps *s, const float *w, bool weighted,
+                                vf a, vi down, bool thorough) {
+    grid_code sum = {.vv = vf_all(0), .vx = vf_all(0)};
     for (int i = 0, k = 0; i < t.length; i += t.step, k++) {
         const grid_step *second = thorough && t.signs == EVEN_SIGNS ? &s->second[k] : NULL;
-        const coded c = code_best(t, &s->first[k], second, w + i, weighted, a, down, thorough);
+        const grid_code c = code_best(t, &s->first[k], second, w + i, weighted, a, down, thorough);
         sum.vv = sum.vv + c.vv, sum.vx = sum.vx + c.vx;
     }
     return sum;
 }
 /* The same with the better shift, where one serves a sub-block. */
-INLINE coded code_shifted(const grid_type t, const sub_steps *s, const vf *x, const float *w, bool weighted,
-                          vf a, bool thorough, vi *down) {
+INLINE grid_code code_shifted(const grid_type t, const grid_sub_steps *s, const vf *x, const float *w,
+                              bool weighted, vf a, bool thorough, vi *down) {
     *down = vi_all(0);
     if (t.signs == SHIFT_OF_SUB_BLOCK && !thorough) *down = likely_shift(x, w, weighted, t.length, a);
-    coded c = code_sub_block(t, s, w, weighted, a, *down, thorough);
+    grid_code c = code_sub_block(t, s, w, weighted, a, *down, thorough);
     if (t.signs == SHIFT_OF_SUB_BLOCK && thorough) {
-        const coded other = code_sub_block(t, s, w, weighted, a, vi_all(1), thorough);
+        const grid_code other = code_sub_block(t, s, w, weighted, a, vi_all(1), thorough);
         const vm m = vf_less(coded_error(other.vv, other.vx, a), coded_error(c.vv, c.vx, a));
         *down = vi_pick(m, vi_all(1), vi_all(0));
         c.vv = vf_pick(m, other.vv, c.vv), c.vx = vf_pick(m, other.vx, c.vx);
@@ -89,15 +89,15 @@ INLINE coded code_shifted(const grid_type t, const sub_steps *s, const vf *x, co
 }
 
 /* Step 1: sums for the best of several scales. */
-INLINE coded search_scale(const grid_type t, const vf *x, const float *w, bool weighted,
-                          const codec_search *search) {
+INLINE grid_code search_scale(const grid_type t, const vf *x, const float *w, bool weighted,
+                              const codec_search *search) {
     const float ratio = search->grid.ratio, down_half = 1 / sqrtf(ratio);
     vf a = estimate_scale(t, x, w, weighted), most = vf_all(-1);
-    sub_steps s;
+    grid_sub_steps s;
     start_steps(t, x, w, weighted, a, search->grid.thorough, &s);
-    /* As many tries below as above. */
+    /* There are as many tries below the estimate as above it. */
     for (int k = 1; k < search->grid.tries; k++) a = a * down_half;
-    coded best = {.vv = vf_all(1), .vx = vf_all(0)};
+    grid_code best = {.vv = vf_all(1), .vx = vf_all(0)};
     if (!grid_is_shifted(t)) { /* the same level everywhere, which every grid has */
         vf sum = vf_all(0), sum_x = vf_all(0);
         for (int i = 0; i < t.length; i++) {
@@ -109,7 +109,7 @@ INLINE coded search_scale(const grid_type t, const vf *x, const float *w, bool w
     }
     for (int k = 0; k < search->grid.tries; k++, a = a * ratio) {
         vi down;
-        const coded c = code_shifted(t, &s, x, w, weighted, a, search->grid.thorough, &down);
+        const grid_code c = code_shifted(t, &s, x, w, weighted, a, search->grid.thorough, &down);
         const vf explained = c.vx * c.vx * vf_inverse(c.vv);
         const vm better = vf_less(most, explained);
         most = vf_pick(better, explained, most);
@@ -129,7 +129,7 @@ INLINE void search_scales(const grid_type t, const batch *b, const vf *x, bool w
     const int subs = 256 / t.length;
     vf a[MOST_SUBS], vv[MOST_SUBS], top = vf_all(0);
     for (int k = 0; k < subs; k++) {
-        const coded c = search_scale(t, x + k * t.length, b->w + k * t.length, weighted, search);
+        const grid_code c = search_scale(t, x + k * t.length, b->w + k * t.length, weighted, search);
         a[k] = vf_larger(c.vx / c.vv, vf_all(0)), vv[k] = c.vv;
         top = vf_larger(top, a[k]);
     }
@@ -172,7 +172,7 @@ INLINE void choose_grid(const grid_type t, const batch *b, bool weighted, const 
         s->sc[k] = chosen.sc[k], s->scale[k] = chosen.d * t.unit * chosen.sc[k];
         s->down[k] = vi_all(0);
         if (t.signs != SHIFT_OF_SUB_BLOCK) continue;
-        sub_steps steps;
+        grid_sub_steps steps;
         const float *w = s->w + k * t.length;
         for (int i = 0; i < t.length; i++) x[i] = b->x[k * t.length + i] * s->sign;
         const vf a = vf_larger(s->scale[k], vf_all(0x1p-60f));
@@ -195,7 +195,7 @@ INLINE void round_grid(const grid_type t, grid_state *s, int column, const vf *f
     grid_step first, second;
     for (int i = 0; i < t.step; i++) x[i] = from[i] * s->sign;
     start_step(t, x, s->w + column, weighted, a, &first, both ? &second : NULL);
-    const coded c =
+    const grid_code c =
         code_best(t, &first, both ? &second : NULL, s->w + column, weighted, a, s->down[sub], s->thorough);
     for (int k = 0; k < t.step / t.size; k++) s->digits[column / t.size + k] = c.digits[k];
     s->signs[column / t.step] = c.signs;

@@ -88,11 +88,11 @@ typedef struct grid_step {
     vf per[2]; /* of each entry: units of cost per squared error, all_cost / sum w x^2 */
 } grid_step;
 /* The result of coding it. */
-typedef struct coded {
+typedef struct grid_code {
     vi digits[2]; /* of each entry */
     vi signs;     /* as above; shifted types: 1 where the shift is downward */
     vf vv, vx;    /* sum w v^2, sum w v x: v what the codes stand for, x as the entries saw it */
-} coded;
+} grid_code;
 
 /* Error for scale a, without sum w x^2. */
 INLINE vf coded_error(vf vv, vf vx, vf a) { return a * (a * vv - 2.0f * vx); }
@@ -203,16 +203,17 @@ INLINE vi nearest_entry(const grid_type t, const vf *x, const float *w, bool wei
     return t.least(c) & (t.size == 8 ? 0xffff : 0xfff);
 }
 
-INLINE vf level_at(const grid_type t, const coded *c, int i, vf shift) {
+INLINE vf level_at(const grid_type t, const grid_code *c, int i, vf shift) {
     const vf v = look_up8(t.level, c->digits[i / t.size] >> digit_bits(t) * (i % t.size));
     return grid_is_shifted(t) ? v + shift : v;
 }
 INLINE vf shift_of(vi down) { return vf_from_bits(down << 31 | vf_bits(vf_all(0.125f))); }
 
 /* At scale a > 0. down: of shifted types, whether downward. */
-INLINE coded code_step(const grid_type t, const grid_step *s, const float *w, bool weighted, vf a, vi down) {
+INLINE grid_code code_step(const grid_type t, const grid_step *s, const float *w, bool weighted, vf a,
+                           vi down) {
     const vf shift = shift_of(down);
-    coded c = {.signs = grid_is_shifted(t) ? down : s->signs, .vv = vf_all(0), .vx = vf_all(0)};
+    grid_code c = {.signs = grid_is_shifted(t) ? down : s->signs, .vv = vf_all(0), .vx = vf_all(0)};
     for (int k = 0; k < t.step / t.size; k++)
         c.digits[k] = nearest_entry(t, s->x + k * t.size, w + k * t.size, weighted, s->per[k], a, shift);
     for (int i = 0; i < t.step; i++) {
@@ -221,7 +222,7 @@ INLINE coded code_step(const grid_type t, const grid_step *s, const float *w, bo
     }
     return c;
 }
-INLINE void pick_coded(const grid_type t, vm m, const coded *a, coded *b) {
+INLINE void pick_coded(const grid_type t, vm m, const grid_code *a, grid_code *b) {
     for (int k = 0; k < t.step / t.size; k++) b->digits[k] = vi_pick(m, a->digits[k], b->digits[k]);
     b->signs = vi_pick(m, a->signs, b->signs);
     b->vv = vf_pick(m, a->vv, b->vv), b->vx = vf_pick(m, a->vx, b->vx);
@@ -243,10 +244,10 @@ INLINE vi likely_shift(const vf *x, const float *w, bool weighted, int n, vf a) 
 
 /* The better of what there is to try: both signs in *second, unless NULL, and shifts if each entry has its
  * own. */
-INLINE coded code_best(const grid_type t, const grid_step *s, const grid_step *second, const float *w,
-                       bool weighted, vf a, vi down, bool thorough) {
+INLINE grid_code code_best(const grid_type t, const grid_step *s, const grid_step *second, const float *w,
+                           bool weighted, vf a, vi down, bool thorough) {
     if (t.signs == SHIFT_OF_ENTRY && !thorough) down = likely_shift(s->x, w, weighted, t.step, a);
-    coded c = code_step(t, s, w, weighted, a, down), other;
+    grid_code c = code_step(t, s, w, weighted, a, down), other;
     if (t.signs == EVEN_SIGNS && second)
         other = code_step(t, second, w, weighted, a, down);
     else if (t.signs == SHIFT_OF_ENTRY && thorough)

@@ -21,23 +21,23 @@ typedef struct k_affine_shape {
 
 /* The cost of a sub-block's codes above their least error: bend (a - best)^2 + w (m - mean_q a + mean_x)^2.
  * With m >= 0 or codes that are all the same, the scale to start from is another than the best one. */
-typedef struct bowl {
+typedef struct k_affine_bowl {
     vf bend, best, w, mean_q, mean_x;
     vf start;
-} bowl;
+} k_affine_bowl;
 
 typedef struct k_affine_sub_block {
-    affine fit;
-    bowl bowl; /* of its codes, for the weights themselves */
-    vf sc, mn; /* packed */
+    affine_search fit;
+    k_affine_bowl bowl; /* of its codes, for the weights themselves */
+    vf sc, mn;          /* packed */
 } k_affine_sub_block;
 
-INLINE bowl bowl_of(const affine *s) {
-    const copy *c = &s->copy;
-    const form *f = &s->f;
+INLINE k_affine_bowl bowl_of(const affine_search *s) {
+    const block_copy *c = &s->copy;
+    const code_sums *f = &s->f;
     vf q = f->q * s->per_w, y = f->wx * s->per_w, bend = f->qq - q * f->q;
     bend = vf_pick(vf_less(f->qq * 1e-5f, bend), bend, vf_all(0)); /* as in affine_solve */
-    return (bowl){
+    return (k_affine_bowl){
         .bend = c->unit * bend,
         .best = c->range * (f->qx - q * f->wx) * vf_inverse(bend),
         .w = c->unit * f->w,
@@ -48,7 +48,8 @@ INLINE bowl bowl_of(const affine *s) {
 }
 
 /* The best packed scale next to the real one, with the best packed minimum for each: their cost. */
-INLINE vf k_affine_settle(const bowl *s, const vf d[2], const vf inv[2], float levels, vf *sc, vf *mn) {
+INLINE vf k_affine_settle(const k_affine_bowl *s, const vf d[2], const vf inv[2], float levels, vf *sc,
+                          vf *mn) {
     vf start = vf_nearest(s->start * inv[0] - 0.5f), best = vf_all(INFINITY);
     *sc = *mn = vf_all(0);
     for (int k = 0; k < 2; k++) {
@@ -67,7 +68,7 @@ INLINE vf k_affine_settle(const bowl *s, const vf d[2], const vf inv[2], float l
 INLINE void refit_factors(const batch *b, const k_affine_sub_block *subs, const k_affine_shape sh, vf d[2]) {
     vf a11 = vf_all(0), a12 = vf_all(0), a22 = vf_all(0), b1 = vf_all(0), b2 = vf_all(0);
     for (int k = 0; k < sh.subs; k++) {
-        const bowl *s = &subs[k].bowl;
+        const k_affine_bowl *s = &subs[k].bowl;
         vf sc = subs[k].sc, mn = subs[k].mn, q = s->mean_q * sc, wm = s->w * mn;
         a11 = a11 + s->bend * sc * sc + s->w * q * q, a12 = a12 - wm * q, a22 = a22 + wm * mn;
         b1 = b1 + s->bend * sc * s->best + s->w * q * s->mean_x, b2 = b2 - wm * s->mean_x;
@@ -96,7 +97,7 @@ INLINE void choose_factors(const batch *b, k_affine_sub_block *subs, const k_aff
                            vf d[2]) {
     vf top[2] = {vf_all(0), vf_all(0)};
     for (int k = 0; k < sh.subs; k++) {
-        const affine *s = &subs[k].fit;
+        const affine_search *s = &subs[k].fit;
         top[0] = vf_larger(subs[k].bowl.start, top[0]);
         top[1] = vf_larger(s->m * s->copy.range - s->copy.low, top[1]);
     }
@@ -124,7 +125,7 @@ INLINE void choose_factors(const batch *b, k_affine_sub_block *subs, const k_aff
 /* Step 3. */
 INLINE void pack_scales(k_affine_sub_block *sub, const k_affine_shape sh, const codec_pairs *neighbours,
                         bool weighted, const vf d[2]) {
-    affine *s = &sub->fit;
+    affine_search *s = &sub->fit;
     const vf inv[2] = {vf_inverse(d[0]), vf_inverse(d[1])};
     vf sc, mn, best = vf_all(INFINITY);
     k_affine_settle(&sub->bowl, d, inv, sh.levels, &sc, &mn);
@@ -134,7 +135,7 @@ INLINE void pack_scales(k_affine_sub_block *sub, const k_affine_shape sh, const 
         vf c = vf_clamp(sc + (float)by[0], vf_all(0), vf_all(sh.levels));
         vf n = vf_clamp(mn + (float)by[1], vf_all(0), vf_all(sh.levels));
         vf a = c * d[0] * s->copy.per_range, m = (n * d[1] + s->copy.low) * s->copy.per_range;
-        form f = take_affine(s, sh.span, weighted, a, m);
+        code_sums f = affine_sum_codes(s, sh.span, weighted, a, m);
         vf e = affine_cost(&f, a, m);
         vm better = vf_less(e, best);
         best = vf_pick(better, e, best), sub->sc = vf_pick(better, c, sub->sc),

@@ -10,22 +10,22 @@
 
 typedef struct k_scaled_shape {
     int subs, length; /* sub-blocks of a super-block, and their length */
-    grid grid;
+    scaled_grid grid;
     float lowest, highest; /* packed scales */
 } k_scaled_shape;
 
 typedef struct k_scaled_sub_block {
     const vf *x;
-    const weight *w;
-    scaled f;
+    const scaled_weight *w;
+    scaled_sums f;
     vf sc;
 } k_scaled_sub_block;
 
 /* Error for scale a, without sum w x^2. */
-INLINE vf k_scaled_cost(const scaled *f, vf a) { return a * (a * f->vv - 2.0f * f->vx); }
+INLINE vf k_scaled_cost(const scaled_sums *f, vf a) { return a * (a * f->vv - 2.0f * f->vx); }
 
 /* The packed scale that suits the sums best: a parabola's lowest point, rounded. */
-INLINE vf k_scaled_packed(const scaled *f, vf inv_d, const k_scaled_shape sh) {
+INLINE vf k_scaled_packed(const scaled_sums *f, vf inv_d, const k_scaled_shape sh) {
     return vf_clamp(vf_nearest(f->vx * vf_inverse(f->vv) * inv_d), vf_all(sh.lowest), vf_all(sh.highest));
 }
 
@@ -57,8 +57,8 @@ INLINE void pack_scale(k_scaled_sub_block *s, const k_scaled_shape sh, int moves
     vf best = k_scaled_cost(&s->f, s->sc * d);
     for (int k = 0; k < moves; k++) {
         float by = (float)((k + 1) / 2) * (k % 2 ? -step : step);
-        scaled f =
-            take_scaled(s->x, s->w, weighted, sh.length, sh.grid, vf_signed_inverse(s->sc * d) * (1.0f + by));
+        scaled_sums f = scaled_sum_codes(s->x, s->w, weighted, sh.length, sh.grid,
+                                         vf_signed_inverse(s->sc * d) * (1.0f + by));
         vf sc = k_scaled_packed(&f, inv_d, sh), e = k_scaled_cost(&f, sc * d);
         vm better = vf_less(e, best);
         best = vf_pick(better, e, best), s->sc = vf_pick(better, sc, s->sc);
@@ -68,8 +68,8 @@ INLINE void pack_scale(k_scaled_sub_block *s, const k_scaled_shape sh, int moves
 
 INLINE void k_scaled_choose(const batch *b, const k_scaled_shape sh, const codec_search *search,
                             bool weighted, factors *f, sub_scales *out) {
-    weight room[256];
-    const weight *w = weighted ? scaled_spread(b->w, 256, room) : NULL;
+    scaled_weight scratch[256];
+    const scaled_weight *w = weighted ? scaled_spread(b->w, 256, scratch) : NULL;
     k_scaled_sub_block subs[16];
     for (int k = 0; k < sh.subs; k++) {
         k_scaled_sub_block *s = &subs[k];

@@ -14,13 +14,13 @@ enum { BLOCK = 32 };
 INLINE void choose_pair(const batch *b, int bits, const codec_search *search, bool weighted, factors *f,
                         sub_scales *out) {
     const affine_span sp = {BLOCK, bits, true};
-    affine s;
+    affine_search s;
     vf best = start_affine(&s, b->x, b->w, sp, search, weighted);
     const float top = top_code(sp), step = search->move_step;
     for (int k = 0; k < search->moves; k++) { /* the code range, moved a little at either end */
         static const float by[8][2] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}, {1, 1}, {-1, -1}, {1, -1}, {-1, 1}};
         vf a = s.a * (top / (top + step * (by[k][0] + by[k][1])));
-        form m = take_affine(&s, sp, weighted, a, s.m * a * vf_inverse(s.a) - step * by[k][0] * a);
+        code_sums m = affine_sum_codes(&s, sp, weighted, a, s.m * a * vf_inverse(s.a) - step * by[k][0] * a);
         keep_codes(&s, sp, &m, &best);
     }
     f->d[0] = as_stored(b, s.a * s.copy.range), f->d[1] = as_half(b, s.copy.low - s.m * s.copy.range);
@@ -155,7 +155,7 @@ static const codec_search searches_q5_1[3][2] = {
                                   .move_step = 0.35f}},
 };
 
-static const grid q4_0_grid = {-8, 7, false};
+static const scaled_grid q4_0_grid = {-8, 7, false};
 INLINE void choose_q4_0(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *s) {
     choose_scaled(b, BLOCK, q4_0_grid, search, weighted, f, s);
@@ -169,7 +169,7 @@ INLINE vf round_q4_0(const factors *f, const sub_scales *s, vf x, vi *code) {
 #define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
-static const grid q5_0_grid = {-16, 15, false};
+static const scaled_grid q5_0_grid = {-16, 15, false};
 INLINE void choose_q5_0(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *s) {
     choose_scaled(b, BLOCK, q5_0_grid, search, weighted, f, s);
@@ -183,7 +183,7 @@ INLINE vf round_q5_0(const factors *f, const sub_scales *s, vf x, vi *code) {
 #define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
-static const grid iq4_nl_grid = {-127, 113, true};
+static const scaled_grid iq4_nl_grid = {-127, 113, true};
 INLINE void choose_iq4_nl(const batch *b, const codec_search *search, bool weighted, factors *f,
                           sub_scales *s) {
     choose_scaled(b, BLOCK, iq4_nl_grid, search, weighted, f, s);
@@ -197,7 +197,7 @@ INLINE vf round_iq4_nl(const factors *f, const sub_scales *s, vf x, vi *code) {
 #define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
-static const grid q8_0_grid = {-127, 127, false};
+static const scaled_grid q8_0_grid = {-127, 127, false};
 INLINE void choose_q8_0(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *s) {
     if (search->canonical)

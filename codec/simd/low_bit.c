@@ -83,7 +83,7 @@ static const codec_search searches_q2_0[3][2] = {
 };
 static const codec_search searches_q1_0[3][2] = {{{.moves = 0}}}; /* nothing to choose */
 
-static const grid ternary = {-1, 1, false}, quaternary = {-1, 2, false};
+static const scaled_grid ternary = {-1, 1, false}, quaternary = {-1, 2, false};
 
 INLINE void choose_tq1_0(const batch *b, const codec_search *search, bool weighted, factors *f,
                          sub_scales *s) {

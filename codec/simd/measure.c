@@ -8,22 +8,22 @@
  */
 enum { SUMS = 16, VECTORS = SUMS / L, STRETCH = 256 };
 
-typedef struct lanes16 {
+typedef struct measure_lanes {
     vf v[VECTORS];
-} lanes16;
+} measure_lanes;
 
-typedef struct stretch {
-    lanes16 x2, e2, wx2, we2;
-    lanes16 max_x, max_e;
-} stretch;
+typedef struct stretch_sums {
+    measure_lanes x2, e2, wx2, we2;
+    measure_lanes max_x, max_e;
+} stretch_sums;
 
-typedef struct totals {
+typedef struct measure_totals {
     double x2[SUMS], e2[SUMS], wx2[SUMS], we2[SUMS];
-    lanes16 max_e;
-} totals;
+    measure_lanes max_e;
+} measure_totals;
 
 /* w NULL: no importance, and no weighted sums. */
-INLINE void stretch_add(stretch *s, const float *x, const float *y, const float *w) {
+INLINE void stretch_add(stretch_sums *s, const float *x, const float *y, const float *w) {
     for (int k = 0; k < VECTORS; k++) {
         vf a = vf_load(x + k * L), e = a - vf_load(y + k * L), xx = a * a, ee = e * e;
         s->x2.v[k] += xx, s->e2.v[k] += ee;
@@ -36,20 +36,20 @@ INLINE void stretch_add(stretch *s, const float *x, const float *y, const float 
     }
 }
 
-INLINE void add_lanes(double total[SUMS], const lanes16 *lanes) {
+INLINE void add_lanes(double total[SUMS], const measure_lanes *lanes) {
     float sums[SUMS];
     memcpy(sums, lanes, sizeof sums);
     for (int i = 0; i < SUMS; i++) total[i] += (double)sums[i];
 }
 
-INLINE void keep_larger(lanes16 *most, const lanes16 *lanes) {
+INLINE void keep_larger(measure_lanes *most, const measure_lanes *lanes) {
     for (int k = 0; k < VECTORS; k++) most->v[k] = vf_larger(lanes->v[k], most->v[k]);
 }
 
 /* Whether float has served for these sums: none beyond its range, and the largest so far above the smallest
  * normal number, 2^-126, that what terms below it have lost does not count. A sum of nothing but zeros is
  * one, too. */
-INLINE bool in_range(const lanes16 *sums, const lanes16 *terms) {
+INLINE bool in_range(const measure_lanes *sums, const measure_lanes *terms) {
     vm beyond = vf_less(vf_all(0x1p100f), sums->v[0]), enough = vf_at_most(vf_all(0x1p-90f), sums->v[0]);
     vm any = vf_less(vf_all(0), terms->v[0]);
     for (int k = 1; k < VECTORS; k++) {
@@ -60,8 +60,8 @@ INLINE bool in_range(const lanes16 *sums, const lanes16 *terms) {
     return !vm_any(beyond) && (vm_any(enough) || !vm_any(any));
 }
 
-static __attribute__((noinline)) void add_in_double(totals *t, const float *x, const float *y, const float *w,
-                                                    size_t n) {
+static __attribute__((noinline)) void add_in_double(measure_totals *t, const float *x, const float *y,
+                                                    const float *w, size_t n) {
     for (size_t i = 0; i < n; i++) {
         double a = (double)x[i], e = a - (double)y[i], weight = w ? (double)w[i] : 0;
         t->x2[i % SUMS] += a * a, t->e2[i % SUMS] += e * e;
@@ -69,8 +69,8 @@ static __attribute__((noinline)) void add_in_double(totals *t, const float *x, c
     }
 }
 
-INLINE void measure_stretch(totals *t, const float *x, const float *y, const float *w, size_t n) {
-    stretch s = {0};
+INLINE void measure_stretch(measure_totals *t, const float *x, const float *y, const float *w, size_t n) {
+    stretch_sums s = {0};
     size_t i = 0;
     for (; i + SUMS <= n; i += SUMS) stretch_add(&s, x + i, y + i, w ? w + i : NULL);
     if (i < n) { /* zeros add nothing */
@@ -89,7 +89,7 @@ INLINE void measure_stretch(totals *t, const float *x, const float *y, const flo
     if (w) add_lanes(t->wx2, &s.wx2), add_lanes(t->we2, &s.we2);
 }
 
-INLINE void measure_row(totals *t, const float *x, const float *y, const float *w, size_t cols) {
+INLINE void measure_row(measure_totals *t, const float *x, const float *y, const float *w, size_t cols) {
     for (size_t c = 0; c < cols; c += STRETCH)
         measure_stretch(t, x + c, y + c, w ? w + c : NULL, cols - c < STRETCH ? cols - c : STRETCH);
 }
@@ -100,7 +100,7 @@ static double measure_fold(const double lanes[SUMS]) {
     return sum;
 }
 
-static float measure_largest(const lanes16 *lanes, float most) {
+static float measure_largest(const measure_lanes *lanes, float most) {
     float values[SUMS];
     memcpy(values, lanes, sizeof values);
     for (int i = 0; i < SUMS; i++) most = values[i] > most ? values[i] : most;
@@ -110,7 +110,7 @@ static float measure_largest(const lanes16 *lanes, float most) {
 void LEVEL(measure)(const float *x, const float *y, size_t rows, size_t cols,
                     const codec_importance *importance, codec_error *sum) {
     const float *w = importance ? importance->column : NULL;
-    totals t = {.max_e = {{{0}}}};
+    measure_totals t = {.max_e = {{{0}}}};
     if (w)
         for (size_t r = 0; r < rows; r++) measure_row(&t, x + r * cols, y + r * cols, w, cols);
     else /* rows make no difference */

@@ -4,7 +4,7 @@
 #ifndef GQ_PASS_H
 #define GQ_PASS_H
 
-#include "codec/feedback_room.h"
+#include "codec/feedback_scratch.h"
 #include "codec/simd/fma.h"
 #include "codec/simd/kernels.h"
 

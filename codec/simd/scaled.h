@@ -7,28 +7,30 @@
 
 /* Code values: the integers low..high, or (iq4) the 16 values of IQ4_NL, which lie between the same bounds.
  */
-typedef struct grid {
+typedef struct scaled_grid {
     float low, high;
     bool iq4;
-} grid;
+} scaled_grid;
 
 /* The weights of the objective, for many passes: one vector each, but where a multiplication broadcasts for
  * nothing. */
 #if GQ_LANES == 16 && defined(__AVX512F__)
-typedef float weight;
-INLINE const weight *scaled_spread(const float *w, int n, weight *room) { return (void)n, (void)room, w; }
+typedef float scaled_weight;
+INLINE const scaled_weight *scaled_spread(const float *w, int n, scaled_weight *scratch) {
+    return (void)n, (void)scratch, w;
+}
 #else
-typedef vf weight;
-INLINE const weight *scaled_spread(const float *w, int n, weight *room) {
-    for (int i = 0; i < n; i++) room[i] = vf_all(w[i]);
-    return room;
+typedef vf scaled_weight;
+INLINE const scaled_weight *scaled_spread(const float *w, int n, scaled_weight *scratch) {
+    for (int i = 0; i < n; i++) scratch[i] = vf_all(w[i]);
+    return scratch;
 }
 #endif
 
 /* Sums for given code values v: sum w v^2 and sum w v x. */
-typedef struct scaled {
+typedef struct scaled_sums {
     vf vv, vx;
-} scaled;
+} scaled_sums;
 
 /* Nearest value of the IQ4_NL table, by halving: which half, quarter, eighth, sixteenth t is in. Thresholds
  * are the middles between neighbours; on one, the lower value is taken. */
@@ -49,18 +51,19 @@ INLINE vf iq4_nearest(vf t, vi *index) {
     return look_up16(value, i);
 }
 
-INLINE vf round_to(const grid g, vf t) {
+INLINE vf round_to(const scaled_grid g, vf t) {
     return g.iq4 ? iq4_nearest(t, NULL) : vf_clamp(vf_nearest(t), vf_all(g.low), vf_all(g.high));
 }
 /* The nearest value for x, and the code that stands for it: 0 for the lowest. */
-INLINE vf round_scaled(const grid g, const sub_scales *s, vf x, vi *code) {
+INLINE vf round_scaled(const scaled_grid g, const sub_scales *s, vf x, vi *code) {
     vf v = g.iq4 ? iq4_nearest(x * s->inv, code) : round_to(g, x * s->inv);
     if (!g.iq4) *code = vf_nearest_int(v - g.low);
     return v * s->scale;
 }
 
-INLINE scaled take_scaled(const vf *x, const weight *w, bool weighted, int n, const grid g, vf inv) {
-    scaled f = {vf_all(0), vf_all(0)};
+INLINE scaled_sums scaled_sum_codes(const vf *x, const scaled_weight *w, bool weighted, int n,
+                                    const scaled_grid g, vf inv) {
+    scaled_sums f = {vf_all(0), vf_all(0)};
     for (int i = 0; i < n; i++) {
         vf v = round_to(g, x[i] * inv);
         vf wv = weighted ? w[i] * v : v;
@@ -71,13 +74,13 @@ INLINE scaled take_scaled(const vf *x, const weight *w, bool weighted, int n, co
 
 /* The best scale so far, as sums: the scale is vx / vv. */
 typedef struct scaled_fit {
-    scaled f;
+    scaled_sums f;
     vf explained; /* (sum w v x)^2 / sum w v^2: that much of sum w x^2 its least-squares scale explains */
     vf enough;    /* all of sum w x^2 but 2^-20. More is the noise of rounding, as in blocks of equal weights,
                      where every    scale is as good and all sub-blocks should choose the same */
 } scaled_fit;
 
-INLINE void keep_better(scaled_fit *kept, const scaled *f) {
+INLINE void keep_better(scaled_fit *kept, const scaled_sums *f) {
     vf explained = vf_smaller(f->vx * f->vx * vf_inverse(f->vv), kept->enough);
     vm better = vf_less(kept->explained, explained);
     kept->explained = vf_pick(better, explained, kept->explained);
@@ -85,7 +88,7 @@ INLINE void keep_better(scaled_fit *kept, const scaled *f) {
 }
 
 /* The best of both ladders. */
-INLINE scaled_fit start_scaled(const vf *x, const weight *w, bool weighted, int n, const grid g,
+INLINE scaled_fit start_scaled(const vf *x, const scaled_weight *w, bool weighted, int n, const scaled_grid g,
                                const codec_search *search) {
     vf top = x[0], xx = vf_all(0);
     for (int i = 0; i < n; i++) {
@@ -98,33 +101,33 @@ INLINE scaled_fit start_scaled(const vf *x, const weight *w, bool weighted, int 
     const codec_ladder *lower = &search->lower, *upper = &search->upper;
     for (int k = 0; k < lower->tries; k++) {
         vf inv = per * (g.low - lower->first - lower->step * (float)k);
-        scaled f = take_scaled(x, w, weighted, n, g, inv);
+        scaled_sums f = scaled_sum_codes(x, w, weighted, n, g, inv);
         keep_better(&kept, &f);
     }
     for (int k = 0; k < upper->tries; k++) {
         vf inv = per * (g.high + upper->first + upper->step * (float)k);
-        scaled f = take_scaled(x, w, weighted, n, g, inv);
+        scaled_sums f = scaled_sum_codes(x, w, weighted, n, g, inv);
         keep_better(&kept, &f);
     }
     return kept;
 }
 
 /* Try scales around the best: factors 1, 1 - step, 1 + step, 1 - 2 step, ... */
-INLINE void move_scaled(const vf *x, const weight *w, bool weighted, int n, const grid g, int moves,
-                        float step, scaled_fit *kept) {
+INLINE void move_scaled(const vf *x, const scaled_weight *w, bool weighted, int n, const scaled_grid g,
+                        int moves, float step, scaled_fit *kept) {
     for (int k = 0; k < moves; k++) {
         vf inv = vf_signed_inverse(kept->f.vx * vf_inverse(kept->f.vv));
         float by = (float)((k + 1) / 2) * (k % 2 ? -step : step);
-        scaled f = take_scaled(x, w, weighted, n, g, inv * (1.0f + by));
+        scaled_sums f = scaled_sum_codes(x, w, weighted, n, g, inv * (1.0f + by));
         keep_better(kept, &f);
     }
 }
 
 /* For a block of n with a binary16 scale of its own: the scale. */
-INLINE void choose_scaled(const batch *b, int n, const grid g, const codec_search *search, bool weighted,
-                          factors *f, sub_scales *s) {
-    weight room[256];
-    const weight *w = weighted ? scaled_spread(b->w, n, room) : NULL;
+INLINE void choose_scaled(const batch *b, int n, const scaled_grid g, const codec_search *search,
+                          bool weighted, factors *f, sub_scales *s) {
+    scaled_weight scratch[256];
+    const scaled_weight *w = weighted ? scaled_spread(b->w, n, scratch) : NULL;
     scaled_fit best = start_scaled(b->x, w, weighted, n, g, search);
     move_scaled(b->x, w, weighted, n, g, search->moves, search->move_step, &best);
     s->scale = f->d[0] = as_stored(b, best.f.vx * vf_inverse(best.f.vv));
