@@ -1,5 +1,8 @@
 /* Blocks to float32, exactly as the formats say. Plain loops over one block at a time: the compiler
- * vectorises them, and only the arithmetic in the formula rounds, so every level gives the same bits. */
+ * vectorises them, and only the arithmetic in the formula rounds, so every level gives the same bits.
+ *
+ * A decoder is DECODE(name), with EACH_BLOCK(TYPE) as its loop. The same formulas, element by element, are in
+ * codec/reference.c. Types that code weights by entries of a grid are in grid_read.c. */
 #include "codec/simd/kernels.h"
 #include "codec/simd/stored.h"
 

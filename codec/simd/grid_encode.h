@@ -1,5 +1,5 @@
-/* Encoders of the types that code weights by entries of a grid, all at once and step by step: what types need
- * not say. The search for scales, each lane one super-block:
+/* Encoders of the types that code weights by entries of a grid, all at once and step by step: the part that
+ * is the same for all of them. The search for scales, each lane one super-block:
  *   1. per sub-block, scales around one that moments of its weights suggest;
  *   2. d: sizes around the largest scale over the largest packed one, judged by what packed scales make of
  * the codes;
