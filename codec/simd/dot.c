@@ -7,22 +7,22 @@
 #include "codec/simd/dot.h"
 
 /* ---- plain numbers ---- */
-enum { TILE = 256 }; /* columns that are decoded together */
+enum { DECODED_COLUMNS = 256 }; /* columns that are decoded together */
 
-enum { STEP = 16, PARTS = STEP / L };
+enum { STEP_COLUMNS = 16, STEP_VECTORS = STEP_COLUMNS / L };
 
 /* Sixteen columns side by side, whatever a vector holds. */
-INLINE void add_step(vf sum[PARTS], const float *w, const float *x) {
-    for (int p = 0; p < PARTS; p++) sum[p] = mul_add(vf_load(w + p * L), vf_load(x + p * L), sum[p]);
+INLINE void add_step(vf sum[STEP_VECTORS], const float *w, const float *x) {
+    for (int p = 0; p < STEP_VECTORS; p++) sum[p] = mul_add(vf_load(w + p * L), vf_load(x + p * L), sum[p]);
 }
 /* The last ones with zeros behind them. */
-INLINE void add_numbers(vf sum[2][PARTS], const float *w, const float *x, size_t n) {
+INLINE void add_numbers(vf sum[2][STEP_VECTORS], const float *w, const float *x, size_t n) {
     size_t k = 0;
-    for (; k + 2 * STEP <= n; k += 2 * STEP)
-        for (int i = 0; i < 2; i++) add_step(sum[i], w + k + i * STEP, x + k + i * STEP);
-    for (int i = 0; k < n; k += STEP, i++) {
-        float last[2][STEP] = {0};
-        size_t left = n - k < STEP ? n - k : STEP;
+    for (; k + 2 * STEP_COLUMNS <= n; k += 2 * STEP_COLUMNS)
+        for (int i = 0; i < 2; i++) add_step(sum[i], w + k + i * STEP_COLUMNS, x + k + i * STEP_COLUMNS);
+    for (int i = 0; k < n; k += STEP_COLUMNS, i++) {
+        float last[2][STEP_COLUMNS] = {0};
+        size_t left = n - k < STEP_COLUMNS ? n - k : STEP_COLUMNS;
         memcpy(last[0], w + k, left * sizeof *w), memcpy(last[1], x + k, left * sizeof *x);
         add_step(sum[i], last[0], last[1]);
     }
@@ -31,16 +31,16 @@ INLINE void add_numbers(vf sum[2][PARTS], const float *w, const float *x, size_t
 #define DOT_NUMBERS(name, bytes) \
     void LEVEL(dot_##name)(const uint8_t *b, size_t n, size_t cols, const codec_vector *v, float *out) { \
         for (size_t r = 0; r < n; r++, b += (bytes)*cols) { \
-            vf sum[2][PARTS] = {0}; \
-            float s[STEP]; \
-            for (size_t k = 0; k < cols; k += TILE) { \
-                float w[TILE] __attribute__((aligned(64))); \
-                const size_t left = cols - k < TILE ? cols - k : TILE; \
+            vf sum[2][STEP_VECTORS] = {0}; \
+            float s[STEP_COLUMNS]; \
+            for (size_t k = 0; k < cols; k += DECODED_COLUMNS) { \
+                float w[DECODED_COLUMNS] __attribute__((aligned(64))); \
+                const size_t left = cols - k < DECODED_COLUMNS ? cols - k : DECODED_COLUMNS; \
                 LEVEL(decode_##name)(b + (bytes)*k, w, left); \
                 add_numbers(sum, w, v->x + k, left); \
             } \
-            for (int p = 0; p < PARTS; p++) vf_store(s + p * L, sum[0][p] + sum[1][p]); \
-            out[r] = add_up(s, STEP); \
+            for (int p = 0; p < STEP_VECTORS; p++) vf_store(s + p * L, sum[0][p] + sum[1][p]); \
+            out[r] = add_up(s, STEP_COLUMNS); \
         } \
     }
 DOT_NUMBERS(f32, 4)

@@ -199,7 +199,7 @@ INLINE void dot_multiply(const float *scale, const float *step, float *factor, i
     INLINE void scales_##name(const uint8_t *b, int n __attribute__((unused)), float *scale, \
                               float *min __attribute__((unused)))
 /* Bytes by which memory is asked in advance. */
-enum { AHEAD = 2048 };
+enum { AHEAD_BYTES = 2048 };
 /* The function of a type. `pack` blocks are unpacked together, as long as there are so many, then one by one:
  * codes_NAME and scales_NAME get their number, a constant. `groups` with a scale of their own in each block,
  * of 16 columns or a multiple of 32; sums: NO_MINIMUM, or the sums of x that go with the minimums. */
@@ -236,7 +236,7 @@ enum { AHEAD = 2048 };
             row_sum sum = {0}; \
             size_t k = 0; \
             for (; k + PACK <= cols; k += PACK, b += PACK_BYTES) { \
-                for (int at = 0; at < PACK_BYTES; at += 64) __builtin_prefetch(b + AHEAD + at); \
+                for (int at = 0; at < PACK_BYTES; at += 64) __builtin_prefetch(b + AHEAD_BYTES + at); \
                 add_##name(&sum, b, v, k, pack); \
             } \
             for (; k < cols; k += GGUF_##type##_ELEMENTS, b += GGUF_##type##_BYTES) \

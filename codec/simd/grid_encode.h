@@ -58,7 +58,7 @@ typedef struct grid_sub_steps {
 
 INLINE void start_steps(const grid_type t, const vf *x, const float *w, bool weighted, vf a, bool thorough,
                         grid_sub_steps *s) {
-    const bool second = thorough && t.signs == EVEN_SIGNS;
+    const bool second = thorough && t.signs == GRID_SIGNS_EVEN;
     for (int i = 0, k = 0; i < t.length; i += t.step, k++)
         start_step(t, x + i, w + i, weighted, a, &s->first[k], second ? &s->second[k] : NULL);
 }
@@ -67,7 +67,7 @@ INLINE grid_code code_sub_block(const grid_type t, const grid_sub_steps *s, cons
                                 vf a, vi down, bool thorough) {
     grid_code sum = {.vv = vf_all(0), .vx = vf_all(0)};
     for (int i = 0, k = 0; i < t.length; i += t.step, k++) {
-        const grid_step *second = thorough && t.signs == EVEN_SIGNS ? &s->second[k] : NULL;
+        const grid_step *second = thorough && t.signs == GRID_SIGNS_EVEN ? &s->second[k] : NULL;
         const grid_code c = code_best(t, &s->first[k], second, w + i, weighted, a, down, thorough);
         sum.vv = sum.vv + c.vv, sum.vx = sum.vx + c.vx;
     }
@@ -77,9 +77,9 @@ INLINE grid_code code_sub_block(const grid_type t, const grid_sub_steps *s, cons
 INLINE grid_code code_shifted(const grid_type t, const grid_sub_steps *s, const vf *x, const float *w,
                               bool weighted, vf a, bool thorough, vi *down) {
     *down = vi_all(0);
-    if (t.signs == SHIFT_OF_SUB_BLOCK && !thorough) *down = likely_shift(x, w, weighted, t.length, a);
+    if (t.signs == GRID_SHIFT_OF_SUB_BLOCK && !thorough) *down = likely_shift(x, w, weighted, t.length, a);
     grid_code c = code_sub_block(t, s, w, weighted, a, *down, thorough);
-    if (t.signs == SHIFT_OF_SUB_BLOCK && thorough) {
+    if (t.signs == GRID_SHIFT_OF_SUB_BLOCK && thorough) {
         const grid_code other = code_sub_block(t, s, w, weighted, a, vi_all(1), thorough);
         const vm m = vf_less(coded_error(other.vv, other.vx, a), coded_error(c.vv, c.vx, a));
         *down = vi_pick(m, vi_all(1), vi_all(0));
@@ -171,7 +171,7 @@ INLINE void choose_grid(const grid_type t, const batch *b, bool weighted, const 
     for (int k = 0; k < subs; k++) {
         s->sc[k] = chosen.sc[k], s->scale[k] = chosen.d * t.unit * chosen.sc[k];
         s->down[k] = vi_all(0);
-        if (t.signs != SHIFT_OF_SUB_BLOCK) continue;
+        if (t.signs != GRID_SHIFT_OF_SUB_BLOCK) continue;
         grid_sub_steps steps;
         const float *w = s->w + k * t.length;
         for (int i = 0; i < t.length; i++) x[i] = b->x[k * t.length + i] * s->sign;
@@ -190,7 +190,7 @@ INLINE void round_grid(const grid_type t, grid_state *s, int column, const vf *f
     const int sub = column / t.length;
     /* In a block of zeros codes do not matter. */
     const vf a = vf_larger(s->scale[sub], vf_all(0x1p-60f));
-    const bool both = s->thorough && t.signs == EVEN_SIGNS;
+    const bool both = s->thorough && t.signs == GRID_SIGNS_EVEN;
     vf x[8];
     grid_step first, second;
     for (int i = 0; i < t.step; i++) x[i] = from[i] * s->sign;
@@ -211,8 +211,8 @@ INLINE void ends_of_grid(const grid_type t, const grid_state *s, int column, vf 
     const int sub = column / t.length;
     const float top = t.level[t.size == 8 ? 2 : 7];
     vf above = vf_all(top), below = vf_all(-top);
-    if (t.signs == SHIFT_OF_ENTRY) above = above + 0.125f, below = below - 0.125f;
-    if (t.signs == SHIFT_OF_SUB_BLOCK)
+    if (t.signs == GRID_SHIFT_OF_ENTRY) above = above + 0.125f, below = below - 0.125f;
+    if (t.signs == GRID_SHIFT_OF_SUB_BLOCK)
         above = above + shift_of(s->down[sub]), below = below + shift_of(s->down[sub]);
     const vf scale = s->scale[sub] * s->sign;
     *low = vf_smaller(below * scale, above * scale), *high = vf_larger(below * scale, above * scale);

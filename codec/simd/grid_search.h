@@ -55,10 +55,10 @@
 
 /* ---- a type ---- */
 typedef enum grid_signs {
-    EVEN_SIGNS, /* of eight weights, an even number is negative */
-    FREE_SIGNS,
-    SHIFT_OF_ENTRY,    /* none; values are shifted up or down by an eighth, each entry's, ... */
-    SHIFT_OF_SUB_BLOCK /* ... or a sub-block's */
+    GRID_SIGNS_EVEN, /* of eight weights, an even number is negative */
+    GRID_SIGNS_FREE,
+    GRID_SHIFT_OF_ENTRY,    /* none; values are shifted up or down by an eighth, each entry's, ... */
+    GRID_SHIFT_OF_SUB_BLOCK /* ... or a sub-block's */
 } grid_signs;
 
 typedef struct grid_type {
@@ -75,7 +75,7 @@ typedef struct grid_type {
 } grid_type;
 
 INLINE bool grid_is_shifted(const grid_type t) {
-    return t.signs == SHIFT_OF_ENTRY || t.signs == SHIFT_OF_SUB_BLOCK;
+    return t.signs == GRID_SHIFT_OF_ENTRY || t.signs == GRID_SHIFT_OF_SUB_BLOCK;
 }
 INLINE int digit_bits(const grid_type t) { return t.size == 8 ? 2 : 3; }
 INLINE int digit_levels(const grid_type t) { return t.size == 8 ? 3 : 8; }
@@ -145,7 +145,7 @@ INLINE void start_step(const grid_type t, const vf *x, const float *w, bool weig
         const vi negative = vf_bits(x[i]) >> 31;
         s->signs = s->signs | (negative & 1 << i), odd = odd ^ negative;
         s->x[i] = vf_magnitude(x[i]);
-        if (t.signs == EVEN_SIGNS) {
+        if (t.signs == GRID_SIGNS_EVEN) {
             const vf harm = (weighted ? w[i] * s->x[i] : s->x[i]) * level_alone(t, s->x[i], a);
             const vm below = vf_less(harm, least_harm), below_next = vf_less(harm, next_harm);
             next = vi_pick(below, least, vi_pick(below_next, vi_all(1 << i), next));
@@ -154,7 +154,7 @@ INLINE void start_step(const grid_type t, const vf *x, const float *w, bool weig
         }
     }
     if (second) *second = *s;
-    if (t.signs == EVEN_SIGNS) {
+    if (t.signs == GRID_SIGNS_EVEN) {
         least = least & odd, next = next & odd;
         for (int i = 0; i < t.step; i++) {
             if (second) second->x[i] = change_sign(s->x[i], next, i);
@@ -246,11 +246,11 @@ INLINE vi likely_shift(const vf *x, const float *w, bool weighted, int n, vf a) 
  * own. */
 INLINE grid_code code_best(const grid_type t, const grid_step *s, const grid_step *second, const float *w,
                            bool weighted, vf a, vi down, bool thorough) {
-    if (t.signs == SHIFT_OF_ENTRY && !thorough) down = likely_shift(s->x, w, weighted, t.step, a);
+    if (t.signs == GRID_SHIFT_OF_ENTRY && !thorough) down = likely_shift(s->x, w, weighted, t.step, a);
     grid_code c = code_step(t, s, w, weighted, a, down), other;
-    if (t.signs == EVEN_SIGNS && second)
+    if (t.signs == GRID_SIGNS_EVEN && second)
         other = code_step(t, second, w, weighted, a, down);
-    else if (t.signs == SHIFT_OF_ENTRY && thorough)
+    else if (t.signs == GRID_SHIFT_OF_ENTRY && thorough)
         other = code_step(t, s, w, weighted, a, 1 - down);
     else
         return c;

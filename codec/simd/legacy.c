@@ -8,12 +8,12 @@
 #include "codec/simd/affine.h"
 #include "codec/simd/scaled.h"
 
-enum { BLOCK = 32 };
+enum { BLOCK_ELEMENTS = 32 };
 
 /* Chooses scale and minimum of a block. The minimum is added, so sub_scales holds its negative. */
 INLINE void choose_pair(const batch *b, int bits, const codec_search *search, bool weighted, factors *f,
                         sub_scales *out) {
-    const affine_span sp = {BLOCK, bits, true};
+    const affine_span sp = {BLOCK_ELEMENTS, bits, true};
     affine_search s;
     vf best = start_affine(&s, b->x, b->w, sp, search, weighted);
     const float top = top_code(sp), step = search->move_step;
@@ -34,14 +34,14 @@ INLINE vf round_pair(const sub_scales *s, int bits, vf x, vi *code) {
 }
 
 /* ---- packing ---- */
-INLINE void legacy_pack_nibbles(const vi codes[BLOCK], vi words[4]) {
+INLINE void legacy_pack_nibbles(const vi codes[BLOCK_ELEMENTS], vi words[4]) {
     vi bytes[16];
     for (int j = 0; j < 16; j++) bytes[j] = (codes[j] & 15) | (codes[j + 16] & 15) << 4;
     pack_bytes(bytes, 16, words);
 }
-INLINE vi fifth_bits(const vi codes[BLOCK]) {
+INLINE vi fifth_bits(const vi codes[BLOCK_ELEMENTS]) {
     vi bits = vi_all(0);
-    for (int j = 0; j < BLOCK; j++) bits = bits | (codes[j] >> 4) << j;
+    for (int j = 0; j < BLOCK_ELEMENTS; j++) bits = bits | (codes[j] >> 4) << j;
     return bits;
 }
 
@@ -59,10 +59,10 @@ INLINE void pack_q5_0(const vi d[2], const sub_scales *s, const vi *codes, vi *w
 }
 INLINE void pack_q8_0(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
     (void)s;
-    vi bytes[BLOCK];
+    vi bytes[BLOCK_ELEMENTS];
     /* Codes count from the lowest value, -127. */
-    for (int j = 0; j < BLOCK; j++) bytes[j] = (codes[j] - 127) & 255;
-    pack_bytes(bytes, BLOCK, words);
+    for (int j = 0; j < BLOCK_ELEMENTS; j++) bytes[j] = (codes[j] - 127) & 255;
+    pack_bytes(bytes, BLOCK_ELEMENTS, words);
     prepend_words(words, 8, d[0], 16);
 }
 INLINE void pack_q4_1(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
@@ -81,7 +81,7 @@ INLINE void pack_q5_1(const vi d[2], const sub_scales *s, const vi *codes, vi *w
  * from zero. */
 INLINE void choose_canonical(const batch *b, factors *f, sub_scales *s) {
     vf top = vf_all(0);
-    for (int i = 0; i < BLOCK; i++) top = vf_larger(vf_magnitude(b->x[i]), top);
+    for (int i = 0; i < BLOCK_ELEMENTS; i++) top = vf_larger(vf_magnitude(b->x[i]), top);
     /* In the block's own unit the powers of two cancel, unless the step or its reciprocal leaves the normal
      * numbers. */
     vf step = top * b->unit / 127.0f, inv = vf_pick(vf_less(vf_all(0), step), 1.0f / step, vf_all(0));
@@ -158,7 +158,7 @@ static const codec_search searches_q5_1[3][2] = {
 static const scaled_grid q4_0_grid = {-8, 7, false};
 INLINE void choose_q4_0(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *s) {
-    choose_scaled(b, BLOCK, q4_0_grid, search, weighted, f, s);
+    choose_scaled(b, BLOCK_ELEMENTS, q4_0_grid, search, weighted, f, s);
 }
 INLINE vf round_q4_0(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_scaled(q4_0_grid, s, x, code);
@@ -172,7 +172,7 @@ INLINE vf round_q4_0(const factors *f, const sub_scales *s, vf x, vi *code) {
 static const scaled_grid q5_0_grid = {-16, 15, false};
 INLINE void choose_q5_0(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *s) {
-    choose_scaled(b, BLOCK, q5_0_grid, search, weighted, f, s);
+    choose_scaled(b, BLOCK_ELEMENTS, q5_0_grid, search, weighted, f, s);
 }
 INLINE vf round_q5_0(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_scaled(q5_0_grid, s, x, code);
@@ -186,7 +186,7 @@ INLINE vf round_q5_0(const factors *f, const sub_scales *s, vf x, vi *code) {
 static const scaled_grid iq4_nl_grid = {-127, 113, true};
 INLINE void choose_iq4_nl(const batch *b, const codec_search *search, bool weighted, factors *f,
                           sub_scales *s) {
-    choose_scaled(b, BLOCK, iq4_nl_grid, search, weighted, f, s);
+    choose_scaled(b, BLOCK_ELEMENTS, iq4_nl_grid, search, weighted, f, s);
 }
 INLINE vf round_iq4_nl(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_scaled(iq4_nl_grid, s, x, code);
@@ -203,7 +203,7 @@ INLINE void choose_q8_0(const batch *b, const codec_search *search, bool weighte
     if (search->canonical)
         choose_canonical(b, f, s);
     else
-        choose_scaled(b, BLOCK, q8_0_grid, search, weighted, f, s);
+        choose_scaled(b, BLOCK_ELEMENTS, q8_0_grid, search, weighted, f, s);
 }
 INLINE vf round_q8_0(const factors *f, const sub_scales *s, vf x, vi *code) {
     return f->canonical ? round_canonical(s, x, code) : round_scaled(q8_0_grid, s, x, code);

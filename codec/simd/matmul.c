@@ -15,8 +15,8 @@ enum { MOST_ROWS = 6, MOST_VECTORS = 4 }; /* 24 of 32 */
 #else
 enum { MOST_ROWS = 6, MOST_VECTORS = 2 }; /* 12 of 16 */
 #endif
-enum { FEW_ROWS = 4, PANEL = MOST_VECTORS * L };
-_Static_assert((int)PANEL <= (int)MATMUL_MOST_PANEL, "callers make room for so many");
+enum { FEW_ROWS = 4, PANEL_TOKENS = MOST_VECTORS * L };
+_Static_assert((int)PANEL_TOKENS <= (int)MATMUL_MOST_PANEL, "callers make room for so many");
 
 /* A loop over registers, which must go. */
 #ifdef __clang__
@@ -38,7 +38,7 @@ INLINE void matmul_chains(size_t rows, size_t vectors, const matmul_tile *t, siz
 #pragma GCC unroll 4
     for (size_t c = 0; c < columns; c++) {
         vf token[MOST_VECTORS];
-        UNROLLED(v, vectors) token[v] = vf_load(x + c * PANEL + v * L);
+        UNROLLED(v, vectors) token[v] = vf_load(x + c * PANEL_TOKENS + v * L);
         UNROLLED(r, rows) {
             vf weight = vf_all(w[r * row_step + c * column_step]);
             UNROLLED(v, vectors) sum[r][v] = vf_fused(weight, token[v], sum[r][v]);
@@ -77,16 +77,16 @@ static const struct {
 
 /* Runs chains where the tokens end within the last vector, by way of a copy. */
 static void chains_in_part(chains_of *run, size_t rows, const matmul_tile *t, const float *w, float *y) {
-    float copy[MOST_ROWS * PANEL] = {0};
+    float copy[MOST_ROWS * PANEL_TOKENS] = {0};
     for (size_t r = 0; r < rows && t->add; r++)
-        memcpy(copy + r * PANEL, y + r * t->y_stride, sizeof(float) * t->tokens);
-    run(t, w, copy, PANEL);
+        memcpy(copy + r * PANEL_TOKENS, y + r * t->y_stride, sizeof(float) * t->tokens);
+    run(t, w, copy, PANEL_TOKENS);
     for (size_t r = 0; r < rows; r++)
-        memcpy(y + r * t->y_stride, copy + r * PANEL, sizeof(float) * t->tokens);
+        memcpy(y + r * t->y_stride, copy + r * PANEL_TOKENS, sizeof(float) * t->tokens);
 }
 
 static void matmul_multiply(const matmul_tile *t) {
-    size_t narrow = t->tokens <= L, whole = narrow ? L : PANEL, row = 0;
+    size_t narrow = t->tokens <= L, whole = narrow ? L : PANEL_TOKENS, row = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         chains_of *run = sizes[i].by[narrow][t->column_step != 1];
         for (; t->rows - row >= sizes[i].rows; row += sizes[i].rows) {
@@ -101,13 +101,13 @@ static void matmul_multiply(const matmul_tile *t) {
 }
 
 static void matmul_pack(const float *x, size_t stride, size_t columns, size_t tokens, float *panel) {
-    for (size_t c = 0; c < columns; c++, x += stride, panel += PANEL)
-        if (tokens == PANEL)
-            memcpy(panel, x, sizeof(float) * PANEL);
+    for (size_t c = 0; c < columns; c++, x += stride, panel += PANEL_TOKENS)
+        if (tokens == PANEL_TOKENS)
+            memcpy(panel, x, sizeof(float) * PANEL_TOKENS);
         else {
             memcpy(panel, x, sizeof(float) * tokens);
-            memset(panel + tokens, 0, sizeof(float) * (PANEL - tokens));
+            memset(panel + tokens, 0, sizeof(float) * (PANEL_TOKENS - tokens));
         }
 }
 
-const matmul_kernels LEVEL(matmul_kernels) = {PANEL, matmul_multiply, matmul_pack};
+const matmul_kernels LEVEL(matmul_kernels) = {PANEL_TOKENS, matmul_multiply, matmul_pack};

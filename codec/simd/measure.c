@@ -6,10 +6,10 @@
  * Stretches with numbers whose squares float does not hold are added up again in double, which holds them
  * all.
  */
-enum { SUMS = 16, VECTORS = SUMS / L, STRETCH = 256 };
+enum { SUMS = 16, SUM_VECTORS = SUMS / L, STRETCH_ELEMENTS = 256 };
 
 typedef struct measure_lanes {
-    vf v[VECTORS];
+    vf v[SUM_VECTORS];
 } measure_lanes;
 
 typedef struct stretch_sums {
@@ -24,7 +24,7 @@ typedef struct measure_totals {
 
 /* w NULL: no importance, and no weighted sums. */
 INLINE void stretch_add(stretch_sums *s, const float *x, const float *y, const float *w) {
-    for (int k = 0; k < VECTORS; k++) {
+    for (int k = 0; k < SUM_VECTORS; k++) {
         vf a = vf_load(x + k * L), e = a - vf_load(y + k * L), xx = a * a, ee = e * e;
         s->x2.v[k] += xx, s->e2.v[k] += ee;
         if (w) {
@@ -43,7 +43,7 @@ INLINE void add_lanes(double total[SUMS], const measure_lanes *lanes) {
 }
 
 INLINE void keep_larger(measure_lanes *most, const measure_lanes *lanes) {
-    for (int k = 0; k < VECTORS; k++) most->v[k] = vf_larger(lanes->v[k], most->v[k]);
+    for (int k = 0; k < SUM_VECTORS; k++) most->v[k] = vf_larger(lanes->v[k], most->v[k]);
 }
 
 /* Whether float has served for these sums: none beyond its range, and the largest so far above the smallest
@@ -52,7 +52,7 @@ INLINE void keep_larger(measure_lanes *most, const measure_lanes *lanes) {
 INLINE bool in_range(const measure_lanes *sums, const measure_lanes *terms) {
     vm beyond = vf_less(vf_all(0x1p100f), sums->v[0]), enough = vf_at_most(vf_all(0x1p-90f), sums->v[0]);
     vm any = vf_less(vf_all(0), terms->v[0]);
-    for (int k = 1; k < VECTORS; k++) {
+    for (int k = 1; k < SUM_VECTORS; k++) {
         beyond = vm_either(beyond, vf_less(vf_all(0x1p100f), sums->v[k]));
         enough = vm_either(enough, vf_at_most(vf_all(0x1p-90f), sums->v[k]));
         any = vm_either(any, vf_less(vf_all(0), terms->v[k]));
@@ -90,8 +90,9 @@ INLINE void measure_stretch(measure_totals *t, const float *x, const float *y, c
 }
 
 INLINE void measure_row(measure_totals *t, const float *x, const float *y, const float *w, size_t cols) {
-    for (size_t c = 0; c < cols; c += STRETCH)
-        measure_stretch(t, x + c, y + c, w ? w + c : NULL, cols - c < STRETCH ? cols - c : STRETCH);
+    for (size_t c = 0; c < cols; c += STRETCH_ELEMENTS)
+        measure_stretch(t, x + c, y + c, w ? w + c : NULL,
+                        cols - c < STRETCH_ELEMENTS ? cols - c : STRETCH_ELEMENTS);
 }
 
 static double measure_fold(const double lanes[SUMS]) {
