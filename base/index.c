@@ -32,10 +32,10 @@ uint64_t gguf_hash_seed(void) {
     return getentropy(&seed, sizeof seed) == 0 ? seed : 0x243f6a8885a308d3;
 }
 
-static uint64_t hash(const char *name, uint64_t seed) { return gguf_hash(name, strlen(name), seed); }
+static uint64_t index_hash(const char *name, uint64_t seed) { return gguf_hash(name, strlen(name), seed); }
 
 static void slot_insert(gguf_index *x, const char *name, uint32_t slot) {
-    uint64_t at = hash(name, x->seed);
+    uint64_t at = index_hash(name, x->seed);
     while (x->slots[at & (x->room - 1)]) at++;
     x->slots[at & (x->room - 1)] = slot;
     x->n++;
@@ -75,7 +75,7 @@ bool gguf_index_all(gguf_index *x, const void *records, size_t size, uint64_t n,
 
 bool gguf_index_find(const gguf_index *x, const void *records, size_t size, const char *name, uint64_t *i) {
     if (x->room == 0) return false;
-    for (uint64_t at = hash(name, x->seed);; at++) {
+    for (uint64_t at = index_hash(name, x->seed);; at++) {
         uint32_t slot = x->slots[at & (x->room - 1)];
         if (!slot) return false;
         const char *found = record_name(records, size, slot - 1);

@@ -1,3 +1,9 @@
+/* Files that are written, step by step: an output grows under a hidden name beside its own
+ * (safe_file_beside), which is locked, so that two processes never write the same one. When it is whole, it
+ * is synced, gets its name, and its folder is synced. A killed process leaves the hidden file behind without
+ * a lock; who finds it so may remove it. Between looking at a name and locking the file behind it another
+ * process may act, so the name is compared with the open file once the lock is held (safe_file_still_there).
+ */
 #include "base/safe_file.h"
 
 #include <errno.h>

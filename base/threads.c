@@ -102,7 +102,7 @@ static uint64_t wait_for_turn(threads_pool *p, uint32_t turn_before) {
     return gate;
 }
 
-static void leave(threads_pool *p) {
+static void leave_gate(threads_pool *p) {
     uint64_t before = atomic_fetch_sub(&p->gate, 1);
     if (!(before & AWAITED) || (before & INSIDE) > 1) return;
     pthread_mutex_lock(&p->lock);
@@ -120,7 +120,7 @@ static void *work_in_turns(void *arg) {
         if (!atomic_compare_exchange_strong(&p->gate, &gate, gate + 1)) continue;
         turn = (uint32_t)(gate >> TURN);
         p->work(p->data, w->number);
-        leave(p);
+        leave_gate(p);
     }
 }
 

@@ -14,7 +14,7 @@
 #include "bench/reference_data.h"
 #include "codec/codec.h"
 
-enum { ROWS = REFERENCE_ROWS, COLS = REFERENCE_COLS, N = ROWS * COLS, MOST_LEVELS = 256, MOST_LENGTH = 256 };
+enum { ROWS = REFERENCE_ROWS, COLS = REFERENCE_COLS, N = ROWS * COLS, MOST_LEVELS = 256, MOST_COLUMNS = 256 };
 static float x[N], importance[COLS], ones[COLS];
 
 /* ---- a scale alone: x' = a v, v from a list of levels ----
@@ -27,7 +27,7 @@ typedef struct levels {
     double value[MOST_LEVELS]; /* ascending */
 } levels;
 
-static levels integers(int low, int high) {
+static levels integer_levels(int low, int high) {
     levels l = {.n = high - low + 1};
     for (int i = 0; i < l.n; i++) l.value[i] = low + i;
     return l;
@@ -38,21 +38,21 @@ static levels iq4_levels(void) {
 static levels fp4_levels(void) {
     return (levels){15, {-12, -8, -6, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6, 8, 12}};
 }
-static levels signs(void) { return (levels){2, {-1, 1}}; }
+static levels sign_levels(void) { return (levels){2, {-1, 1}}; }
 
-typedef struct event {
+typedef struct level_event {
     double at;     /* value of s */
     double vv, vx; /* what it adds to sum w v^2 and sum w v x */
-} event;
+} level_event;
 
 static int by_time(const void *a, const void *b) {
-    double s = ((const event *)a)->at, t = ((const event *)b)->at;
+    double s = ((const level_event *)a)->at, t = ((const level_event *)b)->at;
     return (s > t) - (s < t);
 }
 
 /* Largest part of sum w x^2 that scales of one sign can explain. */
 static double explained_by(const levels *l, const float *block, const float *w, int n, double sign) {
-    static event events[MOST_LENGTH * MOST_LEVELS];
+    static level_event events[MOST_COLUMNS * MOST_LEVELS];
     int count = 0;
     double vv = 0, vx = 0, best = 0;
     for (int i = 0; i < n; i++) {
@@ -66,8 +66,8 @@ static double explained_by(const levels *l, const float *block, const float *w, 
         vv += wi * l->value[level] * l->value[level], vx += wi * value * l->value[level];
         for (int next; value != 0 && (next = up ? level + 1 : level - 1) >= 0 && next < l->n; level = next) {
             double from = l->value[level], to = l->value[next];
-            events[count++] =
-                (event){0.5 * (from + to) / value, wi * (to * to - from * from), wi * value * (to - from)};
+            events[count++] = (level_event){0.5 * (from + to) / value, wi * (to * to - from * from),
+                                            wi * value * (to - from)};
         }
     }
     qsort(events, (size_t)count, sizeof *events, by_time);
@@ -90,20 +90,20 @@ static double best_by_scale(const levels *l, const float *block, const float *w,
  * inward, in steps of 0.2 codes, coarser far inward; for each placing codes, least squares, and again while
  * that lowers the error. Steps half as long find nothing lower in the first four digits.
  */
-typedef struct span {
+typedef struct placing_span {
     int length, top;
     bool any_min; /* false: m >= 0 */
-} span;
+} placing_span;
 
-typedef struct fit {
+typedef struct placing_fit {
     double a, m, error;
-} fit;
+} placing_fit;
 
 typedef float v8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int32_t v8i __attribute__((vector_size(32)));
 
 /* By address: as an argument a v8 travels differently with AVX and without. */
-static double total(const v8 *v) {
+static double total_of_8(const v8 *v) {
     double sum = 0;
     for (int i = 0; i < 8; i++) sum += (double)(*v)[i];
     return sum;
@@ -113,8 +113,8 @@ static double total(const v8 *v) {
 #ifdef __x86_64__
 __attribute__((target_clones("avx2", "default")))
 #endif
-static fit
-try_placing(const span *sp, const float *block, const float *weight, double a, double m) {
+static placing_fit
+try_placing(const placing_span *sp, const float *block, const float *weight, double a, double m) {
     float inv = (float)(1 / a), offset = (float)(m / a), top = (float)sp->top;
     v8 q1 = {0}, qq = {0}, qx = {0}, w1 = {0}, wx = {0}, xx = {0}, most = (v8){0} + top;
     for (int i = 0; i < sp->length; i += 8) {
@@ -125,33 +125,35 @@ try_placing(const span *sp, const float *block, const float *weight, double a, d
         v8 wq = w * q;
         q1 += wq, qq += wq * q, qx += wq * x8, w1 += w, wx += w * x8, xx += w * x8 * x8;
     }
-    double sq = total(&q1), sqq = total(&qq), sqx = total(&qx), sw = total(&w1), swx = total(&wx);
+    double sq = total_of_8(&q1), sqq = total_of_8(&qq), sqx = total_of_8(&qx), sw = total_of_8(&w1),
+           swx = total_of_8(&wx);
     double det = sw * sqq - sq * sq;
-    fit f = {0, -swx / sw, 0};
+    placing_fit f = {0, -swx / sw, 0};
     if (det > 1e-6 * sw * sqq) {
         f.a = (sw * sqx - sq * swx) / det;
         f.m = (f.a * sq - swx) / sw;
     }
     if (!sp->any_min && f.m < 0) f.m = 0, f.a = sqq > 0 ? sqx / sqq : 0;
-    f.error = total(&xx) - f.a * sqx + f.m * swx;
+    f.error = total_of_8(&xx) - f.a * sqx + f.m * swx;
     return f;
 }
 
 /* Codes for a scale and a minimum, least squares for these codes, and so on while it helps. */
-static void polish(const span *sp, const float *block, const float *w, fit f, int rounds, fit *best) {
+static void polish_placing(const placing_span *sp, const float *block, const float *w, placing_fit f,
+                           int rounds, placing_fit *best) {
     for (int k = 0; k < rounds && f.a > 0; k++) {
-        fit next = try_placing(sp, block, w, f.a, f.m);
+        placing_fit next = try_placing(sp, block, w, f.a, f.m);
         if (k > 0 && next.error >= f.error) break;
         f = next;
     }
     if (f.error < best->error) *best = f;
 }
 
-static double best_by_scale_and_minimum(const span *sp, const float *block, const float *w) {
+static double best_by_scale_and_minimum(const placing_span *sp, const float *block, const float *w) {
     float low = sp->any_min ? block[0] : 0, high = block[0];
     for (int i = 0; i < sp->length; i++) low = fminf(low, block[i]), high = fmaxf(high, block[i]);
     /* All codes zero, first. */
-    fit best = try_placing(sp, block, w, 1e30, 0);
+    placing_fit best = try_placing(sp, block, w, 1e30, 0);
     if (high <= low) return fmax(0, best.error);
     double shifts[200];
     int n = 0;
@@ -165,9 +167,10 @@ static double best_by_scale_and_minimum(const span *sp, const float *block, cons
             double codes = sp->top + shifts[lower] + shifts[upper];
             if (codes < 0.2 * sp->top) continue;
             double a = (double)(high - low) / codes;
-            polish(sp, block, w, (fit){a, a * shifts[lower] - (double)low, INFINITY}, 4, &best);
+            polish_placing(sp, block, w, (placing_fit){a, a * shifts[lower] - (double)low, INFINITY}, 4,
+                           &best);
         }
-    polish(sp, block, w, best, 20, &best);
+    polish_placing(sp, block, w, best, 20, &best);
     return fmax(0, best.error);
 }
 
@@ -176,31 +179,31 @@ typedef struct type_bound {
     uint32_t type;
     int length, per_block; /* of a sub-block; sub-blocks that share a factor, over which the gain is kept, 0:
                               not kept */
-    enum { SCALE, PAIR, POWERS } kind;
+    enum { BOUND_SCALE, BOUND_PAIR, BOUND_POWERS } kind;
     int low, high; /* codes */
     levels (*special)(void);
     bool any_min;
 } type_bound;
 
 static const type_bound types[] = {
-    {GGUF_Q4_0, 32, 1, SCALE, -8, 7, NULL, false},
-    {GGUF_Q4_1, 32, 1, PAIR, 0, 15, NULL, true},
-    {GGUF_Q5_0, 32, 1, SCALE, -16, 15, NULL, false},
-    {GGUF_Q5_1, 32, 1, PAIR, 0, 31, NULL, true},
-    {GGUF_Q8_0, 32, 1, SCALE, -127, 127, NULL, false},
-    {GGUF_Q2_K, 16, 16, PAIR, 0, 3, NULL, false},
-    {GGUF_Q3_K, 16, 16, SCALE, -4, 3, NULL, false},
-    {GGUF_Q4_K, 32, 8, PAIR, 0, 15, NULL, false},
-    {GGUF_Q5_K, 32, 8, PAIR, 0, 31, NULL, false},
-    {GGUF_Q6_K, 16, 16, SCALE, -32, 31, NULL, false},
-    {GGUF_IQ4_NL, 32, 1, SCALE, 0, 0, iq4_levels, false},
-    {GGUF_IQ4_XS, 32, 8, SCALE, 0, 0, iq4_levels, false},
-    {GGUF_TQ1_0, 256, 1, SCALE, -1, 1, NULL, false},
-    {GGUF_TQ2_0, 256, 1, SCALE, -1, 1, NULL, false},
-    {GGUF_MXFP4, 32, 0, POWERS, 0, 0, fp4_levels, false},
-    {GGUF_NVFP4, 16, 0, SCALE, 0, 0, fp4_levels, false},
-    {GGUF_Q1_0, 128, 0, SCALE, 0, 0, signs, false},
-    {GGUF_Q2_0, 64, 1, SCALE, -1, 2, NULL, false},
+    {GGUF_Q4_0, 32, 1, BOUND_SCALE, -8, 7, NULL, false},
+    {GGUF_Q4_1, 32, 1, BOUND_PAIR, 0, 15, NULL, true},
+    {GGUF_Q5_0, 32, 1, BOUND_SCALE, -16, 15, NULL, false},
+    {GGUF_Q5_1, 32, 1, BOUND_PAIR, 0, 31, NULL, true},
+    {GGUF_Q8_0, 32, 1, BOUND_SCALE, -127, 127, NULL, false},
+    {GGUF_Q2_K, 16, 16, BOUND_PAIR, 0, 3, NULL, false},
+    {GGUF_Q3_K, 16, 16, BOUND_SCALE, -4, 3, NULL, false},
+    {GGUF_Q4_K, 32, 8, BOUND_PAIR, 0, 15, NULL, false},
+    {GGUF_Q5_K, 32, 8, BOUND_PAIR, 0, 31, NULL, false},
+    {GGUF_Q6_K, 16, 16, BOUND_SCALE, -32, 31, NULL, false},
+    {GGUF_IQ4_NL, 32, 1, BOUND_SCALE, 0, 0, iq4_levels, false},
+    {GGUF_IQ4_XS, 32, 8, BOUND_SCALE, 0, 0, iq4_levels, false},
+    {GGUF_TQ1_0, 256, 1, BOUND_SCALE, -1, 1, NULL, false},
+    {GGUF_TQ2_0, 256, 1, BOUND_SCALE, -1, 1, NULL, false},
+    {GGUF_MXFP4, 32, 0, BOUND_POWERS, 0, 0, fp4_levels, false},
+    {GGUF_NVFP4, 16, 0, BOUND_SCALE, 0, 0, fp4_levels, false},
+    {GGUF_Q1_0, 128, 0, BOUND_SCALE, 0, 0, sign_levels, false},
+    {GGUF_Q2_0, 64, 1, BOUND_SCALE, -1, 2, NULL, false},
 };
 
 /* MXFP4: the few powers of two are all there is. */
@@ -219,15 +222,17 @@ static double best_by_power(const levels *l, const float *block, const float *w,
 }
 
 static double best_error(const type_bound *t, const levels *l, const float *block, const float *w) {
-    if (t->kind == SCALE) return best_by_scale(l, block, w, t->length);
-    if (t->kind == POWERS) return best_by_power(l, block, w, t->length);
-    return best_by_scale_and_minimum(&(span){t->length, t->high, t->any_min}, block, w);
+    if (t->kind == BOUND_SCALE) return best_by_scale(l, block, w, t->length);
+    if (t->kind == BOUND_POWERS) return best_by_power(l, block, w, t->length);
+    return best_by_scale_and_minimum(&(placing_span){t->length, t->high, t->any_min}, block, w);
 }
 
 /* Relative errors: the least, and with the gain kept. The least-error x' has <x', x> = <x', x'> = x2 - e2;
  * scaled so that <x', x> = x2 its error is x2 e2 / (x2 - e2). */
 static void bound_of(const type_bound *t, const float *w, double *least, double *kept) {
-    levels l = t->special ? t->special() : t->kind == SCALE ? integers(t->low, t->high) : (levels){0, {0}};
+    levels l = t->special               ? t->special()
+               : t->kind == BOUND_SCALE ? integer_levels(t->low, t->high)
+                                        : (levels){0, {0}};
     int group = t->length * (t->per_block ? t->per_block : 1);
     double all_x2 = 0, all_e2 = 0, all_kept = 0;
     for (int first = 0; first < N; first += group) {
@@ -239,7 +244,7 @@ static void bound_of(const type_bound *t, const float *w, double *least, double 
     *least = sqrt(all_e2 / all_x2), *kept = t->per_block ? sqrt(all_kept / all_x2) : 0;
 }
 
-static bool wanted(const char *name, char *const *names) {
+static bool is_wanted(const char *name, char *const *names) {
     if (!*names) return true;
     while (*names && strcmp(*names, name) != 0) names++;
     return *names != NULL;
@@ -251,7 +256,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < COLS; i++) ones[i] = 1;
     for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
         const char *name = gguf_type_name(types[k].type);
-        if (!wanted(name, argv + 1)) continue;
+        if (!is_wanted(name, argv + 1)) continue;
         double least[2], kept[2];
         for (int on = 0; on < 2; on++) bound_of(&types[k], on ? importance : ones, &least[on], &kept[on]);
         printf("    {GGUF_%s, {%.6f, %.6f}, {%.6f, %.6f}},\n", name, least[0], least[1], kept[0], kept[1]);

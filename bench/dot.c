@@ -1,11 +1,14 @@
 /* bench-dot: rows times a vector, from stored blocks, beside nothing but reading the same bytes. Both are
- * done in turn by all threads, so that clock rates and company are the same for both. */
+ * done in turn by all threads, so that clock rates and company are the same for both.
+ *
+ * Each thread has a matrix of its own, of the same type and size. Printed per type and level are the medians
+ * of both rates, of the share of reading in the time of the product, and the weights that are multiplied per
+ * second. */
 #include <getopt.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -23,17 +26,17 @@ static const char usage[] = "usage: bench-dot [options]\n"
 
 enum { COLS = 4096, ENCODED_ROWS = 16, MOST_THREADS = 256, MOST_REPEATS = 101 };
 
-typedef struct setting {
+typedef struct dot_settings {
     const char *types, *isa;
     int threads, repeats;
     size_t bytes;
     bool csv;
-} setting;
+} dot_settings;
 
 static codec_vector vector;
 
 /* ---- one thread's turn ---- */
-typedef struct turn {
+typedef struct dot_turn {
     pthread_t thread;
     pthread_barrier_t *start;
     const kernels *kernels;
@@ -43,30 +46,24 @@ typedef struct turn {
     float *out;
     uint64_t sum;
     double read_seconds, dot_seconds; /* of this thread's processor */
-} turn;
-
-static double cpu_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+} dot_turn;
 
 static void *take_turn(void *arg) {
-    turn *t = arg;
+    dot_turn *t = arg;
     pthread_barrier_wait(t->start);
-    double begun = cpu_seconds();
+    double begun = turns_cpu_seconds();
     t->sum += t->kernels->read(t->blocks, t->rows * t->row_bytes);
-    t->read_seconds = cpu_seconds() - begun;
+    t->read_seconds = turns_cpu_seconds() - begun;
     pthread_barrier_wait(t->start);
-    begun = cpu_seconds();
+    begun = turns_cpu_seconds();
     t->codec->dot(t->blocks, t->rows, COLS, &vector, t->out);
-    t->dot_seconds = cpu_seconds() - begun;
+    t->dot_seconds = turns_cpu_seconds() - begun;
     return NULL;
 }
 
 /* ---- a type at a level ---- */
 /* Some encoded rows, over and over. Without an encoder: any bytes that are sound numbers. */
-static void fill(const codec *c, uint8_t *blocks, size_t row_bytes, size_t rows) {
+static void fill_encoded_rows(const codec *c, uint8_t *blocks, size_t row_bytes, size_t rows) {
     static float weights[ENCODED_ROWS * COLS];
     uint32_t u = 1;
     for (size_t i = 0; i < ENCODED_ROWS * COLS; i++)
@@ -78,7 +75,8 @@ static void fill(const codec *c, uint8_t *blocks, size_t row_bytes, size_t rows)
         memcpy(blocks + r * row_bytes, blocks + r % ENCODED_ROWS * row_bytes, row_bytes);
 }
 
-static void take_turns(const setting *s, turn *turns, double *read_rate, double *dot_rate, double *share) {
+static void take_turns(const dot_settings *s, dot_turn *turns, double *read_rate, double *dot_rate,
+                       double *share) {
     pthread_barrier_t start;
     pthread_barrier_init(&start, NULL, (unsigned)s->threads);
     for (int repeat = 0; repeat < s->repeats; repeat++) {
@@ -98,29 +96,31 @@ static void take_turns(const setting *s, turn *turns, double *read_rate, double 
     pthread_barrier_destroy(&start);
 }
 
-static void bench(const setting *s, const kernels *k, const gguf_type *type, uint8_t *memory, float *out) {
-    static turn turns[MOST_THREADS];
+static void bench_level(const dot_settings *s, const kernels *k, const gguf_type *type, uint8_t *memory,
+                        float *out) {
+    static dot_turn turns[MOST_THREADS];
     double read_rate[MOST_REPEATS], dot_rate[MOST_REPEATS], share[MOST_REPEATS];
     const size_t row_bytes = gguf_type_bytes(type, COLS), rows = s->bytes / row_bytes;
     for (int i = 0; i < s->threads; i++) {
         uint8_t *blocks = memory + (size_t)i * s->bytes;
-        turns[i] = (turn){.kernels = k, .codec = &k->codecs[type->id], .blocks = blocks};
+        turns[i] = (dot_turn){.kernels = k, .codec = &k->codecs[type->id], .blocks = blocks};
         turns[i].rows = rows, turns[i].row_bytes = row_bytes, turns[i].out = out + (size_t)i * rows;
         if (i == 0)
-            fill(turns[i].codec, blocks, row_bytes, rows);
+            fill_encoded_rows(turns[i].codec, blocks, row_bytes, rows);
         else
             memcpy(blocks, memory, rows * row_bytes);
     }
     take_turns(s, turns, read_rate, dot_rate, share);
-    const double read_gb = 1e-9 * median(read_rate, s->repeats), gb = 1e-9 * median(dot_rate, s->repeats);
+    const double read_gb = 1e-9 * turns_median(read_rate, s->repeats),
+                 gb = 1e-9 * turns_median(dot_rate, s->repeats);
     printf(s->csv ? "%s,%s,%d,%.2f,%.2f,%.3f,%.0f\n" : "%-7s %-10s %7d %9.2f %9.2f %7.3f %9.0f\n", type->name,
-           kernels_name(k), s->threads, read_gb, gb, median(share, s->repeats),
+           kernels_name(k), s->threads, read_gb, gb, turns_median(share, s->repeats),
            1e3 * gb / type->block_bytes * type->block_elements);
     fflush(stdout);
 }
 
 /* ---- all ---- */
-static bool read_options(setting *s, int argc, char **argv) {
+static bool dot_read_options(dot_settings *s, int argc, char **argv) {
     static const struct option options[] = {
         {"types", 1, NULL, 't'},  {"isa", 1, NULL, 'i'}, {"threads", 1, NULL, 'n'}, {"size", 1, NULL, 's'},
         {"repeat", 1, NULL, 'r'}, {"csv", 0, NULL, 'c'}, {"help", 0, NULL, 'h'},    {0}};
@@ -140,7 +140,7 @@ static bool read_options(setting *s, int argc, char **argv) {
            s->repeats <= MOST_REPEATS && mib >= 1 && mib <= 4096;
 }
 
-static void bench_all(const setting *s, float *x, float *room, uint8_t *memory, float *out) {
+static void bench_all(const dot_settings *s, float *x, float *room, uint8_t *memory, float *out) {
     for (size_t k = 0; k < COLS; k++) x[k] = (float)(k % 31) / 16 - 1;
     vector = codec_vector_make(x, COLS, room);
     puts(s->csv ? "type,level,threads,read,dot,share,weights"
@@ -149,17 +149,17 @@ static void bench_all(const setting *s, float *x, float *room, uint8_t *memory, 
         for (size_t i = 0; kernels_level_name(i); i++) {
             const kernels *k = kernels_level(kernels_level_name(i));
             if (!k || (s->isa && strcmp(s->isa, kernels_name(k)) != 0)) continue;
-            if (k->codecs[id].dot && listed(s->types, gguf_type_name(id)))
-                bench(s, k, gguf_type_of(id), memory, out);
+            if (k->codecs[id].dot && turns_is_listed(s->types, gguf_type_name(id)))
+                bench_level(s, k, gguf_type_of(id), memory, out);
         }
 }
 
 int main(int argc, char **argv) {
-    setting s = {.repeats = 5, .threads = (int)sysconf(_SC_NPROCESSORS_ONLN)};
-    if (!read_options(&s, argc, argv)) return fputs(usage, stderr), 2;
+    dot_settings s = {.repeats = 5, .threads = (int)sysconf(_SC_NPROCESSORS_ONLN)};
+    if (!dot_read_options(&s, argc, argv)) return fputs(usage, stderr), 2;
     uint8_t *memory = memory_pages((uint64_t)s.threads, s.bytes, NULL);
     float *out = malloc((size_t)s.threads * s.bytes / 4); /* a row is longer than that in any type */
-    float *x = malloc(COLS * sizeof *x), *room = malloc(codec_vector_room(COLS) * sizeof *room);
+    float *x = malloc(COLS * sizeof *x), *room = malloc(codec_vector_floats(COLS) * sizeof *room);
     const bool ok = memory && out && x && room;
     if (ok)
         bench_all(&s, x, room, memory, out);

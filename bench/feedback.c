@@ -27,19 +27,19 @@ static int threads = 1, effort = EFFORT_DEFAULT;
 static uint32_t type = GGUF_Q4_K;
 static size_t rows = 256;
 
-static double now(void) {
+static double feedback_seconds(void) {
     struct timespec t;
     clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void *memory(size_t bytes) {
+static void *allocate_lines(size_t bytes) {
     void *p = memory_lines(1, bytes, NULL);
     if (!p) exit(1);
     return p;
 }
-static float *random_floats(size_t n, float unit) {
-    float *x = memory(sizeof *x * n);
+static float *random_activations(size_t n, float unit) {
+    float *x = allocate_lines(sizeof *x * n);
     uint64_t state = n;
     for (size_t i = 0; i < n; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
@@ -52,25 +52,25 @@ static float *random_floats(size_t n, float unit) {
 static double product_seconds(const float *w, const float *x, size_t n) {
     gq_error e;
     matmul *m = matmul_new(k, pool, &e);
-    float *y = memory(sizeof *y * n * TOKENS);
+    float *y = allocate_lines(sizeof *y * n * TOKENS);
     if (!m) exit(1);
     matmul_weights of = {w, GGUF_F32, n, n, sizeof *w * n};
     matmul_run(m, &of, x, TOKENS, y, TOKENS, TOKENS);
-    double start = now();
+    double start = feedback_seconds();
     matmul_run(m, &of, x, TOKENS, y, TOKENS, TOKENS);
-    double took = now() - start;
+    double took = feedback_seconds() - start;
     matmul_free(m), free(y);
     return took;
 }
 
-typedef struct site {
+typedef struct bench_site {
     size_t n;
     float *x, *y, *w;
     double product; /* seconds of the last one */
-} site;
+} bench_site;
 
 /* Before and after what it is compared with. */
-static void report(site *s, const char *what, double seconds, double operations) {
+static void print_rate(bench_site *s, const char *what, double seconds, double operations) {
     double after = product_seconds(s->w, s->y, s->n), n = (double)s->n;
     double rate = 1e-9 * operations / seconds, beside = 1e-9 * 4 * n * n * TOKENS / (s->product + after);
     printf("%6zu  %-28s %8.2f s %8.1f %8.1f %6.2f\n", s->n, what, seconds, rate, beside, rate / beside);
@@ -78,15 +78,15 @@ static void report(site *s, const char *what, double seconds, double operations)
     s->product = after;
 }
 
-typedef struct pass {
-    const site *s;
+typedef struct bench_pass {
+    const bench_site *s;
     const feedback_moments *runs;
     size_t n_runs, room;
     uint8_t *rooms, *blocks;
-} pass;
+} bench_pass;
 
 static void pass_over_rows(void *data, size_t i, int thread) {
-    const pass *p = data;
+    const bench_pass *p = data;
     size_t row = i * FEEDBACK_ROWS, n = p->s->n;
     feedback_sums sums = {0};
     feedback_task t = {.kernels = k,
@@ -95,40 +95,43 @@ static void pass_over_rows(void *data, size_t i, int thread) {
                        .moments = p->runs,
                        .n_moments = p->n_runs,
                        .columns = n,
-                       .room = p->rooms + (size_t)thread * p->room};
+                       .scratch = p->rooms + (size_t)thread * p->room};
     codec_feedback(&t, p->s->w + row % n * n, rows - row < FEEDBACK_ROWS ? rows - row : FEEDBACK_ROWS,
                    p->blocks + row * gguf_type_bytes(gguf_type_of(type), n), &sums);
 }
 
-static double pass_seconds(const site *s, const feedback_moments *runs, size_t n_runs) {
-    pass p = {.s = s, .runs = runs, .n_runs = n_runs, .room = feedback_bytes(k, type, s->n)};
-    p.rooms = memory((size_t)threads * p.room);
-    p.blocks = memory(rows * gguf_type_bytes(gguf_type_of(type), s->n));
-    double start = now();
+static double pass_seconds(const bench_site *s, const feedback_moments *runs, size_t n_runs) {
+    bench_pass p = {.s = s, .runs = runs, .n_runs = n_runs, .room = feedback_bytes(k, type, s->n)};
+    p.rooms = allocate_lines((size_t)threads * p.room);
+    p.blocks = allocate_lines(rows * gguf_type_bytes(gguf_type_of(type), s->n));
+    double start = feedback_seconds();
     threads_for(pool, (rows + FEEDBACK_ROWS - 1) / FEEDBACK_ROWS, 1, pass_over_rows, &p);
-    double took = now() - start;
+    double took = feedback_seconds() - start;
     free(p.rooms), free(p.blocks);
     return took;
 }
 
-static void measure(size_t n) {
+static void measure_width(size_t n) {
     gq_error e;
     moments_factored f;
-    site s = {n, random_floats(n * TOKENS, 1), random_floats(n * TOKENS, 1), random_floats(n * n, 0.05f), 0};
+    bench_site s = {n, random_activations(n * TOKENS, 1), random_activations(n * TOKENS, 1),
+                    random_activations(n * n, 0.05f), 0};
     double columns = (double)n, start;
     moments *m = moments_new(k, (moments_shape){n, n, true, 0}, pool, &e);
     if (!m) exit(1);
     s.product = product_seconds(s.w, s.y, n);
-    start = now();
+    start = feedback_seconds();
     for (int i = 0; i < 2; i++) moments_add(m, s.x, TOKENS, s.y, TOKENS, TOKENS);
-    report(&s, "moments", now() - start, 2 * TOKENS * 3 * columns * columns);
-    start = now();
+    print_rate(&s, "moments", feedback_seconds() - start, 2 * TOKENS * 3 * columns * columns);
+    start = feedback_seconds();
     if (!moments_factor(m, MOMENTS_DEFAULT, &f, &e) || !f.n_runs) exit(1);
-    report(&s, "root", now() - start, columns * columns * columns / 3);
+    print_rate(&s, "root", feedback_seconds() - start, columns * columns * columns / 3);
     moments_free(m);
-    report(&s, "pass, two streams", pass_seconds(&s, f.runs, f.n_runs), 5 * columns * columns * (double)rows);
+    print_rate(&s, "pass, two streams", pass_seconds(&s, f.runs, f.n_runs),
+               5 * columns * columns * (double)rows);
     f.runs->correction = 0;
-    report(&s, "pass, one stream", pass_seconds(&s, f.runs, f.n_runs), 2 * columns * columns * (double)rows);
+    print_rate(&s, "pass, one stream", pass_seconds(&s, f.runs, f.n_runs),
+               2 * columns * columns * (double)rows);
     moments_factored_free(&f);
     free(s.x), free(s.y), free(s.w);
 }
@@ -143,7 +146,7 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[i], "--effort")) effort = atoi(value);
         if (!strcmp(argv[i], "--rows")) rows = strtoul(value, NULL, 10);
         for (uint32_t t = 0; !strcmp(argv[i], "--type") && t < GGUF_TYPE_LIMIT; t++)
-            if (gguf_type_of(t) && listed(value, gguf_type_of(t)->name)) type = t;
+            if (gguf_type_of(t) && turns_is_listed(value, gguf_type_of(t)->name)) type = t;
     }
     if (!k || threads < 1 || effort < 0 || effort > EFFORT_BEST || !rows || rows > MOST_ROWS ||
         !k->codecs[type].steps)
@@ -152,8 +155,8 @@ int main(int argc, char **argv) {
     if (!pool) return 1;
     printf("%s, %d threads, %s, %zu rows\n%6s  %-28s %10s %8s %8s %6s\n", kernels_name(k), threads,
            gguf_type_of(type)->name, rows, "n", "", "time", "GFLOP/s", "product", "ratio");
-    if (i == argc) measure(4096), measure(14336);
-    for (; i < argc; i++) measure(strtoul(argv[i], NULL, 10));
+    if (i == argc) measure_width(4096), measure_width(14336);
+    for (; i < argc; i++) measure_width(strtoul(argv[i], NULL, 10));
     threads_pool_free(pool);
     return 0;
 }

@@ -1,11 +1,14 @@
-/* bench-kernels: speed and error of every encoder and decoder on the reference data, one thread; beside the
- * llama.cpp's, measured in turn in the same run, when its library is given. */
+/* bench-kernels: speed and error of every encoder and decoder on the reference data, one thread.
+ *
+ * A line is a type at an effort, without and with importance data. Its speeds are medians of some turns, in
+ * processor time; beside its error stands the smallest that any encoder could reach (bench/bounds.inc). When
+ * llama.cpp's library is given, its encoder and decoder are measured in the same turns, and the line has the
+ * medians of the turns' ratios, too. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "bench/peer.h"
 #include "bench/reference_data.h"
@@ -24,7 +27,7 @@ static const char usage[] =
 
 /* Least CPU time of a measurement, in seconds: the clock ticks in nanoseconds, but caches and clock rates
  * need to settle. */
-#define SHORTEST 0.01
+#define SHORTEST_SECONDS 0.01
 enum { ROWS = REFERENCE_ROWS, COLS = REFERENCE_COLS, N = ROWS * COLS, MOST_REPEATS = 101 };
 
 /* The smallest error any encoder could reach, and the smallest with the gain kept (bench-bounds), without and
@@ -36,13 +39,13 @@ static const struct {
 #include "bench/bounds.inc"
 };
 
-typedef struct setting {
+typedef struct kernel_settings {
     const kernels *kernels;
     void *library;
     const char *types;
     int first_effort, last_effort, repeats;
     bool csv;
-} setting;
+} kernel_settings;
 
 static float weights[N], importance[COLS], decoded[N];
 static uint8_t blocks[4 * N];
@@ -56,7 +59,7 @@ typedef struct job {
     bool decode;
 } job;
 
-static void run(const job *j) {
+static void run_kernel_job(const job *j) {
     const codec_importance known = {j->importance};
     if (!j->codec && j->decode)
         j->peer.decode(blocks, decoded, N);
@@ -69,19 +72,13 @@ static void run(const job *j) {
                          &(encode_settings){.effort = j->effort});
 }
 
-static double cpu_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Million weights per second. */
-static double rate(const job *j) {
+static double rate_of_job(const job *j) {
     int runs = 0;
-    double start = cpu_seconds(), end;
+    double start = turns_cpu_seconds(), end;
     do {
-        run(j), runs++, end = cpu_seconds();
-    } while (end - start < SHORTEST);
+        run_kernel_job(j), runs++, end = turns_cpu_seconds();
+    } while (end - start < SHORTEST_SECONDS);
     return 1e-6 * N * runs / (end - start);
 }
 
@@ -102,22 +99,22 @@ typedef struct figures {
     double error;
 } figures;
 
-static void measure(job j, int repeat, figures *f) {
-    j.decode = false, f->encode[repeat] = rate(&j);
-    j.decode = true, f->decode[repeat] = rate(&j);
+static void measure_turn(job j, int repeat, figures *f) {
+    j.decode = false, f->encode[repeat] = rate_of_job(&j);
+    j.decode = true, f->decode[repeat] = rate_of_job(&j);
     if (repeat == 0) f->error = relative_error(j.importance);
 }
 
 /* Neighbours in time have the same clock rate and company: ratios of turns vary less than ratios of medians.
  */
-static void compare(figures *f, const figures *peer, int repeat) {
+static void compare_turns(figures *f, const figures *peer, int repeat) {
     f->encode_ratio[repeat] = f->encode[repeat] / peer->encode[repeat];
     f->decode_ratio[repeat] = f->decode[repeat] / peer->decode[repeat];
 }
 
-static void summarise(figures *f, int repeats) {
+static void summarise_figures(figures *f, int repeats) {
     double *const all[] = {f->encode, f->decode, f->encode_ratio, f->decode_ratio};
-    for (int i = 0; i < 4; i++) all[i][0] = median(all[i], repeats);
+    for (int i = 0; i < 4; i++) all[i][0] = turns_median(all[i], repeats);
 }
 
 static const char *const efforts[] = {"fast", "default", "best"};
@@ -133,7 +130,7 @@ static const struct {
 };
 enum { OURS = 5, BOTH = sizeof columns / sizeof *columns };
 
-static void print_head(const setting *s) {
+static void print_head(const kernel_settings *s) {
     if (!s->csv)
         printf("%s, one thread, %d x %d weights, medians of %d, M weights per CPU second\n\n",
                kernels_name(s->kernels), ROWS, COLS, s->repeats);
@@ -143,8 +140,8 @@ static void print_head(const setting *s) {
     puts("");
 }
 
-static void print_line(const setting *s, const gguf_type *type, int on, int effort, const figures *ours,
-                       const figures *peer) {
+static void print_line(const kernel_settings *s, const gguf_type *type, int on, int effort,
+                       const figures *ours, const figures *peer) {
     double v[BOTH] = {ours->encode[0], ours->decode[0], ours->error};
     for (int i = 3; i < BOTH; i++) v[i] = NAN;
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
@@ -167,7 +164,7 @@ static void print_line(const setting *s, const gguf_type *type, int on, int effo
     fflush(stdout);
 }
 
-static void bench_type(const setting *s, const gguf_type *type) {
+static void bench_type(const kernel_settings *s, const gguf_type *type) {
     static figures ours[3], theirs;
     job j = {.codec = &s->kernels->codecs[type->id]}, peer = {.codec = NULL};
     bool has_peer = s->library && peer_codec_of(s->library, type, &peer.peer);
@@ -176,22 +173,22 @@ static void bench_type(const setting *s, const gguf_type *type) {
         for (int repeat = 0; repeat < s->repeats; repeat++) {
             for (int effort = s->first_effort; effort <= s->last_effort; effort++) {
                 j.effort = (codec_effort)effort;
-                measure(j, repeat, &ours[effort]);
+                measure_turn(j, repeat, &ours[effort]);
             }
             if (!has_peer) continue;
-            measure(peer, repeat, &theirs);
+            measure_turn(peer, repeat, &theirs);
             for (int effort = s->first_effort; effort <= s->last_effort; effort++)
-                compare(&ours[effort], &theirs, repeat);
+                compare_turns(&ours[effort], &theirs, repeat);
         }
-        if (has_peer) summarise(&theirs, s->repeats);
+        if (has_peer) summarise_figures(&theirs, s->repeats);
         for (int effort = s->first_effort; effort <= s->last_effort; effort++) {
-            summarise(&ours[effort], s->repeats);
+            summarise_figures(&ours[effort], s->repeats);
             print_line(s, type, on, effort, &ours[effort], has_peer ? &theirs : NULL);
         }
     }
 }
 
-static bool read_options(setting *s, int argc, char **argv) {
+static bool kernels_read_options(kernel_settings *s, int argc, char **argv) {
     static const struct option options[] = {
         {"types", 1, NULL, 't'},  {"effort", 1, NULL, 'e'}, {"isa", 1, NULL, 'i'},  {"peer", 1, NULL, 'p'},
         {"repeat", 1, NULL, 'r'}, {"csv", 0, NULL, 'c'},    {"help", 0, NULL, 'h'}, {0}};
@@ -213,13 +210,13 @@ static bool read_options(setting *s, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    setting s = {.kernels = kernels_select(), .last_effort = 2, .repeats = 5};
-    if (!read_options(&s, argc, argv)) return fputs(usage, stderr), 2;
+    kernel_settings s = {.kernels = kernels_select(), .last_effort = 2, .repeats = 5};
+    if (!kernels_read_options(&s, argc, argv)) return fputs(usage, stderr), 2;
     reference_data(weights, importance);
     print_head(&s);
     int lines = 0;
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++)
-        if (s.kernels->codecs[id].encode && listed(s.types, gguf_type_name(id)))
+        if (s.kernels->codecs[id].encode && turns_is_listed(s.types, gguf_type_name(id)))
             bench_type(&s, gguf_type_of(id)), lines++;
     if (!lines) fprintf(stderr, "bench-kernels: no encoder for %s\n", s.types);
     return !lines;

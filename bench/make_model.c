@@ -19,41 +19,41 @@
 #include "gguf/gguf.h"
 #include "imatrix/imatrix.h"
 
-typedef struct shape {
+typedef struct made_shape {
     uint64_t width, layers, heads, kv_heads, feed, vocabulary, experts;
-} shape;
+} made_shape;
 
-typedef struct weight {
+typedef struct made_weight {
     char name[GGUF_MAX_NAME + 1];
     uint64_t ne[4];
     bool norm, input; /* a norm's scale (all near 1, F32); meets activations, so it has importance */
-} weight;
+} made_weight;
 
-typedef struct model {
-    shape shape;
+typedef struct made_model {
+    made_shape shape;
     const gguf_type *type;
     uint64_t seed;
     bool sparse;
-    weight *weights;
+    made_weight *weights;
     size_t n;
-} model;
+} made_model;
 
 static gq_error error;
 
-static void *need(size_t count, size_t size) {
+static void *allocate_zeros(size_t count, size_t size) {
     void *memory = calloc(count, size);
     if (!memory) fputs("make-model: out of memory\n", stderr), exit(1);
     return memory;
 }
 
-static void check(bool ok) {
+static void exit_unless(bool ok) {
     if (!ok) fprintf(stderr, "make-model: %s\n", error.text), exit(1);
 }
 
 /* ---- numbers ---- */
 
 /* splitmix64: every state gives an independent stream, so each row can start from its own. */
-static uint64_t next(uint64_t *state) {
+static uint64_t made_next(uint64_t *state) {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
@@ -62,31 +62,31 @@ static uint64_t next(uint64_t *state) {
 
 /* Close to normal, deviation 1: four 16-bit uniforms have variance 4 * 65536^2 / 12. Integers make it the
  * same everywhere. */
-static float normal(uint64_t *state) {
-    uint64_t z = next(state);
+static float made_normal(uint64_t *state) {
+    uint64_t z = made_next(state);
     int32_t sum = (int32_t)(z & 0xffff) + (int32_t)(z >> 16 & 0xffff) + (int32_t)(z >> 32 & 0xffff) +
                   (int32_t)(z >> 48);
     return (float)(sum - 2 * 65535) * (1 / 37837.2f);
 }
 
-static void fill_row(float *x, uint64_t n, const weight *w, uint64_t stream) {
+static void fill_row(float *x, uint64_t n, const made_weight *w, uint64_t stream) {
     uint64_t state = stream;
-    float scale = (1 + 0.25f * normal(&state)) / sqrtf((float)w->ne[0]);
+    float scale = (1 + 0.25f * made_normal(&state)) / sqrtf((float)w->ne[0]);
     if (w->norm) {
-        for (uint64_t i = 0; i < n; i++) x[i] = 1 + 0.1f * normal(&state);
+        for (uint64_t i = 0; i < n; i++) x[i] = 1 + 0.1f * made_normal(&state);
         return;
     }
-    for (uint64_t i = 0; i < n; i++) x[i] = scale * normal(&state);
-    for (uint64_t left = n / 1024 + (next(&state) % 1024 < n % 1024); left > 0; left--)
-        x[next(&state) % n] *= 8;
+    for (uint64_t i = 0; i < n; i++) x[i] = scale * made_normal(&state);
+    for (uint64_t left = n / 1024 + (made_next(&state) % 1024 < n % 1024); left > 0; left--)
+        x[made_next(&state) % n] *= 8;
 }
 
 /* ---- the model ---- */
 
 /* The widest model that still has eight layers: a layer has 11.5 width^2 weights, the embeddings 8 width^2.
  */
-static shape choose_shape(double weights, uint64_t experts) {
-    shape s = {.width = 256, .experts = experts};
+static made_shape choose_shape(double weights, uint64_t experts) {
+    made_shape s = {.width = 256, .experts = experts};
     double layer = 2.5 + 9.0 * (double)(experts ? experts : 1);
     while (s.width < 8192 && 4.0 * (double)(s.width * s.width) * (8 * layer + 8) <= weights) s.width *= 2;
     double fit = (weights / (double)(s.width * s.width) - 8) / layer;
@@ -98,61 +98,62 @@ static shape choose_shape(double weights, uint64_t experts) {
     return s;
 }
 
-static void add(model *m, const char *name, int64_t layer, uint64_t n0, uint64_t n1, uint64_t n2, bool norm) {
-    weight *w = &m->weights[m->n++];
-    *w = (weight){.ne = {n0, n1, n2, 1}, .norm = norm, .input = layer >= 0 && !norm};
+static void add_weight(made_model *m, const char *name, int64_t layer, uint64_t n0, uint64_t n1, uint64_t n2,
+                       bool norm) {
+    made_weight *w = &m->weights[m->n++];
+    *w = (made_weight){.ne = {n0, n1, n2, 1}, .norm = norm, .input = layer >= 0 && !norm};
     if (layer >= 0)
         snprintf(w->name, sizeof w->name, "blk.%lld.%s.weight", (long long)layer, name);
     else
         snprintf(w->name, sizeof w->name, "%s.weight", name);
 }
 
-static void add_layer(model *m, int64_t layer) {
-    shape s = m->shape;
+static void add_layer_weights(made_model *m, int64_t layer) {
+    made_shape s = m->shape;
     uint64_t kv = s.width / s.heads * s.kv_heads, experts = s.experts ? s.experts : 1;
     const char *suffix = s.experts ? "_exps" : "";
     char gate[32], up[32], down[32];
     snprintf(gate, sizeof gate, "ffn_gate%s", suffix);
     snprintf(up, sizeof up, "ffn_up%s", suffix);
     snprintf(down, sizeof down, "ffn_down%s", suffix);
-    add(m, "attn_norm", layer, s.width, 1, 1, true);
-    add(m, "attn_q", layer, s.width, s.width, 1, false);
-    add(m, "attn_k", layer, s.width, kv, 1, false);
-    add(m, "attn_v", layer, s.width, kv, 1, false);
-    add(m, "attn_output", layer, s.width, s.width, 1, false);
-    add(m, "ffn_norm", layer, s.width, 1, 1, true);
-    if (s.experts) add(m, "ffn_gate_inp", layer, s.width, s.experts, 1, false);
-    add(m, gate, layer, s.width, s.feed, experts, false);
-    add(m, up, layer, s.width, s.feed, experts, false);
-    add(m, down, layer, s.feed, s.width, experts, false);
+    add_weight(m, "attn_norm", layer, s.width, 1, 1, true);
+    add_weight(m, "attn_q", layer, s.width, s.width, 1, false);
+    add_weight(m, "attn_k", layer, s.width, kv, 1, false);
+    add_weight(m, "attn_v", layer, s.width, kv, 1, false);
+    add_weight(m, "attn_output", layer, s.width, s.width, 1, false);
+    add_weight(m, "ffn_norm", layer, s.width, 1, 1, true);
+    if (s.experts) add_weight(m, "ffn_gate_inp", layer, s.width, s.experts, 1, false);
+    add_weight(m, gate, layer, s.width, s.feed, experts, false);
+    add_weight(m, up, layer, s.width, s.feed, experts, false);
+    add_weight(m, down, layer, s.feed, s.width, experts, false);
 }
 
-static void lay_out(model *m) {
-    shape s = m->shape;
-    m->weights = need(10 * s.layers + 3, sizeof *m->weights);
-    add(m, "token_embd", -1, s.width, s.vocabulary, 1, false);
-    for (uint64_t l = 0; l < s.layers; l++) add_layer(m, (int64_t)l);
-    add(m, "output_norm", -1, s.width, 1, 1, true);
-    add(m, "output", -1, s.width, s.vocabulary, 1, false);
+static void lay_out_weights(made_model *m) {
+    made_shape s = m->shape;
+    m->weights = allocate_zeros(10 * s.layers + 3, sizeof *m->weights);
+    add_weight(m, "token_embd", -1, s.width, s.vocabulary, 1, false);
+    for (uint64_t l = 0; l < s.layers; l++) add_layer_weights(m, (int64_t)l);
+    add_weight(m, "output_norm", -1, s.width, 1, 1, true);
+    add_weight(m, "output", -1, s.width, s.vocabulary, 1, false);
 }
 
 /* ---- metadata ---- */
 
-static void set_float(gguf_header *h, const char *key, float value) {
-    check(gguf_header_set(h, key, GGUF_FLOAT32, &value, sizeof value, &error));
+static void header_set_float(gguf_header *h, const char *key, float value) {
+    exit_unless(gguf_header_set(h, key, GGUF_FLOAT32, &value, sizeof value, &error));
 }
 
-static void set_array(gguf_header *h, const char *key, uint32_t type, uint64_t n, const void *bytes,
-                      size_t size) {
-    uint8_t *value = need(12 + size, 1);
+static void header_set_array(gguf_header *h, const char *key, uint32_t type, uint64_t n, const void *bytes,
+                             size_t size) {
+    uint8_t *value = allocate_zeros(12 + size, 1);
     memcpy(value, &type, 4), memcpy(value + 4, &n, 8), memcpy(value + 12, bytes, size);
-    check(gguf_header_set(h, key, GGUF_ARRAY, value, 12 + size, &error));
+    exit_unless(gguf_header_set(h, key, GGUF_ARRAY, value, 12 + size, &error));
     free(value);
 }
 
 /* Piece i of the vocabulary: three control tokens, the 256 bytes, then made-up syllables, every other one at
  * the start of a word. */
-static int piece(char *to, size_t size, uint64_t i) {
+static int vocabulary_piece(char *to, size_t size, uint64_t i) {
     static const char *const control[] = {"<unk>", "<s>", "</s>"};
     if (i < 3) return snprintf(to, size, "%s", control[i]);
     if (i < 259) return snprintf(to, size, "<0x%02X>", (unsigned)(i - 3));
@@ -168,29 +169,29 @@ static int piece(char *to, size_t size, uint64_t i) {
 
 static void write_tokenizer(gguf_header *h, uint64_t n) {
     enum { NORMAL = 1, UNKNOWN, CONTROL, BYTE = 6 };
-    char *tokens = need(n, 8 + 32);
-    float *scores = need(n, sizeof *scores);
-    int32_t *kinds = need(n, sizeof *kinds);
+    char *tokens = allocate_zeros(n, 8 + 32);
+    float *scores = allocate_zeros(n, sizeof *scores);
+    int32_t *kinds = allocate_zeros(n, sizeof *kinds);
     size_t at = 0;
     for (uint64_t i = 0; i < n; i++) {
-        uint64_t length = (uint64_t)piece(tokens + at + 8, 32, i);
+        uint64_t length = (uint64_t)vocabulary_piece(tokens + at + 8, 32, i);
         memcpy(tokens + at, &length, 8);
         at += 8 + length;
         scores[i] = -(float)i;
         kinds[i] = i == 0 ? UNKNOWN : i < 3 ? CONTROL : i < 259 ? BYTE : NORMAL;
     }
-    check(gguf_header_set_string(h, "tokenizer.ggml.model", "llama", &error));
-    set_array(h, "tokenizer.ggml.tokens", GGUF_STRING, n, tokens, at);
-    set_array(h, "tokenizer.ggml.scores", GGUF_FLOAT32, n, scores, n * sizeof *scores);
-    set_array(h, "tokenizer.ggml.token_type", GGUF_INT32, n, kinds, n * sizeof *kinds);
-    check(gguf_header_set_u32(h, "tokenizer.ggml.bos_token_id", 1, &error));
-    check(gguf_header_set_u32(h, "tokenizer.ggml.eos_token_id", 2, &error));
-    check(gguf_header_set_u32(h, "tokenizer.ggml.unknown_token_id", 0, &error));
+    exit_unless(gguf_header_set_string(h, "tokenizer.ggml.model", "llama", &error));
+    header_set_array(h, "tokenizer.ggml.tokens", GGUF_STRING, n, tokens, at);
+    header_set_array(h, "tokenizer.ggml.scores", GGUF_FLOAT32, n, scores, n * sizeof *scores);
+    header_set_array(h, "tokenizer.ggml.token_type", GGUF_INT32, n, kinds, n * sizeof *kinds);
+    exit_unless(gguf_header_set_u32(h, "tokenizer.ggml.bos_token_id", 1, &error));
+    exit_unless(gguf_header_set_u32(h, "tokenizer.ggml.eos_token_id", 2, &error));
+    exit_unless(gguf_header_set_u32(h, "tokenizer.ggml.unknown_token_id", 0, &error));
     free(tokens), free(scores), free(kinds);
 }
 
-static void write_metadata(gguf_header *h, const model *m) {
-    shape s = m->shape;
+static void write_metadata(gguf_header *h, const made_model *m) {
+    made_shape s = m->shape;
     const struct {
         const char *key;
         uint64_t value;
@@ -204,57 +205,57 @@ static void write_metadata(gguf_header *h, const model *m) {
                    {"llama.vocab_size", s.vocabulary},
                    {"llama.expert_count", s.experts},
                    {"llama.expert_used_count", s.experts > 1 ? 2 : s.experts}};
-    check(gguf_header_set_string(h, "general.architecture", "llama", &error));
-    check(gguf_header_set_string(h, "general.name", "made-up weights", &error));
+    exit_unless(gguf_header_set_string(h, "general.architecture", "llama", &error));
+    exit_unless(gguf_header_set_string(h, "general.name", "made-up weights", &error));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i].value)
-            check(gguf_header_set_u32(h, numbers[i].key, (uint32_t)numbers[i].value, &error));
-    set_float(h, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+            exit_unless(gguf_header_set_u32(h, numbers[i].key, (uint32_t)numbers[i].value, &error));
+    header_set_float(h, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
     uint32_t filetype = m->type->id == GGUF_F32 ? 0 : m->type->id == GGUF_F16 ? 1 : 32;
-    check(gguf_header_set_u32(h, "general.file_type", filetype, &error));
+    exit_unless(gguf_header_set_u32(h, "general.file_type", filetype, &error));
     write_tokenizer(h, s.vocabulary);
 }
 
 /* ---- writing ---- */
 
-static void put(FILE *f, const void *bytes, size_t n) {
+static void write_or_exit(FILE *f, const void *bytes, size_t n) {
     if (n && fwrite(bytes, 1, n, f) != n) perror("make-model: cannot write"), exit(1);
 }
 
-static const gguf_type *type_of(const model *m, const weight *w) {
+static const gguf_type *type_of(const made_model *m, const made_weight *w) {
     return w->norm || strstr(w->name, "ffn_gate_inp") ? gguf_type_of(GGUF_F32) : m->type;
 }
 
-static void write_weight(FILE *f, const model *m, const weight *w) {
+static void write_weight(FILE *f, const made_model *m, const made_weight *w) {
     static const uint8_t zeros[GGUF_DEFAULT_ALIGNMENT];
     const gguf_type *type = type_of(m, w);
     codec_encode *encode = kernels_select()->codecs[type->id].encode;
     uint64_t columns = w->ne[0], rows = w->ne[1] * w->ne[2], bytes = gguf_type_bytes(type, columns);
-    float *x = need(columns, sizeof *x);
-    uint8_t *row = need(bytes, 1);
+    float *x = allocate_zeros(columns, sizeof *x);
+    uint8_t *row = allocate_zeros(bytes, 1);
     uint64_t stream = m->seed ^ (uint64_t)(w - m->weights) * 0xd1342543de82ef95u;
     for (uint64_t r = 0; r < rows; r++) {
-        fill_row(x, columns, w, next(&stream));
+        fill_row(x, columns, w, made_next(&stream));
         encode(x, row, 1, columns, NULL, &(encode_settings){.effort = EFFORT_DEFAULT});
-        put(f, row, bytes);
+        write_or_exit(f, row, bytes);
     }
-    put(f, zeros, -(rows * bytes) % GGUF_DEFAULT_ALIGNMENT);
+    write_or_exit(f, zeros, -(rows * bytes) % GGUF_DEFAULT_ALIGNMENT);
     free(x), free(row);
 }
 
-static void write_model(const model *m, const char *path) {
+static void write_model(const made_model *m, const char *path) {
     FILE *f = fopen(path, "wb");
     if (!f) perror(path), exit(1);
     gguf_header *h = gguf_header_new(&error);
-    check(h != NULL);
+    exit_unless(h != NULL);
     write_metadata(h, m);
     for (size_t i = 0; i < m->n; i++)
-        check(gguf_header_add_tensor(h, m->weights[i].name, m->weights[i].ne, type_of(m, &m->weights[i]),
-                                     &error));
+        exit_unless(gguf_header_add_tensor(h, m->weights[i].name, m->weights[i].ne,
+                                           type_of(m, &m->weights[i]), &error));
     const uint8_t *head;
     uint64_t size, data;
-    check(gguf_header_finish(h, &head, &size, &data, &error));
-    put(f, head, size);
+    exit_unless(gguf_header_finish(h, &head, &size, &data, &error));
+    write_or_exit(f, head, size);
     for (size_t i = 0; !m->sparse && i < m->n; i++) write_weight(f, m, &m->weights[i]);
     if (m->sparse && (fflush(f) != 0 || ftruncate(fileno(f), (off_t)(size + data)) != 0))
         perror(path), exit(1);
@@ -267,14 +268,14 @@ static void write_model(const model *m, const char *path) {
 enum { CHUNKS = 100 };
 
 /* Mean squared activations as they come: over some decades, a few columns far above the rest. */
-static void write_importance(const model *m, const char *path) {
-    imatrix im = {.entries = need(m->n, sizeof *im.entries), .chunk_count = CHUNKS, .legacy = true};
+static void write_importance(const made_model *m, const char *path) {
+    imatrix im = {.entries = allocate_zeros(m->n, sizeof *im.entries), .chunk_count = CHUNKS, .legacy = true};
     char *dataset = "made-up activations";
     im.n_datasets = 1, im.datasets = &dataset;
-    float *calls = need(1, sizeof *calls);
+    float *calls = allocate_zeros(1, sizeof *calls);
     *calls = CHUNKS;
     for (size_t i = 0, norm = 0; i < m->n; i++) {
-        const weight *w = &m->weights[i];
+        const made_weight *w = &m->weights[i];
         if (w->norm) norm = i;
         if (!w->input) continue;
         /* Weights behind the same norm meet the same activations. */
@@ -282,17 +283,18 @@ static void write_importance(const model *m, const char *path) {
         imatrix_entry *entry = &im.entries[im.n_entries++];
         *entry = (imatrix_entry){
             .name = (char *)w->name, .n_values = w->ne[0] * w->ne[2], .n_counts = 1, .counts = calls};
-        entry->sums = need(entry->n_values, sizeof *entry->sums);
+        entry->sums = allocate_zeros(entry->n_values, sizeof *entry->sums);
         uint64_t state = ~m->seed ^ (uint64_t)(own ? i : norm) * 0xd1342543de82ef95u;
         for (uint64_t k = 0; k < entry->n_values; k++)
-            entry->sums[k] = CHUNKS * exp2f(2 * normal(&state)) * (next(&state) % 256 == 0 ? 64.0f : 1.0f);
+            entry->sums[k] =
+                CHUNKS * exp2f(2 * made_normal(&state)) * (made_next(&state) % 256 == 0 ? 64.0f : 1.0f);
     }
     uint8_t *bytes;
     uint64_t size;
-    check(imatrix_write_dat(&im, &bytes, &size, &error));
+    exit_unless(imatrix_write_dat(&im, &bytes, &size, &error));
     FILE *f = fopen(path, "wb");
     if (!f) perror(path), exit(1);
-    put(f, bytes, size);
+    write_or_exit(f, bytes, size);
     if (fclose(f) != 0) perror(path), exit(1);
     for (uint64_t i = 0; i < im.n_entries; i++) free(im.entries[i].sums);
     free(im.entries), free(calls), free(bytes);
@@ -306,7 +308,7 @@ int main(int argc, char **argv) {
                                           {"seed", 1, NULL, 's'},
                                           {"sparse", 0, NULL, 'z'},
                                           {0}};
-    model m = {.type = gguf_type_of(GGUF_F16), .seed = 1};
+    made_model m = {.type = gguf_type_of(GGUF_F16), .seed = 1};
     const char *importance = NULL;
     double weights = 30e6;
     uint64_t experts = 0;
@@ -342,7 +344,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     m.shape = choose_shape(weights, experts);
-    lay_out(&m);
+    lay_out_weights(&m);
     write_model(&m, argv[optind]);
     if (importance) write_importance(&m, importance);
     free(m.weights);

@@ -18,9 +18,9 @@
 #include "forward/matmul.h"
 
 enum { MOST_TURNS = 101 };
-typedef struct shape {
+typedef struct product_shape {
     size_t rows, columns, tokens;
-} shape;
+} product_shape;
 
 /* cblas.h's, which is not there to build with. */
 typedef void sgemm_of(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a,
@@ -33,7 +33,7 @@ static sgemm_of *sgemm;
 static int turns = 9;
 
 /* One thread's time is that of its processor, which others on the machine do not count into. */
-static double now(void) {
+static double matmul_seconds(void) {
     struct timespec t;
     clock_gettime(threads_pool_most(matmul_pool(m)) == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -42,14 +42,14 @@ static int by_size(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
-static double median(const double *x) {
+static double median_of_turns(const double *x) {
     double sorted[MOST_TURNS];
     memcpy(sorted, x, sizeof *x * (size_t)turns);
     qsort(sorted, (size_t)turns, sizeof *sorted, by_size);
     return sorted[turns / 2];
 }
 
-static float *random_floats(size_t n) {
+static float *random_matrix(size_t n) {
     float *x = memory_lines(n, sizeof *x, NULL);
     uint64_t state = n;
     for (size_t i = 0; x && i < n; i++) {
@@ -62,27 +62,28 @@ static float *random_floats(size_t n) {
 
 /* Called as often as fills a hundredth of a second. */
 typedef void work(const void *what);
-static double seconds(work *run, const void *what, int times) {
-    double start = now();
+static double seconds_per_run(work *run, const void *what, int times) {
+    double start = matmul_seconds();
     for (int i = 0; i < times; i++) run(what);
-    return (now() - start) / times;
+    return (matmul_seconds() - start) / times;
 }
-static void compare(const char *name, double operations, work *ours, work *theirs, const void *what) {
-    int times = 1 + (int)(1e-2 / (1e-6 + seconds(theirs, what, 1)));
+static void compare_products(const char *name, double operations, work *ours, work *theirs,
+                             const void *what) {
+    int times = 1 + (int)(1e-2 / (1e-6 + seconds_per_run(theirs, what, 1)));
     double our[MOST_TURNS] = {0}, their[MOST_TURNS] = {0}, ratio[MOST_TURNS] = {0};
-    seconds(ours, what, times);
+    seconds_per_run(ours, what, times);
     for (int i = 0; i < turns; i++) {
-        our[i] = seconds(ours, what, times), their[i] = seconds(theirs, what, times);
+        our[i] = seconds_per_run(ours, what, times), their[i] = seconds_per_run(theirs, what, times);
         ratio[i] = their[i] / our[i];
     }
-    printf("%-34s %8.1f %8.1f %6.2f\n", name, 1e-9 * operations / median(our),
-           1e-9 * operations / median(their), median(ratio));
+    printf("%-34s %8.1f %8.1f %6.2f\n", name, 1e-9 * operations / median_of_turns(our),
+           1e-9 * operations / median_of_turns(their), median_of_turns(ratio));
     fflush(stdout);
 }
 
 /* ---- a matrix of the model ---- */
 typedef struct product {
-    shape s;
+    product_shape s;
     matmul_weights w;
     const float *floats, *x;
     float *y;
@@ -97,10 +98,10 @@ static void product_theirs(const void *what) {
     sgemm(ROW_MAJOR, AS_IT_IS, AS_IT_IS, rows, tokens, columns, 1, p->floats, columns, p->x, tokens, 0, p->y,
           tokens);
 }
-static void compare_matrix(shape s) {
+static void compare_matrix(product_shape s) {
     static const uint32_t types[] = {GGUF_F32, GGUF_F16, GGUF_Q4_K};
-    float *w = random_floats(s.rows * s.columns), *x = random_floats(s.columns * s.tokens);
-    float *y = random_floats(s.rows * s.tokens);
+    float *w = random_matrix(s.rows * s.columns), *x = random_matrix(s.columns * s.tokens);
+    float *y = random_matrix(s.rows * s.tokens);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         const gguf_type *type = gguf_type_of(types[i]);
         if (s.columns % type->block_elements) continue;
@@ -110,8 +111,8 @@ static void compare_matrix(shape s) {
         product p = {s, {stored, type->id, s.rows, s.columns, gguf_type_bytes(type, s.columns)}, w, x, y};
         char name[80];
         snprintf(name, sizeof name, "%zu x %zu x %zu %s", s.rows, s.columns, s.tokens, type->name);
-        compare(name, 2.0 * (double)s.rows * (double)s.columns * (double)s.tokens, product_ours,
-                product_theirs, &p);
+        compare_products(name, 2.0 * (double)s.rows * (double)s.columns * (double)s.tokens, product_ours,
+                         product_theirs, &p);
         free(stored);
     }
     free(w), free(x), free(y);
@@ -126,8 +127,8 @@ static void head_theirs(const void *what) {
 }
 static void compare_head(size_t width, size_t tokens) {
     size_t stride = tokens + 16; /* no power of two, which would have rows share sets of a cache */
-    float *a = random_floats(tokens * stride), *b = random_floats(tokens * stride),
-          *c = random_floats(tokens * stride);
+    float *a = random_matrix(tokens * stride), *b = random_matrix(tokens * stride),
+          *c = random_matrix(tokens * stride);
     double operations = 2.0 * (double)width * (double)tokens * (double)tokens;
     for (int seen = 0; seen < 2; seen++)
         for (int values = 0; values < 2; values++) {
@@ -139,7 +140,7 @@ static void compare_head(size_t width, size_t tokens) {
             char name[80];
             snprintf(name, sizeof name, "head of %zu, %zu tokens: %s%s", width, tokens, values ? "v" : "k",
                      seen ? ", seen" : "");
-            compare(name, operations, head_ours, head_theirs, &p);
+            compare_products(name, operations, head_ours, head_theirs, &p);
         }
     free(a), free(b), free(c);
 }
@@ -180,12 +181,12 @@ int main(int argc, char **argv) {
     if (!m) return fprintf(stderr, "%s\n", e.text), 1;
     printf("%-34s %8s %8s %6s\n", "rows x columns x tokens", "ours", "sgemm", "ratio");
     if (i == argc) {
-        static const shape shapes[] = {{4096, 4096, 512}, {14336, 4096, 512}, {4096, 14336, 512},
-                                       {1024, 1024, 512}, {4096, 4096, 16},   {48, 4096, 512}};
+        static const product_shape shapes[] = {{4096, 4096, 512}, {14336, 4096, 512}, {4096, 14336, 512},
+                                               {1024, 1024, 512}, {4096, 4096, 16},   {48, 4096, 512}};
         for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++) compare_matrix(shapes[n]);
     }
     for (; i < argc; i++) {
-        shape s;
+        product_shape s;
         if (sscanf(argv[i], "%zux%zux%zu", &s.rows, &s.columns, &s.tokens) != 3) return 2;
         compare_matrix(s);
     }

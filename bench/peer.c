@@ -13,7 +13,7 @@ void *peer_open(const char *folder) {
 }
 
 /* ISO C has no conversion from object to function pointers; POSIX has the same bits. */
-static bool find(void *library, const char *name, void *function) {
+static bool find_symbol(void *library, const char *name, void *function) {
     void *symbol = dlsym(library, name);
     memcpy(function, &symbol, sizeof symbol);
     return symbol;
@@ -30,9 +30,9 @@ bool peer_codec_of(void *library, const gguf_type *type, peer_codec *codec) {
     name[n] = 0;
     snprintf(encode, sizeof encode, "quantize_%s", name);
     snprintf(decode, sizeof decode, "dequantize_row_%s", name);
-    if (!find(library, encode, &codec->rows) || !find(library, decode, &codec->decode) ||
-        !find(library, "ggml_quantize_init", &make_tables) ||
-        !find(library, "ggml_quantize_requires_imatrix", &demands))
+    if (!find_symbol(library, encode, &codec->rows) || !find_symbol(library, decode, &codec->decode) ||
+        !find_symbol(library, "ggml_quantize_init", &make_tables) ||
+        !find_symbol(library, "ggml_quantize_requires_imatrix", &demands))
         return false;
     make_tables((int)type->id);
     codec->demands_importance = demands((int)type->id);

@@ -1,15 +1,20 @@
 /* bench-tune: chooses the numbers that steer a search (codec_search): tries others on the reference data, and
- * prints the error and the cost of each. */
+ * prints the error and the cost of each.
+ *
+ * A try encodes rows of the reference data step by step with these numbers, decodes the blocks again, and
+ * takes the relative error and the least processor time per weight of a few repetitions. Tries are sorted by
+ * cost; a star marks one that no cheaper try equals. With --order it makes a list of pairs instead: each time
+ * the pair that lowers the error most after those already in the list. */
 #include <getopt.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/memory.h"
 #include "bench/reference_data.h"
+#include "bench/turns.h"
 #include "codec/codec.h"
 
 static const char usage[] =
@@ -29,14 +34,14 @@ static const char usage[] =
 
 enum { COLS = REFERENCE_COLS, MOST_TRIES = 4096, ORDERED = 24 };
 
-typedef struct member {
+typedef struct search_member {
     const char *name;
     size_t at;  /* in codec_search */
     bool whole; /* an int, not a float */
-} member;
+} search_member;
 #define MEMBER(name, whole) \
     { #name, offsetof(codec_search, name), whole }
-static const member members[] = {
+static const search_member members[] = {
     MEMBER(lower.first, false),  MEMBER(lower.step, false), MEMBER(lower.tries, true),
     MEMBER(upper.first, false),  MEMBER(upper.step, false), MEMBER(upper.tries, true),
     MEMBER(moves, true),         MEMBER(move_step, false),  MEMBER(placings.n, true),
@@ -46,19 +51,19 @@ static const member members[] = {
 };
 enum { N_MEMBERS = sizeof members / sizeof *members };
 
-static double get(const codec_search *s, const member *m) {
+static double member_get(const codec_search *s, const search_member *m) {
     int whole;
     float real;
     memcpy(&whole, (const char *)s + m->at, sizeof whole),
         memcpy(&real, (const char *)s + m->at, sizeof real);
     return m->whole ? whole : (double)real;
 }
-static void set(codec_search *s, const member *m, double value) {
+static void member_set(codec_search *s, const search_member *m, double value) {
     int whole = (int)value;
     float real = (float)value;
     memcpy((char *)s + m->at, m->whole ? (const void *)&whole : &real, sizeof real);
 }
-static const member *member_named(const char *name, size_t length) {
+static const search_member *member_named(const char *name, size_t length) {
     for (size_t i = 0; i < N_MEMBERS; i++)
         if (strlen(members[i].name) == length && !strncmp(members[i].name, name, length)) return &members[i];
     return NULL;
@@ -80,12 +85,6 @@ typedef struct tuner {
     void *state;
 } tuner;
 
-static double cpu_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* A batch's blocks at a column: sums its errors, returns the seconds that the search took. */
 static double encode_batch(const tuner *t, const codec_search *search, size_t row, size_t col, bool weighted,
                            double *e2, double *x2) {
@@ -94,9 +93,9 @@ static double encode_batch(const tuner *t, const codec_search *search, size_t ro
     float gain[CODEC_MOST_LANES];
     for (size_t k = 0; k < lanes; k++)
         for (size_t i = 0; i < n; i++) t->x[i * lanes + k] = t->weights[(row + k) * COLS + col + i];
-    double begin = cpu_seconds();
+    double begin = turns_cpu_seconds();
     t->steps->choose(t->state, t->x, w, search);
-    double seconds = cpu_seconds() - begin;
+    double seconds = turns_cpu_seconds() - begin;
     for (size_t i = 0; i < n; i += t->steps->group)
         t->steps->round(t->state, i, t->x + i * lanes, t->decoded + i * lanes);
     t->steps->gain_kept(t->state, t->x, t->decoded, w, gain);
@@ -136,7 +135,7 @@ typedef struct results {
     result list[MOST_TRIES];
 } results;
 
-static void add(const tuner *t, results *all, const codec_search *search, const char *text) {
+static void add_result(const tuner *t, results *all, const codec_search *search, const char *text) {
     if (all->n == MOST_TRIES) return;
     result *r = &all->list[all->n++];
     *r = try_search(t, search, t->weighted, t->repeats);
@@ -144,48 +143,48 @@ static void add(const tuner *t, results *all, const codec_search *search, const 
 }
 
 /* Lists end where the highest effort uses all of them. */
-static double most(const tuner *t, const member *m) {
+static double member_limit(const tuner *t, const search_member *m) {
     bool list = m->at == offsetof(codec_search, placings.n) || m->at == offsetof(codec_search, neighbours.n);
-    return list ? get(&t->steps->searches[EFFORT_BEST][t->weighted], m) : INFINITY;
+    return list ? member_get(&t->steps->searches[EFFORT_BEST][t->weighted], m) : INFINITY;
 }
 
 /* All values of the first of `n` texts "MEMBER=VALUE,...", and for each those of the others. */
-static bool combine(const tuner *t, results *all, codec_search *search, char **texts, int n,
-                    const char *before) {
-    if (n == 0) return add(t, all, search, before), true;
+static bool try_combinations(const tuner *t, results *all, codec_search *search, char **texts, int n,
+                             const char *before) {
+    if (n == 0) return add_result(t, all, search, before), true;
     size_t length = strcspn(*texts, "=");
-    const member *m = member_named(*texts, length);
+    const search_member *m = member_named(*texts, length);
     if (!m || !(*texts)[length]) return fprintf(stderr, "bench-tune: no number named %s\n", *texts), false;
     for (char *at = *texts + length; *at;) {
         char *end, text[200];
         double value = strtod(at + 1, &end);
         if (end == at + 1 || (*end && *end != ','))
             return fprintf(stderr, "bench-tune: %s: not a number\n", at), false;
-        if (value > most(t, m))
+        if (value > member_limit(t, m))
             return fprintf(stderr, "bench-tune: the list %s is shorter\n", m->name), false;
-        set(search, m, value);
+        member_set(search, m, value);
         snprintf(text, sizeof text, "%s%s%s=%g", before, *before ? " " : "", m->name, value);
-        if (!combine(t, all, search, texts + 1, n - 1, text)) return false;
+        if (!try_combinations(t, all, search, texts + 1, n - 1, text)) return false;
         at = end;
     }
     return true;
 }
 
 /* Each number that is in use, alone: a little smaller and larger, and by half. */
-static void vary(const tuner *t, results *all, const codec_search *present) {
-    add(t, all, present, "as it is");
+static void try_variations(const tuner *t, results *all, const codec_search *present) {
+    add_result(t, all, present, "as it is");
     for (size_t i = 0; i < N_MEMBERS; i++) {
-        double now = get(present, &members[i]), last = now;
+        double now = member_get(present, &members[i]), last = now;
         static const double by[] = {0.5, 0.8, 1.25, 1.5};
         for (size_t k = 0; now != 0 && k < sizeof by / sizeof *by; k++) {
             codec_search search = *present;
             double value = members[i].whole ? rint(now * by[k]) : now * by[k];
             char text[200];
-            if (value == now || value == last || value > most(t, &members[i])) continue;
+            if (value == now || value == last || value > member_limit(t, &members[i])) continue;
             last = value;
-            set(&search, &members[i], value);
+            member_set(&search, &members[i], value);
             snprintf(text, sizeof text, "%s=%g", members[i].name, value);
-            add(t, all, &search, text);
+            add_result(t, all, &search, text);
         }
     }
 }
@@ -207,7 +206,7 @@ static void print_results(results *all) {
 }
 
 /* ---- orders ---- */
-static int order(const tuner *t, codec_search *search, const char *name) {
+static int print_order(const tuner *t, codec_search *search, const char *name) {
     static int8_t list[ORDERED][2];
     codec_pairs *pairs = !strcmp(name, "placings")     ? &search->placings
                          : !strcmp(name, "neighbours") ? &search->neighbours
@@ -231,17 +230,19 @@ static int order(const tuner *t, codec_search *search, const char *name) {
     return 0;
 }
 
-static void *room(size_t bytes) {
+static void *tune_allocate(size_t bytes) {
     void *memory = memory_lines(1, bytes, NULL);
     if (!memory) fputs("bench-tune: out of memory\n", stderr), exit(1);
     return memory;
 }
 
-static void make_room(tuner *t) {
+static void tune_make_buffers(tuner *t) {
     size_t batch = 4 * (size_t)t->type->block_elements * t->kernels->lanes;
-    t->weights = room(4 * (size_t)REFERENCE_ROWS * COLS), t->importance = room(4 * (size_t)COLS);
-    t->x = room(batch), t->decoded = room(batch), t->blocks = room(batch), t->row = room(batch);
-    t->state = room(t->steps->state_bytes);
+    t->weights = tune_allocate(4 * (size_t)REFERENCE_ROWS * COLS),
+    t->importance = tune_allocate(4 * (size_t)COLS);
+    t->x = tune_allocate(batch), t->decoded = tune_allocate(batch), t->blocks = tune_allocate(batch),
+    t->row = tune_allocate(batch);
+    t->state = tune_allocate(t->steps->state_bytes);
     reference_data(t->weights, t->importance);
 }
 
@@ -270,11 +271,12 @@ int main(int argc, char **argv) {
     t.steps = t.type && t.kernels ? t.kernels->codecs[t.type->id].steps : NULL;
     if (!t.steps || t.repeats < 1 || t.rows < t.kernels->lanes || t.rows > REFERENCE_ROWS)
         return fputs(usage, stderr), 2;
-    make_room(&t);
+    tune_make_buffers(&t);
     codec_search search = t.steps->searches[t.effort][t.weighted];
-    if (list) return order(&t, &search, list);
-    if (optind + 1 < argc && !combine(&t, &all, &search, argv + optind + 1, argc - optind - 1, "")) return 2;
-    if (optind + 1 == argc) vary(&t, &all, &search);
+    if (list) return print_order(&t, &search, list);
+    if (optind + 1 < argc && !try_combinations(&t, &all, &search, argv + optind + 1, argc - optind - 1, ""))
+        return 2;
+    if (optind + 1 == argc) try_variations(&t, &all, &search);
     print_results(&all);
     return 0;
 }

@@ -1,4 +1,4 @@
-#include "codec/feedback_room.h"
+#include "codec/feedback_scratch.h"
 
 uint64_t feedback_bytes(const kernels *k, uint32_t type, size_t columns) {
     if (columns > UINT32_MAX) return UINT64_MAX;

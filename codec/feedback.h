@@ -58,7 +58,7 @@ typedef struct feedback_task {
     const feedback_moments *moments; /* of runs of columns, one after another; together they are all */
     size_t n_moments;
     size_t columns; /* whole blocks of the type */
-    void *room;     /* feedback_bytes, aligned to 64; each thread its own */
+    void *scratch;  /* feedback_bytes, aligned to 64; each thread its own */
 } feedback_task;
 
 /* Added to. */

@@ -63,19 +63,19 @@ const char *kernels_name(const kernels *k) {
 
 const char *kernels_level_name(size_t i) { return i < N_LEVELS ? levels[i].name : NULL; }
 
-static const char *forced(void) {
+static const char *isa_forced(void) {
     const char *isa = getenv("GQUANT_ISA");
     return isa && *isa ? isa : NULL;
 }
 
 const kernels *kernels_select(void) {
-    if (forced()) return kernels_level(forced());
+    if (isa_forced()) return kernels_level(isa_forced());
     for (int i = N_LEVELS; i-- > 0;)
         if (runs_here(levels[i].name)) return levels[i].kernels;
     return NULL;
 }
 
 const char *kernels_why_none(void) {
-    return forced() ? "GQUANT_ISA names a level that is unknown or that this processor lacks"
-                    : "this processor lacks SSE4.2 (x86-64-v2), which is the least that the kernels need";
+    return isa_forced() ? "GQUANT_ISA names a level that is unknown or that this processor lacks"
+                        : "this processor lacks SSE4.2 (x86-64-v2), which is the least that the kernels need";
 }

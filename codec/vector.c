@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-size_t codec_vector_room(size_t cols) { return cols / 2 + 2 * (cols / 16) + 2 * (cols / 32) + 1; }
+size_t codec_vector_floats(size_t cols) { return cols / 2 + 2 * (cols / 16) + 2 * (cols / 32) + 1; }
 
 /* 32 columns in steps of which the largest is 32767. */
 static float round_columns(const float *x, int16_t *fixed) {
@@ -21,9 +21,9 @@ static float sum_of_16(const float *x) {
     return s[0];
 }
 
-codec_vector codec_vector_make(const float *x, size_t cols, float *room) {
+codec_vector codec_vector_make(const float *x, size_t cols, float *scratch) {
     const size_t n16 = cols / 16, n32 = cols / 32;
-    float *of16 = room, *of32 = of16 + n16, *step16 = of32 + n32, *step32 = step16 + n16;
+    float *of16 = scratch, *of32 = of16 + n16, *step16 = of32 + n32, *step32 = step16 + n16;
     int16_t *fixed = (void *)(step32 + n32);
     for (size_t i = 0; i < n16; i++) of16[i] = sum_of_16(x + 16 * i);
     for (size_t i = 0; i < n32; i++) {

@@ -23,10 +23,10 @@ struct codec_vector {
     const float *step16, *step32; /* of so many columns each */
     const float *of16, *of32;     /* sums of x over so many columns each; all as far as they are whole */
 };
-/* Make ready for rows of `cols` columns, and of any fewer. x and room, which holds codec_vector_room(cols)
- * floats, belong to the caller and are used as long as the vector is. */
-size_t codec_vector_room(size_t cols);
-codec_vector codec_vector_make(const float *x, size_t cols, float *room);
+/* Make ready for rows of `cols` columns, and of any fewer. x and scratch, which holds
+ * codec_vector_floats(cols) floats, belong to the caller and are used as long as the vector is. */
+size_t codec_vector_floats(size_t cols);
+codec_vector codec_vector_make(const float *x, size_t cols, float *scratch);
 
 /* Bounds what column k adds to a row's sum: `magnitude`, from reference_magnitude(), times |x|; in vectors of
  * blocks times the largest |x| of its 32 columns. */

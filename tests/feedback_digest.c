@@ -38,10 +38,10 @@ int main(void) {
         feedback_task t = {k, id, EFFORT_FAST, 1, &m, 1, COLUMNS, NULL};
         feedback_sums sums = {0};
         uint64_t digest = 0xcbf29ce484222325;
-        t.room = memory_lines(1, feedback_bytes(k, id, COLUMNS), NULL);
-        if (!t.room) return 1;
+        t.scratch = memory_lines(1, feedback_bytes(k, id, COLUMNS), NULL);
+        if (!t.scratch) return 1;
         codec_feedback(&t, w, ROWS, blocks, &sums);
-        free(t.room);
+        free(t.scratch);
         for (size_t i = 0; i < ROWS * gguf_type_bytes(type, COLUMNS); i++)
             digest = (digest ^ blocks[i]) * 0x100000001b3;
         printf("%s: %016llx, %llu of %llu at the ends\n", type->name, (unsigned long long)digest,

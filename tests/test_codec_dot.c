@@ -72,7 +72,7 @@ static product make_product(size_t layout, size_t rows, size_t cols, magnitude m
     product p = {.type = gguf_type_of(codecs_known[layout].type), .rows = rows, .cols = cols};
     size_t bytes = rows * gguf_type_bytes(p.type, cols);
     p.blocks = malloc(bytes), p.x = malloc(cols * sizeof *p.x);
-    p.room = malloc(codec_vector_room(cols) * sizeof *p.room);
+    p.room = malloc(codec_vector_floats(cols) * sizeof *p.room);
     p.exact = calloc(rows, sizeof *p.exact), p.bound = calloc(rows, sizeof *p.bound);
     fill_blocks(layout, p.blocks, bytes, m);
     make_vector(&p, m == MIXED);

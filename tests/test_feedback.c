@@ -119,12 +119,12 @@ static feedback_sums run(const kernels *k, uint32_t type, const feedback_moments
     feedback_task t = {k, type, EFFORT_FAST, sweeps, m, n_moments, N, NULL};
     feedback_sums sums = {0};
     size_t row_bytes = gguf_type_bytes(gguf_type_of(type), N);
-    t.room = memory_lines(1, feedback_bytes(k, type, N), NULL);
-    assert_non_null(t.room);
+    t.scratch = memory_lines(1, feedback_bytes(k, type, N), NULL);
+    assert_non_null(t.scratch);
     codec_feedback(&t, s->w + first * N, rows, blocks, &sums);
     for (size_t r = 0; decoded && r < rows; r++)
         k->codecs[type].decode(blocks + r * row_bytes, decoded + r * N, N);
-    free(t.room);
+    free(t.scratch);
     return sums;
 }
 

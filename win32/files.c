@@ -1,3 +1,10 @@
+/* Files, as win32/posix.h declares them, by Windows' own functions.
+ *
+ * A path in UTF-8 becomes one in UTF-16 (wide_path), and a file is opened by CreateFileW so that it can be
+ * renamed and removed while it is open, which open() there does not allow. Then it gets a number as POSIX has
+ * them, and every function finds the handle behind the number again (handle_of). Functions that take an open
+ * folder make a whole path of the folder's own and the name (path_in). A failure leaves Windows' error, of
+ * which wide_fail makes errno. */
 #include <stdarg.h>
 #include <windows.h>
 
@@ -11,15 +18,15 @@ static HANDLE handle_of(int fd) {
 
 /* Something else may stand behind a name: a link, or (deduplicated files, files of a cloud) the same file,
  * whose bytes only come to whom opens it without FILE_FLAG_OPEN_REPARSE_POINT. */
-typedef enum { PLAIN, LINK, STORED_ELSEWHERE } kind;
+typedef enum { FILE_IS_PLAIN, FILE_IS_LINK, FILE_IS_ELSEWHERE } file_kind;
 
-static kind kind_of(HANDLE h) {
+static file_kind file_kind_of(HANDLE h) {
     FILE_ATTRIBUTE_TAG_INFO info;
     if (!GetFileInformationByHandleEx(h, FileAttributeTagInfo, &info, sizeof info) ||
         !(info.FileAttributes & FILE_ATTRIBUTE_REPARSE_POINT))
-        return PLAIN;
+        return FILE_IS_PLAIN;
     bool link = info.ReparseTag == IO_REPARSE_TAG_SYMLINK || info.ReparseTag == IO_REPARSE_TAG_MOUNT_POINT;
-    return link ? LINK : STORED_ELSEWHERE;
+    return link ? FILE_IS_LINK : FILE_IS_ELSEWHERE;
 }
 
 /* ---- opening ---- */
@@ -32,34 +39,34 @@ static int open_wide(const wchar_t *path, int flags) {
     DWORD how = flags & O_CREAT ? CREATE_NEW : OPEN_EXISTING; /* nobody asks for one without O_EXCL */
     HANDLE h = CreateFileW(path, rights[flags & O_ACCMODE], WIDE_SHARED, NULL, how, attributes, NULL);
     if (h == INVALID_HANDLE_VALUE) return wide_fail();
-    kind found = flags & O_NOFOLLOW ? kind_of(h) : PLAIN;
+    file_kind found = flags & O_NOFOLLOW ? file_kind_of(h) : FILE_IS_PLAIN;
     int fd = found ? -1 : _open_osfhandle((intptr_t)h, (flags & O_ACCMODE) | O_BINARY | O_NOINHERIT);
     if (fd < 0) CloseHandle(h);
-    if (found == STORED_ELSEWHERE) return open_wide(path, flags & ~(O_NOFOLLOW | O_CREAT));
-    if (found == LINK) errno = ELOOP;
+    if (found == FILE_IS_ELSEWHERE) return open_wide(path, flags & ~(O_NOFOLLOW | O_CREAT));
+    if (found == FILE_IS_LINK) errno = ELOOP;
     return fd;
 }
 
 int win32_open(const char *path, int flags, ...) {
-    wchar_t name[WIDE_ROOM];
+    wchar_t name[WIDE_CAPACITY];
     if (flags & O_TMPFILE) return errno = EOPNOTSUPP, -1;
     return wide_path(path, name) ? open_wide(name, flags) : -1;
 }
 
 /* A path of its own for what lies in a folder that is open. */
-static bool path_in(int folder, const char *name, wchar_t to[WIDE_ROOM]) {
+static bool path_in(int folder, const char *name, wchar_t to[WIDE_CAPACITY]) {
     HANDLE h = handle_of(folder);
     if (h == INVALID_HANDLE_VALUE) return false;
-    DWORD n = GetFinalPathNameByHandleW(h, to, WIDE_ROOM, FILE_NAME_NORMALIZED | VOLUME_NAME_DOS);
+    DWORD n = GetFinalPathNameByHandleW(h, to, WIDE_CAPACITY, FILE_NAME_NORMALIZED | VOLUME_NAME_DOS);
     if (n == 0) return wide_fail() == 0;
-    if (n + 1 >= WIDE_ROOM) return errno = ENAMETOOLONG, false;
+    if (n + 1 >= WIDE_CAPACITY) return errno = ENAMETOOLONG, false;
     to[n++] = L'\\';
-    return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, name, -1, to + n, (int)(WIDE_ROOM - n)) ||
+    return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, name, -1, to + n, (int)(WIDE_CAPACITY - n)) ||
            wide_fail() == 0;
 }
 
 int win32_openat(int folder, const char *name, int flags) {
-    wchar_t path[WIDE_ROOM];
+    wchar_t path[WIDE_CAPACITY];
     return path_in(folder, name, path) ? open_wide(path, flags) : -1;
 }
 
@@ -92,7 +99,7 @@ static int stat_handle(HANDLE h, struct stat *st) {
                         .st_ino = (uint64_t)info.nFileIndexHigh << 32 | info.nFileIndexLow,
                         .st_size = (uint64_t)info.nFileSizeHigh << 32 | info.nFileSizeLow,
                         .st_blocks = ((uint64_t)room.AllocationSize.QuadPart + 511) / 512,
-                        .st_mode = kind_of(h) == LINK                                 ? S_IFLNK
+                        .st_mode = file_kind_of(h) == FILE_IS_LINK                    ? S_IFLNK
                                    : info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY ? S_IFDIR
                                                                                       : S_IFREG,
                         .st_nlink = info.nNumberOfLinks,
@@ -110,17 +117,17 @@ static int stat_wide(const wchar_t *path, DWORD flags, struct stat *st) {
 }
 
 int win32_stat(const char *path, struct stat *st) {
-    wchar_t name[WIDE_ROOM];
+    wchar_t name[WIDE_CAPACITY];
     return wide_path(path, name) ? stat_wide(name, 0, st) : -1;
 }
 
 int win32_lstat(const char *path, struct stat *st) {
-    wchar_t name[WIDE_ROOM];
+    wchar_t name[WIDE_CAPACITY];
     return wide_path(path, name) ? stat_wide(name, FILE_FLAG_OPEN_REPARSE_POINT, st) : -1;
 }
 
 int win32_fstatat(int folder, const char *name, struct stat *st, int flags) {
-    wchar_t path[WIDE_ROOM];
+    wchar_t path[WIDE_CAPACITY];
     DWORD open_as = flags & AT_SYMLINK_NOFOLLOW ? FILE_FLAG_OPEN_REPARSE_POINT : 0;
     return path_in(folder, name, path) ? stat_wide(path, open_as, st) : -1;
 }
@@ -139,32 +146,32 @@ int win32_access(const char *path, int mode) {
 /* ---- names ---- */
 
 int win32_unlink(const char *path) {
-    wchar_t name[WIDE_ROOM];
+    wchar_t name[WIDE_CAPACITY];
     return wide_path(path, name) ? DeleteFileW(name) ? 0 : wide_fail() : -1;
 }
 
 int win32_mkdir(const char *path, uint32_t mode) {
-    wchar_t name[WIDE_ROOM];
+    wchar_t name[WIDE_CAPACITY];
     (void)mode;
     return wide_path(path, name) ? CreateDirectoryW(name, NULL) ? 0 : wide_fail() : -1;
 }
 
 int win32_rmdir(const char *path) {
-    wchar_t name[WIDE_ROOM];
+    wchar_t name[WIDE_CAPACITY];
     return wide_path(path, name) ? RemoveDirectoryW(name) ? 0 : wide_fail() : -1;
 }
 
 int win32_unlinkat(int folder, const char *name, int flags) {
-    wchar_t path[WIDE_ROOM];
+    wchar_t path[WIDE_CAPACITY];
     (void)flags;
     return path_in(folder, name, path) ? DeleteFileW(path) ? 0 : wide_fail() : -1;
 }
 
 /* Scanners of viruses and indexers open what is new for a moment, and some do not share it: two seconds of
  * that are no reason to lose the file. */
-static int move(const char *from, const char *to, DWORD flags) {
+static int move_path(const char *from, const char *to, DWORD flags) {
     enum { TRIES = 40, PAUSE_MS = 50 };
-    wchar_t a[WIDE_ROOM], b[WIDE_ROOM];
+    wchar_t a[WIDE_CAPACITY], b[WIDE_CAPACITY];
     if (!wide_path(from, a) || !wide_path(to, b)) return -1;
     for (int tries = 1; !MoveFileExW(a, b, flags | MOVEFILE_WRITE_THROUGH); tries++) {
         DWORD error = GetLastError();
@@ -175,29 +182,29 @@ static int move(const char *from, const char *to, DWORD flags) {
     return 0;
 }
 
-int win32_rename(const char *from, const char *to) { return move(from, to, MOVEFILE_REPLACE_EXISTING); }
+int win32_rename(const char *from, const char *to) { return move_path(from, to, MOVEFILE_REPLACE_EXISTING); }
 
 int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags) {
     (void)from_folder, (void)to_folder, (void)flags;
-    return move(from, to, 0);
+    return move_path(from, to, 0);
 }
 
 int link(const char *from, const char *to) {
-    wchar_t a[WIDE_ROOM], b[WIDE_ROOM];
+    wchar_t a[WIDE_CAPACITY], b[WIDE_CAPACITY];
     if (!wide_path(from, a) || !wide_path(to, b)) return -1;
     return CreateHardLinkW(b, a, NULL) ? 0 : wide_fail();
 }
 
 /* ---- bytes ---- */
 
-enum { MOST = 1 << 30 }; /* of one call, whose count has 32 bits */
+enum { CALL_BYTES = 1 << 30 }; /* of one call, whose count has 32 bits */
 
 ssize_t pread(int fd, void *to, size_t n, off_t offset) {
     HANDLE h = handle_of(fd);
     OVERLAPPED at = {.Offset = (DWORD)offset, .OffsetHigh = (DWORD)((uint64_t)offset >> 32)};
     DWORD done = 0;
     if (h == INVALID_HANDLE_VALUE) return -1;
-    if (ReadFile(h, to, n < MOST ? (DWORD)n : MOST, &done, &at)) return (ssize_t)done;
+    if (ReadFile(h, to, n < CALL_BYTES ? (DWORD)n : CALL_BYTES, &done, &at)) return (ssize_t)done;
     return GetLastError() == ERROR_HANDLE_EOF ? 0 : wide_fail();
 }
 
@@ -206,7 +213,8 @@ ssize_t pwrite(int fd, const void *from, size_t n, off_t offset) {
     OVERLAPPED at = {.Offset = (DWORD)offset, .OffsetHigh = (DWORD)((uint64_t)offset >> 32)};
     DWORD done = 0;
     if (h == INVALID_HANDLE_VALUE) return -1;
-    return WriteFile(h, from, n < MOST ? (DWORD)n : MOST, &done, &at) ? (ssize_t)done : wide_fail();
+    return WriteFile(h, from, n < CALL_BYTES ? (DWORD)n : CALL_BYTES, &done, &at) ? (ssize_t)done
+                                                                                  : wide_fail();
 }
 
 int fsync(int fd) {
@@ -237,7 +245,7 @@ int fallocate(int fd, int mode, off_t offset, off_t n) {
 int posix_fallocate(int fd, off_t offset, off_t n) { return fallocate(fd, 0, offset, n) ? errno : 0; }
 
 int fstatvfs(int fd, struct statvfs *fs) {
-    wchar_t path[WIDE_ROOM];
+    wchar_t path[WIDE_CAPACITY];
     ULARGE_INTEGER free_bytes;
     if (!path_in(fd, "", path)) return -1;
     wchar_t *name = wcsrchr(path, L'\\');

@@ -11,11 +11,11 @@ struct win32_folder {
     char path[];
 };
 
-DIR *opendir(const char *path) {
-    wchar_t pattern[WIDE_ROOM];
+DIR *win32_opendir(const char *path) {
+    wchar_t pattern[WIDE_CAPACITY];
     if (!wide_path(path, pattern)) return NULL;
     size_t n = wcslen(pattern);
-    if (n + 3 > WIDE_ROOM) return errno = ENAMETOOLONG, NULL;
+    if (n + 3 > WIDE_CAPACITY) return errno = ENAMETOOLONG, NULL;
     wcscpy(pattern + n, n && (pattern[n - 1] == L'\\' || pattern[n - 1] == L'/') ? L"*" : L"\\*");
     size_t room = strlen(path) + 1;
     DIR *d = calloc(1, sizeof *d + room);
@@ -30,7 +30,7 @@ DIR *opendir(const char *path) {
 }
 
 /* Names that are no UTF-16 are left out: no function of ours could open them. */
-struct dirent *readdir(DIR *d) {
+struct dirent *win32_readdir(DIR *d) {
     for (bool found = false; d->has_next && !found;) {
         found = WideCharToMultiByte(CP_UTF8, WC_ERR_INVALID_CHARS, d->next.cFileName, -1, d->entry.d_name,
                                     sizeof d->entry.d_name, NULL, NULL);
@@ -45,7 +45,7 @@ int dirfd(DIR *d) {
     return d->fd;
 }
 
-int closedir(DIR *d) {
+int win32_closedir(DIR *d) {
     FindClose(d->search);
     if (d->fd >= 0) _close(d->fd);
     free(d);

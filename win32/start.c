@@ -5,7 +5,7 @@
 int main(int argc, char **argv);
 int wmain(int argc, wchar_t **wide);
 
-static char *narrow(const wchar_t *text) {
+static char *argument_utf8(const wchar_t *text) {
     int n = WideCharToMultiByte(CP_UTF8, 0, text, -1, NULL, 0, NULL, NULL);
     char *to = malloc((size_t)(n > 0 ? n : 1));
     if (!to) exit(1);
@@ -29,7 +29,7 @@ static void prepare_console(int fd) {
 int wmain(int argc, wchar_t **wide) {
     char **argv = calloc((size_t)argc + 1, sizeof *argv);
     if (!argv) return 1;
-    for (int i = 0; i < argc; i++) argv[i] = narrow(wide[i]);
+    for (int i = 0; i < argc; i++) argv[i] = argument_utf8(wide[i]);
     code_page = GetConsoleOutputCP();
     if (code_page && SetConsoleOutputCP(CP_UTF8)) atexit(restore_console);
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) prepare_console(fd);

@@ -37,20 +37,20 @@ void *memmem(const void *text, size_t n, const void *part, size_t part_n) {
 
 /* ---- sorting ---- */
 
-typedef struct order {
+typedef struct sort_order {
     int (*compare)(const void *, const void *, void *);
     void *with;
-} order;
+} sort_order;
 
 static int compare_turned(void *data, const void *a, const void *b) {
-    const order *o = data;
+    const sort_order *o = data;
     return o->compare(a, b, o->with);
 }
 
 /* Windows' C library has it with the arguments in another order. */
 void qsort_r(void *base, size_t n, size_t size, int (*compare)(const void *, const void *, void *),
              void *with) {
-    qsort_s(base, n, size, compare_turned, &(order){compare, with});
+    qsort_s(base, n, size, compare_turned, &(sort_order){compare, with});
 }
 
 /* ---- texts as files ---- */
@@ -79,7 +79,7 @@ FILE *open_memstream(char **text, size_t *n) {
     return f;
 }
 
-static memory_file *take(const FILE *f) {
+static memory_file *memory_file_remove(const FILE *f) {
     pthread_mutex_lock(&lock);
     memory_file **at = &opened, *m;
     while ((m = *at) && m->file != f) at = &m->next;
@@ -88,7 +88,7 @@ static memory_file *take(const FILE *f) {
     return m;
 }
 
-static bool read_back(const memory_file *m) {
+static bool memory_file_read_back(const memory_file *m) {
     int64_t size = fflush(m->file) == 0 ? _ftelli64(m->file) : -1;
     *m->text = size >= 0 ? malloc((size_t)size + 1) : NULL;
     if (!*m->text) return false;
@@ -100,8 +100,8 @@ static bool read_back(const memory_file *m) {
 
 #undef fclose
 int win32_fclose(FILE *f) {
-    memory_file *m = take(f);
-    bool ok = !m || read_back(m);
+    memory_file *m = memory_file_remove(f);
+    bool ok = !m || memory_file_read_back(m);
     free(m);
     return fclose(f) == 0 && ok ? 0 : EOF;
 }

@@ -57,7 +57,7 @@ static bool has_prefix(const wchar_t *path) {
 /* To Windows "D:x" is in the folder where its shell was last on D, and "x:y" a stream y of a file x: where
  * names are made beside such a one they would mean something else. "D:" alone is what is left of "D:/x" where
  * the name goes, thus the root. */
-static bool place_drive(wchar_t path[WIDE_ROOM]) {
+static bool place_drive(wchar_t path[WIDE_CAPACITY]) {
     wchar_t *colon = wcschr(path, L':');
     if (!colon) return true;
     if (colon != path + 1 || (path[2] && !is_slash(path[2])) || wcschr(colon + 1, L':'))
@@ -68,23 +68,23 @@ static bool place_drive(wchar_t path[WIDE_ROOM]) {
 
 /* A path of more than MAX_PATH characters needs the prefix that turns off Windows' own treatment of names, so
  * it is made absolute and tidy first. */
-static bool lengthen(wchar_t path[WIDE_ROOM]) {
+static bool lengthen_path(wchar_t path[WIDE_CAPACITY]) {
     enum { PREFIX = 7, FOLDERS_MOST = MAX_PATH - 12 }; /* of which a folder's files need 12 */
-    wchar_t whole[WIDE_ROOM];
-    DWORD n = GetFullPathNameW(path, WIDE_ROOM - PREFIX, whole, NULL);
+    wchar_t whole[WIDE_CAPACITY];
+    DWORD n = GetFullPathNameW(path, WIDE_CAPACITY - PREFIX, whole, NULL);
     if (n == 0) return wide_fail() == 0;
-    if (n >= WIDE_ROOM - PREFIX) return errno = ENAMETOOLONG, false;
+    if (n >= WIDE_CAPACITY - PREFIX) return errno = ENAMETOOLONG, false;
     if (n < FOLDERS_MOST || has_prefix(whole)) return true;
     bool server = is_slash(whole[0]); /* \\server\share */
     wcscat(wcscpy(path, server ? L"\\\\?\\UNC" : L"\\\\?\\"), whole + server);
     return true;
 }
 
-bool wide_path(const char *path, wchar_t to[WIDE_ROOM]) {
+bool wide_path(const char *path, wchar_t to[WIDE_CAPACITY]) {
     if (!strcmp(path, "/dev/null")) return wcscpy(to, L"NUL");
     if (!*path) return errno = ENOENT, false;
     if (!MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, to, PATH_MAX)) return wide_fail() == 0;
-    return has_prefix(to) || (place_drive(to) && lengthen(to));
+    return has_prefix(to) || (place_drive(to) && lengthen_path(to));
 }
 
 FILE *wide_file(void) {

@@ -5,11 +5,11 @@
 #include <stdbool.h>
 #include <wchar.h>
 
-enum { WIDE_ROOM = 4096 + 8 };
+enum { WIDE_CAPACITY = 4096 + 8 };
 /* How every file is opened: others may do with it meanwhile what POSIX lets them do. */
 #define WIDE_SHARED (FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE)
 /* A path as Windows' functions take it, "/dev/null" as well; false and errno. */
-bool wide_path(const char *path, wchar_t to[WIDE_ROOM]);
+bool wide_path(const char *path, wchar_t to[WIDE_CAPACITY]);
 /* errno for the error that Windows' last function left; -1. */
 int wide_fail(void);
 /* A file for a moment, which goes when it is closed (tmpfile() there puts it where few may write); NULL and

@@ -1,5 +1,8 @@
 /* Blocks to float32, exactly as the formats say. Plain loops over one block at a time: the compiler
- * vectorises them, and only the arithmetic in the formula rounds, so every level gives the same bits. */
+ * vectorises them, and only the arithmetic in the formula rounds, so every level gives the same bits.
+ *
+ * A decoder is DECODE(name), with EACH_BLOCK(TYPE) as its loop. The same formulas, element by element, are in
+ * codec/reference.c. Types that code weights by entries of a grid are in grid_read.c. */
 #include "codec/simd/kernels.h"
 #include "codec/simd/stored.h"
 
@@ -19,7 +22,7 @@ DECODE(f16) {
 }
 
 DECODE(bf16) {
-    for (size_t i = 0; i < n; i++) x[i] = float_of((uint32_t)get16(b + 2 * i) << 16);
+    for (size_t i = 0; i < n; i++) x[i] = float_of((uint32_t)block_u16(b + 2 * i) << 16);
 }
 
 /* ---- 32 elements ---- */
@@ -55,14 +58,14 @@ DECODE(q4_1) {
 DECODE(q5_0) {
     EACH_BLOCK(Q5_0) {
         float d = half_at(b);
-        NIBBLES(b + 6, get32(b + 2), d * (float)(v - 16));
+        NIBBLES(b + 6, block_u32(b + 2), d * (float)(v - 16));
     }
 }
 
 DECODE(q5_1) {
     EACH_BLOCK(Q5_1) {
         float d = half_at(b), m = half_at(b + 2);
-        NIBBLES(b + 8, get32(b + 4), d * (float)v + m);
+        NIBBLES(b + 8, block_u32(b + 4), d * (float)v + m);
     }
 }
 
@@ -71,7 +74,7 @@ INLINE void scaled_bytes(float d, const uint8_t *q, float *x, int n) {
 }
 DECODE(q8_0) { EACH_BLOCK(Q8_0) scaled_bytes(half_at(b), b + 2, x, 32); }
 DECODE(q8_1) { EACH_BLOCK(Q8_1) scaled_bytes(half_at(b), b + 4, x, 32); }
-DECODE(q8_k) { EACH_BLOCK(Q8_K) scaled_bytes(float_of(get32(b)), b + 4, x, 256); }
+DECODE(q8_k) { EACH_BLOCK(Q8_K) scaled_bytes(float_of(block_u32(b)), b + 4, x, 256); }
 
 /* ---- 256 elements ---- */
 DECODE(q2_k) {
@@ -159,7 +162,7 @@ DECODE(iq4_nl) {
 DECODE(iq4_xs) {
     EACH_BLOCK(IQ4_XS) {
         float d = half_at(b);
-        int top = get16(b + 2);
+        int top = block_u16(b + 2);
         for (int s = 0; s < 8; s++) {
             int scale = ((b[4 + s / 2] >> s % 2 * 4 & 15) | (top >> 2 * s & 3) << 4) - 32;
             int8_t v[32];
@@ -189,7 +192,7 @@ DECODE(nvfp4) {
 
 /* ---- ternary and low-bit types ---- */
 /* Digit n of each byte: the byte is a fraction of 256, its base-3 digits come out by multiplying. */
-INLINE void trits(const uint8_t *q, int bytes, int power, float d, float *x) {
+INLINE void decode_trits(const uint8_t *q, int bytes, int power, float d, float *x) {
     for (int j = 0; j < bytes; j++) {
         int digit = ((uint8_t)(q[j] * power) * 3) >> 8;
         x[j] = (float)(digit - 1) * d;
@@ -200,9 +203,9 @@ DECODE(tq1_0) {
     static const int power[5] = {1, 3, 9, 27, 81};
     EACH_BLOCK(TQ1_0) {
         float d = half_at(b + 52);
-        for (int k = 0; k < 5; k++) trits(b, 32, power[k], d, x + 32 * k);
-        for (int k = 0; k < 5; k++) trits(b + 32, 16, power[k], d, x + 160 + 16 * k);
-        for (int k = 0; k < 4; k++) trits(b + 48, 4, power[k], d, x + 240 + 4 * k);
+        for (int k = 0; k < 5; k++) decode_trits(b, 32, power[k], d, x + 32 * k);
+        for (int k = 0; k < 5; k++) decode_trits(b + 32, 16, power[k], d, x + 160 + 16 * k);
+        for (int k = 0; k < 4; k++) decode_trits(b + 48, 4, power[k], d, x + 240 + 4 * k);
     }
 }
 

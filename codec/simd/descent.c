@@ -5,11 +5,11 @@
  */
 #include "codec/simd/pass.h"
 
-/* g H^-1 in place, H the moments of a group of columns: its first element, rows STRIP apart. */
+/* g H^-1 in place, H the moments of a group of columns: its first element, rows PASS_COLUMNS apart. */
 INLINE void solve_group(const float *h, size_t n, vf *g) {
     float a[MOST_GROUP][MOST_GROUP];
     for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < n; j++) a[i][j] = h[i * STRIP + j];
+        for (size_t j = 0; j < n; j++) a[i][j] = h[i * PASS_COLUMNS + j];
     for (size_t c = 0; c < n; c++)
         for (size_t i = c + 1; i < n; i++) {
             float by = a[i][c] / a[c][c];
@@ -25,10 +25,10 @@ INLINE void solve_group(const float *h, size_t n, vf *g) {
 /* The change of the objective when codes change by d: d H d^T - 2 g d^T, with g = (t - q) H.
  */
 INLINE vf change_of(const float *h, size_t n, const vf *g, const vf *d) {
-    vf change = all(0);
+    vf change = vf_all(0);
     for (size_t i = 0; i < n; i++) {
-        vf hd = all(0);
-        for (size_t j = 0; j < n; j++) hd = fused(all(h[i * STRIP + j]), d[j], hd);
+        vf hd = vf_all(0);
+        for (size_t j = 0; j < n; j++) hd = vf_fused(vf_all(h[i * PASS_COLUMNS + j]), d[j], hd);
         change = change + d[i] * (hd - 2.0f * g[i]);
     }
     return change;
@@ -36,9 +36,9 @@ INLINE vf change_of(const float *h, size_t n, const vf *g, const vf *d) {
 
 /* A group's codes chosen again: those nearest to what is best, unless the old ones are better, which can be
  * where codes stand for several weights. d: what becomes of q. */
-INLINE void sweep_group(const pass *s, const lanes *b, void *state, size_t column, size_t c,
+INLINE void sweep_group(const feedback_pass *s, const pass_lanes *b, void *state, size_t column, size_t c,
                         const vf *gradient, vf *d) {
-    const float *h = b->root + c * STRIP + c;
+    const float *h = b->root + c * PASS_COLUMNS + c;
     float v[MOST_GROUP * L], old[MOST_GROUP * L], q[MOST_GROUP * L];
     size_t n = s->group;
     vf best[MOST_GROUP];
@@ -46,64 +46,67 @@ INLINE void sweep_group(const pass *s, const lanes *b, void *state, size_t colum
     solve_group(h, n, best);
     for (size_t g = 0; g < n; g++) {
         size_t i = (c + g) * b->step;
-        vf was = load(b->w + i) - load(b->error + i);
-        store(old + g * L, was), store(v + g * L, was + best[g]);
+        vf was = vf_load(b->w + i) - vf_load(b->error + i);
+        vf_store(old + g * L, was), vf_store(v + g * L, was + best[g]);
     }
     s->steps->round(state, column, v, q);
-    for (size_t g = 0; g < n; g++) d[g] = load(q + g * L) - load(old + g * L);
+    for (size_t g = 0; g < n; g++) d[g] = vf_load(q + g * L) - vf_load(old + g * L);
     if (n == 1) return;
-    vm worse = lt(all(0), change_of(h, n, gradient, d));
-    if (!in_any(worse)) return;
-    for (size_t g = 0; g < n; g++) store(v + g * L, pick(worse, load(old + g * L), load(v + g * L)));
+    vm worse = vf_less(vf_all(0), change_of(h, n, gradient, d));
+    if (!vm_any(worse)) return;
+    for (size_t g = 0; g < n; g++)
+        vf_store(v + g * L, vf_pick(worse, vf_load(old + g * L), vf_load(v + g * L)));
     s->steps->round(state, column, v, q);
-    for (size_t g = 0; g < n; g++) d[g] = load(q + g * L) - load(old + g * L);
+    for (size_t g = 0; g < n; g++) d[g] = vf_load(q + g * L) - vf_load(old + g * L);
 }
 
-/* One batch in a chunk: b->sum is (t - q) H, b->root H; how errors change goes to `change`. */
-static void sweep_chunk(const pass *s, const lanes *b, void *state, size_t column, float *change) {
-    vf sum[CHUNK];
-    for (size_t c = 0; c < s->chunk; c++) sum[c] = load(b->sum + c * b->step);
-    for (size_t c = 0; c < s->chunk; c += s->group) {
+/* One batch in a slice: b->sum is (t - q) H, b->root H; how errors change goes to `change`. */
+static void sweep_slice(const feedback_pass *s, const pass_lanes *b, void *state, size_t column,
+                        float *change) {
+    vf sum[SLICE_COLUMNS];
+    for (size_t c = 0; c < s->slice; c++) sum[c] = vf_load(b->sum + c * b->step);
+    for (size_t c = 0; c < s->slice; c += s->group) {
         vf d[MOST_GROUP];
         sweep_group(s, b, state, column + c, c, sum + c, d);
         for (size_t g = 0; g < s->group; g++) {
             size_t i = (c + g) * b->step;
-            store(change + i, -d[g]), store(b->error + i, load(b->error + i) - d[g]);
-            push(b, sum, c + g, c + s->group, s->chunk, -d[g]);
+            vf_store(change + i, -d[g]), vf_store(b->error + i, vf_load(b->error + i) - d[g]);
+            pass_push(b, sum, c + g, c + s->group, s->slice, -d[g]);
         }
     }
 }
 
 /* From last to first, what a change does to r is known wherever an earlier strip needs it. */
-void LEVEL(descend)(const pass *s, const run *u, size_t strip) {
-    const float *moments = u->m->diagonal + strip * STRIP * STRIP;
-    size_t first = u->first + strip * STRIP, columns = strip_columns(u, strip);
+void LEVEL(descend)(const feedback_pass *s, const pass_span *u, size_t strip) {
+    const float *moments = u->m->diagonal + strip * PASS_COLUMNS * PASS_COLUMNS;
+    size_t first = u->first + strip * PASS_COLUMNS, columns = strip_columns(u, strip);
     float *change = s->trial_error;
-    memset(change, 0, sizeof(float) * STRIP * FEEDBACK_ROWS);
+    memset(change, 0, sizeof(float) * PASS_COLUMNS * FEEDBACK_ROWS);
     for (size_t i = strip; i < u->strips; i++)
         for (size_t p = 0; p < s->panels; p++)
-            multiply(s, whole_tile(root_tile(u, strip, i)), at(s, s->rest, p, u->first + i * STRIP),
-                     strip_at(s, s->sum, p, 0), i > strip);
-    for (size_t c = 0; c < columns; c += s->chunk)
+            pass_multiply(s, whole_tile(root_tile(u, strip, i)),
+                          pass_at(s, s->rest, p, u->first + i * PASS_COLUMNS), pass_strip_at(s, s->sum, p, 0),
+                          i > strip);
+    for (size_t c = 0; c < columns; c += s->slice)
         for (size_t p = 0; p < s->panels; p++) {
             if (c)
-                multiply(s, (matrix){moments + c * STRIP, STRIP, s->chunk, c}, strip_at(s, change, p, 0),
-                         strip_at(s, s->sum, p, c), true);
+                pass_multiply(s, (pass_matrix){moments + c * PASS_COLUMNS, PASS_COLUMNS, s->slice, c},
+                              pass_strip_at(s, change, p, 0), pass_strip_at(s, s->sum, p, c), true);
             for (size_t lane = 0; lane < s->panel; lane += L) {
                 size_t column = first + c;
-                lanes of = {.root = moments + c * STRIP + c,
-                            .w = at(s, s->w, p, column) + lane,
-                            .sum = strip_at(s, s->sum, p, c) + lane,
-                            .error = at(s, s->error, p, column) + lane,
-                            .step = s->panel};
-                sweep_chunk(s, &of, state_at(s, p, lane, column / s->length), column % s->length,
-                            strip_at(s, change, p, c) + lane);
+                pass_lanes of = {.root = moments + c * PASS_COLUMNS + c,
+                                 .w = pass_at(s, s->w, p, column) + lane,
+                                 .sum = pass_strip_at(s, s->sum, p, c) + lane,
+                                 .error = pass_at(s, s->error, p, column) + lane,
+                                 .step = s->panel};
+                sweep_slice(s, &of, pass_state_at(s, p, lane, column / s->length), column % s->length,
+                            pass_strip_at(s, change, p, c) + lane);
             }
         }
     for (size_t i = strip; i < u->strips; i++) {
         turn_tile(s, root_tile(u, strip, i));
         for (size_t p = 0; p < s->panels; p++)
-            multiply(s, turned_part(s, 0, STRIP, 0, STRIP), strip_at(s, change, p, 0),
-                     at(s, s->rest, p, u->first + i * STRIP), true);
+            pass_multiply(s, turned_part(s, 0, PASS_COLUMNS, 0, PASS_COLUMNS), pass_strip_at(s, change, p, 0),
+                          pass_at(s, s->rest, p, u->first + i * PASS_COLUMNS), true);
     }
 }

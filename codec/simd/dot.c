@@ -1,23 +1,28 @@
-/* Rows times a vector: plain numbers, types of 32 elements, FP4, and those of one or two bits. */
+/* Rows times a vector: plain numbers, types of 32 elements, FP4, and those of one or two bits.
+ *
+ * Plain numbers are decoded 256 columns at a time and multiplied as floats. For each other type there are its
+ * codes as signed bytes (CODES) and the scales of its blocks (SCALES); DOT makes the function of both, as
+ * codec/simd/dot.h describes. The last function reads memory and does nothing else: bench-dot compares the
+ * others with it. */
 #include "codec/simd/dot.h"
 
 /* ---- plain numbers ---- */
-enum { TILE = 256 }; /* columns that are decoded together */
+enum { DECODED_COLUMNS = 256 }; /* columns that are decoded together */
 
-enum { STEP = 16, PARTS = STEP / L };
+enum { STEP_COLUMNS = 16, STEP_VECTORS = STEP_COLUMNS / L };
 
 /* Sixteen columns side by side, whatever a vector holds. */
-INLINE void add_step(vf sum[PARTS], const float *w, const float *x) {
-    for (int p = 0; p < PARTS; p++) sum[p] = mul_add(load(w + p * L), load(x + p * L), sum[p]);
+INLINE void add_step(vf sum[STEP_VECTORS], const float *w, const float *x) {
+    for (int p = 0; p < STEP_VECTORS; p++) sum[p] = mul_add(vf_load(w + p * L), vf_load(x + p * L), sum[p]);
 }
 /* The last ones with zeros behind them. */
-INLINE void add_numbers(vf sum[2][PARTS], const float *w, const float *x, size_t n) {
+INLINE void add_numbers(vf sum[2][STEP_VECTORS], const float *w, const float *x, size_t n) {
     size_t k = 0;
-    for (; k + 2 * STEP <= n; k += 2 * STEP)
-        for (int i = 0; i < 2; i++) add_step(sum[i], w + k + i * STEP, x + k + i * STEP);
-    for (int i = 0; k < n; k += STEP, i++) {
-        float last[2][STEP] = {0};
-        size_t left = n - k < STEP ? n - k : STEP;
+    for (; k + 2 * STEP_COLUMNS <= n; k += 2 * STEP_COLUMNS)
+        for (int i = 0; i < 2; i++) add_step(sum[i], w + k + i * STEP_COLUMNS, x + k + i * STEP_COLUMNS);
+    for (int i = 0; k < n; k += STEP_COLUMNS, i++) {
+        float last[2][STEP_COLUMNS] = {0};
+        size_t left = n - k < STEP_COLUMNS ? n - k : STEP_COLUMNS;
         memcpy(last[0], w + k, left * sizeof *w), memcpy(last[1], x + k, left * sizeof *x);
         add_step(sum[i], last[0], last[1]);
     }
@@ -26,16 +31,16 @@ INLINE void add_numbers(vf sum[2][PARTS], const float *w, const float *x, size_t
 #define DOT_NUMBERS(name, bytes) \
     void LEVEL(dot_##name)(const uint8_t *b, size_t n, size_t cols, const codec_vector *v, float *out) { \
         for (size_t r = 0; r < n; r++, b += (bytes)*cols) { \
-            vf sum[2][PARTS] = {0}; \
-            float s[STEP]; \
-            for (size_t k = 0; k < cols; k += TILE) { \
-                float w[TILE] __attribute__((aligned(64))); \
-                const size_t left = cols - k < TILE ? cols - k : TILE; \
+            vf sum[2][STEP_VECTORS] = {0}; \
+            float s[STEP_COLUMNS]; \
+            for (size_t k = 0; k < cols; k += DECODED_COLUMNS) { \
+                float w[DECODED_COLUMNS] __attribute__((aligned(64))); \
+                const size_t left = cols - k < DECODED_COLUMNS ? cols - k : DECODED_COLUMNS; \
                 LEVEL(decode_##name)(b + (bytes)*k, w, left); \
                 add_numbers(sum, w, v->x + k, left); \
             } \
-            for (int p = 0; p < PARTS; p++) store(s + p * L, sum[0][p] + sum[1][p]); \
-            out[r] = add_up(s, STEP); \
+            for (int p = 0; p < STEP_VECTORS; p++) vf_store(s + p * L, sum[0][p] + sum[1][p]); \
+            out[r] = add_up(s, STEP_COLUMNS); \
         } \
     }
 DOT_NUMBERS(f32, 4)
@@ -67,7 +72,7 @@ INLINE void bytes_of_clear_bits(uint32_t bits, int8_t clear, int8_t *to) {
 #endif
 }
 
-INLINE void nibbles(const uint8_t *b, uint8_t less, int8_t *q) {
+INLINE void dot_unpack_nibbles(const uint8_t *b, uint8_t less, int8_t *q) {
     b16 codes[2];
     b32 v;
     nibbles_at(b, codes);
@@ -96,19 +101,19 @@ INLINE void nibbles_and_fifth(const uint8_t *b, uint32_t fifth, uint8_t more, in
         halves_at(b + 2, GGUF_##type##_BYTES, n, min); \
     }
 
-CODES(q4_0) { nibbles(b + 2, 8, q); }
+CODES(q4_0) { dot_unpack_nibbles(b + 2, 8, q); }
 SCALE_FIRST(Q4_0, q4_0)
 DOT(Q4_0, q4_0, 8, 1, NO_MINIMUM)
 
-CODES(q4_1) { nibbles(b + 4, 0, q); }
+CODES(q4_1) { dot_unpack_nibbles(b + 4, 0, q); }
 SCALE_AND_MINIMUM_FIRST(Q4_1, q4_1)
 DOT(Q4_1, q4_1, 8, 1, SUMS_OF_32)
 
-CODES(q5_0) { nibbles_and_fifth(b + 6, get32(b + 2), 0, q); }
+CODES(q5_0) { nibbles_and_fifth(b + 6, block_u32(b + 2), 0, q); }
 SCALE_FIRST(Q5_0, q5_0)
 DOT(Q5_0, q5_0, 8, 1, NO_MINIMUM)
 
-CODES(q5_1) { nibbles_and_fifth(b + 8, get32(b + 4), 16, q); }
+CODES(q5_1) { nibbles_and_fifth(b + 8, block_u32(b + 4), 16, q); }
 SCALE_AND_MINIMUM_FIRST(Q5_1, q5_1)
 DOT(Q5_1, q5_1, 8, 1, SUMS_OF_32)
 
@@ -155,7 +160,8 @@ SCALES(nvfp4) {
     for (int i = 0; i < n; i += 2) {
         uint8_t bytes[8];
         b8 codes;
-        put64(bytes, get32(b + i * GGUF_NVFP4_BYTES), i + 1 < n ? get32(b + (i + 1) * GGUF_NVFP4_BYTES) : 0);
+        block_put_u64(bytes, block_u32(b + i * GGUF_NVFP4_BYTES),
+                      i + 1 < n ? block_u32(b + (i + 1) * GGUF_NVFP4_BYTES) : 0);
         memcpy(&codes, bytes, 8);
         const i8 c = __builtin_convertvector(codes, i8);
         /* 2^(e - 11) times the fraction, which has its leading one where e is not 0. */
@@ -169,7 +175,7 @@ DOT(NVFP4, nvfp4, 4, 4, NO_MINIMUM)
 
 /* ---- one and two bits ---- */
 /* Digits of 16 bytes, which are fractions of 256 in base 3. */
-INLINE void trits(const uint8_t *b, uint8_t power, int8_t *q) {
+INLINE void dot_unpack_trits(const uint8_t *b, uint8_t power, int8_t *q) {
     typedef uint16_t w16 __attribute__((vector_size(32)));
     b16 v;
     memcpy(&v, b, 16);
@@ -182,9 +188,10 @@ CODES(tq1_0) {
     uint8_t last[16] = {0};
     int8_t digits[16];
     memcpy(last, b + 48, 4);
-    for (int k = 0; k < 5; k++) trits(b, power[k], q + 32 * k), trits(b + 16, power[k], q + 32 * k + 16);
-    for (int k = 0; k < 5; k++) trits(b + 32, power[k], q + 160 + 16 * k);
-    for (int k = 0; k < 4; k++) trits(last, power[k], digits), memcpy(q + 240 + 4 * k, digits, 4);
+    for (int k = 0; k < 5; k++)
+        dot_unpack_trits(b, power[k], q + 32 * k), dot_unpack_trits(b + 16, power[k], q + 32 * k + 16);
+    for (int k = 0; k < 5; k++) dot_unpack_trits(b + 32, power[k], q + 160 + 16 * k);
+    for (int k = 0; k < 4; k++) dot_unpack_trits(last, power[k], digits), memcpy(q + 240 + 4 * k, digits, 4);
 }
 SCALES(tq1_0) { halves_at(b + 52, GGUF_TQ1_0_BYTES, n, scale); }
 DOT(TQ1_0, tq1_0, 1, 1, NO_MINIMUM)
@@ -206,7 +213,7 @@ CODES(q1_0) {
     for (int k = 0; k < 4; k++) {
         int8_t clear[32];
         b32 v;
-        bytes_of_clear_bits(get32(b + 2 + 4 * k), -2, clear);
+        bytes_of_clear_bits(block_u32(b + 2 + 4 * k), -2, clear);
         memcpy(&v, clear, 32);
         v += 1;
         memcpy(q + 32 * k, &v, 32);

@@ -84,17 +84,18 @@ INLINE void add_groups(row_sum *sum, const int8_t *q, const float *factor, const
                        int columns) {
     if (columns >= 2 * L)
         for (int g = 0; g < n; g++, q += columns, x += columns) {
-            vi products = dot(words_at(q), load_words(x));
-            for (int c = 2 * L; c < columns; c += 2 * L) products += dot(words_at(q + c), load_words(x + c));
-            sum->of[g % 2] = mul_add(to_float(products), all(factor[g]), sum->of[g % 2]);
+            vi products = vp_dot(words_at(q), load_words(x));
+            for (int c = 2 * L; c < columns; c += 2 * L)
+                products += vp_dot(words_at(q + c), load_words(x + c));
+            sum->of[g % 2] = mul_add(vi_to_float(products), vf_all(factor[g]), sum->of[g % 2]);
         }
 #if GQ_LANES == 16 && defined(__AVX512F__)
     if (columns < 2 * L) /* two groups in a vector */
         for (int g = 0; g < n; g += 2, q += 2 * L, x += 2 * L) {
             const vf both_factors = (vf)_mm512_mask_broadcastss_ps(_mm512_set1_ps(factor[g]), 0xff00,
                                                                    _mm_load_ss(&factor[g + 1]));
-            const vi products = dot(words_at(q), load_words(x));
-            sum->of[g / 2 % 2] = mul_add(to_float(products), both_factors, sum->of[g / 2 % 2]);
+            const vi products = vp_dot(words_at(q), load_words(x));
+            sum->of[g / 2 % 2] = mul_add(vi_to_float(products), both_factors, sum->of[g / 2 % 2]);
         }
 #endif
 }
@@ -116,13 +117,13 @@ INLINE float add_up(float *s, int n) {
 }
 INLINE float row_total(const row_sum *sum) {
     float s[L], m[8];
-    store(s, sum->of[0] + sum->of[1]);
+    vf_store(s, sum->of[0] + sum->of[1]);
     memcpy(m, &sum->minimums, sizeof m);
     return add_up(s, L) + add_up(m, 8);
 }
 
 /* n whole numbers of eight bits, 8 or 16 of them, times d. */
-INLINE void scaled(const void *q, int n, float d, float *to) {
+INLINE void dot_scale_bytes(const void *q, int n, float d, float *to) {
 #if defined(__AVX2__)
     for (int i = 0; i < n; i += 8) {
         const __m128i eight = _mm_loadl_epi64((const __m128i *)((const int8_t *)q + i));
@@ -130,7 +131,7 @@ INLINE void scaled(const void *q, int n, float d, float *to) {
                          _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight)), _mm256_set1_ps(d)));
     }
 #else
-    for (int i = 0; i < n; i += L) store(to + i, codes_at((const int8_t *)q + i) * all(d));
+    for (int i = 0; i < n; i += L) vf_store(to + i, codes_at((const int8_t *)q + i) * vf_all(d));
 #endif
 }
 
@@ -164,7 +165,7 @@ INLINE void look_up_32(const int8_t book[16], const uint8_t *b, int8_t *q) {
 INLINE void halves_at(const uint8_t *b, int stride, int n, float *to) {
 #if defined(__F16C__)
     uint64_t h[2] = {0}; /* put together without memory, which would have to wait for the last one */
-    for (int i = 0; i < n; i++) h[i / 4] |= (uint64_t)get16(b + i * stride) << i % 4 * 16;
+    for (int i = 0; i < n; i++) h[i / 4] |= (uint64_t)block_u16(b + i * stride) << i % 4 * 16;
     float f[8];
     _mm256_storeu_ps(f, _mm256_cvtph_ps(_mm_set_epi64x((int64_t)h[1], (int64_t)h[0])));
     memcpy(to, f, sizeof(float) * (size_t)n);
@@ -174,14 +175,14 @@ INLINE void halves_at(const uint8_t *b, int stride, int n, float *to) {
 }
 INLINE float one_half_at(const uint8_t *b) {
 #if defined(__F16C__)
-    return _cvtsh_ss(get16(b));
+    return _cvtsh_ss(block_u16(b));
 #else
     return half_at(b);
 #endif
 }
 
 /* factor[i] = scale[i] step[i] */
-INLINE void multiply(const float *scale, const float *step, float *factor, int n) {
+INLINE void dot_multiply(const float *scale, const float *step, float *factor, int n) {
     int i = 0;
     for (; i + 8 <= n; i += 8) {
         v8 a, b;
@@ -192,13 +193,13 @@ INLINE void multiply(const float *scale, const float *step, float *factor, int n
     for (; i < n; i++) factor[i] = scale[i] * step[i];
 }
 
-/* What a tensor type supplies: the codes of a block, then scales and minimums of n blocks in order. */
+/* A tensor type supplies the codes of a block, then scales and minimums of n blocks in order. */
 #define CODES(name) INLINE void codes_##name(const uint8_t *b, int8_t *q)
 #define SCALES(name) \
     INLINE void scales_##name(const uint8_t *b, int n __attribute__((unused)), float *scale, \
                               float *min __attribute__((unused)))
 /* Bytes by which memory is asked in advance. */
-enum { AHEAD = 2048 };
+enum { AHEAD_BYTES = 2048 };
 /* The function of a type. `pack` blocks are unpacked together, as long as there are so many, then one by one:
  * codes_NAME and scales_NAME get their number, a constant. `groups` with a scale of their own in each block,
  * of 16 columns or a multiple of 32; sums: NO_MINIMUM, or the sums of x that go with the minimums. */
@@ -221,7 +222,7 @@ enum { AHEAD = 2048 };
             codes_##name(b + i * GGUF_##type##_BYTES, q + i * GGUF_##type##_ELEMENTS); \
         scales_##name(b, n, scale, min); \
         if (OF_GROUP == UNIT) \
-            multiply(scale, step, factor, units); \
+            dot_multiply(scale, step, factor, units); \
         else \
             for (int i = 0; i < units; i++) factor[i] = scale[i * UNIT / OF_GROUP] * step[i]; \
         IN_MEMORY(q); \
@@ -235,7 +236,7 @@ enum { AHEAD = 2048 };
             row_sum sum = {0}; \
             size_t k = 0; \
             for (; k + PACK <= cols; k += PACK, b += PACK_BYTES) { \
-                for (int at = 0; at < PACK_BYTES; at += 64) __builtin_prefetch(b + AHEAD + at); \
+                for (int at = 0; at < PACK_BYTES; at += 64) __builtin_prefetch(b + AHEAD_BYTES + at); \
                 add_##name(&sum, b, v, k, pack); \
             } \
             for (; k < cols; k += GGUF_##type##_ELEMENTS, b += GGUF_##type##_BYTES) \

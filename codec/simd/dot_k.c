@@ -3,7 +3,7 @@
 
 /* One at a time: n is 1. */
 CODES(q8_k) { memcpy(q, b + 4, 256); }
-SCALES(q8_k) { scale[0] = float_of(get32(b)); }
+SCALES(q8_k) { scale[0] = float_of(block_u32(b)); }
 DOT(Q8_K, q8_k, 1, 1, NO_MINIMUM)
 
 /* ---- scales and minimums ---- */
@@ -20,16 +20,16 @@ CODES(q2_k) {
 SCALES(q2_k) {
     b16 v, part;
     memcpy(&v, b, 16);
-    part = v & 15, scaled(&part, 16, one_half_at(b + 80), scale);
-    part = v >> 4, scaled(&part, 16, -one_half_at(b + 82), min);
+    part = v & 15, dot_scale_bytes(&part, 16, one_half_at(b + 80), scale);
+    part = v >> 4, dot_scale_bytes(&part, 16, -one_half_at(b + 82), min);
 }
 DOT(Q2_K, q2_k, 1, 16, SUMS_OF_16)
 
 INLINE void scales_of_pairs(const uint8_t *b, float *scale, float *min) {
     uint8_t sc[8], mn[8];
     six_bit_pairs(b + 4, sc, mn);
-    scaled(sc, 8, one_half_at(b), scale);
-    scaled(mn, 8, -one_half_at(b + 2), min);
+    dot_scale_bytes(sc, 8, one_half_at(b), scale);
+    dot_scale_bytes(mn, 8, -one_half_at(b + 2), min);
 }
 
 CODES(q4_k) {
@@ -70,16 +70,16 @@ CODES(q3_k) {
 }
 SCALES(q3_k) {
     /* Low parts of four bits, then top parts of two. */
-    const uint32_t low[2] = {get32(b + 96), get32(b + 100)}, top = get32(b + 104);
+    const uint32_t low[2] = {block_u32(b + 96), block_u32(b + 100)}, top = block_u32(b + 104);
     uint32_t sums[4];
     uint8_t bytes[16];
     b16 sc;
     for (int k = 0; k < 4; k++)
         sums[k] = (low[k % 2] >> k / 2 * 4 & 0x0f0f0f0f) | (top >> 2 * k & 0x03030303) << 4;
-    put64(bytes, sums[0], sums[1]), put64(bytes + 8, sums[2], sums[3]);
+    block_put_u64(bytes, sums[0], sums[1]), block_put_u64(bytes + 8, sums[2], sums[3]);
     memcpy(&sc, bytes, 16);
     sc -= 32;
-    scaled(&sc, 16, one_half_at(b + 108), scale);
+    dot_scale_bytes(&sc, 16, one_half_at(b + 108), scale);
 }
 DOT(Q3_K, q3_k, 1, 16, NO_MINIMUM)
 
@@ -95,7 +95,7 @@ CODES(q6_k) {
         }
     }
 }
-SCALES(q6_k) { scaled(b + 192, 16, one_half_at(b + 208), scale); }
+SCALES(q6_k) { dot_scale_bytes(b + 192, 16, one_half_at(b + 208), scale); }
 DOT(Q6_K, q6_k, 1, 16, NO_MINIMUM)
 
 CODES(iq4_xs) {
@@ -103,7 +103,7 @@ CODES(iq4_xs) {
 }
 SCALES(iq4_xs) {
     /* Nibbles of four bytes to eight bytes, and eight pairs of bits above them. */
-    const uint32_t low = get32(b + 4), top = get16(b + 2);
+    const uint32_t low = block_u32(b + 4), top = block_u16(b + 2);
     uint32_t nibble[2], pair[2];
     for (int h = 0; h < 2; h++) {
         const uint32_t two = low >> 16 * h & 0xffff, four = top >> 8 * h & 0xff;
@@ -112,8 +112,8 @@ SCALES(iq4_xs) {
     }
     uint8_t bytes[8];
     int8_t sc[8];
-    put64(bytes, nibble[0] | pair[0], nibble[1] | pair[1]);
+    block_put_u64(bytes, nibble[0] | pair[0], nibble[1] | pair[1]);
     for (int s = 0; s < 8; s++) sc[s] = (int8_t)(bytes[s] - 32);
-    scaled(sc, 8, one_half_at(b), scale);
+    dot_scale_bytes(sc, 8, one_half_at(b), scale);
 }
 DOT(IQ4_XS, iq4_xs, 1, 8, NO_MINIMUM)

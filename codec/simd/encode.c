@@ -4,8 +4,8 @@
 /* x[i] = element i of all lanes; lane k's elements start at from[k]. n is a multiple of 16. */
 INLINE void transpose_lanes(const float *const from[L], size_t n, vf *x) {
     for (size_t i = 0; i < n; i += L) {
-        for (int k = 0; k < L; k++) x[i + (size_t)k] = load(from[k] + i);
-        transpose(x + i);
+        for (int k = 0; k < L; k++) x[i + (size_t)k] = vf_load(from[k] + i);
+        vf_transpose(x + i);
     }
 }
 

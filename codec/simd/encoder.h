@@ -37,7 +37,7 @@ void LEVEL(encode_rows)(const encoder *e, const float *x, uint8_t *out, size_t r
 typedef struct projection {
     vf xx, xy;
 } projection;
-INLINE void project(projection *p, vf x, vf y, bool weighted, float w) {
+INLINE void projection_add(projection *p, vf x, vf y, bool weighted, float w) {
     vf wx = weighted ? w * x : x;
     p->xx = p->xx + wx * x, p->xy = p->xy + wx * y;
 }
@@ -48,11 +48,11 @@ INLINE void project(projection *p, vf x, vf y, bool weighted, float w) {
  * small for binary16. */
 INLINE vf whole_gain(const factors *f, bool weighted, const projection p) {
     (void)f, (void)weighted;
-    vf gain = p.xx * inverse(p.xy);
-    return pick(lt(all(0), gain), clamp(gain, all(0.75f), all(1.5f)), all(1));
+    vf gain = p.xx * vf_inverse(p.xy);
+    return vf_pick(vf_less(vf_all(0), gain), vf_clamp(gain, vf_all(0.75f), vf_all(1.5f)), vf_all(1));
 }
 INLINE vf no_gain(const factors *f, bool weighted, const projection p) {
-    return (void)f, (void)weighted, (void)p, all(1);
+    return (void)f, (void)weighted, (void)p, vf_all(1);
 }
 
 /* ---- packing ---- */
@@ -78,7 +78,7 @@ INLINE void pack_pairs_of_bits(const vi codes[256], vi words[16]) {
 
 /* Shift `count` words up by `width` bits and put `head` below them: for blocks that start with 1 or 2 bytes.
  */
-INLINE void prepend(vi *words, int count, vi head, int width) {
+INLINE void prepend_words(vi *words, int count, vi head, int width) {
     vu carry = (vu)head;
     for (int i = 0; i < count; i++) {
         vu w = (vu)words[i];
@@ -94,8 +94,8 @@ INLINE void store_blocks(const vi *words, int n_words, size_t bytes, uint8_t *ou
     uint8_t flat[L][4 * MOST_WORDS];
     for (int i = 0; i < n_words; i += L) {
         vf t[L];
-        for (int k = 0; k < L; k++) t[k] = i + k < n_words ? from_bits(words[i + k]) : all(0);
-        transpose(t);
+        for (int k = 0; k < L; k++) t[k] = i + k < n_words ? vf_from_bits(words[i + k]) : vf_all(0);
+        vf_transpose(t);
         for (int k = 0; k < L; k++) memcpy(flat[k] + 4 * i, &t[k], sizeof t[k]);
     }
     for (size_t k = 0; k < rows; k++) memcpy(out + k * stride, flat[k], bytes);

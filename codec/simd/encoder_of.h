@@ -20,7 +20,7 @@ enum {
     OF(bytes) = SIZE(TYPE, BYTES),
     OF(words) = (OF(bytes) + 3) / 4,
 };
-_Static_assert(OF(n) <= 256 && OF(n) % 16 == 0, "room for a block in a batch; weigh()");
+_Static_assert(OF(n) <= 256 && OF(n) % 16 == 0, "room for a block in a batch; batch_weigh()");
 _Static_assert(OF(n) % LENGTH == 0, "a block is a number of sub-blocks");
 _Static_assert((int)OF(words) <= (int)MOST_WORDS, "room for a block in store_blocks()");
 
@@ -31,7 +31,7 @@ typedef struct OF(state) {
 } OF(state);
 
 INLINE void OF(choose_block)(OF(state) * s, const batch *b, const codec_search *search, bool weighted) {
-    s->f = (factors){b->unit, b->per_unit, {all(0), all(0)}, search->canonical};
+    s->f = (factors){b->unit, b->per_unit, {vf_all(0), vf_all(0)}, search->canonical};
     OF(choose)(b, search, weighted, &s->f, s->subs);
 }
 
@@ -46,12 +46,12 @@ INLINE void OF(finish_block)(const OF(state) * s, vf gain, uint8_t *out, size_t 
 INLINE void OF(encode_block)(const batch *b, const codec_search *search, bool weighted, uint8_t *out,
                              size_t stride, size_t rows) {
     OF(state) s;
-    projection p = {all(0), all(0)};
+    projection p = {vf_all(0), vf_all(0)};
     OF(choose_block)(&s, b, search, weighted);
     for (int k = 0; k < OF(n) / LENGTH; k++)
         for (int i = k * LENGTH; i < (k + 1) * LENGTH; i++) {
             vf y = OF(round)(&s.f, &s.subs[k], b->x[i], &s.codes[i]);
-            project(&p, b->x[i], y, weighted, b->w[i]);
+            projection_add(&p, b->x[i], y, weighted, b->w[i]);
         }
     OF(finish_block)(&s, GAIN(&s.f, weighted, p), out, stride, rows);
 }
@@ -85,33 +85,34 @@ static void OF(step_choose)(void *state, const float *x, const float *importance
 
 static void OF(step_round)(void *state, size_t column, const float *x, float *decoded) {
     OF(state) *s = state;
-    vf y = OF(round)(&s->f, &s->subs[column / LENGTH], load(x) * s->f.per_unit, &s->codes[column]);
-    store(decoded, y * s->f.unit);
+    vf y = OF(round)(&s->f, &s->subs[column / LENGTH], vf_load(x) * s->f.per_unit, &s->codes[column]);
+    vf_store(decoded, y * s->f.unit);
 }
 
 static void OF(step_ends)(const void *state, size_t column, float *low, float *high) {
     const OF(state) *s = state;
     const sub_scales *sub = &s->subs[column / LENGTH];
     vi code;
-    vf down = OF(round)(&s->f, sub, all(-0x1p20f), &code), up = OF(round)(&s->f, sub, all(0x1p20f), &code);
-    store(low, smaller(down, up) * s->f.unit), store(high, larger(down, up) * s->f.unit);
+    vf down = OF(round)(&s->f, sub, vf_all(-0x1p20f), &code),
+       up = OF(round)(&s->f, sub, vf_all(0x1p20f), &code);
+    vf_store(low, vf_smaller(down, up) * s->f.unit), vf_store(high, vf_larger(down, up) * s->f.unit);
 }
 
 static void OF(step_gain_kept)(const void *state, const float *x, const float *decoded,
                                const float *importance, float *gain) {
     const OF(state) *s = state;
     float w[OF(n)] = {0};
-    projection p = {all(0), all(0)};
-    if (importance) weigh(w, importance, OF(n));
+    projection p = {vf_all(0), vf_all(0)};
+    if (importance) batch_weigh(w, importance, OF(n));
     for (int i = 0; i < OF(n); i++)
-        project(&p, load(x + i * L) * s->f.per_unit, load(decoded + i * L) * s->f.per_unit,
-                importance != NULL, w[i]);
-    store(gain, GAIN(&s->f, importance != NULL, p));
+        projection_add(&p, vf_load(x + i * L) * s->f.per_unit, vf_load(decoded + i * L) * s->f.per_unit,
+                       importance != NULL, w[i]);
+    vf_store(gain, GAIN(&s->f, importance != NULL, p));
 }
 
 static void OF(step_finish)(const void *state, const float *gain, uint8_t *blocks, size_t stride,
                             size_t rows) {
-    OF(finish_block)(state, load(gain), blocks, stride, rows);
+    OF(finish_block)(state, vf_load(gain), blocks, stride, rows);
 }
 
 const codec_steps LEVEL(OF(steps)) = {

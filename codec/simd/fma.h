@@ -6,19 +6,19 @@
 #include "codec/simd/lanes.h"
 
 #if defined(__AVX512F__)
-INLINE vf fused(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+INLINE vf vf_fused(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
 #elif defined(__FMA__)
-INLINE vf fused(vf a, vf b, vf c) { return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+INLINE vf vf_fused(vf a, vf b, vf c) { return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
 #elif defined(__aarch64__)
 #include <arm_neon.h>
-INLINE vf fused(vf a, vf b, vf c) { return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
+INLINE vf vf_fused(vf a, vf b, vf c) { return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
 #else
-INLINE vf fused(vf a, vf b, vf c) { return a * b + c; }
+INLINE vf vf_fused(vf a, vf b, vf c) { return a * b + c; }
 #endif
 #if defined(__FMA__) || defined(__aarch64__)
-INLINE float fused1(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+INLINE float float_fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 #else
-INLINE float fused1(float a, float b, float c) { return a * b + c; }
+INLINE float float_fused(float a, float b, float c) { return a * b + c; }
 #endif
 
 #endif

@@ -4,106 +4,107 @@
 
 /* Nearest of 0, 1, 2, 3, 4, 6, 8, 12 (doubled E2M1) for t >= 0: integers up to 4, then even numbers, then
  * multiples of 4, as a float with one fraction bit has it. */
-INLINE vf e2m1(vf t) {
-    vf step = pick(lt(t, all(4)), all(1), pick(lt(t, all(8)), all(2), all(4)));
-    vf inv = pick(lt(t, all(4)), all(1), pick(lt(t, all(8)), all(0.5f), all(0.25f)));
-    return smaller(nearest(t * inv) * step, all(12));
+INLINE vf e2m1_nearest(vf t) {
+    vf step = vf_pick(vf_less(t, vf_all(4)), vf_all(1), vf_pick(vf_less(t, vf_all(8)), vf_all(2), vf_all(4)));
+    vf inv = vf_pick(vf_less(t, vf_all(4)), vf_all(1),
+                     vf_pick(vf_less(t, vf_all(8)), vf_all(0.5f), vf_all(0.25f)));
+    return vf_smaller(vf_nearest(t * inv) * step, vf_all(12));
 }
-/* The code of a value that e2m1 returned, and its sign (never minus zero). */
+/* The code of a value that e2m1_nearest returned, and its sign (never minus zero). */
 INLINE vi e2m1_code(vf v, vf x) {
-    vf low = v, high = pick(lt(v, all(8)), v * 0.5f + 2.0f, v * 0.25f + 4.0f);
-    vi code = nearest_int(pick(lt(v, all(4)), low, high));
-    vm negative = both(lt(x, all(0)), lt(all(0), v));
-    return code | picki(negative, alli(8), alli(0));
+    vf low = v, high = vf_pick(vf_less(v, vf_all(8)), v * 0.5f + 2.0f, v * 0.25f + 4.0f);
+    vi code = vf_nearest_int(vf_pick(vf_less(v, vf_all(4)), low, high));
+    vm negative = vm_both(vf_less(x, vf_all(0)), vf_less(vf_all(0), v));
+    return code | vi_pick(negative, vi_all(8), vi_all(0));
 }
 
 /* sum w (x - s v)^2 for scale s. */
-INLINE vf error_at(const vf *x, const weight *w, bool weighted, int n, vf s) {
-    vf sum = all(0), inv = inverse(s);
+INLINE vf error_at(const vf *x, const scaled_weight *w, bool weighted, int n, vf s) {
+    vf sum = vf_all(0), inv = vf_inverse(s);
     for (int i = 0; i < n; i++) {
-        vf m = magnitude(x[i]), e = m - s * e2m1(m * inv);
+        vf m = vf_magnitude(x[i]), e = m - s * e2m1_nearest(m * inv);
         sum = sum + (weighted ? w[i] * e : e) * e;
     }
     return sum;
 }
 
 INLINE vf round_fp4(const sub_scales *s, vf x, vi *code) {
-    vf v = e2m1(magnitude(x) * s->inv), y = v * s->scale;
+    vf v = e2m1_nearest(vf_magnitude(x) * s->inv), y = v * s->scale;
     *code = e2m1_code(v, x);
-    return pick(lt(x, all(0)), -y, y);
+    return vf_pick(vf_less(x, vf_all(0)), -y, y);
 }
 
 /* ---- MXFP4: a power of two for 32 weights ---- */
 INLINE void choose_mxfp4(const batch *b, const codec_search *search, bool weighted, factors *f,
                          sub_scales *sub) {
     (void)search, (void)f;
-    weight room[32];
-    const weight *w = weighted ? spread(b->w, 32, room) : NULL;
+    scaled_weight scratch[32];
+    const scaled_weight *w = weighted ? scaled_spread(b->w, 32, scratch) : NULL;
     /* The largest weight is in [1, 2) of the block's unit; with 1/4 of it as the scale of V it is 4..8 of 12,
      * and that is where no weight is clipped and the steps are smallest but one. Finer and coarser scales are
      * tried too. The stored exponent is that of the scale, plus 128: 0 is 2^-128, below it there is nothing.
      */
-    vi unit = (vi)((vu)bits(b->unit) >> 23) - 127;
-    vf best = all(INFINITY), scale = all(0), any = all(0);
-    vi exponent = alli(0);
+    vi unit = (vi)((vu)vf_bits(b->unit) >> 23) - 127;
+    vf best = vf_all(INFINITY), scale = vf_all(0), any = vf_all(0);
+    vi exponent = vi_all(0);
     for (int k = -4; k <= -2; k++) {
         vi e = unit + (k + 128);
-        e = picki(lti(e, alli(0)), alli(0), picki(lti(alli(252), e), alli(252), e));
-        vf s = from_bits((e - unit - 128 + 127) << 23);
+        e = vi_pick(vi_less(e, vi_all(0)), vi_all(0), vi_pick(vi_less(vi_all(252), e), vi_all(252), e));
+        vf s = vf_from_bits((e - unit - 128 + 127) << 23);
         vf error = error_at(b->x, w, weighted, 32, s);
-        vm better = lt(error, best);
-        best = pick(better, error, best), scale = pick(better, s, scale),
-        exponent = picki(better, e, exponent);
+        vm better = vf_less(error, best);
+        best = vf_pick(better, error, best), scale = vf_pick(better, s, scale),
+        exponent = vi_pick(better, e, exponent);
     }
-    for (int i = 0; i < 32; i++) any = larger(magnitude(b->x[i]), any);
-    sub->sc = to_float(picki(le(any, all(0)), alli(0), exponent));
-    sub->scale = scale, sub->inv = inverse(scale);
+    for (int i = 0; i < 32; i++) any = vf_larger(vf_magnitude(b->x[i]), any);
+    sub->sc = vi_to_float(vi_pick(vf_at_most(any, vf_all(0)), vi_all(0), exponent));
+    sub->scale = scale, sub->inv = vf_inverse(scale);
 }
 INLINE void pack_mxfp4(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
     (void)d;
     vi bytes[16];
     for (int j = 0; j < 16; j++) bytes[j] = codes[j] | codes[j + 16] << 4;
     pack_bytes(bytes, 16, words);
-    prepend(words, 4, nearest_int(s->sc), 8);
+    prepend_words(words, 4, vf_nearest_int(s->sc), 8);
 }
 
 /* ---- NVFP4: an unsigned E4M3 number for 16 weights ---- */
 /* Half the value of scale byte c, 0..0x7e. */
-INLINE vf half_e4m3(vi c) {
+INLINE vf vf_half_e4m3(vi c) {
     vi e = c >> 3, m = c & 7;
-    vf normal = to_float(m + 8) * from_bits((e + (127 - 11)) << 23);
-    return pick(lti(e, alli(1)), to_float(m) * 0x1p-10f, normal);
+    vf normal = vi_to_float(m + 8) * vf_from_bits((e + (127 - 11)) << 23);
+    return vf_pick(vi_less(e, vi_all(1)), vi_to_float(m) * 0x1p-10f, normal);
 }
 /* The scale byte whose half value is nearest below or at s > 0. */
 INLINE vi e4m3_below(vf s) {
     /* Doubled, the smallest normal number is 2^-6; there and below the step is 2^-9. */
-    vf v = smaller(s * 2.0f, all(448.0f));
-    vi fine = to_int(v * 0x1p9f), normal = (vi)((vu)bits(v) >> 20) - ((127 - 7) << 3);
-    return picki(lt(v, all(0x1p-6f)), fine, normal);
+    vf v = vf_smaller(s * 2.0f, vf_all(448.0f));
+    vi fine = vf_to_int(v * 0x1p9f), normal = (vi)((vu)vf_bits(v) >> 20) - ((127 - 7) << 3);
+    return vi_pick(vf_less(v, vf_all(0x1p-6f)), fine, normal);
 }
 
 INLINE void choose_nvfp4(const batch *b, const codec_search *search, bool weighted, factors *f,
                          sub_scales *subs) {
     (void)f;
-    weight room[64];
-    const weight *w = weighted ? spread(b->w, 64, room) : NULL;
+    scaled_weight scratch[64];
+    const scaled_weight *w = weighted ? scaled_spread(b->w, 64, scratch) : NULL;
     for (int s = 0; s < 4; s++) {
         const vf *x = b->x + 16 * s;
-        vf top = all(0);
-        for (int i = 0; i < 16; i++) top = larger(magnitude(x[i]), top);
+        vf top = vf_all(0);
+        for (int i = 0; i < 16; i++) top = vf_larger(vf_magnitude(x[i]), top);
         /* Around the scale that puts the largest weight on 12, finer ones first. */
-        vi base = e4m3_below(top * b->unit * (1.0f / 12.0f)), chosen = alli(0);
-        vf best = all(INFINITY), scale = all(0);
+        vi base = e4m3_below(top * b->unit * (1.0f / 12.0f)), chosen = vi_all(0);
+        vf best = vf_all(INFINITY), scale = vf_all(0);
         for (int k = -search->reach; k <= 2 * search->reach; k++) {
             vi c = base + k;
-            c = picki(lti(c, alli(0)), alli(0), picki(lti(alli(0x7e), c), alli(0x7e), c));
-            vf try = half_e4m3(c) * b->per_unit;
+            c = vi_pick(vi_less(c, vi_all(0)), vi_all(0), vi_pick(vi_less(vi_all(0x7e), c), vi_all(0x7e), c));
+            vf try = vf_half_e4m3(c) * b->per_unit;
             vf error = error_at(x, weighted ? w + 16 * s : NULL, weighted, 16, try);
-            vm better = lt(error, best);
-            best = pick(better, error, best), scale = pick(better, try, scale),
-            chosen = picki(better, c, chosen);
+            vm better = vf_less(error, best);
+            best = vf_pick(better, error, best), scale = vf_pick(better, try, scale),
+            chosen = vi_pick(better, c, chosen);
         }
-        subs[s].sc = to_float(chosen), subs[s].scale = scale, subs[s].inv = inverse(scale);
+        subs[s].sc = vi_to_float(chosen), subs[s].scale = scale, subs[s].inv = vf_inverse(scale);
     }
 }
 INLINE void pack_nvfp4(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
@@ -111,7 +112,7 @@ INLINE void pack_nvfp4(const vi d[2], const sub_scales *subs, const vi *codes, v
     vi scales[4], bytes[32];
     for (int s = 0; s < 4; s++) {
         const vi *c = codes + 16 * s;
-        scales[s] = nearest_int(subs[s].sc);
+        scales[s] = vf_nearest_int(subs[s].sc);
         for (int j = 0; j < 8; j++) bytes[8 * s + j] = c[j] | c[j + 8] << 4;
     }
     pack_bytes(scales, 4, words);

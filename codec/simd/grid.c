@@ -1,5 +1,9 @@
 /* Encoders of IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S: indices into grids, which are searched
- * exactly. */
+ * exactly.
+ *
+ * The search is codec/simd/grid_search.h's, and what all these types have in common
+ * codec/simd/grid_encode.h's. Here is what each type has of its own: how its fields are packed, the numbers
+ * of its search at each effort, and a grid_type with its entries, levels and signs. */
 #include "codec/simd/grid_encode.h"
 
 /* ---- packing ---- */
@@ -14,7 +18,7 @@ INLINE void pack_low_bytes(const vi *from, int n, vi *words) {
     for (int i = 0; i < n; i++) bytes[i] = from[i] & 255;
     pack_bytes(bytes, n, words);
 }
-INLINE void pack_nibbles(const vi *from, int n, vi *words) {
+INLINE void grid_pack_nibbles(const vi *from, int n, vi *words) {
     for (int i = 0; i < n; i += 8) {
         words[i / 8] = from[i];
         for (int k = 1; k < 8; k++) words[i / 8] = words[i / 8] | from[i + k] << 4 * k;
@@ -26,7 +30,7 @@ INLINE void pack_iq2_xxs(const grid_fields *f, vi *words) {
         pack_bytes(f->index + 4 * k, 4, words + 2 * k);
         words[2 * k + 1] = pack_sevens(f->signs + 4 * k, f->s[k]);
     }
-    prepend(words, 16, f->d, 16);
+    prepend_words(words, 16, f->d, 16);
 }
 
 INLINE void pack_iq2_xs(const grid_fields *f, vi *words) {
@@ -34,38 +38,38 @@ INLINE void pack_iq2_xs(const grid_fields *f, vi *words) {
         const vi *index = f->index + 2 * k, *signs = f->signs + 2 * k;
         words[k] = index[0] | (signs[0] & 127) << 9 | index[1] << 16 | (signs[1] & 127) << 25;
     }
-    pack_nibbles(f->s, 16, words + 16);
-    prepend(words, 18, f->d, 16);
+    grid_pack_nibbles(f->s, 16, words + 16);
+    prepend_words(words, 18, f->d, 16);
 }
 
 INLINE void pack_iq2_s(const grid_fields *f, vi *words) {
     pack_low_bytes(f->index, 32, words);
     pack_bytes(f->signs, 32, words + 8);
     for (int k = 0; k < 2; k++) {
-        words[16 + k] = alli(0);
+        words[16 + k] = vi_all(0);
         for (int i = 0; i < 16; i++) words[16 + k] = words[16 + k] | f->index[16 * k + i] >> 8 << 2 * i;
     }
-    pack_nibbles(f->s, 16, words + 18);
-    prepend(words, 20, f->d, 16);
+    grid_pack_nibbles(f->s, 16, words + 18);
+    prepend_words(words, 20, f->d, 16);
 }
 
 INLINE void pack_iq3_xxs(const grid_fields *f, vi *words) {
     pack_bytes(f->index, 64, words);
     for (int k = 0; k < 8; k++) words[16 + k] = pack_sevens(f->signs + 4 * k, f->s[k]);
-    prepend(words, 24, f->d, 16);
+    prepend_words(words, 24, f->d, 16);
 }
 
 INLINE void pack_iq3_s(const grid_fields *f, vi *words) {
     vi signs[32];
     pack_low_bytes(f->index, 64, words);
     for (int k = 0; k < 2; k++) {
-        words[16 + k] = alli(0);
+        words[16 + k] = vi_all(0);
         for (int i = 0; i < 32; i++) words[16 + k] = words[16 + k] | f->index[32 * k + i] >> 8 << i;
     }
     for (int k = 0; k < 32; k++) signs[k] = f->signs[2 * k] | f->signs[2 * k + 1] << 4;
     pack_bytes(signs, 32, words + 18);
-    pack_nibbles(f->s, 8, words + 26);
-    prepend(words, 27, f->d, 16);
+    grid_pack_nibbles(f->s, 8, words + 26);
+    prepend_words(words, 27, f->d, 16);
 }
 
 INLINE void pack_iq1_s(const grid_fields *f, vi *words) {
@@ -77,14 +81,14 @@ INLINE void pack_iq1_s(const grid_fields *f, vi *words) {
                   f->s[k] << 12 | f->down[k] << 15;
     }
     for (int k = 0; k < 4; k++) words[8 + k] = tops[2 * k] | tops[2 * k + 1] << 16;
-    prepend(words, 12, f->d, 16);
+    prepend_words(words, 12, f->d, 16);
 }
 
 INLINE void pack_iq1_m(const grid_fields *f, vi *words) {
     vi tops[32], four[4];
     pack_low_bytes(f->index, 32, words);
     for (int k = 0; k < 32; k++) tops[k] = f->index[k] >> 8 | f->signs[k] << 3;
-    pack_nibbles(tops, 32, words + 8);
+    grid_pack_nibbles(tops, 32, words + 8);
     for (int k = 0; k < 4; k++) {
         const vi *s = f->s + 4 * k;
         four[k] = s[0] | s[1] << 3 | s[2] << 6 | s[3] << 9 | (f->d >> 4 * k & 15) << 12;
@@ -123,7 +127,7 @@ static const grid_type iq2_xxs_type = {
     .size = 8,
     .step = 8,
     .length = 32,
-    .signs = EVEN_SIGNS,
+    .signs = GRID_SIGNS_EVEN,
     .level = IQ2_LEVELS,
     .unit = 0.125f,
     .top = 31,
@@ -136,7 +140,7 @@ static const grid_type iq2_xs_type = {
     .size = 8,
     .step = 8,
     .length = 16,
-    .signs = EVEN_SIGNS,
+    .signs = GRID_SIGNS_EVEN,
     .level = IQ2_LEVELS,
     .unit = 0.125f,
     .top = 31,
@@ -149,7 +153,7 @@ static const grid_type iq2_s_type = {
     .size = 8,
     .step = 8,
     .length = 16,
-    .signs = FREE_SIGNS,
+    .signs = GRID_SIGNS_FREE,
     .level = IQ2_LEVELS,
     .unit = 0.125f,
     .top = 31,
@@ -162,7 +166,7 @@ static const grid_type iq3_xxs_type = {
     .size = 4,
     .step = 8,
     .length = 32,
-    .signs = EVEN_SIGNS,
+    .signs = GRID_SIGNS_EVEN,
     .level = {4, 12, 20, 28, 36, 44, 52, 62},
     .unit = 0.25f,
     .top = 31,
@@ -175,7 +179,7 @@ static const grid_type iq3_s_type = {
     .size = 4,
     .step = 4,
     .length = 32,
-    .signs = FREE_SIGNS,
+    .signs = GRID_SIGNS_FREE,
     .level = {1, 3, 5, 7, 9, 11, 13, 15},
     .unit = 1,
     .top = 31,
@@ -191,7 +195,7 @@ static const grid_type iq1_s_type = {
     .size = 8,
     .step = 8,
     .length = 32,
-    .signs = SHIFT_OF_SUB_BLOCK,
+    .signs = GRID_SHIFT_OF_SUB_BLOCK,
     .level = IQ1_LEVELS,
     .unit = 1,
     .top = 15,
@@ -204,7 +208,7 @@ static const grid_type iq1_m_type = {
     .size = 8,
     .step = 8,
     .length = 16,
-    .signs = SHIFT_OF_ENTRY,
+    .signs = GRID_SHIFT_OF_ENTRY,
     .level = IQ1_LEVELS,
     .unit = 1,
     .top = 15,

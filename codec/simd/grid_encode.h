@@ -1,5 +1,5 @@
-/* Encoders of the types that code weights by entries of a grid, all at once and step by step: what types need
- * not say. The search for scales, each lane one super-block:
+/* Encoders of the types that code weights by entries of a grid, all at once and step by step: the part that
+ * is the same for all of them. The search for scales, each lane one super-block:
  *   1. per sub-block, scales around one that moments of its weights suggest;
  *   2. d: sizes around the largest scale over the largest packed one, judged by what packed scales make of
  * the codes;
@@ -32,121 +32,121 @@ typedef struct grid_scales {
 /* The best scale, nearly. What moments say is nearer to it than the mean square alone: constants are fitted,
  * exponents such that square roots will do. */
 INLINE vf estimate_scale(const grid_type t, const vf *x, const float *w, bool weighted) {
-    vf sum = all(0x1p-60f), m1 = sum, m2 = sum, m4 = all(0x1p-120f), top = all(0x1p-30f);
+    vf sum = vf_all(0x1p-60f), m1 = sum, m2 = sum, m4 = vf_all(0x1p-120f), top = vf_all(0x1p-30f);
     for (int i = 0; i < t.length; i++) {
-        const vf v = magnitude(x[i]), wv = weighted ? w[i] * v : v, wvv = wv * v;
-        sum = sum + (weighted ? all(w[i]) : all(1));
-        m1 = m1 + wv, m2 = m2 + wvv, m4 = m4 + wvv * (v * v), top = larger(top, v);
+        const vf v = vf_magnitude(x[i]), wv = weighted ? w[i] * v : v, wvv = wv * v;
+        sum = sum + (weighted ? vf_all(w[i]) : vf_all(1));
+        m1 = m1 + wv, m2 = m2 + wvv, m4 = m4 + wvv * (v * v), top = vf_larger(top, v);
     }
-    const vf r = root(m2 / sum);
-    if (shifted(t)) { /* r (r / m1)^1.5 */
+    const vf r = vf_root(m2 / sum);
+    if (grid_is_shifted(t)) { /* r (r / m1)^1.5 */
         const vf q = r * sum / m1;
-        return t.estimate * (r * q * root(q));
+        return t.estimate * (r * q * vf_root(q));
     }
     if (t.size == 8) { /* r (m4 / r^4)^0.3125 */
-        const vf q = root(root(m4 * sum / (m2 * m2)));
-        return t.estimate * (r * q * root(root(q)));
+        const vf q = vf_root(vf_root(m4 * sum / (m2 * m2)));
+        return t.estimate * (r * q * vf_root(vf_root(q)));
     }
-    const vf q = root(top / r); /* r (top / r)^0.8125 */
-    return t.estimate * (r * q * root(q) * root(root(root(q))));
+    const vf q = vf_root(top / r); /* r (top / r)^0.8125 */
+    return t.estimate * (r * q * vf_root(q) * vf_root(vf_root(vf_root(q))));
 }
 
 /* Steps of a sub-block, begun. */
-typedef struct sub_steps {
-    step first[4 * 2], second[4 * 2];
-} sub_steps;
+typedef struct grid_sub_steps {
+    grid_step first[4 * 2], second[4 * 2];
+} grid_sub_steps;
 
 INLINE void start_steps(const grid_type t, const vf *x, const float *w, bool weighted, vf a, bool thorough,
-                        sub_steps *s) {
-    const bool second = thorough && t.signs == EVEN_SIGNS;
+                        grid_sub_steps *s) {
+    const bool second = thorough && t.signs == GRID_SIGNS_EVEN;
     for (int i = 0, k = 0; i < t.length; i += t.step, k++)
         start_step(t, x + i, w + i, weighted, a, &s->first[k], second ? &s->second[k] : NULL);
 }
 /* Sums for the best codes at scale a. */
-INLINE coded code_sub_block(const grid_type t, const sub_steps *s, const float *w, bool weighted, vf a,
-                            vi down, bool thorough) {
-    coded sum = {.vv = all(0), .vx = all(0)};
+INLINE grid_code code_sub_block(const grid_type t, const grid_sub_steps *s, const float *w, bool weighted,
+                                vf a, vi down, bool thorough) {
+    grid_code sum = {.vv = vf_all(0), .vx = vf_all(0)};
     for (int i = 0, k = 0; i < t.length; i += t.step, k++) {
-        const step *second = thorough && t.signs == EVEN_SIGNS ? &s->second[k] : NULL;
-        const coded c = code_best(t, &s->first[k], second, w + i, weighted, a, down, thorough);
+        const grid_step *second = thorough && t.signs == GRID_SIGNS_EVEN ? &s->second[k] : NULL;
+        const grid_code c = code_best(t, &s->first[k], second, w + i, weighted, a, down, thorough);
         sum.vv = sum.vv + c.vv, sum.vx = sum.vx + c.vx;
     }
     return sum;
 }
 /* The same with the better shift, where one serves a sub-block. */
-INLINE coded code_shifted(const grid_type t, const sub_steps *s, const vf *x, const float *w, bool weighted,
-                          vf a, bool thorough, vi *down) {
-    *down = alli(0);
-    if (t.signs == SHIFT_OF_SUB_BLOCK && !thorough) *down = likely_shift(x, w, weighted, t.length, a);
-    coded c = code_sub_block(t, s, w, weighted, a, *down, thorough);
-    if (t.signs == SHIFT_OF_SUB_BLOCK && thorough) {
-        const coded other = code_sub_block(t, s, w, weighted, a, alli(1), thorough);
-        const vm m = lt(coded_error(other.vv, other.vx, a), coded_error(c.vv, c.vx, a));
-        *down = picki(m, alli(1), alli(0));
-        c.vv = pick(m, other.vv, c.vv), c.vx = pick(m, other.vx, c.vx);
+INLINE grid_code code_shifted(const grid_type t, const grid_sub_steps *s, const vf *x, const float *w,
+                              bool weighted, vf a, bool thorough, vi *down) {
+    *down = vi_all(0);
+    if (t.signs == GRID_SHIFT_OF_SUB_BLOCK && !thorough) *down = likely_shift(x, w, weighted, t.length, a);
+    grid_code c = code_sub_block(t, s, w, weighted, a, *down, thorough);
+    if (t.signs == GRID_SHIFT_OF_SUB_BLOCK && thorough) {
+        const grid_code other = code_sub_block(t, s, w, weighted, a, vi_all(1), thorough);
+        const vm m = vf_less(coded_error(other.vv, other.vx, a), coded_error(c.vv, c.vx, a));
+        *down = vi_pick(m, vi_all(1), vi_all(0));
+        c.vv = vf_pick(m, other.vv, c.vv), c.vx = vf_pick(m, other.vx, c.vx);
     }
     return c;
 }
 
 /* Step 1: sums for the best of several scales. */
-INLINE coded search_scale(const grid_type t, const vf *x, const float *w, bool weighted,
-                          const codec_search *search) {
+INLINE grid_code search_scale(const grid_type t, const vf *x, const float *w, bool weighted,
+                              const codec_search *search) {
     const float ratio = search->grid.ratio, down_half = 1 / sqrtf(ratio);
-    vf a = estimate_scale(t, x, w, weighted), most = all(-1);
-    sub_steps s;
+    vf a = estimate_scale(t, x, w, weighted), most = vf_all(-1);
+    grid_sub_steps s;
     start_steps(t, x, w, weighted, a, search->grid.thorough, &s);
-    /* As many tries below as above. */
+    /* There are as many tries below the estimate as above it. */
     for (int k = 1; k < search->grid.tries; k++) a = a * down_half;
-    coded best = {.vv = all(1), .vx = all(0)};
-    if (!shifted(t)) { /* the same level everywhere, which every grid has */
-        vf sum = all(0), sum_x = all(0);
+    grid_code best = {.vv = vf_all(1), .vx = vf_all(0)};
+    if (!grid_is_shifted(t)) { /* the same level everywhere, which every grid has */
+        vf sum = vf_all(0), sum_x = vf_all(0);
         for (int i = 0; i < t.length; i++) {
             const vf v = s.first[i / t.step].x[i % t.step];
-            sum = sum + (weighted ? all(w[i]) : all(1)), sum_x = sum_x + (weighted ? w[i] * v : v);
+            sum = sum + (weighted ? vf_all(w[i]) : vf_all(1)), sum_x = sum_x + (weighted ? w[i] * v : v);
         }
         best.vv = sum * (t.level[0] * t.level[0]), best.vx = sum_x * t.level[0];
-        most = best.vx * best.vx * inverse(best.vv);
+        most = best.vx * best.vx * vf_inverse(best.vv);
     }
     for (int k = 0; k < search->grid.tries; k++, a = a * ratio) {
         vi down;
-        const coded c = code_shifted(t, &s, x, w, weighted, a, search->grid.thorough, &down);
-        const vf explained = c.vx * c.vx * inverse(c.vv);
-        const vm better = lt(most, explained);
-        most = pick(better, explained, most);
-        best.vv = pick(better, c.vv, best.vv), best.vx = pick(better, c.vx, best.vx);
+        const grid_code c = code_shifted(t, &s, x, w, weighted, a, search->grid.thorough, &down);
+        const vf explained = c.vx * c.vx * vf_inverse(c.vv);
+        const vm better = vf_less(most, explained);
+        most = vf_pick(better, explained, most);
+        best.vv = vf_pick(better, c.vv, best.vv), best.vx = vf_pick(better, c.vx, best.vx);
     }
     return best;
 }
 
 /* The nearest odd multiple. */
 INLINE vf packed_odd(const grid_type t, vf a, vf inv) {
-    return clamp(2.0f * nearest(0.5f * (a * inv - 1.0f)) + 1.0f, all(1), all(t.top));
+    return vf_clamp(2.0f * vf_nearest(0.5f * (a * inv - 1.0f)) + 1.0f, vf_all(1), vf_all(t.top));
 }
 
 /* Steps 1 and 2, of weights as they are or with their signs changed. */
 INLINE void search_scales(const grid_type t, const batch *b, const vf *x, bool weighted,
                           const codec_search *search, grid_scales *out) {
     const int subs = 256 / t.length;
-    vf a[MOST_SUBS], vv[MOST_SUBS], top = all(0);
+    vf a[MOST_SUBS], vv[MOST_SUBS], top = vf_all(0);
     for (int k = 0; k < subs; k++) {
-        const coded c = search_scale(t, x + k * t.length, b->w + k * t.length, weighted, search);
-        a[k] = larger(c.vx / c.vv, all(0)), vv[k] = c.vv;
-        top = larger(top, a[k]);
+        const grid_code c = search_scale(t, x + k * t.length, b->w + k * t.length, weighted, search);
+        a[k] = vf_larger(c.vx / c.vv, vf_all(0)), vv[k] = c.vv;
+        top = vf_larger(top, a[k]);
     }
-    out->d = all(0), out->error = all(1e30f);
+    out->d = vf_all(0), out->error = vf_all(1e30f);
     for (int k = 0; k < search->factors; k++) {
         const float size = 0.85f + 0.75f * (float)k / (float)(search->factors - 1);
         const vf d = as_stored(b, top * (size / (t.top * t.unit))), per_unit = d * t.unit,
-                 inv = inverse(per_unit);
-        vf e = all(0);
+                 inv = vf_inverse(per_unit);
+        vf e = vf_all(0);
         for (int i = 0; i < subs; i++) {
             const vf packed = packed_odd(t, a[i], inv) * per_unit;
             e = e + packed * vv[i] * (packed - 2.0f * a[i]);
         }
-        const vm better = lt(e, out->error);
-        out->error = pick(better, e, out->error), out->d = pick(better, d, out->d);
+        const vm better = vf_less(e, out->error);
+        out->error = vf_pick(better, e, out->error), out->d = vf_pick(better, d, out->d);
     }
-    const vf inv = inverse(out->d * t.unit);
+    const vf inv = vf_inverse(out->d * t.unit);
     for (int k = 0; k < subs; k++) out->sc[k] = packed_odd(t, a[k], inv);
 }
 
@@ -157,25 +157,25 @@ INLINE void choose_grid(const grid_type t, const batch *b, bool weighted, const 
     vf x[256];
     grid_scales chosen, other;
     search_scales(t, b, b->x, weighted, search, &chosen);
-    s->unit = b->unit, s->per_unit = b->per_unit, s->sign = all(1), s->thorough = search->grid.thorough;
+    s->unit = b->unit, s->per_unit = b->per_unit, s->sign = vf_all(1), s->thorough = search->grid.thorough;
     if (search->grid.negative) {
         for (int i = 0; i < 256; i++) x[i] = -b->x[i];
         search_scales(t, b, x, weighted, search, &other);
-        const vm better = lt(other.error, chosen.error);
-        s->sign = pick(better, all(-1), all(1));
-        chosen.d = pick(better, other.d, chosen.d);
-        for (int k = 0; k < subs; k++) chosen.sc[k] = pick(better, other.sc[k], chosen.sc[k]);
+        const vm better = vf_less(other.error, chosen.error);
+        s->sign = vf_pick(better, vf_all(-1), vf_all(1));
+        chosen.d = vf_pick(better, other.d, chosen.d);
+        for (int k = 0; k < subs; k++) chosen.sc[k] = vf_pick(better, other.sc[k], chosen.sc[k]);
     }
     s->d = chosen.d;
     for (int i = 0; i < 256; i++) s->w[i] = weighted ? b->w[i] : 1;
     for (int k = 0; k < subs; k++) {
         s->sc[k] = chosen.sc[k], s->scale[k] = chosen.d * t.unit * chosen.sc[k];
-        s->down[k] = alli(0);
-        if (t.signs != SHIFT_OF_SUB_BLOCK) continue;
-        sub_steps steps;
+        s->down[k] = vi_all(0);
+        if (t.signs != GRID_SHIFT_OF_SUB_BLOCK) continue;
+        grid_sub_steps steps;
         const float *w = s->w + k * t.length;
         for (int i = 0; i < t.length; i++) x[i] = b->x[k * t.length + i] * s->sign;
-        const vf a = larger(s->scale[k], all(0x1p-60f));
+        const vf a = vf_larger(s->scale[k], vf_all(0x1p-60f));
         if (s->thorough) {
             start_steps(t, x, w, weighted, a, true, &steps);
             code_shifted(t, &steps, x, w, weighted, a, true, &s->down[k]);
@@ -189,20 +189,20 @@ INLINE void choose_grid(const grid_type t, const batch *b, bool weighted, const 
 INLINE void round_grid(const grid_type t, grid_state *s, int column, const vf *from, bool weighted, vf *y) {
     const int sub = column / t.length;
     /* In a block of zeros codes do not matter. */
-    const vf a = larger(s->scale[sub], all(0x1p-60f));
-    const bool both = s->thorough && t.signs == EVEN_SIGNS;
+    const vf a = vf_larger(s->scale[sub], vf_all(0x1p-60f));
+    const bool both = s->thorough && t.signs == GRID_SIGNS_EVEN;
     vf x[8];
-    step first, second;
+    grid_step first, second;
     for (int i = 0; i < t.step; i++) x[i] = from[i] * s->sign;
     start_step(t, x, s->w + column, weighted, a, &first, both ? &second : NULL);
-    const coded c =
+    const grid_code c =
         code_best(t, &first, both ? &second : NULL, s->w + column, weighted, a, s->down[sub], s->thorough);
     for (int k = 0; k < t.step / t.size; k++) s->digits[column / t.size + k] = c.digits[k];
     s->signs[column / t.step] = c.signs;
     const vf scale = s->scale[sub] * s->sign, shift = shift_of(c.signs);
     for (int i = 0; i < t.step; i++) {
         const vf v = level_at(t, &c, i, shift) * scale;
-        y[i] = shifted(t) ? v : change_sign(v, c.signs, i);
+        y[i] = grid_is_shifted(t) ? v : change_sign(v, c.signs, i);
     }
 }
 
@@ -210,12 +210,12 @@ INLINE void round_grid(const grid_type t, grid_state *s, int column, const vf *f
 INLINE void ends_of_grid(const grid_type t, const grid_state *s, int column, vf *low, vf *high) {
     const int sub = column / t.length;
     const float top = t.level[t.size == 8 ? 2 : 7];
-    vf above = all(top), below = all(-top);
-    if (t.signs == SHIFT_OF_ENTRY) above = above + 0.125f, below = below - 0.125f;
-    if (t.signs == SHIFT_OF_SUB_BLOCK)
+    vf above = vf_all(top), below = vf_all(-top);
+    if (t.signs == GRID_SHIFT_OF_ENTRY) above = above + 0.125f, below = below - 0.125f;
+    if (t.signs == GRID_SHIFT_OF_SUB_BLOCK)
         above = above + shift_of(s->down[sub]), below = below + shift_of(s->down[sub]);
     const vf scale = s->scale[sub] * s->sign;
-    *low = smaller(below * scale, above * scale), *high = larger(below * scale, above * scale);
+    *low = vf_smaller(below * scale, above * scale), *high = vf_larger(below * scale, above * scale);
 }
 
 /* ---- gain ---- */
@@ -229,9 +229,10 @@ INLINE void project_grid(grid_projection *p, vf x, vf y, bool weighted, float w)
 }
 /* First the least squares, then a share of what they lack to a projection of 1. */
 INLINE vf gain_of_grid(const grid_type t, grid_projection p) {
-    const vf least = p.xy * inverse(p.yy), whole = p.xx * inverse(p.xy);
+    const vf least = p.xy * vf_inverse(p.yy), whole = p.xx * vf_inverse(p.xy);
     const vf gain = least + t.gain * (whole - least);
-    return pick(both(lt(all(0), p.xy), lt(all(0), gain)), clamp(gain, all(0.75f), all(1.5f)), all(1));
+    return vf_pick(vm_both(vf_less(vf_all(0), p.xy), vf_less(vf_all(0), gain)),
+                   vf_clamp(gain, vf_all(0.75f), vf_all(1.5f)), vf_all(1));
 }
 
 /* ---- packing: what types do with it ---- */
@@ -244,7 +245,7 @@ typedef struct grid_fields {
 INLINE void finish_grid(const grid_type t, const grid_state *s, vf gain, grid_fields *f) {
     for (int k = 0; k < 256 / t.size; k++) f->index[k] = index_of(t, s->digits[k]);
     for (int k = 0; k < 256 / t.step; k++) f->signs[k] = s->signs[k];
-    for (int k = 0; k < 256 / t.length; k++) f->s[k] = (to_int(s->sc[k])) >> 1, f->down[k] = s->down[k];
+    for (int k = 0; k < 256 / t.length; k++) f->s[k] = (vf_to_int(s->sc[k])) >> 1, f->down[k] = s->down[k];
     f->d = half_bits(s->d * s->sign * gain * s->unit);
 }
 

@@ -35,7 +35,7 @@ static void OF(choose)(const batch *b, const codec_search *search, grid_state *s
 static void OF(encode_batch)(const batch *b, const codec_search *search, uint8_t *out, size_t stride,
                              size_t rows) {
     grid_state s;
-    grid_projection p = {all(0), all(0), all(0)};
+    grid_projection p = {vf_all(0), vf_all(0), vf_all(0)};
     OF(choose)(b, search, &s);
     for (int i = 0; i < 256; i += TYPE_OF.step) {
         vf y[8];
@@ -66,9 +66,9 @@ static void OF(step_choose)(void *state, const float *x, const float *importance
 static void OF(step_round)(void *state, size_t column, const float *from, float *decoded) {
     grid_state *s = state;
     vf x[8], y[8];
-    for (int i = 0; i < TYPE_OF.step; i++) x[i] = load(from + i * L) * s->per_unit;
+    for (int i = 0; i < TYPE_OF.step; i++) x[i] = vf_load(from + i * L) * s->per_unit;
     round_grid(TYPE_OF, s, (int)column, x, true, y);
-    for (int i = 0; i < TYPE_OF.step; i++) store(decoded + i * L, y[i] * s->unit);
+    for (int i = 0; i < TYPE_OF.step; i++) vf_store(decoded + i * L, y[i] * s->unit);
 }
 
 static void OF(step_ends)(const void *state, size_t column, float *low, float *high) {
@@ -76,22 +76,23 @@ static void OF(step_ends)(const void *state, size_t column, float *low, float *h
     vf ends[2];
     ends_of_grid(TYPE_OF, s, (int)column, &ends[0], &ends[1]);
     for (int i = 0; i < TYPE_OF.step; i++)
-        store(low + i * L, ends[0] * s->unit), store(high + i * L, ends[1] * s->unit);
+        vf_store(low + i * L, ends[0] * s->unit), vf_store(high + i * L, ends[1] * s->unit);
 }
 
 static void OF(step_gain_kept)(const void *state, const float *x, const float *decoded,
                                const float *importance, float *gain) {
     const grid_state *s = state;
-    grid_projection p = {all(0), all(0), all(0)};
+    grid_projection p = {vf_all(0), vf_all(0), vf_all(0)};
     (void)importance; /* that of choosing */
     for (int i = 0; i < 256; i++)
-        project_grid(&p, load(x + i * L) * s->per_unit, load(decoded + i * L) * s->per_unit, true, s->w[i]);
-    store(gain, gain_of_grid(TYPE_OF, p));
+        project_grid(&p, vf_load(x + i * L) * s->per_unit, vf_load(decoded + i * L) * s->per_unit, true,
+                     s->w[i]);
+    vf_store(gain, gain_of_grid(TYPE_OF, p));
 }
 
 static void OF(step_finish)(const void *state, const float *gain, uint8_t *blocks, size_t stride,
                             size_t rows) {
-    OF(finish_block)(state, load(gain), blocks, stride, rows);
+    OF(finish_block)(state, vf_load(gain), blocks, stride, rows);
 }
 
 const codec_steps LEVEL(OF(steps)) = {

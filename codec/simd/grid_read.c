@@ -10,22 +10,22 @@ typedef uint64_t w4 __attribute__((vector_size(32)));
 
 /* ---- 32 weights ---- */
 #define BIT_OF_EACH 1, 2, 4, 8, 16, 32, 64, 128
-INLINE uint64_t entry8(const int8_t entry[8]) {
+INLINE uint64_t entry_of_8(const int8_t entry[8]) {
     uint64_t u;
     memcpy(&u, entry, 8);
     return u;
 }
-INLINE uint64_t entry4(const int8_t entry[4]) {
+INLINE uint64_t entry_of_4(const int8_t entry[4]) {
     uint32_t u;
     memcpy(&u, entry, 4);
     return u;
 }
 /* Two entries of four, of which the first one comes first in memory. */
-INLINE uint64_t entries4(const int8_t first[4], const int8_t second[4]) {
+INLINE uint64_t entries_of_4(const int8_t first[4], const int8_t second[4]) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    return entry4(first) | entry4(second) << 32;
+    return entry_of_4(first) | entry_of_4(second) << 32;
 #else
-    return entry4(first) << 32 | entry4(second);
+    return entry_of_4(first) << 32 | entry_of_4(second);
 #endif
 }
 /* Codes of four entries to q, negative where bit j of a byte of `signs` is set for weight j of an entry. */
@@ -66,22 +66,22 @@ INLINE void odd_nibbles(const uint8_t *b, int n, float d, float *scale) {
     uint8_t odd[16] = {0};
     for (int i = 0; i < n; i++)
         odd[2 * i] = (uint8_t)((b[i] & 15) * 2 + 1), odd[2 * i + 1] = (uint8_t)(b[i] >> 4 << 1 | 1);
-    scaled(odd, 2 * n, d, scale);
+    dot_scale_bytes(odd, 2 * n, d, scale);
 }
 /* The same for the top four bits of eight words, `stride` bytes apart. */
 INLINE void odd_tops(const uint8_t *b, int stride, float d, float *scale) {
     uint8_t odd[8];
     for (int i = 0; i < 8; i++) odd[i] = (uint8_t)(b[i * stride + 3] >> 4 << 1 | 1);
-    scaled(odd, 8, d, scale);
+    dot_scale_bytes(odd, 8, d, scale);
 }
 
 /* ---- the types ---- */
 CODES(iq2_xxs) {
     for (int k = 0; k < 8; k++) {
         const uint8_t *p = b + 2 + 8 * k;
-        const w4 v = {entry8(grid_iq2_xxs[p[0]]), entry8(grid_iq2_xxs[p[1]]), entry8(grid_iq2_xxs[p[2]]),
-                      entry8(grid_iq2_xxs[p[3]])};
-        put_signed(&v, even_signs(get32(p + 4)), q + 32 * k);
+        const w4 v = {entry_of_8(grid_iq2_xxs[p[0]]), entry_of_8(grid_iq2_xxs[p[1]]),
+                      entry_of_8(grid_iq2_xxs[p[2]]), entry_of_8(grid_iq2_xxs[p[3]])};
+        put_signed(&v, even_signs(block_u32(p + 4)), q + 32 * k);
     }
 }
 SCALES(iq2_xxs) { odd_tops(b + 6, 8, one_half_at(b) * 0.125f, scale); }
@@ -89,9 +89,10 @@ SCALES(iq2_xxs) { odd_tops(b + 6, 8, one_half_at(b) * 0.125f, scale); }
 CODES(iq2_xs) {
     for (int k = 0; k < 8; k++) {
         const uint8_t *p = b + 2 + 8 * k;
-        const uint32_t one = get16(p), two = get16(p + 2), three = get16(p + 4), four = get16(p + 6);
-        const w4 v = {entry8(grid_iq2_xs[one & 511]), entry8(grid_iq2_xs[two & 511]),
-                      entry8(grid_iq2_xs[three & 511]), entry8(grid_iq2_xs[four & 511])};
+        const uint32_t one = block_u16(p), two = block_u16(p + 2), three = block_u16(p + 4),
+                       four = block_u16(p + 6);
+        const w4 v = {entry_of_8(grid_iq2_xs[one & 511]), entry_of_8(grid_iq2_xs[two & 511]),
+                      entry_of_8(grid_iq2_xs[three & 511]), entry_of_8(grid_iq2_xs[four & 511])};
         put_signed(&v, even_signs(one >> 9 | two >> 9 << 7 | three >> 9 << 14 | four >> 9 << 21), q + 32 * k);
     }
 }
@@ -101,10 +102,11 @@ CODES(iq2_s) {
     for (int k = 0; k < 8; k++) {
         const uint8_t *p = b + 2 + 4 * k;
         const unsigned top = b[66 + k];
-        const w4 v = {
-            entry8(grid_iq2_s[p[0] | (top << 8 & 0x300)]), entry8(grid_iq2_s[p[1] | (top << 6 & 0x300)]),
-            entry8(grid_iq2_s[p[2] | (top << 4 & 0x300)]), entry8(grid_iq2_s[p[3] | (top << 2 & 0x300)])};
-        put_signed(&v, get32(p + 32), q + 32 * k);
+        const w4 v = {entry_of_8(grid_iq2_s[p[0] | (top << 8 & 0x300)]),
+                      entry_of_8(grid_iq2_s[p[1] | (top << 6 & 0x300)]),
+                      entry_of_8(grid_iq2_s[p[2] | (top << 4 & 0x300)]),
+                      entry_of_8(grid_iq2_s[p[3] | (top << 2 & 0x300)])};
+        put_signed(&v, block_u32(p + 32), q + 32 * k);
     }
 }
 SCALES(iq2_s) { odd_nibbles(b + 74, 8, one_half_at(b) * 0.125f, scale); }
@@ -112,11 +114,11 @@ SCALES(iq2_s) { odd_nibbles(b + 74, 8, one_half_at(b) * 0.125f, scale); }
 CODES(iq3_xxs) {
     for (int k = 0; k < 8; k++) {
         const uint8_t *p = b + 2 + 8 * k;
-        const w4 v = {entries4(grid_iq3_xxs[p[0]], grid_iq3_xxs[p[1]]),
-                      entries4(grid_iq3_xxs[p[2]], grid_iq3_xxs[p[3]]),
-                      entries4(grid_iq3_xxs[p[4]], grid_iq3_xxs[p[5]]),
-                      entries4(grid_iq3_xxs[p[6]], grid_iq3_xxs[p[7]])};
-        put_signed(&v, even_signs(get32(b + 66 + 4 * k)), q + 32 * k);
+        const w4 v = {entries_of_4(grid_iq3_xxs[p[0]], grid_iq3_xxs[p[1]]),
+                      entries_of_4(grid_iq3_xxs[p[2]], grid_iq3_xxs[p[3]]),
+                      entries_of_4(grid_iq3_xxs[p[4]], grid_iq3_xxs[p[5]]),
+                      entries_of_4(grid_iq3_xxs[p[6]], grid_iq3_xxs[p[7]])};
+        put_signed(&v, even_signs(block_u32(b + 66 + 4 * k)), q + 32 * k);
     }
 }
 SCALES(iq3_xxs) { odd_tops(b + 66, 4, one_half_at(b) * 0.25f, scale); }
@@ -126,9 +128,9 @@ CODES(iq3_s) {
     for (int k = 0; k < 8; k++) {
         const uint8_t *p = b + 2 + 8 * k;
         const unsigned top = b[66 + k];
-        const w4 v = {entries4(ENTRY(0), ENTRY(1)), entries4(ENTRY(2), ENTRY(3)),
-                      entries4(ENTRY(4), ENTRY(5)), entries4(ENTRY(6), ENTRY(7))};
-        put_signed(&v, get32(b + 74 + 4 * k), q + 32 * k);
+        const w4 v = {entries_of_4(ENTRY(0), ENTRY(1)), entries_of_4(ENTRY(2), ENTRY(3)),
+                      entries_of_4(ENTRY(4), ENTRY(5)), entries_of_4(ENTRY(6), ENTRY(7))};
+        put_signed(&v, block_u32(b + 74 + 4 * k), q + 32 * k);
     }
 #undef ENTRY
 }
@@ -137,10 +139,10 @@ SCALES(iq3_s) { odd_nibbles(b + 106, 4, one_half_at(b), scale); }
 CODES(iq1_s) {
     for (int k = 0; k < 8; k++) {
         const uint8_t *p = b + 2 + 4 * k;
-        const unsigned top = get16(b + 34 + 2 * k);
+        const unsigned top = block_u16(b + 34 + 2 * k);
         const w4 v = {
-            entry8(grid_iq1[p[0] | (top << 8 & 0x700)]), entry8(grid_iq1[p[1] | (top << 5 & 0x700)]),
-            entry8(grid_iq1[p[2] | (top << 2 & 0x700)]), entry8(grid_iq1[p[3] | (top >> 1 & 0x700)])};
+            entry_of_8(grid_iq1[p[0] | (top << 8 & 0x700)]), entry_of_8(grid_iq1[p[1] | (top << 5 & 0x700)]),
+            entry_of_8(grid_iq1[p[2] | (top << 2 & 0x700)]), entry_of_8(grid_iq1[p[3] | (top >> 1 & 0x700)])};
         const int8_t shift = top >> 15 ? -1 : 1;
         put_shifted(&v, (const int8_t[4]){shift, shift, shift, shift}, q + 32 * k);
     }
@@ -148,16 +150,16 @@ CODES(iq1_s) {
 SCALES(iq1_s) {
     uint8_t odd[8];
     for (int k = 0; k < 8; k++) odd[k] = (uint8_t)((b[35 + 2 * k] >> 3 & 14) | 1);
-    scaled(odd, 8, one_half_at(b) * 0.125f, scale);
+    dot_scale_bytes(odd, 8, one_half_at(b) * 0.125f, scale);
 }
 
 CODES(iq1_m) {
     for (int k = 0; k < 8; k++) {
         const uint8_t *p = b + 4 * k;
-        const unsigned top = get16(b + 32 + 2 * k);
-        const w4 v = {entry8(grid_iq1[p[0] | (top << 8 & 0x700)]),
-                      entry8(grid_iq1[p[1] | (top << 4 & 0x700)]), entry8(grid_iq1[p[2] | (top & 0x700)]),
-                      entry8(grid_iq1[p[3] | (top >> 4 & 0x700)])};
+        const unsigned top = block_u16(b + 32 + 2 * k);
+        const w4 v = {
+            entry_of_8(grid_iq1[p[0] | (top << 8 & 0x700)]), entry_of_8(grid_iq1[p[1] | (top << 4 & 0x700)]),
+            entry_of_8(grid_iq1[p[2] | (top & 0x700)]), entry_of_8(grid_iq1[p[3] | (top >> 4 & 0x700)])};
         const int8_t shift[4] = {(int8_t)(1 - (top >> 2 & 2)), (int8_t)(1 - (top >> 6 & 2)),
                                  (int8_t)(1 - (top >> 10 & 2)), (int8_t)(1 - (top >> 14 & 2))};
         put_shifted(&v, shift, q + 32 * k);
@@ -167,12 +169,12 @@ SCALES(iq1_m) {
     uint8_t odd[16], d[2];
     unsigned factor = 0;
     for (int k = 0; k < 4; k++) {
-        const unsigned four = get16(b + 48 + 2 * k);
+        const unsigned four = block_u16(b + 48 + 2 * k);
         factor |= four >> 12 << 4 * k;
         for (int i = 0; i < 4; i++) odd[4 * k + i] = (uint8_t)((four >> 3 * i & 7) << 1 | 1);
     }
     d[0] = (uint8_t)factor, d[1] = (uint8_t)(factor >> 8);
-    scaled(odd, 16, one_half_at(d) * 0.125f, scale);
+    dot_scale_bytes(odd, 16, one_half_at(d) * 0.125f, scale);
 }
 
 #define GRID_TYPE(type, name, subs) \
@@ -183,7 +185,7 @@ SCALES(iq1_m) {
             float scale[subs]; \
             codes_##name(b, q); \
             scales_##name(b, 1, scale, NULL); \
-            for (int i = 0; i < 256; i += L) store(x + i, codes_at(q + i) * scale[i / (256 / (subs))]); \
+            for (int i = 0; i < 256; i += L) vf_store(x + i, codes_at(q + i) * scale[i / (256 / (subs))]); \
         } \
     }
 GRID_TYPE(IQ2_XXS, iq2_xxs, 8)

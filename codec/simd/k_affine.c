@@ -13,33 +13,33 @@
 
 enum { MOST_SUBS = 16 };
 
-typedef struct shape {
-    int subs;     /* sub-blocks of a super-block */
-    float levels; /* largest packed scale */
-    span span;    /* of a sub-block */
-} shape;
+typedef struct k_affine_shape {
+    int subs;         /* sub-blocks of a super-block */
+    float levels;     /* largest packed scale */
+    affine_span span; /* of a sub-block */
+} k_affine_shape;
 
 /* The cost of a sub-block's codes above their least error: bend (a - best)^2 + w (m - mean_q a + mean_x)^2.
  * With m >= 0 or codes that are all the same, the scale to start from is another than the best one. */
-typedef struct bowl {
+typedef struct k_affine_bowl {
     vf bend, best, w, mean_q, mean_x;
     vf start;
-} bowl;
+} k_affine_bowl;
 
-typedef struct sub_block {
-    affine fit;
-    bowl bowl; /* of its codes, for the weights themselves */
-    vf sc, mn; /* packed */
-} sub_block;
+typedef struct k_affine_sub_block {
+    affine_search fit;
+    k_affine_bowl bowl; /* of its codes, for the weights themselves */
+    vf sc, mn;          /* packed */
+} k_affine_sub_block;
 
-INLINE bowl bowl_of(const affine *s) {
-    const copy *c = &s->copy;
-    const form *f = &s->f;
+INLINE k_affine_bowl bowl_of(const affine_search *s) {
+    const block_copy *c = &s->copy;
+    const code_sums *f = &s->f;
     vf q = f->q * s->per_w, y = f->wx * s->per_w, bend = f->qq - q * f->q;
-    bend = pick(lt(f->qq * 1e-5f, bend), bend, all(0)); /* as in solve */
-    return (bowl){
+    bend = vf_pick(vf_less(f->qq * 1e-5f, bend), bend, vf_all(0)); /* as in affine_solve */
+    return (k_affine_bowl){
         .bend = c->unit * bend,
-        .best = c->range * (f->qx - q * f->wx) * inverse(bend),
+        .best = c->range * (f->qx - q * f->wx) * vf_inverse(bend),
         .w = c->unit * f->w,
         .mean_q = q,
         .mean_x = c->low + c->range * y,
@@ -48,59 +48,61 @@ INLINE bowl bowl_of(const affine *s) {
 }
 
 /* The best packed scale next to the real one, with the best packed minimum for each: their cost. */
-INLINE vf settle(const bowl *s, const vf d[2], const vf inv[2], float levels, vf *sc, vf *mn) {
-    vf start = nearest(s->start * inv[0] - 0.5f), best = all(INFINITY);
-    *sc = *mn = all(0);
+INLINE vf k_affine_settle(const k_affine_bowl *s, const vf d[2], const vf inv[2], float levels, vf *sc,
+                          vf *mn) {
+    vf start = vf_nearest(s->start * inv[0] - 0.5f), best = vf_all(INFINITY);
+    *sc = *mn = vf_all(0);
     for (int k = 0; k < 2; k++) {
-        vf c = clamp(start + (float)k, all(0), all(levels)), scale = c * d[0];
+        vf c = vf_clamp(start + (float)k, vf_all(0), vf_all(levels)), scale = c * d[0];
         vf min = s->mean_q * scale - s->mean_x;
-        vf n = clamp(nearest(min * inv[1]), all(0), all(levels));
+        vf n = vf_clamp(vf_nearest(min * inv[1]), vf_all(0), vf_all(levels));
         vf off = scale - s->best, off_min = n * d[1] - min;
         vf e = s->bend * off * off + s->w * off_min * off_min;
-        vm better = lt(e, best);
-        best = pick(better, e, best), *sc = pick(better, c, *sc), *mn = pick(better, n, *mn);
+        vm better = vf_less(e, best);
+        best = vf_pick(better, e, best), *sc = vf_pick(better, c, *sc), *mn = vf_pick(better, n, *mn);
     }
     return best;
 }
 
 /* Least squares for d and dmin over all sub-blocks. */
-INLINE void refit_factors(const batch *b, const sub_block *subs, const shape sh, vf d[2]) {
-    vf a11 = all(0), a12 = all(0), a22 = all(0), b1 = all(0), b2 = all(0);
+INLINE void refit_factors(const batch *b, const k_affine_sub_block *subs, const k_affine_shape sh, vf d[2]) {
+    vf a11 = vf_all(0), a12 = vf_all(0), a22 = vf_all(0), b1 = vf_all(0), b2 = vf_all(0);
     for (int k = 0; k < sh.subs; k++) {
-        const bowl *s = &subs[k].bowl;
+        const k_affine_bowl *s = &subs[k].bowl;
         vf sc = subs[k].sc, mn = subs[k].mn, q = s->mean_q * sc, wm = s->w * mn;
         a11 = a11 + s->bend * sc * sc + s->w * q * q, a12 = a12 - wm * q, a22 = a22 + wm * mn;
         b1 = b1 + s->bend * sc * s->best + s->w * q * s->mean_x, b2 = b2 - wm * s->mean_x;
     }
     vf det = a11 * a22 - a12 * a12;
-    vm two = lt(a11 * a22 * 1e-6f, det);
-    vf safe = pick(two, det, all(1));
-    vf scale = pick(two, (b1 * a22 - b2 * a12) / safe, b1 * inverse(a11));
-    vf min = pick(two, (a11 * b2 - a12 * b1) / safe, d[1]);
-    vm sane = both(le(all(0), scale), le(all(0), min));
-    d[0] = as_stored(b, pick(sane, scale, d[0])), d[1] = as_stored(b, pick(sane, min, d[1]));
+    vm two = vf_less(a11 * a22 * 1e-6f, det);
+    vf safe = vf_pick(two, det, vf_all(1));
+    vf scale = vf_pick(two, (b1 * a22 - b2 * a12) / safe, b1 * vf_inverse(a11));
+    vf min = vf_pick(two, (a11 * b2 - a12 * b1) / safe, d[1]);
+    vm sane = vm_both(vf_at_most(vf_all(0), scale), vf_at_most(vf_all(0), min));
+    d[0] = as_stored(b, vf_pick(sane, scale, d[0])), d[1] = as_stored(b, vf_pick(sane, min, d[1]));
 }
 
 /* Total error with the best packed scales for the codes so far, without sum w x^2. */
-INLINE vf settle_all(sub_block *subs, const shape sh, const vf d[2]) {
-    const vf inv[2] = {inverse(d[0]), inverse(d[1])};
-    vf e = all(0);
+INLINE vf k_affine_settle_all(k_affine_sub_block *subs, const k_affine_shape sh, const vf d[2]) {
+    const vf inv[2] = {vf_inverse(d[0]), vf_inverse(d[1])};
+    vf e = vf_all(0);
     for (int i = 0; i < sh.subs; i++) {
-        e = e + settle(&subs[i].bowl, d, inv, sh.levels, &subs[i].sc, &subs[i].mn);
+        e = e + k_affine_settle(&subs[i].bowl, d, inv, sh.levels, &subs[i].sc, &subs[i].mn);
     }
     return e;
 }
 
 /* Step 2. */
-INLINE void choose_factors(const batch *b, sub_block *subs, const shape sh, int tries, vf d[2]) {
-    vf top[2] = {all(0), all(0)};
+INLINE void choose_factors(const batch *b, k_affine_sub_block *subs, const k_affine_shape sh, int tries,
+                           vf d[2]) {
+    vf top[2] = {vf_all(0), vf_all(0)};
     for (int k = 0; k < sh.subs; k++) {
-        const affine *s = &subs[k].fit;
-        top[0] = larger(subs[k].bowl.start, top[0]);
-        top[1] = larger(s->m * s->copy.range - s->copy.low, top[1]);
+        const affine_search *s = &subs[k].fit;
+        top[0] = vf_larger(subs[k].bowl.start, top[0]);
+        top[1] = vf_larger(s->m * s->copy.range - s->copy.low, top[1]);
     }
-    vf best = all(1e30f);
-    d[0] = d[1] = all(0);
+    vf best = vf_all(1e30f);
+    d[0] = d[1] = vf_all(0);
     for (int k = 0; k < tries; k++) {
         static const int8_t by[36][2] = {
             {0, 0}, {1, 1}, {1, 2}, {2, 1}, {2, 2}, {0, 1}, {1, 0}, {0, 2}, {2, 0}, {3, 1}, {1, 3}, {3, 3},
@@ -110,10 +112,10 @@ INLINE void choose_factors(const batch *b, sub_block *subs, const shape sh, int 
         for (int j = 0; j < 2; j++)
             try[j] = as_stored(b, top[j] * ((1.0f + 0.02f * (float)by[k][j]) / sh.levels));
         for (int r = 0;; r++) {
-            vf e = settle_all(subs, sh, try);
-            vm better = lt(e, best);
-            best = pick(better, e, best);
-            for (int j = 0; j < 2; j++) d[j] = pick(better, try[j], d[j]);
+            vf e = k_affine_settle_all(subs, sh, try);
+            vm better = vf_less(e, best);
+            best = vf_pick(better, e, best);
+            for (int j = 0; j < 2; j++) d[j] = vf_pick(better, try[j], d[j]);
             if (r == 1) break;
             refit_factors(b, subs, sh, try);
         }
@@ -121,30 +123,31 @@ INLINE void choose_factors(const batch *b, sub_block *subs, const shape sh, int 
 }
 
 /* Step 3. */
-INLINE void pack_scales(sub_block *sub, const shape sh, const codec_pairs *neighbours, bool weighted,
-                        const vf d[2]) {
-    affine *s = &sub->fit;
-    const vf inv[2] = {inverse(d[0]), inverse(d[1])};
-    vf sc, mn, best = all(INFINITY);
-    settle(&sub->bowl, d, inv, sh.levels, &sc, &mn);
+INLINE void pack_scales(k_affine_sub_block *sub, const k_affine_shape sh, const codec_pairs *neighbours,
+                        bool weighted, const vf d[2]) {
+    affine_search *s = &sub->fit;
+    const vf inv[2] = {vf_inverse(d[0]), vf_inverse(d[1])};
+    vf sc, mn, best = vf_all(INFINITY);
+    k_affine_settle(&sub->bowl, d, inv, sh.levels, &sc, &mn);
     sub->sc = sc, sub->mn = mn;
     for (int k = 0; k < neighbours->n; k++) {
         const int8_t *by = neighbours->list[k];
-        vf c = clamp(sc + (float)by[0], all(0), all(sh.levels));
-        vf n = clamp(mn + (float)by[1], all(0), all(sh.levels));
+        vf c = vf_clamp(sc + (float)by[0], vf_all(0), vf_all(sh.levels));
+        vf n = vf_clamp(mn + (float)by[1], vf_all(0), vf_all(sh.levels));
         vf a = c * d[0] * s->copy.per_range, m = (n * d[1] + s->copy.low) * s->copy.per_range;
-        form f = take_affine(s, sh.span, weighted, a, m);
-        vf e = cost(&f, a, m);
-        vm better = lt(e, best);
-        best = pick(better, e, best), sub->sc = pick(better, c, sub->sc), sub->mn = pick(better, n, sub->mn);
+        code_sums f = affine_sum_codes(s, sh.span, weighted, a, m);
+        vf e = affine_cost(&f, a, m);
+        vm better = vf_less(e, best);
+        best = vf_pick(better, e, best), sub->sc = vf_pick(better, c, sub->sc),
+        sub->mn = vf_pick(better, n, sub->mn);
         keep_form(better, &s->f, &f);
     }
     sub->bowl = bowl_of(s);
 }
 
-INLINE void choose(const batch *b, const shape sh, const codec_search *search, bool weighted, factors *f,
-                   sub_scales *out) {
-    sub_block subs[MOST_SUBS];
+INLINE void k_affine_choose(const batch *b, const k_affine_shape sh, const codec_search *search,
+                            bool weighted, factors *f, sub_scales *out) {
+    k_affine_sub_block subs[MOST_SUBS];
     vf *d = f->d;
     for (int k = 0; k < sh.subs; k++) {
         int first = k * sh.span.length;
@@ -155,14 +158,14 @@ INLINE void choose(const batch *b, const shape sh, const codec_search *search, b
     for (int k = 0; k < sh.subs; k++) pack_scales(&subs[k], sh, &search->neighbours, weighted, d);
     refit_factors(b, subs, sh, d);
     for (int k = 0; k < sh.subs; k++) {
-        vf scale = d[0] * subs[k].sc, min = d[1] * subs[k].mn, inv = inverse(scale);
+        vf scale = d[0] * subs[k].sc, min = d[1] * subs[k].mn, inv = vf_inverse(scale);
         out[k] = (sub_scales){subs[k].sc, subs[k].mn, scale, inv, min, min * inv};
     }
 }
 
 INLINE vf round_affine(const sub_scales *s, int bits, vf x, vi *code) {
-    vf q = clamp(nearest(x * s->inv + s->offset), all(0), all((float)((1 << bits) - 1)));
-    *code = nearest_int(q);
+    vf q = vf_clamp(vf_nearest(x * s->inv + s->offset), vf_all(0), vf_all((float)((1 << bits) - 1)));
+    *code = vf_nearest_int(q);
     return q * s->scale - s->min;
 }
 
@@ -171,8 +174,8 @@ INLINE vf round_affine(const sub_scales *s, int bits, vf x, vi *code) {
 INLINE void pack_pairs(const sub_scales *subs, vi words[3]) {
     vi bytes[12];
     for (int k = 0; k < 4; k++) {
-        vi sc = nearest_int(subs[k].sc), mn = nearest_int(subs[k].mn);
-        vi sc4 = nearest_int(subs[k + 4].sc), mn4 = nearest_int(subs[k + 4].mn);
+        vi sc = vf_nearest_int(subs[k].sc), mn = vf_nearest_int(subs[k].mn);
+        vi sc4 = vf_nearest_int(subs[k + 4].sc), mn4 = vf_nearest_int(subs[k + 4].mn);
         bytes[k] = sc | (sc4 >> 4) << 6;
         bytes[k + 4] = mn | (mn4 >> 4) << 6;
         bytes[k + 8] = (sc4 & 15) | (mn4 & 15) << 4;
@@ -181,7 +184,7 @@ INLINE void pack_pairs(const sub_scales *subs, vi words[3]) {
 }
 
 /* Low four bits: elements l and l + 32 of each group of 64 share a byte. */
-INLINE void pack_nibbles(const vi codes[256], vi words[32]) {
+INLINE void k_affine_pack_nibbles(const vi codes[256], vi words[32]) {
     for (int g = 0; g < 4; g++) {
         vi bytes[32];
         for (int l = 0; l < 32; l++) bytes[l] = (codes[64 * g + l] & 15) | (codes[64 * g + l + 32] & 15) << 4;
@@ -192,7 +195,7 @@ INLINE void pack_nibbles(const vi codes[256], vi words[32]) {
 INLINE void pack_q4_k(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
     words[0] = d[0] | d[1] << 16;
     pack_pairs(subs, words + 1);
-    pack_nibbles(codes, words + 4);
+    k_affine_pack_nibbles(codes, words + 4);
 }
 
 INLINE void pack_q5_k(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
@@ -200,16 +203,16 @@ INLINE void pack_q5_k(const vi d[2], const sub_scales *subs, const vi *codes, vi
     pack_pairs(subs, words + 1);
     vi bytes[32];
     for (int l = 0; l < 32; l++) {
-        bytes[l] = alli(0);
+        bytes[l] = vi_all(0);
         for (int k = 0; k < 8; k++) bytes[l] = bytes[l] | (codes[32 * k + l] >> 4) << k;
     }
     pack_bytes(bytes, 32, words + 4);
-    pack_nibbles(codes, words + 12);
+    k_affine_pack_nibbles(codes, words + 12);
 }
 
 INLINE void pack_q2_k(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
     vi bytes[16];
-    for (int k = 0; k < 16; k++) bytes[k] = nearest_int(subs[k].sc) | nearest_int(subs[k].mn) << 4;
+    for (int k = 0; k < 16; k++) bytes[k] = vf_nearest_int(subs[k].sc) | vf_nearest_int(subs[k].mn) << 4;
     pack_bytes(bytes, 16, words);
     pack_pairs_of_bits(codes, words + 4);
     words[20] = d[0] | d[1] << 16;
@@ -297,7 +300,7 @@ static const codec_search searches_q5_k[3][2] = {
 
 INLINE void choose_q2_k(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *subs) {
-    choose(b, (shape){16, 15, {16, 2, false}}, search, weighted, f, subs);
+    k_affine_choose(b, (k_affine_shape){16, 15, {16, 2, false}}, search, weighted, f, subs);
 }
 INLINE vf round_q2_k(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_affine(s, 2, x, code);
@@ -310,7 +313,7 @@ INLINE vf round_q2_k(const factors *f, const sub_scales *s, vf x, vi *code) {
 
 INLINE void choose_q4_k(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *subs) {
-    choose(b, (shape){8, 63, {32, 4, false}}, search, weighted, f, subs);
+    k_affine_choose(b, (k_affine_shape){8, 63, {32, 4, false}}, search, weighted, f, subs);
 }
 INLINE vf round_q4_k(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_affine(s, 4, x, code);
@@ -323,7 +326,7 @@ INLINE vf round_q4_k(const factors *f, const sub_scales *s, vf x, vi *code) {
 
 INLINE void choose_q5_k(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *subs) {
-    choose(b, (shape){8, 63, {32, 5, false}}, search, weighted, f, subs);
+    k_affine_choose(b, (k_affine_shape){8, 63, {32, 5, false}}, search, weighted, f, subs);
 }
 INLINE vf round_q5_k(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_affine(s, 5, x, code);

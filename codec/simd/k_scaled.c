@@ -8,82 +8,84 @@
  */
 #include "codec/simd/scaled.h"
 
-typedef struct shape {
+typedef struct k_scaled_shape {
     int subs, length; /* sub-blocks of a super-block, and their length */
-    grid grid;
+    scaled_grid grid;
     float lowest, highest; /* packed scales */
-} shape;
+} k_scaled_shape;
 
-typedef struct sub_block {
+typedef struct k_scaled_sub_block {
     const vf *x;
-    const weight *w;
-    scaled f;
+    const scaled_weight *w;
+    scaled_sums f;
     vf sc;
-} sub_block;
+} k_scaled_sub_block;
 
 /* Error for scale a, without sum w x^2. */
-INLINE vf cost(const scaled *f, vf a) { return a * (a * f->vv - 2.0f * f->vx); }
+INLINE vf k_scaled_cost(const scaled_sums *f, vf a) { return a * (a * f->vv - 2.0f * f->vx); }
 
 /* The packed scale that suits the sums best: a parabola's lowest point, rounded. */
-INLINE vf packed(const scaled *f, vf inv_d, const shape sh) {
-    return clamp(nearest(f->vx * inverse(f->vv) * inv_d), all(sh.lowest), all(sh.highest));
+INLINE vf k_scaled_packed(const scaled_sums *f, vf inv_d, const k_scaled_shape sh) {
+    return vf_clamp(vf_nearest(f->vx * vf_inverse(f->vv) * inv_d), vf_all(sh.lowest), vf_all(sh.highest));
 }
 
 /* Step 2. Both signs: the range of packed scales is one longer downward. */
-INLINE vf choose_factor(const batch *b, const sub_block *subs, const shape sh, int tries) {
-    vf top = all(0), best = all(1e30f), chosen = all(0);
+INLINE vf choose_factor(const batch *b, const k_scaled_sub_block *subs, const k_scaled_shape sh, int tries) {
+    vf top = vf_all(0), best = vf_all(1e30f), chosen = vf_all(0);
     for (int k = 0; k < sh.subs; k++) {
-        vf a = subs[k].f.vx * inverse(subs[k].f.vv);
-        top = pick(lt(magnitude(top), magnitude(a)), a, top);
+        vf a = subs[k].f.vx * vf_inverse(subs[k].f.vv);
+        top = vf_pick(vf_less(vf_magnitude(top), vf_magnitude(a)), a, top);
     }
     for (int k = 0; k < tries; k++) {
-        vf size = magnitude(top) * ((1.0f + 0.01f * (float)(k / 2)) / (k % 2 ? sh.highest : -sh.lowest));
-        vf d = as_stored(b, size), e = all(0);
-        d = pick(lt(top, all(0)), k % 2 ? -d : d, k % 2 ? d : -d);
-        vf inv = signed_inverse(d);
-        for (int i = 0; i < sh.subs; i++) e = e + cost(&subs[i].f, packed(&subs[i].f, inv, sh) * d);
-        vm better = lt(e, best);
-        best = pick(better, e, best), chosen = pick(better, d, chosen);
+        vf size = vf_magnitude(top) * ((1.0f + 0.01f * (float)(k / 2)) / (k % 2 ? sh.highest : -sh.lowest));
+        vf d = as_stored(b, size), e = vf_all(0);
+        d = vf_pick(vf_less(top, vf_all(0)), k % 2 ? -d : d, k % 2 ? d : -d);
+        vf inv = vf_signed_inverse(d);
+        for (int i = 0; i < sh.subs; i++)
+            e = e + k_scaled_cost(&subs[i].f, k_scaled_packed(&subs[i].f, inv, sh) * d);
+        vm better = vf_less(e, best);
+        best = vf_pick(better, e, best), chosen = vf_pick(better, d, chosen);
     }
     return chosen;
 }
 
 /* Step 3. */
-INLINE void pack_scale(sub_block *s, const shape sh, int moves, float step, bool weighted, vf d) {
-    vf inv_d = signed_inverse(d);
-    s->sc = packed(&s->f, inv_d, sh);
-    vf best = cost(&s->f, s->sc * d);
+INLINE void pack_scale(k_scaled_sub_block *s, const k_scaled_shape sh, int moves, float step, bool weighted,
+                       vf d) {
+    vf inv_d = vf_signed_inverse(d);
+    s->sc = k_scaled_packed(&s->f, inv_d, sh);
+    vf best = k_scaled_cost(&s->f, s->sc * d);
     for (int k = 0; k < moves; k++) {
         float by = (float)((k + 1) / 2) * (k % 2 ? -step : step);
-        scaled f =
-            take_scaled(s->x, s->w, weighted, sh.length, sh.grid, signed_inverse(s->sc * d) * (1.0f + by));
-        vf sc = packed(&f, inv_d, sh), e = cost(&f, sc * d);
-        vm better = lt(e, best);
-        best = pick(better, e, best), s->sc = pick(better, sc, s->sc);
-        s->f.vv = pick(better, f.vv, s->f.vv), s->f.vx = pick(better, f.vx, s->f.vx);
+        scaled_sums f = scaled_sum_codes(s->x, s->w, weighted, sh.length, sh.grid,
+                                         vf_signed_inverse(s->sc * d) * (1.0f + by));
+        vf sc = k_scaled_packed(&f, inv_d, sh), e = k_scaled_cost(&f, sc * d);
+        vm better = vf_less(e, best);
+        best = vf_pick(better, e, best), s->sc = vf_pick(better, sc, s->sc);
+        s->f.vv = vf_pick(better, f.vv, s->f.vv), s->f.vx = vf_pick(better, f.vx, s->f.vx);
     }
 }
 
-INLINE void choose(const batch *b, const shape sh, const codec_search *search, bool weighted, factors *f,
-                   sub_scales *out) {
-    weight room[256];
-    const weight *w = weighted ? spread(b->w, 256, room) : NULL;
-    sub_block subs[16];
+INLINE void k_scaled_choose(const batch *b, const k_scaled_shape sh, const codec_search *search,
+                            bool weighted, factors *f, sub_scales *out) {
+    scaled_weight scratch[256];
+    const scaled_weight *w = weighted ? scaled_spread(b->w, 256, scratch) : NULL;
+    k_scaled_sub_block subs[16];
     for (int k = 0; k < sh.subs; k++) {
-        sub_block *s = &subs[k];
+        k_scaled_sub_block *s = &subs[k];
         s->x = b->x + k * sh.length, s->w = weighted ? w + k * sh.length : NULL;
         s->f = start_scaled(s->x, s->w, weighted, sh.length, sh.grid, search).f;
     }
-    vf d = choose_factor(b, subs, sh, search->factors), down = all(0), across = all(0);
+    vf d = choose_factor(b, subs, sh, search->factors), down = vf_all(0), across = vf_all(0);
     for (int k = 0; k < sh.subs; k++) {
-        sub_block *s = &subs[k];
+        k_scaled_sub_block *s = &subs[k];
         pack_scale(s, sh, search->moves, search->move_step, weighted, d);
         down = down + s->sc * s->sc * s->f.vv, across = across + s->sc * s->f.vx;
     }
-    d = f->d[0] = as_stored(b, pick(lt(all(0), down), across * inverse(down), d));
+    d = f->d[0] = as_stored(b, vf_pick(vf_less(vf_all(0), down), across * vf_inverse(down), d));
     for (int k = 0; k < sh.subs; k++) {
         out[k].sc = subs[k].sc, out[k].scale = d * subs[k].sc;
-        out[k].inv = signed_inverse(out[k].scale);
+        out[k].inv = vf_signed_inverse(out[k].scale);
     }
 }
 
@@ -96,13 +98,13 @@ INLINE vf gain_in_part(const factors *f, bool weighted, const projection p, floa
 INLINE void pack_q3_k(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
     vi bytes[32];
     for (int l = 0; l < 32; l++) {
-        bytes[l] = alli(0);
+        bytes[l] = vi_all(0);
         for (int k = 0; k < 8; k++) bytes[l] = bytes[l] | (codes[32 * k + l] >> 2) << k;
     }
     pack_bytes(bytes, 32, words);
     pack_pairs_of_bits(codes, words + 8);
     vi u[16];
-    for (int k = 0; k < 16; k++) u[k] = nearest_int(subs[k].sc) + 32;
+    for (int k = 0; k < 16; k++) u[k] = vf_nearest_int(subs[k].sc) + 32;
     for (int k = 0; k < 8; k++) bytes[k] = (u[k] & 15) | (u[k + 8] & 15) << 4;
     for (int k = 0; k < 4; k++)
         bytes[8 + k] = u[k] >> 4 | (u[k + 4] >> 4) << 2 | (u[k + 8] >> 4) << 4 | (u[k + 12] >> 4) << 6;
@@ -120,15 +122,15 @@ INLINE void pack_q6_k(const vi d[2], const sub_scales *subs, const vi *codes, vi
             bytes[l] = c[l] >> 4 | (c[l + 32] >> 4) << 2 | (c[l + 64] >> 4) << 4 | (c[l + 96] >> 4) << 6;
         pack_bytes(bytes, 32, words + 32 + 8 * h);
     }
-    for (int k = 0; k < 16; k++) bytes[k] = nearest_int(subs[k].sc) & 255;
+    for (int k = 0; k < 16; k++) bytes[k] = vf_nearest_int(subs[k].sc) & 255;
     pack_bytes(bytes, 16, words + 48);
     words[52] = d[0];
 }
 
 INLINE void pack_iq4_xs(const vi d[2], const sub_scales *subs, const vi *codes, vi *words) {
-    vi bytes[16], top = alli(0);
+    vi bytes[16], top = vi_all(0);
     for (int k = 0; k < 8; k++) {
-        vi u = nearest_int(subs[k].sc) + 32;
+        vi u = vf_nearest_int(subs[k].sc) + 32;
         top = top | (u >> 4) << 2 * k;
         bytes[k / 2] = k % 2 ? bytes[k / 2] | (u & 15) << 4 : u & 15;
     }
@@ -191,10 +193,10 @@ static const codec_search searches_iq4_xs[3][2] = {
                                   .factors = 32}},
 };
 
-static const shape q3_k_shape = {16, 16, {-4, 3, false}, -32, 31};
+static const k_scaled_shape q3_k_shape = {16, 16, {-4, 3, false}, -32, 31};
 INLINE void choose_q3_k(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *subs) {
-    choose(b, q3_k_shape, search, weighted, f, subs);
+    k_scaled_choose(b, q3_k_shape, search, weighted, f, subs);
 }
 INLINE vf round_q3_k(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_scaled(q3_k_shape.grid, s, x, code);
@@ -210,10 +212,10 @@ INLINE vf gain_of_q3_k(const factors *f, bool weighted, const projection p) {
 #define GAIN gain_of_q3_k
 #include "codec/simd/encoder_of.h"
 
-static const shape q6_k_shape = {16, 16, {-32, 31, false}, -128, 127};
+static const k_scaled_shape q6_k_shape = {16, 16, {-32, 31, false}, -128, 127};
 INLINE void choose_q6_k(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *subs) {
-    choose(b, q6_k_shape, search, weighted, f, subs);
+    k_scaled_choose(b, q6_k_shape, search, weighted, f, subs);
 }
 INLINE vf round_q6_k(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_scaled(q6_k_shape.grid, s, x, code);
@@ -227,10 +229,10 @@ INLINE vf gain_of_q6_k(const factors *f, bool weighted, const projection p) {
 #define GAIN gain_of_q6_k
 #include "codec/simd/encoder_of.h"
 
-static const shape iq4_xs_shape = {8, 32, {-127, 113, true}, -32, 31};
+static const k_scaled_shape iq4_xs_shape = {8, 32, {-127, 113, true}, -32, 31};
 INLINE void choose_iq4_xs(const batch *b, const codec_search *search, bool weighted, factors *f,
                           sub_scales *subs) {
-    choose(b, iq4_xs_shape, search, weighted, f, subs);
+    k_scaled_choose(b, iq4_xs_shape, search, weighted, f, subs);
 }
 INLINE vf round_iq4_xs(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_scaled(iq4_xs_shape.grid, s, x, code);

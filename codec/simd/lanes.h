@@ -8,6 +8,12 @@
  * the same order whatever the width, hence the same bytes on every CPU. Operations are the compiler's own;
  * the few intrinsics are there because gcc 12 lowers a generic select, minimum or f16 conversion to three to
  * ten instructions.
+ *
+ * A function's prefix is the type of vector that it works on:
+ *   vf_  floats, one per lane
+ *   vi_  integers of 32 bits, one per lane
+ *   vm_  masks, the results of comparisons
+ *   vp_  pairs of integers of 16 bits, two per lane (codec/simd/pairs.h)
  */
 #ifndef GQ_LANES_H
 #define GQ_LANES_H
@@ -33,66 +39,67 @@ typedef float vf __attribute__((vector_size(4 * GQ_LANES)));
 typedef int32_t vi __attribute__((vector_size(4 * GQ_LANES)));
 typedef uint32_t vu __attribute__((vector_size(4 * GQ_LANES)));
 
-INLINE vf all(float x) { return x - (vf){0}; }
-INLINE vi alli(int32_t x) { return x + (vi){0}; }
-INLINE vf load(const float *p) {
+INLINE vf vf_all(float x) { return x - (vf){0}; }
+INLINE vi vi_all(int32_t x) { return x + (vi){0}; }
+INLINE vf vf_load(const float *p) {
     vf v;
     memcpy(&v, p, sizeof v);
     return v;
 }
-INLINE void store(float *p, vf v) { memcpy(p, &v, sizeof v); }
-INLINE vi bits(vf v) { return (vi)v; }
-INLINE vf from_bits(vi v) { return (vf)v; }
+INLINE void vf_store(float *p, vf v) { memcpy(p, &v, sizeof v); }
+INLINE vi vf_bits(vf v) { return (vi)v; }
+INLINE vf vf_from_bits(vi v) { return (vf)v; }
 
 /* ---- masks, select, minimum ----
- * smaller(a, b) is a < b ? a : b: the second operand when equal or unordered, as x86 has it; smalleri: of
- * integers. in_any(m): whether a mask holds in any lane. */
+ * vf_smaller(a, b) is a < b ? a : b: the second operand when equal or unordered, as x86 has it.
+ * vf_pick(m, a, b) takes a in the lanes where the mask holds, b in the others. vm_any(m): whether a mask
+ * holds in any lane. */
 #if GQ_LANES == 16 && defined(__AVX512F__)
 typedef __mmask16 vm;
-INLINE vm lt(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ); }
-INLINE vm le(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LE_OQ); }
-INLINE vm eq(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_EQ_OQ); }
-INLINE vm lti(vi a, vi b) { return _mm512_cmplt_epi32_mask((__m512i)a, (__m512i)b); }
-INLINE vf pick(vm m, vf a, vf b) { return (vf)_mm512_mask_blend_ps(m, (__m512)b, (__m512)a); }
-INLINE vi picki(vm m, vi a, vi b) { return (vi)_mm512_mask_blend_epi32(m, (__m512i)b, (__m512i)a); }
-INLINE vm both(vm a, vm b) { return (vm)(a & b); }
-INLINE vm either(vm a, vm b) { return (vm)(a | b); }
-INLINE vf smaller(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
-INLINE vf larger(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
-INLINE vi smalleri(vi a, vi b) { return (vi)_mm512_min_epi32((__m512i)a, (__m512i)b); }
-INLINE vi to_int(vf a) { return (vi)_mm512_cvttps_epi32((__m512)a); }
-INLINE bool in_any(vm m) { return m != 0; }
+INLINE vm vf_less(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ); }
+INLINE vm vf_at_most(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LE_OQ); }
+INLINE vm vf_equal(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_EQ_OQ); }
+INLINE vm vi_less(vi a, vi b) { return _mm512_cmplt_epi32_mask((__m512i)a, (__m512i)b); }
+INLINE vf vf_pick(vm m, vf a, vf b) { return (vf)_mm512_mask_blend_ps(m, (__m512)b, (__m512)a); }
+INLINE vi vi_pick(vm m, vi a, vi b) { return (vi)_mm512_mask_blend_epi32(m, (__m512i)b, (__m512i)a); }
+INLINE vm vm_both(vm a, vm b) { return (vm)(a & b); }
+INLINE vm vm_either(vm a, vm b) { return (vm)(a | b); }
+INLINE vf vf_smaller(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
+INLINE vf vf_larger(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
+INLINE vi vi_smaller(vi a, vi b) { return (vi)_mm512_min_epi32((__m512i)a, (__m512i)b); }
+INLINE vi vf_to_int(vf a) { return (vi)_mm512_cvttps_epi32((__m512)a); }
+INLINE bool vm_any(vm m) { return m != 0; }
 #else
 typedef vi vm;
-INLINE vm lt(vf a, vf b) { return a < b; }
-INLINE vm le(vf a, vf b) { return a <= b; }
-INLINE vm eq(vf a, vf b) { return a == b; }
-INLINE vm lti(vi a, vi b) { return a < b; }
-INLINE vm both(vm a, vm b) { return a & b; }
-INLINE vm either(vm a, vm b) { return a | b; }
+INLINE vm vf_less(vf a, vf b) { return a < b; }
+INLINE vm vf_at_most(vf a, vf b) { return a <= b; }
+INLINE vm vf_equal(vf a, vf b) { return a == b; }
+INLINE vm vi_less(vi a, vi b) { return a < b; }
+INLINE vm vm_both(vm a, vm b) { return a & b; }
+INLINE vm vm_either(vm a, vm b) { return a | b; }
 #if GQ_LANES == 8 && defined(__AVX2__)
-INLINE vf pick(vm m, vf a, vf b) { return (vf)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)m); }
-INLINE vf smaller(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
-INLINE vf larger(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); }
+INLINE vf vf_pick(vm m, vf a, vf b) { return (vf)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)m); }
+INLINE vf vf_smaller(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
+INLINE vf vf_larger(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); }
 #elif GQ_LANES == 4 && defined(__SSE4_1__)
-INLINE vf pick(vm m, vf a, vf b) { return (vf)_mm_blendv_ps((__m128)b, (__m128)a, (__m128)m); }
-INLINE vf smaller(vf a, vf b) { return (vf)_mm_min_ps((__m128)a, (__m128)b); }
-INLINE vf larger(vf a, vf b) { return (vf)_mm_max_ps((__m128)a, (__m128)b); }
+INLINE vf vf_pick(vm m, vf a, vf b) { return (vf)_mm_blendv_ps((__m128)b, (__m128)a, (__m128)m); }
+INLINE vf vf_smaller(vf a, vf b) { return (vf)_mm_min_ps((__m128)a, (__m128)b); }
+INLINE vf vf_larger(vf a, vf b) { return (vf)_mm_max_ps((__m128)a, (__m128)b); }
 #else
-INLINE vf pick(vm m, vf a, vf b) { return (vf)((m & (vi)a) | (~m & (vi)b)); }
-INLINE vf smaller(vf a, vf b) { return pick(a < b, a, b); }
-INLINE vf larger(vf a, vf b) { return pick(a > b, a, b); }
+INLINE vf vf_pick(vm m, vf a, vf b) { return (vf)((m & (vi)a) | (~m & (vi)b)); }
+INLINE vf vf_smaller(vf a, vf b) { return vf_pick(a < b, a, b); }
+INLINE vf vf_larger(vf a, vf b) { return vf_pick(a > b, a, b); }
 #endif
-INLINE vi picki(vm m, vi a, vi b) { return (vi)pick(m, (vf)a, (vf)b); }
+INLINE vi vi_pick(vm m, vi a, vi b) { return (vi)vf_pick(m, (vf)a, (vf)b); }
 #if GQ_LANES == 8 && defined(__AVX2__)
-INLINE vi smalleri(vi a, vi b) { return (vi)_mm256_min_epi32((__m256i)a, (__m256i)b); }
+INLINE vi vi_smaller(vi a, vi b) { return (vi)_mm256_min_epi32((__m256i)a, (__m256i)b); }
 #elif GQ_LANES == 4 && defined(__SSE4_1__)
-INLINE vi smalleri(vi a, vi b) { return (vi)_mm_min_epi32((__m128i)a, (__m128i)b); }
+INLINE vi vi_smaller(vi a, vi b) { return (vi)_mm_min_epi32((__m128i)a, (__m128i)b); }
 #else
-INLINE vi smalleri(vi a, vi b) { return picki(a < b, a, b); }
+INLINE vi vi_smaller(vi a, vi b) { return vi_pick(a < b, a, b); }
 #endif
-INLINE vi to_int(vf a) { return __builtin_convertvector(a, vi); }
-INLINE bool in_any(vm m) { /* the halves of its lanes together, down to two */
+INLINE vi vf_to_int(vf a) { return __builtin_convertvector(a, vi); }
+INLINE bool vm_any(vm m) { /* the halves of its lanes together, down to two */
     int64_t halves[L / 2], some = 0;
     memcpy(halves, &m, sizeof halves);
     for (int i = 0; i < L / 2; i++) some |= halves[i];
@@ -101,7 +108,7 @@ INLINE bool in_any(vm m) { /* the halves of its lanes together, down to two */
 #endif
 
 /* Square root, correctly rounded everywhere. */
-INLINE vf root(vf a) {
+INLINE vf vf_root(vf a) {
 #if GQ_LANES == 16 && defined(__AVX512F__)
     return (vf)_mm512_sqrt_ps((__m512)a);
 #elif GQ_LANES == 8 && defined(__AVX2__)
@@ -113,15 +120,15 @@ INLINE vf root(vf a) {
     return a;
 #endif
 }
-INLINE vf to_float(vi a) { return __builtin_convertvector(a, vf); }
-INLINE vf magnitude(vf a) { return from_bits(bits(a) & 0x7fffffff); }
-INLINE vf clamp(vf a, vf low, vf high) { return smaller(larger(a, low), high); }
+INLINE vf vi_to_float(vi a) { return __builtin_convertvector(a, vf); }
+INLINE vf vf_magnitude(vf a) { return vf_from_bits(vf_bits(a) & 0x7fffffff); }
+INLINE vf vf_clamp(vf a, vf low, vf high) { return vf_smaller(vf_larger(a, low), high); }
 
 /* Nearest integer, ties to even, for |a| < 2^22: adding 1.5 * 2^23 leaves no bits for the fraction. */
 #define MAGIC 12582912.0f
-INLINE vf nearest(vf a) { return (a + MAGIC) - MAGIC; }
+INLINE vf vf_nearest(vf a) { return (a + MAGIC) - MAGIC; }
 /* The same as an integer: the low bits of the sum. */
-INLINE vi nearest_int(vf a) { return bits(a + MAGIC) - 0x4b400000; }
+INLINE vi vf_nearest_int(vf a) { return vf_bits(a + MAGIC) - 0x4b400000; }
 
 /* table[i], 0 <= i < 16. */
 INLINE vf look_up16(const float table[16], vi i) {
@@ -156,18 +163,18 @@ INLINE vf look_up8(const float table[8], vi i) {
 /* Bits of the nearest binary16, ties to even, clamped to +-65504 (a block must never hold an infinite scale).
  */
 INLINE vi half_bits(vf a) {
-    vi sign = (vi)((vu)bits(a) >> 16) & 0x8000;
-    vf m = smaller(magnitude(a), all(65504.0f));
-    vi u = bits(m);
+    vi sign = (vi)((vu)vf_bits(a) >> 16) & 0x8000;
+    vf m = vf_smaller(vf_magnitude(a), vf_all(65504.0f));
+    vi u = vf_bits(m);
     /* Below 2^-14 the step is 2^-24: adding 0.5, whose last place is 2^-24, rounds to it. */
-    vi subnormal = bits(m + 0.5f) - 0x3f000000;
+    vi subnormal = vf_bits(m + 0.5f) - 0x3f000000;
     vi normal = (u - (112 << 23) + 0xfff + ((u >> 13) & 1)) >> 13;
-    return sign | picki(lt(m, all(0x1p-14f)), subnormal, normal);
+    return sign | vi_pick(vf_less(m, vf_all(0x1p-14f)), subnormal, normal);
 }
 /* The value such bits stand for (finite ones). */
 INLINE vf half_value(vi h) {
-    vf m = from_bits((h & 0x7fff) << 13) * 0x1p112f;
-    return from_bits(bits(m) | ((h & 0x8000) << 16));
+    vf m = vf_from_bits((h & 0x7fff) << 13) * 0x1p112f;
+    return vf_from_bits(vf_bits(m) | ((h & 0x8000) << 16));
 }
 INLINE vf half_round(vf a) { return half_value(half_bits(a)); }
 
@@ -184,7 +191,7 @@ INLINE vf half_round(vf a) { return half_value(half_bits(a)); }
 #endif
 
 /* L x L square in place: log2 L rounds, each interleaving row i with row i + L/2. */
-INLINE void transpose(vf r[L]) {
+INLINE void vf_transpose(vf r[L]) {
     for (int round = 1; round < L; round *= 2) {
         vf t[L];
         for (int i = 0; i < L / 2; i++) {

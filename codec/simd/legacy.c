@@ -1,94 +1,101 @@
 /* The 32-element types with binary16 factors of their own: Q4_0, Q5_0, Q8_0, IQ4_NL (a scale), Q4_1, Q5_1 (a
- * scale and a minimum that is added). Each lane one block. */
+ * scale and a minimum that is added). Each lane one block.
+ *
+ * A scale alone is searched by codec/simd/scaled.h: several scales are tried, each with the codes that are
+ * nearest, and the least-squares scale of the best codes is stored. A scale and a minimum are searched by
+ * codec/simd/affine.h in the same way; here the ends of the code range are then moved a little. At the effort
+ * `fast` Q8_0 is not searched: it gets the bytes that other programs write. */
 #include "codec/simd/affine.h"
 #include "codec/simd/scaled.h"
 
-enum { BLOCK = 32 };
+enum { BLOCK_ELEMENTS = 32 };
 
 /* Chooses scale and minimum of a block. The minimum is added, so sub_scales holds its negative. */
 INLINE void choose_pair(const batch *b, int bits, const codec_search *search, bool weighted, factors *f,
                         sub_scales *out) {
-    const span sp = {BLOCK, bits, true};
-    affine s;
+    const affine_span sp = {BLOCK_ELEMENTS, bits, true};
+    affine_search s;
     vf best = start_affine(&s, b->x, b->w, sp, search, weighted);
     const float top = top_code(sp), step = search->move_step;
     for (int k = 0; k < search->moves; k++) { /* the code range, moved a little at either end */
         static const float by[8][2] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}, {1, 1}, {-1, -1}, {1, -1}, {-1, 1}};
         vf a = s.a * (top / (top + step * (by[k][0] + by[k][1])));
-        form m = take_affine(&s, sp, weighted, a, s.m * a * inverse(s.a) - step * by[k][0] * a);
+        code_sums m = affine_sum_codes(&s, sp, weighted, a, s.m * a * vf_inverse(s.a) - step * by[k][0] * a);
         keep_codes(&s, sp, &m, &best);
     }
     f->d[0] = as_stored(b, s.a * s.copy.range), f->d[1] = as_half(b, s.copy.low - s.m * s.copy.range);
-    out->scale = f->d[0], out->inv = inverse(f->d[0]), out->min = -f->d[1];
+    out->scale = f->d[0], out->inv = vf_inverse(f->d[0]), out->min = -f->d[1];
 }
 
 INLINE vf round_pair(const sub_scales *s, int bits, vf x, vi *code) {
-    vf q = clamp(nearest((x + s->min) * s->inv), all(0), all((float)((1 << bits) - 1)));
-    *code = nearest_int(q);
+    vf q = vf_clamp(vf_nearest((x + s->min) * s->inv), vf_all(0), vf_all((float)((1 << bits) - 1)));
+    *code = vf_nearest_int(q);
     return q * s->scale - s->min;
 }
 
 /* ---- packing ---- */
-INLINE void pack_nibbles(const vi codes[BLOCK], vi words[4]) {
+INLINE void legacy_pack_nibbles(const vi codes[BLOCK_ELEMENTS], vi words[4]) {
     vi bytes[16];
     for (int j = 0; j < 16; j++) bytes[j] = (codes[j] & 15) | (codes[j + 16] & 15) << 4;
     pack_bytes(bytes, 16, words);
 }
-INLINE vi fifth_bits(const vi codes[BLOCK]) {
-    vi bits = alli(0);
-    for (int j = 0; j < BLOCK; j++) bits = bits | (codes[j] >> 4) << j;
+INLINE vi fifth_bits(const vi codes[BLOCK_ELEMENTS]) {
+    vi bits = vi_all(0);
+    for (int j = 0; j < BLOCK_ELEMENTS; j++) bits = bits | (codes[j] >> 4) << j;
     return bits;
 }
 
 INLINE void pack_q4_0(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
     (void)s;
-    pack_nibbles(codes, words);
-    prepend(words, 4, d[0], 16);
+    legacy_pack_nibbles(codes, words);
+    prepend_words(words, 4, d[0], 16);
 }
 #define pack_iq4_nl pack_q4_0
 INLINE void pack_q5_0(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
     (void)s;
     words[0] = fifth_bits(codes);
-    pack_nibbles(codes, words + 1);
-    prepend(words, 5, d[0], 16);
+    legacy_pack_nibbles(codes, words + 1);
+    prepend_words(words, 5, d[0], 16);
 }
 INLINE void pack_q8_0(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
     (void)s;
-    vi bytes[BLOCK];
+    vi bytes[BLOCK_ELEMENTS];
     /* Codes count from the lowest value, -127. */
-    for (int j = 0; j < BLOCK; j++) bytes[j] = (codes[j] - 127) & 255;
-    pack_bytes(bytes, BLOCK, words);
-    prepend(words, 8, d[0], 16);
+    for (int j = 0; j < BLOCK_ELEMENTS; j++) bytes[j] = (codes[j] - 127) & 255;
+    pack_bytes(bytes, BLOCK_ELEMENTS, words);
+    prepend_words(words, 8, d[0], 16);
 }
 INLINE void pack_q4_1(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
     (void)s;
     words[0] = d[0] | d[1] << 16;
-    pack_nibbles(codes, words + 1);
+    legacy_pack_nibbles(codes, words + 1);
 }
 INLINE void pack_q5_1(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
     (void)s;
     words[0] = d[0] | d[1] << 16, words[1] = fifth_bits(codes);
-    pack_nibbles(codes, words + 2);
+    legacy_pack_nibbles(codes, words + 2);
 }
 
 /* ---- the bytes everyone else writes for Q8_0 ----
  * Step = largest / 127, codes from the step before it is rounded to binary16, by its reciprocal, halves away
  * from zero. */
 INLINE void choose_canonical(const batch *b, factors *f, sub_scales *s) {
-    vf top = all(0);
-    for (int i = 0; i < BLOCK; i++) top = larger(magnitude(b->x[i]), top);
+    vf top = vf_all(0);
+    for (int i = 0; i < BLOCK_ELEMENTS; i++) top = vf_larger(vf_magnitude(b->x[i]), top);
     /* In the block's own unit the powers of two cancel, unless the step or its reciprocal leaves the normal
      * numbers. */
-    vf step = top * b->unit / 127.0f, inv = pick(lt(all(0), step), 1.0f / step, all(0));
-    s->inv = pick(lt(inv, all(INFINITY)), inv, all(0)) * b->unit;
+    vf step = top * b->unit / 127.0f, inv = vf_pick(vf_less(vf_all(0), step), 1.0f / step, vf_all(0));
+    s->inv = vf_pick(vf_less(inv, vf_all(INFINITY)), inv, vf_all(0)) * b->unit;
     s->scale = f->d[0] = half_round(step) * b->per_unit;
 }
 INLINE vf round_canonical(const sub_scales *s, vf x, vi *code) {
-    vf t = x * s->inv, q = nearest(t), off = t - q;
-    q = q + pick(eq(off, all(0.5f)), pick(lt(all(0), t), all(1), all(0)), all(0));
-    q = q - pick(eq(off, all(-0.5f)), pick(lt(t, all(0)), all(1), all(0)), all(0));
-    q = clamp(q, all(-127), all(127));
-    *code = nearest_int(q) + 127;
+    vf t = x * s->inv, q = vf_nearest(t), off = t - q;
+    q = q +
+        vf_pick(vf_equal(off, vf_all(0.5f)), vf_pick(vf_less(vf_all(0), t), vf_all(1), vf_all(0)), vf_all(0));
+    q = q - vf_pick(vf_equal(off, vf_all(-0.5f)), vf_pick(vf_less(t, vf_all(0)), vf_all(1), vf_all(0)),
+                    vf_all(0));
+    q = vf_clamp(q, vf_all(-127), vf_all(127));
+    *code = vf_nearest_int(q) + 127;
     return q * s->scale;
 }
 
@@ -148,10 +155,10 @@ static const codec_search searches_q5_1[3][2] = {
                                   .move_step = 0.35f}},
 };
 
-static const grid q4_0_grid = {-8, 7, false};
+static const scaled_grid q4_0_grid = {-8, 7, false};
 INLINE void choose_q4_0(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *s) {
-    choose_scaled(b, BLOCK, q4_0_grid, search, weighted, f, s);
+    choose_scaled(b, BLOCK_ELEMENTS, q4_0_grid, search, weighted, f, s);
 }
 INLINE vf round_q4_0(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_scaled(q4_0_grid, s, x, code);
@@ -162,10 +169,10 @@ INLINE vf round_q4_0(const factors *f, const sub_scales *s, vf x, vi *code) {
 #define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
-static const grid q5_0_grid = {-16, 15, false};
+static const scaled_grid q5_0_grid = {-16, 15, false};
 INLINE void choose_q5_0(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *s) {
-    choose_scaled(b, BLOCK, q5_0_grid, search, weighted, f, s);
+    choose_scaled(b, BLOCK_ELEMENTS, q5_0_grid, search, weighted, f, s);
 }
 INLINE vf round_q5_0(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_scaled(q5_0_grid, s, x, code);
@@ -176,10 +183,10 @@ INLINE vf round_q5_0(const factors *f, const sub_scales *s, vf x, vi *code) {
 #define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
-static const grid iq4_nl_grid = {-127, 113, true};
+static const scaled_grid iq4_nl_grid = {-127, 113, true};
 INLINE void choose_iq4_nl(const batch *b, const codec_search *search, bool weighted, factors *f,
                           sub_scales *s) {
-    choose_scaled(b, BLOCK, iq4_nl_grid, search, weighted, f, s);
+    choose_scaled(b, BLOCK_ELEMENTS, iq4_nl_grid, search, weighted, f, s);
 }
 INLINE vf round_iq4_nl(const factors *f, const sub_scales *s, vf x, vi *code) {
     return (void)f, round_scaled(iq4_nl_grid, s, x, code);
@@ -190,19 +197,19 @@ INLINE vf round_iq4_nl(const factors *f, const sub_scales *s, vf x, vi *code) {
 #define GAIN whole_gain
 #include "codec/simd/encoder_of.h"
 
-static const grid q8_0_grid = {-127, 127, false};
+static const scaled_grid q8_0_grid = {-127, 127, false};
 INLINE void choose_q8_0(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *s) {
     if (search->canonical)
         choose_canonical(b, f, s);
     else
-        choose_scaled(b, BLOCK, q8_0_grid, search, weighted, f, s);
+        choose_scaled(b, BLOCK_ELEMENTS, q8_0_grid, search, weighted, f, s);
 }
 INLINE vf round_q8_0(const factors *f, const sub_scales *s, vf x, vi *code) {
     return f->canonical ? round_canonical(s, x, code) : round_scaled(q8_0_grid, s, x, code);
 }
 INLINE vf gain_of_q8_0(const factors *f, bool weighted, const projection p) {
-    return f->canonical ? all(1) : whole_gain(f, weighted, p);
+    return f->canonical ? vf_all(1) : whole_gain(f, weighted, p);
 }
 #define NAME q8_0
 #define TYPE Q8_0

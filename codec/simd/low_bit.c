@@ -7,18 +7,18 @@
 INLINE void choose_q1_0(const batch *b, const codec_search *search, bool weighted, factors *f,
                         sub_scales *s) {
     (void)search;
-    vf sum = all(0), total = all(0);
+    vf sum = vf_all(0), total = vf_all(0);
     for (int i = 0; i < GGUF_Q1_0_ELEMENTS; i++) {
-        vf w = weighted ? all(b->w[i]) : all(1);
-        sum = sum + w * magnitude(b->x[i]), total = total + w;
+        vf w = weighted ? vf_all(b->w[i]) : vf_all(1);
+        sum = sum + w * vf_magnitude(b->x[i]), total = total + w;
     }
     f->d[0] = sum / total, s->scale = as_half(b, f->d[0]);
 }
 INLINE vf round_q1_0(const factors *f, const sub_scales *s, vf x, vi *code) {
     (void)f;
-    vm negative = lt(x, all(0));
-    *code = picki(negative, alli(0), alli(1));
-    return pick(negative, -s->scale, s->scale);
+    vm negative = vf_less(x, vf_all(0));
+    *code = vi_pick(negative, vi_all(0), vi_all(1));
+    return vf_pick(negative, -s->scale, s->scale);
 }
 
 /* ---- packing ---- */
@@ -26,8 +26,8 @@ INLINE vf round_q1_0(const factors *f, const sub_scales *s, vf x, vi *code) {
  * quotient by 243 of 256 v + 242 is that of a multiplication: 17261 / 2^22 exceeds 1 / 243 by less than 1 /
  * (243 * 62195). */
 INLINE vi pack_trits(const vi *codes, int stride, int digits) {
-    vi v = alli(0);
-    for (int k = 0; k < 5; k++) v = 3 * v + (k < digits ? codes[k * stride] : alli(0));
+    vi v = vi_all(0);
+    for (int k = 0; k < 5; k++) v = 3 * v + (k < digits ? codes[k * stride] : vi_all(0));
     return (v * 256 + 242) * 17261 >> 22;
 }
 
@@ -53,15 +53,15 @@ INLINE void pack_q2_0(const vi d[2], const sub_scales *s, const vi *codes, vi *w
         bytes[j] = c[0] | c[1] << 2 | c[2] << 4 | c[3] << 6;
     }
     pack_bytes(bytes, 16, words);
-    prepend(words, 4, d[0], 16);
+    prepend_words(words, 4, d[0], 16);
 }
 INLINE void pack_q1_0(const vi d[2], const sub_scales *s, const vi *codes, vi *words) {
     (void)s;
     for (int i = 0; i < 4; i++) {
-        words[i] = alli(0);
+        words[i] = vi_all(0);
         for (int j = 0; j < 32; j++) words[i] = words[i] | codes[32 * i + j] << j;
     }
-    prepend(words, 4, d[0], 16);
+    prepend_words(words, 4, d[0], 16);
 }
 
 /* ---- encoders ---- */
@@ -83,7 +83,7 @@ static const codec_search searches_q2_0[3][2] = {
 };
 static const codec_search searches_q1_0[3][2] = {{{.moves = 0}}}; /* nothing to choose */
 
-static const grid ternary = {-1, 1, false}, quaternary = {-1, 2, false};
+static const scaled_grid ternary = {-1, 1, false}, quaternary = {-1, 2, false};
 
 INLINE void choose_tq1_0(const batch *b, const codec_search *search, bool weighted, factors *f,
                          sub_scales *s) {

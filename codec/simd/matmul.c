@@ -15,8 +15,8 @@ enum { MOST_ROWS = 6, MOST_VECTORS = 4 }; /* 24 of 32 */
 #else
 enum { MOST_ROWS = 6, MOST_VECTORS = 2 }; /* 12 of 16 */
 #endif
-enum { FEW_ROWS = 4, PANEL = MOST_VECTORS * L };
-_Static_assert((int)PANEL <= (int)MATMUL_MOST_PANEL, "callers make room for so many");
+enum { FEW_ROWS = 4, PANEL_TOKENS = MOST_VECTORS * L };
+_Static_assert((int)PANEL_TOKENS <= (int)MATMUL_MOST_PANEL, "callers make room for so many");
 
 /* A loop over registers, which must go. */
 #ifdef __clang__
@@ -27,22 +27,24 @@ _Static_assert((int)PANEL <= (int)MATMUL_MOST_PANEL, "callers make room for so m
 
 /* Into y, stride y_stride: what it held, or 0, plus the products of `rows` rows and `vectors` vectors of
  * tokens. Both are constants where this is inlined. */
-INLINE void chains(size_t rows, size_t vectors, const matmul_tile *t, size_t column_step, const float *w,
-                   float *y, size_t y_stride) {
+INLINE void matmul_chains(size_t rows, size_t vectors, const matmul_tile *t, size_t column_step,
+                          const float *w, float *y, size_t y_stride) {
     const size_t row_step = t->row_step, columns = t->columns;
     const float *x = t->x;
     vf sum[MOST_ROWS][MOST_VECTORS];
-    UNROLLED(r, rows) { UNROLLED(v, vectors) sum[r][v] = t->add ? load(y + r * y_stride + v * L) : (vf){0}; }
+    UNROLLED(r, rows) {
+        UNROLLED(v, vectors) sum[r][v] = t->add ? vf_load(y + r * y_stride + v * L) : (vf){0};
+    }
 #pragma GCC unroll 4
     for (size_t c = 0; c < columns; c++) {
         vf token[MOST_VECTORS];
-        UNROLLED(v, vectors) token[v] = load(x + c * PANEL + v * L);
+        UNROLLED(v, vectors) token[v] = vf_load(x + c * PANEL_TOKENS + v * L);
         UNROLLED(r, rows) {
-            vf weight = all(w[r * row_step + c * column_step]);
-            UNROLLED(v, vectors) sum[r][v] = fused(weight, token[v], sum[r][v]);
+            vf weight = vf_all(w[r * row_step + c * column_step]);
+            UNROLLED(v, vectors) sum[r][v] = vf_fused(weight, token[v], sum[r][v]);
         }
     }
-    UNROLLED(r, rows) { UNROLLED(v, vectors) store(y + r * y_stride + v * L, sum[r][v]); }
+    UNROLLED(r, rows) { UNROLLED(v, vectors) vf_store(y + r * y_stride + v * L, sum[r][v]); }
 }
 
 /* One function for each number of rows and vectors, and for weights that lie row by row or column by column.
@@ -50,12 +52,12 @@ INLINE void chains(size_t rows, size_t vectors, const matmul_tile *t, size_t col
 typedef void chains_of(const matmul_tile *t, const float *w, float *y, size_t y_stride);
 #define CHAINS(name, rows, vectors) \
     static void name##_by_row(const matmul_tile *t, const float *w, float *y, size_t y_stride) { \
-        chains(rows, vectors, t, 1, w, y, y_stride); \
+        matmul_chains(rows, vectors, t, 1, w, y, y_stride); \
     } \
     static void name##_by_column(const matmul_tile *t, const float *w, float *y, size_t y_stride) { \
-        chains(rows, vectors, \
-               &(matmul_tile){.x = t->x, .row_step = 1, .columns = t->columns, .add = t->add}, \
-               t->column_step, w, y, y_stride); \
+        matmul_chains(rows, vectors, \
+                      &(matmul_tile){.x = t->x, .row_step = 1, .columns = t->columns, .add = t->add}, \
+                      t->column_step, w, y, y_stride); \
     }
 CHAINS(most, MOST_ROWS, MOST_VECTORS)
 CHAINS(few, FEW_ROWS, MOST_VECTORS)
@@ -75,16 +77,16 @@ static const struct {
 
 /* Runs chains where the tokens end within the last vector, by way of a copy. */
 static void chains_in_part(chains_of *run, size_t rows, const matmul_tile *t, const float *w, float *y) {
-    float copy[MOST_ROWS * PANEL] = {0};
+    float copy[MOST_ROWS * PANEL_TOKENS] = {0};
     for (size_t r = 0; r < rows && t->add; r++)
-        memcpy(copy + r * PANEL, y + r * t->y_stride, sizeof(float) * t->tokens);
-    run(t, w, copy, PANEL);
+        memcpy(copy + r * PANEL_TOKENS, y + r * t->y_stride, sizeof(float) * t->tokens);
+    run(t, w, copy, PANEL_TOKENS);
     for (size_t r = 0; r < rows; r++)
-        memcpy(y + r * t->y_stride, copy + r * PANEL, sizeof(float) * t->tokens);
+        memcpy(y + r * t->y_stride, copy + r * PANEL_TOKENS, sizeof(float) * t->tokens);
 }
 
-static void multiply(const matmul_tile *t) {
-    size_t narrow = t->tokens <= L, whole = narrow ? L : PANEL, row = 0;
+static void matmul_multiply(const matmul_tile *t) {
+    size_t narrow = t->tokens <= L, whole = narrow ? L : PANEL_TOKENS, row = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         chains_of *run = sizes[i].by[narrow][t->column_step != 1];
         for (; t->rows - row >= sizes[i].rows; row += sizes[i].rows) {
@@ -98,14 +100,14 @@ static void multiply(const matmul_tile *t) {
     }
 }
 
-static void pack(const float *x, size_t stride, size_t columns, size_t tokens, float *panel) {
-    for (size_t c = 0; c < columns; c++, x += stride, panel += PANEL)
-        if (tokens == PANEL)
-            memcpy(panel, x, sizeof(float) * PANEL);
+static void matmul_pack(const float *x, size_t stride, size_t columns, size_t tokens, float *panel) {
+    for (size_t c = 0; c < columns; c++, x += stride, panel += PANEL_TOKENS)
+        if (tokens == PANEL_TOKENS)
+            memcpy(panel, x, sizeof(float) * PANEL_TOKENS);
         else {
             memcpy(panel, x, sizeof(float) * tokens);
-            memset(panel + tokens, 0, sizeof(float) * (PANEL - tokens));
+            memset(panel + tokens, 0, sizeof(float) * (PANEL_TOKENS - tokens));
         }
 }
 
-const matmul_kernels LEVEL(matmul_kernels) = {PANEL, multiply, pack};
+const matmul_kernels LEVEL(matmul_kernels) = {PANEL_TOKENS, matmul_multiply, matmul_pack};

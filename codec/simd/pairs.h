@@ -14,48 +14,48 @@
 typedef int16_t vp __attribute__((vector_size(4 * GQ_LANES)));
 
 /* a, -2^15 <= a < 2^15, in both places of a lane. */
-INLINE vp twice(vi a) { return (vp)((a & 0xffff) | a << 16); }
-INLINE vp all_pairs(int a) { return (int16_t)a + (vp){0}; }
+INLINE vp vp_twice(vi a) { return (vp)((a & 0xffff) | a << 16); }
+INLINE vp vp_all(int a) { return (int16_t)a + (vp){0}; }
 /* Nearest integers, 0 <= a, b < 2^15. */
-INLINE vp pair(vf a, vf b) { return (vp)((bits(a + MAGIC) & 0xffff) | bits(b + MAGIC) << 16); }
+INLINE vp vp_pair(vf a, vf b) { return (vp)((vf_bits(a + MAGIC) & 0xffff) | vf_bits(b + MAGIC) << 16); }
 
-/* times(a, b): (a b + 2^14) >> 15, for a and b that are not both -2^15.
- * dot(a, b): per lane, the sum of both products.
- * beyond(a, b): a - b, or 0 if that is less; lesser(a, b); for a, b >= 0. */
+/* vp_times(a, b): (a b + 2^14) >> 15, for a and b that are not both -2^15.
+ * vp_dot(a, b): per lane, the sum of both products.
+ * vp_beyond(a, b): a - b, or 0 if that is less; vp_smaller(a, b); for a, b >= 0. */
 #if GQ_LANES == 16 && defined(__AVX512BW__)
-INLINE vp times(vp a, vp b) { return (vp)_mm512_mulhrs_epi16((__m512i)a, (__m512i)b); }
-INLINE vi dot(vp a, vp b) { return (vi)_mm512_madd_epi16((__m512i)a, (__m512i)b); }
-INLINE vp beyond(vp a, vp b) { return (vp)_mm512_subs_epu16((__m512i)a, (__m512i)b); }
-INLINE vp lesser(vp a, vp b) { return (vp)_mm512_min_epi16((__m512i)a, (__m512i)b); }
+INLINE vp vp_times(vp a, vp b) { return (vp)_mm512_mulhrs_epi16((__m512i)a, (__m512i)b); }
+INLINE vi vp_dot(vp a, vp b) { return (vi)_mm512_madd_epi16((__m512i)a, (__m512i)b); }
+INLINE vp vp_beyond(vp a, vp b) { return (vp)_mm512_subs_epu16((__m512i)a, (__m512i)b); }
+INLINE vp vp_smaller(vp a, vp b) { return (vp)_mm512_min_epi16((__m512i)a, (__m512i)b); }
 #elif GQ_LANES == 8 && defined(__AVX2__)
-INLINE vp times(vp a, vp b) { return (vp)_mm256_mulhrs_epi16((__m256i)a, (__m256i)b); }
-INLINE vi dot(vp a, vp b) { return (vi)_mm256_madd_epi16((__m256i)a, (__m256i)b); }
-INLINE vp beyond(vp a, vp b) { return (vp)_mm256_subs_epu16((__m256i)a, (__m256i)b); }
-INLINE vp lesser(vp a, vp b) { return (vp)_mm256_min_epi16((__m256i)a, (__m256i)b); }
+INLINE vp vp_times(vp a, vp b) { return (vp)_mm256_mulhrs_epi16((__m256i)a, (__m256i)b); }
+INLINE vi vp_dot(vp a, vp b) { return (vi)_mm256_madd_epi16((__m256i)a, (__m256i)b); }
+INLINE vp vp_beyond(vp a, vp b) { return (vp)_mm256_subs_epu16((__m256i)a, (__m256i)b); }
+INLINE vp vp_smaller(vp a, vp b) { return (vp)_mm256_min_epi16((__m256i)a, (__m256i)b); }
 #elif GQ_LANES == 4 && defined(__SSE4_1__)
-INLINE vp times(vp a, vp b) { return (vp)_mm_mulhrs_epi16((__m128i)a, (__m128i)b); }
-INLINE vi dot(vp a, vp b) { return (vi)_mm_madd_epi16((__m128i)a, (__m128i)b); }
-INLINE vp beyond(vp a, vp b) { return (vp)_mm_subs_epu16((__m128i)a, (__m128i)b); }
-INLINE vp lesser(vp a, vp b) { return (vp)_mm_min_epi16((__m128i)a, (__m128i)b); }
+INLINE vp vp_times(vp a, vp b) { return (vp)_mm_mulhrs_epi16((__m128i)a, (__m128i)b); }
+INLINE vi vp_dot(vp a, vp b) { return (vi)_mm_madd_epi16((__m128i)a, (__m128i)b); }
+INLINE vp vp_beyond(vp a, vp b) { return (vp)_mm_subs_epu16((__m128i)a, (__m128i)b); }
+INLINE vp vp_smaller(vp a, vp b) { return (vp)_mm_min_epi16((__m128i)a, (__m128i)b); }
 #elif GQ_LANES == 4 && defined(__aarch64__)
-INLINE vp times(vp a, vp b) { return (vp)vqrdmulhq_s16((int16x8_t)a, (int16x8_t)b); }
-INLINE vi dot(vp a, vp b) {
+INLINE vp vp_times(vp a, vp b) { return (vp)vqrdmulhq_s16((int16x8_t)a, (int16x8_t)b); }
+INLINE vi vp_dot(vp a, vp b) {
     int16x8_t x = (int16x8_t)a, y = (int16x8_t)b;
     return (vi)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
 }
-INLINE vp beyond(vp a, vp b) { return (vp)vqsubq_u16((uint16x8_t)a, (uint16x8_t)b); }
-INLINE vp lesser(vp a, vp b) { return (vp)vminq_s16((int16x8_t)a, (int16x8_t)b); }
+INLINE vp vp_beyond(vp a, vp b) { return (vp)vqsubq_u16((uint16x8_t)a, (uint16x8_t)b); }
+INLINE vp vp_smaller(vp a, vp b) { return (vp)vminq_s16((int16x8_t)a, (int16x8_t)b); }
 #else
-INLINE vi first(vp a) { return (vi)a << 16 >> 16; }
-INLINE vi second(vp a) { return (vi)a >> 16; }
-INLINE vp joined(vi a, vi b) { return (vp)((a & 0xffff) | b << 16); }
-INLINE vp times(vp a, vp b) {
-    return joined((first(a) * first(b) + 0x4000) >> 15, (second(a) * second(b) + 0x4000) >> 15);
+INLINE vi vp_first(vp a) { return (vi)a << 16 >> 16; }
+INLINE vi vp_second(vp a) { return (vi)a >> 16; }
+INLINE vp vp_join(vi a, vi b) { return (vp)((a & 0xffff) | b << 16); }
+INLINE vp vp_times(vp a, vp b) {
+    return vp_join((vp_first(a) * vp_first(b) + 0x4000) >> 15, (vp_second(a) * vp_second(b) + 0x4000) >> 15);
 }
-INLINE vi dot(vp a, vp b) { return first(a) * first(b) + second(a) * second(b); }
+INLINE vi vp_dot(vp a, vp b) { return vp_first(a) * vp_first(b) + vp_second(a) * vp_second(b); }
 /* The masks of 16-bit comparisons are all ones or zero. */
-INLINE vp lesser(vp a, vp b) { return (a & (vp)(a < b)) | (b & (vp)(a >= b)); }
-INLINE vp beyond(vp a, vp b) { return (a - b) & (vp)(a > b); }
+INLINE vp vp_smaller(vp a, vp b) { return (a & (vp)(a < b)) | (b & (vp)(a >= b)); }
+INLINE vp vp_beyond(vp a, vp b) { return (a - b) & (vp)(a > b); }
 #endif
 
 #endif

@@ -1,21 +1,26 @@
 /* A pass of codec/feedback.h and what its steps share. Rows are lanes: of a panel of them, as wide as
- * products of matrices like it, column c is one run of floats.
+ * products of matrices like it, column c is `panel` floats, one behind the other.
  */
 #ifndef GQ_PASS_H
 #define GQ_PASS_H
 
-#include "codec/feedback_room.h"
+#include "codec/feedback_scratch.h"
 #include "codec/simd/fma.h"
 #include "codec/simd/kernels.h"
 
-enum { STRIP = FEEDBACK_STRIP, TURNED = FEEDBACK_TURNED, CHUNK = 32, MOST_GROUP = 8 };
+enum {
+    PASS_COLUMNS = FEEDBACK_STRIP,         /* of a strip */
+    PASS_TURNED_COLUMNS = FEEDBACK_TURNED, /* from a row of the turned tile to the next */
+    SLICE_COLUMNS = 32,                    /* of a slice; a strip is a number of slices */
+    MOST_GROUP = 8                         /* columns that are rounded together, at most */
+};
 
-typedef struct pass {
+typedef struct feedback_pass {
     const feedback_task *task;
     const codec_steps *steps;
     const gguf_type *type;
     size_t rows, panel, panels, padded; /* panel: rows of one; padded: columns */
-    size_t length, group, chunk; /* columns: of a block, of a group, of a chunk, no more than a block's */
+    size_t length, group, slice; /* columns: of a block, of a group, of a slice, no more than a block's */
     /* Per panel, [column][row of the panel]: the weights; w - q; a z; r; t R. */
     float *w, *error, *target, *rest, *goal;
     /* The same of a strip: what earlier columns add up to; that, and w - v, if columns were not rounded; v.
@@ -24,27 +29,27 @@ typedef struct pass {
     float *turned;   /* a tile, its columns one after another */
     uint8_t *states; /* of a batch of lanes, all its blocks, then of the next one */
     size_t state_bytes;
-} pass;
+} feedback_pass;
 
 /* Column c of panel p. */
-INLINE float *at(const pass *s, float *array, size_t p, size_t c) {
+INLINE float *pass_at(const feedback_pass *s, float *array, size_t p, size_t c) {
     return array + (p * s->padded + c) * s->panel;
 }
-INLINE float *strip_at(const pass *s, float *array, size_t p, size_t c) {
-    return array + (p * STRIP + c) * s->panel;
+INLINE float *pass_strip_at(const feedback_pass *s, float *array, size_t p, size_t c) {
+    return array + (p * PASS_COLUMNS + c) * s->panel;
 }
-INLINE void *state_at(const pass *s, size_t p, size_t lane, size_t block) {
+INLINE void *pass_state_at(const feedback_pass *s, size_t p, size_t lane, size_t block) {
     size_t batch = (p * s->panel + lane) / L, blocks = s->task->columns / s->length;
     return s->states + (batch * blocks + block) * s->state_bytes;
 }
 
 /* Rows of a matrix in memory, the next one row_step farther. */
-typedef struct matrix {
+typedef struct pass_matrix {
     const float *at;
     size_t row_step, rows, columns;
-} matrix;
+} pass_matrix;
 /* y (+)= m times columns of a panel, from x on. */
-INLINE void multiply(const pass *s, matrix m, const float *x, float *y, bool add) {
+INLINE void pass_multiply(const feedback_pass *s, pass_matrix m, const float *x, float *y, bool add) {
     s->task->kernels->matmul->multiply(&(matmul_tile){.w = m.at,
                                                       .row_step = m.row_step,
                                                       .column_step = 1,
@@ -57,51 +62,55 @@ INLINE void multiply(const pass *s, matrix m, const float *x, float *y, bool add
                                                       .add = add});
 }
 
-INLINE matrix whole_tile(const float *tile) { return (matrix){tile, STRIP, STRIP, STRIP}; }
+INLINE pass_matrix whole_tile(const float *tile) {
+    return (pass_matrix){tile, PASS_COLUMNS, PASS_COLUMNS, PASS_COLUMNS};
+}
 /* Rows of the turned tile, at columns first to end: what these columns of the tile's strip add to `rows`
  * columns from `row` on. */
-INLINE matrix turned_part(const pass *s, size_t row, size_t rows, size_t first, size_t end) {
-    return (matrix){s->turned + row * TURNED + first, TURNED, rows, end - first};
+INLINE pass_matrix turned_part(const feedback_pass *s, size_t row, size_t rows, size_t first, size_t end) {
+    return (pass_matrix){s->turned + row * PASS_TURNED_COLUMNS + first, PASS_TURNED_COLUMNS, rows,
+                         end - first};
 }
-INLINE void turn_tile(const pass *s, const float *tile) {
-    for (size_t i = 0; i < STRIP; i += L)
-        for (size_t j = 0; j < STRIP; j += L) {
+INLINE void turn_tile(const feedback_pass *s, const float *tile) {
+    for (size_t i = 0; i < PASS_COLUMNS; i += L)
+        for (size_t j = 0; j < PASS_COLUMNS; j += L) {
             vf t[L];
-            for (size_t k = 0; k < L; k++) t[k] = load(tile + (i + k) * STRIP + j);
-            transpose(t);
-            for (size_t k = 0; k < L; k++) store(s->turned + (j + k) * TURNED + i, t[k]);
+            for (size_t k = 0; k < L; k++) t[k] = vf_load(tile + (i + k) * PASS_COLUMNS + j);
+            vf_transpose(t);
+            for (size_t k = 0; k < L; k++) vf_store(s->turned + (j + k) * PASS_TURNED_COLUMNS + i, t[k]);
         }
 }
 
-/* Runs of columns: m's begin at `first`; a strip's number, and rows of its matrices, count from there. */
-typedef struct run {
+/* A span of columns, those of m: it begins at column `first`; the numbers of its strips, and the rows of its
+ * matrices, count from there. */
+typedef struct pass_span {
     const feedback_moments *m;
     size_t first, strips;
-} run;
-INLINE const float *root_tile(const run *u, size_t row_strip, size_t strip) {
-    return u->m->root + feedback_triangle(strip) + row_strip * STRIP * STRIP;
+} pass_span;
+INLINE const float *root_tile(const pass_span *u, size_t row_strip, size_t strip) {
+    return u->m->root + feedback_triangle(strip) + row_strip * PASS_COLUMNS * PASS_COLUMNS;
 }
 /* Columns that the strip has. */
-INLINE size_t strip_columns(const run *u, size_t strip) {
-    size_t left = u->m->columns - strip * STRIP;
-    return left < STRIP ? left : STRIP;
+INLINE size_t strip_columns(const pass_span *u, size_t strip) {
+    size_t left = u->m->columns - strip * PASS_COLUMNS;
+    return left < PASS_COLUMNS ? left : PASS_COLUMNS;
 }
 
-/* A batch of lanes in a chunk. Pointers are to the first lane in the chunk's first column. */
-typedef struct lanes {
+/* A batch of lanes in a slice. Pointers are to the first lane in the slice's first column. */
+typedef struct pass_lanes {
     const float *root; /* the diagonal's tile, there */
     const float *w, *target;
     float *sum, *error, *rest;
     size_t step; /* from a column to the next */
-} lanes;
+} pass_lanes;
 
 /* e in column c joins the sums of those from `from` to `end`. */
-INLINE void push(const lanes *b, vf *sum, size_t c, size_t from, size_t end, vf e) {
-    const float *root = b->root + c * STRIP;
-    for (size_t k = from; k < end; k++) sum[k] = fused(all(root[k]), e, sum[k]);
+INLINE void pass_push(const pass_lanes *b, vf *sum, size_t c, size_t from, size_t end, vf e) {
+    const float *root = b->root + c * PASS_COLUMNS;
+    for (size_t k = from; k < end; k++) sum[k] = vf_fused(vf_all(root[k]), e, sum[k]);
 }
 
-/* Once a run's codes are chosen: those of a strip again, all others given; strips from last to first. */
-void LEVEL(descend)(const pass *s, const run *u, size_t strip);
+/* Once a span's codes are chosen: those of a strip again, all others given; strips from last to first. */
+void LEVEL(descend)(const feedback_pass *s, const pass_span *u, size_t strip);
 
 #endif

@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint16_t get16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
-static inline uint32_t get32(const uint8_t *p) { return get16(p) | (uint32_t)get16(p + 2) << 16; }
+static inline uint16_t block_u16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
+static inline uint32_t block_u32(const uint8_t *p) { return block_u16(p) | (uint32_t)block_u16(p + 2) << 16; }
 
 static inline float float_of(uint32_t u) {
     float f;
@@ -27,6 +27,6 @@ static inline float half_to_float(uint16_t h) {
     if ((h & 0x7c00) == 0x7c00) u |= 0x7f800000 | ((h & 0x3ff) ? 0x400000 : 0);
     return float_of(sign | u);
 }
-static inline float half_at(const uint8_t *p) { return half_to_float(get16(p)); }
+static inline float half_at(const uint8_t *p) { return half_to_float(block_u16(p)); }
 
 #endif

@@ -7,60 +7,63 @@
 
 /* Code values: the integers low..high, or (iq4) the 16 values of IQ4_NL, which lie between the same bounds.
  */
-typedef struct grid {
+typedef struct scaled_grid {
     float low, high;
     bool iq4;
-} grid;
+} scaled_grid;
 
 /* The weights of the objective, for many passes: one vector each, but where a multiplication broadcasts for
  * nothing. */
 #if GQ_LANES == 16 && defined(__AVX512F__)
-typedef float weight;
-INLINE const weight *spread(const float *w, int n, weight *room) { return (void)n, (void)room, w; }
+typedef float scaled_weight;
+INLINE const scaled_weight *scaled_spread(const float *w, int n, scaled_weight *scratch) {
+    return (void)n, (void)scratch, w;
+}
 #else
-typedef vf weight;
-INLINE const weight *spread(const float *w, int n, weight *room) {
-    for (int i = 0; i < n; i++) room[i] = all(w[i]);
-    return room;
+typedef vf scaled_weight;
+INLINE const scaled_weight *scaled_spread(const float *w, int n, scaled_weight *scratch) {
+    for (int i = 0; i < n; i++) scratch[i] = vf_all(w[i]);
+    return scratch;
 }
 #endif
 
 /* Sums for given code values v: sum w v^2 and sum w v x. */
-typedef struct scaled {
+typedef struct scaled_sums {
     vf vv, vx;
-} scaled;
+} scaled_sums;
 
 /* Nearest value of the IQ4_NL table, by halving: which half, quarter, eighth, sixteenth t is in. Thresholds
  * are the middles between neighbours; on one, the lower value is taken. */
 INLINE vf iq4_nearest(vf t, vi *index) {
     static const float value[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-#define MIDDLE(i) all(0.5f * (value[(i)-1] + value[i]))
-    vm m8 = lt(MIDDLE(8), t);
-    vm m4 = lt(pick(m8, MIDDLE(12), MIDDLE(4)), t);
-    vf t2 = pick(m8, pick(m4, MIDDLE(14), MIDDLE(10)), pick(m4, MIDDLE(6), MIDDLE(2)));
-    vm m2 = lt(t2, t);
-    vf t1 = pick(m8, pick(m4, pick(m2, MIDDLE(15), MIDDLE(13)), pick(m2, MIDDLE(11), MIDDLE(9))),
-                 pick(m4, pick(m2, MIDDLE(7), MIDDLE(5)), pick(m2, MIDDLE(3), MIDDLE(1))));
-    vm m1 = lt(t1, t);
+#define MIDDLE(i) vf_all(0.5f * (value[(i)-1] + value[i]))
+    vm m8 = vf_less(MIDDLE(8), t);
+    vm m4 = vf_less(vf_pick(m8, MIDDLE(12), MIDDLE(4)), t);
+    vf t2 = vf_pick(m8, vf_pick(m4, MIDDLE(14), MIDDLE(10)), vf_pick(m4, MIDDLE(6), MIDDLE(2)));
+    vm m2 = vf_less(t2, t);
+    vf t1 = vf_pick(m8, vf_pick(m4, vf_pick(m2, MIDDLE(15), MIDDLE(13)), vf_pick(m2, MIDDLE(11), MIDDLE(9))),
+                    vf_pick(m4, vf_pick(m2, MIDDLE(7), MIDDLE(5)), vf_pick(m2, MIDDLE(3), MIDDLE(1))));
+    vm m1 = vf_less(t1, t);
 #undef MIDDLE
-    vi i = picki(m8, alli(8), alli(0)) | picki(m4, alli(4), alli(0)) | picki(m2, alli(2), alli(0)) |
-           picki(m1, alli(1), alli(0));
+    vi i = vi_pick(m8, vi_all(8), vi_all(0)) | vi_pick(m4, vi_all(4), vi_all(0)) |
+           vi_pick(m2, vi_all(2), vi_all(0)) | vi_pick(m1, vi_all(1), vi_all(0));
     if (index) *index = i;
     return look_up16(value, i);
 }
 
-INLINE vf round_to(const grid g, vf t) {
-    return g.iq4 ? iq4_nearest(t, NULL) : clamp(nearest(t), all(g.low), all(g.high));
+INLINE vf round_to(const scaled_grid g, vf t) {
+    return g.iq4 ? iq4_nearest(t, NULL) : vf_clamp(vf_nearest(t), vf_all(g.low), vf_all(g.high));
 }
 /* The nearest value for x, and the code that stands for it: 0 for the lowest. */
-INLINE vf round_scaled(const grid g, const sub_scales *s, vf x, vi *code) {
+INLINE vf round_scaled(const scaled_grid g, const sub_scales *s, vf x, vi *code) {
     vf v = g.iq4 ? iq4_nearest(x * s->inv, code) : round_to(g, x * s->inv);
-    if (!g.iq4) *code = nearest_int(v - g.low);
+    if (!g.iq4) *code = vf_nearest_int(v - g.low);
     return v * s->scale;
 }
 
-INLINE scaled take_scaled(const vf *x, const weight *w, bool weighted, int n, const grid g, vf inv) {
-    scaled f = {all(0), all(0)};
+INLINE scaled_sums scaled_sum_codes(const vf *x, const scaled_weight *w, bool weighted, int n,
+                                    const scaled_grid g, vf inv) {
+    scaled_sums f = {vf_all(0), vf_all(0)};
     for (int i = 0; i < n; i++) {
         vf v = round_to(g, x[i] * inv);
         vf wv = weighted ? w[i] * v : v;
@@ -70,65 +73,65 @@ INLINE scaled take_scaled(const vf *x, const weight *w, bool weighted, int n, co
 }
 
 /* The best scale so far, as sums: the scale is vx / vv. */
-typedef struct fit {
-    scaled f;
+typedef struct scaled_fit {
+    scaled_sums f;
     vf explained; /* (sum w v x)^2 / sum w v^2: that much of sum w x^2 its least-squares scale explains */
     vf enough;    /* all of sum w x^2 but 2^-20. More is the noise of rounding, as in blocks of equal weights,
                      where every    scale is as good and all sub-blocks should choose the same */
-} fit;
+} scaled_fit;
 
-INLINE void keep_better(fit *kept, const scaled *f) {
-    vf explained = smaller(f->vx * f->vx * inverse(f->vv), kept->enough);
-    vm better = lt(kept->explained, explained);
-    kept->explained = pick(better, explained, kept->explained);
-    kept->f.vv = pick(better, f->vv, kept->f.vv), kept->f.vx = pick(better, f->vx, kept->f.vx);
+INLINE void keep_better(scaled_fit *kept, const scaled_sums *f) {
+    vf explained = vf_smaller(f->vx * f->vx * vf_inverse(f->vv), kept->enough);
+    vm better = vf_less(kept->explained, explained);
+    kept->explained = vf_pick(better, explained, kept->explained);
+    kept->f.vv = vf_pick(better, f->vv, kept->f.vv), kept->f.vx = vf_pick(better, f->vx, kept->f.vx);
 }
 
 /* The best of both ladders. */
-INLINE fit start_scaled(const vf *x, const weight *w, bool weighted, int n, const grid g,
-                        const codec_search *search) {
-    vf top = x[0], xx = all(0);
+INLINE scaled_fit start_scaled(const vf *x, const scaled_weight *w, bool weighted, int n, const scaled_grid g,
+                               const codec_search *search) {
+    vf top = x[0], xx = vf_all(0);
     for (int i = 0; i < n; i++) {
-        top = pick(lt(magnitude(top), magnitude(x[i])), x[i], top);
+        top = vf_pick(vf_less(vf_magnitude(top), vf_magnitude(x[i])), x[i], top);
         xx = xx + (weighted ? w[i] * x[i] : x[i]) * x[i];
     }
-    vf per = inverse(magnitude(top));
-    per = pick(lt(top, all(0)), -per, per);
-    fit kept = {{all(0), all(0)}, all(0), xx * (1.0f - 0x1p-20f)};
+    vf per = vf_inverse(vf_magnitude(top));
+    per = vf_pick(vf_less(top, vf_all(0)), -per, per);
+    scaled_fit kept = {{vf_all(0), vf_all(0)}, vf_all(0), xx * (1.0f - 0x1p-20f)};
     const codec_ladder *lower = &search->lower, *upper = &search->upper;
     for (int k = 0; k < lower->tries; k++) {
         vf inv = per * (g.low - lower->first - lower->step * (float)k);
-        scaled f = take_scaled(x, w, weighted, n, g, inv);
+        scaled_sums f = scaled_sum_codes(x, w, weighted, n, g, inv);
         keep_better(&kept, &f);
     }
     for (int k = 0; k < upper->tries; k++) {
         vf inv = per * (g.high + upper->first + upper->step * (float)k);
-        scaled f = take_scaled(x, w, weighted, n, g, inv);
+        scaled_sums f = scaled_sum_codes(x, w, weighted, n, g, inv);
         keep_better(&kept, &f);
     }
     return kept;
 }
 
 /* Try scales around the best: factors 1, 1 - step, 1 + step, 1 - 2 step, ... */
-INLINE void move_scaled(const vf *x, const weight *w, bool weighted, int n, const grid g, int moves,
-                        float step, fit *kept) {
+INLINE void move_scaled(const vf *x, const scaled_weight *w, bool weighted, int n, const scaled_grid g,
+                        int moves, float step, scaled_fit *kept) {
     for (int k = 0; k < moves; k++) {
-        vf inv = signed_inverse(kept->f.vx * inverse(kept->f.vv));
+        vf inv = vf_signed_inverse(kept->f.vx * vf_inverse(kept->f.vv));
         float by = (float)((k + 1) / 2) * (k % 2 ? -step : step);
-        scaled f = take_scaled(x, w, weighted, n, g, inv * (1.0f + by));
+        scaled_sums f = scaled_sum_codes(x, w, weighted, n, g, inv * (1.0f + by));
         keep_better(kept, &f);
     }
 }
 
 /* For a block of n with a binary16 scale of its own: the scale. */
-INLINE void choose_scaled(const batch *b, int n, const grid g, const codec_search *search, bool weighted,
-                          factors *f, sub_scales *s) {
-    weight room[256];
-    const weight *w = weighted ? spread(b->w, n, room) : NULL;
-    fit best = start_scaled(b->x, w, weighted, n, g, search);
+INLINE void choose_scaled(const batch *b, int n, const scaled_grid g, const codec_search *search,
+                          bool weighted, factors *f, sub_scales *s) {
+    scaled_weight scratch[256];
+    const scaled_weight *w = weighted ? scaled_spread(b->w, n, scratch) : NULL;
+    scaled_fit best = start_scaled(b->x, w, weighted, n, g, search);
     move_scaled(b->x, w, weighted, n, g, search->moves, search->move_step, &best);
-    s->scale = f->d[0] = as_stored(b, best.f.vx * inverse(best.f.vv));
-    s->inv = signed_inverse(s->scale);
+    s->scale = f->d[0] = as_stored(b, best.f.vx * vf_inverse(best.f.vv));
+    s->inv = vf_signed_inverse(s->scale);
 }
 
 #endif

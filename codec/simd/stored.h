@@ -40,7 +40,7 @@ INLINE void look_up(const int8_t book[16], const uint8_t *q, int bytes, int8_t *
 }
 
 /* Eight bytes at once, the first one lowest. */
-INLINE void put64(uint8_t *to, uint32_t low, uint32_t high) {
+INLINE void block_put_u64(uint8_t *to, uint32_t low, uint32_t high) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     const uint64_t u = low | (uint64_t)high << 32;
     memcpy(to, &u, 8); /* single bytes would not be put together again by compilers */
@@ -50,9 +50,9 @@ INLINE void put64(uint8_t *to, uint32_t low, uint32_t high) {
 }
 /* The shared scale bytes of Q4_K and Q5_K: eight 6-bit scales and minimums. */
 INLINE void six_bit_pairs(const uint8_t *s, uint8_t scale[8], uint8_t min[8]) {
-    uint32_t a = get32(s), b = get32(s + 4), c = get32(s + 8);
-    put64(scale, a & 0x3f3f3f3f, (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030));
-    put64(min, b & 0x3f3f3f3f, (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030));
+    uint32_t a = block_u32(s), b = block_u32(s + 4), c = block_u32(s + 8);
+    block_put_u64(scale, a & 0x3f3f3f3f, (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030));
+    block_put_u64(min, b & 0x3f3f3f3f, (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030));
 }
 
 /* MXFP4: 2^(e - 128), subnormal for e = 0 and 1. */

@@ -16,8 +16,8 @@ INLINE vf load_some(const float *p, size_t n) {
     do { \
         size_t i_ = 0; \
         for (; i_ + L <= (n); i_ += L) { \
-            vf v = load((x) + i_); \
-            store((x) + i_, f); \
+            vf v = vf_load((x) + i_); \
+            vf_store((x) + i_, f); \
         } \
         if (i_ < (n)) { \
             vf v = load_some((x) + i_, (n)-i_); \
@@ -33,13 +33,13 @@ INLINE vf lanes_gelu(vf x) {
     const float two_root = 1.59576912f; /* 2 sqrt(2 / pi) */
     return x / (1.0f + lanes_exponential(-(two_root * x * (1.0f + 0.044715f * x * x))));
 }
-INLINE vf lanes_relu2(vf x) { return pick(lt(x, all(0.0f)), all(0.0f), x * x); }
+INLINE vf lanes_relu2(vf x) { return vf_pick(vf_less(x, vf_all(0.0f)), vf_all(0.0f), x * x); }
 /* gpt-oss: g / (1 + e^(-1.702 g)) with g = min(x, 7) */
 INLINE vf lanes_clamp(vf x) {
-    vf g = smaller(all(7.0f), x);
+    vf g = vf_smaller(vf_all(7.0f), x);
     return g / (1.0f + lanes_exponential(-1.702f * g));
 }
-INLINE vf within_seven(vf x) { return smaller(all(7.0f), larger(all(-7.0f), x)); }
+INLINE vf within_seven(vf x) { return vf_smaller(vf_all(7.0f), vf_larger(vf_all(-7.0f), x)); }
 
 static void elements_activate(activation act, float *x, size_t n) {
     switch (act) {
@@ -128,9 +128,9 @@ static void elements_norm(const norm_task *t) {
 
 /* The score of a key at position `key` for the queries of one vector, -infinity where they do not see it. */
 INLINE vf lanes_mask(const softmax_task *t, vf s, size_t key, vi query) {
-    vm seen = lti(alli((int32_t)key - 1), query);
-    if (t->window) seen = both(seen, lti(query, alli((int32_t)(key + t->window))));
-    return pick(seen, s, all(-INFINITY));
+    vm seen = vi_less(vi_all((int32_t)key - 1), query);
+    if (t->window) seen = vm_both(seen, vi_less(query, vi_all((int32_t)(key + t->window))));
+    return vf_pick(seen, s, vf_all(-INFINITY));
 }
 
 static void elements_softmax(const softmax_task *t) {
@@ -139,35 +139,35 @@ static void elements_softmax(const softmax_task *t) {
     vf most[MOST], sum[MOST];
     vi query[MOST];
     for (size_t v = 0; v < vectors; v++) {
-        most[v] = all(t->sink ? *t->sink : -INFINITY), sum[v] = all(0.0f);
+        most[v] = vf_all(t->sink ? *t->sink : -INFINITY), sum[v] = vf_all(0.0f);
         for (int k = 0; k < L; k++) query[v][k] = (int32_t)(t->query + v * L + (size_t)k);
     }
     for (size_t j = 0; j < t->rows; j++) {
         for (size_t v = 0; v < vectors; v++) {
             float *at = t->s + j * t->stride + v * L;
-            vf s = load(at) * t->scale;
+            vf s = vf_load(at) * t->scale;
             if (t->cap != 0) s = hyperbolic_tangent(s / t->cap) * t->cap;
             if (t->causal) s = lanes_mask(t, s, t->key + j, query[v]);
-            most[v] = larger(most[v], s); /* NaN is not kept here, but comes back in the sum */
-            store(at, s);
+            most[v] = vf_larger(most[v], s); /* NaN is not kept here, but comes back in the sum */
+            vf_store(at, s);
         }
     }
     for (size_t j = 0; j < t->rows; j++) {
         for (size_t v = 0; v < vectors; v++) {
             float *at = t->s + j * t->stride + v * L;
-            vf p = lanes_exponential(load(at) - most[v]);
+            vf p = lanes_exponential(vf_load(at) - most[v]);
             sum[v] += p;
-            store(at, p);
+            vf_store(at, p);
         }
     }
     for (size_t v = 0; v < vectors; v++) {
-        if (t->sink) sum[v] += lanes_exponential(all(*t->sink) - most[v]);
+        if (t->sink) sum[v] += lanes_exponential(vf_all(*t->sink) - most[v]);
         sum[v] = 1.0f / sum[v];
     }
     for (size_t j = 0; j < t->rows; j++) {
         for (size_t v = 0; v < vectors; v++) {
             float *at = t->s + j * t->stride + v * L;
-            store(at, load(at) * sum[v]);
+            vf_store(at, vf_load(at) * sum[v]);
         }
     }
 }

@@ -9,29 +9,29 @@
  * in two parts, the first of so few bits that its product with k is exact. */
 INLINE vf lanes_exponential(vf x) {
     const float log2_e = 1.44269504f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
-    x = smaller(all(89.0f), larger(all(-88.0f), x)); /* in this order NaN stays */
-    vf scaled = x * log2_e, k = nearest(scaled);
-    vf r = fused(k, all(-ln2_low), fused(k, all(-ln2_high), x));
-    vf p = fused(r, all(1.9875691500e-4f), all(1.3981999507e-3f));
-    p = fused(p, r, all(8.3334519073e-3f));
-    p = fused(p, r, all(4.1665795894e-2f));
-    p = fused(p, r, all(1.6666665459e-1f));
-    p = fused(p, r, all(5.0000001201e-1f));
-    p = fused(p, r * r, r) + 1.0f;
-    return p * from_bits((vi)((vu)(nearest_int(scaled) + 127) << 23));
+    x = vf_smaller(vf_all(89.0f), vf_larger(vf_all(-88.0f), x)); /* in this order NaN stays */
+    vf scaled = x * log2_e, k = vf_nearest(scaled);
+    vf r = vf_fused(k, vf_all(-ln2_low), vf_fused(k, vf_all(-ln2_high), x));
+    vf p = vf_fused(r, vf_all(1.9875691500e-4f), vf_all(1.3981999507e-3f));
+    p = vf_fused(p, r, vf_all(8.3334519073e-3f));
+    p = vf_fused(p, r, vf_all(4.1665795894e-2f));
+    p = vf_fused(p, r, vf_all(1.6666665459e-1f));
+    p = vf_fused(p, r, vf_all(5.0000001201e-1f));
+    p = vf_fused(p, r * r, r) + 1.0f;
+    return p * vf_from_bits((vi)((vu)(vf_nearest_int(scaled) + 127) << 23));
 }
 
 /* Within two units in the last place. */
 INLINE vf hyperbolic_tangent(vf x) {
-    vf m = magnitude(x), x2 = x * x;
-    vf p = fused(x2, all(-5.70498872745e-3f), all(2.06390887954e-2f));
-    p = fused(p, x2, all(-5.37397155531e-2f));
-    p = fused(p, x2, all(1.33314422036e-1f));
-    p = fused(p, x2, all(-3.33332819422e-1f));
-    vf small = fused(p * x2, x, x);
+    vf m = vf_magnitude(x), x2 = x * x;
+    vf p = vf_fused(x2, vf_all(-5.70498872745e-3f), vf_all(2.06390887954e-2f));
+    p = vf_fused(p, x2, vf_all(-5.37397155531e-2f));
+    p = vf_fused(p, x2, vf_all(1.33314422036e-1f));
+    p = vf_fused(p, x2, vf_all(-3.33332819422e-1f));
+    vf small = vf_fused(p * x2, x, x);
     vf large = 1.0f - 2.0f / (lanes_exponential(m + m) + 1.0f);
-    vi sign = bits(x) & (vi)(INT32_MIN - (vi){0});
-    return pick(lt(m, all(0.625f)), small, from_bits(bits(large) | sign));
+    vi sign = vf_bits(x) & (vi)(INT32_MIN - (vi){0});
+    return vf_pick(vf_less(m, vf_all(0.625f)), small, vf_from_bits(vf_bits(large) | sign));
 }
 
 #endif

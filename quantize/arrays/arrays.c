@@ -221,8 +221,8 @@ bool gq_dot(uint32_t type, uint64_t rows, uint64_t cols, const void *blocks, siz
         if (!(fabsf(x[i]) < 0x1p100f))
             return gq_fail_usage(e, "element %zu of the vector is %g; it must be finite and below 2^100", i,
                                  (double)x[i]);
-    float *room = malloc(sizeof *room * codec_vector_room(a.cols));
-    if (!room) return gq_fail_memory(e, sizeof *room * codec_vector_room(a.cols));
+    float *room = malloc(sizeof *room * codec_vector_floats(a.cols));
+    if (!room) return gq_fail_memory(e, sizeof *room * codec_vector_floats(a.cols));
     a.blocks = blocks, a.out = out, a.vector = codec_vector_make(x, a.cols, room);
     bool ok = run_pieces(&a, threads, 64, NULL, multiply_piece, e);
     free(room);

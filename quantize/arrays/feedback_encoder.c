@@ -194,7 +194,7 @@ static void encoder_feed_rows(const feedback_encoder *f, const encoder_scratch *
                                     .moments = f->factored.runs,
                                     .n_moments = f->factored.n_runs,
                                     .columns = f->columns,
-                                    .room = p->pass},
+                                    .scratch = p->pass},
                    x, rows, p->fed, &sums);
 }
 

@@ -144,7 +144,7 @@ static void calibrate_group(void *data, size_t i, int thread) {
                           .moments = f->runs,
                           .n_moments = f->n_runs,
                           .columns = r->columns,
-                          .room = r->rooms + r->room * (size_t)thread};
+                          .scratch = r->rooms + r->room * (size_t)thread};
     codec_feedback(&task, r->x + row * r->columns, rows_of_group(r, row),
                    g->blocks + row * gguf_type_bytes(r->to, r->columns), &sums);
     atomic_fetch_add(&g->codes, sums.codes), atomic_fetch_add(&g->ends, sums.ends);

@@ -212,7 +212,7 @@ static bool find_needed(gq_speed *v, gq_speed_file *f, const gguf_model *m, cons
 }
 
 static bool part_start(speed_part *p, const needed *what, float **x, gq_error *e) {
-    const size_t room = codec_vector_room((size_t)what->columns);
+    const size_t room = codec_vector_floats((size_t)what->columns);
     uint64_t size = what->bytes < MOST_MEMORY ? what->bytes : MOST_MEMORY;
     if (size < what->row_bytes) size = what->row_bytes;
     *x = memory_lines(what->columns + room, sizeof(float), e);

@@ -1,7 +1,7 @@
 /* The layout of the scratch of a pass of codec/feedback.h: floats, then the blocks' state of the type's
  * steps. */
-#ifndef GQ_CODEC_FEEDBACK_ROOM_H
-#define GQ_CODEC_FEEDBACK_ROOM_H
+#ifndef GQ_CODEC_FEEDBACK_SCRATCH_H
+#define GQ_CODEC_FEEDBACK_SCRATCH_H
 
 #include "codec/feedback.h"
 
