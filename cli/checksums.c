@@ -36,7 +36,7 @@ static json_t *find_output(const json_t *root, const char *report, const char *m
     return found;
 }
 
-static bool checksum_add(checksum_list *list, const json_t *tensor, const char *report, gq_error *e) {
+static bool checksum_list_add(checksum_list *list, const json_t *tensor, const char *report, gq_error *e) {
     const json_t *name = json_object_get(tensor, "name");
     const char *crc = json_string_value(json_object_get(tensor, "crc32"));
     if (!json_is_string(name) || !crc)
@@ -59,7 +59,7 @@ bool checksums_parse(checksum_list *list, const char *text, size_t n, const char
     bool ok = output && (json_is_array(tensors) ||
                          gq_fail(e, "%s: holds no checksums; expected the report of a run", report));
     for (size_t i = 0; ok && i < n_tensors; i++)
-        ok = checksum_add(list, json_array_get(tensors, i), report, e);
+        ok = checksum_list_add(list, json_array_get(tensors, i), report, e);
     json_decref(root);
     return ok;
 }

@@ -92,7 +92,7 @@ typedef struct coverage {
     double fewest;
 } coverage;
 
-static coverage importance_coverage_of(const gq_imatrix_row *row) {
+static coverage importance_row_coverage(const gq_imatrix_row *row) {
     coverage c = {.fewest = (double)row->counts[0]};
     for (uint64_t i = 0; i < row->experts; i++) {
         double count = (double)row->counts[i];
@@ -111,7 +111,7 @@ static void importance_print_coverage(const gq_imatrix *m) {
     table_row(&t, (const char *const[]){"entry", "experts", "seen by none", "by fewer than 64", "fewest"});
     for (size_t i = 0; i < n; i++) {
         if (rows[i].experts < 2) continue;
-        coverage c = importance_coverage_of(&rows[i]);
+        coverage c = importance_row_coverage(&rows[i]);
         if (c.few == 0) continue;
         shown_rows++;
         table_name(&t, rows[i].name);

@@ -24,9 +24,9 @@
 
 static bool is_type(const char *text) { return gq_filetype_find(text) >= 0; }
 
-static bool is_number(const char *text) { return *text && text[strspn(text, "0123456789")] == 0; }
+static bool positional_is_number(const char *text) { return *text && text[strspn(text, "0123456789")] == 0; }
 
-static bool is_type_name(const char *text) { return is_type(text) && !is_number(text); }
+static bool is_type_name(const char *text) { return is_type(text) && !positional_is_number(text); }
 
 static bool is_model_name(const char *text) {
     size_t n = strlen(text);
@@ -66,7 +66,7 @@ static char *line_with_type_at(const request *r, size_t type) {
     char *line = line_start(r);
     const char *threads = NULL;
     for (size_t i = 0; i < r->n_arguments; i++)
-        if (i + 1 == r->n_arguments && i > type && is_number(r->arguments[i]))
+        if (i + 1 == r->n_arguments && i > type && positional_is_number(r->arguments[i]))
             threads = r->arguments[i];
         else if (i != type)
             line = line_add(line, r->arguments[i]);
@@ -102,7 +102,7 @@ static bool fail_too_few(const request *r, gq_error *e) {
 /* A type where the model or the output is expected, and a name where the type is. */
 static bool fail_wrong_order(const request *r, gq_error *e) {
     const char *const *a = r->arguments;
-    size_t n = r->n_arguments, names = n - (n > 2 && is_number(a[n - 1]));
+    size_t n = r->n_arguments, names = n - (n > 2 && positional_is_number(a[n - 1]));
     size_t type = is_type_name(a[0]) && access(a[0], F_OK) != 0 ? 0 : 1;
     if (names > 3 || type >= names - 1 || !is_type_name(a[type])) return false;
     for (size_t i = 0; i < names; i++)
@@ -119,7 +119,7 @@ static bool fail_wrong_order(const request *r, gq_error *e) {
 static bool fail_several_types(const request *r, gq_error *e) {
     const char *const *a = r->arguments;
     size_t n = r->n_arguments;
-    if (n < 3 || !is_type(a[1]) || !is_type(a[2]) || (n == 3 && is_number(a[2]))) return false;
+    if (n < 3 || !is_type(a[1]) || !is_type(a[2]) || (n == 3 && positional_is_number(a[2]))) return false;
     char *line = line_add(line_add(line_start(r), "--out-dir"), "DIR");
     for (size_t i = 0; i < n; i++)
         if (i < 3 || is_type_name(a[i])) line = line_add(line, a[i]);
@@ -132,7 +132,7 @@ static bool fail_several_types(const request *r, gq_error *e) {
 }
 
 /* Models are read and written at any place of the file. */
-static bool check_names(const request *r, gq_error *e) {
+static bool positional_check_names(const request *r, gq_error *e) {
     if (!strcmp(r->arguments[0], "-"))
         return gq_fail_usage(e,
                              "'-': a model cannot be read from standard input, name its file (./- is one)");
@@ -185,7 +185,7 @@ static bool target_output(request *r, gq_output *out, gq_error *e) {
     size_t n = r->n_arguments;
     if (n <= 4 && fail_target_and_type(r, e)) return false;
     if (n > 3) return gq_fail_usage(e, "too many arguments; with a target they are IN [OUT] [THREADS]");
-    bool named = n == 3 || (n == 2 && !is_number(a[1]));
+    bool named = n == 3 || (n == 2 && !positional_is_number(a[1]));
     if (named) out->path = a[1];
     const char *threads = n == 3 ? a[2] : n == 2 && !named ? a[1] : NULL;
     return !threads || set_threads(r, threads, e);
@@ -195,7 +195,7 @@ static bool one_output(request *r, gq_output *out, gq_error *e) {
     const char **a = r->arguments;
     size_t n = r->n_arguments;
     if (fail_wrong_order(r, e) || fail_several_types(r, e)) return false;
-    bool named = n >= 4 || (n == 3 && !(is_type(a[1]) && is_number(a[2])));
+    bool named = n >= 4 || (n == 3 && !(is_type(a[1]) && positional_is_number(a[2])));
     if (n > 4) return gq_fail_usage(e, "too many arguments; '%s' is one more than IN OUT TYPE THREADS", a[4]);
     if (named) out->path = a[1];
     out->filetype = a[named ? 2 : 1];
@@ -241,5 +241,5 @@ bool request_outputs(request *r, gq_error *e) {
     r->quantize.outputs = out;
     r->quantize.n_outputs = n_outputs;
     r->quantize.out_dir = r->out_dir;
-    return outputs_of(r, out, list, e) && check_names(r, e);
+    return outputs_of(r, out, list, e) && positional_check_names(r, e);
 }

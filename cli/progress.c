@@ -205,7 +205,7 @@ static void on_tensor(void *user, size_t output, size_t tensor, const gq_loss *l
                 gq_plan_tensors(p->plan, output, &(size_t){0}) + tensor, loss);
 }
 
-static bool is_cancelled(void *user) {
+static bool progress_is_cancelled(void *user) {
     (void)user;
     return noted != 0;
 }
@@ -215,5 +215,5 @@ gq_callbacks progress_callbacks(progress *p) {
                           .user = p,
                           .progress = p->terminal || p->events >= 0 || p->at_start ? on_progress : NULL,
                           .tensor_done = p->plan && (p->verbose || p->events >= 0) ? on_tensor : NULL,
-                          .cancelled = is_cancelled};
+                          .cancelled = progress_is_cancelled};
 }

@@ -125,7 +125,7 @@ static uint32_t sync_ms(void) {
 }
 
 /* With a target the plan measures, which takes a while. */
-static gq_plan *make_plan(const request *r, gq_error *e) {
+static gq_plan *quantize_make_plan(const request *r, gq_error *e) {
     progress p;
     gq_calibration calibration;
     progress_start(&p, r, NULL);
@@ -145,7 +145,7 @@ static gq_plan *make_plan(const request *r, gq_error *e) {
 }
 
 /* Names that were made up are known now: none may be that of a file that an option names. */
-static bool check_names(const request *r, const gq_plan *plan, gq_error *e) {
+static bool quantize_check_names(const request *r, const gq_plan *plan, gq_error *e) {
     for (size_t o = 0; o < gq_plan_outputs(plan); o++) {
         const char *path = gq_plan_summary(plan, o)->path;
         for (size_t i = 0; i < r->files.n; i++)
@@ -238,8 +238,8 @@ int quantize_main(const request *r) {
     bool ok = report_check(r, &e) && recipe_out_check(r, &e) && ask_evaluation(r, &asked, &e) &&
               check_copies_early(r, &e) &&
               (!r->out_dir || r->dry_run || path_make_folder(r->out_dir, &made, &e));
-    gq_plan *plan = ok ? make_plan(r, &e) : NULL;
-    ok = plan && (!r->text || is_part(r) || check_copies(plan, &e)) && check_names(r, plan, &e);
+    gq_plan *plan = ok ? quantize_make_plan(r, &e) : NULL;
+    ok = plan && (!r->text || is_part(r) || check_copies(plan, &e)) && quantize_check_names(r, plan, &e);
     if (ok && !r->dry_run) interrupt_catch();
     if (ok && !r->quiet) say_plan(r, plan);
     ok = ok && run_plan(r, plan, &asked, &e);

@@ -30,7 +30,7 @@ static bool is_in_use(const request *r, const char *path) {
     return same;
 }
 
-static bool check_inputs(const request *r, const char *option, const char *path, gq_error *e) {
+static bool report_check_inputs(const request *r, const char *option, const char *path, gq_error *e) {
     gq_error why;
     if (gq_check_inputs(path, r->files.items, r->files.n, &why) &&
         gq_check_inputs(path, r->arguments, r->n_arguments, &why))
@@ -41,7 +41,7 @@ static bool check_inputs(const request *r, const char *option, const char *path,
 bool report_check_file(const request *r, const char *option, const char *path, gq_error *e) {
     if (is_in_use(r, path))
         return gq_fail_usage(e, "--%s %s: is a file that this run reads or writes", option, path);
-    if (!check_inputs(r, option, path, e)) return false;
+    if (!report_check_inputs(r, option, path, e)) return false;
     if (!gq_check_target(path, true, e)) return false;
     char *folder = path_folder(path);
     bool ok = access(folder, W_OK | X_OK) == 0 ||

@@ -24,7 +24,7 @@ static uint64_t work_rows(const forward_model *m) {
 }
 
 /* All of a batch's pointers, or their sizes alone. */
-static void lay_out(forward_batch *b, scratch *s) {
+static void lay_out_batch(forward_batch *b, scratch *s) {
     const forward_model *m = b->model;
     uint64_t stride = forward_stride(b->context * b->most_windows);
     b->stride = stride;
@@ -35,7 +35,7 @@ static void lay_out(forward_batch *b, scratch *s) {
         if (m->parts[i].kind->lay_out) m->parts[i].kind->lay_out(b, &m->parts[i], s);
 }
 
-static bool prepare(forward_batch *b, gq_error *e) {
+static bool batch_prepare_parts(forward_batch *b, gq_error *e) {
     const forward_model *m = b->model;
     for (size_t i = 0; i < m->n_parts; i++) {
         const layer_part *kind = m->parts[i].kind;
@@ -44,7 +44,7 @@ static bool prepare(forward_batch *b, gq_error *e) {
     return true;
 }
 
-static bool countable(size_t context, size_t windows, int threads) {
+static bool batch_is_countable(size_t context, size_t windows, int threads) {
     return context >= 1 && context <= MOST_CONTEXT && windows >= 1 && windows <= MOST_TOKENS / context &&
            threads >= 1 && threads <= 1 << 16;
 }
@@ -52,15 +52,15 @@ static bool countable(size_t context, size_t windows, int threads) {
 uint64_t forward_batch_bytes(const forward_model *m, size_t context, size_t windows, int threads) {
     forward_batch b = {.model = m, .context = context, .most_windows = windows};
     scratch r = {.threads = (uint64_t)threads};
-    if (!countable(context, windows, threads)) return UINT64_MAX;
-    lay_out(&b, &r);
+    if (!batch_is_countable(context, windows, threads)) return UINT64_MAX;
+    lay_out_batch(&b, &r);
     return plus(r.at, matmul_bytes(threads));
 }
 
 forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t windows, threads_pool *pool,
                                  gq_error *e) {
     int threads = threads_pool_most(pool);
-    if (!countable(context, windows, threads)) {
+    if (!batch_is_countable(context, windows, threads)) {
         gq_fail_usage(
             e,
             "%zu windows of %zu tokens on %d threads, expected at least one of each, and at most %d "
@@ -72,7 +72,7 @@ forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t 
     if (!b) return gq_fail_memory(e, sizeof *b), NULL;
     *b = (forward_batch){.model = m, .context = context, .most_windows = windows, .pool = pool};
     scratch r = {.threads = (uint64_t)threads};
-    lay_out(b, &r);
+    lay_out_batch(b, &r);
     r.bytes = b->room = memory_lines(1, r.at, e);
     if (!b->room) {
         forward_batch_free(b);
@@ -80,10 +80,10 @@ forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t 
     }
     memset(b->room, 0, r.at);
     r.at = 0;
-    lay_out(b, &r);
+    lay_out_batch(b, &r);
     forward_batch_windows(b, windows);
     b->products = matmul_new(m->codecs, pool, e);
-    if (b->products && prepare(b, e)) return b;
+    if (b->products && batch_prepare_parts(b, e)) return b;
     forward_batch_free(b);
     return NULL;
 }

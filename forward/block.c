@@ -68,7 +68,7 @@ bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, 
 /* ---- the ends ---- */
 
 /* The file's rows. */
-static bool read_rows(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
+static bool block_read_rows(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
     const forward_batch *b = data;
     const forward_model *m = b->model;
     const gguf_tensor *t = m->sizes.embedding;
@@ -100,7 +100,7 @@ static bool embed_some(forward_batch *b, const forward_rows *rows, const uint32_
 bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *ids, float *x, size_t stride,
                    gq_error *e) {
     enum { AT_ONCE = 16 }; /* a line of the cache; rows of sixteen tokens are where a batch's norms will be */
-    forward_rows own = {read_rows, b};
+    forward_rows own = {block_read_rows, b};
     for (size_t first = 0; first < b->tokens; first += AT_ONCE) {
         size_t n = b->tokens - first < AT_ONCE ? b->tokens - first : AT_ONCE;
         if (!embed_some(b, rows ? rows : &own, ids + first, n, x + first, stride, e)) return false;

@@ -128,7 +128,7 @@ typedef enum forward_answer {
 } forward_answer;
 /* Called by the thread that called forward_block or forward_final. */
 typedef struct forward_site {
-    forward_answer (*take)(void *data, const forward_inputs *inputs, gq_error *e);
+    forward_answer (*on_inputs)(void *data, const forward_inputs *inputs, gq_error *e);
     void *data;
 } forward_site;
 

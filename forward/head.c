@@ -62,7 +62,7 @@ static forward_answer head_on_inputs(void *data, const forward_inputs *in, gq_er
     const head_positions *p = data;
     forward_inputs placed = *in;
     placed.first = p->first;
-    return p->site->take(p->site->data, &placed, e);
+    return p->site->on_inputs(p->site->data, &placed, e);
 }
 
 /* Writes the final norm of batch i into normed. */
@@ -80,7 +80,7 @@ static bool head_final_norm(forward_stream *s, size_t i, float *normed, const fo
 bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_site *site, gq_error *e) {
     run_drop_layer(s->run);
     float *normed = s->states.held ? run_copy(s->run, s->model, e) : s->states.x; /* in place of a copy */
-    return normed && head_final_norm(s, batch, normed, site, e) && run_pulse(s->run, 0, "output", e);
+    return normed && head_final_norm(s, batch, normed, site, e) && run_progress(s->run, 0, "output", e);
 }
 
 bool forward_stream_final(forward_stream *s, const forward_site *site, gq_error *e) {
@@ -130,7 +130,7 @@ static bool do_batch(head *heads, size_t n, size_t i, const float **logits, cons
         size_t rows = vocabulary - first < HEAD_ROWS ? vocabulary - first : HEAD_ROWS;
         double share = (double)rows / (double)vocabulary * (double)windows;
         if (!head_run_tile(heads, n, first, rows, tokens, logits, to, e) ||
-            !run_pulse(r, (double)work * share, "logits", e))
+            !run_progress(r, (double)work * share, "logits", e))
             return false;
     }
     return !to->end || to->end(to->data, e);

@@ -31,7 +31,7 @@ typedef struct layer_placing {
     gq_error *e;
 } layer_placing;
 
-static uint64_t place(layer_placing *p, uint64_t bytes) {
+static uint64_t layer_place_bytes(layer_placing *p, uint64_t bytes) {
     uint64_t at = p->at;
     p->at += round_up(bytes, ALIGNMENT);
     return at;
@@ -39,7 +39,7 @@ static uint64_t place(layer_placing *p, uint64_t bytes) {
 
 static bool place_vector(layer_placing *p, const gguf_tensor *t, const float **values) {
     if (!t) return true;
-    uint64_t decoded = place(p, vector_bytes(t)), raw = place(p, t->size);
+    uint64_t decoded = layer_place_bytes(p, vector_bytes(t)), raw = layer_place_bytes(p, t->size);
     if (!p->l) return true;
     void *floats = p->l->room + decoded; /* aligned for them */
     *values = floats;
@@ -48,7 +48,7 @@ static bool place_vector(layer_placing *p, const gguf_tensor *t, const float **v
 
 static bool place_matrix(layer_placing *p, const gguf_tensor *t, layer_matrix *own) {
     if (!t) return true;
-    uint64_t at = place(p, t->size);
+    uint64_t at = layer_place_bytes(p, t->size);
     if (!p->l) return true;
     *own = (layer_matrix){p->l->room + at, t->type->id};
     return gguf_model_read(p->l->model->file, t, 0, gguf_elements(t->ne), p->l->room + at, p->e);

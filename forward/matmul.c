@@ -38,7 +38,7 @@ threads_pool *matmul_pool(const matmul *m) { return m->pool; }
 typedef struct range {
     size_t first, end;
 } range;
-static range seen(const matmul_product *p, size_t first, size_t last, size_t positions) {
+static range matmul_positions_seen(const matmul_product *p, size_t first, size_t last, size_t positions) {
     size_t from = p->window && first >= p->window ? first - p->window + 1 : 0,
            end = smaller(positions, last + 1);
     return (range){smaller(from, end), end};
@@ -54,8 +54,10 @@ void matmul_within(matmul *m, int thread, const matmul_product *p) {
     for (size_t token = 0; token < p->tokens; token += k->panel) {
         t.tokens = smaller(k->panel, p->tokens - token);
         range rows = {0, p->rows}, columns = {0, p->columns};
-        if (p->limit == MATMUL_ROWS_SEEN) rows = seen(p, token, token + t.tokens - 1, p->rows);
-        if (p->limit == MATMUL_COLUMNS_SEEN) columns = seen(p, token, token + t.tokens - 1, p->columns);
+        if (p->limit == MATMUL_ROWS_SEEN)
+            rows = matmul_positions_seen(p, token, token + t.tokens - 1, p->rows);
+        if (p->limit == MATMUL_COLUMNS_SEEN)
+            columns = matmul_positions_seen(p, token, token + t.tokens - 1, p->columns);
         t.rows = rows.end - rows.first;
         t.y = p->y + rows.first * p->y_stride + token;
         for (size_t column = columns.first; column < columns.end; column += TILE_COLUMNS) {

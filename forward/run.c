@@ -64,6 +64,6 @@ forward_layer *forward_run_layer(forward_run *r, const forward_model *m, size_t 
     return r->layer;
 }
 
-bool run_pulse(const forward_run *r, double work, const char *what, gq_error *e) {
-    return !r->job->pulse || r->job->pulse(r->job->data, work, what, e);
+bool run_progress(const forward_run *r, double work, const char *what, gq_error *e) {
+    return !r->job->progress || r->job->progress(r->job->data, work, what, e);
 }

@@ -30,7 +30,7 @@ void run_drop_layer(forward_run *r);
 /* Takes the copy: as large as a batch's states. */
 float *run_lay_out_copy(const forward_model *m, const forward_job *j, size_t batch, memory_ledger *l);
 float *run_copy(forward_run *r, const forward_model *m, gq_error *e);
-bool run_pulse(const forward_run *r, double work, const char *what, gq_error *e);
+bool run_progress(const forward_run *r, double work, const char *what, gq_error *e);
 /* Bytes of forward_run_head, besides the states, for models of these. */
 uint64_t head_bytes(const forward_job *j, const forward_model *const *models, size_t n, size_t batch);
 

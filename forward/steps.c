@@ -70,7 +70,7 @@ bool batch_finite(forward_batch *b, const char *what, const gguf_tensor *t, cons
 bool batch_inputs(forward_batch *b, const forward_inputs *in) {
     b->answer = FORWARD_FAILED;
     if (batch_finite(b, "what flows into", in->weights[0], in->x, in->stride, in->features, in->tokens))
-        b->answer = b->site ? b->site->take(b->site->data, in, b->e) : FORWARD_ON;
+        b->answer = b->site ? b->site->on_inputs(b->site->data, in, b->e) : FORWARD_ON;
     return b->answer == FORWARD_ON || b->answer == FORWARD_SKIP;
 }
 

@@ -35,7 +35,7 @@ static forward_bounds bounds_with(const forward_job *j, const forward_model *con
                                   bool logits, size_t batch, bool in_file) {
     forward_bounds b = {.batch = batch, .in_file = in_file};
     uint64_t most = logits ? head_bytes(j, models, n, batch) : 0;
-    b.peak = j->besides;
+    b.peak = j->extra_bytes;
     for (size_t i = 0; i < n; i++) {
         b.states = plus(b.states, forward_stream_bytes(models[i], j->windows, j->context));
         b.peak = plus(b.peak, states_bytes(forward_model_sizes(models[i])->width, j->context, j->windows,
@@ -136,7 +136,7 @@ bool forward_stream_embed(forward_stream *s, const forward_rows *rows, gq_error 
         forward_batch_windows(b, states_windows(&s->states, i));
         if (!forward_embed(b, rows, j->ids + i * s->states.batch * j->context, x,
                            states_stride(&s->states, i), e) ||
-            !states_put(&s->states, i, x, true, e) || !run_pulse(s->run, 0, "embedding", e))
+            !states_put(&s->states, i, x, true, e) || !run_progress(s->run, 0, "embedding", e))
             return false;
     }
     states_turn(&s->states, true);
@@ -174,13 +174,13 @@ static asking asking_of(const forward_stream *s, const forward_site *site) {
     return a;
 }
 
-static forward_answer ask(void *data, const forward_inputs *in, gq_error *e) {
+static forward_answer stream_ask_to_go_on(void *data, const forward_inputs *in, gq_error *e) {
     const asking *a = data;
-    if (!run_pulse(a->run, 0, a->what, e)) return FORWARD_FAILED;
+    if (!run_progress(a->run, 0, a->what, e)) return FORWARD_FAILED;
     if (!a->site) return FORWARD_ON;
     forward_inputs placed = *in;
     placed.first = a->first;
-    return a->site->take(a->site->data, &placed, e);
+    return a->site->on_inputs(a->site->data, &placed, e);
 }
 
 /* x: a batch's states, or a copy of them. */
@@ -190,7 +190,8 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
     if (!b) return false;
     forward_batch_windows(b, states_windows(&s->states, batch));
     a->first = batch * s->states.batch * s->states.context;
-    return forward_block(b, l, part, x, states_stride(&s->states, batch), &(forward_site){ask, a}, e);
+    return forward_block(b, l, part, x, states_stride(&s->states, batch),
+                         &(forward_site){stream_ask_to_go_on, a}, e);
 }
 
 bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part part,
@@ -202,7 +203,7 @@ bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part
         double weights = (double)forward_model_sizes(s->model)->layer_bytes * share;
         float *x = states_take(&s->states, i, false, e);
         if (!x || !run_part(s, i, l, part, x, &a, e) || !states_put(&s->states, i, x, done, e) ||
-            !run_pulse(s->run, weights * (double)states_windows(&s->states, i), a.what, e))
+            !run_progress(s->run, weights * (double)states_windows(&s->states, i), a.what, e))
             return false;
     }
     states_turn(&s->states, done);

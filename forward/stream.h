@@ -24,14 +24,14 @@
 typedef struct forward_job {
     const uint32_t *ids; /* windows x context */
     size_t windows, context;
-    int threads;      /* at most */
-    uint64_t memory;  /* bytes to stay within, as far as that can be done */
-    uint64_t besides; /* bytes that the caller takes meanwhile; they count */
-    bool looks;       /* forward_stream_look will be called */
+    int threads;          /* at most */
+    uint64_t memory;      /* bytes to stay within, as far as that can be done */
+    uint64_t extra_bytes; /* bytes that the caller takes meanwhile; they count */
+    bool looks;           /* forward_stream_look will be called */
     /* Asked and told about work, in bytes of weights times windows, that has been done since the last time
      * (0: none; it is asked then whether to go on; looks tell none). On false the call ends with its error.
      * May be NULL. */
-    bool (*pulse)(void *data, double work, const char *what, gq_error *e);
+    bool (*progress)(void *data, double work, const char *what, gq_error *e);
     void *data;
 } forward_job;
 
@@ -39,7 +39,7 @@ typedef struct forward_job {
 size_t forward_job_windows(const forward_job *j, size_t tokens);
 /* Windows of a batch at most, whatever memory there is. */
 size_t forward_job_batch(const forward_job *j);
-/* All of the work that pulse will be told about: of a stream's layers, and of its logits. */
+/* All of the work that progress will be told about: of a stream's layers, and of its logits. */
 double forward_job_work(const forward_job *j, const forward_model *m, bool logits);
 
 /* Known before anything is read. */
@@ -47,7 +47,7 @@ typedef struct forward_bounds {
     size_t batch;    /* windows at once */
     bool in_file;    /* states do not fit into memory */
     uint64_t states; /* bytes of all streams' states, wherever they are */
-    uint64_t peak;   /* bytes that are taken at most, `besides` among them; beyond `memory` where a single
+    uint64_t peak;   /* bytes that are taken at most, `extra_bytes` among them; beyond `memory` where a single
                         window needs more. UINT64_MAX: more than can be counted */
 } forward_bounds;
 /* Memory bounds of a run with one stream per given model. logits: forward_run_head will be called. */

@@ -185,8 +185,8 @@ bool gguf_header_measure(gguf_header *h, uint64_t *bytes, uint32_t *alignment, g
 }
 
 /* Tensors follow each other at aligned offsets; the last one is padded, too. */
-static bool place_tensors(gguf_header *h, uint64_t data_offset, uint64_t alignment, uint64_t *data_size,
-                          gq_error *e) {
+static bool header_place_tensors(gguf_header *h, uint64_t data_offset, uint64_t alignment,
+                                 uint64_t *data_size, gq_error *e) {
     uint64_t end = data_offset;
     for (uint64_t i = 0; i < h->n_tensors; i++) {
         gguf_tensor *t = &h->tensors[i];
@@ -226,7 +226,7 @@ bool gguf_header_finish(gguf_header *h, const uint8_t **bytes, uint64_t *header_
         !gguf_check_names(h->kv, h->n_kv, h->tensors, h->n_tensors, "output", e))
         return false;
     *header_size = round_up(size, alignment);
-    if (!place_tensors(h, *header_size, alignment, data_size, e)) return false;
+    if (!header_place_tensors(h, *header_size, alignment, data_size, e)) return false;
     free(h->bytes);
     h->bytes = malloc(*header_size);
     if (!h->bytes) return gq_fail_memory(e, *header_size);

@@ -209,7 +209,7 @@ static bool check_total(const gguf_model *m, const split *p, gq_error *e) {
 }
 
 /* path NULL: siblings cannot be found. Takes over `file`. */
-static bool open_model(gguf_model *m, gq_file *file, const char *path, gq_error *e) {
+static bool gguf_open_first_shard(gguf_model *m, gq_file *file, const char *path, gq_error *e) {
     gguf_shard given;
     split p;
     if (!gguf_shard_read(&given, file, e)) return false;
@@ -230,13 +230,13 @@ static bool open_model(gguf_model *m, gq_file *file, const char *path, gq_error 
 bool gguf_model_open(gguf_model *m, const char *path, gq_error *e) {
     gq_file file;
     *m = (gguf_model){.path = NULL};
-    return gq_file_open(&file, path, e) && open_model(m, &file, path, e);
+    return gq_file_open(&file, path, e) && gguf_open_first_shard(m, &file, path, e);
 }
 
 bool gguf_model_memory(gguf_model *m, const char *name, const void *bytes, uint64_t size, gq_error *e) {
     gq_file file;
     *m = (gguf_model){.path = NULL};
-    return gq_file_memory(&file, name, bytes, size, NULL, e) && open_model(m, &file, NULL, e);
+    return gq_file_memory(&file, name, bytes, size, NULL, e) && gguf_open_first_shard(m, &file, NULL, e);
 }
 
 bool gguf_model_planned(gguf_model *m, const gguf_planned *shards, uint32_t n, gq_error *e) {

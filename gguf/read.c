@@ -69,7 +69,7 @@ static bool check_counts(gguf_cursor *c, uint64_t n_tensors, uint64_t n_kv) {
     return true;
 }
 
-static bool read_head(gguf_cursor *c, gguf_shard *s) {
+static bool shard_read_head(gguf_cursor *c, gguf_shard *s) {
     uint32_t magic;
     if (c->file->size == 0) return gq_fail(c->e, "%s: the file is empty", c->file->path);
     if (!gguf_cursor_u32(c, &magic, "the GGUF magic")) return false;
@@ -98,7 +98,7 @@ static bool read_pair(gguf_cursor *c, gguf_kv *kv) {
 }
 
 /* tensor NULL: only check. Its offset is still that in the data section. */
-static bool read_tensor(gguf_cursor *c, gguf_tensor *tensor) {
+static bool shard_read_tensor(gguf_cursor *c, gguf_tensor *tensor) {
     gguf_tensor t = {.ne = {1, 1, 1, 1}};
     uint32_t type;
     gq_error why;
@@ -137,7 +137,7 @@ static bool read_records(gguf_cursor *c, gguf_shard *s) {
     }
     for (uint64_t i = 0; i < s->n_tensors; i++) {
         c->subject = (gguf_subject){.kind = "tensor", .index = i, .count = s->n_tensors};
-        if (!read_tensor(c, s->tensors ? &s->tensors[i] : NULL)) return false;
+        if (!shard_read_tensor(c, s->tensors ? &s->tensors[i] : NULL)) return false;
     }
     return true;
 }
@@ -176,7 +176,7 @@ static bool check_overlap(const gguf_shard *s, gq_error *e) {
 }
 
 /* Offsets become positions in the file. */
-static bool place_tensors(gguf_shard *s, gq_error *e) {
+static bool shard_place_tensors(gguf_shard *s, gq_error *e) {
     uint64_t room = s->file.size > s->data_offset ? s->file.size - s->data_offset : 0;
     for (uint64_t i = 0; i < s->n_tensors; i++) {
         gguf_tensor *t = &s->tensors[i];
@@ -201,13 +201,13 @@ bool gguf_shard_read(gguf_shard *s, gq_file *file, gq_error *e) {
     *s = (gguf_shard){.file = *file};
     *file = (gq_file){.fd = -1};
     gguf_cursor c = {.file = &s->file, .subject = {.kind = "header"}, .e = e};
-    bool ok = read_head(&c, s) && read_records(&c, s) && allocate_records(s, e) && read_records(&c, s);
+    bool ok = shard_read_head(&c, s) && read_records(&c, s) && allocate_records(s, e) && read_records(&c, s);
     s->header = c.bytes;
     ok = ok && gguf_check_names(s->kv, s->n_kv, s->tensors, s->n_tensors, s->file.path, e) &&
          gguf_alignment(s->kv, s->n_kv, &s->alignment, s->file.path, e);
     if (ok) {
         s->data_offset = round_up(c.at, s->alignment);
-        ok = place_tensors(s, e);
+        ok = shard_place_tensors(s, e);
     }
     if (!ok) gguf_shard_free(s);
     return ok;

@@ -40,8 +40,8 @@ static void pack_turned(const work *w, const float *from, size_t rows, size_t co
 }
 
 /* y (+)= x times a packed matrix of so many rows and columns; rows of y and x are `n`. */
-static void multiply(const work *w, const float *x, size_t x_step, size_t n, const float *packed, size_t rows,
-                     size_t columns, float *y, bool add) {
+static void factor_multiply(const work *w, const float *x, size_t x_step, size_t n, const float *packed,
+                            size_t rows, size_t columns, float *y, bool add) {
     size_t panel = w->kernels->panel;
     for (size_t r = 0; r < rows; r += panel)
         w->kernels->multiply(&(matmul_tile){.w = x,
@@ -73,8 +73,9 @@ static void take_off_unit(void *data, size_t unit, int thread) {
     const work *w = s->w;
     (void)thread;
     for (size_t i = 0; i < w->strips - s->strip - 1; i++)
-        multiply(w, tile_at(w, 0, s->strip + 1 + i) + unit * UNIT * STRIP, STRIP, UNIT, w->later + i * TILE,
-                 STRIP, STRIP, tile_at(w, 0, s->strip) + unit * UNIT * STRIP, true);
+        factor_multiply(w, tile_at(w, 0, s->strip + 1 + i) + unit * UNIT * STRIP, STRIP, UNIT,
+                        w->later + i * TILE, STRIP, STRIP, tile_at(w, 0, s->strip) + unit * UNIT * STRIP,
+                        true);
 }
 
 /* Subtracts the part that later strips explain. */
@@ -88,12 +89,13 @@ static void take_off_later(strip_work *s) {
 /* The strip's rows from x on lose what later parts explain of this one. */
 static void take_off_parts(const work *w, size_t part, float *x, size_t n) {
     size_t end = (part + 1) * PART;
-    if (end < STRIP) multiply(w, x + end, STRIP, n, w->parts[part], PART, STRIP - end, x + part * PART, true);
+    if (end < STRIP)
+        factor_multiply(w, x + end, STRIP, n, w->parts[part], PART, STRIP - end, x + part * PART, true);
 }
 static void times_inverse(const work *w, size_t part, float *x, size_t n) {
     float copy[STRIP * PART];
     for (size_t r = 0; r < n; r++) memcpy(copy + r * PART, x + r * STRIP + part * PART, sizeof(float) * PART);
-    multiply(w, copy, PART, n, w->inverses[part], PART, PART, x + part * PART, false);
+    factor_multiply(w, copy, PART, n, w->inverses[part], PART, PART, x + part * PART, false);
 }
 
 /* The root of a part's square in place, and its inverse. */
@@ -160,13 +162,14 @@ typedef struct prepared {
     size_t unseen;
 } prepared;
 
-static double diagonal(const moments_block *b, size_t c) {
+static double moments_diagonal(const moments_block *b, size_t c) {
     return (double)b->triangle[feedback_triangle(c / STRIP) + c * STRIP + c % STRIP];
 }
 
-static prepared prepare(const moments_block *b, uint64_t tokens) {
+static prepared factor_prepare_block(const moments_block *b, uint64_t tokens) {
     prepared p = {b, 1 / (double)tokens, 0, 0};
-    for (size_t c = 0; c < b->columns; c++) p.mean_square += diagonal(b, c), p.unseen += diagonal(b, c) == 0;
+    for (size_t c = 0; c < b->columns; c++)
+        p.mean_square += moments_diagonal(b, c), p.unseen += moments_diagonal(b, c) == 0;
     p.mean_square *= p.per_token / (double)b->columns;
     return p;
 }
@@ -189,7 +192,7 @@ static void fill_strip(void *data, size_t strip, int thread) {
         w->root[from + i] = (float)(f->kept * (double)b->triangle[from + i]);
     for (size_t i = 0; i < STRIP; i++) {
         size_t c = strip * STRIP + i;
-        double value = c < b->columns ? diagonal(b, c) * f->p->per_token + f->added : 1;
+        double value = c < b->columns ? moments_diagonal(b, c) * f->p->per_token + f->added : 1;
         for (size_t j = 0; j < i; j++) tile[i * STRIP + j] = tile[j * STRIP + i];
         own[i * STRIP + i] = (float)value;
         memcpy(tile + i * STRIP + i, own + i * STRIP + i, sizeof(float) * (STRIP - i));
@@ -197,7 +200,7 @@ static void fill_strip(void *data, size_t strip, int thread) {
 }
 
 /* Into the root's place; the diagonal's tiles whole, too. Where nothing was seen all columns are equal. */
-static void fill(const work *w, const prepared *p, double damp, double shrink, float *tiles) {
+static void factor_fill(const work *w, const prepared *p, double damp, double shrink, float *tiles) {
     factor_filling f = {w, p, p->mean_square > 0 ? damp * p->mean_square : 1, (1 - shrink) * p->per_token,
                         tiles};
     threads_for(w->pool, w->strips, 1, fill_strip, &f);
@@ -212,7 +215,7 @@ static float larger_damp(float damp) {
 static bool factor_block(work *w, const prepared *p, moments_settings s, float *tiles, float *damp) {
     while (true) {
         size_t strip = w->strips;
-        fill(w, p, (double)*damp, (double)s.shrink, tiles);
+        factor_fill(w, p, (double)*damp, (double)s.shrink, tiles);
         while (strip > 0 && factor_strip(w, strip - 1)) strip--;
         if (!strip) return true;
         if (*damp >= 1) return false;
@@ -303,7 +306,7 @@ static bool factor_all(moments *m, work *w, moments_settings s, moments_factored
     for (size_t i = 0; i < m->n_blocks && found; i++) {
         moments_block *b = &m->blocks[i];
         feedback_moments *run = &f->runs[i];
-        prepared p = prepare(b, m->tokens);
+        prepared p = factor_prepare_block(b, m->tokens);
         float damp = s.damp;
         f->unseen += p.unseen;
         divide_differences(m, b, s, run);

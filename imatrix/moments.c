@@ -201,7 +201,7 @@ static void settle_tile(void *data, size_t unit, int thread) {
                     b->square + square, of->ends);
 }
 
-static void settle(moments *m, bool ends) {
+static void moments_settle(moments *m, bool ends) {
     if (!m->waiting && !(ends && m->begun)) return;
     for (size_t i = 0; i < m->n_blocks; i++) {
         settled_block of = {m, &m->blocks[i], i * m->shape.width, ends};
@@ -211,7 +211,7 @@ static void settle(moments *m, bool ends) {
     m->waiting = 0, m->begun = !ends;
 }
 
-void moments_end_group(moments *m) { settle(m, true); }
+void moments_end_group(moments *m) { moments_settle(m, true); }
 
 /* Tokens that join those that wait. */
 typedef struct taken {
@@ -242,6 +242,6 @@ void moments_add(moments *m, const float *x, size_t x_stride, const float *y, si
         taken t = {m, x ? x + done : NULL, y + done, x_stride, y_stride, n};
         threads_for(m->pool, m->shape.columns, THREADS_EVEN, take_column, &t);
         m->waiting += n, m->tokens += n;
-        if (m->waiting == MOMENTS_TOKENS) settle(m, !long_groups(m->shape));
+        if (m->waiting == MOMENTS_TOKENS) moments_settle(m, !long_groups(m->shape));
     }
 }

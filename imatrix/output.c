@@ -12,7 +12,7 @@ typedef struct output_piece {
     size_t row, rows, token, tokens;
 } output_piece;
 
-static void multiply(const output_piece *p, const output_side *s, float *y) {
+static void output_multiply(const output_piece *p, const output_side *s, float *y) {
     matmul_weights w = s->weights;
     w.data = (const uint8_t *)w.data + p->row * w.row_bytes, w.rows = p->rows;
     matmul_run(p->m, &w, s->x + p->token, s->stride, y, TOKENS, p->tokens);
@@ -36,7 +36,7 @@ static void compare_row(void *data, size_t r, int thread) {
 }
 
 /* Row by row, each in the order of tokens, then of rows: sum of (a - b)^2; b NULL: zeros. */
-static double distance(const output_piece *p, const float *a, const float *b) {
+static double output_distance(const output_piece *p, const float *a, const float *b) {
     compared_rows c = {.p = p, .a = a, .b = b};
     double sum = 0;
     threads_for(matmul_pool(p->m), p->rows, THREADS_EVEN, compare_row, &c);
@@ -67,11 +67,11 @@ bool output_compare(matmul *m, const output_side *original, const output_side *r
         p.rows = rows - p.row < ROWS ? rows - p.row : ROWS;
         for (p.token = 0; p.token < tokens; p.token += TOKENS) {
             p.tokens = tokens - p.token < TOKENS ? tokens - p.token : TOKENS;
-            multiply(&p, original, wanted);
-            sums->power += distance(&p, wanted, NULL);
+            output_multiply(&p, original, wanted);
+            sums->power += output_distance(&p, wanted, NULL);
             for (size_t i = 0; i < n; i++) {
-                multiply(&p, &rounded[i], got);
-                sums->error[i] += distance(&p, wanted, got);
+                output_multiply(&p, &rounded[i], got);
+                sums->error[i] += output_distance(&p, wanted, got);
             }
         }
     }

@@ -98,7 +98,7 @@ static bool type_fits_row(const mix_tensor *t, uint32_t type) {
 }
 
 /* Numbers that are no weights' usual storage. */
-static bool is_number(uint32_t type) {
+static bool is_element_type(uint32_t type) {
     return !gguf_type_of(type)->quantized && type != GGUF_F32 && type != GGUF_F16 && type != GGUF_BF16;
 }
 
@@ -109,7 +109,7 @@ static mix_choice keep_type(const mix_tensor *t, mix_reason reason, const char *
 /* Image models: besides the named tensors, convolution kernels and what is too small to be worth a loss. */
 static const char *family_keeps(const mix_family *f, const mix_tensor *t) {
     enum { SMALL = 1024 };
-    if (is_number(t->type)) return "kept: holds integers or 64-bit floats";
+    if (is_element_type(t->type)) return "kept: holds integers or 64-bit floats";
     if (t->ne[2] != 1 || t->ne[3] != 1) return "kept: more than two dimensions";
     if (t->ne[0] <= SMALL && t->ne[1] <= SMALL / t->ne[0]) return "kept: at most 1024 elements";
     return mix_family_keeps(f, t->name) ? "kept: by default for this architecture" : NULL;
@@ -267,7 +267,7 @@ static const struct {
 enum { N_DEMANDING = sizeof demanding / sizeof *demanding, Q2_K_S_DEMANDS = N_DEMANDING - 1 };
 
 /* Row of demanding[] that holds for the tensor, among the first n; n: none. */
-static size_t demand(const char *name, uint32_t type, size_t n) {
+static size_t demanding_row(const char *name, uint32_t type, size_t n) {
     bool spared = mix_role_of(name) & (ROLE_OUTPUT | ROLE_EMBED);
     size_t i = 0;
     while (i < n && (demanding[i].type != type || (spared && !demanding[i].always))) i++;
@@ -275,7 +275,7 @@ static size_t demand(const char *name, uint32_t type, size_t n) {
 }
 
 bool mix_demands_importance(const char *name, uint32_t type) {
-    return demand(name, type, Q2_K_S_DEMANDS) < Q2_K_S_DEMANDS;
+    return demanding_row(name, type, Q2_K_S_DEMANDS) < Q2_K_S_DEMANDS;
 }
 
 /* Q2_K_S is the only file type that demands data for Q2_K. */
@@ -286,7 +286,7 @@ static size_t n_demanding(const run *r) {
 /* A tensor whose type demands data that it does not have gets the type for such cases. */
 static bool meet_demand(const run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
     const mix_options *o = r->options;
-    size_t n = n_demanding(r), i = demand(t->name, c->type, n);
+    size_t n = n_demanding(r), i = demanding_row(t->name, c->type, n);
     c->needs_imatrix = i < n;
     if (i == n || o->missing_type < 0 || !o->covered || o->covered[t - r->tensors] || c->type == t->type)
         return true;
@@ -300,7 +300,7 @@ static bool meet_demand(const run *r, const mix_tensor *t, mix_choice *c, gq_err
 /* Would a tensor that is raised be no better off? */
 static bool check_missing_type(const run *r, gq_error *e) {
     int64_t type = r->options->missing_type;
-    return type < 0 || demand("", (uint32_t)type, n_demanding(r)) == n_demanding(r) ||
+    return type < 0 || demanding_row("", (uint32_t)type, n_demanding(r)) == n_demanding(r) ||
            gq_fail_usage(e, "%s cannot stand in where importance data are missing: it needs them itself",
                          gguf_type_name((uint32_t)type));
 }

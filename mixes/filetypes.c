@@ -93,14 +93,14 @@ const mix_filetype *mix_filetype_named(const char *name) {
 }
 
 /* Half of what was typed must be right, or a '_M' is missing. */
-static const char *nearest(const char *name, const char *const *known, size_t n) {
+static const char *nearest_name(const char *name, const char *const *known, size_t n) {
     return *name ? gq_nearest(name, known, n, (unsigned)strlen(name) + 3) : NULL;
 }
 
 const char *mix_filetype_nearest(const char *name) {
     const char *known[N_FILETYPES];
     for (int i = 0; i < N_FILETYPES; i++) known[i] = mix_filetypes[i].name;
-    return nearest(name, known, N_FILETYPES);
+    return nearest_name(name, known, N_FILETYPES);
 }
 
 bool mix_type_named(const char *name, const char *where, uint32_t *type, gq_error *e) {
@@ -113,7 +113,7 @@ bool mix_type_named(const char *name, const char *where, uint32_t *type, gq_erro
     size_t n = 0;
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++)
         if (gguf_type_of(id)) known[n++] = gguf_type_name(id);
-    const char *near = nearest(name, known, n);
+    const char *near = nearest_name(name, known, n);
     if (near) return gq_fail_usage(e, "%s: '%s' is no tensor type, did you mean %s?", where, name, near);
     return gq_fail_usage(e, "%s: '%s' is no tensor type", where, name);
 }

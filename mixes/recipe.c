@@ -5,14 +5,14 @@
 #include "base/memory.h"
 #include "mixes/rules.h"
 
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+static bool recipe_is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 /* Bytes of the item at `text`: up to white space, or to a comma behind its '='. A comma before that belongs
  * to the pattern, as in a{1,2}. */
 static size_t item_length(const char *text, size_t n) {
     bool typed = false;
     size_t i = 0;
-    for (; i < n && !is_space(text[i]) && !(typed && text[i] == ','); i++) typed |= text[i] == '=';
+    for (; i < n && !recipe_is_space(text[i]) && !(typed && text[i] == ','); i++) typed |= text[i] == '=';
     return i;
 }
 
@@ -39,7 +39,7 @@ bool mix_recipe_read(mix_recipe *r, const char *name, const char *text, size_t n
     const char *nul = memchr(text, 0, n);
     bool ok = !nul || fail_here(name, text, (size_t)(nul - text), "a zero byte; this is no text file", e);
     while (ok && at < n) {
-        if (is_space(text[at]) || text[at] == ',') {
+        if (recipe_is_space(text[at]) || text[at] == ',') {
             at++;
         } else if (text[at] == '#') {
             while (at < n && text[at] != '\n') at++;

@@ -8,8 +8,8 @@
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/paths.h"
 #include "quantize/plan/plan.h"
+#include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
-#include "quantize/run/names.h"
 #include "quantize/sized.h"
 #include "quantize/strips/schedule.h"
 
@@ -33,7 +33,7 @@ static bool all_named(const gq_plan *plan) {
 
 /* An output is there already. Where it is this very plan's, whose run was killed after it had given the last
  * name, what lies beside it is of no use to anybody. */
-static void clean_up(const gq_plan *plan) {
+static void job_clean_up(const gq_plan *plan) {
     if (!all_named(plan)) return;
     if (plan->calibration) checkpoint_clean(plan->outputs[0].shards[0].path, &plan->calibration->head);
     journal_clean(plan);
@@ -42,15 +42,15 @@ static void clean_up(const gq_plan *plan) {
 static bool check_targets(const gq_plan *plan, const gq_options *options, const bool *named, gq_error *e) {
     gq_error why = {.text = ""};
     if (plan_check_targets(plan, options, named, &why)) return true;
-    if (why.remedy == GQ_REMEDY_REPLACE) clean_up(plan);
+    if (why.remedy == GQ_REMEDY_REPLACE) job_clean_up(plan);
     if (e) *e = why;
     return false;
 }
 
 /* Whether the outputs may have their names, or have got them already, and what is to be gone on with. */
 static bool look_beside(gq_plan *plan, const gq_options *options, gq_error *e) {
-    names_left left = {.named = NULL};
-    bool ok = names_look(plan, options, &left, e) && check_targets(plan, options, left.named, e) &&
+    finalize_left left = {.named = NULL};
+    bool ok = finalize_probe(plan, options, &left, e) && check_targets(plan, options, left.named, e) &&
               journal_check_names(plan, options, e) &&
               (!plan->calibration || check_states(plan, options, e)) &&
               journal_announce(plan, left.whole, &plan->warnings, e) &&

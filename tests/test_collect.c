@@ -31,7 +31,7 @@ static float sum_of(const float *x, size_t context, size_t batch, bool routed) {
         for (size_t i = 0; routed && i < batch; i++) /* an expert is told of its tokens alone */
             if (x[first + i] != 0) token[n] = (uint32_t)i, some[n++] = x[first + i];
         if (routed) in.x = some, in.tokens = n, in.token = token;
-        assert_int_equal(site.take(site.data, &in, &e), FORWARD_ON);
+        assert_int_equal(site.on_inputs(site.data, &in, &e), FORWARD_ON);
     }
     assert_true(collection_take(c, &im, &e));
     float sum = im.entries[0].sums[0];

@@ -85,7 +85,7 @@ typedef struct asked {
     size_t calls, stop; /* at this call; 0: never */
 } asked;
 
-static bool pulse(void *data, double work, const char *what, gq_error *e) {
+static bool progress(void *data, double work, const char *what, gq_error *e) {
     asked *a = data;
     assert_true(what && *what);
     a->work += work;
@@ -98,7 +98,7 @@ static forward_job job_of(asked *a) {
                          .context = CONTEXT,
                          .threads = 2,
                          .memory = UINT64_MAX,
-                         .pulse = pulse,
+                         .progress = progress,
                          .data = a};
 }
 
@@ -351,7 +351,7 @@ static void bounds_keep_to_the_memory(void **state) {
     }
     j.memory = 0;
     assert_true(forward_bounds_of(&j, models, 2, true).in_file);
-    j.besides = 1 << 20;
+    j.extra_bytes = 1 << 20;
     assert_int_equal(forward_bounds_of(&j, models, 2, true).peak - least, 1 << 20);
     j.windows = SIZE_MAX / 2; /* never run, and counted without harm */
     assert_true(forward_bounds_of(&j, models, 2, true).in_file);

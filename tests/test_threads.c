@@ -53,12 +53,12 @@ static gq_options options_for(int threads) {
         .force = true,      .effort = GQ_EFFORT_DEFAULT};
 }
 
-/* The keeper's thread comes first, then the workers'; the caller's is always there. */
+/* The syncer's thread comes first, then the workers'; the caller's is always there. */
 static void a_run_goes_on_with_fewer(void **state) {
     (void)state;
     for (long n = 0; n <= THREADS; n++) {
         gq_options o = options_for(THREADS);
-        o.sync_ms = 1; /* so that a run without a keeper records on its way */
+        o.sync_ms = 1; /* so that a run without a syncer records on its way */
         char says[64];
         gq_error e;
         size_t n_warnings;

@@ -18,14 +18,14 @@ static gguf_model opened(bool begins) {
 
 static void expect(gguf_model *m, gq_text text, size_t left_over, size_t n, const uint32_t *ids) {
     text_windows w;
-    word_list warnings = {0};
+    warning_list warnings = {0};
     gq_error e;
     if (!windows_read(&w, &text, m, 512, &warnings, &e)) fail_msg("%s", e.text);
     assert_int_equal(w.n * w.context, n);
     assert_int_equal(w.left_over, left_over);
     assert_memory_equal(w.ids, ids, n * sizeof *ids);
     assert_int_equal(warnings.n, 0);
-    windows_free(&w), words_free(&warnings);
+    windows_free(&w), warnings_free(&warnings);
 }
 #define EXPECT(m, left_over, text, ...) \
     expect(m, text, left_over, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t), \
@@ -57,11 +57,11 @@ static void ids_are_taken_as_they_are(void **state) {
 
 static void refuse(gguf_model *m, const char *expected, gq_text text) {
     text_windows w;
-    word_list warnings = {0};
+    warning_list warnings = {0};
     gq_error e = {0};
     if (windows_read(&w, &text, m, 512, &warnings, &e)) fail_msg("taken, in place of: %s", expected);
     if (!strstr(e.text, expected)) fail_msg("'%s' without '%s'", e.text, expected);
-    words_free(&warnings);
+    warnings_free(&warnings);
 }
 
 static void what_cannot_be_windows_is_told(void **state) {
@@ -90,12 +90,12 @@ static void bytes_without_a_token_are_counted(void **state) {
     (void)state;
     gguf_model plain = opened(false);
     text_windows w;
-    word_list warnings = {0};
+    warning_list warnings = {0};
     gq_error e;
     assert_true(windows_read(&w, &TEXT("abzzcd"), &plain, 512, &warnings, &e));
     assert_int_equal(warnings.n, 1);
     assert_non_null(strstr(warnings.items[0], "text: 2 bytes have no token"));
-    windows_free(&w), words_free(&warnings);
+    windows_free(&w), warnings_free(&warnings);
     gguf_model_close(&plain);
 }
 

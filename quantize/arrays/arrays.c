@@ -70,7 +70,7 @@ static size_t rows_from(const array *a, size_t row) {
 }
 
 static bool run_pieces(array *a, int threads, size_t room, const gq_callbacks *callbacks,
-                       bool (*work)(void *array, piece *p, gq_error *e), gq_error *e) {
+                       bool (*work)(void *array, work_piece *p, gq_error *e), gq_error *e) {
     schedule s;
     const schedule_job job = {.end = array_pieces(a), .work = work, .arg = a};
     if (!schedule_start(&s, threads, room, callbacks, e)) return false;
@@ -80,7 +80,7 @@ static bool run_pieces(array *a, int threads, size_t room, const gq_callbacks *c
     return ok;
 }
 
-static void note_done(const array *a, piece *p, size_t rows) {
+static void note_done(const array *a, work_piece *p, size_t rows) {
     p->weights = (uint64_t)rows * a->cols, p->bytes = (uint64_t)rows * a->row_bytes;
 }
 
@@ -100,7 +100,7 @@ static bool fail_weight(const array *a, size_t element, gq_error *e) {
                       column, x, a->type->name);
 }
 
-static bool array_encode_piece(void *arg, piece *p, gq_error *e) {
+static bool array_encode_piece(void *arg, work_piece *p, gq_error *e) {
     array *a = arg;
     size_t row = (size_t)p->number * a->rows_of_piece, rows = rows_from(a, row), n = rows * a->cols;
     const float *x = a->x + row * a->cols;
@@ -183,7 +183,7 @@ bool gq_encode(uint32_t type, uint64_t rows, uint64_t cols, const float *x, cons
 
 /* ---- decoding ---- */
 
-static bool decode_piece(void *arg, piece *p, gq_error *e) {
+static bool decode_piece(void *arg, work_piece *p, gq_error *e) {
     array *a = arg;
     (void)e;
     size_t row = (size_t)p->number * a->rows_of_piece, rows = rows_from(a, row);
@@ -203,7 +203,7 @@ bool gq_decode(uint32_t type, uint64_t rows, uint64_t cols, const void *blocks, 
 
 /* ---- products ---- */
 
-static bool multiply_piece(void *arg, piece *p, gq_error *e) {
+static bool multiply_piece(void *arg, work_piece *p, gq_error *e) {
     array *a = arg;
     (void)e;
     size_t row = (size_t)p->number * a->rows_of_piece, rows = rows_from(a, row);

@@ -32,6 +32,7 @@ typedef struct calibrate_job {
     const forward_model *const *streams; /* once for the original and once per output */
     const uint64_t *numbers;             /* of the layers that are run; NULL: all are */
     size_t n_layers;
+    uint64_t experts_used;     /* that a token meets; 0: not known, all of them */
     uint64_t matrices_at_once; /* experts whose moments fit beside each other */
     size_t n_tensors, n_outputs;
     const gguf_tensor *const *tensors; /* of the model, in the outputs' order */

@@ -67,7 +67,7 @@ static progress_of *progress_at(const calibrator *c, size_t output, size_t tenso
 }
 
 /* How many of its matrices are rounded in this turn so far; all that there can be: it has no part in it. */
-static uint64_t settled(void *data, const gguf_tensor *t) {
+static uint64_t turn_matrices_done(void *data, const gguf_tensor *t) {
     const turn *at = data;
     const calibrator *c = at->c;
     size_t i = number_of(c, t);
@@ -92,7 +92,7 @@ static bool ask_round(void *data, gq_error *e) {
 
 /* ---- a site ---- */
 
-static uint8_t *blocks_of(turn *at, const gguf_tensor *t, size_t number, gq_error *e) {
+static uint8_t *turn_blocks(turn *at, const gguf_tensor *t, size_t number, gq_error *e) {
     for (size_t i = 0; i < at->n_weights; i++)
         if (at->weights[i].tensor == t) return at->weights[i].blocks;
     rounded_weight *grown = realloc(at->weights, (at->n_weights + 1) * sizeof *grown);
@@ -113,12 +113,12 @@ static void drop_weights(turn *at) {
 }
 
 /* All its matrices are rounded. */
-static bool settle(turn *at, const gguf_tensor *t, size_t number, gq_error *e) {
+static bool turn_finish_tensor(turn *at, const gguf_tensor *t, size_t number, gq_error *e) {
     calibrator *c = at->c;
     const progress_of *p = progress_at(c, at->output, number);
     if (at->layer)
         forward_layer_replace(at->layer, t, c->of->outputs[at->output][number].to,
-                              blocks_of(at, t, number, e));
+                              turn_blocks(at, t, number, e));
     return record_add(
         &c->record,
         &(calibrate_entry){
@@ -133,7 +133,7 @@ static bool round_weight(turn *at, uint64_t matrix, const gguf_tensor *t, const 
     size_t number = number_of(c, t);
     progress_of *p = progress_at(c, at->output, number);
     uint64_t bytes = c->of->outputs[at->output][number].out_bytes / matrices_of(t);
-    uint8_t *blocks = at->layer ? blocks_of(at, t, number, e) : NULL;
+    uint8_t *blocks = at->layer ? turn_blocks(at, t, number, e) : NULL;
     if (at->layer && !blocks) return false;
     round_task task = {.of = c->of,
                        .products = c->products,
@@ -142,17 +142,17 @@ static bool round_weight(turn *at, uint64_t matrix, const gguf_tensor *t, const 
                        .matrix = matrix,
                        .inputs = *inputs,
                        .kept = blocks ? blocks + matrix * bytes : NULL,
-                       .pulse = ask_round,
+                       .progress = ask_round,
                        .data = c};
     p->figures.width = settings->width < t->ne[0] ? settings->width : t->ne[0];
     if (!round_matrix(&task, &p->figures, &p->reason, e)) return false;
     p->settled++;
     if (!sweep_tell(&c->sweep, (double)(t->ne[0] * t->ne[1]), e)) return false;
-    return p->settled < matrices_of(t) || settle(at, t, number, e);
+    return p->settled < matrices_of(t) || turn_finish_tensor(at, t, number, e);
 }
 
 /* Held-back tokens, feature after feature, in the place of the others. */
-static float *turned(const site *s, float **tokens, size_t held, size_t stride, gq_error *e) {
+static float *turn_tokens(const site *s, float **tokens, size_t held, size_t stride, gq_error *e) {
     float *x = forward_activations(s->features, stride ? stride : 16, e);
     for (size_t i = 0; x && i < held; i++)
         for (size_t f = 0; f < s->features; f++) x[f * stride + i] = (*tokens)[i * s->features + f];
@@ -172,8 +172,8 @@ static bool round_site_matrix(turn *at, const site *s, uint64_t matrix, site_inp
     }
     moments_free(of.moments), of.moments = NULL;
     size_t stride = forward_stride(of.held);
-    ok = ok && (original = turned(s, &of.original, of.held, stride, e)) &&
-         (rounded = turned(s, &of.rounded, of.held, stride, e));
+    ok = ok && (original = turn_tokens(s, &of.original, of.held, stride, e)) &&
+         (rounded = turn_tokens(s, &of.rounded, of.held, stride, e));
     round_inputs in = {.factored = &f,
                        .mean_square = f.tokens ? mean_square : NULL,
                        .original = original,
@@ -181,7 +181,8 @@ static bool round_site_matrix(turn *at, const site *s, uint64_t matrix, site_inp
                        .held = of.held,
                        .stride = stride};
     for (size_t w = 0; ok && w < s->n_weights; w++)
-        if (settled(at, s->weights[w]) == matrix) ok = round_weight(at, matrix, s->weights[w], &in, e);
+        if (turn_matrices_done(at, s->weights[w]) == matrix)
+            ok = round_weight(at, matrix, s->weights[w], &in, e);
     free(original), free(rounded), free(mean_square);
     moments_factored_free(&f), site_inputs_free(&of);
     return ok;
@@ -198,7 +199,7 @@ static bool round_sites(turn *at, forward_part part, gq_error *e) {
                               .rounded = c->rounded[at->output],
                               .layer = at->layer,
                               .part = part,
-                              .settled = settled,
+                              .settled = turn_matrices_done,
                               .data = at};
         bool ok = site_gather(&s, &search, e), found = s.n_weights > 0;
         for (size_t i = 0; ok && found && i < s.end - s.first; i++)
@@ -210,7 +211,8 @@ static bool round_sites(turn *at, forward_part part, gq_error *e) {
 
 /* ---- a layer ---- */
 
-static bool pass(forward_stream *s, forward_layer *l, bool replaced, forward_part part, gq_error *e) {
+static bool calibrator_pass_layer(forward_stream *s, forward_layer *l, bool replaced, forward_part part,
+                                  gq_error *e) {
     forward_layer_use(l, replaced);
     return forward_stream_pass(s, l, part, NULL, e);
 }
@@ -220,10 +222,10 @@ static bool do_part(calibrator *c, forward_layer *l, forward_part part, gq_error
     for (size_t o = 0; ok && o < c->of->n_outputs; o++) {
         turn at = {.c = c, .output = o, .layer = l};
         if (!c->rounded[o]) continue;
-        ok = round_sites(&at, part, e) && (!l || pass(c->rounded[o], l, true, part, e));
+        ok = round_sites(&at, part, e) && (!l || calibrator_pass_layer(c->rounded[o], l, true, part, e));
         drop_weights(&at);
     }
-    return ok && (!l || pass(c->original, l, false, part, e));
+    return ok && (!l || calibrator_pass_layer(c->original, l, false, part, e));
 }
 
 static bool do_step(void *data, forward_layer *l, gq_error *e) {
@@ -254,7 +256,7 @@ typedef struct embedding {
     uint8_t *raw, *blocks;
 } embedding;
 
-static bool read_rows(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
+static bool embedding_read_rows(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
     const embedding *m = data;
     const calibrate_job *of = m->c->of;
     const codec *codecs = of->kernels->codecs;
@@ -277,7 +279,7 @@ static bool read_rows(void *data, const uint32_t *ids, size_t n, float *rows, gq
     return true;
 }
 
-static bool embed(const calibrator *c, size_t output, gq_error *e) {
+static bool calibrator_embed(const calibrator *c, size_t output, gq_error *e) {
     const gguf_tensor *from = forward_model_sizes(c->of->streams[0])->embedding;
     size_t number = number_of(c, from);
     uint32_t to = number == SIZE_MAX ? from->type->id : c->of->outputs[output][number].to;
@@ -286,7 +288,7 @@ static bool embed(const calibrator *c, size_t output, gq_error *e) {
     size_t width = from->ne[0], stored = gguf_type_bytes(from->type, width),
            bytes = gguf_type_bytes(m.to, width * CODEC_MOST_LANES);
     m.raw = malloc(stored), m.blocks = malloc(bytes);
-    forward_rows rows = {read_rows, &m};
+    forward_rows rows = {embedding_read_rows, &m};
     bool ok = m.raw && m.blocks ? forward_stream_embed(c->rounded[output], &rows, e)
                                 : gq_fail_memory(e, stored + bytes);
     free(m.raw), free(m.blocks);
@@ -299,14 +301,14 @@ static bool embed_all(void *data, gq_error *e) {
     calibrator *c = data;
     if (!forward_stream_embed(c->original, NULL, e)) return false;
     for (size_t o = 0; o < c->of->n_outputs; o++)
-        if (c->rounded[o] && !embed(c, o, e)) return false;
+        if (c->rounded[o] && !calibrator_embed(c, o, e)) return false;
     return true;
 }
 
 size_t calibrator_steps(const calibrate_job *job) { return job->n_layers + head_calibrated(job); }
 
 /* All weights that are rounded: what progress is measured by. */
-static double weights_of(const calibrate_job *job) {
+static double calibrator_weights(const calibrate_job *job) {
     double n = 0;
     for (size_t o = 0; o < job->n_outputs; o++)
         for (size_t i = 0; i < job->n_tensors; i++)
@@ -368,7 +370,7 @@ static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count 
                     .output = head_calibrated(job),
                     .kept = c->kept,
                     .callbacks = callbacks,
-                    .work = weights_of(job),
+                    .work = calibrator_weights(job),
                     .own_work = true};
     bool ok = take_records(c, &p.done, e) && run_sweep(c, &p, e);
     *threads = sweep_threads(&c->sweep);

@@ -14,8 +14,8 @@ bool record_add(calibrate_record *r, const calibrate_entry *entry, gq_error *e) 
     return true;
 }
 
-static bool checksum(const calibrate_job *job, const calibrate_entry *entry, uint8_t *piece, uint32_t *crc,
-                     gq_error *e) {
+static bool record_checksum(const calibrate_job *job, const calibrate_entry *entry, uint8_t *piece,
+                            uint32_t *crc, gq_error *e) {
     const calibrate_store *store = &job->store;
     uint64_t left = job->outputs[entry->output][entry->tensor].out_bytes;
     *crc = 0;
@@ -30,7 +30,8 @@ static bool checksum(const calibrate_job *job, const calibrate_entry *entry, uin
 bool record_sum_up(calibrate_record *r, const calibrate_job *job, gq_error *e) {
     uint8_t *piece = malloc(PIECE);
     bool ok = piece || gq_fail_memory(e, PIECE);
-    for (size_t i = 0; ok && i < r->n; i++) ok = checksum(job, &r->entries[i], piece, &r->entries[i].crc, e);
+    for (size_t i = 0; ok && i < r->n; i++)
+        ok = record_checksum(job, &r->entries[i], piece, &r->entries[i].crc, e);
     free(piece);
     return ok;
 }
@@ -46,7 +47,7 @@ static bool entry_holds(const calibrate_job *job, const calibrate_entry *entry, 
     if (entry->output >= job->n_outputs || entry->tensor >= job->n_tensors ||
         entry->reason >= ROUND_REASONS || !job->outputs[entry->output][entry->tensor].calibrated)
         return false;
-    return !job->store.read || (checksum(job, entry, piece, &crc, NULL) && crc == entry->crc);
+    return !job->store.read || (record_checksum(job, entry, piece, &crc, NULL) && crc == entry->crc);
 }
 
 bool record_holds(const uint8_t *bytes, uint64_t n, const calibrate_job *job) {

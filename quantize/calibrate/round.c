@@ -84,21 +84,22 @@ static bool rows_new(rows *r, const round_task *t, gq_error *e) {
 
 /* ---- rows ---- */
 
-static uint64_t element(const rows *r, uint64_t row) {
+static uint64_t rows_first_element(const rows *r, uint64_t row) {
     return (r->task->matrix * r->tensor->ne[1] + row) * r->columns;
 }
 
-static bool read_rows(rows *r, uint64_t first, gq_error *e) {
+static bool rows_read(rows *r, uint64_t first, gq_error *e) {
     const calibrate_job *of = r->task->of;
     uint64_t left = r->tensor->ne[1] - first;
     strip_encoder with = {.kernels = of->kernels, .type = r->to};
     r->first = first, r->n = left < r->most ? left : r->most;
-    if (!strip_read_decoded(of->kernels, of->file, r->tensor, element(r, first), r->n * r->columns, r->raw,
-                            r->x, e))
+    if (!strip_read_decoded(of->kernels, of->file, r->tensor, rows_first_element(r, first), r->n * r->columns,
+                            r->raw, r->x, e))
         return false;
     size_t beyond = strip_beyond(&with, r->x, r->n * r->columns);
     if (beyond < r->n * r->columns)
-        return strip_fail_to_hold(&with, of->file, r->tensor, element(r, first) + beyond, r->x[beyond], e);
+        return strip_fail_to_hold(&with, of->file, r->tensor, rows_first_element(r, first) + beyond,
+                                  r->x[beyond], e);
     return true;
 }
 
@@ -165,16 +166,16 @@ static bool decodes_to_numbers(const rows *r, const uint8_t *blocks) {
     return k->first_not_finite(r->x, n) == n;
 }
 
-static matmul_weights weights_of(const rows *r, const gguf_type *type, const void *data) {
+static matmul_weights rows_weights(const rows *r, const gguf_type *type, const void *data) {
     return (matmul_weights){data, type->id, r->n, r->columns, gguf_type_bytes(type, r->columns)};
 }
 
 /* error[0]: of the searched rows, [1]: of the calibrated ones, where both are there. */
 static bool compare_rows(const rows *r, size_t ways, output_errors *errors, gq_error *e) {
     const round_inputs *in = &r->task->inputs;
-    output_side original = {weights_of(r, r->from, r->raw), in->original, in->stride};
-    output_side rounded[] = {{weights_of(r, r->to, r->searched), in->rounded, in->stride},
-                             {weights_of(r, r->to, r->calibrated), in->rounded, in->stride}};
+    output_side original = {rows_weights(r, r->from, r->raw), in->original, in->stride};
+    output_side rounded[] = {{rows_weights(r, r->to, r->searched), in->rounded, in->stride},
+                             {rows_weights(r, r->to, r->calibrated), in->rounded, in->stride}};
     return output_compare(r->task->products, &original, rounded, ways, in->held, errors, e);
 }
 
@@ -183,19 +184,19 @@ static bool write_rows(const rows *r, const uint8_t *blocks, gq_error *e) {
     const calibrate_store *store = &t->of->store;
     size_t n = gguf_type_bytes(r->to, r->n * r->columns);
     if (t->kept) memcpy(t->kept + gguf_type_bytes(r->to, r->first * r->columns), blocks, n);
-    return store->write(store->data, t->output, t->tensor, gguf_type_bytes(r->to, element(r, r->first)),
-                        blocks, n, e);
+    return store->write(store->data, t->output, t->tensor,
+                        gguf_type_bytes(r->to, rows_first_element(r, r->first)), blocks, n, e);
 }
 
 /* ---- a matrix ---- */
 
-static bool pulse(const round_task *t, gq_error *e) { return !t->pulse || t->pulse(t->data, e); }
+static bool round_ask(const round_task *t, gq_error *e) { return !t->progress || t->progress(t->data, e); }
 
 /* All rows both ways; the calibrated ones are written. */
 static bool round_both(rows *r, calibrate_figures *sums, output_errors *errors, bool *numbers, gq_error *e) {
     *numbers = true;
     for (uint64_t first = 0; first < r->tensor->ne[1]; first += r->n) {
-        if (!pulse(r->task, e) || !read_rows(r, first, e)) return false;
+        if (!round_ask(r->task, e) || !rows_read(r, first, e)) return false;
         search_rows(r, r->searched);
         calibrate_rows(r, sums);
         if (!compare_rows(r, 2, errors, e) || !write_rows(r, r->calibrated, e)) return false;
@@ -206,7 +207,7 @@ static bool round_both(rows *r, calibrate_figures *sums, output_errors *errors, 
 
 static bool round_by_search(rows *r, bool measure, output_errors *errors, gq_error *e) {
     for (uint64_t first = 0; first < r->tensor->ne[1]; first += r->n) {
-        if (!pulse(r->task, e) || !read_rows(r, first, e)) return false;
+        if (!round_ask(r->task, e) || !rows_read(r, first, e)) return false;
         search_rows(r, r->searched);
         if ((measure && !compare_rows(r, 1, errors, e)) || !write_rows(r, r->searched, e)) return false;
     }

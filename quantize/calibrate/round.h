@@ -41,8 +41,8 @@ typedef struct round_task {
     size_t output, tensor; /* numbers of the job */
     uint64_t matrix;
     round_inputs inputs;
-    uint8_t *kept;                          /* the matrix's blocks go there, too; may be NULL */
-    bool (*pulse)(void *data, gq_error *e); /* asked between runs of rows */
+    uint8_t *kept;                             /* the matrix's blocks go there, too; may be NULL */
+    bool (*progress)(void *data, gq_error *e); /* asked between runs of rows */
     void *data;
 } round_task;
 

@@ -6,7 +6,6 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "forward/groups.h"
-#include "mixes/mixes.h"
 
 enum { NOWHERE = UINT32_MAX };
 
@@ -108,7 +107,7 @@ site_inputs site_take(site *s, size_t i) {
 /* ---- which site ---- */
 
 /* Matrices of all weights of the site that are settled. */
-static uint64_t settled(const gathering *g, const forward_inputs *in) {
+static uint64_t site_matrices_done(const gathering *g, const forward_inputs *in) {
     uint64_t least = in->matrices;
     for (size_t i = 0; i < in->n_weights; i++) {
         uint64_t n = g->search->settled(g->search->data, in->weights[i]);
@@ -130,8 +129,8 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
                 .routed = in->routed};
     memcpy(s->weights, in->weights, sizeof s->weights);
     memory_ledger l = {.failed = false};
-    gguf_facts facts = gguf_facts_of(of->file->kv, of->file->n_kv, NULL, 0);
-    size_t met = mix_matrices_met(in->weights[0]->name, in->weights[0]->ne, &facts);
+    bool some = of->experts_used > 0 && of->experts_used < in->matrices;
+    size_t met = some ? of->experts_used : in->matrices;
     g->sizes = site_sizes_of(of->settings, in->weights[0], in->routed, met, n, of->bounds.batch);
     lay_out_gathering(g, &g->sizes, &l);
     s->inputs = memory_take_zeros(&l, n, sizeof *s->inputs);
@@ -186,8 +185,8 @@ static bool is_held(const gathering *g, const forward_inputs *in, size_t i) {
                                g->window + (in->token ? in->token[i] : i) / of->settings->context);
 }
 
-static void hold(const site *s, size_t most, site_inputs *to, const float *x, size_t x_stride, const float *y,
-                 size_t y_stride, size_t tokens) {
+static void site_hold_back(const site *s, size_t most, site_inputs *to, const float *x, size_t x_stride,
+                           const float *y, size_t y_stride, size_t tokens) {
     if (to->held + tokens > most) tokens = most - to->held;
     for (size_t i = 0; i < tokens; i++, to->held++)
         for (size_t f = 0; f < s->features; f++) {
@@ -220,7 +219,7 @@ static void add_pairs(const gathering *g, size_t matrix, const forward_inputs *i
         uint64_t group = group_of(g, in, begin);
         for (end = begin + 1; end < n && is_held(g, in, end) == held && group_of(g, in, end) == group;) end++;
         if (held)
-            hold(g->s, g->sizes.held, to, x + begin, n, in->x + begin, in->stride, end - begin);
+            site_hold_back(g->s, g->sizes.held, to, x + begin, n, in->x + begin, in->stride, end - begin);
         else
             add_moments(to, group, x + begin, n, in->x + begin, in->stride, end - begin);
     }
@@ -228,10 +227,10 @@ static void add_pairs(const gathering *g, size_t matrix, const forward_inputs *i
 
 /* ---- inputs as the model runs ---- */
 
-static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
+static forward_answer site_on_inputs(void *data, const forward_inputs *in, gq_error *e) {
     gathering *g = data;
     site *s = g->s;
-    uint64_t first = settled(g, in);
+    uint64_t first = site_matrices_done(g, in);
     bool wanted = first < in->matrices;
     if (!s->n_weights && !wanted) return FORWARD_ON;
     if (!s->n_weights && !begin_site(g, in, first, e)) return FORWARD_FAILED;
@@ -253,10 +252,10 @@ static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
 
 /* ---- a run ---- */
 
-static bool look(gathering *g, size_t batch, bool original, gq_error *e) {
+static bool site_run_batch(gathering *g, size_t batch, bool original, gq_error *e) {
     const site_search *search = g->search;
     forward_stream *stream = original ? search->original : search->rounded;
-    forward_site taken = {take, g};
+    forward_site taken = {site_on_inputs, g};
     g->original = original;
     if (!search->layer) return forward_stream_look_final(stream, batch, &taken, e);
     forward_layer_use(search->layer, !original);
@@ -272,9 +271,9 @@ bool site_gather(site *s, const site_search *search, gq_error *e) {
         g.window = i * of->bounds.batch;
         for (size_t k = 0; g.captured && k < s->end - s->first; k++) g.captured[k].tokens = 0;
         g.n_captured = 0;
-        ok = look(&g, i, true, e);
+        ok = site_run_batch(&g, i, true, e);
         if (!s->n_weights) break;
-        ok = ok && look(&g, i, false, e);
+        ok = ok && site_run_batch(&g, i, false, e);
     }
     free(g.captured), free(g.x), free(g.token), free(g.paired), free(g.place);
     return ok;

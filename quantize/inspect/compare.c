@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/words.h"
+#include "base/warnings.h"
 #include "imatrix/inputs.h"
 #include "mixes/mixes.h"
 #include "quantize/input.h"
@@ -35,7 +35,7 @@ struct gq_comparison {
     size_t n_copies;
     compared_copy *copies;
     model_inputs inputs; /* without a path: no importance data */
-    word_list warnings;
+    warning_list warnings;
     double seconds;
 };
 
@@ -80,12 +80,12 @@ static bool same_shape(const gguf_tensor *a, const gguf_tensor *b) {
 static bool comparison_pair_tensor(gq_comparison *c, compared_copy *to, size_t number, gq_error *e) {
     const gguf_tensor *a = c->original.model.tensors[number];
     const gguf_tensor *b = gguf_model_tensor(&to->file.model, a->name);
-    if (!b) return words_add(&c->warnings, e, "%s is not in %s", a->name, to->file.path);
+    if (!b) return warnings_add(&c->warnings, e, "%s is not in %s", a->name, to->file.path);
     if (!same_shape(a, b))
-        return words_add(&c->warnings, e, "%s has another shape in %s", a->name, to->file.path);
+        return warnings_add(&c->warnings, e, "%s has another shape in %s", a->name, to->file.path);
     const char *type = undecodable_type(c->kernels, a, b);
     if (type)
-        return words_add(&c->warnings, e, "%s: %s cannot be decoded, and the types differ", a->name, type);
+        return warnings_add(&c->warnings, e, "%s: %s cannot be decoded, and the types differ", a->name, type);
     to->numbers[to->n] = number;
     comparison_fill_tensor(&to->tensors[to->n++], a, b);
     return true;
@@ -102,7 +102,7 @@ static bool pair_all(gq_comparison *c, compared_copy *to, gq_error *e) {
         if (!comparison_pair_tensor(c, to, i, e)) return false;
     for (uint64_t i = 0; i < b->n_tensors; i++)
         if (!gguf_model_tensor(a, b->tensors[i]->name) &&
-            !words_add(&c->warnings, e, "%s is only in %s", b->tensors[i]->name, to->file.path))
+            !warnings_add(&c->warnings, e, "%s is only in %s", b->tensors[i]->name, to->file.path))
             return false;
     return to->n > 0 ||
            gq_fail(e, "%s and %s have no tensor that could be compared", c->original.path, to->file.path);
@@ -128,14 +128,14 @@ static void comparison_sum_copy(compared_copy *to) {
 
 static bool read_inputs(gq_comparison *c, const char *path, gq_error *e) {
     return !path || (model_inputs_read(&c->inputs, path, (inputs_filter){.n = 0}, e) &&
-                     words_add_lines(&c->warnings, e, c->inputs.warnings));
+                     warnings_add_lines(&c->warnings, e, c->inputs.warnings));
 }
 
 static bool comparison_find_inputs(gq_comparison *c, const gguf_tensor *t, tensor_inputs *found,
                                    gq_error *e) {
     gq_error why = {0};
     return model_inputs_find_tensor(&c->inputs, t, t->transposed, found, &why) ||
-           words_add(&c->warnings, e, "%s; compared without it", why.text);
+           warnings_add(&c->warnings, e, "%s; compared without it", why.text);
 }
 
 /* Notes for the report whether a tensor had importance data. A tensor that both models store in full counts
@@ -190,13 +190,13 @@ static void measure_strips(const comparison_job *p, uint64_t first, size_t n, co
     }
 }
 
-static void count_piece(const comparison_job *j, piece *p, uint64_t weights) {
+static void count_piece(const comparison_job *j, work_piece *p, uint64_t weights) {
     p->weights += weights, p->bytes += gguf_type_bytes(j->tensor->type, weights);
     for (size_t i = 0; i < j->n; i++) p->bytes += gguf_type_bytes(j->pairs[i].tensor->type, weights);
 }
 
 /* Each strip of the original is read and decoded once, then compared with every copy's. */
-static bool comparison_measure_piece(void *arg, piece *p, gq_error *e) {
+static bool comparison_measure_piece(void *arg, work_piece *p, gq_error *e) {
     const comparison_job *j = arg;
     strip_pair *room = p->room;
     const gguf_type *type = j->tensor->type;
@@ -268,7 +268,7 @@ static bool measure_square(const comparison_job *j, uint64_t number, const strip
     return true;
 }
 
-static bool measure_squares(void *arg, piece *p, gq_error *e) {
+static bool measure_squares(void *arg, work_piece *p, gq_error *e) {
     const comparison_job *j = arg;
     const uint64_t *ne = j->tensor->ne, down = pieces_down(j->tensor), across = pieces_across(j->tensor);
     uint64_t matrix = p->number / across / down, row = p->number / across % down * SQUARE,
@@ -302,8 +302,8 @@ static bool comparison_fold_pieces(gq_comparison *c, const comparison_job *p, co
     if (!differs) return true;
     of->copy->losses[of->at] = loss;
     note_coverage(c, of->copy, &of->copy->tensors[of->at], p->inputs.columns > 0);
-    return loss.n || words_add(&c->warnings, e, "%s differs, but %s cannot be decoded", p->tensor->name,
-                               p->tensor->type->name);
+    return loss.n || warnings_add(&c->warnings, e, "%s differs, but %s cannot be decoded", p->tensor->name,
+                                  p->tensor->type->name);
 }
 
 static bool compare_pairs(gq_comparison *c, schedule *s, comparison_job *p, gq_error *e) {
@@ -354,9 +354,9 @@ static bool warn_uncovered(gq_comparison *c, gq_error *e) {
         for (size_t i = 0; i < to->n; i++) any |= to->tensors[i].importance == GQ_IMPORTANCE_FULL;
     }
     if (any || !missing) return importance_warn_unknown(&c->inputs, &c->original.model, &c->warnings, e);
-    return words_add(&c->warnings, e,
-                     "%s: no entry (of %llu) belongs to a tensor that differs; is it of another model?",
-                     c->inputs.path, (unsigned long long)c->inputs.n_entries);
+    return warnings_add(&c->warnings, e,
+                        "%s: no entry (of %llu) belongs to a tensor that differs; is it of another model?",
+                        c->inputs.path, (unsigned long long)c->inputs.n_entries);
 }
 
 static bool comparison_open_model(named_model *m, const char *path, gq_error *e) {
@@ -389,7 +389,7 @@ static bool compare_with(gq_comparison *c, schedule *s, size_t *next, pairing *p
     }
     s->progress.bytes_total = bytes_to_read(c, next);
     return compare_all(c, s, next, pairs, e) && warn_uncovered(c, e) &&
-           words_add_threads(&c->warnings, threads_pool_count(s->pool), e);
+           warnings_add_threads(&c->warnings, threads_pool_count(s->pool), e);
 }
 
 static bool comparison_run(gq_comparison *c, const gq_comparison_request *r, gq_error *e) {
@@ -441,7 +441,7 @@ void gq_comparison_free(gq_comparison *c) {
     }
     free(c->copies);
     model_inputs_free(&c->inputs);
-    words_free(&c->warnings);
+    warnings_free(&c->warnings);
     free(c);
 }
 

@@ -40,7 +40,7 @@ struct gq_importance_plan {
     collection_sizes collected;
     checkpoint_head head;
     gq_importance_facts facts;
-    word_list warnings;
+    warning_list warnings;
 };
 
 /* ---- texts ---- */
@@ -69,9 +69,10 @@ static bool read_texts(gq_importance_plan *p, const gq_importance_request *r, gq
         if (!r->texts[0].tokens) continue;
         left = r->texts[0].tokens - (uint64_t)p->job.windows * p->job.context;
         if (left < p->job.context && i + 1 < r->n_texts)
-            return words_add(&p->warnings, e,
-                             "%zu text%s not used: the texts before have all the tokens that were asked for",
-                             r->n_texts - i - 1, r->n_texts - i == 2 ? " is" : "s are");
+            return warnings_add(
+                &p->warnings, e,
+                "%zu text%s not used: the texts before have all the tokens that were asked for",
+                r->n_texts - i - 1, r->n_texts - i == 2 ? " is" : "s are");
     }
     return true;
 }
@@ -90,20 +91,20 @@ static bool take_part(gq_importance_plan *p, uint32_t part, uint32_t parts, gq_e
 static bool check_context(gq_importance_plan *p, gq_error *e) {
     size_t trained = p->sizes->trained;
     return trained == 0 || p->job.context <= trained ||
-           words_add(&p->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
-                     p->job.context, trained, p->file.path);
+           warnings_add(&p->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
+                        p->job.context, trained, p->file.path);
 }
 
 /* ---- memory ---- */
 
 /* The most of running and of what is put together behind it: entries, what they are written as, and one more
  * copy while they are merged. */
-static bool bound(gq_importance_plan *p, uint64_t memory, gq_error *e) {
+static bool importance_bound_memory(gq_importance_plan *p, uint64_t memory, gq_error *e) {
     struct rusage so_far;
     const forward_model *model = p->model;
     uint64_t resident = memory_budget_taken(), entries = p->collected.entries;
     p->job.memory = memory_budget_of(memory);
-    p->job.besides = plus(resident, p->collected.layer);
+    p->job.extra_bytes = plus(resident, p->collected.layer);
     p->bounds = forward_bounds_of(&p->job, &model, 1, false);
     uint64_t after = plus(resident, plus(entries, plus(entries, entries))), peak = p->bounds.peak;
     if (after > peak) peak = after;
@@ -120,7 +121,7 @@ static bool bound(gq_importance_plan *p, uint64_t memory, gq_error *e) {
 /* ---- the plan ---- */
 
 /* Identifies the run: model, text and settings, by which an unfinished run is known again. */
-static bool identify(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
+static bool importance_identify(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
     checkpoint_head *h = &p->head;
     if (!read_texts(p, r, e) || !take_part(p, r->part, r->parts, e)) return false;
     plan_build(h->build);
@@ -134,24 +135,24 @@ static bool identify(gq_importance_plan *p, const gq_importance_request *r, gq_e
 }
 
 /* Room for the finished layers' records, whose headers take little. */
-static uint64_t record_bytes(const gq_importance_plan *p) {
+static uint64_t importance_record_bytes(const gq_importance_plan *p) {
     enum { EACH = 64 << 10 };
     return plus(p->collected.entries, (p->sizes->layers + 1) * (uint64_t)EACH);
 }
 
-static bool announce(gq_importance_plan *p, gq_error *e) {
+static bool importance_announce_kept(gq_importance_plan *p, gq_error *e) {
     checkpoint c;
     bool ok = checkpoint_look(&c, p->out, &p->head, e);
     p->facts.layers_finished = c.finished;
     if (c.finished)
-        ok = ok && words_add(&p->warnings, e, "an unfinished run for %s will be continued", p->out);
+        ok = ok && warnings_add(&p->warnings, e, "an unfinished run for %s will be continued", p->out);
     if (c.why)
-        ok = ok && words_add(&p->warnings, e, "an unfinished run for %s starts afresh: %s", p->out, c.why);
+        ok = ok && warnings_add(&p->warnings, e, "an unfinished run for %s starts afresh: %s", p->out, c.why);
     checkpoint_close(&c);
     return ok;
 }
 
-static void describe(gq_importance_plan *p) {
+static void importance_describe(gq_importance_plan *p) {
     gguf_facts facts = gguf_facts_of(p->file.kv, p->file.n_kv, NULL, 0);
     gq_importance_facts *f = &p->facts;
     snprintf(p->architecture, sizeof p->architecture, "%s", facts.arch);
@@ -161,11 +162,11 @@ static void describe(gq_importance_plan *p) {
     f->layers = p->sizes->layers;
     f->windows_at_once = p->bounds.batch;
     f->states_in_file = p->bounds.in_file;
-    f->disk = checkpoint_bytes(&p->head, record_bytes(p));
+    f->disk = checkpoint_bytes(&p->head, importance_record_bytes(p));
     p->about.chunk_count = (uint32_t)f->windows, p->about.chunk_size = f->context;
 }
 
-static bool open_model(gq_importance_plan *p, const char *path, gq_error *e) {
+static bool importance_open_model(gq_importance_plan *p, const char *path, gq_error *e) {
     if (!input_open(&p->file, path, e)) return p->file = (gguf_model){0}, false;
     p->model = forward_model_new(&p->file, e);
     if (p->model) p->sizes = forward_model_sizes(p->model);
@@ -173,7 +174,8 @@ static bool open_model(gq_importance_plan *p, const char *path, gq_error *e) {
 }
 
 /* Neither the output nor the states beside it may take the place of what is read. */
-static bool check_inputs(const gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
+static bool importance_check_inputs(const gq_importance_plan *p, const gq_importance_request *r,
+                                    gq_error *e) {
     const char **texts = calloc(r->n_texts, sizeof *texts);
     char *states = checkpoint_path(r->out);
     if (texts)
@@ -187,7 +189,7 @@ static bool check_inputs(const gq_importance_plan *p, const gq_importance_reques
 
 /* The output is there already. Where it is this very run's, killed before it could remove its states, they
  * are of no use to anybody: the last layer is done, and the output is not older than they are. */
-static void clean_up(gq_importance_plan *p, const gq_importance_request *r) {
+static void importance_clean_up(gq_importance_plan *p, const gq_importance_request *r) {
     struct stat made, left;
     checkpoint c = {.fd = -1};
     char *states = checkpoint_path(r->out);
@@ -195,24 +197,25 @@ static void clean_up(gq_importance_plan *p, const gq_importance_request *r) {
                  made.st_mtim.tv_sec < left.st_mtim.tv_sec ||
                  (made.st_mtim.tv_sec == left.st_mtim.tv_sec && made.st_mtim.tv_nsec < left.st_mtim.tv_nsec);
     free(states);
-    if (older || !open_model(p, r->model, NULL) || !identify(p, r, NULL)) return;
+    if (older || !importance_open_model(p, r->model, NULL) || !importance_identify(p, r, NULL)) return;
     if (checkpoint_look(&c, r->out, &p->head, NULL) && c.finished == p->sizes->layers + p->output)
         checkpoint_clean(r->out, &p->head);
     checkpoint_close(&c);
 }
 
-static bool make_plan(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
+static bool importance_make_plan(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
     p->dat = r->dat, p->force = r->force, p->output = r->output;
     p->out = strdup(r->out);
     if (!p->out) return gq_fail_memory(e, strlen(r->out));
-    if (!gq_check_target(r->out, r->force, e)) return clean_up(p, r), false;
-    if (!open_model(p, r->model, e) || !check_inputs(p, r, e)) return false;
+    if (!gq_check_target(r->out, r->force, e)) return importance_clean_up(p, r), false;
+    if (!importance_open_model(p, r->model, e) || !importance_check_inputs(p, r, e)) return false;
     p->job.threads = threads_asked(r->threads);
     const char *output = p->output ? p->sizes->out->name : NULL;
     p->collected = collection_measure(&p->file, p->sizes->layers, output);
-    if (!identify(p, r, e) || !check_context(p, e) || !bound(p, r->memory, e)) return false;
-    describe(p);
-    return announce(p, e);
+    if (!importance_identify(p, r, e) || !check_context(p, e) || !importance_bound_memory(p, r->memory, e))
+        return false;
+    importance_describe(p);
+    return importance_announce_kept(p, e);
 }
 
 gq_importance_plan *gq_importance_plan_new(const gq_importance_request *request, gq_error *e) {
@@ -223,7 +226,7 @@ gq_importance_plan *gq_importance_plan_new(const gq_importance_request *request,
     p->facts.size = sizeof p->facts;
     if (asked.n_texts == 0)
         gq_fail_usage(e, "no text to run the model on");
-    else if (make_plan(p, &asked, e))
+    else if (importance_make_plan(p, &asked, e))
         return p;
     gq_importance_plan_free(p);
     return NULL;
@@ -234,7 +237,7 @@ void gq_importance_plan_free(gq_importance_plan *p) {
     forward_model_free(p->model);
     gguf_model_close(&p->file);
     imatrix_free(&p->about);
-    words_free(&p->warnings);
+    warnings_free(&p->warnings);
     free(p->ids), free(p->out);
     free(p);
 }
@@ -262,7 +265,7 @@ static bool check_sums(const imatrix *layer, const char *out, gq_error *e) {
 }
 
 /* Hands out the sums since the last record as the next one. */
-static bool take_layer(void *data, sweep_record *to, gq_error *e) {
+static bool importance_take_layer(void *data, sweep_record *to, gq_error *e) {
     running *r = data;
     imatrix layer;
     uint8_t *bytes = NULL;
@@ -274,7 +277,7 @@ static bool take_layer(void *data, sweep_record *to, gq_error *e) {
     return ok;
 }
 
-static bool run_model(running *r, const gq_callbacks *callbacks, gq_error *e) {
+static bool importance_run_model(running *r, const gq_callbacks *callbacks, gq_error *e) {
     gq_importance_plan *p = r->plan;
     const forward_model *const model = p->model;
     double work = forward_job_work(&p->job, model, false), layers = (double)p->sizes->layers;
@@ -294,8 +297,8 @@ static bool run_model(running *r, const gq_callbacks *callbacks, gq_error *e) {
         sweep_open(&s, &plan, e) && (r->sums = collection_new(forward_run_pool(s.run), p->job.context, e));
     if (ok) {
         forward_site site = collection_site(r->sums);
-        ok = sweep_run(&s, &(sweep_calls){.after = take_layer, .site = &site, .data = r}, e) &&
-             words_add_threads(&p->warnings, sweep_threads(&s), e);
+        ok = sweep_run(&s, &(sweep_calls){.after = importance_take_layer, .site = &site, .data = r}, e) &&
+             warnings_add_threads(&p->warnings, sweep_threads(&s), e);
     }
     sweep_close(&s), collection_free(r->sums);
     return ok;
@@ -338,13 +341,14 @@ static void say_what_is_kept(const checkpoint *c, gq_error *e) {
                   c->path);
 }
 
-static gq_imatrix *compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
+static gq_imatrix *importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
     running r = {.plan = p};
     gq_imatrix *m = NULL;
     gq_error unused;
     if (!e) e = &unused;
-    bool opened = checkpoint_open(&r.kept, p->out, &p->head, record_bytes(p), e), bad_input = false;
-    bool ok = opened && run_model(&r, callbacks, e);
+    bool opened = checkpoint_open(&r.kept, p->out, &p->head, importance_record_bytes(p), e),
+         bad_input = false;
+    bool ok = opened && importance_run_model(&r, callbacks, e);
     if (opened && !ok) bad_input = e->status == GQ_BAD_WEIGHTS || !gguf_model_unchanged(&p->file, NULL);
     if (ok && !gguf_model_unchanged(&p->file, e)) ok = false, bad_input = true;
     if (ok) m = write_out(&r, e);
@@ -357,5 +361,5 @@ static gq_imatrix *compute(gq_importance_plan *p, const gq_callbacks *callbacks,
 
 gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
     gq_callbacks called;
-    return SIZED_TAKE(called, callbacks, e) ? compute(p, &called, e) : NULL;
+    return SIZED_TAKE(called, callbacks, e) ? importance_compute(p, &called, e) : NULL;
 }

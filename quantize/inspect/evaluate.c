@@ -24,7 +24,7 @@ struct gq_evaluation {
     text_windows windows;
     forward_bounds bounds;
     scores scores;
-    word_list warnings;
+    warning_list warnings;
     char architecture[128];
     double seconds;
     gq_evaluation_facts facts;
@@ -143,8 +143,8 @@ static bool evaluation_check_context(gq_evaluation *v, const gq_text *text, gq_e
             e, "windows of %zu tokens: the second half of each is scored, so they need at least %d", context,
             LEAST);
     return trained == 0 || context <= trained ||
-           words_add(&v->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
-                     context, trained, v->runners[0].path);
+           warnings_add(&v->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
+                        context, trained, v->runners[0].path);
 }
 
 static bool evaluation_conclude(gq_evaluation *v, gq_error *e) {
@@ -183,7 +183,7 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
            read_windows(v, &r->text, e) && side_by_side_bounds(s, &v->bounds, e);
 }
 
-static bool evaluation_run(gq_evaluation *v, const side_by_side *s, gq_error *e) {
+static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, gq_error *e) {
     double started = schedule_clock();
     size_t context = v->windows.context, scored = scored_of(context);
     bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e) &&
@@ -225,7 +225,7 @@ static gq_evaluation *evaluation_new(const gq_evaluation_request *request, bool 
     if (!SIZED_TAKE(asked, request, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
     asked.callbacks = &callbacks;
     gq_evaluation *v = new_evaluation(asked.n_copies + 1, e);
-    if (v && evaluation_plan(v, &asked, &s, e) && (only_plan || evaluation_run(v, &s, e))) {
+    if (v && evaluation_plan(v, &asked, &s, e) && (only_plan || evaluation_run_models(v, &s, e))) {
         evaluation_sum_up(v);
         return v;
     }
@@ -262,7 +262,7 @@ void gq_evaluation_free(gq_evaluation *v) {
     free(v->runners), free(v->paths), free(v->models);
     windows_free(&v->windows);
     scores_free(&v->scores);
-    words_free(&v->warnings);
+    warnings_free(&v->warnings);
     free(v);
 }
 

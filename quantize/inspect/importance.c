@@ -120,8 +120,8 @@ static size_t list_weights(const gq_stored *stored, size_t n, imatrix_weight *we
     return n_weights;
 }
 
-static bool importance_coverage_of(const imatrix *im, const imatrix_weight *weights, gq_imatrix_coverage *c,
-                                   gq_error *e) {
+static bool importance_cover_weights(const imatrix *im, const imatrix_weight *weights, gq_imatrix_coverage *c,
+                                     gq_error *e) {
     imatrix_coverage *found = calloc(c->n + 1, sizeof *found);
     bool *used = calloc(im->n_entries + 1, sizeof *used);
     c->weights = calloc(c->n + 1, sizeof *c->weights);
@@ -168,7 +168,7 @@ gq_imatrix_coverage *gq_imatrix_cover_model(const gq_imatrix *m, const char *mod
     const gq_stored *stored = gq_model_tensors(c->model, &n);
     imatrix_weight *weights = calloc(n + 1, sizeof *weights);
     if (weights) c->n = list_weights(stored, n, weights);
-    bool ok = weights ? importance_coverage_of(&m->data, weights, c, e) && find_unknown(stored, n, c, e)
+    bool ok = weights ? importance_cover_weights(&m->data, weights, c, e) && find_unknown(stored, n, c, e)
                       : gq_fail_memory(e, n * sizeof *weights);
     free(weights);
     if (ok) return c;

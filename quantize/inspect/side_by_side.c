@@ -74,7 +74,7 @@ static bool keep_scores(void *data, gq_error *e) {
     return true;
 }
 
-static bool score(contest *c, gq_error *e) {
+static bool contest_score(contest *c, gq_error *e) {
     const forward_head head = {.from = scored_from(c->job.context),
                                .n = scored_of(c->job.context),
                                .start = start_scores,
@@ -118,18 +118,19 @@ static bool models_unchanged(const contest *c, gq_error *e) {
 static bool run_with_file(contest *c, gq_error *e) {
     size_t vocabulary = forward_model_sizes(c->models[0])->vocabulary;
     if (!c->s->logits)
-        return sweep_run(&c->sweep, &(sweep_calls){.data = c}, e) && score(c, e) && models_unchanged(c, e);
+        return sweep_run(&c->sweep, &(sweep_calls){.data = c}, e) && contest_score(c, e) &&
+               models_unchanged(c, e);
     if (!logits_file_start(&c->file, c->s->logits, c->s->replace_logits, c->job.windows * c->job.context,
                            vocabulary, e))
         return false;
-    bool ok = sweep_run(&c->sweep, &(sweep_calls){.data = c}, e) && write_logits(c, e) && score(c, e) &&
-              models_unchanged(c, e);
+    bool ok = sweep_run(&c->sweep, &(sweep_calls){.data = c}, e) && write_logits(c, e) &&
+              contest_score(c, e) && models_unchanged(c, e);
     return logits_file_end(&c->file, ok, e);
 }
 
 /* ---- all ---- */
 
-static bool prepare(contest *c, const side_by_side *s, gq_error *e) {
+static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
     size_t n = s->windows->n * scored_of(s->windows->context);
     *c = (contest){.s = s,
                    .job = {.ids = s->windows->ids,
@@ -140,7 +141,7 @@ static bool prepare(contest *c, const side_by_side *s, gq_error *e) {
                    .models = calloc(s->n, sizeof *c->models)};
     if (!c->models) return gq_fail_memory(e, s->n * sizeof *c->models);
     size_t batch = forward_job_batch(&c->job) * scored_of(c->job.context);
-    c->job.besides =
+    c->job.extra_bytes =
         plus(memory_budget_taken(), plus(times(s->n, n * SCORE_BYTES), divergence_bytes(batch, s->n - 1)));
     for (size_t m = 0; m < s->n; m++) c->models[m] = s->runners[m].model;
     return true;
@@ -148,14 +149,14 @@ static bool prepare(contest *c, const side_by_side *s, gq_error *e) {
 
 bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e) {
     contest c;
-    bool ok = prepare(&c, s, e);
+    bool ok = contest_prepare(&c, s, e);
     if (ok) *to = forward_bounds_of(&c.job, c.models, s->n, true);
     free(c.models);
     return ok;
 }
 
 /* All models are as far when they are told to stop; copies may have fewer layers. */
-static bool run_all(contest *c, word_list *warnings, gq_error *e) {
+static bool run_all(contest *c, warning_list *warnings, gq_error *e) {
     const side_by_side *s = c->s;
     sweep_plan plan = {.job = &c->job,
                        .bounds = forward_bounds_of(&c->job, c->models, s->n, true),
@@ -168,14 +169,14 @@ static bool run_all(contest *c, word_list *warnings, gq_error *e) {
         plan.n_layers = larger(plan.n_layers, forward_model_sizes(c->models[m])->layers);
     }
     bool ok = sweep_open(&c->sweep, &plan, e) && run_with_file(c, e) &&
-              words_add_threads(warnings, sweep_threads(&c->sweep), e);
+              warnings_add_threads(warnings, sweep_threads(&c->sweep), e);
     sweep_close(&c->sweep);
     return ok;
 }
 
-bool side_by_side_run(const side_by_side *s, scores *to, word_list *warnings, gq_error *e) {
+bool side_by_side_run(const side_by_side *s, scores *to, warning_list *warnings, gq_error *e) {
     contest c;
-    bool ok = prepare(&c, s, e);
+    bool ok = contest_prepare(&c, s, e);
     c.to = to;
     ok = ok && run_all(&c, warnings, e);
     free(c.models);

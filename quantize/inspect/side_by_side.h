@@ -33,6 +33,6 @@ static inline size_t scored_of(size_t context) { return context - 1 - scored_fro
 /* Computes memory bounds before anything is read. */
 bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e);
 /* Fills the scores, window after window. Adds a warning where threads could not be started. */
-bool side_by_side_run(const side_by_side *s, scores *to, word_list *warnings, gq_error *e);
+bool side_by_side_run(const side_by_side *s, scores *to, warning_list *warnings, gq_error *e);
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/words.h"
+#include "base/warnings.h"
 #include "codec/vector.h"
 #include "mixes/mixes.h"
 #include "model/facts.h"
@@ -18,7 +18,7 @@
 struct gq_speed {
     size_t n;
     gq_speed_file *files;
-    word_list warnings;
+    warning_list warnings;
     int threads;
 };
 
@@ -86,7 +86,7 @@ static bool part_add(speed_part *p, const gguf_tensor *t, uint64_t row, size_t r
     return true;
 }
 
-static bool part_read(void *arg, piece *at, gq_error *e) {
+static bool part_read(void *arg, work_piece *at, gq_error *e) {
     const speed_part *p = arg;
     const speed_run *r = &p->runs[at->number];
     at->weights = r->tensor->ne[0] * r->rows, at->bytes = run_bytes(r);
@@ -207,8 +207,9 @@ static bool find_needed(gq_speed *v, gq_speed_file *f, const gguf_model *m, cons
         return gq_fail(e,
                        "%s: no tensor in it is a matrix that can be multiplied, so no speed can be measured",
                        f->path);
-    return !unknown || words_add(&v->warnings, e, "%s: %zu matri%s of types without a decoder %s left out",
-                                 f->path, unknown, unknown == 1 ? "x" : "ces", unknown == 1 ? "is" : "are");
+    return !unknown ||
+           warnings_add(&v->warnings, e, "%s: %zu matri%s of types without a decoder %s left out", f->path,
+                        unknown, unknown == 1 ? "x" : "ces", unknown == 1 ? "is" : "are");
 }
 
 static bool part_start(speed_part *p, const needed *what, float **x, gq_error *e) {
@@ -307,7 +308,7 @@ gq_speed *gq_speed_measure(const gq_speed_request *request, gq_error *e) {
     ok = ok && schedule_start(&s, asked.threads, 64, &callbacks, e);
     if (ok) v->threads = threads_pool_most(s.pool);
     for (size_t i = 0; ok && i < asked.n_models; i++) ok = clock_file(v, asked.models[i], &s, e);
-    ok = ok && words_add_threads(&v->warnings, threads_pool_count(s.pool), e);
+    ok = ok && warnings_add_threads(&v->warnings, threads_pool_count(s.pool), e);
     schedule_end(&s);
     if (ok) return v;
     gq_speed_free(v);
@@ -318,7 +319,7 @@ void gq_speed_free(gq_speed *v) {
     if (!v) return;
     for (size_t i = 0; i < v->n; i++) free((char *)v->files[i].path), free(v->files[i].types);
     free(v->files);
-    words_free(&v->warnings);
+    warnings_free(&v->warnings);
     free(v);
 }
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
-#include "base/words.h"
+#include "base/warnings.h"
 #include "codec/vector.h"
 #include "gguf/gguf.h"
 #include "quantize/input.h"
@@ -21,9 +21,9 @@ struct gq_verification {
     gguf_model model;
     size_t n;
     gq_verdict *verdicts;
-    word_list problems; /* what the verdicts point to */
-    word_list missing;  /* names, as they are */
-    word_list warnings;
+    warning_list problems; /* what the verdicts point to */
+    warning_list missing;  /* names, as they are */
+    warning_list warnings;
     gq_verified_type types[GGUF_TYPE_LIMIT]; /* by number; at the end only those it has */
     size_t n_types;
     codec_vector vector;             /* to multiply with */
@@ -154,7 +154,7 @@ static uint64_t piece_elements(const gguf_tensor *t, uint64_t number) {
     return left < STRIP_PIECE ? left : STRIP_PIECE;
 }
 
-static bool check_piece(void *arg, piece *p, gq_error *e) {
+static bool check_piece(void *arg, work_piece *p, gq_error *e) {
     const check *c = arg;
     check_room *room = p->room;
     strip_pair *strips = &room->strips;
@@ -179,7 +179,7 @@ static bool check_piece(void *arg, piece *p, gq_error *e) {
     return true;
 }
 
-static bool fold_piece(void *arg, const piece *p, gq_error *e) {
+static bool fold_piece(void *arg, const work_piece *p, gq_error *e) {
     (void)e;
     check *c = arg;
     const check_room *room = p->room;
@@ -192,7 +192,7 @@ static bool fold_piece(void *arg, const piece *p, gq_error *e) {
 }
 
 static bool set_problem(gq_verification *v, gq_verdict *verdict, gq_error *e, const char *text) {
-    if (!words_add(&v->problems, e, "%s", text)) return false;
+    if (!warnings_add(&v->problems, e, "%s", text)) return false;
     verdict->problem = v->problems.items[v->problems.n - 1];
     return true;
 }
@@ -252,7 +252,8 @@ static bool verification_check_sums(gq_verification *v, const gq_checksum *expec
     }
     free(sorted);
     for (size_t i = 0; ok && i < n; i++)
-        ok = gguf_model_tensor(&v->model, expected[i].name) || words_copy(&v->missing, e, expected[i].name);
+        ok =
+            gguf_model_tensor(&v->model, expected[i].name) || warnings_copy(&v->missing, e, expected[i].name);
     return ok;
 }
 
@@ -308,7 +309,7 @@ static bool verification_run(gq_verification *v, int threads, const gq_callbacks
     s.progress.bytes_total = bytes;
     bool ok = true;
     for (size_t i = 0; ok && i < v->n; i++) ok = verify_tensor(v, &s, i, e);
-    ok = ok && words_add_threads(&v->warnings, threads_pool_count(s.pool), e);
+    ok = ok && warnings_add_threads(&v->warnings, threads_pool_count(s.pool), e);
     schedule_end(&s);
     return ok && check_set(v, e) && check_transposed(v, e);
 }
@@ -336,7 +337,7 @@ void gq_verification_free(gq_verification *v) {
     if (!v) return;
     gguf_model_close(&v->model);
     free(v->verdicts);
-    words_free(&v->problems), words_free(&v->missing), words_free(&v->warnings);
+    warnings_free(&v->problems), warnings_free(&v->missing), warnings_free(&v->warnings);
     free(v);
 }
 

@@ -23,7 +23,7 @@ static bool all_copies(const gq_plan *plan) {
 }
 
 /* Whether a text of the metadata is this one. */
-static bool says(const gq_plan *plan, const char *key, const char *expected) {
+static bool metadata_says(const gq_plan *plan, const char *key, const char *expected) {
     const char *text;
     uint64_t n;
     return gguf_kv_string(gguf_facts_find(&plan->facts, key), &text, &n) && n == strlen(expected) &&
@@ -36,14 +36,14 @@ bool plan_check_kind(const gq_plan *plan, gq_error *e) {
         return gq_fail(e, "%s: general.architecture is not a string (value type %u, expected %u)",
                        plan_input(plan), kv->type, GGUF_STRING);
     for (size_t i = 0; i < sizeof no_models / sizeof *no_models; i++)
-        if (says(plan, "general.type", no_models[i].type) && !all_copies(plan))
+        if (metadata_says(plan, "general.type", no_models[i].type) && !all_copies(plan))
             return gq_fail(e, "%s %s", plan_input(plan), no_models[i].advice);
     return true;
 }
 
 /* ---- what becomes of its tensors ---- */
 
-static bool changes(const gq_plan *plan, size_t tensor) {
+static bool is_quantized(const gq_plan *plan, size_t tensor) {
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!plan_copies(&plan->sources[tensor], &plan->outputs[o].tensors[tensor])) return true;
     return false;
@@ -55,16 +55,17 @@ static bool warn_requantized(gq_plan *plan, gq_error *e) {
     uint32_t most = 0;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gguf_type *from = plan->sources[i].tensor->type;
-        if (!from->quantized || !changes(plan, i)) continue;
+        if (!from->quantized || !is_quantized(plan, i)) continue;
         n++;
         if (++of[from->id] > of[most]) most = from->id;
     }
     return n == 0 ||
-           words_add(&plan->warnings, e,
-                     "%zu of %zu tensor%s %s quantized already, most as %s: errors are measured against "
-                     "what they are now and come on top of what was lost before; quantize the original "
-                     "where there is one",
-                     n, plan->n_tensors, gq_s(plan->n_tensors), n == 1 ? "is" : "are", gguf_type_name(most));
+           warnings_add(&plan->warnings, e,
+                        "%zu of %zu tensor%s %s quantized already, most as %s: errors are measured against "
+                        "what they are now and come on top of what was lost before; quantize the original "
+                        "where there is one",
+                        n, plan->n_tensors, gq_s(plan->n_tensors), n == 1 ? "is" : "are",
+                        gguf_type_name(most));
 }
 
 static bool warn_names(gq_plan *plan, gq_error *e) {
@@ -72,10 +73,10 @@ static bool warn_names(gq_plan *plan, gq_error *e) {
     for (size_t i = plan->n_tensors; i-- > 0;)
         if (strlen(plan->sources[i].name) > LLAMA_NAME) n++, first = i;
     if (n == 0) return true;
-    return words_add(&plan->warnings, e,
-                     "%zu tensor %s longer than %d bytes, which llama.cpp refuses to load: %s%s", n,
-                     n == 1 ? "name is" : "names are", (int)LLAMA_NAME, n == 1 ? "" : "the first is ",
-                     plan->sources[first].name);
+    return warnings_add(&plan->warnings, e,
+                        "%zu tensor %s longer than %d bytes, which llama.cpp refuses to load: %s%s", n,
+                        n == 1 ? "name is" : "names are", (int)LLAMA_NAME, n == 1 ? "" : "the first is ",
+                        plan->sources[first].name);
 }
 
 static bool warn_unchanged(gq_plan *plan, const plan_output *out, gq_error *e) {
@@ -88,20 +89,20 @@ static bool warn_unchanged(gq_plan *plan, const plan_output *out, gq_error *e) {
     }
     const char *why = out->tensors[0].why;
     if (already) why = "some are quantized and have the type that they would get";
-    return words_add(&plan->warnings, e, "%s: no tensor changes%s%s; the output is a copy", out->label,
-                     *why ? ": " : "", why);
+    return warnings_add(&plan->warnings, e, "%s: no tensor changes%s%s; the output is a copy", out->label,
+                        *why ? ": " : "", why);
 }
 
 /* Vision and audio parts are small, and all that is seen or heard passes them. */
 static bool warn_projector(gq_plan *plan, const plan_output *out, gq_error *e) {
-    if (!says(plan, "general.architecture", "clip")) return true;
+    if (!metadata_says(plan, "general.architecture", "clip")) return true;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gguf_type *to = gguf_type_of(out->tensors[i].to);
         if (out->tensors[i].to != out->tensors[i].from && 8 * to->block_bytes < 8 * to->block_elements)
-            return words_add(&plan->warnings, e,
-                             "%s: a projector (mmproj), which all images and sounds pass through; F16 or "
-                             "Q8_0 is usual and saves most of what can be saved",
-                             out->label);
+            return warnings_add(&plan->warnings, e,
+                                "%s: a projector (mmproj), which all images and sounds pass through; F16 or "
+                                "Q8_0 is usual and saves most of what can be saved",
+                                out->label);
     }
     return true;
 }

@@ -18,7 +18,7 @@ static bool read_type(const char *name, const char *option, int64_t *type, gq_er
     return true;
 }
 
-static const char *label(uint32_t type) { return gguf_type_name(type); }
+static const char *type_label(uint32_t type) { return gguf_type_name(type); }
 
 /* Can this tensor become what the mix wants? */
 static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, bool needs_data,
@@ -34,26 +34,27 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
                        (unsigned long long)t->ne[0], to->name, to->block_elements);
     if (plan_copies(source, t)) return true;
     if (source->tensor->type->quantized && !options->allow_requantize)
-        return gq_fail_remedy(
-            e, GQ_REMEDY_REQUANTIZE, "%s: tensor %s is already quantized, as %s; asked for: %s%s", file,
-            t->source_name, label(t->from), label(t->to), plan_transposes(source) ? ", transposed" : "");
+        return gq_fail_remedy(e, GQ_REMEDY_REQUANTIZE,
+                              "%s: tensor %s is already quantized, as %s; asked for: %s%s", file,
+                              t->source_name, type_label(t->from), type_label(t->to),
+                              plan_transposes(source) ? ", transposed" : "");
     if (!plan->kernels->codecs[t->from].decode)
         return gq_fail(e, "%s: tensor %s is stored as %s, which gquant cannot decode", file, t->source_name,
-                       label(t->from));
+                       type_label(t->from));
     if (!plan->kernels->codecs[t->to].encode)
         return gq_fail(e, "%s: tensor %s would become %s, which gquant cannot write", file, t->source_name,
-                       label(t->to));
+                       type_label(t->to));
     if (needs_data && !source->inputs.columns && !t->calibrated)
         return gq_fail_remedy(e, plan->inputs.n_entries ? GQ_REMEDY_OTHER_TYPE : GQ_REMEDY_NONE,
                               "%s: tensor %s: %s in %s %s file needs importance data, and %s", file,
-                              t->source_name, label(t->to), gq_a(out->label), out->label,
+                              t->source_name, type_label(t->to), gq_a(out->label), out->label,
                               source->transposed ? "none is of use to what is stored transposed"
                               : options->imatrix ? "there is none for it"
                                                  : "none is given");
     return true;
 }
 
-static uint64_t bytes_as(uint32_t type, const uint64_t ne[4]) {
+static uint64_t tensor_bytes_as(uint32_t type, const uint64_t ne[4]) {
     const gguf_type *t = gguf_type_of(type);
     return t ? gguf_type_bytes(t, gguf_elements(ne)) : 0;
 }
@@ -72,10 +73,10 @@ static void fill_tensor(gq_tensor *t, const plan_source *source, const mix_choic
                      .n_weights = gguf_elements(in->ne)};
     memcpy(t->ne, in->ne, sizeof t->ne);
     while (!keep_shape && t->n_dims > 1 && t->ne[t->n_dims - 1] == 1) t->n_dims--;
-    t->out_bytes = bytes_as(t->to, t->ne);
+    t->out_bytes = tensor_bytes_as(t->to, t->ne);
 }
 
-static void summarise(plan_output *out, size_t n) {
+static void plan_sum_up_output(plan_output *out, size_t n) {
     gq_summary *s = &out->summary;
     *s = (gq_summary){.size = sizeof *s, .path = out->path, .filetype = out->label, .n_tensors = n};
     for (size_t i = 0; i < n; i++) {
@@ -155,7 +156,7 @@ bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e) 
         fill_tensor(&out->tensors[i], &plan->sources[i], &choices[i], keep_shape);
         out->tensors[i].calibrated = plan_calibrated(plan, output, i);
     }
-    summarise(out, n);
+    plan_sum_up_output(out, n);
     return true;
 }
 
@@ -170,17 +171,17 @@ bool plan_check_types(const gq_plan *plan, const plan_assignment *a, const gq_op
 
 static bool warn_unmatched(gq_plan *plan, size_t n, const char *first, const char *of, gq_error *e) {
     return n == 0 ||
-           words_add(&plan->warnings, e,
-                     "%zu %s %s: no tensor matches, or earlier patterns take all that do%s%s%s", n,
-                     n == 1 ? "pattern" : "patterns", of, n == 1 ? ": '" : "; first: '", first, "'");
+           warnings_add(&plan->warnings, e,
+                        "%zu %s %s: no tensor matches, or earlier patterns take all that do%s%s%s", n,
+                        n == 1 ? "pattern" : "patterns", of, n == 1 ? ": '" : "; first: '", first, "'");
 }
 
 static bool warn_powerless(gq_plan *plan, size_t n, const char *first, gq_error *e) {
     return n == 0 ||
-           words_add(&plan->warnings, e,
-                     "%zu %s for types: all matching tensors are kept unchanged, as they are norms or "
-                     "vectors, another option names them, or the file type does not quantize%s%s'",
-                     n, n == 1 ? "pattern" : "patterns", n == 1 ? ": '" : "; first: '", first);
+           warnings_add(&plan->warnings, e,
+                        "%zu %s for types: all matching tensors are kept unchanged, as they are norms or "
+                        "vectors, another option names them, or the file type does not quantize%s%s'",
+                        n, n == 1 ? "pattern" : "patterns", n == 1 ? ": '" : "; first: '", first);
 }
 
 /* A slip in a pattern shows in that it does nothing, or nothing but name tensors that nothing changes. */

@@ -21,7 +21,7 @@ static const double LITTLE = 4, ENOUGH = 17;
 
 /* ---- the request ---- */
 
-static bool check_request(const gq_calibration *asked, gq_error *e) {
+static bool calibration_check_request(const gq_calibration *asked, gq_error *e) {
     if (asked->random && asked->text.bytes)
         return gq_fail_usage(e, "a text and tokens drawn at random cannot both be run on");
     return true;
@@ -40,7 +40,8 @@ static uint32_t ids_of(const plan_calibration *c) {
     return checksum_add(0, c->job.ids, c->job.windows * c->job.context * sizeof *c->job.ids);
 }
 
-static bool read_text(gq_plan *plan, plan_calibration *c, const gq_calibration *asked, gq_error *e) {
+static bool calibration_read_text(gq_plan *plan, plan_calibration *c, const gq_calibration *asked,
+                                  gq_error *e) {
     text_windows w = {.n = 0};
     gq_text text = asked->text;
     size_t vocabulary = forward_model_sizes(c->model)->vocabulary;
@@ -68,30 +69,33 @@ static bool warn_of_machine(gq_plan *plan, const plan_calibration *c, gq_error *
     enum { MIB = 1 << 20 };
     uint64_t has = memory_budget_machine();
     return c->asked || c->bounds.peak <= has ||
-           words_add(&plan->warnings, e,
-                     "calibration takes %llu MiB, and this machine has %llu MiB; with a limit for the memory "
-                     "it rounds fewer columns together and takes less",
-                     (unsigned long long)(c->bounds.peak / MIB), (unsigned long long)(has / MIB));
+           warnings_add(
+               &plan->warnings, e,
+               "calibration takes %llu MiB, and this machine has %llu MiB; with a limit for the memory "
+               "it rounds fewer columns together and takes less",
+               (unsigned long long)(c->bounds.peak / MIB), (unsigned long long)(has / MIB));
 }
 
 static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) {
     size_t trained = forward_model_sizes(c->model)->trained;
     const gq_calibration_facts *f = &c->facts;
     if (trained && c->job.context > trained &&
-        !words_add(&plan->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
-                   c->job.context, trained, plan_input(plan)))
+        !warnings_add(&plan->warnings, e,
+                      "windows of %zu tokens are longer than the %zu that %s was made for", c->job.context,
+                      trained, plan_input(plan)))
         return false;
-    if (f->held_back == 0 && !words_add(&plan->warnings, e,
-                                        "there is only one window, so none is held back to check the "
-                                        "calibration; take a text of %d windows or more",
-                                        HELD_BACK_ONE_IN))
+    if (f->held_back == 0 && !warnings_add(&plan->warnings, e,
+                                           "there is only one window, so none is held back to check the "
+                                           "calibration; take a text of %d windows or more",
+                                           HELD_BACK_ONE_IN))
         return false;
     return f->per_column >= LITTLE ||
-           words_add(&plan->warnings, e,
-                     "%llu tokens are few to calibrate with: %.2g per column of some matrices; take about %g "
-                     "per column, here %llu tokens; more than that brings little",
-                     (unsigned long long)f->tokens, f->per_column, ENOUGH,
-                     (unsigned long long)(ENOUGH / f->per_column * (double)f->tokens));
+           warnings_add(
+               &plan->warnings, e,
+               "%llu tokens are few to calibrate with: %.2g per column of some matrices; take about %g "
+               "per column, here %llu tokens; more than that brings little",
+               (unsigned long long)f->tokens, f->per_column, ENOUGH,
+               (unsigned long long)(ENOUGH / f->per_column * (double)f->tokens));
 }
 
 /* ---- what decides bytes ---- */
@@ -113,7 +117,7 @@ static checkpoint_head head_of(const gq_plan *plan, const plan_calibration *c) {
 }
 
 /* The number of the model's layers that are written. */
-static size_t layers_of(const gq_plan *plan, const plan_calibration *c) {
+static size_t calibration_count_layers(const gq_plan *plan, const plan_calibration *c) {
     size_t all = forward_model_sizes(c->model)->layers, n = 0;
     for (size_t i = 0; i < plan->layers.n; i++) n += plan->layers.kept[i] < all;
     return plan->layers.n ? n : all;
@@ -124,19 +128,19 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (!asked) return true;
     plan_calibration *c = plan->calibration = calloc(1, sizeof *c);
     if (!c) return gq_fail_memory(e, sizeof *c);
-    if (!check_request(asked, e) || !take_settings(c, asked, e)) return false;
+    if (!calibration_check_request(asked, e) || !take_settings(c, asked, e)) return false;
     c->model = forward_model_new(&plan->model, e);
     c->facts.size = sizeof c->facts;
     c->streams = calloc(plan->n_outputs + 1, sizeof *c->streams);
     if (!c->streams) return gq_fail_memory(e, (plan->n_outputs + 1) * sizeof *c->streams);
     for (size_t i = 0; i <= plan->n_outputs; i++) c->streams[i] = c->model;
     c->asked = asked->memory, c->resident = memory_budget_taken();
-    if (!c->model || !read_text(plan, c, asked, e)) return false;
+    if (!c->model || !calibration_read_text(plan, c, asked, e)) return false;
     const forward_sizes *sizes = forward_model_sizes(c->model);
     c->sums = collection_measure(&plan->model, sizes->layers, sizes->out->name);
     c->settings.sweeps = (uint64_t)feedback_sweeps(plan->settings.effort);
     c->job.threads = plan->threads, c->job.looks = true;
-    c->facts.layers = layers_of(plan, c);
+    c->facts.layers = calibration_count_layers(plan, c);
     calibration_set_width(plan, c);
     c->settings.fused = head_of(plan, c).fused;
     c->digest = calibration_settings_digest(&c->settings);
@@ -172,7 +176,7 @@ bool plan_any_calibrated(const gq_plan *plan, size_t output) {
 }
 
 /* Room for the finished layers' records: what is known of each tensor, and little besides. */
-static uint64_t record_bytes(const gq_plan *plan, const plan_calibration *c) {
+static uint64_t calibration_record_bytes(const gq_plan *plan, const plan_calibration *c) {
     enum { EACH = 64 << 10 };
     uint64_t layers = forward_model_sizes(c->model)->layers + 1, tensors = plan->n_outputs * plan->n_tensors;
     return layers * EACH + tensors * sizeof(calibrate_entry);
@@ -184,14 +188,14 @@ static bool warn_of_overrides(gq_plan *plan, gq_error *e) {
     for (size_t i = 0; i < plan->overrides.n; i++) {
         const char *key = plan->overrides.items[i].key;
         if (strncmp(key, plan->facts.arch, n) == 0 && key[n] == '.')
-            return words_add(&plan->warnings, e,
-                             "calibration runs the model as it is in the file, without the new value of %s",
-                             key);
+            return warnings_add(
+                &plan->warnings, e,
+                "calibration runs the model as it is in the file, without the new value of %s", key);
     }
     return true;
 }
 
-static void describe(const gq_plan *plan, plan_calibration *c) {
+static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
     gq_calibration_facts *f = &c->facts;
     f->text = c->text;
     f->context = (uint32_t)c->job.context;
@@ -207,19 +211,20 @@ static void describe(const gq_plan *plan, plan_calibration *c) {
 bool plan_bound_calibration(gq_plan *plan, gq_error *e) {
     plan_calibration *c = plan->calibration;
     if (!c) return true;
-    c->head = head_of(plan, c), c->records = record_bytes(plan, c);
+    c->head = head_of(plan, c), c->records = calibration_record_bytes(plan, c);
     if (!calibration_bound(plan, c, e)) return false;
-    describe(plan, c);
+    calibration_describe(plan, c);
     size_t o = 0;
     while (o < plan->n_outputs && !plan_any_calibrated(plan, o)) o++;
     if (o == plan->n_outputs)
-        return words_add(&plan->warnings, e,
-                         "there is nothing to calibrate: no matrix that is run gets a quantized type");
+        return warnings_add(&plan->warnings, e,
+                            "there is nothing to calibrate: no matrix that is run gets a quantized type");
     if (c->facts.width < c->facts.columns &&
-        !words_add(&plan->warnings, e,
-                   "memory is short: the widest matrices have %llu columns, of which only %llu are rounded "
-                   "together; more memory would make a better file",
-                   (unsigned long long)c->facts.columns, (unsigned long long)c->facts.width))
+        !warnings_add(
+            &plan->warnings, e,
+            "memory is short: the widest matrices have %llu columns, of which only %llu are rounded "
+            "together; more memory would make a better file",
+            (unsigned long long)c->facts.columns, (unsigned long long)c->facts.width))
         return false;
     return warn_of_machine(plan, c, e) && warn_of_text(plan, c, e) && warn_of_overrides(plan, e);
 }
@@ -233,12 +238,12 @@ bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e) {
     if (!whole && !plan_outputs_are_there(plan)) kept.finished = 0; /* what the layers became was there */
     c->facts.layers_finished = kept.finished;
     if (kept.finished)
-        ok = ok && words_add(&plan->warnings, e,
-                             "an unfinished calibration for %s will be continued: %zu layer%s done", out,
-                             kept.finished, kept.finished == 1 ? " is" : "s are");
+        ok = ok && warnings_add(&plan->warnings, e,
+                                "an unfinished calibration for %s will be continued: %zu layer%s done", out,
+                                kept.finished, kept.finished == 1 ? " is" : "s are");
     if (kept.why)
-        ok = ok && words_add(&plan->warnings, e, "an unfinished calibration for %s starts afresh: %s", out,
-                             kept.why);
+        ok = ok && warnings_add(&plan->warnings, e, "an unfinished calibration for %s starts afresh: %s", out,
+                                kept.why);
     checkpoint_close(&kept);
     return ok;
 }

@@ -13,10 +13,10 @@ typedef struct plan_calibration {
     forward_model *model;          /* of the plan's input */
     const forward_model **streams; /* the same, once for the original and once per output */
     uint32_t *ids;
-    forward_job job;       /* ids, windows, context, threads, memory, besides; the pulse is the run's */
-    forward_bounds bounds; /* of 1 + outputs streams of the model */
+    forward_job job; /* ids, windows, context, threads, memory, extra_bytes; the progress is the run's */
+    forward_bounds bounds;         /* of 1 + outputs streams of the model */
     calibration_settings settings; /* what decides bytes */
-    uint64_t besides;              /* bytes for moments, factors, held-back activations, blocks of a layer */
+    uint64_t extra_bytes;          /* bytes for moments, factors, held-back activations, blocks of a layer */
     uint64_t matrices_at_once;     /* experts whose moments fit beside each other */
     uint64_t asked;                /* of memory; 0: nothing */
     uint64_t resident;        /* bytes that the process had when the calibration was opened, before anything

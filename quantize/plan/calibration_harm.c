@@ -86,9 +86,9 @@ static bool in_layer(const trials *t, size_t i, int64_t layer) {
     return t->wanted[i] && (layer < 0 || forward_feeds(t->how->model, tensor));
 }
 
-static size_t layers_of(const gq_plan *plan) { return plan->calibration->facts.layers; }
+static size_t trial_layers(const gq_plan *plan) { return plan->calibration->facts.layers; }
 
-static void add_layer(trials *t, int64_t layer) {
+static void trials_add_layer(trials *t, int64_t layer) {
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
         size_t type = t->found ? type_to_try(&t->found[i]) : 0;
         if (type < BUDGET_TYPES && in_layer(t, i, layer))
@@ -98,12 +98,12 @@ static void add_layer(trials *t, int64_t layer) {
 
 /* The embedding, and so many layers at equal distances, the first and the last among them. */
 static void choose_trials(trials *t, size_t layers) {
-    size_t all = layers_of(t->plan), last = SIZE_MAX;
+    size_t all = trial_layers(t->plan), last = SIZE_MAX;
     t->n = 0;
-    add_layer(t, -1);
+    trials_add_layer(t, -1);
     for (size_t i = 0; i < layers; i++) {
         size_t at = layers > 1 ? i * (all - 1) / (layers - 1) : (all - 1) / 2;
-        if (at != last) add_layer(t, (int64_t)plan_run_layer(t->plan, at));
+        if (at != last) trials_add_layer(t, (int64_t)plan_run_layer(t->plan, at));
         last = at;
     }
 }
@@ -124,7 +124,7 @@ static uint64_t largest_blocks(const trials *t) {
 static forward_bounds bounds_of(trials *t, int threads, uint64_t process) {
     t->job.threads = threads;
     uint64_t positions = times(forward_job_batch(&t->job), t->job.context - 1);
-    t->job.besides = plus(plus(largest_blocks(t), process), divergence_bytes(positions, t->n));
+    t->job.extra_bytes = plus(plus(largest_blocks(t), process), divergence_bytes(positions, t->n));
     return forward_bounds_of(&t->job, t->models, 1 + t->n, true);
 }
 
@@ -151,7 +151,7 @@ bool plan_harm_layers(const gq_plan *plan, const bool *wanted, size_t *layers, u
     *layers = 0, *least = 0;
     if (plan->calibration->job.context < 2) return true;
     bool ok = trials_new(&t, plan, wanted, e);
-    for (size_t n = ok ? layers_of(plan) : 0; n > 0 && !*layers; n--) {
+    for (size_t n = ok ? trial_layers(plan) : 0; n > 0 && !*layers; n--) {
         choose_trials(&t, n);
         if (t.n > MOST_TRIALS) continue;
         forward_bounds bounds = bounds_of(&t, USUAL_THREADS, USUAL_PROCESS);
@@ -187,7 +187,7 @@ typedef struct coarse {
     uint8_t *blocks;
 } coarse;
 
-static bool encode_piece(void *arg, piece *p, gq_error *e) {
+static bool encode_piece(void *arg, work_piece *p, gq_error *e) {
     const coarse *c = arg;
     strip_pair *room = p->room;
     const gguf_tensor *t = c->source->tensor;
@@ -395,7 +395,7 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
                     .models = t->models,
                     .n_streams = 1,
                     .numbers = plan->layers.n ? plan->layers.kept : NULL,
-                    .n_layers = layers_of(plan),
+                    .n_layers = trial_layers(plan),
                     .callbacks = callbacks,
                     .work = forward_job_work(&t->job, t->how->model, false) * (1 + (double)t->n / 2)};
     t->room = memory_lines(1, sizeof *t->room, e);

@@ -73,7 +73,7 @@ static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, c
     n->several = larger(n->several, gguf_matrices(t->ne));
 }
 
-static uint64_t sum_of(const needs *n, int threads) {
+static uint64_t needs_sum(const needs *n, int threads) {
     return plus(plus(n->site, n->blocks), matmul_bytes(threads));
 }
 
@@ -90,20 +90,20 @@ static const gguf_type *largest_type(const kernels *k) {
 }
 
 /* Bytes of the whole with as little at once as can be. */
-static uint64_t least(const gq_plan *plan, const plan_calibration *c, const forward_job *job) {
+static uint64_t least_peak(const gq_plan *plan, const plan_calibration *c, const forward_job *job) {
     forward_job little = *job;
     little.memory = 0;
     return forward_bounds_of(&little, c->streams, plan->n_outputs + 1, false).peak;
 }
 
 /* Whether blocks of moments may be as wide as the settings say. */
-static bool fits(const gq_plan *plan, const plan_calibration *c, const gguf_tensor *widest) {
+static bool width_fits(const gq_plan *plan, const plan_calibration *c, const gguf_tensor *widest) {
     needs n = {.blocks = forward_model_sizes(c->model)->layer_bytes};
     forward_job job = c->job;
     add_site(&n, plan, c, widest, largest_type(plan->kernels), USUAL_THREADS);
     job.threads = USUAL_THREADS;
-    job.besides = plus(sum_of(&n, USUAL_THREADS), USUAL_PROCESS);
-    return least(plan, c, &job) <= c->deciding_memory;
+    job.extra_bytes = plus(needs_sum(&n, USUAL_THREADS), USUAL_PROCESS);
+    return least_peak(plan, c, &job) <= c->deciding_memory;
 }
 
 static const gguf_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
@@ -126,18 +126,18 @@ void calibration_set_width(const gq_plan *plan, plan_calibration *c) {
     c->job.memory = memory_budget_of(c->asked);
     c->deciding_memory = c->asked ? c->asked : DECIDING_MEMORY;
     c->settings.width = SIZE_MAX;
-    if (!widest || fits(plan, c, widest)) return;
+    if (!widest || width_fits(plan, c, widest)) return;
     size_t low = 1, high = feedback_strips(widest->ne[0]); /* strips: low will do, high will not */
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
         c->settings.width = middle * FEEDBACK_STRIP;
-        *(fits(plan, c, widest) ? &low : &high) = middle;
+        *(width_fits(plan, c, widest) ? &low : &high) = middle;
     }
     c->settings.width = low * FEEDBACK_STRIP < widest->ne[0] ? low * FEEDBACK_STRIP : SIZE_MAX;
 }
 
 /* Returns the bytes of a layer's blocks, which stay in memory until the layer is done. */
-static uint64_t blocks_of(const gq_plan *plan, const plan_output *out) {
+static uint64_t layer_blocks_bytes(const gq_plan *plan, const plan_output *out) {
     uint64_t most = 0, sum = 0, layer = UINT64_MAX;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gq_tensor *t = &out->tensors[i];
@@ -157,7 +157,7 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
             if (plan->outputs[o].tensors[i].calibrated)
                 add_site(&n, plan, c, plan->sources[i].tensor, gguf_type_of(plan->outputs[o].tensors[i].to),
                          c->job.threads);
-        n.blocks = larger(n.blocks, blocks_of(plan, &plan->outputs[o]));
+        n.blocks = larger(n.blocks, layer_blocks_bytes(plan, &plan->outputs[o]));
     }
     return n;
 }
@@ -165,14 +165,14 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
 bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     needs n = needs_of(plan, c);
     struct rusage so_far;
-    c->besides = sum_of(&n, c->job.threads), c->matrices_at_once = 1;
-    c->job.besides = plus(c->besides, c->resident);
-    uint64_t so_much = least(plan, c, &c->job);
+    c->extra_bytes = needs_sum(&n, c->job.threads), c->matrices_at_once = 1;
+    c->job.extra_bytes = plus(c->extra_bytes, c->resident);
+    uint64_t so_much = least_peak(plan, c, &c->job);
     if (n.one && so_much < c->job.memory) {
         uint64_t more = (c->job.memory - so_much) / n.one;
         if (more >= n.several) more = n.several - 1;
         c->matrices_at_once += more;
-        c->besides += more * n.one, c->job.besides += more * n.one;
+        c->extra_bytes += more * n.one, c->job.extra_bytes += more * n.one;
     }
     c->bounds = forward_bounds_of(&c->job, c->streams, plan->n_outputs + 1, false);
     c->facts.memory = c->bounds.peak;
@@ -201,7 +201,7 @@ typedef struct counted {
     char outlet[128];   /* of the matrices that come before it, which share a site */
 } counted;
 
-static void count(counted *n, const gq_plan *plan, const plan_calibration *c, size_t i) {
+static void work_add_tensor(counted *n, const gq_plan *plan, const plan_calibration *c, size_t i) {
     const gguf_tensor *t = plan->sources[i].tensor;
     uint64_t used;
     char outlet[128];
@@ -224,12 +224,12 @@ double calibration_work(const gq_plan *plan, const plan_calibration *c) {
     counted fed = {.all = 0};
     double tokens = (double)(c->job.windows * c->job.context), sum = 0;
     for (size_t i = 0; i < plan->n_tensors; i++)
-        if (forward_feeds(c->model, plan->sources[i].tensor)) count(&fed, plan, c, i);
+        if (forward_feeds(c->model, plan->sources[i].tensor)) work_add_tensor(&fed, plan, c, i);
     sum = PRODUCT * fed.all * tokens;
     for (size_t o = 0; o < plan->n_outputs; o++) {
         counted n = {.all = 0};
         for (size_t i = 0; i < plan->n_tensors; i++)
-            if (plan->outputs[o].tensors[i].calibrated) count(&n, plan, c, i);
+            if (plan->outputs[o].tensors[i].calibrated) work_add_tensor(&n, plan, c, i);
         sum += PRODUCT * (fed.all + 2 * fed.looked) * tokens + MOMENTS * n.moments * tokens + n.rounding;
     }
     return sum;

@@ -36,7 +36,7 @@ static bool choose_windows(sampling *s, const gq_plan *plan, gq_error *e) {
     const plan_calibration *how = plan->calibration;
     const forward_job *j = &how->job;
     s->job = *j, s->job.looks = false;
-    s->job.besides = plus(how->resident, plus(how->sums.layer, how->sums.entries));
+    s->job.extra_bytes = plus(how->resident, plus(how->sums.layer, how->sums.entries));
     s->job.windows = forward_job_windows(j, SAMPLE_TOKENS);
     s->job.ids = s->ids = plan_sample_windows(j, s->job.windows, e);
     return s->ids;
@@ -56,7 +56,7 @@ static char *existing_folder(const char *path) {
     return folder;
 }
 
-static bool take_layer(void *data, sweep_record *to, gq_error *e) {
+static bool sample_take_layer(void *data, sweep_record *to, gq_error *e) {
     sampling *s = data;
     imatrix layer;
     (void)to;
@@ -67,7 +67,7 @@ static bool take_layer(void *data, sweep_record *to, gq_error *e) {
 }
 
 /* States that do not fit into memory are in a file without a name beside the first output. */
-static bool run_model(sampling *s, const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
+static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
     const plan_calibration *how = plan->calibration;
     const forward_model *const model = how->model;
     char *folder = existing_folder(plan->outputs[0].path);
@@ -86,7 +86,7 @@ static bool run_model(sampling *s, const gq_plan *plan, const gq_callbacks *call
     ok = ok && (s->sums = collection_new(forward_run_pool(run.run), s->job.context, e));
     if (ok) {
         forward_site site = collection_site(s->sums);
-        ok = sweep_run(&run, &(sweep_calls){.after = take_layer, .site = &site, .data = s}, e);
+        ok = sweep_run(&run, &(sweep_calls){.after = sample_take_layer, .site = &site, .data = s}, e);
     }
     sweep_close(&run), collection_free(s->sums);
     free(folder);
@@ -98,7 +98,7 @@ bool plan_sample_calibration(const gq_plan *plan, model_inputs *inputs, const gq
     const plan_calibration *how = plan->calibration;
     sampling s = {.name = how->text ? how->text : "the calibration"};
     *inputs = (model_inputs){.path = NULL};
-    bool ok = choose_windows(&s, plan, e) && run_model(&s, plan, callbacks, e) &&
+    bool ok = choose_windows(&s, plan, e) && sample_run_model(&s, plan, callbacks, e) &&
               model_inputs_of(inputs, &s.all, s.name, e);
     imatrix_free(&s.all);
     free(s.ids);

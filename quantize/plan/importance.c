@@ -11,13 +11,13 @@ bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e)
     const gq_list *texts = in->n ? in : ex;
     inputs_filter filter = {texts->items, texts->n, .include = in->n > 0};
     if (!model_inputs_read(&plan->inputs, options->imatrix, filter, e) ||
-        !words_add_lines(&plan->warnings, e, plan->inputs.warnings))
+        !warnings_add_lines(&plan->warnings, e, plan->inputs.warnings))
         return false;
     plan->settings.importance = model_inputs_digest(&plan->inputs);
     return plan->inputs.n_entries ||
-           words_add(&plan->warnings, e,
-                     "%s: no entry is left after the filter; quantizing without importance data",
-                     options->imatrix);
+           warnings_add(&plan->warnings, e,
+                        "%s: no entry is left after the filter; quantizing without importance data",
+                        options->imatrix);
 }
 
 static bool find_inputs(const gq_plan *plan, const plan_source *source, tensor_inputs *found, gq_error *e) {
@@ -38,11 +38,11 @@ bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *opt
         return true;
     }
     return mix_may_lack_importance(t->name) &&
-           words_add(&plan->warnings, e,
-                     "%s: %llu values do not fit the %llu columns of %s, which is quantized without "
-                     "importance data",
-                     options->imatrix, (unsigned long long)source->inputs.n_values,
-                     (unsigned long long)t->ne[0], t->name);
+           warnings_add(&plan->warnings, e,
+                        "%s: %llu values do not fit the %llu columns of %s, which is quantized without "
+                        "importance data",
+                        options->imatrix, (unsigned long long)source->inputs.n_values,
+                        (unsigned long long)t->ne[0], t->name);
 }
 
 /* "a, b, c and 5 more" */
@@ -77,30 +77,30 @@ bool plan_warn_raised(gq_plan *plan, const plan_output *out, const mix_choice *c
     }
     and_more(&raised, more);
     return !first ||
-           words_add(&plan->warnings, e,
-                     "%s: %llu %s no importance data, which %s type demands, and %s %s: %s%s", out->label,
-                     (unsigned long long)raised.n, raised.n == 1 ? "tensor has" : "tensors have",
-                     raised.n == 1 ? "its" : "their", raised.n == 1 ? "becomes" : "become",
-                     gguf_type_name(first->wanted), raised.text, more);
+           warnings_add(&plan->warnings, e,
+                        "%s: %llu %s no importance data, which %s type demands, and %s %s: %s%s", out->label,
+                        (unsigned long long)raised.n, raised.n == 1 ? "tensor has" : "tensors have",
+                        raised.n == 1 ? "its" : "their", raised.n == 1 ? "becomes" : "become",
+                        gguf_type_name(first->wanted), raised.text, more);
 }
 
 static bool warn_missing(gq_plan *plan, const gq_options *options, const name_list *missing, uint64_t covered,
                          gq_error *e) {
     if (missing->n && covered == 0)
-        return words_add(
+        return warnings_add(
             &plan->warnings, e,
             "%s: no entry (of %llu) belongs to a tensor that is quantized; is it of another model?",
             options->imatrix, (unsigned long long)plan->inputs.n_entries);
     char more[48];
     and_more(missing, more);
     return missing->n == 0 ||
-           words_add(&plan->warnings, e, "%llu %s no importance data and %s quantized without: %s%s",
-                     (unsigned long long)missing->n, missing->n == 1 ? "tensor has" : "tensors have",
-                     missing->n == 1 ? "is" : "are", missing->text, more);
+           warnings_add(&plan->warnings, e, "%llu %s no importance data and %s quantized without: %s%s",
+                        (unsigned long long)missing->n, missing->n == 1 ? "tensor has" : "tensors have",
+                        missing->n == 1 ? "is" : "are", missing->text, more);
 }
 
 /* Layers that are pruned are the model's, too. */
-bool importance_warn_unknown(const model_inputs *inputs, const gguf_model *model, word_list *warnings,
+bool importance_warn_unknown(const model_inputs *inputs, const gguf_model *model, warning_list *warnings,
                              gq_error *e) {
     name_list unknown = {.n = 0};
     char more[48];
@@ -110,32 +110,34 @@ bool importance_warn_unknown(const model_inputs *inputs, const gguf_model *model
     }
     and_more(&unknown, more);
     return unknown.n == 0 ||
-           words_add(warnings, e,
-                     "%s: %llu of its %llu entries %s of no tensor of the model, so it may be of another "
-                     "one: %s%s",
-                     inputs->path, (unsigned long long)unknown.n, (unsigned long long)inputs->n_entries,
-                     unknown.n == 1 ? "is" : "are", unknown.text, more);
+           warnings_add(warnings, e,
+                        "%s: %llu of its %llu entries %s of no tensor of the model, so it may be of another "
+                        "one: %s%s",
+                        inputs->path, (unsigned long long)unknown.n, (unsigned long long)inputs->n_entries,
+                        unknown.n == 1 ? "is" : "are", unknown.text, more);
 }
 
 static bool warn_unseen(gq_plan *plan, const name_list *unseen, uint64_t experts, gq_error *e) {
     char more[48];
     and_more(unseen, more);
     return experts == 0 ||
-           words_add(&plan->warnings, e,
-                     "%llu %s no token of the importance data; all their columns count the same: "
-                     "%s%s",
-                     (unsigned long long)experts,
-                     experts == 1 ? "matrix was reached by" : "matrices were reached by", unseen->text, more);
+           warnings_add(&plan->warnings, e,
+                        "%llu %s no token of the importance data; all their columns count the same: "
+                        "%s%s",
+                        (unsigned long long)experts,
+                        experts == 1 ? "matrix was reached by" : "matrices were reached by", unseen->text,
+                        more);
 }
 
 static bool warn_transposed(gq_plan *plan, const name_list *names, gq_error *e) {
     char more[48];
     and_more(names, more);
     return names->n == 0 ||
-           words_add(&plan->warnings, e,
-                     "importance data describe columns, which are rows in a transposed tensor; they are not "
-                     "used for %llu %s: %s%s",
-                     (unsigned long long)names->n, names->n == 1 ? "tensor" : "tensors", names->text, more);
+           warnings_add(
+               &plan->warnings, e,
+               "importance data describe columns, which are rows in a transposed tensor; they are not "
+               "used for %llu %s: %s%s",
+               (unsigned long long)names->n, names->n == 1 ? "tensor" : "tensors", names->text, more);
 }
 
 /* In one output at least. */

@@ -92,9 +92,9 @@ static bool cut_at_size(gq_plan *plan, plan_output *out, const gq_options *optio
     }
     out->n_shards = shard + 1;
     char most[UNITS_ROOM];
-    return !larger || words_add(&plan->warnings, e,
-                                "a shard of %s will be larger than the %s asked for: one tensor alone is",
-                                out->path, units_bytes(most, options->split_max_size));
+    return !larger || warnings_add(&plan->warnings, e,
+                                   "a shard of %s will be larger than the %s asked for: one tensor alone is",
+                                   out->path, units_bytes(most, options->split_max_size));
 }
 
 static bool choose_shards(gq_plan *plan, plan_output *out, const gq_options *options, gq_error *e) {

@@ -49,7 +49,7 @@ typedef struct measure_job {
 /* Returns the first element of the sample's j-th row. Rows are at equal distances; of long rows one stretch
  * after the other is taken.
  */
-static uint64_t place(const gguf_tensor *t, const sample *s, uint64_t j, uint64_t *matrix) {
+static uint64_t sample_element(const gguf_tensor *t, const sample *s, uint64_t j, uint64_t *matrix) {
     uint64_t all = gguf_rows(t->ne), stretches = t->ne[0] / s->cols;
     uint64_t row = (uint64_t)(((__uint128_t)2 * j + 1) * all / (2 * s->rows));
     *matrix = row / t->ne[1];
@@ -85,7 +85,7 @@ static bool read_stretch(const measure_job *j, const plan_source *source, strip 
                               x, e);
 }
 
-static bool do_strip(void *arg, piece *p, gq_error *e) {
+static bool do_strip(void *arg, work_piece *p, gq_error *e) {
     const measure_job *w = arg;
     strip_pair *room = p->room;
     sample_strip *to = &w->strips[p->number];
@@ -97,13 +97,13 @@ static bool do_strip(void *arg, piece *p, gq_error *e) {
     for (size_t type = 0; type < BUDGET_TYPES; type++)
         to->error[type] = measure_applies(w->plan, to->tensor, type) ? 0 : -1;
     for (uint64_t j = begin; j < end;) {
-        uint64_t matrix, next, at = place(t, &s, j, &matrix), offset = at % t->ne[0];
+        uint64_t matrix, next, at = sample_element(t, &s, j, &matrix), offset = at % t->ne[0];
         size_t rows = 0;
         do { /* rows of one matrix (of long rows: one) */
             strip row = {.first = at, .rows = 1, .cols = s.cols, .column = at % t->ne[0]};
             if (!read_stretch(w, source, row, room->decoded[0] + rows * s.cols, room, e)) return false;
             rows++;
-            if (++j < end) at = place(t, &s, j, &next);
+            if (++j < end) at = sample_element(t, &s, j, &next);
         } while (j < end && next == matrix);
         matrix_inputs inputs = tensor_inputs_matrix(&source->inputs, matrix);
         try_types(w, to, rows, s.cols, matrix_inputs_at(inputs, offset), room);
@@ -115,7 +115,7 @@ static bool do_strip(void *arg, piece *p, gq_error *e) {
 
 /* ---- all tensors ---- */
 
-static bool known(const gq_plan *plan, size_t i, const measured *m) {
+static bool measure_is_known(const gq_plan *plan, size_t i, const measured *m) {
     for (size_t type = 0; type < BUDGET_TYPES; type++)
         if (measure_applies(plan, i, type) && (m->weights == 0 || m->error[type] < 0)) return false;
     return true;
@@ -123,11 +123,11 @@ static bool known(const gq_plan *plan, size_t i, const measured *m) {
 
 bool measure_known(const gq_plan *plan, const bool *wanted, const measured *found) {
     for (size_t i = 0; i < plan->n_tensors; i++)
-        if (wanted[i] && !known(plan, i, &found[i])) return false;
+        if (wanted[i] && !measure_is_known(plan, i, &found[i])) return false;
     return true;
 }
 
-static void fold(const sample_strip *strips, size_t n, const gq_plan *plan, measured *found) {
+static void measure_fold_strips(const sample_strip *strips, size_t n, const gq_plan *plan, measured *found) {
     for (size_t i = 0; i < n; i++) {
         measured *m = &found[strips[i].tensor];
         sample s = sample_of(plan->sources[strips[i].tensor].tensor);
@@ -146,7 +146,7 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
         n = 0;
         for (size_t i = 0; i < plan->n_tensors; i++) {
             const gguf_tensor *t = plan->sources[i].tensor;
-            if (!wanted[i] || known(plan, i, &found[i])) continue;
+            if (!wanted[i] || measure_is_known(plan, i, &found[i])) continue;
             sample of = sample_of(t);
             for (uint64_t k = 0; k < of.strips; k++, n++)
                 if (pass) j.strips[n] = (sample_strip){.tensor = (uint32_t)i, .number = (uint32_t)k};
@@ -159,8 +159,8 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
     bool ok = schedule_start(&s, plan->threads, sizeof(strip_pair), callbacks, e);
     s.progress.bytes_total = bytes;
     ok = ok && schedule_run(&s, &(schedule_job){.end = n, .work = do_strip, .arg = &j}, e) &&
-         words_add_threads(&plan->warnings, threads_pool_count(s.pool), e);
-    if (ok) fold(j.strips, n, plan, found);
+         warnings_add_threads(&plan->warnings, threads_pool_count(s.pool), e);
+    if (ok) measure_fold_strips(j.strips, n, plan, found);
     *fresh = ok;
     schedule_end(&s);
     free(j.strips);

@@ -53,7 +53,7 @@ static size_t type_index(double id) {
 }
 
 /* Whatever is in the file, what gets into `found` is of the kind that measuring gives. */
-static void read_tensor(const gguf_kv *kv, measured *found) {
+static void measure_file_read_tensor(const gguf_kv *kv, measured *found) {
     uint32_t type;
     uint64_t n;
     const uint8_t *elements;
@@ -83,7 +83,7 @@ static bool same_text(const gguf_kv *kv, const char *text) {
 }
 
 /* Returns a checksum of the tensors' names and arrays. */
-static uint32_t sum_of(const gguf_kv *kv, uint64_t n) {
+static uint32_t measure_file_checksum(const gguf_kv *kv, uint64_t n) {
     uint32_t sum = 0;
     for (uint64_t k = 0; k < n; k++)
         if (!strncmp(kv[k].key, PREFIX, sizeof PREFIX - 1))
@@ -96,7 +96,7 @@ static bool is_undamaged(const gguf_kv *kv, uint64_t n) {
     uint32_t sum;
     if (!found || found->type != GGUF_U32) return false;
     memcpy(&sum, found->value, sizeof sum);
-    return sum == sum_of(kv, n);
+    return sum == measure_file_checksum(kv, n);
 }
 
 void measure_read(const gq_plan *plan, const char *path, const char *key, measured *found) {
@@ -110,7 +110,8 @@ void measure_read(const gq_plan *plan, const char *path, const char *key, measur
                 gguf_index_all(&by_key, s.kv, sizeof *s.kv, s.n_kv, NULL);
     for (size_t i = 0; ours && i < plan->n_tensors; i++) {
         tensor_key(&plan->sources[i], name);
-        if (gguf_index_find(&by_key, s.kv, sizeof *s.kv, name, &k)) read_tensor(&s.kv[k], &found[i]);
+        if (gguf_index_find(&by_key, s.kv, sizeof *s.kv, name, &k))
+            measure_file_read_tensor(&s.kv[k], &found[i]);
     }
     gguf_index_free(&by_key);
     gguf_shard_free(&s);
@@ -149,7 +150,8 @@ static bool add_tensor(gguf_header *h, const plan_source *s, const measured *m, 
     return gguf_header_set(h, key, GGUF_ARRAY, &array, bytes, e);
 }
 
-static bool fill(gguf_header *h, const gq_plan *plan, const char *key, const measured *found, gq_error *e) {
+static bool measure_file_fill(gguf_header *h, const gq_plan *plan, const char *key, const measured *found,
+                              gq_error *e) {
     uint32_t sum = 0;
     if (!gguf_header_set_string(h, OF, key, e)) return false;
     for (size_t i = 0; i < plan->n_tensors; i++)
@@ -162,8 +164,8 @@ bool measure_write(const gq_plan *plan, const char *path, const char *key, const
     const uint8_t *bytes;
     uint64_t size, data;
     gguf_header *h = gguf_header_new(e);
-    bool ok = h && fill(h, plan, key, found, e) && gguf_header_finish(h, &bytes, &size, &data, e) &&
-              gq_write_whole(path, true, bytes, size, e);
+    bool ok = h && measure_file_fill(h, plan, key, found, e) &&
+              gguf_header_finish(h, &bytes, &size, &data, e) && gq_write_whole(path, true, bytes, size, e);
     gguf_header_free(h);
     return ok;
 }

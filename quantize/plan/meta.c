@@ -100,7 +100,7 @@ static bool set_filetype(const gq_plan *plan, const plan_output *out, gguf_heade
 }
 
 /* A text about the importance data: without its folders unless asked for, of at most MAX_TEXT bytes. */
-static bool set_text(gguf_header *h, const char *key, const char *text, bool whole, gq_error *e) {
+static bool meta_set_text(gguf_header *h, const char *key, const char *text, bool whole, gq_error *e) {
     char cut[MAX_TEXT + 1];
     const char *slash = strrchr(text, '/');
     if (!whole && slash) text = slash + 1;
@@ -116,8 +116,8 @@ static bool set_importance(const gq_plan *plan, const gq_options *options, gguf_
     const model_inputs *m = &plan->inputs;
     if (!m->n_entries) return true;
     bool whole = options->imatrix_path;
-    if (!set_text(h, "quantize.imatrix.file", options->imatrix, whole, e)) return false;
-    if (m->dataset && !set_text(h, "quantize.imatrix.dataset", m->dataset, whole, e)) return false;
+    if (!meta_set_text(h, "quantize.imatrix.file", options->imatrix, whole, e)) return false;
+    if (m->dataset && !meta_set_text(h, "quantize.imatrix.dataset", m->dataset, whole, e)) return false;
     if (!gguf_header_set_u32(h, "quantize.imatrix.entries_count", (uint32_t)m->n_entries, e)) return false;
     return m->chunk_count == 0 || gguf_header_set_u32(h, "quantize.imatrix.chunks_count", m->chunk_count, e);
 }

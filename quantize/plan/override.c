@@ -27,7 +27,7 @@ enum { N_INTEGERS = sizeof integers / sizeof *integers };
 static bool is_integer(uint32_t type) { return type <= GGUF_INT32 || type == GGUF_U64 || type == GGUF_INT64; }
 static bool is_float(uint32_t type) { return type == GGUF_FLOAT32 || type == GGUF_FLOAT64; }
 
-static bool set(gguf_kv *o, uint32_t type, const void *value, uint64_t size, gq_error *e) {
+static bool override_set(gguf_kv *o, uint32_t type, const void *value, uint64_t size, gq_error *e) {
     uint8_t *copy = malloc(size);
     if (!copy) return gq_fail_memory(e, size);
     memcpy(copy, value, size);
@@ -38,11 +38,12 @@ static bool set(gguf_kv *o, uint32_t type, const void *value, uint64_t size, gq_
 /* f64 where the model has that, else f32. */
 static bool set_float(gguf_kv *o, uint32_t type, double value, gq_error *e) {
     float single = (float)value;
-    return type == GGUF_FLOAT64 ? set(o, type, &value, 8, e) : set(o, GGUF_FLOAT32, &single, 4, e);
+    return type == GGUF_FLOAT64 ? override_set(o, type, &value, 8, e)
+                                : override_set(o, GGUF_FLOAT32, &single, 4, e);
 }
 
 /* The magnitude with its sign apart, so that all of u64 and i64 can be written. Sets when it fits. */
-static bool fits(uint32_t i, bool negative, uint64_t magnitude) {
+static bool override_fits(uint32_t i, bool negative, uint64_t magnitude) {
     return negative ? magnitude <= 0 - (uint64_t)integers[i].low : magnitude <= integers[i].high;
 }
 
@@ -52,8 +53,9 @@ static bool set_integer(gguf_kv *o, uint32_t kept, bool negative, uint64_t magni
      */
     uint64_t bits = negative ? 0 - magnitude : magnitude;
     for (uint32_t i = 0; i < N_INTEGERS; i++)
-        if ((kept == integers[i].type || (kept == GGUF_ARRAY && i < 4)) && fits(i, negative, magnitude))
-            return set(o, integers[i].type, &bits, integers[i].bytes, e);
+        if ((kept == integers[i].type || (kept == GGUF_ARRAY && i < 4)) &&
+            override_fits(i, negative, magnitude))
+            return override_set(o, integers[i].type, &bits, integers[i].bytes, e);
     return gq_fail_usage(e, "override '%s': the number does not fit the type that the key has in the model",
                          item);
 }
@@ -90,8 +92,8 @@ static bool read_float(gguf_kv *o, uint32_t kept, const char *text, const char *
 static bool read_value(gguf_kv *o, uint32_t kept, const char *text, const char *item, gq_error *e) {
     if (!strncmp(text, "int:", 4)) return read_integer(o, kept, text + 4, item, e);
     if (!strncmp(text, "float:", 6)) return read_float(o, kept, text + 6, item, e);
-    if (!strcmp(text, "bool:true")) return set(o, GGUF_BOOL, "\1", 1, e);
-    if (!strcmp(text, "bool:false")) return set(o, GGUF_BOOL, "\0", 1, e);
+    if (!strcmp(text, "bool:true")) return override_set(o, GGUF_BOOL, "\1", 1, e);
+    if (!strcmp(text, "bool:false")) return override_set(o, GGUF_BOOL, "\0", 1, e);
     if (!strncmp(text, "bool:", 5)) return gq_fail_usage(e, "override '%s': a bool is true or false", item);
     if (!strncmp(text, "str:", 4)) {
         uint64_t length = strlen(text + 4);
@@ -100,7 +102,7 @@ static bool read_value(gguf_kv *o, uint32_t kept, const char *text, const char *
             return gq_fail_usage(e, "override '%s': a text is at most %d bytes, this one has %llu", item,
                                  MAX_TEXT, (unsigned long long)length);
         memcpy(raw, &length, 8), memcpy(raw + 8, text + 4, length);
-        return set(o, GGUF_STRING, raw, 8 + length, e);
+        return override_set(o, GGUF_STRING, raw, 8 + length, e);
     }
     return gq_fail_usage(e, "override '%s': the type after the '=' is int:, float:, bool: or str:", item);
 }

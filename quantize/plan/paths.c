@@ -104,8 +104,8 @@ static bool is_still_missing(const gq_options *options, const char *path) {
            stat(options->out_dir, &st) != 0 && errno == ENOENT;
 }
 
-static bool check_target(const gq_plan *plan, const gq_options *options, const plan_shard *shard, bool named,
-                         gq_error *e) {
+static bool paths_check_output(const gq_plan *plan, const gq_options *options, const plan_shard *shard,
+                               bool named, gq_error *e) {
     const char *path = shard->path;
     return is_still_missing(options, path) ||
            (plan_check_inputs(plan, options, path, e) && check_measurements(plan, path, e) &&
@@ -167,7 +167,7 @@ static bool check_each(const gq_plan *plan, const gq_options *options, const boo
             const plan_shard *shard = &plan->outputs[o].shards[s];
             bool has_name = named && named[*n];
             paths[(*n)++] = shard->path;
-            if (!check_target(plan, options, shard, has_name, e) ||
+            if (!paths_check_output(plan, options, shard, has_name, e) ||
                 !plan_check_beside(plan, options, shard->temporary, e))
                 return false;
         }

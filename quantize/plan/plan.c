@@ -32,7 +32,7 @@ enum {
 static const codec_effort codec_efforts[] = {
     [GQ_EFFORT_DEFAULT] = EFFORT_DEFAULT, [GQ_EFFORT_FAST] = EFFORT_FAST, [GQ_EFFORT_BEST] = EFFORT_BEST};
 
-static bool check_request(const gq_options *o, gq_error *e) {
+static bool plan_check_request(const gq_options *o, gq_error *e) {
     if (!o->input || o->n_outputs == 0)
         return gq_fail_usage(e, "an input and at least one output are needed");
     if (!plan_check_target(o, e)) return false;
@@ -98,7 +98,7 @@ static bool list_sources(gq_plan *plan, const gq_options *options, gq_error *e) 
     return ok;
 }
 
-static bool assign(gq_plan *plan, const gq_options *options, gq_error *e) {
+static bool plan_assign_types(gq_plan *plan, const gq_options *options, gq_error *e) {
     plan_assignment a = {.order = NULL};
     bool ok = plan_assignment_new(&a, plan, options, e);
     for (size_t o = 0; ok && o < plan->n_outputs; o++)
@@ -128,8 +128,8 @@ static bool report_fallbacks(gq_plan *plan, const plan_output *out, const gq_opt
     if (options->strict)
         return gq_fail(e, "%s: %s, and the plan is strict: no other type may take its place",
                        plan_input(plan), text);
-    return words_add(&plan->warnings, e, "%s: %s; together they add %s", s->filetype, text,
-                     units_bytes(cost, s->fallback_bytes));
+    return warnings_add(&plan->warnings, e, "%s: %s; together they add %s", s->filetype, text,
+                        units_bytes(cost, s->fallback_bytes));
 }
 
 /* ---- chunks ---- */
@@ -167,25 +167,25 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
 static bool warn_mixed(gq_plan *plan, gq_error *e) {
     uint32_t shard, other;
     if (!gguf_model_mixed(&plan->model, &shard, &other)) return true;
-    return words_add(&plan->warnings, e, "%s and %s were not written together: their %s differs",
-                     plan->model.files[shard]->path, plan->model.files[other]->path, GGUF_SET_KEY);
+    return warnings_add(&plan->warnings, e, "%s and %s were not written together: their %s differs",
+                        plan->model.files[shard]->path, plan->model.files[other]->path, GGUF_SET_KEY);
 }
 
-static bool make(gq_plan *plan, const gq_options *options, gq_error *e) {
-    if (!check_request(options, e) || !open_all(plan, options, e) || !warn_mixed(plan, e) ||
+static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
+    if (!plan_check_request(options, e) || !open_all(plan, options, e) || !warn_mixed(plan, e) ||
         !plan_identify_input(plan, e) || !plan_open_importance(plan, options, e))
         return false;
     if (options->prune_layers && !plan_layers_read(&plan->layers, options->prune_layers, &plan->model, e))
         return false;
     if (plan->layers.n_absent &&
-        !words_add(&plan->warnings, e, "layers to prune: the model has no layer %llu",
-                   (unsigned long long)plan->layers.absent))
+        !warnings_add(&plan->warnings, e, "layers to prune: the model has no layer %llu",
+                      (unsigned long long)plan->layers.absent))
         return false;
     if (!plan_open_calibration(plan, options, e)) return false;
     if (!plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e)) return false;
     plan->facts = gguf_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);
     if (!plan_check_kind(plan, e) || !list_sources(plan, options, e) || !plan_transpose(plan, options, e) ||
-        !assign(plan, options, e) || !plan_advise(plan, e))
+        !plan_assign_types(plan, options, e) || !plan_advise(plan, e))
         return false;
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!plan_layout(plan, &plan->outputs[o], options, e) ||
@@ -202,7 +202,7 @@ gq_plan *plan_make(const gq_options *options, gq_error *e) {
         gq_fail_memory(e, sizeof *plan);
         return NULL;
     }
-    if (make(plan, options, e)) return plan;
+    if (plan_fill(plan, options, e)) return plan;
     gq_plan_free(plan);
     return NULL;
 }
@@ -216,7 +216,7 @@ static void free_output(plan_output *out) {
 void gq_plan_free(gq_plan *plan) {
     if (!plan) return;
     for (size_t o = 0; o < plan->n_outputs; o++) free_output(&plan->outputs[o]);
-    words_free(&plan->warnings);
+    warnings_free(&plan->warnings);
     free(plan->outputs), free(plan->sources);
     free(plan->measure_file);
     free(plan->layers.kept);

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "base/words.h"
+#include "base/warnings.h"
 #include "codec/codec.h"
 #include "gguf/gguf.h"
 #include "imatrix/inputs.h"
@@ -90,7 +90,7 @@ struct gq_plan {
     plan_identity identity;
     char *measure_file; /* see gq_plan_measure_file */
     double seconds;     /* that it took to make */
-    word_list warnings;
+    warning_list warnings;
 };
 
 /* Whether its matrices are transposed on the way: quantize/strips/transposed.h reads them. */

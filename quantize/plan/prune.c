@@ -20,7 +20,7 @@ static size_t sort_unique(uint64_t *numbers, size_t n) {
     return kept;
 }
 
-static bool holds(const uint64_t *sorted, size_t n, uint64_t number) {
+static bool sorted_holds(const uint64_t *sorted, size_t n, uint64_t number) {
     return n > 0 && bsearch(&number, sorted, n, sizeof number, by_number) != NULL;
 }
 
@@ -55,9 +55,9 @@ bool plan_layers_read(plan_layers *layers, const char *list, const gguf_model *m
         n_pruned = sort_unique(pruned, n_pruned);
         size_t n = layers_in(model, all), kept = 0;
         for (size_t i = n_pruned; i-- > 0;)
-            if (!holds(all, n, pruned[i])) layers->absent = pruned[i], layers->n_absent++;
+            if (!sorted_holds(all, n, pruned[i])) layers->absent = pruned[i], layers->n_absent++;
         for (size_t i = 0; i < n; i++)
-            if (!holds(pruned, n_pruned, all[i])) all[kept++] = all[i];
+            if (!sorted_holds(pruned, n_pruned, all[i])) all[kept++] = all[i];
         if (kept == 0 && n > 0) ok = gq_fail_usage(e, "pruning %s would leave no layer of the model", list);
         if (ok && kept < n) {
             layers->kept = all, layers->n = kept;

@@ -6,7 +6,7 @@
 #include "quantize/plan/plan.h"
 
 /* Returns the file type to ask for besides the recipe: the output's own, or one that quantizes as well. */
-static const char *companion(const plan_output *out) {
+static const char *recipe_filetype(const plan_output *out) {
     const gguf_type *base = gguf_type_of(out->filetype->base);
     return base && base->quantized ? out->filetype->name : "Q8_0";
 }
@@ -26,7 +26,7 @@ char *gq_plan_recipe(const gq_plan *plan, size_t output, gq_error *e) {
     const char *slash = strrchr(plan_input(plan), '/');
     gq_printable(input, sizeof input, slash ? slash + 1 : plan_input(plan));
     snprintf(comment, sizeof comment, "%s as %s: with this file, %s or any other file type that quantizes",
-             input, out->label, companion(out));
+             input, out->label, recipe_filetype(out));
     if (tensors && types)
         text = mix_recipe_write(tensors, types, n, comment, e);
     else

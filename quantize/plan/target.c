@@ -30,7 +30,7 @@ bool plan_has_target(const gq_options *o, size_t output) {
     return asked.size > 0 || asked.bpw != 0;
 }
 
-static bool check_target(const gq_options *o, size_t output, gq_error *e) {
+static bool target_check_request(const gq_options *o, size_t output, gq_error *e) {
     gq_target asked = target_of(o, output);
     const char *filetype = o->outputs[output].filetype;
     if (asked.bpw != 0 && !(asked.bpw > 0 && asked.bpw <= 64))
@@ -45,7 +45,7 @@ static bool check_target(const gq_options *o, size_t output, gq_error *e) {
 bool plan_check_target(const gq_options *o, gq_error *e) {
     for (size_t i = 0; i < o->n_outputs; i++) {
         if (!plan_has_target(o, i)) continue;
-        if (!check_target(o, i, e)) return false;
+        if (!target_check_request(o, i, e)) return false;
     }
     return true;
 }
@@ -187,14 +187,15 @@ static bool decide_trials(target *t, gq_error *e) {
     if (!plan_harm_layers(plan, t->needed, &t->trial_layers, &least, e)) return false;
     plan->calibration->facts.has_trials = true, plan->calibration->facts.trial_layers = t->trial_layers;
     return t->trial_layers || !least ||
-           words_add(&plan->warnings, e,
-                     "too little memory for trials of what each tensor's errors do to the predictions, which "
-                     "take %llu MiB; types are chosen by estimates",
-                     (unsigned long long)(least >> 20) + 1);
+           warnings_add(
+               &plan->warnings, e,
+               "too little memory for trials of what each tensor's errors do to the predictions, which "
+               "take %llu MiB; types are chosen by estimates",
+               (unsigned long long)(least >> 20) + 1);
 }
 
 /* Measure what no earlier run has, and keep it. */
-static bool measure(target *t, gq_error *e) {
+static bool target_measure(target *t, gq_error *e) {
     gq_plan *plan = t->plan;
     const char *asked = t->options->measure_file;
     gq_error why;
@@ -208,7 +209,8 @@ static bool measure(target *t, gq_error *e) {
     bool keep = ok && *path;
     if (keep && fresh && !keep_measurements(t, path, key, &why)) {
         keep = false;
-        ok = words_add(&plan->warnings, e, "the measurements are not kept for the next time: %s", why.text);
+        ok =
+            warnings_add(&plan->warnings, e, "the measurements are not kept for the next time: %s", why.text);
     }
     if (keep && !fresh && plan_check_inputs(plan, t->options, path, NULL)) files_remove_left(path);
     if (ok && keep)
@@ -219,7 +221,7 @@ static bool measure(target *t, gq_error *e) {
 }
 
 /* Returns the bytes that a tensor takes in a file as a type, with the padding behind it. */
-static uint64_t bytes_as(const target *t, size_t i, uint32_t type) {
+static uint64_t target_bytes_as(const target *t, size_t i, uint32_t type) {
     const gguf_tensor *in = t->plan->sources[i].tensor;
     uint64_t bytes = gguf_type_bytes(gguf_type_of(type), gguf_elements(in->ne));
     uint64_t alignment = t->asked.size ? t->plan->model.alignment : 1;
@@ -272,14 +274,14 @@ static void list_candidates(target *t) {
         budget_candidate *c = t->candidates + i * CANDIDATES;
         size_t n = 0;
         uint32_t own = t->free[i] ? t->plan->sources[i].tensor->type->id : t->fixed[i];
-        c[n++] = (budget_candidate){own, bytes_as(t, i, own), 0};
+        c[n++] = (budget_candidate){own, target_bytes_as(t, i, own), 0};
         const measured *m = &t->found[i];
         double weight = m->weighted > 0 ? harm_of(t, i, unit) / m->weighted : 0;
         for (size_t k = 0; t->free[i] && k < BUDGET_TYPES; k++) {
             uint32_t type = budget_types[k];
             double error = m->error[k] * weight;
             if (measure_applies(t->plan, i, k) && error <= 1e300)
-                c[n++] = (budget_candidate){type, bytes_as(t, i, type), error};
+                c[n++] = (budget_candidate){type, target_bytes_as(t, i, type), error};
         }
         t->tensors[i] = (budget_tensor){c, n};
     }
@@ -289,7 +291,7 @@ static void list_candidates(target *t) {
 
 /* Lay the output out with the types chosen. *size is what the target limits: the file, or its tensors' bytes.
  */
-static bool lay_out(target *t, uint64_t *size, gq_error *e) {
+static bool target_lay_out(target *t, uint64_t *size, gq_error *e) {
     gq_plan *plan = t->plan;
     plan_output *out = &plan->outputs[t->output];
     size_t warnings = plan->warnings.n;
@@ -297,7 +299,7 @@ static bool lay_out(target *t, uint64_t *size, gq_error *e) {
     if (!plan_assign(plan, t->a, t->output, e)) return false;
     out->filetype = mix_prevalent(t->a->tensors, choices_of(t), plan->n_tensors);
     if (!plan_layout(plan, out, t->options, e)) return false;
-    words_cut(&plan->warnings, warnings); /* the final layout says them again */
+    warnings_cut(&plan->warnings, warnings); /* the final layout says them again */
     *size = t->asked.size ? out->summary.file_bytes : out->summary.out_bytes;
     return true;
 }
@@ -307,7 +309,7 @@ static uint64_t limit_of(const target *t) {
     return (uint64_t)(t->asked.bpw * (double)t->plan->outputs[t->output].summary.n_weights / 8);
 }
 
-static bool smallest(target *t, uint64_t *size, uint64_t *chosen, gq_error *e) {
+static bool target_smallest_size(target *t, uint64_t *size, uint64_t *chosen, gq_error *e) {
     *chosen = 0;
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
         const budget_tensor *b = &t->tensors[i];
@@ -316,7 +318,7 @@ static bool smallest(target *t, uint64_t *size, uint64_t *chosen, gq_error *e) {
             if (b->candidates[k].bytes < b->candidates[t->choice[i]].bytes) t->choice[i] = k;
         *chosen += b->candidates[t->choice[i]].bytes;
     }
-    return lay_out(t, size, e);
+    return target_lay_out(t, size, e);
 }
 
 static bool fail_unreachable(const target *t, uint64_t size, gq_error *e) {
@@ -335,24 +337,24 @@ static bool fail_unreachable(const target *t, uint64_t size, gq_error *e) {
 
 /* Chooses types that fit the target. Headers may grow with the choice, so it is made again with the bytes
  * that are left until it fits; once or twice. */
-static bool choose(target *t, gq_error *e) {
+static bool target_choose(target *t, gq_error *e) {
     uint64_t size, chosen;
     budget_result result;
-    if (!smallest(t, &size, &chosen, e)) return false;
+    if (!target_smallest_size(t, &size, &chosen, e)) return false;
     uint64_t limit = limit_of(t);
     if (size > limit) return fail_unreachable(t, size, e);
     for (uint64_t budget = limit - (size - chosen);; budget -= size - limit) {
         if (!budget_choose(t->tensors, t->plan->n_tensors, budget, t->choice, &result, e) ||
-            !lay_out(t, &size, e))
+            !target_lay_out(t, &size, e))
             return false;
         if (size <= limit) break;
         if (size - limit > budget) return fail_unreachable(t, size, e);
     }
     for (size_t i = 0; i < t->plan->n_tensors; i++)
         if (t->free[i] && t->choice[i] != 0) return true;
-    return words_add(&t->plan->warnings, e,
-                     "%s: nothing is quantized: with the types it has, the model is within the target",
-                     t->plan->outputs[t->output].label);
+    return warnings_add(&t->plan->warnings, e,
+                        "%s: nothing is quantized: with the types it has, the model is within the target",
+                        t->plan->outputs[t->output].label);
 }
 
 bool plan_targets(gq_plan *plan, plan_assignment *a, const gq_options *options, gq_error *e) {
@@ -363,9 +365,9 @@ bool plan_targets(gq_plan *plan, plan_assignment *a, const gq_options *options, 
         bool first = !t.plan;
         ok = !first || target_new(&t, plan, a, options, e);
         select_output(&t, o);
-        ok = ok && (!first || (find_free(&t, e) && measure(&t, e)));
+        ok = ok && (!first || (find_free(&t, e) && target_measure(&t, e)));
         if (ok) list_candidates(&t);
-        ok = ok && choose(&t, e);
+        ok = ok && target_choose(&t, e);
     }
     target_free(&t);
     return ok;

@@ -6,7 +6,7 @@
 
 #include "quantize/strips/transposed.h"
 
-static void transpose(plan_source *s) {
+static void transpose_source(plan_source *s) {
     s->view = *s->stored;
     transposed_shape(s->stored->ne, s->view.ne);
     s->tensor = &s->view;
@@ -22,7 +22,7 @@ static bool transpose_matches(gq_plan *plan, const mix_pattern *patterns, mix_ma
         found[i].keeper = MIX_NO_PATTERN;
         if (!gguf_is_matrix(s->stored->ne)) continue;
         if (!mix_patterns_find(patterns, m, s->name, &found[i].keeper, &unused, e)) return false;
-        if (found[i].keeper != MIX_NO_PATTERN) transpose(s);
+        if (found[i].keeper != MIX_NO_PATTERN) transpose_source(s);
     }
     return true;
 }
@@ -32,10 +32,11 @@ static bool warn_idle(gq_plan *plan, const mix_pattern *patterns, const mix_choi
     if (!mix_patterns_idle(patterns, found, plan->n_tensors, &idle, e)) return false;
     size_t n = idle.unmatched;
     return n == 0 ||
-           words_add(&plan->warnings, e,
-                     "%zu %s of what to transpose: no matrix matches, or earlier patterns take all that "
-                     "do%s%s'",
-                     n, n == 1 ? "pattern" : "patterns", n == 1 ? ": '" : "; first: '", idle.first_unmatched);
+           warnings_add(&plan->warnings, e,
+                        "%zu %s of what to transpose: no matrix matches, or earlier patterns take all that "
+                        "do%s%s'",
+                        n, n == 1 ? "pattern" : "patterns", n == 1 ? ": '" : "; first: '",
+                        idle.first_unmatched);
 }
 
 bool plan_transpose(gq_plan *plan, const gq_options *options, gq_error *e) {

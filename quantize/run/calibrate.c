@@ -48,6 +48,7 @@ static bool lists_new(lists *l, const gq_plan *plan, gq_error *e) {
 /* written: the outputs' files are not read. */
 static calibrate_job job_of(const gq_plan *plan, const lists *l, files *f, bool written) {
     const plan_calibration *how = plan->calibration;
+    gguf_facts facts = gguf_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0); /* as the model is run */
     return (calibrate_job){.file = &plan->model,
                            .kernels = plan->kernels,
                            .encoding = &plan->settings,
@@ -57,6 +58,7 @@ static calibrate_job job_of(const gq_plan *plan, const lists *l, files *f, bool 
                            .streams = how->streams,
                            .numbers = plan->layers.n ? plan->layers.kept : NULL,
                            .n_layers = how->facts.layers,
+                           .experts_used = (uint64_t)mix_experts_used(&facts),
                            .matrices_at_once = how->matrices_at_once,
                            .n_tensors = plan->n_tensors,
                            .n_outputs = plan->n_outputs,
@@ -68,7 +70,7 @@ static calibrate_job job_of(const gq_plan *plan, const lists *l, files *f, bool 
 /* ---- what is kept ---- */
 
 /* Whether every record, in order, is of this job, and the files hold what it says. */
-static bool holds(const checkpoint *c, const calibrate_job *job) {
+static bool kept_holds_output(const checkpoint *c, const calibrate_job *job) {
     uint64_t at = 0, n;
     bool ok = true;
     for (size_t i = 0; ok && i < c->finished; i++) {
@@ -88,14 +90,14 @@ static bool open_kept(checkpoint *c, const gq_plan *plan, const calibrate_job *j
     *why = NULL;
     if (written) {
         if (!checkpoint_open_old(c, out, &how->head, e)) return false;
-        if (c->fd >= 0 && !holds(c, job)) c->finished = 0;
+        if (c->fd >= 0 && !kept_holds_output(c, job)) c->finished = 0;
         return true;
     }
     for (int attempts = 0; attempts < 2; attempts++) {
         checkpoint_close(c);
         if (!checkpoint_open(c, out, &how->head, how->records, e)) return false;
         if (!*why && how->facts.layers_finished && !c->finished) *why = c->why;
-        if (holds(c, job)) return true;
+        if (kept_holds_output(c, job)) return true;
         *why = "what it has rounded is not in the output's file";
         checkpoint_remove(c);
     }
@@ -143,11 +145,12 @@ bool calibrate_run(const gq_plan *plan, const output_set *outputs, bool written,
     threads_count threads = {.error = 0};
     bool listed = lists_new(&l, plan, e);
     calibrate_job job = job_of(plan, &l, &f, written);
-    bool ok = listed && open_kept(kept, plan, &job, written, &why, e) &&
-              (!why || words_add(&results->warnings, e, "an unfinished calibration for %s starts afresh: %s",
-                                 plan->outputs[0].path, why));
+    bool ok =
+        listed && open_kept(kept, plan, &job, written, &why, e) &&
+        (!why || warnings_add(&results->warnings, e, "an unfinished calibration for %s starts afresh: %s",
+                              plan->outputs[0].path, why));
     ok = ok && (written || calibrator_run(&job, kept, callbacks, &threads, e));
-    words_add_threads(&results->warnings, threads, NULL);
+    warnings_add_threads(&results->warnings, threads, NULL);
     if (listed && kept->fd >= 0 && kept->finished && !tell_results(kept, results, ok ? e : NULL)) ok = false;
     free(l.tensors), free(l.outputs);
     return ok;

@@ -6,16 +6,16 @@
 #include "base/fail.h"
 #include "quantize/run/cache.h"
 #include "quantize/run/calibrate.h"
+#include "quantize/run/error_sums.h"
+#include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
-#include "quantize/run/keeper.h"
-#include "quantize/run/names.h"
 #include "quantize/run/output.h"
-#include "quantize/run/tally.h"
+#include "quantize/run/syncer.h"
 #include "quantize/run/work.h"
 #include "quantize/sized.h"
 #include "quantize/strips/schedule.h"
 
-/* The mode of a run, decided once in begin() by the request and the files beside the outputs. Only the
+/* The mode of a run, decided once in engine_begin() by the request and the files beside the outputs. Only the
  * step to RUN_NAME follows, when all files are whole. */
 typedef enum run_mode {
     RUN_FRESH,    /* new files and a new journal */
@@ -32,10 +32,10 @@ typedef struct engine {
     schedule schedule;
     work_rooms rooms;
     output_set outputs;
-    names names;
+    finalize names;
     journal *journals; /* one; of RUN_JOIN one per part */
     uint32_t n_journals;
-    keeper keeper;
+    syncer syncer;
     cache cache;
     checkpoint kept;     /* layers that are rounded with the model's own inputs; held until the run's end */
     uint64_t begin, end; /* chunks of this run */
@@ -44,7 +44,7 @@ typedef struct engine {
     work_tensor *
         *tensors; /* that are in work, by number: opened under `opening`, closed where they are folded */
     /* Under the schedule's lock: */
-    tally tally;
+    error_sums error_sums;
     size_t n_closed;
     uint64_t *missing; /* RUN_JOIN: chunks that each part lacks */
 } engine;
@@ -71,7 +71,7 @@ static uint32_t journal_of(const engine *g, uint64_t i) {
     return low;
 }
 
-static bool is_known(const engine *g, const journal *j, const work_room *room, piece *p) {
+static bool is_known(const engine *g, const journal *j, const work_room *room, work_piece *p) {
     if (g->mode == RUN_FRESH || !journal_find(j, p->number, room->sums)) return false;
     if (g->mode == RUN_NAME) return true; /* the files may have their names */
     double began = schedule_clock();
@@ -95,10 +95,10 @@ static bool encode_chunk(engine *g, uint64_t i, const work_room *room, gq_error 
     cache_ahead(&g->cache, i);
     bool done = work_chunk(t, &g->outputs, i, room, e);
     cache_read(&g->cache, i);
-    return done && keeper_add(&g->keeper, i, room->sums, e);
+    return done && syncer_add(&g->syncer, i, room->sums, e);
 }
 
-static bool do_chunk(void *arg, piece *p, gq_error *e) {
+static bool do_chunk(void *arg, work_piece *p, gq_error *e) {
     engine *g = arg;
     uint64_t i = p->number, weights, bytes = input_bytes(g->plan, i, &weights);
     const journal *j = &g->journals[journal_of(g, i)];
@@ -123,13 +123,13 @@ static void close_tensors(engine *g, size_t end) {
     }
 }
 
-static bool fold_chunk(void *arg, const piece *p, gq_error *e) {
+static bool engine_fold_chunk(void *arg, const work_piece *p, gq_error *e) {
     engine *g = arg;
     if (p->weights == 0) return g->missing[journal_of(g, p->number)]++, true;
-    bool ok = tally_add(&g->tally, p->number, work_room_in(&g->rooms, p->room).sums, e);
-    close_tensors(g, g->tally.tensor);
-    if (g->tally.tensor < g->plan->n_tensors)
-        g->schedule.progress.tensor = g->plan->sources[g->tally.tensor].name;
+    bool ok = error_sums_add(&g->error_sums, p->number, work_room_in(&g->rooms, p->room).sums, e);
+    close_tensors(g, g->error_sums.tensor);
+    if (g->error_sums.tensor < g->plan->n_tensors)
+        g->schedule.progress.tensor = g->plan->sources[g->error_sums.tensor].name;
     return ok;
 }
 
@@ -197,14 +197,14 @@ static bool begin_join(engine *g, gq_error *e) {
 
 static bool does_work(const engine *g) { return g->mode != RUN_JOIN && g->mode != RUN_NAME; }
 
-static bool begin(engine *g, const gq_callbacks *callbacks, gq_error *e) {
+static bool engine_begin(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     const gq_plan *plan = g->plan;
     static const run_mode modes[] = {
         [SHARE_WHOLE] = RUN_FRESH, [SHARE_PART] = RUN_PART, [SHARE_JOIN] = RUN_JOIN};
     g->mode = modes[plan->share]; /* till more is known */
     journal_range(plan, plan->part, plan->share == SHARE_PART ? plan->parts : 0, &g->begin, &g->end);
     if (!output_new(&g->outputs, plan, e) || !output_all_may_grow(&g->outputs, e) ||
-        !names_open(&g->names, &g->outputs, e))
+        !finalize_open(&g->names, &g->outputs, e))
         return false;
     if (g->names.whole && plan->share != SHARE_PART) g->mode = RUN_NAME;
     static bool (*const begins[])(engine *, gq_error *) = {
@@ -214,12 +214,12 @@ static bool begin(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     if (!g->tensors) return gq_fail_memory(e, plan->n_tensors * sizeof *g->tensors);
     work_rooms_measure(&g->rooms, plan);
     if (!schedule_start(&g->schedule, plan->threads, g->rooms.bytes, callbacks, e) ||
-        !tally_new(&g->tally, plan, g->results, callbacks, g->begin, e) ||
+        !error_sums_new(&g->error_sums, plan, g->results, callbacks, g->begin, e) ||
         !cache_new(&g->cache, plan, g->begin, g->end, e))
         return false;
     for (uint64_t i = g->begin, weights; i < g->end; i++)
         g->schedule.progress.bytes_total += input_bytes(plan, i, &weights);
-    if (does_work(g)) keeper_start(&g->keeper, &g->outputs, &g->journals[0], &g->cache);
+    if (does_work(g)) syncer_start(&g->syncer, &g->outputs, &g->journals[0], &g->cache);
     return true;
 }
 
@@ -250,7 +250,7 @@ static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     if (g->mode == RUN_JOIN) return;
     const journal *j = g->n_journals ? &g->journals[0] : NULL;
     if (!bad_input && j && output_still_there(&g->outputs) &&
-        (j->resumed || g->keeper.recorded > 0 || g->kept.finished > 0)) {
+        (j->resumed || g->syncer.recorded > 0 || g->kept.finished > 0)) {
         gq_fail_again(e, e, "%s; what is done is kept in %s, and the same command goes on from there",
                       e->text, plan->outputs[0].shards[0].temporary);
         return;
@@ -267,17 +267,17 @@ static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
 /* One file gets its name in one step; several need a record of what is left to do. */
 static bool give_names(engine *g, gq_error *e) {
     if (g->outputs.n == 1) return output_give_name(&g->outputs, e);
-    if (g->mode != RUN_NAME && !names_record(&g->names, e)) return false;
+    if (g->mode != RUN_NAME && !finalize_record(&g->names, e)) return false;
     g->mode = RUN_NAME;
-    return names_give(&g->names, e);
+    return finalize_rename_all(&g->names, e);
 }
 
-static bool finish(engine *g, gq_error *e) {
+static bool engine_finish(engine *g, gq_error *e) {
     if (!check_join(g, e)) return false;
     if (g->mode == RUN_PART) return true;
     if (g->mode != RUN_NAME && !output_complete(&g->outputs, e)) return false;
     if (!give_names(g, e)) return false;
-    if (!names_remove(&g->names)) return true; /* it would be taken up without its journals */
+    if (!finalize_remove(&g->names)) return true; /* it would be taken up without its journals */
     checkpoint_remove(&g->kept);
     for (uint32_t k = 0; k < g->n_journals; k++) journal_remove(&g->journals[k]);
     journal_remove_all(g->plan);
@@ -286,21 +286,21 @@ static bool finish(engine *g, gq_error *e) {
     return true;
 }
 
-static void release(engine *g) {
+static void engine_release(engine *g) {
     for (uint32_t k = 0; k < g->n_journals; k++) journal_close(&g->journals[k]);
     free(g->journals), free(g->missing);
     checkpoint_close(&g->kept);
-    names_close(&g->names);
+    finalize_close(&g->names);
     output_free(&g->outputs);
     if (g->tensors) close_tensors(g, g->plan->n_tensors);
     free(g->tensors);
     pthread_mutex_destroy(&g->opening);
-    tally_free(&g->tally);
+    error_sums_free(&g->error_sums);
     cache_free(&g->cache);
     schedule_end(&g->schedule);
 }
 
-static bool calibrate(engine *g, const gq_callbacks *callbacks, gq_error *e) {
+static bool engine_calibrate(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     double began = schedule_clock();
     if (!g->plan->calibration) return true;
     bool ok = calibrate_run(g->plan, &g->outputs, g->mode == RUN_NAME, g->results, callbacks, &g->kept, e);
@@ -309,27 +309,27 @@ static bool calibrate(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     return ok;
 }
 
-static bool run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
+static bool engine_run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     double started = schedule_clock();
-    bool ok = begin(g, callbacks, e), bad_input = false;
+    bool ok = engine_begin(g, callbacks, e), bad_input = false;
     if (ok) {
         g->schedule.started = started;
-        ok = calibrate(g, callbacks, e) &&
-             schedule_run(&g->schedule, &(schedule_job){g->begin, g->end, do_chunk, fold_chunk, g}, e);
-        words_add_threads(&g->results->warnings, threads_pool_count(g->schedule.pool), NULL);
+        ok = engine_calibrate(g, callbacks, e) &&
+             schedule_run(&g->schedule, &(schedule_job){g->begin, g->end, do_chunk, engine_fold_chunk, g}, e);
+        warnings_add_threads(&g->results->warnings, threads_pool_count(g->schedule.pool), NULL);
         bad_input = !ok && (e->status == GQ_BAD_WEIGHTS || !gguf_model_unchanged(&g->plan->model, NULL));
     }
     /* A single file is synced when it gets its name; what may be continued, or has several, is recorded now.
      */
     bool record = ok ? g->mode == RUN_PART || g->outputs.n > 1 : !bad_input;
-    bool kept = keeper_stop(&g->keeper, record, ok ? e : NULL);
+    bool kept = syncer_stop(&g->syncer, record, ok ? e : NULL);
     if (ok && g->mode != RUN_NAME && !gguf_model_unchanged(&g->plan->model, e)) ok = false, bad_input = true;
-    ok = ok && kept && finish(g, e);
+    ok = ok && kept && engine_finish(g, e);
     g->results->progress = g->schedule.progress;
     g->results->progress.seconds = schedule_clock() - started;
     g->results->progress.tensor = NULL;
     if (!ok) keep_or_remove(g, bad_input, e);
-    release(g);
+    engine_release(g);
     return ok;
 }
 
@@ -341,7 +341,7 @@ bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **res
     if (!SIZED_TAKE(called, callbacks, e)) return false;
     engine g = {
         .plan = plan, .results = results_new(plan, e), .opening = PTHREAD_MUTEX_INITIALIZER, .kept.fd = -1};
-    bool ok = g.results && run(&g, &called, e);
+    bool ok = g.results && engine_run(&g, &called, e);
     if (results)
         *results = g.results;
     else

@@ -45,7 +45,7 @@ static char *journal_path(const gq_plan *plan, uint32_t part, uint32_t parts) {
     return safe_file_beside(plan->outputs[0].shards[0].path, suffix);
 }
 
-static bool prepare(journal *j, const gq_plan *plan, uint32_t part, uint32_t parts, gq_error *e) {
+static bool journal_prepare(journal *j, const gq_plan *plan, uint32_t part, uint32_t parts, gq_error *e) {
     *j = (journal){.fd = -1, .part = part, .parts = parts, .n_outputs = plan->n_outputs};
     j->slot = slot_size(plan->n_outputs);
     journal_range(plan, part, parts, &j->begin, &j->end);
@@ -69,7 +69,7 @@ const char *journal_mismatch(const journal_head *found, const journal_head *want
     return NULL;
 }
 
-static bool read_head(int fd, journal_head *h) { return safe_file_read(fd, 0, h, sizeof *h); }
+static bool journal_read_head(int fd, journal_head *h) { return safe_file_read(fd, 0, h, sizeof *h); }
 
 static uint64_t slot_offset(const journal *j, uint64_t chunk_number) {
     return sizeof(journal_head) + (chunk_number - j->begin) * j->slot;
@@ -77,11 +77,11 @@ static uint64_t slot_offset(const journal *j, uint64_t chunk_number) {
 
 /* ---- opening and closing ---- */
 
-static bool fail(const journal *j, const char *what, gq_error *e) {
+static bool journal_fail(const journal *j, const char *what, gq_error *e) {
     return gq_fail(e, "cannot %s the journal %s: %s", what, j->path, strerror(errno));
 }
 
-static bool lock(journal *j, gq_error *e) {
+static bool journal_lock(journal *j, gq_error *e) {
     if (safe_file_lock(j->fd, SAFE_FILE_ALONE) && safe_file_still_there(j->fd, j->path)) return true;
     close(j->fd);
     j->fd = -1; /* not ours to remove */
@@ -90,32 +90,34 @@ static bool lock(journal *j, gq_error *e) {
 
 static bool open_existing(journal *j, gq_error *e) {
     j->fd = safe_file_open(j->path);
-    if (j->fd < 0) return errno == ENOENT || fail(j, "open", e);
-    return lock(j, e);
+    if (j->fd < 0) return errno == ENOENT || journal_fail(j, "open", e);
+    return journal_lock(j, e);
 }
 
-static bool create(journal *j, const journal_head *head, gq_error *e) {
+static bool journal_create(journal *j, const journal_head *head, gq_error *e) {
     if (j->fd >= 0) unlink(j->path), close(j->fd); /* while it is locked: it is nobody else's */
     j->fd = safe_file_create(j->path);
-    if (j->fd < 0) return fail(j, "make", e);
-    return lock(j, e) && (safe_file_write(j->fd, 0, head, sizeof *head) || fail(j, "write", e));
+    if (j->fd < 0) return journal_fail(j, "make", e);
+    return journal_lock(j, e) &&
+           (safe_file_write(j->fd, 0, head, sizeof *head) || journal_fail(j, "write", e));
 }
 
 bool journal_open(journal *j, const gq_plan *plan, bool keep, gq_error *e) {
     journal_head found, wanted = journal_head_of(plan, plan->part, plan->parts);
-    if (!prepare(j, plan, plan->part, plan->parts, e) ||
+    if (!journal_prepare(j, plan, plan->part, plan->parts, e) ||
         !safe_file_may_grow(j->path, slot_offset(j, j->end), e) || !open_existing(j, e))
         return false;
-    j->resumed = keep && j->fd >= 0 && read_head(j->fd, &found) && !journal_mismatch(&found, &wanted);
-    return j->resumed || create(j, &wanted, e);
+    j->resumed = keep && j->fd >= 0 && journal_read_head(j->fd, &found) && !journal_mismatch(&found, &wanted);
+    return j->resumed || journal_create(j, &wanted, e);
 }
 
 bool journal_open_part(journal *j, const gq_plan *plan, uint32_t part, uint32_t parts, gq_error *e) {
     journal_head found, wanted = journal_head_of(plan, part, parts);
-    if (!prepare(j, plan, part, parts, e) || !open_existing(j, e)) return false;
+    if (!journal_prepare(j, plan, part, parts, e) || !open_existing(j, e)) return false;
     if (j->fd < 0)
         return gq_fail(e, "part %u of %u has not been started: there is no %s", part, parts, j->path);
-    const char *why = read_head(j->fd, &found) ? journal_mismatch(&found, &wanted) : "its journal is damaged";
+    const char *why =
+        journal_read_head(j->fd, &found) ? journal_mismatch(&found, &wanted) : "its journal is damaged";
     return !why || gq_fail(e, "part %u of %u cannot be used: %s", part, parts, why);
 }
 
@@ -157,9 +159,10 @@ bool journal_write(const journal *j, const uint8_t *slots, size_t n, gq_error *e
     for (size_t i = 0; i < n; i++, slots += j->slot) {
         uint64_t mark;
         memcpy(&mark, slots, 8);
-        if (!safe_file_write(j->fd, slot_offset(j, mark - 1), slots, j->slot)) return fail(j, "write", e);
+        if (!safe_file_write(j->fd, slot_offset(j, mark - 1), slots, j->slot))
+            return journal_fail(j, "write", e);
     }
-    return fdatasync(j->fd) == 0 || fail(j, "write", e);
+    return fdatasync(j->fd) == 0 || journal_fail(j, "write", e);
 }
 
 /* ---- all journals of an output ---- */
@@ -207,7 +210,7 @@ static void remove_one(void *user, int folder, const char *name, uint32_t part, 
     if (only) wanted = journal_head_of(*only, part, parts);
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return;
-    bool is_left = !only || (read_head(fd, &found) && !journal_mismatch(&found, &wanted));
+    bool is_left = !only || (journal_read_head(fd, &found) && !journal_mismatch(&found, &wanted));
     /* where it is locked somebody is at work with it, or has begun anew under its name */
     if (is_left && safe_file_lock(fd, SAFE_FILE_ALONE) && safe_file_still_in(fd, folder, name))
         unlinkat(folder, name, 0);
@@ -229,7 +232,8 @@ static const char *why_unfit(const parts_seen *seen, int fd, uint32_t part, uint
     journal_head found, wanted = journal_head_of(seen->plan, part, parts);
     if (parts != seen->parts) return "the work was cut into another number of parts";
     /* One that is damaged, or being written just now, is the business of whoever runs that part. */
-    return fd >= 0 && read_head(fd, &found) && is_sound(&found) ? journal_mismatch(&found, &wanted) : NULL;
+    return fd >= 0 && journal_read_head(fd, &found) && is_sound(&found) ? journal_mismatch(&found, &wanted)
+                                                                        : NULL;
 }
 
 /* The work of other parts may be that of other people or machines: never mixed with, never thrown away. */
@@ -301,32 +305,33 @@ static bool holds_any_chunk(const gq_plan *plan, const journal *j) {
 }
 
 /* Warns about an unfinished run whose journal fits the plan. */
-static bool announce_fitting(const gq_plan *plan, const journal *j, bool whole, word_list *warnings,
+static bool announce_fitting(const gq_plan *plan, const journal *j, bool whole, warning_list *warnings,
                              gq_error *e) {
     const char *out = plan->outputs[0].path;
     if (whole)
-        return words_add(warnings, e,
-                         "an unfinished run for %s had written all of it; the file gets its name now", out);
+        return warnings_add(
+            warnings, e, "an unfinished run for %s had written all of it; the file gets its name now", out);
     if (!plan_outputs_are_there(plan))
-        return words_add(
+        return warnings_add(
             warnings, e,
             "an unfinished run for %s starts afresh: what it had written is missing or incomplete", out);
     if (holds_any_chunk(plan, j))
-        return words_add(warnings, e, "an unfinished run for %s will be continued", out);
+        return warnings_add(warnings, e, "an unfinished run for %s will be continued", out);
     return plan->calibration || /* what that has finished is told apart */
-           words_add(warnings, e, "an unfinished run for %s starts afresh: nothing of it was finished", out);
+           warnings_add(warnings, e, "an unfinished run for %s starts afresh: nothing of it was finished",
+                        out);
 }
 
-bool journal_announce(const gq_plan *plan, bool whole, word_list *warnings, gq_error *e) {
+bool journal_announce(const gq_plan *plan, bool whole, warning_list *warnings, gq_error *e) {
     journal_head found, wanted = journal_head_of(plan, plan->part, plan->parts);
     journal j;
     if (plan->share == SHARE_JOIN) return true;
-    if (!prepare(&j, plan, plan->part, plan->parts, e)) return false;
+    if (!journal_prepare(&j, plan, plan->part, plan->parts, e)) return false;
     j.fd = safe_file_open(j.path);
     bool ok = true;
-    if (j.fd >= 0 && read_head(j.fd, &found)) {
+    if (j.fd >= 0 && journal_read_head(j.fd, &found)) {
         const char *why = journal_mismatch(&found, &wanted), *out = plan->outputs[0].path;
-        ok = why ? words_add(warnings, e, "an unfinished run for %s starts afresh: %s", out, why)
+        ok = why ? warnings_add(warnings, e, "an unfinished run for %s starts afresh: %s", out, why)
                  : announce_fitting(plan, &j, whole, warnings, e);
     }
     journal_close(&j);

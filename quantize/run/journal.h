@@ -8,7 +8,7 @@
 #define GQ_JOURNAL_H
 
 #include "quantize/plan/plan.h"
-#include "quantize/run/tally.h"
+#include "quantize/run/error_sums.h"
 
 /* The head of a file beside an output: which plan it belongs to, in the machine's own byte order, as a
  * journal never outlives its run for long. */
@@ -64,6 +64,6 @@ void journal_clean(const gq_plan *plan);
 bool journal_check_names(const gq_plan *plan, const gq_options *options, gq_error *e);
 /* When the plan is made: warn that an earlier run will be continued, or why it will not. whole: it has
  * finished all files. */
-bool journal_announce(const gq_plan *plan, bool whole, word_list *warnings, gq_error *e);
+bool journal_announce(const gq_plan *plan, bool whole, warning_list *warnings, gq_error *e);
 
 #endif

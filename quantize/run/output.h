@@ -45,7 +45,7 @@ bool output_read(const output_set *set, size_t output, uint32_t shard, uint64_t 
 bool output_sync(const output_set *set, gq_error *e);
 /* Write the headers and sync: all files are whole then. */
 bool output_complete(const output_set *set, gq_error *e);
-/* Give a single file its name, which needs no record (quantize/names.h). */
+/* Give a single file its name, which needs no record (quantize/run/finalize.h). */
 bool output_give_name(output_set *set, gq_error *e);
 /* Whether the temporary files are all still where they were opened. */
 bool output_still_there(const output_set *set);

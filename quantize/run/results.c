@@ -17,7 +17,7 @@ gq_results *results_new(const gq_plan *plan, gq_error *e) {
 
 void gq_results_free(gq_results *r) {
     if (!r) return;
-    words_free(&r->warnings);
+    warnings_free(&r->warnings);
     free(r->losses), free(r->roundings), free(r);
 }
 

@@ -8,7 +8,7 @@ struct gq_results {
     size_t n_tensors;
     gq_loss *losses;        /* output by output */
     gq_rounding *roundings; /* the same; NULL: nothing is calibrated */
-    word_list warnings;
+    warning_list warnings;
     gq_progress progress;
 };
 

@@ -90,7 +90,7 @@ static uint64_t fitting_rows(const work_tensor *t, uint64_t cols) {
 
 /* The strip that begins at element `first` of a chunk that ends at `end`. Importance changes from matrix to
  * matrix, so strips end with them where there is any. */
-static strip strip_at(const work_tensor *t, uint64_t first, uint64_t end) {
+static strip work_strip_at(const work_tensor *t, uint64_t first, uint64_t end) {
     const uint64_t *ne = t->source->tensor->ne, as_one[4] = {ne[0], gguf_rows(ne), 1, 1};
     bool importance = t->source->inputs.columns > 0;
     uint64_t most = t->strip, fit = fitting_rows(t, ne[0]);
@@ -189,7 +189,7 @@ static bool do_strips(const work_tensor *t, const output_set *outputs, const chu
                       gq_error *e) {
     const gq_plan *plan = t->plan;
     for (uint64_t at = c->first; at < c->first + c->n;) {
-        strip s = strip_at(t, at, c->first + c->n);
+        strip s = work_strip_at(t, at, c->first + c->n);
         if (!strip_read_decoded(plan->kernels, &plan->model, t->source->tensor, s.first, s.rows * s.cols,
                                 room->in, room->x, e) ||
             !put_all(t, outputs, c, &s, room, e))

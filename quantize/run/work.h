@@ -2,8 +2,8 @@
 #ifndef GQ_WORK_H
 #define GQ_WORK_H
 
+#include "quantize/run/error_sums.h"
 #include "quantize/run/output.h"
-#include "quantize/run/tally.h"
 #include "quantize/strips/strip.h"
 
 /* The memory that a thread needs for a plan. */

@@ -51,12 +51,12 @@ typedef struct schedule_state {
     const schedule_job *job;
 } schedule_state;
 
-static bool is_cancelled(void *data) {
+static bool schedule_is_cancelled(void *data) {
     const schedule *s = ((const schedule_state *)data)->s;
     return s->callbacks && s->callbacks->cancelled && s->callbacks->cancelled(s->callbacks->user);
 }
 
-static void tell(schedule *s, const piece *p) {
+static void schedule_report(schedule *s, const work_piece *p) {
     gq_progress *to = &s->progress;
     s->resuming += p->resuming;
     if (p->weights == 0) return;
@@ -75,11 +75,11 @@ static bool do_piece(void *data, uint64_t number, int thread) {
     gq_error *e = &own->error;
     if (!own->room) own->room = memory_lines(1, s->room, e);
     if (!own->room) return false;
-    piece p = {.number = number, .room = own->room};
+    work_piece p = {.number = number, .room = own->room};
     if (!job->work(job->arg, &p, e)) return false;
     pthread_mutex_lock(&s->lock);
     bool ok = !job->fold || job->fold(job->arg, &p, e);
-    tell(s, &p);
+    schedule_report(s, &p);
     pthread_mutex_unlock(&s->lock);
     return ok;
 }
@@ -89,7 +89,7 @@ bool schedule_run(schedule *s, const schedule_job *job, gq_error *e) {
     threads_outcome o = threads_try(s->pool, &(threads_job){.begin = job->begin,
                                                             .end = job->end,
                                                             .work = do_piece,
-                                                            .is_cancelled = is_cancelled,
+                                                            .is_cancelled = schedule_is_cancelled,
                                                             .data = &t});
     if (o.result == THREADS_DONE) return true;
     if (o.result == THREADS_FAILED) {

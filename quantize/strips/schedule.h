@@ -20,21 +20,21 @@ typedef struct schedule {
     pthread_mutex_t lock;              /* over progress, callbacks, and whatever `fold` does */
 } schedule;
 
-typedef struct piece {
+typedef struct work_piece {
     uint64_t number;
     void *room; /* this thread's memory, aligned to 64 */
     /* The size of the piece, for progress, set by the work. weights 0: the piece was not done. */
     uint64_t bytes, weights;
     bool resumed;    /* an earlier run had done it */
     double resuming; /* seconds that went into looking whether it had */
-} piece;
+} work_piece;
 
 typedef struct schedule_job {
     uint64_t begin, end; /* pieces */
     /* On several threads at once. */
-    bool (*work)(void *arg, piece *p, gq_error *e);
+    bool (*work)(void *arg, work_piece *p, gq_error *e);
     /* Then, for one piece at a time, in whatever order they are done; NULL: nothing. */
-    bool (*fold)(void *arg, const piece *p, gq_error *e);
+    bool (*fold)(void *arg, const work_piece *p, gq_error *e);
     void *arg;
 } schedule_job;
 

@@ -41,9 +41,9 @@ static bool read_band(const kernels *k, const gguf_model *m, const gguf_tensor *
 }
 
 /* Rows `row` to `row` + n of one transposed matrix. */
-static bool read_rows(const kernels *k, const gguf_model *m, const gguf_tensor *stored, const strip *s,
-                      uint64_t matrix, uint64_t row, size_t n, uint8_t *bytes, float *decoded, float *x,
-                      gq_error *e) {
+static bool transposed_read_rows(const kernels *k, const gguf_model *m, const gguf_tensor *stored,
+                                 const strip *s, uint64_t matrix, uint64_t row, size_t n, uint8_t *bytes,
+                                 float *decoded, float *x, gq_error *e) {
     uint64_t block = stored->type->block_elements, begin = row / block * block,
              end = (row + n + block - 1) / block * block;
     for (size_t c = 0; c < s->cols; c += BAND_ROWS) {
@@ -65,7 +65,8 @@ bool transposed_read(const kernels *k, const gguf_model *m, const gguf_tensor *s
                  left = stored->ne[0] - row; /* rows of this matrix */
         n = s->rows - r < BAND ? s->rows - r : BAND;
         if (n > left) n = (size_t)left;
-        if (!read_rows(k, m, stored, s, matrix, row, n, bytes, decoded, x + r * s->cols, e)) return false;
+        if (!transposed_read_rows(k, m, stored, s, matrix, row, n, bytes, decoded, x + r * s->cols, e))
+            return false;
     }
     return true;
 }

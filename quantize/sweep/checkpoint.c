@@ -40,7 +40,7 @@ uint64_t checkpoint_bytes(const checkpoint_head *h, uint64_t records) {
     return plus(HEAD_ROOM, plus(all_slots(h->streams, h->slot), records));
 }
 
-static bool fail(const checkpoint *c, const char *what, gq_error *e) {
+static bool checkpoint_fail(const checkpoint *c, const char *what, gq_error *e) {
     return gq_fail(e, "cannot %s %s, which holds the finished layers: %s", what, c->path, strerror(errno));
 }
 
@@ -48,14 +48,14 @@ static bool fail(const checkpoint *c, const char *what, gq_error *e) {
 
 static const char DAMAGED[] = "its file is damaged";
 
-static bool read_head(int fd, checkpoint_head *h) {
+static bool checkpoint_read_head(int fd, checkpoint_head *h) {
     return safe_file_read(fd, 0, h, sizeof *h) && memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 &&
            h->crc == checksum_add(0, h, offsetof(checkpoint_head, crc));
 }
 
-static const char *mismatch(int fd, const checkpoint_head *wanted) {
+static const char *checkpoint_mismatch(int fd, const checkpoint_head *wanted) {
     checkpoint_head found;
-    if (!read_head(fd, &found)) return DAMAGED;
+    if (!checkpoint_read_head(fd, &found)) return DAMAGED;
     if (memcmp(found.build, wanted->build, sizeof found.build) != 0)
         return "it was made by another version or build of gquant";
     if (found.times != wanted->times || found.content != wanted->content)
@@ -121,7 +121,7 @@ static void count_finished(checkpoint *c) {
 }
 
 static bool can_go_on(checkpoint *c, const checkpoint_head *h) {
-    c->why = mismatch(c->fd, h);
+    c->why = checkpoint_mismatch(c->fd, h);
     if (!c->why) count_finished(c);
     return !c->why;
 }
@@ -146,19 +146,19 @@ uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_erro
 
 char *checkpoint_path(const char *out) { return safe_file_beside(out, SUFFIX); }
 
-static bool prepare(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
+static bool checkpoint_prepare(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
     *c = (checkpoint){.fd = -1, .slot = h->slot, .streams = h->streams, .path = checkpoint_path(out)};
     return c->path || gq_fail_memory(e, strlen(out) + sizeof SUFFIX);
 }
 
 bool checkpoint_look(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
-    if (!prepare(c, out, h, e)) return false;
+    if (!checkpoint_prepare(c, out, h, e)) return false;
     c->fd = safe_file_open(c->path);
     if (c->fd >= 0) can_go_on(c, h);
     return true;
 }
 
-static bool lock(checkpoint *c, gq_error *e) {
+static bool checkpoint_lock(checkpoint *c, gq_error *e) {
     if (safe_file_lock(c->fd, SAFE_FILE_ALONE) && safe_file_still_there(c->fd, c->path)) return true;
     close(c->fd);
     c->fd = -1; /* not ours to remove */
@@ -167,11 +167,11 @@ static bool lock(checkpoint *c, gq_error *e) {
 
 static bool lock_old(checkpoint *c, gq_error *e) {
     c->fd = safe_file_open(c->path);
-    if (c->fd < 0) return errno == ENOENT || fail(c, "open", e);
-    return lock(c, e);
+    if (c->fd < 0) return errno == ENOENT || checkpoint_fail(c, "open", e);
+    return checkpoint_lock(c, e);
 }
 
-static bool reserve(checkpoint *c, uint64_t bytes, gq_error *e) {
+static bool checkpoint_reserve(checkpoint *c, uint64_t bytes, gq_error *e) {
     struct statvfs fs;
     bool is_full = fstatvfs(c->fd, &fs) == 0 && bytes > (uint64_t)fs.f_bavail * fs.f_frsize;
     return (!is_full && safe_file_reserve(c->fd, bytes)) ||
@@ -181,12 +181,14 @@ static bool reserve(checkpoint *c, uint64_t bytes, gq_error *e) {
                    (unsigned long long)bytes, c->path, strerror(is_full ? ENOSPC : errno));
 }
 
-static bool create(checkpoint *c, const checkpoint_head *h, uint64_t bytes, gq_error *e) {
+static bool checkpoint_create(checkpoint *c, const checkpoint_head *h, uint64_t bytes, gq_error *e) {
     if (c->fd >= 0) unlink(c->path), close(c->fd); /* while it is locked: it is nobody else's */
     c->fd = safe_file_create(c->path);
-    if (c->fd < 0) return fail(c, "make", e);
-    if (!lock(c, e)) return false;
-    if (reserve(c, bytes, e) && (safe_file_write(c->fd, 0, h, sizeof *h) || fail(c, "write", e))) return true;
+    if (c->fd < 0) return checkpoint_fail(c, "make", e);
+    if (!checkpoint_lock(c, e)) return false;
+    if (checkpoint_reserve(c, bytes, e) &&
+        (safe_file_write(c->fd, 0, h, sizeof *h) || checkpoint_fail(c, "write", e)))
+        return true;
     unlink(c->path);
     return false;
 }
@@ -194,14 +196,15 @@ static bool create(checkpoint *c, const checkpoint_head *h, uint64_t bytes, gq_e
 bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, uint64_t records,
                      gq_error *e) {
     uint64_t bytes = checkpoint_bytes(h, records);
-    if (!prepare(c, out, h, e) || !safe_file_may_grow(c->path, bytes, e) || !lock_old(c, e)) return false;
+    if (!checkpoint_prepare(c, out, h, e) || !safe_file_may_grow(c->path, bytes, e) || !lock_old(c, e))
+        return false;
     if (c->fd >= 0 && can_go_on(c, h)) return true;
     c->end = first_record(c);
-    return create(c, h, bytes, e);
+    return checkpoint_create(c, h, bytes, e);
 }
 
 bool checkpoint_open_old(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
-    if (!prepare(c, out, h, e) || !lock_old(c, e)) return false;
+    if (!checkpoint_prepare(c, out, h, e) || !lock_old(c, e)) return false;
     if (c->fd >= 0) can_go_on(c, h);
     return true;
 }
@@ -218,7 +221,8 @@ void checkpoint_remove(const checkpoint *c) {
 
 /* ---- what is left ---- */
 
-static void clean(const char *out, bool (*is_left)(int fd, const void *what), const void *what) {
+static void checkpoint_remove_left(const char *out, bool (*is_left)(int fd, const void *what),
+                                   const void *what) {
     char *path = checkpoint_path(out);
     int fd = path ? safe_file_open(path) : -1;
     if (fd >= 0 && is_left(fd, what) && safe_file_lock(fd, SAFE_FILE_ALONE) &&
@@ -228,20 +232,24 @@ static void clean(const char *out, bool (*is_left)(int fd, const void *what), co
     free(path);
 }
 
-static bool is_of_head(int fd, const void *h) { return !mismatch(fd, h); }
-void checkpoint_clean(const char *out, const checkpoint_head *h) { clean(out, is_of_head, h); }
+static bool is_of_head(int fd, const void *h) { return !checkpoint_mismatch(fd, h); }
+void checkpoint_clean(const char *out, const checkpoint_head *h) {
+    checkpoint_remove_left(out, is_of_head, h);
+}
 
 static bool is_of_kind(int fd, const void *kind) {
     checkpoint_head found;
-    return read_head(fd, &found) && found.kind == *(const checkpoint_kind *)kind;
+    return checkpoint_read_head(fd, &found) && found.kind == *(const checkpoint_kind *)kind;
 }
-void checkpoint_clean_kind(const char *out, checkpoint_kind kind) { clean(out, is_of_kind, &kind); }
+void checkpoint_clean_kind(const char *out, checkpoint_kind kind) {
+    checkpoint_remove_left(out, is_of_kind, &kind);
+}
 
 /* ---- writing ---- */
 
 bool checkpoint_begin(const checkpoint *c, gq_error *e) {
     uint64_t begun = c->finished + 1;
-    return safe_file_write(c->fd, BEGUN_AT, &begun, sizeof begun) || fail(c, "write", e);
+    return safe_file_write(c->fd, BEGUN_AT, &begun, sizeof begun) || checkpoint_fail(c, "write", e);
 }
 
 bool checkpoint_add(checkpoint *c, const uint64_t *sums, const void *bytes, uint64_t n, gq_error *e) {
@@ -254,7 +262,7 @@ bool checkpoint_add(checkpoint *c, const uint64_t *sums, const void *bytes, uint
     r.head_crc = checksum_add(0, &r, offsetof(record, head_crc));
     bool ok = fdatasync(c->fd) == 0 && safe_file_write(c->fd, c->end + sizeof r, all, size) &&
               safe_file_write(c->fd, c->end, &r, sizeof r) && fdatasync(c->fd) == 0;
-    if (!ok) fail(c, "write", e);
+    if (!ok) checkpoint_fail(c, "write", e);
     free(all);
     if (ok) c->end += sizeof r + size, c->finished++;
     return ok;

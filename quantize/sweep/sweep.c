@@ -8,11 +8,13 @@
 
 /* ---- telling ---- */
 
-bool sweep_tell(sweep *s, double work, gq_error *e) { return pulse_tell(&s->pulse, work, s->what, e); }
+bool sweep_tell(sweep *s, double work, gq_error *e) {
+    return sweep_progress_report(&s->progress, work, s->what, e);
+}
 
 static bool tell_forward(void *data, double work, const char *what, gq_error *e) {
     sweep *s = data;
-    return s->plan->own_work ? sweep_tell(s, 0, e) : pulse_tell(&s->pulse, work, what, e);
+    return s->plan->own_work ? sweep_tell(s, 0, e) : sweep_progress_report(&s->progress, work, what, e);
 }
 
 /* ---- the streams ---- */
@@ -55,8 +57,8 @@ static bool open_streams(sweep *s, gq_error *e) {
 
 bool sweep_open(sweep *s, const sweep_plan *p, gq_error *e) {
     *s = (sweep){.plan = p, .job = *p->job, .what = "embedding", .states = -1};
-    s->pulse = pulse_start(p->callbacks, p->work, p->done, s->job.windows * s->job.context);
-    s->job.pulse = tell_forward, s->job.data = s;
+    s->progress = sweep_progress_start(p->callbacks, p->work, p->done, s->job.windows * s->job.context);
+    s->job.progress = tell_forward, s->job.data = s;
     s->streams = calloc(p->n_streams, sizeof(forward_stream *));
     if (!s->streams) return gq_fail_memory(e, p->n_streams * sizeof(forward_stream *));
     s->run = forward_run_new(&s->job, &p->bounds, e);
@@ -92,7 +94,8 @@ static bool start_streams(sweep *s, size_t done, const sweep_calls *calls, gq_er
 }
 
 /* Streams i to `end` of one model. */
-static bool pass(sweep *s, size_t i, size_t end, forward_layer *l, const sweep_calls *calls, gq_error *e) {
+static bool sweep_pass_layer(sweep *s, size_t i, size_t end, forward_layer *l, const sweep_calls *calls,
+                             gq_error *e) {
     if (calls->on) return calls->on(calls->data, l, e);
     for (; i < end; i++) {
         if (!s->streams[i]) continue;
@@ -114,7 +117,7 @@ static bool do_models(sweep *s, bool is_layer, const sweep_calls *calls, gq_erro
         if (is_layer && s->layer >= forward_model_sizes(m)->layers) continue;
         if (is_layer && !(l = forward_run_layer(s->run, m, s->layer, e))) return false;
         if (is_layer && p->kept && !checkpoint_begin(p->kept, e)) return false;
-        if (!pass(s, i, end, l, calls, e)) return false;
+        if (!sweep_pass_layer(s, i, end, l, calls, e)) return false;
     }
     return true;
 }

@@ -12,11 +12,11 @@
 
 #include "forward/stream.h"
 #include "quantize/sweep/checkpoint.h"
-#include "quantize/sweep/pulse.h"
+#include "quantize/sweep/progress.h"
 
 /* The models, the text and the states of a sweep. All that it points to must outlive the sweep. */
 typedef struct sweep_plan {
-    const forward_job *job; /* but for its pulse, which is the sweep's */
+    const forward_job *job; /* but for its progress, which is the sweep's */
     forward_bounds bounds;  /* of all streams */
     /* One stream for each of these models. absent: streams that are not run though they have their slots;
      * NULL: none is. */
@@ -60,7 +60,7 @@ typedef struct sweep {
     forward_job job;
     forward_run *run;
     forward_stream **streams; /* absent ones are NULL */
-    pulse pulse;
+    sweep_progress progress;
     char what[64]; /* the step at work, for progress */
     size_t step;   /* its number, and that of its layer in the model */
     size_t layer;

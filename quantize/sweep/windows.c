@@ -10,7 +10,7 @@ static const char *name_of(const gq_text *text) { return text->name ? text->name
 
 /* ---- ids ---- */
 
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+static bool windows_is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 static bool fail_id(const gq_text *text, const char *at, size_t length, gq_error *e) {
     size_t line = 1;
@@ -22,14 +22,14 @@ static bool fail_id(const gq_text *text, const char *at, size_t length, gq_error
 static bool read_ids(token_list *to, const gq_text *text, gq_error *e) {
     const char *at = text->bytes, *end = at + text->n;
     for (;;) {
-        while (at < end && is_space(*at)) at++;
+        while (at < end && windows_is_space(*at)) at++;
         if (at == end) return true;
         const char *start = at;
         uint64_t id = 0;
         while (at < end && *at >= '0' && *at <= '9' && id <= UINT32_MAX)
             id = 10 * id + (uint64_t)(*at++ - '0');
-        if (id > UINT32_MAX || (at < end && !is_space(*at)) || at == start) {
-            while (at < end && !is_space(*at)) at++;
+        if (id > UINT32_MAX || (at < end && !windows_is_space(*at)) || at == start) {
+            while (at < end && !windows_is_space(*at)) at++;
             return fail_id(text, start, (size_t)(at - start), e);
         }
         if (!token_list_add(to, (uint32_t)id, e)) return false;
@@ -38,26 +38,26 @@ static bool read_ids(token_list *to, const gq_text *text, gq_error *e) {
 
 /* ---- a text ---- */
 
-static bool copy_warnings(const tokenizer *t, word_list *to, gq_error *e) {
+static bool copy_warnings(const tokenizer *t, warning_list *to, gq_error *e) {
     size_t n;
     const char *const *warnings = tokenizer_warnings(t, &n);
     for (size_t i = 0; i < n; i++)
-        if (!words_add(to, e, "%s", warnings[i])) return false;
+        if (!warnings_add(to, e, "%s", warnings[i])) return false;
     return true;
 }
 
-static bool read_text(token_list *to, const gq_text *text, const gguf_model *m, bool *begins, uint32_t *bos,
-                      word_list *warnings, gq_error *e) {
+static bool windows_read_text(token_list *to, const gq_text *text, const gguf_model *m, bool *begins,
+                              uint32_t *bos, warning_list *warnings, gq_error *e) {
     tokenizer *t = tokenizer_new(m->path, m->kv, m->n_kv, e);
     if (!t) return gq_fail_again(e, e, "%s (ids of tokens can take the place of a text)", gq_error_text(e));
     unsigned flags = TOKENIZE_ADD_SPECIAL | (text->parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
     bool ok = copy_warnings(t, warnings, e) && tokenizer_run(t, text->bytes, text->n, flags, to, e);
     if (ok && to->dropped)
-        ok =
-            words_add(warnings, e,
-                      "%s: %llu bytes have no token in this vocabulary and are left out; is it in a language "
-                      "that the model knows?",
-                      name_of(text), (unsigned long long)to->dropped);
+        ok = warnings_add(
+            warnings, e,
+            "%s: %llu bytes have no token in this vocabulary and are left out; is it in a language "
+            "that the model knows?",
+            name_of(text), (unsigned long long)to->dropped);
     *begins = tokenizer_begins(t, bos);
     tokenizer_free(t);
     return ok;
@@ -87,7 +87,7 @@ static bool check_length(const gq_text *text, size_t tokens, size_t taken, size_
 }
 
 bool windows_read(text_windows *w, const gq_text *text, const gguf_model *model, size_t vocabulary,
-                  word_list *warnings, gq_error *e) {
+                  warning_list *warnings, gq_error *e) {
     token_list list = {0};
     bool begins = false;
     uint32_t bos = 0;
@@ -95,8 +95,8 @@ bool windows_read(text_windows *w, const gq_text *text, const gguf_model *model,
     if (text->n == 0)
         return gq_fail(e, "%s: is empty; a text of one window of %zu tokens or more is needed", name_of(text),
                        w->context);
-    bool ok =
-        text->ids ? read_ids(&list, text, e) : read_text(&list, text, model, &begins, &bos, warnings, e);
+    bool ok = text->ids ? read_ids(&list, text, e)
+                        : windows_read_text(&list, text, model, &begins, &bos, warnings, e);
     size_t tokens = list.n;
     if (text->tokens && list.n > text->tokens) list.n = (size_t)text->tokens;
     ok = ok && check_ids(text, &list, vocabulary, e) && check_length(text, tokens, list.n, w->context, e);
@@ -114,7 +114,7 @@ bool windows_read(text_windows *w, const gq_text *text, const gguf_model *model,
 /* ---- tokens drawn at random ---- */
 
 /* Ids that may be drawn: *n of them, malloc'ed. */
-static uint32_t *ordinary(const gguf_model *m, size_t vocabulary, size_t *n, gq_error *e) {
+static uint32_t *windows_ordinary_tokens(const gguf_model *m, size_t vocabulary, size_t *n, gq_error *e) {
     enum { NORMAL = 1 };
     const gguf_kv *kv = gguf_find(m->kv, m->n_kv, "tokenizer.ggml.token_type");
     const uint8_t *kinds = NULL;
@@ -156,7 +156,7 @@ bool windows_draw(text_windows *w, const gq_text *text, const gguf_model *model,
         return gq_fail_usage(e, "%llu tokens: at most %d can be drawn at random",
                              (unsigned long long)text->tokens, MOST);
     if (!check_length(text, SIZE_MAX, text->tokens, context, e)) return false;
-    uint32_t *ids = ordinary(model, vocabulary, &n_ids, e), bos;
+    uint32_t *ids = windows_ordinary_tokens(model, vocabulary, &n_ids, e), bos;
     uint64_t seed = SEED;
     w->ids = ids ? calloc(w->n * context, sizeof *w->ids) : NULL;
     if (ids && !w->ids) gq_fail_memory(e, w->n * context * sizeof *w->ids);

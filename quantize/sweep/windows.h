@@ -2,7 +2,7 @@
 #ifndef GQ_WINDOWS_H
 #define GQ_WINDOWS_H
 
-#include "base/words.h"
+#include "base/warnings.h"
 #include "model/model.h"
 #include "quantize/gquant.h"
 
@@ -16,7 +16,7 @@ typedef struct text_windows {
  * where that is a BOS, it replaces each window's first token, as in llama.cpp's own programs. Ids are taken
  * as they are. vocabulary: how many tokens the model has; all ids are below it. */
 bool windows_read(text_windows *w, const gq_text *text, const gguf_model *model, size_t vocabulary,
-                  word_list *warnings, gq_error *e);
+                  warning_list *warnings, gq_error *e);
 /* Makes windows of tokens drawn at random from those that stand for text, the same for the same model. Their
  * number is the text's `tokens`; the text itself is not read. Windows begin as above. */
 bool windows_draw(text_windows *w, const gq_text *text, const gguf_model *model, size_t vocabulary,

@@ -1,12 +1,13 @@
-#include "quantize/sweep/pulse.h"
+#include "quantize/sweep/progress.h"
 #include "base/fail.h"
 
 #include "quantize/strips/schedule.h"
 
 static uint64_t bytes_of(double work) { return work > 0 ? (uint64_t)work : 0; }
 
-pulse pulse_start(const gq_callbacks *callbacks, double work, double done, uint64_t tokens) {
-    pulse p = {.callbacks = callbacks, .started = schedule_clock(), .work = work, .done = done};
+sweep_progress sweep_progress_start(const gq_callbacks *callbacks, double work, double done,
+                                    uint64_t tokens) {
+    sweep_progress p = {.callbacks = callbacks, .started = schedule_clock(), .work = work, .done = done};
     p.progress = (gq_progress){.size = sizeof p.progress,
                                .bytes_total = bytes_of(work),
                                .bytes_done = bytes_of(done),
@@ -15,8 +16,8 @@ pulse pulse_start(const gq_callbacks *callbacks, double work, double done, uint6
     return p;
 }
 
-bool pulse_tell(void *data, double work, const char *what, gq_error *e) {
-    pulse *p = data;
+bool sweep_progress_report(void *data, double work, const char *what, gq_error *e) {
+    sweep_progress *p = data;
     const gq_callbacks *calls = p->callbacks;
     p->done += work;
     p->progress.bytes_done = bytes_of(p->done < p->work ? p->done : p->work);

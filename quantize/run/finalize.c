@@ -1,4 +1,4 @@
-#include "quantize/run/names.h"
+#include "quantize/run/finalize.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 /* The record: the head that journals have, what tells each file, a CRC of both. */
 
-static bool is_at(const char *path, const name_file *f) {
+static bool is_at(const char *path, const finalize_file *f) {
     struct stat st;
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a record that is read has room for its files */
     return lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_ino == f->inode &&
@@ -21,12 +21,12 @@ static bool is_at(const char *path, const name_file *f) {
            st.st_mtim.tv_nsec == f->nanoseconds;
 }
 
-static uint32_t record_crc(const journal_head *head, const name_file *files, size_t n) {
+static uint32_t record_crc(const journal_head *head, const finalize_file *files, size_t n) {
     return checksum_add(checksum_add(0, head, sizeof *head), files, n * sizeof *files);
 }
 
 /* Whether the record is of this plan. */
-static bool read_record(const names *r) {
+static bool read_record(const finalize *r) {
     journal_head found, wanted = journal_head_of(r->set->plan, 0, 0);
     size_t n = r->set->n, bytes = n * sizeof *r->files;
     uint32_t sum;
@@ -37,7 +37,7 @@ static bool read_record(const names *r) {
 }
 
 /* Whether every file is still there, under one of its names. */
-static bool all_there(const names *r) {
+static bool all_there(const finalize *r) {
     for (size_t i = 0; i < r->set->n; i++) {
         const plan_shard *shard = r->set->files[i].shard;
         if (!is_at(shard->path, &r->files[i]) && !is_at(shard->temporary, &r->files[i])) return false;
@@ -45,21 +45,21 @@ static bool all_there(const names *r) {
     return true;
 }
 
-static bool names_new(names *r, const output_set *set, gq_error *e) {
+static bool names_new(finalize *r, const output_set *set, gq_error *e) {
     const char *first = set->plan->outputs[0].shards[0].path;
-    *r = (names){.set = set, .fd = -1};
+    *r = (finalize){.set = set, .fd = -1};
     r->path = safe_file_beside(first, ".gquant-names");
     r->files = calloc(set->n, sizeof *r->files);
     return (r->path && r->files) || gq_fail_memory(e, strlen(first) + set->n * sizeof *r->files);
 }
 
-void names_close(names *r) {
+void finalize_close(finalize *r) {
     if (r->path && r->fd >= 0) close(r->fd); /* a zeroed one is closed already */
     free(r->path), free(r->files);
-    *r = (names){.fd = -1};
+    *r = (finalize){.fd = -1};
 }
 
-static bool name_is_free(const names *r, const gq_options *options, gq_error *e) {
+static bool name_is_free(const finalize *r, const gq_options *options, gq_error *e) {
     const gq_plan *plan = r->set->plan;
     if (!plan_check_beside(plan, options, r->path, e)) return false;
     for (size_t i = 0; i < r->set->n; i++)
@@ -69,28 +69,28 @@ static bool name_is_free(const names *r, const gq_options *options, gq_error *e)
     return true;
 }
 
-bool names_look(const gq_plan *plan, const gq_options *options, names_left *left, gq_error *e) {
+bool finalize_probe(const gq_plan *plan, const gq_options *options, finalize_left *left, gq_error *e) {
     output_set set = {.plan = plan};
-    names r = {.fd = -1};
+    finalize r = {.fd = -1};
     bool ok = output_new(&set, plan, e) && names_new(&r, &set, e) && name_is_free(&r, options, e);
     if (ok) r.fd = safe_file_open(r.path);
-    *left = (names_left){.whole = ok && r.fd >= 0 && read_record(&r) && all_there(&r)};
+    *left = (finalize_left){.whole = ok && r.fd >= 0 && read_record(&r) && all_there(&r)};
     if (left->whole) {
         left->named = calloc(set.n, sizeof *left->named);
         ok = left->named || gq_fail_memory(e, set.n * sizeof *left->named);
     }
     for (size_t i = 0; left->named && i < set.n; i++)
         left->named[i] = is_at(set.files[i].shard->path, &r.files[i]);
-    names_close(&r);
+    finalize_close(&r);
     output_free(&set);
     return ok;
 }
 
-static bool fail_record(const names *r, const char *what, gq_error *e) {
+static bool fail_record(const finalize *r, const char *what, gq_error *e) {
     return gq_fail(e, "cannot %s %s: %s", what, r->path, strerror(errno));
 }
 
-bool names_open(names *r, const output_set *set, gq_error *e) {
+bool finalize_open(finalize *r, const output_set *set, gq_error *e) {
     struct stat st;
     if (!names_new(r, set, e)) return false;
     r->fd = safe_file_open(r->path);
@@ -116,16 +116,16 @@ static bool places_are_free(const output_set *set, gq_error *e) {
     return true;
 }
 
-static bool write_record(const names *r) {
+static bool write_record(const finalize *r) {
     journal_head head = journal_head_of(r->set->plan, 0, 0);
     size_t n = r->set->n, bytes = n * sizeof *r->files;
     for (size_t i = 0; i < n; i++) {
         struct stat st;
         if (fstat(r->set->files[i].fd, &st) != 0) return false;
-        r->files[i] = (name_file){.inode = st.st_ino,
-                                  .size = (uint64_t)st.st_size,
-                                  .seconds = st.st_mtim.tv_sec,
-                                  .nanoseconds = st.st_mtim.tv_nsec};
+        r->files[i] = (finalize_file){.inode = st.st_ino,
+                                      .size = (uint64_t)st.st_size,
+                                      .seconds = st.st_mtim.tv_sec,
+                                      .nanoseconds = st.st_mtim.tv_nsec};
     }
     uint32_t sum = record_crc(&head, r->files, n);
     return safe_file_write(r->fd, 0, &head, sizeof head) &&
@@ -133,7 +133,7 @@ static bool write_record(const names *r) {
            safe_file_write(r->fd, sizeof head + bytes, &sum, sizeof sum) && fsync(r->fd) == 0;
 }
 
-bool names_record(names *r, gq_error *e) {
+bool finalize_record(finalize *r, gq_error *e) {
     uint64_t size = sizeof(journal_head) + r->set->n * sizeof *r->files + sizeof(uint32_t);
     if (!places_are_free(r->set, e) || !safe_file_may_grow(r->path, size, e)) return false;
     r->fd = safe_file_create(r->path);
@@ -149,7 +149,7 @@ bool names_record(names *r, gq_error *e) {
 
 /* ---- the names ---- */
 
-static bool give(const names *r, size_t i, gq_error *e) {
+static bool finalize_rename(const finalize *r, size_t i, gq_error *e) {
     const char *from = r->set->files[i].shard->temporary, *to = r->set->files[i].shard->path;
     if (is_at(to, &r->files[i])) {
         /* If names are given by linking, a kill may have left both names. */
@@ -164,7 +164,7 @@ static bool give(const names *r, size_t i, gq_error *e) {
 }
 
 /* The first shard of an older set goes before any of the others is replaced. */
-static bool take_name(const names *r, size_t i, gq_error *e) {
+static bool take_name(const finalize *r, size_t i, gq_error *e) {
     const char *path = r->set->files[i].shard->path;
     struct stat st;
     if (!r->set->plan->force || is_at(path, &r->files[i]) || lstat(path, &st) != 0) return true;
@@ -172,22 +172,23 @@ static bool take_name(const names *r, size_t i, gq_error *e) {
     return safe_file_sync_folder(path, e);
 }
 
-static bool give_shards(const names *r, size_t first, uint32_t n, gq_error *e) {
+static bool give_shards(const finalize *r, size_t first, uint32_t n, gq_error *e) {
     const char *path = r->set->files[first].shard->path;
     if (n > 1 && !take_name(r, first, e)) return false;
     for (uint32_t s = n - 1; s > 0; s--)
-        if (!give(r, first + s, e)) return false;
-    return (n == 1 || safe_file_sync_folder(path, e)) && give(r, first, e) && safe_file_sync_folder(path, e);
+        if (!finalize_rename(r, first + s, e)) return false;
+    return (n == 1 || safe_file_sync_folder(path, e)) && finalize_rename(r, first, e) &&
+           safe_file_sync_folder(path, e);
 }
 
-bool names_give(const names *r, gq_error *e) {
+bool finalize_rename_all(const finalize *r, gq_error *e) {
     const gq_plan *plan = r->set->plan;
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!give_shards(r, r->set->first[o], plan->outputs[o].n_shards, e)) return false;
     return true;
 }
 
-bool names_remove(const names *r) {
+bool finalize_remove(const finalize *r) {
     if (r->fd < 0) return true;
     /* Before journals go: after a power cut the record must not come back without them. */
     return unlink(r->path) == 0 && safe_file_sync_folder(r->path, NULL);

@@ -1,4 +1,4 @@
-#include "quantize/run/keeper.h"
+#include "quantize/run/syncer.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "base/threads.h"
 
 /* Sync, then record. Called with the lock held, which is released meanwhile: workers go on adding. */
-static void record(keeper *k) {
+static void syncer_record(syncer *k) {
     if (k->n == 0 || k->failed) return;
     uint8_t *slots = k->slots;
     size_t n = k->n;
@@ -39,27 +39,27 @@ static struct timespec next_time(const gq_plan *plan) {
     return t;
 }
 
-static bool is_time(const keeper *k) {
+static bool is_time(const syncer *k) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec > k->due.tv_sec || (now.tv_sec == k->due.tv_sec && now.tv_nsec >= k->due.tv_nsec);
 }
 
-static void *keep(void *arg) {
-    keeper *k = arg;
+static void *syncer_run(void *arg) {
+    syncer *k = arg;
     pthread_mutex_lock(&k->lock);
     while (!k->stop) {
         struct timespec until = next_time(k->outputs->plan);
         while (!k->stop && pthread_cond_timedwait(&k->wake, &k->lock, &until) != ETIMEDOUT) {
         }
-        if (!k->stop) record(k);
+        if (!k->stop) syncer_record(k);
     }
     pthread_mutex_unlock(&k->lock);
     return NULL;
 }
 
-void keeper_start(keeper *k, const output_set *outputs, const journal *j, const cache *c) {
-    *k = (keeper){
+void syncer_start(syncer *k, const output_set *outputs, const journal *j, const cache *c) {
+    *k = (syncer){
         .outputs = outputs, .journal = j, .cache = c, .started = true, .due = next_time(outputs->plan)};
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -67,16 +67,16 @@ void keeper_start(keeper *k, const output_set *outputs, const journal *j, const 
     pthread_mutex_init(&k->lock, NULL);
     pthread_cond_init(&k->wake, &attributes);
     pthread_condattr_destroy(&attributes);
-    k->alone = threads_start(&k->thread, keep, k) != 0;
+    k->alone = threads_start(&k->thread, syncer_run, k) != 0;
 }
 
-bool keeper_add(keeper *k, uint64_t chunk_number, const chunk_sum *sums, gq_error *e) {
+bool syncer_add(syncer *k, uint64_t chunk_number, const chunk_sum *sums, gq_error *e) {
     pthread_mutex_lock(&k->lock);
     bool ok = !k->failed && memory_grow(&k->slots, &k->room, k->n + 1, k->journal->slot, e);
     if (ok) journal_fill(k->journal, k->slots + k->n++ * k->journal->slot, chunk_number, sums);
     if (ok && k->alone && is_time(k)) {
         k->due.tv_sec += 3600; /* one at a time */
-        record(k);
+        syncer_record(k);
         k->due = next_time(k->outputs->plan);
         ok = !k->failed;
     }
@@ -85,7 +85,7 @@ bool keeper_add(keeper *k, uint64_t chunk_number, const chunk_sum *sums, gq_erro
     return ok;
 }
 
-bool keeper_stop(keeper *k, bool record_rest, gq_error *e) {
+bool syncer_stop(syncer *k, bool record_rest, gq_error *e) {
     if (!k->started) return true;
     pthread_mutex_lock(&k->lock);
     k->stop = true;
@@ -93,7 +93,7 @@ bool keeper_stop(keeper *k, bool record_rest, gq_error *e) {
     pthread_mutex_unlock(&k->lock);
     if (!k->alone) pthread_join(k->thread, NULL);
     pthread_mutex_lock(&k->lock);
-    if (record_rest) record(k);
+    if (record_rest) syncer_record(k);
     bool ok = !k->failed;
     if (!ok && e) *e = k->error;
     pthread_mutex_unlock(&k->lock);

@@ -1,4 +1,4 @@
-#include "quantize/run/tally.h"
+#include "quantize/run/error_sums.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 /* ---- tensors ---- */
 
 /* Its last chunk is folded. Where the first was not counted, nothing is said of the tensor. */
-static void close_tensor(tally *t) {
+static void close_tensor(error_sums *t) {
     const gq_plan *plan = t->plan;
     bool whole = plan->chunks.first[t->tensor] >= t->begin;
     for (size_t o = 0; whole && o < plan->n_outputs; o++) {
@@ -21,7 +21,8 @@ static void close_tensor(tally *t) {
     t->tensor++;
 }
 
-static void fold(gq_loss *loss, const gq_tensor *t, bool same, const chunk *c, const chunk_sum *s) {
+static void error_sums_add_chunk(gq_loss *loss, const gq_tensor *t, bool same, const chunk *c,
+                                 const chunk_sum *s) {
     uint64_t bytes = gguf_type_bytes(gguf_type_of(t->to), c->n);
     loss->crc32 = checksum_join(loss->crc32, s->crc, bytes);
     if (same) return;
@@ -31,13 +32,13 @@ static void fold(gq_loss *loss, const gq_tensor *t, bool same, const chunk *c, c
     if ((double)s->max_e > loss->max_error) loss->max_error = (double)s->max_e;
 }
 
-static void fold_chunk(tally *t, const chunk_sum *sums) {
+static void error_sums_fold_chunk(error_sums *t, const chunk_sum *sums) {
     const gq_plan *plan = t->plan;
     const plan_source *source = &plan->sources[t->tensor];
     chunk c = chunk_at(&plan->chunks, t->next, source->tensor->ne);
     for (size_t o = 0; o < plan->n_outputs; o++) {
         const gq_tensor *to = &plan->outputs[o].tensors[t->tensor];
-        fold(&t->losses[o], to, plan_copies(source, to), &c, &sums[o]);
+        error_sums_add_chunk(&t->losses[o], to, plan_copies(source, to), &c, &sums[o]);
     }
     t->next++;
     if (c.last) close_tensor(t);
@@ -45,7 +46,7 @@ static void fold_chunk(tally *t, const chunk_sum *sums) {
 
 /* ---- chunks that wait ---- */
 
-static bool grow(tally *t, uint64_t chunk_number, gq_error *e) {
+static bool error_sums_grow(error_sums *t, uint64_t chunk_number, gq_error *e) {
     size_t n = t->plan->n_outputs, room = t->room;
     while (chunk_number - t->next >= room)
         if (__builtin_mul_overflow(room, 2, &room)) return gq_fail_memory(e, room);
@@ -64,32 +65,32 @@ static bool grow(tally *t, uint64_t chunk_number, gq_error *e) {
     return true;
 }
 
-bool tally_add(tally *t, uint64_t chunk_number, const chunk_sum *sums, gq_error *e) {
+bool error_sums_add(error_sums *t, uint64_t chunk_number, const chunk_sum *sums, gq_error *e) {
     size_t n = t->plan->n_outputs;
     if (chunk_number != t->next) {
-        if (chunk_number - t->next >= t->room && !grow(t, chunk_number, e)) return false;
+        if (chunk_number - t->next >= t->room && !error_sums_grow(t, chunk_number, e)) return false;
         t->waiting[chunk_number % t->room] = true;
         memcpy(&t->sums[chunk_number % t->room * n], sums, n * sizeof *sums);
         return true;
     }
-    fold_chunk(t, sums);
+    error_sums_fold_chunk(t, sums);
     for (size_t at; t->waiting[at = t->next % t->room];) {
         t->waiting[at] = false;
-        fold_chunk(t, &t->sums[at * n]);
+        error_sums_fold_chunk(t, &t->sums[at * n]);
     }
     return true;
 }
 
-bool tally_new(tally *t, const gq_plan *plan, gq_results *results, const gq_callbacks *callbacks,
-               uint64_t begin, gq_error *e) {
+bool error_sums_new(error_sums *t, const gq_plan *plan, gq_results *results, const gq_callbacks *callbacks,
+                    uint64_t begin, gq_error *e) {
     enum { ROOM = 64 };
-    *t = (tally){.plan = plan,
-                 .results = results,
-                 .callbacks = callbacks,
-                 .begin = begin,
-                 .next = begin,
-                 .tensor = chunk_tensor(&plan->chunks, begin),
-                 .room = ROOM};
+    *t = (error_sums){.plan = plan,
+                      .results = results,
+                      .callbacks = callbacks,
+                      .begin = begin,
+                      .next = begin,
+                      .tensor = chunk_tensor(&plan->chunks, begin),
+                      .room = ROOM};
     t->losses = calloc(plan->n_outputs, sizeof *t->losses);
     t->waiting = calloc(t->room, sizeof *t->waiting);
     t->sums = calloc(t->room * plan->n_outputs, sizeof *t->sums);
@@ -97,4 +98,4 @@ bool tally_new(tally *t, const gq_plan *plan, gq_results *results, const gq_call
            gq_fail_memory(e, t->room * plan->n_outputs * sizeof *t->sums);
 }
 
-void tally_free(tally *t) { free(t->losses), free(t->waiting), free(t->sums); }
+void error_sums_free(error_sums *t) { free(t->losses), free(t->waiting), free(t->sums); }

@@ -1,15 +1,15 @@
 /* Makes finished chunks safe in the background: now and then syncs the outputs, then records in the journal
  * the chunks that were finished before that sync. Where the system starts no thread for that, whoever adds a
  * chunk when it is time does it. */
-#ifndef GQ_KEEPER_H
-#define GQ_KEEPER_H
+#ifndef GQ_SYNCER_H
+#define GQ_SYNCER_H
 
 #include <pthread.h>
 
 #include "quantize/run/cache.h"
 #include "quantize/run/journal.h"
 
-typedef struct keeper {
+typedef struct syncer {
     const output_set *outputs;
     const journal *journal;
     const cache *cache;
@@ -23,12 +23,12 @@ typedef struct keeper {
     uint8_t *slots; /* chunks that are finished and not yet recorded */
     size_t n, room;
     uint64_t recorded; /* chunks, by this run */
-} keeper;
+} syncer;
 
-void keeper_start(keeper *k, const output_set *outputs, const journal *j, const cache *c);
+void syncer_start(syncer *k, const output_set *outputs, const journal *j, const cache *c);
 /* A chunk's bytes have all been written. Fails when recording has failed. */
-bool keeper_add(keeper *k, uint64_t chunk_number, const chunk_sum *sums, gq_error *e);
+bool syncer_add(syncer *k, uint64_t chunk_number, const chunk_sum *sums, gq_error *e);
 /* End it; with `record`, what is left is made safe first. */
-bool keeper_stop(keeper *k, bool record, gq_error *e);
+bool syncer_stop(syncer *k, bool record, gq_error *e);
 
 #endif

@@ -1,11 +1,11 @@
-#include "base/words.h"
+#include "base/warnings.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-bool words_copy(word_list *l, gq_error *e, const char *text) {
+bool warnings_copy(warning_list *l, gq_error *e, const char *text) {
     char **grown = realloc(l->items, (l->n + 1) * sizeof *grown);
     if (grown) l->items = grown;
     char *copy = grown ? strdup(text) : NULL;
@@ -14,7 +14,7 @@ bool words_copy(word_list *l, gq_error *e, const char *text) {
     return true;
 }
 
-bool words_add(word_list *l, gq_error *e, const char *format, ...) {
+bool warnings_add(warning_list *l, gq_error *e, const char *format, ...) {
     gq_error text;
     char message[sizeof text.text];
     va_list args;
@@ -22,34 +22,34 @@ bool words_add(word_list *l, gq_error *e, const char *format, ...) {
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
     gq_fail(&text, "%s", message); /* makes control characters visible */
-    return words_copy(l, e, text.text);
+    return warnings_copy(l, e, text.text);
 }
 
-bool words_add_lines(word_list *l, gq_error *e, const char *text) {
+bool warnings_add_lines(warning_list *l, gq_error *e, const char *text) {
     bool ok = true;
     for (const char *line = text ? text : "", *end; ok && *line; line = end + (*end == '\n')) {
         end = strchrnul(line, '\n');
-        ok = words_add(l, e, "%.*s", (int)(end - line), line);
+        ok = warnings_add(l, e, "%.*s", (int)(end - line), line);
     }
     return ok;
 }
 
-void words_cut(word_list *l, size_t n) {
+void warnings_cut(warning_list *l, size_t n) {
     while (l->n > n) free(l->items[--l->n]);
 }
 
-bool words_add_threads(word_list *l, threads_count count, gq_error *e) {
+bool warnings_add_threads(warning_list *l, threads_count count, gq_error *e) {
     if (!count.error) return true;
-    if (!words_add(l, e, "only %d of %d threads could be started (%s), so it takes longer", count.ran,
-                   count.wanted, strerror(count.error)))
+    if (!warnings_add(l, e, "only %d of %d threads could be started (%s), so it takes longer", count.ran,
+                      count.wanted, strerror(count.error)))
         return false;
     for (size_t i = 0; i + 1 < l->n; i++)
-        if (strcmp(l->items[i], l->items[l->n - 1]) == 0) return words_cut(l, l->n - 1), true;
+        if (strcmp(l->items[i], l->items[l->n - 1]) == 0) return warnings_cut(l, l->n - 1), true;
     return true;
 }
 
-void words_free(word_list *l) {
-    words_cut(l, 0);
+void warnings_free(warning_list *l) {
+    warnings_cut(l, 0);
     free(l->items);
-    *l = (word_list){0};
+    *l = (warning_list){0};
 }

@@ -1,7 +1,7 @@
 /* Error sums of chunks, folded in chunk order whatever order they come in, so that reports do not depend on
  * the number of threads. */
-#ifndef GQ_TALLY_H
-#define GQ_TALLY_H
+#ifndef GQ_ERROR_SUMS_H
+#define GQ_ERROR_SUMS_H
 
 #include "quantize/run/results.h"
 
@@ -12,7 +12,7 @@ typedef struct chunk_sum {
     uint32_t crc; /* of the chunk's bytes in the output */
 } chunk_sum;
 
-typedef struct tally {
+typedef struct error_sums {
     const gq_plan *plan;
     gq_results *results;           /* get the losses of tensors as they are complete */
     const gq_callbacks *callbacks; /* whose tensor_done is called then; may be NULL */
@@ -24,12 +24,12 @@ typedef struct tally {
     size_t room;
     bool *waiting;
     chunk_sum *sums; /* room x outputs */
-} tally;
+} error_sums;
 
-bool tally_new(tally *t, const gq_plan *plan, gq_results *results, const gq_callbacks *callbacks,
-               uint64_t begin, gq_error *e);
-void tally_free(tally *t);
+bool error_sums_new(error_sums *t, const gq_plan *plan, gq_results *results, const gq_callbacks *callbacks,
+                    uint64_t begin, gq_error *e);
+void error_sums_free(error_sums *t);
 /* sums: one per output. */
-bool tally_add(tally *t, uint64_t chunk_number, const chunk_sum *sums, gq_error *e);
+bool error_sums_add(error_sums *t, uint64_t chunk_number, const chunk_sum *sums, gq_error *e);
 
 #endif
