@@ -100,19 +100,20 @@ typedef struct llama_model {
     llama_layer *layer;
 } llama_model;
 
-static double read_fact(const gguf_model *g, const char *key, double otherwise) {
-    const gguf_kv *kv = gguf_find(gguf_container_of(g)->shards->kv, gguf_container_of(g)->shards->n_kv, key);
+static double read_fact(const model_source *g, const char *key, double otherwise) {
+    const model_kv *kv =
+        model_kv_find(gguf_container_of(g)->shards->kv, gguf_container_of(g)->shards->n_kv, key);
     int64_t whole;
     double real;
-    if (gguf_kv_int(kv, &whole)) return (double)whole;
-    if (gguf_kv_float(kv, &real)) return real;
+    if (model_kv_int(kv, &whole)) return (double)whole;
+    if (model_kv_float(kv, &real)) return real;
     if (isnan(otherwise)) exit_with_reason("missing metadata", key);
     return otherwise;
 }
 
 /* A tensor as floats of the given shape; absent: NULL where that is allowed. */
-static float *read_weights(const gguf_model *g, const char *name, int rows, int cols, bool optional) {
-    const gguf_tensor *t = gguf_model_tensor(g, name);
+static float *read_weights(const model_source *g, const char *name, int rows, int cols, bool optional) {
+    const model_tensor *t = model_tensor_named(g, name);
     gq_error e;
     if (!t && optional) return NULL;
     if (!t) exit_with_reason("missing tensor", name);
@@ -128,14 +129,14 @@ static float *read_weights(const gguf_model *g, const char *name, int rows, int 
     return w;
 }
 
-static panel_matrix load_matrix(const gguf_model *g, const char *name, int rows, int cols) {
+static panel_matrix load_matrix(const model_source *g, const char *name, int rows, int cols) {
     float *w = read_weights(g, name, rows, cols, false);
     panel_matrix m = pack_panels(w, rows, cols);
     free(w);
     return m;
 }
 
-static void load_layer(const gguf_model *g, const llama_model *m, int i, llama_layer *l) {
+static void load_layer(const model_source *g, const llama_model *m, int i, llama_layer *l) {
     char name[64];
     const struct {
         const char *part;
@@ -161,12 +162,12 @@ static void load_layer(const gguf_model *g, const llama_model *m, int i, llama_l
 }
 
 static llama_model load_llama(const char *path) {
-    gguf_model g;
+    model_source g;
     gq_error e;
     if (!gguf_model_open(&g, path, &e)) exit_with_reason("cannot open", e.text);
-    const gguf_tensor *embedding = gguf_model_tensor(&g, "token_embd.weight");
+    const model_tensor *embedding = model_tensor_named(&g, "token_embd.weight");
     if (!embedding) exit_with_reason("missing tensor", "token_embd.weight");
-    if (gguf_model_tensor(&g, "rope_freqs.weight") || gguf_model_tensor(&g, "blk.0.ffn_gate_exps.weight"))
+    if (model_tensor_named(&g, "rope_freqs.weight") || model_tensor_named(&g, "blk.0.ffn_gate_exps.weight"))
         exit_with_reason(path, "only dense models without scaled rotation are known here");
     llama_model m = {.vocabulary = (int)embedding->ne[1]};
     m.width = (int)read_fact(&g, "llama.embedding_length", NAN),
@@ -189,7 +190,7 @@ static llama_model load_llama(const char *path) {
     free(output);
     m.layer = bench_allocate(sizeof *m.layer * (size_t)m.layers);
     for (int i = 0; i < m.layers; i++) load_layer(&g, &m, i, &m.layer[i]);
-    gguf_model_close(&g);
+    model_close(&g);
     return m;
 }
 

@@ -47,7 +47,7 @@ void attention_read_windows(forward_model *m, key_reader *r, model_part *p) {
     uint32_t type;
     uint64_t count;
     const uint8_t *elements;
-    bool list = gguf_kv_array(pattern.kv, &type, &count, &elements);
+    bool list = model_kv_array(pattern.kv, &type, &count, &elements);
     for (size_t i = 0; n->window && i < layers && r->ok; i++) {
         attention_layer *l = model_layer_numbers(m, p, i);
         uint64_t period = key_number_at(r, &pattern, i, a->period_default, 0, list ? 1 : MODEL_MOST);

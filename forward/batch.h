@@ -45,7 +45,7 @@ bool batch_inputs(forward_batch *b, const forward_inputs *inputs);
  * Returns false. */
 bool batch_blame_weights(gq_error *e);
 /* Whether activations are; else an error: `what` and the weight's name begin it. */
-bool batch_finite(forward_batch *b, const char *what, const gguf_tensor *t, const float *x, size_t stride,
+bool batch_finite(forward_batch *b, const char *what, const model_tensor *t, const float *x, size_t stride,
                   size_t features, size_t tokens);
 /* Norm of `groups` groups of rows, each for itself; y may be x. weight_step: from a group's weights to the
  * next's. */

@@ -71,11 +71,11 @@ bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, 
 static bool block_read_rows(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
     const forward_batch *b = data;
     const forward_model *m = b->model;
-    const gguf_tensor *t = m->sizes.embedding;
+    const model_tensor *t = m->sizes.embedding;
     size_t width = m->sizes.width;
     void *raw = b->part; /* a row, which no type stores in more bytes than floats take */
     for (size_t i = 0; i < n; i++) {
-        if (!gguf_model_read(m->file, t, ids[i] * (uint64_t)width, width, raw, e)) return false;
+        if (!model_read(m->file, t, ids[i] * (uint64_t)width, width, raw, e)) return false;
         m->codecs->codecs[t->type->id].decode(raw, rows + i * width, width);
     }
     return true;
@@ -154,7 +154,7 @@ static void finish_logits(void *data, size_t r, int thread) {
 bool forward_logits(forward_batch *b, const forward_tile *t, const float *normed, size_t normed_stride,
                     size_t tokens, float *z, size_t stride, gq_error *e) {
     const forward_model *m = b->model;
-    const gguf_tensor *out = m->sizes.out;
+    const model_tensor *out = m->sizes.out;
     if (t->model != m) return gq_fail(e, "%s: the tile is another model's", m->path);
     matmul_weights w = {t->data, out->type->id, t->rows, out->ne[0], gguf_type_bytes(out->type, out->ne[0])};
     matmul_run(b->products, &w, normed, normed_stride, z, stride, tokens);

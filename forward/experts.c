@@ -51,7 +51,7 @@ static void experts_read_groups(experts_numbers *n, key_reader *r) {
 static void experts_compare_with_tensors(const forward_model *m, key_reader *r, const model_part *p) {
     const char *key = "leading_dense_block_count";
     int64_t dense;
-    if (!key_there(r, key) || !gguf_fact_int(&r->facts, key, &dense) || dense < 0) return;
+    if (!key_there(r, key) || !model_fact_int(&r->facts, key, &dense) || dense < 0) return;
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         bool is_routed = m->layers[i].ffn.part == p;
         if (is_routed != ((int64_t)i >= dense))

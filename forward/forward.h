@@ -40,17 +40,17 @@ typedef struct forward_model forward_model;
  * missing, of a wrong type or in contradiction to others, a tensor that is missing, misshapen, of a type
  * without decoder or unknown to the architecture is an error that names it. g stays the caller's and open
  * until forward_model_free. */
-forward_model *forward_model_new(const gguf_model *g, gq_error *e);
+forward_model *forward_model_new(const model_source *g, gq_error *e);
 void forward_model_free(forward_model *m);
 
 typedef struct forward_sizes {
-    size_t layers;                      /* that are run */
-    size_t width;                       /* features of the state between layers */
-    size_t vocabulary;                  /* logits of a token; ids are below it */
-    size_t trained;                     /* context_length: positions that the model was made for */
-    uint64_t layer_bytes;               /* that a forward_layer holds: of the largest one */
-    float logit_factor;                 /* that logits are multiplied by */
-    const gguf_tensor *embedding, *out; /* the same where the file has no output.weight */
+    size_t layers;                       /* that are run */
+    size_t width;                        /* features of the state between layers */
+    size_t vocabulary;                   /* logits of a token; ids are below it */
+    size_t trained;                      /* context_length: positions that the model was made for */
+    uint64_t layer_bytes;                /* that a forward_layer holds: of the largest one */
+    float logit_factor;                  /* that logits are multiplied by */
+    const model_tensor *embedding, *out; /* the same where the file has no output.weight */
 } forward_sizes;
 const forward_sizes *forward_model_sizes(const forward_model *m);
 /* The names of the architectures that can be run, in the table's order; NULL behind the last. */
@@ -59,7 +59,7 @@ const char *forward_architecture(size_t i);
 bool forward_model_splits(const forward_model *m);
 /* Whether t is told as a weight at a site (below): the matrices of the layers that are run, and the output
  * matrix unless it is the embedding, whose rows would have to change with it. */
-bool forward_feeds(const forward_model *m, const gguf_tensor *t);
+bool forward_feeds(const forward_model *m, const model_tensor *t);
 
 /* ---- weights ---- */
 
@@ -70,7 +70,7 @@ bool forward_layer_read(forward_layer *l, size_t i, gq_error *e);
 void forward_layer_free(forward_layer *l);
 /* Whole blocks of another type in place of a matrix t of the layer that was read, all of its matrices, until
  * another layer is read; the caller keeps them. data NULL: its own again. */
-void forward_layer_replace(forward_layer *l, const gguf_tensor *t, uint32_t type, const void *data);
+void forward_layer_replace(forward_layer *l, const model_tensor *t, uint32_t type, const void *data);
 /* Chooses the weights that later calls use: replaced ones where there are some, or the layer's own, as after
  * forward_layer_read. */
 void forward_layer_use(forward_layer *l, bool replaced);
@@ -111,7 +111,7 @@ void forward_batch_free(forward_batch *b);
  * in a batch is not reported. */
 enum { FORWARD_MOST_WEIGHTS = 8 };
 typedef struct forward_inputs {
-    const gguf_tensor *weights[FORWARD_MOST_WEIGHTS];
+    const model_tensor *weights[FORWARD_MOST_WEIGHTS];
     size_t n_weights;
     size_t matrix, matrices; /* which of how many of these weights; 0 of 1 for plain ones */
     bool routed;             /* the matrices are experts: each sees tokens of its own */

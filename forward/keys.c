@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-key_reader key_reader_of(const gguf_model *g, gq_error *e) {
-    return (key_reader){gguf_facts_of(g->kv, g->n_kv, NULL, 0), g->path, e, true};
+key_reader key_reader_of(const model_source *g, gq_error *e) {
+    return (key_reader){model_facts_of(g->kv, g->n_kv, NULL, 0), g->path, e, true};
 }
 
-bool key_there(const key_reader *r, const char *name) { return gguf_fact(&r->facts, name) != NULL; }
+bool key_there(const key_reader *r, const char *name) { return model_fact(&r->facts, name) != NULL; }
 
 void key_fail(key_reader *r, const char *name, const char *format, ...) {
     char text[512];
@@ -27,27 +27,27 @@ static void fail_missing(key_reader *r, const char *name) {
                         r->facts.arch, name);
 }
 
-static void fail_type(key_reader *r, const char *name, const gguf_kv *kv, const char *expected) {
+static void fail_type(key_reader *r, const char *name, const model_kv *kv, const char *expected) {
     key_fail(r, name, "has type %s, expected %s", gguf_value_name(kv->type), expected);
 }
 
 key_list key_list_of(const key_reader *r, const char *name) {
-    return (key_list){name, gguf_fact(&r->facts, name)};
+    return (key_list){name, model_fact(&r->facts, name)};
 }
 
 uint64_t key_number_at(key_reader *r, const key_list *l, uint64_t i, uint64_t absent, uint64_t least,
                        uint64_t most) {
-    const gguf_kv *kv = l->kv;
+    const model_kv *kv = l->kv;
     const char *name = l->name;
     int64_t value;
     uint32_t type;
     uint64_t count;
     const uint8_t *elements;
     if (!kv) return absent;
-    if (gguf_kv_array(kv, &type, &count, &elements) && i >= count) {
+    if (model_kv_array(kv, &type, &count, &elements) && i >= count) {
         key_fail(r, name, "is a list of %llu, expected one value per layer, and there is no value for %llu",
                  (unsigned long long)count, (unsigned long long)i);
-    } else if (!gguf_fact_at(kv, i, &value)) {
+    } else if (!model_fact_at(kv, i, &value)) {
         fail_type(r, name, kv, "an integer");
     } else if (value < 0 || (uint64_t)value < least || (uint64_t)value > most) {
         key_fail(r, name, "is %lld, expected %llu to %llu", (long long)value, (unsigned long long)least,
@@ -69,10 +69,10 @@ uint64_t key_number_needed(key_reader *r, const char *name, uint64_t least, uint
 }
 
 double key_float(key_reader *r, const char *name, double absent, double least, double most) {
-    const gguf_kv *kv = gguf_fact(&r->facts, name);
+    const model_kv *kv = model_fact(&r->facts, name);
     double value;
     if (!kv) return absent;
-    if (!gguf_kv_float(kv, &value)) {
+    if (!model_kv_float(kv, &value)) {
         fail_type(r, name, kv, "a floating-point number");
     } else if (!isfinite(value) || value < least || value > most) {
         key_fail(r, name, "is %g, expected %g to %g", value, least, most);
@@ -93,7 +93,7 @@ double key_scale(key_reader *r, const char *name, double absent) {
 }
 
 bool key_bool(key_reader *r, const char *name, bool absent) {
-    const gguf_kv *kv = gguf_fact(&r->facts, name);
+    const model_kv *kv = model_fact(&r->facts, name);
     if (!kv) return absent;
     if (kv->type == GGUF_BOOL) return *kv->value != 0;
     fail_type(r, name, kv, "bool");
@@ -101,12 +101,12 @@ bool key_bool(key_reader *r, const char *name, bool absent) {
 }
 
 size_t key_choice(key_reader *r, const char *name, const char *const *texts, size_t n) {
-    const gguf_kv *kv = gguf_fact(&r->facts, name);
+    const model_kv *kv = model_fact(&r->facts, name);
     const char *text;
     uint64_t length;
     char list[256] = "";
     if (!kv) return 0;
-    if (!gguf_kv_string(kv, &text, &length)) {
+    if (!model_kv_string(kv, &text, &length)) {
         fail_type(r, name, kv, "string");
         return 0;
     }

@@ -9,13 +9,13 @@
 #include "model/facts.h"
 
 typedef struct key_reader {
-    gguf_facts facts;
+    model_facts facts;
     const char *file;
     gq_error *e;
     bool ok;
 } key_reader;
 
-key_reader key_reader_of(const gguf_model *g, gq_error *e);
+key_reader key_reader_of(const model_source *g, gq_error *e);
 
 bool key_there(const key_reader *r, const char *name);
 /* Integers of any width from `least` to `most`. */
@@ -25,7 +25,7 @@ uint64_t key_number_needed(key_reader *r, const char *name, uint64_t least, uint
  * whose one value counts for all. */
 typedef struct key_list {
     const char *name;
-    const gguf_kv *kv; /* NULL: absent */
+    const model_kv *kv; /* NULL: absent */
 } key_list;
 key_list key_list_of(const key_reader *r, const char *name);
 uint64_t key_number_at(key_reader *r, const key_list *l, uint64_t i, uint64_t absent, uint64_t least,

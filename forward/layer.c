@@ -10,12 +10,12 @@
 
 enum { ALIGNMENT = 64 };
 
-static uint64_t vector_bytes(const gguf_tensor *t) { return gguf_elements(t->ne) * sizeof(float); }
+static uint64_t vector_bytes(const model_tensor *t) { return shape_elements(t->ne) * sizeof(float); }
 
-bool model_read_values(const forward_model *m, const gguf_tensor *t, void *raw, float *values, gq_error *e) {
+bool model_read_values(const forward_model *m, const model_tensor *t, void *raw, float *values, gq_error *e) {
     if (!t) return true;
-    uint64_t n = gguf_elements(t->ne);
-    if (!gguf_model_read(m->file, t, 0, n, raw, e)) return false;
+    uint64_t n = shape_elements(t->ne);
+    if (!model_read(m->file, t, 0, n, raw, e)) return false;
     m->codecs->codecs[t->type->id].decode(raw, values, n);
     return true;
 }
@@ -37,7 +37,7 @@ static uint64_t layer_place_bytes(layer_placing *p, uint64_t bytes) {
     return at;
 }
 
-static bool place_vector(layer_placing *p, const gguf_tensor *t, const float **values) {
+static bool place_vector(layer_placing *p, const model_tensor *t, const float **values) {
     if (!t) return true;
     uint64_t decoded = layer_place_bytes(p, vector_bytes(t)), raw = layer_place_bytes(p, t->size);
     if (!p->l) return true;
@@ -46,12 +46,12 @@ static bool place_vector(layer_placing *p, const gguf_tensor *t, const float **v
     return model_read_values(p->l->model, t, p->l->room + raw, floats, p->e);
 }
 
-static bool place_matrix(layer_placing *p, const gguf_tensor *t, layer_matrix *own) {
+static bool place_matrix(layer_placing *p, const model_tensor *t, layer_matrix *own) {
     if (!t) return true;
     uint64_t at = layer_place_bytes(p, t->size);
     if (!p->l) return true;
     *own = (layer_matrix){p->l->room + at, t->type->id};
-    return gguf_model_read(p->l->model->file, t, 0, gguf_elements(t->ne), p->l->room + at, p->e);
+    return model_read(p->l->model->file, t, 0, shape_elements(t->ne), p->l->room + at, p->e);
 }
 
 static bool place_all(layer_placing *p, const layer_plan *plan) {
@@ -91,16 +91,16 @@ bool forward_layer_read(forward_layer *l, size_t i, gq_error *e) {
     return true;
 }
 
-void forward_layer_replace(forward_layer *l, const gguf_tensor *t, uint32_t type, const void *data) {
+void forward_layer_replace(forward_layer *l, const model_tensor *t, uint32_t type, const void *data) {
     for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
         if (l->own[s].data && l->plan->weight[s] == t) l->other[s] = (layer_matrix){data, type};
 }
 
 void forward_layer_use(forward_layer *l, bool replaced) { l->replaced = replaced; }
 
-bool forward_feeds(const forward_model *m, const gguf_tensor *t) {
-    gguf_block b;
-    bool in_layer = gguf_block_leads(t->name, &b) && b.number < m->sizes.layers;
+bool forward_feeds(const forward_model *m, const model_tensor *t) {
+    model_block b;
+    bool in_layer = model_block_leads(t->name, &b) && b.number < m->sizes.layers;
     for (weight_slot s = 0; in_layer && s < WEIGHT_SLOTS; s++)
         if (!weight_facts_of[s].is_decoded && m->layers[b.number].weight[s] == t) return true;
     return t == m->sizes.out && t != m->sizes.embedding;
@@ -114,14 +114,14 @@ void forward_layer_free(forward_layer *l) {
 void forward_layer_ahead(const forward_model *m, size_t i) {
     if (i >= m->sizes.layers) return;
     for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
-        const gguf_tensor *t = m->layers[i].weight[s];
-        if (t) model_advise(m->file, t, 0, gguf_elements(t->ne), MODEL_WILL_NEED);
+        const model_tensor *t = m->layers[i].weight[s];
+        if (t) model_advise(m->file, t, 0, shape_elements(t->ne), MODEL_WILL_NEED);
     }
 }
 
 /* ---- tiles ---- */
 
-static uint64_t row_bytes(const gguf_tensor *t) { return gguf_type_bytes(t->type, t->ne[0]); }
+static uint64_t row_bytes(const model_tensor *t) { return gguf_type_bytes(t->type, t->ne[0]); }
 
 static size_t tile_rows(const forward_model *m, size_t most) {
     return most < m->sizes.vocabulary ? most : m->sizes.vocabulary;
@@ -129,7 +129,7 @@ static size_t tile_rows(const forward_model *m, size_t most) {
 
 /* Takes the rows, and where there is a bias its values; *raw: the bias as it is stored. */
 static void lay_out_tile(forward_tile *t, void **raw, memory_ledger *l) {
-    const gguf_tensor *bias = t->model->out_bias;
+    const model_tensor *bias = t->model->out_bias;
     t->data = memory_take(l, t->most, row_bytes(t->model->sizes.out));
     if (bias) t->bias = memory_take(l, 1, vector_bytes(bias)), *raw = memory_take(l, 1, bias->size);
 }
@@ -158,12 +158,12 @@ forward_tile *forward_tile_new(const forward_model *m, size_t most, gq_error *e)
 
 bool forward_tile_read(forward_tile *t, size_t first, size_t rows, gq_error *e) {
     const forward_model *m = t->model;
-    const gguf_tensor *out = m->sizes.out;
+    const model_tensor *out = m->sizes.out;
     t->rows = 0;
     if (rows > t->most || first > m->sizes.vocabulary || rows > m->sizes.vocabulary - first)
         return gq_fail(e, "%s: tensor %s: rows %zu to %zu wanted, of %zu, and at most %zu at once", m->path,
                        out->name, first, first + rows, m->sizes.vocabulary, t->most);
-    if (!gguf_model_read(m->file, out, first * out->ne[0], rows * out->ne[0], t->data, e)) return false;
+    if (!model_read(m->file, out, first * out->ne[0], rows * out->ne[0], t->data, e)) return false;
     t->first = first, t->rows = rows;
     return true;
 }

@@ -94,12 +94,12 @@ static bool unknown_architecture(const char *path, const char *name, gq_error *e
 /* Before shapes are looked at, which would be called wrong. */
 static bool refuse_transposed(const forward_model *m, gq_error *e) {
     for (uint64_t i = 0; i < m->file->n_tensors; i++) {
-        const gguf_tensor *t = m->file->tensors[i];
+        const model_tensor *t = m->file->tensors[i];
         if (t->transposed)
             return gq_fail(e,
                            "%s: tensor %s is stored transposed, as %s says, and a model cannot be run like "
                            "that: transpose it back first",
-                           gguf_model_path(m->file, t), t->name, GGUF_TRANSPOSED_KEY);
+                           model_file_path(m->file, t), t->name, GGUF_TRANSPOSED_KEY);
     }
     return true;
 }
@@ -112,7 +112,7 @@ static bool set_up(forward_model *m, gq_error *e) {
     return refuse_transposed(m, e) && model_read_keys(m, e) && model_find_tensors(m, e);
 }
 
-forward_model *model_new_of(const gguf_model *g, const architecture *row, gq_error *e) {
+forward_model *model_new_of(const model_source *g, const architecture *row, gq_error *e) {
     forward_model *m = calloc(1, sizeof *m);
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
     m->file = g, m->path = g->path, m->arch = row;
@@ -121,8 +121,8 @@ forward_model *model_new_of(const gguf_model *g, const architecture *row, gq_err
     return NULL;
 }
 
-forward_model *forward_model_new(const gguf_model *g, gq_error *e) {
-    gguf_facts facts = gguf_facts_of(g->kv, g->n_kv, NULL, 0);
+forward_model *forward_model_new(const model_source *g, gq_error *e) {
+    model_facts facts = model_facts_of(g->kv, g->n_kv, NULL, 0);
     const architecture *row = architecture_named(facts.arch);
     if (!row) return unknown_architecture(g->path, facts.arch, e), NULL;
     return model_new_of(g, row, e);

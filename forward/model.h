@@ -26,7 +26,7 @@ typedef struct plan_part {
 
 /* The tensors (NULL: the layer has none) and parts that a layer is made of. */
 typedef struct layer_plan {
-    const gguf_tensor *weight[WEIGHT_SLOTS], *bias[WEIGHT_SLOTS];
+    const model_tensor *weight[WEIGHT_SLOTS], *bias[WEIGHT_SLOTS];
     plan_part mixer, ffn;
     bool is_parallel; /* both parts read the state before the layer */
 } layer_plan;
@@ -36,7 +36,7 @@ enum { MODEL_PARTS = 2 * ARCHITECTURE_PARTS };
 enum { MODEL_MOST = INT32_MAX }; /* of any count: so products of two, and sums of them, fit 64 bits */
 
 struct forward_model {
-    const gguf_model *file;
+    const model_source *file;
     const char *path;
     const architecture *arch;
     const kernels *codecs;
@@ -44,7 +44,7 @@ struct forward_model {
     const element_kernels *elements;
     forward_sizes sizes;
     layer_plan *layers;
-    const gguf_tensor *out_bias, *output_norm, *output_norm_bias;
+    const model_tensor *out_bias, *output_norm, *output_norm_bias;
     model_part parts[MODEL_PARTS];
     size_t n_parts;
 
@@ -67,7 +67,7 @@ static inline void *model_layer_numbers(const forward_model *m, const model_part
 }
 
 /* A model of an architecture. */
-forward_model *model_new_of(const gguf_model *g, const architecture *row, gq_error *e);
+forward_model *model_new_of(const model_source *g, const architecture *row, gq_error *e);
 /* Metadata into numbers; then tensors, which also say how many rows some have. */
 bool model_read_keys(forward_model *m, gq_error *e);
 bool model_find_tensors(forward_model *m, gq_error *e);
@@ -75,7 +75,7 @@ bool model_find_tensors(forward_model *m, gq_error *e);
 /* Bytes of a layer in memory. */
 uint64_t layer_plan_bytes(const layer_plan *plan);
 /* Values of a small tensor; what is NULL reads as nothing. raw: room for it as stored. */
-bool model_read_values(const forward_model *m, const gguf_tensor *t, void *raw, float *values, gq_error *e);
+bool model_read_values(const forward_model *m, const model_tensor *t, void *raw, float *values, gq_error *e);
 
 /* A matrix of a layer in its stored type. */
 typedef struct layer_matrix {

@@ -61,7 +61,7 @@ void own_keys_granitemoe(forward_model *m, key_reader *r) {
     const char *key = "expert_shared_feed_forward_length";
     int64_t length = 0;
     own_keys_granite(m, r);
-    gguf_fact_int(&r->facts, key, &length);
+    model_fact_int(&r->facts, key, &length);
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         bool is_there = tensors_layer_has(m, i, WEIGHT_FFN_UP_SHEXP);
         if ((length > 0) != is_there)

@@ -33,12 +33,12 @@ static void rope_fill_one_table(const rope_numbers *n, rope_tables *tables, int 
 /* The factors that the angles are divided by, or NULL: there are none. */
 static bool read_factors(const rope_numbers *n, const forward_model *m, size_t context, float **factors,
                          gq_error *e) {
-    const gguf_tensor *t = n->freqs;
+    const model_tensor *t = n->freqs;
     if (!t) t = (double)context > n->original_context ? n->longer : n->shorter;
     *factors = NULL;
     if (!t) return true;
     void *raw = malloc(t->size);
-    *factors = malloc(gguf_elements(t->ne) * sizeof **factors);
+    *factors = malloc(shape_elements(t->ne) * sizeof **factors);
     bool ok = raw && *factors ? model_read_values(m, t, raw, *factors, e) : gq_fail_memory(e, t->size);
     free(raw);
     for (size_t i = 0; ok && i < n->turned / 2; i++)

@@ -21,8 +21,8 @@ typedef struct rope_numbers {
     rope_angles angles[2]; /* [local]: in layers with a window */
     double log_factor, log_multiplier;
     double beta_fast, beta_slow, original_context;
-    double temperature, temperature_length;      /* 0: none */
-    const gguf_tensor *freqs, *longer, *shorter; /* factors that angles are divided by, or NULL */
+    double temperature, temperature_length;       /* 0: none */
+    const model_tensor *freqs, *longer, *shorter; /* factors that angles are divided by, or NULL */
 } rope_numbers;
 
 /* head: values of one. is_latent: some of them are not turned, and the model says from how many tokens on

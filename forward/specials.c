@@ -54,14 +54,14 @@ static bool vocabulary_has_token(const vocabulary *v, const char *text) {
     return token_named(v, text) != NO_PIECE;
 }
 
-void vocabulary_correct_classes(vocabulary *v, const gguf_kv *kv, uint64_t n_kv) {
+void vocabulary_correct_classes(vocabulary *v, const model_kv *kv, uint64_t n_kv) {
     set_classes(v, ends_of_turns, TOKEN_CONTROL);
     for (size_t i = 0; i < sizeof infill / sizeof *infill; i++) {
         bool told = false;
         for (size_t k = 0; k < 2 && infill[i].keys[k]; k++) {
             char key[64];
             snprintf(key, sizeof key, "tokenizer.ggml.%s", infill[i].keys[k]);
-            told |= gguf_find(kv, n_kv, key) != NULL;
+            told |= model_kv_find(kv, n_kv, key) != NULL;
         }
         if (!told) set_classes(v, infill[i].texts, TOKEN_CONTROL);
     }

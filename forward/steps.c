@@ -21,7 +21,7 @@ static void add_bias_to_row(void *data, size_t r, int thread) {
 void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                     size_t y_stride, size_t tokens) {
     const forward_layer *l = b->layer;
-    const gguf_tensor *t = l->plan->weight[s];
+    const model_tensor *t = l->plan->weight[s];
     const layer_matrix *stored = l->replaced && l->other[s].data ? &l->other[s] : &l->own[s];
     size_t rows = t->ne[1], bytes = gguf_type_bytes(gguf_type_of(stored->type), t->ne[0]);
     matmul_weights w = {stored->data + matrix * rows * bytes, stored->type, rows, t->ne[0], bytes};
@@ -52,7 +52,7 @@ bool batch_blame_weights(gq_error *e) {
     return false;
 }
 
-bool batch_finite(forward_batch *b, const char *what, const gguf_tensor *t, const float *x, size_t stride,
+bool batch_finite(forward_batch *b, const char *what, const model_tensor *t, const float *x, size_t stride,
                   size_t features, size_t tokens) {
     const kernels *k = b->model->codecs;
     checked_rows c = {.kernels = k, .x = x, .stride = stride, .tokens = tokens, .bad = SIZE_MAX};
@@ -78,7 +78,7 @@ static bool tell_site(forward_batch *b, forward_inputs in, const weight_slot *sl
     in.matrices = 1;
     in.routed = weight_facts_of[*slots].is_routed; /* all of a list, or none */
     for (; *slots != WEIGHT_SLOTS; slots++) {
-        const gguf_tensor *t = b->layer->plan->weight[*slots];
+        const model_tensor *t = b->layer->plan->weight[*slots];
         if (!t) continue;
         in.weights[in.n_weights++] = t;
         in.matrices = t->ne[2];

@@ -7,7 +7,7 @@
 #include "model/facts.h"
 
 /* Place in the file's tensors by name; their number: it is not there. */
-static uint64_t metadata_number(const gguf_model *g, const char *name) {
+static uint64_t metadata_number(const model_source *g, const char *name) {
     uint64_t low = 0, high = g->n_tensors;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
@@ -21,7 +21,7 @@ static uint64_t metadata_number(const gguf_model *g, const char *name) {
     return g->n_tensors;
 }
 
-static const gguf_tensor *tensor_named(const forward_model *m, const char *name) {
+static const model_tensor *tensor_named(const forward_model *m, const char *name) {
     uint64_t at = metadata_number(m->file, name);
     return at < m->file->n_tensors ? m->file->by_name[at] : NULL;
 }
@@ -34,8 +34,8 @@ static char *expected_shape_text(char *to, size_t size, const uint64_t *ne, int 
     return to;
 }
 
-static void tensor_check_shape(tensor_finder *f, const gguf_tensor *t, tensor_shape s) {
-    const char *path = gguf_model_path(f->m->file, t);
+static void tensor_check_shape(tensor_finder *f, const model_tensor *t, tensor_shape s) {
+    const char *path = model_file_path(f->m->file, t);
     char found[96], expected[96];
     bool same = t->ne[3] == 1;
     for (int i = 0; i < 3; i++) same = same && t->ne[i] == (i < s.n ? s.ne[i] : 1); /* never 0 */
@@ -49,7 +49,7 @@ static void tensor_check_shape(tensor_finder *f, const gguf_tensor *t, tensor_sh
     }
 }
 
-const gguf_tensor *tensors_take(tensor_finder *f, const char *name, presence p, tensor_shape of) {
+const model_tensor *tensors_take(tensor_finder *f, const char *name, presence p, tensor_shape of) {
     if (!f->ok || p == ABSENT) return NULL;
     uint64_t at = metadata_number(f->m->file, name);
     if (at < f->m->file->n_tensors) {
@@ -71,7 +71,7 @@ const char *tensors_layer_name(size_t layer, weight_slot s, const char *suffix) 
     return name;
 }
 
-static const gguf_tensor *weight_of(const forward_model *m, size_t layer, weight_slot s) {
+static const model_tensor *weight_of(const forward_model *m, size_t layer, weight_slot s) {
     return tensor_named(m, tensors_layer_name(layer, s, ".weight"));
 }
 
@@ -80,7 +80,7 @@ bool tensors_layer_has(const forward_model *m, size_t layer, weight_slot s) {
 }
 
 size_t tensors_rows(const tensor_finder *f, weight_slot s) {
-    const gguf_tensor *t = weight_of(f->m, f->index, s);
+    const model_tensor *t = weight_of(f->m, f->index, s);
     return t ? t->ne[1] : 1;
 }
 
@@ -89,7 +89,7 @@ void tensors_take_weight(tensor_finder *f, weight_slot s, presence p, tensor_sha
 }
 
 void tensors_take_bias(tensor_finder *f, weight_slot s, presence p, tensor_shape of) {
-    const gguf_tensor *t = tensors_take(f, tensors_layer_name(f->index, s, ".bias"), p, of);
+    const model_tensor *t = tensors_take(f, tensors_layer_name(f->index, s, ".bias"), p, of);
     f->l->bias[s] = p == UNUSED ? NULL : t;
 }
 
@@ -150,7 +150,7 @@ static void find_head(tensor_finder *f) {
     forward_model *m = f->m;
     const architecture *a = m->arch;
     uint64_t d = m->sizes.width;
-    const gguf_tensor *t = tensor_named(m, "token_embd.weight");
+    const model_tensor *t = tensor_named(m, "token_embd.weight");
     m->sizes.vocabulary = t ? t->ne[1] : 1;
     tensor_shape of = SHAPE(d, m->sizes.vocabulary);
     m->sizes.embedding = tensors_take(f, "token_embd.weight", REQUIRED, of);
@@ -167,15 +167,15 @@ static void find_head(tensor_finder *f) {
 
 /* Refuses tensors that no part uses: without their effect the logits would be wrong. */
 static void refuse_others(tensor_finder *f) {
-    const gguf_model *g = f->m->file;
+    const model_source *g = f->m->file;
     for (uint64_t i = 0; f->ok && i < g->n_tensors; i++) {
-        gguf_block b;
+        model_block b;
         if (f->taken[i]) continue;
-        if (gguf_block_leads(g->by_name[i]->name, &b) && b.number >= f->m->sizes.layers &&
+        if (model_block_leads(g->by_name[i]->name, &b) && b.number >= f->m->sizes.layers &&
             f->m->arch->extra_layers)
             continue;
         f->ok = gq_fail(f->e, "%s: tensor %s is none that a model of architecture %s is known to have here",
-                        gguf_model_path(g, g->by_name[i]), g->by_name[i]->name, f->m->arch->name);
+                        model_file_path(g, g->by_name[i]), g->by_name[i]->name, f->m->arch->name);
     }
 }
 

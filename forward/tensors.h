@@ -21,7 +21,7 @@ typedef struct tensor_shape {
 #define SHAPE(...) ((tensor_shape){{__VA_ARGS__}, sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t)})
 
 /* By its whole name; NULL: it is not there, or ABSENT. A tensor that nobody takes is an error in the end. */
-const gguf_tensor *tensors_take(tensor_finder *f, const char *name, presence p, tensor_shape of);
+const model_tensor *tensors_take(tensor_finder *f, const char *name, presence p, tensor_shape of);
 
 /* ---- of the layer ---- */
 

@@ -14,7 +14,7 @@ struct tokenizer {
     specials specials;
 };
 
-tokenizer *tokenizer_new(const char *file, const gguf_kv *kv, uint64_t n_kv, gq_error *e) {
+tokenizer *tokenizer_new(const char *file, const model_kv *kv, uint64_t n_kv, gq_error *e) {
     tokenizer *t = calloc(1, sizeof *t);
     if (!t) return gq_fail_memory(e, sizeof *t), NULL;
     if (vocabulary_read(&t->vocabulary, file, kv, n_kv, e) && specials_new(&t->specials, &t->vocabulary, e))

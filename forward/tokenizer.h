@@ -32,7 +32,7 @@ typedef struct token_list {
 } token_list;
 
 /* Keys and values are borrowed until tokenizer_free; `file` is for messages. */
-tokenizer *tokenizer_new(const char *file, const gguf_kv *kv, uint64_t n_kv, gq_error *e);
+tokenizer *tokenizer_new(const char *file, const model_kv *kv, uint64_t n_kv, gq_error *e);
 void tokenizer_free(tokenizer *t);
 /* Warnings about the vocabulary, n sentences. */
 const char *const *tokenizer_warnings(const tokenizer *t, size_t *n);

@@ -8,35 +8,35 @@
 
 typedef struct source {
     const char *file;
-    const gguf_kv *kv;
+    const model_kv *kv;
     uint64_t n_kv;
     gq_error *e;
 } source;
 
 #define PREFIX "tokenizer.ggml."
 
-static const gguf_kv *vocabulary_find_pair(const source *s, const char *name) {
+static const model_kv *vocabulary_find_pair(const source *s, const char *name) {
     char key[64];
     snprintf(key, sizeof key, PREFIX "%s", name);
-    return gguf_find(s->kv, s->n_kv, key);
+    return model_kv_find(s->kv, s->n_kv, key);
 }
 
 static bool get_bool(const source *s, const char *name, bool value) {
-    const gguf_kv *kv = vocabulary_find_pair(s, name);
+    const model_kv *kv = vocabulary_find_pair(s, name);
     return kv && kv->type == GGUF_BOOL ? *kv->value != 0 : value;
 }
 
 /* A list of the wanted element type; *elements NULL: the key is not there. */
 static bool get_list(const source *s, const char *name, uint32_t type, uint64_t *n,
                      const uint8_t **elements) {
-    const gguf_kv *kv = vocabulary_find_pair(s, name);
+    const model_kv *kv = vocabulary_find_pair(s, name);
     uint32_t found;
     *elements = NULL, *n = 0;
     if (!kv) return true;
     if (kv->size > INT32_MAX)
         return gq_fail(s->e, "%s: key " PREFIX "%s has %llu bytes, more than any vocabulary", s->file, name,
                        (unsigned long long)kv->size);
-    if (gguf_kv_array(kv, &found, n, elements) && found == type) return true;
+    if (model_kv_array(kv, &found, n, elements) && found == type) return true;
     return gq_fail(s->e, "%s: key " PREFIX "%s is no list of %s", s->file, name, gguf_value_name(type));
 }
 
@@ -55,7 +55,7 @@ static bool vocabulary_warn(vocabulary *v, const source *s, const char *text) {
 static bool read_rule(vocabulary *v, const source *s, bool *no_pre) {
     const char *pre = "default";
     uint64_t n = strlen(pre);
-    *no_pre = !gguf_kv_string(vocabulary_find_pair(s, "pre"), &pre, &n);
+    *no_pre = !model_kv_string(vocabulary_find_pair(s, "pre"), &pre, &n);
     if (!split_rule_find(pre, n, &v->rule))
         return gq_fail(s->e,
                        "%s: key " PREFIX
@@ -71,7 +71,7 @@ static bool read_kind(vocabulary *v, const source *s) {
         [VOCABULARY_SPM] = "llama", [VOCABULARY_BPE] = "gpt2", [VOCABULARY_RAW] = "gemma4"};
     const char *model;
     uint64_t n;
-    if (!gguf_kv_string(vocabulary_find_pair(s, "model"), &model, &n))
+    if (!model_kv_string(vocabulary_find_pair(s, "model"), &model, &n))
         return gq_fail(
             s->e, "%s: key " PREFIX "model is missing: the file has no vocabulary to tokenize with", s->file);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -177,7 +177,7 @@ static bool vocabulary_read_tokens(vocabulary *v, const source *s, uint64_t n_me
 
 /* Bytes that all texts of merges take together, and of tokens without one. */
 static uint64_t room_for_texts(const source *s) {
-    const gguf_kv *merges = vocabulary_find_pair(s, "merges"), *tokens = vocabulary_find_pair(s, "tokens");
+    const model_kv *merges = vocabulary_find_pair(s, "merges"), *tokens = vocabulary_find_pair(s, "tokens");
     return (merges ? merges->size : 0) + 3 * (tokens ? tokens->size : 0) + 1024;
 }
 
@@ -208,7 +208,7 @@ static bool find_merges(const vocabulary *v, const source *s, uint64_t *n, const
     if (v->kind == VOCABULARY_SPM) return true;
     if (!get_list(s, "merges", GGUF_STRING, n, at)) return false;
     if (*at) return true;
-    bool may = gguf_kv_string(vocabulary_find_pair(s, "pre"), &pre, &length) && length == 7 &&
+    bool may = model_kv_string(vocabulary_find_pair(s, "pre"), &pre, &length) && length == 7 &&
                !memcmp(pre, "kimi-k2", 7);
     return may ||
            gq_fail(s->e, "%s: key " PREFIX "merges is missing, without which its vocabulary is useless",
@@ -256,10 +256,10 @@ static void find_bytes(vocabulary *v) {
 /* ---- beginning and end ---- */
 
 static bool read_end(vocabulary *v, const source *s, const char *name, uint32_t otherwise, uint32_t *id) {
-    const gguf_kv *kv = vocabulary_find_pair(s, name);
+    const model_kv *kv = vocabulary_find_pair(s, name);
     int64_t number;
     *id = otherwise < v->n_tokens ? otherwise : NO_PIECE;
-    if (!gguf_kv_int(kv, &number)) return true;
+    if (!model_kv_int(kv, &number)) return true;
     if (number >= 0 && number < (int64_t)v->n_tokens) {
         *id = (uint32_t)number;
         return true;
@@ -286,7 +286,7 @@ static bool read_ends(vocabulary *v, const source *s) {
 static bool names_phi3(const source *s) {
     const char *name;
     uint64_t n;
-    if (!gguf_kv_string(gguf_find(s->kv, s->n_kv, "general.name"), &name, &n)) return false;
+    if (!model_kv_string(model_kv_find(s->kv, s->n_kv, "general.name"), &name, &n)) return false;
     for (uint64_t i = 0; i + 4 <= n; i++) {
         bool phi = (name[i] | 32) == 'p' && (name[i + 1] | 32) == 'h' && (name[i + 2] | 32) == 'i';
         if (phi && (name[i + 3] == '3' || (i + 5 <= n && name[i + 3] == '-' && name[i + 4] == '3')))
@@ -295,7 +295,7 @@ static bool names_phi3(const source *s) {
     return false;
 }
 
-bool vocabulary_read(vocabulary *v, const char *file, const gguf_kv *kv, uint64_t n_kv, gq_error *e) {
+bool vocabulary_read(vocabulary *v, const char *file, const model_kv *kv, uint64_t n_kv, gq_error *e) {
     *v = (vocabulary){.bos = NO_PIECE};
     source s = {file, kv, n_kv, e};
     uint64_t n_merges;

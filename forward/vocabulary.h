@@ -38,13 +38,13 @@ typedef struct vocabulary {
     char *warnings[VOCABULARY_WARNINGS];
 } vocabulary;
 
-bool vocabulary_read(vocabulary *v, const char *file, const gguf_kv *kv, uint64_t n_kv, gq_error *e);
+bool vocabulary_read(vocabulary *v, const char *file, const model_kv *kv, uint64_t n_kv, gq_error *e);
 void vocabulary_free(vocabulary *v);
 
 /* The UTF-8 form of the character that stands for a byte in BPE vocabularies; bytes: 1 or 2. */
 size_t vocabulary_map_byte(uint8_t byte, char to[2]);
 
 /* specials.c: correct the classes by well-known texts, as llama.cpp does. */
-void vocabulary_correct_classes(vocabulary *v, const gguf_kv *kv, uint64_t n_kv);
+void vocabulary_correct_classes(vocabulary *v, const model_kv *kv, uint64_t n_kv);
 
 #endif

@@ -11,17 +11,17 @@ enum {
     SAMPLE_BYTES = 4096,
 };
 
-static const gq_file *access_file(const gguf_model *m, const gguf_tensor *t) { return m->files[t->shard]; }
+static const gq_file *access_file(const model_source *m, const model_tensor *t) { return m->files[t->shard]; }
 
 /* ---- a tensor's bytes ---- */
 
-static bool access_read(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, void *to,
+static bool access_read(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n, void *to,
                         gq_error *e) {
     return gq_file_read(access_file(m, t), t->offset + gguf_type_bytes(t->type, first), to,
                         gguf_type_bytes(t->type, n), e);
 }
 
-static void access_advise(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n,
+static void access_advise(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,
                           model_advice advice) {
     uint64_t at = t->offset + gguf_type_bytes(t->type, first), bytes = gguf_type_bytes(t->type, n);
     if (advice == MODEL_WILL_NEED)
@@ -30,12 +30,12 @@ static void access_advise(const gguf_model *m, const gguf_tensor *t, uint64_t fi
         gq_file_dont_need(access_file(m, t), at, bytes);
 }
 
-static bool access_is_cold(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n) {
+static bool access_is_cold(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n) {
     return gq_file_is_cold(access_file(m, t), t->offset + gguf_type_bytes(t->type, first),
                            gguf_type_bytes(t->type, n));
 }
 
-static uint64_t access_stored_at(const gguf_model *m, const gguf_tensor *t) {
+static uint64_t access_stored_at(const model_source *m, const model_tensor *t) {
     (void)m;
     return t->offset;
 }
@@ -44,7 +44,7 @@ static uint64_t access_stored_at(const gguf_model *m, const gguf_tensor *t) {
 
 /* Pieces of a tensor from its first byte to its last, one alone from the middle. With `ahead` they are only
  * asked for, so that the disk can fetch all of them at once. */
-static bool sample_tensor(const gguf_model *m, const gguf_tensor *t, uint64_t pieces, bool ahead,
+static bool sample_tensor(const model_source *m, const model_tensor *t, uint64_t pieces, bool ahead,
                           uint32_t *content, gq_error *e) {
     const gq_file *f = m->files[t->shard];
     uint8_t bytes[SAMPLE_BYTES];
@@ -63,7 +63,7 @@ static bool sample_tensor(const gguf_model *m, const gguf_tensor *t, uint64_t pi
     return true;
 }
 
-static bool sample_weights(const gguf_model *m, uint32_t *content, gq_error *e) {
+static bool sample_weights(const model_source *m, uint32_t *content, gq_error *e) {
     uint64_t n = m->n_tensors;
     uint64_t step = n / SAMPLES + 1, pieces = n > 0 && n < SAMPLES ? SAMPLES / n : 1;
     for (int pass = 0; pass < 2; pass++)
@@ -81,7 +81,7 @@ static uint32_t crc_header(uint32_t sum, const gguf_shard *s) {
         sum = checksum_add(sum, s->kv[k].value, s->kv[k].size);
     }
     for (uint64_t k = 0; k < s->n_tensors; k++) {
-        const gguf_tensor *t = &s->tensors[k];
+        const model_tensor *t = &s->tensors[k];
         uint64_t place[6] = {t->ne[0], t->ne[1], t->ne[2], t->ne[3], t->type->id, t->offset};
         sum = checksum_add_text(sum, t->name);
         sum = checksum_add(sum, place, sizeof place);
@@ -89,7 +89,7 @@ static uint32_t crc_header(uint32_t sum, const gguf_shard *s) {
     return sum;
 }
 
-static bool access_fold_content(const gguf_model *m, uint32_t *content, gq_error *e) {
+static bool access_fold_content(const model_source *m, uint32_t *content, gq_error *e) {
     const gguf_container *c = gguf_container_of(m);
     for (uint32_t i = 0; i < c->n_shards; i++) *content = crc_header(*content, &c->shards[i]);
     return sample_weights(m, content, e);
@@ -97,11 +97,11 @@ static bool access_fold_content(const gguf_model *m, uint32_t *content, gq_error
 
 /* ---- shards of two sets ---- */
 
-static bool access_mixed(const gguf_model *m, uint32_t *shard, uint32_t *other) {
+static bool access_mixed(const model_source *m, uint32_t *shard, uint32_t *other) {
     const gguf_container *c = gguf_container_of(m);
-    const gguf_kv *first = NULL;
+    const model_kv *first = NULL;
     for (uint32_t i = 0; i < c->n_shards; i++) {
-        const gguf_kv *kv = gguf_find(c->shards[i].kv, c->shards[i].n_kv, GGUF_SET_KEY);
+        const model_kv *kv = model_kv_find(c->shards[i].kv, c->shards[i].n_kv, GGUF_SET_KEY);
         if (!kv) continue;
         if (!first) {
             first = kv, *other = i;

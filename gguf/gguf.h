@@ -13,9 +13,9 @@ typedef struct gguf_shard {
     uint32_t version, alignment;
     uint64_t data_offset; /* start of the data section in this file */
     uint64_t n_kv, n_tensors;
-    gguf_kv *kv;
-    gguf_tensor *tensors; /* in table order */
-    void *header;         /* owns what keys, values and names point into */
+    model_kv *kv;
+    model_tensor *tensors; /* in table order */
+    void *header;          /* owns what keys, values and names point into */
 } gguf_shard;
 
 /* The files behind a model of this container: one file, or all shards of a split one. */
@@ -24,7 +24,7 @@ typedef struct gguf_container {
     gguf_shard *shards;
     size_t shards_room;
 } gguf_container;
-static inline const gguf_container *gguf_container_of(const gguf_model *m) { return m->state; }
+static inline const gguf_container *gguf_container_of(const model_source *m) { return m->state; }
 
 /* Parse one container; its tensors get shard 0. Takes over `file` in both outcomes. */
 bool gguf_shard_read(gguf_shard *s, gq_file *file, gq_error *e);
@@ -32,9 +32,9 @@ void gguf_shard_free(gguf_shard *s);
 
 /* Open a model by the path of its only file or of any of its shards; everything is checked except the
  * weights. */
-bool gguf_model_open(gguf_model *m, const char *path, gq_error *e);
+bool gguf_model_open(model_source *m, const char *path, gq_error *e);
 /* The same from bytes in memory (one file), borrowed until the model is closed. */
-bool gguf_model_memory(gguf_model *m, const char *name, const void *bytes, uint64_t size, gq_error *e);
+bool gguf_model_memory(model_source *m, const char *name, const void *bytes, uint64_t size, gq_error *e);
 /* A model that is going to be written, as its shards' headers have it: their tensors' bytes read as zeros.
  * The headers are borrowed until it is closed. */
 typedef struct gguf_planned {
@@ -42,9 +42,9 @@ typedef struct gguf_planned {
     const uint8_t *head; /* bytes of the header */
     uint64_t head_size, size;
 } gguf_planned;
-bool gguf_model_planned(gguf_model *m, const gguf_planned *shards, uint32_t n, gq_error *e);
+bool gguf_model_planned(model_source *m, const gguf_planned *shards, uint32_t n, gq_error *e);
 /* Fails if GGUF_TRANSPOSED_KEY holds anything but names of matrices. Opening a model ignores such entries. */
-bool gguf_model_check_transposed(const gguf_model *m, gq_error *e);
+bool gguf_model_check_transposed(const model_source *m, gq_error *e);
 
 /* ---- writing ---- */
 
@@ -55,14 +55,14 @@ gguf_header *gguf_header_new(gq_error *e);
 void gguf_header_free(gguf_header *h);
 /* Append a raw pair. Its key and value are borrowed until the header is freed (a vocabulary takes megabytes):
  * the model they came from has to stay open. */
-bool gguf_header_copy(gguf_header *h, const gguf_kv *kv, gq_error *e);
+bool gguf_header_copy(gguf_header *h, const model_kv *kv, gq_error *e);
 void gguf_header_remove(gguf_header *h, const char *key);
-/* value: the raw bytes, as in gguf_kv. Key and value are copied. */
+/* value: the raw bytes, as in model_kv. Key and value are copied. */
 bool gguf_header_set(gguf_header *h, const char *key, uint32_t type, const void *value, uint64_t size,
                      gq_error *e);
 bool gguf_header_set_u32(gguf_header *h, const char *key, uint32_t value, gq_error *e);
 bool gguf_header_set_string(gguf_header *h, const char *key, const char *text, gq_error *e);
-const gguf_kv *gguf_header_find(const gguf_header *h, const char *key); /* valid until the pairs change */
+const model_kv *gguf_header_find(const gguf_header *h, const char *key); /* valid until the pairs change */
 /* Append a tensor; trailing dimensions of 1 are dropped (at least one stays). Its offset in the data section
  * follows from those before it and the alignment. The name is copied. */
 bool gguf_header_add_tensor(gguf_header *h, const char *name, const uint64_t ne[GGUF_MAX_DIMS],

@@ -8,13 +8,13 @@
 #include "gguf/rules.h"
 
 struct gguf_header {
-    gguf_kv *kv;  /* key NULL: removed */
+    model_kv *kv; /* key NULL: removed */
     void **owned; /* per pair: the memory behind key and value, NULL when they are borrowed */
     uint64_t n_kv;
     size_t kv_room, owned_room;
     gguf_index by_key; /* of the first n_indexed pairs */
     uint64_t n_indexed;
-    gguf_tensor *tensors; /* offset: from the start of the file, after finish */
+    model_tensor *tensors; /* offset: from the start of the file, after finish */
     uint64_t n_tensors;
     size_t tensors_room;
     uint8_t *bytes;
@@ -38,7 +38,7 @@ void gguf_header_free(gguf_header *h) {
     free(h);
 }
 
-static bool append_pair(gguf_header *h, gguf_kv pair, void *owned_by, gq_error *e) {
+static bool append_pair(gguf_header *h, model_kv pair, void *owned_by, gq_error *e) {
     if (!memory_grow(&h->kv, &h->kv_room, h->n_kv + 1, sizeof *h->kv, e) ||
         !memory_grow(&h->owned, &h->owned_room, h->n_kv + 1, sizeof *h->owned, e))
         return false;
@@ -47,9 +47,11 @@ static bool append_pair(gguf_header *h, gguf_kv pair, void *owned_by, gq_error *
     return true;
 }
 
-bool gguf_header_copy(gguf_header *h, const gguf_kv *kv, gq_error *e) { return append_pair(h, *kv, NULL, e); }
+bool gguf_header_copy(gguf_header *h, const model_kv *kv, gq_error *e) {
+    return append_pair(h, *kv, NULL, e);
+}
 
-static gguf_kv *find_pair(const gguf_header *h, const char *key) {
+static model_kv *find_pair(const gguf_header *h, const char *key) {
     uint64_t i;
     if (gguf_index_find(&h->by_key, h->kv, sizeof *h->kv, key, &i)) return &h->kv[i];
     for (i = h->n_indexed; i < h->n_kv; i++)
@@ -66,7 +68,7 @@ static bool index_pairs(gguf_header *h, gq_error *e) {
 
 void gguf_header_remove(gguf_header *h, const char *key) {
     index_pairs(h, NULL); /* without memory for it, finding takes longer */
-    gguf_kv *found = find_pair(h, key);
+    model_kv *found = find_pair(h, key);
     if (!found) return;
     size_t i = (size_t)(found - h->kv);
     free(h->owned[i]);
@@ -106,7 +108,7 @@ static bool set_pair(gguf_header *h, const char *key, uint32_t type, const void 
     if (tail_size) memcpy(owned + head_size, tail, tail_size);
     memcpy(name, key, length + 1);
     gguf_header_remove(h, key);
-    if (append_pair(h, (gguf_kv){(const char *)name, type, owned, head_size + tail_size}, owned, e))
+    if (append_pair(h, (model_kv){(const char *)name, type, owned, head_size + tail_size}, owned, e))
         return true;
     free(owned);
     return false;
@@ -126,7 +128,7 @@ bool gguf_header_set_string(gguf_header *h, const char *key, const char *text, g
     return set_pair(h, key, GGUF_STRING, &length, sizeof length, text, length, e);
 }
 
-const gguf_kv *gguf_header_find(const gguf_header *h, const char *key) { return find_pair(h, key); }
+const model_kv *gguf_header_find(const gguf_header *h, const char *key) { return find_pair(h, key); }
 
 /* Without trailing dimensions of 1. */
 static uint32_t used_dimensions(const uint64_t ne[GGUF_MAX_DIMS]) {
@@ -142,14 +144,14 @@ bool gguf_header_add_tensor(gguf_header *h, const char *name, const uint64_t ne[
 
 bool gguf_header_add_shaped(gguf_header *h, const char *name, uint32_t n_dims,
                             const uint64_t ne[GGUF_MAX_DIMS], const gguf_type *type, gq_error *e) {
-    gguf_tensor t = {.type = type, .n_dims = n_dims};
+    model_tensor t = {.type = type, .n_dims = n_dims};
     gq_error why;
     size_t length = strlen(name);
     memcpy(t.ne, ne, sizeof t.ne);
     if (length < 1 || length > GGUF_MAX_NAME)
         return gq_fail(e, "tensor name '%.200s' has %zu bytes, expected 1 to %d", name, length,
                        GGUF_MAX_NAME);
-    if (!gguf_tensor_measure(&t, &why)) return gq_fail_again(e, &why, "tensor '%s': %s", name, why.text);
+    if (!model_tensor_measure(&t, &why)) return gq_fail_again(e, &why, "tensor '%s': %s", name, why.text);
     if (!memory_grow(&h->tensors, &h->tensors_room, h->n_tensors + 1, sizeof *h->tensors, e)) return false;
     t.name = strdup(name);
     if (!t.name) return gq_fail_memory(e, length + 1);
@@ -189,7 +191,7 @@ static bool header_place_tensors(gguf_header *h, uint64_t data_offset, uint64_t 
                                  uint64_t *data_size, gq_error *e) {
     uint64_t end = data_offset;
     for (uint64_t i = 0; i < h->n_tensors; i++) {
-        gguf_tensor *t = &h->tensors[i];
+        model_tensor *t = &h->tensors[i];
         uint64_t padded = round_up(t->size, alignment);
         if (padded > INT64_MAX - end) {
             return gq_fail(e, "tensor '%s': %llu bytes at byte %llu make a file of 2^63 bytes or more",
@@ -210,7 +212,7 @@ static uint8_t *head_append_tables(const gguf_header *h, uint8_t *to, uint64_t d
         to = head_append(to, h->kv[i].value, h->kv[i].size);
     }
     for (uint64_t i = 0; i < h->n_tensors; i++) {
-        const gguf_tensor *t = &h->tensors[i];
+        const model_tensor *t = &h->tensors[i];
         to = head_append_u32(head_append_name(to, t->name), t->n_dims);
         to = head_append(to, t->ne, t->n_dims * sizeof *t->ne);
         to = head_append_u64(head_append_u32(to, t->type->id), t->offset - data_offset);

@@ -15,20 +15,20 @@ typedef struct split {
 
 /* One of the split keys: its type is exact, as every loader wants it. */
 static bool split_key(const gguf_shard *s, const char *key, uint32_t type, int64_t *value, gq_error *e) {
-    const gguf_kv *kv = gguf_find(s->kv, s->n_kv, key);
+    const model_kv *kv = model_kv_find(s->kv, s->n_kv, key);
     if (!kv) return gq_fail(e, "%s: a shard of a split model, but it has no key %s", s->file.path, key);
     if (kv->type != type) {
         return gq_fail(e, "%s: %s has type %s, expected %s", s->file.path, key, gguf_value_name(kv->type),
                        gguf_value_name(type));
     }
-    return gguf_kv_int(kv, value);
+    return model_kv_int(kv, value);
 }
 
 /* count 0 or 1, as mergers leave it behind: a whole model, whatever else it says. */
 static bool read_split(const gguf_shard *s, split *p, gq_error *e) {
     int64_t no, count;
     *p = (split){.path = s->file.path, .count = 1};
-    if (!gguf_find(s->kv, s->n_kv, "split.count")) return true;
+    if (!model_kv_find(s->kv, s->n_kv, "split.count")) return true;
     if (!split_key(s, "split.count", GGUF_U16, &count, e)) return false;
     if (count <= 1) return true;
     if (!split_key(s, "split.no", GGUF_U16, &no, e) ||
@@ -119,21 +119,21 @@ static bool add_split(gguf_container *m, gguf_shard *given, const char *path, co
 }
 
 static int compare_places(const void *a, const void *b) {
-    const gguf_tensor *x = *(gguf_tensor *const *)a, *y = *(gguf_tensor *const *)b;
+    const model_tensor *x = *(model_tensor *const *)a, *y = *(model_tensor *const *)b;
     if (x->shard != y->shard) return x->shard < y->shard ? -1 : 1;
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
 /* ---- matrices that are stored transposed ---- */
 
-static bool transposed_names(const gguf_model *m, uint64_t *n, const uint8_t **names) {
+static bool transposed_names(const model_source *m, uint64_t *n, const uint8_t **names) {
     uint32_t type;
-    return gguf_kv_array(gguf_find(m->kv, m->n_kv, GGUF_TRANSPOSED_KEY), &type, n, names) &&
+    return model_kv_array(model_kv_find(m->kv, m->n_kv, GGUF_TRANSPOSED_KEY), &type, n, names) &&
            type == GGUF_STRING;
 }
 
 /* Returns the tensor of the next name in a list of texts; the reader has checked that the text fits. */
-static gguf_tensor *next_tensor(const gguf_model *m, const uint8_t **names) {
+static model_tensor *next_tensor(const model_source *m, const uint8_t **names) {
     char name[GGUF_MAX_NAME + 1];
     uint64_t n;
     memcpy(&n, *names, 8);
@@ -142,31 +142,31 @@ static gguf_tensor *next_tensor(const gguf_model *m, const uint8_t **names) {
     if (n > GGUF_MAX_NAME) return NULL;
     memcpy(name, text, n);
     name[n] = 0;
-    return strlen(name) == n ? (gguf_tensor *)gguf_model_tensor(m, name) : NULL;
+    return strlen(name) == n ? (model_tensor *)model_tensor_named(m, name) : NULL;
 }
 
-static void mark_transposed(gguf_model *m) {
+static void mark_transposed(model_source *m) {
     uint64_t n;
     const uint8_t *names;
     for (uint64_t i = transposed_names(m, &n, &names) ? n : 0; i > 0; i--) {
-        gguf_tensor *t = next_tensor(m, &names);
-        if (t && gguf_is_matrix(t->ne)) t->transposed = true;
+        model_tensor *t = next_tensor(m, &names);
+        if (t && shape_is_matrix(t->ne)) t->transposed = true;
     }
 }
 
-bool gguf_model_check_transposed(const gguf_model *m, gq_error *e) {
-    const gguf_kv *kv = gguf_find(m->kv, m->n_kv, GGUF_TRANSPOSED_KEY);
+bool gguf_model_check_transposed(const model_source *m, gq_error *e) {
+    const model_kv *kv = model_kv_find(m->kv, m->n_kv, GGUF_TRANSPOSED_KEY);
     const char *path = m->path;
     uint64_t n, marked = 0;
     const uint8_t *names;
     if (!kv) return true;
     if (!transposed_names(m, &n, &names)) return gq_fail(e, "%s: %s is no list of texts", path, kv->key);
     for (uint64_t i = 1; i <= n; i++) {
-        const gguf_tensor *t = next_tensor(m, &names);
+        const model_tensor *t = next_tensor(m, &names);
         if (!t)
             return gq_fail(e, "%s: %s: entry %llu of %llu is the name of no tensor", path, kv->key,
                            (unsigned long long)i, (unsigned long long)n);
-        if (!gguf_is_matrix(t->ne))
+        if (!shape_is_matrix(t->ne))
             return gq_fail(e, "%s: %s names %s, which is no matrix", path, kv->key, t->name);
     }
     for (uint64_t i = 0; i < m->n_tensors; i++) marked += m->tensors[i]->transposed;
@@ -177,7 +177,7 @@ bool gguf_model_check_transposed(const gguf_model *m, gq_error *e) {
 /* ---- all shards together ---- */
 
 /* The tensors of all shards as one list, and the metadata of the first. */
-static bool gather_tensors(gguf_model *m, gguf_container *c, gq_error *e) {
+static bool gather_tensors(model_source *m, gguf_container *c, gq_error *e) {
     if (!c->shards) return gq_fail(e, "a model without a file");
     const gguf_shard *first = &c->shards[0];
     uint64_t n = 0;
@@ -201,7 +201,7 @@ static bool gather_tensors(gguf_model *m, gguf_container *c, gq_error *e) {
     return true;
 }
 
-static bool check_total(const gguf_model *m, const split *p, gq_error *e) {
+static bool check_total(const model_source *m, const split *p, gq_error *e) {
     if (p->count == 1 || m->n_tensors == (uint64_t)p->tensors)
         return true; /* a negative one is 2^63 or more */
     return gq_fail(e, "%s: split.tensors.count is %lld, but the shards hold %llu tensor%s", p->path,
@@ -209,7 +209,7 @@ static bool check_total(const gguf_model *m, const split *p, gq_error *e) {
 }
 
 /* path NULL: siblings cannot be found. Takes over `file`. */
-static bool gguf_open_first_shard(gguf_model *m, gq_file *file, const char *path, gq_error *e) {
+static bool gguf_open_first_shard(model_source *m, gq_file *file, const char *path, gq_error *e) {
     gguf_shard given;
     split p;
     if (!gguf_shard_read(&given, file, e)) return false;
@@ -223,25 +223,25 @@ static bool gguf_open_first_shard(gguf_model *m, gq_file *file, const char *path
     ok = ok && (p.count > 1 ? add_split(c, &given, path, &p, e) : add_shard(c, &given, e)) &&
          gather_tensors(m, c, e) && check_total(m, &p, e);
     gguf_shard_free(&given);
-    if (!ok) gguf_model_close(m);
+    if (!ok) model_close(m);
     return ok;
 }
 
-bool gguf_model_open(gguf_model *m, const char *path, gq_error *e) {
+bool gguf_model_open(model_source *m, const char *path, gq_error *e) {
     gq_file file;
-    *m = (gguf_model){.path = NULL};
+    *m = (model_source){.path = NULL};
     return gq_file_open(&file, path, e) && gguf_open_first_shard(m, &file, path, e);
 }
 
-bool gguf_model_memory(gguf_model *m, const char *name, const void *bytes, uint64_t size, gq_error *e) {
+bool gguf_model_memory(model_source *m, const char *name, const void *bytes, uint64_t size, gq_error *e) {
     gq_file file;
-    *m = (gguf_model){.path = NULL};
+    *m = (model_source){.path = NULL};
     return gq_file_memory(&file, name, bytes, size, NULL, e) && gguf_open_first_shard(m, &file, NULL, e);
 }
 
-bool gguf_model_planned(gguf_model *m, const gguf_planned *shards, uint32_t n, gq_error *e) {
+bool gguf_model_planned(model_source *m, const gguf_planned *shards, uint32_t n, gq_error *e) {
     bool ok = true;
-    *m = (gguf_model){.path = NULL};
+    *m = (model_source){.path = NULL};
     gguf_container *c = m->state = calloc(1, sizeof *c);
     if (!c) return gq_fail_memory(e, sizeof *c);
     m->container = &gguf_access;
@@ -256,6 +256,6 @@ bool gguf_model_planned(gguf_model *m, const gguf_planned *shards, uint32_t n, g
         gguf_shard_free(&s);
     }
     ok = ok && gather_tensors(m, c, e);
-    if (!ok) gguf_model_close(m);
+    if (!ok) model_close(m);
     return ok;
 }

@@ -86,20 +86,20 @@ static const char *terminate_name(gguf_cursor *c) {
 }
 
 /* kv NULL: only check. */
-static bool read_pair(gguf_cursor *c, gguf_kv *kv) {
+static bool read_pair(gguf_cursor *c, model_kv *kv) {
     uint32_t type;
     if (!gguf_cursor_name(c, GGUF_MAX_KEY) || !gguf_cursor_u32(c, &type, "value type")) return false;
     uint64_t start = c->at;
     if (!gguf_cursor_value(c, type)) return false;
     if (kv)
-        *kv = (gguf_kv){
+        *kv = (model_kv){
             .key = terminate_name(c), .type = type, .value = c->bytes + start, .size = c->at - start};
     return true;
 }
 
 /* tensor NULL: only check. Its offset is still that in the data section. */
-static bool shard_read_tensor(gguf_cursor *c, gguf_tensor *tensor) {
-    gguf_tensor t = {.ne = {1, 1, 1, 1}};
+static bool shard_read_tensor(gguf_cursor *c, model_tensor *tensor) {
+    model_tensor t = {.ne = {1, 1, 1, 1}};
     uint32_t type;
     gq_error why;
     if (!gguf_cursor_name(c, GGUF_MAX_NAME) || !gguf_cursor_u32(c, &t.n_dims, "dimension count"))
@@ -118,7 +118,7 @@ static bool shard_read_tensor(gguf_cursor *c, gguf_tensor *tensor) {
     if (!t.type)
         return gguf_cursor_fail(c, c->at - 4,
                                 "tensor type %u is retired or unknown, so its size is not known", type);
-    if (!gguf_tensor_measure(&t, &why)) return gguf_cursor_fail(c, start, "%s", why.text);
+    if (!model_tensor_measure(&t, &why)) return gguf_cursor_fail(c, start, "%s", why.text);
     if (!gguf_cursor_u64(c, &t.offset, "offset")) return false;
     if (tensor) {
         t.name = terminate_name(c);
@@ -151,20 +151,20 @@ static bool allocate_records(gguf_shard *s, gq_error *e) {
 }
 
 static int compare_offsets(const void *a, const void *b) {
-    uint64_t x = (*(const gguf_tensor *const *)a)->offset, y = (*(const gguf_tensor *const *)b)->offset;
+    uint64_t x = (*(const model_tensor *const *)a)->offset, y = (*(const model_tensor *const *)b)->offset;
     return (x > y) - (x < y);
 }
 
 /* The ranges lie in the file; none begins before the one in front of it ends. No tensor is empty, so equal
  * offsets overlap. */
 static bool check_overlap(const gguf_shard *s, gq_error *e) {
-    const gguf_tensor **by_offset = malloc((s->n_tensors + 1) * sizeof *by_offset);
+    const model_tensor **by_offset = malloc((s->n_tensors + 1) * sizeof *by_offset);
     if (!by_offset) return gq_fail_memory(e, s->n_tensors * sizeof *by_offset);
     for (uint64_t i = 0; i < s->n_tensors; i++) by_offset[i] = &s->tensors[i];
     qsort(by_offset, s->n_tensors, sizeof *by_offset, compare_offsets);
     bool ok = true;
     for (uint64_t i = 1; ok && i < s->n_tensors; i++) {
-        const gguf_tensor *a = by_offset[i - 1], *b = by_offset[i];
+        const model_tensor *a = by_offset[i - 1], *b = by_offset[i];
         if (b->offset - a->offset < a->size) {
             ok = gq_fail(e, "%s: tensors '%s' (%llu bytes at byte %llu) and '%s' (at byte %llu) overlap",
                          s->file.path, a->name, (unsigned long long)a->size, (unsigned long long)a->offset,
@@ -179,7 +179,7 @@ static bool check_overlap(const gguf_shard *s, gq_error *e) {
 static bool shard_place_tensors(gguf_shard *s, gq_error *e) {
     uint64_t room = s->file.size > s->data_offset ? s->file.size - s->data_offset : 0;
     for (uint64_t i = 0; i < s->n_tensors; i++) {
-        gguf_tensor *t = &s->tensors[i];
+        model_tensor *t = &s->tensors[i];
         if (t->offset % s->alignment) {
             return gq_fail(e, "%s: tensor '%s': offset %llu is not a multiple of the alignment %u",
                            s->file.path, t->name, (unsigned long long)t->offset, s->alignment);

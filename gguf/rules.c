@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool gguf_alignment(const gguf_kv *kv, uint64_t n, uint32_t *alignment, const char *file, gq_error *e) {
+bool gguf_alignment(const model_kv *kv, uint64_t n, uint32_t *alignment, const char *file, gq_error *e) {
     static const char key[] = "general.alignment";
-    const gguf_kv *pair = gguf_find(kv, n, key);
+    const model_kv *pair = model_kv_find(kv, n, key);
     *alignment = GGUF_DEFAULT_ALIGNMENT;
     if (!pair) return true;
     if (pair->type != GGUF_U32)
@@ -15,7 +15,7 @@ bool gguf_alignment(const gguf_kv *kv, uint64_t n, uint32_t *alignment, const ch
     return gq_fail(e, "%s: %s is %u, expected a power of two up to %d", file, key, *alignment, MAX_ALIGNMENT);
 }
 
-bool gguf_tensor_measure(gguf_tensor *t, gq_error *e) {
+bool model_tensor_measure(model_tensor *t, gq_error *e) {
     uint64_t elements = 1;
     for (uint32_t i = 0; i < t->n_dims; i++) {
         if (t->ne[i] == 0) return gq_fail(e, "dimension %u is 0, expected at least 1", i);
@@ -53,7 +53,7 @@ static bool check_unique(const char **names, uint64_t n, const char *kind, const
     return true;
 }
 
-bool gguf_check_names(const gguf_kv *kv, uint64_t n_kv, const gguf_tensor *tensors, uint64_t n_tensors,
+bool gguf_check_names(const model_kv *kv, uint64_t n_kv, const model_tensor *tensors, uint64_t n_tensors,
                       const char *file, gq_error *e) {
     uint64_t n = n_kv > n_tensors ? n_kv : n_tensors;
     const char **names = malloc((n + 1) * sizeof *names);

@@ -14,14 +14,14 @@ enum {
 
 /* general.alignment among the pairs, or the default; a power of two up to MAX_ALIGNMENT. `file` is for the
  * message. */
-bool gguf_alignment(const gguf_kv *kv, uint64_t n, uint32_t *alignment, const char *file, gq_error *e);
+bool gguf_alignment(const model_kv *kv, uint64_t n, uint32_t *alignment, const char *file, gq_error *e);
 
 /* Check the dimensions against each other and the type, and set t->size. The message says what is wrong, not
  * with which tensor. */
-bool gguf_tensor_measure(gguf_tensor *t, gq_error *e);
+bool model_tensor_measure(model_tensor *t, gq_error *e);
 
 /* No key and no tensor name is there twice. */
-bool gguf_check_names(const gguf_kv *kv, uint64_t n_kv, const gguf_tensor *tensors, uint64_t n_tensors,
+bool gguf_check_names(const model_kv *kv, uint64_t n_kv, const model_tensor *tensors, uint64_t n_tensors,
                       const char *file, gq_error *e);
 
 #endif

@@ -26,9 +26,9 @@ static bool array_head(gguf_cursor *c, uint32_t *type, uint64_t *count) {
     if (!gguf_cursor_u64(c, count, "array length")) return false;
     uint64_t left = gguf_cursor_left(c);
     if (*count > left / value_least(*type)) {
-        return gguf_cursor_fail(
-            c, c->at - 8, "array of %llu elements of type %s, but only %llu bytes are left in the file",
-            (unsigned long long)*count, gguf_value_name(*type), (unsigned long long)left);
+        return gguf_cursor_fail(c, c->at - 8,
+                                "array of %llu elements of type %s, but only %llu bytes are left in the file",
+                                (unsigned long long)*count, gguf_value_name(*type), (unsigned long long)left);
     }
     return true;
 }

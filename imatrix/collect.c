@@ -11,7 +11,7 @@
 
 /* Weights that share what flows into them. */
 typedef struct collected_site {
-    const gguf_tensor *weights[FORWARD_MOST_WEIGHTS];
+    const model_tensor *weights[FORWARD_MOST_WEIGHTS];
     size_t n_weights, features, matrices;
     bool routed;      /* each matrix counts for itself */
     double *sums;     /* matrices x features */
@@ -105,7 +105,7 @@ forward_site collection_site(collection *c) { return (forward_site){collection_o
 
 /* ---- entries ---- */
 
-static bool collection_add_entry(imatrix *im, const collected_site *s, const gguf_tensor *t, gq_error *e) {
+static bool collection_add_entry(imatrix *im, const collected_site *s, const model_tensor *t, gq_error *e) {
     imatrix_entry *x = &im->entries[im->n_entries];
     uint64_t n = s->matrices * s->features, n_counts = counts_of(s);
     if (!imatrix_entry_new(x, t->name, strlen(t->name), n, n_counts, false, e)) return false;
@@ -141,12 +141,12 @@ static uint64_t layer_of(const char *name) {
 
 /* Every tensor is counted as a site of its own, which is no less than what it is: some share one. In place of
  * the sums of a group then come entries and the bytes that these are written as. */
-collection_sizes collection_measure(const gguf_model *m, size_t layers, const char *output) {
+collection_sizes collection_measure(const model_source *m, size_t layers, const char *output) {
     memory_ledger *of = calloc(layers + 1, sizeof *of);
     collection_sizes sizes = {0, 0};
     if (!of) return (collection_sizes){UINT64_MAX, UINT64_MAX};
     for (uint64_t i = 0; i < m->n_tensors; i++) {
-        const gguf_tensor *t = m->tensors[i];
+        const model_tensor *t = m->tensors[i];
         uint64_t layer = layer_of(t->name);
         if (layer >= layers && (!output || strcmp(t->name, output) != 0)) continue;
         memory_ledger *l = &of[layer < layers ? layer : layers];

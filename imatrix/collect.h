@@ -21,6 +21,6 @@ bool collection_take(collection *c, imatrix *im, gq_error *e);
 typedef struct collection_sizes {
     uint64_t layer, entries;
 } collection_sizes;
-collection_sizes collection_measure(const gguf_model *m, size_t layers, const char *output);
+collection_sizes collection_measure(const model_source *m, size_t layers, const char *output);
 
 #endif

@@ -19,7 +19,7 @@ static const char *const suffixes[PARTS] = {".in_sum2", ".counts", ".in_sum"};
 
 /* A tensor that belongs to an entry: the entry's name is the first `length` bytes of its own. */
 typedef struct container_part {
-    const gguf_tensor *tensor;
+    const model_tensor *tensor;
     size_t length;
     int kind;
 } container_part;
@@ -48,10 +48,11 @@ static size_t container_collect_parts(const gguf_shard *s, container_part *parts
     return n;
 }
 
-static uint64_t container_tensor_elements(const gguf_tensor *t) { return t->size / sizeof(float); }
+static uint64_t container_tensor_elements(const model_tensor *t) { return t->size / sizeof(float); }
 
 /* t[SUMS..ACTIVATIONS]: the entry's tensors, NULL where there is none. */
-static bool check_shapes(const char *path, const char *name, const gguf_tensor *const t[PARTS], gq_error *e) {
+static bool check_shapes(const char *path, const char *name, const model_tensor *const t[PARTS],
+                         gq_error *e) {
     for (int kind = SUMS; kind <= COUNTS; kind++)
         if (!t[kind])
             return gq_fail(e, "%s: entry '%s' has no tensor '%s%s'", path, name, name, suffixes[kind]);
@@ -73,7 +74,7 @@ static bool check_shapes(const char *path, const char *name, const gguf_tensor *
 
 static bool container_read_entry(imatrix *im, const gq_file *file, const container_part *parts, size_t n,
                                  gq_error *e) {
-    const gguf_tensor *t[PARTS] = {0};
+    const model_tensor *t[PARTS] = {0};
     for (size_t i = 0; i < n; i++) t[parts[i].kind] = parts[i].tensor;
     if (parts->length == 0)
         return gq_fail(e, "%s: a tensor is called just '%s', without the name of a weight", file->path,
@@ -137,9 +138,9 @@ static bool warn_contradictions(imatrix *im, const char *path, gq_error *e) {
 /* The keys are for reports only, so a strange one is worth a warning and no more. */
 static bool container_read_number(imatrix *im, const gguf_shard *s, const char *key, uint32_t *to,
                                   gq_error *e) {
-    const gguf_kv *kv = gguf_find(s->kv, s->n_kv, key);
+    const model_kv *kv = model_kv_find(s->kv, s->n_kv, key);
     int64_t value;
-    if (kv && gguf_kv_int(kv, &value) && value >= 0 && value <= UINT32_MAX) {
+    if (kv && model_kv_int(kv, &value) && value >= 0 && value <= UINT32_MAX) {
         *to = (uint32_t)value;
         return true;
     }
@@ -147,11 +148,11 @@ static bool container_read_number(imatrix *im, const gguf_shard *s, const char *
 }
 
 static bool read_datasets(imatrix *im, const gguf_shard *s, gq_error *e) {
-    const gguf_kv *kv = gguf_find(s->kv, s->n_kv, KEY_DATASETS);
+    const model_kv *kv = model_kv_find(s->kv, s->n_kv, KEY_DATASETS);
     uint32_t type;
     uint64_t count;
     const uint8_t *at;
-    if (!kv || !gguf_kv_array(kv, &type, &count, &at) || (type != GGUF_STRING && count))
+    if (!kv || !model_kv_array(kv, &type, &count, &at) || (type != GGUF_STRING && count))
         return imatrix_warn(im, e, "%s: %s is %s", s->file.path, KEY_DATASETS,
                             kv ? "not an array of strings" : "missing");
     for (uint64_t i = 0; i < count && i < IMATRIX_MAX_DATASETS; i++) {

@@ -80,10 +80,10 @@ bool model_inputs_find(const model_inputs *m, const char *tensor, uint64_t colum
     return true;
 }
 
-bool model_inputs_find_tensor(const model_inputs *m, const gguf_tensor *t, bool transposed,
+bool model_inputs_find_tensor(const model_inputs *m, const model_tensor *t, bool transposed,
                               tensor_inputs *found, gq_error *e) {
     *found = (tensor_inputs){.columns = 0};
-    return transposed || model_inputs_find(m, t->name, t->ne[0], gguf_matrices(t->ne), found, e);
+    return transposed || model_inputs_find(m, t->name, t->ne[0], shape_matrices(t->ne), found, e);
 }
 
 uint32_t tensor_inputs_digest(const tensor_inputs *t) {

@@ -59,7 +59,7 @@ bool model_inputs_find(const model_inputs *m, const char *tensor, uint64_t colum
                        tensor_inputs *found, gq_error *e);
 /* The same for a tensor as all see it: one that is stored transposed has no inputs, as one weight for a whole
  * row would decide nothing in it. */
-bool model_inputs_find_tensor(const model_inputs *m, const gguf_tensor *t, bool transposed,
+bool model_inputs_find_tensor(const model_inputs *m, const model_tensor *t, bool transposed,
                               tensor_inputs *found, gq_error *e);
 /* A checksum of the values; 0 where nothing is known. */
 uint32_t tensor_inputs_digest(const tensor_inputs *t);

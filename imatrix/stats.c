@@ -73,8 +73,8 @@ static void stats_of_entry(const imatrix *im, const imatrix_entry *x, imatrix_st
                          .evenness = NAN,
                          .outliers = NAN,
                          .cosine = NAN};
-    gguf_block block;
-    bool in_block = gguf_block_leads(x->name, &block);
+    model_block block;
+    bool in_block = model_block_leads(x->name, &block);
     s->layer = in_block ? (int64_t)block.number : -1, s->role = in_block ? block.rest : x->name;
     if (x->n_unseen == x->n_counts) return;
     stats_normalise(x, a);

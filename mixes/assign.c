@@ -25,7 +25,7 @@ bool mix_order(const mix_tensor *tensors, size_t n, bool keep_order, uint32_t *o
     place *places = calloc(n, sizeof *places);
     if (!places) return gq_fail_memory(e, n * sizeof *places);
     for (size_t i = 0; i < n; i++)
-        places[i] = (place){gguf_block_number(tensors[i].name), tensors[i].name, (uint32_t)i};
+        places[i] = (place){model_block_number(tensors[i].name), tensors[i].name, (uint32_t)i};
     qsort(places, n, sizeof *places, by_block_and_name);
     for (size_t i = 0; i < n; i++) order[i] = places[i].index;
     free(places);
@@ -34,14 +34,14 @@ bool mix_order(const mix_tensor *tensors, size_t n, bool keep_order, uint32_t *o
 
 /* ---- the model ---- */
 
-mix_model mix_model_of(const gguf_facts *f) {
+mix_model mix_model_of(const model_facts *f) {
     mix_model m = {.arch = f->arch, .n_blocks = -1};
     if (!strcmp(f->arch, "clip")) m.n_blocks = 0; /* llama.cpp does not read how many the parts have */
-    gguf_fact_int(f, "block_count", &m.n_blocks);
-    gguf_fact_int(f, "attention.head_count", &m.n_head);
+    model_fact_int(f, "block_count", &m.n_blocks);
+    model_fact_int(f, "attention.head_count", &m.n_head);
     m.n_head_kv = m.n_head;
-    gguf_fact_int(f, "attention.head_count_kv", &m.n_head_kv);
-    gguf_fact_int(f, "expert_count", &m.n_expert);
+    model_fact_int(f, "attention.head_count_kv", &m.n_head_kv);
+    model_fact_int(f, "expert_count", &m.n_expert);
     return m;
 }
 
@@ -168,7 +168,7 @@ static uint32_t place_facts(int64_t i, int64_t n) {
 /* The block number of a feed-forward tensor in a model with experts, where it is the place. */
 static bool expert_block(const run *r, const mix_tensor *t, int64_t *block, gq_error *e) {
     int64_t n = r->model->n_blocks;
-    *block = gguf_block_number(t->name);
+    *block = model_block_number(t->name);
     if (n < 0 || (*block >= 0 && *block < n)) return true;
     if (*block < 0)
         return gq_fail(e,
@@ -356,7 +356,7 @@ bool mix_assign(const mix_model *model, const mix_options *options, const mix_te
 const mix_filetype *mix_prevalent(const mix_tensor *tensors, const mix_choice *choices, size_t n) {
     double weights[GGUF_TYPE_LIMIT] = {0};
     uint32_t most = 0;
-    for (size_t i = 0; i < n; i++) weights[choices[i].type] += (double)gguf_elements(tensors[i].ne);
+    for (size_t i = 0; i < n; i++) weights[choices[i].type] += (double)shape_elements(tensors[i].ne);
     for (uint32_t type = 1; type < GGUF_TYPE_LIMIT; type++)
         if (weights[type] > weights[most]) most = type;
     const mix_filetype *named = mix_filetype_named(gguf_type_name(most));

@@ -5,13 +5,13 @@
 
 bool mix_is_experts(const char *name) { return strstr(name, "_exps") != NULL; }
 
-int64_t mix_experts_used(const gguf_facts *f) {
+int64_t mix_experts_used(const model_facts *f) {
     int64_t used;
-    return gguf_fact_int(f, "expert_used_count", &used) && used > 0 ? used : 0;
+    return model_fact_int(f, "expert_used_count", &used) && used > 0 ? used : 0;
 }
 
-uint64_t mix_matrices_met(const char *name, const uint64_t ne[4], const gguf_facts *f) {
-    uint64_t all = gguf_matrices(ne), used = mix_is_experts(name) ? (uint64_t)mix_experts_used(f) : 0;
+uint64_t mix_matrices_met(const char *name, const uint64_t ne[4], const model_facts *f) {
+    uint64_t all = shape_matrices(ne), used = mix_is_experts(name) ? (uint64_t)mix_experts_used(f) : 0;
     return used > 0 && used < all ? used : all;
 }
 

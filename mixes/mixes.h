@@ -41,7 +41,7 @@ typedef struct mix_model {
     int64_t n_head, n_head_kv,
         n_expert; /* as the rules take them: absent n_head and n_expert are 0, absent n_head_kv is n_head */
 } mix_model;
-mix_model mix_model_of(const gguf_facts *f); /* arch is the facts' own */
+mix_model mix_model_of(const model_facts *f); /* arch is the facts' own */
 
 /* Whether an architecture is one of the image and video models, whose readers want shapes as they were made:
  * a [64, 1] there is no [64]. */
@@ -111,9 +111,9 @@ bool mix_may_lack_importance(const char *name);
 /* Whether a tensor's matrices are a layer's experts, of which a token meets some. */
 bool mix_is_experts(const char *name);
 /* Returns how many experts of a layer a token meets; 0: unknown. */
-int64_t mix_experts_used(const gguf_facts *f);
+int64_t mix_experts_used(const model_facts *f);
 /* Returns how many of a tensor's matrices a token meets: of experts as many as are used, else all. */
-uint64_t mix_matrices_met(const char *name, const uint64_t ne[4], const gguf_facts *f);
+uint64_t mix_matrices_met(const char *name, const uint64_t ne[4], const model_facts *f);
 
 /* The factor of a tensor's relative error that makes errors of different tensors comparable: the power of its
  * outlet's weights (mix_outlet), times the part of the experts that one token meets, times two for an

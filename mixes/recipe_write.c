@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/facts.h"
 #include "mixes/rules.h"
+#include "model/facts.h"
 
 enum {
     MAX_ITEM = 2000
@@ -66,8 +66,8 @@ char *mix_recipe_write(const mix_tensor *tensors, const uint32_t *types, size_t 
     for (size_t i = 0; to && i < n; i++) {
         if (!mix_may_change(&tensors[i])) continue;
         entry *x = &entries[listed++];
-        gguf_block block;
-        bool in_block = gguf_block_leads(tensors[i].name, &block);
+        model_block block;
+        bool in_block = model_block_leads(tensors[i].name, &block);
         x->rest = in_block ? block.rest : tensors[i].name;
         x->block = in_block ? (int64_t)block.number : -1;
         x->type = types[i];

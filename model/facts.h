@@ -6,37 +6,37 @@
 
 #include "model/model.h"
 
-typedef struct gguf_facts {
-    const gguf_kv *kv; /* the model's */
+typedef struct model_facts {
+    const model_kv *kv; /* the model's */
     uint64_t n_kv;
-    const gguf_kv *set; /* stand in for those of the same key; of several the last one */
+    const model_kv *set; /* stand in for those of the same key; of several the last one */
     uint64_t n_set;
     char arch[128]; /* general.architecture; "": unknown */
-} gguf_facts;
+} model_facts;
 
 /* Points into both lists. */
-gguf_facts gguf_facts_of(const gguf_kv *kv, uint64_t n_kv, const gguf_kv *set, uint64_t n_set);
+model_facts model_facts_of(const model_kv *kv, uint64_t n_kv, const model_kv *set, uint64_t n_set);
 /* By whole key; NULL: absent. */
-const gguf_kv *gguf_facts_find(const gguf_facts *f, const char *key);
+const model_kv *model_facts_find(const model_facts *f, const char *key);
 /* Returns the pair under {arch}.name; NULL: absent. */
-const gguf_kv *gguf_fact(const gguf_facts *f, const char *name);
+const model_kv *model_fact(const model_facts *f, const char *name);
 /* Element i of a list of integers or bools; a value that is no list counts for every i. false: there is none,
  * or kv is NULL. */
-bool gguf_fact_at(const gguf_kv *kv, uint64_t i, int64_t *value);
+bool model_fact_at(const model_kv *kv, uint64_t i, int64_t *value);
 /* An integer under {arch}.name, or the first of a list of them; false: not there. */
-bool gguf_fact_int(const gguf_facts *f, const char *name, int64_t *value);
+bool model_fact_int(const model_facts *f, const char *name, int64_t *value);
 
 /* The block in a name: N of the first "blk.N." Numbers with leading zeros or of more than nine digits are
  * none, so that two names never mean one block. */
-typedef struct gguf_block {
+typedef struct model_block {
     uint64_t number;
     const char *digits, *rest; /* where in the name N begins; what is behind the second dot */
-} gguf_block;
-bool gguf_block_in(const char *name, gguf_block *b);
+} model_block;
+bool model_block_in(const char *name, model_block *b);
 /* The same where the name begins with it. */
-bool gguf_block_leads(const char *name, gguf_block *b);
+bool model_block_leads(const char *name, model_block *b);
 /* Returns the block number as llama.cpp reads it to order tensors and count blocks: any number behind a
  * leading "blk.", -1 when there is none; very long ones end at INT64_MAX. */
-int64_t gguf_block_number(const char *name);
+int64_t model_block_number(const char *name);
 
 #endif

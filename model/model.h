@@ -40,15 +40,15 @@ enum {
 
 /* One key-value pair, kept as the raw bytes it has in a GGUF file (little-endian, without the type number),
  * so that writing it again is exact. Strings include their 8-byte length; arrays their 12-byte head. */
-typedef struct gguf_kv {
+typedef struct model_kv {
     const char *key; /* NUL-terminated, no NUL inside */
     uint32_t type;
     const uint8_t *value;
     uint64_t size; /* bytes of value */
-} gguf_kv;
+} model_kv;
 
 /* A tensor as it is delivered. */
-typedef struct gguf_tensor {
+typedef struct model_tensor {
     const char *name;           /* NUL-terminated, no NUL inside, 1..127 bytes */
     uint32_t n_dims;            /* 1..4, as stored */
     uint64_t ne[GGUF_MAX_DIMS]; /* ne[0] is the row length; missing dimensions are 1 */
@@ -57,9 +57,9 @@ typedef struct gguf_tensor {
     uint64_t offset; /* for the container alone: where it finds the tensor */
     uint32_t shard;  /* number of the file that it, or its beginning, is in */
     bool transposed; /* its matrices are stored with rows and columns exchanged */
-} gguf_tensor;
+} model_tensor;
 
-typedef struct gguf_model gguf_model;
+typedef struct model_source model_source;
 
 typedef enum model_advice {
     MODEL_WILL_NEED, /* have the disk fetch it */
@@ -69,28 +69,28 @@ typedef enum model_advice {
 /* The functions that a container supplies. Elements are given by tensor, first and number, both whole blocks.
  * Pointers may be NULL where a comment says so. */
 typedef struct model_container {
-    bool (*read)(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, void *to,
+    bool (*read)(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n, void *to,
                  gq_error *e);
-    void (*advise)(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n,
+    void (*advise)(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,
                    model_advice advice);
     /* Whether nearly nothing of a range of at most 8 MiB is in the page cache. */
-    bool (*is_cold)(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n);
+    bool (*is_cold)(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n);
     /* Folds headers and a sample of the weights into a checksum. */
-    bool (*fold_content)(const gguf_model *m, uint32_t *content, gq_error *e);
+    bool (*fold_content)(const model_source *m, uint32_t *content, gq_error *e);
     /* Two files that were not written together; NULL: there are none such. */
-    bool (*mixed)(const gguf_model *m, uint32_t *file, uint32_t *other);
+    bool (*mixed)(const model_source *m, uint32_t *file, uint32_t *other);
     /* Byte in its file where a tensor's elements begin. */
-    uint64_t (*stored_at)(const gguf_model *m, const gguf_tensor *t);
+    uint64_t (*stored_at)(const model_source *m, const model_tensor *t);
     void (*close)(void *state);
 } model_container;
 
-struct gguf_model {
+struct model_source {
     const char *path; /* of the model, for messages: of its first file, or its folder */
-    const gguf_kv *kv;
+    const model_kv *kv;
     uint64_t n_kv;
     uint64_t n_tensors;
-    gguf_tensor **tensors; /* in the order in which they are stored; unique names */
-    gguf_tensor **by_name; /* the same by name, for gguf_model_tensor */
+    model_tensor **tensors; /* in the order in which they are stored; unique names */
+    model_tensor **by_name; /* the same by name, for model_tensor_named */
     uint32_t n_files;
     const gq_file **files; /* for their names, sizes and identity; what is in them only the container reads */
     uint32_t version;      /* of the container's format */
@@ -101,41 +101,42 @@ struct gguf_model {
 
 /* Sorts the list of tensors by name into m->by_name; a name that is there twice is an error. For containers.
  */
-bool model_index_names(gguf_model *m, gq_error *e);
+bool model_index_names(model_source *m, gq_error *e);
 /* Also of a model of zeros. */
-void gguf_model_close(gguf_model *m);
+void model_close(model_source *m);
 
 /* ---- tensors ---- */
 
-const gguf_tensor *gguf_model_tensor(const gguf_model *m, const char *name); /* NULL: no such tensor */
+const model_tensor *model_tensor_named(const model_source *m, const char *name); /* NULL: no such tensor */
 /* The file that a tensor is in, for messages. */
-const char *gguf_model_path(const gguf_model *m, const gguf_tensor *t);
-static inline bool gguf_is_matrix(const uint64_t ne[GGUF_MAX_DIMS]) { return ne[0] > 1 && ne[1] > 1; }
+const char *model_file_path(const model_source *m, const model_tensor *t);
+static inline bool shape_is_matrix(const uint64_t ne[GGUF_MAX_DIMS]) { return ne[0] > 1 && ne[1] > 1; }
 /* Read n elements of a tensor from `first` on in their delivered type; both whole blocks. Safe from several
  * threads at once. */
-bool gguf_model_read(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, void *to,
-                     gq_error *e);
+bool model_read(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n, void *to,
+                gq_error *e);
 /* Tell the system what will or will not be read. */
-void model_advise(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n, model_advice advice);
-bool model_is_cold(const gguf_model *m, const gguf_tensor *t, uint64_t first, uint64_t n);
-uint64_t model_stored_at(const gguf_model *m, const gguf_tensor *t);
+void model_advise(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,
+                  model_advice advice);
+bool model_is_cold(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n);
+uint64_t model_stored_at(const model_source *m, const model_tensor *t);
 
 /* ---- files ---- */
 
-uint64_t model_file_bytes(const gguf_model *m); /* of all files */
+uint64_t model_file_bytes(const model_source *m); /* of all files */
 /* Computes a model's fingerprint: folds its files' times, and its headers with a little of its weights, into
  * two checksums. */
-bool model_fingerprint(const gguf_model *m, uint32_t *times, uint32_t *content, gq_error *e);
+bool model_fingerprint(const model_source *m, uint32_t *times, uint32_t *content, gq_error *e);
 /* Whether none of its files has changed since the model was opened. */
-bool gguf_model_unchanged(const gguf_model *m, gq_error *e);
+bool model_unchanged(const model_source *m, gq_error *e);
 /* Whether a file, told by what stat says of it, is one of the model's: whatever its name, writing it would
  * destroy what is read. */
-bool gguf_model_has_file(const gguf_model *m, uint64_t device, uint64_t inode);
+bool model_has_file(const model_source *m, uint64_t device, uint64_t inode);
 /* A key of ours marks files that were written together: all shards of a set share its number. Others
  * write no such key, and a shard without it is taken as it comes. The number of the first shard that has
  * another than one before it, and that one's; false: there is none. */
 #define GGUF_SET_KEY "gquant.split.digest"
-bool gguf_model_mixed(const gguf_model *m, uint32_t *shard, uint32_t *other);
+bool model_mixed(const model_source *m, uint32_t *shard, uint32_t *other);
 /* A key of ours lists the names of tensors whose matrices are stored transposed, with ne[0] and ne[1]
  * exchanged. */
 #define GGUF_TRANSPOSED_KEY "gquant.transposed"
@@ -149,14 +150,14 @@ uint32_t gguf_value_size(uint32_t type);
 
 /* Metadata look-up by whole key, from the first pair on (for many keys there is base/index.h); NULL when
  * absent. */
-const gguf_kv *gguf_find(const gguf_kv *kv, uint64_t n, const char *key);
+const model_kv *model_kv_find(const model_kv *kv, uint64_t n, const char *key);
 /* Value conversions: false when the type does not fit or kv is NULL. Any integer type is read as int64 (u64
  * above INT64_MAX: false); f32 and f64 as double. */
-bool gguf_kv_int(const gguf_kv *kv, int64_t *value);
-bool gguf_kv_float(const gguf_kv *kv, double *value);
+bool model_kv_int(const model_kv *kv, int64_t *value);
+bool model_kv_float(const model_kv *kv, double *value);
 /* The bytes of a string value (not NUL-terminated; may hold anything). */
-bool gguf_kv_string(const gguf_kv *kv, const char **text, uint64_t *length);
+bool model_kv_string(const model_kv *kv, const char **text, uint64_t *length);
 /* Array head; elements of fixed size start at *elements. */
-bool gguf_kv_array(const gguf_kv *kv, uint32_t *element_type, uint64_t *count, const uint8_t **elements);
+bool model_kv_array(const model_kv *kv, uint32_t *element_type, uint64_t *count, const uint8_t **elements);
 
 #endif

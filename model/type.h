@@ -104,11 +104,11 @@ const gguf_type *gguf_type_named(const char *name);
 const char *gguf_type_name(uint32_t id);
 /* Elements of a tensor, and bytes of n of them, a multiple of block_elements. For whoever counts and lays
  * out: neither looks for overflow, as the reader has refused the tensors of a file for which either overflows
- * (gguf_tensor_measure). */
-static inline uint64_t gguf_elements(const uint64_t ne[4]) { return ne[0] * ne[1] * ne[2] * ne[3]; }
+ * (model_tensor_measure). */
+static inline uint64_t shape_elements(const uint64_t ne[4]) { return ne[0] * ne[1] * ne[2] * ne[3]; }
 /* A tensor's matrices: one of up to two dimensions is one, of three it has one per expert or head. */
-static inline uint64_t gguf_matrices(const uint64_t ne[4]) { return ne[2] * ne[3]; }
-static inline uint64_t gguf_rows(const uint64_t ne[4]) { return ne[1] * gguf_matrices(ne); } /* of all */
+static inline uint64_t shape_matrices(const uint64_t ne[4]) { return ne[2] * ne[3]; }
+static inline uint64_t shape_rows(const uint64_t ne[4]) { return ne[1] * shape_matrices(ne); } /* of all */
 static inline uint64_t gguf_type_bytes(const gguf_type *type, uint64_t n) {
     return n / type->block_elements * type->block_bytes;
 }

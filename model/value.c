@@ -6,12 +6,10 @@ static const struct {
     const char *name;
     uint32_t size; /* bytes; 0: varies */
 } value_types[GGUF_VALUE_TYPES] = {
-    [GGUF_U8] = {"u8", 1},          [GGUF_INT8] = {"i8", 1},
-    [GGUF_U16] = {"u16", 2},        [GGUF_INT16] = {"i16", 2},
-    [GGUF_U32] = {"u32", 4},        [GGUF_INT32] = {"i32", 4},
-    [GGUF_FLOAT32] = {"f32", 4},    [GGUF_BOOL] = {"bool", 1},
-    [GGUF_STRING] = {"string", 0},  [GGUF_ARRAY] = {"array", 0},
-    [GGUF_U64] = {"u64", 8},        [GGUF_INT64] = {"i64", 8},
+    [GGUF_U8] = {"u8", 1},       [GGUF_INT8] = {"i8", 1},   [GGUF_U16] = {"u16", 2},
+    [GGUF_INT16] = {"i16", 2},   [GGUF_U32] = {"u32", 4},   [GGUF_INT32] = {"i32", 4},
+    [GGUF_FLOAT32] = {"f32", 4}, [GGUF_BOOL] = {"bool", 1}, [GGUF_STRING] = {"string", 0},
+    [GGUF_ARRAY] = {"array", 0}, [GGUF_U64] = {"u64", 8},   [GGUF_INT64] = {"i64", 8},
     [GGUF_FLOAT64] = {"f64", 8},
 };
 
@@ -20,13 +18,13 @@ const char *gguf_value_name(uint32_t type) {
 }
 uint32_t gguf_value_size(uint32_t type) { return type < GGUF_VALUE_TYPES ? value_types[type].size : 0; }
 
-const gguf_kv *gguf_find(const gguf_kv *kv, uint64_t n, const char *key) {
+const model_kv *model_kv_find(const model_kv *kv, uint64_t n, const char *key) {
     for (uint64_t i = 0; i < n; i++)
         if (strcmp(kv[i].key, key) == 0) return &kv[i];
     return NULL;
 }
 
-bool gguf_kv_int(const gguf_kv *kv, int64_t *value) {
+bool model_kv_int(const model_kv *kv, int64_t *value) {
     if (!kv || kv->size > 8) return false;
     uint64_t bits = 0;
     memcpy(&bits, kv->value, kv->size);
@@ -54,7 +52,7 @@ bool gguf_kv_int(const gguf_kv *kv, int64_t *value) {
     }
 }
 
-bool gguf_kv_float(const gguf_kv *kv, double *value) {
+bool model_kv_float(const model_kv *kv, double *value) {
     float single;
     if (kv && kv->type == GGUF_FLOAT64) {
         memcpy(value, kv->value, sizeof *value);
@@ -66,14 +64,14 @@ bool gguf_kv_float(const gguf_kv *kv, double *value) {
     return true;
 }
 
-bool gguf_kv_string(const gguf_kv *kv, const char **text, uint64_t *length) {
+bool model_kv_string(const model_kv *kv, const char **text, uint64_t *length) {
     if (!kv || kv->type != GGUF_STRING) return false;
     memcpy(length, kv->value, sizeof *length);
     *text = (const char *)kv->value + GGUF_STRING_HEAD;
     return true;
 }
 
-bool gguf_kv_array(const gguf_kv *kv, uint32_t *element_type, uint64_t *count, const uint8_t **elements) {
+bool model_kv_array(const model_kv *kv, uint32_t *element_type, uint64_t *count, const uint8_t **elements) {
     if (!kv || kv->type != GGUF_ARRAY) return false;
     memcpy(element_type, kv->value, sizeof *element_type);
     memcpy(count, kv->value + sizeof *element_type, sizeof *count);

@@ -68,16 +68,16 @@ static bool leads_to(const char *path, const struct stat *to) {
     return path && stat(path, &st) == 0 && st.st_dev == to->st_dev && st.st_ino == to->st_ino;
 }
 
-bool files_is_input(const char *path, const gguf_model *model, const char *const *others, size_t n) {
+bool files_is_input(const char *path, const model_source *model, const char *const *others, size_t n) {
     struct stat st;
     if (stat(path, &st) != 0) return false;
-    bool is = model && gguf_model_has_file(model, st.st_dev, st.st_ino);
+    bool is = model && model_has_file(model, st.st_dev, st.st_ino);
     for (size_t i = 0; !is && i < n; i++) is = leads_to(others[i], &st);
     return is;
 }
 
 /* Until a file is whole it has another name, which may be an input's, too. */
-bool files_check_inputs(const char *path, const gguf_model *model, const char *const *others, size_t n,
+bool files_check_inputs(const char *path, const model_source *model, const char *const *others, size_t n,
                         gq_error *e) {
     static const char *const suffixes[] = {NULL, FILES_NEW_SUFFIX, FILES_LOGITS_SUFFIX};
     bool ok = true;
@@ -98,14 +98,14 @@ char *files_measure_path(const char *input) {
 
 /* An input may be a model: then all its shards are inputs, and what was measured of it. */
 static bool check_model(const char *path, const char *input, gq_error *e) {
-    gguf_model model;
+    model_source model;
     gq_error unused;
     char *kept = files_measure_path(input);
     if (!kept) return gq_fail_memory(e, strlen(input));
     bool ok = files_check_inputs(path, NULL, (const char *const[]){kept}, 1, e);
     if (ok && input_open(&model, input, &unused)) {
         ok = files_check_inputs(path, &model, NULL, 0, e);
-        gguf_model_close(&model);
+        model_close(&model);
     }
     free(kept);
     return ok;

@@ -19,11 +19,11 @@ bool files_write(const char *path, bool replace, const file_piece *pieces, size_
 /* Whether a file of that name may be written without destroying what is read, by whatever name: one of the
  * model's, or of the n others, which may be NULL or lead nowhere. Its hidden names are none of them either.
  * model: NULL: none. */
-bool files_check_inputs(const char *path, const gguf_model *model, const char *const *others, size_t n,
+bool files_check_inputs(const char *path, const model_source *model, const char *const *others, size_t n,
                         gq_error *e);
 
 /* Whether a file of that very name is one of these; takes no memory. */
-bool files_is_input(const char *path, const gguf_model *model, const char *const *others, size_t n);
+bool files_is_input(const char *path, const model_source *model, const char *const *others, size_t n);
 
 /* Removes what a killed run has left of a small file that it was writing. */
 void files_remove_left(const char *path);

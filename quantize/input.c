@@ -2,8 +2,8 @@
 
 #include "gguf/gguf.h"
 
-bool input_open(gguf_model *m, const char *path, gq_error *e) {
+bool input_open(model_source *m, const char *path, gq_error *e) {
     if (gguf_model_open(m, path, e)) return true;
-    *m = (gguf_model){.path = NULL};
+    *m = (model_source){.path = NULL};
     return false;
 }

@@ -5,7 +5,7 @@
 #include "model/model.h"
 
 /* A GGUF file or any shard of a split one. Everything is checked except the weights. On failure *m is fit for
- * gguf_model_close. */
-bool input_open(gguf_model *m, const char *path, gq_error *e);
+ * model_close. */
+bool input_open(model_source *m, const char *path, gq_error *e);
 
 #endif

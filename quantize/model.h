@@ -6,7 +6,7 @@
 #include "quantize/gquant.h"
 
 struct gq_model {
-    gguf_model file;
+    model_source file;
     gq_metadata *metadata;
     gq_stored *tensors;
     gq_model_facts facts;

@@ -185,14 +185,14 @@ char *shards_above(const char *folder, uint64_t most) {
     file_list files = files_first(folder);
     char *above = NULL;
     for (size_t i = 0; !above && i < files.n; i++) {
-        gguf_model m = open_model(in_folder(folder, files.names[i]));
+        model_source m = open_model(in_folder(folder, files.names[i]));
         for (uint32_t k = 0; k < gguf_container_of(&m)->n_shards; k++)
             if (gguf_container_of(&m)->shards[k].file.size > most &&
                 gguf_container_of(&m)->shards[k].n_tensors > 1)
                 above = text_of("shard %u of %s has %llu bytes and %llu tensors", k + 1, files.names[i],
                                 (unsigned long long)gguf_container_of(&m)->shards[k].file.size,
                                 (unsigned long long)gguf_container_of(&m)->shards[k].n_tensors);
-        gguf_model_close(&m);
+        model_close(&m);
     }
     files_free(&files);
     return above;

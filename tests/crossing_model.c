@@ -136,7 +136,7 @@ static void draw_tensors(crossing_model *m) {
 
 /* ---- their values ---- */
 
-static uint64_t elements(const crossing_tensor *t) { return gguf_elements(t->ne); }
+static uint64_t elements(const crossing_tensor *t) { return shape_elements(t->ne); }
 
 /* Values of another size, or all alike. */
 static float *draw_extremes(crossing_model *m, const crossing_tensor *t) {

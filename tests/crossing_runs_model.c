@@ -44,9 +44,9 @@ static uint32_t draw_matrix_type(void) {
     return types[below(4)];
 }
 
-static void note_tensors(crossing_model *m, const gguf_model *file) {
+static void note_tensors(crossing_model *m, const model_source *file) {
     for (uint64_t i = 0; i < file->n_tensors && m->n < CROSSING_TENSORS; i++) {
-        const gguf_tensor *t = file->tensors[i];
+        const model_tensor *t = file->tensors[i];
         crossing_tensor *to = &m->tensors[m->n++];
         snprintf(to->name, sizeof to->name, "%s", t->name);
         memcpy(to->ne, t->ne, sizeof to->ne);
@@ -55,9 +55,9 @@ static void note_tensors(crossing_model *m, const gguf_model *file) {
 }
 
 /* A weight that is no number. */
-static void spoil(crossing_model *m, const gguf_model *file, const char *path) {
+static void spoil(crossing_model *m, const model_source *file, const char *path) {
     static const uint8_t nan[4] = {0, 0, 0xc0, 0x7f}, nan_of_f16[2] = {0, 0x7e};
-    const gguf_tensor *t = file->tensors[below(file->n_tensors)];
+    const model_tensor *t = file->tensors[below(file->n_tensors)];
     size_t size = t->type->id == GGUF_F32 ? 4 : 2;
     const uint8_t *bytes = t->type->id == GGUF_F16 ? nan_of_f16 : nan + 4 - size;
     if (t->type->quantized) return;
@@ -109,9 +109,9 @@ void crossing_model_draw_running(crossing_model *m, const char *folder) {
     if (m->letters) token_model_letters(made, chance(50));
     model_write(made, path);
     model_free(made);
-    gguf_model file = open_model(path);
+    model_source file = open_model(path);
     note_tensors(m, &file);
     if (chance(4)) spoil(m, &file, path);
-    gguf_model_close(&file);
+    model_close(&file);
     write_tokens(folder);
 }

@@ -217,7 +217,7 @@ void after_other_options(void) {
 }
 
 /* The tensor's bytes, each changed a little, which leaves numbers finite. */
-static void change_tensor(const gguf_tensor *t, const char *path, bool same_age) {
+static void change_tensor(const model_tensor *t, const char *path, bool same_age) {
     int fd = open(path, O_RDWR);
     uint8_t *bytes = malloc(t->size);
     struct stat st;
@@ -232,24 +232,24 @@ static void change_tensor(const gguf_tensor *t, const char *path, bool same_age)
 /* The input is another one now, of the same size and the same age. */
 void after_another_input(void) {
     const char *where = new_folder("changed"), *name = crossing_model_input(&at.model);
-    gguf_model m = open_model(in_folder(in_folder(at.folder, "in"), name));
-    const gguf_tensor *t = m.n_tensors ? m.tensors[below(m.n_tensors)] : NULL;
+    model_source m = open_model(in_folder(in_folder(at.folder, "in"), name));
+    const model_tensor *t = m.n_tensors ? m.tensors[below(m.n_tensors)] : NULL;
     if (t) {
-        const char *path = gguf_model_path(&m, t);
+        const char *path = model_file_path(&m, t);
         change_tensor(t, path, true);
         bool unfinished = leave_unfinished(where, all_words(&at.options, any_threads()));
         change_tensor(t, path, true);
         if (unfinished) not_mixed(where, false);
     }
-    gguf_model_close(&m);
+    model_close(&m);
 }
 
 void change_input(void) {
     const char *name = crossing_model_input(&at.model);
-    gguf_model m = open_model(in_folder(in_folder(at.folder, "in"), name));
-    const gguf_tensor *t = m.tensors[below(m.n_tensors)];
+    model_source m = open_model(in_folder(in_folder(at.folder, "in"), name));
+    const model_tensor *t = m.tensors[below(m.n_tensors)];
     change_tensor(t, m.files[t->shard]->path, false);
-    gguf_model_close(&m);
+    model_close(&m);
 }
 
 /* Cut into shards or not, the model is the same. */

@@ -33,7 +33,7 @@ static double now(void) {
 }
 
 int main(int argc, char **argv) {
-    gguf_model g;
+    model_source g;
     gq_error e;
     if (argc < 7) return fprintf(stderr, "usage: forward_run MODEL TOKENS N WINDOW THREADS OUT\n"), 2;
     size_t n = strtoul(argv[3], NULL, 10), context = strtoul(argv[4], NULL, 10), vocabulary;
@@ -54,6 +54,6 @@ int main(int argc, char **argv) {
     printf("tokens %zu vocab %zu ppl %.6f seconds %.3f tokens_per_s %.1f\n", run.n, vocabulary,
            perplexity(logits, &run, vocabulary), seconds, (double)run.n / seconds);
     free(logits), free(ids), free(tokens);
-    gguf_model_close(&g);
+    model_close(&g);
     return 0;
 }

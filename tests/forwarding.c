@@ -13,7 +13,7 @@ typedef struct running {
     float *x, *z;
 } running;
 
-static bool start(running *r, const gguf_model *g, const forwarding *f, gq_error *e) {
+static bool start(running *r, const model_source *g, const forwarding *f, gq_error *e) {
     size_t windows = f->windows ? f->windows : f->n / f->context;
     if (!(r->m = forward_model_new(g, e))) return false;
     const forward_sizes *s = forward_model_sizes(r->m);
@@ -69,7 +69,7 @@ static bool head(running *r, const forwarding *f, float *logits, gq_error *e) {
     return true;
 }
 
-float *forward_whole(const gguf_model *g, const forwarding *f, size_t *vocabulary, gq_error *e) {
+float *forward_whole(const model_source *g, const forwarding *f, size_t *vocabulary, gq_error *e) {
     running r = {0};
     float *logits = NULL;
     bool ok = start(&r, g, f, e);

@@ -15,6 +15,6 @@ typedef struct forwarding {
 } forwarding;
 
 /* Logits of each token, vocabulary after vocabulary; malloc'ed. NULL: e says why. */
-float *forward_whole(const gguf_model *g, const forwarding *f, size_t *vocabulary, gq_error *e);
+float *forward_whole(const model_source *g, const forwarding *f, size_t *vocabulary, gq_error *e);
 
 #endif

@@ -67,7 +67,7 @@ static inline void pad(bytes *b, size_t alignment) {
 /* ---- tried on the reader; both free the bytes ---- */
 
 /* Read a copy that ends where the file ends, so that a sanitizer sees a read past the end. */
-static inline bool opens(const bytes *b, gguf_model *m, gq_error *e, void **copy) {
+static inline bool opens(const bytes *b, model_source *m, gq_error *e, void **copy) {
     *copy = malloc(b->n ? b->n : 1);
     assert_non_null(*copy);
     if (b->n) memcpy(*copy, b->data, b->n);
@@ -75,24 +75,24 @@ static inline bool opens(const bytes *b, gguf_model *m, gq_error *e, void **copy
 }
 
 static inline void assert_accepted(bytes b) {
-    gguf_model m;
+    model_source m;
     gq_error e;
     void *copy;
     if (!opens(&b, &m, &e, &copy)) fail_msg("refused: %s", e.text);
-    gguf_model_close(&m);
+    model_close(&m);
     free(copy);
     free(b.data);
 }
 
 /* Refused, and the message names the file and says `first` and `second`. */
 static inline void assert_refused(bytes b, const char *first, const char *second) {
-    gguf_model m;
+    model_source m;
     gq_error e;
     void *copy;
     if (opens(&b, &m, &e, &copy)) fail_msg("accepted although: %s %s", first, second);
     if (!strstr(e.text, "made.gguf") || !strstr(e.text, first) || !strstr(e.text, second))
         fail_msg("'%s' and '%s' expected in: %s", first, second, e.text);
-    gguf_model_close(&m);
+    model_close(&m);
     free(copy);
     free(b.data);
 }

@@ -189,15 +189,15 @@ const char *failure(const gq_options *options) {
     return e.text;
 }
 
-gguf_model open_model(const char *path) {
-    gguf_model m;
+model_source open_model(const char *path) {
+    model_source m;
     gq_error e;
     if (!gguf_model_open(&m, path, &e)) fail_msg("%s", e.text);
     return m;
 }
 
-uint8_t *tensor_bytes(const gguf_model *m, const char *name, uint64_t *size) {
-    const gguf_tensor *t = gguf_model_tensor(m, name);
+uint8_t *tensor_bytes(const model_source *m, const char *name, uint64_t *size) {
+    const model_tensor *t = model_tensor_named(m, name);
     if (!t) fail_msg("no tensor %s", name);
     uint8_t *bytes = malloc(t->size + 1);
     assert_true(gq_file_read(&gguf_container_of(m)->shards[t->shard].file, t->offset, bytes, t->size, NULL));
@@ -205,10 +205,10 @@ uint8_t *tensor_bytes(const gguf_model *m, const char *name, uint64_t *size) {
     return bytes;
 }
 
-float *tensor_values(const gguf_model *m, const char *name, uint64_t *n) {
+float *tensor_values(const model_source *m, const char *name, uint64_t *n) {
     uint64_t size;
     uint8_t *bytes = tensor_bytes(m, name, &size);
-    const gguf_tensor *t = gguf_model_tensor(m, name);
+    const model_tensor *t = model_tensor_named(m, name);
     *n = size / t->type->block_bytes * t->type->block_elements;
     float *values = malloc(4 * *n + 4);
     assert_true(reference_decode(t->type->id, bytes, values, *n));

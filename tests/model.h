@@ -40,10 +40,10 @@ bool warned(const gq_plan *plan, const char *text);
 const char *failure(const gq_options *options);
 
 /* Opened files, for looking inside; fails the test. */
-gguf_model open_model(const char *path);
+model_source open_model(const char *path);
 /* A tensor's bytes, malloc'ed, and decoded values. */
-uint8_t *tensor_bytes(const gguf_model *m, const char *name, uint64_t *size);
-float *tensor_values(const gguf_model *m, const char *name, uint64_t *n);
+uint8_t *tensor_bytes(const model_source *m, const char *name, uint64_t *size);
+float *tensor_values(const model_source *m, const char *name, uint64_t *n);
 void assert_same_file(const char *a, const char *b);
 /* Number of entries of a folder, hidden ones included. */
 size_t count_files(const char *folder);

@@ -79,7 +79,8 @@ static void an_array_grows(void **state) {
     size_t before = capacity;
     uint32_t *kept = items;
     assert_false(memory_grow(&items, &capacity, UINT64_MAX, sizeof *items, &e));
-    assert_false(memory_grow(&items, &capacity, UINT64_MAX / 4 - 1, sizeof *items, &e)); /* fits 64 bits, and no object */
+    assert_false(memory_grow(&items, &capacity, UINT64_MAX / 4 - 1, sizeof *items,
+                             &e)); /* fits 64 bits, and no object */
     assert_true(e.status == GQ_FAILED && capacity == before && items == kept && items[9999] == 9999);
     free(items);
 }

@@ -108,7 +108,7 @@ static void what_was_measured_does_not_count(void **state) {
 
 /* Bytes that a sample of so many tokens takes with its states in memory, beside all else that there is. */
 static uint64_t sample_bytes(const char *name, size_t tokens) {
-    gguf_model file;
+    model_source file;
     gq_error e;
     assert_true(input_open(&file, path(name), &e));
     const forward_model *m = forward_model_new(&file, &e);
@@ -117,7 +117,7 @@ static uint64_t sample_bytes(const char *name, size_t tokens) {
     forward_bounds bounds = forward_bounds_of(&job, &m, 1, false);
     assert_false(bounds.in_file);
     forward_model_free((forward_model *)(uintptr_t)m);
-    gguf_model_close(&file);
+    model_close(&file);
     return bounds.peak;
 }
 

@@ -96,14 +96,14 @@ static void test_convert(void **state) {
     GQUANT_SAYS(1, "--force", "imatrix", "convert", matrix, gguf);
     GQUANT(0, "--quiet", source, in_folder(folder, "a.gguf"), "--imatrix", matrix, "Q4_0");
     GQUANT(0, "--quiet", source, in_folder(folder, "b.gguf"), "--imatrix", back, "Q4_0");
-    gguf_model a = open_model(in_folder(folder, "a.gguf")), b = open_model(in_folder(folder, "b.gguf"));
+    model_source a = open_model(in_folder(folder, "a.gguf")), b = open_model(in_folder(folder, "b.gguf"));
     for (uint64_t i = 0; i < a.n_tensors; i++) { /* the same importance, so the same weights */
         uint64_t n;
         uint8_t *x = tensor_bytes(&a, a.tensors[i]->name, &n), *y = tensor_bytes(&b, a.tensors[i]->name, &n);
         assert_memory_equal(x, y, n);
         free(x), free(y);
     }
-    gguf_model_close(&a), gguf_model_close(&b);
+    model_close(&a), model_close(&b);
     unlink(gguf), unlink(back), unlink(in_folder(folder, "a.gguf")), unlink(in_folder(folder, "b.gguf"));
 }
 

@@ -41,7 +41,7 @@ static void test_info(void **state) {
     EXPECT("blk.1.ffn_down.weight", 0, "info", source);
     char *text = OUTPUT(0, "info", "--json", source);
     json *j = json_parse(text);
-    gguf_model m = open_model(source);
+    model_source m = open_model(source);
     assert_int_equal(json_need(j, "tensors")->n, m.n_tensors);
     assert_int_equal(json_need(j, "metadata")->n, gguf_container_of(&m)->shards[0].n_kv);
     for (uint64_t i = 0; i < m.n_tensors; i++) {
@@ -56,7 +56,7 @@ static void test_info(void **state) {
     const json *tokens = named(metadata, "key", "tokenizer.ggml.tokens");
     assert_true(json_number(tokens, "count", 0) == 1024);
     assert_string_equal(json_need(tokens, "values")->items[1].text, "<s>");
-    gguf_model_close(&m);
+    model_close(&m);
     json_free(j), free(text);
     GQUANT_SAYS(1, "absent", "info", in_folder(folder, "absent"));
 }
@@ -252,9 +252,9 @@ static void test_verify_compares_types(void **state) {
 
 /* Change one byte of a tensor in a file. */
 static void spoil(const char *path, const char *tensor, uint64_t at, uint8_t byte) {
-    gguf_model m = open_model(path);
-    uint64_t offset = gguf_model_tensor(&m, tensor)->offset;
-    gguf_model_close(&m);
+    model_source m = open_model(path);
+    uint64_t offset = model_tensor_named(&m, tensor)->offset;
+    model_close(&m);
     FILE *f = fopen(path, "r+b");
     assert_non_null(f);
     fseek(f, (long)(offset + at), SEEK_SET);

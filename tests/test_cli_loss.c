@@ -29,7 +29,7 @@ static void make(const char *path, size_t n_tensors) {
 }
 
 static double error_between(const char *a, const char *b, const char *name) {
-    gguf_model models[2] = {open_model(a), open_model(b)};
+    model_source models[2] = {open_model(a), open_model(b)};
     uint64_t n;
     float *x = tensor_values(&models[0], name, &n), *y = tensor_values(&models[1], name, &n);
     double x2 = 0, e2 = 0;
@@ -38,7 +38,7 @@ static double error_between(const char *a, const char *b, const char *name) {
         x2 += (double)x[i] * (double)x[i], e2 += e * e;
     }
     free(x), free(y);
-    gguf_model_close(&models[0]), gguf_model_close(&models[1]);
+    model_close(&models[0]), model_close(&models[1]);
     return sqrt(e2 / x2);
 }
 

@@ -30,30 +30,30 @@ static bool rewritten(const char *key) {
 }
 
 static const char *kept_faithfully(const char *in_path, const char *out_path, gq_error *e) {
-    gguf_model in, out;
+    model_source in, out;
     if (!gguf_model_open(&in, in_path, e)) return "the reader refuses the input";
     if (!gguf_model_open(&out, out_path, e)) {
-        gguf_model_close(&in);
+        model_close(&in);
         return "the output is not a valid GGUF";
     }
     const char *wrong = in.n_tensors == out.n_tensors ? NULL : "another number of tensors";
     for (uint64_t i = 0; !wrong && i < in.n_tensors; i++) {
-        const gguf_tensor *t = gguf_model_tensor(&out, in.tensors[i]->name);
+        const model_tensor *t = model_tensor_named(&out, in.tensors[i]->name);
         if (!t || memcmp(t->ne, in.tensors[i]->ne, sizeof t->ne) != 0)
             wrong = "a tensor is missing or reshaped";
     }
     const gguf_shard *a = &gguf_container_of(&in)->shards[0], *b = &gguf_container_of(&out)->shards[0];
     for (uint64_t i = 0; !wrong && i < a->n_kv; i++) {
         if (rewritten(a->kv[i].key)) continue;
-        const gguf_kv *kv = gguf_find(b->kv, b->n_kv, a->kv[i].key);
+        const model_kv *kv = model_kv_find(b->kv, b->n_kv, a->kv[i].key);
         if (!kv || kv->type != a->kv[i].type || kv->size != a->kv[i].size ||
             memcmp(kv->value, a->kv[i].value, kv->size) != 0)
             wrong = "a metadata value is missing or changed";
     }
     for (uint64_t i = 0; !wrong && i < b->n_kv; i++)
-        if (!rewritten(b->kv[i].key) && !gguf_find(a->kv, a->n_kv, b->kv[i].key))
+        if (!rewritten(b->kv[i].key) && !model_kv_find(a->kv, a->n_kv, b->kv[i].key))
             wrong = "a metadata key is new";
-    gguf_model_close(&in), gguf_model_close(&out);
+    model_close(&in), model_close(&out);
     return wrong;
 }
 

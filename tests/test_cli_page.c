@@ -116,10 +116,10 @@ static void test_run(void **state) {
     need_chromium();
     const char *page = in_folder(folder, "r.html"), *out = in_folder(folder, "out.gguf");
     GQUANT(0, "-q", "-r", page, "--imatrix", matrix, source, out, "Q4_K_M");
-    gguf_model m = open_model(out);
+    model_source m = open_model(out);
     size_t n = m.n_tensors, norms = 0;
     for (size_t i = 0; i < n; i++) norms += strstr(m.tensors[i]->name, "norm") != NULL;
-    gguf_model_close(&m);
+    model_close(&m);
     char *dom = rendered(page, "");
     assert_non_null(strstr(dom, "data-ready=\"yes\""));
     assert_rows(dom, "tensors", n);
@@ -161,7 +161,7 @@ static void test_copies(void **state) {
                *b = in_folder(folder, "model-Q8_0.gguf"), *c = in_folder(folder, "model-Q4_K_M.gguf");
     GQUANT(0, "-q", "--out-dir", folder, source, "Q4_0", "Q8_0", "Q4_K_M");
     GQUANT(0, "compare", "-q", "-r", page, source, a, b, c);
-    gguf_model m = open_model(a);
+    model_source m = open_model(a);
     char *dom = rendered(page, "");
     assert_non_null(strstr(dom, "data-ready=\"yes\""));
     assert_rows(dom, "outputs", 3);
@@ -176,7 +176,7 @@ static void test_copies(void **state) {
     assert_null(strstr(dom, "id=\"copies\""));
     free(dom);
     assert_narrow(page);
-    gguf_model_close(&m);
+    model_close(&m);
     unlink(page), unlink(a), unlink(b), unlink(c);
 }
 

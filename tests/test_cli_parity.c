@@ -89,20 +89,20 @@ static void test_importance_filters(void **state) {
 /* ---- metadata ---- */
 
 static bool metadata_holds(const char *path, const char *key, const char *text) {
-    gguf_model m;
+    model_source m;
     gq_error e;
     if (!gguf_model_open(&m, path, &e)) fail_msg("%s", e.text);
-    const gguf_kv *kv = gguf_find(m.kv, m.n_kv, key);
+    const model_kv *kv = model_kv_find(m.kv, m.n_kv, key);
     const char *value;
     uint64_t length;
     int64_t number;
     bool found = false;
     char digits[32];
-    if (kv && gguf_kv_string(kv, &value, &length))
+    if (kv && model_kv_string(kv, &value, &length))
         found = length == strlen(text) && !memcmp(value, text, length);
-    if (kv && gguf_kv_int(kv, &number))
+    if (kv && model_kv_int(kv, &number))
         snprintf(digits, sizeof digits, "%lld", (long long)number), found = !strcmp(digits, text);
-    gguf_model_close(&m);
+    model_close(&m);
     return found;
 }
 

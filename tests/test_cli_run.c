@@ -16,17 +16,17 @@
 
 /* Same tensors and shapes as the input, types as the plan said. */
 static void check_output(const char *path, const json *plan) {
-    gguf_model in, out;
+    model_source in, out;
     gq_error e;
     if (!gguf_model_open(&in, source, &e) || !gguf_model_open(&out, path, &e)) fail_msg("%s", e.text);
     assert_int_equal(in.n_tensors, out.n_tensors);
     for (uint64_t i = 0; i < in.n_tensors; i++) {
-        const gguf_tensor *a = in.tensors[i], *b = gguf_model_tensor(&out, a->name);
+        const model_tensor *a = in.tensors[i], *b = model_tensor_named(&out, a->name);
         assert_non_null(b);
         assert_memory_equal(a->ne, b->ne, sizeof a->ne);
         assert_string_equal(b->type->name, report_type(plan, a->name));
     }
-    gguf_model_close(&in), gguf_model_close(&out);
+    model_close(&in), model_close(&out);
 }
 
 /* Some types need importance data, which is known before an output exists. */
@@ -74,12 +74,12 @@ static void test_threads_do_not_matter(void **state) {
 
 /* The figures of one tensor, worked out again from the two files with the plain decoders. */
 static void check_losses(const json *tensor, const char *out_path) {
-    gguf_model in, out;
+    model_source in, out;
     gq_error e;
     assert_true(gguf_model_open(&in, source, &e) && gguf_model_open(&out, out_path, &e));
-    const gguf_tensor *a = gguf_model_tensor(&in, json_text(tensor, "name", "")),
-                      *b = gguf_model_tensor(&out, a->name);
-    size_t n = gguf_elements(a->ne);
+    const model_tensor *a = model_tensor_named(&in, json_text(tensor, "name", "")),
+                       *b = model_tensor_named(&out, a->name);
+    size_t n = shape_elements(a->ne);
     uint8_t *bytes_a = malloc(a->size), *bytes_b = malloc(b->size);
     float *x = malloc(n * sizeof *x), *y = malloc(n * sizeof *y);
     assert_true(bytes_a && bytes_b && x && y);
@@ -99,7 +99,7 @@ static void check_losses(const json *tensor, const char *out_path) {
     snprintf(crc, sizeof crc, "%08lx", crc32_z(0, bytes_b, b->size));
     assert_string_equal(json_text(tensor, "crc32", ""), crc);
     free(bytes_a), free(bytes_b), free(x), free(y);
-    gguf_model_close(&in), gguf_model_close(&out);
+    model_close(&in), model_close(&out);
 }
 
 static void test_json_report(void **state) {
@@ -147,12 +147,12 @@ static void test_csv_report(void **state) {
     assert_non_null(strstr(line, "output,tensor,shape,from,to,bits_per_weight"));
     size_t rows = 0, quantized = 0;
     while ((line = strtok(NULL, "\r\n"))) rows++, quantized += strstr(line, ",F16,Q8_0,8.5,") != NULL;
-    gguf_model m;
+    model_source m;
     gq_error e;
     assert_true(gguf_model_open(&m, source, &e));
     assert_int_equal(rows, m.n_tensors);
     assert_true(quantized > 20);
-    gguf_model_close(&m);
+    model_close(&m);
     free(text);
     unlink(out), unlink(path);
 }

@@ -109,7 +109,7 @@ static void reference_data_by_the_record(void **state) {
 }
 
 /* A tensor of the model as floats, and its importance, NULL without; both malloc'ed. */
-static float *weights_of(const gguf_model *m, const gguf_tensor *t) {
+static float *weights_of(const model_source *m, const model_tensor *t) {
     size_t n = t->ne[0] * t->ne[1];
     uint8_t *bytes = malloc(t->size);
     float *x = malloc(4 * n);
@@ -120,7 +120,7 @@ static float *weights_of(const gguf_model *m, const gguf_tensor *t) {
     free(bytes);
     return x;
 }
-static float *importance_of(const imatrix *im, const gguf_tensor *t) {
+static float *importance_of(const imatrix *im, const model_tensor *t) {
     const imatrix_entry *entry = imatrix_find(im, t->name);
     if (!entry) return NULL;
     float *w = malloc(4 * t->ne[0]);
@@ -129,7 +129,7 @@ static float *importance_of(const imatrix *im, const gguf_tensor *t) {
     return w;
 }
 
-static int compare_on(const gguf_tensor *t, const float *x, const float *w, void *library) {
+static int compare_on(const model_tensor *t, const float *x, const float *w, void *library) {
     int worse = 0;
     for (int k = 0; k < N_TYPES; k++) {
         const gguf_type *type = gguf_type_of(recorded[k].type);
@@ -156,14 +156,14 @@ static void trained_model_beside_the_library(void **state) {
     if (!folder) print_message("skipped: GQUANT_PEER does not name the release library's folder\n"), skip();
     void *library = peer_open(folder);
     if (!library) fail_msg("no library in %s", folder);
-    gguf_model model;
+    model_source model;
     imatrix im;
     gq_error e;
     if (!gguf_model_open(&model, shared_path("models/tiny-f16.gguf"), &e)) fail_msg("%s", e.text);
     if (!imatrix_open(&im, shared_path("models/imatrix.dat"), &e)) fail_msg("%s", e.text);
     int worse = 0, compared = 0;
     for (uint64_t i = 0; i < model.n_tensors; i++) {
-        const gguf_tensor *t = model.tensors[i];
+        const model_tensor *t = model.tensors[i];
         if (t->n_dims != 2) continue;
         float *x = weights_of(&model, t), *w = importance_of(&im, t);
         worse += compare_on(t, x, NULL, library);
@@ -172,7 +172,7 @@ static void trained_model_beside_the_library(void **state) {
         compared++;
     }
     imatrix_free(&im);
-    gguf_model_close(&model);
+    model_close(&model);
     assert_int_equal(compared, 58);
     assert_int_equal(worse, 0);
 }

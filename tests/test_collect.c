@@ -11,7 +11,7 @@ static float sum_of(const float *x, size_t context, size_t batch, bool routed) {
     gq_error e;
     imatrix im;
     char name[] = "blk.0.ffn_up_exps.weight";
-    gguf_tensor t = {.name = name};
+    model_tensor t = {.name = name};
     uint32_t token[TOKENS];
     collection *c = collection_new(NULL, context, &e);
     assert_non_null(c);

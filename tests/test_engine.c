@@ -68,10 +68,10 @@ static void cuts_leave_no_trace(void **state) {
     (void)state;
     write_odd_model(path("odd.gguf"));
     quantize(path("odd.gguf"), path("cut.gguf"), "Q4_K_S", 2);
-    gguf_model in = open_model(path("odd.gguf")), out = open_model(path("cut.gguf"));
+    model_source in = open_model(path("odd.gguf")), out = open_model(path("cut.gguf"));
     assert_int_equal(in.n_tensors, out.n_tensors);
     for (uint64_t i = 0; i < out.n_tensors; i++) {
-        const gguf_tensor *t = out.tensors[i];
+        const model_tensor *t = out.tensors[i];
         uint64_t n, size;
         float *x = tensor_values(&in, t->name, &n);
         uint8_t *found = tensor_bytes(&out, t->name, &size), *wanted = malloc(size);
@@ -80,7 +80,7 @@ static void cuts_leave_no_trace(void **state) {
         if (memcmp(found, wanted, size) != 0) fail_msg("%s differs", t->name);
         free(x), free(found), free(wanted);
     }
-    gguf_model_close(&in), gguf_model_close(&out);
+    model_close(&in), model_close(&out);
 }
 
 /* What is not asked for is the default, also for callers who set nothing but files. */
@@ -123,7 +123,7 @@ static void numbers_are_those_of_the_file(void **state) {
                                             .n_outputs = 1,
                                             .threads = 3});
     gq_results *results = must_run(plan);
-    gguf_model in = open_model(path("odd.gguf")), out = open_model(path("numbers.gguf"));
+    model_source in = open_model(path("odd.gguf")), out = open_model(path("numbers.gguf"));
     size_t n;
     const gq_tensor *tensors = gq_plan_tensors(plan, 0, &n);
     const gq_loss *losses = gq_results_losses(results, 0, &n);
@@ -152,7 +152,7 @@ static void numbers_are_those_of_the_file(void **state) {
         }
         free(x), free(y), free(bytes);
     }
-    gguf_model_close(&in), gguf_model_close(&out);
+    model_close(&in), model_close(&out);
     gq_results_free(results), gq_plan_free(plan);
 }
 
@@ -205,10 +205,10 @@ static void alignment_is_kept(void **state) {
     model_write(m, path("aligned.gguf"));
     model_free(m);
     quantize(path("aligned.gguf"), path("aligned-out.gguf"), "Q4_K_S", 2);
-    gguf_model out = open_model(path("aligned-out.gguf"));
+    model_source out = open_model(path("aligned-out.gguf"));
     assert_int_equal(gguf_container_of(&out)->shards[0].alignment, 64);
     for (uint64_t i = 0; i < out.n_tensors; i++) assert_int_equal(out.tensors[i]->offset % 64, 0);
-    gguf_model_close(&out);
+    model_close(&out);
 }
 
 static void models_without_tensors(void **state) {
@@ -217,9 +217,9 @@ static void models_without_tensors(void **state) {
     model_write(m, path("none.gguf"));
     model_free(m);
     quantize(path("none.gguf"), path("none-out.gguf"), "Q4_K_S", 2);
-    gguf_model out = open_model(path("none-out.gguf"));
+    model_source out = open_model(path("none-out.gguf"));
     assert_int_equal(out.n_tensors, 0);
-    gguf_model_close(&out);
+    model_close(&out);
 }
 
 /* ---- weights that must not pass ---- */
@@ -277,9 +277,9 @@ static void scales_of_kept_blocks_are_checked(void **state) {
     model_add(m, "blk.0.attn_q.weight", GGUF_Q8_0, (uint64_t[4]){256, 4}, NULL);
     model_write(m, path("scale.gguf"));
     model_free(m);
-    gguf_model in = open_model(path("scale.gguf"));
+    model_source in = open_model(path("scale.gguf"));
     uint64_t at = in.tensors[0]->offset + 34 * 9;
-    gguf_model_close(&in);
+    model_close(&in);
     size_t n;
     uint8_t *bytes = read_whole(path("scale.gguf"), &n);
     bytes[at] = 0, bytes[at + 1] = 0x7e; /* the tenth block's scale: NaN */

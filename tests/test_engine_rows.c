@@ -65,10 +65,10 @@ static void cuts_leave_no_trace(void **state) {
     write_wide_model();
     gq_results_free(run_wide(path("cut.gguf"), 2));
     if (!imatrix_open(&im, path("wide.dat"), &e)) fail_msg("%s", e.text);
-    gguf_model in = open_model(path("wide.gguf")), out = open_model(path("cut.gguf"));
+    model_source in = open_model(path("wide.gguf")), out = open_model(path("cut.gguf"));
     assert_int_equal(out.n_tensors, N_TENSORS);
     for (uint64_t i = 0; i < out.n_tensors; i++) {
-        const gguf_tensor *t = out.tensors[i];
+        const model_tensor *t = out.tensors[i];
         uint64_t n, size;
         float *x = tensor_values(&in, t->name, &n), *w = malloc(4 * t->ne[0]);
         uint8_t *found = tensor_bytes(&out, t->name, &size), *wanted = malloc(size);
@@ -85,7 +85,7 @@ static void cuts_leave_no_trace(void **state) {
         free(x), free(w), free(found), free(wanted);
     }
     imatrix_free(&im);
-    gguf_model_close(&in), gguf_model_close(&out);
+    model_close(&in), model_close(&out);
 }
 
 static void bytes_and_numbers_for_any_threads(void **state) {

@@ -273,7 +273,7 @@ static long long promised_bytes(void) {
     chunk_sum sum;
     assert_true(journal_open(&j, plan, true, NULL));
     for (uint64_t i = j.begin; j.resumed && i < j.end; i++) {
-        const gguf_tensor *t = plan->sources[chunk_tensor(&plan->chunks, i)].tensor;
+        const model_tensor *t = plan->sources[chunk_tensor(&plan->chunks, i)].tensor;
         bool done = journal_find(&j, i, &sum);
         if (bytes < 0) bytes = 0;
         if (done) bytes += (long long)(gguf_type_bytes(t->type, chunk_at(&plan->chunks, i, t->ne).n));

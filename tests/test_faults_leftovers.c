@@ -247,8 +247,9 @@ static void interrupted_reading_loses_nothing(void **state) {
     static const char *const kinds[] = {"4", "short"}; /* EINTR */
     char one[4096], two[4096];
     snprintf(one, sizeof one, "%s=Q4_0", out), snprintf(two, sizeof two, "%s=Q8_0", path("two.gguf"));
-    const char *const loud[] = {"--threads", "1", in, one, two, NULL},
-                      *const quietly[] = {"-q", "--threads", "1", in, one, two, NULL};
+    const char *const loud[] = {"--threads", "1", in, one, two, NULL}, *const quietly[] = {
+                                                                           "-q", "--threads", "1", in,
+                                                                           one,  two,         NULL};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (int n = 1; n < 24; n++) {
             char fault[32], *says;

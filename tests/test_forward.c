@@ -35,7 +35,7 @@ static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
     (void)e;
     assert_true(in->n_weights >= 1 && in->matrix < in->matrices && in->tokens >= 1);
     for (size_t k = 0; k < in->n_weights; k++) {
-        const gguf_tensor *t = in->weights[k];
+        const model_tensor *t = in->weights[k];
         fed *f = fed_of(l, t->name);
         assert_int_equal(in->features, t->ne[0]);
         assert_int_equal(in->matrices, t->ne[2]);
@@ -54,7 +54,7 @@ static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
 }
 
 static float *run(const char *file, forwarding f) {
-    gguf_model g = open_model(file);
+    model_source g = open_model(file);
     gq_error e;
     size_t vocabulary;
     f.ids = ids, f.n = VARIANT_IDS, f.context = f.context ? f.context : VARIANT_CONTEXT;
@@ -62,7 +62,7 @@ static float *run(const char *file, forwarding f) {
     float *z = forward_whole(&g, &f, &vocabulary, &e);
     if (!z) fail_msg("%s", e.text);
     assert_int_equal(vocabulary, VARIANT_VOCABULARY);
-    gguf_model_close(&g);
+    model_close(&g);
     return z;
 }
 
@@ -182,14 +182,14 @@ static void every_key_matters(void **state) {
             gq_error e;
             size_t vocabulary;
             key[strcspn(key, "=")] = 0;
-            gguf_model g = open_model(written(v, GGUF_F32, key));
+            model_source g = open_model(written(v, GGUF_F32, key));
             float *without = forward_whole(
                 &g, &(forwarding){.ids = ids, .n = VARIANT_IDS, .context = VARIANT_CONTEXT, .threads = 1},
                 &vocabulary, &e);
             if (without && difference(with, without) < 0.01 && !is_idle(v->name, key))
                 fail_msg("%s: without %s logits are the same", v->name, key);
             free(without);
-            gguf_model_close(&g);
+            model_close(&g);
         }
         free(with);
     }
@@ -268,7 +268,7 @@ static void types_are_what_they_decode_to(void **state) {
         v.ff = 64;
         if (gguf_type_of(types[i])->block_elements > 32) v.width = v.ff = 256;
         const char *file = written(&v, types[i], NULL);
-        gguf_model g = open_model(file);
+        model_source g = open_model(file);
         model *m = model_new(variant_arch(&v), 2);
         for (uint64_t k = 0; k < g.n_kv; k++)
             model_set(m, g.kv[k].key, g.kv[k].type, g.kv[k].value, g.kv[k].size);
@@ -280,7 +280,7 @@ static void types_are_what_they_decode_to(void **state) {
         }
         model_write(m, plain);
         model_free(m);
-        gguf_model_close(&g);
+        model_close(&g);
         float *a = run(file, (forwarding){0}), *b = run(plain, (forwarding){0});
         if (memcmp(a, b, LOGITS * sizeof *a) != 0) fail_msg("%s differs", gguf_type_name(types[i]));
         free(a), free(b);

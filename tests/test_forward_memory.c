@@ -17,7 +17,7 @@ static void every_allocation_may_fail(void **state) {
         model *m = variant_model(variant_named(names[k]), GGUF_F32, NULL);
         model_write(m, path("model.gguf"));
         model_free(m);
-        gguf_model g = open_model(path("model.gguf"));
+        model_source g = open_model(path("model.gguf"));
         long n = 1;
         for (bool ok = false; !ok; n++) {
             gq_error e = {0};
@@ -33,7 +33,7 @@ static void every_allocation_may_fail(void **state) {
             free(z);
         }
         assert_true(n > 10);
-        gguf_model_close(&g);
+        model_close(&g);
     }
 }
 

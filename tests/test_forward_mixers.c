@@ -111,12 +111,12 @@ static model *llama_without(const char *const *words) {
     model *m = variant_model(variant_named("llama"), GGUF_F32, NULL);
     model_write(m, path("llama.gguf"));
     model_free(m);
-    gguf_model g = open_model(path("llama.gguf"));
+    model_source g = open_model(path("llama.gguf"));
     m = model_new(NULL, 0);
     for (uint64_t k = 0; k < g.n_kv; k++)
         model_set(m, g.kv[k].key, g.kv[k].type, g.kv[k].value, g.kv[k].size);
     for (uint64_t k = 0; k < g.n_tensors; k++) {
-        const gguf_tensor *t = g.tensors[k];
+        const model_tensor *t = g.tensors[k];
         bool left_out = false;
         for (const char *const *w = words; *w; w++) left_out = left_out || strstr(t->name, *w);
         if (left_out) continue;
@@ -125,7 +125,7 @@ static model *llama_without(const char *const *words) {
         model_add(m, t->name, GGUF_F32, t->ne, x);
         free(x);
     }
-    gguf_model_close(&g);
+    model_close(&g);
     return m;
 }
 
@@ -143,7 +143,7 @@ static void write_hybrid(const char *to, uint32_t taps) {
 /* ---- running a layer ---- */
 
 typedef struct running {
-    gguf_model g;
+    model_source g;
     forward_model *m;
     forward_layer *l;
     threads_pool *pool;
@@ -167,7 +167,7 @@ static running *start(const char *file, const architecture *row) {
 
 static void end(running *r) {
     forward_batch_free(r->b), threads_pool_free(r->pool), forward_layer_free(r->l), forward_model_free(r->m);
-    gguf_model_close(&r->g);
+    model_close(&r->g);
     free(r);
 }
 
@@ -196,7 +196,7 @@ static void assert_same_state(float *a, float *b) {
 /* ---- tests ---- */
 
 /* x + out (b * conv(c * x')), where x' etc. come from the norm of x; plainly, in double. */
-static float *convolved(const gguf_model *g, const float *x) {
+static float *convolved(const model_source *g, const float *x) {
     uint64_t n;
     float *norm = tensor_values(g, "blk.0.attn_norm.weight", &n),
           *in = tensor_values(g, "blk.0.attn_qkv.weight", &n);
@@ -266,7 +266,7 @@ static void a_mixers_matrices_are_fed_and_its_small_weights_are_not(void **state
     running *own = start(path("hybrid.gguf"), &hybrid);
     if (!own->m) fail_msg("%s", own->e.text);
     for (uint64_t i = 0; i < own->g.n_tensors; i++) {
-        const gguf_tensor *t = own->g.tensors[i];
+        const model_tensor *t = own->g.tensors[i];
         bool matrix = !strstr(t->name, "norm") && !strstr(t->name, "token_embd");
         if (forward_feeds(own->m, t) != matrix) fail_msg("%s", t->name);
     }
@@ -304,7 +304,7 @@ static void a_layer_may_have_one_part_alone(void **state) {
     model_write(m, path("ffns.gguf"));
     model_free(m);
     m = llama_without((const char *[]){"attn_norm", "ffn_norm", NULL});
-    gguf_model g = open_model(path("llama.gguf"));
+    model_source g = open_model(path("llama.gguf"));
     for (int i = 0; i < 2; i++) {
         char from[64], to[64];
         snprintf(from, sizeof from, "blk.%d.attn_norm.weight", i),
@@ -315,7 +315,7 @@ static void a_layer_may_have_one_part_alone(void **state) {
             model_add(m, to, GGUF_F32, (uint64_t[4]){WIDTH}, x);
         free(x);
     }
-    gguf_model_close(&g), end(plain);
+    model_close(&g), end(plain);
     model_write(m, path("norms.gguf"));
     model_free(m);
     own = start(path("ffns.gguf"), &only_ffn), plain = start(path("norms.gguf"), NULL);

@@ -82,7 +82,7 @@ static const char *written(const variant *v, uint32_t type, const char *name) {
 }
 
 typedef struct runner {
-    gguf_model g;
+    model_source g;
     forward_model *m;
     forward_job job;
     forward_run *r;
@@ -119,12 +119,12 @@ static void stop(runner *k) {
     forward_run_free(k->r);
     if (k->keep.fd >= 0) close(k->keep.fd);
     forward_model_free(k->m);
-    gguf_model_close(&k->g);
+    model_close(&k->g);
 }
 
 /* The whole model, batch after batch in every layer. */
 static float *reference(const char *file, bool parts, told *to) {
-    gguf_model g = open_model(file);
+    model_source g = open_model(file);
     gq_error e;
     size_t vocabulary;
     begin(to, FORWARD_ON);
@@ -138,7 +138,7 @@ static float *reference(const char *file, bool parts, told *to) {
                                            .site = &(forward_site){take, to}},
                              &vocabulary, &e);
     if (!z) fail_msg("%s", e.text);
-    gguf_model_close(&g);
+    model_close(&g);
     return z;
 }
 
@@ -271,7 +271,7 @@ static void every_token_goes_to_its_experts(void **state) {
 /* ---- replaced weights ---- */
 
 static bool read_rows(void *data, const uint32_t *wanted, size_t n, float *rows, gq_error *e) {
-    const gguf_model *g = data;
+    const model_source *g = data;
     uint64_t all;
     (void)e;
     float *x = tensor_values(g, "token_embd.weight", &all);
@@ -287,12 +287,12 @@ static bool read_nothing(void *data, const uint32_t *wanted, size_t n, float *ro
 }
 
 /* The other model's blocks of the layer's matrices; NULL where it is not a matrix that is told. */
-static uint8_t **replace(runner *k, forward_layer *l, size_t layer, const gguf_model *other) {
+static uint8_t **replace(runner *k, forward_layer *l, size_t layer, const model_source *other) {
     uint8_t **kept = calloc(k->g.n_tensors, sizeof *kept);
     char prefix[32];
     snprintf(prefix, sizeof prefix, "blk.%zu.", layer);
     for (uint64_t i = 0; i < k->g.n_tensors; i++) {
-        const gguf_tensor *t = k->g.tensors[i];
+        const model_tensor *t = k->g.tensors[i];
         uint64_t size;
         if (strncmp(t->name, prefix, strlen(prefix)) != 0 || !forward_feeds(k->m, t)) continue;
         kept[i] = tensor_bytes(other, t->name, &size);
@@ -316,7 +316,7 @@ static void run_replaced(const variant *v, uint32_t type) {
     gq_error e;
     const char *own = written(v, GGUF_F32, "model.gguf"), *other = written(v, type, "other.gguf");
     free(reference(own, false, &expected[0])), free(reference(other, false, &expected[1]));
-    gguf_model g = open_model(other);
+    model_source g = open_model(other);
     start(&k, own, false);
     forward_stream *s[] = {stream_of(&k), stream_of(&k)};
     assert_true(forward_stream_embed(s[0], NULL, &e));
@@ -347,7 +347,7 @@ static void run_replaced(const variant *v, uint32_t type) {
     assert_string_equal(e.text, "no rows");
     for (int i = 0; i < 2; i++) forward_stream_free(s[i]);
     stop(&k);
-    gguf_model_close(&g);
+    model_close(&g);
 }
 
 static void replaced_weights_are_those_of_another_file(void **state) {
@@ -365,7 +365,7 @@ static void replaced_weights_are_those_of_another_file(void **state) {
 /* ---- which weights are fed ---- */
 
 typedef struct named {
-    const gguf_model *g;
+    const model_source *g;
     bool *told; /* by place in the file */
 } named;
 
@@ -381,7 +381,7 @@ static forward_answer note(void *data, const forward_inputs *in, gq_error *e) {
 static void what_is_fed_is_told(void **state) {
     (void)state;
     for (size_t i = 0; variant_at(i); i++) {
-        gguf_model g = open_model(written(variant_at(i), GGUF_F32, "model.gguf"));
+        model_source g = open_model(written(variant_at(i), GGUF_F32, "model.gguf"));
         named n = {&g, calloc(g.n_tensors, sizeof *n.told)};
         gq_error e;
         size_t vocabulary;
@@ -400,7 +400,7 @@ static void what_is_fed_is_told(void **state) {
         }
         forward_model_free(m);
         free(n.told);
-        gguf_model_close(&g);
+        model_close(&g);
     }
 }
 

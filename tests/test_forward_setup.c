@@ -13,13 +13,13 @@ static uint32_t ids[VARIANT_IDS];
 
 /* Set up and, where that works, run. */
 static bool runs(const char *file, gq_error *e) {
-    gguf_model g = open_model(file);
+    model_source g = open_model(file);
     size_t vocabulary;
     float *z = forward_whole(
         &g, &(forwarding){.ids = ids, .n = VARIANT_IDS, .context = VARIANT_CONTEXT, .threads = 1},
         &vocabulary, e);
     free(z);
-    gguf_model_close(&g);
+    model_close(&g);
     return z != NULL;
 }
 
@@ -125,7 +125,7 @@ static void shapes_of_nothing_fit_no_tensor(void **state) {
     model *made = variant_model(variant_named("llama"), GGUF_F32, NULL);
     model_write(made, path("model.gguf"));
     model_free(made);
-    gguf_model g = open_model(path("model.gguf"));
+    model_source g = open_model(path("model.gguf"));
     gq_error e;
     forward_model *m = forward_model_new(&g, &e);
     assert_non_null(m);
@@ -142,7 +142,7 @@ static void shapes_of_nothing_fit_no_tensor(void **state) {
         if (!strstr(e.text, "token_embd.weight has shape [32, 96], expected [")) fail_msg("%s", e.text);
     }
     forward_model_free(m);
-    gguf_model_close(&g);
+    model_close(&g);
     free(taken);
 }
 
@@ -181,12 +181,12 @@ static void write_changed(const change *c) {
     model *m = variant_model(variant_named(c->variant), GGUF_F32, NULL);
     model_write(m, from);
     model_free(m);
-    gguf_model g = open_model(from);
+    model_source g = open_model(from);
     m = model_new(NULL, 0);
     for (uint64_t k = 0; k < g.n_kv; k++)
         model_set(m, g.kv[k].key, g.kv[k].type, g.kv[k].value, g.kv[k].size);
     for (uint64_t k = 0; k < g.n_tensors; k++) {
-        const gguf_tensor *t = g.tensors[k];
+        const model_tensor *t = g.tensors[k];
         uint64_t n, ne[4];
         float *x = tensor_values(&g, t->name, &n);
         bool it = !strcmp(t->name, c->name);
@@ -200,7 +200,7 @@ static void write_changed(const change *c) {
     if (c->how == JOIN) model_add(m, c->name, GGUF_F32, (uint64_t[4]){32}, (float[32]){0});
     model_write(m, path("model.gguf"));
     model_free(m);
-    gguf_model_close(&g);
+    model_close(&g);
 }
 
 static void wrong_tensors_are_named(void **state) {
@@ -279,7 +279,7 @@ static void ids_layers_and_tiles_have_bounds(void **state) {
     bool ran = runs(path("model.gguf"), &e);
     ids[21] = variant_id(21);
     assert_told("an id", ran, &e, "token 96", "96");
-    gguf_model g = open_model(path("model.gguf"));
+    model_source g = open_model(path("model.gguf"));
     forward_model *m = forward_model_new(&g, &e);
     assert_non_null(m);
     forward_layer *l = forward_layer_new(m, &e);
@@ -297,7 +297,7 @@ static void ids_layers_and_tiles_have_bounds(void **state) {
     uint64_t one = forward_batch_bytes(m, 64, 1, 1), two = forward_batch_bytes(m, 64, 2, 1);
     assert_true(one > 64 * 32 * 4 && two > one && two < 2 * one + 1);
     forward_tile_free(t), forward_layer_free(l), forward_model_free(m);
-    gguf_model_close(&g);
+    model_close(&g);
 }
 
 int main(void) {

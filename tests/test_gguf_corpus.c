@@ -65,7 +65,7 @@ static void models_are_accepted_and_refused_as_listed(void **state) {
     for (size_t i = 0; i < list->n; i++) {
         const json *c = &list->items[i];
         char path[4096];
-        gguf_model m;
+        model_source m;
         gq_error e = {.text = ""};
         if (json_get(c, "imatrix") && json_get(c, "imatrix")->kind == KIND_STRING) continue;
         tried++;
@@ -73,7 +73,7 @@ static void models_are_accepted_and_refused_as_listed(void **state) {
         bool opened = gguf_model_open(&m, path, &e);
         const char *fault = judge(c, opened, path, e.text);
         if (fault) print_message("%s: %s: %s\n", json_text(c, "id", ""), fault, e.text), wrong++;
-        gguf_model_close(&m);
+        model_close(&m);
     }
     assert_true(tried > 200);
     assert_int_equal(wrong, 0);

@@ -4,74 +4,74 @@
 #include "model/facts.h"
 #include "tests/support.h"
 
-static const gguf_kv *text(gguf_kv *kv, uint8_t *room, const char *key, const char *value, uint64_t n) {
+static const model_kv *text(model_kv *kv, uint8_t *room, const char *key, const char *value, uint64_t n) {
     memcpy(room, &n, 8), memcpy(room + 8, value, n);
-    *kv = (gguf_kv){.key = key, .type = GGUF_STRING, .value = room, .size = 8 + n};
+    *kv = (model_kv){.key = key, .type = GGUF_STRING, .value = room, .size = 8 + n};
     return kv;
 }
 
-static void list(gguf_kv *kv, uint8_t *room, const char *key, uint32_t type, uint64_t n,
+static void list(model_kv *kv, uint8_t *room, const char *key, uint32_t type, uint64_t n,
                  const void *elements) {
     memcpy(room, &type, 4), memcpy(room + 4, &n, 8);
     memcpy(room + 12, elements, n * gguf_value_size(type));
-    *kv = (gguf_kv){.key = key, .type = GGUF_ARRAY, .value = room, .size = 12 + n * gguf_value_size(type)};
+    *kv = (model_kv){.key = key, .type = GGUF_ARRAY, .value = room, .size = 12 + n * gguf_value_size(type)};
 }
 
 static void keys_are_those_of_the_architecture(void **state) {
     (void)state;
     uint8_t rooms[4][200];
     uint32_t count = 7, other = 9, last = 11;
-    gguf_kv kv[4] = {{.key = "llama.block_count", .type = GGUF_U32, .value = (uint8_t *)&count, .size = 4}};
+    model_kv kv[4] = {{.key = "llama.block_count", .type = GGUF_U32, .value = (uint8_t *)&count, .size = 4}};
     text(&kv[1], rooms[1], "general.architecture", "llama", 5);
     list(&kv[2], rooms[2], "llama.heads", GGUF_INT32, 3, (const int32_t[]){4, -5, 6});
     list(&kv[3], rooms[3], "llama.slides", GGUF_BOOL, 2, (const uint8_t[]){1, 0});
-    gguf_facts f = gguf_facts_of(kv, 4, NULL, 0);
+    model_facts f = model_facts_of(kv, 4, NULL, 0);
     int64_t n = -1;
     assert_string_equal(f.arch, "llama");
-    assert_true(gguf_fact_int(&f, "block_count", &n) && n == 7);
-    assert_true(gguf_fact_int(&f, "heads", &n) && n == 4); /* the first */
-    assert_true(gguf_fact_at(gguf_fact(&f, "heads"), 1, &n) && n == -5);
-    assert_true(gguf_fact_at(gguf_fact(&f, "heads"), 2, &n) && n == 6);
-    assert_false(gguf_fact_at(gguf_fact(&f, "heads"), 3, &n));
-    assert_true(gguf_fact_at(gguf_fact(&f, "slides"), 0, &n) && n == 1);
-    assert_true(gguf_fact_at(gguf_fact(&f, "slides"), 1, &n) && n == 0);
-    assert_true(gguf_fact_at(gguf_fact(&f, "block_count"), 5, &n) && n == 7); /* no list: for all */
-    assert_null(gguf_fact(&f, "absent"));
-    assert_false(gguf_fact_int(&f, "absent", &n));
-    assert_true(gguf_facts_find(&f, "general.architecture") == &kv[1]);
+    assert_true(model_fact_int(&f, "block_count", &n) && n == 7);
+    assert_true(model_fact_int(&f, "heads", &n) && n == 4); /* the first */
+    assert_true(model_fact_at(model_fact(&f, "heads"), 1, &n) && n == -5);
+    assert_true(model_fact_at(model_fact(&f, "heads"), 2, &n) && n == 6);
+    assert_false(model_fact_at(model_fact(&f, "heads"), 3, &n));
+    assert_true(model_fact_at(model_fact(&f, "slides"), 0, &n) && n == 1);
+    assert_true(model_fact_at(model_fact(&f, "slides"), 1, &n) && n == 0);
+    assert_true(model_fact_at(model_fact(&f, "block_count"), 5, &n) && n == 7); /* no list: for all */
+    assert_null(model_fact(&f, "absent"));
+    assert_false(model_fact_int(&f, "absent", &n));
+    assert_true(model_facts_find(&f, "general.architecture") == &kv[1]);
 
-    gguf_kv set[2] = {{.key = "llama.block_count", .type = GGUF_U32, .value = (uint8_t *)&other, .size = 4},
-                      {.key = "llama.block_count", .type = GGUF_U32, .value = (uint8_t *)&last, .size = 4}};
-    f = gguf_facts_of(kv, 4, set, 2);
-    assert_true(gguf_fact_int(&f, "block_count", &n) && n == 11);
+    model_kv set[2] = {{.key = "llama.block_count", .type = GGUF_U32, .value = (uint8_t *)&other, .size = 4},
+                       {.key = "llama.block_count", .type = GGUF_U32, .value = (uint8_t *)&last, .size = 4}};
+    f = model_facts_of(kv, 4, set, 2);
+    assert_true(model_fact_int(&f, "block_count", &n) && n == 11);
     text(&set[1], rooms[0], "general.architecture", "qwen2", 5);
-    f = gguf_facts_of(kv, 4, set, 2);
+    f = model_facts_of(kv, 4, set, 2);
     assert_string_equal(f.arch, "qwen2");
-    assert_false(gguf_fact_int(&f, "block_count", &n));
+    assert_false(model_fact_int(&f, "block_count", &n));
 }
 
 static void odd_values_are_no_facts(void **state) {
     (void)state;
     uint8_t rooms[3][200];
     char much[128];
-    gguf_kv kv[3];
+    model_kv kv[3];
     int64_t n;
     memset(much, 'a', sizeof much);
     text(&kv[0], rooms[0], "general.architecture", much, 127);
-    assert_int_equal(strlen(gguf_facts_of(kv, 1, NULL, 0).arch), 127);
+    assert_int_equal(strlen(model_facts_of(kv, 1, NULL, 0).arch), 127);
     text(&kv[0], rooms[0], "general.architecture", much, 128);
-    assert_string_equal(gguf_facts_of(kv, 1, NULL, 0).arch, "");
+    assert_string_equal(model_facts_of(kv, 1, NULL, 0).arch, "");
     text(&kv[0], rooms[0], "general.architecture", "a\0b", 3);
-    assert_string_equal(gguf_facts_of(kv, 1, NULL, 0).arch, "");
+    assert_string_equal(model_facts_of(kv, 1, NULL, 0).arch, "");
     text(&kv[0], rooms[0], "general.architecture", "a", 1);
     list(&kv[1], rooms[1], "a.none", GGUF_U32, 0, "");
     list(&kv[2], rooms[2], "a.texts", GGUF_STRING, 0, "");
     memcpy(rooms[2] + 4, &(uint64_t){1}, 8); /* one empty text */
     memset(rooms[2] + 12, 0, 8);
-    gguf_facts f = gguf_facts_of(kv, 3, NULL, 0);
-    assert_false(gguf_fact_int(&f, "none", &n));
-    assert_false(gguf_fact_int(&f, "texts", &n));
-    assert_string_equal(gguf_facts_of(NULL, 0, NULL, 0).arch, "");
+    model_facts f = model_facts_of(kv, 3, NULL, 0);
+    assert_false(model_fact_int(&f, "none", &n));
+    assert_false(model_fact_int(&f, "texts", &n));
+    assert_string_equal(model_facts_of(NULL, 0, NULL, 0).arch, "");
 }
 
 static void names_hold_blocks(void **state) {
@@ -99,11 +99,11 @@ static void names_hold_blocks(void **state) {
         {"", -1, -1, -1, NULL},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        gguf_block leading, b;
+        model_block leading, b;
         const char *name = known[i].name;
-        assert_int_equal(gguf_block_number(name), known[i].number);
-        assert_int_equal(gguf_block_leads(name, &leading) ? (int64_t)leading.number : -1, known[i].leads);
-        bool found = gguf_block_in(name, &b);
+        assert_int_equal(model_block_number(name), known[i].number);
+        assert_int_equal(model_block_leads(name, &leading) ? (int64_t)leading.number : -1, known[i].leads);
+        bool found = model_block_in(name, &b);
         assert_int_equal(found ? (int64_t)b.number : -1, known[i].in);
         if (!found) continue;
         assert_string_equal(b.rest, known[i].rest);

@@ -100,17 +100,17 @@ static int tear_down(void **state) {
 }
 
 static bool read_model(gq_error *e) {
-    gguf_model m;
+    model_source m;
     bool ok = gguf_model_open(&m, path, e);
-    gguf_model_close(&m);
+    model_close(&m);
     return ok;
 }
 
 static bool read_memory(gq_error *e) {
     static const uint8_t empty[24] = {'G', 'G', 'U', 'F', 3};
-    gguf_model m;
+    model_source m;
     bool ok = gguf_model_memory(&m, "memory", empty, sizeof empty, e);
-    gguf_model_close(&m);
+    model_close(&m);
     return ok;
 }
 
@@ -198,11 +198,11 @@ static void read_errors_name_file_and_place(void **state) {
 
 /* Bytes that reading the file takes at most. */
 static size_t peak_of(const bytes *b) {
-    gguf_model m;
+    model_source m;
     gq_error e;
     start_counting(0);
     gguf_model_memory(&m, "hostile", b->data, b->n, &e);
-    gguf_model_close(&m);
+    model_close(&m);
     counting = false;
     assert_int_equal(live, 0);
     return peak;

@@ -72,7 +72,7 @@ static void pairs_set_again_and_again(void **state) {
         for (uint32_t i = 0; i < KEYS; i++) {
             uint32_t value;
             snprintf(key, sizeof key, "k%u", i);
-            const gguf_kv *kv = gguf_header_find(h, key);
+            const model_kv *kv = gguf_header_find(h, key);
             assert_int_equal(kv == NULL, i % 5 == 4);
             if (!kv) continue;
             memcpy(&value, kv->value, 4);

@@ -261,14 +261,14 @@ static void no_byte_of_a_file_can_crash_the_reader(void **state) {
         uint8_t good = b.data[at],
                 values[] = {0, 1, 0x7f, 0x80, 0xff, (uint8_t)(good + 1), (uint8_t)(good - 1)};
         for (size_t i = 0; i < sizeof values; i++) {
-            gguf_model m;
+            model_source m;
             gq_error e = {.text = ""};
             void *copy;
             b.data[at] = values[i];
             bool ok = opens(&b, &m, &e, &copy);
             refused += !ok;
             if (!ok && !strstr(e.text, "made.gguf")) fail_msg("at %zu: %s", at, e.text);
-            gguf_model_close(&m);
+            model_close(&m);
             free(copy);
         }
         b.data[at] = good;
@@ -304,42 +304,42 @@ static void values_convert(void **state) {
                     {"u32", UINT32_MAX}, {"i32", INT32_MIN}, {"u64", INT64_MAX}, {"i64", INT64_MIN}};
     static const char *const not_integers[] = {"u64 high", "f32",   "f64",   "true",
                                                "string",   "empty", "array", "long"};
-    gguf_model m;
+    model_source m;
     gq_error e;
     assert_true(gguf_model_memory(&m, "values.gguf", b.data, b.n, &e));
-    const gguf_kv *kv = gguf_container_of(&m)->shards[0].kv;
+    const model_kv *kv = gguf_container_of(&m)->shards[0].kv;
     uint64_t n = gguf_container_of(&m)->shards[0].n_kv, length, count;
     int64_t i64;
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
-        assert_true(gguf_kv_int(gguf_find(kv, n, integers[i].key), &i64));
+        assert_true(model_kv_int(model_kv_find(kv, n, integers[i].key), &i64));
         assert_true(i64 == integers[i].value);
     }
     for (size_t i = 0; i < sizeof not_integers / sizeof *not_integers; i++)
-        assert_false(gguf_kv_int(gguf_find(kv, n, not_integers[i]), &i64));
+        assert_false(model_kv_int(model_kv_find(kv, n, not_integers[i]), &i64));
     double f64;
-    assert_true(gguf_kv_float(gguf_find(kv, n, "f32"), &f64) && f64 == 1.5);
-    assert_true(gguf_kv_float(gguf_find(kv, n, "f64"), &f64) && f64 == 1e300);
-    assert_false(gguf_kv_float(gguf_find(kv, n, "u32"), &f64));
+    assert_true(model_kv_float(model_kv_find(kv, n, "f32"), &f64) && f64 == 1.5);
+    assert_true(model_kv_float(model_kv_find(kv, n, "f64"), &f64) && f64 == 1e300);
+    assert_false(model_kv_float(model_kv_find(kv, n, "u32"), &f64));
     const char *text;
-    assert_true(gguf_kv_string(gguf_find(kv, n, "string"), &text, &length));
+    assert_true(model_kv_string(model_kv_find(kv, n, "string"), &text, &length));
     assert_int_equal(length, 5);
     assert_memory_equal(text, "ab\0cd", 5);
-    assert_true(gguf_kv_string(gguf_find(kv, n, "empty"), &text, &length) && length == 0);
-    assert_false(gguf_kv_string(gguf_find(kv, n, "array"), &text, &length));
+    assert_true(model_kv_string(model_kv_find(kv, n, "empty"), &text, &length) && length == 0);
+    assert_false(model_kv_string(model_kv_find(kv, n, "array"), &text, &length));
     uint32_t type;
     const uint8_t *elements;
-    assert_true(gguf_kv_array(gguf_find(kv, n, "array"), &type, &count, &elements));
+    assert_true(model_kv_array(model_kv_find(kv, n, "array"), &type, &count, &elements));
     assert_true(type == GGUF_U16 && count == 2);
     assert_memory_equal(elements, "\1\0\2\0", 4);
-    assert_false(gguf_kv_array(gguf_find(kv, n, "string"), &type, &count, &elements));
-    assert_null(gguf_find(kv, n, "stri"));
-    assert_false(gguf_kv_int(NULL, &i64) || gguf_kv_float(NULL, &f64) ||
-                 gguf_kv_string(NULL, &text, &length) || gguf_kv_array(NULL, &type, &count, &elements));
+    assert_false(model_kv_array(model_kv_find(kv, n, "string"), &type, &count, &elements));
+    assert_null(model_kv_find(kv, n, "stri"));
+    assert_false(model_kv_int(NULL, &i64) || model_kv_float(NULL, &f64) ||
+                 model_kv_string(NULL, &text, &length) || model_kv_array(NULL, &type, &count, &elements));
     assert_string_equal(gguf_value_name(GGUF_INT16), "i16");
     assert_string_equal(gguf_value_name(13), "unknown");
     assert_int_equal(gguf_value_size(GGUF_STRING), 0);
     assert_int_equal(gguf_value_size(13), 0);
-    gguf_model_close(&m);
+    model_close(&m);
     free(b.data);
 }
 
@@ -359,17 +359,17 @@ static void long_headers_are_read_in_steps(void **state) {
     char *folder = temporary_folder(), path[4096];
     snprintf(path, sizeof path, "%s/long.gguf", folder);
     write_whole(path, b.data, b.n);
-    gguf_model m;
+    model_source m;
     gq_error e;
     assert_true(gguf_model_open(&m, path, &e));
     for (int i = 0; i < KEYS; i++) {
-        const gguf_kv *kv = &gguf_container_of(&m)->shards[0].kv[i];
+        const model_kv *kv = &gguf_container_of(&m)->shards[0].kv[i];
         snprintf(key, sizeof key, "key.%d", i);
         assert_string_equal(kv->key, key);
         assert_memory_equal(kv->value + kv->size - strlen(key), key, strlen(key));
     }
-    assert_non_null(gguf_model_tensor(&m, "last"));
-    gguf_model_close(&m);
+    assert_non_null(model_tensor_named(&m, "last"));
+    model_close(&m);
     remove_folder(folder);
     free(b.data);
 }
@@ -382,7 +382,7 @@ static void a_sparse_file_cannot_claim_a_giant_header(void **state) {
     put_u64(&b, 4ull << 30);
     write_whole(path, b.data, b.n);
     assert_int_equal(truncate(path, 8ll << 30), 0);
-    gguf_model m;
+    model_source m;
     gq_error e;
     assert_false(gguf_model_open(&m, path, &e));
     assert_non_null(strstr(e.text, path));

@@ -59,12 +59,12 @@ static void write_pair(const shard *one, const shard *two) {
 }
 
 static void assert_model_refused(const char *name, const char *file, const char *says) {
-    gguf_model m;
+    model_source m;
     gq_error e;
     if (gguf_model_open(&m, path_of(name), &e)) fail_msg("accepted although: %s", says);
     if (!strstr(e.text, file) || !strstr(e.text, says))
         fail_msg("'%s' and '%s' expected in: %s", file, says, e.text);
-    gguf_model_close(&m);
+    model_close(&m);
 }
 
 /* The pair with one thing changed: refused, naming `file` and saying `says`, whichever shard is given. */
@@ -80,7 +80,7 @@ static void any_shard_leads_to_all(void **state) {
     write_pair(&first, &second);
     for (int given = 1; given <= 2; given++) {
         char name[32];
-        gguf_model m;
+        model_source m;
         gq_error e;
         snprintf(name, sizeof name, "m-%05d-of-00002.gguf", given);
         if (!gguf_model_open(&m, path_of(name), &e)) fail_msg("%s", e.text);
@@ -91,9 +91,9 @@ static void any_shard_leads_to_all(void **state) {
         for (int i = 0; i < 5; i++) {
             assert_string_equal(m.tensors[i]->name, expected[i]);
             assert_int_equal(m.tensors[i]->shard, i >= 2);
-            assert_ptr_equal(gguf_model_tensor(&m, expected[i]), m.tensors[i]);
+            assert_ptr_equal(model_tensor_named(&m, expected[i]), m.tensors[i]);
         }
-        gguf_model_close(&m);
+        model_close(&m);
     }
 }
 
@@ -104,12 +104,12 @@ static void shards_without_tensors_are_fine(void **state) {
     write_shard("e-00001-of-00003.gguf", &one);
     write_shard("e-00002-of-00003.gguf", &two);
     write_shard("e-00003-of-00003.gguf", &three);
-    gguf_model m;
+    model_source m;
     gq_error e;
     if (!gguf_model_open(&m, path_of("e-00002-of-00003.gguf"), &e)) fail_msg("%s", e.text);
     assert_int_equal(gguf_container_of(&m)->n_shards, 3);
     assert_int_equal(m.tensors[0]->shard, 1);
-    gguf_model_close(&m);
+    model_close(&m);
 }
 
 static void what_mergers_leave_behind_is_a_whole_model(void **state) {
@@ -117,11 +117,11 @@ static void what_mergers_leave_behind_is_a_whole_model(void **state) {
     for (int count = SKIP; count <= 1; count++) {
         shard s = {.no = 0, .count = count, .total = 99, .tensors = {"a"}};
         write_shard("merged.gguf", &s);
-        gguf_model m;
+        model_source m;
         gq_error e;
         if (!gguf_model_open(&m, path_of("merged.gguf"), &e)) fail_msg("%s", e.text);
         assert_int_equal(gguf_container_of(&m)->n_shards, 1);
-        gguf_model_close(&m);
+        model_close(&m);
     }
 }
 
@@ -153,7 +153,7 @@ static void the_name_has_to_fit(void **state) {
     write_shard("-00001-of-00002.ggufx", &first);
     assert_model_refused("-00001-of-00002.ggufx", "ggufx", "-00001-of-00002.gguf");
     bytes b = shard_bytes(&second);
-    gguf_model m;
+    model_source m;
     gq_error e;
     assert_false(gguf_model_memory(&m, "in memory", b.data, b.n, &e));
     assert_non_null(strstr(e.text, "shard 2 of a model of 2"));
@@ -207,7 +207,7 @@ static void running_out_of_descriptors_is_said(void **state) {
     struct rlimit old;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
     struct rlimit low = {.rlim_cur = 30, .rlim_max = old.rlim_max};
-    gguf_model m;
+    model_source m;
     gq_error e;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
     bool opened = gguf_model_open(&m, path_of("f-00001-of-00040.gguf"), &e);
@@ -217,7 +217,7 @@ static void running_out_of_descriptors_is_said(void **state) {
     assert_non_null(strstr(e.text, "of the 40"));
     assert_true(gguf_model_open(&m, path_of("f-00001-of-00040.gguf"), &e));
     assert_int_equal(m.n_tensors, 40);
-    gguf_model_close(&m);
+    model_close(&m);
 }
 
 int main(void) {

@@ -125,7 +125,7 @@ static void tensors_keep_shape_place_and_order(void **state) {
     pad(&b, 32);
     uint64_t data = b.n;
     put_zeros(&b, 180);
-    gguf_model m;
+    model_source m;
     gq_error e;
     assert_true(gguf_model_memory(&m, "order.gguf", b.data, b.n, &e));
     const gguf_shard *s = &gguf_container_of(&m)->shards[0];
@@ -144,7 +144,7 @@ static void tensors_keep_shape_place_and_order(void **state) {
                     {"a", 160, 20, {5, 1, 1, 1}, 1, GGUF_F32}};
     assert_int_equal(m.n_tensors, 3);
     for (size_t i = 0; i < 3; i++) {
-        const gguf_tensor *t = m.tensors[i];
+        const model_tensor *t = m.tensors[i];
         assert_string_equal(t->name, expected[i].name);
         assert_int_equal(t->offset, data + expected[i].offset);
         assert_int_equal(t->size, expected[i].size);
@@ -152,11 +152,11 @@ static void tensors_keep_shape_place_and_order(void **state) {
         assert_int_equal(t->n_dims, expected[i].n_dims);
         assert_int_equal(t->type->id, expected[i].type);
         assert_int_equal(t->shard, 0);
-        assert_ptr_equal(gguf_model_tensor(&m, expected[i].name), t);
+        assert_ptr_equal(model_tensor_named(&m, expected[i].name), t);
     }
-    assert_null(gguf_model_tensor(&m, "d"));
-    gguf_model_close(&m);
-    assert_null(gguf_model_tensor(&m, "a"));
+    assert_null(model_tensor_named(&m, "d"));
+    model_close(&m);
+    assert_null(model_tensor_named(&m, "a"));
     free(b.data);
 }
 

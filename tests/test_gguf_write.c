@@ -32,7 +32,7 @@ static bytes finish(gguf_header *h) {
     return b;
 }
 
-static void read_back(gguf_model *m, const bytes *b) {
+static void read_back(model_source *m, const bytes *b) {
     gq_error e;
     if (!gguf_model_memory(m, "written.gguf", b->data, b->n, &e)) fail_msg("%s", e.text);
 }
@@ -82,7 +82,7 @@ static void set_every_kind(gguf_header *h) {
 static void every_value_survives_byte_for_byte(void **state) {
     (void)state;
     gguf_header *h = new_header(), *again = new_header();
-    gguf_model m;
+    model_source m;
     gq_error e;
     set_every_kind(h);
     add(h, "t", (uint64_t[]){5, 1, 1, 1}, GGUF_F32);
@@ -92,7 +92,7 @@ static void every_value_survives_byte_for_byte(void **state) {
     assert_int_equal(s->version, 3);
     assert_int_equal(s->n_kv, 11 + 13 + 13 + 5);
     for (uint64_t i = 0; i < s->n_kv; i++) {
-        const gguf_kv *expected = gguf_header_find(h, s->kv[i].key);
+        const model_kv *expected = gguf_header_find(h, s->kv[i].key);
         assert_non_null(expected);
         assert_int_equal(s->kv[i].type, expected->type);
         assert_int_equal(s->kv[i].size, expected->size);
@@ -104,42 +104,42 @@ static void every_value_survives_byte_for_byte(void **state) {
     assert_int_equal(first.n, second.n);
     assert_memory_equal(first.data, second.data, first.n);
     gguf_header_free(h), gguf_header_free(again);
-    gguf_model_close(&m);
+    model_close(&m);
     free(first.data), free(second.data);
 }
 
 static void setting_a_key_moves_it_to_the_end(void **state) {
     (void)state;
     gguf_header *h = new_header();
-    gguf_model m;
+    model_source m;
     gq_error e;
     uint32_t value = 1;
-    gguf_kv borrowed = {"b", GGUF_U32, (const uint8_t *)&value, sizeof value};
+    model_kv borrowed = {"b", GGUF_U32, (const uint8_t *)&value, sizeof value};
     assert_true(gguf_header_set_u32(h, "a", 10, &e));
     assert_true(gguf_header_copy(h, &borrowed, &e));
     assert_true(gguf_header_set_string(h, "c", "text", &e));
     assert_true(gguf_header_set_u32(h, "d", 13, &e));
     assert_true(gguf_header_set_string(h, "a", "new", &e));
     assert_true(gguf_header_set_u32(h, "b", 11, &e));
-    const gguf_kv *c = gguf_header_find(h, "c"); /* its own value and key, handed back */
+    const model_kv *c = gguf_header_find(h, "c"); /* its own value and key, handed back */
     assert_true(gguf_header_set(h, c->key, c->type, c->value, c->size, &e));
     gguf_header_remove(h, "d");
     gguf_header_remove(h, "absent");
     assert_null(gguf_header_find(h, "d"));
     bytes b = finish(h);
     read_back(&m, &b);
-    const gguf_kv *kv = m.kv;
+    const model_kv *kv = m.kv;
     const char *text;
     uint64_t length;
     int64_t number;
     assert_int_equal(m.n_kv, 3);
     assert_string_equal(kv[0].key, "a");
-    assert_true(gguf_kv_string(&kv[0], &text, &length) && length == 3 && memcmp(text, "new", 3) == 0);
+    assert_true(model_kv_string(&kv[0], &text, &length) && length == 3 && memcmp(text, "new", 3) == 0);
     assert_string_equal(kv[1].key, "b");
-    assert_true(gguf_kv_int(&kv[1], &number) && number == 11);
+    assert_true(model_kv_int(&kv[1], &number) && number == 11);
     assert_string_equal(kv[2].key, "c");
-    assert_true(gguf_kv_string(&kv[2], &text, &length) && length == 4 && memcmp(text, "text", 4) == 0);
-    gguf_model_close(&m);
+    assert_true(model_kv_string(&kv[2], &text, &length) && length == 4 && memcmp(text, "text", 4) == 0);
+    model_close(&m);
     gguf_header_free(h);
     free(b.data);
 }
@@ -153,7 +153,7 @@ static void trailing_ones_go_and_one_dimension_stays(void **state) {
                   {{64, 1, 3, 1}, 3}, {{1, 1, 1, 2}, 4},  {{1, 64, 1, 1}, 2}};
     enum { N = sizeof shapes / sizeof *shapes };
     gguf_header *h = new_header();
-    gguf_model m;
+    model_source m;
     char name[16];
     for (int i = 0; i < N; i++) {
         snprintf(name, sizeof name, "t.%d", i);
@@ -166,7 +166,7 @@ static void trailing_ones_go_and_one_dimension_stays(void **state) {
         assert_memory_equal(gguf_container_of(&m)->shards[0].tensors[i].ne, shapes[i].ne,
                             sizeof shapes[i].ne);
     }
-    gguf_model_close(&m);
+    model_close(&m);
     gguf_header_free(h);
     free(b.data);
 }
@@ -178,7 +178,7 @@ static void tensors_are_packed_on_the_declared_alignment(void **state) {
     for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++) {
         uint64_t alignment = alignments[i] ? alignments[i] : 32;
         gguf_header *h = new_header();
-        gguf_model m;
+        model_source m;
         gq_error e;
         if (alignments[i]) assert_true(gguf_header_set_u32(h, "general.alignment", alignments[i], &e));
         add(h, "z", (uint64_t[]){5, 1, 1, 1}, GGUF_F32);
@@ -196,7 +196,7 @@ static void tensors_are_packed_on_the_declared_alignment(void **state) {
             at += (sizes[t] + alignment - 1) / alignment * alignment;
         }
         assert_int_equal(b.n, at);
-        gguf_model_close(&m);
+        model_close(&m);
         gguf_header_free(h);
         free(b.data);
     }
@@ -205,18 +205,18 @@ static void tensors_are_packed_on_the_declared_alignment(void **state) {
 static void an_empty_header_is_a_padded_file(void **state) {
     (void)state;
     gguf_header *h = new_header();
-    gguf_model m;
+    model_source m;
     bytes b = finish(h);
     assert_int_equal(b.n, 32);
     read_back(&m, &b);
     assert_int_equal(m.n_tensors, 0);
-    gguf_model_close(&m);
+    model_close(&m);
     free(b.data);
     add(h, "later", (uint64_t[]){1, 1, 1, 1}, GGUF_F32); /* a header can grow after it was laid out */
     b = finish(h);
     read_back(&m, &b);
-    assert_non_null(gguf_model_tensor(&m, "later"));
-    gguf_model_close(&m);
+    assert_non_null(model_tensor_named(&m, "later"));
+    model_close(&m);
     gguf_header_free(h);
     gguf_header_free(NULL);
     free(b.data);
@@ -260,10 +260,10 @@ static void bad_tensors_are_refused(void **state) {
     assert_false(gguf_header_add_tensor(h, "t", (uint64_t[]){64, 0, 1, 1}, f32, &e));
     assert_false(gguf_header_add_tensor(h, "t", (uint64_t[]){1ull << 62, 1, 1, 1}, f32, &e));
     bytes b = finish(h);
-    gguf_model m;
+    model_source m;
     read_back(&m, &b);
     assert_int_equal(m.n_tensors, 1);
-    gguf_model_close(&m);
+    model_close(&m);
     gguf_header_free(h);
     free(b.data);
 }
@@ -272,7 +272,7 @@ static void what_would_not_be_read_is_not_laid_out(void **state) {
     (void)state;
     gq_error e;
     gguf_header *h = new_header();
-    gguf_kv pair = {"twice", GGUF_U8, (const uint8_t *)"\1", 1};
+    model_kv pair = {"twice", GGUF_U8, (const uint8_t *)"\1", 1};
     assert_true(gguf_header_copy(h, &pair, &e) && gguf_header_copy(h, &pair, &e));
     refuses_to_finish(h, "key 'twice'");
     gguf_header_free(h);
@@ -298,7 +298,7 @@ static void what_would_not_be_read_is_not_laid_out(void **state) {
 static void many_pairs_and_tensors_fit(void **state) {
     (void)state;
     gguf_header *h = new_header();
-    gguf_model m;
+    model_source m;
     gq_error e;
     char name[32];
     for (uint32_t i = 0; i < 1500; i++) {
@@ -311,10 +311,10 @@ static void many_pairs_and_tensors_fit(void **state) {
     for (uint32_t i = 0; i < 1500; i++) {
         int64_t value;
         snprintf(name, sizeof name, "n.%u", i);
-        assert_true(gguf_kv_int(gguf_find(m.kv, 1500, name), &value) && value == i);
-        assert_int_equal(gguf_model_tensor(&m, name)->ne[0], 1 + i % 7);
+        assert_true(model_kv_int(model_kv_find(m.kv, 1500, name), &value) && value == i);
+        assert_int_equal(model_tensor_named(&m, name)->ne[0], 1 + i % 7);
     }
-    gguf_model_close(&m);
+    model_close(&m);
     gguf_header_free(h);
     free(b.data);
 }

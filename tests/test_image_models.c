@@ -195,13 +195,13 @@ static void shapes_stay(void **state) {
         write_whole(path("shaped.gguf"), b.data, b.n);
         free(b.data);
         quantize(path("shaped.gguf"), path("shaped-out.gguf"), rows[i].filetype, 1);
-        gguf_model m = open_model(path("shaped-out.gguf"));
-        const gguf_tensor *t = m.tensors[0];
+        model_source m = open_model(path("shaped-out.gguf"));
+        const model_tensor *t = m.tensors[0];
         if (t->n_dims != rows[i].kept) fail_msg("row %zu: %u dimensions", i, t->n_dims);
-        const gguf_kv *kv = gguf_find(m.kv, m.n_kv, "comfy.gguf.orig_shape.conv_in.weight");
+        const model_kv *kv = model_kv_find(m.kv, m.n_kv, "comfy.gguf.orig_shape.conv_in.weight");
         assert_non_null(kv);
         assert_int_equal(kv->size, 12 + 16);
-        gguf_model_close(&m);
+        model_close(&m);
         remove(path("shaped-out.gguf"));
     }
 }

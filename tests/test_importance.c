@@ -92,7 +92,7 @@ static forward_answer add_directly(void *data, const forward_inputs *in, gq_erro
 }
 
 static void check_entry(const char *file, const imatrix_entry *x, bool counted_each) {
-    gguf_model g = open_model(file);
+    model_source g = open_model(file);
     size_t vocabulary;
     gq_error e;
     direct *d = calloc(1, sizeof *d);
@@ -110,7 +110,7 @@ static void check_entry(const char *file, const imatrix_entry *x, bool counted_e
     assert_int_equal(x->n_counts, counted_each ? EXPERTS : 1);
     for (size_t i = 0; i < x->n_counts; i++) assert_true((double)x->counts[i] == d->counts[i]);
     free(d);
-    gguf_model_close(&g);
+    model_close(&g);
 }
 
 static void sums_are_those_of_what_flows_in(void **state) {

@@ -93,7 +93,7 @@ static void impossible_numbers_are_measured_again(void **state) {
     bool measured;
     gq_options o = five_bits();
     char *types = types_at_first(&o);
-    gguf_model found = open_model(kept());
+    model_source found = open_model(kept());
     static const double wrong[][5] = {
         {-1, 1, 1, 12, 1},         {1e300, 1, 1, 12, 1},        {100, -1, 1, 12, 1}, {100, 1, NAN, 12, 1},
         {100, 1, 1, 12, -1},       {100, 1, 1, 12, NAN},        {100, 1, 1, 1e9, 1}, {100, 1, 1, NAN, 1},
@@ -101,7 +101,7 @@ static void impossible_numbers_are_measured_again(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         model *m = model_new("x", 1);
         for (uint64_t k = 0; k < gguf_container_of(&found)->shards[0].n_kv; k++) {
-            const gguf_kv *kv = &gguf_container_of(&found)->shards[0].kv[k];
+            const model_kv *kv = &gguf_container_of(&found)->shards[0].kv[k];
             if (kv->type == GGUF_ARRAY)
                 model_set_array(m, kv->key, GGUF_FLOAT64, wrong[i], 5 - k % 2);
             else
@@ -113,7 +113,7 @@ static void impossible_numbers_are_measured_again(void **state) {
         assert_types(plan_for(o, &measured), types);
         assert_true(measured);
     }
-    gguf_model_close(&found);
+    model_close(&found);
     free(types);
 }
 

@@ -162,10 +162,10 @@ static void the_command_names_the_option(void **state) {
     GQUANT_SAYS(1, "--force replaces it", "--imatrix", matrix, in, out, "Q4_0");
     GQUANT_SAYS(1, "--allow-requantize", out, path("again.gguf"), "Q4_0");
     GQUANT(0, "verify", "-q", out);
-    gguf_model m = open_model(out);
-    assert_int_equal(gguf_model_tensor(&m, "blk.1.ffn_up.weight")->type->id, GGUF_Q3_K);
-    assert_int_equal(gguf_model_tensor(&m, "blk.0.ffn_up.weight")->type->id, GGUF_Q2_K);
-    gguf_model_close(&m);
+    model_source m = open_model(out);
+    assert_int_equal(model_tensor_named(&m, "blk.1.ffn_up.weight")->type->id, GGUF_Q3_K);
+    assert_int_equal(model_tensor_named(&m, "blk.0.ffn_up.weight")->type->id, GGUF_Q2_K);
+    model_close(&m);
 }
 
 int main(void) {

@@ -412,12 +412,12 @@ static void harm(void **state) {
     assert_false(mix_uses_importance(GGUF_Q4_K, GGUF_Q4_K) || mix_uses_importance(GGUF_Q8_0, GGUF_F16));
 }
 
-static gguf_kv number(const char *key, const uint32_t *value) {
-    return (gguf_kv){.key = key, .type = GGUF_U32, .value = (const uint8_t *)value, .size = sizeof *value};
+static model_kv number(const char *key, const uint32_t *value) {
+    return (model_kv){.key = key, .type = GGUF_U32, .value = (const uint8_t *)value, .size = sizeof *value};
 }
 
-static gguf_facts facts_of(const char *arch, const gguf_kv *kv, uint64_t n) {
-    gguf_facts f = {.kv = kv, .n_kv = n};
+static model_facts facts_of(const char *arch, const model_kv *kv, uint64_t n) {
+    model_facts f = {.kv = kv, .n_kv = n};
     snprintf(f.arch, sizeof f.arch, "%s", arch);
     return f;
 }
@@ -426,11 +426,11 @@ static gguf_facts facts_of(const char *arch, const gguf_kv *kv, uint64_t n) {
 static void model_by_its_facts(void **state) {
     (void)state;
     static const uint32_t blocks = 48, heads = 32, shared = 8, experts = 64;
-    const gguf_kv kv[] = {number("qwen2moe.block_count", &blocks),
-                          number("qwen2moe.attention.head_count", &heads),
-                          number("qwen2moe.attention.head_count_kv", &shared),
-                          number("qwen2moe.expert_count", &experts), number("clip.block_count", &blocks)};
-    gguf_facts f = facts_of("qwen2moe", kv, 5);
+    const model_kv kv[] = {number("qwen2moe.block_count", &blocks),
+                           number("qwen2moe.attention.head_count", &heads),
+                           number("qwen2moe.attention.head_count_kv", &shared),
+                           number("qwen2moe.expert_count", &experts), number("clip.block_count", &blocks)};
+    model_facts f = facts_of("qwen2moe", kv, 5);
     mix_model m = mix_model_of(&f);
     assert_string_equal(m.arch, "qwen2moe");
     assert_true(m.n_blocks == 48 && m.n_head == 32 && m.n_head_kv == 8 && m.n_expert == 64);
@@ -451,10 +451,10 @@ static void matrices_that_a_token_meets(void **state) {
     (void)state;
     static const uint64_t eight[4] = {32, 16, 8, 1}, two[4] = {32, 16, 2, 1}, one[4] = {32, 16, 1, 1};
     static const uint32_t three = 3, nothing = 0;
-    const gguf_kv some[] = {number("x.expert_used_count", &three)};
-    const gguf_kv none[] = {number("x.expert_used_count", &nothing)};
-    const gguf_facts used = facts_of("x", some, 1), zero = facts_of("x", none, 1),
-                     unsaid = facts_of("x", NULL, 0);
+    const model_kv some[] = {number("x.expert_used_count", &three)};
+    const model_kv none[] = {number("x.expert_used_count", &nothing)};
+    const model_facts used = facts_of("x", some, 1), zero = facts_of("x", none, 1),
+                      unsaid = facts_of("x", NULL, 0);
     const char *experts = "blk.0.ffn_up_exps.weight";
     assert_int_equal(mix_experts_used(&used), 3);
     assert_int_equal(mix_matrices_met(experts, eight, &used), 3);

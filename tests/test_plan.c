@@ -113,13 +113,13 @@ static void requantize_from(const char *filetype) {
     gq_results_free(run_plan(&o));
     o.input = path("requant-32.gguf"), o.outputs = &four;
     gq_results_free(run_plan(&o));
-    gguf_model a = open_model(path("requant-4.gguf")), b = open_model(path("requant-32-4.gguf"));
+    model_source a = open_model(path("requant-4.gguf")), b = open_model(path("requant-32-4.gguf"));
     uint64_t n;
     uint8_t *x = tensor_bytes(&a, "blk.0.attn_q.weight", &n),
             *y = tensor_bytes(&b, "blk.0.attn_q.weight", &n);
     assert_memory_equal(x, y, n);
     free(x), free(y);
-    gguf_model_close(&a), gguf_model_close(&b);
+    model_close(&a), model_close(&b);
 }
 static void requantizing_goes_through_the_decoder(void **state) {
     (void)state;

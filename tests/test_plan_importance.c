@@ -127,7 +127,7 @@ static void experts_get_their_own_slices(void **state) {
     o.pure = true;
     o.imatrix = path("all.dat");
     gq_results_free(run_plan(&o));
-    gguf_model together = open_model(path("all-out.gguf"));
+    model_source together = open_model(path("all-out.gguf"));
     uint64_t size, one;
     uint8_t *whole = tensor_bytes(&together, "blk.0.ffn_down_exps.weight", &size);
     for (int k = 0; k < EXPERTS; k++) {
@@ -145,15 +145,15 @@ static void experts_get_their_own_slices(void **state) {
         p.pure = p.force = true;
         p.imatrix = path("one.dat");
         gq_results_free(run_plan(&p));
-        gguf_model m = open_model(path("one-out.gguf"));
+        model_source m = open_model(path("one-out.gguf"));
         uint8_t *bytes = tensor_bytes(&m, "blk.0.ffn_down.weight", &one);
         assert_int_equal(one * EXPERTS, size);
         assert_memory_equal(bytes, whole + (uint64_t)k * one, one);
         free(bytes);
-        gguf_model_close(&m);
+        model_close(&m);
     }
     free(whole), free(x), free(w);
-    gguf_model_close(&together);
+    model_close(&together);
 }
 
 static void pruned_layers_keep_their_importance(void **state) {

@@ -8,23 +8,23 @@
 
 /* ---- metadata ---- */
 
-static const gguf_kv *kv_of(const gguf_model *m, const char *key) {
-    return gguf_find(gguf_container_of(m)->shards[0].kv, gguf_container_of(m)->shards[0].n_kv, key);
+static const model_kv *kv_of(const model_source *m, const char *key) {
+    return model_kv_find(gguf_container_of(m)->shards[0].kv, gguf_container_of(m)->shards[0].n_kv, key);
 }
 
-static int64_t int_of(const gguf_model *m, const char *key) {
+static int64_t int_of(const model_source *m, const char *key) {
     int64_t value = -1;
-    assert_true(gguf_kv_int(kv_of(m, key), &value));
+    assert_true(model_kv_int(kv_of(m, key), &value));
     return value;
 }
 
-static uint32_t type_of(const gguf_model *m, const char *key) {
-    const gguf_kv *kv = kv_of(m, key);
+static uint32_t type_of(const model_source *m, const char *key) {
+    const model_kv *kv = kv_of(m, key);
     if (!kv) fail_msg("no key %s", key);
     return kv->type;
 }
 
-static void check_order(const gguf_model *m, const char *const *keys, size_t n) {
+static void check_order(const model_source *m, const char *const *keys, size_t n) {
     assert_int_equal(gguf_container_of(m)->shards[0].n_kv, n);
     for (size_t i = 0; i < n; i++) assert_string_equal(gguf_container_of(m)->shards[0].kv[i].key, keys[i]);
 }
@@ -63,10 +63,10 @@ static void metadata_keep_their_order_and_bytes(void **state) {
     o.imatrix = path("meta.dat");
     o.override_kv = (gq_list){overrides, 2};
     gq_results_free(run_plan(&o));
-    gguf_model in = open_model(path("meta.gguf")), done = open_model(path("meta-out.gguf"));
+    model_source in = open_model(path("meta.gguf")), done = open_model(path("meta-out.gguf"));
     check_order(&done, wanted, sizeof wanted / sizeof *wanted);
     for (size_t i = 0; i < 6; i++) {
-        const gguf_kv *a = kv_of(&in, wanted[i]), *b = kv_of(&done, wanted[i]);
+        const model_kv *a = kv_of(&in, wanted[i]), *b = kv_of(&done, wanted[i]);
         assert_int_equal(a->type, b->type);
         assert_int_equal(a->size, b->size);
         assert_memory_equal(a->value, b->value, a->size);
@@ -76,10 +76,10 @@ static void metadata_keep_their_order_and_bytes(void **state) {
     assert_int_equal(type_of(&done, "odd.number"), GGUF_INT8);
     const char *text;
     uint64_t n;
-    assert_true(gguf_kv_string(kv_of(&done, "quantize.imatrix.file"), &text, &n));
+    assert_true(model_kv_string(kv_of(&done, "quantize.imatrix.file"), &text, &n));
     assert_int_equal(n, 8);
     assert_memory_equal(text, "meta.dat", 8);
-    gguf_model_close(&in), gguf_model_close(&done);
+    model_close(&in), model_close(&done);
 }
 
 static void a_copy_keeps_its_file_type(void **state) {
@@ -92,11 +92,11 @@ static void a_copy_keeps_its_file_type(void **state) {
     model_free(m);
     quantize(path("none.gguf"), path("none-copy.gguf"), "COPY", 1);
     quantize(path("some.gguf"), path("some-copy.gguf"), "COPY", 1);
-    gguf_model none = open_model(path("none-copy.gguf")), some = open_model(path("some-copy.gguf"));
+    model_source none = open_model(path("none-copy.gguf")), some = open_model(path("some-copy.gguf"));
     assert_null(kv_of(&none, "general.file_type"));
     assert_int_equal(int_of(&some, "general.file_type"), 18);
     assert_int_equal(type_of(&some, "general.file_type"), GGUF_U64);
-    gguf_model_close(&none), gguf_model_close(&some);
+    model_close(&none), model_close(&some);
 }
 
 /* ---- overrides ---- */
@@ -140,14 +140,14 @@ static void overrides_keep_types(void **state) {
     gq_options o = options_for(path("types.gguf"), &out);
     o.override_kv = (gq_list){items, sizeof items / sizeof *items};
     gq_results_free(run_plan(&o));
-    gguf_model done = open_model(path("types-out.gguf"));
+    model_source done = open_model(path("types-out.gguf"));
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         assert_int_equal(type_of(&done, wanted[i].key), wanted[i].type);
     double f;
     assert_int_equal(int_of(&done, "a.u8"), 255);
     assert_true(int_of(&done, "a.i64") == INT64_MIN);
-    assert_true(gguf_kv_float(kv_of(&done, "a.f32"), &f) && f == 10000);
-    assert_true(gguf_kv_float(kv_of(&done, "a.f64"), &f) && f == 0.1);
+    assert_true(model_kv_float(kv_of(&done, "a.f32"), &f) && f == 10000);
+    assert_true(model_kv_float(kv_of(&done, "a.f64"), &f) && f == 0.1);
     assert_int_equal(int_of(&done, "a.u16"), 3);
     assert_int_equal(int_of(&done, "b.int"), 8);
     assert_int_equal(int_of(&done, "b.negative"), -7);
@@ -155,7 +155,7 @@ static void overrides_keep_types(void **state) {
     assert_int_equal(kv_of(&done, "b.yes")->value[0], 1);
     assert_int_equal(kv_of(&done, "b.no")->value[0], 0);
     assert_int_equal(kv_of(&done, "b.text")->size, 8);
-    gguf_model_close(&done);
+    model_close(&done);
 }
 
 static void malformed_overrides_are_refused(void **state) {
@@ -245,7 +245,7 @@ static void pruning_renumbers_and_slices(void **state) {
     o.prune_layers = "4,1,4,99";
     gq_plan *plan = must_plan(&o);
     gq_results_free(must_run(plan));
-    gguf_model in = open_model(path("six.gguf")), done = open_model(path("four.gguf"));
+    model_source in = open_model(path("six.gguf")), done = open_model(path("four.gguf"));
     size_t n_warnings;
     assert_string_equal(gq_plan_warnings(plan, &n_warnings)[0], "layers to prune: the model has no layer 99");
     assert_int_equal(int_of(&done, "llama.block_count"), 4);
@@ -264,10 +264,10 @@ static void pruning_renumbers_and_slices(void **state) {
     uint32_t type;
     uint64_t n;
     const uint8_t *elements;
-    assert_true(gguf_kv_array(kv_of(&done, "llama.attention.head_count_kv"), &type, &n, &elements));
+    assert_true(model_kv_array(kv_of(&done, "llama.attention.head_count_kv"), &type, &n, &elements));
     assert_int_equal(n, 4);
     assert_memory_equal(elements, ((uint32_t[]){10, 12, 13, 15}), 16);
-    assert_true(gguf_kv_array(kv_of(&done, "llama.names"), &type, &n, &elements));
+    assert_true(model_kv_array(kv_of(&done, "llama.names"), &type, &n, &elements));
     assert_int_equal(n, 4);
     assert_memory_equal(elements,
                         "\0\0\0\0\0\0\0\0"
@@ -276,15 +276,15 @@ static void pruning_renumbers_and_slices(void **state) {
                         "\1\0\0\0\0\0\0\0d",
                         35);
     const char *label;
-    assert_true(gguf_kv_string(kv_of(&done, "general.size_label"), &label, &n) && n == 4);
+    assert_true(model_kv_string(kv_of(&done, "general.size_label"), &label, &n) && n == 4);
     assert_memory_equal(label, "2.5M", 4); /* 2 x 512 x 256 outside the blocks, 557568 in each of four */
-    assert_true(gguf_kv_array(kv_of(&done, "llama.five"), &type, &n, &elements) && n == 5);
-    assert_true(gguf_kv_array(kv_of(&done, "other.six"), &type, &n, &elements) && n == 6);
+    assert_true(model_kv_array(kv_of(&done, "llama.five"), &type, &n, &elements) && n == 5);
+    assert_true(model_kv_array(kv_of(&done, "other.six"), &type, &n, &elements) && n == 6);
     const gq_tensor *tensors = gq_plan_tensors(plan, 0, &n);
     for (size_t i = 0; i < n; i++)
         if (!strcmp(tensors[i].name, "blk.3.attn_q.weight"))
             assert_string_equal(tensors[i].source_name, "blk.5.attn_q.weight");
-    gguf_model_close(&in), gguf_model_close(&done);
+    model_close(&in), model_close(&done);
     gq_plan_free(plan);
 }
 

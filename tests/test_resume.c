@@ -301,7 +301,7 @@ static void killed_runs_go_on(void **state) {
 /* ---- shards ---- */
 
 static void assert_same_tensors(const char *a, const char *b) {
-    gguf_model x = open_model(a), y = open_model(b);
+    model_source x = open_model(a), y = open_model(b);
     assert_int_equal(x.n_tensors, y.n_tensors);
     for (uint64_t i = 0; i < x.n_tensors; i++) {
         uint64_t n, m;
@@ -310,7 +310,7 @@ static void assert_same_tensors(const char *a, const char *b) {
         assert_memory_equal(p, q, n);
         free(p), free(q);
     }
-    gguf_model_close(&x), gguf_model_close(&y);
+    model_close(&x), model_close(&y);
 }
 
 static void outputs_are_split_and_kept_split(void **state) {
@@ -324,11 +324,11 @@ static void outputs_are_split_and_kept_split(void **state) {
     assert_int_equal(run_some(&o, &some, &e), GQ_INTERRUPTED);
     assert_int_equal(run_some(&o, &all, &e), GQ_OK);
     assert_true(all.resumed > 0);
-    gguf_model split = open_model(path("split-00001-of-00005.gguf"));
+    model_source split = open_model(path("split-00001-of-00005.gguf"));
     assert_int_equal(gguf_container_of(&split)->n_shards, 5);
     for (uint32_t s = 0; s < 5; s++) assert_true(gguf_container_of(&split)->shards[s].file.size <= 5000000);
     assert_int_equal(gguf_container_of(&split)->shards[1].n_kv, 4);
-    gguf_model_close(&split);
+    model_close(&split);
     assert_same_tensors(path("wanted.gguf"), path("split-00001-of-00005.gguf"));
     gq_output kept = {.path = path("kept.gguf"), .filetype = "COPY"};
     o = options_for(&kept);

@@ -34,11 +34,11 @@ static int set_up(void **state) {
 }
 
 static uint64_t digest_of(const char *file) {
-    gguf_model m = open_model(file);
-    const gguf_kv *kv = gguf_find(m.kv, m.n_kv, GGUF_SET_KEY);
+    model_source m = open_model(file);
+    const model_kv *kv = model_kv_find(m.kv, m.n_kv, GGUF_SET_KEY);
     uint64_t digest = 0;
     if (kv) assert_int_equal(kv->type, GGUF_U64), memcpy(&digest, kv->value, sizeof digest);
-    gguf_model_close(&m);
+    model_close(&m);
     return digest;
 }
 
@@ -111,7 +111,7 @@ static void shards_without_the_key_are_taken_as_they_come(void **state) {
     (void)state;
     assert_true(digest_of(shard("a", 1)) != 0);
     mix("a", 1);
-    gguf_model m = open_model(shard("a", 1));
+    model_source m = open_model(shard("a", 1));
     const gguf_shard *s = &gguf_container_of(&m)->shards[1];
     const uint8_t *head;
     uint64_t head_size, data_size, size;
@@ -125,7 +125,7 @@ static void shards_without_the_key_are_taken_as_they_come(void **state) {
     memcpy(all, head, head_size), memcpy(all + head_size, data, size);
     write_whole(shard("m", 2), all, head_size + data_size);
     free(data), free(all);
-    gguf_header_free(h), gguf_model_close(&m);
+    gguf_header_free(h), model_close(&m);
     GQUANT(0, "verify", shard("m", 1));
 }
 

@@ -40,7 +40,7 @@ static uint32_t split(const char *in, uint64_t most, const char *filetype, uint6
                     .split_max_size = most};
     gq_plan *plan = must_plan(&o);
     gq_results_free(must_run(plan));
-    gguf_model m = open_model(gq_plan_summary(plan, 0)->path);
+    model_source m = open_model(gq_plan_summary(plan, 0)->path);
     uint32_t shards = gguf_container_of(&m)->n_shards;
     *first_size = gguf_container_of(&m)->shards[0].file.size;
     for (uint32_t i = 0; i < shards; i++) {
@@ -51,7 +51,7 @@ static uint32_t split(const char *in, uint64_t most, const char *filetype, uint6
                      (unsigned long long)s->n_tensors);
         remove(s->file.path);
     }
-    gguf_model_close(&m);
+    model_close(&m);
     gq_plan_free(plan);
     return shards;
 }

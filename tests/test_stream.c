@@ -12,7 +12,7 @@
 
 enum { CONTEXT = 20, WINDOWS = 7, TOKENS = CONTEXT * WINDOWS, VOCABULARY = 512 };
 
-static gguf_model file;
+static model_source file;
 static forward_model *small;
 static uint32_t ids[TOKENS];
 static float *expected; /* logits */
@@ -39,7 +39,7 @@ static int finish(void **state) {
     (void)state;
     (void)state;
     forward_model_free(small);
-    gguf_model_close(&file);
+    model_close(&file);
     free(expected);
     remove_folder(folder);
     return 0;

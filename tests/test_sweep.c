@@ -10,7 +10,7 @@
 enum { LAYERS = 3, CONTEXT = 16, WINDOWS = 4, MIB = 1 << 20 };
 
 typedef struct running {
-    gguf_model file;
+    model_source file;
     forward_model *model;
 } running;
 static running large, small;
@@ -34,7 +34,7 @@ static int start(void **state) {
 
 static int end(void **state) {
     forward_model_free(large.model), forward_model_free(small.model);
-    gguf_model_close(&large.file), gguf_model_close(&small.file);
+    model_close(&large.file), model_close(&small.file);
     return folder_remove(state);
 }
 

@@ -146,13 +146,13 @@ static void the_file_says_its_most_common_type(void **state) {
         gq_options o = options_for(out);
         output.target.bpw = rows[i].bits;
         gq_results_free(run_plan(&o));
-        gguf_model m = open_model(out);
+        model_source m = open_model(out);
         int64_t type;
-        assert_true(gguf_kv_int(gguf_find(gguf_container_of(&m)->shards[0].kv,
-                                          gguf_container_of(&m)->shards[0].n_kv, "general.file_type"),
-                                &type));
+        assert_true(model_kv_int(model_kv_find(gguf_container_of(&m)->shards[0].kv,
+                                               gguf_container_of(&m)->shards[0].n_kv, "general.file_type"),
+                                 &type));
         assert_int_equal(type, rows[i].type);
-        gguf_model_close(&m);
+        model_close(&m);
     }
 }
 

@@ -16,13 +16,13 @@
 
 enum { MOST_KEYS = 16 };
 typedef struct keys {
-    gguf_kv kv[MOST_KEYS];
+    model_kv kv[MOST_KEYS];
     bytes values[MOST_KEYS];
     size_t n;
 } keys;
 
 static bytes *add_key(keys *k, const char *name, uint32_t type) {
-    k->kv[k->n] = (gguf_kv){.key = name, .type = type};
+    k->kv[k->n] = (model_kv){.key = name, .type = type};
     return &k->values[k->n++];
 }
 static void add_text(keys *k, const char *name, const char *text) {

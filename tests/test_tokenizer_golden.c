@@ -9,7 +9,7 @@
 #include "tests/support.h"
 
 typedef struct vocabulary_file {
-    gguf_model model;
+    model_source model;
     tokenizer *tokenizer;
 } vocabulary_file;
 
@@ -24,7 +24,7 @@ static vocabulary_file open_vocabulary(const char *path) {
 
 static void close_vocabulary(vocabulary_file *f) {
     tokenizer_free(f->tokenizer);
-    gguf_model_close(&f->model);
+    model_close(&f->model);
 }
 
 /* relabel.py IN OUT options...: a copy of a vocabulary with other settings. */

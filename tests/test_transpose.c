@@ -45,10 +45,10 @@ static void write_model(const char *to, bool quantized) {
     model_free(m);
 }
 
-static bool is_vector(const gguf_tensor *t) { return t->ne[1] == 1; }
+static bool is_vector(const model_tensor *t) { return t->ne[1] == 1; }
 
 /* Values of a tensor as they are to be read after it was transposed; malloc'ed. */
-static float *transposed_values(const gguf_model *m, const gguf_tensor *t) {
+static float *transposed_values(const model_source *m, const model_tensor *t) {
     uint64_t n, cols = t->ne[0], rows = t->ne[1];
     float *x = tensor_values(m, t->name, &n), *y = malloc(n * sizeof *y + 1);
     assert_non_null(y);
@@ -62,10 +62,10 @@ static float *transposed_values(const gguf_model *m, const gguf_tensor *t) {
 
 /* The same model with all matrices transposed beforehand. */
 static void write_transposed(const char *from, const char *to) {
-    gguf_model in = open_model(path(from));
+    model_source in = open_model(path(from));
     model *m = model_new("llama", 2);
     for (uint64_t i = 0; i < in.n_tensors; i++) {
-        const gguf_tensor *t = in.tensors[i];
+        const model_tensor *t = in.tensors[i];
         uint64_t n, ne[4] = {t->ne[1], t->ne[0], t->ne[2], t->ne[3]};
         float *x = is_vector(t) ? tensor_values(&in, t->name, &n) : transposed_values(&in, t);
         model_add(m, t->name, GGUF_F32, is_vector(t) ? t->ne : ne, x);
@@ -73,7 +73,7 @@ static void write_transposed(const char *from, const char *to) {
     }
     model_write(m, path(to));
     model_free(m);
-    gguf_model_close(&in);
+    model_close(&in);
 }
 
 static int make_models(void **state) {
@@ -104,9 +104,9 @@ static gq_results *transpose(const char *in, const char *to, const char *type, i
     return run_plan(&o);
 }
 
-static void assert_same_tensor(const gguf_model *a, const gguf_model *b, const char *name) {
+static void assert_same_tensor(const model_source *a, const model_source *b, const char *name) {
     uint64_t n, k;
-    const gguf_tensor *x = gguf_model_tensor(a, name), *y = gguf_model_tensor(b, name);
+    const model_tensor *x = model_tensor_named(a, name), *y = model_tensor_named(b, name);
     assert_true(x && y && x->type == y->type);
     assert_memory_equal(x->ne, y->ne, sizeof x->ne);
     uint8_t *left = tensor_bytes(a, name, &n), *right = tensor_bytes(b, name, &k);
@@ -120,7 +120,7 @@ static void check_as_if(const char *type) {
     gq_output before = {.path = path("wanted.gguf"), .filetype = type};
     gq_options o = job_of("before.gguf", &before, false);
     gq_results *wanted = run_plan(&o), *found = transpose("in.gguf", "found.gguf", type, 2);
-    gguf_model a = open_model(path("wanted.gguf")), b = open_model(path("found.gguf"));
+    model_source a = open_model(path("wanted.gguf")), b = open_model(path("found.gguf"));
     assert_int_equal(a.n_tensors, b.n_tensors);
     for (uint64_t i = 0; i < a.n_tensors; i++) {
         assert_same_tensor(&a, &b, a.tensors[i]->name);
@@ -132,7 +132,7 @@ static void check_as_if(const char *type) {
         assert_true(fabs(x[i].x2 - y[i].x2) <= 1e-9 * x[i].x2 || x[i].n == 0 || y[i].n == 0);
         assert_true(fabs(x[i].e2 - y[i].e2) <= 1e-9 * x[i].e2 || x[i].n == 0 || y[i].n == 0);
     }
-    gguf_model_close(&a), gguf_model_close(&b);
+    model_close(&a), model_close(&b);
     gq_results_free(wanted), gq_results_free(found);
 }
 
@@ -192,18 +192,18 @@ static void twice_is_not_at_all(void **state) {
     (void)state;
     gq_results_free(transpose("plain.gguf", "there.gguf", "COPY", 2));
     gq_results_free(transpose("there.gguf", "back.gguf", "COPY", 2));
-    gguf_model a = open_model(path("plain.gguf")), there = open_model(path("there.gguf")),
-               b = open_model(path("back.gguf"));
+    model_source a = open_model(path("plain.gguf")), there = open_model(path("there.gguf")),
+                 b = open_model(path("back.gguf"));
     for (uint64_t i = 0; i < a.n_tensors; i++) {
-        const gguf_tensor *t = gguf_model_tensor(&there, a.tensors[i]->name);
+        const model_tensor *t = model_tensor_named(&there, a.tensors[i]->name);
         assert_int_equal(t->transposed, !is_vector(t));
         assert_ptr_equal(t->type, a.tensors[i]->type);
         assert_same_tensor(&a, &b, t->name);
     }
-    assert_non_null(gguf_find(there.kv, there.n_kv, GGUF_TRANSPOSED_KEY));
-    assert_null(gguf_find(b.kv, b.n_kv, GGUF_TRANSPOSED_KEY));
+    assert_non_null(model_kv_find(there.kv, there.n_kv, GGUF_TRANSPOSED_KEY));
+    assert_null(model_kv_find(b.kv, b.n_kv, GGUF_TRANSPOSED_KEY));
     assert_true(gguf_model_check_transposed(&there, NULL));
-    gguf_model_close(&a), gguf_model_close(&there), gguf_model_close(&b);
+    model_close(&a), model_close(&there), model_close(&b);
 }
 
 /* What is stored transposed is so afterwards, also under another name; what goes is not mentioned. */
@@ -214,11 +214,11 @@ static void marks_are_carried(void **state) {
     gq_options o = job_of("marked.gguf", &out, false);
     o.prune_layers = "0";
     gq_results_free(run_plan(&o));
-    gguf_model m = open_model(path("carried.gguf"));
+    model_source m = open_model(path("carried.gguf"));
     assert_true(m.n_tensors == 3 && gguf_model_check_transposed(&m, NULL));
     for (uint64_t i = 0; i < m.n_tensors; i++) assert_true(m.tensors[i]->transposed);
-    assert_int_equal(gguf_model_tensor(&m, "blk.0.attn_q.weight")->ne[0], 32);
-    gguf_model_close(&m);
+    assert_int_equal(model_tensor_named(&m, "blk.0.attn_q.weight")->ne[0], 32);
+    model_close(&m);
 }
 
 static void interrupted_runs_go_on(void **state) {
@@ -267,10 +267,10 @@ static void targets_know_of_it(void **state) {
         gq_options before = job_of("plain-before.gguf", &out[1], false);
         before.measure_file = "";
         gq_results_free(run_plan(&before));
-        gguf_model a = open_model(out[0].path), b = open_model(out[1].path);
+        model_source a = open_model(out[0].path), b = open_model(out[1].path);
         for (uint64_t i = 0; i < a.n_tensors; i++)
             if (a.tensors[i]->type->quantized) assert_same_tensor(&a, &b, a.tensors[i]->name);
-        gguf_model_close(&a), gguf_model_close(&b);
+        model_close(&a), model_close(&b);
     }
 }
 
@@ -305,9 +305,9 @@ static void importance_is_of_columns(void **state) {
     gq_results_free(run_plan(&o));
     o.imatrix = NULL, o.outputs = &out[1];
     gq_results_free(run_plan(&o));
-    gguf_model a = open_model(out[0].path), b = open_model(out[1].path);
+    model_source a = open_model(out[0].path), b = open_model(out[1].path);
     for (uint64_t i = 0; i < a.n_tensors; i++) assert_same_tensor(&a, &b, a.tensors[i]->name);
-    gguf_model_close(&a), gguf_model_close(&b);
+    model_close(&a), model_close(&b);
 }
 
 /* Transposed back, columns are what they were. */
@@ -320,12 +320,12 @@ static void importance_comes_back(void **state) {
     gq_options direct = job_of("plain.gguf", &out[0], false), about = job_of("turned.gguf", &out[1], true);
     direct.imatrix = about.imatrix = path("inputs.dat");
     gq_results *x = run_plan(&direct), *y = run_plan(&about);
-    gguf_model a = open_model(out[0].path), b = open_model(out[1].path);
+    model_source a = open_model(out[0].path), b = open_model(out[1].path);
     for (uint64_t i = 0; i < a.n_tensors; i++) assert_same_tensor(&a, &b, a.tensors[i]->name);
     size_t n;
     const gq_loss *p = gq_results_losses(x, 0, &n), *q = gq_results_losses(y, 0, &n);
     for (size_t i = 0; i < n; i++) assert_true(fabs(p[i].we2 - q[i].we2) <= 1e-9 * p[i].we2);
-    gguf_model_close(&a), gguf_model_close(&b);
+    model_close(&a), model_close(&b);
     gq_results_free(x), gq_results_free(y);
 }
 

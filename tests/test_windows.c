@@ -7,7 +7,7 @@
 #include "tests/token_model.h"
 
 /* Letters a to h are 0 to 7, <s> is 8 and begins a text where `begins`. */
-static gguf_model opened(bool begins) {
+static model_source opened(bool begins) {
     const char *name = path(begins ? "begins.gguf" : "plain.gguf");
     model *m = model_llama(1);
     token_model_letters(m, begins);
@@ -16,7 +16,7 @@ static gguf_model opened(bool begins) {
     return open_model(name);
 }
 
-static void expect(gguf_model *m, gq_text text, size_t left_over, size_t n, const uint32_t *ids) {
+static void expect(model_source *m, gq_text text, size_t left_over, size_t n, const uint32_t *ids) {
     text_windows w;
     warning_list warnings = {0};
     gq_error e;
@@ -35,7 +35,7 @@ static void expect(gguf_model *m, gq_text text, size_t left_over, size_t n, cons
 
 static void windows_begin_as_texts_do(void **state) {
     (void)state;
-    gguf_model plain = opened(false), begins = opened(true);
+    model_source plain = opened(false), begins = opened(true);
     EXPECT(&plain, 2,
            TEXT("abcdefgh"
                 "ab"),
@@ -45,17 +45,17 @@ static void windows_begin_as_texts_do(void **state) {
     EXPECT(&begins, 0, TEXT("abcdefghab", .tokens = 8), 8, 0, 1, 2, 8, 4, 5, 6);
     EXPECT(&begins, 3, TEXT("abcdefghab", .tokens = 7), 8, 0, 1, 2);
     EXPECT(&plain, 0, TEXT("<s>abc", .parse_special = true), 8, 0, 1, 2);
-    gguf_model_close(&plain), gguf_model_close(&begins);
+    model_close(&plain), model_close(&begins);
 }
 
 static void ids_are_taken_as_they_are(void **state) {
     (void)state;
-    gguf_model begins = opened(true);
+    model_source begins = opened(true);
     EXPECT(&begins, 1, TEXT(" 7\t511\n\r\n007 0 5", .ids = true), 7, 511, 7, 0);
-    gguf_model_close(&begins);
+    model_close(&begins);
 }
 
-static void refuse(gguf_model *m, const char *expected, gq_text text) {
+static void refuse(model_source *m, const char *expected, gq_text text) {
     text_windows w;
     warning_list warnings = {0};
     gq_error e = {0};
@@ -66,7 +66,7 @@ static void refuse(gguf_model *m, const char *expected, gq_text text) {
 
 static void what_cannot_be_windows_is_told(void **state) {
     (void)state;
-    gguf_model plain = opened(false);
+    model_source plain = opened(false);
     refuse(&plain, "text: is empty", TEXT(""));
     refuse(&plain, "text: has 3 tokens, fewer than one window of 4", TEXT("abc"));
     refuse(&plain, "2 tokens are fewer than one window of 4", TEXT("abcdefgh", .tokens = 2));
@@ -76,19 +76,19 @@ static void what_cannot_be_windows_is_told(void **state) {
     refuse(&plain, "'4294967296'", TEXT("0 4294967296 1 2", .ids = true));
     refuse(&plain, "'99999999999999999999999'", TEXT("99999999999999999999999", .ids = true));
     refuse(&plain, "token 3 is 512, but the model has 512 tokens, 0 to 511", TEXT("0 1 512 2", .ids = true));
-    gguf_model_close(&plain);
-    gguf_model none;
+    model_close(&plain);
+    model_source none;
     model *m = model_llama(1);
     model_write(m, path("none.gguf"));
     model_free(m);
     none = open_model(path("none.gguf"));
     refuse(&none, "ids of tokens can take the place of a text", TEXT("abcd"));
-    gguf_model_close(&none);
+    model_close(&none);
 }
 
 static void bytes_without_a_token_are_counted(void **state) {
     (void)state;
-    gguf_model plain = opened(false);
+    model_source plain = opened(false);
     text_windows w;
     warning_list warnings = {0};
     gq_error e;
@@ -96,7 +96,7 @@ static void bytes_without_a_token_are_counted(void **state) {
     assert_int_equal(warnings.n, 1);
     assert_non_null(strstr(warnings.items[0], "text: 2 bytes have no token"));
     windows_free(&w), warnings_free(&warnings);
-    gguf_model_close(&plain);
+    model_close(&plain);
 }
 
 static int make_folder(void **state) {

@@ -130,7 +130,7 @@ void gq_draft_remove(gq_draft *d, const char *key) { gguf_header_remove(d->heade
 
 bool gq_draft_copy(gq_draft *d, const gq_model *from, gq_error *e) {
     for (uint64_t i = 0; i < from->file.n_kv; i++) {
-        const gguf_kv *kv = &from->file.kv[i];
+        const model_kv *kv = &from->file.kv[i];
         if (strncmp(kv->key, "split.", 6) == 0 || strcmp(kv->key, GGUF_SET_KEY) == 0) continue;
         if (!gguf_header_set(d->header, kv->key, kv->type, kv->value, kv->size, e)) return false;
     }
@@ -141,14 +141,14 @@ bool gq_draft_copy(gq_draft *d, const gq_model *from, gq_error *e) {
 
 bool gq_draft_add(gq_draft *d, const char *name, uint32_t n_dims, const uint64_t *ne, uint32_t type,
                   const void *data, size_t bytes, gq_error *e) {
-    gguf_tensor t = {.type = gguf_type_of(type), .n_dims = n_dims, .ne = {1, 1, 1, 1}};
+    model_tensor t = {.type = gguf_type_of(type), .n_dims = n_dims, .ne = {1, 1, 1, 1}};
     gq_error why;
     if (!t.type) return gq_fail_usage(e, "tensor '%.200s': there is no tensor type %u", name, type);
     if (n_dims < 1 || n_dims > GGUF_MAX_DIMS)
         return gq_fail_usage(e, "tensor '%.200s': %u dimensions, and there are 1 to %d", name, n_dims,
                              GGUF_MAX_DIMS);
     memcpy(t.ne, ne, n_dims * sizeof *ne);
-    if (!gguf_tensor_measure(&t, &why)) return gq_fail_usage(e, "tensor '%.200s': %s", name, why.text);
+    if (!model_tensor_measure(&t, &why)) return gq_fail_usage(e, "tensor '%.200s': %s", name, why.text);
     if (t.size != bytes)
         return gq_fail_usage(e, "tensor '%.200s': takes %llu bytes as %s, and there are %zu", name,
                              (unsigned long long)t.size, t.type->name, bytes);

@@ -23,7 +23,7 @@ typedef struct calibrate_store {
 } calibrate_store;
 
 typedef struct calibrate_job {
-    const gguf_model *file;
+    const model_source *file;
     const kernels *kernels;
     const encode_settings *encoding;
     const calibration_settings *settings;
@@ -35,8 +35,8 @@ typedef struct calibrate_job {
     uint64_t experts_used;     /* that a token meets; 0: not known, all of them */
     uint64_t matrices_at_once; /* experts whose moments fit beside each other */
     size_t n_tensors, n_outputs;
-    const gguf_tensor *const *tensors; /* of the model, in the outputs' order */
-    const gq_tensor *const *outputs;   /* what becomes of them, per output */
+    const model_tensor *const *tensors; /* of the model, in the outputs' order */
+    const gq_tensor *const *outputs;    /* what becomes of them, per output */
     calibrate_store store;
 } calibrate_job;
 

@@ -9,7 +9,7 @@
 
 /* A tensor of the job, found by its address. */
 typedef struct numbered {
-    const gguf_tensor *tensor;
+    const model_tensor *tensor;
     size_t number;
 } numbered;
 
@@ -33,7 +33,7 @@ typedef struct calibrator {
 
 /* A weight that is being rounded for an output; its stream goes on with it. */
 typedef struct rounded_weight {
-    const gguf_tensor *tensor;
+    const model_tensor *tensor;
     uint8_t *blocks;
 } rounded_weight;
 
@@ -54,20 +54,20 @@ static int by_address(const void *a, const void *b) {
 }
 
 /* The job's number of a tensor; SIZE_MAX: it is not written. */
-static size_t number_of(const calibrator *c, const gguf_tensor *t) {
+static size_t number_of(const calibrator *c, const model_tensor *t) {
     numbered wanted = {t, 0};
     const numbered *found = bsearch(&wanted, c->sorted, c->of->n_tensors, sizeof *c->sorted, by_address);
     return found ? found->number : SIZE_MAX;
 }
 
-static uint64_t matrices_of(const gguf_tensor *t) { return t->ne[2] * t->ne[3]; }
+static uint64_t matrices_of(const model_tensor *t) { return t->ne[2] * t->ne[3]; }
 
 static progress_of *progress_at(const calibrator *c, size_t output, size_t tensor) {
     return &c->progress[output * c->of->n_tensors + tensor];
 }
 
 /* How many of its matrices are rounded in this turn so far; all that there can be: it has no part in it. */
-static uint64_t turn_matrices_done(void *data, const gguf_tensor *t) {
+static uint64_t turn_matrices_done(void *data, const model_tensor *t) {
     const turn *at = data;
     const calibrator *c = at->c;
     size_t i = number_of(c, t);
@@ -78,7 +78,7 @@ static uint64_t turn_matrices_done(void *data, const gguf_tensor *t) {
 
 /* Whether some output's output matrix is. */
 static bool head_calibrated(const calibrate_job *job) {
-    const gguf_tensor *out = forward_model_sizes(job->streams[0])->out;
+    const model_tensor *out = forward_model_sizes(job->streams[0])->out;
     for (size_t i = 0; i < job->n_tensors; i++)
         for (size_t o = 0; job->tensors[i] == out && o < job->n_outputs; o++)
             if (job->outputs[o][i].calibrated) return true;
@@ -92,7 +92,7 @@ static bool ask_round(void *data, gq_error *e) {
 
 /* ---- a site ---- */
 
-static uint8_t *turn_blocks(turn *at, const gguf_tensor *t, size_t number, gq_error *e) {
+static uint8_t *turn_blocks(turn *at, const model_tensor *t, size_t number, gq_error *e) {
     for (size_t i = 0; i < at->n_weights; i++)
         if (at->weights[i].tensor == t) return at->weights[i].blocks;
     rounded_weight *grown = realloc(at->weights, (at->n_weights + 1) * sizeof *grown);
@@ -113,7 +113,7 @@ static void drop_weights(turn *at) {
 }
 
 /* All its matrices are rounded. */
-static bool turn_finish_tensor(turn *at, const gguf_tensor *t, size_t number, gq_error *e) {
+static bool turn_finish_tensor(turn *at, const model_tensor *t, size_t number, gq_error *e) {
     calibrator *c = at->c;
     const progress_of *p = progress_at(c, at->output, number);
     if (at->layer)
@@ -126,7 +126,7 @@ static bool turn_finish_tensor(turn *at, const gguf_tensor *t, size_t number, gq
         e);
 }
 
-static bool round_weight(turn *at, uint64_t matrix, const gguf_tensor *t, const round_inputs *inputs,
+static bool round_weight(turn *at, uint64_t matrix, const model_tensor *t, const round_inputs *inputs,
                          gq_error *e) {
     calibrator *c = at->c;
     const calibration_settings *settings = c->of->settings;
@@ -251,7 +251,7 @@ static bool finish_step(void *data, sweep_record *to, gq_error *e) {
 /* Decodes rows of an output's embedding. They are encoded by search alone, each for itself. */
 typedef struct embedding {
     const calibrator *c;
-    const gguf_tensor *from;
+    const model_tensor *from;
     const gguf_type *to;
     uint8_t *raw, *blocks;
 } embedding;
@@ -280,7 +280,7 @@ static bool embedding_read_rows(void *data, const uint32_t *ids, size_t n, float
 }
 
 static bool calibrator_embed(const calibrator *c, size_t output, gq_error *e) {
-    const gguf_tensor *from = forward_model_sizes(c->of->streams[0])->embedding;
+    const model_tensor *from = forward_model_sizes(c->of->streams[0])->embedding;
     size_t number = number_of(c, from);
     uint32_t to = number == SIZE_MAX ? from->type->id : c->of->outputs[output][number].to;
     if (to == from->type->id) return forward_stream_embed(c->rounded[output], NULL, e);

@@ -25,7 +25,7 @@ const char *round_reason_text(round_reason r) {
 
 typedef struct rows {
     const round_task *task;
-    const gguf_tensor *tensor;
+    const model_tensor *tensor;
     const gguf_type *from, *to;
     size_t columns, most; /* rows at once */
     threads_pool *pool;
@@ -38,7 +38,7 @@ typedef struct rows {
     size_t n;
 } rows;
 
-static size_t rows_at_once(const gguf_tensor *t) {
+static size_t rows_at_once(const model_tensor *t) {
     return t->ne[1] < CALIBRATION_ROWS ? t->ne[1] : CALIBRATION_ROWS;
 }
 
@@ -57,7 +57,7 @@ static void rows_free(rows *r) {
     free(r->raw), free(r->calibrated), free(r->searched), free(r->x), free(r->rooms);
 }
 
-uint64_t round_bytes(const gguf_tensor *tensor, const gguf_type *to, int threads) {
+uint64_t round_bytes(const model_tensor *tensor, const gguf_type *to, int threads) {
     memory_ledger l = {.counts = true};
     rows r = {.from = tensor->type, .to = to, .columns = tensor->ne[0], .most = rows_at_once(tensor)};
     if (r.columns > UINT32_MAX) return UINT64_MAX;
@@ -67,7 +67,7 @@ uint64_t round_bytes(const gguf_tensor *tensor, const gguf_type *to, int threads
 
 static bool rows_new(rows *r, const round_task *t, gq_error *e) {
     const calibrate_job *of = t->of;
-    const gguf_tensor *tensor = of->tensors[t->tensor];
+    const model_tensor *tensor = of->tensors[t->tensor];
     memory_ledger l = {.failed = false};
     *r = (rows){.task = t,
                 .tensor = tensor,

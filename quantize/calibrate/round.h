@@ -47,7 +47,7 @@ typedef struct round_task {
 } round_task;
 
 /* Bytes that round_matrix takes meanwhile for a matrix of the tensor, besides its inputs. */
-uint64_t round_bytes(const gguf_tensor *tensor, const gguf_type *to, int threads);
+uint64_t round_bytes(const model_tensor *tensor, const gguf_type *to, int threads);
 /* sums is added to; why and damp are those of the worst so far. */
 bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);
 

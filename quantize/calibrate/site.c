@@ -33,7 +33,7 @@ typedef struct gathering {
 
 /* ---- memory ---- */
 
-site_sizes site_sizes_of(const calibration_settings *s, const gguf_tensor *weight, bool routed, size_t met,
+site_sizes site_sizes_of(const calibration_settings *s, const model_tensor *weight, bool routed, size_t met,
                          size_t matrices, size_t batch_windows) {
     uint64_t width = weight->ne[0];
     return (site_sizes){.shape = {.columns = width,

@@ -22,7 +22,7 @@ typedef struct site_inputs {
 } site_inputs;
 
 typedef struct site {
-    const gguf_tensor *weights[FORWARD_MOST_WEIGHTS];
+    const model_tensor *weights[FORWARD_MOST_WEIGHTS];
     size_t n_weights; /* 0: nothing is left to round */
     size_t features, matrices;
     size_t first, end; /* of the matrices, those that were gathered */
@@ -44,7 +44,7 @@ typedef struct site_sizes {
     bool routed;
 } site_sizes;
 /* met: of the weight's matrices, by a token of an expert's. */
-site_sizes site_sizes_of(const calibration_settings *s, const gguf_tensor *weight, bool routed, size_t met,
+site_sizes site_sizes_of(const calibration_settings *s, const model_tensor *weight, bool routed, size_t met,
                          size_t matrices, size_t batch_windows);
 /* Bytes of what is gathered, and of what is needed only while it is gathered. */
 uint64_t site_bytes(const site_sizes *z);
@@ -59,7 +59,7 @@ typedef struct site_search {
     forward_layer *layer; /* NULL: what flows into the output matrix */
     forward_part part;
     /* How many of a weight's matrices need no rounding any more: they are taken in order. */
-    uint64_t (*settled)(void *data, const gguf_tensor *t);
+    uint64_t (*settled)(void *data, const model_tensor *t);
     void *data;
 } site_search;
 /* Run both streams and gather. The caller frees *s, also on failure. */

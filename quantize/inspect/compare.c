@@ -16,7 +16,7 @@
 
 /* A model and its name. */
 typedef struct named_model {
-    gguf_model model;
+    model_source model;
     char path[4096];
 } named_model;
 
@@ -41,10 +41,10 @@ struct gq_comparison {
 
 /* ---- which tensors ---- */
 
-static void comparison_fill_tensor(gq_tensor *to, const gguf_tensor *a, const gguf_tensor *b) {
+static void comparison_fill_tensor(gq_tensor *to, const model_tensor *a, const model_tensor *b) {
     *to = (gq_tensor){.name = b->name,
                       .source_name = a->name,
-                      .n_weights = gguf_elements(a->ne),
+                      .n_weights = shape_elements(a->ne),
                       .n_dims = 4,
                       .from = a->type->id,
                       .to = b->type->id,
@@ -58,18 +58,18 @@ static void comparison_fill_tensor(gq_tensor *to, const gguf_tensor *a, const gg
 }
 
 /* One of them is stored transposed. */
-static bool dimensions_are_exchanged(const gguf_tensor *a, const gguf_tensor *b) {
+static bool dimensions_are_exchanged(const model_tensor *a, const model_tensor *b) {
     return a->transposed != b->transposed;
 }
 
-static const char *undecodable_type(const kernels *k, const gguf_tensor *a, const gguf_tensor *b) {
-    const gguf_tensor *both[] = {a, b};
+static const char *undecodable_type(const kernels *k, const model_tensor *a, const model_tensor *b) {
+    const model_tensor *both[] = {a, b};
     for (int i = 0; i < 2 && (a->type != b->type || dimensions_are_exchanged(a, b)); i++)
         if (!k->codecs[both[i]->type->id].decode) return both[i]->type->name;
     return NULL;
 }
 
-static bool same_shape(const gguf_tensor *a, const gguf_tensor *b) {
+static bool same_shape(const model_tensor *a, const model_tensor *b) {
     uint64_t ne[4];
     memcpy(ne, b->ne, sizeof ne);
     if (dimensions_are_exchanged(a, b)) transposed_shape(b->ne, ne);
@@ -78,8 +78,8 @@ static bool same_shape(const gguf_tensor *a, const gguf_tensor *b) {
 
 /* Why two tensors of one name cannot be compared is said in a warning. */
 static bool comparison_pair_tensor(gq_comparison *c, compared_copy *to, size_t number, gq_error *e) {
-    const gguf_tensor *a = c->original.model.tensors[number];
-    const gguf_tensor *b = gguf_model_tensor(&to->file.model, a->name);
+    const model_tensor *a = c->original.model.tensors[number];
+    const model_tensor *b = model_tensor_named(&to->file.model, a->name);
     if (!b) return warnings_add(&c->warnings, e, "%s is not in %s", a->name, to->file.path);
     if (!same_shape(a, b))
         return warnings_add(&c->warnings, e, "%s has another shape in %s", a->name, to->file.path);
@@ -92,7 +92,7 @@ static bool comparison_pair_tensor(gq_comparison *c, compared_copy *to, size_t n
 }
 
 static bool pair_all(gq_comparison *c, compared_copy *to, gq_error *e) {
-    const gguf_model *a = &c->original.model, *b = &to->file.model;
+    const model_source *a = &c->original.model, *b = &to->file.model;
     to->tensors = calloc(a->n_tensors + 1, sizeof *to->tensors);
     to->numbers = calloc(a->n_tensors + 1, sizeof *to->numbers);
     to->losses = calloc(a->n_tensors + 1, sizeof *to->losses);
@@ -101,7 +101,7 @@ static bool pair_all(gq_comparison *c, compared_copy *to, gq_error *e) {
     for (uint64_t i = 0; i < a->n_tensors; i++)
         if (!comparison_pair_tensor(c, to, i, e)) return false;
     for (uint64_t i = 0; i < b->n_tensors; i++)
-        if (!gguf_model_tensor(a, b->tensors[i]->name) &&
+        if (!model_tensor_named(a, b->tensors[i]->name) &&
             !warnings_add(&c->warnings, e, "%s is only in %s", b->tensors[i]->name, to->file.path))
             return false;
     return to->n > 0 ||
@@ -110,10 +110,10 @@ static bool pair_all(gq_comparison *c, compared_copy *to, gq_error *e) {
 
 static void comparison_sum_copy(compared_copy *to) {
     gq_summary *s = &to->summary;
-    const gguf_model *m = &to->file.model;
+    const model_source *m = &to->file.model;
     int64_t filetype;
     s->size = sizeof *s, s->path = to->file.path, s->filetype = "", s->n_tensors = to->n;
-    if (gguf_kv_int(gguf_find(m->kv, m->n_kv, "general.file_type"), &filetype) &&
+    if (model_kv_int(model_kv_find(m->kv, m->n_kv, "general.file_type"), &filetype) &&
         mix_filetype_numbered(filetype))
         s->filetype = mix_filetype_numbered(filetype)->name;
     s->file_bytes = model_file_bytes(m);
@@ -131,7 +131,7 @@ static bool read_inputs(gq_comparison *c, const char *path, gq_error *e) {
                      warnings_add_lines(&c->warnings, e, c->inputs.warnings));
 }
 
-static bool comparison_find_inputs(gq_comparison *c, const gguf_tensor *t, tensor_inputs *found,
+static bool comparison_find_inputs(gq_comparison *c, const model_tensor *t, tensor_inputs *found,
                                    gq_error *e) {
     gq_error why = {0};
     return model_inputs_find_tensor(&c->inputs, t, t->transposed, found, &why) ||
@@ -153,7 +153,7 @@ static void note_coverage(const gq_comparison *c, compared_copy *to, gq_tensor *
 typedef struct pairing {
     compared_copy *copy;
     size_t at; /* in the copy's tensors */
-    const gguf_tensor *tensor;
+    const model_tensor *tensor;
     struct piece_sum {
         codec_error sum;
         bool differs;
@@ -162,7 +162,7 @@ typedef struct pairing {
 
 typedef struct comparison_job {
     const gq_comparison *c;
-    const gguf_tensor *tensor; /* the original's */
+    const model_tensor *tensor; /* the original's */
     tensor_inputs inputs;
     size_t n;
     pairing *pairs; /* one for each copy that has the tensor */
@@ -200,7 +200,7 @@ static bool comparison_measure_piece(void *arg, work_piece *p, gq_error *e) {
     const comparison_job *j = arg;
     strip_pair *room = p->room;
     const gguf_type *type = j->tensor->type;
-    uint64_t elements = gguf_elements(j->tensor->ne), first = p->number * STRIP_PIECE,
+    uint64_t elements = shape_elements(j->tensor->ne), first = p->number * STRIP_PIECE,
              end = elements - first < STRIP_PIECE ? elements : first + STRIP_PIECE;
     for (uint64_t at = first; at < end; at += STRIP) {
         size_t n = end - at < STRIP ? (size_t)(end - at) : STRIP;
@@ -230,12 +230,12 @@ static bool comparison_measure_piece(void *arg, work_piece *p, gq_error *e) {
 enum { SQUARE = 256, SQUARES = STRIP_PIECE / SQUARE / SQUARE };
 _Static_assert(SQUARE *SQUARE <= STRIP, "a square is read at once");
 
-static uint64_t pieces_across(const gguf_tensor *t) {
+static uint64_t pieces_across(const model_tensor *t) {
     return (t->ne[0] + SQUARE * SQUARES - 1) / (SQUARE * SQUARES);
 }
-static uint64_t pieces_down(const gguf_tensor *t) { return parts(t->ne[1], SQUARE); }
+static uint64_t pieces_down(const model_tensor *t) { return parts(t->ne[1], SQUARE); }
 
-static bool read_square(const comparison_job *j, const gguf_model *m, const gguf_tensor *t, const strip *s,
+static bool read_square(const comparison_job *j, const model_source *m, const model_tensor *t, const strip *s,
                         uint8_t *stored, float *decoded, gq_error *e) {
     for (size_t r = 0; r < s->rows; r++)
         if (!strip_read_decoded(j->c->kernels, m, t, s->first + r * t->ne[0], s->cols,
@@ -254,7 +254,7 @@ static bool measure_square(const comparison_job *j, uint64_t number, const strip
         return false;
     for (size_t i = 0; i < j->n; i++) {
         const pairing *of = &j->pairs[i];
-        const gguf_model *m = &of->copy->file.model;
+        const model_source *m = &of->copy->file.model;
         struct piece_sum *sum = &of->pieces[number];
         if (dimensions_are_exchanged(j->tensor, of->tensor)
                 ? !transposed_read(k, m, of->tensor, s, both->stored[1], room->decoded, both->decoded[1], e)
@@ -310,8 +310,8 @@ static bool compare_pairs(gq_comparison *c, schedule *s, comparison_job *p, gq_e
     bool squares = false;
     for (size_t i = 0; i < p->n; i++) squares |= dimensions_are_exchanged(p->tensor, p->pairs[i].tensor);
     uint64_t pieces = squares
-                          ? pieces_across(p->tensor) * pieces_down(p->tensor) * gguf_matrices(p->tensor->ne)
-                          : strip_pieces(gguf_elements(p->tensor->ne));
+                          ? pieces_across(p->tensor) * pieces_down(p->tensor) * shape_matrices(p->tensor->ne)
+                          : strip_pieces(shape_elements(p->tensor->ne));
     struct piece_sum *all = calloc(p->n * pieces + 1, sizeof *all);
     if (!all) return gq_fail_memory(e, p->n * pieces * sizeof *all);
     for (size_t i = 0; i < p->n; i++) p->pairs[i].pieces = all + i * pieces;
@@ -338,7 +338,7 @@ static bool compare_all(gq_comparison *c, schedule *s, size_t *next, pairing *pa
             compared_copy *to = &c->copies[i];
             if (next[i] == to->n || to->numbers[next[i]] != number) continue;
             pairs[p.n++] = (pairing){
-                .copy = to, .at = next[i]++, .tensor = gguf_model_tensor(&to->file.model, p.tensor->name)};
+                .copy = to, .at = next[i]++, .tensor = model_tensor_named(&to->file.model, p.tensor->name)};
         }
         if (p.n == 0) continue;
         if (!comparison_find_inputs(c, p.tensor, &p.inputs, e) || !compare_pairs(c, s, &p, e)) return false;
@@ -362,7 +362,7 @@ static bool warn_uncovered(gq_comparison *c, gq_error *e) {
 static bool comparison_open_model(named_model *m, const char *path, gq_error *e) {
     snprintf(m->path, sizeof m->path, "%s", path);
     if (input_open(&m->model, path, e)) return true;
-    m->model = (gguf_model){.path = NULL};
+    m->model = (model_source){.path = NULL};
     return false;
 }
 
@@ -433,10 +433,10 @@ gq_comparison *gq_compare(const gq_comparison_request *request, gq_error *e) {
 
 void gq_comparison_free(gq_comparison *c) {
     if (!c) return;
-    gguf_model_close(&c->original.model);
+    model_close(&c->original.model);
     for (size_t i = 0; i < c->n_copies; i++) {
         compared_copy *to = &c->copies[i];
-        gguf_model_close(&to->file.model);
+        model_close(&to->file.model);
         free(to->tensors), free(to->numbers), free(to->losses);
     }
     free(c->copies);

@@ -28,7 +28,7 @@
 #include "quantize/sweep/windows.h"
 
 struct gq_importance_plan {
-    gguf_model file;
+    model_source file;
     forward_model *model;
     const forward_sizes *sizes;
     char *out, architecture[128];
@@ -153,7 +153,7 @@ static bool importance_announce_kept(gq_importance_plan *p, gq_error *e) {
 }
 
 static void importance_describe(gq_importance_plan *p) {
-    gguf_facts facts = gguf_facts_of(p->file.kv, p->file.n_kv, NULL, 0);
+    model_facts facts = model_facts_of(p->file.kv, p->file.n_kv, NULL, 0);
     gq_importance_facts *f = &p->facts;
     snprintf(p->architecture, sizeof p->architecture, "%s", facts.arch);
     f->architecture = p->architecture;
@@ -167,7 +167,7 @@ static void importance_describe(gq_importance_plan *p) {
 }
 
 static bool importance_open_model(gq_importance_plan *p, const char *path, gq_error *e) {
-    if (!input_open(&p->file, path, e)) return p->file = (gguf_model){0}, false;
+    if (!input_open(&p->file, path, e)) return p->file = (model_source){0}, false;
     p->model = forward_model_new(&p->file, e);
     if (p->model) p->sizes = forward_model_sizes(p->model);
     return p->model;
@@ -235,7 +235,7 @@ gq_importance_plan *gq_importance_plan_new(const gq_importance_request *request,
 void gq_importance_plan_free(gq_importance_plan *p) {
     if (!p) return;
     forward_model_free(p->model);
-    gguf_model_close(&p->file);
+    model_close(&p->file);
     imatrix_free(&p->about);
     warnings_free(&p->warnings);
     free(p->ids), free(p->out);
@@ -349,8 +349,8 @@ static gq_imatrix *importance_compute(gq_importance_plan *p, const gq_callbacks 
     bool opened = checkpoint_open(&r.kept, p->out, &p->head, importance_record_bytes(p), e),
          bad_input = false;
     bool ok = opened && importance_run_model(&r, callbacks, e);
-    if (opened && !ok) bad_input = e->status == GQ_BAD_WEIGHTS || !gguf_model_unchanged(&p->file, NULL);
-    if (ok && !gguf_model_unchanged(&p->file, e)) ok = false, bad_input = true;
+    if (opened && !ok) bad_input = e->status == GQ_BAD_WEIGHTS || !model_unchanged(&p->file, NULL);
+    if (ok && !model_unchanged(&p->file, e)) ok = false, bad_input = true;
     if (ok) m = write_out(&r, e);
     bool is_kept = opened && !m && !bad_input && r.kept.finished > 0;
     if (opened && !is_kept) checkpoint_remove(&r.kept);

@@ -32,24 +32,24 @@ struct gq_evaluation {
 
 /* ---- models ---- */
 
-static gguf_facts facts_of(const gguf_model *m) { return gguf_facts_of(m->kv, m->n_kv, NULL, 0); }
+static model_facts facts_of(const model_source *m) { return model_facts_of(m->kv, m->n_kv, NULL, 0); }
 
-static const char *filetype_of(const gguf_model *m) {
+static const char *filetype_of(const model_source *m) {
     int64_t id;
-    if (gguf_kv_int(gguf_find(m->kv, m->n_kv, "general.file_type"), &id))
+    if (model_kv_int(model_kv_find(m->kv, m->n_kv, "general.file_type"), &id))
         for (size_t i = 0; i < mix_n_filetypes; i++)
             if (mix_filetypes[i].id == id) return mix_filetypes[i].name;
     return "";
 }
 
 static void evaluated_fill_memory(gq_evaluated *to, const runner *r) {
-    const gguf_model *m = &r->file;
+    const model_source *m = &r->file;
     to->path = r->path;
     to->filetype = filetype_of(m);
     to->file_bytes = model_file_bytes(m);
     for (uint64_t i = 0; i < m->n_tensors; i++) {
         to->tensor_bytes += m->tensors[i]->size;
-        to->n_weights += gguf_elements(m->tensors[i]->ne);
+        to->n_weights += shape_elements(m->tensors[i]->ne);
     }
 }
 
@@ -88,12 +88,12 @@ static bool open_planned(gq_evaluation *v, size_t i, const plan_output *out, gq_
 
 /* ---- does a copy fit its original? ---- */
 
-static const gguf_kv *tokens_of(const runner *r) {
-    return gguf_find(r->file.kv, r->file.n_kv, "tokenizer.ggml.tokens");
+static const model_kv *tokens_of(const runner *r) {
+    return model_kv_find(r->file.kv, r->file.n_kv, "tokenizer.ggml.tokens");
 }
 
 static bool same_tokens(const runner *a, const runner *b) {
-    const gguf_kv *x = tokens_of(a), *y = tokens_of(b);
+    const model_kv *x = tokens_of(a), *y = tokens_of(b);
     return !x || !y || (x->size == y->size && memcmp(x->value, y->value, x->size) == 0);
 }
 
@@ -101,7 +101,7 @@ static bool check_copy(const gq_evaluation *v, const runner *copy, gq_error *e) 
     const runner *original = &v->runners[0];
     size_t vocabulary = forward_model_sizes(original->model)->vocabulary,
            of_copy = forward_model_sizes(copy->model)->vocabulary;
-    gguf_facts facts = facts_of(&copy->file);
+    model_facts facts = facts_of(&copy->file);
     if (strcmp(facts.arch, v->architecture) != 0)
         return gq_fail(e,
                        "%s: is a model of architecture %s, and %s one of %s; only copies of an original can "
@@ -256,7 +256,7 @@ void gq_evaluation_free(gq_evaluation *v) {
     if (!v) return;
     for (size_t i = 0; v->runners && i < v->n; i++) {
         forward_model_free(v->runners[i].model);
-        gguf_model_close(&v->runners[i].file);
+        model_close(&v->runners[i].file);
         if (v->paths) free(v->paths[i]);
     }
     free(v->runners), free(v->paths), free(v->models);

@@ -115,7 +115,7 @@ static size_t list_weights(const gq_stored *stored, size_t n, imatrix_weight *we
         memcpy(t.ne, stored[i].ne, sizeof t.ne);
         if (mix_may_change(&t))
             weights[n_weights++] = (imatrix_weight){
-                .name = t.name, .columns = t.ne[stored[i].transposed], .matrices = gguf_matrices(t.ne)};
+                .name = t.name, .columns = t.ne[stored[i].transposed], .matrices = shape_matrices(t.ne)};
     }
     return n_weights;
 }

@@ -6,22 +6,22 @@
 #include "quantize/model.h"
 #include "quantize/strips/strip.h"
 
-static void describe_metadata(gq_metadata *to, const gguf_kv *kv) {
+static void describe_metadata(gq_metadata *to, const model_kv *kv) {
     uint32_t type = kv->type;
     uint64_t count = 1;
     const uint8_t *elements;
-    bool list = gguf_kv_array(kv, &type, &count, &elements);
+    bool list = model_kv_array(kv, &type, &count, &elements);
     *to =
         (gq_metadata){.key = kv->key, .type = gguf_value_name(type), .list = list, .count = count, .raw = kv};
 }
 
-static void describe_tensor(gq_stored *to, const gguf_model *m, const gguf_tensor *t) {
+static void describe_tensor(gq_stored *to, const model_source *m, const model_tensor *t) {
     *to = (gq_stored){.name = t->name,
                       .n_dims = t->n_dims,
                       .type = t->type->id,
                       .shard = t->shard,
                       .transposed = t->transposed,
-                      .n_weights = gguf_elements(t->ne),
+                      .n_weights = shape_elements(t->ne),
                       .bytes = t->size,
                       .offset = model_stored_at(m, t)};
     memcpy(to->ne, t->ne, sizeof to->ne);
@@ -71,7 +71,7 @@ gq_model *gq_model_open(const char *path, gq_error *e) {
 
 void gq_model_close(gq_model *m) {
     if (!m) return;
-    gguf_model_close(&m->file);
+    model_close(&m->file);
     free(m->metadata), free(m->tensors);
     free(m);
 }
@@ -93,52 +93,52 @@ const gq_stored *gq_model_tensors(const gq_model *m, size_t *n) {
 /* ---- finding and reading ---- */
 
 size_t gq_model_find(const gq_model *m, const char *tensor) {
-    const gguf_tensor *t = gguf_model_tensor(&m->file, tensor);
+    const model_tensor *t = model_tensor_named(&m->file, tensor);
     for (size_t i = 0; t && i < m->file.n_tensors; i++)
         if (m->file.tensors[i] == t) return i;
     return SIZE_MAX;
 }
 
 size_t gq_model_find_key(const gq_model *m, const char *key) {
-    const gguf_kv *kv = gguf_find(m->file.kv, m->file.n_kv, key);
+    const model_kv *kv = model_kv_find(m->file.kv, m->file.n_kv, key);
     return kv ? (size_t)(kv - m->file.kv) : SIZE_MAX;
 }
 
-static const gguf_tensor *model_part_of(const gq_model *m, size_t tensor, uint64_t first, uint64_t n,
-                                        gq_error *e) {
+static const model_tensor *model_part_of(const gq_model *m, size_t tensor, uint64_t first, uint64_t n,
+                                         gq_error *e) {
     if (tensor >= m->file.n_tensors)
         return gq_fail_usage(e, "%s: there is no tensor %zu, but %llu of them", gq_model_path(m, 0), tensor,
                              (unsigned long long)m->file.n_tensors),
                NULL;
-    const gguf_tensor *t = m->file.tensors[tensor];
-    const uint64_t all = gguf_elements(t->ne), block = t->type->block_elements;
+    const model_tensor *t = m->file.tensors[tensor];
+    const uint64_t all = shape_elements(t->ne), block = t->type->block_elements;
     if (first <= all && n <= all - first && first % block == 0 && n % block == 0) return t;
     gq_fail_usage(e, "%s: tensor %s: %llu weights from %llu on: it has %llu, in blocks of %llu",
-                  gguf_model_path(&m->file, t), t->name, (unsigned long long)n, (unsigned long long)first,
+                  model_file_path(&m->file, t), t->name, (unsigned long long)n, (unsigned long long)first,
                   (unsigned long long)all, (unsigned long long)block);
     return NULL;
 }
 
 bool gq_model_read_stored(const gq_model *m, size_t tensor, uint64_t first, uint64_t n, void *to,
                           gq_error *e) {
-    const gguf_tensor *t = model_part_of(m, tensor, first, n, e);
-    return t && gguf_model_read(&m->file, t, first, n, to, e);
+    const model_tensor *t = model_part_of(m, tensor, first, n, e);
+    return t && model_read(&m->file, t, first, n, to, e);
 }
 
 bool gq_model_read(const gq_model *m, size_t tensor, uint64_t first, uint64_t n, float *x, gq_error *e) {
-    const gguf_tensor *t = model_part_of(m, tensor, first, n, e);
+    const model_tensor *t = model_part_of(m, tensor, first, n, e);
     const kernels *k = t ? strip_kernels(e) : NULL;
     if (!k) return false;
     codec_decode *decode = k->codecs[t->type->id].decode;
     if (!decode)
-        return gq_fail(e, "%s: tensor %s: there is no decoder for %s", gguf_model_path(&m->file, t), t->name,
+        return gq_fail(e, "%s: tensor %s: there is no decoder for %s", model_file_path(&m->file, t), t->name,
                        t->type->name);
     uint8_t *stored = malloc((size_t)STORED_BYTES * STRIP);
     if (!stored) return gq_fail_memory(e, (size_t)STORED_BYTES * STRIP);
     bool ok = true;
     for (uint64_t at = 0; ok && at < n; at += STRIP) {
         uint64_t some = n - at < STRIP ? n - at : STRIP;
-        ok = gguf_model_read(&m->file, t, first + at, some, stored, e);
+        ok = model_read(&m->file, t, first + at, some, stored, e);
         if (ok) decode(stored, x + at, (size_t)some);
     }
     free(stored);
@@ -147,16 +147,16 @@ bool gq_model_read(const gq_model *m, size_t tensor, uint64_t first, uint64_t n,
 
 /* ---- values ---- */
 
-static gq_value value_of(const gguf_kv *kv) {
+static gq_value value_of(const model_kv *kv) {
     gq_value v = {.kind = GQ_NESTED};
     int64_t number;
-    if (gguf_kv_string(kv, &v.text, &v.length)) {
+    if (model_kv_string(kv, &v.text, &v.length)) {
         v.kind = GQ_TEXT;
-    } else if (gguf_kv_float(kv, &v.as_float)) {
+    } else if (model_kv_float(kv, &v.as_float)) {
         v.kind = GQ_FLOAT;
     } else if (kv->type == GGUF_BOOL) {
         v.kind = GQ_BOOL, v.as_bool = kv->value[0] != 0;
-    } else if (gguf_kv_int(kv, &number)) {
+    } else if (model_kv_int(kv, &number)) {
         v.kind = GQ_SIGNED, v.as_signed = number;
     } else if (kv->type == GGUF_U64) { /* beyond what the signed type holds */
         v.kind = GQ_UNSIGNED, memcpy(&v.as_unsigned, kv->value, 8);
@@ -165,10 +165,10 @@ static gq_value value_of(const gguf_kv *kv) {
 }
 
 size_t gq_metadata_values(const gq_metadata *m, gq_value *values, size_t n) {
-    const gguf_kv *kv = m->raw;
-    gguf_kv element = {.key = kv->key};
+    const model_kv *kv = m->raw;
+    model_kv element = {.key = kv->key};
     uint64_t count;
-    if (!gguf_kv_array(kv, &element.type, &count, &element.value)) {
+    if (!model_kv_array(kv, &element.type, &count, &element.value)) {
         if (n > 0) values[0] = value_of(kv);
         return n > 0;
     }

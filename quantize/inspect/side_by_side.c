@@ -111,7 +111,7 @@ static bool write_logits(contest *c, gq_error *e) {
 /* Else the figures would be of no model that there ever was. */
 static bool models_unchanged(const contest *c, gq_error *e) {
     for (size_t m = 0; m < c->s->n; m++)
-        if (!gguf_model_unchanged(&c->s->runners[m].file, e)) return false;
+        if (!model_unchanged(&c->s->runners[m].file, e)) return false;
     return true;
 }
 

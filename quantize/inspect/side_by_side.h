@@ -9,7 +9,7 @@
 
 typedef struct runner {
     const char *path;
-    gguf_model file;
+    model_source file;
     forward_model *model;
 } runner;
 

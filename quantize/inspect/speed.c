@@ -29,11 +29,11 @@ static const char *const not_multiplied[] = {"token_embd.weight", "per_layer_tok
                                              "position_embd.weight", "token_types.weight"};
 static const char *const not_matrices[] = {"_norm", "conv1d", "shortconv.conv."};
 
-static bool is_multiplied(const gguf_model *m, const gguf_tensor *t) {
+static bool is_multiplied(const model_source *m, const model_tensor *t) {
     const size_t n = strlen(t->name), end = strlen(".weight");
     if (t->n_dims < 2 || n < end || strcmp(t->name + n - end, ".weight") != 0) return false;
     /* The embedding is the head where there is no other. */
-    if (!strcmp(t->name, not_multiplied[0])) return !gguf_model_tensor(m, "output.weight");
+    if (!strcmp(t->name, not_multiplied[0])) return !model_tensor_named(m, "output.weight");
     for (size_t i = 1; i < sizeof not_multiplied / sizeof *not_multiplied; i++)
         if (!strcmp(t->name, not_multiplied[i])) return false;
     for (size_t i = 0; i < sizeof not_matrices / sizeof *not_matrices; i++)
@@ -42,7 +42,7 @@ static bool is_multiplied(const gguf_model *m, const gguf_tensor *t) {
 }
 
 /* Rows of a tensor that a token is multiplied with: of experts, as many as are used at once. */
-static uint64_t rows_used(const gguf_facts *facts, const gguf_tensor *t) {
+static uint64_t rows_used(const model_facts *facts, const model_tensor *t) {
     return t->ne[1] * mix_matrices_met(t->name, t->ne, facts);
 }
 
@@ -58,14 +58,14 @@ enum {
 #define SHORTEST 0.1 /* seconds of a turn: what is small is gone through so often */
 
 typedef struct speed_run { /* of rows */
-    const gguf_tensor *tensor;
+    const model_tensor *tensor;
     uint64_t first; /* element */
     size_t rows;
     uint8_t *blocks;
 } speed_run;
 
 typedef struct speed_part {
-    const gguf_model *model;
+    const model_source *model;
     const kernels *kernels;
     codec_vector vector;
     uint8_t *memory;
@@ -78,7 +78,7 @@ static size_t run_bytes(const speed_run *r) {
     return (size_t)gguf_type_bytes(r->tensor->type, r->tensor->ne[0] * r->rows);
 }
 
-static bool part_add(speed_part *p, const gguf_tensor *t, uint64_t row, size_t rows, gq_error *e) {
+static bool part_add(speed_part *p, const model_tensor *t, uint64_t row, size_t rows, gq_error *e) {
     if (!memory_grow(&p->runs, &p->room, p->n + 1, sizeof *p->runs, e)) return false;
     speed_run r = {.tensor = t, .first = row * t->ne[0], .rows = rows, .blocks = p->memory + p->used};
     p->runs[p->n++] = r;
@@ -90,7 +90,7 @@ static bool part_read(void *arg, work_piece *at, gq_error *e) {
     const speed_part *p = arg;
     const speed_run *r = &p->runs[at->number];
     at->weights = r->tensor->ne[0] * r->rows, at->bytes = run_bytes(r);
-    return gguf_model_read(p->model, r->tensor, r->first, at->weights, r->blocks, e);
+    return model_read(p->model, r->tensor, r->first, at->weights, r->blocks, e);
 }
 
 /* ---- a turn: all runs of a part, some rounds of them ---- */
@@ -181,18 +181,18 @@ static void part_clock(schedule *s, const speed_part *p, clocked of[2]) {
 /* ---- a file ---- */
 
 typedef struct needed { /* of a model, by a token */
-    const gguf_tensor **tensors;
+    const model_tensor **tensors;
     size_t n;
     uint64_t bytes, columns, row_bytes; /* together; the most of a row */
 } needed;
 
-static bool find_needed(gq_speed *v, gq_speed_file *f, const gguf_model *m, const gguf_facts *facts,
+static bool find_needed(gq_speed *v, gq_speed_file *f, const model_source *m, const model_facts *facts,
                         const kernels *k, needed *to, gq_error *e) {
     size_t unknown = 0;
-    to->tensors = calloc(m->n_tensors + 1, sizeof(gguf_tensor *));
-    if (!to->tensors) return gq_fail_memory(e, m->n_tensors * sizeof(gguf_tensor *));
+    to->tensors = calloc(m->n_tensors + 1, sizeof(model_tensor *));
+    if (!to->tensors) return gq_fail_memory(e, m->n_tensors * sizeof(model_tensor *));
     for (size_t i = 0; i < m->n_tensors; i++) {
-        const gguf_tensor *t = m->tensors[i];
+        const model_tensor *t = m->tensors[i];
         if (!is_multiplied(m, t)) continue;
         if (!k->codecs[t->type->id].dot && ++unknown) continue;
         const uint64_t weights = rows_used(facts, t) * t->ne[0], bytes = gguf_type_bytes(t->type, weights);
@@ -234,7 +234,7 @@ static bool part_finish(schedule *s, speed_part *p, clocked of[2], gq_error *e) 
     return true;
 }
 
-static bool clock_tensor(schedule *s, speed_part *p, const gguf_tensor *t, uint64_t rows, clocked of[2],
+static bool clock_tensor(schedule *s, speed_part *p, const model_tensor *t, uint64_t rows, clocked of[2],
                          gq_error *e) {
     const size_t bytes = (size_t)gguf_type_bytes(t->type, t->ne[0]);
     s->progress.tensor = t->name;
@@ -264,8 +264,8 @@ static void set_seconds(gq_speed_file *f, const clocked of[2]) {
     f->n_types = n;
 }
 
-static bool clock_model(gq_speed *v, gq_speed_file *f, const gguf_model *m, schedule *s, gq_error *e) {
-    const gguf_facts facts = gguf_facts_of(m->kv, m->n_kv, NULL, 0);
+static bool clock_model(gq_speed *v, gq_speed_file *f, const model_source *m, schedule *s, gq_error *e) {
+    const model_facts facts = model_facts_of(m->kv, m->n_kv, NULL, 0);
     needed what = {0};
     float *x = NULL;
     clocked of[2] = {{0}};
@@ -284,14 +284,14 @@ static bool clock_model(gq_speed *v, gq_speed_file *f, const gguf_model *m, sche
 }
 
 static bool clock_file(gq_speed *v, const char *path, schedule *s, gq_error *e) {
-    gguf_model m;
+    model_source m;
     gq_speed_file *f = &v->files[v->n++];
     f->path = strdup(path);
     if (!f->path) return gq_fail_memory(e, strlen(path) + 1);
     if (!input_open(&m, path, e)) return false;
     f->file_bytes = model_file_bytes(&m);
     bool ok = clock_model(v, f, &m, s, e);
-    gguf_model_close(&m);
+    model_close(&m);
     return ok;
 }
 

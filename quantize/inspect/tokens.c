@@ -7,7 +7,7 @@
 #include "quantize/sized.h"
 
 struct gq_tokenizer {
-    gguf_model file; /* what the tokenizer's texts point into */
+    model_source file; /* what the tokenizer's texts point into */
     tokenizer *tokenizer;
 };
 
@@ -27,7 +27,7 @@ gq_tokenizer *gq_tokenizer_open(const char *path, gq_error *e) {
 void gq_tokenizer_close(gq_tokenizer *t) {
     if (!t) return;
     tokenizer_free(t->tokenizer);
-    gguf_model_close(&t->file);
+    model_close(&t->file);
     free(t);
 }
 

@@ -18,7 +18,7 @@ enum { PRODUCT = 256 };
 
 struct gq_verification {
     const kernels *kernels;
-    gguf_model model;
+    model_source model;
     size_t n;
     gq_verdict *verdicts;
     warning_list problems; /* what the verdicts point to */
@@ -73,8 +73,8 @@ typedef struct check_room {
 } check_room;
 
 typedef struct check {
-    const gguf_model *model;
-    const gguf_tensor *tensor;
+    const model_source *model;
+    const model_tensor *tensor;
     const codec *codec;
     const kernels *kernels;
     const codec_vector *vector;
@@ -149,8 +149,8 @@ static bool all_agree(const check *c, uint64_t first, size_t n, check_room *room
     return true;
 }
 
-static uint64_t piece_elements(const gguf_tensor *t, uint64_t number) {
-    uint64_t left = gguf_elements(t->ne) - number * STRIP_PIECE;
+static uint64_t piece_elements(const model_tensor *t, uint64_t number) {
+    uint64_t left = shape_elements(t->ne) - number * STRIP_PIECE;
     return left < STRIP_PIECE ? left : STRIP_PIECE;
 }
 
@@ -165,7 +165,7 @@ static bool check_piece(void *arg, work_piece *p, gq_error *e) {
     room->agreed = (gq_verified_type){0};
     for (uint64_t at = first; at < end; at += STRIP) {
         size_t n = end - at < STRIP ? (size_t)(end - at) : STRIP;
-        if (!gguf_model_read(c->model, c->tensor, at, n, strips->stored[0], e)) return false;
+        if (!model_read(c->model, c->tensor, at, n, strips->stored[0], e)) return false;
         uint32_t *crc = &c->crcs[p->number];
         *crc = checksum_add(*crc, strips->stored[0], gguf_type_bytes(type, n));
         if (problem->status != GQ_OK || !c->codec->decode) continue;
@@ -198,7 +198,7 @@ static bool set_problem(gq_verification *v, gq_verdict *verdict, gq_error *e, co
 }
 
 static bool verify_tensor(gq_verification *v, schedule *s, size_t i, gq_error *e) {
-    const gguf_tensor *t = v->model.tensors[i];
+    const model_tensor *t = v->model.tensors[i];
     gq_verdict *verdict = &v->verdicts[i];
     check c = {.model = &v->model,
                .tensor = t,
@@ -207,7 +207,7 @@ static bool verify_tensor(gq_verification *v, schedule *s, size_t i, gq_error *e
                .vector = &v->vector,
                .agreed = &v->types[t->type->id],
                .problem_piece = UINT64_MAX};
-    uint64_t pieces = strip_pieces(gguf_elements(t->ne));
+    uint64_t pieces = strip_pieces(shape_elements(t->ne));
     for (size_t k = 0; k < sizeof ranges / sizeof *ranges; k++)
         if (ranges[k].type == t->type->id) c.bad = ranges[k].bad;
     c.crcs = calloc(pieces + 1, sizeof *c.crcs);
@@ -252,8 +252,8 @@ static bool verification_check_sums(gq_verification *v, const gq_checksum *expec
     }
     free(sorted);
     for (size_t i = 0; ok && i < n; i++)
-        ok =
-            gguf_model_tensor(&v->model, expected[i].name) || warnings_copy(&v->missing, e, expected[i].name);
+        ok = model_tensor_named(&v->model, expected[i].name) ||
+             warnings_copy(&v->missing, e, expected[i].name);
     return ok;
 }
 
@@ -281,7 +281,7 @@ static void sum_up_types(gq_verification *v) {
 static bool check_set(gq_verification *v, gq_error *e) {
     uint32_t shard, other;
     char text[sizeof(gq_error)];
-    if (!gguf_model_mixed(&v->model, &shard, &other)) return true;
+    if (!model_mixed(&v->model, &shard, &other)) return true;
     snprintf(text, sizeof text, "%s was not written together with %s: their %s differs",
              v->model.files[shard]->path, v->model.files[other]->path, GGUF_SET_KEY);
     for (size_t i = 0; i < v->n; i++)
@@ -324,7 +324,7 @@ gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t
         return NULL;
     }
     bool ok = input_open(&v->model, path, e);
-    if (!ok) v->model = (gguf_model){.path = NULL};
+    if (!ok) v->model = (model_source){.path = NULL};
     if (ok && verification_run(v, threads, &called, e) && verification_check_sums(v, expected, n, e)) {
         sum_up_types(v);
         return v;
@@ -335,7 +335,7 @@ gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t
 
 void gq_verification_free(gq_verification *v) {
     if (!v) return;
-    gguf_model_close(&v->model);
+    model_close(&v->model);
     free(v->verdicts);
     warnings_free(&v->problems), warnings_free(&v->missing), warnings_free(&v->warnings);
     free(v);

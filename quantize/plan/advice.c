@@ -26,12 +26,12 @@ static bool all_copies(const gq_plan *plan) {
 static bool metadata_says(const gq_plan *plan, const char *key, const char *expected) {
     const char *text;
     uint64_t n;
-    return gguf_kv_string(gguf_facts_find(&plan->facts, key), &text, &n) && n == strlen(expected) &&
+    return model_kv_string(model_facts_find(&plan->facts, key), &text, &n) && n == strlen(expected) &&
            !memcmp(text, expected, n);
 }
 
 bool plan_check_kind(const gq_plan *plan, gq_error *e) {
-    const gguf_kv *kv = gguf_find(plan->model.kv, plan->model.n_kv, "general.architecture");
+    const model_kv *kv = model_kv_find(plan->model.kv, plan->model.n_kv, "general.architecture");
     if (kv && kv->type != GGUF_STRING)
         return gq_fail(e, "%s: general.architecture is not a string (value type %u, expected %u)",
                        plan_input(plan), kv->type, GGUF_STRING);

@@ -25,7 +25,7 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
                          const gq_options *options, gq_error *e) {
     const plan_source *source = &plan->sources[i];
     const gq_tensor *t = &out->tensors[i];
-    const char *file = gguf_model_path(&plan->model, source->tensor);
+    const char *file = model_file_path(&plan->model, source->tensor);
     const gguf_type *to = gguf_type_of(t->to);
     if (!to) return gq_fail(e, "%s: tensor %s: type %u is unknown", file, t->source_name, t->to);
     if (t->ne[0] % to->block_elements)
@@ -56,11 +56,11 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
 
 static uint64_t tensor_bytes_as(uint32_t type, const uint64_t ne[4]) {
     const gguf_type *t = gguf_type_of(type);
-    return t ? gguf_type_bytes(t, gguf_elements(ne)) : 0;
+    return t ? gguf_type_bytes(t, shape_elements(ne)) : 0;
 }
 
 static void fill_tensor(gq_tensor *t, const plan_source *source, const mix_choice *choice, bool keep_shape) {
-    const gguf_tensor *in = source->tensor;
+    const model_tensor *in = source->tensor;
     *t = (gq_tensor){.name = source->name,
                      .source_name = in->name,
                      .from = in->type->id,
@@ -70,7 +70,7 @@ static void fill_tensor(gq_tensor *t, const plan_source *source, const mix_choic
                      .in_bytes = in->size,
                      .n_dims = in->n_dims,
                      .transposed = source->transposed,
-                     .n_weights = gguf_elements(in->ne)};
+                     .n_weights = shape_elements(in->ne)};
     memcpy(t->ne, in->ne, sizeof t->ne);
     while (!keep_shape && t->n_dims > 1 && t->ne[t->n_dims - 1] == 1) t->n_dims--;
     t->out_bytes = tensor_bytes_as(t->to, t->ne);

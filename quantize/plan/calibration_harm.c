@@ -80,8 +80,8 @@ static bool is_output(const trials *t, size_t i) {
 
 /* Tensors that are tried in a layer; its number is the input's. -1: the embedding. */
 static bool in_layer(const trials *t, size_t i, int64_t layer) {
-    const gguf_tensor *tensor = t->plan->sources[i].tensor;
-    if (layer < 0 ? !is_embedding(t, i) : is_output(t, i) || gguf_block_number(tensor->name) != layer)
+    const model_tensor *tensor = t->plan->sources[i].tensor;
+    if (layer < 0 ? !is_embedding(t, i) : is_output(t, i) || model_block_number(tensor->name) != layer)
         return false;
     return t->wanted[i] && (layer < 0 || forward_feeds(t->how->model, tensor));
 }
@@ -114,7 +114,7 @@ static void choose_trials(trials *t, size_t layers) {
 static uint64_t largest_blocks(const trials *t) {
     uint64_t most = 0;
     for (size_t i = 0; i < t->n; i++) {
-        uint64_t n = gguf_elements(t->plan->sources[t->tried[i].tensor].tensor->ne);
+        uint64_t n = shape_elements(t->plan->sources[t->tried[i].tensor].tensor->ne);
         if (n + n / 16 > most) most = n + n / 16;
     }
     return most;
@@ -190,8 +190,8 @@ typedef struct coarse {
 static bool encode_piece(void *arg, work_piece *p, gq_error *e) {
     const coarse *c = arg;
     strip_pair *room = p->room;
-    const gguf_tensor *t = c->source->tensor;
-    uint64_t at = p->number * STRIP_PIECE, all = gguf_elements(t->ne);
+    const model_tensor *t = c->source->tensor;
+    uint64_t at = p->number * STRIP_PIECE, all = shape_elements(t->ne);
     uint64_t end = all - at < STRIP_PIECE ? all : at + STRIP_PIECE;
     strip_encoder to = {.kernels = c->plan->kernels, .type = c->type, .settings = &c->plan->settings};
     while (at < end) {
@@ -215,7 +215,7 @@ static bool encode_piece(void *arg, work_piece *p, gq_error *e) {
 /* All of it; malloc'ed. */
 static uint8_t *encode_coarse(const trials *t, const trial *of, gq_error *e) {
     coarse c = {t->plan, &t->plan->sources[of->tensor], gguf_type_of(budget_types[of->type]), NULL};
-    uint64_t n = gguf_elements(c.source->tensor->ne), bytes = gguf_type_bytes(c.type, n);
+    uint64_t n = shape_elements(c.source->tensor->ne), bytes = gguf_type_bytes(c.type, n);
     schedule s = {.pool = NULL};
     c.blocks = malloc(bytes);
     if (!c.blocks) return gq_fail_memory(e, bytes), NULL;
@@ -247,7 +247,7 @@ static bool read_coarse(void *data, const uint32_t *ids, size_t n, float *rows, 
 /* ---- the trials ---- */
 
 static bool start_trial(trials *t, trial *of, forward_layer *l, gq_error *e) {
-    const gguf_tensor *tensor = t->plan->sources[of->tensor].tensor;
+    const model_tensor *tensor = t->plan->sources[of->tensor].tensor;
     uint32_t type = budget_types[of->type];
     uint8_t *blocks = encode_coarse(t, of, e);
     bool ok = blocks && (of->stream = forward_stream_new(t->sweep.run, t->how->model, NULL, e));
@@ -371,15 +371,15 @@ static void set_harm(trials *t) {
 /* A layer without a trial uses the result of the nearest layer's tensor of the same name. */
 static void spread_harm(const trials *t) {
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
-        gguf_block own, other;
+        model_block own, other;
         uint64_t nearest = UINT64_MAX;
         if (!t->wanted[i] || t->found[i].harm >= 0 ||
-            !gguf_block_leads(t->plan->sources[i].tensor->name, &own))
+            !model_block_leads(t->plan->sources[i].tensor->name, &own))
             continue;
         for (size_t k = 0; k < t->n; k++) {
             const measured *tried = &t->found[t->tried[k].tensor];
             if (tried->harm < 0 ||
-                !gguf_block_leads(t->plan->sources[t->tried[k].tensor].tensor->name, &other) ||
+                !model_block_leads(t->plan->sources[t->tried[k].tensor].tensor->name, &other) ||
                 strcmp(own.rest, other.rest))
                 continue;
             uint64_t far = own.number > other.number ? own.number - other.number : other.number - own.number;

@@ -24,9 +24,9 @@ static const uint64_t DECIDING_MEMORY = 12ull << 30;
 /* ---- matrices ---- */
 
 /* Returns the share of a tensor's matrices that a token meets. */
-static double share_of(const gq_plan *plan, const gguf_tensor *t, uint64_t *used) {
-    gguf_facts facts = gguf_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
-    uint64_t n = gguf_matrices(t->ne), met = mix_matrices_met(t->name, t->ne, &facts);
+static double share_of(const gq_plan *plan, const model_tensor *t, uint64_t *used) {
+    model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
+    uint64_t n = shape_matrices(t->ne), met = mix_matrices_met(t->name, t->ne, &facts);
     *used = mix_is_experts(t->name) && n > 1 ? met : 1; /* heads: each meets all tokens */
     return (double)met / (double)n;
 }
@@ -54,7 +54,7 @@ static uint64_t site_peak(const site_sizes *z, uint64_t rounding) {
     return l.peak;
 }
 
-static site_sizes sizes_of(const gq_plan *plan, const plan_calibration *c, const gguf_tensor *t,
+static site_sizes sizes_of(const gq_plan *plan, const plan_calibration *c, const model_tensor *t,
                            size_t matrices) {
     uint64_t used;
     share_of(plan, t, &used);
@@ -62,15 +62,15 @@ static site_sizes sizes_of(const gq_plan *plan, const plan_calibration *c, const
                          forward_job_batch(&c->job));
 }
 
-static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, const gguf_tensor *t,
+static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, const model_tensor *t,
                      const gguf_type *to, int threads) {
     site_sizes one = sizes_of(plan, c, t, 1), two = sizes_of(plan, c, t, 2);
     n->site = larger(n->site, site_peak(&one, round_bytes(t, to, threads)));
-    if (gguf_matrices(t->ne) < 2) return;
+    if (shape_matrices(t->ne) < 2) return;
     uint64_t alone = plus(site_bytes(&one), site_gathering_bytes(&one)),
              both = plus(site_bytes(&two), site_gathering_bytes(&two));
     n->one = larger(n->one, both == UINT64_MAX ? both : both - alone);
-    n->several = larger(n->several, gguf_matrices(t->ne));
+    n->several = larger(n->several, shape_matrices(t->ne));
 }
 
 static uint64_t needs_sum(const needs *n, int threads) {
@@ -97,7 +97,7 @@ static uint64_t least_peak(const gq_plan *plan, const plan_calibration *c, const
 }
 
 /* Whether blocks of moments may be as wide as the settings say. */
-static bool width_fits(const gq_plan *plan, const plan_calibration *c, const gguf_tensor *widest) {
+static bool width_fits(const gq_plan *plan, const plan_calibration *c, const model_tensor *widest) {
     needs n = {.blocks = forward_model_sizes(c->model)->layer_bytes};
     forward_job job = c->job;
     add_site(&n, plan, c, widest, largest_type(plan->kernels), USUAL_THREADS);
@@ -106,11 +106,11 @@ static bool width_fits(const gq_plan *plan, const plan_calibration *c, const ggu
     return least_peak(plan, c, &job) <= c->deciding_memory;
 }
 
-static const gguf_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
-    const gguf_tensor *widest = NULL;
+static const model_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
+    const model_tensor *widest = NULL;
     double fewest = INFINITY;
     for (uint64_t i = 0; i < plan->model.n_tensors; i++) {
-        const gguf_tensor *t = plan->model.tensors[i];
+        const model_tensor *t = plan->model.tensors[i];
         uint64_t used;
         if (!forward_feeds(c->model, t)) continue;
         double tokens = share_of(plan, t, &used) * (double)(c->job.windows * c->job.context);
@@ -122,7 +122,7 @@ static const gguf_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
 }
 
 void calibration_set_width(const gq_plan *plan, plan_calibration *c) {
-    const gguf_tensor *widest = widest_of(plan, c);
+    const model_tensor *widest = widest_of(plan, c);
     c->job.memory = memory_budget_of(c->asked);
     c->deciding_memory = c->asked ? c->asked : DECIDING_MEMORY;
     c->settings.width = SIZE_MAX;
@@ -141,8 +141,8 @@ static uint64_t layer_blocks_bytes(const gq_plan *plan, const plan_output *out) 
     uint64_t most = 0, sum = 0, layer = UINT64_MAX;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gq_tensor *t = &out->tensors[i];
-        gguf_block b;
-        if (!t->calibrated || !gguf_block_in(t->source_name, &b)) continue;
+        model_block b;
+        if (!t->calibrated || !model_block_in(t->source_name, &b)) continue;
         if (b.number != layer) sum = 0, layer = b.number;
         sum = plus(sum, t->out_bytes);
         most = larger(most, sum);
@@ -202,11 +202,11 @@ typedef struct counted {
 } counted;
 
 static void work_add_tensor(counted *n, const gq_plan *plan, const plan_calibration *c, size_t i) {
-    const gguf_tensor *t = plan->sources[i].tensor;
+    const model_tensor *t = plan->sources[i].tensor;
     uint64_t used;
     char outlet[128];
     double share = share_of(plan, t, &used), columns = (double)t->ne[0],
-           weights = (double)gguf_elements(t->ne),
+           weights = (double)shape_elements(t->ne),
            width = c->settings.width < t->ne[0] ? (double)c->settings.width : columns;
     bool before = mix_outlet(plan->sources[i].name, outlet);
     n->all += share * weights;
@@ -214,8 +214,8 @@ static void work_add_tensor(counted *n, const gq_plan *plan, const plan_calibrat
     n->rounding += weights * width * (TARGET + PASS + (double)c->settings.sweeps * SWEEP);
     if (before && !strcmp(outlet, n->outlet)) return;
     if (before) memcpy(n->outlet, outlet, sizeof outlet);
-    n->moments += share * (double)gguf_matrices(t->ne) * columns * width;
-    n->rounding += (double)gguf_matrices(t->ne) * columns * width * width / 3;
+    n->moments += share * (double)shape_matrices(t->ne) * columns * width;
+    n->rounding += (double)shape_matrices(t->ne) * columns * width * width / 3;
 }
 
 /* Each stream goes through all matrices, and two look into each output's layers before; a site is looked at

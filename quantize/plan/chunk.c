@@ -9,15 +9,15 @@
 uint64_t chunk_length(const uint64_t ne[GGUF_MAX_DIMS], bool transposes) {
     uint64_t rows = CHUNK_ELEMENTS / ne[0];
     if (transposes && rows < CHUNK_BAND)
-        return (gguf_rows(ne) < CHUNK_BAND ? gguf_rows(ne) : CHUNK_BAND) * ne[0];
+        return (shape_rows(ne) < CHUNK_BAND ? shape_rows(ne) : CHUNK_BAND) * ne[0];
     if (rows > CHUNK_ROWS) rows -= rows % CHUNK_ROWS;
     return ne[0] > CHUNK_ELEMENTS ? CHUNK_ELEMENTS : rows * ne[0];
 }
 
 uint64_t chunk_count(const uint64_t ne[GGUF_MAX_DIMS], uint64_t length) {
-    if (length < ne[0]) return gguf_rows(ne) * parts(ne[0], length);
+    if (length < ne[0]) return shape_rows(ne) * parts(ne[0], length);
     uint64_t per_chunk = length / ne[0];
-    return parts(gguf_rows(ne), per_chunk);
+    return parts(shape_rows(ne), per_chunk);
 }
 
 bool chunk_map_new(chunk_map *map, size_t n_tensors, gq_error *e) {
@@ -45,7 +45,7 @@ size_t chunk_tensor(const chunk_map *map, uint64_t i) {
 chunk chunk_at(const chunk_map *map, uint64_t i, const uint64_t ne[GGUF_MAX_DIMS]) {
     chunk c = {.tensor = chunk_tensor(map, i)};
     uint64_t k = i - map->first[c.tensor], length = map->length[c.tensor];
-    uint64_t total = gguf_elements(ne);
+    uint64_t total = shape_elements(ne);
     c.last = i + 1 == map->first[c.tensor + 1];
     if (ne[0] <= length) {
         c.first = k * length;

@@ -46,10 +46,10 @@ void plan_identify_layout(gq_plan *plan) {
 
 /* The set that a copy is one of: where nothing changes, shards of the copy and of its source may be mixed. */
 static bool copied_digest(const gq_plan *plan, const plan_output *out, uint64_t *digest) {
-    const gguf_kv *kv = gguf_find(plan->model.kv, plan->model.n_kv, GGUF_SET_KEY);
+    const model_kv *kv = model_kv_find(plan->model.kv, plan->model.n_kv, GGUF_SET_KEY);
     uint32_t shard, other;
     if (!kv || kv->type != GGUF_U64 || out->n_shards != plan->model.n_files ||
-        gguf_model_mixed(&plan->model, &shard, &other))
+        model_mixed(&plan->model, &shard, &other))
         return false;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gq_tensor *t = &out->tensors[i];

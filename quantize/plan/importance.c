@@ -30,7 +30,7 @@ bool plan_has_importance(const gq_plan *plan, const plan_source *source) {
 }
 
 bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *options, gq_error *e) {
-    const gguf_tensor *t = source->tensor;
+    const model_tensor *t = source->tensor;
     if (source->covered) return true;
     source->covered = true;
     if (find_inputs(plan, source, &source->inputs, e)) {
@@ -100,13 +100,13 @@ static bool warn_missing(gq_plan *plan, const gq_options *options, const name_li
 }
 
 /* Layers that are pruned are the model's, too. */
-bool importance_warn_unknown(const model_inputs *inputs, const gguf_model *model, warning_list *warnings,
+bool importance_warn_unknown(const model_inputs *inputs, const model_source *model, warning_list *warnings,
                              gq_error *e) {
     name_list unknown = {.n = 0};
     char more[48];
     for (uint64_t i = 0; i < inputs->n_entries; i++) {
         const char *name = model_inputs_entry(inputs, i);
-        if (!gguf_model_tensor(model, name)) list_name(&unknown, name);
+        if (!model_tensor_named(model, name)) list_name(&unknown, name);
     }
     and_more(&unknown, more);
     return unknown.n == 0 ||

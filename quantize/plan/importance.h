@@ -15,7 +15,7 @@ bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *opt
 /* Give the sources that some output quantizes their values, and each output's tensors their coverage. */
 bool plan_cover(gq_plan *plan, const gq_options *options, gq_error *e);
 /* Warn of entries that the model has no tensor for, with the first of their names. */
-bool importance_warn_unknown(const model_inputs *inputs, const gguf_model *model, warning_list *warnings,
+bool importance_warn_unknown(const model_inputs *inputs, const model_source *model, warning_list *warnings,
                              gq_error *e);
 
 #endif

@@ -28,8 +28,8 @@ typedef struct sample {
     uint64_t strips;
 } sample;
 
-static sample sample_of(const gguf_tensor *t) {
-    uint64_t all = gguf_rows(t->ne), cols = t->ne[0] < STRIP ? t->ne[0] : STRIP;
+static sample sample_of(const model_tensor *t) {
+    uint64_t all = shape_rows(t->ne), cols = t->ne[0] < STRIP ? t->ne[0] : STRIP;
     uint64_t rows = MEASURE_SAMPLE / cols;
     sample s = {.rows = rows < all ? rows : all, .cols = cols, .per_strip = STRIP / cols};
     s.strips = (s.rows + s.per_strip - 1) / s.per_strip;
@@ -49,8 +49,8 @@ typedef struct measure_job {
 /* Returns the first element of the sample's j-th row. Rows are at equal distances; of long rows one stretch
  * after the other is taken.
  */
-static uint64_t sample_element(const gguf_tensor *t, const sample *s, uint64_t j, uint64_t *matrix) {
-    uint64_t all = gguf_rows(t->ne), stretches = t->ne[0] / s->cols;
+static uint64_t sample_element(const model_tensor *t, const sample *s, uint64_t j, uint64_t *matrix) {
+    uint64_t all = shape_rows(t->ne), stretches = t->ne[0] / s->cols;
     uint64_t row = (uint64_t)(((__uint128_t)2 * j + 1) * all / (2 * s->rows));
     *matrix = row / t->ne[1];
     return row * t->ne[0] + j % stretches * s->cols;
@@ -90,7 +90,7 @@ static bool do_strip(void *arg, work_piece *p, gq_error *e) {
     strip_pair *room = p->room;
     sample_strip *to = &w->strips[p->number];
     const plan_source *source = &w->plan->sources[to->tensor];
-    const gguf_tensor *t = source->tensor;
+    const model_tensor *t = source->tensor;
     sample s = sample_of(t);
     uint64_t begin = to->number * s.per_strip,
              end = begin + s.per_strip < s.rows ? begin + s.per_strip : s.rows;
@@ -145,7 +145,7 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
     for (int pass = 0; pass < 2; pass++) { /* count, then list */
         n = 0;
         for (size_t i = 0; i < plan->n_tensors; i++) {
-            const gguf_tensor *t = plan->sources[i].tensor;
+            const model_tensor *t = plan->sources[i].tensor;
             if (!wanted[i] || measure_is_known(plan, i, &found[i])) continue;
             sample of = sample_of(t);
             for (uint64_t k = 0; k < of.strips; k++, n++)

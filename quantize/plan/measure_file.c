@@ -53,13 +53,13 @@ static size_t type_index(double id) {
 }
 
 /* Whatever is in the file, what gets into `found` is of the kind that measuring gives. */
-static void measure_file_read_tensor(const gguf_kv *kv, measured *found) {
+static void measure_file_read_tensor(const model_kv *kv, measured *found) {
     uint32_t type;
     uint64_t n;
     const uint8_t *elements;
     double numbers[NUMBERS];
     measured m = {.weights = 0};
-    if (!kv || !gguf_kv_array(kv, &type, &n, &elements) || type != GGUF_FLOAT64 || n < HEAD || n > NUMBERS ||
+    if (!kv || !model_kv_array(kv, &type, &n, &elements) || type != GGUF_FLOAT64 || n < HEAD || n > NUMBERS ||
         (n - HEAD) % 2)
         return;
     memcpy(numbers, elements, n * sizeof *numbers);
@@ -76,14 +76,14 @@ static void measure_file_read_tensor(const gguf_kv *kv, measured *found) {
     *found = m;
 }
 
-static bool same_text(const gguf_kv *kv, const char *text) {
+static bool same_text(const model_kv *kv, const char *text) {
     const char *found;
     uint64_t n;
-    return gguf_kv_string(kv, &found, &n) && n == strlen(text) && !memcmp(found, text, n);
+    return model_kv_string(kv, &found, &n) && n == strlen(text) && !memcmp(found, text, n);
 }
 
 /* Returns a checksum of the tensors' names and arrays. */
-static uint32_t measure_file_checksum(const gguf_kv *kv, uint64_t n) {
+static uint32_t measure_file_checksum(const model_kv *kv, uint64_t n) {
     uint32_t sum = 0;
     for (uint64_t k = 0; k < n; k++)
         if (!strncmp(kv[k].key, PREFIX, sizeof PREFIX - 1))
@@ -91,8 +91,8 @@ static uint32_t measure_file_checksum(const gguf_kv *kv, uint64_t n) {
     return sum;
 }
 
-static bool is_undamaged(const gguf_kv *kv, uint64_t n) {
-    const gguf_kv *found = gguf_find(kv, n, SUM);
+static bool is_undamaged(const model_kv *kv, uint64_t n) {
+    const model_kv *found = model_kv_find(kv, n, SUM);
     uint32_t sum;
     if (!found || found->type != GGUF_U32) return false;
     memcpy(&sum, found->value, sizeof sum);
@@ -106,7 +106,7 @@ void measure_read(const gq_plan *plan, const char *path, const char *key, measur
     uint64_t k;
     char name[KEY];
     if (!gq_file_open(&file, path, NULL) || !gguf_shard_read(&s, &file, NULL)) return;
-    bool ours = same_text(gguf_find(s.kv, s.n_kv, OF), key) && is_undamaged(s.kv, s.n_kv) &&
+    bool ours = same_text(model_kv_find(s.kv, s.n_kv, OF), key) && is_undamaged(s.kv, s.n_kv) &&
                 gguf_index_all(&by_key, s.kv, sizeof *s.kv, s.n_kv, NULL);
     for (size_t i = 0; ours && i < plan->n_tensors; i++) {
         tensor_key(&plan->sources[i], name);
@@ -123,7 +123,7 @@ bool measure_may_replace(const char *path, gq_error *e) {
     struct stat st;
     if (stat(path, &st) != 0 && errno == ENOENT) return true;
     if (!gq_file_open(&file, path, e)) return false;
-    bool readable = gguf_shard_read(&s, &file, NULL), ours = readable && gguf_find(s.kv, s.n_kv, OF);
+    bool readable = gguf_shard_read(&s, &file, NULL), ours = readable && model_kv_find(s.kv, s.n_kv, OF);
     if (readable) gguf_shard_free(&s);
     return ours || gq_fail(e, "%s is there and holds no measurements; they need a name of their own", path);
 }

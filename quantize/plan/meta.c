@@ -15,7 +15,7 @@ enum { MAX_TEXT = 127 }; /* bytes of the texts that describe the importance data
 /* The number of layers that the model says it has; 0: unknown. */
 static uint64_t block_count(const gq_plan *plan) {
     int64_t n;
-    return gguf_fact_int(&plan->facts, "block_count", &n) && n > 0 ? (uint64_t)n : 0;
+    return model_fact_int(&plan->facts, "block_count", &n) && n > 0 ? (uint64_t)n : 0;
 }
 
 /* Length of the element at `at`: fixed, or a string's. The reader has checked that it is inside. */
@@ -26,12 +26,12 @@ static uint64_t element_length(uint32_t type, const uint8_t *at) {
 }
 
 /* An array with one element per layer, less those of the layers that go. */
-static bool slice_array(const plan_layers *layers, uint64_t count, const gguf_kv *kv, gguf_header *h,
+static bool slice_array(const plan_layers *layers, uint64_t count, const model_kv *kv, gguf_header *h,
                         gq_error *e) {
     uint32_t type;
     uint64_t n, kept = 0, size = 12;
     const uint8_t *from;
-    if (!gguf_kv_array(kv, &type, &n, &from) || n != count || type == GGUF_ARRAY)
+    if (!model_kv_array(kv, &type, &n, &from) || n != count || type == GGUF_ARRAY)
         return gguf_header_copy(h, kv, e);
     uint8_t *value = malloc(kv->size);
     if (!value) return gq_fail_memory(e, kv->size);
@@ -59,7 +59,7 @@ static bool set_size_label(const gq_plan *plan, gguf_header *h, gq_error *e) {
     double n = 0;
     char label[32];
     int i = 0;
-    for (size_t k = 0; k < plan->n_tensors; k++) n += (double)gguf_elements(plan->sources[k].tensor->ne);
+    for (size_t k = 0; k < plan->n_tensors; k++) n += (double)shape_elements(plan->sources[k].tensor->ne);
     while (i < 3 && n <= units[i].unit) i++;
     n /= units[i].unit;
     snprintf(label, sizeof label, "%.*f%c", n < 9.5, n, units[i].letter);
@@ -74,7 +74,7 @@ static bool is_split_key(const char *key) {
 }
 
 /* A pair as it is, or as it is true of a model with fewer layers. */
-static bool copy_one(const gq_plan *plan, uint64_t layers, const gguf_kv *kv, gguf_header *h, gq_error *e) {
+static bool copy_one(const gq_plan *plan, uint64_t layers, const model_kv *kv, gguf_header *h, gq_error *e) {
     const char *arch = plan->facts.arch;
     size_t prefix = strlen(arch);
     bool of_arch = prefix && !strncmp(kv->key, arch, prefix) && kv->key[prefix] == '.';
@@ -95,7 +95,7 @@ static bool set_filetype(const gq_plan *plan, const plan_output *out, gguf_heade
     if (out->filetype->id >= 0)
         return gguf_header_set_u32(h, "general.file_type", (uint32_t)out->filetype->id, e);
     /* A copy says of itself what its source says, and nothing when that says nothing. */
-    const gguf_kv *kv = gguf_find(plan->model.kv, plan->model.n_kv, "general.file_type");
+    const model_kv *kv = model_kv_find(plan->model.kv, plan->model.n_kv, "general.file_type");
     return !kv || gguf_header_set(h, kv->key, kv->type, kv->value, kv->size, e);
 }
 
@@ -124,7 +124,7 @@ static bool set_importance(const gq_plan *plan, const gq_options *options, gguf_
 
 static bool set_block_count(const gq_plan *plan, gguf_header *h, gq_error *e) {
     if (plan->layers.n == 0 || block_count(plan) == 0) return true;
-    return gguf_header_set_u32(h, gguf_fact(&plan->facts, "block_count")->key, (uint32_t)plan->layers.n, e);
+    return gguf_header_set_u32(h, model_fact(&plan->facts, "block_count")->key, (uint32_t)plan->layers.n, e);
 }
 
 bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_options *options, gguf_header *h,
@@ -133,7 +133,7 @@ bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_optio
         !set_filetype(plan, out, h, e))
         return false;
     for (size_t i = 0; i < plan->overrides.n; i++) {
-        const gguf_kv *o = &plan->overrides.items[i];
+        const model_kv *o = &plan->overrides.items[i];
         if (!gguf_header_set(h, o->key, o->type, o->value, o->size, e)) return false;
     }
     return set_importance(plan, options, h, e) && set_block_count(plan, h, e) &&

@@ -27,7 +27,7 @@ enum { N_INTEGERS = sizeof integers / sizeof *integers };
 static bool is_integer(uint32_t type) { return type <= GGUF_INT32 || type == GGUF_U64 || type == GGUF_INT64; }
 static bool is_float(uint32_t type) { return type == GGUF_FLOAT32 || type == GGUF_FLOAT64; }
 
-static bool override_set(gguf_kv *o, uint32_t type, const void *value, uint64_t size, gq_error *e) {
+static bool override_set(model_kv *o, uint32_t type, const void *value, uint64_t size, gq_error *e) {
     uint8_t *copy = malloc(size);
     if (!copy) return gq_fail_memory(e, size);
     memcpy(copy, value, size);
@@ -36,7 +36,7 @@ static bool override_set(gguf_kv *o, uint32_t type, const void *value, uint64_t 
 }
 
 /* f64 where the model has that, else f32. */
-static bool set_float(gguf_kv *o, uint32_t type, double value, gq_error *e) {
+static bool set_float(model_kv *o, uint32_t type, double value, gq_error *e) {
     float single = (float)value;
     return type == GGUF_FLOAT64 ? override_set(o, type, &value, 8, e)
                                 : override_set(o, GGUF_FLOAT32, &single, 4, e);
@@ -47,7 +47,7 @@ static bool override_fits(uint32_t i, bool negative, uint64_t magnitude) {
     return negative ? magnitude <= 0 - (uint64_t)integers[i].low : magnitude <= integers[i].high;
 }
 
-static bool set_integer(gguf_kv *o, uint32_t kept, bool negative, uint64_t magnitude, const char *item,
+static bool set_integer(model_kv *o, uint32_t kept, bool negative, uint64_t magnitude, const char *item,
                         gq_error *e) {
     /* A type that the model has is kept; for a new key the first of u32, i32, u64, i64 that holds the value.
      */
@@ -60,7 +60,7 @@ static bool set_integer(gguf_kv *o, uint32_t kept, bool negative, uint64_t magni
                          item);
 }
 
-static bool read_integer(gguf_kv *o, uint32_t kept, const char *text, const char *item, gq_error *e) {
+static bool read_integer(model_kv *o, uint32_t kept, const char *text, const char *item, gq_error *e) {
     bool negative = *text == '-';
     const char *digits = text + (*text == '-' || *text == '+');
     size_t n = strspn(digits, "0123456789");
@@ -75,7 +75,7 @@ static bool read_integer(gguf_kv *o, uint32_t kept, const char *text, const char
     return set_integer(o, kept, negative, magnitude, item, e);
 }
 
-static bool read_float(gguf_kv *o, uint32_t kept, const char *text, const char *item, gq_error *e) {
+static bool read_float(model_kv *o, uint32_t kept, const char *text, const char *item, gq_error *e) {
     char *end;
     double value = strtod(text, &end);
     bool plain = *text && strspn(text, "+-.0123456789eE") == strlen(text);
@@ -89,7 +89,7 @@ static bool read_float(gguf_kv *o, uint32_t kept, const char *text, const char *
     return set_integer(o, kept, value < 0, (uint64_t)magnitude, item, e);
 }
 
-static bool read_value(gguf_kv *o, uint32_t kept, const char *text, const char *item, gq_error *e) {
+static bool read_value(model_kv *o, uint32_t kept, const char *text, const char *item, gq_error *e) {
     if (!strncmp(text, "int:", 4)) return read_integer(o, kept, text + 4, item, e);
     if (!strncmp(text, "float:", 6)) return read_float(o, kept, text + 6, item, e);
     if (!strcmp(text, "bool:true")) return override_set(o, GGUF_BOOL, "\1", 1, e);
@@ -110,23 +110,23 @@ static bool read_value(gguf_kv *o, uint32_t kept, const char *text, const char *
 typedef enum kind { NUMBER, TRUTH, TEXT, LIST } kind;
 
 /* A list of numbers, one per layer, may become a number for all layers. */
-static kind kind_of(const gguf_kv *kv) {
+static kind kind_of(const model_kv *kv) {
     uint32_t type = kv->type;
     uint64_t count;
     const uint8_t *elements;
-    bool list = gguf_kv_array(kv, &type, &count, &elements);
+    bool list = model_kv_array(kv, &type, &count, &elements);
     if (is_integer(type) || is_float(type)) return NUMBER;
     return list ? LIST : type == GGUF_BOOL ? TRUTH : TEXT;
 }
 
-static bool check_kind(const gguf_kv *o, const gguf_kv *old, const char *item, gq_error *e) {
-    gguf_kv now = {.type = o->type};
+static bool check_kind(const model_kv *o, const model_kv *old, const char *item, gq_error *e) {
+    model_kv now = {.type = o->type};
     return kind_of(old) == kind_of(&now) ||
            gq_fail_usage(e, "override '%s': the key has type %s in the model, not %s", item,
                          gguf_value_name(old->type), gguf_value_name(o->type));
 }
 
-static bool read_item(gguf_kv *o, const char *item, const gguf_model *model, const gguf_index *by_key,
+static bool read_item(model_kv *o, const char *item, const model_source *model, const gguf_index *by_key,
                       gq_error *e) {
     const char *equals = strchr(item, '=');
     if (!equals || equals == item || equals - item > MAX_KEY)
@@ -138,14 +138,14 @@ static bool read_item(gguf_kv *o, const char *item, const gguf_model *model, con
         !strcmp(o->key, GGUF_SET_KEY) || !strcmp(o->key, GGUF_TRANSPOSED_KEY))
         return gq_fail_usage(e, "override '%s': this key follows from the file's layout", item);
     uint64_t i;
-    const gguf_kv *old =
+    const model_kv *old =
         gguf_index_find(by_key, model->kv, sizeof *model->kv, o->key, &i) ? &model->kv[i] : NULL;
     bool number = old && (is_integer(old->type) || is_float(old->type));
     return read_value(o, number ? old->type : GGUF_ARRAY, equals + 1, item, e) &&
            (!old || check_kind(o, old, item, e));
 }
 
-bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const gguf_model *model,
+bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const model_source *model,
                          gq_error *e) {
     if (items->n == 0) return true;
     overrides->items = calloc(items->n, sizeof *overrides->items);

@@ -84,7 +84,7 @@ static bool list_sources(gq_plan *plan, const gq_options *options, gq_error *e) 
     bool ok = all && facts && order && plan->sources;
     if (!ok) gq_fail_memory(e, (n + 1) * (2 * sizeof *all + sizeof *facts));
     for (uint64_t i = 0; ok && i < n; i++) {
-        const gguf_tensor *t = plan->model.tensors[i];
+        const model_tensor *t = plan->model.tensors[i];
         plan_source *s = &all[plan->n_tensors];
         if (!plan_layers_rename(&plan->layers, t->name, s->name)) continue;
         s->tensor = s->stored = t, s->transposed = t->transposed;
@@ -160,13 +160,13 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!plan->kernels) return false;
     if (!open_outputs(plan, options, e)) return false;
     if (input_open(&plan->model, options->input, e)) return true;
-    plan->model = (gguf_model){.path = NULL};
+    plan->model = (model_source){.path = NULL};
     return false;
 }
 
 static bool warn_mixed(gq_plan *plan, gq_error *e) {
     uint32_t shard, other;
-    if (!gguf_model_mixed(&plan->model, &shard, &other)) return true;
+    if (!model_mixed(&plan->model, &shard, &other)) return true;
     return warnings_add(&plan->warnings, e, "%s and %s were not written together: their %s differs",
                         plan->model.files[shard]->path, plan->model.files[other]->path, GGUF_SET_KEY);
 }
@@ -183,7 +183,7 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
         return false;
     if (!plan_open_calibration(plan, options, e)) return false;
     if (!plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e)) return false;
-    plan->facts = gguf_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);
+    plan->facts = model_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);
     if (!plan_check_kind(plan, e) || !list_sources(plan, options, e) || !plan_transpose(plan, options, e) ||
         !plan_assign_types(plan, options, e) || !plan_advise(plan, e))
         return false;
@@ -224,7 +224,7 @@ void gq_plan_free(gq_plan *plan) {
     chunk_map_free(&plan->chunks);
     model_inputs_free(&plan->inputs);
     plan_calibration_free(plan->calibration);
-    gguf_model_close(&plan->model);
+    model_close(&plan->model);
     free(plan);
 }
 

@@ -18,9 +18,9 @@
 
 /* A tensor of the input that is written, with what all outputs share of it. */
 typedef struct plan_source {
-    const gguf_tensor *tensor;    /* as it will be written, but for its type */
-    const gguf_tensor *stored;    /* as it is in the input; another than `tensor`: plan_transposes */
-    gguf_tensor view;             /* `tensor` then: its weights are not where one would look for them */
+    const model_tensor *tensor;   /* as it will be written, but for its type */
+    const model_tensor *stored;   /* as it is in the input; another than `tensor`: plan_transposes */
+    model_tensor view;            /* `tensor` then: its weights are not where one would look for them */
     bool transposed;              /* in the outputs */
     char name[GGUF_MAX_NAME + 1]; /* in the outputs */
     tensor_inputs inputs;         /* once looked up, as `covered` says */
@@ -76,12 +76,12 @@ struct gq_plan {
     uint32_t part, parts;
     uint32_t sync_ms; /* between two times that finished work is made safe */
     const kernels *kernels;
-    gguf_model model;
+    model_source model;
     model_inputs inputs;                  /* without entries: no importance data */
     struct plan_calibration *calibration; /* plan/calibration.h; NULL: none */
     plan_layers layers;
     plan_overrides overrides;
-    gguf_facts facts; /* after overrides */
+    model_facts facts; /* after overrides */
     size_t n_tensors;
     plan_source *sources; /* in output order */
     size_t n_outputs;

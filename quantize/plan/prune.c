@@ -37,15 +37,15 @@ static bool read_list(const char *list, uint64_t *numbers, size_t *n, gq_error *
     }
 }
 
-static size_t layers_in(const gguf_model *model, uint64_t *layers) {
+static size_t layers_in(const model_source *model, uint64_t *layers) {
     size_t n = 0;
-    gguf_block b;
+    model_block b;
     for (uint64_t i = 0; i < model->n_tensors; i++)
-        if (gguf_block_in(model->tensors[i]->name, &b)) layers[n++] = b.number;
+        if (model_block_in(model->tensors[i]->name, &b)) layers[n++] = b.number;
     return sort_unique(layers, n);
 }
 
-bool plan_layers_read(plan_layers *layers, const char *list, const gguf_model *model, gq_error *e) {
+bool plan_layers_read(plan_layers *layers, const char *list, const model_source *model, gq_error *e) {
     size_t room = strlen(list) / 2 + 1, n_pruned = 0;
     uint64_t *pruned = calloc(room, sizeof *pruned);
     uint64_t *all = calloc(model->n_tensors + 1, sizeof *all);
@@ -70,8 +70,8 @@ bool plan_layers_read(plan_layers *layers, const char *list, const gguf_model *m
 }
 
 bool plan_layers_rename(const plan_layers *layers, const char *name, char to[GGUF_MAX_NAME + 1]) {
-    gguf_block b;
-    if (layers->n == 0 || !gguf_block_in(name, &b)) {
+    model_block b;
+    if (layers->n == 0 || !model_block_in(name, &b)) {
         snprintf(to, GGUF_MAX_NAME + 1, "%s", name);
         return true;
     }

@@ -13,7 +13,7 @@ typedef struct plan_layers {
 } plan_layers;
 
 /* Read "3,7,11". */
-bool plan_layers_read(plan_layers *layers, const char *list, const gguf_model *model, gq_error *e);
+bool plan_layers_read(plan_layers *layers, const char *list, const model_source *model, gq_error *e);
 /* New name of a tensor: renumbered, or as it is; false: it belongs to a pruned layer. */
 bool plan_layers_rename(const plan_layers *layers, const char *name, char to[GGUF_MAX_NAME + 1]);
 

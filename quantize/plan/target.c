@@ -222,8 +222,8 @@ static bool target_measure(target *t, gq_error *e) {
 
 /* Returns the bytes that a tensor takes in a file as a type, with the padding behind it. */
 static uint64_t target_bytes_as(const target *t, size_t i, uint32_t type) {
-    const gguf_tensor *in = t->plan->sources[i].tensor;
-    uint64_t bytes = gguf_type_bytes(gguf_type_of(type), gguf_elements(in->ne));
+    const model_tensor *in = t->plan->sources[i].tensor;
+    uint64_t bytes = gguf_type_bytes(gguf_type_of(type), shape_elements(in->ne));
     uint64_t alignment = t->asked.size ? t->plan->model.alignment : 1;
     return round_up(bytes, alignment);
 }
@@ -231,7 +231,7 @@ static uint64_t target_bytes_as(const target *t, size_t i, uint32_t type) {
 /* Sum of squares of the whole tensor. */
 static double power_of(const target *t, size_t i) {
     const measured *m = &t->found[i];
-    double all = (double)gguf_elements(t->plan->sources[i].tensor->ne);
+    double all = (double)shape_elements(t->plan->sources[i].tensor->ne);
     return m->weights > 0 ? m->power * (all / m->weights) : 0;
 }
 

@@ -20,7 +20,7 @@ static bool transpose_matches(gq_plan *plan, const mix_pattern *patterns, mix_ma
         plan_source *s = &plan->sources[i];
         uint32_t unused;
         found[i].keeper = MIX_NO_PATTERN;
-        if (!gguf_is_matrix(s->stored->ne)) continue;
+        if (!shape_is_matrix(s->stored->ne)) continue;
         if (!mix_patterns_find(patterns, m, s->name, &found[i].keeper, &unused, e)) return false;
         if (found[i].keeper != MIX_NO_PATTERN) transpose_source(s);
     }

@@ -12,9 +12,9 @@ enum {
 
 /* The elements of a chunk of the input. What is transposed is spread over a whole matrix: of its chunks each
  * that begins matrices has these. */
-static const gguf_tensor *input_range(const gq_plan *plan, uint64_t i, uint64_t *first, uint64_t *n) {
+static const model_tensor *input_range(const gq_plan *plan, uint64_t i, uint64_t *first, uint64_t *n) {
     const plan_source *s = &plan->sources[chunk_tensor(&plan->chunks, i)];
-    const gguf_tensor *t = s->tensor;
+    const model_tensor *t = s->tensor;
     chunk c = chunk_at(&plan->chunks, i, t->ne);
     uint64_t begin = c.first, end = c.first + c.n, matrix = t->ne[0] * t->ne[1];
     if (plan_transposes(s))
@@ -40,7 +40,7 @@ void cache_free(cache *c) { free((void *)c->was_cold); }
 
 static void ask_for(cache *c, uint64_t i) {
     uint64_t first, n, bit = i - c->begin;
-    const gguf_tensor *t = input_range(c->plan, i, &first, &n);
+    const model_tensor *t = input_range(c->plan, i, &first, &n);
     bool scattered = plan_transposes(&c->plan->sources[chunk_tensor(&c->plan->chunks, i)]);
     /* The chunks that follow need what is scattered, too: it is not given back. */
     if (c->large && !scattered && model_is_cold(&c->plan->model, t, first, n))
@@ -59,7 +59,7 @@ void cache_ahead(cache *c, uint64_t i) {
 void cache_read(const cache *c, uint64_t i) {
     uint64_t first, n, bit = i - c->begin;
     if (!c->large || !(atomic_load(&c->was_cold[bit / 8]) >> bit % 8 & 1)) return;
-    const gguf_tensor *t = input_range(c->plan, i, &first, &n);
+    const model_tensor *t = input_range(c->plan, i, &first, &n);
     model_advise(&c->plan->model, t, first, n, MODEL_DONT_NEED);
 }
 

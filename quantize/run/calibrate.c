@@ -32,14 +32,14 @@ static bool sync_files(void *data, gq_error *e) { return output_sync(((const fil
 
 /* The lists of a job. */
 typedef struct lists {
-    const gguf_tensor **tensors;
+    const model_tensor **tensors;
     const gq_tensor **outputs;
 } lists;
 
 static bool lists_new(lists *l, const gq_plan *plan, gq_error *e) {
-    l->tensors = calloc(plan->n_tensors + 1, sizeof(const gguf_tensor *));
+    l->tensors = calloc(plan->n_tensors + 1, sizeof(const model_tensor *));
     l->outputs = calloc(plan->n_outputs, sizeof(const gq_tensor *));
-    if (!l->tensors || !l->outputs) return gq_fail_memory(e, plan->n_tensors * sizeof(const gguf_tensor *));
+    if (!l->tensors || !l->outputs) return gq_fail_memory(e, plan->n_tensors * sizeof(const model_tensor *));
     for (size_t i = 0; i < plan->n_tensors; i++) l->tensors[i] = plan->sources[i].tensor;
     for (size_t o = 0; o < plan->n_outputs; o++) l->outputs[o] = plan->outputs[o].tensors;
     return true;
@@ -48,7 +48,7 @@ static bool lists_new(lists *l, const gq_plan *plan, gq_error *e) {
 /* written: the outputs' files are not read. */
 static calibrate_job job_of(const gq_plan *plan, const lists *l, files *f, bool written) {
     const plan_calibration *how = plan->calibration;
-    gguf_facts facts = gguf_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0); /* as the model is run */
+    model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0); /* as the model is run */
     return (calibrate_job){.file = &plan->model,
                            .kernels = plan->kernels,
                            .encoding = &plan->settings,

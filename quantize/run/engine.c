@@ -52,7 +52,7 @@ typedef struct engine {
 /* ---- one chunk ---- */
 
 static uint64_t input_bytes(const gq_plan *plan, uint64_t i, uint64_t *weights) {
-    const gguf_tensor *t = plan->sources[chunk_tensor(&plan->chunks, i)].tensor;
+    const model_tensor *t = plan->sources[chunk_tensor(&plan->chunks, i)].tensor;
     chunk c = chunk_at(&plan->chunks, i, t->ne);
     *weights = c.n;
     return gguf_type_bytes(t->type, c.n);
@@ -317,13 +317,13 @@ static bool engine_run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
         ok = engine_calibrate(g, callbacks, e) &&
              schedule_run(&g->schedule, &(schedule_job){g->begin, g->end, do_chunk, engine_fold_chunk, g}, e);
         warnings_add_threads(&g->results->warnings, threads_pool_count(g->schedule.pool), NULL);
-        bad_input = !ok && (e->status == GQ_BAD_WEIGHTS || !gguf_model_unchanged(&g->plan->model, NULL));
+        bad_input = !ok && (e->status == GQ_BAD_WEIGHTS || !model_unchanged(&g->plan->model, NULL));
     }
     /* A single file is synced when it gets its name; what may be continued, or has several, is recorded now.
      */
     bool record = ok ? g->mode == RUN_PART || g->outputs.n > 1 : !bad_input;
     bool kept = syncer_stop(&g->syncer, record, ok ? e : NULL);
-    if (ok && g->mode != RUN_NAME && !gguf_model_unchanged(&g->plan->model, e)) ok = false, bad_input = true;
+    if (ok && g->mode != RUN_NAME && !model_unchanged(&g->plan->model, e)) ok = false, bad_input = true;
     ok = ok && kept && engine_finish(g, e);
     g->results->progress = g->schedule.progress;
     g->results->progress.seconds = schedule_clock() - started;

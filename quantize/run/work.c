@@ -91,7 +91,7 @@ static uint64_t fitting_rows(const work_tensor *t, uint64_t cols) {
 /* The strip that begins at element `first` of a chunk that ends at `end`. Importance changes from matrix to
  * matrix, so strips end with them where there is any. */
 static strip work_strip_at(const work_tensor *t, uint64_t first, uint64_t end) {
-    const uint64_t *ne = t->source->tensor->ne, as_one[4] = {ne[0], gguf_rows(ne), 1, 1};
+    const uint64_t *ne = t->source->tensor->ne, as_one[4] = {ne[0], shape_rows(ne), 1, 1};
     bool importance = t->source->inputs.columns > 0;
     uint64_t most = t->strip, fit = fitting_rows(t, ne[0]);
     if (fit > 0) most = fit * ne[0];

@@ -37,20 +37,20 @@ codec_importance strip_importance(const strip *s, const tensor_inputs *inputs) {
 
 /* ---- reading ---- */
 
-bool strip_fail(const gguf_model *m, const gguf_tensor *t, uint64_t element, float x, gq_error *e,
+bool strip_fail(const model_source *m, const model_tensor *t, uint64_t element, float x, gq_error *e,
                 const char *and, ...) {
     char what[96];
     va_list arguments;
     va_start(arguments, and);
     vsnprintf(what, sizeof what, and, arguments);
     va_end(arguments);
-    return gq_fail_as(e, GQ_BAD_WEIGHTS, "%s: tensor %s: element %llu is %g, and %s", gguf_model_path(m, t),
+    return gq_fail_as(e, GQ_BAD_WEIGHTS, "%s: tensor %s: element %llu is %g, and %s", model_file_path(m, t),
                       t->name, (unsigned long long)element, (double)x, what);
 }
 
-bool strip_read_decoded(const kernels *k, const gguf_model *m, const gguf_tensor *t, uint64_t first, size_t n,
-                        uint8_t *stored, float *x, gq_error *e) {
-    if (!gguf_model_read(m, t, first, n, stored, e)) return false;
+bool strip_read_decoded(const kernels *k, const model_source *m, const model_tensor *t, uint64_t first,
+                        size_t n, uint8_t *stored, float *x, gq_error *e) {
+    if (!model_read(m, t, first, n, stored, e)) return false;
     const codec *of = &k->codecs[t->type->id];
     if (!of->decode) return true;
     of->decode(stored, x, n);
@@ -114,8 +114,8 @@ size_t strip_encode(const strip_encoder *to, const float *x, size_t rows, size_t
     return strip_measure(to, x, rows, cols, blocks, decoded, sum);
 }
 
-bool strip_fail_to_hold(const strip_encoder *to, const gguf_model *m, const gguf_tensor *t, uint64_t element,
-                        float x, gq_error *e) {
+bool strip_fail_to_hold(const strip_encoder *to, const model_source *m, const model_tensor *t,
+                        uint64_t element, float x, gq_error *e) {
     float most = to->kernels->codecs[to->type->id].max_magnitude;
     if (fabsf(x) > most)
         return strip_fail(m, t, element, x, e, "%s holds no magnitude above %g", to->type->name,

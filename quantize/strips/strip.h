@@ -40,10 +40,10 @@ codec_importance strip_importance(const strip *s, const tensor_inputs *inputs);
 
 /* Read n elements of a tensor from `first` on, as stored, and decode them, where their type can be decoded.
  * All must be finite; GQ_BAD_WEIGHTS: some are not. */
-bool strip_read_decoded(const kernels *k, const gguf_model *m, const gguf_tensor *t, uint64_t first, size_t n,
-                        uint8_t *stored, float *x, gq_error *e);
+bool strip_read_decoded(const kernels *k, const model_source *m, const model_tensor *t, uint64_t first,
+                        size_t n, uint8_t *stored, float *x, gq_error *e);
 /* Fail with GQ_BAD_WEIGHTS: an element is x, "and ...". */
-bool strip_fail(const gguf_model *m, const gguf_tensor *t, uint64_t element, float x, gq_error *e,
+bool strip_fail(const model_source *m, const model_tensor *t, uint64_t element, float x, gq_error *e,
                 const char *and, ...) __attribute__((format(printf, 6, 7)));
 
 /* How rows x cols finite weights become blocks of a type. */
@@ -64,7 +64,7 @@ size_t strip_measure(const strip_encoder *to, const float *x, size_t rows, size_
                      float *decoded, codec_error *sum);
 /* The first of n elements whose magnitude the type does not hold; n: it holds all. */
 size_t strip_beyond(const strip_encoder *to, const float *x, size_t n);
-bool strip_fail_to_hold(const strip_encoder *to, const gguf_model *m, const gguf_tensor *t, uint64_t element,
-                        float x, gq_error *e);
+bool strip_fail_to_hold(const strip_encoder *to, const model_source *m, const model_tensor *t,
+                        uint64_t element, float x, gq_error *e);
 
 #endif

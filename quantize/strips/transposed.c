@@ -17,7 +17,7 @@ void transposed_shape(const uint64_t ne[4], uint64_t to[4]) {
     memcpy(to, turned, sizeof turned);
 }
 
-uint64_t transposed_element(const gguf_tensor *stored, uint64_t i) {
+uint64_t transposed_element(const model_tensor *stored, uint64_t i) {
     uint64_t rows = stored->ne[0], columns = stored->ne[1], row = i / columns;
     return (row / rows * columns + i % columns) * rows + row % rows;
 }
@@ -29,7 +29,7 @@ typedef struct band {
 } band;
 
 /* A band's stored rows become columns of x, whose rows are `stride` apart. */
-static bool read_band(const kernels *k, const gguf_model *m, const gguf_tensor *stored, const band *b,
+static bool read_band(const kernels *k, const model_source *m, const model_tensor *stored, const band *b,
                       size_t rows, uint8_t *bytes, float *decoded, float *x, size_t stride, gq_error *e) {
     for (size_t r = 0; r < rows; r++)
         if (!strip_read_decoded(k, m, stored, b->first + r * stored->ne[0], b->length, bytes,
@@ -41,7 +41,7 @@ static bool read_band(const kernels *k, const gguf_model *m, const gguf_tensor *
 }
 
 /* Rows `row` to `row` + n of one transposed matrix. */
-static bool transposed_read_rows(const kernels *k, const gguf_model *m, const gguf_tensor *stored,
+static bool transposed_read_rows(const kernels *k, const model_source *m, const model_tensor *stored,
                                  const strip *s, uint64_t matrix, uint64_t row, size_t n, uint8_t *bytes,
                                  float *decoded, float *x, gq_error *e) {
     uint64_t block = stored->type->block_elements, begin = row / block * block,
@@ -57,7 +57,7 @@ static bool transposed_read_rows(const kernels *k, const gguf_model *m, const gg
     return true;
 }
 
-bool transposed_read(const kernels *k, const gguf_model *m, const gguf_tensor *stored, const strip *s,
+bool transposed_read(const kernels *k, const model_source *m, const model_tensor *stored, const strip *s,
                      uint8_t *bytes, float *decoded, float *x, gq_error *e) {
     uint64_t first = s->first / stored->ne[1]; /* row */
     for (size_t r = 0, n; r < s->rows; r += n) {

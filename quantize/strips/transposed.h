@@ -9,13 +9,13 @@
 /* ne with the first two exchanged. */
 void transposed_shape(const uint64_t ne[4], uint64_t to[4]);
 /* Returns the number of the stored element that is the i-th of the tensor transposed. */
-uint64_t transposed_element(const gguf_tensor *stored, uint64_t i);
+uint64_t transposed_element(const model_tensor *stored, uint64_t i);
 
 /* Does for a part of a transposed tensor what strip_read_decoded does: strip->rows rows from strip->first
  * on, of each strip->cols columns, packed. The rows may be of several matrices, and need not be whole. Every
  * block that holds some of the part is read and decoded anew, so parts of many rows at once are cheaper.
  * `bytes` has STORED_BYTES * STRIP, `decoded` STRIP. */
-bool transposed_read(const kernels *k, const gguf_model *m, const gguf_tensor *stored, const strip *s,
+bool transposed_read(const kernels *k, const model_source *m, const model_tensor *stored, const strip *s,
                      uint8_t *bytes, float *decoded, float *x, gq_error *e);
 
 #endif

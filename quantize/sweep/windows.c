@@ -46,7 +46,7 @@ static bool copy_warnings(const tokenizer *t, warning_list *to, gq_error *e) {
     return true;
 }
 
-static bool windows_read_text(token_list *to, const gq_text *text, const gguf_model *m, bool *begins,
+static bool windows_read_text(token_list *to, const gq_text *text, const model_source *m, bool *begins,
                               uint32_t *bos, warning_list *warnings, gq_error *e) {
     tokenizer *t = tokenizer_new(m->path, m->kv, m->n_kv, e);
     if (!t) return gq_fail_again(e, e, "%s (ids of tokens can take the place of a text)", gq_error_text(e));
@@ -86,7 +86,7 @@ static bool check_length(const gq_text *text, size_t tokens, size_t taken, size_
                    name_of(text), tokens, context);
 }
 
-bool windows_read(text_windows *w, const gq_text *text, const gguf_model *model, size_t vocabulary,
+bool windows_read(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
                   warning_list *warnings, gq_error *e) {
     token_list list = {0};
     bool begins = false;
@@ -114,14 +114,14 @@ bool windows_read(text_windows *w, const gq_text *text, const gguf_model *model,
 /* ---- tokens drawn at random ---- */
 
 /* Ids that may be drawn: *n of them, malloc'ed. */
-static uint32_t *windows_ordinary_tokens(const gguf_model *m, size_t vocabulary, size_t *n, gq_error *e) {
+static uint32_t *windows_ordinary_tokens(const model_source *m, size_t vocabulary, size_t *n, gq_error *e) {
     enum { NORMAL = 1 };
-    const gguf_kv *kv = gguf_find(m->kv, m->n_kv, "tokenizer.ggml.token_type");
+    const model_kv *kv = model_kv_find(m->kv, m->n_kv, "tokenizer.ggml.token_type");
     const uint8_t *kinds = NULL;
     uint32_t type, *ids = malloc(vocabulary * sizeof *ids);
     uint64_t known = 0;
     if (!ids) return gq_fail_memory(e, vocabulary * sizeof *ids), NULL;
-    if (!kv || !gguf_kv_array(kv, &type, &known, &kinds) || type != GGUF_INT32) known = 0;
+    if (!kv || !model_kv_array(kv, &type, &known, &kinds) || type != GGUF_INT32) known = 0;
     for (size_t i = *n = 0; i < vocabulary && i < known; i++) {
         int32_t kind;
         memcpy(&kind, kinds + i * sizeof kind, sizeof kind);
@@ -140,14 +140,14 @@ static uint64_t next_number(uint64_t *state) {
     return z ^ z >> 31;
 }
 
-static bool begins_with(const gguf_model *m, uint32_t *bos) {
+static bool begins_with(const model_source *m, uint32_t *bos) {
     tokenizer *t = tokenizer_new(m->path, m->kv, m->n_kv, NULL);
     bool begins = t && tokenizer_begins(t, bos);
     tokenizer_free(t);
     return begins;
 }
 
-bool windows_draw(text_windows *w, const gq_text *text, const gguf_model *model, size_t vocabulary,
+bool windows_draw(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
                   gq_error *e) {
     enum { SEED = 1, MOST = 1 << 30 };
     size_t context = text->context ? text->context : GQ_CONTEXT, n_ids;

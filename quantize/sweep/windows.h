@@ -15,11 +15,11 @@ typedef struct text_windows {
 /* Makes windows of a text with the model's own tokenizer. The text begins as the vocabulary begins texts;
  * where that is a BOS, it replaces each window's first token, as in llama.cpp's own programs. Ids are taken
  * as they are. vocabulary: how many tokens the model has; all ids are below it. */
-bool windows_read(text_windows *w, const gq_text *text, const gguf_model *model, size_t vocabulary,
+bool windows_read(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
                   warning_list *warnings, gq_error *e);
 /* Makes windows of tokens drawn at random from those that stand for text, the same for the same model. Their
  * number is the text's `tokens`; the text itself is not read. Windows begin as above. */
-bool windows_draw(text_windows *w, const gq_text *text, const gguf_model *model, size_t vocabulary,
+bool windows_draw(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
                   gq_error *e);
 void windows_free(text_windows *w); /* also one of zeros */
 

@@ -61,7 +61,7 @@ static void try_model(const forward_model *m) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     uint8_t *file = fuzz_copy(bytes, n);
-    gguf_model g;
+    model_source g;
     gq_error e = {0};
     if (gguf_model_memory(&g, "fuzz", file, n, &e)) {
         forward_model *m = forward_model_new(&g, &e);
@@ -70,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
         else
             fuzz_check_error(&e);
         forward_model_free(m);
-        gguf_model_close(&g);
+        model_close(&g);
     } else {
         fuzz_check_error(&e);
     }

@@ -6,23 +6,23 @@
 
 static void look_at_values(const gguf_shard *s) {
     for (uint64_t i = 0; i < s->n_kv; i++) {
-        const gguf_kv *kv = &s->kv[i];
+        const model_kv *kv = &s->kv[i];
         int64_t integer;
         double number;
         const char *text;
         uint64_t length, count;
         uint32_t type;
         const uint8_t *elements;
-        PROMISE(gguf_find(s->kv, s->n_kv, kv->key) == kv, "key %s is not found", kv->key);
-        gguf_kv_int(kv, &integer), gguf_kv_float(kv, &number);
-        if (gguf_kv_string(kv, &text, &length))
+        PROMISE(model_kv_find(s->kv, s->n_kv, kv->key) == kv, "key %s is not found", kv->key);
+        model_kv_int(kv, &integer), model_kv_float(kv, &number);
+        if (model_kv_string(kv, &text, &length))
             PROMISE(!length || memchr(text, text[length - 1], length), "lost");
-        if (gguf_kv_array(kv, &type, &count, &elements) && gguf_value_size(type))
+        if (model_kv_array(kv, &type, &count, &elements) && gguf_value_size(type))
             PROMISE(count <= kv->size / gguf_value_size(type), "%llu elements", (unsigned long long)count);
     }
 }
 
-static void write_again(const gguf_model *m) {
+static void write_again(const model_source *m) {
     gq_error e = {0};
     const gguf_shard *s = &gguf_container_of(m)->shards[0];
     gguf_header *h = gguf_header_new(&e);
@@ -37,35 +37,35 @@ static void write_again(const gguf_model *m) {
     if (data_size < 1 << 24) {
         uint8_t *bytes = calloc(1, head_size + data_size);
         memcpy(bytes, head, head_size);
-        gguf_model again;
+        model_source again;
         PROMISE(gguf_model_memory(&again, "again", bytes, head_size + data_size, &e), "%s", e.text);
         PROMISE(again.n_tensors == m->n_tensors && gguf_container_of(&again)->shards[0].n_kv == s->n_kv,
                 "something is lost");
         for (uint64_t i = 0; i < m->n_tensors; i++) {
-            const gguf_tensor *a = m->tensors[i], *b = gguf_model_tensor(&again, a->name);
+            const model_tensor *a = m->tensors[i], *b = model_tensor_named(&again, a->name);
             PROMISE(b && !memcmp(a->ne, b->ne, sizeof a->ne) && a->type == b->type, "tensor %s", a->name);
         }
-        gguf_model_close(&again);
+        model_close(&again);
         free(bytes);
     }
     gguf_header_free(h);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
-    gguf_model m;
+    model_source m;
     gq_error e = {0};
     if (!gguf_model_memory(&m, "input", bytes, n, &e)) {
         fuzz_check_error(&e);
         return 0;
     }
     for (uint64_t i = 0; i < m.n_tensors; i++) {
-        const gguf_tensor *t = m.tensors[i];
+        const model_tensor *t = m.tensors[i];
         PROMISE(t->offset <= n && t->size <= n - t->offset, "tensor %s lies outside of the file", t->name);
-        PROMISE(gguf_model_tensor(&m, t->name) == t, "tensor %s is not found", t->name);
+        PROMISE(model_tensor_named(&m, t->name) == t, "tensor %s is not found", t->name);
     }
     look_at_values(&gguf_container_of(&m)->shards[0]);
     write_again(&m);
-    gguf_model_close(&m);
+    model_close(&m);
     return 0;
 }
 

@@ -10,7 +10,7 @@
 enum { PURE = 1, REQUANTIZE = 2, BEST = 4, SPLIT = 8, PRUNE = 16, OVERRIDE = 32, IMPORTANCE = 64, TWO = 128 };
 
 static void check_output(const gq_plan *plan, size_t o) {
-    gguf_model m;
+    model_source m;
     gq_error e = {0};
     size_t n;
     const gq_tensor *t = gq_plan_tensors(plan, o, &n);
@@ -23,11 +23,11 @@ static void check_output(const gq_plan *plan, size_t o) {
     PROMISE(bytes == s->file_bytes, "%llu bytes, %llu were planned", (unsigned long long)bytes,
             (unsigned long long)s->file_bytes);
     for (size_t i = 0; i < n; i++) {
-        const gguf_tensor *found = gguf_model_tensor(&m, t[i].name);
+        const model_tensor *found = model_tensor_named(&m, t[i].name);
         PROMISE(found && found->type->id == t[i].to && !memcmp(found->ne, t[i].ne, sizeof t[i].ne), "%s",
                 t[i].name);
     }
-    gguf_model_close(&m);
+    model_close(&m);
 }
 
 static void run(const gq_options *options) {

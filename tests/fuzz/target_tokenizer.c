@@ -19,12 +19,12 @@ static void try_text(const tokenizer *t, uint64_t tokens, const char *text, size
     free(first.ids), free(second.ids);
 }
 
-static uint64_t count_tokens(const gguf_model *m) {
+static uint64_t count_tokens(const model_source *m) {
     uint32_t type;
     uint64_t n = 0;
     const uint8_t *elements;
-    const gguf_kv *tokens = gguf_find(m->kv, m->n_kv, "tokenizer.ggml.tokens");
-    PROMISE(tokens && gguf_kv_array(tokens, &type, &n, &elements), "a tokenizer without %s", "tokens");
+    const model_kv *tokens = model_kv_find(m->kv, m->n_kv, "tokenizer.ggml.tokens");
+    PROMISE(tokens && model_kv_array(tokens, &type, &n, &elements), "a tokenizer without %s", "tokens");
     return n;
 }
 
@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     size_t size = fuzz_u16(&in);
     if (size > in.n) size = in.n;
     uint8_t *file = fuzz_copy(in.bytes, size), *text = fuzz_copy(in.bytes + size, in.n - size);
-    gguf_model m;
+    model_source m;
     gq_error e = {0};
     if (gguf_model_memory(&m, "fuzz", file, size, &e)) {
         tokenizer *t = tokenizer_new("fuzz", m.kv, m.n_kv, &e);
@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
         else
             fuzz_check_error(&e);
         tokenizer_free(t);
-        gguf_model_close(&m);
+        model_close(&m);
     } else {
         fuzz_check_error(&e);
     }
