@@ -1,8 +1,10 @@
-/* Finished layers of a model that is run over a text, so that an interrupted run can go on: a file beside the
- * output with a head that says what run it belongs to, for each stream two slots for the states of all
- * tokens, which layers use in turn, and behind these a record per finished layer. A record is written when
- * the states behind it are safe, and has their checksums; one that is torn counts as not there, and where the
- * last one's states are not those that were written nothing is gone on from.
+/* Keeps the finished layers of a model that is run over a text, so that an interrupted run can continue. The
+ * file lies beside the output. It begins with a head that says what run it belongs to. For each stream there
+ * are two slots for the states of all tokens, which layers use in turn, and behind them a record per finished
+ * layer.
+ *
+ * A record is written when the states after its layer are safe on disk, and holds their checksums. A torn
+ * record counts as not there. If the states do not have the last record's checksums, the run starts afresh.
  */
 #ifndef GQ_CHECKPOINT_H
 #define GQ_CHECKPOINT_H
@@ -27,9 +29,9 @@ typedef struct checkpoint_head {
     uint32_t unused, crc; /* crc: of all before it */
 } checkpoint_head;
 
-/* Its name for an output; malloc'ed, NULL: no memory. */
+/* Returns the checkpoint's path for an output; malloc'ed, NULL: no memory. */
 char *checkpoint_path(const char *out);
-/* Complete it: magic, fused and crc. */
+/* Completes a head: sets magic, fused and crc. */
 void checkpoint_seal(checkpoint_head *h);
 
 typedef struct checkpoint {
@@ -42,8 +44,8 @@ typedef struct checkpoint {
     const char *why;  /* there was one that could not be continued; NULL: there was none */
 } checkpoint;
 
-/* Whether there is one that would be continued; why not goes to ->why. Touches nothing, and reads the states
- * that would be gone on from. */
+/* Looks for a checkpoint that a run with this head would continue: ->finished is then above 0, else ->why may
+ * say why not. Changes nothing, but reads the states to check them. *c is to be closed. false: no memory. */
 bool checkpoint_look(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e);
 /* Continue it or begin another, locked, with room for so many bytes of records set aside. On failure *c is
  * fit for checkpoint_close. */

@@ -1,4 +1,4 @@
-/* Memory that running a model may take, and what there is of it without the model. */
+/* The memory that running a model may take, and what the process has taken already. All in bytes. */
 #ifndef GQ_MEMORY_BUDGET_H
 #define GQ_MEMORY_BUDGET_H
 

@@ -1,4 +1,4 @@
-/* Telling how far models that are run have come, and asking whether to go on. */
+/* Reports the progress of models that are run to the caller's callbacks, and asks whether to continue. */
 #ifndef GQ_SWEEP_PROGRESS_H
 #define GQ_SWEEP_PROGRESS_H
 
@@ -7,12 +7,14 @@
 typedef struct sweep_progress {
     const gq_callbacks *callbacks; /* may be NULL */
     gq_progress progress;
-    double started, work, done; /* work: as forward_job_work counts */
+    double started, work, done; /* started: by schedule_clock, in seconds; work, done: in forward_job_work's
+                                   unit, or the sweep's own */
 } sweep_progress;
 
-/* `done` of the work was done by an earlier run. */
+/* done: the part of the work that an earlier run did. tokens: of the text, for gq_progress. */
 sweep_progress sweep_progress_start(const gq_callbacks *callbacks, double work, double done, uint64_t tokens);
-/* Reports progress, as a forward_job's callback; data: a progress. */
+/* Reports work done since the last call (0: none). It is a forward_job's callback: data is a sweep_progress,
+ * `what` names the step and is not copied. false: the caller cancelled, GQ_INTERRUPTED. */
 bool sweep_progress_report(void *data, double work, const char *what, gq_error *e);
 
 #endif

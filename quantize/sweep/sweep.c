@@ -1,3 +1,11 @@
+/* Runs models over a text, one layer at a time. sweep_open makes the thread pool and a stream for each
+ * model (forward/stream.h), whose states lie in memory, in a file without a name, or in the slots of the
+ * checkpoint. sweep_run then does the steps that the checkpoint does not have yet: it reads a layer of one
+ * model, lets all streams of that model pass, and goes on with the next model. When all have passed, the
+ * caller may hand out a record, and the checkpoint gets it together with the checksums of the states. A layer
+ * is read once per step and model, however many streams use it, and only one model's layer is in memory. What
+ * is done with a layer (inputs collected, matrices rounded, copies compared) is the caller's business,
+ * through sweep_calls. */
 #include "quantize/sweep/sweep.h"
 
 #include <stdio.h>
@@ -6,7 +14,7 @@
 
 #include "base/checked.h"
 
-/* ---- telling ---- */
+/* ---- progress ---- */
 
 bool sweep_tell(sweep *s, double work, gq_error *e) {
     return sweep_progress_report(&s->progress, work, s->what, e);
@@ -81,7 +89,8 @@ void sweep_close(sweep *s) {
 
 size_t sweep_steps(const sweep_plan *p) { return p->n_layers + p->output; }
 
-/* States before the first step that is to be done: those that an earlier run has left, or the embedding's. */
+/* Gives each stream its states before the first step to be done: those that an earlier run left, or the
+ * embedding's. */
 static bool start_streams(sweep *s, size_t done, const sweep_calls *calls, gq_error *e) {
     if (!done && calls->before) return calls->before(calls->data, e);
     for (size_t i = 0; i < s->plan->n_streams; i++) {
@@ -93,7 +102,7 @@ static bool start_streams(sweep *s, size_t done, const sweep_calls *calls, gq_er
     return true;
 }
 
-/* Streams i to `end` of one model. */
+/* Lets streams i to end - 1, all of one model, pass its layer, or reach the output matrix (l: NULL). */
 static bool sweep_pass_layer(sweep *s, size_t i, size_t end, forward_layer *l, const sweep_calls *calls,
                              gq_error *e) {
     if (calls->on) return calls->on(calls->data, l, e);
@@ -122,7 +131,8 @@ static bool do_models(sweep *s, bool is_layer, const sweep_calls *calls, gq_erro
     return true;
 }
 
-/* Behind the last step no states are needed any more. */
+/* Adds the step to the checkpoint. After the last step no states are needed, so their checksums are left out.
+ */
 static bool keep_step(sweep *s, const sweep_record *r, gq_error *e) {
     const sweep_plan *p = s->plan;
     uint64_t *sums = calloc(p->n_streams, sizeof *sums);

@@ -16,7 +16,7 @@
 
 /* The models, the text and the states of a sweep. All that it points to must outlive the sweep. */
 typedef struct sweep_plan {
-    const forward_job *job; /* but for its progress, which is the sweep's */
+    const forward_job *job; /* its `progress` and `data` are not used: the sweep has its own */
     forward_bounds bounds;  /* of all streams */
     /* One stream for each of these models. absent: streams that are not run though they have their slots;
      * NULL: none is. */
@@ -31,25 +31,26 @@ typedef struct sweep_plan {
     bool output;
     const char *folder; /* for a file of states where there is no checkpoint; NULL: they fit into memory */
     checkpoint *kept;   /* what is finished, to which steps are added; NULL: nothing is kept */
-    const gq_callbacks *callbacks; /* asked whether to go on, and told about progress; may be NULL */
-    double work, done;             /* that progress counts: all, and what an earlier run has done */
-    bool own_work;                 /* only sweep_tell counts; or else forward_job_work's unit is used */
+    const gq_callbacks *callbacks; /* notified of progress and asked whether to continue; may be NULL */
+    double work, done;             /* the whole work, and the part that an earlier run did */
+    bool own_work; /* only sweep_tell reports work, in a unit of the caller's; false: forward_job_work's */
 } sweep_plan;
 
-/* The record that a step leaves in the checkpoint; the bytes are malloc'ed, and the sweep frees them. */
+/* The record that a step leaves in the checkpoint: n bytes, malloc'ed; the sweep frees them. */
 typedef struct sweep_record {
     void *bytes;
     uint64_t n;
 } sweep_record;
 
 typedef struct sweep_calls {
-    /* Before the first layer of a sweep that does not go on from a checkpoint: each stream gets its states.
-     * NULL: forward_stream_embed. */
+    /* Called before the first layer, unless the sweep continues from a checkpoint; gives each stream its
+     * states. NULL: forward_stream_embed does. */
     bool (*before)(void *data, gq_error *e);
-    /* On a layer, read, of one of the models; NULL in place of it: on the output matrix. All streams of the
-     * model are to pass. NULL: they pass one after another, and the site is told what flows. */
+    /* Called with a layer of one model, which is in memory, or with NULL for the output matrix; lets all
+     * streams of that model pass. `on` NULL: they pass one after another, and `site` gets the inputs of their
+     * weights. */
     bool (*on)(void *data, forward_layer *l, gq_error *e);
-    /* After a step; `to` is empty before. NULL: nothing is to be done. */
+    /* Called after each step; may fill *to, which is empty before. NULL: not called. */
     bool (*after)(void *data, sweep_record *to, gq_error *e);
     const forward_site *site; /* may be NULL */
     void *data;
@@ -68,14 +69,15 @@ typedef struct sweep {
 } sweep;
 
 size_t sweep_steps(const sweep_plan *p);
-/* The run and its streams. In any case *s is fit for sweep_close, as one of zeros is, and does not move
- * before it. */
+/* Makes the run and its streams. After a failure, too, *s has to be closed with sweep_close, and it must not
+ * move in memory until then. A sweep of zeros may be closed as well. */
 bool sweep_open(sweep *s, const sweep_plan *p, gq_error *e);
-/* All steps that the checkpoint does not have. */
+/* Does all steps that the checkpoint does not have. */
 bool sweep_run(sweep *s, const sweep_calls *calls, gq_error *e);
-/* So much work is done; false: the sweep is to end with this error. */
+/* Reports work done since the last call; 0 only asks whether to continue. false: the sweep has to end with
+ * this error. */
 bool sweep_tell(sweep *s, double work, gq_error *e);
-/* How many threads it has had. */
+/* Returns how many threads worked. */
 threads_count sweep_threads(const sweep *s);
 void sweep_close(sweep *s);
 

@@ -1,3 +1,10 @@
+/* Turns a text into windows of token ids. A text is run through the model's own tokenizer; ids that stand for
+ * one are read as decimal numbers; or tokens are drawn at random. The list is then cut to the number of
+ * tokens asked for, each id is checked against the model's vocabulary, and tokens that do not fill a last
+ * window are left over. A model runs on each window from position 0 on. So where the vocabulary begins texts
+ * with BOS, each window's first token becomes BOS, but not where the caller gave ids. Which windows a
+ * calibration holds back follows from their number alone (windows_hold_back). Random tokens come from a fixed
+ * seed: the same model gives the same windows. */
 #include "quantize/sweep/windows.h"
 
 #include <stdlib.h>
@@ -113,7 +120,8 @@ bool windows_read(text_windows *w, const gq_text *text, const model_source *mode
 
 /* ---- tokens drawn at random ---- */
 
-/* Ids that may be drawn: *n of them, malloc'ed. */
+/* Returns the ids that may be drawn, *n of them, malloc'ed: the vocabulary's normal tokens, or all where it
+ * names no kinds. */
 static uint32_t *windows_ordinary_tokens(const model_source *m, size_t vocabulary, size_t *n, gq_error *e) {
     enum { NORMAL = 1 };
     const model_kv *kv = model_kv_find(m->kv, m->n_kv, "tokenizer.ggml.token_type");
@@ -132,7 +140,7 @@ static uint32_t *windows_ordinary_tokens(const model_source *m, size_t vocabular
     return ids;
 }
 
-/* splitmix64 */
+/* One step of splitmix64, a generator of pseudo-random 64-bit numbers. */
 static uint64_t next_number(uint64_t *state) {
     uint64_t z = *state += 0x9e3779b97f4a7c15;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;

@@ -12,9 +12,10 @@ typedef struct text_windows {
     size_t left_over; /* tokens behind the last window */
 } text_windows;
 
-/* Makes windows of a text with the model's own tokenizer. The text begins as the vocabulary begins texts;
- * where that is a BOS, it replaces each window's first token, as in llama.cpp's own programs. Ids are taken
- * as they are. vocabulary: how many tokens the model has; all ids are below it. */
+/* Makes windows of a text with the model's own tokenizer; w->ids is malloc'ed, and windows_free frees it. The
+ * text begins as the vocabulary begins texts; where that is a BOS, it replaces each window's first token, as
+ * in llama.cpp's own programs. Ids are taken as they are. vocabulary: how many tokens the model has; all ids
+ * are below it. */
 bool windows_read(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
                   warning_list *warnings, gq_error *e);
 /* Makes windows of tokens drawn at random from those that stand for text, the same for the same model. Their
@@ -23,8 +24,9 @@ bool windows_draw(text_windows *w, const gq_text *text, const model_source *mode
                   gq_error *e);
 void windows_free(text_windows *w); /* also one of zeros */
 
-/* Windows that a calibration does not round by, but checks with: each eighth one, or of fewer the last; of
- * long texts fewer, as HELD_BACK_TOKENS tell the errors of a matrix to a percent or two. */
+/* A calibration holds windows back: it does not round by them but checks with them. Every eighth window is
+ * held back, or the last one where there are fewer than eight. In long texts it is fewer, as HELD_BACK_TOKENS
+ * tokens tell a matrix's error to a percent or two. */
 enum {
     HELD_BACK_ONE_IN = 8,
     HELD_BACK_TOKENS = 4096,
