@@ -1,6 +1,5 @@
-/* The calibrator's input: the tensors, the text, and where blocks go. It is constant while the calibrator
- * runs.
- */
+/* The calibrator's input: the tensors, the text, and where blocks go. All it points to is the caller's and
+ * does not change while the calibrator runs. */
 #ifndef GQ_CALIBRATE_JOB_H
 #define GQ_CALIBRATE_JOB_H
 
@@ -9,11 +8,13 @@
 #include "quantize/calibrate/settings.h"
 #include "quantize/gquant.h"
 
-/* Rows of a matrix that are in hand at once: 24 times what a pass takes, enough for as many threads, and of
- * moments for 14,336 columns a tenth. A multiple of 192, by which the outputs' errors are added up. */
+/* Rows of a matrix in memory at once: 24 groups of FEEDBACK_ROWS, work for as many threads. With 14,336
+ * columns the decoded rows take a tenth of the moments' memory. A multiple of 192, the rows that output
+ * errors are added up by. */
 enum { CALIBRATION_ROWS = 1536 };
 
-/* The tensors of the outputs' files; offsets are those in a tensor. */
+/* How the calibrator gets at tensors in the outputs' files. offset and n are bytes, from the tensor's
+ * beginning. read may be NULL where files are only written. */
 typedef struct calibrate_store {
     bool (*write)(void *data, size_t output, size_t tensor, uint64_t offset, const void *bytes, size_t n,
                   gq_error *e);
@@ -29,14 +30,14 @@ typedef struct calibrate_job {
     const calibration_settings *settings;
     const forward_job *run;              /* the text; threads, memory */
     forward_bounds bounds;               /* of all streams */
-    const forward_model *const *streams; /* once for the original and once per output */
-    const uint64_t *numbers;             /* of the layers that are run; NULL: all are */
+    const forward_model *const *streams; /* the original's model, 1 + n_outputs times */
+    const uint64_t *numbers;             /* in the model, of the layers that are run; NULL: all are */
     size_t n_layers;
-    uint64_t experts_used;     /* that a token meets; 0: not known, all of them */
+    uint64_t experts_used;     /* experts that a token meets; 0: unknown, so all of them count */
     uint64_t matrices_at_once; /* experts whose moments fit beside each other */
     size_t n_tensors, n_outputs;
-    const model_tensor *const *tensors; /* of the model, in the outputs' order */
-    const gq_tensor *const *outputs;    /* what becomes of them, per output */
+    const model_tensor *const *tensors; /* the model's, n_tensors in the outputs' order */
+    const gq_tensor *const *outputs;    /* per output the planned tensors, in the same order */
     calibrate_store store;
 } calibrate_job;
 

@@ -1,3 +1,14 @@
+/* Calibrates a model layer by layer, for all outputs at once. One sweep (quantize/sweep/sweep.h) carries the
+ * original's states in one stream and, for each output, those of the model as rounded so far in another. For
+ * each part of a layer and each output, the inputs of the next site that has matrices left are gathered
+ * (site.h) and its matrices rounded (round.h). The blocks then stand in for the weights in the output's
+ * stream, so the inputs of the next site contain the rounding already. When no site is left, the output's
+ * stream passes the part with the rounded weights. The original's stream passes it last, as every output
+ * needs its states from before the part. The output matrix is a step of its own behind the layers; the
+ * embedding is encoded by search alone, before them.
+ *
+ * The blocks of a step are written and synced before its record goes into the checkpoint. So an interrupted
+ * run continues behind the last recorded step, and the record says which tensors the files hold. */
 #include "quantize/calibrate/layers.h"
 
 #include <stdlib.h>
@@ -24,11 +35,11 @@ typedef struct calibrator {
     const calibrate_job *of;
     checkpoint *kept;
     sweep sweep;
-    forward_stream *original, **rounded; /* of the sweep; one per output, NULL: nothing of it is calibrated */
+    forward_stream *original, **rounded; /* the sweep's; one per output, NULL: not calibrated */
     matmul *products;
     numbered *sorted;
     progress_of *progress;   /* output by output */
-    calibrate_record record; /* of the step at work */
+    calibrate_record record; /* of the current step */
 } calibrator;
 
 /* A weight that is being rounded for an output; its stream goes on with it. */
@@ -66,7 +77,8 @@ static progress_of *progress_at(const calibrator *c, size_t output, size_t tenso
     return &c->progress[output * c->of->n_tensors + tensor];
 }
 
-/* How many of its matrices are rounded in this turn so far; all that there can be: it has no part in it. */
+/* Returns how many matrices of a tensor are rounded already; UINT64_MAX: none is left, or it is not
+ * calibrated. */
 static uint64_t turn_matrices_done(void *data, const model_tensor *t) {
     const turn *at = data;
     const calibrator *c = at->c;
@@ -76,7 +88,7 @@ static uint64_t turn_matrices_done(void *data, const model_tensor *t) {
     return n < matrices_of(t) ? n : UINT64_MAX;
 }
 
-/* Whether some output's output matrix is. */
+/* Whether the output matrix is calibrated for some output. */
 static bool head_calibrated(const calibrate_job *job) {
     const model_tensor *out = forward_model_sizes(job->streams[0])->out;
     for (size_t i = 0; i < job->n_tensors; i++)
@@ -112,7 +124,8 @@ static void drop_weights(turn *at) {
     at->weights = NULL, at->n_weights = 0;
 }
 
-/* All its matrices are rounded. */
+/* All matrices of a tensor are rounded: its blocks stand in for it in the stream, and its figures are
+ * recorded. */
 static bool turn_finish_tensor(turn *at, const model_tensor *t, size_t number, gq_error *e) {
     calibrator *c = at->c;
     const progress_of *p = progress_at(c, at->output, number);
@@ -151,7 +164,8 @@ static bool round_weight(turn *at, uint64_t matrix, const model_tensor *t, const
     return p->settled < matrices_of(t) || turn_finish_tensor(at, t, number, e);
 }
 
-/* Held-back tokens, feature after feature, in the place of the others. */
+/* Turns held-back tokens from [token][feature] into [feature][token], as products take them, and frees
+ * *tokens. NULL: no memory. */
 static float *turn_tokens(const site *s, float **tokens, size_t held, size_t stride, gq_error *e) {
     float *x = forward_activations(s->features, stride ? stride : 16, e);
     for (size_t i = 0; x && i < held; i++)
@@ -161,7 +175,7 @@ static float *turn_tokens(const site *s, float **tokens, size_t held, size_t str
     return x;
 }
 
-/* A matrix of all the site's weights, by what was gathered of it, which is freed. */
+/* Rounds one matrix of each of the site's weights by the inputs gathered for it, and frees these. */
 static bool round_site_matrix(turn *at, const site *s, uint64_t matrix, site_inputs of, gq_error *e) {
     moments_factored f = {.tokens = 0};
     float *mean_square = calloc(s->features, sizeof *mean_square), *original = NULL, *rounded = NULL;
@@ -188,7 +202,7 @@ static bool round_site_matrix(turn *at, const site *s, uint64_t matrix, site_inp
     return ok;
 }
 
-/* Gather and round until nothing is left. */
+/* Gathers and rounds site after site, until no matrix of the part is left. */
 static bool round_sites(turn *at, forward_part part, gq_error *e) {
     calibrator *c = at->c;
     for (;;) {
@@ -295,7 +309,7 @@ static bool calibrator_embed(const calibrator *c, size_t output, gq_error *e) {
     return ok;
 }
 
-/* ---- all of it ---- */
+/* ---- the job ---- */
 
 static bool embed_all(void *data, gq_error *e) {
     calibrator *c = data;
@@ -307,7 +321,7 @@ static bool embed_all(void *data, gq_error *e) {
 
 size_t calibrator_steps(const calibrate_job *job) { return job->n_layers + head_calibrated(job); }
 
-/* All weights that are rounded: what progress is measured by. */
+/* Returns the number of weights to be rounded for all outputs: the unit of progress. */
 static double calibrator_weights(const calibrate_job *job) {
     double n = 0;
     for (size_t o = 0; o < job->n_outputs; o++)
@@ -316,7 +330,7 @@ static double calibrator_weights(const calibrate_job *job) {
     return n;
 }
 
-/* Nothing that the job counts on may be left out: its place in the file would hold zeros. */
+/* Fails where a calibrated tensor was never rounded: its place in the file would hold zeros. */
 static bool all_settled(const calibrator *c, gq_error *e) {
     const calibrate_job *job = c->of;
     for (size_t o = 0; o < job->n_outputs; o++)
@@ -327,7 +341,7 @@ static bool all_settled(const calibrator *c, gq_error *e) {
     return true;
 }
 
-/* Tensors that are finished. *done: their weights. */
+/* Marks the tensors of finished steps as rounded. *done: their weights are added. */
 static bool take_records(calibrator *c, double *done, gq_error *e) {
     uint64_t at = 0, n;
     for (size_t i = 0; i < c->kept->finished; i++) {
@@ -343,7 +357,7 @@ static bool take_records(calibrator *c, double *done, gq_error *e) {
     return true;
 }
 
-/* The steps that are not finished, of a sweep whose first stream is the original's. */
+/* Does the steps that are not finished. The first stream of the sweep is the original's. */
 static bool run_sweep(calibrator *c, const sweep_plan *plan, gq_error *e) {
     if (!sweep_open(&c->sweep, plan, e)) return false;
     c->original = c->sweep.streams[0], c->rounded = c->sweep.streams + 1;

@@ -8,7 +8,8 @@
 
 /* Returns the number of steps: all layers, and the output matrix if it is rounded. */
 size_t calibrator_steps(const calibrate_job *job);
-/* Round what is not finished, and add it to what is kept. *threads: how many it has had. */
+/* Rounds the steps that `kept` does not have yet, and adds them to it. callbacks: may be NULL. *threads: how
+ * many threads worked. */
 bool calibrator_run(const calibrate_job *job, checkpoint *kept, const gq_callbacks *callbacks,
                     threads_count *threads, gq_error *e);
 

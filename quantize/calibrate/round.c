@@ -1,3 +1,11 @@
+/* Rounds one matrix for one output. Up to CALIBRATION_ROWS rows at a time are read, decoded and rounded
+ * twice: with error feedback by the factored moments of the inputs (codec/feedback.h), and by search alone
+ * with the inputs' mean squares as importance. Both results are multiplied with the held-back tokens and
+ * compared with the original's output (imatrix/output.h). Which did better is known only behind the last row,
+ * for the matrix as a whole. So the calibrated blocks are written meanwhile; if search did better, or if the
+ * calibrated blocks decode to values that are not finite, all rows are read again and written by search.
+ * Where the moments are of no use (no token, no root, few tokens and none held back), search is used from the
+ * start. Rows are shared out to threads in fixed groups, so the bytes do not depend on the threads. */
 #include "quantize/calibrate/round.h"
 
 #include <stdatomic.h>
@@ -21,7 +29,7 @@ const char *round_reason_text(round_reason r) {
     return texts[r];
 }
 
-/* ---- room ---- */
+/* ---- scratch ---- */
 
 typedef struct rows {
     const round_task *task;
@@ -31,7 +39,7 @@ typedef struct rows {
     threads_pool *pool;
     uint8_t *raw, *calibrated, *searched;
     float *x;
-    uint8_t *rooms; /* of the threads' passes */
+    uint8_t *rooms; /* scratch of codec_feedback, `room` bytes per thread */
     size_t room;
     /* the rows at hand */
     uint64_t first;
@@ -42,7 +50,8 @@ static size_t rows_at_once(const model_tensor *t) {
     return t->ne[1] < CALIBRATION_ROWS ? t->ne[1] : CALIBRATION_ROWS;
 }
 
-/* Takes the rows as they are stored, decoded, and rounded in both ways, and what the threads' passes need. */
+/* Allocates or counts memory for the rows as stored, decoded and rounded both ways, and for the threads'
+ * scratch. */
 static void lay_out_rows(rows *r, size_t threads, memory_ledger *l) {
     uint64_t n = times(r->most, r->columns), from = gguf_type_bytes(r->from, n),
              to = gguf_type_bytes(r->to, n);
@@ -103,7 +112,7 @@ static bool rows_read(rows *r, uint64_t first, gq_error *e) {
     return true;
 }
 
-/* Some of the rows at hand, all of which are done in such groups by all threads. */
+/* The rows at hand as groups of FEEDBACK_ROWS, which are shared out to all threads. */
 typedef struct row_groups {
     const rows *rows;
     uint8_t *blocks;
@@ -170,7 +179,8 @@ static matmul_weights rows_weights(const rows *r, const gguf_type *type, const v
     return (matmul_weights){data, type->id, r->n, r->columns, gguf_type_bytes(type, r->columns)};
 }
 
-/* error[0]: of the searched rows, [1]: of the calibrated ones, where both are there. */
+/* Adds the errors of the rows' outputs on held-back tokens. error[0]: searched; error[1], if ways is 2:
+ * calibrated. */
 static bool compare_rows(const rows *r, size_t ways, output_errors *errors, gq_error *e) {
     const round_inputs *in = &r->task->inputs;
     output_side original = {rows_weights(r, r->from, r->raw), in->original, in->stride};
@@ -192,7 +202,8 @@ static bool write_rows(const rows *r, const uint8_t *blocks, gq_error *e) {
 
 static bool round_ask(const round_task *t, gq_error *e) { return !t->progress || t->progress(t->data, e); }
 
-/* All rows both ways; the calibrated ones are written. */
+/* Rounds all rows both ways and writes the calibrated ones. *numbers: whether these decode to finite numbers.
+ */
 static bool round_both(rows *r, calibrate_figures *sums, output_errors *errors, bool *numbers, gq_error *e) {
     *numbers = true;
     for (uint64_t first = 0; first < r->tensor->ne[1]; first += r->n) {
@@ -214,7 +225,8 @@ static bool round_by_search(rows *r, bool measure, output_errors *errors, gq_err
     return true;
 }
 
-/* Before the work; what the windows held back say comes later. */
+/* Decides before the work whether error feedback is possible. ROUND_CALIBRATED: it is; whether it does better
+ * on held-back tokens is known later. */
 static round_reason reason_for_search(const round_task *t) {
     const moments_factored *f = t->inputs.factored;
     if (f->tokens == 0) return ROUND_UNSEEN;

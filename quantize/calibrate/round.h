@@ -1,5 +1,5 @@
-/* Rounding a matrix by what is known of its inputs, and by search alone beside it: what does better on
- * held-back tokens is written. */
+/* Rounds a matrix by the moments of its inputs, and by search alone to compare; the result that does better
+ * on held-back tokens is written. */
 #ifndef GQ_CALIBRATE_ROUND_H
 #define GQ_CALIBRATE_ROUND_H
 
@@ -10,8 +10,8 @@
 /* Why a matrix was rounded by search alone. */
 typedef enum round_reason {
     ROUND_CALIBRATED,
-    ROUND_UNSEEN,    /* by any token */
-    ROUND_ROOTLESS,  /* moments that no damping gives a root */
+    ROUND_UNSEEN,    /* no token reached the matrix */
+    ROUND_ROOTLESS,  /* its moments have no root, however much they are damped */
     ROUND_UNCHECKED, /* few tokens, and none held back */
     ROUND_WORSE,
     ROUND_REASONS
@@ -29,8 +29,9 @@ typedef struct calibrate_figures {
 
 typedef struct round_inputs {
     const moments_factored *factored;
-    const float *mean_square; /* per column; NULL: nothing is known */
-    /* Held-back tokens, feature-major, of both models. */
+    const float *mean_square; /* per column; NULL: no token was seen */
+    /* Held-back tokens: [features][stride], of which `held` are tokens; in the original model, and in the
+     * rounded one. */
     const float *original, *rounded;
     size_t held, stride;
 } round_inputs;
@@ -41,14 +42,16 @@ typedef struct round_task {
     size_t output, tensor; /* numbers of the job */
     uint64_t matrix;
     round_inputs inputs;
-    uint8_t *kept;                             /* the matrix's blocks go there, too; may be NULL */
-    bool (*progress)(void *data, gq_error *e); /* asked between runs of rows */
+    uint8_t *kept;                             /* gets a copy of the matrix's blocks; NULL: none is made */
+    bool (*progress)(void *data, gq_error *e); /* asks whether to continue; may be NULL */
     void *data;
 } round_task;
 
-/* Bytes that round_matrix takes meanwhile for a matrix of the tensor, besides its inputs. */
+/* Returns the bytes that round_matrix takes for a matrix of the tensor, besides its inputs. UINT64_MAX: too
+ * many to count. */
 uint64_t round_bytes(const model_tensor *tensor, const gguf_type *to, int threads);
-/* sums is added to; why and damp are those of the worst so far. */
+/* Rounds and writes a matrix. *sums is added to; its `tokens` become the fewest so far, its `damp` the
+ * largest. *why keeps the first matrix's reason other than ROUND_CALIBRATED. */
 bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);
 
 #endif

@@ -1,3 +1,12 @@
+/* Gathers the inputs of one site. For each batch of windows the original's stream is run first, and what
+ * flows into the site is captured; then the rounded stream is run over the same batch, and each of its tokens
+ * is paired with the original's. Pairs of held-back windows are stored for checking; all others are added to
+ * the moments. The first batch decides which site it is: the first one whose weights have matrices left.
+ *
+ * Experts see only some of the tokens. So tokens are captured with their numbers, once for each expert they
+ * reach, and are paired by number. Where memory does not hold the moments of all experts, this call gathers
+ * some, and later calls the others. A run ends as soon as nothing behind the site is needed. What is
+ * allocated is counted by the same lay_out_ functions. */
 #include "quantize/calibrate/site.h"
 
 #include <stdlib.h>
@@ -9,9 +18,9 @@
 
 enum { NOWHERE = UINT32_MAX };
 
-/* The inputs of a matrix in this batch in the original model: feature after feature. */
+/* The inputs of one matrix in this batch, in the original model: [feature][token]. */
 typedef struct captured {
-    float *x; /* in the site's */
+    float *x; /* part of gathering.x */
     uint32_t *token;
     size_t tokens;
 } captured;
@@ -21,14 +30,15 @@ typedef struct gathering {
     site *s;
     site_sizes sizes;
     captured *captured; /* of the matrices that are gathered */
-    /* Of all of them, one after another: their x and token; n_captured tokens so far. */
+    /* The inputs and token numbers of all captured matrices, one after another; n_captured tokens so far. */
     float *x;
     uint32_t *token;
     size_t n_captured;
-    float *paired; /* x of the tokens of an expert, and where the original has these tokens */
+    float *paired; /* for one expert's tokens in the rounded model: the original's inputs, and their index in
+                      `captured` */
     uint32_t *place;
-    size_t window; /* the batch's first */
-    bool original; /* whose turn it is */
+    size_t window; /* number of the batch's first window */
+    bool original; /* the original's stream is running, not the rounded one */
 } gathering;
 
 /* ---- memory ---- */
@@ -106,7 +116,7 @@ site_inputs site_take(site *s, size_t i) {
 
 /* ---- which site ---- */
 
-/* Matrices of all weights of the site that are settled. */
+/* Returns how many matrices are settled in every weight of the site. */
 static uint64_t site_matrices_done(const gathering *g, const forward_inputs *in) {
     uint64_t least = in->matrices;
     for (size_t i = 0; i < in->n_weights; i++) {
@@ -142,7 +152,7 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
     return true;
 }
 
-/* ---- the original's turn ---- */
+/* ---- the original's stream ---- */
 
 static bool keep_original(gathering *g, captured *t, const forward_inputs *in, gq_error *e) {
     const site *s = g->s;
@@ -159,7 +169,7 @@ static bool keep_original(gathering *g, captured *t, const forward_inputs *in, g
     return true;
 }
 
-/* ---- the other's ---- */
+/* ---- the rounded stream ---- */
 
 /* Finds the position of each token of `in` among those that the original sent to the same expert. */
 static void find_places(const captured *t, const forward_inputs *in, uint32_t *place) {
@@ -208,7 +218,7 @@ static void add_moments(site_inputs *to, uint64_t group, const float *x, size_t 
     moments_add(to->moments, x, x_stride, y, y_stride, tokens);
 }
 
-/* Runs of tokens of a group that are held back, or are not. */
+/* Adds the pairs of a matrix, a span of tokens at a time: of one group, and all held back or none. */
 static void add_pairs(const gathering *g, size_t matrix, const forward_inputs *in) {
     site_inputs *to = &g->s->inputs[matrix];
     const captured *t = &g->captured[matrix];
@@ -237,7 +247,7 @@ static forward_answer site_on_inputs(void *data, const forward_inputs *in, gq_er
     bool within = in->matrix >= s->first && in->matrix < s->end;
     if (in->weights[0] != s->weights[0]) {
         if (s->routed && in->routed) return within ? FORWARD_ON : FORWARD_SKIP;
-        /* Sites of heads take turns with others of the same heads. */
+        /* Sites of heads alternate with other sites of the same heads, so the run goes on. */
         return wanted && (s->routed || s->matrices == 1) ? FORWARD_END : FORWARD_ON;
     }
     if (in->matrix >= s->end) return FORWARD_END;

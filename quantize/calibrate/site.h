@@ -15,7 +15,7 @@
 /* The gathered inputs of one matrix. */
 typedef struct site_inputs {
     moments *moments;
-    uint64_t group; /* whose tokens they were given last */
+    uint64_t group; /* the token group (forward/groups.h) that was added last */
     /* Held-back tokens, one after another, `features` values each: in the original model, in the other. */
     float *original, *rounded;
     size_t held;
@@ -25,9 +25,9 @@ typedef struct site {
     const model_tensor *weights[FORWARD_MOST_WEIGHTS];
     size_t n_weights; /* 0: nothing is left to round */
     size_t features, matrices;
-    size_t first, end; /* of the matrices, those that were gathered */
+    size_t first, end; /* matrices first to end - 1 were gathered */
     bool routed;
-    site_inputs *inputs; /* of these */
+    site_inputs *inputs; /* one for each of them */
 } site;
 void site_free(site *s);
 /* Hands over the gathered inputs of the i-th matrix; the caller owns them from now on. */
@@ -43,7 +43,8 @@ typedef struct site_sizes {
     size_t held;     /* tokens held back per matrix, at most */
     bool routed;
 } site_sizes;
-/* met: of the weight's matrices, by a token of an expert's. */
+/* routed: the weight is of experts. met: matrices that a token then meets; else it is not used. matrices:
+ * gathered at once. batch_windows: windows of a batch. */
 site_sizes site_sizes_of(const calibration_settings *s, const model_tensor *weight, bool routed, size_t met,
                          size_t matrices, size_t batch_windows);
 /* Bytes of what is gathered, and of what is needed only while it is gathered. */
@@ -58,11 +59,13 @@ typedef struct site_search {
     forward_stream *original, *rounded;
     forward_layer *layer; /* NULL: what flows into the output matrix */
     forward_part part;
-    /* How many of a weight's matrices need no rounding any more: they are taken in order. */
+    /* Returns how many of a weight's matrices need no rounding any more; these are the first, as matrices are
+     * rounded in order. As many as it has, or more: none is left. */
     uint64_t (*settled)(void *data, const model_tensor *t);
     void *data;
 } site_search;
-/* Run both streams and gather. The caller frees *s, also on failure. */
+/* Runs both streams and gathers one site; s->n_weights is 0 where none is left. The caller frees *s, also on
+ * failure. */
 bool site_gather(site *s, const site_search *search, gq_error *e);
 
 #endif
