@@ -1,4 +1,10 @@
-/* Small files: read whole, and written so that nobody ever sees half of one. */
+/* Small files: read whole, and written so that nobody ever sees half of one. Bytes go to a hidden name beside
+ * the target, locked; when they are on disk, the file gets the target's name. The hidden name is the same
+ * every time, so that the next writer removes what a killed one left; another name is drawn at random only
+ * while a process holds the first, or somebody else's file lies there. Two checks come before: whether the
+ * target may be replaced (gq_check_target), and whether it or one of its hidden names is a file that the job
+ * reads (files_check_inputs; device and inode tell, so that links do not deceive). The primitives are
+ * base/safe_file.h's; outputs of a run are written by quantize/run/output.c. */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -76,7 +82,7 @@ bool files_is_input(const char *path, const model_source *model, const char *con
     return is;
 }
 
-/* Until a file is whole it has another name, which may be an input's, too. */
+/* Checks the hidden names as well: until a file is whole it has one of these, which could be an input's. */
 bool files_check_inputs(const char *path, const model_source *model, const char *const *others, size_t n,
                         gq_error *e) {
     static const char *const suffixes[] = {NULL, FILES_NEW_SUFFIX, FILES_LOGITS_SUFFIX};
@@ -96,7 +102,7 @@ char *files_measure_path(const char *input) {
     return asprintf(&path, "%s.gquant-measure", input) < 0 ? NULL : path;
 }
 
-/* An input may be a model: then all its shards are inputs, and what was measured of it. */
+/* Checks one input. If it is a model, all its shards and its file of measurements are inputs, too. */
 static bool check_model(const char *path, const char *input, gq_error *e) {
     model_source model;
     gq_error unused;
@@ -117,9 +123,9 @@ bool gq_check_inputs(const char *path, const char *const *inputs, size_t n, gq_e
     return ok;
 }
 
-/* A name that is always the same, so that the next writer takes away what one that was killed has left; where
- * another process is writing just now, or somebody else has put something there, one that nobody can
- * foretell. */
+/* Makes the file beside `path`, locked, and returns its descriptor, or -1. The name is the same every time,
+ * so that the next writer removes what a killed one left. Where another process is writing, or somebody
+ * else's file lies there, the name is random, which nobody can foresee. *beside: the name, malloc'ed. */
 static int create_beside(const char *path, char **beside, gq_error *e) {
     enum { TRIES = 100 };
     *beside = safe_file_beside(path, FILES_NEW_SUFFIX);
@@ -158,8 +164,8 @@ static bool write_to(int fd, const file_piece *pieces, size_t n) {
     return ok && fsync(fd) == 0;
 }
 
-/* A write beyond RLIMIT_FSIZE sends the thread SIGXFSZ, which would end the process: it is held back and
- * taken away again, so that the error is all that is left of it. */
+/* Writes all pieces. A write beyond RLIMIT_FSIZE sends the thread SIGXFSZ, which would end the process; the
+ * signal is blocked and consumed here, so that only the error is left. */
 static bool file_write_pieces(int fd, const file_piece *pieces, size_t n) {
     sigset_t limit, old, pending;
     sigemptyset(&limit);

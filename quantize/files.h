@@ -1,4 +1,4 @@
-/* Files that are written whole, from what lies in memory; and what no job may write: what it reads. */
+/* Writes files whole from memory, and checks that no job writes over what it reads. */
 #ifndef GQ_FILES_H
 #define GQ_FILES_H
 
@@ -9,23 +9,24 @@ typedef struct file_piece {
     const void *bytes; /* NULL: zeros */
     uint64_t n;
 } file_piece;
-/* Pieces one after another, as gq_write_whole does. */
+/* Writes n pieces one after another into a file, in the way of gq_write_whole. */
 bool files_write(const char *path, bool replace, const file_piece *pieces, size_t n, gq_error *e);
 
-/* Behind the hidden names of files that are being written (safe_file_beside): small ones, and logits. */
+/* Suffixes of the hidden names (safe_file_beside) that files have while they are written: small ones, and
+ * logits. */
 #define FILES_NEW_SUFFIX ".gquant-new"
 #define FILES_LOGITS_SUFFIX ".logits"
 
-/* Whether a file of that name may be written without destroying what is read, by whatever name: one of the
- * model's, or of the n others, which may be NULL or lead nowhere. Its hidden names are none of them either.
- * model: NULL: none. */
+/* Fails where writing a file of that name would destroy an input: a file of the model's (NULL: there is no
+ * model), or one of the n others, each of which may be NULL or not exist. The hidden names of the file are
+ * checked, too. */
 bool files_check_inputs(const char *path, const model_source *model, const char *const *others, size_t n,
                         gq_error *e);
 
-/* Whether a file of that very name is one of these; takes no memory. */
+/* Whether the file of that very name is one of these inputs. Allocates nothing. */
 bool files_is_input(const char *path, const model_source *model, const char *const *others, size_t n);
 
-/* Removes what a killed run has left of a small file that it was writing. */
+/* Removes the hidden file that a killed run left while it was writing `path`, unless a process holds it. */
 void files_remove_left(const char *path);
 
 /* Returns the path where a model's measurements are kept unless gq_options names one; malloc'ed, NULL: no

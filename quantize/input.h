@@ -1,11 +1,11 @@
-/* Opening a model by its path, whatever kind of container it is in. */
+/* Opens a model by its path, whatever container it is in. */
 #ifndef GQ_INPUT_H
 #define GQ_INPUT_H
 
 #include "model/model.h"
 
-/* A GGUF file or any shard of a split one. Everything is checked except the weights. On failure *m is fit for
- * model_close. */
+/* Opens a GGUF file, or any shard of a split one. Everything is checked except the weights. The caller closes
+ * *m with model_close, which it may also do after a failure. */
 bool input_open(model_source *m, const char *path, gq_error *e);
 
 #endif

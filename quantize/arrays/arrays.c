@@ -1,4 +1,9 @@
-/* The codecs for arrays in memory: rows that are encoded, decoded, and multiplied with a vector. */
+/* The codecs for arrays in memory: gq_encode, gq_decode and gq_dot of the public header. A call checks type
+ * and sizes first. Then it cuts the rows into pieces, each of whole batches of rows and about a strip long,
+ * and threads take the pieces in order. A piece's result depends on its own rows alone, and error sums are
+ * added in the order of pieces; so neither bytes nor figures depend on the number of threads. Rows are
+ * encoded by strip_encode (quantize/strips/strip.h), or, where the caller gives second moments, by
+ * feedback_encode (feedback_encoder.h). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +44,7 @@ typedef struct array {
     uint8_t *to;
     float *out;
     strip_encoder encoder;
-    feedback_encoder feedback; /* in place of it, where there are moments */
+    feedback_encoder feedback; /* used instead of `encoder` where there are moments */
     codec_vector vector;
     codec_error *errors; /* one per piece */
 } array;
@@ -55,7 +60,7 @@ static bool array_check(array *a, uint32_t type, uint64_t rows, uint64_t cols, s
     a->codec = &a->kernels->codecs[type];
     a->rows = (size_t)rows, a->cols = (size_t)cols;
     a->row_bytes = a->cols / a->type->block_elements * a->type->block_bytes;
-    /* Whole batches, as an encoder takes no longer for one than for a single row. */
+    /* Pieces are whole batches: an encoder takes as long for a single row as for a batch. */
     size_t batches = STRIP / CODEC_MOST_LANES / a->cols;
     a->rows_of_piece = CODEC_MOST_LANES * (batches ? batches : 1);
     return true;
@@ -122,7 +127,7 @@ static bool check_importance(const float *importance, size_t cols, gq_error *e) 
     return true;
 }
 
-/* In the order of pieces, so that the number of threads changes no bit. */
+/* Adds up in the order of pieces, so that the number of threads changes no bit. */
 static void array_sum_loss(const array *a, gq_loss *loss) {
     *loss = (gq_loss){.crc32 = checksum_add(0, a->to, a->rows * a->row_bytes)};
     for (size_t i = 0; i < array_pieces(a); i++) {

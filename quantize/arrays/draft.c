@@ -1,4 +1,9 @@
-/* Models that are written from arrays. */
+/* Models that are written from arrays. A draft collects a GGUF header (gguf/gguf.h), with metadata converted
+ * to the raw bytes that GGUF stores, and for each tensor a borrowed pointer to its bytes. A value that its
+ * type cannot hold, or a tensor whose bytes do not fit its type and shape, is refused when it is set. Nothing
+ * is written before gq_draft_write: the complete header then fixes the offset of each tensor, and header,
+ * tensors and the zeros between them are written in one go (quantize/files.h), so that the file gets its name
+ * only when it is whole. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -35,7 +40,7 @@ void gq_draft_free(gq_draft *d) {
 
 /* ---- metadata ---- */
 
-/* Whole numbers from lowest to highest; of the others these are 0. */
+/* The range of each integer type, by number; 0 and 0 for types that are no integers. */
 static const struct {
     int64_t lowest;
     uint64_t highest;
@@ -62,7 +67,8 @@ static bool whole_number(uint32_t type, const gq_value *v, uint64_t *bits) {
     return v->as_signed >= low && (v->as_signed < 0 || (uint64_t)v->as_signed <= high);
 }
 
-/* The bytes of a value of a fixed size; 0: the type cannot hold it. */
+/* Puts a value of a type with a fixed size into `bytes` and returns how many it takes; 0: the type cannot
+ * hold it. */
 static uint32_t value_bytes(uint32_t type, const gq_value *v, uint8_t bytes[8]) {
     uint64_t bits = 0;
     float narrow;
@@ -166,7 +172,7 @@ bool gq_draft_write(gq_draft *d, const char *path, bool replace, gq_error *e) {
     if (!pieces) return gq_fail_memory(e, (2 * d->n + 1) * sizeof *pieces);
     size_t n = 0;
     pieces[n++] = (file_piece){head, size};
-    for (size_t i = 0; i < d->n; i++) { /* each, and the zeros behind it */
+    for (size_t i = 0; i < d->n; i++) { /* the tensor, and the zeros behind it */
         uint64_t end = gguf_header_tensor_offset(d->header, i) + d->data[i].n;
         uint64_t next = i + 1 < d->n ? gguf_header_tensor_offset(d->header, i + 1) : size + data;
         pieces[n++] = d->data[i];

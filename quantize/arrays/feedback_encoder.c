@@ -1,3 +1,10 @@
+/* Encodes rows in memory under the second moments H of their inputs. Opening checks that H can be a mean of
+ * products (diagonal at least 0, symmetric, no entry larger than the root of the product of its two diagonal
+ * entries), and factors it once for all rows. Up to FEEDBACK_ROWS rows at a time are then encoded twice: by
+ * search, with the diagonal as importance, and with error feedback (codec/feedback.h). For both the error v H
+ * v^T of each row is computed from what the blocks decode to, and each row keeps the better blocks. So no row
+ * is worse under H than search leaves it. H here is what the caller gave; damping and shrinking
+ * (imatrix/moments.h) only serve the factoring. */
 #include "quantize/arrays/feedback_encoder.h"
 
 #include <math.h>
@@ -6,10 +13,10 @@
 
 #include "base/threads.h"
 
-/* ---- what is no mean of products ---- */
+/* ---- checking the moments ---- */
 
-enum { SQUARE = 64 };             /* columns: of a part that is looked at together with the one across */
-static const double SLACK = 0.01; /* for moments that were added up in few bits */
+enum { SQUARE = 64 }; /* columns of a square of H, which is checked together with its mirror image */
+static const double SLACK = 0.01; /* relative; moments may have been added up in few bits */
 
 static bool check_pair(const float *h, size_t columns, size_t i, size_t j, gq_error *e) {
     double here = (double)h[i * columns + j], across = (double)h[j * columns + i];
@@ -46,7 +53,7 @@ static bool check_moments(const float *h, size_t columns, gq_error *e) {
     return true;
 }
 
-/* ---- their root ---- */
+/* ---- factoring the moments ---- */
 
 static bool encoder_factor_moments(feedback_encoder *f, moments_settings settings, threads_pool *pool,
                                    gq_error *e) {
@@ -83,11 +90,11 @@ void feedback_encoder_close(feedback_encoder *f) {
     f->mean_squares = NULL;
 }
 
-/* ---- room ---- */
+/* ---- scratch ---- */
 
 typedef struct encoder_scratch {
-    uint8_t *pass, *fed;            /* of codec_feedback, and what it makes */
-    float *decoded, *lost, *answer; /* lost: in panels of rows, [column][panel]; H times a strip of it */
+    uint8_t *pass, *fed;            /* scratch of codec_feedback, and the blocks that it makes */
+    float *decoded, *lost, *answer; /* lost: errors, [panel][column][row]; answer: H times them */
 } encoder_scratch;
 
 /* Lays out a thread's scratch and returns its size. */
@@ -117,7 +124,7 @@ size_t feedback_encoder_room(const feedback_encoder *f) {
 
 /* ---- errors under the moments ---- */
 
-/* x, less what blocks decode to, in panels; rows that a panel lacks are zeros. */
+/* Packs x minus `decoded` (NULL: x itself) into panels; rows beyond `rows` are zeros. */
 static void pack_lost(const feedback_encoder *f, const float *x, const float *decoded, size_t rows,
                       float *lost) {
     size_t panel = f->search.kernels->matmul->panel, cols = f->columns;
@@ -130,7 +137,8 @@ static void pack_lost(const feedback_encoder *f, const float *x, const float *de
         }
 }
 
-/* The rows of a strip of H times columns from `column` on; what they add up to is in p->answer. */
+/* Multiplies the tile of H that begins at row `first` and column `column` with the errors, into p->answer;
+ * add: adds to what is there. */
 static void encoder_multiply_panels(const feedback_encoder *f, const encoder_scratch *p, size_t panels,
                                     size_t first, size_t column, bool add) {
     const matmul_kernels *k = f->search.kernels->matmul;
@@ -159,8 +167,8 @@ static void encoder_add_errors(const feedback_encoder *f, const encoder_scratch 
                                             (double)p->lost[(i * f->columns + first + c) * panel + lane];
 }
 
-/* v H v^T of each row v, of x or of what it lost. What is off the diagonal's tiles counts twice, from below
- * it alone. */
+/* Computes v H v^T of each row v: of x where `decoded` is NULL, else of the errors. H is symmetric, so tiles
+ * below the diagonal count twice and those above it are skipped. */
 static void encoder_measure_errors(const feedback_encoder *f, const encoder_scratch *p, const float *x,
                                    const float *decoded, size_t rows, double *of_row) {
     size_t panel = f->search.kernels->matmul->panel, panels = (rows + panel - 1) / panel;
@@ -214,7 +222,7 @@ size_t feedback_encode(const feedback_encoder *f, const float *x, size_t rows, u
     measure_blocks(f, &p, x, blocks, rows, searched);
     measure_blocks(f, &p, x, p.fed, rows, fed);
     for (size_t r = 0; r < rows; r++) {
-        bool better = fed[r] < searched[r]; /* what is driven beyond all numbers is not */
+        bool better = fed[r] < searched[r]; /* false where feedback ran into values that are not finite */
         if (better) memcpy(blocks + r * row_bytes, p.fed + r * row_bytes, row_bytes);
         wx2 += power[r], we2 += better ? fed[r] : searched[r];
     }

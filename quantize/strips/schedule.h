@@ -13,7 +13,7 @@ typedef struct schedule {
     gq_progress progress;          /* bytes_total and tensor are the user's to set */
     double started;
     double resuming; /* seconds of all threads together */
-    double before;   /* seconds that went before the first piece, of which rates say nothing */
+    double before;   /* seconds before the first piece, left out of rates */
     threads_pool *pool;
     size_t room;                       /* bytes of a thread's memory */
     struct schedule_thread *of_thread; /* one per thread of the pool */
@@ -31,18 +31,21 @@ typedef struct work_piece {
 
 typedef struct schedule_job {
     uint64_t begin, end; /* pieces */
-    /* On several threads at once. */
+    /* Does a piece, on several threads at once. */
     bool (*work)(void *arg, work_piece *p, gq_error *e);
-    /* Then, for one piece at a time, in whatever order they are done; NULL: nothing. */
+    /* Called after `work` for one piece at a time, in the order in which they are finished. NULL: not called.
+     */
     bool (*fold)(void *arg, const work_piece *p, gq_error *e);
     void *arg;
 } schedule_job;
 
-/* threads: 0: as many as there are processors. */
+/* Starts a schedule. threads: 0: one per processor. room: bytes of each thread's scratch. callbacks: may be
+ * NULL, and are borrowed until schedule_end. */
 bool schedule_start(schedule *s, int threads, size_t room, const gq_callbacks *callbacks, gq_error *e);
 /* May be called for a schedule of zeros. */
 void schedule_end(schedule *s);
-/* All pieces of a job; one job after another. Fails with GQ_INTERRUPTED when the caller cancels. */
+/* Does all pieces of a job. Jobs are done one after another. Fails with GQ_INTERRUPTED when the caller
+ * cancels. */
 bool schedule_run(schedule *s, const schedule_job *job, gq_error *e);
 double schedule_clock(void); /* seconds of a clock that only goes on */
 

@@ -1,6 +1,5 @@
-/* A strip: what is in memory of a tensor at once. Reading it, decoding and checking what was read; encoding
- * it, decoding that and measuring how far it is from what was read.
- */
+/* A strip is the part of a tensor that is in memory at once. Here it is read, decoded and checked; and
+ * encoded, decoded again, and its error measured. */
 #ifndef GQ_STRIP_H
 #define GQ_STRIP_H
 
@@ -12,37 +11,39 @@ enum {
     /* Elements that are decoded at once, a multiple of every type's block: with 2^16 the buffers stay in a
      * core's second-level cache. */
     STRIP = 1 << 16,
-    /* Elements that a worker takes at once where it only looks, in strips. */
+    /* Elements that a worker takes at a time where nothing is written; it goes through them in strips. */
     STRIP_PIECE = 1 << 20,
-    STORED_BYTES = 8, /* of an element, at most */
+    STORED_BYTES = 8, /* bytes of an element as stored, at most */
 };
 
-/* A thread's memory for looking: two strips, as stored and decoded. */
+/* A thread's scratch for two strips, as stored and decoded. */
 typedef struct strip_pair {
     uint8_t stored[2][STORED_BYTES * STRIP];
     float decoded[2][STRIP];
 } strip_pair;
 
-/* The kernels for this process; NULL: GQUANT_ISA names what cannot run, or there are none. */
+/* Returns the kernels for this processor; NULL: GQUANT_ISA names a level that cannot run here, or none can.
+ */
 const kernels *strip_kernels(gq_error *e);
-uint64_t strip_pieces(uint64_t elements); /* of STRIP_PIECE, the last one shorter */
+uint64_t strip_pieces(uint64_t elements); /* pieces of STRIP_PIECE elements; the last may be shorter */
 
-/* A stretch of a tensor that is dealt with at once: whole rows, or a part of one row. */
+/* The place of a strip in its tensor: whole rows, or a part of one row. */
 typedef struct strip {
     uint64_t first; /* element */
     size_t rows, cols;
     uint64_t matrix, column; /* where `first` is */
 } strip;
-/* The longest one from an element on, that is of one matrix and ends at `end` at the latest. */
+/* Returns the longest strip from element `first` on that lies in one matrix and ends at element `end` at the
+ * latest. ne: the tensor's dimensions. */
 strip strip_from(const uint64_t ne[4], uint64_t first, uint64_t end);
 /* Returns the importance of the strip's columns; without columns if there is none. */
 codec_importance strip_importance(const strip *s, const tensor_inputs *inputs);
 
-/* Read n elements of a tensor from `first` on, as stored, and decode them, where their type can be decoded.
- * All must be finite; GQ_BAD_WEIGHTS: some are not. */
+/* Reads n elements of a tensor from `first` on into `stored`, as they are stored, and decodes them into x, n
+ * floats. Types without a decoder leave x as it is. Fails with GQ_BAD_WEIGHTS where a value is not finite. */
 bool strip_read_decoded(const kernels *k, const model_source *m, const model_tensor *t, uint64_t first,
                         size_t n, uint8_t *stored, float *x, gq_error *e);
-/* Fail with GQ_BAD_WEIGHTS: an element is x, "and ...". */
+/* Fails with GQ_BAD_WEIGHTS; the message says that the element is x, "and" what the format says. */
 bool strip_fail(const model_source *m, const model_tensor *t, uint64_t element, float x, gq_error *e,
                 const char *and, ...) __attribute__((format(printf, 6, 7)));
 
@@ -59,10 +60,11 @@ typedef struct strip_encoder {
  * nothing, and strip_fail_to_hold says why. */
 size_t strip_encode(const strip_encoder *to, const float *x, size_t rows, size_t cols, uint8_t *blocks,
                     float *decoded, codec_error *sum);
-/* The second half of it: of blocks that were encoded before, with the same result. */
+/* Does the second half of strip_encode for blocks that were encoded before: decodes them and adds up the
+ * errors, with the same result. */
 size_t strip_measure(const strip_encoder *to, const float *x, size_t rows, size_t cols, const uint8_t *blocks,
                      float *decoded, codec_error *sum);
-/* The first of n elements whose magnitude the type does not hold; n: it holds all. */
+/* Returns the first of n elements whose magnitude the type cannot hold; n: it holds all. */
 size_t strip_beyond(const strip_encoder *to, const float *x, size_t n);
 bool strip_fail_to_hold(const strip_encoder *to, const model_source *m, const model_tensor *t,
                         uint64_t element, float x, gq_error *e);

@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-/* A band is what is decoded at once: of so many stored rows as many weights as fit, blocks at both ends
- * included. Rows enough to fill a line of the cache when it is written the other way, and an odd distance
- * between them, as powers of two would have them push each other out of the cache. */
+/* A band is decoded at once: BAND_ROWS stored rows, and of each as many weights as fit, whole blocks at both
+ * ends. 16 rows fill a cache line when they are written the other way. Rows are an odd number of cache lines
+ * apart (255): at a power of two they would push each other out of the cache. */
 enum {
     BAND_ROWS = 16,
     BAND_ROOM = STRIP / BAND_ROWS - 16,
