@@ -1,5 +1,10 @@
-/* Gives each tensor of an output its type: asks the mixes, turns the answer into sizes, and checks that the
- * codecs can write it. */
+/* Gives each tensor of an output its type. plan_assignment_new collects what the mixes need to know, once for
+ * all outputs: names, shapes, the user's patterns, and which tensors have data about their inputs.
+ * plan_assign then asks mix_assign (mixes/mixes.h) for one output and turns its choices into gq_tensors with
+ * sizes. For a target this happens several times, as plan/target.c tries types. Only when types are final
+ * does plan_check_types ask whether they can be written: rows fit the blocks, there is a decoder and an
+ * encoder, and importance data where the type needs them. Which type is right for a tensor is decided in
+ * mixes/, not here. */
 #include "quantize/plan/assign.h"
 
 #include <stdio.h>
@@ -20,7 +25,8 @@ static bool read_type(const char *name, const char *option, int64_t *type, gq_er
 
 static const char *type_label(uint32_t type) { return gguf_type_name(type); }
 
-/* Can this tensor become what the mix wants? */
+/* Checks that a tensor can become what the mix chose. needs_data: the type is not to be written without
+ * importance. */
 static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, bool needs_data,
                          const gq_options *options, gq_error *e) {
     const plan_source *source = &plan->sources[i];
@@ -184,7 +190,8 @@ static bool warn_powerless(gq_plan *plan, size_t n, const char *first, gq_error 
                         n, n == 1 ? "pattern" : "patterns", n == 1 ? ": '" : "; first: '", first);
 }
 
-/* A slip in a pattern shows in that it does nothing, or nothing but name tensors that nothing changes. */
+/* Warns of patterns without effect, which are mostly slips: those that match no tensor, or only tensors that
+ * stay as they are. */
 bool plan_warn_patterns(gq_plan *plan, const plan_assignment *a, gq_error *e) {
     size_t n = plan->n_outputs * plan->n_tensors;
     mix_idle_patterns types, keep;

@@ -1,10 +1,10 @@
-/* Types of tensors, by the mixes. */
+/* Gives the tensors of outputs their types, by the mixes. */
 #ifndef GQ_ASSIGN_H
 #define GQ_ASSIGN_H
 
 #include "quantize/plan/plan.h"
 
-/* The input of choosing types. */
+/* What choosing types needs and returns. Tensors are in output order, plan->n_tensors of them. */
 typedef struct plan_assignment {
     mix_model model;
     mix_options options;
@@ -16,14 +16,14 @@ typedef struct plan_assignment {
     mix_choice *choices; /* n_outputs x n_tensors */
 } plan_assignment;
 
-/* Get ready, with room for the tensors of all outputs; to be freed in any case. */
+/* Fills *a and allocates the tensors of all outputs. The caller frees *a, also after a failure. */
 bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *options, gq_error *e);
 void plan_assignment_free(plan_assignment *a);
-/* Give the tensors of an output their types; may be done again with other options. */
+/* Gives the tensors of an output their types. It may be called again with other a->options. */
 bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e);
-/* Whether all that was chosen can be done. */
+/* Checks that all chosen types can be written. Called when they are final. */
 bool plan_check_types(const gq_plan *plan, const plan_assignment *a, const gq_options *options, gq_error *e);
-/* A slip in a pattern shows in that it does nothing: say so. */
+/* Warns of patterns without effect, which are mostly slips. */
 bool plan_warn_patterns(gq_plan *plan, const plan_assignment *a, gq_error *e);
 
 #endif

@@ -1,4 +1,10 @@
-/* Plans a calibrated run, before a weight is read. */
+/* Plans a calibrated run before a weight is read, in three steps. Opening checks the request, makes the
+ * windows and fills the calibration_settings, which decide bytes and whose digest is part of the plan's
+ * identity; types are chosen after that, as they may depend on it. Bounding comes when all is laid out: it
+ * computes memory and disk space, and warns of a text or memory that is too small. Announcing looks beside
+ * the output for what an earlier run has left. The machine's memory decides no bytes: where no limit is asked
+ * for, the width of the moments follows from a fixed amount (calibration_memory.c). The rounding is
+ * quantize/calibrate/'s, started by run/calibrate.c. */
 #include "quantize/plan/calibration.h"
 
 #include <math.h>
@@ -14,9 +20,9 @@
 #include "quantize/sweep/memory_budget.h"
 #include "quantize/sweep/windows.h"
 
-/* Tokens per column. At 2.7 a measured model lost 29 % more than at 17, from where on seven times as many
- * bring 7 % (docs/calibration.md). Between them nothing was measured; the default has 4.6 for 14,336 columns,
- * the widest of a usual model of 8 B weights. */
+/* Tokens per column of a matrix. A measured model lost 29 % more at 2.7 than at 17; seven times as many as 17
+ * brought another 7 % (docs/calibration.md). Nothing was measured between 2.7 and 17. The default text has
+ * 4.6 tokens for each of 14,336 columns, the widest matrix of a usual model of 8 B weights. */
 static const double LITTLE = 4, ENOUGH = 17;
 
 /* ---- the request ---- */
@@ -98,7 +104,7 @@ static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) 
                (unsigned long long)(ENOUGH / f->per_column * (double)f->tokens));
 }
 
-/* ---- what decides bytes ---- */
+/* ---- identity ---- */
 
 static checkpoint_head head_of(const gq_plan *plan, const plan_calibration *c) {
     checkpoint_head h = {.kind = CHECKPOINT_CALIBRATION,
@@ -167,7 +173,7 @@ bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
            plan_can_calibrate(plan, &plan->sources[tensor]);
 }
 
-/* ---- what it takes ---- */
+/* ---- memory, disk and work ---- */
 
 bool plan_any_calibrated(const gq_plan *plan, size_t output) {
     for (size_t i = 0; i < plan->n_tensors; i++)
@@ -175,14 +181,16 @@ bool plan_any_calibrated(const gq_plan *plan, size_t output) {
     return false;
 }
 
-/* Room for the finished layers' records: what is known of each tensor, and little besides. */
+/* Returns the bytes that the finished layers' records take at most: an entry per tensor, and up to 64 KiB per
+ * layer besides. */
 static uint64_t calibration_record_bytes(const gq_plan *plan, const plan_calibration *c) {
     enum { EACH = 64 << 10 };
     uint64_t layers = forward_model_sizes(c->model)->layers + 1, tensors = plan->n_outputs * plan->n_tensors;
     return layers * EACH + tensors * sizeof(calibrate_entry);
 }
 
-/* The run knows the model as it stands in the file. */
+/* Warns of overrides under the architecture's keys: calibration runs the model with the values in the file.
+ */
 static bool warn_of_overrides(gq_plan *plan, gq_error *e) {
     size_t n = strlen(plan->facts.arch);
     for (size_t i = 0; i < plan->overrides.n; i++) {
@@ -235,7 +243,7 @@ bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e) {
     if (!c) return true;
     const char *out = plan->outputs[0].shards[0].path;
     bool ok = checkpoint_look(&kept, out, &c->head, e);
-    if (!whole && !plan_outputs_are_there(plan)) kept.finished = 0; /* what the layers became was there */
+    if (!whole && !plan_outputs_are_there(plan)) kept.finished = 0; /* they held the rounded layers */
     c->facts.layers_finished = kept.finished;
     if (kept.finished)
         ok = ok && warnings_add(&plan->warnings, e,

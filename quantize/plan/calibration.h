@@ -1,5 +1,5 @@
-/* Calibration in a plan: the text as windows, what memory allows, and what it takes. The run does the rest.
- */
+/* Calibration in a plan: the windows of the text, the settings that decide bytes, and the memory and disk
+ * space it takes. The rounding itself happens in the run. */
 #ifndef GQ_CALIBRATION_H
 #define GQ_CALIBRATION_H
 
@@ -18,12 +18,12 @@ typedef struct plan_calibration {
     calibration_settings settings; /* what decides bytes */
     uint64_t extra_bytes;          /* bytes for moments, factors, held-back activations, blocks of a layer */
     uint64_t matrices_at_once;     /* experts whose moments fit beside each other */
-    uint64_t asked;                /* of memory; 0: nothing */
+    uint64_t asked;                /* bytes of memory asked for; 0: no limit */
     uint64_t resident;        /* bytes that the process had when the calibration was opened, before anything
                                  was measured; decides no bytes */
     uint64_t deciding_memory; /* bytes by which width and trials are decided: what was asked for, or a fixed
                                  number, so that the machine's own memory decides no bytes */
-    collection_sizes sums;    /* of a sample of the inputs, by which types for a size are chosen */
+    collection_sizes sums;    /* bytes of a sample of the inputs, by which types for a target are chosen */
     uint32_t digest;          /* of the settings; identities have it, too */
     checkpoint_head head;     /* of a stream of the original and one per output, in this order */
     uint64_t records;         /* bytes of the checkpoint's, at most */
@@ -31,11 +31,13 @@ typedef struct plan_calibration {
     gq_calibration_facts facts;
 } plan_calibration;
 
-/* Check the request, read the text, set what decides bytes. Before types are chosen. */
+/* Checks the request, reads the text and sets what decides bytes. Called before types are chosen. Without a
+ * calibration in the options it does nothing. */
 bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e);
 /* Computes the memory and disk space of a calibrated run. Called when all is laid out and identified. */
 bool plan_bound_calibration(gq_plan *plan, gq_error *e);
-/* Say what an earlier run has left; whole: all files, but for some of their names. */
+/* Warns that an earlier run's layers will be continued, or why not. whole: that run has finished all files,
+ * and only names may be missing. */
 bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e);
 void plan_calibration_free(plan_calibration *c);
 
@@ -43,10 +45,9 @@ void plan_calibration_free(plan_calibration *c);
 static inline size_t plan_run_layer(const gq_plan *plan, size_t i) {
     return plan->layers.n ? plan->layers.kept[i] : i;
 }
-/* Whether a run over the text tells what flows into the tensor. */
+/* Whether running the model yields the tensor's inputs. */
 bool plan_can_calibrate(const gq_plan *plan, const plan_source *source);
-/* Whether the run rounds a tensor by that: what a gq_tensor's `calibrated` is made of, once types are chosen.
- */
+/* Whether the run calibrates a tensor. Types are chosen; the result goes into gq_tensor.calibrated. */
 bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor);
 /* Whether some tensor of an output is calibrated. */
 bool plan_any_calibrated(const gq_plan *plan, size_t output);

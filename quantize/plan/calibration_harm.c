@@ -1,14 +1,16 @@
-/* A trial is a stream: the original's up to the layer of its tensor, from there on its own. All go through
- * the layers side by side, so that each layer is read once.
+/* Finds by trial how much the error of each tensor changes the predictions. A trial is a stream with one
+ * tensor in a coarse type: it has the original's states up to the layer of its tensor, and its own from there
+ * on. All streams go through the layers side by side, so that each layer is read once. At the end their
+ * logits are compared with the original's.
  *
- * Errors are small, so the divergence is proportional to their squares, and one type tells of all others. It
- * holds for the sum over tensors, too: what errors of different tensors add to the logits is not correlated.
+ * Errors are small, so the divergence is proportional to their squares, and the trial of one type serves for
+ * all types. It adds up over tensors, too: what errors of different tensors add to the logits is not
+ * correlated.
  *
  * The output matrix needs no trial. Logits z with errors d of mean 0, independent of each other, diverge by
- * 1/2 sum p (1 - p) d^2, and d of row v has the mean square (relative error)^2 x sum h_j W_vj^2, with h_j the
- * mean square of what flows in. Instead of the sum over all tokens with their probabilities p, that of the
- * token which comes next in the text is taken: its mean is the same.
- */
+ * 1/2 sum p (1 - p) d^2, and d of row v has the mean square (relative error)^2 x sum h_j W_vj^2, where h_j is
+ * the mean square of the matrix's input j. The sum weighs all tokens by their probabilities p; instead only
+ * the term of the token that comes next in the text is taken, as its mean is the same. */
 #include "quantize/plan/calibration_harm.h"
 
 #include <math.h>
@@ -27,9 +29,9 @@
 #include "quantize/sweep/sweep.h"
 
 enum {
-    HARM_TOKENS = 512, /* foretell what a tensor costs on another text within a third: docs/mixes.md */
-    MOST_TRIALS = 128, /* each through half the layers, on average: as much work as 64 x 512 tokens, half of
-                          what a stream of the calibration is by default */
+    HARM_TOKENS = 512, /* predict a tensor's cost on another text within a third (docs/mixes.md) */
+    MOST_TRIALS = 128, /* each passes half the layers, on average: together as much work as 64 x 512 tokens,
+                          half of a calibration's stream by default */
 };
 
 /* Sums over places are one chain: all are of one group (forward/groups.h). */
@@ -59,9 +61,9 @@ typedef struct trials {
     double surprise; /* sum of (1 - p) x power of the row of the token that came next */
 } trials;
 
-/* ---- which ---- */
+/* ---- choosing the trials ---- */
 
-/* A coarse type that has been measured, BUDGET_TYPES: none. */
+/* Returns the index of a coarse type that has been measured; BUDGET_TYPES: none has. */
 static size_t type_to_try(const measured *m) {
     static const uint32_t types[] = {GGUF_Q3_K, GGUF_Q4_0, GGUF_Q8_0};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -78,7 +80,7 @@ static bool is_output(const trials *t, size_t i) {
     return t->plan->sources[i].tensor == forward_model_sizes(t->how->model)->out;
 }
 
-/* Tensors that are tried in a layer; its number is the input's. -1: the embedding. */
+/* Whether tensor i is tried in a layer. layer: its number in the input; -1: the embedding. */
 static bool in_layer(const trials *t, size_t i, int64_t layer) {
     const model_tensor *tensor = t->plan->sources[i].tensor;
     if (layer < 0 ? !is_embedding(t, i) : is_output(t, i) || model_block_number(tensor->name) != layer)
@@ -96,7 +98,8 @@ static void trials_add_layer(trials *t, int64_t layer) {
     }
 }
 
-/* The embedding, and so many layers at equal distances, the first and the last among them. */
+/* Chooses the trials of the embedding and of so many layers at equal distances, the first and the last among
+ * them. */
 static void choose_trials(trials *t, size_t layers) {
     size_t all = trial_layers(t->plan), last = SIZE_MAX;
     t->n = 0;
@@ -108,9 +111,9 @@ static void choose_trials(trials *t, size_t layers) {
     }
 }
 
-/* ---- within what ---- */
+/* ---- memory ---- */
 
-/* The most that blocks of a coarse type take: Q8_0 has 8.5 bits, 17/16 of a byte, per weight. */
+/* Returns the most bytes that a trial's blocks take: Q8_0 has 8.5 bits, 17/16 of a byte, per weight. */
 static uint64_t largest_blocks(const trials *t) {
     uint64_t most = 0;
     for (size_t i = 0; i < t->n; i++) {
@@ -120,7 +123,7 @@ static uint64_t largest_blocks(const trials *t) {
     return most;
 }
 
-/* process: bytes that are taken besides the trials. */
+/* process: bytes that the process takes besides the trials. */
 static forward_bounds bounds_of(trials *t, int threads, uint64_t process) {
     t->job.threads = threads;
     uint64_t positions = times(forward_job_batch(&t->job), t->job.context - 1);
@@ -212,7 +215,7 @@ static bool encode_piece(void *arg, work_piece *p, gq_error *e) {
     return true;
 }
 
-/* All of it; malloc'ed. */
+/* Encodes the whole tensor of a trial in its coarse type; malloc'ed. */
 static uint8_t *encode_coarse(const trials *t, const trial *of, gq_error *e) {
     coarse c = {t->plan, &t->plan->sources[of->tensor], gguf_type_of(budget_types[of->type]), NULL};
     uint64_t n = shape_elements(c.source->tensor->ne), bytes = gguf_type_bytes(c.type, n);
@@ -285,7 +288,7 @@ static bool try_layer(void *data, forward_layer *l, gq_error *e) {
            forward_stream_pass(t->sweep.streams[0], l, FORWARD_WHOLE, NULL, e);
 }
 
-/* ---- what comes of them ---- */
+/* ---- divergences ---- */
 
 static bool start_figures(void *data, size_t first_window, size_t windows, gq_error *e) {
     trials *t = data;
@@ -351,7 +354,7 @@ static bool find_figures(trials *t, gq_error *e) {
     return forward_run_head(t->sweep.run, t->streams, 1 + t->n, &head, e);
 }
 
-/* ---- what errors cost ---- */
+/* ---- harm ---- */
 
 /* Nats per relative squared error. */
 static void set_harm(trials *t) {

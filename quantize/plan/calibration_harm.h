@@ -1,14 +1,14 @@
-/* How much each tensor's error matters to what the model says in the end, found by trying: a part of the text
- * is run with one tensor at a time in a coarse type, and the divergence from the original measured. For those
- * who choose types before anything is rounded. */
+/* Finds by trial how much each tensor's error changes the model's predictions: a part of the text is run with
+ * one tensor at a time in a coarse type, and the divergence from the original is measured. Types for a target
+ * are chosen by it, before anything is rounded. */
 #ifndef GQ_CALIBRATION_HARM_H
 #define GQ_CALIBRATION_HARM_H
 
 #include "quantize/plan/measure.h"
 
 /* Decides in how many layers tensors are tried (docs/mixes.md says how). That follows from the model, the
- * wanted tensors, the windows and the calibration's deciding_memory alone. 0: a trial does not fit into that
- * memory, and *least is what it takes; or windows are too short, and *least is 0. */
+ * wanted tensors, the windows and the calibration's deciding_memory alone. *layers 0: a trial does not fit
+ * into that memory, and *least is the bytes it takes; or windows are too short, and *least is 0. */
 bool plan_harm_layers(const gq_plan *plan, const bool *wanted, size_t *layers, uint64_t *least, gq_error *e);
 /* Sets `harm` of the wanted tensors that are run and were measured, after trials in so many layers; a layer
  * without trials gets the result of the nearest layer's tensor of the same name. Harms that `found` had

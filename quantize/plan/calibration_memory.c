@@ -89,14 +89,14 @@ static const gguf_type *largest_type(const kernels *k) {
     return largest;
 }
 
-/* Bytes of the whole with as little at once as can be. */
+/* Returns the peak of the whole with as few windows at once as possible. */
 static uint64_t least_peak(const gq_plan *plan, const plan_calibration *c, const forward_job *job) {
     forward_job little = *job;
     little.memory = 0;
     return forward_bounds_of(&little, c->streams, plan->n_outputs + 1, false).peak;
 }
 
-/* Whether blocks of moments may be as wide as the settings say. */
+/* Whether moments of the width that c->settings has fit the deciding memory. */
 static bool width_fits(const gq_plan *plan, const plan_calibration *c, const model_tensor *widest) {
     needs n = {.blocks = forward_model_sizes(c->model)->layer_bytes};
     forward_job job = c->job;
@@ -191,14 +191,15 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
 
 /* ---- work ---- */
 
-/* Operations on a token per weight that is multiplied with it, and of rounding per weight and column. */
+/* Floating-point operations: PRODUCT per token and weight, MOMENTS per token and pair of columns, the others
+ * of rounding per weight and column. */
 enum { PRODUCT = 2, MOMENTS = 1 + PRODUCT, TARGET = PRODUCT + 1, PASS = 1, SWEEP = PRODUCT };
 
 typedef struct counted {
     double all, looked; /* weights that a token meets: of all matrices, of those in front of another one */
     double moments;     /* columns that are seen together, squared: of all sites, for a token */
     double rounding;    /* operations */
-    char outlet[128];   /* of the matrices that come before it, which share a site */
+    char outlet[128];   /* of the matrix before; matrices with the same outlet share a site */
 } counted;
 
 static void work_add_tensor(counted *n, const gq_plan *plan, const plan_calibration *c, size_t i) {
@@ -218,8 +219,8 @@ static void work_add_tensor(counted *n, const gq_plan *plan, const plan_calibrat
     n->rounding += (double)shape_matrices(t->ne) * columns * width * width / 3;
 }
 
-/* Each stream goes through all matrices, and two look into each output's layers before; a site is looked at
- * as it stands, so what is in front of it is multiplied with once more. */
+/* Each stream passes all matrices. Before that both streams of an output are run up to each site to gather
+ * its inputs, so what is in front of a site is multiplied once more by each. */
 double calibration_work(const gq_plan *plan, const plan_calibration *c) {
     counted fed = {.all = 0};
     double tokens = (double)(c->job.windows * c->job.context), sum = 0;

@@ -1,4 +1,4 @@
-/* Memory and work of a calibrated run. */
+/* Computes the memory and the work of a calibrated run. */
 #ifndef GQ_CALIBRATION_MEMORY_H
 #define GQ_CALIBRATION_MEMORY_H
 
@@ -8,11 +8,13 @@
  * calibration, whatever the real numbers are. */
 enum { USUAL_THREADS = 16, USUAL_PROCESS = 16 << 20 };
 
-/* Set c->width and c->deciding_memory, from what was asked for and the model alone, and c->job.memory. */
+/* Sets c->settings.width and c->deciding_memory from the request and the model alone, c->job.memory (bytes),
+ * and the facts about columns. */
 void calibration_set_width(const gq_plan *plan, plan_calibration *c);
-/* Set bounds, besides, matrices_at_once, and what the facts say of them. */
+/* Sets c->bounds, extra_bytes, matrices_at_once and facts.memory. Fails with GQ_USAGE where the memory that
+ * was asked for is too little. */
 bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e);
-/* Floating-point operations, about. */
+/* Returns the approximate number of floating-point operations. */
 double calibration_work(const gq_plan *plan, const plan_calibration *c);
 
 #endif

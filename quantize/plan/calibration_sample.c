@@ -31,7 +31,8 @@ uint32_t *plan_sample_windows(const forward_job *j, size_t n, gq_error *e) {
     return ids;
 }
 
-/* Windows from the whole text, as many whatever the memory is: it decides where their states are. */
+/* Takes windows from the whole text. Their number does not depend on memory, which only decides where their
+ * states are. */
 static bool choose_windows(sampling *s, const gq_plan *plan, gq_error *e) {
     const plan_calibration *how = plan->calibration;
     const forward_job *j = &how->job;

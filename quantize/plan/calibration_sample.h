@@ -6,7 +6,7 @@
 #include "forward/stream.h"
 #include "quantize/plan/plan.h"
 
-/* The ids of n windows of a job's, at equal distances; malloc'ed. */
+/* Returns the ids of n of a job's windows, at equal distances; malloc'ed, NULL: no memory. */
 uint32_t *plan_sample_windows(const forward_job *j, size_t n, gq_error *e);
 
 /* Runs the original model. *inputs is the caller's to free, and empty on failure. */

@@ -4,8 +4,8 @@
 
 #include "base/checked.h"
 
-/* None is 0, and the product of all fits: the reader has checked. */
-/* Whole rows, or CHUNK_ELEMENTS of a longer row. */
+/* Whole rows, or CHUNK_ELEMENTS of a longer row. No dimension is 0 and their product does not overflow: the
+ * reader has checked that. */
 uint64_t chunk_length(const uint64_t ne[GGUF_MAX_DIMS], bool transposes) {
     uint64_t rows = CHUNK_ELEMENTS / ne[0];
     if (transposes && rows < CHUNK_BAND)

@@ -1,4 +1,10 @@
-/* Importance data in a plan: read once, matched to tensors; what is missing is said. */
+/* Importance data in a plan. The file is read and filtered once, when the plan is opened. A source tensor
+ * looks its values up at most once, when something first asks for them (plan_cover_source); plan_cover does
+ * it for all tensors that some output quantizes, when types are final, and notes the coverage in the outputs'
+ * gq_tensors. What a user may have overlooked becomes one warning each, with the first names: tensors without
+ * data, experts that no token reached, entries of no tensor, transposed tensors. Values that do not fit a
+ * tensor's columns are an error, except for tensors that may lack data. How files are read and normalised is
+ * imatrix/'s. */
 #include "quantize/plan/importance.h"
 
 #include <stdio.h>
@@ -99,7 +105,7 @@ static bool warn_missing(gq_plan *plan, const gq_options *options, const name_li
                         missing->n == 1 ? "is" : "are", missing->text, more);
 }
 
-/* Layers that are pruned are the model's, too. */
+/* Looks for names in the model, not in the plan: entries of pruned layers are known. */
 bool importance_warn_unknown(const model_inputs *inputs, const model_source *model, warning_list *warnings,
                              gq_error *e) {
     name_list unknown = {.n = 0};
@@ -140,7 +146,7 @@ static bool warn_transposed(gq_plan *plan, const name_list *names, gq_error *e) 
                (unsigned long long)names->n, names->n == 1 ? "tensor" : "tensors", names->text, more);
 }
 
-/* In one output at least. */
+/* Whether at least one output quantizes the tensor in a way that uses importance. */
 static bool uses_importance(const gq_plan *plan, size_t tensor) {
     for (size_t o = 0; o < plan->n_outputs; o++) {
         const gq_tensor *t = &plan->outputs[o].tensors[tensor];

@@ -1,4 +1,10 @@
-/* Lays out an output: shards, headers, offsets of tensors. */
+/* Lays out an output whose tensors have their types: chooses the shard of each tensor, makes the shards'
+ * headers, and fixes every offset. There is one shard, or the same cut as the input's (keep_split), or shards
+ * are filled in order up to a size (split_max_size). Filling needs the size of a header that does not exist
+ * yet, so it is computed entry by entry with the header's own arithmetic (layout_filling). Then the headers
+ * are made and give offsets, padding and file sizes. A set of several shards gets a number that its files
+ * share, so that mixed sets are recognised. All of this is known before a weight is read. Laying out again
+ * with other types (plan/target.c) replaces the layout before. */
 #include "quantize/plan/layout.h"
 #include "base/checked.h"
 #include "gguf/gguf.h"
@@ -29,11 +35,12 @@ static bool set_split_keys(const gq_plan *plan, const plan_output *out, uint32_t
 
 /* A shard as it fills: what its header and its data will take, by the header's own arithmetic. */
 typedef struct layout_filling {
-    uint64_t head, data; /* the first not padded */
+    uint64_t head, data; /* bytes so far; `head` without padding */
     uint32_t alignment;
 } layout_filling;
 
-/* A shard of n without tensors. The first has the model's metadata, and with them its alignment. */
+/* Sets *f to shard `number` of n, without tensors. The first shard has the model's metadata, and with them
+ * its alignment. */
 static bool empty_shard(const gq_plan *plan, const plan_output *out, const gq_options *options,
                         uint32_t number, uint32_t n, layout_filling *f, gq_error *e) {
     gguf_header *h = gguf_header_new(e);
@@ -45,7 +52,7 @@ static bool empty_shard(const gq_plan *plan, const plan_output *out, const gq_op
     return ok;
 }
 
-/* Put one more tensor in. False: it is not in, as the shard would be larger than `most`. */
+/* Adds a tensor to a shard. false: it was not added, as the shard would be larger than `most` bytes. */
 static bool put_tensor(layout_filling *f, const gq_tensor *t, uint64_t most) {
     layout_filling g = *f;
     g.head += gguf_entry_size(t->name, t->n_dims);
@@ -57,7 +64,8 @@ static bool put_tensor(layout_filling *f, const gq_tensor *t, uint64_t most) {
     return true;
 }
 
-/* Put tensors in from `first` on, as many as fit and one at least; returns the first that is not in. */
+/* Adds tensors from `first` on, as many as fit but at least one, and returns the first that was not added.
+ * *larger: set where one tensor alone is too large. */
 static size_t fill_shard(const gq_plan *plan, const plan_output *out, layout_filling f, size_t first,
                          uint64_t most, bool *larger) {
     size_t i = first;
@@ -66,8 +74,8 @@ static size_t fill_shard(const gq_plan *plan, const plan_output *out, layout_fil
     return i > first ? i : first + 1;
 }
 
-/* Fill shards in order, each up to the wished size; a tensor that is larger than that has one of its own.
- * What fits into one file is not split. */
+/* Fills shards in order, each up to the size asked for; a tensor that is larger gets a shard of its own. What
+ * fits into one file is not split. */
 static bool cut_at_size(gq_plan *plan, plan_output *out, const gq_options *options, gq_error *e) {
     layout_filling whole, first, other;
     if (!empty_shard(plan, out, options, 0, 1, &whole, e) ||

@@ -1,7 +1,8 @@
-/* Rows spread evenly over a tensor, and so over the matrices of experts, are quantized to each type it could
- * get. The sample depends on shapes alone; every strip of it is measured by one thread, and strips are added
- * up in order, so that the numbers are the same for any number of threads and on any processor.
- */
+/* Measures what each type would cost each tensor, for targets. Rows spread evenly over a tensor, and so over
+ * the matrices of experts, are encoded in each type that it could get, decoded, and their errors added up.
+ * The sample depends on shapes alone; each strip of it is measured by one thread, and strips are added up in
+ * order. So the numbers are the same for any number of threads and on any processor. measure_file.c keeps
+ * them beside the model, plan/target.c chooses by them. */
 #include "quantize/plan/measure.h"
 
 #include <math.h>
@@ -56,7 +57,8 @@ static uint64_t sample_element(const model_tensor *t, const sample *s, uint64_t 
     return row * t->ne[0] + j % stretches * s->cols;
 }
 
-/* Rows that share a matrix, and so their importance. */
+/* Encodes rows in each type and adds their errors to *to. The rows are of one matrix, and so have the same
+ * importance. */
 static void try_types(const measure_job *j, sample_strip *to, size_t rows, size_t cols,
                       codec_importance importance, strip_pair *room) {
     const float *x = room->decoded[0];
@@ -74,7 +76,7 @@ static void try_types(const measure_job *j, sample_strip *to, size_t rows, size_
     to->power += power, to->weighted += weighted;
 }
 
-/* A stretch of one row into the room's values from `x` on. */
+/* Reads a stretch of one row into x, decoded. */
 static bool read_stretch(const measure_job *j, const plan_source *source, strip at, float *x,
                          strip_pair *room, gq_error *e) {
     const gq_plan *plan = j->plan;

@@ -19,12 +19,14 @@ typedef struct measured {
                                     type cannot hold the values */
 } measured;
 
-/* Whether the target may give a tensor one of budget_types, and the codecs can. */
+/* Whether a target may give a tensor budget_types[type], and the codecs can read the tensor and write that
+ * type. */
 bool measure_applies(const gq_plan *plan, size_t tensor, size_t type);
-/* Whether `found` knows all of the wanted ones. */
+/* Whether `found` has all measurements of the tensors with wanted[i] set. Both have plan->n_tensors elements.
+ */
 bool measure_known(const gq_plan *plan, const bool *wanted, const measured *found);
-/* Measure tensors with wanted[i] set that `found` does not know, rows and columns being those of the whole
- * model; found[i] belongs to plan->sources[i]. *fresh: something was measured. */
+/* Measures the tensors with wanted[i] set that `found` does not know; found[i] belongs to plan->sources[i].
+ * *fresh: something was measured. */
 bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *fresh,
                      const gq_callbacks *callbacks, gq_error *e);
 
@@ -33,12 +35,12 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
  * calibrated plan also the layers that are run and tried and the wanted tensors, as the trials depend on each
  * other. */
 void measure_key(const gq_plan *plan, const bool *wanted, size_t trial_layers, char key[MEASURE_KEY]);
-/* Fill in what is there and was measured under this key. A file that is damaged, or of another key, counts as
- * not there. */
+/* Fills `found` from the file with what was measured under this key. A file that is damaged, or of another
+ * key, counts as not there. */
 void measure_read(const gq_plan *plan, const char *path, const char *key, measured *found);
-/* Whether nothing else than measurements would be lost. */
+/* Fails where replacing the file would lose anything else than measurements. */
 bool measure_may_replace(const char *path, gq_error *e);
-/* Replace the file, in one step. */
+/* Writes the file, in place of an older one, in one step. */
 bool measure_write(const gq_plan *plan, const char *path, const char *key, const measured *found,
                    gq_error *e);
 

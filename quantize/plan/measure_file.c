@@ -1,8 +1,7 @@
-/* Measurements beside the model: a GGUF without tensors, so that the reader which trusts nothing reads it,
- * and 'gquant info' shows it. A text says what the measurements belong to; each tensor has an array of
- * numbers: weights, power, weighted power, harm, then type and error by turns. A checksum over these arrays
- * tells whether they are as they were written: a changed number would choose other types.
- */
+/* Keeps measurements beside the model, in a GGUF without tensors: so the reader that trusts no file reads it,
+ * and 'gquant info' shows it. A text says what the measurements belong to (measure_key). Each tensor has an
+ * array of numbers: weights, power, weighted power, harm, then type and error in turn. A checksum over these
+ * arrays tells whether they are as they were written, as a changed number would choose other types. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,8 +19,8 @@ static const char OF[] = "measured.of", SUM[] = "measured.crc32", PREFIX[] = "me
                   TURNED[] = " transposed";
 enum { HEAD = 4, NUMBERS = HEAD + 2 * BUDGET_TYPES, KEY = sizeof PREFIX + GGUF_MAX_NAME + sizeof TURNED };
 
-/* Trials go through all layers that are written, and as many of them as memory holds are spread over the
- * wanted tensors. */
+/* Returns a checksum of what trials depend on: the layers that are written, which trials pass, and the wanted
+ * tensors, among which as many trials as memory holds are spread. */
 static uint32_t trials_digest(const gq_plan *plan, const bool *wanted) {
     uint32_t sum = checksum_add(0, plan->layers.kept, plan->layers.n * sizeof *plan->layers.kept);
     for (size_t i = 0; i < plan->n_tensors; i++)
@@ -52,7 +51,7 @@ static size_t type_index(double id) {
     return i;
 }
 
-/* Whatever is in the file, what gets into `found` is of the kind that measuring gives. */
+/* Reads a tensor's numbers. Whatever the file holds, `found` gets only values that measuring could give. */
 static void measure_file_read_tensor(const model_kv *kv, measured *found) {
     uint32_t type;
     uint64_t n;

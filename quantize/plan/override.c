@@ -1,4 +1,9 @@
-/* --override-kv KEY=TYPE:VALUE */
+/* Reads the items of gq_options.override_kv, KEY=TYPE:VALUE, into pairs as GGUF stores them. A key that the
+ * model has keeps the type it has there: the value is converted, and refused if it does not fit. One number
+ * may take the place of a list of numbers, for all layers. A new key gets the first of u32, i32, u64 and i64
+ * that holds the value, or f32. Keys that follow from the file's layout (alignment, shards, transposed
+ * tensors) are refused. The pairs stand in for the model's own in model_facts (model/facts.h) and in the
+ * outputs' metadata (plan/meta.c). */
 #include "quantize/plan/override.h"
 
 #include <errno.h>
@@ -42,15 +47,16 @@ static bool set_float(model_kv *o, uint32_t type, double value, gq_error *e) {
                                 : override_set(o, GGUF_FLOAT32, &single, 4, e);
 }
 
-/* The magnitude with its sign apart, so that all of u64 and i64 can be written. Sets when it fits. */
+/* Whether a number fits integer type i. Sign and magnitude are apart, so that all of u64 and i64 can be
+ * written. */
 static bool override_fits(uint32_t i, bool negative, uint64_t magnitude) {
     return negative ? magnitude <= 0 - (uint64_t)integers[i].low : magnitude <= integers[i].high;
 }
 
 static bool set_integer(model_kv *o, uint32_t kept, bool negative, uint64_t magnitude, const char *item,
                         gq_error *e) {
-    /* A type that the model has is kept; for a new key the first of u32, i32, u64, i64 that holds the value.
-     */
+    /* `kept` is the type that the model has; GGUF_ARRAY: a new key, which gets the first of u32, i32, u64,
+     * i64 that holds the value. */
     uint64_t bits = negative ? 0 - magnitude : magnitude;
     for (uint32_t i = 0; i < N_INTEGERS; i++)
         if ((kept == integers[i].type || (kept == GGUF_ARRAY && i < 4)) &&
@@ -109,7 +115,8 @@ static bool read_value(model_kv *o, uint32_t kept, const char *text, const char 
 
 typedef enum kind { NUMBER, TRUTH, TEXT, LIST } kind;
 
-/* A list of numbers, one per layer, may become a number for all layers. */
+/* Returns what a pair may be replaced by. A list of numbers, one per layer, counts as NUMBER: one for all
+ * layers may replace it. */
 static kind kind_of(const model_kv *kv) {
     uint32_t type = kv->type;
     uint64_t count;

@@ -1,4 +1,4 @@
-/* --override-kv: metadata that is set in the outputs. */
+/* Metadata that is set in the outputs (gq_options.override_kv). */
 #ifndef GQ_OVERRIDE_H
 #define GQ_OVERRIDE_H
 
@@ -11,7 +11,8 @@ typedef struct plan_overrides {
     model_kv *items;
 } plan_overrides;
 
-/* Read "KEY=TYPE:VALUE" items; types of keys that the model has are kept where the value fits. */
+/* Reads "KEY=TYPE:VALUE" items. A key that the model has keeps its type; a value that does not fit it is
+ * refused with GQ_USAGE. *overrides is of zeros before; the caller frees it, also after a failure. */
 bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const model_source *model,
                          gq_error *e);
 void plan_overrides_free(plan_overrides *overrides);

@@ -1,4 +1,10 @@
-/* Everything that is known before a weight is read. */
+/* Makes a plan: everything that is known before the work starts. plan_fill has the order of the steps, each
+ * of which is a file of this folder: check the request, open input, importance data and calibration, list the
+ * tensors that are written, give them types, lay out each output, cut the work into chunks, compute the
+ * checksums by which the plan is known again, and bound a calibration's memory. A step may use what those
+ * before it have set, so their order matters: the layout needs the types, the checksums need the layout. Of
+ * the weights only a small part is read, for a checksum and for targets. A plan does not change once it is
+ * made. quantize/job.c then looks at what an earlier run has left beside the outputs. */
 #include "quantize/plan/plan.h"
 #include "quantize/input.h"
 
@@ -23,12 +29,12 @@
 
 enum {
     MAX_PARTS = 1 << 20,
-    SYNC_MS = 2000, /* how much work a crash may cost, against how often the disk is made to wait */
+    SYNC_MS = 2000, /* a crash costs that much work; syncing more often slows the disk down */
 };
 
 /* ---- the request ---- */
 
-/* The encoders' values of the public names. */
+/* The encoders' effort for each public one. */
 static const codec_effort codec_efforts[] = {
     [GQ_EFFORT_DEFAULT] = EFFORT_DEFAULT, [GQ_EFFORT_FAST] = EFFORT_FAST, [GQ_EFFORT_BEST] = EFFORT_BEST};
 

@@ -20,7 +20,7 @@
 typedef struct plan_source {
     const model_tensor *tensor;   /* as it will be written, but for its type */
     const model_tensor *stored;   /* as it is in the input; another than `tensor`: plan_transposes */
-    model_tensor view;            /* `tensor` then: its weights are not where one would look for them */
+    model_tensor view;            /* `tensor` points here then; its weights are read from `stored` */
     bool transposed;              /* in the outputs */
     char name[GGUF_MAX_NAME + 1]; /* in the outputs */
     tensor_inputs inputs;         /* once looked up, as `covered` says */
@@ -46,7 +46,7 @@ typedef struct plan_output {
     char *path;                   /* as asked for, or derived */
     uint32_t n_shards;
     plan_shard *shards;
-    uint64_t digest;    /* in each of several shards: they belong together */
+    uint64_t digest; /* written into each shard where there are several, to show that they belong together */
     gq_tensor *tensors; /* in output order, as `places` */
     plan_place *places;
     gq_summary summary;
@@ -89,18 +89,18 @@ struct gq_plan {
     chunk_map chunks;
     plan_identity identity;
     char *measure_file; /* see gq_plan_measure_file */
-    double seconds;     /* that it took to make */
+    double seconds;     /* it took to make the plan */
     warning_list warnings;
 };
 
-/* Whether its matrices are transposed on the way: quantize/strips/transposed.h reads them. */
+/* Whether a tensor's matrices are transposed on the way: quantize/strips/transposed.h then reads them. */
 static inline bool plan_transposes(const plan_source *s) { return s->tensor != s->stored; }
-/* Whether an output has its bytes as they are in the input. */
+/* Whether a tensor's bytes are copied as they are in the input. */
 static inline bool plan_copies(const plan_source *s, const gq_tensor *to) {
     return to->to == to->from && !plan_transposes(s);
 }
 
-/* All of a plan but what lies beside its outputs; gq_plan_free frees it. */
+/* Makes a plan without looking at what lies beside its outputs; gq_plan_free frees it. NULL: *e says why. */
 gq_plan *plan_make(const gq_options *options, gq_error *e);
 /* Path of the input as given, for messages. */
 static inline const char *plan_input(const gq_plan *plan) { return plan->model.path; }
