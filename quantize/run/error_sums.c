@@ -7,7 +7,8 @@
 
 /* ---- tensors ---- */
 
-/* Its last chunk is folded. Where the first was not counted, nothing is said of the tensor. */
+/* Reports a tensor whose last chunk is folded. Where this run did not count its first chunk, nothing is
+ * reported. */
 static void close_tensor(error_sums *t) {
     const gq_plan *plan = t->plan;
     bool whole = plan->chunks.first[t->tensor] >= t->begin;

@@ -16,7 +16,7 @@ typedef struct error_sums {
     const gq_plan *plan;
     gq_results *results;           /* get the losses of tensors as they are complete */
     const gq_callbacks *callbacks; /* whose tensor_done is called then; may be NULL */
-    uint64_t begin, next;          /* the first chunk that is counted, and that is not folded yet */
+    uint64_t begin, next;          /* the first chunk that is counted; the first that is not folded yet */
     size_t tensor;                 /* the first that is not complete yet */
     gq_loss *losses;               /* its own so far, one per output */
     /* Chunks that came before an earlier one: chunk i waits in place i % room. Few, as chunks are handed out
@@ -29,7 +29,7 @@ typedef struct error_sums {
 bool error_sums_new(error_sums *t, const gq_plan *plan, gq_results *results, const gq_callbacks *callbacks,
                     uint64_t begin, gq_error *e);
 void error_sums_free(error_sums *t);
-/* sums: one per output. */
+/* Adds a chunk's sums, one per output; each chunk once, in any order. */
 bool error_sums_add(error_sums *t, uint64_t chunk_number, const chunk_sum *sums, gq_error *e);
 
 #endif

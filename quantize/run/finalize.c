@@ -1,3 +1,9 @@
+/* Gives several finished files their names in such a way that a kill at any moment can be repaired. First all
+ * files are whole and on disk under their temporary names. Then a record of them is written and synced:
+ * inode, size and time of each. Then every file is renamed, and at last the record is removed, before the
+ * journals are. Whoever finds the record only has to go on renaming. A file counts as ours if inode, size and
+ * time are those recorded, whichever of its two names it has. In what order the shards of a set get their
+ * names, and why, finalize.h says. A single file needs no record: output_give_name. */
 #include "quantize/run/finalize.h"
 
 #include <errno.h>
@@ -11,7 +17,7 @@
 #include "quantize/plan/paths.h"
 #include "quantize/run/journal.h"
 
-/* The record: the head that journals have, what tells each file, a CRC of both. */
+/* The record is a journal_head, a finalize_file for each file, and a CRC of both. */
 
 static bool is_at(const char *path, const finalize_file *f) {
     struct stat st;
@@ -107,7 +113,8 @@ bool finalize_open(finalize *r, const output_set *set, gq_error *e) {
     return true;
 }
 
-/* Without --force nothing is replaced: better known before the first name is given than after it. */
+/* Fails where a file has appeared under an output's name and must not be replaced: before the first name is
+ * given, not after it. */
 static bool places_are_free(const output_set *set, gq_error *e) {
     struct stat st;
     for (size_t i = 0; i < set->n && !set->plan->force; i++)
@@ -163,7 +170,7 @@ static bool finalize_rename(const finalize *r, size_t i, gq_error *e) {
            gq_fail(e, "cannot rename %s to %s: %s", from, to, strerror(errno));
 }
 
-/* The first shard of an older set goes before any of the others is replaced. */
+/* Removes the first shard of an older set, before any other of its shards is replaced. */
 static bool take_name(const finalize *r, size_t i, gq_error *e) {
     const char *path = r->set->files[i].shard->path;
     struct stat st;

@@ -1,3 +1,11 @@
+/* Reads and writes journals; journal.h has the format. A slot's place follows from its chunk's number, so
+ * slots can be written in any order. A journal is continued only if its head is the one that the plan would
+ * write: the same build, input, options, layout and part. Locks tell whether a process is at work with a
+ * journal: it is removed only by who holds its lock.
+ *
+ * The second half deals with all journals beside an output: those of other parts, which may be the work of
+ * other people or machines, those that are left over when an output is whole, and what is said of them when a
+ * plan is made. */
 #include "quantize/run/journal.h"
 
 #include <dirent.h>
@@ -167,7 +175,8 @@ bool journal_write(const journal *j, const uint8_t *slots, size_t n, gq_error *e
 
 /* ---- all journals of an output ---- */
 
-/* The number behind some text; of up to seven digits, as there are a million parts at most. */
+/* Reads `text` and the decimal number behind it, and moves *at behind both. Seven digits at most: there are
+ * up to 2^20 parts. */
 static bool take_number(const char **at, const char *text, uint32_t *number) {
     size_t n = strlen(text);
     if (strncmp(*at, text, n) != 0) return false;
@@ -203,7 +212,8 @@ static bool for_each(const gq_plan *plan,
     return ok;
 }
 
-/* user: a plan, whose journals alone are meant; NULL: of any. */
+/* Removes a journal that no process holds. user: points to the plan whose journals alone are removed; NULL:
+ * any journal is. */
 static void remove_one(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
     const gq_plan *const *only = user;
     journal_head found, wanted = {.part = 0};
@@ -211,7 +221,7 @@ static void remove_one(void *user, int folder, const char *name, uint32_t part, 
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return;
     bool is_left = !only || (journal_read_head(fd, &found) && !journal_mismatch(&found, &wanted));
-    /* where it is locked somebody is at work with it, or has begun anew under its name */
+    /* a process that holds the lock is at work with it, or has begun anew under its name */
     if (is_left && safe_file_lock(fd, SAFE_FILE_ALONE) && safe_file_still_in(fd, folder, name))
         unlinkat(folder, name, 0);
     close(fd);
@@ -231,12 +241,13 @@ typedef struct parts_seen {
 static const char *why_unfit(const parts_seen *seen, int fd, uint32_t part, uint32_t parts) {
     journal_head found, wanted = journal_head_of(seen->plan, part, parts);
     if (parts != seen->parts) return "the work was cut into another number of parts";
-    /* One that is damaged, or being written just now, is the business of whoever runs that part. */
+    /* A journal that is damaged, or is being written just now, is left to the run of its part. */
     return fd >= 0 && journal_read_head(fd, &found) && is_sound(&found) ? journal_mismatch(&found, &wanted)
                                                                         : NULL;
 }
 
-/* The work of other parts may be that of other people or machines: never mixed with, never thrown away. */
+/* Looks at the journal of another part. It may be the work of other people or machines, so it is neither
+ * mixed with other work nor removed. */
 static void look_at_part(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
     parts_seen *seen = user;
     const gq_plan *plan = seen->plan;

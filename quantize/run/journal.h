@@ -21,7 +21,7 @@ typedef struct journal_head {
 } journal_head;
 
 journal_head journal_head_of(const gq_plan *plan, uint32_t part, uint32_t parts);
-/* Why a journal cannot be continued; NULL: it can. */
+/* Returns why a journal with the head `found` cannot be continued; NULL: it can. */
 const char *journal_mismatch(const journal_head *found, const journal_head *wanted);
 
 typedef struct journal {
@@ -33,30 +33,31 @@ typedef struct journal {
     bool resumed;           /* it holds slots of an earlier run */
 } journal;
 
-/* The share of chunks of one of several processes; of the whole when parts is 0. */
+/* Sets *begin and *end to the chunks of part `part` (1..parts), end excluded; parts 0: all chunks. */
 void journal_range(const gq_plan *plan, uint32_t part, uint32_t parts, uint64_t *begin, uint64_t *end);
 
 /* Open the plan's own journal and lock it. With keep, one that is there and belongs to the same plan is
  * continued; otherwise an empty one is made. */
 bool journal_open(journal *j, const gq_plan *plan, bool keep, gq_error *e);
-/* Open the finished journal of one part, to read. */
+/* Opens and locks the finished journal of one part, to read it. */
 bool journal_open_part(journal *j, const gq_plan *plan, uint32_t part, uint32_t parts, gq_error *e);
 void journal_close(journal *j);
 void journal_remove(const journal *j);
 
-/* The slot of a chunk: false when it is not done. sums: one per output. Safe from several threads. */
+/* Reads the slot of a chunk into `sums`, one per output; false: the chunk is not done. Safe from several
+ * threads. */
 bool journal_find(const journal *j, uint64_t chunk_number, chunk_sum *sums);
 /* Put a chunk's slot together (journal.slot bytes), to be written later. */
 void journal_fill(const journal *j, uint8_t *slot, uint64_t chunk_number, const chunk_sum *sums);
 /* Write slots made by journal_fill, in any order, and make them safe. */
 bool journal_write(const journal *j, const uint8_t *slots, size_t n, gq_error *e);
 
-/* The number of parts that others' journals beside the output are of; 0: there are none. Fails when one of
- * them is of another plan, or they disagree in number. */
+/* *parts: the number of parts that other journals beside the output cut the work into; 0: there are no
+ * others. Fails when one of them is of another plan, or they disagree in that number. */
 bool journal_count_parts(const gq_plan *plan, uint32_t *parts, gq_error *e);
-/* Remove all journals of the plan's outputs that nobody is at work with; those of this run are closed. */
+/* Removes all journals beside the plan's first output that no process holds, of any plan. */
 void journal_remove_all(const gq_plan *plan);
-/* The same, of those alone that belong to the plan. */
+/* Removes only those of them that belong to this plan. */
 void journal_clean(const gq_plan *plan);
 
 /* When the plan is made: fail when an input or an output has a journal's name, for all journals are removed

@@ -1,3 +1,10 @@
+/* The files of all outputs while they are made: temporary files beside their targets, opened once, to whose
+ * fixed offsets any thread may write. A lock tells who is at work: one process holds it alone, or the parts
+ * of a job share it. A file is locked first; then it is checked that the name still belongs to it, as another
+ * process may have renamed or removed it in between. A file that another process holds is neither written nor
+ * removed. Disk space for all files is set aside before the first write, so that a disk that is too small is
+ * noticed early. The headers are written last, and everything is synced. A single file then gets its name
+ * here; for several there is run/finalize.h. System calls that need care are in base/safe_file.h. */
 #include "quantize/run/output.h"
 
 #include <errno.h>
@@ -28,7 +35,7 @@ static void close_file(output_file *f) {
     f->fd = -1;
 }
 
-/* It is not ours to remove, either. */
+/* Fails as another process holds the file, and closes it, so that it is not removed either. */
 static bool fail_held(output_file *f, gq_error *e) {
     close_file(f);
     return gq_fail(e, "%s is being written by another process (it holds %s)", f->shard->path,
@@ -92,13 +99,14 @@ bool output_create(output_set *set, gq_error *e) {
         if (f->fd < 0) return fail_open(f, e);
         f->fresh = true;
         if (!lock_file(f, SAFE_FILE_ALONE, e)) return false;
-        /* Before that, another process may have locked it and begun anew. */
+        /* Another process may have locked it before us, and begun anew. */
         if (!still_there(f)) return fail_held(f, e);
     }
     return true;
 }
 
-/* Open or make; 0 when another process was faster in either direction and it is worth trying again. */
+/* Opens or makes a file. 1: done; -1: failed; 0: another process was faster in either direction, so try
+ * again. */
 static int open_or_create(output_file *f, gq_error *e) {
     f->fd = safe_file_open(f->shard->temporary);
     if (f->fd < 0 && errno == ENOENT) {
@@ -112,8 +120,9 @@ static int open_or_create(output_file *f, gq_error *e) {
     return 0;
 }
 
-/* A file that is too long was left by another plan, and goes if nobody is at work on it. One that is too
- * short may be growing this very moment, as another part sets its space aside. */
+/* Checks a file's size. 1: it fits; -1: failed; 0: it was removed, so try again. A file that is too long was
+ * left by another plan, and is removed unless a process holds it. One that is too short may be growing this
+ * very moment, as another part sets its space aside. */
 static int fits_plan(output_file *f, gq_error *e) {
     struct stat st;
     if (fstat(f->fd, &st) != 0) return fail_open(f, e), -1;
@@ -162,7 +171,8 @@ static bool fail_space(const output_file *f, int error, gq_error *e) {
                    strerror(error));
 }
 
-/* All files that share a file system must fit together; bytes they hold already count as theirs. */
+/* Checks that all files on the file system of file i fit together. Bytes that they hold already count as
+ * theirs. */
 static bool enough_free(const output_set *set, size_t i, gq_error *e) {
     struct stat mine, st;
     struct statvfs fs;

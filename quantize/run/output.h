@@ -19,6 +19,7 @@ typedef struct output_set {
     size_t *first;      /* of each output */
 } output_set;
 
+/* Lists the files of a plan; none is opened. The caller calls output_free, also after a failure. */
 bool output_new(output_set *set, const gq_plan *plan, gq_error *e);
 void output_free(output_set *set); /* closes, removes nothing */
 /* Whether this process may make files of their sizes. */
@@ -27,16 +28,18 @@ bool output_all_may_grow(const output_set *set, gq_error *e);
 /* Open what an earlier run left, and lock it for this process alone. *all: every file was there with its full
  * size. Fails when another process is at work on one. */
 bool output_open_old(output_set *set, bool *all, gq_error *e);
-/* Begin anew: remove what output_open_old found, make the files and lock them. */
+/* Begins anew: removes what output_open_old found, makes the files and locks them. */
 bool output_create(output_set *set, gq_error *e);
 /* For one of several processes: open or make the files, with a lock that the others share. */
 bool output_open_shared(output_set *set, gq_error *e);
 /* Whether no other process has the files open that output_open_shared opened; if so, none will from now on.
  */
 bool output_alone(const output_set *set);
-/* Set the space for all files aside. */
+/* Sets the disk space for all files aside. */
 bool output_reserve(output_set *set, gq_error *e);
 
+/* Write or read n bytes of a shard's file. offset: from the beginning of that file. Safe from several
+ * threads. */
 bool output_write(const output_set *set, size_t output, uint32_t shard, uint64_t offset, const void *bytes,
                   size_t n, gq_error *e);
 bool output_read(const output_set *set, size_t output, uint32_t shard, uint64_t offset, void *to, size_t n,

@@ -1,3 +1,10 @@
+/* A worker's way through a chunk: read a strip, decode it, and for each output encode it, decode that again
+ * to measure the error, and write the blocks to their place. Outputs that give a tensor the same type share
+ * one encoding. Tensors that keep their type are copied byte for byte. The blocks of calibrated tensors are
+ * in the files already; they are read back and only measured. Transposed tensors are read in tiles, as stored
+ * rows are columns of the output. A chunk's sums depend on the chunk alone, so error_sums.c can fold them
+ * whatever thread made them. work_verify reads a chunk back for the journal's sake: it is done only if the
+ * bytes still have the CRC that was recorded. */
 #include "quantize/run/work.h"
 
 #include <stdlib.h>
@@ -11,11 +18,11 @@
  * each, 7 MiB. What is read back is decoded STRIP elements at a time. */
 enum { WIDE_STRIP = 1 << 20, PADDING = 1 << 12, OUT_BYTES = 4 };
 
-/* Elements of what is transposed at once: of CHUNK_BAND rows and more, so that no stored block is read many
- * times, whatever the length of the rows. */
+/* Elements of a tile, the part of a transposed tensor in memory at once. A tile has CHUNK_BAND rows and more,
+ * so that no stored block is read many times, however long the rows are. */
 enum { TILE = 1 << 20 };
 
-/* Most elements of a strip. */
+/* Returns the most elements that a strip of a tensor has. */
 static size_t strip_room(const plan_source *source) {
     uint64_t cols = source->tensor->ne[0];
     if (!source->inputs.columns || cols <= STRIP / CODEC_MOST_LANES) return STRIP;
@@ -76,10 +83,10 @@ work_tensor *work_tensor_open(const gq_plan *plan, size_t number, gq_error *e) {
 
 void work_tensor_close(work_tensor *t) { free(t); }
 
-/* ---- places ---- */
+/* ---- strips ---- */
 
-/* How many rows of so many columns a strip has at most: full batches where there are any; else half a batch
- * or less, which is one of a CPU with fewer lanes. */
+/* Returns how many rows of `cols` columns a strip has at most: whole batches where they fit. With importance,
+ * fewer rows than a batch are a power of two, which is a whole batch on a CPU with fewer lanes. */
 static uint64_t fitting_rows(const work_tensor *t, uint64_t cols) {
     bool importance = t->source->inputs.columns > 0;
     uint64_t fit = t->strip / cols;
@@ -114,7 +121,8 @@ static uint64_t element_of(const work_tensor *t, const strip *s, size_t i) {
     return plan_transposes(t->source) ? transposed_element(t->source->stored, element) : element;
 }
 
-/* Or read back what is encoded already, and measure that. */
+/* Encodes a strip into room->out and measures the error. Blocks of a calibrated tensor are read back instead
+ * of encoded. */
 static bool encode_strip(const work_tensor *t, const output_set *outputs, size_t o, const strip *s,
                          const work_room *room, gq_error *e) {
     strip_encoder encoder = t->outputs[o].with;
@@ -129,7 +137,7 @@ static bool encode_strip(const work_tensor *t, const output_set *outputs, size_t
                                                            element_of(t, s, held), room->x[held], e);
 }
 
-/* A tensor's last chunk brings the zeros that lie behind the tensor. */
+/* Writes the zeros behind a tensor; its last chunk does that. */
 static bool write_padding(const output_set *outputs, size_t o, const plan_place *place, uint64_t size,
                           gq_error *e) {
     static const uint8_t zeros[PADDING];
@@ -152,8 +160,8 @@ static bool write_strip(const work_tensor *t, const output_set *outputs, size_t 
     return true;
 }
 
-/* A piece of a chunk; pieces may come in any order, as a sum's share depends on nothing but how many bytes of
- * the chunk lie behind it. */
+/* Writes a piece of a chunk and adds it to the chunk's CRC. Pieces may come in any order: a piece's share of
+ * the CRC depends only on its bytes and how many bytes of the chunk lie behind it. */
 static bool put_bytes(const work_tensor *t, const output_set *outputs, size_t o, const chunk *c,
                       uint64_t first, const uint8_t *bytes, size_t n, const work_room *room, gq_error *e) {
     const gguf_type *type = t->outputs[o].with.type;
@@ -199,9 +207,9 @@ static bool do_strips(const work_tensor *t, const output_set *outputs, const chu
     return true;
 }
 
-/* ---- what is transposed ---- */
+/* ---- transposed tensors ---- */
 
-/* The strips of a tile, which is in the room. */
+/* Encodes and writes the strips of a tile, which is in room->tile. */
 static bool do_tile(const work_tensor *t, const output_set *outputs, const chunk *c, const strip *tile,
                     const work_room *room, gq_error *e) {
     const uint64_t *ne = t->source->tensor->ne, first = tile->first / ne[0],
@@ -222,7 +230,8 @@ static bool do_tile(const work_tensor *t, const output_set *outputs, const chunk
     return true;
 }
 
-/* A chunk's rows are whole and many. Where a tile does not hold them, tiles have some columns of all. */
+/* Does a chunk of a transposed tensor, whose rows are whole and many. Where a tile does not hold them, each
+ * tile has some columns of all rows. */
 static bool do_tiles(const work_tensor *t, const output_set *outputs, const chunk *c, const work_room *room,
                      gq_error *e) {
     const gq_plan *plan = t->plan;

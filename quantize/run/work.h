@@ -6,10 +6,10 @@
 #include "quantize/run/output.h"
 #include "quantize/strips/strip.h"
 
-/* The memory that a thread needs for a plan. */
+/* The sizes of a thread's scratch for a plan. */
 typedef struct work_rooms {
-    size_t strip, tile; /* elements of a strip at most, and of what is transposed at once */
-    size_t in, bytes;   /* bytes of the input's strip, and of all */
+    size_t strip, tile; /* elements at most: of a strip, of a tile (0: nothing is transposed) */
+    size_t in, bytes;   /* bytes: of the input's strip as stored, of the whole scratch */
     size_t n_outputs;
 } work_rooms;
 
@@ -21,6 +21,7 @@ typedef struct work_room {
 } work_room;
 
 void work_rooms_measure(work_rooms *r, const gq_plan *plan);
+/* Lays a thread's scratch out in `memory`: r->bytes, aligned to 64. */
 work_room work_room_in(const work_rooms *r, void *memory);
 
 /* The state that the chunks of a tensor share: opened before the first of them, closed after the last. Chunks
@@ -41,7 +42,7 @@ typedef struct work_tensor {
 work_tensor *work_tensor_open(const gq_plan *plan, size_t number, gq_error *e);
 void work_tensor_close(work_tensor *t);
 
-/* Do chunk i, which is one of the tensor's; the results are in room->sums. */
+/* Does chunk i, which is one of the tensor's. The results are in room->sums, one per output. */
 bool work_chunk(const work_tensor *t, const output_set *outputs, uint64_t i, const work_room *room,
                 gq_error *e);
 /* Whether the outputs hold chunk i as room->sums says, by reading it back. */
