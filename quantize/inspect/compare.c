@@ -1,4 +1,9 @@
-/* How far models are from an original, tensor by tensor. */
+/* Measures how far copies are from an original, tensor by tensor. Tensors are paired by name; one that is
+ * missing, has another shape or cannot be decoded is left out with a warning. Then the original's tensors are
+ * taken one after another. Each strip of the original is read and decoded once and measured against the same
+ * strip of every copy. Threads share the pieces of a tensor, and sums are added in the order of pieces. Where
+ * one side is stored transposed, both are read in squares instead of strips, so that neither side's blocks
+ * are decoded many times. With importance data, errors weighted by it are measured as well. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +62,7 @@ static void comparison_fill_tensor(gq_tensor *to, const model_tensor *a, const m
     while (to->n_dims > 1 && to->ne[to->n_dims - 1] == 1) to->n_dims--;
 }
 
-/* One of them is stored transposed. */
+/* Whether only one of the two is stored transposed. */
 static bool dimensions_are_exchanged(const model_tensor *a, const model_tensor *b) {
     return a->transposed != b->transposed;
 }
@@ -76,7 +81,8 @@ static bool same_shape(const model_tensor *a, const model_tensor *b) {
     return memcmp(a->ne, ne, sizeof ne) == 0;
 }
 
-/* Why two tensors of one name cannot be compared is said in a warning. */
+/* Pairs a tensor of the original with the copy's tensor of that name. Where they cannot be compared, a
+ * warning says why. */
 static bool comparison_pair_tensor(gq_comparison *c, compared_copy *to, size_t number, gq_error *e) {
     const model_tensor *a = c->original.model.tensors[number];
     const model_tensor *b = model_tensor_named(&to->file.model, a->name);
@@ -215,7 +221,7 @@ static bool comparison_measure_piece(void *arg, work_piece *p, gq_error *e) {
                 return false;
             sum->differs |= of->tensor->type != type ||
                             memcmp(room->stored[0], room->stored[1], gguf_type_bytes(type, n)) != 0;
-            /* An original without a decoder has a copy of the same type. */
+            /* Where there is no decoder, both have the same type, and only bytes are compared. */
             if (j->c->kernels->codecs[type->id].decode) measure_strips(j, at, n, room, &sum->sum);
         }
     }
@@ -225,8 +231,8 @@ static bool comparison_measure_piece(void *arg, work_piece *p, gq_error *e) {
 
 /* ---- where some are stored transposed ---- */
 
-/* Squares, so that what is read at once is as long on one side as on the other, and blocks are whole on
- * both: no type has longer ones. A piece is a row of them. */
+/* A square is as long on one side as on the other, so both orders of storing read it alike. No type has
+ * blocks of more than 256 elements, so blocks are whole on both sides. A piece is a row of squares. */
 enum { SQUARE = 256, SQUARES = STRIP_PIECE / SQUARE / SQUARE };
 _Static_assert(SQUARE *SQUARE <= STRIP, "a square is read at once");
 

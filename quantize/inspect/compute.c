@@ -1,5 +1,10 @@
-/* Importance data from a model and texts: the model is run over them, a layer at a time, and sums of what
- * flows into its weights are kept. */
+/* Makes importance data from a model and texts: the model is run over them, a layer at a time, and sums of
+ * the squares of what flows into its weights are kept. Making the plan turns the texts into windows, takes
+ * this part's share of them, bounds the memory, and identifies the run, so that an interrupted one can be
+ * continued. The run is a sweep (quantize/sweep/sweep.h) to which a collection (imatrix/collect.h) listens.
+ * After each layer its sums become a record of the checkpoint, in the GGUF layout of importance files. At the
+ * end the records are merged, and the file is written. So memory holds the sums of one layer while the model
+ * runs, and all of them only when it is done. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +64,7 @@ static bool read_texts(gq_importance_plan *p, const gq_importance_request *r, gq
     for (size_t i = 0; i < r->n_texts; i++) {
         text_windows w;
         gq_text text = r->texts[i];
-        const char *slash = text.name ? strrchr(text.name, '/') : NULL; /* folders are nobody's business */
+        const char *slash = text.name ? strrchr(text.name, '/') : NULL; /* folders are private */
         const char *name = slash ? slash + 1 : text.name ? text.name : "";
         text.context = r->texts[0].context, text.tokens = left;
         if (!windows_read(&w, &text, &p->file, p->sizes->vocabulary, &p->warnings, e)) return false;
@@ -77,7 +82,7 @@ static bool read_texts(gq_importance_plan *p, const gq_importance_request *r, gq
     return true;
 }
 
-/* Windows of this part, in place of all. */
+/* Limits the job to the windows of this part. */
 static bool take_part(gq_importance_plan *p, uint32_t part, uint32_t parts, gq_error *e) {
     uint64_t n = p->job.windows, begin = 0, end = n;
     if (parts && parts > n)
@@ -97,8 +102,8 @@ static bool check_context(gq_importance_plan *p, gq_error *e) {
 
 /* ---- memory ---- */
 
-/* The most of running and of what is put together behind it: entries, what they are written as, and one more
- * copy while they are merged. */
+/* Computes the peak: the larger of running the model and of merging, which holds all entries, a second copy
+ * meanwhile, and the bytes that are written. */
 static bool importance_bound_memory(gq_importance_plan *p, uint64_t memory, gq_error *e) {
     struct rusage so_far;
     const forward_model *model = p->model;
@@ -134,7 +139,8 @@ static bool importance_identify(gq_importance_plan *p, const gq_importance_reque
     return ok;
 }
 
-/* Room for the finished layers' records, whose headers take little. */
+/* Returns the bytes that the finished layers' records take at most: all values, and up to 64 KiB per layer
+ * for headers. */
 static uint64_t importance_record_bytes(const gq_importance_plan *p) {
     enum { EACH = 64 << 10 };
     return plus(p->collected.entries, (p->sizes->layers + 1) * (uint64_t)EACH);
@@ -257,7 +263,8 @@ typedef struct running {
     collection *sums;
 } running;
 
-/* Sums that are too large are the model's fault, and would be so again. */
+/* Checks a layer's sums. If they are too large the model is the cause, and trying again is no use:
+ * GQ_BAD_WEIGHTS. */
 static bool check_sums(const imatrix *layer, const char *out, gq_error *e) {
     bool ok = imatrix_check(layer, out, e);
     if (!ok && e) e->status = GQ_BAD_WEIGHTS;
@@ -304,7 +311,7 @@ static bool importance_run_model(running *r, const gq_callbacks *callbacks, gq_e
     return ok;
 }
 
-/* All records as one. */
+/* Merges the records of all layers, and adds the names of the texts. */
 static bool put_together(const running *r, imatrix *all, gq_error *e) {
     const gq_importance_plan *p = r->plan;
     uint64_t at = 0, n;

@@ -1,4 +1,9 @@
-/* Runs models on a text and compares copies with their original. */
+/* Evaluates models on a text. Original and copies are opened, and checked to be of one architecture and
+ * vocabulary; the text is cut into windows, and memory is bounded. Then side_by_side.h runs all models and
+ * scores every position, and figures.h makes means and standard errors of the scores. gq_evaluation_plan
+ * stops before the run. gq_evaluation_check applies the same checks to outputs of a plan that do not exist
+ * yet, by the headers that the plan has made: so a program knows before hours of quantizing whether the
+ * result can be evaluated. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +63,7 @@ static bool name_runner(gq_evaluation *v, size_t i, const char *path, gq_error *
     return v->paths[i] || gq_fail_memory(e, strlen(path));
 }
 
-/* Whose file is open. */
+/* Makes the model of a runner whose file is open, and notes the file's figures. */
 static bool set_up_runner(gq_evaluation *v, size_t i, gq_error *e) {
     runner *r = &v->runners[i];
     r->model = forward_model_new(&r->file, e);
@@ -72,7 +77,7 @@ static bool open_runner(gq_evaluation *v, size_t i, const char *path, gq_error *
     return input_open(&r->file, path, e) && set_up_runner(v, i, e);
 }
 
-/* A copy that is not there yet, by the headers that it will have. */
+/* Opens a copy that does not exist yet, by the headers that it will have. */
 static bool open_planned(gq_evaluation *v, size_t i, const plan_output *out, gq_error *e) {
     gguf_planned *shards = calloc(out->n_shards, sizeof *shards);
     if (!shards) return gq_fail_memory(e, out->n_shards * sizeof *shards);
@@ -86,7 +91,7 @@ static bool open_planned(gq_evaluation *v, size_t i, const plan_output *out, gq_
     return ok;
 }
 
-/* ---- does a copy fit its original? ---- */
+/* ---- checking copies ---- */
 
 static const model_kv *tokens_of(const runner *r) {
     return model_kv_find(r->file.kv, r->file.n_kv, "tokenizer.ggml.tokens");
@@ -132,7 +137,7 @@ static bool evaluation_open_models(gq_evaluation *v, const gq_evaluation_request
     return true;
 }
 
-/* ---- all ---- */
+/* ---- the evaluation ---- */
 
 static bool evaluation_check_context(gq_evaluation *v, const gq_text *text, gq_error *e) {
     enum { LEAST = 4 };
@@ -161,7 +166,7 @@ static bool read_windows(gq_evaluation *v, const gq_text *text, gq_error *e) {
                         &v->warnings, e);
 }
 
-/* The file of logits may take the place of nothing that is read. */
+/* Checks that the file of logits replaces nothing that is read. */
 static bool evaluation_check_inputs(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     bool ok = true;
     for (size_t i = 0; ok && r->logits && i < v->n; i++)

@@ -1,7 +1,7 @@
 /* The figures of an evaluation: for every scored position the results of each model, and from these
  * perplexities, divergences and their standard errors.
  *
- * Errors are standard errors of a mean over positions, each taken for a drawing of its own.
+ * Errors are standard errors of a mean over positions, which are taken for independent samples.
  */
 #ifndef GQ_INSPECT_FIGURES_H
 #define GQ_INSPECT_FIGURES_H
@@ -10,8 +10,8 @@
 
 /* All positions of one model, in order. */
 typedef struct model_scores {
-    double *log_p;      /* of the right token */
-    double *divergence; /* from the original; NULL for itself */
+    double *log_p;      /* logarithm of the right token's probability */
+    double *divergence; /* from the original, in nats; NULL for itself */
     bool *same_top;     /* whether the likeliest token is the original's; NULL for itself */
 } model_scores;
 
@@ -24,10 +24,11 @@ typedef struct scores {
 bool scores_new(scores *s, size_t n, size_t group, size_t n_models, gq_error *e);
 void scores_free(scores *s); /* also one of zeros */
 
-/* Fill what follows from the scores; the rest of *to stays. */
+/* Set the members of *to that follow from the scores; the others stay. */
 bool figures_of_original(const scores *s, gq_evaluated *to, gq_error *e);
 bool figures_of_copy(const scores *s, size_t model, gq_evaluated *to, gq_error *e);
-/* Mean divergence of model a less that of model b, which had the same positions. */
+/* Returns the mean divergence of model a minus that of model b, in nats; both were scored at the same
+ * positions. */
 gq_estimate figures_difference(const scores *s, size_t a, size_t b);
 
 #endif

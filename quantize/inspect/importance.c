@@ -1,4 +1,9 @@
-/* Importance data for people: numbers, coverage of a model, merging, the other layout. */
+/* Importance data as objects of the public header: opened, described, matched with a model, merged and
+ * written. A gq_imatrix owns the data (imatrix/imatrix.h) and a row of statistics for each entry; rows are
+ * made again whenever the data change. Coverage lists the weights of a model that a quantizer may change,
+ * with the entry of each; then the entries that no such weight has, and those of them that no tensor of the
+ * model has. Layouts, statistics and merging are done in imatrix/; compute.c makes data by running a model.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,7 +190,8 @@ void gq_imatrix_coverage_free(gq_imatrix_coverage *c) {
 
 /* ---- merging and writing ---- */
 
-/* Files of one model have the same entries, whatever text they are of. */
+/* Warns where two files have different entries: files of one model have the same, whatever text they are of.
+ */
 static bool warn_of_others(gq_imatrix *a, const gq_imatrix *b, gq_error *e) {
     const imatrix *x = &a->data, *y = &b->data;
     const char *first = NULL;

@@ -1,4 +1,9 @@
-/* Shows the contents of a file to people and programs. */
+/* Opens a model to look into it: metadata, tensors and weights. Opening checks the structure and describes
+ * each pair and tensor in an array of public structs. Their pointers lead into the model_source, which the
+ * gq_model owns, so they are good as long as the model is open. Values of metadata stay raw until
+ * gq_metadata_values converts those that are asked for. Weights are read on request, as stored or decoded a
+ * strip at a time; they may be infinite or NaN, as broken files are looked into as well (verify.c checks
+ * them). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Logits on disk: binary32 in the machine's order, of one token after another, each with all of the
- * vocabulary. The file gets its name when it is whole. */
+/* Writes logits to a file: binary32 in the machine's byte order, [position][token of the vocabulary]. The
+ * file gets its name when it is whole. */
 #ifndef GQ_INSPECT_LOGITS_FILE_H
 #define GQ_INSPECT_LOGITS_FILE_H
 
@@ -15,10 +15,12 @@ typedef struct logits_file {
 
 bool logits_file_start(logits_file *f, const char *path, bool replace, size_t tokens, size_t vocabulary,
                        gq_error *e);
-/* Logits [rows][stride] of tokens `first_row` on of the vocabulary, at n positions from `position` on. */
+/* Writes logits [rows][stride] of the vocabulary's tokens from `first_row` on, at n positions from `position`
+ * on (n <= stride). */
 bool logits_file_add(logits_file *f, size_t position, size_t n, size_t first_row, size_t rows,
                      const float *logits, size_t stride, gq_error *e);
-/* ok: all is in it; else it is removed, and *e stays. Returns whether there is a file now. */
+/* Ends the file. ok: all is written, and it gets its name; else it is removed, and *e stays. Returns whether
+ * the file is there. */
 bool logits_file_end(logits_file *f, bool ok, gq_error *e);
 
 #endif

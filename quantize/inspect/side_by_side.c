@@ -1,3 +1,9 @@
+/* Runs an original and its copies on the same windows and compares their predictions. All models are streams
+ * of one sweep (quantize/sweep/sweep.h): each layer is done for all of them before the next. Then the logits
+ * are computed for a few windows and a tile of the vocabulary at a time, and go to forward/divergence.h,
+ * which keeps sums per position. When all tiles of these windows have passed, the sums become scores
+ * (figures.h). If the request names a file of logits, the original's are written to it in a pass of their own
+ * before. A model file that changes during the run is an error. */
 #include "quantize/inspect/side_by_side.h"
 
 #include <math.h>
@@ -10,7 +16,7 @@
 #include "quantize/sweep/memory_budget.h"
 #include "quantize/sweep/sweep.h"
 
-/* Bytes per position and model: the scores, and once more the doubles that are sorted. */
+/* Bytes per position and model: the scores, and a copy of the divergences to sort them for quantiles. */
 enum { SCORE_BYTES = 2 * sizeof(double) + sizeof(bool) + sizeof(double) };
 
 /* A run, with what all its steps need. */
@@ -86,7 +92,7 @@ static bool contest_score(contest *c, gq_error *e) {
     return ok;
 }
 
-/* ---- the original's logits of all places ---- */
+/* ---- the original's logits of all positions ---- */
 
 static bool start_logits(void *data, size_t first_window, size_t windows, gq_error *e) {
     contest *c = data;
@@ -108,7 +114,7 @@ static bool write_logits(contest *c, gq_error *e) {
     return forward_run_head(c->sweep.run, c->sweep.streams, 1, &head, e);
 }
 
-/* Else the figures would be of no model that there ever was. */
+/* Checks that no file has changed meanwhile: the figures would be of a model that never existed. */
 static bool models_unchanged(const contest *c, gq_error *e) {
     for (size_t m = 0; m < c->s->n; m++)
         if (!model_unchanged(&c->s->runners[m].file, e)) return false;
@@ -128,7 +134,7 @@ static bool run_with_file(contest *c, gq_error *e) {
     return logits_file_end(&c->file, ok, e);
 }
 
-/* ---- all ---- */
+/* ---- the run ---- */
 
 static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
     size_t n = s->windows->n * scored_of(s->windows->context);
@@ -155,7 +161,7 @@ bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e)
     return ok;
 }
 
-/* All models are as far when they are told to stop; copies may have fewer layers. */
+/* Runs all models in one sweep, so that they are equally far at any time. Copies may have fewer layers. */
 static bool run_all(contest *c, warning_list *warnings, gq_error *e) {
     const side_by_side *s = c->s;
     sweep_plan plan = {.job = &c->job,

@@ -1,5 +1,10 @@
-/* How fast a model's matrices are multiplied with a vector here: all that one token needs of it, from memory
- * as large as the model, or from parts of it beyond any cache, one after the other. */
+/* Measures how fast a model's matrices are multiplied with a vector on this machine. The matrices that one
+ * token needs are listed (of experts, as many as it uses), and their rows are cut into runs of about 256 KiB.
+ * Up to 1 GiB of runs is read into memory at a time, a part, which is larger than any cache. In a turn all
+ * threads go through the runs of a part, small parts several times, so that a turn lasts at least a tenth of
+ * a second. Turns of products and of reading the same bytes alternate, three each, and the fastest counts.
+ * Times of parts are added up; a turn's time is divided among types by the time that threads spent on them.
+ */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -32,7 +37,7 @@ static const char *const not_matrices[] = {"_norm", "conv1d", "shortconv.conv."}
 static bool is_multiplied(const model_source *m, const model_tensor *t) {
     const size_t n = strlen(t->name), end = strlen(".weight");
     if (t->n_dims < 2 || n < end || strcmp(t->name + n - end, ".weight") != 0) return false;
-    /* The embedding is the head where there is no other. */
+    /* The embedding serves as output matrix where there is no other. */
     if (!strcmp(t->name, not_multiplied[0])) return !model_tensor_named(m, "output.weight");
     for (size_t i = 1; i < sizeof not_multiplied / sizeof *not_multiplied; i++)
         if (!strcmp(t->name, not_multiplied[i])) return false;
@@ -49,13 +54,13 @@ static uint64_t rows_used(const model_facts *facts, const model_tensor *t) {
 /* ---- a part of a model, in memory ---- */
 
 enum {
-    MOST_MEMORY = 1 << 30, /* of a part: more than any cache */
-    RUN_BYTES = 256 << 10, /* rows that a thread takes at once, about, and how many at most */
-    RUN_ROWS = 4096,
-    TURNS = 3, /* the best of which counts */
+    MOST_MEMORY = 1 << 30, /* bytes of a part: more than any cache */
+    RUN_BYTES = 256 << 10, /* bytes of rows that a thread takes at once, about */
+    RUN_ROWS = 4096,       /* at most */
+    TURNS = 3,             /* the fastest of which counts */
     MOST_ROUNDS = 1 << 20,
 };
-#define SHORTEST 0.1 /* seconds of a turn: what is small is gone through so often */
+#define SHORTEST 0.1 /* seconds that a turn lasts at least */
 
 typedef struct speed_run { /* of rows */
     const model_tensor *tensor;
@@ -107,7 +112,7 @@ typedef struct speed_turn {
     pthread_mutex_t lock; /* over what follows */
     seconds spent;
     double begun, ended; /* by the first and by the last thread */
-    uint64_t sum;        /* so that reading is for something */
+    uint64_t sum;        /* keeps the compiler from leaving the reading out */
 } speed_turn;
 
 static uint64_t do_run(const speed_turn *t, const speed_run *r, float *out) {
@@ -140,7 +145,7 @@ static void take_runs(void *arg, int thread) {
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Seconds of a round; what each type's runs took of it is in `by_type`. */
+/* Does a turn and returns the seconds of one round; by_type: each type's share of it. */
 static double speed_take_turn(schedule *s, const speed_part *p, bool products, uint64_t rounds,
                               seconds *by_type) {
     speed_turn t = {.part = p, .products = products, .end = rounds * p->n, .begun = INFINITY};
@@ -156,7 +161,8 @@ static double speed_take_turn(schedule *s, const speed_part *p, bool products, u
     return whole;
 }
 
-/* Reading and products in turn, so that both have the same company; the best of each. */
+/* Clocks reading and products alternately, so that both meet the same load on the machine, and adds the best
+ * of each to `of`. */
 typedef struct clocked {
     double whole;
     seconds by_type;
@@ -183,7 +189,7 @@ static void part_clock(schedule *s, const speed_part *p, clocked of[2]) {
 typedef struct needed { /* of a model, by a token */
     const model_tensor **tensors;
     size_t n;
-    uint64_t bytes, columns, row_bytes; /* together; the most of a row */
+    uint64_t bytes, columns, row_bytes; /* bytes: of all; columns, row_bytes: the most of a row */
 } needed;
 
 static bool find_needed(gq_speed *v, gq_speed_file *f, const model_source *m, const model_facts *facts,
@@ -295,7 +301,7 @@ static bool clock_file(gq_speed *v, const char *path, schedule *s, gq_error *e) 
     return ok;
 }
 
-/* ---- all ---- */
+/* ---- the call ---- */
 
 gq_speed *gq_speed_measure(const gq_speed_request *request, gq_error *e) {
     schedule s = {0};

@@ -1,4 +1,10 @@
-/* Is a file sound? Values finite, codes in range, two decoders of one mind, bytes as a report says. */
+/* Checks that a file is sound. All of it is read, piece by piece, for the CRC of each tensor; codes that a
+ * type forbids are looked for, and values are decoded and must be finite. The first strip of each piece, a
+ * sixteenth of the file, is also decoded by the plain decoder of codec/reference.c and multiplied with a
+ * vector: both ways have to agree with the fast kernels. A problem does not end the work. It becomes the
+ * verdict of its tensor, always that of the lowest piece, so that threads do not matter. Problems of the file
+ * as a whole (shards of two sets, a wrong list of transposed tensors) go into the verdict of a tensor, too.
+ * In the end the CRCs are compared with those that the caller expects. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +27,7 @@ struct gq_verification {
     model_source model;
     size_t n;
     gq_verdict *verdicts;
-    warning_list problems; /* what the verdicts point to */
+    warning_list problems; /* texts that the verdicts point to */
     warning_list missing;  /* names, as they are */
     warning_list warnings;
     gq_verified_type types[GGUF_TYPE_LIMIT]; /* by number; at the end only those it has */
@@ -68,8 +74,8 @@ static const struct {
 typedef struct check_room {
     strip_pair strips;
     float magnitude[STRIP], products[STRIP / 32]; /* of rows of 32 columns and more */
-    gq_error problem;                             /* of the piece in hand; GQ_OK: none */
-    gq_verified_type agreed;                      /* in it */
+    gq_error problem;                             /* of this piece; status GQ_OK: none */
+    gq_verified_type agreed;                      /* in this piece */
 } check_room;
 
 typedef struct check {
@@ -78,7 +84,7 @@ typedef struct check {
     const codec *codec;
     const kernels *kernels;
     const codec_vector *vector;
-    gq_verified_type *agreed; /* in all of the type */
+    gq_verified_type *agreed; /* in all tensors of the type */
     int (*bad)(const uint8_t *block);
     uint32_t *crcs;         /* per piece */
     uint64_t problem_piece; /* the lowest that has one; UINT64_MAX: none */
@@ -259,7 +265,7 @@ static bool verification_check_sums(gq_verification *v, const gq_checksum *expec
 
 /* ---- types ---- */
 
-/* Any numbers of about the same size, of both signs. */
+/* Makes the vector: any numbers of about the same size and of both signs will do. */
 static void make_vector(gq_verification *v) {
     for (int k = 0; k < PRODUCT; k++) v->x[k] = (float)(k % 2 ? -64 - k * 37 % 64 : 64 + k * 29 % 64) / 128;
     v->vector = codec_vector_make(v->x, PRODUCT, v->room);
@@ -276,8 +282,8 @@ static void sum_up_types(gq_verification *v) {
 
 /* ---- all tensors together ---- */
 
-/* Shards of two runs may fit each other in all that the reader looks at. The first tensor of the one that is
- * out of place tells of it. */
+/* Shards of two runs may fit each other in all that the reader checks. The first tensor of the shard that
+ * does not belong gets the problem. */
 static bool check_set(gq_verification *v, gq_error *e) {
     uint32_t shard, other;
     char text[sizeof(gq_error)];
