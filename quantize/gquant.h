@@ -9,21 +9,23 @@
  *     gq_results_free(results);
  *     gq_plan_free(plan);
  *
- * Sizes are in bytes, counts in elements. Strings and arrays that a plan hands out belong to the plan, those
- * of results to the results. Texts from a file (tensor names, metadata) may hold control characters:
- * gq_printable() of base/error.h before showing them.
+ * A call that can fail returns false or NULL and fills *e with a kind and a sentence for people
+ * (base/error.h); e may be NULL. Sizes are in bytes, counts in elements. Strings and arrays that a plan, a
+ * model or results hand out belong to that object and are good until it is freed. Texts from a file (tensor
+ * names, metadata) may hold control characters: pass them through gq_printable() (base/error.h) before you
+ * show them.
  *
- * Everything here may be called from several threads, also for the same object where that is const, and in a
- * child that was forked. Objects that the parent made are the child's own then; a call that another thread
- * of the parent was in has no end there. A plan does not change once it is made; gq_run and others that take
- * long start threads of their own, from which callbacks are called. Of the environment only GQUANT_ISA is
- * read.
+ * Every function may be called from several threads at once, on the same object where its parameter is const.
+ * A forked child may call them, too, and has its own copies of the parent's objects; only a call in which
+ * another thread of the parent was when it forked never ends in the child. gq_run and other calls that take
+ * long start threads of their own, and call the caller's callbacks from them. A plan does not change once it
+ * is made. GQUANT_ISA is the only environment variable that is read.
  *
- * What joins in later versions breaks no program:
- * - A struct that begins with `size_t size` may get more members at its end. Who makes one sets it to the
- * struct's sizeof; in all other members 0 is the default. What the library makes says how much of it there
- * is.
- * - One that is handed out in arrays has room for more in `reserved`, which is 0 till then.
+ * Later versions add to this interface in ways that break no program:
+ * - A struct that begins with `size_t size` may get more members at its end. Who makes such a struct sets
+ * `size` to its sizeof; in all other members 0 is the default. In those that the library makes, `size` says
+ * how much of the struct there is.
+ * - A struct that is handed out in arrays has room for more members in `reserved`, which is 0 till then.
  * - All other structs stay as they are.
  */
 #ifndef GQUANT_H
@@ -40,30 +42,35 @@ extern "C" {
 #endif
 
 GQ_API const char *gq_version(void);
-/* ISA level the kernels will use: "x86-64-v4", ...; NULL when GQUANT_ISA names one that cannot run here, or
- * none can. */
+/* The instruction set level that the kernels will use: "x86-64-v4", ...; NULL when GQUANT_ISA names one that
+ * cannot run here, or none can. */
 GQ_API const char *gq_isa(void);
-GQ_API const char *gq_isa_level(size_t i); /* the i-th that is built in, best last; NULL behind the last */
-GQ_API const char *gq_build(void);         /* a digest of the sources that this was built from */
-GQ_API const char *gq_features(void);      /* what it is made of, in words */
+/* The i-th level that is built in, from 0 on, the best last; NULL: there are no more. */
+GQ_API const char *gq_isa_level(size_t i);
+GQ_API const char *gq_build(void);    /* a digest of the sources that this was built from */
+GQ_API const char *gq_features(void); /* the libraries that it was built with, for people */
 
-/* ---- file types ---- */
+/* ---- file types: i is below gq_filetype_count() ---- */
 GQ_API size_t gq_filetype_count(void);
 GQ_API const char *gq_filetype_name(size_t i);    /* "Q4_K_M" */
 GQ_API const char *gq_filetype_summary(size_t i); /* one line for lists, may be empty */
-GQ_API double gq_filetype_bits(size_t i);  /* per weight of a whole model, about; 0: depends on the model */
-GQ_API int gq_filetype_id(size_t i);       /* general.file_type; -1 for COPY */
-GQ_API bool gq_filetype_advised(size_t i); /* false: others are better in the same bytes, or it is special */
+/* Bits per weight of a whole model, about; 0: depends on the model. */
+GQ_API double gq_filetype_bits(size_t i);
+GQ_API int gq_filetype_id(size_t i); /* general.file_type; -1 for COPY */
+/* false: other types are better in the same bytes, or it is for special models. */
+GQ_API bool gq_filetype_advised(size_t i);
 GQ_API const char *gq_filetype_made_for(size_t i); /* "ternary models", the only ones it suits; "": any */
-/* Index of a name in any case or of a decimal id; -1: unknown. */
+/* Index of a file type by its name, in any case, or by its decimal id; -1: unknown. */
 GQ_API int gq_filetype_find(const char *name);
-GQ_API const char *gq_filetype_nearest(const char *name); /* for "did you mean" */
-GQ_API const char *gq_type_name(uint32_t type);           /* tensor type: "Q6_K" */
-GQ_API bool gq_type_quantized(uint32_t type);             /* false: one number per element, or unknown */
-GQ_API bool gq_type_writable(uint32_t type);              /* whether there is an encoder for it */
-GQ_API uint32_t gq_type_limit(void);       /* all numbers are below it; not all below it are types */
-GQ_API int gq_type_find(const char *name); /* in any case; -1: unknown */
-/* Elements of a block (rows are whole numbers of blocks); 0: unknown type. */
+/* The most similar name, for "did you mean"; NULL: none is similar. */
+GQ_API const char *gq_filetype_nearest(const char *name);
+GQ_API const char *gq_type_name(uint32_t type); /* tensor type by number: "Q6_K"; "unknown" */
+GQ_API bool gq_type_quantized(uint32_t type);   /* false: one number per element, or unknown */
+GQ_API bool gq_type_writable(uint32_t type);    /* whether there is an encoder for it */
+/* All numbers of types are below it; not every number below it is a type. */
+GQ_API uint32_t gq_type_limit(void);
+GQ_API int gq_type_find(const char *name); /* by name, in any case; -1: unknown */
+/* Elements and bytes of a block; 0: unknown type. Rows are whole numbers of blocks. */
 GQ_API uint32_t gq_type_elements(uint32_t type);
 GQ_API uint32_t gq_type_bytes(uint32_t type);
 GQ_API bool gq_type_readable(uint32_t type); /* whether there is a decoder for it */
@@ -71,18 +78,21 @@ GQ_API bool gq_type_readable(uint32_t type); /* whether there is a decoder for i
 /* ---- a text for a model to run on ---- */
 enum { GQ_CONTEXT = 512 };
 typedef struct gq_text {
-    const char *name;  /* for messages; NULL: none. Where it is a file's, nothing is written over that */
-    const char *bytes; /* n of them, at most 1 GiB; need not be UTF-8 */
+    /* For messages; NULL: none. If it is the path of a file, no output may replace that file. */
+    const char *name;
+    const char *bytes; /* n bytes, at most 1 GiB; they need not be UTF-8 */
     size_t n;
-    bool ids;           /* they are no text but decimal ids of tokens, with white space between them */
+    bool ids;           /* `bytes` is no text but decimal ids of tokens, separated by white space */
     bool parse_special; /* find control tokens in the text, too */
-    uint32_t context;   /* tokens of a window, each of which is a text of its own; 0: GQ_CONTEXT */
-    uint64_t tokens;    /* take so many at most; 0: all. What is left over by whole windows is not used */
+    /* Tokens of a window; the model runs on each window as a text of its own. 0: GQ_CONTEXT. */
+    uint32_t context;
+    uint64_t tokens; /* most tokens to use; 0: all. Tokens that do not fill a last window are left out */
 } gq_text;
 
 /* ---- what is asked for ---- */
-/* In place of a file type: the largest size of the file in bytes, or of its tensors in bits per weight. Types
- * are chosen by their error on a sample of the weights, which gq_plan_new reads, once for all outputs. */
+/* A target takes the place of a file type: the largest size of the file in bytes, or of its tensors in bits
+ * per weight; one of the two. The type of each tensor is then chosen by its error on a sample of the weights.
+ * gq_plan_new reads that sample, once for all outputs. */
 typedef struct gq_target {
     uint64_t size; /* 0: none */
     double bpw;    /* 0: none */
@@ -91,7 +101,7 @@ typedef struct gq_target {
 typedef struct gq_output {
     const char *path;     /* NULL: input's name with the type in place of F16, BF16, F32 */
     const char *filetype; /* name or number; NULL with a target */
-    gq_target target;     /* all 0: the file type says it */
+    gq_target target;     /* all 0: there is none, and `filetype` decides the types */
     uint64_t reserved[4]; /* 0 */
 } gq_output;
 
@@ -102,20 +112,22 @@ typedef struct gq_list {
 
 enum { GQ_EFFORT_DEFAULT, GQ_EFFORT_FAST, GQ_EFFORT_BEST };
 
-/* Rounding by what flows into each matrix when the model runs on a text: what is lost in one column the
- * following ones make good, and what earlier layers have lost, too. docs/calibration.md says more. */
+/* Calibration: the model runs on a text, and each matrix is rounded by its inputs there. The columns of a
+ * matrix make up for the rounding errors of the columns before them, and for errors of earlier layers.
+ * docs/calibration.md says more. */
 enum { GQ_CALIBRATION_TOKENS = 65536 };
 typedef struct gq_calibration {
     size_t size;
-    gq_text text; /* tokens 0: GQ_CALIBRATION_TOKENS. Not needed any more when gq_plan_new returns */
-    bool random;  /* in place of a text: tokens drawn from the vocabulary, the same for the same model;
-                     context and tokens of `text` hold, which has no bytes */
-    /* To 1; 0: the default; negative: none. */
-    float correction; /* how far the loss of what comes before is made good; default: by the tokens */
-    float damp;       /* share of the mean square of a matrix's inputs that is added to each; default .01 */
-    float shrink;     /* how far inputs are taken for independent of each other; default .1 */
-    uint64_t memory;  /* bytes to stay within; 0: a quarter of the machine's. Little of it makes rounding
-                         worse, which the plan warns of */
+    gq_text text; /* tokens 0: GQ_CALIBRATION_TOKENS. Not needed any more when gq_plan_new has returned */
+    bool random;  /* in place of a text: tokens drawn from the vocabulary, the same for the same model. `text`
+                     then has no bytes, but its context and tokens hold */
+    /* Shares from 0 to 1. In these members 0 stands for the default, and a negative number for 0. */
+    float correction; /* share of earlier layers' errors that is made up for; default: T / (T + 3 n), for T
+                         tokens and n columns */
+    float damp;       /* share of the inputs' mean square that is added to every column's; default .01 */
+    float shrink;     /* how far different columns' inputs are taken for independent; default .1 */
+    uint64_t memory;  /* bytes of memory to stay within; 0: a quarter of the machine's. With little memory
+                         rounding gets worse, and the plan warns of it */
 } gq_calibration;
 
 typedef struct gq_options {
@@ -123,47 +135,52 @@ typedef struct gq_options {
     const char *input; /* a GGUF, or any shard of a split one */
     const gq_output *outputs;
     size_t n_outputs;
-    const char *out_dir; /* folder for outputs without a path; NULL: the input's. It must be there,
-                            but for a plan alone (dry_run) */
-    const char *imatrix; /* NULL: none */
+    const char *out_dir; /* folder for outputs without a path; NULL: the input's. It must exist, except for a
+                            dry run */
+    const char *imatrix; /* file of importance data; NULL: none */
     int threads;         /* 0: one per core */
     int effort;          /* GQ_EFFORT_* */
+    /* pure: all tensors get the base type of the file type, instead of its mix. strict: a fallback is an
+     * error. force: outputs replace files that are there. allow_requantize: tensors of the input may be
+     * quantized already. leave_output_tensor: output.weight stays as it is. */
     bool pure, strict, force, allow_requantize, leave_output_tensor;
-    const char *output_tensor_type, *token_embedding_type; /* NULL: by the mix */
-    const char *missing_importance; /* type of tensors that the importance data lack and whose own type
-                                       demands them; NULL: that is a failure */
+    const char *output_tensor_type, *token_embedding_type; /* tensor types by name; NULL: by the mix */
+    const char *missing_importance; /* type for tensors whose own type needs importance data and that have
+                                       none; NULL: these are an error */
     gq_list tensor_types;           /* "PATTERN=TYPE", first match wins */
-    gq_list keep;                   /* patterns: tensors that stay as they are */
+    gq_list keep;                   /* patterns of tensors that stay as they are */
+    /* Only importance data whose name contains one of these texts are used; or none of those are. */
     gq_list include_weights, exclude_weights;
-    gq_list override_kv;      /* "KEY=TYPE:VALUE" */
-    const char *prune_layers; /* "3,7,11" */
-    bool keep_split;
-    uint64_t split_max_size;  /* bytes per output shard, 0: do not split */
+    gq_list override_kv;      /* "KEY=TYPE:VALUE": metadata to set; TYPE is int, float, bool or str */
+    const char *prune_layers; /* "3,7,11": layers to leave out, counted from 0; NULL: none */
+    bool keep_split;          /* as many shards as the input has, with the same tensors in each */
+    uint64_t split_max_size;  /* bytes of an output's shard, at most; 0: do not split */
     bool imatrix_path;        /* store the importance file's path as given, not its base name */
-    uint32_t part, parts;     /* this process does the part-th (1..parts) share; 0, 0: all */
-    bool join;                /* finish a file whose shares are all done */
-    bool dry_run;             /* only the plan: no file but measure_file is written, none is in its way */
-    const char *measure_file; /* where what a target measures is kept for the next time; NULL:
+    uint32_t part, parts;     /* do only the part-th (1..parts) share of the work; 0, 0: all of it */
+    bool join;                /* finish files whose parts are all done */
+    bool dry_run;             /* only the plan: nothing but measure_file is written, and outputs may exist */
+    const char *measure_file; /* file in which a target's measurements are kept for the next time; NULL:
                                  INPUT.gquant-measure; "": nowhere */
-    const struct gq_callbacks *callbacks; /* while measuring; NULL: none */
-    uint32_t sync_ms; /* how often gq_run makes finished work safe from a crash; 0: every two seconds */
-    const gq_calibration *calibration; /* NULL: none. Not beside importance data, of which it knows more */
-    gq_list transpose; /* patterns: matrices to write transposed (docs/formats.md), or back if they are */
+    const struct gq_callbacks *callbacks; /* called while the plan measures; NULL: none */
+    uint32_t sync_ms; /* milliseconds after which gq_run makes finished work safe from a crash; 0: 2,000 */
+    const gq_calibration *calibration; /* NULL: none. Not together with importance data */
+    gq_list transpose; /* patterns of matrices to write transposed (docs/formats.md), or back if they are
+                          transposed already */
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */
 typedef struct gq_conflict {
-    size_t first, second; /* their offsets in gq_options; a target's is that of `outputs` */
+    size_t first, second; /* their offsets in gq_options; for a target, that of `outputs` */
     const char *why;
     uint64_t reserved[4];
 } gq_conflict;
-/* The first two members in conflict; NULL: none. gq_plan_new refuses them, too, with words of its own; this
- * tells before anything is read. */
+/* Returns the first pair of members in conflict; NULL: there is none. gq_plan_new refuses them, too, in words
+ * of its own; this call finds them before anything is read. */
 GQ_API const gq_conflict *gq_options_conflict(const gq_options *options);
 
-/* The PATTERN=TYPE items in a text of n bytes, as recipe files have them: separated by white space, or by a
- * comma behind a type; # begins a comment. `name` is for messages, NULL: no file. Free with gq_recipe_free.
- */
+/* Reads the PATTERN=TYPE items in a text of n bytes, as recipe files have them: separated by white space, or
+ * by a comma behind a type; # begins a comment. `name` is for messages; NULL: the text is from no file. Free
+ * *r with gq_recipe_free. */
 typedef struct gq_recipe {
     size_t n;
     char **items;
@@ -178,17 +195,17 @@ typedef struct gq_tensor {
     const char *name;        /* in the output */
     const char *source_name; /* in the input (they differ where layers are pruned) */
     uint64_t ne[4], n_weights;
-    uint32_t n_dims;         /* as written: without trailing ones, but in image models as in the input */
-    uint32_t from, to;       /* tensor types */
-    uint32_t wanted;         /* type before the row-length check; differs from `to` for a fallback */
-    uint64_t fallback_bytes; /* of out_bytes, what a fallback costs beyond the wanted type */
+    uint32_t n_dims;   /* as written: without trailing dimensions of 1, but in image models as in the input */
+    uint32_t from, to; /* tensor types */
+    uint32_t wanted;   /* the type by the rules; not `to` where its blocks do not fit the rows: a fallback */
+    uint64_t fallback_bytes; /* the part of out_bytes that a fallback costs beyond the wanted type */
     const char *why;         /* why kept, fallen back, or chosen by an option; "" for the plain rule */
     uint64_t in_bytes, out_bytes;
     gq_coverage importance;
-    uint64_t experts,
-        experts_unseen; /* matrices with importance data of their own; of these, never activated */
-    bool calibrated;    /* rounded by what flows into it, where the run finds that to be better */
-    bool transposed;    /* the output has its matrices transposed */
+    uint64_t experts, experts_unseen; /* matrices (experts) that have importance data of their own; of these,
+                                         those that no token reached */
+    bool calibrated; /* rounded by its inputs (gq_calibration), as far as the run finds that to be better */
+    bool transposed; /* the output has its matrices transposed */
     uint64_t reserved[3];
 } gq_tensor;
 
@@ -197,123 +214,135 @@ typedef struct gq_summary {
     const char *path; /* of the output (first shard's, when split) */
     const char *filetype;
     uint64_t n_tensors, n_weights;
-    uint64_t in_bytes;                    /* tensor data read */
-    uint64_t out_bytes;                   /* tensor data written */
+    uint64_t in_bytes;                    /* bytes of tensor data that are read */
+    uint64_t out_bytes;                   /* bytes of tensor data that are written */
     uint64_t file_bytes;                  /* size of the output, all shards together */
-    uint64_t n_fallbacks, fallback_bytes; /* fallbacks, and bytes they cost beyond the wanted types */
-    uint64_t n_without_importance;        /* tensors quantized without data although there is such data */
+    uint64_t n_fallbacks, fallback_bytes; /* tensors with a fallback, and the bytes that these cost */
+    uint64_t n_without_importance;        /* tensors quantized without importance, though data were given */
     uint64_t n_experts_unseen;
 } gq_summary;
 
 typedef struct gq_plan gq_plan;
+/* Makes a plan; NULL: *e says why not. Nothing that `options` points to is needed afterwards. In the
+ * functions below, `output` is an index into options->outputs. */
 GQ_API gq_plan *gq_plan_new(const gq_options *options, gq_error *e);
 GQ_API void gq_plan_free(gq_plan *plan);
 GQ_API const gq_summary *gq_plan_summary(const gq_plan *plan, size_t output);
 GQ_API size_t gq_plan_outputs(const gq_plan *plan);
-/* Tensors in output order. */
+/* The *n tensors of an output, in its order. */
 GQ_API const gq_tensor *gq_plan_tensors(const gq_plan *plan, size_t output, size_t *n);
 /* Things the user should know before the work starts, one sentence each. */
 GQ_API const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n);
-/* The file from which measurements came, or in which they are kept now; NULL: there is none. */
+/* The file that a target's measurements came from, or that keeps them now; NULL: there is none. */
 GQ_API const char *gq_plan_measure_file(const gq_plan *plan);
-/* Seconds that it took to make the plan: with a target mostly to measure. */
+/* Seconds that it took to make the plan; with a target, mostly for measuring. */
 GQ_API double gq_plan_seconds(const gq_plan *plan);
 typedef struct gq_calibration_facts {
     size_t size;
-    const char *text; /* its name, without folders; NULL: drawn at random */
+    const char *text; /* the text's name, without folders; NULL: tokens drawn at random */
     uint32_t context;
     uint64_t windows, tokens;
-    uint64_t held_back; /* of the windows: matrices are checked with these */
+    uint64_t held_back; /* windows, of these, that only check the matrices */
     uint64_t columns;   /* of the widest matrix */
-    uint64_t width;    /* columns whose inputs are seen together; less than `columns` where memory is short */
-    double per_column; /* tokens per column of the matrix that has the fewest */
+    uint64_t width;     /* columns considered together; less than `columns` where memory is short */
+    double per_column;  /* tokens per column of the matrix that has the fewest */
     uint64_t layers, layers_finished; /* by an earlier run, which will be continued */
     uint64_t windows_at_once, experts_at_once;
     uint64_t memory;       /* bytes that the process takes at most */
     uint64_t disk;         /* bytes beside the outputs until they are done */
     bool states_in_file;   /* they do not fit into memory, and are read from there */
-    double work;           /* floating-point operations, about */
-    bool has_trials;       /* types are chosen for a target */
-    uint64_t trial_layers; /* layers whose tensors' effect on the predictions is tried for it; 0: presumed */
+    double work;           /* floating-point operations, approximately */
+    bool has_trials;       /* there is a target, for which trials may be run */
+    uint64_t trial_layers; /* layers in which the effect of each tensor's error on the predictions is tried;
+                              0: none, it is estimated */
 } gq_calibration_facts;
 GQ_API const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan); /* NULL: there is none */
-/* The types of an output as recipe files have them, for the same types at any file type that quantizes: items
- * for all tensors that a file type decides. malloc'ed; NULL: no memory. */
+/* Returns the types of an output's tensors as the text of a recipe file. With it, any file type that
+ * quantizes gives the same types: it has items for all tensors whose type a file type decides. malloc'ed;
+ * NULL: no memory. */
 GQ_API char *gq_plan_recipe(const gq_plan *plan, size_t output, gq_error *e);
 
 /* ---- the work ---- */
 typedef struct gq_loss {
     uint64_t n;       /* elements; 0: not measured (kept byte for byte) */
     double x2, e2;    /* sum of x^2 and of (x - x')^2, x' being what the file decodes to */
-    double wx2, we2;  /* the same under importance (or moments); 0 where there is none */
+    double wx2, we2;  /* the same sums with each square multiplied by its column's importance (or under
+                         moments); 0 where there is none */
     double max_error; /* largest |x - x'| */
     uint32_t crc32;   /* of the tensor's bytes in the output */
     uint64_t reserved[4];
 } gq_loss;
-GQ_API double gq_loss_rmse(const gq_loss *l);     /* sqrt(e2 / n) */
+GQ_API double gq_loss_rmse(const gq_loss *l);     /* sqrt(e2 / n), in units of the weights */
 GQ_API double gq_loss_relative(const gq_loss *l); /* sqrt(e2 / x2) */
 GQ_API double gq_loss_weighted(const gq_loss *l); /* sqrt(we2 / wx2); NaN without importance */
 GQ_API double gq_loss_snr_db(const gq_loss *l);   /* 10 log10(x2 / e2); infinity when nothing was lost */
 
 typedef struct gq_progress {
     size_t size;
-    uint64_t bytes_done, bytes_total; /* of tensor data to read */
+    /* Of tensor data to read; where a model is run, they stand for its work. */
+    uint64_t bytes_done, bytes_total;
     uint64_t weights_done;
     double seconds; /* since the call was made */
-    /* Parts of bytes_done and weights_done that an earlier run had finished, and of seconds that went into
-     * looking at them, or into calibrating. They say nothing about this run's speed. */
+    /* The parts of bytes_done and weights_done that an earlier run had finished, and the part of seconds that
+     * went into checking them, or into calibrating. For this run's speed subtract them. */
     uint64_t bytes_resumed, weights_resumed;
     double seconds_resumed;
-    const char *tensor; /* the first that is not done yet; NULL: none in particular */
-    uint64_t tokens;    /* of a text that models are run on; 0: there is none */
+    const char *tensor; /* the first that is not done yet, or the layer at work; NULL: none in particular */
+    uint64_t tokens;    /* tokens of the text that models are run on; 0: there is none */
 } gq_progress;
 
-/* The result of calibrating a tensor. Sums are over held-back tokens, with its inputs X in the original model
- * and Y in the rounded one. */
+/* The result of calibrating a tensor W, which became Q. The sums are over held-back tokens; X are the
+ * tensor's inputs in the original model, Y those in the rounded one. */
 typedef struct gq_rounding {
-    uint64_t matrices;  /* 0: was not calibrated; all that follows is zero */
-    uint64_t plain;     /* of these, written as without calibration, which was better or all there was */
-    uint64_t unchecked; /* and those that no held-back token reached */
-    double power;       /* |X W|^2 */
-    double searched, written; /* |X W - Y Q|^2 as without calibration, and as written */
-    uint64_t codes, ends;     /* codes; and those at an end of their range that a weight lay beyond */
-    uint64_t tokens;          /* that its inputs were seen of; of experts the fewest */
-    uint64_t width;           /* columns whose inputs were seen together */
-    float damp;               /* the most that was needed */
-    const char *why;          /* of plain matrices, the first one's reason; "" */
+    uint64_t matrices;        /* 0: was not calibrated; all that follows is zero, and `why` "" */
+    uint64_t plain;           /* of these, encoded without error feedback, as `why` says */
+    uint64_t unchecked;       /* of these, reached by no held-back token, so that nothing was compared */
+    double power;             /* |X W|^2 */
+    double searched, written; /* |X W - Y Q|^2 without error feedback, and as written */
+    /* Codes, and those of them at an end of their range because the weight lay beyond it. */
+    uint64_t codes, ends;
+    uint64_t tokens; /* tokens whose inputs were collected; of experts, the fewest of any */
+    uint64_t width;  /* columns whose inputs were considered together */
+    float damp;      /* the largest damping that a matrix needed */
+    const char *why; /* reason for the first plain matrix; "": there is none */
     uint64_t reserved[4];
 } gq_rounding;
 
 typedef struct gq_callbacks {
     size_t size;
     void *user;
-    /* Both are called from one thread at a time, which holds up the others: be quick, and do not end the
-     * program, whose unfinished files would stay. */
+    /* Each callback may be NULL. These two are called from one thread at a time, while others may wait for
+     * it: be quick, and do not end the program, as its unfinished files would stay. */
     void (*progress)(void *user, const gq_progress *progress);
     void (*tensor_done)(void *user, size_t output, size_t tensor, const gq_loss *loss);
-    /* Asked now and then, from any thread; true: finish the chunks in hand and stop with GQ_INTERRUPTED. */
+    /* Asked now and then, from any thread, also from several at once; true: finish the chunks in hand and
+     * stop with GQ_INTERRUPTED. */
     bool (*cancelled)(void *user);
 } gq_callbacks;
 
 typedef struct gq_results gq_results;
-/* Do the plan. On failure nothing is left under any output's name, unless all files were whole already and
- * only some lack their names; where the message says that the same command goes on from what is done, so does
- * gq_run with this plan. callbacks may be NULL. *results is what the run has found, of one that has failed as
- * far as it came (NULL: there was no memory for it); results may be NULL, too. Signals are left as they are;
- * a file that RLIMIT_FSIZE forbids is a failure before the work, not a SIGXFSZ. */
+/* Carries a plan out: writes all outputs and measures what was lost. callbacks may be NULL, and so may
+ * results. *results gets what the run has found, also after a failure, as far as it came; NULL: there was no
+ * memory for it. The caller frees it.
+ *
+ * On failure no output has its name, unless all files were whole already and only some lacked their names.
+ * Where the message says that the same command goes on from what is done, so does gq_run with this plan.
+ * Signals are left as they are: a file that RLIMIT_FSIZE forbids is a failure before the work, not a SIGXFSZ.
+ */
 GQ_API bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **results, gq_error *e);
 GQ_API void gq_results_free(gq_results *r);
-/* Losses of each tensor, in the plan's order. Zeros for tensors that have not been done, or of which this run
- * did a part only. */
+/* The loss of each tensor, in the plan's order: *n of them. All zeros: the tensor was not done, or this run
+ * did only a part of it. */
 GQ_API const gq_loss *gq_results_losses(const gq_results *r, size_t output, size_t *n);
-/* Roundings of each tensor, in the plan's order. NULL, n 0: nothing was calibrated. */
+/* The rounding of each tensor, in the plan's order: *n of them. NULL and 0: nothing was calibrated. */
 GQ_API const gq_rounding *gq_results_roundings(const gq_results *r, size_t output, size_t *n);
-/* Errors of a tensor's outputs, sqrt(searched / power), and of what was written; NaN: unknown. */
+/* Relative error of a tensor's outputs: sqrt(searched / power), and sqrt(written / power); NaN: unknown. */
 GQ_API double gq_rounding_searched(const gq_rounding *r);
 GQ_API double gq_rounding_written(const gq_rounding *r);
-/* How far it came, what of that had been done before, and the seconds of the whole call. No tensor. */
+/* How far the run came, what of that an earlier run had done, and the seconds of the whole call. `tensor` is
+ * NULL. */
 GQ_API const gq_progress *gq_results_progress(const gq_results *r);
-/* Things that the user should know of the run, one sentence each. */
+/* Things that the user should know about the run, one sentence each. */
 GQ_API const char *const *gq_results_warnings(const gq_results *r, size_t *n);
 
 /* ---- arrays in memory ----
@@ -326,24 +355,27 @@ typedef struct gq_array_options {
     int effort;              /* GQ_EFFORT_* */
     int threads;             /* 0: one per core */
     const gq_callbacks *callbacks;
-    /* In place of importance: the inputs' second moments, cols x cols: the mean of y y^T over inputs y that
-     * the rows are multiplied with; importance is its diagonal. What rounding a column loses the columns
-     * behind it make good (not in types of single numbers). Of each row that or search alone is taken, as
-     * its error under these moments is less; wx2 and we2 are such errors, w H w^T. Takes the time of a
-     * factorization, cols^3. NULL: none. */
+    /* In place of importance: the second moments H of the inputs, cols x cols, the mean of y y^T over the
+     * inputs y that the rows are multiplied with. Importance is then their diagonal, and columns make up for
+     * the rounding errors of those before them. Each row gets that result or search's alone, whichever has
+     * the smaller error under H; a loss's wx2 and we2 are such sums, w H w^T. Not for types of single
+     * numbers. Takes the time of a factorization, about cols^3. NULL: none. */
     const float *moments;
-    float damp, shrink; /* of moments; as in gq_calibration */
+    float damp, shrink; /* used with moments, as in gq_calibration */
 } gq_array_options;
-/* Bytes of rows x cols in a type. Fails where rows are no whole blocks, or it is more than memory can hold.
- */
+/* *bytes: what rows x cols elements take in a type. Fails where a row is no whole number of blocks, or where
+ * memory cannot hold so much. */
 GQ_API bool gq_array_bytes(uint32_t type, uint64_t rows, uint64_t cols, size_t *bytes, gq_error *e);
-/* Into `to`, which has the `bytes` that gq_array_bytes tells. options may be NULL, as well as loss. All of x
- * has to be finite, and within what the type can hold: GQ_BAD_WEIGHTS. */
+/* Encodes x, rows x cols weights, into `to`, which has as many bytes as gq_array_bytes says. options and loss
+ * may be NULL. Fails with GQ_BAD_WEIGHTS where a weight is not finite or beyond what the type can hold. */
 GQ_API bool gq_encode(uint32_t type, uint64_t rows, uint64_t cols, const float *x,
                       const gq_array_options *options, void *to, size_t bytes, gq_loss *loss, gq_error *e);
+/* Decodes blocks into x, rows x cols floats. `bytes` has to be what gq_array_bytes says. threads: 0: one per
+ * core. */
 GQ_API bool gq_decode(uint32_t type, uint64_t rows, uint64_t cols, const void *blocks, size_t bytes, float *x,
                       int threads, gq_error *e);
-/* out[row] = the row times x, as kernels of a runtime compute it: of blocks x is rounded to 16 bits. */
+/* Multiplies each row with x, cols numbers below 2^100: out[row] is their product, as programs that run
+ * models compute it. For types of blocks x is rounded to 16 bits. */
 GQ_API bool gq_dot(uint32_t type, uint64_t rows, uint64_t cols, const void *blocks, size_t bytes,
                    const float *x, float *out, int threads, gq_error *e);
 
@@ -357,7 +389,7 @@ typedef struct gq_value {
         double as_float;
         bool as_bool;
         struct {
-            const char *text; /* not NUL-terminated, may hold anything */
+            const char *text; /* `length` bytes, not NUL-terminated; may hold anything */
             uint64_t length;
         };
     };
@@ -365,27 +397,30 @@ typedef struct gq_value {
 
 typedef struct gq_metadata {
     const char *key;
-    const char *type; /* "u32"; of a list, its elements' */
+    const char *type; /* "u32"; of a list, the type of its elements */
     bool list;
-    uint64_t count; /* values: 1, or the list's length */
-    const void *raw;
+    uint64_t count;  /* number of values: 1, or the length of the list */
+    const void *raw; /* for gq_metadata_values */
     uint64_t reserved[4];
 } gq_metadata;
-/* The first values, at most n; returns how many there are. */
+/* Gets the first values, at most n of them, and returns how many it has got. Texts point into the model.
+ * Whole numbers
+ * are GQ_SIGNED, or GQ_UNSIGNED where int64_t cannot hold them. Lists within lists are GQ_NESTED, without a
+ * value. */
 GQ_API size_t gq_metadata_values(const gq_metadata *m, gq_value *values, size_t n);
 
 typedef struct gq_stored { /* a tensor in a file */
     const char *name;
     uint64_t ne[4], n_weights;
-    uint32_t n_dims; /* as stored */
+    uint32_t n_dims; /* number of dimensions, as stored */
     uint32_t type, shard;
-    bool transposed;        /* its matrices are stored so, as the file says */
-    uint64_t bytes, offset; /* from the start of the shard's file */
+    bool transposed;        /* the file says that its matrices are stored transposed */
+    uint64_t bytes, offset; /* `offset` is from the beginning of the shard's file */
     uint64_t reserved[4];
 } gq_stored;
 
 typedef struct gq_model gq_model;
-/* Any shard's path opens the whole model. Structure is checked, no weight is read. */
+/* Opens a model; the path of any shard opens all of it. The structure is checked, and no weight is read. */
 GQ_API gq_model *gq_model_open(const char *path, gq_error *e);
 GQ_API void gq_model_close(gq_model *m);
 typedef struct gq_model_facts {
@@ -398,14 +433,15 @@ GQ_API const char *gq_model_path(const gq_model *m, uint32_t shard);       /* as
 GQ_API const gq_metadata *gq_model_metadata(const gq_model *m, size_t *n); /* the first shard's, in order */
 GQ_API const gq_stored *gq_model_tensors(const gq_model *m, size_t *n);    /* by shard and offset */
 
-/* The number of a tensor, or of a pair of metadata; SIZE_MAX: there is none of that name. */
+/* The index of a tensor, or of a metadata pair, in the arrays above; SIZE_MAX: there is none of that name. */
 GQ_API size_t gq_model_find(const gq_model *m, const char *tensor);
 GQ_API size_t gq_model_find_key(const gq_model *m, const char *key);
-/* n weights of a tensor from `first` on, as float32; both whole blocks. Weights are taken as they come,
- * finite or not. */
+/* Reads n weights of a tensor from element `first` on, as float32; `first` and n are whole blocks. Values
+ * need not be finite. */
 GQ_API bool gq_model_read(const gq_model *m, size_t tensor, uint64_t first, uint64_t n, float *x,
                           gq_error *e);
-/* The same as they are stored: gq_array_bytes of one row of n tells how much that is. */
+/* Reads the same weights as they are stored; gq_array_bytes of one row of n columns says how many bytes that
+ * is. */
 GQ_API bool gq_model_read_stored(const gq_model *m, size_t tensor, uint64_t first, uint64_t n, void *to,
                                  gq_error *e);
 
@@ -413,29 +449,31 @@ GQ_API bool gq_model_read_stored(const gq_model *m, size_t tensor, uint64_t firs
 typedef struct gq_draft gq_draft;
 GQ_API gq_draft *gq_draft_new(gq_error *e);
 GQ_API void gq_draft_free(gq_draft *d);
-/* Metadata, in the order in which they are set; one that is there already moves to the end. type: "u8", "i8",
- * "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64", "bool" or "string", as gq_metadata has it. A value
- * that the type cannot hold is refused. list: n of them; else n is 1. */
+/* Sets a metadata pair. Pairs are written in the order in which they are set; one that is there already moves
+ * to the end. type: "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64", "bool" or "string",
+ * as in gq_metadata. list: the value is a list of n elements; else n is 1. A value that the type cannot hold
+ * is refused. */
 GQ_API bool gq_draft_set(gq_draft *d, const char *key, const char *type, bool list, const gq_value *values,
                          size_t n, gq_error *e);
+/* Removes a metadata pair; nothing happens where there is none. */
 GQ_API void gq_draft_remove(gq_draft *d, const char *key);
-/* All metadata of a model, but for those that tell of its shards. */
+/* Copies all metadata of a model, except pairs about its shards. */
 GQ_API bool gq_draft_copy(gq_draft *d, const gq_model *from, gq_error *e);
-/* The next tensor: ne[0] is the length of its rows, n_dims 1 to 4. The bytes are borrowed until the draft is
- * freed, and as many as the type and the dimensions ask for. */
+/* Adds the next tensor. n_dims is 1 to 4, ne[0] the length of a row. `bytes` has to be what type and
+ * dimensions take. data is borrowed until the draft is freed. */
 GQ_API bool gq_draft_add(gq_draft *d, const char *name, uint32_t n_dims, const uint64_t *ne, uint32_t type,
                          const void *data, size_t bytes, gq_error *e);
 /* Writes the model as gq_write_whole does. */
 GQ_API bool gq_draft_write(gq_draft *d, const char *path, bool replace, gq_error *e);
 
-typedef struct gq_memory { /* bytes that a model takes besides its weights, when llama.cpp runs it */
+typedef struct gq_memory { /* bytes that llama.cpp takes for a model besides its weights, estimated */
     size_t size;
     uint64_t context, context_trained; /* tokens; trained 0: unknown */
     uint64_t cache_bytes;              /* keys and values of all layers in F16; 0: unknown, or none */
-    uint64_t buffer_bytes;             /* an allowance for what it works in */
+    uint64_t buffer_bytes;             /* working memory, approximately */
 } gq_memory;
-/* For a context of so many tokens; 0: 8192, or what the model was made for if that is less. to->size is set
- * by the caller, and tells how much of *to there is to fill. */
+/* Estimates the memory for a context of so many tokens; 0: 8192, or what the model was made for if that is
+ * less. The caller sets to->size, which says how much of *to is to be filled. */
 GQ_API void gq_model_memory(const gq_model *m, uint64_t context, gq_memory *to);
 
 /* ---- comparing models ---- */
@@ -450,14 +488,17 @@ typedef struct gq_comparison_request {
 } gq_comparison_request;
 
 typedef struct gq_comparison gq_comparison;
-/* How far the copies' weights are from the original's, tensor by tensor, whatever types they have and whoever
- * wrote them; also under importance, where there is data. The original is read once. Tensors that cannot be
- * compared are named in warnings; a copy with nothing to compare is a failure. */
+/* Measures how far the copies' weights are from the original's, tensor by tensor, whatever types they have
+ * and whoever wrote them; with importance data, also weighted by it. The original is read once. Tensors that
+ * cannot be compared are named in warnings; a copy with nothing to compare is a failure. */
 GQ_API gq_comparison *gq_compare(const gq_comparison_request *r, gq_error *e);
 GQ_API void gq_comparison_free(gq_comparison *c);
-GQ_API const gq_summary *gq_comparison_summary(const gq_comparison *c, size_t copy); /* in: the original's */
-/* Tensors compared, in the original's order, from its type to the copy's; which of the original's each is;
- * and how far they are apart. n of a loss is 0 where the bytes are the same. */
+/* The copy's path, file type and size, and sums over the tensors compared; in_bytes is of the original's
+ * tensors. */
+GQ_API const gq_summary *gq_comparison_summary(const gq_comparison *c, size_t copy);
+/* The *n tensors compared, in the original's order; `from` is the original's type, `to` the copy's. In the
+ * same order: the index of each among the original's tensors, and its loss, whose n is 0 where the bytes are
+ * the same. */
 GQ_API const gq_tensor *gq_comparison_tensors(const gq_comparison *c, size_t copy, size_t *n);
 GQ_API const size_t *gq_comparison_numbers(const gq_comparison *c, size_t copy);
 GQ_API const gq_loss *gq_comparison_losses(const gq_comparison *c, size_t copy);
@@ -465,7 +506,7 @@ GQ_API const char *const *gq_comparison_warnings(const gq_comparison *c, size_t 
 GQ_API double gq_comparison_seconds(const gq_comparison *c);
 
 /* ---- verifying a file ---- */
-typedef struct gq_checksum { /* what a report says of a tensor */
+typedef struct gq_checksum { /* what a report says about a tensor */
     const char *name;
     uint32_t crc32;
 } gq_checksum;
@@ -474,50 +515,52 @@ typedef struct gq_verdict {
     const char *name;
     uint32_t type;
     uint32_t crc32;      /* of the tensor's bytes */
-    bool decoded;        /* false: the type has no decoder, so that only the checksum could be looked at */
+    bool decoded;        /* false: the type has no decoder, so only the checksum was looked at */
     bool expected;       /* the checksum was compared */
     const char *problem; /* "": none */
     uint64_t reserved[4];
 } gq_verdict;
 
-typedef struct gq_verified_type { /* of a sample of each tensor: a sixteenth */
+typedef struct gq_verified_type { /* checks of decoders, on a sixteenth of each tensor */
     uint32_t type;
     size_t tensors, problems;
-    uint64_t compared; /* weights, all ways of decoding them agreed */
-    double worst;      /* a product with a vector, how far from that of the plain decoder; 1: the tolerance */
+    uint64_t compared; /* weights for which all ways of decoding agreed */
+    double worst; /* largest distance of a fast product with a vector from the plain one; 1: the tolerance */
     uint64_t reserved[4];
 } gq_verified_type;
 
 typedef struct gq_verification gq_verification;
-/* Reads the whole file: values and scales finite, codes in range, kernels, plain decoders
- * and products with a vector of one mind,
- * shards written together, and checksums as expected (n of them; 0: none are). NULL when it cannot be read;
- * problems are in the verdicts.
- */
+/* Reads the whole file and checks it: values and scales are finite, codes in range; fast decoders, plain
+ * decoders and products with a vector agree; shards were written together; and checksums are those expected
+ * (n of them; 0: none is). Problems that it finds are in the verdicts; NULL where the file cannot be read or
+ * the work was stopped. */
 GQ_API gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t n, int threads,
                                   const gq_callbacks *callbacks, gq_error *e);
 GQ_API void gq_verification_free(gq_verification *v);
-GQ_API const gq_verdict *gq_verification_verdicts(const gq_verification *v, size_t *n);    /* per tensor */
-GQ_API const gq_verified_type *gq_verification_types(const gq_verification *v, size_t *n); /* that it has */
+GQ_API const gq_verdict *gq_verification_verdicts(const gq_verification *v, size_t *n); /* one per tensor */
+/* One per type in the file. */
+GQ_API const gq_verified_type *gq_verification_types(const gq_verification *v, size_t *n);
 /* Expected tensors that the file does not have. */
 GQ_API const char *const *gq_verification_missing(const gq_verification *v, size_t *n);
-/* About the work, not the file. */
+/* Warnings about the work, not about the file. */
 GQ_API const char *const *gq_verification_warnings(const gq_verification *v, size_t *n);
 
 /* ---- the speed of a model ---- */
 typedef struct gq_speed_type {
     uint32_t type;
     uint64_t matrices, weights, bytes;
-    double seconds;      /* of the products; types share a file's by what they took of all threads' time */
-    double read_seconds; /* of reading the same bytes and doing nothing else, in turn with the products */
+    /* Of the products: a file's seconds, divided among its types by the time that threads spent on each. And
+     * of only reading the same bytes, measured in turn with the products. */
+    double seconds;
+    double read_seconds;
     uint64_t reserved[4];
 } gq_speed_type;
 typedef struct gq_speed_file {
     const char *path;
     uint64_t file_bytes;
-    uint64_t matrices, weights, bytes; /* that one token is multiplied with; of experts, those it uses */
+    uint64_t matrices, weights, bytes; /* what one token is multiplied with; of experts, those it uses */
     double seconds, read_seconds;
-    gq_speed_type *types; /* those it has, by number */
+    gq_speed_type *types; /* the n_types types that it has, by number */
     size_t n_types;
     uint64_t reserved[4];
 } gq_speed_file;
@@ -530,9 +573,9 @@ typedef struct gq_speed_request {
 } gq_speed_request;
 
 typedef struct gq_speed gq_speed;
-/* How long it takes here to multiply all matrices of each model with a vector once, as for every token that
- * the model makes: an upper bound for tokens per second, without attention, norms and the like. A model is
- * read into memory for that, up to 1 GiB of it at a time. */
+/* Measures how long this machine takes to multiply all matrices of each model with a vector once, as for
+ * every token that a model makes. From that follows an upper bound for tokens per second, as attention, norms
+ * and the like are left out. A model is read into memory for that, up to 1 GiB of it at a time. */
 GQ_API gq_speed *gq_speed_measure(const gq_speed_request *r, gq_error *e);
 GQ_API void gq_speed_free(gq_speed *v);
 GQ_API const gq_speed_file *gq_speed_files(const gq_speed *v, size_t *n);
@@ -541,38 +584,39 @@ GQ_API const char *const *gq_speed_warnings(const gq_speed *v, size_t *n);
 
 /* ---- importance data as a thing of its own ---- */
 typedef struct gq_imatrix gq_imatrix;
-GQ_API gq_imatrix *gq_imatrix_open(const char *path, gq_error *e); /* values are checked, too */
+GQ_API gq_imatrix *gq_imatrix_open(const char *path, gq_error *e); /* checks the values, too */
 GQ_API void gq_imatrix_free(gq_imatrix *m);
 
 typedef struct gq_imatrix_facts {
     size_t size;
-    bool legacy;                      /* the .dat layout, whose counts are calls, not tokens */
+    bool legacy;                      /* it is the .dat layout, whose counts are calls, not tokens */
     uint32_t chunk_count, chunk_size; /* 0: not stored */
     size_t n_entries, n_datasets;
     const char *const *datasets;
-    const char *warnings; /* lines, "" when there are none */
+    const char *warnings; /* lines of text; "": there are none */
 } gq_imatrix_facts;
 GQ_API const gq_imatrix_facts *gq_imatrix_summary(const gq_imatrix *m);
 
-/* Numbers of one entry, over the mean squared activations of all columns that a token reached. Shares are 0
- * to 1; what is not defined is NaN. */
+/* Statistics of one entry, over the mean squared activations of all columns that a token reached. Shares are
+ * 0 to 1; a number that is not defined is NaN. */
 typedef struct gq_imatrix_row {
     const char *name, *role; /* role: the name behind "blk.N." */
     int64_t layer;           /* -1: none */
     uint64_t values, experts, experts_unseen;
-    const float *counts; /* tokens of each expert, or of all; in the .dat layout calls */
+    const float *counts; /* `experts` of them: tokens that reached each expert, or one number for all; in the
+                            .dat layout calls */
     double sum, min, max, mean, deviation;
-    double active;            /* share above 0.00001 */
-    double entropy, evenness; /* bits; and as a share of the most that so many columns can have */
-    double outliers;          /* share more than one deviation above the mean */
+    double active;            /* share of columns above 0.00001 */
+    double entropy, evenness; /* in bits; and as a share of the most that so many columns can have */
+    double outliers;          /* share of columns more than one deviation above the mean */
     double cosine;            /* similarity with the same role one layer earlier */
     uint64_t reserved[4];
 } gq_imatrix_row;
-GQ_API const gq_imatrix_row *gq_imatrix_rows(const gq_imatrix *m, size_t *n); /* by name */
+GQ_API const gq_imatrix_row *gq_imatrix_rows(const gq_imatrix *m, size_t *n); /* *n rows, sorted by name */
 
-/* Mean squared activations of one of an entry's matrices (experts have one each), one per column: importance
- * for gq_encode. n: how many there are, the entry's values over its matrices. Where no token came by all
- * are 1. */
+/* Gets the mean squared activations of one matrix of an entry (experts have one each), one per column:
+ * importance for gq_encode. row: index in gq_imatrix_rows. n: the number of columns, the entry's values
+ * divided by its matrices. If no token reached the matrix, all are 1. */
 GQ_API bool gq_imatrix_columns(const gq_imatrix *m, size_t row, uint64_t matrix, float *to, size_t n,
                                gq_error *e);
 
@@ -580,32 +624,34 @@ GQ_API bool gq_imatrix_columns(const gq_imatrix *m, size_t row, uint64_t matrix,
 typedef struct gq_imatrix_cover {
     const char *name;
     uint64_t columns, matrices;
-    bool has_entry, fits;           /* an entry of the weight's name; of the weight's size */
-    uint64_t experts, experts_seen; /* matrices counted by themselves; of these, reached by a token */
+    bool has_entry, fits; /* there is an entry of the weight's name; it has the weight's size */
+    /* Matrices with a count of their own; of these, those that a token reached. */
+    uint64_t experts, experts_seen;
     double smallest_count;
     uint64_t reserved[4];
 } gq_imatrix_cover;
 typedef struct gq_imatrix_coverage {
     size_t size;
     size_t n, n_unused;
-    gq_imatrix_cover *weights; /* all that a quantizer would touch */
-    const char **unused;       /* entries that no such weight has */
+    gq_imatrix_cover *weights; /* n of them: all weights that a quantizer would change */
+    const char **unused;       /* names of n_unused entries that belong to no such weight */
     gq_model *model;           /* holds the names */
     size_t n_unknown;
-    const char **unknown; /* of the unused ones, in the same order, those that no tensor of the model has */
+    const char **unknown; /* of the unused names, in the same order, those of no tensor of the model */
 } gq_imatrix_coverage;
 GQ_API gq_imatrix_coverage *gq_imatrix_cover_model(const gq_imatrix *m, const char *model, gq_error *e);
 GQ_API void gq_imatrix_coverage_free(gq_imatrix_coverage *coverage);
 
-/* Add b into a: sums and counts, so that each weighs by its tokens. On failure a is fit for freeing only. */
+/* Adds b's sums and counts to a, so that each text counts by its tokens. After a failure a can only be freed.
+ */
 GQ_API bool gq_imatrix_merge(gq_imatrix *a, const gq_imatrix *b, gq_error *e);
-/* Write the GGUF layout or the .dat layout, as gq_write_whole does. */
+/* Writes the GGUF layout, or else the .dat layout, as gq_write_whole does. */
 GQ_API bool gq_imatrix_write(const gq_imatrix *m, const char *path, bool gguf, bool force, gq_error *e);
 
 /* ---- a text as tokens ---- */
 typedef struct gq_tokenizer gq_tokenizer;
-/* The tokenizer of a model, or of a GGUF that holds nothing but a vocabulary: the ids are those of llama.cpp.
- * Vocabularies that merge by score or rank (tokenizer.ggml.model llama, gpt2, gemma4) are known. */
+/* Opens the tokenizer of a model, or of a GGUF that holds nothing but a vocabulary. Its ids are those of
+ * llama.cpp. It knows vocabularies that merge by score or rank (tokenizer.ggml.model llama, gpt2, gemma4). */
 GQ_API gq_tokenizer *gq_tokenizer_open(const char *path, gq_error *e);
 GQ_API void gq_tokenizer_close(gq_tokenizer *t);
 GQ_API const char *const *gq_tokenizer_warnings(const gq_tokenizer *t, size_t *n);
@@ -618,9 +664,10 @@ typedef struct gq_tokenize_options {
 typedef struct gq_tokens {
     uint32_t *ids; /* malloc'ed */
     size_t n;
-    uint64_t bytes_dropped; /* of the text, for which the vocabulary has no token */
+    uint64_t bytes_dropped; /* bytes of the text for which the vocabulary has no token */
 } gq_tokens;
-/* n bytes (at most 1 GiB), which need not be UTF-8. options may be NULL. Safe from several threads. */
+/* Turns n bytes of text (at most 1 GiB, need not be UTF-8) into tokens. options may be NULL. Free *to with
+ * gq_tokens_free. */
 GQ_API bool gq_tokenize(const gq_tokenizer *t, const char *text, size_t n, const gq_tokenize_options *options,
                         gq_tokens *to, gq_error *e);
 GQ_API void gq_tokens_free(gq_tokens *tokens);
@@ -633,89 +680,90 @@ typedef struct gq_evaluation_request {
     size_t n_copies;
     gq_text text;
     int threads;     /* 0: one per core */
-    uint64_t memory; /* bytes to stay within, as far as one window at a time allows; 0: a quarter of the
-                        machine's */
-    const char
-        *folder; /* for a file with the states of tokens, where they take more; NULL: the current one */
-    const char *logits;  /* a file that gets the original's logits, binary32, all tokens' one after another;
-                            NULL: none */
-    bool replace_logits; /* even where there is such a file */
+    uint64_t memory; /* bytes of memory to stay within, as far as one window at a time allows; 0: a quarter of
+                        the machine's */
+    const char *folder;  /* for a file of states that do not fit into memory; NULL: the current folder */
+    const char *logits;  /* file for the original's logits as binary32, [token][vocabulary]; NULL: none */
+    bool replace_logits; /* replace that file if it is there */
     const gq_callbacks *callbacks;
 } gq_evaluation_request;
 
 typedef struct gq_estimate {
-    double value, error; /* error: one standard error; NaN: unknown */
+    double value, error; /* error: the standard error; NaN: unknown */
 } gq_estimate;
 
 enum { GQ_QUANTILES = 6 }; /* median, 90, 95, 99, 99.9 %, maximum */
 typedef struct gq_evaluated {
     const char *path;
-    const char *filetype; /* "" where it says none */
+    const char *filetype; /* "": the file names none */
     uint64_t file_bytes, tensor_bytes, n_weights;
     gq_estimate perplexity;
-    /* Figures of copies against the original: the mean Kullback-Leibler divergence of the next token's
-     * probabilities, in nats, and its quantiles over tokens; the perplexity as a multiple of the original's;
-     * the root mean square of the change of the right token's probability; in what share of places the
-     * likeliest token is the same. */
+    /* These compare a copy with the original; for the original they are 0. divergence: mean Kullback-Leibler
+     * divergence of the next token's probabilities, in nats; quantiles: of the divergence over tokens. ratio:
+     * the perplexity as a multiple of the original's. rms_change: root mean square change of the right
+     * token's probability. same_top: share of positions where the likeliest token is the same. */
     gq_estimate divergence, ratio, rms_change, same_top;
     double quantiles[GQ_QUANTILES];
     uint64_t reserved[4];
 } gq_evaluated;
 
 typedef struct gq_evaluation gq_evaluation;
-/* Runs the original and all copies side by side, layer by layer, and compares what they expect next after
- * each token; scored is the second half of each window. The copies have the original's architecture, shape
+/* Runs the original and all copies side by side, layer by layer, and compares their predictions of the next
+ * token. The second half of each window is scored. The copies must have the original's architecture, shape
  * and vocabulary. */
 GQ_API gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e);
 GQ_API void gq_evaluation_free(gq_evaluation *v);
-/* 0 is the original, its copies follow. */
+/* The *n models: 0 is the original, its copies follow. */
 GQ_API const gq_evaluated *gq_evaluation_models(const gq_evaluation *v, size_t *n);
-/* The mean divergence of model a less that of model b; both are copies. The places are the same for both, so
- * its error is smaller than theirs. */
+/* The mean divergence of model a minus that of model b; both are copies. As both are scored at the same
+ * positions, its error is smaller than theirs. */
 GQ_API void gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b, gq_estimate *to);
 typedef struct gq_evaluation_facts {
     size_t size;
     const char *architecture;
     uint32_t context;
-    uint64_t windows, tokens, scored; /* tokens that are run, and those of them that are scored */
-    uint64_t peak_bytes;              /* of memory that is taken, at most */
+    uint64_t windows, tokens, scored; /* `tokens` are run; `scored` of them are scored */
+    uint64_t peak_bytes;              /* memory that is taken, at most */
     uint64_t state_bytes;             /* of all tokens' states, in memory or in a file */
     bool states_in_file;
     double seconds;
 } gq_evaluation_facts;
 GQ_API const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v);
-/* Models opened and checked, the text cut into windows, and nothing run: only the summary and warnings tell
- * something of the result. */
+/* Opens and checks the models and cuts the text into windows, but runs nothing. Only the summary and the
+ * warnings of the result mean something. */
 GQ_API gq_evaluation *gq_evaluation_plan(const gq_evaluation_request *r, gq_error *e);
 GQ_API const char *const *gq_evaluation_warnings(const gq_evaluation *v, size_t *n);
-/* Whether the outputs of a plan, which need not be there, can be run and compared with its input: as
- * gq_evaluate finds it once they are. */
+/* Checks that the outputs of a plan, which need not exist yet, can be run and compared with its input: with
+ * the result that gq_evaluate will have once they exist. */
 GQ_API bool gq_evaluation_check(const gq_plan *plan, gq_error *e);
+
 /* ---- making importance data ---- */
 typedef struct gq_importance_request {
     size_t size;
     const char *model;
-    const gq_text *texts; /* one or more, each cut into windows by itself; the first one's context and tokens
+    const gq_text *texts; /* one or more, each cut into windows by itself; the context and tokens of the first
                              hold for all together */
     size_t n_texts;
-    const char *out; /* gets the data in the GGUF layout, or in the .dat layout */
+    const char *out; /* path of the file that gets the data; dat: in the .dat layout, not the GGUF layout */
     bool dat;
     bool force;           /* replace a file that is there */
-    bool output;          /* of the output matrix, too */
+    bool output;          /* make data of the output matrix, too */
     uint32_t part, parts; /* only the part-th (1..parts) share of the windows; 0, 0: all */
     int threads;          /* 0: one per core */
-    uint64_t memory; /* bytes to stay within; 0: a quarter of the machine's, or what a single window needs */
+    uint64_t memory; /* bytes of memory to stay within; 0: a quarter of the machine's, or what a single window
+                        needs */
 } gq_importance_request;
 
 typedef struct gq_importance_plan gq_importance_plan;
-/* Turns texts into tokens and looks at the model's headers. What the request points to is not needed then. */
+/* Turns the texts into tokens and reads the model's headers. What the request points to is not needed
+ * afterwards. */
 GQ_API gq_importance_plan *gq_importance_plan_new(const gq_importance_request *r, gq_error *e);
 GQ_API void gq_importance_plan_free(gq_importance_plan *p);
 typedef struct gq_importance_facts {
     size_t size;
     const char *architecture;
     uint32_t context;
-    uint64_t windows, tokens;         /* of this part */
+    uint64_t windows, tokens;         /* windows and tokens of this part */
     uint64_t layers, layers_finished; /* by an earlier run, which will be continued */
     uint64_t windows_at_once;
     uint64_t memory;     /* bytes that the process takes at most */
@@ -724,23 +772,26 @@ typedef struct gq_importance_facts {
 } gq_importance_facts;
 GQ_API const gq_importance_facts *gq_importance_summary(const gq_importance_plan *p);
 GQ_API const char *const *gq_importance_warnings(const gq_importance_plan *p, size_t *n);
-/* Run the model, a layer at a time, and write the file. What has been finished of an interrupted run is kept
- * beside it; the same request goes on from there. callbacks may be NULL. */
+/* Runs the model, a layer at a time, writes the file, and returns the data, which the caller frees. What an
+ * interrupted run has finished is kept beside the file, and the same request continues from there. callbacks
+ * may be NULL. */
 GQ_API gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e);
 
 /* ---- small files ---- */
-/* All bytes of a regular file, at most `most`, malloc'ed, with a NUL behind them. Never waits for a FIFO. */
+/* Reads all bytes of a regular file into memory: *n of them, malloc'ed, with a NUL behind them. Fails where
+ * there are more than `most`. Never waits for a FIFO. */
 GQ_API char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e);
-/* May a file get this name? One that is there, or a link, is replaced with `replace` only, anything else
- * never; the folder has to be there. */
+/* Checks that a file may get this name. A file or link that is there may be replaced only if `replace` is
+ * set, anything else never. The folder has to exist. */
 GQ_API bool gq_check_target(const char *path, bool replace, gq_error *e);
-/* Whether a file of that name may be written without destroying what is read: it, and the hidden names beside
- * it that files have until they are whole, are none of the inputs by any name, no shard of one that is a
- * model, and not what was measured of a model. Inputs need not be there. */
+/* Checks that writing a file of that name destroys no input. Neither the file nor the hidden names beside it,
+ * which files have until they are whole, may be one of the inputs under any name, a shard of an input that is
+ * a model, or the file of a model's measurements. Inputs need not exist. */
 GQ_API bool gq_check_inputs(const char *path, const char *const *inputs, size_t n, gq_error *e);
-/* Write n bytes to a file that gets its name, if it may, when it is whole and on disk. */
+/* Writes n bytes to a file, which gets its name when it is whole and on disk. gq_check_target says whether it
+ * may. */
 GQ_API bool gq_write_whole(const char *path, bool replace, const void *bytes, size_t n, gq_error *e);
-/* Give back what is said to be malloc'ed, for languages that have no free(). NULL is fine. */
+/* Frees what is said to be malloc'ed, for languages that have no free(). memory may be NULL. */
 GQ_API void gq_free(void *memory);
 
 #ifdef __cplusplus
