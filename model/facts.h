@@ -9,14 +9,14 @@
 typedef struct model_facts {
     const model_kv *kv; /* the model's */
     uint64_t n_kv;
-    const model_kv *set; /* stand in for those of the same key; of several the last one */
+    const model_kv *set; /* pairs that replace those of `kv` with the same key; the last of several counts */
     uint64_t n_set;
     char arch[128]; /* general.architecture; "": unknown */
 } model_facts;
 
-/* Points into both lists. */
+/* Collects the facts of two lists of pairs, which stay the caller's and must outlive them. */
 model_facts model_facts_of(const model_kv *kv, uint64_t n_kv, const model_kv *set, uint64_t n_set);
-/* By whole key; NULL: absent. */
+/* Finds a pair by its whole key; NULL: absent. */
 const model_kv *model_facts_find(const model_facts *f, const char *key);
 /* Returns the pair under {arch}.name; NULL: absent. */
 const model_kv *model_fact(const model_facts *f, const char *name);
@@ -30,10 +30,10 @@ bool model_fact_int(const model_facts *f, const char *name, int64_t *value);
  * none, so that two names never mean one block. */
 typedef struct model_block {
     uint64_t number;
-    const char *digits, *rest; /* where in the name N begins; what is behind the second dot */
+    const char *digits, *rest; /* point into the name: to N, and behind the second dot */
 } model_block;
 bool model_block_in(const char *name, model_block *b);
-/* The same where the name begins with it. */
+/* Finds a block only where the name begins with it. */
 bool model_block_leads(const char *name, model_block *b);
 /* Returns the block number as llama.cpp reads it to order tensors and count blocks: any number behind a
  * leading "blk.", -1 when there is none; very long ones end at INT64_MAX. */

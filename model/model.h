@@ -63,7 +63,7 @@ typedef struct model_source model_source;
 
 typedef enum model_advice {
     MODEL_WILL_NEED, /* have the disk fetch it */
-    MODEL_DONT_NEED, /* drop it from the page cache */
+    MODEL_DONT_NEED, /* the system may drop it from the page cache */
 } model_advice;
 
 /* The functions that a container supplies. Elements are given by tensor, first and number, both whole blocks.
@@ -73,13 +73,14 @@ typedef struct model_container {
                  gq_error *e);
     void (*advise)(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,
                    model_advice advice);
-    /* Whether nearly nothing of a range of at most 8 MiB is in the page cache. */
+    /* Whether hardly any of a range of at most 8 MiB is in the page cache. */
     bool (*is_cold)(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n);
     /* Folds headers and a sample of the weights into a checksum. */
     bool (*fold_content)(const model_source *m, uint32_t *content, gq_error *e);
-    /* Two files that were not written together; NULL: there are none such. */
+    /* Finds two files that were not written together, as model_mixed does. NULL: the container cannot tell.
+     */
     bool (*mixed)(const model_source *m, uint32_t *file, uint32_t *other);
-    /* Byte in its file where a tensor's elements begin. */
+    /* Returns the byte of its file at which a tensor's elements begin. */
     uint64_t (*stored_at)(const model_source *m, const model_tensor *t);
     void (*close)(void *state);
 } model_container;
@@ -99,23 +100,23 @@ struct model_source {
     void *state;                      /* the container's */
 };
 
-/* Sorts the list of tensors by name into m->by_name; a name that is there twice is an error. For containers.
- */
+/* Fills m->by_name with the tensors, sorted by name; a name that is there twice is an error. Called by
+ * containers. */
 bool model_index_names(model_source *m, gq_error *e);
-/* Also of a model of zeros. */
+/* Closes the files and frees all that the model holds. A model of zeros may be closed, too. */
 void model_close(model_source *m);
 
 /* ---- tensors ---- */
 
 const model_tensor *model_tensor_named(const model_source *m, const char *name); /* NULL: no such tensor */
-/* The file that a tensor is in, for messages. */
+/* Returns the path of the file that a tensor is in, for messages; the model owns it. */
 const char *model_file_path(const model_source *m, const model_tensor *t);
 static inline bool shape_is_matrix(const uint64_t ne[GGUF_MAX_DIMS]) { return ne[0] > 1 && ne[1] > 1; }
-/* Read n elements of a tensor from `first` on in their delivered type; both whole blocks. Safe from several
- * threads at once. */
+/* Reads n elements of a tensor from element `first` on, in their delivered type, into `to`,
+ * gguf_type_bytes(t->type, n) bytes. `first` and n are whole blocks. Safe from several threads at once. */
 bool model_read(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n, void *to,
                 gq_error *e);
-/* Tell the system what will or will not be read. */
+/* Tells the system which elements will be read soon, or not again. */
 void model_advise(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,
                   model_advice advice);
 bool model_is_cold(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n);
@@ -124,17 +125,18 @@ uint64_t model_stored_at(const model_source *m, const model_tensor *t);
 /* ---- files ---- */
 
 uint64_t model_file_bytes(const model_source *m); /* of all files */
-/* Computes a model's fingerprint: folds its files' times, and its headers with a little of its weights, into
- * two checksums. */
+/* Computes a model's fingerprint: folds its files' times into *times, and its headers with a little of its
+ * weights into *content. Both are checksums to continue; 0 begins one. */
 bool model_fingerprint(const model_source *m, uint32_t *times, uint32_t *content, gq_error *e);
 /* Whether none of its files has changed since the model was opened. */
 bool model_unchanged(const model_source *m, gq_error *e);
-/* Whether a file, told by what stat says of it, is one of the model's: whatever its name, writing it would
+/* Whether the file with this st_dev and st_ino is one of the model's: whatever its name, writing it would
  * destroy what is read. */
 bool model_has_file(const model_source *m, uint64_t device, uint64_t inode);
-/* A key of ours marks files that were written together: all shards of a set share its number. Others
- * write no such key, and a shard without it is taken as it comes. The number of the first shard that has
- * another than one before it, and that one's; false: there is none. */
+/* A key of ours marks files that were written together: all shards of a set have the same number under it.
+ * Other programs write no such key, and a shard without it fits any set. model_mixed finds the first shard
+ * whose number differs from that of a shard before it: their indices go to *shard and *other. false: there is
+ * none. */
 #define GGUF_SET_KEY "gquant.split.digest"
 bool model_mixed(const model_source *m, uint32_t *shard, uint32_t *other);
 /* A key of ours lists the names of tensors whose matrices are stored transposed, with ne[0] and ne[1]
@@ -143,21 +145,21 @@ bool model_mixed(const model_source *m, uint32_t *shard, uint32_t *other);
 
 /* ---- metadata ---- */
 
-/* "u32"; "unknown" for unknown numbers. */
+/* Returns the name of a value type: "u32"; "unknown" for unknown numbers. */
 const char *gguf_value_name(uint32_t type);
-/* Bytes of a value; 0 where it varies (strings, arrays) and for unknown numbers. */
+/* Returns the bytes of a value of a type; 0 where they vary (strings, arrays) and for unknown numbers. */
 uint32_t gguf_value_size(uint32_t type);
 
-/* Metadata look-up by whole key, from the first pair on (for many keys there is base/index.h); NULL when
- * absent. */
+/* Finds a pair by its whole key, from the first pair on; NULL: there is none. For many keys there is
+ * base/index.h. */
 const model_kv *model_kv_find(const model_kv *kv, uint64_t n, const char *key);
-/* Value conversions: false when the type does not fit or kv is NULL. Any integer type is read as int64 (u64
- * above INT64_MAX: false); f32 and f64 as double. */
+/* Convert a value; false: its type does not fit, or kv is NULL. Any integer type is read as int64_t (false: a
+ * u64 above INT64_MAX), f32 and f64 as double. */
 bool model_kv_int(const model_kv *kv, int64_t *value);
 bool model_kv_float(const model_kv *kv, double *value);
-/* The bytes of a string value (not NUL-terminated; may hold anything). */
+/* Points *text to the bytes of a string value, *length of them: not NUL-terminated, may hold anything. */
 bool model_kv_string(const model_kv *kv, const char **text, uint64_t *length);
-/* Array head; elements of fixed size start at *elements. */
+/* Reads an array's head: the type and number of its elements. *elements points to the first of them. */
 bool model_kv_array(const model_kv *kv, uint32_t *element_type, uint64_t *count, const uint8_t **elements);
 
 #endif

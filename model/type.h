@@ -96,19 +96,20 @@ typedef struct gguf_type {
     bool quantized; /* false: one number per element (floats, integers) */
 } gguf_type;
 
-/* NULL for retired and unknown numbers. */
+/* Finds a type by its number; NULL: the number is retired or unknown. */
 const gguf_type *gguf_type_of(uint32_t id);
-/* By name, case ignored; NULL when there is none. */
+/* Finds a type by its name, in any case; NULL: there is none. */
 const gguf_type *gguf_type_named(const char *name);
-/* Name for messages; "type 77?" style text is up to the caller: returns "unknown" for unknown ids. */
+/* Returns a type's name for messages; "unknown" for unknown numbers. */
 const char *gguf_type_name(uint32_t id);
-/* Elements of a tensor, and bytes of n of them, a multiple of block_elements. For whoever counts and lays
- * out: neither looks for overflow, as the reader has refused the tensors of a file for which either overflows
+/* shape_elements counts a tensor's elements, gguf_type_bytes the bytes of n of them, a multiple of
+ * block_elements. Neither checks for overflow: the reader has refused tensors for which either overflows
  * (model_tensor_measure). */
 static inline uint64_t shape_elements(const uint64_t ne[4]) { return ne[0] * ne[1] * ne[2] * ne[3]; }
-/* A tensor's matrices: one of up to two dimensions is one, of three it has one per expert or head. */
+/* Counts a tensor's matrices: one with up to two dimensions; with three, one per expert or head. */
 static inline uint64_t shape_matrices(const uint64_t ne[4]) { return ne[2] * ne[3]; }
-static inline uint64_t shape_rows(const uint64_t ne[4]) { return ne[1] * shape_matrices(ne); } /* of all */
+/* Counts the rows of all matrices. */
+static inline uint64_t shape_rows(const uint64_t ne[4]) { return ne[1] * shape_matrices(ne); }
 static inline uint64_t gguf_type_bytes(const gguf_type *type, uint64_t n) {
     return n / type->block_elements * type->block_bytes;
 }
