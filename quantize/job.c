@@ -1,6 +1,5 @@
-/* A job as the public header has it: a plan, made with what an earlier run has left beside its outputs in
- * view.
- */
+/* Makes a plan as the public header has it: plan_make, and then a look at what an earlier run has left beside
+ * the outputs. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,7 +21,7 @@ static bool check_states(const gq_plan *plan, const gq_options *options, gq_erro
     return ok;
 }
 
-/* Whether nothing is left of what outputs are until they have their names. */
+/* Whether no output's temporary file is there any more. */
 static bool all_named(const gq_plan *plan) {
     struct stat st;
     for (size_t o = 0; o < plan->n_outputs; o++)
@@ -31,8 +30,8 @@ static bool all_named(const gq_plan *plan) {
     return true;
 }
 
-/* An output is there already. Where it is this very plan's, whose run was killed after it had given the last
- * name, what lies beside it is of no use to anybody. */
+/* Cleans up where an output is there already: if a run of this very plan was killed after it had given the
+ * last name, what lies beside the outputs is of no use. */
 static void job_clean_up(const gq_plan *plan) {
     if (!all_named(plan)) return;
     if (plan->calibration) checkpoint_clean(plan->outputs[0].shards[0].path, &plan->calibration->head);
@@ -47,7 +46,8 @@ static bool check_targets(const gq_plan *plan, const gq_options *options, const 
     return false;
 }
 
-/* Whether the outputs may have their names, or have got them already, and what is to be gone on with. */
+/* Checks that the outputs may have their names, or have got them already, and warns of what will be
+ * continued. */
 static bool look_beside(gq_plan *plan, const gq_options *options, gq_error *e) {
     finalize_left left = {.named = NULL};
     bool ok = finalize_probe(plan, options, &left, e) && check_targets(plan, options, left.named, e) &&

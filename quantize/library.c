@@ -1,4 +1,4 @@
-/* Facts about the library itself and about file types, for the public header. */
+/* Facts of the public header about the library, its file types and tensor types; and recipes. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <zlib.h>

@@ -1,4 +1,4 @@
-/* A model that is looked into, from the inside. */
+/* What a gq_model of the public header is made of. */
 #ifndef GQ_MODEL_H
 #define GQ_MODEL_H
 

@@ -1,4 +1,4 @@
-/* Numbers that people read, from sums. */
+/* Computes the numbers that people read from sums of errors. */
 #include <math.h>
 
 #include "quantize/gquant.h"

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { MOST = 1 << 16 }; /* bytes; more than that is no size but what happened to be in memory */
+enum { MOST = 1 << 16 }; /* bytes; a larger size was not set but happened to be in memory */
 
 bool sized_take(void *to, size_t own, const void *from, const char *name, gq_error *e) {
     size_t size = own;

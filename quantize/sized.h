@@ -1,5 +1,5 @@
-/* Structs of the public header that begin with their size: from callers who were built with an older or a
- * newer one. */
+/* Structs of the public header that begin with their size: the caller may be built with an older or a newer
+ * version of them. */
 #ifndef GQ_SIZED_H
 #define GQ_SIZED_H
 
@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 
-/* Fill *to, whose size the library knows as `own`, with what the caller gave; what an older caller does not
- * have is 0, as are all members where from is NULL. Fails when the size is none, or when a newer caller asks
- * for what this library does not know. name: the struct's, for the message. */
+/* Fills *to, `own` bytes in this library, with what the caller gave. Members that an older caller does not
+ * have become 0, as do all where `from` is NULL. Fails with GQ_USAGE when the size makes no sense, or when a
+ * newer caller sets a member that this library does not know. name: of the struct, for the message. */
 bool sized_take(void *to, size_t own, const void *from, const char *name, gq_error *e);
 /* Fill what the caller's *to has room for, as its size says, from the library's own. */
 void sized_give(void *to, const void *from, size_t own);
