@@ -1,7 +1,9 @@
 """libgquant through ctypes: its structs, its functions, and how its failures become exceptions.
 
 Names, members and their order are those of quantize/gquant.h; tests/test_layout.py compares them with what a
-C compiler makes of that.
+C compiler makes of that. First come the structs, then the functions with their types, which are set when the library is
+loaded, at import; last the exceptions and the helpers that turn texts, paths and arrays into what C takes and back.
+The other modules call `library.gq_...` directly and pass the result and the gq_error to check(), which raises.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""Tensor types and file types, and codecs for numpy arrays."""
+"""Tensor types and file types, and codecs for numpy arrays.
+
+The last dimension of an array of weights is the length of a row; all dimensions before it count rows. Weights are
+float32; blocks are uint8, with the bytes of a row last, as a GGUF file has them. Shapes and types are checked here.
+The library then gets pointers to contiguous arrays, which are copies only where numpy's array is not contiguous or
+has another type, and works without Python's interpreter lock. A long encode() can be interrupted with Ctrl-C;
+decode() and dot() run to their end.
+"""
 
 from __future__ import annotations
 

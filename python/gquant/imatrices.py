@@ -1,4 +1,10 @@
-"""Importance data: how large the inputs of a model's matrices are, column by column."""
+"""Importance data: how large the inputs of a model's matrices are, column by column.
+
+An Imatrix is opened from a file, or made by Imatrix.compute(), which runs a model on texts. The data stay in the
+library; the object has copies of the facts and statistics, which are read again after merge(). An entry belongs to
+one weight; a weight with several experts has a matrix for each of them, with columns of its own. quantize() takes a
+file of importance data, encode() the columns of one matrix.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Models as objects: read metadata and tensors of GGUF files, write models from arrays, turn texts into tokens."""
+"""Models as objects: read metadata and tensors of GGUF files, write models from arrays, turn texts into tokens.
+
+A Model keeps its files open until it is closed; its tensors and metadata can be read only until then. Nothing is read
+before it is asked for: metadata value by value, weights by the methods of Tensor. Shapes are numpy's, the length of a
+row last, which is the reverse of GGUF's order. A Draft goes the other way: it collects metadata and tensors in
+memory, and write() makes the whole file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""What the command does: quantize, compare, verify, evaluate. Each returns a report, a dataclass with to_dict()."""
+"""What the command does: quantize, compare, verify, evaluate. Each returns a report, a dataclass with to_dict().
+
+Each function fills a request of the library, has the library do the work in a thread of its own, and copies what was
+found into a report. The library's objects are freed before the function returns or raises, so a report holds nothing
+open. Meanwhile a progress function is called now and then, and Ctrl-C ends the work cleanly (_interruptible.py). What
+the library refuses becomes an exception (_library.py).
+"""
 
 from __future__ import annotations
 
