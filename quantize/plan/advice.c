@@ -1,5 +1,5 @@
-/* Warnings about a model before the work: kinds that are no models, tensors that are quantized already, names
- * that others refuse. */
+/* Checks and warnings about a model before the work: files that are no models, tensors that are quantized
+ * already, names that other programs refuse. */
 #include "quantize/plan/advice.h"
 
 #include <string.h>
@@ -49,7 +49,8 @@ static bool is_quantized(const gq_plan *plan, size_t tensor) {
     return false;
 }
 
-/* The errors that a run reports are those of its own step. */
+/* Warns of tensors that are quantized already: the errors that a run reports are only those of its own step.
+ */
 static bool warn_requantized(gq_plan *plan, gq_error *e) {
     size_t n = 0, of[GGUF_TYPE_LIMIT] = {0};
     uint32_t most = 0;
@@ -93,7 +94,8 @@ static bool warn_unchanged(gq_plan *plan, const plan_output *out, gq_error *e) {
                         *why ? ": " : "", why);
 }
 
-/* Vision and audio parts are small, and all that is seen or heard passes them. */
+/* Warns of quantizing a vision or audio part: it is small, and everything that the model sees or hears passes
+ * through it. */
 static bool warn_projector(gq_plan *plan, const plan_output *out, gq_error *e) {
     if (!metadata_says(plan, "general.architecture", "clip")) return true;
     for (size_t i = 0; i < plan->n_tensors; i++) {

@@ -1,5 +1,5 @@
-/* How the work is cut: a chunk is a run of one tensor's elements, and the unit that workers take and journals
- * record. The cut depends on shapes alone, never on the number of threads.
+/* Cuts the work into chunks: a chunk is a span of one tensor's elements, and the unit that workers take and
+ * journals record. The cut depends on shapes alone, never on the number of threads.
  */
 #ifndef GQ_CHUNK_H
 #define GQ_CHUNK_H
@@ -14,29 +14,33 @@ enum {
     CHUNK_ROWS = 16,
     /* Rows are cut at multiples of this only: the least common multiple of all types' block lengths. */
     CHUNK_GRAIN = 256,
-    /* Rows of a tensor that is transposed on the way, at least, however long: so many weights next to each
-     * other in the input are read at once. */
+    /* Least rows of a chunk of a tensor that is transposed on the way, however long they are: so many weights
+     * that lie next to each other in the input are read at once. */
     CHUNK_BAND = 128,
 };
 
 typedef struct chunk_map {
     size_t n_tensors;
     uint64_t *first;  /* n_tensors + 1: number of each tensor's first chunk */
-    uint64_t *length; /* n_tensors: elements of each of a tensor's chunks but the last of it, or of a row */
+    uint64_t *length; /* n_tensors: elements of a tensor's chunks; the last one of it, or of a row, may be
+                         shorter */
     uint64_t n;       /* chunks in all */
 } chunk_map;
 
 typedef struct chunk {
     size_t tensor;
-    uint64_t first, n; /* elements, counted in storage order */
+    uint64_t first, n; /* elements, in the order in which they are stored */
     bool last;         /* of its tensor */
 } chunk;
 
+/* Returns the elements of a tensor's chunks, and how many chunks of that length it has. transposes: the
+ * tensor is transposed on the way. */
 uint64_t chunk_length(const uint64_t ne[GGUF_MAX_DIMS], bool transposes);
 uint64_t chunk_count(const uint64_t ne[GGUF_MAX_DIMS], uint64_t length);
+/* Allocates a map of zeros, which the caller fills and frees; also after a failure. */
 bool chunk_map_new(chunk_map *map, size_t n_tensors, gq_error *e);
 void chunk_map_free(chunk_map *map);
-/* ne is that of the tensor that chunk i falls into (chunk_tensor). */
+/* Return the tensor of chunk i, and the chunk. ne: the dimensions of that tensor. */
 size_t chunk_tensor(const chunk_map *map, uint64_t i);
 chunk chunk_at(const chunk_map *map, uint64_t i, const uint64_t ne[GGUF_MAX_DIMS]);
 

@@ -1,4 +1,5 @@
-/* Checksums by which a plan is known again. */
+/* Checksums by which a plan is recognised: whoever continues work or uses measurements again compares them.
+ */
 #ifndef GQ_IDENTITY_H
 #define GQ_IDENTITY_H
 
@@ -7,7 +8,7 @@
 extern const char gq_build_id[9]; /* of the sources that this was built from (cmake/build-id.cmake) */
 /* "0.1.0-1a2b3c4d": version and sources, which decide the bytes as much as the plan does. */
 void plan_build(char to[24]);
-/* Computes the input's checksums; reads a little of its weights. */
+/* Computes the input's checksums; reads a small part of its weights. */
 bool plan_identify_input(gq_plan *plan, gq_error *e);
 /* Returns a checksum of all options that decide the bytes of blocks. */
 uint32_t plan_settings_digest(const gq_plan *plan);

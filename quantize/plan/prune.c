@@ -1,4 +1,4 @@
-/* --prune-layers: which layers stay, and what their tensors are called then. */
+/* Which layers stay (gq_options.prune_layers), and what their tensors are called then. */
 #include "quantize/plan/prune.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ static bool sorted_holds(const uint64_t *sorted, size_t n, uint64_t number) {
     return n > 0 && bsearch(&number, sorted, n, sizeof number, by_number) != NULL;
 }
 
-/* "3,7,11" into numbers, which has room for half the text's length. */
+/* Reads "3,7,11" into `numbers`, which has room for half as many as the text has bytes. */
 static bool read_list(const char *list, uint64_t *numbers, size_t *n, gq_error *e) {
     const char *at = list;
     for (*n = 0;; at++) {

@@ -1,4 +1,4 @@
-/* --prune-layers: which layers stay. */
+/* Which layers stay (gq_options.prune_layers). */
 #ifndef GQ_PRUNE_H
 #define GQ_PRUNE_H
 
@@ -8,13 +8,14 @@
 typedef struct plan_layers {
     uint64_t *kept;
     size_t n;
-    size_t n_absent; /* that the model does not have; `absent` is one of them */
+    size_t n_absent; /* layers asked for that the model does not have; `absent` is one of them */
     uint64_t absent;
 } plan_layers;
 
-/* Read "3,7,11". */
+/* Reads "3,7,11", the layers that go. layers->kept is malloc'ed and the caller's. */
 bool plan_layers_read(plan_layers *layers, const char *list, const model_source *model, gq_error *e);
-/* New name of a tensor: renumbered, or as it is; false: it belongs to a pruned layer. */
+/* Writes a tensor's name in the outputs: with its layer's new number, or as it is. false: the tensor belongs
+ * to a pruned layer. */
 bool plan_layers_rename(const plan_layers *layers, const char *name, char to[GGUF_MAX_NAME + 1]);
 
 #endif

@@ -13,7 +13,8 @@ static void transpose_source(plan_source *s) {
     s->transposed = !s->stored->transposed;
 }
 
-/* Vectors have no other way to lie, and a pattern may be made for whole layers. */
+/* Transposes the sources that a pattern names, and notes in `found` which one did. Vectors are left out: they
+ * have no other order, and a pattern may be meant for whole layers. */
 static bool transpose_matches(gq_plan *plan, const mix_pattern *patterns, mix_matcher *m, mix_choice *found,
                               gq_error *e) {
     for (size_t i = 0; i < plan->n_tensors; i++) {
