@@ -10,8 +10,8 @@ enum {
     AHEAD = 8,
 };
 
-/* The elements of a chunk of the input. What is transposed is spread over a whole matrix: of its chunks each
- * that begins matrices has these. */
+/* Returns chunk i's tensor, and the elements of the input that the chunk needs. A transposed chunk needs
+ * elements all over its matrices, so whole matrices belong to the chunk that begins them. */
 static const model_tensor *input_range(const gq_plan *plan, uint64_t i, uint64_t *first, uint64_t *n) {
     const plan_source *s = &plan->sources[chunk_tensor(&plan->chunks, i)];
     const model_tensor *t = s->tensor;
@@ -42,7 +42,7 @@ static void ask_for(cache *c, uint64_t i) {
     uint64_t first, n, bit = i - c->begin;
     const model_tensor *t = input_range(c->plan, i, &first, &n);
     bool scattered = plan_transposes(&c->plan->sources[chunk_tensor(&c->plan->chunks, i)]);
-    /* The chunks that follow need what is scattered, too: it is not given back. */
+    /* Scattered input serves the chunks that follow, too, so it is not given back. */
     if (c->large && !scattered && model_is_cold(&c->plan->model, t, first, n))
         atomic_fetch_or(&c->was_cold[bit / 8], (uint8_t)(1 << bit % 8));
     model_advise(&c->plan->model, t, first, n, MODEL_WILL_NEED);

@@ -1,4 +1,4 @@
-/* The results of a run, for its caller. The plan does not know them. */
+/* The results of a run, for its caller. They are apart from the plan, which does not change. */
 #ifndef GQ_RESULTS_H
 #define GQ_RESULTS_H
 
@@ -14,6 +14,7 @@ struct gq_results {
 
 /* Makes the results of a run that has done nothing yet. */
 gq_results *results_new(const gq_plan *plan, gq_error *e);
+/* Return a tensor's place in the results; the results own it. */
 gq_loss *results_loss(gq_results *r, size_t output, size_t tensor);
 gq_rounding *results_rounding(gq_results *r, size_t output, size_t tensor); /* of a calibrated run */
 

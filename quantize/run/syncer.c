@@ -8,7 +8,8 @@
 #include "base/memory.h"
 #include "base/threads.h"
 
-/* Sync, then record. Called with the lock held, which is released meanwhile: workers go on adding. */
+/* Syncs, then records. Called with the lock held, which is released meanwhile, so that workers go on adding.
+ */
 static void syncer_record(syncer *k) {
     if (k->n == 0 || k->failed) return;
     uint8_t *slots = k->slots;

@@ -1,6 +1,6 @@
 /* Makes finished chunks safe in the background: now and then syncs the outputs, then records in the journal
- * the chunks that were finished before that sync. Where the system starts no thread for that, whoever adds a
- * chunk when it is time does it. */
+ * the chunks that were finished before that sync. Where the system starts no thread for that, the worker that
+ * adds a chunk does it when it is time. */
 #ifndef GQ_SYNCER_H
 #define GQ_SYNCER_H
 
@@ -14,11 +14,11 @@ typedef struct syncer {
     const journal *journal;
     const cache *cache;
     pthread_t thread;
-    bool started, alone; /* alone: without a thread */
-    struct timespec due; /* when it is time, for who is alone */
+    bool started, alone; /* alone: no thread could be started */
+    struct timespec due; /* when to sync next, where there is no thread */
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    bool stop, failed; /* below the lock, as all that follows */
+    bool stop, failed; /* under the lock, as are all members below */
     gq_error error;
     uint8_t *slots; /* chunks that are finished and not yet recorded */
     size_t n, room;
@@ -26,9 +26,9 @@ typedef struct syncer {
 } syncer;
 
 void syncer_start(syncer *k, const output_set *outputs, const journal *j, const cache *c);
-/* A chunk's bytes have all been written. Fails when recording has failed. */
+/* Adds a chunk whose bytes have all been written. Fails when recording has failed. */
 bool syncer_add(syncer *k, uint64_t chunk_number, const chunk_sum *sums, gq_error *e);
-/* End it; with `record`, what is left is made safe first. */
+/* Ends the thread. record: what is left is made safe first. */
 bool syncer_stop(syncer *k, bool record, gq_error *e);
 
 #endif
