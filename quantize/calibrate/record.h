@@ -1,5 +1,5 @@
-/* Records of finished layers, kept besides the streams' states: which tensors are rounded, the resulting
- * figures, and checksums of their blocks in the outputs' files. */
+/* Records of finished layers, which a checkpoint keeps with the streams' states: which tensors are rounded,
+ * their figures, and checksums of their blocks in the outputs' files. */
 #ifndef GQ_CALIBRATE_RECORD_H
 #define GQ_CALIBRATE_RECORD_H
 
@@ -19,12 +19,12 @@ typedef struct calibrate_record {
 } calibrate_record;
 
 bool record_add(calibrate_record *r, const calibrate_entry *entry, gq_error *e);
-/* Checksums of what is in the files now. */
+/* Sets the entries' checksums from what the outputs' files hold now. */
 bool record_sum_up(calibrate_record *r, const calibrate_job *job, gq_error *e);
-/* Whether the bytes of a record are entries of the job's tensors; and whether the files hold what they say,
- * unless the store cannot be read. */
+/* Whether the n bytes of a record are entries of the job's tensors, and whether the outputs' files have the
+ * entries' checksums; the latter is not checked where the store has no `read`. */
 bool record_holds(const uint8_t *bytes, uint64_t n, const calibrate_job *job);
-/* The i-th entry of a record, which may begin anywhere in memory, and how many there are. */
+/* Return the i-th entry of a record, whose bytes need no alignment, and the number of entries in n bytes. */
 calibrate_entry record_entry(const uint8_t *bytes, uint64_t i);
 static inline uint64_t record_entries(uint64_t n) { return n / sizeof(calibrate_entry); }
 
