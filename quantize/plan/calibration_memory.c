@@ -77,7 +77,7 @@ static uint64_t needs_sum(const needs *n, int threads) {
     return plus(plus(n->site, n->blocks), matmul_bytes(threads));
 }
 
-/* Returns the type that takes most of those that tensors are calibrated to. */
+/* Returns the largest type, in bytes per element, that tensors can be calibrated to. */
 static const gguf_type *largest_type(const kernels *k) {
     const gguf_type *largest = NULL;
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {

@@ -1,4 +1,4 @@
-/* Options that exclude each other: one table, for whoever asks early and for the plan itself. */
+/* Options that exclude each other: one table, for gq_options_conflict and for the plan. */
 #ifndef GQ_CONFLICTS_H
 #define GQ_CONFLICTS_H
 

@@ -1,5 +1,5 @@
-/* Checksums of everything that decides the bytes of the outputs. Unfinished work is continued, and
- * measurements are used again, only where they agree. */
+/* Checksums of everything that decides the bytes of the outputs. Only where they agree is unfinished work
+ * continued, and are measurements used again. */
 #include "quantize/plan/identity.h"
 
 #include <fcntl.h>
@@ -44,7 +44,8 @@ void plan_identify_layout(gq_plan *plan) {
     plan->identity.options = plan_settings_digest(plan);
 }
 
-/* The set that a copy is one of: where nothing changes, shards of the copy and of its source may be mixed. */
+/* Finds the digest of the set that the input belongs to, where the output is a mere copy: shards of a copy
+ * and of its source may be mixed. */
 static bool copied_digest(const gq_plan *plan, const plan_output *out, uint64_t *digest) {
     const model_kv *kv = model_kv_find(plan->model.kv, plan->model.n_kv, GGUF_SET_KEY);
     uint32_t shard, other;
@@ -70,7 +71,7 @@ static bool any_calibrated(const gq_plan *plan, const plan_output *out) {
 uint64_t plan_set_digest(const gq_plan *plan, const plan_output *out) {
     uint64_t digest;
     if (copied_digest(plan, out, &digest)) return digest;
-    /* Not of importance data and texts that only other outputs of the run use. */
+    /* Leaves out importance data and texts that only other outputs of the run use. */
     encode_settings settings = plan->settings;
     settings.importance = 0;
     const plan_calibration *c = any_calibrated(plan, out) ? plan->calibration : NULL;

@@ -25,7 +25,7 @@ static uint64_t element_length(uint32_t type, const uint8_t *at) {
     return n;
 }
 
-/* An array with one element per layer, less those of the layers that go. */
+/* Copies an array with one element per layer, without those of pruned layers. */
 static bool slice_array(const plan_layers *layers, uint64_t count, const model_kv *kv, gguf_header *h,
                         gq_error *e) {
     uint32_t type;
@@ -50,7 +50,7 @@ static bool slice_array(const plan_layers *layers, uint64_t count, const model_k
     return ok;
 }
 
-/* The number of weights that is left, as size labels give it: two digits at least, and T, B, M or K. */
+/* Sets the size label to the number of weights that are left: two digits at least, and T, B, M or K. */
 static bool set_size_label(const gq_plan *plan, gguf_header *h, gq_error *e) {
     static const struct {
         double unit;
@@ -73,7 +73,7 @@ static bool is_split_key(const char *key) {
            !strcmp(key, GGUF_SET_KEY);
 }
 
-/* A pair as it is, or as it is true of a model with fewer layers. */
+/* Copies a pair, changed where layers are pruned, so that it is true of a model with fewer. */
 static bool copy_one(const gq_plan *plan, uint64_t layers, const model_kv *kv, gguf_header *h, gq_error *e) {
     const char *arch = plan->facts.arch;
     size_t prefix = strlen(arch);
@@ -94,12 +94,13 @@ static bool copy_all(const gq_plan *plan, gguf_header *h, gq_error *e) {
 static bool set_filetype(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
     if (out->filetype->id >= 0)
         return gguf_header_set_u32(h, "general.file_type", (uint32_t)out->filetype->id, e);
-    /* A copy says of itself what its source says, and nothing when that says nothing. */
+    /* A mere copy keeps its source's file type, or has none where the source has none. */
     const model_kv *kv = model_kv_find(plan->model.kv, plan->model.n_kv, "general.file_type");
     return !kv || gguf_header_set(h, kv->key, kv->type, kv->value, kv->size, e);
 }
 
-/* A text about the importance data: without its folders unless asked for, of at most MAX_TEXT bytes. */
+/* Sets a text about the importance data, of at most MAX_TEXT bytes; `whole`: with its folders, else without.
+ */
 static bool meta_set_text(gguf_header *h, const char *key, const char *text, bool whole, gq_error *e) {
     char cut[MAX_TEXT + 1];
     const char *slash = strrchr(text, '/');
