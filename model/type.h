@@ -1,4 +1,4 @@
-/* The tensor types of GGUF: numbers, names and sizes. Nothing of what the bytes mean. */
+/* The tensor types of GGUF: numbers, names and sizes. What the bytes mean is known to codec/ alone. */
 #ifndef GQ_TYPE_H
 #define GQ_TYPE_H
 

@@ -176,7 +176,7 @@ typedef struct comparison_job {
 
 typedef struct compare_room {
     strip_pair strips;
-    float decoded[STRIP]; /* of what is stored transposed */
+    float decoded[STRIP]; /* scratch to read what is stored transposed */
 } compare_room;
 
 /* Measures the error of a piece. A piece may begin and end anywhere, while importance begins anew with each

@@ -29,7 +29,7 @@ void scores_free(scores *s) {
 /* Returns the value of position i that is averaged. */
 typedef double sample(const scores *s, size_t a, size_t b, size_t i);
 
-/* In the order of forward/groups.h, less `from` each; or the squares of that. */
+/* Sums the samples minus `from`, or the squares of that, in the order of forward/groups.h. */
 static double scores_sum(const scores *s, sample *of, size_t a, size_t b, double from, bool squares) {
     double total = 0;
     for (size_t begin = 0, end; begin < s->n; begin = end) {
@@ -44,8 +44,8 @@ static double scores_sum(const scores *s, sample *of, size_t a, size_t b, double
     return total;
 }
 
-/* Twice over the samples: a sum of squares from which the mean's is taken off would lose what matters where
- * they hardly differ. */
+/* Returns the mean and its standard error. It goes over the samples twice: subtracting the squared mean from
+ * a sum of squares would lose the digits that matter where samples hardly differ. */
 static gq_estimate mean_of(const scores *s, sample *of, size_t a, size_t b) {
     double n = (double)s->n;
     gq_estimate mean = {.value = scores_sum(s, of, a, b, 0, false) / n, .error = (double)NAN};
@@ -81,7 +81,7 @@ static double same_top(const scores *s, size_t a, size_t b, size_t i) {
     return s->models[a].same_top[i];
 }
 
-/* e^x, and what an error of x does to it. */
+/* Returns e^x, and its error by that of x. */
 static gq_estimate estimate_exponential(gq_estimate x) {
     double value = exp(x.value);
     return (gq_estimate){value, value * x.error};
@@ -92,7 +92,7 @@ static int figures_ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Between the two samples that are nearest to this share of all. */
+/* Returns the quantile at a share, interpolated between the two nearest samples. */
 static double figures_quantile(const double *sorted, size_t n, double share) {
     double at = share * (double)(n - 1), low = floor(at);
     size_t i = (size_t)low, next = i + 1 < n ? i + 1 : i;

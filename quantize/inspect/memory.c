@@ -5,13 +5,14 @@
 #include "quantize/sized.h"
 
 enum {
-    BATCH = 512, /* tokens that are worked on at once */
+    BATCH = 512, /* tokens in a batch of llama.cpp */
     MAX_LAYERS = 1 << 16,
-    CACHE_BYTES = 2, /* of a number in the cache: F16 */
+    CACHE_BYTES = 2, /* bytes of a number in the cache: F16 */
     BUFFER_BYTES = 4,
 };
 
-/* A number; of a list, its first. Numbers beyond any model's are taken for damage. */
+/* Returns a number under a key, or the first of a list. A number larger than any model's counts as damaged:
+ * `otherwise` is returned. */
 static uint64_t memory_fact_number(const model_facts *f, const char *name, uint64_t otherwise) {
     int64_t n;
     return model_fact_int(f, name, &n) && n >= 0 && n <= UINT32_MAX ? (uint64_t)n : otherwise;

@@ -7,7 +7,7 @@
 #include "quantize/sized.h"
 
 struct gq_tokenizer {
-    model_source file; /* what the tokenizer's texts point into */
+    model_source file; /* the tokenizer's texts point into it */
     tokenizer *tokenizer;
 };
 

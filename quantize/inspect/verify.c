@@ -117,8 +117,8 @@ static bool decoders_agree(uint64_t first, size_t n, strip_pair *room, gq_error 
     return true;
 }
 
-/* Products with a vector are those of what the plain decoder returned (decoded[1]), as far as codec/vector.h
- * promises. */
+/* Checks that products with a vector are those of the plain decoder's values (decoded[1]), within the
+ * tolerance of codec/vector.h. */
 static bool products_agree(const check *c, uint64_t first, size_t n, check_room *room, gq_error *e) {
     const gguf_type *type = c->tensor->type;
     const size_t cols = n % PRODUCT == 0           ? PRODUCT

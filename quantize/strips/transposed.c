@@ -24,8 +24,8 @@ uint64_t transposed_element(const model_tensor *stored, uint64_t i) {
 
 typedef struct band {
     uint64_t first; /* element of the stored tensor */
-    size_t lead, n; /* weights in front of those that are wanted, in the first one's block; and wanted ones */
-    size_t length;  /* of all, whole blocks */
+    size_t lead, n; /* weights in the first block before the wanted ones; wanted weights */
+    size_t length;  /* of both, filled up to whole blocks */
 } band;
 
 /* A band's stored rows become columns of x, whose rows are `stride` apart. */

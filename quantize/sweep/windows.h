@@ -18,8 +18,8 @@ typedef struct text_windows {
  * are below it. */
 bool windows_read(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
                   warning_list *warnings, gq_error *e);
-/* Makes windows of tokens drawn at random from those that stand for text, the same for the same model. Their
- * number is the text's `tokens`; the text itself is not read. Windows begin as above. */
+/* Makes windows of random tokens, drawn from the vocabulary's normal ones; the same model gives the same
+ * windows. Their number is the text's `tokens`; the text itself is not read. Windows begin as above. */
 bool windows_draw(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
                   gq_error *e);
 void windows_free(text_windows *w); /* also one of zeros */
