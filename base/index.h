@@ -14,7 +14,7 @@
 
 typedef struct gguf_index { /* all zero: empty */
     uint32_t *slots;        /* record + 1; 0: free */
-    uint64_t room, n;       /* slots, a power of two; of these, in use */
+    uint64_t capacity, n;   /* slots, a power of two; of these, in use */
     uint64_t seed;
 } gguf_index;
 

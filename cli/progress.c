@@ -122,11 +122,11 @@ static rates rates_so_far(const gq_progress *now) {
 
 double progress_weights(const gq_progress *now) { return rates_so_far(now).weights; }
 
-char *progress_text(char to[PROGRESS_ROOM], const gq_progress *now, int columns) {
+char *progress_text(char to[PROGRESS_LINE_BYTES], const gq_progress *now, int columns) {
     double done = (double)now->bytes_done, total = (double)now->bytes_total;
     rates r = rates_so_far(now);
     char of[UNIT_ROOM], bytes[UNIT_ROOM], weights[UNIT_ROOM], left[UNIT_ROOM];
-    size_t room = columns > 0 && columns < PROGRESS_ROOM ? (size_t)columns : PROGRESS_ROOM;
+    size_t room = columns > 0 && columns < PROGRESS_LINE_BYTES ? (size_t)columns : PROGRESS_LINE_BYTES;
     if (now->tokens)
         snprintf(to, room, "%3.0f %%  of %s tokens  %s tokens/s  %s left",
                  total > 0 ? 100 * done / total : 100, count_text(of, (double)now->tokens),
@@ -171,7 +171,7 @@ static void on_progress(void *user, const gq_progress *now) {
     if (p->events >= 0) send_progress(p, now);
     p->last = now->seconds;
     if (!p->terminal) return;
-    char text[PROGRESS_ROOM];
+    char text[PROGRESS_LINE_BYTES];
     fprintf(stderr, "\r%s\033[K", progress_text(text, now, terminal_columns(stderr)));
     p->shown = true;
 }

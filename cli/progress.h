@@ -25,8 +25,8 @@ void progress_end(progress *p, const gq_error *e);
 
 /* The line, without control sequences; `columns` is its room on the screen. Nothing here allocates: callbacks
  * may not end the program. */
-enum { PROGRESS_ROOM = 160 };
-char *progress_text(char to[PROGRESS_ROOM], const gq_progress *now, int columns);
+enum { PROGRESS_LINE_BYTES = 160 };
+char *progress_text(char to[PROGRESS_LINE_BYTES], const gq_progress *now, int columns);
 
 /* Weights per second of what this run has done itself, an earlier one's apart; 0: not known. */
 double progress_weights(const gq_progress *now);

@@ -27,9 +27,9 @@ void table_start(table *t, const char *columns) {
 }
 
 void table_cell(table *t, char *text) {
-    if (t->n == t->room) {
-        t->room = 2 * t->room + 64;
-        t->cells = need_more(t->cells, t->room, sizeof *t->cells);
+    if (t->n == t->capacity) {
+        t->capacity = 2 * t->capacity + 64;
+        t->cells = need_more(t->cells, t->capacity, sizeof *t->cells);
     }
     t->cells[t->n++] = text;
 }

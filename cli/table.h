@@ -6,7 +6,7 @@
 
 typedef struct table {
     const char *columns; /* a letter for each, l or r, and where it may be missing a digit */
-    size_t n_columns, n, room;
+    size_t n_columns, n, capacity;
     char **cells;
 } table;
 

@@ -19,7 +19,7 @@ struct forward_batch {
     size_t tokens, stride; /* of the windows there are; stride is that of the temporaries */
     threads_pool *pool;
     matmul *products;
-    void *room;           /* all below */
+    void *memory;         /* all below */
     float *normed, *part; /* [width][stride]: what flows into a part of a layer, and what it gives */
     float *work;          /* [rows][stride]: inside a part */
     batch_own_bytes own[MODEL_PARTS]; /* a struct of each of the model's parts */

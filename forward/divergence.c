@@ -21,15 +21,15 @@ typedef struct lanes {
 
 struct divergence {
     threads_pool *pool;
-    size_t models, positions, room; /* room: in groups of LANES positions */
-    uint32_t *right;                /* per position */
-    lanes *sums;                    /* per group, then per model */
+    size_t models, positions, capacity; /* capacity: in groups of LANES positions */
+    uint32_t *right;                    /* per position */
+    lanes *sums;                        /* per group, then per model */
 };
 
 static void lay_out_divergence(divergence *d, size_t positions, size_t copies, memory_ledger *l) {
-    d->models = copies + 1, d->room = positions / LANES + 1;
-    d->sums = memory_take_zeros(l, times(d->room, d->models), sizeof *d->sums);
-    d->right = memory_take_zeros(l, d->room, LANES * sizeof *d->right);
+    d->models = copies + 1, d->capacity = positions / LANES + 1;
+    d->sums = memory_take_zeros(l, times(d->capacity, d->models), sizeof *d->sums);
+    d->right = memory_take_zeros(l, d->capacity, LANES * sizeof *d->right);
 }
 
 uint64_t divergence_bytes(size_t positions, size_t copies) {
@@ -113,20 +113,20 @@ static inline vd exp_below(vd x) {
 }
 
 /* A row's logits at the positions of a group; those of the last group are padded with zeros. */
-static inline const float *row_padded(const float *row, size_t n, float room[LANES]) {
+static inline const float *row_padded(const float *row, size_t n, float padded[LANES]) {
     if (n == LANES) return row;
-    memcpy(room, row, n * sizeof *row);
-    return room;
+    memcpy(padded, row, n * sizeof *row);
+    return padded;
 }
 
 /* The maximum so far and which token it is; `scale` makes relative to the new one what has been summed. */
 static void raise_maximum(lanes *to, uint32_t first, uint32_t rows, const float *z, size_t stride, size_t n,
                           double *scale) {
     double before[LANES];
-    float room[LANES] = {0};
+    float padded[LANES] = {0};
     memcpy(before, to->max, sizeof before);
     for (uint32_t r = 0; r < rows; r++) {
-        const float *row = row_padded(z + r * stride, n, room);
+        const float *row = row_padded(z + r * stride, n, padded);
         for (size_t t = 0; t < LANES; t += PAIR) {
             vd x = load_floats(row + t), max = load_doubles(to->max + t);
             vl more = x > max, top, token = {first + r, first + r};
@@ -148,21 +148,21 @@ static void lanes_add_group(const divergence *d, lanes *to, size_t at, uint32_t 
                             const float *const *logits, size_t stride) {
     size_t n = d->positions - at < LANES ? d->positions - at : LANES;
     double scale[LANES], unused[LANES], e[LANES];
-    float room[2][LANES] = {0};
+    float padded[2][LANES] = {0};
     raise_maximum(&to[0], first, rows, logits[0] + at, stride, n, scale);
     for (size_t m = 1; m < d->models; m++) {
         raise_maximum(&to[m], first, rows, logits[m] + at, stride, n, unused);
         for (size_t t = 0; t < LANES; t++) to[m].cross[t] *= scale[t];
     }
     for (uint32_t r = 0; r < rows; r++) {
-        const float *z = row_padded(logits[0] + r * stride + at, n, room[0]);
+        const float *z = row_padded(logits[0] + r * stride + at, n, padded[0]);
         for (size_t t = 0; t < LANES; t += PAIR) {
             vd x = exp_below(load_floats(z + t) - load_doubles(to[0].max + t));
             store_doubles(e + t, x);
             store_doubles(to[0].sum + t, load_doubles(to[0].sum + t) + x);
         }
         for (size_t m = 1; m < d->models; m++) {
-            const float *w = row_padded(logits[m] + r * stride + at, n, room[1]);
+            const float *w = row_padded(logits[m] + r * stride + at, n, padded[1]);
             lanes *copy = &to[m];
             for (size_t t = 0; t < LANES; t += PAIR) {
                 vd of_copy = load_floats(w + t), x = exp_below(of_copy - load_doubles(copy->max + t));

@@ -17,16 +17,16 @@ typedef struct join {
 } join;
 
 /* Memory of a run, which grows with the longest word. */
-typedef struct join_room {
+typedef struct join_scratch {
     symbol *symbols;
-    size_t n, symbols_room;
+    size_t n, symbols_capacity;
     join *heap;
-    size_t n_heap, heap_room;
-} join_room;
+    size_t n_heap, heap_capacity;
+} join_scratch;
 
-void join_room_free(join_room *r);
-bool join_add_symbol(join_room *r, uint32_t start, uint32_t length, uint32_t number, gq_error *e);
+void join_scratch_free(join_scratch *r);
+bool join_add_symbol(join_scratch *r, uint32_t start, uint32_t length, uint32_t number, gq_error *e);
 /* Join the symbols of a word as long as two neighbours merge. Those that are left have a length. */
-bool join_all(const vocabulary *v, const char *word, join_room *r, gq_error *e);
+bool join_all(const vocabulary *v, const char *word, join_scratch *r, gq_error *e);
 
 #endif

@@ -41,17 +41,17 @@ static bool place_vector(layer_placing *p, const model_tensor *t, const float **
     if (!t) return true;
     uint64_t decoded = layer_place_bytes(p, vector_bytes(t)), raw = layer_place_bytes(p, t->size);
     if (!p->l) return true;
-    void *floats = p->l->room + decoded; /* aligned for them */
+    void *floats = p->l->memory + decoded; /* aligned for them */
     *values = floats;
-    return model_read_values(p->l->model, t, p->l->room + raw, floats, p->e);
+    return model_read_values(p->l->model, t, p->l->memory + raw, floats, p->e);
 }
 
 static bool place_matrix(layer_placing *p, const model_tensor *t, layer_matrix *own) {
     if (!t) return true;
     uint64_t at = layer_place_bytes(p, t->size);
     if (!p->l) return true;
-    *own = (layer_matrix){p->l->room + at, t->type->id};
-    return model_read(p->l->model->file, t, 0, shape_elements(t->ne), p->l->room + at, p->e);
+    *own = (layer_matrix){p->l->memory + at, t->type->id};
+    return model_read(p->l->model->file, t, 0, shape_elements(t->ne), p->l->memory + at, p->e);
 }
 
 static bool place_all(layer_placing *p, const layer_plan *plan) {
@@ -74,15 +74,15 @@ uint64_t layer_plan_bytes(const layer_plan *plan) {
 forward_layer *forward_layer_new(const forward_model *m, gq_error *e) {
     forward_layer *l = calloc(1, sizeof *l);
     if (!l) return gq_fail_memory(e, sizeof *l), NULL;
-    *l = (forward_layer){.model = m, .room = memory_lines(1, m->sizes.layer_bytes, e)};
-    if (l->room) return l;
+    *l = (forward_layer){.model = m, .memory = memory_lines(1, m->sizes.layer_bytes, e)};
+    if (l->memory) return l;
     forward_layer_free(l);
     return NULL;
 }
 
 bool forward_layer_read(forward_layer *l, size_t i, gq_error *e) {
     const forward_model *m = l->model;
-    *l = (forward_layer){.model = m, .room = l->room};
+    *l = (forward_layer){.model = m, .memory = l->memory};
     if (i >= m->sizes.layers)
         return gq_fail(e, "%s: there is no layer %zu, only %zu of them", m->path, i, m->sizes.layers);
     layer_placing p = {l, 0, e};
@@ -107,7 +107,7 @@ bool forward_feeds(const forward_model *m, const model_tensor *t) {
 }
 
 void forward_layer_free(forward_layer *l) {
-    if (l) free(l->room);
+    if (l) free(l->memory);
     free(l);
 }
 

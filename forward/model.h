@@ -87,7 +87,7 @@ struct forward_layer {
     const forward_model *model;
     const layer_plan *plan; /* NULL: nothing read so far */
     size_t index;
-    uint8_t *room;
+    uint8_t *memory;
     layer_matrix own[WEIGHT_SLOTS], other[WEIGHT_SLOTS]; /* other: in place of its own where that is wanted */
     bool replaced;
     const float *values[WEIGHT_SLOTS], *bias_values[WEIGHT_SLOTS]; /* of vectors; NULL: not there */

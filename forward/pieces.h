@@ -13,7 +13,7 @@ typedef struct piece {
 
 typedef struct piece_table {
     piece *items;
-    uint32_t n, room;
+    uint32_t n, capacity;
     uint32_t *slots; /* numbers + 1, 0: free */
     uint64_t n_slots, seed;
 } piece_table;

@@ -131,11 +131,11 @@ typedef struct occurrence {
 
 typedef struct found {
     occurrence *items;
-    size_t n, room;
+    size_t n, capacity;
 } found;
 
 static bool found_add_special(found *f, uint32_t order, size_t start, gq_error *e) {
-    if (!memory_grow(&f->items, &f->room, f->n + 1, sizeof *f->items, e)) return false;
+    if (!memory_grow(&f->items, &f->capacity, f->n + 1, sizeof *f->items, e)) return false;
     f->items[f->n++] = (occurrence){order, (uint32_t)start};
     return true;
 }

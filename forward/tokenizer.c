@@ -41,7 +41,7 @@ bool tokenizer_begins(const tokenizer *t, uint32_t *bos) {
 }
 
 bool token_list_add(token_list *l, uint32_t id, gq_error *e) {
-    if (!memory_grow(&l->ids, &l->room, l->n + 1, sizeof *l->ids, e)) return false;
+    if (!memory_grow(&l->ids, &l->capacity, l->n + 1, sizeof *l->ids, e)) return false;
     l->ids[l->n++] = id;
     return true;
 }
@@ -59,7 +59,7 @@ typedef struct cached_word {
 
 typedef struct tokenizing {
     const vocabulary *v;
-    join_room room;
+    join_scratch scratch;
     cached_word *cache;
     token_list *to;
     gq_error *e;
@@ -80,12 +80,12 @@ static size_t symbol_length(vocabulary_kind kind, const char *at, size_t left) {
 
 static bool read_symbols(tokenizing *r, const char *word, size_t n) {
     const vocabulary *v = r->v;
-    r->room.n = 0;
+    r->scratch.n = 0;
     for (size_t at = 0, length; at < n; at += length) {
         length = symbol_length(v->kind, word + at, n - at);
         uint32_t number = v->kind == VOCABULARY_BPE ? v->mapped[(uint8_t)word[at]]
                                                     : pieces_find(&v->pieces, word + at, length);
-        if (!join_add_symbol(&r->room, (uint32_t)at, (uint32_t)length, number, r->e)) return false;
+        if (!join_add_symbol(&r->scratch, (uint32_t)at, (uint32_t)length, number, r->e)) return false;
     }
     return true;
 }
@@ -112,8 +112,8 @@ static bool emit_bytes(tokenizing *r, const char *bytes, size_t n) {
 }
 
 static bool emit_symbols(tokenizing *r, const char *word) {
-    for (size_t i = 0; i < r->room.n; i++) {
-        const symbol *s = &r->room.symbols[i];
+    for (size_t i = 0; i < r->scratch.n; i++) {
+        const symbol *s = &r->scratch.symbols[i];
         if (s->length == 0) continue;
         bool ok = s->piece < r->v->n_tokens ? token_list_add(r->to, s->piece, r->e)
                                             : emit_bytes(r, word + s->start, s->length);
@@ -136,7 +136,7 @@ static uint32_t whole_word(const tokenizing *r, const char *word, size_t n) {
 static bool merge_word(tokenizing *r, const char *word, size_t n) {
     uint32_t id = whole_word(r, word, n);
     if (id != NO_PIECE) return token_list_add(r->to, id, r->e);
-    return read_symbols(r, word, n) && join_all(r->v, word, &r->room, r->e) && emit_symbols(r, word);
+    return read_symbols(r, word, n) && join_all(r->v, word, &r->scratch, r->e) && emit_symbols(r, word);
 }
 
 static bool add_word(void *user, const char *word, size_t n, gq_error *e) {
@@ -228,11 +228,11 @@ static bool split_words(const vocabulary *v, const char *clean, size_t n, bool o
 
 static bool add_text(tokenizing *r, const char *text, size_t n) {
     const vocabulary *v = r->v;
-    size_t room = 3 * (n + 1), length;
+    size_t most = 3 * (n + 1), length;
     bool odd, spaced = v->kind != VOCABULARY_BPE;
-    char *marked = spaced ? malloc(room) : NULL, *clean = v->kind != VOCABULARY_SPM ? malloc(3 * room) : NULL;
+    char *marked = spaced ? malloc(most) : NULL, *clean = v->kind != VOCABULARY_SPM ? malloc(3 * most) : NULL;
     bool ok = (!spaced || marked) && (v->kind == VOCABULARY_SPM || clean);
-    if (!ok) gq_fail_memory(r->e, 4 * room);
+    if (!ok) gq_fail_memory(r->e, 4 * most);
     if (ok && spaced) n = put_spaces(text, n, v->space_prefix, marked), text = marked;
     if (ok && v->kind == VOCABULARY_SPM) ok = cut_at_spaces(r, text, n);
     if (ok && clean) {
@@ -270,7 +270,7 @@ bool tokenizer_run(const tokenizer *t, const char *text, size_t n, unsigned flag
                                             : add_text(&r, text + fragments[i].start, fragments[i].length);
     ok = ok && add_end(&r, v->add_eos && flags & TOKENIZE_ADD_SPECIAL, v->eos, "an EOS");
     free(fragments), free(r.cache);
-    join_room_free(&r.room);
+    join_scratch_free(&r.scratch);
     return ok;
 }
 

@@ -176,7 +176,7 @@ static bool vocabulary_read_tokens(vocabulary *v, const source *s, uint64_t n_me
 /* ---- merges ---- */
 
 /* Bytes that all texts of merges take together, and of tokens without one. */
-static uint64_t room_for_texts(const source *s) {
+static uint64_t vocabulary_texts_bytes(const source *s) {
     const model_kv *merges = vocabulary_find_pair(s, "merges"), *tokens = vocabulary_find_pair(s, "tokens");
     return (merges ? merges->size : 0) + 3 * (tokens ? tokens->size : 0) + 1024;
 }
@@ -301,8 +301,8 @@ bool vocabulary_read(vocabulary *v, const char *file, const model_kv *kv, uint64
     uint64_t n_merges;
     const uint8_t *merges;
     if (!read_kind(v, &s) || !find_merges(v, &s, &n_merges, &merges)) return false;
-    char *texts = v->texts = malloc(room_for_texts(&s));
-    if (!texts) return gq_fail_memory(e, room_for_texts(&s));
+    char *texts = v->texts = malloc(vocabulary_texts_bytes(&s));
+    if (!texts) return gq_fail_memory(e, vocabulary_texts_bytes(&s));
     if (!vocabulary_read_tokens(v, &s, n_merges, &texts) || !read_scores(v, &s) || !read_classes(v, &s) ||
         (v->kind != VOCABULARY_SPM && !read_merges(v, &s, n_merges, merges, texts)) || !read_ends(v, &s))
         return false;

@@ -1,4 +1,4 @@
-/* Inside the room: reading a container's header front to back, piece by piece, and saying where it went
+/* Private to gguf/: reading a container's header front to back, piece by piece, and saying where it went
  * wrong.
  */
 #ifndef GQ_CURSOR_H
@@ -20,7 +20,7 @@ typedef struct gguf_subject {
 typedef struct gguf_cursor {
     const gq_file *file;
     uint8_t *bytes; /* the file from byte 0; moves when more is read */
-    uint64_t room, filled;
+    uint64_t capacity, filled;
     uint64_t at; /* next byte; at <= filled <= file->size */
     gguf_subject subject;
     gq_error *e;

@@ -22,7 +22,7 @@ typedef struct gguf_shard {
 typedef struct gguf_container {
     uint32_t n_shards;
     gguf_shard *shards;
-    size_t shards_room;
+    size_t shards_capacity;
 } gguf_container;
 static inline const gguf_container *gguf_container_of(const model_source *m) { return m->state; }
 

@@ -11,12 +11,12 @@ struct gguf_header {
     model_kv *kv; /* key NULL: removed */
     void **owned; /* per pair: the memory behind key and value, NULL when they are borrowed */
     uint64_t n_kv;
-    size_t kv_room, owned_room;
+    size_t kv_capacity, owned_capacity;
     gguf_index by_key; /* of the first n_indexed pairs */
     uint64_t n_indexed;
     model_tensor *tensors; /* offset: from the start of the file, after finish */
     uint64_t n_tensors;
-    size_t tensors_room;
+    size_t tensors_capacity;
     uint8_t *bytes;
 };
 
@@ -39,8 +39,8 @@ void gguf_header_free(gguf_header *h) {
 }
 
 static bool append_pair(gguf_header *h, model_kv pair, void *owned_by, gq_error *e) {
-    if (!memory_grow(&h->kv, &h->kv_room, h->n_kv + 1, sizeof *h->kv, e) ||
-        !memory_grow(&h->owned, &h->owned_room, h->n_kv + 1, sizeof *h->owned, e))
+    if (!memory_grow(&h->kv, &h->kv_capacity, h->n_kv + 1, sizeof *h->kv, e) ||
+        !memory_grow(&h->owned, &h->owned_capacity, h->n_kv + 1, sizeof *h->owned, e))
         return false;
     h->kv[h->n_kv] = pair;
     h->owned[h->n_kv++] = owned_by;
@@ -152,7 +152,8 @@ bool gguf_header_add_shaped(gguf_header *h, const char *name, uint32_t n_dims,
         return gq_fail(e, "tensor name '%.200s' has %zu bytes, expected 1 to %d", name, length,
                        GGUF_MAX_NAME);
     if (!model_tensor_measure(&t, &why)) return gq_fail_again(e, &why, "tensor '%s': %s", name, why.text);
-    if (!memory_grow(&h->tensors, &h->tensors_room, h->n_tensors + 1, sizeof *h->tensors, e)) return false;
+    if (!memory_grow(&h->tensors, &h->tensors_capacity, h->n_tensors + 1, sizeof *h->tensors, e))
+        return false;
     t.name = strdup(name);
     if (!t.name) return gq_fail_memory(e, length + 1);
     h->tensors[h->n_tensors++] = t;

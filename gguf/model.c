@@ -68,7 +68,7 @@ static bool prefix_length(const char *path, const split *p, size_t *length, gq_e
 /* Append a shard, which is taken over when there is room for it. The array grows with the shards that are
  * really there, not with the number that the first one claims. */
 static bool add_shard(gguf_container *m, gguf_shard *s, gq_error *e) {
-    if (!memory_grow(&m->shards, &m->shards_room, m->n_shards + (uint64_t)1, sizeof *m->shards, e))
+    if (!memory_grow(&m->shards, &m->shards_capacity, m->n_shards + (uint64_t)1, sizeof *m->shards, e))
         return false;
     m->shards[m->n_shards++] = *s;
     *s = (gguf_shard){.file = {.fd = -1}};

@@ -1,4 +1,4 @@
-/* Inside the room: what reader and writer both insist on. */
+/* Private to gguf/: what reader and writer both insist on. */
 #ifndef GQ_RULES_H
 #define GQ_RULES_H
 

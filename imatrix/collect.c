@@ -23,7 +23,7 @@ typedef struct collected_site {
 struct collection {
     threads_pool *pool;
     size_t group_tokens;
-    size_t n, room;
+    size_t n, capacity;
     collected_site *sites; /* in the order in which they were told first */
 };
 
@@ -40,7 +40,7 @@ static void drop_sites(collection *c) {
         free(c->sites[i].group), free(c->sites[i].number);
     }
     free(c->sites);
-    c->sites = NULL, c->n = c->room = 0;
+    c->sites = NULL, c->n = c->capacity = 0;
 }
 
 void collection_free(collection *c) {
@@ -59,7 +59,7 @@ static void lay_out_site(collected_site *s, memory_ledger *l) {
 }
 
 static collected_site *collection_add_site(collection *c, const forward_inputs *in, gq_error *e) {
-    if (!memory_grow(&c->sites, &c->room, c->n + 1, sizeof *c->sites, e)) return NULL;
+    if (!memory_grow(&c->sites, &c->capacity, c->n + 1, sizeof *c->sites, e)) return NULL;
     collected_site *s = &c->sites[c->n];
     *s = (collected_site){
         .n_weights = in->n_weights, .features = in->features, .matrices = in->matrices, .routed = in->routed};

@@ -29,7 +29,7 @@ typedef struct moments moments;
 typedef struct moments_shape {
     size_t columns;
     size_t width;        /* of blocks on the diagonal, outside of which nothing is known; a multiple of
-                            FEEDBACK_STRIP, or at least `columns`: all in one */
+                            PASS_COLUMNS, or at least `columns`: all in one */
     bool two_streams;    /* x is not y */
     size_t group_tokens; /* of a group, at most; up to MOMENTS_TOKENS need nothing more, and 0 is those */
 } moments_shape;

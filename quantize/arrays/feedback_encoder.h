@@ -20,10 +20,10 @@ bool feedback_encoder_open(feedback_encoder *f, strip_encoder with, const float 
                            moments_settings settings, int threads, gq_error *e);
 void feedback_encoder_close(feedback_encoder *f);
 /* Bytes of a thread's memory, aligned to 64. */
-size_t feedback_encoder_room(const feedback_encoder *f);
+size_t feedback_encoder_scratch_bytes(const feedback_encoder *f);
 /* Like strip_encode, of up to FEEDBACK_ROWS rows. Weighted sums are those under H: of w H w^T, and of the
  * same of what was lost. */
-size_t feedback_encode(const feedback_encoder *f, const float *x, size_t rows, uint8_t *blocks, void *room,
+size_t feedback_encode(const feedback_encoder *f, const float *x, size_t rows, uint8_t *blocks, void *scratch,
                        codec_error *sum);
 
 #endif

@@ -30,7 +30,7 @@ typedef struct engine {
     run_mode mode;
     gq_results *results;
     schedule schedule;
-    work_rooms rooms;
+    work_scratches scratches;
     output_set outputs;
     finalize names;
     journal *journals; /* one; of RUN_JOIN one per part */
@@ -71,11 +71,11 @@ static uint32_t journal_of(const engine *g, uint64_t i) {
     return low;
 }
 
-static bool is_known(const engine *g, const journal *j, const work_room *room, work_piece *p) {
-    if (g->mode == RUN_FRESH || !journal_find(j, p->number, room->sums)) return false;
+static bool is_known(const engine *g, const journal *j, const work_scratch *scratch, work_piece *p) {
+    if (g->mode == RUN_FRESH || !journal_find(j, p->number, scratch->sums)) return false;
     if (g->mode == RUN_NAME) return true; /* the files may have their names */
     double began = schedule_clock();
-    bool known = work_verify(g->plan, &g->outputs, p->number, room);
+    bool known = work_verify(g->plan, &g->outputs, p->number, scratch);
     p->resuming = schedule_clock() - began;
     return known;
 }
@@ -89,28 +89,28 @@ static const work_tensor *open_tensor(engine *g, size_t number, gq_error *e) {
     return t;
 }
 
-static bool encode_chunk(engine *g, uint64_t i, const work_room *room, gq_error *e) {
+static bool encode_chunk(engine *g, uint64_t i, const work_scratch *scratch, gq_error *e) {
     const work_tensor *t = open_tensor(g, chunk_tensor(&g->plan->chunks, i), e);
     if (!t) return false;
     cache_ahead(&g->cache, i);
-    bool done = work_chunk(t, &g->outputs, i, room, e);
+    bool done = work_chunk(t, &g->outputs, i, scratch, e);
     cache_read(&g->cache, i);
-    return done && syncer_add(&g->syncer, i, room->sums, e);
+    return done && syncer_add(&g->syncer, i, scratch->sums, e);
 }
 
 static bool do_chunk(void *arg, work_piece *p, gq_error *e) {
     engine *g = arg;
     uint64_t i = p->number, weights, bytes = input_bytes(g->plan, i, &weights);
     const journal *j = &g->journals[journal_of(g, i)];
-    work_room room = work_room_in(&g->rooms, p->room);
-    p->resumed = is_known(g, j, &room, p);
+    work_scratch scratch = work_scratch_in(&g->scratches, p->scratch);
+    p->resumed = is_known(g, j, &scratch, p);
     if (!p->resumed && g->mode == RUN_JOIN) return true; /* go on, to be able to say all that is missing */
     if (!p->resumed && g->mode == RUN_NAME) {
         atomic_store(&g->leave_as_is, true);
         return gq_fail(e, "%s is damaged: it lacks chunk %llu; to start afresh remove %s", j->path,
                        (unsigned long long)i, g->names.path);
     }
-    if (!p->resumed && !encode_chunk(g, i, &room, e)) return false;
+    if (!p->resumed && !encode_chunk(g, i, &scratch, e)) return false;
     p->bytes = bytes, p->weights = weights;
     return true;
 }
@@ -126,7 +126,7 @@ static void close_tensors(engine *g, size_t end) {
 static bool engine_fold_chunk(void *arg, const work_piece *p, gq_error *e) {
     engine *g = arg;
     if (p->weights == 0) return g->missing[journal_of(g, p->number)]++, true;
-    bool ok = error_sums_add(&g->error_sums, p->number, work_room_in(&g->rooms, p->room).sums, e);
+    bool ok = error_sums_add(&g->error_sums, p->number, work_scratch_in(&g->scratches, p->scratch).sums, e);
     close_tensors(g, g->error_sums.tensor);
     if (g->error_sums.tensor < g->plan->n_tensors)
         g->schedule.progress.tensor = g->plan->sources[g->error_sums.tensor].name;
@@ -212,8 +212,8 @@ static bool engine_begin(engine *g, const gq_callbacks *callbacks, gq_error *e) 
     if (!begins[plan->share](g, e) || (does_work(g) && !output_reserve(&g->outputs, e))) return false;
     g->tensors = calloc(plan->n_tensors + 1, sizeof *g->tensors);
     if (!g->tensors) return gq_fail_memory(e, plan->n_tensors * sizeof *g->tensors);
-    work_rooms_measure(&g->rooms, plan);
-    if (!schedule_start(&g->schedule, plan->threads, g->rooms.bytes, callbacks, e) ||
+    work_scratches_measure(&g->scratches, plan);
+    if (!schedule_start(&g->schedule, plan->threads, g->scratches.bytes, callbacks, e) ||
         !error_sums_new(&g->error_sums, plan, g->results, callbacks, g->begin, e) ||
         !cache_new(&g->cache, plan, g->begin, g->end, e))
         return false;

@@ -15,14 +15,14 @@ typedef struct schedule {
     double resuming; /* seconds of all threads together */
     double before;   /* seconds that went before the first piece, of which rates say nothing */
     threads_pool *pool;
-    size_t room;                       /* bytes of a thread's memory */
+    size_t scratch;                    /* bytes of a thread's memory */
     struct schedule_thread *of_thread; /* one per thread of the pool */
     pthread_mutex_t lock;              /* over progress, callbacks, and whatever `fold` does */
 } schedule;
 
 typedef struct work_piece {
     uint64_t number;
-    void *room; /* this thread's memory, aligned to 64 */
+    void *scratch; /* this thread's memory, aligned to 64 */
     /* The size of the piece, for progress, set by the work. weights 0: the piece was not done. */
     uint64_t bytes, weights;
     bool resumed;    /* an earlier run had done it */
@@ -39,7 +39,7 @@ typedef struct schedule_job {
 } schedule_job;
 
 /* threads: 0: as many as there are processors. */
-bool schedule_start(schedule *s, int threads, size_t room, const gq_callbacks *callbacks, gq_error *e);
+bool schedule_start(schedule *s, int threads, size_t scratch, const gq_callbacks *callbacks, gq_error *e);
 /* May be called for a schedule of zeros. */
 void schedule_end(schedule *s);
 /* All pieces of a job; one job after another. Fails with GQ_INTERRUPTED when the caller cancels. */
