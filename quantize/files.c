@@ -203,10 +203,4 @@ bool gq_write_whole(const char *path, bool replace, const void *bytes, size_t n,
     return files_write(path, replace, &(file_piece){bytes, n}, 1, e);
 }
 
-void files_remove_left(const char *path) {
-    char *beside = safe_file_beside(path, FILES_NEW_SUFFIX);
-    if (beside) safe_file_remove_left(beside);
-    free(beside);
-}
-
 void gq_free(void *memory) { free(memory); }

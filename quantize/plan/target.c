@@ -210,7 +210,6 @@ static bool measure(target *t, gq_error *e) {
         keep = false;
         ok = words_add(&plan->warnings, e, "the measurements are not kept for the next time: %s", why.text);
     }
-    if (keep && !fresh && plan_check_inputs(plan, t->options, path, NULL)) files_remove_left(path);
     if (ok && keep)
         plan->measure_file = path;
     else
