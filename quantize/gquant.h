@@ -736,7 +736,8 @@ GQ_API char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e
 GQ_API bool gq_check_target(const char *path, bool replace, gq_error *e);
 /* Whether a file of that name may be written without destroying what is read: it, and the hidden names beside
  * it that files have until they are whole, are none of the inputs by any name, no shard of one that is a
- * model, and not what was measured of a model. Inputs need not be there. */
+ * model, and not what was measured of a model. Inputs need not be there. The failure is GQ_USAGE where a name
+ * is an input's, and another one where memory runs out. */
 GQ_API bool gq_check_inputs(const char *path, const char *const *inputs, size_t n, gq_error *e);
 /* Write n bytes to a file that gets its name, if it may, when it is whole and on disk. */
 GQ_API bool gq_write_whole(const char *path, bool replace, const void *bytes, size_t n, gq_error *e);
