@@ -149,6 +149,9 @@ typedef struct gq_options {
     uint32_t sync_ms; /* how often gq_run makes finished work safe from a crash; 0: every two seconds */
     const gq_calibration *calibration; /* NULL: none. Not beside importance data, of which it knows more */
     gq_list transpose; /* patterns: matrices to write transposed (docs/formats.md), or back if they are */
+    /* Paths of other files that the caller reads, such as recipes: none is written over or removed, even
+     * where one has the name of a file that is made beside an output. */
+    gq_list other_inputs;
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */

@@ -211,6 +211,37 @@ static void importance_named_like_temporaries_stays(void **state) {
     }
 }
 
+/* What else the caller reads, by the list in which he says so. */
+static void other_inputs_named_like_temporaries_stay(void **state) {
+    (void)state;
+    static const char *const names[] = {".out.gguf.gquant",
+                                        ".out.gguf.gquant-journal",
+                                        ".out.gguf.gquant-journal-1-of-2",
+                                        ".out.gguf.gquant-names",
+                                        "out.gguf",
+                                        "in.gguf.gquant-measure"};
+    enum { NAMES = sizeof names / sizeof *names };
+    for (size_t i = 0; i < NAMES; i++) {
+        bool measured = i == NAMES - 1;
+        gq_output out = {.path = path("out.gguf"), .filetype = measured ? NULL : "Q8_0"};
+        gq_options o = options_for(&out);
+        const char *others[] = {"not there", path(names[i])};
+        write_whole(others[1], "theirs", 6);
+        o.other_inputs = (gq_list){others, 2}, o.force = true;
+        if (measured) {
+            out.target.bpw = 5;
+            assert_true(announced(&o, "is one of the inputs"));
+        } else {
+            assert_non_null(strstr(failure(&o), "is one of the inputs"));
+        }
+        size_t n;
+        char *after = (char *)read_whole(path(names[i]), &n);
+        assert_string_equal(after, "theirs");
+        free(after);
+        assert_int_equal(unlink(path(names[i])), 0);
+    }
+}
+
 static void outputs_named_like_temporaries_of_others(void **state) {
     (void)state;
     static const char *const names[] = {".b.gguf.gquant", ".b.gguf.gquant-journal",
@@ -233,6 +264,7 @@ int main(void) {
         cmocka_unit_test(long_names_of_shards),
         cmocka_unit_test(inputs_named_like_temporaries_stay),
         cmocka_unit_test(importance_named_like_temporaries_stays),
+        cmocka_unit_test(other_inputs_named_like_temporaries_stay),
         cmocka_unit_test(outputs_named_like_temporaries_of_others),
     };
     return cmocka_run_group_tests(tests, set_up, folder_remove);
