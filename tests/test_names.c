@@ -242,6 +242,21 @@ static void other_inputs_named_like_temporaries_stay(void **state) {
     }
 }
 
+/* Nor are measurements lost that a plan keeps under such a name, or under an output's. */
+static void measurements_named_like_temporaries_stay(void **state) {
+    (void)state;
+    static const char *const names[] = {".out.gguf.gquant", ".out.gguf.gquant-journal",
+                                        ".out.gguf.gquant-names", "out.gguf"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        gq_output out = {.path = path("out.gguf"), .target.bpw = 5};
+        gq_options o = options_for(&out);
+        o.measure_file = path(names[i]), o.force = true;
+        assert_non_null(strstr(failure(&o), "is one of the inputs"));
+        assert_true(exists(path(names[i])));
+        assert_int_equal(unlink(path(names[i])), 0);
+    }
+}
+
 static void outputs_named_like_temporaries_of_others(void **state) {
     (void)state;
     static const char *const names[] = {".b.gguf.gquant", ".b.gguf.gquant-journal",
@@ -265,6 +280,7 @@ int main(void) {
         cmocka_unit_test(inputs_named_like_temporaries_stay),
         cmocka_unit_test(importance_named_like_temporaries_stays),
         cmocka_unit_test(other_inputs_named_like_temporaries_stay),
+        cmocka_unit_test(measurements_named_like_temporaries_stay),
         cmocka_unit_test(outputs_named_like_temporaries_of_others),
     };
     return cmocka_run_group_tests(tests, set_up, folder_remove);

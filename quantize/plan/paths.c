@@ -91,8 +91,8 @@ bool plan_check_inputs(const gq_plan *plan, const gq_options *options, const cha
 /* Refuses an output in the place of a model's measurements, which cost minutes to make. */
 static bool check_measurements(const gq_plan *plan, const char *path, gq_error *e) {
     char *kept = files_measure_path(plan_input(plan));
-    const char *const others[] = {kept};
-    bool ok = kept ? files_check_inputs(path, &plan->model, others, 1, e)
+    const char *const others[] = {kept, plan->measure_file};
+    bool ok = kept ? files_check_inputs(path, &plan->model, others, 2, e)
                    : gq_fail_memory(e, strlen(plan_input(plan)));
     free(kept);
     return ok;
@@ -118,7 +118,8 @@ bool plan_check_beside(const gq_plan *plan, const gq_options *options, const cha
     const char *others[OTHER_INPUTS];
     list_others(options, others);
     bool is = files_is_input(path, &plan->model, others, OTHER_INPUTS) ||
-              files_is_input(path, NULL, options->other_inputs.items, options->other_inputs.n);
+              files_is_input(path, NULL, options->other_inputs.items, options->other_inputs.n) ||
+              files_is_input(path, NULL, (const char *const[]){plan->measure_file}, 1);
     return !is ||
            gq_fail(e, "%s is one of the inputs, and has the name of a file that is made beside %s: rename it",
                    path, plan->outputs[0].path);
