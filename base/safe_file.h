@@ -20,8 +20,6 @@ int safe_file_create(const char *path);
 /* Make one under a name that is always the same, locked, in place of what a killed run has left there. -1 and
  * EEXIST: another process has it locked, or nobody can tell. */
 int safe_file_renew(const char *path);
-/* Remove what a killed run has left under such a name, if anything is there and no process has it locked. */
-void safe_file_remove_left(const char *path);
 /* Whether this process may make a file of that size (RLIMIT_FSIZE). To be asked before it is begun: a write
  * beyond the limit ends a process that does not ignore SIGXFSZ, and a library leaves signals as they are. */
 bool safe_file_may_grow(const char *path, uint64_t size, gq_error *e);

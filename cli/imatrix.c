@@ -215,7 +215,7 @@ static bool show_imatrix(const request *r, gq_error *e) {
 /* All but the last argument are added up into it; with one of them this is a change of layout. */
 static bool merge_imatrices(const request *r, gq_error *e) {
     const char *out = r->arguments[r->n_arguments - 1], *dot = strrchr(out, '.');
-    if (!gq_check_inputs(out, r->arguments + 1, r->n_arguments - 2, e)) return false;
+    if (!gq_check_inputs(out, r->arguments + 1, r->n_arguments - 2, e)) return gq_fail(e, "%s", e->text);
     gq_imatrix *sum = open_imatrix(r, r->arguments[1], e);
     bool ok = sum != NULL;
     for (size_t i = 2; ok && i + 1 < r->n_arguments; i++) ok = add_imatrix(r, sum, r->arguments[i], e);

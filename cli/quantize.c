@@ -124,6 +124,12 @@ static uint32_t sync_ms(void) {
     return text && number_parse(text, 1, 3600000, &ms) ? (uint32_t)ms : 0;
 }
 
+/* Lists the files that options name to be read. Measurements are also written, so theirs is none of them. */
+static void list_inputs(const request *r, gq_list *inputs) {
+    for (size_t i = 0; i < r->files.n; i++)
+        if (r->files.items[i] != r->quantize.measure_file) list_add(inputs, r->files.items[i]);
+}
+
 /* With a target the plan measures, which takes a while. */
 static gq_plan *quantize_make_plan(const request *r, gq_error *e) {
     progress p;
@@ -137,9 +143,11 @@ static gq_plan *quantize_make_plan(const request *r, gq_error *e) {
     asked.dry_run = r->dry_run;
     asked.sync_ms = sync_ms();
     gq_plan *plan = NULL;
+    list_inputs(r, &asked.other_inputs);
     if (asked.measure_file && !strcmp(asked.measure_file, "none")) asked.measure_file = "";
     if (calibration_ask(r, &calibration, &asked.calibration, e)) plan = gq_plan_new(&asked, e);
     calibration_free(&calibration);
+    free((void *)asked.other_inputs.items);
     progress_end(&p, plan ? NULL : e);
     return plan;
 }

@@ -25,9 +25,6 @@ bool files_check_inputs(const char *path, const model_source *model, const char 
 /* Whether a file of that very name is one of these; takes no memory. */
 bool files_is_input(const char *path, const model_source *model, const char *const *others, size_t n);
 
-/* Removes what a killed run has left of a small file that it was writing. */
-void files_remove_left(const char *path);
-
 /* Returns the path where a model's measurements are kept unless gq_options names one; malloc'ed, NULL: no
  * memory. */
 char *files_measure_path(const char *input);

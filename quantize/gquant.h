@@ -149,6 +149,9 @@ typedef struct gq_options {
     uint32_t sync_ms; /* how often gq_run makes finished work safe from a crash; 0: every two seconds */
     const gq_calibration *calibration; /* NULL: none. Not beside importance data, of which it knows more */
     gq_list transpose; /* patterns: matrices to write transposed (docs/formats.md), or back if they are */
+    /* Paths of other files that the caller reads, such as recipes: none is written over or removed, even
+     * where one has the name of a file that is made beside an output. */
+    gq_list other_inputs;
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */
@@ -736,7 +739,8 @@ GQ_API char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e
 GQ_API bool gq_check_target(const char *path, bool replace, gq_error *e);
 /* Whether a file of that name may be written without destroying what is read: it, and the hidden names beside
  * it that files have until they are whole, are none of the inputs by any name, no shard of one that is a
- * model, and not what was measured of a model. Inputs need not be there. */
+ * model, and not what was measured of a model. Inputs need not be there. The failure is GQ_USAGE where a name
+ * is an input's, and another one where memory runs out. */
 GQ_API bool gq_check_inputs(const char *path, const char *const *inputs, size_t n, gq_error *e);
 /* Write n bytes to a file that gets its name, if it may, when it is whole and on disk. */
 GQ_API bool gq_write_whole(const char *path, bool replace, const void *bytes, size_t n, gq_error *e);

@@ -212,7 +212,6 @@ static bool target_measure(target *t, gq_error *e) {
         ok =
             warnings_add(&plan->warnings, e, "the measurements are not kept for the next time: %s", why.text);
     }
-    if (keep && !fresh && plan_check_inputs(plan, t->options, path, NULL)) files_remove_left(path);
     if (ok && keep)
         plan->measure_file = path;
     else

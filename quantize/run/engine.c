@@ -2,6 +2,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fail.h"
 #include "quantize/run/cache.h"
@@ -107,8 +108,8 @@ static bool do_chunk(void *arg, work_piece *p, gq_error *e) {
     if (!p->resumed && g->mode == RUN_JOIN) return true; /* go on, to be able to say all that is missing */
     if (!p->resumed && g->mode == RUN_NAME) {
         atomic_store(&g->leave_as_is, true);
-        return gq_fail(e, "%s is damaged: it lacks chunk %llu; to start afresh remove %s", j->path,
-                       (unsigned long long)i, g->names.path);
+        return gq_fail(e, "%s is damaged: it lacks chunk %llu; to start afresh remove %s%s", j->path,
+                       (unsigned long long)i, g->names.path, j->parts ? " and run all parts again" : "");
     }
     if (!p->resumed && !encode_chunk(g, i, &scratch, e)) return false;
     p->bytes = bytes, p->weights = weights;
@@ -152,15 +153,29 @@ static bool begin_naming(engine *g, gq_error *e) {
                    g->journals[0].path, g->names.path, g->names.path);
 }
 
+/* All files are whole. Only a request with the share of the one that made them, which is known by its
+ * journals, can give them their names. */
+static bool check_share_of_naming(engine *g, gq_error *e) {
+    const gq_plan *plan = g->plan;
+    bool in_parts;
+    if (!journal_has_parts(plan, &in_parts, e)) return false;
+    if (plan->share == (in_parts ? SHARE_JOIN : SHARE_WHOLE)) return true;
+    atomic_store(&g->leave_as_is, true);
+    return gq_fail(e,
+                   in_parts ? "all parts of %s are done and it is whole: joining them finishes it"
+                            : "all files of %s are whole and only lack their names: repeat the command that "
+                              "made them, in one run and not in parts",
+                   plan->outputs[0].path);
+}
+
 static bool begin_whole(engine *g, gq_error *e) {
     bool all;
     uint32_t parts;
-    if (g->mode != RUN_NAME && !output_open_old(&g->outputs, &all, e)) return false;
-    if (!journal_count_parts(g->plan, &parts, e)) return false;
+    if (g->mode == RUN_NAME) return check_share_of_naming(g, e) && begin_naming(g, e);
+    if (!output_open_old(&g->outputs, &all, e) || !journal_count_parts(g->plan, &parts, e)) return false;
     if (parts)
         return gq_fail(e, "%s has been begun in %u parts: go on with these and join them, or remove %s*",
                        g->plan->outputs[0].path, parts, g->plan->outputs[0].shards[0].temporary);
-    if (g->mode == RUN_NAME) return begin_naming(g, e);
     if ((!all && !output_create(&g->outputs, e)) || !open_own_journal(g, all, e)) return false;
     g->mode = g->journals[0].resumed ? RUN_CONTINUE : RUN_FRESH;
     return !all || g->mode == RUN_CONTINUE || output_create(&g->outputs, e);
@@ -168,29 +183,41 @@ static bool begin_whole(engine *g, gq_error *e) {
 
 static bool begin_part(engine *g, gq_error *e) {
     uint32_t parts;
-    if (g->names.whole) {
-        atomic_store(&g->leave_as_is, true);
-        return gq_fail(e, "all parts of %s are done and it is whole: joining them finishes it",
-                       g->plan->outputs[0].path);
-    }
+    if (g->names.whole) return check_share_of_naming(g, e);
     return journal_count_parts(g->plan, &parts, e) && output_open_shared(&g->outputs, e) &&
            open_own_journal(g, true, e);
+}
+
+/* A part's journal cannot be opened. Where all files are whole, repeating the command is of no use with one
+ * that is damaged or no longer there; one that another process holds is free later. */
+static bool fail_part(engine *g, const journal *j, gq_error *e) {
+    if (g->mode != RUN_NAME || !j->path || (j->fd < 0 && access(j->path, F_OK) == 0)) return false;
+    atomic_store(&g->leave_as_is, true);
+    return gq_fail_again(e, e, "%s; to start afresh remove %s and run all parts again", e->text,
+                         g->names.path);
 }
 
 static bool begin_join(engine *g, gq_error *e) {
     bool all = true;
     uint32_t parts;
+    if (g->mode == RUN_NAME && !check_share_of_naming(g, e)) return false;
     if (!journal_count_parts(g->plan, &parts, e)) return false;
     if (g->mode != RUN_NAME && !output_open_old(&g->outputs, &all, e)) return false;
-    if (parts == 0 || !all)
+    if (parts == 0)
         return gq_fail(e, "there is nothing to join for %s: its parts have not been started",
                        g->plan->outputs[0].path);
+    if (!all)
+        return gq_fail(e,
+                       "%s cannot be joined: what its %u parts have written is missing or too short; run all "
+                       "parts again",
+                       g->plan->outputs[0].path, parts);
     g->journals = calloc(parts, sizeof *g->journals);
     g->missing = calloc(parts, sizeof *g->missing);
     if (!g->journals || !g->missing) return gq_fail_memory(e, parts * sizeof *g->journals);
     for (uint32_t k = 0; k < parts; k++) { /* untouched memory costs nothing, whatever the number in a name */
         g->n_journals = k + 1;
-        if (!journal_open_part(&g->journals[k], g->plan, k + 1, parts, e)) return false;
+        if (!journal_open_part(&g->journals[k], g->plan, k + 1, parts, e))
+            return fail_part(g, &g->journals[k], e);
     }
     return true;
 }

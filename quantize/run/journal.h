@@ -54,6 +54,8 @@ bool journal_write(const journal *j, const uint8_t *slots, size_t n, gq_error *e
 /* The number of parts that others' journals beside the output are of; 0: there are none. Fails when one of
  * them is of another plan, or they disagree in number. */
 bool journal_count_parts(const gq_plan *plan, uint32_t *parts, gq_error *e);
+/* Whether a part's journal is there, of whatever plan, the plan's own part included. */
+bool journal_has_parts(const gq_plan *plan, bool *any, gq_error *e);
 /* Remove all journals of the plan's outputs that nobody is at work with; those of this run are closed. */
 void journal_remove_all(const gq_plan *plan);
 /* The same, of those alone that belong to the plan. */
