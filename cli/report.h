@@ -103,9 +103,8 @@ double report_error(const gq_loss *loss);
 /* The loss's part of the whole error: its sum of squares, weighted by importance where there is data. */
 double report_squares(const gq_loss *loss);
 double report_bits(uint64_t bytes, double weights); /* per weight */
-const char *report_named(
-    const report *r,
-    const char *path); /* the path's last part, or all of it with --full-paths; part of `path` */
+/* The path's last part, or all of it with --full-paths; points into `path`. */
+const char *report_named(const report *r, const char *path);
 
 /* ---- a file (report_file.c) ---- */
 /* Before the work: is the extension known, the folder writable, the file none of those the command reads? */

@@ -24,8 +24,8 @@ typedef struct request {
     const char **arguments;
     size_t n_arguments; /* what is not an option, in order */
     const char *report, *out_dir, *recipe_out;
-    const char *text, *ids,
-        *logits; /* paths of a text or ids to run models on, and of the logits to write; NULL: not given */
+    /* Paths: of a text or of ids to run models on, and of the logits to write. NULL: not given */
+    const char *text, *ids, *logits;
     const char *calibrate, *calibrate_ids;
     uint64_t calibrate_tokens;
     gq_calibration calibration; /* its numbers; text and memory are put in when they are read */

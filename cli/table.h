@@ -5,9 +5,10 @@
 #include <stdio.h>
 
 typedef struct table {
-    const char *columns; /* a letter for each, l or r, and where it may be missing a digit */
-    size_t n_columns, n, room;
-    char **cells;
+    const char *columns; /* as below; borrowed */
+    size_t n_columns;
+    size_t n, room; /* cells there are, and that there is memory for */
+    char **cells;   /* malloc'ed texts, row by row */
 } table;
 
 /* `columns`, as "ll3rr1": how each is aligned. On a terminal that is too narrow those with a digit are left
