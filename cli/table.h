@@ -5,10 +5,9 @@
 #include <stdio.h>
 
 typedef struct table {
-    const char *columns; /* as below; borrowed */
-    size_t n_columns;
-    size_t n, room; /* cells there are, and that there is memory for */
-    char **cells;   /* malloc'ed texts, row by row */
+    const char *columns;       /* as below; borrowed */
+    size_t n_columns, n, room; /* n: cells there are; room: that there is memory for */
+    char **cells;              /* malloc'ed texts, row by row */
 } table;
 
 /* `columns`, as "ll3rr1": how each is aligned. On a terminal that is too narrow those with a digit are left
