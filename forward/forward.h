@@ -57,8 +57,8 @@ const forward_sizes *forward_model_sizes(const forward_model *m);
 const char *forward_architecture(size_t i);
 /* Whether layers can be run in two parts, of which the second reads the state that the first leaves. */
 bool forward_model_splits(const forward_model *m);
-/* Whether t is told as a weight at a site (below): the matrices of the layers that are run, and the output
- * matrix unless it is the embedding, whose rows would have to change with it. */
+/* Whether t is reported as a weight at a site (below): the matrices of the layers that are run, and the
+ * output matrix unless it is the embedding, whose rows would have to change with it. */
 bool forward_feeds(const forward_model *m, const model_tensor *t);
 
 /* ---- weights ---- */

@@ -21,7 +21,8 @@ typedef struct piece_table {
 /* Room for `most` strings, so that adding cannot fail. */
 bool pieces_new(piece_table *p, uint64_t most, gq_error *e);
 void pieces_free(piece_table *p);
-uint32_t pieces_find(const piece_table *p, const char *text, size_t length); /* NO_PIECE: none */
+/* The number of a string; NO_PIECE: it is not in the table. */
+uint32_t pieces_find(const piece_table *p, const char *text, size_t length);
 /* The number of a string, which gets the next one when it is new. */
 uint32_t pieces_add(piece_table *p, const char *text, size_t length, bool *fresh);
 
