@@ -20,7 +20,7 @@ bool imatrix_sort(imatrix *im, const char *path, gq_error *e);
 bool imatrix_add_dataset(imatrix *im, const char *text, uint64_t length, gq_error *e);
 bool imatrix_warn(imatrix *im, gq_error *e, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Tokens per call, for converting. */
+/* Tokens per call: chunk_size, or the default where that is 0. */
 uint32_t imatrix_chunk(const imatrix *im);
 /* Largest count of an entry. */
 float imatrix_most(const imatrix_entry *entry);
