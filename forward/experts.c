@@ -275,7 +275,7 @@ static bool experts_route(experts_run *r, const float *x, size_t stride) {
     forward_batch *b = r->b;
     float *p = b->work;
     batch_multiply(b, WEIGHT_FFN_ROUTER, 0, x, stride, p, b->stride, b->tokens);
-    /* NaN and infinities cannot be put in an order */
+    /* experts cannot be chosen by values that are not finite */
     if (!check_bias(r) ||
         !batch_finite(b, "what comes from the router", b->layer->plan->weight[WEIGHT_FFN_ROUTER], p,
                       b->stride, r->n->experts, b->tokens))
