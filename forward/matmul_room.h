@@ -18,7 +18,7 @@ enum {
     UNITS = 8, /* per thread, so that none waits long for the last one */
 };
 typedef struct room {
-    float floats[TILE_ROWS * TILE_STRIDE]; /* a tile, or a panel of tokens */
+    float floats[TILE_ROWS * TILE_STRIDE]; /* a tile of decoded weights, or a panel of tokens */
 } room;
 _Static_assert((int)TILE_ROWS >= (int)MATMUL_MOST_PANEL, "a room holds a panel");
 
