@@ -1,9 +1,9 @@
 /* The command `gquant info FILE`: shows a model's metadata, its tensors, and sums per tensor type. The
  * library opens the model with all its shards and hands out rows; here they become tables for people or, with
- * --json, one document for programs. No weights are read, so this is quick for any model. Lists and texts in
- * metadata are cut, because a vocabulary has hundreds of thousands of entries; how much is shown is fixed
- * below. Names and texts come from the file and may hold anything, so they reach a terminal only through
- * text_shown.
+ * --json, one document for programs. The weights are not read through, so this is quick for any model. Lists
+ * and texts in metadata are cut, because a vocabulary has hundreds of thousands of entries; how much is shown
+ * is fixed below. Names and texts come from the file and may hold anything, so they reach a terminal only
+ * through text_shown.
  */
 #include <inttypes.h>
 #include <stdlib.h>

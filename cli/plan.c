@@ -1,7 +1,7 @@
 /* The command `gquant plan MODEL`: which file types fit a machine. The library plans the whole job once per
- * file type, so sizes, fallbacks and missing importance data are those that a real run would have; no weights
- * are read for that. What a model takes to run is the bytes of its tensors, the keys and values of the
- * context in F16, and buffers. A type fits if that is within --ram, and the largest advised type that fits is
+ * file type, so sizes, fallbacks and missing importance data are those of a real run, but the weights are not
+ * read through. What a model takes to run is the bytes of its tensors, the keys and values of the context in
+ * F16, and buffers. A type fits if that is within --ram, and the largest advised type that fits is
  * recommended. Where no type fits, smallest_target estimates whether --target-size could still make a small
  * enough file. The survey is filled first and then printed, as tables or as JSON.
  */

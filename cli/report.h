@@ -51,15 +51,15 @@ void report_losses(FILE *to, const report *r, const report_output *o);
 /* Returns a path or name from a file with control characters made visible, shortened so that `beside` columns
  * stay free beside it; whole where `to` is no terminal. malloc'ed. */
 char *report_path(FILE *to, const char *path, size_t beside);
-/* A line for each of several outputs. */
+/* Prints a line for each of several outputs. */
 void report_overview(FILE *to, const report *r);
-/* The live line for --verbose. */
+/* Prints the line of a finished tensor for --verbose. */
 void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_loss *loss);
 
 /* ---- several copies (report_copies.c) ---- */
 /* Find the best of several copies for each tensor. */
 void report_rank_copies(report *r);
-/* Side by side, for people; they are ranked. */
+/* Prints them side by side, for people; they have been ranked. */
 void report_copies(FILE *to, const report *r);
 
 /* ---- what is calibrated (report_calibration.c) ---- */
@@ -107,10 +107,11 @@ double report_bits(uint64_t bytes, double weights); /* per weight */
 const char *report_named(const report *r, const char *path);
 
 /* ---- a file (report_file.c) ---- */
-/* Before the work: is the extension known, the folder writable, the file none of those the command reads? */
+/* To be called before the work: whether the extension of --report is known, its folder can be written to, and
+ * the file is none that the command reads. */
 bool report_check(const request *r, gq_error *e);
-/* Before the work: may this option's file be written, and is it none of those that the command reads or
- * makes? */
+/* To be called before the work: whether this option's file can be written, and is none that the command reads
+ * or makes. */
 bool report_check_file(const request *r, const char *option, const char *path, gq_error *e);
 bool report_write(const report *r, const char *path, gq_error *e);
 void report_json(FILE *to, const report *r);
