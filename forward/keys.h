@@ -34,7 +34,7 @@ uint64_t key_number_at(key_reader *r, const key_list *l, uint64_t i, uint64_t ab
 /* Finite numbers from `least` to `most`. */
 double key_float(key_reader *r, const char *name, double absent, double least, double most);
 double key_float_needed(key_reader *r, const char *name, double least, double most);
-/* A factor, of which 0 stands for 1. */
+/* A factor; 0 in the file stands for 1. absent: the value where the key is missing. */
 double key_scale(key_reader *r, const char *name, double absent);
 bool key_bool(key_reader *r, const char *name, bool absent);
 /* Returns the number of the text, of n, that the value equals; 0 where the key is absent. */

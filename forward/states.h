@@ -13,7 +13,7 @@ typedef struct states {
     forward_keep keep; /* fd -1: nowhere */
     unsigned slot;     /* that holds the states before the layer that is next, or was begun */
     bool begun;        /* what there is now is what the layer's first part has left */
-    uint32_t running;  /* checksum of what has been written of the slot after the present one */
+    uint32_t running;  /* CRC-32 of the bytes written so far to the slot after the present one */
     uint64_t sum;      /* forward_stream_sum */
 } states;
 
