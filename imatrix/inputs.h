@@ -31,7 +31,7 @@ typedef struct model_inputs {
     char *path;
     uint64_t n_entries;   /* left by the filter; 0: nothing is known */
     uint32_t chunk_count; /* 0: not stored */
-    const char *dataset;  /* first of those that the data were made from; NULL: not stored */
+    const char *dataset;  /* the first data set that the data were made from; NULL: not stored */
     const char *warnings; /* of reading: lines, each with its newline; NULL: none */
     struct imatrix *data; /* for inputs.c alone */
 } model_inputs;
