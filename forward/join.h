@@ -4,10 +4,10 @@
 
 #include "forward/vocabulary.h"
 
-/* A stretch of a word; length 0: taken by its left neighbour. */
+/* A stretch of a word; length 0: it was joined to its left neighbour. */
 typedef struct symbol {
     uint32_t start, length; /* bytes of the word */
-    uint32_t piece;         /* NO_PIECE: a character that no vocabulary text is */
+    uint32_t piece;         /* number of its text; NO_PIECE: no text of the vocabulary is this character */
     uint32_t before, next;  /* neighbours that are left; UINT32_MAX: none */
 } symbol;
 
@@ -16,7 +16,7 @@ typedef struct join {
     uint32_t length, result;
 } join;
 
-/* Memory of a run, which grows with the longest word. */
+/* Memory of a call, zero at first; it grows with the longest word. */
 typedef struct join_scratch {
     symbol *symbols;
     size_t n, symbols_capacity;

@@ -1,4 +1,10 @@
-/* Weights in memory: a layer's, and a tile of the output matrix's. */
+/* Weights in memory: those of one layer, and a tile of the output matrix, which is often too large to be held
+ * whole. Matrices stay as they are stored, and products decode them just before use; small weights such as
+ * norms and biases are decoded when the layer is read. place_all lays a layer out in memory. Without a layer
+ * it only counts bytes, so the size of the largest layer is known when the model is set up, and one buffer
+ * serves all layers in turn. A replaced matrix stands beside the layer's own, and forward_layer_use says
+ * which of them products take.
+ */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +47,7 @@ static bool place_vector(layer_placing *p, const model_tensor *t, const float **
     if (!t) return true;
     uint64_t decoded = layer_place_bytes(p, vector_bytes(t)), raw = layer_place_bytes(p, t->size);
     if (!p->l) return true;
-    void *floats = p->l->memory + decoded; /* aligned for them */
+    void *floats = p->l->memory + decoded; /* aligned for floats */
     *values = floats;
     return model_read_values(p->l->model, t, p->l->memory + raw, floats, p->e);
 }
@@ -127,7 +133,8 @@ static size_t tile_rows(const forward_model *m, size_t most) {
     return most < m->sizes.vocabulary ? most : m->sizes.vocabulary;
 }
 
-/* Takes the rows, and where there is a bias its values; *raw: the bias as it is stored. */
+/* Takes memory for the rows and, where there is a bias, for its values; *raw: for the bias as it is stored.
+ */
 static void lay_out_tile(forward_tile *t, void **raw, memory_ledger *l) {
     const model_tensor *bias = t->model->out_bias;
     t->data = memory_take(l, t->most, row_bytes(t->model->sizes.out));

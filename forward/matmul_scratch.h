@@ -18,7 +18,7 @@ enum {
     UNITS = 8, /* per thread, so that none waits long for the last one */
 };
 typedef struct matmul_scratch {
-    float floats[TILE_ROWS * TILE_STRIDE]; /* a tile, or a panel of tokens */
+    float floats[TILE_ROWS * TILE_STRIDE]; /* a tile of decoded weights, or a panel of tokens */
 } matmul_scratch;
 _Static_assert((int)TILE_ROWS >= (int)MATMUL_MOST_PANEL, "it holds a panel");
 

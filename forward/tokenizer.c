@@ -1,3 +1,11 @@
+/* From a text to the ids of its tokens, the same ones that llama.cpp gives. Special tokens are cut out first
+ * (specials.c). A stretch between them is cleaned or gets its spaces marked, as the kind of vocabulary wants
+ * it, and is cut into words by patterns (splitter.c), at spaces or at newlines. A word is split into symbols,
+ * bytes or characters, and neighbours are joined as long as two of them merge (join.c). A symbol that is no
+ * token in the end is written byte by byte. Natural text repeats its words, so the ids of recent words are
+ * kept for the length of a call; cutting more finely than needed makes words repeat and leaves the ids as
+ * they are.
+ */
 #include "forward/tokenizer.h"
 
 #include <stdlib.h>
@@ -48,7 +56,7 @@ bool token_list_add(token_list *l, uint32_t id, gq_error *e) {
 
 /* ---- a run ---- */
 
-/* Natural text repeats its words: the ids of those met last, by hash. 2^15 of 96 bytes take 3 MiB. */
+/* The ids of recent words, one word per slot, found by its hash. 2^15 slots of 96 bytes take 3 MiB. */
 enum { CACHE_SLOTS = 1 << 15, CACHE_WORD = 38, CACHE_IDS = 14 };
 
 typedef struct cached_word {
@@ -90,8 +98,8 @@ static bool read_symbols(tokenizing *r, const char *word, size_t n) {
     return true;
 }
 
-/* A symbol that is no token, byte by byte. What has no token of its own is left out where llama.cpp leaves it
- * out: in vocabularies by rank. */
+/* Writes a symbol that is no token byte by byte. A byte without a token is left out and counted where
+ * llama.cpp leaves it out, in vocabularies by rank; elsewhere it is an error. */
 static bool emit_bytes(tokenizing *r, const char *bytes, size_t n) {
     const vocabulary *v = r->v;
     for (size_t i = 0; i < n; i++) {
@@ -122,9 +130,9 @@ static bool emit_symbols(tokenizing *r, const char *word) {
     return true;
 }
 
-/* The token that a word is as a whole; NO_PIECE: none, or wholes do not count. */
+/* Returns the token that the whole word is; NO_PIECE: it is none, or the vocabulary merges all words. */
 static uint32_t whole_word(const tokenizing *r, const char *word, size_t n) {
-    enum { LONGEST = 512 }; /* bytes; of a token that means something */
+    enum { LONGEST = 512 }; /* bytes; no token that means something is longer */
     char mapped[2 * LONGEST];
     size_t length = 0;
     if (r->v->kind != VOCABULARY_BPE || !r->v->rule.ignore_merges || n > LONGEST) return NO_PIECE;
@@ -164,7 +172,7 @@ static bool add_word(void *user, const char *word, size_t n, gq_error *e) {
 
 static const char SPACE[] = "\xe2\x96\x81"; /* U+2581 */
 
-/* Spaces become U+2581; to: room for 3 (n + 1). */
+/* Copies a text with U+2581 for each space, and one in front with `prefix`. to: 3 (n + 1) bytes. */
 static size_t put_spaces(const char *text, size_t n, bool prefix, char *to) {
     char *at = to;
     if (prefix) memcpy(at, SPACE, 3), at += 3;
@@ -177,8 +185,8 @@ static size_t put_spaces(const char *text, size_t n, bool prefix, char *to) {
     return (size_t)(at - to);
 }
 
-/* Cuts in front of each run of U+2581 where nothing joins across it: the ids stay the same, and words repeat.
- */
+/* Cuts before each run of U+2581, if nothing in the vocabulary joins across such a place: the ids stay the
+ * same, and words repeat. */
 static bool cut_at_spaces(tokenizing *r, const char *text, size_t n) {
     if (!r->v->cut_at_spaces) return add_word(r, text, n, r->e);
     size_t start = 0;
@@ -195,7 +203,7 @@ static bool cut_at_spaces(tokenizing *r, const char *text, size_t n) {
     return add_word(r, text + start, n - start, r->e);
 }
 
-/* Runs of newlines: one token, or newline by newline. */
+/* Adds a run of newlines: as one token, or newline by newline. */
 static bool add_newlines(tokenizing *r, const char *text, size_t n) {
     uint32_t id = pieces_find(&r->v->pieces, text, n);
     if (id < r->v->n_tokens) return token_list_add(r->to, id, r->e);
@@ -215,7 +223,7 @@ static bool add_lines(tokenizing *r, const char *text, size_t n) {
     return true;
 }
 
-/* Cut cleaned text by the vocabulary's patterns. */
+/* Cuts cleaned text by the vocabulary's patterns. odd: some characters need stand-ins (utf8.h). */
 static bool split_words(const vocabulary *v, const char *clean, size_t n, bool odd, split_word *word,
                         void *user, gq_error *e) {
     char *stand_in = odd ? malloc(n + 1) : NULL;

@@ -1,6 +1,9 @@
-/* H = R R^T, R upper triangular, strip by strip from the last one on: each strip first loses what later ones
- * explain of it; then, part by part and again from the last one on, what later parts of the strip explain,
- * and is multiplied with the inverse of the part's own root. All but these roots are products of matrices.
+/* Makes the root of moments: H = R R^T, R upper triangular. Strips of columns are taken from the last one on.
+ * A strip first loses what later strips explain of it, then the same is done within it, part by part: a part
+ * loses what later parts explain, its small square gets a root in double, and the rows above are multiplied
+ * with the inverse of that root. All but these small roots are products of matrices, which the kernels do
+ * fast and threads share by rows. Before this H is divided by the tokens, shrunk towards its diagonal and
+ * damped. Where it has no root, ten times the damping is tried, up to 1.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -20,17 +23,18 @@ typedef struct work {
     threads_pool *pool;
     size_t strips;
     float *root;
-    float *later; /* a strip's tiles in later strips, turned and negated, in panels */
+    float *later; /* a strip's tiles in later strips, transposed and negated, in panels */
     float parts[PARTS]
-               [PASS_COLUMNS * PART];   /* of the strip's own tile: a part's rows in later parts, likewise */
-    float inverses[PARTS][PART * PART]; /* of the parts' own roots, turned, in panels */
+               [PASS_COLUMNS * PART]; /* the same within the strip's own tile: a part's rows in later parts */
+    float inverses[PARTS][PART * PART]; /* inverses of the parts' own roots, transposed, in panels */
 } work;
 
 static float *tile_at(const work *w, size_t row, size_t strip) {
     return w->root + feedback_triangle(strip) + row * TILE;
 }
 
-/* Rows and columns of a matrix, rows PASS_COLUMNS apart, to panels of rows, in which they are columns. */
+/* Packs a matrix, its rows PASS_COLUMNS floats apart, times `sign` into panels in which its rows are columns.
+ */
 static void pack_turned(const work *w, const float *from, size_t rows, size_t columns, float sign,
                         float *packed) {
     size_t panel = w->kernels->panel;
@@ -39,7 +43,7 @@ static void pack_turned(const work *w, const float *from, size_t rows, size_t co
             packed[r / panel * panel * columns + c * panel + r % panel] = sign * from[r * PASS_COLUMNS + c];
 }
 
-/* y (+)= x times a packed matrix of so many rows and columns; rows of y and x are `n`. */
+/* y = x times a packed matrix of `rows` and `columns`, or y += with `add`. x and y have n rows. */
 static void factor_multiply(const work *w, const float *x, size_t x_step, size_t n, const float *packed,
                             size_t rows, size_t columns, float *y, bool add) {
     size_t panel = w->kernels->panel;
@@ -87,7 +91,7 @@ static void take_off_later(strip_work *s) {
     threads_for(s->w->pool, (s->strip + 1) * PASS_COLUMNS / UNIT, 1, take_off_unit, s);
 }
 
-/* The strip's rows from x on lose what later parts explain of this one. */
+/* Subtracts from n rows of a strip, x being the first, what later parts explain of this part. */
 static void take_off_parts(const work *w, size_t part, float *x, size_t n) {
     size_t end = (part + 1) * PART;
     if (end < PASS_COLUMNS)
@@ -101,7 +105,7 @@ static void times_inverse(const work *w, size_t part, float *x, size_t n) {
     factor_multiply(w, copy, PART, n, w->inverses[part], PART, PART, x + part * PART, false);
 }
 
-/* The root of a part's square in place, and its inverse. */
+/* Replaces a part's square by its root, and packs the inverse. False: it has no root. */
 static bool root_of_part(work *w, size_t part, float *square) {
     double a[PART][PART], v[PART][PART] = {{0}};
     float inverse[PART * PASS_COLUMNS];
@@ -129,7 +133,7 @@ static bool root_of_part(work *w, size_t part, float *square) {
     return true;
 }
 
-/* The tile of the diagonal; below it there are zeros. */
+/* Factors the strip's tile on the diagonal, which gets zeros below the diagonal. False: it has no root. */
 static bool factor_own(work *w, float *own) {
     for (size_t i = 1; i < PASS_COLUMNS; i++) memset(own + i * PASS_COLUMNS, 0, sizeof(float) * i);
     for (size_t part = PARTS; part-- > 0;) {
@@ -202,7 +206,8 @@ static void fill_strip(void *data, size_t strip, int thread) {
     }
 }
 
-/* Into the root's place; the diagonal's tiles whole, too. Where nothing was seen all columns are equal. */
+/* Puts H into the root's place, and its tiles on the diagonal, both halves of them, into `tiles`. Where no
+ * input was ever other than 0, the diagonal is 1 everywhere. */
 static void factor_fill(const work *w, const prepared *p, double damp, double shrink, float *tiles) {
     factor_filling f = {w, p, p->mean_square > 0 ? damp * p->mean_square : 1, (1 - shrink) * p->per_token,
                         tiles};
@@ -251,7 +256,7 @@ static work *lay_out_work(moments_shape s, memory_ledger *l) {
     return w;
 }
 
-/* Takes the runs' matrices, but for differences, which are the moments' sums in their place. */
+/* Takes memory for the runs' matrices. Differences need none: the moments' sums become means in place. */
 static void lay_out_runs(moments_shape s, moments_factored *f, memory_ledger *l) {
     size_t n = moments_blocks(s);
     f->runs = memory_take_zeros(l, n, sizeof *f->runs);
@@ -292,7 +297,7 @@ static void divide_tile(void *data, size_t tile, int thread) {
         d->sums[i] = (float)((double)d->sums[i] / (double)d->tokens);
 }
 
-/* Gives a run the sums of its block's differences, which become means in their place. */
+/* Hands a run the sums of its block's differences, which become means in place. */
 static void divide_differences(const moments *m, moments_block *b, moments_settings s,
                                feedback_moments *run) {
     size_t strips = feedback_strips(b->columns);

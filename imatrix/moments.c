@@ -1,3 +1,10 @@
+/* Adds up second moments, which moments.h defines. Tokens wait in slots of MOMENTS_SLOT, once feature by
+ * feature and once packed into panels, the form in which the kernel wants its right-hand side. When
+ * MOMENTS_TOKENS wait, or their group ends, they are settled tile by tile, each tile by one thread. If a
+ * group is no longer than MOMENTS_TOKENS all of it waits, and some rows of its sums at a time are formed in a
+ * small buffer and added to the total. A longer group has sums of its own until it ends. Of y y^T the tiles
+ * from the diagonal up are kept, of (x - y) y^T all tiles, transposed. factor.c makes the root.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +21,7 @@ static uint64_t square_floats(size_t columns) {
 static uint64_t slot_floats(moments_shape s) { return feedback_padded(s.columns) * MOMENTS_SLOT; }
 static uint64_t waiting_floats(moments_shape s) { return slot_floats(s) * (MOMENTS_TOKENS / MOMENTS_SLOT); }
 
-/* Groups that have to be added up piece by piece. */
+/* Whether groups are longer than what may wait, so that they need sums of their own. */
 static bool long_groups(moments_shape s) { return s.group_tokens > MOMENTS_TOKENS; }
 
 static void take_triangle(size_t columns, float **triangle, memory_ledger *l) {
@@ -128,8 +135,8 @@ void moments_mean_squares(moments *m, float *columns) {
 
 /* ---- products ---- */
 
-/* Sums of so many rows of a tile: y of columns from `row` on times panels of a strip's, from `column` on,
- * over all tokens that wait; or in addition to what is there. */
+/* Computes `rows` rows of a tile: y of the columns from `row` on times the panels of a strip from `column`
+ * on, over all tokens that wait. add: in addition to what is there. */
 static void sum_rows(const moments *m, size_t row, size_t rows, const float *panels, size_t column,
                      float *sums, bool add) {
     size_t panel = m->kernels->panel;
@@ -153,7 +160,7 @@ static void add_floats(float *to, const float *from, size_t n) {
     for (size_t i = 0; i < n; i++) to[i] += from[i];
 }
 
-/* All of a group waits: its sums, from 0, are added to the total's tile, some rows at a time. */
+/* Adds a group that waits as a whole to the total's tile: its sums are formed from 0, some rows at a time. */
 static void add_group(const moments *m, size_t row, const float *panels, size_t column, float *total) {
     enum { ROWS = 48 }; /* a multiple of all kernels' rows; 48 KiB on the stack */
     _Alignas(64) float sums[ROWS * PASS_COLUMNS];
@@ -179,11 +186,11 @@ static void settle_sums(const moments *m, size_t row, const float *panels, size_
 typedef struct settled_block {
     const moments *m;
     const moments_block *block;
-    size_t first; /* of its columns */
-    bool ends;    /* the group does */
+    size_t first; /* first of its columns among all */
+    bool ends;    /* the group ends */
 } settled_block;
 
-/* A tile of both matrices of a block; the square's are turned. */
+/* Settles a tile of both matrices of a block; the square's tiles are transposed. */
 static void settle_tile(void *data, size_t unit, int thread) {
     const settled_block *of = data;
     const moments_block *b = of->block;
@@ -213,7 +220,7 @@ static void moments_settle(moments *m, bool ends) {
 
 void moments_end_group(moments *m) { moments_settle(m, true); }
 
-/* Tokens that join those that wait. */
+/* Tokens that are put with those that wait. */
 typedef struct taken {
     const moments *m;
     const float *x, *y;
