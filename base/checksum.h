@@ -1,11 +1,12 @@
-/* CRC-32 of bytes: that of gzip and PNG. It tells damage and change, not malice. */
+/* CRC-32 of bytes, as in gzip and PNG. It finds damage and change, but not malice. */
 #ifndef GQ_CHECKSUM_H
 #define GQ_CHECKSUM_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The checksum of what `sum` is of and n more bytes; of nothing it is 0. */
+/* Returns the checksum of the bytes that `sum` is the checksum of, followed by n more. That of no bytes is 0.
+ */
 uint32_t checksum_add(uint32_t sum, const void *bytes, size_t n);
 /* The same with a text and its final NUL, so that "a", "bc" and "ab", "c" differ. */
 uint32_t checksum_add_text(uint32_t sum, const char *text);

@@ -1,6 +1,5 @@
-/* Failures of a kind, and failures that are told once more with what was being done; for this library's own
- * files. What a program needs of errors is in base/error.h.
- */
+/* Failures of a kind, and adding to a failure what was being done; for this library's own files. What a
+ * program needs of errors is in base/error.h. */
 #ifndef GQ_FAIL_H
 #define GQ_FAIL_H
 

@@ -13,7 +13,7 @@ typedef struct gq_file {
     uint64_t size;        /* bytes, when opened */
     int fd;               /* -1: in memory */
     const uint8_t *bytes; /* in memory; borrowed unless `owned` */
-    uint64_t held;        /* of them; the rest of `size` reads as zeros */
+    uint64_t held;        /* bytes that are held in memory; the rest of `size` reads as zeros */
     void *owned;          /* freed by gq_file_close */
     uint64_t device, inode;
     struct timespec modified; /* when opened */
@@ -40,8 +40,9 @@ bool gq_file_read(const gq_file *f, uint64_t offset, void *to, size_t n, gq_erro
 /* Whether size and time of change still are those it was opened with; bytes in memory are. To be asked behind
  * work that read it for long: what was read before and after a change does not belong together. */
 bool gq_file_unchanged(const gq_file *f, gq_error *e);
-/* Have the disk fetch a range, in pieces that the kernel takes whole; drop one from the page cache; whether
- * nearly nothing of one of at most 8 MiB is there. Of memory they do nothing, and nothing is cold. */
+/* Hints about a range of n bytes: will_need has the disk fetch it, dont_need drops it from the page cache,
+ * and is_cold says whether hardly any of it (at most 8 MiB) is in the page cache. For bytes in memory the
+ * first two do nothing, and nothing is cold. */
 void gq_file_will_need(const gq_file *f, uint64_t offset, uint64_t n);
 void gq_file_dont_need(const gq_file *f, uint64_t offset, uint64_t n);
 bool gq_file_is_cold(const gq_file *f, uint64_t offset, uint64_t n);

@@ -36,22 +36,22 @@ static uint64_t index_hash(const char *name, uint64_t seed) { return gguf_hash(n
 
 static void slot_insert(gguf_index *x, const char *name, uint32_t slot) {
     uint64_t at = index_hash(name, x->seed);
-    while (x->slots[at & (x->room - 1)]) at++;
-    x->slots[at & (x->room - 1)] = slot;
+    while (x->slots[at & (x->capacity - 1)]) at++;
+    x->slots[at & (x->capacity - 1)] = slot;
     x->n++;
 }
 
 /* Twice the room, without records that have gone. */
 static bool slots_grow(gguf_index *x, const void *records, size_t size, gq_error *e) {
     gguf_index old = *x;
-    x->room = old.room ? 2 * old.room : 64, x->n = 0;
-    x->slots = calloc(x->room, sizeof *x->slots);
+    x->capacity = old.capacity ? 2 * old.capacity : 64, x->n = 0;
+    x->slots = calloc(x->capacity, sizeof *x->slots);
     if (!x->slots) {
         *x = old;
-        return gq_fail_memory(e, 2 * old.room * sizeof *x->slots);
+        return gq_fail_memory(e, 2 * old.capacity * sizeof *x->slots);
     }
-    if (!old.room) x->seed = gguf_hash_seed();
-    for (uint64_t k = 0; k < old.room; k++) {
+    if (!old.capacity) x->seed = gguf_hash_seed();
+    for (uint64_t k = 0; k < old.capacity; k++) {
         const char *name = old.slots[k] ? record_name(records, size, old.slots[k] - 1) : NULL;
         if (name) slot_insert(x, name, old.slots[k]);
     }
@@ -61,7 +61,7 @@ static bool slots_grow(gguf_index *x, const void *records, size_t size, gq_error
 
 bool gguf_index_add(gguf_index *x, const void *records, size_t size, uint64_t i, gq_error *e) {
     if (i >= UINT32_MAX) return gq_fail(e, "more than 2^32 names");
-    if (4 * x->n >= 3 * x->room && !slots_grow(x, records, size, e)) return false;
+    if (4 * x->n >= 3 * x->capacity && !slots_grow(x, records, size, e)) return false;
     const char *name = record_name(records, size, i);
     if (name) slot_insert(x, name, (uint32_t)i + 1);
     return true;
@@ -74,9 +74,9 @@ bool gguf_index_all(gguf_index *x, const void *records, size_t size, uint64_t n,
 }
 
 bool gguf_index_find(const gguf_index *x, const void *records, size_t size, const char *name, uint64_t *i) {
-    if (x->room == 0) return false;
+    if (x->capacity == 0) return false;
     for (uint64_t at = index_hash(name, x->seed);; at++) {
-        uint32_t slot = x->slots[at & (x->room - 1)];
+        uint32_t slot = x->slots[at & (x->capacity - 1)];
         if (!slot) return false;
         const char *found = record_name(records, size, slot - 1);
         if (!found || strcmp(found, name) != 0) continue;

@@ -14,7 +14,7 @@
 
 typedef struct gguf_index { /* all zero: empty */
     uint32_t *slots;        /* record + 1; 0: free */
-    uint64_t room, n;       /* slots, a power of two; of these, in use */
+    uint64_t capacity, n;   /* slots, a power of two; of these, in use */
     uint64_t seed;
 } gguf_index;
 
@@ -23,9 +23,9 @@ typedef struct gguf_index { /* all zero: empty */
 uint64_t gguf_hash(const void *bytes, size_t n, uint64_t seed);
 uint64_t gguf_hash_seed(void);
 
-/* Take in record `i` of an array of structs of `size` bytes; the array may have moved since the last time. */
+/* Adds record `i` of an array of structs of `size` bytes; the array may have moved since the last time. */
 bool gguf_index_add(gguf_index *x, const void *records, size_t size, uint64_t i, gq_error *e);
-/* The first n records. */
+/* Adds the first n records. */
 bool gguf_index_all(gguf_index *x, const void *records, size_t size, uint64_t n, gq_error *e);
 /* Number of the record of this name; of several, any. False: none has it. */
 bool gguf_index_find(const gguf_index *x, const void *records, size_t size, const char *name, uint64_t *i);

@@ -1,4 +1,4 @@
-/* Memory that vectors are read from, and arrays that grow. free() frees both. */
+/* Memory aligned for vectors, and arrays that grow. free() releases both. */
 #ifndef GQ_MEMORY_H
 #define GQ_MEMORY_H
 
@@ -20,7 +20,7 @@ typedef struct memory_ledger {
 void *memory_take(memory_ledger *l, uint64_t n, uint64_t size);
 /* The same, filled with zeros. */
 void *memory_take_zeros(memory_ledger *l, uint64_t n, uint64_t size);
-/* Counts bytes that somebody else allocates, or has freed again. */
+/* Count bytes that somebody else allocates, or has freed again. */
 void memory_hold(memory_ledger *l, uint64_t bytes);
 void memory_release(memory_ledger *l, uint64_t bytes);
 /* Sets the error of a ledger that failed: so many bytes of the object could not be had. */

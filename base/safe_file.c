@@ -82,13 +82,6 @@ static bool remove_left(int fd, const char *path) {
     return safe_file_lock_alone(fd) && safe_file_still_there(fd, path) && unlink(path) == 0;
 }
 
-void safe_file_remove_left(const char *path) {
-    int fd = safe_file_open(path);
-    if (fd < 0) return;
-    remove_left(fd, path);
-    close(fd);
-}
-
 int safe_file_renew(const char *path) {
     int fd = safe_file_open(path);
     if (fd < 0 && errno != ENOENT) return -1;

@@ -13,22 +13,21 @@ char *safe_file_folder(const char *path);
 enum { SAFE_FILE_SUFFIX = 34 }; /* length of the longest suffix */
 char *safe_file_beside(const char *path, const char *suffix);
 
-/* Open one that is there if it is ours and regular (ENOENT: not there), or make a new one; never through a
- * symbolic link. Returns -1 and errno. */
+/* Opens a file that is there, if it is ours and regular (ENOENT: it is not there); makes a new file. Neither
+ * follows a symbolic link. Both return the descriptor, or -1 and errno. */
 int safe_file_open(const char *path);
 int safe_file_create(const char *path);
-/* Make one under a name that is always the same, locked, in place of what a killed run has left there. -1 and
- * EEXIST: another process has it locked, or nobody can tell. */
+/* Makes a locked file under a name that is always the same, in place of what a killed run has left there.
+ * Returns the descriptor, or -1 and errno; EEXIST: another process has the file locked, or nobody can tell.
+ */
 int safe_file_renew(const char *path);
-/* Remove what a killed run has left under such a name, if anything is there and no process has it locked. */
-void safe_file_remove_left(const char *path);
 /* Whether this process may make a file of that size (RLIMIT_FSIZE). To be asked before it is begun: a write
  * beyond the limit ends a process that does not ignore SIGXFSZ, and a library leaves signals as they are. */
 bool safe_file_may_grow(const char *path, uint64_t size, gq_error *e);
 /* Whether the name still belongs to the open file: another process may have finished and renamed it, or
  * removed it and made its own, between our opening and our locking it. */
 bool safe_file_still_there(int fd, const char *path);
-bool safe_file_still_in(int fd, int folder, const char *name); /* folder: open */
+bool safe_file_still_in(int fd, int folder, const char *name); /* folder: a descriptor of an open folder */
 /* Lock an open file against other processes, without waiting; false: one of them holds it. A file system that
  * cannot lock is taken at its word that nobody else is there. */
 typedef enum safe_file_sharing { SAFE_FILE_SHARED, SAFE_FILE_ALONE } safe_file_sharing;

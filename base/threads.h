@@ -53,7 +53,7 @@ threads_count threads_pool_count(const threads_pool *p);
 
 /* ---- loops ---- */
 
-/* Calls body(data, i, thread) for all i below n. A thread takes so many successive indices at a time. */
+/* Calls body(data, i, thread) for all i below n. A thread takes `at_once` successive indices at a time. */
 typedef void threads_body(void *data, size_t i, int thread);
 enum { THREADS_EVEN = 0 }; /* a few shares for each thread: for many indices of about the same work */
 void threads_for(threads_pool *p, size_t n, size_t at_once, threads_body *body, void *data);

@@ -1,4 +1,5 @@
-/* A growing list of sentences. */
+/* A growing list of sentences. Zero is an empty list; warnings_free releases it. False from a function: no
+ * memory. */
 #ifndef GQ_WARNINGS_H
 #define GQ_WARNINGS_H
 
@@ -12,16 +13,16 @@ typedef struct warning_list {
     size_t n;
 } warning_list;
 
-/* Control characters are made visible, as gq_fail does. */
+/* Adds a formatted sentence, with control characters made visible as gq_fail does. */
 bool warnings_add(warning_list *l, gq_error *e, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-bool warnings_copy(warning_list *l, gq_error *e, const char *text); /* as it is */
+bool warnings_copy(warning_list *l, gq_error *e, const char *text); /* adds a copy of the text as it is */
 /* Each line of a text (NULL: none) as a sentence. */
 bool warnings_add_lines(warning_list *l, gq_error *e, const char *text);
 /* Adds a warning if threads of a pool could not be started: how many there were. It is added once, however
  * many pools report it. */
 bool warnings_add_threads(warning_list *l, threads_count count, gq_error *e);
-void warnings_cut(warning_list *l, size_t n); /* keep the first n */
+void warnings_cut(warning_list *l, size_t n); /* keeps the first n */
 void warnings_free(warning_list *l);
 
 #endif

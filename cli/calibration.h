@@ -4,8 +4,8 @@
 
 #include "cli/report.h"
 
-/* Turns the options into what gq_options takes; *to is NULL where no calibration is asked for. Reads the
- * text, which calibration_free releases. */
+/* Turns the options into gq_options.calibration: *to becomes `room`, or NULL where no calibration is asked
+ * for. Reads the text; calibration_free releases it in every case. */
 bool calibration_ask(const request *r, gq_calibration *room, const gq_calibration **to, gq_error *e);
 void calibration_free(gq_calibration *room);
 

@@ -18,7 +18,7 @@ int tokenize_main(const request *r);                 /* tokenize.c */
 int types_main(const request *r);                    /* help.c */
 int completion_main(const request *r);               /* completion.c */
 int help_main(const request *r);                     /* help.c */
-int hint_main(void);                                 /* for those who ask for nothing */
+int hint_main(void);                                 /* short usage, for a command line without words */
 int version_main(const request *r);
 
 #endif

@@ -1,4 +1,10 @@
-/* Completion scripts, made from the table of options so that they cannot lag behind it. */
+/* Completion scripts for bash, zsh and fish, printed to standard output. All three are made from the tables
+ * of option_table.h when the command runs, so they cannot lag behind the options; only the first words of
+ * `imatrix` and `completion` are listed here. The shells want different things: bash one function that finds
+ * the command in the line and then offers that command's words, zsh a call of _arguments per command, fish
+ * one `complete` line per option with the commands for which it holds. Types and effort levels are printed as
+ * lists; names of files and folders are left to the shell.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -90,7 +96,7 @@ static void bash_command(const command_row *c) {
     puts(takes_files(c) ? "            ;;" : "            files= ;;");
 }
 
-/* Options whose argument is the next word, or the one behind an equals sign. */
+/* Prints the case for options whose argument is the next word, or the one behind an equals sign. */
 static void bash_skip(void) {
     const char *gap = "            ";
     for (size_t i = 0; i < n_options; i++) {
@@ -219,7 +225,7 @@ static void fish_description(const char *text) {
     puts("'");
 }
 
-/* " SUBCOMMANDS": those that know the option, or that do not. */
+/* Prints " SUBCOMMANDS": those that know the option (`know`), or those that do not. */
 static void fish_commands(unsigned mask, bool know) {
     for (size_t i = 0; i < n_commands; i++)
         if (commands[i].name && !(commands[i].id & mask) == !know) printf(" %s", commands[i].name);

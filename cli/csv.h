@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* A text; what a spreadsheet would take for a formula gets a mark in front. */
+/* Writes a text in quotes. One that a spreadsheet would take for a formula gets an apostrophe in front. */
 void csv_quoted(FILE *to, const char *value);
 
 #endif

@@ -4,10 +4,12 @@
 
 #include "cli/request.h"
 
-/* Turns the options into a request, without its models. Reads the text, which evaluation_free releases. */
+/* Turns the options into a request, without its models. Reads the text; evaluation_free releases it in every
+ * case. */
 bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e);
 void evaluation_free(gq_evaluation_request *asked);
-/* With progress and warnings. */
+/* Runs the models of the request, with progress and warnings. The caller frees the result; NULL: *e says why.
+ */
 gq_evaluation *evaluation_run(const request *r, gq_evaluation_request *asked, gq_error *e);
 
 #endif

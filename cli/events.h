@@ -1,4 +1,4 @@
-/* --progress json: what happens, for programs, as one JSON object per line. docs/reports.md tells of the
+/* --progress json: what happens, for programs, as one JSON object per line. docs/reports.md lists the
  * members.
  *
  * A line is made in a buffer and written with one call, so that lines never mix and nothing is allocated:

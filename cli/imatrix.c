@@ -1,4 +1,10 @@
-/* gquant imatrix show|merge|convert; compute is in importance.c */
+/* The command `gquant imatrix show|merge|convert`; `compute` is in importance.c. The library opens importance
+ * files in either layout; this file prints its warnings and what it found. `show` prints a row of statistics
+ * per entry, and with a model also which of the model's weights lack data, as tables or as JSON. `merge` adds
+ * all further inputs to the first and writes the sum. `convert` is a merge of one file, so that only the
+ * layout changes: GGUF where the output's name ends in .gguf, else the legacy layout. Which job takes how
+ * many arguments is the table in imatrix_main.
+ */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -170,7 +176,7 @@ static void imatrix_print_json(const char *path, const gq_imatrix *m, const gq_i
 
 /* ---- showing, merging, converting ---- */
 
-/* Prints the warnings behind the first `from` bytes. */
+/* Prints the warnings after the first `from` bytes of the list, to which merging appends. */
 static void say_warnings(const request *r, const gq_imatrix *m, size_t from) {
     if (r->quiet) return;
     char *lines = text_format("%s", gq_imatrix_summary(m)->warnings + from);
@@ -185,7 +191,7 @@ static gq_imatrix *open_imatrix(const request *r, const char *path, gq_error *e)
     return m;
 }
 
-/* Its file is closed in any case. */
+/* Adds the file at `path` to `sum`, and prints the warnings that this has caused. */
 static bool add_imatrix(const request *r, gq_imatrix *sum, const char *path, gq_error *e) {
     size_t said = strlen(gq_imatrix_summary(sum)->warnings);
     gq_imatrix *m = open_imatrix(r, path, e);
@@ -212,10 +218,11 @@ static bool show_imatrix(const request *r, gq_error *e) {
     return ok;
 }
 
-/* All but the last argument are added up into it; with one of them this is a change of layout. */
+/* Adds up the files that all arguments but the last name, and writes the sum to the last. With a single input
+ * only the layout changes. */
 static bool merge_imatrices(const request *r, gq_error *e) {
     const char *out = r->arguments[r->n_arguments - 1], *dot = strrchr(out, '.');
-    if (!gq_check_inputs(out, r->arguments + 1, r->n_arguments - 2, e)) return false;
+    if (!gq_check_inputs(out, r->arguments + 1, r->n_arguments - 2, e)) return gq_fail(e, "%s", e->text);
     gq_imatrix *sum = open_imatrix(r, r->arguments[1], e);
     bool ok = sum != NULL;
     for (size_t i = 2; ok && i + 1 < r->n_arguments; i++) ok = add_imatrix(r, sum, r->arguments[i], e);

@@ -1,4 +1,10 @@
-/* gquant imatrix compute */
+/* The command `gquant imatrix compute`: runs a model on texts and writes the mean squares of what flows into
+ * its matrices. Texts, or one file of token ids, become a request; the library makes a plan of it, which
+ * knows the memory, the disk space and the layers that an earlier, unfinished run has done. With --dry-run
+ * the plan is printed and nothing runs. Otherwise the model runs with progress, Ctrl-C is caught, and
+ * afterwards the experts that few tokens reached are listed, because their importance is hardly known. An
+ * output named *.dat gets the legacy layout, any other name GGUF. The other imatrix jobs are in imatrix.c.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +18,7 @@
 #include "cli/table.h"
 #include "cli/text.h"
 
-/* ---- what is asked for ---- */
+/* ---- request ---- */
 
 static bool importance_read_texts(const request *r, const char *const *paths, size_t n, gq_text *texts,
                                   gq_error *e) {
@@ -55,10 +61,11 @@ static gq_importance_plan *importance_make_plan(const request *r, gq_error *e) {
     return p;
 }
 
-/* ---- what is said ---- */
+/* ---- output ---- */
 
-/* Means of squares are known to a few percent from some thousand tokens on; of a text's tokens, which come
- * in runs of the same matter, it takes several times as many. Those of all parts count. */
+/* Warns about little text. Some thousand independent tokens give means of squares to a few percent;
+ * neighbouring tokens of a text are about the same matter, so several times as many are needed. With --part
+ * the tokens of all parts count. */
 static void print_little(const request *r, const gq_importance_facts *f) {
     enum { LITTLE = 10240, USUAL = 51200 };
     uint64_t parts = r->quantize.parts ? r->quantize.parts : 1, tokens = f->tokens * parts;
@@ -85,7 +92,7 @@ static void importance_print_plan(const request *r, const gq_importance_plan *p)
     print_little(r, f);
 }
 
-enum { FEW = 64 }; /* tokens; the mean of as many squares is known to about 18 % */
+enum { FEW = 64 }; /* tokens; the mean of 64 squares is known to about 18 %, sqrt(2 / 64) */
 
 typedef struct coverage {
     uint64_t none, few;

@@ -1,3 +1,10 @@
+/* The command `gquant info FILE`: shows a model's metadata, its tensors, and sums per tensor type. The
+ * library opens the model with all its shards and hands out rows; here they become tables for people or, with
+ * --json, one document for programs. The weights are not read through, so this is quick for any model. Lists
+ * and texts in metadata are cut, because a vocabulary has hundreds of thousands of entries; how much is shown
+ * is fixed below. Names and texts come from the file and may hold anything, so they reach a terminal only
+ * through text_shown.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +17,9 @@
 #include "cli/text.h"
 
 enum {
-    SHOWN_VALUES = 8,  /* of a list, for people */
-    JSON_VALUES = 256, /* and for programs */
-    SHOWN_TEXT = 60,   /* bytes of a string, for people */
+    SHOWN_VALUES = 8,  /* elements of a list in the tables */
+    JSON_VALUES = 256, /* the same in JSON */
+    SHOWN_TEXT = 60,   /* bytes of a string in the tables */
 };
 
 /* ---- for people ---- */
@@ -30,7 +37,7 @@ static char *value_text(const gq_value *v) {
     case GQ_TEXT: {
         bool cut = v->length > SHOWN_TEXT;
         char *copy =
-            text_format("%.*s", (int)(cut ? SHOWN_TEXT : v->length), v->text); /* ends at a NUL, too */
+            text_format("%.*s", (int)(cut ? SHOWN_TEXT : v->length), v->text); /* "%.*s" also ends at a NUL */
         char *safe = text_shown(copy), *text = text_format("%s%s", safe, cut ? "..." : "");
         free(copy), free(safe);
         return text;

@@ -4,8 +4,8 @@
 
 #include "quantize/gquant.h"
 
-/* All of a file, "-": of standard input; at most what the library takes as a text. malloc'ed; NULL: *e says
- * why. */
+/* Reads a whole file, or standard input for "-". *n: bytes, at most what the library takes as a text.
+ * malloc'ed; NULL: *e says why. */
 char *input_read(const char *path, size_t *n, gq_error *e);
 
 #endif

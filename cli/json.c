@@ -1,3 +1,10 @@
+/* How the command writes and reads JSON; the header explains how bytes that are not UTF-8 are kept. Writing:
+ * the emitter prints brackets and keys itself and hands jansson one value at a time, so a document about 10^5
+ * tensors is never in memory as a whole. jansson allocates through need_memory, which ends the program when
+ * memory runs out, so that no value can be missing from a document unnoticed. Reading: texts come from
+ * anywhere, and "[{},{}," takes eighty times its size as values. While a text is read jansson therefore
+ * allocates from a budget of sixteen times its size, and a text that needs more is refused.
+ */
 #include "cli/json.h"
 
 #include <malloc.h>
@@ -7,11 +14,12 @@
 
 #include "cli/text.h"
 
-enum { RAW_BYTE = 0xEF00 }; /* and a byte that is no UTF-8 */
+enum { RAW_BYTE = 0xEF00 }; /* plus a byte that is not UTF-8: the code point that stands for it */
 
 /* ---- values ---- */
 
-/* The text with its bytes that are no UTF-8 as three bytes each. */
+/* Makes a JSON string of a text. Each byte that is not UTF-8 becomes the three bytes of its private code
+ * point. */
 static json_t *json_escape_text(const char *text, size_t n) {
     char *copy = need_memory(n + 1, 3), *to = copy;
     for (size_t left = n, length; left > 0; text += length, left -= length) {
@@ -89,11 +97,13 @@ static void *json_allocate(size_t n) { return need_memory(1, n); }
 
 void emit_start(emitter *j, FILE *to) {
     *j = (emitter){.to = to};
-    json_set_alloc_funcs(json_allocate, free); /* so that no value is ever missing for want of memory */
+    json_set_alloc_funcs(json_allocate,
+                         free); /* so that no value is missing when memory runs out: the program ends */
 }
 
-/* '<' could end the script element that holds the document, and DEL is all of ASCII that jansson lets
- * through of control characters. Both stand in texts only. */
+/* Writes a piece of jansson's output. '<' is escaped because it could end the script element that holds the
+ * document, and DEL because it is the one ASCII control character that jansson lets through. JSON has both in
+ * texts only, where \u may stand. */
 static int emit_text(const char *text, size_t n, void *arg) {
     FILE *to = arg;
     for (size_t i = 0; i < n; i++)
@@ -105,7 +115,7 @@ static int emit_text(const char *text, size_t n, void *arg) {
 }
 
 static void put_value(emitter *j, const json_t *value) {
-    enum { DIGITS = 9 }; /* what the sums are good for */
+    enum { DIGITS = 9 }; /* significant digits; the sums have no more */
     json_dump_callback(value, emit_text, j->to,
                        JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(DIGITS));
 }
@@ -153,8 +163,8 @@ void emit_end(emitter *j) { fputc('\n', j->to); }
 
 /* ---- reading ---- */
 
-/* The bytes that jansson may still allocate while it reads. Its functions for memory know nothing but sizes.
- */
+/* The bytes that jansson may still allocate while it reads. Static, since jansson's memory functions get no
+ * argument of the caller's. */
 static size_t allowance;
 
 static void *allowance_malloc(size_t n) {
@@ -170,7 +180,7 @@ static void allowance_free(void *memory) {
 }
 
 json_t *json_read(const char *text, size_t n, const char *name, gq_error *e) {
-    /* A report of ours takes about seven times its size, "[{},{}," eighty times. */
+    /* In multiples of the text: a report of gquant takes about 7, "[{},{}," 80. */
     enum { TIMES = 16, LEAST = 1 << 20 };
     json_error_t error;
     json_malloc_t before;

@@ -24,7 +24,7 @@ typedef struct emitter {
 } emitter;
 
 void emit_start(emitter *j, FILE *to); /* before any value is made */
-/* `key` is NULL inside an array. kind is '{' or '['. */
+/* Opens an object (kind '{') or an array ('['), up to seven deep. `key` is NULL inside an array. */
 void emit_open(emitter *j, const char *key, char kind);
 void emit_close(emitter *j);
 /* A value, which is taken over, on one line. Nothing in it is '<', a control character or beyond ASCII, so
@@ -35,9 +35,9 @@ void emit_end(emitter *j);                     /* of the document */
 
 json_t *json_of_text(const char *text);
 json_t *json_of_bytes(const char *text, size_t n);
-json_t *json_of_count(uint64_t n);       /* above 2^63 - 1, which few readers hold: its digits as a text */
+json_t *json_of_count(uint64_t n);       /* above 2^63 - 1: its digits as a text */
 json_t *json_of_number(double value);    /* NaN and infinity: null */
-char *json_bytes_of(const json_t *text); /* malloc'ed */
+char *json_bytes_of(const json_t *text); /* the bytes again, malloc'ed, with a NUL */
 
 /* Members of an object. */
 void set_text(json_t *object, const char *key, const char *text);
@@ -46,7 +46,8 @@ void set_number(json_t *object, const char *key, double value);
 void set_bool(json_t *object, const char *key, bool value);
 json_t *set_array(json_t *object, const char *key); /* empty; belongs to the object */
 
-/* Text of n bytes from anywhere. Depth and memory have bounds. NULL: none, and *e tells where and why. */
+/* Reads a text of n bytes from anywhere, within bounds for depth and memory; `name` is for messages. The
+ * caller releases the value; NULL: *e says where and why. */
 json_t *json_read(const char *text, size_t n, const char *name, gq_error *e);
 
 #endif

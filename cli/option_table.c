@@ -1,3 +1,10 @@
+/* The tables of commands and options, from which parsing, --help and completion follow; option_table.h
+ * explains the columns and how to add a row. An option's row says where in a request its argument goes
+ * (offsetof), how the argument is parsed (OPTION_*), and which commands take it, one letter per command
+ * below. --help prints options in the order of the table, each heading above its own. A row without a help
+ * text is an alias: it is parsed but never shown. The first command is the main job, the only one without a
+ * name.
+ */
 #include "cli/option_table.h"
 
 #include <string.h>

@@ -1,3 +1,11 @@
+/* Parses a command line into a request. The command must be known before its options can be read, so
+ * first_word_at first walks over everything that looks like an option, which works because an option has the
+ * same shape for all commands. getopt_long then reads the line with the options of that command, and
+ * option_store turns each argument into a value by the kind in its row. After that shards of one model are
+ * joined (path.c), arguments are counted, the main job's bare arguments are interpreted (positional.c), and
+ * options that exclude each other are refused (conflicts.c). A misspelt option or command is answered with
+ * the nearest known name.
+ */
 #include "cli/options.h"
 
 #include <fcntl.h>
@@ -13,7 +21,7 @@
 #include "cli/recipe.h"
 #include "cli/text.h"
 
-/* Options of other programs that name the output, which is an argument here. */
+/* Whether this is how other programs call the option that names the output, which is a bare argument here. */
 static bool names_output(const char *name, unsigned for_command) {
     static const char *const names[] = {"-o", "--out", "--output", "--outfile", "--output-file"};
     bool has_output = strstr(command_of(for_command)->arguments, "OUT");
@@ -63,7 +71,7 @@ static bool target_bits_parse(const char *text, double *bits) {
     return end > text && *end == 0 && *bits > 0 && *bits <= 64;
 }
 
-/* 0 is what was not given. */
+/* Parses a number from 0 to 1. In a request 0 means "not given", so a given 0 is stored as -1. */
 static bool share_parse(const char *text, float *share) {
     char *end;
     float given = strtof(text, &end);
@@ -90,7 +98,7 @@ static bool progress_parse(const char *text, int *plus_one) {
     return fcntl((int)fd, F_GETFD) >= 0;
 }
 
-/* A file that the command makes. */
+/* Whether the option names a file that the command writes. */
 static bool names_result(const option_row *o) {
     return o->member == offsetof(request, report) || o->member == offsetof(request, recipe_out) ||
            o->member == offsetof(request, logits);
@@ -150,8 +158,8 @@ static bool option_store(request *r, const option_row *o, const char *text, gq_e
     return false;
 }
 
-/* The table as getopt_long wants it: value 256 + row for a long name, the letter for a short one. `mode` is
- * '-' for non-options in order, wherever they stand, and '+' to stop at the first. */
+/* Fills the tables of getopt_long: a long name has the value 256 + row, a short one its letter. `mode` is '-'
+ * to get non-options in order, wherever they stand, and '+' to stop at the first. */
 static void getopt_tables(unsigned for_command, char mode, struct option *longs, char *shorts) {
     *shorts++ = mode, *shorts++ = ':'; /* report missing arguments */
     for (size_t i = 0; i < n_options; i++) {
@@ -173,9 +181,9 @@ static const option_row *option_of_value(int value) {
     return NULL;
 }
 
-/* Whether the word is the option's name or says enough of it: of a name of several words some of the second,
- * too. "--output" would be --output-tensor-type, as no other option begins so, but is meant as something
- * else. */
+/* Whether the word is the option's name or a long enough abbreviation. Where a name has several words, an
+ * abbreviation must reach into the second one: getopt would read "--output" as --output-tensor-type, the only
+ * name that begins so, but users mean the output file. */
 static bool names_option(const char *word, const option_row *o) {
     size_t n = strcspn(word + 2, "="), first = strcspn(o->name, "-");
     return n > first + 1 || n == strlen(o->name) || !o->name[first];
@@ -224,16 +232,16 @@ static bool parse_options(request *r, int argc, char **argv, gq_error *e) {
     return true;
 }
 
-/* A first word that is no file but looks like a command's name. */
+/* True, with an error, if the first word is no file but close to a command's name. */
 static bool misspelt_command(const char *word, gq_error *e) {
     const char *near = *word != '-' && access(word, F_OK) != 0 ? command_nearest(word) : NULL;
     return near &&
            !gq_fail_usage(e, "there is no file or command '%s', did you mean 'gquant %s'?", word, near);
 }
 
-/* Index of the first word that is neither an option nor an option's argument; argc: there is none, or an
- * option before it cannot be read, or "--" is. An option's shape is the same for all commands, so this can be
- * told before the command is known. */
+/* Returns the index of the first word that is neither an option nor an option's argument. argc: there is
+ * none, an option before it cannot be read, or "--" stands before it. This works before the command is known,
+ * since an option has the same shape for all commands. */
 static int first_word_at(int argc, char **argv) {
     struct option longs[n_options + 1];
     char shorts[2 * n_options + 3];
@@ -255,7 +263,7 @@ static bool check_argument_count(const request *r, gq_error *e) {
                          c->name ? " " : "", c->arguments);
 }
 
-/* Commands whose arguments are models, in front or all. */
+/* Commands whose arguments, or the first of them, are models. */
 enum { MODELS = CMD_QUANTIZE | CMD_INFO | CMD_PLAN | CMD_COMPARE | CMD_VERIFY | CMD_EVALUATE };
 
 bool request_parse(request *r, int argc, char **argv, gq_error *e) {

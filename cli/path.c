@@ -1,3 +1,10 @@
+/* What the command needs to know about paths. Two paths are the same if they lead to one file (device and
+ * inode) or, where there is no file yet, if they end in the same name in the same folder. A folder given as a
+ * model is refused with advice that depends on what it holds: the GGUF file to name, or the command that
+ * converts other formats. A shell's expansion of model-*.gguf names all shards, of which the first stands for
+ * all. Folders that are made for outputs are remembered by how much of the path existed before, so that a job
+ * that fails removes what it made and nothing else.
+ */
 #include "cli/path.h"
 
 #include <dirent.h>
@@ -44,7 +51,7 @@ bool path_same(const char *a, const char *b) {
 
 static const struct {
     const char *ending, *what;
-} kinds[] = {{".gguf", NULL}, /* sought first */
+} kinds[] = {{".gguf", NULL}, /* tried first */
              {".safetensors", "safetensors"},
              {".bin", "PyTorch files"},
              {".pt", "PyTorch files"},
@@ -56,7 +63,8 @@ static bool ends_in(const char *name, const char *ending) {
     return n > m && !strcasecmp(name + n - m, ending);
 }
 
-/* The first kind of file in the folder, and the first name of that kind; KINDS: none. */
+/* Returns the first of `kinds` that the folder has a file of; KINDS: it has none. *name becomes the first
+ * such file in alphabetical order, malloc'ed, or NULL. */
 static size_t kind_in(const char *folder, char **name) {
     size_t kind = KINDS;
     DIR *d = opendir(folder);
@@ -95,7 +103,7 @@ bool path_check_model(const char *path, gq_error *e) {
 
 /* ---- shards ---- */
 
-/* Length of the path in front of "-kkkkk-of-nnnnn.gguf", as shards end; 0: it is none. */
+/* Returns the length of the path before "-kkkkk-of-nnnnn.gguf", as names of shards end; 0: it is no shard. */
 static size_t shard_prefix(const char *path) {
     static const char form[] = "-ddddd-of-ddddd.gguf";
     size_t n = strlen(path), m = sizeof form - 1;
@@ -107,7 +115,7 @@ static size_t shard_prefix(const char *path) {
     return n - m;
 }
 
-/* The same but for their numbers, which differ. */
+/* Whether both are shards of one model: they differ in the shard's number and in nothing else. */
 static bool are_one_model(const char *a, const char *b) {
     size_t prefix = shard_prefix(a), behind = prefix + sizeof "-ddddd" - 1;
     return prefix > 0 && shard_prefix(b) == prefix && strlen(a) == strlen(b) && !strncmp(a, b, prefix) &&

@@ -21,10 +21,10 @@ bool path_check_model(const char *path, gq_error *e);
  * become the first of them, which stands for all. */
 void path_join_shards(const char **arguments, size_t *n);
 
-/* Make the folder, and those above it that are not there either. `made`: how much of its path leads to the
- * first that was made, 0: none was. */
+/* Makes the folder, and those above it that are missing. *made: bytes of the path up to and with the first
+ * folder that was made; 0: all were there. */
 bool path_make_folder(const char *folder, size_t *made, gq_error *e);
-/* Remove those again, as far as they are empty. */
+/* Removes those folders again, from the last one up, as far as they are empty. made 0: does nothing. */
 void path_remove_folder(const char *folder, size_t made);
 
 #endif

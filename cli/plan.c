@@ -1,4 +1,10 @@
-/* Shows which file types fit a machine: sizes, memory to run, a recommendation. */
+/* The command `gquant plan MODEL`: which file types fit a machine. The library plans the whole job once per
+ * file type, so sizes, fallbacks and missing importance data are those of a real run, but the weights are not
+ * read through. What a model takes to run is the bytes of its tensors, the keys and values of the context in
+ * F16, and buffers. A type fits if that is within --ram, and the largest advised type that fits is
+ * recommended. Where no type fits, smallest_target estimates whether --target-size could still make a small
+ * enough file. The survey is filled first and then printed, as tables or as JSON.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,26 +18,28 @@
 #include "cli/text.h"
 
 typedef struct choice {
-    const char *name, *made_for; /* made_for: the only models it suits; "": any */
+    const char *name, *made_for; /* made_for: the only kind of models it suits; "": any */
     uint64_t file_bytes, memory_bytes;
     double bits;
-    bool fits, good; /* good: one that may be recommended */
+    bool fits, good; /* good: it may be recommended */
     bool is_copy;
 } choice;
 
 typedef struct survey {
     const request *request;
     gq_memory memory;
-    const char *quantized; /* the type of most of the model, where that is quantized; NULL: it is not */
+    const char *quantized; /* the type of most of a model that is quantized already; NULL: it is not */
     size_t n;
     choice *choices;           /* smallest first */
     const choice *best;        /* NULL: nothing fits, or there is no limit */
-    uint64_t target, smallest; /* what is left for a file; the smallest that a target can make, about */
-    char **warnings;           /* that the importance data call for, each once */
+    uint64_t target, smallest; /* bytes: left for the file; of about the smallest file that a target can make,
+                                  0: not known */
+    char **warnings;           /* about the importance data, each once */
     size_t n_warnings;
 } survey;
 
-/* The plan for a type, whatever may be in the way of writing it; NULL: not with these options. */
+/* Plans a file of one type as if --force and --allow-requantize were given, since nothing is written. NULL:
+ * these options do not allow the type, *e says why. */
 static gq_plan *plan_as(const survey *s, size_t type, bool pure, const char *imatrix, gq_error *e) {
     gq_options o = s->request->quantize;
     const char *slash = strrchr(o.input, '/');
@@ -80,8 +88,8 @@ static bool is_offered(const survey *s, const choice *c, const gq_plan *plan) {
     return !s->quantized || c->is_copy || sum->out_bytes < sum->in_bytes;
 }
 
-/* Importance data that keep a type out are another model's: a type that lacks some of them is out without
- * data, too. */
+/* Whether the type can be planned without importance data. Then the data are another model's: a type that
+ * only lacks some of them cannot be planned without any either. */
 static bool data_are_to_blame(const survey *s, size_t type) {
     gq_error unused;
     gq_plan *plan = s->request->quantize.imatrix ? plan_as(s, type, false, NULL, &unused) : NULL;
@@ -89,8 +97,8 @@ static bool data_are_to_blame(const survey *s, size_t type) {
     return plan != NULL;
 }
 
-/* Ask for all types. A file of which nothing but a copy can be made is no model, or none with these options.
- */
+/* Plans all types and keeps those that are offered. It fails where nothing but a copy can be made: the file
+ * is no model then, or these options do not fit it. */
 static bool plan_try_types(survey *s, gq_error *e) {
     size_t planned = 0;
     gq_error why = {0}, first = {0};
@@ -118,7 +126,8 @@ static int compare_sizes(const void *left, const void *right) {
     return strcmp(a->name, b->name);
 }
 
-/* The type with the most bytes among the quantized ones, where these are most of the model. */
+/* Returns the quantized type with the most bytes if quantized tensors have more than half of all; else NULL.
+ */
 static const char *quantized_as(const gq_model *m) {
     enum { TYPES = 64 };
     uint64_t of[TYPES] = {0}, all = 0, quantized = 0;
@@ -134,7 +143,8 @@ static const char *quantized_as(const gq_model *m) {
     return quantized > all / 2 ? gq_type_name(most) : NULL;
 }
 
-/* Returns the smallest target size. Importance data decide which types of few bits a tensor may get. */
+/* Returns about the smallest file, in bytes, that a target can make: all tensors in the first of these types
+ * that can be planned. The types of fewest bits need importance data. 0: none can. */
 static uint64_t smallest_target(const survey *s) {
     static const char *const types[] = {"IQ1_S", "IQ1_M", "Q2_K"};
     gq_error unused;
@@ -170,7 +180,8 @@ static bool survey_fill(survey *s, const request *r, gq_error *e) {
 
 /* ---- for people ---- */
 
-/* Sizes on the command line are powers of 1000; rounded down, so that it still fits. */
+/* Formats bytes as the command line takes them, in powers of 1000; rounded down, so that the size still fits.
+ */
 static char *size_option(uint64_t bytes) {
     static const struct {
         uint64_t unit;
@@ -185,7 +196,7 @@ static char *size_option(uint64_t bytes) {
     return text_format("%" PRIu64, bytes);
 }
 
-/* Returns the note of a row. A type of no use for this model is not said to fit. */
+/* Returns the note of a row, malloc'ed. A type for special models gets no "fits". */
 static char *note_of(const survey *s, const choice *c) {
     if (*c->made_for) return text_format("for %s", c->made_for);
     return text_format("%s", c == s->best ? "fits, recommended" : s->request->ram && c->fits ? "fits" : "");
@@ -305,7 +316,7 @@ static void plan_print_json(const survey *s) {
     emit_end(&j);
 }
 
-/* A number of bytes that no model fits into lacks its unit. */
+/* Refuses a --ram without a unit that is below a megabyte: no model fits, so gigabytes were meant. */
 static bool check_ram(const request *r, gq_error *e) {
     enum { LEAST = 1000000 };
     for (size_t i = 0; i < r->n_given; i++) {

@@ -1,4 +1,4 @@
-/* Interprets the bare arguments:
+/* Interprets the bare arguments of the main job:
  *
  *     IN TYPE                   OUT is named after IN
  *     IN TYPE THREADS
@@ -8,9 +8,10 @@
  *     IN [OUT] [THREADS]        with one target
  *     IN [TYPE...]              with several, or one and --out-dir: TYPE and OUT=TYPE as above
  *
- * File types also have numbers, so IN TYPE NUMBER means THREADS. An OUT that reads as a file type is more
- * likely a slip, as a TYPE in IN's place is, and refused; a file of that name is ./NAME. Messages show the
- * line that was likely meant.
+ * File types also have numbers, so in IN TYPE NUMBER the number means THREADS. An OUT that reads as a file
+ * type is refused, since it is more likely a slip; so is a TYPE in IN's place. A file of such a name is
+ * written
+ * ./NAME. Each error shows the line that was likely meant, with options as "...".
  */
 #include "cli/positional.h"
 
@@ -37,7 +38,7 @@ static bool is_model_name(const char *text) {
 
 static const char harmless[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=.,:/@%";
 
-/* A line and one more word, quoted for a shell where it needs that. Frees the line. */
+/* Returns the line with one more word, quoted where a shell needs it; frees the old line. */
 static char *line_add(char *line, const char *word) {
     char *longer = NULL;
     if (*word && word[strspn(word, harmless)] == 0) {
@@ -74,7 +75,7 @@ static char *line_with_type_at(const request *r, size_t type) {
     return threads ? line_add(line, threads) : line;
 }
 
-/* ---- what is no right line ---- */
+/* ---- errors ---- */
 
 static bool fail_unknown_type(const char *text, gq_error *e) {
     if (is_model_name(text))
@@ -86,7 +87,7 @@ static bool fail_unknown_type(const char *text, gq_error *e) {
     return gq_fail_usage(e, "unknown file type '%s' ('gquant types' lists them)", text);
 }
 
-/* One argument where a type is needed, too. */
+/* Fails for a single argument: the model or the type is missing. */
 static bool fail_too_few(const request *r, gq_error *e) {
     const char *given = r->arguments[0];
     bool type = is_type_name(given) && access(given, F_OK) != 0;
@@ -99,7 +100,7 @@ static bool fail_too_few(const request *r, gq_error *e) {
     return false;
 }
 
-/* A type where the model or the output is expected, and a name where the type is. */
+/* Returns true, with an error, if a type stands where a name is expected and a name where the type is. */
 static bool fail_wrong_order(const request *r, gq_error *e) {
     const char *const *a = r->arguments;
     size_t n = r->n_arguments, names = n - (n > 2 && positional_is_number(a[n - 1]));
@@ -115,7 +116,7 @@ static bool fail_wrong_order(const request *r, gq_error *e) {
     return true;
 }
 
-/* IN TYPE TYPE..., without --out-dir. */
+/* Returns true, with an error, for IN TYPE TYPE... without --out-dir. */
 static bool fail_several_types(const request *r, gq_error *e) {
     const char *const *a = r->arguments;
     size_t n = r->n_arguments;
@@ -131,7 +132,8 @@ static bool fail_several_types(const request *r, gq_error *e) {
     return true;
 }
 
-/* Models are read and written at any place of the file. */
+/* Refuses "-", because models are read and written at any offset of their file; a folder as an output; and an
+ * output that is also a file named by an option. */
 static bool positional_check_names(const request *r, gq_error *e) {
     if (!strcmp(r->arguments[0], "-"))
         return gq_fail_usage(e,
@@ -152,7 +154,7 @@ static bool positional_check_names(const request *r, gq_error *e) {
     return true;
 }
 
-/* ---- what is ---- */
+/* ---- outputs ---- */
 
 static bool set_threads(request *r, const char *text, gq_error *e) {
     uint64_t n;
@@ -204,7 +206,7 @@ static bool one_output(request *r, gq_output *out, gq_error *e) {
     return !threads || set_threads(r, threads, e);
 }
 
-/* OUT=TYPE: the text behind the last '=' is a type. */
+/* Returns the TYPE of OUT=TYPE; NULL: what follows the last '=' is no type. */
 static const char *type_behind(const char *argument) {
     const char *equals = strrchr(argument, '=');
     return equals && equals != argument && is_type(equals + 1) ? equals + 1 : NULL;

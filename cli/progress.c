@@ -1,3 +1,10 @@
+/* What a user sees while the library works: a line on the terminal that is rewritten at most ten times a
+ * second, JSON lines with --progress json, and a line per tensor with --verbose. While work goes on all of it
+ * is made in two callbacks, on_progress and on_tensor. They run while outputs are open, so nothing in them
+ * allocates memory, which could end the program; texts are built in buffers of fixed size. Ctrl-C only sets a
+ * flag, which the library reads through `cancelled`; a second Ctrl-C ends the program. A calibrated run has
+ * two phases, "calibrate" and "quantize", and leave_calibration marks the step from one to the other.
+ */
 #include "cli/progress.h"
 
 #include <math.h>
@@ -69,7 +76,8 @@ void progress_start_phase(progress *p, const request *r, const char *phase) {
     progress_begin(p, r, NULL, phase);
 }
 
-/* A calibrated run begins as a phase of its own, in which a model runs over tokens. */
+/* Ends the phase "calibrate", if the run is in it, and begins "quantize". While calibrating a model runs over
+ * tokens; the first progress without tokens shows that this is over. */
 static void leave_calibration(progress *p) {
     event v;
     if (p->events < 0 || strcmp(p->phase, "calibrate") != 0) return;
@@ -89,7 +97,8 @@ void progress_end(progress *p, const gq_error *e) {
     event_send(&v, p->events);
 }
 
-/* Behind the numbers, where there is room for something to be recognised by. */
+/* Appends the tensor's name after the numbers if at least LEAST columns are left; less could not be
+ * recognised. */
 static void append_tensor_name(char *to, size_t room, const char *tensor) {
     enum { LEAST = 12, GAP = 2 };
     static const char suffix[] = ".weight";
@@ -108,7 +117,8 @@ typedef struct rates {
     double left;                   /* seconds; NaN: unknown */
 } rates;
 
-/* Work that an earlier run had finished says nothing about this one's speed. */
+/* Computes the rates of this run alone: the work and the seconds of the run that it continues are taken off.
+ */
 static rates rates_so_far(const gq_progress *now) {
     double seconds = now->seconds - now->seconds_resumed;
     rates r = {.left = NAN};
@@ -122,11 +132,11 @@ static rates rates_so_far(const gq_progress *now) {
 
 double progress_weights(const gq_progress *now) { return rates_so_far(now).weights; }
 
-char *progress_text(char to[PROGRESS_ROOM], const gq_progress *now, int columns) {
+char *progress_text(char to[PROGRESS_LINE_BYTES], const gq_progress *now, int columns) {
     double done = (double)now->bytes_done, total = (double)now->bytes_total;
     rates r = rates_so_far(now);
     char of[UNIT_ROOM], bytes[UNIT_ROOM], weights[UNIT_ROOM], left[UNIT_ROOM];
-    size_t room = columns > 0 && columns < PROGRESS_ROOM ? (size_t)columns : PROGRESS_ROOM;
+    size_t room = columns > 0 && columns < PROGRESS_LINE_BYTES ? (size_t)columns : PROGRESS_LINE_BYTES;
     if (now->tokens)
         snprintf(to, room, "%3.0f %%  of %s tokens  %s tokens/s  %s left",
                  total > 0 ? 100 * done / total : 100, count_text(of, (double)now->tokens),
@@ -171,7 +181,7 @@ static void on_progress(void *user, const gq_progress *now) {
     if (p->events >= 0) send_progress(p, now);
     p->last = now->seconds;
     if (!p->terminal) return;
-    char text[PROGRESS_ROOM];
+    char text[PROGRESS_LINE_BYTES];
     fprintf(stderr, "\r%s\033[K", progress_text(text, now, terminal_columns(stderr)));
     p->shown = true;
 }

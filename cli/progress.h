@@ -17,18 +17,19 @@ typedef struct progress {
 } progress;
 
 void progress_start(progress *p, const request *r, const gq_plan *plan);
-void progress_start_phase(progress *p, const request *r, const char *phase); /* one that no plan is done in */
+void progress_start_phase(progress *p, const request *r, const char *phase); /* a phase without a plan */
 gq_callbacks progress_callbacks(progress *p);
 void progress_clear(progress *p);
-/* The same, and it is over; e: the error, NULL where there is none. */
+/* Clears the line and ends the phase. e: the error; NULL: it went well. */
 void progress_end(progress *p, const gq_error *e);
 
-/* The line, without control sequences; `columns` is its room on the screen. Nothing here allocates: callbacks
- * may not end the program. */
-enum { PROGRESS_ROOM = 160 };
-char *progress_text(char to[PROGRESS_ROOM], const gq_progress *now, int columns);
+/* Writes the line, without control sequences, in at most `columns` - 1 bytes (0: the size of `to`). It
+ * allocates nothing, since callbacks may not end the program. */
+enum { PROGRESS_LINE_BYTES = 160 };
+char *progress_text(char to[PROGRESS_LINE_BYTES], const gq_progress *now, int columns);
 
-/* Weights per second of what this run has done itself, an earlier one's apart; 0: not known. */
+/* Weights per second that this run has done itself, without the work of a run that it continues; 0: not
+ * known. */
 double progress_weights(const gq_progress *now);
 
 /* From here on the first SIGINT or SIGTERM is only noted; a second one ends the program. */

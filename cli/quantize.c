@@ -1,4 +1,11 @@
-/* The main job: plan, say what will happen, do it, say what it cost. */
+/* The main job, `gquant IN [OUT] TYPE`. The steps: check what can be checked at once (report and recipe
+ * files, whether --evaluate can run IN and what will be written), make --out-dir, plan, print the plan, write
+ * the recipe, run, evaluate the outputs, report. A run may take hours, so every reason to refuse it is looked
+ * for before the work that it would waste. --dry-run stops before the run; --part leaves evaluation and
+ * report to --join. When a step fails, the folders that this job has made are removed as far as they are
+ * empty. Planning and running are the library's gq_plan_new and gq_run; tables and files are made by
+ * report*.c.
+ */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -15,9 +22,8 @@
 #include "cli/table.h"
 #include "cli/text.h"
 
-/* The rate of what this run did itself. With calibration the time is that of the work, of which an earlier
- * run may have done some layers.
- */
+/* Returns the weights per second that this run did itself; 0: not known. A calibrated run's seconds include
+ * its layers; where an earlier run has done some of these, no rate is given. */
 static double rate_of(const gq_plan *plan, const gq_results *results) {
     const gq_progress *p = gq_results_progress(results);
     const gq_calibration_facts *c = gq_plan_calibration(plan);
@@ -29,7 +35,7 @@ static double rate_of(const gq_plan *plan, const gq_results *results) {
 
 static bool is_part(const request *r) { return r->quantize.parts && !r->quantize.join; }
 
-/* No type changes silently: fallbacks, before the work starts. */
+/* Prints all fallbacks before the work starts, so that no type changes silently. */
 static void say_fallbacks(const gq_plan *plan, size_t output) {
     size_t n, n_lines = 0;
     const gq_tensor *t = gq_plan_tensors(plan, output, &n);
@@ -82,7 +88,7 @@ static bool run_with_progress(const request *r, const gq_plan *plan, gq_results 
     return ok;
 }
 
-/* Prints the report; for several outputs only what tells them apart, unless more is asked for. */
+/* Prints the report. `all`: with every tensor of each output; else several outputs get a line each. */
 static void print_report(const report *r, bool all) {
     for (size_t i = 0; all && i < r->n_outputs; i++) {
         if (i) putchar('\n');
@@ -97,11 +103,11 @@ static void print_report(const report *r, bool all) {
     if (r->evaluation) putchar('\n'), report_evaluation(stdout, r);
 }
 
-/* Print and write what is known of the plan or the run. */
+/* Prints the report and writes it to --report. results NULL: only planned; evaluation NULL: not evaluated. */
 static bool report_results(const request *r, const gq_plan *plan, const gq_results *results,
                            const gq_evaluation *evaluation, gq_error *e) {
     const gq_options *asked = &r->quantize;
-    if (!r->dry_run && is_part(r)) { /* the losses are known when all parts are joined */
+    if (!r->dry_run && is_part(r)) { /* losses are known once all parts are joined */
         if (!r->quiet)
             printf("part %u of %u is done; when all are, the same command with --join in place of --part "
                    "finishes\n",
@@ -117,14 +123,21 @@ static bool report_results(const request *r, const gq_plan *plan, const gq_resul
     return ok;
 }
 
-/* Tests and slow disks have it otherwise than the library: milliseconds, 0 for its own. */
+/* Milliseconds between two syncs of finished work, from GQUANT_SYNC_MS, which is for tests and slow disks; 0:
+ * the library's default. */
 static uint32_t sync_ms(void) {
     const char *text = getenv("GQUANT_SYNC_MS");
     uint64_t ms;
     return text && number_parse(text, 1, 3600000, &ms) ? (uint32_t)ms : 0;
 }
 
-/* With a target the plan measures, which takes a while. */
+/* Lists the files that options name to be read. Measurements are also written, so theirs is none of them. */
+static void list_inputs(const request *r, gq_list *inputs) {
+    for (size_t i = 0; i < r->files.n; i++)
+        if (r->files.items[i] != r->quantize.measure_file) list_add(inputs, r->files.items[i]);
+}
+
+/* Makes the plan, with progress: for a target it measures errors, which takes a while. */
 static gq_plan *quantize_make_plan(const request *r, gq_error *e) {
     progress p;
     gq_calibration calibration;
@@ -137,14 +150,16 @@ static gq_plan *quantize_make_plan(const request *r, gq_error *e) {
     asked.dry_run = r->dry_run;
     asked.sync_ms = sync_ms();
     gq_plan *plan = NULL;
+    list_inputs(r, &asked.other_inputs);
     if (asked.measure_file && !strcmp(asked.measure_file, "none")) asked.measure_file = "";
     if (calibration_ask(r, &calibration, &asked.calibration, e)) plan = gq_plan_new(&asked, e);
     calibration_free(&calibration);
+    free((void *)asked.other_inputs.items);
     progress_end(&p, plan ? NULL : e);
     return plan;
 }
 
-/* Names that were made up are known now: none may be that of a file that an option names. */
+/* Refuses an output, named by the plan where the user gave no name, that is a file which an option names. */
 static bool quantize_check_names(const request *r, const gq_plan *plan, gq_error *e) {
     for (size_t o = 0; o < gq_plan_outputs(plan); o++) {
         const char *path = gq_plan_summary(plan, o)->path;
@@ -164,8 +179,9 @@ static bool check_copies(const gq_plan *plan, gq_error *e) {
     return false;
 }
 
-/* A target's plan takes measuring, and a calibration's a text; what keeps the outputs from being run is known
- * without. Where there is no plan without, the real one tells why. */
+/* Checks whether --evaluate can run the outputs before the slow part of planning: a target's measurements, a
+ * calibration's text. A plan that makes F16 of everything shows it as well. If not even that plan can be
+ * made, the real one will say why. */
 static bool check_copies_early(const request *r, gq_error *e) {
     gq_options asked = r->quantize;
     gq_error unused;
@@ -182,7 +198,7 @@ static bool check_copies_early(const request *r, gq_error *e) {
     return ok;
 }
 
-/* Whether IN can be run on the text, before the work. */
+/* Checks before the work that IN can be run on the text. asked: without a text it is left empty. */
 static bool ask_evaluation(const request *r, gq_evaluation_request *asked, gq_error *e) {
     *asked = (gq_evaluation_request){0};
     if (!r->text) return true;
@@ -193,7 +209,7 @@ static bool ask_evaluation(const request *r, gq_evaluation_request *asked, gq_er
     return v;
 }
 
-/* All outputs, when they are whole. */
+/* Evaluates all outputs, which are complete by now. *v stays as it is where nothing is to be evaluated. */
 static bool evaluate_outputs(const request *r, const gq_plan *plan, gq_evaluation_request *asked,
                              gq_evaluation **v, gq_error *e) {
     if (!r->text || r->dry_run || is_part(r)) return true;
@@ -206,7 +222,8 @@ static bool evaluate_outputs(const request *r, const gq_plan *plan, gq_evaluatio
     return *v;
 }
 
-/* The outputs are whole when this fails; what is known of them is told all the same. */
+/* Evaluates the outputs and reports. They are complete even if evaluating fails, so the report is made
+ * anyway. */
 static bool evaluate_and_report(const request *r, const gq_plan *plan, const gq_results *results,
                                 gq_evaluation_request *asked, gq_error *e) {
     gq_evaluation *evaluation = NULL;
@@ -243,7 +260,7 @@ int quantize_main(const request *r) {
     if (ok && !r->dry_run) interrupt_catch();
     if (ok && !r->quiet) say_plan(r, plan);
     ok = ok && run_plan(r, plan, &asked, &e);
-    if (!ok) path_remove_folder(r->out_dir ? r->out_dir : "", made); /* where nothing is in it */
+    if (!ok) path_remove_folder(r->out_dir ? r->out_dir : "", made); /* only if it is empty */
     evaluation_free(&asked);
     gq_plan_free(plan);
     return ok ? GQ_OK : say_failure(&e);

@@ -4,7 +4,7 @@
 
 #include "cli/request.h"
 
-/* Before the work: is it a place to write to? */
+/* To be called before the work: whether --recipe-out, if given, can be written to. */
 bool recipe_out_check(const request *r, gq_error *e);
 /* Write the recipe of each output: to --recipe-out, or, of several outputs, beside it. */
 bool recipe_out_write(const request *r, const gq_plan *plan, gq_error *e);

@@ -1,3 +1,10 @@
+/* Gathers the facts of a plan, a run or a comparison into a `report`, computes the figures that all formats
+ * share, and prints the tables for people. The other formats and topics are in report_*.c, which report.h
+ * lists. A report points into the plan and the results and owns nothing but its lists, so it must not outlive
+ * them. A figure for a whole output comes from sums of squares over its tensors, which are divided once, and
+ * never from a mean of means. Tensors are ranked by the error under importance where there are data, and by
+ * the plain relative error elsewhere.
+ */
 #include "cli/report.h"
 
 #include <inttypes.h>
@@ -92,7 +99,7 @@ double report_error(const gq_loss *loss) {
 
 double report_squares(const gq_loss *loss) { return loss->wx2 > 0 ? loss->we2 : loss->e2; }
 
-/* Take tensor i into the list of the worst, where it belongs there. */
+/* Inserts tensor i into the list of the worst if its error is large enough. */
 static void worst_insert(report_totals *total, const report_output *o, size_t i) {
     double error = report_error(&o->losses[i]);
     size_t at = total->n_worst;
@@ -133,7 +140,7 @@ static void tensor_cells(table *out, const gq_tensor *t) {
     table_cell(out, text_format("%.2f", (double)t->out_bytes / 0x1p20));
 }
 
-/* A line made on the spot, wrapped, and freed. */
+/* Prints a malloc'ed line, wrapped at spaces, and frees it. */
 static void report_print_line(FILE *to, char *line) {
     print_wrapped(to, line);
     free(line);
@@ -142,7 +149,7 @@ static void report_print_line(FILE *to, char *line) {
 char *report_path(FILE *to, const char *path, size_t beside) {
     char *safe = text_shown(path);
     size_t screen = (size_t)terminal_columns(to), n = strlen(safe);
-    enum { LEAST = 28 }; /* where that much is not left, a line of its own is */
+    enum { LEAST = 28 }; /* columns; where fewer are left the path gets a line of its own */
     size_t room = screen > beside + LEAST ? screen - beside : screen > 2 ? screen - 2 : n;
     if (screen == 0 || n <= room) return safe;
     char *fitting = need_memory(n + 1, 1);
@@ -204,7 +211,7 @@ void report_plan(FILE *to, const report_output *o) {
     print_sizes(to, o->summary);
 }
 
-/* So many that all numbers of a column have as many, and the least keeps three digits. */
+/* Decimals of a column: the same for all its numbers, and enough for three digits of the smallest. */
 typedef struct loss_decimals {
     int rmse, max_error;
 } loss_decimals;
@@ -266,7 +273,8 @@ static void report_print_totals(FILE *to, const report *r, const report_output *
     print_time(to, r, o);
 }
 
-/* Errors of what the tensor makes of its inputs, without calibration and as written. */
+/* Adds the relative errors of the tensor's outputs (products with its inputs): without calibration, and as
+ * written. */
 static void rounding_cells(table *out, const gq_rounding *r) {
     double searched = gq_rounding_searched(r), written = gq_rounding_written(r);
     table_cell(out, isnan(searched) ? text_format("-") : text_format("%.5f", searched));
@@ -322,7 +330,8 @@ void report_overview(FILE *to, const report *r) {
     if (r->seconds > 0) print_time(to, r, &r->outputs[0]);
 }
 
-/* A piece of a line that has room for `columns` bytes (0: for all); left out where it does not fit. */
+/* Prints a piece of a line if it still fits into `columns` bytes (0: no limit). *used: bytes printed so far.
+ */
 __attribute__((format(printf, 4, 5))) static void print_piece(FILE *to, size_t *used, size_t columns,
                                                               const char *text_format, ...) {
     char text[96];

@@ -22,7 +22,7 @@ typedef struct report_output {
 typedef struct report {
     const char *kind;                        /* "plan", "run", "comparison" or "evaluation" */
     const char *input, *imatrix;             /* imatrix: NULL where there is none */
-    const char *effort;                      /* NULL: no matter */
+    const char *effort;                      /* NULL: it plays no part */
     const char *measure_file;                /* of targets; NULL: none */
     const gq_evaluation *evaluation;         /* NULL: none */
     const gq_calibration_facts *calibration; /* NULL: none */
@@ -48,17 +48,18 @@ void report_add_warnings(report *r, const char *const *warnings, size_t n);
 void report_plan(FILE *to, const report_output *o);
 /* Losses per tensor, totals, the worst tensors. */
 void report_losses(FILE *to, const report *r, const report_output *o);
-/* A path or name from a file, fit for a terminal, which it leaves so much room beside it; malloc'ed. */
+/* Returns a path or name from a file with control characters made visible, shortened so that `beside` columns
+ * stay free beside it; whole where `to` is no terminal. malloc'ed. */
 char *report_path(FILE *to, const char *path, size_t beside);
-/* A line for each of several outputs. */
+/* Prints a line for each of several outputs. */
 void report_overview(FILE *to, const report *r);
-/* The live line for --verbose. */
+/* Prints the line of a finished tensor for --verbose. */
 void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_loss *loss);
 
 /* ---- several copies (report_copies.c) ---- */
 /* Find the best of several copies for each tensor. */
 void report_rank_copies(report *r);
-/* Side by side, for people; they are ranked. */
+/* Prints them side by side, for people; they have been ranked. */
 void report_copies(FILE *to, const report *r);
 
 /* ---- what is calibrated (report_calibration.c) ---- */
@@ -76,7 +77,7 @@ json_t *report_rounding_json(const gq_rounding *r);
 
 /* ---- models run on a text (report_evaluation.c) ---- */
 report report_of_evaluation(const request *r, const gq_evaluation *v);
-/* Returns a caution about the figures if few positions are scored; NULL: none. */
+/* Returns a caution about the figures if few positions are scored, a static text; NULL: enough are. */
 const char *report_few_places(const gq_evaluation_facts *facts);
 /* Adds the evaluation of a run's outputs; NULL: they were not evaluated. */
 void report_take_evaluation(report *r, const gq_evaluation *v);
@@ -102,14 +103,15 @@ double report_error(const gq_loss *loss);
 /* The loss's part of the whole error: its sum of squares, weighted by importance where there is data. */
 double report_squares(const gq_loss *loss);
 double report_bits(uint64_t bytes, double weights); /* per weight */
-const char *report_named(const report *r,
-                         const char *path); /* its last part, or all of it with --full-paths */
+/* The path's last part, or all of it with --full-paths; points into `path`. */
+const char *report_named(const report *r, const char *path);
 
 /* ---- a file (report_file.c) ---- */
-/* Before the work: is the extension known, the folder writable, the file none of those the command reads? */
+/* To be called before the work: whether the extension of --report is known, its folder can be written to, and
+ * the file is none that the command reads. */
 bool report_check(const request *r, gq_error *e);
-/* Before the work: may this option's file be written, and is it none of those that the command reads or
- * makes? */
+/* To be called before the work: whether this option's file can be written, and is none that the command reads
+ * or makes. */
 bool report_check_file(const request *r, const char *option, const char *path, gq_error *e);
 bool report_write(const report *r, const char *path, gq_error *e);
 void report_json(FILE *to, const report *r);

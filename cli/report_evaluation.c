@@ -1,4 +1,10 @@
-/* Prints an evaluation: perplexities, how far copies are from the original, and which is better. */
+/* The part of a report about models that were run on a text: tables for people, and the same figures as JSON
+ * and CSV. Model 0 is the original and all others are copies of it. Every figure is an estimate from the
+ * scored positions and has a standard error; the tables print as many decimals as the error leaves
+ * meaningful. Which of two copies is nearer to the original is decided by the difference of their
+ * divergences, whose error the library computes from the positions that both share, so that it is smaller
+ * than the errors of the two divergences.
+ */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +14,8 @@
 #include "cli/table.h"
 #include "cli/text.h"
 
-/* Errors are taken from the spread of the places, of which a few of a text say little. */
+/* Standard errors are computed from the spread over positions, and few positions say little about the spread.
+ */
 const char *report_few_places(const gq_evaluation_facts *facts) {
     enum { FEW = 1000 };
     static const char note[] =
@@ -63,7 +70,7 @@ static double evaluated_bits(const gq_evaluated *m) {
 
 /* ---- which copy is better ---- */
 
-/* Copies by their divergence, the nearest first. */
+/* Returns the indices of the n - 1 copies in ascending order of divergence, malloc'ed. */
 static size_t *evaluation_ranking(const gq_evaluated *models, size_t n) {
     size_t *order = need_memory(n, sizeof *order);
     for (size_t i = 1; i < n; i++) {
@@ -75,7 +82,8 @@ static size_t *evaluation_ranking(const gq_evaluated *models, size_t n) {
     return order;
 }
 
-/* How sure a difference is, by its size in standard errors: beyond three, chance makes one in 400 of them. */
+/* Says how sure the sign of a difference is, by its size in standard errors: chance alone exceeds three of
+ * them in about one case of 400. */
 static const char *evaluation_certainty(gq_estimate difference) {
     double errors = fabs(difference.value) / difference.error;
     if (difference.value == 0) return "the same";
@@ -138,7 +146,7 @@ static void print_divergences(FILE *to, const report *r, const gq_evaluated *mod
     table_free(&out);
 }
 
-/* All that a single copy is asked for, in a line. */
+/* Prints the main figures of a single copy in one line. */
 static void print_copy(FILE *to, const gq_evaluated *original, const gq_evaluated *copy) {
     char *before = perplexity_text(original->perplexity), *after = perplexity_text(copy->perplexity),
          *divergence = estimate_text(copy->divergence), *same = share_text(copy->same_top);
@@ -169,7 +177,8 @@ void report_evaluation(FILE *to, const report *r) {
 
 /* ---- for programs ---- */
 
-/* A figure of a model; the table prints them in this order. */
+/* A figure of a model. CSV has them all, in the order of figures_of; the first OF_ORIGINAL are the
+ * original's, too. */
 typedef struct figure {
     const char *name;
     double value;

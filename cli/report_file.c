@@ -35,7 +35,8 @@ static bool report_check_inputs(const request *r, const char *option, const char
     if (gq_check_inputs(path, r->files.items, r->files.n, &why) &&
         gq_check_inputs(path, r->arguments, r->n_arguments, &why))
         return true;
-    return gq_fail_usage(e, "--%s %s: %s", option, path, why.text);
+    gq_fail(e, "--%s %s: %s", option, path, why.text);
+    return e->status = why.status, false;
 }
 
 bool report_check_file(const request *r, const char *option, const char *path, gq_error *e) {

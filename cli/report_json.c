@@ -1,3 +1,9 @@
+/* The JSON report, which docs/reports.md describes member by member. The document is written in pieces
+ * (json.h): facts of the whole, warnings, then for each output its facts and one object per tensor, and at
+ * the end an evaluation. Reports are made to be passed on, so paths are cut to their last part, in options
+ * and in the text of warnings as well, unless --full-paths is given. Options that have no effect on the
+ * outcome are left out. Numbers that are not finite become null.
+ */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +99,7 @@ static json_t *output_facts(const report *r, const report_output *output) {
     return o;
 }
 
-/* The options of the command, but those that say nothing of the outcome. */
+/* Appends the options of the command line, without those that have no effect on the outcome. */
 static void add_options(json_t *list, const report *r) {
     static const size_t silent[] = {
         offsetof(request, report),   offsetof(request, quiet),          offsetof(request, verbose),
@@ -126,12 +132,12 @@ static json_t *report_facts(const report *r) {
     return o;
 }
 
-/* A sentence with names of files in place of their paths. */
+/* Returns a warning with the name of each file of the report in place of its path. */
 static json_t *warning_json(const report *r, const char *sentence) {
     char *text = text_format("%s", sentence);
     for (size_t i = 0; i < r->n_outputs + 2; i++) {
         const char *path = i == 0 ? r->input : i == 1 ? r->imatrix : r->outputs[i - 2].summary->path;
-        char *whole = text_shown(path ? path : ""), *at; /* as it stands in sentences */
+        char *whole = text_shown(path ? path : ""), *at; /* as warnings spell it */
         const char *name = report_named(r, whole);
         for (; name > whole && (at = strstr(text, whole));)
             memmove(at, at + (name - whole), strlen(at + (name - whole)) + 1);

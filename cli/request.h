@@ -24,7 +24,8 @@ typedef struct request {
     const char **arguments;
     size_t n_arguments; /* what is not an option, in order */
     const char *report, *out_dir, *recipe_out;
-    const char *text, *ids, *logits; /* to run models on, and what comes of it */
+    /* Paths: of a text or of ids to run models on, and of the logits to write. NULL: not given */
+    const char *text, *ids, *logits;
     const char *calibrate, *calibrate_ids;
     uint64_t calibrate_tokens;
     gq_calibration calibration; /* its numbers; text and memory are put in when they are read */
@@ -33,7 +34,7 @@ typedef struct request {
     uint64_t ram, context, tokens, memory; /* 0: not given */
     bool count, no_bos, parse_special, process_output, speed;
     bool dry_run, quiet, verbose, json, full_paths, help, version;
-    int progress;    /* descriptor for JSON lines, and one; 0: none */
+    int progress;    /* descriptor for JSON lines plus 1; 0: none */
     bool any_option; /* one was given */
     struct given {   /* options, in order */
         const struct option_row *option;
@@ -45,7 +46,7 @@ typedef struct request {
     size_t n_owned;
 } request;
 
-/* Append a text that outlives the list. */
+/* Appends a text, which must outlive the list. */
 void list_add(gq_list *list, const char *text);
 /* Hand a malloc'ed text to the request, which frees it at its end. */
 char *own_text(request *r, char *text);

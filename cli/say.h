@@ -7,6 +7,6 @@
 /* Print "gquant: error: ..." and return the exit status that fits. */
 int say_failure(const gq_error *e);
 void say_warning(const char *text);
-void warn_all(const char *const *texts, size_t n); /* the first ones, and how many there are */
+void warn_all(const char *const *texts, size_t n); /* the first dozen at most, and how many more there are */
 
 #endif

@@ -1,4 +1,9 @@
-/* evaluate --speed: tokens per second, from the time that all matrices of each file take. */
+/* The command `gquant evaluate --speed MODEL...`: tokens per second that the types of each file allow on this
+ * machine. For each type the library times the products of a vector with all matrices that a token needs, and
+ * reading the same bytes. This file turns the seconds into figures and prints them as tables, JSON or CSV.
+ * One token takes the sum of all types, so tokens per second are its inverse. "of reading" compares a type
+ * with plain reading: near 100 % memory is the limit, and far below it decoding is.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

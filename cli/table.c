@@ -1,3 +1,10 @@
+/* Prints tables that line up and fit the terminal; table.h explains the letters and digits of `columns`.
+ * Cells are collected as texts row by row, and widths are only computed for printing. If a table is wider
+ * than the terminal, fit_columns saves room in a fixed order: a last column of texts moves long cells to a
+ * line of their own, then the columns with the largest digits are left out, and at last the names in the
+ * first column lose their middle. A table that goes to a file or a pipe is printed whole. Widths are counted
+ * in bytes, and a name is never cut inside a UTF-8 character.
+ */
 #include "cli/table.h"
 
 #include <stdint.h>
@@ -27,9 +34,9 @@ void table_start(table *t, const char *columns) {
 }
 
 void table_cell(table *t, char *text) {
-    if (t->n == t->room) {
-        t->room = 2 * t->room + 64;
-        t->cells = need_more(t->cells, t->room, sizeof *t->cells);
+    if (t->n == t->capacity) {
+        t->capacity = 2 * t->capacity + 64;
+        t->cells = need_more(t->cells, t->capacity, sizeof *t->cells);
     }
     t->cells[t->n++] = text;
 }
@@ -51,7 +58,7 @@ int terminal_columns(FILE *to) {
 
 typedef struct column {
     bool left;
-    char rank;  /* '0' to '9': may be left out */
+    char rank;  /* '0' to '9': may be left out, the largest first; 0: stays */
     bool out;   /* is left out */
     bool below; /* what does not fit goes to a line of its own */
     size_t width;
@@ -72,7 +79,7 @@ static column *columns_of_cells(const table *t) {
     return all;
 }
 
-/* Width of the first n columns without the very first. */
+/* Width of the columns 1 to n - 1 that are not left out, with the gaps before them. */
 static size_t width_of_others(const column *all, size_t n) {
     size_t width = 0;
     for (size_t i = 1; i < n; i++)

@@ -5,9 +5,9 @@
 #include <stdio.h>
 
 typedef struct table {
-    const char *columns; /* a letter for each, l or r, and where it may be missing a digit */
-    size_t n_columns, n, room;
-    char **cells;
+    const char *columns;           /* as below; borrowed */
+    size_t n_columns, n, capacity; /* n: cells there are; capacity: that there is memory for */
+    char **cells;                  /* malloc'ed texts, row by row */
 } table;
 
 /* `columns`, as "ll3rr1": how each is aligned. On a terminal that is too narrow those with a digit are left
@@ -18,19 +18,19 @@ void table_start(table *t, const char *columns);
 void table_cell(table *t, char *text);
 void table_text(table *t, const char *text); /* a copy */
 void table_row(table *t, const char *const *texts);
-/* A copy with control characters made visible, for names from a file. */
+/* A copy of a name from a file, with control characters made visible. */
 void table_name(table *t, const char *name);
 void table_print(const table *t, FILE *to);
 /* Columns of the terminal that a stream writes to; 0: it is none. */
 int terminal_columns(FILE *to);
 void table_free(table *t);
 
-/* A name in at most so many columns: the middle gives way, since layers stand in front and roles behind.
- * Never more than the size of `to`; returns the length. */
+/* Writes a name in at most `width` columns: the middle gives way, since layers stand in front and roles
+ * behind. Never more than `size` bytes with the NUL; returns the length. */
 size_t name_fit(char *to, size_t size, const char *name, size_t width);
 /* A line; on a terminal as several that fit, broken at spaces. */
 void print_wrapped(FILE *to, const char *text);
-/* The same behind what takes so many columns already. */
+/* The same where `used` columns of the line are taken already. */
 void print_wrapped_behind(FILE *to, size_t used, const char *text);
 
 /* A malloc'ed copy of a text from a file, fit for a terminal. */

@@ -11,10 +11,11 @@
  * memory while no output is open. */
 void *need_memory(size_t count, size_t size); /* zeroed */
 void *need_more(void *old, size_t count, size_t size);
-void *need_next(void *old, size_t n, size_t size); /* room for one more in an array that always grew so */
+/* Room for one more element behind n, in an array that only this function has grown. */
+void *need_next(void *old, size_t n, size_t size);
 char *text_format(const char *text, ...) __attribute__((format(printf, 1, 2)));
 
-/* "4096 x 1024", of what is stored transposed "4096 x 1024 T"; malloc'ed. */
+/* "4096 x 1024" of n dimensions, with " T" behind it if the tensor is stored transposed; malloc'ed. */
 char *shape_text(const uint64_t *ne, uint32_t n, bool transposed);
 
 /* Into a caller's buffer, which they return. */

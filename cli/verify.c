@@ -1,3 +1,9 @@
+/* The command `gquant verify FILE...`: checks structure, values and codes of models, and with a report (-r)
+ * the checksum of every tensor as well. The library reads a file and gives a verdict per tensor; this file
+ * counts the problems, prints them as text or JSON, and makes an exit status of them. With a report a tensor
+ * that only one side knows is a problem, too. Files are checked one after another, whatever is wrong with
+ * earlier ones, and the exit status is the worst. checksums.c reads the report.
+ */
 #include <stdlib.h>
 
 #include "cli/checksums.h"
@@ -65,7 +71,8 @@ static void verify_print_types(const gq_verification *v) {
     table_free(&t);
 }
 
-/* Without a report nobody knows which bytes there should be. */
+/* Prints the line for a whole file. Without a report only its structure can be called sound, since nothing
+ * says which bytes it should have. */
 static void print_verdict(const request *r, const char *model, const counts *c, bool compared) {
     char *path = text_shown(model);
     if (c->problems)
@@ -132,7 +139,7 @@ static void emit_results(emitter *j, const request *r, const char *model, const 
     emit_close(j);
 }
 
-/* A file that could not be looked at, between others. */
+/* Writes the entry of a file that could not be checked, for the list of several files. */
 static void emit_error(emitter *j, const char *model, const gq_error *e) {
     json_t *o = json_object();
     set_text(o, "path", model);
@@ -141,7 +148,7 @@ static void emit_error(emitter *j, const char *model, const gq_error *e) {
     json_emit(j, NULL, o);
 }
 
-/* Tell what was found; false: the file is not sound. */
+/* Prints what was found. False: the file is not sound. */
 static bool verify_print_results(emitter *j, const request *r, const char *model, const gq_verification *v) {
     bool compared = r->report != NULL;
     counts c = count_verdicts(v, compared);
@@ -158,7 +165,7 @@ static bool verify_print_results(emitter *j, const request *r, const char *model
 static int verify_file(emitter *j, const request *r, size_t i) {
     const char *model = r->arguments[i];
     request one = *r;
-    one.arguments += i; /* which progress tells */
+    one.arguments += i; /* so that progress names this file */
     gq_error e = {0};
     checksum_list expected = {0};
     progress p;
@@ -178,7 +185,7 @@ static int verify_file(emitter *j, const request *r, size_t i) {
     return status;
 }
 
-/* One after another, whatever is wrong with some; the status is the worst. */
+/* Checks the files one after another, whatever is wrong with some. The exit status is the worst. */
 int verify_main(const request *r) {
     emitter j;
     int status = GQ_OK;
@@ -188,7 +195,7 @@ int verify_main(const request *r) {
     for (size_t i = 0; i < r->n_arguments && !stopped; i++) {
         if (i > 0 && !r->json && !r->quiet) putchar('\n');
         int one = verify_file(&j, r, i);
-        fflush(stdout); /* errors go elsewhere, and in turn */
+        fflush(stdout); /* so that errors, on another stream, follow in order */
         if (one > status) status = one;
         stopped = one > GQ_USAGE;
     }

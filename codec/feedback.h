@@ -24,28 +24,26 @@
 #include "codec/codec.h"
 
 enum {
-    FEEDBACK_ROWS = 64,   /* of a call, at most; fewer take as long for each as the level's vectors hold */
-    FEEDBACK_STRIP = 256, /* columns of a strip */
+    FEEDBACK_ROWS = 64, /* of a call, at most; fewer take as long for each as the level's vectors hold */
+    PASS_COLUMNS = 256, /* columns of a strip */
 };
 
 /* Matrices lie in strips of 256 columns, a strip's rows one after another; what is beyond the last column is
  * zero. A triangle has the rows down to the strip's last column in each; below the diagonal it is zero. A
  * square has all rows in each strip, in tiles of 256 x 256, each turned: its columns one after another. */
-static inline size_t feedback_strips(size_t columns) {
-    return (columns + FEEDBACK_STRIP - 1) / FEEDBACK_STRIP;
-}
-static inline size_t feedback_padded(size_t columns) { return feedback_strips(columns) * FEEDBACK_STRIP; }
+static inline size_t feedback_strips(size_t columns) { return (columns + PASS_COLUMNS - 1) / PASS_COLUMNS; }
+static inline size_t feedback_padded(size_t columns) { return feedback_strips(columns) * PASS_COLUMNS; }
 /* The first float of a strip; for the number behind the last strip, the number of floats. */
-static inline size_t feedback_triangle(size_t i) { return i * (i + 1) / 2 * FEEDBACK_STRIP * FEEDBACK_STRIP; }
+static inline size_t feedback_triangle(size_t i) { return i * (i + 1) / 2 * PASS_COLUMNS * PASS_COLUMNS; }
 static inline size_t feedback_square(size_t columns, size_t i) {
-    return i * FEEDBACK_STRIP * feedback_padded(columns);
+    return i * PASS_COLUMNS * feedback_padded(columns);
 }
 
 /* The second moments of a run of columns. */
 typedef struct feedback_moments {
-    size_t columns;          /* a multiple of FEEDBACK_STRIP in all runs but the last */
+    size_t columns;          /* a multiple of PASS_COLUMNS in all runs but the last */
     const float *root;       /* triangle: R. 1 on the diagonal beyond the last column */
-    const float *diagonal;   /* FEEDBACK_STRIP x FEEDBACK_STRIP per strip: H there; for sweeps */
+    const float *diagonal;   /* PASS_COLUMNS x PASS_COLUMNS per strip: H there; for sweeps */
     const float *difference; /* square: D; NULL: x = y */
     float correction;        /* a, 0..1 */
 } feedback_moments;

@@ -6,18 +6,17 @@
 #include "codec/feedback.h"
 
 enum {
-    FEEDBACK_ARRAYS = 5,                   /* with all columns of all rows */
-    FEEDBACK_STRIP_ARRAYS = 4,             /* with a strip's */
-    FEEDBACK_TURNED = FEEDBACK_STRIP + 16, /* from a row of a turned tile to the next; no power of two, so
+    FEEDBACK_ARRAYS = 5,                 /* with all columns of all rows */
+    FEEDBACK_STRIP_ARRAYS = 4,           /* with a strip's */
+    FEEDBACK_TURNED = PASS_COLUMNS + 16, /* from a row of a turned tile to the next; no power of two, so
                                               that rows do not share sets of a cache */
     FEEDBACK_STATE_BYTES =
         8, /* steps keep at most 6 bytes per row and column, whatever the level's vectors */
 };
 
 static inline uint64_t feedback_floats(size_t columns) {
-    uint64_t n =
-        (uint64_t)feedback_padded(columns) * FEEDBACK_ARRAYS + FEEDBACK_STRIP * FEEDBACK_STRIP_ARRAYS;
-    return n * FEEDBACK_ROWS + FEEDBACK_STRIP * FEEDBACK_TURNED;
+    uint64_t n = (uint64_t)feedback_padded(columns) * FEEDBACK_ARRAYS + PASS_COLUMNS * FEEDBACK_STRIP_ARRAYS;
+    return n * FEEDBACK_ROWS + PASS_COLUMNS * FEEDBACK_TURNED;
 }
 static inline size_t feedback_state_bytes(const codec_steps *s) { return (s->state_bytes + 63) / 64 * 64; }
 

@@ -1,10 +1,17 @@
+/* The table of architectures that can be run, one row each. All of them share one graph (docs/forward.md),
+ * and a row says what of it a model has: which mixers and feed-forward parts, which optional tensors, where
+ * norms stand, how rope turns. Rows are data, so that an architecture close to a known one needs no code;
+ * architectures.h explains the members, and keys that hardly another architecture has are read by own_keys.c.
+ * A row must be complete: a tensor or key that it leaves out is absent, and a model that has such a tensor is
+ * refused, since its effect would be missing from the logits.
+ */
 #include "forward/architectures.h"
 
 #include <string.h>
 
 #include "forward/own_keys.h"
 
-/* A member that a row does not name is absent, 0 or the first of its kind. */
+/* A member that a row does not name is ABSENT, 0, or the first value of its enum. */
 static const architecture table[] = {
     {.name = "llama",
      .mixers = {&mixer_attention},

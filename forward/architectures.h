@@ -78,7 +78,7 @@ typedef struct architecture {
      * consequences: without an optional ffn_norm both parts read what attn_norm gives, and with a required
      * attn_qkv there are no attn_q, attn_k, attn_v in its place. */
     presence has[WEIGHT_SLOTS];
-    /* Keys that hardly another row has, read when all others are; NULL: none. */
+    /* Reads keys that hardly another row has, after all others; NULL: there are none. */
     void (*read_own_keys)(forward_model *m, key_reader *r);
 
     /* norms */
@@ -123,8 +123,8 @@ typedef struct architecture {
     presence logit_bias;
 } architecture;
 
-/* NULL: not in the table. */
+/* The row of this name; NULL: not in the table. Rows are static. */
 const architecture *architecture_named(const char *name);
-const architecture *architecture_at(size_t i); /* NULL behind the last */
+const architecture *architecture_at(size_t i); /* row i; NULL behind the last */
 
 #endif

@@ -1,4 +1,11 @@
-/* Attention with keys and values per head. */
+/* The mixer with keys and values per head, and batch_attend, attention proper, which latent.c uses as well. A
+ * layer makes q, k and v of what flows in, normalises and rotates q and k, attends, and multiplies with
+ * attn_output. batch_attend cuts the work into blocks of QUERIES queries of one head in one window. For a
+ * block the scores of all keys that any of its queries sees are computed as [key][query], softmax masks the
+ * keys that a query must not see, and the values are mixed with the result. A block belongs to one thread,
+ * which has scores of its own, so results do not depend on the number of threads. Keys, windows and rope are
+ * read in attention_keys.c.
+ */
 #include "forward/attention.h"
 
 #include <math.h>
@@ -22,7 +29,8 @@ bool attention_prepare(forward_batch *b, const model_part *p, gq_error *e) {
     return rope_fill_tables(&n->rope, &own->rope, b->model, b->context, e);
 }
 
-/* Some queries of one head in one window: scores of all keys they see, softmax, mixed values. */
+/* Attends for the queries first, first + 1, ... of one head in one window: the scores of all keys that they
+ * see, softmax, mixed values. */
 static void attend_queries(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
                            size_t head, size_t first, int thread) {
     const forward_model *m = b->model;
@@ -151,7 +159,7 @@ static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
     tensors_take_biased(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(q, d), a->output_bias);
 }
 
-/* q, k, v and what the heads give. */
+/* Rows of `work`: q, k, v and what the heads give. */
 static uint64_t attention_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
     const attention_numbers *n = p->part->numbers;
     const attention_layer *own = p->numbers;

@@ -6,33 +6,33 @@
 #include "forward/keys.h"
 #include "forward/rope.h"
 
-/* The first member of what such a mixer knows of a model, ... */
+/* What such a mixer knows of a model. The mixer's own struct is this one or begins with it. */
 typedef struct attention_numbers {
-    size_t head, value; /* values of a head of q and k, of v */
+    size_t head, value; /* values of a head: of q and k; of v */
     size_t even_head;   /* width / heads of the first layer */
-    size_t window;      /* of local layers; 0: there are none */
-    float score_scale;  /* of q k */
-    float score_cap;    /* 0: none */
+    size_t window;      /* tokens that local layers see; 0: there are no local layers */
+    float score_scale;  /* factor of the products of q and k */
+    float score_cap;    /* cap of scores, cap tanh(s / cap); 0: none */
     rope_numbers rope;
 } attention_numbers;
 
-/* ... of a layer, ... */
+/* What it knows of a layer; likewise. */
 typedef struct attention_layer {
     size_t heads, kv_heads;
     bool is_local; /* with a window */
     bool has_rope;
 } attention_layer;
 
-/* ... and of what it has in a batch. */
+/* What it has in a batch, in batch_own. */
 typedef struct attention_scratch {
     rope_tables rope;
-    float *scores; /* per thread */
+    float *scores; /* [threads][scores_each] */
     size_t scores_each;
 } attention_scratch;
 
-/* Layers that have heads for keys and values. */
+/* Claims the layers that have heads for keys and values. */
 void attention_choose_layers(const forward_model *m, key_reader *r, bool *is_own);
-/* Heads and the sizes that the keys give them. */
+/* Reads the numbers of heads and the sizes that the keys give them. */
 void attention_read_heads(forward_model *m, key_reader *r, model_part *p);
 /* Refuses heads of fewer than `least` features, or of no values: where no key says their sizes these are a
  * share of the width, which may be nothing. */
@@ -40,13 +40,13 @@ void attention_check_heads(key_reader *r, const model_part *p, size_t least);
 void attention_read_windows(forward_model *m, key_reader *r, model_part *p);
 /* Decides which layers use rope. Called when windows are known. */
 void attention_choose_rope(forward_model *m, key_reader *r, model_part *p);
-/* Factors of rope. */
+/* Finds the tensors with factors of rope. */
 void attention_find_model_tensors(tensor_finder *f, model_part *p);
-/* Tables of rope, and so many scores for each thread. */
+/* Takes memory for the tables of rope, and for `scores_each` floats of scores for each thread. */
 void attention_take_scratch(forward_batch *b, const model_part *p, scratch *s, size_t scores_each);
 bool attention_prepare(forward_batch *b, const model_part *p, gq_error *e);
 
-enum { QUERIES = ELEMENT_SPAN }; /* that attention takes at once */
+enum { QUERIES = ELEMENT_SPAN }; /* queries of a head that attention takes at once */
 
 /* Attention proper: from q, k and v to what the heads give, side by side. Head h's rows begin at h * step. */
 typedef struct attention_heads {

@@ -73,12 +73,12 @@ forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t 
     *b = (forward_batch){.model = m, .context = context, .most_windows = windows, .pool = pool};
     scratch r = {.threads = (uint64_t)threads};
     lay_out_batch(b, &r);
-    r.bytes = b->room = memory_lines(1, r.at, e);
-    if (!b->room) {
+    r.bytes = b->memory = memory_lines(1, r.at, e);
+    if (!b->memory) {
         forward_batch_free(b);
         return NULL;
     }
-    memset(b->room, 0, r.at);
+    memset(b->memory, 0, r.at);
     r.at = 0;
     lay_out_batch(b, &r);
     forward_batch_windows(b, windows);
@@ -96,7 +96,7 @@ void forward_batch_windows(forward_batch *b, size_t windows) {
 void forward_batch_free(forward_batch *b) {
     if (!b) return;
     matmul_free(b->products);
-    free(b->room);
+    free(b->memory);
     free(b);
 }
 

@@ -6,7 +6,7 @@
 
 #include "forward/model.h"
 
-/* Room for the struct that a part has in a batch. */
+/* Bytes for the struct that a part has in a batch. */
 enum { BATCH_OWN_BYTES = 128 };
 typedef union batch_own_bytes {
     max_align_t aligned;
@@ -19,7 +19,7 @@ struct forward_batch {
     size_t tokens, stride; /* of the windows there are; stride is that of the temporaries */
     threads_pool *pool;
     matmul *products;
-    void *room;           /* all below */
+    void *memory;         /* all below */
     float *normed, *part; /* [width][stride]: what flows into a part of a layer, and what it gives */
     float *work;          /* [rows][stride]: inside a part */
     batch_own_bytes own[MODEL_PARTS]; /* a struct of each of the model's parts */
@@ -30,25 +30,28 @@ struct forward_batch {
     gq_error *e;
 };
 
-/* y = weight x (+ bias) of a slot of the layer. matrix: of those that the weight has. */
+/* y = weight x (+ bias) with a slot of the layer. matrix: which of the matrices that the weight has; 0 of
+ * one. */
 void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                     size_t y_stride, size_t tokens);
-/* Tell what flows into a matrix of weights of the layer; slots end with WEIGHT_SLOTS, absent ones are left
- * out. False: something in it is not finite, or the site's error; or its answer that this is the end. */
+/* Reports x[features][tokens] to the site as what flows into matrix `matrix` of weights of the layer. slots:
+ * ends with WEIGHT_SLOTS; weights that the layer lacks are left out. False: b->e, a value that is not finite
+ * or the site's error; or the site's answer FORWARD_END. */
 bool batch_site(forward_batch *b, const float *x, size_t stride, size_t features, size_t tokens,
                 size_t matrix, const weight_slot *slots);
-/* The same of experts: only these tokens of the batch, ascending. */
+/* The same for experts: token[tokens] are the tokens of the batch, ascending. */
 bool batch_site_routed(forward_batch *b, const float *x, size_t stride, size_t features,
                        const uint32_t *token, size_t tokens, size_t matrix, const weight_slot *slots);
 bool batch_inputs(forward_batch *b, const forward_inputs *inputs);
-/* An error that has just been told is the weights' fault, GQ_BAD_WEIGHTS: running them again ends there, too.
- * Returns false. */
+/* Marks the error that was just set as the weights' fault, GQ_BAD_WEIGHTS: running them again would end
+ * there, too. Returns false. */
 bool batch_blame_weights(gq_error *e);
-/* Whether activations are; else an error: `what` and the weight's name begin it. */
+/* Whether all of x[features][tokens] is finite; else b->e, which begins with `what` and the name of t (NULL:
+ * none). */
 bool batch_finite(forward_batch *b, const char *what, const model_tensor *t, const float *x, size_t stride,
                   size_t features, size_t tokens);
-/* Norm of `groups` groups of rows, each for itself; y may be x. weight_step: from a group's weights to the
- * next's. */
+/* A norm of each of `groups` groups of `features` rows by itself; y may be x. bias may be NULL. weight_step:
+ * floats from a group's weights to the next group's; 0: the same for all. */
 typedef struct norm_groups {
     const float *x, *weight, *bias;
     float *y;
@@ -58,7 +61,7 @@ void batch_norm(forward_batch *b, const norm_groups *g);
 /* The norm of a slot of the layer over all features of x. */
 void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_stride, size_t features,
                      float *y, size_t y_stride);
-/* rows x tokens: x += factor * y. */
+/* x += factor * y, for `rows` rows of the batch's tokens. */
 void batch_add(forward_batch *b, float *x, size_t x_stride, const float *y, size_t y_stride, size_t rows,
                float factor);
 

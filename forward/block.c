@@ -1,4 +1,10 @@
-/* One layer, the embedding before the first and the logits after the last. */
+/* Runs one layer on a batch, and both ends of a model: the embedding before the first layer, the final norm
+ * and the logits after the last. A layer is a mixer and a feed-forward part; each reads the state x, or a
+ * norm of it, and its result, or a norm of that, is added to x. Where both parts are parallel, the
+ * feed-forward part reads the state from before the mixer: run_mixer therefore leaves that part's input in
+ * b->normed before it changes x, and such a layer can only be run whole. Which norms and parts a layer has
+ * was decided when the model was set up (tensors.c); the parts themselves are behind layer_part.h.
+ */
 #include <string.h>
 
 #include "forward/layer_part.h"
@@ -21,7 +27,7 @@ static const float *norm_before(forward_batch *b, weight_slot norm, const float 
     return b->normed;
 }
 
-/* x += r * part, after a norm of it where the layer has one. */
+/* x += residual_scale * b->part, which passes a norm first where the layer has one. */
 static void close_part(forward_batch *b, weight_slot norm, float *x, size_t stride) {
     size_t width = b->model->sizes.width, s = b->stride;
     if (norm != WEIGHT_SLOTS) batch_norm_slot(b, norm, b->part, s, width, b->part, s);
@@ -35,7 +41,7 @@ static bool run_mixer(forward_batch *b, float *x, size_t stride) {
     if (!p->part) return true;
     const float *in = norm_before(b, p->before, x, &in_stride);
     if (!p->part->kind->run(b, p, in, in_stride)) return false;
-    if (l->is_parallel && l->ffn.before != p->before) /* else it is there already */
+    if (l->is_parallel && l->ffn.before != p->before) /* else b->normed holds it already */
         batch_norm_slot(b, l->ffn.before, x, stride, b->model->sizes.width, b->normed, b->stride);
     close_part(b, p->after, x, stride);
     return true;
@@ -67,7 +73,7 @@ bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, 
 
 /* ---- the ends ---- */
 
-/* The file's rows. */
+/* Reads rows of the embedding from the file. */
 static bool block_read_rows(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
     const forward_batch *b = data;
     const forward_model *m = b->model;
@@ -81,7 +87,7 @@ static bool block_read_rows(void *data, const uint32_t *ids, size_t n, float *ro
     return true;
 }
 
-/* Sixteen tokens' rows, read one after another, become columns. */
+/* Embeds up to AT_ONCE tokens: their rows are read one after another and become columns of x. */
 static bool embed_some(forward_batch *b, const forward_rows *rows, const uint32_t *ids, size_t n, float *x,
                        size_t stride, gq_error *e) {
     const forward_model *m = b->model;
@@ -99,7 +105,8 @@ static bool embed_some(forward_batch *b, const forward_rows *rows, const uint32_
 
 bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *ids, float *x, size_t stride,
                    gq_error *e) {
-    enum { AT_ONCE = 16 }; /* a line of the cache; rows of sixteen tokens are where a batch's norms will be */
+    /* Tokens, a line of the cache for each feature. Their rows take the place of the norms of a batch. */
+    enum { AT_ONCE = 16 };
     forward_rows own = {block_read_rows, b};
     for (size_t first = 0; first < b->tokens; first += AT_ONCE) {
         size_t n = b->tokens - first < AT_ONCE ? b->tokens - first : AT_ONCE;

@@ -1,3 +1,10 @@
+/* The running sums behind divergence.h, which has the formula. Positions are kept in groups of LANES, and
+ * every loop runs over the positions of a group, two doubles at a time. A tile of the vocabulary is gone
+ * through twice: the first time finds the new maximum of each position and scales what has been summed to it,
+ * the second adds the exponentials relative to that maximum, so that none overflows. A group belongs to one
+ * thread and no sum runs across positions; exp is our own. That is why figures are the same for any number of
+ * threads and on any machine.
+ */
 #include "forward/divergence.h"
 
 #include <float.h>
@@ -21,15 +28,15 @@ typedef struct lanes {
 
 struct divergence {
     threads_pool *pool;
-    size_t models, positions, room; /* room: in groups of LANES positions */
-    uint32_t *right;                /* per position */
-    lanes *sums;                    /* per group, then per model */
+    size_t models, positions, capacity; /* capacity: in groups of LANES positions */
+    uint32_t *right;                    /* per position */
+    lanes *sums;                        /* per group, then per model */
 };
 
 static void lay_out_divergence(divergence *d, size_t positions, size_t copies, memory_ledger *l) {
-    d->models = copies + 1, d->room = positions / LANES + 1;
-    d->sums = memory_take_zeros(l, times(d->room, d->models), sizeof *d->sums);
-    d->right = memory_take_zeros(l, d->room, LANES * sizeof *d->right);
+    d->models = copies + 1, d->capacity = positions / LANES + 1;
+    d->sums = memory_take_zeros(l, times(d->capacity, d->models), sizeof *d->sums);
+    d->right = memory_take_zeros(l, d->capacity, LANES * sizeof *d->right);
 }
 
 uint64_t divergence_bytes(size_t positions, size_t copies) {
@@ -76,7 +83,7 @@ divergence *divergence_of_windows(const uint32_t *ids, size_t windows, size_t co
     return d;
 }
 
-/* Two doubles, which every processor of ours works on at once. */
+/* Vectors of two doubles, which every processor that gquant runs on has. */
 typedef double vd __attribute__((vector_size(16)));
 typedef int64_t vl __attribute__((vector_size(16)));
 typedef uint64_t vu __attribute__((vector_size(16)));
@@ -112,21 +119,22 @@ static inline vd exp_below(vd x) {
     return (vd)((vu)p + ((vu)shifted << 52)); /* the low bits of `shifted` are k */
 }
 
-/* A row's logits at the positions of a group; those of the last group are padded with zeros. */
-static inline const float *row_padded(const float *row, size_t n, float room[LANES]) {
+/* Returns a row's logits at the positions of a group; those of the last group are padded with zeros. */
+static inline const float *row_padded(const float *row, size_t n, float padded[LANES]) {
     if (n == LANES) return row;
-    memcpy(room, row, n * sizeof *row);
-    return room;
+    memcpy(padded, row, n * sizeof *row);
+    return padded;
 }
 
-/* The maximum so far and which token it is; `scale` makes relative to the new one what has been summed. */
+/* Takes a tile into the maximum and the likeliest token of each position, and makes `sum` relative to the new
+ * maximum. scale: by which factor, per position. */
 static void raise_maximum(lanes *to, uint32_t first, uint32_t rows, const float *z, size_t stride, size_t n,
                           double *scale) {
     double before[LANES];
-    float room[LANES] = {0};
+    float padded[LANES] = {0};
     memcpy(before, to->max, sizeof before);
     for (uint32_t r = 0; r < rows; r++) {
-        const float *row = row_padded(z + r * stride, n, room);
+        const float *row = row_padded(z + r * stride, n, padded);
         for (size_t t = 0; t < LANES; t += PAIR) {
             vd x = load_floats(row + t), max = load_doubles(to->max + t);
             vl more = x > max, top, token = {first + r, first + r};
@@ -143,26 +151,27 @@ static void raise_maximum(lanes *to, uint32_t first, uint32_t rows, const float 
     }
 }
 
-/* LANES positions from `at` on, or fewer at the end; `to` has a model's sums each. */
+/* Adds a tile at the group of positions that begins at `at`: LANES of them, fewer at the end. to: sums per
+ * model. */
 static void lanes_add_group(const divergence *d, lanes *to, size_t at, uint32_t first, uint32_t rows,
                             const float *const *logits, size_t stride) {
     size_t n = d->positions - at < LANES ? d->positions - at : LANES;
     double scale[LANES], unused[LANES], e[LANES];
-    float room[2][LANES] = {0};
+    float padded[2][LANES] = {0};
     raise_maximum(&to[0], first, rows, logits[0] + at, stride, n, scale);
     for (size_t m = 1; m < d->models; m++) {
         raise_maximum(&to[m], first, rows, logits[m] + at, stride, n, unused);
         for (size_t t = 0; t < LANES; t++) to[m].cross[t] *= scale[t];
     }
     for (uint32_t r = 0; r < rows; r++) {
-        const float *z = row_padded(logits[0] + r * stride + at, n, room[0]);
+        const float *z = row_padded(logits[0] + r * stride + at, n, padded[0]);
         for (size_t t = 0; t < LANES; t += PAIR) {
             vd x = exp_below(load_floats(z + t) - load_doubles(to[0].max + t));
             store_doubles(e + t, x);
             store_doubles(to[0].sum + t, load_doubles(to[0].sum + t) + x);
         }
         for (size_t m = 1; m < d->models; m++) {
-            const float *w = row_padded(logits[m] + r * stride + at, n, room[1]);
+            const float *w = row_padded(logits[m] + r * stride + at, n, padded[1]);
             lanes *copy = &to[m];
             for (size_t t = 0; t < LANES; t += PAIR) {
                 vd of_copy = load_floats(w + t), x = exp_below(of_copy - load_doubles(copy->max + t));
@@ -204,7 +213,7 @@ divergence_figures divergence_at(const divergence *d, size_t position, size_t mo
     size_t t = position % LANES;
     double whole = l->max[t] + log(l->sum[t]), of_original = original->max[t] + log(original->sum[t]);
     divergence_figures f = {.log_p = l->right[t] - whole, .top = (uint32_t)l->top[t]};
-    /* Its true value is never below 0; where there is next to none rounding may put it there. */
+    /* The true value is never below 0; rounding may put one near 0 there. */
     if (model) f.divergence = fmax(0, l->cross[t] / original->sum[t] - of_original + whole);
     if (!isfinite(whole) || !isfinite(of_original)) f.divergence = (double)NAN;
     return f;

@@ -23,24 +23,25 @@
 
 typedef struct divergence divergence;
 
-/* For so many positions at most, by the threads of a pool. Models are the original, 0, and its copies. */
+/* For at most `positions` positions, by the threads of a pool (NULL: the caller's alone), which lives as
+ * long. Model 0 is the original, 1 to `copies` are its copies. NULL: no memory. */
 divergence *divergence_new(size_t positions, size_t copies, threads_pool *pool, gq_error *e);
-uint64_t divergence_bytes(size_t positions, size_t copies); /* that it takes */
+uint64_t divergence_bytes(size_t positions, size_t copies); /* bytes that divergence_new takes */
 void divergence_free(divergence *d);
 void divergence_start(divergence *d, size_t positions, const uint32_t *right);
-/* Both, for places `from` to `from` + n of each window of so many tokens: the right one is that which comes
- * next. */
+/* Does both, for the positions from, ..., from + n - 1 of each window of `context` tokens; the right token of
+ * a position is the next one. ids: windows x context. */
 divergence *divergence_of_windows(const uint32_t *ids, size_t windows, size_t context, size_t from, size_t n,
                                   size_t copies, threads_pool *pool, gq_error *e);
 /* Per model the logits of `rows` tokens from `first` on: position t of row r at [r * stride + t]. */
 void divergence_tile(divergence *d, uint32_t first, uint32_t rows, const float *const *logits, size_t stride);
 
 typedef struct divergence_figures {
-    double log_p;      /* of the right token */
-    double divergence; /* from the original; of itself 0. NaN: logits were not finite */
+    double log_p;      /* logarithm of the probability of the right token */
+    double divergence; /* from the original, in nats; 0 for the original. NaN: logits were not finite */
     uint32_t top;      /* the likeliest token */
 } divergence_figures;
-/* When all of the vocabulary has passed. */
+/* To be called when all of the vocabulary has passed. */
 divergence_figures divergence_at(const divergence *d, size_t position, size_t model);
 
 #endif

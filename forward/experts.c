@@ -1,4 +1,11 @@
-/* The routed feed-forward part: a few experts per token, chosen by a router; and a shared one. */
+/* The routed feed-forward part: a few experts per token, and possibly a shared one that sees all tokens. The
+ * router's values become weights by softmax or sigmoid, and each token chooses its `used` best experts, where
+ * the row says so only from the best groups, or with a bias that counts for the choice alone. Tokens are then
+ * sorted by expert, and the experts run one after another: an expert's tokens are gathered side by side, go
+ * through gate, up and down, and are added to b->part with their weights. So an expert's matrices are decoded
+ * once per batch, and a token's sum is formed in the order of the experts, whatever the number of threads.
+ * The shared expert comes last.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -6,27 +13,28 @@
 #include "forward/layer_part.h"
 
 typedef struct experts_numbers {
-    size_t experts, used;       /* of them per token */
+    size_t experts, used;       /* used: experts per token */
     size_t groups, groups_used; /* 0 or 1 groups: all experts are candidates */
-    bool is_sigmoid;            /* what makes weights of the router's values; else softmax */
+    bool is_sigmoid;            /* sigmoid makes weights of the router's values; else softmax */
     bool is_normalised;         /* the weights' sum is made 1 */
     float scale;                /* of the weights; 1: none */
 } experts_numbers;
 
 typedef struct experts_layer {
-    size_t ff, shared_ff; /* features in the middle; 0: there is no shared expert */
+    size_t ff, shared_ff; /* rows of gate and up, also of the shared expert; shared_ff 0: there is none */
 } experts_layer;
 
-/* Routing: token t's k-th expert is chosen[t * used + k]. */
+/* Token t's k-th expert is chosen[t * used + k]. Sorted by expert, expert e has the places routed_begin[e] to
+ * routed_begin[e + 1] - 1 of routed_token and routed_weight. */
 typedef struct experts_scratch {
-    uint32_t *chosen, *routed_token, *routed_begin; /* per expert the tokens that go there */
+    uint32_t *chosen, *routed_token, *routed_begin;
     float *chosen_weight, *routed_weight;
-    float *group_score; /* per thread */
+    float *group_score; /* [threads][groups] */
 } experts_scratch;
 
-/* ---- what a model says ---- */
+/* ---- keys and tensors ---- */
 
-/* Layers that have a router. */
+/* Claims the layers that have a router. */
 static void experts_choose_layers(const forward_model *m, key_reader *r, bool *is_own) {
     (void)r;
     for (size_t i = 0; i < m->sizes.layers; i++) is_own[i] = tensors_layer_has(m, i, WEIGHT_FFN_ROUTER);
@@ -47,7 +55,8 @@ static void experts_read_groups(experts_numbers *n, key_reader *r) {
     }
 }
 
-/* A key says once more what the tensors say. */
+/* Compares leading_dense_block_count with the tensors, which say the same by the layers that have a router.
+ */
 static void experts_compare_with_tensors(const forward_model *m, key_reader *r, const model_part *p) {
     const char *key = "leading_dense_block_count";
     int64_t dense;
@@ -66,7 +75,7 @@ static void experts_read_keys(forward_model *m, key_reader *r, model_part *p) {
     n->scale = 1;
     n->experts = key_number(r, "expert_count", 0, 0, 1 << 16);
     n->is_normalised = a->routing == ROUTE_SOFT_NORM;
-    if (!n->experts) return; /* a tensor that is routed is told later */
+    if (!n->experts) return; /* experts_find_tensors refuses a router then */
     n->used = key_number(r, "expert_used_count", 0, 0, n->experts);
     if (!n->used)
         key_fail(r, "expert_used_count", "is 0 or missing, expected 1 to expert_count: %zu", n->experts);
@@ -148,7 +157,8 @@ typedef struct experts_run {
 
 /* ---- choosing ---- */
 
-/* Values of one token, one after another in memory `step` floats apart, each with something added. */
+/* What a token chooses from: n values, `step` floats apart. `added` counts for the choice and not for the
+ * weight. */
 typedef struct candidates {
     const float *value, *added; /* added may be NULL */
     size_t n, step;
@@ -158,8 +168,9 @@ static float candidate_score(const candidates *c, size_t i) {
     return c->value[i * c->step] + (c->added ? c->added[i] : 0);
 }
 
-/* The largest of those after `last` in the order of falling values, equal ones by number; last n: the first.
- * allowed: of the groups of `group` candidates those whose score is not -infinity; NULL: all. */
+/* Returns the candidate that follows `last` in the order of falling scores, equal ones by number; last n: the
+ * first one. Candidates come in groups of `group`; allowed[g] -infinity leaves group g out. allowed NULL: all
+ * count. */
 static size_t next_largest(const candidates *c, size_t last, const float *allowed, size_t group) {
     size_t best = c->n;
     float limit = last < c->n ? candidate_score(c, last) : INFINITY;
@@ -172,7 +183,7 @@ static size_t next_largest(const candidates *c, size_t last, const float *allowe
     return best;
 }
 
-/* Scores of groups, the sum of their two largest; -infinity for those that are not used. */
+/* Scores each group by the sum of its two largest candidates; a group that is not used gets -infinity. */
 static void choose_groups(const experts_numbers *n, const candidates *c, float *scores) {
     size_t each = c->n / n->groups;
     for (size_t g = 0; g < n->groups; g++) {
@@ -264,7 +275,7 @@ static bool experts_route(experts_run *r, const float *x, size_t stride) {
     forward_batch *b = r->b;
     float *p = b->work;
     batch_multiply(b, WEIGHT_FFN_ROUTER, 0, x, stride, p, b->stride, b->tokens);
-    /* experts cannot be chosen by what is no number */
+    /* experts cannot be chosen by values that are not finite */
     if (!check_bias(r) ||
         !batch_finite(b, "what comes from the router", b->layer->plan->weight[WEIGHT_FFN_ROUTER], p,
                       b->stride, r->n->experts, b->tokens))
@@ -276,18 +287,18 @@ static bool experts_route(experts_run *r, const float *x, size_t stride) {
 
 /* ---- computing ---- */
 
-/* Rows of an expert's activations, or of the batch's. */
+/* What is copied between rows of the batch and rows of an expert's own tokens. */
 typedef struct expert_rows {
     const forward_batch *b;
     const float *from;
     float *to;
     size_t from_stride, to_stride;
-    const uint32_t *token; /* that go to the expert */
+    const uint32_t *token; /* the expert's tokens in the batch */
     const float *weight;
-    size_t n; /* of these */
+    size_t n; /* tokens */
 } expert_rows;
 
-/* x's columns of the tokens that go to an expert, side by side. */
+/* Puts the columns of an expert's tokens side by side. */
 static void gather_row(void *data, size_t r, int thread) {
     const expert_rows *g = data;
     (void)thread;

@@ -44,7 +44,7 @@ forward_model *forward_model_new(const model_source *g, gq_error *e);
 void forward_model_free(forward_model *m);
 
 typedef struct forward_sizes {
-    size_t layers;                       /* that are run */
+    size_t layers;                       /* layers that are run */
     size_t width;                        /* features of the state between layers */
     size_t vocabulary;                   /* logits of a token; ids are below it */
     size_t trained;                      /* context_length: positions that the model was made for */
@@ -55,10 +55,10 @@ typedef struct forward_sizes {
 const forward_sizes *forward_model_sizes(const forward_model *m);
 /* The names of the architectures that can be run, in the table's order; NULL behind the last. */
 const char *forward_architecture(size_t i);
-/* Whether layers can be run in two parts, of which the second reads the state that the first leaves. */
+/* Whether layers can be run in two parts: the second one reads the state that the first one leaves. */
 bool forward_model_splits(const forward_model *m);
-/* Whether t is told as a weight at a site (below): the matrices of the layers that are run, and the output
- * matrix unless it is the embedding, whose rows would have to change with it. */
+/* Whether t is reported as a weight at a site (below): the matrices of the layers that are run, and the
+ * output matrix unless it is the embedding, whose rows would have to change with it. */
 bool forward_feeds(const forward_model *m, const model_tensor *t);
 
 /* ---- weights ---- */
@@ -74,7 +74,7 @@ void forward_layer_replace(forward_layer *l, const model_tensor *t, uint32_t typ
 /* Chooses the weights that later calls use: replaced ones where there are some, or the layer's own, as after
  * forward_layer_read. */
 void forward_layer_use(forward_layer *l, bool replaced);
-/* Tell the system that layer i will be read soon; nothing where there is no layer i. */
+/* Tells the system that layer i will be read soon; does nothing where there is no layer i. */
 void forward_layer_ahead(const forward_model *m, size_t i);
 
 /* A run of rows of the output matrix: of the tokens first ... first + rows - 1 of the vocabulary. `most`
@@ -101,7 +101,8 @@ forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t 
 /* Bytes that it takes, without the state x and what forward_final writes, which are the caller's;
  * UINT64_MAX: more than can be counted. */
 uint64_t forward_batch_bytes(const forward_model *m, size_t context, size_t windows, int threads);
-/* Take fewer windows from now on: the last batch of a text. At most those that it was made for. */
+/* Sets the number of windows that calls work on from now on, at most the number it was made for; the last
+ * batch of a text has fewer. */
 void forward_batch_windows(forward_batch *b, size_t windows);
 void forward_batch_free(forward_batch *b);
 

@@ -8,13 +8,13 @@
 
 #define NONE UINT32_MAX
 
-void join_room_free(join_room *r) {
+void join_scratch_free(join_scratch *r) {
     free(r->symbols), free(r->heap);
-    *r = (join_room){0};
+    *r = (join_scratch){0};
 }
 
-bool join_add_symbol(join_room *r, uint32_t start, uint32_t length, uint32_t number, gq_error *e) {
-    if (!memory_grow(&r->symbols, &r->symbols_room, r->n + 1, sizeof *r->symbols, e)) return false;
+bool join_add_symbol(join_scratch *r, uint32_t start, uint32_t length, uint32_t number, gq_error *e) {
+    if (!memory_grow(&r->symbols, &r->symbols_capacity, r->n + 1, sizeof *r->symbols, e)) return false;
     uint32_t i = (uint32_t)r->n++;
     r->symbols[i] = (symbol){start, length, number, i ? i - 1 : NONE, NONE};
     if (i) r->symbols[i - 1].next = i;
@@ -23,15 +23,15 @@ bool join_add_symbol(join_room *r, uint32_t start, uint32_t length, uint32_t num
 
 /* ---- the heap ---- */
 
-static bool heap_push(join_room *r, const join *j, gq_error *e) {
-    if (!memory_grow(&r->heap, &r->heap_room, r->n_heap + 1, sizeof *r->heap, e)) return false;
+static bool heap_push(join_scratch *r, const join *j, gq_error *e) {
+    if (!memory_grow(&r->heap, &r->heap_capacity, r->n_heap + 1, sizeof *r->heap, e)) return false;
     size_t at = r->n_heap++;
     for (size_t up; at > 0 && j->key < r->heap[up = (at - 1) / 2].key; at = up) r->heap[at] = r->heap[up];
     r->heap[at] = *j;
     return true;
 }
 
-static join heap_pop(join_room *r) {
+static join heap_pop(join_scratch *r) {
     join top = r->heap[0], last = r->heap[--r->n_heap];
     size_t at = 0;
     for (size_t down; (down = 2 * at + 1) < r->n_heap; at = down) {
@@ -61,7 +61,7 @@ static bool find_join(const vocabulary *v, const char *word, const symbol *a, co
     return true;
 }
 
-static bool push_join(const vocabulary *v, const char *word, join_room *r, uint32_t left, gq_error *e) {
+static bool push_join(const vocabulary *v, const char *word, join_scratch *r, uint32_t left, gq_error *e) {
     const symbol *a = &r->symbols[left];
     uint32_t rank;
     join j;
@@ -70,7 +70,7 @@ static bool push_join(const vocabulary *v, const char *word, join_room *r, uint3
     return heap_push(r, &j, e);
 }
 
-bool join_all(const vocabulary *v, const char *word, join_room *r, gq_error *e) {
+bool join_all(const vocabulary *v, const char *word, join_scratch *r, gq_error *e) {
     r->n_heap = 0;
     for (uint32_t i = 0; i < r->n; i++)
         if (!push_join(v, word, r, i, e)) return false;

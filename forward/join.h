@@ -4,10 +4,10 @@
 
 #include "forward/vocabulary.h"
 
-/* A stretch of a word; length 0: taken by its left neighbour. */
+/* A stretch of a word; length 0: it was joined to its left neighbour. */
 typedef struct symbol {
     uint32_t start, length; /* bytes of the word */
-    uint32_t piece;         /* NO_PIECE: a character that no vocabulary text is */
+    uint32_t piece;         /* number of its text; NO_PIECE: no text of the vocabulary is this character */
     uint32_t before, next;  /* neighbours that are left; UINT32_MAX: none */
 } symbol;
 
@@ -16,17 +16,17 @@ typedef struct join {
     uint32_t length, result;
 } join;
 
-/* Memory of a run, which grows with the longest word. */
-typedef struct join_room {
+/* Memory of a call, zero at first; it grows with the longest word. */
+typedef struct join_scratch {
     symbol *symbols;
-    size_t n, symbols_room;
+    size_t n, symbols_capacity;
     join *heap;
-    size_t n_heap, heap_room;
-} join_room;
+    size_t n_heap, heap_capacity;
+} join_scratch;
 
-void join_room_free(join_room *r);
-bool join_add_symbol(join_room *r, uint32_t start, uint32_t length, uint32_t number, gq_error *e);
+void join_scratch_free(join_scratch *r);
+bool join_add_symbol(join_scratch *r, uint32_t start, uint32_t length, uint32_t number, gq_error *e);
 /* Join the symbols of a word as long as two neighbours merge. Those that are left have a length. */
-bool join_all(const vocabulary *v, const char *word, join_room *r, gq_error *e);
+bool join_all(const vocabulary *v, const char *word, join_scratch *r, gq_error *e);
 
 #endif

@@ -1,7 +1,7 @@
 /* Values under an architecture's keys, each checked for its type and its bounds.
  *
- * The first that is wrong is told in the error; those read after it are defaults, so that a caller looks at
- * `ok` once, when it has read all.
+ * The first value that is wrong sets the error and clears `ok`; values read after it are defaults. So a
+ * caller looks at `ok` once, when it has read all.
  */
 #ifndef GQ_FORWARD_KEYS_H
 #define GQ_FORWARD_KEYS_H
@@ -18,7 +18,8 @@ typedef struct key_reader {
 key_reader key_reader_of(const model_source *g, gq_error *e);
 
 bool key_there(const key_reader *r, const char *name);
-/* Integers of any width from `least` to `most`. */
+/* Integers of any width from `least` to `most`. absent: the value where the key is missing; a needed key must
+ * be there. */
 uint64_t key_number(key_reader *r, const char *name, uint64_t absent, uint64_t least, uint64_t most);
 uint64_t key_number_needed(key_reader *r, const char *name, uint64_t least, uint64_t most);
 /* The same of many layers: a key that has been looked up once, of whose list each layer has an element, or
@@ -33,7 +34,7 @@ uint64_t key_number_at(key_reader *r, const key_list *l, uint64_t i, uint64_t ab
 /* Finite numbers from `least` to `most`. */
 double key_float(key_reader *r, const char *name, double absent, double least, double most);
 double key_float_needed(key_reader *r, const char *name, double least, double most);
-/* A factor, of which 0 stands for 1. */
+/* A factor; 0 in the file stands for 1. absent: the value where the key is missing. */
 double key_scale(key_reader *r, const char *name, double absent);
 bool key_bool(key_reader *r, const char *name, bool absent);
 /* Returns the number of the text, of n, that the value equals; 0 where the key is absent. */

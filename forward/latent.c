@@ -1,4 +1,11 @@
-/* Latent attention: keys and values of all heads come from one latent vector per token. */
+/* Latent attention: each token has one latent vector of `rank` values, from which the keys and values of all
+ * heads follow, and `turned` values with rope that the keys of all heads share. Files hold the matrices that
+ * unfold a latent in one of two forms. With attn_kv_b, each head's keys and values are computed and attended
+ * to as usual. With attn_k_b and attn_v_b no keys are made: attn_k_b takes a head's queries to the space of
+ * the latents, where they are compared, and attn_v_b makes values of the latents that the head has mixed.
+ * `work` holds in this order q, what the heads give, the low-rank queries, the latents, and what each form
+ * needs besides.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -20,9 +27,10 @@ static size_t latent_plain_values(const latent_numbers *n) {
     return n->attention.head - n->attention.rope.turned;
 }
 
-/* ---- what a model says ---- */
+/* ---- keys and tensors ---- */
 
-/* Yarn's magnitude is in what rope turns, and not in the other values: scores make up for that. */
+/* Yarn's magnitude is applied to the values that rope turns and not to the others; the scale of the scores
+ * makes up for that. */
 static void latent_set_score_scale(attention_numbers *n) {
     const rope_numbers *r = &n->rope;
     const rope_angles *p = &r->angles[0];
@@ -91,7 +99,8 @@ static uint64_t latent_count_rows(const forward_model *m, const layer_plan *plan
                                                   : 2 * n->rank + turned);
 }
 
-/* Scores of some queries, and a head's keys, which are put together. */
+/* Takes memory per thread for the scores of QUERIES queries and for one head's keys, its own and the shared
+ * ones put together. */
 static void latent_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     const latent_numbers *n = p->numbers;
     attention_take_scratch(b, p, s, forward_stride(b->context) * (QUERIES + n->attention.head));
@@ -113,7 +122,7 @@ static bool latent_make_queries(forward_batch *b, const plan_part *p, const floa
     return true;
 }
 
-/* Files with attn_kv_b: each head's keys and values in full. */
+/* For files with attn_kv_b: computes each head's keys and values in full. */
 static bool latent_attend_unfolded(forward_batch *b, const plan_part *p, float *q, const float *latent,
                                    float *unfolded, float *o) {
     const latent_numbers *n = p->part->numbers;
@@ -141,8 +150,8 @@ static bool latent_attend_unfolded(forward_batch *b, const plan_part *p, float *
     return true;
 }
 
-/* Files with attn_k_b and attn_v_b: queries are taken to where the latents are, and the latents that a head
- * has mixed become its values. A head at a time, as these are long. */
+/* For files with attn_k_b and attn_v_b: takes queries to the space of the latents, and makes values of the
+ * latents that a head has mixed. One head at a time, because its queries then have rank + turned values. */
 static bool latent_attend_folded(forward_batch *b, const plan_part *p, const float *q, const float *latent,
                                  float *query, float *o) {
     const latent_numbers *n = p->part->numbers;

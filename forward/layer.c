@@ -1,4 +1,10 @@
-/* Weights in memory: a layer's, and a tile of the output matrix's. */
+/* Weights in memory: those of one layer, and a tile of the output matrix, which is often too large to be held
+ * whole. Matrices stay as they are stored, and products decode them just before use; small weights such as
+ * norms and biases are decoded when the layer is read. place_all lays a layer out in memory. Without a layer
+ * it only counts bytes, so the size of the largest layer is known when the model is set up, and one buffer
+ * serves all layers in turn. A replaced matrix stands beside the layer's own, and forward_layer_use says
+ * which of them products take.
+ */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,17 +47,17 @@ static bool place_vector(layer_placing *p, const model_tensor *t, const float **
     if (!t) return true;
     uint64_t decoded = layer_place_bytes(p, vector_bytes(t)), raw = layer_place_bytes(p, t->size);
     if (!p->l) return true;
-    void *floats = p->l->room + decoded; /* aligned for them */
+    void *floats = p->l->memory + decoded; /* aligned for floats */
     *values = floats;
-    return model_read_values(p->l->model, t, p->l->room + raw, floats, p->e);
+    return model_read_values(p->l->model, t, p->l->memory + raw, floats, p->e);
 }
 
 static bool place_matrix(layer_placing *p, const model_tensor *t, layer_matrix *own) {
     if (!t) return true;
     uint64_t at = layer_place_bytes(p, t->size);
     if (!p->l) return true;
-    *own = (layer_matrix){p->l->room + at, t->type->id};
-    return model_read(p->l->model->file, t, 0, shape_elements(t->ne), p->l->room + at, p->e);
+    *own = (layer_matrix){p->l->memory + at, t->type->id};
+    return model_read(p->l->model->file, t, 0, shape_elements(t->ne), p->l->memory + at, p->e);
 }
 
 static bool place_all(layer_placing *p, const layer_plan *plan) {
@@ -74,15 +80,15 @@ uint64_t layer_plan_bytes(const layer_plan *plan) {
 forward_layer *forward_layer_new(const forward_model *m, gq_error *e) {
     forward_layer *l = calloc(1, sizeof *l);
     if (!l) return gq_fail_memory(e, sizeof *l), NULL;
-    *l = (forward_layer){.model = m, .room = memory_lines(1, m->sizes.layer_bytes, e)};
-    if (l->room) return l;
+    *l = (forward_layer){.model = m, .memory = memory_lines(1, m->sizes.layer_bytes, e)};
+    if (l->memory) return l;
     forward_layer_free(l);
     return NULL;
 }
 
 bool forward_layer_read(forward_layer *l, size_t i, gq_error *e) {
     const forward_model *m = l->model;
-    *l = (forward_layer){.model = m, .room = l->room};
+    *l = (forward_layer){.model = m, .memory = l->memory};
     if (i >= m->sizes.layers)
         return gq_fail(e, "%s: there is no layer %zu, only %zu of them", m->path, i, m->sizes.layers);
     layer_placing p = {l, 0, e};
@@ -107,7 +113,7 @@ bool forward_feeds(const forward_model *m, const model_tensor *t) {
 }
 
 void forward_layer_free(forward_layer *l) {
-    if (l) free(l->room);
+    if (l) free(l->memory);
     free(l);
 }
 
@@ -127,7 +133,8 @@ static size_t tile_rows(const forward_model *m, size_t most) {
     return most < m->sizes.vocabulary ? most : m->sizes.vocabulary;
 }
 
-/* Takes the rows, and where there is a bias its values; *raw: the bias as it is stored. */
+/* Takes memory for the rows and, where there is a bias, for its values; *raw: for the bias as it is stored.
+ */
 static void lay_out_tile(forward_tile *t, void **raw, memory_ledger *l) {
     const model_tensor *bias = t->model->out_bias;
     t->data = memory_take(l, t->most, row_bytes(t->model->sizes.out));

@@ -1,11 +1,11 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "forward/matmul_room.h"
+#include "forward/matmul_scratch.h"
 
 static void lay_out_matmul(matmul *m, int threads, memory_ledger *l) {
     m->shared = memory_take(l, STEP_FLOATS, sizeof(float));
-    m->rooms = memory_take(l, (uint64_t)threads, sizeof(room));
+    m->scratches = memory_take(l, (uint64_t)threads, sizeof(matmul_scratch));
 }
 
 uint64_t matmul_bytes(int threads) {
@@ -27,7 +27,7 @@ matmul *matmul_new(const kernels *k, threads_pool *pool, gq_error *e) {
 
 void matmul_free(matmul *m) {
     if (!m) return;
-    free(m->shared), free(m->rooms);
+    free(m->shared), free(m->scratches);
     free(m);
 }
 
@@ -46,7 +46,7 @@ static range matmul_positions_seen(const matmul_product *p, size_t first, size_t
 
 void matmul_within(matmul *m, int thread, const matmul_product *p) {
     const matmul_kernels *k = m->kernels;
-    float *panel = m->rooms[thread].floats;
+    float *panel = m->scratches[thread].floats;
     matmul_tile t = {.row_step = p->transposed ? 1 : p->w_stride,
                      .column_step = p->transposed ? p->w_stride : 1,
                      .x = panel,

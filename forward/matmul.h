@@ -24,7 +24,7 @@ typedef struct matmul matmul;
 /* For the threads of a pool, which lives as long, with the kernels of this level. NULL: no memory. */
 matmul *matmul_new(const kernels *k, threads_pool *pool, gq_error *e);
 void matmul_free(matmul *m);
-/* Bytes that matmul_new takes for so many threads. */
+/* Bytes that matmul_new takes for this number of threads. */
 uint64_t matmul_bytes(int threads);
 threads_pool *matmul_pool(const matmul *m);
 

@@ -2,7 +2,7 @@
  * and go into sgemm. It is called by its Fortran name, which every BLAS has and which is the one that NVBLAS
  * steps in for. How many threads it uses is its own affair; decoding them is spread over ours.
  */
-#include "forward/matmul_room.h"
+#include "forward/matmul_scratch.h"
 
 /* By column, as Fortran has matrices: what is y[rows][tokens] here is tokens x rows there. */
 extern void sgemm_(const char *trans_a, const char *trans_b, const int *m, const int *n, const int *k,

@@ -2,7 +2,7 @@
  *
  * A step is a range of columns and of tokens whose activations are packed; all rows go through it, in units.
  */
-#include "forward/matmul_room.h"
+#include "forward/matmul_scratch.h"
 
 enum { PACKED_COLUMNS = 32 }; /* at once: as many pages as a core finds without a search */
 
@@ -49,7 +49,7 @@ static void decode_tile(const matmul_step *s, size_t row, size_t rows, size_t co
 static void multiply_unit(void *data, size_t i, int thread) {
     const matmul_step *s = data;
     const matmul_kernels *k = s->m->kernels;
-    float *tile = s->m->rooms[thread].floats;
+    float *tile = s->m->scratches[thread].floats;
     size_t panels = parts(s->tokens, k->panel), along = parts(panels, s->unit_panels);
     size_t row = i / along * s->unit_rows, rows = smaller(s->unit_rows, s->w->rows - row);
     size_t first = i % along * s->unit_panels, end = smaller(panels, first + s->unit_panels);

@@ -11,8 +11,8 @@
 /* A part of the architecture's row, and what it knows of this model. */
 typedef struct model_part {
     const layer_part *kind;
-    size_t at;       /* its place among the model's */
-    void *numbers;   /* of the whole model; the part's own struct */
+    size_t at;       /* its index in forward_model.parts */
+    void *numbers;   /* the part's own struct for the whole model */
     uint8_t *layers; /* a struct of the part's for each layer */
 } model_part;
 
@@ -66,15 +66,15 @@ static inline void *model_layer_numbers(const forward_model *m, const model_part
     return l->mixer.part == p ? l->mixer.numbers : l->ffn.part == p ? l->ffn.numbers : NULL;
 }
 
-/* A model of an architecture. */
+/* Sets up a model as one of this architecture. NULL: *e says why. */
 forward_model *model_new_of(const model_source *g, const architecture *row, gq_error *e);
-/* Metadata into numbers; then tensors, which also say how many rows some have. */
+/* Read the metadata into numbers; then find the tensors, from which some numbers of rows follow. */
 bool model_read_keys(forward_model *m, gq_error *e);
 bool model_find_tensors(forward_model *m, gq_error *e);
 
 /* Bytes of a layer in memory. */
 uint64_t layer_plan_bytes(const layer_plan *plan);
-/* Values of a small tensor; what is NULL reads as nothing. raw: room for it as stored. */
+/* Reads and decodes the values of a small tensor; t NULL: does nothing. raw: memory for t->size bytes. */
 bool model_read_values(const forward_model *m, const model_tensor *t, void *raw, float *values, gq_error *e);
 
 /* A matrix of a layer in its stored type. */
@@ -87,7 +87,7 @@ struct forward_layer {
     const forward_model *model;
     const layer_plan *plan; /* NULL: nothing read so far */
     size_t index;
-    uint8_t *room;
+    uint8_t *memory;
     layer_matrix own[WEIGHT_SLOTS], other[WEIGHT_SLOTS]; /* other: in place of its own where that is wanted */
     bool replaced;
     const float *values[WEIGHT_SLOTS], *bias_values[WEIGHT_SLOTS]; /* of vectors; NULL: not there */

@@ -49,8 +49,8 @@ typedef enum weight_slot { FORWARD_WEIGHTS(FORWARD_WEIGHT_MEMBER) WEIGHT_SLOTS }
 #undef FORWARD_WEIGHT_MEMBER
 
 /* The kinds. A small weight (a norm, a kernel, a bias alone) is kept decoded and has no inputs. A matrix
- * stays as it is stored; what flows into it is told. Experts are matrices of which each sees tokens of its
- * own. */
+ * stays as it is stored; what flows into it is reported. Experts are matrices of which each sees tokens of
+ * its own. */
 #define WEIGHT_KIND_SMALL .is_decoded = true
 #define WEIGHT_KIND_MATRIX .is_decoded = false
 #define WEIGHT_KIND_EXPERTS .is_routed = true

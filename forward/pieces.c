@@ -16,8 +16,8 @@ bool pieces_new(piece_table *p, uint64_t most, gq_error *e) {
     *p = (piece_table){.seed = gguf_hash_seed()};
     if (most >= NO_PIECE / 4)
         return gq_fail(e, "a vocabulary of %llu texts is too large", (unsigned long long)most);
-    p->room = (uint32_t)most + 1, p->n_slots = slots_for(p->room);
-    p->items = calloc(p->room, sizeof *p->items);
+    p->capacity = (uint32_t)most + 1, p->n_slots = slots_for(p->capacity);
+    p->items = calloc(p->capacity, sizeof *p->items);
     p->slots = calloc(p->n_slots, sizeof *p->slots);
     return (p->items && p->slots) || gq_fail_memory(e, p->n_slots * sizeof *p->slots);
 }

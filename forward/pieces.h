@@ -13,16 +13,17 @@ typedef struct piece {
 
 typedef struct piece_table {
     piece *items;
-    uint32_t n, room;
+    uint32_t n, capacity;
     uint32_t *slots; /* numbers + 1, 0: free */
     uint64_t n_slots, seed;
 } piece_table;
 
-/* Room for `most` strings, so that adding cannot fail. */
+/* Makes a table with room for `most` strings, so that adding cannot fail. Texts are borrowed. */
 bool pieces_new(piece_table *p, uint64_t most, gq_error *e);
 void pieces_free(piece_table *p);
-uint32_t pieces_find(const piece_table *p, const char *text, size_t length); /* NO_PIECE: none */
-/* The number of a string, which gets the next one when it is new. */
+/* The number of a string; NO_PIECE: it is not in the table. */
+uint32_t pieces_find(const piece_table *p, const char *text, size_t length);
+/* The number of a string; a new one gets the next number, and *fresh is set. */
 uint32_t pieces_add(piece_table *p, const char *text, size_t length, bool *fresh);
 
 /* The token that two neighbours merge into. */
@@ -38,7 +39,7 @@ typedef struct merge_table {
 
 bool merges_new(merge_table *m, uint64_t most, gq_error *e);
 void merges_free(merge_table *m);
-void merges_add(merge_table *m, const merge *what); /* the first of a pair counts */
+void merges_add(merge_table *m, const merge *what); /* a pair that is there already stays as it is */
 const merge *merges_find(const merge_table *m, uint32_t left, uint32_t right);
 
 #endif

@@ -1,5 +1,9 @@
-/* A table of the patterns behind each pre value: facts about models, as data. Patterns match as they stand
- * with PCRE2_UTF and PCRE2_UCP; possessive quantifiers are where backtracking could find nothing. */
+/* The patterns by which vocabularies by rank on bytes cut a text into words: facts about models, as data. A
+ * row serves the pre values in its `names`; its patterns are applied one after another, each to the pieces
+ * that those before it have left (splitter.c). Rows are put together from the named pieces below, which many
+ * of them share. Patterns are for PCRE2_UTF and PCRE2_UCP; possessive quantifiers stand where backtracking
+ * could find nothing. A new pre value is a name in a row, or a row.
+ */
 #include <string.h>
 
 #include "forward/splitter.h"

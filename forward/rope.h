@@ -15,13 +15,15 @@ typedef struct rope_angles {
 } rope_angles;
 
 typedef struct rope_numbers {
-    size_t turned;         /* of a head's values */
+    size_t turned;         /* values of a head that are turned */
     bool neox;             /* pairs are (i, i + turned / 2); else (2i, 2i + 1) */
     bool longrope;         /* long and short factors, even where the row may have one list */
     rope_angles angles[2]; /* [local]: in layers with a window */
     double log_factor, log_multiplier;
     double beta_fast, beta_slow, original_context;
-    double temperature, temperature_length;       /* 0: none */
+    /* Queries at position p are multiplied by 1 + temperature * log(floor(p / temperature_length) + 1).
+     * temperature 0: they are not. */
+    double temperature, temperature_length;
     const model_tensor *freqs, *longer, *shorter; /* factors that angles are divided by, or NULL */
 } rope_numbers;
 

@@ -8,11 +8,11 @@ struct forward_run {
     const forward_job *job;
     threads_pool *pool;
     forward_bounds bounds;
-    const forward_model *model; /* whose batch and layer are in memory; NULL: none's */
+    const forward_model *model; /* the model whose batch and layer are in memory; NULL: none */
     forward_batch *batch;
     forward_layer *layer;
     float *copy; /* of a batch's states, for looks; NULL: none needed so far */
-    size_t read; /* layer whose weights are there; SIZE_MAX: none's */
+    size_t read; /* layer whose weights are in memory; SIZE_MAX: none */
 };
 
 struct forward_stream {
@@ -21,17 +21,17 @@ struct forward_stream {
     states states;
 };
 
-enum { HEAD_ROWS = 1024 }; /* of the vocabulary at once */
+enum { HEAD_ROWS = 1024 }; /* rows of the vocabulary at once */
 
-/* The model's temporaries, in the place of another's. */
+/* Returns the model's batch, made in place of another model's. NULL: *e says why. */
 forward_batch *run_batch(forward_run *r, const forward_model *m, gq_error *e);
-/* Weights of a layer are not needed any more. */
+/* Frees the layer, whose weights are not needed any more. */
 void run_drop_layer(forward_run *r);
-/* Takes the copy: as large as a batch's states. */
+/* Takes memory for a copy of a batch's states. */
 float *run_lay_out_copy(const forward_model *m, const forward_job *j, size_t batch, memory_ledger *l);
 float *run_copy(forward_run *r, const forward_model *m, gq_error *e);
 bool run_progress(const forward_run *r, double work, const char *what, gq_error *e);
-/* Bytes of forward_run_head, besides the states, for models of these. */
+/* Bytes that forward_run_head takes for these models, beside the states. */
 uint64_t head_bytes(const forward_job *j, const forward_model *const *models, size_t n, size_t batch);
 
 #endif

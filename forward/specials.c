@@ -1,3 +1,10 @@
+/* Which tokens of a vocabulary are special, and where they stand in a text. The file's classes are corrected
+ * by well-known texts, in the way llama.cpp does it, so that ids agree with its own. The texts of all special
+ * tokens form one tree over bytes, kept as a hash table of edges, so a text is searched for all of them at
+ * once. Of the occurrences found, longer tokens take their bytes first, and an occurrence that has lost a
+ * byte is dropped. What is left cuts the text into fragments: special tokens, and the stretches between them,
+ * of which tokenizer.c makes ids.
+ */
 #include "forward/specials.h"
 
 #include <stdio.h>
@@ -79,7 +86,7 @@ static special_edge *edge_of(const specials *s, uint32_t node, uint8_t byte) {
     uint64_t key = (uint64_t)node << 8 | byte, mask = s->n_edges - 1;
     uint64_t at = gguf_hash(&key, sizeof key, s->seed) & mask;
     while (s->edges[at].child && s->edges[at].key != key) at = (at + 1) & mask;
-    if (!s->edges[at].child) s->edges[at].key = key; /* of a free slot nobody reads it */
+    if (!s->edges[at].child) s->edges[at].key = key; /* the key of a free slot is never read */
     return &s->edges[at];
 }
 
@@ -131,11 +138,11 @@ typedef struct occurrence {
 
 typedef struct found {
     occurrence *items;
-    size_t n, room;
+    size_t n, capacity;
 } found;
 
 static bool found_add_special(found *f, uint32_t order, size_t start, gq_error *e) {
-    if (!memory_grow(&f->items, &f->room, f->n + 1, sizeof *f->items, e)) return false;
+    if (!memory_grow(&f->items, &f->capacity, f->n + 1, sizeof *f->items, e)) return false;
     f->items[f->n++] = (occurrence){order, (uint32_t)start};
     return true;
 }
@@ -163,7 +170,7 @@ static int by_order(const void *a, const void *b) {
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Behind these Phi-3's white space stays. */
+/* Whether white space behind this token stays in a vocabulary that strips it (Phi-3's). */
 static bool keeps_space(const piece *p) {
     static const char *const texts[] = {"<unk>", "<s>", "<|endoftext|>"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
@@ -173,10 +180,10 @@ static bool keeps_space(const piece *p) {
 
 static bool is_special_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-enum { FREE, TAKEN, STRIPPED }; /* what has become of a byte */
+enum { FREE, TAKEN, STRIPPED }; /* fate of a byte */
 
-/* Longer tokens take their bytes first, each from left to right: the order in which llama.cpp cuts. Those
- * that are kept end up in front, the others are dropped. */
+/* Gives bytes to occurrences, those of longer tokens first and each token's from left to right: the order in
+ * which llama.cpp cuts. The occurrences that get all their bytes are kept in *f. */
 static void take_bytes(const specials *s, const vocabulary *v, const char *text, size_t n, uint8_t *fate,
                        found *f) {
     size_t kept = 0;

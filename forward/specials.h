@@ -28,7 +28,7 @@ typedef struct fragment {
     uint32_t token;
 } fragment;
 
-/* Cut a text; *to is malloc'ed. */
+/* Cuts n bytes into fragments, in order; *to is malloc'ed. control: control tokens are found as well. */
 bool specials_cut(const specials *s, const vocabulary *v, const char *text, size_t n, bool control,
                   fragment **to, size_t *n_fragments, gq_error *e);
 

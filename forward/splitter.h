@@ -29,7 +29,7 @@ typedef struct splitter splitter;
 splitter *splitter_new(const split_rule *rule, gq_error *e);
 void splitter_free(splitter *s);
 
-/* Told of each word, in order; false stops. */
+/* Called for each word, in order; false stops. */
 typedef bool split_word(void *user, const char *word, size_t length, gq_error *e);
 /* Cut n bytes of `subject`, well-formed UTF-8, and hand out the same places of `text`. */
 bool splitter_run(const splitter *s, const char *subject, const char *text, size_t n, split_word *word,

@@ -7,13 +7,13 @@
 typedef struct states {
     size_t width, context, windows, batch; /* batch: windows of one, but for the last */
     size_t batches;
-    float **held;      /* per batch; NULL: they are in the file */
-    float *x;          /* of a batch that is read from the file */
-    float *window;     /* on its way to or from the file; NULL: there is none */
+    float **held;      /* per batch [width][stride]; NULL: states are in the file */
+    float *x;          /* states of the batch that was read from the file */
+    float *window;     /* a window on its way to or from the file; NULL: there is no file */
     forward_keep keep; /* fd -1: nowhere */
     unsigned slot;     /* that holds the states before the layer that is next, or was begun */
     bool begun;        /* what there is now is what the layer's first part has left */
-    uint32_t running;  /* checksum of what has been written of the slot after the present one */
+    uint32_t running;  /* CRC-32 of the bytes written so far to the slot after the present one */
     uint64_t sum;      /* forward_stream_sum */
 } states;
 
@@ -33,7 +33,8 @@ float *states_take(states *s, size_t batch, bool fresh, gq_error *e);
 /* Keep what states_take has handed out and the caller changed, in the slot after the present one. done: they
  * are those after a layer, and not only after its first part, for which memory will do. */
 bool states_put(states *s, size_t batch, const float *x, bool done, gq_error *e);
-/* All batches have been put. */
+/* To be called when all batches have been put: the next slot, or with done false the first part's states,
+ * become the present ones. */
 void states_turn(states *s, bool done);
 bool states_resume(states *s, unsigned slot, gq_error *e);
 

@@ -1,4 +1,10 @@
-/* Steps that all parts of a layer share: products, norms, sums, reporting inputs. */
+/* Steps that all parts of a layer share: products with a weight of the layer, norms, adding to the state, and
+ * reporting what flows into weights. Activations are feature-major, so a step is a loop of the pool over
+ * rows, or over spans of tokens for norms; no sum runs across threads. Before inputs are reported they are
+ * checked: a value that is not finite ends the call with an error naming the weight, the feature and the
+ * token, because everything computed from it would mean nothing. It is always the lowest such feature,
+ * whatever the number of threads. The kernels are in simd/elements.c and matmul.c.
+ */
 #include <math.h>
 #include <stdatomic.h>
 
@@ -61,7 +67,7 @@ bool batch_finite(forward_batch *b, const char *what, const model_tensor *t, con
     if (bad == SIZE_MAX) return true;
     size_t token = k->first_not_finite(x + bad * stride, tokens);
     float value = x[bad * stride + token];
-    if (isnan(value)) value = NAN; /* its sign is the processor's */
+    if (isnan(value)) value = NAN; /* the sign of a NaN depends on the processor */
     gq_fail(b->e, "%s: %s %s is not finite: feature %zu of token %zu of the batch is %g", b->model->path,
             what, t ? t->name : "", bad, token, (double)value);
     return batch_blame_weights(b->e);
@@ -76,7 +82,7 @@ bool batch_inputs(forward_batch *b, const forward_inputs *in) {
 
 static bool tell_site(forward_batch *b, forward_inputs in, const weight_slot *slots) {
     in.matrices = 1;
-    in.routed = weight_facts_of[*slots].is_routed; /* all of a list, or none */
+    in.routed = weight_facts_of[*slots].is_routed; /* the weights of a list are all routed or none is */
     for (; *slots != WEIGHT_SLOTS; slots++) {
         const model_tensor *t = b->layer->plan->weight[*slots];
         if (!t) continue;

@@ -1,3 +1,10 @@
+/* Streams: the states of a model's windows, taken through the layers batch by batch, and the bounds of a run,
+ * known before anything is read. forward_bounds_of tries states in memory with batches of 2048 down to 512
+ * tokens, then states in a file with batches down to one window, and takes the first that fits the memory;
+ * large batches come first because every batch decodes the layer's weights again. A pass takes each batch's
+ * states, runs the layer or a part of it, and puts them into the next slot; a look does the same to a copy
+ * and keeps nothing. Slots are in states.c, what streams share in run.c, logits in head.c.
+ */
 #include "forward/stream.h"
 
 #include <errno.h>
@@ -15,9 +22,9 @@
 /* ---- bounds ---- */
 
 enum {
-    BATCH_TOKENS = 2048,  /* more at once make decoding a layer's weights no cheaper */
-    LEAST_TOKENS = 512,   /* fewer make it dear, so that states rather go into a file */
-    OVERHEAD = 128 << 10, /* what calls and threads take besides what is counted */
+    BATCH_TOKENS = 2048,  /* tokens; more at once make decoding a layer's weights no cheaper */
+    LEAST_TOKENS = 512,   /* tokens; with fewer, decoding costs so much that states go into a file instead */
+    OVERHEAD = 128 << 10, /* bytes per thread beside those that are counted */
 };
 
 /* Bytes that a model takes while a layer is run. */
@@ -81,7 +88,7 @@ uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t con
                : floats * sizeof(float);
 }
 
-/* Not every file system can make files without a name; there it has one for a moment. */
+/* Opens a file without a name. Where the file system cannot make such files it has a name for a moment. */
 static int open_nameless(const char *folder) {
     char *path = NULL;
     int fd = gq_open(folder, O_TMPFILE | O_RDWR, 0600);
@@ -159,11 +166,12 @@ size_t forward_stream_batches(const forward_stream *s) { return s->states.batche
 
 /* ---- layers ---- */
 
-/* Between the products of a layer somebody may want it to end. */
+/* Between the products of a layer progress is asked whether to go on; then the caller's site, if any, gets
+ * the inputs. */
 typedef struct asking {
     const forward_run *run;
     const forward_site *site;
-    size_t first; /* token of the batch */
+    size_t first; /* the batch's first token among the stream's */
     char what[64];
 } asking;
 
@@ -183,7 +191,7 @@ static forward_answer stream_ask_to_go_on(void *data, const forward_inputs *in, 
     return a->site->on_inputs(a->site->data, &placed, e);
 }
 
-/* x: a batch's states, or a copy of them. */
+/* Runs a part of the layer on x: a batch's states, or a copy of them. */
 static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, forward_part part, float *x,
                      asking *a, gq_error *e) {
     forward_batch *b = run_batch(s->run, s->model, e);

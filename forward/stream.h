@@ -24,12 +24,12 @@
 typedef struct forward_job {
     const uint32_t *ids; /* windows x context */
     size_t windows, context;
-    int threads;          /* at most */
+    int threads;          /* threads to use, at most */
     uint64_t memory;      /* bytes to stay within, as far as that can be done */
     uint64_t extra_bytes; /* bytes that the caller takes meanwhile; they count */
     bool looks;           /* forward_stream_look will be called */
-    /* Asked and told about work, in bytes of weights times windows, that has been done since the last time
-     * (0: none; it is asked then whether to go on; looks tell none). On false the call ends with its error.
+    /* Progress callback. `work` is what was done since the last call, in bytes of weights times windows; 0
+     * only asks whether to continue. Looks report no work. On false the call ends with the callback's error.
      * May be NULL. */
     bool (*progress)(void *data, double work, const char *what, gq_error *e);
     void *data;
@@ -39,7 +39,7 @@ typedef struct forward_job {
 size_t forward_job_windows(const forward_job *j, size_t tokens);
 /* Windows of a batch at most, whatever memory there is. */
 size_t forward_job_batch(const forward_job *j);
-/* All of the work that progress will be told about: of a stream's layers, and of its logits. */
+/* All work that progress will get of one stream: of its layers and, with `logits`, of its logits. */
 double forward_job_work(const forward_job *j, const forward_model *m, bool logits);
 
 /* Known before anything is read. */
@@ -62,8 +62,8 @@ void forward_run_free(forward_run *r);
 /* Its threads, for what else is to be done between its passes. */
 threads_pool *forward_run_pool(const forward_run *r);
 /* The weights of layer i, valid until another layer is asked for, or what flows into the output matrix, or
- * logits; those of the layer behind it are told ahead. One model's are in memory at a time, with what its
- * batches need. */
+ * logits; the system is asked to read those of the layer behind it ahead. One model's are in memory at a
+ * time, with what its batches need. */
 forward_layer *forward_run_layer(forward_run *r, const forward_model *m, size_t i, gq_error *e);
 
 /* ---- a stream: the states of a model ---- */

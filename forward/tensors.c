@@ -1,4 +1,10 @@
-/* The tensors of each layer: found by name, their shapes checked against the numbers, none left over. */
+/* Finds a model's tensors by name and checks their shapes and types. First come the tensors of the whole
+ * model, then layer by layer the norms, as the architecture's row places them, and the tensors of the layer's
+ * two parts, each by its own find_tensors. Some sizes, such as the rows of an expert, follow only from the
+ * tensors. Every tensor that is found is marked as taken, and in the end one that nobody took is an error:
+ * its effect would be missing from the logits. What running a layer needs to know stands in the layer's plan
+ * afterwards. tensors.h says how the first fault ends all this.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +12,7 @@
 #include "forward/layer_part.h"
 #include "model/facts.h"
 
-/* Place in the file's tensors by name; their number: it is not there. */
+/* Returns the tensor's index in by_name; n_tensors: there is none of that name. */
 static uint64_t metadata_number(const model_source *g, const char *name) {
     uint64_t low = 0, high = g->n_tensors;
     while (low < high) {
@@ -99,7 +105,7 @@ void tensors_take_biased(tensor_finder *f, weight_slot s, presence p, tensor_sha
     tensors_take_bias(f, s, bias, of.n == 1 ? of : of.n == 2 ? SHAPE(of.ne[1]) : SHAPE(of.ne[1], of.ne[2]));
 }
 
-/* A part that a layer has alone reads through attn_norm. */
+/* Whether the layer has both parts. A part that is alone reads through attn_norm. */
 static bool has_both(const layer_plan *l) { return l->mixer.part && l->ffn.part; }
 
 static bool has_norms_after(placement place) { return place == PLACE_SANDWICH || place == PLACE_POST; }

@@ -1,3 +1,11 @@
+/* From a text to the ids of its tokens, the same ones that llama.cpp gives. Special tokens are cut out first
+ * (specials.c). A stretch between them is cleaned or gets its spaces marked, as the kind of vocabulary wants
+ * it, and is cut into words by patterns (splitter.c), at spaces or at newlines. A word is split into symbols,
+ * bytes or characters, and neighbours are joined as long as two of them merge (join.c). A symbol that is no
+ * token in the end is written byte by byte. Natural text repeats its words, so the ids of recent words are
+ * kept for the length of a call; cutting more finely than needed makes words repeat and leaves the ids as
+ * they are.
+ */
 #include "forward/tokenizer.h"
 
 #include <stdlib.h>
@@ -41,14 +49,14 @@ bool tokenizer_begins(const tokenizer *t, uint32_t *bos) {
 }
 
 bool token_list_add(token_list *l, uint32_t id, gq_error *e) {
-    if (!memory_grow(&l->ids, &l->room, l->n + 1, sizeof *l->ids, e)) return false;
+    if (!memory_grow(&l->ids, &l->capacity, l->n + 1, sizeof *l->ids, e)) return false;
     l->ids[l->n++] = id;
     return true;
 }
 
 /* ---- a run ---- */
 
-/* Natural text repeats its words: the ids of those met last, by hash. 2^15 of 96 bytes take 3 MiB. */
+/* The ids of recent words, one word per slot, found by its hash. 2^15 slots of 96 bytes take 3 MiB. */
 enum { CACHE_SLOTS = 1 << 15, CACHE_WORD = 38, CACHE_IDS = 14 };
 
 typedef struct cached_word {
@@ -59,7 +67,7 @@ typedef struct cached_word {
 
 typedef struct tokenizing {
     const vocabulary *v;
-    join_room room;
+    join_scratch scratch;
     cached_word *cache;
     token_list *to;
     gq_error *e;
@@ -80,18 +88,18 @@ static size_t symbol_length(vocabulary_kind kind, const char *at, size_t left) {
 
 static bool read_symbols(tokenizing *r, const char *word, size_t n) {
     const vocabulary *v = r->v;
-    r->room.n = 0;
+    r->scratch.n = 0;
     for (size_t at = 0, length; at < n; at += length) {
         length = symbol_length(v->kind, word + at, n - at);
         uint32_t number = v->kind == VOCABULARY_BPE ? v->mapped[(uint8_t)word[at]]
                                                     : pieces_find(&v->pieces, word + at, length);
-        if (!join_add_symbol(&r->room, (uint32_t)at, (uint32_t)length, number, r->e)) return false;
+        if (!join_add_symbol(&r->scratch, (uint32_t)at, (uint32_t)length, number, r->e)) return false;
     }
     return true;
 }
 
-/* A symbol that is no token, byte by byte. What has no token of its own is left out where llama.cpp leaves it
- * out: in vocabularies by rank. */
+/* Writes a symbol that is no token byte by byte. A byte without a token is left out and counted where
+ * llama.cpp leaves it out, in vocabularies by rank; elsewhere it is an error. */
 static bool emit_bytes(tokenizing *r, const char *bytes, size_t n) {
     const vocabulary *v = r->v;
     for (size_t i = 0; i < n; i++) {
@@ -112,8 +120,8 @@ static bool emit_bytes(tokenizing *r, const char *bytes, size_t n) {
 }
 
 static bool emit_symbols(tokenizing *r, const char *word) {
-    for (size_t i = 0; i < r->room.n; i++) {
-        const symbol *s = &r->room.symbols[i];
+    for (size_t i = 0; i < r->scratch.n; i++) {
+        const symbol *s = &r->scratch.symbols[i];
         if (s->length == 0) continue;
         bool ok = s->piece < r->v->n_tokens ? token_list_add(r->to, s->piece, r->e)
                                             : emit_bytes(r, word + s->start, s->length);
@@ -122,9 +130,9 @@ static bool emit_symbols(tokenizing *r, const char *word) {
     return true;
 }
 
-/* The token that a word is as a whole; NO_PIECE: none, or wholes do not count. */
+/* Returns the token that the whole word is; NO_PIECE: it is none, or the vocabulary merges all words. */
 static uint32_t whole_word(const tokenizing *r, const char *word, size_t n) {
-    enum { LONGEST = 512 }; /* bytes; of a token that means something */
+    enum { LONGEST = 512 }; /* bytes; no token that means something is longer */
     char mapped[2 * LONGEST];
     size_t length = 0;
     if (r->v->kind != VOCABULARY_BPE || !r->v->rule.ignore_merges || n > LONGEST) return NO_PIECE;
@@ -136,7 +144,7 @@ static uint32_t whole_word(const tokenizing *r, const char *word, size_t n) {
 static bool merge_word(tokenizing *r, const char *word, size_t n) {
     uint32_t id = whole_word(r, word, n);
     if (id != NO_PIECE) return token_list_add(r->to, id, r->e);
-    return read_symbols(r, word, n) && join_all(r->v, word, &r->room, r->e) && emit_symbols(r, word);
+    return read_symbols(r, word, n) && join_all(r->v, word, &r->scratch, r->e) && emit_symbols(r, word);
 }
 
 static bool add_word(void *user, const char *word, size_t n, gq_error *e) {
@@ -164,7 +172,7 @@ static bool add_word(void *user, const char *word, size_t n, gq_error *e) {
 
 static const char SPACE[] = "\xe2\x96\x81"; /* U+2581 */
 
-/* Spaces become U+2581; to: room for 3 (n + 1). */
+/* Copies a text with U+2581 for each space, and one in front with `prefix`. to: 3 (n + 1) bytes. */
 static size_t put_spaces(const char *text, size_t n, bool prefix, char *to) {
     char *at = to;
     if (prefix) memcpy(at, SPACE, 3), at += 3;
@@ -177,8 +185,8 @@ static size_t put_spaces(const char *text, size_t n, bool prefix, char *to) {
     return (size_t)(at - to);
 }
 
-/* Cuts in front of each run of U+2581 where nothing joins across it: the ids stay the same, and words repeat.
- */
+/* Cuts before each run of U+2581, if nothing in the vocabulary joins across such a place: the ids stay the
+ * same, and words repeat. */
 static bool cut_at_spaces(tokenizing *r, const char *text, size_t n) {
     if (!r->v->cut_at_spaces) return add_word(r, text, n, r->e);
     size_t start = 0;
@@ -195,7 +203,7 @@ static bool cut_at_spaces(tokenizing *r, const char *text, size_t n) {
     return add_word(r, text + start, n - start, r->e);
 }
 
-/* Runs of newlines: one token, or newline by newline. */
+/* Adds a run of newlines: as one token, or newline by newline. */
 static bool add_newlines(tokenizing *r, const char *text, size_t n) {
     uint32_t id = pieces_find(&r->v->pieces, text, n);
     if (id < r->v->n_tokens) return token_list_add(r->to, id, r->e);
@@ -215,7 +223,7 @@ static bool add_lines(tokenizing *r, const char *text, size_t n) {
     return true;
 }
 
-/* Cut cleaned text by the vocabulary's patterns. */
+/* Cuts cleaned text by the vocabulary's patterns. odd: some characters need stand-ins (utf8.h). */
 static bool split_words(const vocabulary *v, const char *clean, size_t n, bool odd, split_word *word,
                         void *user, gq_error *e) {
     char *stand_in = odd ? malloc(n + 1) : NULL;
@@ -228,11 +236,11 @@ static bool split_words(const vocabulary *v, const char *clean, size_t n, bool o
 
 static bool add_text(tokenizing *r, const char *text, size_t n) {
     const vocabulary *v = r->v;
-    size_t room = 3 * (n + 1), length;
+    size_t most = 3 * (n + 1), length;
     bool odd, spaced = v->kind != VOCABULARY_BPE;
-    char *marked = spaced ? malloc(room) : NULL, *clean = v->kind != VOCABULARY_SPM ? malloc(3 * room) : NULL;
+    char *marked = spaced ? malloc(most) : NULL, *clean = v->kind != VOCABULARY_SPM ? malloc(3 * most) : NULL;
     bool ok = (!spaced || marked) && (v->kind == VOCABULARY_SPM || clean);
-    if (!ok) gq_fail_memory(r->e, 4 * room);
+    if (!ok) gq_fail_memory(r->e, 4 * most);
     if (ok && spaced) n = put_spaces(text, n, v->space_prefix, marked), text = marked;
     if (ok && v->kind == VOCABULARY_SPM) ok = cut_at_spaces(r, text, n);
     if (ok && clean) {
@@ -270,7 +278,7 @@ bool tokenizer_run(const tokenizer *t, const char *text, size_t n, unsigned flag
                                             : add_text(&r, text + fragments[i].start, fragments[i].length);
     ok = ok && add_end(&r, v->add_eos && flags & TOKENIZE_ADD_SPECIAL, v->eos, "an EOS");
     free(fragments), free(r.cache);
-    join_room_free(&r.room);
+    join_scratch_free(&r.scratch);
     return ok;
 }
 

@@ -27,7 +27,7 @@ enum {
 /* Zero it before the first use; ids is the owner's to free. */
 typedef struct token_list {
     uint32_t *ids;
-    size_t n, room;
+    size_t n, capacity;
     uint64_t dropped; /* bytes of the text that no token of the vocabulary stands for */
 } token_list;
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-/* Bytes of the UTF-8 form of a code point below 2^21; to: room for 4. */
+/* Writes the UTF-8 form of a code point below 2^21 and returns its bytes, at most 4. */
 size_t utf8_put(char *to, uint32_t code);
 
 /* Clean n bytes into `to` (room for 3 n): decoded leniently (overlong forms and surrogates count), each byte

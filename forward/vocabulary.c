@@ -1,3 +1,10 @@
+/* Reads a vocabulary from a model's metadata into the tables that tokenizing needs. The kind and the
+ * splitting rule come first, then the tokens. These are numbered pieces, in the order of their ids, and texts
+ * that only merges have follow behind, so a piece below n_tokens is a token's id. Scores become ranks, so
+ * that all kinds join the lowest first. Then come the classes, BOS and EOS, and what follows from the texts:
+ * tokens of single bytes, and whether a text may be cut at spaces. Where a key is missing llama.cpp's default
+ * holds. The file's reader has checked lengths; here types and numbers of elements are.
+ */
 #include "forward/vocabulary.h"
 
 #include <stdio.h>
@@ -26,7 +33,8 @@ static bool get_bool(const source *s, const char *name, bool value) {
     return kv && kv->type == GGUF_BOOL ? *kv->value != 0 : value;
 }
 
-/* A list of the wanted element type; *elements NULL: the key is not there. */
+/* Finds a list with elements of this type; *elements NULL: the key is not there. False: it is no such list.
+ */
 static bool get_list(const source *s, const char *name, uint32_t type, uint64_t *n,
                      const uint8_t **elements) {
     const model_kv *kv = vocabulary_find_pair(s, name);
@@ -102,7 +110,8 @@ static piece next_string(const uint8_t **at) {
     return p;
 }
 
-/* Lower ranks for higher scores. The bits of a float, taken as a number, are in its order from 0 upward. */
+/* Returns a lower rank for a higher score. The bits of floats from 0 upward, read as integers, are in the
+ * order of the floats; below 0 the order is reversed. */
 static uint32_t rank_of_score(float score) {
     uint32_t bits;
     score += 0.0f; /* -0 is 0 */
@@ -147,7 +156,8 @@ static bool read_classes(vocabulary *v, const source *s) {
     return true;
 }
 
-/* All texts that can be met: tokens first, so that a piece below n_tokens is a token's id. */
+/* Makes the tokens pieces, first of all, so that a piece below n_tokens is a token's id. *texts: where texts
+ * for empty tokens are put. */
 static bool vocabulary_read_tokens(vocabulary *v, const source *s, uint64_t n_merges, char **texts) {
     enum { EMPTY = 24 }; /* bytes of "[EMPTY_4294967295]" */
     uint64_t n;
@@ -175,8 +185,8 @@ static bool vocabulary_read_tokens(vocabulary *v, const source *s, uint64_t n_me
 
 /* ---- merges ---- */
 
-/* Bytes that all texts of merges take together, and of tokens without one. */
-static uint64_t room_for_texts(const source *s) {
+/* Bytes that the texts of all merges, and of tokens without a text, take together at most. */
+static uint64_t vocabulary_texts_bytes(const source *s) {
     const model_kv *merges = vocabulary_find_pair(s, "merges"), *tokens = vocabulary_find_pair(s, "tokens");
     return (merges ? merges->size : 0) + 3 * (tokens ? tokens->size : 0) + 1024;
 }
@@ -301,8 +311,8 @@ bool vocabulary_read(vocabulary *v, const char *file, const model_kv *kv, uint64
     uint64_t n_merges;
     const uint8_t *merges;
     if (!read_kind(v, &s) || !find_merges(v, &s, &n_merges, &merges)) return false;
-    char *texts = v->texts = malloc(room_for_texts(&s));
-    if (!texts) return gq_fail_memory(e, room_for_texts(&s));
+    char *texts = v->texts = malloc(vocabulary_texts_bytes(&s));
+    if (!texts) return gq_fail_memory(e, vocabulary_texts_bytes(&s));
     if (!vocabulary_read_tokens(v, &s, n_merges, &texts) || !read_scores(v, &s) || !read_classes(v, &s) ||
         (v->kind != VOCABULARY_SPM && !read_merges(v, &s, n_merges, merges, texts)) || !read_ends(v, &s))
         return false;

@@ -1,4 +1,4 @@
-/* Inside the room: what a model in GGUF files lets others do with its tensors. */
+/* For the files of gguf/ only: what a model in GGUF files lets others do with its tensors. */
 #ifndef GQ_GGUF_ACCESS_H
 #define GQ_GGUF_ACCESS_H
 

@@ -37,11 +37,11 @@ static bool read_until(gguf_cursor *c, uint64_t end) {
         return gguf_cursor_fail(c, c->at, "metadata and tensor table exceed %d bytes", MAX_HEADER);
     uint64_t limit = c->file->size < MAX_HEADER ? c->file->size : MAX_HEADER;
     uint64_t want = limit - end > STEP ? end + STEP : limit;
-    if (want > c->room) {
-        uint64_t room = want < limit / 2 ? 2 * want : limit;
-        uint8_t *bytes = realloc(c->bytes, room);
-        if (!bytes) return gq_fail_memory(c->e, room);
-        c->bytes = bytes, c->room = room;
+    if (want > c->capacity) {
+        uint64_t capacity = want < limit / 2 ? 2 * want : limit;
+        uint8_t *bytes = realloc(c->bytes, capacity);
+        if (!bytes) return gq_fail_memory(c->e, capacity);
+        c->bytes = bytes, c->capacity = capacity;
     }
     if (!gq_file_read(c->file, c->filled, c->bytes + c->filled, want - c->filled, c->e)) return false;
     c->filled = want;

@@ -1,4 +1,4 @@
-/* Inside the room: reading a container's header front to back, piece by piece, and saying where it went
+/* For the files of gguf/ only: reads a container's header front to back, piece by piece, and says where it is
  * wrong.
  */
 #ifndef GQ_CURSOR_H
@@ -19,9 +19,9 @@ typedef struct gguf_subject {
 
 typedef struct gguf_cursor {
     const gq_file *file;
-    uint8_t *bytes; /* the file from byte 0; moves when more is read */
-    uint64_t room, filled;
-    uint64_t at; /* next byte; at <= filled <= file->size */
+    uint8_t *bytes;            /* the file from byte 0; moves when more is read */
+    uint64_t capacity, filled; /* bytes of memory there are, and that hold the file so far */
+    uint64_t at;               /* next byte; at <= filled <= file->size */
     gguf_subject subject;
     gq_error *e;
 } gguf_cursor;

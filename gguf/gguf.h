@@ -11,7 +11,7 @@
 typedef struct gguf_shard {
     gq_file file;
     uint32_t version, alignment;
-    uint64_t data_offset; /* start of the data section in this file */
+    uint64_t data_offset; /* bytes from the start of the file to the data section */
     uint64_t n_kv, n_tensors;
     model_kv *kv;
     model_tensor *tensors; /* in table order */
@@ -22,7 +22,7 @@ typedef struct gguf_shard {
 typedef struct gguf_container {
     uint32_t n_shards;
     gguf_shard *shards;
-    size_t shards_room;
+    size_t shards_capacity;
 } gguf_container;
 static inline const gguf_container *gguf_container_of(const model_source *m) { return m->state; }
 

@@ -1,3 +1,10 @@
+/* Builds the header of a GGUF file to be written: metadata pairs and the table of tensors. A pair is borrowed
+ * from a model that stays open, since a vocabulary takes megabytes, or set here and then owned. Removing a
+ * pair only clears its key, so that numbers of pairs stay valid for the index; gaps are closed when the
+ * header is measured. The index by key is built when a pair is first set or removed. gguf_header_finish
+ * checks names, gives every tensor the next aligned offset and lays all of it out in one buffer. Offsets in
+ * the table count from the data section, those in `tensors` from the start of the file.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,12 +18,12 @@ struct gguf_header {
     model_kv *kv; /* key NULL: removed */
     void **owned; /* per pair: the memory behind key and value, NULL when they are borrowed */
     uint64_t n_kv;
-    size_t kv_room, owned_room;
+    size_t kv_capacity, owned_capacity;
     gguf_index by_key; /* of the first n_indexed pairs */
     uint64_t n_indexed;
     model_tensor *tensors; /* offset: from the start of the file, after finish */
     uint64_t n_tensors;
-    size_t tensors_room;
+    size_t tensors_capacity;
     uint8_t *bytes;
 };
 
@@ -39,8 +46,8 @@ void gguf_header_free(gguf_header *h) {
 }
 
 static bool append_pair(gguf_header *h, model_kv pair, void *owned_by, gq_error *e) {
-    if (!memory_grow(&h->kv, &h->kv_room, h->n_kv + 1, sizeof *h->kv, e) ||
-        !memory_grow(&h->owned, &h->owned_room, h->n_kv + 1, sizeof *h->owned, e))
+    if (!memory_grow(&h->kv, &h->kv_capacity, h->n_kv + 1, sizeof *h->kv, e) ||
+        !memory_grow(&h->owned, &h->owned_capacity, h->n_kv + 1, sizeof *h->owned, e))
         return false;
     h->kv[h->n_kv] = pair;
     h->owned[h->n_kv++] = owned_by;
@@ -59,7 +66,7 @@ static model_kv *find_pair(const gguf_header *h, const char *key) {
     return NULL;
 }
 
-/* Pairs are copied without a look at the others; whoever changes the header wants to know them all. */
+/* Brings the index up to date. Copying a pair leaves it behind; only setting and removing look keys up. */
 static bool index_pairs(gguf_header *h, gq_error *e) {
     for (; h->n_indexed < h->n_kv; h->n_indexed++)
         if (!gguf_index_add(&h->by_key, h->kv, sizeof *h->kv, h->n_indexed, e)) return false;
@@ -67,7 +74,7 @@ static bool index_pairs(gguf_header *h, gq_error *e) {
 }
 
 void gguf_header_remove(gguf_header *h, const char *key) {
-    index_pairs(h, NULL); /* without memory for it, finding takes longer */
+    index_pairs(h, NULL); /* without memory for the index, find_pair tries the rest one by one */
     model_kv *found = find_pair(h, key);
     if (!found) return;
     size_t i = (size_t)(found - h->kv);
@@ -76,7 +83,7 @@ void gguf_header_remove(gguf_header *h, const char *key) {
     found->key = NULL;
 }
 
-/* Close the gaps that removed pairs have left. */
+/* Closes the gaps that removed pairs have left. */
 static void drop_removed_pairs(gguf_header *h) {
     uint64_t kept = 0;
     for (uint64_t i = 0; i < h->n_kv; i++) {
@@ -89,7 +96,8 @@ static void drop_removed_pairs(gguf_header *h) {
     h->n_indexed = 0;
 }
 
-/* A string value is made of two parts, its length and its text; other values of one. */
+/* Sets a pair, whose value is `head` and then `tail`: length and text of a string; other values are in `tail`
+ * alone. */
 static bool set_pair(gguf_header *h, const char *key, uint32_t type, const void *head, size_t head_size,
                      const void *tail, uint64_t tail_size, gq_error *e) {
     size_t length = strlen(key);
@@ -130,7 +138,7 @@ bool gguf_header_set_string(gguf_header *h, const char *key, const char *text, g
 
 const model_kv *gguf_header_find(const gguf_header *h, const char *key) { return find_pair(h, key); }
 
-/* Without trailing dimensions of 1. */
+/* Returns the number of dimensions without trailing ones of size 1; at least 1. */
 static uint32_t used_dimensions(const uint64_t ne[GGUF_MAX_DIMS]) {
     uint32_t n = GGUF_MAX_DIMS;
     while (n > 1 && ne[n - 1] == 1) n--;
@@ -152,7 +160,8 @@ bool gguf_header_add_shaped(gguf_header *h, const char *name, uint32_t n_dims,
         return gq_fail(e, "tensor name '%.200s' has %zu bytes, expected 1 to %d", name, length,
                        GGUF_MAX_NAME);
     if (!model_tensor_measure(&t, &why)) return gq_fail_again(e, &why, "tensor '%s': %s", name, why.text);
-    if (!memory_grow(&h->tensors, &h->tensors_room, h->n_tensors + 1, sizeof *h->tensors, e)) return false;
+    if (!memory_grow(&h->tensors, &h->tensors_capacity, h->n_tensors + 1, sizeof *h->tensors, e))
+        return false;
     t.name = strdup(name);
     if (!t.name) return gq_fail_memory(e, length + 1);
     h->tensors[h->n_tensors++] = t;

@@ -1,3 +1,10 @@
+/* Opens a model: a single file, or all shards of a split one by the path of any of them. The given file is
+ * read first. Its split keys say which shard of how many it is, and its name must end accordingly, because
+ * the names of the others follow from it. Each of them is read and must agree with the given one. Then the
+ * tensors of all shards become one list in the order of shards and offsets, the first shard's metadata become
+ * the model's, names are indexed, and matrices that are stored transposed are marked. Models in memory, and
+ * models that are only planned, go the same way. A single container is read in read.c.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +20,7 @@ typedef struct split {
     int64_t tensors;
 } split;
 
-/* One of the split keys: its type is exact, as every loader wants it. */
+/* Reads one of the split keys. Its type must be exact, as every loader wants it. */
 static bool split_key(const gguf_shard *s, const char *key, uint32_t type, int64_t *value, gq_error *e) {
     const model_kv *kv = model_kv_find(s->kv, s->n_kv, key);
     if (!kv) return gq_fail(e, "%s: a shard of a split model, but it has no key %s", s->file.path, key);
@@ -24,7 +31,8 @@ static bool split_key(const gguf_shard *s, const char *key, uint32_t type, int64
     return model_kv_int(kv, value);
 }
 
-/* count 0 or 1, as mergers leave it behind: a whole model, whatever else it says. */
+/* Reads the split keys. A count of 0 or 1, which merging tools leave behind, means a whole model, whatever
+ * the others say. */
 static bool read_split(const gguf_shard *s, split *p, gq_error *e) {
     int64_t no, count;
     *p = (split){.path = s->file.path, .count = 1};
@@ -50,7 +58,7 @@ static char *shard_path(const char *prefix, size_t length, uint32_t no, uint32_t
     return NULL;
 }
 
-/* Length of the part of the path in front of "-kkkkk-of-NNNNN.gguf", which must be there. */
+/* Finds the length of the path before "-kkkkk-of-NNNNN.gguf", which must be there. */
 static bool prefix_length(const char *path, const split *p, size_t *length, gq_error *e) {
     char *suffix = shard_path("", 0, p->no, p->count, e);
     if (!suffix) return false;
@@ -65,10 +73,10 @@ static bool prefix_length(const char *path, const split *p, size_t *length, gq_e
     return ok;
 }
 
-/* Append a shard, which is taken over when there is room for it. The array grows with the shards that are
- * really there, not with the number that the first one claims. */
+/* Appends a shard and takes it over, except on failure. The array grows with the shards that are really
+ * there, not with the number that the first one claims. */
 static bool add_shard(gguf_container *m, gguf_shard *s, gq_error *e) {
-    if (!memory_grow(&m->shards, &m->shards_room, m->n_shards + (uint64_t)1, sizeof *m->shards, e))
+    if (!memory_grow(&m->shards, &m->shards_capacity, m->n_shards + (uint64_t)1, sizeof *m->shards, e))
         return false;
     m->shards[m->n_shards++] = *s;
     *s = (gguf_shard){.file = {.fd = -1}};
@@ -101,7 +109,7 @@ static bool open_sibling(gguf_container *m, const char *path, const split *p, gq
     return ok;
 }
 
-/* All shards in order, `given` among them; the first one that is missing or wrong ends it. */
+/* Adds all shards in order, `given` among them. The first one that is missing or wrong is the error. */
 static bool add_split(gguf_container *m, gguf_shard *given, const char *path, const split *p, gq_error *e) {
     size_t length;
     if (!prefix_length(path, p, &length, e)) return false;
@@ -208,7 +216,8 @@ static bool check_total(const model_source *m, const split *p, gq_error *e) {
                    (long long)p->tensors, (unsigned long long)m->n_tensors, gq_s(m->n_tensors));
 }
 
-/* path NULL: siblings cannot be found. Takes over `file`. */
+/* Opens the model that `file` is or belongs to, and takes `file` over. path NULL: other shards cannot be
+ * found. */
 static bool gguf_open_first_shard(model_source *m, gq_file *file, const char *path, gq_error *e) {
     gguf_shard given;
     split p;

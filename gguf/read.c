@@ -1,3 +1,10 @@
+/* Reads one GGUF container: head, metadata pairs, table of tensors; weights stay in the file. Nothing in it
+ * is trusted. Counts are compared with the bytes that are left before anything is allocated, and the cursor
+ * (cursor.c) checks every length and value. The records are gone through twice: first to check them while the
+ * header is read into memory, then to point into it, so keys, values and names are not copied. At last
+ * offsets become positions in the file, which must lie in it and not overlap. A file of another format gets
+ * advice instead of a bare error. Shards are put together in model.c; the limits are in docs/formats.md.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -51,7 +58,7 @@ static bool check_version(gguf_cursor *c, uint32_t version) {
     return gguf_cursor_fail(c, 4, "GGUF version %u is unknown, expected 2 or 3", version);
 }
 
-/* Both counts against the bytes that are left: nothing is allocated on a claim. */
+/* Compares both counts with the bytes that are left, so that nothing is allocated on a mere claim. */
 static bool check_counts(gguf_cursor *c, uint64_t n_tensors, uint64_t n_kv) {
     uint64_t left = gguf_cursor_left(c);
     if (n_kv > left / MIN_PAIR) {
@@ -79,13 +86,13 @@ static bool shard_read_head(gguf_cursor *c, gguf_shard *s) {
            gguf_cursor_u64(c, &s->n_kv, "key-value count") && check_counts(c, s->n_tensors, s->n_kv);
 }
 
-/* A name is followed by a number that has been read by now: its first byte can end the name. */
+/* Ends a name with a NUL in place of the first byte of the number behind it, which has been read by now. */
 static const char *terminate_name(gguf_cursor *c) {
     c->bytes[c->subject.name_at + c->subject.name_length] = 0;
     return (const char *)c->bytes + c->subject.name_at;
 }
 
-/* kv NULL: only check. */
+/* Reads a pair; kv NULL: only checks it. */
 static bool read_pair(gguf_cursor *c, model_kv *kv) {
     uint32_t type;
     if (!gguf_cursor_name(c, GGUF_MAX_KEY) || !gguf_cursor_u32(c, &type, "value type")) return false;
@@ -97,7 +104,7 @@ static bool read_pair(gguf_cursor *c, model_kv *kv) {
     return true;
 }
 
-/* tensor NULL: only check. Its offset is still that in the data section. */
+/* Reads a tensor's entry, its offset still counted from the data section; tensor NULL: only checks it. */
 static bool shard_read_tensor(gguf_cursor *c, model_tensor *tensor) {
     model_tensor t = {.ne = {1, 1, 1, 1}};
     uint32_t type;
@@ -127,8 +134,8 @@ static bool shard_read_tensor(gguf_cursor *c, model_tensor *tensor) {
     return true;
 }
 
-/* Pairs and tensor table. Twice: first to check everything while the header is read into memory, which moves
- * as it grows; then, with the arrays there, to point into it. */
+/* Goes through pairs and tensor table. Called twice: first to check everything while the header is read into
+ * memory, which moves as it grows; then, with the arrays there, to point into it. */
 static bool read_records(gguf_cursor *c, gguf_shard *s) {
     c->at = HEAD_BYTES;
     for (uint64_t i = 0; i < s->n_kv; i++) {
@@ -155,8 +162,8 @@ static int compare_offsets(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The ranges lie in the file; none begins before the one in front of it ends. No tensor is empty, so equal
- * offsets overlap. */
+/* Checks that no tensor begins before the one in front of it ends; all lie in the file by now. No tensor is
+ * empty, so equal offsets overlap. */
 static bool check_overlap(const gguf_shard *s, gq_error *e) {
     const model_tensor **by_offset = malloc((s->n_tensors + 1) * sizeof *by_offset);
     if (!by_offset) return gq_fail_memory(e, s->n_tensors * sizeof *by_offset);
@@ -175,7 +182,7 @@ static bool check_overlap(const gguf_shard *s, gq_error *e) {
     return ok;
 }
 
-/* Offsets become positions in the file. */
+/* Checks offsets and turns them into positions in the file. */
 static bool shard_place_tensors(gguf_shard *s, gq_error *e) {
     uint64_t room = s->file.size > s->data_offset ? s->file.size - s->data_offset : 0;
     for (uint64_t i = 0; i < s->n_tensors; i++) {

@@ -1,4 +1,4 @@
-/* Inside the room: what reader and writer both insist on. */
+/* For the files of gguf/ only: what reader and writer both insist on. */
 #ifndef GQ_RULES_H
 #define GQ_RULES_H
 

@@ -1,3 +1,10 @@
+/* Collects importance data from a running model: a site that adds the squares of what flows into weights.
+ * Weights that share their inputs are one collected_site. A group of tokens (forward/groups.h) is summed by
+ * itself and then added to the total, both in double; a token's group follows from its number in the text, so
+ * the sums depend neither on batches nor on threads. Experts count their own tokens; other weights count a
+ * batch's tokens once, with their first matrix. collection_take makes an entry for each weight and begins
+ * anew, as a rule after every layer, so that only one layer's sums are in memory.
+ */
 #include "imatrix/collect.h"
 
 #include <stdlib.h>
@@ -16,15 +23,15 @@ typedef struct collected_site {
     bool routed;      /* each matrix counts for itself */
     double *sums;     /* matrices x features */
     double *group;    /* the same, of the group of tokens at work */
-    uint64_t *number; /* of that group, per matrix */
-    uint64_t *counts; /* one, or one per matrix */
+    uint64_t *number; /* number of that group, per matrix */
+    uint64_t *counts; /* tokens: one count, or one per matrix */
 } collected_site;
 
 struct collection {
     threads_pool *pool;
     size_t group_tokens;
-    size_t n, room;
-    collected_site *sites; /* in the order in which they were told first */
+    size_t n, capacity;
+    collected_site *sites; /* in the order in which they were first reported */
 };
 
 collection *collection_new(threads_pool *pool, size_t context, gq_error *e) {
@@ -40,7 +47,7 @@ static void drop_sites(collection *c) {
         free(c->sites[i].group), free(c->sites[i].number);
     }
     free(c->sites);
-    c->sites = NULL, c->n = c->room = 0;
+    c->sites = NULL, c->n = c->capacity = 0;
 }
 
 void collection_free(collection *c) {
@@ -59,7 +66,7 @@ static void lay_out_site(collected_site *s, memory_ledger *l) {
 }
 
 static collected_site *collection_add_site(collection *c, const forward_inputs *in, gq_error *e) {
-    if (!memory_grow(&c->sites, &c->room, c->n + 1, sizeof *c->sites, e)) return NULL;
+    if (!memory_grow(&c->sites, &c->capacity, c->n + 1, sizeof *c->sites, e)) return NULL;
     collected_site *s = &c->sites[c->n];
     *s = (collected_site){
         .n_weights = in->n_weights, .features = in->features, .matrices = in->matrices, .routed = in->routed};
@@ -70,13 +77,13 @@ static collected_site *collection_add_site(collection *c, const forward_inputs *
     return memory_had(&l, e) ? s : NULL;
 }
 
-/* The group's sums join the total. */
+/* Adds a group's sums to the total and clears them. */
 static void end_group(const collected_site *s, size_t matrix) {
     double *sums = s->sums + matrix * s->features, *group = s->group + matrix * s->features;
     for (size_t i = 0; i < s->features; i++) sums[i] += group[i], group[i] = 0;
 }
 
-/* Tokens of one group after the other, in the order of forward/groups.h. */
+/* Adds tokens, one group after another in the order of forward/groups.h. */
 static void add_tokens(const collection *c, const collected_site *s, const forward_inputs *in) {
     for (size_t begin = 0, end; begin < in->tokens; begin = end) {
         uint64_t number = (in->first + (in->token ? in->token[begin] : begin)) / c->group_tokens;
@@ -134,13 +141,13 @@ bool collection_take(collection *c, imatrix *im, gq_error *e) {
 
 /* ---- sizes ---- */
 
-/* N of "blk.N."; UINT64_MAX: none. */
+/* Returns N of "blk.N."; UINT64_MAX: the name has none. */
 static uint64_t layer_of(const char *name) {
     return strncmp(name, "blk.", 4) == 0 ? strtoull(name + 4, NULL, 10) : UINT64_MAX;
 }
 
-/* Every tensor is counted as a site of its own, which is no less than what it is: some share one. In place of
- * the sums of a group then come entries and the bytes that these are written as. */
+/* Counts every tensor as a site of its own, which is an upper bound, since some share one. Entries, and the
+ * bytes that they are written as, later take the place of the sums of a group. */
 collection_sizes collection_measure(const model_source *m, size_t layers, const char *output) {
     memory_ledger *of = calloc(layers + 1, sizeof *of);
     collection_sizes sizes = {0, 0};

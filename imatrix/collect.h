@@ -10,7 +10,7 @@
 typedef struct collection collection;
 collection *collection_new(threads_pool *pool, size_t context, gq_error *e); /* context: tokens of a window */
 void collection_free(collection *c);
-/* To be given to what runs the model. */
+/* Returns the site for the calls that run the model. The collection must outlive it. */
 forward_site collection_site(collection *c);
 /* Hand everything out as entries, and begin anew. *im is empty before; on failure it is so again. */
 bool collection_take(collection *c, imatrix *im, gq_error *e);

@@ -1,4 +1,10 @@
-/* The GGUF-based layout: per entry a tensor of sums and one of counts, told by the ends of their names. */
+/* The GGUF-based layout of importance data. An entry is two or three tensors that share a weight's name and
+ * end in .in_sum2 (sums of squares), .counts, and where it is there .in_sum (plain sums). Reading sorts all
+ * tensors with such an ending by the name before it, so that those of an entry stand side by side, and
+ * ignores the others. Numbers of elements are checked and shapes are not: each count belongs to the same
+ * number of sums. The keys imatrix.* are for reports only, so a strange one is worth a warning. Writing
+ * converts data that count calls into tokens by the chunk size.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +38,8 @@ static int compare_base(const container_part *a, const container_part *b) {
 
 static int compare_parts(const void *a, const void *b) { return compare_base(a, b); }
 
-/* Fill parts[] with the tensors that matter, those of an entry side by side, entries by name. */
+/* Fills parts[] with the tensors of entries, those of an entry side by side, entries by name. Returns their
+ * number. */
 static size_t container_collect_parts(const gguf_shard *s, container_part *parts) {
     size_t n = 0;
     for (uint64_t i = 0; i < s->n_tensors; i++) {
@@ -112,7 +119,8 @@ static bool read_entries(imatrix *im, const gguf_shard *s, const container_part 
     return true;
 }
 
-/* An unseen matrix gets importance 1 whatever its sums are; sums that are not 0 contradict its count. */
+/* Warns about matrices with sums although no token was counted. They get importance 1, whatever their sums
+ * are. */
 static bool warn_contradictions(imatrix *im, const char *path, gq_error *e) {
     uint64_t matrices = 0;
     const char *first = NULL;
@@ -225,7 +233,7 @@ static bool container_write_facts(gguf_header *h, const imatrix *im, gq_error *e
     return true;
 }
 
-/* Values into their place, times the tokens per count; false when one grows beyond a float. */
+/* Writes n values times `scale`, the tokens per count; false if one grows beyond a float. */
 static bool container_put_floats(uint8_t *to, const float *x, uint64_t n, float scale) {
     bool finite = true;
     for (uint64_t i = 0; i < n; i++) {

@@ -1,4 +1,10 @@
-/* The legacy layout: a count, entries, an optional trailer. It has no magic and no alignment. */
+/* The legacy layout of importance data, .dat: the number of entries; per entry the name's length, the name,
+ * calls, the number of values, and the values; then, in newer files, the number of chunks and a data set's
+ * name. Nothing marks such a file: whatever does not begin with "GGUF" is read as one, and its numbers must
+ * fit the bytes that are there. A value is a mean times calls, and an entry has one count of calls for all
+ * its matrices. Writing therefore takes the largest count of an entry, converts tokens into calls, and scales
+ * each matrix's means to it; an entry without any data is left out.
+ */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -57,7 +63,7 @@ static bool dat_read_entry(imatrix *im, cursor *c, uint32_t index, gq_error *e) 
     imatrix_entry *entry = &im->entries[im->n_entries];
     if (!imatrix_entry_new(entry, name, (size_t)length, (uint64_t)n, 1, false, e)) return false;
     im->n_entries++;
-    /* No calls: the values are means already. */
+    /* Without calls the values are means already. */
     entry->counts[0] = calls ? (float)calls : 1;
     return cursor_take_bytes(c, entry->sums, (size_t)n * sizeof(float), "the values", e);
 }
@@ -108,7 +114,7 @@ bool imatrix_read_dat(imatrix *im, const gq_file *file, gq_error *e) {
 
 /* ---- writing ---- */
 
-/* The calls that an entry's count stands for: this layout has one count for all matrices of an entry. */
+/* Returns the calls to write for an entry: this layout has one count for all its matrices. */
 static double calls_of(const imatrix *im, const imatrix_entry *x) {
     return ceil((double)imatrix_most(x) / (im->legacy ? 1 : imatrix_chunk(im)));
 }
@@ -118,7 +124,7 @@ static uint8_t *put_i32(uint8_t *to, uint64_t value) {
     return mempcpy(to, &x, sizeof x);
 }
 
-/* Bytes of an entry; 0: it has no data at all and is left out. */
+/* Computes the bytes of an entry; 0: it has no data at all and is left out. */
 static bool entry_size(const imatrix *im, const imatrix_entry *x, uint64_t *size, gq_error *e) {
     *size = 0;
     if (calls_of(im, x) > INT32_MAX || x->n_values > INT32_MAX)
@@ -147,7 +153,7 @@ static bool put_entry(uint8_t **to, const imatrix *im, const imatrix_entry *x, g
     return true;
 }
 
-/* Number of entries that are written, and the bytes of the file. */
+/* Computes the number of entries that are written, and the bytes of the file. */
 static bool dat_measure_size(const imatrix *im, const char *dataset, uint64_t *n, uint64_t *size,
                              gq_error *e) {
     *n = 0;

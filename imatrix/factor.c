@@ -1,6 +1,9 @@
-/* H = R R^T, R upper triangular, strip by strip from the last one on: each strip first loses what later ones
- * explain of it; then, part by part and again from the last one on, what later parts of the strip explain,
- * and is multiplied with the inverse of the part's own root. All but these roots are products of matrices.
+/* Makes the root of moments: H = R R^T, R upper triangular. Strips of columns are taken from the last one on.
+ * A strip first loses what later strips explain of it, then the same is done within it, part by part: a part
+ * loses what later parts explain, its small square gets a root in double, and the rows above are multiplied
+ * with the inverse of that root. All but these small roots are products of matrices, which the kernels do
+ * fast and threads share by rows. Before this H is divided by the tokens, shrunk towards its diagonal and
+ * damped. Where it has no root, ten times the damping is tried, up to 1.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -10,10 +13,9 @@
 #include "imatrix/moments_sums.h"
 
 enum {
-    STRIP = FEEDBACK_STRIP,
     PART = MATMUL_MOST_PANEL, /* columns of a part */
-    PARTS = STRIP / PART,
-    UNIT = STRIP / 2, /* rows that a thread takes at a time */
+    PARTS = PASS_COLUMNS / PART,
+    UNIT = PASS_COLUMNS / 2, /* rows that a thread takes at a time */
 };
 
 typedef struct work {
@@ -21,25 +23,27 @@ typedef struct work {
     threads_pool *pool;
     size_t strips;
     float *root;
-    float *later;                       /* a strip's tiles in later strips, turned and negated, in panels */
-    float parts[PARTS][STRIP * PART];   /* of the strip's own tile: a part's rows in later parts, likewise */
-    float inverses[PARTS][PART * PART]; /* of the parts' own roots, turned, in panels */
+    float *later; /* a strip's tiles in later strips, transposed and negated, in panels */
+    float parts[PARTS]
+               [PASS_COLUMNS * PART]; /* the same within the strip's own tile: a part's rows in later parts */
+    float inverses[PARTS][PART * PART]; /* inverses of the parts' own roots, transposed, in panels */
 } work;
 
 static float *tile_at(const work *w, size_t row, size_t strip) {
     return w->root + feedback_triangle(strip) + row * TILE;
 }
 
-/* Rows and columns of a matrix, rows STRIP apart, to panels of rows, in which they are columns. */
+/* Packs a matrix, its rows PASS_COLUMNS floats apart, times `sign` into panels in which its rows are columns.
+ */
 static void pack_turned(const work *w, const float *from, size_t rows, size_t columns, float sign,
                         float *packed) {
     size_t panel = w->kernels->panel;
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < columns; c++)
-            packed[r / panel * panel * columns + c * panel + r % panel] = sign * from[r * STRIP + c];
+            packed[r / panel * panel * columns + c * panel + r % panel] = sign * from[r * PASS_COLUMNS + c];
 }
 
-/* y (+)= x times a packed matrix of so many rows and columns; rows of y and x are `n`. */
+/* y = x times a packed matrix of `rows` and `columns`, or y += with `add`. x and y have n rows. */
 static void factor_multiply(const work *w, const float *x, size_t x_step, size_t n, const float *packed,
                             size_t rows, size_t columns, float *y, bool add) {
     size_t panel = w->kernels->panel;
@@ -49,7 +53,7 @@ static void factor_multiply(const work *w, const float *x, size_t x_step, size_t
                                             .column_step = 1,
                                             .x = packed + r * columns,
                                             .y = y + r,
-                                            .y_stride = STRIP,
+                                            .y_stride = PASS_COLUMNS,
                                             .rows = n,
                                             .columns = columns,
                                             .tokens = panel,
@@ -65,7 +69,8 @@ typedef struct strip_work {
 static void pack_later(void *data, size_t i, int thread) {
     const strip_work *s = data;
     (void)thread;
-    pack_turned(s->w, tile_at(s->w, s->strip, s->strip + 1 + i), STRIP, STRIP, -1, s->w->later + i * TILE);
+    pack_turned(s->w, tile_at(s->w, s->strip, s->strip + 1 + i), PASS_COLUMNS, PASS_COLUMNS, -1,
+                s->w->later + i * TILE);
 }
 
 static void take_off_unit(void *data, size_t unit, int thread) {
@@ -73,9 +78,9 @@ static void take_off_unit(void *data, size_t unit, int thread) {
     const work *w = s->w;
     (void)thread;
     for (size_t i = 0; i < w->strips - s->strip - 1; i++)
-        factor_multiply(w, tile_at(w, 0, s->strip + 1 + i) + unit * UNIT * STRIP, STRIP, UNIT,
-                        w->later + i * TILE, STRIP, STRIP, tile_at(w, 0, s->strip) + unit * UNIT * STRIP,
-                        true);
+        factor_multiply(w, tile_at(w, 0, s->strip + 1 + i) + unit * UNIT * PASS_COLUMNS, PASS_COLUMNS, UNIT,
+                        w->later + i * TILE, PASS_COLUMNS, PASS_COLUMNS,
+                        tile_at(w, 0, s->strip) + unit * UNIT * PASS_COLUMNS, true);
 }
 
 /* Subtracts the part that later strips explain. */
@@ -83,27 +88,29 @@ static void take_off_later(strip_work *s) {
     size_t later = s->w->strips - s->strip - 1;
     if (!later) return;
     threads_for(s->w->pool, later, 1, pack_later, s);
-    threads_for(s->w->pool, (s->strip + 1) * STRIP / UNIT, 1, take_off_unit, s);
+    threads_for(s->w->pool, (s->strip + 1) * PASS_COLUMNS / UNIT, 1, take_off_unit, s);
 }
 
-/* The strip's rows from x on lose what later parts explain of this one. */
+/* Subtracts from n rows of a strip, x being the first, what later parts explain of this part. */
 static void take_off_parts(const work *w, size_t part, float *x, size_t n) {
     size_t end = (part + 1) * PART;
-    if (end < STRIP)
-        factor_multiply(w, x + end, STRIP, n, w->parts[part], PART, STRIP - end, x + part * PART, true);
+    if (end < PASS_COLUMNS)
+        factor_multiply(w, x + end, PASS_COLUMNS, n, w->parts[part], PART, PASS_COLUMNS - end,
+                        x + part * PART, true);
 }
 static void times_inverse(const work *w, size_t part, float *x, size_t n) {
-    float copy[STRIP * PART];
-    for (size_t r = 0; r < n; r++) memcpy(copy + r * PART, x + r * STRIP + part * PART, sizeof(float) * PART);
+    float copy[PASS_COLUMNS * PART];
+    for (size_t r = 0; r < n; r++)
+        memcpy(copy + r * PART, x + r * PASS_COLUMNS + part * PART, sizeof(float) * PART);
     factor_multiply(w, copy, PART, n, w->inverses[part], PART, PART, x + part * PART, false);
 }
 
-/* The root of a part's square in place, and its inverse. */
+/* Replaces a part's square by its root, and packs the inverse. False: it has no root. */
 static bool root_of_part(work *w, size_t part, float *square) {
     double a[PART][PART], v[PART][PART] = {{0}};
-    float inverse[PART * STRIP];
+    float inverse[PART * PASS_COLUMNS];
     for (size_t i = 0; i < PART; i++)
-        for (size_t j = i; j < PART; j++) a[i][j] = (double)square[i * STRIP + j];
+        for (size_t j = i; j < PART; j++) a[i][j] = (double)square[i * PASS_COLUMNS + j];
     for (size_t c = PART; c-- > 0;) {
         if (!(a[c][c] > 0) || isinf(a[c][c])) return false;
         a[c][c] = sqrt(a[c][c]);
@@ -119,21 +126,21 @@ static bool root_of_part(work *w, size_t part, float *square) {
     }
     for (size_t i = 0; i < PART; i++)
         for (size_t j = 0; j < PART; j++) {
-            square[i * STRIP + j] = j >= i ? (float)a[i][j] : 0;
-            inverse[i * STRIP + j] = (float)v[i][j];
+            square[i * PASS_COLUMNS + j] = j >= i ? (float)a[i][j] : 0;
+            inverse[i * PASS_COLUMNS + j] = (float)v[i][j];
         }
     pack_turned(w, inverse, PART, PART, 1, w->inverses[part]);
     return true;
 }
 
-/* The tile of the diagonal; below it there are zeros. */
+/* Factors the strip's tile on the diagonal, which gets zeros below the diagonal. False: it has no root. */
 static bool factor_own(work *w, float *own) {
-    for (size_t i = 1; i < STRIP; i++) memset(own + i * STRIP, 0, sizeof(float) * i);
+    for (size_t i = 1; i < PASS_COLUMNS; i++) memset(own + i * PASS_COLUMNS, 0, sizeof(float) * i);
     for (size_t part = PARTS; part-- > 0;) {
         size_t first = part * PART, end = first + PART;
-        pack_turned(w, own + first * STRIP + end, PART, STRIP - end, -1, w->parts[part]);
+        pack_turned(w, own + first * PASS_COLUMNS + end, PART, PASS_COLUMNS - end, -1, w->parts[part]);
         take_off_parts(w, part, own, end);
-        if (!root_of_part(w, part, own + first * STRIP + first)) return false;
+        if (!root_of_part(w, part, own + first * PASS_COLUMNS + first)) return false;
         times_inverse(w, part, own, first);
     }
     return true;
@@ -141,7 +148,7 @@ static bool factor_own(work *w, float *own) {
 
 static void finish_unit(void *data, size_t unit, int thread) {
     const strip_work *s = data;
-    float *rows = tile_at(s->w, 0, s->strip) + unit * UNIT * STRIP;
+    float *rows = tile_at(s->w, 0, s->strip) + unit * UNIT * PASS_COLUMNS;
     (void)thread;
     for (size_t part = PARTS; part-- > 0;)
         take_off_parts(s->w, part, rows, UNIT), times_inverse(s->w, part, rows, UNIT);
@@ -151,7 +158,7 @@ static bool factor_strip(work *w, size_t strip) {
     strip_work s = {w, strip};
     take_off_later(&s);
     if (!factor_own(w, tile_at(w, strip, strip))) return false;
-    threads_for(w->pool, strip * STRIP / UNIT, 1, finish_unit, &s);
+    threads_for(w->pool, strip * PASS_COLUMNS / UNIT, 1, finish_unit, &s);
     return true;
 }
 
@@ -163,7 +170,7 @@ typedef struct prepared {
 } prepared;
 
 static double moments_diagonal(const moments_block *b, size_t c) {
-    return (double)b->triangle[feedback_triangle(c / STRIP) + c * STRIP + c % STRIP];
+    return (double)b->triangle[feedback_triangle(c / PASS_COLUMNS) + c * PASS_COLUMNS + c % PASS_COLUMNS];
 }
 
 static prepared factor_prepare_block(const moments_block *b, uint64_t tokens) {
@@ -185,21 +192,22 @@ static void fill_strip(void *data, size_t strip, int thread) {
     const factor_filling *f = data;
     const work *w = f->w;
     const moments_block *b = f->p->block;
-    size_t from = feedback_triangle(strip), rows = (strip + 1) * STRIP;
+    size_t from = feedback_triangle(strip), rows = (strip + 1) * PASS_COLUMNS;
     float *own = tile_at(w, strip, strip), *tile = f->tiles + strip * TILE;
     (void)thread;
-    for (size_t i = 0; i < rows * STRIP; i++)
+    for (size_t i = 0; i < rows * PASS_COLUMNS; i++)
         w->root[from + i] = (float)(f->kept * (double)b->triangle[from + i]);
-    for (size_t i = 0; i < STRIP; i++) {
-        size_t c = strip * STRIP + i;
+    for (size_t i = 0; i < PASS_COLUMNS; i++) {
+        size_t c = strip * PASS_COLUMNS + i;
         double value = c < b->columns ? moments_diagonal(b, c) * f->p->per_token + f->added : 1;
-        for (size_t j = 0; j < i; j++) tile[i * STRIP + j] = tile[j * STRIP + i];
-        own[i * STRIP + i] = (float)value;
-        memcpy(tile + i * STRIP + i, own + i * STRIP + i, sizeof(float) * (STRIP - i));
+        for (size_t j = 0; j < i; j++) tile[i * PASS_COLUMNS + j] = tile[j * PASS_COLUMNS + i];
+        own[i * PASS_COLUMNS + i] = (float)value;
+        memcpy(tile + i * PASS_COLUMNS + i, own + i * PASS_COLUMNS + i, sizeof(float) * (PASS_COLUMNS - i));
     }
 }
 
-/* Into the root's place; the diagonal's tiles whole, too. Where nothing was seen all columns are equal. */
+/* Puts H into the root's place, and its tiles on the diagonal, both halves of them, into `tiles`. Where no
+ * input was ever other than 0, the diagonal is 1 everywhere. */
 static void factor_fill(const work *w, const prepared *p, double damp, double shrink, float *tiles) {
     factor_filling f = {w, p, p->mean_square > 0 ? damp * p->mean_square : 1, (1 - shrink) * p->per_token,
                         tiles};
@@ -248,7 +256,7 @@ static work *lay_out_work(moments_shape s, memory_ledger *l) {
     return w;
 }
 
-/* Takes the runs' matrices, but for differences, which are the moments' sums in their place. */
+/* Takes memory for the runs' matrices. Differences need none: the moments' sums become means in place. */
 static void lay_out_runs(moments_shape s, moments_factored *f, memory_ledger *l) {
     size_t n = moments_blocks(s);
     f->runs = memory_take_zeros(l, n, sizeof *f->runs);
@@ -289,7 +297,7 @@ static void divide_tile(void *data, size_t tile, int thread) {
         d->sums[i] = (float)((double)d->sums[i] / (double)d->tokens);
 }
 
-/* Gives a run the sums of its block's differences, which become means in their place. */
+/* Hands a run the sums of its block's differences, which become means in place. */
 static void divide_differences(const moments *m, moments_block *b, moments_settings s,
                                feedback_moments *run) {
     size_t strips = feedback_strips(b->columns);

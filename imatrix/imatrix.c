@@ -1,3 +1,10 @@
+/* Importance data in memory, whatever layout they came in: making entries, filtering, checking, finding and
+ * normalising them. Entries are sorted by name and each name is there once, so finding is a binary search.
+ * Values are checked after filtering and not while reading, so that a user can filter a bad entry away. An
+ * entry's arrays and its name are one allocation, which begins with the sums. The layouts are in dat.c and
+ * container.c, merging is in merge.c; they build entries with the functions of entries.h, which are defined
+ * here.
+ */
 #include "imatrix/imatrix.h"
 
 #include <float.h>
@@ -114,7 +121,7 @@ const imatrix_entry *imatrix_find(const imatrix *im, const char *name) {
     return bsearch(name, im->entries, im->n_entries, sizeof *im->entries, compare_name);
 }
 
-/* The comparisons are the wrong way round for NaN, on purpose. */
+/* Comparisons are written so that NaN, for which all of them are false, counts as bad. */
 static uint64_t bad_value(const float *x, uint64_t n) {
     for (uint64_t i = 0; i < n; i++)
         if (!(x[i] >= 0 && x[i] <= FLT_MAX)) return i;

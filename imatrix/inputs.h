@@ -12,7 +12,8 @@
 /* Statistics of one matrix: a tensor of two dimensions is one, a tensor of experts has one for each expert.
  */
 typedef struct matrix_inputs {
-    float tokens;             /* seen; in data that count calls, these. 0: none; all columns count the same */
+    /* Tokens that reached it, or calls in data that count these. 0: none, and all columns count the same */
+    float tokens;
     const float *mean_square; /* per column; NULL: nothing is known */
 } matrix_inputs;
 
@@ -30,7 +31,7 @@ typedef struct model_inputs {
     char *path;
     uint64_t n_entries;   /* left by the filter; 0: nothing is known */
     uint32_t chunk_count; /* 0: not stored */
-    const char *dataset;  /* first of those that the data were made from; NULL: not stored */
+    const char *dataset;  /* the first data set that the data were made from; NULL: not stored */
     const char *warnings; /* of reading: lines, each with its newline; NULL: none */
     struct imatrix *data; /* for inputs.c alone */
 } model_inputs;
@@ -48,7 +49,7 @@ bool model_inputs_read(model_inputs *m, const char *path, inputs_filter filter, 
 /* The same of data in memory, which it takes over; name: for messages. */
 bool model_inputs_of(model_inputs *m, struct imatrix *data, const char *name, gq_error *e);
 void model_inputs_free(model_inputs *m);
-/* The same for data that say the same of the same tensors. */
+/* A checksum that is equal for data that say the same about the same tensors. */
 uint32_t model_inputs_digest(const model_inputs *m);
 
 /* The name of one of the entries, which are in order of their names. */

@@ -1,5 +1,4 @@
-/* The layouts of files, for read.c, which picks one. They know the data structure, and it knows none of them.
- */
+/* The layouts of files, for read.c, which picks one. They know the data structure; it does not know them. */
 #ifndef GQ_IMATRIX_LAYOUTS_H
 #define GQ_IMATRIX_LAYOUTS_H
 

@@ -1,3 +1,10 @@
+/* Adds up second moments, which moments.h defines. Tokens wait in slots of MOMENTS_SLOT, once feature by
+ * feature and once packed into panels, the form in which the kernel wants its right-hand side. When
+ * MOMENTS_TOKENS wait, or their group ends, they are settled tile by tile, each tile by one thread. If a
+ * group is no longer than MOMENTS_TOKENS all of it waits, and some rows of its sums at a time are formed in a
+ * small buffer and added to the total. A longer group has sums of its own until it ends. Of y y^T the tiles
+ * from the diagonal up are kept, of (x - y) y^T all tiles, transposed. factor.c makes the root.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +21,7 @@ static uint64_t square_floats(size_t columns) {
 static uint64_t slot_floats(moments_shape s) { return feedback_padded(s.columns) * MOMENTS_SLOT; }
 static uint64_t waiting_floats(moments_shape s) { return slot_floats(s) * (MOMENTS_TOKENS / MOMENTS_SLOT); }
 
-/* Groups that have to be added up piece by piece. */
+/* Whether groups are longer than what may wait, so that they need sums of their own. */
 static bool long_groups(moments_shape s) { return s.group_tokens > MOMENTS_TOKENS; }
 
 static void take_triangle(size_t columns, float **triangle, memory_ledger *l) {
@@ -106,11 +113,11 @@ void moments_set(moments *m, const float *mean) {
     for (size_t i = 0, first = 0; i < m->n_blocks; first += m->blocks[i++].columns) {
         const moments_block *b = &m->blocks[i];
         for (size_t row = 0; row < b->columns; row++)
-            for (size_t strip = row / FEEDBACK_STRIP; strip < feedback_strips(b->columns); strip++) {
-                size_t from = strip * FEEDBACK_STRIP, n = b->columns - from;
-                memcpy(b->triangle + feedback_triangle(strip) + row * FEEDBACK_STRIP,
+            for (size_t strip = row / PASS_COLUMNS; strip < feedback_strips(b->columns); strip++) {
+                size_t from = strip * PASS_COLUMNS, n = b->columns - from;
+                memcpy(b->triangle + feedback_triangle(strip) + row * PASS_COLUMNS,
                        mean + (first + row) * m->shape.columns + first + from,
-                       sizeof *mean * (n < FEEDBACK_STRIP ? n : FEEDBACK_STRIP));
+                       sizeof *mean * (n < PASS_COLUMNS ? n : PASS_COLUMNS));
             }
     }
     m->tokens = 1;
@@ -120,28 +127,28 @@ void moments_mean_squares(moments *m, float *columns) {
     moments_end_group(m);
     for (size_t i = 0; i < m->n_blocks; i++, columns += m->shape.width)
         for (size_t c = 0; c < m->blocks[i].columns; c++) {
-            size_t strip = c / FEEDBACK_STRIP;
-            const float *row = m->blocks[i].triangle + feedback_triangle(strip) + c * FEEDBACK_STRIP;
-            columns[c] = m->tokens ? (float)((double)row[c % FEEDBACK_STRIP] / (double)m->tokens) : 0;
+            size_t strip = c / PASS_COLUMNS;
+            const float *row = m->blocks[i].triangle + feedback_triangle(strip) + c * PASS_COLUMNS;
+            columns[c] = m->tokens ? (float)((double)row[c % PASS_COLUMNS] / (double)m->tokens) : 0;
         }
 }
 
 /* ---- products ---- */
 
-/* Sums of so many rows of a tile: y of columns from `row` on times panels of a strip's, from `column` on,
- * over all tokens that wait; or in addition to what is there. */
+/* Computes `rows` rows of a tile: y of the columns from `row` on times the panels of a strip from `column`
+ * on, over all tokens that wait. add: in addition to what is there. */
 static void sum_rows(const moments *m, size_t row, size_t rows, const float *panels, size_t column,
                      float *sums, bool add) {
     size_t panel = m->kernels->panel;
     for (size_t first = 0; first < m->waiting; first += MOMENTS_SLOT) {
         size_t slot = first / MOMENTS_SLOT * slot_floats(m->shape), left = m->waiting - first;
-        for (size_t i = 0; i < FEEDBACK_STRIP; i += panel)
+        for (size_t i = 0; i < PASS_COLUMNS; i += panel)
             m->kernels->multiply(&(matmul_tile){.w = m->y + slot + row * MOMENTS_SLOT,
                                                 .row_step = MOMENTS_SLOT,
                                                 .column_step = 1,
                                                 .x = panels + slot + (column + i) * MOMENTS_SLOT,
                                                 .y = sums + i,
-                                                .y_stride = FEEDBACK_STRIP,
+                                                .y_stride = PASS_COLUMNS,
                                                 .rows = rows,
                                                 .columns = left < MOMENTS_SLOT ? left : MOMENTS_SLOT,
                                                 .tokens = panel,
@@ -153,15 +160,15 @@ static void add_floats(float *to, const float *from, size_t n) {
     for (size_t i = 0; i < n; i++) to[i] += from[i];
 }
 
-/* All of a group waits: its sums, from 0, are added to the total's tile, some rows at a time. */
+/* Adds a group that waits as a whole to the total's tile: its sums are formed from 0, some rows at a time. */
 static void add_group(const moments *m, size_t row, const float *panels, size_t column, float *total) {
     enum { ROWS = 48 }; /* a multiple of all kernels' rows; 48 KiB on the stack */
-    _Alignas(64) float sums[ROWS * FEEDBACK_STRIP];
+    _Alignas(64) float sums[ROWS * PASS_COLUMNS];
     if (m->waiting == 0) return;
-    for (size_t r = 0, n; r < FEEDBACK_STRIP; r += n) {
-        n = FEEDBACK_STRIP - r < ROWS ? FEEDBACK_STRIP - r : ROWS;
+    for (size_t r = 0, n; r < PASS_COLUMNS; r += n) {
+        n = PASS_COLUMNS - r < ROWS ? PASS_COLUMNS - r : ROWS;
         sum_rows(m, row + r, n, panels, column, sums, false);
-        add_floats(total + r * FEEDBACK_STRIP, sums, n * FEEDBACK_STRIP);
+        add_floats(total + r * PASS_COLUMNS, sums, n * PASS_COLUMNS);
     }
 }
 
@@ -172,24 +179,24 @@ static void settle_sums(const moments *m, size_t row, const float *panels, size_
         add_group(m, row, panels, column, total);
         return;
     }
-    if (m->waiting) sum_rows(m, row, FEEDBACK_STRIP, panels, column, group, m->begun);
+    if (m->waiting) sum_rows(m, row, PASS_COLUMNS, panels, column, group, m->begun);
     if (ends) add_floats(total, group, TILE);
 }
 
 typedef struct settled_block {
     const moments *m;
     const moments_block *block;
-    size_t first; /* of its columns */
-    bool ends;    /* the group does */
+    size_t first; /* first of its columns among all */
+    bool ends;    /* the group ends */
 } settled_block;
 
-/* A tile of both matrices of a block; the square's are turned. */
+/* Settles a tile of both matrices of a block; the square's tiles are transposed. */
 static void settle_tile(void *data, size_t unit, int thread) {
     const settled_block *of = data;
     const moments_block *b = of->block;
     const moments *m = of->m;
     size_t strips = feedback_strips(b->columns), strip = unit / strips, row = unit % strips;
-    size_t at = of->first + row * FEEDBACK_STRIP, column = of->first + strip * FEEDBACK_STRIP;
+    size_t at = of->first + row * PASS_COLUMNS, column = of->first + strip * PASS_COLUMNS;
     size_t triangle = feedback_triangle(strip) + row * TILE,
            square = feedback_square(b->columns, strip) + row * TILE;
     (void)thread;
@@ -213,7 +220,7 @@ static void moments_settle(moments *m, bool ends) {
 
 void moments_end_group(moments *m) { moments_settle(m, true); }
 
-/* Tokens that join those that wait. */
+/* Tokens that are put with those that wait. */
 typedef struct taken {
     const moments *m;
     const float *x, *y;

@@ -29,7 +29,7 @@ typedef struct moments moments;
 typedef struct moments_shape {
     size_t columns;
     size_t width;        /* of blocks on the diagonal, outside of which nothing is known; a multiple of
-                            FEEDBACK_STRIP, or at least `columns`: all in one */
+                            PASS_COLUMNS, or at least `columns`: all in one */
     bool two_streams;    /* x is not y */
     size_t group_tokens; /* of a group, at most; up to MOMENTS_TOKENS need nothing more, and 0 is those */
 } moments_shape;
@@ -40,7 +40,7 @@ uint64_t moments_bytes(moments_shape shape);
  * all but these and the sums of differences is released. */
 void moments_count_factoring(moments_shape shape, memory_ledger *l);
 
-/* For the threads of a pool, which lives as long. */
+/* Makes moments for the threads of a pool, which lives as long. NULL: no memory. */
 moments *moments_new(const kernels *k, moments_shape shape, threads_pool *pool, gq_error *e);
 void moments_free(moments *m);
 /* Feature-major: feature c of token t at x[c * x_stride + t]. x NULL: the same as y. Not from inside a
@@ -73,7 +73,7 @@ typedef struct moments_factored {
     size_t n_runs;          /* 0: H has no root with any damping up to 1, or no token was seen */
     uint64_t tokens;
     size_t unseen; /* columns that were always zero; they meet no feedback */
-    float damp;    /* that it took */
+    float damp;    /* the damping that H took, the largest of its blocks' */
 } moments_factored;
 /* Uses up the moments, which after that can only be freed, before f or after it. False: no memory. */
 bool moments_factor(moments *m, moments_settings settings, moments_factored *f, gq_error *e);

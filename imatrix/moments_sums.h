@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "imatrix/moments.h"
 
-enum { TILE = FEEDBACK_STRIP * FEEDBACK_STRIP };
+enum { TILE = PASS_COLUMNS * PASS_COLUMNS };
 
 /* A block on the diagonal. */
 typedef struct moments_block {

@@ -18,8 +18,8 @@ typedef struct output_errors {
     double error[OUTPUT_MOST_ROUNDED]; /* sums of |X W - Y Q|^2, of each that was asked for; added to */
 } output_errors;
 
-/* For n ways of rounding the same weights. Sums do not depend on the number of threads. Not from inside a
- * loop of the pool. False: no memory. */
+/* Compares n ways of rounding the same weights, rounded[n], n at most OUTPUT_MOST_ROUNDED. Sums do not depend
+ * on the number of threads. Not from inside a loop of the pool. False: no memory. */
 bool output_compare(matmul *m, const output_side *original, const output_side *rounded, size_t n,
                     size_t tokens, output_errors *sums, gq_error *e);
 /* Bytes that output_compare takes meanwhile. */

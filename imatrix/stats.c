@@ -60,7 +60,7 @@ static double stats_cosine(const float *a, const float *b, uint64_t n) {
     return ab / sqrt(aa * bb); /* 0 / 0 is the NaN that is meant */
 }
 
-/* a and b: room for the values of the largest entry, each. */
+/* a and b: scratch for the values of the largest entry, each. */
 static void stats_of_entry(const imatrix *im, const imatrix_entry *x, imatrix_stats *s, float *a, float *b) {
     *s = (imatrix_stats){.entry = x,
                          .sum = NAN,
@@ -92,11 +92,11 @@ bool imatrix_statistics(const imatrix *im, imatrix_stats *stats, gq_error *e) {
     uint64_t most = 1;
     for (uint64_t i = 0; i < im->n_entries; i++)
         if (im->entries[i].n_values > most) most = im->entries[i].n_values;
-    float *room = calloc(most, 2 * sizeof *room);
-    if (!room) return gq_fail_memory(e, most * 2 * sizeof *room);
+    float *scratch = calloc(most, 2 * sizeof *scratch);
+    if (!scratch) return gq_fail_memory(e, most * 2 * sizeof *scratch);
     for (uint64_t i = 0; i < im->n_entries; i++)
-        stats_of_entry(im, &im->entries[i], &stats[i], room, room + most);
-    free(room);
+        stats_of_entry(im, &im->entries[i], &stats[i], scratch, scratch + most);
+    free(scratch);
     return true;
 }
 

@@ -11,7 +11,7 @@ typedef struct unpacking {
     const gq_file *file;
     uint64_t at; /* next byte to read */
     uint8_t *out;
-    uint64_t n, room, limit;
+    uint64_t n, capacity, limit;
     z_stream z;
     uint8_t in[STEP];
 } unpacking;
@@ -41,12 +41,12 @@ static bool unpacking_grow(unpacking *u, gq_error *e) {
                        "%s: unpacks to more than %llu bytes, the most that is accepted for %llu compressed "
                        "bytes; unpack it first if that is right",
                        u->file->path, (unsigned long long)u->limit, (unsigned long long)u->file->size);
-    uint64_t room = u->room ? 2 * u->room : 2 * u->file->size + STEP;
-    if (room > u->limit + 1) room = u->limit + 1; /* one more, to notice */
-    uint8_t *out = realloc(u->out, room);
-    if (!out) return gq_fail_memory(e, room);
+    uint64_t capacity = u->capacity ? 2 * u->capacity : 2 * u->file->size + STEP;
+    if (capacity > u->limit + 1) capacity = u->limit + 1; /* one more, to notice */
+    uint8_t *out = realloc(u->out, capacity);
+    if (!out) return gq_fail_memory(e, capacity);
     u->out = out;
-    u->room = room;
+    u->capacity = capacity;
     return true;
 }
 
@@ -56,8 +56,8 @@ static bool inflate_all(unpacking *u, gq_error *e) {
         if (u->z.avail_in == 0 && u->at < u->file->size && !unpacking_refill(u, e)) return false;
         if (ended && u->z.avail_in == 0) return true;
         if (ended) inflateReset(&u->z);
-        if (u->n == u->room && !unpacking_grow(u, e)) return false;
-        uint64_t space = u->room - u->n;
+        if (u->n == u->capacity && !unpacking_grow(u, e)) return false;
+        uint64_t space = u->capacity - u->n;
         uInt step = space < INT_MAX ? (uInt)space : INT_MAX;
         u->z.next_out = u->out + u->n;
         u->z.avail_out = step;

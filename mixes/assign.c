@@ -1,4 +1,11 @@
-/* Walks the tensors in the order in which the rules count them, and gives each one its type. */
+/* Gives each tensor its type, by the rules that docs/mixes.md states. Tensors are visited in the order in
+ * which the rules count them, since a rule may depend on a tensor's place among those of its role. For each
+ * one: some keep their type whatever is asked for; then the user's patterns and options decide, and where
+ * there are none the tables of rules.c by role, file type and facts. A type whose blocks do not fit the rows
+ * falls back to another one, and a type that demands importance data which are missing is raised or flagged.
+ * Types that a target has chosen come in through mix_options.types in place of the tables (budget.c chooses
+ * them).
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,7 +104,7 @@ static bool type_fits_row(const mix_tensor *t, uint32_t type) {
     return t->ne[0] % gguf_type_of(type)->block_elements == 0;
 }
 
-/* Numbers that are no weights' usual storage. */
+/* Whether numbers of the type are not how weights are usually stored: integers, 64-bit floats. */
 static bool is_element_type(uint32_t type) {
     return !gguf_type_of(type)->quantized && type != GGUF_F32 && type != GGUF_F16 && type != GGUF_BF16;
 }
@@ -106,7 +113,8 @@ static mix_choice keep_type(const mix_tensor *t, mix_reason reason, const char *
     return (mix_choice){.type = t->type, .wanted = t->type, .reason = reason, .why = why};
 }
 
-/* Image models: besides the named tensors, convolution kernels and what is too small to be worth a loss. */
+/* Returns why a tensor of an image model keeps its type; NULL: it does not. Besides the named tensors these
+ * are convolution kernels and tensors that are too small to be worth a loss. */
 static const char *family_keeps(const mix_family *f, const mix_tensor *t) {
     enum { SMALL = 1024 };
     if (is_element_type(t->type)) return "kept: holds integers or 64-bit floats";
@@ -115,7 +123,7 @@ static const char *family_keeps(const mix_family *f, const mix_tensor *t) {
     return mix_family_keeps(f, t->name) ? "kept: by default for this architecture" : NULL;
 }
 
-/* Does the tensor keep its type whatever is asked for? Then *c says so. */
+/* Whether the tensor keeps its type whatever is asked for; *c then says why. */
 static bool always_kept(const mix_tensor *t, mix_choice *c) {
     const char *why = NULL;
     if (!t->ne[0] || !t->ne[1] || !t->ne[2] || !t->ne[3])
@@ -134,8 +142,8 @@ bool mix_may_change(const mix_tensor *t) {
     return !always_kept(t, &unused);
 }
 
-/* Is the tensor to keep its source type? Then *c says so. A pattern of the user's (`chosen`) goes before the
- * defaults of a family, and before nothing else. */
+/* Whether the tensor keeps its source type; *c then says why. A pattern of the user's (`chosen`) goes before
+ * the defaults of a family, and before nothing else. */
 static bool left_alone(const run *r, const mix_tensor *t, bool chosen, bool kept, mix_choice *c) {
     const char *why = NULL;
     if (r->filetype == FILETYPE(COPY))
@@ -153,7 +161,7 @@ static bool left_alone(const run *r, const mix_tensor *t, bool chosen, bool kept
     return true;
 }
 
-/* Facts about place i among n; n < 0: unknown. */
+/* Returns the facts about place i among n; n < 0: unknown. */
 static uint32_t place_facts(int64_t i, int64_t n) {
     if (n < 0) return 0;
     int64_t first = n / 8, last = n - n / 8 - (n % 8 != 0); /* last: 7 n / 8 rounded down, without overflow */
@@ -165,7 +173,7 @@ static uint32_t place_facts(int64_t i, int64_t n) {
     return facts;
 }
 
-/* The block number of a feed-forward tensor in a model with experts, where it is the place. */
+/* Finds the block number of a feed-forward tensor, which is its place in a model with experts. */
 static bool expert_block(const run *r, const mix_tensor *t, int64_t *block, gq_error *e) {
     int64_t n = r->model->n_blocks;
     *block = model_block_number(t->name);
@@ -197,7 +205,7 @@ static bool count_role(run *r, const mix_tensor *t, mix_role role, uint32_t *fac
     return true;
 }
 
-/* The type by the mix tables. */
+/* Chooses by the output tensor's type, the given types or the mix tables, in this order. */
 static bool by_rule(run *r, const mix_tensor *t, mix_role role, mix_choice *c, gq_error *e) {
     const mix_options *o = r->options;
     uint32_t base = o->filetype->base, facts = r->facts;
@@ -222,7 +230,7 @@ static bool by_rule(run *r, const mix_tensor *t, mix_role role, mix_choice *c, g
     return true;
 }
 
-/* c->wanted -> c->type: the type itself where its blocks divide the rows, or a fallback. */
+/* Sets c->type: c->wanted where its blocks divide the rows, or a fallback. */
 static bool fall_back_by_row(const run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
     c->type = c->wanted;
     if (type_fits_row(t, c->wanted)) return true;
@@ -251,11 +259,11 @@ static bool by_name(const mix_tensor *t, int64_t type, const char *why, mix_choi
                          gguf_type_of(c->type)->block_elements);
 }
 
-/* Types that must not be chosen blindly. Embeddings and output are spared the demand, since importance data
- * do not cover them; but for three types no encoder works without. */
+/* Types that must not be chosen without importance data. Embeddings and output are spared, since the data do
+ * not cover them, except for three types that no encoder makes without data. */
 static const struct {
     uint32_t type;
-    bool always; /* of embeddings and output, too */
+    bool always; /* holds for embeddings and output, too */
     const char *raised;
 } demanding[] = {{GGUF_IQ1_S, true, "raised from IQ1_S: no importance data"},
                  {GGUF_IQ2_XXS, true, "raised from IQ2_XXS: no importance data"},
@@ -266,7 +274,7 @@ static const struct {
                  {GGUF_Q2_K, false, "raised from Q2_K: no importance data"}};
 enum { N_DEMANDING = sizeof demanding / sizeof *demanding, Q2_K_S_DEMANDS = N_DEMANDING - 1 };
 
-/* Row of demanding[] that holds for the tensor, among the first n; n: none. */
+/* Returns the row of demanding[], among the first n, that holds for the tensor; n: none does. */
 static size_t demanding_row(const char *name, uint32_t type, size_t n) {
     bool spared = mix_role_of(name) & (ROLE_OUTPUT | ROLE_EMBED);
     size_t i = 0;
@@ -297,7 +305,7 @@ static bool meet_demand(const run *r, const mix_tensor *t, mix_choice *c, gq_err
     return true;
 }
 
-/* Would a tensor that is raised be no better off? */
+/* Fails if the type for tensors without importance data demands such data itself. */
 static bool check_missing_type(const run *r, gq_error *e) {
     int64_t type = r->options->missing_type;
     return type < 0 || demanding_row("", (uint32_t)type, n_demanding(r)) == n_demanding(r) ||
@@ -305,7 +313,7 @@ static bool check_missing_type(const run *r, gq_error *e) {
                          gguf_type_name((uint32_t)type));
 }
 
-/* chosen: a pattern matches, and asks for `type`. kept: the tensor is named to keep its own. */
+/* Chooses a type when patterns are known. chosen: one matches and asks for `type`. kept: --keep matches. */
 static bool choose_matched(run *r, const mix_tensor *t, bool chosen, uint32_t type, bool kept, mix_choice *c,
                            bool *by_pattern, gq_error *e) {
     const mix_options *o = r->options;

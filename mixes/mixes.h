@@ -108,7 +108,7 @@ bool mix_uses_importance(uint32_t from, uint32_t to);
  * looked up rather than multiplied, may be made otherwise. Elsewhere they are another model's. */
 bool mix_may_lack_importance(const char *name);
 
-/* Whether a tensor's matrices are a layer's experts, of which a token meets some. */
+/* Whether a tensor's matrices are the experts of a layer; a token meets only some of them. */
 bool mix_is_experts(const char *name);
 /* Returns how many experts of a layer a token meets; 0: unknown. */
 int64_t mix_experts_used(const model_facts *f);

@@ -1,5 +1,10 @@
-/* PATTERN=TYPE items: a regular expression that is searched for in tensor names, and the type for what it
- * hits. */
+/* PATTERN=TYPE items: a regular expression that is searched for in tensor names, and the type of the tensors
+ * that it is found in; the first item found counts. Patterns are compiled with PCRE2 in a dialect close to
+ * ECMAScript, which recipes are written for. They come from users and from recipes that people share, so none
+ * may hang the program or take its memory. One match has limits for steps, depth and heap; all compiled
+ * patterns together have one for bytes; and a matcher counts the steps of all matches of an output, by a
+ * callout before each item of a pattern. mix_patterns_idle finds the patterns that had no effect.
+ */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
@@ -60,7 +65,7 @@ static bool item_compile(item *it, const char *text, size_t n, bool lower, gq_er
     return gq_fail_usage(e, "pattern '%s': %s at character %zu", it->text, why, (size_t)at + 1);
 }
 
-/* Length of the pattern in front of '=', and the type behind it. */
+/* Splits an item: the length of the pattern before the first '=', and the type after it. */
 static bool item_split(const char *text, size_t *pattern_length, uint32_t *type, gq_error *e) {
     const char *equals = strchr(text, '=');
     if (!equals) return gq_fail_usage(e, "'%s': expected PATTERN=TYPE", text);

@@ -24,8 +24,8 @@ static bool fail_here(const char *name, const char *text, size_t at, const char 
     return gq_fail_usage(e, "%s, line %zu, column %zu: %s", name, line, column, why);
 }
 
-static bool recipe_append(mix_recipe *r, size_t *room, const char *text, size_t n, gq_error *e) {
-    if (!memory_grow(&r->items, room, r->n + 1, sizeof *r->items, e)) return false;
+static bool recipe_append(mix_recipe *r, size_t *capacity, const char *text, size_t n, gq_error *e) {
+    if (!memory_grow(&r->items, capacity, r->n + 1, sizeof *r->items, e)) return false;
     char *item = strndup(text, n);
     if (!item) return gq_fail_memory(e, n);
     r->items[r->n++] = item;
@@ -33,7 +33,7 @@ static bool recipe_append(mix_recipe *r, size_t *room, const char *text, size_t 
 }
 
 bool mix_recipe_read(mix_recipe *r, const char *name, const char *text, size_t n, gq_error *e) {
-    size_t room = 0,
+    size_t capacity = 0,
            at = n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0; /* editors on Windows write a BOM */
     *r = (mix_recipe){0};
     const char *nul = memchr(text, 0, n);
@@ -46,7 +46,7 @@ bool mix_recipe_read(mix_recipe *r, const char *name, const char *text, size_t n
         } else {
             size_t length = item_length(text + at, n - at);
             gq_error why = {0};
-            ok = recipe_append(r, &room, text + at, length, e);
+            ok = recipe_append(r, &capacity, text + at, length, e);
             if (ok && !mix_pattern_check(r->items[r->n - 1], &why))
                 ok = fail_here(name, text, at, why.text, e);
             at += length;

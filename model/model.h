@@ -1,6 +1,6 @@
-/* A model as every room sees it: metadata, and tensors with a delivered type and shape whose rows can be read
- * in any order. A container (gguf/, a folder of another kind) fills it; how it stores what it delivers is
- * known to the container alone.
+/* A model as every other folder sees it: metadata, and tensors with a delivered type and shape whose rows can
+ * be read in any order. A container (gguf/, a folder of another kind) fills it; how it stores what it
+ * delivers is known to the container alone.
  */
 #ifndef GQ_MODEL_SOURCE_H
 #define GQ_MODEL_SOURCE_H

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fail.h"
 #include "base/safe_file.h"
 #include "quantize/files.h"
 #include "quantize/input.h"
@@ -82,19 +83,26 @@ bool files_is_input(const char *path, const model_source *model, const char *con
     return is;
 }
 
-/* Checks the hidden names as well: until a file is whole it has one of these, which could be an input's. */
-bool files_check_inputs(const char *path, const model_source *model, const char *const *others, size_t n,
-                        gq_error *e) {
+/* Checks a file's name and its hidden names: until the file is whole it has one of these, which could be an
+ * input's. status: of the failure where one of the names is an input's. */
+static bool check_all_names(const char *path, const model_source *model, const char *const *others, size_t n,
+                            gq_status status, gq_error *e) {
     static const char *const suffixes[] = {NULL, FILES_NEW_SUFFIX, FILES_LOGITS_SUFFIX};
     bool ok = true;
     for (size_t i = 0; ok && i < sizeof suffixes / sizeof *suffixes; i++) {
         char *name = suffixes[i] ? safe_file_beside(path, suffixes[i]) : strdup(path);
         if (!name) return gq_fail_memory(e, strlen(path));
         ok = !files_is_input(name, model, others, n) ||
-             gq_fail(e, "%s is one of the inputs: writing %s would destroy what is read", name, path);
+             gq_fail_as(e, status, "%s is one of the inputs: writing %s would destroy what is read", name,
+                        path);
         free(name);
     }
     return ok;
+}
+
+bool files_check_inputs(const char *path, const model_source *model, const char *const *others, size_t n,
+                        gq_error *e) {
+    return check_all_names(path, model, others, n, GQ_FAILED, e);
 }
 
 char *files_measure_path(const char *input) {
@@ -108,9 +116,9 @@ static bool check_model(const char *path, const char *input, gq_error *e) {
     gq_error unused;
     char *kept = files_measure_path(input);
     if (!kept) return gq_fail_memory(e, strlen(input));
-    bool ok = files_check_inputs(path, NULL, (const char *const[]){kept}, 1, e);
+    bool ok = check_all_names(path, NULL, (const char *const[]){kept}, 1, GQ_USAGE, e);
     if (ok && input_open(&model, input, &unused)) {
-        ok = files_check_inputs(path, &model, NULL, 0, e);
+        ok = check_all_names(path, &model, NULL, 0, GQ_USAGE, e);
         model_close(&model);
     }
     free(kept);
@@ -118,7 +126,7 @@ static bool check_model(const char *path, const char *input, gq_error *e) {
 }
 
 bool gq_check_inputs(const char *path, const char *const *inputs, size_t n, gq_error *e) {
-    bool ok = files_check_inputs(path, NULL, inputs, n, e);
+    bool ok = check_all_names(path, NULL, inputs, n, GQ_USAGE, e);
     for (size_t i = 0; ok && i < n; i++) ok = check_model(path, inputs[i], e);
     return ok;
 }
@@ -207,12 +215,6 @@ bool files_write(const char *path, bool replace, const file_piece *pieces, size_
 
 bool gq_write_whole(const char *path, bool replace, const void *bytes, size_t n, gq_error *e) {
     return files_write(path, replace, &(file_piece){bytes, n}, 1, e);
-}
-
-void files_remove_left(const char *path) {
-    char *beside = safe_file_beside(path, FILES_NEW_SUFFIX);
-    if (beside) safe_file_remove_left(beside);
-    free(beside);
 }
 
 void gq_free(void *memory) { free(memory); }

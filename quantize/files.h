@@ -26,9 +26,6 @@ bool files_check_inputs(const char *path, const model_source *model, const char 
 /* Whether the file of that very name is one of these inputs. Allocates nothing. */
 bool files_is_input(const char *path, const model_source *model, const char *const *others, size_t n);
 
-/* Removes the hidden file that a killed run left while it was writing `path`, unless a process holds it. */
-void files_remove_left(const char *path);
-
 /* Returns the path where a model's measurements are kept unless gq_options names one; malloc'ed, NULL: no
  * memory. */
 char *files_measure_path(const char *input);

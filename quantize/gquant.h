@@ -166,6 +166,9 @@ typedef struct gq_options {
     const gq_calibration *calibration; /* NULL: none. Not together with importance data */
     gq_list transpose; /* patterns of matrices to write transposed (docs/formats.md), or back if they are
                           transposed already */
+    /* Paths of other files that the caller reads, such as recipes. None of them is overwritten or removed,
+     * even where one has the name of a file that is made beside an output. */
+    gq_list other_inputs;
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */
@@ -786,7 +789,8 @@ GQ_API char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e
 GQ_API bool gq_check_target(const char *path, bool replace, gq_error *e);
 /* Checks that writing a file of that name destroys no input. Neither the file nor the hidden names beside it,
  * which files have until they are whole, may be one of the inputs under any name, a shard of an input that is
- * a model, or the file of a model's measurements. Inputs need not exist. */
+ * a model, or the file of a model's measurements. Inputs need not exist. The failure is GQ_USAGE where a name
+ * is an input's, and another one where memory runs out. */
 GQ_API bool gq_check_inputs(const char *path, const char *const *inputs, size_t n, gq_error *e);
 /* Writes n bytes to a file, which gets its name when it is whole and on disk. gq_check_target says whether it
  * may. */

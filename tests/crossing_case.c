@@ -1,4 +1,11 @@
-/* The case at hand. */
+/* Draws cases and tries ways of doing them. A case is a random model with random options, all from one seed.
+ * It is first planned with --dry-run and then run on one thread, which is the reference in ref/. Ways are
+ * then drawn that do the same job differently, with other threads, kills, faults and more, and each must end
+ * in the same bytes or in the same error. Every way is drawn from the case's seed and its number alone, so
+ * what is drawn does not depend on how long anything took. A way for which --memory is not enough is left by
+ * longjmp. If something fails, the folder stays, and all command lines are printed with the seed to run the
+ * case once more.
+ */
 #include "tests/crossing_case.h"
 
 #include <signal.h>
@@ -64,7 +71,7 @@ arguments all_words(const crossing_options *o, unsigned threads) {
 }
 
 arguments reported(arguments a, const char *name) {
-    if (at.options.command.n) return a; /* it has no report of what was made */
+    if (at.options.command.n) return a; /* commands have no report of what was made */
     arguments_add(&a, "--report"), arguments_add(&a, "../%s.json", name);
     return a;
 }
@@ -81,8 +88,9 @@ void same_outputs(const char *where) {
     if (difference) fail_case("ref and %s: %s", where, difference);
 }
 
-/* Bytes of a text that must be the same. A value that is not finite is named by its place in a batch, whose
- * size follows from the threads, and a larger batch may meet another site's first. */
+/* Returns the bytes of a message that must be the same in all runs. A value that is not finite is named by
+ * its place in a batch; the size of a batch follows from the threads, and a larger batch may meet another
+ * site's value first. */
 static size_t fixed_text(const char *text) {
     const char *site = strstr(text, "what flows into "), *place = strstr(text, " is not finite: feature ");
     return site && place > site ? (size_t)(site - text) : strlen(text);
@@ -123,7 +131,8 @@ void no_leftovers(void) {
 
 /* ---- the reference ---- */
 
-/* Where only the evaluation fails, of a model with a bad weight that is copied, the output stays. */
+/* Checks that a failed reference has left no files. The output may stay only if nothing but its evaluation
+ * failed, which a bad weight that was copied does. */
 static void check_failure(void) {
     bool evaluated = at.model.spoilt && at.options.aspects[ASPECT_EVALUATE].n;
     if (!at.reference.status) return;
@@ -134,7 +143,7 @@ static void check_failure(void) {
     files_free(&files);
 }
 
-/* Without what a target has measured, which a dry run keeps for the run. */
+/* Counts the inputs, without the measurements of a target, which a dry run keeps for the run. */
 static size_t count_inputs(void) {
     static const char kept[] = ".gquant-measure";
     file_list files = files_in(in_folder(at.folder, "in"), NULL);
@@ -158,7 +167,8 @@ static void run_reference(const crossing_test *test) {
         fail_case("a dry run left files");
     at.reference = run("ref", (setting){.count_calls = at.model.runs && has_faults()},
                        reported(all_words(&at.options, 1), "ref"));
-    if (is_short_of_memory(&dry) && !at.reference.status) at.reference = dry; /* it is on the edge */
+    if (is_short_of_memory(&dry) && !at.reference.status)
+        at.reference = dry; /* the memory is just about enough */
     if (is_short_of_memory(&at.reference)) return;
     if (dry.status && (dry.status != at.reference.status || strcmp(dry.text, at.reference.text)))
         fail_case("dry: status %d: %s\nref: status %d: %s", dry.status, dry.text, at.reference.status,
@@ -171,7 +181,7 @@ static void run_reference(const crossing_test *test) {
 
 /* ---- cases ---- */
 
-/* What is drawn from here on does not depend on what was drawn before, which may depend on time. */
+/* Makes what is drawn from here on independent of what was drawn before, which may depend on time. */
 static void seed_step(void) {
     seed_random((at.seed * 16 + at.step) * 0x9E3779B97F4A7C15u + 1);
     for (int i = 0; i < 8; i++) next_random();
@@ -182,7 +192,7 @@ static void next_step(void) {
     seed_step();
 }
 
-/* One that is drawn at random, where it applies. */
+/* Tries a way that is drawn at random, if it applies to the case. */
 static void try_way(const crossing_test *test) {
     const crossing_way *way = &test->ways[below(test->n_ways)];
     const char *asked = getenv("GQUANT_TEST_WAY");
@@ -233,7 +243,7 @@ static void every_way_ends_in_the_same_bytes(void **state) {
         cases, seed, at.errors, at.runs, at.kills, at.damaged, at.left);
 }
 
-/* Whatever failed: which case it was. Its folder stays. */
+/* After a failure: prints which case it was. Its folder stays. */
 static int show_case(void **state) {
     (void)state;
     if (!at.open) return 0;

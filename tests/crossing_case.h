@@ -15,7 +15,7 @@ typedef struct crossing_case {
     bool open;                             /* the case has begun and not ended */
     unsigned step;                         /* how many ways were tried */
     const char *way;                       /* that is tried */
-    bool way_left;                         /* for want of memory, wherever it was */
+    bool way_left;                         /* there was too little memory for it */
     unsigned runs, kills, damaged, errors; /* of all cases */
     unsigned left;                         /* ways for which there was too little memory */
 } crossing_case;
@@ -53,16 +53,16 @@ outcome run(const char *where, setting s, arguments a);
 /* What is common to all runs of one set of options: no words of the outputs. */
 arguments words_of(const crossing_options *o, unsigned threads);
 arguments all_words(const crossing_options *o, unsigned threads);
-/* ... that also write FOLDER/NAME.json. */
+/* The same with words to write a report to FOLDER/NAME.json, where the command has one. */
 arguments reported(arguments a, const char *name);
 
-/* Of runs in a folder and the reference: all files, without what an unfinished run left beside them, and with
- * what was said. */
+/* Compare a run in a folder with the reference and fail the case where they differ: all files; only files
+ * that are not hidden, as an unfinished run may have left those; files, status and message; the reports. */
 void same_folder(const char *where);
 void same_outputs(const char *where);
 void same_outcome(const char *where, const outcome *o);
 void same_report(const char *where);
-/* The run left nothing behind that is not the output's: no hidden file beside inputs and reports. */
+/* Fails the case if a run has left a hidden file beside inputs and reports. */
 void no_leftovers(void);
 
 #endif

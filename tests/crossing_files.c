@@ -1,3 +1,10 @@
+/* Compares what runs leave behind: names and bytes of the files in two folders, reports without what changes
+ * from run to run, the errors in a run's report with those that `compare` measures, the sizes of files with
+ * the plan. A comparison returns a malloc'ed sentence about the first difference, or NULL, so that the caller
+ * can add which way of which case led to it. Reports are compared as text, line by line, after members with
+ * times and thread-dependent numbers are cut out. in_folder reuses its 64 buffers, so functions that make
+ * many paths copy those they were given.
+ */
 #include "tests/crossing_files.h"
 
 #include <dirent.h>
@@ -47,7 +54,7 @@ void files_free(file_list *files) {
     *files = (file_list){.n = 0};
 }
 
-/* The number in -kkkkk-of-nnnnn.gguf at the end of a name; 0: there is none. */
+/* Returns the number in -kkkkk-of-nnnnn.gguf at the end of a name; 0: there is none. */
 static unsigned shard_number(const char *name) {
     size_t n = strlen(name);
     unsigned number, count;
@@ -102,7 +109,7 @@ char *files_difference(const char *a, const char *b, const char *but) {
 
 /* ---- reports ---- */
 
-/* Leave out a member of an object that is not its last. */
+/* Cuts a member out of every object; it must not be the last one of an object. */
 static void erase_member(char *text, const char *key) {
     for (char *at = text, *end; (at = strstr(at, key));) {
         end = strchr(at, ',') ? strchr(at, ',') + 1 : at + strlen(at);

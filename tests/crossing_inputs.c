@@ -1,4 +1,9 @@
-/* What a command reads it does not write, whatever name that is given by. */
+/* A way to go wrong: a command is asked to write a file that it also reads, under another name of it. A
+ * command line is drawn with OUT where an output stands, then one of the files that it reads, then a name
+ * that leads to it: a hard link, a symbolic link, an absolute path, a path with detours. With or without
+ * --force, and whether the command succeeds or not, all inputs must have the same bytes afterwards. Only a
+ * target's measurements may be written afresh, and must be measurements then.
+ */
 #include "tests/crossing_inputs.h"
 
 #include <stdio.h>
@@ -102,7 +107,7 @@ static bool has_word(const arguments *a, const char *word) {
     return found;
 }
 
-/* Another name of a file of ../in, as seen from `where`. A report's name says what it is. */
+/* Draws another name of a file of ../in, as seen from `where`. A report needs a name that ends in .json. */
 static void draw_alias(char alias[512], const char *where, const char *name, bool report) {
     const char *victim = strcpy((char[4096]){""}, in_folder(in_folder(at.folder, "in"), name));
     const char *own = report ? "alias.json" : "alias.gguf";
@@ -118,13 +123,13 @@ static void draw_alias(char alias[512], const char *where, const char *name, boo
     }
 }
 
-/* What the measurements of a model are called that are kept beside it. */
+/* Whether `name` is that of the measurements kept beside the model `word`. */
 static bool is_measures_of(const char *name, const char *word) {
     size_t n = strlen(word);
     return !strncmp(name, word, n) && !strcmp(name + n, ".gquant-measure");
 }
 
-/* A file that these words have the command read. NULL: there is none. */
+/* Draws one of the files that these words have the command read. NULL: there is none. */
 static const char *draw_victim(const arguments *a, const file_list *files) {
     const char *found[64];
     bool target = has_word(a, "--target-bpw") || has_word(a, "--target-size");
@@ -150,7 +155,7 @@ static void replace_out(arguments *a, const char *alias) {
     }
 }
 
-/* Measurements may be written afresh, and are measurements then. */
+/* Checks that files of measurements, which may be written afresh, still are measurements. */
 static void check_measures(const snapshot *before, const char *where) {
     for (size_t i = 0; i < before->n; i++) {
         size_t n;

@@ -1,3 +1,11 @@
+/* Random models for crossings: shapes, types, names, values and metadata, written as one file and, for some,
+ * also as shards. Most draws are ordinary and a few are odd, so that most cases can be done and every oddity
+ * meets all kinds of options: rows that no block divides, names that programs stumble over, lists of the
+ * wrong length, weights of extreme size or not finite. What decides whether a job may fail is kept in
+ * crossing_model, `spoilt` above all. Metadata have a seed of their own, so they are the same however many
+ * shards there are. Importance data for a model are drawn here, too; models that can be run are in
+ * crossing_runs_model.c.
+ */
 #include "tests/crossing.h"
 
 #include <math.h>
@@ -49,7 +57,7 @@ static void add(crossing_model *m, const char *name, uint64_t columns, uint64_t 
 
 typedef struct block_shape {
     uint64_t width[2], experts;
-    uint64_t rows[32]; /* of each part; 0: drawn for each block, which no model of the world has */
+    uint64_t rows[32]; /* rows of each part; 0: drawn for each block by itself, as in no real model */
     unsigned quantized;
 } block_shape;
 
@@ -86,7 +94,7 @@ static void add_block(crossing_model *m, uint32_t block, const block_shape *shap
     }
 }
 
-/* Names that programs stumble over. */
+/* Adds a tensor with a name that programs stumble over. */
 static void add_odd(crossing_model *m, unsigned quantized) {
     char name[128], filler[128];
     memset(filler, 'n', sizeof filler);
@@ -128,7 +136,7 @@ static void draw_tensors(crossing_model *m) {
     if (!chance(20)) add(m, "output_norm.weight", shape.width[0], 1, 1, 0);
     if (!chance(40)) add(m, "output.weight", shape.width[0], 1 + below(40), 1, quantized);
     for (size_t odd = chance(30) ? 1 + below(4) : 0; odd > 0; odd--) add_odd(m, quantized);
-    /* Of more than one chunk. */
+    /* a tensor of more than one chunk */
     if (chance(3)) add(m, "blk.0.ffn_big.weight", 1024, 1500, 1, 0);
     if (chance(2)) m->tensors[below(m->n)].type = GGUF_I32;
     if (chance(1)) m->n = 0;
@@ -138,7 +146,7 @@ static void draw_tensors(crossing_model *m) {
 
 static uint64_t elements(const crossing_tensor *t) { return shape_elements(t->ne); }
 
-/* Values of another size, or all alike. */
+/* Draws values of another magnitude, or all alike. */
 static float *draw_extremes(crossing_model *m, const crossing_tensor *t) {
     static const float sizes[] = {0, 1, 1e-9f, 1e-24f, 1e-40f, 1e4f, 1e19f, 3e38f};
     float size = sizes[below(sizeof sizes / sizeof *sizes)];
@@ -150,7 +158,7 @@ static float *draw_extremes(crossing_model *m, const crossing_tensor *t) {
     return x;
 }
 
-/* NULL: as model_add makes them. */
+/* Draws the values of each tensor; NULL: model_add makes them. */
 static void draw_values(crossing_model *m, float **values) {
     unsigned extremes = chance(30) ? 15 : 0;
     for (size_t i = 0; i < m->n; i++) values[i] = chance(extremes) ? draw_extremes(m, &m->tensors[i]) : NULL;
@@ -258,7 +266,7 @@ void crossing_model_draw(crossing_model *m, const char *folder) {
     *m = (crossing_model){.arch = archs[below(sizeof archs / sizeof *archs)],
                           .blocks = 1 + (uint32_t)below(8)};
     draw_tensors(m);
-    if (chance(3)) m->blocks += 2; /* the metadata err */
+    if (chance(3)) m->blocks += 2; /* the metadata are wrong */
     draw_values(m, values);
     m->shards = chance(25) ? 2 + (uint32_t)below(3) : 1;
     if (m->shards > m->n) m->shards = 1;
@@ -293,7 +301,8 @@ void crossing_importance_draw(const crossing_model *m, const char *folder, const
     write_whole(in_folder(folder, dat), file.bytes, file.n);
     free(file.bytes), free(entries.bytes);
     gq_imatrix *same = gq_imatrix_open(in_folder(folder, dat), NULL);
-    /* What is not sound, or too large to be written as sums, is no file of the other layout either. */
+    /* Data that are not sound, or too large to be written as sums, become a file that is broken in the other
+     * layout, too. */
     if (!same || !gq_imatrix_write(same, in_folder(folder, gguf), true, false, NULL))
         write_whole(in_folder(folder, gguf), "GGUF", 4);
     gq_imatrix_free(same);

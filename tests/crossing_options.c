@@ -1,3 +1,10 @@
+/* Random sets of options for crossings. A set consists of aspects (types, importance data, pruning,
+ * splitting, ...), each of which is drawn by itself, so that two sets can differ in a single one; ways use
+ * that to leave the unfinished run of other options behind. Chances are such that most sets can be carried
+ * out, and the values that are refused come up now and then. Outputs are drawn apart from the aspects: one
+ * name and type, several, names made by the command, or targets. Options of jobs that run a model are in
+ * crossing_runs_options.c.
+ */
 #include "tests/crossing.h"
 
 #include <stdarg.h>
@@ -45,7 +52,8 @@ static const char *const file_types[] = {"Q4_K_M", "Q4_K_S", "Q5_K_M", "Q3_K_L",
 
 static const crossing_tensor *any_tensor(const crossing_model *m) { return &m->tensors[below(m->n)]; }
 
-/* A pattern that some tensor matches: its name, or a piece of it. */
+/* Draws a pattern that some tensors match: a general one, or a name with a dot for every unusual character.
+ */
 static void draw_pattern(const crossing_model *m, char pattern[160]) {
     static const char *const general[] = {"attn_.*", "ffn_(up|down)", "weight$", "blk\\.[0-3]\\.", "."};
     if (chance(40)) {
@@ -68,7 +76,7 @@ static void draw_types(arguments *a, const crossing_model *m) {
     }
     if (chance(12)) draw_pattern(m, pattern), arguments_add(a, "--keep"), arguments_add(a, "%s", pattern);
     if (chance(15)) arguments_add(a, "--pure");
-    unsigned other = m->runs ? 3 : 8; /* whose rows do not fit most types */
+    unsigned other = m->runs ? 3 : 8; /* rows of models that run do not fit most types */
     if (chance(other)) arguments_add(a, "--output-tensor-type"), arguments_add(a, "%s", ANY_OF(tensor_types));
     if (chance(other))
         arguments_add(a, "--token-embedding-type"), arguments_add(a, "%s", ANY_OF(tensor_types));
@@ -158,7 +166,7 @@ void crossing_aspect_draw(crossing_options *o, enum crossing_aspect aspect, cons
 }
 
 enum crossing_aspect crossing_aspect_any(const crossing_options *o) {
-    /* What decides the bytes of a calibrated file most often. */
+    /* Aspects that decide the bytes of a calibrated file most often. */
     static const enum crossing_aspect calibrated[] = {
         ASPECT_TOKENS, ASPECT_TOKENS, ASPECT_TOKENS, ASPECT_TOKENS, ASPECT_TOKENS,
         ASPECT_TYPES,  ASPECT_TYPES,  ASPECT_TYPES,  ASPECT_PRUNE,  ASPECT_PRUNE,
@@ -187,7 +195,7 @@ static bool has_pure(const arguments *a) {
 }
 
 static void draw_target(crossing_options *o, const crossing_model *m) {
-    unsigned least = m->runs ? 35 : 0; /* of tiny models much is not quantized */
+    unsigned least = m->runs ? 35 : 0; /* in tiny models much is not quantized */
     o->target = true;
     if (chance(70)) {
         arguments_add(&o->before, "--target-bpw");

@@ -1,3 +1,10 @@
+/* Runs the command as a child process in a folder below the case's. The setting says what is to happen to it:
+ * an ISA level, faults by a preloaded library (tests/faults.c), a kill or a stop after so many microseconds,
+ * a power cut, a limit for files. What it prints goes to files beside the folders and is read from there.
+ * Every command line is logged in the form in which a shell would repeat it, for whoever looks into a
+ * failure. A run that hangs is ended by an alarm. For two runs at once, start_in stops the first one, and
+ * end_started lets it go on or kills it.
+ */
 #include "tests/crossing_run.h"
 
 #include <fcntl.h>
@@ -85,7 +92,8 @@ static void limit_files(uint64_t most) {
     if (most) setrlimit(RLIMIT_FSIZE, &limit);
 }
 
-/* In the child. What it says goes to files of its own, unless it is to be alone. */
+/* In the child: becomes the command. `mark` names the file for its messages; "": "stderr", and "stdout" for
+ * output. */
 static void become(const char *where, const setting *s, const arguments *a, const char *mark) {
     char *argv[128] = {command_path()}, number[32];
     int err = open(in_folder(folder, *mark ? mark : "stderr"), O_WRONLY | O_CREAT | O_TRUNC, 0666),
@@ -141,7 +149,7 @@ outcome run_in(const char *where, const setting *s, const arguments *a) {
 
 /* ---- faults ---- */
 
-/* What is preloaded would be into what stands in for the command. */
+/* Not where another program stands in for the command: the library would be preloaded into that one. */
 bool has_faults(void) {
 #ifdef GQ_FAULTS
     return !command_stands_in();

@@ -1,4 +1,11 @@
-/* Ways to do, disturb and take up again a job that runs a model. */
+/* Ways for jobs that run a model: calibrating, computing importance data, evaluating. Such jobs leave
+ * journals, checkpoints and measurements behind, from which a later run goes on, and these ways put them to
+ * the test: measurements of other options, damaged files, a refused run beside one that works or was killed,
+ * a run that fails again, an input that changes meanwhile. Either the bytes are the reference's in the end,
+ * or an error says so and nothing wrong has got an output's name. In half of the cases a target's
+ * measurements are removed first, so that jobs run with and without them. Ways of any job are in
+ * crossing_ways.c.
+ */
 #include "tests/crossing_runs_ways.h"
 
 #include <errno.h>
@@ -15,7 +22,7 @@
 
 /* ---- measurements that targets leave ---- */
 
-/* The file where this case's job keeps them, or NULL. Static buffer of in_folder. */
+/* Returns the file where this case's job keeps its measurements, or NULL. Static buffer of in_folder. */
 static const char *measures(void) {
     static const char *const names[] = {"in/whole.gguf.gquant-measure", "measures"};
     if (at.model.shards > 1) {
@@ -110,7 +117,7 @@ static void after_other_measurements(void) {
 
 static bool is_hidden_work(const char *name) { return name[0] == '.'; }
 
-/* Files of an unfinished run that may be damaged, with their paths. */
+/* Returns the paths of the files of an unfinished run that may be damaged. */
 static file_list unfinished_files(const char *where) {
     file_list all = files_in(in_folder(at.folder, where), NULL), found = {.n = 0};
     found.names = calloc(all.n + 2, sizeof *found.names);
@@ -122,7 +129,7 @@ static file_list unfinished_files(const char *where) {
     return found;
 }
 
-/* Where the run has been made to stop before its end and has left something. */
+/* Kills runs until one has left files, four at most. Returns these files; none where no run has left any. */
 static file_list leave_files(const char *where) {
     file_list files = {.n = 0};
     for (int tries = 0; tries < 4 && !files.n && !exists_output(in_folder(at.folder, where)); tries++) {
@@ -143,7 +150,7 @@ static void remove_hidden(const char *where) {
     files_free(&files);
 }
 
-/* Most often what a run goes on from. */
+/* Draws one of the files, most often the states that a run goes on from. */
 static const char *any_file(const file_list *files) {
     for (size_t i = 0; i < files->n; i++)
         if (strstr(files->names[i], ".gquant-states") && chance(40)) return files->names[i];
@@ -164,7 +171,7 @@ static void damaged(void) {
     }
     files_free(&files);
     if (!*how) return;
-    bool there = exists_output(in_folder(at.folder, where)); /* it was stopped behind its last step */
+    bool there = exists_output(in_folder(at.folder, where)); /* it was stopped after its last step */
     arguments a = all_words(&at.options, any_threads());
     if (there) arguments_add(&a, "--force");
     outcome o = run(where, (setting){.isa = any_level()}, a);
@@ -183,8 +190,8 @@ static void damaged(void) {
 
 /* ---- refused beside another ---- */
 
-/* Words that are refused, or a setting that forbids the work, before it is begun. *own: the job's own words.
- */
+/* Draws words that are refused, or a setting that forbids the work, before it begins. *own: they are the
+ * job's own words. */
 static arguments refused_words(setting *s, bool *own) {
     static const char *const more[][2] = {{"--memory", "1"},          {"--part", "0/2"},
                                           {"--tensor-type", "x"},     {"--prune-layers", "77"},
@@ -195,7 +202,7 @@ static arguments refused_words(setting *s, bool *own) {
     unsigned kind = (unsigned)below(100);
     *own = false;
     if (kind < 35) {
-        s->most_bytes = 6000 + below(30000); /* what is said has room */
+        s->most_bytes = 6000 + below(30000); /* its messages have room */
     } else if (kind < 45 && has_faults()) {
         s->fault = "flock:1+:11";
     } else if (kind < 55) {
@@ -210,7 +217,8 @@ static arguments refused_words(setting *s, bool *own) {
     return all_words(&at.options, any_threads());
 }
 
-/* What a refused run did to the files that were there. Where locking is made to fail a file may be new. */
+/* Returns what a refused run did to the files that were there. Where locking is made to fail, a file may be
+ * new. */
 static char *refusal_difference(const setting *s, const snapshot *before, const char *where) {
     const char *lost = snapshot_lost(before, in_folder(at.folder, where));
     char *text = NULL;
@@ -219,7 +227,7 @@ static char *refusal_difference(const setting *s, const snapshot *before, const 
     return text;
 }
 
-/* The first has been stopped at its work. */
+/* Refused beside a run that has been stopped at its work. */
 static void beside_a_running_one(const char *where) {
     setting first = any_stop(), second = {.isa = any_level()};
     arguments a = all_words(&at.options, any_threads());
@@ -245,7 +253,7 @@ static void beside_a_running_one(const char *where) {
     if (refused) same_folder(where);
 }
 
-/* The first has been killed. */
+/* Refused beside the files of a run that was killed. */
 static void beside_an_unfinished_one(const char *where) {
     setting second = {.isa = any_level()};
     bool own;

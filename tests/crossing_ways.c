@@ -1,4 +1,10 @@
-/* The ways in which a job may be done, and go wrong and be done after all. */
+/* Ways that any job knows: by other numbers of threads and ISA levels, in parts that are joined, killed or
+ * disturbed by faults and then done to the end, one output at a time, after an unfinished run of other
+ * options or of another input, over files that are in the way, from the uncut model, from a recipe of its own
+ * types. All must end with the bytes of the reference. The table at the end lists them with the condition
+ * under which they apply; a way that stands there twice is drawn twice as often. crossing_runs_ways.c builds
+ * on these ways and on the kills and stops that are drawn here.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,7 +19,8 @@
 #include "tests/crossing_ways.h"
 #include "tests/model.h"
 
-/* What a model makes of a text depends, in its last bits, on whether multiplying and adding is one step. */
+/* Whether a level gives the same bits as this processor's. A model that runs depends, in its last bits, on
+ * whether multiplying and adding is one step. */
 static bool is_same_arithmetic(const char *level) {
     bool fuses = strcmp(level, "x86-64-v2") != 0, own = strcmp(gq_isa(), "x86-64-v2") != 0;
     return !at.model.runs || fuses == own;
@@ -33,7 +40,7 @@ unsigned any_threads(void) {
     return 1 + (unsigned)below(chance(10) ? 40 : 5);
 }
 
-/* A run that may have been stopped anywhere, and now has to end well. */
+/* Runs the job once more, wherever earlier runs were stopped; it has to end well. */
 void replace_in(const char *where, setting s) {
     arguments a = all_words(&at.options, any_threads());
     arguments_add(&a, "--force");
@@ -178,7 +185,7 @@ void one_by_one(void) {
     same_folder(where);
 }
 
-/* Leave a run unfinished; with faults, one that only lacks its names. false: it has finished. */
+/* Leaves a run unfinished; with faults, one whose files only lack their names. False: it has finished. */
 bool leave_unfinished(const char *where, arguments a) {
     setting s = {.fault = "rename:1+:5"};
     if (at.model.runs && chance(50))
@@ -189,7 +196,7 @@ bool leave_unfinished(const char *where, arguments a) {
     return !exists_output(in_folder(at.folder, where));
 }
 
-/* What another run has left under the same names is not taken for one's own. */
+/* Checks that the job does not go on from what another run has left under the same names. */
 void not_mixed(const char *where, bool may_refuse) {
     outcome o = run(where, (setting){.isa = NULL}, all_words(&at.options, any_threads()));
     if (o.status == 0)
@@ -198,7 +205,7 @@ void not_mixed(const char *where, bool may_refuse) {
         fail_case("in %s: %s", where, o.text);
 }
 
-/* A run with one aspect drawn afresh. */
+/* After an unfinished run with one aspect drawn afresh. */
 void after_other_options(void) {
     const char *where = new_folder("another");
     crossing_options other;
@@ -216,7 +223,8 @@ void after_other_options(void) {
     if (leave_unfinished(where, a)) not_mixed(where, part);
 }
 
-/* The tensor's bytes, each changed a little, which leaves numbers finite. */
+/* Flips the lowest bit of every fourth byte of a tensor, which leaves numbers finite. same_age: the file
+ * keeps its modification time. */
 static void change_tensor(const model_tensor *t, const char *path, bool same_age) {
     int fd = open(path, O_RDWR);
     uint8_t *bytes = malloc(t->size);
@@ -229,7 +237,7 @@ static void change_tensor(const model_tensor *t, const char *path, bool same_age
     close(fd), free(bytes);
 }
 
-/* The input is another one now, of the same size and the same age. */
+/* After an unfinished run of another input of the same size and the same age. */
 void after_another_input(void) {
     const char *where = new_folder("changed"), *name = crossing_model_input(&at.model);
     model_source m = open_model(in_folder(in_folder(at.folder, "in"), name));
@@ -252,7 +260,8 @@ void change_input(void) {
     model_close(&m);
 }
 
-/* Cut into shards or not, the model is the same. */
+/* The shards of the reference, merged into one file, are the same as a copy of an output that was never
+ * split. */
 static void merged(void) {
     const char *whole = new_folder("whole"), *two[2] = {new_folder("merged"), new_folder("copied")};
     crossing_options other;

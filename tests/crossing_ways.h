@@ -24,25 +24,24 @@ void over_files(void);
 
 /* ---- parts of ways ---- */
 
-/* Of those that make the same bytes. */
+/* Draw an ISA level and a number of threads that make the same bytes as the reference. */
 const char *any_level(void);
 unsigned any_threads(void);
-/* The model is another one from now on. */
+/* Changes the model in in/, which is another one from now on. */
 void change_input(void);
-/* Something happens, as tests/faults.c calls it, at one of the reference's calls that change files or read
- * them. */
+/* Draws one of the reference's system calls on files, at which `what` happens, as tests/faults.c calls it. */
 setting at_any_call(const char *what);
-/* At a moment, or at a call, of a run like the reference's. */
+/* Draw a moment, or a system call, of a run like the reference's. */
 setting any_kill(void);
 setting late_kill(void); /* not at the beginning, where there is something to go on from */
 setting any_stop(void);  /* for start_in */
-/* A run that may have been stopped anywhere, and now has to end well. */
+/* Runs the job in a folder where earlier runs may have been stopped anywhere; it has to end well. */
 void finish_in(const char *where, setting s);
-/* The same where outputs are there, which it replaces. */
+/* The same with --force, where outputs are there. */
 void replace_in(const char *where, setting s);
-/* Leave a run unfinished; with faults, one that only lacks its names. false: it has finished. */
+/* Leaves a run unfinished; with faults, one whose files only lack their names. False: it has finished. */
 bool leave_unfinished(const char *where, arguments a);
-/* What another run has left under the same names is not taken for one's own. */
+/* Checks that the job does not go on from what another run has left. may_refuse: it may end with an error. */
 void not_mixed(const char *where, bool may_refuse);
 
 #endif

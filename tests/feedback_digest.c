@@ -9,7 +9,7 @@
 #include "codec/feedback.h"
 #include "tests/numbers.h"
 
-enum { COLUMNS = 512, STRIPS = 2, ROWS = 21, TILE = FEEDBACK_STRIP * FEEDBACK_STRIP };
+enum { COLUMNS = 512, STRIPS = 2, ROWS = 21, TILE = PASS_COLUMNS * PASS_COLUMNS };
 static float w[ROWS * COLUMNS], root[3 * TILE], diagonal[STRIPS * TILE], difference[STRIPS * STRIPS * TILE];
 static uint8_t blocks[ROWS * COLUMNS * 4];
 
@@ -19,11 +19,11 @@ static void make_moments(void) {
     fill_normal(w, ROWS * COLUMNS, 0.05f), fill_normal(root, 3 * TILE, 0.05f);
     fill_normal(diagonal, STRIPS * TILE, 0.01f), fill_normal(difference, STRIPS * STRIPS * TILE, 0.01f);
     for (size_t i = 0; i < COLUMNS; i++) {
-        size_t strip = i / FEEDBACK_STRIP, in_strip = i % FEEDBACK_STRIP;
-        float *row = root + feedback_triangle(strip) + i * FEEDBACK_STRIP;
+        size_t strip = i / PASS_COLUMNS, in_strip = i % PASS_COLUMNS;
+        float *row = root + feedback_triangle(strip) + i * PASS_COLUMNS;
         for (size_t j = 0; j < in_strip; j++) row[j] = 0;
         row[in_strip] = 1 + 0.3f * random_uniform();
-        diagonal[strip * TILE + in_strip * FEEDBACK_STRIP + in_strip] = 1;
+        diagonal[strip * TILE + in_strip * PASS_COLUMNS + in_strip] = 1;
     }
 }
 

@@ -1,3 +1,10 @@
+/* Small random models of every architecture that is run: a table of variants, at least one per architecture
+ * and more for its optional features, and the code that makes metadata and tensors of a row. Names, sizes and
+ * keys are spelled out here and not taken from forward/architectures.c, so that a slip there is not repeated
+ * in its tests. What a row leaves out is filled in by fill_in. Values come from a generator that is seeded
+ * with the variant's name. A matrix's values have a range that makes its outputs about as large as its
+ * inputs, times a gain.
+ */
 #include "tests/forward_models.h"
 
 #include <math.h>
@@ -275,8 +282,8 @@ uint32_t variant_id(size_t i) { return (uint32_t)((i * i * 7 + i * 31 + i / 3) %
 
 /* ---- metadata ---- */
 
-/* u: an integer, f: a number with a point, b: true and false, s: anything else; "u:text" wants one of them.
- */
+/* Sets a key to an integer (u), a number with a point (f), true or false (b), or a text (s), as `text` reads;
+ * "u:", "f:", "b:" or "s:" before it fixes the type. */
 static void set_one(model *m, const char *key, const char *text) {
     char type = text[0] && text[1] == ':' ? text[0] : 0;
     if (type) text += 2;

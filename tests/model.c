@@ -1,3 +1,9 @@
+/* Models made on the spot, and helpers to plan, run, open and compare them. A model is a gguf_header and the
+ * bytes of each tensor; model_write lays them out as a file. A tensor that is given no values gets ones that
+ * depend on nothing but its name, close to normal with a few outliers as real weights are, so a model is the
+ * same in every test that makes it. What must succeed is checked here: a failure of the library fails the
+ * test with its message, and tests need no checks of their own.
+ */
 #include "tests/model.h"
 
 #include <dirent.h>

@@ -34,6 +34,7 @@ typedef struct job {
 #define SHARDS_OF(name) \
     { name "-00001-of-00003.gguf", name "-00002-of-00003.gguf", name "-00003-of-00003.gguf" }
 
+enum { NEW_OUTPUTS = 2, JOINED_OUTPUTS = 5 };
 static const job jobs[] = {
     {"new shards", {"--keep-split", "Q4_0"}, {NULL}, false, 1, {SHARDS_OF("in-Q4_0")}},
     {"replaced shards",
@@ -55,6 +56,7 @@ static const job jobs[] = {
      false,
      2,
      {SHARDS_OF("in-Q4_0"), SHARDS_OF("in-Q8_0")}},
+    {"joined outputs", {"--force", "Q4_0", "Q8_0"}, {NULL}, true, 2, {{"in-Q4_0.gguf"}, {"in-Q8_0.gguf"}}},
     {"joined shards",
      {"--keep-split", "--force", "Q4_0"},
      {"--keep-split", "--tensor-type", "blk=Q8_0", "Q4_0"},
@@ -279,9 +281,84 @@ static void it_is_announced(void **state) {
     free(says);
     GQUANT_SAYS(0, "gets its name now", "--dry-run", "--keep-split", "--out-dir", own,
                 path("in-00001-of-00003.gguf"), "Q4_0");
-    GQUANT_SAYS(1, "joining them finishes", "--part", "1/2", "--keep-split", "--out-dir", own,
+    GQUANT_SAYS(1, "repeat the command that made them", "--part", "1/2", "--keep-split", "--out-dir", own,
                 path("in-00001-of-00003.gguf"), "Q4_0");
     remove_folder(own);
+}
+
+/* The command is refused, and says how names are given, but nothing that would lose the files. */
+static void says_how_to_finish(const job *j, const char *own, const char *option, const char *value,
+                               const char *how) {
+    char *says;
+    int status = run(j->words, own, option, value, &says);
+    if (status != 1 || !strstr(says, how) || strstr(says, "remove") || strstr(says, "nothing to join") ||
+        strstr(says, "goes on"))
+        fail_msg("%s, %s %s: status %d: %s", j->name, option ? option : "", value ? value : "", status, says);
+    free(says);
+}
+
+/* A killed run's files only lack their names, and the request is not the one that made them. */
+static void other_shares_are_told_how_to_finish(void **state) {
+    (void)state;
+    static const char whole[] = "repeat the command that made them, in one run and not in parts",
+                      joins[] = "joining them finishes it";
+    for (size_t parts = 0; parts < 2; parts++) {
+        const job *j = &jobs[parts ? JOINED_OUTPUTS : NEW_OUTPUTS];
+        const char *how = parts ? joins : whole;
+        char *own = temporary_folder(), *says;
+        run_parts(j, own);
+        assert_int_equal(run_with_fault(j, own, "rename:2:kill", &says), 128 + SIGKILL);
+        free(says);
+        says_how_to_finish(j, own, "--part", "1/2", how);
+        says_how_to_finish(j, own, "--part", "1/3", how);
+        says_how_to_finish(j, own, parts ? NULL : "--join", NULL, how);
+        assert_int_equal(run_job(j, own, NULL), 0);
+        assert_int_equal(count_files(own), 2);
+        remove_folder(own);
+    }
+}
+
+/* What a message says to do is done, and the files are made. */
+static void run_parts_again(const job *j, const char *own) {
+    char *wanted = temporary_folder(), *says;
+    run_parts(j, wanted);
+    assert_int_equal(run_job(j, wanted, NULL), 0);
+    assert_int_equal(unlink(in_folder(own, ".in-Q4_0.gguf.gquant-names")), 0);
+    assert_int_equal(run_job(j, own, &says), 1);
+    if (!strstr(says, "run all parts again") || strstr(says, "not been started")) fail_msg("%s", says);
+    free(says);
+    run_parts(j, own);
+    assert_int_equal(run_job(j, own, NULL), 0);
+    assert_same_file(in_folder(own, "in-Q4_0.gguf"), in_folder(wanted, "in-Q4_0.gguf"));
+    assert_same_file(in_folder(own, "in-Q8_0.gguf"), in_folder(wanted, "in-Q8_0.gguf"));
+    assert_int_equal(count_files(own), 2);
+    remove_folder(wanted);
+}
+
+/* All is whole, but one part's journal is of no use any more: at its head, in a slot, or it is gone. */
+static void a_damaged_journal_of_a_part(void **state) {
+    (void)state;
+    const job *j = &jobs[JOINED_OUTPUTS];
+    for (int way = 0; way < 3; way++) {
+        char *own = temporary_folder(), *says;
+        run_parts(j, own);
+        assert_int_equal(run_with_fault(j, own, "rename:2:kill", &says), 128 + SIGKILL);
+        free(says);
+        const char *journal = in_folder(own, ".in-Q4_0.gguf.gquant-journal-2-of-2");
+        size_t n;
+        uint8_t *bytes = read_whole(journal, &n);
+        bytes[way ? n - 20 : 20] ^= 1;
+        if (way < 2) write_whole(journal, bytes, n);
+        if (way == 2) assert_int_equal(unlink(journal), 0);
+        free(bytes);
+        assert_int_equal(run_job(j, own, &says), 1);
+        if (!strstr(says, "to start afresh remove") || !strstr(says, "and run all parts again") ||
+            strstr(says, "goes on"))
+            fail_msg("way %d: %s", way, says);
+        free(says);
+        run_parts_again(j, own);
+        remove_folder(own);
+    }
 }
 
 /* Another plan for the same names neither gets the finished files for its own nor leaves the record behind.
@@ -383,6 +460,8 @@ int main(void) {
         cmocka_unit_test(every_call_may_be_the_last),
         cmocka_unit_test(what_is_written_is_not_written_again),
         cmocka_unit_test(it_is_announced),
+        cmocka_unit_test(other_shares_are_told_how_to_finish),
+        cmocka_unit_test(a_damaged_journal_of_a_part),
         cmocka_unit_test(another_plan_starts_afresh),
         cmocka_unit_test(records_that_are_not_true),
         cmocka_unit_test(a_damaged_journal_of_whole_files),

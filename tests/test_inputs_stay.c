@@ -146,6 +146,70 @@ static void names_that_are_made_up(void **state) {
     free(model_);
 }
 
+/* Puts a copy of an input under the name, runs the command with an option that reads it, and checks that the
+ * message has `mention` and that nothing but an output has changed. Returns the exit status. */
+static int run_with_input_named(const char *name, const char *option, const char *mention,
+                                const char *const *words) {
+    const char *argv[16] = {NULL}, *from = strstr(option, "file") ? "recipe" : "text";
+    char *copies[16] = {NULL}, *err, *hidden = strdup(path(name));
+    size_t n, now, k = 1;
+    uint8_t *before = read_whole(path(from), &n);
+    write_whole(hidden, before, n);
+    argv[k++] = option, argv[k++] = hidden;
+    if (!strstr(option, "file")) argv[k++] = "--context", argv[k++] = "16";
+    for (size_t i = 0; words[i]; i++)
+        argv[k++] = copies[i] = strdup(*words[i] == '@' ? path(words[i] + 1) : words[i]);
+    int status = run_command(argv, NULL, &err);
+    if (!strstr(err, mention)) fail_msg("%s %s: status %d: %s", option, name, status, err);
+    uint8_t *after = exists(hidden) ? read_whole(hidden, &now) : NULL;
+    if (!after || n != now || memcmp(before, after, n) != 0)
+        fail_msg("%s %s was destroyed: status %d: %s", option, name, status, err);
+    assert_int_equal(unlink(hidden), 0);
+    for (size_t i = 0; i < 16; i++) free(copies[i]);
+    free(before), free(after), free(hidden), free(err);
+    return status;
+}
+#define RUN_WITH_INPUT_NAMED(name, option, mention, ...) \
+    run_with_input_named(name, option, mention, (const char *const[]){__VA_ARGS__, NULL})
+
+static const char *const reading_options[] = {"--evaluate", "--tensor-type-file", "--calibrate"};
+
+/* Names that the run gives to files of its own beside an output. */
+static void names_beside_an_output(void **state) {
+    (void)state;
+    static const char *const names[] = {".o.gguf.gquant", ".o.gguf.gquant-journal", ".o.gguf.gquant-names",
+                                        ".o.gguf.gquant-journal-1-of-2"};
+    static const char mention[] = "is one of the inputs, and has the name of a file that is made beside";
+    for (size_t o = 0; o < 3; o++)
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            assert_int_equal(RUN_WITH_INPUT_NAMED(names[i], reading_options[o], mention, "--force",
+                                                  "@model.gguf", "@o.gguf", "Q8_0"),
+                             1);
+            check_inputs(names[i]);
+        }
+    char *text = strdup(path("text"));
+    assert_int_equal(RUN_WITH_INPUT_NAMED(".o.gguf.gquant-states", "--tensor-type-file", mention, "--force",
+                                          "--calibrate", text, "--context", "16", "@model.gguf", "@o.gguf",
+                                          "Q8_0"),
+                     1);
+    check_inputs("states");
+    free(text);
+}
+
+/* Measurements go beside the model, through a hidden name; where one of both is an input's they are not kept.
+ */
+static void names_of_measurements(void **state) {
+    (void)state;
+    static const char *const names[] = {"model.gguf.gquant-measure", ".model.gguf.gquant-measure.gquant-new"};
+    for (size_t o = 0; o < 2; o++)
+        for (size_t i = 0; i < 2; i++) {
+            assert_int_equal(RUN_WITH_INPUT_NAMED(names[i], reading_options[o], "measurements are not kept",
+                                                  "--dry-run", "--target-bpw", "8", "@model.gguf", "@o.gguf"),
+                             0);
+            check_inputs(names[i]);
+        }
+}
+
 /* Files have a hidden name until they are whole, and what lies there is taken for a killed run's. */
 static void hidden_names_of_small_files(void **state) {
     (void)state;
@@ -262,6 +326,8 @@ int main(void) {
         cmocka_unit_test(quantizing),
         cmocka_unit_test(measurements_beside_the_model),
         cmocka_unit_test(names_that_are_made_up),
+        cmocka_unit_test(names_beside_an_output),
+        cmocka_unit_test(names_of_measurements),
         cmocka_unit_test(hidden_names_of_small_files),
         cmocka_unit_test(making_importance_data),
         cmocka_unit_test(merging_and_converting),

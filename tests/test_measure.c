@@ -132,9 +132,9 @@ static void a_folder_that_takes_no_file_is_no_failure(void **state) {
     assert_int_equal(count_files(folder), files); /* nothing half-written is left */
 }
 
-/* A folder in which nobody, not even root, can make a file. */
-/* A run that was killed right before the measurements got their name. */
-static void what_a_killed_run_has_left_goes(void **state) {
+/* A run that was killed right before the measurements got their name: what it has left goes when measurements
+ * are written again. A plan that writes none removes nothing. */
+static void what_a_killed_run_has_left_goes_at_the_next_write(void **state) {
     (void)state;
     char *left = strdup(path(".in.gguf.gquant-measure.gquant-new"));
     gq_options o = options_for(out);
@@ -144,6 +144,10 @@ static void what_a_killed_run_has_left_goes(void **state) {
     write_whole(left, "half", 4);
     gq_plan_free(plan_for(o, &measured));
     assert_false(measured);
+    assert_true(exists(left));
+    remove(kept());
+    gq_plan_free(plan_for(o, &measured));
+    assert_true(measured);
     assert_false(exists(left));
     /* But for an input of that name. */
     o.imatrix = left;
@@ -155,6 +159,7 @@ static void what_a_killed_run_has_left_goes(void **state) {
     free(left);
 }
 
+/* A folder in which nobody, not even root, can make a file. */
 static void a_read_only_folder_is_no_failure(void **state) {
     (void)state;
     bool measured;
@@ -269,7 +274,7 @@ int main(void) {
         cmocka_unit_test(hostile_measurements_do_no_harm),
         cmocka_unit_test(impossible_numbers_are_measured_again),
         cmocka_unit_test(a_folder_that_takes_no_file_is_no_failure),
-        cmocka_unit_test(what_a_killed_run_has_left_goes),
+        cmocka_unit_test(what_a_killed_run_has_left_goes_at_the_next_write),
         cmocka_unit_test(a_read_only_folder_is_no_failure),
         cmocka_unit_test(a_dry_run_measures_for_the_run),
         cmocka_unit_test(another_place_or_none),

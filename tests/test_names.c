@@ -211,6 +211,52 @@ static void importance_named_like_temporaries_stays(void **state) {
     }
 }
 
+/* What else the caller reads, by the list in which he says so. */
+static void other_inputs_named_like_temporaries_stay(void **state) {
+    (void)state;
+    static const char *const names[] = {".out.gguf.gquant",
+                                        ".out.gguf.gquant-journal",
+                                        ".out.gguf.gquant-journal-1-of-2",
+                                        ".out.gguf.gquant-names",
+                                        "out.gguf",
+                                        "in.gguf.gquant-measure"};
+    enum { NAMES = sizeof names / sizeof *names };
+    for (size_t i = 0; i < NAMES; i++) {
+        bool measured = i == NAMES - 1;
+        gq_output out = {.path = path("out.gguf"), .filetype = measured ? NULL : "Q8_0"};
+        gq_options o = options_for(&out);
+        const char *others[] = {"not there", path(names[i])};
+        write_whole(others[1], "theirs", 6);
+        o.other_inputs = (gq_list){others, 2}, o.force = true;
+        if (measured) {
+            out.target.bpw = 5;
+            assert_true(announced(&o, "is one of the inputs"));
+        } else {
+            assert_non_null(strstr(failure(&o), "is one of the inputs"));
+        }
+        size_t n;
+        char *after = (char *)read_whole(path(names[i]), &n);
+        assert_string_equal(after, "theirs");
+        free(after);
+        assert_int_equal(unlink(path(names[i])), 0);
+    }
+}
+
+/* Nor are measurements lost that a plan keeps under such a name, or under an output's. */
+static void measurements_named_like_temporaries_stay(void **state) {
+    (void)state;
+    static const char *const names[] = {".out.gguf.gquant", ".out.gguf.gquant-journal",
+                                        ".out.gguf.gquant-names", "out.gguf"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        gq_output out = {.path = path("out.gguf"), .target.bpw = 5};
+        gq_options o = options_for(&out);
+        o.measure_file = path(names[i]), o.force = true;
+        assert_non_null(strstr(failure(&o), "is one of the inputs"));
+        assert_true(exists(path(names[i])));
+        assert_int_equal(unlink(path(names[i])), 0);
+    }
+}
+
 static void outputs_named_like_temporaries_of_others(void **state) {
     (void)state;
     static const char *const names[] = {".b.gguf.gquant", ".b.gguf.gquant-journal",
@@ -233,6 +279,8 @@ int main(void) {
         cmocka_unit_test(long_names_of_shards),
         cmocka_unit_test(inputs_named_like_temporaries_stay),
         cmocka_unit_test(importance_named_like_temporaries_stays),
+        cmocka_unit_test(other_inputs_named_like_temporaries_stay),
+        cmocka_unit_test(measurements_named_like_temporaries_stay),
         cmocka_unit_test(outputs_named_like_temporaries_of_others),
     };
     return cmocka_run_group_tests(tests, set_up, folder_remove);

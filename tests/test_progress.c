@@ -78,7 +78,7 @@ static void rates_are_of_this_run(void **state) {
                        .bytes_resumed = 800 << 20,
                        .weights_resumed = 400000000,
                        .seconds_resumed = 4};
-    char text[PROGRESS_ROOM];
+    char text[PROGRESS_LINE_BYTES];
     assert_string_equal(progress_text(text, &now, 0),
                         " 90 %  of 1000 MiB  50.0 MiB/s  25.0 M weights/s  2.0 s left");
     assert_int_equal(strlen(progress_text(text, &now, 40)), 39);
@@ -88,7 +88,7 @@ static void rates_are_of_this_run(void **state) {
     assert_string_equal(progress_text(text, &now, 0), " 80 %  of 1000 MiB  0 bytes/s  0 weights/s  ? left");
     assert_true(progress_weights(&now) == 0);
     now = (gq_progress){.bytes_done = UINT64_MAX, .bytes_total = UINT64_MAX, .weights_done = UINT64_MAX};
-    assert_true(strlen(progress_text(text, &now, 1000)) < PROGRESS_ROOM);
+    assert_true(strlen(progress_text(text, &now, 1000)) < PROGRESS_LINE_BYTES);
 }
 
 static void comparing_takes_a_copy(void **state) {

@@ -9,7 +9,6 @@
 #include "codec/simd/kernels.h"
 
 enum {
-    PASS_COLUMNS = FEEDBACK_STRIP,         /* of a strip */
     PASS_TURNED_COLUMNS = FEEDBACK_TURNED, /* from a row of the turned tile to the next */
     SLICE_COLUMNS = 32,                    /* of a slice; a strip is a number of slices */
     MOST_GROUP = 8                         /* columns that are rounded together, at most */

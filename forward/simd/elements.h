@@ -39,7 +39,7 @@ typedef struct softmax_task {
 typedef struct element_kernels {
     void (*norm)(const norm_task *t);
     void (*softmax)(const softmax_task *t);
-    void (*activate)(activation act, float *x, size_t n);                /* x = act(x) */
+    void (*activate)(activation act, float *x, size_t n);                /* x = act(x), n floats */
     void (*gate)(activation act, float *gate, const float *x, size_t n); /* gate = act(gate) x */
     void (*sigmoid)(float *x, size_t n);
     void (*cap)(float *x, float cap, size_t n); /* x = cap tanh(x / cap) */

@@ -99,7 +99,7 @@ class gq_options(Request):
         ("prune_layers", c_char_p), ("keep_split", c_bool), ("split_max_size", c_uint64), ("imatrix_path", c_bool),
         ("part", c_uint32), ("parts", c_uint32), ("join", c_bool), ("dry_run", c_bool), ("measure_file", c_char_p),
         ("callbacks", POINTER(gq_callbacks)), ("sync_ms", c_uint32), ("calibration", POINTER(gq_calibration)),
-        ("transpose", gq_list),
+        ("transpose", gq_list), ("other_inputs", gq_list),
     ]
 
 

@@ -61,7 +61,7 @@ static bool array_check(array *a, uint32_t type, uint64_t rows, uint64_t cols, s
     a->rows = (size_t)rows, a->cols = (size_t)cols;
     a->row_bytes = a->cols / a->type->block_elements * a->type->block_bytes;
     /* Pieces are whole batches: an encoder takes as long for a single row as for a batch. */
-    size_t batches = STRIP / CODEC_MOST_LANES / a->cols;
+    size_t batches = STRIP_ELEMENTS / CODEC_MOST_LANES / a->cols;
     a->rows_of_piece = CODEC_MOST_LANES * (batches ? batches : 1);
     return true;
 }
@@ -74,11 +74,11 @@ static size_t rows_from(const array *a, size_t row) {
     return a->rows - row < a->rows_of_piece ? a->rows - row : a->rows_of_piece;
 }
 
-static bool run_pieces(array *a, int threads, size_t room, const gq_callbacks *callbacks,
+static bool run_pieces(array *a, int threads, size_t scratch, const gq_callbacks *callbacks,
                        bool (*work)(void *array, work_piece *p, gq_error *e), gq_error *e) {
     schedule s;
     const schedule_job job = {.end = array_pieces(a), .work = work, .arg = a};
-    if (!schedule_start(&s, threads, room, callbacks, e)) return false;
+    if (!schedule_start(&s, threads, scratch, callbacks, e)) return false;
     s.progress.bytes_total = (uint64_t)a->rows * a->row_bytes;
     bool ok = schedule_run(&s, &job, e);
     schedule_end(&s);
@@ -113,8 +113,8 @@ static bool array_encode_piece(void *arg, work_piece *p, gq_error *e) {
     uint8_t *to = a->to + row * a->row_bytes;
     codec_error *sum = &a->errors[p->number];
     if (bad == n)
-        bad = a->feedback.moments ? feedback_encode(&a->feedback, x, rows, to, p->room, sum)
-                                  : strip_encode(&a->encoder, x, rows, a->cols, to, p->room, sum);
+        bad = a->feedback.moments ? feedback_encode(&a->feedback, x, rows, to, p->scratch, sum)
+                                  : strip_encode(&a->encoder, x, rows, a->cols, to, p->scratch, sum);
     note_done(a, p, rows);
     return bad == n || fail_weight(a, row * a->cols + bad, e);
 }
@@ -139,10 +139,11 @@ static void array_sum_loss(const array *a, gq_loss *loss) {
 }
 
 static bool encode_pieces(array *a, int threads, const gq_callbacks *callbacks, gq_loss *loss, gq_error *e) {
-    size_t room = a->feedback.moments ? feedback_encoder_room(&a->feedback) : sizeof(float) * STRIP;
+    size_t scratch =
+        a->feedback.moments ? feedback_encoder_scratch_bytes(&a->feedback) : sizeof(float) * STRIP_ELEMENTS;
     a->errors = calloc(array_pieces(a) + 1, sizeof *a->errors);
     if (!a->errors) return gq_fail_memory(e, array_pieces(a) * sizeof *a->errors);
-    bool ok = run_pieces(a, threads, room, callbacks, array_encode_piece, e);
+    bool ok = run_pieces(a, threads, scratch, callbacks, array_encode_piece, e);
     if (ok && loss) array_sum_loss(a, loss);
     free(a->errors);
     return ok;
@@ -226,10 +227,10 @@ bool gq_dot(uint32_t type, uint64_t rows, uint64_t cols, const void *blocks, siz
         if (!(fabsf(x[i]) < 0x1p100f))
             return gq_fail_usage(e, "element %zu of the vector is %g; it must be finite and below 2^100", i,
                                  (double)x[i]);
-    float *room = malloc(sizeof *room * codec_vector_floats(a.cols));
-    if (!room) return gq_fail_memory(e, sizeof *room * codec_vector_floats(a.cols));
-    a.blocks = blocks, a.out = out, a.vector = codec_vector_make(x, a.cols, room);
+    float *scratch = malloc(sizeof *scratch * codec_vector_floats(a.cols));
+    if (!scratch) return gq_fail_memory(e, sizeof *scratch * codec_vector_floats(a.cols));
+    a.blocks = blocks, a.out = out, a.vector = codec_vector_make(x, a.cols, scratch);
     bool ok = run_pieces(&a, threads, 64, NULL, multiply_piece, e);
-    free(room);
+    free(scratch);
     return ok;
 }

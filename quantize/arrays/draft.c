@@ -19,7 +19,7 @@
 struct gq_draft {
     gguf_header *header;
     file_piece *data; /* per tensor */
-    size_t n, room;
+    size_t n, capacity;
 };
 
 gq_draft *gq_draft_new(gq_error *e) {
@@ -94,11 +94,11 @@ static uint32_t value_bytes(uint32_t type, const gq_value *v, uint8_t bytes[8]) 
 typedef struct raw {
     uint8_t *bytes;
     uint64_t n;
-    size_t room;
+    size_t capacity;
 } raw;
 
 static bool raw_add(raw *r, const void *bytes, uint64_t n, gq_error *e) {
-    if (!memory_grow(&r->bytes, &r->room, plus(r->n, n), 1, e)) return false;
+    if (!memory_grow(&r->bytes, &r->capacity, plus(r->n, n), 1, e)) return false;
     if (n) memcpy(r->bytes + r->n, bytes, n);
     r->n += n;
     return true;
@@ -158,7 +158,7 @@ bool gq_draft_add(gq_draft *d, const char *name, uint32_t n_dims, const uint64_t
     if (t.size != bytes)
         return gq_fail_usage(e, "tensor '%.200s': takes %llu bytes as %s, and there are %zu", name,
                              (unsigned long long)t.size, t.type->name, bytes);
-    if (!memory_grow(&d->data, &d->room, d->n + 1, sizeof *d->data, e)) return false;
+    if (!memory_grow(&d->data, &d->capacity, d->n + 1, sizeof *d->data, e)) return false;
     if (!gguf_header_add_shaped(d->header, name, n_dims, t.ne, t.type, e)) return false;
     d->data[d->n++] = (file_piece){data, bytes};
     return true;

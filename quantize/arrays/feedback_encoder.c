@@ -98,7 +98,7 @@ typedef struct encoder_scratch {
 } encoder_scratch;
 
 /* Lays out a thread's scratch and returns its size. */
-static size_t place_in(const feedback_encoder *f, uint8_t *room, encoder_scratch *p) {
+static size_t place_in(const feedback_encoder *f, uint8_t *scratch, encoder_scratch *p) {
     size_t n = FEEDBACK_ROWS * f->columns, at = 0;
     const struct {
         void *to;
@@ -106,18 +106,18 @@ static size_t place_in(const feedback_encoder *f, uint8_t *room, encoder_scratch
     } parts[] = {
         {&p->pass, feedback_bytes(f->search.kernels, f->search.type->id, f->columns)},
         {&p->fed, gguf_type_bytes(f->search.type, n)},
-        {&p->decoded, sizeof(float) * (n < STRIP ? STRIP : n)},
+        {&p->decoded, sizeof(float) * (n < STRIP_ELEMENTS ? STRIP_ELEMENTS : n)},
         {&p->lost, sizeof(float) * n},
-        {&p->answer, sizeof(float) * FEEDBACK_ROWS * FEEDBACK_STRIP},
+        {&p->answer, sizeof(float) * FEEDBACK_ROWS * PASS_COLUMNS},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; at += (parts[i++].bytes + 63) / 64 * 64) {
-        uint8_t *here = room ? room + at : NULL;
+        uint8_t *here = scratch ? scratch + at : NULL;
         memcpy(parts[i].to, &here, sizeof here);
     }
     return at;
 }
 
-size_t feedback_encoder_room(const feedback_encoder *f) {
+size_t feedback_encoder_scratch_bytes(const feedback_encoder *f) {
     encoder_scratch p;
     return place_in(f, NULL, &p);
 }
@@ -148,10 +148,10 @@ static void encoder_multiply_panels(const feedback_encoder *f, const encoder_scr
                                    .row_step = f->columns,
                                    .column_step = 1,
                                    .x = p->lost + (i * f->columns + column) * k->panel,
-                                   .y = p->answer + i * FEEDBACK_STRIP * k->panel,
+                                   .y = p->answer + i * PASS_COLUMNS * k->panel,
                                    .y_stride = k->panel,
-                                   .rows = rows < FEEDBACK_STRIP ? rows : FEEDBACK_STRIP,
-                                   .columns = columns < FEEDBACK_STRIP ? columns : FEEDBACK_STRIP,
+                                   .rows = rows < PASS_COLUMNS ? rows : PASS_COLUMNS,
+                                   .columns = columns < PASS_COLUMNS ? columns : PASS_COLUMNS,
                                    .tokens = k->panel,
                                    .add = add});
 }
@@ -160,10 +160,10 @@ static void encoder_add_errors(const feedback_encoder *f, const encoder_scratch 
                                size_t first, double factor, double *of_row) {
     size_t panel = f->search.kernels->matmul->panel, rows = f->columns - first;
     for (size_t i = 0; i < panels; i++)
-        for (size_t c = 0; c < (rows < FEEDBACK_STRIP ? rows : FEEDBACK_STRIP); c++)
+        for (size_t c = 0; c < (rows < PASS_COLUMNS ? rows : PASS_COLUMNS); c++)
             for (size_t lane = 0; lane < panel; lane++)
                 of_row[i * panel + lane] += factor *
-                                            (double)p->answer[(i * FEEDBACK_STRIP + c) * panel + lane] *
+                                            (double)p->answer[(i * PASS_COLUMNS + c) * panel + lane] *
                                             (double)p->lost[(i * f->columns + first + c) * panel + lane];
 }
 
@@ -174,8 +174,8 @@ static void encoder_measure_errors(const feedback_encoder *f, const encoder_scra
     size_t panel = f->search.kernels->matmul->panel, panels = (rows + panel - 1) / panel;
     pack_lost(f, x, decoded, rows, p->lost);
     memset(of_row, 0, sizeof *of_row * FEEDBACK_ROWS);
-    for (size_t first = 0; first < f->columns; first += FEEDBACK_STRIP) {
-        for (size_t column = 0; column < first; column += FEEDBACK_STRIP)
+    for (size_t first = 0; first < f->columns; first += PASS_COLUMNS) {
+        for (size_t column = 0; column < first; column += PASS_COLUMNS)
             encoder_multiply_panels(f, p, panels, first, column, column > 0);
         if (first > 0) encoder_add_errors(f, p, panels, first, 2, of_row);
         encoder_multiply_panels(f, p, panels, first, first, false);
@@ -206,7 +206,7 @@ static void encoder_feed_rows(const feedback_encoder *f, const encoder_scratch *
                    x, rows, p->fed, &sums);
 }
 
-size_t feedback_encode(const feedback_encoder *f, const float *x, size_t rows, uint8_t *blocks, void *room,
+size_t feedback_encode(const feedback_encoder *f, const float *x, size_t rows, uint8_t *blocks, void *scratch,
                        codec_error *sum) {
     const size_t row_bytes = gguf_type_bytes(f->search.type, f->columns);
     double power[FEEDBACK_ROWS], searched[FEEDBACK_ROWS], fed[FEEDBACK_ROWS];
@@ -214,7 +214,7 @@ size_t feedback_encode(const feedback_encoder *f, const float *x, size_t rows, u
     codec_error of_search = {0};
     strip_encoder plain = f->search;
     encoder_scratch p;
-    place_in(f, room, &p);
+    place_in(f, scratch, &p);
     size_t bad = strip_encode(&f->search, x, rows, f->columns, blocks, p.decoded, &of_search);
     if (bad < rows * f->columns) return bad;
     encoder_feed_rows(f, &p, x, rows);

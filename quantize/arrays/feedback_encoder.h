@@ -22,10 +22,10 @@ bool feedback_encoder_open(feedback_encoder *f, strip_encoder with, const float 
                            moments_settings settings, int threads, gq_error *e);
 void feedback_encoder_close(feedback_encoder *f);
 /* Returns the bytes of scratch that feedback_encode needs: aligned to 64, one for each thread. */
-size_t feedback_encoder_room(const feedback_encoder *f);
+size_t feedback_encoder_scratch_bytes(const feedback_encoder *f);
 /* Does what strip_encode does, for up to FEEDBACK_ROWS rows. The weighted sums are under H: wx2 of w H w^T
- * for each row w, we2 of the same for its error. room: the thread's scratch. */
-size_t feedback_encode(const feedback_encoder *f, const float *x, size_t rows, uint8_t *blocks, void *room,
+ * for each row w, we2 of the same for its error. scratch: the thread's. */
+size_t feedback_encode(const feedback_encoder *f, const float *x, size_t rows, uint8_t *blocks, void *scratch,
                        codec_error *sum);
 
 #endif

@@ -9,7 +9,7 @@
 enum { PIECE = 1 << 20 };
 
 bool record_add(calibrate_record *r, const calibrate_entry *entry, gq_error *e) {
-    if (!memory_grow(&r->entries, &r->room, r->n + 1, sizeof *r->entries, e)) return false;
+    if (!memory_grow(&r->entries, &r->capacity, r->n + 1, sizeof *r->entries, e)) return false;
     r->entries[r->n++] = *entry;
     return true;
 }

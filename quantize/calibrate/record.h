@@ -14,7 +14,7 @@ typedef struct calibrate_entry {
 } calibrate_entry;
 
 typedef struct calibrate_record {
-    size_t n, room;
+    size_t n, capacity;
     calibrate_entry *entries;
 } calibrate_record;
 

@@ -29,7 +29,7 @@ const char *round_reason_text(round_reason r) {
     return texts[r];
 }
 
-/* ---- scratch ---- */
+/* ---- memory ---- */
 
 typedef struct rows {
     const round_task *task;
@@ -39,8 +39,8 @@ typedef struct rows {
     threads_pool *pool;
     uint8_t *raw, *calibrated, *searched;
     float *x;
-    uint8_t *rooms; /* scratch of codec_feedback, `room` bytes per thread */
-    size_t room;
+    uint8_t *scratches; /* of codec_feedback, scratch_bytes for each thread */
+    size_t scratch_bytes;
     /* the rows at hand */
     uint64_t first;
     size_t n;
@@ -55,15 +55,15 @@ static size_t rows_at_once(const model_tensor *t) {
 static void lay_out_rows(rows *r, size_t threads, memory_ledger *l) {
     uint64_t n = times(r->most, r->columns), from = gguf_type_bytes(r->from, n),
              to = gguf_type_bytes(r->to, n);
-    r->room =
+    r->scratch_bytes =
         round_up(feedback_most_bytes(r->columns), 64); /* of any type: the count depends on no processor */
     r->raw = memory_take(l, 1, from), r->x = memory_take(l, n, sizeof *r->x);
     r->calibrated = memory_take(l, 1, to), r->searched = memory_take(l, 1, to);
-    r->rooms = memory_take(l, threads, r->room);
+    r->scratches = memory_take(l, threads, r->scratch_bytes);
 }
 
 static void rows_free(rows *r) {
-    free(r->raw), free(r->calibrated), free(r->searched), free(r->x), free(r->rooms);
+    free(r->raw), free(r->calibrated), free(r->searched), free(r->x), free(r->scratches);
 }
 
 uint64_t round_bytes(const model_tensor *tensor, const gguf_type *to, int threads) {
@@ -154,7 +154,7 @@ static void calibrate_group(void *data, size_t i, int thread) {
                           .moments = f->runs,
                           .n_moments = f->n_runs,
                           .columns = r->columns,
-                          .scratch = r->rooms + r->room * (size_t)thread};
+                          .scratch = r->scratches + r->scratch_bytes * (size_t)thread};
     codec_feedback(&task, r->x + row * r->columns, rows_of_group(r, row),
                    g->blocks + row * gguf_type_bytes(r->to, r->columns), &sums);
     atomic_fetch_add(&g->codes, sums.codes), atomic_fetch_add(&g->ends, sums.ends);

@@ -16,8 +16,8 @@ typedef struct __attribute__((packed)) calibration_settings {
     float damp, shrink, correction; /* of moments_settings */
     uint64_t windows, context;      /* of the text */
     uint64_t sweeps;                /* of descent: 2 with effort best, else 0 */
-    uint64_t width;      /* of moments' blocks, at most: a multiple of FEEDBACK_STRIP; SIZE_MAX: whole rows */
-    uint64_t held_every; /* of windows_held */
+    uint64_t width;       /* of moments' blocks, at most: a multiple of PASS_COLUMNS; SIZE_MAX: whole rows */
+    uint64_t held_every;  /* of windows_held */
     uint64_t expert_held; /* EXPERT_HELD_TOKENS */
     uint64_t fused;       /* this processor multiplies and adds in one step */
     uint64_t ids;         /* checksum of the text's tokens */

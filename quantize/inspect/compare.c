@@ -174,24 +174,24 @@ typedef struct comparison_job {
     pairing *pairs; /* one for each copy that has the tensor */
 } comparison_job;
 
-typedef struct compare_room {
+typedef struct compare_scratch {
     strip_pair strips;
-    float decoded[STRIP]; /* scratch to read what is stored transposed */
-} compare_room;
+    float decoded[STRIP_ELEMENTS]; /* to read what is stored transposed */
+} compare_scratch;
 
 /* Measures the error of a piece. A piece may begin and end anywhere, while importance begins anew with each
  * row. */
-static void measure_strips(const comparison_job *p, uint64_t first, size_t n, const strip_pair *room,
+static void measure_strips(const comparison_job *p, uint64_t first, size_t n, const strip_pair *scratch,
                            codec_error *sum) {
     if (!p->inputs.columns) {
-        p->c->kernels->measure(room->decoded[0], room->decoded[1], 1, n, NULL, sum);
+        p->c->kernels->measure(scratch->decoded[0], scratch->decoded[1], 1, n, NULL, sum);
         return;
     }
     for (size_t at = 0; at < n;) {
         strip s = strip_from(p->tensor->ne, first + at, first + n);
         codec_importance importance = strip_importance(&s, &p->inputs);
-        p->c->kernels->measure(room->decoded[0] + at, room->decoded[1] + at, s.rows, s.cols, &importance,
-                               sum);
+        p->c->kernels->measure(scratch->decoded[0] + at, scratch->decoded[1] + at, s.rows, s.cols,
+                               &importance, sum);
         at += s.rows * s.cols;
     }
 }
@@ -204,25 +204,25 @@ static void count_piece(const comparison_job *j, work_piece *p, uint64_t weights
 /* Each strip of the original is read and decoded once, then compared with every copy's. */
 static bool comparison_measure_piece(void *arg, work_piece *p, gq_error *e) {
     const comparison_job *j = arg;
-    strip_pair *room = p->room;
+    strip_pair *scratch = p->scratch;
     const gguf_type *type = j->tensor->type;
     uint64_t elements = shape_elements(j->tensor->ne), first = p->number * STRIP_PIECE,
              end = elements - first < STRIP_PIECE ? elements : first + STRIP_PIECE;
-    for (uint64_t at = first; at < end; at += STRIP) {
-        size_t n = end - at < STRIP ? (size_t)(end - at) : STRIP;
-        if (!strip_read_decoded(j->c->kernels, &j->c->original.model, j->tensor, at, n, room->stored[0],
-                                room->decoded[0], e))
+    for (uint64_t at = first; at < end; at += STRIP_ELEMENTS) {
+        size_t n = end - at < STRIP_ELEMENTS ? (size_t)(end - at) : STRIP_ELEMENTS;
+        if (!strip_read_decoded(j->c->kernels, &j->c->original.model, j->tensor, at, n, scratch->stored[0],
+                                scratch->decoded[0], e))
             return false;
         for (size_t i = 0; i < j->n; i++) {
             const pairing *of = &j->pairs[i];
             struct piece_sum *sum = &of->pieces[p->number];
-            if (!strip_read_decoded(j->c->kernels, &of->copy->file.model, of->tensor, at, n, room->stored[1],
-                                    room->decoded[1], e))
+            if (!strip_read_decoded(j->c->kernels, &of->copy->file.model, of->tensor, at, n,
+                                    scratch->stored[1], scratch->decoded[1], e))
                 return false;
             sum->differs |= of->tensor->type != type ||
-                            memcmp(room->stored[0], room->stored[1], gguf_type_bytes(type, n)) != 0;
+                            memcmp(scratch->stored[0], scratch->stored[1], gguf_type_bytes(type, n)) != 0;
             /* Where there is no decoder, both have the same type, and only bytes are compared. */
-            if (j->c->kernels->codecs[type->id].decode) measure_strips(j, at, n, room, &sum->sum);
+            if (j->c->kernels->codecs[type->id].decode) measure_strips(j, at, n, scratch, &sum->sum);
         }
     }
     count_piece(j, p, end - first);
@@ -234,7 +234,7 @@ static bool comparison_measure_piece(void *arg, work_piece *p, gq_error *e) {
 /* A square is as long on one side as on the other, so both orders of storing read it alike. No type has
  * blocks of more than 256 elements, so blocks are whole on both sides. A piece is a row of squares. */
 enum { SQUARE = 256, SQUARES = STRIP_PIECE / SQUARE / SQUARE };
-_Static_assert(SQUARE *SQUARE <= STRIP, "a square is read at once");
+_Static_assert(SQUARE *SQUARE <= STRIP_ELEMENTS, "a square is read at once");
 
 static uint64_t pieces_across(const model_tensor *t) {
     return (t->ne[0] + SQUARE * SQUARES - 1) / (SQUARE * SQUARES);
@@ -250,10 +250,10 @@ static bool read_square(const comparison_job *j, const model_source *m, const mo
     return true;
 }
 
-static bool measure_square(const comparison_job *j, uint64_t number, const strip *s, compare_room *room,
+static bool measure_square(const comparison_job *j, uint64_t number, const strip *s, compare_scratch *scratch,
                            gq_error *e) {
     const kernels *k = j->c->kernels;
-    strip_pair *both = &room->strips;
+    strip_pair *both = &scratch->strips;
     codec_importance importance = strip_importance(s, &j->inputs);
     size_t n = s->rows * s->cols;
     if (!read_square(j, &j->c->original.model, j->tensor, s, both->stored[0], both->decoded[0], e))
@@ -263,7 +263,8 @@ static bool measure_square(const comparison_job *j, uint64_t number, const strip
         const model_source *m = &of->copy->file.model;
         struct piece_sum *sum = &of->pieces[number];
         if (dimensions_are_exchanged(j->tensor, of->tensor)
-                ? !transposed_read(k, m, of->tensor, s, both->stored[1], room->decoded, both->decoded[1], e)
+                ? !transposed_read(k, m, of->tensor, s, both->stored[1], scratch->decoded, both->decoded[1],
+                                   e)
                 : !read_square(j, m, of->tensor, s, both->stored[1], both->decoded[1], e))
             return false;
         sum->differs |= of->tensor->type != j->tensor->type ||
@@ -286,7 +287,7 @@ static bool measure_squares(void *arg, work_piece *p, gq_error *e) {
                    .cols = ne[0] - column < SQUARE ? (size_t)(ne[0] - column) : SQUARE,
                    .matrix = matrix,
                    .column = column};
-        if (!measure_square(j, p->number, &s, p->room, e)) return false;
+        if (!measure_square(j, p->number, &s, p->scratch, e)) return false;
         count_piece(j, p, s.rows * s.cols);
     }
     return true;
@@ -408,7 +409,7 @@ static bool comparison_run(gq_comparison *c, const gq_comparison_request *r, gq_
     size_t *next = calloc(c->n_copies, sizeof *next);
     pairing *pairs = calloc(c->n_copies, sizeof *pairs);
     bool ok = (next && pairs) || gq_fail_memory(e, c->n_copies * sizeof *pairs);
-    if (ok && (ok = schedule_start(&s, r->threads, sizeof(compare_room), r->callbacks, e))) {
+    if (ok && (ok = schedule_start(&s, r->threads, sizeof(compare_scratch), r->callbacks, e))) {
         ok = compare_with(c, &s, next, pairs, e);
         c->seconds = schedule_clock() - s.started;
         schedule_end(&s);

@@ -116,7 +116,7 @@ static bool importance_bound_memory(gq_importance_plan *p, uint64_t memory, gq_e
     p->facts.memory = peak;
     if (getrusage(RUSAGE_SELF, &so_far) == 0 && (uint64_t)so_far.ru_maxrss * 1024 > peak)
         p->facts.memory = (uint64_t)so_far.ru_maxrss * 1024;
-    char given[UNITS_ROOM], needed[UNITS_ROOM];
+    char given[UNITS_TEXT_BYTES], needed[UNITS_TEXT_BYTES];
     units_compared(given, memory, needed, peak);
     return !memory || peak <= memory ||
            gq_fail_usage(e, "%s of memory is not enough: a layer and a window of %zu tokens take %s", given,

@@ -138,11 +138,11 @@ bool gq_model_read(const gq_model *m, size_t tensor, uint64_t first, uint64_t n,
     if (!decode)
         return gq_fail(e, "%s: tensor %s: there is no decoder for %s", model_file_path(&m->file, t), t->name,
                        t->type->name);
-    uint8_t *stored = malloc((size_t)STORED_BYTES * STRIP);
-    if (!stored) return gq_fail_memory(e, (size_t)STORED_BYTES * STRIP);
+    uint8_t *stored = malloc((size_t)STORED_BYTES * STRIP_ELEMENTS);
+    if (!stored) return gq_fail_memory(e, (size_t)STORED_BYTES * STRIP_ELEMENTS);
     bool ok = true;
-    for (uint64_t at = 0; ok && at < n; at += STRIP) {
-        uint64_t some = n - at < STRIP ? n - at : STRIP;
+    for (uint64_t at = 0; ok && at < n; at += STRIP_ELEMENTS) {
+        uint64_t some = n - at < STRIP_ELEMENTS ? n - at : STRIP_ELEMENTS;
         ok = model_read(&m->file, t, first + at, some, stored, e);
         if (ok) decode(stored, x + at, (size_t)some);
     }

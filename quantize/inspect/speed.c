@@ -76,7 +76,7 @@ typedef struct speed_part {
     uint8_t *memory;
     size_t size, used;
     speed_run *runs;
-    size_t n, room;
+    size_t n, capacity;
 } speed_part;
 
 static size_t run_bytes(const speed_run *r) {
@@ -84,7 +84,7 @@ static size_t run_bytes(const speed_run *r) {
 }
 
 static bool part_add(speed_part *p, const model_tensor *t, uint64_t row, size_t rows, gq_error *e) {
-    if (!memory_grow(&p->runs, &p->room, p->n + 1, sizeof *p->runs, e)) return false;
+    if (!memory_grow(&p->runs, &p->capacity, p->n + 1, sizeof *p->runs, e)) return false;
     speed_run r = {.tensor = t, .first = row * t->ne[0], .rows = rows, .blocks = p->memory + p->used};
     p->runs[p->n++] = r;
     p->used += run_bytes(&r);
@@ -219,10 +219,10 @@ static bool find_needed(gq_speed *v, gq_speed_file *f, const model_source *m, co
 }
 
 static bool part_start(speed_part *p, const needed *what, float **x, gq_error *e) {
-    const size_t room = codec_vector_floats((size_t)what->columns);
+    const size_t capacity = codec_vector_floats((size_t)what->columns);
     uint64_t size = what->bytes < MOST_MEMORY ? what->bytes : MOST_MEMORY;
     if (size < what->row_bytes) size = what->row_bytes;
-    *x = memory_lines(what->columns + room, sizeof(float), e);
+    *x = memory_lines(what->columns + capacity, sizeof(float), e);
     if (!*x || !(p->memory = memory_pages(1, size, e))) return false;
     p->size = size;
     for (size_t i = 0; i < what->columns; i++) (*x)[i] = (float)((int)(i * 37 % 64) - 32) / 32 + 0x1p-6f;

@@ -32,8 +32,8 @@ struct gq_verification {
     warning_list warnings;
     gq_verified_type types[GGUF_TYPE_LIMIT]; /* by number; at the end only those it has */
     size_t n_types;
-    codec_vector vector;             /* to multiply with */
-    float x[PRODUCT], room[PRODUCT]; /* its own */
+    codec_vector vector;                /* to multiply with */
+    float x[PRODUCT], scratch[PRODUCT]; /* its own */
 };
 
 /* ---- codes ---- */
@@ -71,12 +71,12 @@ static const struct {
 
 /* ---- one tensor ---- */
 
-typedef struct check_room {
+typedef struct check_scratch {
     strip_pair strips;
-    float magnitude[STRIP], products[STRIP / 32]; /* of rows of 32 columns and more */
-    gq_error problem;                             /* of this piece; status GQ_OK: none */
-    gq_verified_type agreed;                      /* in this piece */
-} check_room;
+    float magnitude[STRIP_ELEMENTS], products[STRIP_ELEMENTS / 32]; /* of rows of 32 columns and more */
+    gq_error problem;                                               /* of this piece; status GQ_OK: none */
+    gq_verified_type agreed;                                        /* in this piece */
+} check_scratch;
 
 typedef struct check {
     const model_source *model;
@@ -108,50 +108,50 @@ static bool all_finite(const check *c, uint64_t first, size_t n, const float *x,
     return bad == n || gq_fail(e, "element %llu is %g", (unsigned long long)(first + bad), (double)x[bad]);
 }
 
-static bool decoders_agree(uint64_t first, size_t n, strip_pair *room, gq_error *e) {
+static bool decoders_agree(uint64_t first, size_t n, strip_pair *scratch, gq_error *e) {
     for (size_t i = 0; i < n; i++)
-        if (memcmp(&room->decoded[0][i], &room->decoded[1][i], sizeof(float)) != 0)
+        if (memcmp(&scratch->decoded[0][i], &scratch->decoded[1][i], sizeof(float)) != 0)
             return gq_fail(e, "element %llu decodes to %g by the fast decoder and to %g by the plain one",
-                           (unsigned long long)(first + i), (double)room->decoded[0][i],
-                           (double)room->decoded[1][i]);
+                           (unsigned long long)(first + i), (double)scratch->decoded[0][i],
+                           (double)scratch->decoded[1][i]);
     return true;
 }
 
 /* Checks that products with a vector are those of the plain decoder's values (decoded[1]), within the
  * tolerance of codec/vector.h. */
-static bool products_agree(const check *c, uint64_t first, size_t n, check_room *room, gq_error *e) {
+static bool products_agree(const check *c, uint64_t first, size_t n, check_scratch *scratch, gq_error *e) {
     const gguf_type *type = c->tensor->type;
     const size_t cols = n % PRODUCT == 0           ? PRODUCT
                         : type->block_elements > 1 ? type->block_elements
                         : n < PRODUCT              ? n
                                                    : PRODUCT;
-    const float *w = room->strips.decoded[1], *x = c->vector->x;
-    reference_magnitude(type->id, room->strips.stored[0], room->magnitude, n);
-    c->codec->dot(room->strips.stored[0], n / cols, cols, c->vector, room->products);
+    const float *w = scratch->strips.decoded[1], *x = c->vector->x;
+    reference_magnitude(type->id, scratch->strips.stored[0], scratch->magnitude, n);
+    c->codec->dot(scratch->strips.stored[0], n / cols, cols, c->vector, scratch->products);
     for (size_t r = 0; r < n / cols; r++, w += cols) {
         double exact = 0, sum = 0;
         for (size_t k = 0; k < cols; k++) {
             exact += (double)w[k] * (double)x[k];
-            sum += codec_dot_magnitude(type, c->vector, k, room->magnitude[r * cols + k]);
+            sum += codec_dot_magnitude(type, c->vector, k, scratch->magnitude[r * cols + k]);
         }
         if (sum > 0x1p120) continue;
-        const double off = fabs((double)room->products[r] - exact),
+        const double off = fabs((double)scratch->products[r] - exact),
                      tolerance = codec_dot_tolerance(type, cols, sum);
         if (!(off <= tolerance))
             return gq_fail(
                 e, "the product of elements %llu to %llu is %g by the fast decoder and %g by the plain one",
                 (unsigned long long)(first + r * cols), (unsigned long long)(first + r * cols + cols - 1),
-                (double)room->products[r], exact);
-        room->agreed.worst = fmax(room->agreed.worst, off / tolerance);
+                (double)scratch->products[r], exact);
+        scratch->agreed.worst = fmax(scratch->agreed.worst, off / tolerance);
     }
     return true;
 }
 
-static bool all_agree(const check *c, uint64_t first, size_t n, check_room *room, gq_error *e) {
-    strip_pair *strips = &room->strips;
+static bool all_agree(const check *c, uint64_t first, size_t n, check_scratch *scratch, gq_error *e) {
+    strip_pair *strips = &scratch->strips;
     if (!reference_decode(c->tensor->type->id, strips->stored[0], strips->decoded[1], n)) return true;
-    if (!decoders_agree(first, n, strips, e) || !products_agree(c, first, n, room, e)) return false;
-    room->agreed.compared += n;
+    if (!decoders_agree(first, n, strips, e) || !products_agree(c, first, n, scratch, e)) return false;
+    scratch->agreed.compared += n;
     return true;
 }
 
@@ -162,15 +162,15 @@ static uint64_t piece_elements(const model_tensor *t, uint64_t number) {
 
 static bool check_piece(void *arg, work_piece *p, gq_error *e) {
     const check *c = arg;
-    check_room *room = p->room;
-    strip_pair *strips = &room->strips;
-    gq_error *problem = &room->problem;
+    check_scratch *scratch = p->scratch;
+    strip_pair *strips = &scratch->strips;
+    gq_error *problem = &scratch->problem;
     const gguf_type *type = c->tensor->type;
     uint64_t first = p->number * STRIP_PIECE, end = first + piece_elements(c->tensor, p->number);
     problem->status = GQ_OK;
-    room->agreed = (gq_verified_type){0};
-    for (uint64_t at = first; at < end; at += STRIP) {
-        size_t n = end - at < STRIP ? (size_t)(end - at) : STRIP;
+    scratch->agreed = (gq_verified_type){0};
+    for (uint64_t at = first; at < end; at += STRIP_ELEMENTS) {
+        size_t n = end - at < STRIP_ELEMENTS ? (size_t)(end - at) : STRIP_ELEMENTS;
         if (!model_read(c->model, c->tensor, at, n, strips->stored[0], e)) return false;
         uint32_t *crc = &c->crcs[p->number];
         *crc = checksum_add(*crc, strips->stored[0], gguf_type_bytes(type, n));
@@ -179,7 +179,7 @@ static bool check_piece(void *arg, work_piece *p, gq_error *e) {
         /* The plain decoders are slow: one strip of each piece, a sixteenth of the file. */
         (void)(codes_in_range(c, at, n, strips->stored[0], problem) &&
                all_finite(c, at, n, strips->decoded[0], problem) &&
-               (at > first || all_agree(c, at, n, room, problem)));
+               (at > first || all_agree(c, at, n, scratch, problem)));
     }
     p->weights = end - first, p->bytes = gguf_type_bytes(type, end - first);
     return true;
@@ -188,10 +188,10 @@ static bool check_piece(void *arg, work_piece *p, gq_error *e) {
 static bool fold_piece(void *arg, const work_piece *p, gq_error *e) {
     (void)e;
     check *c = arg;
-    const check_room *room = p->room;
-    const gq_error *problem = &room->problem;
-    c->agreed->compared += room->agreed.compared;
-    c->agreed->worst = fmax(c->agreed->worst, room->agreed.worst);
+    const check_scratch *scratch = p->scratch;
+    const gq_error *problem = &scratch->problem;
+    c->agreed->compared += scratch->agreed.compared;
+    c->agreed->worst = fmax(c->agreed->worst, scratch->agreed.worst);
     if (problem->status != GQ_OK && p->number < c->problem_piece)
         c->problem_piece = p->number, c->problem = *problem;
     return true;
@@ -268,7 +268,7 @@ static bool verification_check_sums(gq_verification *v, const gq_checksum *expec
 /* Makes the vector: any numbers of about the same size and of both signs will do. */
 static void make_vector(gq_verification *v) {
     for (int k = 0; k < PRODUCT; k++) v->x[k] = (float)(k % 2 ? -64 - k * 37 % 64 : 64 + k * 29 % 64) / 128;
-    v->vector = codec_vector_make(v->x, PRODUCT, v->room);
+    v->vector = codec_vector_make(v->x, PRODUCT, v->scratch);
 }
 
 static void sum_up_types(gq_verification *v) {
@@ -310,7 +310,7 @@ static bool verification_run(gq_verification *v, int threads, const gq_callbacks
     if (!v->verdicts) return gq_fail_memory(e, v->n * sizeof *v->verdicts);
     for (size_t i = 0; i < v->n; i++) bytes += v->model.tensors[i]->size;
     v->kernels = strip_kernels(e);
-    if (!v->kernels || !schedule_start(&s, threads, sizeof(check_room), callbacks, e)) return false;
+    if (!v->kernels || !schedule_start(&s, threads, sizeof(check_scratch), callbacks, e)) return false;
     make_vector(v);
     s.progress.bytes_total = bytes;
     bool ok = true;

@@ -105,7 +105,7 @@ void plan_assignment_free(plan_assignment *a) {
     free(a->tensors), free(a->order), free(a->types), free(a->covered), free(a->choices);
 }
 
-static bool output_room(plan_output *out, size_t n, gq_error *e) {
+static bool plan_output_allocate(plan_output *out, size_t n, gq_error *e) {
     out->tensors = calloc(n + 1, sizeof *out->tensors);
     out->places = calloc(n + 1, sizeof *out->places);
     return (out->tensors && out->places) || gq_fail_memory(e, (n + 1) * sizeof *out->tensors);
@@ -147,7 +147,7 @@ bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *op
     }
     if (plan->inputs.n_entries || plan->calibration) a->options.covered = a->covered;
     for (size_t o = 0; o < plan->n_outputs; o++)
-        if (!output_room(&plan->outputs[o], n, e)) return false;
+        if (!plan_output_allocate(&plan->outputs[o], n, e)) return false;
     return true;
 }
 

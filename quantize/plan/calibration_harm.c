@@ -57,7 +57,7 @@ typedef struct trials {
     size_t n, begun; /* trials, and those whose layer has come */
     divergence *figures;
     size_t first_window, n_windows;
-    strip_pair *room;
+    strip_pair *scratch;
     double surprise; /* sum of (1 - p) x power of the row of the token that came next */
 } trials;
 
@@ -146,7 +146,7 @@ static bool trials_new(trials *t, const gq_plan *plan, const bool *wanted, gq_er
 }
 
 static void trials_free(trials *t) {
-    free(t->ids), free(t->tried), free(t->models), free(t->streams), free(t->room);
+    free(t->ids), free(t->tried), free(t->models), free(t->streams), free(t->scratch);
 }
 
 bool plan_harm_layers(const gq_plan *plan, const bool *wanted, size_t *layers, uint64_t *least, gq_error *e) {
@@ -192,24 +192,24 @@ typedef struct coarse {
 
 static bool encode_piece(void *arg, work_piece *p, gq_error *e) {
     const coarse *c = arg;
-    strip_pair *room = p->room;
+    strip_pair *scratch = p->scratch;
     const model_tensor *t = c->source->tensor;
     uint64_t at = p->number * STRIP_PIECE, all = shape_elements(t->ne);
     uint64_t end = all - at < STRIP_PIECE ? all : at + STRIP_PIECE;
     strip_encoder to = {.kernels = c->plan->kernels, .type = c->type, .settings = &c->plan->settings};
     while (at < end) {
-        strip s = strip_from(t->ne, at, end - at < STRIP ? end : at + STRIP);
+        strip s = strip_from(t->ne, at, end - at < STRIP_ELEMENTS ? end : at + STRIP_ELEMENTS);
         size_t n = s.rows * s.cols;
         codec_error sum = {0};
         to.importance = strip_importance(&s, &c->source->inputs);
-        if (!strip_read_decoded(c->plan->kernels, &c->plan->model, t, at, n, room->stored[0],
-                                room->decoded[0], e))
+        if (!strip_read_decoded(c->plan->kernels, &c->plan->model, t, at, n, scratch->stored[0],
+                                scratch->decoded[0], e))
             return false;
-        size_t held =
-            strip_encode(&to, room->decoded[0], s.rows, s.cols, room->stored[1], room->decoded[1], &sum);
+        size_t held = strip_encode(&to, scratch->decoded[0], s.rows, s.cols, scratch->stored[1],
+                                   scratch->decoded[1], &sum);
         if (held < n)
-            return strip_fail_to_hold(&to, &c->plan->model, t, at + held, room->decoded[0][held], e);
-        memcpy(c->blocks + gguf_type_bytes(c->type, at), room->stored[1], gguf_type_bytes(c->type, n));
+            return strip_fail_to_hold(&to, &c->plan->model, t, at + held, scratch->decoded[0][held], e);
+        memcpy(c->blocks + gguf_type_bytes(c->type, at), scratch->stored[1], gguf_type_bytes(c->type, n));
         at += n;
     }
     return true;
@@ -313,12 +313,12 @@ static bool row_power(const trials *t, size_t output, uint32_t row, double *powe
     const plan_source *s = &t->plan->sources[output];
     const float *h = tensor_inputs_matrix(&s->inputs, 0).mean_square;
     uint64_t n = s->tensor->ne[0];
-    const float *w = t->room->decoded[0];
+    const float *w = t->scratch->decoded[0];
     *power = 0;
-    for (uint64_t at = 0; at < n; at += STRIP) {
-        size_t part = n - at < STRIP ? n - at : STRIP;
+    for (uint64_t at = 0; at < n; at += STRIP_ELEMENTS) {
+        size_t part = n - at < STRIP_ELEMENTS ? n - at : STRIP_ELEMENTS;
         if (!strip_read_decoded(t->plan->kernels, &t->plan->model, s->tensor, row * n + at, part,
-                                t->room->stored[0], t->room->decoded[0], e))
+                                t->scratch->stored[0], t->scratch->decoded[0], e))
             return false;
         for (size_t i = 0; i < part; i++) *power += (double)h[at + i] * w[i] * w[i];
     }
@@ -401,8 +401,8 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
                     .n_layers = trial_layers(plan),
                     .callbacks = callbacks,
                     .work = forward_job_work(&t->job, t->how->model, false) * (1 + (double)t->n / 2)};
-    t->room = memory_lines(1, sizeof *t->room, e);
-    if (!t->room) return false;
+    t->scratch = memory_lines(1, sizeof *t->scratch, e);
+    if (!t->scratch) return false;
     t->job.ids = t->ids = plan_sample_windows(&t->how->job, t->job.windows, e);
     bool ok =
         t->ids && sweep_open(&t->sweep, &p, e) &&

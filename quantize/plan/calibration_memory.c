@@ -130,10 +130,10 @@ void calibration_set_width(const gq_plan *plan, plan_calibration *c) {
     size_t low = 1, high = feedback_strips(widest->ne[0]); /* strips: low will do, high will not */
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
-        c->settings.width = middle * FEEDBACK_STRIP;
+        c->settings.width = middle * PASS_COLUMNS;
         *(width_fits(plan, c, widest) ? &low : &high) = middle;
     }
-    c->settings.width = low * FEEDBACK_STRIP < widest->ne[0] ? low * FEEDBACK_STRIP : SIZE_MAX;
+    c->settings.width = low * PASS_COLUMNS < widest->ne[0] ? low * PASS_COLUMNS : SIZE_MAX;
 }
 
 /* Returns the bytes of a layer's blocks, which stay in memory until the layer is done. */
@@ -181,7 +181,7 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     if (c->bounds.peak == UINT64_MAX)
         return gq_fail(e, "%s: is too large to be calibrated: its memory cannot be counted",
                        plan_input(plan));
-    char given[UNITS_ROOM], needed[UNITS_ROOM];
+    char given[UNITS_TEXT_BYTES], needed[UNITS_TEXT_BYTES];
     units_compared(given, c->asked, needed, so_much);
     return !c->asked || c->bounds.peak <= c->asked ||
            gq_fail_usage(

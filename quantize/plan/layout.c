@@ -99,7 +99,7 @@ static bool cut_at_size(gq_plan *plan, plan_output *out, const gq_options *optio
         out->places[i].shard = shard;
     }
     out->n_shards = shard + 1;
-    char most[UNITS_ROOM];
+    char most[UNITS_TEXT_BYTES];
     return !larger || warnings_add(&plan->warnings, e,
                                    "a shard of %s will be larger than the %s asked for: one tensor alone is",
                                    out->path, units_bytes(most, options->split_max_size));

@@ -30,9 +30,9 @@ typedef struct sample {
 } sample;
 
 static sample sample_of(const model_tensor *t) {
-    uint64_t all = shape_rows(t->ne), cols = t->ne[0] < STRIP ? t->ne[0] : STRIP;
+    uint64_t all = shape_rows(t->ne), cols = t->ne[0] < STRIP_ELEMENTS ? t->ne[0] : STRIP_ELEMENTS;
     uint64_t rows = MEASURE_SAMPLE / cols;
-    sample s = {.rows = rows < all ? rows : all, .cols = cols, .per_strip = STRIP / cols};
+    sample s = {.rows = rows < all ? rows : all, .cols = cols, .per_strip = STRIP_ELEMENTS / cols};
     s.strips = (s.rows + s.per_strip - 1) / s.per_strip;
     return s;
 }
@@ -60,8 +60,8 @@ static uint64_t sample_element(const model_tensor *t, const sample *s, uint64_t 
 /* Encodes rows in each type and adds their errors to *to. The rows are of one matrix, and so have the same
  * importance. */
 static void try_types(const measure_job *j, sample_strip *to, size_t rows, size_t cols,
-                      codec_importance importance, strip_pair *room) {
-    const float *x = room->decoded[0];
+                      codec_importance importance, strip_pair *scratch) {
+    const float *x = scratch->decoded[0];
     strip_encoder encoder = {
         .kernels = j->plan->kernels, .importance = importance, .settings = &j->plan->settings};
     double power = 0, weighted = 0;
@@ -69,7 +69,7 @@ static void try_types(const measure_job *j, sample_strip *to, size_t rows, size_
         codec_error sum = {0};
         if (to->error[type] < 0) continue;
         encoder.type = gguf_type_of(budget_types[type]);
-        size_t held = strip_encode(&encoder, x, rows, cols, room->stored[1], room->decoded[1], &sum);
+        size_t held = strip_encode(&encoder, x, rows, cols, scratch->stored[1], scratch->decoded[1], &sum);
         to->error[type] += held == rows * cols ? sum.we2 : INFINITY;
         if (sum.n) power = sum.x2, weighted = sum.wx2;
     }
@@ -78,18 +78,18 @@ static void try_types(const measure_job *j, sample_strip *to, size_t rows, size_
 
 /* Reads a stretch of one row into x, decoded. */
 static bool read_stretch(const measure_job *j, const plan_source *source, strip at, float *x,
-                         strip_pair *room, gq_error *e) {
+                         strip_pair *scratch, gq_error *e) {
     const gq_plan *plan = j->plan;
     if (plan_transposes(source))
-        return transposed_read(plan->kernels, &plan->model, source->stored, &at, room->stored[0],
-                               room->decoded[1], x, e);
-    return strip_read_decoded(plan->kernels, &plan->model, source->tensor, at.first, at.cols, room->stored[0],
-                              x, e);
+        return transposed_read(plan->kernels, &plan->model, source->stored, &at, scratch->stored[0],
+                               scratch->decoded[1], x, e);
+    return strip_read_decoded(plan->kernels, &plan->model, source->tensor, at.first, at.cols,
+                              scratch->stored[0], x, e);
 }
 
 static bool do_strip(void *arg, work_piece *p, gq_error *e) {
     const measure_job *w = arg;
-    strip_pair *room = p->room;
+    strip_pair *scratch = p->scratch;
     sample_strip *to = &w->strips[p->number];
     const plan_source *source = &w->plan->sources[to->tensor];
     const model_tensor *t = source->tensor;
@@ -103,12 +103,12 @@ static bool do_strip(void *arg, work_piece *p, gq_error *e) {
         size_t rows = 0;
         do { /* rows of one matrix (of long rows: one) */
             strip row = {.first = at, .rows = 1, .cols = s.cols, .column = at % t->ne[0]};
-            if (!read_stretch(w, source, row, room->decoded[0] + rows * s.cols, room, e)) return false;
+            if (!read_stretch(w, source, row, scratch->decoded[0] + rows * s.cols, scratch, e)) return false;
             rows++;
             if (++j < end) at = sample_element(t, &s, j, &next);
         } while (j < end && next == matrix);
         matrix_inputs inputs = tensor_inputs_matrix(&source->inputs, matrix);
-        try_types(w, to, rows, s.cols, matrix_inputs_at(inputs, offset), room);
+        try_types(w, to, rows, s.cols, matrix_inputs_at(inputs, offset), scratch);
     }
     p->weights = (end - begin) * s.cols;
     p->bytes = gguf_type_bytes(t->type, p->weights);

@@ -74,7 +74,8 @@ char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n) {
 
 /* ---- may it be written? ---- */
 
-enum { OTHER_INPUTS = 2 }; /* besides the model; NULL: not there */
+/* What the library reads besides the model; NULL: not there. The caller's own are options->other_inputs. */
+enum { OTHER_INPUTS = 2 };
 static void list_others(const gq_options *options, const char *others[OTHER_INPUTS]) {
     const gq_calibration *c = options->calibration;
     others[0] = options->imatrix, others[1] = c && !c->random ? c->text.name : NULL;
@@ -83,14 +84,15 @@ static void list_others(const gq_options *options, const char *others[OTHER_INPU
 bool plan_check_inputs(const gq_plan *plan, const gq_options *options, const char *path, gq_error *e) {
     const char *others[OTHER_INPUTS];
     list_others(options, others);
-    return files_check_inputs(path, &plan->model, others, OTHER_INPUTS, e);
+    return files_check_inputs(path, &plan->model, others, OTHER_INPUTS, e) &&
+           files_check_inputs(path, NULL, options->other_inputs.items, options->other_inputs.n, e);
 }
 
 /* Refuses an output in the place of a model's measurements, which cost minutes to make. */
 static bool check_measurements(const gq_plan *plan, const char *path, gq_error *e) {
     char *kept = files_measure_path(plan_input(plan));
-    const char *const others[] = {kept};
-    bool ok = kept ? files_check_inputs(path, &plan->model, others, 1, e)
+    const char *const others[] = {kept, plan->measure_file};
+    bool ok = kept ? files_check_inputs(path, &plan->model, others, 2, e)
                    : gq_fail_memory(e, strlen(plan_input(plan)));
     free(kept);
     return ok;
@@ -115,7 +117,10 @@ static bool paths_check_output(const gq_plan *plan, const gq_options *options, c
 bool plan_check_beside(const gq_plan *plan, const gq_options *options, const char *path, gq_error *e) {
     const char *others[OTHER_INPUTS];
     list_others(options, others);
-    return !files_is_input(path, &plan->model, others, OTHER_INPUTS) ||
+    bool is = files_is_input(path, &plan->model, others, OTHER_INPUTS) ||
+              files_is_input(path, NULL, options->other_inputs.items, options->other_inputs.n) ||
+              files_is_input(path, NULL, (const char *const[]){plan->measure_file}, 1);
+    return !is ||
            gq_fail(e, "%s is one of the inputs, and has the name of a file that is made beside %s: rename it",
                    path, plan->outputs[0].path);
 }

@@ -125,7 +125,7 @@ static bool report_fallbacks(gq_plan *plan, const plan_output *out, const gq_opt
     if (s->n_fallbacks == 0) return true;
     const gq_tensor *first = out->tensors;
     while (first->wanted == first->to) first++;
-    char text[512], cost[UNITS_ROOM];
+    char text[512], cost[UNITS_TEXT_BYTES];
     snprintf(text, sizeof text,
              "%llu %s rows that do not fit the wanted type, first %s: %llu column%s, %s for %s",
              (unsigned long long)s->n_fallbacks, s->n_fallbacks == 1 ? "tensor has" : "tensors have",

@@ -212,7 +212,6 @@ static bool target_measure(target *t, gq_error *e) {
         ok =
             warnings_add(&plan->warnings, e, "the measurements are not kept for the next time: %s", why.text);
     }
-    if (keep && !fresh && plan_check_inputs(plan, t->options, path, NULL)) files_remove_left(path);
     if (ok && keep)
         plan->measure_file = path;
     else
@@ -323,7 +322,7 @@ static bool target_smallest_size(target *t, uint64_t *size, uint64_t *chosen, gq
 
 static bool fail_unreachable(const target *t, uint64_t size, gq_error *e) {
     const gq_summary *s = &t->plan->outputs[t->output].summary;
-    char asked[UNITS_ROOM], least[UNITS_ROOM];
+    char asked[UNITS_TEXT_BYTES], least[UNITS_TEXT_BYTES];
     units_compared(asked, t->asked.size, least, size);
     if (t->asked.size) /* to the byte, as that can be asked for */
         return gq_fail_usage(e,

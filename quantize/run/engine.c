@@ -2,6 +2,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fail.h"
 #include "quantize/run/cache.h"
@@ -30,7 +31,7 @@ typedef struct engine {
     run_mode mode;
     gq_results *results;
     schedule schedule;
-    work_rooms rooms;
+    work_scratches scratches;
     output_set outputs;
     finalize names;
     journal *journals; /* one; of RUN_JOIN one per part */
@@ -71,11 +72,11 @@ static uint32_t journal_of(const engine *g, uint64_t i) {
     return low;
 }
 
-static bool is_known(const engine *g, const journal *j, const work_room *room, work_piece *p) {
-    if (g->mode == RUN_FRESH || !journal_find(j, p->number, room->sums)) return false;
+static bool is_known(const engine *g, const journal *j, const work_scratch *scratch, work_piece *p) {
+    if (g->mode == RUN_FRESH || !journal_find(j, p->number, scratch->sums)) return false;
     if (g->mode == RUN_NAME) return true; /* the files may have their names */
     double began = schedule_clock();
-    bool known = work_verify(g->plan, &g->outputs, p->number, room);
+    bool known = work_verify(g->plan, &g->outputs, p->number, scratch);
     p->resuming = schedule_clock() - began;
     return known;
 }
@@ -89,28 +90,28 @@ static const work_tensor *open_tensor(engine *g, size_t number, gq_error *e) {
     return t;
 }
 
-static bool encode_chunk(engine *g, uint64_t i, const work_room *room, gq_error *e) {
+static bool encode_chunk(engine *g, uint64_t i, const work_scratch *scratch, gq_error *e) {
     const work_tensor *t = open_tensor(g, chunk_tensor(&g->plan->chunks, i), e);
     if (!t) return false;
     cache_ahead(&g->cache, i);
-    bool done = work_chunk(t, &g->outputs, i, room, e);
+    bool done = work_chunk(t, &g->outputs, i, scratch, e);
     cache_read(&g->cache, i);
-    return done && syncer_add(&g->syncer, i, room->sums, e);
+    return done && syncer_add(&g->syncer, i, scratch->sums, e);
 }
 
 static bool do_chunk(void *arg, work_piece *p, gq_error *e) {
     engine *g = arg;
     uint64_t i = p->number, weights, bytes = input_bytes(g->plan, i, &weights);
     const journal *j = &g->journals[journal_of(g, i)];
-    work_room room = work_room_in(&g->rooms, p->room);
-    p->resumed = is_known(g, j, &room, p);
+    work_scratch scratch = work_scratch_in(&g->scratches, p->scratch);
+    p->resumed = is_known(g, j, &scratch, p);
     if (!p->resumed && g->mode == RUN_JOIN) return true; /* go on, to be able to say all that is missing */
     if (!p->resumed && g->mode == RUN_NAME) {
         atomic_store(&g->leave_as_is, true);
-        return gq_fail(e, "%s is damaged: it lacks chunk %llu; to start afresh remove %s", j->path,
-                       (unsigned long long)i, g->names.path);
+        return gq_fail(e, "%s is damaged: it lacks chunk %llu; to start afresh remove %s%s", j->path,
+                       (unsigned long long)i, g->names.path, j->parts ? " and run all parts again" : "");
     }
-    if (!p->resumed && !encode_chunk(g, i, &room, e)) return false;
+    if (!p->resumed && !encode_chunk(g, i, &scratch, e)) return false;
     p->bytes = bytes, p->weights = weights;
     return true;
 }
@@ -126,7 +127,7 @@ static void close_tensors(engine *g, size_t end) {
 static bool engine_fold_chunk(void *arg, const work_piece *p, gq_error *e) {
     engine *g = arg;
     if (p->weights == 0) return g->missing[journal_of(g, p->number)]++, true;
-    bool ok = error_sums_add(&g->error_sums, p->number, work_room_in(&g->rooms, p->room).sums, e);
+    bool ok = error_sums_add(&g->error_sums, p->number, work_scratch_in(&g->scratches, p->scratch).sums, e);
     close_tensors(g, g->error_sums.tensor);
     if (g->error_sums.tensor < g->plan->n_tensors)
         g->schedule.progress.tensor = g->plan->sources[g->error_sums.tensor].name;
@@ -152,15 +153,29 @@ static bool begin_naming(engine *g, gq_error *e) {
                    g->journals[0].path, g->names.path, g->names.path);
 }
 
+/* All files are whole. Only a request with the share of the one that made them, which is known by its
+ * journals, can give them their names. */
+static bool check_share_of_naming(engine *g, gq_error *e) {
+    const gq_plan *plan = g->plan;
+    bool in_parts;
+    if (!journal_has_parts(plan, &in_parts, e)) return false;
+    if (plan->share == (in_parts ? SHARE_JOIN : SHARE_WHOLE)) return true;
+    atomic_store(&g->leave_as_is, true);
+    return gq_fail(e,
+                   in_parts ? "all parts of %s are done and it is whole: joining them finishes it"
+                            : "all files of %s are whole and only lack their names: repeat the command that "
+                              "made them, in one run and not in parts",
+                   plan->outputs[0].path);
+}
+
 static bool begin_whole(engine *g, gq_error *e) {
     bool all;
     uint32_t parts;
-    if (g->mode != RUN_NAME && !output_open_old(&g->outputs, &all, e)) return false;
-    if (!journal_count_parts(g->plan, &parts, e)) return false;
+    if (g->mode == RUN_NAME) return check_share_of_naming(g, e) && begin_naming(g, e);
+    if (!output_open_old(&g->outputs, &all, e) || !journal_count_parts(g->plan, &parts, e)) return false;
     if (parts)
         return gq_fail(e, "%s has been begun in %u parts: go on with these and join them, or remove %s*",
                        g->plan->outputs[0].path, parts, g->plan->outputs[0].shards[0].temporary);
-    if (g->mode == RUN_NAME) return begin_naming(g, e);
     if ((!all && !output_create(&g->outputs, e)) || !open_own_journal(g, all, e)) return false;
     g->mode = g->journals[0].resumed ? RUN_CONTINUE : RUN_FRESH;
     return !all || g->mode == RUN_CONTINUE || output_create(&g->outputs, e);
@@ -168,29 +183,41 @@ static bool begin_whole(engine *g, gq_error *e) {
 
 static bool begin_part(engine *g, gq_error *e) {
     uint32_t parts;
-    if (g->names.whole) {
-        atomic_store(&g->leave_as_is, true);
-        return gq_fail(e, "all parts of %s are done and it is whole: joining them finishes it",
-                       g->plan->outputs[0].path);
-    }
+    if (g->names.whole) return check_share_of_naming(g, e);
     return journal_count_parts(g->plan, &parts, e) && output_open_shared(&g->outputs, e) &&
            open_own_journal(g, true, e);
+}
+
+/* A part's journal cannot be opened. Where all files are whole, repeating the command is of no use with one
+ * that is damaged or no longer there; one that another process holds is free later. */
+static bool fail_part(engine *g, const journal *j, gq_error *e) {
+    if (g->mode != RUN_NAME || !j->path || (j->fd < 0 && access(j->path, F_OK) == 0)) return false;
+    atomic_store(&g->leave_as_is, true);
+    return gq_fail_again(e, e, "%s; to start afresh remove %s and run all parts again", e->text,
+                         g->names.path);
 }
 
 static bool begin_join(engine *g, gq_error *e) {
     bool all = true;
     uint32_t parts;
+    if (g->mode == RUN_NAME && !check_share_of_naming(g, e)) return false;
     if (!journal_count_parts(g->plan, &parts, e)) return false;
     if (g->mode != RUN_NAME && !output_open_old(&g->outputs, &all, e)) return false;
-    if (parts == 0 || !all)
+    if (parts == 0)
         return gq_fail(e, "there is nothing to join for %s: its parts have not been started",
                        g->plan->outputs[0].path);
+    if (!all)
+        return gq_fail(e,
+                       "%s cannot be joined: what its %u parts have written is missing or too short; run all "
+                       "parts again",
+                       g->plan->outputs[0].path, parts);
     g->journals = calloc(parts, sizeof *g->journals);
     g->missing = calloc(parts, sizeof *g->missing);
     if (!g->journals || !g->missing) return gq_fail_memory(e, parts * sizeof *g->journals);
     for (uint32_t k = 0; k < parts; k++) { /* untouched memory costs nothing, whatever the number in a name */
         g->n_journals = k + 1;
-        if (!journal_open_part(&g->journals[k], g->plan, k + 1, parts, e)) return false;
+        if (!journal_open_part(&g->journals[k], g->plan, k + 1, parts, e))
+            return fail_part(g, &g->journals[k], e);
     }
     return true;
 }
@@ -212,8 +239,8 @@ static bool engine_begin(engine *g, const gq_callbacks *callbacks, gq_error *e) 
     if (!begins[plan->share](g, e) || (does_work(g) && !output_reserve(&g->outputs, e))) return false;
     g->tensors = calloc(plan->n_tensors + 1, sizeof *g->tensors);
     if (!g->tensors) return gq_fail_memory(e, plan->n_tensors * sizeof *g->tensors);
-    work_rooms_measure(&g->rooms, plan);
-    if (!schedule_start(&g->schedule, plan->threads, g->rooms.bytes, callbacks, e) ||
+    work_scratches_measure(&g->scratches, plan);
+    if (!schedule_start(&g->schedule, plan->threads, g->scratches.bytes, callbacks, e) ||
         !error_sums_new(&g->error_sums, plan, g->results, callbacks, g->begin, e) ||
         !cache_new(&g->cache, plan, g->begin, g->end, e))
         return false;

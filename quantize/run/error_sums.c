@@ -48,34 +48,34 @@ static void error_sums_fold_chunk(error_sums *t, const chunk_sum *sums) {
 /* ---- chunks that wait ---- */
 
 static bool error_sums_grow(error_sums *t, uint64_t chunk_number, gq_error *e) {
-    size_t n = t->plan->n_outputs, room = t->room;
-    while (chunk_number - t->next >= room)
-        if (__builtin_mul_overflow(room, 2, &room)) return gq_fail_memory(e, room);
-    bool *waiting = calloc(room, sizeof *waiting);
-    chunk_sum *sums = calloc(room * n, sizeof *sums);
+    size_t n = t->plan->n_outputs, capacity = t->capacity;
+    while (chunk_number - t->next >= capacity)
+        if (__builtin_mul_overflow(capacity, 2, &capacity)) return gq_fail_memory(e, capacity);
+    bool *waiting = calloc(capacity, sizeof *waiting);
+    chunk_sum *sums = calloc(capacity * n, sizeof *sums);
     if (!waiting || !sums) {
         free(waiting), free(sums);
-        return gq_fail_memory(e, room * n * sizeof *sums);
+        return gq_fail_memory(e, capacity * n * sizeof *sums);
     }
-    for (uint64_t i = t->next; i < t->next + t->room; i++) {
-        waiting[i % room] = t->waiting[i % t->room];
-        memcpy(&sums[i % room * n], &t->sums[i % t->room * n], n * sizeof *sums);
+    for (uint64_t i = t->next; i < t->next + t->capacity; i++) {
+        waiting[i % capacity] = t->waiting[i % t->capacity];
+        memcpy(&sums[i % capacity * n], &t->sums[i % t->capacity * n], n * sizeof *sums);
     }
     free(t->waiting), free(t->sums);
-    t->waiting = waiting, t->sums = sums, t->room = room;
+    t->waiting = waiting, t->sums = sums, t->capacity = capacity;
     return true;
 }
 
 bool error_sums_add(error_sums *t, uint64_t chunk_number, const chunk_sum *sums, gq_error *e) {
     size_t n = t->plan->n_outputs;
     if (chunk_number != t->next) {
-        if (chunk_number - t->next >= t->room && !error_sums_grow(t, chunk_number, e)) return false;
-        t->waiting[chunk_number % t->room] = true;
-        memcpy(&t->sums[chunk_number % t->room * n], sums, n * sizeof *sums);
+        if (chunk_number - t->next >= t->capacity && !error_sums_grow(t, chunk_number, e)) return false;
+        t->waiting[chunk_number % t->capacity] = true;
+        memcpy(&t->sums[chunk_number % t->capacity * n], sums, n * sizeof *sums);
         return true;
     }
     error_sums_fold_chunk(t, sums);
-    for (size_t at; t->waiting[at = t->next % t->room];) {
+    for (size_t at; t->waiting[at = t->next % t->capacity];) {
         t->waiting[at] = false;
         error_sums_fold_chunk(t, &t->sums[at * n]);
     }
@@ -91,12 +91,12 @@ bool error_sums_new(error_sums *t, const gq_plan *plan, gq_results *results, con
                       .begin = begin,
                       .next = begin,
                       .tensor = chunk_tensor(&plan->chunks, begin),
-                      .room = ROOM};
+                      .capacity = ROOM};
     t->losses = calloc(plan->n_outputs, sizeof *t->losses);
-    t->waiting = calloc(t->room, sizeof *t->waiting);
-    t->sums = calloc(t->room * plan->n_outputs, sizeof *t->sums);
+    t->waiting = calloc(t->capacity, sizeof *t->waiting);
+    t->sums = calloc(t->capacity * plan->n_outputs, sizeof *t->sums);
     return (t->losses && t->waiting && t->sums) ||
-           gq_fail_memory(e, t->room * plan->n_outputs * sizeof *t->sums);
+           gq_fail_memory(e, t->capacity * plan->n_outputs * sizeof *t->sums);
 }
 
 void error_sums_free(error_sums *t) { free(t->losses), free(t->waiting), free(t->sums); }

@@ -19,11 +19,11 @@ typedef struct error_sums {
     uint64_t begin, next;          /* the first chunk that is counted; the first that is not folded yet */
     size_t tensor;                 /* the first that is not complete yet */
     gq_loss *losses;               /* its own so far, one per output */
-    /* Chunks that came before an earlier one: chunk i waits in place i % room. Few, as chunks are handed out
-     * in order. */
-    size_t room;
+    /* Chunks that came before an earlier one: chunk i waits in place i % capacity. Few, as chunks are handed
+     * out in order. */
+    size_t capacity;
     bool *waiting;
-    chunk_sum *sums; /* room x outputs */
+    chunk_sum *sums; /* capacity x outputs */
 } error_sums;
 
 bool error_sums_new(error_sums *t, const gq_plan *plan, gq_results *results, const gq_callbacks *callbacks,

@@ -269,6 +269,17 @@ bool journal_count_parts(const gq_plan *plan, uint32_t *parts, gq_error *e) {
     return !seen.failed;
 }
 
+static void see_part(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
+    bool *any = user;
+    (void)folder, (void)name, (void)part;
+    *any = *any || parts > 0;
+}
+
+bool journal_has_parts(const gq_plan *plan, bool *any, gq_error *e) {
+    *any = false;
+    return for_each(plan, see_part, any, e);
+}
+
 typedef struct inputs_seen {
     const gq_plan *plan;
     const gq_options *options;

@@ -55,6 +55,8 @@ bool journal_write(const journal *j, const uint8_t *slots, size_t n, gq_error *e
 /* *parts: the number of parts that other journals beside the output cut the work into; 0: there are no
  * others. Fails when one of them is of another plan, or they disagree in that number. */
 bool journal_count_parts(const gq_plan *plan, uint32_t *parts, gq_error *e);
+/* *any: whether the journal of any part is there, of whatever plan, the plan's own part included. */
+bool journal_has_parts(const gq_plan *plan, bool *any, gq_error *e);
 /* Removes all journals beside the plan's first output that no process holds, of any plan. */
 void journal_remove_all(const gq_plan *plan);
 /* Removes only those of them that belong to this plan. */

@@ -162,7 +162,7 @@ bool output_alone(const output_set *set) {
 
 static bool fail_space(const output_file *f, int error, gq_error *e) {
     struct statvfs fs;
-    char size[UNITS_ROOM], available[UNITS_ROOM];
+    char size[UNITS_TEXT_BYTES], available[UNITS_TEXT_BYTES];
     units_bytes(size, f->shard->size);
     if ((error != ENOSPC && error != EDQUOT) || fstatvfs(f->fd, &fs) != 0)
         return gq_fail(e, "cannot write %s: no room for its %s: %s", f->shard->path, size, strerror(error));
@@ -185,7 +185,7 @@ static bool enough_free(const output_set *set, size_t i, gq_error *e) {
         need += size > held ? size - held : 0;
     }
     uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
-    char needed[UNITS_ROOM], free_bytes[UNITS_ROOM];
+    char needed[UNITS_TEXT_BYTES], free_bytes[UNITS_TEXT_BYTES];
     units_compared(needed, need, free_bytes, available);
     return need <= available || gq_fail(e, "cannot write %s: the output needs %s and %s are free",
                                         set->files[i].shard->path, needed, free_bytes);

@@ -14,7 +14,7 @@ static void syncer_record(syncer *k) {
     if (k->n == 0 || k->failed) return;
     uint8_t *slots = k->slots;
     size_t n = k->n;
-    k->slots = NULL, k->n = k->room = 0;
+    k->slots = NULL, k->n = k->capacity = 0;
     pthread_mutex_unlock(&k->lock);
     gq_error error;
     bool ok = output_sync(k->outputs, &error) && journal_write(k->journal, slots, n, &error);
@@ -73,7 +73,7 @@ void syncer_start(syncer *k, const output_set *outputs, const journal *j, const 
 
 bool syncer_add(syncer *k, uint64_t chunk_number, const chunk_sum *sums, gq_error *e) {
     pthread_mutex_lock(&k->lock);
-    bool ok = !k->failed && memory_grow(&k->slots, &k->room, k->n + 1, k->journal->slot, e);
+    bool ok = !k->failed && memory_grow(&k->slots, &k->capacity, k->n + 1, k->journal->slot, e);
     if (ok) journal_fill(k->journal, k->slots + k->n++ * k->journal->slot, chunk_number, sums);
     if (ok && k->alone && is_time(k)) {
         k->due.tv_sec += 3600; /* one at a time */

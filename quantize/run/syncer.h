@@ -21,7 +21,7 @@ typedef struct syncer {
     bool stop, failed; /* under the lock, as are all members below */
     gq_error error;
     uint8_t *slots; /* chunks that are finished and not yet recorded */
-    size_t n, room;
+    size_t n, capacity;
     uint64_t recorded; /* chunks, by this run */
 } syncer;
 

@@ -15,7 +15,7 @@
 
 /* Under importance, encoders work on CODEC_MOST_LANES rows at once and take as long for fewer, so strips of
  * wide rows are larger there, up to 2^20 elements; 16-bit input and an output of 4 bits then touch 7 bytes of
- * each, 7 MiB. What is read back is decoded STRIP elements at a time. */
+ * each, 7 MiB. What is read back is decoded STRIP_ELEMENTS elements at a time. */
 enum { WIDE_STRIP = 1 << 20, PADDING = 1 << 12, OUT_BYTES = 4 };
 
 /* Elements of a tile, the part of a transposed tensor in memory at once. A tile has CHUNK_BAND rows and more,
@@ -25,33 +25,33 @@ enum { TILE = 1 << 20 };
 /* Returns the most elements that a strip of a tensor has. */
 static size_t strip_room(const plan_source *source) {
     uint64_t cols = source->tensor->ne[0];
-    if (!source->inputs.columns || cols <= STRIP / CODEC_MOST_LANES) return STRIP;
+    if (!source->inputs.columns || cols <= STRIP_ELEMENTS / CODEC_MOST_LANES) return STRIP_ELEMENTS;
     return cols < WIDE_STRIP / CODEC_MOST_LANES ? CODEC_MOST_LANES * (size_t)cols : WIDE_STRIP;
 }
 
 /* ---- memory ---- */
 
-void work_rooms_measure(work_rooms *r, const gq_plan *plan) {
-    *r = (work_rooms){.n_outputs = plan->n_outputs, .strip = STRIP};
+void work_scratches_measure(work_scratches *r, const gq_plan *plan) {
+    *r = (work_scratches){.n_outputs = plan->n_outputs, .strip = STRIP_ELEMENTS};
     for (size_t i = 0; i < plan->n_tensors; i++)
         if (strip_room(&plan->sources[i]) > r->strip) r->strip = strip_room(&plan->sources[i]);
     for (size_t i = 0; i < plan->n_tensors; i++)
         if (plan_transposes(&plan->sources[i])) r->tile = TILE;
-    /* Strips beyond STRIP are of weights, which have 4 bytes at most. */
-    r->in = r->strip > 2 * STRIP ? 4 * r->strip : STORED_BYTES * STRIP;
-    r->bytes = r->in + (sizeof(float) + OUT_BYTES) * r->strip + sizeof(float) * (STRIP + r->tile) +
+    /* Strips beyond STRIP_ELEMENTS are of weights, which have 4 bytes at most. */
+    r->in = r->strip > 2 * STRIP_ELEMENTS ? 4 * r->strip : STORED_BYTES * STRIP_ELEMENTS;
+    r->bytes = r->in + (sizeof(float) + OUT_BYTES) * r->strip + sizeof(float) * (STRIP_ELEMENTS + r->tile) +
                r->n_outputs * (sizeof(chunk_sum) + sizeof(codec_error));
 }
 
-work_room work_room_in(const work_rooms *r, void *memory) {
-    work_room room = {.x = memory};
-    room.decoded = room.x + r->strip;
-    room.tile = room.decoded + STRIP;
-    room.out = (uint8_t *)(room.tile + r->tile);
-    room.in = room.out + OUT_BYTES * r->strip;
-    room.sums = (chunk_sum *)(void *)(room.in + r->in);
-    room.errors = (codec_error *)(void *)(room.sums + r->n_outputs);
-    return room;
+work_scratch work_scratch_in(const work_scratches *r, void *memory) {
+    work_scratch scratch = {.x = memory};
+    scratch.decoded = scratch.x + r->strip;
+    scratch.tile = scratch.decoded + STRIP_ELEMENTS;
+    scratch.out = (uint8_t *)(scratch.tile + r->tile);
+    scratch.in = scratch.out + OUT_BYTES * r->strip;
+    scratch.sums = (chunk_sum *)(void *)(scratch.in + r->in);
+    scratch.errors = (codec_error *)(void *)(scratch.sums + r->n_outputs);
+    return scratch;
 }
 
 /* ---- a tensor ---- */
@@ -108,11 +108,11 @@ static strip work_strip_at(const work_tensor *t, uint64_t first, uint64_t end) {
 /* ---- output ---- */
 
 static bool read_strip(const work_tensor *t, const output_set *outputs, size_t o, const strip *s,
-                       const work_room *room, gq_error *e) {
+                       const work_scratch *scratch, gq_error *e) {
     const plan_place *place = &t->plan->outputs[o].places[t->number];
     const gguf_type *type = t->outputs[o].with.type;
-    return output_read(outputs, o, place->shard, place->offset + gguf_type_bytes(type, s->first), room->out,
-                       gguf_type_bytes(type, s->rows * s->cols), e);
+    return output_read(outputs, o, place->shard, place->offset + gguf_type_bytes(type, s->first),
+                       scratch->out, gguf_type_bytes(type, s->rows * s->cols), e);
 }
 
 /* Returns the element of the stored tensor that is the i-th of a strip, for messages. */
@@ -121,20 +121,21 @@ static uint64_t element_of(const work_tensor *t, const strip *s, size_t i) {
     return plan_transposes(t->source) ? transposed_element(t->source->stored, element) : element;
 }
 
-/* Encodes a strip into room->out and measures the error. Blocks of a calibrated tensor are read back instead
- * of encoded. */
+/* Encodes a strip into scratch->out and measures the error. Blocks of a calibrated tensor are read back
+ * instead of encoded. */
 static bool encode_strip(const work_tensor *t, const output_set *outputs, size_t o, const strip *s,
-                         const work_room *room, gq_error *e) {
+                         const work_scratch *scratch, gq_error *e) {
     strip_encoder encoder = t->outputs[o].with;
-    codec_error *sum = &room->errors[o];
+    codec_error *sum = &scratch->errors[o];
     if (t->outputs[o].to->importance == GQ_IMPORTANCE_FULL)
         encoder.importance = strip_importance(s, &t->source->inputs);
-    if (t->outputs[o].calibrated && !read_strip(t, outputs, o, s, room, e)) return false;
-    size_t held = t->outputs[o].calibrated
-                      ? strip_measure(&encoder, room->x, s->rows, s->cols, room->out, room->decoded, sum)
-                      : strip_encode(&encoder, room->x, s->rows, s->cols, room->out, room->decoded, sum);
+    if (t->outputs[o].calibrated && !read_strip(t, outputs, o, s, scratch, e)) return false;
+    size_t held =
+        t->outputs[o].calibrated
+            ? strip_measure(&encoder, scratch->x, s->rows, s->cols, scratch->out, scratch->decoded, sum)
+            : strip_encode(&encoder, scratch->x, s->rows, s->cols, scratch->out, scratch->decoded, sum);
     return held == s->rows * s->cols || strip_fail_to_hold(&encoder, &t->plan->model, t->source->stored,
-                                                           element_of(t, s, held), room->x[held], e);
+                                                           element_of(t, s, held), scratch->x[held], e);
 }
 
 /* Writes the zeros behind a tensor; its last chunk does that. */
@@ -163,44 +164,45 @@ static bool write_strip(const work_tensor *t, const output_set *outputs, size_t 
 /* Writes a piece of a chunk and adds it to the chunk's CRC. Pieces may come in any order: a piece's share of
  * the CRC depends only on its bytes and how many bytes of the chunk lie behind it. */
 static bool put_bytes(const work_tensor *t, const output_set *outputs, size_t o, const chunk *c,
-                      uint64_t first, const uint8_t *bytes, size_t n, const work_room *room, gq_error *e) {
+                      uint64_t first, const uint8_t *bytes, size_t n, const work_scratch *scratch,
+                      gq_error *e) {
     const gguf_type *type = t->outputs[o].with.type;
     uint64_t at = gguf_type_bytes(type, first), behind = gguf_type_bytes(type, c->first + c->n) - at - n;
-    room->sums[o].crc ^= checksum_join(checksum_add(0, bytes, n), 0, behind);
+    scratch->sums[o].crc ^= checksum_join(checksum_add(0, bytes, n), 0, behind);
     return t->outputs[o].calibrated || write_strip(t, outputs, o, at, bytes, n, e);
 }
 
 /* Writes a strip. Parts of several rows each go to an offset of their own. */
 static bool put_strip(const work_tensor *t, const output_set *outputs, size_t o, const chunk *c,
-                      const strip *s, const work_room *room, gq_error *e) {
+                      const strip *s, const work_scratch *scratch, gq_error *e) {
     const gguf_type *type = t->outputs[o].with.type;
     const uint64_t width = t->source->tensor->ne[0];
-    const uint8_t *bytes = room->in;
+    const uint8_t *bytes = scratch->in;
     if (!plan_copies(t->source, t->outputs[o].to)) {
-        if (!encode_strip(t, outputs, o, s, room, e)) return false;
-        bytes = room->out;
+        if (!encode_strip(t, outputs, o, s, scratch, e)) return false;
+        bytes = scratch->out;
     }
     size_t pieces = s->cols < width ? s->rows : 1, n = gguf_type_bytes(type, s->rows * s->cols) / pieces;
     for (size_t i = 0; i < pieces; i++)
-        if (!put_bytes(t, outputs, o, c, s->first + i * width, bytes + i * n, n, room, e)) return false;
+        if (!put_bytes(t, outputs, o, c, s->first + i * width, bytes + i * n, n, scratch, e)) return false;
     return true;
 }
 
 static bool put_all(const work_tensor *t, const output_set *outputs, const chunk *c, const strip *s,
-                    const work_room *room, gq_error *e) {
+                    const work_scratch *scratch, gq_error *e) {
     for (size_t o = 0; o < t->plan->n_outputs; o++)
-        if (t->outputs[o].encoder == o && !put_strip(t, outputs, o, c, s, room, e)) return false;
+        if (t->outputs[o].encoder == o && !put_strip(t, outputs, o, c, s, scratch, e)) return false;
     return true;
 }
 
-static bool do_strips(const work_tensor *t, const output_set *outputs, const chunk *c, const work_room *room,
-                      gq_error *e) {
+static bool do_strips(const work_tensor *t, const output_set *outputs, const chunk *c,
+                      const work_scratch *scratch, gq_error *e) {
     const gq_plan *plan = t->plan;
     for (uint64_t at = c->first; at < c->first + c->n;) {
         strip s = work_strip_at(t, at, c->first + c->n);
         if (!strip_read_decoded(plan->kernels, &plan->model, t->source->tensor, s.first, s.rows * s.cols,
-                                room->in, room->x, e) ||
-            !put_all(t, outputs, c, &s, room, e))
+                                scratch->in, scratch->x, e) ||
+            !put_all(t, outputs, c, &s, scratch, e))
             return false;
         at += s.rows * s.cols;
     }
@@ -209,12 +211,12 @@ static bool do_strips(const work_tensor *t, const output_set *outputs, const chu
 
 /* ---- transposed tensors ---- */
 
-/* Encodes and writes the strips of a tile, which is in room->tile. */
+/* Encodes and writes the strips of a tile, which is in scratch->tile. */
 static bool do_tile(const work_tensor *t, const output_set *outputs, const chunk *c, const strip *tile,
-                    const work_room *room, gq_error *e) {
+                    const work_scratch *scratch, gq_error *e) {
     const uint64_t *ne = t->source->tensor->ne, first = tile->first / ne[0],
                    fit = fitting_rows(t, tile->cols);
-    work_room part = *room;
+    work_scratch part = *scratch;
     for (size_t r = 0; r < tile->rows;) {
         uint64_t row = first + r, left = ne[1] - row % ne[1]; /* rows of this matrix */
         strip s = {.first = tile->first + r * ne[0],
@@ -223,7 +225,7 @@ static bool do_tile(const work_tensor *t, const output_set *outputs, const chunk
                    .matrix = row / ne[1],
                    .column = tile->column};
         if (t->source->inputs.columns && s.rows > left) s.rows = (size_t)left;
-        part.x = room->tile + r * tile->cols;
+        part.x = scratch->tile + r * tile->cols;
         if (!put_all(t, outputs, c, &s, &part, e)) return false;
         r += s.rows;
     }
@@ -232,21 +234,21 @@ static bool do_tile(const work_tensor *t, const output_set *outputs, const chunk
 
 /* Does a chunk of a transposed tensor, whose rows are whole and many. Where a tile does not hold them, each
  * tile has some columns of all rows. */
-static bool do_tiles(const work_tensor *t, const output_set *outputs, const chunk *c, const work_room *room,
-                     gq_error *e) {
+static bool do_tiles(const work_tensor *t, const output_set *outputs, const chunk *c,
+                     const work_scratch *scratch, gq_error *e) {
     const gq_plan *plan = t->plan;
     const uint64_t width = t->source->tensor->ne[0];
     const size_t rows = (size_t)(c->n / width);
-    uint64_t most = TILE / rows < STRIP ? TILE / rows : STRIP;
+    uint64_t most = TILE / rows < STRIP_ELEMENTS ? TILE / rows : STRIP_ELEMENTS;
     if (most < width) most -= most % CHUNK_GRAIN;
     for (uint64_t column = 0; column < width; column += most) {
         strip tile = {.first = c->first + column,
                       .rows = rows,
                       .cols = (size_t)(width - column < most ? width - column : most),
                       .column = column};
-        if (!transposed_read(plan->kernels, &plan->model, t->source->stored, &tile, room->in, room->x,
-                             room->tile, e) ||
-            !do_tile(t, outputs, c, &tile, room, e))
+        if (!transposed_read(plan->kernels, &plan->model, t->source->stored, &tile, scratch->in, scratch->x,
+                             scratch->tile, e) ||
+            !do_tile(t, outputs, c, &tile, scratch, e))
             return false;
     }
     return true;
@@ -254,22 +256,22 @@ static bool do_tiles(const work_tensor *t, const output_set *outputs, const chun
 
 /* ---- a chunk ---- */
 
-bool work_chunk(const work_tensor *t, const output_set *outputs, uint64_t i, const work_room *room,
+bool work_chunk(const work_tensor *t, const output_set *outputs, uint64_t i, const work_scratch *scratch,
                 gq_error *e) {
     const gq_plan *plan = t->plan;
     chunk c = chunk_at(&plan->chunks, i, t->source->tensor->ne);
-    memset(room->errors, 0, plan->n_outputs * sizeof *room->errors);
-    memset(room->sums, 0, plan->n_outputs * sizeof *room->sums);
-    if (!(plan_transposes(t->source) ? do_tiles : do_strips)(t, outputs, &c, room, e)) return false;
+    memset(scratch->errors, 0, plan->n_outputs * sizeof *scratch->errors);
+    memset(scratch->sums, 0, plan->n_outputs * sizeof *scratch->sums);
+    if (!(plan_transposes(t->source) ? do_tiles : do_strips)(t, outputs, &c, scratch, e)) return false;
     for (size_t o = 0; o < plan->n_outputs; o++) {
         size_t encoder = t->outputs[o].encoder;
-        const codec_error *from = &room->errors[encoder];
-        room->sums[o] = (chunk_sum){.x2 = from->x2,
-                                    .e2 = from->e2,
-                                    .wx2 = from->wx2,
-                                    .we2 = from->we2,
-                                    .max_e = from->max_e,
-                                    .crc = room->sums[encoder].crc};
+        const codec_error *from = &scratch->errors[encoder];
+        scratch->sums[o] = (chunk_sum){.x2 = from->x2,
+                                       .e2 = from->e2,
+                                       .wx2 = from->wx2,
+                                       .we2 = from->we2,
+                                       .max_e = from->max_e,
+                                       .crc = scratch->sums[encoder].crc};
         if (c.last &&
             !write_padding(outputs, o, &plan->outputs[o].places[t->number], t->outputs[o].to->out_bytes, e))
             return false;
@@ -280,26 +282,26 @@ bool work_chunk(const work_tensor *t, const output_set *outputs, uint64_t i, con
 /* ---- reading back ---- */
 
 static bool verify_output(const gq_plan *plan, const output_set *outputs, size_t o, const chunk *c,
-                          const work_room *room) {
+                          const work_scratch *scratch) {
     const plan_place *place = &plan->outputs[o].places[c->tensor];
     const gguf_type *type = gguf_type_of(plan->outputs[o].tensors[c->tensor].to);
     uint64_t at = place->offset + gguf_type_bytes(type, c->first), end = at + gguf_type_bytes(type, c->n);
     uint32_t crc = 0;
     while (at < end) {
-        size_t n = end - at < 4 * STRIP ? (size_t)(end - at) : 4 * STRIP;
-        if (!output_read(outputs, o, place->shard, at, room->out, n, NULL)) return false;
-        crc = checksum_add(crc, room->out, n);
+        size_t n = end - at < 4 * STRIP_ELEMENTS ? (size_t)(end - at) : 4 * STRIP_ELEMENTS;
+        if (!output_read(outputs, o, place->shard, at, scratch->out, n, NULL)) return false;
+        crc = checksum_add(crc, scratch->out, n);
         at += n;
     }
-    return crc == room->sums[o].crc &&
+    return crc == scratch->sums[o].crc &&
            (!c->last ||
             write_padding(outputs, o, place, plan->outputs[o].tensors[c->tensor].out_bytes, NULL));
 }
 
-bool work_verify(const gq_plan *plan, const output_set *outputs, uint64_t i, const work_room *room) {
+bool work_verify(const gq_plan *plan, const output_set *outputs, uint64_t i, const work_scratch *scratch) {
     size_t tensor = chunk_tensor(&plan->chunks, i);
     chunk c = chunk_at(&plan->chunks, i, plan->sources[tensor].tensor->ne);
     for (size_t o = 0; o < plan->n_outputs; o++)
-        if (!verify_output(plan, outputs, o, &c, room)) return false;
+        if (!verify_output(plan, outputs, o, &c, scratch)) return false;
     return true;
 }

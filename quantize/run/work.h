@@ -7,22 +7,22 @@
 #include "quantize/strips/strip.h"
 
 /* The sizes of a thread's scratch for a plan. */
-typedef struct work_rooms {
+typedef struct work_scratches {
     size_t strip, tile; /* elements at most: of a strip, of a tile (0: nothing is transposed) */
     size_t in, bytes;   /* bytes: of the input's strip as stored, of the whole scratch */
     size_t n_outputs;
-} work_rooms;
+} work_scratches;
 
-typedef struct work_room {
+typedef struct work_scratch {
     uint8_t *in, *out;
     float *x, *decoded, *tile;
     chunk_sum *sums;     /* one per output: the result */
     codec_error *errors; /* one per output */
-} work_room;
+} work_scratch;
 
-void work_rooms_measure(work_rooms *r, const gq_plan *plan);
+void work_scratches_measure(work_scratches *r, const gq_plan *plan);
 /* Lays a thread's scratch out in `memory`: r->bytes, aligned to 64. */
-work_room work_room_in(const work_rooms *r, void *memory);
+work_scratch work_scratch_in(const work_scratches *r, void *memory);
 
 /* The state that the chunks of a tensor share: opened before the first of them, closed after the last. Chunks
  * may be done by several threads at once meanwhile. */
@@ -42,10 +42,10 @@ typedef struct work_tensor {
 work_tensor *work_tensor_open(const gq_plan *plan, size_t number, gq_error *e);
 void work_tensor_close(work_tensor *t);
 
-/* Does chunk i, which is one of the tensor's. The results are in room->sums, one per output. */
-bool work_chunk(const work_tensor *t, const output_set *outputs, uint64_t i, const work_room *room,
+/* Does chunk i, which is one of the tensor's. The results are in scratch->sums, one per output. */
+bool work_chunk(const work_tensor *t, const output_set *outputs, uint64_t i, const work_scratch *scratch,
                 gq_error *e);
-/* Whether the outputs hold chunk i as room->sums says, by reading it back. */
-bool work_verify(const gq_plan *plan, const output_set *outputs, uint64_t i, const work_room *room);
+/* Whether the outputs hold chunk i as scratch->sums says, by reading it back. */
+bool work_verify(const gq_plan *plan, const output_set *outputs, uint64_t i, const work_scratch *scratch);
 
 #endif

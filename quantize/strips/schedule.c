@@ -14,14 +14,14 @@ double schedule_clock(void) {
 
 /* A thread's own state. */
 typedef struct schedule_thread {
-    void *room;     /* NULL until it is needed */
+    void *scratch;  /* NULL until it is needed */
     gq_error error; /* of the piece that failed */
 } schedule_thread;
 
-bool schedule_start(schedule *s, int threads, size_t room, const gq_callbacks *callbacks, gq_error *e) {
+bool schedule_start(schedule *s, int threads, size_t scratch, const gq_callbacks *callbacks, gq_error *e) {
     *s = (schedule){.callbacks = callbacks,
                     .started = schedule_clock(),
-                    .room = room,
+                    .scratch = scratch,
                     .progress.size = sizeof s->progress};
     int n = threads_asked(threads);
     s->pool = threads_pool_new(n);
@@ -37,7 +37,7 @@ bool schedule_start(schedule *s, int threads, size_t room, const gq_callbacks *c
 
 void schedule_end(schedule *s) {
     if (!s->pool) return;
-    for (int i = 0; i < threads_pool_most(s->pool); i++) free(s->of_thread[i].room);
+    for (int i = 0; i < threads_pool_most(s->pool); i++) free(s->of_thread[i].scratch);
     threads_pool_free(s->pool);
     free(s->of_thread);
     pthread_mutex_destroy(&s->lock);
@@ -73,9 +73,9 @@ static bool do_piece(void *data, uint64_t number, int thread) {
     const schedule_job *job = t->job;
     schedule_thread *own = &s->of_thread[thread];
     gq_error *e = &own->error;
-    if (!own->room) own->room = memory_lines(1, s->room, e);
-    if (!own->room) return false;
-    work_piece p = {.number = number, .room = own->room};
+    if (!own->scratch) own->scratch = memory_lines(1, s->scratch, e);
+    if (!own->scratch) return false;
+    work_piece p = {.number = number, .scratch = own->scratch};
     if (!job->work(job->arg, &p, e)) return false;
     pthread_mutex_lock(&s->lock);
     bool ok = !job->fold || job->fold(job->arg, &p, e);

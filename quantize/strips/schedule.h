@@ -15,14 +15,14 @@ typedef struct schedule {
     double resuming; /* seconds of all threads together */
     double before;   /* seconds before the first piece, left out of rates */
     threads_pool *pool;
-    size_t room;                       /* bytes of a thread's memory */
+    size_t scratch;                    /* bytes of a thread's memory */
     struct schedule_thread *of_thread; /* one per thread of the pool */
     pthread_mutex_t lock;              /* over progress, callbacks, and whatever `fold` does */
 } schedule;
 
 typedef struct work_piece {
     uint64_t number;
-    void *room; /* this thread's memory, aligned to 64 */
+    void *scratch; /* this thread's memory, aligned to 64 */
     /* The size of the piece, for progress, set by the work. weights 0: the piece was not done. */
     uint64_t bytes, weights;
     bool resumed;    /* an earlier run had done it */
@@ -39,9 +39,9 @@ typedef struct schedule_job {
     void *arg;
 } schedule_job;
 
-/* Starts a schedule. threads: 0: one per processor. room: bytes of each thread's scratch. callbacks: may be
+/* Starts a schedule. threads: 0: one per processor. scratch: bytes of it for each thread. callbacks: may be
  * NULL, and are borrowed until schedule_end. */
-bool schedule_start(schedule *s, int threads, size_t room, const gq_callbacks *callbacks, gq_error *e);
+bool schedule_start(schedule *s, int threads, size_t scratch, const gq_callbacks *callbacks, gq_error *e);
 /* May be called for a schedule of zeros. */
 void schedule_end(schedule *s);
 /* Does all pieces of a job. Jobs are done one after another. Fails with GQ_INTERRUPTED when the caller

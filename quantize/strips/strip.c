@@ -88,7 +88,8 @@ size_t strip_beyond(const strip_encoder *to, const float *x, size_t n) {
 size_t strip_measure(const strip_encoder *to, const float *x, size_t rows, size_t cols, const uint8_t *blocks,
                      float *decoded, codec_error *sum) {
     const kernels *k = to->kernels;
-    size_t most_cols = cols < STRIP ? cols : STRIP, most_rows = STRIP / most_cols, n;
+    size_t most_cols = cols < STRIP_ELEMENTS ? cols : STRIP_ELEMENTS, most_rows = STRIP_ELEMENTS / most_cols,
+           n;
     for (size_t at = 0; at < rows * cols; at += n) {
         size_t left = rows - at / cols, column = at % cols;
         size_t some = left < most_rows ? left : most_rows,

@@ -10,7 +10,7 @@
 enum {
     /* Elements that are decoded at once, a multiple of every type's block: with 2^16 the buffers stay in a
      * core's second-level cache. */
-    STRIP = 1 << 16,
+    STRIP_ELEMENTS = 1 << 16,
     /* Elements that a worker takes at a time where nothing is written; it goes through them in strips. */
     STRIP_PIECE = 1 << 20,
     STORED_BYTES = 8, /* bytes of an element as stored, at most */
@@ -18,8 +18,8 @@ enum {
 
 /* A thread's scratch for two strips, as stored and decoded. */
 typedef struct strip_pair {
-    uint8_t stored[2][STORED_BYTES * STRIP];
-    float decoded[2][STRIP];
+    uint8_t stored[2][STORED_BYTES * STRIP_ELEMENTS];
+    float decoded[2][STRIP_ELEMENTS];
 } strip_pair;
 
 /* Returns the kernels for this processor; NULL: GQUANT_ISA names a level that cannot run here, or none can.
@@ -55,9 +55,9 @@ typedef struct strip_encoder {
     const encode_settings *settings;
 } strip_encoder;
 
-/* Encode x into blocks, decode these into `decoded`, which has room for STRIP elements, and add up the
- * errors. Returns rows * cols, or the first element that the type cannot hold: the blocks are then good for
- * nothing, and strip_fail_to_hold says why. */
+/* Encode x into blocks, decode these into `decoded`, which has room for STRIP_ELEMENTS elements, and add up
+ * the errors. Returns rows * cols, or the first element that the type cannot hold: the blocks are then good
+ * for nothing, and strip_fail_to_hold says why. */
 size_t strip_encode(const strip_encoder *to, const float *x, size_t rows, size_t cols, uint8_t *blocks,
                     float *decoded, codec_error *sum);
 /* Does the second half of strip_encode for blocks that were encoded before: decodes them and adds up the

@@ -7,7 +7,7 @@
  * apart (255): at a power of two they would push each other out of the cache. */
 enum {
     BAND_ROWS = 16,
-    BAND_ROOM = STRIP / BAND_ROWS - 16,
+    BAND_ROOM = STRIP_ELEMENTS / BAND_ROWS - 16,
     LONGEST_BLOCK = 256,
     BAND = BAND_ROOM - 2 * LONGEST_BLOCK
 };

@@ -1,6 +1,6 @@
 /* Sizes and panels that the files behind matmul.h share. */
-#ifndef GQ_MATMUL_ROOM_H
-#define GQ_MATMUL_ROOM_H
+#ifndef GQ_MATMUL_SCRATCH_H
+#define GQ_MATMUL_SCRATCH_H
 
 #include "base/checked.h"
 #include "forward/matmul.h"
@@ -17,17 +17,17 @@ enum {
     STEP_FLOATS = STEP_TOKENS * 2048,
     UNITS = 8, /* per thread, so that none waits long for the last one */
 };
-typedef struct room {
-    float floats[TILE_ROWS * TILE_STRIDE]; /* a tile, or a panel of tokens */
-} room;
-_Static_assert((int)TILE_ROWS >= (int)MATMUL_MOST_PANEL, "a room holds a panel");
+typedef struct matmul_scratch {
+    float floats[TILE_ROWS * TILE_STRIDE]; /* a tile of decoded weights, or a panel of tokens */
+} matmul_scratch;
+_Static_assert((int)TILE_ROWS >= (int)MATMUL_MOST_PANEL, "it holds a panel");
 
 struct matmul {
     const codec *codecs;
     const matmul_kernels *kernels;
     threads_pool *pool;
-    float *shared; /* STEP_FLOATS */
-    room *rooms;   /* one per thread */
+    float *shared;             /* STEP_FLOATS */
+    matmul_scratch *scratches; /* one per thread */
 };
 
 #endif

@@ -1,0 +1,62 @@
+/* Memory that runs out while the command checks whether a file may be written is a failure, not bad usage:
+ * the same command line works the next time. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/report.h"
+#include "tests/folder.h"
+#include "tests/memory.h"
+#include "tests/model.h"
+
+static int set_up(void **state) {
+    (void)state;
+    folder = temporary_folder();
+    model *m = model_llama(1);
+    model_write(m, path("in.gguf"));
+    model_free(m);
+    return 0;
+}
+
+static const char *const options[] = {"report", "recipe-out", "logits"};
+enum { OPTIONS = sizeof options / sizeof *options };
+
+static void memory_that_runs_out_is_no_bad_usage(void **state) {
+    (void)state;
+    const char *in = path("in.gguf"), *to = path("to.json");
+    request r = {.arguments = &in, .n_arguments = 1};
+    for (size_t i = 0; i < OPTIONS; i++) {
+        bool reached = true;
+        long failures = 0;
+        for (long n = 1; reached; n++) {
+            gq_error e = {.text = ""};
+            fail_at = n;
+            bool ok = report_check_file(&r, options[i], to, &e);
+            reached = fail_at == 0, fail_at = 0;
+            if (!ok && (e.status != GQ_FAILED || !strstr(e.text, "out of memory")))
+                fail_msg("--%s, allocation %ld: status %d: %s", options[i], n, e.status, e.text);
+            failures += !ok;
+        }
+        assert_true(failures > 0);
+    }
+}
+
+static void an_input_is_bad_usage(void **state) {
+    (void)state;
+    const char *in = path("in.gguf"), *to = path(".to.json.gquant-new");
+    gq_error e;
+    assert_int_equal(link(in, to), 0);
+    request r = {.arguments = &in, .n_arguments = 1};
+    for (size_t i = 0; i < OPTIONS; i++) {
+        assert_false(report_check_file(&r, options[i], path("to.json"), &e));
+        assert_int_equal(e.status, GQ_USAGE);
+        assert_non_null(strstr(e.text, "is one of the inputs"));
+    }
+    assert_int_equal(unlink(to), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_that_runs_out_is_no_bad_usage),
+                                       cmocka_unit_test(an_input_is_bad_usage)};
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
+}
