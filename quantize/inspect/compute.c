@@ -142,7 +142,8 @@ static uint64_t record_bytes(const gq_importance_plan *p) {
 static bool announce(gq_importance_plan *p, gq_error *e) {
     checkpoint c;
     bool ok = checkpoint_look(&c, p->out, &p->head, e);
-    p->facts.layers_finished = c.finished;
+    /* The output matrix comes after the layers, and is none. */
+    p->facts.layers_finished = c.finished < p->facts.layers ? c.finished : p->facts.layers;
     if (c.finished)
         ok = ok && words_add(&p->warnings, e, "an unfinished run for %s will be continued", p->out);
     if (c.why)
