@@ -1,4 +1,6 @@
-/* An unfinished run is gone on with: what a plan says of it. */
+/* An unfinished run is gone on with, and one read fails: the run says so or goes on, and what was finished
+ * stays. (Memory that runs out: tests/test_unfinished_memory.c.) */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,18 +73,92 @@ static int run(const job *j, const char *option, const char *variable, const cha
     return status;
 }
 
+static size_t reads_of(const job *j, const char *option) {
+    char *says, line[64];
+    size_t n = 0;
+    if (run(j, option, "GQ_FAULT_COUNT", path("count"), &says) != 0) fail_msg("%s", says);
+    free(says);
+    FILE *f = fopen(path("count"), "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) sscanf(line, "pread %zu", &n);
+    fclose(f);
+    assert_true(n > 0);
+    return n;
+}
+
 /* ---- what it leaves ---- */
 
 static const char *const left[] = {".out.gquant", ".out.gquant-journal", ".out.gquant-journal-1-of-2",
                                    ".out.gquant-states"};
 enum { LEFT = sizeof left / sizeof *left };
 
+typedef struct files {
+    uint8_t *bytes[LEFT]; /* NULL: not there */
+    size_t n[LEFT];
+} files;
+
+static files read_left(void) {
+    files f = {.n = {0}};
+    for (size_t i = 0; i < LEFT; i++)
+        if (exists(path(left[i]))) f.bytes[i] = read_whole(path(left[i]), &f.n[i]);
+    return f;
+}
+
 static void remove_all(void) {
     unlink(path("out"));
     for (size_t i = 0; i < LEFT; i++) unlink(path(left[i]));
 }
 
+static void put_back(const files *f) {
+    remove_all();
+    for (size_t i = 0; i < LEFT; i++)
+        if (f->bytes[i]) write_whole(path(left[i]), f->bytes[i], f->n[i]);
+}
+
 /* ---- the test ---- */
+
+static void fail_read(const job *j, size_t n) {
+    char fault[64], *says, *then;
+    snprintf(fault, sizeof fault, "pread:%zu:%d", n, EIO);
+    int status = run(j, NULL, "GQ_FAULT", fault, &says);
+    if (status != 0 && status != 1) fail_msg("%s, %s: status %d: %s", j->name, fault, status, says);
+    if (strstr(says, "starts afresh")) fail_msg("%s, %s: %s", j->name, fault, says);
+    if (exists(path("out"))) {
+        assert_int_equal(status, 0);
+        assert_same_file(path("wanted"), path("out"));
+    } else {
+        run(j, "--dry-run", NULL, NULL, &then);
+        if (!strstr(then, j->finished)) fail_msg("%s, %s: %s\nthen: %s", j->name, fault, says, then);
+        free(then);
+    }
+    free(says);
+}
+
+/* Of the plan's reads, nearly all of the model, not every one is tried. */
+static void a_read_that_fails_loses_nothing(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        const job *j = &jobs[i];
+        char *says;
+        size_t plan_reads = reads_of(j, "--dry-run");
+        assert_int_equal(run(j, NULL, NULL, NULL, &says), 0);
+        free(says);
+        if (j->kill) {
+            rename(path("out"), path("wanted"));
+            assert_int_equal(run(j, NULL, "GQ_FAULT", j->kill, &says), 137);
+            free(says);
+        }
+        files f = read_left();
+        size_t reads = reads_of(j, NULL), tried = 0;
+        for (size_t n = 1; n <= reads; n += n + 16 < plan_reads ? 16 : 1, tried++) {
+            put_back(&f);
+            fail_read(j, n);
+        }
+        print_message("%s: %zu of %zu reads failed\n", j->name, tried, reads);
+        remove_all(), unlink(path("wanted"));
+        for (size_t k = 0; k < LEFT; k++) free(f.bytes[k]);
+    }
+}
 
 static void the_output_matrix_is_no_layer(void **state) {
     (void)state;
@@ -102,6 +178,7 @@ static void the_output_matrix_is_no_layer(void **state) {
 
 int main(void) {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_read_that_fails_loses_nothing),
         cmocka_unit_test(the_output_matrix_is_no_layer),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);
