@@ -25,15 +25,19 @@ static uint32_t record_crc(const journal_head *head, const name_file *files, siz
     return checksum_add(checksum_add(0, head, sizeof *head), files, n * sizeof *files);
 }
 
-/* Whether the record is of this plan. */
-static bool read_record(const names *r) {
+/* *is: the record is of this plan, and not damaged. False and errno: reading failed. */
+static bool read_record(const names *r, bool *is) {
     journal_head found, wanted = journal_head_of(r->set->plan, 0, 0);
     size_t n = r->set->n, bytes = n * sizeof *r->files;
     uint32_t sum;
-    return safe_file_read(r->fd, 0, &found, sizeof found) && !journal_mismatch(&found, &wanted) &&
-           safe_file_read(r->fd, sizeof found, r->files, bytes) &&
-           safe_file_read(r->fd, sizeof found + bytes, &sum, sizeof sum) &&
-           sum == record_crc(&found, r->files, n);
+    *is = false;
+    if (!safe_file_read(r->fd, 0, &found, sizeof found)) return errno == ENODATA;
+    if (journal_mismatch(&found, &wanted)) return true;
+    if (!safe_file_read(r->fd, sizeof found, r->files, bytes) ||
+        !safe_file_read(r->fd, sizeof found + bytes, &sum, sizeof sum))
+        return errno == ENODATA;
+    *is = sum == record_crc(&found, r->files, n);
+    return true;
 }
 
 /* Whether every file is still there, under one of its names. */
@@ -42,6 +46,16 @@ static bool all_there(const names *r) {
         const plan_shard *shard = r->set->files[i].shard;
         if (!is_at(shard->path, &r->files[i]) && !is_at(shard->temporary, &r->files[i])) return false;
     }
+    return true;
+}
+
+/* Sets ->whole by an open record. One that cannot be read says nothing, and has to stay. */
+static bool names_read_record(names *r, gq_error *e) {
+    bool is;
+    if (!read_record(r, &is))
+        return gq_fail(e, "cannot read %s, which says that all files are whole: %s; try again", r->path,
+                       strerror(errno));
+    r->whole = is && all_there(r);
     return true;
 }
 
@@ -74,7 +88,8 @@ bool names_look(const gq_plan *plan, const gq_options *options, names_left *left
     names r = {.fd = -1};
     bool ok = output_new(&set, plan, e) && names_new(&r, &set, e) && name_is_free(&r, options, e);
     if (ok) r.fd = safe_file_open(r.path);
-    *left = (names_left){.whole = ok && r.fd >= 0 && read_record(&r) && all_there(&r)};
+    if (ok && r.fd >= 0) ok = names_read_record(&r, e);
+    *left = (names_left){.whole = ok && r.whole};
     if (left->whole) {
         left->named = calloc(set.n, sizeof *left->named);
         ok = left->named || gq_fail_memory(e, set.n * sizeof *left->named);
@@ -98,7 +113,7 @@ bool names_open(names *r, const output_set *set, gq_error *e) {
     if (!safe_file_lock(r->fd, SAFE_FILE_ALONE))
         return gq_fail(e, "another process is giving %s its name (it holds %s)", set->plan->outputs[0].path,
                        r->path);
-    r->whole = read_record(r) && all_there(r);
+    if (!names_read_record(r, e)) return false;
     if (r->whole) return true;
     bool gone = fstat(r->fd, &st) == 0 && st.st_nlink == 0; /* its owner has just finished */
     if (!gone && unlink(r->path) != 0) return fail_record(r, "remove", e);

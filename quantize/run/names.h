@@ -33,7 +33,7 @@ typedef struct names_left {
 bool names_look(const gq_plan *plan, const gq_options *options, names_left *left, gq_error *e);
 
 /* Take up the record of an earlier run and lock it. One that is damaged, of another plan or of files that are
- * gone is removed. Fails when another process is at work with it. */
+ * gone is removed. Fails when another process is at work with it, or it cannot be read. */
 bool names_open(names *r, const output_set *set, gq_error *e);
 void names_close(names *r);
 /* All files are whole and on disk: record that. */
