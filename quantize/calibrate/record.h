@@ -21,9 +21,9 @@ typedef struct calibrate_record {
 bool record_add(calibrate_record *r, const calibrate_entry *entry, gq_error *e);
 /* Checksums of what is in the files now. */
 bool record_sum_up(calibrate_record *r, const calibrate_job *job, gq_error *e);
-/* Whether the bytes of a record are entries of the job's tensors; and whether the files hold what they say,
- * unless the store cannot be read. */
-bool record_holds(const uint8_t *bytes, uint64_t n, const calibrate_job *job);
+/* *holds: the bytes of a record are entries of the job's tensors, and the files hold what they say, unless
+ * the store is not read. False: memory or a read failed, so that it cannot be told. */
+bool record_holds(const uint8_t *bytes, uint64_t n, const calibrate_job *job, bool *holds, gq_error *e);
 /* The i-th entry of a record, which may begin anywhere in memory, and how many there are. */
 calibrate_entry record_entry(const uint8_t *bytes, uint64_t i);
 static inline uint64_t record_entries(uint64_t n) { return n / sizeof(calibrate_entry); }

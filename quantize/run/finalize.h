@@ -33,7 +33,7 @@ typedef struct finalize_left {
 bool finalize_probe(const gq_plan *plan, const gq_options *options, finalize_left *left, gq_error *e);
 
 /* Take up the record of an earlier run and lock it. One that is damaged, of another plan or of files that are
- * gone is removed. Fails when another process is at work with it. */
+ * gone is removed. Fails when another process is at work with it, or it cannot be read. */
 bool finalize_open(finalize *r, const output_set *set, gq_error *e);
 void finalize_close(finalize *r);
 /* All files are whole and on disk: record that. */

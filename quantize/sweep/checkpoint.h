@@ -43,7 +43,7 @@ typedef struct checkpoint {
 } checkpoint;
 
 /* Whether there is one that would be continued; why not goes to ->why. Touches nothing, and reads the states
- * that would be gone on from. */
+ * that would be gone on from. All three fail where memory or a read does: that is no reason to begin anew. */
 bool checkpoint_look(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e);
 /* Continue it or begin another, locked, with room for so many bytes of records set aside. On failure *c is
  * fit for checkpoint_close. */
