@@ -327,6 +327,7 @@ static void input_changes(void) {
     char *own =
         o.status ? NULL : files_difference(in_folder(at.folder, "ref"), in_folder(at.folder, where), NULL);
     if (own) {
+        free(own);
         forget_measures();
         run(after, (setting){.isa = NULL}, all_words(&at.options, 1));
         own = files_difference(in_folder(at.folder, after), in_folder(at.folder, where), NULL);

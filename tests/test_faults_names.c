@@ -1,6 +1,7 @@
 /* Several files get their names: killed or failing at any call, a run leaves each set old, new or without its
  * first shard, and the same command finishes it. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -410,6 +411,44 @@ static void records_that_are_not_true(void **state) {
     remove_folder(wanted);
 }
 
+/* Reads of a run that finishes a killed one, or of its plan alone. */
+static long reads_of(const job *j, const char *option) {
+    char *own = temporary_folder(), *says;
+    assert_int_equal(run_with_fault(j, own, "rename:2:kill", &says), 128 + SIGKILL);
+    free(says);
+    setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv("GQ_FAULT_COUNT", path("counts"), 1);
+    assert_int_equal(run(j->words, own, option, NULL, &says), 0);
+    unsetenv("LD_PRELOAD"), unsetenv("GQ_FAULT_COUNT");
+    free(says);
+    remove_folder(own);
+    return calls_of("pread");
+}
+
+/* Whole files are not written again because one read fails, of the record or whatever is read around it. */
+static void a_record_that_cannot_be_read_stays(void **state) {
+    (void)state;
+    enum { BEFORE = 6 }; /* that many of the plan's reads are tried, too */
+    const job *j = &jobs[0];
+    long plan_reads = reads_of(j, "--dry-run"), reads = reads_of(j, NULL);
+    assert_true(plan_reads > BEFORE && reads > plan_reads);
+    for (long n = plan_reads - BEFORE; n <= reads; n++) {
+        char *own = temporary_folder(), *says, fault[32];
+        snprintf(fault, sizeof fault, "pread:%ld:5", n);
+        assert_int_equal(run_with_fault(j, own, "rename:2:kill", &says), 128 + SIGKILL);
+        free(says);
+        const char *hidden = ".in-Q4_0-00002-of-00003.gguf.gquant";
+        ino_t inode = inode_of(own, hidden);
+        int held = open(in_folder(own, hidden), O_RDONLY); /* no other file gets its number */
+        assert_true(inode && held >= 0);
+        int status = run_with_fault(j, own, fault, &says);
+        if (status != 0 && run_job(j, own, NULL) != 0) fail_msg("%s: %s", fault, says);
+        if (inode_of(own, j->sets[0][1]) != inode) fail_msg("%s: written again; %s", fault, says);
+        assert_int_equal(count_files(own), SHARDS);
+        close(held), free(says);
+        remove_folder(own);
+    }
+}
+
 /* All is whole, but losses are not known any more: what to remove is said, and that helps. */
 static void a_damaged_journal_of_whole_files(void **state) {
     (void)state;
@@ -464,6 +503,7 @@ int main(void) {
         cmocka_unit_test(a_damaged_journal_of_a_part),
         cmocka_unit_test(another_plan_starts_afresh),
         cmocka_unit_test(records_that_are_not_true),
+        cmocka_unit_test(a_record_that_cannot_be_read_stays),
         cmocka_unit_test(a_damaged_journal_of_whole_files),
         cmocka_unit_test(a_name_that_is_taken_meanwhile),
     };

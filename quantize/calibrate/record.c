@@ -42,20 +42,21 @@ calibrate_entry record_entry(const uint8_t *bytes, uint64_t i) {
     return entry;
 }
 
-static bool entry_holds(const calibrate_job *job, const calibrate_entry *entry, uint8_t *piece) {
-    uint32_t crc;
-    if (entry->output >= job->n_outputs || entry->tensor >= job->n_tensors ||
-        entry->reason >= ROUND_REASONS || !job->outputs[entry->output][entry->tensor].calibrated)
-        return false;
-    return !job->store.read || (record_checksum(job, entry, piece, &crc, NULL) && crc == entry->crc);
+static bool record_is_of_job(const calibrate_entry *entry, const calibrate_job *job) {
+    return entry->output < job->n_outputs && entry->tensor < job->n_tensors &&
+           entry->reason < ROUND_REASONS && job->outputs[entry->output][entry->tensor].calibrated;
 }
 
-bool record_holds(const uint8_t *bytes, uint64_t n, const calibrate_job *job) {
+bool record_holds(const uint8_t *bytes, uint64_t n, const calibrate_job *job, bool *holds, gq_error *e) {
     uint8_t *piece = malloc(PIECE);
-    bool ok = piece && n % sizeof(calibrate_entry) == 0;
-    for (uint64_t i = 0; ok && i < record_entries(n); i++) {
+    bool ok = piece || gq_fail_memory(e, PIECE);
+    *holds = n % sizeof(calibrate_entry) == 0;
+    for (uint64_t i = 0; ok && *holds && i < record_entries(n); i++) {
         calibrate_entry entry = record_entry(bytes, i);
-        ok = entry_holds(job, &entry, piece);
+        uint32_t crc = entry.crc;
+        *holds = record_is_of_job(&entry, job);
+        if (*holds && job->store.read) ok = record_checksum(job, &entry, piece, &crc, e);
+        *holds = *holds && crc == entry.crc;
     }
     free(piece);
     return ok;

@@ -21,9 +21,10 @@ typedef struct calibrate_record {
 bool record_add(calibrate_record *r, const calibrate_entry *entry, gq_error *e);
 /* Sets the entries' checksums from what the outputs' files hold now. */
 bool record_sum_up(calibrate_record *r, const calibrate_job *job, gq_error *e);
-/* Whether the n bytes of a record are entries of the job's tensors, and whether the outputs' files have the
- * entries' checksums; the latter is not checked where the store has no `read`. */
-bool record_holds(const uint8_t *bytes, uint64_t n, const calibrate_job *job);
+/* *holds: whether the n bytes of a record are entries of the job's tensors, and the outputs' files have the
+ * entries' checksums; the latter is not checked where the store has no `read`. false: memory or a read
+ * failed, so *holds says nothing. */
+bool record_holds(const uint8_t *bytes, uint64_t n, const calibrate_job *job, bool *holds, gq_error *e);
 /* Return the i-th entry of a record, whose bytes need no alignment, and the number of entries in n bytes. */
 calibrate_entry record_entry(const uint8_t *bytes, uint64_t i);
 static inline uint64_t record_entries(uint64_t n) { return n / sizeof(calibrate_entry); }

@@ -149,7 +149,8 @@ static uint64_t importance_record_bytes(const gq_importance_plan *p) {
 static bool importance_announce_kept(gq_importance_plan *p, gq_error *e) {
     checkpoint c;
     bool ok = checkpoint_look(&c, p->out, &p->head, e);
-    p->facts.layers_finished = c.finished;
+    /* The output matrix comes after the layers, and is none. */
+    p->facts.layers_finished = c.finished < p->facts.layers ? c.finished : p->facts.layers;
     if (c.finished)
         ok = ok && warnings_add(&p->warnings, e, "an unfinished run for %s will be continued", p->out);
     if (c.why)

@@ -244,11 +244,16 @@ bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e) {
     const char *out = plan->outputs[0].shards[0].path;
     bool ok = checkpoint_look(&kept, out, &c->head, e);
     if (!whole && !plan_outputs_are_there(plan)) kept.finished = 0; /* they held the rounded layers */
-    c->facts.layers_finished = kept.finished;
+    bool beyond = kept.finished > c->facts.layers; /* the output matrix comes after the layers */
+    size_t layers = beyond ? c->facts.layers : kept.finished;
+    c->facts.layers_finished = layers;
     if (kept.finished)
         ok = ok && warnings_add(&plan->warnings, e,
-                                "an unfinished calibration for %s will be continued: %zu layer%s done", out,
-                                kept.finished, kept.finished == 1 ? " is" : "s are");
+                                "an unfinished calibration for %s will be continued: %zu layer%s%s done", out,
+                                layers, gq_s(layers),
+                                beyond        ? " and the output matrix are"
+                                : layers == 1 ? " is"
+                                              : " are");
     if (kept.why)
         ok = ok && warnings_add(&plan->warnings, e, "an unfinished calibration for %s starts afresh: %s", out,
                                 kept.why);

@@ -69,15 +69,18 @@ static calibrate_job job_of(const gq_plan *plan, const lists *l, files *f, bool 
 
 /* ---- what is kept ---- */
 
-/* Whether every record, in order, is of this job, and the files hold what it says. */
-static bool kept_holds_output(const checkpoint *c, const calibrate_job *job) {
+/* *hold: every record, in order, is of this job, and the files hold what it says. Where that cannot be told
+ * the checkpoint is let go, so that nobody removes it. */
+static bool calibrate_records_hold(checkpoint *c, const calibrate_job *job, bool *hold, gq_error *e) {
     uint64_t at = 0, n;
     bool ok = true;
-    for (size_t i = 0; ok && i < c->finished; i++) {
-        uint8_t *bytes = checkpoint_next(c, &at, &n, NULL);
-        ok = bytes && record_holds(bytes, n, job);
+    *hold = true;
+    for (size_t i = 0; ok && *hold && i < c->finished; i++) {
+        uint8_t *bytes = checkpoint_next(c, &at, &n, e);
+        ok = bytes && record_holds(bytes, n, job, hold, e);
         free(bytes);
     }
+    if (!ok) checkpoint_close(c);
     return ok;
 }
 
@@ -87,17 +90,20 @@ static bool open_kept(checkpoint *c, const gq_plan *plan, const calibrate_job *j
                       const char **why, gq_error *e) {
     const plan_calibration *how = plan->calibration;
     const char *out = plan->outputs[0].shards[0].path;
+    bool hold;
     *why = NULL;
     if (written) {
         if (!checkpoint_open_old(c, out, &how->head, e)) return false;
-        if (c->fd >= 0 && !kept_holds_output(c, job)) c->finished = 0;
+        if (c->fd >= 0 && !calibrate_records_hold(c, job, &hold, e)) return false;
+        if (c->fd >= 0 && !hold) c->finished = 0;
         return true;
     }
     for (int attempts = 0; attempts < 2; attempts++) {
         checkpoint_close(c);
         if (!checkpoint_open(c, out, &how->head, how->records, e)) return false;
         if (!*why && how->facts.layers_finished && !c->finished) *why = c->why;
-        if (kept_holds_output(c, job)) return true;
+        if (!calibrate_records_hold(c, job, &hold, e)) return false;
+        if (hold) return true;
         *why = "what it has rounded is not in the output's file";
         checkpoint_remove(c);
     }

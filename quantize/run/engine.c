@@ -141,7 +141,9 @@ static bool open_own_journal(engine *g, bool keep, gq_error *e) {
     if (!g->journals) return gq_fail_memory(e, sizeof *g->journals);
     g->journals[0].fd = -1;
     g->n_journals = 1;
-    return journal_open(&g->journals[0], g->plan, keep, e);
+    bool ok = journal_open(&g->journals[0], g->plan, keep, e);
+    if (g->journals[0].unread) atomic_store(&g->leave_as_is, true);
+    return ok;
 }
 
 /* All files are whole: the journal is only asked for the losses. */

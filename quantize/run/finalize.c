@@ -31,15 +31,19 @@ static uint32_t record_crc(const journal_head *head, const finalize_file *files,
     return checksum_add(checksum_add(0, head, sizeof *head), files, n * sizeof *files);
 }
 
-/* Whether the record is of this plan. */
-static bool read_record(const finalize *r) {
+/* *is: the record is of this plan, and not damaged. False and errno: reading failed. */
+static bool read_record(const finalize *r, bool *is) {
     journal_head found, wanted = journal_head_of(r->set->plan, 0, 0);
     size_t n = r->set->n, bytes = n * sizeof *r->files;
     uint32_t sum;
-    return safe_file_read(r->fd, 0, &found, sizeof found) && !journal_mismatch(&found, &wanted) &&
-           safe_file_read(r->fd, sizeof found, r->files, bytes) &&
-           safe_file_read(r->fd, sizeof found + bytes, &sum, sizeof sum) &&
-           sum == record_crc(&found, r->files, n);
+    *is = false;
+    if (!safe_file_read(r->fd, 0, &found, sizeof found)) return errno == ENODATA;
+    if (journal_mismatch(&found, &wanted)) return true;
+    if (!safe_file_read(r->fd, sizeof found, r->files, bytes) ||
+        !safe_file_read(r->fd, sizeof found + bytes, &sum, sizeof sum))
+        return errno == ENODATA;
+    *is = sum == record_crc(&found, r->files, n);
+    return true;
 }
 
 /* Whether every file is still there, under one of its names. */
@@ -51,7 +55,17 @@ static bool all_there(const finalize *r) {
     return true;
 }
 
-static bool names_new(finalize *r, const output_set *set, gq_error *e) {
+/* Sets ->whole by an open record. One that cannot be read says nothing, and has to stay. */
+static bool finalize_read_record(finalize *r, gq_error *e) {
+    bool is;
+    if (!read_record(r, &is))
+        return gq_fail(e, "cannot read %s, which says that all files are whole: %s; try again", r->path,
+                       strerror(errno));
+    r->whole = is && all_there(r);
+    return true;
+}
+
+static bool finalize_new(finalize *r, const output_set *set, gq_error *e) {
     const char *first = set->plan->outputs[0].shards[0].path;
     *r = (finalize){.set = set, .fd = -1};
     r->path = safe_file_beside(first, ".gquant-names");
@@ -78,9 +92,10 @@ static bool name_is_free(const finalize *r, const gq_options *options, gq_error 
 bool finalize_probe(const gq_plan *plan, const gq_options *options, finalize_left *left, gq_error *e) {
     output_set set = {.plan = plan};
     finalize r = {.fd = -1};
-    bool ok = output_new(&set, plan, e) && names_new(&r, &set, e) && name_is_free(&r, options, e);
+    bool ok = output_new(&set, plan, e) && finalize_new(&r, &set, e) && name_is_free(&r, options, e);
     if (ok) r.fd = safe_file_open(r.path);
-    *left = (finalize_left){.whole = ok && r.fd >= 0 && read_record(&r) && all_there(&r)};
+    if (ok && r.fd >= 0) ok = finalize_read_record(&r, e);
+    *left = (finalize_left){.whole = ok && r.whole};
     if (left->whole) {
         left->named = calloc(set.n, sizeof *left->named);
         ok = left->named || gq_fail_memory(e, set.n * sizeof *left->named);
@@ -98,13 +113,13 @@ static bool fail_record(const finalize *r, const char *what, gq_error *e) {
 
 bool finalize_open(finalize *r, const output_set *set, gq_error *e) {
     struct stat st;
-    if (!names_new(r, set, e)) return false;
+    if (!finalize_new(r, set, e)) return false;
     r->fd = safe_file_open(r->path);
     if (r->fd < 0) return errno == ENOENT || fail_record(r, "open", e);
     if (!safe_file_lock(r->fd, SAFE_FILE_ALONE))
         return gq_fail(e, "another process is giving %s its name (it holds %s)", set->plan->outputs[0].path,
                        r->path);
-    r->whole = read_record(r) && all_there(r);
+    if (!finalize_read_record(r, e)) return false;
     if (r->whole) return true;
     bool gone = fstat(r->fd, &st) == 0 && st.st_nlink == 0; /* its owner has just finished */
     if (!gone && unlink(r->path) != 0) return fail_record(r, "remove", e);

@@ -35,8 +35,8 @@ typedef struct finalize_left {
 bool finalize_probe(const gq_plan *plan, const gq_options *options, finalize_left *left, gq_error *e);
 
 /* Opens and locks the record of an earlier run, if there is one (r->whole then). A record that is damaged, of
- * another plan, or of files that are gone is removed. Fails when another process has it locked. *r is to be
- * closed in any case. */
+ * another plan, or of files that are gone is removed. Fails when another process has it locked, or it cannot
+ * be read. *r is to be closed in any case. */
 bool finalize_open(finalize *r, const output_set *set, gq_error *e);
 void finalize_close(finalize *r);
 /* Records that all files are whole and on disk. */

@@ -115,7 +115,14 @@ bool journal_open(journal *j, const gq_plan *plan, bool keep, gq_error *e) {
     if (!journal_prepare(j, plan, plan->part, plan->parts, e) ||
         !safe_file_may_grow(j->path, slot_offset(j, j->end), e) || !open_existing(j, e))
         return false;
-    j->resumed = keep && j->fd >= 0 && journal_read_head(j->fd, &found) && !journal_mismatch(&found, &wanted);
+    if (keep && j->fd >= 0) {
+        bool there = journal_read_head(j->fd, &found);
+        j->unread = !there && errno != ENODATA;
+        if (j->unread)
+            return gq_fail(e, "cannot read the journal %s: %s; try again, or remove it to start afresh",
+                           j->path, strerror(errno));
+        j->resumed = there && !journal_mismatch(&found, &wanted);
+    }
     return j->resumed || journal_create(j, &wanted, e);
 }
 

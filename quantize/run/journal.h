@@ -31,13 +31,14 @@ typedef struct journal {
     uint64_t begin, end;    /* chunks that it has slots for */
     size_t n_outputs, slot; /* bytes of a slot */
     bool resumed;           /* it holds slots of an earlier run */
+    bool unread;            /* reading it failed: it may be an earlier run's, whose files must stay */
 } journal;
 
 /* Sets *begin and *end to the chunks of part `part` (1..parts), end excluded; parts 0: all chunks. */
 void journal_range(const gq_plan *plan, uint32_t part, uint32_t parts, uint64_t *begin, uint64_t *end);
 
 /* Open the plan's own journal and lock it. With keep, one that is there and belongs to the same plan is
- * continued; otherwise an empty one is made. */
+ * continued; otherwise an empty one is made. Fails where it cannot be read, and leaves it as it is. */
 bool journal_open(journal *j, const gq_plan *plan, bool keep, gq_error *e);
 /* Opens and locks the finished journal of one part, to read it. */
 bool journal_open_part(journal *j, const gq_plan *plan, uint32_t part, uint32_t parts, gq_error *e);

@@ -44,97 +44,151 @@ static bool checkpoint_fail(const checkpoint *c, const char *what, gq_error *e) 
     return gq_fail(e, "cannot %s %s, which holds the finished layers: %s", what, c->path, strerror(errno));
 }
 
+static bool checkpoint_fail_read(const checkpoint *c, gq_error *e) {
+    return gq_fail(e,
+                   "cannot read %s, which holds the finished layers: %s; try again, or remove it to start "
+                   "afresh",
+                   c->path, strerror(errno));
+}
+
 /* ---- reading ---- */
+
+/* A question about the file has three answers. A function stores whether it holds, and returns true; it
+ * returns false where memory or a read failed. That says nothing about the file, which then must stay. */
 
 static const char DAMAGED[] = "its file is damaged";
 
-static bool checkpoint_read_head(int fd, checkpoint_head *h) {
-    return safe_file_read(fd, 0, h, sizeof *h) && memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 &&
-           h->crc == checksum_add(0, h, offsetof(checkpoint_head, crc));
+/* *there: the file has all of these bytes. False and errno: reading failed. */
+static bool checkpoint_read_bytes(int fd, uint64_t at, void *to, size_t n, bool *there) {
+    *there = safe_file_read(fd, at, to, n);
+    return *there || errno == ENODATA;
 }
 
-static const char *checkpoint_mismatch(int fd, const checkpoint_head *wanted) {
-    checkpoint_head found;
-    if (!checkpoint_read_head(fd, &found)) return DAMAGED;
-    if (memcmp(found.build, wanted->build, sizeof found.build) != 0)
+static bool checkpoint_read_head(int fd, checkpoint_head *h, bool *sound) {
+    if (!checkpoint_read_bytes(fd, 0, h, sizeof *h, sound)) return false;
+    *sound = *sound && memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 &&
+             h->crc == checksum_add(0, h, offsetof(checkpoint_head, crc));
+    return true;
+}
+
+static const char *checkpoint_compare_heads(const checkpoint_head *found, const checkpoint_head *wanted) {
+    if (memcmp(found->build, wanted->build, sizeof found->build) != 0)
         return "it was made by another version or build of gquant";
-    if (found.times != wanted->times || found.content != wanted->content)
+    if (found->times != wanted->times || found->content != wanted->content)
         return "it was of another model, or the model has changed since";
-    if (memcmp(&found, wanted, sizeof found) != 0) return "its text or its options were different";
+    if (memcmp(found, wanted, sizeof *found) != 0) return "its text or its options were different";
     return NULL;
 }
 
-/* Reads record i, if it is there and whole. */
-static bool find_record(const checkpoint *c, uint64_t at, uint64_t file_size, record *r) {
-    return safe_file_read(c->fd, at, r, sizeof *r) &&
-           r->head_crc == checksum_add(0, r, offsetof(record, head_crc)) && r->mark > 0 &&
+/* *why: the file is not one of this run; NULL: it is. */
+static bool checkpoint_mismatch(int fd, const checkpoint_head *wanted, const char **why) {
+    checkpoint_head found;
+    bool sound;
+    if (!checkpoint_read_head(fd, &found, &sound)) return false;
+    *why = sound ? checkpoint_compare_heads(&found, wanted) : DAMAGED;
+    return true;
+}
+
+static bool checkpoint_has_record(const checkpoint *c, uint64_t at, uint64_t file_size, const record *r) {
+    return r->head_crc == checksum_add(0, r, offsetof(record, head_crc)) && r->mark > 0 &&
            r->size >= sums_size(c) && r->size <= file_size && at + sizeof *r <= file_size - r->size;
 }
 
-static bool is_whole(const checkpoint *c, uint64_t at, const record *r) {
-    uint8_t *bytes = malloc(r->size ? r->size : 1);
-    bool whole = bytes && safe_file_read(c->fd, at + sizeof *r, bytes, r->size) &&
-                 r->crc == checksum_add(0, bytes, r->size);
-    free(bytes);
-    return whole;
-}
-
-static bool slot_holds(const checkpoint *c, uint64_t at, uint64_t sum) {
-    enum { PIECE = 1 << 20 };
-    uint8_t *piece = malloc(PIECE);
-    uint32_t found = 0;
-    bool ok = piece;
-    for (uint64_t left = c->slot, n; ok && left > 0; at += n, left -= n) {
-        n = left < PIECE ? left : PIECE;
-        ok = safe_file_read(c->fd, at, piece, n);
-        if (ok) found = checksum_add(found, piece, n);
-    }
-    free(piece);
-    return ok && found == (uint32_t)sum;
-}
-
-/* Whether the states behind the last layer, whose record is at `at`, are those that it wrote. */
-static bool states_hold(const checkpoint *c, uint64_t at) {
-    bool ok = true;
-    for (uint32_t i = 0; ok && i < c->streams; i++) {
-        uint64_t sum, slot = 2 * (uint64_t)i + c->finished % 2;
-        ok = safe_file_read(c->fd, at + sizeof(record) + i * sizeof sum, &sum, sizeof sum) &&
-             (sum == 0 || slot_holds(c, HEAD_ROOM + slot * c->slot, sum));
-    }
+/* Reads the record at `at` and what follows it. *bytes: malloc'ed; NULL: there is none, or it is torn. */
+static bool checkpoint_read_record(const checkpoint *c, uint64_t at, uint64_t file_size, record *r,
+                                   uint8_t **bytes, gq_error *e) {
+    bool whole;
+    *bytes = NULL;
+    if (!checkpoint_read_bytes(c->fd, at, r, sizeof *r, &whole)) return checkpoint_fail_read(c, e);
+    if (!whole || !checkpoint_has_record(c, at, file_size, r)) return true;
+    uint8_t *rest = malloc(r->size ? r->size : 1);
+    if (!rest) return gq_fail_memory(e, r->size);
+    bool ok =
+        checkpoint_read_bytes(c->fd, at + sizeof *r, rest, r->size, &whole) || checkpoint_fail_read(c, e);
+    if (ok && whole && r->crc == checksum_add(0, rest, r->size))
+        *bytes = rest;
+    else
+        free(rest);
     return ok;
 }
 
-/* Counts the whole records from the first one on. A layer that has been begun overwrites the states of the
- * one before the last: where the last one's record is not whole any more nothing is left to go on from. */
-static void count_finished(checkpoint *c) {
-    struct stat st;
-    record r;
-    uint64_t begun = 0, last = 0;
-    c->finished = 0, c->end = first_record(c);
-    if (fstat(c->fd, &st) != 0 || (uint64_t)st.st_size < c->end ||
-        !safe_file_read(c->fd, BEGUN_AT, &begun, sizeof begun))
-        return;
-    while (find_record(c, c->end, (uint64_t)st.st_size, &r) && r.mark == c->finished + 1 &&
-           is_whole(c, c->end, &r))
-        last = c->end, c->end += sizeof r + r.size, c->finished++;
-    if (begun > c->finished + 1 || (c->finished && !states_hold(c, last))) c->why = DAMAGED, c->finished = 0;
+static bool slot_holds(const checkpoint *c, uint64_t at, uint64_t sum, bool *holds, gq_error *e) {
+    enum { PIECE = 1 << 20 };
+    uint8_t *piece = malloc(PIECE);
+    uint32_t found = 0;
+    bool ok = piece || gq_fail_memory(e, PIECE);
+    *holds = true;
+    for (uint64_t left = c->slot, n; ok && *holds && left > 0; at += n, left -= n) {
+        n = left < PIECE ? left : PIECE;
+        ok = checkpoint_read_bytes(c->fd, at, piece, n, holds) || checkpoint_fail_read(c, e);
+        if (ok && *holds) found = checksum_add(found, piece, n);
+    }
+    free(piece);
+    *holds = *holds && found == (uint32_t)sum;
+    return ok;
 }
 
-static bool can_go_on(checkpoint *c, const checkpoint_head *h) {
-    c->why = checkpoint_mismatch(c->fd, h);
-    if (!c->why) count_finished(c);
-    return !c->why;
+/* Whether the states behind the last layer, whose record is at `at`, are those that it wrote. */
+static bool states_hold(const checkpoint *c, uint64_t at, bool *hold, gq_error *e) {
+    *hold = true;
+    for (uint32_t i = 0; *hold && i < c->streams; i++) {
+        uint64_t sum, slot = 2 * (uint64_t)i + c->finished % 2;
+        if (!checkpoint_read_bytes(c->fd, at + sizeof(record) + i * sizeof sum, &sum, sizeof sum, hold))
+            return checkpoint_fail_read(c, e);
+        if (*hold && sum != 0 && !slot_holds(c, HEAD_ROOM + slot * c->slot, sum, hold, e)) return false;
+    }
+    return true;
+}
+
+/* Goes through the whole records from the first one on. *last: offset of the last one. */
+static bool checkpoint_count_records(checkpoint *c, uint64_t file_size, uint64_t *last, gq_error *e) {
+    for (;;) {
+        record r;
+        uint8_t *bytes;
+        if (!checkpoint_read_record(c, c->end, file_size, &r, &bytes, e)) return false;
+        bool is_next = bytes && r.mark == c->finished + 1;
+        free(bytes);
+        if (!is_next) return true;
+        *last = c->end, c->end += sizeof r + r.size, c->finished++;
+    }
+}
+
+/* Counts the finished layers. A layer that has been begun overwrites the states of the one before the last:
+ * where the last one's record is not whole any more nothing is left to go on from. */
+static bool count_finished(checkpoint *c, gq_error *e) {
+    struct stat st;
+    uint64_t begun = 0, last = 0;
+    bool there, hold = true;
+    c->finished = 0, c->end = first_record(c);
+    if (fstat(c->fd, &st) != 0) return checkpoint_fail_read(c, e);
+    if ((uint64_t)st.st_size < c->end) return true;
+    if (!checkpoint_read_bytes(c->fd, BEGUN_AT, &begun, sizeof begun, &there))
+        return checkpoint_fail_read(c, e);
+    if (!there) return true;
+    if (!checkpoint_count_records(c, (uint64_t)st.st_size, &last, e)) return false;
+    if (c->finished && !states_hold(c, last, &hold, e)) return false;
+    if (begun > c->finished + 1 || !hold) c->why = DAMAGED, c->finished = 0;
+    return true;
+}
+
+/* Whether it can be gone on with; ->why says why not. Where that cannot be told it is let go, so that nobody
+ * removes it. */
+static bool can_go_on(checkpoint *c, const checkpoint_head *h, bool *can, gq_error *e) {
+    bool ok = checkpoint_mismatch(c->fd, h, &c->why) || checkpoint_fail_read(c, e);
+    ok = ok && (c->why || count_finished(c, e));
+    *can = ok && !c->why;
+    if (ok) return true;
+    close(c->fd);
+    c->fd = -1, c->finished = 0;
+    return false;
 }
 
 uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_error *e) {
     record r;
+    uint8_t *bytes;
     if (*at == 0) *at = first_record(c);
-    bool found = find_record(c, *at, c->end, &r);
-    uint8_t *bytes = found ? malloc(r.size ? r.size : 1) : NULL;
-    if (found && !bytes) return gq_fail_memory(e, r.size), NULL;
-    if (!found || !safe_file_read(c->fd, *at + sizeof r, bytes, r.size) ||
-        r.crc != checksum_add(0, bytes, r.size)) {
-        free(bytes);
+    if (!checkpoint_read_record(c, *at, c->end, &r, &bytes, e)) return NULL;
+    if (!bytes) {
         gq_fail(e, "%s: a layer's record is damaged; remove this file and start again", c->path);
         return NULL;
     }
@@ -152,10 +206,10 @@ static bool checkpoint_prepare(checkpoint *c, const char *out, const checkpoint_
 }
 
 bool checkpoint_look(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
+    bool can;
     if (!checkpoint_prepare(c, out, h, e)) return false;
     c->fd = safe_file_open(c->path);
-    if (c->fd >= 0) can_go_on(c, h);
-    return true;
+    return c->fd < 0 || can_go_on(c, h, &can, e);
 }
 
 static bool checkpoint_lock(checkpoint *c, gq_error *e) {
@@ -196,17 +250,18 @@ static bool checkpoint_create(checkpoint *c, const checkpoint_head *h, uint64_t 
 bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, uint64_t records,
                      gq_error *e) {
     uint64_t bytes = checkpoint_bytes(h, records);
+    bool can = false;
     if (!checkpoint_prepare(c, out, h, e) || !safe_file_may_grow(c->path, bytes, e) || !lock_old(c, e))
         return false;
-    if (c->fd >= 0 && can_go_on(c, h)) return true;
+    if (c->fd >= 0 && !can_go_on(c, h, &can, e)) return false;
+    if (can) return true;
     c->end = first_record(c);
     return checkpoint_create(c, h, bytes, e);
 }
 
 bool checkpoint_open_old(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
-    if (!checkpoint_prepare(c, out, h, e) || !lock_old(c, e)) return false;
-    if (c->fd >= 0) can_go_on(c, h);
-    return true;
+    bool can;
+    return checkpoint_prepare(c, out, h, e) && lock_old(c, e) && (c->fd < 0 || can_go_on(c, h, &can, e));
 }
 
 void checkpoint_close(checkpoint *c) {
@@ -232,14 +287,18 @@ static void checkpoint_remove_left(const char *out, bool (*is_left)(int fd, cons
     free(path);
 }
 
-static bool is_of_head(int fd, const void *h) { return !checkpoint_mismatch(fd, h); }
+static bool is_of_head(int fd, const void *h) {
+    const char *why;
+    return checkpoint_mismatch(fd, h, &why) && !why;
+}
 void checkpoint_clean(const char *out, const checkpoint_head *h) {
     checkpoint_remove_left(out, is_of_head, h);
 }
 
 static bool is_of_kind(int fd, const void *kind) {
     checkpoint_head found;
-    return checkpoint_read_head(fd, &found) && found.kind == *(const checkpoint_kind *)kind;
+    bool sound;
+    return checkpoint_read_head(fd, &found, &sound) && sound && found.kind == *(const checkpoint_kind *)kind;
 }
 void checkpoint_clean_kind(const char *out, checkpoint_kind kind) {
     checkpoint_remove_left(out, is_of_kind, &kind);

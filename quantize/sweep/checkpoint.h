@@ -45,7 +45,8 @@ typedef struct checkpoint {
 } checkpoint;
 
 /* Looks for a checkpoint that a run with this head would continue: ->finished is then above 0, else ->why may
- * say why not. Changes nothing, but reads the states to check them. *c is to be closed. false: no memory. */
+ * say why not. Changes nothing, but reads the states to check them. *c is to be closed. This function and the
+ * two below fail where memory or a read does, as that is no reason to begin anew. */
 bool checkpoint_look(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e);
 /* Continue it or begin another, locked, with room for so many bytes of records set aside. On failure *c is
  * fit for checkpoint_close. */

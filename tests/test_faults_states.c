@@ -1,0 +1,185 @@
+/* An unfinished run is gone on with, and one read fails: the run says so or goes on, and what was finished
+ * stays. (Memory that runs out: tests/test_unfinished_memory.c.) */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/command.h"
+#include "tests/evaluation_model.h"
+#include "tests/folder.h"
+
+enum { TOKENS = 48 };
+
+static int start(void **state) {
+    (void)state;
+    char ids[8 * TOKENS];
+    folder = temporary_folder();
+    setenv("GQUANT_SYNC_MS", "600000", 1); /* else how many syncs there are depends on the time */
+    model *m = evaluation_model(2);
+    model_write(m, path("model.gguf"));
+    model_free(m);
+    for (size_t i = 0, at = 0; i < TOKENS; i++)
+        at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", i * i * 31 % 512);
+    write_whole(path("ids"), ids, strlen(ids));
+    return 0;
+}
+
+/* ---- what is run ---- */
+
+typedef struct job {
+    const char *name;
+    const char *words[12]; /* before the text, if any, and the files */
+    bool text;
+    const char *type;
+    const char *kill;      /* when both layers are finished; NULL: its end leaves something to go on with */
+    const char *kill_last; /* and when the output matrix is, too */
+    const char *finished;  /* what a plan says after either */
+} job;
+
+static const job jobs[] = {
+    {"calibration",
+     {"--threads", "1", "--context", "8", "--calibrate-ids"},
+     true,
+     "Q4_0",
+     "fdatasync:7:kill",
+     "fdatasync:9:kill",
+     "\n2 of 2 layers are done already\n"},
+    {"importance",
+     {"imatrix", "compute", "--threads", "1", "--context", "8", "--process-output", "--ids"},
+     true,
+     NULL,
+     "fdatasync:5:kill",
+     "fdatasync:6:kill",
+     "\n2 layers are done already\n"},
+    {"part", {"--threads", "1", "--part", "1/2"}, false, "Q4_0", NULL, NULL, "will be continued"},
+};
+
+/* The exit status; *says: all that was printed. */
+static int run(const job *j, const char *option, const char *variable, const char *value, char **says) {
+    const char *argv[24] = {NULL};
+    char *out, *err;
+    size_t n = 1;
+    for (size_t i = 0; j->words[i]; i++) argv[n++] = j->words[i];
+    if (j->text) argv[n++] = path("ids");
+    if (option) argv[n++] = option;
+    argv[n++] = path("model.gguf"), argv[n++] = path("out"), argv[n++] = j->type;
+    if (variable) setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv(variable, value, 1);
+    int status = run_command(argv, &out, &err);
+    if (variable) unsetenv("LD_PRELOAD"), unsetenv(variable);
+    if (asprintf(says, "%s%s", err, out) < 0) abort();
+    free(out), free(err);
+    return status;
+}
+
+static size_t reads_of(const job *j, const char *option) {
+    char *says, line[64];
+    size_t n = 0;
+    if (run(j, option, "GQ_FAULT_COUNT", path("count"), &says) != 0) fail_msg("%s", says);
+    free(says);
+    FILE *f = fopen(path("count"), "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) sscanf(line, "pread %zu", &n);
+    fclose(f);
+    assert_true(n > 0);
+    return n;
+}
+
+/* ---- what it leaves ---- */
+
+static const char *const left[] = {".out.gquant", ".out.gquant-journal", ".out.gquant-journal-1-of-2",
+                                   ".out.gquant-states"};
+enum { LEFT = sizeof left / sizeof *left };
+
+typedef struct files {
+    uint8_t *bytes[LEFT]; /* NULL: not there */
+    size_t n[LEFT];
+} files;
+
+static files read_left(void) {
+    files f = {.n = {0}};
+    for (size_t i = 0; i < LEFT; i++)
+        if (exists(path(left[i]))) f.bytes[i] = read_whole(path(left[i]), &f.n[i]);
+    return f;
+}
+
+static void remove_all(void) {
+    unlink(path("out"));
+    for (size_t i = 0; i < LEFT; i++) unlink(path(left[i]));
+}
+
+static void put_back(const files *f) {
+    remove_all();
+    for (size_t i = 0; i < LEFT; i++)
+        if (f->bytes[i]) write_whole(path(left[i]), f->bytes[i], f->n[i]);
+}
+
+/* ---- the test ---- */
+
+static void fail_read(const job *j, size_t n) {
+    char fault[64], *says, *then;
+    snprintf(fault, sizeof fault, "pread:%zu:%d", n, EIO);
+    int status = run(j, NULL, "GQ_FAULT", fault, &says);
+    if (status != 0 && status != 1) fail_msg("%s, %s: status %d: %s", j->name, fault, status, says);
+    if (strstr(says, "starts afresh")) fail_msg("%s, %s: %s", j->name, fault, says);
+    if (exists(path("out"))) {
+        assert_int_equal(status, 0);
+        assert_same_file(path("wanted"), path("out"));
+    } else {
+        run(j, "--dry-run", NULL, NULL, &then);
+        if (!strstr(then, j->finished)) fail_msg("%s, %s: %s\nthen: %s", j->name, fault, says, then);
+        free(then);
+    }
+    free(says);
+}
+
+/* Of the plan's reads, nearly all of the model, not every one is tried. */
+static void a_read_that_fails_loses_nothing(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        const job *j = &jobs[i];
+        char *says;
+        size_t plan_reads = reads_of(j, "--dry-run");
+        assert_int_equal(run(j, NULL, NULL, NULL, &says), 0);
+        free(says);
+        if (j->kill) {
+            rename(path("out"), path("wanted"));
+            assert_int_equal(run(j, NULL, "GQ_FAULT", j->kill, &says), 137);
+            free(says);
+        }
+        files f = read_left();
+        size_t reads = reads_of(j, NULL), tried = 0;
+        for (size_t n = 1; n <= reads; n += n + 16 < plan_reads ? 16 : 1, tried++) {
+            put_back(&f);
+            fail_read(j, n);
+        }
+        print_message("%s: %zu of %zu reads failed\n", j->name, tried, reads);
+        remove_all(), unlink(path("wanted"));
+        for (size_t k = 0; k < LEFT; k++) free(f.bytes[k]);
+    }
+}
+
+static void the_output_matrix_is_no_layer(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        const job *j = &jobs[i];
+        char *says;
+        if (!j->kill_last) continue;
+        remove_all();
+        assert_int_equal(run(j, NULL, "GQ_FAULT", j->kill_last, &says), 137);
+        free(says);
+        assert_int_equal(run(j, "--dry-run", NULL, NULL, &says), 0);
+        if (!strstr(says, j->finished)) fail_msg("%s: %s", j->name, says);
+        free(says);
+    }
+    remove_all();
+}
+
+int main(void) {
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_read_that_fails_loses_nothing),
+        cmocka_unit_test(the_output_matrix_is_no_layer),
+    };
+    return cmocka_run_group_tests(tests, start, folder_remove);
+}
