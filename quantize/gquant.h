@@ -149,7 +149,8 @@ typedef struct gq_options {
                                        none; NULL: these are an error */
     gq_list tensor_types;           /* "PATTERN=TYPE", first match wins */
     gq_list keep;                   /* patterns of tensors that stay as they are */
-    /* Only importance data whose name contains one of these texts are used; or none of those are. */
+    /* Texts. include: only importance data whose names contain one of them are used. exclude: importance data
+     * whose names contain one of them are left out. */
     gq_list include_weights, exclude_weights;
     gq_list override_kv;      /* "KEY=TYPE:VALUE": metadata to set; TYPE is int, float, bool or str */
     const char *prune_layers; /* "3,7,11": layers to leave out, counted from 0; NULL: none */
