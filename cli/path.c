@@ -1,4 +1,4 @@
-/* What the command needs to know about paths. Two paths are the same if they lead to one file (device and
+/* Helpers of the command for paths. Two paths are the same if they lead to one file (device and
  * inode) or, where there is no file yet, if they end in the same name in the same folder. A folder given as a
  * model is refused with advice that depends on what it holds: the GGUF file to name, or the command that
  * converts other formats. A shell's expansion of model-*.gguf names all shards, of which the first stands for

@@ -1,9 +1,10 @@
-/* What a user sees while the library works: a line on the terminal that is rewritten at most ten times a
- * second, JSON lines with --progress json, and a line per tensor with --verbose. While work goes on all of it
- * is made in two callbacks, on_progress and on_tensor. They run while outputs are open, so nothing in them
- * allocates memory, which could end the program; texts are built in buffers of fixed size. Ctrl-C only sets a
- * flag, which the library reads through `cancelled`; a second Ctrl-C ends the program. A calibrated run has
- * two phases, "calibrate" and "quantize", and leave_calibration marks the step from one to the other.
+/* The progress that a user sees while the library works: a line on the terminal that is rewritten at most ten
+ * times a second, JSON lines with --progress json, and a line per tensor with --verbose. While work goes on
+ * all of it is made in two callbacks, on_progress and on_tensor. They run while outputs are open, so nothing
+ * in them allocates memory, which could end the program; texts are built in buffers of fixed size. Ctrl-C
+ * only sets a flag, which the library reads through `cancelled`; a second Ctrl-C ends the program. A
+ * calibrated run has two phases, "calibrate" and "quantize", and leave_calibration marks the step from one to
+ * the other.
  */
 #include "cli/progress.h"
 

@@ -6,7 +6,7 @@
 #include "forward/keys.h"
 #include "forward/rope.h"
 
-/* What such a mixer knows of a model. The mixer's own struct is this one or begins with it. */
+/* The numbers of a model that such a mixer uses. The mixer's own struct is this one or begins with it. */
 typedef struct attention_numbers {
     size_t head, value; /* values of a head: of q and k; of v */
     size_t even_head;   /* width / heads of the first layer */
@@ -16,14 +16,14 @@ typedef struct attention_numbers {
     rope_numbers rope;
 } attention_numbers;
 
-/* What it knows of a layer; likewise. */
+/* The numbers of a layer that it uses; the mixer's own struct begins with it, too. */
 typedef struct attention_layer {
     size_t heads, kv_heads;
     bool is_local; /* with a window */
     bool has_rope;
 } attention_layer;
 
-/* What it has in a batch, in batch_own. */
+/* Its members of a batch, in batch_own. */
 typedef struct attention_scratch {
     rope_tables rope;
     float *scores; /* [threads][scores_each] */

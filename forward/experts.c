@@ -157,8 +157,8 @@ typedef struct experts_run {
 
 /* ---- choosing ---- */
 
-/* What a token chooses from: n values, `step` floats apart. `added` counts for the choice and not for the
- * weight. */
+/* The scores that a token chooses from: n values, `step` floats apart. `added` counts for the choice and not
+ * for the weight. */
 typedef struct candidates {
     const float *value, *added; /* added may be NULL */
     size_t n, step;
@@ -287,7 +287,7 @@ static bool experts_route(experts_run *r, const float *x, size_t stride) {
 
 /* ---- computing ---- */
 
-/* What is copied between rows of the batch and rows of an expert's own tokens. */
+/* A copy between rows of the batch and rows of an expert's own tokens. */
 typedef struct expert_rows {
     const forward_batch *b;
     const float *from;

@@ -1,4 +1,4 @@
-/* Which tokens of a vocabulary are special, and where they stand in a text. The file's classes are corrected
+/* Finds the special tokens of a vocabulary, and where they stand in a text. The file's classes are corrected
  * by well-known texts, in the way llama.cpp does it, so that ids agree with its own. The texts of all special
  * tokens form one tree over bytes, kept as a hash table of edges, so a text is searched for all of them at
  * once. Of the occurrences found, longer tokens take their bytes first, and an occurrence that has lost a

@@ -283,7 +283,7 @@ GQ_API double gq_loss_snr_db(const gq_loss *l);   /* 10 log10(x2 / e2); infinity
 
 typedef struct gq_progress {
     size_t size;
-    /* Of tensor data to read; where a model is run, they stand for its work. */
+    /* Bytes of tensor data to read; where a model is run, they stand for its work. */
     uint64_t bytes_done, bytes_total;
     uint64_t weights_done;
     double seconds; /* since the call was made */
@@ -553,8 +553,8 @@ GQ_API const char *const *gq_verification_warnings(const gq_verification *v, siz
 typedef struct gq_speed_type {
     uint32_t type;
     uint64_t matrices, weights, bytes;
-    /* Of the products: a file's seconds, divided among its types by the time that threads spent on each. And
-     * of only reading the same bytes, measured in turn with the products. */
+    /* seconds: of the products, a file's time divided among its types by what threads spent on each.
+     * read_seconds: of only reading the same bytes, measured in turn with the products. */
     double seconds;
     double read_seconds;
     uint64_t reserved[4];

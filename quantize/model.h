@@ -1,4 +1,4 @@
-/* What a gq_model of the public header is made of. */
+/* The definition of gq_model of the public header. */
 #ifndef GQ_MODEL_H
 #define GQ_MODEL_H
 

@@ -48,7 +48,7 @@ INLINE void copy_block(block_copy *c, const vf *x, const float *w, int n, int bi
                        vf range) {
     c->unit = vf_all(1), c->sum_w = vf_all((float)n);
     if (weighted) copy_weights(c, w, n, bits);
-    /* A range below 2^-40 of the largest weight nearby is none. */
+    /* A range below 2^-40 of the largest weight nearby counts as zero: its weights are taken as equal. */
     vf per = vf_pick(vf_less(vf_all(0x1p-40f), range), 32767.0f / range, vf_all(0));
     vi sum_wy = vi_all(0);
     for (int i = 0; i < n / 2; i++) {

@@ -12,7 +12,7 @@ typedef struct factors {
     bool canonical;    /* Q8_0: halves are rounded away from zero */
 } factors;
 
-/* ... a sub-block's part: its packed scale and minimum, and what codes are chosen with. */
+/* The factors of a sub-block: its packed scale and minimum, and the values that codes are chosen with. */
 typedef struct sub_scales {
     vf sc, mn;
     vf scale, inv;  /* in the unit: what a code is multiplied with, and its inverse */

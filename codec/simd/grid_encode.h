@@ -16,9 +16,10 @@ enum { MOST_SUBS = 16 };
 typedef struct grid_state {
     vf unit, per_unit; /* the batch's */
     vf d, sign;        /* the factor that the file stores, in this unit, before the gain; and its sign */
-    vf sc[MOST_SUBS], scale[MOST_SUBS]; /* 2 s + 1; what levels are multiplied by, without the sign */
-    vi down[MOST_SUBS];                 /* whether the shift of a sub-block is downward */
-    vi digits[64], signs[64];           /* of entries; of steps */
+    vf sc[MOST_SUBS],
+        scale[MOST_SUBS]; /* sc: 2 s + 1 for the stored s; scale: factor of the levels, without the sign */
+    vi down[MOST_SUBS];   /* whether the shift of a sub-block is downward */
+    vi digits[64], signs[64]; /* of entries; of steps */
     float w[256];
     bool thorough;
 } grid_state;

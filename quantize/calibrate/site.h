@@ -34,7 +34,7 @@ void site_free(site *s);
 site_inputs site_take(site *s, size_t i);
 void site_inputs_free(site_inputs *inputs);
 
-/* What the memory for a site depends on. */
+/* The sizes that decide how much memory a site takes. */
 typedef struct site_sizes {
     moments_shape shape;
     size_t matrices; /* gathered at once */

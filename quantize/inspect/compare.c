@@ -221,7 +221,7 @@ static bool comparison_measure_piece(void *arg, work_piece *p, gq_error *e) {
                 return false;
             sum->differs |= of->tensor->type != type ||
                             memcmp(scratch->stored[0], scratch->stored[1], gguf_type_bytes(type, n)) != 0;
-            /* Where there is no decoder, both have the same type, and only bytes are compared. */
+            /* A type without a decoder is the same in both models, and only bytes are compared. */
             if (j->c->kernels->codecs[type->id].decode) measure_strips(j, at, n, scratch, &sum->sum);
         }
     }

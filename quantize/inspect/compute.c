@@ -210,7 +210,7 @@ static void importance_clean_up(gq_importance_plan *p, const gq_importance_reque
     checkpoint_close(&c);
 }
 
-static bool importance_make_plan(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
+static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
     p->dat = r->dat, p->force = r->force, p->output = r->output;
     p->out = strdup(r->out);
     if (!p->out) return gq_fail_memory(e, strlen(r->out));
@@ -233,7 +233,7 @@ gq_importance_plan *gq_importance_plan_new(const gq_importance_request *request,
     p->facts.size = sizeof p->facts;
     if (asked.n_texts == 0)
         gq_fail_usage(e, "no text to run the model on");
-    else if (importance_make_plan(p, &asked, e))
+    else if (importance_fill_plan(p, &asked, e))
         return p;
     gq_importance_plan_free(p);
     return NULL;
@@ -349,7 +349,7 @@ static void say_what_is_kept(const checkpoint *c, gq_error *e) {
                   c->path);
 }
 
-static gq_imatrix *importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
+static gq_imatrix *importance_run(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
     running r = {.plan = p};
     gq_imatrix *m = NULL;
     gq_error unused;
@@ -369,5 +369,5 @@ static gq_imatrix *importance_compute(gq_importance_plan *p, const gq_callbacks 
 
 gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
     gq_callbacks called;
-    return SIZED_TAKE(called, callbacks, e) ? importance_compute(p, &called, e) : NULL;
+    return SIZED_TAKE(called, callbacks, e) ? importance_run(p, &called, e) : NULL;
 }

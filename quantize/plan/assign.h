@@ -4,7 +4,7 @@
 
 #include "quantize/plan/plan.h"
 
-/* What choosing types needs and returns. Tensors are in output order, plan->n_tensors of them. */
+/* The input and output of choosing types. Tensors are in output order, plan->n_tensors of them. */
 typedef struct plan_assignment {
     mix_model model;
     mix_options options;

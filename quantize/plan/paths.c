@@ -74,7 +74,8 @@ char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n) {
 
 /* ---- may it be written? ---- */
 
-/* What the library reads besides the model; NULL: not there. The caller's own are options->other_inputs. */
+/* The files that the library reads besides the model; NULL: not there. The caller's own are
+ * options->other_inputs. */
 enum { OTHER_INPUTS = 2 };
 static void list_others(const gq_options *options, const char *others[OTHER_INPUTS]) {
     const gq_calibration *c = options->calibration;

@@ -1,4 +1,4 @@
-/* Which layers stay (gq_options.prune_layers), and what their tensors are called then. */
+/* Finds the layers that stay (gq_options.prune_layers), and the names that their tensors get. */
 #include "quantize/plan/prune.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Which layers stay (gq_options.prune_layers). */
+/* The layers that stay (gq_options.prune_layers). */
 #ifndef GQ_PRUNE_H
 #define GQ_PRUNE_H
 
