@@ -13,7 +13,6 @@ int evaluate_main(const request *r);                 /* evaluate.c */
 int speed_main(const request *r);                    /* speed.c, of evaluate --speed */
 int imatrix_main(const request *r);                  /* imatrix.c */
 bool imatrix_compute(const request *r, gq_error *e); /* importance.c */
-int evaluate_main(const request *r);                 /* evaluate.c */
 int tokenize_main(const request *r);                 /* tokenize.c */
 int types_main(const request *r);                    /* help.c */
 int completion_main(const request *r);               /* completion.c */

@@ -29,6 +29,11 @@ char *path_folder(const char *path) {
     return text_format("%.*s.", slash ? (int)(slash - path) + 1 : 0, path);
 }
 
+const char *path_reported(const char *path, bool full) {
+    const char *slash = full ? NULL : strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 bool path_is_folder(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);

@@ -14,6 +14,9 @@ bool path_is_folder(const char *path);
 /* The same file, or the same name for one that is still to be made; b may be NULL. */
 bool path_same(const char *a, const char *b);
 
+/* Returns the path as reports name it: `full`, or without its folders; points into it. */
+const char *path_reported(const char *path, bool full);
+
 /* False where the model is a folder, as models have that are no GGUF: the message says what to do. */
 bool path_check_model(const char *path, gq_error *e);
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "cli/option_table.h"
+#include "cli/path.h"
 #include "cli/table.h"
 #include "cli/text.h"
 
@@ -83,8 +84,7 @@ void report_free(report *r) {
 }
 
 const char *report_named(const report *r, const char *path) {
-    const char *slash = r->request->full_paths ? NULL : strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    return path_reported(path, r->request->full_paths);
 }
 
 /* ---- numbers ---- */

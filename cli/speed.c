@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/csv.h"
+#include "cli/path.h"
 #include "cli/progress.h"
 #include "cli/render.h"
 #include "cli/say.h"
@@ -33,10 +35,6 @@ static gq_speed_type all_types(const gq_speed_file *f) {
                            .seconds = f->seconds,
                            .read_seconds = f->read_seconds};
 }
-static const char *speed_model_name(const request *r, const char *path) {
-    const char *slash = r->full_paths ? NULL : strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
 
 /* ---- for people ---- */
 
@@ -56,7 +54,7 @@ static void print_file(FILE *to, const request *r, const gq_speed_file *f) {
                                        "of reading", "G weights/s", "time"};
     const gq_speed_type all = all_types(f);
     table t;
-    char *path = text_shown(speed_model_name(r, f->path));
+    char *path = text_shown(path_reported(f->path, r->full_paths));
     fprintf(to, "%s: %.2f tokens/s\n", path, per_second(1, f->seconds));
     free(path);
     table_start(&t, "lrrrrr2r1");
@@ -76,7 +74,7 @@ static void print_overview(FILE *to, const request *r, const gq_speed_file *file
     table_row(&t, head);
     for (size_t i = 0; i < n; i++) {
         const gq_speed_type all = all_types(&files[i]);
-        table_name(&t, speed_model_name(r, files[i].path));
+        table_name(&t, path_reported(files[i].path, r->full_paths));
         table_text(&t, size_text(text, (double)files[i].file_bytes));
         table_text(&t, size_text(text, (double)all.bytes));
         table_cell(&t, text_format("%.2f", per_second(1, all.seconds)));
@@ -129,7 +127,7 @@ static void write_json(FILE *to, const void *what) {
     for (size_t i = 0; i < n; i++) {
         const gq_speed_type all = all_types(&files[i]);
         json_t *o = figures_json(&all), *types = set_array(o, "types");
-        set_text(o, "path", speed_model_name(s->request, files[i].path));
+        set_text(o, "path", path_reported(files[i].path, s->request->full_paths));
         set_count(o, "file_bytes", files[i].file_bytes);
         set_number(o, "tokens_per_second", per_second(1, files[i].seconds));
         for (size_t k = 0; k < files[i].n_types; k++) {
@@ -146,13 +144,10 @@ static void write_json(FILE *to, const void *what) {
 
 static void write_line(FILE *to, const char *path, const char *type, const gq_speed_type *s,
                        const char *tokens) {
-    /* A spreadsheet would take a name that begins with one of these for a formula. */
-    fputs(*path && strchr("=+-@\t\r", *path) ? "\"'" : "\"", to);
-    for (; *path; path++) fputs(*path == '"' ? "\"\"" : (char[]){*path, 0}, to);
-    fprintf(to, "\",%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,%.9g,%.6g,%.6g,%.4f,%s\r\n", type,
-            s->matrices, s->weights, s->bytes, s->seconds, s->read_seconds,
-            gib_per_second(s->bytes, s->seconds), gib_per_second(s->bytes, s->read_seconds),
-            per_second(s->read_seconds, s->seconds), tokens);
+    csv_quoted(to, path);
+    fprintf(to, ",%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,%.9g,%.6g,%.6g,%.4f,%s\r\n", type, s->matrices,
+            s->weights, s->bytes, s->seconds, s->read_seconds, gib_per_second(s->bytes, s->seconds),
+            gib_per_second(s->bytes, s->read_seconds), per_second(s->read_seconds, s->seconds), tokens);
 }
 
 static void write_csv(FILE *to, const void *what) {
@@ -164,7 +159,7 @@ static void write_csv(FILE *to, const void *what) {
           to);
     for (size_t i = 0; i < n; i++) {
         const gq_speed_type all = all_types(&files[i]);
-        const char *path = speed_model_name(s->request, files[i].path);
+        const char *path = path_reported(files[i].path, s->request->full_paths);
         char *tokens = text_format("%.6g", per_second(1, all.seconds));
         for (size_t k = 0; k < files[i].n_types; k++)
             write_line(to, path, gq_type_name(files[i].types[k].type), &files[i].types[k], "");

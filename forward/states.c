@@ -19,18 +19,29 @@ size_t states_stride(const states *s, size_t batch) {
     return forward_stride(states_windows(s, batch) * s->context);
 }
 
+static float *take_batch(const states *s, size_t batch, memory_ledger *l) {
+    return forward_activations_take(l, s->width, states_stride(s, batch));
+}
+
+/* Takes the states of all batches. For counting, all but the last are alike: there may be very many. */
+static void lay_out_held(states *s, memory_ledger *l) {
+    s->held = memory_take_zeros(l, s->batches, sizeof *s->held);
+    if (s->held)
+        for (size_t i = 0; i < s->batches; i++) s->held[i] = take_batch(s, i, l);
+    if (!l->counts) return;
+    memory_ledger one = {.counts = true};
+    take_batch(s, 0, &one);
+    memory_hold(l, times(s->batches - 1, one.bytes));
+    take_batch(s, s->batches - 1, l);
+}
+
 static void lay_out_states(states *s, bool in_file, memory_ledger *l) {
     s->batches = parts(s->windows, s->batch);
     if (s->keep.fd >= 0) s->window = forward_activations_take(l, s->width, s->context);
-    if (in_file) {
-        s->x = forward_activations_take(l, s->width, states_stride(s, 0));
-        return;
-    }
-    s->held = memory_take_zeros(l, s->batches, sizeof *s->held);
-    for (size_t i = 0; i < s->batches; i++) {
-        float *x = forward_activations_take(l, s->width, states_stride(s, i));
-        if (s->held) s->held[i] = x;
-    }
+    if (in_file)
+        s->x = take_batch(s, 0, l);
+    else
+        lay_out_held(s, l);
 }
 
 uint64_t states_bytes(size_t width, size_t context, size_t windows, size_t batch, bool in_file) {
