@@ -262,7 +262,7 @@ static void lay_out_runs(moments_shape s, moments_factored *f, memory_ledger *l)
     f->runs = memory_take_zeros(l, n, sizeof *f->runs);
     if (f->runs) f->n_runs = n;
     for (size_t i = 0; i < n; i++) {
-        feedback_moments counted, *run = f->runs ? &f->runs[i] : &counted;
+        feedback_moments counted = {.columns = 0}, *run = f->runs ? &f->runs[i] : &counted;
         size_t strips = feedback_strips(moments_block_columns(s, i));
         run->columns = moments_block_columns(s, i);
         run->root = memory_take(l, feedback_triangle(strips), sizeof(float));

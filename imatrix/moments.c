@@ -40,7 +40,7 @@ void moments_lay_out_blocks(moments *m, memory_ledger *l) {
     m->n_blocks = moments_blocks(m->shape);
     m->blocks = memory_take_zeros(l, m->n_blocks, sizeof *m->blocks);
     for (size_t i = 0; i < m->n_blocks; i++) {
-        moments_block counted, *b = block_at(m, i, &counted);
+        moments_block counted = {.columns = 0}, *b = block_at(m, i, &counted);
         b->columns = moments_block_columns(m->shape, i);
         take_triangle(b->columns, &b->triangle, l);
     }
@@ -48,7 +48,7 @@ void moments_lay_out_blocks(moments *m, memory_ledger *l) {
 
 void moments_lay_out_differences(moments *m, memory_ledger *l) {
     for (size_t i = 0; i < moments_blocks(m->shape); i++) {
-        moments_block counted, *b = block_at(m, i, &counted);
+        moments_block counted = {.columns = 0}, *b = block_at(m, i, &counted);
         take_square(m->shape, moments_block_columns(m->shape, i), &b->square, l);
     }
 }
@@ -60,7 +60,7 @@ static void lay_out_group(moments *m, memory_ledger *l) {
     m->panels = memory_take_zeros(l, waiting, sizeof(float));
     if (m->shape.two_streams) m->differences = memory_take_zeros(l, waiting, sizeof(float));
     for (size_t i = 0; long_groups(m->shape) && i < m->n_blocks; i++) {
-        moments_block counted, *b = block_at(m, i, &counted);
+        moments_block counted = {.columns = 0}, *b = block_at(m, i, &counted);
         take_triangle(moments_block_columns(m->shape, i), &b->group_triangle, l);
         take_square(m->shape, moments_block_columns(m->shape, i), &b->group_square, l);
     }
