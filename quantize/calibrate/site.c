@@ -146,7 +146,7 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
     s->inputs = memory_take_zeros(&l, n, sizeof *s->inputs);
     for (size_t i = 0; s->inputs && i < n; i++) lay_out_held(&s->inputs[i], &g->sizes, &l);
     if (!memory_had(&l, e)) return false;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; s->inputs && i < n; i++)
         if (!(s->inputs[i].moments = moments_new(of->kernels, g->sizes.shape, g->search->pool, e)))
             return false;
     return true;
