@@ -120,6 +120,11 @@ bool safe_file_read(int fd, uint64_t offset, void *to, size_t n) {
     return false;
 }
 
+bool safe_file_try_read(int fd, uint64_t offset, void *to, size_t n, bool *there) {
+    *there = safe_file_read(fd, offset, to, n);
+    return *there || errno == ENODATA;
+}
+
 bool safe_file_reserve(int fd, uint64_t size) {
     int failed;
     do failed = fallocate(fd, 0, 0, (off_t)size);

@@ -38,6 +38,9 @@ bool safe_file_lock_alone(int fd);
 /* Write or read back all n bytes, whatever interrupts; false and errno, ENODATA where the file ends. */
 bool safe_file_write(int fd, uint64_t offset, const void *bytes, size_t n);
 bool safe_file_read(int fd, uint64_t offset, void *to, size_t n);
+/* Reads where "the file is too short" is an answer. *there: the file has all n bytes. False and errno:
+ * reading failed, which says nothing about the file. */
+bool safe_file_try_read(int fd, uint64_t offset, void *to, size_t n, bool *there);
 /* Give the file its size, with room on the disk for all of it where the file system can promise that; false
  * and errno. */
 bool safe_file_reserve(int fd, uint64_t size);

@@ -14,6 +14,15 @@ static inline int folder_make(void **state) {
     return 0;
 }
 
+/* The same, with a small llama in it: in.gguf. */
+static inline int folder_with_model(void **state) {
+    folder_make(state);
+    model *m = model_llama(1);
+    model_write(m, path("in.gguf"));
+    model_free(m);
+    return 0;
+}
+
 static inline int folder_remove(void **state) {
     (void)state;
     remove_folder(folder);

@@ -277,26 +277,32 @@ static uint64_t least_memory(job *j) {
     return high;
 }
 
-/* How many experts are done at once follows from threads, too, and from what the process has taken already.
- */
+/* How many experts are done at once follows from what the process has taken already, too. Here that is more
+ * from one run to the next, until a plan does not fit; the width follows from the memory asked for alone. */
 static void same_for_any_number_of_experts_at_once(void **state) {
     (void)state;
     if (SANITIZED) return; /* sanitizers take memory of their own, more and more of it */
+    const size_t step = 1 << 20, most = 64;
     job *j = job_of("experts.gguf", "some.gguf", "Q4_K_S");
-    uint64_t least = least_memory(j), width = 0, seen[EXPERT_MODEL_EXPERTS + 1] = {0}, numbers = 0;
-    for (uint64_t more = 1 << 20; more < 16 << 20; more += more / 2) {
-        j->calibration.memory = least + more;
-        gq_plan *plan = planned(j);
+    j->calibration.memory = least_memory(j) + most * step;
+    uint64_t width = 0, seen[EXPERT_MODEL_EXPERTS + 1] = {0}, numbers = 0;
+    void *taken[2 * 64];
+    size_t n = 0;
+    for (gq_error e; n < 2 * most; taken[n++] = memset(malloc(step), 1, step)) {
+        gq_plan *plan = gq_plan_new(&j->options, &e);
+        if (!plan) break;
         gq_calibration_facts f = *gq_plan_calibration(plan);
         gq_plan_free(plan);
         if (width == 0) width = f.width;
-        if (f.width != width || seen[f.experts_at_once]++) continue;
+        assert_int_equal(f.width, width);
+        if (seen[f.experts_at_once]++) continue;
         assert_true(run_until(j, 0)); /* memory that a run takes here would count in the next one */
         if (numbers++)
             assert_same_file(path("first-experts.gguf"), path("some.gguf"));
         else
             assert_int_equal(rename(path("some.gguf"), lasting("first-experts.gguf")), 0);
     }
+    while (n > 0) free(taken[--n]);
     assert_true(numbers > 1);
 }
 

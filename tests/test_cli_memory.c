@@ -9,15 +9,6 @@
 #include "tests/memory.h"
 #include "tests/model.h"
 
-static int set_up(void **state) {
-    (void)state;
-    folder = temporary_folder();
-    model *m = model_llama(1);
-    model_write(m, path("in.gguf"));
-    model_free(m);
-    return 0;
-}
-
 static const char *const options[] = {"report", "recipe-out", "logits"};
 enum { OPTIONS = sizeof options / sizeof *options };
 
@@ -58,5 +49,5 @@ static void an_input_is_bad_usage(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(memory_that_runs_out_is_no_bad_usage),
                                        cmocka_unit_test(an_input_is_bad_usage)};
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
+    return cmocka_run_group_tests(tests, folder_with_model, folder_remove);
 }

@@ -9,12 +9,8 @@
 #include "tests/folder.h"
 
 static int set_up(void **state) {
-    (void)state;
-    folder = temporary_folder();
-    model *m = model_llama(1);
-    model_write(m, path("in.gguf"));
-    model_free(m);
-    m = model_new("llama", 1);
+    folder_with_model(state);
+    model *m = model_new("llama", 1);
     model_write(m, path("none.gguf"));
     model_free(m);
     return 0;

@@ -10,15 +10,6 @@
 #include "tests/command.h"
 #include "tests/folder.h"
 
-static int set_up(void **state) {
-    (void)state;
-    folder = temporary_folder();
-    model *m = model_llama(1);
-    model_write(m, path("in.gguf"));
-    model_free(m);
-    return 0;
-}
-
 static void assert_others(const char *name) {
     size_t n;
     uint8_t *bytes = read_whole(path(name), &n);
@@ -122,5 +113,5 @@ int main(void) {
         cmocka_unit_test(a_file_that_another_process_took_over),
         cmocka_unit_test(what_has_a_left_journals_name_stays),
     };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
+    return cmocka_run_group_tests(tests, folder_with_model, folder_remove);
 }

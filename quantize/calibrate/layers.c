@@ -71,8 +71,6 @@ static size_t number_of(const calibrator *c, const model_tensor *t) {
     return found ? found->number : SIZE_MAX;
 }
 
-static uint64_t matrices_of(const model_tensor *t) { return t->ne[2] * t->ne[3]; }
-
 static progress_of *progress_at(const calibrator *c, size_t output, size_t tensor) {
     return &c->progress[output * c->of->n_tensors + tensor];
 }
@@ -85,7 +83,7 @@ static uint64_t turn_matrices_done(void *data, const model_tensor *t) {
     size_t i = number_of(c, t);
     if (i == SIZE_MAX || !c->of->outputs[at->output][i].calibrated) return UINT64_MAX;
     uint64_t n = progress_at(c, at->output, i)->settled;
-    return n < matrices_of(t) ? n : UINT64_MAX;
+    return n < shape_matrices(t->ne) ? n : UINT64_MAX;
 }
 
 /* Whether the output matrix is calibrated for some output. */
@@ -145,7 +143,7 @@ static bool round_weight(turn *at, uint64_t matrix, const model_tensor *t, const
     const calibration_settings *settings = c->of->settings;
     size_t number = number_of(c, t);
     progress_of *p = progress_at(c, at->output, number);
-    uint64_t bytes = c->of->outputs[at->output][number].out_bytes / matrices_of(t);
+    uint64_t bytes = c->of->outputs[at->output][number].out_bytes / shape_matrices(t->ne);
     uint8_t *blocks = at->layer ? turn_blocks(at, t, number, e) : NULL;
     if (at->layer && !blocks) return false;
     round_task task = {.of = c->of,
@@ -161,7 +159,7 @@ static bool round_weight(turn *at, uint64_t matrix, const model_tensor *t, const
     if (!round_matrix(&task, &p->figures, &p->reason, e)) return false;
     p->settled++;
     if (!sweep_tell(&c->sweep, (double)(t->ne[0] * t->ne[1]), e)) return false;
-    return p->settled < matrices_of(t) || turn_finish_tensor(at, t, number, e);
+    return p->settled < shape_matrices(t->ne) || turn_finish_tensor(at, t, number, e);
 }
 
 /* Turns held-back tokens from [token][feature] into [feature][token], as products take them, and frees
@@ -349,7 +347,8 @@ static bool take_records(calibrator *c, double *done, gq_error *e) {
         if (!bytes) return false;
         for (uint64_t k = 0; k < record_entries(n); k++) {
             calibrate_entry entry = record_entry(bytes, k);
-            progress_at(c, entry.output, entry.tensor)->settled = matrices_of(c->of->tensors[entry.tensor]);
+            progress_at(c, entry.output, entry.tensor)->settled =
+                shape_matrices(c->of->tensors[entry.tensor]->ne);
             *done += (double)c->of->outputs[entry.output][entry.tensor].n_weights;
         }
         free(bytes);

@@ -150,7 +150,7 @@ static bool importance_announce_kept(gq_importance_plan *p, gq_error *e) {
     checkpoint c;
     bool ok = checkpoint_look(&c, p->out, &p->head, e);
     /* The output matrix comes after the layers, and is none. */
-    p->facts.layers_finished = c.finished < p->facts.layers ? c.finished : p->facts.layers;
+    p->facts.layers_finished = smaller(c.finished, p->facts.layers);
     if (c.finished)
         ok = ok && warnings_add(&p->warnings, e, "an unfinished run for %s will be continued", p->out);
     if (c.why)

@@ -244,8 +244,8 @@ bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e) {
     const char *out = plan->outputs[0].shards[0].path;
     bool ok = checkpoint_look(&kept, out, &c->head, e);
     if (!whole && !plan_outputs_are_there(plan)) kept.finished = 0; /* they held the rounded layers */
-    bool beyond = kept.finished > c->facts.layers; /* the output matrix comes after the layers */
-    size_t layers = beyond ? c->facts.layers : kept.finished;
+    size_t layers = smaller(kept.finished, c->facts.layers);
+    bool beyond = kept.finished > layers; /* the output matrix comes after the layers */
     c->facts.layers_finished = layers;
     if (kept.finished)
         ok = ok && warnings_add(&plan->warnings, e,

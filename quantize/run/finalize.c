@@ -35,15 +35,13 @@ static uint32_t record_crc(const journal_head *head, const finalize_file *files,
 static bool read_record(const finalize *r, bool *is) {
     journal_head found, wanted = journal_head_of(r->set->plan, 0, 0);
     size_t n = r->set->n, bytes = n * sizeof *r->files;
-    uint32_t sum;
-    *is = false;
-    if (!safe_file_read(r->fd, 0, &found, sizeof found)) return errno == ENODATA;
-    if (journal_mismatch(&found, &wanted)) return true;
-    if (!safe_file_read(r->fd, sizeof found, r->files, bytes) ||
-        !safe_file_read(r->fd, sizeof found + bytes, &sum, sizeof sum))
-        return errno == ENODATA;
-    *is = sum == record_crc(&found, r->files, n);
-    return true;
+    uint32_t sum = 0;
+    bool ok = safe_file_try_read(r->fd, 0, &found, sizeof found, is);
+    *is = *is && !journal_mismatch(&found, &wanted);
+    if (ok && *is) ok = safe_file_try_read(r->fd, sizeof found, r->files, bytes, is);
+    if (ok && *is) ok = safe_file_try_read(r->fd, sizeof found + bytes, &sum, sizeof sum, is);
+    *is = *is && sum == record_crc(&found, r->files, n);
+    return ok;
 }
 
 /* Whether every file is still there, under one of its names. */

@@ -116,8 +116,8 @@ bool journal_open(journal *j, const gq_plan *plan, bool keep, gq_error *e) {
         !safe_file_may_grow(j->path, slot_offset(j, j->end), e) || !open_existing(j, e))
         return false;
     if (keep && j->fd >= 0) {
-        bool there = journal_read_head(j->fd, &found);
-        j->unread = !there && errno != ENODATA;
+        bool there;
+        j->unread = !safe_file_try_read(j->fd, 0, &found, sizeof found, &there);
         if (j->unread)
             return gq_fail(e, "cannot read the journal %s: %s; try again, or remove it to start afresh",
                            j->path, strerror(errno));

@@ -58,14 +58,8 @@ static bool checkpoint_fail_read(const checkpoint *c, gq_error *e) {
 
 static const char DAMAGED[] = "its file is damaged";
 
-/* *there: the file has all of these bytes. False and errno: reading failed. */
-static bool checkpoint_read_bytes(int fd, uint64_t at, void *to, size_t n, bool *there) {
-    *there = safe_file_read(fd, at, to, n);
-    return *there || errno == ENODATA;
-}
-
 static bool checkpoint_read_head(int fd, checkpoint_head *h, bool *sound) {
-    if (!checkpoint_read_bytes(fd, 0, h, sizeof *h, sound)) return false;
+    if (!safe_file_try_read(fd, 0, h, sizeof *h, sound)) return false;
     *sound = *sound && memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 &&
              h->crc == checksum_add(0, h, offsetof(checkpoint_head, crc));
     return true;
@@ -99,12 +93,11 @@ static bool checkpoint_read_record(const checkpoint *c, uint64_t at, uint64_t fi
                                    uint8_t **bytes, gq_error *e) {
     bool whole;
     *bytes = NULL;
-    if (!checkpoint_read_bytes(c->fd, at, r, sizeof *r, &whole)) return checkpoint_fail_read(c, e);
+    if (!safe_file_try_read(c->fd, at, r, sizeof *r, &whole)) return checkpoint_fail_read(c, e);
     if (!whole || !checkpoint_has_record(c, at, file_size, r)) return true;
     uint8_t *rest = malloc(r->size ? r->size : 1);
     if (!rest) return gq_fail_memory(e, r->size);
-    bool ok =
-        checkpoint_read_bytes(c->fd, at + sizeof *r, rest, r->size, &whole) || checkpoint_fail_read(c, e);
+    bool ok = safe_file_try_read(c->fd, at + sizeof *r, rest, r->size, &whole) || checkpoint_fail_read(c, e);
     if (ok && whole && r->crc == checksum_add(0, rest, r->size))
         *bytes = rest;
     else
@@ -120,7 +113,7 @@ static bool slot_holds(const checkpoint *c, uint64_t at, uint64_t sum, bool *hol
     *holds = true;
     for (uint64_t left = c->slot, n; ok && *holds && left > 0; at += n, left -= n) {
         n = left < PIECE ? left : PIECE;
-        ok = checkpoint_read_bytes(c->fd, at, piece, n, holds) || checkpoint_fail_read(c, e);
+        ok = safe_file_try_read(c->fd, at, piece, n, holds) || checkpoint_fail_read(c, e);
         if (ok && *holds) found = checksum_add(found, piece, n);
     }
     free(piece);
@@ -133,7 +126,7 @@ static bool states_hold(const checkpoint *c, uint64_t at, bool *hold, gq_error *
     *hold = true;
     for (uint32_t i = 0; *hold && i < c->streams; i++) {
         uint64_t sum, slot = 2 * (uint64_t)i + c->finished % 2;
-        if (!checkpoint_read_bytes(c->fd, at + sizeof(record) + i * sizeof sum, &sum, sizeof sum, hold))
+        if (!safe_file_try_read(c->fd, at + sizeof(record) + i * sizeof sum, &sum, sizeof sum, hold))
             return checkpoint_fail_read(c, e);
         if (*hold && sum != 0 && !slot_holds(c, HEAD_ROOM + slot * c->slot, sum, hold, e)) return false;
     }
@@ -162,8 +155,7 @@ static bool count_finished(checkpoint *c, gq_error *e) {
     c->finished = 0, c->end = first_record(c);
     if (fstat(c->fd, &st) != 0) return checkpoint_fail_read(c, e);
     if ((uint64_t)st.st_size < c->end) return true;
-    if (!checkpoint_read_bytes(c->fd, BEGUN_AT, &begun, sizeof begun, &there))
-        return checkpoint_fail_read(c, e);
+    if (!safe_file_try_read(c->fd, BEGUN_AT, &begun, sizeof begun, &there)) return checkpoint_fail_read(c, e);
     if (!there) return true;
     if (!checkpoint_count_records(c, (uint64_t)st.st_size, &last, e)) return false;
     if (c->finished && !states_hold(c, last, &hold, e)) return false;
