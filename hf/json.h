@@ -1,0 +1,20 @@
+/* JSON from files that nobody vouches for, read by jansson within bounds. */
+#ifndef GQ_HF_JSON_H
+#define GQ_HF_JSON_H
+
+#include <jansson.h>
+
+#include "base/error.h"
+
+enum {
+    HF_JSON_DEPTH = 64,         /* brackets inside brackets */
+    HF_JSON_VALUES = 1 << 24,   /* values in a text: some 100 bytes of memory each */
+    HF_JSON_ONE_VALUE = 1 << 0, /* flag: a key that is there twice is an error; else the last value counts */
+};
+
+/* Parses n bytes, which must be an object. `name` is the file for messages. NaN, Infinity and -Infinity,
+ * which Python writes, become empty strings, so that only their use as a number is an error. The caller
+ * releases the value with json_decref. NULL: *e says why, with line and column. */
+json_t *hf_json_parse(const char *name, const char *text, size_t n, unsigned flags, gq_error *e);
+
+#endif

@@ -1,0 +1,22 @@
+/* general.* and the architecture's own pairs. */
+#ifndef GQ_HF_METADATA_H
+#define GQ_HF_METADATA_H
+
+#include "hf/config.h"
+#include "hf/pairs.h"
+
+/* What the tensors of the model to be come to, for general.size_label. */
+typedef struct hf_counts {
+    uint64_t weights;          /* elements of all tensors */
+    uint64_t expert_weights;   /* of these, in stacked experts: names with _exps. and 3 dimensions */
+    uint64_t per_expert;       /* sum of elements / experts over these tensors */
+    uint64_t experts, stacked; /* sum of their numbers of experts; number of such tensors */
+} hf_counts;
+
+/* general.*: config, generation_config.json, the README's front matter, the folder's name. */
+bool hf_general_pairs(hf_folder *f, const hf_config *c, const hf_counts *counts, hf_pairs *pairs,
+                      gq_error *e);
+/* The architecture's pairs, from the config alone. */
+bool hf_arch_pairs(const hf_config *c, hf_pairs *pairs, gq_error *e);
+
+#endif

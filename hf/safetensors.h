@@ -1,0 +1,56 @@
+/* The weights as safetensors files have them: headers read and checked, elements left alone. */
+#ifndef GQ_HF_SAFETENSORS_H
+#define GQ_HF_SAFETENSORS_H
+
+#include "base/index.h"
+#include "hf/folder.h"
+
+enum { HF_DIMS = 8 };
+
+typedef enum hf_dtype {
+    HF_F64,
+    HF_F32,
+    HF_F16,
+    HF_BF16,
+    HF_E4M3,
+    HF_E5M2,
+    HF_E8M0,
+    HF_I64,
+    HF_I32,
+    HF_I16,
+    HF_I8,
+    HF_U8,
+    HF_BOOL,
+    HF_DTYPES
+} hf_dtype;
+
+typedef struct hf_stored {
+    const char *name; /* owned by the list; first member, for base/index.h */
+    hf_dtype dtype;
+    uint32_t n_dims;
+    uint64_t shape[HF_DIMS]; /* outermost first, as PyTorch has it */
+    uint64_t n;              /* elements */
+    uint64_t offset, bytes;  /* in the file */
+    uint32_t file;           /* number in the folder's list */
+} hf_stored;
+
+typedef struct hf_list {
+    hf_folder *folder;
+    hf_stored *stored; /* part by part, names of a part in order of code points */
+    size_t n, capacity;
+    gguf_index by_name;
+} hf_list;
+
+/* Opens all parts of a folder and reads their headers. */
+bool hf_list_read(hf_list *l, hf_folder *f, gq_error *e);
+void hf_list_free(hf_list *l);
+const hf_stored *hf_list_find(const hf_list *l, const char *name); /* NULL: none */
+const char *hf_dtype_name(hf_dtype d);
+uint32_t hf_dtype_bytes(hf_dtype d);
+/* Reads n elements of a tensor from element `first` on as floats (nearest, where floats cannot hold them). */
+bool hf_list_floats(const hf_list *l, const hf_stored *t, uint64_t first, uint64_t n, float *to, gq_error *e);
+/* Fails with a sentence about a tensor: its file and name go in front. */
+bool hf_list_fail(const hf_list *l, const hf_stored *t, gq_error *e, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif
