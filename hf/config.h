@@ -5,9 +5,11 @@
 #include "hf/folder.h"
 
 typedef struct hf_config {
-    char *file;             /* path of config.json, for messages */
-    json_t *stored;         /* the object as the file has it */
-    json_t *merged;         /* text_config's values over the root's */
+    char *file;     /* path of config.json, for messages */
+    json_t *stored; /* the object as the file has it */
+    json_t *merged; /* text_config's values over the root's */
+    json_t *rope; /* the rotation's parameters as the models' several spellings mean them: rope_parameters, or
+                   * rope_scaling, completed from the root */
     const char *class_name; /* architectures[0] that decides; owned by the objects */
     const char *arch;       /* general.architecture */
     uint64_t layers;        /* main blocks */
@@ -42,10 +44,7 @@ bool hf_value_float(const hf_config *c, const json_t *v, const char *what, doubl
 bool hf_config_fail(const hf_config *c, gq_error *e, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The rotation's parameters as the models' several spellings mean them (docs/hugging-face.md):
- * rope_parameters, or rope_scaling, completed from the root. An object owned by c. */
-const json_t *hf_config_rope(const hf_config *c);
-/* rope's full_attention, where that is there, else rope itself. */
+/* Returns rope's full_attention, where that is there, else rope itself. */
 const json_t *hf_config_rope_full(const hf_config *c);
 
 /* ---- sizes that several rules need ---- */
@@ -54,7 +53,6 @@ typedef struct hf_sizes {
     uint32_t width; /* hidden_size */
     uint32_t heads, kv_heads;
     uint32_t head_width; /* head_dim, or width / heads */
-    uint32_t experts;    /* 0: none */
 } hf_sizes;
 /* Sizes that a model has no use for may be missing: 0. */
 bool hf_config_sizes(const hf_config *c, hf_sizes *s, gq_error *e);

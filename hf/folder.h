@@ -35,6 +35,8 @@ bool hf_folder_has(const hf_folder *f, const char *name);
 bool hf_folder_text(hf_folder *f, const char *name, char **text, size_t *n, gq_error *e);
 /* The same, parsed: *json NULL if there is no such file. */
 bool hf_folder_json(hf_folder *f, const char *name, json_t **json, gq_error *e);
+/* Opens a file of weights, which stays open; *number is its number in the list. */
+bool hf_folder_weights(hf_folder *f, const char *name, uint32_t *number, gq_error *e);
 /* Sorted names of the folder's entries that begin and end so; *names and its strings are freed by
  * hf_names_free. */
 bool hf_folder_list(const hf_folder *f, const char *begin, const char *end, char ***names, size_t *n,

@@ -1,0 +1,10 @@
+/* Which architecture a folder's class name means. */
+#ifndef GQ_HF_ARCHITECTURES_H
+#define GQ_HF_ARCHITECTURES_H
+
+#include "hf/config.h"
+
+/* Sets c->class_name and c->arch. */
+bool hf_architecture_find(hf_config *c, gq_error *e);
+
+#endif

@@ -1,0 +1,87 @@
+#include "hf/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+
+/* What a text has outside of its strings, and where Python's numbers that JSON lacks stand. */
+typedef struct json_scan {
+    size_t depth, deepest, values;
+    size_t constants; /* NaN, Infinity */
+} json_scan;
+
+static const char *const constants[] = {"-Infinity", "Infinity", "NaN"};
+
+/* Returns the length of the constant that a text begins with; 0: none. */
+static size_t json_constant(const char *text, size_t n) {
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) {
+        size_t length = strlen(constants[i]);
+        if (n >= length && memcmp(text, constants[i], length) == 0) return length;
+    }
+    return 0;
+}
+
+/* Looks at a text once, before anything is allocated for it. `copy`: gets an empty string in place of each
+ * constant; NULL: they are only counted. */
+static json_scan json_look(const char *text, size_t n, char *copy) {
+    json_scan s = {0};
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i];
+        size_t length;
+        if (c == '"') {
+            for (i++; i < n && text[i] != '"'; i++) i += text[i] == '\\';
+        } else if (c == '{' || c == '[') {
+            s.values++;
+            if (++s.depth > s.deepest) s.deepest = s.depth;
+        } else if (c == '}' || c == ']') {
+            s.depth -= s.depth > 0;
+        } else if (c == ',' || c == ':') {
+            s.values++;
+        } else if ((c == 'N' || c == 'I' || c == '-') && (length = json_constant(text + i, n - i)) > 0) {
+            s.constants++;
+            if (copy) memcpy(memset(copy + i, ' ', length), "\"\"", 2);
+            i += length - 1;
+        }
+    }
+    return s;
+}
+
+static json_t *json_parse_checked(const char *name, const char *text, size_t n, unsigned flags, gq_error *e) {
+    json_error_t why;
+    size_t ours = JSON_ALLOW_NUL | (flags & HF_JSON_ONE_VALUE ? JSON_REJECT_DUPLICATES : 0);
+    json_t *v = json_loadb(text, n, ours, &why);
+    if (!v) {
+        if (json_error_code(&why) == json_error_out_of_memory)
+            gq_fail_memory(e, n);
+        else
+            gq_fail(e, "%s: line %d, column %d: %s", name, why.line, why.column, why.text);
+        return NULL;
+    }
+    if (json_is_object(v)) return v;
+    gq_fail(e, "%s: a JSON array, expected an object", name);
+    json_decref(v);
+    return NULL;
+}
+
+json_t *hf_json_parse(const char *name, const char *text, size_t n, unsigned flags, gq_error *e) {
+    json_scan s = json_look(text, n, NULL);
+    if (s.deepest > HF_JSON_DEPTH) {
+        gq_fail(e, "%s: brackets are %zu deep, expected at most %d", name, s.deepest, HF_JSON_DEPTH);
+        return NULL;
+    }
+    if (s.values > HF_JSON_VALUES) {
+        gq_fail(e, "%s: %zu values, expected at most %d", name, s.values, HF_JSON_VALUES);
+        return NULL;
+    }
+    if (s.constants == 0) return json_parse_checked(name, text, n, flags, e);
+    char *copy = malloc(n);
+    if (!copy) {
+        gq_fail_memory(e, n);
+        return NULL;
+    }
+    json_look(text, n, memcpy(copy, text, n));
+    json_t *v = json_parse_checked(name, copy, n, flags, e);
+    free(copy);
+    return v;
+}
