@@ -1,0 +1,301 @@
+/* Reads the headers of a folder's weights. A file is eight bytes that give the length of a JSON object, that
+ * object (name -> dtype, shape, place), and the elements. Everything is compared with the size of the file
+ * before it is used; the elements stay where they are. The files are those that the index names, or all that
+ * are called model*.safetensors.
+ */
+#include "hf/safetensors.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/memory.h"
+
+enum { HEADER_MOST = 100000000 }; /* the format's own limit */
+static const char INDEX[] = "model.safetensors.index.json";
+
+static const struct {
+    const char *name;
+    uint32_t bytes;
+} dtypes[HF_DTYPES] = {
+    [HF_F64] = {"F64", 8},      [HF_F32] = {"F32", 4},      [HF_F16] = {"F16", 2},
+    [HF_BF16] = {"BF16", 2},    [HF_E4M3] = {"F8_E4M3", 1}, [HF_E5M2] = {"F8_E5M2", 1},
+    [HF_E8M0] = {"F8_E8M0", 1}, [HF_I64] = {"I64", 8},      [HF_I32] = {"I32", 4},
+    [HF_I16] = {"I16", 2},      [HF_I8] = {"I8", 1},        [HF_U8] = {"U8", 1},
+    [HF_BOOL] = {"BOOL", 1},
+};
+
+const char *hf_dtype_name(hf_dtype d) { return dtypes[d].name; }
+uint32_t hf_dtype_bytes(hf_dtype d) { return dtypes[d].bytes; }
+
+static const char *list_path(const hf_list *l, uint32_t file) { return l->folder->files[file].file.path; }
+
+bool hf_list_fail(const hf_list *l, const hf_stored *t, gq_error *e, const char *format, ...) {
+    char text[900];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return gq_fail(e, "%s: tensor '%s': %s", list_path(l, t->file), t->name, text);
+}
+
+/* ---- one tensor of a header ---- */
+
+static bool stored_read_dtype(const hf_list *l, hf_stored *t, const json_t *entry, gq_error *e) {
+    const char *name = json_string_value(json_object_get(entry, "dtype"));
+    if (!name) return hf_list_fail(l, t, e, "it has no \"dtype\"");
+    for (t->dtype = 0; t->dtype < HF_DTYPES; t->dtype++)
+        if (strcmp(dtypes[t->dtype].name, name) == 0) return true;
+    t->dtype = 0;
+    return hf_list_fail(l, t, e, "elements of type %s cannot be read", name);
+}
+
+static bool stored_read_shape(const hf_list *l, hf_stored *t, const json_t *entry, gq_error *e) {
+    const json_t *shape = json_object_get(entry, "shape");
+    if (!json_is_array(shape)) return hf_list_fail(l, t, e, "it has no \"shape\"");
+    size_t n = json_array_size(shape);
+    if (n > HF_DIMS) return hf_list_fail(l, t, e, "%zu dimensions, expected at most %d", n, HF_DIMS);
+    t->n_dims = (uint32_t)n, t->n = 1;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(shape, i);
+        if (!json_is_integer(v) || json_integer_value(v) < 0)
+            return hf_list_fail(l, t, e, "dimension %zu of its shape is no size", i);
+        t->shape[i] = (uint64_t)json_integer_value(v);
+        t->n = times(t->n, t->shape[i]);
+    }
+    t->bytes = times(t->n, dtypes[t->dtype].bytes);
+    return t->bytes <= INT64_MAX || hf_list_fail(l, t, e, "its shape has more elements than can be counted");
+}
+
+/* Reads where the elements are: `begin` is the byte at which the file's elements begin, data the bytes of
+ * all. */
+static bool stored_read_place(const hf_list *l, hf_stored *t, const json_t *entry, uint64_t begin,
+                              uint64_t data, gq_error *e) {
+    const json_t *place = json_object_get(entry, "data_offsets");
+    const json_t *from = json_array_get(place, 0), *to = json_array_get(place, 1);
+    if (json_array_size(place) != 2 || !json_is_integer(from) || !json_is_integer(to) ||
+        json_integer_value(from) < 0 || json_integer_value(to) < json_integer_value(from))
+        return hf_list_fail(l, t, e, "\"data_offsets\" are no two offsets, one behind the other");
+    uint64_t first = (uint64_t)json_integer_value(from), last = (uint64_t)json_integer_value(to);
+    if (last > data)
+        return hf_list_fail(l, t, e,
+                            "its elements end at byte %" PRIu64 ", but the file has %" PRIu64
+                            " bytes: it is cut off, download it again",
+                            begin + last, begin + data);
+    if (last - first != t->bytes)
+        return hf_list_fail(l, t, e, "%" PRIu64 " bytes, expected %" PRIu64 " for its shape and type",
+                            last - first, t->bytes);
+    t->offset = begin + first;
+    return true;
+}
+
+/* ---- one file ---- */
+
+static int compare_stored_names(const void *a, const void *b) {
+    return strcmp(((const hf_stored *)a)->name, ((const hf_stored *)b)->name);
+}
+
+static int compare_stored_places(const void *a, const void *b) {
+    const hf_stored *x = *(hf_stored *const *)a, *y = *(hf_stored *const *)b;
+    return x->offset != y->offset ? (x->offset < y->offset ? -1 : 1)
+                                  : (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+/* Finds tensors of a file, from number `first` on, that share bytes. */
+static bool list_check_overlap(const hf_list *l, size_t first, gq_error *e) {
+    size_t n = l->n - first;
+    hf_stored **at = malloc((n + 1) * sizeof *at);
+    bool ok = at || gq_fail_memory(e, n * sizeof *at);
+    for (size_t i = 0; ok && i < n; i++) at[i] = &l->stored[first + i];
+    if (ok && n) qsort(at, n, sizeof *at, compare_stored_places);
+    for (size_t i = 1; ok && i < n; i++)
+        if (at[i]->bytes && at[i - 1]->offset + at[i - 1]->bytes > at[i]->offset)
+            ok = hf_list_fail(l, at[i], e, "it begins inside of tensor '%s'", at[i - 1]->name);
+    free(at);
+    return ok;
+}
+
+static bool list_add(hf_list *l, uint32_t file, const char *name, const json_t *entry, uint64_t begin,
+                     uint64_t data, gq_error *e) {
+    if (!memory_grow(&l->stored, &l->capacity, l->n + 1, sizeof *l->stored, e)) return false;
+    hf_stored *t = &l->stored[l->n];
+    *t = (hf_stored){.name = strdup(name), .file = file};
+    if (!t->name) return gq_fail_memory(e, strlen(name));
+    l->n++;
+    return stored_read_dtype(l, t, entry, e) && stored_read_shape(l, t, entry, e) &&
+           stored_read_place(l, t, entry, begin, data, e);
+}
+
+/* Reads the length of the header, with a message of its own for what is often found in a file's place. */
+static bool file_read_length(const gq_file *f, uint64_t *n, gq_error *e) {
+    static const char lfs[] = "version https://git-lfs.github.com/spec/";
+    char begin[sizeof lfs - 1] = {0};
+    uint8_t bytes[8];
+    if (f->size == 0) return gq_fail(e, "%s is empty: download it again", f->path);
+    if (f->size >= sizeof begin) {
+        if (!gq_file_read(f, 0, begin, sizeof begin, e)) return false;
+        if (memcmp(begin, lfs, sizeof begin) == 0)
+            return gq_fail(e, "%s is a pointer of Git LFS, not the file itself: fetch it with git lfs pull",
+                           f->path);
+    }
+    if (!gq_file_read(f, 0, bytes, sizeof bytes, e)) return false;
+    *n = 0;
+    for (int i = 7; i >= 0; i--) *n = *n << 8 | bytes[i];
+    if (*n >= 2 && *n <= HEADER_MOST && *n <= f->size - 8) return true;
+    return gq_fail(e,
+                   "%s: its first 8 bytes say that a header of %" PRIu64
+                   " bytes follows, and the file has %" PRIu64
+                   " bytes: it is cut off, or no safetensors file",
+                   f->path, *n, f->size);
+}
+
+static bool list_read_file(hf_list *l, uint32_t file, gq_error *e) {
+    const gq_file *f = &l->folder->files[file].file;
+    uint64_t n = 0;
+    size_t first = l->n;
+    const char *name;
+    json_t *entry, *head = NULL;
+    if (!file_read_length(f, &n, e)) return false;
+    char *text = malloc(n);
+    bool ok = (text || gq_fail_memory(e, n)) && gq_file_read(f, 8, text, n, e);
+    if (ok && text[0] != '{') ok = gq_fail(e, "%s: byte 8 is no '{': no safetensors file", f->path);
+    ok = ok && (head = hf_json_parse(f->path, text, n, HF_JSON_ONE_VALUE, e));
+    free(text);
+    json_object_foreach(head, name, entry) {
+        ok = ok &&
+             (strcmp(name, "__metadata__") == 0 || list_add(l, file, name, entry, 8 + n, f->size - 8 - n, e));
+    }
+    json_decref(head);
+    if (ok && l->n > first) qsort(l->stored + first, l->n - first, sizeof *l->stored, compare_stored_names);
+    return ok && list_check_overlap(l, first, e);
+}
+
+/* ---- which files ---- */
+
+static bool folder_fail_no_weights(const hf_folder *f, gq_error *e) {
+    static const struct {
+        const char *begin, *end, *what;
+    } others[] = {
+        {"adapter_config", ".json", "a LoRA adapter, not a model: merge it into its model first"},
+        {"pytorch_model", ".bin",
+         "weights only as pytorch_model*.bin, which can run programs when they are read: "
+         "convert them to safetensors first"},
+        {"consolidated", ".safetensors",
+         "weights only as consolidated*.safetensors, with Mistral's own names: download "
+         "the model*.safetensors, too"},
+        {"", ".gguf", "no safetensors, but a GGUF file: name that file instead"},
+        {"", ".incomplete", "no safetensors, but a download that has not finished"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char **names;
+        size_t n;
+        if (!hf_folder_list(f, others[i].begin, others[i].end, &names, &n, e)) return false;
+        hf_names_free(names, n);
+        if (n) return gq_fail(e, "%s holds %s", f->path, others[i].what);
+    }
+    return gq_fail(e, "%s has no weights: expected model.safetensors, or several with %s", f->path, INDEX);
+}
+
+/* Whether a name is that of a file in the folder itself. */
+static bool name_stays_inside(const char *name) {
+    return *name && !strpbrk(name, "/\\") && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Lists the distinct files that the index names, sorted by bytes. */
+static bool index_list_files(const hf_folder *f, const json_t *map, char ***names, size_t *n, gq_error *e) {
+    const char *key;
+    json_t *value;
+    bool ok = true;
+    *names = calloc(json_object_size(map) + 1, sizeof **names), *n = 0;
+    if (!*names) return gq_fail_memory(e, json_object_size(map) * sizeof **names);
+    json_object_foreach((json_t *)map, key, value) {
+        const char *name = json_string_value(value);
+        if (!ok) break;
+        if (!name || !name_stays_inside(name))
+            ok = gq_fail(
+                e, "%s/%s: weight_map: the file of '%s' is %s, expected the name of a file in the folder",
+                f->path, INDEX, key, name ? name : "no text");
+        else
+            ok = ((*names)[*n] = strdup(name)) ? ++*n : gq_fail_memory(e, strlen(name));
+    }
+    if (*n) qsort(*names, *n, sizeof **names, compare_names);
+    size_t kept = 0;
+    for (size_t i = 0; i < *n; i++)
+        if (kept > 0 && strcmp((*names)[kept - 1], (*names)[i]) == 0)
+            free((*names)[i]);
+        else
+            (*names)[kept++] = (*names)[i];
+    *n = kept;
+    return ok;
+}
+
+static bool index_check_names(const hf_list *l, const json_t *map, gq_error *e) {
+    const char *key;
+    json_t *value;
+    for (size_t i = 0; i < l->n; i++)
+        if (!json_object_get(map, l->stored[i].name))
+            return hf_list_fail(l, &l->stored[i], e,
+                                "%s does not name it: these files do not belong together", INDEX);
+    json_object_foreach((json_t *)map, key, value) {
+        if (!hf_list_find(l, key))
+            return gq_fail(e, "%s/%s names tensor '%s' of %s, but no file has it", l->folder->path, INDEX,
+                           key, json_string_value(value));
+    }
+    return true;
+}
+
+static bool list_read_files(hf_list *l, char **names, size_t n, gq_error *e) {
+    for (size_t i = 0; i < n; i++) {
+        uint32_t number;
+        if (!hf_folder_has(l->folder, names[i]))
+            return gq_fail(e, "%s: %s is missing, one of %zu files of weights: download it", l->folder->path,
+                           names[i], n);
+        if (!hf_folder_weights(l->folder, names[i], &number, e) || !list_read_file(l, number, e))
+            return false;
+    }
+    if (!gguf_index_all(&l->by_name, l->stored, sizeof *l->stored, l->n, e)) return false;
+    for (size_t i = 0; i < l->n; i++) {
+        const hf_stored *other = hf_list_find(l, l->stored[i].name);
+        if (other != &l->stored[i])
+            return hf_list_fail(l, &l->stored[i], e, "%s has it, too", list_path(l, other->file));
+    }
+    return true;
+}
+
+bool hf_list_read(hf_list *l, hf_folder *f, gq_error *e) {
+    json_t *index, *map = NULL;
+    char **names = NULL;
+    size_t n = 0;
+    *l = (hf_list){.folder = f};
+    bool ok = hf_folder_json(f, INDEX, &index, e);
+    if (ok && index && !json_is_object(map = json_object_get(index, "weight_map")))
+        ok = gq_fail(e, "%s/%s has no object \"weight_map\"", f->path, INDEX);
+    ok = ok && (index ? index_list_files(f, map, &names, &n, e)
+                      : hf_folder_list(f, "model", ".safetensors", &names, &n, e));
+    if (ok && n == 0) ok = folder_fail_no_weights(f, e);
+    ok = ok && list_read_files(l, names, n, e) && (!index || index_check_names(l, map, e));
+    hf_names_free(names, n);
+    json_decref(index);
+    if (!ok) hf_list_free(l);
+    return ok;
+}
+
+void hf_list_free(hf_list *l) {
+    for (size_t i = 0; i < l->n; i++) free((char *)l->stored[i].name);
+    free(l->stored);
+    gguf_index_free(&l->by_name);
+    *l = (hf_list){.folder = NULL};
+}
+
+const hf_stored *hf_list_find(const hf_list *l, const char *name) {
+    uint64_t i;
+    return gguf_index_find(&l->by_name, l->stored, sizeof *l->stored, name, &i) ? &l->stored[i] : NULL;
+}

@@ -1,0 +1,263 @@
+/* Reads rectangles of arrays that may be coded. What belongs to several rows (a row of scales, a word that
+ * holds some inputs of every output) is read once for them.
+ */
+#include "hf/source.h"
+
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "hf/numbers.h"
+
+enum {
+    PIECE_ELEMENTS = 65536, /* that are converted at a time */
+    WORD_BITS = 32,
+    MXFP4_BYTES = 17, /* a scale and 32 codes of 4 bits */
+    MXFP4_CODES = 16,
+};
+
+const gguf_type *hf_source_type(const hf_source *s) {
+    static const uint8_t types[HF_DTYPES] = {[HF_F16] = GGUF_F16, [HF_BF16] = GGUF_BF16};
+    uint32_t type = s->coding == HF_MXFP4   ? GGUF_MXFP4
+                    : s->coding == HF_PLAIN ? types[s->stored->dtype]
+                                            : GGUF_F32;
+    return gguf_type_of(type);
+}
+
+/* ---- stored elements as floats ---- */
+
+#define CONVERT(name, type, expression) \
+    static void name(const uint8_t *from, float *to, uint64_t n) { \
+        for (uint64_t i = 0; i < n; i++) { \
+            type x; \
+            memcpy(&x, from + i * sizeof x, sizeof x); \
+            to[i] = expression; \
+        } \
+    }
+CONVERT(convert_f64, double, (float)x)
+CONVERT(convert_f32, float, x)
+CONVERT(convert_f16, uint16_t, number_from_f16(x))
+CONVERT(convert_bf16, uint16_t, number_from_bf16(x))
+CONVERT(convert_e4m3, uint8_t, number_from_e4m3(x))
+CONVERT(convert_e5m2, uint8_t, number_from_e5m2(x))
+CONVERT(convert_e8m0, uint8_t, number_from_e8m0(x))
+CONVERT(convert_i64, int64_t, (float)x)
+CONVERT(convert_i32, int32_t, (float)x)
+CONVERT(convert_i16, int16_t, x)
+CONVERT(convert_i8, int8_t, x)
+CONVERT(convert_u8, uint8_t, x)
+CONVERT(convert_bool, uint8_t, x != 0)
+
+static void (*const converters[HF_DTYPES])(const uint8_t *from, float *to, uint64_t n) = {
+    [HF_F64] = convert_f64,   [HF_F32] = convert_f32,   [HF_F16] = convert_f16,   [HF_BF16] = convert_bf16,
+    [HF_E4M3] = convert_e4m3, [HF_E5M2] = convert_e5m2, [HF_E8M0] = convert_e8m0, [HF_I64] = convert_i64,
+    [HF_I32] = convert_i32,   [HF_I16] = convert_i16,   [HF_I8] = convert_i8,     [HF_U8] = convert_u8,
+    [HF_BOOL] = convert_bool,
+};
+
+static const gq_file *stored_file(const hf_list *l, const hf_stored *t) {
+    return &l->folder->files[t->file].file;
+}
+
+static bool stored_read(const hf_list *l, const hf_stored *t, uint64_t first, uint64_t n, void *to,
+                        gq_error *e) {
+    uint32_t size = hf_dtype_bytes(t->dtype);
+    return gq_file_read(stored_file(l, t), t->offset + first * size, to, n * size, e);
+}
+
+bool hf_list_floats(const hf_list *l, const hf_stored *t, uint64_t first, uint64_t n, float *to,
+                    gq_error *e) {
+    uint32_t size = hf_dtype_bytes(t->dtype);
+    if (t->dtype == HF_F32) return stored_read(l, t, first, n, to, e);
+    uint64_t most = smaller(n, PIECE_ELEMENTS);
+    uint8_t *bytes = malloc(most * size + 1);
+    bool ok = bytes || gq_fail_memory(e, most * size);
+    for (uint64_t done = 0, some; ok && done < n; done += some) {
+        some = smaller(n - done, PIECE_ELEMENTS);
+        ok = stored_read(l, t, first + done, some, bytes, e);
+        if (ok) converters[t->dtype](bytes, to + done, some);
+    }
+    free(bytes);
+    return ok;
+}
+
+/* ---- scaled elements ---- */
+
+/* Returns the number of the row of scales that a row has. */
+static uint64_t scale_row_of(const hf_source *s, uint64_t row) {
+    return row / s->matrix_rows * parts(s->matrix_rows, s->scale_rows) + row % s->matrix_rows / s->scale_rows;
+}
+
+/* Reads the scales of some columns of a row. */
+static bool scales_read(const hf_source *s, uint64_t row, uint64_t column, uint64_t n_columns, float *to,
+                        gq_error *e) {
+    uint64_t first = column / s->scale_columns, last = (column + n_columns - 1) / s->scale_columns;
+    uint64_t at = scale_row_of(s, row) * parts(s->columns, s->scale_columns) + first;
+    return hf_list_floats(s->list, s->scale, at, last - first + 1, to, e);
+}
+
+static void scale_row(const hf_source *s, uint64_t column, uint64_t n, const float *scales, float *x) {
+    for (uint64_t i = 0, end; i < n; i = end, scales++) {
+        end = smaller(n, i + s->scale_columns - (column + i) % s->scale_columns);
+        for (uint64_t k = i; k < end; k++) x[k] *= *scales;
+    }
+}
+
+static bool scaled_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
+                        float *to, gq_error *e) {
+    uint64_t known = UINT64_MAX;
+    float *scales = malloc((n / s->scale_columns + 2) * sizeof *scales);
+    bool ok = scales || gq_fail_memory(e, n / s->scale_columns * sizeof *scales);
+    for (uint64_t r = row; ok && r < row + n_rows; r++, to += n) {
+        ok = hf_list_floats(s->list, s->stored, r * s->columns + column, n, to, e);
+        if (ok && scale_row_of(s, r) != known)
+            ok = scales_read(s, r, column, n, scales, e), known = scale_row_of(s, r);
+        if (ok) scale_row(s, column, n, scales, to);
+    }
+    free(scales);
+    return ok;
+}
+
+/* ---- packed integers ---- */
+
+static uint32_t packed_value(uint32_t word, uint64_t i, uint32_t bits) {
+    return word >> (i * bits) & (uint32_t)((1ull << bits) - 1);
+}
+
+/* Reads the zero points of one row's groups: rows are packed in words, one below the other. */
+static bool zeros_read(const hf_source *s, uint64_t row, uint64_t groups, int32_t *to, gq_error *e) {
+    uint64_t a_word = WORD_BITS / s->bits;
+    if (!stored_read(s->list, s->zero, row / a_word * groups, groups, to, e)) return false;
+    for (uint64_t g = 0; g < groups; g++)
+        to[g] = (int32_t)packed_value((uint32_t)to[g], row % a_word, s->bits);
+    return true;
+}
+
+static bool packed_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
+                        float *to, gq_error *e) {
+    uint64_t a_word = WORD_BITS / s->bits, row_words = parts(s->columns, a_word), first = column / a_word;
+    uint64_t words = (column + n - 1) / a_word - first + 1, groups = parts(s->columns, s->scale_columns);
+    uint32_t *word = malloc(words * sizeof *word);
+    float *scales = malloc(groups * sizeof *scales);
+    int32_t *zeros = malloc(groups * sizeof *zeros);
+    bool ok = (word && scales && zeros) || gq_fail_memory(e, words * sizeof *word);
+    for (uint64_t g = 0; ok && g < groups; g++) zeros[g] = 1 << (s->bits - 1);
+    for (uint64_t r = row; ok && r < row + n_rows; r++, to += n) {
+        ok = stored_read(s->list, s->stored, r * row_words + first, words, word, e) &&
+             hf_list_floats(s->list, s->scale, r * groups, groups, scales, e) &&
+             (!s->zero || zeros_read(s, r, groups, zeros, e));
+        for (uint64_t i = 0; ok && i < n; i++) {
+            uint64_t c = column + i, g = c / s->scale_columns;
+            int32_t q = (int32_t)packed_value(word[c / a_word - first], c % a_word, s->bits) - zeros[g];
+            to[i] = (float)q * scales[g];
+        }
+    }
+    free(word), free(scales), free(zeros);
+    return ok;
+}
+
+/* What a GPTQ matrix needs for a few of its columns. */
+typedef struct gptq_part {
+    uint32_t *words, *zeros;
+    float *scales;
+    uint64_t word_row, group; /* that are in memory; UINT64_MAX: none */
+} gptq_part;
+
+static bool gptq_load(const hf_source *s, gptq_part *p, uint64_t row, uint64_t column, uint64_t n,
+                      gq_error *e) {
+    uint64_t a_word = WORD_BITS / s->bits, zero_words = parts(s->columns, a_word), first = column / a_word;
+    int32_t g = 0;
+    if (row / a_word != p->word_row) {
+        p->word_row = row / a_word;
+        if (!stored_read(s->list, s->stored, p->word_row * s->columns + column, n, p->words, e)) return false;
+    }
+    if (!stored_read(s->list, s->group, row, 1, &g, e)) return false;
+    if ((uint64_t)g == p->group) return true;
+    if (g < 0 || (uint64_t)g >= s->scale->shape[0])
+        return hf_list_fail(s->list, s->group, e, "input %llu is in group %d of %llu",
+                            (unsigned long long)row, g, (unsigned long long)s->scale->shape[0]);
+    p->group = (uint64_t)g;
+    return hf_list_floats(s->list, s->scale, p->group * s->columns + column, n, p->scales, e) &&
+           stored_read(s->list, s->zero, p->group * zero_words + first, (column + n - 1) / a_word - first + 1,
+                       p->zeros, e);
+}
+
+static bool gptq_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
+                      float *to, gq_error *e) {
+    uint64_t a_word = WORD_BITS / s->bits, first = column / a_word;
+    gptq_part p = {.words = malloc(n * sizeof *p.words),
+                   .zeros = malloc(n * sizeof *p.zeros),
+                   .scales = malloc(n * sizeof *p.scales),
+                   .word_row = UINT64_MAX,
+                   .group = UINT64_MAX};
+    bool ok = (p.words && p.zeros && p.scales) || gq_fail_memory(e, n * sizeof *p.words);
+    for (uint64_t r = row; ok && r < row + n_rows; r++, to += n) {
+        ok = gptq_load(s, &p, r, column, n, e);
+        for (uint64_t i = 0; ok && i < n; i++) {
+            uint32_t zero =
+                packed_value(p.zeros[(column + i) / a_word - first], (column + i) % a_word, s->bits);
+            int32_t q =
+                (int32_t)packed_value(p.words[i], r % a_word, s->bits) - (int32_t)(zero + s->zero_more);
+            to[i] = p.scales[i] * (float)q;
+        }
+    }
+    free(p.words), free(p.zeros), free(p.scales);
+    return ok;
+}
+
+/* ---- MXFP4 ---- */
+
+/* Byte k of the source has elements 2 k and 2 k + 1; byte j of a GGUF block has elements j and j + 16. */
+static void mxfp4_repack(uint8_t scale, const uint8_t *in, uint8_t *out) {
+    *out++ = scale;
+    for (int m = 0; m < MXFP4_CODES / 2; m++) {
+        out[2 * m] = (uint8_t)((in[m] & 15) | (in[m + 8] & 15) << 4);
+        out[2 * m + 1] = (uint8_t)(in[m] >> 4 | (in[m + 8] >> 4) << 4);
+    }
+}
+
+static bool mxfp4_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
+                       uint8_t *to, gq_error *e) {
+    uint8_t *codes = malloc(n * MXFP4_CODES), *scales = malloc(n);
+    bool ok = (codes && scales) || gq_fail_memory(e, n * MXFP4_CODES);
+    for (uint64_t r = row; ok && r < row + n_rows; r++) {
+        uint64_t at = r * s->columns + column;
+        ok = stored_read(s->list, s->stored, at * MXFP4_CODES, n * MXFP4_CODES, codes, e) &&
+             stored_read(s->list, s->scale, at, n, scales, e);
+        for (uint64_t i = 0; ok && i < n; i++, to += MXFP4_BYTES)
+            mxfp4_repack(scales[i], codes + i * MXFP4_CODES, to);
+    }
+    free(codes), free(scales);
+    return ok;
+}
+
+/* ---- any ---- */
+
+static bool plain_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
+                       const gguf_type *as, uint8_t *to, gq_error *e) {
+    bool raw = as == hf_source_type(s) && (as->id != GGUF_F32 || s->stored->dtype == HF_F32);
+    if (n == s->columns) n *= n_rows, n_rows = 1; /* whole rows follow one another */
+    for (uint64_t r = row; r < row + n_rows; r++, to += n * as->block_bytes) {
+        uint64_t at = r * s->columns + column;
+        if (!(raw ? stored_read(s->list, s->stored, at, n, to, e)
+                  : hf_list_floats(s->list, s->stored, at, n, (float *)(void *)to, e)))
+            return false;
+    }
+    return true;
+}
+
+bool hf_source_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n_columns,
+                    const gguf_type *as, void *to, gq_error *e) {
+    switch (s->coding) {
+    case HF_SCALED:
+        return scaled_read(s, row, n_rows, column, n_columns, to, e);
+    case HF_PACKED:
+        return packed_read(s, row, n_rows, column, n_columns, to, e);
+    case HF_GPTQ:
+        return gptq_read(s, row, n_rows, column, n_columns, to, e);
+    case HF_MXFP4:
+        return mxfp4_read(s, row, n_rows, column, n_columns, to, e);
+    default:
+        return plain_read(s, row, n_rows, column, n_columns, as, to, e);
+    }
+}

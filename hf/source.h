@@ -1,0 +1,44 @@
+/* An array of the folder as the rules see it: numbers in C order, whatever they are coded in.
+ *
+ * Its last dimension is a row; all others together count the rows. A GPTQ matrix is seen as it is stored,
+ * with inputs as rows, and MXFP4 in units of a block of 32 elements.
+ */
+#ifndef GQ_HF_SOURCE_H
+#define GQ_HF_SOURCE_H
+
+#include "hf/safetensors.h"
+#include "model/type.h"
+
+typedef enum hf_coding {
+    HF_PLAIN,
+    HF_SCALED, /* F8 elements (or any) times a scale for each block of rows and columns */
+    HF_PACKED, /* small integers in words along a row, times a scale for each group of columns */
+    HF_GPTQ,   /* small integers in words along a column, scales and zeros for each group of rows */
+    HF_MXFP4,  /* blocks of 32 elements, and their scale bytes in another array */
+} hf_coding;
+
+typedef struct hf_source {
+    const char *name; /* without a coding's suffix; owned by the list of sources; first member */
+    const hf_list *list;
+    const hf_stored *stored; /* elements, words, or blocks */
+    hf_coding coding;
+    uint32_t n_dims;
+    uint64_t shape[HF_DIMS]; /* of units */
+    uint64_t rows, columns;
+    const hf_stored *scale;             /* all but HF_PLAIN */
+    const hf_stored *zero;              /* HF_PACKED: NULL: none; HF_GPTQ */
+    const hf_stored *group;             /* HF_GPTQ: the group of each row */
+    uint64_t scale_rows, scale_columns; /* rows (of the last two dimensions) and columns that share a scale */
+    uint64_t matrix_rows;               /* shape[n_dims - 2] */
+    uint32_t bits;                      /* of a packed integer: 1, 2, 4 or 8 */
+    uint32_t zero_more;                 /* HF_GPTQ: what is added to a zero */
+} hf_source;
+
+/* Returns the type whose bytes a source has: reading in it changes nothing. F32 if it has no such type. */
+const gguf_type *hf_source_type(const hf_source *s);
+/* Reads `n_rows` rows from row `row` on, of each n_columns units from `column` on, in hf_source_type or as
+ * F32, one row behind the other. The caller has checked that they are there. */
+bool hf_source_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n_columns,
+                    const gguf_type *as, void *to, gq_error *e);
+
+#endif
