@@ -30,11 +30,15 @@ hf_step hf_step_tile_heads;  /* rows of value heads in the order of key heads, a
 hf_step hf_step_tile_columns;
 hf_step hf_step_tile_qkv;
 hf_step hf_step_qkvz;
-hf_step hf_step_factors;     /* falcon-h1's multipliers */
-hf_step hf_step_zero;        /* must be zeros, and is left out */
-hf_step hf_step_fill_rows;   /* rows up to the vocabulary's size, zeros */
-hf_step hf_step_conv_3;      /* [C, 1, w] or [C, w] as [w, 1, C, 1] */
-hf_step hf_step_first_heads; /* kimi-k3's A_log */
+hf_step hf_step_factors;      /* falcon-h1's multipliers */
+hf_step hf_step_zero;         /* must be zeros, and is left out */
+hf_step hf_step_fill_rows;    /* rows up to the vocabulary's size, zeros */
+hf_step hf_step_cut_rows;     /* rows up to the number of tokens */
+hf_step hf_step_down_experts; /* gpt-oss: turned, unless it is MXFP4 or a bias */
+hf_step hf_step_shared_next;  /* a tensor of the whole prediction, for each predicting block */
+hf_step hf_step_expert_first; /* jamba: layers of one expert have it as a plain feed-forward part */
+hf_step hf_step_conv_3;       /* [C, 1, w] or [C, w] as [w, 1, C, 1] */
+hf_step hf_step_first_heads;  /* kimi-k3's A_log */
 
 extern const hf_rename hf_common_renames[];
 extern const char *const hf_common_left_out[];
