@@ -52,6 +52,7 @@ struct hf_build {
     const hf_arch_rules *arch;
     hf_sizes sizes;
     uint64_t n_experts;
+    uint64_t n_tokens; /* of the vocabulary; UINT64_MAX: not known */
     const hf_list *list;
     hf_source *sources; /* sorted as the list is */
     size_t n_sources;
@@ -61,7 +62,7 @@ struct hf_build {
 };
 
 /* Makes all tensors. On failure, too, hf_build_free has to be called. */
-bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, gq_error *e);
+bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e);
 void hf_build_free(hf_build *b);
 const hf_arch_rules *hf_arch_rules_of(const char *arch);
 extern const hf_rule hf_common_rules[];

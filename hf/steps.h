@@ -30,15 +30,21 @@ hf_step hf_step_tile_heads;  /* rows of value heads in the order of key heads, a
 hf_step hf_step_tile_columns;
 hf_step hf_step_tile_qkv;
 hf_step hf_step_qkvz;
-hf_step hf_step_factors;      /* falcon-h1's multipliers */
-hf_step hf_step_zero;         /* must be zeros, and is left out */
-hf_step hf_step_fill_rows;    /* rows up to the vocabulary's size, zeros */
-hf_step hf_step_cut_rows;     /* rows up to the number of tokens */
-hf_step hf_step_down_experts; /* gpt-oss: turned, unless it is MXFP4 or a bias */
-hf_step hf_step_shared_next;  /* a tensor of the whole prediction, for each predicting block */
-hf_step hf_step_expert_first; /* jamba: layers of one expert have it as a plain feed-forward part */
-hf_step hf_step_conv_3;       /* [C, 1, w] or [C, w] as [w, 1, C, 1] */
-hf_step hf_step_first_heads;  /* kimi-k3's A_log */
+hf_step hf_step_factors;          /* falcon-h1's multipliers */
+hf_step hf_step_zero;             /* must be zeros, and is left out */
+hf_step hf_step_fill_rows;        /* rows up to the vocabulary's size, zeros */
+hf_step hf_step_cut_rows;         /* rows up to the number of tokens */
+hf_step hf_step_down_experts;     /* gpt-oss: turned, unless it is MXFP4 or a bias */
+hf_step hf_step_shared_next;      /* a tensor of the whole prediction, for each predicting block */
+hf_step hf_step_expert_first;     /* jamba: layers of one expert have it as a plain feed-forward part */
+hf_step hf_step_conv_3;           /* [C, 1, w] or [C, w] as [w, 1, C, 1] */
+hf_step hf_step_first_heads;      /* kimi-k3's A_log */
+hf_step hf_step_stack_altup;      /* one of three matrices of gemma 3n */
+hf_step hf_step_head_unless_same; /* left out where its bytes are the embedding's */
+hf_step hf_step_shared_halves; /* granite: the shared expert, or where there are no experts, the only part */
+hf_step hf_step_shared;
+hf_step hf_step_heads_column;  /* kimi: -exp, [1, 1, H, 1] as [1, H] */
+hf_step hf_step_gate_of_layer; /* kimi: a gate of linear or of full attention */
 
 extern const hf_rename hf_common_renames[];
 extern const char *const hf_common_left_out[];

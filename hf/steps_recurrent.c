@@ -158,8 +158,8 @@ static const struct {
     const char *end, *key;
     int index;
 } factor_rows[] = {
-    {"mlp.down_proj.weight", "mlp_multipliers", 1},
-    {"mlp.gate_proj.weight", "mlp_multipliers", 0},
+    {"down_proj.weight", "mlp_multipliers", 1},
+    {"gate_proj.weight", "mlp_multipliers", 0},
     {"self_attn.k_proj.weight", "key_multiplier", -1},
     {"self_attn.k_proj.weight", "attention_in_multiplier", -1},
     {"self_attn.q_proj.weight", "attention_in_multiplier", -1},
