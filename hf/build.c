@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "hf/coded.h"
 #include "hf/kept.h"
+#include "hf/predicting.h"
 #include "hf/steps.h"
 
 enum { EXPERTS_MOST = 65536 };
@@ -196,6 +197,15 @@ static bool build_layer_fits(const hf_build *b, const hf_found *f) {
     return !strchr(f->rule->from, '#') || f->layer < hf_config_blocks(b->config);
 }
 
+/* Models without a head for predictions leave out the beginning of their names. */
+static void build_complete_name(const hf_build *b, char *name, size_t size) {
+    static const char *const bare[] = {"LlamaModel", "Qwen2Model", "Qwen3Model"};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof bare / sizeof *bare; i++)
+        if (strcmp(b->config->class_name, bare[i]) == 0 && strncmp(name, "model.", 6) != 0 && n + 7 < size)
+            memmove(name + 6, name, n + 1), memcpy(name, "model.", 6);
+}
+
 static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
     hf_found f = {.source = s};
     char name[512];
@@ -204,6 +214,8 @@ static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
     for (const hf_rename *r = hf_common_renames; r->from; r++) name_replace(name, sizeof name, r);
     if (list_leaves_out(hf_common_left_out, s->name) || list_leaves_out(b->arch->left_out, name)) return true;
     for (const hf_rename *r = b->arch->renames; r && r->from; r++) name_replace(name, sizeof name, r);
+    build_complete_name(b, name, sizeof name);
+    if (!hf_predicting_rename(b->config, name, sizeof name)) return true;
     if (name_ends(name, ".attention.masked_bias") || name_ends(name, ".attention.bias") ||
         name_ends(name, ".rotary_emb.inv_freq"))
         return true;
@@ -231,7 +243,7 @@ static void tensor_set_type(const hf_build *b, hf_tensor *t) {
     t->tensor.kept_type = gguf_type_of(GGUF_F32);
     t->tensor.stays = hf_stays_f32(b->config->arch, t->tensor.name, t->tensor.n_dims);
     if (type && moved && (!t->tensor.stays || type->id == GGUF_MXFP4)) t->tensor.type = type;
-    if (t->tensor.type->is_quantized) t->tensor.kept_type = t->tensor.type;
+    if (t->tensor.type->quantized) t->tensor.kept_type = t->tensor.type;
 }
 
 static bool build_check_complete(const hf_build *b, gq_error *e) {

@@ -100,6 +100,10 @@ const hf_rule hf_common_rules[] = {
     P("embed_tokens", "nextn.embed_tokens", NULL),
     P("shared_head.head", "nextn.shared_head_head", NULL),
     P("shared_head.norm", "nextn.shared_head_norm", NULL),
+    {"mtp.fc", "blk.#.nextn.eh_proj", hf_step_shared_next},
+    {"mtp.pre_fc_norm_embedding", "blk.#.nextn.enorm", hf_step_shared_next},
+    {"mtp.pre_fc_norm_hidden", "blk.#.nextn.hnorm", hf_step_shared_next},
+    {"mtp.norm", "blk.#.nextn.shared_head_norm", hf_step_shared_next},
     {0},
 };
 

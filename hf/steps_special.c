@@ -104,3 +104,13 @@ bool hf_step_gate_of_layer(hf_build *b, const hf_found *f, gq_error *e) {
         if (json_integer_value(json_array_get(layers, i)) == (json_int_t)f->layer + 1) g.rule = &full;
     return hf_step_plain(b, &g, e);
 }
+
+bool hf_step_shared_next(hf_build *b, const hf_found *f, gq_error *e) {
+    bool each = strcmp(b->config->arch, "exaone-moe") == 0;
+    for (uint64_t i = 0; i < (each ? b->config->predicting : 1); i++) {
+        hf_found g = *f;
+        g.layer = b->config->layers + i;
+        if (!hf_step_plain(b, &g, e)) return false;
+    }
+    return true;
+}
