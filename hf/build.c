@@ -283,7 +283,7 @@ const hf_source *hf_build_source(const hf_build *b, const char *name) {
 
 bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e) {
     uint32_t experts = 0;
-    *b = (hf_build){.config = c, .list = l, .n_tokens = n_tokens, .arch = hf_arch_rules_of(c->arch)};
+    *b = (hf_build){.config = c, .list = l, .n_tokens = n_tokens, .arch = hf_arch_rules_of(c)};
     if (!b->arch) return hf_config_fail(c, e, "no rules for the architecture %s", c->arch);
     if (!hf_config_sizes(c, &b->sizes, e) ||
         !hf_config_u32_or(c,

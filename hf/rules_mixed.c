@@ -1,8 +1,6 @@
 /* The architectures of experts, recurrent mixers, and several kinds of layers. */
 #include "hf/rules_arch.h"
 
-static const hf_rule after_attention[] = {P("post_attention_layernorm", "post_attention_norm", NULL), {0}};
-
 /* ---- delta nets: Qwen 3.5, Qwen3-Next ---- */
 
 static const hf_rule qwen35_rules[] = {
@@ -322,7 +320,7 @@ const hf_arch_rules hf_mixed_archs[] = {
      .renames = ernie_renames,
      .expert_count = "moe_num_experts"},
     {.arch = "bailingmoe2", .rules = bailing_rules},
-    {.arch = "exaone-moe", .rules = after_attention, .finish = hf_finish_rope},
+    {.arch = "exaone-moe", .finish = hf_finish_rope},
     {.arch = "step35",
      .rules = step_rules,
      .renames = step_renames,

@@ -70,8 +70,10 @@ static hf_view found_view(const hf_found *f) { return hf_view_of(f->source); }
 
 static bool step_finish_piece(hf_build *b, const hf_found *f, hf_piece *p, gq_error *e) {
     if (!p) return false;
-    return !b->arch->adds_one || !name_ends(f->source->name, "norm.weight") ||
-           name_ends(f->source->name, "linear_attn.norm.weight") || hf_piece_add_op(p, HF_ADD, 1, e);
+    bool is_norm = name_ends(f->source->name, "norm.weight") || name_ends(f->rule->to, "nextn.enorm") ||
+                   name_ends(f->rule->to, "nextn.hnorm");
+    return !b->arch->adds_one || !is_norm || name_ends(f->source->name, "linear_attn.norm.weight") ||
+           hf_piece_add_op(p, HF_ADD, 1, e);
 }
 
 bool hf_step_plain(hf_build *b, const hf_found *f, gq_error *e) {

@@ -61,10 +61,10 @@ bool hf_step_conv_3(hf_build *b, const hf_found *f, gq_error *e) {
 bool hf_step_first_heads(hf_build *b, const hf_found *f, gq_error *e) {
     const hf_source *s = f->source;
     hf_view v = {.n_dims = 1, .count = {b->sizes.heads}, .stride = {1}};
-    uint64_t ne[2] = {1, b->sizes.heads};
+    uint64_t ne[1] = {b->sizes.heads};
     if (b->sizes.heads == 0 || s->rows * s->columns < b->sizes.heads)
         return step_fail_shape(f, "the number of heads", e);
-    hf_piece *p = hf_build_shaped(b, f, 0, &v, 2, ne, e);
+    hf_piece *p = hf_build_shaped(b, f, 0, &v, 1, ne, e);
     return p && hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e);
 }
 
