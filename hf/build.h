@@ -63,6 +63,8 @@ struct hf_build {
 
 /* Makes all tensors. On failure, too, hf_build_free has to be called. */
 bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e);
+/* Adds the pairs that tensors decide: numbers that GGUF has as metadata. */
+bool hf_build_pairs(const hf_build *b, hf_pairs *pairs, gq_error *e);
 void hf_build_free(hf_build *b);
 const hf_arch_rules *hf_arch_rules_of(const hf_config *c);
 extern const hf_rule hf_common_rules[];
