@@ -4,134 +4,18 @@
  */
 #include "hf/build.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "base/memory.h"
 #include "hf/coded.h"
 #include "hf/kept.h"
 #include "hf/predicting.h"
-#include "hf/steps.h"
+#include "hf/rules_arch.h"
 
 enum { EXPERTS_MOST = 65536 };
-
-bool hf_found_fail(const hf_found *f, gq_error *e, const char *format, ...) {
-    char text[900];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return hf_list_fail(f->source->list, f->source->stored, e, "%s", text);
-}
-
-/* ---- tensors ---- */
-
-/* Writes part `which` of a rule's name with its layer's number and suffix. */
-static bool found_write_name(const hf_found *f, unsigned which, char *to, size_t size) {
-    const char *from = f->rule->to, *end;
-    size_t n = 0;
-    for (; which > 0; which--) from = strchr(from, '|') + 1;
-    end = strchrnul(from, '|');
-    for (; from < end && n + 24 < size; from++)
-        if (*from == '#')
-            n += (size_t)snprintf(to + n, size - n, "%llu", (unsigned long long)f->layer);
-        else
-            to[n++] = *from;
-    return from == end && n + (size_t)snprintf(to + n, size - n, "%s", f->suffix) < size;
-}
-
-static hf_tensor *build_find(hf_build *b, const char *name) {
-    uint64_t i;
-    return gguf_index_find(&b->by_name, b->tensors, sizeof *b->tensors, name, &i) ? &b->tensors[i] : NULL;
-}
-
-static hf_tensor *build_new(hf_build *b, const char *name, size_t n_pieces, uint32_t n_dims,
-                            const uint64_t *ne, gq_error *e) {
-    if (!memory_grow(&b->tensors, &b->capacity, b->n + 1, sizeof *b->tensors, e)) return NULL;
-    hf_tensor *t = &b->tensors[b->n];
-    *t = (hf_tensor){.tensor = {.name = strdup(name), .n_dims = 1, .ne = {1, 1, 1, 1}},
-                     .pieces = calloc(n_pieces, sizeof *t->pieces),
-                     .n_pieces = n_pieces};
-    if (!t->tensor.name || !t->pieces) {
-        free((char *)t->tensor.name), free(t->pieces);
-        gq_fail_memory(e, n_pieces * sizeof *t->pieces);
-        return NULL;
-    }
-    for (uint32_t i = 0; i < n_dims; i++) {
-        t->tensor.ne[i] = ne[i];
-        if (ne[i] != 1) t->tensor.n_dims = i + 1;
-    }
-    t->tensor.type = gguf_type_of(GGUF_F32);
-    return gguf_index_add(&b->by_name, b->tensors, sizeof *b->tensors, b->n++, e) ? t : NULL;
-}
-
-static bool ne_fits(const uint64_t have[GGUF_MAX_DIMS], uint32_t n_dims, const uint64_t *ne) {
-    for (uint32_t i = 0; i < GGUF_MAX_DIMS; i++)
-        if (have[i] != (i < n_dims ? ne[i] : 1)) return false;
-    return true;
-}
-
-hf_tensor *hf_build_tensor(hf_build *b, const hf_found *f, unsigned which, size_t n_pieces, uint32_t n_dims,
-                           const uint64_t *ne, gq_error *e) {
-    char name[GGUF_MAX_NAME + 1];
-    if (!found_write_name(f, which, name, sizeof name)) {
-        hf_found_fail(f, e, "its name in GGUF is longer than %d bytes", GGUF_MAX_NAME);
-        return NULL;
-    }
-    if (n_dims > GGUF_MAX_DIMS) {
-        hf_found_fail(f, e, "%u dimensions, expected at most %d", n_dims, GGUF_MAX_DIMS);
-        return NULL;
-    }
-    for (uint32_t i = 0; i < n_dims; i++)
-        if (ne[i] == 0) {
-            hf_found_fail(f, e, "it has no elements");
-            return NULL;
-        }
-    hf_tensor *t = build_find(b, name);
-    if (!t) return build_new(b, name, n_pieces, n_dims, ne, e);
-    if (n_pieces == t->n_pieces && n_pieces > 1 && ne_fits(t->tensor.ne, n_dims, ne)) return t;
-    hf_found_fail(f, e,
-                  n_pieces == 1 ? "'%s' has become %s already" : "its shape is not that of '%s', both of %s",
-                  t->stored_name ? t->stored_name : "a number of the config", name);
-    return NULL;
-}
-
-hf_piece *hf_build_piece(const hf_found *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e) {
-    hf_piece *p = &t->pieces[i];
-    if (p->source) {
-        hf_found_fail(f, e, "'%s' has become the same part of %s", p->source->name, t->tensor.name);
-        return NULL;
-    }
-    *p = (hf_piece){.source = f->source, .view = *v};
-    if (!t->stored_name) t->stored_name = f->source->name;
-    return p;
-}
-
-hf_piece *hf_build_shaped(hf_build *b, const hf_found *f, unsigned which, const hf_view *v, uint32_t n_dims,
-                          const uint64_t *ne, gq_error *e) {
-    hf_tensor *t = hf_build_tensor(b, f, which, 1, n_dims, ne, e);
-    return t ? hf_build_piece(f, t, 0, v, e) : NULL;
-}
-
-hf_piece *hf_build_view(hf_build *b, const hf_found *f, unsigned which, const hf_view *v, gq_error *e) {
-    uint64_t ne[VIEW_DIMS] = {1};
-    for (uint32_t i = 0; i < v->n_dims; i++) ne[i] = v->count[v->n_dims - 1 - i];
-    if (f->source->coding == HF_MXFP4) ne[0] *= gguf_type_of(GGUF_MXFP4)->block_elements;
-    return hf_build_shaped(b, f, which, v, v->n_dims ? v->n_dims : 1, ne, e);
-}
-
-bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n, gq_error *e) {
-    hf_tensor *t = numbers ? build_new(b, name, 1, 1, &n, e) : NULL;
-    if (t)
-        t->pieces[0] = (hf_piece){.numbers = numbers, .n = n};
-    else
-        free(numbers);
-    return t != NULL;
-}
 
 /* ---- names ---- */
 
@@ -275,15 +159,23 @@ static bool build_check_layers(const hf_build *b, gq_error *e) {
     return ok;
 }
 
-const hf_source *hf_build_source(const hf_build *b, const char *name) {
-    for (size_t i = 0; i < b->n_sources; i++)
-        if (name_ends(b->sources[i].name, name)) return &b->sources[i];
+static const hf_arch_rules *arch_rules_of(const hf_config *c) {
+    static const hf_arch_rules *const lists[] = {hf_plain_archs, hf_mixed_archs};
+    const char *arch = c->arch;
+    /* A hybrid without recurrent layers is another architecture in GGUF, with the same arrays in the folder.
+     */
+    if (strcmp(c->class_name, "GraniteMoeHybridForCausalLM") == 0 ||
+        strcmp(c->class_name, "BambaForCausalLM") == 0)
+        arch = "granitehybrid";
+    for (int i = 0; i < 2; i++)
+        for (const hf_arch_rules *r = lists[i]; r->arch; r++)
+            if (strcmp(r->arch, arch) == 0) return r;
     return NULL;
 }
 
 bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e) {
     uint32_t experts = 0;
-    *b = (hf_build){.config = c, .list = l, .n_tokens = n_tokens, .arch = hf_arch_rules_of(c)};
+    *b = (hf_build){.config = c, .list = l, .n_tokens = n_tokens, .arch = arch_rules_of(c)};
     if (!b->arch) return hf_config_fail(c, e, "no rules for the architecture %s", c->arch);
     if (!hf_config_sizes(c, &b->sizes, e) ||
         !hf_config_u32_or(c,
@@ -298,19 +190,7 @@ bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_
     for (size_t i = 0; i < b->n_sources; i++)
         if (!build_add_one(b, &b->sources[i], e)) return false;
     if (b->arch->finish && !b->arch->finish(b, e)) return false;
-    if (!build_find(b, "token_embd.weight"))
+    if (!hf_build_find(b, "token_embd.weight"))
         return hf_config_fail(c, e, "no array is the embedding of tokens (model.embed_tokens.weight)");
     return build_check_complete(b, e) && build_check_layers(b, e);
-}
-
-void hf_build_free(hf_build *b) {
-    for (size_t i = 0; i < b->n; i++) {
-        hf_tensor *t = &b->tensors[i];
-        for (size_t k = 0; k < t->n_pieces; k++) free((float *)t->pieces[k].numbers);
-        free(t->pieces), free((char *)t->tensor.name);
-    }
-    hf_sources_free(b->sources, b->n_sources);
-    free(b->tensors);
-    gguf_index_free(&b->by_name);
-    *b = (hf_build){.config = NULL};
 }

@@ -66,7 +66,6 @@ bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_
 /* Adds the pairs that tensors decide: numbers that GGUF has as metadata. */
 bool hf_build_pairs(const hf_build *b, hf_pairs *pairs, gq_error *e);
 void hf_build_free(hf_build *b);
-const hf_arch_rules *hf_arch_rules_of(const hf_config *c);
 extern const hf_rule hf_common_rules[];
 
 /* ---- for steps ---- */
@@ -88,7 +87,9 @@ hf_piece *hf_build_shaped(hf_build *b, const hf_found *f, unsigned which, const 
                           const uint64_t *ne, gq_error *e);
 /* A tensor of numbers, which it takes over; also on failure. */
 bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n, gq_error *e);
-/* Finds an array by its name in the folder, renamed; NULL: none. */
+/* NULL: no such tensor. Valid until the next one is made. */
+hf_tensor *hf_build_find(const hf_build *b, const char *name);
+/* Finds an array by the end of its name in the folder; NULL: none. */
 const hf_source *hf_build_source(const hf_build *b, const char *name);
 
 #endif

@@ -27,7 +27,7 @@ static const hf_stored *coded_sibling(const coded_find *c, const char *name, siz
     size_t n = strlen(name) - cut;
     if (n + strlen(end) >= sizeof other) return NULL;
     memcpy(other, name, n);
-    strcpy(other + n, end);
+    memcpy(other + n, end, strlen(end) + 1);
     return hf_list_find(c->list, other);
 }
 

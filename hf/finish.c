@@ -169,17 +169,3 @@ bool hf_finish_residuals(hf_build *b, gq_error *e) {
     }
     return finish_product(b, "output_attn_res", "output_res_score.weight", e);
 }
-
-const hf_arch_rules *hf_arch_rules_of(const hf_config *c) {
-    static const hf_arch_rules *const lists[] = {hf_plain_archs, hf_mixed_archs};
-    const char *arch = c->arch;
-    /* A hybrid without recurrent layers is another architecture in GGUF, with the same arrays in the folder.
-     */
-    if (strcmp(c->class_name, "GraniteMoeHybridForCausalLM") == 0 ||
-        strcmp(c->class_name, "BambaForCausalLM") == 0)
-        arch = "granitehybrid";
-    for (int i = 0; i < 2; i++)
-        for (const hf_arch_rules *r = lists[i]; r->arch; r++)
-            if (strcmp(r->arch, arch) == 0) return r;
-    return NULL;
-}

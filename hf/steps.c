@@ -151,18 +151,18 @@ static bool build_three(hf_build *b, const hf_found *f, const hf_view part[3], g
 
 bool hf_step_qkv_groups(hf_build *b, const hf_found *f, gq_error *e) {
     uint32_t groups;
-    hf_view part[3];
+    hf_view part[3] = {0};
     return hf_config_u32_or(b->config, "num_kv_heads|n_head_kv", 1, &groups, e) &&
            qkv_views(b, f, groups ? groups : 1, part, e) && build_three(b, f, part, e);
 }
 
 bool hf_step_qkv_heads(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view part[3];
+    hf_view part[3] = {0};
     return qkv_views(b, f, b->sizes.heads, part, e) && build_three(b, f, part, e);
 }
 
 bool hf_step_qkv_groups_3(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view part[3];
+    hf_view part[3] = {0};
     if (!qkv_views(b, f, b->sizes.kv_heads, part, e)) return false;
     for (unsigned i = 0; i < 3; i++) {
         uint64_t rows = part[i].count[0] * part[i].count[1],
