@@ -68,7 +68,7 @@ static void seed(const char *folder, const char *name, const char *config, const
 
 #define CONFIG(name) \
     "{\"architectures\":[\"" name "\"],\"num_hidden_layers\":1,\"hidden_size\":4,\"num_attention_heads\":2," \
-                                  "\"num_experts\":1,\"qk_nope_head_dim\":2," \
+    "\"num_experts\":1,\"qk_nope_head_dim\":2," \
     "\"v_head_dim\":2,\"linear_num_key_heads\":1,\"linear_num_value_heads\":2,\"linear_key_head_dim\":1," \
     "\"linear_value_head_dim\":1"
 #define ARRAY(name, dtype, shape, from, to) \
