@@ -1,9 +1,10 @@
 #include "quantize/input.h"
 
 #include "gguf/gguf.h"
+#include "hf/hf.h"
 
 bool input_open(model_source *m, const char *path, gq_error *e) {
-    if (gguf_model_open(m, path, e)) return true;
+    if ((hf_model_is(path) ? hf_model_open : gguf_model_open)(m, path, e)) return true;
     *m = (model_source){.path = NULL};
     return false;
 }

@@ -82,6 +82,18 @@ static void fill_tensor(gq_tensor *t, const plan_source *source, const mix_choic
     t->out_bytes = tensor_bytes_as(t->to, t->ne);
 }
 
+/* A container that converts (model/model.h: kept_type) decides for tensors that are not quantized: F16 and the like are
+ * types for all but those that stay, and what is kept beside quantized ones has the type that a converter gives it. */
+static void follow_converter(const model_tensor *in, const mix_filetype *filetype, mix_choice *c) {
+    const gguf_type *base = gguf_type_of(filetype->base);
+    bool asked = c->reason == MIX_OPTION || c->reason == MIX_COPY;
+    if (!in->kept_type || in->type->quantized || asked) return;
+    if (filetype->base == GGUF_F32 || filetype->base == GGUF_F16 || filetype->base == GGUF_BF16)
+        c->type = c->wanted = in->stays ? in->kept_type->id : base->id;
+    else if (c->reason != MIX_RULE && c->reason != MIX_FALLBACK && c->reason != MIX_RAISED)
+        c->type = c->wanted = in->kept_type->id;
+}
+
 static void plan_sum_up_output(plan_output *out, size_t n) {
     gq_summary *s = &out->summary;
     *s = (gq_summary){.size = sizeof *s, .path = out->path, .filetype = out->label, .n_tensors = n};
@@ -159,6 +171,7 @@ bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e) 
     if (!mix_assign(&a->model, &a->options, a->tensors, n, a->order, choices, e)) return false;
     bool keep_shape = mix_is_image_model(plan->facts.arch);
     for (size_t i = 0; i < n; i++) {
+        follow_converter(plan->sources[i].tensor, out->filetype, &choices[i]);
         fill_tensor(&out->tensors[i], &plan->sources[i], &choices[i], keep_shape);
         out->tensors[i].calibrated = plan_calibrated(plan, output, i);
     }

@@ -50,7 +50,14 @@ static const char *float_type_in(const char *name, size_t length, size_t *found)
     return name + length;
 }
 
-char *plan_derive_path(const char *folder, const char *input, const char *filetype) {
+/* Returns the path without slashes at its end, which the name of a folder may have; malloc'ed. */
+static char *without_slashes(const char *path) {
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    return strndup(path, n);
+}
+
+static char *derive_path(const char *folder, const char *input, const char *filetype) {
     const char *name = base_of(input);
     size_t stem = stem_length(name), type_length;
     const char *type = float_type_in(name, stem, &type_length);
@@ -60,6 +67,12 @@ char *plan_derive_path(const char *folder, const char *input, const char *filety
                      (int)(type - name), name, type_length ? "" : "-", filetype,
                      (int)(name + stem - type - type_length), type + type_length);
     return n < 0 ? NULL : path;
+}
+
+char *plan_derive_path(const char *folder, const char *input, const char *filetype) {
+    char *whole = without_slashes(input), *path = whole ? derive_path(folder, whole, filetype) : NULL;
+    free(whole);
+    return path;
 }
 
 char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n) {

@@ -1,0 +1,199 @@
+/* Puts a folder's parts together: files are listed, arrays become tensors, and the config, the tokenizer and
+ * the README become metadata. Reading goes through hf/tensor.c; what the files hold is told by a checksum of
+ * the texts that were read whole, the places of all arrays, and a sample of the weights.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/checked.h"
+#include "base/checksum.h"
+#include "base/fail.h"
+#include "hf/build.h"
+#include "hf/hf.h"
+#include "hf/metadata.h"
+#include "hf/predicting.h"
+#include "hf/tokenizer.h"
+
+enum {
+    SAMPLES = 1024, /* of the weights: 4 MiB are read in no time and reach every part of a large model */
+    SAMPLE_BYTES = 4096,
+};
+
+typedef struct hf_container {
+    hf_folder folder;
+    hf_config config;
+    hf_list list;
+    hf_build build;
+    hf_pairs pairs;
+} hf_container;
+
+static const hf_tensor *tensor_of(const model_tensor *t) { return (const hf_tensor *)(const void *)t; }
+
+/* ---- the container's functions ---- */
+
+static bool container_read(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n, void *to,
+                           gq_error *e) {
+    (void)m;
+    return hf_tensor_read(tensor_of(t), first, n, to, e);
+}
+
+static void advise_need(void *user, const gq_file *f, uint64_t offset, uint64_t bytes) {
+    (void)user;
+    gq_file_will_need(f, offset, bytes);
+}
+
+static void advise_drop(void *user, const gq_file *f, uint64_t offset, uint64_t bytes) {
+    (void)user;
+    gq_file_dont_need(f, offset, bytes);
+}
+
+static void ask_cold(void *user, const gq_file *f, uint64_t offset, uint64_t bytes) {
+    bool *cold = user;
+    *cold = *cold || gq_file_is_cold(f, offset, smaller(bytes, 8 << 20));
+}
+
+static void container_advise(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,
+                             model_advice advice) {
+    (void)m;
+    hf_tensor_ranges(tensor_of(t), first, n, advice == MODEL_WILL_NEED ? advise_need : advise_drop, NULL);
+}
+
+static bool container_is_cold(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n) {
+    bool cold = false;
+    (void)m;
+    hf_tensor_ranges(tensor_of(t), first, n, ask_cold, &cold);
+    return cold;
+}
+
+static bool sample_array(const hf_list *l, const hf_stored *t, uint64_t pieces, uint32_t *content,
+                         gq_error *e) {
+    uint8_t bytes[SAMPLE_BYTES];
+    size_t n = (size_t)smaller(t->bytes, SAMPLE_BYTES);
+    uint64_t left = t->bytes - n;
+    for (uint64_t i = 0; i < pieces; i++) {
+        uint64_t at = pieces > 1 ? left / (pieces - 1) * i : left / 2;
+        if (!gq_file_read(&l->folder->files[t->file].file, t->offset + at, bytes, n, e)) return false;
+        *content = checksum_add(*content, bytes, n);
+    }
+    return true;
+}
+
+static bool container_fold_content(const model_source *m, uint32_t *content, gq_error *e) {
+    const hf_container *c = m->state;
+    for (size_t i = 0; i < c->folder.n_files; i++) {
+        *content = checksum_add_text(*content, c->folder.files[i].name);
+        *content = checksum_add(*content, &c->folder.files[i].content, sizeof c->folder.files[i].content);
+    }
+    uint64_t n = c->list.n, step = n / SAMPLES + 1, pieces = n > 0 && n < SAMPLES ? SAMPLES / n : 1;
+    for (uint64_t i = 0; i < n; i++) {
+        const hf_stored *t = &c->list.stored[i];
+        uint64_t place[3] = {t->dtype, t->offset, t->bytes};
+        *content = checksum_add_text(*content, t->name);
+        *content = checksum_add(*content, place, sizeof place);
+        *content = checksum_add(*content, t->shape, t->n_dims * sizeof *t->shape);
+        if (i % step == 0 &&
+            !sample_array(&c->list, t, smaller(pieces, t->bytes / SAMPLE_BYTES + 1), content, e))
+            return false;
+    }
+    return true;
+}
+
+static uint64_t container_stored_at(const model_source *m, const model_tensor *t) {
+    (void)m;
+    return t->offset;
+}
+
+static void container_close(void *state) {
+    hf_container *c = state;
+    hf_build_free(&c->build);
+    hf_list_free(&c->list);
+    hf_config_free(&c->config);
+    hf_pairs_free(&c->pairs);
+    hf_folder_close(&c->folder);
+    free(c);
+}
+
+static const model_container container = {
+    .read = container_read,
+    .advise = container_advise,
+    .is_cold = container_is_cold,
+    .fold_content = container_fold_content,
+    .stored_at = container_stored_at,
+    .close = container_close,
+};
+
+/* ---- opening ---- */
+
+static hf_counts count_weights(const hf_build *b) {
+    hf_counts n = {0};
+    for (size_t i = 0; i < b->n; i++) {
+        const model_tensor *t = &b->tensors[i].tensor;
+        uint64_t matrices = t->ne[2] * t->ne[3], all = t->ne[0] * t->ne[1] * matrices;
+        n.weights += all;
+        if (!strstr(t->name, "_exps.") || t->n_dims < 3) continue;
+        n.expert_weights += all, n.per_expert += all / matrices, n.experts += matrices, n.stacked++;
+    }
+    return n;
+}
+
+static bool open_metadata(hf_container *c, uint64_t n_tokens, gq_error *e) {
+    hf_counts counts = count_weights(&c->build);
+    for (size_t i = 0; i < c->build.n; i++) {
+        const model_tensor *t = &c->build.tensors[i].tensor;
+        if (strcmp(t->name, "token_embd.weight") == 0 && t->ne[1] != n_tokens)
+            return hf_config_fail(&c->config, e, "the embedding has %llu rows, but the tokenizer %llu tokens",
+                                  (unsigned long long)t->ne[1], (unsigned long long)n_tokens);
+    }
+    return hf_general_pairs(&c->folder, &c->config, &counts, &c->pairs, e) &&
+           hf_arch_pairs(&c->config, &c->pairs, e) && hf_build_pairs(&c->build, &c->pairs, e);
+}
+
+static int compare_places(const void *a, const void *b) {
+    const model_tensor *x = *(model_tensor *const *)a, *y = *(model_tensor *const *)b;
+    if (x->shard != y->shard) return x->shard < y->shard ? -1 : 1;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+/* Lists tensors, files and pairs as the model's. */
+static bool gather(model_source *m, hf_container *c, gq_error *e) {
+    m->tensors = calloc(c->build.n + 1, sizeof *m->tensors);
+    m->files = calloc(c->folder.n_files + 1, sizeof *m->files);
+    if (!m->tensors || !m->files) return gq_fail_memory(e, c->build.n * sizeof *m->tensors);
+    for (size_t i = 0; i < c->folder.n_files; i++) m->files[m->n_files++] = &c->folder.files[i].file;
+    for (size_t i = 0; i < c->build.n; i++) {
+        hf_tensor *t = &c->build.tensors[i];
+        const hf_source *first = t->pieces[0].source;
+        if (first) t->tensor.shard = first->stored->file, t->tensor.offset = first->stored->offset;
+        m->tensors[m->n_tensors++] = &t->tensor;
+    }
+    qsort(m->tensors, m->n_tensors, sizeof *m->tensors, compare_places);
+    m->path = c->folder.path, m->kv = c->pairs.kv, m->n_kv = c->pairs.n;
+    m->version = 3, m->alignment = GGUF_DEFAULT_ALIGNMENT;
+    return model_index_names(m, e);
+}
+
+bool hf_model_is(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool hf_model_open(model_source *m, const char *path, gq_error *e) {
+    uint64_t n_tokens = 0;
+    char *unknown = NULL;
+    *m = (model_source){.path = NULL};
+    hf_container *c = m->state = calloc(1, sizeof *c);
+    if (!c) return gq_fail_memory(e, sizeof *c);
+    m->container = &container;
+    bool ok = hf_folder_open(&c->folder, path, e) && hf_config_read(&c->config, &c->folder, e);
+    c->pairs.prefix = c->config.arch;
+    ok = ok && hf_list_read(&c->list, &c->folder, e) && hf_predicting_find(&c->config, &c->list, e) &&
+         hf_tokenizer_pairs(&c->folder, &c->config, &c->pairs, &n_tokens, &unknown, e) &&
+         hf_build_tensors(&c->build, &c->config, &c->list, n_tokens, e) && open_metadata(c, n_tokens, e) &&
+         gather(m, c, e);
+    if (ok && unknown) ok = gq_fail(e, "%s: %s", c->folder.path, unknown);
+    free(unknown);
+    if (!ok) model_close(m);
+    return ok;
+}
