@@ -123,11 +123,14 @@ typedef struct hf_special {
 
 typedef struct hf_specials {
     hf_special of[HF_SPECIALS];
+    uint64_t below;  /* larger ids are left out */
+    bool leaves_pad; /* padding is not looked for */
 } hf_specials;
 
-bool hf_specials_find(hf_specials *s, const hf_tokenizer *t, bool is_bounded, gq_error *e);
-/* Sets an id, unless there is one. */
-void hf_specials_set(hf_specials *s, hf_special_type type, uint32_t id);
+/* Finds ids and flags in the folder's files; `below` and `leaves_pad` are set, the rest is zero. */
+bool hf_specials_find(hf_specials *s, const hf_tokenizer *t, gq_error *e);
+/* Finds the first added token of tokenizer.json of this text, and its id. */
+bool hf_special_find_text(const hf_tokenizer *t, const char *text, hf_special *found);
 /* Sets the id of tokenizer.json's added token of this text, unless there is one; the token must be there. */
 bool hf_specials_set_text(hf_specials *s, const hf_tokenizer *t, hf_special_type type, const char *text,
                           gq_error *e);
@@ -135,6 +138,7 @@ bool hf_specials_write(const hf_specials *s, hf_pairs *pairs, gq_error *e);
 
 /* ---- tokenizer_template.c ---- */
 
+/* Writes the templates by which messages become a text. */
 bool hf_templates_write(hf_tokenizer *t, gq_error *e);
 
 #endif
