@@ -198,8 +198,8 @@ typedef struct special_text {
 } special_text;
 
 static const special_text special_texts[] = {
-    {GLM4, HF_EOS, "<|endoftext|>"},    {GLM4, HF_UNK, "<|endoftext|>"},    {GLM4, HF_BOS, "<|endoftext|>"},
-    {GLM4, HF_EOT, "<|user|>"},         {GLM_MOE, HF_BOS, "[gMASK]"},       {GLM_MOE, HF_EOT, "<|user|>"},
+    {GLM4, HF_EOS, "<|endoftext|>"},    {GLM4, HF_UNK, "<|endoftext|>"},     {GLM4, HF_BOS, "<|endoftext|>"},
+    {GLM4, HF_EOT, "<|user|>"},         {GLM_MOE, HF_BOS, "[gMASK]"},        {GLM_MOE, HF_EOT, "<|user|>"},
     {GLM_MOE, HF_UNK, "<|endoftext|>"}, {GLM_MOE, HF_EOM, "<|observation|>"}};
 
 /* Finds the end of a turn among the added tokens of tokenizer_config.json. */
@@ -304,8 +304,8 @@ static bool exceptions_write(hf_tokenizer *t, uint32_t exceptions, char file, gq
                {(exceptions & MPT) && file == FILE_MODEL, "tokenizer.ggml.unknown_token_id", 0}};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         if (ids[i].applies && !hf_pairs_u32(t->pairs, ids[i].key, ids[i].id, e)) return false;
-    bool never = size == GRANITE_CODE_TOKENS || (exceptions & BOS_NEVER) ||
-                 ((exceptions & MPT) && file == FILE_MODEL);
+    bool never =
+        size == GRANITE_CODE_TOKENS || (exceptions & BOS_NEVER) || ((exceptions & MPT) && file == FILE_MODEL);
     return (!(never || (exceptions & BOS_ALWAYS)) ||
             hf_pairs_bool(t->pairs, "tokenizer.ggml.add_bos_token", !never, e)) &&
            space_write(t, exceptions, file, e);
