@@ -7,6 +7,7 @@
  */
 #include "hf/tokenizer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -240,11 +241,11 @@ static bool turn_end_apply(hf_specials *s, const hf_tokenizer *t, uint32_t excep
 }
 
 static bool write_id(const hf_tokenizer *t, const char *name, const json_t *id, gq_error *e) {
-    char key[64] = "tokenizer.ggml.";
+    char key[64];
     uint32_t value;
+    snprintf(key, sizeof key, "tokenizer.ggml.%s", name);
     if (!id || json_is_null(id)) return true;
-    return hf_value_u32(t->config, id, name, &value, e) &&
-           hf_pairs_u32(t->pairs, strcat(key, name), value, e);
+    return hf_value_u32(t->config, id, name, &value, e) && hf_pairs_u32(t->pairs, key, value, e);
 }
 
 /* The config has an end of texts of its own; what generation ends at, first of several, ends a turn. */
@@ -315,7 +316,7 @@ static bool exceptions_write(hf_tokenizer *t, uint32_t exceptions, char file, gq
 
 static bool tokenizer_run(hf_tokenizer *t, gq_error *e) {
     const tokenizer_kind *kind = kind_find(t->config);
-    char file;
+    char file = 0;
     if (!hf_folder_json(t->folder, "tokenizer.json", &t->json, e) ||
         !hf_folder_json(t->folder, "tokenizer_config.json", &t->settings, e))
         return false;

@@ -100,9 +100,10 @@ static size_t bytes_to_text(const char *bytes, size_t n, char *to) {
 /* A token that is looked for in the text as it is becomes what its byte characters stand for, where it
  * consists of nothing else. */
 static bool added_decode(hf_tokenizer *t, added_token *a, gq_error *e) {
-    char *bytes = malloc(4 * a->length + 1), *text = bytes + a->length;
+    char *bytes = malloc(4 * a->length + 1);
     size_t n = 0;
     if (!bytes) return gq_fail_memory(e, 4 * a->length + 1);
+    char *text = bytes + a->length;
     for (size_t at = 0, part; at < a->length; at += part) {
         uint32_t code = 0;
         part = gq_utf8(a->text + at, a->length - at, &code);
@@ -197,11 +198,10 @@ static json_t *pieces_collect_special(const hf_tokenizer *t, gq_error *e) {
     return NULL;
 }
 
-static hf_token_type piece_type(const hf_tokenizer *t, const json_t *special, const char *text, size_t n,
-                                bool is_gemma4, hf_token_type otherwise) {
+static hf_token_type piece_type(const json_t *special, const char *text, size_t n, bool is_gemma4,
+                                hf_token_type otherwise) {
     static const char *const user[] = {"<|channel>",       "<channel|>",       "<|tool_call>", "<tool_call|>",
                                        "<|tool_response>", "<tool_response|>", "<|\"|>"};
-    (void)t;
     for (size_t i = 0; is_gemma4 && i < sizeof user / sizeof *user; i++)
         if (n == strlen(user[i]) && memcmp(text, user[i], n) == 0) return HF_TOKEN_USER;
     if (n == 6 && memcmp(text, "<0x", 3) == 0 && isxdigit((unsigned char)text[3]) &&
@@ -222,7 +222,7 @@ static bool pieces_list(hf_tokenizer *t, const json_t *special, bool is_gemma4, 
     for (i = 0; i < t->listed; i++) {
         hf_token *token = &t->tokens[i];
         if (token->text)
-            token->type = piece_type(t, special, token->text, token->length, is_gemma4, HF_TOKEN_NORMAL);
+            token->type = piece_type(special, token->text, token->length, is_gemma4, HF_TOKEN_NORMAL);
     }
     json_array_foreach(json_object_get(t->json, "added_tokens"), i, object) {
         if (!added_read(t, object, &a, e)) return false;
@@ -233,7 +233,7 @@ static bool pieces_list(hf_tokenizer *t, const json_t *special, bool is_gemma4, 
         hf_token *token = hf_tokenizer_at(t, a.id, e);
         if (!token) return false;
         *token = (hf_token){a.text, (uint32_t)a.length, UNRANKED_SCORE,
-                            piece_type(t, special, a.text, a.length, is_gemma4, HF_TOKEN_USER)};
+                            piece_type(special, a.text, a.length, is_gemma4, HF_TOKEN_USER)};
     }
     t->n = t->listed;
     for (i = 0; i < t->listed; i++)
@@ -374,8 +374,9 @@ static bool merges_write_text(hf_tokenizer *t, gq_error *e) {
     char *text;
     size_t n;
     if (!hf_folder_text(t->folder, "merges.txt", &text, &n, e)) return false;
-    bool ok = !text || hf_is_utf8(text, n) || hf_tokenizer_fail(t, "merges.txt", e, "not UTF-8");
-    for (const char *line = text, *end = text + n; ok && text && line < end;) {
+    if (!text) return true;
+    bool ok = hf_is_utf8(text, n) || hf_tokenizer_fail(t, "merges.txt", e, "not UTF-8");
+    for (const char *line = text, *end = text + n; ok && line < end;) {
         const char *next = line + strcspn(line, "\r\n");
         if (!(line == text && *line == '#')) ok = merges_add_line(t, line, next, e);
         line = next + 1; /* a NUL byte, too, ends a line */

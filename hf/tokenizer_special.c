@@ -166,7 +166,7 @@ static void specials_read_template(hf_specials *s, const hf_tokenizer *t) {
                  *processors = json_object_get(whole, "processors"), *processor;
     size_t i;
     if (!processors) template_read(s, t, whole);
-    json_array_foreach(processors, i, processor) template_read(s, t, processor);
+    json_array_foreach(processors, i, processor) { template_read(s, t, processor); }
 }
 
 /* ---- the whole ---- */

@@ -1,4 +1,5 @@
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,11 +31,11 @@ static bool template_read_file(const hf_tokenizer *t, const char *name, json_t *
 
 /* Adds the named template of one file to a list. */
 static bool template_list_file(const hf_tokenizer *t, const char *name, json_t *list, gq_error *e) {
-    size_t n = strlen(name) + sizeof MORE + 1;
+    size_t n = sizeof MORE + 1 + strlen(name);
     char *path = malloc(n);
     json_t *text = NULL;
     if (!path) return gq_fail_memory(e, n);
-    strcat(strcat(strcpy(path, MORE), "/"), name);
+    snprintf(path, n, "%s/%s", MORE, name);
     bool ok = template_read_file(t, path, &text, e);
     free(path);
     if (!ok) return false;
@@ -100,7 +101,7 @@ static bool template_write_named(hf_tokenizer *t, const json_t *element, json_t 
     if (!key) return gq_fail_memory(e, n);
     bool ok = true;
     part = key + sizeof ALONE;
-    strcat(strcpy(key, ALONE), ".");
+    memcpy(key, ALONE, sizeof ALONE), part[-1] = '.';
     template_copy_name(part, json_string_value(name), n);
     if (n == 0 || !json_is_string(text))
         ok = true;
@@ -120,7 +121,7 @@ static bool template_write_list(hf_tokenizer *t, const json_t *list, gq_error *e
     json_t *is_there;
     size_t i;
     bool ok = names || gq_fail_memory(e, 0);
-    json_array_foreach(list, i, element) ok = ok && template_write_named(t, element, names, e);
+    json_array_foreach(list, i, element) { ok = ok && template_write_named(t, element, names, e); }
     json_object_foreach(names, name, is_there) {
         ok = ok && hf_pairs_add_string(t->pairs, name, strlen(name), e);
     }
