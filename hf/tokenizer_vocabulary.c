@@ -20,8 +20,7 @@ bool hf_is_utf8(const char *text, size_t n) {
     return true;
 }
 
-#undef hf_tokenizer_fail
-bool hf_tokenizer_fail(const hf_tokenizer *t, const char *file, gq_error *e, const char *format, ...) {
+bool(hf_tokenizer_fail)(const hf_tokenizer *t, const char *file, gq_error *e, const char *format, ...) {
     char text[900];
     va_list arguments;
     va_start(arguments, format);
