@@ -1,0 +1,153 @@
+/* tokenizer.json describes how a text is cut as a chain of steps with regular expressions; a GGUF file has a
+ * name that llama.cpp knows the same for. The steps are written out as lines, one each, and the lines are
+ * looked up in a table of the forms that published models have.
+ *
+ * A line begins with a letter: S, cut at matches of the regular expression that follows; D, at digits, single
+ * ones (1) or groups (0); B, to byte characters, after a cut by GPT-2's expression (1) or not (0); P, at
+ * punctuation. Lines that begin with '?' are in no table.
+ */
+#include "hf/pretokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/memory.h"
+
+#define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define BLANKS "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" BLANKS
+#define SLASH "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" BLANKS
+#define WORD "[^\\r\\n\\p{L}\\p{N}]?"
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LLAMA_3 "S" CONTRACTION "|" WORD "\\p{L}+|\\p{N}{1,3}" REST "\nB0\n"
+
+typedef enum merges_rule {
+    MERGES_ANY, /* `ignore_merges` of the file does not matter */
+    MERGES_IGNORED,
+    MERGES_KEPT
+} merges_rule;
+
+typedef struct cut_form {
+    const char *name;
+    merges_rule merges;
+    const char *lines;
+} cut_form;
+
+static const cut_form forms[] = {
+    {"gpt-2", MERGES_ANY, "B1\n"},
+    {"starcoder", MERGES_ANY, "D1\nB1\n"},
+    {"llama-bpe", MERGES_IGNORED, LLAMA_3},
+    {"dbrx", MERGES_KEPT, LLAMA_3},
+    {"qwen2", MERGES_ANY, "S" CONTRACTION "|" WORD "\\p{L}+|\\p{N}" REST "\nB0\n"},
+    {"qwen35", MERGES_ANY,
+     "S" CONTRACTION "|" WORD "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" BLANKS "\nB0\n"},
+    {"deepseek-v3", MERGES_ANY,
+     "S\\p{N}{1,3}\n"
+     "S[一-龥぀-ゟ゠-ヿ]+\n"
+     "S[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
+     "| ?[\\p{P}\\p{S}]+[\\r\\n]*" BLANKS "\nB0\n"},
+    {"gpt-4o", MERGES_ANY,
+     "S" WORD UPPER "*" LOWER "+" CONTRACTION "?|" WORD UPPER "+" LOWER "*" CONTRACTION "?|\\p{N}{1,3}" SLASH
+     "\nB0\n"},
+    {"tekken", MERGES_ANY, "S" WORD UPPER "*" LOWER "+|" WORD UPPER "+" LOWER "*|\\p{N}" SLASH "\nB0\n"},
+    {"falcon", MERGES_ANY, "PContiguous\nB1\nD0\nS[0-9][0-9][0-9]\n"},
+    {"deepseek-coder", MERGES_ANY,
+     "S[\\r\\n]\nS\\s?\\p{L}+\nS\\s?\\p{P}+\nS[一-龥ࠀ-一가-퟿]+\nD1\nB0\n"},
+};
+
+/* ---- lines ---- */
+
+typedef struct cut_lines {
+    char *text; /* NUL-terminated */
+    size_t n, capacity;
+} cut_lines;
+
+static bool lines_append(cut_lines *l, const char *text, size_t n, gq_error *e) {
+    if (!memory_grow(&l->text, &l->capacity, l->n + n + 1, 1, e)) return false;
+    memcpy(l->text + l->n, text, n);
+    l->n += n;
+    l->text[l->n] = 0;
+    return true;
+}
+
+static bool lines_add(cut_lines *l, const char *letter, const char *text, gq_error *e) {
+    return lines_append(l, letter, strlen(letter), e) && lines_append(l, text, strlen(text), e) &&
+           lines_append(l, "\n", 1, e);
+}
+
+/* Adds a regular expression; line breaks, which some files have as such, are written as the others do. */
+static bool lines_add_regex(cut_lines *l, const json_t *regex, gq_error *e) {
+    const char *text = json_string_value(regex);
+    bool ok = lines_append(l, "S", 1, e);
+    for (size_t i = 0; ok && i < json_string_length(regex); i++)
+        ok = text[i] == '\r'   ? lines_append(l, "\\r", 2, e)
+             : text[i] == '\n' ? lines_append(l, "\\n", 2, e)
+                               : lines_append(l, text + i, 1, e);
+    return ok && lines_append(l, "\n", 1, e);
+}
+
+static bool member_is(const json_t *object, const char *key, const char *text) {
+    const char *is = json_string_value(json_object_get(object, key));
+    return is && strcmp(is, text) == 0;
+}
+
+static bool lines_add_step(cut_lines *l, const json_t *step, gq_error *e) {
+    const char *type = json_string_value(json_object_get(step, "type"));
+    const json_t *regex = json_object_get(json_object_get(step, "pattern"), "Regex"), *part;
+    size_t i;
+    if (!type) return lines_add(l, "?", "", e);
+    if (strcmp(type, "Sequence") == 0) {
+        json_array_foreach(json_object_get(step, "pretokenizers"), i, part) {
+            if (!lines_add_step(l, part, e)) return false;
+        }
+        return true;
+    }
+    if (strcmp(type, "ByteLevel") == 0 && !json_is_true(json_object_get(step, "add_prefix_space")))
+        return lines_add(l, "B", json_is_false(json_object_get(step, "use_regex")) ? "0" : "1", e);
+    if (strcmp(type, "Digits") == 0)
+        return lines_add(l, "D", json_is_true(json_object_get(step, "individual_digits")) ? "1" : "0", e);
+    if (strcmp(type, "Punctuation") == 0 && member_is(step, "behavior", "Contiguous"))
+        return lines_add(l, "P", "Contiguous", e);
+    if (strcmp(type, "Split") == 0 && json_is_string(regex) && member_is(step, "behavior", "Isolated") &&
+        !json_is_true(json_object_get(step, "invert")))
+        return lines_add_regex(l, regex, e);
+    return lines_add(l, "?", type, e);
+}
+
+/* ---- names ---- */
+
+static const char *form_find(const char *lines, bool ignores_merges, bool is_glm) {
+    merges_rule rule = ignores_merges ? MERGES_IGNORED : MERGES_KEPT;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (strcmp(forms[i].lines, lines) == 0 && (forms[i].merges == MERGES_ANY || forms[i].merges == rule))
+            return is_glm && strcmp(forms[i].name, "dbrx") == 0 ? "glm4" : forms[i].name;
+    return NULL;
+}
+
+/* Makes the sentence for a caller who may know the name. */
+static bool unknown_describe(hf_tokenizer *t, const char *lines, gq_error *e) {
+    static const char BEGIN[] = "tokenizer.json cuts texts in a way that no name is known for:\n";
+    cut_lines l = {.n = 0};
+    bool ok = lines_append(&l, BEGIN, sizeof BEGIN - 1, e) && lines_append(&l, lines, strlen(lines), e);
+    if (ok)
+        *t->unknown_cut = l.text;
+    else
+        free(l.text);
+    return ok;
+}
+
+bool hf_pretokenizer_write(hf_tokenizer *t, gq_error *e) {
+    const json_t *steps = json_object_get(t->json, "pre_tokenizer");
+    cut_lines l = {.n = 0};
+    bool ok = lines_append(&l, "", 0, e) && lines_add_step(&l, steps, e);
+    if (ok) {
+        bool ignores_merges =
+            json_is_true(json_object_get(json_object_get(t->json, "model"), "ignore_merges"));
+        const char *name = form_find(l.text, ignores_merges, t->is_glm);
+        ok = name ? hf_pairs_text(t->pairs, "tokenizer.ggml.pre", name, e) : unknown_describe(t, l.text, e);
+    }
+    free(l.text);
+    return ok;
+}

@@ -1,0 +1,109 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "hf/sentencepiece.h"
+#include "hf/tokenizer_parts.h"
+
+enum { ADDED_SCORE = -1000 };
+
+/* ---- added tokens ---- */
+
+/* added_tokens.json: text to number. is_appended: the numbers do not count, the tokens follow the others. */
+static bool pieces_add_texts(hf_tokenizer *t, bool is_appended, gq_error *e) {
+    const char *text;
+    size_t length;
+    json_t *id;
+    json_object_keylen_foreach(t->more, text, length, id) {
+        uint64_t at;
+        if (!hf_token_id(t, "added_tokens.json", id, &at, e)) return false;
+        if (is_appended) {
+            if (t->n == HF_TOKENS_MOST)
+                return hf_tokenizer_fail(t, "added_tokens.json", e, "too many tokens, expected at most %d",
+                                         HF_TOKENS_MOST);
+            at = t->n++;
+        }
+        if (at < t->n && !hf_tokenizer_add(t, at, text, length, ADDED_SCORE, false, true, e)) return false;
+    }
+    return true;
+}
+
+/* Adds a token that an object describes. By looks, numbers behind the vocabulary are left out; as told, they
+ * are an error. */
+static bool pieces_add_object(hf_tokenizer *t, const char *file, uint64_t id, const json_t *token,
+                              hf_added_rule rule, gq_error *e) {
+    const json_t *content = json_object_get(token, "content");
+    if (!json_is_string(content))
+        return hf_tokenizer_fail(t, file, e, "the added token %llu has no content", (unsigned long long)id);
+    const char *text = json_string_value(content);
+    size_t n = json_string_length(content);
+    bool by_looks = rule == HF_ADDED_BY_LOOKS, is_special = json_is_true(json_object_get(token, "special"));
+    if (id >= t->n)
+        return by_looks ||
+               hf_tokenizer_fail(t, file, e, "the added token \"%s\" has id %llu, expected below %llu", text,
+                                 (unsigned long long)id, (unsigned long long)t->n);
+    return hf_tokenizer_add(t, id, text, n, ADDED_SCORE,
+                            is_special || (by_looks && hf_looks_special(text, n)), !by_looks, e);
+}
+
+/* added_tokens_decoder of tokenizer_config.json: number to object; added_tokens of tokenizer.json: objects.
+ */
+static bool pieces_add_objects(hf_tokenizer *t, hf_added_rule rule, gq_error *e) {
+    const char *key;
+    json_t *token;
+    size_t i;
+    uint64_t id;
+    json_object_foreach(json_object_get(t->settings, "added_tokens_decoder"), key, token) {
+        if (!hf_token_id_of_key(t, "tokenizer_config.json", key, &id, e) ||
+            !pieces_add_object(t, "tokenizer_config.json", id, token, rule, e))
+            return false;
+    }
+    if (rule == HF_ADDED_BY_LOOKS) return true;
+    json_array_foreach(json_object_get(t->json, "added_tokens"), i, token) {
+        if (!hf_token_id(t, "tokenizer.json", json_object_get(token, "id"), &id, e) ||
+            !pieces_add_object(t, "tokenizer.json", id, token, rule, e))
+            return false;
+    }
+    return true;
+}
+
+/* ---- pieces ---- */
+
+static hf_token pieces_token(const hf_piece *piece, hf_added_rule rule) {
+    static const char UNUSED[] = "[UNUSED", DRAGON[] = "\xf0\x9f\x90\x89";
+    hf_token token = {piece->text, piece->length, piece->score, (hf_token_type)piece->type};
+    if (piece->type == HF_PIECE_USER) token.type = HF_TOKEN_NORMAL;
+    if (rule != HF_ADDED_APPENDED) return token;
+    if (piece->length == 1 && piece->text[0] == 0) token.text = DRAGON, token.length = sizeof DRAGON - 1;
+    if (piece->length >= sizeof UNUSED - 1 && memcmp(piece->text, UNUSED, sizeof UNUSED - 1) == 0)
+        token.type = HF_TOKEN_UNUSED;
+    return token;
+}
+
+static bool pieces_list(hf_tokenizer *t, const hf_pieces *pieces, hf_added_rule rule, gq_error *e) {
+    if (rule == HF_ADDED_APPENDED && t->n > pieces->n)
+        return hf_config_fail(t->config, e, "vocab_size is %llu, but tokenizer.model has %zu pieces",
+                              (unsigned long long)t->n, pieces->n);
+    for (uint64_t i = 0; i < t->n && i < pieces->n; i++) {
+        hf_token *token = hf_tokenizer_at(t, i, e);
+        if (!token) return false;
+        *token = pieces_token(&pieces->pieces[i], rule);
+    }
+    return true;
+}
+
+bool hf_pieces_vocabulary(hf_tokenizer *t, hf_added_rule rule, uint32_t multiple, bool *adds_space,
+                          gq_error *e) {
+    size_t n;
+    hf_pieces pieces;
+    char *name = hf_folder_path(t->folder, "tokenizer.model", e);
+    bool ok = name && hf_folder_text(t->folder, "tokenizer.model", &t->model, &n, e) &&
+              hf_pieces_read(&pieces, name, t->model, n, e);
+    free(name);
+    if (!ok) return false;
+    *adds_space = pieces.adds_space;
+    ok = hf_tokenizer_size(t, pieces.n, multiple, e) && pieces_list(t, &pieces, rule, e);
+    hf_pieces_free(&pieces);
+    return ok && hf_folder_json(t->folder, "added_tokens.json", &t->more, e) &&
+           pieces_add_texts(t, rule == HF_ADDED_APPENDED, e) && pieces_add_objects(t, rule, e);
+}
