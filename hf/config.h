@@ -23,6 +23,7 @@ static inline uint64_t hf_config_blocks(const hf_config *c) { return c->layers +
 /* Values of `merged`. `names`: one name, or several with '|' between them, of which the first that is a key
  * counts, even if its value is null. NULL: no such key, or null. A name may go into objects:
  * "attn_config.kv_n_heads". */
+const json_t *hf_config_find(const hf_config *c, const char *names); /* the same, but null is a value */
 const json_t *hf_config_get(const hf_config *c, const char *names);
 bool hf_config_has(const hf_config *c, const char *names); /* the key is there; null counts, too */
 /* Each reads a value of its kind. False: it is not there, or of another kind, and *e names key, file and what

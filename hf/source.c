@@ -106,7 +106,7 @@ static void scale_row(const hf_source *s, uint64_t column, uint64_t n, const flo
 static bool scaled_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
                         float *to, gq_error *e) {
     uint64_t known = UINT64_MAX;
-    float *scales = malloc((n / s->scale_columns + 2) * sizeof *scales);
+    float *scales = calloc(n / s->scale_columns + 2, sizeof *scales);
     bool ok = scales || gq_fail_memory(e, n / s->scale_columns * sizeof *scales);
     for (uint64_t r = row; ok && r < row + n_rows; r++, to += n) {
         ok = hf_list_floats(s->list, s->stored, r * s->columns + column, n, to, e);
@@ -185,9 +185,9 @@ static bool gptq_load(const hf_source *s, gptq_part *p, uint64_t row, uint64_t c
 static bool gptq_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
                       float *to, gq_error *e) {
     uint64_t a_word = WORD_BITS / s->bits, first = column / a_word;
-    gptq_part p = {.words = malloc(n * sizeof *p.words),
-                   .zeros = malloc(n * sizeof *p.zeros),
-                   .scales = malloc(n * sizeof *p.scales),
+    gptq_part p = {.words = calloc(n, sizeof *p.words),
+                   .zeros = calloc(n, sizeof *p.zeros),
+                   .scales = calloc(n, sizeof *p.scales),
                    .word_row = UINT64_MAX,
                    .group = UINT64_MAX};
     bool ok = (p.words && p.zeros && p.scales) || gq_fail_memory(e, n * sizeof *p.words);

@@ -1,0 +1,91 @@
+/* Reads config.json. Models that also see or hear keep the text model's numbers in an object of their own,
+ * which several names are in use for; its values are laid over those of the root, so that the rules look in
+ * one place. The parameters of the rotation have changed their place twice over the years: they are brought
+ * into the newest form once, here.
+ */
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "hf/architectures.h"
+
+enum { LAYERS_MOST = 4096 }; /* the largest published models have some 130 */
+
+/* ---- the text model's object ---- */
+
+static bool config_merge(hf_config *c, gq_error *e) {
+    static const char *const parts[] = {"llm_config", "lm_config", "language_config"};
+    json_t *text = NULL;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (json_object_get(c->stored, parts[i])) text = json_object_get(c->stored, parts[i]);
+    json_t *thinker = json_object_get(json_object_get(c->stored, "thinker_config"), "text_config");
+    if (thinker) text = thinker;
+    if (text && json_object_set(c->stored, "text_config", text) != 0) return gq_fail_memory(e, 0);
+    c->merged = json_copy(c->stored);
+    text = json_object_get(c->stored, "text_config");
+    if (!c->merged || (json_is_object(text) && json_object_update(c->merged, text) != 0))
+        return gq_fail_memory(e, 0);
+    return true;
+}
+
+/* ---- the rotation ---- */
+
+/* Sets rope[key] to the value of the first of the names that the config has, unless it is there already. */
+static bool rope_complete(hf_config *c, json_t *rope, const char *key, const char *names) {
+    const json_t *v = hf_config_find(c, names);
+    return !v || json_object_get(rope, key) || json_object_set(rope, key, (json_t *)v) == 0;
+}
+
+static bool config_normalize_rope(hf_config *c, gq_error *e) {
+    const json_t *given =
+        hf_config_find(c, hf_config_has(c, "rope_parameters") ? "rope_parameters" : "rope_scaling");
+    json_t *rope = json_is_object(given) ? json_copy((json_t *)given) : json_object();
+    const json_t *local = hf_config_find(
+        c, "local_rope_theta|rope_local_theta|rope_theta_local|swa_rope_theta|rope_local_base_freq");
+    bool ok = rope != NULL;
+    if (ok && !json_object_get(rope, "full_attention") && !json_object_get(rope, "sliding_attention")) {
+        json_t *type = json_object_get(rope, "type");
+        if (local)
+            ok = json_object_set_new(rope, "sliding_attention", json_pack("{s:O}", "rope_theta", local)) == 0;
+        ok = ok &&
+             (json_object_get(rope, "rope_type") || !type || json_object_set(rope, "rope_type", type) == 0) &&
+             rope_complete(
+                 c, rope, "rope_theta",
+                 "global_rope_theta|rope_global_theta|rope_theta_global|rope_theta|rotary_emb_base") &&
+             rope_complete(c, rope, "partial_rotary_factor", "partial_rotary_factor|rope_pct|rope_percent") &&
+             rope_complete(c, rope, "original_max_position_embeddings", "original_max_position_embeddings");
+    }
+    c->rope = rope;
+    return ok || gq_fail_memory(e, 0);
+}
+
+const json_t *hf_config_rope_full(const hf_config *c) {
+    const json_t *full = json_object_get(c->rope, "full_attention");
+    return full ? full : c->rope;
+}
+
+/* ---- the whole ---- */
+
+static bool config_count_layers(hf_config *c, gq_error *e) {
+    uint32_t n = 0;
+    if (!hf_config_u32(c, "n_layers|num_hidden_layers|n_layer|num_layers", &n, e)) return false;
+    if (n > LAYERS_MOST) return hf_config_fail(c, e, "%u layers, expected at most %d", n, LAYERS_MOST);
+    c->layers = n;
+    return true;
+}
+
+bool hf_config_read(hf_config *c, hf_folder *f, gq_error *e) {
+    *c = (hf_config){.file = hf_folder_path(f, "config.json", e)};
+    bool ok = c->file && hf_folder_json(f, "config.json", &c->stored, e);
+    if (ok && !c->stored)
+        ok = gq_fail(e, "%s has no config.json: expected a model's folder from Hugging Face", f->path);
+    ok = ok && config_merge(c, e) && config_normalize_rope(c, e) && config_count_layers(c, e) &&
+         hf_architecture_find(c, e);
+    if (!ok) hf_config_free(c);
+    return ok;
+}
+
+void hf_config_free(hf_config *c) {
+    json_decref(c->rope), json_decref(c->merged), json_decref(c->stored);
+    free(c->file);
+    *c = (hf_config){.file = NULL};
+}
