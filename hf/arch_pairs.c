@@ -1,4 +1,4 @@
-/* The architecture's own metadata. A table (hf/arch_pairs_table.c) says for each architecture which pairs it
+/* The architecture's own metadata. Lists (hf/arch_lists.h) say for each architecture which pairs it
  * has and under which names models keep their values; the functions here are the kinds of its items that
  * any architecture may use. Later items replace the pairs of earlier ones, so that a list can begin with
  * what others have and state only what differs.
@@ -18,10 +18,22 @@ enum { BLOCKS_MOST = 8192 }; /* main and predicting; hf_config_read allows 4096 
 
 /* ---- values ---- */
 
+/* Finds one of several names; its length is given. NULL: no such key; null is a value. */
+static const json_t *value_find(const hf_config *c, const char *name, size_t n) {
+    char one[256];
+    bool full = strncmp(name, "full.", 5) == 0;
+    if (full || strncmp(name, "rope.", 5) == 0)
+        return json_object_getn(full ? hf_config_rope_full(c) : c->rope, name + 5, n - 5);
+    snprintf(one, sizeof one, "%.*s", (int)n, name);
+    return hf_config_find(c, one);
+}
+
 const json_t *arch_value(const hf_config *c, const char *names) {
-    const json_t *v, *rope = strncmp(names, "full.", 5) == 0 ? hf_config_rope_full(c) : c->rope;
-    if (strncmp(names, "rope.", 5) != 0 && strncmp(names, "full.", 5) != 0) return hf_config_get(c, names);
-    v = json_object_get(rope, names + 5);
+    const json_t *v = NULL;
+    for (const char *end = names; !v && *names; names = *end ? end + 1 : end) {
+        end = strchrnul(names, '|');
+        v = value_find(c, names, (size_t)(end - names));
+    }
     return v && !json_is_null(v) ? v : NULL;
 }
 
@@ -222,6 +234,13 @@ bool pair_sum(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) 
     uint64_t a, b;
     bool missing;
     return pair_read_two(i, c, &a, &b, &missing, e) && (missing || arch_set_u64(i, c, p, a + b, e));
+}
+
+bool pair_quotient(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    uint64_t a, b;
+    bool missing;
+    if (!pair_read_two(i, c, &a, &b, &missing, e) || missing) return missing;
+    return b ? arch_set_u64(i, c, p, a / b, e) : hf_config_fail(c, e, "%s: the second is 0", i->names);
 }
 
 bool pair_kv_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {

@@ -1,5 +1,5 @@
 /* How an architecture's metadata are described: lists of items, each of which sets a pair, or a few that
- * belong together. hf/arch_pairs_table.c has the lists. */
+ * belong together. hf/arch_lists.h says which files have the lists. */
 #ifndef GQ_HF_ARCH_PAIRS_H
 #define GQ_HF_ARCH_PAIRS_H
 
@@ -24,8 +24,8 @@ typedef bool arch_make(const arch_item *i, const hf_config *c, hf_pairs *p, gq_e
 struct arch_item {
     const char *key; /* of the pair; NULL where the function knows it */
     arch_make *make; /* NULL ends a list */
-    /* Where the value is: names as hf_config_get takes them. Those that begin with "rope." are looked up in
-     * the completed parameters of the rotation, with "full." in those of layers with full attention.
+    /* Where the value is: names as hf_config_get takes them. A name that begins with "rope." is looked up
+     * in the completed parameters of the rotation, with "full." in those of layers with full attention.
      * Functions of several values take several of these, with a space between. NULL: `value` itself. */
     const char *names;
     arch_need need;
@@ -72,6 +72,7 @@ arch_make pair_zeros;    /* the number of zeros that a list begins with */
 arch_make pair_times;    /* `value` times an integer */
 arch_make pair_product;  /* of two integers */
 arch_make pair_sum;      /* of two integers */
+arch_make pair_quotient; /* of two integers, rounded down */
 arch_make pair_kv_heads; /* heads of keys and values: as many as others, if the config does not say */
 /* The part of a width that a factor gives, rounded down: of the head's width (head_dim, or width / heads), of
  * width / heads, of the width, then divided by heads, or of the first of two names. */
@@ -79,7 +80,8 @@ arch_make pair_share_of_head, pair_share_of_even_head, pair_share_of_width, pair
 arch_make pair_gating; /* the function of the router's scores, by its name */
 arch_make pair_causal; /* only where attention is not */
 /* The pairs of the rotation; and, in the place of its kind, those of models that stretch the base. */
-arch_make pair_rope, rope_mistral, rope_phi, rope_hunyuan, rope_nemotron, rope_qwen35, rope_glm4;
+arch_make pair_rope, rope_mistral, rope_phi, rope_hunyuan, rope_hunyuan_experts, rope_nemotron, rope_qwen35,
+    rope_glm4, rope_gptneox, rope_deepseek, rope_step;
 
 /* ---- items of a few architectures; names, where there are some, are the list that says it ---- */
 
@@ -87,9 +89,9 @@ arch_make pair_rope, rope_mistral, rope_phi, rope_hunyuan, rope_nemotron, rope_q
 arch_make layers_flags, layers_olmo_window, layers_exaone_window, layers_conv_heads, layers_full_heads,
     layers_period_heads, layers_kimi_heads, layers_granite, layers_nemotron, layers_gemma3n_sparsity,
     layers_gemma4, layers_step, layers_step_clamp, layers_mimo;
-arch_make own_minicpm, own_deepseek_dense, own_deepseek_norm, own_gemma3_window, own_llama4_window,
-    own_smallthinker, own_lfm2_width, own_ernie_shared, own_step_dense, own_mamba, own_mpt_alibi,
-    own_kimi_checks, own_mimo_checks, own_gemma_altup;
+arch_make own_minicpm, own_deepseek_dense, own_deepseek_norm, own_gemma3_window, own_gemma_altup,
+    own_llama4_window, own_smallthinker, own_lfm2_width, own_ernie_shared, own_step_dense, own_mpt_alibi,
+    own_kimi_checks, own_mimo_checks, own_time_step_rank, own_mamba, own_mamba2;
 
 /* The list of an architecture; NULL: there is none. */
 const arch_item *arch_items_of(const char *arch);
