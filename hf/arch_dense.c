@@ -155,6 +155,12 @@ static const arch_item list_gemma4[] = {
     U32_OR(".embedding_length_per_layer_input", "hidden_size_per_layer_input", 0),
     ITEM_NAMES(".attention.sliding_window_pattern", layers_flags, "layer_types=sliding_attention"),
     U32_IF(".expert_feed_forward_length", "expert_intermediate_size|moe_intermediate_size"),
+    U32(".attention.key_length", "global_head_dim"),
+    U32(".attention.value_length", "global_head_dim"),
+    U32(".attention.key_length_swa", "head_dim"),
+    U32(".attention.value_length_swa", "head_dim"),
+    U32(".rope.dimension_count", "global_head_dim"),
+    SHARE_OR(".rope.dimension_count_swa", pair_share_of_head, "rope.partial_rotary_factor", 1),
     ITEM(NULL, layers_gemma4),
     END,
 };

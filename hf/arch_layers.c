@@ -21,8 +21,8 @@ static bool layers_add_flag(hf_pairs *p, bool flag, gq_error *e) {
 
 static bool layers_need_list(const hf_config *c, const char *name, const json_t **list, gq_error *e) {
     return arch_layer_list(c, name, list, e) &&
-           (*list || hf_config_fail(c, e, "%s is missing: an array with an entry for each layer is expected",
-                                    name));
+           (*list ||
+            hf_config_fail(c, e, "%s is missing: an array with an entry for each layer is expected", name));
 }
 
 static bool layers_set_flags(hf_pairs *p, const char *key, const json_t *list, const char *kind,
@@ -154,7 +154,8 @@ bool layers_granite(const arch_item *i, const hf_config *c, hf_pairs *p, gq_erro
         !hf_config_u32_or(c, "mamba_d_head", 64, &head, e))
         return false;
     if (head == 0 || (uint64_t)width * expand % head != 0)
-        return hf_config_fail(c, e, "mamba_expand x hidden_size is %llu, expected a multiple of mamba_d_head, %u",
+        return hf_config_fail(c, e,
+                              "mamba_expand x hidden_size is %llu, expected a multiple of mamba_d_head, %u",
                               (unsigned long long)width * expand, head);
     /* Without rotation the context has no limit that was trained. */
     bool tuned = strcmp(c->arch, "granitehybrid") != 0 || strcmp(c->class_name, "BambaForCausalLM") == 0;
@@ -182,7 +183,8 @@ bool layers_nemotron(const arch_item *i, const hf_config *c, hf_pairs *p, gq_err
     hf_sizes s;
     (void)i;
     if (letters && strlen(letters) != c->layers)
-        return hf_config_fail(c, e, "hybrid_override_pattern has %zu letters, expected one for each of %llu layers",
+        return hf_config_fail(c, e,
+                              "hybrid_override_pattern has %zu letters, expected one for each of %llu layers",
                               strlen(letters), (unsigned long long)c->layers);
     if ((!letters && !layers_need_list(c, "layers_block_type", &kinds, e)) || !hf_config_sizes(c, &s, e) ||
         !hf_config_u32(c, experts ? "moe_intermediate_size" : "intermediate_size", &width, e))

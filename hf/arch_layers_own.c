@@ -7,7 +7,8 @@
 static bool layers_push(const hf_config *c, hf_pairs *p, uint64_t value, gq_error *e) {
     int32_t number = (int32_t)value;
     if (value > INT32_MAX)
-        return hf_config_fail(c, e, "%llu for a layer, expected at most 2147483647", (unsigned long long)value);
+        return hf_config_fail(c, e, "%llu for a layer, expected at most 2147483647",
+                              (unsigned long long)value);
     return hf_pairs_add(p, &number, sizeof number, e);
 }
 
@@ -103,8 +104,8 @@ static bool step_check_rotation(const hf_config *c, const json_t *kinds, gq_erro
         const json_t *v = json_array_get(list, l);
         if (v && !hf_value_float(c, v, name, &factor, e)) return false;
         if (factor != expected)
-            return hf_config_fail(c, e, "%s: layer %llu has %g, expected %g", name, (unsigned long long)l, factor,
-                                  expected);
+            return hf_config_fail(c, e, "%s: layer %llu has %g, expected %g", name, (unsigned long long)l,
+                                  factor, expected);
     }
     return true;
 }

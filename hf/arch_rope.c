@@ -72,7 +72,8 @@ bool pair_rope(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e)
 
 bool rope_mistral(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     static const arch_item pairs[] = {FLOAT(".rope.scaling.yarn_log_multiplier", "rope.mscale_all_dim"),
-                                      FLOAT(".attention.temperature_scale", "rope.llama_4_scaling_beta"), END};
+                                      FLOAT(".attention.temperature_scale", "rope.llama_4_scaling_beta"),
+                                      END};
     const char *type = hf_config_text(c, "model_type");
     (void)i;
     if (!type || strcmp(type, "ministral3") != 0) return true;
@@ -175,7 +176,8 @@ bool rope_glm4(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e)
            hf_config_fail(c, e, "mrope_section: the text part of a glm4 that sees images cannot be read");
 }
 
-/* The base is 10000 where the file has none, so that one is not written; llama.cpp's converter writes none. */
+/* The base is 10000 where the file has none, so that one is not written; llama.cpp's converter writes none.
+ */
 bool rope_gptneox(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     const json_t *v = arch_value(c, "rope.rope_theta");
     double theta;
