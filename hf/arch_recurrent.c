@@ -39,6 +39,8 @@ static const arch_item list_nemotron_h[] = {
     U32(".ssm.time_step_rank", "mamba_num_heads"),
     U32(".attention.key_length", "head_dim|attention_head_dim"),
     U32(".attention.value_length", "head_dim|attention_head_dim"),
+    BOOL_IS(".rope.scaling.finetuned", false),
+    U32_IS(".context_length", 1 << 20), /* without rotation no limit was trained */
     ITEM(NULL, layers_nemotron),
     END,
 };

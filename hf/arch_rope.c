@@ -163,7 +163,7 @@ bool rope_nemotron(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
 
 bool rope_qwen35(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     static const int32_t sections[] = {11, 11, 10, 0};
-    (void)i;
+    (void)i, (void)c;
     if (hf_pairs_find(p, ".rope.dimension_sections")) return true;
     for (size_t s = 0; s < sizeof sections / sizeof *sections; s++)
         if (!hf_pairs_add(p, &sections[s], sizeof *sections, e)) return false;
