@@ -31,7 +31,7 @@ static const char *decide_nemotron(const hf_config *c) {
 }
 
 /* Whether a layer has attention: by a list of kinds, a list of numbers, or a period. */
-static bool granite_has_attention(const hf_config *c, uint64_t layer) {
+bool hf_granite_has_attention(const hf_config *c, uint64_t layer) {
     const json_t *kinds = hf_config_get(c, "layer_types"), *numbers = hf_config_get(c, "attn_layer_indices");
     uint32_t period, offset;
     if (kinds) {
@@ -47,7 +47,7 @@ static bool granite_has_attention(const hf_config *c, uint64_t layer) {
 static const char *decide_granite(const hf_config *c) {
     uint32_t used = 0;
     for (uint64_t i = 0; i < c->layers; i++)
-        if (!granite_has_attention(c, i)) return "granitehybrid";
+        if (!hf_granite_has_attention(c, i)) return "granitehybrid";
     hf_config_u32_or(c, "num_experts_per_tok", 0, &used, NULL);
     return used ? "granitemoe" : "granite";
 }

@@ -1,0 +1,164 @@
+/* Arrays with a value for each layer that single families have: Gemma 3n and 4, Step 3.5, MiMo 2. */
+#include <math.h>
+#include <string.h>
+
+#include "hf/arch_lists.h"
+
+static bool layers_push(const hf_config *c, hf_pairs *p, uint64_t value, gq_error *e) {
+    int32_t number = (int32_t)value;
+    if (value > INT32_MAX)
+        return hf_config_fail(c, e, "%llu for a layer, expected at most 2147483647",
+                              (unsigned long long)value);
+    return hf_pairs_add(p, &number, sizeof number, e);
+}
+
+static bool layers_push_flag(hf_pairs *p, bool flag, gq_error *e) {
+    uint8_t byte = flag;
+    return hf_pairs_add(p, &byte, 1, e);
+}
+
+/* ---- gemma ---- */
+
+/* The value that a part p of normally distributed numbers is below. Far from the middle it is the fraction
+ * that the model's library has for the inverse error function, so that the usual p of 0.95 has its bits. */
+static float sparsity_quantile(float p) {
+    float y = 2 * p - 1, a = fabsf(y);
+    if (a >= 1) return y < 0 ? -INFINITY : INFINITY;
+    if (a > 0.7F) {
+        float z = sqrtf(-logf((1 - a) / 2));
+        float above = ((1.641345311F * z + 3.429567803F) * z - 1.624906493F) * z - 1.970840454F;
+        float below = (1.637067800F * z + 3.543889200F) * z + 1;
+        return copysignf(above / below, y) * sqrtf(2);
+    }
+    double low = -1, high = 1; /* erf(1) is 0.84; halved until they are one 64-bit float's distance apart */
+    for (int n = 0; n < 60; n++) {
+        double middle = (low + high) / 2;
+        *(erf(middle) < y ? &low : &high) = middle;
+    }
+    return (float)low * sqrtf(2);
+}
+
+bool layers_gemma3n_sparsity(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const char *name = "activation_sparsity_pattern";
+    const json_t *list;
+    if (!arch_layer_list(c, name, &list, e)) return false;
+    if (!list) return hf_config_fail(c, e, "%s is missing: a share for each layer is expected", name);
+    for (size_t l = 0; l < json_array_size(list); l++) {
+        double share;
+        if (!hf_value_float(c, json_array_get(list, l), name, &share, e)) return false;
+        if (!(share >= 0 && share < 1))
+            return hf_config_fail(c, e, "%s: %g, expected at least 0 and less than 1", name, share);
+        float quantile = sparsity_quantile((float)share);
+        if (!hf_pairs_add(p, &quantile, sizeof quantile, e)) return false;
+    }
+    return hf_pairs_array(p, i->key, GGUF_FLOAT32, e);
+}
+
+/* Layers that use the keys and values of others may have a feed-forward part of twice the width; layers with
+ * full attention may have other heads of keys and values. */
+bool layers_gemma4(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    bool wide = false;
+    uint32_t width, shared, window_heads, full_heads;
+    const json_t *kinds;
+    (void)i;
+    if (!hf_config_bool_or(c, "use_double_wide_mlp", false, &wide, e)) return false;
+    if (wide && (!hf_config_u32(c, "intermediate_size", &width, e) ||
+                 !hf_config_u32(c, "num_kv_shared_layers", &shared, e)))
+        return false;
+    for (uint64_t l = 0; wide && l < c->layers; l++)
+        if (!layers_push(c, p, (uint64_t)width * (l + shared >= c->layers ? 2 : 1), e)) return false;
+    if (wide && !hf_pairs_array(p, ".feed_forward_length", GGUF_INT32, e)) return false;
+    if (!arch_value(c, "num_global_key_value_heads")) return true;
+    if (!hf_config_u32(c, "num_global_key_value_heads", &full_heads, e) ||
+        !hf_config_u32(c, "num_key_value_heads", &window_heads, e) ||
+        !arch_layer_list(c, "layer_types", &kinds, e))
+        return false;
+    for (uint64_t l = 0; l < c->layers; l++)
+        if (!layers_push(c, p, arch_layer_is(kinds, l, "sliding_attention") ? window_heads : full_heads, e))
+            return false;
+    return hf_pairs_array(p, ".attention.head_count_kv", GGUF_INT32, e);
+}
+
+/* ---- step ---- */
+
+static bool step_is_sliding(const json_t *kinds, uint64_t layer) {
+    return arch_layer_is(kinds, layer, "sliding_attention");
+}
+
+static bool step_set_heads(const hf_config *c, hf_pairs *p, const json_t *kinds, const char *key,
+                           const char *full_name, const char *window_name, gq_error *e) {
+    uint32_t full, window;
+    if (!hf_config_u32(c, full_name, &full, e) || !hf_config_u32_or(c, window_name, full, &window, e))
+        return false;
+    for (uint64_t l = 0; l < hf_config_blocks(c); l++)
+        if (!layers_push(c, p, step_is_sliding(kinds, l) ? window : full, e)) return false;
+    return hf_pairs_array(p, key, GGUF_INT32, e);
+}
+
+/* Readers rotate half of a head in layers with full attention and all of it in the others. */
+static bool step_check_rotation(const hf_config *c, const json_t *kinds, gq_error *e) {
+    const char *name = "partial_rotary_factors";
+    const json_t *list = arch_value(c, name);
+    for (uint64_t l = 0; l < hf_config_blocks(c); l++) {
+        double factor = 0.5, expected = step_is_sliding(kinds, l) ? 1 : 0.5;
+        const json_t *v = json_array_get(list, l);
+        if (v && !hf_value_float(c, v, name, &factor, e)) return false;
+        if (factor != expected)
+            return hf_config_fail(c, e, "%s: layer %llu has %g, expected %g", name, (unsigned long long)l,
+                                  factor, expected);
+    }
+    return true;
+}
+
+/* Lists may end before the blocks that predict, which have full attention then. */
+bool layers_step(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *kinds = arch_value(c, "layer_types");
+    (void)i;
+    if (!step_check_rotation(c, kinds, e) ||
+        !step_set_heads(c, p, kinds, ".attention.head_count", "num_attention_heads",
+                        "attention_other_setting.num_attention_heads", e) ||
+        !step_set_heads(c, p, kinds, ".attention.head_count_kv", "num_attention_groups",
+                        "attention_other_setting.num_attention_groups", e))
+        return false;
+    for (uint64_t l = 0; l < hf_config_blocks(c); l++)
+        if (!layers_push_flag(p, step_is_sliding(kinds, l), e)) return false;
+    return hf_pairs_array(p, ".attention.sliding_window_pattern", GGUF_BOOL, e);
+}
+
+bool layers_step_clamp(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *list = arch_value(c, i->names);
+    if (!list) return true;
+    for (uint64_t l = 0; l < hf_config_blocks(c); l++) {
+        const json_t *v = json_array_get(list, l);
+        double limit = 0;
+        if (v && !json_is_null(v) && !hf_value_float(c, v, i->names, &limit, e)) return false;
+        float number = (float)limit;
+        if (!hf_pairs_add(p, &number, sizeof number, e)) return false;
+    }
+    return hf_pairs_array(p, i->key, GGUF_FLOAT32, e);
+}
+
+/* ---- mimo ---- */
+
+/* Blocks that predict have a window. */
+bool layers_mimo(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const char *name = "hybrid_layer_pattern";
+    const json_t *list;
+    uint32_t full, window;
+    (void)i;
+    if (!arch_layer_list(c, name, &list, e) || !hf_config_u32(c, "num_key_value_heads", &full, e) ||
+        !hf_config_u32(c, "swa_num_key_value_heads", &window, e))
+        return false;
+    if (!list) return hf_config_fail(c, e, "%s is missing: an array of 0 and 1 is expected", name);
+    for (int heads = 1; heads >= 0; heads--) {
+        for (uint64_t l = 0; l < hf_config_blocks(c); l++) {
+            uint32_t sliding = 1;
+            if (l < c->layers && !hf_value_u32(c, json_array_get(list, l), name, &sliding, e)) return false;
+            if (!layers_push(c, p, !heads ? sliding : sliding == 1 ? window : full, e)) return false;
+        }
+        if (!hf_pairs_array(p, heads ? ".attention.head_count_kv" : ".attention.sliding_window_pattern",
+                            GGUF_INT32, e))
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,212 @@
+/* Pairs of single architectures that no kind of item describes, and checks of what readers take for granted.
+ */
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hf/arch_lists.h"
+
+/* ---- scales ---- */
+
+/* Computed in 64 bits, as llama.cpp's converter does. */
+bool own_minicpm(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    double embedding, depth, base;
+    uint32_t width;
+    (void)i;
+    if (!hf_config_float(c, "scale_emb", &embedding, e) || !hf_config_float(c, "scale_depth", &depth, e) ||
+        !hf_config_float(c, "dim_model_base", &base, e) || !hf_config_u32(c, NAMES_WIDTH, &width, e))
+        return false;
+    if (base == 0 || c->layers == 0)
+        return hf_config_fail(c, e, "dim_model_base or the number of layers is 0");
+    return hf_pairs_f32(p, ".embedding_scale", (float)embedding, e) &&
+           hf_pairs_f32(p, ".residual_scale", (float)(depth / sqrt((double)c->layers)), e) &&
+           hf_pairs_f32(p, ".logit_scale", (float)(width / base), e);
+}
+
+bool own_mpt_alibi(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    bool used = false;
+    double most = 0;
+    return hf_config_bool_or(c, "attn_config.alibi", false, &used, e) &&
+           (!used || hf_config_float(c, "attn_config.alibi_bias_max", &most, e)) &&
+           hf_pairs_f32(p, i->key, (float)most, e);
+}
+
+/* ---- experts ---- */
+
+/* Without experts all layers are dense. */
+bool own_deepseek_dense(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    uint32_t experts, dense;
+    return hf_config_u32_or(c, NAMES_EXPERTS, 0, &experts, e) &&
+           hf_config_u32_or(c, "first_k_dense_replace", experts ? 0 : (uint32_t)c->layers, &dense, e) &&
+           hf_pairs_u32(p, i->key, dense, e);
+}
+
+bool own_deepseek_norm(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    return !json_is_true(arch_value(c, "norm_topk_prob")) || hf_pairs_bool(p, i->key, true, e);
+}
+
+bool own_smallthinker(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    static const arch_item window[] = {U32(".attention.sliding_window", "sliding_window_size"), END};
+    const json_t *layout;
+    bool softmax, sliding = false;
+    (void)i;
+    if (!hf_config_bool_or(c, "moe_primary_router_apply_softmax", false, &softmax, e) ||
+        !hf_pairs_u32(p, ".expert_gating_func", softmax ? 1 : 2, e) ||
+        !arch_layer_list(c, "sliding_window_layout", &layout, e))
+        return false;
+    for (size_t l = 0; l < json_array_size(layout); l++)
+        sliding = sliding || json_number_value(json_array_get(layout, l)) != 0;
+    return !sliding || arch_items_set(window, c, p, e);
+}
+
+/* The converter's formula, which fits the published models; the width itself is in the tensors only. */
+bool own_ernie_shared(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    uint32_t shared, width;
+    hf_sizes s;
+    if (!hf_config_u32_or(c, "moe_num_shared_experts", 0, &shared, e) || !hf_config_sizes(c, &s, e) ||
+        !hf_config_u32(c, "intermediate_size", &width, e))
+        return false;
+    if (shared == 0) return true;
+    return s.kv_heads ? hf_pairs_u32(p, i->key, width / s.kv_heads, e)
+                      : hf_config_fail(c, e, "num_key_value_heads is 0 or missing");
+}
+
+/* The first layer with experts, of a list such as "3,4,5". */
+bool own_step_dense(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const char *text = hf_config_text(c, "moe_layers_enum");
+    unsigned long first = ULONG_MAX;
+    for (char *end; text && *text; text = *end == ',' ? end + 1 : end) {
+        unsigned long layer = strtoul(text, &end, 10);
+        if (end == text || (*end && *end != ',') || layer > UINT32_MAX)
+            return hf_config_fail(c, e, "moe_layers_enum: expected layers' numbers with commas between");
+        if (layer < first) first = layer;
+    }
+    return hf_pairs_u32(p, i->key, first == ULONG_MAX ? 0 : (uint32_t)first, e);
+}
+
+/* ---- widths ---- */
+
+bool own_lfm2_width(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    uint32_t given, multiple;
+    bool adjusted;
+    double factor;
+    if (!hf_config_u32(c, "block_ff_dim|intermediate_size", &given, e) ||
+        !hf_config_bool(c, "block_auto_adjust_ff_dim", &adjusted, e))
+        return false;
+    uint64_t width = given;
+    if (adjusted) {
+        if (!hf_config_float_or(c, "block_ffn_dim_multiplier", 1, &factor, e) ||
+            !hf_config_u32(c, "block_multiple_of", &multiple, e))
+            return false;
+        width = 2 * width / 3;
+        if (!(factor > 0 && factor * (double)width < 4294967296.0) || multiple == 0)
+            return hf_config_fail(c, e,
+                                  "block_ffn_dim_multiplier %g, block_multiple_of %u: no width comes of them",
+                                  factor, multiple);
+        width = (uint64_t)(factor * (double)width);
+        width = (width + multiple - 1) / multiple * multiple;
+    }
+    return arch_set_u64(i, c, p, width, e);
+}
+
+bool own_time_step_rank(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    uint32_t width;
+    if (!hf_config_u32(c, NAMES_WIDTH, &width, e)) return false;
+    const arch_item rank[] = {U32_OR_NOT_ZERO(i->key, i->names, width / 16 + (width % 16 != 0)), END};
+    return arch_items_set(rank, c, p, e);
+}
+
+/* Reads the width inside a Mamba block, which must be `expand` times the model's. */
+static bool mamba_read_inner(const hf_config *c, uint32_t expand, uint32_t *inner, gq_error *e) {
+    arch_item given = {.need = OR_NOT_ZERO};
+    uint32_t width;
+    bool missing;
+    if (!hf_config_u32(c, NAMES_WIDTH, &width, e)) return false;
+    given.value = (double)((uint64_t)expand * width);
+    if (given.value > UINT32_MAX)
+        return hf_config_fail(c, e, "%u times a width of %u is too large", expand, width);
+    return arch_u32(&given, c, "intermediate_size|d_inner", inner, &missing, e) &&
+           (*inner == given.value ||
+            hf_config_fail(c, e, "the width inside is %u, expected %u times %u", *inner, expand, width));
+}
+
+bool own_mamba(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const char *type = hf_config_text(c, "model_type");
+    uint32_t inner;
+    (void)i;
+    return mamba_read_inner(c, 2, &inner, e) && hf_pairs_u32(p, ".ssm.inner_size", inner, e) &&
+           hf_pairs_bool(p, ".ssm.dt_b_c_rms", type && strcmp(type, "falcon_mamba") == 0, e);
+}
+
+bool own_mamba2(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    arch_item two = {.need = OR_NOT_ZERO, .value = 2}, head_given = {.need = OR_NOT_ZERO, .value = 64};
+    uint32_t expand, inner, head;
+    bool missing;
+    (void)i;
+    return arch_u32(&two, c, "expand", &expand, &missing, e) && mamba_read_inner(c, expand, &inner, e) &&
+           arch_u32(&head_given, c, "mamba_d_head|head_dim", &head, &missing, e) &&
+           hf_pairs_u32(p, ".ssm.inner_size", inner, e) &&
+           hf_pairs_u32(p, ".ssm.time_step_rank", inner / head, e);
+}
+
+/* ---- windows ---- */
+
+bool own_gemma3_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    static const arch_item window[] = {U32(".attention.sliding_window", "sliding_window"), END};
+    (void)i;
+    if (arch_value(c, "attn_logit_softcapping"))
+        return hf_config_fail(c, e,
+                              "attn_logit_softcapping: expected none, this architecture has no such cap");
+    return json_integer_value(arch_value(c, "sliding_window_pattern")) == 1 ||
+           arch_items_set(window, c, p, e);
+}
+
+/* Layers attend to chunks unless all of them are listed as those that do not. */
+bool own_llama4_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    const json_t *kinds;
+    if (!arch_layer_list(c, "layer_types", &kinds, e)) return false;
+    for (size_t l = 0; l < json_array_size(kinds); l++)
+        if (!arch_layer_is(kinds, l, "full_attention")) return true;
+    return !kinds || hf_pairs_u32(p, i->key, 0, e);
+}
+
+/* ---- what readers take for granted ---- */
+
+bool own_gemma_altup(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    static const arch_item pairs[] = {U32(".altup.active_idx", "altup_active_idx"),
+                                      U32(".altup.num_inputs", "altup_num_inputs"), END};
+    uint32_t inputs;
+    (void)i;
+    if (!arch_items_set(pairs, c, p, e) || !hf_config_u32(c, "altup_num_inputs", &inputs, e)) return false;
+    return inputs == 4 || hf_config_fail(c, e, "altup_num_inputs is %u, expected 4", inputs);
+}
+
+static bool own_check_text(const hf_config *c, const char *name, const char *expected, gq_error *e) {
+    const char *text = hf_config_text(c, name);
+    return (text && strcmp(text, expected) == 0) ||
+           hf_config_fail(c, e, "%s is %s, expected %s", name, text ? text : "missing", expected);
+}
+
+bool own_kimi_checks(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    (void)i, (void)p;
+    return own_check_text(c, "hidden_act", "situ", e) &&
+           own_check_text(c, "moe_router_activation_func", "sigmoid", e) &&
+           (json_is_true(arch_value(c, "mla_use_nope")) ||
+            hf_config_fail(c, e, "mla_use_nope: expected true"));
+}
+
+bool own_mimo_checks(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+    static const char *const same[][2] = {{"swa_head_dim", "head_dim"},
+                                          {"swa_num_attention_heads", "num_attention_heads"},
+                                          {"swa_v_head_dim", "v_head_dim"}};
+    (void)i, (void)p;
+    for (size_t n = 0; n < sizeof same / sizeof *same; n++) {
+        uint32_t window, full;
+        if (!hf_config_u32(c, same[n][0], &window, e) || !hf_config_u32(c, same[n][1], &full, e))
+            return false;
+        if (window != full)
+            return hf_config_fail(c, e, "%s is %u, expected %u as %s", same[n][0], window, full, same[n][1]);
+    }
+    return own_check_text(c, "topk_method", "noaux_tc", e);
+}
