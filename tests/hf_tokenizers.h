@@ -14,10 +14,13 @@
 
 /* Two merges of bytes, and the cut of GPT-2; the closing brace is left to the caller. */
 #define BYTES \
-    "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}," \
-    "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}," \
-    "\"decoder\":{\"type\":\"ByteLevel\"}"
-#define CONFIG(name) "{\"architectures\":[\"" name "\"],\"num_hidden_layers\":1"
+    "{'model':{'type':'BPE','vocab':{'a':0,'b':1,'ab':2},'merges':['a b']}," \
+    "'pre_tokenizer':{'type':'ByteLevel','add_prefix_space':false},'decoder':{'type':'ByteLevel'}"
+/* A sentencepiece model in tokenizer.json. */
+#define PIECES \
+    "{'model':{'type':'BPE','byte_fallback':true,'vocab':{'<s>':0,'<0x41>':1,'a':2,'b':3,'ab':4,'ba':5}," \
+    "'merges':['b a',['a','b']]},'decoder':{'type':'Sequence','decoders':[]}"
+#define CONFIG(name) "{'architectures':['" name "'],'num_hidden_layers':1"
 
 static hf_pairs made;
 static uint64_t made_tokens;
@@ -36,6 +39,16 @@ static inline int made_remove(void **state) {
 }
 
 static inline void put(const char *name, const char *text) { write_whole(path(name), text, strlen(text)); }
+
+/* The same for JSON that is written with single quotes. */
+static inline void put_json(const char *name, const char *text) {
+    char *copy = strdup(text);
+    assert_non_null(copy);
+    for (char *at = copy; *at; at++)
+        if (*at == '\'') *at = '"';
+    put(name, copy);
+    free(copy);
+}
 
 /* A tokenizer.model that grows. */
 static uint8_t sp_bytes[4096];
@@ -110,7 +123,7 @@ static inline void assert_text(const char *key, const char *text) {
 
 static inline void assert_id(const char *key, uint32_t id) {
     uint32_t is;
-    memcpy(&is, value_of(key, GGUF_UINT32), 4);
+    memcpy(&is, value_of(key, GGUF_U32), 4);
     if (is != id) fail_msg("%s is %u, expected %u", key, is, id);
 }
 
