@@ -87,8 +87,16 @@ static size_t kind_in(const char *folder, char **name) {
     return kind;
 }
 
+/* Whether it is a folder from Hugging Face, which the library reads. */
+static bool path_is_model_folder(const char *path) {
+    char *config = text_format("%s/config.json", path);
+    bool is = access(config, F_OK) == 0;
+    free(config);
+    return is;
+}
+
 bool path_check_model(const char *path, gq_error *e) {
-    if (!path_is_folder(path)) return true;
+    if (!path_is_folder(path) || path_is_model_folder(path)) return true;
     char *name;
     size_t kind = kind_in(path, &name);
     int n = (int)strlen(path);

@@ -82,14 +82,23 @@ static void fill_tensor(gq_tensor *t, const plan_source *source, const mix_choic
     t->out_bytes = tensor_bytes_as(t->to, t->ne);
 }
 
-/* A container that converts (model/model.h: kept_type) decides for tensors that are not quantized: F16 and the like are
- * types for all but those that stay, and what is kept beside quantized ones has the type that a converter gives it. */
-static void follow_converter(const model_tensor *in, const mix_filetype *filetype, mix_choice *c) {
-    const gguf_type *base = gguf_type_of(filetype->base);
-    bool asked = c->reason == MIX_OPTION || c->reason == MIX_COPY;
-    if (!in->kept_type || in->type->quantized || asked) return;
-    if (filetype->base == GGUF_F32 || filetype->base == GGUF_F16 || filetype->base == GGUF_BF16)
-        c->type = c->wanted = in->stays ? in->kept_type->id : base->id;
+/* A container that converts (model/model.h: kept_type) decides for tensors that are not quantized: F16 and
+ * the like are types for all but those that stay, and what is kept beside quantized ones has the type that a
+ * converter gives it. Tensors that are quantized in the container are copied, unless they may be quantized
+ * again. */
+static void follow_converter(const model_tensor *in, const mix_filetype *filetype, bool again,
+                             mix_choice *c) {
+    bool asked = c->reason == MIX_OPTION || c->reason == MIX_COPY || c->reason == MIX_GIVEN;
+    if (!in->kept_type || asked || (in->type->quantized && again)) return;
+    if (in->type->quantized)
+        *c = (mix_choice){.type = in->type->id,
+                          .wanted = in->type->id,
+                          .reason = MIX_KEEP,
+                          .why = "kept: quantized already",
+                          .pattern = c->pattern,
+                          .keeper = c->keeper};
+    else if (filetype->base == GGUF_F32 || filetype->base == GGUF_F16 || filetype->base == GGUF_BF16)
+        c->type = c->wanted = in->stays ? in->kept_type->id : filetype->base;
     else if (c->reason != MIX_RULE && c->reason != MIX_FALLBACK && c->reason != MIX_RAISED)
         c->type = c->wanted = in->kept_type->id;
 }
@@ -142,6 +151,7 @@ bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *op
     }
     a->options.patterns = a->patterns, a->options.keep = a->keep;
     a->model = mix_model_of(&plan->facts);
+    a->requantizes = options->allow_requantize;
     a->tensors = calloc(n + 1, sizeof *a->tensors);
     a->order = calloc(n + 1, sizeof *a->order);
     a->types = calloc(n + 1, sizeof *a->types);
@@ -171,7 +181,7 @@ bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e) 
     if (!mix_assign(&a->model, &a->options, a->tensors, n, a->order, choices, e)) return false;
     bool keep_shape = mix_is_image_model(plan->facts.arch);
     for (size_t i = 0; i < n; i++) {
-        follow_converter(plan->sources[i].tensor, out->filetype, &choices[i]);
+        follow_converter(plan->sources[i].tensor, out->filetype, a->requantizes, &choices[i]);
         fill_tensor(&out->tensors[i], &plan->sources[i], &choices[i], keep_shape);
         out->tensors[i].calibrated = plan_calibrated(plan, output, i);
     }
