@@ -246,6 +246,10 @@ static void test_cuts_have_names(void **state) {
         {STEPS("{'type':'Punctuation','behavior':'Contiguous'}," GPT_2
                ",{'type':'Digits','individual_digits':false}," SPLIT("[0-9][0-9][0-9]")),
          "", "falcon"},
+        /* by what it does */
+        {STEPS(SPLIT("(?:" CONTRACTED "\\\\p{L}+|\\\\p{N}{1,3}" OTHERS ")") "," TO_BYTES),
+         ",'ignore_merges':true", "llama-bpe"},
+        {STEPS(SPLIT("(?:" CONTRACTED "\\\\p{L}+|\\\\p{N}{1,3}" OTHERS ")") "," TO_BYTES), "", "dbrx"},
         /* line breaks as such */
         {STEPS(SPLIT("[\\r\\n]") "," SPLIT("\\\\s?\\\\p{L}+") "," SPLIT("\\\\s?\\\\p{P}+") "," SPLIT(
              "[一-龥ࠀ-一가-퟿]+") ",{'type':'Digits','individual_digits':true}," TO_BYTES),
