@@ -1,6 +1,7 @@
 /* tokenizer.json describes how a text is cut as a chain of steps with regular expressions; a GGUF file has a
  * name that llama.cpp knows the same for. The steps are written out as lines, one each, and the lines are
- * looked up in a table of the forms that published models have.
+ * looked up in a table of the forms that published models have. Lines that are not there may still cut as one
+ * of llama.cpp's groups does, which hf/probe.h finds out.
  *
  * A line begins with a letter: S, cut at matches of the regular expression that follows; D, at digits, single
  * ones (1) or groups (0); B, to byte characters, after a cut by GPT-2's expression (1) or not (0); P, at
@@ -13,6 +14,7 @@
 
 #include "base/fail.h"
 #include "base/memory.h"
+#include "hf/probe.h"
 
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define BLANKS "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -126,6 +128,16 @@ static const char *form_find(const char *lines, bool ignores_merges, bool is_glm
     return NULL;
 }
 
+/* Names the lines: by the table, else by what they do. One group has several names, by whether tokens are
+ * looked for before merges. */
+static bool lines_name(const char *lines, bool ignores_merges, bool is_glm, const char **name, gq_error *e) {
+    *name = form_find(lines, ignores_merges, is_glm);
+    if (*name) return true;
+    if (!hf_probe_run(lines, name, e)) return false;
+    if (*name && strcmp(*name, "llama-bpe") == 0) *name = form_find(LLAMA_3, ignores_merges, is_glm);
+    return true;
+}
+
 /* Makes the sentence for a caller who may know the name. */
 static bool unknown_describe(hf_tokenizer *t, const char *lines, gq_error *e) {
     static const char BEGIN[] = "tokenizer.json cuts texts in a way that no name is known for:\n";
@@ -145,8 +157,11 @@ bool hf_pretokenizer_write(hf_tokenizer *t, gq_error *e) {
     if (ok) {
         bool ignores_merges =
             json_is_true(json_object_get(json_object_get(t->json, "model"), "ignore_merges"));
-        const char *name = form_find(l.text, ignores_merges, t->is_glm);
-        ok = name ? hf_pairs_text(t->pairs, "tokenizer.ggml.pre", name, e) : unknown_describe(t, l.text, e);
+        const char *name;
+        ok = lines_name(l.text, ignores_merges, t->is_glm, &name, e);
+        if (ok)
+            ok = name ? hf_pairs_text(t->pairs, "tokenizer.ggml.pre", name, e)
+                      : unknown_describe(t, l.text, e);
     }
     free(l.text);
     return ok;

@@ -222,8 +222,7 @@ static void test_files_by_architecture(void **state) {
         {CONFIG("Mamba2ForCausalLM"), HAS_MODEL | HAS_BYTES, "llama"},
         {CONFIG("Llama4ForCausalLM"), HAS_MODEL | HAS_BYTES, "gpt2"},
         /* without recurrent layers this is the architecture granite, which would take the pieces */
-        {CONFIG("GraniteMoeHybridForCausalLM") ",'layer_types':['attention']", HAS_PIECES,
-         "gpt2"},
+        {CONFIG("GraniteMoeHybridForCausalLM") ",'layer_types':['attention']", HAS_PIECES, "gpt2"},
         {CONFIG("GraniteMoeHybridForCausalLM") ",'layer_types':['attention']", HAS_BYTES, "gpt2"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
