@@ -195,14 +195,21 @@ static void general_write_size(char *text, size_t room, uint64_t n) {
     double rounded = nearbyint(scaled);
     int digits = rounded >= 1 ? 1 + (int)floor(log10(rounded)) : 0;
     int decimals = digits < 2 ? 2 - digits : 0;
-    uint64_t scale = decimals == 0 ? 1 : decimals == 1 ? 10 : 100;
-    /* The point is written here, because printf takes the one of the program's language. */
-    uint64_t all = (uint64_t)nearbyint(scaled * (double)scale);
-    if (decimals)
-        snprintf(text, room, "%llu.%0*llu%c", (unsigned long long)(all / scale), decimals,
-                 (unsigned long long)(all % scale), units[u].letter);
+    unsigned scale = decimals == 0 ? 1 : decimals == 1 ? 10 : 100;
+    /* The point is written here, because printf takes the one of the program's language. Its rounding is
+     * kept: a product that is a half only because it was rounded goes to where the exact one lies. */
+    double product = scaled * scale, rest = fma(scaled, scale, -product), all = nearbyint(product);
+    if (product - floor(product) == 0.5 && rest != 0) all = rest > 0 ? ceil(product) : floor(product);
+    uint64_t number = (uint64_t)all;
+    unsigned behind = (unsigned)(number % scale);
+    int at = snprintf(text, room, "%llu", (unsigned long long)(number / scale));
+    text += at, room -= (size_t)at;
+    if (decimals == 1)
+        snprintf(text, room, ".%u%c", behind, units[u].letter);
+    else if (decimals == 2)
+        snprintf(text, room, ".%02u%c", behind, units[u].letter);
     else
-        snprintf(text, room, "%llu%c", (unsigned long long)all, units[u].letter);
+        snprintf(text, room, "%c", units[u].letter);
 }
 
 static bool general_set_size(const hf_counts *n, hf_pairs *p, gq_error *e) {
