@@ -53,10 +53,12 @@ typedef struct model_tensor {
     uint32_t n_dims;            /* 1..4, as stored */
     uint64_t ne[GGUF_MAX_DIMS]; /* ne[0] is the row length; missing dimensions are 1 */
     const gguf_type *type;
-    uint64_t size;   /* bytes of all elements in that type */
-    uint64_t offset; /* for the container alone: where it finds the tensor */
-    uint32_t shard;  /* number of the file that it, or its beginning, is in */
-    bool transposed; /* its matrices are stored with rows and columns exchanged */
+    uint64_t size;              /* bytes of all elements in that type */
+    uint64_t offset;            /* for the container alone: where it finds the tensor */
+    uint32_t shard;             /* number of the file that it, or its beginning, is in */
+    const gguf_type *kept_type; /* that a copy gets where it is not quantized; NULL: its own */
+    bool stays;                 /* it is kept whatever type a copy has: a converter would not touch it */
+    bool transposed;            /* its matrices are stored with rows and columns exchanged */
 } model_tensor;
 
 typedef struct model_source model_source;

@@ -1,0 +1,95 @@
+/* Makes delivered tensors of a folder's arrays: names by tables of rules, shapes and order by steps. */
+#ifndef GQ_HF_BUILD_H
+#define GQ_HF_BUILD_H
+
+#include "hf/config.h"
+#include "hf/pairs.h"
+#include "hf/tensor.h"
+
+typedef struct hf_build hf_build;
+
+/* An array whose name has fitted a rule. */
+typedef struct hf_found {
+    const hf_source *source;
+    const struct hf_rule *rule;
+    const char *suffix;     /* ".weight", ".bias", or "": what the rule's name lacked */
+    uint64_t layer, expert; /* the numbers in its name; 0 where it has none */
+} hf_found;
+
+typedef bool hf_step(hf_build *b, const hf_found *f, gq_error *e);
+
+/* `from`: the name in the folder, where '#' is the number of a layer and '*' that of an expert; with or
+ * without .weight or .bias. `to`: the name in GGUF; what from lacked is put behind it. Several names have '|'
+ * between them. */
+typedef struct hf_rule {
+    const char *from, *to;
+    hf_step *step; /* NULL: as it is */
+} hf_rule;
+
+/* A piece of a name that is put in place of another before the rules are asked; `from` at the end of the name
+ * where `at_end`, anywhere else. */
+typedef struct hf_rename {
+    const char *from, *to;
+    enum { HF_ANYWHERE, HF_AT_END, HF_AT_BEGIN } where;
+} hf_rename;
+
+/* What is particular to an architecture. Lists end with zeros; NULL: empty. */
+typedef struct hf_arch_rules {
+    const char *arch;
+    const hf_rule *rules;        /* before the common ones */
+    const hf_rule *more;         /* between both: a family's */
+    const hf_rename *renames;    /* after the common ones */
+    const char *const *left_out; /* arrays whose name contains one of these; "^" in front: begins with it */
+    bool (*finish)(hf_build *b, gq_error *e); /* adds tensors that have no array; NULL: none */
+    bool adds_one;                            /* 1 is added to what ends in norm.weight */
+    bool drops_extra_layers;                  /* layers beyond the last one are left out, not refused */
+    bool drops_tied_head;                     /* lm_head is left out where it is tied */
+    const char *expert_count;                 /* the config's key */
+} hf_arch_rules;
+
+struct hf_build {
+    const hf_config *config;
+    const hf_arch_rules *arch;
+    hf_sizes sizes;
+    uint64_t n_experts;
+    uint64_t n_tokens; /* of the vocabulary; UINT64_MAX: not known */
+    const hf_list *list;
+    hf_source *sources; /* sorted as the list is */
+    size_t n_sources;
+    hf_tensor *tensors;
+    size_t n, capacity;
+    gguf_index by_name;
+};
+
+/* Makes all tensors. On failure, too, hf_build_free has to be called. */
+bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e);
+/* Adds the pairs that tensors decide: numbers that GGUF has as metadata. */
+bool hf_build_pairs(const hf_build *b, hf_pairs *pairs, gq_error *e);
+void hf_build_free(hf_build *b);
+extern const hf_rule hf_common_rules[];
+
+/* ---- for steps ---- */
+
+/* Fails with a sentence about the array: file and name go in front. */
+bool hf_found_fail(const hf_found *f, gq_error *e, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Finds or makes the tensor called by part `which` of the rule's name, of n_pieces pieces. ne has n_dims
+ * entries, the row length first. A tensor that is there must have the same shape. NULL: *e says why. Valid
+ * until the next one is made. */
+hf_tensor *hf_build_tensor(hf_build *b, const hf_found *f, unsigned which, size_t n_pieces, uint32_t n_dims,
+                           const uint64_t *ne, gq_error *e);
+/* Sets piece number `i`, which must be free, and returns it. */
+hf_piece *hf_build_piece(const hf_found *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e);
+/* A tensor of one piece whose shape is the last n_dims dimensions of a view. */
+hf_piece *hf_build_view(hf_build *b, const hf_found *f, unsigned which, const hf_view *v, gq_error *e);
+/* The same with a shape of its own. */
+hf_piece *hf_build_shaped(hf_build *b, const hf_found *f, unsigned which, const hf_view *v, uint32_t n_dims,
+                          const uint64_t *ne, gq_error *e);
+/* A tensor of numbers, which it takes over; also on failure. */
+bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n, gq_error *e);
+/* NULL: no such tensor. Valid until the next one is made. */
+hf_tensor *hf_build_find(const hf_build *b, const char *name);
+/* Finds an array by the end of its name in the folder; NULL: none. */
+const hf_source *hf_build_source(const hf_build *b, const char *name);
+
+#endif

@@ -1,0 +1,33 @@
+/* apertus keeps four numbers of each layer's activation as arrays of one element; GGUF has them as metadata,
+ * without the architecture in front, each only if all layers have it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "hf/build.h"
+
+static bool pairs_add_layers(const hf_build *b, hf_pairs *pairs, const char *number, gq_error *e) {
+    char name[96];
+    bool whole = true;
+    for (uint64_t i = 0; i < b->config->layers; i++) {
+        snprintf(name, sizeof name, "layers.%llu.mlp.act_fn.%s", (unsigned long long)i, number);
+        const hf_source *s = hf_build_source(b, name);
+        whole = whole && s;
+        if (s && s->stored->n != 1) return hf_list_fail(b->list, s->stored, e, "expected one element");
+    }
+    for (uint64_t i = 0; whole && i < b->config->layers; i++) {
+        float x;
+        snprintf(name, sizeof name, "layers.%llu.mlp.act_fn.%s", (unsigned long long)i, number);
+        if (!hf_list_floats(b->list, hf_build_source(b, name)->stored, 0, 1, &x, e) ||
+            !hf_pairs_add(pairs, &x, sizeof x, e))
+            return false;
+    }
+    snprintf(name, sizeof name, "xielu.%s", number);
+    return hf_pairs_array(pairs, name, GGUF_FLOAT32, e);
+}
+
+bool hf_build_pairs(const hf_build *b, hf_pairs *pairs, gq_error *e) {
+    static const char *const numbers[] = {"alpha_p", "alpha_n", "beta", "eps"};
+    for (size_t i = 0; strcmp(b->config->arch, "apertus") == 0 && i < sizeof numbers / sizeof *numbers; i++)
+        if (!pairs_add_layers(b, pairs, numbers[i], e)) return false;
+    return true;
+}

@@ -1,0 +1,147 @@
+/* Tensors in the making, as steps see them: found or made by name, with pieces that are set once. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/memory.h"
+#include "hf/build.h"
+#include "hf/coded.h"
+
+bool hf_found_fail(const hf_found *f, gq_error *e, const char *format, ...) {
+    char text[900];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return hf_list_fail(f->source->list, f->source->stored, e, "%s", text);
+}
+
+/* ---- tensors ---- */
+
+/* Writes part `which` of a rule's name with its layer's number and suffix. */
+static bool found_write_name(const hf_found *f, unsigned which, char *to, size_t size) {
+    const char *from = f->rule->to, *end;
+    size_t n = 0;
+    for (; which > 0; which--) from = strchr(from, '|') + 1;
+    end = strchrnul(from, '|');
+    for (; from < end && n + 24 < size; from++)
+        if (*from == '#')
+            n += (size_t)snprintf(to + n, size - n, "%llu", (unsigned long long)f->layer);
+        else
+            to[n++] = *from;
+    return from == end && n + (size_t)snprintf(to + n, size - n, "%s", f->suffix) < size;
+}
+
+hf_tensor *hf_build_find(const hf_build *b, const char *name) {
+    uint64_t i;
+    return gguf_index_find(&b->by_name, b->tensors, sizeof *b->tensors, name, &i) ? &b->tensors[i] : NULL;
+}
+
+static hf_tensor *build_new(hf_build *b, const char *name, size_t n_pieces, uint32_t n_dims,
+                            const uint64_t *ne, gq_error *e) {
+    if (!memory_grow(&b->tensors, &b->capacity, b->n + 1, sizeof *b->tensors, e)) return NULL;
+    hf_tensor *t = &b->tensors[b->n];
+    *t = (hf_tensor){.tensor = {.name = strdup(name), .n_dims = 1, .ne = {1, 1, 1, 1}},
+                     .pieces = calloc(n_pieces, sizeof *t->pieces),
+                     .n_pieces = n_pieces};
+    if (!t->tensor.name || !t->pieces) {
+        free((char *)t->tensor.name), free(t->pieces);
+        gq_fail_memory(e, n_pieces * sizeof *t->pieces);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < n_dims; i++) {
+        t->tensor.ne[i] = ne[i];
+        if (ne[i] != 1) t->tensor.n_dims = i + 1;
+    }
+    t->tensor.type = gguf_type_of(GGUF_F32);
+    return gguf_index_add(&b->by_name, b->tensors, sizeof *b->tensors, b->n++, e) ? t : NULL;
+}
+
+static bool ne_fits(const uint64_t have[GGUF_MAX_DIMS], uint32_t n_dims, const uint64_t *ne) {
+    for (uint32_t i = 0; i < GGUF_MAX_DIMS; i++)
+        if (have[i] != (i < n_dims ? ne[i] : 1)) return false;
+    return true;
+}
+
+hf_tensor *hf_build_tensor(hf_build *b, const hf_found *f, unsigned which, size_t n_pieces, uint32_t n_dims,
+                           const uint64_t *ne, gq_error *e) {
+    char name[GGUF_MAX_NAME + 1];
+    if (!found_write_name(f, which, name, sizeof name)) {
+        hf_found_fail(f, e, "its name in GGUF is longer than %d bytes", GGUF_MAX_NAME);
+        return NULL;
+    }
+    if (n_dims > GGUF_MAX_DIMS) {
+        hf_found_fail(f, e, "%u dimensions, expected at most %d", n_dims, GGUF_MAX_DIMS);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < n_dims; i++)
+        if (ne[i] == 0) {
+            hf_found_fail(f, e, "it has no elements");
+            return NULL;
+        }
+    hf_tensor *t = hf_build_find(b, name);
+    if (!t) return build_new(b, name, n_pieces, n_dims, ne, e);
+    if (n_pieces == t->n_pieces && n_pieces > 1 && ne_fits(t->tensor.ne, n_dims, ne)) return t;
+    hf_found_fail(f, e,
+                  n_pieces == 1 ? "'%s' has become %s already" : "its shape is not that of '%s', both of %s",
+                  t->stored_name ? t->stored_name : "a number of the config", name);
+    return NULL;
+}
+
+hf_piece *hf_build_piece(const hf_found *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e) {
+    hf_piece *p = &t->pieces[i];
+    if (p->source) {
+        hf_found_fail(f, e, "'%s' has become the same part of %s", p->source->name, t->tensor.name);
+        return NULL;
+    }
+    *p = (hf_piece){.source = f->source, .view = *v};
+    if (!t->stored_name) t->stored_name = f->source->name;
+    return p;
+}
+
+hf_piece *hf_build_shaped(hf_build *b, const hf_found *f, unsigned which, const hf_view *v, uint32_t n_dims,
+                          const uint64_t *ne, gq_error *e) {
+    hf_tensor *t = hf_build_tensor(b, f, which, 1, n_dims, ne, e);
+    return t ? hf_build_piece(f, t, 0, v, e) : NULL;
+}
+
+hf_piece *hf_build_view(hf_build *b, const hf_found *f, unsigned which, const hf_view *v, gq_error *e) {
+    uint64_t ne[VIEW_DIMS] = {1};
+    for (uint32_t i = 0; i < v->n_dims; i++) ne[i] = v->count[v->n_dims - 1 - i];
+    if (f->source->coding == HF_MXFP4) ne[0] *= gguf_type_of(GGUF_MXFP4)->block_elements;
+    return hf_build_shaped(b, f, which, v, v->n_dims ? v->n_dims : 1, ne, e);
+}
+
+bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n, gq_error *e) {
+    hf_tensor *t = numbers ? build_new(b, name, 1, 1, &n, e) : NULL;
+    if (t)
+        t->pieces[0] = (hf_piece){.numbers = numbers, .n = n};
+    else
+        free(numbers);
+    return t != NULL;
+}
+
+static bool name_ends(const char *name, const char *end) {
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+const hf_source *hf_build_source(const hf_build *b, const char *name) {
+    for (size_t i = 0; i < b->n_sources; i++)
+        if (name_ends(b->sources[i].name, name)) return &b->sources[i];
+    return NULL;
+}
+
+void hf_build_free(hf_build *b) {
+    for (size_t i = 0; i < b->n; i++) {
+        hf_tensor *t = &b->tensors[i];
+        for (size_t k = 0; k < t->n_pieces; k++) free((float *)t->pieces[k].numbers);
+        free(t->pieces), free((char *)t->tensor.name);
+    }
+    hf_sources_free(b->sources, b->n_sources);
+    free(b->tensors);
+    gguf_index_free(&b->by_name);
+    *b = (hf_build){.config = NULL};
+}

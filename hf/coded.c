@@ -1,0 +1,285 @@
+/* Finds what belongs together. How a folder's weights are coded is told by quantization_config; the names of
+ * the parts are the weight's with an ending of the method's own. Every part's shape is compared with the
+ * others here, so that reading need not.
+ */
+#include "hf/coded.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+
+typedef struct coded_find {
+    const hf_config *config;
+    const hf_list *list;
+    const json_t *settings; /* quantization_config; NULL: none */
+} coded_find;
+
+static bool name_ends(const char *name, const char *end) {
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+/* Finds the array whose name is `name` with its last `cut` characters replaced. NULL: there is none. */
+static const hf_stored *coded_sibling(const coded_find *c, const char *name, size_t cut, const char *end) {
+    char other[512];
+    size_t n = strlen(name) - cut;
+    if (n + strlen(end) >= sizeof other) return NULL;
+    memcpy(other, name, n);
+    memcpy(other + n, end, strlen(end) + 1);
+    return hf_list_find(c->list, other);
+}
+
+/* Names a source after its array, with the last `cut` characters replaced. */
+static bool source_set_name(hf_source *s, size_t cut, const char *end, gq_error *e) {
+    size_t n = strlen(s->stored->name) - cut, m = strlen(end);
+    char *name = malloc(n + m + 1);
+    if (!name) return gq_fail_memory(e, n + m + 1);
+    memcpy(name, s->stored->name, n);
+    memcpy(name + n, end, m + 1);
+    s->name = name;
+    return true;
+}
+
+static void source_set_shape(hf_source *s, uint32_t n_dims, const uint64_t *shape) {
+    s->n_dims = n_dims, s->rows = 1;
+    for (uint32_t i = 0; i < n_dims; i++) {
+        s->shape[i] = shape[i];
+        if (i + 1 < n_dims) s->rows *= shape[i];
+    }
+    s->columns = n_dims ? shape[n_dims - 1] : 1;
+    s->matrix_rows = n_dims > 1 ? shape[n_dims - 2] : 1;
+}
+
+static bool coded_fail(const coded_find *c, const hf_stored *t, const hf_stored *other, gq_error *e) {
+    return hf_list_fail(c->list, t, e, "its shape does not fit that of '%s'", other->name);
+}
+
+/* ---- a scale for each block of rows and columns ---- */
+
+/* Sets how many rows and columns share a scale, by the block sizes of the config, or by the scale's shape
+ * alone. */
+static bool source_set_scale_blocks(const coded_find *c, hf_source *s, const json_t *blocks, gq_error *e) {
+    const hf_stored *scale = s->scale;
+    uint64_t matrices = s->rows / larger(1, s->matrix_rows);
+    s->scale_rows = larger(1, s->matrix_rows), s->scale_columns = larger(1, s->columns);
+    if (json_array_size(blocks) == 2) {
+        json_int_t rows = json_integer_value(json_array_get(blocks, 0)),
+                   columns = json_integer_value(json_array_get(blocks, 1));
+        if (rows <= 0 || columns <= 0)
+            return hf_config_fail(c->config, e, "blocks of scales are no two sizes");
+        s->scale_rows = (uint64_t)rows, s->scale_columns = (uint64_t)columns;
+    } else if (scale->n == s->rows) {
+        s->scale_rows = 1;
+    } else if (scale->n == 1) {
+        s->scale_rows = s->rows = larger(1, s->rows), s->matrix_rows = s->rows,
+        matrices = 1; /* one for all */
+    }
+    uint64_t wanted =
+        times(matrices, times(parts(s->matrix_rows, s->scale_rows), parts(s->columns, s->scale_columns)));
+    return scale->n == wanted || coded_fail(c, s->stored, scale, e);
+}
+
+static bool source_add_scale(const coded_find *c, hf_source *s, const hf_stored *scale, const json_t *blocks,
+                             gq_error *e) {
+    s->coding = HF_SCALED, s->scale = scale;
+    return source_set_scale_blocks(c, s, blocks, e);
+}
+
+/* ---- integers in words ---- */
+
+static bool bits_fit(uint64_t bits) { return bits == 2 || bits == 4 || bits == 8; }
+
+static const json_t *group_weights(const coded_find *c) {
+    const json_t *groups = json_object_get(c->settings, "config_groups");
+    void *first = json_object_iter((json_t *)groups);
+    return first && json_object_size(groups) == 1 ? json_object_get(json_object_iter_value(first), "weights")
+                                                  : NULL;
+}
+
+static bool source_make_packed(const coded_find *c, hf_source *s, gq_error *e) {
+    const hf_stored *t = s->stored, *shape = coded_sibling(c, t->name, strlen("_packed"), "_shape");
+    const json_t *weights = group_weights(c);
+    uint64_t bits = (uint64_t)json_integer_value(json_object_get(weights, "num_bits"));
+    json_int_t group = json_integer_value(json_object_get(weights, "group_size"));
+    float size[2];
+    s->scale = coded_sibling(c, t->name, strlen("_packed"), "_scale");
+    s->zero = coded_sibling(c, t->name, strlen("_packed"), "_zero_point");
+    if (!bits_fit(bits) || group <= 0)
+        return hf_config_fail(c->config, e,
+                              "packed integers of %llu bits in groups of %lld cannot be read; 2, 4 or 8 bits "
+                              "can",
+                              (unsigned long long)bits, (long long)group);
+    if (!s->scale || !shape || shape->n != 2 || t->dtype != HF_I32 || t->n_dims != 2)
+        return hf_list_fail(c->list, t, e, "packed integers need a _scale and a _shape beside them");
+    if (!hf_list_floats(c->list, shape, 0, 2, size, e)) return false;
+    if (!(size[0] >= 1 && size[1] >= 1 && size[0] < 0x1p31f && size[1] < 0x1p31f))
+        return hf_list_fail(c->list, shape, e, "it holds no two sizes");
+    s->coding = HF_PACKED, s->bits = (uint32_t)bits, s->scale_rows = 1, s->scale_columns = (uint64_t)group;
+    source_set_shape(s, 2, (uint64_t[]){(uint64_t)size[0], (uint64_t)size[1]});
+    uint64_t groups = parts(s->columns, s->scale_columns);
+    if (t->shape[0] != s->rows || t->shape[1] != parts(s->columns, 32 / bits))
+        return coded_fail(c, t, shape, e);
+    if (s->scale->n != times(s->rows, groups)) return coded_fail(c, t, s->scale, e);
+    if (s->zero && (s->zero->dtype != HF_I32 || s->zero->n != times(parts(s->rows, 32 / bits), groups)))
+        return coded_fail(c, t, s->zero, e);
+    return source_set_name(s, strlen("_packed"), "", e);
+}
+
+static bool source_make_gptq(const coded_find *c, hf_source *s, gq_error *e) {
+    const hf_stored *t = s->stored;
+    uint64_t bits = (uint64_t)json_integer_value(json_object_get(c->settings, "bits"));
+    const char *format = json_string_value(json_object_get(c->settings, "checkpoint_format"));
+    size_t cut = strlen("qweight");
+    s->scale = coded_sibling(c, t->name, cut, "scales"), s->zero = coded_sibling(c, t->name, cut, "qzeros");
+    s->group = coded_sibling(c, t->name, cut, "g_idx");
+    if (!bits_fit(bits))
+        return hf_config_fail(c->config, e, "GPTQ of %llu bits cannot be read; 2, 4 or 8 bits can",
+                              (unsigned long long)bits);
+    if (!s->scale || !s->zero || !s->group || t->dtype != HF_I32 || t->n_dims != 2)
+        return hf_list_fail(c->list, t, e, "GPTQ needs scales, qzeros and g_idx beside it");
+    s->coding = HF_GPTQ, s->bits = (uint32_t)bits, s->zero_more = !(format && strcmp(format, "gptq_v2") == 0);
+    source_set_shape(s, 2, (uint64_t[]){times(t->shape[0], 32 / bits), t->shape[1]});
+    if (s->group->dtype != HF_I32 || s->group->n != s->rows) return coded_fail(c, t, s->group, e);
+    if (s->scale->n_dims != 2 || s->scale->shape[1] != s->columns) return coded_fail(c, t, s->scale, e);
+    if (s->zero->dtype != HF_I32 || s->zero->n != times(s->scale->shape[0], parts(s->columns, 32 / bits)))
+        return coded_fail(c, t, s->zero, e);
+    return source_set_name(s, cut, "weight", e);
+}
+
+/* ---- MXFP4 ---- */
+
+static bool source_make_mxfp4(const coded_find *c, hf_source *s, gq_error *e) {
+    const hf_stored *t = s->stored;
+    s->scale = coded_sibling(c, t->name, strlen("_blocks"), "_scales");
+    if (!s->scale) return hf_list_fail(c->list, t, e, "its scales are missing");
+    if (t->dtype != HF_U8 || s->scale->dtype != HF_U8 || t->n_dims < 2 || t->shape[t->n_dims - 1] != 16 ||
+        s->scale->n != t->n / 16)
+        return coded_fail(c, t, s->scale, e);
+    s->coding = HF_MXFP4;
+    source_set_shape(s, t->n_dims - 1, t->shape);
+    return source_set_name(s, strlen("_blocks"), "", e);
+}
+
+/* ---- methods ---- */
+
+/* What an ending of an array's name means; tried in order, the first that fits decides. */
+typedef struct coded_rule {
+    const char *method, *format; /* NULL: any */
+    const char *end;
+    enum { CODED_MAKE, CODED_SCALES, CODED_LEFT_OUT } does;
+    bool (*make)(const coded_find *c, hf_source *s, gq_error *e);
+} coded_rule;
+
+static const coded_rule coded_rules[] = {
+    {"fp8", NULL, ".activation_scale", CODED_LEFT_OUT, NULL},
+    {"fp8", NULL, "_activation_scale", CODED_LEFT_OUT, NULL},
+    {"fp8", NULL, ".qscale_act", CODED_LEFT_OUT, NULL},
+    {"fp8", NULL, ".input_scale", CODED_LEFT_OUT, NULL},
+    {"fp8", NULL, "_scale_inv", CODED_SCALES, NULL},
+    {"fp8", NULL, ".qscale_weight", CODED_SCALES, NULL},
+    {"compressed-tensors", "pack-quantized", "_packed", CODED_MAKE, source_make_packed},
+    {"compressed-tensors", "pack-quantized", ".weight_scale", CODED_SCALES, NULL},
+    {"compressed-tensors", "pack-quantized", ".weight_shape", CODED_SCALES, NULL},
+    {"compressed-tensors", "pack-quantized", ".weight_zero_point", CODED_SCALES, NULL},
+    {"compressed-tensors", NULL, ".weight_scale", CODED_SCALES, NULL},
+    {"compressed-tensors", NULL, ".input_scale", CODED_LEFT_OUT, NULL},
+    {"gptq", NULL, ".qweight", CODED_MAKE, source_make_gptq},
+    {"gptq", NULL, ".qzeros", CODED_SCALES, NULL},
+    {"gptq", NULL, ".scales", CODED_SCALES, NULL},
+    {"gptq", NULL, ".g_idx", CODED_SCALES, NULL},
+    {"mxfp4", NULL, "_blocks", CODED_MAKE, source_make_mxfp4},
+    {"mxfp4", NULL, "_scales", CODED_SCALES, NULL},
+};
+enum { CODED_RULES = sizeof coded_rules / sizeof *coded_rules };
+
+static const char *coded_text(const coded_find *c, const char *key) {
+    return json_string_value(json_object_get(c->settings, key));
+}
+
+static const coded_rule *coded_rule_of(const coded_find *c, const char *name) {
+    const char *method = coded_text(c, "quant_method"), *format = coded_text(c, "format");
+    for (size_t i = 0; method && i < CODED_RULES; i++) {
+        const coded_rule *r = &coded_rules[i];
+        if (strcmp(r->method, method) == 0 && (!r->format || (format && strcmp(r->format, format) == 0)) &&
+            name_ends(name, r->end))
+            return r;
+    }
+    return NULL;
+}
+
+static bool coded_check_method(const coded_find *c, gq_error *e) {
+    static const char *const formats[] = {"float-quantized", "int-quantized", "naive-quantized",
+                                          "pack-quantized"};
+    const char *method = coded_text(c, "quant_method"), *format = coded_text(c, "format");
+    if (!c->settings || !method) return true;
+    bool known = false, compressed = strcmp(method, "compressed-tensors") == 0, fits = !compressed;
+    for (size_t i = 0; i < CODED_RULES; i++) known |= strcmp(coded_rules[i].method, method) == 0;
+    for (size_t i = 0; compressed && format && i < sizeof formats / sizeof *formats; i++)
+        fits |= strcmp(formats[i], format) == 0;
+    if (known && fits && (!compressed || group_weights(c))) return true;
+    return hf_config_fail(c->config, e,
+                          "weights quantized by %s%s%s cannot be read; take the model's folder in 16 bits",
+                          method, format ? ", format " : "", format ? format : "");
+}
+
+/* Finds the scale of a plain array, by any of the endings of the method. */
+static const hf_stored *coded_scale_of(const coded_find *c, const hf_stored *t) {
+    const char *method = coded_text(c, "quant_method");
+    if (!method) return NULL;
+    if (strcmp(method, "compressed-tensors") == 0 && name_ends(t->name, ".weight"))
+        return coded_sibling(c, t->name, 0, "_scale");
+    if (strcmp(method, "fp8") != 0) return NULL;
+    const hf_stored *scale = coded_sibling(c, t->name, 0, "_scale_inv");
+    return scale || !name_ends(t->name, ".weight")
+               ? scale
+               : coded_sibling(c, t->name, strlen("weight"), "qscale_weight");
+}
+
+static bool source_make_plain(const coded_find *c, hf_source *s, gq_error *e) {
+    const hf_stored *t = s->stored, *scale = coded_scale_of(c, t);
+    const json_t *blocks = json_object_get(c->settings, "weight_block_size");
+    if (!blocks) blocks = json_object_get(group_weights(c), "block_structure");
+    s->coding = HF_PLAIN;
+    source_set_shape(s, t->n_dims, t->shape);
+    if (!source_set_name(s, 0, "", e)) return false;
+    if (t->n == 0) return hf_list_fail(c->list, t, e, "it has no elements");
+    return !scale || source_add_scale(c, s, scale, blocks, e);
+}
+
+/* Whether an array serves another one that is there. */
+static bool coded_serves(const coded_find *c, const hf_stored *t, const coded_rule *r, gq_error *e) {
+    static const char *const owners[] = {"",       "_packed", "_blocks",  ".weight",
+                                         "weight", "qweight", ".qweight", ".weight_packed"};
+    for (size_t i = 0; i < sizeof owners / sizeof *owners; i++)
+        for (size_t cut = strlen(r->end) - (*r->end == '.'); cut <= strlen(r->end); cut++) {
+            const hf_stored *owner = coded_sibling(c, t->name, cut, owners[i]);
+            if (owner && owner != t) return true;
+        }
+    return hf_list_fail(c->list, t, e, "there is no weight that it belongs to");
+}
+
+bool hf_sources_find(const hf_config *config, const hf_list *l, hf_source **sources, size_t *n, gq_error *e) {
+    coded_find c = {.config = config, .list = l, .settings = hf_config_get(config, "quantization_config")};
+    bool ok = coded_check_method(&c, e);
+    *n = 0, *sources = calloc(l->n + 1, sizeof **sources);
+    if (!*sources) return gq_fail_memory(e, l->n * sizeof **sources);
+    for (size_t i = 0; ok && i < l->n; i++) {
+        const coded_rule *r = coded_rule_of(&c, l->stored[i].name);
+        if (r && r->does == CODED_LEFT_OUT) continue;
+        if (r && r->does == CODED_SCALES) {
+            ok = coded_serves(&c, &l->stored[i], r, e);
+            continue;
+        }
+        hf_source *s = &(*sources)[(*n)++];
+        *s = (hf_source){.list = l, .stored = &l->stored[i]};
+        ok = r ? r->make(&c, s, e) : source_make_plain(&c, s, e);
+    }
+    return ok;
+}
+
+void hf_sources_free(hf_source *sources, size_t n) {
+    for (size_t i = 0; i < n; i++) free((char *)sources[i].name);
+    free(sources);
+}

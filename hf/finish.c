@@ -1,0 +1,171 @@
+/* Tensors that no array has: factors of the rotation, and vectors that are products of two. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "hf/rules_arch.h"
+
+static float *numbers_new(uint64_t n, gq_error *e) {
+    float *x = malloc((n ? n : 1) * sizeof *x);
+    if (!x) gq_fail_memory(e, n * sizeof *x);
+    return x;
+}
+
+static bool rope_text_is(const json_t *rope, const char *name) {
+    const char *type = json_string_value(json_object_get(rope, "rope_type"));
+    return type && strcasecmp(type, name) == 0;
+}
+
+static bool rope_number(const hf_build *b, const json_t *rope, const char *key, double missing, float *value,
+                        gq_error *e) {
+    const json_t *v = json_object_get(rope, key);
+    double x = missing;
+    if (v && !json_is_null(v) && !hf_value_float(b->config, v, key, &x, e)) return false;
+    *value = (float)x;
+    return true;
+}
+
+/* llama 3's factors: 1 where a wave is short, `factor` where it is long, and between them a mean by its
+ * length. */
+typedef struct llama3_rope {
+    float base, factor, low, high, context;
+} llama3_rope;
+
+static float llama3_factor(const llama3_rope *r, uint64_t j, uint64_t dim) {
+    const float two_pi = 6.28318530717958647692f;
+    float e = (float)(2 * j) / (float)dim, freq = 1.0f / powf(r->base, e), wave = 1.0f / freq * two_pi;
+    if (wave < r->context / r->high) return 1;
+    if (wave > r->context / r->low) return r->factor;
+    float s = (1.0f / wave * r->context - r->low) / (r->high - r->low);
+    return 1.0f / ((1.0f - s) / r->factor + s);
+}
+
+static bool config_is(const hf_build *b, const char *arch) { return strcmp(b->config->arch, arch) == 0; }
+
+/* step35 rotates a part of each head in layers of full attention; the rest has the factor 1. */
+static bool rope_turned(const hf_build *b, uint64_t n, uint64_t *turned, gq_error *e) {
+    double part = 1;
+    *turned = n;
+    if (!config_is(b, "step35")) return true;
+    const json_t *parts = hf_config_get(b->config, "partial_rotary_factors"),
+                 *kinds = hf_config_get(b->config, "layer_types");
+    for (size_t i = 0; i < json_array_size(kinds); i++) {
+        const char *kind = json_string_value(json_array_get(kinds, i));
+        if (!kind || strcmp(kind, "full_attention") != 0) continue;
+        if (!hf_value_float(b->config, json_array_get(parts, i), "partial_rotary_factors", &part, e))
+            return false;
+        break;
+    }
+    if (part > 0 && part <= 1) *turned = (uint64_t)((double)n * part);
+    return true;
+}
+
+bool hf_finish_rope(hf_build *b, gq_error *e) {
+    const json_t *rope = hf_config_rope_full(b->config), *theta = json_object_get(rope, "rope_theta");
+    llama3_rope r = {.base = 10000};
+    double base = 10000;
+    uint64_t dim = b->sizes.head_width, turned;
+    if (config_is(b, "granite") || config_is(b, "granitemoe"))
+        dim = b->sizes.heads ? b->sizes.width / b->sizes.heads : 0;
+    if (!rope_text_is(rope, "llama3")) return true;
+    if (json_is_array(theta)) theta = json_array_get(theta, 0);
+    bool late = config_is(b, "exaone4") || config_is(b, "exaone-moe");
+    if ((theta && !hf_value_float(b->config, theta, "rope_theta", &base, e)) ||
+        !rope_number(b, rope, "factor", late ? 16 : 8, &r.factor, e) ||
+        !rope_number(b, rope, "low_freq_factor", 1, &r.low, e) ||
+        !rope_number(b, rope, "high_freq_factor", 4, &r.high, e) ||
+        !rope_number(b, rope, "original_max_position_embeddings", 8192, &r.context, e) ||
+        !rope_turned(b, dim, &turned, e))
+        return false;
+    r.base = (float)base;
+    float *x = numbers_new(dim / 2, e);
+    for (uint64_t j = 0; x && j < dim / 2; j++) x[j] = j < turned / 2 ? llama3_factor(&r, j, turned) : 1;
+    return hf_build_numbers(b, "rope_freqs.weight", x, dim / 2, e);
+}
+
+static bool finish_list(hf_build *b, const char *key, const char *name, uint64_t n, gq_error *e) {
+    const json_t *list = json_object_get(b->config->rope, key);
+    if (!list || json_is_null(list)) return true;
+    if (json_array_size(list) != n)
+        return hf_config_fail(b->config, e, "%s has %zu entries, expected %llu", key, json_array_size(list),
+                              (unsigned long long)n);
+    float *x = numbers_new(n, e);
+    bool ok = x != NULL;
+    for (size_t i = 0; ok && i < n; i++) {
+        double value;
+        ok = hf_value_float(b->config, json_array_get(list, i), key, &value, e);
+        if (ok) x[i] = (float)value;
+    }
+    if (ok) return hf_build_numbers(b, name, x, n, e);
+    free(x);
+    return false;
+}
+
+bool hf_finish_factors(hf_build *b, gq_error *e) {
+    uint64_t dims = b->sizes.heads ? b->sizes.width / b->sizes.heads : 0;
+    uint32_t part;
+    double turned;
+    if (config_is(b, "minicpm3")) {
+        if (!hf_config_u32(b->config, "qk_rope_head_dim", &part, e)) return false;
+        dims = part;
+    } else if (!config_is(b, "minicpm")) {
+        if (!hf_config_float_or(b->config, "partial_rotary_factor", 1, &turned, e)) return false;
+        if (turned >= 0 && turned <= 1 && b->sizes.heads)
+            dims = (uint64_t)(turned * b->sizes.width) / b->sizes.heads;
+    }
+    return finish_list(b, "long_factor", "rope_factors_long.weight", dims / 2, e) &&
+           finish_list(b, "short_factor", "rope_factors_short.weight", dims / 2, e);
+}
+
+bool hf_finish_proportional(hf_build *b, gq_error *e) {
+    uint32_t width;
+    double part = 1;
+    const json_t *full = hf_config_rope_full(b->config);
+    if (!hf_config_u32(b->config, "global_head_dim|head_dim", &width, e)) return false;
+    if (!rope_text_is(full, "proportional"))
+        return hf_config_fail(b->config, e,
+                              "rope_parameters.full_attention.rope_type: expected \"proportional\"");
+    if (!hf_value_float(b->config, json_object_get(full, "partial_rotary_factor"), "partial_rotary_factor",
+                        &part, e))
+        return false;
+    float *x = numbers_new(width / 2, e);
+    for (uint32_t j = 0; x && j < width / 2; j++) x[j] = j < (uint32_t)(width * part / 2) ? 1.0f : 1e30f;
+    return hf_build_numbers(b, "rope_freqs.weight", x, width / 2, e);
+}
+
+/* One vector of a norm's weights and a projection to one number. */
+static bool finish_product(hf_build *b, const char *from, const char *to, gq_error *e) {
+    char norm[128], weight[128];
+    snprintf(norm, sizeof norm, "%s_norm.weight", from),
+        snprintf(weight, sizeof weight, "%s_proj.weight", from);
+    const hf_source *x = hf_build_source(b, norm), *y = hf_build_source(b, weight);
+    if (!x && !y) return true;
+    uint64_t n = b->sizes.width;
+    if (!x || !y || x->stored->n != n || y->stored->n != n || x->coding != HF_PLAIN || y->coding != HF_PLAIN)
+        return hf_config_fail(b->config, e, "%s and %s: expected two vectors of %llu", norm, weight,
+                              (unsigned long long)n);
+    float *product = numbers_new(n, e), *other = numbers_new(n, e);
+    bool ok = product && other && hf_list_floats(b->list, x->stored, 0, n, product, e) &&
+              hf_list_floats(b->list, y->stored, 0, n, other, e);
+    for (uint64_t i = 0; ok && i < n; i++) product[i] *= other[i];
+    free(other);
+    if (ok) return hf_build_numbers(b, to, product, n, e);
+    free(product);
+    return false;
+}
+
+bool hf_finish_residuals(hf_build *b, gq_error *e) {
+    for (uint64_t i = 0; i < b->config->layers; i++) {
+        static const char *const pairs[2][2] = {{"self_attention_res", "attn_res_score"},
+                                                {"mlp_res", "ffn_res_score"}};
+        for (int k = 0; k < 2; k++) {
+            char from[64], to[64];
+            snprintf(from, sizeof from, "layers.%llu.%s", (unsigned long long)i, pairs[k][0]);
+            snprintf(to, sizeof to, "blk.%llu.%s.weight", (unsigned long long)i, pairs[k][1]);
+            if (!finish_product(b, from, to, e)) return false;
+        }
+    }
+    return finish_product(b, "output_attn_res", "output_res_score.weight", e);
+}

@@ -1,0 +1,260 @@
+/* A folder's arrays as tensors: names, codings, and what does not fit. All architectures' names are compared
+ * with golden data by tests/hf_golden; here is what these folders do not have. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hf/build.h"
+#include "hf/predicting.h"
+#include "tests/folder.h"
+
+/* A safetensors file that grows: the header's entries, and elements. */
+typedef struct weights {
+    char header[8192];
+    uint8_t data[65536];
+    size_t n;
+} weights;
+
+static weights file;
+
+/* Adds an array; `bytes` NULL: elements count up from 0 in their first byte. */
+static void add(const char *name, const char *dtype, const char *shape, const void *bytes, size_t n) {
+    size_t at = strlen(file.header);
+    snprintf(file.header + at, sizeof file.header - at,
+             "%c\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}", at ? ',' : '{', name,
+             dtype, shape, file.n, file.n + n);
+    for (size_t i = 0; i < n; i++)
+        file.data[file.n + i] = bytes ? ((const uint8_t *)bytes)[i] : (uint8_t)(i % 64);
+    file.n += n;
+}
+
+static void write_folder(const char *config) {
+    uint64_t length = strlen(file.header) + 1;
+    FILE *f = fopen(path("model.safetensors"), "wb");
+    fwrite(&length, 1, 8, f); /* little-endian */
+    fprintf(f, "%s}", file.header);
+    fwrite(file.data, 1, file.n, f);
+    fclose(f);
+    write_whole(path("config.json"), config, strlen(config));
+}
+
+static int file_begin(void **state) {
+    (void)state;
+    file.header[0] = 0, file.n = 0;
+    add("model.embed_tokens.weight", "F32", "[2,4]", NULL, 32);
+    return 0;
+}
+
+typedef struct built {
+    hf_folder folder;
+    hf_config config;
+    hf_list list;
+    hf_build build;
+} built;
+
+static bool build(built *b, gq_error *e) {
+    *b = (built){.folder = {.path = NULL}};
+    return hf_folder_open(&b->folder, folder, e) && hf_config_read(&b->config, &b->folder, e) &&
+           hf_list_read(&b->list, &b->folder, e) && hf_predicting_find(&b->config, &b->list, e) &&
+           hf_build_tensors(&b->build, &b->config, &b->list, UINT64_MAX, e);
+}
+
+static void built_free(built *b) {
+    hf_build_free(&b->build), hf_list_free(&b->list), hf_config_free(&b->config), hf_folder_close(&b->folder);
+}
+
+#define QWEN \
+    "{\"architectures\":[\"Qwen2ForCausalLM\"],\"num_hidden_layers\":0,\"hidden_size\":4,\"num_attention_" \
+    "heads\":2"
+#define LLAMA \
+    "{\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":1,\"hidden_size\":4,\"num_attention_" \
+    "heads\":2"
+
+static void assert_refused(const char *config, const char *with) {
+    built b;
+    gq_error e = {.text = ""};
+    write_folder(config);
+    bool ok = build(&b, &e);
+    built_free(&b);
+    assert_false(ok);
+    if (!strstr(e.text, with)) fail_msg("'%s' does not say '%s'", e.text, with);
+}
+
+/* Reads a whole tensor as floats; it must have so many. */
+static void assert_floats(const char *config, const char *name, const float *want, size_t n) {
+    built b;
+    gq_error e = {.text = ""};
+    float x[256];
+    write_folder(config);
+    if (!build(&b, &e)) fail_msg("%s", e.text);
+    for (size_t i = 0; i < b.build.n; i++) {
+        hf_tensor *t = &b.build.tensors[i];
+        if (strcmp(t->tensor.name, name) != 0) continue;
+        assert_int_equal(t->tensor.size, n * 4);
+        assert_true(hf_tensor_read(t, 0, n, x, &e));
+        for (size_t k = 0; k < n; k++)
+            if (x[k] != want[k]) fail_msg("element %zu is %g, expected %g", k, (double)x[k], (double)want[k]);
+        built_free(&b);
+        return;
+    }
+    fail_msg("no tensor %s", name);
+}
+
+static void names_without_a_rule(void **state) {
+    (void)state;
+    add("model.vision_tower.x.weight", "F32", "[1]", NULL, 4); /* a tower is left out */
+    add("model.layers.0.self_attn.strange.weight", "F32", "[1]", NULL, 4);
+    assert_refused(QWEN "}", "strange.weight");
+}
+
+static void layers_and_the_config(void **state) {
+    (void)state;
+    add("model.layers.0.input_layernorm.weight", "F32", "[4]", NULL, 16);
+    assert_refused(QWEN "}", "layer 0, but the config has 0");
+    assert_refused("{\"architectures\":[\"Qwen2ForCausalLM\"],\"num_hidden_layers\":2}",
+                   "belongs to layer 1 of 2");
+    assert_refused("{\"architectures\":[\"Qwen2ForCausalLM\"],\"num_hidden_layers\":4000000000}",
+                   "expected at most");
+}
+
+static void no_embedding(void **state) {
+    (void)state;
+    file.header[0] = 0, file.n = 0;
+    add("lm_head.weight", "F32", "[2,4]", NULL, 32);
+    assert_refused(QWEN "}", "embedding of tokens");
+}
+
+static void two_arrays_of_one_name(void **state) {
+    (void)state;
+    add("language_model.model.embed_tokens.weight", "F32", "[2,4]", NULL, 32);
+    assert_refused(QWEN "}", "become token_embd.weight already");
+}
+
+static void heads_that_do_not_divide(void **state) {
+    (void)state;
+    add("model.layers.0.self_attn.q_proj.weight", "F32", "[6,4]", NULL, 96);
+    assert_refused(LLAMA "}", "number of heads");
+}
+
+static void rows_of_heads_in_pairs(void **state) {
+    (void)state;
+    float rows[8], want[8] = {0, 2, 1, 3, 4, 6, 5, 7};
+    for (int i = 0; i < 8; i++) rows[i] = (float)i;
+    add("model.layers.0.self_attn.q_proj.bias", "F32", "[8]", rows, sizeof rows);
+    assert_floats(LLAMA "}", "blk.0.attn_q.bias", want, 8);
+}
+
+static void an_expert_is_missing(void **state) {
+    (void)state;
+    add("model.layers.0.block_sparse_moe.experts.1.w1.weight", "F32", "[2,4]", NULL, 32);
+    assert_refused(LLAMA ",\"num_local_experts\":2}", "number 0 is missing");
+    assert_refused(LLAMA ",\"num_local_experts\":1}", "number 1, but the config has 1");
+    assert_refused(LLAMA ",\"num_local_experts\":4000000000}", "expected at most");
+    add("model.layers.0.block_sparse_moe.experts.0.w1.weight", "F32", "[4,4]", NULL, 64);
+    assert_refused(LLAMA ",\"num_local_experts\":2}", "its shape is not that of");
+}
+
+#define FP8 ",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[2,3]}}"
+
+static void eight_bits_and_scales_of_blocks(void **state) {
+    (void)state;
+    static const uint8_t bytes[12] = {0x38, 0x38, 0x38, 0x38, 0x38, 0x40, 0x38, 0x38, 0x38, 0x38, 0x38, 0xb8};
+    static const float scales[4] = {1, 2, 3, 4};
+    static const float want[12] = {1, 1, 1, 2, 1, 2, 1, 2, 3, 3, 3, -4};
+    add("lm_head.weight", "F8_E4M3", "[3,4]", bytes, sizeof bytes);
+    add("lm_head.weight_scale_inv", "F32", "[2,2]", scales, sizeof scales);
+    assert_floats(QWEN FP8, "output.weight", want, 12);
+    assert_refused(QWEN ",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[1,1]}}",
+                   "does not fit");
+    assert_refused(QWEN ",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[0,1]}}",
+                   "two sizes");
+}
+
+static void scales_without_weights(void **state) {
+    (void)state;
+    add("lm_head.weight_scale_inv", "F32", "[2,2]", NULL, 16);
+    assert_refused(QWEN FP8, "no weight");
+}
+
+static void methods_that_are_not_read(void **state) {
+    (void)state;
+    assert_refused(QWEN ",\"quantization_config\":{\"quant_method\":\"awq\"}}", "awq");
+    assert_refused(
+        QWEN ",\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"nvfp4-pack\"}}",
+        "nvfp4");
+    add("lm_head.qweight", "I32", "[1,8]", NULL, 32);
+    assert_refused(QWEN ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":3}}", "3 bits");
+    assert_refused(QWEN ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}", "needs scales");
+}
+
+#define GPTQ ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}"
+
+/* Inputs lie along a word; scales and zeros belong to groups of inputs. */
+static void four_bits_of_gptq(void **state) {
+    (void)state;
+    uint32_t words[8], zeros[2] = {0x77777777, 0x00000000};
+    int32_t groups[8] = {0, 0, 0, 0, 1, 1, 1, 1};
+    float scales[16], want[64];
+    for (uint32_t o = 0; o < 8; o++) words[o] = 0x76543210 + o * 0x11111111;
+    for (int i = 0; i < 16; i++) scales[i] = i < 8 ? 0.5f : 2;
+    for (int o = 0; o < 8; o++)
+        for (int i = 0; i < 8; i++)
+            want[o * 8 + i] = i < 4 ? 0.5f * (float)(i + o - 8) : 2 * (float)(i + o - 1);
+    add("lm_head.qweight", "I32", "[1,8]", words, sizeof words);
+    add("lm_head.qzeros", "I32", "[2,1]", zeros, sizeof zeros);
+    add("lm_head.scales", "F32", "[2,8]", scales, sizeof scales);
+    add("lm_head.g_idx", "I32", "[8]", groups, sizeof groups);
+    assert_floats(QWEN GPTQ, "output.weight", want, 64);
+}
+
+static void a_group_that_is_not_there(void **state) {
+    (void)state;
+    built b;
+    gq_error e;
+    float x[64];
+    int32_t groups[8] = {0, 0, 0, 0, 0, 0, 0, 2};
+    add("lm_head.qweight", "I32", "[1,8]", NULL, 32);
+    add("lm_head.qzeros", "I32", "[2,1]", NULL, 8);
+    add("lm_head.scales", "F32", "[2,8]", NULL, 64);
+    add("lm_head.g_idx", "I32", "[8]", groups, sizeof groups);
+    write_folder(QWEN GPTQ);
+    assert_true(build(&b, &e));
+    for (size_t i = 0; i < b.build.n; i++)
+        if (strcmp(b.build.tensors[i].tensor.name, "output.weight") == 0) {
+            assert_false(hf_tensor_read(&b.build.tensors[i], 0, 64, x, &e));
+            assert_non_null(strstr(e.text, "input 7 is in group 2 of 2"));
+        }
+    built_free(&b);
+}
+
+static void architectures(void **state) {
+    (void)state;
+    assert_refused("{\"num_hidden_layers\":1}", "architectures");
+    assert_refused("{\"architectures\":[\"Qwen2ForCausalLN\"],\"num_hidden_layers\":1}", "Qwen2ForCausalLM");
+    assert_refused(
+        "{\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":1,\"draft_vocab_size\":9}", "draft");
+    assert_refused("[]", "expected an object");
+    assert_refused("{\"architectures\":[\"Qwen2ForCausalLM\"],}", "line 1");
+    assert_refused("{\"architectures\":[\"Qwen2ForCausalLM\"]}", "num_hidden_layers");
+    assert_refused("{\"architectures\":[\"Qwen2ForCausalLM\"],\"num_hidden_layers\":NaN}", "a string");
+}
+
+int main(void) {
+#define T(test) cmocka_unit_test_setup(test, file_begin)
+    const struct CMUnitTest tests[] = {
+        T(names_without_a_rule),
+        T(layers_and_the_config),
+        T(no_embedding),
+        T(two_arrays_of_one_name),
+        T(heads_that_do_not_divide),
+        T(rows_of_heads_in_pairs),
+        T(an_expert_is_missing),
+        T(eight_bits_and_scales_of_blocks),
+        T(scales_without_weights),
+        T(methods_that_are_not_read),
+        T(four_bits_of_gptq),
+        T(a_group_that_is_not_there),
+        T(architectures),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}
