@@ -113,7 +113,8 @@ bool own_lfm2_width(const arch_item *i, const hf_config *c, hf_pairs *p, gq_erro
 bool own_time_step_rank(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     uint32_t width;
     if (!hf_config_u32(c, NAMES_WIDTH, &width, e)) return false;
-    const arch_item rank[] = {U32_OR_NOT_ZERO(i->key, i->names, width / 16 + (width % 16 != 0)), END};
+    uint32_t rank_missing = width / 16 + (width % 16 != 0);
+    const arch_item rank[] = {U32_OR_NOT_ZERO(i->key, i->names, rank_missing), END};
     return arch_items_set(rank, c, p, e);
 }
 
@@ -133,7 +134,7 @@ static bool mamba_read_inner(const hf_config *c, uint32_t expand, uint32_t *inne
 
 bool own_mamba(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     const char *type = hf_config_text(c, "model_type");
-    uint32_t inner;
+    uint32_t inner = 0;
     (void)i;
     return mamba_read_inner(c, 2, &inner, e) && hf_pairs_u32(p, ".ssm.inner_size", inner, e) &&
            hf_pairs_bool(p, ".ssm.dt_b_c_rms", type && strcmp(type, "falcon_mamba") == 0, e);
@@ -141,7 +142,7 @@ bool own_mamba(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e)
 
 bool own_mamba2(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     arch_item two = {.need = OR_NOT_ZERO, .value = 2}, head_given = {.need = OR_NOT_ZERO, .value = 64};
-    uint32_t expand, inner, head;
+    uint32_t expand = 0, inner = 0, head = 0;
     bool missing;
     (void)i;
     return arch_u32(&two, c, "expand", &expand, &missing, e) && mamba_read_inner(c, expand, &inner, e) &&

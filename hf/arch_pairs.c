@@ -175,8 +175,10 @@ bool pair_predict(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
 
 bool pair_first(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     const json_t *list = arch_value(c, i->names);
-    uint32_t first, other;
+    uint32_t first = 0, other;
     if (!json_is_array(list)) return pair_u32(i, c, p, e);
+    if (json_array_size(list) == 0)
+        return hf_config_fail(c, e, "%s is empty, expected one value per layer", i->names);
     for (size_t l = 0; l < json_array_size(list); l++) {
         if (!hf_value_u32(c, json_array_get(list, l), i->names, &other, e)) return false;
         if (l == 0) first = other;
@@ -184,9 +186,7 @@ bool pair_first(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e
             return hf_config_fail(c, e, "%s has %u and %u, expected the same for all layers", i->names, first,
                                   other);
     }
-    return json_array_size(list)
-               ? hf_pairs_u32(p, i->key, first, e)
-               : hf_config_fail(c, e, "%s is empty, expected one value per layer", i->names);
+    return hf_pairs_u32(p, i->key, first, e);
 }
 
 bool pair_count(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {

@@ -177,11 +177,12 @@ bool hf_model_id_parse(hf_model_id *m, const char *id, uint64_t weights) {
     *m = (hf_model_id){.name = ""};
     if (!*id || strlen(id) >= HF_ID_MOST) return false;
     if (strchr(id, ' ')) { /* a sentence */
-        strcpy(m->name, id);
+        memcpy(m->name, id, strlen(id));
         return true;
     }
     if (slash && *id != '.') memcpy(m->organization, id, (size_t)(slash - id));
-    strcpy(m->name, slash ? slash + 1 : id);
+    const char *name = slash ? slash + 1 : id;
+    memcpy(m->name, name, strlen(name)); /* all of *m is zero before */
     for (const char *s = m->name; *s && n < PARTS;) {
         size_t length = strcspn(s, "-");
         if (length) {
