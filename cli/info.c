@@ -138,9 +138,11 @@ static void info_print_types(const gq_model *m) {
 static void print_summary(const char *path, const gq_model *m) {
     const gq_model_facts *f = gq_model_summary(m);
     char size[UNIT_ROOM], count[UNIT_ROOM], *name = report_path(stdout, path, 2 * UNIT_ROOM);
-    char *line =
-        text_format("%s: GGUF version %u, %u file%s of %s, alignment %u", name, f->version, f->shards,
-                    gq_s(f->shards), size_text(size, (double)f->file_bytes), f->alignment);
+    size_text(size, (double)f->file_bytes);
+    char *line = f->version ? text_format("%s: GGUF version %u, %u file%s of %s, alignment %u", name,
+                                          f->version, f->shards, gq_s(f->shards), size, f->alignment)
+                            : text_format("%s: a folder from Hugging Face, %u file%s of %s", name, f->shards,
+                                          gq_s(f->shards), size);
     print_wrapped(stdout, line);
     free(line);
     printf("%s weights in %" PRIu64 " tensor%s of %s, %.4g bits per weight\n",

@@ -170,7 +170,7 @@ static bool gather(model_source *m, hf_container *c, gq_error *e) {
     }
     qsort(m->tensors, m->n_tensors, sizeof *m->tensors, compare_places);
     m->path = c->folder.path, m->kv = c->pairs.kv, m->n_kv = c->pairs.n;
-    m->version = 3, m->alignment = GGUF_DEFAULT_ALIGNMENT;
+    m->alignment = GGUF_DEFAULT_ALIGNMENT; /* version 0: no GGUF file */
     return model_index_names(m, e);
 }
 

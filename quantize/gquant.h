@@ -424,7 +424,8 @@ typedef struct gq_stored { /* a tensor in a file */
 } gq_stored;
 
 typedef struct gq_model gq_model;
-/* Opens a model; the path of any shard opens all of it. The structure is checked, and no weight is read. */
+/* Opens a model: a GGUF file, of which any shard opens all, or a folder from Hugging Face. The structure is
+ * checked, and no weight is read. Of a folder, `version` is 0, and its files count as shards. */
 GQ_API gq_model *gq_model_open(const char *path, gq_error *e);
 GQ_API void gq_model_close(gq_model *m);
 typedef struct gq_model_facts {
