@@ -62,16 +62,24 @@ static bool name_ends(const char *name, const char *end) {
 /* Replaces every `from` in a name, or the one at its end or beginning. False: the name becomes too long. */
 static bool name_replace(char *name, size_t size, const hf_rename *r) {
     size_t m = strlen(r->from), k = strlen(r->to);
-    for (char *at = name; (at = strstr(at, r->from)); at += k) {
-        if ((r->where == HF_AT_END && at[m] != 0) || (r->where == HF_AT_BEGIN && at != name)) {
-            at += m - k;
+    for (char *at = strstr(name, r->from); at; at = strstr(at, r->from)) {
+        bool fits = r->where == HF_ANYWHERE || (r->where == HF_AT_END ? at[m] == 0 : at == name);
+        if (!fits) {
+            at += m;
             continue;
         }
-        if (strlen(name) + k - m >= size) return false;
+        if (strlen(name) + k >= size + m) return false;
         memmove(at + k, at + m, strlen(at + m) + 1);
         memcpy(at, r->to, k);
+        at += k;
         if (r->where != HF_ANYWHERE) break;
     }
+    return true;
+}
+
+static bool names_replace(char *name, size_t size, const hf_rename *list) {
+    for (const hf_rename *r = list; r && r->from; r++)
+        if (!name_replace(name, size, r)) return false;
     return true;
 }
 
@@ -95,9 +103,10 @@ static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
     char name[512];
     if (snprintf(name, sizeof name, "%s", s->name) >= (int)sizeof name)
         return hf_list_fail(b->list, s->stored, e, "its name is too long");
-    for (const hf_rename *r = hf_common_renames; r->from; r++) name_replace(name, sizeof name, r);
+    bool fits = names_replace(name, sizeof name, hf_common_renames);
     if (list_leaves_out(hf_common_left_out, s->name) || list_leaves_out(b->arch->left_out, name)) return true;
-    for (const hf_rename *r = b->arch->renames; r && r->from; r++) name_replace(name, sizeof name, r);
+    if (!fits || !names_replace(name, sizeof name, b->arch->renames))
+        return hf_list_fail(b->list, s->stored, e, "its name is too long");
     build_complete_name(b, name, sizeof name);
     if (!hf_predicting_rename(b->config, name, sizeof name)) return true;
     if (name_ends(name, ".attention.masked_bias") || name_ends(name, ".attention.bias") ||

@@ -6,7 +6,8 @@
  * picked apart in memory.
  * - columns: the innermost dimension goes down a column, so a row of the tensor is a column of the source.
  * Rows of the tensor that lie near one another there are read together, as a rectangle of the source.
- * - steps: the innermost dimension takes every s-th element: what lies between is read, too.
+ * - steps: the innermost dimension takes every s-th element: what lies between is read, too, if it is not
+ * much.
  *
  * Arithmetic is done on floats where they have arrived.
  */
@@ -23,6 +24,7 @@
 
 enum {
     SHORT_RUN = 1024,       /* units; shorter ones are not worth a call of the system */
+    FAR_STEP = 64,          /* units; what lies between them is not worth reading */
     PICKED_UNITS = 1 << 17, /* of the source that are read to be picked apart */
     RECTANGLE_UNITS = 1 << 16,
 };
@@ -79,7 +81,7 @@ static void piece_apply_ops(const hf_piece *p, float *x, uint64_t n) {
 /* Returns where unit number `at` of a view's dimensions before `dims` lies in the source. */
 static uint64_t view_offset(const hf_view *v, uint32_t dims, uint64_t at) {
     uint64_t offset = v->base;
-    for (uint32_t i = dims; i-- > 0; at /= v->count[i]) offset += at % v->count[i] * v->stride[i];
+    for (uint32_t i = dims; i > 0; at /= v->count[--i]) offset += at % v->count[i - 1] * v->stride[i - 1];
     return offset;
 }
 
@@ -109,7 +111,8 @@ static uint32_t view_picked_from(const hf_view *v) {
     uint64_t span = 0, units = 1;
     if (v->count[v->n_dims - 1] >= SHORT_RUN) return v->n_dims;
     uint32_t found = v->n_dims;
-    for (uint32_t d = v->n_dims; d-- > 0;) {
+    for (uint32_t i = v->n_dims; i > 0; i--) {
+        uint32_t d = i - 1;
         units *= v->count[d];
         span += (v->count[d] - 1) * v->stride[d];
         if (units > PICKED_UNITS || span >= PICKED_UNITS) break;
@@ -152,7 +155,7 @@ static bool view_read_picked(const hf_source *s, const hf_view *v, uint32_t dim,
 
 static bool view_read_runs(const hf_source *s, const hf_view *v, uint64_t first, uint64_t n,
                            const gguf_type *as, uint8_t *to, gq_error *e) {
-    uint64_t run = v->count[v->n_dims - 1];
+    uint64_t run = v->stride[v->n_dims - 1] == 1 ? v->count[v->n_dims - 1] : 1;
     for (uint64_t some; n > 0; first += some, n -= some, to += some * as->block_bytes) {
         some = smaller(n, run - first % run);
         if (!source_read_run(s, view_offset(v, v->n_dims, first), some, as, to, e)) return false;
@@ -241,9 +244,9 @@ static bool view_read(const hf_source *s, const hf_view *v, uint64_t first, uint
     uint64_t step = v->stride[v->n_dims - 1];
     uint32_t picked = view_picked_from(v);
     if (picked < v->n_dims) return view_read_picked(s, v, picked, first, n, as, to, e);
-    if (step == 1) return view_read_runs(s, v, first, n, as, to, e);
-    return step == s->columns ? view_read_columns(s, v, first, n, as, to, e)
-                              : view_read_steps(s, v, first, n, as, to, e);
+    if (step == s->columns) return view_read_columns(s, v, first, n, as, to, e);
+    return step == 1 || step > FAR_STEP ? view_read_runs(s, v, first, n, as, to, e)
+                                        : view_read_steps(s, v, first, n, as, to, e);
 }
 
 /* ---- a tensor ---- */

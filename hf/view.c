@@ -5,9 +5,9 @@
 hf_view hf_view_of(const hf_source *s) {
     hf_view v = {.n_dims = s->n_dims};
     uint64_t stride = 1;
-    for (uint32_t i = s->n_dims; i-- > 0;) {
-        v.count[i] = s->shape[i], v.stride[i] = stride;
-        stride *= s->shape[i];
+    for (uint32_t i = s->n_dims; i > 0; i--) {
+        v.count[i - 1] = s->shape[i - 1], v.stride[i - 1] = stride;
+        stride *= s->shape[i - 1];
     }
     if (s->coding == HF_GPTQ) hf_view_swap(&v, 0, 1);
     return v;

@@ -1,0 +1,106 @@
+/* A folder from Hugging Face. Head: the length of config.json; then that file, then model.safetensors. What
+ * opens can be read, or fails with a message; a tensor read at once has the bytes that it has when it is read
+ * in two parts. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hf/build.h"
+#include "hf/predicting.h"
+#include "tests/fuzz/fuzz.h"
+
+enum { READ_MOST = 1 << 20 }; /* bytes of a tensor; views repeat nothing, so that no small file has more */
+
+static void write_file(const char *name, const uint8_t *bytes, size_t n) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", fuzz_folder(), name);
+    fuzz_write(path, bytes, n);
+}
+
+static void try_tensor(const hf_tensor *t) {
+    const model_tensor *m = &t->tensor;
+    uint64_t n = shape_elements(m->ne), block = m->type->block_elements, half = n / block / 2 * block;
+    gq_error e = {0};
+    if (m->size > READ_MOST) return;
+    uint8_t *whole = malloc(m->size), *parts = malloc(m->size);
+    bool ok = hf_tensor_read(t, 0, n, whole, &e);
+    if (!ok) fuzz_check_error(&e);
+    ok = ok && (half == 0 || hf_tensor_read(t, 0, half, parts, &e)) &&
+         hf_tensor_read(t, half, n - half, parts + gguf_type_bytes(m->type, half), &e);
+    PROMISE(!ok || memcmp(whole, parts, m->size) == 0, "%s", m->name);
+    free(whole), free(parts);
+}
+
+static void try_folder(void) {
+    hf_folder f = {.path = NULL};
+    hf_config c = {.file = NULL};
+    hf_list l = {.folder = NULL};
+    hf_build b = {.config = NULL};
+    gq_error e = {0};
+    bool ok = hf_folder_open(&f, fuzz_folder(), &e) && hf_config_read(&c, &f, &e) &&
+              hf_list_read(&l, &f, &e) && hf_predicting_find(&c, &l, &e) &&
+              hf_build_tensors(&b, &c, &l, UINT64_MAX, &e);
+    if (!ok) fuzz_check_error(&e);
+    for (size_t i = 0; ok && i < b.n; i++) try_tensor(&b.tensors[i]);
+    hf_build_free(&b), hf_list_free(&l), hf_config_free(&c), hf_folder_close(&f);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
+    fuzz_input in = {bytes, n};
+    size_t config = fuzz_u16(&in);
+    if (config > in.n) config = in.n;
+    write_file("config.json", in.bytes, config);
+    write_file("model.safetensors", in.bytes + config, in.n - config);
+    try_folder();
+    return 0;
+}
+
+static void seed(const char *folder, const char *name, const char *config, const char *header, size_t n) {
+    size_t a = strlen(config), b = strlen(header);
+    uint8_t *bytes = calloc(1, 2 + a + 8 + b + n);
+    bytes[0] = (uint8_t)a, bytes[1] = (uint8_t)(a >> 8);
+    memcpy(bytes + 2, config, a);
+    bytes[2 + a] = (uint8_t)b, bytes[3 + a] = (uint8_t)(b >> 8);
+    memcpy(bytes + 2 + a + 8, header, b);
+    fuzz_seed(folder, name, bytes, 2 + a + 8 + b + n);
+    free(bytes);
+}
+
+#define CONFIG(name) \
+    "{\"architectures\":[\"" name "\"],\"num_hidden_layers\":1,\"hidden_size\":4,\"num_attention_heads\":2," \
+    "\"num_experts\":1,\"qk_nope_head_dim\":2," \
+    "\"v_head_dim\":2,\"linear_num_key_heads\":1,\"linear_num_value_heads\":2,\"linear_key_head_dim\":1," \
+    "\"linear_value_head_dim\":1"
+#define ARRAY(name, dtype, shape, from, to) \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" from "," to "]}"
+#define EMBEDDING "{" ARRAY("model.embed_tokens.weight", "BF16", "[2,4]", "0", "16")
+
+void fuzz_seeds(const char *folder) {
+    seed(folder, "llama", CONFIG("LlamaForCausalLM") "}",
+         EMBEDDING "," ARRAY("model.layers.0.self_attn.q_proj.weight", "F16", "[4,4]", "16", "48") "}", 48);
+    seed(folder, "deepseek", CONFIG("DeepseekV3ForCausalLM") "}",
+         EMBEDDING "," ARRAY("model.layers.0.self_attn.kv_b_proj.weight", "BF16", "[8,4]", "16", "80") "}",
+         80);
+    seed(folder, "qwen35", CONFIG("Qwen3_5ForCausalLM") "}",
+         EMBEDDING "," ARRAY("model.layers.0.linear_attn.in_proj_z.weight", "F32", "[2,4]", "16", "48") "}",
+         48);
+    seed(folder, "fp8", CONFIG("Qwen3MoeForCausalLM") ",\"quantization_config\":{\"quant_method\":\"fp8\"}}",
+         EMBEDDING
+         "," ARRAY("model.layers.0.mlp.experts.0.up_proj.weight", "F8_E4M3", "[4,4]", "16", "32") "," ARRAY(
+             "model.layers.0.mlp.experts.0.up_proj.weight_scale_inv", "F32", "[4]", "32", "48") "}",
+         48);
+    seed(folder, "gptq",
+         CONFIG("Qwen2ForCausalLM") ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}",
+         EMBEDDING "," ARRAY("model.layers.0.mlp.up_proj.qweight", "I32", "[1,8]", "16", "48") "," ARRAY(
+             "model.layers.0.mlp.up_proj.qzeros", "I32", "[1,1]", "48",
+             "52") "," ARRAY("model.layers.0.mlp.up_proj.scales", "F16", "[1,8]", "52",
+                             "68") "," ARRAY("model.layers.0.mlp.up_proj.g_idx", "I32", "[8]", "68",
+                                             "100") "}",
+         100);
+    seed(folder, "mxfp4",
+         CONFIG("GptOssForCausalLM") ",\"quantization_config\":{\"quant_method\":\"mxfp4\"}}",
+         EMBEDDING "," ARRAY("model.layers.0.mlp.experts.gate_up_proj_blocks", "U8", "[1,2,1,16]", "16",
+                             "48") "," ARRAY("model.layers.0.mlp.experts.gate_up_proj_scales", "U8",
+                                             "[1,2,1]", "48", "50") "}",
+         50);
+}
