@@ -16,20 +16,21 @@ static void test_merges_of_bytes(void **state) {
              "{'id':5,'content':'p\xe2\x96\x81q','special':false},"
              "{'id':6,'content':'\xc4\xa0r','special':false,'normalized':false},"
              "{'id':7,'content':'s t','special':false,'normalized':false},"
+             "{'id':8,'content':'\xc4\xa0v','special':false},"
              "{'id':1,'content':'B','special':false}]}");
     assert_made();
     assert_int_equal(made_tokens, 10);
     assert_text("model", "gpt2");
     assert_text("pre", "gpt-2");
-    assert_list("tokens", "a|B|ab|<x>|<|y|>|p q| r|s t|[PAD8]|[PAD9]");
-    assert_list("token_type", "1|4|1|3|3|4|4|4|5|5");
+    assert_list("tokens", "a|B|ab|<x>|<|y|>|p q| r|s t|\xc4\xa0v|[PAD9]");
+    assert_list("token_type", "1|4|1|3|3|4|4|4|4|5");
     assert_list("merges", "a b|a\xc4\xa0"
                           "c b");
     assert_none("scores");
     assert_none("add_space_prefix");
     put_json("config.json", CONFIG("Qwen3MoeForCausalLM") "}");
     assert_made();
-    assert_int_equal(made_tokens, 9); /* the number of texts */
+    assert_int_equal(made_tokens, 10); /* the number of texts */
 }
 
 static void test_bytes_that_are_no_text_become_marks(void **state) {
@@ -170,6 +171,9 @@ static void test_pieces_of_tokenizer_json(void **state) {
     assert_flag("add_space_prefix", true);
     assert_id("bos_token_id", 0);
     assert_id("eos_token_id", 6);
+    put_json("config.json", CONFIG("JambaForCausalLM") "}");
+    assert_made();
+    assert_flag("add_space_prefix", false);
     put_json("tokenizer.json", PIECES ",'added_tokens':[{'id':7,'content':'more'}]}");
     assert_refused("no token has id 6");
 }
@@ -290,6 +294,9 @@ static void test_exceptions_of_pieces(void **state) {
     assert_made();
     assert_id("padding_token_id", 0);
     assert_id("unknown_token_id", 1);
+    put_json("config.json", CONFIG("JambaForCausalLM") "}");
+    assert_made();
+    assert_none("add_space_prefix"); /* tokenizer.model has its own */
     put_json("config.json", CONFIG("MPTForCausalLM") "}");
     assert_made();
     assert_id("padding_token_id", 3);
