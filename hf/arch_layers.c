@@ -132,6 +132,9 @@ bool layers_kimi_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_e
     const char *name = "linear_attn_config.full_attn_layers"; /* counted from 1 */
     const json_t *list = arch_value(c, name);
     if (!json_is_array(list)) return hf_config_fail(c, e, "%s: expected an array of layers' numbers", name);
+    if (json_array_size(list) > c->layers)
+        return hf_config_fail(c, e, "%s has %zu entries, expected at most %llu, one for each layer", name,
+                              json_array_size(list), (unsigned long long)c->layers);
     for (uint64_t l = 1; l <= c->layers; l++) {
         uint32_t full = 0;
         for (size_t n = 0; n < json_array_size(list) && !full; n++)

@@ -128,6 +128,7 @@ bool layers_step(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
 bool layers_step_clamp(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     const json_t *list = arch_value(c, i->names);
     if (!list) return true;
+    if (!json_is_array(list)) return hf_config_fail(c, e, "%s: expected an array of numbers", i->names);
     for (uint64_t l = 0; l < hf_config_blocks(c); l++) {
         const json_t *v = json_array_get(list, l);
         double limit = 0;

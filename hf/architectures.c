@@ -38,7 +38,7 @@ bool hf_granite_has_attention(const hf_config *c, uint64_t layer) {
         const char *kind = json_string_value(json_array_get(kinds, layer));
         return kind && strcmp(kind, "attention") == 0;
     }
-    for (size_t i = 0; numbers && i < json_array_size(numbers); i++)
+    for (size_t i = 0; numbers && i < json_array_size(numbers) && i < c->layers; i++)
         if (json_integer_value(json_array_get(numbers, i)) == (json_int_t)layer) return true;
     return !numbers && hf_config_u32(c, "attn_layer_period", &period, NULL) &&
            hf_config_u32(c, "attn_layer_offset", &offset, NULL) && period > 0 && layer % period == offset;

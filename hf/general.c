@@ -1,5 +1,6 @@
 /* general.*: what catalogues and people look for. The README's front matter comes first, then what the
  * config's _name_or_path and the folder's own name say; each fills in what those before it left open. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ static bool general_set_sampling(hf_folder *f, hf_pairs *p, gq_error *e) {
             ok = hf_pairs_string(p, rows[r].key, json_string_value(v), json_string_length(v), e);
         else if (rows[r].type == GGUF_INT32 && json_is_number(v) && fabs(number) <= INT32_MAX)
             ok = hf_pairs_i32(p, rows[r].key, (int32_t)number, e);
-        else if (rows[r].type == GGUF_FLOAT32 && json_is_number(v))
+        else if (rows[r].type == GGUF_FLOAT32 && json_is_number(v) && fabs(number) <= FLT_MAX)
             ok = hf_pairs_f32(p, rows[r].key, (float)number, e);
     }
     json_decref(generation);
