@@ -77,7 +77,10 @@ bool hf_config_read(hf_config *c, hf_folder *f, gq_error *e) {
     *c = (hf_config){.file = hf_folder_path(f, "config.json", e)};
     bool ok = c->file && hf_folder_json(f, "config.json", &c->stored, e);
     if (ok && !c->stored)
-        ok = gq_fail(e, "%s has no config.json: expected a model's folder from Hugging Face", f->path);
+        ok = gq_fail(e,
+                     "%s is a directory without config.json: expected a GGUF file, or a model's folder from "
+                     "Hugging Face",
+                     f->path);
     ok = ok && config_merge(c, e) && config_normalize_rope(c, e) && config_count_layers(c, e) &&
          hf_architecture_find(c, e);
     if (!ok) hf_config_free(c);

@@ -107,7 +107,9 @@ bool files_check_inputs(const char *path, const model_source *model, const char 
 
 char *files_measure_path(const char *input) {
     char *path = NULL;
-    return asprintf(&path, "%s.gquant-measure", input) < 0 ? NULL : path;
+    int n = (int)strlen(input);
+    while (n > 1 && input[n - 1] == '/') n--; /* a folder's */
+    return asprintf(&path, "%.*s.gquant-measure", n, input) < 0 ? NULL : path;
 }
 
 /* Checks one input. If it is a model, all its shards and its file of measurements are inputs, too. */
