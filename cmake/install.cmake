@@ -3,7 +3,7 @@
 # Relative to itself, as packages are not installed where the build would be.
 file(RELATIVE_PATH GQUANT_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 # A static library does not say what it needs: whoever links it has to, with pkg-config --static.
-set(GQUANT_PC_PRIVATE " -pthread -lz -lpcre2-8 -lm")
+set(GQUANT_PC_PRIVATE " -pthread -lz -lpcre2-8 -ljansson -lm")
 if(GQUANT_BLAS)
   list(JOIN BLAS_LIBRARIES " " blas)
   string(APPEND GQUANT_PC_PRIVATE " ${blas}")
@@ -58,7 +58,7 @@ set(CPACK_COMPONENTS_ALL command dev)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME gquant)
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libgquant-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "zlib1g-dev, libpcre2-dev")
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "zlib1g-dev, libpcre2-dev, libjansson-dev")
 if(TARGET gquant-shared)
   list(APPEND CPACK_COMPONENTS_ALL library)
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libgquant0)
