@@ -71,6 +71,7 @@ typedef struct probe {
     pcre2_match_context *matching;
     pcre2_match_data *match;
     hf_probe_cuts cuts;
+    bool lacks_memory;
 } probe;
 
 /* Marks the ends of all matches in a piece. False: the expression exceeds a limit, or matches nothing. */
@@ -80,6 +81,7 @@ static bool probe_cut_piece(probe *p, const pcre2_code *code, size_t begin, size
     for (size_t from = 0; from < n;) {
         int found = pcre2_match(code, piece, n, from, PCRE2_NOTEMPTY, p->match, p->matching);
         if (found == PCRE2_ERROR_NOMATCH) return true;
+        p->lacks_memory = p->lacks_memory || found == PCRE2_ERROR_NOMEMORY;
         const PCRE2_SIZE *at = pcre2_get_ovector_pointer(p->match);
         if (found < 0 || at[0] < from || at[1] <= at[0] || at[1] > n) return false;
         hf_probe_mark(&p->cuts, begin + at[0]);
@@ -110,6 +112,7 @@ static bool probe_step(probe *p, char letter, const char *text, size_t n) {
     pcre2_code *code =
         pcre2_compile((PCRE2_SPTR)text, n, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
                       &error, &at, p->compiling);
+    p->lacks_memory = !code && error == PCRE2_ERROR_HEAP_FAILED;
     bool ok = code && probe_cut(p, code);
     pcre2_code_free(code);
     return ok;
@@ -140,6 +143,7 @@ bool hf_probe_run(const char *lines, const char **name, gq_error *e) {
         pcre2_set_heap_limit(p.matching, MATCH_KIB);
         hf_probe_mark(&p.cuts, 0);
         if (probe_run_steps(&p, lines)) *name = hf_probe_name(&p.cuts);
+        ok = !p.lacks_memory;
     }
     pcre2_compile_context_free(p.compiling), pcre2_match_context_free(p.matching);
     pcre2_match_data_free(p.match);
