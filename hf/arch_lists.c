@@ -26,11 +26,3 @@ const arch_item arch_base[] = {
     U32_IF(".attention.value_length", "head_dim"),
     END,
 };
-
-const arch_item *arch_items_of(const char *arch) {
-    static const arch_row *const tables[] = {arch_rows_dense, arch_rows_experts, arch_rows_recurrent};
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
-        for (const arch_row *r = tables[t]; r->arch; r++)
-            if (strcmp(r->arch, arch) == 0) return r->list;
-    return NULL;
-}

@@ -12,10 +12,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "hf/metadata.h"
-
-enum { BLOCKS_MOST = 8192 }; /* main and predicting; hf_config_read allows 4096 of the former */
-
 /* ---- values ---- */
 
 /* Finds one of several names; its length is given. NULL: no such key; null is a value. */
@@ -308,33 +304,4 @@ bool pair_gating(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
 
 bool pair_causal(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     return !json_is_false(arch_value(c, i->names)) || hf_pairs_bool(p, i->key, false, e);
-}
-
-/* ---- the whole ---- */
-
-/* What readers cannot do without is there in any case, or its lack is an error. */
-static bool arch_complete(const hf_config *c, hf_pairs *p, gq_error *e) {
-    static const arch_item needed[] = {
-        {.key = ".embedding_length", .make = pair_u32, .names = "hidden_size"},
-        {.key = ".attention.head_count", .make = pair_u32, .names = "num_attention_heads"},
-        {.key = ".context_length", .make = pair_u32, .value = 2048},
-        {.key = NULL}};
-    for (const arch_item *i = needed; i->make; i++)
-        if (!hf_pairs_find(p, i->key) && !i->make(i, c, p, e)) return false;
-    return hf_pairs_find(p, ".attention.layer_norm_epsilon") ||
-           hf_pairs_find(p, ".attention.layer_norm_rms_epsilon") ||
-           hf_pairs_f32(p, ".attention.layer_norm_rms_epsilon", 1e-6F, e);
-}
-
-bool hf_arch_pairs(const hf_config *c, hf_pairs *p, gq_error *e) {
-    /* Granite's hybrid models without a recurrent layer are another architecture with the same pairs. */
-    static const char *const hybrids[] = {"GraniteMoeHybridForCausalLM", "BambaForCausalLM"};
-    const arch_item *list = arch_items_of(c->arch);
-    for (size_t i = 0; i < sizeof hybrids / sizeof *hybrids; i++)
-        if (c->class_name && strcmp(c->class_name, hybrids[i]) == 0) list = arch_items_of("granitehybrid");
-    if (!list) return hf_config_fail(c, e, "no metadata are known for the architecture %s", c->arch);
-    if (c->layers > BLOCKS_MOST || c->predicting > BLOCKS_MOST || hf_config_blocks(c) > BLOCKS_MOST)
-        return hf_config_fail(c, e, "%llu layers and %llu that predict, expected at most %d together",
-                              (unsigned long long)c->layers, (unsigned long long)c->predicting, BLOCKS_MOST);
-    return arch_items_set(list, c, p, e) && arch_complete(c, p, e);
 }

@@ -93,7 +93,4 @@ arch_make own_minicpm, own_deepseek_dense, own_deepseek_norm, own_gemma3_window,
     own_llama4_window, own_smallthinker, own_lfm2_width, own_ernie_shared, own_step_dense, own_mpt_alibi,
     own_kimi_checks, own_mimo_checks, own_time_step_rank, own_mamba, own_mamba2;
 
-/* The list of an architecture; NULL: there is none. */
-const arch_item *arch_items_of(const char *arch);
-
 #endif

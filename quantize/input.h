@@ -4,8 +4,8 @@
 
 #include "model/model.h"
 
-/* Opens a GGUF file, any shard of a split one, or a Hugging Face folder. Everything is checked except the weights. The caller closes
- * *m with model_close, which it may also do after a failure. */
+/* Opens a GGUF file, any shard of a split one, or a Hugging Face folder. Everything is checked except the
+ * weights. The caller closes *m with model_close, which it may also do after a failure. */
 bool input_open(model_source *m, const char *path, gq_error *e);
 
 #endif
