@@ -40,7 +40,7 @@ static void assert_name(const char *lines, const char *expected) {
     const char *name;
     gq_error e;
     assert_true(hf_probe_run(lines, &name, &e));
-    if (!name != !expected || (name && strcmp(name, expected) != 0))
+    if (strcmp(name ? name : "nothing", expected ? expected : "nothing") != 0)
         fail_msg("'%s' is found as %s", lines, name ? name : "nothing");
 }
 
