@@ -124,8 +124,8 @@ static bool general_set_names(const hf_folder *f, const hf_config *c, uint64_t w
     if (id && !(slash && strchr(slash + 1, '/')) && !general_set_id(p, id, weights, e)) return false;
     char *whole = realpath(f->path, NULL);
     const char *path = strrchr(f->path, '/') ? strrchr(f->path, '/') + 1 : f->path;
-    if (whole && (!*path || strcmp(path, ".") == 0 || strcmp(path, "..") == 0))
-        path = strrchr(whole, '/') + 1;
+    const char *last = whole ? strrchr(whole, '/') : NULL;
+    if (last && (!*path || strcmp(path, ".") == 0 || strcmp(path, "..") == 0)) path = last + 1;
     bool ok = general_set_id(p, path, weights, e) && general_fill(p, "general.name", path, e);
     free(whole);
     return ok;

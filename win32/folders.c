@@ -51,3 +51,18 @@ int win32_closedir(DIR *d) {
     free(d);
     return 0;
 }
+
+/* Only with to NULL: the path is malloc'ed, with slashes. Links are not followed. */
+char *realpath(const char *path, char *to) {
+    wchar_t wide[WIDE_CAPACITY], full[WIDE_CAPACITY];
+    if (to || !wide_path(path, wide)) return NULL;
+    DWORD length = GetFullPathNameW(wide, WIDE_CAPACITY, full, NULL);
+    if (length == 0 || length >= WIDE_CAPACITY) return wide_fail(), NULL;
+    int n = WideCharToMultiByte(CP_UTF8, WC_ERR_INVALID_CHARS, full, -1, NULL, 0, NULL, NULL);
+    char *text = n > 0 ? malloc((size_t)n) : NULL;
+    if (!text) return NULL;
+    WideCharToMultiByte(CP_UTF8, WC_ERR_INVALID_CHARS, full, -1, text, n, NULL, NULL);
+    for (char *c = text; *c; c++)
+        if (*c == '\\') *c = '/';
+    return text;
+}

@@ -142,6 +142,7 @@ win32_folder *win32_opendir(const char *path);
 struct win32_entry *win32_readdir(win32_folder *d);
 int win32_closedir(win32_folder *d);
 int dirfd(win32_folder *d);
+char *realpath(const char *path, char *to);
 
 /* ---- memory (win32/memory.c) ---- */
 
