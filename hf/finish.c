@@ -130,6 +130,8 @@ bool hf_finish_proportional(hf_build *b, gq_error *e) {
     if (!hf_value_float(b->config, json_object_get(full, "partial_rotary_factor"), "partial_rotary_factor",
                         &part, e))
         return false;
+    if (!(part >= 0 && part <= 1))
+        return hf_config_fail(b->config, e, "partial_rotary_factor is %g, expected 0 to 1", part);
     float *x = numbers_new(width / 2, e);
     for (uint32_t j = 0; x && j < width / 2; j++) x[j] = j < (uint32_t)(width * part / 2) ? 1.0f : 1e30f;
     return hf_build_numbers(b, "rope_freqs.weight", x, width / 2, e);
