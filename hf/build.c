@@ -12,6 +12,7 @@
 #include "base/fail.h"
 #include "hf/coded.h"
 #include "hf/kept.h"
+#include "hf/names.h"
 #include "hf/predicting.h"
 #include "hf/rules_arch.h"
 
@@ -49,14 +50,8 @@ static bool rules_find(const hf_rule *rules, const char *name, hf_found *f) {
 /* Whether an array is left out by a list. */
 static bool list_leaves_out(const char *const *list, const char *name) {
     for (; list && *list; list++)
-        if (**list == '^' ? strncmp(name, *list + 1, strlen(*list + 1)) == 0 : strstr(name, *list) != NULL)
-            return true;
+        if (**list == '^' ? name_behind(name, *list + 1) != NULL : strstr(name, *list) != NULL) return true;
     return false;
-}
-
-static bool name_ends(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
 }
 
 /* Replaces every `from` in a name, or the one at its end or beginning. False: the name becomes too long. */
@@ -94,7 +89,7 @@ static void build_complete_name(const hf_build *b, char *name, size_t size) {
     static const char *const bare[] = {"LlamaModel", "Qwen2Model", "Qwen3Model"};
     size_t n = strlen(name);
     for (size_t i = 0; i < sizeof bare / sizeof *bare; i++)
-        if (strcmp(b->config->class_name, bare[i]) == 0 && strncmp(name, "model.", 6) != 0 && n + 7 < size)
+        if (strcmp(b->config->class_name, bare[i]) == 0 && !name_behind(name, "model.") && n + 7 < size)
             memmove(name + 6, name, n + 1), memcpy(name, "model.", 6);
 }
 

@@ -71,8 +71,7 @@ extern const hf_rule hf_common_rules[];
 /* ---- for steps ---- */
 
 /* Fails with a sentence about the array: file and name go in front. */
-bool hf_found_fail(const hf_found *f, gq_error *e, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+#define hf_found_fail(f, e, ...) hf_list_fail((f)->source->list, (f)->source->stored, e, __VA_ARGS__)
 /* Finds or makes the tensor called by part `which` of the rule's name, of n_pieces pieces. ne has n_dims
  * entries, the row length first. A tensor that is there must have the same shape. NULL: *e says why. Valid
  * until the next one is made. */

@@ -1,5 +1,4 @@
 /* Tensors in the making, as steps see them: found or made by name, with pieces that are set once. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,15 +7,7 @@
 #include "base/memory.h"
 #include "hf/build.h"
 #include "hf/coded.h"
-
-bool hf_found_fail(const hf_found *f, gq_error *e, const char *format, ...) {
-    char text[900];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return hf_list_fail(f->source->list, f->source->stored, e, "%s", text);
-}
+#include "hf/names.h"
 
 /* ---- tensors ---- */
 
@@ -84,9 +75,11 @@ hf_tensor *hf_build_tensor(hf_build *b, const hf_found *f, unsigned which, size_
     hf_tensor *t = hf_build_find(b, name);
     if (!t) return build_new(b, name, n_pieces, n_dims, ne, e);
     if (n_pieces == t->n_pieces && n_pieces > 1 && ne_fits(t->tensor.ne, n_dims, ne)) return t;
-    hf_found_fail(f, e,
-                  n_pieces == 1 ? "'%s' has become %s already" : "its shape is not that of '%s', both of %s",
-                  t->stored_name ? t->stored_name : "a number of the config", name);
+    const char *other = t->stored_name ? t->stored_name : "a number of the config";
+    if (n_pieces == 1)
+        hf_found_fail(f, e, "'%s' has become %s already", other, name);
+    else
+        hf_found_fail(f, e, "its shape is not that of '%s', both of %s", other, name);
     return NULL;
 }
 
@@ -121,11 +114,6 @@ bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n,
     else
         free(numbers);
     return t != NULL;
-}
-
-static bool name_ends(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
 }
 
 const hf_source *hf_build_source(const hf_build *b, const char *name) {

@@ -9,17 +9,13 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "hf/names.h"
 
 typedef struct coded_find {
     const hf_config *config;
     const hf_list *list;
     const json_t *settings; /* quantization_config; NULL: none */
 } coded_find;
-
-static bool name_ends(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
 
 /* Finds the array whose name is `name` with its last `cut` characters replaced. NULL: there is none. */
 static const hf_stored *coded_sibling(const coded_find *c, const char *name, size_t cut, const char *end) {
@@ -180,7 +176,6 @@ static const coded_rule coded_rules[] = {
     {"fp8", NULL, "_scale_inv", CODED_SCALES, NULL},
     {"fp8", NULL, ".qscale_weight", CODED_SCALES, NULL},
     {"compressed-tensors", "pack-quantized", "_packed", CODED_MAKE, source_make_packed},
-    {"compressed-tensors", "pack-quantized", ".weight_scale", CODED_SCALES, NULL},
     {"compressed-tensors", "pack-quantized", ".weight_shape", CODED_SCALES, NULL},
     {"compressed-tensors", "pack-quantized", ".weight_zero_point", CODED_SCALES, NULL},
     {"compressed-tensors", NULL, ".weight_scale", CODED_SCALES, NULL},

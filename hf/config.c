@@ -1,20 +1,10 @@
 #include "hf/config.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/fail.h"
-
-bool hf_config_fail(const hf_config *c, gq_error *e, const char *format, ...) {
-    char text[900];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return gq_fail(e, "%s: %s", c->file, text);
-}
 
 /* ---- values ---- */
 

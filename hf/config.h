@@ -42,8 +42,7 @@ const char *hf_config_text(const hf_config *c, const char *names);
 bool hf_value_u32(const hf_config *c, const json_t *v, const char *what, uint32_t *value, gq_error *e);
 bool hf_value_float(const hf_config *c, const json_t *v, const char *what, double *value, gq_error *e);
 /* Fails with a sentence about config.json: its path goes in front. */
-bool hf_config_fail(const hf_config *c, gq_error *e, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+#define hf_config_fail(c, e, format, ...) gq_fail(e, "%s: " format, (c)->file, ##__VA_ARGS__)
 
 /* Returns rope's full_attention, where that is there, else rope itself. */
 const json_t *hf_config_rope_full(const hf_config *c);

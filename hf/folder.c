@@ -12,8 +12,6 @@
 #include "base/fail.h"
 #include "base/memory.h"
 
-static const char LFS[] = "version https://git-lfs.github.com/spec/";
-
 bool hf_folder_open(hf_folder *f, const char *path, gq_error *e) {
     size_t n = strlen(path);
     *f = (hf_folder){.path = NULL};
@@ -46,6 +44,16 @@ bool hf_folder_has(const hf_folder *f, const char *name) {
     return is;
 }
 
+/* Fails for the text that Git leaves in a large file's place until it is fetched. */
+static bool folder_check_pointer(const gq_file *f, gq_error *e) {
+    static const char lfs[] = "version https://git-lfs.github.com/spec/";
+    char begin[sizeof lfs - 1];
+    if (f->size < sizeof begin) return true;
+    if (!gq_file_read(f, 0, begin, sizeof begin, e)) return false;
+    return memcmp(begin, lfs, sizeof begin) != 0 ||
+           gq_fail(e, "%s is a pointer of Git LFS, not the file itself: fetch it with git lfs pull", f->path);
+}
+
 /* Opens a file of the folder and lists it. A link of the hub's cache whose file was removed is an error of
  * its own. */
 static hf_file *folder_open_file(hf_folder *f, const char *name, gq_error *e) {
@@ -63,9 +71,11 @@ static hf_file *folder_open_file(hf_folder *f, const char *name, gq_error *e) {
         ok = gq_file_open(&file->file, path, e);
     }
     free(path);
-    if (ok) f->n_files++;
-    if (!ok) free(copy);
-    return ok ? file : NULL;
+    if (ok)
+        f->n_files++;
+    else
+        free(copy);
+    return ok && folder_check_pointer(&file->file, e) ? file : NULL;
 }
 
 bool hf_folder_text(hf_folder *f, const char *name, char **text, size_t *n, gq_error *e) {
@@ -79,9 +89,6 @@ bool hf_folder_text(hf_folder *f, const char *name, char **text, size_t *n, gq_e
                                               (unsigned long long)size, HF_TEXT_MOST);
     ok = ok && ((bytes = malloc(size + 1)) || gq_fail_memory(e, size + 1)) &&
          gq_file_read(&file->file, 0, bytes, size, e);
-    if (ok && size >= sizeof LFS - 1 && memcmp(bytes, LFS, sizeof LFS - 1) == 0)
-        ok = gq_fail(e, "%s is a pointer of Git LFS, not the file itself: fetch it with git lfs pull",
-                     file->file.path);
     if (!ok) {
         free(bytes);
         return false;
@@ -115,8 +122,12 @@ void hf_names_free(char **names, size_t n) {
     free(names);
 }
 
-static int compare_names(const void *a, const void *b) {
+static int folder_compare_names(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void hf_names_sort(char **names, size_t n) {
+    if (n) qsort(names, n, sizeof *names, folder_compare_names);
 }
 
 bool hf_folder_list(const hf_folder *f, const char *begin, const char *end, char ***names, size_t *n,
@@ -138,7 +149,7 @@ bool hf_folder_list(const hf_folder *f, const char *begin, const char *end, char
             free(copy);
     }
     if (d) closedir(d);
-    if (ok && *n) qsort(*names, *n, sizeof **names, compare_names);
+    if (ok) hf_names_sort(*names, *n);
     if (!ok) hf_names_free(*names, *n);
     return ok;
 }

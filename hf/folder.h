@@ -42,5 +42,6 @@ bool hf_folder_weights(hf_folder *f, const char *name, uint32_t *number, gq_erro
 bool hf_folder_list(const hf_folder *f, const char *begin, const char *end, char ***names, size_t *n,
                     gq_error *e);
 void hf_names_free(char **names, size_t n);
+void hf_names_sort(char **names, size_t n); /* by bytes */
 
 #endif

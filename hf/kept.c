@@ -1,11 +1,7 @@
 #include "hf/kept.h"
+#include "hf/names.h"
 
 #include <string.h>
-
-static bool name_ends(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
 
 bool hf_stays_f32(const char *arch, const char *name, uint32_t n_dims) {
     static const char *const ends[] = {

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "hf/names.h"
+
 enum { PREDICTING_MOST = 64 };
 
 typedef struct predicting_row {
@@ -39,16 +41,11 @@ static const predicting_row *predicting_row_of(const hf_config *c) {
     return NULL;
 }
 
-static const char *skip(const char *name, const char *begin) {
-    size_t n = strlen(begin);
-    return strncmp(name, begin, n) == 0 ? name + n : NULL;
-}
-
 /* Returns what follows "mtp.layers.I." and sets I; NULL: the name is no such name. */
 static const char *mtp_layer(const char *name, unsigned long long *i) {
     int n = 0;
-    const char *rest = skip(name, "model.mtp.");
-    if (!rest) rest = skip(name, "mtp.");
+    const char *rest = name_behind(name, "model.mtp.");
+    if (!rest) rest = name_behind(name, "mtp.");
     return rest && sscanf(rest, "layers.%9llu.%n", i, &n) == 1 && n > 0 ? rest + n : NULL;
 }
 
@@ -64,12 +61,13 @@ bool hf_predicting_rename(const hf_config *c, char *name, size_t size) {
     bool nemotron = strncmp(c->arch, "nemotron_h", 10) == 0;
     const char *rest = predicting_row_of(c) || nemotron ? mtp_layer(name, &i) : NULL;
     if (!rest) {
-        if (predicting_row_of(c) && skip(name, "model.mtp.")) memmove(name, name + 6, strlen(name + 6) + 1);
-        return !(c->predicting == 0 && predicting_row_of(c) && skip(name, "mtp."));
+        if (predicting_row_of(c) && name_behind(name, "model.mtp."))
+            memmove(name, name + 6, strlen(name + 6) + 1);
+        return !(c->predicting == 0 && predicting_row_of(c) && name_behind(name, "mtp."));
     }
     if (c->predicting == 0) return false;
     if (!nemotron) return name_write(name, size, "model", c->layers + i, rest);
-    if (i == 1 && skip(rest, "norm."))
+    if (i == 1 && name_behind(rest, "norm."))
         return name_write(name, size, "backbone", c->layers, "post_attention_layernorm.weight");
     return name_write(name, size, "backbone", c->layers, rest);
 }

@@ -23,7 +23,6 @@ const hf_rule hf_common_rules[] = {
     P("self_attn.k_layernorm", "attn_k_norm", NULL),
     P("self_attn.query_layernorm", "attn_q_norm", NULL),
     P("self_attn.key_layernorm", "attn_k_norm", NULL),
-    P("self_attn.rotary_emb.inv_freq", "", hf_step_drop),
     P("mlp.gate_proj", "ffn_gate", NULL),
     P("mlp.up_proj", "ffn_up", NULL),
     P("mlp.down_proj", "ffn_down", NULL),
@@ -127,3 +126,10 @@ const hf_rule hf_permuted_rules[] = {
     P("self_attn.k_proj", "attn_k", hf_step_permute_k),
     {0},
 };
+
+const char *const hf_granite_left_out[] = {"^encoder.", "image_", "layerwise_projectors",
+                                           "spatial_projectors", NULL};
+
+const hf_rename hf_thinker_renames[] = {{"thinker.", "", HF_ANYWHERE}, {0}};
+
+const hf_rename hf_ernie_renames[] = {{"ernie.", "model.", HF_AT_BEGIN}, {0}};

@@ -82,7 +82,6 @@ static const hf_rule llama4_rules[] = {
     P("feed_forward.experts.down_proj", "ffn_down_exps", hf_step_turned),
     {0},
 };
-static const hf_rename thinker_renames[] = {{"thinker.", "", HF_ANYWHERE}, {0}};
 static const hf_rule qwen3vlmoe_rules[] = {
     P("mlp.experts.gate_up_proj", "ffn_gate_exps|blk.#.ffn_up_exps", hf_step_turned_halves),
     P("mlp.experts.down_proj", "ffn_down_exps", hf_step_turned),
@@ -138,8 +137,6 @@ static const hf_rule jamba_rules[] = {
     P("feed_forward.experts.*.down_proj", "ffn_down", hf_step_expert_first),
     {0},
 };
-static const char *const granite_left_out[] = {"^encoder.", "image_", "layerwise_projectors",
-                                               "spatial_projectors", NULL};
 static const hf_rule granitehybrid_rules[] = {
     MAMBA("model.layers.#.mamba.", hf_step_negative_exp_column),
     MAMBA2("model.layers.#.mamba."),
@@ -254,7 +251,6 @@ static const hf_rule bailing_rules[] = {
 };
 static const char *const ernie_left_out[] = {"^model.mtp_block.", "^model.mtp_emb_norm.",
                                              "^model.mtp_hidden_norm.", "^model.mtp_linear_proj.", NULL};
-static const hf_rename ernie_renames[] = {{"ernie.", "model.", HF_AT_BEGIN}, {0}};
 static const hf_rename step_renames[] = {
     {".transformer.", ".", HF_ANYWHERE}, {"shared_head.output", "shared_head.head", HF_ANYWHERE}, {0}};
 static const hf_rule step_rules[] = {P("self_attn.g_proj", "attn_gate", hf_step_squeeze), {0}};
@@ -283,7 +279,7 @@ const hf_arch_rules hf_mixed_archs[] = {
     {.arch = "gemma3n", .rules = gemma3n_rules, .renames = gemma3n_renames},
     {.arch = "gemma4", .rules = gemma4_rules, .renames = gemma4_renames, .finish = hf_finish_proportional},
     {.arch = "llama4", .rules = llama4_rules, .finish = hf_finish_rope},
-    {.arch = "qwen3vlmoe", .rules = qwen3vlmoe_rules, .renames = thinker_renames},
+    {.arch = "qwen3vlmoe", .rules = qwen3vlmoe_rules, .renames = hf_thinker_renames},
     {.arch = "mistral4", .rules = mistral4_rules, .more = hf_latent_rules, .drops_tied_head = true},
     {.arch = "deepseek2", .more = hf_latent_rules, .drops_tied_head = true, .drops_extra_layers = true},
     {.arch = "deepseek32", .more = hf_latent_rules, .drops_tied_head = true},
@@ -294,15 +290,15 @@ const hf_arch_rules hf_mixed_archs[] = {
     {.arch = "granitehybrid",
      .rules = granitehybrid_rules,
      .more = hf_permuted_rules,
-     .left_out = granite_left_out,
+     .left_out = hf_granite_left_out,
      .renames = backbone_renames},
     {.arch = "nemotron_h",
      .rules = nemotron_h_rules,
-     .left_out = granite_left_out,
+     .left_out = hf_granite_left_out,
      .renames = backbone_renames},
     {.arch = "nemotron_h_moe",
      .rules = nemotron_h_rules,
-     .left_out = granite_left_out,
+     .left_out = hf_granite_left_out,
      .renames = backbone_renames},
     {.arch = "falcon-h1", .rules = falcon_h1_rules, .renames = backbone_renames},
     {.arch = "lfm2", .rules = lfm2_rules, .renames = lfm2_renames, .left_out = lfm2_left_out},
@@ -317,7 +313,7 @@ const hf_arch_rules hf_mixed_archs[] = {
     {.arch = "dots1"},
     {.arch = "ernie4_5-moe",
      .left_out = ernie_left_out,
-     .renames = ernie_renames,
+     .renames = hf_ernie_renames,
      .expert_count = "moe_num_experts"},
     {.arch = "bailingmoe2", .rules = bailing_rules},
     {.arch = "exaone-moe", .finish = hf_finish_rope},

@@ -8,8 +8,6 @@ static const hf_rule after_attention[] = {P("post_attention_layernorm", "post_at
 /* ---- llama and its kin ---- */
 
 static const hf_rename llama_renames[] = {{"text_model.", "", HF_ANYWHERE}, {0}};
-static const char *const granite_left_out[] = {"^encoder.", "image_", "layerwise_projectors",
-                                               "spatial_projectors", NULL};
 static const hf_rule granitemoe_rules[] = {
     P("block_sparse_moe.input_linear", "ffn_gate_exps|blk.#.ffn_up_exps", hf_step_halves),
     P("block_sparse_moe.output_linear", "ffn_down_exps", NULL),
@@ -26,7 +24,6 @@ static const hf_rule internlm2_rules[] = {
     P("attention.wo", "attn_output", NULL),
     {0},
 };
-static const hf_rename ernie_renames[] = {{"ernie.", "model.", HF_AT_BEGIN}, {0}};
 static const hf_rule ernie_rules[] = {
     P("self_attn.qkv_proj", "attn_q|blk.#.attn_k|blk.#.attn_v", hf_step_split_qkv),
     P("mlp.up_gate_proj", "ffn_gate|blk.#.ffn_up", hf_step_halves),
@@ -189,29 +186,28 @@ static const hf_rule apertus_rules[] = {
     P("mlp.act_fn.eps", "", hf_step_drop),
     {0},
 };
-static const hf_rename thinker_renames[] = {{"thinker.", "", HF_ANYWHERE}, {0}};
 
 const hf_arch_rules hf_plain_archs[] = {
     {.arch = "llama", .more = hf_permuted_rules, .renames = llama_renames, .finish = hf_finish_rope},
     {.arch = "mistral3", .more = hf_permuted_rules, .finish = hf_finish_rope},
     {.arch = "arcee", .more = hf_permuted_rules, .finish = hf_finish_rope},
     {.arch = "smollm3", .more = hf_permuted_rules, .finish = hf_finish_rope},
-    {.arch = "granite", .more = hf_permuted_rules, .left_out = granite_left_out, .finish = hf_finish_rope},
+    {.arch = "granite", .more = hf_permuted_rules, .left_out = hf_granite_left_out, .finish = hf_finish_rope},
     {.arch = "granitemoe",
      .rules = granitemoe_rules,
      .more = hf_permuted_rules,
-     .left_out = granite_left_out,
+     .left_out = hf_granite_left_out,
      .finish = hf_finish_rope},
     {.arch = "minicpm", .more = hf_permuted_rules, .finish = hf_finish_factors},
     {.arch = "minicpm3", .rules = minicpm3_rules, .more = hf_latent_rules, .finish = hf_finish_factors},
     {.arch = "internlm2", .rules = internlm2_rules},
-    {.arch = "ernie4_5", .rules = ernie_rules, .renames = ernie_renames},
+    {.arch = "ernie4_5", .rules = ernie_rules, .renames = hf_ernie_renames},
     {.arch = "qwen2"},
     {.arch = "qwen3"},
     {.arch = "qwen2moe"},
     {.arch = "qwen3moe"},
-    {.arch = "qwen2vl", .renames = thinker_renames},
-    {.arch = "qwen3vl", .renames = thinker_renames},
+    {.arch = "qwen2vl", .renames = hf_thinker_renames},
+    {.arch = "qwen3vl", .renames = hf_thinker_renames},
     {.arch = "seed_oss", .rules = after_attention},
     {.arch = "gemma", .rules = gemma_rules, .adds_one = true},
     {.arch = "gemma2", .rules = gemma2_rules, .adds_one = true},

@@ -6,7 +6,6 @@
 #include "hf/safetensors.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,16 +31,7 @@ static const struct {
 const char *hf_dtype_name(hf_dtype d) { return dtypes[d].name; }
 uint32_t hf_dtype_bytes(hf_dtype d) { return dtypes[d].bytes; }
 
-static const char *list_path(const hf_list *l, uint32_t file) { return l->folder->files[file].file.path; }
-
-bool hf_list_fail(const hf_list *l, const hf_stored *t, gq_error *e, const char *format, ...) {
-    char text[900];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return gq_fail(e, "%s: tensor '%s': %s", list_path(l, t->file), t->name, text);
-}
+const char *hf_list_path(const hf_list *l, uint32_t file) { return l->folder->files[file].file.path; }
 
 /* ---- one tensor of a header ---- */
 
@@ -130,18 +120,10 @@ static bool list_add(hf_list *l, uint32_t file, const char *name, const json_t *
            stored_read_place(l, t, entry, begin, data, e);
 }
 
-/* Reads the length of the header, with a message of its own for what is often found in a file's place. */
+/* Reads the length of the header. */
 static bool file_read_length(const gq_file *f, uint64_t *n, gq_error *e) {
-    static const char lfs[] = "version https://git-lfs.github.com/spec/";
-    char begin[sizeof lfs - 1] = {0};
     uint8_t bytes[8];
     if (f->size == 0) return gq_fail(e, "%s is empty: download it again", f->path);
-    if (f->size >= sizeof begin) {
-        if (!gq_file_read(f, 0, begin, sizeof begin, e)) return false;
-        if (memcmp(begin, lfs, sizeof begin) == 0)
-            return gq_fail(e, "%s is a pointer of Git LFS, not the file itself: fetch it with git lfs pull",
-                           f->path);
-    }
     if (!gq_file_read(f, 0, bytes, sizeof bytes, e)) return false;
     *n = 0;
     for (int i = 7; i >= 0; i--) *n = *n << 8 | bytes[i];
@@ -205,10 +187,6 @@ static bool name_stays_inside(const char *name) {
     return *name && !strpbrk(name, "/\\") && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-static int compare_names(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* Lists the distinct files that the index names, sorted by bytes. */
 static bool index_list_files(const hf_folder *f, const json_t *map, char ***names, size_t *n, gq_error *e) {
     const char *key;
@@ -226,7 +204,7 @@ static bool index_list_files(const hf_folder *f, const json_t *map, char ***name
         else
             ok = ((*names)[*n] = strdup(name)) ? ++*n : gq_fail_memory(e, strlen(name));
     }
-    if (*n) qsort(*names, *n, sizeof **names, compare_names);
+    hf_names_sort(*names, *n);
     size_t kept = 0;
     for (size_t i = 0; i < *n; i++)
         if (kept > 0 && strcmp((*names)[kept - 1], (*names)[i]) == 0)
@@ -265,7 +243,7 @@ static bool list_read_files(hf_list *l, char **names, size_t n, gq_error *e) {
     for (size_t i = 0; i < l->n; i++) {
         const hf_stored *other = hf_list_find(l, l->stored[i].name);
         if (other != &l->stored[i])
-            return hf_list_fail(l, &l->stored[i], e, "%s has it, too", list_path(l, other->file));
+            return hf_list_fail(l, &l->stored[i], e, "%s has it, too", hf_list_path(l, other->file));
     }
     return true;
 }

@@ -3,6 +3,7 @@
  * array disagree on are found by a split or a cut that does not work out.
  */
 #include "hf/steps.h"
+#include "hf/names.h"
 
 #include <string.h>
 
@@ -57,11 +58,6 @@ static bool step_fail_rows(const hf_found *f, const char *what, uint64_t n, gq_e
     return hf_found_fail(f, e, "%llu rows of %llu cannot be parted by %s, which is %llu",
                          (unsigned long long)f->source->rows, (unsigned long long)f->source->columns, what,
                          (unsigned long long)n);
-}
-
-static bool name_ends(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
 }
 
 /* A row by itself counts as a matrix of rows of one element, as biases are parted like the rows they belong

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "hf/names.h"
 #include "hf/steps.h"
 
 static bool step_fail_shape(const hf_found *f, const char *what, gq_error *e) {
@@ -176,16 +177,10 @@ static bool factor_value(const hf_build *b, const char *key, int index, double *
     return hf_value_float(b->config, index < 0 ? v : json_array_get(v, (size_t)index), key, value, e);
 }
 
-/* Compares without what renaming may have left of a suffix. */
-static bool factor_fits(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
 static bool factors_add(const hf_build *b, const hf_found *f, hf_piece *p, gq_error *e) {
     double value;
     for (size_t i = 0; i < sizeof factor_rows / sizeof *factor_rows; i++)
-        if (factor_fits(f->source->name, factor_rows[i].end) &&
+        if (name_ends(f->source->name, factor_rows[i].end) &&
             (!factor_value(b, factor_rows[i].key, factor_rows[i].index, &value, e) ||
              !hf_piece_add_op(p, HF_MULTIPLY, value, e)))
             return false;
@@ -218,7 +213,7 @@ static bool step_factor_rows(hf_build *b, const hf_found *f, gq_error *e) {
 }
 
 bool hf_step_factors(hf_build *b, const hf_found *f, gq_error *e) {
-    if (factor_fits(f->source->name, "mamba.in_proj.weight")) return step_factor_rows(b, f, e);
+    if (name_ends(f->source->name, "mamba.in_proj.weight")) return step_factor_rows(b, f, e);
     hf_view v = hf_view_of(f->source);
     hf_piece *p = hf_build_view(b, f, 0, &v, e);
     return p && factors_add(b, f, p, e);

@@ -50,11 +50,8 @@ typedef struct hf_tokenizer {
 
 bool hf_is_utf8(const char *text, size_t n);
 /* Fails with a sentence about a file of the folder: its path goes in front. */
-bool hf_tokenizer_fail(const hf_tokenizer *t, const char *file, gq_error *e, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-#ifdef __clang_analyzer__ /* as in base/error.h */
-#define hf_tokenizer_fail(...) (hf_tokenizer_fail(__VA_ARGS__), false)
-#endif
+#define hf_tokenizer_fail(t, file, e, format, ...) \
+    gq_fail(e, "%s/%s: " format, (t)->folder->path, file, ##__VA_ARGS__)
 /* Reads the number of a token: a JSON integer, or (a key of an object) its digits. Negative ones and those of
  * 2^32 or more are errors. */
 bool hf_token_id(const hf_tokenizer *t, const char *file, const json_t *id, uint64_t *value, gq_error *e);

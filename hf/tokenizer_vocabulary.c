@@ -1,4 +1,3 @@
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,15 +17,6 @@ bool hf_is_utf8(const char *text, size_t n) {
         if (length == 0) return false;
     }
     return true;
-}
-
-bool(hf_tokenizer_fail)(const hf_tokenizer *t, const char *file, gq_error *e, const char *format, ...) {
-    char text[900];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return gq_fail(e, "%s/%s: %s", t->folder->path, file, text);
 }
 
 /* ---- numbers of tokens ---- */

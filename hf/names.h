@@ -1,0 +1,19 @@
+/* Beginnings and ends of names. */
+#ifndef GQ_HF_NAMES_H
+#define GQ_HF_NAMES_H
+
+#include <stdbool.h>
+#include <string.h>
+
+static inline bool name_ends(const char *name, const char *end) {
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+/* Returns what follows a beginning; NULL: the name begins otherwise. */
+static inline const char *name_behind(const char *name, const char *begin) {
+    size_t n = strlen(begin);
+    return strncmp(name, begin, n) == 0 ? name + n : NULL;
+}
+
+#endif
