@@ -4,12 +4,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
-
-enum {
-    /* The sample of the weights: 4 MiB are read in no time and reach every part of a large model. */
-    SAMPLES = 1024,
-    SAMPLE_BYTES = 4096,
-};
+#include "model/sample.h"
 
 static const gq_file *access_file(const model_source *m, const model_tensor *t) { return m->files[t->shard]; }
 
@@ -42,34 +37,10 @@ static uint64_t access_stored_at(const model_source *m, const model_tensor *t) {
 
 /* ---- what the files hold, as a checksum ---- */
 
-/* Pieces of a tensor from its first byte to its last, one alone from the middle. With `ahead` they are only
- * asked for, so that the disk can fetch all of them at once. */
-static bool sample_tensor(const model_source *m, const model_tensor *t, uint64_t pieces, bool ahead,
-                          uint32_t *content, gq_error *e) {
-    const gq_file *f = m->files[t->shard];
-    uint8_t bytes[SAMPLE_BYTES];
-    size_t n = t->size < SAMPLE_BYTES ? (size_t)t->size : SAMPLE_BYTES;
-    uint64_t room = t->size - n, enough = t->size / SAMPLE_BYTES + 1;
-    if (pieces > enough) pieces = enough;
-    for (uint64_t i = 0, gaps = pieces - 1; i < pieces; i++) {
-        uint64_t at = t->offset + (gaps ? room / gaps * i + room % gaps * i / gaps : room / 2);
-        if (ahead) {
-            gq_file_will_need(f, at, n);
-            continue;
-        }
-        if (!gq_file_read(f, at, bytes, n, e)) return false;
-        *content = checksum_add(*content, bytes, n);
-    }
-    return true;
-}
-
-static bool sample_weights(const model_source *m, uint32_t *content, gq_error *e) {
-    uint64_t n = m->n_tensors;
-    uint64_t step = n / SAMPLES + 1, pieces = n > 0 && n < SAMPLES ? SAMPLES / n : 1;
-    for (int pass = 0; pass < 2; pass++)
-        for (uint64_t i = 0; i < n; i += step)
-            if (!sample_tensor(m, m->tensors[i], pieces, pass == 0, content, e)) return false;
-    return true;
+static sample_range access_range(const void *user, uint64_t i) {
+    const model_source *m = user;
+    const model_tensor *t = m->tensors[i];
+    return (sample_range){access_file(m, t), t->offset, t->size};
 }
 
 static uint32_t crc_header(uint32_t sum, const gguf_shard *s) {
@@ -92,7 +63,7 @@ static uint32_t crc_header(uint32_t sum, const gguf_shard *s) {
 static bool access_fold_content(const model_source *m, uint32_t *content, gq_error *e) {
     const gguf_container *c = gguf_container_of(m);
     for (uint32_t i = 0; i < c->n_shards; i++) *content = crc_header(*content, &c->shards[i]);
-    return sample_weights(m, content, e);
+    return sample_fold(m->n_tensors, access_range, m, content, e);
 }
 
 /* ---- shards of two sets ---- */

@@ -56,7 +56,7 @@ static bool folder_check_pointer(const gq_file *f, gq_error *e) {
 
 /* Opens a file of the folder and lists it. A link of the hub's cache whose file was removed is an error of
  * its own. */
-static hf_file *folder_open_file(hf_folder *f, const char *name, gq_error *e) {
+static hf_file *folder_list_file(hf_folder *f, const char *name, gq_error *e) {
     struct stat st;
     char *path = hf_folder_path(f, name, e), *copy = strdup(name);
     hf_file *file = NULL;
@@ -71,11 +71,14 @@ static hf_file *folder_open_file(hf_folder *f, const char *name, gq_error *e) {
         ok = gq_file_open(&file->file, path, e);
     }
     free(path);
-    if (ok)
-        f->n_files++;
-    else
-        free(copy);
-    return ok && folder_check_pointer(&file->file, e) ? file : NULL;
+    if (ok) f->n_files++;
+    if (!ok) free(copy);
+    return ok ? file : NULL;
+}
+
+static hf_file *folder_open_file(hf_folder *f, const char *name, gq_error *e) {
+    hf_file *file = folder_list_file(f, name, e);
+    return file && folder_check_pointer(&file->file, e) ? file : NULL;
 }
 
 bool hf_folder_text(hf_folder *f, const char *name, char **text, size_t *n, gq_error *e) {

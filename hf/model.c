@@ -14,11 +14,7 @@
 #include "hf/metadata.h"
 #include "hf/predicting.h"
 #include "hf/tokenizer.h"
-
-enum {
-    SAMPLES = 1024, /* of the weights: 4 MiB are read in no time and reach every part of a large model */
-    SAMPLE_BYTES = 4096,
-};
+#include "model/sample.h"
 
 typedef struct hf_container {
     hf_folder folder;
@@ -66,17 +62,10 @@ static bool container_is_cold(const model_source *m, const model_tensor *t, uint
     return cold;
 }
 
-static bool sample_array(const hf_list *l, const hf_stored *t, uint64_t pieces, uint32_t *content,
-                         gq_error *e) {
-    uint8_t bytes[SAMPLE_BYTES];
-    size_t n = (size_t)smaller(t->bytes, SAMPLE_BYTES);
-    uint64_t left = t->bytes - n;
-    for (uint64_t i = 0; i < pieces; i++) {
-        uint64_t at = pieces > 1 ? left / (pieces - 1) * i : left / 2;
-        if (!gq_file_read(&l->folder->files[t->file].file, t->offset + at, bytes, n, e)) return false;
-        *content = checksum_add(*content, bytes, n);
-    }
-    return true;
+static sample_range container_range(const void *user, uint64_t i) {
+    const hf_list *l = user;
+    const hf_stored *t = &l->stored[i];
+    return (sample_range){&l->folder->files[t->file].file, t->offset, t->bytes};
 }
 
 static bool container_fold_content(const model_source *m, uint32_t *content, gq_error *e) {
@@ -85,18 +74,14 @@ static bool container_fold_content(const model_source *m, uint32_t *content, gq_
         *content = checksum_add_text(*content, c->folder.files[i].name);
         *content = checksum_add(*content, &c->folder.files[i].content, sizeof c->folder.files[i].content);
     }
-    uint64_t n = c->list.n, step = n / SAMPLES + 1, pieces = n > 0 && n < SAMPLES ? SAMPLES / n : 1;
-    for (uint64_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < c->list.n; i++) {
         const hf_stored *t = &c->list.stored[i];
         uint64_t place[3] = {t->dtype, t->offset, t->bytes};
         *content = checksum_add_text(*content, t->name);
         *content = checksum_add(*content, place, sizeof place);
         *content = checksum_add(*content, t->shape, t->n_dims * sizeof *t->shape);
-        if (i % step == 0 &&
-            !sample_array(&c->list, t, smaller(pieces, t->bytes / SAMPLE_BYTES + 1), content, e))
-            return false;
     }
-    return true;
+    return sample_fold(c->list.n, container_range, &c->list, content, e);
 }
 
 static uint64_t container_stored_at(const model_source *m, const model_tensor *t) {
