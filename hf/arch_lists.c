@@ -1,4 +1,4 @@
-/* What lists of items begin with, and the search for an architecture's list. */
+/* The items that most lists begin with, and the search for an architecture's list. */
 #include "hf/arch_lists.h"
 
 const arch_item arch_core[] = {

@@ -17,7 +17,7 @@ static const arch_item *arch_items_of(const char *arch) {
     return NULL;
 }
 
-/* What readers cannot do without is there in any case, or its lack is an error. */
+/* Adds the pairs that no reader can do without; a config that lacks their values is refused. */
 static bool arch_complete(const hf_config *c, hf_pairs *p, gq_error *e) {
     static const arch_item needed[] = {
         {.key = ".embedding_length", .make = pair_u32, .names = "hidden_size"},

@@ -8,7 +8,7 @@
 #include "hf/config.h"
 #include "hf/pairs.h"
 
-/* What a missing value means; null counts as missing. */
+/* The meaning of a missing value; null counts as missing. */
 typedef enum arch_need {
     NEEDED,      /* an error */
     IF,          /* no pair */
@@ -24,7 +24,7 @@ typedef bool arch_make(const arch_item *i, const hf_config *c, hf_pairs *p, gq_e
 struct arch_item {
     const char *key; /* of the pair; NULL where the function knows it */
     arch_make *make; /* NULL ends a list */
-    /* Where the value is: names as hf_config_get takes them. A name that begins with "rope." is looked up
+    /* The place of the value: names as hf_config_get takes them. A name that begins with "rope." is looked up
      * in the completed parameters of the rotation, with "full." in those of layers with full attention.
      * Functions of several values take several of these, with a space between. NULL: `value` itself. */
     const char *names;

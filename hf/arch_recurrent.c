@@ -135,7 +135,7 @@ static const arch_item list_kimi_k3[] = {
     END,
 };
 
-/* What both kinds of Mamba have: neither attention nor a limit of the context. */
+/* Pairs of both kinds of Mamba, which have neither attention nor a limit of the context. */
 static const arch_item list_mamba_both[] = {
     LIST(arch_core),
     U32_IS(".context_length", 1 << 20),

@@ -1,4 +1,4 @@
-/* Which architecture a folder's class name means. */
+/* From a folder's class name to an architecture. */
 #ifndef GQ_HF_ARCHITECTURES_H
 #define GQ_HF_ARCHITECTURES_H
 

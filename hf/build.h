@@ -33,7 +33,7 @@ typedef struct hf_rename {
     enum { HF_ANYWHERE, HF_AT_END, HF_AT_BEGIN } where;
 } hf_rename;
 
-/* What is particular to an architecture. Lists end with zeros; NULL: empty. */
+/* The rules of an architecture beyond those of all. Lists end with zeros; NULL: empty. */
 typedef struct hf_arch_rules {
     const char *arch;
     const hf_rule *rules;        /* before the common ones */

@@ -160,7 +160,7 @@ static bool source_make_mxfp4(const coded_find *c, hf_source *s, gq_error *e) {
 
 /* ---- methods ---- */
 
-/* What an ending of an array's name means; tried in order, the first that fits decides. */
+/* The meaning of an ending of an array's name. Rows are tried in order, and the first that fits decides. */
 typedef struct coded_rule {
     const char *method, *format; /* NULL: any */
     const char *end;

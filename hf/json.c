@@ -5,7 +5,7 @@
 
 #include "base/fail.h"
 
-/* What a text has outside of its strings, and where Python's numbers that JSON lacks stand. */
+/* Counts of what a text has outside of its strings; Python's numbers that JSON lacks are counted apart. */
 typedef struct json_scan {
     size_t depth, deepest, values;
     size_t constants; /* NaN, Infinity */

@@ -1,5 +1,5 @@
-/* Which tensors of a converted model stay F32, whatever type was asked for: those that llama.cpp's converter
- * keeps. */
+/* Tells the tensors of a converted model that stay F32, whatever type was asked for: those that llama.cpp's
+ * converter keeps. */
 #ifndef GQ_HF_KEPT_H
 #define GQ_HF_KEPT_H
 

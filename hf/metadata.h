@@ -5,7 +5,7 @@
 #include "hf/config.h"
 #include "hf/pairs.h"
 
-/* What the tensors of the model to be come to, for general.size_label. */
+/* Counts over the tensors of the model to be, for general.size_label. */
 typedef struct hf_counts {
     uint64_t weights;          /* elements of all tensors */
     uint64_t expert_weights;   /* of these, in stacked experts: names with _exps. and 3 dimensions */

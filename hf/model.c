@@ -134,7 +134,7 @@ static bool open_metadata(hf_container *c, uint64_t n_tokens, gq_error *e) {
            hf_arch_pairs(&c->config, &c->pairs, e) && hf_build_pairs(&c->build, &c->pairs, e);
 }
 
-static int compare_places(const void *a, const void *b) {
+static int compare_file_places(const void *a, const void *b) {
     const model_tensor *x = *(model_tensor *const *)a, *y = *(model_tensor *const *)b;
     if (x->shard != y->shard) return x->shard < y->shard ? -1 : 1;
     if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
@@ -142,7 +142,7 @@ static int compare_places(const void *a, const void *b) {
 }
 
 /* Lists tensors, files and pairs as the model's. */
-static bool gather(model_source *m, hf_container *c, gq_error *e) {
+static bool model_gather(model_source *m, hf_container *c, gq_error *e) {
     m->tensors = calloc(c->build.n + 1, sizeof *m->tensors);
     m->files = calloc(c->folder.n_files + 1, sizeof *m->files);
     if (!m->tensors || !m->files) return gq_fail_memory(e, c->build.n * sizeof *m->tensors);
@@ -153,7 +153,7 @@ static bool gather(model_source *m, hf_container *c, gq_error *e) {
         if (first) t->tensor.shard = first->stored->file, t->tensor.offset = first->stored->offset;
         m->tensors[m->n_tensors++] = &t->tensor;
     }
-    qsort(m->tensors, m->n_tensors, sizeof *m->tensors, compare_places);
+    qsort(m->tensors, m->n_tensors, sizeof *m->tensors, compare_file_places);
     m->path = c->folder.path, m->kv = c->pairs.kv, m->n_kv = c->pairs.n;
     m->alignment = GGUF_DEFAULT_ALIGNMENT; /* version 0: no GGUF file */
     return model_index_names(m, e);
@@ -176,7 +176,7 @@ bool hf_model_open(model_source *m, const char *path, gq_error *e) {
     ok = ok && hf_list_read(&c->list, &c->folder, e) && hf_predicting_find(&c->config, &c->list, e) &&
          hf_tokenizer_pairs(&c->folder, &c->config, &c->pairs, &n_tokens, &unknown, e) &&
          hf_build_tensors(&c->build, &c->config, &c->list, n_tokens, e) && open_metadata(c, n_tokens, e) &&
-         gather(m, c, e);
+         model_gather(m, c, e);
     if (ok && unknown) ok = gq_fail(e, "%s: %s", c->folder.path, unknown);
     free(unknown);
     if (!ok) model_close(m);

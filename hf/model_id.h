@@ -1,4 +1,4 @@
-/* What a model's id says of it: "Qwen/Qwen2.5-0.5B-Instruct" has an organization, a name, and in the name a
+/* Takes a model's id apart: "Qwen/Qwen2.5-0.5B-Instruct" has an organization, a name, and in the name a
  * basename, a size and what it was tuned for. */
 #ifndef GQ_HF_MODEL_ID_H
 #define GQ_HF_MODEL_ID_H

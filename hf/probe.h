@@ -14,7 +14,7 @@ enum { HF_PROBE_STEPS = 16 }; /* steps of a chain; published ones have at most s
 extern const char hf_probe_text[];
 extern const size_t hf_probe_bytes;
 
-/* Where the text was cut: a bit for every byte that a piece begins at. */
+/* The cuts of the text: a bit for every byte that a piece begins at. */
 typedef struct hf_probe_cuts {
     uint8_t bits[128];
 } hf_probe_cuts;

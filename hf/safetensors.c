@@ -109,8 +109,8 @@ static bool list_check_overlap(const hf_list *l, size_t first, gq_error *e) {
     return ok;
 }
 
-static bool list_add(hf_list *l, uint32_t file, const char *name, const json_t *entry, uint64_t begin,
-                     uint64_t data, gq_error *e) {
+static bool arrays_add(hf_list *l, uint32_t file, const char *name, const json_t *entry, uint64_t begin,
+                       uint64_t data, gq_error *e) {
     if (!memory_grow(&l->stored, &l->capacity, l->n + 1, sizeof *l->stored, e)) return false;
     hf_stored *t = &l->stored[l->n];
     *t = (hf_stored){.name = strdup(name), .file = file};
@@ -148,8 +148,8 @@ static bool list_read_file(hf_list *l, uint32_t file, gq_error *e) {
     ok = ok && (head = hf_json_parse(f->path, text, n, HF_JSON_ONE_VALUE, e));
     free(text);
     json_object_foreach(head, name, entry) {
-        ok = ok &&
-             (strcmp(name, "__metadata__") == 0 || list_add(l, file, name, entry, 8 + n, f->size - 8 - n, e));
+        ok = ok && (strcmp(name, "__metadata__") == 0 ||
+                    arrays_add(l, file, name, entry, 8 + n, f->size - 8 - n, e));
     }
     json_decref(head);
     if (ok && l->n > first) qsort(l->stored + first, l->n - first, sizeof *l->stored, compare_stored_names);

@@ -19,7 +19,7 @@ enum { MODEL_PIECE = 1, MODEL_NORMALIZER = 3 };
 enum { PIECE_TEXT = 1, PIECE_SCORE = 2, PIECE_TYPE = 3 };
 enum { NORMALIZER_ADDS_SPACE = 3 };
 
-/* What is left of a message; the names are for messages about it. */
+/* The rest of a protobuf message; `file` and `start` are for errors. */
 typedef struct proto {
     const char *file;
     const uint8_t *start, *at, *end; /* start: of the file */
@@ -87,8 +87,8 @@ static proto proto_enter(const proto *p, const proto_field *f) {
     return inner;
 }
 
-static bool piece_read(proto p, hf_piece *piece) {
-    *piece = (hf_piece){.text = "", .type = HF_PIECE_NORMAL};
+static bool token_piece_read(proto p, hf_token_piece *piece) {
+    *piece = (hf_token_piece){.text = "", .type = HF_PIECE_NORMAL};
     for (proto_field f; p.at < p.end;) {
         if (!proto_take_field(&p, &f)) return false;
         if (f.number == PIECE_TEXT && f.kind == PROTO_BYTES) {
@@ -116,11 +116,11 @@ static bool pieces_read_normalizer(hf_pieces *pieces, proto p) {
     return true;
 }
 
-static bool pieces_add(hf_pieces *pieces, proto p) {
+static bool token_piece_add(hf_pieces *pieces, proto p) {
     if (pieces->n == HF_TOKENS_MOST)
         return gq_fail(p.e, "%s: more than %d pieces, which no vocabulary has", p.file, HF_TOKENS_MOST);
     return memory_grow(&pieces->pieces, &pieces->capacity, pieces->n + 1, sizeof *pieces->pieces, p.e) &&
-           piece_read(p, &pieces->pieces[pieces->n++]);
+           token_piece_read(p, &pieces->pieces[pieces->n++]);
 }
 
 bool hf_pieces_read(hf_pieces *pieces, const char *name, const void *bytes, size_t n, gq_error *e) {
@@ -130,7 +130,7 @@ bool hf_pieces_read(hf_pieces *pieces, const char *name, const void *bytes, size
     for (proto_field f; ok && p.at < p.end;) {
         ok = proto_take_field(&p, &f);
         if (!ok || f.kind != PROTO_BYTES) continue;
-        if (f.number == MODEL_PIECE) ok = pieces_add(pieces, proto_enter(&p, &f));
+        if (f.number == MODEL_PIECE) ok = token_piece_add(pieces, proto_enter(&p, &f));
         if (f.number == MODEL_NORMALIZER) ok = pieces_read_normalizer(pieces, proto_enter(&p, &f));
     }
     if (ok && pieces->n == 0) ok = gq_fail(e, "%s: no pieces: it is empty, or no sentencepiece model", name);

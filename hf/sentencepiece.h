@@ -13,15 +13,15 @@ typedef enum hf_piece_type {
     HF_PIECE_BYTE
 } hf_piece_type;
 
-typedef struct hf_piece {
+typedef struct hf_token_piece {
     const char *text; /* UTF-8 within the file's bytes, not NUL-terminated */
     uint32_t length;
     float score; /* finite */
     hf_piece_type type;
-} hf_piece;
+} hf_token_piece;
 
 typedef struct hf_pieces {
-    hf_piece *pieces; /* by their numbers; at least one */
+    hf_token_piece *pieces; /* by their numbers; at least one */
     size_t n, capacity;
     bool adds_space; /* a space goes in front of a text before it is encoded */
 } hf_pieces;

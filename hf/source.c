@@ -156,7 +156,7 @@ static bool packed_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint6
     return ok;
 }
 
-/* What a GPTQ matrix needs for a few of its columns. */
+/* Buffers to read a few columns of a GPTQ matrix. */
 typedef struct gptq_part {
     uint32_t *words, *zeros;
     float *scales;

@@ -251,8 +251,8 @@ static bool view_read(const hf_source *s, const hf_view *v, uint64_t first, uint
 
 /* ---- a tensor ---- */
 
-static bool piece_read(const hf_piece *p, uint64_t first, uint64_t n, const gguf_type *type, uint8_t *to,
-                       gq_error *e) {
+static bool piece_read_rows(const hf_piece *p, uint64_t first, uint64_t n, const gguf_type *type, uint8_t *to,
+                            gq_error *e) {
     if (p->source) {
         if (!view_read(p->source, &p->view, first, n, type, to, e)) return false;
         if (p->n_ops) piece_apply_ops(p, (float *)(void *)to, n);
@@ -281,7 +281,7 @@ bool hf_tensor_read(const hf_tensor *t, uint64_t first, uint64_t n, void *to, gq
     for (size_t i = tensor_piece_of(t, first); n > 0; i++) {
         const hf_piece *p = &t->pieces[i];
         uint64_t some = smaller(n, p->first + p->n - first);
-        if (!piece_read(p, first - p->first, some, type, out, e)) return false;
+        if (!piece_read_rows(p, first - p->first, some, type, out, e)) return false;
         first += some, n -= some, out += some * type->block_bytes;
     }
     return true;

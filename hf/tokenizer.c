@@ -1,4 +1,5 @@
-/* Which files a model's tokenizer is read from, and what its architecture adds to them.
+/* Makes the metadata of a model's tokenizer: chooses the files to read, and adds what its architecture has
+ * beyond them.
  *
  * A table has a row for every architecture, or class of models, that differs from most: the files in the
  * order in which they are tried, one letter each, and the exceptions. All others have tokenizer.json, whose
@@ -156,7 +157,7 @@ static bool kind_multiple(const hf_tokenizer *t, const tokenizer_kind *kind, uin
 
 /* ---- vocabularies ---- */
 
-static bool write_model(hf_tokenizer *t, const char *model, gq_error *e) {
+static bool write_model_kind(hf_tokenizer *t, const char *model, gq_error *e) {
     return hf_pairs_text(t->pairs, "tokenizer.ggml.model", model, e);
 }
 
@@ -169,8 +170,8 @@ static bool read_pieces(hf_tokenizer *t, const tokenizer_kind *kind, char file, 
     bool ok = file == FILE_PIECES ? hf_json_pieces_vocabulary(t, false, e)
                                   : kind_multiple(t, kind, &multiple, e) &&
                                         hf_pieces_vocabulary(t, rule, multiple, &adds_space, e);
-    return ok && write_model(t, "llama", e) && hf_pairs_text(t->pairs, "tokenizer.ggml.pre", "default", e) &&
-           hf_tokenizer_write(t, true, e) &&
+    return ok && write_model_kind(t, "llama", e) &&
+           hf_pairs_text(t->pairs, "tokenizer.ggml.pre", "default", e) && hf_tokenizer_write(t, true, e) &&
            (!(kind->exceptions & INTERNLM2) ||
             hf_pairs_bool(t->pairs, "tokenizer.ggml.add_space_prefix", adds_space, e));
 }
@@ -179,14 +180,14 @@ static bool read_bytes(hf_tokenizer *t, const tokenizer_kind *kind, gq_error *e)
     uint32_t multiple;
     t->is_glm = (kind->exceptions & (GLM4 | GLM_MOE)) != 0;
     return kind_multiple(t, kind, &multiple, e) && hf_json_vocabulary(t, multiple, e) &&
-           write_model(t, "gpt2", e) && hf_pretokenizer_write(t, e) && hf_tokenizer_write(t, false, e) &&
+           write_model_kind(t, "gpt2", e) && hf_pretokenizer_write(t, e) && hf_tokenizer_write(t, false, e) &&
            hf_merges_write(t, e);
 }
 
 static bool read_vocabulary(hf_tokenizer *t, const tokenizer_kind *kind, char file, gq_error *e) {
     if (file == FILE_BYTES) return read_bytes(t, kind, e);
     if (file != FILE_GEMMA4) return read_pieces(t, kind, file, e);
-    return hf_json_pieces_vocabulary(t, true, e) && write_model(t, "gemma4", e) &&
+    return hf_json_pieces_vocabulary(t, true, e) && write_model_kind(t, "gemma4", e) &&
            hf_tokenizer_write(t, true, e) && hf_merges_write(t, e);
 }
 
@@ -314,7 +315,7 @@ static bool exceptions_write(hf_tokenizer *t, uint32_t exceptions, char file, gq
 
 /* ---- the whole ---- */
 
-static bool tokenizer_run(hf_tokenizer *t, gq_error *e) {
+static bool tokenizer_make(hf_tokenizer *t, gq_error *e) {
     const tokenizer_kind *kind = kind_find(t->config);
     char file = 0;
     if (!hf_folder_json(t->folder, "tokenizer.json", &t->json, e) ||
@@ -330,7 +331,7 @@ bool hf_tokenizer_pairs(hf_folder *f, const hf_config *c, hf_pairs *pairs, uint6
                         char **unknown_cut, gq_error *e) {
     hf_tokenizer t = {.folder = f, .config = c, .pairs = pairs, .unknown_cut = unknown_cut};
     *unknown_cut = NULL;
-    bool ok = tokenizer_run(&t, e);
+    bool ok = tokenizer_make(&t, e);
     *n_tokens = t.n;
     json_decref(t.json), json_decref(t.settings), json_decref(t.more), json_decref(t.made);
     free(t.model);

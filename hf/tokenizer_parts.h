@@ -1,4 +1,4 @@
-/* What the files of the tokenizer's part share: the vocabulary that is being made, and the folder's files
+/* Shared by the files of the tokenizer's part: the vocabulary that is being made, and the folder's files
  * that it is made from. Callers outside include hf/tokenizer.h.
  */
 #ifndef GQ_HF_TOKENIZER_PARTS_H

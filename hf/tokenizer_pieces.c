@@ -69,7 +69,7 @@ static bool pieces_add_objects(hf_tokenizer *t, hf_added_rule rule, gq_error *e)
 
 /* ---- pieces ---- */
 
-static hf_token pieces_token(const hf_piece *piece, hf_added_rule rule) {
+static hf_token pieces_token(const hf_token_piece *piece, hf_added_rule rule) {
     static const char UNUSED[] = "[UNUSED", DRAGON[] = "\xf0\x9f\x90\x89";
     hf_token token = {piece->text, piece->length, piece->score, (hf_token_type)piece->type};
     if (piece->type == HF_PIECE_USER) token.type = HF_TOKEN_NORMAL;
@@ -80,7 +80,7 @@ static hf_token pieces_token(const hf_piece *piece, hf_added_rule rule) {
     return token;
 }
 
-static bool pieces_list(hf_tokenizer *t, const hf_pieces *pieces, hf_added_rule rule, gq_error *e) {
+static bool sentencepiece_list(hf_tokenizer *t, const hf_pieces *pieces, hf_added_rule rule, gq_error *e) {
     if (rule == HF_ADDED_APPENDED && t->n > pieces->n)
         return hf_config_fail(t->config, e, "vocab_size is %llu, but tokenizer.model has %zu pieces",
                               (unsigned long long)t->n, pieces->n);
@@ -102,7 +102,7 @@ bool hf_pieces_vocabulary(hf_tokenizer *t, hf_added_rule rule, uint32_t multiple
     free(name);
     if (!ok) return false;
     *adds_space = pieces.adds_space;
-    ok = hf_tokenizer_size(t, pieces.n, multiple, e) && pieces_list(t, &pieces, rule, e);
+    ok = hf_tokenizer_size(t, pieces.n, multiple, e) && sentencepiece_list(t, &pieces, rule, e);
     hf_pieces_free(&pieces);
     return ok && hf_folder_json(t->folder, "added_tokens.json", &t->more, e) &&
            pieces_add_texts(t, rule == HF_ADDED_APPENDED, e) && pieces_add_objects(t, rule, e);

@@ -131,7 +131,7 @@ static void template_end(hf_specials *s, const hf_tokenizer *t, const json_t *la
     eos->flag = true;
 }
 
-/* What stands between two texts: `first` and `last` surround a single one. */
+/* Finds the tokens between two texts: `first` and `last` surround a single one. */
 static void template_between(hf_specials *s, const json_t *pair, const json_t *first, const json_t *last) {
     size_t begin = 0, end = json_array_size(pair);
     if (end && first && same_token(template_token(pair, 0), first)) begin++;

@@ -61,7 +61,7 @@ static float *take_features(const site_sizes *z, uint64_t tokens, memory_ledger 
     return memory_take(l, times(tokens, z->shape.columns), sizeof(float));
 }
 
-static void lay_out_held(site_inputs *to, const site_sizes *z, memory_ledger *l) {
+static void lay_out_inputs(site_inputs *to, const site_sizes *z, memory_ledger *l) {
     to->original = take_features(z, z->held, l);
     to->rounded = take_features(z, z->held, l);
 }
@@ -85,7 +85,7 @@ uint64_t site_held_bytes(const site_sizes *z) {
 
 uint64_t site_bytes(const site_sizes *z) {
     memory_ledger l = {.counts = true};
-    lay_out_held(&(site_inputs){.held = 0}, z, &l);
+    lay_out_inputs(&(site_inputs){.held = 0}, z, &l);
     memory_hold(&l, moments_bytes(z->shape));
     return times(l.bytes, z->matrices);
 }
@@ -144,7 +144,7 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
     g->sizes = site_sizes_of(of->settings, in->weights[0], in->routed, met, n, of->bounds.batch);
     lay_out_gathering(g, &g->sizes, &l);
     s->inputs = memory_take_zeros(&l, n, sizeof *s->inputs);
-    for (size_t i = 0; s->inputs && i < n; i++) lay_out_held(&s->inputs[i], &g->sizes, &l);
+    for (size_t i = 0; s->inputs && i < n; i++) lay_out_inputs(&s->inputs[i], &g->sizes, &l);
     if (!memory_had(&l, e)) return false;
     for (size_t i = 0; s->inputs && i < n; i++)
         if (!(s->inputs[i].moments = moments_new(of->kernels, g->sizes.shape, g->search->pool, e)))
