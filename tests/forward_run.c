@@ -1,7 +1,7 @@
-/* forward_run MODEL.gguf TOKENS.u16 N WINDOW THREADS OUT.f32
+/* forward_run MODEL TOKENS.u16 N WINDOW THREADS OUT.f32
  *
  * Runs the first N tokens (16-bit) of a file in windows and writes all logits, one vocabulary of floats per
- * token, as tests/forward_table has them from llama.cpp.
+ * token, as tests/forward_table and tests/hf_peer have them from llama.cpp. MODEL: a GGUF file or a folder.
  */
 #include <math.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "gguf/gguf.h"
+#include "hf/hf.h"
 #include "tests/forwarding.h"
 
 /* Of the second half of each window, each token after the one before. */
@@ -43,7 +44,8 @@ int main(int argc, char **argv) {
     if (!f || !out || fread(tokens, 2, n, f) != n) return perror(argv[2]), 1;
     fclose(f);
     for (size_t i = 0; i < n; i++) ids[i] = tokens[i];
-    if (!gguf_model_open(&g, argv[1], &e)) return fprintf(stderr, "%s\n", e.text), 1;
+    if (!(hf_model_is(argv[1]) ? hf_model_open : gguf_model_open)(&g, argv[1], &e))
+        return fprintf(stderr, "%s\n", e.text), 1;
     forwarding run = {.ids = ids, .n = n / context * context, .context = context, .threads = atoi(argv[5])};
     double begin = now();
     float *logits = forward_whole(&g, &run, &vocabulary, &e);

@@ -24,7 +24,7 @@ def has_numpy(python):
         return False
 
 
-def check_all(shared, check, only=()):
+def check_all(shared, check, only=(), praise="as llama.cpp's converter has them"):
     """Makes the folders, or only some of them, and calls check(folder, its golden .tsv, a folder to work in), which returns what is
     wrong. Returns the exit status."""
     shared = pathlib.Path(shared)
@@ -47,5 +47,5 @@ def check_all(shared, check, only=()):
             bad += bool(faults)
             for fault in faults[:4]:
                 print(f"{folder.name}: {fault}")
-    print(f"{len(folders) - bad} of {len(folders)} folders as llama.cpp's converter has them")
+    print(f"{len(folders) - bad} of {len(folders)} folders {praise}")
     return 1 if bad or (not only and len(folders) < 99) else 0
