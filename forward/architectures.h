@@ -37,6 +37,7 @@ typedef enum routing {
     /* as the metadata say; where they say no function, softmax or sigmoid */
     ROUTE_KEYS_SOFT,
     ROUTE_KEYS_SIGMOID,
+    ROUTE_FUNCTION_NORM, /* the function as the metadata say, which they must; the sum made 1 */
 } routing;
 
 /* How rope turns in layers with a window. */
@@ -49,11 +50,20 @@ typedef enum local_rope {
 
 typedef enum no_rope {
     ROPE_ALWAYS,
+    ROPE_NEVER,
     ROPE_NOT_FOURTH,   /* not in layers 3, 7, 11, ... */
     ROPE_IF_FINETUNED, /* by the key rope.scaling.finetuned */
     ROPE_LOCAL,        /* only in layers with a window */
     ROPE_LOCAL_IF_ANY, /* the same, but everywhere where no layer has one */
 } no_rope;
+
+/* How pairs belong to sections of positions. Text has the same position in three of them and 0 in the fourth,
+ * whose pairs do not turn. */
+typedef enum rope_sections {
+    SECTIONS_NONE,
+    SECTIONS_ROW,         /* one section after the other */
+    SECTIONS_INTERLEAVED, /* the first three by turns */
+} rope_sections;
 
 typedef enum rope_factors {
     FACTORS_NONE,
@@ -85,11 +95,13 @@ typedef struct architecture {
     bool layer_norm; /* mean and variance; else root mean square */
     placement place;
     presence norm_bias;
+    const char *final_norm; /* tensor of the last one; NULL: output_norm.weight */
 
     /* attention */
     qk_norm qk;
     bool qk_after_rope;
     bool free_head; /* a head's size is attention.key_length; else width / heads */
+    bool gate_in_q; /* attn_q has each head's q, then as many rows of its gate: heads times its sigmoid */
     presence qkv_bias;
     presence output_bias;
 
@@ -100,6 +112,7 @@ typedef struct architecture {
     /* rope */
     bool neox;         /* pairs are (i, i + n/2); else (2i, 2i + 1) */
     bool rope_partial; /* may turn only some of a head's values */
+    rope_sections sections;
     rope_factors factors;
     no_rope no_rope;
     double log_multiplier; /* rope.scaling.yarn_log_multiplier is read, and divided by this; 0: not read */

@@ -56,7 +56,7 @@ static void attend_queries(forward_batch *b, const plan_part *p, const attention
     }
     matmul_within(b->products, thread,
                   &(matmul_product){.w = k,
-                                    .x = h->q + head * h->head * s + begin + first,
+                                    .x = h->q + head * (h->q_step ? h->q_step : h->head) * s + begin + first,
                                     .y = scores,
                                     .w_stride = k_stride,
                                     .x_stride = s,
@@ -126,6 +126,11 @@ static void attention_read_keys(forward_model *m, key_reader *r, model_part *p) 
     attention_choose_rope(m, r, p);
 }
 
+/* Rows of q that a head has in attn_q. */
+static size_t attention_q_step(const forward_model *m, const attention_numbers *n) {
+    return m->arch->gate_in_q ? 2 * n->head : n->head;
+}
+
 static void attention_find_qk_norms(tensor_finder *f, const plan_part *p) {
     const architecture *a = f->m->arch;
     const attention_numbers *n = p->part->numbers;
@@ -147,10 +152,12 @@ static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
     const attention_numbers *n = p->part->numbers;
     const attention_layer *l = p->numbers;
     uint64_t d = f->m->sizes.width, q = l->heads * n->head, k = l->kv_heads * n->head;
-    if (a->has[WEIGHT_ATTN_QKV] == REQUIRED || tensors_layer_has(f->m, f->index, WEIGHT_ATTN_QKV)) {
+    if (a->has[WEIGHT_ATTN_QKV] == REQUIRED ||
+        (!a->gate_in_q && tensors_layer_has(f->m, f->index, WEIGHT_ATTN_QKV))) {
         tensors_take_biased(f, WEIGHT_ATTN_QKV, REQUIRED, SHAPE(d, q + 2 * k), a->qkv_bias);
     } else {
-        tensors_take_biased(f, WEIGHT_ATTN_Q, REQUIRED, SHAPE(d, q), a->qkv_bias);
+        uint64_t q_and_gate = (uint64_t)l->heads * attention_q_step(f->m, n);
+        tensors_take_biased(f, WEIGHT_ATTN_Q, REQUIRED, SHAPE(d, q_and_gate), a->qkv_bias);
         tensors_take_biased(f, WEIGHT_ATTN_K, REQUIRED, SHAPE(d, k), a->qkv_bias);
         tensors_take_biased(f, WEIGHT_ATTN_V, REQUIRED, SHAPE(d, k), a->qkv_bias);
     }
@@ -159,12 +166,12 @@ static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
     tensors_take_biased(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(q, d), a->output_bias);
 }
 
-/* Rows of `work`: q, k, v and what the heads give. */
+/* Rows of `work`: q, with its gates, k, v and what the heads give. */
 static uint64_t attention_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
     const attention_numbers *n = p->part->numbers;
     const attention_layer *own = p->numbers;
-    (void)m, (void)l;
-    return 2 * (own->heads + own->kv_heads) * n->head;
+    (void)l;
+    return own->heads * (attention_q_step(m, n) + n->head) + 2 * own->kv_heads * n->head;
 }
 
 static void attention_lay_out(forward_batch *b, const model_part *p, scratch *s) {
@@ -187,7 +194,30 @@ static void attention_norm_q_and_k(forward_batch *b, const plan_part *p, float *
                                      .y_stride = b->stride,
                                      .features = full ? heads[i] * n->head : n->head,
                                      .groups = full ? 1 : heads[i],
+                                     .group_step = i == 0 && !full ? attention_q_step(m, n) : 0,
                                      .weight_step = m->arch->qk == QK_EACH ? n->head : 0});
+}
+
+typedef struct gated_heads {
+    const forward_batch *b;
+    float *o, *gates;
+    size_t head;
+} gated_heads;
+
+static void gate_head_row(void *data, size_t r, int thread) {
+    const gated_heads *g = data;
+    size_t s = g->b->stride, tokens = g->b->tokens;
+    float *gate = g->gates + (r / g->head * 2 * g->head + r % g->head) * s;
+    (void)thread;
+    g->b->model->elements->sigmoid(gate, tokens);
+    g->b->model->elements->multiply(g->o + r * s, gate, tokens);
+}
+
+/* Rows of what the heads give times the sigmoid of their gates, which follow each head's q. */
+static void attention_gate_heads(forward_batch *b, const attention_numbers *n, size_t heads, float *q,
+                                 float *o) {
+    threads_for(b->pool, heads * n->head, THREADS_EVEN, gate_head_row,
+                &(gated_heads){b, o, q + n->head * b->stride, n->head});
 }
 
 static bool attention_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
@@ -195,7 +225,8 @@ static bool attention_run(forward_batch *b, const plan_part *p, const float *x, 
     const attention_numbers *n = p->part->numbers;
     const attention_layer *l = p->numbers;
     size_t s = b->stride, q_rows = l->heads * n->head, k_rows = l->kv_heads * n->head, width = m->sizes.width;
-    float *q = b->work, *k = q + q_rows * s, *v = k + k_rows * s, *o = v + k_rows * s;
+    size_t q_step = attention_q_step(m, n);
+    float *q = b->work, *k = q + l->heads * q_step * s, *v = k + k_rows * s, *o = v + k_rows * s;
     if (!batch_site(
             b, x, stride, width, b->tokens, 0,
             (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V, WEIGHT_ATTN_QKV, WEIGHT_SLOTS}))
@@ -208,9 +239,9 @@ static bool attention_run(forward_batch *b, const plan_part *p, const float *x, 
         batch_multiply(b, WEIGHT_ATTN_V, 0, x, stride, v, s, b->tokens);
     }
     if (!m->arch->qk_after_rope) attention_norm_q_and_k(b, p, q, k);
-    if (l->has_rope) batch_rope(b, p, q, l->heads, n->head), batch_rope(b, p, k, l->kv_heads, n->head);
+    if (l->has_rope) batch_rope(b, p, q, l->heads, q_step), batch_rope(b, p, k, l->kv_heads, n->head);
     if (m->arch->qk_after_rope) attention_norm_q_and_k(b, p, q, k);
-    batch_temper(b, p, q, q_rows);
+    batch_temper(b, p, q, l->heads * q_step);
     batch_attend(b, p,
                  &(attention_heads){.q = q,
                                     .k = k,
@@ -220,9 +251,11 @@ static bool attention_run(forward_batch *b, const plan_part *p, const float *x, 
                                     .kv_heads = l->kv_heads,
                                     .head = n->head,
                                     .value = n->head,
+                                    .q_step = q_step,
                                     .k_step = n->head,
                                     .v_step = n->head,
                                     .sinks = b->layer->values[WEIGHT_ATTN_SINKS]});
+    if (m->arch->gate_in_q) attention_gate_heads(b, n, l->heads, q, o);
     if (!batch_site(b, o, s, q_rows, b->tokens, 0, (weight_slot[]){WEIGHT_ATTN_OUTPUT, WEIGHT_SLOTS}))
         return false;
     batch_multiply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->part, s, b->tokens);

@@ -53,9 +53,9 @@ typedef struct attention_heads {
     const float *q, *k, *v, *k_tail; /* k_tail: rows behind k's that all heads share; or NULL */
     float *o;
     size_t heads, kv_heads, head, tail, value; /* head: rows of q; tail: of these, of k_tail */
-    size_t k_step, v_step;
+    size_t q_step, k_step, v_step;
     const float *sinks; /* one per head, or NULL */
-} attention_heads;
+} attention_heads;      /* q_step 0: head */
 void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h);
 
 /* Turn the rotated values of each head: rows first, first + step, ... begin a head's. */

@@ -57,6 +57,8 @@ void attention_read_windows(forward_model *m, key_reader *r, model_part *p) {
 
 static bool layer_has_rope(no_rope rule, size_t i, bool is_local, bool has_windows, bool is_finetuned) {
     switch (rule) {
+    case ROPE_NEVER:
+        return false;
     case ROPE_NOT_FOURTH:
         return (i + 1) % 4 != 0;
     case ROPE_IF_FINETUNED:

@@ -51,11 +51,13 @@ bool batch_blame_weights(gq_error *e);
 bool batch_finite(forward_batch *b, const char *what, const model_tensor *t, const float *x, size_t stride,
                   size_t features, size_t tokens);
 /* A norm of each of `groups` groups of `features` rows by itself; y may be x. bias may be NULL. weight_step:
- * floats from a group's weights to the next group's; 0: the same for all. */
+ * floats from a group's weights to the next group's; 0: the same for all. weight NULL: 1. */
 typedef struct norm_groups {
     const float *x, *weight, *bias;
     float *y;
     size_t x_stride, y_stride, features, groups, weight_step;
+    size_t group_step; /* rows from a group to the next; 0: features */
+    bool to_unit;      /* unit length takes the place of the norm (simd/elements.h) */
 } norm_groups;
 void batch_norm(forward_batch *b, const norm_groups *g);
 /* The norm of a slot of the layer over all features of x. */

@@ -129,7 +129,14 @@ bool forward_final(forward_batch *b, const float *x, size_t stride, float *norme
     float *weight, *bias;
     begin_call(b, NULL, site, e);
     if (!read_final_norm(b, &weight, &bias, e)) return false;
-    batch_norm(b, &(norm_groups){x, weight, bias, normed, stride, normed_stride, m->sizes.width, 1, 0});
+    batch_norm(b, &(norm_groups){.x = x,
+                                 .weight = weight,
+                                 .bias = bias,
+                                 .y = normed,
+                                 .x_stride = stride,
+                                 .y_stride = normed_stride,
+                                 .features = m->sizes.width,
+                                 .groups = 1});
     return batch_inputs(b, &(forward_inputs){.weights = {m->sizes.out},
                                              .n_weights = 1,
                                              .matrices = 1,

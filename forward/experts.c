@@ -74,16 +74,18 @@ static void experts_read_keys(forward_model *m, key_reader *r, model_part *p) {
     experts_numbers *n = p->numbers;
     n->scale = 1;
     n->experts = key_number(r, "expert_count", 0, 0, 1 << 16);
-    n->is_normalised = a->routing == ROUTE_SOFT_NORM;
+    n->is_normalised = a->routing == ROUTE_SOFT_NORM || a->routing == ROUTE_FUNCTION_NORM;
     if (!n->experts) return; /* experts_find_tensors refuses a router then */
     n->used = key_number(r, "expert_used_count", 0, 0, n->experts);
     if (!n->used)
         key_fail(r, "expert_used_count", "is 0 or missing, expected 1 to expert_count: %zu", n->experts);
-    if (a->routing != ROUTE_KEYS_SOFT && a->routing != ROUTE_KEYS_SIGMOID) return;
-    uint64_t gating = key_number(r, "expert_gating_func", 0, 0, 2);
+    if (a->routing == ROUTE_SOFT || a->routing == ROUTE_SOFT_NORM) return;
+    const char *function = "expert_gating_func";
+    bool is_needed = a->routing == ROUTE_FUNCTION_NORM;
+    uint64_t gating = is_needed ? key_number_needed(r, function, 1, 2) : key_number(r, function, 0, 0, 2);
     n->is_sigmoid = gating ? gating == 2 : a->routing == ROUTE_KEYS_SIGMOID;
-    n->is_normalised = key_bool(r, "expert_weights_norm", false);
-    n->scale = (float)key_scale(r, "expert_weights_scale", 1);
+    if (!is_needed) n->is_normalised = key_bool(r, "expert_weights_norm", false);
+    if (!is_needed) n->scale = (float)key_scale(r, "expert_weights_scale", 1);
     experts_read_groups(n, r);
     experts_compare_with_tensors(m, r, p);
 }

@@ -29,6 +29,24 @@
     W(ATTN_KV_B, "attn_kv_b", MATRIX) \
     W(ATTN_K_B, "attn_k_b", MATRIX) \
     W(ATTN_V_B, "attn_v_b", MATRIX) \
+    W(ATTN_GATE, "attn_gate", MATRIX) \
+    W(SSM_IN, "ssm_in", MATRIX) \
+    W(SSM_BETA, "ssm_beta", MATRIX) \
+    W(SSM_ALPHA, "ssm_alpha", MATRIX) \
+    W(SSM_BA, "ssm_ba", MATRIX) \
+    W(SSM_KERNEL, "ssm_conv1d", SMALL) \
+    W(SSM_DT, "ssm_dt", MATRIX) \
+    W(SSM_X, "ssm_x", MATRIX) \
+    W(SSM_DT_NORM, "ssm_dt_norm", SMALL) \
+    W(SSM_B_NORM, "ssm_b_norm", SMALL) \
+    W(SSM_C_NORM, "ssm_c_norm", SMALL) \
+    W(SSM_A, "ssm_a", BARE) \
+    W(SSM_D, "ssm_d", BARE) \
+    W(SSM_NORM, "ssm_norm", SMALL) \
+    W(SSM_OUT, "ssm_out", MATRIX) \
+    W(SHORTCONV_IN, "shortconv.in_proj", MATRIX) \
+    W(SHORTCONV_KERNEL, "shortconv.conv", SMALL) \
+    W(SHORTCONV_OUT, "shortconv.out_proj", MATRIX) \
     W(FFN_GATE, "ffn_gate", MATRIX) \
     W(FFN_UP, "ffn_up", MATRIX) \
     W(FFN_DOWN, "ffn_down", MATRIX) \
@@ -48,16 +66,19 @@
 typedef enum weight_slot { FORWARD_WEIGHTS(FORWARD_WEIGHT_MEMBER) WEIGHT_SLOTS } weight_slot;
 #undef FORWARD_WEIGHT_MEMBER
 
-/* The kinds. A small weight (a norm, a kernel, a bias alone) is kept decoded and has no inputs. A matrix
+/* The kinds. A small weight (a norm, a kernel, a bias alone) is kept decoded and has no inputs; its name may
+ * lack ".weight", and that of a bare one always does. A matrix
  * stays as it is stored; what flows into it is reported. Experts are matrices of which each sees tokens of
  * its own. */
 #define WEIGHT_KIND_SMALL .is_decoded = true
+#define WEIGHT_KIND_BARE .is_decoded = true, .is_bare = true
 #define WEIGHT_KIND_MATRIX .is_decoded = false
 #define WEIGHT_KIND_EXPERTS .is_routed = true
 
 typedef struct weight_facts {
     const char *name; /* "blk.N." before it and ".weight" or ".bias" behind it make the tensor's */
     bool is_decoded;
+    bool is_bare;
     bool is_routed;
 } weight_facts;
 extern const weight_facts weight_facts_of[WEIGHT_SLOTS];
@@ -67,6 +88,10 @@ typedef struct layer_part layer_part;
 /* Mixers */
 extern const layer_part mixer_attention; /* keys and values per head */
 extern const layer_part mixer_latent;    /* those of all heads from one latent vector */
+extern const layer_part mixer_shortconv; /* a short convolution between two gates */
+extern const layer_part mixer_delta_net; /* a state per head that learns each key's value */
+extern const layer_part mixer_mamba1;    /* a state space with a decay per element of the state */
+extern const layer_part mixer_mamba2;    /* a state space with a decay per head */
 /* Feed-forward parts */
 extern const layer_part ffn_gated;   /* down(act(gate x) * up x) */
 extern const layer_part ffn_fused;   /* the same, gate and up in one matrix */

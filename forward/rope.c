@@ -15,6 +15,14 @@ static double yarn_keeps(const rope_numbers *n, const rope_angles *p, size_t pai
     return 1 - fmin(fmax(ramp, 0), 1);
 }
 
+/* Whether a pair belongs to the fourth section, where text has position 0. */
+static bool rope_is_still(const rope_numbers *n, size_t pair) {
+    const size_t *s = n->section;
+    size_t all = s[0] + s[1] + s[2] + s[3], i = all ? pair % all : 0;
+    if (n->sections == SECTIONS_ROW) return i >= s[0] + s[1] + s[2];
+    return n->sections == SECTIONS_INTERLEAVED && i >= 3 * s[i % 3];
+}
+
 static void rope_fill_one_table(const rope_numbers *n, rope_tables *tables, int local, size_t context,
                                 const float *factors) {
     const rope_angles *p = &n->angles[local];
@@ -22,6 +30,7 @@ static void rope_fill_one_table(const rope_numbers *n, rope_tables *tables, int 
         double step = pow(p->base, -2.0 * (double)i / (double)n->turned);
         double keep = p->yarn ? yarn_keeps(n, p, i) : 0;
         if (factors) step /= (double)factors[i];
+        if (rope_is_still(n, i)) step = 0;
         for (size_t t = 0; t < context; t++) {
             double theta = (double)t * step, angle = keep * theta + (1 - keep) * p->scale * theta;
             tables->cosine[local][i * tables->turn_stride + t] = (float)(cos(angle) * p->magnitude);

@@ -15,8 +15,10 @@ typedef struct rope_angles {
 } rope_angles;
 
 typedef struct rope_numbers {
-    size_t turned;         /* values of a head that are turned */
-    bool neox;             /* pairs are (i, i + turned / 2); else (2i, 2i + 1) */
+    size_t turned; /* values of a head that are turned */
+    bool neox;     /* pairs are (i, i + turned / 2); else (2i, 2i + 1) */
+    rope_sections sections;
+    size_t section[4];     /* pairs of each */
     bool longrope;         /* long and short factors, even where the row may have one list */
     rope_angles angles[2]; /* [local]: in layers with a window */
     double log_factor, log_multiplier;

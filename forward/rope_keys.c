@@ -14,6 +14,16 @@ static void read_turned(rope_numbers *n, const architecture *a, key_reader *r, s
     n->neox = a->neox;
 }
 
+static void read_sections(rope_numbers *n, const architecture *a, key_reader *r) {
+    key_list l = key_list_of(r, "rope.dimension_sections");
+    n->sections = a->sections;
+    if (a->sections == SECTIONS_NONE) return;
+    if (!l.kv) key_number_needed(r, l.name, 0, MODEL_MOST);
+    for (size_t i = 0; i < 4 && r->ok; i++) n->section[i] = key_number_at(r, &l, i, 0, 0, MODEL_MOST);
+    if (r->ok && !(n->section[0] + n->section[1] + n->section[2]))
+        key_fail(r, l.name, "has no pairs in its first three sections");
+}
+
 /* 0: positions are not scaled. */
 static double scaling_factor(key_reader *r) {
     const char *key = "rope.scaling.factor";
@@ -67,6 +77,7 @@ void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size
     const architecture *a = m->arch;
     rope_angles *p = &n->angles[0];
     read_turned(n, a, r, head, is_latent ? head - 1 : head);
+    read_sections(n, a, r);
     size_t type = key_choice(r, "rope.scaling.type", types, sizeof types / sizeof *types);
     double factor = scaling_factor(r);
     bool scaled = factor != 0 && type != NONE;

@@ -122,7 +122,8 @@ static void norm_span(void *data, size_t i, int thread) {
     const normed_groups *of = data;
     const norm_groups *g = of->g;
     const forward_model *m = of->b->model;
-    size_t tokens = of->b->tokens, group = i / of->spans, rows = group * g->features;
+    size_t tokens = of->b->tokens, group = i / of->spans;
+    size_t rows = group * (g->group_step ? g->group_step : g->features);
     size_t first = i % of->spans * ELEMENT_SPAN;
     (void)thread;
     m->elements->norm(&(norm_task){
@@ -132,10 +133,11 @@ static void norm_span(void *data, size_t i, int thread) {
         .y_stride = g->y_stride,
         .features = g->features,
         .n = tokens - first < ELEMENT_SPAN ? tokens - first : ELEMENT_SPAN,
-        .weight = g->weight + group * g->weight_step,
+        .weight = g->weight ? g->weight + group * g->weight_step : NULL,
         .bias = g->bias,
         .eps = m->eps,
         .centre = m->arch->layer_norm,
+        .to_unit = g->to_unit,
     });
 }
 
@@ -147,7 +149,14 @@ void batch_norm(forward_batch *b, const norm_groups *g) {
 void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_stride, size_t features,
                      float *y, size_t y_stride) {
     const forward_layer *l = b->layer;
-    batch_norm(b, &(norm_groups){x, l->values[s], l->bias_values[s], y, x_stride, y_stride, features, 1, 0});
+    batch_norm(b, &(norm_groups){.x = x,
+                                 .weight = l->values[s],
+                                 .bias = l->bias_values[s],
+                                 .y = y,
+                                 .x_stride = x_stride,
+                                 .y_stride = y_stride,
+                                 .features = features,
+                                 .groups = 1});
 }
 
 typedef struct added_rows {

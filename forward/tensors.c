@@ -91,7 +91,10 @@ size_t tensors_rows(const tensor_finder *f, weight_slot s) {
 }
 
 void tensors_take_weight(tensor_finder *f, weight_slot s, presence p, tensor_shape of) {
-    f->l->weight[s] = tensors_take(f, tensors_layer_name(f->index, s, ".weight"), p, of);
+    const weight_facts *facts = &weight_facts_of[s];
+    bool is_bare = facts->is_bare || (facts->is_decoded && !tensors_layer_has(f->m, f->index, s) &&
+                                      tensor_named(f->m, tensors_layer_name(f->index, s, "")));
+    f->l->weight[s] = tensors_take(f, tensors_layer_name(f->index, s, is_bare ? "" : ".weight"), p, of);
 }
 
 void tensors_take_bias(tensor_finder *f, weight_slot s, presence p, tensor_shape of) {
@@ -164,7 +167,8 @@ static void find_head(tensor_finder *f) {
     m->sizes.out = tensors_take(f, "output.weight", out, of);
     if (!m->sizes.out) m->sizes.out = m->sizes.embedding;
     m->out_bias = tensors_take(f, "output.bias", a->logit_bias, SHAPE(m->sizes.vocabulary));
-    m->output_norm = tensors_take(f, "output_norm.weight", REQUIRED, SHAPE(d));
+    m->output_norm =
+        tensors_take(f, a->final_norm ? a->final_norm : "output_norm.weight", REQUIRED, SHAPE(d));
     m->output_norm_bias = tensors_take(f, "output_norm.bias", a->norm_bias, SHAPE(d));
     if (f->ok && m->sizes.vocabulary > UINT32_MAX)
         f->ok = gq_fail(f->e, "%s: tensor token_embd.weight has %zu rows, more than ids can name", m->path,

@@ -13,6 +13,10 @@
 #include <string.h>
 
 #define YARN "rope.scaling.type=yarn;rope.scaling.factor=4.0;rope.scaling.original_context_length=16"
+#define STATE_SPACE \
+    "ssm.conv_kernel=4;ssm.inner_size=24;ssm.state_size=6;ssm.time_step_rank=4;ssm.group_count=2"
+#define SELECTION "ssm.conv_kernel=4;ssm.inner_size=24;ssm.state_size=6;ssm.time_step_rank=5"
+#define DELTA_NET STATE_SPACE
 #define EXPERTS .ffn = 'r', .experts = 6, .used = 2, .ff = 24
 
 static const variant variants[] = {
@@ -265,6 +269,85 @@ static const variant variants[] = {
      .no_length = true,
      EXPERTS,
      .keys = "rope.scaling.original_context_length=300"},
+    {.name = "lfm2",
+     .mixers = "ca",
+     .tied = true,
+     .no_length = true,
+     .qk = 'h',
+     .last = "token_embd_norm",
+     .keys = "shortconv.l_cache=4;attention.head_count_kv=[0,2];attention.sliding_window=6"},
+    {.name = "lfm2moe",
+     .mixers = "cac",
+     .layers = 3,
+     .tied = true,
+     .no_length = true,
+     .qk = 'h',
+     .last = "token_embd_norm",
+     EXPERTS,
+     .dense = 1,
+     .choice_bias = true,
+     .keys = "shortconv.l_cache=4;attention.head_count_kv=[0,2,0];expert_gating_func=2"},
+    {.name = "qwen35",
+     .mixers = "da",
+     .tied = true,
+     .inner = "post_attention_norm",
+     .qk = 'h',
+     .gated_q = true,
+     .keys = DELTA_NET ";full_attention_interval=2;rope.dimension_sections=[1,1,1,1]"},
+    {.name = "qwen35moe",
+     .mixers = "ada",
+     .layers = 3,
+     .inner = "post_attention_norm",
+     .qk = 'h',
+     .gated_q = true,
+     .rotated = 6,
+     EXPERTS,
+     .fused_experts = true,
+     .shared = 20,
+     .shared_gate = true,
+     .keys = DELTA_NET
+     ";attention.recurrent_layers=[0,1,0];rope.dimension_sections=[2,1,0,0];nextn_predict_layers=1"},
+    {.name = "qwen3next",
+     .mixers = "ba",
+     .inner = "post_attention_norm",
+     .qk = 'h',
+     .gated_q = true,
+     .rotated = 6,
+     EXPERTS,
+     .shared = 20,
+     .shared_gate = true,
+     .keys = DELTA_NET ";full_attention_interval=2"},
+    {.name = "qwen3next-old",
+     .arch = "qwen3next",
+     .mixers = "oa",
+     .inner = "post_attention_norm",
+     .qk = 'h',
+     .gated_q = true,
+     EXPERTS,
+     .shared = 20,
+     .shared_gate = true,
+     .keys = DELTA_NET ";full_attention_interval=2"},
+    {.name = "granitehybrid",
+     .mixers = "2a",
+     .tied = true,
+     EXPERTS,
+     .shared = 32,
+     .keys = STATE_SPACE ";embedding_scale=6.0;residual_scale=0.4;attention.scale=0.3;logit_scale=1.7;"
+                         "attention.head_count_kv=[0,2];expert_shared_feed_forward_length=32"},
+    {.name = "mamba", .mixers = "11", .one_part = true, .tied = true, .keys = SELECTION},
+    {.name = "mamba-falcon",
+     .arch = "mamba",
+     .mixers = "11",
+     .one_part = true,
+     .tied = true,
+     .keys = SELECTION ";ssm.dt_b_c_rms=true"},
+    {.name = "mamba2", .mixers = "22", .one_part = true, .tied = true, .keys = STATE_SPACE},
+    {.name = "jamba",
+     .mixers = "ja",
+     .no_length = true,
+     EXPERTS,
+     .dense = 1,
+     .keys = SELECTION ";attention.head_count_kv=[0,2]"},
 };
 
 const variant *variant_at(size_t i) { return i < sizeof variants / sizeof *variants ? &variants[i] : NULL; }
@@ -284,7 +367,19 @@ uint32_t variant_id(size_t i) { return (uint32_t)((i * i * 7 + i * 31 + i / 3) %
 
 /* Sets a key to an integer (u), a number with a point (f), true or false (b), or a text (s), as `text` reads;
  * "u:", "f:", "b:" or "s:" before it fixes the type. */
+static void set_list(model *m, const char *key, const char *text) {
+    uint32_t values[64];
+    uint64_t n = 0;
+    for (char *at = (char *)text; *at == '[' || *at == ','; n++)
+        values[n] = (uint32_t)strtoul(at + 1, &at, 10);
+    model_set_array(m, key, GGUF_U32, values, n);
+}
+
 static void set_one(model *m, const char *key, const char *text) {
+    if (*text == '[') {
+        set_list(m, key, text);
+        return;
+    }
     char type = text[0] && text[1] == ':' ? text[0] : 0;
     if (type) text += 2;
     if (!type) {
@@ -330,23 +425,30 @@ typedef struct maker {
     int layer; /* -1: tensors of the whole model */
 } maker;
 
-static float uniform(maker *k, float low, float high) {
-    k->random = k->random * 6364136223846793005u + 1442695040888963407u;
-    return low + (high - low) * (float)(k->random >> 40) * 0x1p-24f;
+static float uniform(uint64_t *random, float low, float high) {
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    return low + (high - low) * (float)(*random >> 40) * 0x1p-24f;
+}
+
+void variant_add(model *m, uint64_t *random, const char *name, uint32_t type, const uint64_t ne[4], float low,
+                 float high) {
+    uint64_t n = 1;
+    for (int i = 0; i < 4; i++) n *= ne[i] ? ne[i] : 1;
+    float *x = malloc(n * sizeof *x);
+    assert_non_null(x);
+    for (uint64_t i = 0; i < n; i++) x[i] = uniform(random, low, high);
+    model_add(m, name, type, ne, x);
+    free(x);
 }
 
 static void add(maker *k, const char *name, uint32_t type, uint64_t a, uint64_t b, uint64_t c, float low,
                 float high) {
     char full[128];
-    uint64_t n = a * (b ? b : 1) * (c ? c : 1);
-    float *x = malloc(n * sizeof *x);
     if (k->layer < 0)
         snprintf(full, sizeof full, "%s", name);
     else
         snprintf(full, sizeof full, "blk.%d.%s", k->layer, name);
-    for (uint64_t i = 0; i < n; i++) x[i] = uniform(k, low, high);
-    model_add(k->m, full, type, (uint64_t[4]){a, b, c, 0}, x);
-    free(x);
+    variant_add(k->m, &k->random, full, type, (uint64_t[4]){a, b, c, 0}, low, high);
 }
 
 static void named(maker *k, const char *name, const char *what, uint32_t type, uint64_t a, uint64_t b,
@@ -398,7 +500,8 @@ static void add_attention(maker *k) {
     } else if (v->fused_qkv) {
         matrix(k, "attn_qkv", v->width, q + 2 * n, 0, 1.2f), bias(k, "attn_qkv", q + 2 * n, 0, v->qkv_bias);
     } else {
-        matrix(k, "attn_q", v->width, q, 0, 1.4f), bias(k, "attn_q", q, 0, v->qkv_bias);
+        uint32_t q_and_gate = v->gated_q ? 2 * q : q;
+        matrix(k, "attn_q", v->width, q_and_gate, 0, 1.4f), bias(k, "attn_q", q_and_gate, 0, v->qkv_bias);
         matrix(k, "attn_k", v->width, n, 0, 1.4f), bias(k, "attn_k", n, 0, v->qkv_bias);
         matrix(k, "attn_v", v->width, n, 0, 1), bias(k, "attn_v", n, 0, v->qkv_bias);
     }
@@ -454,15 +557,20 @@ static void add_tensors(maker *k) {
     matrix(k, "token_embd", v->width, VARIANT_VOCABULARY, 0, 1);
     if (!v->tied) matrix(k, "output", v->width, VARIANT_VOCABULARY, 0, 2);
     bias(k, "output", VARIANT_VOCABULARY, 0, v->logit_bias);
-    norm(k, "output_norm");
+    norm(k, v->last ? v->last : "output_norm");
     if (v->factors == 'f') add(k, "rope_freqs.weight", GGUF_F32, v->rotated / 2, 0, 0, 1, 8);
     if (v->factors == 'l') add(k, "rope_factors_long.weight", GGUF_F32, v->rotated / 2, 0, 0, 1, 30);
     if (v->factors == 'l') add(k, "rope_factors_short.weight", GGUF_F32, v->rotated / 2, 0, 0, 1, 2);
     for (k->layer = 0; k->layer < (int)v->layers; k->layer++) {
+        char mixer = v->mixers ? v->mixers[k->layer] : 'a';
         if (!v->no_pre) norm(k, "attn_norm");
-        add_attention(k);
+        if (mixer == 'a')
+            add_attention(k);
+        else if (mixer != 'n')
+            variant_add_mixer(&(variant_layer){k->m, &k->random, k->layer, k->type}, v->width, mixer);
+        if (v->one_part && mixer != 'n') continue;
         if (v->post) norm(k, "post_attention_norm"), norm(k, "post_ffw_norm");
-        if (!v->inner || *v->inner) norm(k, v->inner ? v->inner : "ffn_norm");
+        if (!v->one_part && (!v->inner || *v->inner)) norm(k, v->inner ? v->inner : "ffn_norm");
         add_ffn(k);
     }
 }

@@ -17,8 +17,16 @@ typedef struct variant {
     char qk;           /* norms of q and k: h(ead), f(ull), e(ach) */
     char ffn;          /* g(ate), f(used), p(lain), r(outed); 0: gate */
     char factors;      /* rope factors: f(reqs), l(ong and short) */
-    char latent;       /* f(olded): attn_k_b and attn_v_b; u(nfolded): attn_kv_b and attn_q */
-    const char *keys;  /* "key=value;...", numbers with a point are f32 */
+    /* A mixer per layer: a(ttention), c(onvolution); delta nets: d, b(oth rates in one matrix), o(ld files');
+     * Mamba 1, 2; j(amba's), h: 2 without norm. n(one): a layer with a feed-forward part alone. NULL:
+     * attention.
+     */
+    const char *mixers;
+    bool one_part;    /* a layer with a mixer has no feed-forward part */
+    bool gated_q;     /* attn_q has gates, too */
+    const char *last; /* name of the last norm; NULL: output_norm */
+    char latent;      /* f(olded): attn_k_b and attn_v_b; u(nfolded): attn_kv_b and attn_q */
+    const char *keys; /* "key=value;...", numbers with a point are f32 */
 } variant;
 
 const variant *variant_at(size_t i); /* NULL behind the last */
@@ -28,8 +36,20 @@ const char *variant_arch(const variant *v);
 /* type: of matrices. without: a key of v->keys that is left out, or NULL. */
 model *variant_model(const variant *v, uint32_t type, const char *without);
 /* Keys as in `variant`, set over those there are; "key=u:1", "key=f:1", "key=b:true" and "key=s:1" say the
- * type, and a key that begins with ':' is not the architecture's. */
+ * type, "key=[1,2]" is a list of integers, and a key that begins with ':' is not the architecture's. */
 void variant_set(model *m, const char *arch, const char *keys);
+/* Adds a tensor of values between low and high; ne[k] 0: no such dimension. */
+void variant_add(model *m, uint64_t *random, const char *name, uint32_t type, const uint64_t ne[4], float low,
+                 float high);
+/* A layer whose tensors are being added; type: of matrices. */
+typedef struct variant_layer {
+    model *m;
+    uint64_t *random;
+    int index;
+    uint32_t type;
+} variant_layer;
+/* Adds the tensors of a mixer other than attention, as `mixers` calls it. */
+void variant_add_mixer(const variant_layer *l, uint64_t width, char kind);
 /* The i-th id of the text that models are run on. */
 uint32_t variant_id(size_t i);
 

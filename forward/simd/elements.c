@@ -87,6 +87,7 @@ static void elements_gate(activation act, float *g, const float *x, size_t n) {
 }
 
 static void elements_sigmoid(float *x, size_t n) { FOR_EACH(x, n, v, lanes_logistic(v)); }
+static void elements_softplus(float *x, size_t n) { FOR_EACH(x, n, v, lanes_softplus(v)); }
 static void elements_cap(float *x, float c, size_t n) { FOR_EACH(x, n, v, hyperbolic_tangent(v / c) * c); }
 static void elements_add(float *x, float y, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] += y;
@@ -125,10 +126,12 @@ static void elements_norm(const norm_task *t) {
         }
     }
     for (size_t i = 0; i < n; i++)
-        factor[i] = (float)(1.0 / sqrt(sum[i] / (double)t->features + (double)t->eps));
+        factor[i] = (float)(1.0 / (t->to_unit ? fmax(sqrt(sum[i]), (double)t->eps)
+                                              : sqrt(sum[i] / (double)t->features + (double)t->eps)));
     for (size_t c = 0; c < t->features; c++) {
         const float *x = t->x + c * t->x_stride;
-        float *y = t->y + c * t->y_stride, w = t->weight[c], b = t->bias ? t->bias[c] : 0.0f;
+        float *y = t->y + c * t->y_stride, b = t->bias ? t->bias[c] : 0.0f;
+        float w = t->weight ? t->weight[c] : 1.0f;
         for (size_t i = 0; i < n; i++) y[i] = (x[i] - mean[i]) * factor[i] * w + b;
     }
 }
@@ -180,5 +183,5 @@ static void elements_softmax(const softmax_task *t) {
 }
 
 const element_kernels LEVEL(element_kernels) = {
-    elements_norm,   elements_softmax, elements_activate, elements_gate,  elements_sigmoid, elements_cap,
-    elements_rotate, elements_add,     add_scaled,        elements_scale, elements_multiply};
+    elements_norm, elements_softmax, elements_activate, elements_gate, elements_sigmoid, elements_softplus,
+    elements_cap,  elements_rotate,  elements_add,      add_scaled,    elements_scale,   elements_multiply};

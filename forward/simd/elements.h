@@ -13,14 +13,16 @@ typedef enum activation { ACT_SILU, ACT_GELU, ACT_RELU2, ACT_CLAMPED } activatio
 
 enum { ELEMENT_SPAN = 64 }; /* tokens that norms and softmax take at once, at most */
 
-/* y = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias over the features of each of n tokens. */
+/* y = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias over the features of each of n tokens; to
+ * unit length x / max(sqrt(sum(x^2)), eps) takes the place of the fraction. */
 typedef struct norm_task {
     const float *x;
     float *y; /* may be x */
     size_t x_stride, y_stride, features, n;
-    const float *weight, *bias; /* per feature; bias may be NULL */
+    const float *weight, *bias; /* per feature; NULL: 1, 0 */
     float eps;
-    bool centre; /* else the mean is not taken off */
+    bool centre;  /* else the mean is not taken off */
+    bool to_unit; /* not centred */
 } norm_task;
 
 /* Softmax along the rows of s[rows][n], each column for itself; columns up to the next multiple of 16 are
@@ -42,6 +44,7 @@ typedef struct element_kernels {
     void (*activate)(activation act, float *x, size_t n);                /* x = act(x), n floats */
     void (*gate)(activation act, float *gate, const float *x, size_t n); /* gate = act(gate) x */
     void (*sigmoid)(float *x, size_t n);
+    void (*softplus)(float *x, size_t n);       /* ln(1 + e^x) */
     void (*cap)(float *x, float cap, size_t n); /* x = cap tanh(x / cap) */
     /* (u, v) turned: u = u cos - v sin, v = u sin + v cos. */
     void (*turn)(float *u, float *v, const float *cosine, const float *sine, size_t n);

@@ -4,9 +4,11 @@
 
 #include "codec/codec.h"
 #include "forward/simd/elements.h"
+#include "forward/simd/recurrence.h"
 
 typedef struct forward_kernels {
     const element_kernels *elements;
+    const recurrence_kernels *recurrence;
 } forward_kernels;
 
 /* Returns the functions of the same ISA level as k. */
