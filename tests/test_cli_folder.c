@@ -7,24 +7,9 @@
 
 #include "tests/command.h"
 #include "tests/folder.h"
+#include "tests/safetensors.h"
 
 enum { WIDTH = 256, TOKENS = 8 };
-
-static char header[4096];
-static size_t data_bytes;
-
-static void add(const char *name, int rows, int columns) {
-    size_t at = strlen(header), n = 2 * (size_t)rows * (size_t)columns;
-    char shape[32];
-    if (rows > 1)
-        snprintf(shape, sizeof shape, "[%d,%d]", rows, columns);
-    else
-        snprintf(shape, sizeof shape, "[%d]", columns);
-    snprintf(header + at, sizeof header - at,
-             "%c\"%s\":{\"dtype\":\"BF16\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}", at ? ',' : '{', name,
-             shape, data_bytes, data_bytes + n);
-    data_bytes += n;
-}
 
 static void write_text(const char *name, const char *text) { write_whole(path(name), text, strlen(text)); }
 
@@ -39,14 +24,10 @@ static const char TOKENIZER[] = "{\"added_tokens\":[],\"pre_tokenizer\":{\"type\
                                 "\"e\":4,\"ab\":5,\"cd\":6,\"\xc4\xa0\":7},"
                                 "\"merges\":[\"a b\",\"c d\"]}}";
 
-/* Small weights as BF16, of a generator. */
-static void write_weights(FILE *f) {
-    uint32_t x = 1;
-    for (size_t i = 0; i < data_bytes / 2; i++) {
-        x = x * 1664525 + 1013904223;
-        uint16_t h = (uint16_t)((x >> 16 & 0x807f) | (0x3c00 + (x >> 8 & 0x180)));
-        fwrite(&h, 2, 1, f); /* little-endian */
-    }
+static void add_matrix(safetensors *s, const char *name, int rows) {
+    char shape[32];
+    snprintf(shape, sizeof shape, "[%d,%d]", rows, WIDTH);
+    safetensors_add_weights(s, name, shape, (size_t)rows * WIDTH);
 }
 
 static int folder_of_model(void **state) {
@@ -55,20 +36,18 @@ static int folder_of_model(void **state) {
     static const char *const matrices[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
                                            "self_attn.o_proj", "mlp.gate_proj",    "mlp.up_proj",
                                            "mlp.down_proj"};
-    add("model.embed_tokens.weight", TOKENS, WIDTH), add("model.norm.weight", 1, WIDTH);
-    add("model.layers.0.input_layernorm.weight", 1, WIDTH);
-    add("model.layers.0.post_attention_layernorm.weight", 1, WIDTH);
+    safetensors s = {.n = 0};
+    add_matrix(&s, "model.embed_tokens.weight", TOKENS);
+    safetensors_add_weights(&s, "model.norm.weight", "[256]", WIDTH);
+    safetensors_add_weights(&s, "model.layers.0.input_layernorm.weight", "[256]", WIDTH);
+    safetensors_add_weights(&s, "model.layers.0.post_attention_layernorm.weight", "[256]", WIDTH);
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
         char name[96];
         snprintf(name, sizeof name, "model.layers.0.%s.weight", matrices[i]);
-        add(name, WIDTH, WIDTH);
+        add_matrix(&s, name, WIDTH);
     }
-    uint64_t length = strlen(header) + 1;
-    FILE *f = fopen(path("Tiny-Model/model.safetensors"), "wb");
-    fwrite(&length, 1, 8, f);
-    fprintf(f, "%s}", header);
-    write_weights(f);
-    fclose(f);
+    safetensors_write(&s, path("Tiny-Model/model.safetensors"));
+    safetensors_empty(&s);
     write_text("Tiny-Model/config.json", CONFIG);
     write_text("Tiny-Model/tokenizer.json", TOKENIZER);
     write_text("text.txt", "ab cd e ab a b c d e abcd");

@@ -7,40 +7,22 @@
 #include "hf/build.h"
 #include "hf/predicting.h"
 #include "tests/folder.h"
+#include "tests/safetensors.h"
 
-/* A safetensors file that grows: the header's entries, and elements. */
-typedef struct weights {
-    char header[8192];
-    uint8_t data[65536];
-    size_t n;
-} weights;
+static safetensors file;
 
-static weights file;
-
-/* Adds an array; `bytes` NULL: elements count up from 0 in their first byte. */
 static void add(const char *name, const char *dtype, const char *shape, const void *bytes, size_t n) {
-    size_t at = strlen(file.header);
-    snprintf(file.header + at, sizeof file.header - at,
-             "%c\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}", at ? ',' : '{', name,
-             dtype, shape, file.n, file.n + n);
-    for (size_t i = 0; i < n; i++)
-        file.data[file.n + i] = bytes ? ((const uint8_t *)bytes)[i] : (uint8_t)(i % 64);
-    file.n += n;
+    safetensors_add(&file, name, dtype, shape, bytes, n);
 }
 
 static void write_folder(const char *config) {
-    uint64_t length = strlen(file.header) + 1;
-    FILE *f = fopen(path("model.safetensors"), "wb");
-    fwrite(&length, 1, 8, f); /* little-endian */
-    fprintf(f, "%s}", file.header);
-    fwrite(file.data, 1, file.n, f);
-    fclose(f);
+    safetensors_write(&file, path("model.safetensors"));
     write_whole(path("config.json"), config, strlen(config));
 }
 
 static int file_begin(void **state) {
     (void)state;
-    file.header[0] = 0, file.n = 0;
+    safetensors_empty(&file);
     add("model.embed_tokens.weight", "F32", "[2,4]", NULL, 32);
     return 0;
 }
@@ -119,7 +101,7 @@ static void layers_and_the_config(void **state) {
 
 static void no_embedding(void **state) {
     (void)state;
-    file.header[0] = 0, file.n = 0;
+    safetensors_empty(&file);
     add("lm_head.weight", "F32", "[2,4]", NULL, 32);
     assert_refused(QWEN "}", "embedding of tokens");
 }

@@ -8,56 +8,30 @@
 #include "hf/predicting.h"
 #include "tests/folder.h"
 #include "tests/memory.h"
+#include "tests/safetensors.h"
 
 enum { TENSORS = 4, TENSOR_BYTES = 512 };
 
-#define ARRAY(name, dtype, shape, from, to) \
-    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" from "," to "]}"
-#define LAYER "model.layers.0."
-
-/* Stacked, permuted and scaled arrays, and one that is packed along its inputs. */
-static const char HEADER[] = "{" ARRAY("model.embed_tokens.weight", "BF16", "[2,4]", "0", "16") "," ARRAY(
-    LAYER "self_attn.q_proj.weight", "F16", "[8,4]", "16",
-    "80") "," ARRAY(LAYER "block_sparse_moe.experts.0.w1.weight", "F32", "[2,4]", "80",
-                    "112") "," ARRAY(LAYER "block_sparse_moe.experts.1.w1.weight", "F32", "[2,4]", "112",
-                                     "144") "," ARRAY(LAYER "self_attn.o_proj.qweight", "I32", "[1,8]", "144",
-                                                      "176") "," ARRAY(LAYER "self_attn.o_proj.qzeros", "I32",
-                                                                       "[1,1]", "176",
-                                                                       "180") "," ARRAY(LAYER "self_attn.o_"
-                                                                                              "proj.scales",
-                                                                                        "F16", "[1,8]", "180",
-                                                                                        "196") "," ARRAY(LAYER
-                                                                                                         "sel"
-                                                                                                         "f_"
-                                                                                                         "att"
-                                                                                                         "n."
-                                                                                                         "o_"
-                                                                                                         "pro"
-                                                                                                         "j."
-                                                                                                         "g_"
-                                                                                                         "id"
-                                                                                                         "x",
-                                                                                                         "I3"
-                                                                                                         "2",
-                                                                                                         "[8"
-                                                                                                         "]",
-                                                                                                         "19"
-                                                                                                         "6",
-                                                                                                         "22"
-                                                                                                         "8") "}";
 static const char CONFIG[] = "{\"architectures\":[\"MixtralForCausalLM\"],\"num_hidden_layers\":1,\"hidden_"
                              "size\":4,\"num_attention_heads\":2,"
                              "\"num_local_experts\":2,\"time_limit\":Infinity,\"quantization_config\":{"
                              "\"quant_method\":\"gptq\",\"bits\":4}}";
 
+/* Stacked, permuted and scaled arrays, and one that is packed along its inputs. */
 static int folder_write(void **state) {
-    uint64_t length = sizeof HEADER - 1;
+    static const int32_t groups[8] = {0};
+    safetensors s = {.n = 0};
     folder_make(state);
-    FILE *f = fopen(path("model.safetensors"), "wb");
-    fwrite(&length, 1, 8, f); /* little-endian */
-    fwrite(HEADER, 1, length, f);
-    for (int i = 0; i < 228; i++) putc(i >= 196 ? 0 : i, f);
-    fclose(f);
+    safetensors_add(&s, "model.embed_tokens.weight", "BF16", "[2,4]", NULL, 16);
+    safetensors_add(&s, "model.layers.0.self_attn.q_proj.weight", "F16", "[8,4]", NULL, 64);
+    safetensors_add(&s, "model.layers.0.block_sparse_moe.experts.0.w1.weight", "F32", "[2,4]", NULL, 32);
+    safetensors_add(&s, "model.layers.0.block_sparse_moe.experts.1.w1.weight", "F32", "[2,4]", NULL, 32);
+    safetensors_add(&s, "model.layers.0.self_attn.o_proj.qweight", "I32", "[1,8]", NULL, 32);
+    safetensors_add(&s, "model.layers.0.self_attn.o_proj.qzeros", "I32", "[1,1]", NULL, 4);
+    safetensors_add(&s, "model.layers.0.self_attn.o_proj.scales", "F16", "[1,8]", NULL, 16);
+    safetensors_add(&s, "model.layers.0.self_attn.o_proj.g_idx", "I32", "[8]", groups, sizeof groups);
+    safetensors_write(&s, path("model.safetensors"));
+    safetensors_empty(&s);
     write_whole(path("config.json"), CONFIG, sizeof CONFIG - 1);
     return 0;
 }

@@ -8,6 +8,7 @@
 #include "hf/build.h"
 #include "hf/predicting.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/safetensors.h"
 
 enum { READ_MOST = 1 << 20 }; /* bytes of a tensor; views repeat nothing, so that no small file has more */
 
@@ -56,14 +57,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
 }
 
 static void seed(const char *folder, const char *name, const char *config, const char *header, size_t n) {
-    size_t a = strlen(config), b = strlen(header);
-    uint8_t *bytes = calloc(1, 2 + a + 8 + b + n);
+    size_t a = strlen(config), size;
+    uint8_t *weights = safetensors_bytes(header, NULL, n, &size), *bytes = malloc(2 + a + size);
     bytes[0] = (uint8_t)a, bytes[1] = (uint8_t)(a >> 8);
     memcpy(bytes + 2, config, a);
-    bytes[2 + a] = (uint8_t)b, bytes[3 + a] = (uint8_t)(b >> 8);
-    memcpy(bytes + 2 + a + 8, header, b);
-    fuzz_seed(folder, name, bytes, 2 + a + 8 + b + n);
-    free(bytes);
+    memcpy(bytes + 2 + a, weights, size);
+    fuzz_seed(folder, name, bytes, 2 + a + size);
+    free(bytes), free(weights);
 }
 
 #define CONFIG(name) \
