@@ -11,6 +11,7 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
+#include "cli/path.h"
 #include "cli/report.h"
 #include "cli/say.h"
 #include "cli/table.h"
@@ -141,8 +142,9 @@ static void print_summary(const char *path, const gq_model *m) {
     size_text(size, (double)f->file_bytes);
     char *line = f->version ? text_format("%s: GGUF version %u, %u file%s of %s, alignment %u", name,
                                           f->version, f->shards, gq_s(f->shards), size, f->alignment)
-                            : text_format("%s: a folder from Hugging Face, %u file%s of %s", name, f->shards,
-                                          gq_s(f->shards), size);
+                            : text_format("%s: %s, %u file%s of %s", name,
+                                          path_is_folder(path) ? "a folder from Hugging Face" : "safetensors",
+                                          f->shards, gq_s(f->shards), size);
     print_wrapped(stdout, line);
     free(line);
     printf("%s weights in %" PRIu64 " tensor%s of %s, %.4g bits per weight\n",

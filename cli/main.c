@@ -8,12 +8,6 @@
 #include "cli/path.h"
 #include "cli/say.h"
 
-/* Arguments that are models, from the first on. */
-static size_t model_arguments(const request *r) {
-    if (r->command == CMD_QUANTIZE) return 1;
-    return r->command & (CMD_INFO | CMD_PLAN | CMD_COMPARE | CMD_VERIFY | CMD_EVALUATE) ? r->n_arguments : 0;
-}
-
 /* A caller may have closed the standard descriptors; the next file opened would get their numbers. They are
  * opened the wrong way round, so that using them fails as it does when they are closed. */
 static void occupy_descriptors(void) {
@@ -32,11 +26,8 @@ static const struct {
 };
 
 static int command_main(const request *r) {
-    gq_error e = {0};
     if (r->help) return help_main(r);
     if (r->version) return version_main(r);
-    for (size_t i = 0; i < model_arguments(r); i++)
-        if (!path_check_model(r->arguments[i], &e)) return say_failure(&e);
     for (size_t i = 0; i < sizeof mains / sizeof *mains; i++)
         if (mains[i].id == r->command) return mains[i].run(r);
     return GQ_FAILED;

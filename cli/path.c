@@ -1,17 +1,14 @@
 /* Helpers of the command for paths. Two paths are the same if they lead to one file (device and
- * inode) or, where there is no file yet, if they end in the same name in the same folder. A folder given as a
- * model is refused with advice that depends on what it holds: the GGUF file to name, or the command that
- * converts other formats. A shell's expansion of model-*.gguf names all shards, of which the first stands for
- * all. Folders that are made for outputs are remembered by how much of the path existed before, so that a job
- * that fails removes what it made and nothing else.
+ * inode) or, where there is no file yet, if they end in the same name in the same folder. A shell's expansion
+ * of model-*.gguf names all shards, of which the first stands for all. Folders that are made for outputs are
+ * remembered by how much of the path existed before, so that a job that fails removes what it made and
+ * nothing else.
  */
 #include "cli/path.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -50,68 +47,6 @@ bool path_same(const char *a, const char *b) {
     bool same = !strcmp(a + strlen(x) - 1, b + strlen(y) - 1) && same_file(x, y);
     free(x), free(y);
     return same || same_file(a, b);
-}
-
-/* ---- folders of models ---- */
-
-static const struct {
-    const char *ending, *what;
-} kinds[] = {{".gguf", NULL}, /* tried first */
-             {".safetensors", "safetensors"},
-             {".bin", "PyTorch files"},
-             {".pt", "PyTorch files"},
-             {".pth", "PyTorch files"}};
-enum { KINDS = sizeof kinds / sizeof *kinds, MOST_FILES = 10000 };
-
-static bool ends_in(const char *name, const char *ending) {
-    size_t n = strlen(name), m = strlen(ending);
-    return n > m && !strcasecmp(name + n - m, ending);
-}
-
-/* Returns the first of `kinds` that the folder has a file of; KINDS: it has none. *name becomes the first
- * such file in alphabetical order, malloc'ed, or NULL. */
-static size_t kind_in(const char *folder, char **name) {
-    size_t kind = KINDS;
-    DIR *d = opendir(folder);
-    struct dirent *entry;
-    *name = NULL;
-    for (int i = 0; d && i < MOST_FILES && (entry = readdir(d)); i++)
-        for (size_t k = 0; k <= kind && k < KINDS; k++) {
-            if (*entry->d_name == '.' || !ends_in(entry->d_name, kinds[k].ending)) continue;
-            if (k == kind && strcmp(entry->d_name, *name) >= 0) continue;
-            free(*name);
-            *name = text_format("%s", entry->d_name);
-            kind = k;
-        }
-    if (d) closedir(d);
-    return kind;
-}
-
-/* Whether it is a folder from Hugging Face, which the library reads. */
-static bool path_is_model_folder(const char *path) {
-    char *config = text_format("%s/config.json", path);
-    bool is = access(config, F_OK) == 0;
-    free(config);
-    return is;
-}
-
-bool path_check_model(const char *path, gq_error *e) {
-    if (!path_is_folder(path) || path_is_model_folder(path)) return true;
-    char *name;
-    size_t kind = kind_in(path, &name);
-    int n = (int)strlen(path);
-    while (n > 1 && path[n - 1] == '/') n--;
-    if (kind == KINDS)
-        gq_fail(e, "%s is a directory without a model in it; name a GGUF file", path);
-    else if (!kinds[kind].what)
-        gq_fail(e, "%s is a directory; name the model in it, as %.*s/%s", path, n, path, name);
-    else
-        gq_fail(e,
-                "%s is a directory of %s, and gquant reads GGUF; llama.cpp makes one of it: python "
-                "convert_hf_to_gguf.py %.*s --outtype bf16 --outfile %.*s-BF16.gguf",
-                path, kinds[kind].what, n, path, n, path);
-    free(name);
-    return false;
 }
 
 /* ---- shards ---- */

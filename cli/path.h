@@ -17,9 +17,6 @@ bool path_same(const char *a, const char *b);
 /* Returns the path as reports name it: `full`, or without its folders; points into it. */
 const char *path_reported(const char *path, bool full);
 
-/* False where the model is a folder, as models have that are no GGUF: the message says what to do. */
-bool path_check_model(const char *path, gq_error *e);
-
 /* A shell makes several arguments of "model-*.gguf". Those that follow each other and are shards of one model
  * become the first of them, which stands for all. */
 void path_join_shards(const char **arguments, size_t *n);

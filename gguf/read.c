@@ -13,7 +13,9 @@
 #include "gguf/rules.h"
 
 /* Files that people give by mistake, recognised by their first bytes, and the advice for each. */
-#define FROM_SOURCE "; make a GGUF of the model's folder with llama.cpp: python convert_hf_to_gguf.py FOLDER"
+#define FROM_SOURCE \
+    "; take the model's safetensors and give their folder, or make a GGUF of it with llama.cpp: python " \
+    "convert_hf_to_gguf.py FOLDER"
 #define OLDER " file, older than GGUF; fetch the model as GGUF, or convert its original again"
 static const struct {
     uint32_t at, length;
@@ -28,7 +30,7 @@ static const struct {
     {0, 2, "\x1f\x8b", "gzip-compressed data; unpack it with gunzip"},
     {0, 26, "version https://git-lfs.gi",
      "a Git LFS pointer; the real file is still to be fetched (git lfs pull)"},
-    {8, 1, "{", "a safetensors file" FROM_SOURCE},
+    {8, 1, "{", "a safetensors file, where a GGUF file is expected"},
 };
 
 static bool fail_other_format(const gguf_cursor *c) {

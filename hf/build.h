@@ -72,6 +72,8 @@ extern const hf_rule hf_common_rules[];
 
 /* Fails with a sentence about the array: file and name go in front. */
 #define hf_found_fail(f, e, ...) hf_list_fail((f)->source->list, (f)->source->stored, e, __VA_ARGS__)
+/* Makes a tensor of one element and of F32. */
+hf_tensor *hf_build_add(hf_build *b, const char *name, size_t n_pieces, gq_error *e);
 /* Finds or makes the tensor called by part `which` of the rule's name, of n_pieces pieces. ne has n_dims
  * entries, the row length first. A tensor that is there must have the same shape. NULL: *e says why. Valid
  * until the next one is made. */

@@ -30,8 +30,7 @@ hf_tensor *hf_build_find(const hf_build *b, const char *name) {
     return gguf_index_find(&b->by_name, b->tensors, sizeof *b->tensors, name, &i) ? &b->tensors[i] : NULL;
 }
 
-static hf_tensor *build_new(hf_build *b, const char *name, size_t n_pieces, uint32_t n_dims,
-                            const uint64_t *ne, gq_error *e) {
+hf_tensor *hf_build_add(hf_build *b, const char *name, size_t n_pieces, gq_error *e) {
     if (!memory_grow(&b->tensors, &b->capacity, b->n + 1, sizeof *b->tensors, e)) return NULL;
     hf_tensor *t = &b->tensors[b->n];
     *t = (hf_tensor){.tensor = {.name = strdup(name), .n_dims = 1, .ne = {1, 1, 1, 1}},
@@ -42,12 +41,19 @@ static hf_tensor *build_new(hf_build *b, const char *name, size_t n_pieces, uint
         gq_fail_memory(e, n_pieces * sizeof *t->pieces);
         return NULL;
     }
-    for (uint32_t i = 0; i < n_dims; i++) {
+    t->tensor.type = gguf_type_of(GGUF_F32);
+    return gguf_index_add(&b->by_name, b->tensors, sizeof *b->tensors, b->n++, e) ? t : NULL;
+}
+
+/* The same with a shape: dimensions of 1 at its end are none. */
+static hf_tensor *build_new(hf_build *b, const char *name, size_t n_pieces, uint32_t n_dims,
+                            const uint64_t *ne, gq_error *e) {
+    hf_tensor *t = hf_build_add(b, name, n_pieces, e);
+    for (uint32_t i = 0; t && i < n_dims; i++) {
         t->tensor.ne[i] = ne[i];
         if (ne[i] != 1) t->tensor.n_dims = i + 1;
     }
-    t->tensor.type = gguf_type_of(GGUF_F32);
-    return gguf_index_add(&b->by_name, b->tensors, sizeof *b->tensors, b->n++, e) ? t : NULL;
+    return t;
 }
 
 static bool ne_fits(const uint64_t have[GGUF_MAX_DIMS], uint32_t n_dims, const uint64_t *ne) {

@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "hf/metadata.h"
 #include "hf/model_id.h"
+#include "hf/place.h"
 #include "hf/readme.h"
 
 /* ---- sampling ---- */
@@ -122,12 +123,10 @@ static bool general_set_names(const hf_folder *f, const hf_config *c, uint64_t w
     const char *id = json_string_value(json_object_get(c->stored, "_name_or_path"));
     const char *slash = id ? strchr(id, '/') : NULL;
     if (id && !(slash && strchr(slash + 1, '/')) && !general_set_id(p, id, weights, e)) return false;
-    char *whole = realpath(f->path, NULL);
-    const char *path = strrchr(f->path, '/') ? strrchr(f->path, '/') + 1 : f->path;
-    const char *last = whole ? strrchr(whole, '/') : NULL;
-    if (last && (!*path || strcmp(path, ".") == 0 || strcmp(path, "..") == 0)) path = last + 1;
-    bool ok = general_set_id(p, path, weights, e) && general_fill(p, "general.name", path, e);
-    free(whole);
+    char *name = NULL, *stem = NULL;
+    bool ok = hf_folder_names(f->path, &name, &stem, e) && general_set_id(p, name, weights, e) &&
+              general_fill(p, "general.name", name, e);
+    free(name), free(stem);
     return ok;
 }
 

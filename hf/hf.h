@@ -1,14 +1,19 @@
-/* The container of Hugging Face folders: config.json, safetensors and tokenizer files, delivered as the GGUF
- * that llama.cpp's converter would make of them (docs/hugging-face.md).
+/* The container of what Hugging Face has: folders of config.json, safetensors and tokenizer files, delivered
+ * as the GGUF that llama.cpp's converter would make of them; and safetensors of image models, as ComfyUI-GGUF
+ * has them (docs/hugging-face.md).
  */
 #ifndef GQ_HF_H
 #define GQ_HF_H
 
 #include "model/model.h"
 
-/* Whether a path is a folder, and so to be opened here. */
+/* Whether a path is a folder, or a file that is none of GGUF but of a folder or of safetensors: to be opened
+ * here. */
 bool hf_model_is(const char *path);
-/* Opens a folder; everything is checked except the weights. */
+/* Opens such a path; everything is checked except the weights. */
 bool hf_model_open(model_source *m, const char *path, gq_error *e);
+/* Returns the path that names of outputs begin with, whose last part is what the model is called; the path
+ * itself where no model is found. malloc'ed; NULL: no memory. */
+char *hf_model_stem(const char *path, gq_error *e);
 
 #endif

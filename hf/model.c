@@ -1,27 +1,30 @@
-/* Puts a folder's parts together: files are listed, arrays become tensors, and the config, the tokenizer and
+/* Puts a model's parts together: files are listed, arrays become tensors, and the config, the tokenizer and
  * the README become metadata. Reading goes through hf/tensor.c; what the files hold is told by a checksum of
  * the texts that were read whole, the places of all arrays, and a sample of the weights.
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "base/fail.h"
 #include "hf/build.h"
 #include "hf/hf.h"
+#include "hf/image.h"
 #include "hf/metadata.h"
+#include "hf/place.h"
 #include "hf/predicting.h"
 #include "hf/tokenizer.h"
 #include "model/sample.h"
 
 typedef struct hf_container {
+    hf_place place;
     hf_folder folder;
     hf_config config;
     hf_list list;
     hf_build build;
     hf_pairs pairs;
+    char *path; /* of the folder, or of the only file that is read */
 } hf_container;
 
 static const hf_tensor *tensor_of(const model_tensor *t) { return (const hf_tensor *)(const void *)t; }
@@ -95,8 +98,8 @@ static void container_close(void *state) {
     hf_list_free(&c->list);
     hf_config_free(&c->config);
     hf_pairs_free(&c->pairs);
-    hf_folder_close(&c->folder);
-    free(c);
+    hf_folder_close(&c->folder), hf_place_free(&c->place);
+    free(c->path), free(c);
 }
 
 static const model_container container = {
@@ -154,31 +157,60 @@ static bool model_gather(model_source *m, hf_container *c, gq_error *e) {
         m->tensors[m->n_tensors++] = &t->tensor;
     }
     qsort(m->tensors, m->n_tensors, sizeof *m->tensors, compare_file_places);
-    m->path = c->folder.path, m->kv = c->pairs.kv, m->n_kv = c->pairs.n;
+    m->path = c->path, m->kv = c->pairs.kv, m->n_kv = c->pairs.n;
     m->alignment = GGUF_DEFAULT_ALIGNMENT; /* version 0: no GGUF file */
     return model_index_names(m, e);
 }
 
-bool hf_model_is(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+bool hf_model_is(const char *path) { return hf_place_is(path); }
+
+char *hf_model_stem(const char *path, gq_error *e) {
+    hf_place p;
+    gq_error unused;
+    char *stem = NULL;
+    if (hf_place_find(&p, path, &unused)) stem = p.stem, p.stem = NULL;
+    hf_place_free(&p);
+    if (!stem && !(stem = strdup(path))) gq_fail_memory(e, strlen(path));
+    return stem;
+}
+
+/* A language model: config.json says what its arrays are. */
+static bool open_language(hf_container *c, gq_error *e) {
+    uint64_t n_tokens = 0;
+    char *unknown = NULL;
+    bool ok = hf_config_read(&c->config, &c->folder, e);
+    c->pairs.prefix = c->config.arch;
+    ok = ok && hf_list_read(&c->list, &c->folder, e) && hf_predicting_find(&c->config, &c->list, e) &&
+         hf_tokenizer_pairs(&c->folder, &c->config, &c->pairs, &n_tokens, &unknown, e) &&
+         hf_build_tensors(&c->build, &c->config, &c->list, n_tokens, e) && open_metadata(c, n_tokens, e);
+    if (ok && unknown) ok = gq_fail(e, "%s: %s", c->folder.path, unknown);
+    free(unknown);
+    return ok;
+}
+
+/* An image model: its arrays say what it is. A config.json beside them tells how they are coded. */
+static bool open_image(hf_container *c, gq_error *e) {
+    const char *file = c->place.file;
+    if (!(c->config.file = hf_folder_path(&c->folder, file ? file : "config.json", e)) ||
+        !(file ? hf_list_read_file(&c->list, &c->folder, file, e)
+               : hf_list_read_called(&c->list, &c->folder, c->place.called, e)))
+        return false;
+    bool ok = strcmp(c->place.called, "model") == 0 ||
+              hf_folder_json(&c->folder, "config.json", &c->config.merged, e);
+    return ok && hf_image_build(&c->build, &c->config, &c->list, &c->pairs, e);
 }
 
 bool hf_model_open(model_source *m, const char *path, gq_error *e) {
-    uint64_t n_tokens = 0;
-    char *unknown = NULL;
     *m = (model_source){.path = NULL};
     hf_container *c = m->state = calloc(1, sizeof *c);
     if (!c) return gq_fail_memory(e, sizeof *c);
     m->container = &container;
-    bool ok = hf_folder_open(&c->folder, path, e) && hf_config_read(&c->config, &c->folder, e);
-    c->pairs.prefix = c->config.arch;
-    ok = ok && hf_list_read(&c->list, &c->folder, e) && hf_predicting_find(&c->config, &c->list, e) &&
-         hf_tokenizer_pairs(&c->folder, &c->config, &c->pairs, &n_tokens, &unknown, e) &&
-         hf_build_tensors(&c->build, &c->config, &c->list, n_tokens, e) && open_metadata(c, n_tokens, e) &&
-         model_gather(m, c, e);
-    if (ok && unknown) ok = gq_fail(e, "%s: %s", c->folder.path, unknown);
-    free(unknown);
+    bool ok = hf_place_find(&c->place, path, e) && hf_folder_open(&c->folder, c->place.folder, e);
+    if (ok)
+        c->path = c->place.is_image && c->place.file ? hf_folder_path(&c->folder, c->place.file, e)
+                                                     : strdup(c->folder.path);
+    ok = ok && (c->path || gq_fail_memory(e, strlen(path))) &&
+         (c->place.is_image ? open_image : open_language)(c, e) && model_gather(m, c, e);
     if (!ok) model_close(m);
     return ok;
 }

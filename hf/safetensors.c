@@ -15,7 +15,7 @@
 #include "base/memory.h"
 
 enum { HEADER_MOST = 100000000 }; /* the format's own limit */
-static const char INDEX[] = "model.safetensors.index.json";
+static const char INDEX[] = ".safetensors.index.json", PART[] = ".safetensors";
 
 static const struct {
     const char *name;
@@ -158,28 +158,47 @@ static bool list_read_file(hf_list *l, uint32_t file, gq_error *e) {
 
 /* ---- which files ---- */
 
-static bool folder_fail_no_weights(const hf_folder *f, gq_error *e) {
+bool hf_folder_fail_no_weights(const hf_folder *f, const char *called, gq_error *e) {
     static const struct {
-        const char *begin, *end, *what;
+        const char *begin, *end, *what; /* %s: the first such file */
     } others[] = {
         {"adapter_config", ".json", "a LoRA adapter, not a model: merge it into its model first"},
+        {"adapter_model", "", "a LoRA adapter, not a model: merge it into its model first"},
+        {"", ".gguf", "no safetensors, but a GGUF file: name the model in it"},
         {"pytorch_model", ".bin",
          "weights only as pytorch_model*.bin, which can run programs when they are read: "
          "convert them to safetensors first"},
-        {"consolidated", ".safetensors",
+        {"consolidated", PART,
          "weights only as consolidated*.safetensors, with Mistral's own names: download "
          "the model*.safetensors, too"},
-        {"", ".gguf", "no safetensors, but a GGUF file: name that file instead"},
-        {"", ".incomplete", "no safetensors, but a download that has not finished"},
+        {"", ".incomplete",
+         "no safetensors, but a download that has not finished: download the folder again"},
+        {"", ".bin",
+         "no safetensors, but PyTorch files, which can run programs when they are read: convert "
+         "them to safetensors first"},
+        {"", ".pth",
+         "no safetensors, but PyTorch files, which can run programs when they are read: convert "
+         "them to safetensors first"},
+        {"", ".pt",
+         "no safetensors, but PyTorch files, which can run programs when they are read: convert "
+         "them to safetensors first"},
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         char **names;
         size_t n;
         if (!hf_folder_list(f, others[i].begin, others[i].end, &names, &n, e)) return false;
+        if (n) gq_fail(e, "%s is a directory with %s (%s/%s)", f->path, others[i].what, f->path, names[0]);
         hf_names_free(names, n);
-        if (n) return gq_fail(e, "%s holds %s", f->path, others[i].what);
+        if (n) return false;
     }
-    return gq_fail(e, "%s has no weights: expected model.safetensors, or several with %s", f->path, INDEX);
+    if (!hf_folder_has(f, "config.json"))
+        return gq_fail(
+            e,
+            "%s is a directory without a model in it: expected a GGUF file, or a folder with config.json "
+            "and %s%s",
+            f->path, called, PART);
+    return gq_fail(e, "%s has no weights: expected %s%s, or several with %s%s", f->path, called, PART, called,
+                   INDEX);
 }
 
 /* Whether a name is that of a file in the folder itself. */
@@ -187,8 +206,8 @@ static bool name_stays_inside(const char *name) {
     return *name && !strpbrk(name, "/\\") && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-/* Lists the distinct files that the index names, sorted by bytes. */
-static bool index_list_files(const hf_folder *f, const json_t *map, char ***names, size_t *n, gq_error *e) {
+/* Lists the distinct files that the index names, sorted by bytes. `index` is its path. */
+static bool index_list_files(const char *index, const json_t *map, char ***names, size_t *n, gq_error *e) {
     const char *key;
     json_t *value;
     bool ok = true;
@@ -198,9 +217,9 @@ static bool index_list_files(const hf_folder *f, const json_t *map, char ***name
         const char *name = json_string_value(value);
         if (!ok) break;
         if (!name || !name_stays_inside(name))
-            ok = gq_fail(
-                e, "%s/%s: weight_map: the file of '%s' is %s, expected the name of a file in the folder",
-                f->path, INDEX, key, name ? name : "no text");
+            ok = gq_fail(e,
+                         "%s: weight_map: the file of '%s' is %s, expected the name of a file in the folder",
+                         index, key, name ? name : "no text");
         else
             ok = ((*names)[*n] = strdup(name)) ? ++*n : gq_fail_memory(e, strlen(name));
     }
@@ -215,17 +234,17 @@ static bool index_list_files(const hf_folder *f, const json_t *map, char ***name
     return ok;
 }
 
-static bool index_check_names(const hf_list *l, const json_t *map, gq_error *e) {
+static bool index_check_names(const hf_list *l, const char *index, const json_t *map, gq_error *e) {
     const char *key;
     json_t *value;
     for (size_t i = 0; i < l->n; i++)
         if (!json_object_get(map, l->stored[i].name))
             return hf_list_fail(l, &l->stored[i], e,
-                                "%s does not name it: these files do not belong together", INDEX);
+                                "%s does not name it: these files do not belong together", index);
     json_object_foreach((json_t *)map, key, value) {
         if (!hf_list_find(l, key))
-            return gq_fail(e, "%s/%s names tensor '%s' of %s, but no file has it", l->folder->path, INDEX,
-                           key, json_string_value(value));
+            return gq_fail(e, "%s names tensor '%s' of %s, but no file has it", index, key,
+                           json_string_value(value));
     }
     return true;
 }
@@ -248,20 +267,59 @@ static bool list_read_files(hf_list *l, char **names, size_t n, gq_error *e) {
     return true;
 }
 
-bool hf_list_read(hf_list *l, hf_folder *f, gq_error *e) {
-    json_t *index, *map = NULL;
-    char **names = NULL;
+bool hf_list_read_called(hf_list *l, hf_folder *f, const char *called, gq_error *e) {
+    json_t *index = NULL, *map = NULL;
+    char **names = NULL, name[64], *path;
     size_t n = 0;
     *l = (hf_list){.folder = f};
-    bool ok = hf_folder_json(f, INDEX, &index, e);
+    snprintf(name, sizeof name, "%s%s", called, INDEX);
+    path = hf_folder_path(f, name, e);
+    bool ok = path && hf_folder_json(f, name, &index, e);
     if (ok && index && !json_is_object(map = json_object_get(index, "weight_map")))
-        ok = gq_fail(e, "%s/%s has no object \"weight_map\"", f->path, INDEX);
-    ok = ok && (index ? index_list_files(f, map, &names, &n, e)
-                      : hf_folder_list(f, "model", ".safetensors", &names, &n, e));
-    if (ok && n == 0) ok = folder_fail_no_weights(f, e);
-    ok = ok && list_read_files(l, names, n, e) && (!index || index_check_names(l, map, e));
+        ok = gq_fail(e, "%s has no object \"weight_map\"", path);
+    ok = ok && (index ? index_list_files(path, map, &names, &n, e)
+                      : hf_folder_list(f, called, PART, &names, &n, e));
+    if (ok && n == 0) ok = hf_folder_fail_no_weights(f, called, e);
+    ok = ok && list_read_files(l, names, n, e) && (!index || index_check_names(l, path, map, e));
     hf_names_free(names, n);
     json_decref(index);
+    free(path);
+    if (!ok) hf_list_free(l);
+    return ok;
+}
+
+bool hf_list_read(hf_list *l, hf_folder *f, gq_error *e) { return hf_list_read_called(l, f, "model", e); }
+
+size_t hf_part_stem(const char *name, unsigned *parts) {
+    static const char form[] = "-ddddd-of-ddddd.safetensors";
+    size_t n = strlen(name), m = sizeof form - 1;
+    if (n <= m) return 0;
+    for (size_t i = 0; i < m; i++) {
+        char c = name[n - m + i];
+        if (form[i] == 'd' ? c < '0' || c > '9' : c != form[i]) return 0;
+    }
+    *parts = (unsigned)strtoul(name + n - m + sizeof "-ddddd-of-" - 1, NULL, 10);
+    return n - m;
+}
+
+bool hf_list_read_file(hf_list *l, hf_folder *f, const char *name, gq_error *e) {
+    char **names = NULL, *one = (char *)name;
+    size_t n = 0;
+    unsigned wanted = 0;
+    size_t stem = hf_part_stem(name, &wanted);
+    *l = (hf_list){.folder = f};
+    bool ok = true;
+    if (stem) { /* all parts: the names differ in the part's number alone */
+        char *begin = strndup(name, stem + 1);
+        ok = (begin || gq_fail_memory(e, stem)) &&
+             hf_folder_list(f, begin, name + stem + sizeof "-ddddd" - 1, &names, &n, e);
+        free(begin);
+        if (ok && n != wanted)
+            ok = gq_fail(e, "%s/%s is one of %u files, and %zu of them are there: download the others",
+                         f->path, name, wanted, n);
+    }
+    ok = ok && list_read_files(l, stem ? names : &one, stem ? n : 1, e);
+    hf_names_free(names, n);
     if (!ok) hf_list_free(l);
     return ok;
 }

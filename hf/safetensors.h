@@ -41,8 +41,18 @@ typedef struct hf_list {
     gguf_index by_name;
 } hf_list;
 
-/* Opens all parts of a folder and reads their headers. */
+/* Opens all parts of a folder and reads their headers: those that model.safetensors.index.json names, or all
+ * that are called model*.safetensors. */
 bool hf_list_read(hf_list *l, hf_folder *f, gq_error *e);
+/* The same with another name in place of "model". */
+bool hf_list_read_called(hf_list *l, hf_folder *f, const char *called, gq_error *e);
+/* The same for one file; with its other parts, where its name says that it has some. */
+bool hf_list_read_file(hf_list *l, hf_folder *f, const char *name, gq_error *e);
+/* Returns the length of a name before "-kkkkk-of-nnnnn.safetensors", and the number of parts; 0: the name is
+ * no part's. */
+size_t hf_part_stem(const char *name, unsigned *parts);
+/* Fails with what a folder without such weights holds instead, and what to do. */
+bool hf_folder_fail_no_weights(const hf_folder *f, const char *called, gq_error *e);
 void hf_list_free(hf_list *l);
 const hf_stored *hf_list_find(const hf_list *l, const char *name); /* NULL: none */
 const char *hf_dtype_name(hf_dtype d);

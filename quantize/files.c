@@ -106,10 +106,10 @@ bool files_check_inputs(const char *path, const model_source *model, const char 
 }
 
 char *files_measure_path(const char *input) {
-    char *path = NULL;
-    int n = (int)strlen(input);
-    while (n > 1 && input[n - 1] == '/') n--; /* a folder's */
-    return asprintf(&path, "%.*s.gquant-measure", n, input) < 0 ? NULL : path;
+    char *stem = input_stem(input, NULL), *path = NULL;
+    if (stem && asprintf(&path, "%s.gquant-measure", stem) < 0) path = NULL;
+    free(stem);
+    return path;
 }
 
 /* Checks one input. If it is a model, all its shards and its file of measurements are inputs, too. */

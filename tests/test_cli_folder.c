@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/command.h"
 #include "tests/folder.h"
@@ -106,6 +107,114 @@ static void what_is_wrong_is_told(void **state) {
     assert_int_equal(rename(path("Tiny-Model/model-1.weights"), path("Tiny-Model/model.safetensors")), 0);
 }
 
+/* ---- paths that are no folder's name ---- */
+
+static void enter(const char *name) { assert_int_equal(chdir(path(name)), 0); }
+
+static void folders_by_dots_and_links(void **state) {
+    (void)state;
+    enter("Tiny-Model");
+    GQUANT(0, "-q", ".", "Q4_0");
+    GQUANT(0, "-q", "./", "Q4_1");
+    assert_true(exists(path("Tiny-Model-Q4_0.gguf")) && exists(path("Tiny-Model-Q4_1.gguf")));
+    assert_int_equal(mkdir(path("Tiny-Model/sub"), 0777), 0);
+    enter("Tiny-Model/sub");
+    GQUANT(0, "-q", "..", "Q5_0");
+    GQUANT(0, "-q", "../sub/../", "Q5_1");
+    assert_true(exists(path("Tiny-Model-Q5_0.gguf")) && exists(path("Tiny-Model-Q5_1.gguf")));
+    enter("");
+    assert_int_equal(rmdir(path("Tiny-Model/sub")), 0);
+    assert_int_equal(symlink("Tiny-Model", path("Linked")), 0);
+    GQUANT(0, "-q", path("Linked/"), "Q4_0");
+    assert_true(exists(path("Linked-Q4_0.gguf")));
+}
+
+/* A file of a folder leads to the folder. */
+static void folders_by_one_of_their_files(void **state) {
+    (void)state;
+    static const char *const names[] = {"config.json", "model.safetensors", "./model.safetensors"};
+    enter("Tiny-Model");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        GQUANT(0, "-q", "--force", names[i], "Q6_K");
+        assert_true(exists(path("Tiny-Model-Q6_K.gguf")));
+        unlink(path("Tiny-Model-Q6_K.gguf"));
+    }
+    enter("");
+    write_text("Tiny-Model/model.safetensors.index.json", "{");
+    GQUANT_SAYS(1, "model.safetensors.index.json: line", path("Tiny-Model/model.safetensors.index.json"),
+                "Q4_0");
+    unlink(path("Tiny-Model/model.safetensors.index.json"));
+    write_text("Tiny-Model/model-2.safetensors.incomplete", "");
+    GQUANT_SAYS(1, "not finished", path("Tiny-Model/model-2.safetensors.incomplete"), "Q4_0");
+    unlink(path("Tiny-Model/model-2.safetensors.incomplete"));
+    write_text("pytorch_model.bin", "PK\3\4....");
+    GQUANT_SAYS(1, "take the model's safetensors", path("pytorch_model.bin"), "Q4_0");
+}
+
+/* The hub's cache names folders after revisions: what they are called is above them. Outputs do not belong
+ * there: they go to where the command is run. */
+static void folders_of_the_cache(void **state) {
+    (void)state;
+    static const char *const files[] = {"config.json", "tokenizer.json", "model.safetensors"};
+    static const char *const folders[] = {"models--Org--Tiny-Model-2", "models--Org--Tiny-Model-2/refs",
+                                          "models--Org--Tiny-Model-2/snapshots",
+                                          "models--Org--Tiny-Model-2/snapshots/0a1b2c", "out"};
+    for (size_t i = 0; i < 5; i++) assert_int_equal(mkdir(path(folders[i]), 0777), 0);
+    for (size_t i = 0; i < 3; i++) {
+        char to[128];
+        snprintf(to, sizeof to, "models--Org--Tiny-Model-2/snapshots/0a1b2c/%s", files[i]);
+        assert_int_equal(symlink(path(in_folder("Tiny-Model", files[i])), path(to)), 0);
+    }
+    enter("out");
+    GQUANT(0, "-q", "../models--Org--Tiny-Model-2/snapshots/0a1b2c/", "Q4_0");
+    assert_true(exists(path("out/Tiny-Model-2-Q4_0.gguf")));
+    GQUANT(0, "-q", "../models--Org--Tiny-Model-2/snapshots/0a1b2c/config.json", "Q4_1");
+    assert_true(exists(path("out/Tiny-Model-2-Q4_1.gguf")));
+    model_source m = open_model(path("out/Tiny-Model-2-Q4_0.gguf"));
+    const char *text;
+    uint64_t n;
+    assert_true(model_kv_string(model_kv_find(m.kv, m.n_kv, "general.organization"), &text, &n));
+    assert_true(n == 3 && memcmp(text, "Org", n) == 0);
+    model_close(&m);
+
+    GQUANT_SAYS(1, "name one of the folders in", "../models--Org--Tiny-Model-2", "Q5_0");
+    write_text("models--Org--Tiny-Model-2/refs/main", "ffff");
+    GQUANT_SAYS(1, "snapshots/ffff", "../models--Org--Tiny-Model-2", "Q5_0");
+    write_text("models--Org--Tiny-Model-2/refs/main", "../../Tiny-Model");
+    GQUANT_SAYS(1, "name one of the folders in", "../models--Org--Tiny-Model-2", "Q5_0");
+    write_text("models--Org--Tiny-Model-2/refs/main", "0a1b2c\n");
+    GQUANT(0, "-q", "../models--Org--Tiny-Model-2/", "Q5_0");
+    assert_true(exists(path("out/Tiny-Model-2-Q5_0.gguf")));
+    enter("models--Org--Tiny-Model-2/snapshots/0a1b2c");
+    GQUANT(0, "-q", "--out-dir", path("out"), ".", "Q5_1");
+    assert_true(exists(path("out/Tiny-Model-2-Q5_1.gguf")));
+    enter("");
+}
+
+static void folders_of_other_things(void **state) {
+    (void)state;
+    assert_int_equal(mkdir(path("Other"), 0777), 0);
+    GQUANT_SAYS(1, "without a model in it", path("Other"), "Q4_0");
+    write_text("Other/adapter_config.json", "{}");
+    GQUANT_SAYS(1, "a LoRA adapter, not a model: merge it", path("Other"), "Q4_0");
+    safetensors s = {.n = 0};
+    add_matrix(&s, "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", 8);
+    safetensors_write(&s, path("Other/adapter_model.safetensors"));
+    safetensors_empty(&s);
+    GQUANT_SAYS(1, "a LoRA", path("Other"), "Q4_0");
+    GQUANT_SAYS(1, "a LoRA, not a model: merge it", path("Other/adapter_model.safetensors"), "Q4_0");
+    write_text("Other/config.json", CONFIG);
+    GQUANT_SAYS(1, "a LoRA adapter", path("Other"), "Q4_0");
+    remove_folder(strdup(path("Other")));
+    assert_int_equal(mkdir(path("Other"), 0777), 0);
+    write_text("Other/a-Q4_0.gguf", "");
+    GQUANT_SAYS(1, "Other/a-Q4_0.gguf", path("Other"), "Q4_0");
+    write_text("Other/consolidated.safetensors", "");
+    write_text("Other/config.json", CONFIG);
+    unlink(path("Other/a-Q4_0.gguf"));
+    GQUANT_SAYS(1, "Mistral's own names", path("Other"), "Q4_0");
+}
+
 /* A file of the folder is an input, whatever its name. */
 static void its_files_are_not_overwritten(void **state) {
     (void)state;
@@ -121,7 +230,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_beside_the_folder),      cmocka_unit_test(the_same_as_from_its_file),
         cmocka_unit_test(it_can_be_asked_and_run),       cmocka_unit_test(what_is_wrong_is_told),
-        cmocka_unit_test(its_files_are_not_overwritten),
+        cmocka_unit_test(its_files_are_not_overwritten), cmocka_unit_test(folders_by_dots_and_links),
+        cmocka_unit_test(folders_by_one_of_their_files), cmocka_unit_test(folders_of_the_cache),
+        cmocka_unit_test(folders_of_other_things),
     };
     return cmocka_run_group_tests(tests, folder_of_model, folder_remove);
 }

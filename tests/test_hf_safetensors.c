@@ -6,15 +6,13 @@
 
 #include "hf/safetensors.h"
 #include "tests/folder.h"
+#include "tests/safetensors.h"
 
-/* Writes a file: its header's length, the header, n bytes of elements. */
+/* Writes a file: its header's length, the header, n bytes of elements, which count up. */
 static void write_weights(const char *name, const char *header, size_t n) {
-    size_t length = strlen(header);
-    uint8_t *bytes = calloc(1, 8 + length + n);
-    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)((uint64_t)length >> 8 * i);
-    memcpy(bytes + 8, header, length);
-    for (size_t i = 0; i < n; i++) bytes[8 + length + i] = (uint8_t)i;
-    write_whole(path(name), bytes, 8 + length + n);
+    uint8_t *bytes = calloc(1, n + 1);
+    for (size_t i = 0; i < n; i++) bytes[i] = (uint8_t)i;
+    safetensors_write_header(path(name), header, bytes, n);
     free(bytes);
 }
 
@@ -173,13 +171,17 @@ static void brackets_are_bounded(void **state) {
 
 static void folders_without_weights(void **state) {
     (void)state;
+    assert_refused("without a model");
+    write_text("config.json", "{}");
     assert_refused("has no weights");
-    write_text("model.gguf", "");
-    assert_refused("a GGUF file");
+    write_text("x.incomplete", "");
+    assert_refused("not finished");
     write_text("consolidated.safetensors", "");
     assert_refused("consolidated");
     write_text("pytorch_model.bin", "");
     assert_refused("pytorch_model");
+    write_text("model.gguf", "");
+    assert_refused("a GGUF file: name the model in it");
     write_text("adapter_config.json", "{}");
     assert_refused("LoRA adapter");
 }
@@ -211,7 +213,7 @@ static void an_index_and_its_files(void **state) {
         {"{\"weight_map\":{\"a\":\"one\",\"c\":\"one\"}}", "'c'"},
         {"{\"weight_map\":{\"a\":\"one\",\"x\":\"two\"}}", "does not name it"},
         {"{\"weight_map\":{\"a\":\"one\",\"b\":\"three\"}}", "has it, too"},
-        {"{\"weight_map\":{}}", "no weights"},
+        {"{\"weight_map\":{}}", "without a model"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         write_text("model.safetensors.index.json", rows[i].index);

@@ -12,6 +12,7 @@
 
 #include "base/safe_file.h"
 #include "quantize/files.h"
+#include "quantize/input.h"
 
 static const char *base_of(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -50,13 +51,6 @@ static const char *float_type_in(const char *name, size_t length, size_t *found)
     return name + length;
 }
 
-/* Returns the path without slashes at its end, which the name of a folder may have; malloc'ed. */
-static char *without_slashes(const char *path) {
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/') n--;
-    return strndup(path, n);
-}
-
 static char *derive_path(const char *folder, const char *input, const char *filetype) {
     const char *name = base_of(input);
     size_t stem = stem_length(name), type_length;
@@ -70,8 +64,8 @@ static char *derive_path(const char *folder, const char *input, const char *file
 }
 
 char *plan_derive_path(const char *folder, const char *input, const char *filetype) {
-    char *whole = without_slashes(input), *path = whole ? derive_path(folder, whole, filetype) : NULL;
-    free(whole);
+    char *stem = input_stem(input, NULL), *path = stem ? derive_path(folder, stem, filetype) : NULL;
+    free(stem);
     return path;
 }
 

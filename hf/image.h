@@ -1,0 +1,17 @@
+/* Image and video models: arrays that keep their names, and an architecture that is recognised by them. The
+ * tensors and pairs are those that ComfyUI-GGUF's converter makes and its loader expects (docs/mixes.md).
+ */
+#ifndef GQ_HF_IMAGE_H
+#define GQ_HF_IMAGE_H
+
+#include "hf/build.h"
+
+/* Whether a file of weights holds an image model by itself; one whose header cannot be read does not. */
+bool hf_image_is(const char *folder, const char *file);
+/* Returns the known architectures, for messages: "flux, sd3, ..." */
+const char *hf_image_names(void);
+/* Makes the tensors of all arrays of the model, and its pairs. On failure, too, hf_build_free has to be
+ * called. */
+bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_pairs *pairs, gq_error *e);
+
+#endif

@@ -1,0 +1,310 @@
+/* Image and video models as safetensors: recognised by their arrays, whatever folder they come in; delivered
+ * under their own names with the types and shapes that ComfyUI-GGUF reads. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "quantize/input.h"
+#include "tests/command.h"
+#include "tests/folder.h"
+#include "tests/safetensors.h"
+
+/* Writes a file of small BF16 arrays: "name shape" each, as in "img_in.weight 256,64". */
+static void write_arrays(const char *name, const char *const *arrays) {
+    safetensors s = {.n = 0};
+    for (; *arrays; arrays++) {
+        char array[160], shape[64];
+        size_t weights = 1;
+        assert_int_equal(sscanf(*arrays, "%159s %60[0-9,]", array, shape + 1), 2);
+        for (const char *c = shape + 1; *c; c += strcspn(c, ",") + (c[strcspn(c, ",")] == ','))
+            weights *= (size_t)atoi(c);
+        shape[0] = '[', strcat(shape, "]");
+        safetensors_add_weights(&s, array, shape, weights);
+    }
+    safetensors_write(&s, path(name));
+    safetensors_empty(&s);
+}
+#define ARRAYS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void write_text(const char *name, const char *text) { write_whole(path(name), text, strlen(text)); }
+static void make_folder(const char *name) { assert_int_equal(mkdir(path(name), 0777), 0); }
+
+static const char *const flux[] = {"double_blocks.0.img_attn.proj.weight 256,256",
+                                   "double_blocks.0.img_attn.qkv.weight 768,256",
+                                   "double_blocks.0.img_attn.norm.query_norm.scale 128",
+                                   "img_in.weight 256,64",
+                                   "img_in.bias 256",
+                                   "final_layer.linear.weight 64,256",
+                                   NULL};
+static const char *const wan[] = {
+    "blocks.0.self_attn.norm_q.weight 256", "text_embedding.2.weight 256,256",     "head.modulation 1,2,768",
+    "blocks.0.ffn.2.weight 256,512",        "patch_embedding.weight 256,16,1,2,2", NULL};
+static const char *const qwen[] = {"time_text_embed.timestep_embedder.linear_2.weight 256,256",
+                                   "transformer_blocks.0.attn.norm_added_q.weight 128",
+                                   "transformer_blocks.0.attn.norm_added_k.weight 128",
+                                   "transformer_blocks.0.img_mlp.net.0.proj.weight 512,256", NULL};
+
+static model_source open_input(const char *name) {
+    model_source m;
+    gq_error e = {.text = ""};
+    if (!input_open(&m, path(name), &e)) fail_msg("%s", e.text);
+    return m;
+}
+
+static void assert_refused(const char *name, const char *with) {
+    model_source m;
+    gq_error e = {.text = ""};
+    if (input_open(&m, path(name), &e)) fail_msg("%s was read", name);
+    if (!strstr(e.text, with)) fail_msg("'%s' does not say '%s'", e.text, with);
+}
+
+static void assert_arch(const char *name, const char *arch, uint64_t tensors) {
+    model_source m = open_input(name);
+    const char *text;
+    uint64_t n;
+    assert_true(model_kv_string(model_kv_find(m.kv, m.n_kv, "general.architecture"), &text, &n));
+    if (n != strlen(arch) || memcmp(text, arch, n) != 0) fail_msg("%s: %.*s", arch, (int)n, text);
+    assert_int_equal(m.n_tensors, tensors);
+    model_close(&m);
+}
+
+static void architectures_by_their_arrays(void **state) {
+    (void)state;
+    static const struct {
+        const char *arch, *arrays[6];
+    } rows[] = {
+        {"flux", {"double_blocks.0.img_attn.proj.weight 8,8"}},
+        {"sd3", {"joint_blocks.0.x_block.attn.qkv.weight 8,8"}},
+        {"aura", {"model.double_layers.3.modX.1.weight 8,8"}},
+        {"hidream",
+         {"caption_projection.0.linear.weight 8,8",
+          "double_stream_blocks.0.block.ff_i.shared_experts.w3.weight 8,8"}},
+        {"cosmos",
+         {"net.blocks.0.mlp.layer1.weight 8,8", "net.blocks.0.adaln_modulation_cross_attn.1.weight 8,8"}},
+        {"ltxv",
+         {"adaln_single.emb.timestep_embedder.linear_2.weight 8,8",
+          "transformer_blocks.27.scale_shift_table 6,8", "caption_projection.linear_2.weight 8,8"}},
+        {"hyvid",
+         {"double_blocks.0.img_attn_proj.weight 8,8",
+          "txt_in.individual_token_refiner.blocks.1.self_attn_qkv.weight 8,8"}},
+        {"wan",
+         {"blocks.0.self_attn.norm_q.weight 8", "text_embedding.2.weight 8,8", "head.modulation 1,2,8"}},
+        {"qwen_image",
+         {"transformer_blocks.0.attn.norm_added_q.weight 8",
+          "transformer_blocks.0.attn.norm_added_k.weight 8",
+          "time_text_embed.timestep_embedder.linear_2.weight 8,8",
+          "transformer_blocks.0.img_mlp.net.0.proj.weight 8,8"}},
+        {"sdxl", {"model.diffusion_model.label_emb.0.0.weight 8,8"}},
+        {"sd1", {"down_blocks.0.downsamplers.0.conv.weight 8,8,3,3"}},
+        {"lumina2", {"cap_embedder.1.weight 8,8", "context_refiner.0.attention.qkv.weight 8,8"}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint64_t n = 0;
+        while (rows[i].arrays[n]) n++;
+        write_arrays("x.safetensors", rows[i].arrays);
+        assert_arch("x.safetensors", rows[i].arch, n);
+    }
+}
+
+static const model_tensor *tensor_of(const model_source *m, const char *name) {
+    const model_tensor *t = model_tensor_named(m, name);
+    if (!t) fail_msg("no tensor %s", name);
+    return t;
+}
+
+static void assert_tensor(const model_source *m, const char *name, uint32_t type, uint32_t n_dims,
+                          uint64_t ne0, uint64_t ne1, uint64_t ne2, uint64_t ne3) {
+    const model_tensor *t = tensor_of(m, name);
+    if (t->type->id != type) fail_msg("%s is %s", name, t->type->name);
+    assert_int_equal(t->n_dims, n_dims);
+    assert_true(t->ne[0] == ne0 && t->ne[1] == ne1 && t->ne[2] == ne2 && t->ne[3] == ne3);
+}
+
+static void assert_shape_key(const model_source *m, const char *name, uint64_t n, const int32_t *want) {
+    char key[256];
+    uint32_t type;
+    uint64_t count;
+    const uint8_t *elements;
+    snprintf(key, sizeof key, "comfy.gguf.orig_shape.%s", name);
+    const model_kv *kv = model_kv_find(m->kv, m->n_kv, key);
+    assert_int_equal(kv != NULL, n > 0);
+    if (!kv) return;
+    assert_true(model_kv_array(kv, &type, &count, &elements));
+    assert_true(type == GGUF_INT32 && count == n);
+    assert_memory_equal(elements, want, n * sizeof *want);
+}
+
+/* GGUF has four dimensions: the outermost ones of a larger array are one there, and a key tells the shape. */
+static void shapes_and_types_of_video_models(void **state) {
+    (void)state;
+    write_arrays("wan.safetensors", wan);
+    model_source m = open_input("wan.safetensors");
+    assert_tensor(&m, "patch_embedding.weight", GGUF_F32, 4, 2, 2, 1, 4096);
+    assert_shape_key(&m, "patch_embedding.weight", 5, (int32_t[]){256, 16, 1, 2, 2});
+    assert_tensor(&m, "head.modulation", GGUF_F32, 3, 768, 2, 1, 1);
+    assert_shape_key(&m, "head.modulation", 0, NULL);
+    assert_tensor(&m, "blocks.0.self_attn.norm_q.weight", GGUF_F32, 1, 256, 1, 1, 1);
+    assert_tensor(&m, "text_embedding.2.weight", GGUF_BF16, 2, 256, 256, 1, 1);
+    model_close(&m);
+}
+
+/* Convolutions of UNets are stored as rows of 256; what belongs to text encoders is left out. */
+static void arrays_of_unets_as_rows(void **state) {
+    (void)state;
+    write_arrays("unet.safetensors",
+                 ARRAYS("model.diffusion_model.label_emb.0.0.weight 256,256",
+                        "model.diffusion_model.input_blocks.1.0.in_layers.2.weight 32,32,3,3",
+                        "model.diffusion_model.input_blocks.0.0.weight 5,4,3,3",
+                        "first_stage_model.decoder.conv_in.weight 8,4,3,3"));
+    model_source m = open_input("unet.safetensors");
+    assert_int_equal(m.n_tensors, 3);
+    assert_tensor(&m, "label_emb.0.0.weight", GGUF_BF16, 2, 256, 256, 1, 1);
+    assert_tensor(&m, "input_blocks.1.0.in_layers.2.weight", GGUF_BF16, 2, 256, 36, 1, 1);
+    assert_shape_key(&m, "input_blocks.1.0.in_layers.2.weight", 4, (int32_t[]){32, 32, 3, 3});
+    assert_tensor(&m, "input_blocks.0.0.weight", GGUF_F32, 4, 3, 3, 4, 5);
+    model_close(&m);
+}
+
+static void eight_bits_without_scales(void **state) {
+    (void)state;
+    safetensors s = {.n = 0};
+    float x[2];
+    gq_error e;
+    uint8_t *to =
+        safetensors_add(&s, "double_blocks.0.img_attn.proj.weight", "F8_E4M3", "[64,64]", NULL, 4096);
+    to[0] = 0x38, to[1] = 0x7e; /* 1 and 448 */
+    safetensors_write(&s, path("f8.safetensors"));
+    model_source m = open_input("f8.safetensors");
+    const model_tensor *t = tensor_of(&m, "double_blocks.0.img_attn.proj.weight");
+    assert_int_equal(t->kept_type->id, GGUF_F16);
+    assert_true(model_read(&m, t, 0, 2, x, &e));
+    assert_true(x[0] == 1 && x[1] == 448);
+    model_close(&m);
+    safetensors_add(&s, "double_blocks.0.img_attn.proj.scale_weight", "F32", "[1]", NULL, 4);
+    safetensors_write(&s, path("f8.safetensors"));
+    assert_refused("f8.safetensors", "take the file in 16 bits");
+    safetensors_empty(&s);
+}
+
+static void what_is_refused_and_what_to_do(void **state) {
+    (void)state;
+    static const struct {
+        const char *array, *says;
+    } rows[] = {
+        {"transformer_blocks.0.attn.norm_added_k.weight 8", "flux1-dev.safetensors"},
+        {"transformer_blocks.0.attn.add_q_proj.weight 8,8", "sd3.5_large.safetensors"},
+        {"joint_transformer_blocks.3.ff_context.out_projection.weight 8,8", "original file"},
+        {"lora_unet_double_blocks_0_img_attn_proj.lora_up.weight 8,8", "merge it"},
+        {"base_model.model.layers.0.self_attn.q_proj.lora_A.weight 8,8", "merge it"},
+        {"double_blocks.0.img_attn.proj.weight.quant_state.bitsandbytes__nf4 8", "16 bits"},
+        {"model.layers.0.self_attn.q_proj.weight 8,8", "given as its folder"},
+        {"decoder.conv_in.weight 8,4,3,3", "no image model that is known (flux,"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        write_arrays("x.safetensors", ARRAYS(rows[i].array));
+        assert_refused("x.safetensors", rows[i].says);
+    }
+    safetensors s = {.n = 0};
+    safetensors_add(&s, "double_blocks.0.img_attn.proj.weight", "U8", "[8,8]", NULL, 64);
+    safetensors_write(&s, path("x.safetensors"));
+    assert_refused("x.safetensors", "elements of type U8");
+    safetensors_empty(&s);
+    char name[160];
+    write_arrays("x.safetensors", ARRAYS("double_blocks.0.img_attn.proj.weight 8,0"));
+    assert_refused("x.safetensors", "no elements");
+    memset(name, 'n', GGUF_MAX_NAME + 1), strcpy(name + GGUF_MAX_NAME + 1, " 8");
+    write_arrays("x.safetensors", ARRAYS("double_blocks.0.img_attn.proj.weight 8", name));
+    assert_refused("x.safetensors", "expected 1 to 127");
+}
+
+/* Diffusers' layout: the model is a part of its folder, and the original file may lie beside it. */
+static void folders_of_image_models(void **state) {
+    (void)state;
+    make_folder("Image"), make_folder("Image/transformer"), make_folder("Image/vae");
+    write_text("Image/model_index.json", "{}");
+    write_arrays("Image/transformer/diffusion_pytorch_model-00001-of-00002.safetensors",
+                 ARRAYS(qwen[0], qwen[1]));
+    write_arrays("Image/transformer/diffusion_pytorch_model-00002-of-00002.safetensors",
+                 ARRAYS(qwen[2], qwen[3]));
+    write_text("Image/transformer/config.json", "{\"_class_name\":\"QwenImageTransformer2DModel\"}");
+    static const char *const names[] = {
+        "Image",
+        "Image/",
+        "Image/transformer",
+        "Image/model_index.json",
+        "Image/transformer/diffusion_pytorch_model-00001-of-00002.safetensors",
+        "Image/transformer/config.json"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_arch(names[i], "qwen_image", 4);
+    write_text("Image/transformer/diffusion_pytorch_model.safetensors.index.json", "{\"weight_map\":{}}");
+    assert_refused("Image", "has no weights");
+    unlink(path("Image/transformer/diffusion_pytorch_model.safetensors.index.json"));
+    write_text("Image/transformer/config.json",
+               "{\"quantization_config\":{\"quant_method\":\"bitsandbytes\"}}");
+    assert_refused("Image", "bitsandbytes");
+    write_text("Image/transformer/config.json", "{");
+    assert_refused("Image", "config.json");
+
+    write_arrays("Image/ae.safetensors", ARRAYS("decoder.conv_in.weight 8,4,3,3"));
+    write_arrays("Image/flux1-dev.safetensors", flux);
+    assert_arch("Image", "flux", 6); /* of the original file */
+    write_arrays("Image/other.safetensors", wan);
+    assert_refused("Image", "several models");
+    assert_arch("Image/other.safetensors", "wan", 5);
+    remove_folder(strdup(path("Image")));
+}
+
+static void parts_of_one_file(void **state) {
+    (void)state;
+    write_arrays("w-00001-of-00002.safetensors", ARRAYS(wan[0], wan[1], wan[2]));
+    assert_refused("w-00001-of-00002.safetensors", "one of 2 files, and 1 of them");
+    write_arrays("w-00002-of-00002.safetensors", ARRAYS(wan[3], wan[4]));
+    assert_arch("w-00001-of-00002.safetensors", "wan", 5);
+    assert_arch("w-00002-of-00002.safetensors", "wan", 5);
+    GQUANT(0, "-q", path("w-00002-of-00002.safetensors"), "Q8_0");
+    assert_true(exists(path("w-Q8_0.gguf")));
+}
+
+/* The same bytes as from the GGUF file of the same weights. */
+static void quantized_as_from_its_copy(void **state) {
+    (void)state;
+    write_arrays("flux1-dev-bf16.safetensors", flux);
+    GQUANT(0, "-q", path("flux1-dev-bf16.safetensors"), "Q4_K_M");
+    assert_true(exists(path("flux1-dev-Q4_K_M.gguf")));
+    GQUANT(0, "-q", path("flux1-dev-bf16.safetensors"), path("copy.gguf"), "COPY");
+    GQUANT(0, "-q", path("copy.gguf"), path("b.gguf"), "Q4_K_M");
+    assert_same_file(path("flux1-dev-Q4_K_M.gguf"), path("b.gguf"));
+    char *report = PRINTED("compare", path("flux1-dev-bf16.safetensors"), path("copy.gguf"));
+    free(report);
+    report = PRINTED("plan", path("flux1-dev-bf16.safetensors"));
+    free(report);
+    report = PRINTED("info", path("flux1-dev-bf16.safetensors"));
+    says(report, "safetensors, 1 file");
+    free(report);
+}
+
+static void it_cannot_be_run(void **state) {
+    (void)state;
+    write_arrays("run.safetensors", flux);
+    write_text("text.txt", "a text");
+    GQUANT(0, "-q", path("run.safetensors"), path("run.gguf"), "COPY");
+    GQUANT_SAYS(1, "flux", "evaluate", "--text", path("text.txt"), path("run.safetensors"), path("run.gguf"));
+    GQUANT_SAYS(1, "flux", "imatrix", "compute", path("run.safetensors"), path("text.txt"), path("i.gguf"));
+    GQUANT_SAYS(1, "flux", "--calibrate", path("text.txt"), path("run.safetensors"), "Q4_K_M");
+    GQUANT_SAYS(1, "tokenize", "tokenize", path("run.safetensors"), path("text.txt"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(architectures_by_their_arrays),
+        cmocka_unit_test(shapes_and_types_of_video_models),
+        cmocka_unit_test(arrays_of_unets_as_rows),
+        cmocka_unit_test(eight_bits_without_scales),
+        cmocka_unit_test(what_is_refused_and_what_to_do),
+        cmocka_unit_test(folders_of_image_models),
+        cmocka_unit_test(parts_of_one_file),
+        cmocka_unit_test(quantized_as_from_its_copy),
+        cmocka_unit_test(it_cannot_be_run),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}
