@@ -14,12 +14,12 @@
 static void write_arrays(const char *name, const char *const *arrays) {
     safetensors s = {.n = 0};
     for (; *arrays; arrays++) {
-        char array[160], shape[64];
+        char array[160], counts[61], shape[64];
         size_t weights = 1;
-        assert_int_equal(sscanf(*arrays, "%159s %60[0-9,]", array, shape + 1), 2);
-        for (const char *c = shape + 1; *c; c += strcspn(c, ",") + (c[strcspn(c, ",")] == ','))
+        assert_int_equal(sscanf(*arrays, "%159s %60[0-9,]", array, counts), 2);
+        for (const char *c = counts; *c; c += strcspn(c, ",") + (c[strcspn(c, ",")] == ','))
             weights *= (size_t)atoi(c);
-        shape[0] = '[', strcat(shape, "]");
+        snprintf(shape, sizeof shape, "[%s]", counts);
         safetensors_add_weights(&s, array, shape, weights);
     }
     safetensors_write(&s, path(name));
@@ -213,7 +213,8 @@ static void what_is_refused_and_what_to_do(void **state) {
     char name[160];
     write_arrays("x.safetensors", ARRAYS("double_blocks.0.img_attn.proj.weight 8,0"));
     assert_refused("x.safetensors", "no elements");
-    memset(name, 'n', GGUF_MAX_NAME + 1), strcpy(name + GGUF_MAX_NAME + 1, " 8");
+    memset(name, 'n', GGUF_MAX_NAME + 1);
+    memcpy(name + GGUF_MAX_NAME + 1, " 8", sizeof " 8");
     write_arrays("x.safetensors", ARRAYS("double_blocks.0.img_attn.proj.weight 8", name));
     assert_refused("x.safetensors", "expected 1 to 127");
 }
