@@ -49,6 +49,10 @@ mix_model mix_model_of(const model_facts *f) {
     m.n_head_kv = m.n_head;
     model_fact_int(f, "attention.head_count_kv", &m.n_head_kv);
     model_fact_int(f, "expert_count", &m.n_expert);
+    /* Blocks that run several times (nanbeige) are counted as often, as llama.cpp does. */
+    int64_t loops;
+    if (model_fact_int(f, "num_loops", &loops) && loops > 1 && loops <= INT32_MAX && m.n_blocks <= INT32_MAX)
+        m.n_blocks *= loops;
     return m;
 }
 

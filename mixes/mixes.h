@@ -37,7 +37,7 @@ bool mix_type_named(const char *name, const char *where, uint32_t *type, gq_erro
 /* Facts from the metadata. Missing ones make rules that need them not fire. */
 typedef struct mix_model {
     const char *arch; /* NULL or "": unknown */
-    int64_t n_blocks; /* {arch}.block_count, -1: unknown */
+    int64_t n_blocks; /* {arch}.block_count, times {arch}.num_loops if there is one; -1: unknown */
     int64_t n_head, n_head_kv,
         n_expert; /* as the rules take them: absent n_head and n_expert are 0, absent n_head_kv is n_head */
 } mix_model;
