@@ -67,6 +67,7 @@ typedef enum rope_sections {
 
 typedef enum rope_factors {
     FACTORS_NONE,
+    FACTORS_UNUSED,   /* rope_freqs may be there and changes nothing */
     FACTORS_FREQS,    /* rope_freqs */
     FACTORS_LONGROPE, /* rope_freqs, or with scaling of type longrope the long and the short ones */
     FACTORS_PAIR,     /* the long and the short ones */
@@ -83,6 +84,10 @@ typedef struct architecture {
     /* A layer takes the first of these parts that claims it, else the last one. An empty list: layers have no
      * such part. */
     const layer_part *mixers[ARCHITECTURE_PARTS], *ffns[ARCHITECTURE_PARTS];
+    /* A second mixer of every layer, which reads what the first one reads; both results are added. */
+    const layer_part *beside;
+    /* A layer has a feed-forward part where feed_forward_length says so, and else a mixer: never both. */
+    bool one_part;
 
     /* Whether weights are there that only some rows have, or have in different ways. Two of them have
      * consequences: without an optional ffn_norm both parts read what attn_norm gives, and with a required

@@ -16,9 +16,11 @@ static uint64_t work_rows(const forward_model *m) {
     uint64_t most = 0;
     for (size_t i = 0; i < m->sizes.layers; i++) {
         const layer_plan *l = &m->layers[i];
-        uint64_t mixer = rows_of(m, l, &l->mixer), ffn = rows_of(m, l, &l->ffn);
-        if (mixer > most) most = mixer;
-        if (ffn > most) most = ffn;
+        const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn};
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+            uint64_t rows = rows_of(m, l, parts[k]);
+            if (rows > most) most = rows;
+        }
     }
     return most;
 }
@@ -31,6 +33,7 @@ static void lay_out_batch(forward_batch *b, scratch *s) {
     b->normed = scratch_take(s, m->sizes.width, stride, sizeof(float));
     b->part = scratch_take(s, m->sizes.width, stride, sizeof(float));
     b->work = scratch_take(s, work_rows(m), stride, sizeof(float));
+    if (m->arch->beside) b->first = scratch_take(s, m->sizes.width, stride, sizeof(float));
     for (size_t i = 0; i < m->n_parts; i++)
         if (m->parts[i].kind->lay_out) m->parts[i].kind->lay_out(b, &m->parts[i], s);
 }

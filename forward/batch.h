@@ -22,6 +22,7 @@ struct forward_batch {
     void *memory;         /* all below */
     float *normed, *part; /* [width][stride]: what flows into a part of a layer, and what it gives */
     float *work;          /* [rows][stride]: inside a part */
+    float *first;         /* [width][stride]: what the first of two mixers gives; NULL: there is one */
     batch_own_bytes own[MODEL_PARTS]; /* a struct of each of the model's parts */
     /* during a call */
     const forward_layer *layer;

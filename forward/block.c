@@ -34,6 +34,16 @@ static void close_part(forward_batch *b, weight_slot norm, float *x, size_t stri
     batch_add(b, x, stride, b->part, s, width, b->model->residual_scale);
 }
 
+/* Adds what a second mixer makes of the same input. */
+static bool run_beside(forward_batch *b, const float *in, size_t stride) {
+    const plan_part *p = &b->layer->plan->beside;
+    size_t width = b->model->sizes.width, s = b->stride;
+    memcpy(b->first, b->part, width * s * sizeof *b->first);
+    if (!p->part->kind->run(b, p, in, stride)) return false;
+    batch_add(b, b->part, s, b->first, s, width, 1);
+    return true;
+}
+
 static bool run_mixer(forward_batch *b, float *x, size_t stride) {
     const layer_plan *l = b->layer->plan;
     const plan_part *p = &l->mixer;
@@ -41,6 +51,7 @@ static bool run_mixer(forward_batch *b, float *x, size_t stride) {
     if (!p->part) return true;
     const float *in = norm_before(b, p->before, x, &in_stride);
     if (!p->part->kind->run(b, p, in, in_stride)) return false;
+    if (l->beside.part && !run_beside(b, in, in_stride)) return false;
     if (l->is_parallel && l->ffn.before != p->before) /* else b->normed holds it already */
         batch_norm_slot(b, l->ffn.before, x, stride, b->model->sizes.width, b->normed, b->stride);
     close_part(b, p->after, x, stride);

@@ -39,40 +39,56 @@ static bool new_part(forward_model *m, const layer_part *kind, gq_error *e) {
     return (p->numbers && p->layers) || gq_fail_memory(e, kind->model_bytes + m->sizes.layers * layer);
 }
 
-static plan_part *layer_part_of(layer_plan *l, bool is_mixer) { return is_mixer ? &l->mixer : &l->ffn; }
+typedef plan_part *plan_place(layer_plan *l);
+static plan_part *plan_mixer(layer_plan *l) { return &l->mixer; }
+static plan_part *plan_beside(layer_plan *l) { return &l->beside; }
+static plan_part *plan_ffn(layer_plan *l) { return &l->ffn; }
 
 /* The layers that a part says are its own, of those that have none yet; all of these for a row's last part.
  */
-static void give_layers(forward_model *m, key_reader *r, const model_part *p, bool is_mixer, bool is_last,
+static void give_layers(forward_model *m, key_reader *r, const model_part *p, plan_place *place, bool is_last,
                         bool *is_own) {
     for (size_t i = 0; i < m->sizes.layers; i++) is_own[i] = true;
     if (!is_last && p->kind->choose_layers) p->kind->choose_layers(m, r, is_own);
     for (size_t i = 0; i < m->sizes.layers; i++) {
-        plan_part *to = layer_part_of(&m->layers[i], is_mixer);
+        plan_part *to = place(&m->layers[i]);
         if (is_own[i] && !to->part)
             *to = (plan_part){.part = p, .numbers = p->layers + i * p->kind->layer_bytes};
     }
 }
 
-static bool choose_parts(forward_model *m, key_reader *r, const layer_part *const *kinds, bool is_mixer) {
+static bool choose_parts(forward_model *m, key_reader *r, const layer_part *const *kinds, size_t n_kinds,
+                         plan_place *place) {
     bool *is_own = calloc(m->sizes.layers, sizeof *is_own);
     bool ok = is_own || gq_fail_memory(r->e, m->sizes.layers);
-    for (size_t i = 0; ok && i < ARCHITECTURE_PARTS && kinds[i]; i++) {
-        bool is_last = i + 1 == ARCHITECTURE_PARTS || !kinds[i + 1];
+    for (size_t i = 0; ok && i < n_kinds && kinds[i]; i++) {
+        bool is_last = i + 1 == n_kinds || !kinds[i + 1];
         ok = new_part(m, kinds[i], r->e);
-        if (ok) give_layers(m, r, &m->parts[m->n_parts - 1], is_mixer, is_last, is_own);
+        if (ok) give_layers(m, r, &m->parts[m->n_parts - 1], place, is_last, is_own);
     }
     free(is_own);
     return ok;
+}
+
+/* Takes the other part away from layers that have only one. */
+static void keep_one_part(forward_model *m, key_reader *r) {
+    key_list ff = key_list_of(r, "feed_forward_length");
+    for (size_t i = 0; i < m->sizes.layers; i++) {
+        bool has_ffn = key_number_at(r, &ff, i, 0, 0, MODEL_MOST) > 0;
+        *(has_ffn ? &m->layers[i].mixer : &m->layers[i].ffn) = (plan_part){.part = NULL};
+    }
 }
 
 bool model_read_keys(forward_model *m, gq_error *e) {
     key_reader r = key_reader_of(m->file, e);
     m->sizes.width = key_number_needed(&r, "embedding_length", 1, MODEL_MOST);
     m->sizes.trained = key_number_needed(&r, "context_length", 1, MODEL_MOST);
-    if (!read_layers(m, &r) || !choose_parts(m, &r, m->arch->mixers, true) ||
-        !choose_parts(m, &r, m->arch->ffns, false))
+    const architecture *a = m->arch;
+    if (!read_layers(m, &r) || !choose_parts(m, &r, a->mixers, ARCHITECTURE_PARTS, plan_mixer) ||
+        !choose_parts(m, &r, &a->beside, 1, plan_beside) ||
+        !choose_parts(m, &r, a->ffns, ARCHITECTURE_PARTS, plan_ffn))
         return false;
+    if (a->one_part) keep_one_part(m, &r);
     for (size_t i = 0; i < m->n_parts; i++)
         if (m->parts[i].kind->read_keys) m->parts[i].kind->read_keys(m, &r, &m->parts[i]);
     model_read_scales(m, &r);

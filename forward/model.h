@@ -28,10 +28,11 @@ typedef struct plan_part {
 typedef struct layer_plan {
     const model_tensor *weight[WEIGHT_SLOTS], *bias[WEIGHT_SLOTS];
     plan_part mixer, ffn;
+    plan_part beside; /* a second mixer; its norms are the first one's */
     bool is_parallel; /* both parts read the state before the layer */
 } layer_plan;
 
-enum { MODEL_PARTS = 2 * ARCHITECTURE_PARTS };
+enum { MODEL_PARTS = 2 * ARCHITECTURE_PARTS + 1 };
 
 enum { MODEL_MOST = INT32_MAX }; /* of any count: so products of two, and sums of them, fit 64 bits */
 
@@ -63,7 +64,10 @@ static inline void *model_numbers(const forward_model *m, const layer_part *kind
 /* Returns what the part knows of layer i; NULL: the layer has another part. */
 static inline void *model_layer_numbers(const forward_model *m, const model_part *p, size_t i) {
     const layer_plan *l = &m->layers[i];
-    return l->mixer.part == p ? l->mixer.numbers : l->ffn.part == p ? l->ffn.numbers : NULL;
+    const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn};
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+        if (parts[k]->part == p) return parts[k]->numbers;
+    return NULL;
 }
 
 /* Sets up a model as one of this architecture. NULL: *e says why. */

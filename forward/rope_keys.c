@@ -102,6 +102,7 @@ void rope_find_tensors(rope_numbers *n, tensor_finder *f) {
     if (kind == FACTORS_LONGROPE) kind = n->longrope ? FACTORS_PAIR : FACTORS_FREQS;
     presence one = kind == FACTORS_FREQS ? OPTIONAL : ABSENT, pair = kind == FACTORS_PAIR ? OPTIONAL : ABSENT;
     n->freqs = tensors_take(f, "rope_freqs.weight", one, s);
+    if (kind == FACTORS_UNUSED) tensors_take(f, "rope_freqs.weight", OPTIONAL, s);
     n->longer = tensors_take(f, "rope_factors_long.weight", pair, s);
     n->shorter = tensors_take(f, "rope_factors_short.weight", pair, s);
 }

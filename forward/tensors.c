@@ -148,8 +148,8 @@ static void find_layer(tensor_finder *f, size_t i) {
     f->l = &f->m->layers[i], f->index = i;
     find_norms(f);
     place_norms(f->m, f->l);
-    const plan_part *parts[] = {&f->l->mixer, &f->l->ffn};
-    for (size_t k = 0; k < 2; k++)
+    const plan_part *parts[] = {&f->l->mixer, &f->l->beside, &f->l->ffn};
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
         if (parts[k]->part) parts[k]->part->kind->find_tensors(f, parts[k]);
 }
 

@@ -348,6 +348,17 @@ static const variant variants[] = {
      EXPERTS,
      .dense = 1,
      .keys = SELECTION ";attention.head_count_kv=[0,2]"},
+    {.name = "nemotron_h",
+     .mixers = "2na",
+     .layers = 3,
+     .one_part = true,
+     .ffn = 'p',
+     .ffn_bias = true,
+     .out_bias = true,
+     .head = 12,
+     .keys = STATE_SPACE ";attention.head_count_kv=[0,0,2];feed_forward_length=[0,40,0]"},
+    {.name = "falcon-h1", .mixers = "22", .beside = true, .keys = STATE_SPACE},
+    {.name = "falcon-h1-plain", .arch = "falcon-h1", .mixers = "hh", .beside = true, .keys = STATE_SPACE},
 };
 
 const variant *variant_at(size_t i) { return i < sizeof variants / sizeof *variants ? &variants[i] : NULL; }
@@ -564,9 +575,8 @@ static void add_tensors(maker *k) {
     for (k->layer = 0; k->layer < (int)v->layers; k->layer++) {
         char mixer = v->mixers ? v->mixers[k->layer] : 'a';
         if (!v->no_pre) norm(k, "attn_norm");
-        if (mixer == 'a')
-            add_attention(k);
-        else if (mixer != 'n')
+        if (mixer == 'a' || v->beside) add_attention(k);
+        if (mixer != 'a' && mixer != 'n')
             variant_add_mixer(&(variant_layer){k->m, &k->random, k->layer, k->type}, v->width, mixer);
         if (v->one_part && mixer != 'n') continue;
         if (v->post) norm(k, "post_attention_norm"), norm(k, "post_ffw_norm");

@@ -23,6 +23,7 @@ typedef struct variant {
      */
     const char *mixers;
     bool one_part;    /* a layer with a mixer has no feed-forward part */
+    bool beside;      /* attention in every layer, beside its other mixer */
     bool gated_q;     /* attn_q has gates, too */
     const char *last; /* name of the last norm; NULL: output_norm */
     char latent;      /* f(olded): attn_k_b and attn_v_b; u(nfolded): attn_kv_b and attn_q */
