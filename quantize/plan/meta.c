@@ -73,14 +73,22 @@ static bool is_split_key(const char *key) {
            !strcmp(key, GGUF_SET_KEY);
 }
 
-/* Copies a pair, changed where layers are pruned, so that it is true of a model with fewer. */
-static bool copy_one(const gq_plan *plan, uint64_t layers, const model_kv *kv, gguf_header *h, gq_error *e) {
+/* Whether a list with as many elements as there are layers has one for each: all of the architecture's but
+ * the sections of positions, and those of apertus, whose keys have no prefix. */
+static bool is_of_layers(const gq_plan *plan, const char *key) {
     const char *arch = plan->facts.arch;
     size_t prefix = strlen(arch);
-    bool of_arch = prefix && !strncmp(kv->key, arch, prefix) && kv->key[prefix] == '.';
+    if (!strncmp(key, "xielu.", 6)) return true;
+    return prefix && !strncmp(key, arch, prefix) && key[prefix] == '.' &&
+           strcmp(key + prefix + 1, "rope.dimension_sections") != 0;
+}
+
+/* Copies a pair, changed where layers are pruned, so that it is true of a model with fewer. */
+static bool copy_one(const gq_plan *plan, uint64_t layers, const model_kv *kv, gguf_header *h, gq_error *e) {
     if (is_split_key(kv->key) || !strcmp(kv->key, GGUF_TRANSPOSED_KEY)) return true;
     if (plan->layers.n && !strcmp(kv->key, "general.size_label")) return set_size_label(plan, h, e);
-    if (layers && of_arch && kv->type == GGUF_ARRAY) return slice_array(&plan->layers, layers, kv, h, e);
+    if (layers && kv->type == GGUF_ARRAY && is_of_layers(plan, kv->key))
+        return slice_array(&plan->layers, layers, kv, h, e);
     return gguf_header_copy(h, kv, e);
 }
 
@@ -123,9 +131,55 @@ static bool set_importance(const gq_plan *plan, const gq_options *options, gguf_
     return m->chunk_count == 0 || gguf_header_set_u32(h, "quantize.imatrix.chunks_count", m->chunk_count, e);
 }
 
-static bool set_block_count(const gq_plan *plan, gguf_header *h, gq_error *e) {
-    if (plan->layers.n == 0 || block_count(plan) == 0) return true;
-    return gguf_header_set_u32(h, model_fact(&plan->facts, "block_count")->key, (uint32_t)plan->layers.n, e);
+/* Sets a key that counts the layers from `first` on to `end`, where the model has it. */
+static bool set_layers_of_range(const gq_plan *plan, const char *name, uint64_t first, uint64_t end,
+                                gguf_header *h, gq_error *e) {
+    const model_kv *kv = model_fact(&plan->facts, name);
+    uint32_t left = 0;
+    for (size_t i = 0; i < plan->layers.n; i++)
+        left += plan->layers.kept[i] >= first && plan->layers.kept[i] < end;
+    return !kv || gguf_header_set_u32(h, kv->key, left, e);
+}
+
+/* Names the layers with a recurrent mixer, where else their numbers would say which these are: such layers
+ * have a tensor ssm_a. */
+static bool set_recurrent_layers(const gq_plan *plan, gguf_header *h, gq_error *e) {
+    static const char *const by_interval[] = {"qwen35", "qwen35moe", "qwen3next"};
+    const char *const name = "attention.recurrent_layers";
+    char key[sizeof plan->facts.arch + 32], tensor[64];
+    uint64_t count = plan->layers.n;
+    uint32_t type = GGUF_BOOL;
+    bool is_meant = false;
+    for (size_t i = 0; i < sizeof by_interval / sizeof *by_interval; i++)
+        is_meant = is_meant || !strcmp(plan->facts.arch, by_interval[i]);
+    if (!is_meant || model_fact(&plan->facts, name)) return true;
+    uint8_t *value = malloc(12 + count);
+    if (!value) return gq_fail_memory(e, 12 + count);
+    memcpy(value, &type, 4), memcpy(value + 4, &count, 8);
+    for (size_t i = 0; i < count; i++) {
+        snprintf(tensor, sizeof tensor, "blk.%llu.ssm_a", (unsigned long long)plan->layers.kept[i]);
+        value[12 + i] = model_tensor_named(&plan->model, tensor) != NULL;
+    }
+    snprintf(key, sizeof key, "%s.%s", plan->facts.arch, name);
+    bool ok = gguf_header_set(h, key, GGUF_ARRAY, value, 12 + count, e);
+    free(value);
+    return ok;
+}
+
+/* Sets what follows from the layers' numbers, so that it is true of those that are left. */
+static bool set_layer_facts(const gq_plan *plan, gguf_header *h, gq_error *e) {
+    uint64_t blocks = block_count(plan);
+    int64_t dense = 0, extra = 0;
+    if (plan->layers.n == 0 || blocks == 0) return true;
+    if (!model_fact_int(&plan->facts, "leading_dense_block_count", &dense) || dense < 0) dense = 0;
+    if (!model_fact_int(&plan->facts, "nextn_predict_layers", &extra) || extra < 0 ||
+        (uint64_t)extra > blocks)
+        extra = 0;
+    return gguf_header_set_u32(h, model_fact(&plan->facts, "block_count")->key, (uint32_t)plan->layers.n,
+                               e) &&
+           set_layers_of_range(plan, "leading_dense_block_count", 0, (uint64_t)dense, h, e) &&
+           set_layers_of_range(plan, "nextn_predict_layers", blocks - (uint64_t)extra, UINT64_MAX, h, e) &&
+           set_recurrent_layers(plan, h, e);
 }
 
 bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_options *options, gguf_header *h,
@@ -137,6 +191,6 @@ bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_optio
         const model_kv *o = &plan->overrides.items[i];
         if (!gguf_header_set(h, o->key, o->type, o->value, o->size, e)) return false;
     }
-    return set_importance(plan, options, h, e) && set_block_count(plan, h, e) &&
+    return set_importance(plan, options, h, e) && set_layer_facts(plan, h, e) &&
            plan_transposed_write(plan, h, e);
 }
