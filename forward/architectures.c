@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "forward/own_keys.h"
+#include "forward/rows.h"
 
 /* A member that a row does not name is ABSENT, 0, or the first value of its enum. */
 static const architecture table[] = {
@@ -21,7 +22,7 @@ static const architecture table[] = {
      .output_bias = OPTIONAL,
      .ffn_bias = OPTIONAL,
      .factors = FACTORS_LONGROPE,
-     .routing = ROUTE_SOFT_NORM},
+     .routing = ROUTING_SOFT_ONE},
     {.name = "qwen2",
      .mixers = {&mixer_attention},
      .ffns = {&ffn_gated},
@@ -41,7 +42,7 @@ static const architecture table[] = {
      .has = {[WEIGHT_FFN_SHARED_GATE] = REQUIRED, [WEIGHT_FFN_UP_SHEXP] = REQUIRED},
      .neox = true,
      .qkv_bias = OPTIONAL,
-     .routing = ROUTE_SOFT,
+     .routing = ROUTING_SOFT,
      .tied = TIED_NO},
     {.name = "qwen3moe",
      .mixers = {&mixer_attention},
@@ -50,7 +51,7 @@ static const architecture table[] = {
      .qk = QK_HEAD,
      .qkv_bias = OPTIONAL,
      .free_head = true,
-     .routing = ROUTE_SOFT_NORM},
+     .routing = ROUTING_SOFT_ONE},
     {.name = "gemma",
      .mixers = {&mixer_attention},
      .ffns = {&ffn_gated},
@@ -120,7 +121,7 @@ static const architecture table[] = {
      .free_head = true,
      .factors = FACTORS_LONGROPE,
      .no_rope = ROPE_IF_FINETUNED,
-     .routing = ROUTE_SOFT_NORM},
+     .routing = ROUTING_SOFT_ONE},
     {.name = "granitemoe",
      .mixers = {&mixer_attention},
      .ffns = {&ffn_experts},
@@ -131,7 +132,7 @@ static const architecture table[] = {
      .ffn_bias = OPTIONAL,
      .free_head = true,
      .factors = FACTORS_LONGROPE,
-     .routing = ROUTE_SOFT_NORM},
+     .routing = ROUTING_SOFT_ONE},
     {.name = "smollm3",
      .mixers = {&mixer_attention},
      .ffns = {&ffn_gated},
@@ -149,13 +150,13 @@ static const architecture table[] = {
      .factors = FACTORS_LONGROPE,
      .log_multiplier = 1.0,
      .temperature = true,
-     .routing = ROUTE_SOFT_NORM},
+     .routing = ROUTING_SOFT_ONE},
     {.name = "command-r",
      .mixers = {&mixer_attention},
      .ffns = {&ffn_gated},
      .has = {[WEIGHT_ATTN_Q_NORM] = OPTIONAL},
      .rope_partial = true,
-     .layer_norm = true,
+     .norm = NORM_LAYER,
      .place = PLACE_PARALLEL,
      .qk = QK_EACH,
      .qkv_bias = OPTIONAL,
@@ -165,7 +166,7 @@ static const architecture table[] = {
      .mixers = {&mixer_attention},
      .ffns = {&ffn_gated},
      .rope_partial = true,
-     .layer_norm = true,
+     .norm = NORM_LAYER,
      .place = PLACE_PARALLEL,
      .qkv_bias = OPTIONAL,
      .window = WINDOW_REQUIRED,
@@ -177,7 +178,7 @@ static const architecture table[] = {
      .mixers = {&mixer_attention},
      .ffns = {&ffn_plain},
      .neox = true,
-     .layer_norm = true,
+     .norm = NORM_LAYER,
      .qkv_bias = OPTIONAL,
      .output_bias = REQUIRED,
      .ffn_bias = REQUIRED,
@@ -203,7 +204,7 @@ static const architecture table[] = {
      .qk = QK_HEAD,
      .qkv_bias = OPTIONAL,
      .free_head = true,
-     .routing = ROUTE_KEYS_SIGMOID,
+     .routing = ROUTING_KEYS_SIGMOID,
      .extra_layers = true},
     {.name = "gpt-oss",
      .mixers = {&mixer_attention},
@@ -218,7 +219,7 @@ static const architecture table[] = {
      .period_default = 2,
      .local_rope = LOCAL_BASE_SWA,
      .act = ACT_CLAMPED,
-     .routing = ROUTE_SOFT_NORM,
+     .routing = ROUTING_SOFT_ONE,
      .router_bias = REQUIRED,
      .tied = TIED_NO},
     {.name = "deepseek2",
@@ -230,15 +231,16 @@ static const architecture table[] = {
      .rope_partial = true,
      .free_head = true,
      .log_multiplier = 0.1,
+     .log_multiplier_twice = true,
      .temperature = true,
-     .routing = ROUTE_KEYS_SOFT},
+     .routing = ROUTING_KEYS_SOFTMAX},
     {.name = "stablelm",
      .mixers = {&mixer_attention},
      .ffns = {&ffn_gated},
      .has = {[WEIGHT_FFN_NORM] = OPTIONAL, [WEIGHT_ATTN_Q_NORM] = OPTIONAL},
      .neox = true,
      .rope_partial = true,
-     .layer_norm = true,
+     .norm = NORM_LAYER,
      .qk = QK_EACH,
      .qkv_bias = OPTIONAL,
      .norm_bias = REQUIRED,
@@ -248,7 +250,7 @@ static const architecture table[] = {
      .ffns = {&ffn_plain},
      .neox = true,
      .rope_partial = true,
-     .layer_norm = true,
+     .norm = NORM_LAYER,
      .place = PLACE_PARALLEL,
      .qkv_bias = OPTIONAL,
      .output_bias = REQUIRED,
@@ -262,7 +264,7 @@ static const architecture table[] = {
      .ffns = {&ffn_plain},
      .has = {[WEIGHT_ATTN_NORM_2] = OPTIONAL, [WEIGHT_ATTN_QKV] = REQUIRED},
      .neox = true,
-     .layer_norm = true,
+     .norm = NORM_LAYER,
      .place = PLACE_PARALLEL,
      .norm_bias = REQUIRED,
      .act = ACT_GELU},
@@ -273,7 +275,7 @@ static const architecture table[] = {
      .read_own_keys = own_keys_gptneox,
      .neox = true,
      .rope_partial = true,
-     .layer_norm = true,
+     .norm = NORM_LAYER,
      .qkv_bias = REQUIRED,
      .output_bias = REQUIRED,
      .ffn_bias = REQUIRED,
@@ -326,7 +328,7 @@ static const architecture table[] = {
      .neox = true,
      .qk = QK_FULL,
      .qkv_bias = OPTIONAL,
-     .routing = ROUTE_SOFT,
+     .routing = ROUTING_SOFT,
      .tied = TIED_NO},
     {.name = "exaone",
      .mixers = {&mixer_attention},
@@ -351,7 +353,7 @@ static const architecture table[] = {
      .ffn_bias = OPTIONAL,
      .free_head = true,
      .factors = FACTORS_LONGROPE,
-     .routing = ROUTE_SOFT_NORM},
+     .routing = ROUTING_SOFT_ONE},
     {.name = "phimoe",
      .mixers = {&mixer_attention},
      .ffns = {&ffn_experts},
@@ -361,7 +363,7 @@ static const architecture table[] = {
      .norm_bias = REQUIRED,
      .logit_bias = REQUIRED,
      .factors = FACTORS_PAIR,
-     .routing = ROUTE_SOFT_NORM,
+     .routing = ROUTING_SOFT_ONE,
      .tied = TIED_NO},
     {.name = "lfm2",
      .mixers = {&mixer_attention, &mixer_shortconv},
@@ -378,7 +380,7 @@ static const architecture table[] = {
      .neox = true,
      .qk = QK_HEAD,
      .qkv_bias = OPTIONAL,
-     .routing = ROUTE_FUNCTION_NORM,
+     .routing = ROUTING_FUNCTION_ONE,
      .final_norm = "token_embd_norm.weight"},
     {.name = "qwen35",
      .mixers = {&mixer_delta_net, &mixer_attention},
@@ -406,7 +408,7 @@ static const architecture table[] = {
      .qkv_bias = OPTIONAL,
      .free_head = true,
      .gate_in_q = true,
-     .routing = ROUTE_SOFT_NORM,
+     .routing = ROUTING_SOFT_ONE,
      .extra_layers = true},
     {.name = "qwen3next",
      .mixers = {&mixer_delta_net, &mixer_attention},
@@ -423,7 +425,7 @@ static const architecture table[] = {
      .qkv_bias = OPTIONAL,
      .free_head = true,
      .gate_in_q = true,
-     .routing = ROUTE_SOFT_NORM,
+     .routing = ROUTING_SOFT_ONE,
      .extra_layers = true},
     {.name = "granitehybrid",
      .mixers = {&mixer_attention, &mixer_mamba2},
@@ -436,7 +438,7 @@ static const architecture table[] = {
      .free_head = true,
      .factors = FACTORS_LONGROPE,
      .no_rope = ROPE_IF_FINETUNED,
-     .routing = ROUTE_SOFT_NORM},
+     .routing = ROUTING_SOFT_ONE},
     {.name = "mamba", .mixers = {&mixer_mamba1}},
     {.name = "mamba2", .mixers = {&mixer_mamba2}},
     {.name = "jamba",
@@ -445,7 +447,7 @@ static const architecture table[] = {
      .has = {[WEIGHT_SSM_DT_NORM] = REQUIRED, [WEIGHT_SSM_B_NORM] = REQUIRED, [WEIGHT_SSM_C_NORM] = REQUIRED},
      .qkv_bias = OPTIONAL,
      .no_rope = ROPE_NEVER,
-     .routing = ROUTE_SOFT},
+     .routing = ROUTING_SOFT},
     {.name = "nemotron_h",
      .mixers = {&mixer_attention, &mixer_mamba2},
      .ffns = {&ffn_plain},
@@ -469,14 +471,29 @@ static const architecture table[] = {
      .free_head = true,
      .factors = FACTORS_UNUSED},
 };
-enum { ROWS = sizeof table / sizeof *table };
+static const struct {
+    const architecture *rows;
+    size_t n;
+} tables[] = {{table, sizeof table / sizeof *table},
+              {rows_dense, ROWS_DENSE},
+              {rows_older, ROWS_OLDER},
+              {rows_mixtures, ROWS_MIXTURES}};
+enum { TABLES = sizeof tables / sizeof *tables };
 
-const architecture *architecture_at(size_t i) { return i < ROWS ? &table[i] : NULL; }
-
-const architecture *architecture_named(const char *name) {
-    for (size_t i = 0; i < ROWS; i++)
-        if (!strcmp(table[i].name, name)) return &table[i];
+const architecture *architecture_at(size_t i) {
+    for (size_t t = 0; t < TABLES; i -= tables[t++].n)
+        if (i < tables[t].n) return &tables[t].rows[i];
     return NULL;
 }
 
-const char *forward_architecture(size_t i) { return i < ROWS ? table[i].name : NULL; }
+const architecture *architecture_named(const char *name) {
+    const architecture *a;
+    for (size_t i = 0; (a = architecture_at(i)); i++)
+        if (!strcmp(a->name, name)) return a;
+    return NULL;
+}
+
+const char *forward_architecture(size_t i) {
+    const architecture *a = architecture_at(i);
+    return a ? a->name : NULL;
+}

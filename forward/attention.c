@@ -29,6 +29,17 @@ bool attention_prepare(forward_batch *b, const model_part *p, gq_error *e) {
     return rope_fill_tables(&n->rope, &own->rope, b->model, b->context, e);
 }
 
+/* The slope of a head's scores over distances: a falling series of powers of two; heads beyond a power of two
+ * of them stand between the first ones. */
+static float slope_of(const attention_numbers *n, size_t head, size_t heads) {
+    size_t power = 1;
+    while (2 * power <= heads) power *= 2;
+    double step = (double)n->alibi / (double)power;
+    if (n->alibi == 0) return 0;
+    return (float)exp2(head < power ? -step * (double)(head + 1)
+                                    : -step / 2 * (double)(2 * (head - power) + 1));
+}
+
 /* Attends for the queries first, first + 1, ... of one head in one window: the scores of all keys that they
  * see, softmax, mixed values. */
 static void attend_queries(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
@@ -39,7 +50,10 @@ static void attend_queries(forward_batch *b, const plan_part *p, const attention
     const attention_scratch *own = batch_own(b, p->part);
     size_t n = b->context - first < QUERIES ? b->context - first : QUERIES;
     size_t limit = l->is_local && numbers->window < b->context ? numbers->window : 0;
-    size_t key = limit && first >= limit ? first - limit + 1 : 0, keys = first + n - key;
+    size_t key = limit && first >= limit ? first - limit + 1 : 0;
+    /* A chunk is a whole number of blocks of queries. */
+    if (limit && numbers->has_chunks) key = first / limit * limit, limit = 0;
+    size_t keys = first + n - key;
     size_t kv = head * h->kv_heads / h->heads, begin = window * b->context, s = b->stride;
     size_t turn_stride = own->rope.turn_stride;
     float *scores = own->scores + (size_t)thread * own->scores_each;
@@ -71,6 +85,7 @@ static void attend_queries(forward_batch *b, const plan_part *p, const attention
                                          .n = n,
                                          .scale = numbers->score_scale,
                                          .cap = numbers->score_cap,
+                                         .slope = slope_of(numbers, head, h->heads),
                                          .causal = true,
                                          .key = key,
                                          .query = first,
@@ -109,69 +124,88 @@ void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h
 
 /* ---- the mixer with keys and values per head ---- */
 
+static void attention_read_scores(attention_numbers *n, const architecture *a, key_reader *r) {
+    n->score_scale = (float)(1 / sqrt((double)n->head));
+    n->alibi = a->alibi;
+    if (a->alibi_key) n->alibi = (float)key_float(r, "attention.max_alibi_bias", 0, 0, 1e3);
+    if (a->clamp == REQUIRED) key_float_needed(r, "attention.clamp_kqv", 0, 1e9);
+    if (a->clamp != ABSENT) n->clamp = (float)key_float(r, "attention.clamp_kqv", 0, 0, 1e9);
+}
+
 static void attention_read_keys(forward_model *m, key_reader *r, model_part *p) {
+    const architecture *a = m->arch;
     attention_numbers *n = p->numbers;
     attention_read_heads(m, r, p);
-    if (!m->arch->free_head && n->head != n->even_head)
+    if (!a->free_head && n->head != n->even_head)
         key_fail(r, "attention.key_length", "is %zu, expected embedding_length / attention.head_count: %zu",
                  n->head, n->even_head);
-    if (n->value != n->head)
+    if (!a->free_value && n->value != n->head)
         key_fail(r, "attention.value_length", "is %zu, expected attention.key_length: %zu", n->value,
                  n->head);
     attention_check_heads(r, p, 1);
+    attention_share_sizes(m, p);
     attention_read_windows(m, r, p);
     if (!r->ok) return;
-    rope_read_keys(&n->rope, m, r, n->head, false);
-    n->score_scale = (float)(1 / sqrt((double)n->head));
+    if (a->no_rope != ROPE_NEVER) rope_read_keys(&n->rope, m, r, n->head, false);
+    attention_read_scores(n, a, r);
     attention_choose_rope(m, r, p);
 }
 
 /* Rows of q that a head has in attn_q. */
-static size_t attention_q_step(const forward_model *m, const attention_numbers *n) {
-    return m->arch->gate_in_q ? 2 * n->head : n->head;
+static size_t q_step(const forward_model *m, const attention_layer *l) {
+    return m->arch->gate_in_q ? 2 * l->head : l->head;
+}
+
+/* The shape of the weights of q's or k's norm. */
+static tensor_shape qk_norm_shape(qk_norm kind, size_t head, size_t heads) {
+    return kind == QK_FULL     ? SHAPE(heads * head)
+           : kind == QK_EACH   ? SHAPE(head, heads)
+           : kind == QK_SCALED ? SHAPE(1, heads)
+                               : SHAPE(head);
 }
 
 static void attention_find_qk_norms(tensor_finder *f, const plan_part *p) {
     const architecture *a = f->m->arch;
-    const attention_numbers *n = p->part->numbers;
     const attention_layer *l = p->numbers;
-    presence is = a->qk == QK_NONE ? ABSENT : a->has[WEIGHT_ATTN_Q_NORM] == OPTIONAL ? OPTIONAL : REQUIRED;
-    uint64_t heads[] = {l->heads, l->kv_heads};
-    static const weight_slot slots[] = {WEIGHT_ATTN_Q_NORM, WEIGHT_ATTN_K_NORM};
-    for (int i = 0; i < 2; i++) {
-        tensor_shape of = a->qk == QK_FULL   ? SHAPE(heads[i] * n->head)
-                          : a->qk == QK_EACH ? SHAPE(n->head, heads[i])
-                                             : SHAPE(n->head);
-        tensors_take_weight(f, slots[i], is, of);
-        if (is != ABSENT) is = f->l->weight[WEIGHT_ATTN_Q_NORM] ? REQUIRED : ABSENT; /* both or none */
-    }
+    presence is = a->has[WEIGHT_ATTN_Q_NORM] == OPTIONAL ? OPTIONAL : REQUIRED;
+    if (a->qk == QK_NONE || a->qk == QK_UNWEIGHTED) return;
+    tensors_take_weight(f, WEIGHT_ATTN_Q_NORM, is, qk_norm_shape(a->qk, l->head, l->heads));
+    is = f->l->weight[WEIGHT_ATTN_Q_NORM] && a->qk != QK_SCALED ? REQUIRED : ABSENT; /* both or none */
+    tensors_take_weight(f, WEIGHT_ATTN_K_NORM, is, qk_norm_shape(a->qk, l->head, l->kv_heads));
+}
+
+/* Rows of attn_gate: one per head, or one per value of the heads. */
+static size_t gate_rows(const layer_plan *plan, const attention_layer *l) {
+    const model_tensor *t = plan->weight[WEIGHT_ATTN_GATE];
+    return !t ? 0 : t->ne[1] == l->heads ? l->heads : l->heads * l->value;
 }
 
 static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
     const architecture *a = f->m->arch;
-    const attention_numbers *n = p->part->numbers;
     const attention_layer *l = p->numbers;
-    uint64_t d = f->m->sizes.width, q = l->heads * n->head, k = l->kv_heads * n->head;
+    uint64_t d = f->m->sizes.width, q = l->heads * l->head, k = l->kv_heads * l->head,
+             v = l->kv_heads * l->value;
     if (a->has[WEIGHT_ATTN_QKV] == REQUIRED ||
         (!a->gate_in_q && tensors_layer_has(f->m, f->index, WEIGHT_ATTN_QKV))) {
-        tensors_take_biased(f, WEIGHT_ATTN_QKV, REQUIRED, SHAPE(d, q + 2 * k), a->qkv_bias);
+        tensors_take_biased(f, WEIGHT_ATTN_QKV, REQUIRED, SHAPE(d, q + k + v), a->qkv_bias);
     } else {
-        uint64_t q_and_gate = (uint64_t)l->heads * attention_q_step(f->m, n);
+        uint64_t q_and_gate = (uint64_t)l->heads * q_step(f->m, l);
         tensors_take_biased(f, WEIGHT_ATTN_Q, REQUIRED, SHAPE(d, q_and_gate), a->qkv_bias);
         tensors_take_biased(f, WEIGHT_ATTN_K, REQUIRED, SHAPE(d, k), a->qkv_bias);
-        tensors_take_biased(f, WEIGHT_ATTN_V, REQUIRED, SHAPE(d, k), a->qkv_bias);
+        tensors_take_biased(f, WEIGHT_ATTN_V, REQUIRED, SHAPE(d, v), a->qkv_bias);
     }
     attention_find_qk_norms(f, p);
     tensors_take_weight(f, WEIGHT_ATTN_SINKS, a->has[WEIGHT_ATTN_SINKS], SHAPE(l->heads));
-    tensors_take_biased(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(q, d), a->output_bias);
+    size_t gate = tensors_rows(f, WEIGHT_ATTN_GATE) == l->heads ? l->heads : l->heads * l->value;
+    tensors_take_weight(f, WEIGHT_ATTN_GATE, a->has[WEIGHT_ATTN_GATE], SHAPE(d, gate));
+    tensors_take_biased(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(l->heads * l->value, d), a->output_bias);
 }
 
-/* Rows of `work`: q, with its gates, k, v and what the heads give. */
+/* Rows of `work`: q, with its gates, k, v, what the heads give, and the rows of attn_gate. */
 static uint64_t attention_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
-    const attention_numbers *n = p->part->numbers;
     const attention_layer *own = p->numbers;
-    (void)l;
-    return own->heads * (attention_q_step(m, n) + n->head) + 2 * own->kv_heads * n->head;
+    return own->heads * (q_step(m, own) + own->value) + own->kv_heads * (own->head + own->value) +
+           gate_rows(l, own);
 }
 
 static void attention_lay_out(forward_batch *b, const model_part *p, scratch *s) {
@@ -180,68 +214,114 @@ static void attention_lay_out(forward_batch *b, const model_part *p, scratch *s)
 
 static void attention_norm_q_and_k(forward_batch *b, const plan_part *p, float *q, float *k) {
     const forward_model *m = b->model;
-    const attention_numbers *n = p->part->numbers;
     const attention_layer *l = p->numbers;
     static const weight_slot slots[] = {WEIGHT_ATTN_Q_NORM, WEIGHT_ATTN_K_NORM};
     float *x[] = {q, k};
     size_t heads[] = {l->heads, l->kv_heads};
-    bool full = m->arch->qk == QK_FULL;
-    for (int i = 0; i < 2 && b->layer->plan->weight[WEIGHT_ATTN_Q_NORM]; i++)
+    qk_norm kind = m->arch->qk;
+    bool full = kind == QK_FULL;
+    if (kind == QK_UNWEIGHTED ? !l->norms_qk : !b->layer->plan->weight[WEIGHT_ATTN_Q_NORM]) return;
+    for (int i = 0; i < 2; i++)
         batch_norm(b, &(norm_groups){.x = x[i],
                                      .y = x[i],
                                      .weight = b->layer->values[slots[i]],
                                      .x_stride = b->stride,
                                      .y_stride = b->stride,
-                                     .features = full ? heads[i] * n->head : n->head,
+                                     .features = full ? heads[i] * l->head : l->head,
                                      .groups = full ? 1 : heads[i],
-                                     .group_step = i == 0 && !full ? attention_q_step(m, n) : 0,
-                                     .weight_step = m->arch->qk == QK_EACH ? n->head : 0});
+                                     .group_step = i == 0 && !full ? q_step(m, l) : 0,
+                                     .weight_step = kind == QK_EACH ? l->head : kind == QK_SCALED,
+                                     .one_weight = kind == QK_SCALED});
 }
 
-typedef struct gated_heads {
+typedef struct attention_rows {
+    const forward_batch *b;
+    float *x;
+    float clamp;
+} attention_rows;
+
+static void clamp_row(void *data, size_t r, int thread) {
+    const attention_rows *c = data;
+    (void)thread;
+    c->b->model->elements->clamp(c->x + r * c->b->stride, c->clamp, c->b->tokens);
+}
+
+/* A layer's gates: each head has so many rows of them, the same number of rows apart. */
+typedef struct attention_gates {
     const forward_batch *b;
     float *o, *gates;
-    size_t head;
-} gated_heads;
+    size_t value, each, step; /* value: rows of a head in o; each: of its gates */
+} attention_gates;
 
-static void gate_head_row(void *data, size_t r, int thread) {
-    const gated_heads *g = data;
-    size_t s = g->b->stride, tokens = g->b->tokens;
-    float *gate = g->gates + (r / g->head * 2 * g->head + r % g->head) * s;
+static void open_gate_row(void *data, size_t r, int thread) {
+    const attention_gates *g = data;
+    const element_kernels *k = g->b->model->elements;
+    float *row = g->gates + (r / g->each * g->step + r % g->each) * g->b->stride;
     (void)thread;
-    g->b->model->elements->sigmoid(gate, tokens);
-    g->b->model->elements->multiply(g->o + r * s, gate, tokens);
+    (g->b->model->arch->gate == GATE_SOFTPLUS ? k->softplus : k->sigmoid)(row, g->b->tokens);
 }
 
-/* Rows of what the heads give times the sigmoid of their gates, which follow each head's q. */
-static void attention_gate_heads(forward_batch *b, const attention_numbers *n, size_t heads, float *q,
-                                 float *o) {
-    threads_for(b->pool, heads * n->head, THREADS_EVEN, gate_head_row,
-                &(gated_heads){b, o, q + n->head * b->stride, n->head});
+static void gate_row(void *data, size_t r, int thread) {
+    const attention_gates *g = data;
+    size_t s = g->b->stride, own = g->each == 1 ? 0 : r % g->value;
+    (void)thread;
+    g->b->model->elements->multiply(g->o + r * s, g->gates + (r / g->value * g->step + own) * s,
+                                    g->b->tokens);
+}
+
+/* Makes q, k and v, side by side, of what flows in. */
+static void attention_multiply_in(forward_batch *b, const plan_part *p, const float *x, size_t stride,
+                                  float *q) {
+    const attention_numbers *n = p->part->numbers;
+    const attention_layer *l = p->numbers;
+    size_t s = b->stride, q_rows = l->heads * q_step(b->model, l), k_rows = l->kv_heads * l->head;
+    size_t rows = q_rows + k_rows + l->kv_heads * l->value;
+    if (b->layer->plan->weight[WEIGHT_ATTN_QKV]) {
+        batch_multiply(b, WEIGHT_ATTN_QKV, 0, x, stride, q, s, b->tokens);
+    } else {
+        batch_multiply(b, WEIGHT_ATTN_Q, 0, x, stride, q, s, b->tokens);
+        batch_multiply(b, WEIGHT_ATTN_K, 0, x, stride, q + q_rows * s, s, b->tokens);
+        batch_multiply(b, WEIGHT_ATTN_V, 0, x, stride, q + (q_rows + k_rows) * s, s, b->tokens);
+    }
+    if (n->clamp > 0)
+        threads_for(b->pool, rows, THREADS_EVEN, clamp_row,
+                    &(attention_rows){.b = b, .x = q, .clamp = n->clamp});
+}
+
+/* o times a function of the gates: what attn_gate gives, or the rows behind each head's q. */
+static void attention_gate_heads(forward_batch *b, const plan_part *p, const float *x, size_t stride,
+                                 float *q, float *o) {
+    const attention_layer *l = p->numbers;
+    size_t rows = gate_rows(b->layer->plan, l), values = l->heads * l->value;
+    attention_gates g = {.b = b, .o = o, .value = l->value};
+    if (rows) {
+        g.gates = o + values * b->stride, g.each = g.step = rows / l->heads;
+        batch_multiply(b, WEIGHT_ATTN_GATE, 0, x, stride, g.gates, b->stride, b->tokens);
+    } else if (b->model->arch->gate_in_q) {
+        g.gates = q + l->head * b->stride, g.each = l->head, g.step = q_step(b->model, l);
+    } else {
+        return;
+    }
+    threads_for(b->pool, l->heads * g.each, THREADS_EVEN, open_gate_row, &g);
+    threads_for(b->pool, values, THREADS_EVEN, gate_row, &g);
 }
 
 static bool attention_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
     const forward_model *m = b->model;
     const attention_numbers *n = p->part->numbers;
     const attention_layer *l = p->numbers;
-    size_t s = b->stride, q_rows = l->heads * n->head, k_rows = l->kv_heads * n->head, width = m->sizes.width;
-    size_t q_step = attention_q_step(m, n);
-    float *q = b->work, *k = q + l->heads * q_step * s, *v = k + k_rows * s, *o = v + k_rows * s;
-    if (!batch_site(
-            b, x, stride, width, b->tokens, 0,
-            (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V, WEIGHT_ATTN_QKV, WEIGHT_SLOTS}))
+    size_t s = b->stride, step = q_step(m, l), q_rows = l->heads * step, values = l->heads * l->value;
+    float *q = b->work, *k = q + q_rows * s, *v = k + l->kv_heads * l->head * s,
+          *o = v + l->kv_heads * l->value * s;
+    if (!batch_site(b, x, stride, m->sizes.width, b->tokens, 0,
+                    (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V, WEIGHT_ATTN_QKV,
+                                    WEIGHT_ATTN_GATE, WEIGHT_SLOTS}))
         return false;
-    if (b->layer->plan->weight[WEIGHT_ATTN_QKV]) {
-        batch_multiply(b, WEIGHT_ATTN_QKV, 0, x, stride, q, s, b->tokens);
-    } else {
-        batch_multiply(b, WEIGHT_ATTN_Q, 0, x, stride, q, s, b->tokens);
-        batch_multiply(b, WEIGHT_ATTN_K, 0, x, stride, k, s, b->tokens);
-        batch_multiply(b, WEIGHT_ATTN_V, 0, x, stride, v, s, b->tokens);
-    }
+    attention_multiply_in(b, p, x, stride, q);
     if (!m->arch->qk_after_rope) attention_norm_q_and_k(b, p, q, k);
-    if (l->has_rope) batch_rope(b, p, q, l->heads, q_step), batch_rope(b, p, k, l->kv_heads, n->head);
+    if (l->has_rope) batch_rope(b, p, q, l->heads, step), batch_rope(b, p, k, l->kv_heads, l->head);
     if (m->arch->qk_after_rope) attention_norm_q_and_k(b, p, q, k);
-    batch_temper(b, p, q, l->heads * q_step);
+    batch_temper(b, p, q, q_rows);
     batch_attend(b, p,
                  &(attention_heads){.q = q,
                                     .k = k,
@@ -249,16 +329,17 @@ static bool attention_run(forward_batch *b, const plan_part *p, const float *x, 
                                     .o = o,
                                     .heads = l->heads,
                                     .kv_heads = l->kv_heads,
-                                    .head = n->head,
-                                    .value = n->head,
-                                    .q_step = q_step,
-                                    .k_step = n->head,
-                                    .v_step = n->head,
+                                    .head = l->head,
+                                    .value = l->value,
+                                    .q_step = step,
+                                    .k_step = l->head,
+                                    .v_step = l->value,
                                     .sinks = b->layer->values[WEIGHT_ATTN_SINKS]});
-    if (m->arch->gate_in_q) attention_gate_heads(b, n, l->heads, q, o);
-    if (!batch_site(b, o, s, q_rows, b->tokens, 0, (weight_slot[]){WEIGHT_ATTN_OUTPUT, WEIGHT_SLOTS}))
+    attention_gate_heads(b, p, x, stride, q, o);
+    if (!batch_site(b, o, s, values, b->tokens, 0, (weight_slot[]){WEIGHT_ATTN_OUTPUT, WEIGHT_SLOTS}))
         return false;
     batch_multiply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->part, s, b->tokens);
+    if (n->output_scale != 1) batch_scale(b, b->part, s, m->sizes.width, n->output_scale);
     return true;
 }
 

@@ -23,6 +23,7 @@ struct forward_batch {
     float *normed, *part; /* [width][stride]: what flows into a part of a layer, and what it gives */
     float *work;          /* [rows][stride]: inside a part */
     float *first;         /* [width][stride]: what the first of two mixers gives; NULL: there is one */
+    float *start;         /* [width][stride]: the state before the layer, where its second part reads it */
     batch_own_bytes own[MODEL_PARTS]; /* a struct of each of the model's parts */
     /* during a call */
     const forward_layer *layer;
@@ -51,22 +52,29 @@ bool batch_blame_weights(gq_error *e);
  * none). */
 bool batch_finite(forward_batch *b, const char *what, const model_tensor *t, const float *x, size_t stride,
                   size_t features, size_t tokens);
-/* A norm of each of `groups` groups of `features` rows by itself; y may be x. bias may be NULL. weight_step:
- * floats from a group's weights to the next group's; 0: the same for all. weight NULL: 1. */
+/* A norm of each of `groups` groups of `features` rows by itself; y may be x. weight and bias may be NULL.
+ * weight_step: floats from a group's weights to the next group's; 0: the same for all. one_weight: a group
+ * has one weight for all its features. eps 0: the model's. */
 typedef struct norm_groups {
     const float *x, *weight, *bias;
     float *y;
     size_t x_stride, y_stride, features, groups, weight_step;
     size_t group_step; /* rows from a group to the next; 0: features */
-    bool to_unit;      /* unit length takes the place of the norm (simd/elements.h) */
+    bool one_weight;
+    bool to_unit; /* unit length takes the place of the norm (simd/elements.h) */
+    float eps;
 } norm_groups;
 void batch_norm(forward_batch *b, const norm_groups *g);
-/* The norm of a slot of the layer over all features of x. */
+/* The norm of a slot of the layer over all features of x; without weights where the layer has none there. */
 void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_stride, size_t features,
                      float *y, size_t y_stride);
+/* The same of what a part gave, b->part, in place. */
+void batch_norm_part(forward_batch *b, weight_slot s);
 /* x += factor * y, for `rows` rows of the batch's tokens. */
 void batch_add(forward_batch *b, float *x, size_t x_stride, const float *y, size_t y_stride, size_t rows,
                float factor);
+/* x *= factor, likewise. */
+void batch_scale(forward_batch *b, float *x, size_t stride, size_t rows, float factor);
 
 /* The struct of a part; it fits batch_own_bytes. */
 static inline void *batch_own(forward_batch *b, const model_part *p) { return b->own[p->at].bytes; }

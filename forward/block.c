@@ -13,9 +13,12 @@ static void begin_call(forward_batch *b, const forward_layer *l, const forward_s
     b->layer = l, b->site = site, b->e = e, b->answer = FORWARD_ON;
 }
 
+/* Whether both parts have to be run in one call. */
+static bool is_whole(const layer_plan *l) { return l->is_parallel || l->keeps_start; }
+
 bool forward_model_splits(const forward_model *m) {
     for (size_t i = 0; i < m->sizes.layers; i++)
-        if (m->layers[i].is_parallel) return false;
+        if (is_whole(&m->layers[i])) return false;
     return true;
 }
 
@@ -30,7 +33,7 @@ static const float *norm_before(forward_batch *b, weight_slot norm, const float 
 /* x += residual_scale * b->part, which passes a norm first where the layer has one. */
 static void close_part(forward_batch *b, weight_slot norm, float *x, size_t stride) {
     size_t width = b->model->sizes.width, s = b->stride;
-    if (norm != WEIGHT_SLOTS) batch_norm_slot(b, norm, b->part, s, width, b->part, s);
+    if (norm != WEIGHT_SLOTS) batch_norm_part(b, norm);
     batch_add(b, x, stride, b->part, s, width, b->model->residual_scale);
 }
 
@@ -49,6 +52,9 @@ static bool run_mixer(forward_batch *b, float *x, size_t stride) {
     const plan_part *p = &l->mixer;
     size_t in_stride = stride;
     if (!p->part) return true;
+    if (l->keeps_start)
+        for (size_t c = 0; c < b->model->sizes.width; c++)
+            memcpy(b->start + c * b->stride, x + c * stride, b->tokens * sizeof *x);
     const float *in = norm_before(b, p->before, x, &in_stride);
     if (!p->part->kind->run(b, p, in, in_stride)) return false;
     if (l->beside.part && !run_beside(b, in, in_stride)) return false;
@@ -73,7 +79,7 @@ bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, 
                    const forward_site *site, gq_error *e) {
     const forward_model *m = b->model;
     if (!l->plan || l->model != m) return gq_fail(e, "%s: no layer of this model has been read", m->path);
-    if (part != FORWARD_WHOLE && l->plan->is_parallel)
+    if (part != FORWARD_WHOLE && is_whole(l->plan))
         return gq_fail(e, "%s: both parts of layer %zu read the state before it, so it has to be run whole",
                        m->path, l->index);
     begin_call(b, l, site, e);
@@ -83,6 +89,15 @@ bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, 
 }
 
 /* ---- the ends ---- */
+
+/* Reads the weights and the bias of a norm that belongs to no layer into b->part; NULL: it has none. */
+static bool read_norm(forward_batch *b, const model_tensor *t, const model_tensor *t_bias, float **weight,
+                      float **bias, gq_error *e) {
+    const forward_model *m = b->model;
+    void *raw = b->normed;
+    *weight = t ? b->part : NULL, *bias = t_bias ? b->part + m->sizes.width : NULL;
+    return model_read_values(m, t, raw, *weight, e) && model_read_values(m, t_bias, raw, *bias, e);
+}
 
 /* Reads rows of the embedding from the file. */
 static bool block_read_rows(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
@@ -114,6 +129,41 @@ static bool embed_some(forward_batch *b, const forward_rows *rows, const uint32_
     return true;
 }
 
+/* Adds the rows of the positions to the state of each window. */
+static bool embed_positions(forward_batch *b, float *x, size_t stride, gq_error *e) {
+    const forward_model *m = b->model;
+    size_t width = m->sizes.width;
+    void *raw = b->part;
+    if (!m->positions) return true;
+    if (b->context > m->sizes.trained)
+        return gq_fail(e, "%s: tensor %s has %zu positions, too few for windows of %zu tokens", m->path,
+                       m->positions->name, m->sizes.trained, b->context);
+    for (size_t p = 0; p < b->context; p++) {
+        if (!model_read(m->file, m->positions, p * (uint64_t)width, width, raw, e)) return false;
+        m->codecs->codecs[m->positions->type->id].decode(raw, b->normed, width);
+        for (size_t c = 0; c < width; c++)
+            for (size_t w = 0; w < b->windows; w++) x[c * stride + w * b->context + p] += b->normed[c];
+    }
+    return true;
+}
+
+/* The norm of what was embedded. */
+static bool embed_norm(forward_batch *b, float *x, size_t stride, gq_error *e) {
+    const forward_model *m = b->model;
+    float *weight = NULL, *bias = NULL;
+    if (m->arch->embedding_norm == EMBEDDING_AS_IS) return true;
+    if (!read_norm(b, m->embedding_norm, m->embedding_norm_bias, &weight, &bias, e)) return false;
+    batch_norm(b, &(norm_groups){.x = x,
+                                 .weight = weight,
+                                 .bias = bias,
+                                 .y = x,
+                                 .x_stride = stride,
+                                 .y_stride = stride,
+                                 .features = m->sizes.width,
+                                 .groups = 1});
+    return true;
+}
+
 bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *ids, float *x, size_t stride,
                    gq_error *e) {
     /* Tokens, a line of the cache for each feature. Their rows take the place of the norms of a batch. */
@@ -123,36 +173,30 @@ bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *i
         size_t n = b->tokens - first < AT_ONCE ? b->tokens - first : AT_ONCE;
         if (!embed_some(b, rows ? rows : &own, ids + first, n, x + first, stride, e)) return false;
     }
-    return true;
-}
-
-static bool read_final_norm(forward_batch *b, float **weight, float **bias, gq_error *e) {
-    const forward_model *m = b->model;
-    void *raw = b->normed;
-    *weight = b->part, *bias = m->output_norm_bias ? b->part + m->sizes.width : NULL;
-    return model_read_values(m, m->output_norm, raw, *weight, e) &&
-           model_read_values(m, m->output_norm_bias, raw, *bias, e);
+    return embed_positions(b, x, stride, e) && embed_norm(b, x, stride, e);
 }
 
 bool forward_final(forward_batch *b, const float *x, size_t stride, float *normed, size_t normed_stride,
                    const forward_site *site, gq_error *e) {
     const forward_model *m = b->model;
+    size_t width = m->sizes.width;
     float *weight, *bias;
     begin_call(b, NULL, site, e);
-    if (!read_final_norm(b, &weight, &bias, e)) return false;
+    if (!read_norm(b, m->output_norm, m->output_norm_bias, &weight, &bias, e)) return false;
     batch_norm(b, &(norm_groups){.x = x,
                                  .weight = weight,
                                  .bias = bias,
                                  .y = normed,
                                  .x_stride = stride,
                                  .y_stride = normed_stride,
-                                 .features = m->sizes.width,
+                                 .features = width,
                                  .groups = 1});
+    if (m->final_scale != 1) batch_scale(b, normed, normed_stride, width, m->final_scale);
     return batch_inputs(b, &(forward_inputs){.weights = {m->sizes.out},
                                              .n_weights = 1,
                                              .matrices = 1,
                                              .x = normed,
-                                             .features = m->sizes.width,
+                                             .features = width,
                                              .tokens = b->tokens,
                                              .stride = normed_stride}) ||
            b->answer == FORWARD_END;

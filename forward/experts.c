@@ -15,7 +15,8 @@
 typedef struct experts_numbers {
     size_t experts, used;       /* used: experts per token */
     size_t groups, groups_used; /* 0 or 1 groups: all experts are candidates */
-    bool is_sigmoid;            /* sigmoid makes weights of the router's values; else softmax */
+    router_function function;   /* makes weights of the router's values */
+    bool is_late;               /* of those of the chosen alone */
     bool is_normalised;         /* the weights' sum is made 1 */
     float scale;                /* of the weights; 1: none */
 } experts_numbers;
@@ -55,37 +56,44 @@ static void experts_read_groups(experts_numbers *n, key_reader *r) {
     }
 }
 
-/* Compares leading_dense_block_count with the tensors, which say the same by the layers that have a router.
- */
+/* Compares leading_dense_block_count with the tensors, which say the same by the layers that have a router;
+ * among the others not every layer may have one. */
 static void experts_compare_with_tensors(const forward_model *m, key_reader *r, const model_part *p) {
     const char *key = "leading_dense_block_count";
+    bool is_stepped = key_number(r, "interleave_moe_layer_step", 1, 0, MODEL_MOST) > 1;
     int64_t dense;
     if (!key_there(r, key) || !model_fact_int(&r->facts, key, &dense) || dense < 0) return;
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         bool is_routed = m->layers[i].ffn.part == p;
-        if (is_routed != ((int64_t)i >= dense))
+        if (is_routed ? (int64_t)i < dense : (int64_t)i >= dense && !is_stepped)
             key_fail(r, key, "is %lld, but there is %s tensor %s", (long long)dense, is_routed ? "a" : "no",
                      tensors_layer_name(i, WEIGHT_FFN_ROUTER, ".weight"));
     }
 }
 
+static void experts_read_function(experts_numbers *n, const routing *by, key_reader *r) {
+    const char *key = "expert_gating_func";
+    uint64_t function = 0;
+    if (by->function_key == REQUIRED) key_number_needed(r, key, 1, ROUTER_FUNCTIONS - 1);
+    if (by->function_key != ABSENT) function = key_number(r, key, 0, 0, ROUTER_FUNCTIONS - 1);
+    n->function = function ? (router_function)function : by->function;
+    n->is_late = by->is_late || n->function == ROUTER_SOFTMAX_CHOSEN;
+}
+
 static void experts_read_keys(forward_model *m, key_reader *r, model_part *p) {
-    const architecture *a = m->arch;
+    const routing *by = &m->arch->routing;
     experts_numbers *n = p->numbers;
     n->scale = 1;
     n->experts = key_number(r, "expert_count", 0, 0, 1 << 16);
-    n->is_normalised = a->routing == ROUTE_SOFT_NORM || a->routing == ROUTE_FUNCTION_NORM;
     if (!n->experts) return; /* experts_find_tensors refuses a router then */
     n->used = key_number(r, "expert_used_count", 0, 0, n->experts);
     if (!n->used)
         key_fail(r, "expert_used_count", "is 0 or missing, expected 1 to expert_count: %zu", n->experts);
-    if (a->routing == ROUTE_SOFT || a->routing == ROUTE_SOFT_NORM) return;
-    const char *function = "expert_gating_func";
-    bool is_needed = a->routing == ROUTE_FUNCTION_NORM;
-    uint64_t gating = is_needed ? key_number_needed(r, function, 1, 2) : key_number(r, function, 0, 0, 2);
-    n->is_sigmoid = gating ? gating == 2 : a->routing == ROUTE_KEYS_SIGMOID;
-    if (!is_needed) n->is_normalised = key_bool(r, "expert_weights_norm", false);
-    if (!is_needed) n->scale = (float)key_scale(r, "expert_weights_scale", 1);
+    experts_read_function(n, by, r);
+    n->is_normalised = by->sum == SUM_IS_ONE;
+    if (by->sum == SUM_BY_KEY) n->is_normalised = key_bool(r, "expert_weights_norm", false);
+    if (by->scale_key) n->scale = (float)key_scale(r, "expert_weights_scale", 1);
+    if (!by->has_groups) return;
     experts_read_groups(n, r);
     experts_compare_with_tensors(m, r, p);
 }
@@ -93,11 +101,12 @@ static void experts_read_keys(forward_model *m, key_reader *r, model_part *p) {
 static void experts_find_shared(tensor_finder *f, experts_layer *l) {
     const architecture *a = f->m->arch;
     uint64_t d = f->m->sizes.width, n = tensors_rows(f, WEIGHT_FFN_UP_SHEXP);
+    bool is_fused = a->fused_shared;
     tensors_take_weight(f, WEIGHT_FFN_UP_SHEXP, a->has[WEIGHT_FFN_UP_SHEXP], SHAPE(d, n));
     if (!f->l->weight[WEIGHT_FFN_UP_SHEXP]) return;
-    l->shared_ff = n;
-    tensors_take_weight(f, WEIGHT_FFN_GATE_SHEXP, REQUIRED, SHAPE(d, n));
-    tensors_take_weight(f, WEIGHT_FFN_DOWN_SHEXP, REQUIRED, SHAPE(n, d));
+    l->shared_ff = is_fused ? tensors_halved(n) : n;
+    if (!is_fused) tensors_take_weight(f, WEIGHT_FFN_GATE_SHEXP, REQUIRED, SHAPE(d, n));
+    tensors_take_weight(f, WEIGHT_FFN_DOWN_SHEXP, REQUIRED, SHAPE(l->shared_ff, d));
     tensors_take_weight(f, WEIGHT_FFN_SHARED_GATE, a->has[WEIGHT_FFN_SHARED_GATE], SHAPE(d));
 }
 
@@ -207,6 +216,23 @@ static void choose_groups(const experts_numbers *n, const candidates *c, float *
         if (scores[g] < least || (scores[g] == least && g > last)) scores[g] = -INFINITY;
 }
 
+/* Makes weights of n values of the router for one token. */
+static void weigh(const experts_run *r, float *x, size_t n) {
+    const element_kernels *k = r->b->model->elements;
+    float most = x[0], sum = 0;
+    if (r->n->function == ROUTER_SIGMOID) {
+        k->sigmoid(x, n);
+    } else if (r->n->function == ROUTER_ROOT_SOFTPLUS) {
+        k->softplus(x, n), k->root(x, n);
+    } else {
+        for (size_t i = 1; i < n; i++) most = fmaxf(most, x[i]);
+        for (size_t i = 0; i < n; i++) x[i] -= most;
+        k->exponential(x, n);
+        for (size_t i = 0; i < n; i++) sum += x[i];
+        for (size_t i = 0; i < n; i++) x[i] /= sum;
+    }
+}
+
 static void choose_experts(const experts_run *r, const float *p, size_t token, int thread) {
     const experts_numbers *n = r->n;
     candidates c = {p + token, r->b->layer->bias_values[WEIGHT_EXPERT_CHOICE], n->experts, r->b->stride};
@@ -219,8 +245,9 @@ static void choose_experts(const experts_run *r, const float *p, size_t token, i
         last = next_largest(&c, last, groups, groups ? n->experts / n->groups : 1);
         chosen[k] = (uint32_t)last;
         weight[k] = c.value[last * c.step];
-        sum += weight[k];
     }
+    if (n->is_late) weigh(r, weight, n->used);
+    for (size_t k = 0; k < n->used; k++) sum += weight[k];
     for (size_t k = 0; k < n->used; k++) {
         if (n->is_normalised) weight[k] /= fmaxf(sum, 0x1p-14f);
         weight[k] *= n->scale;
@@ -267,8 +294,13 @@ static void choose_span(void *data, size_t span, int thread) {
     float *p = b->work;
     size_t first = span * ELEMENT_SPAN, experts = r->n->experts;
     size_t n = b->tokens - first < ELEMENT_SPAN ? b->tokens - first : ELEMENT_SPAN;
-    for (size_t e = 0; r->n->is_sigmoid && e < experts; e++) k->sigmoid(p + e * b->stride + first, n);
-    if (!r->n->is_sigmoid)
+    router_function f = r->n->is_late ? ROUTER_FUNCTIONS : r->n->function;
+    for (size_t e = 0; e < experts; e++) {
+        float *row = p + e * b->stride + first;
+        if (f == ROUTER_SIGMOID) k->sigmoid(row, n);
+        if (f == ROUTER_ROOT_SOFTPLUS) k->softplus(row, n), k->root(row, n);
+    }
+    if (f == ROUTER_SOFTMAX)
         k->softmax(&(softmax_task){.s = p + first, .stride = b->stride, .rows = experts, .n = n, .scale = 1});
     for (size_t t = first; t < first + n; t++) choose_experts(r, p, t, thread);
 }
@@ -296,8 +328,8 @@ typedef struct expert_rows {
     float *to;
     size_t from_stride, to_stride;
     const uint32_t *token; /* the expert's tokens in the batch */
-    const float *weight;
-    size_t n; /* tokens */
+    const float *weight;   /* NULL: 1 */
+    size_t n;              /* tokens */
 } expert_rows;
 
 /* Puts the columns of an expert's tokens side by side. */
@@ -311,24 +343,26 @@ static void scatter_row(void *data, size_t r, int thread) {
     const expert_rows *s = data;
     (void)thread;
     for (size_t i = 0; i < s->n; i++)
-        s->to[r * s->to_stride + s->token[i]] += s->weight[i] * s->from[r * s->from_stride + i];
+        s->to[r * s->to_stride + s->token[i]] +=
+            (s->weight ? s->weight[i] : 1) * s->from[r * s->from_stride + i];
 }
 
 typedef struct gated_rows {
     const forward_batch *b;
+    const activation_rule *act;
     float *gate;
     size_t rows, stride, n;
 } gated_rows;
 
 static void gate_row(void *data, size_t r, int thread) {
     const gated_rows *g = data;
-    const forward_model *m = g->b->model;
     (void)thread;
-    m->elements->gate(m->arch->act, g->gate + r * g->stride, g->gate + (g->rows + r) * g->stride, g->n);
+    g->b->model->elements->gate(g->act, g->gate + r * g->stride, g->gate + (g->rows + r) * g->stride, g->n);
 }
 
-static void gate_rows(const forward_batch *b, float *gate, size_t rows, size_t stride, size_t n) {
-    threads_for(b->pool, rows, THREADS_EVEN, gate_row, &(gated_rows){b, gate, rows, stride, n});
+static void gate_rows(const forward_batch *b, const activation_rule *act, float *gate, size_t rows,
+                      size_t stride, size_t n) {
+    threads_for(b->pool, rows, THREADS_EVEN, gate_row, &(gated_rows){b, act, gate, rows, stride, n});
 }
 
 static void share_row(void *data, size_t r, int thread) {
@@ -337,9 +371,17 @@ static void share_row(void *data, size_t r, int thread) {
     s->b->model->elements->multiply(s->to + r * s->to_stride, s->weight, s->n);
 }
 
+/* Inputs of an expert's tokens times their weights. */
+static void weigh_inputs(const experts_run *r, size_t e, float *in, size_t stride, size_t n) {
+    const float *weight = r->own->routed_weight + r->own->routed_begin[e];
+    threads_for(r->b->pool, r->b->model->sizes.width, THREADS_EVEN, share_row,
+                &(expert_rows){.b = r->b, .to = in, .to_stride = stride, .weight = weight, .n = n});
+}
+
 static bool experts_run_one(const experts_run *r, size_t e, const float *x, size_t stride) {
     forward_batch *b = r->b;
     const experts_scratch *own = r->own;
+    const routing *by = &b->model->arch->routing;
     size_t width = b->model->sizes.width, ff = r->l->ff;
     size_t begin = own->routed_begin[e], n = own->routed_begin[e + 1] - begin, s = forward_stride(n);
     const uint32_t *token = own->routed_token + begin;
@@ -348,6 +390,7 @@ static bool experts_run_one(const experts_run *r, size_t e, const float *x, size
     threads_for(
         b->pool, width, THREADS_EVEN, gather_row,
         &(expert_rows){.from = x, .from_stride = stride, .to = in, .to_stride = s, .token = token, .n = n});
+    if (by->scales_inputs) weigh_inputs(r, e, in, s, n);
     if (!batch_site_routed(
             b, in, s, width, token, n, e,
             (weight_slot[]){WEIGHT_FFN_GATE_EXPS, WEIGHT_FFN_UP_EXPS, WEIGHT_FFN_GATE_UP_EXPS, WEIGHT_SLOTS}))
@@ -359,7 +402,7 @@ static bool experts_run_one(const experts_run *r, size_t e, const float *x, size
         batch_multiply(b, WEIGHT_FFN_GATE_EXPS, e, in, s, gate, s, n);
         batch_multiply(b, WEIGHT_FFN_UP_EXPS, e, in, s, up, s, n);
     }
-    gate_rows(b, gate, ff, s, n);
+    gate_rows(b, &b->layer->plan->experts_act, gate, ff, s, n);
     if (!batch_site_routed(b, gate, s, ff, token, n, e, (weight_slot[]){WEIGHT_FFN_DOWN_EXPS, WEIGHT_SLOTS}))
         return false;
     if (b->answer == FORWARD_SKIP) return true;
@@ -370,7 +413,7 @@ static bool experts_run_one(const experts_run *r, size_t e, const float *x, size
                                .to = b->part,
                                .to_stride = b->stride,
                                .token = token,
-                               .weight = own->routed_weight + begin,
+                               .weight = by->scales_inputs ? NULL : own->routed_weight + begin,
                                .n = n});
     return true;
 }
@@ -380,9 +423,10 @@ static bool experts_run_shared(const experts_run *r, const float *x, size_t stri
     const forward_model *m = b->model;
     size_t s = b->stride, width = m->sizes.width, ff = r->l->shared_ff;
     float *gate = b->work, *up = gate + ff * s, *out = up + ff * s, *share = out + width * s;
-    batch_multiply(b, WEIGHT_FFN_GATE_SHEXP, 0, x, stride, gate, s, b->tokens);
-    batch_multiply(b, WEIGHT_FFN_UP_SHEXP, 0, x, stride, up, s, b->tokens);
-    gate_rows(b, gate, ff, s, b->tokens);
+    bool is_fused = !b->layer->plan->weight[WEIGHT_FFN_GATE_SHEXP];
+    if (!is_fused) batch_multiply(b, WEIGHT_FFN_GATE_SHEXP, 0, x, stride, gate, s, b->tokens);
+    batch_multiply(b, WEIGHT_FFN_UP_SHEXP, 0, x, stride, is_fused ? gate : up, s, b->tokens);
+    gate_rows(b, &b->layer->plan->act, gate, ff, s, b->tokens);
     if (!batch_site(b, gate, s, ff, b->tokens, 0, (weight_slot[]){WEIGHT_FFN_DOWN_SHEXP, WEIGHT_SLOTS}))
         return false;
     batch_multiply(b, WEIGHT_FFN_DOWN_SHEXP, 0, gate, s, out, s, b->tokens);
@@ -393,15 +437,29 @@ static bool experts_run_shared(const experts_run *r, const float *x, size_t stri
                     &(expert_rows){.b = b, .to = out, .to_stride = s, .weight = share, .n = b->tokens});
     }
     batch_add(b, b->part, s, out, s, width, 1);
+    if (m->arch->routing.is_halved) batch_scale(b, b->part, s, width, .5f);
     return true;
+}
+
+/* Reports what flows into the router, and into the shared expert. */
+static bool experts_report(forward_batch *b, const float *x, size_t stride) {
+    size_t width = b->model->sizes.width;
+    const weight_slot shared[] = {WEIGHT_FFN_SHARED_GATE, WEIGHT_FFN_GATE_SHEXP, WEIGHT_FFN_UP_SHEXP,
+                                  WEIGHT_SLOTS};
+    const weight_slot all[] = {WEIGHT_FFN_ROUTER, WEIGHT_FFN_SHARED_GATE, WEIGHT_FFN_GATE_SHEXP,
+                               WEIGHT_FFN_UP_SHEXP, WEIGHT_SLOTS};
+    if (!b->model->arch->routing.reads_start) return batch_site(b, x, stride, width, b->tokens, 0, all);
+    return batch_site(b, b->start, b->stride, width, b->tokens, 0,
+                      (weight_slot[]){WEIGHT_FFN_ROUTER, WEIGHT_SLOTS}) &&
+           (!b->layer->plan->weight[WEIGHT_FFN_UP_SHEXP] ||
+            batch_site(b, x, stride, width, b->tokens, 0, shared));
 }
 
 static bool experts_run_layer(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
     const forward_model *m = b->model;
     experts_run r = {b, p->part->numbers, p->numbers, batch_own(b, p->part)};
-    const weight_slot fed[] = {WEIGHT_FFN_ROUTER, WEIGHT_FFN_SHARED_GATE, WEIGHT_FFN_GATE_SHEXP,
-                               WEIGHT_FFN_UP_SHEXP, WEIGHT_SLOTS};
-    if (!batch_site(b, x, stride, m->sizes.width, b->tokens, 0, fed) || !experts_route(&r, x, stride))
+    bool start = m->arch->routing.reads_start;
+    if (!experts_report(b, x, stride) || !experts_route(&r, start ? b->start : x, start ? b->stride : stride))
         return false;
     memset(b->part, 0, m->sizes.width * b->stride * sizeof *b->part);
     for (size_t e = 0; e < r.n->experts; e++)

@@ -26,13 +26,14 @@ typedef struct activated_rows {
 
 static void activate_row(void *data, size_t r, int thread) {
     const activated_rows *a = data;
-    const forward_model *m = a->b->model;
+    const element_kernels *k = a->b->model->elements;
+    const activation_rule *act = &a->b->layer->plan->act;
     size_t s = a->b->stride;
     (void)thread;
     if (a->form == FFN_PLAIN)
-        m->elements->activate(m->arch->act, a->first + r * s, a->b->tokens);
+        k->activate(act, a->first + r * s, a->b->tokens);
     else
-        m->elements->gate(m->arch->act, a->first + r * s, a->first + (a->ff + r) * s, a->b->tokens);
+        k->gate(act, a->first + r * s, a->first + (a->ff + r) * s, a->b->tokens);
 }
 
 static bool ffn_run(forward_batch *b, const plan_part *p, const float *x, size_t stride, ffn_form form) {

@@ -1,4 +1,5 @@
-/* Values under an architecture's keys, each checked for its type and its bounds.
+/* Values under an architecture's keys, each checked for its type and its bounds. A name that begins with ':'
+ * is a key without the architecture's name before it.
  *
  * The first value that is wrong sets the error and clears `ok`; values read after it are defaults. So a
  * caller looks at `ok` once, when it has read all.
@@ -32,6 +33,7 @@ key_list key_list_of(const key_reader *r, const char *name);
 uint64_t key_number_at(key_reader *r, const key_list *l, uint64_t i, uint64_t absent, uint64_t least,
                        uint64_t most);
 /* Finite numbers from `least` to `most`. */
+double key_float_at(key_reader *r, const key_list *l, uint64_t i, double absent, double least, double most);
 double key_float(key_reader *r, const char *name, double absent, double least, double most);
 double key_float_needed(key_reader *r, const char *name, double least, double most);
 /* A factor; 0 in the file stands for 1. absent: the value where the key is missing. */

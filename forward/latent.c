@@ -24,7 +24,7 @@ typedef struct latent_layer {
 
 /* The number of a head's values that rope does not turn. */
 static size_t latent_plain_values(const latent_numbers *n) {
-    return n->attention.head - n->attention.rope.turned;
+    return n->attention.head - n->attention.rope.angles[0].turned;
 }
 
 /* ---- keys and tensors ---- */
@@ -49,6 +49,7 @@ static void latent_read_keys(forward_model *m, key_reader *r, model_part *p) {
     n->rank = key_number_needed(r, "attention.kv_lora_rank", 1, MODEL_MOST);
     attention_read_windows(m, r, p);
     attention_check_heads(r, p, 2);
+    attention_share_sizes(m, p);
     if (!r->ok) return;
     rope_read_keys(&a->rope, m, r, a->head, true);
     latent_set_score_scale(a);
@@ -75,7 +76,7 @@ static void latent_find_tensors(tensor_finder *f, const plan_part *p) {
     uint64_t d = f->m->sizes.width, heads = l->attention.heads, plain = latent_plain_values(n),
              rank = n->rank;
     latent_find_queries(f, p, heads * a->head);
-    tensors_take_weight(f, WEIGHT_ATTN_KV_A, REQUIRED, SHAPE(d, rank + a->rope.turned));
+    tensors_take_weight(f, WEIGHT_ATTN_KV_A, REQUIRED, SHAPE(d, rank + a->rope.angles[0].turned));
     tensors_take_weight(f, WEIGHT_ATTN_KV_A_NORM, REQUIRED, SHAPE(rank));
     if (tensors_layer_has(f->m, f->index, WEIGHT_ATTN_KV_B)) {
         tensors_take_weight(f, WEIGHT_ATTN_KV_B, REQUIRED, SHAPE(rank, heads * (plain + a->value)));
@@ -92,7 +93,7 @@ static uint64_t latent_count_rows(const forward_model *m, const layer_plan *plan
     const latent_numbers *n = p->part->numbers;
     const attention_numbers *a = &n->attention;
     const latent_layer *l = p->numbers;
-    size_t heads = l->attention.heads, turned = a->rope.turned;
+    size_t heads = l->attention.heads, turned = a->rope.angles[0].turned;
     uint64_t both = heads * (a->head + a->value) + l->q_rank + n->rank + turned;
     (void)m;
     return both + (plan->weight[WEIGHT_ATTN_KV_B] ? heads * (latent_plain_values(n) + a->value)
@@ -128,7 +129,7 @@ static bool latent_attend_unfolded(forward_batch *b, const plan_part *p, float *
     const latent_numbers *n = p->part->numbers;
     const attention_numbers *a = &n->attention;
     const latent_layer *l = p->numbers;
-    size_t heads = l->attention.heads, turned = a->rope.turned;
+    size_t heads = l->attention.heads, turned = a->rope.angles[0].turned;
     size_t s = b->stride, plain = latent_plain_values(n), step = plain + a->value;
     if (!batch_site(b, latent, s, n->rank, b->tokens, 0, (weight_slot[]){WEIGHT_ATTN_KV_B, WEIGHT_SLOTS}))
         return false;
@@ -157,7 +158,7 @@ static bool latent_attend_folded(forward_batch *b, const plan_part *p, const flo
     const latent_numbers *n = p->part->numbers;
     const attention_numbers *a = &n->attention;
     const latent_layer *l = p->numbers;
-    size_t heads = l->attention.heads, turned = a->rope.turned;
+    size_t heads = l->attention.heads, turned = a->rope.angles[0].turned;
     size_t s = b->stride, plain = latent_plain_values(n), rows = n->rank + turned;
     float *mixed = query + rows * s;
     for (size_t h = 0; h < heads; h++) {
@@ -187,7 +188,7 @@ static bool latent_run(forward_batch *b, const plan_part *p, const float *x, siz
     const latent_numbers *n = p->part->numbers;
     const attention_numbers *a = &n->attention;
     const latent_layer *l = p->numbers;
-    size_t heads = l->attention.heads, turned = a->rope.turned;
+    size_t heads = l->attention.heads, turned = a->rope.angles[0].turned;
     size_t s = b->stride, width = b->model->sizes.width;
     float *q = b->work, *o = q + heads * a->head * s, *low = o + heads * a->value * s;
     float *latent = low + l->q_rank * s, *rest = latent + (n->rank + turned) * s;

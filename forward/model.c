@@ -12,8 +12,15 @@ static void model_read_scales(forward_model *m, key_reader *r) {
     m->residual_scale = m->sizes.logit_factor = 1;
     if (a->logit_scale == REQUIRED) key_float_needed(r, "logit_scale", -1e6, 1e6);
     if (a->logit_scale != ABSENT) m->sizes.logit_factor = (float)key_scale(r, "logit_scale", 1);
-    m->eps = (float)key_float_needed(
-        r, a->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 0, 1);
+    m->final_scale = 1;
+}
+
+static void model_read_norms(forward_model *m, key_reader *r) {
+    const architecture *a = m->arch;
+    const char *rms = "attention.layer_norm_rms_epsilon", *layer = "attention.layer_norm_epsilon";
+    m->centres = a->norm == NORM_LAYER || (a->norm == NORM_BY_EPS && !key_there(r, rms));
+    m->eps = (float)key_float_needed(r, m->centres ? layer : rms, 0, 1);
+    m->eps_after = a->eps_after != 0 ? a->eps_after : m->eps;
 }
 
 static bool read_layers(forward_model *m, key_reader *r) {
@@ -25,7 +32,13 @@ static bool read_layers(forward_model *m, key_reader *r) {
     if (!r->ok) return false;
     m->sizes.layers = blocks - extra;
     m->layers = calloc(m->sizes.layers, sizeof *m->layers);
-    return m->layers || gq_fail_memory(r->e, m->sizes.layers * sizeof *m->layers);
+    if (!m->layers) return gq_fail_memory(r->e, m->sizes.layers * sizeof *m->layers);
+    for (size_t i = 0; i < m->sizes.layers; i++) {
+        layer_plan *l = &m->layers[i];
+        l->act.act = l->experts_act.act = m->arch->act;
+        l->keeps_start = m->arch->routing.reads_start;
+    }
+    return true;
 }
 
 /* ---- parts ---- */
@@ -92,19 +105,47 @@ bool model_read_keys(forward_model *m, gq_error *e) {
     for (size_t i = 0; i < m->n_parts; i++)
         if (m->parts[i].kind->read_keys) m->parts[i].kind->read_keys(m, &r, &m->parts[i]);
     model_read_scales(m, &r);
+    model_read_norms(m, &r);
     if (r.ok && m->arch->read_own_keys) m->arch->read_own_keys(m, &r);
     return r.ok;
 }
 
 /* ---- opening ---- */
 
+/* Architectures whose models do not predict the next token of a text. */
+static const struct {
+    const char *name, *kind;
+} others[] = {
+    {"bert", "an encoder"},
+    {"modern-bert", "an encoder"},
+    {"neo-bert", "an encoder"},
+    {"nomic-bert", "an encoder"},
+    {"nomic-bert-moe", "an encoder"},
+    {"jina-bert-v2", "an encoder"},
+    {"jina-bert-v3", "an encoder"},
+    {"eurobert", "an encoder"},
+    {"gemma-embedding", "an encoder"},
+    {"llama-embed", "an encoder"},
+    {"t5encoder", "an encoder"},
+    {"t5", "an encoder with a decoder"},
+    {"dream", "a diffusion model"},
+    {"llada", "a diffusion model"},
+    {"llada-moe", "a diffusion model"},
+    {"rnd1", "a diffusion model"},
+    {"clip", "an encoder of images"},
+    {"wavtokenizer-dec", "a decoder of audio"},
+};
+
 static bool unknown_architecture(const char *path, const char *name, gq_error *e) {
-    char list[768] = "";
-    for (size_t i = 0; architecture_at(i); i++)
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "",
-                 architecture_at(i)->name);
+    const char *kind = NULL;
     if (!*name) return gq_fail(e, "%s: there is no key general.architecture", path);
-    return gq_fail(e, "%s: architecture '%s' cannot be run, only: %s", path, name, list);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(others[i].name, name)) kind = others[i].kind;
+    return gq_fail(
+        e,
+        "%s: architecture '%s' cannot be run%s%s; it can be quantized, also with importance data "
+        "that another program has computed (docs/forward.md lists the architectures that can be run)",
+        path, name, kind ? ": it is " : "", kind ? kind : "");
 }
 
 /* Before shapes are looked at, which would be called wrong. */

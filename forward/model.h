@@ -28,8 +28,10 @@ typedef struct plan_part {
 typedef struct layer_plan {
     const model_tensor *weight[WEIGHT_SLOTS], *bias[WEIGHT_SLOTS];
     plan_part mixer, ffn;
-    plan_part beside; /* a second mixer; its norms are the first one's */
-    bool is_parallel; /* both parts read the state before the layer */
+    plan_part beside;                 /* a second mixer; its norms are the first one's */
+    activation_rule act, experts_act; /* of dense parts and shared experts; of experts */
+    bool is_parallel;                 /* both parts read the state before the layer */
+    bool keeps_start;                 /* the second part reads it as well */
 } layer_plan;
 
 enum { MODEL_PARTS = 2 * ARCHITECTURE_PARTS + 1 };
@@ -46,10 +48,13 @@ struct forward_model {
     forward_sizes sizes;
     layer_plan *layers;
     const model_tensor *out_bias, *output_norm, *output_norm_bias;
+    const model_tensor *embedding_norm, *embedding_norm_bias, *positions; /* NULL: none */
     model_part parts[MODEL_PARTS];
     size_t n_parts;
 
-    float eps, final_cap;
+    bool centres; /* norms are layer norms, which take the mean off */
+    float eps, eps_after, final_cap;
+    float final_scale; /* of what flows into the output matrix */
     float embedding_scale, residual_scale;
     bool parallel_own; /* both parts read the state, each through a norm of its own */
 };

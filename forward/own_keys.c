@@ -5,6 +5,7 @@
 #include "forward/attention.h"
 
 static attention_numbers *attention_of(const forward_model *m) { return model_numbers(m, &mixer_attention); }
+static attention_numbers *latent_of(const forward_model *m) { return model_numbers(m, &mixer_latent); }
 
 static size_t heads_of_layer(const forward_model *m, size_t i) {
     const attention_layer *l = m->layers[i].mixer.numbers;
@@ -56,6 +57,33 @@ void own_keys_minicpm(forward_model *m, key_reader *r) {
     own_read_scales(m, r, 12, 1.4 / sqrt((double)m->sizes.layers), 256 / (double)m->sizes.width);
 }
 
+/* ---- scales of scores ---- */
+
+/* Yarn does not change them. */
+void own_keys_plm(forward_model *m, key_reader *r) {
+    attention_numbers *n = latent_of(m);
+    (void)r;
+    n->score_scale = (float)(1 / sqrt((double)n->head));
+}
+
+void own_keys_minicpm3(forward_model *m, key_reader *r) {
+    own_keys_plm(m, r);
+    m->embedding_scale = 12, m->residual_scale = (float)(1.4 / sqrt((double)m->sizes.layers));
+    m->final_scale = (float)(256 / (double)m->sizes.width);
+}
+
+void own_keys_jais(forward_model *m, key_reader *r) {
+    attention_numbers *n = attention_of(m);
+    (void)r;
+    n->score_scale = (float)(1 / (double)n->head);
+}
+
+void own_keys_mimo2(forward_model *m, key_reader *r) {
+    attention_of(m)->output_scale = (float)key_scale(r, "attention.value_scale", 1);
+}
+
+void own_keys_muse_glimmer(forward_model *m, key_reader *r) { read_final_cap(m, r, 30); }
+
 /* A key says once more whether there is a shared expert. */
 void own_keys_granitemoe(forward_model *m, key_reader *r) {
     const char *key = "expert_shared_feed_forward_length";
@@ -89,7 +117,73 @@ void own_keys_mistral3(forward_model *m, key_reader *r) {
     n->beta_slow = key_float(r, "rope.scaling.yarn_beta_slow", n->beta_slow, 1e-3, 1e6);
 }
 
+void own_keys_hunyuan_vl(forward_model *m, key_reader *r) {
+    key_list l = key_list_of(r, "rope.dimension_sections");
+    own_keys_hunyuan_dense(m, r);
+    if (!l.kv || !key_number_at(r, &l, 0, 0, 0, MODEL_MOST) || !key_number_at(r, &l, 1, 0, 0, MODEL_MOST))
+        return;
+    rope_read_sections(&attention_of(m)->rope, r, SECTIONS_IN_ORDER);
+}
+
+/* Positions are rope's in models of the size of the smaller one, and linear biases in the larger one. */
+void own_keys_baichuan(forward_model *m, key_reader *r) {
+    (void)r;
+    if (m->sizes.layers == 40) attention_of(m)->alibi = 8;
+    for (size_t i = 0; i < m->sizes.layers; i++) {
+        attention_layer *l = m->layers[i].mixer.numbers;
+        l->has_rope = m->sizes.layers == 32;
+    }
+}
+
+/* Layers without rope see all tokens, and their queries grow with the position. The model with 128 experts
+ * has no norms of q and k. */
+void own_keys_llama4(forward_model *m, key_reader *r) {
+    rope_numbers *n = &attention_of(m)->rope;
+    uint64_t experts = key_number(r, "expert_count", 0, 0, MODEL_MOST);
+    n->temperature = 0.1, n->temperature_length = 8192, n->temperature_first = 1;
+    for (size_t i = 0; i < m->sizes.layers; i++) {
+        attention_layer *l = m->layers[i].mixer.numbers;
+        l->norms_qk = l->has_rope && experts != 128;
+    }
+}
+
+/* Layers without a window turn half of what the key says. */
+static void halve_turned(rope_numbers *n, key_reader *r) {
+    size_t *turned = &n->angles[0].turned;
+    *turned /= 2;
+    if (*turned % 2 != 0)
+        key_fail(r, "rope.dimension_count", "is %zu, expected a multiple of 4", n->angles[1].turned);
+}
+
+void own_keys_step35(forward_model *m, key_reader *r) {
+    key_list experts = key_list_of(r, "swiglu_clamp_exp"), others = key_list_of(r, "swiglu_clamp_shexp");
+    halve_turned(&attention_of(m)->rope, r);
+    for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
+        layer_plan *l = &m->layers[i];
+        l->experts_act.limit = (float)key_float_at(r, &experts, i, 0, 0, 1e9);
+        l->act.limit = (float)key_float_at(r, &others, i, 0, 0, 1e9);
+    }
+}
+
 /* ---- parts of a layer ---- */
+
+static float softplus(double x) { return (float)(x > 20 ? x : log1p(exp(x))); }
+
+void own_keys_apertus(forward_model *m, key_reader *r) {
+    static const char *const names[] = {":xielu.alpha_p", ":xielu.alpha_n", ":xielu.beta", ":xielu.eps"};
+    key_list lists[4];
+    double values[4];
+    for (int k = 0; k < 4; k++) {
+        lists[k] = key_list_of(r, names[k]);
+        if (!lists[k].kv) key_float_needed(r, names[k], -1e3, 1e3);
+    }
+    for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
+        activation_rule *act = &m->layers[i].act;
+        for (int k = 0; k < 4; k++) values[k] = key_float_at(r, &lists[k], i, 0, -1e3, 1e3);
+        act->positive = softplus(values[0]), act->linear = (float)values[2], act->eps = (float)values[3];
+        act->negative = (float)values[2] + softplus(values[1]);
+    }
+}
 
 void own_keys_gptneox(forward_model *m, key_reader *r) {
     if (!key_there(r, "use_parallel_residual"))

@@ -6,6 +6,8 @@
 #include "forward/keys.h"
 #include "forward/model.h"
 
+void own_keys_apertus(forward_model *m, key_reader *r);
+void own_keys_baichuan(forward_model *m, key_reader *r);
 void own_keys_gemma2(forward_model *m, key_reader *r);
 void own_keys_gemma3(forward_model *m, key_reader *r);
 void own_keys_glm4(forward_model *m, key_reader *r);
@@ -13,8 +15,16 @@ void own_keys_gptneox(forward_model *m, key_reader *r);
 void own_keys_granite(forward_model *m, key_reader *r);
 void own_keys_granitemoe(forward_model *m, key_reader *r);
 void own_keys_hunyuan_dense(forward_model *m, key_reader *r);
+void own_keys_hunyuan_vl(forward_model *m, key_reader *r);
+void own_keys_jais(forward_model *m, key_reader *r);
+void own_keys_llama4(forward_model *m, key_reader *r);
+void own_keys_mimo2(forward_model *m, key_reader *r);
+void own_keys_minicpm3(forward_model *m, key_reader *r);
 void own_keys_minicpm(forward_model *m, key_reader *r);
 void own_keys_mistral3(forward_model *m, key_reader *r);
+void own_keys_muse_glimmer(forward_model *m, key_reader *r);
 void own_keys_olmoe(forward_model *m, key_reader *r);
+void own_keys_plm(forward_model *m, key_reader *r);
+void own_keys_step35(forward_model *m, key_reader *r);
 
 #endif

@@ -13,6 +13,8 @@
     W(FFN_NORM, "ffn_norm", SMALL) \
     W(POST_ATTENTION_NORM, "post_attention_norm", SMALL) \
     W(POST_FFW_NORM, "post_ffw_norm", SMALL) \
+    W(ATTN_OUTPUT_NORM, "attn_output_norm", SMALL) \
+    W(LAYER_OUTPUT_NORM, "layer_output_norm", SMALL) \
     W(ATTN_Q, "attn_q", MATRIX) \
     W(ATTN_K, "attn_k", MATRIX) \
     W(ATTN_V, "attn_v", MATRIX) \

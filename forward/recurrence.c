@@ -19,7 +19,7 @@ static void convolve_row(void *data, size_t r, int thread) {
     for (size_t w = 0; w < b->windows; w++)
         b->model->kernels->recurrence->convolve(x + w * b->context, c->kernel + r * c->taps, c->taps,
                                                 c->bias ? c->bias[r] : 0.0f, b->context);
-    if (c->has_silu) b->model->elements->activate(ACT_SILU, x, b->tokens);
+    if (c->has_silu) b->model->elements->activate(&(activation_rule){.act = ACT_SILU}, x, b->tokens);
 }
 
 void batch_convolve(forward_batch *b, const convolved_rows *c) {
@@ -54,7 +54,7 @@ static void gate_row_by_row(void *data, size_t r, int thread) {
     if (p->is_sigmoid)
         k->sigmoid(gate, p->b->tokens);
     else
-        k->activate(ACT_SILU, gate, p->b->tokens);
+        k->activate(&(activation_rule){.act = ACT_SILU}, gate, p->b->tokens);
     k->multiply(gate, p->y + r * p->b->stride, p->b->tokens);
 }
 

@@ -7,7 +7,7 @@
 /* How much of a pair's angle yarn keeps as it is, instead of scaling it. */
 static double yarn_keeps(const rope_numbers *n, const rope_angles *p, size_t pair) {
     const double pi = 3.14159265358979323846;
-    double turned = (double)n->turned, turns = 2 * log(p->base);
+    double turned = (double)p->turned, turns = 2 * log(p->base);
     double low = floor(turned * log(n->original_context / (n->beta_fast * 2 * pi)) / turns);
     double high = ceil(turned * log(n->original_context / (n->beta_slow * 2 * pi)) / turns);
     low = fmax(0, low), high = fmin(turned - 1, high);
@@ -15,22 +15,21 @@ static double yarn_keeps(const rope_numbers *n, const rope_angles *p, size_t pai
     return 1 - fmin(fmax(ramp, 0), 1);
 }
 
-/* Whether a pair belongs to the fourth section, where text has position 0. */
-static bool rope_is_still(const rope_numbers *n, size_t pair) {
-    const size_t *s = n->section;
-    size_t all = s[0] + s[1] + s[2] + s[3], i = all ? pair % all : 0;
-    if (n->sections == SECTIONS_ROW) return i >= s[0] + s[1] + s[2];
-    return n->sections == SECTIONS_INTERLEAVED && i >= 3 * s[i % 3];
+/* Whether text turns a pair: the last of four positions is 0. */
+static bool pair_turns(const rope_numbers *n, size_t pair) {
+    const size_t *of = n->sections;
+    size_t sum = of[0] + of[1] + of[2] + of[3], at = sum ? pair % sum : 0;
+    if (n->kind == SECTIONS_IN_ORDER) return at < sum - of[3];
+    return n->kind == SECTIONS_NONE || at < 3 * of[at % 3];
 }
 
 static void rope_fill_one_table(const rope_numbers *n, rope_tables *tables, int local, size_t context,
                                 const float *factors) {
     const rope_angles *p = &n->angles[local];
-    for (size_t i = 0; i < n->turned / 2; i++) {
-        double step = pow(p->base, -2.0 * (double)i / (double)n->turned);
+    for (size_t i = 0; i < p->turned / 2; i++) {
+        double step = pair_turns(n, i) ? pow(p->base, -2.0 * (double)i / (double)p->turned) : 0;
         double keep = p->yarn ? yarn_keeps(n, p, i) : 0;
         if (factors) step /= (double)factors[i];
-        if (rope_is_still(n, i)) step = 0;
         for (size_t t = 0; t < context; t++) {
             double theta = (double)t * step, angle = keep * theta + (1 - keep) * p->scale * theta;
             tables->cosine[local][i * tables->turn_stride + t] = (float)(cos(angle) * p->magnitude);
@@ -50,7 +49,7 @@ static bool read_factors(const rope_numbers *n, const forward_model *m, size_t c
     *factors = malloc(shape_elements(t->ne) * sizeof **factors);
     bool ok = raw && *factors ? model_read_values(m, t, raw, *factors, e) : gq_fail_memory(e, t->size);
     free(raw);
-    for (size_t i = 0; ok && i < n->turned / 2; i++)
+    for (size_t i = 0; ok && i < n->angles[0].turned / 2; i++)
         if (!isfinite((*factors)[i]) || (*factors)[i] == 0) {
             gq_fail(e, "%s: tensor %s: element %zu is %g, expected a number other than 0", m->path, t->name,
                     i, (double)(*factors)[i]);
@@ -62,8 +61,9 @@ static bool read_factors(const rope_numbers *n, const forward_model *m, size_t c
 void rope_lay_out(const rope_numbers *n, rope_tables *t, size_t context, scratch *s) {
     t->turn_stride = forward_stride(context);
     for (int local = 0; local < 2; local++) {
-        t->cosine[local] = scratch_take(s, n->turned / 2, t->turn_stride, sizeof(float));
-        t->sine[local] = scratch_take(s, n->turned / 2, t->turn_stride, sizeof(float));
+        size_t pairs = n->angles[local].turned / 2;
+        t->cosine[local] = scratch_take(s, pairs, t->turn_stride, sizeof(float));
+        t->sine[local] = scratch_take(s, pairs, t->turn_stride, sizeof(float));
     }
     if (n->temperature != 0) t->temperature = scratch_take(s, 1, t->turn_stride, sizeof(float));
 }
@@ -72,11 +72,13 @@ bool rope_fill_tables(const rope_numbers *n, rope_tables *tables, const forward_
                       gq_error *e) {
     float *factors;
     bool ok = read_factors(n, m, context, &factors, e);
-    for (int local = 0; ok && local < 2; local++) rope_fill_one_table(n, tables, local, context, factors);
+    for (int local = 0; ok && local < 2; local++)
+        rope_fill_one_table(n, tables, local, context, local && n->freqs_global ? NULL : factors);
     free(factors);
     for (size_t t = 0; n->temperature != 0 && t < context; t++)
         tables->temperature[t] =
-            (float)(1 + n->temperature * log(floor((double)t / n->temperature_length) + 1));
+            (float)(1 + n->temperature *
+                            log(floor(((double)t + n->temperature_first) / n->temperature_length) + 1));
     return ok;
 }
 
@@ -86,6 +88,7 @@ typedef struct turned_rows {
     const rope_tables *tables;
     float *x;
     size_t step; /* rows from a head to the next */
+    size_t pairs;
     bool is_local;
 } turned_rows;
 
@@ -93,7 +96,7 @@ static void turn_pair(void *data, size_t j, int thread) {
     const turned_rows *t = data;
     const forward_batch *b = t->b;
     const rope_tables *tables = t->tables;
-    size_t pairs = t->n->turned / 2, i = j % pairs, head = j / pairs * t->step;
+    size_t pairs = t->pairs, i = j % pairs, head = j / pairs * t->step;
     size_t u = head + (t->n->neox ? i : 2 * i), v = head + (t->n->neox ? i + pairs : 2 * i + 1);
     (void)thread;
     for (size_t w = 0; w < b->windows; w++) {
@@ -108,8 +111,9 @@ void batch_rope(forward_batch *b, const plan_part *p, float *x, size_t heads, si
     const attention_numbers *n = p->part->numbers;
     const attention_scratch *own = batch_own(b, p->part);
     const attention_layer *l = p->numbers;
-    turned_rows t = {b, &n->rope, &own->rope, x, step, l->is_local};
-    threads_for(b->pool, heads * (n->rope.turned / 2), THREADS_EVEN, turn_pair, &t);
+    size_t pairs = n->rope.angles[l->is_local].turned / 2;
+    turned_rows t = {b, &n->rope, &own->rope, x, step, pairs, l->is_local};
+    threads_for(b->pool, heads * pairs, THREADS_EVEN, turn_pair, &t);
 }
 
 typedef struct tempered_rows {
@@ -128,6 +132,7 @@ static void temper_row(void *data, size_t r, int thread) {
 
 void batch_temper(forward_batch *b, const plan_part *p, float *x, size_t rows) {
     const attention_scratch *own = batch_own(b, p->part);
+    const attention_layer *l = p->numbers;
     tempered_rows t = {b, x, own->rope.temperature};
-    if (t.temperature) threads_for(b->pool, rows, THREADS_EVEN, temper_row, &t);
+    if (t.temperature && l->is_tempered) threads_for(b->pool, rows, THREADS_EVEN, temper_row, &t);
 }

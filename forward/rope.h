@@ -8,6 +8,7 @@
 
 /* How positions become angles. */
 typedef struct rope_angles {
+    size_t turned; /* values of a head that are turned */
     double base;
     double scale; /* of positions: 1 / factor */
     double magnitude;
@@ -15,23 +16,26 @@ typedef struct rope_angles {
 } rope_angles;
 
 typedef struct rope_numbers {
-    size_t turned; /* values of a head that are turned */
-    bool neox;     /* pairs are (i, i + turned / 2); else (2i, 2i + 1) */
-    rope_sections sections;
-    size_t section[4];     /* pairs of each */
+    bool neox;          /* pairs are (i, i + turned / 2); else (2i, 2i + 1) */
+    rope_sections kind; /* which of the pairs stand still, in text */
+    size_t sections[4];
     bool longrope;         /* long and short factors, even where the row may have one list */
     rope_angles angles[2]; /* [local]: in layers with a window */
     double log_factor, log_multiplier;
     double beta_fast, beta_slow, original_context;
-    /* Queries at position p are multiplied by 1 + temperature * log(floor(p / temperature_length) + 1).
+    /* Queries at position p are multiplied by
+     *     1 + temperature * log(floor((p + temperature_first) / temperature_length) + 1).
      * temperature 0: they are not. */
-    double temperature, temperature_length;
+    double temperature, temperature_length, temperature_first;
+    bool freqs_global;                            /* factors count in layers without a window alone */
     const model_tensor *freqs, *longer, *shorter; /* factors that angles are divided by, or NULL */
 } rope_numbers;
 
 /* head: values of one. is_latent: some of them are not turned, and the model says from how many tokens on
  * there is a temperature. */
 void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size_t head, bool is_latent);
+/* Reads the sections of positions. */
+void rope_read_sections(rope_numbers *n, key_reader *r, rope_sections kind);
 void rope_find_tensors(rope_numbers *n, tensor_finder *f);
 
 typedef struct rope_tables {

@@ -4,24 +4,28 @@
 #include "forward/rope.h"
 
 /* Reads how many of a head's values rope turns; no more than the head has. */
-static void read_turned(rope_numbers *n, const architecture *a, key_reader *r, size_t head, size_t most) {
-    n->turned = key_number(r, "rope.dimension_count", head, 2, most < 2 ? 2 : most);
-    if (!a->rope_partial && n->turned != head)
-        key_fail(r, "rope.dimension_count", "is %zu, expected the size of a head: %zu", n->turned, head);
-    if (n->turned % 2 != 0 || n->turned > most)
-        key_fail(r, "rope.dimension_count", "is %zu, expected an even number of at most %zu", n->turned,
-                 most);
-    n->neox = a->neox;
+static size_t read_turned(const architecture *a, key_reader *r, const char *key, size_t absent, size_t head,
+                          size_t most) {
+    size_t turned = key_number(r, key, absent, 2, most < 2 ? 2 : most);
+    if (!a->rope_partial && turned != head)
+        key_fail(r, key, "is %zu, expected the size of a head: %zu", turned, head);
+    if (turned % 2 != 0 || turned > most)
+        key_fail(r, key, "is %zu, expected an even number of at most %zu", turned, most);
+    return turned;
 }
 
-static void read_sections(rope_numbers *n, const architecture *a, key_reader *r) {
+void rope_read_sections(rope_numbers *n, key_reader *r, rope_sections kind) {
     key_list l = key_list_of(r, "rope.dimension_sections");
-    n->sections = a->sections;
-    if (a->sections == SECTIONS_NONE) return;
+    uint32_t type;
+    uint64_t count = 1, sum = 0;
+    const uint8_t *elements;
     if (!l.kv) key_number_needed(r, l.name, 0, MODEL_MOST);
-    for (size_t i = 0; i < 4 && r->ok; i++) n->section[i] = key_number_at(r, &l, i, 0, 0, MODEL_MOST);
-    if (r->ok && !(n->section[0] + n->section[1] + n->section[2]))
-        key_fail(r, l.name, "has no pairs in its first three sections");
+    if (!model_kv_array(l.kv, &type, &count, &elements) || count < 3)
+        key_fail(r, l.name, "has %llu values, expected a list of 4", (unsigned long long)count);
+    for (size_t i = 0; i < 4 && i < count; i++)
+        sum += n->sections[i] = key_number_at(r, &l, i, 0, 0, MODEL_MOST);
+    if (r->ok && sum == 0) key_fail(r, l.name, "has only zeros, expected the pairs of each section");
+    n->kind = kind;
 }
 
 /* 0: positions are not scaled. */
@@ -42,19 +46,24 @@ static void read_local(rope_numbers *n, local_rope rule, key_reader *r) {
         p->base = key_float(r, "rope.freq_base_swa", p->base, 1, 1e30);
         break;
     case LOCAL_OWN: /* as llama.cpp: of yarn only the division stays */
+    case LOCAL_UNSCALED:
         if (p->yarn) p->magnitude /= 1 + 0.1 * n->log_factor;
-        p->base = key_float(r, "rope.freq_base_swa", 10000, 1, 1e30);
+        p->base = key_float(r, "rope.freq_base_swa", rule == LOCAL_OWN ? 10000 : p->base, 1, 1e30);
         p->scale = 1, p->yarn = false;
         break;
+    case LOCAL_PLAIN_SWA:
+        p->base = key_float(r, "rope.freq_base_swa", p->base, 1, 1e30);
+        p->scale = p->magnitude = 1, p->yarn = false;
+        break;
     case LOCAL_PLAIN:
-        *p = (rope_angles){.base = p->base, .scale = 1, .magnitude = 1};
+        p->scale = p->magnitude = 1, p->yarn = false;
         break;
     }
 }
 
 /* Yarn makes what is turned larger, so that scores of far positions keep their size. */
-static void read_magnitude(rope_angles *p, const rope_numbers *n, key_reader *r, bool is_latent) {
-    double multiplier = n->log_multiplier, upper = is_latent && multiplier != 1 ? multiplier : 1;
+static void read_magnitude(rope_angles *p, const rope_numbers *n, key_reader *r, bool is_upper) {
+    double multiplier = n->log_multiplier, upper = is_upper && multiplier != 1 ? multiplier : 1;
     p->magnitude = key_float(r, "rope.scaling.attn_factor", 1, 0, 1e3);
     if (p->yarn && multiplier > 0)
         p->magnitude *= (1 + 0.1 * upper * n->log_factor) / (1 + 0.1 * multiplier * n->log_factor);
@@ -76,8 +85,10 @@ void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size
         [LINEAR] = "linear", [NONE] = "none", [YARN] = "yarn", [LONGROPE] = "longrope"};
     const architecture *a = m->arch;
     rope_angles *p = &n->angles[0];
-    read_turned(n, a, r, head, is_latent ? head - 1 : head);
-    read_sections(n, a, r);
+    size_t most = is_latent ? head - 1 : head;
+    n->neox = a->neox;
+    p->turned = read_turned(a, r, "rope.dimension_count", head, head, most);
+    if (a->sections != SECTIONS_NONE) rope_read_sections(n, r, a->sections);
     size_t type = key_choice(r, "rope.scaling.type", types, sizeof types / sizeof *types);
     double factor = scaling_factor(r);
     bool scaled = factor != 0 && type != NONE;
@@ -87,22 +98,26 @@ void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size
     p->base = key_float(r, "rope.freq_base", 10000, 1, 1e30);
     if (a->log_multiplier != 0)
         n->log_multiplier = key_float(r, "rope.scaling.yarn_log_multiplier", 0, 0, 1e3) / a->log_multiplier;
-    read_magnitude(p, n, r, is_latent);
+    read_magnitude(p, n, r, a->log_multiplier_twice);
     n->beta_fast = 32, n->beta_slow = 1;
     n->original_context =
         (double)key_number(r, "rope.scaling.original_context_length", m->sizes.trained, 1, MODEL_MOST);
     if (a->temperature) read_temperature(n, r, is_latent);
     n->angles[1] = *p;
+    if (a->turned_local)
+        n->angles[1].turned = read_turned(a, r, "rope.dimension_count_swa", p->turned, head, most);
     read_local(n, a->local_rope, r);
 }
 
 void rope_find_tensors(rope_numbers *n, tensor_finder *f) {
     rope_factors kind = f->m->arch->factors;
-    tensor_shape s = SHAPE(n->turned / 2);
-    if (kind == FACTORS_LONGROPE) kind = n->longrope ? FACTORS_PAIR : FACTORS_FREQS;
-    presence one = kind == FACTORS_FREQS ? OPTIONAL : ABSENT, pair = kind == FACTORS_PAIR ? OPTIONAL : ABSENT;
+    tensor_shape s = SHAPE(n->angles[0].turned / 2);
+    n->freqs_global = kind == FACTORS_GLOBAL;
+    if (kind == FACTORS_LONGROPE || kind == FACTORS_GLOBAL) kind = n->longrope ? FACTORS_PAIR : FACTORS_FREQS;
+    presence one = kind == FACTORS_FREQS ? OPTIONAL : ABSENT;
+    presence pair = kind == FACTORS_PAIR ? OPTIONAL : ABSENT;
+    if (kind == FACTORS_UNUSED) tensors_ignore(f, "rope_freqs.weight");
     n->freqs = tensors_take(f, "rope_freqs.weight", one, s);
-    if (kind == FACTORS_UNUSED) tensors_take(f, "rope_freqs.weight", OPTIONAL, s);
     n->longer = tensors_take(f, "rope_factors_long.weight", pair, s);
     n->shorter = tensors_take(f, "rope_factors_short.weight", pair, s);
 }

@@ -135,8 +135,9 @@ static void norm_span(void *data, size_t i, int thread) {
         .n = tokens - first < ELEMENT_SPAN ? tokens - first : ELEMENT_SPAN,
         .weight = g->weight ? g->weight + group * g->weight_step : NULL,
         .bias = g->bias,
-        .eps = m->eps,
-        .centre = m->arch->layer_norm,
+        .one_weight = g->one_weight,
+        .eps = g->eps != 0 ? g->eps : m->eps,
+        .centre = m->centres,
         .to_unit = g->to_unit,
     });
 }
@@ -159,6 +160,19 @@ void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_s
                                  .groups = 1});
 }
 
+void batch_norm_part(forward_batch *b, weight_slot s) {
+    const forward_layer *l = b->layer;
+    batch_norm(b, &(norm_groups){.x = b->part,
+                                 .weight = l->values[s],
+                                 .bias = l->bias_values[s],
+                                 .y = b->part,
+                                 .x_stride = b->stride,
+                                 .y_stride = b->stride,
+                                 .features = b->model->sizes.width,
+                                 .groups = 1,
+                                 .eps = b->model->eps_after});
+}
+
 typedef struct added_rows {
     const forward_batch *b;
     float *x;
@@ -178,4 +192,15 @@ void batch_add(forward_batch *b, float *x, size_t x_stride, const float *y, size
                float factor) {
     added_rows a = {b, x, y, x_stride, y_stride, factor};
     threads_for(b->pool, rows, THREADS_EVEN, bias_add_row, &a);
+}
+
+static void scale_row(void *data, size_t r, int thread) {
+    const added_rows *a = data;
+    (void)thread;
+    a->b->model->elements->scale(a->x + r * a->x_stride, a->factor, a->b->tokens);
+}
+
+void batch_scale(forward_batch *b, float *x, size_t stride, size_t rows, float factor) {
+    threads_for(b->pool, rows, THREADS_EVEN, scale_row,
+                &(added_rows){.b = b, .x = x, .x_stride = stride, .factor = factor});
 }

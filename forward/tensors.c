@@ -61,12 +61,17 @@ const model_tensor *tensors_take(tensor_finder *f, const char *name, presence p,
     if (at < f->m->file->n_tensors) {
         f->taken[at] = true;
         tensor_check_shape(f, f->m->file->by_name[at], of);
-        return f->m->file->by_name[at];
+        return p == UNUSED ? NULL : f->m->file->by_name[at];
     }
     if (p == REQUIRED)
         f->ok = gq_fail(f->e, "%s: there is no tensor %s, which every %s model has", f->m->path, name,
                         f->m->arch->name);
     return NULL;
+}
+
+void tensors_ignore(tensor_finder *f, const char *name) {
+    uint64_t at = metadata_number(f->m->file, name);
+    if (at < f->m->file->n_tensors) f->taken[at] = true;
 }
 
 /* ---- one layer's ---- */
@@ -90,16 +95,22 @@ size_t tensors_rows(const tensor_finder *f, weight_slot s) {
     return t ? t->ne[1] : 1;
 }
 
-void tensors_take_weight(tensor_finder *f, weight_slot s, presence p, tensor_shape of) {
+/* Returns the name of a tensor of the layer. Some converters write small ones without the suffix. */
+static const char *layer_stored_name(const tensor_finder *f, weight_slot s, const char *suffix) {
     const weight_facts *facts = &weight_facts_of[s];
-    bool is_bare = facts->is_bare || (facts->is_decoded && !tensors_layer_has(f->m, f->index, s) &&
-                                      tensor_named(f->m, tensors_layer_name(f->index, s, "")));
-    f->l->weight[s] = tensors_take(f, tensors_layer_name(f->index, s, is_bare ? "" : ".weight"), p, of);
+    if (facts->is_bare ||
+        (facts->is_decoded && !tensor_named(f->m, tensors_layer_name(f->index, s, suffix)) &&
+         tensor_named(f->m, tensors_layer_name(f->index, s, ""))))
+        return tensors_layer_name(f->index, s, "");
+    return tensors_layer_name(f->index, s, suffix);
+}
+
+void tensors_take_weight(tensor_finder *f, weight_slot s, presence p, tensor_shape of) {
+    f->l->weight[s] = tensors_take(f, layer_stored_name(f, s, ".weight"), p, of);
 }
 
 void tensors_take_bias(tensor_finder *f, weight_slot s, presence p, tensor_shape of) {
-    const model_tensor *t = tensors_take(f, tensors_layer_name(f->index, s, ".bias"), p, of);
-    f->l->bias[s] = p == UNUSED ? NULL : t;
+    f->l->bias[s] = tensors_take(f, layer_stored_name(f, s, ".bias"), p, of);
 }
 
 void tensors_take_biased(tensor_finder *f, weight_slot s, presence p, tensor_shape of, presence bias) {
@@ -108,52 +119,75 @@ void tensors_take_biased(tensor_finder *f, weight_slot s, presence p, tensor_sha
     tensors_take_bias(f, s, bias, of.n == 1 ? of : of.n == 2 ? SHAPE(of.ne[1]) : SHAPE(of.ne[1], of.ne[2]));
 }
 
-/* Whether the layer has both parts. A part that is alone reads through attn_norm. */
-static bool has_both(const layer_plan *l) { return l->mixer.part && l->ffn.part; }
+#define NO_NORM WEIGHT_SLOTS
 
-static bool has_norms_after(placement place) { return place == PLACE_SANDWICH || place == PLACE_POST; }
+/* The norms of a layer: what each part reads through, and what its result passes. */
+typedef struct norm_slots {
+    weight_slot before_mixer, after_mixer, before_ffn, after_ffn;
+} norm_slots;
 
-static void find_norms(tensor_finder *f) {
+static const norm_slots norms_of[] = {
+    [PLACE_PRE] = {WEIGHT_ATTN_NORM, NO_NORM, WEIGHT_FFN_NORM, NO_NORM},
+    [PLACE_PAN] = {WEIGHT_ATTN_NORM, NO_NORM, WEIGHT_POST_ATTENTION_NORM, NO_NORM},
+    [PLACE_PAN_OUTPUT] = {WEIGHT_ATTN_NORM, NO_NORM, WEIGHT_ATTN_OUTPUT_NORM, NO_NORM},
+    [PLACE_SANDWICH] = {WEIGHT_ATTN_NORM, WEIGHT_POST_ATTENTION_NORM, WEIGHT_FFN_NORM, WEIGHT_POST_FFW_NORM},
+    [PLACE_SANDWICH_OUT] = {WEIGHT_ATTN_NORM, WEIGHT_ATTN_OUTPUT_NORM, WEIGHT_FFN_NORM,
+                            WEIGHT_LAYER_OUTPUT_NORM},
+    [PLACE_POST] = {NO_NORM, WEIGHT_POST_ATTENTION_NORM, NO_NORM, WEIGHT_POST_FFW_NORM},
+    [PLACE_PARALLEL] = {WEIGHT_ATTN_NORM, NO_NORM, WEIGHT_ATTN_NORM, NO_NORM},
+};
+
+/* Takes the tensors of a norm; false: it is optional and the layer lacks it. */
+static bool find_norm(tensor_finder *f, weight_slot s) {
     const architecture *a = f->m->arch;
-    tensor_shape d = SHAPE(f->m->sizes.width);
-    presence bias = a->norm_bias, after = has_norms_after(a->place) ? REQUIRED : ABSENT;
-    presence middle = a->place == PLACE_PAN ? REQUIRED : after;
-    presence inner = a->has[WEIGHT_FFN_NORM] == OPTIONAL ? OPTIONAL : REQUIRED;
-    if (!has_both(f->l) || (a->place != PLACE_PRE && a->place != PLACE_SANDWICH)) inner = ABSENT;
-    tensors_take_biased(f, WEIGHT_ATTN_NORM, a->place == PLACE_POST ? ABSENT : REQUIRED, d, bias);
-    tensors_take_biased(f, WEIGHT_ATTN_NORM_2, a->has[WEIGHT_ATTN_NORM_2], d, bias);
-    tensors_take_biased(f, WEIGHT_FFN_NORM, inner, d, bias);
-    tensors_take_biased(f, WEIGHT_POST_ATTENTION_NORM, middle, d, bias);
-    tensors_take_biased(f, WEIGHT_POST_FFW_NORM, after, d, bias);
+    if (s == NO_NORM || a->unweighted) return true;
+    presence is = a->has[s] == OPTIONAL ? OPTIONAL : REQUIRED;
+    tensors_take_biased(f, s, is, SHAPE(f->m->sizes.width), a->norm_bias);
+    return f->l->weight[s] != NULL;
 }
 
-/* Records the places of the norms that were found. Running a layer looks at nothing else. */
-static void place_norms(const forward_model *m, layer_plan *l) {
-    placement place = m->arch->place;
-    l->mixer.before = l->weight[WEIGHT_ATTN_NORM_2] ? WEIGHT_ATTN_NORM_2
-                      : l->weight[WEIGHT_ATTN_NORM] ? WEIGHT_ATTN_NORM
-                                                    : WEIGHT_SLOTS;
-    l->mixer.after = has_norms_after(place) ? WEIGHT_POST_ATTENTION_NORM : WEIGHT_SLOTS;
-    l->ffn.after = has_norms_after(place) ? WEIGHT_POST_FFW_NORM : WEIGHT_SLOTS;
-    if (place == PLACE_POST || !has_both(l))
-        l->ffn.before = l->mixer.before;
-    else if (place == PLACE_PAN)
-        l->ffn.before = WEIGHT_POST_ATTENTION_NORM;
-    else
-        l->ffn.before = l->weight[WEIGHT_FFN_NORM] ? WEIGHT_FFN_NORM : WEIGHT_ATTN_NORM;
-    l->is_parallel = has_both(l) && (m->parallel_own || l->ffn.before == WEIGHT_ATTN_NORM);
+/* Finds the norms of the parts that the layer has and records their places. Running a layer looks at nothing
+ * else. A part that is alone reads through attn_norm. */
+static void find_norms(tensor_finder *f) {
+    layer_plan *l = f->l;
+    norm_slots s = norms_of[f->m->arch->place];
+    bool has_both = l->mixer.part && l->ffn.part;
+    if (s.after_ffn == WEIGHT_LAYER_OUTPUT_NORM && !tensors_layer_has(f->m, f->index, s.after_ffn))
+        s.after_ffn = WEIGHT_POST_FFW_NORM;
+    find_norm(f, s.before_mixer);
+    if (!has_both || !find_norm(f, s.before_ffn)) s.before_ffn = s.before_mixer;
+    if (l->mixer.part) find_norm(f, s.after_mixer);
+    if (l->ffn.part) find_norm(f, s.after_ffn);
+    l->ffn.before = s.before_ffn, l->ffn.after = s.after_ffn;
+    if (f->m->arch->has[WEIGHT_ATTN_NORM_2] && find_norm(f, WEIGHT_ATTN_NORM_2))
+        s.before_mixer = WEIGHT_ATTN_NORM_2;
+    l->mixer.before = s.before_mixer, l->mixer.after = s.after_mixer;
+    l->is_parallel = has_both && (f->m->parallel_own || l->ffn.before == WEIGHT_ATTN_NORM);
 }
 
 static void find_layer(tensor_finder *f, size_t i) {
     f->l = &f->m->layers[i], f->index = i;
     find_norms(f);
-    place_norms(f->m, f->l);
     const plan_part *parts[] = {&f->l->mixer, &f->l->beside, &f->l->ffn};
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
         if (parts[k]->part) parts[k]->part->kind->find_tensors(f, parts[k]);
 }
 
 /* ---- the whole model's ---- */
+
+/* Finds what stands before the first layer, and the norm after the last. */
+static void find_ends(tensor_finder *f) {
+    forward_model *m = f->m;
+    const architecture *a = m->arch;
+    tensor_shape d = SHAPE(m->sizes.width), positions = SHAPE(m->sizes.width, m->sizes.trained);
+    presence embedding = a->embedding_norm == EMBEDDING_WEIGHTED ? REQUIRED : ABSENT;
+    m->output_norm = tensors_take(f, a->final_norm ? a->final_norm : "output_norm.weight",
+                                  a->unweighted ? ABSENT : REQUIRED, d);
+    m->output_norm_bias = tensors_take(f, "output_norm.bias", a->unweighted ? ABSENT : a->norm_bias, d);
+    m->embedding_norm = tensors_take(f, "token_embd_norm.weight", embedding, d);
+    m->embedding_norm_bias = tensors_take(f, "token_embd_norm.bias", embedding, d);
+    m->positions = tensors_take(f, "position_embd.weight", a->positions, positions);
+}
 
 static void find_head(tensor_finder *f) {
     forward_model *m = f->m;
@@ -167,9 +201,7 @@ static void find_head(tensor_finder *f) {
     m->sizes.out = tensors_take(f, "output.weight", out, of);
     if (!m->sizes.out) m->sizes.out = m->sizes.embedding;
     m->out_bias = tensors_take(f, "output.bias", a->logit_bias, SHAPE(m->sizes.vocabulary));
-    m->output_norm =
-        tensors_take(f, a->final_norm ? a->final_norm : "output_norm.weight", REQUIRED, SHAPE(d));
-    m->output_norm_bias = tensors_take(f, "output_norm.bias", a->norm_bias, SHAPE(d));
+    find_ends(f);
     if (f->ok && m->sizes.vocabulary > UINT32_MAX)
         f->ok = gq_fail(f->e, "%s: tensor token_embd.weight has %zu rows, more than ids can name", m->path,
                         m->sizes.vocabulary);

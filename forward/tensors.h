@@ -20,9 +20,12 @@ typedef struct tensor_shape {
 } tensor_shape;
 #define SHAPE(...) ((tensor_shape){{__VA_ARGS__}, sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t)})
 
-/* Finds a tensor by its whole name and marks it as taken; NULL: it is not there, or p is ABSENT. In the end a
- * tensor that nobody has taken is an error. */
+/* Finds a tensor by its whole name and marks it as taken; NULL: it is not there, or p is ABSENT or UNUSED. In
+ * the end a tensor that nobody has taken is an error. */
 const model_tensor *tensors_take(tensor_finder *f, const char *name, presence p, tensor_shape of);
+
+/* Marks a tensor as taken that has no effect, where it is there. */
+void tensors_ignore(tensor_finder *f, const char *name);
 
 /* ---- of the layer ---- */
 

@@ -17,6 +17,8 @@
     "ssm.conv_kernel=4;ssm.inner_size=24;ssm.state_size=6;ssm.time_step_rank=4;ssm.group_count=2"
 #define SELECTION "ssm.conv_kernel=4;ssm.inner_size=24;ssm.state_size=6;ssm.time_step_rank=5"
 #define DELTA_NET STATE_SPACE
+enum { VARIANT_POSITIONS = 64 };
+
 #define EXPERTS .ffn = 'r', .experts = 6, .used = 2, .ff = 24
 
 static const variant variants[] = {
@@ -361,11 +363,18 @@ static const variant variants[] = {
     {.name = "falcon-h1-plain", .arch = "falcon-h1", .mixers = "hh", .beside = true, .keys = STATE_SPACE},
 };
 
-const variant *variant_at(size_t i) { return i < sizeof variants / sizeof *variants ? &variants[i] : NULL; }
+const variant *variant_at(size_t i) {
+    size_t n = sizeof variants / sizeof *variants;
+    if (i < n) return &variants[i];
+    for (size_t k = 0; variants_more[k].name; k++)
+        if (k == i - n) return &variants_more[k];
+    return NULL;
+}
 
 const variant *variant_named(const char *name) {
-    for (size_t i = 0; variant_at(i); i++)
-        if (!strcmp(variants[i].name, name)) return &variants[i];
+    const variant *v = NULL;
+    for (size_t i = 0; (v = variant_at(i)); i++)
+        if (!strcmp(v->name, name)) return v;
     fail_msg("no variant %s", name);
     return NULL;
 }
@@ -376,22 +385,32 @@ uint32_t variant_id(size_t i) { return (uint32_t)((i * i * 7 + i * 31 + i / 3) %
 
 /* ---- metadata ---- */
 
-/* Sets a key to an integer (u), a number with a point (f), true or false (b), or a text (s), as `text` reads;
- * "u:", "f:", "b:" or "s:" before it fixes the type. */
+/* Sets a key to a list of integers, of numbers with a point, or of true and false, as the first one reads. */
 static void set_list(model *m, const char *key, const char *text) {
-    uint32_t values[64];
-    uint64_t n = 0;
-    for (char *at = (char *)text; *at == '[' || *at == ','; n++)
-        values[n] = (uint32_t)strtoul(at + 1, &at, 10);
-    model_set_array(m, key, GGUF_U32, values, n);
+    enum { MOST = 48 };
+    uint32_t whole[MOST], n = 0;
+    float numbers[MOST];
+    uint8_t truths[MOST];
+    uint32_t type = *text == 't' || *text == 'f' ? GGUF_BOOL : strchr(text, '.') ? GGUF_FLOAT32 : GGUF_U32;
+    for (const char *at = text; n < MOST; at = strpbrk(at, ",]") + 1, n++) {
+        truths[n] = *at == 't', numbers[n] = strtof(at, NULL), whole[n] = (uint32_t)strtoul(at, NULL, 10);
+        if (*strpbrk(at, ",]") == ']') break;
+    }
+    model_set_array(m, key, type,
+                    type == GGUF_BOOL      ? (const void *)truths
+                    : type == GGUF_FLOAT32 ? (const void *)numbers
+                                           : (const void *)whole,
+                    n + 1);
 }
 
+/* Sets a key to an integer (u), a number with a point (f), true or false (b), or a text (s), as `text` reads;
+ * "u:", "f:", "b:" or "s:" before it fixes the type. */
 static void set_one(model *m, const char *key, const char *text) {
+    char type = text[0] && text[1] == ':' ? text[0] : 0;
     if (*text == '[') {
-        set_list(m, key, text);
+        set_list(m, key, text + 1);
         return;
     }
-    char type = text[0] && text[1] == ':' ? text[0] : 0;
     if (type) text += 2;
     if (!type) {
         bool number = strspn(text, "-0123456789.") == strlen(text);
@@ -478,6 +497,7 @@ static void bias(maker *k, const char *name, uint64_t n, uint64_t matrices, bool
     if (there) named(k, name, "bias", GGUF_F32, n, matrices, 0, -0.5f, 0.5f);
 }
 static void norm(maker *k, const char *name) {
+    if (k->v.no_norms) return;
     named(k, name, "weight", GGUF_F32, k->v.width, 0, 0, 0.5f, 1.5f);
     if (k->v.norm_bias) named(k, name, "bias", GGUF_F32, k->v.width, 0, 0, -0.3f, 0.3f);
 }
@@ -486,7 +506,7 @@ static void add_latent(maker *k) {
     enum { LATENT = 12, LOW = 20 };
     const variant *v = &k->v;
     uint32_t plain = v->head - v->rotated;
-    if (v->latent == 'f') {
+    if (v->latent != 'u') {
         matrix(k, "attn_q_a", v->width, LOW, 0, 1);
         named(k, "attn_q_a_norm", "weight", GGUF_F32, LOW, 0, 0, 0.5f, 1.5f);
         matrix(k, "attn_q_b", LOW, v->heads * v->head, 0, 1.4f);
@@ -505,16 +525,17 @@ static void add_latent(maker *k) {
 
 static void add_attention(maker *k) {
     const variant *v = &k->v;
-    uint32_t q = v->heads * v->head, n = v->kv * v->head;
+    uint32_t q = v->heads * v->head, n = v->kv * v->head, values = v->kv * v->value;
     if (v->latent) {
         add_latent(k);
     } else if (v->fused_qkv) {
-        matrix(k, "attn_qkv", v->width, q + 2 * n, 0, 1.2f), bias(k, "attn_qkv", q + 2 * n, 0, v->qkv_bias);
+        matrix(k, "attn_qkv", v->width, q + n + values, 0, 1.2f);
+        bias(k, "attn_qkv", q + n + values, 0, v->qkv_bias);
     } else {
         uint32_t q_and_gate = v->gated_q ? 2 * q : q;
         matrix(k, "attn_q", v->width, q_and_gate, 0, 1.4f), bias(k, "attn_q", q_and_gate, 0, v->qkv_bias);
         matrix(k, "attn_k", v->width, n, 0, 1.4f), bias(k, "attn_k", n, 0, v->qkv_bias);
-        matrix(k, "attn_v", v->width, n, 0, 1), bias(k, "attn_v", n, 0, v->qkv_bias);
+        matrix(k, "attn_v", v->width, values, 0, 1), bias(k, "attn_v", values, 0, v->qkv_bias);
     }
     for (int i = 0; v->qk && i < 2; i++) {
         uint32_t heads = i ? v->kv : v->heads;
@@ -523,7 +544,9 @@ static void add_attention(maker *k) {
     }
     matrix(k, "attn_output", v->heads * v->value, v->width, 0, 1);
     bias(k, "attn_output", v->width, 0, v->out_bias);
-    if (v->sinks) named(k, "attn_sinks", "weight", GGUF_F32, v->heads, 0, 0, -1, 3);
+    if (v->gate) matrix(k, "attn_gate", v->width, v->heads * (v->gate == 'h' ? 1 : v->value), 0, 1.5f);
+    if (v->sinks && !(v->no_sinks >> k->layer & 1))
+        named(k, "attn_sinks", "weight", GGUF_F32, v->heads, 0, 0, -1, 3);
 }
 
 static void add_experts(maker *k) {
@@ -531,7 +554,8 @@ static void add_experts(maker *k) {
     float router = 1.5f * sqrtf(3.0f / (float)v->width);
     named(k, "ffn_gate_inp", "weight", GGUF_F32, v->width, v->experts, 0, -router, router);
     bias(k, "ffn_gate_inp", v->experts, 0, v->expert_bias);
-    if (v->choice_bias) named(k, "exp_probs_b", "bias", GGUF_F32, v->experts, 0, 0, -0.3f, 0.3f);
+    if (v->choice_bias)
+        add(k, v->bare_choice ? "exp_probs_b" : "exp_probs_b.bias", GGUF_F32, v->experts, 0, 0, -0.3f, 0.3f);
     if (v->fused_experts) {
         matrix(k, "ffn_gate_up_exps", v->width, 2 * v->ff, v->experts, 1.7f);
     } else {
@@ -544,15 +568,15 @@ static void add_experts(maker *k) {
     bias(k, "ffn_down_exps", v->width, v->experts, v->expert_bias);
     if (!v->shared) return;
     if (v->shared_gate) matrix(k, "ffn_gate_inp_shexp", v->width, 0, 0, 1.5f);
-    matrix(k, "ffn_gate_shexp", v->width, v->shared, 0, 1.5f);
-    matrix(k, "ffn_up_shexp", v->width, v->shared, 0, 1.5f);
+    if (!v->fused_shared) matrix(k, "ffn_gate_shexp", v->width, v->shared, 0, 1.5f);
+    matrix(k, "ffn_up_shexp", v->width, v->fused_shared ? 2 * v->shared : v->shared, 0, 1.5f);
     matrix(k, "ffn_down_shexp", v->shared, v->width, 0, 1.5f);
 }
 
 static void add_ffn(maker *k) {
     const variant *v = &k->v;
     uint32_t up = v->ffn == 'f' ? 2 * v->ff : v->ff;
-    if (v->ffn == 'r' && k->layer >= (int)v->dense) {
+    if (v->ffn == 'r' && k->layer >= (int)v->dense && (!v->step || (k->layer + 1) % (int)v->step == 0)) {
         add_experts(k);
         return;
     }
@@ -562,6 +586,35 @@ static void add_ffn(maker *k) {
     matrix(k, "ffn_down", v->ff, v->width, 0, 1.5f), bias(k, "ffn_down", v->width, 0, v->ffn_bias);
 }
 
+/* The norms of what the parts give. */
+static void add_norms_after(maker *k) {
+    static const char *const names[] = {"post_attention_norm", "post_ffw_norm"};
+    for (int i = 0; i < 2 && k->v.post; i++) {
+        if (k->v.bare_norms)
+            add(k, names[i], GGUF_F32, k->v.width, 0, 0, 0.5f, 1.5f);
+        else
+            norm(k, names[i]);
+    }
+}
+
+/* The layer's own sizes, where they differ from layer to layer. */
+static void choose_sizes(maker *k) {
+    variant *v = &k->v;
+    if (*v->heads_at) v->heads = v->heads_at[k->layer];
+    if (*v->kv_at) v->kv = v->kv_at[k->layer];
+    if (*v->ff_at) v->ff = v->ff_at[k->layer];
+}
+
+/* The list of such sizes in place of a number. */
+static void set_sizes(maker *k, const char *arch, const char *name, const uint8_t *sizes) {
+    uint32_t list[6];
+    char key[128];
+    if (!*sizes) return;
+    snprintf(key, sizeof key, "%s.%s", arch, name);
+    for (size_t i = 0; i < k->v.layers; i++) list[i] = sizes[i];
+    model_set_array(k->m, key, GGUF_U32, list, k->v.layers);
+}
+
 static void add_tensors(maker *k) {
     const variant *v = &k->v;
     k->layer = -1;
@@ -569,17 +622,21 @@ static void add_tensors(maker *k) {
     if (!v->tied) matrix(k, "output", v->width, VARIANT_VOCABULARY, 0, 2);
     bias(k, "output", VARIANT_VOCABULARY, 0, v->logit_bias);
     norm(k, v->last ? v->last : "output_norm");
+    if (v->embedding_norm) norm(k, "token_embd_norm");
+    if (v->positions)
+        named(k, "position_embd", "weight", GGUF_F32, v->width, VARIANT_POSITIONS, 0, -0.3f, 0.3f);
     if (v->factors == 'f') add(k, "rope_freqs.weight", GGUF_F32, v->rotated / 2, 0, 0, 1, 8);
     if (v->factors == 'l') add(k, "rope_factors_long.weight", GGUF_F32, v->rotated / 2, 0, 0, 1, 30);
     if (v->factors == 'l') add(k, "rope_factors_short.weight", GGUF_F32, v->rotated / 2, 0, 0, 1, 2);
     for (k->layer = 0; k->layer < (int)v->layers; k->layer++) {
         char mixer = v->mixers ? v->mixers[k->layer] : 'a';
         if (!v->no_pre) norm(k, "attn_norm");
+        choose_sizes(k);
         if (mixer == 'a' || v->beside) add_attention(k);
         if (mixer != 'a' && mixer != 'n')
             variant_add_mixer(&(variant_layer){k->m, &k->random, k->layer, k->type}, v->width, mixer);
         if (v->one_part && mixer != 'n') continue;
-        if (v->post) norm(k, "post_attention_norm"), norm(k, "post_ffw_norm");
+        add_norms_after(k);
         if (!v->one_part && (!v->inner || *v->inner)) norm(k, v->inner ? v->inner : "ffn_norm");
         add_ffn(k);
     }
@@ -603,12 +660,15 @@ model *variant_model(const variant *given, uint32_t type, const char *without) {
     for (const char *c = v->name; *c; c++) k.random = k.random * 31 + (uint8_t)*c;
     k.m = model_new(arch, v->layers);
     snprintf(keys, sizeof keys,
-             "context_length=4096;embedding_length=%u;feed_forward_length=%u;attention.head_count=%u;"
+             "context_length=%u;embedding_length=%u;feed_forward_length=%u;attention.head_count=%u;"
              "attention.head_count_kv=%u;rope.dimension_count=%u;vocab_size=%u;"
              "attention.layer_norm_%sepsilon=0.00001",
-             v->width, v->ff, v->heads, v->latent == 'f' ? 1 : v->kv, v->rotated, VARIANT_VOCABULARY,
-             v->ln ? "" : "rms_");
+             v->positions ? (unsigned)VARIANT_POSITIONS : 4096u, v->width, v->ff, v->heads,
+             v->latent == 'f' ? 1 : v->kv, v->rotated, VARIANT_VOCABULARY, v->ln ? "" : "rms_");
     variant_set(k.m, arch, keys);
+    set_sizes(&k, arch, "attention.head_count", v->heads_at);
+    set_sizes(&k, arch, "attention.head_count_kv", v->kv_at);
+    set_sizes(&k, arch, "feed_forward_length", v->ff_at);
     if (v->latent == 'f')
         snprintf(keys, sizeof keys,
                  "attention.q_lora_rank=20;attention.kv_lora_rank=12;attention.key_length=%u;"

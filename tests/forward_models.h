@@ -13,10 +13,16 @@ typedef struct variant {
     uint32_t layers, width, heads, kv, head, ff, value, rotated, experts, used, dense, shared, groups;
     bool ln, norm_bias, post, tied, fused_qkv, qkv_bias, out_bias, ffn_bias, logit_bias;
     bool no_pre, no_length, sinks, expert_bias, choice_bias, shared_gate, fused_experts;
-    const char *inner; /* name of the norm before the ffn; NULL: ffn_norm; "": none */
-    char qk;           /* norms of q and k: h(ead), f(ull), e(ach) */
-    char ffn;          /* g(ate), f(used), p(lain), r(outed); 0: gate */
-    char factors;      /* rope factors: f(reqs), l(ong and short) */
+    bool no_norms, bare_norms, bare_choice; /* none; those after parts, exp_probs_b without a suffix */
+    bool positions, embedding_norm, fused_shared;
+    uint32_t step;                           /* of layers, of which the last one is routed */
+    uint32_t no_sinks;                       /* bit i: layer i has none */
+    uint8_t heads_at[6], kv_at[6], ff_at[6]; /* per layer; first one 0: all layers alike */
+    char gate;                               /* rows of attn_gate: one per h(ead) or v(alue) */
+    const char *inner;                       /* name of the norm before the ffn; NULL: ffn_norm; "": none */
+    char qk;                                 /* norms of q and k: h(ead), f(ull), e(ach) */
+    char ffn;                                /* g(ate), f(used), p(lain), r(outed); 0: gate */
+    char factors;                            /* rope factors: f(reqs), l(ong and short) */
     /* A mixer per layer: a(ttention), c(onvolution); delta nets: d, b(oth rates in one matrix), o(ld files');
      * Mamba 1, 2; j(amba's), h: 2 without norm. n(one): a layer with a feed-forward part alone. NULL:
      * attention.
@@ -26,9 +32,11 @@ typedef struct variant {
     bool beside;      /* attention in every layer, beside its other mixer */
     bool gated_q;     /* attn_q has gates, too */
     const char *last; /* name of the last norm; NULL: output_norm */
-    char latent;      /* f(olded): attn_k_b and attn_v_b; u(nfolded): attn_kv_b and attn_q */
-    const char *keys; /* "key=value;...", numbers with a point are f32 */
+    char latent;      /* f(olded): attn_k_b and attn_v_b; u(nfolded): attn_kv_b and attn_q; q: attn_kv_b */
+    const char *keys; /* "key=value;...", numbers with a point are f32; "[1,2]" are lists */
 } variant;
+
+extern const variant variants_more[]; /* the second part of the list; ends with a row without a name */
 
 const variant *variant_at(size_t i); /* NULL behind the last */
 const variant *variant_named(const char *name);

@@ -13,7 +13,8 @@ except ImportError:
     sys.exit(print("skipped: needs numpy") or SKIPPED)
 
 # Architectures with GELU, which llama.cpp looks up in a table of F16 values.
-GELU = {"gemma", "gemma2", "gemma3", "starcoder2", "phi2", "falcon", "gptneox"}
+GELU = {"gemma", "gemma2", "gemma3", "starcoder2", "phi2", "falcon", "gptneox", "gpt2", "starcoder", "bloom", "mpt", "codeshell", "grok", "gemma4",
+        "gemma3n"}
 
 
 def bound_of(architecture):

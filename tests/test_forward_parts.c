@@ -27,6 +27,9 @@ typedef struct told {
     uint32_t token[VARIANT_IDS];   /* of the last expert */
 } told;
 
+/* Whether experts of the model at hand read something else than its router does. */
+static bool is_other;
+
 static uint64_t digest(uint64_t d, const void *bytes, size_t n) {
     for (const uint8_t *b = bytes; n > 0; n--, b++) d = (d ^ *b) * 1099511628211u;
     return d;
@@ -38,7 +41,7 @@ static void check_tokens(told *to, const forward_inputs *in, bool closes) {
     for (size_t i = 0; in->token && i < in->tokens; i++) {
         assert_true(in->token[i] < VARIANT_CONTEXT && (i == 0 || in->token[i] > in->token[i - 1]));
         if (closes) assert_int_equal(in->token[i], to->token[i]);
-        for (size_t f = 0; !closes && f < in->features; f++)
+        for (size_t f = 0; !closes && to->fed && f < in->features; f++)
             assert_true(in->x[f * in->stride + i] == to->fed[f * to->fed_stride + in->token[i]]);
         to->token[i] = in->token[i];
     }
@@ -50,7 +53,7 @@ static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
     uint64_t d = 14695981039346656037u;
     bool closes = in->routed && strstr(in->weights[0]->name, "ffn_down_exps") != NULL;
     if (strstr(in->weights[0]->name, "ffn_gate_inp."))
-        to->fed = in->x, to->fed_stride = in->stride, to->routed = 0;
+        to->fed = is_other ? NULL : in->x, to->fed_stride = in->stride, to->routed = 0;
     check_tokens(to, in, closes);
     for (size_t i = 0; i < in->n_weights; i++)
         d = digest(d, in->weights[i]->name, strlen(in->weights[i]->name));
@@ -75,6 +78,7 @@ static void assert_same(const char *name, const told *a, const told *b) {
 /* ---- models and streams ---- */
 
 static const char *written(const variant *v, uint32_t type, const char *name) {
+    is_other = !strcmp(variant_arch(v), "llama4") || !strcmp(variant_arch(v), "smallthinker");
     model *m = variant_model(v, type, NULL);
     model_write(m, path(name));
     model_free(m);
@@ -146,8 +150,9 @@ static float *reference(const char *file, bool parts, told *to) {
 
 static void parts_are_the_whole(void **state) {
     (void)state;
-    static const char *const parallel[] = {"command-r",  "cohere2", "phi2",        "falcon",
-                                           "falcon-40b", "gptneox", "stablelm-12b"};
+    static const char *const parallel[] = {"command-r",    "cohere2",          "phi2",         "falcon",
+                                           "falcon-40b",   "gptneox",          "stablelm-12b", "cohere2moe",
+                                           "smallthinker", "smallthinker-rope"};
     static told whole, parts;
     size_t found = 0;
     for (size_t i = 0; variant_at(i); i++) {

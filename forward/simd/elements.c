@@ -46,10 +46,17 @@ INLINE vf lanes_clamp(vf x) {
     vf g = vf_smaller(vf_all(7.0f), x);
     return g / (1.0f + lanes_exponential(-1.702f * g));
 }
-INLINE vf within_seven(vf x) { return vf_smaller(vf_all(7.0f), vf_larger(vf_all(-7.0f), x)); }
 
-static void elements_activate(activation act, float *x, size_t n) {
-    switch (act) {
+INLINE vf lanes_relu(vf x) { return vf_larger(vf_all(0.0f), x); }
+INLINE vf lanes_xielu(const activation_rule *r, vf x) {
+    vf above = r->positive * x * x;
+    vf below = r->negative * (lanes_exponential(vf_smaller(vf_all(r->eps), x)) - 1.0f - x);
+    return vf_pick(vf_less(vf_all(0.0f), x), above, below) + r->linear * x;
+}
+INLINE vf lanes_within(vf x, float limit) { return vf_smaller(vf_all(limit), vf_larger(vf_all(-limit), x)); }
+
+static void elements_activate(const activation_rule *r, float *x, size_t n) {
+    switch (r->act) {
     case ACT_SILU:
         FOR_EACH(x, n, v, lanes_silu(v));
         break;
@@ -62,6 +69,12 @@ static void elements_activate(activation act, float *x, size_t n) {
     case ACT_CLAMPED:
         FOR_EACH(x, n, v, lanes_clamp(v));
         break;
+    case ACT_RELU:
+        FOR_EACH(x, n, v, lanes_relu(v));
+        break;
+    case ACT_XIELU:
+        FOR_EACH(x, n, v, lanes_xielu(r, v));
+        break;
     }
 }
 
@@ -69,25 +82,37 @@ static void elements_multiply(float *x, const float *y, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] *= y[i];
 }
 
-static void elements_gate(activation act, float *g, const float *x, size_t n) {
+/* gate *= x within -limit and limit, plus `more`. */
+static void multiply_limited(float *gate, const float *x, float limit, float more, size_t n) {
     enum { PIECE = 1024 };
-    if (act != ACT_CLAMPED) {
-        elements_activate(act, g, n);
-        elements_multiply(g, x, n);
-        return;
-    }
-    elements_activate(act, g, n);
     float up[PIECE];
     for (size_t first = 0; first < n; first += PIECE) {
         size_t m = n - first < PIECE ? n - first : PIECE;
         memcpy(up, x + first, m * sizeof *x);
-        FOR_EACH(up, m, v, within_seven(v) + 1.0f);
-        elements_multiply(g + first, up, m);
+        FOR_EACH(up, m, v, lanes_within(v, limit) + more);
+        elements_multiply(gate + first, up, m);
     }
 }
 
+static void elements_gate(const activation_rule *r, float *g, const float *x, size_t n) {
+    elements_activate(r, g, n);
+    if (r->act == ACT_CLAMPED) {
+        multiply_limited(g, x, 7, 1, n);
+    } else if (r->limit != 0) {
+        FOR_EACH(g, n, v, vf_smaller(vf_all(r->limit), v));
+        multiply_limited(g, x, r->limit, 0, n);
+    } else {
+        elements_multiply(g, x, n);
+    }
+}
+
+static void elements_exponential(float *x, size_t n) { FOR_EACH(x, n, v, lanes_exponential(v)); }
 static void elements_sigmoid(float *x, size_t n) { FOR_EACH(x, n, v, lanes_logistic(v)); }
 static void elements_softplus(float *x, size_t n) { FOR_EACH(x, n, v, lanes_softplus(v)); }
+static void elements_root(float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) x[i] = sqrtf(x[i]);
+}
+static void elements_clamp(float *x, float limit, size_t n) { FOR_EACH(x, n, v, lanes_within(v, limit)); }
 static void elements_cap(float *x, float c, size_t n) { FOR_EACH(x, n, v, hyperbolic_tangent(v / c) * c); }
 static void elements_add(float *x, float y, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] += y;
@@ -131,7 +156,7 @@ static void elements_norm(const norm_task *t) {
     for (size_t c = 0; c < t->features; c++) {
         const float *x = t->x + c * t->x_stride;
         float *y = t->y + c * t->y_stride, b = t->bias ? t->bias[c] : 0.0f;
-        float w = t->weight ? t->weight[c] : 1.0f;
+        float w = t->weight ? t->weight[t->one_weight ? 0 : c] : 1.0f;
         for (size_t i = 0; i < n; i++) y[i] = (x[i] - mean[i]) * factor[i] * w + b;
     }
 }
@@ -146,17 +171,19 @@ INLINE vf lanes_mask(const softmax_task *t, vf s, size_t key, vi query) {
 static void elements_softmax(const softmax_task *t) {
     enum { MOST = ELEMENT_SPAN / L };
     size_t vectors = (t->n + L - 1) / L;
-    vf most[MOST], sum[MOST];
+    vf most[MOST], sum[MOST], position[MOST];
     vi query[MOST];
     for (size_t v = 0; v < vectors; v++) {
         most[v] = vf_all(t->sink ? *t->sink : -INFINITY), sum[v] = vf_all(0.0f);
         for (int k = 0; k < L; k++) query[v][k] = (int32_t)(t->query + v * L + (size_t)k);
+        for (int k = 0; k < L; k++) position[v][k] = (float)query[v][k];
     }
     for (size_t j = 0; j < t->rows; j++) {
         for (size_t v = 0; v < vectors; v++) {
             float *at = t->s + j * t->stride + v * L;
             vf s = vf_load(at) * t->scale;
             if (t->cap != 0) s = hyperbolic_tangent(s / t->cap) * t->cap;
+            if (t->slope != 0) s -= t->slope * (position[v] - (float)(t->key + j));
             if (t->causal) s = lanes_mask(t, s, t->key + j, query[v]);
             most[v] = vf_larger(most[v], s); /* NaN is not kept here, but comes back in the sum */
             vf_store(at, s);
@@ -183,5 +210,19 @@ static void elements_softmax(const softmax_task *t) {
 }
 
 const element_kernels LEVEL(element_kernels) = {
-    elements_norm, elements_softmax, elements_activate, elements_gate, elements_sigmoid, elements_softplus,
-    elements_cap,  elements_rotate,  elements_add,      add_scaled,    elements_scale,   elements_multiply};
+    .norm = elements_norm,
+    .softmax = elements_softmax,
+    .activate = elements_activate,
+    .gate = elements_gate,
+    .exponential = elements_exponential,
+    .sigmoid = elements_sigmoid,
+    .softplus = elements_softplus,
+    .root = elements_root,
+    .clamp = elements_clamp,
+    .cap = elements_cap,
+    .turn = elements_rotate,
+    .add = elements_add,
+    .add_scaled = add_scaled,
+    .scale = elements_scale,
+    .multiply = elements_multiply,
+};
