@@ -19,6 +19,14 @@ static const struct {
     {offsetof(request, calibrate), offsetof(request, calibrate_ids),
      "they are two texts, and only one can be used"},
     {offsetof(request, text), offsetof(request, ids), "they are two texts, and only one can be used"},
+    {offsetof(request, base), offsetof(request, text), "the file has the tokens of its text"},
+    {offsetof(request, base), offsetof(request, ids), "the file has its tokens"},
+    {offsetof(request, base), offsetof(request, context), "the file's windows have their length"},
+    {offsetof(request, base), offsetof(request, parse_special), "the file has the tokens of its text"},
+    {offsetof(request, base), offsetof(request, logits), "the file has the place of the original"},
+    {offsetof(request, base), offsetof(request, base_out), "the file has the place of the original"},
+    {offsetof(request, base), offsetof(request, speed), "the speed is measured without any text"},
+    {offsetof(request, base_out), offsetof(request, speed), "the speed is measured without any text"},
 };
 
 /* Options that mean nothing without one of others. */

@@ -12,7 +12,7 @@
 bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
     const char *path = r->text ? r->text : r->ids;
     size_t n = 0;
-    char *text = input_read(path, &n, e);
+    char *text = r->base ? NULL : input_read(path, &n, e);
     *to = (gq_evaluation_request){.size = sizeof(gq_evaluation_request),
                                   .text = {.name = path,
                                            .bytes = text,
@@ -24,8 +24,10 @@ bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
                                   .threads = r->quantize.threads,
                                   .memory = r->memory,
                                   .logits = r->logits,
-                                  .replace_logits = r->quantize.force};
-    return text;
+                                  .replace_logits = r->quantize.force,
+                                  .base = r->base,
+                                  .base_out = r->base_out};
+    return r->base || text;
 }
 
 void evaluation_free(gq_evaluation_request *asked) {
@@ -48,10 +50,12 @@ gq_evaluation *evaluation_run(const request *r, gq_evaluation_request *asked, gq
 }
 
 static bool evaluate_check_request(const request *r, gq_error *e) {
-    if (!r->text && !r->ids)
-        return gq_fail_usage(e, "nothing to run on: name a text with --text, or ids of tokens with --ids; "
-                                "--speed alone tells how fast models are here");
-    return report_check(r, e) && (!r->logits || report_check_file(r, "logits", r->logits, e));
+    if (!r->text && !r->ids && !r->base)
+        return gq_fail_usage(
+            e, "nothing to run on: name a text with --text, ids of tokens with --ids, or a file "
+               "of log-probabilities with --base; --speed alone tells how fast models are here");
+    return report_check(r, e) && (!r->logits || report_check_file(r, "logits", r->logits, e)) &&
+           (!r->base_out || report_check_file(r, "base-out", r->base_out, e));
 }
 
 static void print_evaluation(const report *r) {
@@ -84,7 +88,9 @@ int evaluate_main(const request *r) {
     gq_evaluation_request asked;
     if (r->speed) return speed_main(r);
     if (!evaluate_check_request(r, &e) || !evaluation_ask(r, &asked, &e)) return say_failure(&e);
-    asked.original = r->arguments[0], asked.copies = r->arguments + 1, asked.n_copies = r->n_arguments - 1;
+    size_t first = r->base ? 0 : 1; /* of the copies */
+    asked.original = r->base ? NULL : r->arguments[0];
+    asked.copies = r->arguments + first, asked.n_copies = r->n_arguments - first;
     if (r->dry_run) {
         bool ok = evaluate_print_plan(r, &asked, &e);
         evaluation_free(&asked);

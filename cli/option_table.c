@@ -153,6 +153,8 @@ const option_row options[] = {
           "memory limit; default: a quarter of all"),
     FLAG("process-output", 0, process_output, M, "importance data for the output matrix, too"),
     VALUE("logits", 0, "FILE", TEXT, FILE, logits, E, "write ORIGINAL's logits as 32-bit floats"),
+    VALUE("base", 0, "FILE", TEXT, FILE, base, E, "llama.cpp's base file in place of ORIGINAL and TEXT"),
+    VALUE("base-out", 0, "FILE", TEXT, FILE, base_out, E, "write such a file of ORIGINAL"),
     FLAG("count", 0, count, T, "print only the number of tokens"),
     FLAG("no-bos", 0, no_bos, T, "add no tokens where a text begins and ends"),
     FLAG("parse-special", 0, parse_special, T | E | M, "read <|im_end|> and the like as control tokens"),

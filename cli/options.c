@@ -101,7 +101,7 @@ static bool progress_parse(const char *text, int *plus_one) {
 /* Whether the option names a file that the command writes. */
 static bool names_result(const option_row *o) {
     return o->member == offsetof(request, report) || o->member == offsetof(request, recipe_out) ||
-           o->member == offsetof(request, logits);
+           o->member == offsetof(request, logits) || o->member == offsetof(request, base_out);
 }
 
 static bool option_store(request *r, const option_row *o, const char *text, gq_error *e) {

@@ -36,7 +36,7 @@ void report_take_evaluation(report *r, const gq_evaluation *v) {
 
 report report_of_evaluation(const request *r, const gq_evaluation *v) {
     report rep = {.kind = "evaluation",
-                  .input = r->arguments[0],
+                  .input = r->base ? r->base : r->arguments[0],
                   .request = r,
                   .seconds = gq_evaluation_summary(v)->seconds};
     report_take_evaluation(&rep, v);
@@ -121,7 +121,7 @@ static void print_models(FILE *to, const report *r, const gq_evaluated *models, 
         table_name(&out, report_named(r, m->path));
         table_text(&out, m->filetype);
         table_cell(&out, text_format("%.2f", (double)m->file_bytes / 0x1p20));
-        table_cell(&out, text_format("%.3f", evaluated_bits(m)));
+        table_cell(&out, m->n_weights ? text_format("%.3f", evaluated_bits(m)) : text_format("-"));
         table_cell(&out, perplexity_text(m->perplexity));
         if (n > 1) table_cell(&out, i ? estimate_text(m->ratio) : text_format("-"));
         if (n > 1) table_cell(&out, i ? share_text(m->same_top) : text_format("-"));

@@ -26,6 +26,7 @@ typedef struct request {
     const char *report, *out_dir, *recipe_out;
     /* Paths: of a text or of ids to run models on, and of the logits to write. NULL: not given */
     const char *text, *ids, *logits;
+    const char *base, *base_out; /* llama.cpp's files of log-probabilities: to read, to write */
     const char *calibrate, *calibrate_ids;
     uint64_t calibrate_tokens;
     gq_calibration calibration; /* its numbers; text and memory are put in when they are read */

@@ -212,7 +212,7 @@ divergence_figures divergence_at(const divergence *d, size_t position, size_t mo
     const lanes *original = d->sums + position / LANES * d->models, *l = original + model;
     size_t t = position % LANES;
     double whole = l->max[t] + log(l->sum[t]), of_original = original->max[t] + log(original->sum[t]);
-    divergence_figures f = {.log_p = l->right[t] - whole, .top = (uint32_t)l->top[t]};
+    divergence_figures f = {.log_p = l->right[t] - whole, .log_sum = whole, .top = (uint32_t)l->top[t]};
     /* The true value is never below 0; rounding may put one near 0 there. */
     if (model) f.divergence = fmax(0, l->cross[t] / original->sum[t] - of_original + whole);
     if (!isfinite(whole) || !isfinite(of_original)) f.divergence = (double)NAN;

@@ -38,6 +38,7 @@ void divergence_tile(divergence *d, uint32_t first, uint32_t rows, const float *
 
 typedef struct divergence_figures {
     double log_p;      /* logarithm of the probability of the right token */
+    double log_sum;    /* logarithm of the sum of the exponentials of all logits */
     double divergence; /* from the original, in nats; 0 for the original. NaN: logits were not finite */
     uint32_t top;      /* the likeliest token */
 } divergence_figures;

@@ -114,6 +114,8 @@ bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_si
 
 /* ---- logits ---- */
 
+enum { HEAD_ROWS = 1024 }; /* tokens of the vocabulary at once, at most */
+
 /* A few windows at a time, tile by tile of the vocabulary; NULL: not called. */
 typedef struct forward_head {
     size_t from, n; /* places of each window that are wanted */

@@ -689,8 +689,12 @@ typedef struct gq_evaluation_request {
                         the machine's */
     const char *folder;  /* for a file of states that do not fit into memory; NULL: the current folder */
     const char *logits;  /* file for the original's logits as binary32, [token][vocabulary]; NULL: none */
-    bool replace_logits; /* replace that file if it is there */
+    bool replace_logits; /* replace the files that logits are written to if they are there */
     const gq_callbacks *callbacks;
+    /* llama.cpp's files of log-probabilities, 16 bits each, of its perplexity program's --kl-divergence-base.
+     * base: one that takes the place of the original, which is NULL then, and of the text, of which only
+     * `tokens` is read. base_out: one to be written of the original's. NULL: none */
+    const char *base, *base_out;
 } gq_evaluation_request;
 
 typedef struct gq_estimate {

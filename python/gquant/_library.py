@@ -217,7 +217,7 @@ class gq_evaluation_request(Request):
     _fields_ = [
         ("size", c_size_t), ("original", c_char_p), ("copies", POINTER(c_char_p)), ("n_copies", c_size_t),
         ("text", gq_text), ("threads", c_int), ("memory", c_uint64), ("folder", c_char_p), ("logits", c_char_p),
-        ("replace_logits", c_bool), ("callbacks", POINTER(gq_callbacks)),
+        ("replace_logits", c_bool), ("callbacks", POINTER(gq_callbacks)), ("base", c_char_p), ("base_out", c_char_p),
     ]
 
 

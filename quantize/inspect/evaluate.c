@@ -1,5 +1,6 @@
 /* Evaluates models on a text. Original and copies are opened, and checked to be of one architecture and
- * vocabulary; the text is cut into windows, and memory is bounded. Then side_by_side.h runs all models and
+ * vocabulary; the text is cut into windows, and memory is bounded. A base file can stand for the original and
+ * the text. Then side_by_side.h runs all models and
  * scores every position, and figures.h makes means and standard errors of the scores. gq_evaluation_plan
  * stops before the run. gq_evaluation_check applies the same checks to outputs of a plan that do not exist
  * yet, by the headers that the plan has made: so a program knows before hours of quantizing whether the
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "forward/groups.h"
 #include "gguf/gguf.h"
 #include "mixes/mixes.h"
@@ -23,7 +25,9 @@
 
 struct gq_evaluation {
     size_t n;
+    size_t first; /* the first runner that is a model: 0, or 1 where a base file takes the original's place */
     runner *runners; /* the original, 0, and its copies */
+    base_file base;
     char **paths;
     gq_evaluated *models;
     text_windows windows;
@@ -102,8 +106,11 @@ static bool same_tokens(const runner *a, const runner *b) {
     return !x || !y || (x->size == y->size && memcmp(x->value, y->value, x->size) == 0);
 }
 
+/* Returns the model that all others must be copies of. */
+static const runner *reference_of(const gq_evaluation *v) { return &v->runners[v->first]; }
+
 static bool check_copy(const gq_evaluation *v, const runner *copy, gq_error *e) {
-    const runner *original = &v->runners[0];
+    const runner *original = reference_of(v);
     size_t vocabulary = forward_model_sizes(original->model)->vocabulary,
            of_copy = forward_model_sizes(copy->model)->vocabulary;
     model_facts facts = facts_of(&copy->file);
@@ -124,15 +131,39 @@ static bool check_copy(const gq_evaluation *v, const runner *copy, gq_error *e) 
                    copy->path, original->path);
 }
 
-static bool open_original(gq_evaluation *v, const char *path, gq_error *e) {
-    if (!open_runner(v, 0, path, e)) return false;
-    snprintf(v->architecture, sizeof v->architecture, "%s", facts_of(&v->runners[0].file).arch);
+static bool open_reference(gq_evaluation *v, const char *path, gq_error *e) {
+    if (!open_runner(v, v->first, path, e)) return false;
+    snprintf(v->architecture, sizeof v->architecture, "%s", facts_of(&reference_of(v)->file).arch);
     return true;
 }
 
+static bool open_base(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    if (r->original || r->n_copies == 0 || r->base_out || r->logits)
+        return gq_fail_usage(e,
+                             "a base file takes the place of the original: name only the models to compare "
+                             "with it, and no file for the original's logits");
+    if (!base_file_open(&v->base, r->base, e) || !name_runner(v, 0, r->base, e)) return false;
+    v->models[0] = (gq_evaluated){.path = v->paths[0], .filetype = "", .file_bytes = v->base.file.size};
+    return !v->base.windows_missing ||
+           warnings_add(&v->warnings, e, "%s: ends early: %zu of its %zu windows are used", r->base,
+                        v->base.windows, v->base.windows + v->base.windows_missing);
+}
+
+static bool check_base(const gq_evaluation *v, gq_error *e) {
+    const runner *r = reference_of(v);
+    size_t vocabulary = forward_model_sizes(r->model)->vocabulary;
+    return vocabulary == v->base.vocabulary ||
+           gq_fail(e,
+                   "%s: has %zu tokens, and %s is of a model with %zu; only copies of that model can be "
+                   "compared with it",
+                   r->path, vocabulary, v->paths[0], v->base.vocabulary);
+}
+
 static bool evaluation_open_models(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
-    if (!open_original(v, r->original, e)) return false;
-    for (size_t i = 1; i < v->n; i++)
+    if (v->first && !open_base(v, r, e)) return false;
+    if (!open_reference(v, v->first ? r->copies[0] : r->original, e) || (v->first && !check_base(v, e)))
+        return false;
+    for (size_t i = v->first + 1; i < v->n; i++)
         if (!open_runner(v, i, r->copies[i - 1], e) || !check_copy(v, &v->runners[i], e)) return false;
     return true;
 }
@@ -141,15 +172,17 @@ static bool evaluation_open_models(gq_evaluation *v, const gq_evaluation_request
 
 static bool evaluation_check_context(gq_evaluation *v, const gq_text *text, gq_error *e) {
     enum { LEAST = 4 };
-    size_t context = text->context ? text->context : GQ_CONTEXT,
-           trained = forward_model_sizes(v->runners[0].model)->trained;
+    size_t context = v->first        ? v->base.context
+                     : text->context ? text->context
+                                     : GQ_CONTEXT,
+           trained = forward_model_sizes(reference_of(v)->model)->trained;
     if (context < LEAST)
         return gq_fail_usage(
             e, "windows of %zu tokens: the second half of each is scored, so they need at least %d", context,
             LEAST);
     return trained == 0 || context <= trained ||
            warnings_add(&v->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
-                        context, trained, v->runners[0].path);
+                        context, trained, reference_of(v)->path);
 }
 
 static bool evaluation_conclude(gq_evaluation *v, gq_error *e) {
@@ -159,33 +192,52 @@ static bool evaluation_conclude(gq_evaluation *v, gq_error *e) {
     return true;
 }
 
-static bool read_windows(gq_evaluation *v, const gq_text *text, gq_error *e) {
-    const runner *original = &v->runners[0];
-    return evaluation_check_context(v, text, e) &&
-           windows_read(&v->windows, text, &original->file, forward_model_sizes(original->model)->vocabulary,
-                        &v->warnings, e);
+/* Has the base's tokens as windows, which take them. */
+static void take_base_windows(gq_evaluation *v, const gq_text *text) {
+    size_t n = v->base.windows, context = v->base.context;
+    if (text->tokens) n = smaller(n, larger(1, text->tokens / context));
+    v->windows = (text_windows){.ids = v->base.ids, .n = n, .context = context};
+    v->base.ids = NULL;
+}
+
+/* Makes the windows. Those of a base file begin as a text's do, whatever they were made of: programs that
+ * read it put BOS there. */
+static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    const runner *original = reference_of(v);
+    if (!evaluation_check_context(v, &r->text, e)) return false;
+    if (v->first)
+        take_base_windows(v, &r->text);
+    else if (!windows_read(&v->windows, &r->text, &original->file,
+                           forward_model_sizes(original->model)->vocabulary, &v->warnings, e))
+        return false;
+    return !(r->base || r->base_out) || windows_begin_as_texts(&v->windows, &original->file, e);
 }
 
 /* Checks that the file of logits replaces nothing that is read. */
 static bool evaluation_check_inputs(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     bool ok = true;
-    for (size_t i = 0; ok && r->logits && i < v->n; i++)
-        ok = files_check_inputs(r->logits, &v->runners[i].file, &r->text.name, 1, e);
+    for (size_t i = v->first; ok && i < v->n; i++) {
+        const model_source *m = &v->runners[i].file;
+        ok = (!r->logits || files_check_inputs(r->logits, m, &r->text.name, 1, e)) &&
+             (!r->base_out || files_check_inputs(r->base_out, m, &r->text.name, 1, e));
+    }
     return ok;
 }
 
 static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side *s, gq_error *e) {
     *s = (side_by_side){.runners = v->runners,
                         .n = v->n,
+                        .base = v->first ? &v->base : NULL,
                         .windows = &v->windows,
                         .threads = threads_asked(r->threads),
                         .memory = memory_budget_of(r->memory),
                         .folder = r->folder ? r->folder : ".",
                         .callbacks = r->callbacks,
                         .logits = r->logits,
+                        .base_out = r->base_out,
                         .replace_logits = r->replace_logits};
-    return evaluation_open_models(v, r, e) && evaluation_check_inputs(v, r, e) &&
-           read_windows(v, &r->text, e) && side_by_side_bounds(s, &v->bounds, e);
+    return evaluation_open_models(v, r, e) && evaluation_check_inputs(v, r, e) && read_windows(v, r, e) &&
+           side_by_side_bounds(s, &v->bounds, e);
 }
 
 static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, gq_error *e) {
@@ -230,6 +282,7 @@ static gq_evaluation *evaluation_new(const gq_evaluation_request *request, bool 
     if (!SIZED_TAKE(asked, request, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
     asked.callbacks = &callbacks;
     gq_evaluation *v = new_evaluation(asked.n_copies + 1, e);
+    if (v) v->first = asked.base ? 1 : 0;
     if (v && evaluation_plan(v, &asked, &s, e) && (only_plan || evaluation_run_models(v, &s, e))) {
         evaluation_sum_up(v);
         return v;
@@ -250,7 +303,7 @@ bool gq_evaluation_check(const gq_plan *plan, gq_error *e) {
     gq_error unused;
     if (!e) e = &unused;
     gq_evaluation *v = new_evaluation(plan->n_outputs + 1, e);
-    bool ok = v && open_original(v, plan_input(plan), e);
+    bool ok = v && open_reference(v, plan_input(plan), e);
     for (size_t o = 0; ok && o < plan->n_outputs; o++)
         ok = open_planned(v, o + 1, &plan->outputs[o], e) && check_copy(v, &v->runners[o + 1], e);
     gq_evaluation_free(v);
@@ -265,6 +318,7 @@ void gq_evaluation_free(gq_evaluation *v) {
         if (v->paths) free(v->paths[i]);
     }
     free(v->runners), free(v->paths), free(v->models);
+    base_file_close(&v->base);
     windows_free(&v->windows);
     scores_free(&v->scores);
     warnings_free(&v->warnings);

@@ -8,6 +8,11 @@
 
 #include "quantize/gquant.h"
 
+/* Positions of a window that are scored: the second half, but for the last one, whose successor is not in the
+ * window. Windows have at least four tokens. */
+static inline size_t scored_from(size_t context) { return context / 2; }
+static inline size_t scored_of(size_t context) { return context - 1 - scored_from(context); }
+
 /* All positions of one model, in order. */
 typedef struct model_scores {
     double *log_p;      /* logarithm of the right token's probability */

@@ -8,16 +8,14 @@
 #include "base/safe_file.h"
 #include "quantize/files.h"
 
-static bool fail_file(const logits_file *f, gq_error *e) {
+bool logits_file_fail(const logits_file *f, gq_error *e) {
     return gq_fail(e, "%s: cannot write: %s", f->path, strerror(errno));
 }
 
-bool logits_file_start(logits_file *f, const char *path, bool replace, size_t tokens, size_t vocabulary,
+bool logits_file_start(logits_file *f, const char *path, bool replace, uint64_t bytes, size_t vocabulary,
                        gq_error *e) {
-    uint64_t bytes;
     *f = (logits_file){.path = path, .fd = -1, .replace = replace, .vocabulary = vocabulary};
-    if (__builtin_mul_overflow((uint64_t)tokens, (uint64_t)vocabulary * sizeof(float), &bytes))
-        return gq_fail(e, "%s: logits of %zu tokens are more than a file can hold", path, tokens);
+    if (bytes == UINT64_MAX) return gq_fail(e, "%s: so many logits are more than a file can hold", path);
     if (!gq_check_target(path, replace, e) || !safe_file_may_grow(path, bytes, e)) return false;
     f->beside = safe_file_beside(path, FILES_LOGITS_SUFFIX);
     if (!f->beside) return gq_fail_memory(e, strlen(path));
@@ -26,7 +24,7 @@ bool logits_file_start(logits_file *f, const char *path, bool replace, size_t to
     if (errno == EEXIST)
         gq_fail(e, "another process is writing %s (it holds %s)", path, f->beside);
     else
-        fail_file(f, e);
+        logits_file_fail(f, e);
     free(f->beside);
     return false;
 }
@@ -39,15 +37,15 @@ bool logits_file_add(logits_file *f, size_t position, size_t n, size_t first_row
     for (size_t t = 0; ok && t < n; t++) {
         uint64_t at = ((uint64_t)(position + t) * f->vocabulary + first_row) * sizeof *token;
         for (size_t r = 0; r < rows; r++) token[r] = logits[r * stride + t];
-        ok = safe_file_write(f->fd, at, token, rows * sizeof *token) || fail_file(f, e);
+        ok = safe_file_write(f->fd, at, token, rows * sizeof *token) || logits_file_fail(f, e);
     }
     free(token);
     return ok;
 }
 
 bool logits_file_end(logits_file *f, bool ok, gq_error *e) {
-    ok = ok && (fsync(f->fd) == 0 || fail_file(f, e));
-    ok = ok && (safe_file_rename(f->beside, f->path, f->replace) || fail_file(f, e));
+    ok = ok && (fsync(f->fd) == 0 || logits_file_fail(f, e));
+    ok = ok && (safe_file_rename(f->beside, f->path, f->replace) || logits_file_fail(f, e));
     if (!ok) unlink(f->beside);
     close(f->fd); /* it is locked until it has its name */
     free(f->beside);

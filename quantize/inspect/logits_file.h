@@ -1,5 +1,5 @@
 /* Writes logits to a file: binary32 in the machine's byte order, [position][token of the vocabulary]. The
- * file gets its name when it is whole. */
+ * file gets its name when it is whole. base_file.h begins and ends its files in the same way. */
 #ifndef GQ_INSPECT_LOGITS_FILE_H
 #define GQ_INSPECT_LOGITS_FILE_H
 
@@ -13,7 +13,8 @@ typedef struct logits_file {
     size_t vocabulary;
 } logits_file;
 
-bool logits_file_start(logits_file *f, const char *path, bool replace, size_t tokens, size_t vocabulary,
+/* Begins a file that will have `bytes` bytes; UINT64_MAX: more than can be counted. */
+bool logits_file_start(logits_file *f, const char *path, bool replace, uint64_t bytes, size_t vocabulary,
                        gq_error *e);
 /* Writes logits [rows][stride] of the vocabulary's tokens from `first_row` on, at n positions from `position`
  * on (n <= stride). */
@@ -22,5 +23,7 @@ bool logits_file_add(logits_file *f, size_t position, size_t n, size_t first_row
 /* Ends the file. ok: all is written, and it gets its name; else it is removed, and *e stays. Returns whether
  * the file is there. */
 bool logits_file_end(logits_file *f, bool ok, gq_error *e);
+/* Fails with errno, as a write that failed. */
+bool logits_file_fail(const logits_file *f, gq_error *e);
 
 #endif

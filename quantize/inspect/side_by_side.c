@@ -2,8 +2,9 @@
  * of one sweep (quantize/sweep/sweep.h): each layer is done for all of them before the next. Then the logits
  * are computed for a few windows and a tile of the vocabulary at a time, and go to forward/divergence.h,
  * which keeps sums per position. When all tiles of these windows have passed, the sums become scores
- * (figures.h). If the request names a file of logits, the original's are written to it in a pass of their own
- * before. A model file that changes during the run is an error. */
+ * (figures.h). A file of log-probabilities (base_file.h) can take the original's place: then its tiles are
+ * read where a model's are computed. If the request names files for logits, the original's are written to
+ * them in passes of their own. A file that changes during the run is an error. */
 #include "quantize/inspect/side_by_side.h"
 
 #include <math.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "forward/divergence.h"
 #include "quantize/inspect/logits_file.h"
 #include "quantize/sweep/memory_budget.h"
@@ -19,18 +21,86 @@
 /* Bytes per position and model: the scores, and a copy of the divergences to sort them for quantiles. */
 enum { SCORE_BYTES = 2 * sizeof(double) + sizeof(bool) + sizeof(double) };
 
+/* llama.cpp leaves probabilities below e^-16 out of a divergence from a file. Logits that stand for them are
+ * so low that their exponentials vanish. */
+static const float LEFT_OUT_BELOW = -16, LEFT_OUT = -1e30f;
+
+/* What is held of a base file for the windows whose logits are being computed. */
+typedef struct base_batch {
+    base_row *rows;       /* per position */
+    double *log_p;        /* of the right token, per position */
+    float *tile;          /* [HEAD_ROWS][stride] */
+    const float **logits; /* the tile, and those of the copies */
+} base_batch;
+
 /* A run, with what all its steps need. */
 typedef struct contest {
     const side_by_side *s;
     scores *to;
     forward_job job;
-    const forward_model **models;
+    size_t first;                 /* the first runner that is a model: 0, or 1 behind a base file */
+    const forward_model **models; /* from that one on */
     sweep sweep;
     /* Sums of the windows whose logits are being computed. */
     divergence *divergence;
     size_t first_window, n_windows;
+    base_batch base;
+    base_range *ranges; /* of the original's logits, per scored position, where base_out is written */
     logits_file file;
+    base_writer base_out;
 } contest;
+
+static size_t contest_runs(const contest *c) { return c->s->n - c->first; }
+
+/* Counts scored positions: those of a batch, and those before it. */
+static size_t batch_positions(const contest *c) { return c->n_windows * scored_of(c->job.context); }
+static size_t batch_begin(const contest *c) { return c->first_window * scored_of(c->job.context); }
+
+/* ---- the base file ---- */
+
+static void lay_out_base(contest *c, size_t positions, memory_ledger *l) {
+    c->base.rows = memory_take(l, positions, sizeof *c->base.rows);
+    c->base.log_p = memory_take(l, positions, sizeof *c->base.log_p);
+    c->base.tile = memory_take(l, times(HEAD_ROWS, forward_stride(positions)), sizeof *c->base.tile);
+    c->base.logits = memory_take(l, c->s->n, sizeof *c->base.logits);
+}
+
+static void free_base(base_batch *b) {
+    free(b->rows), free(b->log_p), free(b->tile), free(b->logits);
+    *b = (base_batch){.rows = NULL};
+}
+
+/* Returns the token that stands behind a position of the batch. */
+static uint32_t right_token(const contest *c, size_t position) {
+    size_t n = scored_of(c->job.context), window = c->first_window + position / n;
+    return c->job.ids[window * c->job.context + scored_from(c->job.context) + position % n + 1];
+}
+
+/* Reads the base's logarithms of a tile and sets them before the copies' logits. */
+static bool read_base_tile(contest *c, size_t first, size_t rows, const float *const *logits, size_t stride,
+                           gq_error *e) {
+    size_t positions = batch_positions(c);
+    float *tile = c->base.tile;
+    if (!base_file_tile(c->s->base, c->base.rows, batch_begin(c), positions, first, rows, tile, stride, e))
+        return false;
+    for (size_t t = 0; t < positions; t++) {
+        size_t r = right_token(c, t) - first; /* wraps for tokens before this tile */
+        if (r < rows) c->base.log_p[t] = (double)tile[r * stride + t];
+    }
+    for (size_t r = 0; r < rows; r++)
+        for (size_t t = 0; t < positions; t++)
+            if (tile[r * stride + t] <= LEFT_OUT_BELOW) tile[r * stride + t] = LEFT_OUT;
+    c->base.logits[0] = tile;
+    memcpy(c->base.logits + 1, logits, contest_runs(c) * sizeof *logits);
+    return true;
+}
+
+/* Returns the divergence from a base as llama.cpp defines it, sum p (log p - log q) over the probabilities
+ * that the file has, whose sum is not quite 1: e^z with z = `base`.log_sum. divergence_at has divided them by
+ * that. */
+static double divergence_from_base(const divergence_figures *base, const divergence_figures *f) {
+    return exp(base->log_sum) * (f->divergence + base->log_sum);
+}
 
 /* ---- scores ---- */
 
@@ -42,14 +112,30 @@ static bool start_scores(void *data, size_t first_window, size_t windows, gq_err
     c->divergence =
         divergence_of_windows(c->job.ids + first_window * context, windows, context, scored_from(context),
                               scored_of(context), c->s->n - 1, forward_run_pool(c->sweep.run), e);
-    return c->divergence;
+    for (size_t t = 0; c->ranges && t < batch_positions(c); t++)
+        c->ranges[batch_begin(c) + t] = (base_range){.most = -INFINITY, .least = INFINITY};
+    return c->divergence &&
+           (!c->s->base || base_file_rows(c->s->base, batch_begin(c), batch_positions(c), c->base.rows, e));
+}
+
+/* Takes a tile of the original's logits into the ranges of their positions. */
+static void widen_ranges(const contest *c, size_t rows, const float *logits, size_t stride) {
+    base_range *to = c->ranges + batch_begin(c);
+    size_t n = batch_positions(c);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t t = 0; t < n; t++) {
+            to[t].most = fmaxf(to[t].most, logits[r * stride + t]);
+            to[t].least = fminf(to[t].least, logits[r * stride + t]);
+        }
 }
 
 static bool add_scores(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
                        gq_error *e) {
     contest *c = data;
-    (void)e;
-    divergence_tile(c->divergence, (uint32_t)first, (uint32_t)rows, logits, stride);
+    if (c->s->base && !read_base_tile(c, first, rows, logits, stride, e)) return false;
+    if (c->ranges) widen_ranges(c, rows, logits[0], stride);
+    divergence_tile(c->divergence, (uint32_t)first, (uint32_t)rows, c->s->base ? c->base.logits : logits,
+                    stride);
     return true;
 }
 
@@ -64,12 +150,15 @@ static bool fail_place(const contest *c, size_t model, size_t at, gq_error *e) {
 
 static bool keep_scores(void *data, gq_error *e) {
     contest *c = data;
-    size_t n = scored_of(c->job.context), first = c->first_window * n;
-    for (size_t t = 0; t < c->n_windows * n; t++) {
+    size_t first = batch_begin(c);
+    for (size_t t = 0; t < batch_positions(c); t++) {
         divergence_figures original = divergence_at(c->divergence, t, 0);
+        if (c->ranges) c->ranges[first + t].log_sum = original.log_sum;
         for (size_t m = 0; m < c->s->n; m++) {
             model_scores *to = &c->to->models[m];
             divergence_figures f = divergence_at(c->divergence, t, m);
+            if (c->s->base && m == 0) f.log_p = c->base.log_p[t];
+            if (c->s->base && m) f.divergence = divergence_from_base(&original, &f);
             if (!isfinite(f.log_p) || !isfinite(f.divergence)) return fail_place(c, m, first + t, e);
             to->log_p[first + t] = f.log_p;
             if (m == 0) continue;
@@ -87,12 +176,12 @@ static bool contest_score(contest *c, gq_error *e) {
                                .tile = add_scores,
                                .end = keep_scores,
                                .data = c};
-    bool ok = forward_run_head(c->sweep.run, c->sweep.streams, c->s->n, &head, e);
+    bool ok = forward_run_head(c->sweep.run, c->sweep.streams, contest_runs(c), &head, e);
     divergence_free(c->divergence);
     return ok;
 }
 
-/* ---- the original's logits of all positions ---- */
+/* ---- files of the original's logits: of all positions, and of the scored ones in 16 bits ---- */
 
 static bool start_logits(void *data, size_t first_window, size_t windows, gq_error *e) {
     contest *c = data;
@@ -114,49 +203,85 @@ static bool write_logits(contest *c, gq_error *e) {
     return forward_run_head(c->sweep.run, c->sweep.streams, 1, &head, e);
 }
 
+static bool add_base(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
+                     gq_error *e) {
+    contest *c = data;
+    return base_writer_add(&c->base_out, c->ranges + batch_begin(c), batch_begin(c), batch_positions(c),
+                           first, rows, logits[0], stride, e);
+}
+
+/* Writes the base file; the ranges of all positions are known. */
+static bool write_base(contest *c, gq_error *e) {
+    const forward_head head = {.from = scored_from(c->job.context),
+                               .n = scored_of(c->job.context),
+                               .start = start_logits,
+                               .tile = add_base,
+                               .data = c};
+    return forward_run_head(c->sweep.run, c->sweep.streams, 1, &head, e);
+}
+
 /* Checks that no file has changed meanwhile: the figures would be of a model that never existed. */
 static bool models_unchanged(const contest *c, gq_error *e) {
-    for (size_t m = 0; m < c->s->n; m++)
+    if (c->s->base && !gq_file_unchanged(&c->s->base->file, e)) return false;
+    for (size_t m = c->first; m < c->s->n; m++)
         if (!model_unchanged(&c->s->runners[m].file, e)) return false;
     return true;
 }
 
-static bool run_with_file(contest *c, gq_error *e) {
+/* Begins the files before hours of work: what cannot be written is told at once. */
+static bool start_files(contest *c, gq_error *e) {
     size_t vocabulary = forward_model_sizes(c->models[0])->vocabulary;
-    if (!c->s->logits)
-        return sweep_run(&c->sweep, &(sweep_calls){.data = c}, e) && contest_score(c, e) &&
-               models_unchanged(c, e);
-    if (!logits_file_start(&c->file, c->s->logits, c->s->replace_logits, c->job.windows * c->job.context,
-                           vocabulary, e))
+    uint64_t bytes = times(times(c->job.windows, c->job.context), times(vocabulary, sizeof(float)));
+    const side_by_side *s = c->s;
+    if (s->logits && !logits_file_start(&c->file, s->logits, s->replace_logits, bytes, vocabulary, e))
         return false;
-    bool ok = sweep_run(&c->sweep, &(sweep_calls){.data = c}, e) && write_logits(c, e) &&
-              contest_score(c, e) && models_unchanged(c, e);
-    return logits_file_end(&c->file, ok, e);
+    return !s->base_out ||
+           base_writer_start(&c->base_out, s->base_out, s->replace_logits, s->windows, vocabulary, e) ||
+           (s->logits && logits_file_end(&c->file, false, e));
+}
+
+static bool run_with_files(contest *c, gq_error *e) {
+    if (!start_files(c, e)) return false;
+    bool ok = sweep_run(&c->sweep, &(sweep_calls){.data = c}, e) && (!c->s->logits || write_logits(c, e)) &&
+              contest_score(c, e) && (!c->s->base_out || write_base(c, e)) && models_unchanged(c, e);
+    if (c->s->logits) ok = logits_file_end(&c->file, ok, e);
+    if (c->s->base_out) ok = logits_file_end(&c->base_out.file, ok, e);
+    return ok;
 }
 
 /* ---- the run ---- */
 
+/* Lays out what the contest itself holds for batches of `positions`: what a base file needs, and ranges. */
+static void lay_out_contest(contest *c, size_t positions, memory_ledger *l) {
+    size_t all = c->s->windows->n * scored_of(c->s->windows->context);
+    if (c->s->base) lay_out_base(c, positions, l);
+    if (c->s->base_out) c->ranges = memory_take(l, all, sizeof *c->ranges);
+}
+
 static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
     size_t n = s->windows->n * scored_of(s->windows->context);
+    memory_ledger counted = {.counts = true};
     *c = (contest){.s = s,
                    .job = {.ids = s->windows->ids,
                            .windows = s->windows->n,
                            .context = s->windows->context,
                            .threads = s->threads,
                            .memory = s->memory},
+                   .first = s->base ? 1 : 0,
                    .models = calloc(s->n, sizeof *c->models)};
     if (!c->models) return gq_fail_memory(e, s->n * sizeof *c->models);
     size_t batch = forward_job_batch(&c->job) * scored_of(c->job.context);
-    c->job.extra_bytes =
-        plus(memory_budget_taken(), plus(times(s->n, n * SCORE_BYTES), divergence_bytes(batch, s->n - 1)));
-    for (size_t m = 0; m < s->n; m++) c->models[m] = s->runners[m].model;
+    lay_out_contest(c, batch, &counted);
+    c->job.extra_bytes = plus(plus(memory_budget_taken(), counted.bytes),
+                              plus(times(s->n, n * SCORE_BYTES), divergence_bytes(batch, s->n - 1)));
+    for (size_t m = c->first; m < s->n; m++) c->models[m - c->first] = s->runners[m].model;
     return true;
 }
 
 bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e) {
     contest c;
     bool ok = contest_prepare(&c, s, e);
-    if (ok) *to = forward_bounds_of(&c.job, c.models, s->n, true);
+    if (ok) *to = forward_bounds_of(&c.job, c.models, contest_runs(&c), true);
     free(c.models);
     return ok;
 }
@@ -165,16 +290,16 @@ bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e)
 static bool run_all(contest *c, warning_list *warnings, gq_error *e) {
     const side_by_side *s = c->s;
     sweep_plan plan = {.job = &c->job,
-                       .bounds = forward_bounds_of(&c->job, c->models, s->n, true),
+                       .bounds = forward_bounds_of(&c->job, c->models, contest_runs(c), true),
                        .models = c->models,
-                       .n_streams = s->n,
+                       .n_streams = contest_runs(c),
                        .folder = s->folder,
                        .callbacks = s->callbacks};
-    for (size_t m = 0; m < s->n; m++) {
+    for (size_t m = 0; m < contest_runs(c); m++) {
         plan.work += forward_job_work(&c->job, c->models[m], true);
         plan.n_layers = larger(plan.n_layers, forward_model_sizes(c->models[m])->layers);
     }
-    bool ok = sweep_open(&c->sweep, &plan, e) && run_with_file(c, e) &&
+    bool ok = sweep_open(&c->sweep, &plan, e) && run_with_files(c, e) &&
               warnings_add_threads(warnings, sweep_threads(&c->sweep), e);
     sweep_close(&c->sweep);
     return ok;
@@ -182,9 +307,12 @@ static bool run_all(contest *c, warning_list *warnings, gq_error *e) {
 
 bool side_by_side_run(const side_by_side *s, scores *to, warning_list *warnings, gq_error *e) {
     contest c;
-    bool ok = contest_prepare(&c, s, e);
+    memory_ledger l = {.failed = false};
+    if (!contest_prepare(&c, s, e)) return false;
     c.to = to;
-    ok = ok && run_all(&c, warnings, e);
-    free(c.models);
+    lay_out_contest(&c, forward_job_batch(&c.job) * scored_of(c.job.context), &l);
+    bool ok = memory_had(&l, e) && run_all(&c, warnings, e);
+    free_base(&c.base);
+    free(c.ranges), free(c.models);
     return ok;
 }

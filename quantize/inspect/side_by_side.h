@@ -4,6 +4,7 @@
 #define GQ_INSPECT_SIDE_BY_SIDE_H
 
 #include "forward/stream.h"
+#include "quantize/inspect/base_file.h"
 #include "quantize/inspect/figures.h"
 #include "quantize/sweep/windows.h"
 
@@ -16,19 +17,17 @@ typedef struct runner {
 typedef struct side_by_side {
     const runner *runners; /* the original, 0, and its copies */
     size_t n;
+    const base_file *base; /* log-probabilities in place of the original, whose runner has no model; NULL: it
+                              is run */
     const text_windows *windows;
     int threads;
     uint64_t memory;    /* bytes to stay within */
     const char *folder; /* for states that do not fit into it */
     const gq_callbacks *callbacks;
-    const char *logits; /* a file that gets those of the original; NULL: none */
-    bool replace_logits;
+    const char *logits;   /* a file that gets those of the original; NULL: none */
+    const char *base_out; /* a file that gets those of the original's scored positions; NULL: none */
+    bool replace_logits;  /* of both */
 } side_by_side;
-
-/* Positions of a window that are scored: the second half, but for the last one, whose successor is not in the
- * window. Windows have at least four tokens. */
-static inline size_t scored_from(size_t context) { return context / 2; }
-static inline size_t scored_of(size_t context) { return context - 1 - scored_from(context); }
 
 /* Computes memory bounds before anything is read. */
 bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e);

@@ -60,6 +60,7 @@ static bool calibration_read_text(gq_plan *plan, plan_calibration *c, const gq_c
     bool ok = asked->random ? windows_draw(&w, &text, &plan->model, vocabulary, e)
                             : windows_read(&w, &text, &plan->model, vocabulary, &plan->warnings, e);
     if (!ok) return false;
+    free(w.replaced);
     c->ids = w.ids;
     c->job.ids = w.ids, c->job.windows = w.n, c->job.context = w.context;
     c->settings.windows = w.n, c->settings.context = w.context;

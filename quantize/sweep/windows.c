@@ -72,6 +72,17 @@ static bool windows_read_text(token_list *to, const gq_text *text, const model_s
 
 /* ---- windows ---- */
 
+/* Begins each window with BOS, and keeps what stood there. */
+static bool windows_begin(text_windows *w, uint32_t bos, gq_error *e) {
+    w->replaced = malloc(w->n * sizeof *w->replaced);
+    if (!w->replaced) return gq_fail_memory(e, w->n * sizeof *w->replaced);
+    for (size_t i = 0; i < w->n; i++) {
+        w->replaced[i] = w->ids[i * w->context];
+        w->ids[i * w->context] = bos;
+    }
+    return true;
+}
+
 static bool check_ids(const gq_text *text, const token_list *l, size_t vocabulary, gq_error *e) {
     for (size_t i = 0; i < l->n; i++)
         if (l->ids[i] >= vocabulary)
@@ -114,8 +125,9 @@ bool windows_read(text_windows *w, const gq_text *text, const model_source *mode
     w->ids = list.ids;
     w->n = list.n / w->context;
     w->left_over = list.n % w->context;
-    for (size_t i = 0; begins && i < w->n; i++) w->ids[i * w->context] = bos;
-    return true;
+    if (!begins || windows_begin(w, bos, e)) return true;
+    windows_free(w);
+    return false;
 }
 
 /* ---- tokens drawn at random ---- */
@@ -176,8 +188,13 @@ bool windows_draw(text_windows *w, const gq_text *text, const model_source *mode
     return w->ids;
 }
 
+bool windows_begin_as_texts(text_windows *w, const model_source *model, gq_error *e) {
+    uint32_t bos;
+    return w->replaced || !begins_with(model, &bos) || windows_begin(w, bos, e);
+}
+
 void windows_free(text_windows *w) {
-    free(w->ids);
+    free(w->ids), free(w->replaced);
     *w = (text_windows){.n = 0};
 }
 

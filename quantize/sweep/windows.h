@@ -10,6 +10,8 @@ typedef struct text_windows {
     uint32_t *ids; /* n windows of `context`, one after another */
     size_t context, n;
     size_t left_over; /* tokens behind the last window */
+    /* The first token of each window where BOS has taken its place; NULL: they stand there. */
+    uint32_t *replaced;
 } text_windows;
 
 /* Makes windows of a text with the model's own tokenizer; w->ids is malloc'ed, and windows_free frees it. The
@@ -22,6 +24,8 @@ bool windows_read(text_windows *w, const gq_text *text, const model_source *mode
  * windows. Their number is the text's `tokens`; the text itself is not read. Windows begin as above. */
 bool windows_draw(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
                   gq_error *e);
+/* Has windows of given ids begin as those of a text do. */
+bool windows_begin_as_texts(text_windows *w, const model_source *model, gq_error *e);
 void windows_free(text_windows *w); /* also one of zeros */
 
 /* A calibration holds windows back: it does not round by them but checks with them. Every eighth window is

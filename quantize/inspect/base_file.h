@@ -1,0 +1,66 @@
+/* llama.cpp's files of log-probabilities, which its perplexity program calls the base of a divergence: a text
+ * as tokens, and for each scored position the logarithms of all next tokens' probabilities in 16 bits each.
+ * Little-endian, without padding:
+ *
+ *     "_logits_"; u32 context, i32 vocabulary, i32 windows; i32 ids [windows][context]
+ *     per window context - 1 - context / 2 rows, of the positions from context / 2 on, each
+ *         f32 scale, f32 least; u16 code [vocabulary], and one more where the vocabulary is odd
+ *
+ * A logarithm is scale * code + least. Logits more than 16 below the largest have code 0, as the smallest of
+ * the others has. The ids are those of the text: where a vocabulary begins texts with BOS, a model sees BOS
+ * in place of each window's first, but the file keeps what stood there.
+ */
+#ifndef GQ_INSPECT_BASE_FILE_H
+#define GQ_INSPECT_BASE_FILE_H
+
+#include "base/file.h"
+#include "quantize/inspect/logits_file.h"
+#include "quantize/sweep/windows.h"
+
+/* ---- reading ---- */
+
+typedef struct base_file {
+    gq_file file;
+    uint32_t *ids; /* of all whole windows; malloc'ed */
+    size_t context, vocabulary, windows;
+    size_t windows_missing; /* announced by the file, but cut off */
+} base_file;
+
+/* Opens a file and reads its tokens. Every size is checked against the file's before anything is allocated; a
+ * file that ends early has fewer windows, but at least one. */
+bool base_file_open(base_file *f, const char *path, gq_error *e);
+void base_file_close(base_file *f); /* also one of zeros */
+
+/* How a position's codes are read. */
+typedef struct base_row {
+    float scale, least;
+} base_row;
+/* Reads the rows of n scored positions from `position` on, counted over all windows. */
+bool base_file_rows(const base_file *f, size_t position, size_t n, base_row *to, gq_error *e);
+/* Reads the logarithms of the tokens first ... first + rows - 1 at n positions into to[r * stride + t]. `row`
+ * is what base_file_rows gave for them. */
+bool base_file_tile(const base_file *f, const base_row *row, size_t position, size_t n, size_t first,
+                    size_t rows, float *to, size_t stride, gq_error *e);
+
+/* ---- writing ---- */
+
+/* What must be known of all a position's logits before the first is written. */
+typedef struct base_range {
+    float most, least; /* logits */
+    double log_sum;    /* of their exponentials */
+} base_range;
+
+typedef struct base_writer {
+    logits_file file;
+    size_t context, rows_at; /* offset of the first row */
+} base_writer;
+
+/* Begins a file; it gets its name when it is whole (logits_file_end). */
+bool base_writer_start(base_writer *w, const char *path, bool replace, const text_windows *windows,
+                       size_t vocabulary, gq_error *e);
+/* Writes the codes of logits [rows][stride] of the vocabulary's tokens from `first` on, at n scored positions
+ * from `position` on, whose ranges are given. */
+bool base_writer_add(base_writer *w, const base_range *range, size_t position, size_t n, size_t first,
+                     size_t rows, const float *logits, size_t stride, gq_error *e);
+
+#endif
