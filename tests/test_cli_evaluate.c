@@ -133,6 +133,25 @@ static void ids_stand_for_a_text(void **state) {
     assert_same_file(path("a"), path("b"));
 }
 
+/* A base file has the place of the original and of the text. */
+static void a_base_stands_for_original_and_text(void **state) {
+    (void)state;
+    const char *m = path("model.gguf"), *t = path("text"), *base = path("base");
+    GQUANT(0, "-q", "evaluate", m, "--text", t, "--context", "16", "--base-out", base);
+    GQUANT_SAYS(1, "is there already", "evaluate", m, "--text", t, "--context", "16", "--base-out", base);
+    char *same = PRINTED("evaluate", "--base", base, m),
+         *plan = PRINTED("evaluate", "--base", base, m, "--tokens", "16", "--dry-run");
+    assert_non_null(strstr(same, "100.00 %"));
+    assert_non_null(strstr(plan, "16 tokens in 1 window of 16"));
+    free(same), free(plan);
+    GQUANT_SAYS(2, "expected a name that ends in", "evaluate", "--base", base, m, "--report", base);
+    GQUANT_SAYS(2, "--base and --text cannot be combined", "evaluate", "--base", base, m, "--text", t);
+    GQUANT_SAYS(2, "--base and --base-out cannot be combined", "evaluate", "--base", base, m, "--base-out",
+                path("b"));
+    GQUANT_SAYS(2, "is a file that this run reads", "evaluate", m, "--text", t, "--base-out", m);
+    GQUANT_SAYS(1, "it is no file of log-probabilities", "evaluate", "--base", t, m);
+}
+
 static void what_cannot_be_done_is_said(void **state) {
     (void)state;
     const char *m = path("model.gguf"), *t = path("text");
@@ -237,6 +256,7 @@ int main(void) {
                                        cmocka_unit_test(reports_hold_all_figures),
                                        cmocka_unit_test(a_plan_says_what_it_takes),
                                        cmocka_unit_test(ids_stand_for_a_text),
+                                       cmocka_unit_test(a_base_stands_for_original_and_text),
                                        cmocka_unit_test(what_cannot_be_done_is_said),
                                        cmocka_unit_test(few_places_are_told),
                                        cmocka_unit_test(a_part_is_not_evaluated),
