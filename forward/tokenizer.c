@@ -203,14 +203,10 @@ static bool cut_at_spaces(tokenizing *r, const char *text, size_t n) {
     return add_word(r, text + start, n - start, r->e);
 }
 
-/* Adds a run of newlines: as one token, or newline by newline. */
+/* Adds a run of newlines: as one token, or by its merges. */
 static bool add_newlines(tokenizing *r, const char *text, size_t n) {
     uint32_t id = pieces_find(&r->v->pieces, text, n);
-    if (id < r->v->n_tokens) return token_list_add(r->to, id, r->e);
-    id = pieces_find(&r->v->pieces, text, 1);
-    for (size_t i = 0; i < n; i++)
-        if (!(id < r->v->n_tokens ? token_list_add(r->to, id, r->e) : emit_bytes(r, text, 1))) return false;
-    return true;
+    return id < r->v->n_tokens ? token_list_add(r->to, id, r->e) : add_word(r, text, n, r->e);
 }
 
 static bool add_lines(tokenizing *r, const char *text, size_t n) {

@@ -5,10 +5,10 @@
 
 #include "base/fail.h"
 
-/* Counts of what a text has outside of its strings; Python's numbers that JSON lacks are counted apart. */
+/* Counts of what a text has outside of its strings; Python's numbers that jansson lacks are counted apart. */
 typedef struct json_scan {
     size_t depth, deepest, values;
-    size_t constants; /* NaN, Infinity */
+    size_t foreign; /* NaN, Infinity, integers of more than 64 bits */
 } json_scan;
 
 static const char *const constants[] = {"-Infinity", "Infinity", "NaN"};
@@ -22,8 +22,34 @@ static size_t json_constant(const char *text, size_t n) {
     return 0;
 }
 
+static size_t digits_count(const char *text, size_t n) {
+    size_t digits = 0;
+    while (digits < n && text[digits] >= '0' && text[digits] <= '9') digits++;
+    return digits;
+}
+
+/* Returns the length of the number that a text begins with. An integer may be too large for jansson: most
+ * tokenizer_config.json have a model_max_length of 10^30. */
+static size_t json_number(const char *text, size_t n, bool *is_large) {
+    static const char most[] = "9223372036854775807";
+    size_t begin = text[0] == '-', digits = digits_count(text + begin, n - begin), length = begin + digits;
+    *is_large = digits >= sizeof most - 1 && text[begin] != '0' &&
+                (digits > sizeof most - 1 || memcmp(text + begin, most, digits) > 0);
+    for (; length < n && memchr(".eE+-0123456789", text[length], 15); length++) *is_large = false;
+    return length;
+}
+
+/* Returns the length of a number that jansson lacks, 0: the text does not begin with one. *n_number: the
+ * length of any number that it begins with. */
+static size_t json_foreign(const char *text, size_t n, size_t *n_number) {
+    bool is_large;
+    size_t constant = json_constant(text, n);
+    *n_number = constant ? constant : json_number(text, n, &is_large);
+    return constant || is_large ? *n_number : 0;
+}
+
 /* Looks at a text once, before anything is allocated for it. `copy`: gets an empty string in place of each
- * constant; NULL: they are only counted. */
+ * foreign number; NULL: they are only counted. */
 static json_scan json_look(const char *text, size_t n, char *copy) {
     json_scan s = {0};
     for (size_t i = 0; i < n; i++) {
@@ -38,10 +64,11 @@ static json_scan json_look(const char *text, size_t n, char *copy) {
             s.depth -= s.depth > 0;
         } else if (c == ',' || c == ':') {
             s.values++;
-        } else if ((c == 'N' || c == 'I' || c == '-') && (length = json_constant(text + i, n - i)) > 0) {
-            s.constants++;
-            if (copy) memcpy(memset(copy + i, ' ', length), "\"\"", 2);
-            i += length - 1;
+        } else if (c == 'N' || c == 'I' || c == '-' || (c >= '0' && c <= '9')) {
+            size_t foreign = json_foreign(text + i, n - i, &length);
+            s.foreign += foreign > 0;
+            if (foreign && copy) memcpy(memset(copy + i, ' ', foreign), "\"\"", 2);
+            i += length > 0 ? length - 1 : 0;
         }
     }
     return s;
@@ -74,7 +101,7 @@ json_t *hf_json_parse(const char *name, const char *text, size_t n, unsigned fla
         gq_fail(e, "%s: %zu values, expected at most %d", name, s.values, HF_JSON_VALUES);
         return NULL;
     }
-    if (s.constants == 0) return json_parse_checked(name, text, n, flags, e);
+    if (s.foreign == 0) return json_parse_checked(name, text, n, flags, e);
     char *copy = malloc(n);
     if (!copy) {
         gq_fail_memory(e, n);

@@ -12,9 +12,10 @@ enum {
     HF_JSON_ONE_VALUE = 1 << 0, /* flag: a key that is there twice is an error; else the last value counts */
 };
 
-/* Parses n bytes, which must be an object. `name` is the file for messages. NaN, Infinity and -Infinity,
- * which Python writes, become empty strings, so that only their use as a number is an error. The caller
- * releases the value with json_decref. NULL: *e says why, with line and column. */
+/* Parses n bytes, which must be an object. `name` is the file for messages. NaN, Infinity, -Infinity
+ * and integers of more than 64 bits, which Python writes, become empty strings, so that only their use as a
+ * number is an error. The caller releases the value with json_decref. NULL: *e says why, with line and
+ * column. */
 json_t *hf_json_parse(const char *name, const char *text, size_t n, unsigned flags, gq_error *e);
 
 #endif

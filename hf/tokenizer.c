@@ -278,15 +278,18 @@ static bool specials_write(hf_tokenizer *t, const tokenizer_kind *kind, char fil
 
 /* ---- other exceptions ---- */
 
-/* Whether a space goes in front of texts, where an architecture's files say so. */
+/* Whether a space goes in front of texts, where an architecture's files say so. Readers add one to pieces
+ * unless they are told not to, so the converter's files of a tokenizer.json without one are read otherwise
+ * than the model does. */
 static bool space_write(hf_tokenizer *t, uint32_t exceptions, char file, gq_error *e) {
     static const char KEY[] = "tokenizer.ggml.add_space_prefix";
     const json_t *told = json_object_get(t->settings, "add_prefix_space");
     if ((exceptions & GEMMA4) || ((exceptions & MODEL_NO_SPACE) && file == FILE_MODEL) ||
         ((exceptions & PIECES_NO_SPACE) && file == FILE_PIECES))
         return hf_pairs_bool(t->pairs, KEY, false, e);
-    return !(exceptions & (LLAMA | SPACE_IS_TOLD)) || !json_is_boolean(told) ||
-           hf_pairs_bool(t->pairs, KEY, json_is_true(told), e);
+    if ((exceptions & (LLAMA | SPACE_IS_TOLD)) && json_is_boolean(told))
+        return hf_pairs_bool(t->pairs, KEY, json_is_true(told), e);
+    return file != FILE_PIECES || hf_json_adds_space(t) || hf_pairs_bool(t->pairs, KEY, false, e);
 }
 
 static bool exceptions_write(hf_tokenizer *t, uint32_t exceptions, char file, gq_error *e) {

@@ -28,6 +28,24 @@ bool hf_json_has_pieces(const hf_tokenizer *t) {
            type_is(json_object_get(t->json, "decoder"), "Sequence");
 }
 
+/* Whether a step of a chain puts a space in front of texts. */
+static bool step_adds_space(const json_t *step, const char *parts) {
+    size_t i;
+    const json_t *part;
+    json_array_foreach(json_object_get(step, parts), i, part) {
+        if (step_adds_space(part, parts)) return true;
+    }
+    const char *scheme = json_string_value(json_object_get(step, "prepend_scheme"));
+    return type_is(step, "Prepend") ||
+           (type_is(step, "Metaspace") && !json_is_false(json_object_get(step, "add_prefix_space")) &&
+            (!scheme || strcmp(scheme, "never") != 0));
+}
+
+bool hf_json_adds_space(const hf_tokenizer *t) {
+    return step_adds_space(json_object_get(t->json, "normalizer"), "normalizers") ||
+           step_adds_space(json_object_get(t->json, "pre_tokenizer"), "pretokenizers");
+}
+
 /* GGUF files cannot say that a text is changed in these ways. */
 static bool merges_check_normalizer(const hf_tokenizer *t, const json_t *normalizer, gq_error *e) {
     static const char *const refused[] = {"Lowercase", "StripAccents", "BertNormalizer"};

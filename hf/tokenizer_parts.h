@@ -90,6 +90,8 @@ bool hf_pieces_vocabulary(hf_tokenizer *t, hf_added_rule rule, uint32_t multiple
 
 /* Whether tokenizer.json holds a sentencepiece model: merges of characters, bytes for what is unknown. */
 bool hf_json_has_pieces(const hf_tokenizer *t);
+/* Whether such a file puts a space in front of texts. */
+bool hf_json_adds_space(const hf_tokenizer *t);
 /* Reads the vocabulary of such a file as pieces: scores are made from the merges. is_gemma4: it will be run
  * by its merges, and a few of its control tokens are the user's. */
 bool hf_json_pieces_vocabulary(hf_tokenizer *t, bool is_gemma4, gq_error *e);

@@ -229,7 +229,8 @@ static void put_cut(const char *cut, const char *ignore_merges) {
 #define CONTRACTED \
     "(?i:\\u0027s|\\u0027t|\\u0027re|\\u0027ve|\\u0027m|\\u0027ll|\\u0027d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?"
 #define OTHERS "| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
-#define LLAMA_3 STEPS(SPLIT(CONTRACTED "\\\\p{L}+|\\\\p{N}{1,3}" OTHERS) "," TO_BYTES)
+#define LLAMA_3_REGEX CONTRACTED "\\\\p{L}+|\\\\p{N}{1,3}" OTHERS
+#define LLAMA_3 STEPS(SPLIT(LLAMA_3_REGEX) "," TO_BYTES)
 
 static void test_cuts_have_names(void **state) {
     (void)state;
@@ -250,6 +251,10 @@ static void test_cuts_have_names(void **state) {
         {STEPS(SPLIT("(?:" CONTRACTED "\\\\p{L}+|\\\\p{N}{1,3}" OTHERS ")") "," TO_BYTES),
          ",'ignore_merges':true", "llama-bpe"},
         {STEPS(SPLIT("(?:" CONTRACTED "\\\\p{L}+|\\\\p{N}{1,3}" OTHERS ")") "," TO_BYTES), "", "dbrx"},
+        /* made from tiktoken's */
+        {STEPS("{'type':'Split','pattern':{'Regex':'" LLAMA_3_REGEX
+               "'},'behavior':'Removed','invert':true}," TO_BYTES),
+         "", "dbrx"},
         /* line breaks as such */
         {STEPS(SPLIT("[\\r\\n]") "," SPLIT("\\\\s?\\\\p{L}+") "," SPLIT("\\\\s?\\\\p{P}+") "," SPLIT(
              "[一-龥ࠀ-一가-퟿]+") ",{'type':'Digits','individual_digits':true}," TO_BYTES),

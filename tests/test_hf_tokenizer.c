@@ -178,6 +178,37 @@ static void test_pieces_of_tokenizer_json(void **state) {
     assert_refused("no token has id 6");
 }
 
+static void test_space_in_front_is_what_tokenizer_json_does(void **state) {
+    (void)state;
+    static const struct {
+        const char *steps;
+        bool adds;
+    } cases[] = {
+        {"'normalizer':{'type':'Sequence','normalizers':[{'type':'Prepend','prepend':'_'},{'type':'Replace'}]"
+         "}",
+         true},
+        {"'normalizer':{'type':'Replace'},'pre_tokenizer':{'type':'Split'}", false},
+        {"'normalizer':null,'pre_tokenizer':{'type':'Metaspace','prepend_scheme':'first'}", true},
+        {"'pre_tokenizer':{'type':'Sequence','pretokenizers':[{'type':'Metaspace'}]}", true},
+        {"'pre_tokenizer':{'type':'Metaspace','prepend_scheme':'never'}", false},
+        {"'pre_tokenizer':{'type':'Metaspace','add_prefix_space':false}", false},
+    };
+    put_json("config.json", CONFIG("LlamaForCausalLM") "}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1000];
+        snprintf(text, sizeof text, PIECES ",%s}", cases[i].steps);
+        put_json("tokenizer.json", text);
+        assert_made();
+        if (cases[i].adds)
+            assert_none("add_space_prefix"); /* what readers do */
+        else
+            assert_flag("add_space_prefix", false);
+    }
+    put_json(SETTINGS, "{'add_prefix_space':true}");
+    assert_made();
+    assert_flag("add_space_prefix", true);
+}
+
 static void test_gemma4_runs_by_merges(void **state) {
     (void)state;
     put_json("config.json", CONFIG("Gemma4ForCausalLM") "}");
@@ -397,6 +428,7 @@ int main(void) {
         TOKENIZER_TEST(test_phi3_takes_added_tokens_as_told),
         TOKENIZER_TEST(test_internlm2_appends),
         TOKENIZER_TEST(test_pieces_of_tokenizer_json),
+        TOKENIZER_TEST(test_space_in_front_is_what_tokenizer_json_does),
         TOKENIZER_TEST(test_gemma4_runs_by_merges),
         TOKENIZER_TEST(test_files_by_architecture),
         TOKENIZER_TEST(test_files_that_cannot_be_read),

@@ -317,6 +317,32 @@ static void digits_are_grouped_from_the_right(void **unused) {
 
 /* ---- metadata that cannot be right ---- */
 
+/* As llama.cpp does with gemma's vocabulary: a run is one token, if there is such a token; else merges make
+ * it. */
+static void runs_of_newlines_are_merged(void **unused) {
+    (void)unused;
+    static const char *const texts[] = {"a", "\n", "\n\n", "\n\n\n", "\n\n\n\n\n"}, *const merges[] = {
+                                                                                        "\n \n", "\n\n \n"};
+    static const struct {
+        const char *text, *ids;
+    } cases[] = {{"a\na", "0 1 0"},
+                 {"\n\n", "2"},
+                 {"a\n\n\n\n", "0 2 2"},
+                 {"\n\n\n\n\n", "4"},
+                 {"\n\n\n\n\n\n\n", "2 2 3"}};
+    keys k = {.n = 0};
+    gq_error e;
+    add_text(&k, "tokenizer.ggml.model", "gemma4");
+    add_texts(&k, "tokenizer.ggml.tokens", texts, 5);
+    add_texts(&k, "tokenizer.ggml.merges", merges, 2);
+    tokenizer *t = make(&k, &e);
+    if (!t) fail_msg("%s", e.text);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(line_of(t, cases[i].text, 0), cases[i].ids);
+    tokenizer_free(t);
+    free_keys(&k);
+}
+
 static void fails(keys *k, const char *mention) {
     gq_error e = {0};
     tokenizer *t = make(k, &e);
@@ -393,6 +419,7 @@ int main(void) {
         {"runs_without_a_compiler", runs_of_one_character_do_no_harm, leave_out_compiler, put_compiler_back,
          NULL},
         cmocka_unit_test(digits_are_grouped_from_the_right),
+        cmocka_unit_test(runs_of_newlines_are_merged),
         {"digits_without_a_compiler", digits_are_grouped_from_the_right, leave_out_compiler,
          put_compiler_back, NULL},
         cmocka_unit_test(what_is_missing_or_wrong_is_named),

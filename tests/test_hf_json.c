@@ -1,0 +1,63 @@
+/* JSON of folders: what Python writes and jansson does not read. */
+#include <string.h>
+
+#include "hf/json.h"
+#include "tests/support.h"
+
+static json_t *parsed(const char *text) {
+    gq_error e;
+    json_t *v = hf_json_parse("file.json", text, strlen(text), 0, &e);
+    if (!v) fail_msg("%s: %s", text, e.text);
+    return v;
+}
+
+/* Nearly every tokenizer_config.json of transformers has this number. */
+static void test_large_integers_are_no_numbers(void **state) {
+    (void)state;
+    json_t *v =
+        parsed("{\"model_max_length\": 1000000000000000019884624838656, \"a\": [-1000000000000000000000,1],"
+               "\"b\":9223372036854775808}");
+    assert_string_equal(json_string_value(json_object_get(v, "model_max_length")), "");
+    json_t *a = json_object_get(v, "a");
+    assert_string_equal(json_string_value(json_array_get(a, 0)), "");
+    assert_int_equal(json_integer_value(json_array_get(a, 1)), 1);
+    assert_string_equal(json_string_value(json_object_get(v, "b")), "");
+    json_decref(v);
+}
+
+static void test_other_numbers_stay(void **state) {
+    (void)state;
+    json_t *v = parsed(
+        "{\"most\": 9223372036854775807, \"least\":-9223372036854775807, \"real\":12345678901234567890.5,"
+        "\"power\":10000000000000000000e10, \"text\":\"-1000000000000000000000, NaN\", \"x\": NaN}");
+    assert_true(json_integer_value(json_object_get(v, "most")) == INT64_MAX);
+    assert_true(json_integer_value(json_object_get(v, "least")) == -INT64_MAX);
+    assert_true(json_is_real(json_object_get(v, "real")) && json_is_real(json_object_get(v, "power")));
+    assert_string_equal(json_string_value(json_object_get(v, "text")), "-1000000000000000000000, NaN");
+    assert_string_equal(json_string_value(json_object_get(v, "x")), "");
+    json_decref(v);
+}
+
+static void test_broken_numbers_stay_broken(void **state) {
+    (void)state;
+    static const char *const texts[] = {"{\"a\":00000000000000000000001}",
+                                        "{\"a\":99999999999999999999-1}",
+                                        "{\"a\":--99999999999999999999}",
+                                        "{\"a\":-}",
+                                        "{\"a\":N}",
+                                        "{\"a\":1e}"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        gq_error e;
+        assert_null(hf_json_parse("file.json", texts[i], strlen(texts[i]), 0, &e));
+        assert_non_null(strstr(e.text, "file.json: line 1, column"));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_large_integers_are_no_numbers),
+        cmocka_unit_test(test_other_numbers_stay),
+        cmocka_unit_test(test_broken_numbers_stay_broken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
