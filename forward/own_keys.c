@@ -84,7 +84,8 @@ void own_keys_mimo2(forward_model *m, key_reader *r) {
 
 void own_keys_muse_glimmer(forward_model *m, key_reader *r) { read_final_cap(m, r, 30); }
 
-/* A key says once more whether there is a shared expert. */
+/* A key says once more whether routed layers have a shared expert. Converters write it for models without
+ * routed layers, too. */
 void own_keys_granitemoe(forward_model *m, key_reader *r) {
     const char *key = "expert_shared_feed_forward_length";
     int64_t length = 0;
@@ -92,7 +93,7 @@ void own_keys_granitemoe(forward_model *m, key_reader *r) {
     model_fact_int(&r->facts, key, &length);
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         bool is_there = tensors_layer_has(m, i, WEIGHT_FFN_UP_SHEXP);
-        if ((length > 0) != is_there)
+        if ((length > 0) != is_there && (is_there || tensors_layer_has(m, i, WEIGHT_FFN_DOWN_EXPS)))
             key_fail(r, key, "is %lld, but there is %s tensor %s", (long long)length, is_there ? "a" : "no",
                      tensors_layer_name(i, WEIGHT_FFN_UP_SHEXP, ".weight"));
     }

@@ -111,7 +111,9 @@ void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size
 
 void rope_find_tensors(rope_numbers *n, tensor_finder *f) {
     rope_factors kind = f->m->arch->factors;
-    tensor_shape s = SHAPE(n->angles[0].turned / 2);
+    /* One for each pair that rope.dimension_count tells, though step35 turns half of them in some layers. */
+    size_t turned = n->angles[0].turned > n->angles[1].turned ? n->angles[0].turned : n->angles[1].turned;
+    tensor_shape s = SHAPE(turned / 2);
     n->freqs_global = kind == FACTORS_GLOBAL;
     if (kind == FACTORS_LONGROPE || kind == FACTORS_GLOBAL) kind = n->longrope ? FACTORS_PAIR : FACTORS_FREQS;
     presence one = kind == FACTORS_FREQS ? OPTIONAL : ABSENT;
