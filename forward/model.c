@@ -112,40 +112,53 @@ bool model_read_keys(forward_model *m, gq_error *e) {
 
 /* ---- opening ---- */
 
-/* Architectures whose models do not predict the next token of a text. */
+/* Architectures that are left out for what they are, and are known to others. predicts: they give
+ * probabilities for the next token of a text, so that other programs can run them as one. */
 static const struct {
     const char *name, *kind;
+    bool predicts;
 } others[] = {
-    {"bert", "an encoder"},
-    {"modern-bert", "an encoder"},
-    {"neo-bert", "an encoder"},
-    {"nomic-bert", "an encoder"},
-    {"nomic-bert-moe", "an encoder"},
-    {"jina-bert-v2", "an encoder"},
-    {"jina-bert-v3", "an encoder"},
-    {"eurobert", "an encoder"},
-    {"gemma-embedding", "an encoder"},
-    {"llama-embed", "an encoder"},
-    {"t5encoder", "an encoder"},
-    {"t5", "an encoder with a decoder"},
-    {"dream", "a diffusion model"},
-    {"llada", "a diffusion model"},
-    {"llada-moe", "a diffusion model"},
-    {"rnd1", "a diffusion model"},
-    {"clip", "an encoder of images"},
-    {"wavtokenizer-dec", "a decoder of audio"},
+    {"bert", "an encoder", false},
+    {"modern-bert", "an encoder", false},
+    {"neo-bert", "an encoder", false},
+    {"nomic-bert", "an encoder", false},
+    {"nomic-bert-moe", "an encoder", false},
+    {"jina-bert-v2", "an encoder", false},
+    {"jina-bert-v3", "an encoder", false},
+    {"eurobert", "an encoder", false},
+    {"gemma-embedding", "an encoder", false},
+    {"llama-embed", "an encoder", false},
+    {"t5encoder", "an encoder", false},
+    {"t5", "an encoder with a decoder", false},
+    {"dream", "a diffusion model", false},
+    {"llada", "a diffusion model", false},
+    {"llada-moe", "a diffusion model", false},
+    {"rnd1", "a diffusion model", false},
+    {"clip", "an encoder of images", false},
+    {"wavtokenizer-dec", "a decoder of audio", false},
+    {"eagle3", "a draft, which continues another model's states", false},
+    {"dflash", "a draft, which continues another model's states", false},
+    {"gemma4-assistant", "a draft, which continues another model's states", false},
+    {"rwkv6", "a recurrent model of the RWKV family", true},
+    {"rwkv6qwen2", "a recurrent model of the RWKV family", true},
+    {"rwkv7", "a recurrent model of the RWKV family", true},
+    {"arwkv7", "a recurrent model of the RWKV family", true},
 };
 
 static bool unknown_architecture(const char *path, const char *name, gq_error *e) {
     const char *kind = NULL;
+    bool predicts = true;
     if (!*name) return gq_fail(e, "%s: there is no key general.architecture", path);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (!strcmp(others[i].name, name)) kind = others[i].kind;
-    return gq_fail(
-        e,
-        "%s: architecture '%s' cannot be run%s%s; it can be quantized, also with importance data "
-        "that another program has computed (docs/forward.md lists the architectures that can be run)",
-        path, name, kind ? ": it is " : "", kind ? kind : "");
+        if (!strcmp(others[i].name, name)) kind = others[i].kind, predicts = others[i].predicts;
+    return gq_fail(e,
+                   "%s: architecture '%s' cannot be run%s%s; it can be quantized, also with importance data "
+                   "that another program has computed for tensors of these names%s (docs/forward.md lists "
+                   "the architectures that can be run)",
+                   path, name, kind ? ": it is " : "", kind ? kind : "",
+                   predicts ? ", and log-probabilities that another program has written of it and of its "
+                              "copies can be compared"
+                            : "");
 }
 
 /* Before shapes are looked at, which would be called wrong. */

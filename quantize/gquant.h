@@ -693,7 +693,8 @@ typedef struct gq_evaluation_request {
     const gq_callbacks *callbacks;
     /* llama.cpp's files of log-probabilities, 16 bits each, of its perplexity program's --kl-divergence-base.
      * base: one that takes the place of the original, which is NULL then, and of the text, of which only
-     * `tokens` is read. base_out: one to be written of the original's. NULL: none */
+     * `tokens` is read. Where the copies are such files, too, nothing is run, and any architecture will do; the
+     * summary then names none. base_out: one to be written of the original's. NULL: none */
     const char *base, *base_out;
 } gq_evaluation_request;
 

@@ -7,6 +7,7 @@
 
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
+#include "tests/numbers.h"
 
 enum {
     VOCABULARY = 512,
@@ -231,12 +232,119 @@ static void a_base_has_the_place_of_the_original(void **state) {
     refuse(&r, "model.gguf");
 }
 
+/* Files of copies stand for them as the original's does for it: nothing is run. */
+static void files_are_compared_with_each_other(void **state) {
+    (void)state;
+    static const char *const models[] = {"q2.gguf", "q8.gguf"};
+    const char *copies[] = {path("q2.gguf"), path("q8.gguf")}, *files[] = {path("q2.base"), path("q8.base")};
+    for (size_t i = 0; i < 2; i++) {
+        gq_evaluation_request r = request_on_text(NULL, 0);
+        r.original = path(models[i]), r.base_out = files[i];
+        gq_evaluation_free(evaluated(&r));
+    }
+    gq_evaluation_request run = request_on_base(path("base"), copies, 2),
+                          read = request_on_base(path("base"), files, 2);
+    gq_evaluation *a = evaluated(&run), *b = evaluated(&read);
+    size_t n;
+    const gq_evaluated *x = gq_evaluation_models(a, &n), *y = gq_evaluation_models(b, &n);
+    assert_int_equal(n, 3);
+    for (size_t m = 0; m < n; m++) {
+        assert_near(y[m].perplexity.value, x[m].perplexity.value, 1e-4);
+        assert_near(y[m].divergence.value, x[m].divergence.value, 1e-3);
+        assert_near(y[m].same_top.value, x[m].same_top.value, 0.03); /* equal codes are a tie */
+    }
+    assert_int_equal(gq_evaluation_summary(b)->scored, WINDOWS * SCORED);
+    assert_string_equal(y[2].path, path("q8.base"));
+    read.threads = 3;
+    gq_evaluation *again = evaluated(&read);
+    assert_memory_equal(&gq_evaluation_models(again, &n)[1].divergence, &y[1].divergence,
+                        sizeof(gq_estimate));
+    read.text.tokens = 2 * CONTEXT;
+    gq_evaluation *planned = gq_evaluation_plan(&read, NULL);
+    assert_int_equal(gq_evaluation_summary(planned)->windows, 2);
+    gq_evaluation_free(a), gq_evaluation_free(b), gq_evaluation_free(again), gq_evaluation_free(planned);
+}
+
+/* A file of one window of 8 tokens and codes of a random vocabulary, some of them 0. Returns the file's
+ * bytes; the logarithms of its three rows go to logs. */
+static void write_base(const char *to, size_t vocabulary, uint64_t seed, double *logs) {
+    enum { TOKENS = 8, ROWS = 3 };
+    size_t row = 8 + (vocabulary + 1) / 2 * 4, size = 20 + 4 * TOKENS + ROWS * row;
+    const int32_t head[] = {TOKENS, (int32_t)vocabulary, 1};
+    uint8_t *file = calloc(1, size);
+    seed_random(seed);
+    memcpy(file, "_logits_", 8), memcpy(file + 8, head, sizeof head);
+    for (uint32_t i = 0, id; i < TOKENS; i++)
+        id = (uint32_t)(i * (vocabulary / 9)), memcpy(file + 20 + 4 * i, &id, 4);
+    for (size_t r = 0; r < ROWS; r++) {
+        uint8_t *at = file + 20 + 4 * TOKENS + r * row;
+        float scale = 16.0F / 65535, least = -17.5F - (float)r;
+        memcpy(at, &scale, 4), memcpy(at + 4, &least, 4);
+        for (size_t i = 0; i < vocabulary; i++) {
+            float u = (random_uniform() + 1) / 2;
+            uint16_t code = (uint16_t)(65535 * fmaxf(0, u * u - 0.1F));
+            memcpy(at + 8 + 2 * i, &code, 2);
+            logs[r * vocabulary + i] = (double)(scale * (float)code + least);
+        }
+    }
+    write_whole(to, file, size);
+    free(file);
+}
+
+static void divergences_of_files_follow_the_formula(void **state) {
+    (void)state;
+    static const size_t vocabularies[] = {9, 8191, 8192, 8193, 20001}; /* tiles have 8192 */
+    for (size_t k = 0; k < sizeof vocabularies / sizeof *vocabularies; k++) {
+        size_t n = vocabularies[k];
+        double *p = malloc(3 * n * sizeof *p), *q = malloc(3 * n * sizeof *q), sum = 0, surprise = 0;
+        write_base(path("p"), n, 1, p), write_base(path("q"), n, 2, q);
+        for (size_t i = 0; i < 3 * n; i++)
+            if (p[i] > -16) sum += exp(p[i]) * (p[i] - q[i]);
+        for (size_t r = 0; r < 3; r++) surprise -= q[r * n + (5 + r) * (n / 9)];
+        const char *copies[] = {path("q"), path("p")};
+        gq_evaluation_request request = request_on_base(path("p"), copies, 2);
+        gq_evaluation *v = evaluated(&request);
+        const gq_evaluated *models = gq_evaluation_models(v, &(size_t){0});
+        assert_near(models[1].divergence.value, sum / 3, 1e-5);
+        assert_near(models[1].perplexity.value, exp(surprise / 3), 1e-5);
+        assert_true(fabs(models[2].divergence.value) < 1e-5 * fabs(sum));
+        assert_true(models[2].same_top.value == 1);
+        gq_evaluation_free(v), free(p), free(q);
+    }
+}
+
+static void files_that_do_not_belong_together_are_refused(void **state) {
+    (void)state;
+    size_t n;
+    uint8_t *base = read_whole(path("base"), &n);
+    const char *copies[] = {path("q2.base"), path("q8.gguf")}, *bad[] = {path("bad")};
+    gq_evaluation_request r = request_on_base(path("base"), copies, 2);
+    refuse(&r, "q8.gguf: begins with other bytes than \"_logits_\"");
+    r = request_on_base(path("base"), bad, 1);
+    base[20 + 4 * 7] ^= 1;
+    write_whole(path("bad"), base, n);
+    refuse(&r, "bad: token 8 of its text is");
+    base[20 + 4 * 7] ^= 1, base[8] = 10, base[16] = 2;
+    write_whole(path("bad"), base, n);
+    refuse(&r, "bad: has windows of 10 tokens and a vocabulary of 512, and");
+    base[8] = CONTEXT, base[16] = WINDOWS;
+    write_whole(path("bad"), base, ROWS_AT + 2 * SCORED * ROW);
+    gq_evaluation *v = evaluated(&r);
+    assert_int_equal(gq_evaluation_summary(v)->windows, 2);
+    assert_non_null(strstr(gq_evaluation_warnings(v, &n)[0], "bad: ends early: 2 of its 5 windows"));
+    gq_evaluation_free(v);
+    free(base);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bytes_are_those_of_the_layout),
                                        cmocka_unit_test(a_base_stands_for_its_model),
                                        cmocka_unit_test(a_base_is_always_the_same),
                                        cmocka_unit_test(a_file_may_end_early),
                                        cmocka_unit_test(damaged_files_are_refused),
-                                       cmocka_unit_test(a_base_has_the_place_of_the_original)};
+                                       cmocka_unit_test(a_base_has_the_place_of_the_original),
+                                       cmocka_unit_test(files_are_compared_with_each_other),
+                                       cmocka_unit_test(divergences_of_files_follow_the_formula),
+                                       cmocka_unit_test(files_that_do_not_belong_together_are_refused)};
     return cmocka_run_group_tests(tests, make_models, folder_remove);
 }

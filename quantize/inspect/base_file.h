@@ -42,6 +42,11 @@ bool base_file_rows(const base_file *f, size_t position, size_t n, base_row *to,
 bool base_file_tile(const base_file *f, const base_row *row, size_t position, size_t n, size_t first,
                     size_t rows, float *to, size_t stride, gq_error *e);
 
+/* llama.cpp leaves probabilities below e^-16 out of a divergence from a file. Logits that stand for them are
+ * so low that their exponentials vanish. */
+#define BASE_LEFT_OUT_BELOW (-16.0F)
+#define BASE_LEFT_OUT (-1e30F)
+
 /* ---- writing ---- */
 
 /* What must be known of all a position's logits before the first is written. */

@@ -1,10 +1,10 @@
 /* Evaluates models on a text. Original and copies are opened, and checked to be of one architecture and
  * vocabulary; the text is cut into windows, and memory is bounded. A base file can stand for the original and
- * the text. Then side_by_side.h runs all models and
- * scores every position, and figures.h makes means and standard errors of the scores. gq_evaluation_plan
- * stops before the run. gq_evaluation_check applies the same checks to outputs of a plan that do not exist
- * yet, by the headers that the plan has made: so a program knows before hours of quantizing whether the
- * result can be evaluated. */
+ * the text; where the copies are such files, too, nothing is run (base_scores.h). Else side_by_side.h runs
+ * all models and scores every position. Then figures.h makes means and standard errors of the scores.
+ * gq_evaluation_plan stops before the run. gq_evaluation_check applies the same checks to outputs of a plan
+ * that do not exist yet, by the headers that the plan has made: so a program knows before hours of quantizing
+ * whether the result can be evaluated. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +17,7 @@
 #include "model/facts.h"
 #include "quantize/files.h"
 #include "quantize/input.h"
+#include "quantize/inspect/base_scores.h"
 #include "quantize/inspect/side_by_side.h"
 #include "quantize/plan/plan.h"
 #include "quantize/sized.h"
@@ -28,6 +29,7 @@ struct gq_evaluation {
     size_t first; /* the first runner that is a model: 0, or 1 where a base file takes the original's place */
     runner *runners; /* the original, 0, and its copies */
     base_file base;
+    base_file *copies; /* base files of the copies too, in their order, where nothing is run; else NULL */
     char **paths;
     gq_evaluated *models;
     text_windows windows;
@@ -137,6 +139,12 @@ static bool open_reference(gq_evaluation *v, const char *path, gq_error *e) {
     return true;
 }
 
+static bool warn_end(gq_evaluation *v, const base_file *f, gq_error *e) {
+    return !f->windows_missing ||
+           warnings_add(&v->warnings, e, "%s: ends early: %zu of its %zu windows are used", f->file.path,
+                        f->windows, f->windows + f->windows_missing);
+}
+
 static bool open_base(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     if (r->original || r->n_copies == 0 || r->base_out || r->logits)
         return gq_fail_usage(e,
@@ -144,9 +152,7 @@ static bool open_base(gq_evaluation *v, const gq_evaluation_request *r, gq_error
                              "with it, and no file for the original's logits");
     if (!base_file_open(&v->base, r->base, e) || !name_runner(v, 0, r->base, e)) return false;
     v->models[0] = (gq_evaluated){.path = v->paths[0], .filetype = "", .file_bytes = v->base.file.size};
-    return !v->base.windows_missing ||
-           warnings_add(&v->warnings, e, "%s: ends early: %zu of its %zu windows are used", r->base,
-                        v->base.windows, v->base.windows + v->base.windows_missing);
+    return warn_end(v, &v->base, e);
 }
 
 static bool check_base(const gq_evaluation *v, gq_error *e) {
@@ -159,8 +165,24 @@ static bool check_base(const gq_evaluation *v, gq_error *e) {
                    r->path, vocabulary, v->paths[0], v->base.vocabulary);
 }
 
+/* Opens the copies where they are base files like the original: then no model is there. */
+static bool open_copies_of_base(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    v->copies = calloc(v->n, sizeof *v->copies);
+    if (!v->copies) return gq_fail_memory(e, v->n * sizeof *v->copies);
+    v->copies[0] = v->base, v->base = (base_file){.ids = NULL};
+    for (size_t i = 1; i < v->n; i++) {
+        base_file *f = &v->copies[i];
+        if (!base_file_open(f, r->copies[i - 1], e) || !name_runner(v, i, r->copies[i - 1], e) ||
+            !base_scores_check(&v->copies[0], f, e) || !warn_end(v, f, e))
+            return false;
+        v->models[i] = (gq_evaluated){.path = v->paths[i], .filetype = "", .file_bytes = f->file.size};
+    }
+    return true;
+}
+
 static bool evaluation_open_models(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     if (v->first && !open_base(v, r, e)) return false;
+    if (v->first && base_file_begins(r->copies[0])) return open_copies_of_base(v, r, e);
     if (!open_reference(v, v->first ? r->copies[0] : r->original, e) || (v->first && !check_base(v, e)))
         return false;
     for (size_t i = v->first + 1; i < v->n; i++)
@@ -192,12 +214,12 @@ static bool evaluation_conclude(gq_evaluation *v, gq_error *e) {
     return true;
 }
 
-/* Has the base's tokens as windows, which take them. */
-static void take_base_windows(gq_evaluation *v, const gq_text *text) {
-    size_t n = v->base.windows, context = v->base.context;
+/* Has a base's tokens as windows, which take them. */
+static void take_base_windows(gq_evaluation *v, base_file *base, const gq_text *text) {
+    size_t n = base->windows, context = base->context;
     if (text->tokens) n = smaller(n, larger(1, text->tokens / context));
-    v->windows = (text_windows){.ids = v->base.ids, .n = n, .context = context};
-    v->base.ids = NULL;
+    v->windows = (text_windows){.ids = base->ids, .n = n, .context = context};
+    base->ids = NULL;
 }
 
 /* Makes the windows. Those of a base file begin as a text's do, whatever they were made of: programs that
@@ -206,7 +228,7 @@ static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, gq_er
     const runner *original = reference_of(v);
     if (!evaluation_check_context(v, &r->text, e)) return false;
     if (v->first)
-        take_base_windows(v, &r->text);
+        take_base_windows(v, &v->base, &r->text);
     else if (!windows_read(&v->windows, &r->text, &original->file,
                            forward_model_sizes(original->model)->vocabulary, &v->warnings, e))
         return false;
@@ -236,15 +258,24 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
                         .logits = r->logits,
                         .base_out = r->base_out,
                         .replace_logits = r->replace_logits};
-    return evaluation_open_models(v, r, e) && evaluation_check_inputs(v, r, e) && read_windows(v, r, e) &&
-           side_by_side_bounds(s, &v->bounds, e);
+    if (!evaluation_open_models(v, r, e)) return false;
+    if (v->copies) {
+        take_base_windows(v, &v->copies[0], &r->text);
+        for (size_t i = 1; i < v->n; i++) v->windows.n = smaller(v->windows.n, v->copies[i].windows);
+        v->bounds.peak = base_scores_bytes(v->n, v->windows.n * scored_of(v->windows.context));
+        return true;
+    }
+    return evaluation_check_inputs(v, r, e) && read_windows(v, r, e) && side_by_side_bounds(s, &v->bounds, e);
 }
 
 static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, gq_error *e) {
     double started = schedule_clock();
     size_t context = v->windows.context, scored = scored_of(context);
     bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e) &&
-              side_by_side_run(s, &v->scores, &v->warnings, e) && evaluation_conclude(v, e);
+              (v->copies ? base_scores_run(v->copies, v->n, v->windows.ids, v->windows.n, s->threads,
+                                           s->callbacks, &v->scores, e)
+                         : side_by_side_run(s, &v->scores, &v->warnings, e)) &&
+              evaluation_conclude(v, e);
     v->seconds = schedule_clock() - started;
     return ok;
 }
@@ -319,6 +350,8 @@ void gq_evaluation_free(gq_evaluation *v) {
     }
     free(v->runners), free(v->paths), free(v->models);
     base_file_close(&v->base);
+    for (size_t i = 0; v->copies && i < v->n; i++) base_file_close(&v->copies[i]);
+    free(v->copies);
     windows_free(&v->windows);
     scores_free(&v->scores);
     warnings_free(&v->warnings);

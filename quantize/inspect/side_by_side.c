@@ -21,10 +21,6 @@
 /* Bytes per position and model: the scores, and a copy of the divergences to sort them for quantiles. */
 enum { SCORE_BYTES = 2 * sizeof(double) + sizeof(bool) + sizeof(double) };
 
-/* llama.cpp leaves probabilities below e^-16 out of a divergence from a file. Logits that stand for them are
- * so low that their exponentials vanish. */
-static const float LEFT_OUT_BELOW = -16, LEFT_OUT = -1e30f;
-
 /* What is held of a base file for the windows whose logits are being computed. */
 typedef struct base_batch {
     base_row *rows;       /* per position */
@@ -89,7 +85,7 @@ static bool read_base_tile(contest *c, size_t first, size_t rows, const float *c
     }
     for (size_t r = 0; r < rows; r++)
         for (size_t t = 0; t < positions; t++)
-            if (tile[r * stride + t] <= LEFT_OUT_BELOW) tile[r * stride + t] = LEFT_OUT;
+            if (tile[r * stride + t] <= BASE_LEFT_OUT_BELOW) tile[r * stride + t] = BASE_LEFT_OUT;
     c->base.logits[0] = tile;
     memcpy(c->base.logits + 1, logits, contest_runs(c) * sizeof *logits);
     return true;
