@@ -272,6 +272,26 @@ static bool warn_number(gq_plan *plan, gq_error *e) {
     return true;
 }
 
+/* Layers whose entry is 0 use the choice of keys of the last layer before them that has another entry. */
+static bool warn_choices(gq_plan *plan, gq_error *e) {
+    const model_kv *types = model_fact(&plan->facts, "attention.indexer.types");
+    uint64_t chooses = 0;
+    int64_t type;
+    size_t at = 0; /* in the layers that are kept */
+    for (uint64_t i = 0; i < layers_before(plan) && model_fact_at(types, i, &type); i++) {
+        while (at < plan->layers.n && plan->layers.kept[at] < i) at++;
+        bool is_kept = at < plan->layers.n && plan->layers.kept[at] == i;
+        if (type)
+            chooses = is_kept ? UINT64_MAX : i;
+        else if (is_kept && chooses != UINT64_MAX)
+            return warnings_add(&plan->warnings, e,
+                                "layers to prune: layer %llu attends to the tokens that layer %llu chooses, "
+                                "which is pruned: the outputs cannot be run or compute something else",
+                                (unsigned long long)i, (unsigned long long)chooses);
+    }
+    return true;
+}
+
 bool plan_check_layers(gq_plan *plan, gq_error *e) {
     if (!layers_before(plan)) return true;
     for (uint64_t i = 0; i < plan->model.n_tensors; i++)
@@ -281,5 +301,5 @@ bool plan_check_layers(gq_plan *plan, gq_error *e) {
                                  "layers, and would have to be cut",
                                  plan->model.path, plan->model.tensors[i]->name,
                                  (unsigned long long)layers_before(plan));
-    return warn_periods(plan, e) && warn_number(plan, e);
+    return warn_periods(plan, e) && warn_number(plan, e) && warn_choices(plan, e);
 }
