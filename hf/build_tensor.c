@@ -109,7 +109,7 @@ hf_piece *hf_build_shaped(hf_build *b, const hf_found *f, unsigned which, const 
 hf_piece *hf_build_view(hf_build *b, const hf_found *f, unsigned which, const hf_view *v, gq_error *e) {
     uint64_t ne[VIEW_DIMS] = {1};
     for (uint32_t i = 0; i < v->n_dims; i++) ne[i] = v->count[v->n_dims - 1 - i];
-    if (f->source->coding == HF_MXFP4) ne[0] *= gguf_type_of(GGUF_MXFP4)->block_elements;
+    ne[0] *= hf_source_unit(f->source);
     return hf_build_shaped(b, f, which, v, v->n_dims ? v->n_dims : 1, ne, e);
 }
 

@@ -15,7 +15,12 @@ typedef struct coded_find {
     const hf_config *config;
     const hf_list *list;
     const json_t *settings; /* quantization_config; NULL: none */
+    const char *method;     /* its quant_method, or what stands for one; NULL: none */
 } coded_find;
+
+static const char *coded_text(const coded_find *c, const char *key) {
+    return json_string_value(json_object_get(c->settings, key));
+}
 
 /* Finds the array whose name is `name` with its last `cut` characters replaced. NULL: there is none. */
 static const hf_stored *coded_sibling(const coded_find *c, const char *name, size_t cut, const char *end) {
@@ -79,6 +84,9 @@ static bool source_set_scale_blocks(const coded_find *c, hf_source *s, const jso
 
 static bool source_add_scale(const coded_find *c, hf_source *s, const hf_stored *scale, const json_t *blocks,
                              gq_error *e) {
+    if (scale->dtype >= HF_I64)
+        return hf_list_fail(c->list, scale, e, "a scale of type %s cannot be read, expected floats",
+                            hf_dtype_name(scale->dtype));
     s->coding = HF_SCALED, s->scale = scale;
     return source_set_scale_blocks(c, s, blocks, e);
 }
@@ -87,26 +95,40 @@ static bool source_add_scale(const coded_find *c, hf_source *s, const hf_stored 
 
 static bool bits_fit(uint64_t bits) { return bits == 2 || bits == 4 || bits == 8; }
 
-static const json_t *group_weights(const coded_find *c) {
-    const json_t *groups = json_object_get(c->settings, "config_groups");
-    void *first = json_object_iter((json_t *)groups);
-    return first && json_object_size(groups) == 1 ? json_object_get(json_object_iter_value(first), "weights")
-                                                  : NULL;
+/* Returns the settings of the weights that have a format of compressed-tensors: each group may have one of
+ * its own. NULL: no group has it, or groups of it differ in `key`. */
+static const json_t *group_weights(const coded_find *c, const char *format, const char *key) {
+    const char *name, *common = json_string_value(json_object_get(c->settings, "format"));
+    const json_t *found = NULL;
+    json_t *group;
+    json_object_foreach(json_object_get(c->settings, "config_groups"), name, group) {
+        const char *own = json_string_value(json_object_get(group, "format"));
+        const json_t *weights = json_object_get(group, "weights");
+        if (!own) own = common;
+        if (!own || strcmp(own, format) != 0 || !weights) continue;
+        const json_t *x = json_object_get(found, key), *y = json_object_get(weights, key);
+        if (found && !(x == y || (x && y && json_equal(x, y)))) return NULL;
+        found = weights;
+    }
+    return found;
 }
 
 static bool source_make_packed(const coded_find *c, hf_source *s, gq_error *e) {
     const hf_stored *t = s->stored, *shape = coded_sibling(c, t->name, strlen("_packed"), "_shape");
-    const json_t *weights = group_weights(c);
-    uint64_t bits = (uint64_t)json_integer_value(json_object_get(weights, "num_bits"));
-    json_int_t group = json_integer_value(json_object_get(weights, "group_size"));
+    static const char format[] = "pack-quantized";
+    uint64_t bits =
+        (uint64_t)json_integer_value(json_object_get(group_weights(c, format, "num_bits"), "num_bits"));
+    json_int_t group =
+        json_integer_value(json_object_get(group_weights(c, format, "group_size"), "group_size"));
     float size[2];
     s->scale = coded_sibling(c, t->name, strlen("_packed"), "_scale");
     s->zero = coded_sibling(c, t->name, strlen("_packed"), "_zero_point");
     if (!bits_fit(bits) || group <= 0)
-        return hf_config_fail(c->config, e,
-                              "packed integers of %llu bits in groups of %lld cannot be read; 2, 4 or 8 bits "
-                              "can",
-                              (unsigned long long)bits, (long long)group);
+        return hf_config_fail(
+            c->config, e,
+            "packed integers of %llu bits in groups of %lld cannot be read; 2, 4 or 8 bits, "
+            "the same for all, can",
+            (unsigned long long)bits, (long long)group);
     if (!s->scale || !shape || shape->n != 2 || t->dtype != HF_I32 || t->n_dims != 2)
         return hf_list_fail(c->list, t, e, "packed integers need a _scale and a _shape beside them");
     if (!hf_list_floats(c->list, shape, 0, 2, size, e)) return false;
@@ -158,89 +180,181 @@ static bool source_make_mxfp4(const coded_find *c, hf_source *s, gq_error *e) {
     return source_set_name(s, strlen("_blocks"), "", e);
 }
 
+/* ---- two codes in a byte ---- */
+
+/* Sets what NVFP4 and MXFP4 have in common: codes along a row, and the scales of so many columns. */
+static bool source_set_fp4(const coded_find *c, hf_source *s, const hf_stored *scale, uint64_t group,
+                           gq_error *e) {
+    const hf_stored *t = s->stored;
+    uint64_t shape[HF_DIMS];
+    if (t->dtype != HF_U8 || t->n_dims < 2 || t->n == 0)
+        return hf_list_fail(c->list, t, e, "codes of 4 bits: expected a matrix of type U8");
+    memcpy(shape, t->shape, sizeof shape);
+    shape[t->n_dims - 1] = times(2, shape[t->n_dims - 1]);
+    source_set_shape(s, t->n_dims, shape);
+    s->coding = HF_FP4, s->scale = scale, s->scale_rows = 1, s->scale_columns = group, s->factor = 1;
+    return (s->columns % group == 0 && scale->n == times(s->rows, s->columns / group)) ||
+           coded_fail(c, t, scale, e);
+}
+
+/* Sets the factor of NVFP4, one number for the whole array. */
+static bool source_set_factor(const coded_find *c, hf_source *s, const hf_stored *factor, bool divides,
+                              gq_error *e) {
+    s->divides = divides;
+    if (!factor) return true;
+    if (factor->n != 1 || factor->dtype >= HF_I64) return coded_fail(c, s->stored, factor, e);
+    if (!hf_list_floats(c->list, factor, 0, 1, &s->factor, e)) return false;
+    return s->factor > 0 || hf_list_fail(c->list, factor, e, "the scale of the whole array is %g", s->factor);
+}
+
+/* The formats of compressed-tensors whose arrays end in _packed: words of integers, or codes of 4 bits with
+ * scales of NVFP4 or MXFP4. Experts stay MXFP4, which GGUF has; other arrays may be split and turned as
+ * floats alone. */
+static bool source_make_compressed(const coded_find *c, hf_source *s, gq_error *e) {
+    const hf_stored *t = s->stored;
+    size_t cut = strlen("_packed");
+    if (t->dtype == HF_I32) return source_make_packed(c, s, e);
+    const hf_stored *scale = coded_sibling(c, t->name, cut, "_scale");
+    if (!scale) return hf_list_fail(c->list, t, e, "its scales are missing");
+    if (scale->dtype == HF_E4M3)
+        return source_set_fp4(c, s, scale, 16, e) &&
+               source_set_factor(c, s, coded_sibling(c, t->name, cut, "_global_scale"), true, e) &&
+               source_set_name(s, cut, "", e);
+    if (scale->dtype != HF_U8 && scale->dtype != HF_E8M0)
+        return hf_list_fail(c->list, scale, e, "scales of type %s, expected F8_E4M3 (NVFP4) or U8 (MXFP4)",
+                            hf_dtype_name(scale->dtype));
+    if (!source_set_fp4(c, s, scale, 32, e) || !source_set_name(s, cut, "", e)) return false;
+    if (strstr(t->name, ".experts.")) {
+        s->shape[s->n_dims - 1] /= 32, s->columns /= 32;
+        s->coding = HF_MXFP4;
+    }
+    return true;
+}
+
 /* ---- methods ---- */
 
 /* The meaning of an ending of an array's name. Rows are tried in order, and the first that fits decides. */
 typedef struct coded_rule {
-    const char *method, *format; /* NULL: any */
-    const char *end;
+    const char *method, *end;
     enum { CODED_MAKE, CODED_SCALES, CODED_LEFT_OUT } does;
     bool (*make)(const coded_find *c, hf_source *s, gq_error *e);
 } coded_rule;
 
 static const coded_rule coded_rules[] = {
-    {"fp8", NULL, ".activation_scale", CODED_LEFT_OUT, NULL},
-    {"fp8", NULL, "_activation_scale", CODED_LEFT_OUT, NULL},
-    {"fp8", NULL, ".qscale_act", CODED_LEFT_OUT, NULL},
-    {"fp8", NULL, ".input_scale", CODED_LEFT_OUT, NULL},
-    {"fp8", NULL, "_scale_inv", CODED_SCALES, NULL},
-    {"fp8", NULL, ".qscale_weight", CODED_SCALES, NULL},
-    {"compressed-tensors", "pack-quantized", "_packed", CODED_MAKE, source_make_packed},
-    {"compressed-tensors", "pack-quantized", ".weight_shape", CODED_SCALES, NULL},
-    {"compressed-tensors", "pack-quantized", ".weight_zero_point", CODED_SCALES, NULL},
-    {"compressed-tensors", NULL, ".weight_scale", CODED_SCALES, NULL},
-    {"compressed-tensors", NULL, ".input_scale", CODED_LEFT_OUT, NULL},
-    {"gptq", NULL, ".qweight", CODED_MAKE, source_make_gptq},
-    {"gptq", NULL, ".qzeros", CODED_SCALES, NULL},
-    {"gptq", NULL, ".scales", CODED_SCALES, NULL},
-    {"gptq", NULL, ".g_idx", CODED_SCALES, NULL},
-    {"mxfp4", NULL, "_blocks", CODED_MAKE, source_make_mxfp4},
-    {"mxfp4", NULL, "_scales", CODED_SCALES, NULL},
+    {"fp8", ".activation_scale", CODED_LEFT_OUT, NULL},
+    {"fp8", "_activation_scale", CODED_LEFT_OUT, NULL},
+    {"fp8", ".qscale_act", CODED_LEFT_OUT, NULL},
+    {"fp8", ".input_scale", CODED_LEFT_OUT, NULL},
+    {"fp8", "_scale_inv", CODED_SCALES, NULL},
+    {"fp8", ".qscale_weight", CODED_SCALES, NULL},
+    {"compressed-tensors", "_packed", CODED_MAKE, source_make_compressed},
+    {"compressed-tensors", ".weight_shape", CODED_SCALES, NULL},
+    {"compressed-tensors", ".weight_zero_point", CODED_SCALES, NULL},
+    {"compressed-tensors", ".weight_scale", CODED_SCALES, NULL},
+    {"compressed-tensors", ".weight_global_scale", CODED_SCALES, NULL},
+    {"compressed-tensors", ".input_scale", CODED_LEFT_OUT, NULL},
+    {"compressed-tensors", ".input_global_scale", CODED_LEFT_OUT, NULL},
+    {"compressed-tensors", ".k_scale", CODED_LEFT_OUT, NULL},
+    {"compressed-tensors", ".v_scale", CODED_LEFT_OUT, NULL},
+    {"modelopt", ".weight_scale", CODED_SCALES, NULL},
+    {"modelopt", ".weight_scale_2", CODED_SCALES, NULL},
+    {"modelopt", ".input_scale", CODED_LEFT_OUT, NULL},
+    {"modelopt", ".k_scale", CODED_LEFT_OUT, NULL},
+    {"modelopt", ".v_scale", CODED_LEFT_OUT, NULL},
+    {"gptq", ".qweight", CODED_MAKE, source_make_gptq},
+    {"gptq", ".qzeros", CODED_SCALES, NULL},
+    {"gptq", ".scales", CODED_SCALES, NULL},
+    {"gptq", ".g_idx", CODED_SCALES, NULL},
+    {"mxfp4", "_blocks", CODED_MAKE, source_make_mxfp4},
+    {"mxfp4", "_scales", CODED_SCALES, NULL},
 };
 enum { CODED_RULES = sizeof coded_rules / sizeof *coded_rules };
 
-static const char *coded_text(const coded_find *c, const char *key) {
-    return json_string_value(json_object_get(c->settings, key));
-}
-
 static const coded_rule *coded_rule_of(const coded_find *c, const char *name) {
-    const char *method = coded_text(c, "quant_method"), *format = coded_text(c, "format");
-    for (size_t i = 0; method && i < CODED_RULES; i++) {
-        const coded_rule *r = &coded_rules[i];
-        if (strcmp(r->method, method) == 0 && (!r->format || (format && strcmp(r->format, format) == 0)) &&
-            name_ends(name, r->end))
-            return r;
-    }
+    for (size_t i = 0; c->method && i < CODED_RULES; i++)
+        if (strcmp(coded_rules[i].method, c->method) == 0 && name_ends(name, coded_rules[i].end))
+            return &coded_rules[i];
     return NULL;
 }
 
-static bool coded_check_method(const coded_find *c, gq_error *e) {
-    static const char *const formats[] = {"float-quantized", "int-quantized", "naive-quantized",
-                                          "pack-quantized"};
-    const char *method = coded_text(c, "quant_method"), *format = coded_text(c, "format");
-    if (!c->settings || !method) return true;
-    bool known = false, compressed = strcmp(method, "compressed-tensors") == 0, fits = !compressed;
-    for (size_t i = 0; i < CODED_RULES; i++) known |= strcmp(coded_rules[i].method, method) == 0;
-    for (size_t i = 0; compressed && format && i < sizeof formats / sizeof *formats; i++)
-        fits |= strcmp(formats[i], format) == 0;
-    if (known && fits && (!compressed || group_weights(c))) return true;
+static bool coded_fail_method(const coded_find *c, const char *format, gq_error *e) {
     return hf_config_fail(c->config, e,
                           "weights quantized by %s%s%s cannot be read; take the model's folder in 16 bits",
-                          method, format ? ", format " : "", format ? format : "");
+                          c->method, format ? ", format " : "", format ? format : "");
+}
+
+/* Checks the format of each group of compressed-tensors. */
+static bool coded_check_groups(const coded_find *c, gq_error *e) {
+    static const char *const formats[] = {"float-quantized", "int-quantized",        "naive-quantized",
+                                          "pack-quantized",  "mxfp4-pack-quantized", "nvfp4-pack-quantized"};
+    enum { FORMATS = sizeof formats / sizeof *formats };
+    const char *name, *common = coded_text(c, "format");
+    json_t *group, *groups = json_object_get(c->settings, "config_groups");
+    if (json_object_size(groups) == 0) return coded_fail_method(c, common, e);
+    json_object_foreach(groups, name, group) {
+        const char *own = json_string_value(json_object_get(group, "format"));
+        size_t i = 0;
+        if (!own) own = common;
+        while (own && i < FORMATS && strcmp(formats[i], own) != 0) i++;
+        if (!own || i == FORMATS || !json_is_object(json_object_get(group, "weights")))
+            return coded_fail_method(c, own, e);
+    }
+    return true;
+}
+
+static bool coded_check_method(const coded_find *c, gq_error *e) {
+    if (!c->method) return true;
+    bool known = false;
+    for (size_t i = 0; i < CODED_RULES; i++) known |= strcmp(coded_rules[i].method, c->method) == 0;
+    if (!known) return coded_fail_method(c, coded_text(c, "format"), e);
+    return strcmp(c->method, "compressed-tensors") != 0 || coded_check_groups(c, e);
 }
 
 /* Finds the scale of a plain array, by any of the endings of the method. */
 static const hf_stored *coded_scale_of(const coded_find *c, const hf_stored *t) {
-    const char *method = coded_text(c, "quant_method");
-    if (!method) return NULL;
-    if (strcmp(method, "compressed-tensors") == 0 && name_ends(t->name, ".weight"))
+    if (!c->method) return NULL;
+    if ((strcmp(c->method, "compressed-tensors") == 0 || strcmp(c->method, "modelopt") == 0) &&
+        name_ends(t->name, ".weight"))
         return coded_sibling(c, t->name, 0, "_scale");
-    if (strcmp(method, "fp8") != 0) return NULL;
+    if (strcmp(c->method, "fp8") != 0) return NULL;
     const hf_stored *scale = coded_sibling(c, t->name, 0, "_scale_inv");
     return scale || !name_ends(t->name, ".weight")
                ? scale
                : coded_sibling(c, t->name, strlen("weight"), "qscale_weight");
 }
 
+/* The sizes of the blocks that share a scale, of the formats of plain elements; NULL: the scale's shape
+ * tells.
+ */
+static const json_t *coded_blocks(const coded_find *c) {
+    static const char *const formats[] = {"float-quantized", "int-quantized", "naive-quantized"};
+    static const char key[] = "block_structure";
+    const json_t *blocks = json_object_get(c->settings, "weight_block_size");
+    for (size_t i = 0; i < 3 && !blocks; i++)
+        blocks = json_object_get(group_weights(c, formats[i], key), key);
+    return blocks;
+}
+
+/* Whether elements are codes that mean nothing without what tells how they are coded. */
+static bool stored_is_coded(const hf_stored *t) {
+    return (t->dtype == HF_U8 || t->dtype == HF_I8 || t->dtype == HF_I32) && t->n_dims >= 2 &&
+           name_ends(t->name, ".weight");
+}
+
 static bool source_make_plain(const coded_find *c, hf_source *s, gq_error *e) {
     const hf_stored *t = s->stored, *scale = coded_scale_of(c, t);
-    const json_t *blocks = json_object_get(c->settings, "weight_block_size");
-    if (!blocks) blocks = json_object_get(group_weights(c), "block_structure");
     s->coding = HF_PLAIN;
     source_set_shape(s, t->n_dims, t->shape);
     if (!source_set_name(s, 0, "", e)) return false;
     if (t->n == 0) return hf_list_fail(c->list, t, e, "it has no elements");
-    return !scale || source_add_scale(c, s, scale, blocks, e);
+    if (scale && t->dtype == HF_U8 && scale->dtype == HF_E4M3) /* NVFP4 of modelopt */
+        return source_set_fp4(c, s, scale, 16, e) &&
+               source_set_factor(c, s, coded_sibling(c, t->name, 0, "_scale_2"), false, e);
+    if (c->method && stored_is_coded(t) && (!scale || t->dtype == HF_U8))
+        return hf_list_fail(
+            c->list, t, e, "elements of type %s without the scales of %s: take the model's folder in 16 bits",
+            hf_dtype_name(t->dtype), c->method);
+    return !scale || source_add_scale(c, s, scale, coded_blocks(c), e);
 }
 
 /* Whether an array serves another one that is there. */
@@ -255,11 +369,24 @@ static bool coded_serves(const coded_find *c, const hf_stored *t, const coded_ru
     return hf_list_fail(c->list, t, e, "there is no weight that it belongs to");
 }
 
+/* Finds how weights are coded: in config.json, or in the file that modelopt leaves beside it. *own: what was
+ * read from that file. */
+static bool coded_find_method(coded_find *c, json_t **own, gq_error *e) {
+    c->settings = hf_config_get(c->config, "quantization_config");
+    c->method = coded_text(c, "quant_method");
+    if (c->settings || !hf_folder_has(c->list->folder, "hf_quant_config.json")) return true;
+    if (!hf_folder_json(c->list->folder, "hf_quant_config.json", own, e)) return false;
+    c->settings = json_object_get(*own, "quantization");
+    c->method = "modelopt";
+    return true;
+}
+
 bool hf_sources_find(const hf_config *config, const hf_list *l, hf_source **sources, size_t *n, gq_error *e) {
-    coded_find c = {.config = config, .list = l, .settings = hf_config_get(config, "quantization_config")};
-    bool ok = coded_check_method(&c, e);
+    coded_find c = {.config = config, .list = l};
+    json_t *own = NULL;
     *n = 0, *sources = calloc(l->n + 1, sizeof **sources);
     if (!*sources) return gq_fail_memory(e, l->n * sizeof **sources);
+    bool ok = coded_find_method(&c, &own, e) && coded_check_method(&c, e);
     for (size_t i = 0; ok && i < l->n; i++) {
         const coded_rule *r = coded_rule_of(&c, l->stored[i].name);
         if (r && r->does == CODED_LEFT_OUT) continue;
@@ -271,6 +398,7 @@ bool hf_sources_find(const hf_config *config, const hf_list *l, hf_source **sour
         *s = (hf_source){.list = l, .stored = &l->stored[i]};
         ok = r ? r->make(&c, s, e) : source_make_plain(&c, s, e);
     }
+    json_decref(own);
     return ok;
 }
 

@@ -24,6 +24,10 @@ const gguf_type *hf_source_type(const hf_source *s) {
     return gguf_type_of(type);
 }
 
+uint64_t hf_source_unit(const hf_source *s) {
+    return s->coding == HF_MXFP4 ? gguf_type_of(GGUF_MXFP4)->block_elements : 1;
+}
+
 /* ---- stored elements as floats ---- */
 
 #define CONVERT(name, type, expression) \
@@ -231,6 +235,31 @@ static bool mxfp4_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64
     return ok;
 }
 
+/* ---- codes of 4 bits ---- */
+
+/* Byte k has elements 2 k, in its low half, and 2 k + 1. A code is a number of one mantissa bit, and its
+ * product with a scale of E4M3 or E8M0 is exact: the factor is the only rounding. */
+static bool fp4_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
+                     float *to, gq_error *e) {
+    static const float values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    uint64_t n_scales = n / s->scale_columns + 2;
+    uint8_t *codes = malloc(n / 2 + 2);
+    float *scales = calloc(n_scales, sizeof *scales);
+    bool ok = (codes && scales) || gq_fail_memory(e, n_scales * sizeof *scales);
+    for (uint64_t r = row; ok && r < row + n_rows; r++, to += n) {
+        uint64_t at = r * s->columns + column, odd = at % 2;
+        ok = stored_read(s->list, s->stored, at / 2, (n + odd + 1) / 2, codes, e) &&
+             scales_read(s, r, column, n, scales, e);
+        for (uint64_t i = 0; ok && s->scale->dtype == HF_U8 && i < n_scales; i++)
+            scales[i] = number_from_e8m0((uint8_t)scales[i]);
+        for (uint64_t i = 0; ok && i < n; i++) to[i] = values[codes[(i + odd) / 2] >> (i + odd) % 2 * 4 & 15];
+        if (ok) scale_row(s, column, n, scales, to);
+        for (uint64_t i = 0; ok && i < n; i++) to[i] = s->divides ? to[i] / s->factor : to[i] * s->factor;
+    }
+    free(codes), free(scales);
+    return ok;
+}
+
 /* ---- any ---- */
 
 static bool plain_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
@@ -255,6 +284,8 @@ bool hf_source_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t 
         return packed_read(s, row, n_rows, column, n_columns, to, e);
     case HF_GPTQ:
         return gptq_read(s, row, n_rows, column, n_columns, to, e);
+    case HF_FP4:
+        return fp4_read(s, row, n_rows, column, n_columns, to, e);
     case HF_MXFP4:
         return mxfp4_read(s, row, n_rows, column, n_columns, to, e);
     default:

@@ -15,6 +15,7 @@ typedef enum hf_coding {
     HF_PACKED, /* small integers in words along a row, times a scale for each group of columns */
     HF_GPTQ,   /* small integers in words along a column, scales and zeros for each group of rows */
     HF_MXFP4,  /* blocks of 32 elements, and their scale bytes in another array */
+    HF_FP4,    /* two codes of 4 bits in a byte, times a scale for each group of columns, times a factor */
 } hf_coding;
 
 typedef struct hf_source {
@@ -32,8 +33,12 @@ typedef struct hf_source {
     uint64_t matrix_rows;               /* shape[n_dims - 2] */
     uint32_t bits;                      /* of a packed integer: 1, 2, 4 or 8 */
     uint32_t zero_more;                 /* HF_GPTQ: what is added to a zero */
+    float factor;                       /* HF_FP4: of all elements */
+    bool divides;                       /* HF_FP4: they are divided by it */
 } hf_source;
 
+/* Returns the elements of a unit: those of a block, or 1. */
+uint64_t hf_source_unit(const hf_source *s);
 /* Returns the type whose bytes a source has: reading in it changes nothing. F32 if it has no such type. */
 const gguf_type *hf_source_type(const hf_source *s);
 /* Reads `n_rows` rows from row `row` on, of each n_columns units from `column` on, in hf_source_type or as

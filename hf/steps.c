@@ -205,7 +205,7 @@ bool hf_step_halves(hf_build *b, const hf_found *f, gq_error *e) {
 
 static bool step_stack(hf_build *b, const hf_found *f, uint64_t n, gq_error *e) {
     hf_view v = found_view(f);
-    uint64_t ne[3] = {v.count[v.n_dims - 1], v.count[0], n};
+    uint64_t ne[3] = {v.count[v.n_dims - 1] * hf_source_unit(f->source), v.count[0], n};
     if (n == 0 || f->expert >= n)
         return hf_found_fail(f, e, "number %llu, but the config has %llu", (unsigned long long)f->expert,
                              (unsigned long long)n);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "hf/build.h"
 #include "hf/predicting.h"
@@ -158,12 +159,113 @@ static void scales_without_weights(void **state) {
     assert_refused(QWEN FP8, "no weight");
 }
 
+#define COMPRESSED(format) \
+    ",\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"" format \
+    "\",\"config_groups\":{\"group_0\":{\"weights\":{\"num_bits\":4}}}}}"
+#define MODELOPT ",\"quantization_config\":{\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\"}}"
+
+/* Two rows of 32 codes: 0 to 15 in order, twice; the lower half of a byte comes first. */
+static const uint8_t four_bits[32] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe, 0x10, 0x32, 0x54,
+                                      0x76, 0x98, 0xba, 0xdc, 0xfe, 0x10, 0x32, 0x54, 0x76, 0x98, 0xba,
+                                      0xdc, 0xfe, 0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
+static const float code_values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+
+static void four_bits_and_two_scales(void **state) {
+    (void)state;
+    static const uint8_t scales[4] = {0x38, 0x40, 0x30, 0x3c}; /* 1, 2, 0.5, 1.5 */
+    static const float factor = 3, values[4] = {1, 2, 0.5f, 1.5f};
+    float want[64], divided[64];
+    for (int i = 0; i < 64; i++)
+        want[i] = code_values[i % 16] * values[i / 16] * 3,
+        divided[i] = code_values[i % 16] * values[i / 16] / 3;
+    add("lm_head.weight", "U8", "[2,16]", four_bits, 32);
+    add("lm_head.weight_scale", "F8_E4M3", "[2,2]", scales, 4);
+    add("lm_head.weight_scale_2", "F32", "[]", &factor, 4);
+    add("lm_head.input_scale", "F32", "[]", &factor, 4);
+    add("model.layers.0.self_attn.k_proj.k_scale", "F32", "[]", &factor, 4);
+    assert_floats(QWEN MODELOPT, "output.weight", want, 64);
+    static const char beside[] =
+        "{\"producer\":{\"name\":\"modelopt\"},\"quantization\":{\"quant_algo\":\"NVFP4\"}}";
+    write_whole(path("hf_quant_config.json"), beside, sizeof beside - 1);
+    assert_floats(QWEN "}", "output.weight", want, 64);
+    unlink(path("hf_quant_config.json"));
+
+    file_begin(NULL);
+    add("lm_head.weight_packed", "U8", "[2,16]", four_bits, 32);
+    add("lm_head.weight_scale", "F8_E4M3", "[2,2]", scales, 4);
+    add("lm_head.weight_global_scale", "F32", "[1]", &factor, 4);
+    add("lm_head.input_global_scale", "F32", "[1]", &factor, 4);
+    assert_floats(QWEN COMPRESSED("nvfp4-pack-quantized"), "output.weight", divided, 64);
+    assert_floats(
+        QWEN
+        ",\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"mixed-"
+        "precision\",\"config_groups\":{\"a\":{\"format\":\"float-quantized\",\"weights\":{\"num_bits\":8}},"
+        "\"b\":{\"format\":\"nvfp4-pack-quantized\",\"weights\":{\"num_bits\":4}}}}}",
+        "output.weight", divided, 64);
+}
+
+/* Experts stay MXFP4, which GGUF has, with other places for the codes; all else becomes floats. */
+static void four_bits_and_powers_of_two(void **state) {
+    (void)state;
+    static const uint8_t scales[2] = {127, 129};
+    static const uint8_t block[17] = {129,  0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
+                                      0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
+    float want[64];
+    uint8_t bytes[34];
+    built b;
+    gq_error e = {.text = ""};
+    for (int i = 0; i < 64; i++) want[i] = code_values[i % 16] * (i < 32 ? 1 : 4);
+    add("lm_head.weight_packed", "U8", "[2,16]", four_bits, 32);
+    add("lm_head.weight_scale", "U8", "[2,1]", scales, 2);
+    add("model.layers.0.block_sparse_moe.experts.0.w1.weight_packed", "U8", "[2,16]", four_bits, 32);
+    add("model.layers.0.block_sparse_moe.experts.0.w1.weight_scale", "U8", "[2,1]", scales, 2);
+    assert_floats(LLAMA ",\"num_local_experts\":1" COMPRESSED("mxfp4-pack-quantized"), "output.weight", want,
+                  64);
+    if (!build(&b, &e)) fail_msg("%s", e.text);
+    const hf_tensor *t = hf_build_find(&b.build, "blk.0.ffn_gate_exps.weight");
+    assert_true(t && t->tensor.type->id == GGUF_MXFP4 && t->tensor.ne[0] == 32 && t->tensor.ne[1] == 2);
+    assert_true(hf_tensor_read(t, 0, 64, bytes, &e));
+    assert_memory_equal(bytes + 17, block, 17);
+    built_free(&b);
+}
+
+static void four_bits_that_do_not_fit(void **state) {
+    (void)state;
+    static const float zero = 0;
+    add("lm_head.weight", "U8", "[2,16]", four_bits, 32);
+    assert_refused(QWEN MODELOPT, "without the scales of modelopt");
+    add("lm_head.weight_scale", "F8_E4M3", "[2,3]", NULL, 6);
+    assert_refused(QWEN MODELOPT, "does not fit");
+    file_begin(NULL);
+    add("lm_head.weight", "U8", "[2,16]", four_bits, 32);
+    add("lm_head.weight_scale", "U8", "[2,2]", NULL, 4);
+    assert_refused(QWEN MODELOPT, "without the scales");
+    file_begin(NULL);
+    add("lm_head.weight", "F8_E4M3", "[2,16]", four_bits, 32);
+    add("lm_head.weight_scale", "U8", "[2,2]", NULL, 4);
+    assert_refused(QWEN MODELOPT, "a scale of type U8");
+    file_begin(NULL);
+    add("lm_head.weight_packed", "U8", "[2,16]", four_bits, 32);
+    assert_refused(QWEN COMPRESSED("nvfp4-pack-quantized"), "scales are missing");
+    add("lm_head.weight_scale", "F8_E4M3", "[2,2]", NULL, 4);
+    add("lm_head.weight_global_scale", "F32", "[1]", &zero, 4);
+    assert_refused(QWEN COMPRESSED("nvfp4-pack-quantized"), "whole array is 0");
+}
+
+static void eight_bits_of_modelopt(void **state) {
+    (void)state;
+    static const uint8_t bytes[8] = {0x38, 0x40, 0x38, 0x38, 0x38, 0x38, 0x38, 0xb8};
+    static const float scale = 3, want[8] = {3, 6, 3, 3, 3, 3, 3, -3};
+    add("lm_head.weight", "F8_E4M3", "[2,4]", bytes, sizeof bytes);
+    add("lm_head.weight_scale", "F32", "[]", &scale, sizeof scale);
+    assert_floats(QWEN MODELOPT, "output.weight", want, 8);
+}
+
 static void methods_that_are_not_read(void **state) {
     (void)state;
     assert_refused(QWEN ",\"quantization_config\":{\"quant_method\":\"awq\"}}", "awq");
-    assert_refused(
-        QWEN ",\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"nvfp4-pack\"}}",
-        "nvfp4");
+    assert_refused(QWEN COMPRESSED("nvfp4-pack"), "nvfp4-pack");
+    assert_refused(QWEN COMPRESSED("mixed-precision"), "mixed-precision");
     add("lm_head.qweight", "I32", "[1,8]", NULL, 32);
     assert_refused(QWEN ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":3}}", "3 bits");
     assert_refused(QWEN ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}", "needs scales");
@@ -233,6 +335,10 @@ int main(void) {
         T(an_expert_is_missing),
         T(eight_bits_and_scales_of_blocks),
         T(scales_without_weights),
+        T(four_bits_and_two_scales),
+        T(four_bits_and_powers_of_two),
+        T(four_bits_that_do_not_fit),
+        T(eight_bits_of_modelopt),
         T(methods_that_are_not_read),
         T(four_bits_of_gptq),
         T(a_group_that_is_not_there),

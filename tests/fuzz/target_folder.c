@@ -97,6 +97,12 @@ void fuzz_seeds(const char *folder) {
                              "68") "," ARRAY("model.layers.0.mlp.up_proj.g_idx", "I32", "[8]", "68",
                                              "100") "}",
          100);
+    seed(folder, "nvfp4",
+         CONFIG("Qwen2ForCausalLM") ",\"quantization_config\":{\"quant_method\":\"modelopt\"}}",
+         EMBEDDING "," ARRAY("model.layers.0.mlp.up_proj.weight", "U8", "[2,8]", "16", "32") "," ARRAY(
+             "model.layers.0.mlp.up_proj.weight_scale", "F8_E4M3", "[2,1]", "32",
+             "34") "," ARRAY("model.layers.0.mlp.up_proj.weight_scale_2", "F32", "[1]", "34", "38") "}",
+         38);
     seed(folder, "mxfp4",
          CONFIG("GptOssForCausalLM") ",\"quantization_config\":{\"quant_method\":\"mxfp4\"}}",
          EMBEDDING "," ARRAY("model.layers.0.mlp.experts.gate_up_proj_blocks", "U8", "[1,2,1,16]", "16",
