@@ -121,7 +121,6 @@ static const arch_item list_ernie_experts[] = {
     U32(".leading_dense_block_count", "moe_layer_start_index"),
     U32_IF(".expert_feed_forward_length", "moe_intermediate_size"),
     U32_IF(".expert_shared_count", "moe_num_shared_experts"),
-    ITEM(".expert_shared_feed_forward_length", own_ernie_shared),
     END,
 };
 

@@ -60,18 +60,6 @@ bool own_smallthinker(const arch_item *i, const hf_config *c, hf_pairs *p, gq_er
     return !sliding || arch_items_set(window, c, p, e);
 }
 
-/* The converter's formula, which fits the published models; the width itself is in the tensors only. */
-bool own_ernie_shared(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    uint32_t shared, width;
-    hf_sizes s;
-    if (!hf_config_u32_or(c, "moe_num_shared_experts", 0, &shared, e) || !hf_config_sizes(c, &s, e) ||
-        !hf_config_u32(c, "intermediate_size", &width, e))
-        return false;
-    if (shared == 0) return true;
-    return s.kv_heads ? hf_pairs_u32(p, i->key, width / s.kv_heads, e)
-                      : hf_config_fail(c, e, "num_key_value_heads is 0 or missing");
-}
-
 /* The first layer with experts, of a list such as "3,4,5". */
 bool own_step_dense(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     const char *text = hf_config_text(c, "moe_layers_enum");

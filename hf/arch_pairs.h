@@ -90,7 +90,7 @@ arch_make layers_flags, layers_olmo_window, layers_exaone_window, layers_conv_he
     layers_period_heads, layers_kimi_heads, layers_granite, layers_nemotron, layers_gemma3n_sparsity,
     layers_gemma4, layers_step, layers_step_clamp, layers_mimo;
 arch_make own_minicpm, own_deepseek_dense, own_deepseek_norm, own_gemma3_window, own_gemma_altup,
-    own_llama4_window, own_smallthinker, own_lfm2_width, own_ernie_shared, own_step_dense, own_mpt_alibi,
-    own_kimi_checks, own_mimo_checks, own_time_step_rank, own_mamba, own_mamba2;
+    own_llama4_window, own_smallthinker, own_lfm2_width, own_step_dense, own_mpt_alibi, own_kimi_checks,
+    own_mimo_checks, own_time_step_rank, own_mamba, own_mamba2;
 
 #endif

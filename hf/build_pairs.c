@@ -1,9 +1,12 @@
-/* apertus keeps four numbers of each layer's activation as arrays of one element; GGUF has them as metadata,
+/* Pairs that the config does not have, or does not have right.
+ *
+ * apertus keeps four numbers of each layer's activation as arrays of one element; GGUF has them as metadata,
  * without the architecture in front, each only if all layers have it. */
 #include <stdio.h>
 #include <string.h>
 
 #include "hf/build.h"
+#include "hf/names.h"
 
 static bool pairs_add_layers(const hf_build *b, hf_pairs *pairs, const char *number, gq_error *e) {
     char name[96];
@@ -25,9 +28,26 @@ static bool pairs_add_layers(const hf_build *b, hf_pairs *pairs, const char *num
     return hf_pairs_array(pairs, name, GGUF_FLOAT32, e);
 }
 
+/* ernie4_5-moe: how wide the shared experts are is in the tensors alone. The converter divides two numbers of
+ * the config, which gives the same for the published models. */
+static bool pairs_set_shared_width(const hf_build *b, hf_pairs *pairs, gq_error *e) {
+    uint64_t width = 0;
+    for (size_t i = 0; i < b->n; i++) {
+        const hf_tensor *t = &b->tensors[i];
+        if (!name_ends(t->tensor.name, ".ffn_up_shexp.weight")) continue;
+        if (width && t->tensor.ne[1] != width)
+            return hf_config_fail(b->config, e, "'%s' has %llu rows, those of other layers %llu",
+                                  t->stored_name, (unsigned long long)t->tensor.ne[1],
+                                  (unsigned long long)width);
+        width = t->tensor.ne[1];
+    }
+    if (width > UINT32_MAX) return hf_config_fail(b->config, e, "shared experts of 2^32 or more rows");
+    return !width || hf_pairs_u32(pairs, ".expert_shared_feed_forward_length", (uint32_t)width, e);
+}
+
 bool hf_build_pairs(const hf_build *b, hf_pairs *pairs, gq_error *e) {
     static const char *const numbers[] = {"alpha_p", "alpha_n", "beta", "eps"};
     for (size_t i = 0; strcmp(b->config->arch, "apertus") == 0 && i < sizeof numbers / sizeof *numbers; i++)
         if (!pairs_add_layers(b, pairs, numbers[i], e)) return false;
-    return true;
+    return strcmp(b->config->arch, "ernie4_5-moe") != 0 || pairs_set_shared_width(b, pairs, e);
 }

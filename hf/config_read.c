@@ -3,7 +3,9 @@
  * one place. The parameters of the rotation have changed their place twice over the years: they are brought
  * into the newest form once, here.
  */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fail.h"
 #include "hf/architectures.h"
@@ -63,6 +65,52 @@ const json_t *hf_config_rope_full(const hf_config *c) {
     return full ? full : c->rope;
 }
 
+/* ---- numbers of single layers ---- */
+
+/* Finds the number that all layers with full attention, or all others, have under a key: their own in
+ * per_layer_config, or else the model's. Fails where they differ. NULL: no such layer, or no number. */
+static bool layers_agree(const hf_config *c, const char *key, bool full, json_t **value, gq_error *e) {
+    const json_t *kinds = json_object_get(c->merged, "layer_types");
+    const json_t *layers = json_object_get(c->merged, "per_layer_config");
+    *value = NULL;
+    for (uint64_t l = 0; l < c->layers; l++) {
+        const char *kind = json_string_value(json_array_get(kinds, l));
+        char number[24];
+        if ((kind && strcmp(kind, "full_attention") == 0) != full) continue;
+        snprintf(number, sizeof number, "%llu", (unsigned long long)l);
+        json_t *own = json_object_get(json_object_get(layers, number), key);
+        if (!own || json_is_null(own)) own = json_object_get(c->merged, key);
+        if (*value && !json_equal(own, *value))
+            return hf_config_fail(c, e,
+                                  "per_layer_config: %s of layer %s is not that of other layers with %s", key,
+                                  number, kind ? kind : "such attention");
+        *value = own;
+    }
+    return true;
+}
+
+/* Newer configs of gemma4 have the heads of layers with full attention in an object per layer, older ones in
+ * keys of their own, where the rules look. GGUF files have room for one number of each kind of layer. */
+static bool config_gather_layers(hf_config *c, gq_error *e) {
+    static const char *const rows[][2] = {{"head_dim", "global_head_dim"},
+                                          {"num_key_value_heads", "num_global_key_value_heads"},
+                                          {"num_attention_heads", NULL}};
+    if (strcmp(c->arch, "gemma4") != 0 || !json_is_object(json_object_get(c->merged, "per_layer_config")))
+        return true;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        const char *key = rows[r][0], *to = rows[r][1];
+        json_t *full, *others, *common = json_object_get(c->merged, key);
+        if (!layers_agree(c, key, true, &full, e) || !layers_agree(c, key, false, &others, e)) return false;
+        if ((others && !json_equal(others, common)) || (full && !to && !json_equal(full, common)))
+            return hf_config_fail(
+                c, e, "per_layer_config: %s is not that of the model, in layers that cannot differ", key);
+        if (full && to && (r == 0 || full != common) && !json_object_get(c->merged, to) &&
+            json_object_set(c->merged, to, full) != 0)
+            return gq_fail_memory(e, 0);
+    }
+    return true;
+}
+
 /* ---- the whole ---- */
 
 static bool config_count_layers(hf_config *c, gq_error *e) {
@@ -82,7 +130,7 @@ bool hf_config_read(hf_config *c, hf_folder *f, gq_error *e) {
                      "Hugging Face",
                      f->path);
     ok = ok && config_merge(c, e) && config_normalize_rope(c, e) && config_count_layers(c, e) &&
-         hf_architecture_find(c, e);
+         hf_architecture_find(c, e) && config_gather_layers(c, e);
     if (!ok) hf_config_free(c);
     return ok;
 }

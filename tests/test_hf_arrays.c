@@ -311,6 +311,25 @@ static void a_group_that_is_not_there(void **state) {
     built_free(&b);
 }
 
+/* How wide ernie's shared experts are is told by their arrays. */
+static void shared_experts_have_their_own_width(void **state) {
+    (void)state;
+    static const char config[] =
+        "{\"architectures\":[\"Ernie4_5_MoeForCausalLM\"],\"num_hidden_layers\":1,\"hidden_"
+        "size\":4,\"num_attention_heads\":2,\"moe_num_experts\":1}";
+    built b;
+    gq_error e = {.text = ""};
+    hf_pairs pairs = {.prefix = "ernie4_5-moe"};
+    add("model.layers.0.mlp.shared_experts.up_proj.weight", "F32", "[6,4]", NULL, 96);
+    write_folder(config);
+    bool ok = build(&b, &e) && hf_build_pairs(&b.build, &pairs, &e);
+    if (!ok) fail_msg("%s", e.text);
+    const model_kv *kv = hf_pairs_find(&pairs, "ernie4_5-moe.expert_shared_feed_forward_length");
+    int64_t width;
+    assert_true(kv && model_kv_int(kv, &width) && width == 6);
+    hf_pairs_free(&pairs), built_free(&b);
+}
+
 static void architectures(void **state) {
     (void)state;
     assert_refused("{\"num_hidden_layers\":1}", "architectures");
@@ -342,6 +361,7 @@ int main(void) {
         T(methods_that_are_not_read),
         T(four_bits_of_gptq),
         T(a_group_that_is_not_there),
+        T(shared_experts_have_their_own_width),
         T(architectures),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);

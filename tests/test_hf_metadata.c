@@ -304,6 +304,54 @@ static void predicting_blocks_count(void **state) {
     assert_non_null(strstr(made.error.text, "expected at most"));
 }
 
+#define GEMMA4(kinds, layers) \
+    "\"num_kv_shared_layers\":0,\"sliding_window\":8,\"head_dim\":8,\"num_key_value_heads\":2,\"layer_" \
+    "types\":[" kinds "],\"moe_intermediate_size\":8,\"per_layer_config\":{" layers "}"
+#define W "\"sliding_attention\","
+#define F "\"full_attention\","
+
+/* Heads of layers with full attention in an object per layer, as newer configs of gemma4 have them. */
+static void heads_of_single_layers(void **state) {
+    (void)state;
+    expect_arch("Gemma4ForCausalLM",
+                GEMMA4(W F W "\"full_attention\"",
+                       "\"1\":{\"head_dim\":16,\"num_key_value_heads\":1},\"3\":{\"head_"
+                       "dim\":16,\"num_key_value_heads\":1}"),
+                0);
+    expect_u32(".attention.key_length", 16);
+    expect_u32(".attention.key_length_swa", 8);
+    expect_u32(".rope.dimension_count", 16);
+    expect_i32s(".attention.head_count_kv", 2, 1, 2, 1);
+    expect_arch("Gemma4ForCausalLM", GEMMA4(W F W "\"full_attention\"", "\"0\":{\"head_dim\":8}"), 0);
+    expect_u32(".attention.key_length", 8);
+    expect_u32(".attention.head_count_kv", 2);
+    static const struct {
+        const char *values, *says;
+    } rows[] = {
+        {GEMMA4(W F W "\"full_attention\"", "\"1\":{\"head_dim\":16}"), "head_dim of layer 3"},
+        {GEMMA4(W F W "\"full_attention\"", "\"0\":{\"head_dim\":16}"), "head_dim of layer 2"},
+        {GEMMA4(W F F "\"full_attention\"", "\"0\":{\"num_key_value_heads\":1}"),
+         "num_key_value_heads is not"},
+        {GEMMA4(F F F "\"full_attention\"",
+                "\"0\":{\"num_attention_heads\":1},\"1\":{\"num_attention_heads\":1},"
+                "\"2\":{\"num_attention_heads\":1},\"3\":{\"num_attention_heads\":1}"),
+         "num_attention_heads is not"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char config[2048];
+        gq_error e = {.text = ""};
+        hf_folder f;
+        hf_config c;
+        snprintf(config, sizeof config, "{\"architectures\":[\"Gemma4ForCausalLM\"]," BASE ",%s}",
+                 rows[i].values);
+        write_text("config.json", config);
+        assert_true(hf_folder_open(&f, folder, &e));
+        assert_false(hf_config_read(&c, &f, &e));
+        if (!strstr(e.text, rows[i].says)) fail_msg("'%s' does not say '%s'", e.text, rows[i].says);
+        hf_folder_close(&f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(missing_sizes_are_completed, pairs_end),
@@ -320,6 +368,7 @@ int main(void) {
         cmocka_unit_test_teardown(widths_are_checked, pairs_end),
         cmocka_unit_test_teardown(lists_with_one_number, pairs_end),
         cmocka_unit_test_teardown(predicting_blocks_count, pairs_end),
+        cmocka_unit_test_teardown(heads_of_single_layers, pairs_end),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }
