@@ -90,50 +90,80 @@ static void print_metadata(const gq_model *m) {
     table_free(&t);
 }
 
+/* Prints the tensors; those of a folder with their arrays there, and what is done to these. */
 static void info_print_tensors(const gq_model *m) {
     size_t n;
     const gq_stored *rows = gq_model_tensors(m, &n);
+    bool folder = n > 0 && rows[0].origin;
     table t;
-    table_start(&t, "ll1lrr");
-    table_row(&t, (const char *const[]){"tensor", "shape", "type", "bpw", "MiB"});
+    table_start(&t, folder ? "ll1lrrl" : "ll1lrr");
+    table_row(&t, (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "in the folder"});
     for (size_t i = 0; i < n; i++) {
         const gq_stored *s = &rows[i];
+        uint64_t bytes = s->origin ? s->origin->bytes : s->bytes;
         table_name(&t, s->name);
         table_cell(&t, shape_text(s->ne, s->n_dims, s->transposed));
-        table_text(&t, gq_type_name(s->type));
-        table_cell(&t, text_format("%.3f", report_bits(s->bytes, (double)s->n_weights)));
-        table_cell(&t, text_format("%.2f", (double)s->bytes / 0x1p20));
+        table_cell(&t, report_origin_type(s->type, s->origin));
+        table_cell(&t, text_format("%.3f", report_bits(bytes, (double)s->n_weights)));
+        table_cell(&t, text_format("%.2f", (double)bytes / 0x1p20));
+        if (folder) table_cell(&t, report_origin_text(s->origin));
     }
     table_print(&t, stdout);
     table_free(&t);
 }
 
+/* What tensors of one type have together. */
+typedef struct info_type {
+    char *name;
+    uint32_t number;
+    uint64_t n, bytes;
+    double weights;
+} info_type;
+
+static int info_compare_types(const void *left, const void *right) {
+    const info_type *a = left, *b = right;
+    if (a->number != b->number) return a->number < b->number ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+/* Adds a tensor to the sums of its type; returns their number. */
+static size_t info_add_type(info_type *sums, size_t n, const gq_stored *s) {
+    char *name = report_origin_type(s->type, s->origin);
+    size_t i = 0;
+    while (i < n && strcmp(sums[i].name, name) != 0) i++;
+    if (i == n)
+        sums[n++] = (info_type){.name = name, .number = s->type};
+    else
+        free(name);
+    sums[i].n++, sums[i].weights += (double)s->n_weights;
+    sums[i].bytes += s->origin ? s->origin->bytes : s->bytes;
+    return n;
+}
+
 static void info_print_types(const gq_model *m) {
-    enum { TYPES = 64 };
-    struct {
-        uint64_t n, bytes;
-        double weights;
-    } sums[TYPES] = {{0}};
-    size_t n;
+    size_t n, n_types = 0;
     const gq_stored *rows = gq_model_tensors(m, &n);
+    info_type *sums = NULL;
     for (size_t i = 0; i < n; i++) {
-        uint32_t type = rows[i].type % TYPES;
-        sums[type].n++, sums[type].bytes += rows[i].bytes, sums[type].weights += (double)rows[i].n_weights;
+        sums = need_next(sums, n_types, sizeof *sums);
+        n_types = info_add_type(sums, n_types, &rows[i]);
     }
+    if (n_types) qsort(sums, n_types, sizeof *sums, info_compare_types);
     table t;
     table_start(&t, "lrrrr");
     table_row(&t, (const char *const[]){"type", "tensors", "weights", "bpw", "MiB"});
-    for (uint32_t type = 0; type < TYPES; type++) {
+    for (size_t i = 0; i < n_types; i++) {
         char count[UNIT_ROOM];
-        if (sums[type].n == 0) continue;
-        table_text(&t, gq_type_name(type));
-        table_cell(&t, text_format("%" PRIu64, sums[type].n));
-        table_text(&t, count_text(count, sums[type].weights));
-        table_cell(&t, text_format("%.3f", report_bits(sums[type].bytes, sums[type].weights)));
-        table_cell(&t, text_format("%.2f", (double)sums[type].bytes / 0x1p20));
+        table_text(&t, sums[i].name);
+        table_cell(&t, text_format("%" PRIu64, sums[i].n));
+        table_text(&t, count_text(count, sums[i].weights));
+        table_cell(&t, text_format("%.3f", report_bits(sums[i].bytes, sums[i].weights)));
+        table_cell(&t, text_format("%.2f", (double)sums[i].bytes / 0x1p20));
+        free(sums[i].name);
     }
     table_print(&t, stdout);
     table_free(&t);
+    free(sums);
 }
 
 static void print_summary(const char *path, const gq_model *m) {
@@ -199,6 +229,7 @@ static json_t *stored_json(const gq_stored *t) {
     set_count(o, "bytes", t->bytes);
     set_count(o, "shard", t->shard);
     set_count(o, "offset", t->offset);
+    if (t->origin) json_object_set_new(o, "origin", report_origin_json(t->origin));
     return o;
 }
 

@@ -29,6 +29,7 @@ typedef struct survey {
     const request *request;
     gq_memory memory;
     const char *quantized; /* the type of most of a model that is quantized already; NULL: it is not */
+    char *dequantized;     /* the same of a folder whose type GGUF does not have, malloc'ed */
     size_t n;
     choice *choices;           /* smallest first */
     const choice *best;        /* NULL: nothing fits, or there is no limit */
@@ -160,6 +161,23 @@ static uint64_t smallest_target(const survey *s) {
     return 0;
 }
 
+/* Returns the folder's type that most bytes of weights have, if they are dequantized; malloc'ed. NULL: most
+ * are not. */
+static char *dequantized_from(const gq_model *m) {
+    uint64_t all = 0, quantized = 0, most = 0;
+    const gq_stored *largest = NULL;
+    size_t n;
+    const gq_stored *t = gq_model_tensors(m, &n);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t bytes = t[i].origin ? t[i].origin->bytes : t[i].bytes;
+        all += bytes;
+        if (!t[i].origin || !t[i].origin->quantized || gq_type_quantized(t[i].type)) continue;
+        quantized += bytes;
+        if (bytes > most) most = bytes, largest = &t[i];
+    }
+    return quantized > all / 2 ? report_origin_type(largest->type, largest->origin) : NULL;
+}
+
 static bool survey_fill(survey *s, const request *r, gq_error *e) {
     *s = (survey){.request = r, .choices = need_memory(gq_filetype_count(), sizeof *s->choices)};
     gq_model *m = gq_model_open(r->quantize.input, e);
@@ -167,6 +185,7 @@ static bool survey_fill(survey *s, const request *r, gq_error *e) {
     s->memory.size = sizeof s->memory;
     gq_model_memory(m, r->context, &s->memory);
     s->quantized = quantized_as(m);
+    s->dequantized = dequantized_from(m);
     gq_model_close(m);
     if (!plan_try_types(s, e)) return false;
     qsort(s->choices, s->n, sizeof *s->choices, compare_sizes);
@@ -260,6 +279,14 @@ static void print_requantizing(const survey *s) {
     free(line);
 }
 
+static void print_dequantizing(const survey *s) {
+    char *line = text_format("Most of the folder is %s, which is dequantized before it gets another type. "
+                             "Quantizing the original in 16 bits gives a better file.",
+                             s->dequantized);
+    print_wrapped(stdout, line);
+    free(line);
+}
+
 static void print_survey(const survey *s) {
     char cache[UNIT_ROOM], buffers[UNIT_ROOM];
     const gq_memory *m = &s->memory;
@@ -273,6 +300,7 @@ static void print_survey(const survey *s) {
     if (m->context_trained && m->context > m->context_trained)
         printf("The model was made for a context of %" PRIu64 " tokens.\n", m->context_trained);
     if (s->quantized) print_requantizing(s);
+    if (s->dequantized) print_dequantizing(s);
     if (s->request->ram) print_advice(s);
 }
 
@@ -282,6 +310,7 @@ static json_t *survey_facts(const survey *s) {
     json_t *o = json_object();
     set_text(o, "path", s->request->quantize.input);
     if (s->quantized) set_text(o, "quantized", s->quantized);
+    if (s->dequantized) set_text(o, "dequantized", s->dequantized);
     set_count(o, "context", s->memory.context);
     set_count(o, "cache_bytes", s->memory.cache_bytes);
     set_count(o, "buffer_bytes", s->memory.buffer_bytes);
@@ -341,6 +370,6 @@ int plan_main(const request *r) {
     else if (ok)
         print_survey(&s);
     for (size_t i = 0; i < s.n_warnings; i++) free(s.warnings[i]);
-    free(s.choices), free(s.warnings);
+    free(s.choices), free(s.warnings), free(s.dequantized);
     return ok ? GQ_OK : say_failure(&e);
 }

@@ -127,8 +127,11 @@ report_totals report_total(const report_output *o) {
 /* ---- tables ---- */
 
 static char *types_text(const gq_tensor *t) {
-    return t->from == t->to ? text_format("%s", gq_type_name(t->from))
-                            : text_format("%s -> %s", gq_type_name(t->from), gq_type_name(t->to));
+    char *from = report_origin_type(t->from, t->origin);
+    if (strcmp(from, gq_type_name(t->to)) == 0) return from;
+    char *both = text_format("%s -> %s", from, gq_type_name(t->to));
+    free(from);
+    return both;
 }
 
 /* Name, shape, types, bits per weight, MiB: the columns of both tables. */
@@ -189,11 +192,16 @@ static char *tensor_remark(const gq_tensor *t) {
     return text_format("%s", t->importance == GQ_IMPORTANCE_MISSING ? "no importance data" : "");
 }
 
+/* The remark, whether the output stores the tensor transposed, and where a folder has it. */
 static char *tensor_note(const gq_tensor *t) {
-    char *remark = tensor_remark(t);
-    if (!t->transposed) return remark;
-    char *note = text_format("%s%stransposed", remark, *remark ? "; " : "");
-    free(remark);
+    char *parts[] = {tensor_remark(t), text_format("%s", t->transposed ? "transposed" : ""),
+                     report_origin_text(t->origin)};
+    char *note = text_format("%s", "");
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char *longer = text_format("%s%s%s", note, *note && *parts[i] ? "; " : "", parts[i]);
+        free(note), free(parts[i]);
+        note = longer;
+    }
     return note;
 }
 

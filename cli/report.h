@@ -75,6 +75,14 @@ report_roundings report_roundings_of(const report_output *o);
 json_t *report_calibration_json(const gq_calibration_facts *f);
 json_t *report_rounding_json(const gq_rounding *r);
 
+/* ---- tensors of a folder (report_origin.c); an origin may be NULL ---- */
+/* Returns the type in the input, without what is said of scales; malloc'ed. */
+char *report_origin_type(uint32_t type, const gq_origin *o);
+/* Returns the arrays and what is done to them, "" where there are none; malloc'ed. */
+char *report_origin_text(const gq_origin *o);
+json_t *report_origin_json(const gq_origin *o);       /* not NULL */
+void report_origin_csv(FILE *to, const gq_origin *o); /* three columns, with a comma before each */
+
 /* ---- models run on a text (report_evaluation.c) ---- */
 report report_of_evaluation(const request *r, const gq_evaluation *v);
 /* Returns a caution about the figures if few positions are scored, a static text; NULL: enough are. */

@@ -38,7 +38,9 @@ static void write_row(FILE *to, const char *path, const report_output *o, size_t
     fputc(',', to);
     csv_quoted(to, t->why);
     fputc(',', to);
-    fprintf(to, "%s\r\n", !o->best ? "" : o->best[i] ? "1" : "0");
+    fputs(!o->best ? "" : o->best[i] ? "1" : "0", to);
+    report_origin_csv(to, t->origin);
+    fputs("\r\n", to);
 }
 
 void report_csv(FILE *to, const report *r) {
@@ -49,7 +51,8 @@ void report_csv(FILE *to, const report *r) {
     }
     fputs(
         "output,tensor,shape,from,to,bits_per_weight,in_bytes,out_bytes,rmse,relative_error,snr_db,max_error,"
-        "weighted_error,output_error,searched_output_error,matrices_plain,crc32,why,best\r\n",
+        "weighted_error,output_error,searched_output_error,matrices_plain,crc32,why,best,origin_names,origin_"
+        "type,origin_changes\r\n",
         to);
     for (size_t k = 0; k < r->n_outputs; k++) {
         const report_output *o = &r->outputs[k];

@@ -39,6 +39,7 @@ static json_t *tensor_object(const report_output *output, size_t i, double squar
     set_text(o, "wanted", gq_type_name(t->wanted));
     if (t->wanted != t->to) set_count(o, "fallback_bytes", t->fallback_bytes);
     set_text(o, "why", t->why);
+    if (t->origin) json_object_set_new(o, "origin", report_origin_json(t->origin));
     set_count(o, "in_bytes", t->in_bytes);
     set_count(o, "out_bytes", t->out_bytes);
     set_text(o, "importance", coverage_names[t->importance]);

@@ -151,6 +151,25 @@ void print_wrapped_behind(FILE *to, size_t used, const char *text) {
     fprintf(to, "%s\n", text);
 }
 
+/* Prints a cell on lines of its own, broken at spaces. A word that is longer than a line loses its middle. */
+static void print_below(FILE *to, const char *text, size_t screen) {
+    enum { INDENT = 4 };
+    size_t room = screen > INDENT + SHORTEST ? screen - INDENT : SHORTEST, used = room + 1;
+    for (size_t n; *text; text += n + (text[n] == ' ')) {
+        n = strcspn(text, " ");
+        char *word = need_memory(n + 1, 1);
+        memcpy(word, text, n);
+        size_t shown = n < room ? n : room;
+        used += 1 + shown;
+        if (used > room)
+            fprintf(to, "\n%*s", INDENT, ""), used = shown;
+        else
+            fputc(' ', to);
+        print_name(to, word, shown);
+        free(word);
+    }
+}
+
 static void print_row(FILE *to, char *const *cells, const column *all, size_t n, size_t screen) {
     size_t used = all[0].width + width_of_others(all, n - 1), last = n - 1;
     while (last > 0 && (all[last].out || !*cells[last])) last--;
@@ -158,7 +177,7 @@ static void print_row(FILE *to, char *const *cells, const column *all, size_t n,
         const column *c = &all[i];
         if (c->out) continue;
         if (c->below && used + GAP + strlen(cells[i]) > screen)
-            fprintf(to, "\n    %s", cells[i]);
+            print_below(to, cells[i], screen);
         else if (i == 0 && last > 0)
             print_name(to, cells[i], c->width);
         else if (c->left)

@@ -13,6 +13,7 @@
 #include "hf/coded.h"
 #include "hf/kept.h"
 #include "hf/names.h"
+#include "hf/origin.h"
 #include "hf/predicting.h"
 #include "hf/rules_arch.h"
 
@@ -144,6 +145,7 @@ static bool build_check_complete(const hf_build *b, gq_error *e) {
                                       t->tensor.name, t->n_pieces, t->stored_name, k);
         tensor_set_type(b, t);
         if (!hf_tensor_join(t, e)) return gq_fail_again(e, e, "%s: %s", b->config->file, gq_error_text(e));
+        if (!hf_origin_describe(t, e)) return false;
     }
     return true;
 }

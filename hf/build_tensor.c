@@ -8,6 +8,7 @@
 #include "hf/build.h"
 #include "hf/coded.h"
 #include "hf/names.h"
+#include "hf/origin.h"
 
 /* ---- tensors ---- */
 
@@ -132,6 +133,7 @@ void hf_build_free(hf_build *b) {
     for (size_t i = 0; i < b->n; i++) {
         hf_tensor *t = &b->tensors[i];
         for (size_t k = 0; k < t->n_pieces; k++) free((float *)t->pieces[k].numbers);
+        hf_origin_free(t);
         free(t->pieces), free((char *)t->tensor.name);
     }
     hf_sources_free(b->sources, b->n_sources);

@@ -27,6 +27,7 @@ typedef struct hf_tensor {
     hf_piece *pieces;
     size_t n_pieces;
     const char *stored_name; /* of the first source; owned by it; NULL: computed */
+    model_origin origin;     /* texts are owned */
 } hf_tensor;
 
 /* Add an operation to a piece. */

@@ -47,6 +47,18 @@ typedef struct model_kv {
     uint64_t size; /* bytes of value */
 } model_kv;
 
+/* What people are told of a tensor that its container stores in another way than it delivers it. */
+typedef struct model_origin {
+    /* Of the arrays that it is made of: a name, or of several a pattern, experts.{0..127}.up_proj.weight; "":
+     * there are none, it is computed. */
+    const char *names;
+    const char *type;    /* of their elements: "BF16", "F8_E4M3, a scale per row": what is before a comma can
+                            stand alone */
+    const char *changes; /* words with "; " between them: "dequantized; stacked"; "as is" */
+    uint64_t bytes;      /* that are stored of it, with scales */
+    bool quantized;      /* it has scales */
+} model_origin;
+
 /* A tensor as it is delivered. */
 typedef struct model_tensor {
     const char *name;           /* NUL-terminated, no NUL inside, 1..127 bytes */
@@ -59,6 +71,7 @@ typedef struct model_tensor {
     const gguf_type *kept_type; /* that a copy gets where it is not quantized; NULL: its own */
     bool stays;                 /* it is kept whatever type a copy has: a converter would not touch it */
     bool transposed;            /* its matrices are stored with rows and columns exchanged */
+    const model_origin *origin; /* the container's; NULL: it is stored as it is delivered */
 } model_tensor;
 
 typedef struct model_source model_source;

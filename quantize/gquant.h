@@ -193,6 +193,18 @@ GQ_API bool gq_recipe_read(gq_recipe *r, const char *name, const char *text, siz
 GQ_API void gq_recipe_free(gq_recipe *r);
 
 /* ---- the plan: everything that is known before a weight is read ---- */
+/* Where a tensor comes from that a folder from Hugging Face stores in another way than GGUF does. */
+typedef struct gq_origin {
+    size_t size;
+    /* Name of its array in the folder; of several a pattern, such as experts.{0..127}.up_proj.weight; "": it
+     * has none, it is computed. */
+    const char *names;
+    const char *type;    /* of the array: "BF16", "F8_E4M3, a scale per row" */
+    const char *changes; /* what is done to it, such as "dequantized; stacked"; "as is" */
+    uint64_t bytes;      /* stored of it, with scales */
+    bool quantized;      /* it has scales */
+} gq_origin;
+
 typedef enum gq_coverage { GQ_IMPORTANCE_UNUSED, GQ_IMPORTANCE_MISSING, GQ_IMPORTANCE_FULL } gq_coverage;
 
 typedef struct gq_tensor {
@@ -204,13 +216,14 @@ typedef struct gq_tensor {
     uint32_t wanted;   /* the type by the rules; not `to` where its blocks do not fit the rows: a fallback */
     uint64_t fallback_bytes; /* the part of out_bytes that a fallback costs beyond the wanted type */
     const char *why;         /* why kept, fallen back, or chosen by an option; "" for the plain rule */
-    uint64_t in_bytes, out_bytes;
+    uint64_t in_bytes, out_bytes; /* as stored in the input, and in the output */
     gq_coverage importance;
     uint64_t experts, experts_unseen; /* matrices (experts) that have importance data of their own; of these,
                                          those that no token reached */
     bool calibrated; /* rounded by its inputs (gq_calibration), as far as the run finds that to be better */
     bool transposed; /* the output has its matrices transposed */
-    uint64_t reserved[3];
+    const gq_origin *origin; /* NULL: the input is a GGUF */
+    uint64_t reserved[2];
 } gq_tensor;
 
 typedef struct gq_summary {
@@ -420,7 +433,8 @@ typedef struct gq_stored { /* a tensor in a file */
     uint32_t type, shard;
     bool transposed;        /* the file says that its matrices are stored transposed */
     uint64_t bytes, offset; /* `offset` is from the beginning of the shard's file */
-    uint64_t reserved[4];
+    const gq_origin *origin; /* of a folder, where `type` and `bytes` are what is read of it; else NULL */
+    uint64_t reserved[3];
 } gq_stored;
 
 typedef struct gq_model gq_model;
@@ -431,7 +445,7 @@ GQ_API void gq_model_close(gq_model *m);
 typedef struct gq_model_facts {
     size_t size;
     uint32_t version, shards, alignment;
-    uint64_t file_bytes, tensor_bytes, n_tensors, n_weights, n_metadata;
+    uint64_t file_bytes, tensor_bytes, n_tensors, n_weights, n_metadata; /* tensor_bytes: as stored */
 } gq_model_facts;
 GQ_API const gq_model_facts *gq_model_summary(const gq_model *m);
 GQ_API const char *gq_model_path(const gq_model *m, uint32_t shard);       /* as it was opened */

@@ -5,6 +5,21 @@
 #include "base/fail.h"
 #include "gguf/gguf.h"
 #include "hf/hf.h"
+#include "quantize/model.h"
+
+const gq_origin *model_origin_show(const model_tensor *t, gq_origin *to) {
+    const model_origin *from = t->origin;
+    if (!from) return NULL;
+    *to = (gq_origin){.size = sizeof *to,
+                      .names = from->names,
+                      .type = from->type,
+                      .changes = from->changes,
+                      .bytes = from->bytes,
+                      .quantized = from->quantized};
+    return to;
+}
+
+uint64_t model_stored_bytes(const model_tensor *t) { return t->origin ? t->origin->bytes : t->size; }
 
 bool input_open(model_source *m, const char *path, gq_error *e) {
     if ((hf_model_is(path) ? hf_model_open : gguf_model_open)(m, path, e)) return true;

@@ -83,6 +83,21 @@ static void assert_floats(const char *config, const char *name, const float *wan
     fail_msg("no tensor %s", name);
 }
 
+/* Of the folder that was written last: names, type and changes of a tensor, with '|' between them. */
+static void assert_origin(const char *name, const char *want) {
+    built b;
+    gq_error e = {.text = ""};
+    char text[1024] = "no such tensor";
+    if (!build(&b, &e)) fail_msg("%s", e.text);
+    for (size_t i = 0; i < b.build.n; i++) {
+        const model_tensor *t = &b.build.tensors[i].tensor;
+        if (strcmp(t->name, name) == 0)
+            snprintf(text, sizeof text, "%s|%s|%s", t->origin->names, t->origin->type, t->origin->changes);
+    }
+    built_free(&b);
+    assert_string_equal(text, want);
+}
+
 static void names_without_a_rule(void **state) {
     (void)state;
     add("model.vision_tower.x.weight", "F32", "[1]", NULL, 4); /* a tower is left out */
@@ -125,6 +140,8 @@ static void rows_of_heads_in_pairs(void **state) {
     for (int i = 0; i < 8; i++) rows[i] = (float)i;
     add("model.layers.0.self_attn.q_proj.bias", "F32", "[8]", rows, sizeof rows);
     assert_floats(LLAMA "}", "blk.0.attn_q.bias", want, 8);
+    assert_origin("blk.0.attn_q.bias", "model.layers.0.self_attn.q_proj.bias|F32|permuted");
+    assert_origin("token_embd.weight", "model.embed_tokens.weight|F32|as is");
 }
 
 static void an_expert_is_missing(void **state) {
@@ -137,6 +154,41 @@ static void an_expert_is_missing(void **state) {
     assert_refused(LLAMA ",\"num_local_experts\":2}", "its shape is not that of");
 }
 
+/* Arrays that become one, or one that becomes several; those of an expert are found whatever their order. */
+static void what_becomes_of_arrays(void **state) {
+    (void)state;
+    uint8_t blocks[16 * 4] = {0}, scales[4] = {0};
+    for (int expert = 10; expert >= 0; expert--) {
+        char name[96];
+        snprintf(name, sizeof name, "model.layers.0.block_sparse_moe.experts.%d.w1.weight", expert);
+        add(name, "BF16", "[2,4]", NULL, 16);
+    }
+    add("model.layers.0.self_attn.k_proj.weight", "F64", "[8,4]", NULL, 256);
+    write_folder(LLAMA ",\"num_local_experts\":11}");
+    assert_origin("blk.0.ffn_gate_exps.weight",
+                  "model.layers.0.block_sparse_moe.experts.{0..10}.w1.weight|BF16|stacked");
+    assert_origin("blk.0.attn_k.weight", "model.layers.0.self_attn.k_proj.weight|F64|permuted");
+    file_begin(NULL);
+    add("model.layers.0.mlp.experts.gate_up_proj_blocks", "U8", "[2,2,1,16]", blocks, sizeof blocks);
+    add("model.layers.0.mlp.experts.gate_up_proj_scales", "U8", "[2,2,1]", scales, sizeof scales);
+    add("model.layers.0.mlp.experts.down_proj", "BF16", "[2,2,4]", NULL, 32);
+    write_folder("{\"architectures\":[\"GptOssForCausalLM\"],\"num_hidden_layers\":1,\"hidden_size\":4,"
+                 "\"num_attention_heads\":2,\"num_local_experts\":2,"
+                 "\"quantization_config\":{\"quant_method\":\"mxfp4\"}}");
+    assert_origin("blk.0.ffn_up_exps.weight",
+                  "model.layers.0.mlp.experts.gate_up_proj_blocks|MXFP4|repacked; split");
+    assert_origin("blk.0.ffn_down_exps.weight", "model.layers.0.mlp.experts.down_proj|BF16|transposed");
+}
+
+/* An added 1, and the mean of a name that is not the folder's but computed. */
+static void arithmetic_is_told(void **state) {
+    (void)state;
+    add("model.norm.weight", "BF16", "[4]", NULL, 8);
+    write_folder("{\"architectures\":[\"GemmaForCausalLM\"],\"num_hidden_layers\":0,\"hidden_size\":4,"
+                 "\"num_attention_heads\":2}");
+    assert_origin("output_norm.weight", "model.norm.weight|BF16|+1");
+}
+
 #define FP8 ",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[2,3]}}"
 
 static void eight_bits_and_scales_of_blocks(void **state) {
@@ -147,6 +199,7 @@ static void eight_bits_and_scales_of_blocks(void **state) {
     add("lm_head.weight", "F8_E4M3", "[3,4]", bytes, sizeof bytes);
     add("lm_head.weight_scale_inv", "F32", "[2,2]", scales, sizeof scales);
     assert_floats(QWEN FP8, "output.weight", want, 12);
+    assert_origin("output.weight", "lm_head.weight|F8_E4M3, a scale per 2 x 3 block|dequantized");
     assert_refused(QWEN ",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[1,1]}}",
                    "does not fit");
     assert_refused(QWEN ",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[0,1]}}",
@@ -289,6 +342,7 @@ static void four_bits_of_gptq(void **state) {
     add("lm_head.scales", "F32", "[2,8]", scales, sizeof scales);
     add("lm_head.g_idx", "I32", "[8]", groups, sizeof groups);
     assert_floats(QWEN GPTQ, "output.weight", want, 64);
+    assert_origin("output.weight", "lm_head.qweight|GPTQ int4, a scale per 4 columns|dequantized");
 }
 
 static void a_group_that_is_not_there(void **state) {
@@ -352,6 +406,8 @@ int main(void) {
         T(heads_that_do_not_divide),
         T(rows_of_heads_in_pairs),
         T(an_expert_is_missing),
+        T(what_becomes_of_arrays),
+        T(arithmetic_is_told),
         T(eight_bits_and_scales_of_blocks),
         T(scales_without_weights),
         T(four_bits_and_two_scales),

@@ -13,6 +13,7 @@
 #include "imatrix/inputs.h"
 #include "mixes/mixes.h"
 #include "quantize/input.h"
+#include "quantize/model.h"
 #include "quantize/plan/importance.h"
 #include "quantize/sized.h"
 #include "quantize/strips/schedule.h"
@@ -40,13 +41,15 @@ struct gq_comparison {
     size_t n_copies;
     compared_copy *copies;
     model_inputs inputs; /* without a path: no importance data */
+    gq_origin *origins;  /* of the original's tensors */
     warning_list warnings;
     double seconds;
 };
 
 /* ---- which tensors ---- */
 
-static void comparison_fill_tensor(gq_tensor *to, const model_tensor *a, const model_tensor *b) {
+static void comparison_fill_tensor(gq_tensor *to, const model_tensor *a, const model_tensor *b,
+                                   gq_origin *origin) {
     *to = (gq_tensor){.name = b->name,
                       .source_name = a->name,
                       .n_weights = shape_elements(a->ne),
@@ -56,8 +59,9 @@ static void comparison_fill_tensor(gq_tensor *to, const model_tensor *a, const m
                       .wanted = b->type->id,
                       .why = "",
                       .transposed = b->transposed,
-                      .in_bytes = a->size,
-                      .out_bytes = b->size};
+                      .origin = model_origin_show(a, origin),
+                      .in_bytes = model_stored_bytes(a),
+                      .out_bytes = model_stored_bytes(b)};
     memcpy(to->ne, b->ne, sizeof to->ne);
     while (to->n_dims > 1 && to->ne[to->n_dims - 1] == 1) to->n_dims--;
 }
@@ -93,7 +97,7 @@ static bool comparison_pair_tensor(gq_comparison *c, compared_copy *to, size_t n
     if (type)
         return warnings_add(&c->warnings, e, "%s: %s cannot be decoded, and the types differ", a->name, type);
     to->numbers[to->n] = number;
-    comparison_fill_tensor(&to->tensors[to->n++], a, b);
+    comparison_fill_tensor(&to->tensors[to->n++], a, b, &c->origins[number]);
     return true;
 }
 
@@ -390,6 +394,8 @@ static uint64_t bytes_to_read(const gq_comparison *c, size_t *next) {
 }
 
 static bool compare_with(gq_comparison *c, schedule *s, size_t *next, pairing *pairs, gq_error *e) {
+    c->origins = calloc(c->original.model.n_tensors + 1, sizeof *c->origins);
+    if (!c->origins) return gq_fail_memory(e, c->original.model.n_tensors * sizeof *c->origins);
     for (size_t i = 0; i < c->n_copies; i++) {
         if (!pair_all(c, &c->copies[i], e)) return false;
         comparison_sum_copy(&c->copies[i]);
@@ -446,7 +452,7 @@ void gq_comparison_free(gq_comparison *c) {
         model_close(&to->file.model);
         free(to->tensors), free(to->numbers), free(to->losses);
     }
-    free(c->copies);
+    free(c->copies), free(c->origins);
     model_inputs_free(&c->inputs);
     warnings_free(&c->warnings);
     free(c);

@@ -20,7 +20,7 @@ static void describe_metadata(gq_metadata *to, const model_kv *kv) {
         (gq_metadata){.key = kv->key, .type = gguf_value_name(type), .list = list, .count = count, .raw = kv};
 }
 
-static void describe_tensor(gq_stored *to, const model_source *m, const model_tensor *t) {
+static void describe_tensor(gq_stored *to, const model_source *m, const model_tensor *t, gq_origin *origin) {
     *to = (gq_stored){.name = t->name,
                       .n_dims = t->n_dims,
                       .type = t->type->id,
@@ -28,7 +28,8 @@ static void describe_tensor(gq_stored *to, const model_source *m, const model_te
                       .transposed = t->transposed,
                       .n_weights = shape_elements(t->ne),
                       .bytes = t->size,
-                      .offset = model_stored_at(m, t)};
+                      .offset = model_stored_at(m, t),
+                      .origin = model_origin_show(t, origin)};
     memcpy(to->ne, t->ne, sizeof to->ne);
 }
 
@@ -42,7 +43,7 @@ static void model_sum_up(gq_model *m) {
                           .n_metadata = m->file.n_kv,
                           .file_bytes = model_file_bytes(&m->file)};
     for (uint64_t i = 0; i < f->n_tensors; i++) {
-        f->tensor_bytes += m->tensors[i].bytes;
+        f->tensor_bytes += model_stored_bytes(m->file.tensors[i]);
         f->n_weights += m->tensors[i].n_weights;
     }
 }
@@ -50,11 +51,12 @@ static void model_sum_up(gq_model *m) {
 static bool model_fill_tensors(gq_model *m, gq_error *e) {
     m->metadata = calloc(m->file.n_kv + 1, sizeof *m->metadata);
     m->tensors = calloc(m->file.n_tensors + 1, sizeof *m->tensors);
-    if (!m->metadata || !m->tensors)
+    m->origins = calloc(m->file.n_tensors + 1, sizeof *m->origins);
+    if (!m->metadata || !m->tensors || !m->origins)
         return gq_fail_memory(e, m->file.n_kv * sizeof *m->metadata + m->file.n_tensors * sizeof *m->tensors);
     for (uint64_t i = 0; i < m->file.n_kv; i++) describe_metadata(&m->metadata[i], &m->file.kv[i]);
     for (uint64_t i = 0; i < m->file.n_tensors; i++)
-        describe_tensor(&m->tensors[i], &m->file, m->file.tensors[i]);
+        describe_tensor(&m->tensors[i], &m->file, m->file.tensors[i], &m->origins[i]);
     model_sum_up(m);
     return true;
 }
@@ -77,7 +79,7 @@ gq_model *gq_model_open(const char *path, gq_error *e) {
 void gq_model_close(gq_model *m) {
     if (!m) return;
     model_close(&m->file);
-    free(m->metadata), free(m->tensors);
+    free(m->metadata), free(m->tensors), free(m->origins);
     free(m);
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quantize/model.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/importance.h"
 
@@ -65,7 +66,7 @@ static uint64_t tensor_bytes_as(uint32_t type, const uint64_t ne[4]) {
     return t ? gguf_type_bytes(t, shape_elements(ne)) : 0;
 }
 
-static void fill_tensor(gq_tensor *t, const plan_source *source, const mix_choice *choice, bool keep_shape) {
+static void fill_tensor(gq_tensor *t, plan_source *source, const mix_choice *choice, bool keep_shape) {
     const model_tensor *in = source->tensor;
     *t = (gq_tensor){.name = source->name,
                      .source_name = in->name,
@@ -73,9 +74,10 @@ static void fill_tensor(gq_tensor *t, const plan_source *source, const mix_choic
                      .to = choice->type,
                      .wanted = choice->wanted,
                      .why = choice->why ? choice->why : "",
-                     .in_bytes = in->size,
+                     .in_bytes = model_stored_bytes(source->stored),
                      .n_dims = in->n_dims,
                      .transposed = source->transposed,
+                     .origin = model_origin_show(source->stored, &source->origin),
                      .n_weights = shape_elements(in->ne)};
     memcpy(t->ne, in->ne, sizeof t->ne);
     while (!keep_shape && t->n_dims > 1 && t->ne[t->n_dims - 1] == 1) t->n_dims--;

@@ -22,6 +22,7 @@ typedef struct plan_source {
     const model_tensor *stored;   /* as it is in the input; another than `tensor`: plan_transposes */
     model_tensor view;            /* `tensor` points here then; its weights are read from `stored` */
     bool transposed;              /* in the outputs */
+    gq_origin origin;             /* of `stored`, if it has one */
     char name[GGUF_MAX_NAME + 1]; /* in the outputs */
     tensor_inputs inputs;         /* once looked up, as `covered` says */
     uint32_t inputs_digest;
