@@ -33,6 +33,7 @@ typedef enum gq_remedy {
     GQ_REMEDY_REPLACE,    /* that what is there may be replaced: force */
     GQ_REMEDY_REQUANTIZE, /* that quantized tensors may be quantized again: allow_requantize */
     GQ_REMEDY_OTHER_TYPE, /* a type for tensors that importance data lack: missing_importance */
+    GQ_REMEDY_SET_PAIR,   /* a value for a metadata pair that the input lacks: override_kv */
 } gq_remedy;
 
 typedef struct gq_error {

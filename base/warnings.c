@@ -25,6 +25,18 @@ bool warnings_add(warning_list *l, gq_error *e, const char *format, ...) {
     return warnings_copy(l, e, text.text);
 }
 
+static bool warnings_have(const warning_list *l, const char *text) {
+    for (size_t i = 0; i < l->n; i++)
+        if (strcmp(l->items[i], text) == 0) return true;
+    return false;
+}
+
+bool warnings_join(warning_list *l, const warning_list *from, gq_error *e) {
+    for (size_t i = 0; i < from->n; i++)
+        if (!warnings_have(l, from->items[i]) && !warnings_copy(l, e, from->items[i])) return false;
+    return true;
+}
+
 bool warnings_add_lines(warning_list *l, gq_error *e, const char *text) {
     bool ok = true;
     for (const char *line = text ? text : "", *end; ok && *line; line = end + (*end == '\n')) {

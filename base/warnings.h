@@ -17,6 +17,8 @@ typedef struct warning_list {
 bool warnings_add(warning_list *l, gq_error *e, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 bool warnings_copy(warning_list *l, gq_error *e, const char *text); /* adds a copy of the text as it is */
+/* Adds copies of another list's sentences that are not there yet. */
+bool warnings_join(warning_list *l, const warning_list *from, gq_error *e);
 /* Each line of a text (NULL: none) as a sentence. */
 bool warnings_add_lines(warning_list *l, gq_error *e, const char *text);
 /* Adds a warning if threads of a pool could not be started: how many there were. It is added once, however

@@ -253,6 +253,10 @@ static void info_print_json(const char *path, const gq_model *m) {
     emit_start(&j, stdout);
     emit_open(&j, NULL, '{');
     emit_members(&j, info_facts_json(path, m));
+    const char *const *warnings = gq_model_warnings(m, &n);
+    emit_open(&j, "warnings", '[');
+    for (size_t i = 0; i < n; i++) json_emit(&j, NULL, json_of_text(warnings[i]));
+    emit_close(&j);
     const gq_metadata *metadata = gq_model_metadata(m, &n);
     emit_open(&j, "metadata", '[');
     for (size_t i = 0; i < n; i++) json_emit(&j, NULL, metadata_json(&metadata[i]));
@@ -269,6 +273,9 @@ int info_main(const request *r) {
     gq_error e = {0};
     gq_model *m = gq_model_open(r->arguments[0], &e);
     if (!m) return say_failure(&e);
+    size_t n;
+    const char *const *warnings = gq_model_warnings(m, &n);
+    if (!r->quiet) warn_all(warnings, n);
     if (r->json) {
         info_print_json(r->arguments[0], m);
     } else {

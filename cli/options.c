@@ -104,6 +104,14 @@ static bool names_result(const option_row *o) {
            o->member == offsetof(request, logits) || o->member == offsetof(request, base_out);
 }
 
+const char *override_file(const option_row *o, const char *text) {
+    static const char type[] = "=file:";
+    const char *equals = text ? strchr(text, '=') : NULL;
+    bool is = o->member == offsetof(request, quantize.override_kv) && equals &&
+              strncmp(equals, type, sizeof type - 1) == 0;
+    return is ? equals + sizeof type - 1 : NULL;
+}
+
 static bool option_store(request *r, const option_row *o, const char *text, gq_error *e) {
     void *to = (char *)r + o->member;
     uint64_t number;
@@ -116,6 +124,7 @@ static bool option_store(request *r, const option_row *o, const char *text, gq_e
         *(const char **)to = text;
         return true;
     case OPTION_LIST:
+        if (override_file(o, text)) list_add(&r->files, override_file(o, text));
         list_add(to, text);
         return true;
     case OPTION_NUMBER:

@@ -35,7 +35,7 @@ typedef struct survey {
     const choice *best;        /* NULL: nothing fits, or there is no limit */
     uint64_t target, smallest; /* bytes: left for the file; of about the smallest file that a target can make,
                                   0: not known */
-    char **warnings;           /* about the importance data, each once */
+    char **warnings;           /* about the model and the importance data, each once */
     size_t n_warnings;
 } survey;
 
@@ -67,20 +67,21 @@ static choice choice_of(const survey *s, size_t type, const gq_plan *plan) {
     return c;
 }
 
+static void survey_add_warning(survey *s, const char *text) {
+    for (size_t i = 0; i < s->n_warnings; i++)
+        if (strcmp(s->warnings[i], text) == 0) return;
+    s->warnings = need_next(s->warnings, s->n_warnings, sizeof *s->warnings);
+    s->warnings[s->n_warnings++] = text_format("%s", text);
+}
+
 /* Keeps the warnings that begin with the name of the importance data: they are about the data, not about a
  * type. */
 static void keep_warnings(survey *s, const gq_plan *plan) {
     const char *imatrix = s->request->quantize.imatrix;
     size_t n;
     const char *const *warnings = gq_plan_warnings(plan, &n);
-    for (size_t i = 0; imatrix && i < n; i++) {
-        if (strncmp(warnings[i], imatrix, strlen(imatrix)) != 0) continue;
-        size_t k = 0;
-        while (k < s->n_warnings && strcmp(s->warnings[k], warnings[i]) != 0) k++;
-        if (k < s->n_warnings) continue;
-        s->warnings = need_next(s->warnings, s->n_warnings, sizeof *s->warnings);
-        s->warnings[s->n_warnings++] = text_format("%s", warnings[i]);
-    }
+    for (size_t i = 0; imatrix && i < n; i++)
+        if (strncmp(warnings[i], imatrix, strlen(imatrix)) == 0) survey_add_warning(s, warnings[i]);
 }
 
 /* Whether a type is offered. For a model that is quantized already, more bytes make nothing better. */
@@ -182,6 +183,9 @@ static bool survey_fill(survey *s, const request *r, gq_error *e) {
     *s = (survey){.request = r, .choices = need_memory(gq_filetype_count(), sizeof *s->choices)};
     gq_model *m = gq_model_open(r->quantize.input, e);
     if (!m) return false;
+    size_t n_warnings;
+    const char *const *warnings = gq_model_warnings(m, &n_warnings);
+    for (size_t i = 0; i < n_warnings; i++) survey_add_warning(s, warnings[i]);
     s->memory.size = sizeof s->memory;
     gq_model_memory(m, r->context, &s->memory);
     s->quantized = quantized_as(m);

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/csv.h"
 #include "cli/report.h"
@@ -24,12 +25,19 @@ const char *report_few_places(const gq_evaluation_facts *facts) {
     return facts->scored < FEW ? note : NULL;
 }
 
+static bool report_has_warning(const report *r, const char *text) {
+    for (size_t i = 0; i < r->n_warnings; i++)
+        if (strcmp(r->warnings[i], text) == 0) return true;
+    return false;
+}
+
 void report_take_evaluation(report *r, const gq_evaluation *v) {
     size_t n;
     if (!v) return;
     r->evaluation = v;
     const char *const *warnings = gq_evaluation_warnings(v, &n);
-    report_add_warnings(r, warnings, n);
+    for (size_t i = 0; i < n; i++) /* a run's evaluation opens the same model as its plan */
+        if (!report_has_warning(r, warnings[i])) report_add_warnings(r, &warnings[i], 1);
     const char *few = report_few_places(gq_evaluation_summary(v));
     if (few) report_add_warnings(r, &few, 1);
 }

@@ -4,12 +4,13 @@
  * and in the text of warnings as well, unless --full-paths is given. Options that have no effect on the
  * outcome are left out. Numbers that are not finite become null.
  */
+#include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/json.h"
-#include "cli/option_table.h"
+#include "cli/options.h"
 #include "cli/report.h"
 #include "cli/table.h"
 #include "cli/text.h"
@@ -111,7 +112,10 @@ static void add_options(json_t *list, const report *r) {
         bool says = true, path = g->option->hint == HINT_FILE || g->option->hint == HINT_FOLDER;
         for (size_t k = 0; k < sizeof silent / sizeof *silent; k++) says &= g->option->member != silent[k];
         const char *argument = g->argument && path ? report_named(r, g->argument) : g->argument;
-        char *text = text_format("--%s%s%s", g->option->name, argument ? " " : "", argument ? argument : "");
+        const char *file = override_file(g->option, argument);
+        char *text = text_format("--%s%s%.*s%s", g->option->name, argument ? " " : "",
+                                 file ? (int)(file - argument) : INT_MAX, argument ? argument : "",
+                                 file ? report_named(r, file) : "");
         if (says) json_array_append_new(list, json_of_text(text));
         free(text);
     }

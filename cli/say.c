@@ -25,11 +25,28 @@ static void print_message(const char *colour, const char *word, const char *text
 
 void say_warning(const char *text) { print_message("33", "warning", text); }
 
+/* Whether a text was warned of before: a model that is opened twice says the same again. It is noted. */
+static bool was_said(const char *text) {
+    static char **said;
+    static size_t n;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(said[i], text) == 0) return true;
+    said = need_next(said, n, sizeof *said);
+    said[n++] = text_format("%s", text);
+    return false;
+}
+
 void warn_all(const char *const *texts, size_t n) {
     enum { MOST = 12 }; /* lines of one kind; more would hide everything else */
-    size_t shown = n > MOST ? MOST - 1 : n;
-    for (size_t i = 0; i < shown; i++) say_warning(texts[i]);
-    if (n > shown) fprintf(stderr, "gquant: and %zu more such warnings\n", n - shown);
+    size_t shown = 0, left = 0;
+    for (size_t i = 0; i < n; i++) {
+        bool fits = shown + 1 < MOST || (shown < MOST && i + 1 == n && left == 0);
+        if (!fits)
+            left++;
+        else if (!was_said(texts[i]))
+            say_warning(texts[i]), shown++;
+    }
+    if (left) fprintf(stderr, "gquant: and %zu more such warnings\n", left);
 }
 
 int say_failure(const gq_error *e) {
@@ -37,7 +54,8 @@ int say_failure(const gq_error *e) {
         [GQ_REMEDY_NONE] = "",
         [GQ_REMEDY_REPLACE] = "; --force replaces it",
         [GQ_REMEDY_REQUANTIZE] = "; --allow-requantize converts it all the same",
-        [GQ_REMEDY_OTHER_TYPE] = "; --missing-importance TYPE gives such tensors another type"};
+        [GQ_REMEDY_OTHER_TYPE] = "; --missing-importance TYPE gives such tensors another type",
+        [GQ_REMEDY_SET_PAIR] = "; --override-kv KEY=str:VALUE sets it when a GGUF is made"};
     char *text = text_format("%s%s", e->text, remedies[e->remedy]);
     print_message("31", e->status == GQ_INTERRUPTED ? "interrupted" : "error", text);
     free(text);

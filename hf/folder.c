@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ void hf_folder_close(hf_folder *f) {
         gq_file_close(&f->files[i].file);
         free(f->files[i].name);
     }
+    warnings_free(&f->warnings);
     free(f->files), free(f->path);
     *f = (hf_folder){.path = NULL};
 }
@@ -43,6 +45,34 @@ bool hf_folder_has(const hf_folder *f, const char *name) {
     free(path);
     return is;
 }
+
+/* ---- warnings ---- */
+
+/* Adds a warning of two parts, unless there are enough. */
+static bool folder_add_warning(hf_folder *f, const char *name, const char *text, gq_error *e) {
+    if (f->warnings.n > HF_WARNINGS_MOST) return true;
+    if (f->warnings.n == HF_WARNINGS_MOST)
+        return warnings_add(&f->warnings, e, "%s: more is left out than these warnings say", f->path);
+    return warnings_add(&f->warnings, e, "%s%s%s%s%s", *name ? f->path : "", *name ? "/" : "", name,
+                        *name ? ": " : "", text);
+}
+
+bool hf_folder_warn(hf_folder *f, const char *name, gq_error *e, const char *format, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return folder_add_warning(f, name, text, e);
+}
+
+bool hf_folder_warn_failed(hf_folder *f, const gq_error *why, gq_error *e) {
+    char text[sizeof why->text + 32];
+    snprintf(text, sizeof text, "%s; it is left out", why->text);
+    return folder_add_warning(f, "", text, e);
+}
+
+/* ---- files ---- */
 
 /* Fails for the text that Git leaves in a large file's place until it is fetched. */
 static bool folder_check_pointer(const gq_file *f, gq_error *e) {

@@ -4,8 +4,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/warnings.h"
 #include "hf/json.h"
 
+enum { HF_WARNINGS_MOST = 20 };
 enum {
     HF_TEXT_MOST = 256 << 20
 }; /* bytes of the largest file that is read whole; tokenizer.json has up to 40 MB */
@@ -21,6 +23,7 @@ typedef struct hf_folder {
     char *path; /* as given, without a slash at its end */
     hf_file *files;
     size_t n_files, capacity;
+    warning_list warnings;
 } hf_folder;
 
 bool hf_folder_open(hf_folder *f, const char *path, gq_error *e);
@@ -29,6 +32,12 @@ void hf_folder_close(hf_folder *f);
 char *hf_folder_path(const hf_folder *f, const char *name, gq_error *e);
 /* Whether the folder has such an entry. */
 bool hf_folder_has(const hf_folder *f, const char *name);
+/* Warns of something in a file that the model can do without; the file's path goes in front. After
+ * HF_WARNINGS_MOST warnings one more says that there are more, and the rest is left out. */
+bool hf_folder_warn(hf_folder *f, const char *name, gq_error *e, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Warns by what has failed, an error whose text names the file. */
+bool hf_folder_warn_failed(hf_folder *f, const gq_error *why, gq_error *e);
 /* Reads a whole file into *text, which the caller frees; a NUL byte follows the n bytes. *text NULL: there is
  * no such file. Symbolic links are followed; what is no regular file is an error, and so is a Git LFS
  * pointer. */

@@ -14,7 +14,7 @@
 
 /* ---- sampling ---- */
 
-/* A file that is no JSON says nothing, as for llama.cpp's converter. */
+/* A file that is no JSON, and numbers of another kind, say nothing, as for llama.cpp's converter. */
 static bool general_set_sampling(hf_folder *f, hf_pairs *p, gq_error *e) {
     static const struct {
         const char *name, *key;
@@ -31,9 +31,12 @@ static bool general_set_sampling(hf_folder *f, hf_pairs *p, gq_error *e) {
                 {"mirostat", "general.sampling.mirostat", GGUF_INT32},
                 {"mirostat_tau", "general.sampling.mirostat_tau", GGUF_FLOAT32},
                 {"mirostat_eta", "general.sampling.mirostat_eta", GGUF_FLOAT32}};
+    static const char FILE_NAME[] = "generation_config.json";
     json_t *generation = NULL;
-    if (!hf_folder_json(f, "generation_config.json", &generation, NULL)) return true;
-    bool ok = true;
+    gq_error why;
+    if (!hf_folder_json(f, FILE_NAME, &generation, &why)) return hf_folder_warn_failed(f, &why, e);
+    bool ok = !generation || json_is_object(generation) ||
+              hf_folder_warn(f, FILE_NAME, e, "expected an object; it is left out");
     for (size_t r = 0; ok && r < sizeof rows / sizeof *rows; r++) {
         const json_t *v = json_object_get(generation, rows[r].name);
         double number = json_number_value(v);
@@ -43,6 +46,9 @@ static bool general_set_sampling(hf_folder *f, hf_pairs *p, gq_error *e) {
             ok = hf_pairs_i32(p, rows[r].key, (int32_t)number, e);
         else if (rows[r].type == GGUF_FLOAT32 && json_is_number(v) && fabs(number) <= FLT_MAX)
             ok = hf_pairs_f32(p, rows[r].key, (float)number, e);
+        else if (v && !json_is_null(v))
+            ok = hf_folder_warn(f, FILE_NAME, e, "%s is no %s; it is left out", rows[r].name,
+                                rows[r].type == GGUF_STRING ? "text" : "number that fits");
     }
     json_decref(generation);
     return ok;

@@ -24,7 +24,8 @@ typedef struct hf_container {
     hf_list list;
     hf_build build;
     hf_pairs pairs;
-    char *path; /* of the folder, or of the only file that is read */
+    char *path;        /* of the folder, or of the only file that is read */
+    char *unknown_cut; /* a sentence; NULL: the pre-tokenizer is known */
 } hf_container;
 
 static const hf_tensor *tensor_of(const model_tensor *t) { return (const hf_tensor *)(const void *)t; }
@@ -99,7 +100,7 @@ static void container_close(void *state) {
     hf_config_free(&c->config);
     hf_pairs_free(&c->pairs);
     hf_folder_close(&c->folder), hf_place_free(&c->place);
-    free(c->path), free(c);
+    free(c->path), free(c->unknown_cut), free(c);
 }
 
 static const model_container container = {
@@ -159,6 +160,8 @@ static bool model_gather(model_source *m, hf_container *c, gq_error *e) {
     qsort(m->tensors, m->n_tensors, sizeof *m->tensors, compare_file_places);
     m->path = c->path, m->kv = c->pairs.kv, m->n_kv = c->pairs.n;
     m->alignment = GGUF_DEFAULT_ALIGNMENT; /* version 0: no GGUF file */
+    m->warnings = c->folder.warnings, c->folder.warnings = (warning_list){0};
+    if (c->unknown_cut) m->missing_key = "tokenizer.ggml.pre", m->missing_why = c->unknown_cut;
     return model_index_names(m, e);
 }
 
@@ -177,15 +180,11 @@ char *hf_model_stem(const char *path, gq_error *e) {
 /* A language model: config.json says what its arrays are. */
 static bool open_language(hf_container *c, gq_error *e) {
     uint64_t n_tokens = 0;
-    char *unknown = NULL;
     bool ok = hf_config_read(&c->config, &c->folder, e);
     c->pairs.prefix = c->config.arch;
-    ok = ok && hf_list_read(&c->list, &c->folder, e) && hf_predicting_find(&c->config, &c->list, e) &&
-         hf_tokenizer_pairs(&c->folder, &c->config, &c->pairs, &n_tokens, &unknown, e) &&
-         hf_build_tensors(&c->build, &c->config, &c->list, n_tokens, e) && open_metadata(c, n_tokens, e);
-    if (ok && unknown) ok = gq_fail(e, "%s: %s", c->folder.path, unknown);
-    free(unknown);
-    return ok;
+    return ok && hf_list_read(&c->list, &c->folder, e) && hf_predicting_find(&c->config, &c->list, e) &&
+           hf_tokenizer_pairs(&c->folder, &c->config, &c->pairs, &n_tokens, &c->unknown_cut, e) &&
+           hf_build_tensors(&c->build, &c->config, &c->list, n_tokens, e) && open_metadata(c, n_tokens, e);
 }
 
 /* An image model: its arrays say what it is. A config.json beside them tells how they are coded. */

@@ -141,15 +141,19 @@ bool hf_readme_front(hf_folder *f, json_t **front, gq_error *e) {
     json_t *list = NULL;
     *front = json_object();
     if (!*front) return gq_fail_memory(e, 0);
-    if (!hf_folder_text(f, "README.md", &text, &n, NULL) || !text) return true;
+    gq_error why;
+    if (!hf_folder_text(f, "README.md", &text, &n, &why)) return hf_folder_warn_failed(f, &why, e);
+    if (!text) return true;
     if (n > FRONT_MOST) n = FRONT_MOST;
-    bool whole = front_next(text, n, &at, &line) && span_is(line, "---");
+    bool begun, whole = begun = front_next(text, n, &at, &line) && span_is(line, "---");
     for (size_t next = at; whole && !end;) {
         size_t begin = next;
         whole = front_next(text, n, &next, &line);
         if (whole && span_is(line, "---")) end = begin;
     }
+    bool ok =
+        !begun || end || hf_folder_warn(f, "README.md", e, "the front matter has no end; it is left out");
     while (whole && at < end && front_next(text, end, &at, &line)) front_line(*front, line, &list);
     free(text);
-    return true;
+    return ok;
 }

@@ -80,16 +80,25 @@ static void specials_find_texts(hf_specials *s, const hf_tokenizer *t) {
     }
 }
 
-/* By the ids of config.json. Old files have -1 for padding, which means none. */
+/* Old files have -1 for padding, which means none; all else that is negative is a mistake. */
+static bool special_warn_negative(const hf_tokenizer *t, hf_special_type type, json_int_t id, gq_error *e) {
+    return (type == HF_PAD && id == -1) ||
+           hf_folder_warn(t->folder, "config.json", e, "%s_token_id is %lld, which is no id; it is left out",
+                          types[type].name, (long long)id);
+}
+
+/* By the ids of config.json. */
 static bool specials_find_ids(hf_specials *s, const hf_tokenizer *t, gq_error *e) {
     const json_t *root = t->config->stored, *text = json_object_get(root, "text_config");
     for (int i = 0; i < HF_SPECIALS; i++) {
         hf_special_type type = (hf_special_type)i;
         const json_t *id = member_of(root, type, "%s_token_id");
         if (!id || json_is_null(id)) id = member_of(text, type, "%s_token_id");
-        if (!s->of[type].is_wanted || s->of[type].is_set || !json_is_integer(id) ||
-            json_integer_value(id) < 0)
+        if (!s->of[type].is_wanted || s->of[type].is_set || !json_is_integer(id)) continue;
+        if (json_integer_value(id) < 0) {
+            if (!special_warn_negative(t, type, json_integer_value(id), e)) return false;
             continue;
+        }
         if (json_integer_value(id) > UINT32_MAX)
             return hf_config_fail(t->config, e, "%s_token_id is %lld, expected below 4294967296",
                                   types[type].name, (long long)json_integer_value(id));

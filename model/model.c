@@ -88,10 +88,16 @@ bool model_mixed(const model_source *m, uint32_t *shard, uint32_t *other) {
     return m->container->mixed && m->container->mixed(m, shard, other);
 }
 
+bool model_check_whole(const model_source *m, gq_error *e) {
+    return !m->missing_key || gq_fail_remedy(e, GQ_REMEDY_SET_PAIR, "%s: %s; %s has to be set", m->path,
+                                             m->missing_why, m->missing_key);
+}
+
 void model_close(model_source *m) {
     if (m->container) m->container->close(m->state);
     free(m->tensors);
     free(m->by_name);
     free(m->files);
+    warnings_free(&m->warnings);
     *m = (model_source){.path = NULL};
 }

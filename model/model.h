@@ -6,6 +6,7 @@
 #define GQ_MODEL_SOURCE_H
 
 #include "base/file.h"
+#include "base/warnings.h"
 #include "model/type.h"
 
 enum {
@@ -111,6 +112,10 @@ struct model_source {
     const gq_file **files; /* for their names, sizes and identity; what is in them only the container reads */
     uint32_t version;      /* of the container's format */
     uint32_t alignment;    /* that tensors of a file written like it get */
+    warning_list warnings; /* what the container left out or doubts: a few sentences at most */
+    /* A pair that programs need but that the container has no value for, and a sentence that says why, both
+     * the container's; NULL: nothing is missing. */
+    const char *missing_key, *missing_why;
     const model_container *container; /* NULL: not open */
     void *state;                      /* the container's */
 };
@@ -118,6 +123,8 @@ struct model_source {
 /* Fills m->by_name with the tensors, sorted by name; a name that is there twice is an error. Called by
  * containers. */
 bool model_index_names(model_source *m, gq_error *e);
+/* Fails where a pair is missing (missing_key). */
+bool model_check_whole(const model_source *m, gq_error *e);
 /* Closes the files and frees all that the model holds. A model of zeros may be closed, too. */
 void model_close(model_source *m);
 

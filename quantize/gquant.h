@@ -152,7 +152,8 @@ typedef struct gq_options {
     /* Texts. include: only importance data whose names contain one of them are used. exclude: importance data
      * whose names contain one of them are left out. */
     gq_list include_weights, exclude_weights;
-    gq_list override_kv;      /* "KEY=TYPE:VALUE": metadata to set; TYPE is int, float, bool or str */
+    /* "KEY=TYPE:VALUE": metadata to set; TYPE is int, float, bool or str, or file: the text of a file. */
+    gq_list override_kv;
     const char *prune_layers; /* "3,7,11": layers to leave out, counted from 0; NULL: none */
     bool keep_split;          /* as many shards as the input has, with the same tensors in each */
     uint64_t split_max_size;  /* bytes of an output's shard, at most; 0: do not split */
@@ -170,6 +171,9 @@ typedef struct gq_options {
     /* Paths of other files that the caller reads, such as recipes. None of them is overwritten or removed,
      * even where one has the name of a file that is made beside an output. */
     gq_list other_inputs;
+    /* Patterns of metadata keys to leave out. Those of override_kv stay, and so do general.architecture and
+     * what follows from the file's layout. */
+    gq_list remove_kv;
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */
@@ -214,8 +218,8 @@ typedef struct gq_tensor {
     uint32_t n_dims;   /* as written: without trailing dimensions of 1, but in image models as in the input */
     uint32_t from, to; /* tensor types */
     uint32_t wanted;   /* the type by the rules; not `to` where its blocks do not fit the rows: a fallback */
-    uint64_t fallback_bytes; /* the part of out_bytes that a fallback costs beyond the wanted type */
-    const char *why;         /* why kept, fallen back, or chosen by an option; "" for the plain rule */
+    uint64_t fallback_bytes;      /* the part of out_bytes that a fallback costs beyond the wanted type */
+    const char *why;              /* why kept, fallen back, or chosen by an option; "" for the plain rule */
     uint64_t in_bytes, out_bytes; /* as stored in the input, and in the output */
     gq_coverage importance;
     uint64_t experts, experts_unseen; /* matrices (experts) that have importance data of their own; of these,
@@ -431,8 +435,8 @@ typedef struct gq_stored { /* a tensor in a file */
     uint64_t ne[4], n_weights;
     uint32_t n_dims; /* number of dimensions, as stored */
     uint32_t type, shard;
-    bool transposed;        /* the file says that its matrices are stored transposed */
-    uint64_t bytes, offset; /* `offset` is from the beginning of the shard's file */
+    bool transposed;         /* the file says that its matrices are stored transposed */
+    uint64_t bytes, offset;  /* `offset` is from the beginning of the shard's file */
     const gq_origin *origin; /* of a folder, where `type` and `bytes` are what is read of it; else NULL */
     uint64_t reserved[3];
 } gq_stored;
@@ -448,6 +452,9 @@ typedef struct gq_model_facts {
     uint64_t file_bytes, tensor_bytes, n_tensors, n_weights, n_metadata; /* tensor_bytes: as stored */
 } gq_model_facts;
 GQ_API const gq_model_facts *gq_model_summary(const gq_model *m);
+/* Things about the model that the user should know, one sentence each: what a folder's files have wrong that
+ * it can do without. */
+GQ_API const char *const *gq_model_warnings(const gq_model *m, size_t *n);
 GQ_API const char *gq_model_path(const gq_model *m, uint32_t shard);       /* as it was opened */
 GQ_API const gq_metadata *gq_model_metadata(const gq_model *m, size_t *n); /* the first shard's, in order */
 GQ_API const gq_stored *gq_model_tensors(const gq_model *m, size_t *n);    /* by shard and offset */

@@ -179,6 +179,7 @@ static void malformed_overrides_are_refused(void **state) {
         "key=float:1 ",
         "key=bool:yes",
         "key=INT:1",
+        "split.count=file:x",
         "general.alignment=int:64",
         "split.count=int:2",
         "llama.block_count=int:4294967296",
@@ -200,6 +201,117 @@ static void malformed_overrides_are_refused(void **state) {
     memset(name, 'k', 128), strcpy(name + 128, "=int:1");
     item = name;
     must_refuse(&o, GQ_USAGE, "127");
+}
+
+/* Refuses an item whose file is no text to store. */
+static void refuse_file(gq_options *o, const void *bytes, size_t n, const char *says) {
+    char item[4200];
+    const char *items = item;
+    write_whole(path("text"), bytes, n);
+    snprintf(item, sizeof item, "key=file:%s", path("text"));
+    o->override_kv = (gq_list){&items, 1};
+    must_refuse(o, GQ_FAILED, says);
+}
+
+static void the_text_of_a_file_is_stored(void **state) {
+    (void)state;
+    char long_text[5000], item[4200];
+    const char *items = item, *text;
+    uint64_t n;
+    memset(long_text, 'x', sizeof long_text);
+    memcpy(long_text + 4000, "\r\n{% \xc3\xa4 %}\n", 11);
+    write_llama(path("file.gguf"), 1);
+    gq_output out = {.path = path("file-out.gguf"), .filetype = "COPY"};
+    gq_options o = options_for(path("file.gguf"), &out);
+    write_whole(path("template.jinja"), long_text, sizeof long_text);
+    snprintf(item, sizeof item, "tokenizer.chat_template=file:%s", path("template.jinja"));
+    o.override_kv = (gq_list){&items, 1};
+    gq_results_free(run_plan(&o));
+    model_source done = open_model(out.path);
+    assert_true(model_kv_string(kv_of(&done, "tokenizer.chat_template"), &text, &n));
+    assert_int_equal(n, sizeof long_text);
+    assert_memory_equal(text, long_text, n);
+    model_close(&done);
+    /* It is an input, and no output may take its place. */
+    gq_output over = {.path = path("template.jinja"), .filetype = "COPY"};
+    gq_options both = options_for(path("file.gguf"), &over);
+    both.override_kv = o.override_kv, both.force = true;
+    must_refuse(&both, GQ_FAILED, "template.jinja");
+    both.override_kv.n = 0;
+    gq_plan_free(must_plan(&both));
+    out.path = path("file-out2.gguf");
+    refuse_file(&o, "a\0b", 3, "byte 1 is 0x00");
+    refuse_file(&o, "ab\xff", 3, "byte 2 is 0xff");
+    refuse_file(&o, "\xc3", 1, "UTF-8");
+    const char *const nowhere[] = {"key=file:", "key=file:/nowhere/at/all"};
+    for (size_t i = 0; i < 2; i++) {
+        o.override_kv = (gq_list){&nowhere[i], 1};
+        must_refuse(&o, GQ_FAILED, "");
+    }
+    char number[4200];
+    const char *numbers = number;
+    snprintf(number, sizeof number, "llama.block_count=file:%s", path("template.jinja"));
+    o.override_kv = (gq_list){&numbers, 1};
+    must_refuse(&o, GQ_USAGE, "has type u32 in the model, not string");
+}
+
+/* Makes a copy of a model with a few pairs, with these patterns of keys to leave out and one override. */
+static model_source without(const char *const *patterns, size_t n, const char *set, size_t n_warnings) {
+    model *m = model_llama(1);
+    model_set_string(m, "general.name", "x");
+    model_set_string(m, "general.tags", "y");
+    model_set_string(m, "tokenizer.chat_template", "z");
+    model_set_u32(m, "general.alignment", 32);
+    model_write(m, path("pairs.gguf"));
+    model_free(m);
+    write_importance(path("pairs.dat"), 1);
+    gq_output out = {.path = path("pairs-out.gguf"), .filetype = "Q5_K_S"};
+    gq_options o = options_for(path("pairs.gguf"), &out);
+    o.imatrix = path("pairs.dat"), o.force = true;
+    o.remove_kv = (gq_list){patterns, n}, o.override_kv = (gq_list){&set, set != NULL};
+    gq_plan *plan = must_plan(&o);
+    size_t found, idle = 0;
+    const char *const *warnings = gq_plan_warnings(plan, &found);
+    for (size_t i = 0; i < found; i++) idle += strstr(warnings[i], "metadata to leave out") != NULL;
+    assert_int_equal(idle, n_warnings);
+    gq_results_free(must_run(plan));
+    gq_plan_free(plan);
+    return open_model(out.path);
+}
+
+static void pairs_can_be_left_out(void **state) {
+    (void)state;
+    static const char *const few[] = {"^general\\.tags$", "imatrix", "chat_template"};
+    static const char *const left[] = {
+        "general.architecture",          "llama.block_count", "llama.attention.head_count",
+        "llama.attention.head_count_kv", "general.name",      "general.alignment",
+        "general.quantization_version",  "general.file_type"};
+    model_source done = without(few, 3, NULL, 0);
+    check_order(&done, left, sizeof left / sizeof *left);
+    model_close(&done);
+    /* What no file can do without stays, whatever the pattern; what is set by name is wanted. */
+    static const char *const all[] = {"."};
+    static const char *const wanted[] = {"general.architecture", "general.alignment", "general.file_type"};
+    done = without(all, 1, "general.file_type=int:99", 0);
+    check_order(&done, wanted, 3);
+    assert_int_equal(int_of(&done, "general.file_type"), 99);
+    model_close(&done);
+    static const char *const idle[] = {"nothing", "^general\\.architecture$"};
+    done = without(idle, 2, NULL, 1);
+    assert_non_null(kv_of(&done, "general.tags"));
+    model_close(&done);
+}
+
+static void malformed_patterns_of_keys_are_refused(void **state) {
+    (void)state;
+    static const char *const patterns[] = {"(", "", "a{99999}"};
+    write_llama(path("one.gguf"), 1);
+    gq_output out = {.path = path("one-out.gguf"), .filetype = "COPY"};
+    gq_options o = options_for(path("one.gguf"), &out);
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        o.remove_kv = (gq_list){&patterns[i], 1};
+        must_refuse(&o, GQ_USAGE, "");
+    }
 }
 
 static void overrides_reach_the_mix(void **state) {
@@ -306,6 +418,9 @@ int main(void) {
         cmocka_unit_test(a_copy_keeps_its_file_type),
         cmocka_unit_test(overrides_keep_types),
         cmocka_unit_test(malformed_overrides_are_refused),
+        cmocka_unit_test(the_text_of_a_file_is_stored),
+        cmocka_unit_test(pairs_can_be_left_out),
+        cmocka_unit_test(malformed_patterns_of_keys_are_refused),
         cmocka_unit_test(overrides_reach_the_mix),
         cmocka_unit_test(pruning_renumbers_and_slices),
         cmocka_unit_test(malformed_layer_lists_are_refused),

@@ -19,7 +19,7 @@ from ._interruptible import Progress
 from ._library import BadWeights, Cancelled, Error, UsageError, library, text_of
 from .arrays import FileType, Loss, TensorType, decode, dot, encode, file_types, tensor_type, types
 from .imatrices import Entry, Imatrix
-from .models import Draft, Metadata, Model, ModelFacts, Tensor, Tokenizer
+from .models import Draft, Metadata, Model, ModelFacts, Origin, Tensor, Tokenizer
 from .runs import (
     Compared, Estimate, Evaluated, Evaluation, Quantized, QuantizedTensor, Verified, compare, evaluate, quantize,
     verify,
@@ -42,7 +42,7 @@ def isa() -> str:
 
 __all__ = [
     "BadWeights", "Cancelled", "Compared", "Draft", "Entry", "Error", "Estimate", "Evaluated", "Evaluation", "FileType",
-    "Imatrix", "Loss", "Metadata", "Model", "ModelFacts", "Progress", "Quantized", "QuantizedTensor", "Tensor",
+    "Imatrix", "Loss", "Metadata", "Model", "ModelFacts", "Origin", "Progress", "Quantized", "QuantizedTensor", "Tensor",
     "TensorType", "Tokenizer", "UsageError", "Verified", "compare", "decode", "dot", "encode", "evaluate",
     "file_types", "isa", "quantize", "tensor_type", "types", "verify",
 ]

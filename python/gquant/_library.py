@@ -99,7 +99,14 @@ class gq_options(Request):
         ("prune_layers", c_char_p), ("keep_split", c_bool), ("split_max_size", c_uint64), ("imatrix_path", c_bool),
         ("part", c_uint32), ("parts", c_uint32), ("join", c_bool), ("dry_run", c_bool), ("measure_file", c_char_p),
         ("callbacks", POINTER(gq_callbacks)), ("sync_ms", c_uint32), ("calibration", POINTER(gq_calibration)),
-        ("transpose", gq_list), ("other_inputs", gq_list),
+        ("transpose", gq_list), ("other_inputs", gq_list), ("remove_kv", gq_list),
+    ]
+
+
+class gq_origin(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("names", c_char_p), ("type", c_char_p), ("changes", c_char_p), ("bytes", c_uint64),
+        ("quantized", c_bool),
     ]
 
 
@@ -109,8 +116,8 @@ class gq_tensor(Structure):
         ("n_dims", c_uint32), ("from", c_uint32), ("to", c_uint32), ("wanted", c_uint32),
         ("fallback_bytes", c_uint64), ("why", c_char_p), ("in_bytes", c_uint64), ("out_bytes", c_uint64),
         ("importance", c_int), ("experts", c_uint64), ("experts_unseen", c_uint64), ("calibrated", c_bool),
-        ("transposed", c_bool),
-        ("reserved", c_uint64 * 3),
+        ("transposed", c_bool), ("origin", POINTER(gq_origin)),
+        ("reserved", c_uint64 * 2),
     ]
 
 
@@ -158,7 +165,7 @@ class gq_stored(Structure):
     _fields_ = [
         ("name", c_char_p), ("ne", c_uint64 * 4), ("n_weights", c_uint64), ("n_dims", c_uint32),
         ("type", c_uint32), ("shard", c_uint32), ("transposed", c_bool), ("bytes", c_uint64), ("offset", c_uint64),
-        ("reserved", c_uint64 * 4),
+        ("origin", POINTER(gq_origin)), ("reserved", c_uint64 * 3),
     ]
 
 
@@ -290,6 +297,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "gq_dot": (c_bool, (c_uint32, c_uint64, c_uint64, c_void_p, c_size_t, c_void_p, c_void_p, c_int, _error)),
     "gq_model_open": (_handle, (c_char_p, _error)),
     "gq_model_close": (None, (_handle,)),
+    "gq_model_warnings": (_strings, (_handle, _size)),
     "gq_model_summary": (POINTER(gq_model_facts), (_handle,)),
     "gq_model_path": (c_char_p, (_handle, c_uint32)),
     "gq_model_metadata": (POINTER(gq_metadata), (_handle, _size)),

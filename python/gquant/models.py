@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._library import (
-    Handle, UsageError, c_text, check, gq_error, gq_metadata, gq_value, library, listed, path_bytes, text_of,
+    Handle, UsageError, c_text, check, gq_error, gq_metadata, gq_value, library, listed, path_bytes, text_of, texts,
 )
 from .arrays import TensorType, blocks_of, tensor_type
 
@@ -31,6 +31,29 @@ _HOLDS = {"string": (str, bytes), "bool": (bool, np.bool_), "f32": numbers.Real,
 _KEYS = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 
 
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Where a tensor comes from in a folder from Hugging Face.
+
+    names: of its array, or a pattern of several: "experts.{0..127}.up_proj.weight"; "": it is computed.
+    type: of the array, such as "BF16" or "F8_E4M3, a scale per row".
+    changes: what is done to it, such as "dequantized; stacked"; "as is".
+    bytes: stored of it, with scales. quantized: it has scales.
+    """
+
+    names: str
+    type: str
+    changes: str
+    bytes: int
+    quantized: bool
+
+
+def origin_of(origin: Any) -> Optional[Origin]:
+    """Copy what the library points to; None: the tensor is in a GGUF file."""
+    o = origin.contents if origin else None
+    return Origin(text_of(o.names), text_of(o.type), text_of(o.changes), o.bytes, o.quantized) if o else None
+
+
 class Tensor:
     """A tensor of a model. Weights are read when a method asks for them; numpy.asarray(tensor) reads all.
 
@@ -38,6 +61,7 @@ class Tensor:
     shape: as numpy has it, the length of a row last. size: elements.
     bytes: as stored. shard: number of its file, from 0. offset: bytes from the start of that file.
     transposed: the file stores its matrices transposed. They are read as they are stored.
+    origin: an Origin in a folder, whose bytes and type are those of what is read; None in a GGUF file.
     """
 
     def __init__(self, model: "Model", number: int, stored: Any) -> None:
@@ -50,6 +74,7 @@ class Tensor:
         self.offset: int = stored.offset
         self.shard: int = stored.shard
         self.transposed: bool = stored.transposed
+        self.origin: Optional[Origin] = origin_of(stored.origin)
 
     def read(self) -> npt.NDArray[np.float32]:
         """Return all weights, decoded, as float32 in the tensor's shape.
@@ -173,6 +198,7 @@ class Model(Handle):
         super().__init__(check(library.gq_model_open(path_bytes(path), byref(e)), e), library.gq_model_close)
         f = library.gq_model_summary(self.handle).contents
         self.facts = ModelFacts(f.version, f.shards, f.alignment, f.file_bytes, f.tensor_bytes, f.n_tensors, f.n_weights)
+        self.warnings: list[str] = texts(library.gq_model_warnings, self.handle)
         self.metadata = Metadata(self)
         stored = listed(library.gq_model_tensors, self.handle)
         self.tensors: dict[str, Tensor] = {t.name: t for t in (Tensor(self, i, s) for i, s in enumerate(stored))}

@@ -23,7 +23,7 @@ from ._library import (
     listed, optional_path, path_bytes, strings, text_of, texts,
 )
 from .arrays import EFFORTS, Effort, Loss, loss_of
-from .models import Path
+from .models import Origin, Path, origin_of
 
 ProgressCallback = Callable[[Progress], Any]
 _COVERAGE = ("unused", "missing", "full")
@@ -50,6 +50,7 @@ class QuantizedTensor(Report):
     source_bytes, bytes: of the tensor before and after.
     importance: "full", "missing", or "unused" where none was given or the tensor is not quantized.
     loss: a Loss, whose n is 0 where the bytes were kept; None in a dry run.
+    origin: an Origin where the input is a folder from Hugging Face; None: it is a GGUF file.
     """
 
     name: str
@@ -61,6 +62,7 @@ class QuantizedTensor(Report):
     bytes: int
     importance: str
     loss: Optional[Loss]
+    origin: Optional[Origin] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +103,7 @@ def _tensor(t: gq_tensor, loss: Optional[Loss]) -> QuantizedTensor:
     return QuantizedTensor(
         text_of(t.name), tuple(t.ne[i] for i in range(t.n_dims))[::-1],
         text_of(library.gq_type_name(getattr(t, "from"))), text_of(library.gq_type_name(t.to)), text_of(t.why),
-        t.in_bytes, t.out_bytes, _COVERAGE[t.importance], loss)
+        t.in_bytes, t.out_bytes, _COVERAGE[t.importance], loss, origin_of(t.origin))
 
 
 def _list_of(items: Sequence[str]) -> gq_list:
@@ -113,7 +115,7 @@ def _several(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-_LISTS = ("tensor_types", "keep", "include_weights", "exclude_weights", "override_kv", "transpose")
+_LISTS = ("tensor_types", "keep", "include_weights", "exclude_weights", "override_kv", "transpose", "remove_kv")
 _TEXTS = ("output_tensor_type", "token_embedding_type", "missing_importance", "prune_layers")
 _SWITCHES = ("pure", "strict", "force", "allow_requantize", "leave_output_tensor", "keep_split")
 _NUMBERS = ("split_max_size", "sync_ms")
@@ -153,7 +155,8 @@ def quantize(
     tensor_types: list of "PATTERN=TYPE"; the first match wins. keep: list of patterns of tensors to keep as they are.
     transpose: list of patterns of matrices to write transposed, or back if they are.
     include_weights, exclude_weights: importance data to use, or to leave out; lists.
-    override_kv: list of "KEY=TYPE:VALUE", metadata to change.
+    override_kv: list of "KEY=TYPE:VALUE", metadata to change; "KEY=file:PATH" sets the text of a file.
+    remove_kv: list of patterns of metadata keys to leave out.
     prune_layers: layers to leave out, such as "3,7,11".
     keep_split: shards like the input's. split_max_size: bytes per shard; 0: do not split.
     sync_ms: how often finished work is made safe from a crash, in milliseconds; 0: every two seconds.

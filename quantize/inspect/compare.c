@@ -370,9 +370,9 @@ static bool warn_uncovered(gq_comparison *c, gq_error *e) {
                         c->inputs.path, (unsigned long long)c->inputs.n_entries);
 }
 
-static bool comparison_open_model(named_model *m, const char *path, gq_error *e) {
+static bool comparison_open_model(gq_comparison *c, named_model *m, const char *path, gq_error *e) {
     snprintf(m->path, sizeof m->path, "%s", path);
-    if (input_open(&m->model, path, e)) return true;
+    if (input_open(&m->model, path, e)) return warnings_join(&c->warnings, &m->model.warnings, e);
     m->model = (model_source){.path = NULL};
     return false;
 }
@@ -408,10 +408,11 @@ static bool compare_with(gq_comparison *c, schedule *s, size_t *next, pairing *p
 static bool comparison_run(gq_comparison *c, const gq_comparison_request *r, gq_error *e) {
     schedule s;
     c->kernels = strip_kernels(e);
-    if (!c->kernels || !read_inputs(c, r->imatrix, e) || !comparison_open_model(&c->original, r->original, e))
+    if (!c->kernels || !read_inputs(c, r->imatrix, e) ||
+        !comparison_open_model(c, &c->original, r->original, e))
         return false;
     for (size_t i = 0; i < c->n_copies; i++)
-        if (!comparison_open_model(&c->copies[i].file, r->copies[i], e)) return false;
+        if (!comparison_open_model(c, &c->copies[i].file, r->copies[i], e)) return false;
     size_t *next = calloc(c->n_copies, sizeof *next);
     pairing *pairs = calloc(c->n_copies, sizeof *pairs);
     bool ok = (next && pairs) || gq_fail_memory(e, c->n_copies * sizeof *pairs);

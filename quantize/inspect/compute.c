@@ -175,6 +175,7 @@ static void importance_describe(gq_importance_plan *p) {
 
 static bool importance_open_model(gq_importance_plan *p, const char *path, gq_error *e) {
     if (!input_open(&p->file, path, e)) return p->file = (model_source){0}, false;
+    if (!warnings_join(&p->warnings, &p->file.warnings, e)) return false;
     p->model = forward_model_new(&p->file, e);
     if (p->model) p->sizes = forward_model_sizes(p->model);
     return p->model;

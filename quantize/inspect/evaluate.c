@@ -80,7 +80,8 @@ static bool set_up_runner(gq_evaluation *v, size_t i, gq_error *e) {
 static bool open_runner(gq_evaluation *v, size_t i, const char *path, gq_error *e) {
     runner *r = &v->runners[i];
     if (!name_runner(v, i, path, e)) return false;
-    return input_open(&r->file, path, e) && set_up_runner(v, i, e);
+    return input_open(&r->file, path, e) && warnings_join(&v->warnings, &r->file.warnings, e) &&
+           set_up_runner(v, i, e);
 }
 
 /* Opens a copy that does not exist yet, by the headers that it will have. */

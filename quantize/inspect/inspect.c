@@ -61,6 +61,12 @@ static bool model_fill_tensors(gq_model *m, gq_error *e) {
     return true;
 }
 
+/* Whoever only looks at a model can do without the pair that it lacks. */
+static bool model_warn_missing(gq_model *m, gq_error *e) {
+    gq_error why;
+    return model_check_whole(&m->file, &why) || warnings_add(&m->file.warnings, e, "%s", why.text);
+}
+
 gq_model *gq_model_open(const char *path, gq_error *e) {
     gq_model *m = calloc(1, sizeof *m);
     if (!m) {
@@ -71,7 +77,7 @@ gq_model *gq_model_open(const char *path, gq_error *e) {
         free(m);
         return NULL;
     }
-    if (model_fill_tensors(m, e)) return m;
+    if (model_warn_missing(m, e) && model_fill_tensors(m, e)) return m;
     gq_model_close(m);
     return NULL;
 }
@@ -84,6 +90,11 @@ void gq_model_close(gq_model *m) {
 }
 
 const gq_model_facts *gq_model_summary(const gq_model *m) { return &m->facts; }
+
+const char *const *gq_model_warnings(const gq_model *m, size_t *n) {
+    *n = m->file.warnings.n;
+    return (const char *const *)m->file.warnings.items;
+}
 
 const char *gq_model_path(const gq_model *m, uint32_t shard) { return m->file.files[shard]->path; }
 

@@ -296,7 +296,7 @@ static bool clock_file(gq_speed *v, const char *path, schedule *s, gq_error *e) 
     if (!f->path) return gq_fail_memory(e, strlen(path) + 1);
     if (!input_open(&m, path, e)) return false;
     f->file_bytes = model_file_bytes(&m);
-    bool ok = clock_model(v, f, &m, s, e);
+    bool ok = warnings_join(&v->warnings, &m.warnings, e) && clock_model(v, f, &m, s, e);
     model_close(&m);
     return ok;
 }

@@ -9,7 +9,16 @@
 struct gq_tokenizer {
     model_source file; /* the tokenizer's texts point into it */
     tokenizer *tokenizer;
+    warning_list warnings; /* the model's, and the tokenizer's */
 };
+
+static bool tokenizer_join_warnings(gq_tokenizer *t, gq_error *e) {
+    size_t n;
+    const char *const *own = tokenizer_warnings(t->tokenizer, &n);
+    bool ok = warnings_join(&t->warnings, &t->file.warnings, e);
+    for (size_t i = 0; ok && i < n; i++) ok = warnings_copy(&t->warnings, e, own[i]);
+    return ok;
+}
 
 gq_tokenizer *gq_tokenizer_open(const char *path, gq_error *e) {
     gq_tokenizer *t = calloc(1, sizeof *t);
@@ -18,8 +27,9 @@ gq_tokenizer *gq_tokenizer_open(const char *path, gq_error *e) {
         free(t);
         return NULL;
     }
-    t->tokenizer = tokenizer_new(t->file.path, t->file.kv, t->file.n_kv, e);
-    if (t->tokenizer) return t;
+    if (model_check_whole(&t->file, e))
+        t->tokenizer = tokenizer_new(t->file.path, t->file.kv, t->file.n_kv, e);
+    if (t->tokenizer && tokenizer_join_warnings(t, e)) return t;
     gq_tokenizer_close(t);
     return NULL;
 }
@@ -28,11 +38,13 @@ void gq_tokenizer_close(gq_tokenizer *t) {
     if (!t) return;
     tokenizer_free(t->tokenizer);
     model_close(&t->file);
+    warnings_free(&t->warnings);
     free(t);
 }
 
 const char *const *gq_tokenizer_warnings(const gq_tokenizer *t, size_t *n) {
-    return tokenizer_warnings(t->tokenizer, n);
+    *n = t->warnings.n;
+    return (const char *const *)t->warnings.items;
 }
 
 bool gq_tokenize(const gq_tokenizer *t, const char *text, size_t n, const gq_tokenize_options *options,

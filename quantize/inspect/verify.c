@@ -331,6 +331,7 @@ gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t
     }
     bool ok = input_open(&v->model, path, e);
     if (!ok) v->model = (model_source){.path = NULL};
+    ok = ok && warnings_join(&v->warnings, &v->model.warnings, e);
     if (ok && verification_run(v, threads, &called, e) && verification_check_sums(v, expected, n, e)) {
         sum_up_types(v);
         return v;

@@ -43,7 +43,8 @@ static bool copy_one(const gq_plan *plan, const model_kv *kv, gguf_header *h, gq
 
 static bool copy_all(const gq_plan *plan, gguf_header *h, gq_error *e) {
     for (uint64_t i = 0; i < plan->model.n_kv; i++)
-        if (!copy_one(plan, &plan->model.kv[i], h, e)) return false;
+        if (!(plan->removed.pairs && plan->removed.pairs[i]) && !copy_one(plan, &plan->model.kv[i], h, e))
+            return false;
     return true;
 }
 
@@ -88,6 +89,9 @@ bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_optio
         const model_kv *o = &plan->overrides.items[i];
         if (!gguf_header_set(h, o->key, o->type, o->value, o->size, e)) return false;
     }
-    return set_importance(plan, options, h, e) && plan_layer_count_write(plan, h, e) &&
-           plan_transposed_write(plan, h, e);
+    if (!set_importance(plan, options, h, e) || !plan_layer_count_write(plan, h, e) ||
+        !plan_transposed_write(plan, h, e))
+        return false;
+    plan_removed_apply(&plan->removed, &plan->overrides, h);
+    return true;
 }

@@ -1,9 +1,9 @@
 /* Reads the items of gq_options.override_kv, KEY=TYPE:VALUE, into pairs as GGUF stores them. A key that the
  * model has keeps the type it has there: the value is converted, and refused if it does not fit. One number
- * may take the place of a list of numbers, for all layers. A new key gets the first of u32, i32, u64 and i64
- * that holds the value, or f32. Keys that follow from the file's layout (alignment, shards, transposed
- * tensors) are refused. The pairs stand in for the model's own in model_facts (model/facts.h) and in the
- * outputs' metadata (plan/meta.c). */
+ * may take the place of a list of numbers, for all layers. A text can be that of a file. A new key gets the
+ * first of u32, i32, u64 and i64 that holds the value, or f32. Keys that follow from the file's layout
+ * (alignment, shards, transposed tensors) are refused. The pairs stand in for the model's own in model_facts
+ * (model/facts.h) and in the outputs' metadata (plan/meta.c). */
 #include "quantize/plan/override.h"
 
 #include <errno.h>
@@ -13,7 +13,22 @@
 
 #include "base/index.h"
 
-enum { MAX_KEY = 127, MAX_TEXT = 127 };
+enum {
+    MAX_KEY = 127,
+    MAX_TEXT = 127,
+    MAX_FILE = 16 << 20, /* bytes of a text from a file; chat templates have up to some 100,000 */
+};
+
+const char *plan_override_file(const char *item) {
+    static const char type[] = "=file:";
+    const char *equals = strchr(item, '=');
+    return equals && strncmp(equals, type, sizeof type - 1) == 0 ? equals + sizeof type - 1 : NULL;
+}
+
+bool plan_key_is_layout(const char *key) {
+    return !strcmp(key, "general.alignment") || !strncmp(key, "split.", 6) || !strcmp(key, GGUF_SET_KEY) ||
+           !strcmp(key, GGUF_TRANSPOSED_KEY);
+}
 
 /* Integer types by number: bytes and range. */
 static const struct {
@@ -95,6 +110,32 @@ static bool read_float(model_kv *o, uint32_t kept, const char *text, const char 
     return set_integer(o, kept, value < 0, (uint64_t)magnitude, item, e);
 }
 
+/* Programs show and split such texts, and GGUF says that they are UTF-8. */
+static bool check_utf8(const char *text, size_t n, const char *path, gq_error *e) {
+    uint32_t code;
+    for (size_t at = 0, length; at < n; at += length) {
+        length = text[at] ? gq_utf8(text + at, n - at, &code) : 0;
+        if (length == 0)
+            return gq_fail(e, "%s: byte %zu is 0x%02x, expected a text in UTF-8", path, at,
+                           (unsigned)(uint8_t)text[at]);
+    }
+    return true;
+}
+
+static bool read_text_file(model_kv *o, const char *path, gq_error *e) {
+    size_t n;
+    char *text = gq_read_whole(path, MAX_FILE, &n, e);
+    if (!text) return false;
+    uint64_t length = n;
+    uint8_t *raw = check_utf8(text, n, path, e) ? malloc(GGUF_STRING_HEAD + n) : NULL;
+    if (raw) {
+        memcpy(raw, &length, GGUF_STRING_HEAD), memcpy(raw + GGUF_STRING_HEAD, text, n);
+        o->type = GGUF_STRING, o->size = GGUF_STRING_HEAD + n, o->value = raw;
+    }
+    free(text);
+    return raw != NULL;
+}
+
 static bool read_value(model_kv *o, uint32_t kept, const char *text, const char *item, gq_error *e) {
     if (!strncmp(text, "int:", 4)) return read_integer(o, kept, text + 4, item, e);
     if (!strncmp(text, "float:", 6)) return read_float(o, kept, text + 6, item, e);
@@ -105,12 +146,16 @@ static bool read_value(model_kv *o, uint32_t kept, const char *text, const char 
         uint64_t length = strlen(text + 4);
         uint8_t raw[8 + MAX_TEXT];
         if (length > MAX_TEXT)
-            return gq_fail_usage(e, "override '%s': a text is at most %d bytes, this one has %llu", item,
-                                 MAX_TEXT, (unsigned long long)length);
+            return gq_fail_usage(e,
+                                 "override '%s': a text is at most %d bytes, this one has %llu; a longer one "
+                                 "can be in a file, file:PATH",
+                                 item, MAX_TEXT, (unsigned long long)length);
         memcpy(raw, &length, 8), memcpy(raw + 8, text + 4, length);
         return override_set(o, GGUF_STRING, raw, 8 + length, e);
     }
-    return gq_fail_usage(e, "override '%s': the type after the '=' is int:, float:, bool: or str:", item);
+    if (!strncmp(text, "file:", 5)) return read_text_file(o, text + 5, e);
+    return gq_fail_usage(e,
+                         "override '%s': the type after the '=' is int:, float:, bool:, str: or file:", item);
 }
 
 typedef enum kind { NUMBER, TRUTH, TEXT, LIST } kind;
@@ -141,8 +186,7 @@ static bool read_item(model_kv *o, const char *item, const model_source *model, 
                              MAX_KEY);
     o->key = strndup(item, (size_t)(equals - item));
     if (!o->key) return gq_fail_memory(e, MAX_KEY);
-    if (!strcmp(o->key, "general.alignment") || !strncmp(o->key, "split.", 6) ||
-        !strcmp(o->key, GGUF_SET_KEY) || !strcmp(o->key, GGUF_TRANSPOSED_KEY))
+    if (plan_key_is_layout(o->key))
         return gq_fail_usage(e, "override '%s': this key follows from the file's layout", item);
     uint64_t i;
     const model_kv *old =

@@ -89,11 +89,29 @@ static void list_others(const gq_options *options, const char *others[OTHER_INPU
     others[0] = options->imatrix, others[1] = c && !c->random ? c->text.name : NULL;
 }
 
+/* Whether a path is that of a file whose text becomes metadata. */
+static bool is_override_file(const gq_options *options, const char *path) {
+    for (size_t i = 0; i < options->override_kv.n; i++) {
+        const char *file = plan_override_file(options->override_kv.items[i]);
+        if (file && files_is_input(path, NULL, &file, 1)) return true;
+    }
+    return false;
+}
+
+static bool check_override_files(const gq_options *options, const char *path, gq_error *e) {
+    for (size_t i = 0; i < options->override_kv.n; i++) {
+        const char *file = plan_override_file(options->override_kv.items[i]);
+        if (file && !files_check_inputs(path, NULL, &file, 1, e)) return false;
+    }
+    return true;
+}
+
 bool plan_check_inputs(const gq_plan *plan, const gq_options *options, const char *path, gq_error *e) {
     const char *others[OTHER_INPUTS];
     list_others(options, others);
     return files_check_inputs(path, &plan->model, others, OTHER_INPUTS, e) &&
-           files_check_inputs(path, NULL, options->other_inputs.items, options->other_inputs.n, e);
+           files_check_inputs(path, NULL, options->other_inputs.items, options->other_inputs.n, e) &&
+           check_override_files(options, path, e);
 }
 
 /* Refuses an output in the place of a model's measurements, which cost minutes to make. */
@@ -127,7 +145,8 @@ bool plan_check_beside(const gq_plan *plan, const gq_options *options, const cha
     list_others(options, others);
     bool is = files_is_input(path, &plan->model, others, OTHER_INPUTS) ||
               files_is_input(path, NULL, options->other_inputs.items, options->other_inputs.n) ||
-              files_is_input(path, NULL, (const char *const[]){plan->measure_file}, 1);
+              files_is_input(path, NULL, (const char *const[]){plan->measure_file}, 1) ||
+              is_override_file(options, path);
     return !is ||
            gq_fail(e, "%s is one of the inputs, and has the name of a file that is made beside %s: rename it",
                    path, plan->outputs[0].path);

@@ -178,8 +178,19 @@ static bool warn_mixed(gq_plan *plan, gq_error *e) {
                         plan->model.files[shard]->path, plan->model.files[other]->path, GGUF_SET_KEY);
 }
 
+/* Fails where the input lacks a pair that programs need, unless it is set. */
+static bool check_missing_pair(const gq_plan *plan, gq_error *e) {
+    const char *key = plan->model.missing_key;
+    return !key || model_kv_find(plan->overrides.items, plan->overrides.n, key) ||
+           model_check_whole(&plan->model, e);
+}
+
 static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
-    if (!plan_check_request(options, e) || !open_all(plan, options, e) || !warn_mixed(plan, e) ||
+    if (!plan_check_request(options, e) || !open_all(plan, options, e) ||
+        !warnings_join(&plan->warnings, &plan->model.warnings, e) || !warn_mixed(plan, e) ||
+        !plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e) ||
+        !check_missing_pair(plan, e) ||
+        !plan_removed_find(&plan->removed, &options->remove_kv, &plan->model, &plan->warnings, e) ||
         !plan_identify_input(plan, e) || !plan_open_importance(plan, options, e))
         return false;
     if (options->prune_layers && !plan_layers_read(&plan->layers, options->prune_layers, &plan->model, e))
@@ -189,7 +200,6 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
                       (unsigned long long)plan->layers.absent))
         return false;
     if (!plan_open_calibration(plan, options, e)) return false;
-    if (!plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e)) return false;
     plan->facts = model_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);
     if (!plan_check_kind(plan, e) || !plan_check_layers(plan, e) || !list_sources(plan, options, e) ||
         !plan_transpose(plan, options, e) || !plan_assign_types(plan, options, e) || !plan_advise(plan, e))
@@ -228,6 +238,7 @@ void gq_plan_free(gq_plan *plan) {
     free(plan->measure_file);
     free(plan->layers.kept);
     plan_overrides_free(&plan->overrides);
+    plan_removed_free(&plan->removed);
     chunk_map_free(&plan->chunks);
     model_inputs_free(&plan->inputs);
     plan_calibration_free(plan->calibration);

@@ -15,6 +15,7 @@
 #include "quantize/plan/chunk.h"
 #include "quantize/plan/override.h"
 #include "quantize/plan/prune.h"
+#include "quantize/plan/remove.h"
 
 /* A tensor of the input that is written, with what all outputs share of it. */
 typedef struct plan_source {
@@ -82,6 +83,7 @@ struct gq_plan {
     struct plan_calibration *calibration; /* plan/calibration.h; NULL: none */
     plan_layers layers;
     plan_overrides overrides;
+    plan_removed removed;
     model_facts facts; /* after overrides */
     size_t n_tensors;
     plan_source *sources; /* in output order */

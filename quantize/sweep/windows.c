@@ -55,7 +55,7 @@ static bool copy_warnings(const tokenizer *t, warning_list *to, gq_error *e) {
 
 static bool windows_read_text(token_list *to, const gq_text *text, const model_source *m, bool *begins,
                               uint32_t *bos, warning_list *warnings, gq_error *e) {
-    tokenizer *t = tokenizer_new(m->path, m->kv, m->n_kv, e);
+    tokenizer *t = model_check_whole(m, e) ? tokenizer_new(m->path, m->kv, m->n_kv, e) : NULL;
     if (!t) return gq_fail_again(e, e, "%s (ids of tokens can take the place of a text)", gq_error_text(e));
     unsigned flags = TOKENIZE_ADD_SPECIAL | (text->parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
     bool ok = copy_warnings(t, warnings, e) && tokenizer_run(t, text->bytes, text->n, flags, to, e);
