@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "hf/coded.h"
 #include "hf/names.h"
+#include "hf/origin.h"
 
 enum {
     SMALL_ELEMENTS = 1024, /* at most: such arrays are F32 */
@@ -226,5 +227,7 @@ bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_pairs 
         return false;
     for (size_t i = 0; i < b->n_sources; i++)
         if (!image_add(b, &b->sources[i], arch, prefix, pairs, e)) return false;
+    for (size_t i = 0; i < b->n; i++)
+        if (!hf_origin_describe(&b->tensors[i], e)) return false;
     return true;
 }
