@@ -124,8 +124,9 @@ bool gq_file_read(const gq_file *f, uint64_t offset, void *to, size_t n, gq_erro
 
 bool gq_file_unchanged(const gq_file *f, gq_error *e) {
     struct stat st;
-    if (f->fd < 0) return true;
-    if (fstat(f->fd, &st) != 0) return gq_fail(e, "%s: cannot be examined: %s", f->path, strerror(errno));
+    if (f->bytes || !f->path) return true;
+    if ((f->fd < 0 ? stat(f->path, &st) : fstat(f->fd, &st)) != 0)
+        return gq_fail(e, "%s: cannot be examined: %s", f->path, strerror(errno));
     return ((uint64_t)st.st_size == f->size && st.st_mtim.tv_sec == f->modified.tv_sec &&
             st.st_mtim.tv_nsec == f->modified.tv_nsec) ||
            gq_fail(e, "%s was changed while it was being read", f->path);

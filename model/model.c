@@ -79,7 +79,7 @@ bool model_unchanged(const model_source *m, gq_error *e) {
 bool model_has_file(const model_source *m, uint64_t device, uint64_t inode) {
     for (uint32_t i = 0; i < m->n_files; i++) {
         const gq_file *f = m->files[i];
-        if (f->fd >= 0 && f->device == device && f->inode == inode) return true;
+        if (!f->bytes && f->device == device && f->inode == inode) return true;
     }
     return false;
 }
