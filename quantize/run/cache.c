@@ -10,8 +10,8 @@ enum {
     AHEAD = 8,
 };
 
-/* Returns chunk i's tensor, and the elements of the input that the chunk needs. A transposed chunk needs
- * elements all over its matrices, so whole matrices belong to the chunk that begins them. */
+/* Returns chunk i's tensor as the input has it, and the elements of that which the chunk needs. A transposed
+ * chunk needs elements all over its matrices, so whole matrices belong to the chunk that begins them. */
 static const model_tensor *input_range(const gq_plan *plan, uint64_t i, uint64_t *first, uint64_t *n) {
     const plan_source *s = &plan->sources[chunk_tensor(&plan->chunks, i)];
     const model_tensor *t = s->tensor;
@@ -20,7 +20,7 @@ static const model_tensor *input_range(const gq_plan *plan, uint64_t i, uint64_t
     if (plan_transposes(s))
         begin = (begin + matrix - 1) / matrix * matrix, end = (end + matrix - 1) / matrix * matrix;
     *first = begin, *n = end - begin;
-    return t;
+    return s->stored;
 }
 
 bool cache_new(cache *c, const gq_plan *plan, uint64_t begin, uint64_t end, gq_error *e) {
