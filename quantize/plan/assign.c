@@ -86,11 +86,12 @@ static void fill_tensor(gq_tensor *t, plan_source *source, const mix_choice *cho
 
 /* A container that converts (model/model.h: kept_type) decides for tensors that are not quantized: F16 and
  * the like are types for all but those that stay, and what is kept beside quantized ones has the type that a
- * converter gives it. Tensors that are quantized in the container are copied, unless they may be quantized
- * again. */
+ * converter gives it, unless the user keeps what the container has in 16 bits. Tensors that are quantized in
+ * the container are copied, unless they may be quantized again. */
 static void follow_converter(const model_tensor *in, const mix_filetype *filetype, bool again,
                              mix_choice *c) {
-    bool asked = c->reason == MIX_OPTION || c->reason == MIX_COPY || c->reason == MIX_GIVEN;
+    bool asked = c->reason == MIX_OPTION || c->reason == MIX_COPY || c->reason == MIX_GIVEN ||
+                 (c->reason == MIX_KEEP && !in->stays && in->type->id != GGUF_F32);
     if (!in->kept_type || asked || (in->type->quantized && again)) return;
     if (in->type->quantized)
         *c = (mix_choice){.type = in->type->id,
