@@ -5,7 +5,6 @@
  * matrix; they are sorted first.
  */
 #include <math.h>
-#include <string.h>
 
 #include "forward/layer_part.h"
 #include "forward/recurrence.h"
@@ -15,10 +14,6 @@ typedef struct delta_numbers {
     size_t key_heads, value_heads; /* value_heads: a multiple */
     size_t key, value;             /* features of a head: of keys and queries; of values */
 } delta_numbers;
-
-typedef struct delta_scratch {
-    recurrence_scratch states;
-} delta_scratch;
 
 static uint64_t delta_query_rows(const delta_numbers *n) { return (uint64_t)n->key_heads * n->key; }
 static uint64_t delta_value_rows(const delta_numbers *n) { return (uint64_t)n->value_heads * n->value; }
@@ -90,33 +85,12 @@ static uint64_t delta_count_rows(const forward_model *m, const layer_plan *l, co
 
 static void delta_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     const delta_numbers *n = p->numbers;
-    delta_scratch *own = batch_own(b, p);
+    recurrence_scratch *own = batch_own(b, p);
     _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
-    recurrence_take_scratch(&own->states, s, recurrence_floats(n->key));
+    recurrence_take_scratch(own, s, recurrence_floats(n->key));
 }
 
 /* ---- running ---- */
-
-/* Rows that stand in groups, one per key head, of which each has `each` rows of this kind from `first` on. */
-typedef struct sorted_rows {
-    const forward_batch *b;
-    const float *from;
-    float *to;
-    size_t group, first, each;
-} sorted_rows;
-
-static void sort_row(void *data, size_t r, int thread) {
-    const sorted_rows *o = data;
-    size_t s = o->b->stride, from = r / o->each * o->group + o->first + r % o->each;
-    (void)thread;
-    memcpy(o->to + r * s, o->from + from * s, o->b->tokens * sizeof *o->to);
-}
-
-static void sort_rows(const forward_batch *b, const float *from, float *to, size_t groups, size_t group,
-                      size_t first, size_t each) {
-    threads_for(b->pool, groups * each, THREADS_EVEN, sort_row,
-                &(sorted_rows){b, from, to, group, first, each});
-}
 
 /* Where the rows of a batch lie. */
 typedef struct delta_rows {
@@ -138,18 +112,18 @@ static void delta_multiply(forward_batch *b, const delta_numbers *n, const delta
     size_t v = shared * n->value, group = 2 * k + 2 * v;
     if (weight[WEIGHT_SSM_IN]) {
         batch_multiply(b, WEIGHT_SSM_IN, 0, x, stride, r->unsorted, s, b->tokens);
-        sort_rows(b, r->unsorted, r->query, groups, group, 0, k);
-        sort_rows(b, r->unsorted, r->key, groups, group, k, k);
-        sort_rows(b, r->unsorted, r->value, groups, group, 2 * k, v);
-        sort_rows(b, r->unsorted, r->gate, groups, group, 2 * k + v, v);
+        batch_sort_rows(b, r->unsorted, r->query, &(row_groups){groups, group, 0, k});
+        batch_sort_rows(b, r->unsorted, r->key, &(row_groups){groups, group, k, k});
+        batch_sort_rows(b, r->unsorted, r->value, &(row_groups){groups, group, 2 * k, v});
+        batch_sort_rows(b, r->unsorted, r->gate, &(row_groups){groups, group, 2 * k + v, v});
     } else {
         batch_multiply(b, WEIGHT_ATTN_QKV, 0, x, stride, r->query, s, b->tokens);
         batch_multiply(b, WEIGHT_ATTN_GATE, 0, x, stride, r->gate, s, b->tokens);
     }
     if (weight[WEIGHT_SSM_BA]) {
         batch_multiply(b, WEIGHT_SSM_BA, 0, x, stride, r->unsorted, s, b->tokens);
-        sort_rows(b, r->unsorted, r->rate, groups, 2 * shared, 0, shared);
-        sort_rows(b, r->unsorted, r->decay, groups, 2 * shared, shared, shared);
+        batch_sort_rows(b, r->unsorted, r->rate, &(row_groups){groups, 2 * shared, 0, shared});
+        batch_sort_rows(b, r->unsorted, r->decay, &(row_groups){groups, 2 * shared, shared, shared});
     } else {
         batch_multiply(b, WEIGHT_SSM_BETA, 0, x, stride, r->rate, s, b->tokens);
         batch_multiply(b, WEIGHT_SSM_ALPHA, 0, x, stride, r->decay, s, b->tokens);
@@ -158,7 +132,6 @@ static void delta_multiply(forward_batch *b, const delta_numbers *n, const delta
 
 static bool delta_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
     const delta_numbers *n = p->part->numbers;
-    const delta_scratch *own = batch_own(b, p->part);
     const float *const *values = b->layer->values;
     size_t s = b->stride, rows = delta_value_rows(n);
     delta_rows r = delta_place_rows(b, n);
@@ -182,7 +155,7 @@ static bool delta_run(forward_batch *b, const plan_part *p, const float *x, size
     batch_sigmoid_rows(b, r.rate, n->value_heads);
     batch_softplus_rows(b, r.decay, b->layer->bias_values[WEIGHT_SSM_DT], n->value_heads);
     batch_decay_rows(b, r.decay, r.decay, values[WEIGHT_SSM_A], n->value_heads);
-    batch_recur(b, &own->states,
+    batch_recur(b, batch_own(b, p->part),
                 &(recurrent_heads){.key = r.key,
                                    .query = r.query,
                                    .decay = r.decay,

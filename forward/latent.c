@@ -3,14 +3,15 @@
  * unfold a latent in one of two forms. With attn_kv_b, each head's keys and values are computed and attended
  * to as usual. With attn_k_b and attn_v_b no keys are made: attn_k_b takes a head's queries to the space of
  * the latents, where they are compared, and attn_v_b makes values of the latents that the head has mixed.
- * `work` holds in this order q, what the heads give, the low-rank queries, the latents, and what each form
- * needs besides.
+ * `work` holds in this order q, what the heads give, the low-rank queries, the latents, the rows of
+ * attn_gate, whose sigmoids are factors of what the heads give, and what each form needs besides.
  */
 #include <math.h>
 #include <string.h>
 
 #include "forward/attention.h"
 #include "forward/layer_part.h"
+#include "forward/recurrence.h"
 
 typedef struct latent_numbers {
     attention_numbers attention; /* first */
@@ -84,17 +85,25 @@ static void latent_find_tensors(tensor_finder *f, const plan_part *p) {
         tensors_take_weight(f, WEIGHT_ATTN_K_B, REQUIRED, SHAPE(plain, rank, heads));
         tensors_take_weight(f, WEIGHT_ATTN_V_B, REQUIRED, SHAPE(rank, a->value, heads));
     }
+    uint64_t gates = tensors_rows(f, WEIGHT_ATTN_GATE) == heads ? heads : heads * a->value;
+    tensors_take_weight(f, WEIGHT_ATTN_GATE, f->m->arch->has[WEIGHT_ATTN_GATE], SHAPE(d, gates));
     tensors_take_weight(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(heads * a->value, d));
 }
 
 /* ---- running it ---- */
+
+/* Rows of attn_gate: one per head, or one per value that the heads give. */
+static size_t latent_gate_rows(const layer_plan *plan) {
+    const model_tensor *t = plan->weight[WEIGHT_ATTN_GATE];
+    return t ? t->ne[1] : 0;
+}
 
 static uint64_t latent_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
     const latent_numbers *n = p->part->numbers;
     const attention_numbers *a = &n->attention;
     const latent_layer *l = p->numbers;
     size_t heads = l->attention.heads, turned = a->rope.angles[0].turned;
-    uint64_t both = heads * (a->head + a->value) + l->q_rank + n->rank + turned;
+    uint64_t both = heads * (a->head + a->value) + l->q_rank + n->rank + turned + latent_gate_rows(plan);
     (void)m;
     return both + (plan->weight[WEIGHT_ATTN_KV_B] ? heads * (latent_plain_values(n) + a->value)
                                                   : 2 * n->rank + turned);
@@ -184,6 +193,29 @@ static bool latent_attend_folded(forward_batch *b, const plan_part *p, const flo
     return true;
 }
 
+typedef struct latent_gates {
+    const forward_batch *b;
+    float *o;
+    const float *gates;
+    size_t each; /* rows of o to each of the gates' */
+} latent_gates;
+
+static void latent_gate_row(void *data, size_t r, int thread) {
+    const latent_gates *g = data;
+    size_t s = g->b->stride;
+    (void)thread;
+    g->b->model->elements->multiply(g->o + r * s, g->gates + r / g->each * s, g->b->tokens);
+}
+
+static void latent_gate_heads(forward_batch *b, const float *x, size_t stride, float *gates, float *o,
+                              size_t rows) {
+    size_t n = latent_gate_rows(b->layer->plan);
+    if (!n) return;
+    batch_multiply(b, WEIGHT_ATTN_GATE, 0, x, stride, gates, b->stride, b->tokens);
+    batch_sigmoid_rows(b, gates, n);
+    threads_for(b->pool, rows, THREADS_EVEN, latent_gate_row, &(latent_gates){b, o, gates, rows / n});
+}
+
 static bool latent_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
     const latent_numbers *n = p->part->numbers;
     const attention_numbers *a = &n->attention;
@@ -191,9 +223,11 @@ static bool latent_run(forward_batch *b, const plan_part *p, const float *x, siz
     size_t heads = l->attention.heads, turned = a->rope.angles[0].turned;
     size_t s = b->stride, width = b->model->sizes.width;
     float *q = b->work, *o = q + heads * a->head * s, *low = o + heads * a->value * s;
-    float *latent = low + l->q_rank * s, *rest = latent + (n->rank + turned) * s;
+    float *latent = low + l->q_rank * s, *gates = latent + (n->rank + turned) * s;
+    float *rest = gates + latent_gate_rows(b->layer->plan) * s;
     if (!batch_site(b, x, stride, width, b->tokens, 0,
-                    (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_Q_A, WEIGHT_ATTN_KV_A, WEIGHT_SLOTS}) ||
+                    (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_Q_A, WEIGHT_ATTN_KV_A, WEIGHT_ATTN_GATE,
+                                    WEIGHT_SLOTS}) ||
         !latent_make_queries(b, p, x, stride, q, low))
         return false;
     batch_multiply(b, WEIGHT_ATTN_KV_A, 0, x, stride, latent, s, b->tokens);
@@ -205,6 +239,7 @@ static bool latent_run(forward_batch *b, const plan_part *p, const float *x, siz
     if (b->layer->plan->weight[WEIGHT_ATTN_KV_B] ? !latent_attend_unfolded(b, p, q, latent, rest, o)
                                                  : !latent_attend_folded(b, p, q, latent, rest, o))
         return false;
+    latent_gate_heads(b, x, stride, gates, o, heads * a->value);
     if (!batch_site(b, o, s, heads * a->value, b->tokens, 0,
                     (weight_slot[]){WEIGHT_ATTN_OUTPUT, WEIGHT_SLOTS}))
         return false;

@@ -14,10 +14,6 @@ typedef struct mamba1_numbers {
     bool has_plain_norms; /* steps, B and C are normed without weights */
 } mamba1_numbers;
 
-typedef struct mamba1_scratch {
-    recurrence_scratch states;
-} mamba1_scratch;
-
 static void mamba1_read_keys(forward_model *m, key_reader *r, model_part *p) {
     mamba1_numbers *n = p->numbers;
     (void)m;
@@ -53,9 +49,9 @@ static uint64_t mamba1_count_rows(const forward_model *m, const layer_plan *l, c
 
 static void mamba1_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     const mamba1_numbers *n = p->numbers;
-    mamba1_scratch *own = batch_own(b, p);
+    recurrence_scratch *own = batch_own(b, p);
     _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
-    recurrence_take_scratch(&own->states, s, selection_floats(n->state));
+    recurrence_take_scratch(own, s, selection_floats(n->state));
 }
 
 static void mamba1_norm_low(forward_batch *b, const mamba1_numbers *n, float *low) {
@@ -76,7 +72,7 @@ static void mamba1_norm_low(forward_batch *b, const mamba1_numbers *n, float *lo
 typedef struct mamba1_loop {
     forward_batch *b;
     const mamba1_numbers *n;
-    const mamba1_scratch *own;
+    const recurrence_scratch *own;
     float *value, *key, *query, *rate;
     size_t shares; /* of the features */
 } mamba1_loop;
@@ -97,7 +93,7 @@ static void select_share(void *data, size_t i, int thread) {
         .tokens = l->b->context,
         .log_decay = values[WEIGHT_SSM_A] + first * n->state,
         .skip = values[WEIGHT_SSM_D] + first,
-        .scratch = l->own->states.floats + (size_t)thread * l->own->states.each,
+        .scratch = l->own->floats + (size_t)thread * l->own->each,
     });
 }
 

@@ -12,10 +12,6 @@ typedef struct mamba2_numbers {
     size_t heads, groups; /* heads: a multiple of groups, which share B and C */
 } mamba2_numbers;
 
-typedef struct mamba2_scratch {
-    recurrence_scratch states;
-} mamba2_scratch;
-
 /* Rows that pass the convolution: x, B and C. */
 static uint64_t mamba2_convolved_rows(const mamba2_numbers *n) {
     return n->inner + 2 * (uint64_t)n->groups * n->state;
@@ -59,14 +55,13 @@ static uint64_t mamba2_count_rows(const forward_model *m, const layer_plan *l, c
 
 static void mamba2_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     const mamba2_numbers *n = p->numbers;
-    mamba2_scratch *own = batch_own(b, p);
+    recurrence_scratch *own = batch_own(b, p);
     _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
-    recurrence_take_scratch(&own->states, s, recurrence_floats(n->state));
+    recurrence_take_scratch(own, s, recurrence_floats(n->state));
 }
 
 static bool mamba2_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
     const mamba2_numbers *n = p->part->numbers;
-    const mamba2_scratch *own = batch_own(b, p->part);
     const float *const *values = b->layer->values;
     size_t s = b->stride, rows = n->inner;
     float *gate = b->work, *value = gate + rows * s, *key = value + rows * s;
@@ -84,7 +79,7 @@ static bool mamba2_run(forward_batch *b, const plan_part *p, const float *x, siz
                                         .has_silu = true});
     batch_softplus_rows(b, rate, b->layer->bias_values[WEIGHT_SSM_DT], n->heads);
     batch_decay_rows(b, decay, rate, values[WEIGHT_SSM_A], n->heads);
-    batch_recur(b, &own->states,
+    batch_recur(b, batch_own(b, p->part),
                 &(recurrent_heads){.key = key,
                                    .query = query,
                                    .decay = decay,

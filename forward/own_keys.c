@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "forward/attention.h"
+#include "forward/kda.h"
 
 static attention_numbers *attention_of(const forward_model *m) { return model_numbers(m, &mixer_attention); }
 static attention_numbers *latent_of(const forward_model *m) { return model_numbers(m, &mixer_latent); }
@@ -156,14 +157,36 @@ static void halve_turned(rope_numbers *n, key_reader *r) {
         key_fail(r, "rope.dimension_count", "is %zu, expected a multiple of 4", n->angles[1].turned);
 }
 
-void own_keys_step35(forward_model *m, key_reader *r) {
+/* Limits of what flows into the experts' last matrix, and into that of the shared expert and dense layers. */
+static void read_gate_limits(forward_model *m, key_reader *r) {
     key_list experts = key_list_of(r, "swiglu_clamp_exp"), others = key_list_of(r, "swiglu_clamp_shexp");
-    halve_turned(&attention_of(m)->rope, r);
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         layer_plan *l = &m->layers[i];
         l->experts_act.limit = (float)key_float_at(r, &experts, i, 0, 0, 1e9);
         l->act.limit = (float)key_float_at(r, &others, i, 0, 0, 1e9);
     }
+}
+
+void own_keys_step35(forward_model *m, key_reader *r) {
+    halve_turned(&attention_of(m)->rope, r);
+    read_gate_limits(m, r);
+}
+
+/* Scores are scaled by the size of values, not of keys. */
+void own_keys_plamo2(forward_model *m, key_reader *r) {
+    attention_numbers *n = attention_of(m);
+    (void)r;
+    n->score_scale = (float)(1 / sqrt((double)n->value));
+}
+
+/* ---- KDA ---- */
+
+void own_keys_bailingmoe3(forward_model *m, key_reader *r) {
+    kda_numbers *n = model_numbers(m, &mixer_kda);
+    own_keys_plm(m, r);
+    read_gate_limits(m, r);
+    n->is_positive = n->has_bound = true;
+    n->bound = (float)key_float_needed(r, "kda.gate_lower_bound", -1e6, 1e6);
 }
 
 /* ---- parts of a layer ---- */

@@ -8,6 +8,7 @@
 
 void own_keys_apertus(forward_model *m, key_reader *r);
 void own_keys_baichuan(forward_model *m, key_reader *r);
+void own_keys_bailingmoe3(forward_model *m, key_reader *r);
 void own_keys_gemma2(forward_model *m, key_reader *r);
 void own_keys_gemma3(forward_model *m, key_reader *r);
 void own_keys_glm4(forward_model *m, key_reader *r);
@@ -19,11 +20,12 @@ void own_keys_hunyuan_vl(forward_model *m, key_reader *r);
 void own_keys_jais(forward_model *m, key_reader *r);
 void own_keys_llama4(forward_model *m, key_reader *r);
 void own_keys_mimo2(forward_model *m, key_reader *r);
-void own_keys_minicpm3(forward_model *m, key_reader *r);
 void own_keys_minicpm(forward_model *m, key_reader *r);
+void own_keys_minicpm3(forward_model *m, key_reader *r);
 void own_keys_mistral3(forward_model *m, key_reader *r);
 void own_keys_muse_glimmer(forward_model *m, key_reader *r);
 void own_keys_olmoe(forward_model *m, key_reader *r);
+void own_keys_plamo2(forward_model *m, key_reader *r);
 void own_keys_plm(forward_model *m, key_reader *r);
 void own_keys_step35(forward_model *m, key_reader *r);
 

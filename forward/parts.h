@@ -37,6 +37,14 @@
     W(SSM_ALPHA, "ssm_alpha", MATRIX) \
     W(SSM_BA, "ssm_ba", MATRIX) \
     W(SSM_KERNEL, "ssm_conv1d", SMALL) \
+    W(SSM_KERNEL_Q, "ssm_conv1d_q", SMALL) \
+    W(SSM_KERNEL_K, "ssm_conv1d_k", SMALL) \
+    W(SSM_KERNEL_V, "ssm_conv1d_v", SMALL) \
+    W(SSM_F_A, "ssm_f_a", MATRIX) \
+    W(SSM_F_B, "ssm_f_b", MATRIX) \
+    W(SSM_G_A, "ssm_g_a", MATRIX) \
+    W(SSM_G_B, "ssm_g_b", MATRIX) \
+    W(SSM_G, "ssm_g", MATRIX) \
     W(SSM_DT, "ssm_dt", MATRIX) \
     W(SSM_X, "ssm_x", MATRIX) \
     W(SSM_DT_NORM, "ssm_dt_norm", SMALL) \
@@ -92,8 +100,10 @@ extern const layer_part mixer_attention; /* keys and values per head */
 extern const layer_part mixer_latent;    /* those of all heads from one latent vector */
 extern const layer_part mixer_shortconv; /* a short convolution between two gates */
 extern const layer_part mixer_delta_net; /* a state per head that learns each key's value */
+extern const layer_part mixer_kda;       /* a delta net that forgets row by row */
 extern const layer_part mixer_mamba1;    /* a state space with a decay per element of the state */
 extern const layer_part mixer_mamba2;    /* a state space with a decay per head */
+extern const layer_part mixer_plamo2;    /* the same, with other products before it */
 /* Feed-forward parts */
 extern const layer_part ffn_gated;   /* down(act(gate x) * up x) */
 extern const layer_part ffn_fused;   /* the same, gate and up in one matrix */

@@ -3,6 +3,8 @@
  */
 #include "forward/recurrence.h"
 
+#include <string.h>
+
 #include "base/checked.h"
 
 typedef struct convolution_loop {
@@ -27,6 +29,25 @@ void batch_convolve(forward_batch *b, const convolved_rows *c) {
 }
 
 /* ---- row by row ---- */
+
+typedef struct sorted_rows {
+    const forward_batch *b;
+    const float *from;
+    float *to;
+    const row_groups *g;
+} sorted_rows;
+
+static void sort_row(void *data, size_t r, int thread) {
+    const sorted_rows *o = data;
+    const row_groups *g = o->g;
+    size_t s = o->b->stride, from = r / g->each * g->group + g->first + r % g->each;
+    (void)thread;
+    memcpy(o->to + r * s, o->from + from * s, o->b->tokens * sizeof *o->to);
+}
+
+void batch_sort_rows(forward_batch *b, const float *from, float *to, const row_groups *g) {
+    threads_for(b->pool, g->groups * g->each, THREADS_EVEN, sort_row, &(sorted_rows){b, from, to, g});
+}
 
 typedef struct paired_rows {
     const forward_batch *b;

@@ -13,6 +13,11 @@ typedef struct convolved_rows {
     bool has_silu; /* applied to the result */
 } convolved_rows;
 void batch_convolve(forward_batch *b, const convolved_rows *c);
+/* Copies rows that stand in groups: of each group of `group` rows, `each` ones from `first` on. */
+typedef struct row_groups {
+    size_t groups, group, first, each;
+} row_groups;
+void batch_sort_rows(forward_batch *b, const float *from, float *to, const row_groups *g);
 /* x *= y, element by element. */
 void batch_multiply_rows(forward_batch *b, float *x, const float *y, size_t rows);
 /* gate = silu(gate) x, or sigmoid(gate) x. */

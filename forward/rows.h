@@ -4,10 +4,11 @@
 
 #include "forward/architectures.h"
 
-enum { ROWS_DENSE = 14, ROWS_OLDER = 14, ROWS_MIXTURES = 19 };
-extern const architecture rows_dense[ROWS_DENSE];       /* today's models without experts */
-extern const architecture rows_older[ROWS_OLDER];       /* models from before 2024 */
-extern const architecture rows_mixtures[ROWS_MIXTURES]; /* today's models with experts */
+enum { ROWS_DENSE = 14, ROWS_OLDER = 14, ROWS_MIXTURES = 19, ROWS_RECURRENT = 14 };
+extern const architecture rows_dense[ROWS_DENSE];         /* today's models without experts */
+extern const architecture rows_older[ROWS_OLDER];         /* models from before 2024 */
+extern const architecture rows_mixtures[ROWS_MIXTURES];   /* today's models with experts */
+extern const architecture rows_recurrent[ROWS_RECURRENT]; /* models with other mixers than attention */
 
 /* What many rows have of routing. */
 #define ROUTING_SOFT \
@@ -23,6 +24,11 @@ extern const architecture rows_mixtures[ROWS_MIXTURES]; /* today's models with e
 /* Softmax or another function, weights with sum 1 and no scale; from models with groups on. */
 #define ROUTING_FUNCTION_ONE \
     { .function = ROUTER_SOFTMAX, .function_key = REQUIRED, .sum = SUM_IS_ONE, .has_groups = true }
+#define ROUTING_FUNCTION_ONE_SCALED \
+    { \
+        .function = ROUTER_SOFTMAX, .function_key = REQUIRED, .sum = SUM_IS_ONE, .scale_key = true, \
+        .has_groups = true \
+    }
 #define ROUTING_GROUPS_SOFT_ONE \
     { .function = ROUTER_SOFTMAX, .sum = SUM_IS_ONE, .has_groups = true }
 
