@@ -195,6 +195,7 @@ typedef struct architecture {
     routing routing;
     presence router_bias; /* and experts' */
     bool fused_shared;    /* gate and up of the shared expert are one matrix */
+    bool plain_experts;   /* experts, the shared one too, have no gates: down(act(up x)) */
     bool extra_layers;    /* the last nextn_predict_layers blocks are not run */
 
     /* head */

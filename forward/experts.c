@@ -23,6 +23,7 @@ typedef struct experts_numbers {
 
 typedef struct experts_layer {
     size_t ff, shared_ff; /* rows of gate and up, also of the shared expert; shared_ff 0: there is none */
+    size_t width;         /* features that experts read and give: the model's, or of a smaller space */
 } experts_layer;
 
 /* Token t's k-th expert is chosen[t * used + k]. Sorted by expert, expert e has the places routed_begin[e] to
@@ -65,6 +66,7 @@ static void experts_compare_with_tensors(const forward_model *m, key_reader *r, 
     if (!key_there(r, key) || !model_fact_int(&r->facts, key, &dense) || dense < 0) return;
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         bool is_routed = m->layers[i].ffn.part == p;
+        if (!m->layers[i].ffn.part) continue;
         if (is_routed ? (int64_t)i < dense : (int64_t)i >= dense && !is_stepped)
             key_fail(r, key, "is %lld, but there is %s tensor %s", (long long)dense, is_routed ? "a" : "no",
                      tensors_layer_name(i, WEIGHT_FFN_ROUTER, ".weight"));
@@ -105,9 +107,20 @@ static void experts_find_shared(tensor_finder *f, experts_layer *l) {
     tensors_take_weight(f, WEIGHT_FFN_UP_SHEXP, a->has[WEIGHT_FFN_UP_SHEXP], SHAPE(d, n));
     if (!f->l->weight[WEIGHT_FFN_UP_SHEXP]) return;
     l->shared_ff = is_fused ? tensors_halved(n) : n;
-    if (!is_fused) tensors_take_weight(f, WEIGHT_FFN_GATE_SHEXP, REQUIRED, SHAPE(d, n));
+    if (!is_fused && !a->plain_experts) tensors_take_weight(f, WEIGHT_FFN_GATE_SHEXP, REQUIRED, SHAPE(d, n));
     tensors_take_weight(f, WEIGHT_FFN_DOWN_SHEXP, REQUIRED, SHAPE(l->shared_ff, d));
     tensors_take_weight(f, WEIGHT_FFN_SHARED_GATE, a->has[WEIGHT_FFN_SHARED_GATE], SHAPE(d));
+}
+
+/* Finds the matrices to and from the smaller space that experts work in, where there is one. */
+static void experts_find_latents(tensor_finder *f, experts_layer *l) {
+    uint64_t d = l->width = f->m->sizes.width;
+    if (!f->m->arch->has[WEIGHT_FFN_LATENT_DOWN] ||
+        !tensors_layer_has(f->m, f->index, WEIGHT_FFN_LATENT_DOWN))
+        return;
+    l->width = tensors_rows(f, WEIGHT_FFN_LATENT_DOWN);
+    tensors_take_weight(f, WEIGHT_FFN_LATENT_DOWN, REQUIRED, SHAPE(d, l->width));
+    tensors_take_weight(f, WEIGHT_FFN_LATENT_UP, REQUIRED, SHAPE(l->width, d));
 }
 
 static void experts_find_tensors(tensor_finder *f, const plan_part *p) {
@@ -123,25 +136,32 @@ static void experts_find_tensors(tensor_finder *f, const plan_part *p) {
     }
     tensors_take_biased(f, WEIGHT_FFN_ROUTER, REQUIRED, SHAPE(d, n), a->router_bias);
     tensors_take_bias(f, WEIGHT_EXPERT_CHOICE, a->has[WEIGHT_EXPERT_CHOICE], SHAPE(n));
+    experts_find_latents(f, l);
+    uint64_t in = l->width;
     if (a->has[WEIGHT_FFN_GATE_UP_EXPS] && tensors_layer_has(m, f->index, WEIGHT_FFN_GATE_UP_EXPS)) {
         l->ff = tensors_halved(fused);
-        tensors_take_weight(f, WEIGHT_FFN_GATE_UP_EXPS, REQUIRED, SHAPE(d, 2 * l->ff, n));
+        tensors_take_weight(f, WEIGHT_FFN_GATE_UP_EXPS, REQUIRED, SHAPE(in, 2 * l->ff, n));
     } else {
         l->ff = tensors_rows(f, WEIGHT_FFN_UP_EXPS);
-        tensors_take_biased(f, WEIGHT_FFN_GATE_EXPS, REQUIRED, SHAPE(d, l->ff, n), a->router_bias);
-        tensors_take_biased(f, WEIGHT_FFN_UP_EXPS, REQUIRED, SHAPE(d, l->ff, n), a->router_bias);
+        if (!a->plain_experts)
+            tensors_take_biased(f, WEIGHT_FFN_GATE_EXPS, REQUIRED, SHAPE(in, l->ff, n), a->router_bias);
+        tensors_take_biased(f, WEIGHT_FFN_UP_EXPS, REQUIRED, SHAPE(in, l->ff, n), a->router_bias);
     }
-    tensors_take_biased(f, WEIGHT_FFN_DOWN_EXPS, REQUIRED, SHAPE(l->ff, d, n), a->router_bias);
+    tensors_take_biased(f, WEIGHT_FFN_DOWN_EXPS, REQUIRED, SHAPE(l->ff, in, n), a->router_bias);
     experts_find_shared(f, l);
+}
+
+/* Rows of the smaller space, if there is one: what experts read, and the sum of what they give. */
+static uint64_t latent_rows(const layer_plan *plan, const experts_layer *l) {
+    return plan->weight[WEIGHT_FFN_LATENT_DOWN] ? 2 * (uint64_t)l->width : 0;
 }
 
 static uint64_t experts_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
     const experts_numbers *n = p->part->numbers;
     const experts_layer *l = p->numbers;
-    uint64_t routed = 2 * m->sizes.width + 2 * (uint64_t)l->ff;
+    uint64_t routed = 2 * (uint64_t)l->width + 2 * (uint64_t)l->ff + latent_rows(plan, l);
     uint64_t shared = m->sizes.width + 2 * (uint64_t)l->shared_ff + 1;
     uint64_t most = routed > shared ? routed : shared;
-    (void)plan;
     return most > n->experts ? most : n->experts;
 }
 
@@ -164,6 +184,9 @@ typedef struct experts_run {
     const experts_numbers *n;
     const experts_layer *l;
     const experts_scratch *own;
+    const float *in; /* what experts read, and its stride */
+    size_t in_stride;
+    float *sum, *work; /* rows of what they give, which may be b->part; memory for one expert */
 } experts_run;
 
 /* ---- choosing ---- */
@@ -356,8 +379,13 @@ typedef struct gated_rows {
 
 static void gate_row(void *data, size_t r, int thread) {
     const gated_rows *g = data;
+    const forward_model *m = g->b->model;
+    float *gate = g->gate + r * g->stride;
     (void)thread;
-    g->b->model->elements->gate(g->act, g->gate + r * g->stride, g->gate + (g->rows + r) * g->stride, g->n);
+    if (m->arch->plain_experts)
+        m->elements->activate(g->act, gate, g->n);
+    else
+        m->elements->gate(g->act, gate, gate + g->rows * g->stride, g->n);
 }
 
 static void gate_rows(const forward_batch *b, const activation_rule *act, float *gate, size_t rows,
@@ -378,31 +406,41 @@ static void weigh_inputs(const experts_run *r, size_t e, float *in, size_t strid
                 &(expert_rows){.b = r->b, .to = in, .to_stride = stride, .weight = weight, .n = n});
 }
 
-static bool experts_run_one(const experts_run *r, size_t e, const float *x, size_t stride) {
+/* gate = act(gate) up, of the matrices for an expert's tokens, or act(up) where it has no gate. */
+static void multiply_in(const experts_run *r, size_t e, const float *in, float *gate, size_t s, size_t n) {
+    forward_batch *b = r->b;
+    const model_tensor *const *weight = b->layer->plan->weight;
+    size_t ff = r->l->ff;
+    if (weight[WEIGHT_FFN_GATE_UP_EXPS]) {
+        batch_multiply(b, WEIGHT_FFN_GATE_UP_EXPS, e, in, s, gate, s, n);
+    } else {
+        bool is_plain = !weight[WEIGHT_FFN_GATE_EXPS];
+        if (!is_plain) batch_multiply(b, WEIGHT_FFN_GATE_EXPS, e, in, s, gate, s, n);
+        batch_multiply(b, WEIGHT_FFN_UP_EXPS, e, in, s, is_plain ? gate : gate + ff * s, s, n);
+    }
+    gate_rows(b, &b->layer->plan->experts_act, gate, ff, s, n);
+}
+
+static bool experts_run_one(const experts_run *r, size_t e) {
     forward_batch *b = r->b;
     const experts_scratch *own = r->own;
     const routing *by = &b->model->arch->routing;
-    size_t width = b->model->sizes.width, ff = r->l->ff;
+    size_t width = r->l->width, ff = r->l->ff;
     size_t begin = own->routed_begin[e], n = own->routed_begin[e + 1] - begin, s = forward_stride(n);
     const uint32_t *token = own->routed_token + begin;
-    float *in = b->work, *out = in + width * s, *gate = out + width * s, *up = gate + ff * s;
+    float *in = r->work, *out = in + width * s, *gate = out + width * s;
     if (n == 0) return true;
     threads_for(
         b->pool, width, THREADS_EVEN, gather_row,
-        &(expert_rows){.from = x, .from_stride = stride, .to = in, .to_stride = s, .token = token, .n = n});
+        &(expert_rows){
+            .from = r->in, .from_stride = r->in_stride, .to = in, .to_stride = s, .token = token, .n = n});
     if (by->scales_inputs) weigh_inputs(r, e, in, s, n);
     if (!batch_site_routed(
             b, in, s, width, token, n, e,
             (weight_slot[]){WEIGHT_FFN_GATE_EXPS, WEIGHT_FFN_UP_EXPS, WEIGHT_FFN_GATE_UP_EXPS, WEIGHT_SLOTS}))
         return false;
     if (b->answer == FORWARD_SKIP) return true;
-    if (b->layer->plan->weight[WEIGHT_FFN_GATE_UP_EXPS]) {
-        batch_multiply(b, WEIGHT_FFN_GATE_UP_EXPS, e, in, s, gate, s, n);
-    } else {
-        batch_multiply(b, WEIGHT_FFN_GATE_EXPS, e, in, s, gate, s, n);
-        batch_multiply(b, WEIGHT_FFN_UP_EXPS, e, in, s, up, s, n);
-    }
-    gate_rows(b, &b->layer->plan->experts_act, gate, ff, s, n);
+    multiply_in(r, e, in, gate, s, n);
     if (!batch_site_routed(b, gate, s, ff, token, n, e, (weight_slot[]){WEIGHT_FFN_DOWN_EXPS, WEIGHT_SLOTS}))
         return false;
     if (b->answer == FORWARD_SKIP) return true;
@@ -410,7 +448,7 @@ static bool experts_run_one(const experts_run *r, size_t e, const float *x, size
     threads_for(b->pool, width, THREADS_EVEN, scatter_row,
                 &(expert_rows){.from = out,
                                .from_stride = s,
-                               .to = b->part,
+                               .to = r->sum,
                                .to_stride = b->stride,
                                .token = token,
                                .weight = by->scales_inputs ? NULL : own->routed_weight + begin,
@@ -423,9 +461,9 @@ static bool experts_run_shared(const experts_run *r, const float *x, size_t stri
     const forward_model *m = b->model;
     size_t s = b->stride, width = m->sizes.width, ff = r->l->shared_ff;
     float *gate = b->work, *up = gate + ff * s, *out = up + ff * s, *share = out + width * s;
-    bool is_fused = !b->layer->plan->weight[WEIGHT_FFN_GATE_SHEXP];
-    if (!is_fused) batch_multiply(b, WEIGHT_FFN_GATE_SHEXP, 0, x, stride, gate, s, b->tokens);
-    batch_multiply(b, WEIGHT_FFN_UP_SHEXP, 0, x, stride, is_fused ? gate : up, s, b->tokens);
+    bool is_first = !b->layer->plan->weight[WEIGHT_FFN_GATE_SHEXP]; /* fused, or without a gate */
+    if (!is_first) batch_multiply(b, WEIGHT_FFN_GATE_SHEXP, 0, x, stride, gate, s, b->tokens);
+    batch_multiply(b, WEIGHT_FFN_UP_SHEXP, 0, x, stride, is_first ? gate : up, s, b->tokens);
     gate_rows(b, &b->layer->plan->act, gate, ff, s, b->tokens);
     if (!batch_site(b, gate, s, ff, b->tokens, 0, (weight_slot[]){WEIGHT_FFN_DOWN_SHEXP, WEIGHT_SLOTS}))
         return false;
@@ -441,13 +479,12 @@ static bool experts_run_shared(const experts_run *r, const float *x, size_t stri
     return true;
 }
 
-/* Reports what flows into the router, and into the shared expert. */
+/* Reports what flows into the router, and into the shared expert and the matrix to a smaller space. */
 static bool experts_report(forward_batch *b, const float *x, size_t stride) {
     size_t width = b->model->sizes.width;
-    const weight_slot shared[] = {WEIGHT_FFN_SHARED_GATE, WEIGHT_FFN_GATE_SHEXP, WEIGHT_FFN_UP_SHEXP,
-                                  WEIGHT_SLOTS};
-    const weight_slot all[] = {WEIGHT_FFN_ROUTER, WEIGHT_FFN_SHARED_GATE, WEIGHT_FFN_GATE_SHEXP,
-                               WEIGHT_FFN_UP_SHEXP, WEIGHT_SLOTS};
+    const weight_slot all[] = {WEIGHT_FFN_ROUTER,   WEIGHT_FFN_SHARED_GATE, WEIGHT_FFN_GATE_SHEXP,
+                               WEIGHT_FFN_UP_SHEXP, WEIGHT_FFN_LATENT_DOWN, WEIGHT_SLOTS};
+    const weight_slot *shared = all + 1;
     if (!b->model->arch->routing.reads_start) return batch_site(b, x, stride, width, b->tokens, 0, all);
     return batch_site(b, b->start, b->stride, width, b->tokens, 0,
                       (weight_slot[]){WEIGHT_FFN_ROUTER, WEIGHT_SLOTS}) &&
@@ -455,16 +492,40 @@ static bool experts_report(forward_batch *b, const float *x, size_t stride) {
             batch_site(b, x, stride, width, b->tokens, 0, shared));
 }
 
+/* Takes x to the smaller space of the experts, where there is one. */
+static void experts_enter(experts_run *r, const float *x, size_t stride) {
+    forward_batch *b = r->b;
+    size_t s = b->stride, rows = latent_rows(b->layer->plan, r->l);
+    r->in = x, r->in_stride = stride, r->sum = b->part, r->work = b->work + rows * s;
+    if (rows) {
+        batch_multiply(b, WEIGHT_FFN_LATENT_DOWN, 0, x, stride, b->work, s, b->tokens);
+        r->in = b->work, r->in_stride = s, r->sum = b->work + rows / 2 * s;
+    }
+    memset(r->sum, 0, r->l->width * s * sizeof *r->sum);
+}
+
+/* Takes the experts' sum back to b->part. */
+static bool experts_leave(const experts_run *r) {
+    forward_batch *b = r->b;
+    size_t s = b->stride;
+    if (r->sum == b->part) return true;
+    if (!batch_site(b, r->sum, s, r->l->width, b->tokens, 0,
+                    (weight_slot[]){WEIGHT_FFN_LATENT_UP, WEIGHT_SLOTS}))
+        return false;
+    batch_multiply(b, WEIGHT_FFN_LATENT_UP, 0, r->sum, s, b->part, s, b->tokens);
+    return true;
+}
+
 static bool experts_run_layer(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
     const forward_model *m = b->model;
-    experts_run r = {b, p->part->numbers, p->numbers, batch_own(b, p->part)};
+    experts_run r = {.b = b, .n = p->part->numbers, .l = p->numbers, .own = batch_own(b, p->part)};
     bool start = m->arch->routing.reads_start;
     if (!experts_report(b, x, stride) || !experts_route(&r, start ? b->start : x, start ? b->stride : stride))
         return false;
-    memset(b->part, 0, m->sizes.width * b->stride * sizeof *b->part);
+    experts_enter(&r, x, stride);
     for (size_t e = 0; e < r.n->experts; e++)
-        if (!experts_run_one(&r, e, x, stride)) return false;
-    return !r.l->shared_ff || experts_run_shared(&r, x, stride);
+        if (!experts_run_one(&r, e)) return false;
+    return experts_leave(&r) && (!r.l->shared_ff || experts_run_shared(&r, x, stride));
 }
 
 const layer_part ffn_experts = {

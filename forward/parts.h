@@ -66,6 +66,8 @@
     W(FFN_UP_EXPS, "ffn_up_exps", EXPERTS) \
     W(FFN_GATE_UP_EXPS, "ffn_gate_up_exps", EXPERTS) \
     W(FFN_DOWN_EXPS, "ffn_down_exps", EXPERTS) \
+    W(FFN_LATENT_DOWN, "ffn_latent_down", MATRIX) \
+    W(FFN_LATENT_UP, "ffn_latent_up", MATRIX) \
     W(FFN_SHARED_GATE, "ffn_gate_inp_shexp", MATRIX) \
     W(FFN_GATE_SHEXP, "ffn_gate_shexp", MATRIX) \
     W(FFN_UP_SHEXP, "ffn_up_shexp", MATRIX) \

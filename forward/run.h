@@ -21,7 +21,6 @@ struct forward_stream {
     states states;
 };
 
-
 /* Returns the model's batch, made in place of another model's. NULL: *e says why. */
 forward_batch *run_batch(forward_run *r, const forward_model *m, gq_error *e);
 /* Frees the layer, whose weights are not needed any more. */

@@ -1,10 +1,162 @@
-/* Tensors of mixers other than attention, for the models of tests/forward_models.c. Sizes are those that the
- * variants' keys say: heads with states have STATE rows and columns, and convolutions see TAPS tokens.
+/* Variants of architectures with other mixers than attention, and the tensors of those mixers. Sizes are
+ * those that the variants' keys say: heads with states have STATE rows and columns, and convolutions see TAPS
+ * tokens.
  */
 #include <math.h>
 #include <stdio.h>
 
 #include "tests/forward_models.h"
+
+#define STATE_SPACE \
+    "ssm.conv_kernel=4;ssm.inner_size=24;ssm.state_size=6;ssm.time_step_rank=4;ssm.group_count=2"
+#define SELECTION "ssm.conv_kernel=4;ssm.inner_size=24;ssm.state_size=6;ssm.time_step_rank=5"
+#define DELTA_NET STATE_SPACE
+#define KDA "ssm.conv_kernel=4;kda.head_dim=6"
+#define EXPERTS .ffn = 'r', .experts = 6, .used = 2, .ff = 24
+
+const variant variants_mixers[] = {
+    {.name = "lfm2",
+     .mixers = "ca",
+     .tied = true,
+     .no_length = true,
+     .qk = 'h',
+     .last = "token_embd_norm",
+     .keys = "shortconv.l_cache=4;attention.head_count_kv=[0,2];attention.sliding_window=6"},
+    {.name = "lfm2moe",
+     .mixers = "cac",
+     .layers = 3,
+     .tied = true,
+     .no_length = true,
+     .qk = 'h',
+     .last = "token_embd_norm",
+     EXPERTS,
+     .dense = 1,
+     .choice_bias = true,
+     .keys = "shortconv.l_cache=4;attention.head_count_kv=[0,2,0];expert_gating_func=2"},
+    {.name = "qwen35",
+     .mixers = "da",
+     .tied = true,
+     .inner = "post_attention_norm",
+     .qk = 'h',
+     .gated_q = true,
+     .keys = DELTA_NET ";full_attention_interval=2;rope.dimension_sections=[1,1,1,1]"},
+    {.name = "qwen35moe",
+     .mixers = "ada",
+     .layers = 3,
+     .inner = "post_attention_norm",
+     .qk = 'h',
+     .gated_q = true,
+     .rotated = 6,
+     EXPERTS,
+     .fused_experts = true,
+     .shared = 20,
+     .shared_gate = true,
+     .keys = DELTA_NET
+     ";attention.recurrent_layers=[0,1,0];rope.dimension_sections=[2,1,0,0];nextn_predict_layers=1"},
+    {.name = "qwen3next",
+     .mixers = "ba",
+     .inner = "post_attention_norm",
+     .qk = 'h',
+     .gated_q = true,
+     .rotated = 6,
+     EXPERTS,
+     .shared = 20,
+     .shared_gate = true,
+     .keys = DELTA_NET ";full_attention_interval=2"},
+    {.name = "qwen3next-old",
+     .arch = "qwen3next",
+     .mixers = "oa",
+     .inner = "post_attention_norm",
+     .qk = 'h',
+     .gated_q = true,
+     EXPERTS,
+     .shared = 20,
+     .shared_gate = true,
+     .keys = DELTA_NET ";full_attention_interval=2"},
+    {.name = "granitehybrid",
+     .mixers = "2a",
+     .tied = true,
+     EXPERTS,
+     .shared = 32,
+     .keys = STATE_SPACE ";embedding_scale=6.0;residual_scale=0.4;attention.scale=0.3;logit_scale=1.7;"
+                         "attention.head_count_kv=[0,2];expert_shared_feed_forward_length=32"},
+    {.name = "mamba", .mixers = "11", .one_part = true, .tied = true, .keys = SELECTION},
+    {.name = "mamba-falcon",
+     .arch = "mamba",
+     .mixers = "11",
+     .one_part = true,
+     .tied = true,
+     .keys = SELECTION ";ssm.dt_b_c_rms=true"},
+    {.name = "mamba2", .mixers = "22", .one_part = true, .tied = true, .keys = STATE_SPACE},
+    {.name = "jamba",
+     .mixers = "ja",
+     .no_length = true,
+     EXPERTS,
+     .dense = 1,
+     .keys = SELECTION ";attention.head_count_kv=[0,2]"},
+    {.name = "nemotron_h",
+     .mixers = "2na",
+     .layers = 3,
+     .one_part = true,
+     .ffn = 'p',
+     .ffn_bias = true,
+     .out_bias = true,
+     .head = 12,
+     .keys = STATE_SPACE ";attention.head_count_kv=[0,0,2];feed_forward_length=[0,40,0]"},
+    {.name = "falcon-h1", .mixers = "22", .beside = true, .keys = STATE_SPACE},
+    {.name = "falcon-h1-plain", .arch = "falcon-h1", .mixers = "hh", .beside = true, .keys = STATE_SPACE},
+    {.name = "plamo2",
+     .mixers = "pa",
+     .tied = true,
+     .fused_qkv = true,
+     .qk = 'e',
+     .value = 10,
+     .ffn = 'f',
+     .post = true,
+     .bare_norms = true,
+     .keys = "ssm.conv_kernel=4;ssm.inner_size=24;ssm.state_size=6;ssm.time_step_rank=4;"
+             "attention.head_count_kv=[0,2]"},
+    {.name = "kimi-linear",
+     .mixers = "ka",
+     .latent = 'u',
+     .kv = 4,
+     .head = 14,
+     .rotated = 6,
+     .value = 10,
+     EXPERTS,
+     .dense = 1,
+     .shared = 24,
+     .choice_bias = true,
+     .keys = KDA ";attention.head_count_kv=[0,4];expert_gating_func=2;expert_weights_scale=1.4"},
+    {.name = "bailingmoe3",
+     .mixers = "la",
+     .latent = 'f',
+     .head = 14,
+     .rotated = 6,
+     .value = 10,
+     .gate = 'h',
+     EXPERTS,
+     .dense = 1,
+     .shared = 24,
+     .choice_bias = true,
+     .keys = KDA ";attention.head_count_kv=[0,1];kda.gate_lower_bound=-5.0;expert_gating_func=2;"
+                 "expert_weights_scale=1.5;expert_weights_norm=true;swiglu_clamp_exp=[0.0,0.4];"
+                 "swiglu_clamp_shexp=[0.5,0.3]"},
+    {.name = "nemotron_h_moe",
+     .mixers = "n2a",
+     .layers = 3,
+     .one_part = true,
+     EXPERTS,
+     .plain_experts = true,
+     .latents = 20,
+     .shared = 24,
+     .choice_bias = true,
+     .keys = STATE_SPACE ";attention.head_count_kv=[0,0,2];feed_forward_length=[24,0,0];"
+                         "expert_weights_norm=true;expert_weights_scale=2.5"},
+    {.name = NULL},
+};
+
+/* ---- tensors ---- */
 
 enum { STATE = 6, TAPS = 4, KEY_HEADS = 2, VALUE_HEADS = 4, INNER = 24 };
 
@@ -82,6 +234,46 @@ static void put_mamba2(const variant_layer *l, uint64_t d, bool has_norm) {
     put_matrix(l, "ssm_out", INNER, d, 1);
 }
 
+/* form: k(imi's), of low rank; l: one matrix each, and decays with a bound. */
+static void put_kda(const variant_layer *l, uint64_t d, char form) {
+    enum { HEADS = VALUE_HEADS, ROWS = HEADS * STATE };
+    static const char *const in[] = {"attn_q", "attn_k", "attn_v"};
+    static const char *const kernels[] = {"ssm_conv1d_q.weight", "ssm_conv1d_k.weight",
+                                          "ssm_conv1d_v.weight"};
+    for (int i = 0; i < 3; i++) {
+        put_matrix(l, in[i], d, ROWS, 1.4f);
+        char full[96];
+        snprintf(full, sizeof full, "blk.%d.%s", l->index, kernels[i]);
+        variant_add(l->m, l->random, full, GGUF_F32, (uint64_t[4]){TAPS, 1, ROWS}, -1, 1);
+    }
+    put_matrix(l, "ssm_f_a", d, form == 'k' ? STATE : ROWS, 1);
+    put_matrix(l, "ssm_g_a", d, form == 'k' ? STATE : ROWS, 1.4f);
+    if (form == 'k') put_matrix(l, "ssm_f_b", STATE, ROWS, 1), put_matrix(l, "ssm_g_b", STATE, ROWS, 1.4f);
+    put_matrix(l, "ssm_beta", d, HEADS, 1.4f);
+    if (form == 'k')
+        put(l, "ssm_a", 1, HEADS, -1.5f, -0.02f);
+    else
+        put(l, "ssm_a", 1, HEADS, 0.2f, 2);
+    put(l, "ssm_dt.bias", ROWS, 0, -2, 2);
+    put(l, "ssm_norm.weight", STATE, 0, 0.5f, 1.5f);
+    put_matrix(l, "attn_output", ROWS, d, 1);
+}
+
+static void put_plamo2(const variant_layer *l, uint64_t d) {
+    enum { HEADS = VALUE_HEADS, RANK = 64 };
+    put_matrix(l, "ssm_in", d, 2 * INNER, 1.4f);
+    put_kernel(l, "ssm_conv1d.weight", TAPS, INNER);
+    put_matrix(l, "ssm_x", INNER, RANK + 2 * STATE, 2);
+    put_matrix(l, "ssm_dt", RANK, HEADS, 1);
+    put(l, "ssm_dt.bias", HEADS, 0, -4, 0);
+    put(l, "ssm_dt_norm", RANK, 0, 0.5f, 1.5f);
+    put(l, "ssm_b_norm", STATE, 0, 0.5f, 1.5f);
+    put(l, "ssm_c_norm", STATE, 0, 0.5f, 1.5f);
+    put(l, "ssm_a", HEADS, 0, -5, -0.3f);
+    put(l, "ssm_d", HEADS, 0, -1, 1);
+    put_matrix(l, "ssm_out", INNER, d, 1);
+}
+
 void variant_add_mixer(const variant_layer *l, uint64_t width, char kind) {
     switch (kind) {
     case 'c':
@@ -99,6 +291,13 @@ void variant_add_mixer(const variant_layer *l, uint64_t width, char kind) {
     case '2':
     case 'h':
         put_mamba2(l, width, kind == '2');
+        break;
+    case 'k':
+    case 'l':
+        put_kda(l, width, kind);
+        break;
+    case 'p':
+        put_plamo2(l, width);
         break;
     default:
         fail_msg("no mixer '%c'", kind);

@@ -12,13 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define YARN "rope.scaling.type=yarn;rope.scaling.factor=4.0;rope.scaling.original_context_length=16"
-#define STATE_SPACE \
-    "ssm.conv_kernel=4;ssm.inner_size=24;ssm.state_size=6;ssm.time_step_rank=4;ssm.group_count=2"
-#define SELECTION "ssm.conv_kernel=4;ssm.inner_size=24;ssm.state_size=6;ssm.time_step_rank=5"
-#define DELTA_NET STATE_SPACE
 enum { VARIANT_POSITIONS = 64 };
 
+#define YARN "rope.scaling.type=yarn;rope.scaling.factor=4.0;rope.scaling.original_context_length=16"
 #define EXPERTS .ffn = 'r', .experts = 6, .used = 2, .ff = 24
 
 static const variant variants[] = {
@@ -271,103 +267,15 @@ static const variant variants[] = {
      .no_length = true,
      EXPERTS,
      .keys = "rope.scaling.original_context_length=300"},
-    {.name = "lfm2",
-     .mixers = "ca",
-     .tied = true,
-     .no_length = true,
-     .qk = 'h',
-     .last = "token_embd_norm",
-     .keys = "shortconv.l_cache=4;attention.head_count_kv=[0,2];attention.sliding_window=6"},
-    {.name = "lfm2moe",
-     .mixers = "cac",
-     .layers = 3,
-     .tied = true,
-     .no_length = true,
-     .qk = 'h',
-     .last = "token_embd_norm",
-     EXPERTS,
-     .dense = 1,
-     .choice_bias = true,
-     .keys = "shortconv.l_cache=4;attention.head_count_kv=[0,2,0];expert_gating_func=2"},
-    {.name = "qwen35",
-     .mixers = "da",
-     .tied = true,
-     .inner = "post_attention_norm",
-     .qk = 'h',
-     .gated_q = true,
-     .keys = DELTA_NET ";full_attention_interval=2;rope.dimension_sections=[1,1,1,1]"},
-    {.name = "qwen35moe",
-     .mixers = "ada",
-     .layers = 3,
-     .inner = "post_attention_norm",
-     .qk = 'h',
-     .gated_q = true,
-     .rotated = 6,
-     EXPERTS,
-     .fused_experts = true,
-     .shared = 20,
-     .shared_gate = true,
-     .keys = DELTA_NET
-     ";attention.recurrent_layers=[0,1,0];rope.dimension_sections=[2,1,0,0];nextn_predict_layers=1"},
-    {.name = "qwen3next",
-     .mixers = "ba",
-     .inner = "post_attention_norm",
-     .qk = 'h',
-     .gated_q = true,
-     .rotated = 6,
-     EXPERTS,
-     .shared = 20,
-     .shared_gate = true,
-     .keys = DELTA_NET ";full_attention_interval=2"},
-    {.name = "qwen3next-old",
-     .arch = "qwen3next",
-     .mixers = "oa",
-     .inner = "post_attention_norm",
-     .qk = 'h',
-     .gated_q = true,
-     EXPERTS,
-     .shared = 20,
-     .shared_gate = true,
-     .keys = DELTA_NET ";full_attention_interval=2"},
-    {.name = "granitehybrid",
-     .mixers = "2a",
-     .tied = true,
-     EXPERTS,
-     .shared = 32,
-     .keys = STATE_SPACE ";embedding_scale=6.0;residual_scale=0.4;attention.scale=0.3;logit_scale=1.7;"
-                         "attention.head_count_kv=[0,2];expert_shared_feed_forward_length=32"},
-    {.name = "mamba", .mixers = "11", .one_part = true, .tied = true, .keys = SELECTION},
-    {.name = "mamba-falcon",
-     .arch = "mamba",
-     .mixers = "11",
-     .one_part = true,
-     .tied = true,
-     .keys = SELECTION ";ssm.dt_b_c_rms=true"},
-    {.name = "mamba2", .mixers = "22", .one_part = true, .tied = true, .keys = STATE_SPACE},
-    {.name = "jamba",
-     .mixers = "ja",
-     .no_length = true,
-     EXPERTS,
-     .dense = 1,
-     .keys = SELECTION ";attention.head_count_kv=[0,2]"},
-    {.name = "nemotron_h",
-     .mixers = "2na",
-     .layers = 3,
-     .one_part = true,
-     .ffn = 'p',
-     .ffn_bias = true,
-     .out_bias = true,
-     .head = 12,
-     .keys = STATE_SPACE ";attention.head_count_kv=[0,0,2];feed_forward_length=[0,40,0]"},
-    {.name = "falcon-h1", .mixers = "22", .beside = true, .keys = STATE_SPACE},
-    {.name = "falcon-h1-plain", .arch = "falcon-h1", .mixers = "hh", .beside = true, .keys = STATE_SPACE},
 };
 
 const variant *variant_at(size_t i) {
     size_t n = sizeof variants / sizeof *variants;
     if (i < n) return &variants[i];
-    for (size_t k = 0; variants_more[k].name; k++)
-        if (k == i - n) return &variants_more[k];
+    const variant *others[] = {variants_more, variants_mixers};
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+        for (const variant *v = others[k]; v->name; v++, n++)
+            if (n == i) return v;
     return NULL;
 }
 
@@ -556,19 +464,22 @@ static void add_experts(maker *k) {
     bias(k, "ffn_gate_inp", v->experts, 0, v->expert_bias);
     if (v->choice_bias)
         add(k, v->bare_choice ? "exp_probs_b" : "exp_probs_b.bias", GGUF_F32, v->experts, 0, 0, -0.3f, 0.3f);
+    uint32_t in = v->latents ? v->latents : v->width;
+    if (v->latents)
+        matrix(k, "ffn_latent_down", v->width, in, 0, 1), matrix(k, "ffn_latent_up", in, v->width, 0, 1);
     if (v->fused_experts) {
         matrix(k, "ffn_gate_up_exps", v->width, 2 * v->ff, v->experts, 1.7f);
     } else {
-        matrix(k, "ffn_gate_exps", v->width, v->ff, v->experts, 1.7f);
-        matrix(k, "ffn_up_exps", v->width, v->ff, v->experts, 1.7f);
+        if (!v->plain_experts) matrix(k, "ffn_gate_exps", in, v->ff, v->experts, 1.7f);
+        matrix(k, "ffn_up_exps", in, v->ff, v->experts, 1.7f);
         bias(k, "ffn_gate_exps", v->ff, v->experts, v->expert_bias);
         bias(k, "ffn_up_exps", v->ff, v->experts, v->expert_bias);
     }
-    matrix(k, "ffn_down_exps", v->ff, v->width, v->experts, 1.7f);
+    matrix(k, "ffn_down_exps", v->ff, in, v->experts, 1.7f);
     bias(k, "ffn_down_exps", v->width, v->experts, v->expert_bias);
     if (!v->shared) return;
     if (v->shared_gate) matrix(k, "ffn_gate_inp_shexp", v->width, 0, 0, 1.5f);
-    if (!v->fused_shared) matrix(k, "ffn_gate_shexp", v->width, v->shared, 0, 1.5f);
+    if (!v->fused_shared && !v->plain_experts) matrix(k, "ffn_gate_shexp", v->width, v->shared, 0, 1.5f);
     matrix(k, "ffn_up_shexp", v->width, v->fused_shared ? 2 * v->shared : v->shared, 0, 1.5f);
     matrix(k, "ffn_down_shexp", v->shared, v->width, 0, 1.5f);
 }

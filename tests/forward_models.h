@@ -14,7 +14,8 @@ typedef struct variant {
     bool ln, norm_bias, post, tied, fused_qkv, qkv_bias, out_bias, ffn_bias, logit_bias;
     bool no_pre, no_length, sinks, expert_bias, choice_bias, shared_gate, fused_experts;
     bool no_norms, bare_norms, bare_choice; /* none; those after parts, exp_probs_b without a suffix */
-    bool positions, embedding_norm, fused_shared;
+    bool positions, embedding_norm, fused_shared, plain_experts;
+    uint32_t latents;                        /* features that experts work with; 0: the width */
     uint32_t step;                           /* of layers, of which the last one is routed */
     uint32_t no_sinks;                       /* bit i: layer i has none */
     uint8_t heads_at[6], kv_at[6], ff_at[6]; /* per layer; first one 0: all layers alike */
@@ -24,8 +25,8 @@ typedef struct variant {
     char ffn;                                /* g(ate), f(used), p(lain), r(outed); 0: gate */
     char factors;                            /* rope factors: f(reqs), l(ong and short) */
     /* A mixer per layer: a(ttention), c(onvolution); delta nets: d, b(oth rates in one matrix), o(ld files');
-     * Mamba 1, 2; j(amba's), h: 2 without norm. n(one): a layer with a feed-forward part alone. NULL:
-     * attention.
+     * Mamba 1, 2; j(amba's), h: 2 without norm, p(lamo2's); KDA: k(imi's), l: without low rank. n(one): a
+     * layer with a feed-forward part alone. NULL: attention.
      */
     const char *mixers;
     bool one_part;    /* a layer with a mixer has no feed-forward part */
@@ -36,7 +37,8 @@ typedef struct variant {
     const char *keys; /* "key=value;...", numbers with a point are f32; "[1,2]" are lists */
 } variant;
 
-extern const variant variants_more[]; /* the second part of the list; ends with a row without a name */
+/* The second and third part of the list; they end with a row without a name. */
+extern const variant variants_more[], variants_mixers[];
 
 const variant *variant_at(size_t i); /* NULL behind the last */
 const variant *variant_named(const char *name);
