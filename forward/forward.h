@@ -124,8 +124,10 @@ typedef struct forward_inputs {
 typedef enum forward_answer {
     FORWARD_FAILED, /* the call ends with the error that was given */
     FORWARD_ON,
-    FORWARD_SKIP, /* nothing more is computed for this expert; not an expert's: the same as FORWARD_ON */
-    FORWARD_END,  /* nothing more is computed: the call returns true, and what it gives means nothing */
+    /* Nothing more is computed for this expert, which the sum of experts then lacks; not an expert's: the
+     * same as FORWARD_ON. */
+    FORWARD_SKIP,
+    FORWARD_END, /* nothing more is computed: the call returns true, and what it gives means nothing */
 } forward_answer;
 /* Called by the thread that called forward_block or forward_final. */
 typedef struct forward_site {
