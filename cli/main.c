@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/other_tools.h"
 #include "cli/path.h"
 #include "cli/say.h"
 
@@ -22,7 +23,7 @@ static const struct {
     {CMD_QUANTIZE, quantize_main},     {CMD_INFO, info_main},         {CMD_PLAN, plan_main},
     {CMD_COMPARE, compare_main},       {CMD_VERIFY, verify_main},     {CMD_IMATRIX, imatrix_main},
     {CMD_EVALUATE, evaluate_main},     {CMD_TOKENIZE, tokenize_main}, {CMD_TYPES, types_main},
-    {CMD_COMPLETION, completion_main}, {CMD_HELP, help_main},
+    {CMD_COMPLETION, completion_main}, {CMD_HELP, help_main},         {CMD_VERSION, version_main},
 };
 
 static int command_main(const request *r) {
@@ -51,12 +52,10 @@ static int close_output(const request *r, int status) {
     return status ? (say_failure(&e), status) : say_failure(&e);
 }
 
-int main(int argc, char **argv) {
+/* Runs one line of gquant. */
+static int line_main(int argc, char **argv) {
     request r;
     gq_error e = {0};
-    occupy_descriptors();
-    signal(SIGXFSZ, SIG_IGN); /* writing beyond the limit is an error like others */
-    if (argc < 2) return hint_main();
     int status = request_parse(&r, argc, argv, &e) ? command_main(&r) : say_failure(&e);
     status = close_output(&r, status);
     if (status == GQ_USAGE) {
@@ -65,4 +64,23 @@ int main(int argc, char **argv) {
     }
     request_free(&r);
     return status;
+}
+
+/* Runs the lines that stand for one of another tool. */
+static int lines_main(tool_lines *l, gq_error *e) {
+    int status = e->status ? say_failure(e) : GQ_OK;
+    for (size_t i = 0; i < l->n && status == GQ_OK; i++)
+        status = line_main(l->lines[i].argc, l->lines[i].argv);
+    if (status == GQ_OK && l->temporary) unlink(l->temporary);
+    tool_lines_free(l);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    tool_lines lines;
+    gq_error e = {0};
+    occupy_descriptors();
+    signal(SIGXFSZ, SIG_IGN); /* writing beyond the limit is an error like others */
+    if (other_tool_lines(&lines, argc, argv, &e)) return lines_main(&lines, &e);
+    return argc < 2 ? hint_main() : line_main(argc, argv);
 }

@@ -25,6 +25,7 @@ const command_row commands[] = {
     {CMD_TYPES, "types", "", "list the file types", 0, 0},
     {CMD_COMPLETION, "completion", "bash|zsh|fish", NULL, 1, 1},
     {CMD_HELP, "help", "[COMMAND]", "print all options, or those of a command", 0, 2},
+    {CMD_VERSION, "version", "", NULL, 0, 0},
 };
 const size_t n_commands = sizeof commands / sizeof *commands;
 
@@ -121,6 +122,10 @@ const option_row options[] = {
     VALUE("remove-kv", 0, "REGEX", LIST, NONE, quantize.remove_kv, Q | P, "leave out matching metadata"),
     FLAG("imatrix-path", 0, quantize.imatrix_path, Q, "store the path of --imatrix, not only its name"),
     HEADING("Output:"),
+    VALUE("output", 'o', "FILE", TEXT, FILE, output, Q | M | BRIEF, "in place of the argument OUT"),
+    VALUE("outfile", 0, "FILE", TEXT, FILE, output, Q | M, NULL),
+    VALUE("output-file", 0, "FILE", TEXT, FILE, output, Q | M, NULL),
+    VALUE("type", 0, "TYPE", TEXT, NONE, type, Q | BRIEF, "in place of the argument TYPE"),
     VALUE("out-dir", 0, "DIR", TEXT, FOLDER, out_dir, Q, "one file per TYPE (or NAME=TYPE), one read"),
     FLAG("force", 0, quantize.force, Q | M | E, "replace an existing OUT"),
     FLAG("keep-split", 0, quantize.keep_split, Q, "write as many shards as IN has"),

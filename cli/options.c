@@ -21,22 +21,6 @@
 #include "cli/recipe.h"
 #include "cli/text.h"
 
-/* Whether this is how other programs call the option that names the output, which is a bare argument here. */
-static bool names_output(const char *name, unsigned for_command) {
-    static const char *const names[] = {"-o", "--out", "--output", "--outfile", "--output-file"};
-    bool has_output = strstr(command_of(for_command)->arguments, "OUT");
-    for (size_t i = 0; has_output && i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0) return true;
-    return false;
-}
-
-static void fail_output_option(const char *name, unsigned for_command, gq_error *e) {
-    const command_row *c = command_of(for_command);
-    const char *place = for_command == CMD_QUANTIZE ? "after IN" : "last";
-    gq_fail_usage(e, "unknown option %s: OUT stands %s: gquant %s%s%s", name, place, c->name ? c->name : "",
-                  c->name ? " " : "", c->arguments);
-}
-
 static bool unknown_option(const char *given, unsigned for_command, gq_error *e) {
     const char *words[n_options];
     size_t n = 0;
@@ -46,9 +30,7 @@ static bool unknown_option(const char *given, unsigned for_command, gq_error *e)
     const char *near = text_nearest_word(name + strspn(name, "-"), words, n);
     for (size_t i = 0; i < n && !near; i++) /* an abbreviation that is too short */
         if (strncmp(words[i], name + 2, strlen(name + 2)) == 0) near = words[i];
-    if (names_output(name, for_command))
-        fail_output_option(name, for_command, e);
-    else if (near)
+    if (near)
         gq_fail_usage(e, "unknown option %s, did you mean --%s?", name, near);
     else
         gq_fail_usage(e, "unknown option %s", name);
@@ -101,7 +83,8 @@ static bool progress_parse(const char *text, int *plus_one) {
 /* Whether the option names a file that the command writes. */
 static bool names_result(const option_row *o) {
     return o->member == offsetof(request, report) || o->member == offsetof(request, recipe_out) ||
-           o->member == offsetof(request, logits) || o->member == offsetof(request, base_out);
+           o->member == offsetof(request, output) || o->member == offsetof(request, logits) ||
+           o->member == offsetof(request, base_out);
 }
 
 const char *override_file(const option_row *o, const char *text) {
@@ -198,12 +181,7 @@ static bool names_option(const char *word, const option_row *o) {
     return n > first + 1 || n == strlen(o->name) || !o->name[first];
 }
 
-static bool unknown_letter(const request *r, int letter, gq_error *e) {
-    char name[] = {'-', (char)letter, 0};
-    if (!names_output(name, r->command)) return gq_fail_usage(e, "unknown option %s", name);
-    fail_output_option(name, r->command, e);
-    return false;
-}
+static bool unknown_letter(int letter, gq_error *e) { return gq_fail_usage(e, "unknown option -%c", letter); }
 
 static bool parse_options(request *r, int argc, char **argv, gq_error *e) {
     struct option longs[n_options + 1];
@@ -226,7 +204,7 @@ static bool parse_options(request *r, int argc, char **argv, gq_error *e) {
         } else if (value == '?' && optopt >= 256) {
             return gq_fail_usage(e, "option --%s takes no argument", option_of_value(optopt)->name);
         } else if (value == '?' && optopt) {
-            return unknown_letter(r, optopt, e);
+            return unknown_letter(optopt, e);
         } else if (value == '?') {
             return unknown_option(argv[optind > 0 ? optind - 1 : 0], r->command, e);
         } else {
@@ -275,6 +253,17 @@ static bool check_argument_count(const request *r, gq_error *e) {
 /* Commands whose arguments, or the first of them, are models. */
 enum { MODELS = CMD_QUANTIZE | CMD_INFO | CMD_PLAN | CMD_COMPARE | CMD_VERIFY | CMD_EVALUATE };
 
+/* Puts what options name in place of arguments where those stand: OUT behind IN, or last, and TYPE last. */
+static void place_named_arguments(request *r) {
+    size_t at = r->command == CMD_QUANTIZE && r->n_arguments ? 1 : r->n_arguments;
+    if (r->output) {
+        memmove(r->arguments + at + 1, r->arguments + at, (r->n_arguments - at) * sizeof *r->arguments);
+        r->arguments[at] = r->output;
+        r->n_arguments++;
+    }
+    if (r->type) r->arguments[r->n_arguments++] = r->type;
+}
+
 bool request_parse(request *r, int argc, char **argv, gq_error *e) {
     *r = (request){.command = CMD_QUANTIZE, .quantize.size = sizeof r->quantize};
     r->arguments = need_memory((size_t)argc + 1, sizeof *r->arguments);
@@ -292,6 +281,7 @@ bool request_parse(request *r, int argc, char **argv, gq_error *e) {
     free(words);
     if (!ok || r->help || r->version) return ok;
     if (r->command & MODELS) path_join_shards(r->arguments, &r->n_arguments);
+    place_named_arguments(r);
     return check_argument_count(r, e) && (r->command != CMD_QUANTIZE || request_outputs(r, e)) &&
            request_check_conflicts(r, e);
 }

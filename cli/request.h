@@ -16,6 +16,7 @@ typedef enum command {
     CMD_TOKENIZE = 256,
     CMD_EVALUATE = 512,
     CMD_HELP = 1024,
+    CMD_VERSION = 2048,
 } command;
 
 typedef struct request {
@@ -24,6 +25,7 @@ typedef struct request {
     const char **arguments;
     size_t n_arguments; /* what is not an option, in order */
     const char *report, *out_dir, *recipe_out;
+    const char *output, *type; /* by option, in place of arguments */
     /* Paths: of a text or of ids to run models on, and of the logits to write. NULL: not given */
     const char *text, *ids, *logits;
     const char *base, *base_out; /* llama.cpp's files of log-probabilities: to read, to write */

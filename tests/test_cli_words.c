@@ -42,18 +42,35 @@ static void test_nothing_is_asked(void **state) {
     free(out), free(err);
 }
 
+/* ---- options in place of arguments ---- */
+
+static void test_output_and_type_as_options(void **state) {
+    (void)state;
+    char *out = strdup(in_folder(folder, "named.gguf")), *plain = strdup(in_folder(folder, "plain.gguf"));
+    GQUANT(0, source, plain, "Q4_0");
+    static const char *const names[] = {"-o", "--output", "--outfile", "--output-file"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        GQUANT(0, "--force", source, "Q4_0", names[i], out);
+        assert_same_file(out, plain);
+    }
+    GQUANT(0, "--force", "-o", out, "--type", "Q4_0", source);
+    GQUANT(0, "--force", source, out, "--type=Q4_0");
+    GQUANT(0, "--force", source, "--target-bpw", "5", "--measure-file", "none", "-o", out);
+    GQUANT(0, "--dry-run", source, "--type", "q4_k_m");
+    GQUANT_SAYS(2, "gquant", source, out, "Q4_0", "-o", plain);
+    GQUANT(0, "--force", "imatrix", "convert", matrix, "-o", out);
+    unlink(out), unlink(plain);
+    free(out), free(plain);
+    char *version = PRINTED("version"), *same = PRINTED("--version");
+    assert_string_equal(version, same);
+    free(version), free(same);
+}
+
 /* ---- shortened options ---- */
 
 static void test_shortened_options(void **state) {
     (void)state;
     const char *out = in_folder(folder, "out.gguf");
-    GQUANT_SAYS(2, "--output: OUT stands after IN: gquant [options] IN [OUT] TYPE [THREADS]", "--output", out,
-                source, "Q4_0");
-    GQUANT_SAYS(2, "--output: OUT stands", source, "Q4_0", "--output=q8_0");
-    GQUANT_SAYS(2, "--outfile: OUT stands", source, "Q4_0", "--outfile", out);
-    GQUANT_SAYS(2, "-o: OUT stands", source, "-o", out, "Q4_0");
-    GQUANT_SAYS(2, "gquant imatrix compute MODEL TEXT... OUT", "imatrix", "compute", source, matrix, "-o",
-                out);
     GQUANT_SAYS(2, "unknown option --outpu, did you mean --out", source, "Q4_0", "--outpu", "q8_0");
     /* Of several words one is not enough: it reads as a name of its own. */
     static const char *const first_words[] = {"--split",  "--prune", "--dry",
@@ -254,10 +271,15 @@ static void test_sizes_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_help_is_a_command), cmocka_unit_test(test_nothing_is_asked),
-        cmocka_unit_test(test_shortened_options), cmocka_unit_test(test_shards_that_a_shell_lists),
-        cmocka_unit_test(test_out_dir_is_made),   cmocka_unit_test(test_several_files_are_verified),
-        cmocka_unit_test(test_one_is_not_many),   cmocka_unit_test(test_articles),
+        cmocka_unit_test(test_help_is_a_command),
+        cmocka_unit_test(test_nothing_is_asked),
+        cmocka_unit_test(test_output_and_type_as_options),
+        cmocka_unit_test(test_shortened_options),
+        cmocka_unit_test(test_shards_that_a_shell_lists),
+        cmocka_unit_test(test_out_dir_is_made),
+        cmocka_unit_test(test_several_files_are_verified),
+        cmocka_unit_test(test_one_is_not_many),
+        cmocka_unit_test(test_articles),
         cmocka_unit_test(test_sizes_are_named),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,0 +1,143 @@
+/* Lines of llama-imatrix and llama-perplexity, word by word as their users type them: each does what it means
+ * there, or says why it cannot. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/command.h"
+#include "tests/evaluation_model.h"
+#include "tests/folder.h"
+
+static int make_inputs(void **state) {
+    (void)state;
+    char text[1300];
+    folder = temporary_folder();
+    model *m = evaluation_model(1);
+    model_write(m, path("m.gguf"));
+    model_free(m);
+    quantize(path("m.gguf"), path("q4.gguf"), "Q4_K_S", 1);
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i * 3 % 8);
+    write_whole(path("t.txt"), text, sizeof text);
+    static const char *const links[] = {"gquant-imatrix", "gquant-perplexity", "gquant-quantize"};
+    for (size_t i = 0; i < 3; i++) assert_int_equal(symlink(command_path(), path(links[i])), 0);
+    return 0;
+}
+
+/* Runs a line in the folder; `gquant` and its links are found there or by path. Returns both outputs in one.
+ */
+static char *run_line(const char *line, int status) {
+    char *script = NULL, *out, *err;
+    const char *name = strncmp(line, "gquant ", 7) == 0 ? command_path() : ".";
+    if (*name == '.')
+        assert_true(asprintf(&script, "cd '%s' && ./%s", folder, line) > 0);
+    else
+        assert_true(asprintf(&script, "cd '%s' && '%s' %s", folder, name, line + 7) > 0);
+    int found = run_command((const char *const[]){"sh", "-c", script, NULL}, &out, &err);
+    if (found != status) fail_msg("%s: exit status %d, expected %d: %s", line, found, status, err);
+    char *both = NULL;
+    assert_true(asprintf(&both, "%s%s", out, err) >= 0);
+    free(script), free(out), free(err);
+    return both;
+}
+
+typedef struct tool_case {
+    const char *line;
+    int status;
+    const char *says;
+} tool_case;
+
+static void run_cases(const tool_case *cases, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        char *out = run_line(cases[i].line, cases[i].status);
+        if (!strstr(out, cases[i].says)) fail_msg("%s: no '%s' in: %s", cases[i].line, cases[i].says, out);
+        free(out);
+    }
+}
+
+static void lines_of_imatrix(void **state) {
+    (void)state;
+    static const tool_case cases[] = {
+        {"gquant imatrix -m m.gguf -f t.txt", 0, "imatrix.gguf: "},
+        {"gquant imatrix -m m.gguf -f t.txt", 0, "imatrix.gguf: "}, /* replaced, as there */
+        {"gquant imatrix --model m.gguf --file t.txt --output a.gguf", 0, "2 windows of 512"},
+        {"gquant imatrix -m m.gguf -f t.txt -o a.gguf -c 64", 0, "20 windows of 64"},
+        {"gquant imatrix -m m.gguf -f t.txt -o a.gguf -c 64 --chunks 3", 0, "3 windows of 64"},
+        {"gquant imatrix -m m.gguf -f t.txt -o a.gguf --chunks -1", 0, "2 windows of 512"},
+        {"gquant imatrix -m m.gguf -f t.txt -o a.gguf -ngl 99 -b 512 -ub 512 -fa", 0,
+         "without meaning here, and ignored: -ngl, -b, -ub, -fa"},
+        {"gquant imatrix -m m.gguf -f t.txt -o a.gguf -fa on --no-mmap -t 1", 0, "ignored: -fa, --no-mmap"},
+        {"gquant imatrix -m m.gguf -f t.txt -o a.gguf --output-frequency 10 --save-frequency 20", 0,
+         "ignored: --output-frequency, --save-frequency"},
+        {"gquant imatrix -m m.gguf -f t.txt -o a.gguf --process-output --no-ppl", 0, "8 entries"},
+        {"gquant imatrix -m m.gguf -f t.txt -o a.gguf --parse-special", 0, "7 entries"},
+        {"gquant imatrix -m m.gguf -f t.txt -o a.dat --output-format dat -c 64", 0, "a.dat: 7 entries"},
+        {"gquant imatrix -m m.gguf -f t.txt -o a.gguf --output-format dat", 2, "the name decides"},
+        {"gquant imatrix -m m.gguf -f t.txt -o b.gguf -c 64 --in-file a.dat", 0, "20 windows of 64"},
+        {"gquant imatrix show b.gguf", 0, "b.gguf: GGUF layout, 7 entries, 40 chunks of 64"},
+        {"gquant imatrix --in-file a.dat --in-file b.gguf -o c.gguf", 0, ""},
+        {"gquant imatrix show c.gguf", 0, "60 chunks"},
+        {"gquant imatrix --in-file c.gguf --show-statistics", 0, "c.gguf: GGUF layout"},
+        {"gquant imatrix -m m.gguf --in-file c.gguf --show-statistics", 0, "weights have data"},
+        {"gquant imatrix -m m.gguf -o a.gguf", 2, "-f TEXT is missing"},
+        {"gquant imatrix -f t.txt -o a.gguf", 2, "-m MODEL is missing"},
+        {"gquant imatrix -m m.gguf -f t.txt --chunk 4", 2, "windows cannot be left out at the beginning"},
+        {"gquant imatrix -m m.gguf -f t.txt --chunks x", 2, "expected a number of windows"},
+        {"gquant imatrix -m m.gguf -f", 2, "-f needs an argument"},
+        {"gquant imatrix -m m.gguf -f t.txt --blub", 2, "--blub is not known here"},
+        {"gquant imatrix -m m.gguf --help", 0, "as llama-imatrix"},
+        {"gquant-imatrix -m m.gguf -f t.txt -o a.gguf -c 64", 0, "20 windows of 64"},
+        {"gquant-imatrix", 2, "-m MODEL is missing"},
+    };
+    run_cases(cases, sizeof cases / sizeof *cases);
+    assert_false(exists(path("b.gguf.gquant-text.gguf")));
+}
+
+static void lines_of_perplexity(void **state) {
+    (void)state;
+    static const tool_case cases[] = {
+        {"gquant perplexity -m m.gguf -f t.txt", 0, "in windows of 512"},
+        {"gquant perplexity --model m.gguf --file t.txt -c 64", 0, "1280 tokens in windows of 64"},
+        {"gquant perplexity -m m.gguf -f t.txt -c 64 --chunks 4", 0, "256 tokens in windows of 64"},
+        {"gquant perplexity -m m.gguf -f t.txt --ctx-size 64 --ppl-stride 0 -t 1", 0, "windows of 64"},
+        {"gquant perplexity -m m.gguf -f t.txt -c 64 -ngl 99 -fa auto -ctk q8_0", 0,
+         "ignored: -ngl, -fa, -ctk"},
+        {"gquant perplexity -m m.gguf -f t.txt -c 64 --kl-divergence-base base", 0, "perplexity"},
+        {"gquant perplexity -m m.gguf -f t.txt -c 64 --save-all-logits base", 0, "perplexity"},
+        {"gquant perplexity -m q4.gguf --kl-divergence-base base --kl-divergence", 0, "divergence"},
+        {"gquant perplexity -m q4.gguf --kl-divergence --kl-divergence-base base -f t.txt -c 64", 0,
+         "the same likeliest token in"},
+        {"gquant perplexity -m m.gguf --kl-divergence-base base --kl-divergence", 0, "100.00 %"},
+        {"gquant perplexity -m q4.gguf --kl-divergence", 2, "--kl-divergence-base FILE is missing"},
+        {"gquant perplexity -m q4.gguf --kl-divergence-base t.txt --kl-divergence", 1, "_logits_"},
+        {"gquant perplexity -m m.gguf -f t.txt --ppl-stride 256", 2, "windows that overlap"},
+        {"gquant perplexity -m m.gguf", 2, "-f TEXT is missing"},
+        {"gquant perplexity -f t.txt", 2, "-m MODEL is missing"},
+        {"gquant perplexity -m absent.gguf -f t.txt", 1, "absent.gguf"},
+        {"gquant perplexity -m m.gguf -f t.txt --hellaswag", 2, "--hellaswag is not known here"},
+        {"gquant perplexity t.txt", 2, "t.txt is not known here"},
+        {"gquant perplexity --help", 0, "as llama-perplexity"},
+        {"gquant perplexity --version", 0, "gquant "},
+        {"gquant-perplexity -m m.gguf -f t.txt -c 64", 0, "1280 tokens in windows of 64"},
+        {"gquant-quantize m.gguf out.gguf Q4_K_M 2", 0, "out.gguf"},
+    };
+    run_cases(cases, sizeof cases / sizeof *cases);
+}
+
+/* The same bytes as by gquant's own words. */
+static void both_ways_are_one(void **state) {
+    (void)state;
+    free(run_line("gquant imatrix -m m.gguf -f t.txt -o there.gguf -c 64", 0));
+    free(run_line("gquant imatrix compute m.gguf t.txt here.gguf --context 64", 0));
+    assert_same_file(path("there.gguf"), path("here.gguf"));
+    free(run_line("gquant perplexity -m m.gguf -f t.txt -c 64 --kl-divergence-base there", 0));
+    free(run_line("gquant evaluate m.gguf --text t.txt --context 64 --base-out here", 0));
+    assert_same_file(path("there"), path("here"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lines_of_imatrix),
+                                       cmocka_unit_test(lines_of_perplexity),
+                                       cmocka_unit_test(both_ways_are_one)};
+    return cmocka_run_group_tests(tests, make_inputs, folder_remove);
+}
