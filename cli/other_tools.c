@@ -208,7 +208,7 @@ static bool imatrix_merge_line(tool_lines *to, const tool_request *r, const char
 static bool imatrix_lines(tool_lines *to, const tool_request *r, gq_error *e) {
     const char *model = r->facts[FACT_MODEL], *out = r->facts[FACT_OUT] ? r->facts[FACT_OUT] : "imatrix.gguf";
     if (r->facts[FACT_STATISTICS]) {
-        if (!tool_needs(r, FACT_IN, "--in-file", e)) return false;
+        if (!r->in) return tool_needs(r, FACT_IN, "--in-file FILE", e);
         struct tool_line *l = line_begin(to, "imatrix", "show");
         line_append(l, r->in[0]);
         if (model) line_append(l, model);
