@@ -70,7 +70,7 @@ typedef struct routing {
     bool is_late;          /* the values choose, and the function is applied to those of the chosen */
     bool scales_inputs;    /* the weights are factors of what flows into experts, not of what they give */
     bool reads_start;      /* the router reads the state before the layer */
-    bool is_halved;        /* half of the experts' and the shared expert's sum counts */
+    float sum_factor;      /* of the experts' and the shared or dense part's sum; 0: 1 */
 } routing;
 
 /* How rope turns in layers with a window. */
@@ -132,6 +132,9 @@ typedef struct architecture {
     const layer_part *mixers[ARCHITECTURE_PARTS], *ffns[ARCHITECTURE_PARTS];
     /* A second mixer of every layer, which reads what the first one reads; both results are added. */
     const layer_part *beside;
+    /* What changes the state behind both parts of every layer; its input is the state itself. NULL: nothing.
+     */
+    const layer_part *tail;
     /* A layer has a feed-forward part where feed_forward_length says so, and else a mixer: never both. */
     bool one_part;
 
@@ -156,6 +159,9 @@ typedef struct architecture {
     bool qk_after_rope;
     bool free_head;   /* a head's size is attention.key_length; else width / heads */
     bool free_value;  /* attention.value_length may differ from it */
+    bool local_sizes; /* layers with a window have attention.key_length_swa, value_length_swa */
+    bool shares_kv;   /* the last attention.shared_kv_layers use keys and values of earlier ones */
+    bool norms_v;     /* v passes a norm without weights; without attn_v it is what attn_k gives */
     bool turned_head; /* a head's size is rope.dimension_count */
     bool gate_in_q;   /* attn_q has each head's q, then as many rows of its gate: heads times its sigmoid */
     head_gate gate;

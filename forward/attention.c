@@ -132,6 +132,42 @@ static void attention_read_scores(attention_numbers *n, const architecture *a, k
     if (a->clamp != ABSENT) n->clamp = (float)key_float(r, "attention.clamp_kqv", 0, 0, 1e9);
 }
 
+/* Layers from `own` on use keys and values of the last own layer of their kind: the last layers before `own`
+ * are one with a window and one without. */
+static void attention_share_keys(forward_model *m, key_reader *r, model_part *p) {
+    const char *key = "attention.shared_kv_layers";
+    attention_numbers *n = p->numbers;
+    size_t layers = m->sizes.layers, own = layers - (n->shared = key_number(r, key, 0, 0, layers - 1)),
+           row = 0;
+    const attention_layer *kept[2] = {NULL, NULL}; /* [is_local] */
+    for (size_t i = own < 2 ? 0 : own - 2; n->shared && i < own; i++) {
+        attention_layer *l = model_layer_numbers(m, p, i);
+        l->keeps_kv = true, l->kept = row;
+        row += l->kv_heads * (l->head + l->value);
+        kept[i == own - 2] = l;
+    }
+    for (size_t i = own; i < layers && r->ok; i++) {
+        attention_layer *l = model_layer_numbers(m, p, i);
+        const attention_layer *from = kept[l->is_local];
+        if (!from || from->kv_heads != l->kv_heads || from->head != l->head || from->value != l->value) {
+            key_fail(r, key, "is %zu, but keys and values of layer %zu are none that layer %zu could use",
+                     n->shared, own - (l->is_local ? 2 : 1), i);
+            return;
+        }
+        l->borrows_kv = true, l->kept = from->kept;
+    }
+}
+
+/* Rows for the keys and values that are kept. */
+static uint64_t attention_carried_rows(const forward_model *m, const model_part *p) {
+    uint64_t rows = 0;
+    for (size_t i = 0; i < m->sizes.layers; i++) {
+        const attention_layer *l = model_layer_numbers(m, p, i);
+        if (l && l->keeps_kv) rows += l->kv_heads * (l->head + l->value);
+    }
+    return rows;
+}
+
 static void attention_read_keys(forward_model *m, key_reader *r, model_part *p) {
     const architecture *a = m->arch;
     attention_numbers *n = p->numbers;
@@ -143,10 +179,11 @@ static void attention_read_keys(forward_model *m, key_reader *r, model_part *p) 
         key_fail(r, "attention.value_length", "is %zu, expected attention.key_length: %zu", n->value,
                  n->head);
     attention_check_heads(r, p, 1);
-    attention_share_sizes(m, p);
     attention_read_windows(m, r, p);
+    attention_share_sizes(m, p);
+    if (a->shares_kv) attention_share_keys(m, r, p);
     if (!r->ok) return;
-    if (a->no_rope != ROPE_NEVER) rope_read_keys(&n->rope, m, r, n->head, false);
+    if (a->no_rope != ROPE_NEVER) rope_read_keys(&n->rope, m, r, n->head, n->local_head, false);
     attention_read_scores(n, a, r);
     attention_choose_rope(m, r, p);
 }
@@ -170,7 +207,8 @@ static void attention_find_qk_norms(tensor_finder *f, const plan_part *p) {
     presence is = a->has[WEIGHT_ATTN_Q_NORM] == OPTIONAL ? OPTIONAL : REQUIRED;
     if (a->qk == QK_NONE || a->qk == QK_UNWEIGHTED) return;
     tensors_take_weight(f, WEIGHT_ATTN_Q_NORM, is, qk_norm_shape(a->qk, l->head, l->heads));
-    is = f->l->weight[WEIGHT_ATTN_Q_NORM] && a->qk != QK_SCALED ? REQUIRED : ABSENT; /* both or none */
+    bool has_k = f->l->weight[WEIGHT_ATTN_Q_NORM] && a->qk != QK_SCALED && !l->borrows_kv;
+    is = has_k ? REQUIRED : ABSENT; /* both or none */
     tensors_take_weight(f, WEIGHT_ATTN_K_NORM, is, qk_norm_shape(a->qk, l->head, l->kv_heads));
 }
 
@@ -191,8 +229,10 @@ static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
     } else {
         uint64_t q_and_gate = (uint64_t)l->heads * q_step(f->m, l);
         tensors_take_biased(f, WEIGHT_ATTN_Q, REQUIRED, SHAPE(d, q_and_gate), a->qkv_bias);
-        tensors_take_biased(f, WEIGHT_ATTN_K, REQUIRED, SHAPE(d, k), a->qkv_bias);
-        tensors_take_biased(f, WEIGHT_ATTN_V, REQUIRED, SHAPE(d, v), a->qkv_bias);
+        presence own = l->borrows_kv ? ABSENT : REQUIRED;
+        tensors_take_biased(f, WEIGHT_ATTN_K, own, SHAPE(d, k), a->qkv_bias);
+        if (a->norms_v && !l->is_local && k == v && own == REQUIRED) own = OPTIONAL;
+        tensors_take_biased(f, WEIGHT_ATTN_V, own, SHAPE(d, v), a->qkv_bias);
     }
     attention_find_qk_norms(f, p);
     tensors_take_weight(f, WEIGHT_ATTN_SINKS, a->has[WEIGHT_ATTN_SINKS], SHAPE(l->heads));
@@ -221,7 +261,7 @@ static void attention_norm_q_and_k(forward_batch *b, const plan_part *p, float *
     qk_norm kind = m->arch->qk;
     bool full = kind == QK_FULL;
     if (kind == QK_UNWEIGHTED ? !l->norms_qk : !b->layer->plan->weight[WEIGHT_ATTN_Q_NORM]) return;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < (l->borrows_kv ? 1 : 2); i++)
         batch_norm(b, &(norm_groups){.x = x[i],
                                      .y = x[i],
                                      .weight = b->layer->values[slots[i]],
@@ -280,8 +320,12 @@ static void attention_multiply_in(forward_batch *b, const plan_part *p, const fl
         batch_multiply(b, WEIGHT_ATTN_QKV, 0, x, stride, q, s, b->tokens);
     } else {
         batch_multiply(b, WEIGHT_ATTN_Q, 0, x, stride, q, s, b->tokens);
-        batch_multiply(b, WEIGHT_ATTN_K, 0, x, stride, q + q_rows * s, s, b->tokens);
-        batch_multiply(b, WEIGHT_ATTN_V, 0, x, stride, q + (q_rows + k_rows) * s, s, b->tokens);
+        float *k = q + q_rows * s, *v = k + k_rows * s;
+        if (!l->borrows_kv) batch_multiply(b, WEIGHT_ATTN_K, 0, x, stride, k, s, b->tokens);
+        if (b->layer->plan->weight[WEIGHT_ATTN_V])
+            batch_multiply(b, WEIGHT_ATTN_V, 0, x, stride, v, s, b->tokens);
+        else if (!l->borrows_kv)
+            memcpy(v, k, k_rows * s * sizeof *v);
     }
     if (n->clamp > 0)
         threads_for(b->pool, rows, THREADS_EVEN, clamp_row,
@@ -306,6 +350,25 @@ static void attention_gate_heads(forward_batch *b, const plan_part *p, const flo
     threads_for(b->pool, values, THREADS_EVEN, gate_row, &g);
 }
 
+static void attention_norm_v(forward_batch *b, const attention_layer *l, float *v) {
+    batch_norm(b, &(norm_groups){.x = v,
+                                 .y = v,
+                                 .x_stride = b->stride,
+                                 .y_stride = b->stride,
+                                 .features = l->value,
+                                 .groups = l->kv_heads});
+}
+
+/* Copies k, and v behind it, to where later layers find them, or from there. */
+static void attention_hand_on(forward_batch *b, const plan_part *p, float *k) {
+    const attention_layer *l = p->numbers;
+    float *kept = batch_carried(b, p->part) + l->kept * b->state_stride;
+    for (size_t r = 0; r < l->kv_heads * (l->head + l->value); r++) {
+        float *own = k + r * b->stride, *other = kept + r * b->state_stride;
+        memcpy(l->keeps_kv ? other : own, l->keeps_kv ? own : other, b->tokens * sizeof *own);
+    }
+}
+
 static bool attention_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
     const forward_model *m = b->model;
     const attention_numbers *n = p->part->numbers;
@@ -319,9 +382,12 @@ static bool attention_run(forward_batch *b, const plan_part *p, const float *x, 
         return false;
     attention_multiply_in(b, p, x, stride, q);
     if (!m->arch->qk_after_rope) attention_norm_q_and_k(b, p, q, k);
-    if (l->has_rope) batch_rope(b, p, q, l->heads, step), batch_rope(b, p, k, l->kv_heads, l->head);
+    if (m->arch->norms_v && !l->borrows_kv) attention_norm_v(b, l, v);
+    if (l->has_rope) batch_rope(b, p, q, l->heads, step);
+    if (l->has_rope && !l->borrows_kv) batch_rope(b, p, k, l->kv_heads, l->head);
     if (m->arch->qk_after_rope) attention_norm_q_and_k(b, p, q, k);
     batch_temper(b, p, q, q_rows);
+    if (l->keeps_kv || l->borrows_kv) attention_hand_on(b, p, k);
     batch_attend(b, p,
                  &(attention_heads){.q = q,
                                     .k = k,
@@ -350,6 +416,7 @@ const layer_part mixer_attention = {
     .read_keys = attention_read_keys,
     .find_model_tensors = attention_find_model_tensors,
     .find_tensors = attention_find_tensors,
+    .carried_rows = attention_carried_rows,
     .scratch_rows = attention_count_rows,
     .lay_out = attention_lay_out,
     .prepare = attention_prepare,

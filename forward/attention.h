@@ -8,12 +8,14 @@
 
 /* The numbers of a model that such a mixer uses. The mixer's own struct is this one or begins with it. */
 typedef struct attention_numbers {
-    size_t head, value; /* values of a head: of q and k; of v */
-    size_t even_head;   /* width / heads of the first layer */
-    size_t window;      /* tokens that local layers see; 0: there are no local layers */
-    bool has_chunks;    /* they see the tokens of their own chunk of so many, up to themselves */
-    float score_scale;  /* factor of the products of q and k */
-    float score_cap;    /* cap of scores, cap tanh(s / cap); 0: none */
+    size_t head, value;             /* values of a head: of q and k; of v */
+    size_t local_head, local_value; /* in layers with a window */
+    size_t shared;                  /* the last layers that use keys and values of earlier ones */
+    size_t even_head;               /* width / heads of the first layer */
+    size_t window;                  /* tokens that local layers see; 0: there are no local layers */
+    bool has_chunks;                /* they see the tokens of their own chunk of so many, up to themselves */
+    float score_scale;              /* factor of the products of q and k */
+    float score_cap;                /* cap of scores, cap tanh(s / cap); 0: none */
     float alibi;        /* the steepest slope of scores over distances is 2^-(this / heads); 0: none */
     float clamp;        /* q, k and v are within this and its negative; 0: any */
     float output_scale; /* of what the mixer gives */
@@ -23,8 +25,10 @@ typedef struct attention_numbers {
 /* The numbers of a layer that it uses; the mixer's own struct begins with it, too. */
 typedef struct attention_layer {
     size_t heads, kv_heads;
-    size_t head, value; /* values of a head */
-    bool is_local;      /* with a window */
+    size_t head, value;        /* values of a head */
+    size_t kept;               /* row of what the part carries, where k and v are kept for later layers */
+    bool keeps_kv, borrows_kv; /* kept there; taken from there, in place of its own */
+    bool is_local;             /* with a window */
     bool has_rope;
     bool norms_qk;    /* where the row has unweighted norms of q and k */
     bool is_tempered; /* queries are multiplied by the temperature of their position */
@@ -41,7 +45,7 @@ typedef struct attention_scratch {
 void attention_choose_layers(const forward_model *m, key_reader *r, bool *is_own);
 /* Reads the numbers of heads and the sizes that the keys give them. */
 void attention_read_heads(forward_model *m, key_reader *r, model_part *p);
-/* Gives all layers the model's sizes of a head. */
+/* Gives all layers their sizes of a head. Called when windows are known. */
 void attention_share_sizes(forward_model *m, model_part *p);
 /* Refuses heads of fewer than `least` features, or of no values: where no key says their sizes these are a
  * share of the width, which may be nothing. */

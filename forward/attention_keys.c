@@ -24,6 +24,11 @@ void attention_read_heads(forward_model *m, key_reader *r, model_part *p) {
     if (m->arch->turned_head) absent = key_number(r, "rope.dimension_count", absent, 1, MODEL_MOST);
     n->head = key_number(r, "attention.key_length", absent, 1, MODEL_MOST);
     n->value = key_number(r, "attention.value_length", absent, 1, MODEL_MOST);
+    n->local_head = n->head, n->local_value = n->value;
+    if (m->arch->local_sizes) {
+        n->local_head = key_number_needed(r, "attention.key_length_swa", 1, MODEL_MOST);
+        n->local_value = key_number_needed(r, "attention.value_length_swa", 1, MODEL_MOST);
+    }
     n->output_scale = 1;
 }
 
@@ -31,7 +36,9 @@ void attention_share_sizes(forward_model *m, model_part *p) {
     const attention_numbers *n = p->numbers;
     for (size_t i = 0; i < m->sizes.layers; i++) {
         attention_layer *l = model_layer_numbers(m, p, i);
-        if (l) l->head = n->head, l->value = n->value;
+        if (!l) continue;
+        l->head = l->is_local ? n->local_head : n->head;
+        l->value = l->is_local ? n->local_value : n->value;
     }
 }
 

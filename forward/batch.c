@@ -16,7 +16,7 @@ static uint64_t work_rows(const forward_model *m) {
     uint64_t most = 0;
     for (size_t i = 0; i < m->sizes.layers; i++) {
         const layer_plan *l = &m->layers[i];
-        const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn};
+        const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn, &l->tail};
         for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
             uint64_t rows = rows_of(m, l, parts[k]);
             if (rows > most) most = rows;

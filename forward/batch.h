@@ -27,6 +27,8 @@ struct forward_batch {
     batch_own_bytes own[MODEL_PARTS]; /* a struct of each of the model's parts */
     /* during a call */
     const forward_layer *layer;
+    float *state; /* the layer's state, x[state]; NULL outside of layers */
+    size_t state_stride;
     const forward_site *site;
     forward_answer answer; /* the site's last */
     gq_error *e;
@@ -75,6 +77,11 @@ void batch_add(forward_batch *b, float *x, size_t x_stride, const float *y, size
                float factor);
 /* x *= factor, likewise. */
 void batch_scale(forward_batch *b, float *x, size_t stride, size_t rows, float factor);
+
+/* The rows of a part in the state of the layer that is run. */
+static inline float *batch_carried(forward_batch *b, const model_part *p) {
+    return b->state + p->carried * b->state_stride;
+}
 
 /* The struct of a part; it fits batch_own_bytes. */
 static inline void *batch_own(forward_batch *b, const model_part *p) { return b->own[p->at].bytes; }

@@ -72,7 +72,7 @@ static bool run_ffn(forward_batch *b, float *x, size_t stride) {
     const float *in = l->is_parallel ? b->normed : norm_before(b, p->before, x, &in_stride);
     if (!p->part->kind->run(b, p, in, in_stride)) return false;
     close_part(b, p->after, x, stride);
-    return true;
+    return !l->tail.part || l->tail.part->kind->run(b, &l->tail, x, stride);
 }
 
 bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, float *x, size_t stride,
@@ -83,6 +83,7 @@ bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, 
         return gq_fail(e, "%s: both parts of layer %zu read the state before it, so it has to be run whole",
                        m->path, l->index);
     begin_call(b, l, site, e);
+    b->state = x, b->state_stride = stride;
     return ((!(part & FORWARD_ATTENTION) || run_mixer(b, x, stride)) &&
             (!(part & FORWARD_FFN) || run_ffn(b, x, stride))) ||
            b->answer == FORWARD_END;
@@ -164,6 +165,16 @@ static bool embed_norm(forward_batch *b, float *x, size_t stride, gq_error *e) {
     return true;
 }
 
+/* Lets the parts begin what they carry from layer to layer. */
+static bool embed_carried(forward_batch *b, const uint32_t *ids, float *x, size_t stride, gq_error *e) {
+    begin_call(b, NULL, NULL, e);
+    for (size_t i = 0; i < b->model->n_parts; i++) {
+        const model_part *p = &b->model->parts[i];
+        if (p->kind->embed && !p->kind->embed(b, p, ids, x, x + p->carried * stride, stride)) return false;
+    }
+    return true;
+}
+
 bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *ids, float *x, size_t stride,
                    gq_error *e) {
     /* Tokens, a line of the cache for each feature. Their rows take the place of the norms of a batch. */
@@ -173,7 +184,8 @@ bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *i
         size_t n = b->tokens - first < AT_ONCE ? b->tokens - first : AT_ONCE;
         if (!embed_some(b, rows ? rows : &own, ids + first, n, x + first, stride, e)) return false;
     }
-    return embed_positions(b, x, stride, e) && embed_norm(b, x, stride, e);
+    return embed_positions(b, x, stride, e) && embed_norm(b, x, stride, e) &&
+           embed_carried(b, ids, x, stride, e);
 }
 
 bool forward_final(forward_batch *b, const float *x, size_t stride, float *normed, size_t normed_stride,

@@ -1,38 +1,16 @@
-/* The routed feed-forward part: a few experts per token, and possibly a shared one that sees all tokens. The
- * router's values become weights by softmax or sigmoid, and each token chooses its `used` best experts, where
- * the row says so only from the best groups, or with a bias that counts for the choice alone. Tokens are then
- * sorted by expert, and the experts run one after another: an expert's tokens are gathered side by side, go
- * through gate, up and down, and are added to b->part with their weights. So an expert's matrices are decoded
- * once per batch, and a token's sum is formed in the order of the experts, whatever the number of threads.
- * The shared expert comes last.
+/* The routed feed-forward part: a few experts per token, and possibly a shared one that sees all tokens. When
+ * the router (router.c) has chosen, tokens are sorted by expert, and the experts run one after another: an
+ * expert's tokens are gathered side by side, go through gate, up and down, and are added to b->part with
+ * their weights. So an expert's matrices are decoded once per batch, and a token's sum is formed in the order
+ * of the experts, whatever the number of threads. The shared expert, or a dense part that stands beside the
+ * experts, comes last. Experts and their router may read something else than the part's own input;
+ * experts_choose_inputs has the cases.
  */
 #include <math.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "forward/layer_part.h"
-
-typedef struct experts_numbers {
-    size_t experts, used;       /* used: experts per token */
-    size_t groups, groups_used; /* 0 or 1 groups: all experts are candidates */
-    router_function function;   /* makes weights of the router's values */
-    bool is_late;               /* of those of the chosen alone */
-    bool is_normalised;         /* the weights' sum is made 1 */
-    float scale;                /* of the weights; 1: none */
-} experts_numbers;
-
-typedef struct experts_layer {
-    size_t ff, shared_ff; /* rows of gate and up, also of the shared expert; shared_ff 0: there is none */
-    size_t width;         /* features that experts read and give: the model's, or of a smaller space */
-} experts_layer;
-
-/* Token t's k-th expert is chosen[t * used + k]. Sorted by expert, expert e has the places routed_begin[e] to
- * routed_begin[e + 1] - 1 of routed_token and routed_weight. */
-typedef struct experts_scratch {
-    uint32_t *chosen, *routed_token, *routed_begin;
-    float *chosen_weight, *routed_weight;
-    float *group_score; /* [threads][groups] */
-} experts_scratch;
+#include "forward/experts.h"
 
 /* ---- keys and tensors ---- */
 
@@ -123,6 +101,21 @@ static void experts_find_latents(tensor_finder *f, experts_layer *l) {
     tensors_take_weight(f, WEIGHT_FFN_LATENT_UP, REQUIRED, SHAPE(l->width, d));
 }
 
+/* Finds a dense part, and norms that experts and it have for themselves. */
+static void experts_find_beside(tensor_finder *f, experts_layer *l) {
+    const presence *has = f->m->arch->has;
+    static const weight_slot norms[] = {WEIGHT_FFN_NORM_EXPS, WEIGHT_PRE_FFW_NORM_2, WEIGHT_POST_FFW_NORM_1,
+                                        WEIGHT_POST_FFW_NORM_2, WEIGHT_FFN_ROUTER_SCALE};
+    uint64_t d = f->m->sizes.width, n = tensors_rows(f, WEIGHT_FFN_UP);
+    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++)
+        tensors_take_weight(f, norms[i], has[norms[i]], SHAPE(d));
+    tensors_take_weight(f, WEIGHT_FFN_UP, has[WEIGHT_FFN_UP], SHAPE(d, n));
+    if (!f->l->weight[WEIGHT_FFN_UP]) return;
+    l->dense_ff = n;
+    tensors_take_weight(f, WEIGHT_FFN_GATE, REQUIRED, SHAPE(d, n));
+    tensors_take_weight(f, WEIGHT_FFN_DOWN, REQUIRED, SHAPE(n, d));
+}
+
 static void experts_find_tensors(tensor_finder *f, const plan_part *p) {
     const forward_model *m = f->m;
     const architecture *a = m->arch;
@@ -148,7 +141,9 @@ static void experts_find_tensors(tensor_finder *f, const plan_part *p) {
         tensors_take_biased(f, WEIGHT_FFN_UP_EXPS, REQUIRED, SHAPE(in, l->ff, n), a->router_bias);
     }
     tensors_take_biased(f, WEIGHT_FFN_DOWN_EXPS, REQUIRED, SHAPE(l->ff, in, n), a->router_bias);
+    tensors_take_weight(f, WEIGHT_FFN_DOWN_SCALE, a->has[WEIGHT_FFN_DOWN_SCALE], SHAPE(n));
     experts_find_shared(f, l);
+    experts_find_beside(f, l);
 }
 
 /* Rows of the smaller space, if there is one: what experts read, and the sum of what they give. */
@@ -160,7 +155,8 @@ static uint64_t experts_count_rows(const forward_model *m, const layer_plan *pla
     const experts_numbers *n = p->part->numbers;
     const experts_layer *l = p->numbers;
     uint64_t routed = 2 * (uint64_t)l->width + 2 * (uint64_t)l->ff + latent_rows(plan, l);
-    uint64_t shared = m->sizes.width + 2 * (uint64_t)l->shared_ff + 1;
+    uint64_t beside = l->shared_ff > l->dense_ff ? l->shared_ff : l->dense_ff;
+    uint64_t shared = m->sizes.width + 2 * beside + 1;
     uint64_t most = routed > shared ? routed : shared;
     return most > n->experts ? most : n->experts;
 }
@@ -175,171 +171,9 @@ static void experts_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     own->routed_token = scratch_take(s, tokens, n->used, sizeof(uint32_t));
     own->routed_weight = scratch_take(s, tokens, n->used, sizeof(float));
     own->routed_begin = scratch_take(s, n->experts + 1, 1, sizeof(uint32_t));
+    if (b->model->arch->has[WEIGHT_FFN_NORM_EXPS] || b->model->arch->has[WEIGHT_PRE_FFW_NORM_2])
+        own->input = scratch_take(s, b->model->sizes.width, b->stride, sizeof(float));
     own->group_score = scratch_take(s, n->groups, s->threads, sizeof(float));
-}
-
-/* State that the functions below share. */
-typedef struct experts_run {
-    forward_batch *b;
-    const experts_numbers *n;
-    const experts_layer *l;
-    const experts_scratch *own;
-    const float *in; /* what experts read, and its stride */
-    size_t in_stride;
-    float *sum, *work; /* rows of what they give, which may be b->part; memory for one expert */
-} experts_run;
-
-/* ---- choosing ---- */
-
-/* The scores that a token chooses from: n values, `step` floats apart. `added` counts for the choice and not
- * for the weight. */
-typedef struct candidates {
-    const float *value, *added; /* added may be NULL */
-    size_t n, step;
-} candidates;
-
-static float candidate_score(const candidates *c, size_t i) {
-    return c->value[i * c->step] + (c->added ? c->added[i] : 0);
-}
-
-/* Returns the candidate that follows `last` in the order of falling scores, equal ones by number; last n: the
- * first one. Candidates come in groups of `group`; allowed[g] -infinity leaves group g out. allowed NULL: all
- * count. */
-static size_t next_largest(const candidates *c, size_t last, const float *allowed, size_t group) {
-    size_t best = c->n;
-    float limit = last < c->n ? candidate_score(c, last) : INFINITY;
-    for (size_t i = 0; i < c->n; i++) {
-        float v = candidate_score(c, i);
-        if (allowed && isinf(allowed[i / group])) continue;
-        if (last < c->n && (v > limit || (v == limit && i <= last))) continue;
-        if (best == c->n || v > candidate_score(c, best)) best = i;
-    }
-    return best;
-}
-
-/* Scores each group by the sum of its two largest candidates; a group that is not used gets -infinity. */
-static void choose_groups(const experts_numbers *n, const candidates *c, float *scores) {
-    size_t each = c->n / n->groups;
-    for (size_t g = 0; g < n->groups; g++) {
-        float first = -INFINITY, second = -INFINITY;
-        for (size_t i = g * each; i < (g + 1) * each; i++) {
-            float v = candidate_score(c, i);
-            if (v > first)
-                second = first, first = v;
-            else if (v > second)
-                second = v;
-        }
-        scores[g] = first + second;
-    }
-    candidates groups = {scores, NULL, n->groups, 1};
-    size_t last = n->groups;
-    for (size_t k = 0; k < n->groups_used; k++) last = next_largest(&groups, last, NULL, 0);
-    float least = scores[last];
-    for (size_t g = 0; g < n->groups; g++)
-        if (scores[g] < least || (scores[g] == least && g > last)) scores[g] = -INFINITY;
-}
-
-/* Makes weights of n values of the router for one token. */
-static void weigh(const experts_run *r, float *x, size_t n) {
-    const element_kernels *k = r->b->model->elements;
-    float most = x[0], sum = 0;
-    if (r->n->function == ROUTER_SIGMOID) {
-        k->sigmoid(x, n);
-    } else if (r->n->function == ROUTER_ROOT_SOFTPLUS) {
-        k->softplus(x, n), k->root(x, n);
-    } else {
-        for (size_t i = 1; i < n; i++) most = fmaxf(most, x[i]);
-        for (size_t i = 0; i < n; i++) x[i] -= most;
-        k->exponential(x, n);
-        for (size_t i = 0; i < n; i++) sum += x[i];
-        for (size_t i = 0; i < n; i++) x[i] /= sum;
-    }
-}
-
-static void choose_experts(const experts_run *r, const float *p, size_t token, int thread) {
-    const experts_numbers *n = r->n;
-    candidates c = {p + token, r->b->layer->bias_values[WEIGHT_EXPERT_CHOICE], n->experts, r->b->stride};
-    float *groups = n->groups > 1 ? r->own->group_score + (size_t)thread * n->groups : NULL;
-    uint32_t *chosen = r->own->chosen + token * n->used;
-    float *weight = r->own->chosen_weight + token * n->used, sum = 0;
-    size_t last = n->experts;
-    if (groups) choose_groups(n, &c, groups);
-    for (size_t k = 0; k < n->used; k++) {
-        last = next_largest(&c, last, groups, groups ? n->experts / n->groups : 1);
-        chosen[k] = (uint32_t)last;
-        weight[k] = c.value[last * c.step];
-    }
-    if (n->is_late) weigh(r, weight, n->used);
-    for (size_t k = 0; k < n->used; k++) sum += weight[k];
-    for (size_t k = 0; k < n->used; k++) {
-        if (n->is_normalised) weight[k] /= fmaxf(sum, 0x1p-14f);
-        weight[k] *= n->scale;
-    }
-}
-
-/* Sorts tokens by expert, in ascending order: expert e has those from begin[e] to begin[e + 1] - 1. */
-static void sort_by_expert(const experts_run *r) {
-    const experts_scratch *own = r->own;
-    size_t n = r->b->tokens, used = r->n->used, experts = r->n->experts;
-    uint32_t *begin = own->routed_begin;
-    memset(begin, 0, (experts + 1) * sizeof *begin);
-    for (size_t i = 0; i < n * used; i++) begin[own->chosen[i]]++;
-    for (size_t e = 0, at = 0; e <= experts; e++) {
-        size_t count = begin[e];
-        begin[e] = (uint32_t)at, at += e < experts ? count : 0;
-    }
-    for (size_t i = 0; i < n * used; i++) {
-        uint32_t place = begin[own->chosen[i]]++;
-        own->routed_token[place] = (uint32_t)(i / used);
-        own->routed_weight[place] = own->chosen_weight[i];
-    }
-    for (size_t e = experts; e > 0; e--) begin[e] = begin[e - 1];
-    begin[0] = 0;
-}
-
-static bool check_bias(const experts_run *r) {
-    const forward_batch *b = r->b;
-    const float *bias = b->layer->bias_values[WEIGHT_EXPERT_CHOICE];
-    for (size_t e = 0; bias && e < r->n->experts; e++)
-        if (!isfinite(bias[e])) {
-            gq_fail(b->e, "%s: tensor %s: element %zu is %g, expected a finite number", b->model->path,
-                    b->layer->plan->bias[WEIGHT_EXPERT_CHOICE]->name, e, (double)bias[e]);
-            return batch_blame_weights(b->e);
-        }
-    return true;
-}
-
-/* Chooses the experts of ELEMENT_SPAN tokens from the router's output. */
-static void choose_span(void *data, size_t span, int thread) {
-    const experts_run *r = data;
-    const forward_batch *b = r->b;
-    const element_kernels *k = b->model->elements;
-    float *p = b->work;
-    size_t first = span * ELEMENT_SPAN, experts = r->n->experts;
-    size_t n = b->tokens - first < ELEMENT_SPAN ? b->tokens - first : ELEMENT_SPAN;
-    router_function f = r->n->is_late ? ROUTER_FUNCTIONS : r->n->function;
-    for (size_t e = 0; e < experts; e++) {
-        float *row = p + e * b->stride + first;
-        if (f == ROUTER_SIGMOID) k->sigmoid(row, n);
-        if (f == ROUTER_ROOT_SOFTPLUS) k->softplus(row, n), k->root(row, n);
-    }
-    if (f == ROUTER_SOFTMAX)
-        k->softmax(&(softmax_task){.s = p + first, .stride = b->stride, .rows = experts, .n = n, .scale = 1});
-    for (size_t t = first; t < first + n; t++) choose_experts(r, p, t, thread);
-}
-
-static bool experts_route(experts_run *r, const float *x, size_t stride) {
-    forward_batch *b = r->b;
-    float *p = b->work;
-    batch_multiply(b, WEIGHT_FFN_ROUTER, 0, x, stride, p, b->stride, b->tokens);
-    /* experts cannot be chosen by values that are not finite */
-    if (!check_bias(r) ||
-        !batch_finite(b, "what comes from the router", b->layer->plan->weight[WEIGHT_FFN_ROUTER], p,
-                      b->stride, r->n->experts, b->tokens))
-        return false;
-    threads_for(b->pool, parts(b->tokens, ELEMENT_SPAN), 1, choose_span, r);
-    sort_by_expert(r);
-    return true;
 }
 
 /* ---- computing ---- */
@@ -456,49 +290,88 @@ static bool experts_run_one(const experts_run *r, size_t e) {
     return true;
 }
 
-static bool experts_run_shared(const experts_run *r, const float *x, size_t stride) {
+/* What stands beside the experts and sees all tokens: its weights, and the norm of what it gives. */
+typedef struct beside_slots {
+    weight_slot gate, up, down, share, norm;
+} beside_slots;
+
+/* Adds what it gives to b->part. ff: its features in the middle. */
+static bool experts_run_beside(const experts_run *r, const beside_slots *w, size_t ff, const float *x,
+                               size_t stride) {
     forward_batch *b = r->b;
     const forward_model *m = b->model;
-    size_t s = b->stride, width = m->sizes.width, ff = r->l->shared_ff;
+    const layer_plan *l = b->layer->plan;
+    size_t s = b->stride, width = m->sizes.width;
     float *gate = b->work, *up = gate + ff * s, *out = up + ff * s, *share = out + width * s;
-    bool is_first = !b->layer->plan->weight[WEIGHT_FFN_GATE_SHEXP]; /* fused, or without a gate */
-    if (!is_first) batch_multiply(b, WEIGHT_FFN_GATE_SHEXP, 0, x, stride, gate, s, b->tokens);
-    batch_multiply(b, WEIGHT_FFN_UP_SHEXP, 0, x, stride, is_first ? gate : up, s, b->tokens);
-    gate_rows(b, &b->layer->plan->act, gate, ff, s, b->tokens);
-    if (!batch_site(b, gate, s, ff, b->tokens, 0, (weight_slot[]){WEIGHT_FFN_DOWN_SHEXP, WEIGHT_SLOTS}))
-        return false;
-    batch_multiply(b, WEIGHT_FFN_DOWN_SHEXP, 0, gate, s, out, s, b->tokens);
-    if (b->layer->plan->weight[WEIGHT_FFN_SHARED_GATE]) {
-        batch_multiply(b, WEIGHT_FFN_SHARED_GATE, 0, x, stride, share, s, b->tokens);
+    bool is_first = !l->weight[w->gate]; /* fused, or without a gate */
+    if (!is_first) batch_multiply(b, w->gate, 0, x, stride, gate, s, b->tokens);
+    batch_multiply(b, w->up, 0, x, stride, is_first ? gate : up, s, b->tokens);
+    gate_rows(b, &l->act, gate, ff, s, b->tokens);
+    if (!batch_site(b, gate, s, ff, b->tokens, 0, (weight_slot[]){w->down, WEIGHT_SLOTS})) return false;
+    batch_multiply(b, w->down, 0, gate, s, out, s, b->tokens);
+    if (l->weight[w->share]) {
+        batch_multiply(b, w->share, 0, x, stride, share, s, b->tokens);
         m->elements->sigmoid(share, b->tokens);
         threads_for(b->pool, width, THREADS_EVEN, share_row,
                     &(expert_rows){.b = b, .to = out, .to_stride = s, .weight = share, .n = b->tokens});
     }
+    if (l->weight[w->norm]) batch_norm_slot(b, w->norm, out, s, width, out, s);
     batch_add(b, b->part, s, out, s, width, 1);
-    if (m->arch->routing.is_halved) batch_scale(b, b->part, s, width, .5f);
     return true;
 }
 
-/* Reports what flows into the router, and into the shared expert and the matrix to a smaller space. */
-static bool experts_report(forward_batch *b, const float *x, size_t stride) {
-    size_t width = b->model->sizes.width;
-    const weight_slot all[] = {WEIGHT_FFN_ROUTER,   WEIGHT_FFN_SHARED_GATE, WEIGHT_FFN_GATE_SHEXP,
-                               WEIGHT_FFN_UP_SHEXP, WEIGHT_FFN_LATENT_DOWN, WEIGHT_SLOTS};
-    const weight_slot *shared = all + 1;
-    if (!b->model->arch->routing.reads_start) return batch_site(b, x, stride, width, b->tokens, 0, all);
-    return batch_site(b, b->start, b->stride, width, b->tokens, 0,
-                      (weight_slot[]){WEIGHT_FFN_ROUTER, WEIGHT_SLOTS}) &&
-           (!b->layer->plan->weight[WEIGHT_FFN_UP_SHEXP] ||
-            batch_site(b, x, stride, width, b->tokens, 0, shared));
+/* ---- what experts read ---- */
+
+typedef struct experts_inputs {
+    const float *experts, *router;
+    size_t experts_stride, router_stride;
+} experts_inputs;
+
+/* As a rule experts and router read the part's own input, x. */
+static experts_inputs experts_choose_inputs(const experts_run *r, const float *x, size_t stride) {
+    forward_batch *b = r->b;
+    const layer_plan *l = b->layer->plan;
+    size_t width = b->model->sizes.width, s = b->stride;
+    float *input = r->own->input;
+    experts_inputs in = {x, x, stride, stride};
+    if (b->model->arch->routing.reads_start) in.router = b->start, in.router_stride = s;
+    if (l->weight[WEIGHT_FFN_NORM_EXPS]) {
+        batch_norm_slot(b, WEIGHT_FFN_NORM_EXPS, b->start, s, width, input, s);
+        return (experts_inputs){input, input, s, s};
+    }
+    if (l->weight[WEIGHT_PRE_FFW_NORM_2]) {
+        batch_norm_slot(b, WEIGHT_PRE_FFW_NORM_2, b->state, b->state_stride, width, input, s);
+        in.experts = input, in.experts_stride = s;
+    }
+    if (l->weight[WEIGHT_FFN_ROUTER_SCALE]) { /* b->part is free until experts give something */
+        batch_norm_slot(b, WEIGHT_FFN_ROUTER_SCALE, b->state, b->state_stride, width, b->part, s);
+        batch_scale(b, b->part, s, width, 1 / sqrtf((float)width));
+        in.router = b->part, in.router_stride = s;
+    }
+    return in;
 }
 
-/* Takes x to the smaller space of the experts, where there is one. */
-static void experts_enter(experts_run *r, const float *x, size_t stride) {
+/* Reports what flows into the router and into what stands beside the experts; together where it is one. */
+static bool experts_report(forward_batch *b, const experts_inputs *in, const float *x, size_t stride) {
+    const weight_slot all[] = {
+        WEIGHT_FFN_ROUTER, WEIGHT_FFN_SHARED_GATE, WEIGHT_FFN_GATE_SHEXP,  WEIGHT_FFN_UP_SHEXP,
+        WEIGHT_FFN_GATE,   WEIGHT_FFN_UP,          WEIGHT_FFN_LATENT_DOWN, WEIGHT_SLOTS};
+    const layer_plan *l = b->layer->plan;
+    size_t width = b->model->sizes.width;
+    if (in->router == x) return batch_site(b, x, stride, width, b->tokens, 0, all);
+    return batch_site(b, in->router, in->router_stride, width, b->tokens, 0,
+                      (weight_slot[]){WEIGHT_FFN_ROUTER, WEIGHT_SLOTS}) &&
+           ((!l->weight[WEIGHT_FFN_UP_SHEXP] && !l->weight[WEIGHT_FFN_UP]) ||
+            batch_site(b, x, stride, width, b->tokens, 0, all + 1));
+}
+
+/* Takes what experts read to their smaller space, where there is one. */
+static void experts_enter(experts_run *r, const experts_inputs *in) {
     forward_batch *b = r->b;
     size_t s = b->stride, rows = latent_rows(b->layer->plan, r->l);
-    r->in = x, r->in_stride = stride, r->sum = b->part, r->work = b->work + rows * s;
+    r->in = in->experts, r->in_stride = in->experts_stride, r->sum = b->part, r->work = b->work + rows * s;
     if (rows) {
-        batch_multiply(b, WEIGHT_FFN_LATENT_DOWN, 0, x, stride, b->work, s, b->tokens);
+        batch_multiply(b, WEIGHT_FFN_LATENT_DOWN, 0, r->in, r->in_stride, b->work, s, b->tokens);
         r->in = b->work, r->in_stride = s, r->sum = b->work + rows / 2 * s;
     }
     memset(r->sum, 0, r->l->width * s * sizeof *r->sum);
@@ -517,15 +390,26 @@ static bool experts_leave(const experts_run *r) {
 }
 
 static bool experts_run_layer(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+    static const beside_slots shared = {WEIGHT_FFN_GATE_SHEXP, WEIGHT_FFN_UP_SHEXP, WEIGHT_FFN_DOWN_SHEXP,
+                                        WEIGHT_FFN_SHARED_GATE, WEIGHT_POST_FFW_NORM_1};
+    static const beside_slots dense = {WEIGHT_FFN_GATE, WEIGHT_FFN_UP, WEIGHT_FFN_DOWN,
+                                       WEIGHT_FFN_SHARED_GATE, WEIGHT_POST_FFW_NORM_1};
     const forward_model *m = b->model;
+    size_t width = m->sizes.width, s = b->stride;
+    float factor = m->arch->routing.sum_factor;
     experts_run r = {.b = b, .n = p->part->numbers, .l = p->numbers, .own = batch_own(b, p->part)};
-    bool start = m->arch->routing.reads_start;
-    if (!experts_report(b, x, stride) || !experts_route(&r, start ? b->start : x, start ? b->stride : stride))
-        return false;
-    experts_enter(&r, x, stride);
+    experts_inputs in = experts_choose_inputs(&r, x, stride);
+    if (!experts_report(b, &in, x, stride) || !experts_route(&r, in.router, in.router_stride)) return false;
+    experts_enter(&r, &in);
     for (size_t e = 0; e < r.n->experts; e++)
         if (!experts_run_one(&r, e)) return false;
-    return experts_leave(&r) && (!r.l->shared_ff || experts_run_shared(&r, x, stride));
+    if (!experts_leave(&r)) return false;
+    if (b->layer->plan->weight[WEIGHT_POST_FFW_NORM_2])
+        batch_norm_slot(b, WEIGHT_POST_FFW_NORM_2, b->part, s, width, b->part, s);
+    if (r.l->shared_ff && !experts_run_beside(&r, &shared, r.l->shared_ff, x, stride)) return false;
+    if (r.l->dense_ff && !experts_run_beside(&r, &dense, r.l->dense_ff, x, stride)) return false;
+    if (factor != 0 && (r.l->shared_ff || r.l->dense_ff)) batch_scale(b, b->part, s, width, factor);
+    return true;
 }
 
 const layer_part ffn_experts = {

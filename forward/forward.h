@@ -44,12 +44,13 @@ forward_model *forward_model_new(const model_source *g, gq_error *e);
 void forward_model_free(forward_model *m);
 
 typedef struct forward_sizes {
-    size_t layers;                       /* layers that are run */
-    size_t width;                        /* features of the state between layers */
-    size_t vocabulary;                   /* logits of a token; ids are below it */
-    size_t trained;                      /* context_length: positions that the model was made for */
-    uint64_t layer_bytes;                /* that a forward_layer holds: of the largest one */
-    float logit_factor;                  /* that logits are multiplied by */
+    size_t layers;        /* layers that are run */
+    size_t width;         /* features that layers read and add to */
+    size_t state;         /* of the state between layers: the width, and what later layers need */
+    size_t vocabulary;    /* logits of a token; ids are below it */
+    size_t trained;       /* context_length: positions that the model was made for */
+    uint64_t layer_bytes; /* that a forward_layer holds: of the largest one */
+    float logit_factor;   /* that logits are multiplied by */
     const model_tensor *embedding, *out; /* the same where the file has no output.weight */
 } forward_sizes;
 const forward_sizes *forward_model_sizes(const forward_model *m);
@@ -140,7 +141,7 @@ typedef struct forward_rows {
     bool (*read)(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e);
     void *data;
 } forward_rows;
-/* x[width]: the state before the first layer. ids: one per token of the batch; those beyond the vocabulary
+/* x[state]: the state before the first layer. ids: one per token of the batch; those beyond the vocabulary
  * are an error. rows NULL: those of the embedding, which are read from the file as needed. */
 bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *ids, float *x, size_t stride,
                    gq_error *e);

@@ -50,9 +50,10 @@ static void latent_read_keys(forward_model *m, key_reader *r, model_part *p) {
     n->rank = key_number_needed(r, "attention.kv_lora_rank", 1, MODEL_MOST);
     attention_read_windows(m, r, p);
     attention_check_heads(r, p, 2);
+    a->local_head = a->head, a->local_value = a->value;
     attention_share_sizes(m, p);
     if (!r->ok) return;
-    rope_read_keys(&a->rope, m, r, a->head, true);
+    rope_read_keys(&a->rope, m, r, a->head, a->head, true);
     latent_set_score_scale(a);
     attention_choose_rope(m, r, p);
 }

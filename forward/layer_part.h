@@ -27,6 +27,13 @@ struct layer_part {
     /* A layer's tensors, which also tell how many rows some have. */
     void (*find_tensors)(tensor_finder *f, const plan_part *p);
 
+    /* Rows of the state, behind its width, that hold what later layers need of it; may be NULL: none. Once a
+     * model, when all tensors are known. */
+    uint64_t (*carried_rows)(const forward_model *m, const model_part *p);
+    /* Fills these rows, x, when the tokens have been embedded; may be NULL. ids: one per token. */
+    bool (*embed)(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x, float *carried,
+                  size_t stride);
+
     /* Rows of `work` in a batch, each as long as the batch has tokens. */
     uint64_t (*scratch_rows)(const forward_model *m, const layer_plan *l, const plan_part *p);
     /* Other memory that it needs in a batch, into its struct in batch_own; may be NULL. Called twice: the

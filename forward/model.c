@@ -36,7 +36,7 @@ static bool read_layers(forward_model *m, key_reader *r) {
     for (size_t i = 0; i < m->sizes.layers; i++) {
         layer_plan *l = &m->layers[i];
         l->act.act = l->experts_act.act = m->arch->act;
-        l->keeps_start = m->arch->routing.reads_start;
+        l->keeps_start = m->arch->routing.reads_start || m->arch->has[WEIGHT_FFN_NORM_EXPS];
     }
     return true;
 }
@@ -55,6 +55,7 @@ static bool new_part(forward_model *m, const layer_part *kind, gq_error *e) {
 typedef plan_part *plan_place(layer_plan *l);
 static plan_part *plan_mixer(layer_plan *l) { return &l->mixer; }
 static plan_part *plan_beside(layer_plan *l) { return &l->beside; }
+static plan_part *plan_tail(layer_plan *l) { return &l->tail; }
 static plan_part *plan_ffn(layer_plan *l) { return &l->ffn; }
 
 /* The layers that a part says are its own, of those that have none yet; all of these for a row's last part.
@@ -99,7 +100,8 @@ bool model_read_keys(forward_model *m, gq_error *e) {
     const architecture *a = m->arch;
     if (!read_layers(m, &r) || !choose_parts(m, &r, a->mixers, ARCHITECTURE_PARTS, plan_mixer) ||
         !choose_parts(m, &r, &a->beside, 1, plan_beside) ||
-        !choose_parts(m, &r, a->ffns, ARCHITECTURE_PARTS, plan_ffn))
+        !choose_parts(m, &r, a->ffns, ARCHITECTURE_PARTS, plan_ffn) ||
+        !choose_parts(m, &r, &a->tail, 1, plan_tail))
         return false;
     if (a->one_part) keep_one_part(m, &r);
     for (size_t i = 0; i < m->n_parts; i++)

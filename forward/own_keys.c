@@ -37,6 +37,11 @@ void own_keys_gemma3(forward_model *m, key_reader *r) {
     scale_scores_by_width(m, 62);
 }
 
+void own_keys_gemma4(forward_model *m, key_reader *r) {
+    read_final_cap(m, r, 30);
+    attention_of(m)->score_scale = 1;
+}
+
 /* ---- scales of what flows between layers ---- */
 
 /* The numbers stand for keys that are absent. Logits are divided by the last. */
@@ -56,6 +61,18 @@ void own_keys_granite(forward_model *m, key_reader *r) {
 
 void own_keys_minicpm(forward_model *m, key_reader *r) {
     own_read_scales(m, r, 12, 1.4 / sqrt((double)m->sizes.layers), 256 / (double)m->sizes.width);
+}
+
+/* Defaults are those of the model that was published first. */
+void own_keys_grok(forward_model *m, key_reader *r) {
+    attention_numbers *n = attention_of(m);
+    m->embedding_scale = (float)key_float(r, "embedding_scale", 78.38367176906169, -1e6, 1e6);
+    m->sizes.logit_factor = (float)key_float(r, "logit_scale", 0.5773502691896257, -1e6, 1e6);
+    n->score_scale = (float)key_float(r, "attention.output_scale", 0.08838834764831845, 0, 1e6);
+    n->score_cap = (float)key_float(r, "attn_logit_softcapping", 30, 0, 1e6);
+    read_final_cap(m, r, 0);
+    n->rope.beta_fast = 8;
+    own_keys_mistral3(m, r);
 }
 
 /* ---- scales of scores ---- */

@@ -15,6 +15,16 @@
     W(POST_FFW_NORM, "post_ffw_norm", SMALL) \
     W(ATTN_OUTPUT_NORM, "attn_output_norm", SMALL) \
     W(LAYER_OUTPUT_NORM, "layer_output_norm", SMALL) \
+    W(LAYER_OUTPUT_SCALE, "layer_output_scale", SMALL) \
+    W(FFN_NORM_EXPS, "ffn_norm_exps", SMALL) \
+    W(PRE_FFW_NORM_2, "pre_ffw_norm_2", SMALL) \
+    W(POST_FFW_NORM_1, "post_ffw_norm_1", SMALL) \
+    W(POST_FFW_NORM_2, "post_ffw_norm_2", SMALL) \
+    W(FFN_ROUTER_SCALE, "ffn_gate_inp.scale", BARE) \
+    W(FFN_DOWN_SCALE, "ffn_down_exps.scale", BARE) \
+    W(INP_GATE, "inp_gate", MATRIX) \
+    W(PROJ, "proj", MATRIX) \
+    W(POST_NORM, "post_norm", SMALL) \
     W(ATTN_Q, "attn_q", MATRIX) \
     W(ATTN_K, "attn_k", MATRIX) \
     W(ATTN_V, "attn_v", MATRIX) \
@@ -111,5 +121,9 @@ extern const layer_part ffn_gated;   /* down(act(gate x) * up x) */
 extern const layer_part ffn_fused;   /* the same, gate and up in one matrix */
 extern const layer_part ffn_plain;   /* down(act(up x)) */
 extern const layer_part ffn_experts; /* a few experts per token, and a shared one */
+/* Tails */
+extern const layer_part tail_embedding; /* adds what was embedded */
+extern const layer_part
+    tail_per_layer; /* adds what the layer's own inputs let through, and scales the state */
 
 #endif

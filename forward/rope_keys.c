@@ -79,7 +79,8 @@ static void read_temperature(rope_numbers *n, key_reader *r, bool is_latent) {
                                 : n->original_context;
 }
 
-void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size_t head, bool is_latent) {
+void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size_t head, size_t local_head,
+                    bool is_latent) {
     enum { LINEAR, NONE, YARN, LONGROPE };
     static const char *const types[] = {
         [LINEAR] = "linear", [NONE] = "none", [YARN] = "yarn", [LONGROPE] = "longrope"};
@@ -105,7 +106,8 @@ void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size
     if (a->temperature) read_temperature(n, r, is_latent);
     n->angles[1] = *p;
     if (a->turned_local)
-        n->angles[1].turned = read_turned(a, r, "rope.dimension_count_swa", p->turned, head, most);
+        n->angles[1].turned =
+            read_turned(a, r, "rope.dimension_count_swa", p->turned, local_head, local_head);
     read_local(n, a->local_rope, r);
 }
 

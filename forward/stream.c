@@ -45,7 +45,7 @@ static forward_bounds bounds_with(const forward_job *j, const forward_model *con
     b.peak = j->extra_bytes;
     for (size_t i = 0; i < n; i++) {
         b.states = plus(b.states, forward_stream_bytes(models[i], j->windows, j->context));
-        b.peak = plus(b.peak, states_bytes(forward_model_sizes(models[i])->width, j->context, j->windows,
+        b.peak = plus(b.peak, states_bytes(forward_model_sizes(models[i])->state, j->context, j->windows,
                                            batch, in_file));
         most = larger(most, layer_bytes(j, models[i], batch, in_file));
     }
@@ -82,7 +82,7 @@ double forward_job_work(const forward_job *j, const forward_model *m, bool logit
 
 uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t context) {
     uint64_t floats;
-    return __builtin_mul_overflow((uint64_t)windows * context, forward_model_sizes(m)->width, &floats) ||
+    return __builtin_mul_overflow((uint64_t)windows * context, forward_model_sizes(m)->state, &floats) ||
                    floats > UINT64_MAX / 16
                ? UINT64_MAX
                : floats * sizeof(float);
@@ -120,7 +120,7 @@ forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const
     forward_stream *s = calloc(1, sizeof *s);
     if (!s) return gq_fail_memory(e, sizeof *s), NULL;
     *s = (forward_stream){.run = r, .model = m};
-    s->states = (states){.width = forward_model_sizes(m)->width,
+    s->states = (states){.width = forward_model_sizes(m)->state,
                          .context = r->job->context,
                          .windows = r->job->windows,
                          .batch = r->bounds.batch};

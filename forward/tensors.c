@@ -168,7 +168,7 @@ static void find_norms(tensor_finder *f) {
 static void find_layer(tensor_finder *f, size_t i) {
     f->l = &f->m->layers[i], f->index = i;
     find_norms(f);
-    const plan_part *parts[] = {&f->l->mixer, &f->l->beside, &f->l->ffn};
+    const plan_part *parts[] = {&f->l->mixer, &f->l->beside, &f->l->ffn, &f->l->tail};
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
         if (parts[k]->part) parts[k]->part->kind->find_tensors(f, parts[k]);
 }
@@ -221,6 +221,16 @@ static void refuse_others(tensor_finder *f) {
     }
 }
 
+/* Places what parts carry from layer to layer behind the width. */
+static void lay_out_state(forward_model *m) {
+    m->sizes.state = m->sizes.width;
+    for (size_t i = 0; i < m->n_parts; i++) {
+        model_part *p = &m->parts[i];
+        p->carried = m->sizes.state;
+        if (p->kind->carried_rows) m->sizes.state += p->kind->carried_rows(m, p);
+    }
+}
+
 bool model_find_tensors(forward_model *m, gq_error *e) {
     tensor_finder f = {.m = m, .e = e, .ok = true, .taken = calloc(m->file->n_tensors + 1, sizeof(bool))};
     if (!f.taken) return gq_fail_memory(e, m->file->n_tensors + 1);
@@ -229,6 +239,7 @@ bool model_find_tensors(forward_model *m, gq_error *e) {
         if (m->parts[i].kind->find_model_tensors) m->parts[i].kind->find_model_tensors(&f, &m->parts[i]);
     for (size_t i = 0; f.ok && i < m->sizes.layers; i++) find_layer(&f, i);
     refuse_others(&f);
+    if (f.ok) lay_out_state(m);
     for (size_t i = 0; f.ok && i < m->sizes.layers; i++) {
         uint64_t bytes = layer_plan_bytes(&m->layers[i]);
         if (bytes > m->sizes.layer_bytes) m->sizes.layer_bytes = bytes;

@@ -434,6 +434,7 @@ static void add_latent(maker *k) {
 static void add_attention(maker *k) {
     const variant *v = &k->v;
     uint32_t q = v->heads * v->head, n = v->kv * v->head, values = v->kv * v->value;
+    bool has_kv = !v->own_kv || k->layer < (int)v->own_kv;
     if (v->latent) {
         add_latent(k);
     } else if (v->fused_qkv) {
@@ -442,13 +443,17 @@ static void add_attention(maker *k) {
     } else {
         uint32_t q_and_gate = v->gated_q ? 2 * q : q;
         matrix(k, "attn_q", v->width, q_and_gate, 0, 1.4f), bias(k, "attn_q", q_and_gate, 0, v->qkv_bias);
-        matrix(k, "attn_k", v->width, n, 0, 1.4f), bias(k, "attn_k", n, 0, v->qkv_bias);
-        matrix(k, "attn_v", v->width, values, 0, 1), bias(k, "attn_v", values, 0, v->qkv_bias);
+        if (has_kv) matrix(k, "attn_k", v->width, n, 0, 1.4f), bias(k, "attn_k", n, 0, v->qkv_bias);
+        if (has_kv && !(v->no_v >> k->layer & 1))
+            matrix(k, "attn_v", v->width, values, 0, 1), bias(k, "attn_v", values, 0, v->qkv_bias);
     }
-    for (int i = 0; v->qk && i < 2; i++) {
+    for (int i = 0; v->qk && i < (has_kv && v->qk != 's' ? 2 : 1); i++) {
         uint32_t heads = i ? v->kv : v->heads;
         named(k, i ? "attn_k_norm" : "attn_q_norm", "weight", GGUF_F32,
-              v->qk == 'f' ? heads * v->head : v->head, v->qk == 'e' ? heads : 0, 0, 0.8f, 1.6f);
+              v->qk == 'f'   ? heads * v->head
+              : v->qk == 's' ? 1
+                             : v->head,
+              v->qk == 'e' || v->qk == 's' ? heads : 0, 0, 0.8f, 1.6f);
     }
     matrix(k, "attn_output", v->heads * v->value, v->width, 0, 1);
     bias(k, "attn_output", v->width, 0, v->out_bias);
@@ -489,7 +494,7 @@ static void add_ffn(maker *k) {
     uint32_t up = v->ffn == 'f' ? 2 * v->ff : v->ff;
     if (v->ffn == 'r' && k->layer >= (int)v->dense && (!v->step || (k->layer + 1) % (int)v->step == 0)) {
         add_experts(k);
-        return;
+        if (!v->dense_too) return;
     }
     if (v->ffn != 'p' && v->ffn != 'f')
         matrix(k, "ffn_gate", v->width, v->ff, 0, 1.5f), bias(k, "ffn_gate", v->ff, 0, v->ffn_bias);
@@ -500,11 +505,32 @@ static void add_ffn(maker *k) {
 /* The norms of what the parts give. */
 static void add_norms_after(maker *k) {
     static const char *const names[] = {"post_attention_norm", "post_ffw_norm"};
-    for (int i = 0; i < 2 && k->v.post; i++) {
-        if (k->v.bare_norms)
+    for (int i = 0; i < 2 && (k->v.post || k->v.post_names[0]); i++) {
+        if (k->v.post_names[0])
+            norm(k, k->v.post_names[i]);
+        else if (k->v.bare_norms)
             add(k, names[i], GGUF_F32, k->v.width, 0, 0, 0.5f, 1.5f);
         else
             norm(k, names[i]);
+    }
+}
+
+/* Tensors that a variant lists: small ones, and matrices. */
+static void add_listed(maker *k, const char *list) {
+    char copy[1024], *save = NULL;
+    snprintf(copy, sizeof copy, "%s", list ? list : "");
+    for (char *at = strtok_r(copy, ";", &save); at; at = strtok_r(NULL, ";", &save)) {
+        uint64_t ne[3] = {0};
+        char *size = strchr(at, '=');
+        *size++ = 0;
+        for (int i = 0; i < 3 && size; i++, size = strchr(size, 'x'), size += size != NULL)
+            ne[i] = strtoul(size, NULL, 10);
+        float most = sqrtf(3.0f / (float)ne[0]);
+        if (ne[1])
+            add(k, at, k->layer >= 0 && strstr(at, ".weight") ? k->type : GGUF_F32, ne[0], ne[1], ne[2],
+                -most, most);
+        else
+            add(k, at, GGUF_F32, ne[0], 0, 0, 0.5f, 1.5f);
     }
 }
 
@@ -512,6 +538,7 @@ static void add_norms_after(maker *k) {
 static void choose_sizes(maker *k) {
     variant *v = &k->v;
     if (*v->heads_at) v->heads = v->heads_at[k->layer];
+    if (*v->head_at) v->head = v->value = v->head_at[k->layer];
     if (*v->kv_at) v->kv = v->kv_at[k->layer];
     if (*v->ff_at) v->ff = v->ff_at[k->layer];
 }
@@ -533,6 +560,7 @@ static void add_tensors(maker *k) {
     if (!v->tied) matrix(k, "output", v->width, VARIANT_VOCABULARY, 0, 2);
     bias(k, "output", VARIANT_VOCABULARY, 0, v->logit_bias);
     norm(k, v->last ? v->last : "output_norm");
+    add_listed(k, v->extra_model);
     if (v->embedding_norm) norm(k, "token_embd_norm");
     if (v->positions)
         named(k, "position_embd", "weight", GGUF_F32, v->width, VARIANT_POSITIONS, 0, -0.3f, 0.3f);
@@ -548,6 +576,7 @@ static void add_tensors(maker *k) {
             variant_add_mixer(&(variant_layer){k->m, &k->random, k->layer, k->type}, v->width, mixer);
         if (v->one_part && mixer != 'n') continue;
         add_norms_after(k);
+        add_listed(k, v->extra);
         if (!v->one_part && (!v->inner || *v->inner)) norm(k, v->inner ? v->inner : "ffn_norm");
         add_ffn(k);
     }

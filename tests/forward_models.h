@@ -19,11 +19,18 @@ typedef struct variant {
     uint32_t step;                           /* of layers, of which the last one is routed */
     uint32_t no_sinks;                       /* bit i: layer i has none */
     uint8_t heads_at[6], kv_at[6], ff_at[6]; /* per layer; first one 0: all layers alike */
-    char gate;                               /* rows of attn_gate: one per h(ead) or v(alue) */
-    const char *inner;                       /* name of the norm before the ffn; NULL: ffn_norm; "": none */
-    char qk;                                 /* norms of q and k: h(ead), f(ull), e(ach) */
-    char ffn;                                /* g(ate), f(used), p(lain), r(outed); 0: gate */
-    char factors;                            /* rope factors: f(reqs), l(ong and short) */
+    uint8_t head_at[6];
+    bool dense_too;            /* routed layers have a dense part as well */
+    const char *post_names[2]; /* of the norms of what the parts give; NULL: as .post has them */
+    uint32_t own_kv;           /* layers that have keys and values; 0: all */
+    uint32_t no_v;             /* bit i: layer i has no attn_v */
+    /* "name=2;name=3x4": tensors of each layer, and of the model, beside those of the options */
+    const char *extra, *extra_model;
+    char gate;         /* rows of attn_gate: one per h(ead) or v(alue) */
+    const char *inner; /* name of the norm before the ffn; NULL: ffn_norm; "": none */
+    char qk;           /* norms of q and k: h(ead), f(ull), e(ach), s(caled) */
+    char ffn;          /* g(ate), f(used), p(lain), r(outed); 0: gate */
+    char factors;      /* rope factors: f(reqs), l(ong and short) */
     /* A mixer per layer: a(ttention), c(onvolution); delta nets: d, b(oth rates in one matrix), o(ld files');
      * Mamba 1, 2; j(amba's), h: 2 without norm, p(lamo2's); KDA: k(imi's), l: without low rank. n(one): a
      * layer with a feed-forward part alone. NULL: attention.

@@ -53,7 +53,7 @@ static void try_model(const forward_model *m) {
     forward_layer *l = forward_layer_new(m, &e);
     forward_tile *t = forward_tile_new(m, TILE, &e);
     forward_batch *b = forward_batch_new(m, CONTEXT, WINDOWS, NULL, &e);
-    float *x = forward_activations(s->width, forward_stride(TOKENS), &e);
+    float *x = forward_activations(s->state, forward_stride(TOKENS), &e);
     if (!l || !t || !b || !x || !run(m, l, t, b, x, &e)) fuzz_check_error(&e);
     free(x);
     forward_batch_free(b), forward_tile_free(t), forward_layer_free(l);
