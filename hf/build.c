@@ -144,6 +144,11 @@ static bool build_check_complete(const hf_build *b, gq_error *e) {
                                       "%s needs %zu arrays such as '%s', and number %zu is missing",
                                       t->tensor.name, t->n_pieces, t->stored_name, k);
         tensor_set_type(b, t);
+        for (size_t k = 0; k < t->n_pieces; k++)
+            if (t->pieces[k].source && t->pieces[k].source->coding == HF_MXFP4 &&
+                t->tensor.type->id != GGUF_MXFP4)
+                return hf_list_fail(b->list, t->pieces[k].source->stored, e,
+                                    "MXFP4, but not all of %s is, as it is", t->tensor.name);
         if (!hf_tensor_join(t, e)) return gq_fail_again(e, e, "%s: %s", b->config->file, gq_error_text(e));
         if (!hf_origin_describe(t, e)) return false;
     }

@@ -56,6 +56,7 @@ struct hf_build {
     const hf_list *list;
     hf_source *sources; /* sorted as the list is */
     size_t n_sources;
+    uint64_t n_stacked; /* pieces of stacked tensors */
     hf_tensor *tensors;
     size_t n, capacity;
     gguf_index by_name;

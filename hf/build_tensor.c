@@ -92,6 +92,10 @@ hf_tensor *hf_build_tensor(hf_build *b, const hf_found *f, unsigned which, size_
 
 hf_piece *hf_build_piece(const hf_found *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e) {
     hf_piece *p = &t->pieces[i];
+    if (f->source->coding == HF_MXFP4 && v->n_dims > 0 && v->stride[v->n_dims - 1] != 1) {
+        hf_found_fail(f, e, "blocks of MXFP4 cannot be turned or taken apart");
+        return NULL;
+    }
     if (p->source) {
         hf_found_fail(f, e, "'%s' has become the same part of %s", p->source->name, t->tensor.name);
         return NULL;

@@ -79,7 +79,11 @@ static bool source_set_scale_blocks(const coded_find *c, hf_source *s, const jso
     }
     uint64_t wanted =
         times(matrices, times(parts(s->matrix_rows, s->scale_rows), parts(s->columns, s->scale_columns)));
-    return scale->n == wanted || coded_fail(c, s->stored, scale, e);
+    bool same_dims = scale->n_dims == s->n_dims, has_blocks = json_array_size(blocks) == 2;
+    bool fits =
+        scale->n == wanted && (same_dims || !has_blocks) &&
+        (!same_dims || s->n_dims == 0 || scale->shape[s->n_dims - 1] == parts(s->columns, s->scale_columns));
+    return fits || coded_fail(c, s->stored, scale, e);
 }
 
 static bool source_add_scale(const coded_find *c, hf_source *s, const hf_stored *scale, const json_t *blocks,
@@ -303,6 +307,10 @@ static bool coded_check_groups(const coded_find *c, gq_error *e) {
 }
 
 static bool coded_check_method(const coded_find *c, gq_error *e) {
+    const json_t *named = json_object_get(c->settings, "quant_method");
+    if ((c->settings && !json_is_object(c->settings)) || (named && !json_is_null(named) && !c->method))
+        return hf_config_fail(c->config, e,
+                              "quantization_config: expected an object whose quant_method is a text");
     if (!c->method) return true;
     bool known = false;
     for (size_t i = 0; i < CODED_RULES; i++) known |= strcmp(coded_rules[i].method, c->method) == 0;
@@ -350,10 +358,10 @@ static bool source_make_plain(const coded_find *c, hf_source *s, gq_error *e) {
     if (scale && t->dtype == HF_U8 && scale->dtype == HF_E4M3) /* NVFP4 of modelopt */
         return source_set_fp4(c, s, scale, 16, e) &&
                source_set_factor(c, s, coded_sibling(c, t->name, 0, "_scale_2"), false, e);
-    if (c->method && stored_is_coded(t) && (!scale || t->dtype == HF_U8))
+    if (stored_is_coded(t) && (!scale || t->dtype == HF_U8))
         return hf_list_fail(
             c->list, t, e, "elements of type %s without the scales of %s: take the model's folder in 16 bits",
-            hf_dtype_name(t->dtype), c->method);
+            hf_dtype_name(t->dtype), c->method ? c->method : "any quant_method that config.json names");
     return !scale || source_add_scale(c, s, scale, coded_blocks(c), e);
 }
 

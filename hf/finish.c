@@ -13,6 +13,16 @@ static float *numbers_new(uint64_t n, gq_error *e) {
     return x;
 }
 
+/* A factor for each pair of elements of a head. The bound keeps the config from naming more than any model
+ * has, as no array has this size. */
+static float *rope_numbers_new(const hf_build *b, uint64_t head_width, gq_error *e) {
+    enum { HEAD_MOST = 1 << 16 };
+    if (head_width >= 2 && head_width <= HEAD_MOST) return numbers_new(head_width / 2, e);
+    hf_config_fail(b->config, e, "head_dim is %llu, expected 2 to %d", (unsigned long long)head_width,
+                   HEAD_MOST);
+    return NULL;
+}
+
 static bool rope_text_is(const json_t *rope, const char *name) {
     const char *type = json_string_value(json_object_get(rope, "rope_type"));
     return type && strcasecmp(type, name) == 0;
@@ -80,7 +90,13 @@ bool hf_finish_rope(hf_build *b, gq_error *e) {
         !rope_turned(b, dim, &turned, e))
         return false;
     r.base = (float)base;
-    float *x = numbers_new(dim / 2, e);
+    if (!(r.base > 0 && r.factor > 0 && r.low > 0 && r.high > 0 && r.context > 0))
+        return hf_config_fail(
+            b->config, e,
+            "the rotation of llama 3 has rope_theta %g, factor %g, low_freq_factor %g, "
+            "high_freq_factor %g, original_max_position_embeddings %g: expected more than 0",
+            base, (double)r.factor, (double)r.low, (double)r.high, (double)r.context);
+    float *x = rope_numbers_new(b, dim, e);
     for (uint64_t j = 0; x && j < dim / 2; j++) x[j] = j < turned / 2 ? llama3_factor(&r, j, turned) : 1;
     return hf_build_numbers(b, "rope_freqs.weight", x, dim / 2, e);
 }
@@ -132,7 +148,7 @@ bool hf_finish_proportional(hf_build *b, gq_error *e) {
         return false;
     if (!(part >= 0 && part <= 1))
         return hf_config_fail(b->config, e, "partial_rotary_factor is %g, expected 0 to 1", part);
-    float *x = numbers_new(width / 2, e);
+    float *x = rope_numbers_new(b, width, e);
     for (uint32_t j = 0; x && j < width / 2; j++) x[j] = j < (uint32_t)(width * part / 2) ? 1.0f : 1e30f;
     return hf_build_numbers(b, "rope_freqs.weight", x, width / 2, e);
 }

@@ -112,3 +112,8 @@ json_t *hf_json_parse(const char *name, const char *text, size_t n, unsigned fla
     free(copy);
     return v;
 }
+
+const char *hf_json_text(const json_t *v) {
+    const char *text = json_string_value(v);
+    return text && strlen(text) == json_string_length(v) ? text : NULL;
+}

@@ -17,5 +17,7 @@ enum {
  * number is an error. The caller releases the value with json_decref. NULL: *e says why, with line and
  * column. */
 json_t *hf_json_parse(const char *name, const char *text, size_t n, unsigned flags, gq_error *e);
+/* Returns a string's text; NULL: the value is no string, or one with a NUL byte in it. */
+const char *hf_json_text(const json_t *v);
 
 #endif

@@ -128,6 +128,7 @@ static hf_counts count_weights(const hf_build *b) {
 
 static bool open_metadata(hf_container *c, uint64_t n_tokens, gq_error *e) {
     hf_counts counts = count_weights(&c->build);
+    if (c->config.layers == 0) return hf_config_fail(&c->config, e, "the number of layers is 0");
     for (size_t i = 0; i < c->build.n; i++) {
         const model_tensor *t = &c->build.tensors[i].tensor;
         if (strcmp(t->name, "token_embd.weight") == 0 && t->ne[1] != n_tokens)

@@ -14,7 +14,10 @@
 #include "base/fail.h"
 #include "base/memory.h"
 
-enum { HEADER_MOST = 100000000 }; /* the format's own limit */
+enum {
+    HEADER_MOST = 100000000, /* the format's own limit */
+    NAME_MOST = 511          /* bytes; published ones have some 100 */
+};
 static const char INDEX[] = ".safetensors.index.json", PART[] = ".safetensors";
 
 static const struct {
@@ -36,7 +39,7 @@ const char *hf_list_path(const hf_list *l, uint32_t file) { return l->folder->fi
 /* ---- one tensor of a header ---- */
 
 static bool stored_read_dtype(const hf_list *l, hf_stored *t, const json_t *entry, gq_error *e) {
-    const char *name = json_string_value(json_object_get(entry, "dtype"));
+    const char *name = hf_json_text(json_object_get(entry, "dtype"));
     if (!name) return hf_list_fail(l, t, e, "it has no \"dtype\"");
     for (t->dtype = 0; t->dtype < HF_DTYPES; t->dtype++)
         if (strcmp(dtypes[t->dtype].name, name) == 0) return true;
@@ -102,15 +105,22 @@ static bool list_check_overlap(const hf_list *l, size_t first, gq_error *e) {
     bool ok = at || gq_fail_memory(e, n * sizeof *at);
     for (size_t i = 0; ok && i < n; i++) at[i] = &l->stored[first + i];
     if (ok && n) qsort(at, n, sizeof *at, compare_stored_places);
-    for (size_t i = 1; ok && i < n; i++)
-        if (at[i]->bytes && at[i - 1]->offset + at[i - 1]->bytes > at[i]->offset)
-            ok = hf_list_fail(l, at[i], e, "it begins inside of tensor '%s'", at[i - 1]->name);
+    const hf_stored *before = NULL; /* the last one that has bytes */
+    for (size_t i = 0; ok && i < n; i++) {
+        if (at[i]->bytes == 0) continue;
+        if (before && before->offset + before->bytes > at[i]->offset)
+            ok = hf_list_fail(l, at[i], e, "it begins inside of tensor '%s'", before->name);
+        before = at[i];
+    }
     free(at);
     return ok;
 }
 
 static bool arrays_add(hf_list *l, uint32_t file, const char *name, const json_t *entry, uint64_t begin,
                        uint64_t data, gq_error *e) {
+    if (strlen(name) > NAME_MOST)
+        return gq_fail(e, "%s: the tensor '%.64s...' has a name of %zu bytes, expected at most %d",
+                       hf_list_path(l, file), name, strlen(name), NAME_MOST);
     if (!memory_grow(&l->stored, &l->capacity, l->n + 1, sizeof *l->stored, e)) return false;
     hf_stored *t = &l->stored[l->n];
     *t = (hf_stored){.name = strdup(name), .file = file};
@@ -214,7 +224,7 @@ static bool index_list_files(const char *index, const json_t *map, char ***names
     *names = calloc(json_object_size(map) + 1, sizeof **names), *n = 0;
     if (!*names) return gq_fail_memory(e, json_object_size(map) * sizeof **names);
     json_object_foreach((json_t *)map, key, value) {
-        const char *name = json_string_value(value);
+        const char *name = hf_json_text(value);
         if (!ok) break;
         if (!name || !name_stays_inside(name))
             ok = gq_fail(e,

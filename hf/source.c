@@ -176,10 +176,11 @@ static bool gptq_load(const hf_source *s, gptq_part *p, uint64_t row, uint64_t c
         if (!stored_read(s->list, s->stored, p->word_row * s->columns + column, n, p->words, e)) return false;
     }
     if (!stored_read(s->list, s->group, row, 1, &g, e)) return false;
-    if ((uint64_t)g == p->group) return true;
     if (g < 0 || (uint64_t)g >= s->scale->shape[0])
-        return hf_list_fail(s->list, s->group, e, "input %llu is in group %d of %llu",
-                            (unsigned long long)row, g, (unsigned long long)s->scale->shape[0]);
+        return gq_fail_as(e, GQ_BAD_WEIGHTS, "%s: tensor '%s': input %llu is in group %d of %llu",
+                          hf_list_path(s->list, s->group->file), s->group->name, (unsigned long long)row, g,
+                          (unsigned long long)s->scale->shape[0]);
+    if ((uint64_t)g == p->group) return true;
     p->group = (uint64_t)g;
     return hf_list_floats(s->list, s->scale, p->group * s->columns + column, n, p->scales, e) &&
            stored_read(s->list, s->zero, p->group * zero_words + first, (column + n - 1) / a_word - first + 1,

@@ -102,6 +102,8 @@ static bool view_permute(hf_view *v, uint32_t dim, uint64_t heads) {
 
 static bool step_permute(hf_build *b, const hf_found *f, uint64_t heads, gq_error *e) {
     hf_view v = found_view(f), whole = v;
+    if (v.n_dims > 2 || (v.n_dims < 2 && strcmp(f->suffix, ".weight") == 0))
+        return hf_found_fail(f, e, "%u dimensions, expected a matrix", v.n_dims);
     if (!view_permute(&v, 0, heads)) return step_fail_rows(f, "the number of heads", heads, e);
     uint64_t ne[2] = {whole.count[whole.n_dims - 1], whole.n_dims > 1 ? whole.count[0] : 1};
     return hf_build_shaped(b, f, 0, &v, whole.n_dims > 1 ? 2 : 1, ne, e) != NULL;
@@ -123,7 +125,7 @@ static bool group_part(hf_view *v, uint64_t group, uint64_t first, uint64_t n) {
 static bool qkv_views(const hf_build *b, const hf_found *f, uint64_t groups, hf_view part[3], gq_error *e) {
     uint64_t heads = b->sizes.heads, width = heads ? b->sizes.width / heads : 0;
     if (groups == 0 || heads % groups != 0 || width == 0 ||
-        f->source->shape[0] != (heads + 2 * groups) * width)
+        found_view(f).count[0] != (heads + 2 * groups) * width)
         return step_fail_rows(f, "heads, groups and width of heads; groups", groups, e);
     uint64_t queries = heads / groups * width, group = queries + 2 * width;
     const uint64_t first[3] = {0, queries, queries + width}, n[3] = {queries, width, width};
@@ -137,9 +139,9 @@ static bool qkv_views(const hf_build *b, const hf_found *f, uint64_t groups, hf_
 
 /* One tensor of three views, in order. */
 static bool build_three(hf_build *b, const hf_found *f, const hf_view part[3], gq_error *e) {
-    const hf_source *s = f->source;
-    uint64_t ne[2] = {s->n_dims > 1 ? s->columns : s->shape[0], s->shape[0]};
-    hf_tensor *t = hf_build_tensor(b, f, 0, 3, s->n_dims > 1 ? 2 : 1, ne, e);
+    hf_view v = found_view(f);
+    uint64_t ne[2] = {v.count[v.n_dims > 1 ? v.n_dims - 1 : 0], v.count[0]};
+    hf_tensor *t = hf_build_tensor(b, f, 0, 3, v.n_dims > 1 ? 2 : 1, ne, e);
     for (size_t i = 0; t && i < 3; i++)
         if (!hf_build_piece(f, t, i, &part[i], e)) return false;
     return t != NULL;
@@ -158,12 +160,13 @@ bool hf_step_qkv_heads(hf_build *b, const hf_found *f, gq_error *e) {
 }
 
 bool hf_step_qkv_groups_3(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view part[3] = {0};
+    hf_view part[3] = {0}, whole = found_view(f);
     if (!qkv_views(b, f, b->sizes.kv_heads, part, e)) return false;
+    if (whole.n_dims != 2) return hf_found_fail(f, e, "%u dimensions, expected a matrix", whole.n_dims);
     for (unsigned i = 0; i < 3; i++) {
         uint64_t rows = part[i].count[0] * part[i].count[1],
                  heads = i == 0 ? b->sizes.heads : b->sizes.kv_heads;
-        uint64_t width = rows / heads, ne[2] = {f->source->columns, rows};
+        uint64_t width = rows / heads, ne[2] = {whole.count[1], rows};
         /* Within a group the heads stand whole: rows (group, head, width), of which width is permuted. */
         if (!hf_view_split(&part[i], 1, width) ||
             (i < 2 && (width % 2 != 0 || !hf_view_split(&part[i], 2, width / 2))))
@@ -182,7 +185,7 @@ static bool step_split_rows(hf_build *b, const hf_found *f, const uint64_t *rows
         if (!hf_view_cut(&v, 0, first, rows[i], 1)) return step_fail_rows(f, "rows of a part", rows[i], e);
         if (!hf_build_view(b, f, i, &v, e)) return false;
     }
-    return first == f->source->shape[0] || step_fail_rows(f, "rows of all parts", first, e);
+    return first == found_view(f).count[0] || step_fail_rows(f, "rows of all parts", first, e);
 }
 
 bool hf_step_split_qkv(hf_build *b, const hf_found *f, gq_error *e) {
@@ -192,8 +195,8 @@ bool hf_step_split_qkv(hf_build *b, const hf_found *f, gq_error *e) {
 
 bool hf_step_halves(hf_build *b, const hf_found *f, gq_error *e) {
     uint32_t dim = f->source->n_dims > 2 ? 1 : 0;
-    uint64_t half = f->source->shape[dim] / 2;
-    if (f->source->shape[dim] % 2) return step_fail_rows(f, "two", 2, e);
+    uint64_t whole = found_view(f).count[dim], half = whole / 2;
+    if (whole % 2) return step_fail_rows(f, "two", 2, e);
     for (unsigned i = 0; i < 2; i++) {
         hf_view v = found_view(f);
         if (!hf_view_cut(&v, dim, i * half, half, 1) || !hf_build_view(b, f, i, &v, e)) return false;
@@ -205,14 +208,21 @@ bool hf_step_halves(hf_build *b, const hf_found *f, gq_error *e) {
 
 static bool step_stack(hf_build *b, const hf_found *f, uint64_t n, gq_error *e) {
     hf_view v = found_view(f);
-    uint64_t ne[3] = {v.count[v.n_dims - 1] * hf_source_unit(f->source), v.count[0], n};
     if (n == 0 || f->expert >= n)
         return hf_found_fail(f, e, "number %llu, but the config has %llu", (unsigned long long)f->expert,
                              (unsigned long long)n);
-    if (v.n_dims > 2) return hf_found_fail(f, e, "%u dimensions, expected a matrix", v.n_dims);
-    if (v.n_dims == 1) ne[1] = n;
-    hf_tensor *t = hf_build_tensor(b, f, 0, n, v.n_dims + 1, ne, e);
-    return t && hf_build_piece(f, t, f->expert, &v, e);
+    if (v.n_dims == 0 || v.n_dims > 2)
+        return hf_found_fail(f, e, "%u dimensions, expected a matrix", v.n_dims);
+    uint64_t ne[3] = {v.count[v.n_dims - 1] * hf_source_unit(f->source), v.n_dims > 1 ? v.count[0] : n, n};
+    /* Each piece is an array of its own: a config must not ask for more than there are. */
+    size_t had = b->n;
+    hf_tensor *t = n <= b->n_sources ? hf_build_tensor(b, f, 0, n, v.n_dims + 1, ne, e) : NULL;
+    if (n <= b->n_sources && !t) return false;
+    if (b->n > had) b->n_stacked += n;
+    if (!t || b->n_stacked > b->n_sources)
+        return hf_found_fail(f, e, "the config has %llu experts, but the folder %zu arrays",
+                             (unsigned long long)n, b->n_sources);
+    return hf_build_piece(f, t, f->expert, &v, e) != NULL;
 }
 
 bool hf_step_stack(hf_build *b, const hf_found *f, gq_error *e) { return step_stack(b, f, b->n_experts, e); }

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/fail.h"
 #include "hf/names.h"
 #include "hf/steps.h"
@@ -101,7 +102,8 @@ static bool view_tile(hf_view *v, uint32_t dim, const delta_heads *d, uint64_t w
 static bool step_tile(hf_build *b, const hf_found *f, uint32_t dim, gq_error *e) {
     delta_heads d;
     hf_view v = hf_view_of(f->source);
-    uint64_t ne[2] = {f->source->columns, f->source->n_dims > 1 ? f->source->rows : 1};
+    if (v.n_dims == 0) return step_fail_shape(f, "the value heads", e);
+    uint64_t ne[2] = {v.count[v.n_dims - 1], v.n_dims > 1 ? v.count[0] : 1};
     if (!delta_read(b, &d, e)) return false;
     if (v.n_dims > 2 || dim >= v.n_dims ||
         !view_tile(&v, dim, &d, v.count[dim] == d.values ? 1 : d.value_width))
@@ -118,9 +120,11 @@ bool hf_step_tile_qkv(hf_build *b, const hf_found *f, gq_error *e) {
     delta_heads d;
     const hf_source *s = f->source;
     hf_view part[2] = {hf_view_of(s), hf_view_of(s)};
+    if (s->n_dims < 2) return step_fail_shape(f, "the value heads", e);
     if (!delta_read(b, &d, e)) return false;
-    uint64_t rows = s->shape[0], values = (uint64_t)d.values * d.value_width, ne[2] = {s->columns, rows};
-    if (s->n_dims < 2 || rows <= values || s->rows != rows ||
+    uint64_t rows = part[0].count[0], values = (uint64_t)d.values * d.value_width,
+             ne[2] = {part[0].count[s->n_dims - 1], rows};
+    if (rows <= values || (s->n_dims > 2 && s->rows != rows) ||
         !hf_view_cut(&part[0], 0, 0, rows - values, 1) ||
         !hf_view_cut(&part[1], 0, rows - values, values, 1) || !view_tile(&part[1], 0, &d, d.value_width))
         return step_fail_shape(f, "the value heads", e);
@@ -136,8 +140,9 @@ bool hf_step_qkvz(hf_build *b, const hf_found *f, gq_error *e) {
     uint64_t values = (uint64_t)d.values / d.keys * d.value_width, group = 2ull * d.key_width + 2 * values;
     const uint64_t first[4] = {0, d.key_width, 2ull * d.key_width, 2ull * d.key_width + values};
     const uint64_t n[4] = {d.key_width, d.key_width, values, values};
-    uint64_t ne[2] = {s->columns, (group - values) * d.keys};
-    if (s->n_dims != 2 || s->rows != group * d.keys) return step_fail_shape(f, "the heads", e);
+    hf_view whole = hf_view_of(s);
+    uint64_t ne[2] = {whole.count[1], (group - values) * d.keys};
+    if (whole.n_dims != 2 || whole.count[0] != group * d.keys) return step_fail_shape(f, "the heads", e);
     hf_view part[4];
     for (int i = 0; i < 4; i++) {
         part[i] = hf_view_of(s);
@@ -194,10 +199,11 @@ static bool step_factor_rows(hf_build *b, const hf_found *f, gq_error *e) {
     if (!hf_config_u32(c, "mamba_d_ssm", &inner, e) || !hf_config_u32(c, "mamba_n_groups", &groups, e) ||
         !hf_config_u32(c, "mamba_d_state", &state, e))
         return false;
-    uint64_t n = (uint64_t)groups * state, rows = f->source->shape[0], first = 0;
+    hf_view whole = hf_view_of(f->source);
+    uint64_t n = (uint64_t)groups * state, rows = whole.count[0], first = 0;
     uint64_t size[5] = {inner, inner, n, n, rows - 2 * (uint64_t)inner - 2 * n},
-             ne[2] = {f->source->columns, rows};
-    if (f->source->n_dims != 2 || rows <= 2 * (uint64_t)inner + 2 * n)
+             ne[2] = {whole.count[1], rows};
+    if (whole.n_dims != 2 || rows <= 2 * (uint64_t)inner + 2 * n)
         return step_fail_shape(f, "mamba's sizes", e);
     hf_tensor *t = hf_build_tensor(b, f, 0, 5, 2, ne, e);
     for (int i = 0; t && i < 5; first += size[i++]) {
@@ -240,9 +246,10 @@ bool hf_step_fill_rows(hf_build *b, const hf_found *f, gq_error *e) {
     uint32_t rows;
     hf_view v = hf_view_of(s);
     if (!hf_config_u32(b->config, "vocab_size", &rows, e)) return false;
-    if (s->n_dims != 2 || s->rows >= rows) return hf_build_view(b, f, 0, &v, e) != NULL;
-    hf_tensor *t = hf_build_tensor(b, f, 0, 2, 2, (uint64_t[]){s->columns, rows}, e);
+    uint64_t has = v.count[0], columns = v.count[1];
+    if (s->n_dims != 2 || has >= rows) return hf_build_view(b, f, 0, &v, e) != NULL;
+    hf_tensor *t = hf_build_tensor(b, f, 0, 2, 2, (uint64_t[]){columns, rows}, e);
     if (!t || !hf_build_piece(f, t, 0, &v, e)) return false;
-    t->pieces[1].n = (rows - s->rows) * s->columns;
+    t->pieces[1].n = times(rows - has, columns);
     return true;
 }

@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "hf/tokenizer_parts.h"
 
+enum { TEMPLATES_MOST = 256 }; /* each is a pair, which are looked up one by one */
 static const char ALONE[] = "tokenizer.chat_template", NAMES[] = "tokenizer.chat_templates";
 static const char MORE[] = "additional_chat_templates";
 
@@ -121,6 +122,9 @@ static bool template_write_list(hf_tokenizer *t, const json_t *list, gq_error *e
     json_t *is_there;
     size_t i;
     bool ok = names || gq_fail_memory(e, 0);
+    if (json_array_size(list) > TEMPLATES_MOST)
+        ok = hf_tokenizer_fail(t, "tokenizer_config.json", e, "%zu chat templates, expected at most %d",
+                               json_array_size(list), TEMPLATES_MOST);
     json_array_foreach(list, i, element) { ok = ok && template_write_named(t, element, names, e); }
     json_object_foreach(names, name, is_there) {
         ok = ok && hf_pairs_add_string(t->pairs, name, strlen(name), e);

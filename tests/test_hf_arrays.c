@@ -384,6 +384,43 @@ static void shared_experts_have_their_own_width(void **state) {
     hf_pairs_free(&pairs), built_free(&b);
 }
 
+/* A number below 0 is none, and not what stands for "no group is in memory". */
+static void a_group_below_the_first(void **state) {
+    (void)state;
+    built b;
+    gq_error e;
+    float x[64];
+    int32_t groups[8] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    add("lm_head.qweight", "I32", "[1,8]", NULL, 32);
+    add("lm_head.qzeros", "I32", "[2,1]", NULL, 8);
+    add("lm_head.scales", "F32", "[2,8]", NULL, 64);
+    add("lm_head.g_idx", "I32", "[8]", groups, sizeof groups);
+    write_folder(QWEN GPTQ);
+    assert_true(build(&b, &e));
+    const hf_tensor *t = hf_build_find(&b.build, "output.weight");
+    assert_false(hf_tensor_read(t, 0, 64, x, &e));
+    assert_non_null(strstr(e.text, "input 0 is in group -1 of 2"));
+    assert_int_equal(e.status, GQ_BAD_WEIGHTS);
+    built_free(&b);
+}
+
+/* The halves are of its outputs, which are the columns of what is stored. */
+static void halves_of_gptq(void **state) {
+    (void)state;
+    uint32_t words[16], zeros[2] = {0, 0};
+    int32_t groups[8] = {0};
+    float scales[16], want[64];
+    for (uint32_t o = 0; o < 16; o++) words[o] = 0x11111111 * o, scales[o] = 1;
+    for (int o = 0; o < 8; o++)
+        for (int i = 0; i < 8; i++) want[o * 8 + i] = (float)(o + 8 - 1);
+    add("model.layers.0.mlp.up_gate_proj.qweight", "I32", "[1,16]", words, sizeof words);
+    add("model.layers.0.mlp.up_gate_proj.qzeros", "I32", "[1,2]", zeros, sizeof zeros);
+    add("model.layers.0.mlp.up_gate_proj.scales", "F32", "[1,16]", scales, sizeof scales);
+    add("model.layers.0.mlp.up_gate_proj.g_idx", "I32", "[8]", groups, sizeof groups);
+    assert_floats("{\"architectures\":[\"Ernie4_5ForCausalLM\"],\"num_hidden_layers\":1" GPTQ,
+                  "blk.0.ffn_up.weight", want, 64);
+}
+
 static void architectures(void **state) {
     (void)state;
     assert_refused("{\"num_hidden_layers\":1}", "architectures");
@@ -418,6 +455,8 @@ int main(void) {
         T(four_bits_of_gptq),
         T(a_group_that_is_not_there),
         T(shared_experts_have_their_own_width),
+        T(a_group_below_the_first),
+        T(halves_of_gptq),
         T(architectures),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
