@@ -174,10 +174,13 @@ static bool source_make_gptq(const coded_find *c, hf_source *s, gq_error *e) {
 
 static bool source_make_mxfp4(const coded_find *c, hf_source *s, gq_error *e) {
     const hf_stored *t = s->stored;
+    if (t->n_dims != 4)
+        return hf_list_fail(c->list, t, e,
+                            "blocks of MXFP4 in %u dimensions, expected 4: experts, rows, blocks, bytes",
+                            t->n_dims);
     s->scale = coded_sibling(c, t->name, strlen("_blocks"), "_scales");
     if (!s->scale) return hf_list_fail(c->list, t, e, "its scales are missing");
-    if (t->dtype != HF_U8 || s->scale->dtype != HF_U8 || t->n_dims < 2 || t->shape[t->n_dims - 1] != 16 ||
-        s->scale->n != t->n / 16)
+    if (t->dtype != HF_U8 || s->scale->dtype != HF_U8 || t->shape[3] != 16 || s->scale->n != t->n / 16)
         return coded_fail(c, t, s->scale, e);
     s->coding = HF_MXFP4;
     source_set_shape(s, t->n_dims - 1, t->shape);

@@ -118,9 +118,10 @@ def gptq(bits=4, weight=None, zeros=None, scales=None, groups=None, drop=(), **m
 
 
 def coded_cases(yes, no):
-    for method in ("awq", "bitsandbytes", "hqq", "torchao", "modelopt", "bitnet", "nonsense"):
+    for method in ("awq", "bitsandbytes", "hqq", "torchao", "bitnet", "nonsense"):
         no("quant_method " + method, "config.json|" + method, settings(quant_method=method))
-    no("hf_quant_config.json", "config.json|modelopt", lambda m: m.file("hf_quant_config.json", "{}"))
+    no("hf_quant_config.json cut off", "hf_quant_config.json|line", lambda m: m.file("hf_quant_config.json", "{"))
+    no("hf_quant_config.json of nonsense", "quantization", lambda m: m.file("hf_quant_config.json", '{"quantization":[5]}'))
     yes("quant_method null", settings(quant_method=None))
     yes("quantization_config null", lambda m: m.set(quantization_config=None))
     no("quantization_config of text", "config.json|quantization_config", lambda m: m.set(quantization_config="fp8"))
@@ -170,7 +171,7 @@ def coded_cases(yes, no):
 
     # MXFP4 is what gpt-oss has, in experts that are stacked.
     for name, change in mxfp4_changes():
-        no("mxfp4, " + name, "_blocks|MXFP4|gpt-oss", lambda m, change=change: (m.set(quantization_config={"quant_method": "mxfp4"}), change(m)))
+        no("mxfp4, " + name, "_blocks|MXFP4|dimensions", lambda m, change=change: (m.set(quantization_config={"quant_method": "mxfp4"}), change(m)))
 
 
 def blocks(m, name, shape, scales=None):
