@@ -169,6 +169,7 @@ def coded_cases(yes, no):
                        ("words of three dimensions", gptq(weight=[1, FF // 8, WIDTH])), ("words of one row", gptq(weight=[1, WIDTH])), ("more scales than groups", gptq(scales=[4, WIDTH]))):
         no("gptq, " + name, "down_proj", made)
 
+    no("compressed, one expert of MXFP4 beside one of BF16", "experts.0.w1|MXFP4|ffn_gate_exps", mixed_experts)
     # MXFP4 is what gpt-oss has, in experts that are stacked.
     for name, change in mxfp4_changes():
         no("mxfp4, " + name, "_blocks|MXFP4|dimensions", lambda m, change=change: (m.set(quantization_config={"quant_method": "mxfp4"}), change(m)))
@@ -178,6 +179,15 @@ def blocks(m, name, shape, scales=None):
     m.tensors.pop(name, None)
     m.tensor(name + "_blocks", shape + [16], "U8")
     m.tensor(name + "_scales", scales or shape, "U8")
+
+
+def mixed_experts(m):
+    m.experts(ff=32)
+    m.set(quantization_config={"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized", "config_groups": {"a": {"weights": {"num_bits": 4}}}})
+    name = EXPERT + "0.w1.weight"
+    del m.tensors[name]
+    m.tensor(name + "_packed", [32, WIDTH // 2], "U8")
+    m.tensor(name + "_scale", [32, WIDTH // 32], "U8")
 
 
 def mxfp4_changes():
