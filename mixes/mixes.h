@@ -124,10 +124,12 @@ typedef struct mix_uses {
 } mix_uses;
 double mix_harm(const char *name, double outlet_power, const mix_uses *uses);
 
-/* The tensor through which a layer's other tensors act on the rest of the model: what attention or a
- * feed-forward network adds to the stream passes its last matrix. Puts the name it would have into `outlet`;
- * false: the tensor acts by itself. */
-bool mix_outlet(const char *name, char outlet[128]);
+/* The tensor through which a layer's other tensors act on the rest of the model: what attention, another
+ * mixer or a feed-forward network adds to the stream passes its last matrix. Names may have several: the
+ * first that the model has, from i = 0 on, is meant. Puts the name it would have into `outlet`; false: there
+ * are no more, or the tensor acts by itself. */
+enum { MIX_OUTLETS = 2 };
+bool mix_outlet(const char *name, size_t i, char outlet[128]);
 
 /* Parse "PATTERN=TYPE" items (TYPE absent for --keep: pass types = false) into one list, in order; PCRE2
  * search, the pattern text is lower-cased first for --tensor-type as recipes expect. NULL and e on a

@@ -33,22 +33,46 @@ mix_role mix_role_of(const char *name) {
     return ROLE_OTHER;
 }
 
-/* First match wins. What follows the fragment in the name follows the outlet as well: "_exps.weight". */
+/* First match wins. What follows the fragment in the name follows the outlet as well ("_exps.weight"); where
+ * the outlet is the `only` one of its part, just what follows the last dot does. */
 static const struct {
-    const char *fragment, *outlet;
+    const char *fragment;
+    bool only;
+    const char *outlets[MIX_OUTLETS]; /* the first that the model has */
 } outlets[] = {
-    {"attn_qkv", "attn_output"}, {"attn_q", "attn_output"}, {"attn_k", "attn_output"},
-    {"attn_v", "attn_output"},   {"ffn_up", "ffn_down"},    {"ffn_gate_up", "ffn_down"},
-    {"ffn_gate", "ffn_down"},    {"ssm_in", "ssm_out"},
+    {"attn_qkv", true, {"attn_output", "ssm_out"}},
+    {"attn_gate", true, {"attn_output", "ssm_out"}},
+    {"attn_q", true, {"attn_output", "attn_o"}},
+    {"attn_k", true, {"attn_output", "attn_o"}},
+    {"attn_v", true, {"attn_output", "attn_o"}},
+    {"ffn_up", false, {"ffn_down"}},
+    {"ffn_gate_up", false, {"ffn_down"}},
+    {"ffn_gate", false, {"ffn_down"}},
+    {"ffn_latent_down", true, {"ffn_latent_up"}},
+    {"ffn_routed_down", true, {"ffn_routed_up"}},
+    {"ssm_f_", true, {"attn_output"}},
+    {"ssm_g", true, {"attn_output"}},
+    {"ssm_in", true, {"ssm_out"}},
+    {"ssm_x", true, {"ssm_out"}},
+    {"ssm_dt", true, {"ssm_out"}},
+    {"ssm_b", true, {"ssm_out", "attn_output"}}, /* ssm_beta, ssm_ba */
+    {"ssm_alpha", true, {"ssm_out"}},
+    {"shortconv.in_proj", true, {"shortconv.out_proj"}},
+    {"inp_gate", true, {"proj"}},
+    {"time_mix_key", true, {"time_mix_output"}},
+    {"time_mix_value", true, {"time_mix_output"}},
+    {"time_mix_receptance", true, {"time_mix_output"}},
+    {"time_mix_gate", true, {"time_mix_output"}},
+    {"channel_mix_key", true, {"channel_mix_value"}},
 };
 
-bool mix_outlet(const char *name, char outlet[128]) {
-    for (size_t i = 0; i < sizeof outlets / sizeof *outlets; i++) {
-        const char *at = strstr(name, outlets[i].fragment);
+bool mix_outlet(const char *name, size_t i, char outlet[128]) {
+    for (size_t k = 0; i < MIX_OUTLETS && k < sizeof outlets / sizeof *outlets; k++) {
+        const char *at = strstr(name, outlets[k].fragment);
         if (!at) continue;
-        int n = snprintf(outlet, 128, "%.*s%s%s", (int)(at - name), name, outlets[i].outlet,
-                         at + strlen(outlets[i].fragment));
-        return n < 128;
+        const char *rest = outlets[k].only ? strrchr(at, '.') : at + strlen(outlets[k].fragment);
+        const char *to = outlets[k].outlets[i];
+        return to && rest && snprintf(outlet, 128, "%.*s%s%s", (int)(at - name), name, to, rest) < 128;
     }
     return false;
 }

@@ -483,9 +483,53 @@ static void called_by_most_weights(void **state) {
     }
 }
 
+static void outlets_of_all_mixers(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *first, *second; /* NULL: there is none */
+    } all[] = {
+        {"blk.3.attn_q.weight", "blk.3.attn_output.weight", "blk.3.attn_o.weight"},
+        {"blk.3.attn_q_a.weight", "blk.3.attn_output.weight", "blk.3.attn_o.weight"},
+        {"blk.3.attn_kv_a_mqa.weight", "blk.3.attn_output.weight", "blk.3.attn_o.weight"},
+        {"blk.3.attn_k_b.weight", "blk.3.attn_output.weight", "blk.3.attn_o.weight"},
+        {"blk.3.attn_qkv.weight", "blk.3.attn_output.weight", "blk.3.ssm_out.weight"},
+        {"blk.3.attn_gate.weight", "blk.3.attn_output.weight", "blk.3.ssm_out.weight"},
+        {"dec.blk.3.cross_attn_v.weight", "dec.blk.3.cross_attn_output.weight",
+         "dec.blk.3.cross_attn_o.weight"},
+        {"blk.3.attn_output.weight", NULL, NULL},
+        {"blk.3.ffn_up_exps.weight", "blk.3.ffn_down_exps.weight", NULL},
+        {"blk.3.ffn_gate_shexp.weight", "blk.3.ffn_down_shexp.weight", NULL},
+        {"blk.3.ffn_gate_up_exps.weight", "blk.3.ffn_down_exps.weight", NULL},
+        {"blk.3.ffn_down_exps.weight", NULL, NULL},
+        {"blk.3.ffn_latent_down.weight", "blk.3.ffn_latent_up.weight", NULL},
+        {"blk.3.ffn_latent_up.weight", NULL, NULL},
+        {"blk.3.ssm_in.weight", "blk.3.ssm_out.weight", NULL},
+        {"blk.3.ssm_x.weight", "blk.3.ssm_out.weight", NULL},
+        {"blk.3.ssm_beta.weight", "blk.3.ssm_out.weight", "blk.3.attn_output.weight"},
+        {"blk.3.ssm_ba.weight", "blk.3.ssm_out.weight", "blk.3.attn_output.weight"},
+        {"blk.3.ssm_f_a.weight", "blk.3.attn_output.weight", NULL},
+        {"blk.3.ssm_g_b.weight", "blk.3.attn_output.weight", NULL},
+        {"blk.3.ssm_out.weight", NULL, NULL},
+        {"blk.3.shortconv.in_proj.weight", "blk.3.shortconv.out_proj.weight", NULL},
+        {"blk.3.inp_gate.weight", "blk.3.proj.weight", NULL},
+        {"blk.3.time_mix_key.weight", "blk.3.time_mix_output.weight", NULL},
+        {"blk.3.channel_mix_key.weight", "blk.3.channel_mix_value.weight", NULL},
+        {"token_embd.weight", NULL, NULL},
+        {"attn_q", NULL, NULL}, /* no part behind a dot */
+    };
+    char outlet[128];
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        for (size_t i = 0; i < MIX_OUTLETS + 1; i++) {
+            const char *want = i == 0 ? all[k].first : i == 1 ? all[k].second : NULL;
+            assert_int_equal(mix_outlet(all[k].name, i, outlet), want != NULL);
+            if (want) assert_string_equal(outlet, want);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(harm),
+        cmocka_unit_test(outlets_of_all_mixers),
         cmocka_unit_test(model_by_its_facts),
         cmocka_unit_test(matrices_that_a_token_meets),
         cmocka_unit_test(called_by_most_weights),

@@ -209,7 +209,7 @@ static void work_add_tensor(counted *n, const gq_plan *plan, const plan_calibrat
     double share = share_of(plan, t, &used), columns = (double)t->ne[0],
            weights = (double)shape_elements(t->ne),
            width = c->settings.width < t->ne[0] ? (double)c->settings.width : columns;
-    bool before = mix_outlet(plan->sources[i].name, outlet);
+    bool before = mix_outlet(plan->sources[i].name, 0, outlet);
     n->all += share * weights;
     if (before) n->looked += share * weights;
     n->rounding += weights * width * (TARGET + PASS + (double)c->settings.sweeps * SWEEP);

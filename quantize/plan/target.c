@@ -125,7 +125,9 @@ static bool find_tensor(const target *t, const char *name, uint64_t *i) {
 static size_t find_outlet(const target *t, size_t i) {
     char name[GGUF_MAX_NAME + 1];
     uint64_t k;
-    return mix_outlet(t->plan->sources[i].name, name) && find_tensor(t, name, &k) ? k : i;
+    for (size_t o = 0; mix_outlet(t->plan->sources[i].name, o, name); o++)
+        if (find_tensor(t, name, &k)) return k;
+    return i;
 }
 
 /* F16 fits any row, so with it everywhere nothing falls back, and each tensor shows what decides its type:
