@@ -42,8 +42,6 @@ CONVERT(convert_f64, double, (float)x)
 CONVERT(convert_f32, float, x)
 CONVERT(convert_f16, uint16_t, number_from_f16(x))
 CONVERT(convert_bf16, uint16_t, number_from_bf16(x))
-CONVERT(convert_e4m3, uint8_t, number_from_e4m3(x))
-CONVERT(convert_e5m2, uint8_t, number_from_e5m2(x))
 CONVERT(convert_e8m0, uint8_t, number_from_e8m0(x))
 CONVERT(convert_i64, int64_t, (float)x)
 CONVERT(convert_i32, int32_t, (float)x)
@@ -51,6 +49,20 @@ CONVERT(convert_i16, int16_t, x)
 CONVERT(convert_i8, int8_t, x)
 CONVERT(convert_u8, uint8_t, x)
 CONVERT(convert_bool, uint8_t, x != 0)
+
+/* A byte has few values: all of them are converted first, where that is less work. */
+#define CONVERT_BYTES(name, number) \
+    static void name(const uint8_t *from, float *to, uint64_t n) { \
+        float values[256]; \
+        if (n < 256) { \
+            for (uint64_t i = 0; i < n; i++) to[i] = number(from[i]); \
+            return; \
+        } \
+        for (unsigned b = 0; b < 256; b++) values[b] = number((uint8_t)b); \
+        for (uint64_t i = 0; i < n; i++) to[i] = values[from[i]]; \
+    }
+CONVERT_BYTES(convert_e4m3, number_from_e4m3)
+CONVERT_BYTES(convert_e5m2, number_from_e5m2)
 
 static void (*const converters[HF_DTYPES])(const uint8_t *from, float *to, uint64_t n) = {
     [HF_F64] = convert_f64,   [HF_F32] = convert_f32,   [HF_F16] = convert_f16,   [HF_BF16] = convert_bf16,
@@ -92,14 +104,6 @@ static uint64_t scale_row_of(const hf_source *s, uint64_t row) {
     return row / s->matrix_rows * parts(s->matrix_rows, s->scale_rows) + row % s->matrix_rows / s->scale_rows;
 }
 
-/* Reads the scales of some columns of a row. */
-static bool scales_read(const hf_source *s, uint64_t row, uint64_t column, uint64_t n_columns, float *to,
-                        gq_error *e) {
-    uint64_t first = column / s->scale_columns, last = (column + n_columns - 1) / s->scale_columns;
-    uint64_t at = scale_row_of(s, row) * parts(s->columns, s->scale_columns) + first;
-    return hf_list_floats(s->list, s->scale, at, last - first + 1, to, e);
-}
-
 static void scale_row(const hf_source *s, uint64_t column, uint64_t n, const float *scales, float *x) {
     for (uint64_t i = 0, end; i < n; i = end, scales++) {
         end = smaller(n, i + s->scale_columns - (column + i) % s->scale_columns);
@@ -107,17 +111,40 @@ static void scale_row(const hf_source *s, uint64_t column, uint64_t n, const flo
     }
 }
 
+/* Reads n_rows rows from row `row` on of an array, n_columns elements of each; whole rows at once. */
+static bool rectangle_read(const hf_list *l, const hf_stored *t, uint64_t row_elements, uint64_t row,
+                           uint64_t n_rows, uint64_t column, uint64_t n_columns, float *to, gq_error *e) {
+    if (n_columns == row_elements) n_columns *= n_rows, n_rows = 1;
+    for (uint64_t r = 0; r < n_rows; r++, to += n_columns)
+        if (!hf_list_floats(l, t, (row + r) * row_elements + column, n_columns, to, e)) return false;
+    return true;
+}
+
+static uint64_t scale_rows_of(const hf_source *s, uint64_t row, uint64_t n_rows) {
+    return scale_row_of(s, row + n_rows - 1) - scale_row_of(s, row) + 1;
+}
+
+static uint64_t scales_of(const hf_source *s, uint64_t column, uint64_t n_columns) {
+    return (column + n_columns - 1) / s->scale_columns - column / s->scale_columns + 1;
+}
+
+/* Reads the scales of some columns of rows: scale_rows_of rows of scales_of scales. */
+static bool scales_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column,
+                        uint64_t n_columns, float *to, gq_error *e) {
+    return rectangle_read(s->list, s->scale, parts(s->columns, s->scale_columns), scale_row_of(s, row),
+                          scale_rows_of(s, row, n_rows), column / s->scale_columns,
+                          scales_of(s, column, n_columns), to, e);
+}
+
 static bool scaled_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
                         float *to, gq_error *e) {
-    uint64_t known = UINT64_MAX;
-    float *scales = calloc(n / s->scale_columns + 2, sizeof *scales);
-    bool ok = scales || gq_fail_memory(e, n / s->scale_columns * sizeof *scales);
-    for (uint64_t r = row; ok && r < row + n_rows; r++, to += n) {
-        ok = hf_list_floats(s->list, s->stored, r * s->columns + column, n, to, e);
-        if (ok && scale_row_of(s, r) != known)
-            ok = scales_read(s, r, column, n, scales, e), known = scale_row_of(s, r);
-        if (ok) scale_row(s, column, n, scales, to);
-    }
+    uint64_t rows = scale_rows_of(s, row, n_rows), width = scales_of(s, column, n);
+    float *scales = calloc(rows * width, sizeof *scales);
+    bool ok = (scales || gq_fail_memory(e, rows * width * sizeof *scales)) &&
+              rectangle_read(s->list, s->stored, s->columns, row, n_rows, column, n, to, e) &&
+              scales_read(s, row, n_rows, column, n, scales, e);
+    for (uint64_t r = 0; ok && r < n_rows; r++, to += n)
+        scale_row(s, column, n, scales + (scale_rows_of(s, row, r + 1) - 1) * width, to);
     free(scales);
     return ok;
 }
@@ -250,7 +277,7 @@ static bool fp4_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t
     for (uint64_t r = row; ok && r < row + n_rows; r++, to += n) {
         uint64_t at = r * s->columns + column, odd = at % 2;
         ok = stored_read(s->list, s->stored, at / 2, (n + odd + 1) / 2, codes, e) &&
-             scales_read(s, r, column, n, scales, e);
+             scales_read(s, r, 1, column, n, scales, e);
         for (uint64_t i = 0; ok && s->scale->dtype == HF_U8 && i < n_scales; i++)
             scales[i] = number_from_e8m0((uint8_t)scales[i]);
         for (uint64_t i = 0; ok && i < n; i++) to[i] = values[codes[(i + odd) / 2] >> (i + odd) % 2 * 4 & 15];
