@@ -358,7 +358,7 @@ def _load() -> ctypes.CDLL:
         library = ctypes.CDLL(path)
     except OSError as error:
         hint = "GQUANT_LIBRARY may name it" if "libgquant" in str(error).split(":")[0] else \
-            "the system's packages have it (Debian: libpcre2-8-0, zlib1g)"
+            "the system's packages have it (Debian: libpcre2-8-0, libjansson4, zlib1g)"
         raise ImportError(f"gquant needs its library: {error}; {hint}") from error
     for name, (result, arguments) in FUNCTIONS.items():
         function = getattr(library, name)
