@@ -56,6 +56,7 @@ struct hf_build {
     const hf_list *list;
     hf_source *sources; /* sorted as the list is */
     size_t n_sources;
+    hf_source **by_end; /* the same by their names read backwards; NULL: nobody has asked yet */
     uint64_t n_stacked; /* pieces of stacked tensors */
     hf_tensor *tensors;
     size_t n, capacity;
@@ -65,7 +66,7 @@ struct hf_build {
 /* Makes all tensors. On failure, too, hf_build_free has to be called. */
 bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e);
 /* Adds the pairs that tensors decide: numbers that GGUF has as metadata. */
-bool hf_build_pairs(const hf_build *b, hf_pairs *pairs, gq_error *e);
+bool hf_build_pairs(hf_build *b, hf_pairs *pairs, gq_error *e);
 void hf_build_free(hf_build *b);
 extern const hf_rule hf_common_rules[];
 
@@ -91,7 +92,8 @@ hf_piece *hf_build_shaped(hf_build *b, const hf_found *f, unsigned which, const 
 bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n, gq_error *e);
 /* NULL: no such tensor. Valid until the next one is made. */
 hf_tensor *hf_build_find(const hf_build *b, const char *name);
-/* Finds an array by the end of its name in the folder; NULL: none. */
-const hf_source *hf_build_source(const hf_build *b, const char *name);
+/* Finds an array by the end of its name in the folder, of several that with the shortest name; *found NULL:
+ * none. */
+bool hf_build_source(hf_build *b, const char *name, const hf_source **found, gq_error *e);
 
 #endif

@@ -8,22 +8,29 @@
 #include "hf/build.h"
 #include "hf/names.h"
 
-static bool pairs_add_layers(const hf_build *b, hf_pairs *pairs, const char *number, gq_error *e) {
+/* Finds the array of a layer's number; NULL: the layer has none. */
+static bool number_find(hf_build *b, uint64_t layer, const char *number, const hf_source **found,
+                        gq_error *e) {
+    char name[96];
+    snprintf(name, sizeof name, "layers.%llu.mlp.act_fn.%s", (unsigned long long)layer, number);
+    return hf_build_source(b, name, found, e) &&
+           (!*found || (*found)->stored->n == 1 ||
+            hf_list_fail(b->list, (*found)->stored, e, "expected one element"));
+}
+
+static bool pairs_add_layers(hf_build *b, hf_pairs *pairs, const char *number, gq_error *e) {
     char name[96];
     bool whole = true;
+    const hf_source *s;
+    float x;
     for (uint64_t i = 0; i < b->config->layers; i++) {
-        snprintf(name, sizeof name, "layers.%llu.mlp.act_fn.%s", (unsigned long long)i, number);
-        const hf_source *s = hf_build_source(b, name);
+        if (!number_find(b, i, number, &s, e)) return false;
         whole = whole && s;
-        if (s && s->stored->n != 1) return hf_list_fail(b->list, s->stored, e, "expected one element");
     }
-    for (uint64_t i = 0; whole && i < b->config->layers; i++) {
-        float x;
-        snprintf(name, sizeof name, "layers.%llu.mlp.act_fn.%s", (unsigned long long)i, number);
-        if (!hf_list_floats(b->list, hf_build_source(b, name)->stored, 0, 1, &x, e) ||
+    for (uint64_t i = 0; whole && i < b->config->layers; i++)
+        if (!number_find(b, i, number, &s, e) || !hf_list_floats(b->list, s->stored, 0, 1, &x, e) ||
             !hf_pairs_add(pairs, &x, sizeof x, e))
             return false;
-    }
     snprintf(name, sizeof name, "xielu.%s", number);
     return hf_pairs_array(pairs, name, GGUF_FLOAT32, e);
 }
@@ -45,7 +52,7 @@ static bool pairs_set_shared_width(const hf_build *b, hf_pairs *pairs, gq_error 
     return !width || hf_pairs_u32(pairs, ".expert_shared_feed_forward_length", (uint32_t)width, e);
 }
 
-bool hf_build_pairs(const hf_build *b, hf_pairs *pairs, gq_error *e) {
+bool hf_build_pairs(hf_build *b, hf_pairs *pairs, gq_error *e) {
     static const char *const numbers[] = {"alpha_p", "alpha_n", "beta", "eps"};
     for (size_t i = 0; strcmp(b->config->arch, "apertus") == 0 && i < sizeof numbers / sizeof *numbers; i++)
         if (!pairs_add_layers(b, pairs, numbers[i], e)) return false;

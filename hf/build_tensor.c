@@ -127,10 +127,39 @@ bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n,
     return t != NULL;
 }
 
-const hf_source *hf_build_source(const hf_build *b, const char *name) {
-    for (size_t i = 0; i < b->n_sources; i++)
-        if (name_ends(b->sources[i].name, name)) return &b->sources[i];
-    return NULL;
+/* Compares names from their ends on; the shorter of two that agree comes first. */
+static int compare_ends(const char *x, const char *y) {
+    size_t n = strlen(x), m = strlen(y);
+    while (n > 0 && m > 0 && x[n - 1] == y[m - 1]) n--, m--;
+    int left = n > 0 ? (unsigned char)x[n - 1] : -1, right = m > 0 ? (unsigned char)y[m - 1] : -1;
+    return left - right;
+}
+
+static int compare_source_ends(const void *a, const void *b) {
+    return compare_ends((*(hf_source *const *)a)->name, (*(hf_source *const *)b)->name);
+}
+
+static bool build_sort_by_end(hf_build *b, gq_error *e) {
+    if (b->by_end) return true;
+    b->by_end = malloc((b->n_sources + 1) * sizeof *b->by_end);
+    if (!b->by_end) return gq_fail_memory(e, b->n_sources * sizeof *b->by_end);
+    for (size_t i = 0; i < b->n_sources; i++) b->by_end[i] = &b->sources[i];
+    if (b->n_sources) qsort(b->by_end, b->n_sources, sizeof *b->by_end, compare_source_ends);
+    return true;
+}
+
+bool hf_build_source(hf_build *b, const char *name, const hf_source **found, gq_error *e) {
+    if (!build_sort_by_end(b, e)) return false;
+    size_t low = 0, high = b->n_sources;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (compare_ends(b->by_end[middle]->name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *found = low < b->n_sources && name_ends(b->by_end[low]->name, name) ? b->by_end[low] : NULL;
+    return true;
 }
 
 void hf_build_free(hf_build *b) {
@@ -141,7 +170,7 @@ void hf_build_free(hf_build *b) {
         free(t->pieces), free((char *)t->tensor.name);
     }
     hf_sources_free(b->sources, b->n_sources);
-    free(b->tensors);
+    free(b->by_end), free(b->tensors);
     gguf_index_free(&b->by_name);
     *b = (hf_build){.config = NULL};
 }

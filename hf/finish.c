@@ -158,7 +158,8 @@ static bool finish_product(hf_build *b, const char *from, const char *to, gq_err
     char norm[128], weight[128];
     snprintf(norm, sizeof norm, "%s_norm.weight", from),
         snprintf(weight, sizeof weight, "%s_proj.weight", from);
-    const hf_source *x = hf_build_source(b, norm), *y = hf_build_source(b, weight);
+    const hf_source *x, *y;
+    if (!hf_build_source(b, norm, &x, e) || !hf_build_source(b, weight, &y, e)) return false;
     if (!x && !y) return true;
     uint64_t n = b->sizes.width;
     if (!x || !y || x->stored->n != n || y->stored->n != n || x->coding != HF_PLAIN || y->coding != HF_PLAIN)

@@ -46,9 +46,11 @@ static bool sources_same(const hf_source *a, const hf_source *b, bool *same, gq_
 }
 
 bool hf_step_head_unless_same(hf_build *b, const hf_found *f, gq_error *e) {
-    const hf_source *embedding = hf_build_source(b, "embeddings.weight");
+    const hf_source *embedding;
     bool same = false;
-    if (!embedding) embedding = hf_build_source(b, "embedding.weight");
+    if (!hf_build_source(b, "embeddings.weight", &embedding, e) ||
+        (!embedding && !hf_build_source(b, "embedding.weight", &embedding, e)))
+        return false;
     if (embedding && !sources_same(f->source, embedding, &same, e)) return false;
     return same || hf_step_plain(b, f, e);
 }
