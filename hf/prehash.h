@@ -1,9 +1,7 @@
 /* Names of pre-tokenizers by the ids that a vocabulary has for one text.
  *
  * llama.cpp names a way of cutting texts by a digest of the ids of a fixed text, BOS included where the model
- * puts it. The table holds the digests that it knows. Several names may stand for one way of cutting, so a
- * digest gives a finer name than hf/pretokenizer.h can, which looks at how the folder's own rules cut. The
- * caller, who can encode, keeps the coarse name unless both names cut alike.
+ * puts it. The table holds the digests that it knows.
  */
 #ifndef GQ_HF_PREHASH_H
 #define GQ_HF_PREHASH_H

@@ -1,7 +1,8 @@
 /* tokenizer.json describes how a text is cut as a chain of steps with regular expressions; a GGUF file has a
  * name that llama.cpp knows the same for. The steps are written out as lines, one each, and the lines are
  * looked up in a table of the forms that published models have. Lines that are not there may still cut as one
- * of llama.cpp's groups does, which hf/probe.h finds out.
+ * of llama.cpp's groups does, which hf/probe.h finds out. What cuts as none of them may have a name by the
+ * ids that come of it (hf/check_name.h).
  *
  * A line begins with a letter: S, cut at matches of the regular expression that follows; D, at digits, single
  * ones (1) or groups (0); B, to byte characters, after a cut by GPT-2's expression (1) or not (0); P, at
@@ -9,11 +10,13 @@
  */
 #include "hf/pretokenizer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
 #include "base/memory.h"
+#include "hf/check_name.h"
 #include "hf/probe.h"
 
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -136,19 +139,47 @@ static const char *form_find(const char *lines, bool ignores_merges, bool is_glm
 
 /* Names the lines: by the table, else by what they do. One group has several names, by whether tokens are
  * looked for before merges. */
-static bool lines_name(const char *lines, bool ignores_merges, bool is_glm, const char **name, gq_error *e) {
-    *name = form_find(lines, ignores_merges, is_glm);
+static bool lines_name(const hf_tokenizer *t, const char *lines, const char **name, gq_error *e) {
+    bool ignores_merges = json_is_true(json_object_get(json_object_get(t->json, "model"), "ignore_merges"));
+    *name = form_find(lines, ignores_merges, t->is_glm);
     if (*name) return true;
     if (!hf_probe_run(lines, name, e)) return false;
-    if (*name && strcmp(*name, "llama-bpe") == 0) *name = form_find(LLAMA_3, ignores_merges, is_glm);
-    return true;
+    if (*name && strcmp(*name, "llama-bpe") == 0) *name = form_find(LLAMA_3, ignores_merges, t->is_glm);
+    return *name || hf_check_name(t, lines, name, e);
 }
 
-/* Makes the sentence for a caller who may know the name. */
+/* Returns the bytes that a text has in common with another in front, whole characters only. */
+static size_t common_bytes(const char *a, const char *b) {
+    size_t n = 0;
+    while (a[n] && a[n] == b[n]) n++;
+    while (n > 0 && (a[n] & 0xc0) == 0x80) n--;
+    return n;
+}
+
+/* The bytes of a text that a message quotes: the rest of its line, some 40. */
+static int quoted_bytes(const char *text) {
+    size_t n = strcspn(text, "\n");
+    for (n = n > 40 ? 40 : n; n > 0 && (text[n] & 0xc0) == 0x80;) n--;
+    return (int)n;
+}
+
+/* Makes the sentence for a caller who may know the name: where the known form differs that is the same for
+ * longest, and all lines. */
 static bool unknown_describe(hf_tokenizer *t, const char *lines, gq_error *e) {
-    static const char BEGIN[] = "tokenizer.json cuts texts in a way that no name is known for:\n";
+    char begin[400];
+    size_t best = 0, most = 0;
     cut_lines l = {.n = 0};
-    bool ok = lines_append(&l, BEGIN, sizeof BEGIN - 1, e) && lines_append(&l, lines, strlen(lines), e);
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        size_t common = common_bytes(forms[i].lines, lines);
+        if (common > most) best = i, most = common;
+    }
+    const char *known = forms[best].lines + most, *here = lines + most;
+    int n =
+        snprintf(begin, sizeof begin,
+                 "tokenizer.json cuts texts in a way that no name is known for, nor are the ids that it gives"
+                 " llama.cpp's text. It is nearest to %s, but at byte %zu has '%.*s', expected '%.*s':\n",
+                 forms[best].name, most, quoted_bytes(here), here, quoted_bytes(known), known);
+    bool ok = lines_append(&l, begin, (size_t)n, e) && lines_append(&l, lines, strlen(lines), e);
     if (ok)
         *t->unknown_cut = l.text;
     else
@@ -161,10 +192,8 @@ bool hf_pretokenizer_write(hf_tokenizer *t, gq_error *e) {
     cut_lines l = {.n = 0};
     bool ok = lines_append(&l, "", 0, e) && lines_add_step(&l, steps, e);
     if (ok) {
-        bool ignores_merges =
-            json_is_true(json_object_get(json_object_get(t->json, "model"), "ignore_merges"));
         const char *name;
-        ok = lines_name(l.text, ignores_merges, t->is_glm, &name, e);
+        ok = lines_name(t, l.text, &name, e);
         if (ok)
             ok = name ? hf_pairs_text(t->pairs, "tokenizer.ggml.pre", name, e)
                       : unknown_describe(t, l.text, e);

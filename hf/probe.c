@@ -67,6 +67,8 @@ const char *hf_probe_name(const hf_probe_cuts *c) {
 /* ---- cutting ---- */
 
 typedef struct probe {
+    const char *text;
+    size_t text_n;
     pcre2_compile_context *compiling;
     pcre2_match_context *matching;
     pcre2_match_data *match;
@@ -76,7 +78,7 @@ typedef struct probe {
 
 /* Marks the ends of all matches in a piece. False: the expression exceeds a limit, or matches nothing. */
 static bool probe_cut_piece(probe *p, const pcre2_code *code, size_t begin, size_t end) {
-    PCRE2_SPTR piece = (PCRE2_SPTR)hf_probe_text + begin;
+    PCRE2_SPTR piece = (PCRE2_SPTR)p->text + begin;
     size_t n = end - begin;
     for (size_t from = 0; from < n;) {
         int found = pcre2_match(code, piece, n, from, PCRE2_NOTEMPTY, p->match, p->matching);
@@ -94,9 +96,8 @@ static bool probe_cut_piece(probe *p, const pcre2_code *code, size_t begin, size
 /* Cuts all pieces that the steps before have left. */
 static bool probe_cut(probe *p, const pcre2_code *code) {
     hf_probe_cuts before = p->cuts;
-    for (size_t begin = 0, end; begin < hf_probe_bytes; begin = end) {
-        for (end = begin + 1; end < hf_probe_bytes; end++)
-            if (before.bits[end / 8] >> end % 8 & 1) break;
+    for (size_t begin = 0, end; begin < p->text_n; begin = end) {
+        for (end = begin + 1; end < p->text_n && !hf_probe_is_cut(&before, end);) end++;
         if (!probe_cut_piece(p, code, begin, end)) return false;
     }
     return true;
@@ -131,21 +132,34 @@ static bool probe_run_steps(probe *p, const char *lines) {
     return steps > 0;
 }
 
-bool hf_probe_run(const char *lines, const char **name, gq_error *e) {
-    probe p = {.compiling = pcre2_compile_context_create(NULL),
+bool hf_probe_cut(const char *lines, const char *text, size_t n, hf_probe_cuts *cuts, bool *is_cut,
+                  gq_error *e) {
+    probe p = {.text = text,
+               .text_n = n,
+               .compiling = pcre2_compile_context_create(NULL),
                .matching = pcre2_match_context_create(NULL),
                .match = pcre2_match_data_create(1, NULL)};
     bool ok = p.compiling && p.matching && p.match;
-    *name = NULL;
+    *is_cut = false;
     if (ok) {
         pcre2_set_max_pattern_length(p.compiling, PATTERN_BYTES);
         pcre2_set_match_limit(p.matching, MATCH_STEPS);
         pcre2_set_heap_limit(p.matching, MATCH_KIB);
         hf_probe_mark(&p.cuts, 0);
-        if (probe_run_steps(&p, lines)) *name = hf_probe_name(&p.cuts);
+        *is_cut = probe_run_steps(&p, lines);
+        *cuts = p.cuts;
         ok = !p.lacks_memory;
     }
     pcre2_compile_context_free(p.compiling), pcre2_match_context_free(p.matching);
     pcre2_match_data_free(p.match);
     return ok || gq_fail_memory(e, 0);
+}
+
+bool hf_probe_run(const char *lines, const char **name, gq_error *e) {
+    hf_probe_cuts cuts;
+    bool is_cut;
+    *name = NULL;
+    if (!hf_probe_cut(lines, hf_probe_text, hf_probe_bytes, &cuts, &is_cut, e)) return false;
+    if (is_cut) *name = hf_probe_name(&cuts);
+    return true;
 }

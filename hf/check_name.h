@@ -1,0 +1,12 @@
+/* The name of a pre-tokenizer by the ids that the folder's own tokenizer gives one text (hf/prehash.h). */
+#ifndef GQ_HF_CHECK_NAME_H
+#define GQ_HF_CHECK_NAME_H
+
+#include "hf/tokenizer_parts.h"
+
+/* Encodes the text as tokenizer.json says, which cuts by `lines` (hf/pretokenizer.c), and looks the ids up,
+ * with BOS in front and without. *name NULL: no such ids are known, or the steps are not of a kind that can
+ * be carried out here. */
+bool hf_check_name(const hf_tokenizer *t, const char *lines, const char **name, gq_error *e);
+
+#endif
