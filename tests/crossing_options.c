@@ -138,7 +138,10 @@ static void draw_metadata(arguments *a, const crossing_model *m) {
                                         "some.flag=bool:true",       "general.file_type=int:3",
                                         "general.size_label=str:9B", "llama.attention.head_count=int:4",
                                         "llama.block_count=int:3",   "a.scale=float:0.25"};
+    static const char *const removed[] = {"size_label$", "^(some|a)\\.", "general\\.(name|tags)",
+                                          "nothing|quantize\\.imatrix"};
     (void)m;
+    if (chance(8)) arguments_add(a, "--remove-kv"), arguments_add(a, "%s", ANY_OF(removed));
     for (int i = chance(20) ? 1 + (int)below(2) : 0; i > 0; i--)
         arguments_add(a, "--override-kv"), arguments_add(a, "%s", ANY_OF(items));
     if (chance(2))

@@ -211,6 +211,7 @@ static void refuse_file(gq_options *o, const void *bytes, size_t n, const char *
     snprintf(item, sizeof item, "key=file:%s", path("text"));
     o->override_kv = (gq_list){&items, 1};
     must_refuse(o, GQ_FAILED, says);
+    o->override_kv = (gq_list){NULL, 0};
 }
 
 static void the_text_of_a_file_is_stored(void **state) {
