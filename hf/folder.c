@@ -48,28 +48,29 @@ bool hf_folder_has(const hf_folder *f, const char *name) {
 
 /* ---- warnings ---- */
 
-/* Adds a warning of two parts, unless there are enough. */
-static bool folder_add_warning(hf_folder *f, const char *name, const char *text, gq_error *e) {
+/* Adds a warning, unless there are enough. */
+static bool folder_add_warning(hf_folder *f, const char *text, gq_error *e) {
     if (f->warnings.n > HF_WARNINGS_MOST) return true;
     if (f->warnings.n == HF_WARNINGS_MOST)
         return warnings_add(&f->warnings, e, "%s: more is left out than these warnings say", f->path);
-    return warnings_add(&f->warnings, e, "%s%s%s%s%s", *name ? f->path : "", *name ? "/" : "", name,
-                        *name ? ": " : "", text);
+    return warnings_add(&f->warnings, e, "%s", text);
 }
 
 bool hf_folder_warn(hf_folder *f, const char *name, gq_error *e, const char *format, ...) {
-    char text[512];
+    gq_error text;
+    char message[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    return folder_add_warning(f, name, text, e);
+    gq_fail(&text, "%s%s%s: %s", f->path, *name ? "/" : "", name, message);
+    return folder_add_warning(f, text.text, e);
 }
 
 bool hf_folder_warn_failed(hf_folder *f, const gq_error *why, gq_error *e) {
-    char text[sizeof why->text + 32];
-    snprintf(text, sizeof text, "%s; it is left out", why->text);
-    return folder_add_warning(f, "", text, e);
+    gq_error text;
+    gq_fail(&text, "%s; it is left out", why->text);
+    return folder_add_warning(f, text.text, e);
 }
 
 /* ---- files ---- */

@@ -107,6 +107,16 @@ static bool specials_find_ids(hf_specials *s, const hf_tokenizer *t, gq_error *e
     return true;
 }
 
+/* Ids that no token has are written as llama.cpp's converter does, but programs stumble over them. */
+static bool specials_warn_beyond(const hf_specials *s, const hf_tokenizer *t, gq_error *e) {
+    for (int i = 0; i < HF_SPECIALS; i++)
+        if (s->of[i].is_set && types[i].key && s->of[i].id >= t->n &&
+            !hf_folder_warn(t->folder, "", e, "%s_token_id is %u, but there are %llu tokens", types[i].name,
+                            s->of[i].id, (unsigned long long)t->n))
+            return false;
+    return true;
+}
+
 /* ---- the template around a text ---- */
 
 /* Returns the special token at a place of a template; NULL: something else is there. */
@@ -194,7 +204,7 @@ bool hf_specials_find(hf_specials *s, const hf_tokenizer *t, gq_error *e) {
         if (json_is_boolean(flag)) s->of[i].flag = json_is_true(flag);
     }
     specials_find_texts(s, t);
-    return specials_find_ids(s, t, e);
+    return specials_find_ids(s, t, e) && specials_warn_beyond(s, t, e);
 }
 
 bool hf_specials_write(const hf_specials *s, hf_pairs *pairs, gq_error *e) {

@@ -105,7 +105,8 @@ static bool template_write_named(hf_tokenizer *t, const json_t *element, json_t 
     memcpy(key, ALONE, sizeof ALONE), part[-1] = '.';
     template_copy_name(part, json_string_value(name), n);
     if (n == 0 || !json_is_string(text))
-        ok = true;
+        ok = hf_folder_warn(t->folder, "tokenizer_config.json", e,
+                            "a chat template has no name or no text; it is left out");
     else if (strcmp(part, "default") == 0)
         ok = template_write(t, ALONE, text, e);
     else
