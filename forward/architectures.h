@@ -47,6 +47,13 @@ typedef enum qk_norm {
     QK_SCALED,     /* the same everywhere; of q times one weight per head */
 } qk_norm;
 
+/* What chooses the keys that a token attends to, with latent attention. */
+typedef enum indexer_kind {
+    INDEXER_NONE,
+    INDEXER_NEOX,    /* rope turns pairs (i, i + n/2) in it */
+    INDEXER_BY_TYPE, /* pairs (2i, 2i + 1); attention.indexer.types says which layers choose */
+} indexer_kind;
+
 /* What attn_gate gives: its function's value is a factor of what each head gives, or of each of its values.
  */
 typedef enum head_gate { GATE_NONE, GATE_SIGMOID, GATE_SOFTPLUS } head_gate;
@@ -164,6 +171,7 @@ typedef struct architecture {
     bool norms_v;     /* v passes a norm without weights; without attn_v it is what attn_k gives */
     bool turned_head; /* a head's size is rope.dimension_count */
     bool gate_in_q;   /* attn_q has each head's q, then as many rows of its gate: heads times its sigmoid */
+    indexer_kind indexer;
     head_gate gate;
     float alibi;        /* the largest slope of linear biases is 2^-(this / heads); 0: there are none */
     bool alibi_key;     /* as attention.max_alibi_bias says */

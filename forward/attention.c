@@ -40,6 +40,13 @@ static float slope_of(const attention_numbers *n, size_t head, size_t heads) {
                                     : -step / 2 * (double)(2 * (head - power) + 1));
 }
 
+/* Scores of keys that a query does not attend to become -infinity. */
+static void drop_others(float *scores, const uint64_t *chosen, size_t keys, size_t queries) {
+    for (size_t j = 0; j < keys; j++)
+        for (size_t i = 0; i < queries; i++)
+            if (!(chosen[j] >> i & 1)) scores[j * QUERIES + i] = -INFINITY;
+}
+
 /* Attends for the queries first, first + 1, ... of one head in one window: the scores of all keys that they
  * see, softmax, mixed values. */
 static void attend_queries(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
@@ -79,6 +86,10 @@ static void attend_queries(forward_batch *b, const plan_part *p, const attention
                                     .columns = h->head,
                                     .tokens = n,
                                     .transposed = true});
+    if (h->chosen)
+        drop_others(scores,
+                    h->chosen + (window * parts(b->context, QUERIES) + first / QUERIES) * b->context + key,
+                    keys, n);
     m->elements->softmax(&(softmax_task){.s = scores,
                                          .stride = QUERIES,
                                          .rows = keys,

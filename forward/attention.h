@@ -68,11 +68,15 @@ typedef struct attention_heads {
     size_t heads, kv_heads, head, tail, value; /* head: rows of q; tail: of these, of k_tail */
     size_t q_step, k_step, v_step;
     const float *sinks; /* one per head, or NULL */
-} attention_heads;      /* q_step 0: head */
+    /* Per window, block of QUERIES queries and key: a bit for each query that attends to it. NULL: all do. */
+    const uint64_t *chosen;
+} attention_heads; /* q_step 0: head */
 void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h);
 
 /* Turn the rotated values of each head: rows first, first + step, ... begin a head's. */
 void batch_rope(forward_batch *b, const plan_part *p, float *x, size_t heads, size_t step);
+/* The same with pairs of the given kind. */
+void batch_rope_pairs(forward_batch *b, const plan_part *p, float *x, size_t heads, size_t step, bool neox);
 /* Rows times the temperature of each position, where the model has one. */
 void batch_temper(forward_batch *b, const plan_part *p, float *x, size_t rows);
 

@@ -9,19 +9,25 @@
 #include <math.h>
 #include <string.h>
 
-#include "forward/attention.h"
-#include "forward/layer_part.h"
+#include "forward/indexer.h"
 #include "forward/recurrence.h"
 
 typedef struct latent_numbers {
     attention_numbers attention; /* first */
     size_t rank;                 /* of the latent vector: kv_lora_rank */
+    indexer_numbers indexer;
 } latent_numbers;
 
 typedef struct latent_layer {
     attention_layer attention; /* first */
     size_t q_rank;             /* rows of attn_q_a; 0: there is attn_q */
+    bool chooses;              /* the layer has an indexer, which chooses the keys that it attends to */
 } latent_layer;
+
+typedef struct latent_scratch {
+    attention_scratch attention; /* first */
+    indexer_scratch indexer;
+} latent_scratch;
 
 /* The number of a head's values that rope does not turn. */
 static size_t latent_plain_values(const latent_numbers *n) {
@@ -55,6 +61,11 @@ static void latent_read_keys(forward_model *m, key_reader *r, model_part *p) {
     if (!r->ok) return;
     rope_read_keys(&a->rope, m, r, a->head, a->head, true);
     latent_set_score_scale(a);
+    indexer_read_keys(&n->indexer, m, r);
+    for (size_t i = 0; i < m->sizes.layers && n->indexer.heads; i++) {
+        latent_layer *l = model_layer_numbers(m, p, i);
+        if (l) l->chooses = indexer_layer_chooses(m, r, i);
+    }
     attention_choose_rope(m, r, p);
 }
 
@@ -78,6 +89,7 @@ static void latent_find_tensors(tensor_finder *f, const plan_part *p) {
     uint64_t d = f->m->sizes.width, heads = l->attention.heads, plain = latent_plain_values(n),
              rank = n->rank;
     latent_find_queries(f, p, heads * a->head);
+    if (n->indexer.heads) indexer_find_tensors(&n->indexer, f, l->q_rank, l->chooses);
     tensors_take_weight(f, WEIGHT_ATTN_KV_A, REQUIRED, SHAPE(d, rank + a->rope.angles[0].turned));
     tensors_take_weight(f, WEIGHT_ATTN_KV_A_NORM, REQUIRED, SHAPE(rank));
     if (tensors_layer_has(f->m, f->index, WEIGHT_ATTN_KV_B)) {
@@ -105,16 +117,38 @@ static uint64_t latent_count_rows(const forward_model *m, const layer_plan *plan
     const latent_layer *l = p->numbers;
     size_t heads = l->attention.heads, turned = a->rope.angles[0].turned;
     uint64_t both = heads * (a->head + a->value) + l->q_rank + n->rank + turned + latent_gate_rows(plan);
+    uint64_t rest =
+        plan->weight[WEIGHT_ATTN_KV_B] ? heads * (latent_plain_values(n) + a->value) : 2 * n->rank + turned;
+    uint64_t choice = indexer_count_rows(&n->indexer); /* which ends before the rest begins */
     (void)m;
-    return both + (plan->weight[WEIGHT_ATTN_KV_B] ? heads * (latent_plain_values(n) + a->value)
-                                                  : 2 * n->rank + turned);
+    return both + (rest > choice ? rest : choice);
 }
 
 /* Takes memory per thread for the scores of QUERIES queries and for one head's keys, its own and the shared
  * ones put together. */
 static void latent_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     const latent_numbers *n = p->numbers;
-    attention_take_scratch(b, p, s, forward_stride(b->context) * (QUERIES + n->attention.head));
+    latent_scratch *own = batch_own(b, p);
+    _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
+    size_t each = QUERIES + n->attention.head, choice = n->indexer.heads ? 2 * QUERIES : 0;
+    attention_take_scratch(b, p, s, forward_stride(b->context) * (each > choice ? each : choice));
+    indexer_lay_out(&n->indexer, &own->indexer, b, s);
+}
+
+/* Refuses windows in which a layer would need the choice of an earlier one: that is not carried along. */
+static bool latent_prepare(forward_batch *b, const model_part *p, gq_error *e) {
+    const forward_model *m = b->model;
+    const latent_numbers *n = p->numbers;
+    for (size_t i = 0; i < m->sizes.layers && n->indexer.heads && b->context > n->indexer.top; i++) {
+        const latent_layer *l = model_layer_numbers(m, p, i);
+        if (l && !l->chooses)
+            return gq_fail(e,
+                           "%s: layer %zu attends to the keys that a layer before it chooses "
+                           "(attention.indexer.types), which is done in windows of at most %zu tokens "
+                           "(attention.indexer.top_k): take such windows, not %zu tokens",
+                           m->path, i, n->indexer.top, b->context);
+    }
+    return attention_prepare(b, p, e);
 }
 
 static bool latent_make_queries(forward_batch *b, const plan_part *p, const float *x, size_t stride, float *q,
@@ -127,7 +161,7 @@ static bool latent_make_queries(forward_batch *b, const plan_part *p, const floa
     batch_multiply(b, WEIGHT_ATTN_Q_A, 0, x, stride, low, b->stride, b->tokens);
     batch_norm_slot(b, WEIGHT_ATTN_Q_A_NORM, low, b->stride, l->q_rank, low, b->stride);
     if (!batch_site(b, low, b->stride, l->q_rank, b->tokens, 0,
-                    (weight_slot[]){WEIGHT_ATTN_Q_B, WEIGHT_SLOTS}))
+                    (weight_slot[]){WEIGHT_ATTN_Q_B, WEIGHT_INDEXER_Q_B, WEIGHT_SLOTS}))
         return false;
     batch_multiply(b, WEIGHT_ATTN_Q_B, 0, low, b->stride, q, b->stride, b->tokens);
     return true;
@@ -136,6 +170,7 @@ static bool latent_make_queries(forward_batch *b, const plan_part *p, const floa
 /* For files with attn_kv_b: computes each head's keys and values in full. */
 static bool latent_attend_unfolded(forward_batch *b, const plan_part *p, float *q, const float *latent,
                                    float *unfolded, float *o) {
+    const latent_scratch *memory = batch_own(b, p->part);
     const latent_numbers *n = p->part->numbers;
     const attention_numbers *a = &n->attention;
     const latent_layer *l = p->numbers;
@@ -146,7 +181,8 @@ static bool latent_attend_unfolded(forward_batch *b, const plan_part *p, float *
     batch_multiply(b, WEIGHT_ATTN_KV_B, 0, latent, s, unfolded, s, b->tokens);
     batch_temper(b, p, q, heads * a->head);
     batch_attend(b, p,
-                 &(attention_heads){.q = q,
+                 &(attention_heads){.chosen = memory->indexer.chosen,
+                                    .q = q,
                                     .k = unfolded,
                                     .k_tail = latent + n->rank * s,
                                     .v = unfolded + plain * s,
@@ -165,6 +201,7 @@ static bool latent_attend_unfolded(forward_batch *b, const plan_part *p, float *
  * latents that a head has mixed. One head at a time, because its queries then have rank + turned values. */
 static bool latent_attend_folded(forward_batch *b, const plan_part *p, const float *q, const float *latent,
                                  float *query, float *o) {
+    const latent_scratch *memory = batch_own(b, p->part);
     const latent_numbers *n = p->part->numbers;
     const attention_numbers *a = &n->attention;
     const latent_layer *l = p->numbers;
@@ -179,7 +216,8 @@ static bool latent_attend_folded(forward_batch *b, const plan_part *p, const flo
         memcpy(query + n->rank * s, own + plain * s, turned * s * sizeof *query);
         batch_temper(b, p, query, rows);
         batch_attend(b, p,
-                     &(attention_heads){.q = query,
+                     &(attention_heads){.chosen = memory->indexer.chosen,
+                                        .q = query,
                                         .k = latent,
                                         .v = latent,
                                         .o = mixed,
@@ -221,6 +259,7 @@ static bool latent_run(forward_batch *b, const plan_part *p, const float *x, siz
     const latent_numbers *n = p->part->numbers;
     const attention_numbers *a = &n->attention;
     const latent_layer *l = p->numbers;
+    const latent_scratch *own = batch_own(b, p->part);
     size_t heads = l->attention.heads, turned = a->rope.angles[0].turned;
     size_t s = b->stride, width = b->model->sizes.width;
     float *q = b->work, *o = q + heads * a->head * s, *low = o + heads * a->value * s;
@@ -228,9 +267,19 @@ static bool latent_run(forward_batch *b, const plan_part *p, const float *x, siz
     float *rest = gates + latent_gate_rows(b->layer->plan) * s;
     if (!batch_site(b, x, stride, width, b->tokens, 0,
                     (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_Q_A, WEIGHT_ATTN_KV_A, WEIGHT_ATTN_GATE,
-                                    WEIGHT_SLOTS}) ||
+                                    WEIGHT_INDEXER_K, WEIGHT_INDEXER_PROJ, WEIGHT_SLOTS}) ||
         !latent_make_queries(b, p, x, stride, q, low))
         return false;
+    if (own->indexer.chosen)
+        indexer_choose(b, p,
+                       &(indexer_task){.n = &n->indexer,
+                                       .own = &own->indexer,
+                                       .x = x,
+                                       .low = low,
+                                       .x_stride = stride,
+                                       .work = rest,
+                                       .scores = own->attention.scores,
+                                       .scores_each = own->attention.scores_each});
     batch_multiply(b, WEIGHT_ATTN_KV_A, 0, x, stride, latent, s, b->tokens);
     batch_norm_slot(b, WEIGHT_ATTN_KV_A_NORM, latent, s, n->rank, latent, s);
     if (l->attention.has_rope) {
@@ -257,6 +306,6 @@ const layer_part mixer_latent = {
     .find_tensors = latent_find_tensors,
     .scratch_rows = latent_count_rows,
     .lay_out = latent_lay_out,
-    .prepare = attention_prepare,
+    .prepare = latent_prepare,
     .run = latent_run,
 };

@@ -67,6 +67,13 @@
     W(SHORTCONV_IN, "shortconv.in_proj", MATRIX) \
     W(SHORTCONV_KERNEL, "shortconv.conv", SMALL) \
     W(SHORTCONV_OUT, "shortconv.out_proj", MATRIX) \
+    W(INDEXER_Q_B, "indexer.attn_q_b", MATRIX) \
+    W(INDEXER_K, "indexer.attn_k", MATRIX) \
+    W(INDEXER_K_NORM, "indexer.k_norm", SMALL) \
+    W(INDEXER_PROJ, "indexer.proj", MATRIX) \
+    W(INDEXER_Q_PROJ, "indexer.q_proj", MATRIX) \
+    W(INDEXER_K_PROJ, "indexer.k_proj", MATRIX) \
+    W(INDEXER_Q_NORM, "indexer.q_norm", SMALL) \
     W(FFN_GATE, "ffn_gate", MATRIX) \
     W(FFN_UP, "ffn_up", MATRIX) \
     W(FFN_DOWN, "ffn_down", MATRIX) \

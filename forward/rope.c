@@ -84,12 +84,11 @@ bool rope_fill_tables(const rope_numbers *n, rope_tables *tables, const forward_
 
 typedef struct turned_rows {
     const forward_batch *b;
-    const rope_numbers *n;
     const rope_tables *tables;
     float *x;
     size_t step; /* rows from a head to the next */
     size_t pairs;
-    bool is_local;
+    bool is_local, neox;
 } turned_rows;
 
 static void turn_pair(void *data, size_t j, int thread) {
@@ -97,7 +96,7 @@ static void turn_pair(void *data, size_t j, int thread) {
     const forward_batch *b = t->b;
     const rope_tables *tables = t->tables;
     size_t pairs = t->pairs, i = j % pairs, head = j / pairs * t->step;
-    size_t u = head + (t->n->neox ? i : 2 * i), v = head + (t->n->neox ? i + pairs : 2 * i + 1);
+    size_t u = head + (t->neox ? i : 2 * i), v = head + (t->neox ? i + pairs : 2 * i + 1);
     (void)thread;
     for (size_t w = 0; w < b->windows; w++) {
         size_t first = w * b->context;
@@ -109,10 +108,15 @@ static void turn_pair(void *data, size_t j, int thread) {
 
 void batch_rope(forward_batch *b, const plan_part *p, float *x, size_t heads, size_t step) {
     const attention_numbers *n = p->part->numbers;
+    batch_rope_pairs(b, p, x, heads, step, n->rope.neox);
+}
+
+void batch_rope_pairs(forward_batch *b, const plan_part *p, float *x, size_t heads, size_t step, bool neox) {
+    const attention_numbers *n = p->part->numbers;
     const attention_scratch *own = batch_own(b, p->part);
     const attention_layer *l = p->numbers;
     size_t pairs = n->rope.angles[l->is_local].turned / 2;
-    turned_rows t = {b, &n->rope, &own->rope, x, step, pairs, l->is_local};
+    turned_rows t = {b, &own->rope, x, step, pairs, l->is_local, neox};
     threads_for(b->pool, heads * pairs, THREADS_EVEN, turn_pair, &t);
 }
 

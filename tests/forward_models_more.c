@@ -6,6 +6,9 @@
 #define ROUTE_BY "expert_weights_scale=1.5;expert_weights_norm=true;expert_gating_func="
 #define ROUTE ROUTE_BY "2"
 #define SCALES "embedding_scale=6.0;residual_scale=0.4;attention.scale=0.3;logit_scale=1.7"
+#define INDEXER \
+    "indexer.attn_q_b.weight=20x48;indexer.attn_k.weight=32x12;indexer.proj.weight=32x4;" \
+    "indexer.k_norm.weight=12;indexer.k_norm.bias=12"
 #define EXPERTS .ffn = 'r', .experts = 6, .used = 2, .ff = 24
 
 const variant variants_more[] = {
@@ -403,6 +406,29 @@ const variant variants_more[] = {
      .no_length = true,
      .post_names = {"attn_output_norm", "post_ffw_norm"},
      .keys = "embedding_scale=2.0"},
+    {.name = "deepseek32",
+     EXPERTS,
+     .latent = 'f',
+     .head = 14,
+     .rotated = 6,
+     .value = 10,
+     .dense = 1,
+     .shared = 48,
+     .choice_bias = true,
+     .extra = INDEXER,
+     .keys = ROUTE ";" YARN ";rope.scaling.yarn_log_multiplier=0.0707;attention.indexer.head_count=4;"
+                   "attention.indexer.key_length=12;attention.indexer.top_k=6"},
+    {.name = "glm-dsa",
+     EXPERTS,
+     .latent = 'f',
+     .head = 14,
+     .rotated = 6,
+     .value = 10,
+     .shared = 48,
+     .choice_bias = true,
+     .extra = INDEXER,
+     .keys = ROUTE_BY "1;attention.indexer.head_count=4;attention.indexer.key_length=12;"
+                      "attention.indexer.top_k=6"},
     {.name = "arctic", EXPERTS, .no_length = true, .dense_too = true, .extra = "ffn_norm_exps.weight=32"},
     {.name = NULL},
 };
