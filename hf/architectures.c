@@ -200,19 +200,30 @@ static bool architecture_fail(const hf_config *c, gq_error *e) {
                           near ? ")" : "");
 }
 
-bool hf_architecture_find(hf_config *c, gq_error *e) {
-    const char *root = class_named_by(c->stored),
+static const class_row *class_find(const char *name) {
+    for (size_t i = 0; i < CLASSES; i++)
+        if (strcmp(classes[i].class_name, name) == 0) return &classes[i];
+    return NULL;
+}
+
+bool hf_architecture_find_class(hf_config *c, gq_error *e) {
+    const char *root = class_named_by(c->stored), *part = hf_config_text(c, "_class_name"),
                *text = class_named_by(json_object_get(c->stored, "text_config"));
     c->class_name = text && !class_of_root_counts(root) ? text : root;
+    if (!c->class_name && part)
+        return hf_config_fail(c, e,
+                              "a %s is a part of an image model, and its weights, "
+                              "diffusion_pytorch_model*.safetensors, are not here",
+                              part);
     if (!c->class_name)
         return hf_config_fail(c, e, "no model class: expected \"architectures\": [\"...ForCausalLM\"]");
-    for (size_t i = 0; i < CLASSES; i++) {
-        if (strcmp(classes[i].class_name, c->class_name) != 0) continue;
-        c->arch = classes[i].decide ? classes[i].decide(c) : classes[i].arch;
-        if (c->arch) return true;
-        return hf_config_fail(c, e,
-                              "a %s with draft_vocab_size is a draft model (EAGLE-3), which cannot be read",
-                              c->class_name);
-    }
-    return architecture_fail(c, e);
+    return class_find(c->class_name) || architecture_fail(c, e);
+}
+
+bool hf_architecture_decide(hf_config *c, gq_error *e) {
+    const class_row *row = class_find(c->class_name);
+    c->arch = row->decide ? row->decide(c) : row->arch;
+    return c->arch ||
+           hf_config_fail(c, e, "a %s with draft_vocab_size is a draft model (EAGLE-3), which cannot be read",
+                          c->class_name);
 }

@@ -4,8 +4,10 @@
 
 #include "hf/config.h"
 
-/* Sets c->class_name and c->arch. */
-bool hf_architecture_find(hf_config *c, gq_error *e);
+/* Sets c->class_name, which must be a known one. */
+bool hf_architecture_find_class(hf_config *c, gq_error *e);
+/* Sets c->arch, by the class and the config's values; the layers are counted before. */
+bool hf_architecture_decide(hf_config *c, gq_error *e);
 
 /* Whether a layer of Granite's hybrid models has attention; others are recurrent. */
 bool hf_granite_has_attention(const hf_config *c, uint64_t layer);

@@ -129,8 +129,8 @@ bool hf_config_read(hf_config *c, hf_folder *f, gq_error *e) {
                      "%s is a directory without config.json: expected a GGUF file, or a model's folder from "
                      "Hugging Face",
                      f->path);
-    ok = ok && config_merge(c, e) && config_normalize_rope(c, e) && config_count_layers(c, e) &&
-         hf_architecture_find(c, e) && config_gather_layers(c, e);
+    ok = ok && config_merge(c, e) && hf_architecture_find_class(c, e) && config_normalize_rope(c, e) &&
+         config_count_layers(c, e) && hf_architecture_decide(c, e) && config_gather_layers(c, e);
     if (!ok) hf_config_free(c);
     return ok;
 }

@@ -229,7 +229,7 @@ static bool place_find_folder(hf_place *p, const char *path, gq_error *e) {
 /* Whether a file of this name describes its folder. */
 static bool name_is_of_folder(const char *name) {
     return strcmp(name, "config.json") == 0 || strcmp(name, "model_index.json") == 0 ||
-           name_ends(name, ".safetensors.index.json");
+           strcmp(name, "tokenizer.json") == 0 || name_ends(name, ".safetensors.index.json");
 }
 
 /* Whether a file begins as safetensors do: the length of a header that fits, and its brace. */

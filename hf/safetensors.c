@@ -277,6 +277,23 @@ static bool list_read_files(hf_list *l, char **names, size_t n, gq_error *e) {
     return true;
 }
 
+/* Checks that no part is missing, where nothing but the names tells how many there are. The names are sorted,
+ * so parts of one number follow one another. */
+static bool names_check_parts(const hf_folder *f, char **names, size_t n, gq_error *e) {
+    for (size_t i = 0, same; i < n; i += same) {
+        unsigned wanted, other;
+        size_t stem = hf_part_stem(names[i], &wanted);
+        for (same = 1; stem && i + same < n; same++)
+            if (hf_part_stem(names[i + same], &other) != stem || other != wanted ||
+                strncmp(names[i], names[i + same], stem) != 0)
+                break;
+        if (stem && same != wanted)
+            return gq_fail(e, "%s/%s is one of %u files, and %zu of them are there: download the others",
+                           f->path, names[i], wanted, same);
+    }
+    return true;
+}
+
 bool hf_list_read_called(hf_list *l, hf_folder *f, const char *called, gq_error *e) {
     json_t *index = NULL, *map = NULL;
     char **names = NULL, name[64], *path;
@@ -290,6 +307,7 @@ bool hf_list_read_called(hf_list *l, hf_folder *f, const char *called, gq_error 
     ok = ok && (index ? index_list_files(path, map, &names, &n, e)
                       : hf_folder_list(f, called, PART, &names, &n, e));
     if (ok && n == 0) ok = hf_folder_fail_no_weights(f, called, e);
+    if (ok && !index) ok = names_check_parts(f, names, n, e);
     ok = ok && list_read_files(l, names, n, e) && (!index || index_check_names(l, path, map, e));
     hf_names_free(names, n);
     json_decref(index);
@@ -314,9 +332,9 @@ size_t hf_part_stem(const char *name, unsigned *parts) {
 
 bool hf_list_read_file(hf_list *l, hf_folder *f, const char *name, gq_error *e) {
     char **names = NULL, *one = (char *)name;
-    size_t n = 0;
-    unsigned wanted = 0;
-    size_t stem = hf_part_stem(name, &wanted);
+    size_t n = 0, kept = 0;
+    unsigned parts = 0;
+    size_t stem = hf_part_stem(name, &parts);
     *l = (hf_list){.folder = f};
     bool ok = true;
     if (stem) { /* all parts: the names differ in the part's number alone */
@@ -324,9 +342,13 @@ bool hf_list_read_file(hf_list *l, hf_folder *f, const char *name, gq_error *e) 
         ok = (begin || gq_fail_memory(e, stem)) &&
              hf_folder_list(f, begin, name + stem + sizeof "-ddddd" - 1, &names, &n, e);
         free(begin);
-        if (ok && n != wanted)
-            ok = gq_fail(e, "%s/%s is one of %u files, and %zu of them are there: download the others",
-                         f->path, name, wanted, n);
+        for (size_t i = 0; ok && i < n; i++)
+            if (hf_part_stem(names[i], &parts) == stem)
+                names[kept++] = names[i];
+            else
+                free(names[i]);
+        if (ok) n = kept;
+        ok = ok && names_check_parts(f, names, n, e);
     }
     ok = ok && list_read_files(l, stem ? names : &one, stem ? n : 1, e);
     hf_names_free(names, n);

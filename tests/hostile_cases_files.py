@@ -72,7 +72,7 @@ def cases(yes, no):
     no("config.json is a pointer of Git LFS", "config.json|Git LFS", lambda m: m.file("config.json", LFS))
     no("config.json is 70 brackets deep", "config.json|deep", lambda m: m.file("config.json", '{"a":' + "[" * 69 + "]" * 69 + "}"))
     no("config.json is a million brackets", "config.json|deep", lambda m: m.file("config.json", "[" * 1000000))
-    no("config.json has 2^63", "config.json|integer", lambda m: m.file("config.json", '{"num_hidden_layers":9223372036854775808}'))
+    no("config.json has 2^63", "config.json|integer", lambda m: m.file("config.json", '{"architectures":["LlamaForCausalLM"],"num_hidden_layers":9223372036854775808}'))
     no("config.json has 1e999", "config.json|overflow", lambda m: m.file("config.json", '{"a":1e999}'))
     yes("config.json has NaN beside", lambda m: m.set(initializer_range=float("nan")))
     no("no weights", "no weights", nothing_at(ST))

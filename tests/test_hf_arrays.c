@@ -424,6 +424,10 @@ static void halves_of_gptq(void **state) {
 static void architectures(void **state) {
     (void)state;
     assert_refused("{\"num_hidden_layers\":1}", "architectures");
+    assert_refused("{\"architectures\":[\"T5EncoderModel\"],\"num_layers\":1}",
+                   "T5EncoderModel is not one of the");
+    assert_refused("{\"architectures\":[\"CLIPModel\"]}", "CLIPModel is not one of the");
+    assert_refused("{\"_class_name\":\"FluxTransformer2DModel\"}", "a part of an image model");
     assert_refused("{\"architectures\":[\"Qwen2ForCausalLN\"],\"num_hidden_layers\":1}", "Qwen2ForCausalLM");
     assert_refused(
         "{\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":1,\"draft_vocab_size\":9}", "draft");

@@ -186,6 +186,21 @@ static void folders_without_weights(void **state) {
     assert_refused("LoRA adapter");
 }
 
+static void parts_without_an_index(void **state) {
+    (void)state;
+    hf_folder f;
+    hf_list l;
+    gq_error e;
+    write_weights("model-00001-of-00002.safetensors", "{}", 0);
+    assert_refused("one of 2 files, and 1 of them are there");
+    write_weights("model-00002-of-00002.safetensors", "{}", 0);
+    write_weights("model-more.safetensors", "{}", 0);
+    assert_true(list_opens(&f, &l, &e));
+    hf_list_free(&l), hf_folder_close(&f);
+    write_weights("model-more-00002-of-00003.safetensors", "{}", 0);
+    assert_refused("one of 3 files, and 1 of them are there");
+}
+
 static const char A[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
 static const char B[] = "{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
 
@@ -229,6 +244,7 @@ int main(void) {
         cmocka_unit_test_setup(files_that_are_none, folder_empty),
         cmocka_unit_test_setup(brackets_are_bounded, folder_empty),
         cmocka_unit_test_setup(folders_without_weights, folder_empty),
+        cmocka_unit_test_setup(parts_without_an_index, folder_empty),
         cmocka_unit_test_setup(an_index_and_its_files, folder_empty),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
