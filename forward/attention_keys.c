@@ -19,6 +19,7 @@ void attention_read_heads(forward_model *m, key_reader *r, model_part *p) {
         l->kv_heads = key_number_at(r, &kv, i, l->heads, 1, l->heads);
         if (!first) first = l->heads;
     }
+    if (!first) first = key_number_at(r, &heads, 0, 1, 0, MODEL_MOST); /* no layer has attention */
     n->even_head = m->sizes.width / (first ? first : 1);
     uint64_t absent = n->even_head;
     if (m->arch->turned_head) absent = key_number(r, "rope.dimension_count", absent, 1, MODEL_MOST);
