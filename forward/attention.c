@@ -26,6 +26,12 @@ void attention_take_scratch(forward_batch *b, const model_part *p, scratch *s, s
 bool attention_prepare(forward_batch *b, const model_part *p, gq_error *e) {
     const attention_numbers *n = p->numbers;
     attention_scratch *own = batch_own(b, p);
+    if (n->dense_tokens && b->context > n->dense_tokens)
+        return gq_fail(
+            e,
+            "%s: in windows of more than %zu tokens (attention.indexer.block_size times top_k) attention "
+            "is sparse, which is not computed here: take shorter windows than %zu tokens",
+            b->model->path, n->dense_tokens, b->context);
     return rope_fill_tables(&n->rope, &own->rope, b->model, b->context, e);
 }
 
@@ -246,6 +252,8 @@ static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
         tensors_take_biased(f, WEIGHT_ATTN_V, own, SHAPE(d, v), a->qkv_bias);
     }
     attention_find_qk_norms(f, p);
+    for (weight_slot s = WEIGHT_INDEXER_K_NORM; s <= WEIGHT_INDEXER_Q_NORM; s++)
+        if (a->has[s] == UNUSED) tensors_ignore(f, tensors_layer_name(f->index, s, ".weight"));
     tensors_take_weight(f, WEIGHT_ATTN_SINKS, a->has[WEIGHT_ATTN_SINKS], SHAPE(l->heads));
     size_t gate = tensors_rows(f, WEIGHT_ATTN_GATE) == l->heads ? l->heads : l->heads * l->value;
     tensors_take_weight(f, WEIGHT_ATTN_GATE, a->has[WEIGHT_ATTN_GATE], SHAPE(d, gate));

@@ -14,6 +14,7 @@ typedef struct attention_numbers {
     size_t even_head;               /* width / heads of the first layer */
     size_t window;                  /* tokens that local layers see; 0: there are no local layers */
     bool has_chunks;                /* they see the tokens of their own chunk of so many, up to themselves */
+    size_t dense_tokens;            /* windows of more tokens would need sparse attention; 0: none would */
     float score_scale;              /* factor of the products of q and k */
     float score_cap;                /* cap of scores, cap tanh(s / cap); 0: none */
     float alibi;        /* the steepest slope of scores over distances is 2^-(this / heads); 0: none */

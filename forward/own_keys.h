@@ -22,6 +22,7 @@ void own_keys_hunyuan_vl(forward_model *m, key_reader *r);
 void own_keys_jais(forward_model *m, key_reader *r);
 void own_keys_llama4(forward_model *m, key_reader *r);
 void own_keys_mimo2(forward_model *m, key_reader *r);
+void own_keys_minimax_m3(forward_model *m, key_reader *r);
 void own_keys_minicpm(forward_model *m, key_reader *r);
 void own_keys_minicpm3(forward_model *m, key_reader *r);
 void own_keys_mistral3(forward_model *m, key_reader *r);

@@ -429,6 +429,16 @@ const variant variants_more[] = {
      .extra = INDEXER,
      .keys = ROUTE_BY "1;attention.indexer.head_count=4;attention.indexer.key_length=12;"
                       "attention.indexer.top_k=6"},
+    {.name = "minimax-m3",
+     EXPERTS,
+     .qk = 'h',
+     .rotated = 4,
+     .dense = 1,
+     .shared = 24,
+     .choice_bias = true,
+     .extra = "indexer.q_proj.weight=32x8;indexer.k_proj.weight=32x4;indexer.q_norm.weight=4;"
+              "indexer.k_norm.weight=4",
+     .keys = ROUTE ";attention.indexer.block_size=8;attention.indexer.top_k=4"},
     {.name = "arctic", EXPERTS, .no_length = true, .dense_too = true, .extra = "ffn_norm_exps.weight=32"},
     {.name = NULL},
 };
