@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/fail.h"
 #include "hf/metadata.h"
@@ -136,6 +137,27 @@ static bool general_set_names(const hf_folder *f, const hf_config *c, uint64_t w
     return ok;
 }
 
+/* Fails for a text's judge: such a model has the class and the arrays of one that writes, and only its names
+ * tell. llama.cpp's converter gives it another head. */
+static bool general_check_judge(const hf_folder *f, const hf_config *c, const json_t *front, gq_error *e) {
+    static const char *const judges[] = {"qwen3-reranker", "qwen3-vl-reranker"};
+    char *id = NULL, *stem = NULL;
+    bool ok = hf_folder_names(f->path, &id, &stem, e);
+    const char *const names[] = {id, json_string_value(json_object_get(c->stored, "_name_or_path")),
+                                 json_string_value(json_object_get(front, "#"))};
+    for (size_t i = 0; ok && strncmp(c->arch, "qwen3", 5) == 0 && i < 3; i++)
+        for (size_t k = 0; k < 2; k++)
+            for (const char *at = names[i]; ok && at && *at; at++)
+                if (strncasecmp(at, judges[k], strlen(judges[k])) == 0)
+                    ok = hf_config_fail(
+                        c, e,
+                        "%s is a reranker, whose head is made of the output's rows: it cannot be "
+                        "read; llama.cpp's converter can make a GGUF of it",
+                        names[i]);
+    free(id), free(stem);
+    return ok;
+}
+
 /* ---- what it was made of ---- */
 
 /* Sets the pairs of one model or data set: KIND.N.name and so on. */
@@ -237,8 +259,9 @@ bool hf_general_pairs(hf_folder *f, const hf_config *c, const hf_counts *counts,
     bool ok =
         hf_pairs_text(pairs, "general.architecture", c->arch, e) &&
         hf_pairs_text(pairs, "general.type", "model", e) && general_set_sampling(f, pairs, e) &&
-        hf_readme_front(f, &front, e) && general_set_card(front, pairs, e) &&
-        general_set_names(f, c, counts->weights, pairs, e) && general_set_size(counts, pairs, e) &&
+        hf_readme_front(f, &front, e) && general_check_judge(f, c, front, e) &&
+        general_set_card(front, pairs, e) && general_set_names(f, c, counts->weights, pairs, e) &&
+        general_set_size(counts, pairs, e) &&
         general_set_sources(json_object_get(front, "base_model"), pairs, "base_model", counts->weights, e) &&
         general_set_sources(json_object_get(front, "datasets"), pairs, "dataset", counts->weights, e) &&
         general_set_texts(front, pairs, "general.tags", tags, e) &&

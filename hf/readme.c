@@ -153,7 +153,14 @@ bool hf_readme_front(hf_folder *f, json_t **front, gq_error *e) {
     }
     bool ok =
         !begun || end || hf_folder_warn(f, "README.md", e, "the front matter has no end; it is left out");
+    size_t behind = end;
     while (whole && at < end && front_next(text, end, &at, &line)) front_line(*front, line, &list);
+    while (front_next(text, n, &behind, &line))
+        if (line.n > 2 && memcmp(line.text, "# ", 2) == 0) {
+            json_object_set_new(*front, "#",
+                                json_stringn(line.text + 2, line.n - 2)); /* or not, if no UTF-8 */
+            break;
+        }
     free(text);
     return ok;
 }
