@@ -342,6 +342,24 @@ static bool choose_matched(run *r, const mix_tensor *t, bool chosen, uint32_t ty
     return meet_demand(r, t, c, e);
 }
 
+/* A source that converts decides about tensors that are not quantized: F16 and the like are types for all but
+ * those that stay, and what is kept beside quantized ones has the type that a converter gives it, unless the
+ * user keeps what the source has in 16 bits. Tensors that are quantized in the source are copied, unless they
+ * may be quantized again. */
+static void follow_converter(const mix_options *o, const mix_tensor *t, mix_choice *c, bool *by_pattern) {
+    if (!t->kept_type) return;
+    bool asked = c->reason == MIX_OPTION || c->reason == MIX_COPY || c->reason == MIX_GIVEN ||
+                 (c->reason == MIX_KEEP && !t->stays && t->type != GGUF_F32);
+    bool is_quantized = gguf_type_of(t->type)->quantized;
+    if (asked || (is_quantized && o->requantize)) return;
+    if (is_quantized)
+        *c = keep_type(t, MIX_KEEP, "kept: quantized already"), *by_pattern = false;
+    else if (!gguf_type_of(o->filetype->base)->quantized)
+        c->type = c->wanted = t->stays ? t->kept_type->id : o->filetype->base;
+    else if (c->reason != MIX_RULE && c->reason != MIX_FALLBACK && c->reason != MIX_RAISED)
+        c->type = c->wanted = t->kept_type->id;
+}
+
 static bool choose_type(run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
     size_t pattern, keeper;
     uint32_t type = GGUF_TYPE_LIMIT, unused;
@@ -350,6 +368,7 @@ static bool choose_type(run *r, const mix_tensor *t, mix_choice *c, gq_error *e)
         !mix_patterns_find(r->options->keep, r->matcher, t->name, &keeper, &unused, e) ||
         !choose_matched(r, t, pattern != MIX_NO_PATTERN, type, keeper != MIX_NO_PATTERN, c, &by_pattern, e))
         return false;
+    follow_converter(r->options, t, c, &by_pattern);
     c->pattern = pattern, c->keeper = keeper, c->by_pattern = by_pattern;
     return true;
 }

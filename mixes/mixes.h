@@ -51,6 +51,11 @@ typedef struct mix_tensor {
     const char *name; /* output name: after pruning and renumbering */
     uint64_t ne[4];
     uint32_t type; /* source type */
+    /* Where the source converts (a folder from Hugging Face): the type of what is not quantized beside
+     * quantized tensors, and whether a file of F16 and the like leaves the tensor in that type, too. NULL:
+     * the source does not convert. */
+    const gguf_type *kept_type;
+    bool stays;
 } mix_tensor;
 
 typedef struct mix_pattern mix_pattern; /* a compiled PATTERN=TYPE */
@@ -59,6 +64,7 @@ typedef struct mix_options {
     const mix_filetype *filetype;
     bool imatrix; /* importance data with at least one usable entry is there */
     bool pure, leave_output;
+    bool requantize; /* tensors of a source that converts may be quantized although they are already */
     int64_t output_type, embedding_type; /* type ids, -1: not given */
     int64_t missing_type;        /* for tensors without the data their type demands; -1: only flag them */
     const bool *covered;         /* one per tensor: has importance data; NULL: unknown, none is raised */

@@ -38,7 +38,7 @@ static int set_up(void **state) {
 
 static mix_choice choose(const char *filetype, const char *name, uint64_t columns, bool covered,
                          int64_t missing) {
-    mix_tensor t = {name, {columns, 512, 1, 1}, GGUF_F16};
+    mix_tensor t = {.name = name, .ne = {columns, 512, 1, 1}, .type = GGUF_F16};
     mix_options o = {.filetype = mix_filetype_named(filetype),
                      .imatrix = true,
                      .pure = true,
@@ -101,7 +101,7 @@ static void what_stands_in_demands_nothing(void **state) {
                 {"Q2_K_S", GGUF_Q2_K, false},
                 {"IQ2_XXS", GGUF_Q2_K, true},
                 {"IQ2_XXS", GGUF_IQ4_NL, true}};
-    mix_tensor t = {"a.weight", {256, 512, 1, 1}, GGUF_F16};
+    mix_tensor t = {.name = "a.weight", .ne = {256, 512, 1, 1}, .type = GGUF_F16};
     mix_model m = {NULL, -1, 0, 0, 0};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         mix_choice c;

@@ -15,7 +15,7 @@ static mix_options options(const char *filetype) {
 }
 
 static mix_tensor tensor(const char *name, uint64_t columns, uint64_t rows) {
-    return (mix_tensor){name, {columns, rows, 1, 1}, GGUF_F16};
+    return (mix_tensor){.name = name, .ne = {columns, rows, 1, 1}, .type = GGUF_F16};
 }
 
 static bool assign(const mix_model *m, const mix_options *o, const mix_tensor *tensors, size_t n,
@@ -258,7 +258,7 @@ static void odd_shapes(void **state) {
     };
     mix_options o = options("Q4_K_M");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        mix_tensor t = {"something.weight", {0}, GGUF_F32};
+        mix_tensor t = {.name = "something.weight", .ne = {0}, .type = GGUF_F32};
         memcpy(t.ne, cases[i].ne, sizeof t.ne);
         mix_choice c = one(&unknown, &o, t);
         assert_int_equal(c.type, cases[i].type);
@@ -317,8 +317,9 @@ static void draw_list(list *l) {
         if (i % 50 == 0) /* as long as a name can be */
             while (n < 120) name[n++] = 'x';
         snprintf(name + n, (size_t)(128 - n), ".weight");
-        l->tensors[i] =
-            (mix_tensor){name, {columns[draw(9)], 1 + draw(64), 1 + draw(3), 1 + draw(2)}, types[draw(3)]};
+        l->tensors[i] = (mix_tensor){.name = name,
+                                     .ne = {columns[draw(9)], 1 + draw(64), 1 + draw(3), 1 + draw(2)},
+                                     .type = types[draw(3)]};
     }
     snprintf(l->names[0], 128, "token_embd.weight");
     snprintf(l->names[1], 128, "%s", draw(2) ? "output.weight" : "x.weight");
@@ -476,7 +477,9 @@ static void called_by_most_weights(void **state) {
                  {GGUF_Q8_0, GGUF_F32, "F32"},
                  {GGUF_Q4_K, GGUF_IQ4_NL, "IQ4_NL"},
                  {GGUF_Q4_K, GGUF_F64, "F16"}};
-    mix_tensor tensors[] = {{"a", {256, 1, 1, 1}, 0}, {"b", {256, 1, 1, 1}, 0}, {"c", {256, 2, 2, 1}, 0}};
+    mix_tensor tensors[] = {{.name = "a", .ne = {256, 1, 1, 1}, .type = 0},
+                            {.name = "b", .ne = {256, 1, 1, 1}, .type = 0},
+                            {.name = "c", .ne = {256, 2, 2, 1}, .type = 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mix_choice choices[] = {{.type = cases[i].small}, {.type = cases[i].small}, {.type = cases[i].large}};
         assert_string_equal(mix_prevalent(tensors, choices, 3)->name, cases[i].name);
@@ -526,6 +529,82 @@ static void outlets_of_all_mixers(void **state) {
         }
 }
 
+/* ---- sources that convert ---- */
+
+static mix_tensor converted(const char *name, uint64_t rows, uint32_t type, bool stays) {
+    mix_tensor t = tensor(name, 256, rows);
+    t.type = type, t.kept_type = gguf_type_of(GGUF_F32), t.stays = stays;
+    return t;
+}
+
+static const char WEIGHT[] = "blk.0.attn_q.weight", NORM[] = "blk.0.attn_norm.weight",
+                  ROUTER[] = "blk.0.ffn_gate_inp.weight";
+
+static void assert_type(const char *filetype, mix_tensor t, uint32_t type) {
+    mix_options o = options(filetype);
+    mix_choice c = one(&unknown, &o, t);
+    if (c.type != type || c.wanted != type)
+        fail_msg("%s: %s is %s, wanted %s; expected %s", filetype, t.name, gguf_type_name(c.type),
+                 gguf_type_name(c.wanted), gguf_type_name(type));
+}
+
+static void what_a_converter_keeps_has_its_type(void **state) {
+    (void)state;
+    assert_type("Q4_K_M", converted(NORM, 1, GGUF_BF16, true), GGUF_F32);
+    assert_type("Q4_K_M", converted(ROUTER, 8, GGUF_BF16, false), GGUF_F32);
+    assert_type("Q4_K_M", converted(WEIGHT, 256, GGUF_BF16, false), GGUF_Q4_K);
+    assert_type("Q4_K_M", tensor(NORM, 256, 1), GGUF_F16); /* a GGUF's keeps its own */
+}
+
+static void numbers_of_16_bits_are_a_type_for_all_but_those_that_stay(void **state) {
+    (void)state;
+    static const uint32_t types[] = {GGUF_F32, GGUF_F16, GGUF_BF16};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        const char *name = gguf_type_name(types[i]);
+        assert_type(name, converted(NORM, 1, GGUF_BF16, true), GGUF_F32);
+        assert_type(name, converted(NORM, 1, GGUF_F32, false), types[i]);
+        assert_type(name, converted(ROUTER, 8, GGUF_BF16, false), types[i]);
+        assert_type(name, converted(WEIGHT, 256, GGUF_F32, false), types[i]);
+    }
+    assert_type("COPY", converted(ROUTER, 8, GGUF_BF16, false), GGUF_BF16);
+    assert_type("COPY", converted(NORM, 1, GGUF_BF16, true), GGUF_BF16);
+}
+
+static void the_user_keeps_what_has_16_bits(void **state) {
+    (void)state;
+    static const char *const all[] = {"."};
+    mix_options o = options("Q4_K_M");
+    mix_pattern *keep = mix_patterns_new(all, 1, false, NULL);
+    o.keep = keep;
+    assert_int_equal(one(&unknown, &o, converted(WEIGHT, 256, GGUF_BF16, false)).type, GGUF_BF16);
+    assert_int_equal(one(&unknown, &o, converted(WEIGHT, 256, GGUF_BF16, true)).type, GGUF_F32);
+    mix_patterns_free(keep);
+}
+
+static void what_is_quantized_is_copied_unless_asked_otherwise(void **state) {
+    (void)state;
+    mix_tensor t = converted(WEIGHT, 256, GGUF_MXFP4, false);
+    t.kept_type = gguf_type_of(GGUF_MXFP4);
+    mix_options o = options("Q4_K_M");
+    mix_choice c = one(&unknown, &o, t);
+    assert_int_equal(c.type, GGUF_MXFP4);
+    assert_int_equal(c.reason, MIX_KEEP);
+    assert_string_equal(c.why, "kept: quantized already");
+    o.requantize = true;
+    assert_int_equal(one(&unknown, &o, t).type, GGUF_Q4_K);
+    static const char *const items[] = {"attn_q=q6_k"};
+    mix_pattern *patterns = mix_patterns_new(items, 1, true, NULL);
+    o = options("Q4_K_M"), o.patterns = patterns;
+    c = one(&unknown, &o, t);
+    assert_int_equal(c.type, GGUF_Q6_K);
+    assert_true(c.by_pattern);
+    t.ne[0] = 32; /* the pattern's type does not fit: it has not decided */
+    c = one(&unknown, &o, t);
+    assert_int_equal(c.type, GGUF_MXFP4);
+    assert_false(c.by_pattern);
+    mix_patterns_free(patterns);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(harm),
@@ -545,6 +624,10 @@ int main(void) {
         cmocka_unit_test(types_by_name_must_fit),
         cmocka_unit_test(holds_for_any_list),
         cmocka_unit_test(hundred_thousand_tensors),
+        cmocka_unit_test(what_a_converter_keeps_has_its_type),
+        cmocka_unit_test(numbers_of_16_bits_are_a_type_for_all_but_those_that_stay),
+        cmocka_unit_test(the_user_keeps_what_has_16_bits),
+        cmocka_unit_test(what_is_quantized_is_copied_unless_asked_otherwise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

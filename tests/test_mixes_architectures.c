@@ -83,7 +83,7 @@ static void add_tensor(architectures *a, const char *name, const char *block, co
 
 static void read_tensor(architectures *a, char *line) {
     const char *name = next_word(&line), *type = next_word(&line);
-    mix_tensor like = {NULL, {1, 1, 1, 1}, type_named(type)};
+    mix_tensor like = {.name = NULL, .ne = {1, 1, 1, 1}, .type = type_named(type)};
     char *shape = next_word(&line), *blocks = next_word(&line);
     for (size_t d = 0; shape; d++) {
         assert_true(d < 4);

@@ -49,7 +49,8 @@ static void load(golden *g, const char *path) {
     g->choices = calloc(g->n, sizeof *g->choices);
     for (size_t i = 0; i < g->n; i++) {
         const json *t = &tensors->items[i], *shape = &t->items[1];
-        g->tensors[i] = (mix_tensor){t->items[0].text, {1, 1, 1, 1}, type_named(t->items[2].text)};
+        g->tensors[i] =
+            (mix_tensor){.name = t->items[0].text, .ne = {1, 1, 1, 1}, .type = type_named(t->items[2].text)};
         for (size_t d = 0; d < shape->n; d++) g->tensors[i].ne[d] = (uint64_t)shape->items[d].number;
     }
     for (size_t i = 0; i < legend->n; i++)

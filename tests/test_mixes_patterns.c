@@ -12,7 +12,7 @@ static const mix_model unknown = {NULL, -1, 0, 0, 0};
 
 /* The choice for one matrix of Q4_K_M under the options' patterns. */
 static mix_choice choose(const mix_model *m, mix_options o, const char *name, gq_error *e) {
-    mix_tensor t = {name, {256, 512, 1, 1}, GGUF_F16};
+    mix_tensor t = {.name = name, .ne = {256, 512, 1, 1}, .type = GGUF_F16};
     uint32_t order = 0;
     mix_choice c = {.type = GGUF_TYPE_LIMIT};
     if (!o.filetype) o.filetype = mix_filetype_named("Q4_K_M");
@@ -274,7 +274,7 @@ static void odd_tensors_of_image_models(void **state) {
     mix_model m = {"flux", -1, 0, 0, 0};
     mix_options o = {.filetype = mix_filetype_named("Q4_K_M"), .output_type = -1, .embedding_type = -1};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        mix_tensor t = {"blocks.0.thing.weight", {0}, cases[i].source};
+        mix_tensor t = {.name = "blocks.0.thing.weight", .type = cases[i].source};
         memcpy(t.ne, cases[i].ne, sizeof t.ne);
         uint32_t order = 0;
         mix_choice c;

@@ -84,28 +84,6 @@ static void fill_tensor(gq_tensor *t, plan_source *source, const mix_choice *cho
     t->out_bytes = tensor_bytes_as(t->to, t->ne);
 }
 
-/* A container that converts (model/model.h: kept_type) decides for tensors that are not quantized: F16 and
- * the like are types for all but those that stay, and what is kept beside quantized ones has the type that a
- * converter gives it, unless the user keeps what the container has in 16 bits. Tensors that are quantized in
- * the container are copied, unless they may be quantized again. */
-static void follow_converter(const model_tensor *in, const mix_filetype *filetype, bool again,
-                             mix_choice *c) {
-    bool asked = c->reason == MIX_OPTION || c->reason == MIX_COPY || c->reason == MIX_GIVEN ||
-                 (c->reason == MIX_KEEP && !in->stays && in->type->id != GGUF_F32);
-    if (!in->kept_type || asked || (in->type->quantized && again)) return;
-    if (in->type->quantized)
-        *c = (mix_choice){.type = in->type->id,
-                          .wanted = in->type->id,
-                          .reason = MIX_KEEP,
-                          .why = "kept: quantized already",
-                          .pattern = c->pattern,
-                          .keeper = c->keeper};
-    else if (filetype->base == GGUF_F32 || filetype->base == GGUF_F16 || filetype->base == GGUF_BF16)
-        c->type = c->wanted = in->stays ? in->kept_type->id : filetype->base;
-    else if (c->reason != MIX_RULE && c->reason != MIX_FALLBACK && c->reason != MIX_RAISED)
-        c->type = c->wanted = in->kept_type->id;
-}
-
 static void plan_sum_up_output(plan_output *out, size_t n) {
     gq_summary *s = &out->summary;
     *s = (gq_summary){.size = sizeof *s, .path = out->path, .filetype = out->label, .n_tensors = n};
@@ -139,7 +117,8 @@ bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *op
     size_t n = plan->n_tensors;
     a->options = (mix_options){.imatrix = plan->inputs.n_entries > 0 || plan->calibration,
                                .pure = options->pure,
-                               .leave_output = options->leave_output_tensor};
+                               .leave_output = options->leave_output_tensor,
+                               .requantize = options->allow_requantize};
     if (!read_type(options->output_tensor_type, "output tensor type", &a->options.output_type, e) ||
         !read_type(options->token_embedding_type, "token embedding type", &a->options.embedding_type, e) ||
         !read_type(options->missing_importance, "missing importance", &a->options.missing_type, e))
@@ -154,7 +133,6 @@ bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *op
     }
     a->options.patterns = a->patterns, a->options.keep = a->keep;
     a->model = mix_model_of(&plan->facts);
-    a->requantizes = options->allow_requantize;
     a->tensors = calloc(n + 1, sizeof *a->tensors);
     a->order = calloc(n + 1, sizeof *a->order);
     a->types = calloc(n + 1, sizeof *a->types);
@@ -163,9 +141,10 @@ bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *op
     if (!a->tensors || !a->order || !a->types || !a->covered || !a->choices)
         return gq_fail_memory(e, (n + 1) * (sizeof *a->tensors + plan->n_outputs * sizeof *a->choices));
     for (size_t i = 0; i < n; i++) { /* the sources are in order already */
-        a->tensors[i].name = plan->sources[i].name;
-        a->tensors[i].type = plan->sources[i].tensor->type->id;
-        memcpy(a->tensors[i].ne, plan->sources[i].tensor->ne, sizeof a->tensors[i].ne);
+        const model_tensor *t = plan->sources[i].tensor;
+        a->tensors[i] = (mix_tensor){
+            .name = plan->sources[i].name, .type = t->type->id, .kept_type = t->kept_type, .stays = t->stays};
+        memcpy(a->tensors[i].ne, t->ne, sizeof t->ne);
         a->order[i] = (uint32_t)i;
         a->covered[i] =
             plan_has_importance(plan, &plan->sources[i]) || plan_can_calibrate(plan, &plan->sources[i]);
@@ -184,7 +163,6 @@ bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e) 
     if (!mix_assign(&a->model, &a->options, a->tensors, n, a->order, choices, e)) return false;
     bool keep_shape = mix_is_image_model(plan->facts.arch);
     for (size_t i = 0; i < n; i++) {
-        follow_converter(plan->sources[i].tensor, out->filetype, a->requantizes, &choices[i]);
         fill_tensor(&out->tensors[i], &plan->sources[i], &choices[i], keep_shape);
         out->tensors[i].calibrated = plan_calibrated(plan, output, i);
     }

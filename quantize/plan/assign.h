@@ -13,7 +13,6 @@ typedef struct plan_assignment {
     uint32_t *order;
     uint32_t *types;     /* options.types, for a target */
     bool *covered;       /* options.covered */
-    bool requantizes;    /* tensors that are quantized in the input may be quantized again */
     mix_choice *choices; /* n_outputs x n_tensors */
 } plan_assignment;
 
