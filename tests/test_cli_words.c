@@ -70,7 +70,6 @@ static void test_output_and_type_as_options(void **state) {
 
 static void test_shortened_options(void **state) {
     (void)state;
-    const char *out = in_folder(folder, "out.gguf");
     GQUANT_SAYS(2, "unknown option --outpu, did you mean --out", source, "Q4_0", "--outpu", "q8_0");
     /* Of several words one is not enough: it reads as a name of its own. */
     static const char *const first_words[] = {"--split",  "--prune", "--dry",
