@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "hf/build.h"
+#include "hf/hf.h"
 #include "hf/predicting.h"
 #include "tests/folder.h"
 #include "tests/memory.h"
@@ -72,7 +73,33 @@ static void each_allocation_may_fail(void **state) {
     }
 }
 
+/* The same for an image model, of one file. */
+static void each_allocation_for_an_image_may_fail(void **state) {
+    (void)state;
+    safetensors s = {.n = 0};
+    safetensors_add_weights(&s, "blocks.0.self_attn.norm_q.weight", "[8]", 8);
+    safetensors_add_weights(&s, "text_embedding.2.weight", "[8,8]", 64);
+    safetensors_add_weights(&s, "head.modulation", "[1,2,8]", 16);
+    safetensors_add_weights(&s, "patch_embedding.weight", "[8,2,1,2,2]", 64);
+    safetensors_write(&s, path("image.safetensors"));
+    safetensors_empty(&s);
+    for (long i = 1;; i++) {
+        model_source m;
+        gq_error e = {.text = ""};
+        fail_at = i;
+        bool ok = hf_model_open(&m, path("image.safetensors"), &e), failed = fail_at == 0;
+        fail_at = 0;
+        if (!ok && (!failed || !strstr(e.text, "memory"))) fail_msg("allocation %ld: '%s'", i, e.text);
+        if (ok) model_close(&m);
+        if (!failed) {
+            assert_true(ok && i > 20);
+            return;
+        }
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_may_fail)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_may_fail),
+                                       cmocka_unit_test(each_allocation_for_an_image_may_fail)};
     return cmocka_run_group_tests(tests, folder_write, folder_remove);
 }

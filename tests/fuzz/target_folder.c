@@ -1,11 +1,11 @@
 /* A folder from Hugging Face. Head: the length of config.json; then that file, then model.safetensors. What
  * opens can be read, or fails with a message; a tensor read at once has the bytes that it has when it is read
- * in two parts. */
+ * in two parts. Without a config.json the file is tried as an image model's. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/build.h"
+#include "hf/image.h"
 #include "hf/predicting.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/safetensors.h"
@@ -46,13 +46,31 @@ static void try_folder(void) {
     hf_build_free(&b), hf_list_free(&l), hf_config_free(&c), hf_folder_close(&f);
 }
 
+/* The same weights without a config are those of an image model. */
+static void try_image(void) {
+    hf_folder f = {.path = NULL};
+    hf_config c = {.file = NULL};
+    hf_list l = {.folder = NULL};
+    hf_build b = {.config = NULL};
+    hf_pairs pairs = {.prefix = NULL};
+    gq_error e = {0};
+    bool ok = hf_folder_open(&f, fuzz_folder(), &e) && hf_list_read_file(&l, &f, "model.safetensors", &e) &&
+              hf_image_build(&b, &c, &l, &pairs, &e);
+    if (!ok) fuzz_check_error(&e);
+    for (size_t i = 0; ok && i < b.n; i++) try_tensor(&b.tensors[i]);
+    hf_pairs_free(&pairs), hf_build_free(&b), hf_list_free(&l), hf_folder_close(&f);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     fuzz_input in = {bytes, n};
     size_t config = fuzz_u16(&in);
     if (config > in.n) config = in.n;
     write_file("config.json", in.bytes, config);
     write_file("model.safetensors", in.bytes + config, in.n - config);
-    try_folder();
+    if (config)
+        try_folder();
+    else
+        try_image();
     return 0;
 }
 
@@ -76,6 +94,15 @@ static void seed(const char *folder, const char *name, const char *config, const
 #define EMBEDDING "{" ARRAY("model.embed_tokens.weight", "BF16", "[2,4]", "0", "16")
 
 void fuzz_seeds(const char *folder) {
+    seed(folder, "wan", "",
+         "{" ARRAY("blocks.0.self_attn.norm_q.weight", "BF16", "[4]", "0", "8") "," ARRAY(
+             "text_embedding.2.weight", "F16", "[2,4]", "8",
+             "24") "," ARRAY("head.modulation", "BF16", "[1,2,4]", "24",
+                             "40") "," ARRAY("patch_embedding.weight", "BF16", "[2,2,1,2,2]", "40", "72") "}",
+         72);
+    seed(folder, "sdxl", "",
+         "{" ARRAY("model.diffusion_model.label_emb.0.0.weight", "F8_E4M3", "[32,64]", "0", "2048") "}",
+         2048);
     seed(folder, "llama", CONFIG("LlamaForCausalLM") "}",
          EMBEDDING "," ARRAY("model.layers.0.self_attn.q_proj.weight", "F16", "[4,4]", "16", "48") "}", 48);
     seed(folder, "deepseek", CONFIG("DeepseekV3ForCausalLM") "}",
