@@ -123,7 +123,7 @@ static void warnings_are_bounded(void **state) {
     tiny_folder_write(from, 1, 0, 3);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), ",\"%s\":[]", keys[i]);
-    strcat(text, "}");
+    snprintf(text + strlen(text), sizeof text - strlen(text), "}");
     tiny_folder_text(from, "generation_config.json", text);
     char *messages = gquant(0, (const char *const[]){"info", from, NULL});
     assert_int_equal(count_of(messages, "it is left out"), 12);
@@ -153,6 +153,11 @@ static void an_unknown_pre_tokenizer_can_be_named(void **state) {
     says(info, "qwen2");
     free(info);
     GQUANT(0, "tokenize", path("cut.gguf"), path("text.txt"));
+    /* The text of a calibration is cut by that name, too. */
+    GQUANT(0, "--calibrate", path("text.txt"), "--context", "8", "--override-kv",
+           "tokenizer.ggml.pre=str:qwen2", from, path("cut-c.gguf"), "Q4_K_S");
+    GQUANT_SAYS(1, "tokenizer.ggml.pre has to be set", "--calibrate", path("text.txt"), "--context", "8",
+                from, path("cut-d.gguf"), "Q4_K_S");
     GQUANT(0, "compare", from, path("cut.gguf"));
 }
 

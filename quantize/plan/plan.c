@@ -178,18 +178,26 @@ static bool warn_mixed(gq_plan *plan, gq_error *e) {
                         plan->model.files[shard]->path, plan->model.files[other]->path, GGUF_SET_KEY);
 }
 
-/* Fails where the input lacks a pair that programs need, unless it is set. */
-static bool check_missing_pair(const gq_plan *plan, gq_error *e) {
-    const char *key = plan->model.missing_key;
-    return !key || model_kv_find(plan->overrides.items, plan->overrides.n, key) ||
-           model_check_whole(&plan->model, e);
+/* Fails where the input lacks a pair that programs need, unless it is set. Then it counts as the input's, so
+ * that a calibration's text is cut by it, too. */
+static bool add_missing_pair(gq_plan *plan, gq_error *e) {
+    model_source *m = &plan->model;
+    const model_kv *set =
+        m->missing_key ? model_kv_find(plan->overrides.items, plan->overrides.n, m->missing_key) : NULL;
+    if (!set) return model_check_whole(m, e);
+    plan->completed = malloc((m->n_kv + 1) * sizeof *plan->completed);
+    if (!plan->completed) return gq_fail_memory(e, (m->n_kv + 1) * sizeof *plan->completed);
+    memcpy(plan->completed, m->kv, m->n_kv * sizeof *plan->completed);
+    plan->completed[m->n_kv++] = *set;
+    m->kv = plan->completed, m->missing_key = NULL;
+    return true;
 }
 
 static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!plan_check_request(options, e) || !open_all(plan, options, e) ||
         !warnings_join(&plan->warnings, &plan->model.warnings, e) || !warn_mixed(plan, e) ||
         !plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e) ||
-        !check_missing_pair(plan, e) ||
+        !add_missing_pair(plan, e) ||
         !plan_removed_find(&plan->removed, &options->remove_kv, &plan->model, &plan->warnings, e) ||
         !plan_identify_input(plan, e) || !plan_open_importance(plan, options, e))
         return false;
@@ -239,6 +247,7 @@ void gq_plan_free(gq_plan *plan) {
     free(plan->layers.kept);
     plan_overrides_free(&plan->overrides);
     plan_removed_free(&plan->removed);
+    free(plan->completed);
     chunk_map_free(&plan->chunks);
     model_inputs_free(&plan->inputs);
     plan_calibration_free(plan->calibration);

@@ -84,6 +84,8 @@ struct gq_plan {
     plan_layers layers;
     plan_overrides overrides;
     plan_removed removed;
+    model_kv
+        *completed; /* the model's pairs with one that it lacked and that is overridden; NULL: as they are */
     model_facts facts; /* after overrides */
     size_t n_tensors;
     plan_source *sources; /* in output order */
