@@ -16,7 +16,7 @@
 
 typedef enum tool { TOOL_IMATRIX = 1, TOOL_PERPLEXITY = 2, BOTH = 3 } tool;
 
-/* What an option tells; FACT_* with an argument come first. */
+/* The facts that options tell; those with an argument come first. */
 typedef enum fact {
     FACT_MODEL,
     FACT_TEXT,
@@ -91,7 +91,7 @@ typedef struct tool_request {
 
 /* ---- reading ---- */
 
-static bool list_has(const char *names, const char *name) {
+static bool names_have(const char *names, const char *name) {
     char *word = text_format(" %s ", name);
     bool has = *name && !strchr(name, ' ') && strstr(names, word);
     free(word);
@@ -104,7 +104,7 @@ static const char *tool_name(tool t) { return t == TOOL_IMATRIX ? "imatrix" : "p
 static fact fact_named(tool t, const char *word) {
     const char *name = word + strspn(word, "-");
     for (size_t i = 0; word[0] == '-' && i < sizeof tool_options / sizeof *tool_options; i++)
-        if (tool_options[i].tools & t && list_has(tool_options[i].names, name)) return tool_options[i].fact;
+        if (tool_options[i].tools & t && names_have(tool_options[i].names, name)) return tool_options[i].fact;
     return FACTS;
 }
 
@@ -114,7 +114,7 @@ static void tool_note_ignored(tool_request *r, const char *word) {
     r->ignored = longer;
 }
 
-static bool is_switch(const char *word) { return word && list_has(" on off auto 0 1 true false ", word); }
+static bool is_switch(const char *word) { return word && names_have(" on off auto 0 1 true false ", word); }
 
 static bool tool_read(tool_request *r, char **words, gq_error *e) {
     for (; *words; words++) {
@@ -285,16 +285,16 @@ static void tool_print_help(tool t) {
 
 /* ---- which tool is meant ---- */
 
-static const char *base_name(const char *path) {
+static const char *program_base(const char *path) {
     for (const char *c = path; *c; c++)
         if (*c == '/' || *c == '\\') path = c + 1;
     return path;
 }
 
 /* Whether the program runs under a link's name: gquant-NAME, also with .exe. */
-static bool is_called(const char *program, const char *name) {
+static bool program_is(const char *program, const char *name) {
     char *link = text_format("gquant-%s", name), *windows = text_format("gquant-%s.exe", name);
-    bool is = strcmp(base_name(program), link) == 0 || strcmp(base_name(program), windows) == 0;
+    bool is = strcmp(program_base(program), link) == 0 || strcmp(program_base(program), windows) == 0;
     free(link), free(windows);
     return is;
 }
@@ -304,7 +304,7 @@ static bool is_called(const char *program, const char *name) {
 static tool tool_of(int argc, char **argv, char ***words) {
     static const tool tools[] = {TOOL_IMATRIX, TOOL_PERPLEXITY};
     for (size_t i = 0; i < sizeof tools / sizeof *tools; i++) {
-        bool by_link = is_called(argv[0], tool_name(tools[i]));
+        bool by_link = program_is(argv[0], tool_name(tools[i]));
         if (!by_link && (argc < 2 || strcmp(argv[1], tool_name(tools[i])) != 0)) continue;
         *words = argv + (by_link ? 1 : 2);
         if (tools[i] == TOOL_PERPLEXITY) return tools[i];

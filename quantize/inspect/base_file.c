@@ -20,7 +20,7 @@ _Static_assert(sizeof(base_head) == 20, "the head is written as it lies in memor
 
 enum { CODES = 65535 };
 
-static uint64_t row_bytes(size_t vocabulary) { return sizeof(base_row) + (vocabulary + 1) / 2 * 4; }
+static uint64_t base_row_bytes(size_t vocabulary) { return sizeof(base_row) + (vocabulary + 1) / 2 * 4; }
 
 /* ---- reading ---- */
 
@@ -43,7 +43,7 @@ static bool check_head(const gq_file *f, const base_head *h, gq_error *e) {
 static bool count_windows(base_file *f, const base_head *h, gq_error *e) {
     uint64_t ids = times(times((uint64_t)h->windows, h->context), sizeof *f->ids),
              begin = plus(sizeof *h, ids),
-             window = times(scored_of(h->context), row_bytes((size_t)h->vocabulary));
+             window = times(scored_of(h->context), base_row_bytes((size_t)h->vocabulary));
     uint64_t there = f->file.size > begin ? (f->file.size - begin) / window : 0;
     f->context = h->context, f->vocabulary = (size_t)h->vocabulary;
     f->windows = smaller(there, (uint64_t)h->windows);
@@ -56,7 +56,7 @@ static bool count_windows(base_file *f, const base_head *h, gq_error *e) {
                    (unsigned long long)plus(begin, window));
 }
 
-static bool read_tokens(base_file *f, gq_error *e) {
+static bool base_read_tokens(base_file *f, gq_error *e) {
     size_t n = f->windows * f->context;
     f->ids = malloc(n * sizeof *f->ids);
     if (!f->ids) return gq_fail_memory(e, n * sizeof *f->ids);
@@ -72,7 +72,7 @@ bool base_file_open(base_file *f, const char *path, gq_error *e) {
     base_head h;
     *f = (base_file){.ids = NULL};
     if (gq_file_open(&f->file, path, e) && gq_file_read(&f->file, 0, &h, sizeof h, e) &&
-        check_head(&f->file, &h, e) && count_windows(f, &h, e) && read_tokens(f, e))
+        check_head(&f->file, &h, e) && count_windows(f, &h, e) && base_read_tokens(f, e))
         return true;
     base_file_close(f);
     return false;
@@ -88,7 +88,7 @@ void base_file_close(base_file *f) {
  * announces, whether or not their rows are there. */
 static uint64_t row_at(const base_file *f, size_t position) {
     return sizeof(base_head) + (f->windows + f->windows_missing) * f->context * sizeof *f->ids +
-           position * row_bytes(f->vocabulary);
+           position * base_row_bytes(f->vocabulary);
 }
 
 bool base_file_rows(const base_file *f, size_t position, size_t n, base_row *to, gq_error *e) {
@@ -139,7 +139,7 @@ bool base_writer_start(base_writer *w, const char *path, bool replace, const tex
                        size_t vocabulary, gq_error *e) {
     uint64_t tokens = times(windows->n, windows->context),
              begin = plus(sizeof(base_head), times(tokens, sizeof *windows->ids)),
-             rows = times(times(windows->n, scored_of(windows->context)), row_bytes(vocabulary));
+             rows = times(times(windows->n, scored_of(windows->context)), base_row_bytes(vocabulary));
     *w = (base_writer){.context = windows->context, .rows_at = begin};
     if (windows->n > INT32_MAX || vocabulary > INT32_MAX || windows->context > UINT32_MAX)
         return gq_fail(e, "%s: %zu windows of %zu tokens are more than such a file can hold", path,
@@ -162,7 +162,7 @@ bool base_writer_add(base_writer *w, const base_range *range, size_t position, s
     bool ok = true;
     for (size_t t = 0; ok && t < n; t++) {
         base_row row = row_of(&range[t]);
-        uint64_t at = w->rows_at + (position + t) * row_bytes(w->file.vocabulary);
+        uint64_t at = w->rows_at + (position + t) * base_row_bytes(w->file.vocabulary);
         float least = fmaxf(range[t].least, range[t].most - 16), per_code = row.scale > 0 ? 1 / row.scale : 0;
         for (size_t r = 0; r < rows; r++) {
             float above = logits[r * stride + t] - least;
