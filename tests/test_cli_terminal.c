@@ -11,6 +11,7 @@
 
 #include "tests/command.h"
 #include "tests/imatrix_files.h"
+#include "tests/tiny_folder.h"
 
 static char *folder;
 static const char *source;
@@ -157,6 +158,23 @@ static void test_every_line_fits(void **state) {
 }
 
 /* Of many copies as many stand side by side as there is room for, and all are there. */
+/* The names that a folder has for a tensor go to lines of their own, and long ones lose their middle. */
+static void test_folders_fit(void **state) {
+    (void)state;
+    need_terminal();
+    static const unsigned short columns[] = {60, 80, 120};
+    const char *from = in_folder(folder, "Folder"), *out = in_folder(folder, "folder.gguf");
+    tiny_folder_write(from, 1, 12, 1);
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        FITS("--dry-run", from, out, "Q4_K_M");
+        FITS("info", from);
+    }
+    int status;
+    char *text = on_terminal((const char *const[]){"info", from, NULL}, 60, 0, &status);
+    if (!strstr(text, "..")) fail_msg("no name is shortened: %s", text);
+    free(text);
+}
+
 static void test_many_copies_fit(void **state) {
     (void)state;
     need_terminal();
@@ -364,17 +382,12 @@ static void test_hostile_table(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_progress_line),
-        cmocka_unit_test(test_no_color),
-        cmocka_unit_test(test_narrow_screen),
-        cmocka_unit_test(test_sigint),
-        cmocka_unit_test(test_sigterm),
-        cmocka_unit_test(test_reader_goes_away),
-        cmocka_unit_test(test_hostile_names),
-        cmocka_unit_test(test_hostile_table),
-        cmocka_unit_test(test_every_line_fits),
-        cmocka_unit_test(test_many_copies_fit),
-        cmocka_unit_test(test_progress_names_the_tensor),
+        cmocka_unit_test(test_progress_line),   cmocka_unit_test(test_no_color),
+        cmocka_unit_test(test_narrow_screen),   cmocka_unit_test(test_sigint),
+        cmocka_unit_test(test_sigterm),         cmocka_unit_test(test_reader_goes_away),
+        cmocka_unit_test(test_hostile_names),   cmocka_unit_test(test_hostile_table),
+        cmocka_unit_test(test_every_line_fits), cmocka_unit_test(test_folders_fit),
+        cmocka_unit_test(test_many_copies_fit), cmocka_unit_test(test_progress_names_the_tensor),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
