@@ -142,6 +142,11 @@ typedef struct architecture {
     /* What changes the state behind both parts of every layer; its input is the state itself. NULL: nothing.
      */
     const layer_part *tail;
+    /* Layers from this one on use keys and values of earlier ones, whatever the key says; their own are in
+     * the file and unused. 0: the key says it. */
+    size_t own_kv_layers;
+    /* In the first layers of a model only what stands out of its row passes the activation (ffn.c). */
+    size_t sparse_layers;
     /* A layer has a feed-forward part where feed_forward_length says so, and else a mixer: never both. */
     bool one_part;
 

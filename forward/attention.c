@@ -154,8 +154,9 @@ static void attention_read_scores(attention_numbers *n, const architecture *a, k
 static void attention_share_keys(forward_model *m, key_reader *r, model_part *p) {
     const char *key = "attention.shared_kv_layers";
     attention_numbers *n = p->numbers;
-    size_t layers = m->sizes.layers, own = layers - (n->shared = key_number(r, key, 0, 0, layers - 1)),
-           row = 0;
+    size_t layers = m->sizes.layers, fixed = m->arch->own_kv_layers, row = 0;
+    n->shared = fixed ? layers - (layers < fixed ? layers : fixed) : key_number(r, key, 0, 0, layers - 1);
+    size_t own = layers - n->shared;
     const attention_layer *kept[2] = {NULL, NULL}; /* [is_local] */
     for (size_t i = own < 2 ? 0 : own - 2; n->shared && i < own; i++) {
         attention_layer *l = model_layer_numbers(m, p, i);
@@ -225,7 +226,7 @@ static void attention_find_qk_norms(tensor_finder *f, const plan_part *p) {
     if (a->qk == QK_NONE || a->qk == QK_UNWEIGHTED) return;
     tensors_take_weight(f, WEIGHT_ATTN_Q_NORM, is, qk_norm_shape(a->qk, l->head, l->heads));
     bool has_k = f->l->weight[WEIGHT_ATTN_Q_NORM] && a->qk != QK_SCALED && !l->borrows_kv;
-    is = has_k ? REQUIRED : ABSENT; /* both or none */
+    is = has_k ? REQUIRED : l->borrows_kv && a->own_kv_layers ? UNUSED : ABSENT; /* both or none */
     tensors_take_weight(f, WEIGHT_ATTN_K_NORM, is, qk_norm_shape(a->qk, l->head, l->kv_heads));
 }
 
@@ -246,7 +247,7 @@ static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
     } else {
         uint64_t q_and_gate = (uint64_t)l->heads * q_step(f->m, l);
         tensors_take_biased(f, WEIGHT_ATTN_Q, REQUIRED, SHAPE(d, q_and_gate), a->qkv_bias);
-        presence own = l->borrows_kv ? ABSENT : REQUIRED;
+        presence own = !l->borrows_kv ? REQUIRED : a->own_kv_layers ? UNUSED : ABSENT;
         tensors_take_biased(f, WEIGHT_ATTN_K, own, SHAPE(d, k), a->qkv_bias);
         if (a->norms_v && !l->is_local && k == v && own == REQUIRED) own = OPTIONAL;
         tensors_take_biased(f, WEIGHT_ATTN_V, own, SHAPE(d, v), a->qkv_bias);

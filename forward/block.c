@@ -50,8 +50,10 @@ static bool run_beside(forward_batch *b, const float *in, size_t stride) {
 static bool run_mixer(forward_batch *b, float *x, size_t stride) {
     const layer_plan *l = b->layer->plan;
     const plan_part *p = &l->mixer;
+    const plan_part *tail = &l->tail;
     size_t in_stride = stride;
     if (!p->part) return true;
+    if (tail->part && tail->part->kind->begin && !tail->part->kind->begin(b, tail, x, stride)) return false;
     if (l->keeps_start)
         for (size_t c = 0; c < b->model->sizes.width; c++)
             memcpy(b->start + c * b->stride, x + c * stride, b->tokens * sizeof *x);
@@ -61,7 +63,7 @@ static bool run_mixer(forward_batch *b, float *x, size_t stride) {
     if (l->is_parallel && l->ffn.before != p->before) /* else b->normed holds it already */
         batch_norm_slot(b, l->ffn.before, x, stride, b->model->sizes.width, b->normed, b->stride);
     close_part(b, p->after, x, stride);
-    return true;
+    return !tail->part || !tail->part->kind->between || tail->part->kind->between(b, tail, x, stride);
 }
 
 static bool run_ffn(forward_batch *b, float *x, size_t stride) {
@@ -188,13 +190,26 @@ bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *i
            embed_carried(b, ids, x, stride, e);
 }
 
+/* Lets a tail make one state of all that it has carried, in y; *x then is y. */
+static bool finish_carried(forward_batch *b, const float **x, size_t *stride, float *y, size_t y_stride) {
+    for (size_t i = 0; i < b->model->n_parts; i++) {
+        const model_part *p = &b->model->parts[i];
+        if (!p->kind->finish) continue;
+        if (!p->kind->finish(b, p, *x, *stride, y, y_stride)) return false;
+        *x = y, *stride = y_stride;
+    }
+    return true;
+}
+
 bool forward_final(forward_batch *b, const float *x, size_t stride, float *normed, size_t normed_stride,
                    const forward_site *site, gq_error *e) {
     const forward_model *m = b->model;
     size_t width = m->sizes.width;
     float *weight, *bias;
     begin_call(b, NULL, site, e);
-    if (!read_norm(b, m->output_norm, m->output_norm_bias, &weight, &bias, e)) return false;
+    if (!finish_carried(b, &x, &stride, normed, normed_stride) ||
+        !read_norm(b, m->output_norm, m->output_norm_bias, &weight, &bias, e))
+        return false;
     batch_norm(b, &(norm_groups){.x = x,
                                  .weight = weight,
                                  .bias = bias,

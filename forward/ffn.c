@@ -1,4 +1,6 @@
 /* The dense feed-forward parts: gated by two matrices or by one that holds both, or plain. */
+#include <math.h>
+
 #include "forward/layer_part.h"
 
 typedef enum ffn_form { FFN_GATED, FFN_FUSED, FFN_PLAIN } ffn_form;
@@ -36,6 +38,43 @@ static void activate_row(void *data, size_t r, int thread) {
         k->gate(act, a->first + r * s, a->first + (a->ff + r) * s, a->b->tokens);
 }
 
+/* What stands out of its token's values: x = max(0, x - (mean + SPARSE_DEVIATIONS standard deviations)), of
+ * samples. So one value of twenty is left of normally distributed ones. */
+#define SPARSE_DEVIATIONS 1.6448533535003662F
+
+enum { SPARSE_TOKENS = 16 }; /* tokens whose sums are made at once, a line of the cache */
+
+typedef struct sparse_columns {
+    const forward_batch *b;
+    float *x;
+    size_t ff;
+} sparse_columns;
+
+static void sparse_some(void *data, size_t block, int thread) {
+    const sparse_columns *a = data;
+    size_t first = block * SPARSE_TOKENS, left = a->b->tokens - first, s = a->b->stride,
+           n = left < SPARSE_TOKENS ? left : SPARSE_TOKENS;
+    double mean[SPARSE_TOKENS] = {0}, squares[SPARSE_TOKENS] = {0};
+    float *x = a->x + first, least[SPARSE_TOKENS];
+    (void)thread;
+    for (size_t r = 0; r < a->ff; r++)
+        for (size_t t = 0; t < n; t++) mean[t] += (double)x[r * s + t];
+    for (size_t t = 0; t < n; t++) mean[t] /= (double)a->ff;
+    for (size_t r = 0; r < a->ff; r++)
+        for (size_t t = 0; t < n; t++) {
+            double d = (double)x[r * s + t] - mean[t];
+            squares[t] += d * d;
+        }
+    for (size_t t = 0; t < n; t++)
+        least[t] = (float)mean[t] +
+                   SPARSE_DEVIATIONS * (float)sqrt(squares[t] / (a->ff > 1 ? (double)(a->ff - 1) : 1));
+    for (size_t r = 0; r < a->ff; r++)
+        for (size_t t = 0; t < n; t++) {
+            float over = x[r * s + t] - least[t];
+            x[r * s + t] = over > 0 ? over : 0;
+        }
+}
+
 static bool ffn_run(forward_batch *b, const plan_part *p, const float *x, size_t stride, ffn_form form) {
     const ffn_layer *l = p->numbers;
     size_t s = b->stride, ff = l->ff;
@@ -45,6 +84,9 @@ static bool ffn_run(forward_batch *b, const plan_part *p, const float *x, size_t
         return false;
     if (form == FFN_GATED) batch_multiply(b, WEIGHT_FFN_GATE, 0, x, stride, first, s, b->tokens);
     batch_multiply(b, WEIGHT_FFN_UP, 0, x, stride, up, s, b->tokens);
+    if (b->layer->index < b->model->arch->sparse_layers)
+        threads_for(b->pool, (b->tokens + SPARSE_TOKENS - 1) / SPARSE_TOKENS, 1, sparse_some,
+                    &(sparse_columns){b, first, ff});
     threads_for(b->pool, ff, THREADS_EVEN, activate_row, &(activated_rows){b, first, ff, form});
     if (!batch_site(b, first, s, ff, b->tokens, 0, (weight_slot[]){WEIGHT_FFN_DOWN, WEIGHT_SLOTS}))
         return false;

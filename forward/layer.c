@@ -108,7 +108,9 @@ bool forward_feeds(const forward_model *m, const model_tensor *t) {
     model_block b;
     bool in_layer = model_block_leads(t->name, &b) && b.number < m->sizes.layers;
     for (weight_slot s = 0; in_layer && s < WEIGHT_SLOTS; s++)
-        if (!weight_facts_of[s].is_decoded && m->layers[b.number].weight[s] == t) return true;
+        if (!weight_facts_of[s].is_decoded && !weight_facts_of[s].is_helper &&
+            m->layers[b.number].weight[s] == t)
+            return true;
     return t == m->sizes.out && t != m->sizes.embedding;
 }
 

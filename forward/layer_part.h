@@ -42,6 +42,13 @@ struct layer_part {
     /* Fills that memory, once a batch; may be NULL. */
     bool (*prepare)(forward_batch *b, const model_part *p, gq_error *e);
 
+    /* Of a tail: change the state before a layer, between its parts, whose first one has left its input in
+     * b->normed, and behind the last layer, x[state] to y[width]; may be NULL. */
+    bool (*begin)(forward_batch *b, const plan_part *p, float *x, size_t stride);
+    bool (*between)(forward_batch *b, const plan_part *p, float *x, size_t stride);
+    bool (*finish)(forward_batch *b, const model_part *p, const float *x, size_t stride, float *y,
+                   size_t y_stride);
+
     /* From what flows in, x[width], to b->part. False: b->e, or the site's answer that this is the end. */
     bool (*run)(forward_batch *b, const plan_part *p, const float *x, size_t stride);
 };

@@ -36,7 +36,8 @@ static bool read_layers(forward_model *m, key_reader *r) {
     for (size_t i = 0; i < m->sizes.layers; i++) {
         layer_plan *l = &m->layers[i];
         l->act.act = l->experts_act.act = m->arch->act;
-        l->keeps_start = m->arch->routing.reads_start || m->arch->has[WEIGHT_FFN_NORM_EXPS];
+        l->keeps_start = m->arch->routing.reads_start || m->arch->has[WEIGHT_FFN_NORM_EXPS] ||
+                         (m->arch->tail && m->arch->tail->begin);
     }
     return true;
 }

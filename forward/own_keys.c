@@ -37,6 +37,12 @@ void own_keys_gemma3(forward_model *m, key_reader *r) {
     scale_scores_by_width(m, 62);
 }
 
+void own_keys_gemma3n(forward_model *m, key_reader *r) {
+    (void)r;
+    m->final_cap = 30;
+    attention_of(m)->score_scale = 1;
+}
+
 void own_keys_gemma4(forward_model *m, key_reader *r) {
     read_final_cap(m, r, 30);
     attention_of(m)->score_scale = 1;

@@ -10,6 +10,7 @@ void own_keys_apertus(forward_model *m, key_reader *r);
 void own_keys_baichuan(forward_model *m, key_reader *r);
 void own_keys_bailingmoe3(forward_model *m, key_reader *r);
 void own_keys_gemma2(forward_model *m, key_reader *r);
+void own_keys_gemma3n(forward_model *m, key_reader *r);
 void own_keys_gemma4(forward_model *m, key_reader *r);
 void own_keys_gemma3(forward_model *m, key_reader *r);
 void own_keys_glm4(forward_model *m, key_reader *r);

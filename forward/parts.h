@@ -25,6 +25,14 @@
     W(INP_GATE, "inp_gate", MATRIX) \
     W(PROJ, "proj", MATRIX) \
     W(POST_NORM, "post_norm", SMALL) \
+    W(ALTUP_ROUTER, "altup_router", HELPER) \
+    W(ALTUP_ROUTER_NORM, "altup_router_norm", SMALL) \
+    W(ALTUP_PREDICT, "altup_predict_coef", HELPER) \
+    W(ALTUP_CORRECT, "altup_correct_coef", HELPER) \
+    W(ALTUP_SCALE, "altup_correct_scale", SMALL) \
+    W(LAUREL_L, "laurel_l", HELPER) \
+    W(LAUREL_R, "laurel_r", HELPER) \
+    W(LAUREL_POST_NORM, "laurel_post_norm", SMALL) \
     W(ATTN_Q, "attn_q", MATRIX) \
     W(ATTN_K, "attn_k", MATRIX) \
     W(ATTN_V, "attn_v", MATRIX) \
@@ -97,11 +105,13 @@ typedef enum weight_slot { FORWARD_WEIGHTS(FORWARD_WEIGHT_MEMBER) WEIGHT_SLOTS }
 
 /* The kinds. A small weight (a norm, a kernel, a bias alone) is kept decoded and has no inputs; its name may
  * lack ".weight", and that of a bare one always does. A matrix
- * stays as it is stored; what flows into it is reported. Experts are matrices of which each sees tokens of
+ * stays as it is stored; what flows into it is reported. A helper is a matrix that no mix quantizes, so that
+ * nobody asks for its inputs. Experts are matrices of which each sees tokens of
  * its own. */
 #define WEIGHT_KIND_SMALL .is_decoded = true
 #define WEIGHT_KIND_BARE .is_decoded = true, .is_bare = true
 #define WEIGHT_KIND_MATRIX .is_decoded = false
+#define WEIGHT_KIND_HELPER .is_helper = true
 #define WEIGHT_KIND_EXPERTS .is_routed = true
 
 typedef struct weight_facts {
@@ -109,6 +119,7 @@ typedef struct weight_facts {
     bool is_decoded;
     bool is_bare;
     bool is_routed;
+    bool is_helper;
 } weight_facts;
 extern const weight_facts weight_facts_of[WEIGHT_SLOTS];
 
@@ -132,5 +143,6 @@ extern const layer_part ffn_experts; /* a few experts per token, and a shared on
 extern const layer_part tail_embedding; /* adds what was embedded */
 extern const layer_part
     tail_per_layer; /* adds what the layer's own inputs let through, and scales the state */
+extern const layer_part tail_streams; /* four streams, of which a layer runs one and corrects all */
 
 #endif
