@@ -515,20 +515,22 @@ static void add_norms_after(maker *k) {
     }
 }
 
-/* Tensors that a variant lists: small ones, and matrices. */
+/* Tensors that a variant lists: small ones, and matrices, whose values may have a bound behind '@'. Some
+ * matrices keep their type in all models. */
 static void add_listed(maker *k, const char *list) {
     char copy[1024], *save = NULL;
     snprintf(copy, sizeof copy, "%s", list ? list : "");
     for (char *at = strtok_r(copy, ";", &save); at; at = strtok_r(NULL, ";", &save)) {
         uint64_t ne[3] = {0};
-        char *size = strchr(at, '=');
+        char *size = strchr(at, '='), *bound = strchr(at, '@');
         *size++ = 0;
         for (int i = 0; i < 3 && size; i++, size = strchr(size, 'x'), size += size != NULL)
             ne[i] = strtoul(size, NULL, 10);
-        float most = sqrtf(3.0f / (float)ne[0]);
+        float most = bound ? strtof(bound + 1, NULL) : sqrtf(3.0f / (float)ne[0]);
+        bool is_kept =
+            k->layer < 0 || !strstr(at, ".weight") || strstr(at, "altup_") || strstr(at, "laurel_");
         if (ne[1])
-            add(k, at, k->layer >= 0 && strstr(at, ".weight") ? k->type : GGUF_F32, ne[0], ne[1], ne[2],
-                -most, most);
+            add(k, at, is_kept ? GGUF_F32 : k->type, ne[0], ne[1], ne[2], -most, most);
         else
             add(k, at, GGUF_F32, ne[0], 0, 0, 0.5f, 1.5f);
     }

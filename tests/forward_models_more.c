@@ -206,7 +206,7 @@ const variant variants_more[] = {
      .ffn = 'f',
      .post = true,
      .bare_norms = true,
-     .keys = "attention.sliding_window=6;attention.sliding_window_pattern=3;rope.freq_base_swa=500.0"},
+     .keys = "attention.sliding_window=6;attention.sliding_window_pattern=4;rope.freq_base_swa=500.0"},
     {.name = "muse-glimmer",
      .layers = 4,
      .qk = 'h',
@@ -357,6 +357,20 @@ const variant variants_more[] = {
      .qk = 's',
      .extra = "layer_output_scale.weight=1",
      .keys = "logit_scale=0.7"},
+    {.name = "gemma3n",
+     .layers = 12,
+     .ff = 240,
+     .tied = true,
+     .post = true,
+     .qk = 'h',
+     .extra = "altup_router.weight=32x4@8;altup_router_norm.weight=32;altup_predict_coef.weight=4x16@.2;"
+              "altup_correct_coef.weight=4x4@.2;altup_correct_scale.weight=32;laurel_l.weight=32x6;"
+              "laurel_r.weight=6x32;laurel_post_norm.weight=32;inp_gate.weight=32x256;"
+              "proj.weight=256x32;post_norm.weight=32",
+     .extra_model = "altup_proj.weight=32x32x3;altup_unembd_proj.weight=32x32x3;"
+                    "per_layer_token_embd.weight=3072x96;per_layer_model_proj.weight=32x3072;"
+                    "per_layer_proj_norm.weight=256",
+     .keys = "attention.sliding_window=6;attention.sliding_window_pattern=4;rope.freq_base_swa=500.0"},
     {.name = "gemma4",
      .layers = 6,
      .kv = 1,

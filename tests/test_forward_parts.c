@@ -157,7 +157,7 @@ static void parts_are_the_whole(void **state) {
     (void)state;
     static const char *const parallel[] = {"command-r",    "cohere2",           "phi2",         "falcon",
                                            "falcon-40b",   "gptneox",           "stablelm-12b", "cohere2moe",
-                                           "smallthinker", "smallthinker-rope", "arctic"};
+                                           "smallthinker", "smallthinker-rope", "arctic",       "gemma3n"};
     static told whole, parts;
     size_t found = 0;
     for (size_t i = 0; variant_at(i); i++) {
