@@ -230,6 +230,27 @@ static void options_do_the_same(void **state) {
     SAME("--target-size", "3M", "--transpose", "attn_output|ffn_gate");
 }
 
+/* What a target has measured is kept beside the folder, and used again only as long as the folder stays. */
+static void measurements_follow_the_folder(void **state) {
+    (void)state;
+    const char *kept = path("Measured.gquant-measure");
+    tiny_folder_write(path("Measured"), LAYERS, EXPERTS, 5);
+    GQUANT(0, "-q", "--target-bpw", "4.2", path("Measured"), path("t-0.gguf"));
+    assert_true(exists(kept));
+    size_t n, m;
+    uint8_t *first = read_whole(kept, &n);
+    GQUANT(0, "-q", "--force", "--target-bpw", "4.2", path("Measured"), path("t-1.gguf"));
+    assert_same_file(path("t-0.gguf"), path("t-1.gguf"));
+    tiny_folder_write(path("Measured"), LAYERS, EXPERTS, 77);
+    GQUANT(0, "-q", "--force", "--target-bpw", "4.2", path("Measured"), path("t-1.gguf"));
+    uint8_t *second = read_whole(kept, &m);
+    assert_true(n != m || memcmp(first, second, n) != 0);
+    GQUANT(0, "-q", "--force", "--measure-file", "none", "--target-bpw", "4.2", path("Measured"),
+           path("t-2.gguf"));
+    assert_same_file(path("t-1.gguf"), path("t-2.gguf"));
+    free(first), free(second);
+}
+
 static void several_outputs_in_one_run(void **state) {
     (void)state;
     GQUANT(0, "-q", "--out-dir", path("many"), path("In"), "Q4_K_S", "Q6_K", "BF16");
@@ -365,6 +386,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(parts_of_another_folder_are_not_joined),
         cmocka_unit_test(parts_are_joined),
         cmocka_unit_test(options_do_the_same),
+        cmocka_unit_test(measurements_follow_the_folder),
         cmocka_unit_test(several_outputs_in_one_run),
         cmocka_unit_test(shards_hold_the_same),
         cmocka_unit_test(importance_data_fit_both),
