@@ -142,6 +142,7 @@ typedef struct architecture {
     /* What changes the state behind both parts of every layer; its input is the state itself. NULL: nothing.
      */
     const layer_part *tail;
+    const layer_part *bank; /* earlier states that layers read together with the state */
     /* Layers from this one on use keys and values of earlier ones, whatever the key says; their own are in
      * the file and unused. 0: the key says it. */
     size_t own_kv_layers;

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "forward/bank.h"
 #include "forward/layer_part.h"
 
 static void begin_call(forward_batch *b, const forward_layer *l, const forward_site *site, gq_error *e) {
@@ -57,11 +58,13 @@ static bool run_mixer(forward_batch *b, float *x, size_t stride) {
     if (l->keeps_start)
         for (size_t c = 0; c < b->model->sizes.width; c++)
             memcpy(b->start + c * b->stride, x + c * stride, b->tokens * sizeof *x);
-    const float *in = norm_before(b, p->before, x, &in_stride);
+    const float *in = bank_read(b, WEIGHT_ATTN_RES_SCORE, x, &in_stride);
+    in = norm_before(b, p->before, in, &in_stride);
     if (!p->part->kind->run(b, p, in, in_stride)) return false;
     if (l->beside.part && !run_beside(b, in, in_stride)) return false;
     if (l->is_parallel && l->ffn.before != p->before) /* else b->normed holds it already */
         batch_norm_slot(b, l->ffn.before, x, stride, b->model->sizes.width, b->normed, b->stride);
+    bank_take(b, x, stride);
     close_part(b, p->after, x, stride);
     return !tail->part || !tail->part->kind->between || tail->part->kind->between(b, tail, x, stride);
 }
@@ -71,7 +74,9 @@ static bool run_ffn(forward_batch *b, float *x, size_t stride) {
     const plan_part *p = &l->ffn;
     size_t in_stride = l->is_parallel ? b->stride : stride;
     if (!p->part) return true;
-    const float *in = l->is_parallel ? b->normed : norm_before(b, p->before, x, &in_stride);
+    const float *in = b->normed;
+    if (!l->is_parallel)
+        in = norm_before(b, p->before, bank_read(b, WEIGHT_FFN_RES_SCORE, x, &in_stride), &in_stride);
     if (!p->part->kind->run(b, p, in, in_stride)) return false;
     close_part(b, p->after, x, stride);
     return !l->tail.part || l->tail.part->kind->run(b, &l->tail, x, stride);

@@ -92,13 +92,23 @@ static void experts_find_shared(tensor_finder *f, experts_layer *l) {
 
 /* Finds the matrices to and from the smaller space that experts work in, where there is one. */
 static void experts_find_latents(tensor_finder *f, experts_layer *l) {
+    const presence *has = f->m->arch->has;
     uint64_t d = l->width = f->m->sizes.width;
-    if (!f->m->arch->has[WEIGHT_FFN_LATENT_DOWN] ||
-        !tensors_layer_has(f->m, f->index, WEIGHT_FFN_LATENT_DOWN))
-        return;
-    l->width = tensors_rows(f, WEIGHT_FFN_LATENT_DOWN);
-    tensors_take_weight(f, WEIGHT_FFN_LATENT_DOWN, REQUIRED, SHAPE(d, l->width));
-    tensors_take_weight(f, WEIGHT_FFN_LATENT_UP, REQUIRED, SHAPE(l->width, d));
+    bool is_routed = has[WEIGHT_FFN_ROUTED_DOWN];
+    weight_slot down = is_routed ? WEIGHT_FFN_ROUTED_DOWN : WEIGHT_FFN_LATENT_DOWN;
+    if (!has[down] || !tensors_layer_has(f->m, f->index, down)) return;
+    l->width = tensors_rows(f, down);
+    tensors_take_weight(f, down, REQUIRED, SHAPE(d, l->width));
+    tensors_take_weight(f, WEIGHT_FFN_ROUTED_NORM, is_routed ? OPTIONAL : ABSENT, SHAPE(l->width));
+    tensors_take_weight(f, is_routed ? WEIGHT_FFN_ROUTED_UP : WEIGHT_FFN_LATENT_UP, REQUIRED,
+                        SHAPE(l->width, d));
+}
+
+/* The matrix to the experts' smaller space under the name that the layer has for it; WEIGHT_SLOTS: none. */
+static weight_slot latent_down(const layer_plan *l) {
+    return l->weight[WEIGHT_FFN_LATENT_DOWN]   ? WEIGHT_FFN_LATENT_DOWN
+           : l->weight[WEIGHT_FFN_ROUTED_DOWN] ? WEIGHT_FFN_ROUTED_DOWN
+                                               : WEIGHT_SLOTS;
 }
 
 /* Finds a dense part, and norms that experts and it have for themselves. */
@@ -148,7 +158,7 @@ static void experts_find_tensors(tensor_finder *f, const plan_part *p) {
 
 /* Rows of the smaller space, if there is one: what experts read, and the sum of what they give. */
 static uint64_t latent_rows(const layer_plan *plan, const experts_layer *l) {
-    return plan->weight[WEIGHT_FFN_LATENT_DOWN] ? 2 * (uint64_t)l->width : 0;
+    return latent_down(plan) != WEIGHT_SLOTS ? 2 * (uint64_t)l->width : 0;
 }
 
 static uint64_t experts_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
@@ -353,9 +363,9 @@ static experts_inputs experts_choose_inputs(const experts_run *r, const float *x
 
 /* Reports what flows into the router and into what stands beside the experts; together where it is one. */
 static bool experts_report(forward_batch *b, const experts_inputs *in, const float *x, size_t stride) {
-    const weight_slot all[] = {
-        WEIGHT_FFN_ROUTER, WEIGHT_FFN_SHARED_GATE, WEIGHT_FFN_GATE_SHEXP,  WEIGHT_FFN_UP_SHEXP,
-        WEIGHT_FFN_GATE,   WEIGHT_FFN_UP,          WEIGHT_FFN_LATENT_DOWN, WEIGHT_SLOTS};
+    const weight_slot all[] = {WEIGHT_FFN_ROUTER,      WEIGHT_FFN_SHARED_GATE, WEIGHT_FFN_GATE_SHEXP,
+                               WEIGHT_FFN_UP_SHEXP,    WEIGHT_FFN_GATE,        WEIGHT_FFN_UP,
+                               WEIGHT_FFN_LATENT_DOWN, WEIGHT_FFN_ROUTED_DOWN, WEIGHT_SLOTS};
     const layer_plan *l = b->layer->plan;
     size_t width = b->model->sizes.width;
     if (in->router == x) return batch_site(b, x, stride, width, b->tokens, 0, all);
@@ -371,7 +381,7 @@ static void experts_enter(experts_run *r, const experts_inputs *in) {
     size_t s = b->stride, rows = latent_rows(b->layer->plan, r->l);
     r->in = in->experts, r->in_stride = in->experts_stride, r->sum = b->part, r->work = b->work + rows * s;
     if (rows) {
-        batch_multiply(b, WEIGHT_FFN_LATENT_DOWN, 0, r->in, r->in_stride, b->work, s, b->tokens);
+        batch_multiply(b, latent_down(b->layer->plan), 0, r->in, r->in_stride, b->work, s, b->tokens);
         r->in = b->work, r->in_stride = s, r->sum = b->work + rows / 2 * s;
     }
     memset(r->sum, 0, r->l->width * s * sizeof *r->sum);
@@ -382,10 +392,14 @@ static bool experts_leave(const experts_run *r) {
     forward_batch *b = r->b;
     size_t s = b->stride;
     if (r->sum == b->part) return true;
+    if (b->layer->plan->weight[WEIGHT_FFN_ROUTED_NORM])
+        batch_norm_slot(b, WEIGHT_FFN_ROUTED_NORM, r->sum, s, r->l->width, r->sum, s);
     if (!batch_site(b, r->sum, s, r->l->width, b->tokens, 0,
-                    (weight_slot[]){WEIGHT_FFN_LATENT_UP, WEIGHT_SLOTS}))
+                    (weight_slot[]){WEIGHT_FFN_LATENT_UP, WEIGHT_FFN_ROUTED_UP, WEIGHT_SLOTS}))
         return false;
-    batch_multiply(b, WEIGHT_FFN_LATENT_UP, 0, r->sum, s, b->part, s, b->tokens);
+    weight_slot up =
+        b->layer->plan->weight[WEIGHT_FFN_ROUTED_UP] ? WEIGHT_FFN_ROUTED_UP : WEIGHT_FFN_LATENT_UP;
+    batch_multiply(b, up, 0, r->sum, s, b->part, s, b->tokens);
     return true;
 }
 

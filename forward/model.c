@@ -57,6 +57,7 @@ typedef plan_part *plan_place(layer_plan *l);
 static plan_part *plan_mixer(layer_plan *l) { return &l->mixer; }
 static plan_part *plan_beside(layer_plan *l) { return &l->beside; }
 static plan_part *plan_tail(layer_plan *l) { return &l->tail; }
+static plan_part *plan_bank(layer_plan *l) { return &l->bank; }
 static plan_part *plan_ffn(layer_plan *l) { return &l->ffn; }
 
 /* The layers that a part says are its own, of those that have none yet; all of these for a row's last part.
@@ -102,7 +103,7 @@ bool model_read_keys(forward_model *m, gq_error *e) {
     if (!read_layers(m, &r) || !choose_parts(m, &r, a->mixers, ARCHITECTURE_PARTS, plan_mixer) ||
         !choose_parts(m, &r, &a->beside, 1, plan_beside) ||
         !choose_parts(m, &r, a->ffns, ARCHITECTURE_PARTS, plan_ffn) ||
-        !choose_parts(m, &r, &a->tail, 1, plan_tail))
+        !choose_parts(m, &r, &a->tail, 1, plan_tail) || !choose_parts(m, &r, &a->bank, 1, plan_bank))
         return false;
     if (a->one_part) keep_one_part(m, &r);
     for (size_t i = 0; i < m->n_parts; i++)

@@ -31,12 +31,13 @@ typedef struct layer_plan {
     plan_part mixer, ffn;
     plan_part beside;                 /* a second mixer; its norms are the first one's */
     plan_part tail;                   /* what changes the state behind both parts */
+    plan_part bank;                   /* earlier states that the layer reads, too; it is not run (bank.h) */
     activation_rule act, experts_act; /* of dense parts and shared experts; of experts */
     bool is_parallel;                 /* both parts read the state before the layer */
     bool keeps_start;                 /* the second part reads it as well */
 } layer_plan;
 
-enum { MODEL_PARTS = 2 * ARCHITECTURE_PARTS + 2 };
+enum { MODEL_PARTS = 2 * ARCHITECTURE_PARTS + 3 };
 
 enum { MODEL_MOST = INT32_MAX }; /* of any count: so products of two, and sums of them, fit 64 bits */
 
@@ -71,7 +72,7 @@ static inline void *model_numbers(const forward_model *m, const layer_part *kind
 /* Returns what the part knows of layer i; NULL: the layer has another part. */
 static inline void *model_layer_numbers(const forward_model *m, const model_part *p, size_t i) {
     const layer_plan *l = &m->layers[i];
-    const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn, &l->tail};
+    const plan_part *parts[] = {&l->mixer, &l->beside, &l->ffn, &l->tail, &l->bank};
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
         if (parts[k]->part == p) return parts[k]->numbers;
     return NULL;

@@ -211,6 +211,20 @@ void own_keys_plamo2(forward_model *m, key_reader *r) {
 
 /* ---- KDA ---- */
 
+void own_keys_kimi_k3(forward_model *m, key_reader *r) {
+    kda_numbers *n = model_numbers(m, &mixer_kda);
+    double beta = key_float_needed(r, "activation.situ_beta", 1e-6, 1e6);
+    double linear = key_float_needed(r, "activation.situ_linear_beta", 0, 1e6);
+    own_keys_plm(m, r);
+    n->is_flat = true;
+    n->has_bound = key_there(r, "kda.gate_lower_bound");
+    n->bound = (float)key_float(r, "kda.gate_lower_bound", 0, -1e6, 1e6);
+    for (size_t i = 0; i < m->sizes.layers; i++) {
+        activation_rule rule = {.act = ACT_SITU, .positive = (float)beta, .linear = (float)linear};
+        m->layers[i].act = m->layers[i].experts_act = rule;
+    }
+}
+
 void own_keys_bailingmoe3(forward_model *m, key_reader *r) {
     kda_numbers *n = model_numbers(m, &mixer_kda);
     own_keys_plm(m, r);

@@ -21,6 +21,7 @@ void own_keys_granitemoe(forward_model *m, key_reader *r);
 void own_keys_hunyuan_dense(forward_model *m, key_reader *r);
 void own_keys_hunyuan_vl(forward_model *m, key_reader *r);
 void own_keys_jais(forward_model *m, key_reader *r);
+void own_keys_kimi_k3(forward_model *m, key_reader *r);
 void own_keys_llama4(forward_model *m, key_reader *r);
 void own_keys_mimo2(forward_model *m, key_reader *r);
 void own_keys_minimax_m3(forward_model *m, key_reader *r);

@@ -93,6 +93,11 @@
     W(FFN_DOWN_EXPS, "ffn_down_exps", EXPERTS) \
     W(FFN_LATENT_DOWN, "ffn_latent_down", MATRIX) \
     W(FFN_LATENT_UP, "ffn_latent_up", MATRIX) \
+    W(FFN_ROUTED_DOWN, "ffn_routed_down", MATRIX) \
+    W(FFN_ROUTED_NORM, "ffn_routed_norm", SMALL) \
+    W(FFN_ROUTED_UP, "ffn_routed_up", MATRIX) \
+    W(ATTN_RES_SCORE, "attn_res_score", SMALL) \
+    W(FFN_RES_SCORE, "ffn_res_score", SMALL) \
     W(FFN_SHARED_GATE, "ffn_gate_inp_shexp", MATRIX) \
     W(FFN_GATE_SHEXP, "ffn_gate_shexp", MATRIX) \
     W(FFN_UP_SHEXP, "ffn_up_shexp", MATRIX) \
@@ -140,6 +145,7 @@ extern const layer_part ffn_fused;   /* the same, gate and up in one matrix */
 extern const layer_part ffn_plain;   /* down(act(up x)) */
 extern const layer_part ffn_experts; /* a few experts per token, and a shared one */
 /* Tails */
+extern const layer_part part_bank;      /* states from before earlier layers */
 extern const layer_part tail_embedding; /* adds what was embedded */
 extern const layer_part
     tail_per_layer; /* adds what the layer's own inputs let through, and scales the state */

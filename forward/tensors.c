@@ -168,7 +168,7 @@ static void find_norms(tensor_finder *f) {
 static void find_layer(tensor_finder *f, size_t i) {
     f->l = &f->m->layers[i], f->index = i;
     find_norms(f);
-    const plan_part *parts[] = {&f->l->mixer, &f->l->beside, &f->l->ffn, &f->l->tail};
+    const plan_part *parts[] = {&f->l->mixer, &f->l->beside, &f->l->ffn, &f->l->tail, &f->l->bank};
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
         if (parts[k]->part) parts[k]->part->kind->find_tensors(f, parts[k]);
 }

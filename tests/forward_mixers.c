@@ -153,6 +153,25 @@ const variant variants_mixers[] = {
      .choice_bias = true,
      .keys = STATE_SPACE ";attention.head_count_kv=[0,0,2];feed_forward_length=[24,0,0];"
                          "expert_weights_norm=true;expert_weights_scale=2.5"},
+    {.name = "kimi-k3",
+     .mixers = "mam",
+     .layers = 3,
+     .latent = 'f',
+     .head = 14,
+     .rotated = 6,
+     .value = 10,
+     .gate = 'v',
+     .extra = "attn_res_score.weight=32;ffn_res_score.weight=32",
+     .extra_model = "output_res_score.weight=32",
+     EXPERTS,
+     .dense = 1,
+     .latents = 20,
+     .routed_names = true,
+     .shared = 24,
+     .choice_bias = true,
+     .keys = KDA ";attention.head_count_kv=[0,1,0];kda.gate_lower_bound=-5.0;expert_gating_func=2;"
+                 "attn_res.block_size=2;"
+                 "activation.situ_beta=1.5;activation.situ_linear_beta=2.0"},
     {.name = NULL},
 };
 
@@ -234,7 +253,8 @@ static void put_mamba2(const variant_layer *l, uint64_t d, bool has_norm) {
     put_matrix(l, "ssm_out", INNER, d, 1);
 }
 
-/* form: k(imi's), of low rank; l: one matrix each, and decays with a bound. */
+/* form: k(imi's), of low rank; l: one matrix each, and decays with a bound; m: of k3, of low rank but for
+ * gates. */
 static void put_kda(const variant_layer *l, uint64_t d, char form) {
     enum { HEADS = VALUE_HEADS, ROWS = HEADS * STATE };
     static const char *const in[] = {"attn_q", "attn_k", "attn_v"};
@@ -246,11 +266,14 @@ static void put_kda(const variant_layer *l, uint64_t d, char form) {
         snprintf(full, sizeof full, "blk.%d.%s", l->index, kernels[i]);
         variant_add(l->m, l->random, full, GGUF_F32, (uint64_t[4]){TAPS, 1, ROWS}, -1, 1);
     }
-    put_matrix(l, "ssm_f_a", d, form == 'k' ? STATE : ROWS, 1);
-    put_matrix(l, "ssm_g_a", d, form == 'k' ? STATE : ROWS, 1.4f);
-    if (form == 'k') put_matrix(l, "ssm_f_b", STATE, ROWS, 1), put_matrix(l, "ssm_g_b", STATE, ROWS, 1.4f);
+    put_matrix(l, "ssm_f_a", d, form != 'l' ? STATE : ROWS, 1);
+    put_matrix(l, form == 'm' ? "ssm_g" : "ssm_g_a", d, form == 'k' ? STATE : ROWS, 1.4f);
+    if (form != 'l') put_matrix(l, "ssm_f_b", STATE, ROWS, 1);
+    if (form == 'k') put_matrix(l, "ssm_g_b", STATE, ROWS, 1.4f);
     put_matrix(l, "ssm_beta", d, HEADS, 1.4f);
-    if (form == 'k')
+    if (form == 'm')
+        put(l, "ssm_a", HEADS, 0, -1.5f, -0.2f);
+    else if (form == 'k')
         put(l, "ssm_a", 1, HEADS, -1.5f, -0.02f);
     else
         put(l, "ssm_a", 1, HEADS, 0.2f, 2);
@@ -294,6 +317,7 @@ void variant_add_mixer(const variant_layer *l, uint64_t width, char kind) {
         break;
     case 'k':
     case 'l':
+    case 'm':
         put_kda(l, width, kind);
         break;
     case 'p':

@@ -470,8 +470,11 @@ static void add_experts(maker *k) {
     if (v->choice_bias)
         add(k, v->bare_choice ? "exp_probs_b" : "exp_probs_b.bias", GGUF_F32, v->experts, 0, 0, -0.3f, 0.3f);
     uint32_t in = v->latents ? v->latents : v->width;
-    if (v->latents)
-        matrix(k, "ffn_latent_down", v->width, in, 0, 1), matrix(k, "ffn_latent_up", in, v->width, 0, 1);
+    if (v->latents) {
+        matrix(k, v->routed_names ? "ffn_routed_down" : "ffn_latent_down", v->width, in, 0, 1);
+        matrix(k, v->routed_names ? "ffn_routed_up" : "ffn_latent_up", in, v->width, 0, 1);
+        if (v->routed_names) named(k, "ffn_routed_norm", "weight", GGUF_F32, in, 0, 0, 0.5f, 1.5f);
+    }
     if (v->fused_experts) {
         matrix(k, "ffn_gate_up_exps", v->width, 2 * v->ff, v->experts, 1.7f);
     } else {
@@ -532,7 +535,8 @@ static void add_listed(maker *k, const char *list) {
         if (ne[1])
             add(k, at, is_kept ? GGUF_F32 : k->type, ne[0], ne[1], ne[2], -most, most);
         else
-            add(k, at, GGUF_F32, ne[0], 0, 0, 0.5f, 1.5f);
+            add(k, at, GGUF_F32, ne[0], 0, 0, strstr(at, "_score") ? -0.3f : 0.5f,
+                strstr(at, "_score") ? 0.3f : 1.5f);
     }
 }
 

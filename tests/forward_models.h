@@ -16,6 +16,7 @@ typedef struct variant {
     bool no_norms, bare_norms, bare_choice; /* none; those after parts, exp_probs_b without a suffix */
     bool positions, embedding_norm, fused_shared, plain_experts;
     uint32_t latents;                        /* features that experts work with; 0: the width */
+    bool routed_names;                       /* of ffn_routed_down, _norm and _up in place of ffn_latent_ */
     uint32_t step;                           /* of layers, of which the last one is routed */
     uint32_t no_sinks;                       /* bit i: layer i has none */
     uint8_t heads_at[6], kv_at[6], ff_at[6]; /* per layer; first one 0: all layers alike */
@@ -32,8 +33,8 @@ typedef struct variant {
     char ffn;          /* g(ate), f(used), p(lain), r(outed); 0: gate */
     char factors;      /* rope factors: f(reqs), l(ong and short) */
     /* A mixer per layer: a(ttention), c(onvolution); delta nets: d, b(oth rates in one matrix), o(ld files');
-     * Mamba 1, 2; j(amba's), h: 2 without norm, p(lamo2's); KDA: k(imi's), l: without low rank. n(one): a
-     * layer with a feed-forward part alone. NULL: attention.
+     * Mamba 1, 2; j(amba's), h: 2 without norm, p(lamo2's); KDA: k(imi's), l: without low rank, m: k3's.
+     * n(one): a layer with a feed-forward part alone. NULL: attention.
      */
     const char *mixers;
     bool one_part;    /* a layer with a mixer has no feed-forward part */

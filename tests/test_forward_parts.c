@@ -63,7 +63,8 @@ static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
     for (size_t f = 0; f < in->features; f++)
         d = digest(d, in->x + f * in->stride, in->tokens * sizeof *in->x);
     assert_true(to->n < MOST);
-    to->is_sum[to->n] = strstr(in->weights[0]->name, "ffn_latent_up") != NULL;
+    to->is_sum[to->n] =
+        strstr(in->weights[0]->name, "ffn_latent_up") || strstr(in->weights[0]->name, "ffn_routed_up");
     to->closes_expert[to->n] = closes, to->calls[to->n] = d;
     if (to->n++ != to->end) return to->answer;
     if (to->at_end == FORWARD_FAILED) gq_fail(e, "told to fail");

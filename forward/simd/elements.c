@@ -75,6 +75,9 @@ static void elements_activate(const activation_rule *r, float *x, size_t n) {
     case ACT_XIELU:
         FOR_EACH(x, n, v, lanes_xielu(r, v));
         break;
+    case ACT_SITU:
+        FOR_EACH(x, n, v, r->positive * hyperbolic_tangent(v / r->positive) * lanes_logistic(v));
+        break;
     }
 }
 
@@ -82,14 +85,17 @@ static void elements_multiply(float *x, const float *y, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] *= y[i];
 }
 
-/* gate *= x within -limit and limit, plus `more`. */
-static void multiply_limited(float *gate, const float *x, float limit, float more, size_t n) {
+/* gate *= x within -limit and limit, plus `more`; is_smooth: by limit * tanh(x / limit). */
+static void multiply_limited(float *gate, const float *x, float limit, float more, bool is_smooth, size_t n) {
     enum { PIECE = 1024 };
     float up[PIECE];
     for (size_t first = 0; first < n; first += PIECE) {
         size_t m = n - first < PIECE ? n - first : PIECE;
         memcpy(up, x + first, m * sizeof *x);
-        FOR_EACH(up, m, v, lanes_within(v, limit) + more);
+        if (is_smooth)
+            FOR_EACH(up, m, v, hyperbolic_tangent(v / limit) * limit);
+        else
+            FOR_EACH(up, m, v, lanes_within(v, limit) + more);
         elements_multiply(gate + first, up, m);
     }
 }
@@ -97,10 +103,12 @@ static void multiply_limited(float *gate, const float *x, float limit, float mor
 static void elements_gate(const activation_rule *r, float *g, const float *x, size_t n) {
     elements_activate(r, g, n);
     if (r->act == ACT_CLAMPED) {
-        multiply_limited(g, x, 7, 1, n);
+        multiply_limited(g, x, 7, 1, false, n);
+    } else if (r->act == ACT_SITU && r->linear > 0) {
+        multiply_limited(g, x, r->linear, 0, true, n);
     } else if (r->limit != 0) {
         FOR_EACH(g, n, v, vf_smaller(vf_all(r->limit), v));
-        multiply_limited(g, x, r->limit, 0, n);
+        multiply_limited(g, x, r->limit, 0, false, n);
     } else {
         elements_multiply(g, x, n);
     }

@@ -9,13 +9,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef enum activation { ACT_SILU, ACT_GELU, ACT_RELU2, ACT_CLAMPED, ACT_RELU, ACT_XIELU } activation;
+typedef enum activation {
+    ACT_SILU,
+    ACT_GELU,
+    ACT_RELU2,
+    ACT_CLAMPED,
+    ACT_RELU,
+    ACT_XIELU,
+    ACT_SITU
+} activation;
 
 /* An activation with its numbers. */
 typedef struct activation_rule {
     activation act;
     float limit; /* of gates: act(gate) is at most this, and x within -limit and limit; 0: they are free */
-    /* ACT_XIELU: above 0 positive x^2 + linear x; else negative (e^min(x, eps) - 1 - x) + linear x */
+    /* ACT_SITU: positive tanh(x / positive) sigmoid(x), of gates times linear tanh(u / linear), linear 0: u.
+     * ACT_XIELU: above 0 positive x^2 + linear x; else negative (e^min(x, eps) - 1 - x) + linear x */
     float positive, negative, linear, eps;
 } activation_rule;
 
