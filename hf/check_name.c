@@ -54,11 +54,11 @@ typedef struct check {
 
 /* Appends the visible character that stands for a byte; returns its bytes. */
 static size_t map_byte(uint8_t byte, char *to) {
-    uint32_t code = byte, before;
+    uint32_t code = byte;
     if (byte <= 0x20)
         code = 0x100u + byte;
-    else if ((before = byte - 0x7fu) < 0x22)
-        code = 0x121u + before;
+    else if (byte >= 0x7f && byte <= 0xa0)
+        code = 0x121u + (byte - 0x7fu);
     else if (byte == 0xad)
         code = 0x143;
     if (code < 0x80) return *to = (char)code, 1;

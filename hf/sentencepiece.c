@@ -44,7 +44,8 @@ static bool proto_take_number(proto *p, uint64_t *value) {
     *value = 0;
     for (unsigned shift = 0; shift < 70 && p->at < p->end; shift += 7) {
         uint8_t byte = *p->at++;
-        if (shift < 64) *value |= (uint64_t)(byte & 127) << shift;
+        if (shift == 63 && (byte & 127) > 1) return proto_fail(p, "a number of more than 64 bits");
+        *value |= (uint64_t)(byte & 127) << shift;
         if (byte < 128) return true;
     }
     return proto_fail(p, "a number without an end");
