@@ -148,7 +148,7 @@ extern const layer_part ffn_experts; /* a few experts per token, and a shared on
 extern const layer_part part_bank;      /* states from before earlier layers */
 extern const layer_part tail_embedding; /* adds what was embedded */
 extern const layer_part
-    tail_per_layer; /* adds what the layer's own inputs let through, and scales the state */
+    tail_per_layer;                   /* adds what the layer's own inputs let through, and scales the state */
 extern const layer_part tail_streams; /* four streams, of which a layer runs one and corrects all */
 
 #endif
