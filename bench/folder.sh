@@ -1,0 +1,81 @@
+#!/bin/sh
+# Folders from Hugging Face beside the same models as one GGUF each, in turn, with two threads: a plain model in four
+# files of BF16, a mixture of experts of 4096 x 12288, and matrices of FP8 with scales of 128 x 128.
+#
+#     sh bench/folder.sh BUILD-FOLDER WORK-FOLDER
+#
+# WEIGHTS (1e9; of the mixture 2.6 times as many), TYPE (Q4_K_M), THREADS (2), ROUNDS (3) and KINDS (plain experts fp8)
+# can be set in the environment. Prints medians over the rounds of seconds and of seconds of processors, and the largest
+# peak of memory; then the same for a copy in BF16, beside cp of the folder. Needs GNU time, and 14 bytes of disk per
+# weight of the mixture at once; folders and files are left for the next time. The page cache is warm if memory allows.
+set -eu
+build=$1 work=$2
+weights=${WEIGHTS:-1e9} type=${TYPE:-Q4_K_M} threads=${THREADS:-2} rounds=${ROUNDS:-3} kinds=${KINDS:-plain experts fp8}
+out=$work/folder-out.gguf times=$work/folder-times
+
+make() { # kind: its folder, and the GGUF that gquant makes of it
+    folder=$work/folder-$weights-$1
+    [ -f "$folder.gguf" ] && return
+    n=$weights
+    case $1 in
+    plain) set -- --type BF16 ;;
+    experts)
+        set -- --experts 8 --width 4096
+        n=$(awk "BEGIN { printf \"%.0f\", 2.6 * $weights }")
+        ;;
+    fp8) set -- --type F8_E4M3 ;;
+    esac
+    "$build/make-model" --folder --shards 4 "$@" "$folder" "$n"
+    "$build/gquant" -q "$folder" "$folder.gguf" BF16 "$threads"
+}
+
+measure() { # name, model, command...
+    name=$1 model=$2
+    shift 2
+    rm -rf "$out"
+    sync # nothing of the command before is left to write
+    find "$model" -type f -exec cat {} + >/dev/null
+    /usr/bin/time -f "%e %U %S %M $name" -a -o "$times" "$@" >"$work/folder-log" 2>&1 || {
+        cat "$work/folder-log" >&2
+        exit 1
+    }
+}
+
+rm -f "$times"
+for kind in $kinds; do
+    make "$kind"
+    for _ in $(seq "$rounds"); do
+        measure "$kind, folder to $type" "$folder" "$build/gquant" -q "$folder" "$out" "$type" "$threads"
+        measure "$kind, GGUF to $type" "$folder.gguf" "$build/gquant" -q "$folder.gguf" "$out" "$type" "$threads"
+        measure "$kind, folder to BF16" "$folder" "$build/gquant" -q "$folder" "$out" BF16 "$threads"
+        measure "$kind, cp -r of the folder" "$folder" cp -r "$folder" "$out"
+        measure "$kind, cp -r and sync" "$folder" sh -c 'cp -r "$1" "$2" && sync "$2"/*' - "$folder" "$out"
+    done
+done
+
+printf '%s weights, %s threads, medians of %s rounds\n\n' "$weights" "$threads" "$rounds"
+awk '
+    function median(list,    n, v, i, j, t) {
+        n = split(list, v, " ")
+        for (i = 2; i <= n; i++)
+            for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) {
+                t = v[j]
+                v[j] = v[j - 1]
+                v[j - 1] = t
+            }
+        return (v[int((n + 1) / 2)] + v[int(n / 2) + 1]) / 2
+    }
+    {
+        name = substr($0, index($0, $5))
+        if (!(name in wall)) order[++n] = name
+        wall[name] = wall[name] " " $1
+        cpu[name] = cpu[name] " " ($2 + $3)
+        if ($4 > peak[name]) peak[name] = $4
+    }
+    END {
+        print "| | seconds | CPU seconds | peak MiB |"
+        print "|---|---|---|---|"
+        for (i = 1; i <= n; i++)
+            printf "| %s | %.2f | %.2f | %.1f |\n", order[i], median(wall[order[i]]), median(cpu[order[i]]), peak[order[i]] / 1024
+    }' "$times"
+rm -rf "$out" "$times" "$work/folder-log"
