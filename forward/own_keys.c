@@ -78,6 +78,7 @@ void own_keys_grok(forward_model *m, key_reader *r) {
     n->score_cap = (float)key_float(r, "attn_logit_softcapping", 30, 0, 1e6);
     read_final_cap(m, r, 0);
     n->rope.beta_fast = 8;
+    n->rope.yarn_share = key_float(r, "rope.scaling.yarn_ext_factor", 1, -1e3, 1e3);
     own_keys_mistral3(m, r);
 }
 

@@ -28,7 +28,7 @@ static void rope_fill_one_table(const rope_numbers *n, rope_tables *tables, int 
     const rope_angles *p = &n->angles[local];
     for (size_t i = 0; i < p->turned / 2; i++) {
         double step = pair_turns(n, i) ? pow(p->base, -2.0 * (double)i / (double)p->turned) : 0;
-        double keep = p->yarn ? yarn_keeps(n, p, i) : 0;
+        double keep = p->yarn ? n->yarn_share * yarn_keeps(n, p, i) : 0;
         if (factors) step /= (double)factors[i];
         for (size_t t = 0; t < context; t++) {
             double theta = (double)t * step, angle = keep * theta + (1 - keep) * p->scale * theta;

@@ -23,6 +23,7 @@ typedef struct rope_numbers {
     rope_angles angles[2]; /* [local]: in layers with a window */
     double log_factor, log_multiplier;
     double beta_fast, beta_slow, original_context;
+    double yarn_share; /* of yarn's own angles in the mix */
     /* Queries at position p are multiplied by
      *     1 + temperature * log(floor((p + temperature_first) / temperature_length) + 1).
      * temperature 0: they are not. */

@@ -100,7 +100,7 @@ void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size
     if (a->log_multiplier != 0)
         n->log_multiplier = key_float(r, "rope.scaling.yarn_log_multiplier", 0, 0, 1e3) / a->log_multiplier;
     read_magnitude(p, n, r, a->log_multiplier_twice);
-    n->beta_fast = 32, n->beta_slow = 1;
+    n->beta_fast = 32, n->beta_slow = 1, n->yarn_share = 1;
     n->original_context =
         (double)key_number(r, "rope.scaling.original_context_length", m->sizes.trained, 1, MODEL_MOST);
     if (a->temperature) read_temperature(n, r, is_latent);
