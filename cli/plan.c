@@ -27,6 +27,7 @@ typedef struct choice {
 
 typedef struct survey {
     const request *request;
+    const gq_model *model; /* open while types are planned: one opening serves all plans */
     gq_memory memory;
     const char *quantized; /* the type of most of a model that is quantized already; NULL: it is not */
     char *dequantized;     /* the same of a folder whose type GGUF does not have, malloc'ed */
@@ -48,7 +49,7 @@ static gq_plan *plan_as(const survey *s, size_t type, bool pure, const char *ima
         text_format("%.*sgquant-plan", slash ? (int)(slash + 1 - o.input) : 0, o.input); /* never written */
     gq_output out = {.path = path, .filetype = gq_filetype_name(type)};
     o.outputs = &out, o.n_outputs = 1, o.force = o.allow_requantize = true, o.pure = pure;
-    o.imatrix = imatrix;
+    o.imatrix = imatrix, o.model = s->model;
     gq_plan *plan = gq_plan_new(&o, e);
     free(path);
     return plan;
@@ -179,18 +180,16 @@ static char *dequantized_from(const gq_model *m) {
     return quantized > all / 2 ? report_origin_type(largest->type, largest->origin) : NULL;
 }
 
-static bool survey_fill(survey *s, const request *r, gq_error *e) {
-    *s = (survey){.request = r, .choices = need_memory(gq_filetype_count(), sizeof *s->choices)};
-    gq_model *m = gq_model_open(r->quantize.input, e);
-    if (!m) return false;
+/* Fills what the open model tells and its plans do. */
+static bool survey_ask_model(survey *s, const gq_model *m, gq_error *e) {
     size_t n_warnings;
     const char *const *warnings = gq_model_warnings(m, &n_warnings);
+    const request *r = s->request;
     for (size_t i = 0; i < n_warnings; i++) survey_add_warning(s, warnings[i]);
-    s->memory.size = sizeof s->memory;
+    s->model = m, s->memory.size = sizeof s->memory;
     gq_model_memory(m, r->context, &s->memory);
     s->quantized = quantized_as(m);
     s->dequantized = dequantized_from(m);
-    gq_model_close(m);
     if (!plan_try_types(s, e)) return false;
     qsort(s->choices, s->n, sizeof *s->choices, compare_sizes);
     for (size_t i = 0; r->ram && i < s->n; i++)
@@ -199,6 +198,15 @@ static bool survey_fill(survey *s, const request *r, gq_error *e) {
     s->target = r->ram > besides ? r->ram - besides : 0;
     if (r->ram && !s->best) s->smallest = smallest_target(s);
     return true;
+}
+
+static bool survey_fill(survey *s, const request *r, gq_error *e) {
+    *s = (survey){.request = r, .choices = need_memory(gq_filetype_count(), sizeof *s->choices)};
+    gq_model *m = gq_model_open(r->quantize.input, e);
+    bool ok = m && survey_ask_model(s, m, e);
+    gq_model_close(m);
+    s->model = NULL;
+    return ok;
 }
 
 /* ---- for people ---- */

@@ -174,6 +174,10 @@ typedef struct gq_options {
     /* Patterns of metadata keys to leave out. Those of override_kv stay, and so do general.architecture and
      * what follows from the file's layout. */
     gq_list remove_kv;
+    /* The input, opened already (gq_model_open with `input`): for several plans of one model, since opening
+     * a folder of very many arrays takes a second. It stays open until the last plan is freed. NULL: the plan
+     * opens `input` itself. */
+    const struct gq_model *model;
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */

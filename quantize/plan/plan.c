@@ -7,6 +7,7 @@
  * made. quantize/job.c then looks at what an earlier run has left beside the outputs. */
 #include "quantize/plan/plan.h"
 #include "quantize/input.h"
+#include "quantize/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,6 +167,11 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
     plan->kernels = strip_kernels(e);
     if (!plan->kernels) return false;
     if (!open_outputs(plan, options, e)) return false;
+    plan->model_is_lent = options->model;
+    if (options->model) {
+        plan->model = options->model->file;
+        return true;
+    }
     if (input_open(&plan->model, options->input, e)) return true;
     plan->model = (model_source){.path = NULL};
     return false;
@@ -251,7 +257,7 @@ void gq_plan_free(gq_plan *plan) {
     chunk_map_free(&plan->chunks);
     model_inputs_free(&plan->inputs);
     plan_calibration_free(plan->calibration);
-    model_close(&plan->model);
+    if (!plan->model_is_lent) model_close(&plan->model);
     free(plan);
 }
 
