@@ -171,6 +171,29 @@ static void a_split_output_is_known_by_its_first_shard(void **state) {
     gq_plan_free(plan);
 }
 
+/* Plans of a model that is open already are those of its path, and leave it open. */
+static void plans_share_an_open_model(void **state) {
+    (void)state;
+    gq_error e;
+    write_llama(path("open.gguf"), 1);
+    gq_output out = {.path = path("open-out.gguf"), .filetype = "Q8_0"},
+              alone = {.path = path("open-alone.gguf"), .filetype = "Q8_0"};
+    gq_options o = options_for(path("open.gguf"), &out), by_path = options_for(path("open.gguf"), &alone);
+    gq_model *m = gq_model_open(path("open.gguf"), &e);
+    assert_non_null(m);
+    o.model = m;
+    gq_plan *first = must_plan(&o);
+    assert_true(gq_run(first, NULL, NULL, &e));
+    gq_plan_free(first);
+    o.outputs = &(gq_output){.path = path("open-2.gguf"), .filetype = "COPY"};
+    gq_plan_free(must_plan(&o)); /* the model is open still */
+    gq_model_close(m);
+    gq_plan *second = must_plan(&by_path);
+    assert_true(gq_run(second, NULL, NULL, &e));
+    gq_plan_free(second);
+    assert_same_file(out.path, alone.path);
+}
+
 static void requests_that_make_no_sense(void **state) {
     (void)state;
     write_llama(path("sense.gguf"), 1);
@@ -199,6 +222,7 @@ int main(void) {
         cmocka_unit_test(strict_makes_fallbacks_errors),
         cmocka_unit_test(facts_come_from_short_lists),
         cmocka_unit_test(a_split_output_is_known_by_its_first_shard),
+        cmocka_unit_test(plans_share_an_open_model),
         cmocka_unit_test(requests_that_make_no_sense),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
