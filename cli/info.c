@@ -112,7 +112,7 @@ static void info_print_tensors(const gq_model *m) {
     table_free(&t);
 }
 
-/* What tensors of one type have together. */
+/* Sums over the tensors of one type. */
 typedef struct info_type {
     char *name;
     uint32_t number;

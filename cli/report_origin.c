@@ -1,4 +1,4 @@
-/* What tables and reports say of tensors that come from a folder's arrays. */
+/* Notes in tables and reports on tensors that come from a folder's arrays. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -47,18 +47,19 @@ typedef enum qk_norm {
     QK_SCALED,     /* the same everywhere; of q times one weight per head */
 } qk_norm;
 
-/* What chooses the keys that a token attends to, with latent attention. */
+/* The choice of the keys that a token attends to, with latent attention. */
 typedef enum indexer_kind {
     INDEXER_NONE,
     INDEXER_NEOX,    /* rope turns pairs (i, i + n/2) in it */
     INDEXER_BY_TYPE, /* pairs (2i, 2i + 1); attention.indexer.types says which layers choose */
 } indexer_kind;
 
-/* What attn_gate gives: its function's value is a factor of what each head gives, or of each of its values.
+/* The use of what attn_gate gives: its function's value is a factor of what each head gives, or of each of
+ * its values.
  */
 typedef enum head_gate { GATE_NONE, GATE_SIGMOID, GATE_SOFTPLUS } head_gate;
 
-/* What makes weights of a router's values; the numbers are those of expert_gating_func. */
+/* The function that makes weights of a router's values; the numbers are those of expert_gating_func. */
 typedef enum router_function {
     ROUTER_SOFTMAX = 1,
     ROUTER_SIGMOID,
@@ -139,7 +140,8 @@ typedef struct architecture {
     const layer_part *mixers[ARCHITECTURE_PARTS], *ffns[ARCHITECTURE_PARTS];
     /* A second mixer of every layer, which reads what the first one reads; both results are added. */
     const layer_part *beside;
-    /* What changes the state behind both parts of every layer; its input is the state itself. NULL: nothing.
+    /* A tail, which changes the state behind both parts of every layer; its input is the state itself. NULL:
+     * nothing.
      */
     const layer_part *tail;
     const layer_part *bank; /* earlier states that layers read together with the state */

@@ -81,7 +81,7 @@ void attention_read_windows(forward_model *m, key_reader *r, model_part *p) {
     }
 }
 
-/* What decides which layers use rope. */
+/* Facts that decide which layers use rope. */
 typedef struct rope_layers {
     no_rope rule;
     size_t layers, dense; /* dense: leading_dense_block_count */

@@ -5,7 +5,7 @@
 
 #include "forward/batch.h"
 
-/* What a part of the layer reads: states of the bank and x, each times a share, which is a softmax of the
+/* The input of a part of the layer: states of the bank and x, each times a share, which is a softmax of the
  * products of their norms with the slot's weights. Without a bank, or while it is empty, x itself. *stride:
  * of x, then of what is returned. */
 const float *bank_read(forward_batch *b, weight_slot score, const float *x, size_t *stride);

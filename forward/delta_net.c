@@ -92,7 +92,7 @@ static void delta_lay_out(forward_batch *b, const model_part *p, scratch *s) {
 
 /* ---- running ---- */
 
-/* Where the rows of a batch lie. */
+/* Places of the rows of a batch. */
 typedef struct delta_rows {
     float *query, *key, *value, *gate, *rate, *decay, *unsorted;
 } delta_rows;

@@ -300,7 +300,7 @@ static bool experts_run_one(const experts_run *r, size_t e) {
     return true;
 }
 
-/* What stands beside the experts and sees all tokens: its weights, and the norm of what it gives. */
+/* A block beside the experts that sees all tokens: its weights, and the norm of what it gives. */
 typedef struct beside_slots {
     weight_slot gate, up, down, share, norm;
 } beside_slots;
@@ -337,7 +337,7 @@ typedef struct experts_inputs {
     size_t experts_stride, router_stride;
 } experts_inputs;
 
-/* As a rule experts and router read the part's own input, x. */
+/* Experts and router read the part's own input, x, in most rows. */
 static experts_inputs experts_choose_inputs(const experts_run *r, const float *x, size_t stride) {
     forward_batch *b = r->b;
     const layer_plan *l = b->layer->plan;

@@ -1,4 +1,4 @@
-/* What the routed feed-forward part (experts.c) and its router (router.c) share. */
+/* Shared by the routed feed-forward part (experts.c) and its router (router.c). */
 #ifndef GQ_FORWARD_EXPERTS_H
 #define GQ_FORWARD_EXPERTS_H
 

@@ -38,8 +38,8 @@ static void activate_row(void *data, size_t r, int thread) {
         k->gate(act, a->first + r * s, a->first + (a->ff + r) * s, a->b->tokens);
 }
 
-/* What stands out of its token's values: x = max(0, x - (mean + SPARSE_DEVIATIONS standard deviations)), of
- * samples. So one value of twenty is left of normally distributed ones. */
+/* Keeps what stands out of a token's values: x = max(0, x - (mean + SPARSE_DEVIATIONS standard deviations)),
+ * of samples. So one value of twenty is left of normally distributed ones. */
 #define SPARSE_DEVIATIONS 1.6448533535003662F
 
 enum { SPARSE_TOKENS = 16 }; /* tokens whose sums are made at once, a line of the cache */

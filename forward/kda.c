@@ -105,7 +105,7 @@ static void kda_decay_row(void *data, size_t r, int thread) {
     b->model->kernels->recurrence->decay(row, row, factor, b->tokens);
 }
 
-/* Where the rows of a batch lie. */
+/* Places of the rows of a batch. */
 typedef struct kda_rows {
     float *query, *key, *value, *decay, *gate, *rate, *low;
 } kda_rows;

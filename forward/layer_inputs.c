@@ -1,4 +1,4 @@
-/* What each layer gets of its own besides the state: made once, when the tokens are embedded, and carried to
+/* Inputs that each layer gets besides the state: made once, when the tokens are embedded, and carried to
  * the layers. */
 #include "forward/layer_inputs.h"
 

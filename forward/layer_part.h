@@ -42,7 +42,7 @@ struct layer_part {
     /* Fills that memory, once a batch; may be NULL. */
     bool (*prepare)(forward_batch *b, const model_part *p, gq_error *e);
 
-    /* Of a tail: change the state before a layer, between its parts, whose first one has left its input in
+    /* For a tail: changes the state before a layer, between its parts, whose first one has left its input in
      * b->normed, and behind the last layer, x[state] to y[width]; may be NULL. */
     bool (*begin)(forward_batch *b, const plan_part *p, float *x, size_t stride);
     bool (*between)(forward_batch *b, const plan_part *p, float *x, size_t stride);

@@ -68,7 +68,7 @@ static void mamba1_norm_low(forward_batch *b, const mamba1_numbers *n, float *lo
                                      .groups = 1});
 }
 
-/* Where the rows of a batch lie. */
+/* Places of the rows of a batch. */
 typedef struct mamba1_loop {
     forward_batch *b;
     const mamba1_numbers *n;

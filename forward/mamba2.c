@@ -46,7 +46,7 @@ static void mamba2_find_tensors(tensor_finder *f, const plan_part *p) {
     tensors_take_weight(f, WEIGHT_SSM_OUT, REQUIRED, SHAPE(n->inner, d));
 }
 
-/* What ssm_in gives, and the heads' decays. */
+/* Rows of what ssm_in gives, and the heads' decays. */
 static uint64_t mamba2_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
     const mamba2_numbers *n = p->part->numbers;
     (void)m, (void)l;

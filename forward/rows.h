@@ -10,12 +10,12 @@ extern const architecture rows_older[ROWS_OLDER];         /* models from before 
 extern const architecture rows_mixtures[ROWS_MIXTURES];   /* today's models with experts */
 extern const architecture rows_recurrent[ROWS_RECURRENT]; /* models with other mixers than attention */
 
-/* What many rows have of routing. */
+/* Routing rules that many rows have. */
 #define ROUTING_SOFT \
     { .function = ROUTER_SOFTMAX }
 #define ROUTING_SOFT_ONE \
     { .function = ROUTER_SOFTMAX, .sum = SUM_IS_ONE }
-/* As the metadata say; `absent` where they do not say the function. */
+/* Follows the metadata; `absent` where they do not say the function. */
 #define ROUTING_KEYS(absent, key) \
     { .function = (absent), .function_key = (key), .sum = SUM_BY_KEY, .scale_key = true, .has_groups = true }
 #define ROUTING_KEYS_SOFTMAX ROUTING_KEYS(ROUTER_SOFTMAX, OPTIONAL)

@@ -1,4 +1,4 @@
-/* What changes the state behind both parts of a layer.
+/* Tails: they change the state behind both parts of a layer.
  *
  * tail_embedding adds what was embedded, times a number of the layer, so it is carried through all layers.
  *

@@ -29,7 +29,7 @@ typedef struct check_span {
     size_t begin, n;
 } check_span;
 
-/* Where an added token stands, of those that begin there the longest. */
+/* Finds an added token, of those that begin there the longest. */
 typedef struct check_added {
     size_t n; /* bytes; 0: none begins there */
     const json_t *id;

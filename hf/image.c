@@ -74,7 +74,7 @@ const char *hf_image_names(void) {
            "z_image";
 }
 
-/* What the model's arrays have in front of their names: files that also hold text encoders have a prefix for
+/* Prefixes of the names of the model's arrays: files that also hold text encoders have a prefix for
  * each; others have one for all. */
 static const char *list_prefix(const hf_list *l) {
     static const char *const some[] = {"model.diffusion_model.", "model."}, *const all = "net.";

@@ -132,7 +132,7 @@ static void origin_write_ops(const hf_piece *p, char to[ORIGIN_TEXT]) {
             change_add(to, p->ops[i].kind == HF_ADD && p->ops[i].value == 1 ? "+1" : words[p->ops[i].kind]);
 }
 
-/* What all pieces of a tensor have in common, or not. */
+/* Facts about all pieces of a tensor together. */
 typedef struct piece_facts {
     const hf_piece *piece; /* the first that has an array; NULL: all are numbers */
     size_t n;              /* from that to the last one that has an array */

@@ -1,4 +1,4 @@
-/* What people are told of a delivered tensor: which arrays it is made of, how these are coded, and what is
+/* The origin of a delivered tensor, for people: which arrays it is made of, how these are coded, and what is
  * done to them. */
 #ifndef GQ_HF_ORIGIN_H
 #define GQ_HF_ORIGIN_H

@@ -1,4 +1,5 @@
-/* What a path leads to that is no GGUF file: the files to read, and what the model is called. */
+/* The place that a path leads to where it is no GGUF file: the files to read, and what the model is called.
+ */
 #ifndef GQ_HF_PLACE_H
 #define GQ_HF_PLACE_H
 
@@ -18,7 +19,7 @@ bool hf_place_is(const char *path);
 bool hf_place_find(hf_place *p, const char *path, gq_error *e);
 void hf_place_free(hf_place *p);
 
-/* What a folder's path calls the model: *id with its organization where the hub's cache says it
+/* Takes the model's name from a folder's path: *id with its organization where the hub's cache says it
  * ("Qwen/Qwen3-8B"), *stem as above. Both are malloc'ed. */
 bool hf_folder_names(const char *path, char **id, char **stem, gq_error *e);
 

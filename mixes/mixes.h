@@ -51,7 +51,7 @@ typedef struct mix_tensor {
     const char *name; /* output name: after pruning and renumbering */
     uint64_t ne[4];
     uint32_t type; /* source type */
-    /* Where the source converts (a folder from Hugging Face): the type of what is not quantized beside
+    /* Set where the source converts (a folder from Hugging Face): the type of what is not quantized beside
      * quantized tensors, and whether a file of F16 and the like leaves the tensor in that type, too. NULL:
      * the source does not convert. */
     const gguf_type *kept_type;

@@ -48,9 +48,9 @@ typedef struct model_kv {
     uint64_t size; /* bytes of value */
 } model_kv;
 
-/* What people are told of a tensor that its container stores in another way than it delivers it. */
+/* The origin, for people, of a tensor that its container stores in another way than it delivers it. */
 typedef struct model_origin {
-    /* Of the arrays that it is made of: a name, or of several a pattern, experts.{0..127}.up_proj.weight; "":
+    /* Name of the array that it is made of, or of several a pattern, experts.{0..127}.up_proj.weight; "":
      * there are none, it is computed. */
     const char *names;
     const char *type;    /* of their elements: "BF16", "F8_E4M3, a scale per row": what is before a comma can

@@ -201,7 +201,7 @@ GQ_API bool gq_recipe_read(gq_recipe *r, const char *name, const char *text, siz
 GQ_API void gq_recipe_free(gq_recipe *r);
 
 /* ---- the plan: everything that is known before a weight is read ---- */
-/* Where a tensor comes from that a folder from Hugging Face stores in another way than GGUF does. */
+/* The origin of a tensor that a folder from Hugging Face stores in another way than GGUF does. */
 typedef struct gq_origin {
     size_t size;
     /* Name of its array in the folder; of several a pattern, such as experts.{0..127}.up_proj.weight; "": it
@@ -718,8 +718,8 @@ typedef struct gq_evaluation_request {
     const gq_callbacks *callbacks;
     /* llama.cpp's files of log-probabilities, 16 bits each, of its perplexity program's --kl-divergence-base.
      * base: one that takes the place of the original, which is NULL then, and of the text, of which only
-     * `tokens` is read. Where the copies are such files, too, nothing is run, and any architecture will do; the
-     * summary then names none. base_out: one to be written of the original's. NULL: none */
+     * `tokens` is read. Where the copies are such files, too, nothing is run, and any architecture will do;
+     * the summary then names none. base_out: one to be written of the original's. NULL: none */
     const char *base, *base_out;
 } gq_evaluation_request;
 

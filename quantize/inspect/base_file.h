@@ -49,7 +49,7 @@ bool base_file_tile(const base_file *f, const base_row *row, size_t position, si
 
 /* ---- writing ---- */
 
-/* What must be known of all a position's logits before the first is written. */
+/* Range of a position's logits, which must be known before the first is written. */
 typedef struct base_range {
     float most, least; /* logits */
     double log_sum;    /* of their exponentials */

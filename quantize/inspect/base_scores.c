@@ -37,7 +37,7 @@ bool base_scores_check(const base_file *original, const base_file *copy, gq_erro
     return true;
 }
 
-/* What is in memory of all files at once. */
+/* The parts of all files that are in memory at once. */
 typedef struct base_tiles {
     const base_file *files;
     size_t n;

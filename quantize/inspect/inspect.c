@@ -61,7 +61,7 @@ static bool model_fill_tensors(gq_model *m, gq_error *e) {
     return true;
 }
 
-/* Whoever only looks at a model can do without the pair that it lacks. */
+/* A model that lacks a pair can still be looked at. */
 static bool model_warn_missing(gq_model *m, gq_error *e) {
     gq_error why;
     return model_check_whole(&m->file, &why) || warnings_add(&m->file.warnings, e, "%s", why.text);

@@ -21,7 +21,7 @@
 /* Bytes per position and model: the scores, and a copy of the divergences to sort them for quantiles. */
 enum { SCORE_BYTES = 2 * sizeof(double) + sizeof(bool) + sizeof(double) };
 
-/* What is held of a base file for the windows whose logits are being computed. */
+/* Buffers for a base file, for the windows whose logits are being computed. */
 typedef struct base_batch {
     base_row *rows;       /* per position */
     double *log_p;        /* of the right token, per position */

@@ -66,7 +66,7 @@ static const period_rule periods[] = {
     /* clang-format on */
 };
 
-/* What is computed in another way with from `least` to `most` layers; most = 0: with each number. */
+/* A rule that holds for models with from `least` to `most` layers; most = 0: with each number. */
 static const struct {
     const char *arch;
     uint64_t least, most;

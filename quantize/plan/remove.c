@@ -20,7 +20,7 @@ static bool key_has_to_stay(const char *key) {
     return !strcmp(key, "general.architecture") || plan_key_is_layout(key);
 }
 
-/* What is found so far. */
+/* Pairs found so far. */
 typedef struct remove_search {
     const mix_pattern *patterns;
     mix_matcher *matcher;
