@@ -444,7 +444,8 @@ static void add_attention(maker *k) {
         uint32_t q_and_gate = v->gated_q ? 2 * q : q;
         matrix(k, "attn_q", v->width, q_and_gate, 0, 1.4f), bias(k, "attn_q", q_and_gate, 0, v->qkv_bias);
         if (has_kv) matrix(k, "attn_k", v->width, n, 0, 1.4f), bias(k, "attn_k", n, 0, v->qkv_bias);
-        if (has_kv && !(v->no_v >> k->layer & 1))
+        bool no_v = k->layer < 32 && v->no_v >> k->layer & 1; /* a bit for each of the first layers */
+        if (has_kv && !no_v)
             matrix(k, "attn_v", v->width, values, 0, 1), bias(k, "attn_v", values, 0, v->qkv_bias);
     }
     for (int i = 0; v->qk && i < (has_kv && v->qk != 's' ? 2 : 1); i++) {
