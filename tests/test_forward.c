@@ -88,10 +88,14 @@ static double difference(const float *a, const float *b) {
 
 /* ---- against stored values ---- */
 
-static void check_logit(const char *name, size_t token, size_t id, float found, double expected,
+/* How far logits may be from the stored ones, in deviations. Rounding adds up: over the 40 layers of
+ * baichuan-13b even two programs that round alike differ by 2e-4. */
+static double logit_bound(const variant *v) { return v->layers >= 40 ? 4e-4 : 1e-4; }
+
+static void check_logit(const variant *v, size_t token, size_t id, float found, double expected,
                         double scale) {
-    if (!(fabs((double)found - expected) <= 1e-4 * scale))
-        fail_msg("%s: token %zu: logit %zu is %g, expected %g", name, token, id, (double)found, expected);
+    if (!(fabs((double)found - expected) <= logit_bound(v) * scale))
+        fail_msg("%s: token %zu: logit %zu is %g, expected %g", v->name, token, id, (double)found, expected);
 }
 
 static void check_line(const variant *v, char *line, const float *z, size_t *window, fed_list *all) {
@@ -110,12 +114,12 @@ static void check_line(const variant *v, char *line, const float *z, size_t *win
     size_t first = *window * VARIANT_CONTEXT;
     for (size_t i = 0; !strncmp(line, "last ", 5) && i < VARIANT_VOCABULARY; i++) {
         size_t t = first + VARIANT_CONTEXT - 1;
-        check_logit(v->name, t, i, z[t * VARIANT_VOCABULARY + i], strtod(at, &at), scale);
+        check_logit(v, t, i, z[t * VARIANT_VOCABULARY + i], strtod(at, &at), scale);
     }
     if (strncmp(line, "some ", 5) != 0) return;
     for (size_t t = 0; t < VARIANT_CONTEXT - 1; t++) {
         size_t id = t * 37 % VARIANT_VOCABULARY;
-        check_logit(v->name, first + t, id, z[(first + t) * VARIANT_VOCABULARY + id], strtod(at, &at), scale);
+        check_logit(v, first + t, id, z[(first + t) * VARIANT_VOCABULARY + id], strtod(at, &at), scale);
     }
     ++*window;
 }
