@@ -11,7 +11,8 @@
 set -eu
 build=$1 work=$2
 weights=${WEIGHTS:-1e9} type=${TYPE:-Q4_K_M} threads=${THREADS:-2} rounds=${ROUNDS:-3} kinds=${KINDS:-plain experts fp8}
-out=$work/folder-out.gguf times=$work/folder-times
+out=$work/folder-out.gguf times=$work/folder-times log=$work/folder-log
+. "$(dirname "$0")/measure.sh"
 
 make() { # kind: its folder, and the GGUF that gquant makes of it
     folder=$work/folder-$weights-$1
@@ -29,18 +30,6 @@ make() { # kind: its folder, and the GGUF that gquant makes of it
     "$build/gquant" -q "$folder" "$folder.gguf" BF16 "$threads"
 }
 
-measure() { # name, model, command...
-    name=$1 model=$2
-    shift 2
-    rm -rf "$out"
-    sync # nothing of the command before is left to write
-    find "$model" -type f -exec cat {} + >/dev/null
-    /usr/bin/time -f "%e %U %S %M $name" -a -o "$times" "$@" >"$work/folder-log" 2>&1 || {
-        cat "$work/folder-log" >&2
-        exit 1
-    }
-}
-
 rm -f "$times"
 for kind in $kinds; do
     make "$kind"
@@ -54,28 +43,5 @@ for kind in $kinds; do
 done
 
 printf '%s weights, %s threads, medians of %s rounds\n\n' "$weights" "$threads" "$rounds"
-awk '
-    function median(list,    n, v, i, j, t) {
-        n = split(list, v, " ")
-        for (i = 2; i <= n; i++)
-            for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) {
-                t = v[j]
-                v[j] = v[j - 1]
-                v[j - 1] = t
-            }
-        return (v[int((n + 1) / 2)] + v[int(n / 2) + 1]) / 2
-    }
-    {
-        name = substr($0, index($0, $5))
-        if (!(name in wall)) order[++n] = name
-        wall[name] = wall[name] " " $1
-        cpu[name] = cpu[name] " " ($2 + $3)
-        if ($4 > peak[name]) peak[name] = $4
-    }
-    END {
-        print "| | seconds | CPU seconds | peak MiB |"
-        print "|---|---|---|---|"
-        for (i = 1; i <= n; i++)
-            printf "| %s | %.2f | %.2f | %.1f |\n", order[i], median(wall[order[i]]), median(cpu[order[i]]), peak[order[i]] / 1024
-    }' "$times"
+print_medians
 rm -rf "$out" "$times" "$work/folder-log"

@@ -224,7 +224,7 @@ static uint64_t write_header(const made_folder *f, uint64_t file, FILE *to) {
     return data;
 }
 
-static void write_file(const made_folder *f, uint64_t file) {
+static void folder_write_file(const made_folder *f, uint64_t file) {
     char name[64], path[4096];
     file_write_name(f, file, name, sizeof name);
     FILE *to = folder_create(f, name, path, sizeof path);
@@ -356,7 +356,7 @@ void made_write_folder(const made_model *m, const char *path, uint64_t shards) {
     folder_lay_out(&f, shards);
     write_config(&f);
     write_folder_tokenizer(&f);
-    for (uint64_t i = 0; i < f.n_files; i++) write_file(&f, i);
+    for (uint64_t i = 0; i < f.n_files; i++) folder_write_file(&f, i);
     if (f.n_files > 1) write_index(&f);
     free(f.arrays);
 }

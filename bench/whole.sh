@@ -11,61 +11,22 @@ set -eu
 build=$1 work=$2 peer=${3-}
 weights=${WEIGHTS:-1e9} type=${TYPE:-Q4_K_M} threads=${THREADS:-2} rounds=${ROUNDS:-3}
 in=$work/whole-$weights-F16.gguf importance=$work/whole-$weights.dat
-out=$work/whole-out.gguf times=$work/whole-times
+out=$work/whole-out.gguf times=$work/whole-times log=$work/whole-log
+. "$(dirname "$0")/measure.sh"
 
 [ -f "$importance" ] || "$build/make-model" --weights "$weights" --imatrix "$importance" "$in"
 number=$("$build/gquant" types | awk -v type="$type" '$1 == type { print $2 }')
 library=$peer/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64
 
-measure() { # name, command...
-    name=$1
-    shift
-    rm -f "$out"
-    sync # nothing of the command before is left to write
-    cat "$in" >/dev/null
-    /usr/bin/time -f "%e %U %S %M $name" -a -o "$times" "$@" >"$work/whole-log" 2>&1 || {
-        cat "$work/whole-log" >&2
-        exit 1
-    }
-}
-
 rm -f "$times"
 for _ in $(seq "$rounds"); do
-    measure 'cp' cp "$in" "$out"
-    measure 'cp and sync' sh -c 'cp "$1" "$2" && sync "$2"' - "$in" "$out"
-    measure 'gquant' "$build/gquant" -q --imatrix "$importance" "$in" "$out" "$type" "$threads"
-    [ -z "$peer" ] || measure 'llama.cpp' env LD_LIBRARY_PATH="$library" \
+    measure 'cp' "$in" cp "$in" "$out"
+    measure 'cp and sync' "$in" sh -c 'cp "$1" "$2" && sync "$2"' - "$in" "$out"
+    measure 'gquant' "$in" "$build/gquant" -q --imatrix "$importance" "$in" "$out" "$type" "$threads"
+    [ -z "$peer" ] || measure 'llama.cpp' "$in" env LD_LIBRARY_PATH="$library" \
         "$peer/peer-quantize" "$library" "$in" "$out" "$number" "$threads" "$importance"
 done
 
 printf '%s\n\n' "$type, $weights weights, $threads threads, medians of $rounds rounds"
-awk '
-    function median(list,    n, v, i, j, t) {
-        n = split(list, v, " ")
-        for (i = 2; i <= n; i++)
-            for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) {
-                t = v[j]
-                v[j] = v[j - 1]
-                v[j - 1] = t
-            }
-        return (v[int((n + 1) / 2)] + v[int(n / 2) + 1]) / 2
-    }
-    {
-        name = substr($0, index($0, $5))
-        if (!(name in wall)) order[++n] = name
-        wall[name] = wall[name] " " $1
-        cpu[name] = cpu[name] " " ($2 + $3)
-        if ($4 > peak[name]) peak[name] = $4
-    }
-    END {
-        print "| | seconds | CPU seconds | peak MiB | seconds, to gquant | CPU, to gquant |"
-        print "|---|---|---|---|---|---|"
-        for (i = 1; i <= n; i++) {
-            name = order[i]
-            s = median(wall[name])
-            c = median(cpu[name])
-            printf "| %s | %.2f | %.2f | %.0f | %.2f | %.2f |\n", name, s, c, peak[name] / 1024,
-                s / median(wall["gquant"]), c / median(cpu["gquant"])
-        }
-    }' "$times"
+print_medians gquant
 rm -f "$out" "$times" "$work/whole-log"

@@ -5,19 +5,15 @@
 #include <string.h>
 
 #include "cli/json.h"
+#include "cli/path.h"
 #include "cli/text.h"
 
 enum { MAX_REPORT = 64 << 20 }; /* 450 bytes a tensor: 140,000 tensors */
 
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static bool output_is_called(const json_t *output, const char *model) {
     const json_t *path = json_object_get(output, "path");
     char *name = json_is_string(path) ? json_bytes_of(path) : NULL;
-    bool is = name && !strcmp(base_name(name), base_name(model));
+    bool is = name && !strcmp(path_reported(name, false), path_reported(model, false));
     free(name);
     return is;
 }
@@ -32,7 +28,9 @@ static json_t *find_output(const json_t *root, const char *report, const char *m
     if (n == 1 && !by_name) return json_array_get(outputs, 0);
     for (size_t i = 0; i < n; i++)
         if (output_is_called(json_array_get(outputs, i), model)) found = json_array_get(outputs, i);
-    if (!found) gq_fail(e, "%s: is about %zu output%s, none called %s", report, n, gq_s(n), base_name(model));
+    if (!found)
+        gq_fail(e, "%s: is about %zu output%s, none called %s", report, n, gq_s(n),
+                path_reported(model, false));
     return found;
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/path.h"
 #include "cli/say.h"
 #include "cli/text.h"
 
@@ -285,16 +286,10 @@ static void tool_print_help(tool t) {
 
 /* ---- which tool is meant ---- */
 
-static const char *program_base(const char *path) {
-    for (const char *c = path; *c; c++)
-        if (*c == '/' || *c == '\\') path = c + 1;
-    return path;
-}
-
 /* Whether the program runs under a link's name: gquant-NAME, also with .exe. */
 static bool program_is(const char *program, const char *name) {
     char *link = text_format("gquant-%s", name), *windows = text_format("gquant-%s.exe", name);
-    bool is = strcmp(program_base(program), link) == 0 || strcmp(program_base(program), windows) == 0;
+    bool is = strcmp(program, link) == 0 || strcmp(program, windows) == 0;
     free(link), free(windows);
     return is;
 }
@@ -303,8 +298,9 @@ static bool program_is(const char *program, const char *name) {
  * begins with a job's name, one of the other tool with an option of its. */
 static tool tool_of(int argc, char **argv, char ***words) {
     static const tool tools[] = {TOOL_IMATRIX, TOOL_PERPLEXITY};
+    const char *program = path_reported(path_typed(argv[0]), false);
     for (size_t i = 0; i < sizeof tools / sizeof *tools; i++) {
-        bool by_link = program_is(argv[0], tool_name(tools[i]));
+        bool by_link = program_is(program, tool_name(tools[i]));
         if (!by_link && (argc < 2 || strcmp(argv[1], tool_name(tools[i])) != 0)) continue;
         *words = argv + (by_link ? 1 : 2);
         if (tools[i] == TOOL_PERPLEXITY) return tools[i];

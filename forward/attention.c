@@ -231,7 +231,7 @@ static void attention_find_qk_norms(tensor_finder *f, const plan_part *p) {
 }
 
 /* Rows of attn_gate: one per head, or one per value of the heads. */
-static size_t gate_rows(const layer_plan *plan, const attention_layer *l) {
+static size_t attention_count_gates(const layer_plan *plan, const attention_layer *l) {
     const model_tensor *t = plan->weight[WEIGHT_ATTN_GATE];
     return !t ? 0 : t->ne[1] == l->heads ? l->heads : l->heads * l->value;
 }
@@ -265,7 +265,7 @@ static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
 static uint64_t attention_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
     const attention_layer *own = p->numbers;
     return own->heads * (q_step(m, own) + own->value) + own->kv_heads * (own->head + own->value) +
-           gate_rows(l, own);
+           attention_count_gates(l, own);
 }
 
 static void attention_lay_out(forward_batch *b, const model_part *p, scratch *s) {
@@ -321,7 +321,7 @@ static void open_gate_row(void *data, size_t r, int thread) {
     (g->b->model->arch->gate == GATE_SOFTPLUS ? k->softplus : k->sigmoid)(row, g->b->tokens);
 }
 
-static void gate_row(void *data, size_t r, int thread) {
+static void attention_gate_row(void *data, size_t r, int thread) {
     const attention_gates *g = data;
     size_t s = g->b->stride, own = g->each == 1 ? 0 : r % g->value;
     (void)thread;
@@ -356,7 +356,7 @@ static void attention_multiply_in(forward_batch *b, const plan_part *p, const fl
 static void attention_gate_heads(forward_batch *b, const plan_part *p, const float *x, size_t stride,
                                  float *q, float *o) {
     const attention_layer *l = p->numbers;
-    size_t rows = gate_rows(b->layer->plan, l), values = l->heads * l->value;
+    size_t rows = attention_count_gates(b->layer->plan, l), values = l->heads * l->value;
     attention_gates g = {.b = b, .o = o, .value = l->value};
     if (rows) {
         g.gates = o + values * b->stride, g.each = g.step = rows / l->heads;
@@ -367,7 +367,7 @@ static void attention_gate_heads(forward_batch *b, const plan_part *p, const flo
         return;
     }
     threads_for(b->pool, l->heads * g.each, THREADS_EVEN, open_gate_row, &g);
-    threads_for(b->pool, values, THREADS_EVEN, gate_row, &g);
+    threads_for(b->pool, values, THREADS_EVEN, attention_gate_row, &g);
 }
 
 static void attention_norm_v(forward_batch *b, const attention_layer *l, float *v) {

@@ -35,7 +35,7 @@ typedef struct check_added {
     const json_t *id;
 } check_added;
 
-typedef struct check {
+typedef struct name_check {
     const json_t *vocab;
     const char *lines;
     bool ignores_merges;
@@ -48,7 +48,7 @@ typedef struct check {
     uint32_t ids[TEXT_MOST + 1]; /* the first is left free for BOS */
     size_t n;
     bool is_encoded; /* false: something cannot be carried out */
-} check;
+} name_check;
 
 /* ---- the text ---- */
 
@@ -66,7 +66,7 @@ static size_t map_byte(uint8_t byte, char *to) {
     return 2;
 }
 
-static void map_text(check *c) {
+static void map_text(name_check *c) {
     size_t length = 0;
     c->text_n = strlen(hf_check_text);
     for (size_t i = 0; i < c->text_n; i++) {
@@ -76,7 +76,7 @@ static void map_text(check *c) {
     c->at[c->text_n] = length;
 }
 
-static void find_added(check *c, const json_t *added) {
+static void find_added(name_check *c, const json_t *added) {
     const json_t *token;
     size_t i;
     json_array_foreach(added, i, token) {
@@ -90,7 +90,7 @@ static void find_added(check *c, const json_t *added) {
 
 /* ---- merges ---- */
 
-static bool text_contains(const check *c, const char *left, size_t n_left, const char *right,
+static bool text_contains(const name_check *c, const char *left, size_t n_left, const char *right,
                           size_t n_right) {
     size_t size = c->at[c->text_n];
     if (n_left == 0 || n_right == 0 || n_left > size || n_right > size - n_left) return false;
@@ -119,7 +119,7 @@ static bool merge_split(const json_t *merge, check_merge *m) {
     return true;
 }
 
-static bool merges_collect(check *c, const json_t *merges, gq_error *e) {
+static bool merges_collect(name_check *c, const json_t *merges, gq_error *e) {
     size_t i;
     const json_t *merge;
     check_merge m;
@@ -132,7 +132,7 @@ static bool merges_collect(check *c, const json_t *merges, gq_error *e) {
     return true;
 }
 
-static size_t merge_rank(const check *c, const check_span *pair) {
+static size_t merge_rank(const name_check *c, const check_span *pair) {
     const char *text = c->mapped + pair->begin;
     for (size_t i = 0; i < c->n_merges; i++) {
         const check_merge *m = &c->merges[i];
@@ -151,14 +151,14 @@ static bool token_id(const json_t *number, uint32_t *id) {
     return json_is_integer(number) && value >= 0 && value <= UINT32_MAX;
 }
 
-static bool add_token(check *c, size_t begin, size_t n) {
+static bool add_token(name_check *c, size_t begin, size_t n) {
     if (!token_id(json_object_getn(c->vocab, c->mapped + begin, n), &c->ids[1 + c->n])) return false;
     c->n++;
     return true;
 }
 
 /* Joins the pair of the lowest rank, of equal ones the first, until none is left. Returns the symbols. */
-static size_t join_symbols(const check *c, check_span *symbols, size_t n) {
+static size_t join_symbols(const name_check *c, check_span *symbols, size_t n) {
     size_t ranks[TEXT_MOST]; /* of a symbol with the next */
     for (size_t i = 0; i + 1 < n; i++) ranks[i] = merge_rank(c, symbols + i);
     while (n > 1) {
@@ -177,7 +177,7 @@ static size_t join_symbols(const check *c, check_span *symbols, size_t n) {
 }
 
 /* Adds the tokens of bytes [begin, end) of the text. False: a symbol is no token. */
-static bool add_piece(check *c, size_t begin, size_t end) {
+static bool add_piece(name_check *c, size_t begin, size_t end) {
     check_span symbols[TEXT_MOST];
     size_t n = 0;
     if (c->ignores_merges && add_token(c, c->at[begin], c->at[end] - c->at[begin])) return true;
@@ -189,7 +189,7 @@ static bool add_piece(check *c, size_t begin, size_t end) {
 }
 
 /* Adds what lies between two added tokens. */
-static bool add_segment(check *c, size_t begin, size_t end, gq_error *e) {
+static bool add_segment(name_check *c, size_t begin, size_t end, gq_error *e) {
     hf_probe_cuts cuts = {{0}};
     bool is_cut;
     if (begin == end) return true;
@@ -204,7 +204,7 @@ static bool add_segment(check *c, size_t begin, size_t end, gq_error *e) {
 
 /* ---- the whole ---- */
 
-static bool encode(check *c, gq_error *e) {
+static bool encode(name_check *c, gq_error *e) {
     size_t from = 0;
     for (size_t at = 0; at < c->text_n && c->is_encoded; at++) {
         const check_added *added = &c->added[at];
@@ -224,14 +224,14 @@ static bool find_bos(const hf_tokenizer *t, uint32_t *id) {
     return is_found;
 }
 
-static bool look_up(check *c, const hf_tokenizer *t, const char **name, gq_error *e) {
+static bool check_look_up(name_check *c, const hf_tokenizer *t, const char **name, gq_error *e) {
     if (find_bos(t, &c->ids[0]) && !hf_prehash_find(c->ids, c->n + 1, name, e)) return false;
     return *name || hf_prehash_find(c->ids + 1, c->n, name, e);
 }
 
 bool hf_check_name(const hf_tokenizer *t, const char *lines, const char **name, gq_error *e) {
     const json_t *model = json_object_get(t->json, "model");
-    check *c = calloc(1, sizeof *c);
+    name_check *c = calloc(1, sizeof *c);
     *name = NULL;
     if (!c) return gq_fail_memory(e, sizeof *c);
     c->vocab = json_object_get(model, "vocab"), c->lines = lines;
@@ -240,7 +240,7 @@ bool hf_check_name(const hf_tokenizer *t, const char *lines, const char **name, 
     map_text(c);
     find_added(c, json_object_get(t->json, "added_tokens"));
     bool ok = merges_collect(c, json_object_get(model, "merges"), e) && encode(c, e) &&
-              (!c->is_encoded || look_up(c, t, name, e));
+              (!c->is_encoded || check_look_up(c, t, name, e));
     free(c->merges);
     free(c);
     return ok;

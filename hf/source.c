@@ -104,7 +104,7 @@ static uint64_t scale_row_of(const hf_source *s, uint64_t row) {
     return row / s->matrix_rows * parts(s->matrix_rows, s->scale_rows) + row % s->matrix_rows / s->scale_rows;
 }
 
-static void scale_row(const hf_source *s, uint64_t column, uint64_t n, const float *scales, float *x) {
+static void source_scale_row(const hf_source *s, uint64_t column, uint64_t n, const float *scales, float *x) {
     for (uint64_t i = 0, end; i < n; i = end, scales++) {
         end = smaller(n, i + s->scale_columns - (column + i) % s->scale_columns);
         for (uint64_t k = i; k < end; k++) x[k] *= *scales;
@@ -144,7 +144,7 @@ static bool scaled_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint6
               rectangle_read(s->list, s->stored, s->columns, row, n_rows, column, n, to, e) &&
               scales_read(s, row, n_rows, column, n, scales, e);
     for (uint64_t r = 0; ok && r < n_rows; r++, to += n)
-        scale_row(s, column, n, scales + (scale_rows_of(s, row, r + 1) - 1) * width, to);
+        source_scale_row(s, column, n, scales + (scale_rows_of(s, row, r + 1) - 1) * width, to);
     free(scales);
     return ok;
 }
@@ -281,7 +281,7 @@ static bool fp4_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t
         for (uint64_t i = 0; ok && s->scale->dtype == HF_U8 && i < n_scales; i++)
             scales[i] = number_from_e8m0((uint8_t)scales[i]);
         for (uint64_t i = 0; ok && i < n; i++) to[i] = values[codes[(i + odd) / 2] >> (i + odd) % 2 * 4 & 15];
-        if (ok) scale_row(s, column, n, scales, to);
+        if (ok) source_scale_row(s, column, n, scales, to);
         for (uint64_t i = 0; ok && i < n; i++) to[i] = s->divides ? to[i] / s->factor : to[i] * s->factor;
     }
     free(codes), free(scales);

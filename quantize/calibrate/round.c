@@ -113,11 +113,11 @@ static bool rows_read(rows *r, uint64_t first, gq_error *e) {
 }
 
 /* The rows at hand as groups of FEEDBACK_ROWS, which are shared out to all threads. */
-typedef struct row_groups {
+typedef struct round_groups {
     const rows *rows;
     uint8_t *blocks;
     _Atomic uint64_t codes, ends; /* of feedback_sums */
-} row_groups;
+} round_groups;
 
 static size_t groups_of(const rows *r) { return (r->n + FEEDBACK_ROWS - 1) / FEEDBACK_ROWS; }
 static size_t rows_of_group(const rows *r, size_t first) {
@@ -125,7 +125,7 @@ static size_t rows_of_group(const rows *r, size_t first) {
 }
 
 static void search_group(void *data, size_t i, int thread) {
-    const row_groups *g = data;
+    const round_groups *g = data;
     const rows *r = g->rows;
     const calibrate_job *of = r->task->of;
     codec_importance importance = {.column = r->task->inputs.mean_square};
@@ -137,11 +137,11 @@ static void search_group(void *data, size_t i, int thread) {
 }
 
 static void search_rows(const rows *r, uint8_t *blocks) {
-    threads_for(r->pool, groups_of(r), 1, search_group, &(row_groups){.rows = r, .blocks = blocks});
+    threads_for(r->pool, groups_of(r), 1, search_group, &(round_groups){.rows = r, .blocks = blocks});
 }
 
 static void calibrate_group(void *data, size_t i, int thread) {
-    row_groups *g = data;
+    round_groups *g = data;
     const rows *r = g->rows;
     const calibrate_job *of = r->task->of;
     const moments_factored *f = r->task->inputs.factored;
@@ -161,7 +161,7 @@ static void calibrate_group(void *data, size_t i, int thread) {
 }
 
 static void calibrate_rows(const rows *r, calibrate_figures *sums) {
-    row_groups g = {.rows = r, .blocks = r->calibrated};
+    round_groups g = {.rows = r, .blocks = r->calibrated};
     threads_for(r->pool, groups_of(r), 1, calibrate_group, &g);
     sums->codes += g.codes, sums->ends += g.ends;
 }

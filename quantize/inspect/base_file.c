@@ -84,6 +84,29 @@ void base_file_close(base_file *f) {
     *f = (base_file){.ids = NULL};
 }
 
+bool base_file_begins(const char *path) {
+    gq_error unused;
+    gq_file f;
+    char magic[sizeof MAGIC];
+    if (!gq_file_open(&f, path, &unused)) return false;
+    bool is = gq_file_read(&f, 0, magic, sizeof magic, &unused) && !memcmp(magic, MAGIC, sizeof MAGIC);
+    gq_file_close(&f);
+    return is;
+}
+
+/* ---- batches ---- */
+
+void base_batch_lay_out(base_batch *b, size_t positions, size_t rows, size_t stride, memory_ledger *l) {
+    b->rows = memory_take(l, positions, sizeof *b->rows);
+    b->log_p = memory_take(l, positions, sizeof *b->log_p);
+    b->tile = memory_take(l, times(rows, stride), sizeof *b->tile);
+}
+
+void base_batch_free(base_batch *b) {
+    free(b->rows), free(b->log_p), free(b->tile);
+    *b = (base_batch){.rows = NULL};
+}
+
 /* Returns the offset of a position's row. The tokens before it are those of all windows that the file
  * announces, whether or not their rows are there. */
 static uint64_t row_at(const base_file *f, size_t position) {
@@ -91,32 +114,47 @@ static uint64_t row_at(const base_file *f, size_t position) {
            position * base_row_bytes(f->vocabulary);
 }
 
-bool base_file_rows(const base_file *f, size_t position, size_t n, base_row *to, gq_error *e) {
+bool base_batch_start(base_batch *b, const base_file *f, size_t position, size_t n, gq_error *e) {
+    b->position = position, b->n = n;
     for (size_t t = 0; t < n; t++) {
+        base_row *to = &b->rows[t];
         uint64_t at = row_at(f, position + t);
-        if (!gq_file_read(&f->file, at, &to[t], sizeof *to, e)) return false;
-        if (!isfinite(to[t].scale) || !isfinite(to[t].least) || to[t].scale < 0)
+        if (!gq_file_read(&f->file, at, to, sizeof *to, e)) return false;
+        if (!isfinite(to->scale) || !isfinite(to->least) || to->scale < 0)
             return gq_fail(e,
                            "%s: the row at byte %llu has scale %g and least %g; both must be finite, and the "
                            "scale not below 0",
-                           f->file.path, (unsigned long long)at, (double)to[t].scale, (double)to[t].least);
+                           f->file.path, (unsigned long long)at, (double)to->scale, (double)to->least);
     }
     return true;
 }
 
-bool base_file_tile(const base_file *f, const base_row *row, size_t position, size_t n, size_t first,
-                    size_t rows, float *to, size_t stride, gq_error *e) {
+bool base_batch_tile(base_batch *b, const base_file *f, const uint32_t *ids, size_t first, size_t rows,
+                     size_t stride, gq_error *e) {
     uint16_t *codes = malloc(rows * sizeof *codes);
     if (!codes) return gq_fail_memory(e, rows * sizeof *codes);
     bool ok = true;
-    for (size_t t = 0; ok && t < n; t++) {
-        uint64_t at = row_at(f, position + t) + sizeof *row + first * sizeof *codes;
+    for (size_t t = 0; ok && t < b->n; t++) {
+        const base_row *row = &b->rows[t];
+        uint64_t at = row_at(f, b->position + t) + sizeof *row + first * sizeof *codes;
         ok = gq_file_read(&f->file, at, codes, rows * sizeof *codes, e);
         for (size_t r = 0; ok && r < rows; r++)
-            to[r * stride + t] = row[t].scale * (float)codes[r] + row[t].least;
+            b->tile[r * stride + t] = row->scale * (float)codes[r] + row->least;
+        size_t right = ids[scored_right(f->context, b->position + t)] - first; /* wraps before this tile */
+        if (ok && right < rows) b->log_p[t] = (double)b->tile[right * stride + t];
     }
     free(codes);
     return ok;
+}
+
+void base_batch_leave_out(base_batch *b, size_t rows, size_t stride) {
+    for (size_t r = 0; r < rows; r++)
+        for (size_t t = 0; t < b->n; t++)
+            if (b->tile[r * stride + t] <= -16) b->tile[r * stride + t] = -1e30F;
+}
+
+double base_divergence(const divergence_figures *base, const divergence_figures *copy, double copy_sum) {
+    return exp(base->log_sum) * (copy->divergence + base->log_sum - copy_sum);
 }
 
 /* ---- writing ---- */
@@ -140,7 +178,7 @@ bool base_writer_start(base_writer *w, const char *path, bool replace, const tex
     uint64_t tokens = times(windows->n, windows->context),
              begin = plus(sizeof(base_head), times(tokens, sizeof *windows->ids)),
              rows = times(times(windows->n, scored_of(windows->context)), base_row_bytes(vocabulary));
-    *w = (base_writer){.context = windows->context, .rows_at = begin};
+    *w = (base_writer){.rows_at = begin};
     if (windows->n > INT32_MAX || vocabulary > INT32_MAX || windows->context > UINT32_MAX)
         return gq_fail(e, "%s: %zu windows of %zu tokens are more than such a file can hold", path,
                        windows->n, windows->context);
@@ -148,9 +186,12 @@ bool base_writer_start(base_writer *w, const char *path, bool replace, const tex
     return write_tokens(w, windows, e) || logits_file_end(&w->file, false, e);
 }
 
+/* Returns the logit that code 0 of a position stands for. */
+static float least_kept(const base_range *range) { return fmaxf(range->least, range->most - 16); }
+
 /* Returns the row of a position. Its logarithms are the logits minus log_sum. */
 static base_row row_of(const base_range *range) {
-    float least = fmaxf(range->least, range->most - 16);
+    float least = least_kept(range);
     return (base_row){.scale = (range->most - least) / CODES, .least = (float)(least - range->log_sum)};
 }
 
@@ -163,7 +204,7 @@ bool base_writer_add(base_writer *w, const base_range *range, size_t position, s
     for (size_t t = 0; ok && t < n; t++) {
         base_row row = row_of(&range[t]);
         uint64_t at = w->rows_at + (position + t) * base_row_bytes(w->file.vocabulary);
-        float least = fmaxf(range[t].least, range[t].most - 16), per_code = row.scale > 0 ? 1 / row.scale : 0;
+        float least = least_kept(&range[t]), per_code = row.scale > 0 ? 1 / row.scale : 0;
         for (size_t r = 0; r < rows; r++) {
             float above = logits[r * stride + t] - least;
             codes[r] = above > 0 ? (uint16_t)fminf(rintf(per_code * above), CODES) : 0;

@@ -14,6 +14,8 @@
 #define GQ_INSPECT_BASE_FILE_H
 
 #include "base/file.h"
+#include "base/memory.h"
+#include "forward/divergence.h"
 #include "quantize/inspect/logits_file.h"
 #include "quantize/sweep/windows.h"
 
@@ -30,22 +32,38 @@ typedef struct base_file {
  * file that ends early has fewer windows, but at least one. */
 bool base_file_open(base_file *f, const char *path, gq_error *e);
 void base_file_close(base_file *f); /* also one of zeros */
+/* Whether a file begins as one of log-probabilities. false, too, where it cannot be read. */
+bool base_file_begins(const char *path);
 
 /* How a position's codes are read. */
 typedef struct base_row {
     float scale, least;
 } base_row;
-/* Reads the rows of n scored positions from `position` on, counted over all windows. */
-bool base_file_rows(const base_file *f, size_t position, size_t n, base_row *to, gq_error *e);
-/* Reads the logarithms of the tokens first ... first + rows - 1 at n positions into to[r * stride + t]. `row`
- * is what base_file_rows gave for them. */
-bool base_file_tile(const base_file *f, const base_row *row, size_t position, size_t n, size_t first,
-                    size_t rows, float *to, size_t stride, gq_error *e);
 
-/* llama.cpp leaves probabilities below e^-16 out of a divergence from a file. Logits that stand for them are
- * so low that their exponentials vanish. */
-#define BASE_LEFT_OUT_BELOW (-16.0F)
-#define BASE_LEFT_OUT (-1e30F)
+/* Scored positions of a file that are read together, a tile of the vocabulary at a time. */
+typedef struct base_batch {
+    size_t position, n; /* the first one, counted over all windows; how many */
+    base_row *rows;     /* per position */
+    double *log_p;      /* the logarithm of the right token's probability, per position */
+    float *tile;        /* logarithms: position t of the tile's row r at [r * stride + t] */
+} base_batch;
+
+/* Takes memory for batches of at most so many positions, tiles of `rows` tokens and that stride. */
+void base_batch_lay_out(base_batch *b, size_t positions, size_t rows, size_t stride, memory_ledger *l);
+void base_batch_free(base_batch *b); /* also one of zeros */
+/* Begins a batch of n positions. */
+bool base_batch_start(base_batch *b, const base_file *f, size_t position, size_t n, gq_error *e);
+/* Reads a tile: the tokens first ... first + rows - 1. ids: those of the text, all windows. */
+bool base_batch_tile(base_batch *b, const base_file *f, const uint32_t *ids, size_t first, size_t rows,
+                     size_t stride, gq_error *e);
+/* Makes the tile an original's: llama.cpp leaves probabilities below e^-16 out of a divergence from a file,
+ * so their logarithms become so low that their exponentials vanish. */
+void base_batch_leave_out(base_batch *b, size_t rows, size_t stride);
+
+/* Returns the divergence from a base as llama.cpp defines it, sum p (log p - log q) over the probabilities p
+ * that the file has. Their sum is not quite 1: it is e^z with z = `base`.log_sum, and divergence_at has
+ * divided by that. copy_sum: the logarithm of the sum of q; 0 where q comes from logits, whose sum is 1. */
+double base_divergence(const divergence_figures *base, const divergence_figures *copy, double copy_sum);
 
 /* ---- writing ---- */
 
@@ -57,7 +75,7 @@ typedef struct base_range {
 
 typedef struct base_writer {
     logits_file file;
-    size_t context, rows_at; /* offset of the first row */
+    uint64_t rows_at; /* offset of the first row */
 } base_writer;
 
 /* Begins a file; it gets its name when it is whole (logits_file_end). */

@@ -7,20 +7,9 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "forward/divergence.h"
 
 /* Tokens of the vocabulary and positions that are in memory at once, of each file: 2 MiB. */
 enum { TILE_ROWS = 8192, BATCH = 64 };
-
-bool base_file_begins(const char *path) {
-    gq_error unused;
-    gq_file f;
-    char magic[8];
-    if (!gq_file_open(&f, path, &unused)) return false;
-    bool is = gq_file_read(&f, 0, magic, sizeof magic, &unused) && !memcmp(magic, "_logits_", sizeof magic);
-    gq_file_close(&f);
-    return is;
-}
 
 bool base_scores_check(const base_file *original, const base_file *copy, gq_error *e) {
     const char *path = copy->file.path, *of = original->file.path;
@@ -41,41 +30,38 @@ bool base_scores_check(const base_file *original, const base_file *copy, gq_erro
 typedef struct base_tiles {
     const base_file *files;
     size_t n;
-    base_row *rows;       /* [file][BATCH] */
-    float *logs;          /* [file][TILE_ROWS][BATCH] */
-    const float **logits; /* per file, its part of logs */
-    double *right;        /* [file][BATCH]: logarithms of the right tokens' probabilities */
-    uint32_t ids[BATCH];  /* these tokens */
+    base_batch *batches;  /* per file */
+    const float **logits; /* per file, its batch's tile */
+    const uint32_t *ids;  /* the text */
     divergence *divergence;
 } base_tiles;
 
-/* Reads a tile of each file. Of the original's, what llama.cpp leaves out of a divergence is so low then that
- * its exponential vanishes. */
-static bool read_tiles(base_tiles *b, size_t position, size_t n, size_t first, size_t rows, gq_error *e) {
-    for (size_t m = 0; m < b->n; m++) {
-        float *to = b->logs + m * TILE_ROWS * BATCH;
-        if (!base_file_tile(&b->files[m], b->rows + m * BATCH, position, n, first, rows, to, BATCH, e))
-            return false;
-        for (size_t t = 0; t < n; t++) {
-            size_t r = b->ids[t] - first; /* wraps for tokens before this tile */
-            if (r < rows) b->right[m * BATCH + t] = (double)to[r * BATCH + t];
-        }
-        for (size_t i = 0; m == 0 && i < rows * BATCH; i++)
-            if (to[i] <= BASE_LEFT_OUT_BELOW) to[i] = BASE_LEFT_OUT;
-    }
+/* Lays out all but the divergence, which counts itself. */
+static void lay_out_tiles(base_tiles *b, size_t n, memory_ledger *l) {
+    b->batches = memory_take_zeros(l, n, sizeof *b->batches);
+    b->logits = memory_take(l, n, sizeof *b->logits);
+    base_batch counted;
+    for (size_t m = 0; m < n; m++)
+        base_batch_lay_out(b->batches ? &b->batches[m] : &counted, BATCH, TILE_ROWS, BATCH, l);
+    for (size_t m = 0; b->batches && b->logits && m < n; m++) b->logits[m] = b->batches[m].tile;
+}
+
+static bool read_tiles(base_tiles *b, size_t first, size_t rows, gq_error *e) {
+    for (size_t m = 0; m < b->n; m++)
+        if (!base_batch_tile(&b->batches[m], &b->files[m], b->ids, first, rows, BATCH, e)) return false;
+    base_batch_leave_out(&b->batches[0], rows, BATCH);
     divergence_tile(b->divergence, (uint32_t)first, (uint32_t)rows, b->logits, BATCH);
     return true;
 }
 
 /* The copies' logarithms are taken as they are. The sums of their exponentials are not 1, as the file has the
- * least probable tokens no lower than e^-16 of the likeliest; divergence_at has divided by them. */
+ * least probable tokens no lower than e^-16 of the likeliest. */
 static bool keep_scores(const base_tiles *b, size_t position, size_t n, scores *to, gq_error *e) {
     for (size_t t = 0; t < n; t++) {
         divergence_figures original = divergence_at(b->divergence, t, 0);
         for (size_t m = 0; m < b->n; m++) {
             divergence_figures f = divergence_at(b->divergence, t, m);
-            double log_p = b->right[m * BATCH + t],
-                   kl = exp(original.log_sum) * (f.divergence + original.log_sum - f.log_sum);
+            double log_p = b->batches[m].log_p[t], kl = base_divergence(&original, &f, f.log_sum);
             if (!isfinite(log_p) || (m && !isfinite(kl)))
                 return gq_fail(e, "%s: the logarithms of scored position %zu cannot be compared",
                                b->files[m].file.path, position + t + 1);
@@ -88,51 +74,46 @@ static bool keep_scores(const base_tiles *b, size_t position, size_t n, scores *
     return true;
 }
 
-static bool score_batch(base_tiles *b, const uint32_t *ids, size_t position, size_t n, scores *to,
-                        gq_error *e) {
-    size_t context = b->files->context, scored = scored_of(context), vocabulary = b->files->vocabulary;
-    for (size_t t = 0; t < n; t++) {
-        size_t window = (position + t) / scored, at = (position + t) % scored;
-        b->ids[t] = ids[window * context + scored_from(context) + at + 1];
-    }
+static bool score_batch(base_tiles *b, size_t position, size_t n, scores *to, gq_error *e) {
+    size_t vocabulary = b->files->vocabulary;
+    uint32_t right[BATCH];
+    for (size_t t = 0; t < n; t++) right[t] = b->ids[scored_right(b->files->context, position + t)];
     for (size_t m = 0; m < b->n; m++)
-        if (!base_file_rows(&b->files[m], position, n, b->rows + m * BATCH, e)) return false;
-    divergence_start(b->divergence, n, b->ids);
+        if (!base_batch_start(&b->batches[m], &b->files[m], position, n, e)) return false;
+    divergence_start(b->divergence, n, right);
     for (size_t first = 0; first < vocabulary; first += TILE_ROWS)
-        if (!read_tiles(b, position, n, first, smaller(TILE_ROWS, vocabulary - first), e)) return false;
+        if (!read_tiles(b, first, smaller(TILE_ROWS, vocabulary - first), e)) return false;
     return keep_scores(b, position, n, to, e);
 }
 
 uint64_t base_scores_bytes(size_t n, size_t positions) {
-    uint64_t of_file = BATCH * (TILE_ROWS * sizeof(float) + sizeof(base_row) + sizeof(double)),
-             of_score = 2 * sizeof(double) + sizeof(bool);
-    return plus(times(n, plus(of_file, times(positions, of_score))), divergence_bytes(BATCH, n - 1));
+    memory_ledger l = {.counts = true};
+    base_tiles b = {.n = n};
+    lay_out_tiles(&b, n, &l);
+    uint64_t of_score = 2 * sizeof(double) + sizeof(bool);
+    return plus(plus(l.bytes, times(n, times(positions, of_score))), divergence_bytes(BATCH, n - 1));
 }
 
 bool base_scores_run(const base_file *files, size_t n, const uint32_t *ids, size_t windows, int threads,
                      const gq_callbacks *callbacks, scores *to, gq_error *e) {
     size_t all = windows * scored_of(files->context);
+    memory_ledger l = {.failed = false};
     threads_pool *pool = threads_pool_new(threads_asked(threads));
-    base_tiles b = {.files = files,
-                    .n = n,
-                    .rows = calloc(n, BATCH * sizeof *b.rows),
-                    .logs = calloc(n, TILE_ROWS * BATCH * sizeof *b.logs),
-                    .logits = calloc(n, sizeof *b.logits),
-                    .right = calloc(n, BATCH * sizeof *b.right)};
-    bool ok = pool && b.rows && b.logs && b.logits && b.right;
-    if (!ok) gq_fail_memory(e, base_scores_bytes(n, all));
+    base_tiles b = {.files = files, .n = n, .ids = ids};
+    lay_out_tiles(&b, n, &l);
+    bool ok = memory_had(&l, e) && (pool || gq_fail_memory(e, sizeof pool));
     b.divergence = ok ? divergence_new(BATCH, n - 1, pool, e) : NULL;
     ok = b.divergence;
-    for (size_t m = 0; ok && m < n; m++) b.logits[m] = b.logs + m * TILE_ROWS * BATCH;
     for (size_t at = 0; ok && at < all; at += BATCH) {
         if (callbacks->cancelled && callbacks->cancelled(callbacks->user))
             ok = gq_fail_as(e, GQ_INTERRUPTED, "stopped on request");
         else
-            ok = score_batch(&b, ids, at, smaller(BATCH, all - at), to, e);
+            ok = score_batch(&b, at, smaller(BATCH, all - at), to, e);
     }
     for (size_t m = 0; ok && m < n; m++) ok = gq_file_unchanged(&files[m].file, e);
     divergence_free(b.divergence);
     threads_pool_free(pool);
-    free(b.rows), free(b.logs), free(b.logits), free(b.right);
+    for (size_t m = 0; b.batches && m < n; m++) base_batch_free(&b.batches[m]);
+    free(b.batches), free(b.logits);
     return ok;
 }

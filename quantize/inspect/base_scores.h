@@ -6,9 +6,6 @@
 #include "quantize/inspect/base_file.h"
 #include "quantize/inspect/figures.h"
 
-/* Whether a file begins as one of log-probabilities. false, too, where it cannot be read. */
-bool base_file_begins(const char *path);
-
 /* Checks that a copy's file has the original's text, windows and vocabulary. */
 bool base_scores_check(const base_file *original, const base_file *copy, gq_error *e);
 

@@ -27,9 +27,9 @@
 struct gq_evaluation {
     size_t n;
     size_t first; /* the first runner that is a model: 0, or 1 where a base file takes the original's place */
-    runner *runners; /* the original, 0, and its copies */
-    base_file base;
-    base_file *copies; /* base files of the copies too, in their order, where nothing is run; else NULL */
+    runner *runners;  /* the original, 0, and its copies */
+    base_file *bases; /* per runner, where it is a file of log-probabilities; else zeros */
+    bool none_runs;   /* all are such files */
     char **paths;
     gq_evaluated *models;
     text_windows windows;
@@ -140,7 +140,10 @@ static bool open_reference(gq_evaluation *v, const char *path, gq_error *e) {
     return true;
 }
 
-static bool warn_end(gq_evaluation *v, const base_file *f, gq_error *e) {
+static bool open_base_file(gq_evaluation *v, size_t i, const char *path, gq_error *e) {
+    base_file *f = &v->bases[i];
+    if (!base_file_open(f, path, e) || !name_runner(v, i, path, e)) return false;
+    v->models[i] = (gq_evaluated){.path = v->paths[i], .filetype = "", .file_bytes = f->file.size};
     return !f->windows_missing ||
            warnings_add(&v->warnings, e, "%s: ends early: %zu of its %zu windows are used", f->file.path,
                         f->windows, f->windows + f->windows_missing);
@@ -151,33 +154,25 @@ static bool open_base(gq_evaluation *v, const gq_evaluation_request *r, gq_error
         return gq_fail_usage(e,
                              "a base file takes the place of the original: name only the models to compare "
                              "with it, and no file for the original's logits");
-    if (!base_file_open(&v->base, r->base, e) || !name_runner(v, 0, r->base, e)) return false;
-    v->models[0] = (gq_evaluated){.path = v->paths[0], .filetype = "", .file_bytes = v->base.file.size};
-    return warn_end(v, &v->base, e);
+    return open_base_file(v, 0, r->base, e);
 }
 
 static bool check_base(const gq_evaluation *v, gq_error *e) {
     const runner *r = reference_of(v);
     size_t vocabulary = forward_model_sizes(r->model)->vocabulary;
-    return vocabulary == v->base.vocabulary ||
+    return vocabulary == v->bases->vocabulary ||
            gq_fail(e,
                    "%s: has %zu tokens, and %s is of a model with %zu; only copies of that model can be "
                    "compared with it",
-                   r->path, vocabulary, v->paths[0], v->base.vocabulary);
+                   r->path, vocabulary, v->paths[0], v->bases->vocabulary);
 }
 
 /* Opens the copies where they are base files like the original: then no model is there. */
 static bool open_copies_of_base(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
-    v->copies = calloc(v->n, sizeof *v->copies);
-    if (!v->copies) return gq_fail_memory(e, v->n * sizeof *v->copies);
-    v->copies[0] = v->base, v->base = (base_file){.ids = NULL};
-    for (size_t i = 1; i < v->n; i++) {
-        base_file *f = &v->copies[i];
-        if (!base_file_open(f, r->copies[i - 1], e) || !name_runner(v, i, r->copies[i - 1], e) ||
-            !base_scores_check(&v->copies[0], f, e) || !warn_end(v, f, e))
+    v->none_runs = true;
+    for (size_t i = 1; i < v->n; i++)
+        if (!open_base_file(v, i, r->copies[i - 1], e) || !base_scores_check(v->bases, &v->bases[i], e))
             return false;
-        v->models[i] = (gq_evaluated){.path = v->paths[i], .filetype = "", .file_bytes = f->file.size};
-    }
     return true;
 }
 
@@ -195,7 +190,7 @@ static bool evaluation_open_models(gq_evaluation *v, const gq_evaluation_request
 
 static bool evaluation_check_context(gq_evaluation *v, const gq_text *text, gq_error *e) {
     enum { LEAST = 4 };
-    size_t context = v->first        ? v->base.context
+    size_t context = v->first        ? v->bases->context
                      : text->context ? text->context
                                      : GQ_CONTEXT,
            trained = forward_model_sizes(reference_of(v)->model)->trained;
@@ -216,7 +211,8 @@ static bool evaluation_conclude(gq_evaluation *v, gq_error *e) {
 }
 
 /* Has a base's tokens as windows, which take them. */
-static void take_base_windows(gq_evaluation *v, base_file *base, const gq_text *text) {
+static void take_base_windows(gq_evaluation *v, const gq_text *text) {
+    base_file *base = v->bases;
     size_t n = base->windows, context = base->context;
     if (text->tokens) n = smaller(n, larger(1, text->tokens / context));
     v->windows = (text_windows){.ids = base->ids, .n = n, .context = context};
@@ -229,7 +225,7 @@ static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, gq_er
     const runner *original = reference_of(v);
     if (!evaluation_check_context(v, &r->text, e)) return false;
     if (v->first)
-        take_base_windows(v, &v->base, &r->text);
+        take_base_windows(v, &r->text);
     else if (!windows_read(&v->windows, &r->text, &original->file,
                            forward_model_sizes(original->model)->vocabulary, &v->warnings, e))
         return false;
@@ -250,7 +246,7 @@ static bool evaluation_check_inputs(const gq_evaluation *v, const gq_evaluation_
 static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, side_by_side *s, gq_error *e) {
     *s = (side_by_side){.runners = v->runners,
                         .n = v->n,
-                        .base = v->first ? &v->base : NULL,
+                        .base = v->first ? v->bases : NULL,
                         .windows = &v->windows,
                         .threads = threads_asked(r->threads),
                         .memory = memory_budget_of(r->memory),
@@ -260,9 +256,9 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
                         .base_out = r->base_out,
                         .replace_logits = r->replace_logits};
     if (!evaluation_open_models(v, r, e)) return false;
-    if (v->copies) {
-        take_base_windows(v, &v->copies[0], &r->text);
-        for (size_t i = 1; i < v->n; i++) v->windows.n = smaller(v->windows.n, v->copies[i].windows);
+    if (v->none_runs) {
+        take_base_windows(v, &r->text);
+        for (size_t i = 1; i < v->n; i++) v->windows.n = smaller(v->windows.n, v->bases[i].windows);
         v->bounds.peak = base_scores_bytes(v->n, v->windows.n * scored_of(v->windows.context));
         return true;
     }
@@ -273,9 +269,9 @@ static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, gq_er
     double started = schedule_clock();
     size_t context = v->windows.context, scored = scored_of(context);
     bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e) &&
-              (v->copies ? base_scores_run(v->copies, v->n, v->windows.ids, v->windows.n, s->threads,
-                                           s->callbacks, &v->scores, e)
-                         : side_by_side_run(s, &v->scores, &v->warnings, e)) &&
+              (v->none_runs ? base_scores_run(v->bases, v->n, v->windows.ids, v->windows.n, s->threads,
+                                              s->callbacks, &v->scores, e)
+                            : side_by_side_run(s, &v->scores, &v->warnings, e)) &&
               evaluation_conclude(v, e);
     v->seconds = schedule_clock() - started;
     return ok;
@@ -288,7 +284,8 @@ static gq_evaluation *new_evaluation(size_t n, gq_error *e) {
     v->runners = calloc(n, sizeof *v->runners);
     v->paths = calloc(n, sizeof *v->paths);
     v->models = calloc(n, sizeof *v->models);
-    if (v->runners && v->paths && v->models) return v;
+    v->bases = calloc(n, sizeof *v->bases);
+    if (v->runners && v->paths && v->models && v->bases) return v;
     gq_fail_memory(e, n * sizeof *v->models);
     gq_evaluation_free(v);
     return NULL;
@@ -349,10 +346,8 @@ void gq_evaluation_free(gq_evaluation *v) {
         model_close(&v->runners[i].file);
         if (v->paths) free(v->paths[i]);
     }
-    free(v->runners), free(v->paths), free(v->models);
-    base_file_close(&v->base);
-    for (size_t i = 0; v->copies && i < v->n; i++) base_file_close(&v->copies[i]);
-    free(v->copies);
+    for (size_t i = 0; v->bases && i < v->n; i++) base_file_close(&v->bases[i]);
+    free(v->runners), free(v->paths), free(v->models), free(v->bases);
     windows_free(&v->windows);
     scores_free(&v->scores);
     warnings_free(&v->warnings);

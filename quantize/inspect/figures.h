@@ -12,6 +12,12 @@
  * window. Windows have at least four tokens. */
 static inline size_t scored_from(size_t context) { return context / 2; }
 static inline size_t scored_of(size_t context) { return context - 1 - scored_from(context); }
+/* Returns where the text has the right token of a scored position, which is the next one. Positions are
+ * counted over all windows, and so are the text's tokens. */
+static inline size_t scored_right(size_t context, size_t position) {
+    size_t n = scored_of(context);
+    return position / n * context + scored_from(context) + position % n + 1;
+}
 
 /* All positions of one model, in order. */
 typedef struct model_scores {

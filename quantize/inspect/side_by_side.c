@@ -21,14 +21,6 @@
 /* Bytes per position and model: the scores, and a copy of the divergences to sort them for quantiles. */
 enum { SCORE_BYTES = 2 * sizeof(double) + sizeof(bool) + sizeof(double) };
 
-/* Buffers for a base file, for the windows whose logits are being computed. */
-typedef struct base_batch {
-    base_row *rows;       /* per position */
-    double *log_p;        /* of the right token, per position */
-    float *tile;          /* [HEAD_ROWS][stride] */
-    const float **logits; /* the tile, and those of the copies */
-} base_batch;
-
 /* A run, with what all its steps need. */
 typedef struct contest {
     const side_by_side *s;
@@ -41,7 +33,8 @@ typedef struct contest {
     divergence *divergence;
     size_t first_window, n_windows;
     base_batch base;
-    base_range *ranges; /* of the original's logits, per scored position, where base_out is written */
+    const float **base_logits; /* the base's tile, and those of the copies */
+    base_range *ranges;        /* of the original's logits, per scored position, where base_out is written */
     logits_file file;
     base_writer base_out;
 } contest;
@@ -54,48 +47,14 @@ static size_t batch_begin(const contest *c) { return c->first_window * scored_of
 
 /* ---- the base file ---- */
 
-static void lay_out_base(contest *c, size_t positions, memory_ledger *l) {
-    c->base.rows = memory_take(l, positions, sizeof *c->base.rows);
-    c->base.log_p = memory_take(l, positions, sizeof *c->base.log_p);
-    c->base.tile = memory_take(l, times(HEAD_ROWS, forward_stride(positions)), sizeof *c->base.tile);
-    c->base.logits = memory_take(l, c->s->n, sizeof *c->base.logits);
-}
-
-static void free_base(base_batch *b) {
-    free(b->rows), free(b->log_p), free(b->tile), free(b->logits);
-    *b = (base_batch){.rows = NULL};
-}
-
-/* Returns the token that stands behind a position of the batch. */
-static uint32_t right_token(const contest *c, size_t position) {
-    size_t n = scored_of(c->job.context), window = c->first_window + position / n;
-    return c->job.ids[window * c->job.context + scored_from(c->job.context) + position % n + 1];
-}
-
 /* Reads the base's logarithms of a tile and sets them before the copies' logits. */
 static bool read_base_tile(contest *c, size_t first, size_t rows, const float *const *logits, size_t stride,
                            gq_error *e) {
-    size_t positions = batch_positions(c);
-    float *tile = c->base.tile;
-    if (!base_file_tile(c->s->base, c->base.rows, batch_begin(c), positions, first, rows, tile, stride, e))
-        return false;
-    for (size_t t = 0; t < positions; t++) {
-        size_t r = right_token(c, t) - first; /* wraps for tokens before this tile */
-        if (r < rows) c->base.log_p[t] = (double)tile[r * stride + t];
-    }
-    for (size_t r = 0; r < rows; r++)
-        for (size_t t = 0; t < positions; t++)
-            if (tile[r * stride + t] <= BASE_LEFT_OUT_BELOW) tile[r * stride + t] = BASE_LEFT_OUT;
-    c->base.logits[0] = tile;
-    memcpy(c->base.logits + 1, logits, contest_runs(c) * sizeof *logits);
+    if (!base_batch_tile(&c->base, c->s->base, c->job.ids, first, rows, stride, e)) return false;
+    base_batch_leave_out(&c->base, rows, stride);
+    c->base_logits[0] = c->base.tile;
+    memcpy(c->base_logits + 1, logits, contest_runs(c) * sizeof *logits);
     return true;
-}
-
-/* Returns the divergence from a base as llama.cpp defines it, sum p (log p - log q) over the probabilities
- * that the file has, whose sum is not quite 1: e^z with z = `base`.log_sum. divergence_at has divided them by
- * that. */
-static double divergence_from_base(const divergence_figures *base, const divergence_figures *f) {
-    return exp(base->log_sum) * (f->divergence + base->log_sum);
 }
 
 /* ---- scores ---- */
@@ -111,7 +70,7 @@ static bool start_scores(void *data, size_t first_window, size_t windows, gq_err
     for (size_t t = 0; c->ranges && t < batch_positions(c); t++)
         c->ranges[batch_begin(c) + t] = (base_range){.most = -INFINITY, .least = INFINITY};
     return c->divergence &&
-           (!c->s->base || base_file_rows(c->s->base, batch_begin(c), batch_positions(c), c->base.rows, e));
+           (!c->s->base || base_batch_start(&c->base, c->s->base, batch_begin(c), batch_positions(c), e));
 }
 
 /* Takes a tile of the original's logits into the ranges of their positions. */
@@ -130,7 +89,7 @@ static bool add_scores(void *data, size_t first, size_t rows, const float *const
     contest *c = data;
     if (c->s->base && !read_base_tile(c, first, rows, logits, stride, e)) return false;
     if (c->ranges) widen_ranges(c, rows, logits[0], stride);
-    divergence_tile(c->divergence, (uint32_t)first, (uint32_t)rows, c->s->base ? c->base.logits : logits,
+    divergence_tile(c->divergence, (uint32_t)first, (uint32_t)rows, c->s->base ? c->base_logits : logits,
                     stride);
     return true;
 }
@@ -154,7 +113,7 @@ static bool keep_scores(void *data, gq_error *e) {
             model_scores *to = &c->to->models[m];
             divergence_figures f = divergence_at(c->divergence, t, m);
             if (c->s->base && m == 0) f.log_p = c->base.log_p[t];
-            if (c->s->base && m) f.divergence = divergence_from_base(&original, &f);
+            if (c->s->base && m) f.divergence = base_divergence(&original, &f, 0);
             if (!isfinite(f.log_p) || !isfinite(f.divergence)) return fail_place(c, m, first + t, e);
             to->log_p[first + t] = f.log_p;
             if (m == 0) continue;
@@ -250,7 +209,10 @@ static bool run_with_files(contest *c, gq_error *e) {
 /* Lays out what the contest itself holds for batches of `positions`: what a base file needs, and ranges. */
 static void lay_out_contest(contest *c, size_t positions, memory_ledger *l) {
     size_t all = c->s->windows->n * scored_of(c->s->windows->context);
-    if (c->s->base) lay_out_base(c, positions, l);
+    if (c->s->base) {
+        base_batch_lay_out(&c->base, positions, HEAD_ROWS, forward_stride(positions), l);
+        c->base_logits = memory_take(l, c->s->n, sizeof *c->base_logits);
+    }
     if (c->s->base_out) c->ranges = memory_take(l, all, sizeof *c->ranges);
 }
 
@@ -308,7 +270,7 @@ bool side_by_side_run(const side_by_side *s, scores *to, warning_list *warnings,
     c.to = to;
     lay_out_contest(&c, forward_job_batch(&c.job) * scored_of(c.job.context), &l);
     bool ok = memory_had(&l, e) && run_all(&c, warnings, e);
-    free_base(&c.base);
-    free(c.ranges), free(c.models);
+    base_batch_free(&c.base);
+    free(c.base_logits), free(c.ranges), free(c.models);
     return ok;
 }

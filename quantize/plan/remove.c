@@ -46,7 +46,7 @@ static bool search_all(remove_search *s, plan_removed *to, const model_source *m
     return true;
 }
 
-static bool warn_idle(const gq_list *patterns, const bool *matched, warning_list *warnings, gq_error *e) {
+static bool removed_warn_idle(const gq_list *patterns, const bool *matched, warning_list *warnings, gq_error *e) {
     size_t n = 0, first = 0;
     for (size_t i = patterns->n; i > 0; i--)
         if (!matched[i - 1]) n++, first = i - 1;
@@ -67,7 +67,7 @@ bool plan_removed_find(plan_removed *removed, const gq_list *patterns, const mod
                        .matched = calloc(patterns->n, sizeof *s.matched)};
     removed->pairs = calloc(model->n_kv + 1, sizeof *removed->pairs);
     bool ok = s.matcher && ((s.matched && removed->pairs) || gq_fail_memory(e, model->n_kv + patterns->n)) &&
-              search_all(&s, removed, model, e) && warn_idle(patterns, s.matched, warnings, e);
+              search_all(&s, removed, model, e) && removed_warn_idle(patterns, s.matched, warnings, e);
     free(s.matched);
     mix_matcher_free(s.matcher);
     mix_patterns_free(compiled);

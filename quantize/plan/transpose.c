@@ -28,7 +28,7 @@ static bool transpose_matches(gq_plan *plan, const mix_pattern *patterns, mix_ma
     return true;
 }
 
-static bool warn_idle(gq_plan *plan, const mix_pattern *patterns, const mix_choice *found, gq_error *e) {
+static bool transpose_warn_idle(gq_plan *plan, const mix_pattern *patterns, const mix_choice *found, gq_error *e) {
     mix_idle_patterns idle;
     if (!mix_patterns_idle(patterns, found, plan->n_tensors, &idle, e)) return false;
     size_t n = idle.unmatched;
@@ -47,7 +47,7 @@ bool plan_transpose(gq_plan *plan, const gq_options *options, gq_error *e) {
     mix_matcher *m = patterns ? mix_matcher_new(e) : NULL;
     mix_choice *found = calloc(plan->n_tensors + 1, sizeof *found);
     bool ok = m && (found || gq_fail_memory(e, plan->n_tensors * sizeof *found)) &&
-              transpose_matches(plan, patterns, m, found, e) && warn_idle(plan, patterns, found, e);
+              transpose_matches(plan, patterns, m, found, e) && transpose_warn_idle(plan, patterns, found, e);
     mix_matcher_free(m);
     mix_patterns_free(patterns);
     free(found);
