@@ -51,6 +51,7 @@ report report_of_plan(const request *r, const gq_plan *plan, const gq_results *r
         o->summary = gq_plan_summary(plan, i);
         o->tensors = gq_plan_tensors(plan, i, &o->n);
         if (results) o->roundings = gq_results_roundings(results, i, &o->n);
+        if (results) o->steps = gq_results_steps(results, i, &o->n_steps);
         if (results) o->losses = gq_results_losses(results, i, &o->n);
     }
     return rep;

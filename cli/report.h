@@ -14,8 +14,10 @@ typedef struct report_output {
     size_t n;
     const gq_loss *losses;        /* NULL: only planned, nothing measured */
     const gq_rounding *roundings; /* NULL: nothing was calibrated, or it is only planned */
-    const size_t *numbers;        /* of several copies: which of the original's each tensor is; else NULL */
-    bool *best;                   /* and whether no copy is nearer to it; belongs to the report */
+    const gq_step *steps;         /* n_steps of its calibration; NULL likewise */
+    size_t n_steps;
+    const size_t *numbers; /* of several copies: which of the original's each tensor is; else NULL */
+    bool *best;            /* and whether no copy is nearer to it; belongs to the report */
     size_t n_best;
 } report_output;
 
@@ -73,7 +75,8 @@ typedef struct report_roundings { /* of an output's tensors together */
 } report_roundings;
 report_roundings report_roundings_of(const report_output *o);
 json_t *report_calibration_json(const gq_calibration_facts *f);
-json_t *report_rounding_json(const gq_rounding *r);
+json_t *report_rounding_json(const report_output *o, const gq_rounding *r);
+json_t *report_steps_json(const report_output *o);
 
 /* ---- tensors of a folder (report_origin.c); an origin may be NULL ---- */
 /* Returns the type in the input, without what is said of scales; malloc'ed. */

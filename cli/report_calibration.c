@@ -35,6 +35,7 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
         fprintf(to, "%" PRIu64 " of %" PRIu64 " layer%s done already\n", f->layers_finished, f->layers,
                 f->layers == 1 ? " is" : "s are");
     fprintf(to, "work: about %sFLOP\n", count_text(memory, f->work));
+    calibration_print_line(to, text_format("steps: %s", f->steps));
     free(text);
 }
 
@@ -74,6 +75,22 @@ static void print_plain(FILE *to, const report_output *o) {
     if (n > WORST) fprintf(to, "  and %zu more\n", n - WORST);
 }
 
+/* A line per step that was done: on how many matrices, and what it did to their errors. */
+static void print_steps(FILE *to, const report_output *o) {
+    for (size_t i = 0; i < o->n_steps; i++) {
+        const gq_step *s = &o->steps[i];
+        if (!s->matrices) continue;
+        char *errors = s->compared ? text_format("; relative error %.5f, %.5f without",
+                                                 sqrt(s->with / (double)s->compared),
+                                                 sqrt(s->without / (double)s->compared))
+                                   : text_format("%s", "");
+        calibration_print_line(to, text_format("step %s (%s): %" PRIu64 " of %" PRIu64 " matri%s%s", s->name,
+                                               s->what, s->kept, s->matrices, s->matrices == 1 ? "x" : "ces",
+                                               errors));
+        free(errors);
+    }
+}
+
 void report_calibration(FILE *to, const report_output *o) {
     report_roundings all = report_roundings_of(o);
     if (!o->roundings || !all.tensors) return;
@@ -85,6 +102,7 @@ void report_calibration(FILE *to, const report_output *o) {
     if (all.codes)
         fprintf(to, "codes at an end of their range, with weights beyond: %.2f %%\n",
                 100 * (double)all.ends / (double)all.codes);
+    print_steps(to, o);
     if (all.unchecked) fprintf(to, "matrices that no held-back token reached: %" PRIu64 "\n", all.unchecked);
     if (!all.plain) return;
     fprintf(to, "written as without calibration: %" PRIu64 " of %" PRIu64 " matri%s\n", all.plain,
@@ -110,10 +128,29 @@ json_t *report_calibration_json(const gq_calibration_facts *f) {
     set_bool(o, "states_in_file", f->states_in_file);
     set_number(o, "gflop", f->work / 1e9);
     if (f->has_trials) set_count(o, "trial_layers", f->trial_layers);
+    set_text(o, "steps", f->steps);
     return o;
 }
 
-json_t *report_rounding_json(const gq_rounding *r) {
+json_t *report_steps_json(const report_output *o) {
+    json_t *steps = json_array();
+    for (size_t i = 0; i < o->n_steps; i++) {
+        const gq_step *s = &o->steps[i];
+        json_t *step = json_object();
+        set_text(step, "name", s->name);
+        set_text(step, "what", s->what);
+        set_bool(step, "on", s->on);
+        set_count(step, "matrices", s->matrices);
+        set_count(step, "kept", s->kept);
+        set_count(step, "compared", s->compared);
+        if (s->compared) set_number(step, "error", sqrt(s->with / (double)s->compared));
+        if (s->compared) set_number(step, "error_without", sqrt(s->without / (double)s->compared));
+        json_array_append_new(steps, step);
+    }
+    return steps;
+}
+
+json_t *report_rounding_json(const report_output *output, const gq_rounding *r) {
     json_t *o = json_object();
     set_count(o, "matrices", r->matrices);
     set_count(o, "plain", r->plain);
@@ -124,5 +161,8 @@ json_t *report_rounding_json(const gq_rounding *r) {
     set_number(o, "damp", (double)r->damp);
     set_count(o, "codes", r->codes);
     set_count(o, "ends", r->ends);
+    json_t *steps = set_array(o, "steps");
+    for (size_t i = 0; i < output->n_steps; i++)
+        if (r->steps >> i & 1) json_array_append_new(steps, json_of_text(output->steps[i].name));
     return o;
 }

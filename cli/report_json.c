@@ -61,7 +61,7 @@ static json_t *tensor_object(const report_output *output, size_t i, double squar
     if (rounding && rounding->matrices) {
         set_number(o, "output_error", gq_rounding_written(rounding));
         set_number(o, "searched_output_error", gq_rounding_searched(rounding));
-        json_object_set_new(o, "rounding", report_rounding_json(rounding));
+        json_object_set_new(o, "rounding", report_rounding_json(output, rounding));
     }
     return o;
 }
@@ -73,6 +73,7 @@ static void set_roundings(json_t *o, const report_output *output) {
     set_count(o, "matrices_calibrated", all.matrices - all.plain);
     set_count(o, "matrices_plain", all.plain);
     set_count(o, "matrices_unchecked", all.unchecked);
+    json_object_set_new(o, "steps", report_steps_json(output));
 }
 
 static json_t *output_facts(const report *r, const report_output *output) {

@@ -162,29 +162,57 @@ static bool factor_strip(work *w, size_t strip) {
     return true;
 }
 
-/* ---- H, damped and shrunk ---- */
+/* ---- H, damped and shrunk ----
+ * Every column is damped by a share of its own square. In large models a few columns are 10 to 300 times
+ * larger than others; a share of the mean of all squares would be many times an ordinary column's own, so
+ * that these could make good no errors. A thousandth of what is usual is added for columns that were hardly
+ * seen. On model A of docs/quality.md both dampings leave the same divergence; with such columns in it, its
+ * own leaves .65 of the other's (docs/calibration.md). */
 typedef struct prepared {
     const moments_block *block;
     double per_token, mean_square;
+    double usual; /* mean of the squares of columns that were seen, of each at most FACTOR_USUAL medians */
+    double largest_over_median; /* of the same columns' squares */
     size_t unseen;
 } prepared;
+static const double FACTOR_USUAL = 4, FACTOR_FLOOR = 1e-3;
 
 static double moments_diagonal(const moments_block *b, size_t c) {
     return (double)b->triangle[feedback_triangle(c / PASS_COLUMNS) + c * PASS_COLUMNS + c % PASS_COLUMNS];
 }
 
-static prepared factor_prepare_block(const moments_block *b, uint64_t tokens) {
-    prepared p = {b, 1 / (double)tokens, 0, 0};
+static int square_by_size(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* seen: gets the squares of columns that are not zero. */
+static void factor_find_usual(prepared *p, float *seen) {
+    const moments_block *b = p->block;
+    size_t n = 0;
+    for (size_t c = 0; c < b->columns; c++)
+        if (moments_diagonal(b, c) > 0) seen[n++] = (float)(moments_diagonal(b, c) * p->per_token);
+    if (!n) return;
+    qsort(seen, n, sizeof *seen, square_by_size);
+    double median = (double)seen[n / 2], most = FACTOR_USUAL * median;
+    for (size_t i = 0; i < n; i++) p->usual += (double)seen[i] < most ? (double)seen[i] : most;
+    p->usual /= (double)n;
+    p->largest_over_median = median > 0 ? (double)seen[n - 1] / median : 0;
+}
+
+static prepared factor_prepare_block(const moments_block *b, uint64_t tokens, float *seen) {
+    prepared p = {.block = b, .per_token = 1 / (double)tokens};
     for (size_t c = 0; c < b->columns; c++)
         p.mean_square += moments_diagonal(b, c), p.unseen += moments_diagonal(b, c) == 0;
     p.mean_square *= p.per_token / (double)b->columns;
+    factor_find_usual(&p, seen);
     return p;
 }
 
 typedef struct factor_filling {
     const work *w;
     const prepared *p;
-    double added, kept; /* to the diagonal; of the sums */
+    double own, added, kept; /* share of a column's square, and what is added besides; share of the sums */
     float *tiles;
 } factor_filling;
 
@@ -199,7 +227,8 @@ static void fill_strip(void *data, size_t strip, int thread) {
         w->root[from + i] = (float)(f->kept * (double)b->triangle[from + i]);
     for (size_t i = 0; i < PASS_COLUMNS; i++) {
         size_t c = strip * PASS_COLUMNS + i;
-        double value = c < b->columns ? moments_diagonal(b, c) * f->p->per_token + f->added : 1;
+        double square = c < b->columns ? moments_diagonal(b, c) * f->p->per_token : 0;
+        double value = c < b->columns ? square + f->own * square + f->added : 1;
         for (size_t j = 0; j < i; j++) tile[i * PASS_COLUMNS + j] = tile[j * PASS_COLUMNS + i];
         own[i * PASS_COLUMNS + i] = (float)value;
         memcpy(tile + i * PASS_COLUMNS + i, own + i * PASS_COLUMNS + i, sizeof(float) * (PASS_COLUMNS - i));
@@ -208,9 +237,10 @@ static void fill_strip(void *data, size_t strip, int thread) {
 
 /* Puts H into the root's place, and its tiles on the diagonal, both halves of them, into `tiles`. Where no
  * input was ever other than 0, the diagonal is 1 everywhere. */
-static void factor_fill(const work *w, const prepared *p, double damp, double shrink, float *tiles) {
-    factor_filling f = {w, p, p->mean_square > 0 ? damp * p->mean_square : 1, (1 - shrink) * p->per_token,
-                        tiles};
+static void factor_fill(const work *w, const prepared *p, moments_settings s, double damp, float *tiles) {
+    factor_filling f = {w, p, 0, 1, (1 - (double)s.shrink) * p->per_token, tiles};
+    if (p->mean_square > 0 && s.mean_damping) f.added = damp * p->mean_square;
+    if (p->mean_square > 0 && !s.mean_damping) f.own = damp, f.added = damp * FACTOR_FLOOR * p->usual;
     threads_for(w->pool, w->strips, 1, fill_strip, &f);
 }
 
@@ -223,7 +253,7 @@ static float larger_damp(float damp) {
 static bool factor_block(work *w, const prepared *p, moments_settings s, float *tiles, float *damp) {
     while (true) {
         size_t strip = w->strips;
-        factor_fill(w, p, (double)*damp, (double)s.shrink, tiles);
+        factor_fill(w, p, s, (double)*damp, tiles);
         while (strip > 0 && factor_strip(w, strip - 1)) strip--;
         if (!strip) return true;
         if (*damp >= 1) return false;
@@ -314,9 +344,10 @@ static bool factor_all(moments *m, work *w, moments_settings s, moments_factored
     for (size_t i = 0; i < m->n_blocks && found; i++) {
         moments_block *b = &m->blocks[i];
         feedback_moments *run = &f->runs[i];
-        prepared p = factor_prepare_block(b, m->tokens);
+        prepared p = factor_prepare_block(b, m->tokens, w->later);
         float damp = s.damp;
         f->unseen += p.unseen;
+        if (p.largest_over_median > f->largest_over_median) f->largest_over_median = p.largest_over_median;
         divide_differences(m, b, s, run);
         w->strips = feedback_strips(b->columns), w->root = (float *)run->root;
         found = factor_block(w, &p, s, (float *)run->diagonal, &damp);
@@ -345,6 +376,7 @@ bool moments_factor(moments *m, moments_settings s, moments_factored *f, gq_erro
         moments_factored kept = *f;
         moments_factored_free(f);
         f->tokens = kept.tokens, f->unseen = kept.unseen, f->damp = kept.damp;
+        f->largest_over_median = kept.largest_over_median;
     }
     return ok;
 }

@@ -56,11 +56,12 @@ void moments_mean_squares(moments *m, float *columns);
 
 /* ---- made ready for rounding ---- */
 typedef struct moments_settings {
-    float damp;       /* share of the mean square added to the diagonal */
-    float shrink;     /* 0..1: how far H is drawn towards its diagonal */
-    float correction; /* 0..1: how far D moves the target; negative: moments_correction */
+    float damp;        /* share of a column's mean square that is added to it */
+    float shrink;      /* 0..1: how far H is drawn towards its diagonal */
+    float correction;  /* 0..1: how far D moves the target; negative: moments_correction */
+    bool mean_damping; /* the same is added to every column: damp times the mean of their squares */
 } moments_settings;
-#define MOMENTS_DEFAULT ((moments_settings){0.01f, 0.1f, -1})
+#define MOMENTS_DEFAULT ((moments_settings){0.01f, 0.1f, -1, false})
 
 /* Fills settings from a request: 0 stands for the default, a negative number for none. */
 bool moments_settings_take(moments_settings *s, float damp, float shrink, float correction, gq_error *e);
@@ -72,8 +73,9 @@ typedef struct moments_factored {
     feedback_moments *runs; /* of columns: the blocks of the diagonal */
     size_t n_runs;          /* 0: H has no root with any damping up to 1, or no token was seen */
     uint64_t tokens;
-    size_t unseen; /* columns that were always zero; they meet no feedback */
-    float damp;    /* the damping that H took, the largest of its blocks' */
+    size_t unseen;              /* columns that were always zero; they meet no feedback */
+    float damp;                 /* the damping that H took, the largest of its blocks' */
+    double largest_over_median; /* of the columns' mean squares, other than 0; the largest of the blocks' */
 } moments_factored;
 /* Uses up the moments, which after that can only be freed, before f or after it. False: no memory. */
 bool moments_factor(moments *m, moments_settings settings, moments_factored *f, gq_error *e);

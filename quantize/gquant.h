@@ -124,10 +124,14 @@ typedef struct gq_calibration {
     /* Shares from 0 to 1. In these members 0 stands for the default, and a negative number for 0. */
     float correction; /* share of earlier layers' errors that is made up for; default: T / (T + 3 n), for T
                          tokens and n columns */
-    float damp;       /* share of the inputs' mean square that is added to every column's; default .01 */
+    float damp;       /* share of a column's mean square that is added to it; default .01 */
     float shrink;     /* how far different columns' inputs are taken for independent; default .1 */
     uint64_t memory;  /* bytes of memory to stay within; 0: a quarter of the machine's. With little memory
                          rounding gets worse, and the plan warns of it */
+    /* Steps that are done, separated by commas: NAME or +NAME adds a step, -NAME takes one away, `all`,
+     * `none` and `default` stand for several. A list that begins with a sign changes the default, any other
+     * one begins with nothing. docs/calibration.md names them. NULL: the default */
+    const char *steps;
 } gq_calibration;
 
 typedef struct gq_options {
@@ -280,6 +284,7 @@ typedef struct gq_calibration_facts {
     bool has_trials;       /* there is a target, for which trials may be run */
     uint64_t trial_layers; /* layers in which the effect of each tensor's error on the predictions is tried;
                               0: none, it is estimated */
+    const char *steps;     /* that are done, separated by ", "; "none" */
 } gq_calibration_facts;
 GQ_API const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan); /* NULL: there is none */
 /* Returns the types of an output's tensors as the text of a recipe file. With it, any file type that
@@ -330,8 +335,23 @@ typedef struct gq_rounding {
     uint64_t width;  /* columns whose inputs were considered together */
     float damp;      /* the largest damping that a matrix needed */
     const char *why; /* reason for the first plain matrix; "": there is none */
-    uint64_t reserved[4];
+    uint64_t steps;  /* bit i: step i of gq_results_steps was used on some matrix of the tensor */
+    uint64_t reserved[3];
 } gq_rounding;
+
+/* The result of a step of a calibration, in all tensors of an output. */
+typedef struct gq_step {
+    const char *name; /* as in gq_calibration.steps */
+    const char *what; /* what it does, in a few words */
+    bool on;
+    uint64_t matrices; /* on which it was tried */
+    uint64_t kept;     /* of these, that were written with it */
+    /* Of these, matrices whose error was measured on held-back tokens without the step and with it: sums of
+     * their relative squared errors, in the metric that the step makes small. */
+    uint64_t compared;
+    double without, with;
+    uint64_t reserved[4];
+} gq_step;
 
 typedef struct gq_callbacks {
     size_t size;
@@ -361,6 +381,8 @@ GQ_API void gq_results_free(gq_results *r);
 GQ_API const gq_loss *gq_results_losses(const gq_results *r, size_t output, size_t *n);
 /* The rounding of each tensor, in the plan's order: *n of them. NULL and 0: nothing was calibrated. */
 GQ_API const gq_rounding *gq_results_roundings(const gq_results *r, size_t output, size_t *n);
+/* The steps of the calibration, done or not: *n of them. NULL and 0: nothing was calibrated. */
+GQ_API const gq_step *gq_results_steps(const gq_results *r, size_t output, size_t *n);
 /* Relative error of a tensor's outputs: sqrt(searched / power), and sqrt(written / power); NaN: unknown. */
 GQ_API double gq_rounding_searched(const gq_rounding *r);
 GQ_API double gq_rounding_written(const gq_rounding *r);

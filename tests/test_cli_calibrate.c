@@ -43,12 +43,23 @@ static void a_dry_run_tells_what_it_takes(void **state) {
               "tokens per column, or more\n");
     says(out, "\nmemory: at most "), says(out, " MiB; the states of all tokens are in memory\n");
     says(out, "\ndisk: 6."), says(out, " MiB beside the output until it is done\nwork: about ");
-    says(out, "FLOP\n");
+    says(out, "FLOP\nsteps: damping, sweeps\n");
     assert_null(strstr(out, "rounded together"));
     free(out);
     out = PLANNED("--calibrate-ids", path("ids"));
     says(out, "calibrated on ids: 16 tokens");
     free(out);
+    static const char *const steps[][2] = {
+        {"damping", "damping"},     {"-damping", "sweeps"},
+        {"none", "none"},           {"none,+sweeps,damping", "damping, sweeps"},
+        {"all,-sweeps", "damping"}, {"+default,-all", "none"}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        char told[64];
+        out = PLANNED("--calibrate-ids", path("ids"), "--calibrate-steps", steps[i][0]);
+        snprintf(told, sizeof told, "\nsteps: %s\n", steps[i][1]);
+        says(out, told);
+        free(out);
+    }
     out = PLANNED("--calibrate", "@random", "--calibrate-tokens", "4000");
     says(out, "calibrated on tokens drawn at random: 4000 tokens in windows of 16");
     free(out);
@@ -70,6 +81,7 @@ static void plans_are_reported(void **state) {
     assert_true(json_number(c, "memory_bytes", 0) > 1e6 && json_number(c, "gflop", 0) > .1);
     assert_int_equal(json_need(report_tensor(j, "blk.0.attn_q.weight"), "calibrated")->kind, KIND_BOOL);
     assert_string_equal(report_type(j, "blk.0.attn_q.weight"), "Q2_K");
+    assert_string_equal(json_text(c, "steps", ""), "damping, sweeps");
     json_free(j);
 }
 
@@ -99,6 +111,11 @@ static void what_came_of_it_is_reported(void **state) {
     assert_int_equal(json_number(r, "codes", 0), 256 * 512),
         assert_int_equal(json_number(r, "width", 0), 512);
     assert_int_equal(json_number(o, "matrices_calibrated", 0) + json_number(o, "matrices_plain", 0), 8);
+    const json *step = &json_need(o, "steps")->items[0];
+    assert_string_equal(json_text(step, "name", ""), "damping");
+    assert_int_equal(json_number(step, "matrices", 0), 8);
+    assert_int_equal(json_number(step, "kept", 9), json_number(o, "matrices_calibrated", 0));
+    assert_string_equal(json_need(r, "steps")->items[0].text, "damping");
     json_free(j);
     assert_int_equal(remove(path("r.json")), 0), assert_int_equal(remove(path("out.gguf")), 0);
     GQUANT(0, "-q", QUANTIZE, "--calibrate", path("text"), "--report", path("r.csv"));
@@ -125,6 +142,10 @@ static void wrong_requests_are_refused(void **state) {
     REFUSED(2, "--shrink 1.1: expected a number from 0 to 1", "--calibrate", text, "--shrink", "1.1");
     REFUSED(2, "--correction nan: expected", "--calibrate", text, "--correction", "nan");
     REFUSED(2, "--correction : expected", "--calibrate", text, "--correction", "");
+    REFUSED(2, "'sweep' is no step of a calibration; these are: damping, sweeps; all, none", "--calibrate",
+            text, "--calibrate-steps", "damping,sweep");
+    REFUSED(2, "'' is no step", "--calibrate", text, "--calibrate-steps", "-damping,");
+    REFUSED(2, "--calibrate-steps works only with --calibrate", "--calibrate-steps", "all");
     REFUSED(2, "977 KiB of memory is not enough", "--calibrate", text, "--memory", "1M");
     REFUSED(2, "named as the output and by an option", "--calibrate", path("out.gguf"));
     REFUSED(1, "absent", "--calibrate", path("absent"));

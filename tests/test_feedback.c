@@ -148,7 +148,7 @@ static int make_site(void **state) {
         moments *m = moments_new(kernels_select(), (moments_shape){N, N, both, 0}, NULL, &e);
         assert_non_null(m);
         moments_add(m, both ? s->x : NULL, TOKENS, s->y, TOKENS, TOKENS);
-        assert_true(moments_factor(m, MOMENTS_DEFAULT, &s->factored[both], &e));
+        assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true}, &s->factored[both], &e));
         assert_int_equal(s->factored[both].n_runs, 1);
         moments_free(m);
     }
@@ -264,7 +264,7 @@ static void the_target_solves_the_normal_equations(void **state) {
     for (size_t i = 0; i < N * TOKENS; i++)
         far[i] = 1.3f * s->y[i] + 0.2f * s->x[(i + TOKENS) % (N * TOKENS)];
     moments_add(m, far, TOKENS, s->y, TOKENS, TOKENS);
-    assert_true(moments_factor(m, (moments_settings){0.1f, 0, 1}, &f, &e));
+    assert_true(moments_factor(m, (moments_settings){0.1f, 0, 1, true}, &f, &e));
     for (size_t i = 0; i < N; i++)
         for (size_t token = 0; token < TOKENS; token++) {
             double y = (double)s->y[i * TOKENS + token];
@@ -347,7 +347,7 @@ static void no_difference_no_correction(void **state) {
     moments_factored f;
     moments *m = moments_new(kernels_select(), (moments_shape){N, N, true, 0}, NULL, &e);
     moments_add(m, s->y, TOKENS, s->y, TOKENS, TOKENS);
-    assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, 1}, &f, &e));
+    assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, 1, true}, &f, &e));
     const kernels *k = kernels_select();
     feedback_sums a = run(k, GGUF_Q4_K, f.runs, 1, 1, 0, ROWS, with, NULL);
     feedback_sums b = run(k, GGUF_Q4_K, s->factored[0].runs, 1, 1, 0, ROWS, without, NULL);
@@ -430,7 +430,7 @@ static void runs_of_columns_are_apart(void **state) {
     moments_factored f;
     moments *m = moments_new(kernels_select(), (moments_shape){N, 256, true, 0}, NULL, &e);
     moments_add(m, s->x, TOKENS, s->y, TOKENS, TOKENS);
-    assert_true(moments_factor(m, MOMENTS_DEFAULT, &f, &e));
+    assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true}, &f, &e));
     assert_int_equal(f.n_runs, 2);
     const kernels *k = kernels_select();
     double apart = 0, whole = 0;

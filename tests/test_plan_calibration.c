@@ -213,6 +213,10 @@ static void what_decides_bytes_decides_identity(void **state) {
     assert_int_not_equal(identity(&c, 1, GQ_EFFORT_BEST), same);
     other = c, other.damp = .02f;
     assert_int_not_equal(identity(&other, 1, GQ_EFFORT_DEFAULT), same);
+    other = c, other.steps = "-damping";
+    assert_int_not_equal(identity(&other, 1, GQ_EFFORT_DEFAULT), same);
+    other.steps = "all"; /* which is the default */
+    assert_int_equal(identity(&other, 1, GQ_EFFORT_DEFAULT), same);
     other = c, other.shrink = -1;
     assert_int_not_equal(identity(&other, 1, GQ_EFFORT_DEFAULT), same);
     other = c, other.correction = -1;

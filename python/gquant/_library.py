@@ -84,7 +84,7 @@ class gq_text(Request):
 class gq_calibration(Request):
     _fields_ = [
         ("size", c_size_t), ("text", gq_text), ("random", c_bool), ("correction", c_float), ("damp", c_float),
-        ("shrink", c_float), ("memory", c_uint64),
+        ("shrink", c_float), ("memory", c_uint64), ("steps", c_char_p),
     ]
 
 

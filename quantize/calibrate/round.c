@@ -235,6 +235,12 @@ static round_reason reason_for_search(const round_task *t) {
     return t->inputs.held == 0 && f->tokens < columns ? ROUND_UNCHECKED : ROUND_CALIBRATED;
 }
 
+/* Counts a matrix for a step that has no check of its own: it is kept where the matrix is calibrated. */
+static void count_step(const round_task *t, calibrate_figures *sums, calibrate_step step, bool kept) {
+    if (!calibration_does(t->of->settings, step)) return;
+    sums->steps[step].matrices++, sums->steps[step].kept += kept;
+}
+
 bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e) {
     const moments_factored *f = t->inputs.factored;
     round_reason reason = reason_for_search(t);
@@ -250,6 +256,8 @@ bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *wh
         ok = round_by_search(&r, false, &errors, e);
     }
     rows_free(&r);
+    count_step(t, sums, STEP_DAMPING, reason == ROUND_CALIBRATED);
+    if (t->of->settings->sweeps) count_step(t, sums, STEP_SWEEPS, reason == ROUND_CALIBRATED);
     sums->matrices++, sums->plain += reason != ROUND_CALIBRATED, sums->unchecked += t->inputs.held == 0;
     sums->power += errors.power, sums->searched += errors.error[0];
     sums->written += errors.error[reason == ROUND_CALIBRATED];

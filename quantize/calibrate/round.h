@@ -25,6 +25,7 @@ typedef struct calibrate_figures {
     uint64_t codes, ends, tokens, width;
     float damp;
     uint32_t unused; /* so that no byte of it is without a value */
+    calibrate_step_figures steps[CALIBRATE_STEPS];
 } calibrate_figures;
 
 typedef struct round_inputs {

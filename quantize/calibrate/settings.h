@@ -6,6 +6,7 @@
 #define GQ_CALIBRATE_SETTINGS_H
 
 #include "imatrix/moments.h"
+#include "quantize/calibrate/steps.h"
 #include "quantize/sweep/windows.h"
 
 /* Held-back tokens of one expert, at most: enough to tell two roundings apart. */
@@ -15,6 +16,7 @@ enum { EXPERT_HELD_TOKENS = 512 };
 typedef struct __attribute__((packed)) calibration_settings {
     float damp, shrink, correction; /* of moments_settings */
     uint64_t windows, context;      /* of the text */
+    calibrate_step_mask steps;      /* that are done */
     uint64_t sweeps;                /* of descent: 2 with effort best, else 0 */
     uint64_t width;       /* of moments' blocks, at most: a multiple of PASS_COLUMNS; SIZE_MAX: whole rows */
     uint64_t held_every;  /* of windows_held */
@@ -25,8 +27,15 @@ typedef struct __attribute__((packed)) calibration_settings {
 
 uint32_t calibration_settings_digest(const calibration_settings *s);
 
+/* Whether a step is done. */
+static inline bool calibration_does(const calibration_settings *s, calibrate_step step) {
+    return s->steps & calibrate_step_bit(step);
+}
 static inline moments_settings calibration_moments_settings(const calibration_settings *s) {
-    return (moments_settings){.damp = s->damp, .shrink = s->shrink, .correction = s->correction};
+    return (moments_settings){.damp = s->damp,
+                              .shrink = s->shrink,
+                              .correction = s->correction,
+                              .mean_damping = !calibration_does(s, STEP_DAMPING)};
 }
 /* Whether a window only checks. */
 static inline bool calibration_is_held(const calibration_settings *s, uint64_t window) {

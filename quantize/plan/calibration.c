@@ -35,9 +35,12 @@ static bool calibration_check_request(const gq_calibration *asked, gq_error *e) 
 
 static bool take_settings(plan_calibration *c, const gq_calibration *asked, gq_error *e) {
     moments_settings m;
+    calibrate_step_mask steps;
     if (!moments_settings_take(&m, asked->damp, asked->shrink, asked->correction, e)) return false;
     c->settings.damp = m.damp, c->settings.shrink = m.shrink, c->settings.correction = m.correction;
-    return true;
+    if (!calibrate_steps_take(&steps, asked->steps, e)) return false;
+    c->settings.steps = steps;
+    return (c->steps = calibrate_steps_text(steps, e));
 }
 
 /* ---- the text ---- */
@@ -145,7 +148,8 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (!c->model || !calibration_read_text(plan, c, asked, e)) return false;
     const forward_sizes *sizes = forward_model_sizes(c->model);
     c->sums = collection_measure(&plan->model, sizes->layers, sizes->out->name);
-    c->settings.sweeps = (uint64_t)feedback_sweeps(plan->settings.effort);
+    if (calibration_does(&c->settings, STEP_SWEEPS))
+        c->settings.sweeps = (uint64_t)feedback_sweeps(plan->settings.effort);
     c->job.threads = plan->threads, c->job.looks = true;
     c->facts.layers = calibration_count_layers(plan, c);
     calibration_set_width(plan, c);
@@ -157,7 +161,7 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
 void plan_calibration_free(plan_calibration *c) {
     if (!c) return;
     forward_model_free(c->model);
-    free(c->streams), free(c->ids), free(c->text);
+    free(c->streams), free(c->ids), free(c->text), free(c->steps);
     free(c);
 }
 
@@ -206,7 +210,7 @@ static bool warn_of_overrides(gq_plan *plan, gq_error *e) {
 
 static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
     gq_calibration_facts *f = &c->facts;
-    f->text = c->text;
+    f->text = c->text, f->steps = c->steps;
     f->context = (uint32_t)c->job.context;
     f->windows = c->job.windows, f->tokens = c->job.windows * c->job.context;
     f->held_back = calibration_held_most(&c->settings, false) / c->job.context;

@@ -28,6 +28,7 @@ typedef struct plan_calibration {
     checkpoint_head head;     /* of a stream of the original and one per output, in this order */
     uint64_t records;         /* bytes of the checkpoint's, at most */
     char *text;               /* its name; NULL: drawn at random */
+    char *steps;              /* names of the settings' steps */
     gq_calibration_facts facts;
 } plan_calibration;
 

@@ -112,6 +112,19 @@ static bool open_kept(checkpoint *c, const gq_plan *plan, const calibrate_job *j
     return false;
 }
 
+/* Adds what the steps did to a tensor to the output's sums. Returns which of them were used on it. */
+static calibrate_step_mask tell_steps(const calibrate_entry *entry, gq_results *results) {
+    calibrate_step_mask used = 0;
+    for (calibrate_step i = 0; i < CALIBRATE_STEPS; i++) {
+        const calibrate_step_figures *f = &entry->figures.steps[i];
+        gq_step *s = results_step(results, entry->output, i);
+        s->matrices += f->matrices, s->kept += f->kept, s->compared += f->compared;
+        s->without += f->without, s->with += f->with;
+        if (f->kept) used |= calibrate_step_bit(i);
+    }
+    return used;
+}
+
 static void tell_entry(const calibrate_entry *entry, gq_results *results) {
     const calibrate_figures *f = &entry->figures;
     *results_rounding(results, entry->output, entry->tensor) =
@@ -126,7 +139,8 @@ static void tell_entry(const calibrate_entry *entry, gq_results *results) {
                       .tokens = f->tokens,
                       .width = f->width,
                       .damp = f->damp,
-                      .why = round_reason_text((round_reason)entry->reason)};
+                      .why = round_reason_text((round_reason)entry->reason),
+                      .steps = tell_steps(entry, results)};
 }
 
 static bool tell_results(const checkpoint *c, gq_results *results, gq_error *e) {

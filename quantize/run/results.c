@@ -2,6 +2,21 @@
 
 #include <stdlib.h>
 
+#include "quantize/plan/calibration.h"
+
+/* Names the steps of a calibration, of which nothing is known yet. False: no memory. */
+static bool results_name_steps(gq_results *r, const gq_plan *plan) {
+    r->n_steps = CALIBRATE_STEPS;
+    r->steps = calloc(plan->n_outputs * r->n_steps + 1, sizeof *r->steps);
+    for (size_t o = 0; r->steps && o < plan->n_outputs; o++)
+        for (size_t i = 0; i < r->n_steps; i++)
+            *results_step(r, o, i) =
+                (gq_step){.name = calibrate_steps[i].name,
+                          .what = calibrate_steps[i].what,
+                          .on = calibration_does(&plan->calibration->settings, (calibrate_step)i)};
+    return r->steps;
+}
+
 gq_results *results_new(const gq_plan *plan, gq_error *e) {
     size_t n = plan->n_outputs * plan->n_tensors + 1;
     gq_results *r = calloc(1, sizeof *r);
@@ -10,7 +25,7 @@ gq_results *results_new(const gq_plan *plan, gq_error *e) {
     r->losses = calloc(n, sizeof *r->losses);
     if (plan->calibration) r->roundings = calloc(n, sizeof *r->roundings);
     for (size_t i = 0; r->roundings && i < n; i++) r->roundings[i].why = "";
-    if (r->losses && (r->roundings || !plan->calibration)) return r;
+    if (r->losses && (!plan->calibration || (r->roundings && results_name_steps(r, plan)))) return r;
     gq_results_free(r);
     return gq_fail_memory(e, n * (sizeof *r->losses + sizeof *r->roundings)), NULL;
 }
@@ -18,7 +33,7 @@ gq_results *results_new(const gq_plan *plan, gq_error *e) {
 void gq_results_free(gq_results *r) {
     if (!r) return;
     warnings_free(&r->warnings);
-    free(r->losses), free(r->roundings), free(r);
+    free(r->losses), free(r->roundings), free(r->steps), free(r);
 }
 
 gq_loss *results_loss(gq_results *r, size_t output, size_t tensor) {
@@ -27,6 +42,15 @@ gq_loss *results_loss(gq_results *r, size_t output, size_t tensor) {
 
 gq_rounding *results_rounding(gq_results *r, size_t output, size_t tensor) {
     return &r->roundings[output * r->n_tensors + tensor];
+}
+
+gq_step *results_step(gq_results *r, size_t output, size_t step) {
+    return &r->steps[output * r->n_steps + step];
+}
+
+const gq_step *gq_results_steps(const gq_results *r, size_t output, size_t *n) {
+    *n = r->steps ? r->n_steps : 0;
+    return r->steps ? &r->steps[output * r->n_steps] : NULL;
 }
 
 const gq_rounding *gq_results_roundings(const gq_results *r, size_t output, size_t *n) {

@@ -8,6 +8,8 @@ struct gq_results {
     size_t n_tensors;
     gq_loss *losses;        /* output by output */
     gq_rounding *roundings; /* the same; NULL: nothing is calibrated */
+    gq_step *steps;         /* output by output, n_steps each; NULL: likewise */
+    size_t n_steps;
     warning_list warnings;
     gq_progress progress;
 };
@@ -16,6 +18,8 @@ struct gq_results {
 gq_results *results_new(const gq_plan *plan, gq_error *e);
 /* Return a tensor's place in the results; the results own it. */
 gq_loss *results_loss(gq_results *r, size_t output, size_t tensor);
-gq_rounding *results_rounding(gq_results *r, size_t output, size_t tensor); /* of a calibrated run */
+/* Return a tensor's, or a step's, place in the results of a calibrated run. */
+gq_rounding *results_rounding(gq_results *r, size_t output, size_t tensor);
+gq_step *results_step(gq_results *r, size_t output, size_t step);
 
 #endif
