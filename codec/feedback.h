@@ -8,9 +8,11 @@
  *
  *     r_c = R[c][c] (v_c - q_c),    v_c = w_c + (a z_c + sum over k < c of (w_k - q_k) R[k][c]) / R[c][c],
  *
- * z the solution of z R^T = w D. So q_c is the code nearest to v_c, and an error in column c costs
- * R[c][c]^2; a block's scales are chosen with these weights, for what v would be if its columns were not
- * rounded. (The usual form, with the triangular root of H^-1, gives the same v; this one needs no inverse.)
+ * z the solution of z R^T = w D, or of z R^T = p where p, the row of P, says by what the output is to change:
+ * P = mean of r y^T, r the change wanted for a token. So q_c is the code nearest to v_c, and an error in
+ * column c costs R[c][c]^2; a block's scales are chosen with these weights, for what v would be if its
+ * columns were not rounded. (The usual form, with the triangular root of H^-1, gives the same v; this one
+ * needs no inverse.)
  *
  * Afterwards each row is scaled so that its projection on t, under H, is kept. Sweeps of descent, if wanted,
  * come before: each column's code is chosen again, all others given.
@@ -46,6 +48,8 @@ typedef struct feedback_moments {
     const float *diagonal;   /* PASS_COLUMNS x PASS_COLUMNS per strip: H there; for sweeps */
     const float *difference; /* square: D; NULL: x = y */
     float correction;        /* a, 0..1 */
+    const float *lacking;    /* P in place of D: all strips of the matrix's rows in each strip of columns, in
+                                tiles that have a column's rows side by side; NULL: none */
 } feedback_moments;
 
 typedef struct feedback_task {
@@ -55,8 +59,10 @@ typedef struct feedback_task {
     int sweeps;                      /* of descent */
     const feedback_moments *moments; /* of runs of columns, one after another; together they are all */
     size_t n_moments;
-    size_t columns; /* whole blocks of the type */
-    void *scratch;  /* feedback_bytes, aligned to 64; each thread its own */
+    size_t columns;                /* whole blocks of the type */
+    void *scratch;                 /* feedback_bytes, aligned to 64; each thread its own */
+    size_t first_row, matrix_rows; /* where P is given: the first row's number in the matrix, a multiple of
+                                      FEEDBACK_ROWS, and how many rows that has */
 } feedback_task;
 
 /* Added to. */

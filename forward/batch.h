@@ -43,9 +43,14 @@ void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float 
  * or the site's error; or the site's answer FORWARD_END. */
 bool batch_site(forward_batch *b, const float *x, size_t stride, size_t features, size_t tokens,
                 size_t matrix, const weight_slot *slots);
-/* The same for experts: token[tokens] are the tokens of the batch, ascending. */
-bool batch_site_routed(forward_batch *b, const float *x, size_t stride, size_t features,
-                       const uint32_t *token, size_t tokens, size_t matrix, const weight_slot *slots);
+/* The same of what some of the tokens have. */
+typedef struct batch_tokens {
+    const uint32_t *token; /* of the batch, ascending; NULL: all in order */
+    const float *gate;     /* as in forward_inputs; NULL: 1 */
+    size_t n;
+} batch_tokens;
+bool batch_site_tokens(forward_batch *b, const float *x, size_t stride, size_t features,
+                       const batch_tokens *tokens, size_t matrix, const weight_slot *slots);
 bool batch_inputs(forward_batch *b, const forward_inputs *inputs);
 /* Marks the error that was just set as the weights' fault, GQ_BAD_WEIGHTS: running them again would end
  * there, too. Returns false. */

@@ -279,13 +279,15 @@ static bool experts_run_one(const experts_run *r, size_t e) {
         &(expert_rows){
             .from = r->in, .from_stride = r->in_stride, .to = in, .to_stride = s, .token = token, .n = n});
     if (by->scales_inputs) weigh_inputs(r, e, in, s, n);
-    if (!batch_site_routed(
-            b, in, s, width, token, n, e,
+    const float *weight = by->scales_inputs ? NULL : own->routed_weight + begin;
+    batch_tokens routed = {token, NULL, n}, given = {token, weight, n};
+    if (!batch_site_tokens(
+            b, in, s, width, &routed, e,
             (weight_slot[]){WEIGHT_FFN_GATE_EXPS, WEIGHT_FFN_UP_EXPS, WEIGHT_FFN_GATE_UP_EXPS, WEIGHT_SLOTS}))
         return false;
     if (b->answer == FORWARD_SKIP) return true;
     multiply_in(r, e, in, gate, s, n);
-    if (!batch_site_routed(b, gate, s, ff, token, n, e, (weight_slot[]){WEIGHT_FFN_DOWN_EXPS, WEIGHT_SLOTS}))
+    if (!batch_site_tokens(b, gate, s, ff, &given, e, (weight_slot[]){WEIGHT_FFN_DOWN_EXPS, WEIGHT_SLOTS}))
         return false;
     if (b->answer == FORWARD_SKIP) return true;
     batch_multiply(b, WEIGHT_FFN_DOWN_EXPS, e, gate, s, out, s, n);
@@ -295,7 +297,7 @@ static bool experts_run_one(const experts_run *r, size_t e) {
                                .to = r->sum,
                                .to_stride = b->stride,
                                .token = token,
-                               .weight = by->scales_inputs ? NULL : own->routed_weight + begin,
+                               .weight = weight,
                                .n = n});
     return true;
 }
@@ -317,14 +319,16 @@ static bool experts_run_beside(const experts_run *r, const beside_slots *w, size
     if (!is_first) batch_multiply(b, w->gate, 0, x, stride, gate, s, b->tokens);
     batch_multiply(b, w->up, 0, x, stride, is_first ? gate : up, s, b->tokens);
     gate_rows(b, &l->act, gate, ff, s, b->tokens);
-    if (!batch_site(b, gate, s, ff, b->tokens, 0, (weight_slot[]){w->down, WEIGHT_SLOTS})) return false;
-    batch_multiply(b, w->down, 0, gate, s, out, s, b->tokens);
     if (l->weight[w->share]) {
         batch_multiply(b, w->share, 0, x, stride, share, s, b->tokens);
         m->elements->sigmoid(share, b->tokens);
+    }
+    batch_tokens all = {NULL, l->weight[w->share] ? share : NULL, b->tokens};
+    if (!batch_site_tokens(b, gate, s, ff, &all, 0, (weight_slot[]){w->down, WEIGHT_SLOTS})) return false;
+    batch_multiply(b, w->down, 0, gate, s, out, s, b->tokens);
+    if (l->weight[w->share])
         threads_for(b->pool, width, THREADS_EVEN, share_row,
                     &(expert_rows){.b = b, .to = out, .to_stride = s, .weight = share, .n = b->tokens});
-    }
     if (l->weight[w->norm]) batch_norm_slot(b, w->norm, out, s, width, out, s);
     batch_add(b, b->part, s, out, s, width, 1);
     return true;

@@ -61,6 +61,10 @@ bool forward_model_splits(const forward_model *m);
 /* Whether t is reported as a weight at a site (below): the matrices of the layers that are run, and the
  * output matrix unless it is the embedding, whose rows would have to change with it. */
 bool forward_feeds(const forward_model *m, const model_tensor *t);
+/* The factor by which what t gives is added to the state, which nothing else changes before the part of the
+ * layer ends, or the whole layer where the model does not split; a token's own factor, forward_inputs.gate,
+ * comes on top. 0: t is no such weight, or a norm or another matrix comes between (docs/calibration.md). */
+float forward_adds(const forward_model *m, const model_tensor *t);
 
 /* ---- weights ---- */
 
@@ -121,6 +125,7 @@ typedef struct forward_inputs {
     size_t features, tokens, stride;
     const uint32_t *token; /* which tokens of the batch, ascending; NULL: all in order */
     size_t first;          /* the batch's first token among all of the stream's; 0 without a stream */
+    const float *gate;     /* per token, what its output is multiplied by; NULL: 1 */
 } forward_inputs;
 typedef enum forward_answer {
     FORWARD_FAILED, /* the call ends with the error that was given */

@@ -100,15 +100,16 @@ bool batch_site(forward_batch *b, const float *x, size_t stride, size_t features
         slots);
 }
 
-bool batch_site_routed(forward_batch *b, const float *x, size_t stride, size_t features,
-                       const uint32_t *token, size_t tokens, size_t matrix, const weight_slot *slots) {
+bool batch_site_tokens(forward_batch *b, const float *x, size_t stride, size_t features,
+                       const batch_tokens *tokens, size_t matrix, const weight_slot *slots) {
     return tell_site(b,
                      (forward_inputs){.matrix = matrix,
                                       .x = x,
                                       .features = features,
-                                      .tokens = tokens,
+                                      .tokens = tokens->n,
                                       .stride = stride,
-                                      .token = token},
+                                      .token = tokens->token,
+                                      .gate = tokens->gate},
                      slots);
 }
 

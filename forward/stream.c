@@ -227,8 +227,9 @@ static float *copy_of(forward_stream *s, size_t batch, gq_error *e) {
 }
 
 bool forward_stream_look(forward_stream *s, size_t batch, const forward_layer *l, forward_part part,
-                         const forward_site *site, gq_error *e) {
+                         const forward_site *site, const float **after, gq_error *e) {
     asking a = asking_of(s, site);
     float *x = copy_of(s, batch, e);
+    if (after) *after = x;
     return x && run_part(s, batch, l, part, x, &a, e);
 }

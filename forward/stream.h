@@ -106,9 +106,11 @@ bool forward_stream_final(forward_stream *s, const forward_site *site, gq_error 
 
 /* Batch i begins with window i * bounds.batch; all but the last have so many windows. */
 size_t forward_stream_batches(const forward_stream *s);
-/* One batch through what is next, the layer or a part of it, to see what flows; the states stay. */
+/* One batch through what is next, the layer or a part of it, to see what flows; the states stay. *after: the
+ * batch's state behind it, [state][forward_stride(tokens)], until the next call; it means nothing where the
+ * site has ended the call. after may be NULL. */
 bool forward_stream_look(forward_stream *s, size_t batch, const forward_layer *l, forward_part part,
-                         const forward_site *site, gq_error *e);
+                         const forward_site *site, const float **after, gq_error *e);
 /* Reports the inputs of the output matrix for one batch. The states stay. */
 bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_site *site, gq_error *e);
 

@@ -330,12 +330,12 @@ static void divide_tile(void *data, size_t tile, int thread) {
 /* Hands a run the sums of its block's differences, which become means in place. */
 static void divide_differences(const moments *m, moments_block *b, moments_settings s,
                                feedback_moments *run) {
-    size_t strips = feedback_strips(b->columns);
+    size_t strips = feedback_strips(b->columns), rows = feedback_strips(moments_second(m->shape, b->columns));
     float *d = b->square;
     b->square = NULL;
-    run->difference = d;
+    *(m->shape.lacking ? &run->lacking : &run->difference) = d;
     run->correction = s.correction < 0 ? moments_correction(m->tokens, b->columns) : s.correction;
-    if (d) threads_for(m->pool, strips * strips, THREADS_EVEN, divide_tile, &(differences){d, m->tokens});
+    if (d) threads_for(m->pool, strips * rows, THREADS_EVEN, divide_tile, &(differences){d, m->tokens});
 }
 
 /* False: a block has no root. */
@@ -384,7 +384,7 @@ bool moments_factor(moments *m, moments_settings s, moments_factored *f, gq_erro
 void moments_factored_free(moments_factored *f) {
     for (size_t i = 0; f->runs && i < f->n_runs; i++) {
         free((void *)f->runs[i].root), free((void *)f->runs[i].diagonal);
-        free((void *)f->runs[i].difference);
+        free((void *)f->runs[i].difference), free((void *)f->runs[i].lacking);
     }
     free(f->runs);
     *f = (moments_factored){.n_runs = 0};

@@ -11,15 +11,11 @@
 #include "base/memory.h"
 #include "imatrix/moments_sums.h"
 
-/* The floats of a square matrix of so many columns. */
-static uint64_t square_floats(size_t columns) {
-    uint64_t n = feedback_padded(columns);
-    return n * n;
+/* The floats of MOMENTS_SLOT tokens of so many features, and of all tokens that may wait. */
+static uint64_t slot_floats(size_t features) { return feedback_padded(features) * MOMENTS_SLOT; }
+static uint64_t waiting_floats(size_t features) {
+    return slot_floats(features) * (MOMENTS_TOKENS / MOMENTS_SLOT);
 }
-
-/* The floats of MOMENTS_SLOT tokens, and of all that may wait. */
-static uint64_t slot_floats(moments_shape s) { return feedback_padded(s.columns) * MOMENTS_SLOT; }
-static uint64_t waiting_floats(moments_shape s) { return slot_floats(s) * (MOMENTS_TOKENS / MOMENTS_SLOT); }
 
 /* Whether groups are longer than what may wait, so that they need sums of their own. */
 static bool long_groups(moments_shape s) { return s.group_tokens > MOMENTS_TOKENS; }
@@ -28,7 +24,8 @@ static void take_triangle(size_t columns, float **triangle, memory_ledger *l) {
     *triangle = memory_take_zeros(l, feedback_triangle(feedback_strips(columns)), sizeof(float));
 }
 static void take_square(moments_shape s, size_t columns, float **square, memory_ledger *l) {
-    if (s.two_streams) *square = memory_take_zeros(l, square_floats(columns), sizeof(float));
+    uint64_t rows = feedback_padded(moments_second(s, columns));
+    if (rows) *square = memory_take_zeros(l, rows * feedback_padded(columns), sizeof(float));
 }
 
 /* Returns the i-th block; while counting, when there are none, the one given. */
@@ -55,10 +52,11 @@ void moments_lay_out_differences(moments *m, memory_ledger *l) {
 
 /* Takes what only the group at work needs. */
 static void lay_out_group(moments *m, memory_ledger *l) {
-    uint64_t waiting = waiting_floats(m->shape);
+    uint64_t waiting = waiting_floats(m->shape.columns);
+    size_t second = moments_second(m->shape, m->shape.columns);
     m->y = memory_take_zeros(l, waiting, sizeof(float));
     m->panels = memory_take_zeros(l, waiting, sizeof(float));
-    if (m->shape.two_streams) m->differences = memory_take_zeros(l, waiting, sizeof(float));
+    if (second) m->differences = memory_take_zeros(l, waiting_floats(second), sizeof(float));
     for (size_t i = 0; long_groups(m->shape) && i < m->n_blocks; i++) {
         moments_block counted = {.columns = 0}, *b = block_at(m, i, &counted);
         take_triangle(moments_block_columns(m->shape, i), &b->group_triangle, l);
@@ -135,18 +133,25 @@ void moments_mean_squares(moments *m, float *columns) {
 
 /* ---- products ---- */
 
-/* Computes `rows` rows of a tile: y of the columns from `row` on times the panels of a strip from `column`
- * on, over all tokens that wait. add: in addition to what is there. */
-static void sum_rows(const moments *m, size_t row, size_t rows, const float *panels, size_t column,
-                     float *sums, bool add) {
+/* Waiting tokens in panels, m->panels or m->differences: a strip of their features. */
+typedef struct waiting_panels {
+    const float *first;
+    size_t features, column; /* all that a token has there; the strip's first */
+} waiting_panels;
+
+/* Computes `rows` rows of a tile: y of the columns from `row` on times a strip of panels, over all tokens
+ * that wait. add: in addition to what is there. */
+static void sum_rows(const moments *m, size_t row, size_t rows, waiting_panels x, float *sums, bool add) {
     size_t panel = m->kernels->panel;
     for (size_t first = 0; first < m->waiting; first += MOMENTS_SLOT) {
-        size_t slot = first / MOMENTS_SLOT * slot_floats(m->shape), left = m->waiting - first;
+        size_t slot = first / MOMENTS_SLOT, left = m->waiting - first;
+        const float *y = m->y + slot * slot_floats(m->shape.columns) + row * MOMENTS_SLOT,
+                    *of = x.first + slot * slot_floats(x.features) + x.column * MOMENTS_SLOT;
         for (size_t i = 0; i < PASS_COLUMNS; i += panel)
-            m->kernels->multiply(&(matmul_tile){.w = m->y + slot + row * MOMENTS_SLOT,
+            m->kernels->multiply(&(matmul_tile){.w = y,
                                                 .row_step = MOMENTS_SLOT,
                                                 .column_step = 1,
-                                                .x = panels + slot + (column + i) * MOMENTS_SLOT,
+                                                .x = of + i * MOMENTS_SLOT,
                                                 .y = sums + i,
                                                 .y_stride = PASS_COLUMNS,
                                                 .rows = rows,
@@ -161,25 +166,25 @@ static void add_floats(float *to, const float *from, size_t n) {
 }
 
 /* Adds a group that waits as a whole to the total's tile: its sums are formed from 0, some rows at a time. */
-static void add_group(const moments *m, size_t row, const float *panels, size_t column, float *total) {
+static void add_group(const moments *m, size_t row, waiting_panels x, float *total) {
     enum { ROWS = 48 }; /* a multiple of all kernels' rows; 48 KiB on the stack */
     _Alignas(64) float sums[ROWS * PASS_COLUMNS];
     if (m->waiting == 0) return;
     for (size_t r = 0, n; r < PASS_COLUMNS; r += n) {
         n = PASS_COLUMNS - r < ROWS ? PASS_COLUMNS - r : ROWS;
-        sum_rows(m, row + r, n, panels, column, sums, false);
+        sum_rows(m, row + r, n, x, sums, false);
         add_floats(total + r * PASS_COLUMNS, sums, n * PASS_COLUMNS);
     }
 }
 
 /* Adds waiting tokens to the group's chain; at the group's end, the chain to the total. */
-static void settle_sums(const moments *m, size_t row, const float *panels, size_t column, float *group,
-                        float *total, bool ends) {
+static void settle_sums(const moments *m, size_t row, waiting_panels x, float *group, float *total,
+                        bool ends) {
     if (!group) {
-        add_group(m, row, panels, column, total);
+        add_group(m, row, x, total);
         return;
     }
-    if (m->waiting) sum_rows(m, row, PASS_COLUMNS, panels, column, group, m->begun);
+    if (m->waiting) sum_rows(m, row, PASS_COLUMNS, x, group, m->begun);
     if (ends) add_floats(total, group, TILE);
 }
 
@@ -190,30 +195,47 @@ typedef struct settled_block {
     bool ends;    /* the group ends */
 } settled_block;
 
-/* Settles a tile of both matrices of a block; the square's tiles are transposed. */
+/* Settles a tile of the triangle. */
+static void settle_triangle(const settled_block *of, size_t row, size_t strip) {
+    const moments_block *b = of->block;
+    size_t at = feedback_triangle(strip) + row * TILE;
+    settle_sums(of->m, of->first + row * PASS_COLUMNS,
+                (waiting_panels){of->m->panels, of->m->shape.columns, of->first + strip * PASS_COLUMNS},
+                b->group_triangle ? b->group_triangle + at : NULL, b->triangle + at, of->ends);
+}
+
+/* Settles a tile of the square or rectangle, which is transposed. A square has this block's features alone, a
+ * rectangle all. */
+static void settle_square(const settled_block *of, size_t row, size_t rows, size_t strip) {
+    const moments_block *b = of->block;
+    const moments_shape *s = &of->m->shape;
+    size_t at = (strip * rows + row) * TILE, first = s->lacking ? 0 : of->first;
+    settle_sums(
+        of->m, of->first + strip * PASS_COLUMNS,
+        (waiting_panels){of->m->differences, moments_second(*s, s->columns), first + row * PASS_COLUMNS},
+        b->group_square ? b->group_square + at : NULL, b->square + at, of->ends);
+}
+
+/* Strips of features down a block's square or rectangle; 0: it has none. */
+static size_t square_strips(const moments *m, const moments_block *b) {
+    return feedback_strips(moments_second(m->shape, b->columns));
+}
+
 static void settle_tile(void *data, size_t unit, int thread) {
     const settled_block *of = data;
-    const moments_block *b = of->block;
-    const moments *m = of->m;
-    size_t strips = feedback_strips(b->columns), strip = unit / strips, row = unit % strips;
-    size_t at = of->first + row * PASS_COLUMNS, column = of->first + strip * PASS_COLUMNS;
-    size_t triangle = feedback_triangle(strip) + row * TILE,
-           square = feedback_square(b->columns, strip) + row * TILE;
+    size_t strips = feedback_strips(of->block->columns), rows = square_strips(of->m, of->block);
+    size_t most = strips > rows ? strips : rows, strip = unit / most, row = unit % most;
     (void)thread;
-    if (row <= strip)
-        settle_sums(m, at, m->panels, column, b->group_triangle ? b->group_triangle + triangle : NULL,
-                    b->triangle + triangle, of->ends);
-    if (b->square)
-        settle_sums(m, column, m->differences, at, b->group_square ? b->group_square + square : NULL,
-                    b->square + square, of->ends);
+    if (row <= strip) settle_triangle(of, row, strip);
+    if (row < rows) settle_square(of, row, rows, strip);
 }
 
 static void moments_settle(moments *m, bool ends) {
     if (!m->waiting && !(ends && m->begun)) return;
     for (size_t i = 0; i < m->n_blocks; i++) {
         settled_block of = {m, &m->blocks[i], i * m->shape.width, ends};
-        size_t strips = feedback_strips(of.block->columns);
-        threads_for(m->pool, strips * strips, 1, settle_tile, &of);
+        size_t strips = feedback_strips(of.block->columns), rows = square_strips(m, of.block);
+        threads_for(m->pool, strips * (strips > rows ? strips : rows), 1, settle_tile, &of);
     }
     m->waiting = 0, m->begun = !ends;
 }
@@ -227,18 +249,31 @@ typedef struct taken {
     size_t x_stride, y_stride, tokens;
 } taken;
 
+/* Returns the place of the next token in a slot's panels, for feature c of so many. */
+static size_t packed_place(const moments *m, size_t features, size_t c) {
+    size_t panel = m->kernels->panel, slot = m->waiting / MOMENTS_SLOT * slot_floats(features);
+    return slot + c / panel * panel * MOMENTS_SLOT + c % panel + m->waiting % MOMENTS_SLOT * panel;
+}
+
 static void take_column(void *data, size_t c, int thread) {
     const taken *t = data;
     const moments *m = t->m;
     const float *from = t->y + c * t->y_stride, *x = t->x ? t->x + c * t->x_stride : NULL;
-    size_t panel = m->kernels->panel;
-    size_t slot = m->waiting / MOMENTS_SLOT * slot_floats(m->shape), place = m->waiting % MOMENTS_SLOT;
-    size_t packed = slot + c / panel * panel * MOMENTS_SLOT + c % panel + place * panel;
+    size_t panel = m->kernels->panel, packed = packed_place(m, m->shape.columns, c);
+    size_t slot = m->waiting / MOMENTS_SLOT * slot_floats(m->shape.columns);
     (void)thread;
-    memcpy(m->y + slot + c * MOMENTS_SLOT + place, from, sizeof(float) * t->tokens);
+    memcpy(m->y + slot + c * MOMENTS_SLOT + m->waiting % MOMENTS_SLOT, from, sizeof(float) * t->tokens);
     for (size_t i = 0; i < t->tokens; i++) m->panels[packed + i * panel] = from[i];
-    for (size_t i = 0; m->differences && i < t->tokens; i++)
+    for (size_t i = 0; m->shape.two_streams && i < t->tokens; i++)
         m->differences[packed + i * panel] = x ? x[i] - from[i] : 0;
+}
+
+static void take_lacking(void *data, size_t c, int thread) {
+    const taken *t = data;
+    const moments *m = t->m;
+    size_t panel = m->kernels->panel, packed = packed_place(m, m->shape.lacking, c);
+    (void)thread;
+    for (size_t i = 0; i < t->tokens; i++) m->differences[packed + i * panel] = t->x[c * t->x_stride + i];
 }
 
 void moments_add(moments *m, const float *x, size_t x_stride, const float *y, size_t y_stride,
@@ -248,6 +283,7 @@ void moments_add(moments *m, const float *x, size_t x_stride, const float *y, si
         if (n > tokens - done) n = tokens - done;
         taken t = {m, x ? x + done : NULL, y + done, x_stride, y_stride, n};
         threads_for(m->pool, m->shape.columns, THREADS_EVEN, take_column, &t);
+        if (m->shape.lacking) threads_for(m->pool, m->shape.lacking, THREADS_EVEN, take_lacking, &t);
         m->waiting += n, m->tokens += n;
         if (m->waiting == MOMENTS_TOKENS) moments_settle(m, !long_groups(m->shape));
     }

@@ -2,7 +2,9 @@
  * (codec/feedback.h) goes by.
  *
  *     H = mean of y y^T, y: what flows in the model rounded so far;
- *     D = mean of (x - y) y^T, x: the same tokens in the original model; nothing where both streams are one.
+ *     D = mean of (x - y) y^T, x: the same tokens in the original model; nothing where both streams are one;
+ *     P = mean of r y^T in place of it, r: what the matrix's output is to change by, of as many features as
+ *         the matrix has rows.
  *
  * Sums are in float32, in the order of forward/groups.h: a chain per group of tokens, and group after group.
  * They depend on that alone, not on calls, threads, or the level (but x86-64-v2). After 65,536 tokens they
@@ -32,6 +34,7 @@ typedef struct moments_shape {
                             PASS_COLUMNS, or at least `columns`: all in one */
     bool two_streams;    /* x is not y */
     size_t group_tokens; /* of a group, at most; up to MOMENTS_TOKENS need nothing more, and 0 is those */
+    size_t lacking;      /* features of r, of which P is made; 0: none is, else two_streams is false */
 } moments_shape;
 
 /* Bytes that moments take. UINT64_MAX: too many. The width is no larger than the columns. */
@@ -43,8 +46,8 @@ void moments_count_factoring(moments_shape shape, memory_ledger *l);
 /* Makes moments for the threads of a pool, which lives as long. NULL: no memory. */
 moments *moments_new(const kernels *k, moments_shape shape, threads_pool *pool, gq_error *e);
 void moments_free(moments *m);
-/* Feature-major: feature c of token t at x[c * x_stride + t]. x NULL: the same as y. Not from inside a
- * loop of the pool. */
+/* Feature-major: feature c of token t at x[c * x_stride + t]. x NULL: the same as y. Where P is made x is r,
+ * and not NULL. Not from inside a loop of the pool. */
 void moments_add(moments *m, const float *x, size_t x_stride, const float *y, size_t y_stride, size_t tokens);
 /* The tokens of the next calls are another group's. Where groups are no longer than MOMENTS_TOKENS a group
  * ends after so many by itself. */

@@ -11,7 +11,7 @@ enum { TILE = PASS_COLUMNS * PASS_COLUMNS };
 typedef struct moments_block {
     size_t columns;
     float *triangle; /* sums of y y^T, as codec/feedback.h lays them out */
-    float *square;   /* sums of (x - y) y^T, likewise; NULL: x = y */
+    float *square;   /* sums of (x - y) y^T, likewise, or of r y^T, a rectangle; NULL: x = y */
     /* The same of the group at work; NULL: its tokens all wait until it ends. */
     float *group_triangle, *group_square;
 } moments_block;
@@ -27,7 +27,7 @@ struct moments {
     uint64_t tokens; /* in the sums and waiting */
     size_t waiting;  /* tokens of the group at work */
     bool begun;      /* group_triangle and group_square have tokens of it that do not wait any more */
-    /* Waiting tokens, in slots of MOMENTS_SLOT: y, [column][MOMENTS_SLOT]; y and x - y in
+    /* Waiting tokens, in slots of MOMENTS_SLOT: y, [column][MOMENTS_SLOT]; y, and x - y or r, in
      * panels of columns, [token][panel]. */
     float *y, *panels, *differences;
 };
@@ -37,9 +37,13 @@ static inline size_t moments_block_columns(moments_shape s, size_t i) {
     size_t left = s.columns - i * s.width;
     return left < s.width ? left : s.width;
 }
+/* Features of x - y or r that belong to a block of so many columns; 0: there is nothing of the kind. */
+static inline size_t moments_second(moments_shape s, size_t columns) {
+    return s.lacking ? s.lacking : s.two_streams ? columns : 0;
+}
 static inline size_t moments_blocks(moments_shape s) { return (s.columns + s.width - 1) / s.width; }
 /* Columns beyond this are no tensor's, and no size of moments overflows. */
-static inline bool moments_countable(moments_shape s) { return s.columns <= 1 << 28; }
+static inline bool moments_countable(moments_shape s) { return s.columns <= 1 << 28 && s.lacking <= 1 << 28; }
 /* Takes the blocks with their sums of y y^T; and those of (x - y) y^T. */
 void moments_lay_out_blocks(moments *m, memory_ledger *l);
 void moments_lay_out_differences(moments *m, memory_ledger *l);

@@ -16,6 +16,10 @@ static void output_multiply(const output_piece *p, const output_side *s, float *
     matmul_weights w = s->weights;
     w.data = (const uint8_t *)w.data + p->row * w.row_bytes, w.rows = p->rows;
     matmul_run(p->m, &w, s->x + p->token, s->stride, y, TOKENS, p->tokens);
+    for (size_t r = 0; s->more && r < p->rows; r++) {
+        const float *more = s->more + (p->row + r) * s->stride + p->token;
+        for (size_t t = 0; t < p->tokens; t++) y[r * TOKENS + t] += more[t];
+    }
 }
 
 typedef struct compared_rows {

@@ -10,6 +10,7 @@ typedef struct output_side {
     matmul_weights weights;
     const float *x;
     size_t stride;
+    const float *more; /* [rows][stride]: added to the output; NULL: nothing is */
 } output_side;
 
 enum { OUTPUT_MOST_ROUNDED = 4 };

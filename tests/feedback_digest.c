@@ -30,12 +30,12 @@ static void make_moments(void) {
 int main(void) {
     const kernels *k = kernels_select();
     if (!k || !strcmp(kernels_name(k), "x86-64-v2") || !strcmp(kernels_name(k), "generic")) return 77;
-    feedback_moments m = {COLUMNS, root, diagonal, difference, 0.5f};
+    feedback_moments m = {COLUMNS, root, diagonal, difference, 0.5f, NULL};
     make_moments();
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
         const gguf_type *type = gguf_type_of(id);
         if (!type || !k->codecs[id].steps) continue;
-        feedback_task t = {k, id, EFFORT_FAST, 1, &m, 1, COLUMNS, NULL};
+        feedback_task t = {k, id, EFFORT_FAST, 1, &m, 1, COLUMNS, NULL, 0, 0};
         feedback_sums sums = {0};
         uint64_t digest = 0xcbf29ce484222325;
         t.scratch = memory_lines(1, feedback_bytes(k, id, COLUMNS), NULL);

@@ -116,7 +116,7 @@ static errors reference_errors(const kernels *k, uint32_t type, const double *go
 /* Rows from first on; returns the sums and, where decoded is not NULL, what will be read. */
 static feedback_sums run(const kernels *k, uint32_t type, const feedback_moments *m, size_t n_moments,
                          int sweeps, size_t first, size_t rows, uint8_t *blocks, float *decoded) {
-    feedback_task t = {k, type, EFFORT_FAST, sweeps, m, n_moments, N, NULL};
+    feedback_task t = {k, type, EFFORT_FAST, sweeps, m, n_moments, N, NULL, 0, 0};
     feedback_sums sums = {0};
     size_t row_bytes = gguf_type_bytes(gguf_type_of(type), N);
     t.scratch = memory_lines(1, feedback_bytes(k, type, N), NULL);
@@ -145,7 +145,7 @@ static int make_site(void **state) {
         }
     }
     for (int both = 0; both < 2; both++) {
-        moments *m = moments_new(kernels_select(), (moments_shape){N, N, both, 0}, NULL, &e);
+        moments *m = moments_new(kernels_select(), (moments_shape){N, N, both, 0, 0}, NULL, &e);
         assert_non_null(m);
         moments_add(m, both ? s->x : NULL, TOKENS, s->y, TOKENS, TOKENS);
         assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true}, &s->factored[both], &e));
@@ -260,7 +260,7 @@ static void the_target_solves_the_normal_equations(void **state) {
     double b[N] = {0}, t[N], ta[N], mean = 0, power = 0, left = 0, moved = 0;
     gq_error e;
     moments_factored f;
-    moments *m = moments_new(kernels_select(), (moments_shape){N, N, true, 0}, NULL, &e);
+    moments *m = moments_new(kernels_select(), (moments_shape){N, N, true, 0, 0}, NULL, &e);
     for (size_t i = 0; i < N * TOKENS; i++)
         far[i] = 1.3f * s->y[i] + 0.2f * s->x[(i + TOKENS) % (N * TOKENS)];
     moments_add(m, far, TOKENS, s->y, TOKENS, TOKENS);
@@ -291,6 +291,47 @@ static void the_target_solves_the_normal_equations(void **state) {
     }
     assert_true(fabs(sums.power - power) < 1e-3 * power);
     assert_true(left < 1e-3 * power && left < 1e-2 * moved);
+    moments_factored_free(&f), moments_free(m);
+}
+
+/* What a row lacks for each token, put in place of D, moves its target as D does: here w x - w y is lacking.
+ * Only the last rows are rounded, which lie in a strip of rows of their own. */
+static void what_is_lacking_moves_the_target(void **state) {
+    (void)state;
+    enum { BEFORE = 256, RAGGED = BEFORE + 12 };
+    static float lacking[RAGGED * TOKENS], q[2][ROWS * N];
+    static uint8_t blocks[ROWS * N * 4];
+    gq_error e;
+    const kernels *k = kernels_select();
+    moments_factored f;
+    moments *m = moments_new(k, (moments_shape){N, N, false, 0, RAGGED}, NULL, &e);
+    for (size_t r = BEFORE; r < RAGGED; r++)
+        for (size_t t = 0; t < TOKENS; t++)
+            for (size_t c = 0; c < N; c++)
+                lacking[r * TOKENS + t] +=
+                    s->w[(r - BEFORE) * N + c] * (s->x[c * TOKENS + t] - s->y[c * TOKENS + t]);
+    moments_add(m, lacking, TOKENS, s->y, TOKENS, TOKENS);
+    assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true}, &f, &e));
+    feedback_task t = {.kernels = k,
+                       .type = GGUF_Q8_0,
+                       .moments = f.runs,
+                       .n_moments = 1,
+                       .columns = N,
+                       .scratch = memory_lines(1, feedback_bytes(k, GGUF_Q8_0, N), NULL),
+                       .first_row = BEFORE,
+                       .matrix_rows = RAGGED};
+    feedback_sums sums = {0}, by_difference = run(k, GGUF_Q8_0, s->factored[1].runs, 1, 0, 0, RAGGED - BEFORE,
+                                                  blocks, q[0]);
+    codec_feedback(&t, s->w, RAGGED - BEFORE, blocks, &sums);
+    k->codecs[GGUF_Q8_0].decode(blocks, q[1], (RAGGED - BEFORE) * N);
+    assert_true(fabs(sums.power - by_difference.power) < 1e-4 * by_difference.power);
+    double moved = 0, apart = 0;
+    for (size_t i = 0; i < (RAGGED - BEFORE) * N; i++) {
+        double was = (double)q[0][i] - (double)s->w[i], other = (double)q[0][i] - (double)q[1][i];
+        moved += was * was, apart += other * other;
+    }
+    if (!(apart < 0.05 * moved)) fail_msg("%g apart, of %g moved", apart, moved);
+    free(t.scratch);
     moments_factored_free(&f), moments_free(m);
 }
 
@@ -345,7 +386,7 @@ static void no_difference_no_correction(void **state) {
     static uint8_t with[ROWS * N * 4], without[ROWS * N * 4];
     gq_error e;
     moments_factored f;
-    moments *m = moments_new(kernels_select(), (moments_shape){N, N, true, 0}, NULL, &e);
+    moments *m = moments_new(kernels_select(), (moments_shape){N, N, true, 0, 0}, NULL, &e);
     moments_add(m, s->y, TOKENS, s->y, TOKENS, TOKENS);
     assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, 1, true}, &f, &e));
     const kernels *k = kernels_select();
@@ -428,7 +469,7 @@ static void runs_of_columns_are_apart(void **state) {
     static float q[ROWS * N];
     gq_error e;
     moments_factored f;
-    moments *m = moments_new(kernels_select(), (moments_shape){N, 256, true, 0}, NULL, &e);
+    moments *m = moments_new(kernels_select(), (moments_shape){N, 256, true, 0, 0}, NULL, &e);
     moments_add(m, s->x, TOKENS, s->y, TOKENS, TOKENS);
     assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true}, &f, &e));
     assert_int_equal(f.n_runs, 2);
@@ -463,6 +504,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_double_precision),
         cmocka_unit_test(the_target_solves_the_normal_equations),
+        cmocka_unit_test(what_is_lacking_moves_the_target),
         cmocka_unit_test(lowers_the_error_of_the_output),
         cmocka_unit_test(descent_descends),
         cmocka_unit_test(no_difference_no_correction),

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "forward/stream.h"
+#include "model/facts.h"
 #include "tests/folder.h"
 #include "tests/forward_models.h"
 #include "tests/forwarding.h"
@@ -179,7 +180,7 @@ static void parts_are_the_whole(void **state) {
         if (forward_model_splits(k.m) != splits) fail_msg("%s splits, or does not", v->name);
         forward_stream *s = stream_of(&k);
         assert_true(forward_stream_embed(s, NULL, &e));
-        assert_true(forward_stream_look(s, 0, layer_of(&k, 0), FORWARD_ATTENTION, NULL, &e) == splits);
+        assert_true(forward_stream_look(s, 0, layer_of(&k, 0), FORWARD_ATTENTION, NULL, NULL, &e) == splits);
         if (!splits) assert_non_null(strstr(e.text, "model.gguf: both parts of layer 0"));
         forward_stream_free(s);
         stop(&k);
@@ -191,7 +192,7 @@ static void parts_are_the_whole(void **state) {
 
 static bool look(forward_stream *s, const forward_layer *l, forward_part part, size_t batch, told *to,
                  gq_error *e) {
-    return forward_stream_look(s, batch, l, part, &(forward_site){take, to}, e);
+    return forward_stream_look(s, batch, l, part, &(forward_site){take, to}, NULL, e);
 }
 
 static void leave_out_skipped(told *t) {
@@ -377,6 +378,97 @@ static void replaced_weights_are_those_of_another_file(void **state) {
     }
 }
 
+/* ---- what is added to the state ---- */
+
+/* What a weight gives in batch 0, times its factors, summed over its matrices. */
+typedef struct given {
+    const model_tensor *t;
+    const float *w;
+    double *sum; /* [rows][VARIANT_CONTEXT] */
+    bool found;
+} given;
+
+static forward_answer add_given(void *data, const forward_inputs *in, gq_error *e) {
+    given *g = data;
+    size_t rows = g->t->ne[1], columns = g->t->ne[0];
+    const float *w = g->w + in->matrix * rows * columns;
+    (void)e;
+    if (in->weights[0] != g->t) return FORWARD_ON;
+    g->found = true;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t i = 0; i < in->tokens; i++) {
+            double y = 0;
+            for (size_t c = 0; c < columns; c++)
+                y += (double)w[r * columns + c] * (double)in->x[c * in->stride + i];
+            g->sum[r * VARIANT_CONTEXT + (in->token ? in->token[i] : i)] +=
+                in->gate ? (double)in->gate[i] * y : y;
+        }
+    return FORWARD_ON;
+}
+
+/* The weight, larger by a quarter, changes the state after its part by a quarter of what it gives. */
+static void check_added(const char *name, forward_stream *s, forward_layer *l, forward_part part,
+                        const model_tensor *t, const model_source *g, float factor) {
+    enum { STRIDE = (VARIANT_CONTEXT + 15) / 16 * 16 };
+    uint64_t n;
+    gq_error e;
+    const float *after;
+    float *w = tensor_values(g, t->name, &n), *before = malloc(t->ne[1] * STRIDE * sizeof *before);
+    given of = {t, w, calloc(t->ne[1] * VARIANT_CONTEXT, sizeof *of.sum), false};
+    double power = 0, off = 0;
+    assert_true(forward_stream_look(s, 0, l, part, &(forward_site){add_given, &of}, &after, &e));
+    assert_true(of.found);
+    memcpy(before, after, t->ne[1] * STRIDE * sizeof *before);
+    for (uint64_t i = 0; i < n; i++) w[i] *= 1.25f;
+    forward_layer_replace(l, t, GGUF_F32, w), forward_layer_use(l, true);
+    assert_true(forward_stream_look(s, 0, l, part, NULL, &after, &e));
+    forward_layer_replace(l, t, GGUF_F32, NULL), forward_layer_use(l, false);
+    for (size_t r = 0; r < t->ne[1]; r++)
+        for (size_t i = 0; i < VARIANT_CONTEXT; i++) {
+            double wanted = 0.25 * (double)factor * of.sum[r * VARIANT_CONTEXT + i],
+                   d = (double)after[r * STRIDE + i] - (double)before[r * STRIDE + i] - wanted;
+            power += wanted * wanted, off += d * d;
+        }
+    if (!(off < 1e-6 * power))
+        fail_msg("%s: %s: the state is off by %g of what is added, %g", name, t->name, off, power);
+    free(w), free(before), free(of.sum);
+}
+
+static void what_is_added_is_what_a_weight_gives(void **state) {
+    (void)state;
+    size_t plain = 0, none = 0;
+    for (size_t i = 0; variant_at(i); i++) {
+        const variant *v = variant_at(i);
+        runner k;
+        gq_error e;
+        start(&k, written(v, GGUF_F32, "model.gguf"), false);
+        forward_stream *s = stream_of(&k);
+        bool parts = forward_model_splits(k.m);
+        assert_true(forward_stream_embed(s, NULL, &e));
+        for (size_t layer = 0; layer < forward_model_sizes(k.m)->layers; layer++) {
+            forward_layer *l = layer_of(&k, layer);
+            for (int part = parts ? FORWARD_ATTENTION : FORWARD_WHOLE; part;) {
+                for (uint64_t n = 0; n < k.g.n_tensors; n++) {
+                    const model_tensor *t = k.g.tensors[n];
+                    float factor = forward_adds(k.m, t);
+                    bool is_ffn = strstr(t->name, ".ffn_") != NULL;
+                    if (model_block_number(t->name) != (int64_t)layer || !forward_feeds(k.m, t)) continue;
+                    if (parts && is_ffn != (part == FORWARD_FFN)) continue;
+                    if (factor != 0) check_added(v->name, s, l, (forward_part)part, t, &k.g, factor);
+                    plain += factor != 0;
+                    none += factor == 0 && strstr(t->name, "ffn_down");
+                }
+                if (!forward_stream_pass(s, l, (forward_part)part, NULL, &e))
+                    fail_msg("%s: %s", v->name, e.text);
+                part = part == FORWARD_ATTENTION ? FORWARD_FFN : 0;
+            }
+        }
+        forward_stream_free(s);
+        stop(&k);
+    }
+    assert_true(plain > 400 && none > 20);
+}
+
 /* ---- which weights are fed ---- */
 
 typedef struct named {
@@ -426,6 +518,7 @@ int main(void) {
         cmocka_unit_test(looks_tell_what_passes_tell),
         cmocka_unit_test(every_token_goes_to_its_experts),
         cmocka_unit_test(replaced_weights_are_those_of_another_file),
+        cmocka_unit_test(what_is_added_is_what_a_weight_gives),
         cmocka_unit_test(what_is_fed_is_told),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);

@@ -41,7 +41,7 @@ static moments_factored factored(const kernels *k, size_t width, bool both, int 
     gq_error e;
     moments_factored f;
     threads_pool *pool = threads_pool_new(threads);
-    moments *m = moments_new(k, (moments_shape){N, width, both, 0}, pool, &e);
+    moments *m = moments_new(k, (moments_shape){N, width, both, 0, 0}, pool, &e);
     assert_non_null(m);
     for (size_t i = 0, done = 0; i < calls; i++) {
         size_t end = TOKENS * (i + 1) / calls;
@@ -170,7 +170,7 @@ static void damping_grows_until_there_is_a_root(void **state) {
     moments_factored f;
     for (size_t i = 0; i < 64 * TOKENS; i++) same[i] = y[i % TOKENS];
     for (int broken = 0; broken < 2; broken++) {
-        moments *m = moments_new(kernels_select(), (moments_shape){64, 64, false, 0}, NULL, &e);
+        moments *m = moments_new(kernels_select(), (moments_shape){64, 64, false, 0, 0}, NULL, &e);
         assert_true(moments_factor(m, MOMENTS_DEFAULT, &f, &e)); /* of no token */
         assert_true(f.n_runs == 0 && f.tokens == 0);
         if (broken) same[5 * TOKENS + 3] = 3e38f; /* its square is infinite: there is none at all */
@@ -204,8 +204,8 @@ static uint64_t peak_of(moments_shape s) {
 /* H, D and the root of H as floats, and little else: of the widest matrices 8 bytes per pair of columns. */
 static void memory_is_eight_bytes_per_pair(void **state) {
     (void)state;
-    moments_shape wide = {14336, 14336, true, 0}, blocks = {14336, 4096, true, 0},
-                  one = {14336, 14336, false, 0};
+    moments_shape wide = {14336, 14336, true, 0, 0}, blocks = {14336, 4096, true, 0, 0},
+                  one = {14336, 14336, false, 0, 0};
     double pairs = 14336.0 * 14336, in_blocks = 3 * 4096.0 * 4096 + 2048.0 * 2048;
     double all = (double)peak_of(wide);
     double cut = (double)peak_of(blocks);
@@ -213,14 +213,14 @@ static void memory_is_eight_bytes_per_pair(void **state) {
     assert_true(all > 8 * pairs && all < 8.5 * pairs);
     assert_true(cut > 8 * in_blocks && cut < 8 * in_blocks + 0.5 * pairs);
     assert_true(alone > 4 * pairs && alone < 4.5 * pairs);
-    assert_true(moments_bytes((moments_shape){SIZE_MAX, SIZE_MAX, true, 0}) == UINT64_MAX);
-    assert_true(peak_of((moments_shape){SIZE_MAX, SIZE_MAX, true, 0}) == UINT64_MAX);
+    assert_true(moments_bytes((moments_shape){SIZE_MAX, SIZE_MAX, true, 0, 0}) == UINT64_MAX);
+    assert_true(peak_of((moments_shape){SIZE_MAX, SIZE_MAX, true, 0, 0}) == UINT64_MAX);
 }
 
 /* ---- groups of tokens ---- */
 
-enum { LONG = 1500, LONG_STRIDE = LONG + 4, SOME = 40 };
-static float long_x[SOME * LONG_STRIDE], many_y[SOME * LONG_STRIDE];
+enum { LONG = 1500, LONG_STRIDE = LONG + 4, SOME = 40, LACKING = 300 };
+static float long_x[SOME * LONG_STRIDE], many_y[SOME * LONG_STRIDE], lacked[LACKING * LONG_STRIDE];
 
 /* A chain per group, then one over groups: of (x - y) y^T, or of y y^T. */
 static float sum_in_groups(const float *a, const float *b, const float *times, size_t group) {
@@ -234,20 +234,49 @@ static float sum_in_groups(const float *a, const float *b, const float *times, s
     return total;
 }
 
+/* Adds all tokens, `step` of them at a time. */
+static void add_in_groups(moments *m, const float *from, size_t group, size_t step) {
+    for (size_t at = 0, n; at < LONG; at += n) {
+        size_t end = (at / group + 1) * group;
+        n = end - at < step ? end - at : step;
+        if (n > LONG - at) n = LONG - at;
+        moments_add(m, from + at, LONG_STRIDE, many_y + at, LONG_STRIDE, n);
+        if (at + n == end) moments_end_group(m);
+    }
+}
+
+/* What is lacking has more features than y has columns. */
+static void check_lacking(const kernels *k, size_t group, int threads, size_t step) {
+    gq_error e;
+    moments_factored f;
+    threads_pool *pool = threads_pool_new(threads);
+    moments *m = moments_new(k, (moments_shape){SOME, SOME, false, group, LACKING}, pool, &e);
+    assert_non_null(m);
+    add_in_groups(m, lacked, group, step);
+    assert_true(moments_factor(m, plain, &f, &e));
+    assert_null(f.runs->difference);
+    for (size_t c = 0; c < SOME; c++)
+        for (size_t r = 0; r < LACKING; r++) {
+            float got = f.runs->lacking[r / 256 * 256 * 256 + c * 256 + r % 256],
+                  wanted = (float)((double)sum_in_groups(many_y + c * LONG_STRIDE, NULL,
+                                                         lacked + r * LONG_STRIDE, group) /
+                                   LONG);
+            if (got != wanted)
+                fail_msg("groups of %zu: P at %zu, %zu is %a, not %a", group, r, c, (double)got,
+                         (double)wanted);
+        }
+    moments_factored_free(&f), moments_free(m);
+    threads_pool_free(pool);
+}
+
 static void check_groups(const kernels *k, size_t group, int threads, size_t step) {
     gq_error e;
     moments_factored f;
     float squares[SOME];
     threads_pool *pool = threads_pool_new(threads);
-    moments *m = moments_new(k, (moments_shape){SOME, SOME, true, group}, pool, &e);
+    moments *m = moments_new(k, (moments_shape){SOME, SOME, true, group, 0}, pool, &e);
     assert_non_null(m);
-    for (size_t at = 0, n; at < LONG; at += n) {
-        size_t end = (at / group + 1) * group;
-        n = end - at < step ? end - at : step;
-        if (n > LONG - at) n = LONG - at;
-        moments_add(m, long_x + at, LONG_STRIDE, many_y + at, LONG_STRIDE, n);
-        if (at + n == end) moments_end_group(m);
-    }
+    add_in_groups(m, long_x, group, step);
     moments_mean_squares(m, squares);
     assert_true(moments_factor(m, plain, &f, &e));
     const float *d = f.runs->difference;
@@ -276,10 +305,12 @@ static void sums_have_the_order_of_groups(void **state) {
     static const size_t groups[] = {100, 256, 300, 512, 513, 700, 1100, 2000};
     for (size_t i = 0; i < SOME * LONG_STRIDE; i++)
         many_y[i] = random_normal() + 0.3f, long_x[i] = many_y[i] + 0.1f * random_normal();
+    for (size_t i = 0; i < LACKING * LONG_STRIDE; i++) lacked[i] = random_normal();
     EACH_LEVEL(k)
     for (size_t i = 0; fuses(k) && i < sizeof groups / sizeof *groups; i++) {
         check_groups(k, groups[i], 1, LONG);
         check_groups(k, groups[i], 3, 77);
+        if (i % 3 == 1) check_lacking(k, groups[i], 2, 77);
     }
 }
 
@@ -290,7 +321,7 @@ static void long_sums_are_near(void **state) {
     static float long_y[FEW * MANY];
     gq_error e;
     moments_factored f;
-    moments *m = moments_new(kernels_select(), (moments_shape){FEW, FEW, false, 0}, NULL, &e);
+    moments *m = moments_new(kernels_select(), (moments_shape){FEW, FEW, false, 0, 0}, NULL, &e);
     for (size_t i = 0; i < FEW * MANY; i++) long_y[i] = random_normal() + (i / MANY == 3 ? 30 : 0.5f);
     moments_add(m, NULL, 0, long_y, MANY, MANY);
     assert_true(moments_factor(m, (moments_settings){0, 0, -1, false}, &f, &e));
@@ -331,7 +362,8 @@ static void outputs_are_compared(void **state) {
         threads_pool *pool = threads_pool_new(threads);
         matmul *m = matmul_new(kernels_select(), pool, &e);
         matmul_weights of_w = {w, GGUF_F32, ROWS, N, 4 * N}, of_q = {q, GGUF_F32, ROWS, N, 4 * N};
-        output_side original = {of_w, x, STRIDE}, rounded[2] = {{of_q, y, STRIDE}, {of_w, y, STRIDE}};
+        output_side original = {of_w, x, STRIDE, NULL},
+                    rounded[2] = {{of_q, y, STRIDE, NULL}, {of_w, y, STRIDE, NULL}};
         output_errors sums = {0};
         assert_true(output_compare(m, &original, rounded, 2, TOKENS, &sums, &e));
         assert_true(fabs(sums.power - power) < 1e-5 * power);

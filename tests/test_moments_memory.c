@@ -13,7 +13,7 @@ static threads_pool *pool; /* of two */
 
 static bool factor_once(gq_error *e) {
     moments_factored f = {.n_runs = 0};
-    moments *m = moments_new(kernels_select(), (moments_shape){N, 256, true, 0}, pool, e);
+    moments *m = moments_new(kernels_select(), (moments_shape){N, 256, true, 0, 0}, pool, e);
     if (!m) return false;
     moments_add(m, x, TOKENS, y, TOKENS, TOKENS);
     bool ok = moments_factor(m, MOMENTS_DEFAULT, &f, e);
@@ -28,7 +28,7 @@ static bool compare_once(gq_error *e) {
     if (!m) return false;
     output_errors sums = {0};
     matmul_weights w = {x, GGUF_F32, TOKENS, N, sizeof *x * N};
-    output_side original = {w, x, TOKENS}, rounded = {w, y, TOKENS};
+    output_side original = {w, x, TOKENS, NULL}, rounded = {w, y, TOKENS, NULL};
     bool ok = output_compare(m, &original, &rounded, 1, 16, &sums, e);
     matmul_free(m);
     return ok;

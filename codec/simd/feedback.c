@@ -61,9 +61,8 @@ static void solve_slice(const float *own, float *z, float *known, size_t step) {
     }
 }
 
-/* z of a strip for all panels, those of later strips being known. */
-static void solve_strip(const feedback_pass *s, const pass_span *u, size_t strip) {
-    const float *own = root_tile(u, strip, strip);
+/* w D of a strip. */
+static void multiply_difference(const feedback_pass *s, const pass_span *u, size_t strip) {
     size_t first = u->first + strip * PASS_COLUMNS;
     for (size_t i = 0; i < u->strips; i++)
         for (size_t p = 0; p < s->panels; p++)
@@ -72,6 +71,25 @@ static void solve_strip(const feedback_pass *s, const pass_span *u, size_t strip
                                      i * PASS_COLUMNS * PASS_COLUMNS),
                           pass_at(s, s->w, p, u->first + i * PASS_COLUMNS), pass_at(s, s->target, p, first),
                           i > 0);
+}
+
+/* p of a strip. A tile of P ends beyond the last row, with zeros. */
+static void load_lacking(const feedback_pass *s, const pass_span *u, size_t strip) {
+    size_t first = u->first + strip * PASS_COLUMNS, row = s->task->first_row,
+           rows = feedback_strips(s->task->matrix_rows);
+    const float *tile = u->m->lacking + (strip * rows + row / PASS_COLUMNS) * PASS_COLUMNS * PASS_COLUMNS +
+                        row % PASS_COLUMNS;
+    for (size_t p = 0; p < s->panels; p++)
+        for (size_t c = 0; c < PASS_COLUMNS; c++)
+            memcpy(pass_at(s, s->target, p, first) + c * s->panel, tile + c * PASS_COLUMNS + p * s->panel,
+                   s->panel * sizeof(float));
+}
+
+/* z of a strip for all panels, those of later strips being known. */
+static void solve_strip(const feedback_pass *s, const pass_span *u, size_t strip) {
+    const float *own = root_tile(u, strip, strip);
+    size_t first = u->first + strip * PASS_COLUMNS;
+    (u->m->lacking ? load_lacking : multiply_difference)(s, u, strip);
     memset(s->sum, 0, sizeof(float) * PASS_COLUMNS * FEEDBACK_ROWS);
     for (size_t i = strip + 1; i < u->strips; i++)
         for (size_t p = 0; p < s->panels; p++)
@@ -93,7 +111,7 @@ static void solve_strip(const feedback_pass *s, const pass_span *u, size_t strip
 }
 
 static void move_target(const feedback_pass *s, const pass_span *u) {
-    if (!u->m->difference || !(u->m->correction > 0)) return;
+    if ((!u->m->difference && !u->m->lacking) || !(u->m->correction > 0)) return;
     for (size_t strip = u->strips; strip-- > 0;) solve_strip(s, u, strip);
     for (size_t p = 0; p < s->panels; p++) {
         float *z = pass_at(s, s->target, p, u->first);

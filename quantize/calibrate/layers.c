@@ -164,10 +164,10 @@ static bool round_weight(turn *at, uint64_t matrix, const model_tensor *t, const
 
 /* Turns held-back tokens from [token][feature] into [feature][token], as products take them, and frees
  * *tokens. NULL: no memory. */
-static float *turn_tokens(const site *s, float **tokens, size_t held, size_t stride, gq_error *e) {
-    float *x = forward_activations(s->features, stride ? stride : 16, e);
+static float *turn_tokens(size_t features, float **tokens, size_t held, size_t stride, gq_error *e) {
+    float *x = forward_activations(features, stride ? stride : 16, e);
     for (size_t i = 0; x && i < held; i++)
-        for (size_t f = 0; f < s->features; f++) x[f * stride + i] = (*tokens)[i * s->features + f];
+        for (size_t f = 0; f < features; f++) x[f * stride + i] = (*tokens)[i * features + f];
     free(*tokens);
     *tokens = NULL;
     return x;
@@ -184,12 +184,13 @@ static bool round_site_matrix(turn *at, const site *s, uint64_t matrix, site_inp
     }
     moments_free(of.moments), of.moments = NULL;
     size_t stride = forward_stride(of.held);
-    ok = ok && (original = turn_tokens(s, &of.original, of.held, stride, e)) &&
-         (rounded = turn_tokens(s, &of.rounded, of.held, stride, e));
+    ok = ok && (original = turn_tokens(site_original_features(s), &of.original, of.held, stride, e)) &&
+         (rounded = turn_tokens(s->features, &of.rounded, of.held, stride, e));
     round_inputs in = {.factored = &f,
                        .mean_square = f.tokens ? mean_square : NULL,
                        .original = original,
                        .rounded = rounded,
+                       .is_state = s->adds != 0,
                        .held = of.held,
                        .stride = stride};
     for (size_t w = 0; ok && w < s->n_weights; w++)

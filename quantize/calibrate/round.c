@@ -154,7 +154,9 @@ static void calibrate_group(void *data, size_t i, int thread) {
                           .moments = f->runs,
                           .n_moments = f->n_runs,
                           .columns = r->columns,
-                          .scratch = r->scratches + r->scratch_bytes * (size_t)thread};
+                          .scratch = r->scratches + r->scratch_bytes * (size_t)thread,
+                          .first_row = r->first + row,
+                          .matrix_rows = r->tensor->ne[1]};
     codec_feedback(&task, r->x + row * r->columns, rows_of_group(r, row),
                    g->blocks + row * gguf_type_bytes(r->to, r->columns), &sums);
     atomic_fetch_add(&g->codes, sums.codes), atomic_fetch_add(&g->ends, sums.ends);
@@ -180,12 +182,17 @@ static matmul_weights rows_weights(const rows *r, const gguf_type *type, const v
 }
 
 /* Adds the errors of the rows' outputs on held-back tokens. error[0]: searched; error[1], if ways is 2:
- * calibrated. */
+ * calibrated. Where the state is the target, the output wanted is that of the weights as they were with the
+ * rounded model's inputs, and what the state lacks besides. */
 static bool compare_rows(const rows *r, size_t ways, output_errors *errors, gq_error *e) {
     const round_inputs *in = &r->task->inputs;
-    output_side original = {rows_weights(r, r->from, r->raw), in->original, in->stride};
-    output_side rounded[] = {{rows_weights(r, r->to, r->searched), in->rounded, in->stride},
-                             {rows_weights(r, r->to, r->calibrated), in->rounded, in->stride}};
+    output_side original = {.weights = rows_weights(r, r->from, r->raw),
+                            .x = in->is_state ? in->rounded : in->original,
+                            .stride = in->stride,
+                            .more = in->is_state ? in->original + r->first * in->stride : NULL};
+    output_side rounded[] = {
+        {.weights = rows_weights(r, r->to, r->searched), .x = in->rounded, .stride = in->stride},
+        {.weights = rows_weights(r, r->to, r->calibrated), .x = in->rounded, .stride = in->stride}};
     return output_compare(r->task->products, &original, rounded, ways, in->held, errors, e);
 }
 
@@ -257,6 +264,7 @@ bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *wh
     }
     rows_free(&r);
     count_step(t, sums, STEP_DAMPING, reason == ROUND_CALIBRATED);
+    if (t->inputs.is_state) count_step(t, sums, STEP_STATE, reason == ROUND_CALIBRATED);
     if (t->of->settings->sweeps) count_step(t, sums, STEP_SWEEPS, reason == ROUND_CALIBRATED);
     sums->matrices++, sums->plain += reason != ROUND_CALIBRATED, sums->unchecked += t->inputs.held == 0;
     sums->power += errors.power, sums->searched += errors.error[0];

@@ -34,6 +34,7 @@ typedef struct round_inputs {
     /* Held-back tokens: [features][stride], of which `held` are tokens; in the original model, and in the
      * rounded one. */
     const float *original, *rounded;
+    bool is_state; /* `original` is what the output is to change by, [rows][stride] */
     size_t held, stride;
 } round_inputs;
 

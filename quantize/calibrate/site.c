@@ -6,7 +6,11 @@
  * Experts see only some of the tokens. So tokens are captured with their numbers, once for each expert they
  * reach, and are paired by number. Where memory does not hold the moments of all experts, this call gathers
  * some, and later calls the others. A run ends as soon as nothing behind the site is needed. What is
- * allocated is counted by the same lay_out_ functions. */
+ * allocated is counted by the same lay_out_ functions.
+ *
+ * Where the state is the target the original's state after the part is kept instead of its inputs, the
+ * rounded stream's inputs are captured, and pairs are made of these and of what its state lacks in the end.
+ */
 #include "quantize/calibrate/site.h"
 
 #include <stdlib.h>
@@ -18,12 +22,23 @@
 
 enum { NOWHERE = UINT32_MAX };
 
-/* The inputs of one matrix in this batch, in the original model: [feature][token]. */
+/* The inputs of one matrix in this batch, in the original model, or in the rounded one where the state is the
+ * target: [feature][token]. */
 typedef struct captured {
     float *x; /* part of gathering.x */
     uint32_t *token;
+    float *gate; /* where the state is the target */
     size_t tokens;
 } captured;
+
+/* A batch where the state is the target. */
+typedef struct lacking_state {
+    float *after; /* [width][tokens]: the original's state after the part */
+    float *gate;  /* as gathering.token */
+    float *gates; /* per token, of all matrices that it meets */
+    float *share; /* [width][tokens]: what one matrix is to answer for */
+    size_t tokens;
+} lacking_state;
 
 typedef struct gathering {
     const site_search *search;
@@ -37,19 +52,26 @@ typedef struct gathering {
     float *paired; /* for one expert's tokens in the rounded model: the original's inputs, and their index in
                       `captured` */
     uint32_t *place;
+    lacking_state lacking;
     size_t window; /* number of the batch's first window */
     bool original; /* the original's stream is running, not the rounded one */
 } gathering;
 
 /* ---- memory ---- */
 
-site_sizes site_sizes_of(const calibration_settings *s, const model_tensor *weight, bool routed, size_t met,
-                         size_t matrices, size_t batch_windows) {
+float site_adds(const calibration_settings *s, const forward_model *m, const model_tensor *weight) {
+    return calibration_does(s, STEP_STATE) ? forward_adds(m, weight) : 0;
+}
+
+site_sizes site_sizes_of(const calibration_settings *s, const forward_model *m, const model_tensor *weight,
+                         bool routed, size_t met, size_t matrices, size_t batch_windows) {
     uint64_t width = weight->ne[0];
+    bool is_state = site_adds(s, m, weight) != 0;
     return (site_sizes){.shape = {.columns = width,
                                   .width = s->width < width ? s->width : width,
-                                  .two_streams = true,
-                                  .group_tokens = token_group_size(s->context)},
+                                  .two_streams = !is_state,
+                                  .group_tokens = token_group_size(s->context),
+                                  .lacking = is_state ? weight->ne[1] : 0},
                         .matrices = matrices,
                         .met = routed ? met : matrices,
                         .tokens = batch_windows * s->context,
@@ -57,29 +79,46 @@ site_sizes site_sizes_of(const calibration_settings *s, const model_tensor *weig
                         .routed = routed};
 }
 
-static float *take_features(const site_sizes *z, uint64_t tokens, memory_ledger *l) {
-    return memory_take(l, times(tokens, z->shape.columns), sizeof(float));
+static float *take_features(uint64_t features, uint64_t tokens, memory_ledger *l) {
+    return memory_take(l, times(tokens, features), sizeof(float));
+}
+
+static size_t original_features(const site_sizes *z) {
+    return z->shape.lacking ? z->shape.lacking : z->shape.columns;
 }
 
 static void lay_out_inputs(site_inputs *to, const site_sizes *z, memory_ledger *l) {
-    to->original = take_features(z, z->held, l);
-    to->rounded = take_features(z, z->held, l);
+    to->original = take_features(original_features(z), z->held, l);
+    to->rounded = take_features(z->shape.columns, z->held, l);
 }
 
 /* Takes what is needed only while a site is gathered. A token is captured once for each matrix it meets. */
 static void lay_out_gathering(gathering *g, const site_sizes *z, memory_ledger *l) {
     uint64_t tokens = times(z->tokens, z->met);
     g->captured = memory_take_zeros(l, z->matrices, sizeof *g->captured);
-    g->x = take_features(z, tokens, l);
+    g->x = take_features(z->shape.columns, tokens, l);
+    if (z->shape.lacking) {
+        g->lacking.after = take_features(z->shape.lacking, z->tokens, l);
+        g->lacking.share = take_features(z->shape.lacking, z->tokens, l);
+        g->lacking.gate = memory_take(l, tokens, sizeof *g->lacking.gate);
+        g->lacking.gates = memory_take_zeros(l, z->tokens, sizeof *g->lacking.gates);
+    }
     if (!z->routed) return;
     g->token = memory_take(l, tokens, sizeof *g->token);
-    g->paired = take_features(z, z->tokens, l);
+    if (z->shape.lacking) return;
+    g->paired = take_features(z->shape.columns, z->tokens, l);
     g->place = memory_take(l, z->tokens, sizeof *g->place);
 }
 
-uint64_t site_held_bytes(const site_sizes *z) {
+static void free_gathering(gathering *g) {
+    lacking_state *k = &g->lacking;
+    free(g->captured), free(g->x), free(g->token), free(g->paired), free(g->place);
+    free(k->after), free(k->gate), free(k->gates), free(k->share);
+}
+
+uint64_t site_held_bytes(const site_sizes *z, bool original) {
     memory_ledger l = {.counts = true};
-    take_features(z, z->held, &l);
+    take_features(original ? original_features(z) : z->shape.columns, z->held, &l);
     return l.bytes;
 }
 
@@ -136,12 +175,14 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
                 .matrices = in->matrices,
                 .first = first,
                 .end = first + n,
-                .routed = in->routed};
+                .routed = in->routed,
+                .adds = site_adds(of->settings, of->streams[0], in->weights[0])};
     memcpy(s->weights, in->weights, sizeof s->weights);
     memory_ledger l = {.failed = false};
     bool some = of->experts_used > 0 && of->experts_used < in->matrices;
     size_t met = some ? of->experts_used : in->matrices;
-    g->sizes = site_sizes_of(of->settings, in->weights[0], in->routed, met, n, of->bounds.batch);
+    g->sizes =
+        site_sizes_of(of->settings, of->streams[0], in->weights[0], in->routed, met, n, of->bounds.batch);
     lay_out_gathering(g, &g->sizes, &l);
     s->inputs = memory_take_zeros(&l, n, sizeof *s->inputs);
     for (size_t i = 0; s->inputs && i < n; i++) lay_out_inputs(&s->inputs[i], &g->sizes, &l);
@@ -152,24 +193,25 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
     return true;
 }
 
-/* ---- the original's stream ---- */
+/* ---- capturing ---- */
 
-static bool keep_original(gathering *g, captured *t, const forward_inputs *in, gq_error *e) {
+static bool capture(gathering *g, captured *t, const forward_inputs *in, gq_error *e) {
     const site *s = g->s;
     size_t most = g->sizes.tokens * g->sizes.met;
     if (in->tokens > most - g->n_captured)
         return gq_fail(e, "%s: tensor %s: a token meets more than %zu of its matrices",
                        g->search->of->file->path, in->weights[0]->name, g->sizes.met);
-    *t = (captured){g->x + g->n_captured * s->features, g->token + (in->token ? g->n_captured : 0),
-                    in->tokens};
+    *t = (captured){g->x + g->n_captured * s->features, in->token ? g->token + g->n_captured : NULL,
+                    s->adds != 0 ? g->lacking.gate + g->n_captured : NULL, in->tokens};
     g->n_captured += in->tokens;
     for (size_t f = 0; f < s->features; f++)
         memcpy(t->x + f * in->tokens, in->x + f * in->stride, in->tokens * sizeof *t->x);
     if (in->token) memcpy(t->token, in->token, in->tokens * sizeof *t->token);
+    for (size_t i = 0; t->gate && i < in->tokens; i++) t->gate[i] = in->gate ? in->gate[i] : 1;
     return true;
 }
 
-/* ---- the rounded stream ---- */
+/* ---- pairs ---- */
 
 /* Finds the position of each token of `in` among those that the original sent to the same expert. */
 static void find_places(const captured *t, const forward_inputs *in, uint32_t *place) {
@@ -189,53 +231,146 @@ static const float *pair_experts(const gathering *g, const captured *t, const fo
     return g->paired;
 }
 
-static bool is_held(const gathering *g, const forward_inputs *in, size_t i) {
+/* Pairs of a matrix: x[features of the original][tokens] and y[features][tokens]. */
+typedef struct site_pairs {
+    const float *x, *y;
+    size_t x_stride, y_stride, tokens;
+    const uint32_t *token; /* of the batch; NULL: all in order */
+} site_pairs;
+
+static bool is_held(const gathering *g, const site_pairs *p, size_t i) {
     const calibrate_job *of = g->search->of;
     return calibration_is_held(of->settings,
-                               g->window + (in->token ? in->token[i] : i) / of->settings->context);
+                               g->window + (p->token ? p->token[i] : i) / of->settings->context);
 }
 
-static void site_hold_back(const site *s, size_t most, site_inputs *to, const float *x, size_t x_stride,
-                           const float *y, size_t y_stride, size_t tokens) {
+static void hold_tokens(float *to, size_t features, const float *x, size_t stride, size_t tokens) {
+    for (size_t i = 0; i < tokens; i++)
+        for (size_t f = 0; f < features; f++) to[i * features + f] = x[f * stride + i];
+}
+
+static void site_hold_back(const site *s, size_t most, site_inputs *to, const site_pairs *p, size_t begin,
+                           size_t tokens) {
+    size_t features = site_original_features(s);
     if (to->held + tokens > most) tokens = most - to->held;
-    for (size_t i = 0; i < tokens; i++, to->held++)
-        for (size_t f = 0; f < s->features; f++) {
-            to->original[to->held * s->features + f] = x[f * x_stride + i];
-            to->rounded[to->held * s->features + f] = y[f * y_stride + i];
-        }
+    hold_tokens(to->original + to->held * features, features, p->x + begin, p->x_stride, tokens);
+    hold_tokens(to->rounded + to->held * s->features, s->features, p->y + begin, p->y_stride, tokens);
+    to->held += tokens;
 }
 
-/* Returns the token group of the i-th token of the inputs. */
-static uint64_t group_of(const gathering *g, const forward_inputs *in, size_t i) {
+/* Returns the token group of the i-th token of the pairs. */
+static uint64_t group_of(const gathering *g, const site_pairs *p, size_t i) {
     size_t context = g->search->of->settings->context;
-    return (g->window * context + (in->token ? in->token[i] : i)) / token_group_size(context);
+    return (g->window * context + (p->token ? p->token[i] : i)) / token_group_size(context);
 }
 
-static void add_moments(site_inputs *to, uint64_t group, const float *x, size_t x_stride, const float *y,
-                        size_t y_stride, size_t tokens) {
+static void add_moments(site_inputs *to, uint64_t group, const site_pairs *p, size_t begin, size_t tokens) {
     if (group != to->group) moments_end_group(to->moments);
     to->group = group;
-    moments_add(to->moments, x, x_stride, y, y_stride, tokens);
+    moments_add(to->moments, p->x + begin, p->x_stride, p->y + begin, p->y_stride, tokens);
 }
 
 /* Adds the pairs of a matrix, a span of tokens at a time: of one group, and all held back or none. */
-static void add_pairs(const gathering *g, size_t matrix, const forward_inputs *in) {
+static void add_pairs(const gathering *g, size_t matrix, const site_pairs *p) {
     site_inputs *to = &g->s->inputs[matrix];
-    const captured *t = &g->captured[matrix];
-    const float *x = g->s->routed ? pair_experts(g, t, in) : t->x;
-    size_t n = in->tokens;
-    for (size_t begin = 0, end; begin < n; begin = end) {
-        bool held = is_held(g, in, begin);
-        uint64_t group = group_of(g, in, begin);
-        for (end = begin + 1; end < n && is_held(g, in, end) == held && group_of(g, in, end) == group;) end++;
+    for (size_t begin = 0, end; begin < p->tokens; begin = end) {
+        bool held = is_held(g, p, begin);
+        uint64_t group = group_of(g, p, begin);
+        for (end = begin + 1; end < p->tokens && is_held(g, p, end) == held && group_of(g, p, end) == group;)
+            end++;
         if (held)
-            site_hold_back(g->s, g->sizes.held, to, x + begin, n, in->x + begin, in->stride, end - begin);
+            site_hold_back(g->s, g->sizes.held, to, p, begin, end - begin);
         else
-            add_moments(to, group, x + begin, n, in->x + begin, in->stride, end - begin);
+            add_moments(to, group, p, begin, end - begin);
+    }
+}
+
+static void pair_inputs(const gathering *g, size_t matrix, const forward_inputs *in) {
+    const captured *t = &g->captured[matrix];
+    add_pairs(g, matrix,
+              &(site_pairs){.x = g->s->routed ? pair_experts(g, t, in) : t->x,
+                            .y = in->x,
+                            .x_stride = in->tokens,
+                            .y_stride = in->stride,
+                            .tokens = in->tokens,
+                            .token = in->token});
+}
+
+/* ---- the state as target ---- */
+
+static void keep_after(const gathering *g, const float *after) {
+    const lacking_state *k = &g->lacking;
+    size_t stride = forward_stride(k->tokens);
+    for (size_t f = 0; f < g->sizes.shape.lacking; f++)
+        memcpy(k->after + f * k->tokens, after + f * stride, k->tokens * sizeof *after);
+}
+
+/* Adds the gates of a matrix's tokens to those of the other matrices that they meet. */
+static void add_gates(const gathering *g, const forward_inputs *in) {
+    for (size_t i = 0; i < in->tokens; i++)
+        g->lacking.gates[in->token ? in->token[i] : i] += in->gate ? in->gate[i] : 1;
+}
+
+typedef struct lacking_rows {
+    const gathering *g;
+    const captured *of;
+} lacking_rows;
+
+static uint32_t token_at(const captured *c, size_t i) { return c->token ? c->token[i] : (uint32_t)i; }
+
+static void share_lacking_row(void *data, size_t f, int thread) {
+    const lacking_rows *r = data;
+    const captured *c = r->of;
+    const lacking_state *k = &r->g->lacking;
+    (void)thread;
+    for (size_t i = 0; i < c->tokens; i++) {
+        uint32_t t = token_at(c, i);
+        float share = k->gates[t] != 0 ? c->gate[i] / k->gates[t] : 0;
+        k->share[f * c->tokens + i] = share * k->after[f * k->tokens + t];
+    }
+}
+
+static void weigh_input_row(void *data, size_t f, int thread) {
+    const captured *c = ((const lacking_rows *)data)->of;
+    (void)thread;
+    for (size_t i = 0; i < c->tokens; i++) c->x[f * c->tokens + i] *= c->gate[i];
+}
+
+/* `after` becomes what the rounded stream's state lacks, in units of the weight's output, and is shared out
+ * to the matrices. */
+static void pair_lacking(const gathering *g, const float *after) {
+    const site *s = g->s;
+    const lacking_state *k = &g->lacking;
+    size_t stride = forward_stride(k->tokens);
+    for (size_t f = 0; f < g->sizes.shape.lacking; f++)
+        for (size_t t = 0; t < k->tokens; t++)
+            k->after[f * k->tokens + t] = (k->after[f * k->tokens + t] - after[f * stride + t]) / s->adds;
+    for (size_t i = 0; i < s->end - s->first; i++) {
+        captured *c = &g->captured[i];
+        lacking_rows rows = {g, c};
+        if (!c->tokens) continue;
+        threads_for(g->search->pool, g->sizes.shape.lacking, THREADS_EVEN, share_lacking_row, &rows);
+        threads_for(g->search->pool, s->features, THREADS_EVEN, weigh_input_row, &rows);
+        add_pairs(g, i,
+                  &(site_pairs){.x = k->share,
+                                .y = c->x,
+                                .x_stride = c->tokens,
+                                .y_stride = c->tokens,
+                                .tokens = c->tokens,
+                                .token = c->token});
     }
 }
 
 /* ---- inputs as the model runs ---- */
+
+/* All is run to the end: the state is needed. */
+static forward_answer on_inputs_before_state(gathering *g, const forward_inputs *in, gq_error *e) {
+    const site *s = g->s;
+    if (g->original || in->weights[0] != s->weights[0]) return FORWARD_ON;
+    add_gates(g, in);
+    if (in->matrix < s->first || in->matrix >= s->end) return FORWARD_ON;
+    return capture(g, &g->captured[in->matrix - s->first], in, e) ? FORWARD_ON : FORWARD_FAILED;
+}
 
 static forward_answer site_on_inputs(void *data, const forward_inputs *in, gq_error *e) {
     gathering *g = data;
@@ -244,6 +379,7 @@ static forward_answer site_on_inputs(void *data, const forward_inputs *in, gq_er
     bool wanted = first < in->matrices;
     if (!s->n_weights && !wanted) return FORWARD_ON;
     if (!s->n_weights && !begin_site(g, in, first, e)) return FORWARD_FAILED;
+    if (s->adds != 0) return on_inputs_before_state(g, in, e);
     bool within = in->matrix >= s->first && in->matrix < s->end;
     if (in->weights[0] != s->weights[0]) {
         if (s->routed && in->routed) return within ? FORWARD_ON : FORWARD_SKIP;
@@ -254,8 +390,8 @@ static forward_answer site_on_inputs(void *data, const forward_inputs *in, gq_er
     if (!within) return FORWARD_SKIP;
     size_t matrix = in->matrix - s->first;
     if (!g->original)
-        add_pairs(g, matrix, in);
-    else if (!keep_original(g, &g->captured[matrix], in, e))
+        pair_inputs(g, matrix, in);
+    else if (!capture(g, &g->captured[matrix], in, e))
         return FORWARD_FAILED;
     return !s->routed && in->matrix + 1 == s->end ? FORWARD_END : FORWARD_SKIP;
 }
@@ -266,25 +402,37 @@ static bool site_run_batch(gathering *g, size_t batch, bool original, gq_error *
     const site_search *search = g->search;
     forward_stream *stream = original ? search->original : search->rounded;
     forward_site taken = {site_on_inputs, g};
+    const float *after;
     g->original = original;
     if (!search->layer) return forward_stream_look_final(stream, batch, &taken, e);
     forward_layer_use(search->layer, !original);
-    return forward_stream_look(stream, batch, search->layer, search->part, &taken, e);
+    if (!forward_stream_look(stream, batch, search->layer, search->part, &taken, &after, e)) return false;
+    if (g->s->n_weights && g->s->adds != 0) (original ? keep_after : pair_lacking)(g, after);
+    return true;
+}
+
+/* Forgets the batch before. */
+static void begin_batch(gathering *g, size_t batch) {
+    const calibrate_job *of = g->search->of;
+    const site *s = g->s;
+    size_t left = of->run->windows - batch * of->bounds.batch,
+           windows = left < of->bounds.batch ? left : of->bounds.batch;
+    g->window = batch * of->bounds.batch, g->n_captured = 0;
+    g->lacking.tokens = windows * of->run->context;
+    for (size_t k = 0; g->captured && k < s->end - s->first; k++) g->captured[k].tokens = 0;
+    for (size_t i = 0; g->lacking.gates && i < g->lacking.tokens; i++) g->lacking.gates[i] = 0;
 }
 
 bool site_gather(site *s, const site_search *search, gq_error *e) {
-    const calibrate_job *of = search->of;
     gathering g = {.search = search, .s = s};
     bool ok = true;
     *s = (site){.n_weights = 0};
     for (size_t i = 0; ok && i < forward_stream_batches(search->original); i++) {
-        g.window = i * of->bounds.batch;
-        for (size_t k = 0; g.captured && k < s->end - s->first; k++) g.captured[k].tokens = 0;
-        g.n_captured = 0;
+        begin_batch(&g, i);
         ok = site_run_batch(&g, i, true, e);
         if (!s->n_weights) break;
         ok = ok && site_run_batch(&g, i, false, e);
     }
-    free(g.captured), free(g.x), free(g.token), free(g.paired), free(g.place);
+    free_gathering(&g);
     return ok;
 }

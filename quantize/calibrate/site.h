@@ -4,6 +4,12 @@
  * Both streams are run batch by batch from the states before a part of a layer up to the first site that has
  * weights left to round. Experts are gathered some at a time, as many as their moments fit beside each other.
  * Tokens that only the rounded model sends to an expert count with no difference between the streams.
+ *
+ * Where the weight's output is added to the state (forward_adds) the target can be the state after it, in
+ * place of the output that the original's weight gave. Then both streams run to the end of the part, the
+ * rounded one with the weight as it is in the file, and r is what its state lacks for the original's. A token
+ * whose output is multiplied by a gate g, of those of all matrices that it meets, sum G, counts as g y with
+ * g / G r: each matrix answers for its share, so that together they make up for all of it.
  */
 #ifndef GQ_CALIBRATE_SITE_H
 #define GQ_CALIBRATE_SITE_H
@@ -16,7 +22,8 @@
 typedef struct site_inputs {
     moments *moments;
     uint64_t group; /* the token group (forward/groups.h) that was added last */
-    /* Held-back tokens, one after another, `features` values each: in the original model, in the other. */
+    /* Held-back tokens, one after another, `features` values each: in the original model, in the other. Where
+     * the state is the target `original` holds r, of as many values as the weight has rows. */
     float *original, *rounded;
     size_t held;
 } site_inputs;
@@ -27,8 +34,13 @@ typedef struct site {
     size_t features, matrices;
     size_t first, end; /* matrices first to end - 1 were gathered */
     bool routed;
+    float adds;          /* forward_adds of the weight where the state is the target; 0: its own output is */
     site_inputs *inputs; /* one for each of them */
 } site;
+/* Values of a held-back token in site_inputs.original. */
+static inline size_t site_original_features(const site *s) {
+    return s->adds != 0 ? s->weights[0]->ne[1] : s->features;
+}
 void site_free(site *s);
 /* Hands over the gathered inputs of the i-th matrix; the caller owns them from now on. */
 site_inputs site_take(site *s, size_t i);
@@ -43,15 +55,17 @@ typedef struct site_sizes {
     size_t held;     /* tokens held back per matrix, at most */
     bool routed;
 } site_sizes;
+/* Returns forward_adds where the state after a weight is its target, else 0. */
+float site_adds(const calibration_settings *s, const forward_model *m, const model_tensor *weight);
 /* routed: the weight is of experts. met: matrices that a token then meets; else it is not used. matrices:
  * gathered at once. batch_windows: windows of a batch. */
-site_sizes site_sizes_of(const calibration_settings *s, const model_tensor *weight, bool routed, size_t met,
-                         size_t matrices, size_t batch_windows);
+site_sizes site_sizes_of(const calibration_settings *s, const forward_model *m, const model_tensor *weight,
+                         bool routed, size_t met, size_t matrices, size_t batch_windows);
 /* Bytes of what is gathered, and of what is needed only while it is gathered. */
 uint64_t site_bytes(const site_sizes *z);
 uint64_t site_gathering_bytes(const site_sizes *z);
-/* Bytes of a matrix's held-back tokens in one model. */
-uint64_t site_held_bytes(const site_sizes *z);
+/* Bytes of a matrix's held-back tokens, of the original's side or the rounded model's. */
+uint64_t site_held_bytes(const site_sizes *z, bool original);
 
 typedef struct site_search {
     const calibrate_job *of;

@@ -6,6 +6,7 @@
 const calibrate_step_row calibrate_steps[CALIBRATE_STEPS] = {
     [STEP_DAMPING] = {"damping", "damped by each column's own square", true},
     [STEP_SWEEPS] = {"sweeps", "codes chosen again with all others known", true},
+    [STEP_STATE] = {"state", "aimed at the state behind them", true},
 };
 
 enum { EVERY_STEP = (1 << CALIBRATE_STEPS) - 1 };

@@ -9,6 +9,7 @@
 typedef enum calibrate_step {
     STEP_DAMPING, /* by each column's own square, not by the mean of all (imatrix/factor.c) */
     STEP_SWEEPS,  /* of descent behind a pass (codec/simd/descent.c) */
+    STEP_STATE,   /* as target of weights whose output is added to it (site.h) */
     CALIBRATE_STEPS
 } calibrate_step;
 

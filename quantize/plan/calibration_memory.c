@@ -45,11 +45,14 @@ typedef struct needs {
  * become factors, held-back tokens are turned, first the original's, and rows are rounded. */
 static uint64_t site_peak(const site_sizes *z, uint64_t rounding) {
     memory_ledger l = {.counts = true};
-    uint64_t gathering = site_gathering_bytes(z), held = site_held_bytes(z);
+    uint64_t gathering = site_gathering_bytes(z);
     memory_hold(&l, site_bytes(z));
     memory_hold(&l, gathering), memory_release(&l, gathering);
     moments_count_factoring(z->shape, &l);
-    memory_hold(&l, held), memory_release(&l, held); /* the turned tokens, then the same as they were */
+    for (int original = 1; original >= 0; original--) { /* the turned tokens, then the same as they were */
+        uint64_t held = site_held_bytes(z, original);
+        memory_hold(&l, held), memory_release(&l, held);
+    }
     memory_hold(&l, rounding);
     return l.peak;
 }
@@ -58,7 +61,7 @@ static site_sizes sizes_of(const gq_plan *plan, const plan_calibration *c, const
                            size_t matrices) {
     uint64_t used;
     share_of(plan, t, &used);
-    return site_sizes_of(&c->settings, t, mix_is_experts(t->name), used, matrices,
+    return site_sizes_of(&c->settings, c->model, t, mix_is_experts(t->name), used, matrices,
                          forward_job_batch(&c->job));
 }
 
@@ -191,13 +194,13 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
 
 /* ---- work ---- */
 
-/* Floating-point operations: PRODUCT per token and weight, MOMENTS per token and pair of columns, the others
- * of rounding per weight and column. */
-enum { PRODUCT = 2, MOMENTS = 1 + PRODUCT, TARGET = PRODUCT + 1, PASS = 1, SWEEP = PRODUCT };
+/* Floating-point operations: PRODUCT per token and weight, one per token and pair of columns for H, which is
+ * symmetric, PRODUCT for D or P, and the others of rounding per weight and column. */
+enum { PRODUCT = 2, TARGET = PRODUCT + 1, PASS = 1, SWEEP = PRODUCT };
 
 typedef struct counted {
     double all, looked; /* weights that a token meets: of all matrices, of those in front of another one */
-    double moments;     /* columns that are seen together, squared: of all sites, for a token */
+    double moments;     /* operations for a token, of all sites */
     double rounding;    /* operations */
     char outlet[128];   /* of the matrix before; matrices with the same outlet share a site */
 } counted;
@@ -210,12 +213,14 @@ static void work_add_tensor(counted *n, const gq_plan *plan, const plan_calibrat
            weights = (double)shape_elements(t->ne),
            width = c->settings.width < t->ne[0] ? (double)c->settings.width : columns;
     bool before = mix_outlet(plan->sources[i].name, 0, outlet);
+    bool is_state = site_adds(&c->settings, c->model, t) != 0; /* it is run, and its target has rows */
     n->all += share * weights;
-    if (before) n->looked += share * weights;
-    n->rounding += weights * width * (TARGET + PASS + (double)c->settings.sweeps * SWEEP);
+    if (before || is_state) n->looked += share * weights;
+    n->rounding += weights * width * ((is_state ? 1 : TARGET) + PASS + (double)c->settings.sweeps * SWEEP);
     if (before && !strcmp(outlet, n->outlet)) return;
     if (before) memcpy(n->outlet, outlet, sizeof outlet);
-    n->moments += share * (double)shape_matrices(t->ne) * columns * width;
+    double second = is_state ? (double)t->ne[1] : width;
+    n->moments += share * (double)shape_matrices(t->ne) * columns * (width + PRODUCT * second);
     n->rounding += (double)shape_matrices(t->ne) * columns * width * width / 3;
 }
 
@@ -231,7 +236,7 @@ double calibration_work(const gq_plan *plan, const plan_calibration *c) {
         counted n = {.all = 0};
         for (size_t i = 0; i < plan->n_tensors; i++)
             if (plan->outputs[o].tensors[i].calibrated) work_add_tensor(&n, plan, c, i);
-        sum += PRODUCT * (fed.all + 2 * fed.looked) * tokens + MOMENTS * n.moments * tokens + n.rounding;
+        sum += PRODUCT * (fed.all + 2 * fed.looked) * tokens + n.moments * tokens + n.rounding;
     }
     return sum;
 }
