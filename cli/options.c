@@ -80,11 +80,11 @@ static bool progress_parse(const char *text, int *plus_one) {
     return fcntl((int)fd, F_GETFD) >= 0;
 }
 
-/* Whether the option names a file that the command writes. */
+/* Whether the option names a file that the command writes, or that its output may replace. */
 static bool names_result(const option_row *o) {
-    return o->member == offsetof(request, report) || o->member == offsetof(request, recipe_out) ||
-           o->member == offsetof(request, output) || o->member == offsetof(request, logits) ||
-           o->member == offsetof(request, base_out);
+    return o->member == offsetof(request, quantize.reuse) || o->member == offsetof(request, report) ||
+           o->member == offsetof(request, recipe_out) || o->member == offsetof(request, output) ||
+           o->member == offsetof(request, logits) || o->member == offsetof(request, base_out);
 }
 
 const char *override_file(const option_row *o, const char *text) {

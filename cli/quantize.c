@@ -95,7 +95,7 @@ static void print_report(const report *r, bool all) {
         if (r->outputs[i].losses)
             report_losses(stdout, r, &r->outputs[i]);
         else
-            report_plan(stdout, &r->outputs[i]);
+            report_plan(stdout, r, &r->outputs[i]);
     }
     if (r->n_outputs > 1 && all) putchar('\n');
     if (r->n_outputs > 1) report_overview(stdout, r);

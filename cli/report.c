@@ -50,6 +50,8 @@ report report_of_plan(const request *r, const gq_plan *plan, const gq_results *r
         report_output *o = &rep.outputs[i];
         o->summary = gq_plan_summary(plan, i);
         o->tensors = gq_plan_tensors(plan, i, &o->n);
+        o->reused = results ? gq_results_reused(results, i, &o->reused_bytes)
+                            : gq_plan_reusable(plan, i, &o->reused_bytes);
         if (results) o->roundings = gq_results_roundings(results, i, &o->n);
         if (results) o->steps = gq_results_steps(results, i, &o->n_steps);
         if (results) o->losses = gq_results_losses(results, i, &o->n);
@@ -162,7 +164,16 @@ char *report_path(FILE *to, const char *path, size_t beside) {
     return fitting;
 }
 
-static void print_sizes(FILE *to, const gq_summary *s) {
+/* Says what needs not be made again: of `all` tensors n, which take so many bytes. */
+static void print_reused(FILE *to, const report *r, uint64_t n, uint64_t bytes, uint64_t all) {
+    char size[UNIT_ROOM];
+    if (!r->request->quantize.reuse.n) return;
+    fprintf(to, "%scopied from earlier outputs: %" PRIu64 " of %" PRIu64 " tensors, %s\n",
+            strcmp(r->kind, "run") ? "may be " : "", n, all, size_text(size, (double)bytes));
+}
+
+static void print_sizes(FILE *to, const report *r, const report_output *o) {
+    const gq_summary *s = o->summary;
     char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM], count[UNIT_ROOM];
     char *path = report_path(to, s->path, strlen(s->filetype) + UNIT_ROOM);
     report_print_line(to, text_format("%s: %s%sfile %s", path, s->filetype, *s->filetype ? ", " : "",
@@ -173,6 +184,7 @@ static void print_sizes(FILE *to, const gq_summary *s) {
                         size_text(in, (double)s->in_bytes), size_text(out, (double)s->out_bytes),
                         report_bits(s->in_bytes, (double)s->n_weights),
                         report_bits(s->out_bytes, (double)s->n_weights)));
+    print_reused(to, r, o->reused, o->reused_bytes, s->n_tensors);
     if (s->n_fallbacks)
         fprintf(to, "fallbacks to other types: %" PRIu64 " (+%s)\n", s->n_fallbacks,
                 size_text(in, (double)s->fallback_bytes));
@@ -206,7 +218,7 @@ static char *tensor_note(const gq_tensor *t) {
     return note;
 }
 
-void report_plan(FILE *to, const report_output *o) {
+void report_plan(FILE *to, const report *r, const report_output *o) {
     table out;
     table_start(&out, "ll2lrr1l");
     table_row(&out, (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "note"});
@@ -217,7 +229,7 @@ void report_plan(FILE *to, const report_output *o) {
     table_print(&out, to);
     table_free(&out);
     fputc('\n', to);
-    print_sizes(to, o->summary);
+    print_sizes(to, r, o);
 }
 
 /* Decimals of a column: the same for all its numbers, and enough for three digits of the smallest. */
@@ -309,7 +321,7 @@ void report_losses(FILE *to, const report *r, const report_output *o) {
     table_print(&out, to);
     table_free(&out);
     fputc('\n', to);
-    print_sizes(to, o->summary);
+    print_sizes(to, r, o);
     report_calibration(to, o);
     report_print_totals(to, r, o);
 }
@@ -336,6 +348,10 @@ void report_overview(FILE *to, const report *r) {
     }
     table_print(&out, to);
     table_free(&out);
+    uint64_t reused = 0, bytes = 0, all = 0;
+    for (size_t i = 0; i < r->n_outputs; i++)
+        reused += r->outputs[i].reused, bytes += r->outputs[i].reused_bytes, all += r->outputs[i].n;
+    print_reused(to, r, reused, bytes, all);
     if (r->seconds > 0) print_time(to, r, &r->outputs[0]);
 }
 

@@ -9,6 +9,7 @@
 
 /* One output of a run, or the second model of a comparison. */
 typedef struct report_output {
+    uint64_t reused, reused_bytes; /* tensors copied from earlier outputs, or, of a plan, that may be */
     const gq_summary *summary;
     const gq_tensor *tensors;
     size_t n;
@@ -47,7 +48,7 @@ void report_add_warnings(report *r, const char *const *warnings, size_t n);
 
 /* ---- for people (report.c) ---- */
 /* Types and sizes per tensor, final sizes, fallbacks and what they cost. */
-void report_plan(FILE *to, const report_output *o);
+void report_plan(FILE *to, const report *r, const report_output *o);
 /* Losses per tensor, totals, the worst tensors. */
 void report_losses(FILE *to, const report *r, const report_output *o);
 /* Returns a path or name from a file with control characters made visible, shortened so that `beside` columns

@@ -90,6 +90,10 @@ static json_t *output_facts(const report *r, const report_output *output) {
     set_count(o, "fallback_bytes", s->fallback_bytes);
     set_count(o, "without_importance", s->n_without_importance);
     set_count(o, "experts_unseen", s->n_experts_unseen);
+    if (r->request->quantize.reuse.n) {
+        set_count(o, "reused_tensors", output->reused);
+        set_count(o, "reused_bytes", output->reused_bytes);
+    }
     if (!output->losses) return o;
     report_totals total = report_total(output);
     if (report_rate(r, output) > 0) set_number(o, "weights_per_second", report_rate(r, output));

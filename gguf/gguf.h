@@ -80,6 +80,8 @@ bool gguf_header_measure(gguf_header *h, uint64_t *bytes, uint32_t *alignment, g
  * Fails when a key or a tensor name is there twice: nothing is written that would not be read. */
 bool gguf_header_finish(gguf_header *h, const uint8_t **bytes, uint64_t *header_size, uint64_t *data_size,
                         gq_error *e);
+/* After finish: offset of a pair's value from the start of the file; 0: there is no such pair. */
+uint64_t gguf_header_value_offset(const gguf_header *h, const char *key);
 /* After finish: offset of tensor i from the start of the file. */
 uint64_t gguf_header_tensor_offset(const gguf_header *h, uint64_t i);
 

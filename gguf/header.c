@@ -247,4 +247,14 @@ bool gguf_header_finish(gguf_header *h, const uint8_t **bytes, uint64_t *header_
     return true;
 }
 
+uint64_t gguf_header_value_offset(const gguf_header *h, const char *key) {
+    uint64_t at = HEAD_BYTES;
+    for (uint64_t i = 0; i < h->n_kv; i++) {
+        at += 8 + strlen(h->kv[i].key) + 4;
+        if (strcmp(h->kv[i].key, key) == 0) return at;
+        at += h->kv[i].size;
+    }
+    return 0;
+}
+
 uint64_t gguf_header_tensor_offset(const gguf_header *h, uint64_t i) { return h->tensors[i].offset; }

@@ -161,6 +161,9 @@ bool model_has_file(const model_source *m, uint64_t device, uint64_t inode);
  * none. */
 #define GGUF_SET_KEY "gquant.split.digest"
 bool model_mixed(const model_source *m, uint32_t *shard, uint32_t *other);
+/* A key of ours has three numbers for each tensor, in stored order: what it was made by, and checksums of the
+ * weights it was made of and of its bytes (quantize/plan/digests.h). */
+#define GGUF_DIGESTS_KEY "gquant.digests"
 /* A key of ours lists the names of tensors whose matrices are stored transposed, with ne[0] and ne[1]
  * exchanged. */
 #define GGUF_TRANSPOSED_KEY "gquant.transposed"

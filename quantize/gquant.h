@@ -182,6 +182,12 @@ typedef struct gq_options {
      * a folder of very many arrays takes a second. It stays open until the last plan is freed. NULL: the plan
      * opens `input` itself. */
     const struct gq_model *model;
+    /* Earlier outputs of this library. gq_run copies a tensor from the first of them in which it is what the
+     * run would make of it again, by the digests in their metadata: its source, type, settings and importance
+     * data are the same, and it was made by this very build. Outputs are the same with and without. An output
+     * may replace such a file. */
+    gq_list reuse;
+    bool no_digests; /* leave the key gquant.digests out of the outputs' metadata */
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */
@@ -287,6 +293,9 @@ typedef struct gq_calibration_facts {
     const char *steps;     /* that are done, separated by ", "; "none" */
 } gq_calibration_facts;
 GQ_API const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan); /* NULL: there is none */
+/* Returns how many of an output's tensors gq_run would copy from earlier outputs (gq_options.reuse) if their
+ * sources have not changed, which only reading them tells; *bytes: what they take in it. */
+GQ_API uint64_t gq_plan_reusable(const gq_plan *plan, size_t output, uint64_t *bytes);
 /* Returns the types of an output's tensors as the text of a recipe file. With it, any file type that
  * quantizes gives the same types: it has items for all tensors whose type a file type decides. malloc'ed;
  * NULL: no memory. */
@@ -386,6 +395,9 @@ GQ_API const gq_step *gq_results_steps(const gq_results *r, size_t output, size_
 /* Relative error of a tensor's outputs: sqrt(searched / power), and sqrt(written / power); NaN: unknown. */
 GQ_API double gq_rounding_searched(const gq_rounding *r);
 GQ_API double gq_rounding_written(const gq_rounding *r);
+/* Returns how many of an output's tensors were copied from earlier outputs (gq_options.reuse); *bytes: what
+ * they take in it. */
+GQ_API uint64_t gq_results_reused(const gq_results *r, size_t output, uint64_t *bytes);
 /* How far the run came, what of that an earlier run had done, and the seconds of the whole call. `tensor` is
  * NULL. */
 GQ_API const gq_progress *gq_results_progress(const gq_results *r);

@@ -81,6 +81,7 @@ static void draw_types(arguments *a, const crossing_model *m) {
     if (chance(other))
         arguments_add(a, "--token-embedding-type"), arguments_add(a, "%s", ANY_OF(tensor_types));
     if (chance(8)) arguments_add(a, "--leave-output-tensor");
+    if (chance(15)) arguments_add(a, "--no-digests");
 }
 
 static void draw_transpose(arguments *a, const crossing_model *m) {

@@ -100,7 +100,7 @@ class gq_options(Request):
         ("part", c_uint32), ("parts", c_uint32), ("join", c_bool), ("dry_run", c_bool), ("measure_file", c_char_p),
         ("callbacks", POINTER(gq_callbacks)), ("sync_ms", c_uint32), ("calibration", POINTER(gq_calibration)),
         ("transpose", gq_list), ("other_inputs", gq_list), ("remove_kv", gq_list),
-        ("model", c_void_p),
+        ("model", c_void_p), ("reuse", gq_list), ("no_digests", c_bool),
     ]
 
 

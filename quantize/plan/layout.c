@@ -14,6 +14,7 @@
 
 #include "base/safe_file.h"
 #include "base/units.h"
+#include "quantize/plan/digests.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/meta.h"
 #include "quantize/plan/paths.h"
@@ -136,6 +137,9 @@ static bool lay_shard(const gq_plan *plan, plan_output *out, uint32_t number, si
             return false;
     }
     if (!gguf_header_finish(s->header, &s->head, &s->head_size, &data, e)) return false;
+    if (number == 0)
+        out->digests_at =
+            digests_await_run(plan, out) ? gguf_header_value_offset(s->header, GGUF_DIGESTS_KEY) : 0;
     s->size = s->head_size + data;
     for (size_t i = first; i < end; i++) {
         plan_place *p = &out->places[i];

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quantize/plan/digests.h"
 #include "quantize/plan/layer_keys.h"
 #include "quantize/plan/transpose.h"
 
@@ -36,7 +37,8 @@ static bool is_split_key(const char *key) {
 
 /* Copies a pair, changed where layers are pruned, so that it is true of a model with fewer. */
 static bool copy_one(const gq_plan *plan, const model_kv *kv, gguf_header *h, gq_error *e) {
-    if (is_split_key(kv->key) || !strcmp(kv->key, GGUF_TRANSPOSED_KEY)) return true;
+    if (is_split_key(kv->key) || !strcmp(kv->key, GGUF_TRANSPOSED_KEY) || !strcmp(kv->key, GGUF_DIGESTS_KEY))
+        return true;
     if (plan->layers.n && !strcmp(kv->key, "general.size_label")) return set_size_label(plan, h, e);
     return plan_layer_key_copy(plan, kv, h, e);
 }
@@ -93,5 +95,5 @@ bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_optio
         !plan_transposed_write(plan, h, e))
         return false;
     plan_removed_apply(&plan->removed, &plan->overrides, h);
-    return true;
+    return options->no_digests || digests_write(plan, out, h, e);
 }

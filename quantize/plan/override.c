@@ -27,7 +27,7 @@ const char *plan_override_file(const char *item) {
 
 bool plan_key_is_layout(const char *key) {
     return !strcmp(key, "general.alignment") || !strncmp(key, "split.", 6) || !strcmp(key, GGUF_SET_KEY) ||
-           !strcmp(key, GGUF_TRANSPOSED_KEY);
+           !strcmp(key, GGUF_TRANSPOSED_KEY) || !strcmp(key, GGUF_DIGESTS_KEY);
 }
 
 /* Integer types by number: bytes and range. */

@@ -25,6 +25,7 @@
 #include "quantize/plan/layout.h"
 #include "quantize/plan/meta.h"
 #include "quantize/plan/paths.h"
+#include "quantize/plan/reuse.h"
 #include "quantize/plan/target.h"
 #include "quantize/plan/transpose.h"
 #include "quantize/strips/strip.h"
@@ -222,7 +223,7 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
         if (!plan_layout(plan, &plan->outputs[o], options, e) ||
             !report_fallbacks(plan, &plan->outputs[o], options, e))
             return false;
-    if (!cut_chunks(plan, e)) return false;
+    if (!cut_chunks(plan, e) || !plan_reuse(plan, options, e)) return false;
     plan_identify_layout(plan);
     return plan_bound_calibration(plan, e);
 }
@@ -241,7 +242,7 @@ gq_plan *plan_make(const gq_options *options, gq_error *e) {
 static void free_output(plan_output *out) {
     plan_layout_free(out);
     free(out->path);
-    free(out->tensors), free(out->places);
+    free(out->tensors), free(out->places), free(out->offers);
 }
 
 void gq_plan_free(gq_plan *plan) {
@@ -258,6 +259,8 @@ void gq_plan_free(gq_plan *plan) {
     model_inputs_free(&plan->inputs);
     plan_calibration_free(plan->calibration);
     if (!plan->model_is_lent) model_close(&plan->model);
+    for (size_t i = 0; i < plan->n_reused; i++) model_close(&plan->reused[i]);
+    free(plan->reused);
     free(plan);
 }
 

@@ -49,7 +49,10 @@ typedef struct plan_output {
     uint32_t n_shards;
     plan_shard *shards;
     uint64_t digest; /* written into each shard where there are several, to show that they belong together */
-    gq_tensor *tensors; /* in output order, as `places` */
+    uint64_t
+        digests_at; /* offset in the first shard's file of the tensors' digests (digests.h); 0: it has none */
+    struct reuse_offer *offers; /* per tensor; NULL: nothing is reused (reuse.h) */
+    gq_tensor *tensors;         /* in output order, as `places` */
     plan_place *places;
     gq_summary summary;
 } plan_output;
@@ -94,6 +97,8 @@ struct gq_plan {
     plan_output *outputs;
     chunk_map chunks;
     plan_identity identity;
+    model_source *reused; /* earlier outputs, to copy tensors from; they decide no bytes */
+    size_t n_reused;
     char *measure_file; /* see gq_plan_measure_file */
     double seconds;     /* it took to make the plan */
     warning_list warnings;

@@ -5,12 +5,14 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "quantize/plan/reuse.h"
 #include "quantize/run/cache.h"
 #include "quantize/run/calibrate.h"
 #include "quantize/run/error_sums.h"
 #include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
 #include "quantize/run/output.h"
+#include "quantize/run/reuse.h"
 #include "quantize/run/syncer.h"
 #include "quantize/run/work.h"
 #include "quantize/sized.h"
@@ -39,6 +41,7 @@ typedef struct engine {
     syncer syncer;
     cache cache;
     checkpoint kept;     /* layers that are rounded with the model's own inputs; held until the run's end */
+    bool *reused;        /* per output and tensor: it is copied from an earlier output */
     uint64_t begin, end; /* chunks of this run */
     _Atomic bool leave_as_is; /* the failure says what to do: nothing is removed, and nothing more is said */
     pthread_mutex_t opening;
@@ -84,7 +87,7 @@ static bool is_known(const engine *g, const journal *j, const work_scratch *scra
 /* Opens a tensor. The thread that needs it first opens it; the others wait. */
 static const work_tensor *open_tensor(engine *g, size_t number, gq_error *e) {
     pthread_mutex_lock(&g->opening);
-    if (!g->tensors[number]) g->tensors[number] = work_tensor_open(g->plan, number, e);
+    if (!g->tensors[number]) g->tensors[number] = work_tensor_open(g->plan, number, g->reused, e);
     const work_tensor *t = g->tensors[number];
     pthread_mutex_unlock(&g->opening);
     return t;
@@ -304,7 +307,7 @@ static bool give_names(engine *g, gq_error *e) {
 static bool engine_finish(engine *g, gq_error *e) {
     if (!check_join(g, e)) return false;
     if (g->mode == RUN_PART) return true;
-    if (g->mode != RUN_NAME && !output_complete(&g->outputs, e)) return false;
+    if (g->mode != RUN_NAME && !output_complete(&g->outputs, g->results, e)) return false;
     if (!give_names(g, e)) return false;
     if (!finalize_remove(&g->names)) return true; /* it would be taken up without its journals */
     checkpoint_remove(&g->kept);
@@ -322,7 +325,7 @@ static void engine_release(engine *g) {
     finalize_close(&g->names);
     output_free(&g->outputs);
     if (g->tensors) close_tensors(g, g->plan->n_tensors);
-    free(g->tensors);
+    free(g->tensors), free(g->reused);
     pthread_mutex_destroy(&g->opening);
     error_sums_free(&g->error_sums);
     cache_free(&g->cache);
@@ -338,12 +341,21 @@ static bool engine_calibrate(engine *g, const gq_callbacks *callbacks, gq_error 
     return ok;
 }
 
+/* Looks which tensors earlier outputs have. */
+static bool engine_reuse(engine *g, const gq_callbacks *callbacks, gq_error *e) {
+    double began = schedule_clock();
+    if (!does_work(g) || !g->plan->n_reused) return true;
+    g->reused = reuse_check(g->plan, g->begin, g->end, callbacks, g->results, e);
+    g->schedule.before += schedule_clock() - began;
+    return g->reused;
+}
+
 static bool engine_run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     double started = schedule_clock();
     bool ok = engine_begin(g, callbacks, e), bad_input = false;
     if (ok) {
         g->schedule.started = started;
-        ok = engine_calibrate(g, callbacks, e) &&
+        ok = engine_calibrate(g, callbacks, e) && engine_reuse(g, callbacks, e) &&
              schedule_run(&g->schedule, &(schedule_job){g->begin, g->end, do_chunk, engine_fold_chunk, g}, e);
         warnings_add_threads(&g->results->warnings, threads_pool_count(g->schedule.pool), NULL);
         bad_input = !ok && (e->status == GQ_BAD_WEIGHTS || !model_unchanged(&g->plan->model, NULL));
@@ -353,7 +365,7 @@ static bool engine_run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     bool record = ok ? g->mode == RUN_PART || g->outputs.n > 1 : !bad_input;
     bool kept = syncer_stop(&g->syncer, record, ok ? e : NULL);
     if (ok && g->mode != RUN_NAME && !model_unchanged(&g->plan->model, e)) ok = false, bad_input = true;
-    ok = ok && kept && engine_finish(g, e);
+    ok = ok && kept && plan_reused_unchanged(g->plan, e) && engine_finish(g, e);
     g->results->progress = g->schedule.progress;
     g->results->progress.seconds = schedule_clock() - started;
     g->results->progress.tensor = NULL;

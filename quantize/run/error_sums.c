@@ -18,7 +18,9 @@ static void close_tensor(error_sums *t) {
         if (t->callbacks && t->callbacks->tensor_done)
             t->callbacks->tensor_done(t->callbacks->user, o, t->tensor, loss);
     }
+    if (whole) t->results->sources[t->tensor] = t->source;
     memset(t->losses, 0, plan->n_outputs * sizeof *t->losses);
+    t->source = 0;
     t->tensor++;
 }
 
@@ -41,6 +43,7 @@ static void error_sums_fold_chunk(error_sums *t, const chunk_sum *sums) {
         const gq_tensor *to = &plan->outputs[o].tensors[t->tensor];
         error_sums_add_chunk(&t->losses[o], to, plan_copies(source, to), &c, &sums[o]);
     }
+    t->source = checksum_join(t->source, sums[0].source, gguf_type_bytes(source->tensor->type, c.n));
     t->next++;
     if (c.last) close_tensor(t);
 }

@@ -9,7 +9,9 @@
 typedef struct chunk_sum {
     double x2, e2, wx2, we2;
     float max_e;
-    uint32_t crc; /* of the chunk's bytes in the output */
+    uint32_t crc;      /* of the chunk's bytes in the output */
+    uint32_t source;   /* the same of its weights, as the input delivers them; 0: it is transposed */
+    uint32_t reserved; /* 0 */
 } chunk_sum;
 
 typedef struct error_sums {
@@ -19,6 +21,7 @@ typedef struct error_sums {
     uint64_t begin, next;          /* the first chunk that is counted; the first that is not folded yet */
     size_t tensor;                 /* the first that is not complete yet */
     gq_loss *losses;               /* its own so far, one per output */
+    uint32_t source;               /* the tensor's checksum so far, as the input delivers it */
     /* Chunks that came before an earlier one: chunk i waits in place i % capacity. Few, as chunks are handed
      * out in order. */
     size_t capacity;

@@ -18,6 +18,7 @@
 
 #include "base/safe_file.h"
 #include "base/units.h"
+#include "quantize/plan/digests.h"
 
 /* ---- opening ---- */
 
@@ -235,12 +236,32 @@ bool output_sync(const output_set *set, gq_error *e) {
 
 /* ---- closing ---- */
 
+/* Puts the checksums that the run has found beside what the plan has written of an output's digests. */
+static bool write_digests(const output_set *set, size_t o, const gq_results *results, gq_error *e) {
+    const gq_plan *plan = set->plan;
+    const plan_output *out = &plan->outputs[o];
+    const uint64_t first = out->digests_at + GGUF_ARRAY_HEAD;
+    if (!out->digests_at) return true;
+    tensor_digest *digests = malloc((plan->n_tensors + 1) * sizeof *digests);
+    if (!digests) return gq_fail_memory(e, plan->n_tensors * sizeof *digests);
+    memcpy(digests, out->shards[0].head + first, plan->n_tensors * sizeof *digests);
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        digests[i].source = digests[i].made_by ? results->sources[i] : 0;
+        digests[i].bytes = results->losses[o * plan->n_tensors + i].crc32;
+    }
+    bool ok = output_write(set, o, 0, first, digests, plan->n_tensors * sizeof *digests, e);
+    free(digests);
+    return ok;
+}
+
 /* All headers before the first sync: the disk then writes on in one go. */
-bool output_complete(const output_set *set, gq_error *e) {
+bool output_complete(const output_set *set, const gq_results *results, gq_error *e) {
     for (size_t i = 0; i < set->n; i++) {
         const output_file *f = &set->files[i];
         if (!write_all(f, 0, f->shard->head, f->shard->head_size, e)) return false;
     }
+    for (size_t o = 0; o < set->plan->n_outputs; o++)
+        if (!write_digests(set, o, results, e)) return false;
     for (size_t i = 0; i < set->n; i++) {
         const output_file *f = &set->files[i];
         if (fsync(f->fd) != 0) return gq_fail(e, "cannot write %s: %s", f->shard->path, strerror(errno));

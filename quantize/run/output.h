@@ -3,7 +3,7 @@
 #ifndef GQ_OUTPUT_H
 #define GQ_OUTPUT_H
 
-#include "quantize/plan/plan.h"
+#include "quantize/run/results.h"
 
 typedef struct output_file {
     int fd; /* -1: not open */
@@ -46,8 +46,9 @@ bool output_read(const output_set *set, size_t output, uint32_t shard, uint64_t 
                  gq_error *e);
 /* Make all that was written safe from a power cut. */
 bool output_sync(const output_set *set, gq_error *e);
-/* Write the headers and sync: all files are whole then. */
-bool output_complete(const output_set *set, gq_error *e);
+/* Write the headers and sync: all files are whole then. The results have the digests that belong into them.
+ */
+bool output_complete(const output_set *set, const gq_results *results, gq_error *e);
 /* Give a single file its name, which needs no record (quantize/run/finalize.h). */
 bool output_give_name(output_set *set, gq_error *e);
 /* Whether the temporary files are all still where they were opened. */

@@ -23,9 +23,13 @@ gq_results *results_new(const gq_plan *plan, gq_error *e) {
     if (!r) return gq_fail_memory(e, sizeof *r), NULL;
     r->n_tensors = plan->n_tensors, r->progress.size = sizeof r->progress;
     r->losses = calloc(n, sizeof *r->losses);
+    r->sources = calloc(plan->n_tensors + 1, sizeof *r->sources);
+    r->reused = calloc(plan->n_outputs, 2 * sizeof *r->reused);
     if (plan->calibration) r->roundings = calloc(n, sizeof *r->roundings);
     for (size_t i = 0; r->roundings && i < n; i++) r->roundings[i].why = "";
-    if (r->losses && (!plan->calibration || (r->roundings && results_name_steps(r, plan)))) return r;
+    if (r->losses && r->sources && r->reused &&
+        (!plan->calibration || (r->roundings && results_name_steps(r, plan))))
+        return r;
     gq_results_free(r);
     return gq_fail_memory(e, n * (sizeof *r->losses + sizeof *r->roundings)), NULL;
 }
@@ -33,7 +37,7 @@ gq_results *results_new(const gq_plan *plan, gq_error *e) {
 void gq_results_free(gq_results *r) {
     if (!r) return;
     warnings_free(&r->warnings);
-    free(r->losses), free(r->roundings), free(r->steps), free(r);
+    free(r->losses), free(r->roundings), free(r->steps), free(r->sources), free(r->reused), free(r);
 }
 
 gq_loss *results_loss(gq_results *r, size_t output, size_t tensor) {
@@ -61,6 +65,11 @@ const gq_rounding *gq_results_roundings(const gq_results *r, size_t output, size
 const gq_loss *gq_results_losses(const gq_results *r, size_t output, size_t *n) {
     *n = r->n_tensors;
     return &r->losses[output * r->n_tensors];
+}
+
+uint64_t gq_results_reused(const gq_results *r, size_t output, uint64_t *bytes) {
+    *bytes = r->reused[2 * output + 1];
+    return r->reused[2 * output];
 }
 
 const gq_progress *gq_results_progress(const gq_results *r) { return &r->progress; }

@@ -10,6 +10,8 @@ struct gq_results {
     gq_rounding *roundings; /* the same; NULL: nothing is calibrated */
     gq_step *steps;         /* output by output, n_steps each; NULL: likewise */
     size_t n_steps;
+    uint32_t *sources; /* per tensor: checksum of its weights, as the input delivers them */
+    uint64_t *reused;  /* per output: tensors that were copied, and their bytes */
     warning_list warnings;
     gq_progress progress;
 };

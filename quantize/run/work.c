@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "quantize/plan/reuse.h"
 #include "quantize/strips/transposed.h"
 
 /* Under importance, encoders work on CODEC_MOST_LANES rows at once and take as long for fewer, so strips of
@@ -56,7 +57,7 @@ work_scratch work_scratch_in(const work_scratches *r, void *memory) {
 
 /* ---- a tensor ---- */
 
-work_tensor *work_tensor_open(const gq_plan *plan, size_t number, gq_error *e) {
+work_tensor *work_tensor_open(const gq_plan *plan, size_t number, const bool *reused, gq_error *e) {
     size_t size = sizeof(work_tensor) + plan->n_outputs * sizeof(struct work_output);
     work_tensor *t = calloc(1, size);
     if (!t) {
@@ -69,6 +70,8 @@ work_tensor *work_tensor_open(const gq_plan *plan, size_t number, gq_error *e) {
         struct work_output *output = &t->outputs[o];
         output->to = &plan->outputs[o].tensors[number];
         output->calibrated = output->to->calibrated;
+        t->digested |= plan->outputs[o].digests_at > 0;
+        if (reused && reused[o * plan->n_tensors + number]) output->reused = &plan->outputs[o].offers[number];
         /* Bytes and errors depend on nothing but the type, unless they were made from the output's own
          * stream. */
         output->encoder = output->calibrated ? o : 0;
@@ -115,25 +118,34 @@ static bool read_strip(const work_tensor *t, const output_set *outputs, size_t o
                        scratch->out, gguf_type_bytes(type, s->rows * s->cols), e);
 }
 
+/* Reads the blocks of a strip that were made before; *ready: there are such. */
+static bool read_ready(const work_tensor *t, const output_set *outputs, size_t o, const strip *s,
+                       const work_scratch *scratch, bool *ready, gq_error *e) {
+    const reuse_offer *r = t->outputs[o].reused;
+    *ready = r || t->outputs[o].calibrated;
+    if (r) return model_read(r->from, r->tensor, s->first, s->rows * s->cols, scratch->out, e);
+    return !*ready || read_strip(t, outputs, o, s, scratch, e);
+}
+
 /* Returns the element of the stored tensor that is the i-th of a strip, for messages. */
 static uint64_t element_of(const work_tensor *t, const strip *s, size_t i) {
     uint64_t element = s->first + i / s->cols * t->source->tensor->ne[0] + i % s->cols;
     return plan_transposes(t->source) ? transposed_element(t->source->stored, element) : element;
 }
 
-/* Encodes a strip into scratch->out and measures the error. Blocks of a calibrated tensor are read back
- * instead of encoded. */
+/* Encodes a strip into scratch->out and measures the error. Blocks of a calibrated tensor, and those that an
+ * earlier output has, are read instead of encoded. */
 static bool encode_strip(const work_tensor *t, const output_set *outputs, size_t o, const strip *s,
                          const work_scratch *scratch, gq_error *e) {
     strip_encoder encoder = t->outputs[o].with;
     codec_error *sum = &scratch->errors[o];
     if (t->outputs[o].to->importance == GQ_IMPORTANCE_FULL)
         encoder.importance = strip_importance(s, &t->source->inputs);
-    if (t->outputs[o].calibrated && !read_strip(t, outputs, o, s, scratch, e)) return false;
+    bool ready;
+    if (!read_ready(t, outputs, o, s, scratch, &ready, e)) return false;
     size_t held =
-        t->outputs[o].calibrated
-            ? strip_measure(&encoder, scratch->x, s->rows, s->cols, scratch->out, scratch->decoded, sum)
-            : strip_encode(&encoder, scratch->x, s->rows, s->cols, scratch->out, scratch->decoded, sum);
+        ready ? strip_measure(&encoder, scratch->x, s->rows, s->cols, scratch->out, scratch->decoded, sum)
+              : strip_encode(&encoder, scratch->x, s->rows, s->cols, scratch->out, scratch->decoded, sum);
     return held == s->rows * s->cols || strip_fail_to_hold(&encoder, &t->plan->model, t->source->stored,
                                                            element_of(t, s, held), scratch->x[held], e);
 }
@@ -204,6 +216,8 @@ static bool do_strips(const work_tensor *t, const output_set *outputs, const chu
                                 scratch->in, scratch->x, e) ||
             !put_all(t, outputs, c, &s, scratch, e))
             return false;
+        size_t bytes = gguf_type_bytes(t->source->tensor->type, s.rows * s.cols);
+        if (t->digested) scratch->sums->source = checksum_add(scratch->sums->source, scratch->in, bytes);
         at += s.rows * s.cols;
     }
     return true;
@@ -263,6 +277,7 @@ bool work_chunk(const work_tensor *t, const output_set *outputs, uint64_t i, con
     memset(scratch->errors, 0, plan->n_outputs * sizeof *scratch->errors);
     memset(scratch->sums, 0, plan->n_outputs * sizeof *scratch->sums);
     if (!(plan_transposes(t->source) ? do_tiles : do_strips)(t, outputs, &c, scratch, e)) return false;
+    uint32_t source = scratch->sums->source;
     for (size_t o = 0; o < plan->n_outputs; o++) {
         size_t encoder = t->outputs[o].encoder;
         const codec_error *from = &scratch->errors[encoder];
@@ -271,11 +286,56 @@ bool work_chunk(const work_tensor *t, const output_set *outputs, uint64_t i, con
                                        .wx2 = from->wx2,
                                        .we2 = from->we2,
                                        .max_e = from->max_e,
-                                       .crc = scratch->sums[encoder].crc};
+                                       .crc = scratch->sums[encoder].crc,
+                                       .source = source};
         if (c.last &&
             !write_padding(outputs, o, &plan->outputs[o].places[t->number], t->outputs[o].to->out_bytes, e))
             return false;
     }
+    return true;
+}
+
+/* ---- what earlier outputs have ---- */
+
+/* Adds the blocks offered to an output's strip to their checksum. encode: also encodes the strip's weights,
+ * which are in scratch->x, and returns in *same whether that gives the same blocks. */
+static bool check_offer(const work_tensor *t, size_t o, const strip *s, bool encode,
+                        const work_scratch *scratch, bool *same, gq_error *e) {
+    const reuse_offer *offer = &t->plan->outputs[o].offers[t->number];
+    const size_t bytes = gguf_type_bytes(t->outputs[o].with.type, s->rows * s->cols);
+    *same = true;
+    if (!offer->from) return true;
+    if (encode && !encode_strip(t, NULL, o, s, scratch, e)) return false;
+    if (!model_read(offer->from, offer->tensor, s->first, s->rows * s->cols, scratch->in, e)) return false;
+    if (encode) *same = memcmp(scratch->in, scratch->out, bytes) == 0;
+    scratch->sums[o].crc = checksum_add(scratch->sums[o].crc, scratch->in, bytes);
+    return true;
+}
+
+bool work_check_offers(const work_tensor *t, uint64_t i, const work_scratch *scratch, gq_error *e) {
+    const gq_plan *plan = t->plan;
+    const model_tensor *from = t->source->tensor;
+    chunk c = chunk_at(&plan->chunks, i, from->ne);
+    memset(scratch->errors, 0, plan->n_outputs * sizeof *scratch->errors);
+    memset(scratch->sums, 0, plan->n_outputs * sizeof *scratch->sums);
+    for (uint64_t at = c.first; at < c.first + c.n;) {
+        strip s = work_strip_at(t, at, c.first + c.n);
+        const size_t n = s.rows * s.cols;
+        bool first = at == c.first, same;
+        if (!(first ? strip_read_decoded(plan->kernels, &plan->model, from, s.first, n, scratch->in,
+                                         scratch->x, e)
+                    : model_read(&plan->model, from, s.first, n, scratch->in, e)))
+            return false;
+        scratch->sums->source =
+            checksum_add(scratch->sums->source, scratch->in, gguf_type_bytes(from->type, n));
+        for (size_t o = 0; o < plan->n_outputs; o++) {
+            if (!check_offer(t, o, &s, first, scratch, &same, e)) return false;
+            if (!same) scratch->errors[o].n = UINT64_MAX;
+        }
+        at += n;
+    }
+    for (size_t o = 0; o < plan->n_outputs; o++)
+        if (scratch->errors[o].n == UINT64_MAX) scratch->sums[o].crc ^= UINT32_MAX;
     return true;
 }
 

@@ -30,16 +30,19 @@ typedef struct work_tensor {
     const gq_plan *plan;
     size_t number;
     const plan_source *source;
-    size_t strip; /* elements at most */
+    size_t strip;  /* elements at most */
+    bool digested; /* an output keeps a checksum of its weights */
     struct work_output {
         const gq_tensor *to;
-        bool calibrated; /* its blocks are in the output already */
-        size_t encoder;  /* the first output that gives the tensor this type, and encodes for all that do */
+        bool calibrated;                  /* its blocks are in the output already */
+        const struct reuse_offer *reused; /* its blocks are in an earlier output; NULL: they are made */
+        size_t encoder; /* the first output that gives the tensor this type, and encodes for all that do */
         strip_encoder with; /* all but importance, which changes from strip to strip */
     } outputs[];
 } work_tensor;
 
-work_tensor *work_tensor_open(const gq_plan *plan, size_t number, gq_error *e);
+/* reused: whether each output's tensor is copied from an earlier one, output by output; NULL: none is. */
+work_tensor *work_tensor_open(const gq_plan *plan, size_t number, const bool *reused, gq_error *e);
 void work_tensor_close(work_tensor *t);
 
 /* Does chunk i, which is one of the tensor's. The results are in scratch->sums, one per output. */
@@ -47,5 +50,10 @@ bool work_chunk(const work_tensor *t, const output_set *outputs, uint64_t i, con
                 gq_error *e);
 /* Whether the outputs hold chunk i as scratch->sums says, by reading it back. */
 bool work_verify(const gq_plan *plan, const output_set *outputs, uint64_t i, const work_scratch *scratch);
+
+/* Reads the chunk's weights and, for each output, the blocks that are offered to it (plan/reuse.h). The first
+ * strip is encoded, too. scratch->sums, one per output, get two checksums: `source` of the weights and `crc`
+ * of the blocks; that one is made wrong where encoding gives other blocks. */
+bool work_check_offers(const work_tensor *t, uint64_t i, const work_scratch *scratch, gq_error *e);
 
 #endif

@@ -1,0 +1,20 @@
+/* Tensors of earlier outputs that a run may copy instead of making them again. The plan compares digests,
+ * types and shapes, which costs nothing; run/reuse.c then reads both the sources and the copies. */
+#ifndef GQ_PLAN_REUSE_H
+#define GQ_PLAN_REUSE_H
+
+#include "quantize/plan/plan.h"
+
+/* A tensor of an earlier output that was made as the plan would make it. */
+typedef struct reuse_offer {
+    const model_source *from; /* NULL: there is none */
+    const model_tensor *tensor;
+    uint32_t source, bytes; /* checksums by which it may be used: tensor_digest */
+} reuse_offer;
+
+/* Opens the earlier outputs and fills the offers of each output. Called when all is laid out. */
+bool plan_reuse(gq_plan *plan, const gq_options *options, gq_error *e);
+/* Fails if an earlier output has changed since it was opened. */
+bool plan_reused_unchanged(const gq_plan *plan, gq_error *e);
+
+#endif

@@ -1,0 +1,12 @@
+/* Finds out, before the work, which tensors a run may copy from earlier outputs (plan/reuse.h). */
+#ifndef GQ_RUN_REUSE_H
+#define GQ_RUN_REUSE_H
+
+#include "quantize/run/results.h"
+
+/* Reads what is offered to the tensors of chunks begin to end (excluded), and their sources. Returns for each
+ * output and tensor whether it is copied, malloc'ed; NULL: it failed. The results get the sums. */
+bool *reuse_check(const gq_plan *plan, uint64_t begin, uint64_t end, const gq_callbacks *callbacks,
+                  gq_results *results, gq_error *e);
+
+#endif
