@@ -172,7 +172,6 @@ typedef struct prepared {
     const moments_block *block;
     double per_token, mean_square;
     double usual; /* mean of the squares of columns that were seen, of each at most FACTOR_USUAL medians */
-    double largest_over_median; /* of the same columns' squares */
     size_t unseen;
 } prepared;
 static const double FACTOR_USUAL = 4, FACTOR_FLOOR = 1e-3;
@@ -194,10 +193,9 @@ static void factor_find_usual(prepared *p, float *seen) {
         if (moments_diagonal(b, c) > 0) seen[n++] = (float)(moments_diagonal(b, c) * p->per_token);
     if (!n) return;
     qsort(seen, n, sizeof *seen, square_by_size);
-    double median = (double)seen[n / 2], most = FACTOR_USUAL * median;
+    double most = FACTOR_USUAL * (double)seen[n / 2];
     for (size_t i = 0; i < n; i++) p->usual += (double)seen[i] < most ? (double)seen[i] : most;
     p->usual /= (double)n;
-    p->largest_over_median = median > 0 ? (double)seen[n - 1] / median : 0;
 }
 
 static prepared factor_prepare_block(const moments_block *b, uint64_t tokens, float *seen) {
@@ -347,7 +345,6 @@ static bool factor_all(moments *m, work *w, moments_settings s, moments_factored
         prepared p = factor_prepare_block(b, m->tokens, w->later);
         float damp = s.damp;
         f->unseen += p.unseen;
-        if (p.largest_over_median > f->largest_over_median) f->largest_over_median = p.largest_over_median;
         divide_differences(m, b, s, run);
         w->strips = feedback_strips(b->columns), w->root = (float *)run->root;
         found = factor_block(w, &p, s, (float *)run->diagonal, &damp);
@@ -376,7 +373,6 @@ bool moments_factor(moments *m, moments_settings s, moments_factored *f, gq_erro
         moments_factored kept = *f;
         moments_factored_free(f);
         f->tokens = kept.tokens, f->unseen = kept.unseen, f->damp = kept.damp;
-        f->largest_over_median = kept.largest_over_median;
     }
     return ok;
 }

@@ -76,9 +76,8 @@ typedef struct moments_factored {
     feedback_moments *runs; /* of columns: the blocks of the diagonal */
     size_t n_runs;          /* 0: H has no root with any damping up to 1, or no token was seen */
     uint64_t tokens;
-    size_t unseen;              /* columns that were always zero; they meet no feedback */
-    float damp;                 /* the damping that H took, the largest of its blocks' */
-    double largest_over_median; /* of the columns' mean squares, other than 0; the largest of the blocks' */
+    size_t unseen; /* columns that were always zero; they meet no feedback */
+    float damp;    /* the damping that H took, the largest of its blocks' */
 } moments_factored;
 /* Uses up the moments, which after that can only be freed, before f or after it. False: no memory. */
 bool moments_factor(moments *m, moments_settings settings, moments_factored *f, gq_error *e);

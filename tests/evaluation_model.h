@@ -7,19 +7,28 @@
 
 #include "tests/token_model.h"
 
-/* A tensor of random values; of one dimension: ones. */
-static inline void add_weights(model *m, const char *name, float scale, uint64_t columns, uint64_t rows) {
+/* A tensor of random values; of one dimension: ones. In every 64th column a norm has `outlier` times that,
+ * and a matrix behind it that much less: the same function, with a few inputs that are so many times larger.
+ */
+static inline void add_outlier_weights(model *m, const char *name, float scale, uint64_t columns,
+                                       uint64_t rows, float outlier) {
     uint64_t n = columns * (rows ? rows : 1), seed = 0;
     for (const char *c = name; *c; c++) seed = seed * 31 + (unsigned char)*c;
     float *x = random_values(n, seed);
     for (uint64_t i = 0; i < n; i++) x[i] = rows ? scale * x[i] : 1;
+    for (uint64_t i = 45; i < n && outlier != 1; i += 64) x[i] *= rows ? 1 / outlier : outlier;
     model_add(m, name, rows ? GGUF_F16 : GGUF_F32, (uint64_t[4]){columns, rows}, x);
     free(x);
 }
 
+static inline void add_weights(model *m, const char *name, float scale, uint64_t columns, uint64_t rows) {
+    add_outlier_weights(m, name, scale, columns, rows, 1);
+}
+
 /* A llama of 256 columns and 512 tokens, whose logits differ by a few units; the weights of one matrix, if it
- * is named, are a ten thousandth of the others'. */
-static inline model *evaluation_model_but(uint32_t blocks, const char *quiet) {
+ * is named, are a ten thousandth of the others'. outlier: as in add_outlier_weights, at all norms; 1: none.
+ */
+static inline model *evaluation_model_but(uint32_t blocks, const char *quiet, float outlier) {
     static const struct {
         const char *name;
         uint64_t columns, rows;
@@ -40,14 +49,16 @@ static inline model *evaluation_model_but(uint32_t blocks, const char *quiet) {
     for (uint32_t b = 0; b < blocks; b++)
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
             snprintf(name, sizeof name, "blk.%u.%s.weight", b, parts[i].name);
-            add_weights(m, name, quiet && !strcmp(name, quiet) ? 5e-4F : 5, parts[i].columns, parts[i].rows);
+            bool behind_norm = !strstr(name, "attn_output") && !strstr(name, "ffn_down");
+            add_outlier_weights(m, name, quiet && !strcmp(name, quiet) ? 5e-4F : 5, parts[i].columns,
+                                parts[i].rows, behind_norm ? outlier : 1);
         }
-    add_weights(m, "output_norm.weight", 1, 256, 0);
-    add_weights(m, "output.weight", 5, 256, 512);
+    add_outlier_weights(m, "output_norm.weight", 1, 256, 0, outlier);
+    add_outlier_weights(m, "output.weight", 5, 256, 512, outlier);
     return m;
 }
 
-static inline model *evaluation_model(uint32_t blocks) { return evaluation_model_but(blocks, NULL); }
+static inline model *evaluation_model(uint32_t blocks) { return evaluation_model_but(blocks, NULL, 1); }
 
 /* Two layers; the second one's feed-forward part goes through experts, two for each token. */
 enum { EXPERT_MODEL_EXPERTS = 4 };

@@ -122,6 +122,27 @@ static void a_calibrated_file_does_less_harm(void **state) {
     }
 }
 
+/* Damped by the mean of all squares, ordinary columns beside large ones make good no errors. Sweeps let them
+ * answer for a large one that comes behind them. */
+static void each_step_helps_where_few_inputs_are_large(void **state) {
+    (void)state;
+    static const char *const steps[] = {"none", "damping", "all"};
+    double harm[3];
+    model *m = evaluation_model_but(1, NULL, 100);
+    model_write(m, path("outliers.gguf"));
+    model_free(m);
+    for (size_t i = 0; i < 3; i++) {
+        job *j = job_of("outliers.gguf", "steps.gguf", "Q4_K_S");
+        j->calibration.steps = steps[i];
+        just_run(j);
+        harm[i] = divergence("outliers.gguf", "steps.gguf");
+        unlink(path("steps.gguf"));
+    }
+    unlink(path("outliers.gguf"));
+    if (!(harm[1] < 0.8 * harm[0] && harm[2] < harm[1]))
+        fail_msg("%g, %g damped column by column, %g swept", harm[0], harm[1], harm[2]);
+}
+
 static void experts_are_rounded_by_their_own_tokens(void **state) {
     (void)state;
     job *j = job_of("experts.gguf", "experts-out.gguf", "Q4_0");
@@ -370,6 +391,7 @@ static void a_run_killed_often_goes_on(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_calibrated_file_does_less_harm),
+        cmocka_unit_test(each_step_helps_where_few_inputs_are_large),
         cmocka_unit_test(experts_are_rounded_by_their_own_tokens),
         cmocka_unit_test(an_expert_that_sees_nothing_is_searched),
         cmocka_unit_test(same_for_any_threads_and_memory),

@@ -16,7 +16,7 @@ static char letters[LETTERS];
 static int start(void **state) {
     (void)state;
     folder = temporary_folder();
-    model *m = evaluation_model_but(LAYERS, "blk.2.ffn_up.weight");
+    model *m = evaluation_model_but(LAYERS, "blk.2.ffn_up.weight", 1);
     model_write(m, path("model.gguf"));
     model_free(m);
     model_write(m = expert_model(), path("experts.gguf"));

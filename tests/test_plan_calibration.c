@@ -70,7 +70,7 @@ static void facts_are_those_of_the_text(void **state) {
     assert_float_equal(f->per_column, LETTERS / 512., 1e-9);
     assert_true(f->memory > 1 << 20 && f->disk > 4 * LETTERS * 256 * 4 && f->work > 1e9);
     const plan_calibration *inside = plan->calibration;
-    assert_true(inside->settings.width == SIZE_MAX && inside->settings.sweeps == 0);
+    assert_true(inside->settings.width == SIZE_MAX && inside->settings.sweeps == 2);
     assert_int_equal(calibration_held_most(&inside->settings, false), LETTERS / CONTEXT / 8 * CONTEXT);
     gq_plan_free(plan);
     c.text.tokens = 100;

@@ -356,9 +356,14 @@ void LEVEL(feedback)(const feedback_task *t, const float *x, size_t rows, uint8_
         u.m = &t->moments[i], u.strips = feedback_strips(u.m->columns);
         move_target(&s, &u);
         for (size_t strip = 0; strip < u.strips; strip++) sums->ends += round_strip(&s, &u, strip);
+    }
+    sums->codes += rows * t->columns;
+    if (t->unswept) finish_rows(&s, t->unswept, &(feedback_sums){0});
+    u.first = 0;
+    for (size_t i = 0; i < t->n_moments && t->sweeps > 0; i++, u.first += u.strips * PASS_COLUMNS) {
+        u.m = &t->moments[i], u.strips = feedback_strips(u.m->columns);
         for (int k = 0; k < t->sweeps; k++)
             for (size_t strip = u.strips; strip-- > 0;) LEVEL(descend)(&s, &u, strip);
     }
-    sums->codes += rows * t->columns;
     finish_rows(&s, blocks, sums);
 }

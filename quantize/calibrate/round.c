@@ -1,11 +1,12 @@
-/* Rounds one matrix for one output. Up to CALIBRATION_ROWS rows at a time are read, decoded and rounded
- * twice: with error feedback by the factored moments of the inputs (codec/feedback.h), and by search alone
- * with the inputs' mean squares as importance. Both results are multiplied with the held-back tokens and
- * compared with the original's output (imatrix/output.h). Which did better is known only behind the last row,
- * for the matrix as a whole. So the calibrated blocks are written meanwhile; if search did better, or if the
- * calibrated blocks decode to values that are not finite, all rows are read again and written by search.
- * Where the moments are of no use (no token, no root, few tokens and none held back), search is used from the
- * start. Rows are shared out to threads in fixed groups, so the bytes do not depend on the threads. */
+/* Rounds one matrix for one output. Up to CALIBRATION_ROWS rows at a time are read, decoded and rounded in
+ * several ways (round_way): by search alone with the inputs' mean squares as importance, with error feedback
+ * by the factored moments of the inputs (codec/feedback.h), and with sweeps behind it where the settings ask
+ * for them. All are multiplied with the held-back tokens and compared with the original's output
+ * (imatrix/output.h). Which did best is known only behind the last row, for the matrix as a whole. So the
+ * last way's blocks are written meanwhile; if another one did better, or if these blocks decode to values
+ * that are not finite, all rows are read again and written that way. Where the moments are of no use (no
+ * token, no root, few tokens and none held back), search is used from the start. Rows are shared out to
+ * threads in fixed groups, so the bytes do not depend on the threads. */
 #include "quantize/calibrate/round.h"
 
 #include <stdatomic.h>
@@ -31,13 +32,23 @@ const char *round_reason_text(round_reason r) {
 
 /* ---- memory ---- */
 
+/* The ways of rounding, each with all of those before it. */
+typedef enum round_way {
+    WAY_SEARCHED, /* by search alone */
+    WAY_PASS,     /* with error feedback */
+    WAY_SWEPT,    /* and with sweeps behind it */
+    ROUND_WAYS
+} round_way;
+
 typedef struct rows {
     const round_task *task;
     const model_tensor *tensor;
     const gguf_type *from, *to;
     size_t columns, most; /* rows at once */
+    round_way last;       /* of the ways that are gone */
     threads_pool *pool;
-    uint8_t *raw, *calibrated, *searched;
+    uint8_t *raw;
+    uint8_t *blocks[ROUND_WAYS]; /* as each way makes them; NULL: that way is not gone */
     float *x;
     uint8_t *scratches; /* of codec_feedback, scratch_bytes for each thread */
     size_t scratch_bytes;
@@ -58,23 +69,28 @@ static void lay_out_rows(rows *r, size_t threads, memory_ledger *l) {
     r->scratch_bytes =
         round_up(feedback_most_bytes(r->columns), 64); /* of any type: the count depends on no processor */
     r->raw = memory_take(l, 1, from), r->x = memory_take(l, n, sizeof *r->x);
-    r->calibrated = memory_take(l, 1, to), r->searched = memory_take(l, 1, to);
+    for (round_way way = 0; way <= r->last; way++) r->blocks[way] = memory_take(l, 1, to);
     r->scratches = memory_take(l, threads, r->scratch_bytes);
 }
 
 static void rows_free(rows *r) {
-    free(r->raw), free(r->calibrated), free(r->searched), free(r->x), free(r->scratches);
+    for (round_way way = 0; way < ROUND_WAYS; way++) free(r->blocks[way]);
+    free(r->raw), free(r->x), free(r->scratches);
 }
 
 uint64_t round_bytes(const model_tensor *tensor, const gguf_type *to, int threads) {
     memory_ledger l = {.counts = true};
-    rows r = {.from = tensor->type, .to = to, .columns = tensor->ne[0], .most = rows_at_once(tensor)};
+    rows r = {.from = tensor->type,
+              .to = to,
+              .columns = tensor->ne[0],
+              .most = rows_at_once(tensor),
+              .last = WAY_SWEPT};
     if (r.columns > UINT32_MAX) return UINT64_MAX;
     lay_out_rows(&r, (size_t)threads, &l);
     return plus(l.bytes, output_bytes());
 }
 
-static bool rows_new(rows *r, const round_task *t, gq_error *e) {
+static bool rows_new(rows *r, const round_task *t, bool calibrated, gq_error *e) {
     const calibrate_job *of = t->of;
     const model_tensor *tensor = of->tensors[t->tensor];
     memory_ledger l = {.failed = false};
@@ -84,6 +100,9 @@ static bool rows_new(rows *r, const round_task *t, gq_error *e) {
                 .to = gguf_type_of(of->outputs[t->output][t->tensor].to),
                 .columns = tensor->ne[0],
                 .most = rows_at_once(tensor),
+                .last = !calibrated            ? WAY_SEARCHED
+                        : of->settings->sweeps ? WAY_SWEPT
+                                               : WAY_PASS,
                 .pool = matmul_pool(t->products)};
     lay_out_rows(r, (size_t)threads_pool_most(r->pool), &l);
     if (memory_had(&l, e)) return true;
@@ -115,7 +134,7 @@ static bool rows_read(rows *r, uint64_t first, gq_error *e) {
 /* The rows at hand as groups of FEEDBACK_ROWS, which are shared out to all threads. */
 typedef struct round_groups {
     const rows *rows;
-    uint8_t *blocks;
+    round_way way;
     _Atomic uint64_t codes, ends; /* of feedback_sums */
 } round_groups;
 
@@ -132,12 +151,12 @@ static void search_group(void *data, size_t i, int thread) {
     size_t row = i * FEEDBACK_ROWS;
     (void)thread;
     of->kernels->codecs[r->to->id].encode(
-        r->x + row * r->columns, g->blocks + row * gguf_type_bytes(r->to, r->columns), rows_of_group(r, row),
-        r->columns, importance.column ? &importance : NULL, of->encoding);
+        r->x + row * r->columns, r->blocks[WAY_SEARCHED] + row * gguf_type_bytes(r->to, r->columns),
+        rows_of_group(r, row), r->columns, importance.column ? &importance : NULL, of->encoding);
 }
 
-static void search_rows(const rows *r, uint8_t *blocks) {
-    threads_for(r->pool, groups_of(r), 1, search_group, &(round_groups){.rows = r, .blocks = blocks});
+static void search_rows(const rows *r) {
+    threads_for(r->pool, groups_of(r), 1, search_group, &(round_groups){.rows = r});
 }
 
 static void calibrate_group(void *data, size_t i, int thread) {
@@ -145,25 +164,26 @@ static void calibrate_group(void *data, size_t i, int thread) {
     const rows *r = g->rows;
     const calibrate_job *of = r->task->of;
     const moments_factored *f = r->task->inputs.factored;
-    size_t row = i * FEEDBACK_ROWS;
+    size_t row = i * FEEDBACK_ROWS, offset = row * gguf_type_bytes(r->to, r->columns);
+    bool swept = g->way == WAY_SWEPT;
     feedback_sums sums = {0};
     feedback_task task = {.kernels = of->kernels,
                           .type = r->to->id,
                           .effort = of->encoding->effort,
-                          .sweeps = (int)of->settings->sweeps,
+                          .sweeps = swept ? (int)of->settings->sweeps : 0,
+                          .unswept = swept ? r->blocks[WAY_PASS] + offset : NULL,
                           .moments = f->runs,
                           .n_moments = f->n_runs,
                           .columns = r->columns,
                           .scratch = r->scratches + r->scratch_bytes * (size_t)thread,
                           .first_row = r->first + row,
                           .matrix_rows = r->tensor->ne[1]};
-    codec_feedback(&task, r->x + row * r->columns, rows_of_group(r, row),
-                   g->blocks + row * gguf_type_bytes(r->to, r->columns), &sums);
+    codec_feedback(&task, r->x + row * r->columns, rows_of_group(r, row), r->blocks[g->way] + offset, &sums);
     atomic_fetch_add(&g->codes, sums.codes), atomic_fetch_add(&g->ends, sums.ends);
 }
 
-static void calibrate_rows(const rows *r, calibrate_figures *sums) {
-    round_groups g = {.rows = r, .blocks = r->calibrated};
+static void calibrate_rows(const rows *r, round_way way, calibrate_figures *sums) {
+    round_groups g = {.rows = r, .way = way};
     threads_for(r->pool, groups_of(r), 1, calibrate_group, &g);
     sums->codes += g.codes, sums->ends += g.ends;
 }
@@ -181,19 +201,20 @@ static matmul_weights rows_weights(const rows *r, const gguf_type *type, const v
     return (matmul_weights){data, type->id, r->n, r->columns, gguf_type_bytes(type, r->columns)};
 }
 
-/* Adds the errors of the rows' outputs on held-back tokens. error[0]: searched; error[1], if ways is 2:
- * calibrated. Where the state is the target, the output wanted is that of the weights as they were with the
- * rounded model's inputs, and what the state lacks besides. */
-static bool compare_rows(const rows *r, size_t ways, output_errors *errors, gq_error *e) {
+/* Adds the errors of the rows' outputs on held-back tokens, of each way up to `last`. Where the state is the
+ * target, the output wanted is that of the weights as they were with the rounded model's inputs, and what the
+ * state lacks besides. */
+static bool compare_rows(const rows *r, round_way last, output_errors *errors, gq_error *e) {
     const round_inputs *in = &r->task->inputs;
-    output_side original = {.weights = rows_weights(r, r->from, r->raw),
-                            .x = in->is_state ? in->rounded : in->original,
-                            .stride = in->stride,
-                            .more = in->is_state ? in->original + r->first * in->stride : NULL};
-    output_side rounded[] = {
-        {.weights = rows_weights(r, r->to, r->searched), .x = in->rounded, .stride = in->stride},
-        {.weights = rows_weights(r, r->to, r->calibrated), .x = in->rounded, .stride = in->stride}};
-    return output_compare(r->task->products, &original, rounded, ways, in->held, errors, e);
+    output_side rounded[ROUND_WAYS],
+        original = {.weights = rows_weights(r, r->from, r->raw),
+                    .x = in->is_state ? in->rounded : in->original,
+                    .stride = in->stride,
+                    .more = in->is_state ? in->original + r->first * in->stride : NULL};
+    for (round_way way = 0; way <= last; way++)
+        rounded[way] = (output_side){
+            .weights = rows_weights(r, r->to, r->blocks[way]), .x = in->rounded, .stride = in->stride};
+    return output_compare(r->task->products, &original, rounded, last + 1, in->held, errors, e);
 }
 
 static bool write_rows(const rows *r, const uint8_t *blocks, gq_error *e) {
@@ -209,27 +230,28 @@ static bool write_rows(const rows *r, const uint8_t *blocks, gq_error *e) {
 
 static bool round_ask(const round_task *t, gq_error *e) { return !t->progress || t->progress(t->data, e); }
 
-/* Rounds all rows both ways and writes the calibrated ones. *numbers: whether these decode to finite numbers.
- */
-static bool round_both(rows *r, calibrate_figures *sums, output_errors *errors, bool *numbers, gq_error *e) {
+/* Rounds all rows one way, and writes them. errors: not NULL: goes all ways before it, too, and compares
+ * them. *numbers: whether the blocks decode to finite numbers, which search's always do. */
+static bool round_rows(rows *r, round_way way, calibrate_figures *sums, output_errors *errors, bool *numbers,
+                       gq_error *e) {
     *numbers = true;
     for (uint64_t first = 0; first < r->tensor->ne[1]; first += r->n) {
         if (!round_ask(r->task, e) || !rows_read(r, first, e)) return false;
-        search_rows(r, r->searched);
-        calibrate_rows(r, sums);
-        if (!compare_rows(r, 2, errors, e) || !write_rows(r, r->calibrated, e)) return false;
-        *numbers = *numbers && decodes_to_numbers(r, r->calibrated);
+        if (errors || way == WAY_SEARCHED) search_rows(r);
+        if (way != WAY_SEARCHED) calibrate_rows(r, way, sums);
+        if ((errors && !compare_rows(r, way, errors, e)) || !write_rows(r, r->blocks[way], e)) return false;
+        if (way != WAY_SEARCHED) *numbers = *numbers && decodes_to_numbers(r, r->blocks[way]);
     }
     return true;
 }
 
-static bool round_by_search(rows *r, bool measure, output_errors *errors, gq_error *e) {
-    for (uint64_t first = 0; first < r->tensor->ne[1]; first += r->n) {
-        if (!round_ask(r->task, e) || !rows_read(r, first, e)) return false;
-        search_rows(r, r->searched);
-        if ((measure && !compare_rows(r, 1, errors, e)) || !write_rows(r, r->searched, e)) return false;
-    }
-    return true;
+/* Returns the way with the least error on held-back tokens; of equal ones, the first. */
+static round_way best_way(const rows *r, const output_errors *errors) {
+    round_way best = r->last;
+    if (r->task->inputs.held == 0) return best;
+    for (round_way way = r->last; way-- > 0;)
+        if (!(errors->error[best] < errors->error[way])) best = way;
+    return best;
 }
 
 /* Decides before the work whether error feedback is possible. ROUND_CALIBRATED: it is; whether it does better
@@ -242,33 +264,50 @@ static round_reason reason_for_search(const round_task *t) {
     return t->inputs.held == 0 && f->tokens < columns ? ROUND_UNCHECKED : ROUND_CALIBRATED;
 }
 
-/* Counts a matrix for a step that has no check of its own: it is kept where the matrix is calibrated. */
-static void count_step(const round_task *t, calibrate_figures *sums, calibrate_step step, bool kept) {
-    if (!calibration_does(t->of->settings, step)) return;
-    sums->steps[step].matrices++, sums->steps[step].kept += kept;
+/* Goes all ways that are possible, and again the best one where that is not the last. *errors: of all.
+ * Returns what was written in *way. */
+static bool round_best(rows *r, calibrate_figures *sums, output_errors *errors, round_way *way, gq_error *e) {
+    calibrate_figures again = {0}; /* not to be counted twice */
+    bool numbers;
+    if (!round_rows(r, r->last, sums, errors, &numbers, e)) return false;
+    *way = best_way(r, errors);
+    if (*way == r->last && numbers) return true;
+    if (*way == r->last) *way = WAY_SEARCHED;
+    if (!round_rows(r, *way, &again, NULL, &numbers, e)) return false;
+    if (numbers) return true;
+    *way = WAY_SEARCHED;
+    return round_rows(r, *way, &again, NULL, &numbers, e);
+}
+
+/* Adds to a tensor's figures what the steps did to a matrix. */
+static void count_steps(const rows *r, const output_errors *errors, round_way way, calibrate_figures *sums) {
+    calibrate_step_figures *damping = &sums->steps[STEP_DAMPING], *sweeps = &sums->steps[STEP_SWEEPS];
+    if (calibration_does(r->task->of->settings, STEP_DAMPING))
+        damping->matrices++, damping->kept += way != WAY_SEARCHED;
+    if (r->task->inputs.is_state) sums->steps[STEP_STATE].matrices++;
+    if (r->task->inputs.is_state) sums->steps[STEP_STATE].kept += way != WAY_SEARCHED;
+    if (r->last != WAY_SWEPT) return;
+    sweeps->matrices++, sweeps->kept += way == WAY_SWEPT;
+    if (!(errors->power > 0)) return;
+    sweeps->compared++;
+    sweeps->without += errors->error[WAY_PASS] / errors->power;
+    sweeps->with += errors->error[WAY_SWEPT] / errors->power;
 }
 
 bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e) {
     const moments_factored *f = t->inputs.factored;
     round_reason reason = reason_for_search(t);
     output_errors errors = {0};
-    bool numbers = true;
+    round_way way = WAY_SEARCHED;
     rows r;
-    if (!rows_new(&r, t, e)) return false;
-    bool ok = reason == ROUND_CALIBRATED ? round_both(&r, sums, &errors, &numbers, e)
-                                         : round_by_search(&r, true, &errors, e);
-    if (reason == ROUND_CALIBRATED && ok &&
-        (!numbers || (t->inputs.held > 0 && !(errors.error[1] < errors.error[0])))) {
-        reason = ROUND_WORSE;
-        ok = round_by_search(&r, false, &errors, e);
-    }
+    if (!rows_new(&r, t, reason == ROUND_CALIBRATED, e)) return false;
+    bool ok = round_best(&r, sums, &errors, &way, e);
+    if (reason == ROUND_CALIBRATED && way == WAY_SEARCHED) reason = ROUND_WORSE;
+    if (ok) count_steps(&r, &errors, way, sums);
     rows_free(&r);
-    count_step(t, sums, STEP_DAMPING, reason == ROUND_CALIBRATED);
-    if (t->inputs.is_state) count_step(t, sums, STEP_STATE, reason == ROUND_CALIBRATED);
-    if (t->of->settings->sweeps) count_step(t, sums, STEP_SWEEPS, reason == ROUND_CALIBRATED);
     sums->matrices++, sums->plain += reason != ROUND_CALIBRATED, sums->unchecked += t->inputs.held == 0;
-    sums->power += errors.power, sums->searched += errors.error[0];
-    sums->written += errors.error[reason == ROUND_CALIBRATED];
+    sums->power += errors.power, sums->searched += errors.error[WAY_SEARCHED];
+    sums->written += errors.error[way];
     if (sums->matrices == 1 || f->tokens < sums->tokens) sums->tokens = f->tokens;
     if (f->damp > sums->damp) sums->damp = f->damp;
     if (*why == ROUND_CALIBRATED) *why = reason;

@@ -11,13 +11,12 @@
 
 /* Held-back tokens of one expert, at most: enough to tell two roundings apart. */
 enum { EXPERT_HELD_TOKENS = 512 };
-
 /* Packed, so that there are no bytes between its members that would have no part in the digest. */
 typedef struct __attribute__((packed)) calibration_settings {
     float damp, shrink, correction; /* of moments_settings */
     uint64_t windows, context;      /* of the text */
     calibrate_step_mask steps;      /* that are done */
-    uint64_t sweeps;                /* of descent: 2 with effort best, else 0 */
+    uint64_t sweeps;                /* of descent: feedback_sweeps, 0 without STEP_SWEEPS */
     uint64_t width;       /* of moments' blocks, at most: a multiple of PASS_COLUMNS; SIZE_MAX: whole rows */
     uint64_t held_every;  /* of windows_held */
     uint64_t expert_held; /* EXPERT_HELD_TOKENS */
