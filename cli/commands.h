@@ -4,6 +4,9 @@
 
 #include "cli/request.h"
 
+/* The whole command. comm: the ranks that run it; NULL: this process alone. */
+int command_line_main(int argc, char **argv, gq_comm *comm); /* command_line.c */
+
 int quantize_main(const request *r);                 /* quantize.c */
 int info_main(const request *r);                     /* info.c */
 int plan_main(const request *r);                     /* plan.c */

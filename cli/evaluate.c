@@ -26,7 +26,8 @@ bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
                                   .logits = r->logits,
                                   .replace_logits = r->quantize.force,
                                   .base = r->base,
-                                  .base_out = r->base_out};
+                                  .base_out = r->base_out,
+                                  .comm = r->comm};
     return r->base || text;
 }
 

@@ -51,7 +51,8 @@ static gq_importance_plan *importance_make_plan(const request *r, gq_error *e) {
                                    .part = r->quantize.part,
                                    .parts = r->quantize.parts,
                                    .threads = r->quantize.threads,
-                                   .memory = r->memory};
+                                   .memory = r->memory,
+                                   .comm = r->comm};
     dot = strrchr(asked.out, '.');
     asked.dat = dot && !strcasecmp(dot, ".dat");
     gq_importance_plan *p =
@@ -86,6 +87,13 @@ static void importance_print_plan(const request *r, const gq_importance_plan *p)
     printf("memory: at most %s; the states of all tokens are %s\n", size_text(memory, (double)f->memory),
            f->states_in_file ? "read from disk" : "in memory");
     printf("disk: %s beside the output until it is done\n", size_text(disk, (double)f->disk));
+    if (f->ranks > 1) {
+        char sent[UNIT_ROOM], layer[UNIT_ROOM];
+        printf("%" PRIu32 " ranks: each has at most %" PRIu64
+               " window%s and the memory above; it sends at most %s, %s for a layer\n",
+               f->ranks, f->rank_windows, gq_s(f->rank_windows), size_text(sent, (double)f->sent),
+               size_text(layer, (double)f->sent_layer));
+    }
     if (f->layers_finished)
         printf("%" PRIu64 " layer%s done already\n", f->layers_finished,
                f->layers_finished == 1 ? " is" : "s are");

@@ -22,6 +22,7 @@ typedef enum command {
 typedef struct request {
     command command;
     gq_options quantize; /* its lists and outputs belong to the request */
+    gq_comm *comm;       /* the ranks that do this together; NULL: this process alone */
     const char **arguments;
     size_t n_arguments; /* what is not an option, in order */
     const char *report, *out_dir, *recipe_out;

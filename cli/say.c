@@ -49,6 +49,10 @@ void warn_all(const char *const *texts, size_t n) {
     if (left) fprintf(stderr, "gquant: and %zu more such warnings\n", left);
 }
 
+static gq_error last_failure;
+
+const gq_error *say_last_failure(void) { return &last_failure; }
+
 int say_failure(const gq_error *e) {
     static const char *const remedies[] = {
         [GQ_REMEDY_NONE] = "",
@@ -59,6 +63,7 @@ int say_failure(const gq_error *e) {
     char *text = text_format("%s%s", e->text, remedies[e->remedy]);
     print_message("31", e->status == GQ_INTERRUPTED ? "interrupted" : "error", text);
     free(text);
+    last_failure = *e;
     if (e->status == GQ_INTERRUPTED && interrupt_signal()) return 128 + interrupt_signal();
     return e->status == GQ_USAGE ? GQ_USAGE : GQ_FAILED;
 }

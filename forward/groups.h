@@ -4,17 +4,17 @@
  * as TOKEN_GROUP tokens hold, at least one. What belongs to a group follows from the window's number alone,
  * not from what is left out of the sum (windows that are held back, tokens that an expert does not see).
  *
- *     sum of a group = one chain over its tokens in their order, from 0
- *     total          = ((0 + group 0) + group 1) + group 2 ..., without groups that have no token in the sum
+ * The sum of a group is one chain over its tokens in their order, from 0. Groups that have no token in the sum
+ * are left out. So totals do not depend on threads, batches or memory. How groups are added depends on how
+ * large their sums are:
  *
- * So the total does not depend on threads, batches or memory. Several processes can form it as well: process
- * r of n takes groups r, r + n, r + 2 n, ... All of them finish a group at about the same time; these n
- * groups are neighbours, and their sums are added to the total in order. A process then holds the sums of the
- * group at work, those of one finished group and its part of the total, for any number of processes.
+ *     squares of inputs: in a fixed binary tree by the groups' numbers (comm/fold.h)
+ *     second moments, scores: ((0 + group 0) + group 1) + group 2 ...
  *
- * Rejected: a binary tree over the groups. A single process would hold a partial sum per level of it, and for
- * second moments a partial sum is as large as the total. Contiguous shares of groups for each process need
- * the same: a share is no single sum in any order that is fixed for all numbers of processes.
+ * A rank that has contiguous groups adds the subtrees that it has wholly, and hands on about one sum for each
+ * level of the tree. A single process holds as many, which is little for squares, a number per column. Of
+ * second moments one sum is as large as the total, gigabytes, so a process that holds one per level is out of
+ * the question. Scores are numbers per position, which all ranks get, and are added afterwards.
  *
  * 512 tokens are the usual length of a window. Errors of a sum in float32 come from the longer of both
  * chains, that of a group and that over the groups; docs/forward.md has them beside those of a single chain.

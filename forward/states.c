@@ -74,7 +74,8 @@ static unsigned next_slot(const states *s) { return (s->slot + 1) % s->keep.slot
 static uint64_t window_bytes(const states *s) { return (uint64_t)s->width * s->context * sizeof(float); }
 
 static uint64_t states_offset_of(const states *s, unsigned slot, size_t window) {
-    return s->keep.at + (slot * (uint64_t)s->windows + window) * window_bytes(s);
+    uint64_t slot_bytes = s->keep.slot_bytes ? s->keep.slot_bytes : s->windows * window_bytes(s);
+    return s->keep.at + slot * slot_bytes + window * window_bytes(s);
 }
 
 static bool states_fail(const states *s, const char *what, const char *why, gq_error *e) {

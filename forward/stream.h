@@ -76,6 +76,8 @@ typedef struct forward_keep {
     const char *path; /* for messages */
     uint64_t at;
     unsigned slots;
+    uint64_t slot_bytes; /* from one slot to the next, where a slot has other processes' windows, too; 0: what
+                            the stream's own take */
 } forward_keep;
 uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t context);
 /* A file without a name for such slots, in a folder, with its space set aside; -1: *e says why. */

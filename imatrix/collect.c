@@ -1,9 +1,13 @@
 /* Collects importance data from a running model: a site that adds the squares of what flows into weights.
- * Weights that share their inputs are one collected_site. A group of tokens (forward/groups.h) is summed by
- * itself and then added to the total, both in double; a token's group follows from its number in the text, so
- * the sums depend neither on batches nor on threads. Experts count their own tokens; other weights count a
+ * Weights that share their inputs are one collected_site. A group of tokens (forward/groups.h) is a leaf of
+ * the fixed tree of comm/fold.h; a token's group follows from its number in the text. So the sums depend
+ * neither on batches, nor on threads, nor on ranks. Experts count their own tokens; other weights count a
  * batch's tokens once, with their first matrix. collection_take makes an entry for each weight and begins
  * anew, as a rule after every layer, so that only one layer's sums are in memory.
+ *
+ * Ranks have seen the same sites in the same order, but for ranks without a window, which are the last ones
+ * and have seen none. A rank's parcel has, for each site, a parcel_site, its counts, and for each matrix the
+ * number of nodes of its fold, and these: the number of the first leaf and the sums.
  */
 #include "imatrix/collect.h"
 
@@ -12,6 +16,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "comm/fold.h"
 #include "forward/groups.h"
 #include "forward/squares.h"
 #include "imatrix/entries.h"
@@ -21,30 +26,37 @@ typedef struct collected_site {
     const model_tensor *weights[FORWARD_MOST_WEIGHTS];
     size_t n_weights, features, matrices;
     bool routed;      /* each matrix counts for itself */
-    double *sums;     /* matrices x features */
-    double *group;    /* the same, of the group of tokens at work */
-    uint64_t *number; /* number of that group, per matrix */
+    fold *folds;      /* one per matrix */
     uint64_t *counts; /* tokens: one count, or one per matrix */
 } collected_site;
 
 struct collection {
     threads_pool *pool;
+    collection_share share;
     size_t group_tokens;
     size_t n, capacity;
     collected_site *sites; /* in the order in which they were first reported */
 };
 
-collection *collection_new(threads_pool *pool, size_t context, gq_error *e) {
+collection_share collection_share_of(const gq_comm *comm, size_t windows, size_t context) {
+    uint64_t groups = parts(windows, token_group_windows(context));
+    int rank = gq_comm_rank(comm);
+    return (collection_share){context, comm_share(comm, groups, rank), comm_share(comm, groups, rank + 1),
+                              groups};
+}
+
+collection *collection_new(threads_pool *pool, collection_share share, gq_error *e) {
     collection *c = calloc(1, sizeof *c);
     if (!c) return gq_fail_memory(e, sizeof *c), NULL;
-    c->pool = pool, c->group_tokens = token_group_size(context);
+    c->pool = pool, c->share = share, c->group_tokens = token_group_size(share.context);
     return c;
 }
 
 static void drop_sites(collection *c) {
     for (size_t i = 0; i < c->n; i++) {
-        free(c->sites[i].sums), free(c->sites[i].counts);
-        free(c->sites[i].group), free(c->sites[i].number);
+        collected_site *s = &c->sites[i];
+        for (size_t m = 0; s->folds && m < s->matrices; m++) fold_free(&s->folds[m]);
+        free(s->folds), free(s->counts);
     }
     free(c->sites);
     c->sites = NULL, c->n = c->capacity = 0;
@@ -57,11 +69,9 @@ void collection_free(collection *c) {
 
 static size_t counts_of(const collected_site *s) { return s->routed ? s->matrices : 1; }
 
+/* The nodes of the folds are taken as groups come. */
 static void lay_out_site(collected_site *s, memory_ledger *l) {
-    uint64_t values = times(s->matrices, s->features);
-    s->sums = memory_take_zeros(l, values, sizeof *s->sums);
-    s->group = memory_take_zeros(l, values, sizeof *s->group);
-    s->number = memory_take_zeros(l, s->matrices, sizeof *s->number);
+    s->folds = memory_take_zeros(l, s->matrices, sizeof *s->folds);
     s->counts = memory_take_zeros(l, counts_of(s), sizeof *s->counts);
 }
 
@@ -74,27 +84,31 @@ static collected_site *collection_add_site(collection *c, const forward_inputs *
     memory_ledger l = {.failed = false};
     lay_out_site(s, &l);
     c->n++; /* so that it is freed */
-    return memory_had(&l, e) ? s : NULL;
+    if (!memory_had(&l, e)) return NULL;
+    for (size_t m = 0; m < s->matrices; m++)
+        s->folds[m] = (fold){.begin = c->share.begin, .length = s->features};
+    return s;
 }
 
-/* Adds a group's sums to the total and clears them. */
-static void end_group(const collected_site *s, size_t matrix) {
-    double *sums = s->sums + matrix * s->features, *group = s->group + matrix * s->features;
-    for (size_t i = 0; i < s->features; i++) sums[i] += group[i], group[i] = 0;
+/* Returns the sums of a group, which is the last one that a fold has, or comes behind it. */
+static double *collection_group(fold *f, uint64_t number, gq_error *e) {
+    const fold_node *last = f->n ? &f->nodes[f->n - 1] : NULL;
+    return last && last->first == number ? last->sums : fold_begin_leaf(f, number, e);
 }
 
 /* Adds tokens, one group after another in the order of forward/groups.h. */
-static void add_tokens(const collection *c, const collected_site *s, const forward_inputs *in) {
+static bool add_tokens(const collection *c, const collected_site *s, const forward_inputs *in, gq_error *e) {
     for (size_t begin = 0, end; begin < in->tokens; begin = end) {
         uint64_t number = (in->first + (in->token ? in->token[begin] : begin)) / c->group_tokens;
         for (end = begin + 1; end < in->tokens; end++)
             if ((in->first + (in->token ? in->token[end] : end)) / c->group_tokens != number) break;
-        if (number != s->number[in->matrix]) end_group(s, in->matrix);
-        s->number[in->matrix] = number;
+        double *sums = collection_group(&s->folds[in->matrix], c->share.begin + number, e);
+        if (!sums) return false;
         forward_inputs some = *in;
         some.x += begin, some.tokens = end - begin;
-        forward_add_squares(&some, s->group + in->matrix * s->features, c->pool);
+        forward_add_squares(&some, sums, c->pool);
     }
+    return true;
 }
 
 static forward_answer collection_on_inputs(void *data, const forward_inputs *in, gq_error *e) {
@@ -103,12 +117,121 @@ static forward_answer collection_on_inputs(void *data, const forward_inputs *in,
     for (size_t i = 0; !s && i < c->n; i++)
         if (c->sites[i].weights[0] == in->weights[0]) s = &c->sites[i];
     if (!s && !(s = collection_add_site(c, in, e))) return FORWARD_FAILED;
-    add_tokens(c, s, in);
+    if (!add_tokens(c, s, in, e)) return FORWARD_FAILED;
     if (s->routed || in->matrix == 0) s->counts[s->routed ? in->matrix : 0] += in->tokens;
     return FORWARD_ON;
 }
 
 forward_site collection_site(collection *c) { return (forward_site){collection_on_inputs, c}; }
+
+/* ---- what ranks hand on ---- */
+
+typedef struct parcel_site {
+    uint64_t matrices, features, routed;
+} parcel_site;
+
+static uint64_t node_bytes(const collected_site *s) { return (1 + s->features) * sizeof(uint64_t); }
+
+static uint64_t parcel_bytes(const collection *c) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        const collected_site *s = &c->sites[i];
+        n += sizeof(parcel_site) + (counts_of(s) + s->matrices) * sizeof(uint64_t);
+        for (size_t m = 0; m < s->matrices; m++) n += s->folds[m].n * node_bytes(s);
+    }
+    return n;
+}
+
+static uint8_t *parcel_put(uint8_t *to, const void *from, uint64_t n) {
+    memcpy(to, from, n);
+    return to + n;
+}
+
+static uint8_t *parcel_put_fold(uint8_t *to, const fold *f) {
+    uint64_t n = f->n;
+    to = parcel_put(to, &n, sizeof n);
+    for (size_t i = 0; i < f->n; i++) {
+        to = parcel_put(to, &f->nodes[i].first, sizeof f->nodes[i].first);
+        to = parcel_put(to, f->nodes[i].sums, f->length * sizeof(double));
+    }
+    return to;
+}
+
+static bool collection_pack(void *data, uint8_t **bytes, uint64_t *n, gq_error *e) {
+    const collection *c = data;
+    *n = parcel_bytes(c);
+    uint8_t *to = *bytes = malloc(*n ? *n : 1);
+    if (!to) return gq_fail_memory(e, *n);
+    for (size_t i = 0; i < c->n; i++) {
+        const collected_site *s = &c->sites[i];
+        to = parcel_put(to, &(parcel_site){s->matrices, s->features, s->routed}, sizeof(parcel_site));
+        to = parcel_put(to, s->counts, counts_of(s) * sizeof *s->counts);
+        for (size_t m = 0; m < s->matrices; m++) to = parcel_put_fold(to, &s->folds[m]);
+    }
+    return true;
+}
+
+/* What is left of a parcel. */
+typedef struct parcel_rest {
+    const uint8_t *at;
+    uint64_t n;
+} parcel_rest;
+
+static bool parcel_fail(gq_error *e) {
+    return gq_fail(e, "another rank collected inputs of other weights than this one");
+}
+
+static bool parcel_get(parcel_rest *p, void *to, uint64_t n, gq_error *e) {
+    if (n > p->n) return parcel_fail(e);
+    memcpy(to, p->at, n);
+    p->at += n, p->n -= n;
+    return true;
+}
+
+static bool parcel_get_fold(parcel_rest *p, fold *f, double *sums, gq_error *e) {
+    uint64_t n = 0, first = 0;
+    if (!parcel_get(p, &n, sizeof n, e)) return false;
+    for (uint64_t i = 0; i < n; i++) {
+        if (!parcel_get(p, &first, sizeof first, e) || !parcel_get(p, sums, f->length * sizeof *sums, e))
+            return false;
+        if (f->n && first <= f->nodes[f->n - 1].first)
+            return gq_fail(e, "another rank collected inputs of the same tokens as this one");
+        if (!fold_append(f, first, sums, e)) return false;
+    }
+    return true;
+}
+
+static bool parcel_get_site(parcel_rest *p, collected_site *s, gq_error *e) {
+    parcel_site of = {0};
+    if (!parcel_get(p, &of, sizeof of, e)) return false;
+    if (of.matrices != s->matrices || of.features != s->features || of.routed != s->routed)
+        return parcel_fail(e);
+    double *sums = malloc((s->features ? s->features : 1) * sizeof *sums);
+    bool ok = sums || gq_fail_memory(e, s->features * sizeof *sums);
+    for (size_t i = 0; ok && i < counts_of(s); i++) {
+        uint64_t count = 0;
+        ok = parcel_get(p, &count, sizeof count, e);
+        s->counts[i] += count;
+    }
+    for (size_t m = 0; ok && m < s->matrices; m++) ok = parcel_get_fold(p, &s->folds[m], sums, e);
+    free(sums);
+    return ok;
+}
+
+static bool collection_add_parcel(void *data, const uint8_t *bytes, uint64_t n, gq_error *e) {
+    collection *c = data;
+    parcel_rest p = {bytes, n};
+    if (n == 0) return true; /* of a rank without windows */
+    for (size_t i = 0; i < c->n; i++)
+        if (!parcel_get_site(&p, &c->sites[i], e)) return false;
+    return p.n == 0 || parcel_fail(e);
+}
+
+bool collection_gather(collection *c, gq_comm *comm, gq_error *e) {
+    for (size_t i = 0; i < c->n; i++)
+        for (size_t m = 0; m < c->sites[i].matrices; m++) fold_end(&c->sites[i].folds[m], c->share.end);
+    return comm_collect(comm, &(comm_parcel){collection_pack, collection_add_parcel, c}, e);
+}
 
 /* ---- entries ---- */
 
@@ -117,7 +240,10 @@ static bool collection_add_entry(imatrix *im, const collected_site *s, const mod
     uint64_t n = s->matrices * s->features, n_counts = counts_of(s);
     if (!imatrix_entry_new(x, t->name, strlen(t->name), n, n_counts, false, e)) return false;
     im->n_entries++;
-    for (uint64_t i = 0; i < n; i++) x->sums[i] = (float)s->sums[i];
+    for (size_t m = 0; m < s->matrices; m++) {
+        const double *total = fold_total(&s->folds[m]);
+        for (size_t i = 0; i < s->features; i++) x->sums[m * s->features + i] = total ? (float)total[i] : 0;
+    }
     for (uint64_t i = 0; i < n_counts; i++) x->counts[i] = (float)s->counts[i];
     imatrix_count_unseen(x);
     return true;
@@ -128,8 +254,6 @@ bool collection_take(collection *c, imatrix *im, gq_error *e) {
     *im = (imatrix){0};
     for (size_t i = 0; ok && i < c->n; i++) {
         collected_site *s = &c->sites[i];
-        for (size_t m = 0; m < s->matrices; m++) end_group(s, m);
-        free(s->group), s->group = NULL; /* entries come into its place */
         ok = imatrix_reserve(im, s->n_weights, e);
         for (size_t w = 0; ok && w < s->n_weights; w++) ok = collection_add_entry(im, s, s->weights[w], e);
     }
@@ -146,20 +270,50 @@ static uint64_t layer_of(const char *name) {
     return strncmp(name, "blk.", 4) == 0 ? strtoull(name + 4, NULL, 10) : UINT64_MAX;
 }
 
-/* Counts every tensor as a site of its own, which is an upper bound, since some share one. Entries, and the
- * bytes that they are written as, later take the place of the sums of a group. */
-collection_sizes collection_measure(const model_source *m, size_t layers, const char *output) {
-    memory_ledger *of = calloc(layers + 1, sizeof *of);
-    collection_sizes sizes = {0, 0};
-    if (!of) return (collection_sizes){UINT64_MAX, UINT64_MAX};
+/* Takes what a tensor needs that is a site of its own: sums, the entry, and the bytes that it is written as.
+ * A rank of several holds what it packs as well, or what another has packed. */
+static void collection_count_tensor(const model_tensor *t, collection_share share, bool packs,
+                                    memory_ledger *l) {
+    uint64_t values = times(t->ne[0], t->ne[2]);
+    uint64_t nodes = times(t->ne[2], fold_bytes(t->ne[0], fold_most_nodes(share.begin, share.end)));
+    collected_site s = {.features = t->ne[0], .matrices = t->ne[2], .routed = true};
+    lay_out_site(&s, l);
+    memory_hold(l, times(nodes, packs ? 2 : 1));
+    memory_hold(l, times(values, 2 * sizeof(float)));
+}
+
+/* The groups that a rank hands on are those of the ranks that have handed theirs to it, and its own. */
+static uint64_t collection_sent_nodes(collection_share share, const gq_comm *comm, uint64_t groups) {
+    int rank = gq_comm_rank(comm), behind = rank + (rank & -rank), ranks = gq_comm_ranks(comm);
+    if (rank == 0) return 0;
+    return fold_count_nodes(share.begin, comm_share(comm, groups, behind < ranks ? behind : ranks));
+}
+
+static uint64_t collection_count_parcel(const model_tensor *t, uint64_t nodes) {
+    uint64_t per_matrix = plus(2 * sizeof(uint64_t), times(nodes, times(t->ne[0] + 1, sizeof(double))));
+    return nodes ? plus(sizeof(parcel_site), times(t->ne[2], per_matrix)) : 0;
+}
+
+/* Counts every tensor as a site of its own, which is an upper bound, since some share one. */
+collection_sizes collection_measure(const model_source *m, size_t layers, const char *output,
+                                    collection_share share, const gq_comm *comm) {
+    typedef struct layer_sizes {
+        memory_ledger memory;
+        uint64_t sent;
+    } layer_sizes;
+    layer_sizes *of = calloc(layers + 1, sizeof *of);
+    collection_sizes sizes = {0, 0, 0};
+    uint64_t nodes = collection_sent_nodes(share, comm, share.groups);
+    if (!of) return (collection_sizes){UINT64_MAX, UINT64_MAX, UINT64_MAX};
     for (uint64_t i = 0; i < m->n_tensors; i++) {
         const model_tensor *t = m->tensors[i];
         uint64_t layer = layer_of(t->name);
         if (layer >= layers && (!output || strcmp(t->name, output) != 0)) continue;
-        memory_ledger *l = &of[layer < layers ? layer : layers];
-        l->counts = true;
-        lay_out_site(&(collected_site){.features = t->ne[0], .matrices = t->ne[2], .routed = true}, l);
-        sizes.layer = larger(sizes.layer, l->bytes);
+        layer_sizes *l = &of[layer < layers ? layer : layers];
+        l->memory.counts = true;
+        collection_count_tensor(t, share, gq_comm_ranks(comm) > 1, &l->memory);
+        l->sent = plus(l->sent, collection_count_parcel(t, nodes));
+        sizes.layer = larger(sizes.layer, l->memory.bytes), sizes.sent = larger(sizes.sent, l->sent);
         sizes.entries = plus(sizes.entries, times(times(t->ne[0], t->ne[2]), sizeof(float)));
     }
     free(of);

@@ -36,6 +36,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "comm/comm.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -745,7 +746,7 @@ typedef struct gq_evaluation_request {
     gq_text text;
     int threads;     /* 0: one per core */
     uint64_t memory; /* bytes of memory to stay within, as far as one window at a time allows; 0: a quarter of
-                        the machine's */
+                        the machine's. Ranks on one machine share it */
     const char *folder;  /* for a file of states that do not fit into memory; NULL: the current folder */
     const char *logits;  /* file for the original's logits as binary32, [token][vocabulary]; NULL: none */
     bool replace_logits; /* replace the files that logits are written to if they are there */
@@ -755,6 +756,9 @@ typedef struct gq_evaluation_request {
      * `tokens` is read. Where the copies are such files, too, nothing is run, and any architecture will do;
      * the summary then names none. base_out: one to be written of the original's. NULL: none */
     const char *base, *base_out;
+    /* The ranks that share the windows out among them; NULL: this process alone. They need one folder for
+     * files that are written, and all get the figures that one process gets. It must outlive the call. */
+    gq_comm *comm;
 } gq_evaluation_request;
 
 typedef struct gq_estimate {
@@ -820,7 +824,10 @@ typedef struct gq_importance_request {
     uint32_t part, parts; /* only the part-th (1..parts) share of the windows; 0, 0: all */
     int threads;          /* 0: one per core */
     uint64_t memory; /* bytes of memory to stay within; 0: a quarter of the machine's, or what a single window
-                        needs */
+                        needs. Ranks on one machine share it */
+    /* The ranks that share the windows out among them; NULL: this process alone. They need one folder for
+     * `out`, and get the bytes that one process gets. It must outlive the plan. */
+    gq_comm *comm;
 } gq_importance_request;
 
 typedef struct gq_importance_plan gq_importance_plan;
@@ -838,12 +845,17 @@ typedef struct gq_importance_facts {
     uint64_t memory;     /* bytes that the process takes at most */
     uint64_t disk;       /* bytes beside the output until it is done */
     bool states_in_file; /* they do not fit into memory, and are read from there */
+    /* Of ranks: how many there are; windows of the rank that has most. `memory` is that of the rank that
+     * needs most. sent, sent_layer: bytes that a rank sends at most, in all and for one layer. */
+    uint32_t ranks;
+    uint64_t rank_windows, sent, sent_layer;
 } gq_importance_facts;
 GQ_API const gq_importance_facts *gq_importance_summary(const gq_importance_plan *p);
 GQ_API const char *const *gq_importance_warnings(const gq_importance_plan *p, size_t *n);
 /* Runs the model, a layer at a time, writes the file, and returns the data, which the caller frees. What an
- * interrupted run has finished is kept beside the file, and the same request continues from there. callbacks
- * may be NULL. */
+ * interrupted run has finished is kept beside the file, and the same request continues from there, also with
+ * another number of ranks. Of ranks only rank 0 gets the data; the others get an object without entries.
+ * callbacks may be NULL. */
 GQ_API gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e);
 
 /* ---- small files ---- */

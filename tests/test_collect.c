@@ -13,7 +13,7 @@ static float sum_of(const float *x, size_t context, size_t batch, bool routed) {
     char name[] = "blk.0.ffn_up_exps.weight";
     model_tensor t = {.name = name};
     uint32_t token[TOKENS];
-    collection *c = collection_new(NULL, context, &e);
+    collection *c = collection_new(NULL, collection_share_of(NULL, TOKENS / context, context), &e);
     assert_non_null(c);
     forward_site site = collection_site(c);
     for (size_t first = 0; first < TOKENS; first += batch) {

@@ -107,7 +107,8 @@ static void start(runner *k, const char *file, bool in_file) {
     k->job = (forward_job){.ids = ids, .windows = BATCHES, .context = VARIANT_CONTEXT, .threads = 1};
     k->r = forward_run_new(&k->job, &(forward_bounds){.batch = 1, .in_file = in_file}, &e);
     uint64_t bytes = forward_stream_bytes(k->m, k->job.windows, k->job.context);
-    k->keep = (forward_keep){in_file ? forward_keep_open(folder, 2 * bytes, &e) : -1, "states", 0, 2};
+    k->keep = (forward_keep){
+        .fd = in_file ? forward_keep_open(folder, 2 * bytes, &e) : -1, .path = "states", .slots = 2};
     assert_true(k->r && (!in_file || k->keep.fd >= 0));
 }
 

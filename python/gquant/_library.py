@@ -226,6 +226,7 @@ class gq_evaluation_request(Request):
         ("size", c_size_t), ("original", c_char_p), ("copies", POINTER(c_char_p)), ("n_copies", c_size_t),
         ("text", gq_text), ("threads", c_int), ("memory", c_uint64), ("folder", c_char_p), ("logits", c_char_p),
         ("replace_logits", c_bool), ("callbacks", POINTER(gq_callbacks)), ("base", c_char_p), ("base_out", c_char_p),
+        ("comm", c_void_p),
     ]
 
 
@@ -254,7 +255,7 @@ class gq_importance_request(Request):
     _fields_ = [
         ("size", c_size_t), ("model", c_char_p), ("texts", POINTER(gq_text)), ("n_texts", c_size_t),
         ("out", c_char_p), ("dat", c_bool), ("force", c_bool), ("output", c_bool), ("part", c_uint32),
-        ("parts", c_uint32), ("threads", c_int), ("memory", c_uint64),
+        ("parts", c_uint32), ("threads", c_int), ("memory", c_uint64), ("comm", c_void_p),
     ]
 
 

@@ -173,10 +173,19 @@ static bool write_tokens(const base_writer *w, const text_windows *windows, gq_e
     return ok || logits_file_fail(&w->file, e);
 }
 
+static uint64_t rows_begin(const text_windows *w) {
+    return plus(sizeof(base_head), times(times(w->n, w->context), sizeof *w->ids));
+}
+
+bool base_writer_join(base_writer *w, const char *path, bool replace, const text_windows *windows,
+                      size_t vocabulary, gq_error *e) {
+    *w = (base_writer){.rows_at = rows_begin(windows)};
+    return logits_file_join(&w->file, path, replace, vocabulary, e);
+}
+
 bool base_writer_start(base_writer *w, const char *path, bool replace, const text_windows *windows,
                        size_t vocabulary, gq_error *e) {
-    uint64_t tokens = times(windows->n, windows->context),
-             begin = plus(sizeof(base_head), times(tokens, sizeof *windows->ids)),
+    uint64_t begin = rows_begin(windows),
              rows = times(times(windows->n, scored_of(windows->context)), base_row_bytes(vocabulary));
     *w = (base_writer){.rows_at = begin};
     if (windows->n > INT32_MAX || vocabulary > INT32_MAX || windows->context > UINT32_MAX)

@@ -81,6 +81,9 @@ typedef struct base_writer {
 /* Begins a file; it gets its name when it is whole (logits_file_end). */
 bool base_writer_start(base_writer *w, const char *path, bool replace, const text_windows *windows,
                        size_t vocabulary, gq_error *e);
+/* Joins a file that another rank has begun. */
+bool base_writer_join(base_writer *w, const char *path, bool replace, const text_windows *windows,
+                      size_t vocabulary, gq_error *e);
 /* Writes the codes of logits [rows][stride] of the vocabulary's tokens from `first` on, at n scored positions
  * from `position` on, whose ranges are given. */
 bool base_writer_add(base_writer *w, const base_range *range, size_t position, size_t n, size_t first,

@@ -4,7 +4,11 @@
  * continued. The run is a sweep (quantize/sweep/sweep.h) to which a collection (imatrix/collect.h) listens.
  * After each layer its sums become a record of the checkpoint, in the GGUF layout of importance files. At the
  * end the records are merged, and the file is written. So memory holds the sums of one layer while the model
- * runs, and all of them only when it is done. */
+ * runs, and all of them only when it is done.
+ *
+ * Ranks run the model over their shares of the windows. After each layer rank 0 gets the sums of all and
+ * writes the record; all write their states into its checkpoint. Plan and run each end with gq_comm_agree
+ * (comm/ranks.h says why). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +42,10 @@ struct gq_importance_plan {
     const forward_sizes *sizes;
     char *out, architecture[128];
     bool dat, force, output;
-    uint32_t *ids; /* of all texts' windows */
-    imatrix about; /* the texts' names, numbers of windows; no entries */
+    gq_comm *comm;
+    size_t windows; /* of all ranks; the job has this rank's */
+    uint32_t *ids;  /* of all texts' windows */
+    imatrix about;  /* the texts' names, numbers of windows; no entries */
     forward_job job;
     forward_bounds bounds;
     collection_sizes collected;
@@ -89,8 +95,20 @@ static bool take_part(gq_importance_plan *p, uint32_t part, uint32_t parts, gq_e
         return gq_fail_usage(e, "%u parts: the texts have only %llu window%s, and each part needs one", parts,
                              (unsigned long long)n, gq_s(n));
     if (parts) begin = n * (part - 1) / parts, end = n * part / parts; /* no more than 2^30 ids, 2^20 parts */
-    p->job.ids = p->ids + begin * p->job.context, p->job.windows = end - begin;
+    p->job.ids = p->ids + begin * p->job.context, p->job.windows = p->windows = end - begin;
     return true;
+}
+
+static size_t importance_share_begin(const gq_importance_plan *p, int rank) {
+    return windows_share(p->comm, p->windows, p->job.context, rank);
+}
+
+/* Limits the job to the windows of this rank. */
+static void importance_take_share(gq_importance_plan *p) {
+    int rank = gq_comm_rank(p->comm);
+    size_t begin = importance_share_begin(p, rank);
+    p->job.ids += begin * p->job.context;
+    p->job.windows = importance_share_begin(p, rank + 1) - begin;
 }
 
 static bool check_context(gq_importance_plan *p, gq_error *e) {
@@ -98,6 +116,10 @@ static bool check_context(gq_importance_plan *p, gq_error *e) {
     return trained == 0 || p->job.context <= trained ||
            warnings_add(&p->warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
                         p->job.context, trained, p->file.path);
+}
+
+static collection_share importance_share(const gq_importance_plan *p) {
+    return collection_share_of(p->comm, p->windows, p->job.context);
 }
 
 /* ---- memory ---- */
@@ -108,9 +130,10 @@ static bool importance_bound_memory(gq_importance_plan *p, uint64_t memory, gq_e
     struct rusage so_far;
     const forward_model *model = p->model;
     uint64_t resident = memory_budget_taken(), entries = p->collected.entries;
-    p->job.memory = memory_budget_of(memory);
+    memory = comm_memory(p->comm, memory);
+    p->job.memory = memory ? memory : comm_memory(p->comm, memory_budget_of(0));
     p->job.extra_bytes = plus(resident, p->collected.layer);
-    p->bounds = forward_bounds_of(&p->job, &model, 1, false);
+    if (p->job.windows) p->bounds = forward_bounds_of(&p->job, &model, 1, false);
     uint64_t after = plus(resident, plus(entries, plus(entries, entries))), peak = p->bounds.peak;
     if (after > peak) peak = after;
     p->facts.memory = peak;
@@ -132,10 +155,11 @@ static bool importance_identify(gq_importance_plan *p, const gq_importance_reque
     plan_build(h->build);
     bool ok = model_fingerprint(&p->file, &h->times, &h->content, e);
     h->kind = CHECKPOINT_IMPORTANCE, h->settings = p->output, h->streams = 1;
-    h->windows = p->job.windows, h->context = (uint32_t)p->job.context;
+    h->windows = p->windows, h->context = (uint32_t)p->job.context;
     h->ids = checksum_add(0, p->job.ids, h->windows * h->context * sizeof *p->job.ids);
-    h->slot = forward_stream_bytes(p->model, p->job.windows, p->job.context);
+    h->slot = forward_stream_bytes(p->model, p->windows, p->job.context);
     checkpoint_seal(h);
+    importance_take_share(p);
     return ok;
 }
 
@@ -146,8 +170,10 @@ static uint64_t importance_record_bytes(const gq_importance_plan *p) {
     return plus(p->collected.entries, (p->sizes->layers + 1) * (uint64_t)EACH);
 }
 
+/* Rank 0 alone looks, as it reads all states. */
 static bool importance_announce_kept(gq_importance_plan *p, gq_error *e) {
     checkpoint c;
+    if (!comm_is_first(p->comm)) return true;
     bool ok = checkpoint_look(&c, p->out, &p->head, e);
     /* The output matrix comes after the layers, and is none. */
     p->facts.layers_finished = smaller(c.finished, p->facts.layers);
@@ -165,7 +191,9 @@ static void importance_describe(gq_importance_plan *p) {
     snprintf(p->architecture, sizeof p->architecture, "%s", facts.arch);
     f->architecture = p->architecture;
     f->context = (uint32_t)p->job.context;
-    f->windows = p->job.windows, f->tokens = p->job.windows * p->job.context;
+    f->windows = p->windows, f->tokens = p->windows * p->job.context;
+    f->ranks = (uint32_t)gq_comm_ranks(p->comm);
+    f->rank_windows = importance_share_begin(p, 1);
     f->layers = p->sizes->layers;
     f->windows_at_once = p->bounds.batch;
     f->states_in_file = p->bounds.in_file;
@@ -200,6 +228,7 @@ static bool importance_check_inputs(const gq_importance_plan *p, const gq_import
 static void importance_clean_up(gq_importance_plan *p, const gq_importance_request *r) {
     struct stat made, left;
     checkpoint c = {.fd = -1};
+    if (!comm_is_first(p->comm)) return;
     char *states = checkpoint_path(r->out);
     bool older = !states || stat(r->out, &made) != 0 || stat(states, &left) != 0 ||
                  made.st_mtim.tv_sec < left.st_mtim.tv_sec ||
@@ -212,30 +241,48 @@ static void importance_clean_up(gq_importance_plan *p, const gq_importance_reque
 }
 
 static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
-    p->dat = r->dat, p->force = r->force, p->output = r->output;
+    p->dat = r->dat, p->force = r->force, p->output = r->output, p->comm = r->comm;
     p->out = strdup(r->out);
     if (!p->out) return gq_fail_memory(e, strlen(r->out));
     if (!gq_check_target(r->out, r->force, e)) return importance_clean_up(p, r), false;
     if (!importance_open_model(p, r->model, e) || !importance_check_inputs(p, r, e)) return false;
-    p->job.threads = threads_asked(r->threads);
+    p->job.threads = comm_threads(p->comm, r->threads);
     const char *output = p->output ? p->sizes->out->name : NULL;
-    p->collected = collection_measure(&p->file, p->sizes->layers, output);
-    if (!importance_identify(p, r, e) || !check_context(p, e) || !importance_bound_memory(p, r->memory, e))
-        return false;
+    if (!importance_identify(p, r, e) || !check_context(p, e)) return false;
+    p->collected = collection_measure(&p->file, p->sizes->layers, output, importance_share(p), p->comm);
+    if (!importance_bound_memory(p, r->memory, e)) return false;
     importance_describe(p);
     return importance_announce_kept(p, e);
+}
+
+/* Bytes that a rank sends for a layer besides a parcel: four heads of 24 bytes, a checksum, the parcel's
+ * size. */
+enum { HEADS_LAYER = 4 * 24 + 2 * 8 };
+
+/* Checks that all ranks have the same run, and replaces facts that differ by the largest. */
+static bool importance_agree_plan(gq_importance_plan *p, gq_error *e) {
+    gq_importance_facts *f = &p->facts;
+    checkpoint_head first = p->head;
+    if (!p->comm) return true;
+    if (!comm_broadcast(p->comm, &first, sizeof first, e)) return false;
+    if (memcmp(&first, &p->head, sizeof first) != 0)
+        return gq_fail(e, "rank %d has another model, text or build than rank 0", gq_comm_rank(p->comm));
+    uint64_t most[] = {f->memory, f->layers_finished, f->states_in_file, p->collected.sent};
+    if (!comm_most(p->comm, most, sizeof most / sizeof *most, e)) return false;
+    f->memory = most[0], f->layers_finished = most[1], f->states_in_file = most[2];
+    f->sent_layer = plus(most[3], HEADS_LAYER), f->sent = times(f->sent_layer, f->layers + p->output);
+    return true;
 }
 
 gq_importance_plan *gq_importance_plan_new(const gq_importance_request *request, gq_error *e) {
     gq_importance_request asked;
     if (!SIZED_TAKE(asked, request, e)) return NULL;
     gq_importance_plan *p = calloc(1, sizeof *p);
-    if (!p) return gq_fail_memory(e, sizeof *p), NULL;
-    p->facts.size = sizeof p->facts;
-    if (asked.n_texts == 0)
-        gq_fail_usage(e, "no text to run the model on");
-    else if (importance_fill_plan(p, &asked, e))
-        return p;
+    bool ok = p || gq_fail_memory(e, sizeof *p);
+    if (ok) p->facts.size = sizeof p->facts;
+    ok = ok && (asked.n_texts > 0 || gq_fail_usage(e, "no text to run the model on")) &&
+         importance_fill_plan(p, &asked, e) && importance_agree_plan(p, e);
+    if (gq_comm_agree(asked.comm, ok, e)) return p;
     gq_importance_plan_free(p);
     return NULL;
 }
@@ -278,7 +325,8 @@ static bool importance_take_layer(void *data, sweep_record *to, gq_error *e) {
     running *r = data;
     imatrix layer;
     uint8_t *bytes = NULL;
-    if (!collection_take(r->sums, &layer, e)) return false;
+    if (!collection_gather(r->sums, r->plan->comm, e) || !collection_take(r->sums, &layer, e)) return false;
+    if (!comm_is_first(r->plan->comm)) return imatrix_free(&layer), true;
     layer.chunk_size = r->plan->about.chunk_size;
     bool ok = check_sums(&layer, r->plan->out, e) && imatrix_write_gguf(&layer, &bytes, &to->n, e);
     to->bytes = bytes;
@@ -299,11 +347,12 @@ static bool importance_run_model(running *r, const gq_callbacks *callbacks, gq_e
                        .n_layers = p->sizes->layers,
                        .output = p->output,
                        .kept = &r->kept,
+                       .comm = p->comm,
+                       .all_windows = p->windows,
                        .callbacks = callbacks,
                        .work = work,
                        .done = done * work};
-    bool ok =
-        sweep_open(&s, &plan, e) && (r->sums = collection_new(forward_run_pool(s.run), p->job.context, e));
+    bool ok = sweep_open(&s, &plan, e) && (r->sums = collection_new(sweep_pool(&s), importance_share(p), e));
     if (ok) {
         forward_site site = collection_site(r->sums);
         ok = sweep_run(&s, &(sweep_calls){.after = importance_take_layer, .site = &site, .data = r}, e) &&
@@ -336,9 +385,11 @@ static bool put_together(const running *r, imatrix *all, gq_error *e) {
     return ok;
 }
 
+/* Writes the file; the other ranks have nothing to write. */
 static gq_imatrix *write_out(const running *r, gq_error *e) {
     const gq_importance_plan *p = r->plan;
-    imatrix all;
+    imatrix all = {.chunk_size = p->about.chunk_size};
+    if (!comm_is_first(p->comm)) return importance_of(&all, p->out, e);
     gq_imatrix *m = put_together(r, &all, e) ? importance_of(&all, p->out, e) : NULL;
     if (m && gq_imatrix_write(m, p->out, !p->dat, p->force, e)) return m;
     gq_imatrix_free(m);
@@ -350,22 +401,37 @@ static void say_what_is_kept(const checkpoint *c, gq_error *e) {
                   c->path);
 }
 
+/* Opens the checkpoint: rank 0 continues or begins it, the others join. */
+static bool importance_open_kept(running *r, gq_error *e) {
+    const gq_importance_plan *p = r->plan;
+    uint64_t finished = 0;
+    if (comm_is_first(p->comm)) {
+        if (!checkpoint_open(&r->kept, p->out, &p->head, importance_record_bytes(p), e)) return false;
+        finished = r->kept.finished;
+    }
+    return comm_broadcast(p->comm, &finished, sizeof finished, e) &&
+           (comm_is_first(p->comm) || checkpoint_join(&r->kept, p->out, &p->head, finished, e));
+}
+
 static gq_imatrix *importance_run(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
-    running r = {.plan = p};
+    running r = {.plan = p, .kept.fd = -1};
     gq_imatrix *m = NULL;
     gq_error unused;
     if (!e) e = &unused;
-    bool opened = checkpoint_open(&r.kept, p->out, &p->head, importance_record_bytes(p), e),
-         bad_input = false;
-    bool ok = opened && importance_run_model(&r, callbacks, e);
-    if (opened && !ok) bad_input = e->status == GQ_BAD_WEIGHTS || !model_unchanged(&p->file, NULL);
+    bool ok = importance_open_kept(&r, e) && importance_run_model(&r, callbacks, e), bad_input = false;
+    if (!ok) bad_input = r.kept.fd >= 0 && (e->status == GQ_BAD_WEIGHTS || !model_unchanged(&p->file, NULL));
     if (ok && !model_unchanged(&p->file, e)) ok = false, bad_input = true;
-    if (ok) m = write_out(&r, e);
-    bool is_kept = opened && !m && !bad_input && r.kept.finished > 0;
-    if (opened && !is_kept) checkpoint_remove(&r.kept);
+    /* The file is written when all ranks are done. */
+    ok = ok && comm_meet(p->comm, e) && (m = write_out(&r, e));
+    ok = gq_comm_agree(p->comm, ok, e);
+    bool is_opened = comm_is_first(p->comm) && r.kept.fd >= 0;
+    bool is_kept = is_opened && !ok && !bad_input && e->status != GQ_BAD_WEIGHTS && r.kept.finished > 0;
+    if (is_opened && !is_kept) checkpoint_remove(&r.kept);
     if (is_kept) say_what_is_kept(&r.kept, e);
     checkpoint_close(&r.kept);
-    return m;
+    if (ok) return m;
+    gq_imatrix_free(m);
+    return NULL;
 }
 
 gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {

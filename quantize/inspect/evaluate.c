@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/checksum.h"
 #include "forward/groups.h"
 #include "gguf/gguf.h"
 #include "mixes/mixes.h"
@@ -248,8 +249,9 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
                         .n = v->n,
                         .base = v->first ? v->bases : NULL,
                         .windows = &v->windows,
-                        .threads = threads_asked(r->threads),
-                        .memory = memory_budget_of(r->memory),
+                        .comm = r->comm,
+                        .threads = comm_threads(r->comm, r->threads),
+                        .memory = comm_memory(r->comm, memory_budget_of(r->memory)),
                         .folder = r->folder ? r->folder : ".",
                         .callbacks = r->callbacks,
                         .logits = r->logits,
@@ -275,6 +277,19 @@ static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, gq_er
               evaluation_conclude(v, e);
     v->seconds = schedule_clock() - started;
     return ok;
+}
+
+/* Checks that all ranks have the same text, and replaces bounds that differ by the largest. */
+static bool evaluation_agree_plan(gq_evaluation *v, gq_comm *comm, gq_error *e) {
+    const text_windows *w = &v->windows;
+    if (!comm) return true;
+    uint32_t ids = checksum_add(0, w->ids, w->n * w->context * sizeof *w->ids), first = ids;
+    if (!comm_broadcast(comm, &first, sizeof first, e)) return false;
+    if (ids != first) return gq_fail(e, "rank %d has another text than rank 0", gq_comm_rank(comm));
+    uint64_t most[] = {v->bounds.peak, v->bounds.states, v->bounds.in_file};
+    if (!comm_most(comm, most, sizeof most / sizeof *most, e)) return false;
+    v->bounds.peak = most[0], v->bounds.states = most[1], v->bounds.in_file = most[2];
+    return true;
 }
 
 static gq_evaluation *new_evaluation(size_t n, gq_error *e) {
@@ -312,7 +327,9 @@ static gq_evaluation *evaluation_new(const gq_evaluation_request *request, bool 
     asked.callbacks = &callbacks;
     gq_evaluation *v = new_evaluation(asked.n_copies + 1, e);
     if (v) v->first = asked.base ? 1 : 0;
-    if (v && evaluation_plan(v, &asked, &s, e) && (only_plan || evaluation_run_models(v, &s, e))) {
+    bool ok = v && evaluation_plan(v, &asked, &s, e) && evaluation_agree_plan(v, asked.comm, e) &&
+              (only_plan || evaluation_run_models(v, &s, e));
+    if (gq_comm_agree(asked.comm, ok, e)) {
         evaluation_sum_up(v);
         return v;
     }

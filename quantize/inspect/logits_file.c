@@ -26,7 +26,28 @@ bool logits_file_start(logits_file *f, const char *path, bool replace, uint64_t 
     else
         logits_file_fail(f, e);
     free(f->beside);
+    f->beside = NULL;
     return false;
+}
+
+bool logits_file_join(logits_file *f, const char *path, bool replace, size_t vocabulary, gq_error *e) {
+    *f = (logits_file){.path = path, .fd = -1, .replace = replace, .vocabulary = vocabulary};
+    f->beside = safe_file_beside(path, FILES_LOGITS_SUFFIX);
+    if (!f->beside) return gq_fail_memory(e, strlen(path));
+    f->fd = safe_file_open(f->beside);
+    if (f->fd >= 0) return true;
+    logits_file_fail(f, e);
+    free(f->beside);
+    f->beside = NULL;
+    return false;
+}
+
+bool logits_file_leave(logits_file *f, bool ok, gq_error *e) {
+    ok = ok && (fsync(f->fd) == 0 || logits_file_fail(f, e));
+    close(f->fd);
+    free(f->beside);
+    f->beside = NULL;
+    return ok;
 }
 
 bool logits_file_add(logits_file *f, size_t position, size_t n, size_t first_row, size_t rows,
@@ -49,5 +70,6 @@ bool logits_file_end(logits_file *f, bool ok, gq_error *e) {
     if (!ok) unlink(f->beside);
     close(f->fd); /* it is locked until it has its name */
     free(f->beside);
+    f->beside = NULL;
     return ok;
 }

@@ -16,6 +16,10 @@ typedef struct logits_file {
 /* Begins a file that will have `bytes` bytes; UINT64_MAX: more than can be counted. */
 bool logits_file_start(logits_file *f, const char *path, bool replace, uint64_t bytes, size_t vocabulary,
                        gq_error *e);
+/* Joins a file that another rank has begun, to write a part of it. */
+bool logits_file_join(logits_file *f, const char *path, bool replace, size_t vocabulary, gq_error *e);
+/* Ends this rank's part: what it wrote is on disk. */
+bool logits_file_leave(logits_file *f, bool ok, gq_error *e);
 /* Writes logits [rows][stride] of the vocabulary's tokens from `first_row` on, at n positions from `position`
  * on (n <= stride). */
 bool logits_file_add(logits_file *f, size_t position, size_t n, size_t first_row, size_t rows,

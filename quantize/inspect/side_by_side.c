@@ -4,7 +4,10 @@
  * which keeps sums per position. When all tiles of these windows have passed, the sums become scores
  * (figures.h). A file of log-probabilities (base_file.h) can take the original's place: then its tiles are
  * read where a model's are computed. If the request names files for logits, the original's are written to
- * them in passes of their own. A file that changes during the run is an error. */
+ * them in passes of their own. A file that changes during the run is an error.
+ *
+ * Ranks run the models over their shares of the windows and write their logits into rank 0's files. At the
+ * end all ranks get the scores of all. Windows and positions are numbered over the whole text. */
 #include "quantize/inspect/side_by_side.h"
 
 #include <math.h>
@@ -25,7 +28,8 @@ enum { SCORE_BYTES = 2 * sizeof(double) + sizeof(bool) + sizeof(double) };
 typedef struct contest {
     const side_by_side *s;
     scores *to;
-    forward_job job;
+    forward_job job; /* with this rank's windows, from `begin` on */
+    size_t begin;
     size_t first;                 /* the first runner that is a model: 0, or 1 behind a base file */
     const forward_model **models; /* from that one on */
     sweep sweep;
@@ -50,7 +54,7 @@ static size_t batch_begin(const contest *c) { return c->first_window * scored_of
 /* Reads the base's logarithms of a tile and sets them before the copies' logits. */
 static bool read_base_tile(contest *c, size_t first, size_t rows, const float *const *logits, size_t stride,
                            gq_error *e) {
-    if (!base_batch_tile(&c->base, c->s->base, c->job.ids, first, rows, stride, e)) return false;
+    if (!base_batch_tile(&c->base, c->s->base, c->s->windows->ids, first, rows, stride, e)) return false;
     base_batch_leave_out(&c->base, rows, stride);
     c->base_logits[0] = c->base.tile;
     memcpy(c->base_logits + 1, logits, contest_runs(c) * sizeof *logits);
@@ -62,7 +66,7 @@ static bool read_base_tile(contest *c, size_t first, size_t rows, const float *c
 static bool start_scores(void *data, size_t first_window, size_t windows, gq_error *e) {
     contest *c = data;
     size_t context = c->job.context;
-    c->first_window = first_window, c->n_windows = windows;
+    c->first_window = c->begin + first_window, c->n_windows = windows;
     divergence_free(c->divergence);
     c->divergence =
         divergence_of_windows(c->job.ids + first_window * context, windows, context, scored_from(context),
@@ -131,7 +135,7 @@ static bool contest_score(contest *c, gq_error *e) {
                                .tile = add_scores,
                                .end = keep_scores,
                                .data = c};
-    bool ok = forward_run_head(c->sweep.run, c->sweep.streams, contest_runs(c), &head, e);
+    bool ok = !c->sweep.run || forward_run_head(c->sweep.run, c->sweep.streams, contest_runs(c), &head, e);
     divergence_free(c->divergence);
     return ok;
 }
@@ -141,7 +145,7 @@ static bool contest_score(contest *c, gq_error *e) {
 static bool start_logits(void *data, size_t first_window, size_t windows, gq_error *e) {
     contest *c = data;
     (void)e;
-    c->first_window = first_window, c->n_windows = windows;
+    c->first_window = c->begin + first_window, c->n_windows = windows;
     return true;
 }
 
@@ -155,7 +159,7 @@ static bool add_logits(void *data, size_t first, size_t rows, const float *const
 
 static bool write_logits(contest *c, gq_error *e) {
     const forward_head head = {.n = c->job.context, .start = start_logits, .tile = add_logits, .data = c};
-    return forward_run_head(c->sweep.run, c->sweep.streams, 1, &head, e);
+    return !c->sweep.run || forward_run_head(c->sweep.run, c->sweep.streams, 1, &head, e);
 }
 
 static bool add_base(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
@@ -172,7 +176,7 @@ static bool write_base(contest *c, gq_error *e) {
                                .start = start_logits,
                                .tile = add_base,
                                .data = c};
-    return forward_run_head(c->sweep.run, c->sweep.streams, 1, &head, e);
+    return !c->sweep.run || forward_run_head(c->sweep.run, c->sweep.streams, 1, &head, e);
 }
 
 /* Checks that no file has changed meanwhile: the figures would be of a model that never existed. */
@@ -186,7 +190,7 @@ static bool models_unchanged(const contest *c, gq_error *e) {
 /* Begins the files before hours of work: what cannot be written is told at once. */
 static bool start_files(contest *c, gq_error *e) {
     size_t vocabulary = forward_model_sizes(c->models[0])->vocabulary;
-    uint64_t bytes = times(times(c->job.windows, c->job.context), times(vocabulary, sizeof(float)));
+    uint64_t bytes = times(times(c->s->windows->n, c->job.context), times(vocabulary, sizeof(float)));
     const side_by_side *s = c->s;
     if (s->logits && !logits_file_start(&c->file, s->logits, s->replace_logits, bytes, vocabulary, e))
         return false;
@@ -195,13 +199,53 @@ static bool start_files(contest *c, gq_error *e) {
            (s->logits && logits_file_end(&c->file, false, e));
 }
 
-static bool run_with_files(contest *c, gq_error *e) {
-    if (!start_files(c, e)) return false;
-    bool ok = sweep_run(&c->sweep, &(sweep_calls){.data = c}, e) && (!c->s->logits || write_logits(c, e)) &&
-              contest_score(c, e) && (!c->s->base_out || write_base(c, e)) && models_unchanged(c, e);
-    if (c->s->logits) ok = logits_file_end(&c->file, ok, e);
-    if (c->s->base_out) ok = logits_file_end(&c->base_out.file, ok, e);
+/* Rank 0 begins the files, and the others join it. */
+static bool share_files(contest *c, gq_error *e) {
+    const side_by_side *s = c->s;
+    size_t vocabulary = forward_model_sizes(c->models[0])->vocabulary;
+    if (comm_is_first(s->comm)) return start_files(c, e) && comm_meet(s->comm, e);
+    return comm_meet(s->comm, e) &&
+           (!s->logits || logits_file_join(&c->file, s->logits, s->replace_logits, vocabulary, e)) &&
+           (!s->base_out ||
+            base_writer_join(&c->base_out, s->base_out, s->replace_logits, s->windows, vocabulary, e));
+}
+
+/* Ends a file. Rank 0 gives it its name when all ranks have written what is theirs. */
+static bool end_file(contest *c, logits_file *f, bool ok, gq_error *e) {
+    if (!f->beside) return ok;
+    if (!comm_is_first(c->s->comm)) return logits_file_leave(f, ok, e) && comm_meet(c->s->comm, e);
+    if (ok && !comm_meet(c->s->comm, e)) ok = false;
+    return logits_file_end(f, ok, e);
+}
+
+/* Gives all ranks the scores of all windows. */
+static bool share_scores(contest *c, gq_error *e) {
+    gq_comm *comm = c->s->comm;
+    int ranks = gq_comm_ranks(comm);
+    size_t n = scored_of(c->job.context);
+    uint64_t *doubles = calloc((size_t)ranks + 1, sizeof *doubles),
+             *flags = calloc((size_t)ranks + 1, sizeof *flags);
+    bool ok = (doubles && flags) || gq_fail_memory(e, ((size_t)ranks + 1) * 2 * sizeof *flags);
+    for (int r = 0; ok && r <= ranks; r++) {
+        flags[r] = windows_share(comm, c->s->windows->n, c->job.context, r) * n * sizeof(bool);
+        doubles[r] = flags[r] / sizeof(bool) * sizeof(double);
+    }
+    for (size_t m = 0; ok && m < c->s->n; m++) {
+        model_scores *of = &c->to->models[m];
+        ok = comm_gather(comm, of->log_p, doubles, e) &&
+             (m == 0 ||
+              (comm_gather(comm, of->divergence, doubles, e) && comm_gather(comm, of->same_top, flags, e)));
+    }
+    free(doubles), free(flags);
     return ok;
+}
+
+static bool run_with_files(contest *c, gq_error *e) {
+    bool ok = share_files(c, e) && sweep_run(&c->sweep, &(sweep_calls){.data = c}, e) &&
+              (!c->s->logits || write_logits(c, e)) && contest_score(c, e) &&
+              (!c->s->base_out || write_base(c, e)) && models_unchanged(c, e) && share_scores(c, e);
+    ok = end_file(c, &c->file, ok, e);
+    return end_file(c, &c->base_out.file, ok, e);
 }
 
 /* ---- the run ---- */
@@ -217,18 +261,21 @@ static void lay_out_contest(contest *c, size_t positions, memory_ledger *l) {
 }
 
 static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
-    size_t n = s->windows->n * scored_of(s->windows->context);
+    size_t n = s->windows->n * scored_of(s->windows->context), context = s->windows->context;
+    size_t begin = windows_share(s->comm, s->windows->n, context, gq_comm_rank(s->comm));
+    size_t end = windows_share(s->comm, s->windows->n, context, gq_comm_rank(s->comm) + 1);
     memory_ledger counted = {.counts = true};
     *c = (contest){.s = s,
-                   .job = {.ids = s->windows->ids,
-                           .windows = s->windows->n,
-                           .context = s->windows->context,
+                   .job = {.ids = s->windows->ids + begin * context,
+                           .windows = end - begin,
+                           .context = context,
                            .threads = s->threads,
                            .memory = s->memory},
+                   .begin = begin,
                    .first = s->base ? 1 : 0,
                    .models = calloc(s->n, sizeof *c->models)};
     if (!c->models) return gq_fail_memory(e, s->n * sizeof *c->models);
-    size_t batch = forward_job_batch(&c->job) * scored_of(c->job.context);
+    size_t batch = c->job.windows ? forward_job_batch(&c->job) * scored_of(context) : 0;
     lay_out_contest(c, batch, &counted);
     c->job.extra_bytes = plus(plus(memory_budget_taken(), counted.bytes),
                               plus(times(s->n, n * SCORE_BYTES), divergence_bytes(batch, s->n - 1)));
@@ -236,10 +283,16 @@ static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
     return true;
 }
 
+/* Bounds of this rank's run; without windows it holds the scores alone. */
+static forward_bounds contest_bounds(const contest *c) {
+    return c->job.windows ? forward_bounds_of(&c->job, c->models, contest_runs(c), true)
+                          : (forward_bounds){.peak = c->job.extra_bytes};
+}
+
 bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e) {
     contest c;
     bool ok = contest_prepare(&c, s, e);
-    if (ok) *to = forward_bounds_of(&c.job, c.models, contest_runs(&c), true);
+    if (ok) *to = contest_bounds(&c);
     free(c.models);
     return ok;
 }
@@ -248,10 +301,12 @@ bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e)
 static bool run_all(contest *c, warning_list *warnings, gq_error *e) {
     const side_by_side *s = c->s;
     sweep_plan plan = {.job = &c->job,
-                       .bounds = forward_bounds_of(&c->job, c->models, contest_runs(c), true),
+                       .bounds = contest_bounds(c),
                        .models = c->models,
                        .n_streams = contest_runs(c),
                        .folder = s->folder,
+                       .comm = s->comm,
+                       .all_windows = s->windows->n,
                        .callbacks = s->callbacks};
     for (size_t m = 0; m < contest_runs(c); m++) {
         plan.work += forward_job_work(&c->job, c->models[m], true);
@@ -268,7 +323,8 @@ bool side_by_side_run(const side_by_side *s, scores *to, warning_list *warnings,
     memory_ledger l = {.failed = false};
     if (!contest_prepare(&c, s, e)) return false;
     c.to = to;
-    lay_out_contest(&c, forward_job_batch(&c.job) * scored_of(c.job.context), &l);
+    size_t batch = c.job.windows ? forward_job_batch(&c.job) : 0;
+    lay_out_contest(&c, batch * scored_of(c.job.context), &l);
     bool ok = memory_had(&l, e) && run_all(&c, warnings, e);
     base_batch_free(&c.base);
     free(c.base_logits), free(c.ranges), free(c.models);

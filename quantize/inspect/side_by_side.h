@@ -19,7 +19,8 @@ typedef struct side_by_side {
     size_t n;
     const base_file *base; /* log-probabilities in place of the original, whose runner has no model; NULL: it
                               is run */
-    const text_windows *windows;
+    const text_windows *windows; /* of all ranks */
+    gq_comm *comm;               /* ranks that share them out; NULL: this process alone */
     int threads;
     uint64_t memory;    /* bytes to stay within */
     const char *folder; /* for states that do not fit into it */
@@ -31,7 +32,7 @@ typedef struct side_by_side {
 
 /* Computes memory bounds before anything is read. */
 bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e);
-/* Fills the scores, window after window. Adds a warning where threads could not be started. */
+/* Fills the scores of all windows, on every rank. Adds a warning where threads could not be started. */
 bool side_by_side_run(const side_by_side *s, scores *to, warning_list *warnings, gq_error *e);
 
 #endif

@@ -147,7 +147,9 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     c->asked = asked->memory, c->resident = memory_budget_taken();
     if (!c->model || !calibration_read_text(plan, c, asked, e)) return false;
     const forward_sizes *sizes = forward_model_sizes(c->model);
-    c->sums = collection_measure(&plan->model, sizes->layers, sizes->out->name);
+    size_t sample = forward_job_windows(&c->job, SAMPLE_TOKENS);
+    c->sums = collection_measure(&plan->model, sizes->layers, sizes->out->name,
+                                 collection_share_of(NULL, sample, c->job.context), NULL);
     if (calibration_does(&c->settings, STEP_SWEEPS))
         c->settings.sweeps = (uint64_t)feedback_sweeps(plan->settings.effort);
     c->job.threads = plan->threads, c->job.looks = true;

@@ -9,6 +9,10 @@
 #include "quantize/plan/plan.h"
 #include "quantize/sweep/checkpoint.h"
 
+/* Tokens of the input sample. Mean squares need far fewer than moments do; these are an eighth of the usual
+ * text. */
+enum { SAMPLE_TOKENS = 8192 };
+
 typedef struct plan_calibration {
     forward_model *model;          /* of the plan's input */
     const forward_model **streams; /* the same, once for the original and once per output */

@@ -11,9 +11,6 @@
 #include "quantize/plan/calibration.h"
 #include "quantize/sweep/sweep.h"
 
-/* Mean squares need far fewer tokens than moments do; these are an eighth of the usual text. */
-enum { SAMPLE_TOKENS = 8192 };
-
 typedef struct sampling {
     forward_job job;
     uint32_t *ids;
@@ -84,7 +81,8 @@ static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callback
                     .work = forward_job_work(&s->job, model, false)};
     sweep run = {.plan = NULL};
     bool ok = folder ? sweep_open(&run, &p, e) : gq_fail_memory(e, strlen(plan->outputs[0].path));
-    ok = ok && (s->sums = collection_new(forward_run_pool(run.run), s->job.context, e));
+    ok = ok && (s->sums = collection_new(forward_run_pool(run.run),
+                                       collection_share_of(NULL, s->job.windows, s->job.context), e));
     if (ok) {
         forward_site site = collection_site(s->sums);
         ok = sweep_run(&run, &(sweep_calls){.after = sample_take_layer, .site = &site, .data = s}, e);

@@ -256,6 +256,17 @@ bool checkpoint_open_old(checkpoint *c, const char *out, const checkpoint_head *
     return checkpoint_prepare(c, out, h, e) && lock_old(c, e) && (c->fd < 0 || can_go_on(c, h, &can, e));
 }
 
+bool checkpoint_join(checkpoint *c, const char *out, const checkpoint_head *h, size_t finished, gq_error *e) {
+    const char *why;
+    if (!checkpoint_prepare(c, out, h, e)) return false;
+    c->fd = safe_file_open(c->path);
+    if (c->fd < 0) return checkpoint_fail(c, "open", e);
+    if (!checkpoint_mismatch(c->fd, h, &why)) return checkpoint_fail_read(c, e);
+    if (why) return gq_fail(e, "%s is not the file that another rank has opened: %s", c->path, why);
+    c->finished = finished;
+    return true;
+}
+
 void checkpoint_close(checkpoint *c) {
     if (c->fd >= 0) close(c->fd);
     free(c->path);
@@ -301,6 +312,10 @@ void checkpoint_clean_kind(const char *out, checkpoint_kind kind) {
 bool checkpoint_begin(const checkpoint *c, gq_error *e) {
     uint64_t begun = c->finished + 1;
     return safe_file_write(c->fd, BEGUN_AT, &begun, sizeof begun) || checkpoint_fail(c, "write", e);
+}
+
+bool checkpoint_sync(const checkpoint *c, gq_error *e) {
+    return fdatasync(c->fd) == 0 || checkpoint_fail(c, "write", e);
 }
 
 bool checkpoint_add(checkpoint *c, const uint64_t *sums, const void *bytes, uint64_t n, gq_error *e) {

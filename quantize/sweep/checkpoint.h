@@ -53,6 +53,9 @@ bool checkpoint_look(checkpoint *c, const char *out, const checkpoint_head *h, g
 bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, uint64_t records, gq_error *e);
 /* Continue it, locked, and make none: ->fd is -1 where there is none, and ->finished 0 where it is no use. */
 bool checkpoint_open_old(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e);
+/* Open, without its lock, the one that another process has opened, which has so many finished layers. This
+ * process only writes states and reads records. */
+bool checkpoint_join(checkpoint *c, const char *out, const checkpoint_head *h, size_t finished, gq_error *e);
 void checkpoint_close(checkpoint *c);
 void checkpoint_remove(const checkpoint *c); /* one that checkpoint_open has opened */
 /* Remove what lies beside an output that is whole, unless another process is at work with it: what belongs to
@@ -66,6 +69,8 @@ uint64_t checkpoint_bytes(const checkpoint_head *h, uint64_t records);
 
 /* The next layer is about to put states into their slot. */
 bool checkpoint_begin(const checkpoint *c, gq_error *e);
+/* Makes the states that were written safe from a power cut; checkpoint_add does so itself. */
+bool checkpoint_sync(const checkpoint *c, gq_error *e);
 /* The next layer is done: its states are in their slot. sums: forward_stream_sum of each stream; NULL:
  * nothing comes behind this step, and states do not matter any more. */
 bool checkpoint_add(checkpoint *c, const uint64_t *sums, const void *bytes, uint64_t n, gq_error *e);

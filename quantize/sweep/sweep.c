@@ -3,8 +3,9 @@
  * checkpoint. sweep_run then does the steps that the checkpoint does not have yet: it reads a layer of one
  * model, lets all streams of that model pass, and goes on with the next model. When all have passed, the
  * caller may hand out a record, and the checkpoint gets it together with the checksums of the states. A layer
- * is read once per step and model, however many streams use it, and only one model's layer is in memory. What
- * is done with a layer (inputs collected, matrices rounded, copies compared) is the caller's business,
+ * is read once per step and model, however many streams use it, and only one model's layer is in memory.
+ * Ranks do the steps at the same time, each for its windows; rank 0 alone writes the checkpoint's records.
+ * What is done with a layer (inputs collected, matrices rounded, copies compared) is the caller's business,
  * through sweep_calls. */
 #include "quantize/sweep/sweep.h"
 
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/checksum.h"
 
 /* ---- progress ---- */
 
@@ -27,8 +29,17 @@ static bool tell_forward(void *data, double work, const char *what, gq_error *e)
 
 /* ---- the streams ---- */
 
+static uint64_t window_bytes_of(const sweep *s, size_t stream, size_t windows) {
+    return forward_stream_bytes(s->plan->models[stream], windows, s->job.context);
+}
+
 static uint64_t slot_bytes(const sweep *s, size_t stream) {
-    return forward_stream_bytes(s->plan->models[stream], s->job.windows, s->job.context);
+    return window_bytes_of(s, stream, s->job.windows);
+}
+
+/* The first window of a rank's share. */
+static size_t share_begin(const sweep *s, int rank) {
+    return windows_share(s->plan->comm, s->plan->all_windows, s->job.context, rank);
 }
 
 static bool open_states(sweep *s, gq_error *e) {
@@ -42,11 +53,21 @@ static bool open_states(sweep *s, gq_error *e) {
 static bool choose_keep(sweep *s, forward_keep *keep, gq_error *e) {
     const sweep_plan *p = s->plan;
     *keep = (forward_keep){.fd = -1, .slots = 1};
-    if (p->kept) *keep = (forward_keep){p->kept->fd, p->kept->path, checkpoint_slots(), 2};
+    if (p->kept)
+        *keep =
+            (forward_keep){.fd = p->kept->fd, .path = p->kept->path, .at = checkpoint_slots(), .slots = 2};
     if (p->kept || !p->bounds.in_file || !p->folder) return true;
     if (!open_states(s, e)) return false;
     keep->fd = s->states, keep->path = p->folder;
     return true;
+}
+
+/* The part of a stream's slots that this rank's windows have, in a file that has those of all ranks. */
+static forward_keep keep_of_rank(const sweep *s, size_t stream, forward_keep keep) {
+    if (!s->plan->comm || !s->plan->kept) return keep;
+    keep.at += window_bytes_of(s, stream, share_begin(s, gq_comm_rank(s->plan->comm)));
+    keep.slot_bytes = window_bytes_of(s, stream, s->plan->all_windows);
+    return keep;
 }
 
 static bool open_streams(sweep *s, gq_error *e) {
@@ -55,10 +76,11 @@ static bool open_streams(sweep *s, gq_error *e) {
     if (!choose_keep(s, &keep, e)) return false;
     for (size_t i = 0; i < p->n_streams; i++) {
         bool is_run = !p->absent || !p->absent[i];
+        forward_keep own = keep_of_rank(s, i, keep);
         if (is_run &&
-            !(s->streams[i] = forward_stream_new(s->run, p->models[i], keep.fd >= 0 ? &keep : NULL, e)))
+            !(s->streams[i] = forward_stream_new(s->run, p->models[i], own.fd >= 0 ? &own : NULL, e)))
             return false;
-        keep.at = plus(keep.at, times(keep.slots, slot_bytes(s, i)));
+        keep.at = plus(keep.at, times(keep.slots, own.slot_bytes ? own.slot_bytes : slot_bytes(s, i)));
     }
     return true;
 }
@@ -69,13 +91,14 @@ bool sweep_open(sweep *s, const sweep_plan *p, gq_error *e) {
     s->job.progress = tell_forward, s->job.data = s;
     s->streams = calloc(p->n_streams, sizeof(forward_stream *));
     if (!s->streams) return gq_fail_memory(e, p->n_streams * sizeof(forward_stream *));
+    if (!s->job.windows) return true;
     s->run = forward_run_new(&s->job, &p->bounds, e);
     return s->run && open_streams(s, e);
 }
 
-threads_count sweep_threads(const sweep *s) {
-    return threads_pool_count(s->run ? forward_run_pool(s->run) : NULL);
-}
+threads_pool *sweep_pool(const sweep *s) { return s->run ? forward_run_pool(s->run) : NULL; }
+
+threads_count sweep_threads(const sweep *s) { return threads_pool_count(sweep_pool(s)); }
 
 void sweep_close(sweep *s) {
     for (size_t i = 0; s->streams && i < s->plan->n_streams; i++) forward_stream_free(s->streams[i]);
@@ -106,6 +129,7 @@ static bool start_streams(sweep *s, size_t done, const sweep_calls *calls, gq_er
 static bool sweep_pass_layer(sweep *s, size_t i, size_t end, forward_layer *l, const sweep_calls *calls,
                              gq_error *e) {
     if (calls->on) return calls->on(calls->data, l, e);
+    if (!s->run) return true;
     for (; i < end; i++) {
         if (!s->streams[i]) continue;
         if (!(l ? forward_stream_pass(s->streams[i], l, FORWARD_WHOLE, calls->site, e)
@@ -113,6 +137,12 @@ static bool sweep_pass_layer(sweep *s, size_t i, size_t end, forward_layer *l, c
             return false;
     }
     return true;
+}
+
+/* Tells the checkpoint that a layer is about to overwrite states. No rank writes any before that. */
+static bool begin_layer(sweep *s, gq_error *e) {
+    const sweep_plan *p = s->plan;
+    return !p->kept || ((!comm_is_first(p->comm) || checkpoint_begin(p->kept, e)) && comm_meet(p->comm, e));
 }
 
 /* One model's layer is in memory at a time: streams that share a model go through it together. */
@@ -124,11 +154,39 @@ static bool do_models(sweep *s, bool is_layer, const sweep_calls *calls, gq_erro
         for (end = i + 1; end < p->n_streams && p->models[end] == m; end++) {
         }
         if (is_layer && s->layer >= forward_model_sizes(m)->layers) continue;
-        if (is_layer && !(l = forward_run_layer(s->run, m, s->layer, e))) return false;
-        if (is_layer && p->kept && !checkpoint_begin(p->kept, e)) return false;
+        if (is_layer && s->run && !(l = forward_run_layer(s->run, m, s->layer, e))) return false;
+        if (is_layer && !begin_layer(s, e)) return false;
         if (!sweep_pass_layer(s, i, end, l, calls, e)) return false;
     }
     return true;
+}
+
+/* Makes the checksums of whole slots from those of the ranks' windows. */
+static bool join_sums(const sweep *s, uint64_t *sums, gq_error *e) {
+    const sweep_plan *p = s->plan;
+    size_t ranks = (size_t)gq_comm_ranks(p->comm);
+    uint64_t *all = calloc(ranks * p->n_streams, sizeof *all);
+    bool ok = all || gq_fail_memory(e, ranks * p->n_streams * sizeof *all);
+    ok = ok && comm_exchange(p->comm, sums, all, p->n_streams, e);
+    for (size_t r = 1; ok && r < ranks; r++) {
+        size_t windows = share_begin(s, (int)r + 1) - share_begin(s, (int)r);
+        for (size_t i = 0; i < p->n_streams; i++) {
+            uint64_t before = r > 1 ? sums[i] : all[i], more = all[r * p->n_streams + i];
+            uint32_t joined = checksum_join((uint32_t)before, (uint32_t)more, window_bytes_of(s, i, windows));
+            sums[i] = windows && before ? UINT64_C(1) << 32 | joined : before;
+        }
+    }
+    free(all);
+    return ok;
+}
+
+/* Makes the states of all ranks safe; rank 0 then adds the record. */
+static bool keep_record(sweep *s, uint64_t *sums, const sweep_record *r, gq_error *e) {
+    const sweep_plan *p = s->plan;
+    bool last = s->step + 1 == sweep_steps(p);
+    if (p->comm && (!checkpoint_sync(p->kept, e) || !join_sums(s, sums, e))) return false;
+    if (comm_is_first(p->comm)) return checkpoint_add(p->kept, last ? NULL : sums, r->bytes, r->n, e);
+    return p->kept->finished++, true;
 }
 
 /* Adds the step to the checkpoint. After the last step no states are needed, so their checksums are left out.
@@ -138,8 +196,7 @@ static bool keep_step(sweep *s, const sweep_record *r, gq_error *e) {
     uint64_t *sums = calloc(p->n_streams, sizeof *sums);
     if (!sums) return gq_fail_memory(e, p->n_streams * sizeof *sums);
     for (size_t i = 0; i < p->n_streams; i++) sums[i] = s->streams[i] ? forward_stream_sum(s->streams[i]) : 0;
-    bool last = s->step + 1 == sweep_steps(p),
-         ok = checkpoint_add(p->kept, last ? NULL : sums, r->bytes, r->n, e);
+    bool ok = keep_record(s, sums, r, e);
     free(sums);
     return ok;
 }

@@ -1,6 +1,7 @@
 /* One pass of models over a text, layer by layer: what importance data, evaluation, a sample of the inputs,
  * trials of types and the calibration have in common. The models' states are in memory, in a file without a
- * name, or in the slots of a checkpoint, from which an interrupted sweep goes on.
+ * name, or in the slots of a checkpoint, from which an interrupted sweep goes on. Where ranks share the text
+ * each has states of its own windows, and they do the steps together.
  *
  *     sweep s;
  *     bool ok = sweep_open(&s, &plan, e) && sweep_run(&s, &calls, e);
@@ -13,6 +14,7 @@
 #include "forward/stream.h"
 #include "quantize/sweep/checkpoint.h"
 #include "quantize/sweep/progress.h"
+#include "quantize/sweep/windows.h"
 
 /* The models, the text and the states of a sweep. All that it points to must outlive the sweep. */
 typedef struct sweep_plan {
@@ -33,6 +35,10 @@ typedef struct sweep_plan {
     checkpoint *kept;   /* what is finished, to which steps are added; NULL: nothing is kept */
     const gq_callbacks *callbacks; /* notified of progress and asked whether to continue; may be NULL */
     double work, done;             /* the whole work, and the part that an earlier run did */
+    /* The job has this rank's windows (windows_share) of so many; none is fine. comm NULL: it has all. The
+     * checkpoint's file has those of all ranks. */
+    gq_comm *comm;
+    size_t all_windows;
     bool own_work; /* only sweep_tell reports work, in a unit of the caller's; false: forward_job_work's */
 } sweep_plan;
 
@@ -50,7 +56,8 @@ typedef struct sweep_calls {
      * streams of that model pass. `on` NULL: they pass one after another, and `site` gets the inputs of their
      * weights. */
     bool (*on)(void *data, forward_layer *l, gq_error *e);
-    /* Called after each step; may fill *to, which is empty before. NULL: not called. */
+    /* Called after each step; may fill *to, which is empty before. Of ranks only rank 0's record is kept.
+     * NULL: not called. */
     bool (*after)(void *data, sweep_record *to, gq_error *e);
     const forward_site *site; /* may be NULL */
     void *data;
@@ -59,7 +66,7 @@ typedef struct sweep_calls {
 typedef struct sweep {
     const sweep_plan *plan;
     forward_job job;
-    forward_run *run;
+    forward_run *run;         /* NULL: this rank has no windows */
     forward_stream **streams; /* absent ones are NULL */
     sweep_progress progress;
     char what[64]; /* the step at work, for progress */
@@ -77,6 +84,8 @@ bool sweep_run(sweep *s, const sweep_calls *calls, gq_error *e);
 /* Reports work done since the last call; 0 only asks whether to continue. false: the sweep has to end with
  * this error. */
 bool sweep_tell(sweep *s, double work, gq_error *e);
+/* Its threads; NULL where it runs nothing. */
+threads_pool *sweep_pool(const sweep *s);
 /* Returns how many threads worked. */
 threads_count sweep_threads(const sweep *s);
 void sweep_close(sweep *s);

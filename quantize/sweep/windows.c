@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/fail.h"
+#include "forward/groups.h"
 #include "forward/tokenizer.h"
 
 static const char *name_of(const gq_text *text) { return text->name ? text->name : "the text"; }
@@ -209,4 +211,9 @@ windows_held windows_hold_back(size_t n, size_t context) {
     if (n < HELD_BACK_ONE_IN) return (windows_held){.every = n, .n = 1};
     size_t every = (n / (HELD_BACK_ONE_IN * (most + 1)) + 1) * HELD_BACK_ONE_IN;
     return (windows_held){.every = every, .n = n / every};
+}
+
+size_t windows_share(const gq_comm *comm, size_t n, size_t context, int rank) {
+    size_t group = token_group_windows(context);
+    return smaller(n, comm_share(comm, parts(n, group), rank) * group);
 }

@@ -3,6 +3,7 @@
 #define GQ_WINDOWS_H
 
 #include "base/warnings.h"
+#include "comm/ranks.h"
 #include "model/model.h"
 #include "quantize/gquant.h"
 
@@ -27,6 +28,10 @@ bool windows_draw(text_windows *w, const gq_text *text, const model_source *mode
 /* Has windows of given ids begin as those of a text do. */
 bool windows_begin_as_texts(text_windows *w, const model_source *model, gq_error *e);
 void windows_free(text_windows *w); /* also one of zeros */
+
+/* A rank's share of n windows of `context` tokens begins with this one and ends before that of the next rank:
+ * whole groups of tokens (forward/groups.h). The last ranks may have none. */
+size_t windows_share(const gq_comm *comm, size_t n, size_t context, int rank);
 
 /* A calibration holds windows back: it does not round by them but checks with them. Every eighth window is
  * held back, or the last one where there are fewer than eight. In long texts it is fewer, as HELD_BACK_TOKENS

@@ -1,0 +1,118 @@
+/* The command from its words to its exit status: the words become a request, the request's command runs, and
+ * what was printed is flushed. Several ranks (gquant-mpi) all do that with the same words. They share the
+ * work of some commands; rank 0 alone does the others, and prints. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/other_tools.h"
+#include "cli/path.h"
+#include "cli/say.h"
+
+/* A caller may have closed the standard descriptors; the next file opened would get their numbers. They are
+ * opened the wrong way round, so that using them fails as it does when they are closed. */
+static void occupy_descriptors(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+}
+
+static const struct {
+    command id;
+    int (*run)(const request *r);
+} mains[] = {
+    {CMD_QUANTIZE, quantize_main},     {CMD_INFO, info_main},         {CMD_PLAN, plan_main},
+    {CMD_COMPARE, compare_main},       {CMD_VERIFY, verify_main},     {CMD_IMATRIX, imatrix_main},
+    {CMD_EVALUATE, evaluate_main},     {CMD_TOKENIZE, tokenize_main}, {CMD_TYPES, types_main},
+    {CMD_COMPLETION, completion_main}, {CMD_HELP, help_main},         {CMD_VERSION, version_main},
+};
+
+/* Whether ranks share the work of a command. Rank 0 does all others alone. */
+static bool is_shared(const request *r) {
+    bool computes = r->command == CMD_IMATRIX && r->n_arguments && !strcmp(r->arguments[0], "compute");
+    return computes || (r->command == CMD_EVALUATE && !r->speed);
+}
+
+/* Has rank 0 alone write what all ranks know. */
+static void be_silent(request *r) {
+    r->report = r->recipe_out = NULL;
+    r->progress = 0, r->quiet = true, r->json = r->verbose = false;
+}
+
+static int command_main(const request *r) {
+    if (r->help) return help_main(r);
+    if (r->version) return version_main(r);
+    for (size_t i = 0; i < sizeof mains / sizeof *mains; i++)
+        if (mains[i].id == r->command) return mains[i].run(r);
+    return GQ_FAILED;
+}
+
+/* Whether a file is what was asked for, and the text goes with it. */
+static bool makes_file(const request *r) {
+    return r->command == CMD_QUANTIZE && !r->dry_run && !r->help && !r->version;
+}
+
+/* Flushes what is still to be printed. A finished model counts as success even if nobody can read the
+ * message. */
+static int close_output(const request *r, int status) {
+    gq_error e = {0};
+    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+    if (status == GQ_OK && makes_file(r)) {
+        say_warning("the work is done, but its results cannot be written to standard output");
+        return GQ_OK;
+    }
+    gq_fail(&e, "cannot write to standard output");
+    return status ? (say_failure(&e), status) : say_failure(&e);
+}
+
+/* Runs the command of a request on all ranks that have a part in it. */
+static int ranks_main(request *r, gq_comm *comm) {
+    bool alone = r->help || r->version || !is_shared(r), first = gq_comm_rank(comm) == 0;
+    if (!first && alone) return GQ_OK;
+    if (!first) be_silent(r);
+    r->comm = alone ? NULL : comm;
+    return command_main(r);
+}
+
+/* Ends a line on all ranks: one that failed alone is waited for, and its failure is said by rank 0. */
+static int agree_on_status(gq_comm *comm, int status) {
+    gq_error e = *say_last_failure();
+    if (gq_comm_agree(comm, status == GQ_OK, &e) || status != GQ_OK) return status;
+    return say_failure(&e);
+}
+
+/* Runs one line of gquant. */
+static int line_main(int argc, char **argv, gq_comm *comm) {
+    request r;
+    gq_error e = {0};
+    int status = request_parse(&r, argc, argv, &e) ? ranks_main(&r, comm) : say_failure(&e);
+    status = agree_on_status(comm, close_output(&r, status));
+    if (status == GQ_USAGE) {
+        const char *name = command_of(r.command)->name;
+        fprintf(stderr, "Try 'gquant %s%s--help'.\n", name ? name : "", name ? " " : "");
+    }
+    request_free(&r);
+    return status;
+}
+
+/* Runs the lines that stand for one of another tool. */
+static int lines_main(tool_lines *l, gq_comm *comm, gq_error *e) {
+    int status = e->status ? say_failure(e) : GQ_OK;
+    for (size_t i = 0; i < l->n && status == GQ_OK; i++)
+        status = line_main(l->lines[i].argc, l->lines[i].argv, comm);
+    if (status == GQ_OK && l->temporary && gq_comm_rank(comm) == 0) unlink(l->temporary);
+    tool_lines_free(l);
+    return status;
+}
+
+int command_line_main(int argc, char **argv, gq_comm *comm) {
+    tool_lines lines;
+    gq_error e = {0};
+    occupy_descriptors();
+    signal(SIGXFSZ, SIG_IGN); /* writing beyond the limit is an error like others */
+    if (other_tool_lines(&lines, argc, argv, &e)) return lines_main(&lines, comm, &e);
+    return argc < 2 ? hint_main() : line_main(argc, argv, comm);
+}
