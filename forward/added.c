@@ -23,7 +23,9 @@ static float mixer_factor(const layer_plan *l, weight_slot s) {
 static float experts_factor(const forward_model *m, const layer_plan *l, weight_slot s) {
     const experts_layer *e = l->ffn.numbers;
     float factor = m->arch->routing.sum_factor;
-    if (s == WEIGHT_FFN_DOWN_EXPS && (e->width != m->sizes.width || l->weight[WEIGHT_POST_FFW_NORM_2]))
+    bool is_read = e->chunk_ff; /* by small experts */
+    if (s == WEIGHT_FFN_DOWN_EXPS &&
+        (is_read || e->width != m->sizes.width || l->weight[WEIGHT_POST_FFW_NORM_2]))
         return 0;
     if (s != WEIGHT_FFN_DOWN_EXPS && l->weight[WEIGHT_POST_FFW_NORM_1]) return 0;
     return factor != 0 && (e->shared_ff || e->dense_ff) ? factor : 1;
@@ -40,7 +42,7 @@ static weight_slot added_slot(const layer_plan *l, const model_tensor *t) {
 
 float forward_adds(const forward_model *m, const model_tensor *t) {
     model_block b;
-    if (!model_block_leads(t->name, &b) || b.number >= m->sizes.layers) return 0;
+    if (!model_block_leads(t->name, &b) || b.number >= m->sizes.blocks) return 0;
     const layer_plan *l = &m->layers[b.number];
     weight_slot s = added_slot(l, t);
     bool is_ffn = s == WEIGHT_FFN_DOWN || s == WEIGHT_FFN_DOWN_EXPS || s == WEIGHT_FFN_DOWN_SHEXP;

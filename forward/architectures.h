@@ -77,6 +77,7 @@ typedef struct routing {
     bool has_groups;       /* expert_group_count is read */
     bool is_late;          /* the values choose, and the function is applied to those of the chosen */
     bool scales_inputs;    /* the weights are factors of what flows into experts, not of what they give */
+    bool has_chunks;       /* sigmoids choose; small experts work on what the experts give */
     bool reads_start;      /* the router reads the state before the layer */
     float sum_factor;      /* of the experts' and the shared or dense part's sum; 0: 1 */
 } routing;

@@ -7,6 +7,7 @@
  * read in attention_keys.c.
  */
 #include "forward/attention.h"
+#include "forward/block_choice.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,12 +27,6 @@ void attention_take_scratch(forward_batch *b, const model_part *p, scratch *s, s
 bool attention_prepare(forward_batch *b, const model_part *p, gq_error *e) {
     const attention_numbers *n = p->numbers;
     attention_scratch *own = batch_own(b, p);
-    if (n->dense_tokens && b->context > n->dense_tokens)
-        return gq_fail(
-            e,
-            "%s: in windows of more than %zu tokens (attention.indexer.block_size times top_k) attention "
-            "is sparse, which is not computed here: take shorter windows than %zu tokens",
-            b->model->path, n->dense_tokens, b->context);
     return rope_fill_tables(&n->rope, &own->rope, b->model, b->context, e);
 }
 
@@ -94,7 +89,8 @@ static void attend_queries(forward_batch *b, const plan_part *p, const attention
                                     .transposed = true});
     if (h->chosen)
         drop_others(scores,
-                    h->chosen + (window * parts(b->context, QUERIES) + first / QUERIES) * b->context + key,
+                    h->chosen + kv * h->chosen_step +
+                        (window * parts(b->context, QUERIES) + first / QUERIES) * b->context + key,
                     keys, n);
     m->elements->softmax(&(softmax_task){.s = scores,
                                          .stride = QUERIES,
@@ -177,7 +173,8 @@ static void attention_share_keys(forward_model *m, key_reader *r, model_part *p)
 }
 
 /* Rows for the keys and values that are kept. */
-static uint64_t attention_carried_rows(const forward_model *m, const model_part *p) {
+static uint64_t attention_carried_rows(const forward_model *m, const model_part *p, size_t context) {
+    (void)context;
     uint64_t rows = 0;
     for (size_t i = 0; i < m->sizes.layers; i++) {
         const attention_layer *l = model_layer_numbers(m, p, i);
@@ -204,6 +201,7 @@ static void attention_read_keys(forward_model *m, key_reader *r, model_part *p) 
     if (a->no_rope != ROPE_NEVER) rope_read_keys(&n->rope, m, r, n->head, n->local_head, false);
     attention_read_scores(n, a, r);
     attention_choose_rope(m, r, p);
+    if (a->has[WEIGHT_INDEXER_Q_PROJ]) block_choice_read_keys(m, r, p);
 }
 
 /* Rows of q that a head has in attn_q. */
@@ -253,8 +251,7 @@ static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
         tensors_take_biased(f, WEIGHT_ATTN_V, own, SHAPE(d, v), a->qkv_bias);
     }
     attention_find_qk_norms(f, p);
-    for (weight_slot s = WEIGHT_INDEXER_K_NORM; s <= WEIGHT_INDEXER_Q_NORM; s++)
-        if (a->has[s] == UNUSED) tensors_ignore(f, tensors_layer_name(f->index, s, ".weight"));
+    if (l->chooses_blocks) block_choice_find_tensors(f, p);
     tensors_take_weight(f, WEIGHT_ATTN_SINKS, a->has[WEIGHT_ATTN_SINKS], SHAPE(l->heads));
     size_t gate = tensors_rows(f, WEIGHT_ATTN_GATE) == l->heads ? l->heads : l->heads * l->value;
     tensors_take_weight(f, WEIGHT_ATTN_GATE, a->has[WEIGHT_ATTN_GATE], SHAPE(d, gate));
@@ -265,11 +262,12 @@ static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
 static uint64_t attention_count_rows(const forward_model *m, const layer_plan *l, const plan_part *p) {
     const attention_layer *own = p->numbers;
     return own->heads * (q_step(m, own) + own->value) + own->kv_heads * (own->head + own->value) +
-           attention_count_gates(l, own);
+           attention_count_gates(l, own) + block_choice_rows(p);
 }
 
 static void attention_lay_out(forward_batch *b, const model_part *p, scratch *s) {
-    attention_take_scratch(b, p, s, forward_stride(b->context) * QUERIES);
+    attention_take_scratch(b, p, s, (forward_stride(b->context) + block_choice_scores(b, p)) * QUERIES);
+    block_choice_lay_out(b, p, s);
 }
 
 static void attention_norm_q_and_k(forward_batch *b, const plan_part *p, float *q, float *k) {
@@ -395,7 +393,8 @@ static bool attention_run(forward_batch *b, const plan_part *p, const float *x, 
     const attention_layer *l = p->numbers;
     size_t s = b->stride, step = q_step(m, l), q_rows = l->heads * step, values = l->heads * l->value;
     float *q = b->work, *k = q + q_rows * s, *v = k + l->kv_heads * l->head * s,
-          *o = v + l->kv_heads * l->value * s;
+          *o = v + l->kv_heads * l->value * s,
+          *rest = o + (values + attention_count_gates(b->layer->plan, l)) * s;
     if (!batch_site(b, x, stride, m->sizes.width, b->tokens, 0,
                     (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V, WEIGHT_ATTN_QKV,
                                     WEIGHT_ATTN_GATE, WEIGHT_SLOTS}))
@@ -409,7 +408,9 @@ static bool attention_run(forward_batch *b, const plan_part *p, const float *x, 
     batch_temper(b, p, q, q_rows);
     if (l->keeps_kv || l->borrows_kv) attention_hand_on(b, p, k);
     batch_attend(b, p,
-                 &(attention_heads){.q = q,
+                 &(attention_heads){.chosen = block_choice_make(b, p, x, stride, rest),
+                                    .chosen_step = block_choice_step(b),
+                                    .q = q,
                                     .k = k,
                                     .v = v,
                                     .o = o,

@@ -6,6 +6,13 @@
 #include "forward/keys.h"
 #include "forward/rope.h"
 
+/* The choice of blocks of keys for each head of keys (block_choice.c). */
+typedef struct block_numbers {
+    size_t heads, head; /* of its queries; its keys have one head. 0: there is none */
+    size_t keys;        /* of a block */
+    size_t top, near;   /* blocks that a token attends to, and the last ones that are always among them */
+} block_numbers;
+
 /* The numbers of a model that such a mixer uses. The mixer's own struct is this one or begins with it. */
 typedef struct attention_numbers {
     size_t head, value;             /* values of a head: of q and k; of v */
@@ -14,9 +21,9 @@ typedef struct attention_numbers {
     size_t even_head;               /* width / heads of the first layer */
     size_t window;                  /* tokens that local layers see; 0: there are no local layers */
     bool has_chunks;                /* they see the tokens of their own chunk of so many, up to themselves */
-    size_t dense_tokens;            /* windows of more tokens would need sparse attention; 0: none would */
-    float score_scale;              /* factor of the products of q and k */
-    float score_cap;                /* cap of scores, cap tanh(s / cap); 0: none */
+    block_numbers blocks;
+    float score_scale;  /* factor of the products of q and k */
+    float score_cap;    /* cap of scores, cap tanh(s / cap); 0: none */
     float alibi;        /* the steepest slope of scores over distances is 2^-(this / heads); 0: none */
     float clamp;        /* q, k and v are within this and its negative; 0: any */
     float output_scale; /* of what the mixer gives */
@@ -30,6 +37,7 @@ typedef struct attention_layer {
     size_t kept;               /* row of what the part carries, where k and v are kept for later layers */
     bool keeps_kv, borrows_kv; /* kept there; taken from there, in place of its own */
     bool is_local;             /* with a window */
+    bool chooses_blocks;       /* of keys that it attends to */
     bool has_rope;
     bool norms_qk;    /* where the row has unweighted norms of q and k */
     bool is_tempered; /* queries are multiplied by the temperature of their position */
@@ -40,6 +48,7 @@ typedef struct attention_scratch {
     rope_tables rope;
     float *scores; /* [threads][scores_each] */
     size_t scores_each;
+    uint64_t *chosen; /* by block_choice_make; NULL: windows are short */
 } attention_scratch;
 
 /* Claims the layers that have heads for keys and values. */
@@ -71,7 +80,8 @@ typedef struct attention_heads {
     const float *sinks; /* one per head, or NULL */
     /* Per window, block of QUERIES queries and key: a bit for each query that attends to it. NULL: all do. */
     const uint64_t *chosen;
-} attention_heads; /* q_step 0: head */
+    size_t chosen_step; /* from the choice for a head of keys to that for the next; 0: they share it */
+} attention_heads;      /* q_step 0: head */
 void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h);
 
 /* Turn the rotated values of each head: rows first, first + step, ... begin a head's. */

@@ -44,7 +44,8 @@ static void bank_find_tensors(tensor_finder *f, const plan_part *p) {
     tensors_take_weight(f, WEIGHT_FFN_RES_SCORE, REQUIRED, SHAPE(f->m->sizes.width));
 }
 
-static uint64_t bank_carried_rows(const forward_model *m, const model_part *p) {
+static uint64_t bank_carried_rows(const forward_model *m, const model_part *p, size_t context) {
+    (void)context;
     return m->sizes.width * bank_states(m, p->numbers);
 }
 

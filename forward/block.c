@@ -79,7 +79,10 @@ static bool run_ffn(forward_batch *b, float *x, size_t stride) {
         in = norm_before(b, p->before, bank_read(b, WEIGHT_FFN_RES_SCORE, x, &in_stride), &in_stride);
     if (!p->part->kind->run(b, p, in, in_stride)) return false;
     close_part(b, p->after, x, stride);
-    return !l->tail.part || l->tail.part->kind->run(b, &l->tail, x, stride);
+    if (l->tail.part && !l->tail.part->kind->run(b, &l->tail, x, stride)) return false;
+    if (b->layer->ends_loop && l->weight[WEIGHT_LOOP_NORM])
+        batch_norm_slot(b, WEIGHT_LOOP_NORM, x, stride, b->model->sizes.width, x, stride);
+    return true;
 }
 
 bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, float *x, size_t stride,

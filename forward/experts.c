@@ -1,10 +1,8 @@
 /* The routed feed-forward part: a few experts per token, and possibly a shared one that sees all tokens. When
- * the router (router.c) has chosen, tokens are sorted by expert, and the experts run one after another: an
- * expert's tokens are gathered side by side, go through gate, up and down, and are added to b->part with
- * their weights. So an expert's matrices are decoded once per batch, and a token's sum is formed in the order
- * of the experts, whatever the number of threads. The shared expert, or a dense part that stands beside the
- * experts, comes last. Experts and their router may read something else than the part's own input;
- * experts_choose_inputs has the cases.
+ * the router (router.c) has chosen, tokens are sorted by expert, and the experts run one after another
+ * (expert_set.c). In some models small experts, one for each group of experts, then work on the sum of what
+ * the experts give. The shared expert, or a dense part that stands beside the experts, comes last. Experts
+ * and their router may read something else than the part's own input; experts_choose_inputs has the cases.
  */
 #include <math.h>
 #include <string.h>
@@ -60,6 +58,21 @@ static void experts_read_function(experts_numbers *n, const routing *by, key_rea
     n->is_late = by->is_late || n->function == ROUTER_SOFTMAX_CHOSEN;
 }
 
+/* Reads how experts are grouped for the small ones, of which a token takes no more than there are. */
+static void experts_read_chunks(experts_numbers *n, key_reader *r) {
+    n->chunk_group = key_number_needed(r, "experts_per_group", 1, n->experts);
+    n->chunk_scale = (float)key_float_needed(r, "expert_group_scale", -1e6, 1e6);
+    if (!r->ok) return;
+    if (n->experts % n->chunk_group != 0) {
+        key_fail(r, "experts_per_group", "is %zu, expected a divisor of expert_count, %zu", n->chunk_group,
+                 n->experts);
+        return;
+    }
+    n->chunks = n->experts / n->chunk_group;
+    n->chunks_used = n->used < n->chunks ? n->used : n->chunks;
+    n->chunk_repeats = n->chunk_group < n->chunks_used ? n->chunk_group : n->chunks_used;
+}
+
 static void experts_read_keys(forward_model *m, key_reader *r, model_part *p) {
     const routing *by = &m->arch->routing;
     experts_numbers *n = p->numbers;
@@ -72,6 +85,7 @@ static void experts_read_keys(forward_model *m, key_reader *r, model_part *p) {
     experts_read_function(n, by, r);
     n->is_normalised = by->sum == SUM_IS_ONE;
     if (by->sum == SUM_BY_KEY) n->is_normalised = key_bool(r, "expert_weights_norm", false);
+    if (by->has_chunks) experts_read_chunks(n, r);
     if (by->scale_key) n->scale = (float)key_scale(r, "expert_weights_scale", 1);
     if (!by->has_groups) return;
     experts_read_groups(n, r);
@@ -126,6 +140,15 @@ static void experts_find_beside(tensor_finder *f, experts_layer *l) {
     tensors_take_weight(f, WEIGHT_FFN_DOWN, REQUIRED, SHAPE(n, d));
 }
 
+static void experts_find_chunks(tensor_finder *f, const experts_numbers *n, experts_layer *l) {
+    uint64_t d = l->width, ff = tensors_rows(f, WEIGHT_FFN_UP_CHEXPS);
+    if (!n->chunks) return;
+    l->chunk_ff = ff;
+    tensors_take_weight(f, WEIGHT_FFN_GATE_CHEXPS, REQUIRED, SHAPE(d, ff, n->chunks));
+    tensors_take_weight(f, WEIGHT_FFN_UP_CHEXPS, REQUIRED, SHAPE(d, ff, n->chunks));
+    tensors_take_weight(f, WEIGHT_FFN_DOWN_CHEXPS, REQUIRED, SHAPE(ff, d, n->chunks));
+}
+
 static void experts_find_tensors(tensor_finder *f, const plan_part *p) {
     const forward_model *m = f->m;
     const architecture *a = m->arch;
@@ -152,6 +175,7 @@ static void experts_find_tensors(tensor_finder *f, const plan_part *p) {
     }
     tensors_take_biased(f, WEIGHT_FFN_DOWN_EXPS, REQUIRED, SHAPE(l->ff, in, n), a->router_bias);
     tensors_take_weight(f, WEIGHT_FFN_DOWN_SCALE, a->has[WEIGHT_FFN_DOWN_SCALE], SHAPE(n));
+    experts_find_chunks(f, numbers, l);
     experts_find_shared(f, l);
     experts_find_beside(f, l);
 }
@@ -164,11 +188,21 @@ static uint64_t latent_rows(const layer_plan *plan, const experts_layer *l) {
 static uint64_t experts_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
     const experts_numbers *n = p->part->numbers;
     const experts_layer *l = p->numbers;
-    uint64_t routed = 2 * (uint64_t)l->width + 2 * (uint64_t)l->ff + latent_rows(plan, l);
-    uint64_t beside = l->shared_ff > l->dense_ff ? l->shared_ff : l->dense_ff;
-    uint64_t shared = m->sizes.width + 2 * beside + 1;
-    uint64_t most = routed > shared ? routed : shared;
-    return most > n->experts ? most : n->experts;
+    uint64_t width = l->width, beside = larger(l->shared_ff, l->dense_ff);
+    uint64_t most = 2 * width + 2 * (uint64_t)l->ff + latent_rows(plan, l);
+    most = larger(most, m->sizes.width + 2 * beside + 1);
+    /* A small expert may be chosen by several of a token's, and then sees the token as often. */
+    if (n->chunks) most = larger(most, width + n->chunk_repeats * (2 * width + 2 * (uint64_t)l->chunk_ff));
+    return larger(most, (n->chunks ? 2 : 1) * (uint64_t)n->experts); /* the router's values */
+}
+
+static void experts_lay_out_choice(experts_choice *c, uint64_t tokens, uint64_t used, uint64_t experts,
+                                   scratch *s) {
+    c->chosen = scratch_take(s, tokens, used, sizeof(uint32_t));
+    c->chosen_weight = scratch_take(s, tokens, used, sizeof(float));
+    c->token = scratch_take(s, tokens, used, sizeof(uint32_t));
+    c->weight = scratch_take(s, tokens, used, sizeof(float));
+    c->begin = scratch_take(s, experts + 1, 1, sizeof(uint32_t));
 }
 
 static void experts_lay_out(forward_batch *b, const model_part *p, scratch *s) {
@@ -176,131 +210,14 @@ static void experts_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     experts_scratch *own = batch_own(b, p);
     _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
     uint64_t tokens = b->context * b->most_windows;
-    own->chosen = scratch_take(s, tokens, n->used, sizeof(uint32_t));
-    own->chosen_weight = scratch_take(s, tokens, n->used, sizeof(float));
-    own->routed_token = scratch_take(s, tokens, n->used, sizeof(uint32_t));
-    own->routed_weight = scratch_take(s, tokens, n->used, sizeof(float));
-    own->routed_begin = scratch_take(s, n->experts + 1, 1, sizeof(uint32_t));
+    experts_lay_out_choice(&own->routed, tokens, n->used, n->experts, s);
+    if (n->chunks) experts_lay_out_choice(&own->chunks, tokens, n->chunks_used, n->chunks, s);
     if (b->model->arch->has[WEIGHT_FFN_NORM_EXPS] || b->model->arch->has[WEIGHT_PRE_FFW_NORM_2])
         own->input = scratch_take(s, b->model->sizes.width, b->stride, sizeof(float));
     own->group_score = scratch_take(s, n->groups, s->threads, sizeof(float));
 }
 
 /* ---- computing ---- */
-
-/* A copy between rows of the batch and rows of an expert's own tokens. */
-typedef struct expert_rows {
-    const forward_batch *b;
-    const float *from;
-    float *to;
-    size_t from_stride, to_stride;
-    const uint32_t *token; /* the expert's tokens in the batch */
-    const float *weight;   /* NULL: 1 */
-    size_t n;              /* tokens */
-} expert_rows;
-
-/* Puts the columns of an expert's tokens side by side. */
-static void gather_row(void *data, size_t r, int thread) {
-    const expert_rows *g = data;
-    (void)thread;
-    for (size_t i = 0; i < g->n; i++) g->to[r * g->to_stride + i] = g->from[r * g->from_stride + g->token[i]];
-}
-
-static void scatter_row(void *data, size_t r, int thread) {
-    const expert_rows *s = data;
-    (void)thread;
-    for (size_t i = 0; i < s->n; i++)
-        s->to[r * s->to_stride + s->token[i]] +=
-            (s->weight ? s->weight[i] : 1) * s->from[r * s->from_stride + i];
-}
-
-typedef struct gated_rows {
-    const forward_batch *b;
-    const activation_rule *act;
-    float *gate;
-    size_t rows, stride, n;
-} gated_rows;
-
-static void gate_row(void *data, size_t r, int thread) {
-    const gated_rows *g = data;
-    const forward_model *m = g->b->model;
-    float *gate = g->gate + r * g->stride;
-    (void)thread;
-    if (m->arch->plain_experts)
-        m->elements->activate(g->act, gate, g->n);
-    else
-        m->elements->gate(g->act, gate, gate + g->rows * g->stride, g->n);
-}
-
-static void gate_rows(const forward_batch *b, const activation_rule *act, float *gate, size_t rows,
-                      size_t stride, size_t n) {
-    threads_for(b->pool, rows, THREADS_EVEN, gate_row, &(gated_rows){b, act, gate, rows, stride, n});
-}
-
-static void share_row(void *data, size_t r, int thread) {
-    const expert_rows *s = data;
-    (void)thread;
-    s->b->model->elements->multiply(s->to + r * s->to_stride, s->weight, s->n);
-}
-
-/* Inputs of an expert's tokens times their weights. */
-static void weigh_inputs(const experts_run *r, size_t e, float *in, size_t stride, size_t n) {
-    const float *weight = r->own->routed_weight + r->own->routed_begin[e];
-    threads_for(r->b->pool, r->b->model->sizes.width, THREADS_EVEN, share_row,
-                &(expert_rows){.b = r->b, .to = in, .to_stride = stride, .weight = weight, .n = n});
-}
-
-/* gate = act(gate) up, of the matrices for an expert's tokens, or act(up) where it has no gate. */
-static void multiply_in(const experts_run *r, size_t e, const float *in, float *gate, size_t s, size_t n) {
-    forward_batch *b = r->b;
-    const model_tensor *const *weight = b->layer->plan->weight;
-    size_t ff = r->l->ff;
-    if (weight[WEIGHT_FFN_GATE_UP_EXPS]) {
-        batch_multiply(b, WEIGHT_FFN_GATE_UP_EXPS, e, in, s, gate, s, n);
-    } else {
-        bool is_plain = !weight[WEIGHT_FFN_GATE_EXPS];
-        if (!is_plain) batch_multiply(b, WEIGHT_FFN_GATE_EXPS, e, in, s, gate, s, n);
-        batch_multiply(b, WEIGHT_FFN_UP_EXPS, e, in, s, is_plain ? gate : gate + ff * s, s, n);
-    }
-    gate_rows(b, &b->layer->plan->experts_act, gate, ff, s, n);
-}
-
-static bool experts_run_one(const experts_run *r, size_t e) {
-    forward_batch *b = r->b;
-    const experts_scratch *own = r->own;
-    const routing *by = &b->model->arch->routing;
-    size_t width = r->l->width, ff = r->l->ff;
-    size_t begin = own->routed_begin[e], n = own->routed_begin[e + 1] - begin, s = forward_stride(n);
-    const uint32_t *token = own->routed_token + begin;
-    float *in = r->work, *out = in + width * s, *gate = out + width * s;
-    if (n == 0) return true;
-    threads_for(
-        b->pool, width, THREADS_EVEN, gather_row,
-        &(expert_rows){
-            .from = r->in, .from_stride = r->in_stride, .to = in, .to_stride = s, .token = token, .n = n});
-    if (by->scales_inputs) weigh_inputs(r, e, in, s, n);
-    const float *weight = by->scales_inputs ? NULL : own->routed_weight + begin;
-    batch_tokens routed = {token, NULL, n}, given = {token, weight, n};
-    if (!batch_site_tokens(
-            b, in, s, width, &routed, e,
-            (weight_slot[]){WEIGHT_FFN_GATE_EXPS, WEIGHT_FFN_UP_EXPS, WEIGHT_FFN_GATE_UP_EXPS, WEIGHT_SLOTS}))
-        return false;
-    if (b->answer == FORWARD_SKIP) return true;
-    multiply_in(r, e, in, gate, s, n);
-    if (!batch_site_tokens(b, gate, s, ff, &given, e, (weight_slot[]){WEIGHT_FFN_DOWN_EXPS, WEIGHT_SLOTS}))
-        return false;
-    if (b->answer == FORWARD_SKIP) return true;
-    batch_multiply(b, WEIGHT_FFN_DOWN_EXPS, e, gate, s, out, s, n);
-    threads_for(b->pool, width, THREADS_EVEN, scatter_row,
-                &(expert_rows){.from = out,
-                               .from_stride = s,
-                               .to = r->sum,
-                               .to_stride = b->stride,
-                               .token = token,
-                               .weight = weight,
-                               .n = n});
-    return true;
-}
 
 /* A block beside the experts that sees all tokens: its weights, and the norm of what it gives. */
 typedef struct beside_slots {
@@ -318,7 +235,7 @@ static bool experts_run_beside(const experts_run *r, const beside_slots *w, size
     bool is_first = !l->weight[w->gate]; /* fused, or without a gate */
     if (!is_first) batch_multiply(b, w->gate, 0, x, stride, gate, s, b->tokens);
     batch_multiply(b, w->up, 0, x, stride, is_first ? gate : up, s, b->tokens);
-    gate_rows(b, &l->act, gate, ff, s, b->tokens);
+    experts_gate_rows(b, &l->act, gate, ff, s, b->tokens);
     if (l->weight[w->share]) {
         batch_multiply(b, w->share, 0, x, stride, share, s, b->tokens);
         m->elements->sigmoid(share, b->tokens);
@@ -326,9 +243,7 @@ static bool experts_run_beside(const experts_run *r, const beside_slots *w, size
     batch_tokens all = {NULL, l->weight[w->share] ? share : NULL, b->tokens};
     if (!batch_site_tokens(b, gate, s, ff, &all, 0, (weight_slot[]){w->down, WEIGHT_SLOTS})) return false;
     batch_multiply(b, w->down, 0, gate, s, out, s, b->tokens);
-    if (l->weight[w->share])
-        threads_for(b->pool, width, THREADS_EVEN, share_row,
-                    &(expert_rows){.b = b, .to = out, .to_stride = s, .weight = share, .n = b->tokens});
+    if (l->weight[w->share]) experts_weigh_rows(b, share, out, width, s, b->tokens);
     if (l->weight[w->norm]) batch_norm_slot(b, w->norm, out, s, width, out, s);
     batch_add(b, b->part, s, out, s, width, 1);
     return true;
@@ -407,6 +322,25 @@ static bool experts_leave(const experts_run *r) {
     return true;
 }
 
+/* Adds what small experts make of the experts' sum, b->part. */
+static bool experts_add_chunks(experts_run *r) {
+    forward_batch *b = r->b;
+    size_t s = b->stride, rows = r->l->width;
+    const expert_set set = {.choice = &r->own->chunks,
+                            .gate = WEIGHT_FFN_GATE_CHEXPS,
+                            .up = WEIGHT_FFN_UP_CHEXPS,
+                            .both = WEIGHT_SLOTS,
+                            .down = WEIGHT_FFN_DOWN_CHEXPS,
+                            .experts = r->n->chunks,
+                            .ff = r->l->chunk_ff};
+    if (!r->n->chunks) return true;
+    r->in = b->part, r->in_stride = s, r->sum = b->work, r->work = b->work + rows * s;
+    memset(r->sum, 0, rows * s * sizeof *r->sum);
+    if (!experts_run_set(r, &set)) return false;
+    batch_add(b, b->part, s, r->sum, s, rows, r->n->chunk_scale);
+    return true;
+}
+
 static bool experts_run_layer(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
     static const beside_slots shared = {WEIGHT_FFN_GATE_SHEXP, WEIGHT_FFN_UP_SHEXP, WEIGHT_FFN_DOWN_SHEXP,
                                         WEIGHT_FFN_SHARED_GATE, WEIGHT_POST_FFW_NORM_1};
@@ -419,9 +353,14 @@ static bool experts_run_layer(forward_batch *b, const plan_part *p, const float 
     experts_inputs in = experts_choose_inputs(&r, x, stride);
     if (!experts_report(b, &in, x, stride) || !experts_route(&r, in.router, in.router_stride)) return false;
     experts_enter(&r, &in);
-    for (size_t e = 0; e < r.n->experts; e++)
-        if (!experts_run_one(&r, e)) return false;
-    if (!experts_leave(&r)) return false;
+    const expert_set set = {.choice = &r.own->routed,
+                            .gate = WEIGHT_FFN_GATE_EXPS,
+                            .up = WEIGHT_FFN_UP_EXPS,
+                            .both = WEIGHT_FFN_GATE_UP_EXPS,
+                            .down = WEIGHT_FFN_DOWN_EXPS,
+                            .experts = r.n->experts,
+                            .ff = r.l->ff};
+    if (!experts_run_set(&r, &set) || !experts_leave(&r) || !experts_add_chunks(&r)) return false;
     if (b->layer->plan->weight[WEIGHT_POST_FFW_NORM_2])
         batch_norm_slot(b, WEIGHT_POST_FFW_NORM_2, b->part, s, width, b->part, s);
     if (r.l->shared_ff && !experts_run_beside(&r, &shared, r.l->shared_ff, x, stride)) return false;

@@ -1,4 +1,5 @@
-/* Shared by the routed feed-forward part (experts.c) and its router (router.c). */
+/* Shared by the routed feed-forward part (experts.c), its router (router.c) and what runs its matrices
+ * (expert_set.c). */
 #ifndef GQ_FORWARD_EXPERTS_H
 #define GQ_FORWARD_EXPERTS_H
 
@@ -11,21 +12,38 @@ typedef struct experts_numbers {
     bool is_late;               /* of those of the chosen alone */
     bool is_normalised;         /* the weights' sum is made 1 */
     float scale;                /* of the weights; 1: none */
+    /* Small experts, one for each `chunk_group` experts, of which a token takes `chunks_used`; 0 chunks:
+     * there are none. What they give counts chunk_scale times. */
+    size_t chunks, chunks_used, chunk_group;
+    size_t chunk_repeats; /* times that a token may choose the same one */
+    float chunk_scale;
 } experts_numbers;
 
 typedef struct experts_layer {
     size_t width; /* features that experts read and give: the model's, or of a smaller space */
     size_t ff, shared_ff, dense_ff; /* rows of gate and up, also of what stands beside; 0: there is none */
+    size_t chunk_ff;
 } experts_layer;
 
-/* Token t's k-th expert is chosen[t * used + k]. Sorted by expert, expert e has the places routed_begin[e] to
- * routed_begin[e + 1] - 1 of routed_token and routed_weight. */
+/* Token t's k-th expert is chosen[t * used + k]. Sorted by expert, expert e has the places begin[e] to
+ * begin[e + 1] - 1 of `token` and `weight`. */
+typedef struct experts_choice {
+    uint32_t *chosen, *token, *begin;
+    float *chosen_weight, *weight;
+} experts_choice;
+
 typedef struct experts_scratch {
-    uint32_t *chosen, *routed_token, *routed_begin;
-    float *chosen_weight, *routed_weight;
+    experts_choice routed, chunks;
     float *group_score; /* [threads][groups] */
     float *input;       /* [width][stride]: what experts read, where it is not the part's input; else NULL */
 } experts_scratch;
+
+/* Experts of a layer that read the same: their matrices, and the tokens that are sent to each of them. */
+typedef struct expert_set {
+    const experts_choice *choice;
+    weight_slot gate, up, both, down; /* both: gate and up in one, where the layer has that */
+    size_t experts, ff;
+} expert_set;
 
 /* A layer that is run. */
 typedef struct experts_run {
@@ -40,5 +58,13 @@ typedef struct experts_run {
 
 /* Chooses the experts of all tokens from what flows into the router, and sorts the tokens by expert. */
 bool experts_route(experts_run *r, const float *x, size_t stride);
+/* Adds what the experts of a set make of r->in to r->sum. */
+bool experts_run_set(const experts_run *r, const expert_set *set);
+/* gate = act(gate) up, `rows` rows of each, one behind the other; act(gate) where experts have no gates. */
+void experts_gate_rows(const forward_batch *b, const activation_rule *act, float *gate, size_t rows,
+                       size_t stride, size_t n);
+/* x *= factor, for `rows` rows, with a factor for each of n tokens. */
+void experts_weigh_rows(forward_batch *b, const float *factor, float *x, size_t rows, size_t stride,
+                        size_t n);
 
 #endif

@@ -44,16 +44,19 @@ forward_model *forward_model_new(const model_source *g, gq_error *e);
 void forward_model_free(forward_model *m);
 
 typedef struct forward_sizes {
-    size_t layers;        /* layers that are run */
-    size_t width;         /* features that layers read and add to */
-    size_t state;         /* of the state between layers: the width, and what later layers need */
-    size_t vocabulary;    /* logits of a token; ids are below it */
-    size_t trained;       /* context_length: positions that the model was made for */
-    uint64_t layer_bytes; /* that a forward_layer holds: of the largest one */
-    float logit_factor;   /* that logits are multiplied by */
+    size_t layers;                       /* layers that are run, one after another */
+    size_t blocks;                       /* layers of the file: layer i has the weights of block i % blocks */
+    size_t width;                        /* features that layers read and add to */
+    size_t vocabulary;                   /* logits of a token; ids are below it */
+    size_t trained;                      /* context_length: positions that the model was made for */
+    uint64_t layer_bytes;                /* that a forward_layer holds: of the largest one */
+    float logit_factor;                  /* that logits are multiplied by */
     const model_tensor *embedding, *out; /* the same where the file has no output.weight */
 } forward_sizes;
 const forward_sizes *forward_model_sizes(const forward_model *m);
+/* Features of the state between layers: the width, and what later layers need of windows of `context` tokens.
+ * UINT64_MAX: more than can be counted. */
+uint64_t forward_model_state(const forward_model *m, size_t context);
 /* The names of the architectures that can be run, in the table's order; NULL behind the last. */
 const char *forward_architecture(size_t i);
 /* Whether layers can be run in two parts: the second one reads the state that the first one leaves. */
@@ -63,7 +66,8 @@ bool forward_model_splits(const forward_model *m);
 bool forward_feeds(const forward_model *m, const model_tensor *t);
 /* The factor by which what t gives is added to the state, which nothing else changes before the part of the
  * layer ends, or the whole layer where the model does not split; a token's own factor, forward_inputs.gate,
- * comes on top. 0: t is no such weight, or a norm or another matrix comes between (docs/calibration.md). */
+ * comes on top. Of blocks that are run several times that is so in the last loop. 0: t is no such weight, or
+ * a norm or another matrix comes between (docs/calibration.md). */
 float forward_adds(const forward_model *m, const model_tensor *t);
 
 /* ---- weights ---- */
@@ -72,6 +76,9 @@ float forward_adds(const forward_model *m, const model_tensor *t);
 typedef struct forward_layer forward_layer;
 forward_layer *forward_layer_new(const forward_model *m, gq_error *e);
 bool forward_layer_read(forward_layer *l, size_t i, gq_error *e);
+/* Whether a model that runs its blocks several times is through with them behind this layer, so that a norm
+ * follows; as it is read, the last block's layers are such. */
+void forward_layer_end_loop(forward_layer *l, bool ends);
 void forward_layer_free(forward_layer *l);
 /* Whole blocks of another type in place of a matrix t of the layer that was read, all of its matrices, until
  * another layer is read; the caller keeps them. data NULL: its own again. */
@@ -121,11 +128,14 @@ typedef struct forward_inputs {
     size_t n_weights;
     size_t matrix, matrices; /* which of how many of these weights; 0 of 1 for plain ones */
     bool routed;             /* the matrices are experts: each sees tokens of its own */
+    bool late;               /* and they read what other experts of the layer give */
     const float *x;
     size_t features, tokens, stride;
-    const uint32_t *token; /* which tokens of the batch, ascending; NULL: all in order */
-    size_t first;          /* the batch's first token among all of the stream's; 0 without a stream */
-    const float *gate;     /* per token, what its output is multiplied by; NULL: 1 */
+    /* Which tokens of the batch, ascending; NULL: all in order. Late experts may see a token several times,
+     * so that there are more tokens than in the batch. */
+    const uint32_t *token;
+    size_t first;      /* the batch's first token among all of the stream's; 0 without a stream */
+    const float *gate; /* per token, what its output is multiplied by; NULL: 1 */
 } forward_inputs;
 typedef enum forward_answer {
     FORWARD_FAILED, /* the call ends with the error that was given */

@@ -73,7 +73,7 @@ static bool head_final_norm(forward_stream *s, size_t i, float *normed, const fo
     size_t stride = states_stride(&s->states, i);
     if (!x) return false;
     forward_batch_windows(b, states_windows(&s->states, i));
-    head_positions p = {site, i * s->states.batch * s->states.context};
+    head_positions p = {site, states_first(&s->states, i) * s->states.context};
     return forward_final(b, x, stride, normed, stride, site ? &(forward_site){head_on_inputs, &p} : NULL, e);
 }
 

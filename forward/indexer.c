@@ -53,6 +53,34 @@ void indexer_lay_out(const indexer_numbers *n, indexer_scratch *own, const forwa
     own->sorted = scratch_take(s, b->context, s->threads, sizeof *own->sorted);
 }
 
+/* ---- a choice between layers ---- */
+
+/* The halves of a key's bits for a block of queries are two rows of the state, in the key's column. */
+uint64_t indexer_choice_rows(const indexer_numbers *n, size_t context) {
+    return n->heads && context > n->top ? 2 * parts(context, QUERIES) : 0;
+}
+
+static void indexer_copy_choice(const forward_batch *b, const indexer_scratch *own, float *rows,
+                                size_t stride, bool to_rows) {
+    size_t blocks = parts(b->context, QUERIES);
+    for (size_t i = 0; i < b->windows * blocks; i++)
+        for (size_t j = 0; j < b->context; j++) {
+            uint8_t *bits = (uint8_t *)(own->chosen + i * b->context + j);
+            float *low = rows + i % blocks * 2 * stride + i / blocks * b->context + j, *high = low + stride;
+            enum { HALF = sizeof(float) };
+            memcpy(to_rows ? (void *)low : bits, to_rows ? bits : (void *)low, HALF);
+            memcpy(to_rows ? (void *)high : bits + HALF, to_rows ? bits + HALF : (void *)high, HALF);
+        }
+}
+
+void indexer_keep_choice(const forward_batch *b, const indexer_scratch *own, float *rows, size_t stride) {
+    indexer_copy_choice(b, own, rows, stride, true);
+}
+
+void indexer_take_choice(const forward_batch *b, const indexer_scratch *own, float *rows, size_t stride) {
+    indexer_copy_choice(b, own, rows, stride, false);
+}
+
 /* ---- scores ---- */
 
 typedef struct indexer_run {

@@ -16,6 +16,7 @@ typedef struct latent_numbers {
     attention_numbers attention; /* first */
     size_t rank;                 /* of the latent vector: kv_lora_rank */
     indexer_numbers indexer;
+    bool shares_choice; /* some layers use the choice of a layer before them */
 } latent_numbers;
 
 typedef struct latent_layer {
@@ -64,7 +65,12 @@ static void latent_read_keys(forward_model *m, key_reader *r, model_part *p) {
     indexer_read_keys(&n->indexer, m, r);
     for (size_t i = 0; i < m->sizes.layers && n->indexer.heads; i++) {
         latent_layer *l = model_layer_numbers(m, p, i);
-        if (l) l->chooses = indexer_layer_chooses(m, r, i);
+        if (!l) continue;
+        l->chooses = indexer_layer_chooses(m, r, i);
+        if (!l->chooses) n->shares_choice = true;
+        if (!l->chooses && i == 0)
+            key_fail(r, "attention.indexer.types",
+                     "begins with 0, but the first layer has none before it whose choice it could use");
     }
     attention_choose_rope(m, r, p);
 }
@@ -135,20 +141,20 @@ static void latent_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     indexer_lay_out(&n->indexer, &own->indexer, b, s);
 }
 
-/* Refuses windows in which a layer would need the choice of an earlier one: that is not carried along. */
-static bool latent_prepare(forward_batch *b, const model_part *p, gq_error *e) {
-    const forward_model *m = b->model;
+/* Keys that layers choose, where others use the choice; they do nothing with it where windows are short. */
+static uint64_t latent_carried_rows(const forward_model *m, const model_part *p, size_t context) {
     const latent_numbers *n = p->numbers;
-    for (size_t i = 0; i < m->sizes.layers && n->indexer.heads && b->context > n->indexer.top; i++) {
-        const latent_layer *l = model_layer_numbers(m, p, i);
-        if (l && !l->chooses)
-            return gq_fail(e,
-                           "%s: layer %zu attends to the keys that a layer before it chooses "
-                           "(attention.indexer.types), which is done in windows of at most %zu tokens "
-                           "(attention.indexer.top_k): take such windows, not %zu tokens",
-                           m->path, i, n->indexer.top, b->context);
-    }
-    return attention_prepare(b, p, e);
+    (void)m;
+    return n->shares_choice ? indexer_choice_rows(&n->indexer, context) : 0;
+}
+
+/* Before the first choice all keys are chosen. That matters where the layer that would choose is not run. */
+static bool latent_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x,
+                         float *carried, size_t stride) {
+    (void)ids, (void)x;
+    for (size_t r = 0; r < latent_carried_rows(b->model, p, b->context); r++)
+        memset(carried + r * stride, 0xff, b->tokens * sizeof *carried);
+    return true;
 }
 
 static bool latent_make_queries(forward_batch *b, const plan_part *p, const float *x, size_t stride, float *q,
@@ -270,7 +276,9 @@ static bool latent_run(forward_batch *b, const plan_part *p, const float *x, siz
                                     WEIGHT_INDEXER_K, WEIGHT_INDEXER_PROJ, WEIGHT_SLOTS}) ||
         !latent_make_queries(b, p, x, stride, q, low))
         return false;
-    if (own->indexer.chosen)
+    if (own->indexer.chosen && !l->chooses)
+        indexer_take_choice(b, &own->indexer, batch_carried(b, p->part), b->state_stride);
+    else if (own->indexer.chosen)
         indexer_choose(b, p,
                        &(indexer_task){.n = &n->indexer,
                                        .own = &own->indexer,
@@ -280,6 +288,8 @@ static bool latent_run(forward_batch *b, const plan_part *p, const float *x, siz
                                        .work = rest,
                                        .scores = own->attention.scores,
                                        .scores_each = own->attention.scores_each});
+    if (own->indexer.chosen && l->chooses && n->shares_choice)
+        indexer_keep_choice(b, &own->indexer, batch_carried(b, p->part), b->state_stride);
     batch_multiply(b, WEIGHT_ATTN_KV_A, 0, x, stride, latent, s, b->tokens);
     batch_norm_slot(b, WEIGHT_ATTN_KV_A_NORM, latent, s, n->rank, latent, s);
     if (l->attention.has_rope) {
@@ -306,6 +316,8 @@ const layer_part mixer_latent = {
     .find_tensors = latent_find_tensors,
     .scratch_rows = latent_count_rows,
     .lay_out = latent_lay_out,
-    .prepare = latent_prepare,
+    .carried_rows = latent_carried_rows,
+    .embed = latent_embed,
+    .prepare = attention_prepare,
     .run = latent_run,
 };

@@ -94,8 +94,11 @@ bool forward_layer_read(forward_layer *l, size_t i, gq_error *e) {
     layer_placing p = {l, 0, e};
     if (!place_all(&p, &m->layers[i])) return false;
     l->plan = &m->layers[i], l->index = i;
+    l->ends_loop = (i + 1) % m->sizes.blocks == 0;
     return true;
 }
+
+void forward_layer_end_loop(forward_layer *l, bool ends) { l->ends_loop = ends; }
 
 void forward_layer_replace(forward_layer *l, const model_tensor *t, uint32_t type, const void *data) {
     for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
@@ -106,7 +109,7 @@ void forward_layer_use(forward_layer *l, bool replaced) { l->replaced = replaced
 
 bool forward_feeds(const forward_model *m, const model_tensor *t) {
     model_block b;
-    bool in_layer = model_block_leads(t->name, &b) && b.number < m->sizes.layers;
+    bool in_layer = model_block_leads(t->name, &b) && b.number < m->sizes.blocks;
     for (weight_slot s = 0; in_layer && s < WEIGHT_SLOTS; s++)
         if (!weight_facts_of[s].is_decoded && !weight_facts_of[s].is_helper &&
             m->layers[b.number].weight[s] == t)

@@ -27,9 +27,10 @@ struct layer_part {
     /* A layer's tensors, which also tell how many rows some have. */
     void (*find_tensors)(tensor_finder *f, const plan_part *p);
 
-    /* Rows of the state, behind its width, that hold what later layers need of it; may be NULL: none. Once a
-     * model, when all tensors are known. */
-    uint64_t (*carried_rows)(const forward_model *m, const model_part *p);
+    /* Rows of the state, behind its width, that hold what later layers need of windows of `context` tokens;
+     * may be NULL: none. Called when all tensors are known. Of a model's parts with such rows only the last
+     * may have a number of them that depends on the context, which is 0 for finding where each begins. */
+    uint64_t (*carried_rows)(const forward_model *m, const model_part *p, size_t context);
     /* Fills these rows, x, when the tokens have been embedded; may be NULL. ids: one per token. */
     bool (*embed)(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x, float *carried,
                   size_t stride);

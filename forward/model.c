@@ -30,7 +30,7 @@ static bool read_layers(forward_model *m, key_reader *r) {
         key_fail(r, "block_count", "is %llu, but the model has only %llu tensors", (unsigned long long)blocks,
                  (unsigned long long)m->file->n_tensors);
     if (!r->ok) return false;
-    m->sizes.layers = blocks - extra;
+    m->sizes.layers = m->sizes.blocks = blocks - extra, m->loops = 1;
     m->layers = calloc(m->sizes.layers, sizeof *m->layers);
     if (!m->layers) return gq_fail_memory(r->e, m->sizes.layers * sizeof *m->layers);
     for (size_t i = 0; i < m->sizes.layers; i++) {
@@ -178,12 +178,31 @@ static bool refuse_transposed(const forward_model *m, gq_error *e) {
     return true;
 }
 
+/* Makes layers of the blocks for each time that they are run. The norm between two loops belongs to all
+ * layers of the first, as it follows the last of them that is run. */
+static bool repeat_blocks(forward_model *m, gq_error *e) {
+    size_t blocks = m->sizes.blocks, n = blocks * m->loops;
+    if (m->loops == 1) return true;
+    layer_plan *layers = realloc(m->layers, n * sizeof *layers);
+    if (!layers) return gq_fail_memory(e, n * sizeof *layers);
+    m->layers = layers, m->sizes.layers = n;
+    for (size_t i = blocks; i < n; i++) layers[i] = layers[i - blocks];
+    for (size_t i = 0; m->norms_loops && i + blocks < n; i++)
+        layers[i].weight[WEIGHT_LOOP_NORM] = m->output_norm;
+    for (size_t i = 0; i < blocks; i++) {
+        uint64_t bytes = layer_plan_bytes(&layers[i]);
+        if (bytes > m->sizes.layer_bytes) m->sizes.layer_bytes = bytes;
+    }
+    return true;
+}
+
 static bool set_up(forward_model *m, gq_error *e) {
     m->codecs = kernels_select();
     if (!m->codecs) return gq_fail_usage(e, "%s", kernels_why_none());
     m->kernels = forward_kernels_of(m->codecs);
     m->elements = m->kernels->elements;
-    return refuse_transposed(m, e) && model_read_keys(m, e) && model_find_tensors(m, e);
+    return refuse_transposed(m, e) && model_read_keys(m, e) && model_find_tensors(m, e) &&
+           repeat_blocks(m, e);
 }
 
 forward_model *model_new_of(const model_source *g, const architecture *row, gq_error *e) {

@@ -59,6 +59,8 @@ struct forward_model {
     float eps, eps_after, final_cap;
     float final_scale; /* of what flows into the output matrix */
     float embedding_scale, residual_scale;
+    size_t loops;      /* times that all blocks are run, one after another */
+    bool norms_loops;  /* between these the state passes output_norm */
     bool parallel_own; /* both parts read the state, each through a norm of its own */
 };
 
@@ -99,6 +101,7 @@ struct forward_layer {
     const forward_model *model;
     const layer_plan *plan; /* NULL: nothing read so far */
     size_t index;
+    bool ends_loop; /* see forward_layer_end_loop */
     uint8_t *memory;
     layer_matrix own[WEIGHT_SLOTS], other[WEIGHT_SLOTS]; /* other: in place of its own where that is wanted */
     bool replaced;

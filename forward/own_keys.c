@@ -173,13 +173,6 @@ void own_keys_llama4(forward_model *m, key_reader *r) {
     }
 }
 
-/* Attention is sparse beyond so many blocks of keys; up to there its indexer changes nothing. */
-void own_keys_minimax_m3(forward_model *m, key_reader *r) {
-    uint64_t block = key_number_needed(r, "attention.indexer.block_size", 1, MODEL_MOST);
-    uint64_t top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
-    attention_of(m)->dense_tokens = block * top;
-}
-
 /* Layers without a window turn half of what the key says. */
 static void halve_turned(rope_numbers *n, key_reader *r) {
     size_t *turned = &n->angles[0].turned;
@@ -208,6 +201,14 @@ void own_keys_plamo2(forward_model *m, key_reader *r) {
     attention_numbers *n = attention_of(m);
     (void)r;
     n->score_scale = (float)(1 / sqrt((double)n->value));
+}
+
+/* ---- loops ---- */
+
+void own_keys_nanbeige(forward_model *m, key_reader *r) {
+    enum { MOST_LOOPS = 64 };
+    m->loops = key_number(r, "num_loops", 1, 1, MOST_LOOPS);
+    m->norms_loops = !key_bool(r, "skip_loop_final_norm", false);
 }
 
 /* ---- KDA ---- */

@@ -9,6 +9,7 @@
  * Several parts may use one slot, with shapes of their own. */
 #define FORWARD_WEIGHTS(W) \
     W(ATTN_NORM, "attn_norm", SMALL) \
+    W(LOOP_NORM, "output_norm", SMALL) /* the model's */ \
     W(ATTN_NORM_2, "attn_norm_2", SMALL) \
     W(FFN_NORM, "ffn_norm", SMALL) \
     W(POST_ATTENTION_NORM, "post_attention_norm", SMALL) \
@@ -79,8 +80,8 @@
     W(INDEXER_K, "indexer.attn_k", MATRIX) \
     W(INDEXER_K_NORM, "indexer.k_norm", SMALL) \
     W(INDEXER_PROJ, "indexer.proj", MATRIX) \
-    W(INDEXER_Q_PROJ, "indexer.q_proj", MATRIX) \
-    W(INDEXER_K_PROJ, "indexer.k_proj", MATRIX) \
+    W(INDEXER_Q_PROJ, "indexer.q_proj", HELPER) \
+    W(INDEXER_K_PROJ, "indexer.k_proj", HELPER) \
     W(INDEXER_Q_NORM, "indexer.q_norm", SMALL) \
     W(FFN_GATE, "ffn_gate", MATRIX) \
     W(FFN_UP, "ffn_up", MATRIX) \
@@ -91,6 +92,9 @@
     W(FFN_UP_EXPS, "ffn_up_exps", EXPERTS) \
     W(FFN_GATE_UP_EXPS, "ffn_gate_up_exps", EXPERTS) \
     W(FFN_DOWN_EXPS, "ffn_down_exps", EXPERTS) \
+    W(FFN_GATE_CHEXPS, "ffn_gate_chexps", LATE_EXPERTS) \
+    W(FFN_UP_CHEXPS, "ffn_up_chexps", LATE_EXPERTS) \
+    W(FFN_DOWN_CHEXPS, "ffn_down_chexps", LATE_EXPERTS) \
     W(FFN_LATENT_DOWN, "ffn_latent_down", MATRIX) \
     W(FFN_LATENT_UP, "ffn_latent_up", MATRIX) \
     W(FFN_ROUTED_DOWN, "ffn_routed_down", MATRIX) \
@@ -112,18 +116,20 @@ typedef enum weight_slot { FORWARD_WEIGHTS(FORWARD_WEIGHT_MEMBER) WEIGHT_SLOTS }
  * lack ".weight", and that of a bare one always does. A matrix
  * stays as it is stored; what flows into it is reported. A helper is a matrix that no mix quantizes, so that
  * nobody asks for its inputs. Experts are matrices of which each sees tokens of
- * its own. */
+ * its own; late ones read what the layer's other experts give. */
 #define WEIGHT_KIND_SMALL .is_decoded = true
 #define WEIGHT_KIND_BARE .is_decoded = true, .is_bare = true
 #define WEIGHT_KIND_MATRIX .is_decoded = false
 #define WEIGHT_KIND_HELPER .is_helper = true
 #define WEIGHT_KIND_EXPERTS .is_routed = true
+#define WEIGHT_KIND_LATE_EXPERTS .is_routed = true, .is_late = true
 
 typedef struct weight_facts {
     const char *name; /* "blk.N." before it and ".weight" or ".bias" behind it make the tensor's */
     bool is_decoded;
     bool is_bare;
     bool is_routed;
+    bool is_late;
     bool is_helper;
 } weight_facts;
 extern const weight_facts weight_facts_of[WEIGHT_SLOTS];

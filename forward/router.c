@@ -73,18 +73,39 @@ static void weigh(const experts_run *r, float *x, size_t n) {
     }
 }
 
+/* The small experts of the experts that the token values most: the weight of small expert i is the
+ * probability at place i, as llama.cpp has it, though that is expert i's own. A small expert may be chosen
+ * twice. The share of a group is a float there, too. */
+static void choose_chunks(const experts_run *r, const candidates *c, const float *p, size_t token) {
+    const experts_numbers *n = r->n;
+    const experts_choice *to = &r->own->chunks;
+    uint32_t *chosen = to->chosen + token * n->chunks_used;
+    float *weight = to->chosen_weight + token * n->chunks_used, share = 1 / (float)n->chunk_group, sum = 0;
+    size_t last = n->experts;
+    for (size_t k = 0; k < n->chunks_used; k++) {
+        last = next_largest(c, last, NULL, 1);
+        uint32_t chunk = (uint32_t)((float)last * share);
+        chosen[k] = chunk < n->chunks ? chunk : (uint32_t)n->chunks - 1;
+        weight[k] = p[chosen[k] * r->b->stride + token];
+        sum += weight[k];
+    }
+    for (size_t k = 0; k < n->chunks_used; k++) weight[k] /= fmaxf(sum, 0x1p-14f);
+}
+
 static void choose_experts(const experts_run *r, const float *p, size_t token, int thread) {
     const experts_numbers *n = r->n;
-    candidates c = {p + token, r->b->layer->bias_values[WEIGHT_EXPERT_CHOICE], n->experts, r->b->stride};
+    size_t step = r->b->stride;
+    const float *chooses = n->chunks ? p + n->experts * step : p;
+    candidates c = {chooses + token, r->b->layer->bias_values[WEIGHT_EXPERT_CHOICE], n->experts, step};
     float *groups = n->groups > 1 ? r->own->group_score + (size_t)thread * n->groups : NULL;
-    uint32_t *chosen = r->own->chosen + token * n->used;
-    float *weight = r->own->chosen_weight + token * n->used, sum = 0;
+    uint32_t *chosen = r->own->routed.chosen + token * n->used;
+    float *weight = r->own->routed.chosen_weight + token * n->used, sum = 0;
     size_t last = n->experts;
     if (groups) choose_groups(n, &c, groups);
     for (size_t k = 0; k < n->used; k++) {
         last = next_largest(&c, last, groups, groups ? n->experts / n->groups : 1);
         chosen[k] = (uint32_t)last;
-        weight[k] = c.value[last * c.step];
+        weight[k] = p[last * step + token];
     }
     if (n->is_late) weigh(r, weight, n->used);
     for (size_t k = 0; k < n->used; k++) sum += weight[k];
@@ -92,24 +113,24 @@ static void choose_experts(const experts_run *r, const float *p, size_t token, i
         if (n->is_normalised) weight[k] /= fmaxf(sum, 0x1p-14f);
         weight[k] *= n->scale;
     }
+    if (n->chunks) choose_chunks(r, &c, p, token);
 }
 
-/* Sorts tokens by expert, in ascending order: expert e has those from begin[e] to begin[e + 1] - 1. */
-static void sort_by_expert(const experts_run *r) {
-    const experts_scratch *own = r->own;
-    size_t n = r->b->tokens, used = r->n->used, experts = r->n->experts;
-    const float *scale = r->b->layer->values[WEIGHT_FFN_DOWN_SCALE]; /* of what each expert gives */
-    uint32_t *begin = own->routed_begin;
+/* Sorts tokens by expert, in ascending order. scale: a factor of what each expert gives; NULL: 1. */
+static void sort_by_expert(const experts_run *r, const experts_choice *c, size_t used, size_t experts,
+                           const float *scale) {
+    size_t n = r->b->tokens;
+    uint32_t *begin = c->begin;
     memset(begin, 0, (experts + 1) * sizeof *begin);
-    for (size_t i = 0; i < n * used; i++) begin[own->chosen[i]]++;
+    for (size_t i = 0; i < n * used; i++) begin[c->chosen[i]]++;
     for (size_t e = 0, at = 0; e <= experts; e++) {
         size_t count = begin[e];
         begin[e] = (uint32_t)at, at += e < experts ? count : 0;
     }
     for (size_t i = 0; i < n * used; i++) {
-        uint32_t place = begin[own->chosen[i]]++;
-        own->routed_token[place] = (uint32_t)(i / used);
-        own->routed_weight[place] = own->chosen_weight[i] * (scale ? scale[own->chosen[i]] : 1);
+        uint32_t place = begin[c->chosen[i]]++;
+        c->token[place] = (uint32_t)(i / used);
+        c->weight[place] = c->chosen_weight[i] * (scale ? scale[c->chosen[i]] : 1);
     }
     for (size_t e = experts; e > 0; e--) begin[e] = begin[e - 1];
     begin[0] = 0;
@@ -138,6 +159,11 @@ static void choose_span(void *data, size_t span, int thread) {
     router_function f = r->n->is_late ? ROUTER_FUNCTIONS : r->n->function;
     for (size_t e = 0; e < experts; e++) {
         float *row = p + e * b->stride + first;
+        if (r->n->chunks) { /* the sigmoids choose */
+            float *chooses = row + experts * b->stride;
+            memcpy(chooses, row, n * sizeof *row);
+            k->sigmoid(chooses, n);
+        }
         if (f == ROUTER_SIGMOID) k->sigmoid(row, n);
         if (f == ROUTER_ROOT_SOFTPLUS) k->softplus(row, n), k->root(row, n);
     }
@@ -156,6 +182,8 @@ bool experts_route(experts_run *r, const float *x, size_t stride) {
                       b->stride, r->n->experts, b->tokens))
         return false;
     threads_for(b->pool, parts(b->tokens, ELEMENT_SPAN), 1, choose_span, r);
-    sort_by_expert(r);
+    const experts_numbers *n = r->n;
+    sort_by_expert(r, &r->own->routed, n->used, n->experts, b->layer->values[WEIGHT_FFN_DOWN_SCALE]);
+    if (n->chunks) sort_by_expert(r, &r->own->chunks, n->chunks_used, n->chunks, NULL);
     return true;
 }

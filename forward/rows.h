@@ -4,7 +4,7 @@
 
 #include "forward/architectures.h"
 
-enum { ROWS_DENSE = 16, ROWS_OLDER = 14, ROWS_MIXTURES = 25, ROWS_RECURRENT = 16 };
+enum { ROWS_DENSE = 17, ROWS_OLDER = 14, ROWS_MIXTURES = 26, ROWS_RECURRENT = 16 };
 extern const architecture rows_dense[ROWS_DENSE];         /* today's models without experts */
 extern const architecture rows_older[ROWS_OLDER];         /* models from before 2024 */
 extern const architecture rows_mixtures[ROWS_MIXTURES];   /* today's models with experts */

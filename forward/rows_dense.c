@@ -173,4 +173,11 @@ const architecture rows_dense[ROWS_DENSE] = {
      .period_default = 5,
      .local_rope = LOCAL_OWN,
      .act = ACT_GELU},
+    {.name = "nanbeige",
+     .mixers = {&mixer_attention},
+     .ffns = {&ffn_gated},
+     .read_own_keys = own_keys_nanbeige,
+     .qkv_bias = OPTIONAL,
+     .free_head = true,
+     .factors = FACTORS_FREQS},
 };

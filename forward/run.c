@@ -41,7 +41,8 @@ forward_batch *run_batch(forward_run *r, const forward_model *m, gq_error *e) {
 }
 
 float *run_lay_out_copy(const forward_model *m, const forward_job *j, size_t batch, memory_ledger *l) {
-    return forward_activations_take(l, forward_model_sizes(m)->state, forward_stride(batch * j->context));
+    return forward_activations_take(l, forward_model_state(m, j->context),
+                                    forward_stride(batch * j->context));
 }
 
 float *run_copy(forward_run *r, const forward_model *m, gq_error *e) {

@@ -10,8 +10,15 @@
 #include "base/memory.h"
 #include "base/safe_file.h"
 
+/* Batches of a loop. */
+static size_t states_loop_batches(const states *s) { return parts(s->windows, s->batch); }
+
+size_t states_loop(const states *s, size_t batch) { return batch / states_loop_batches(s); }
+
+size_t states_first(const states *s, size_t batch) { return batch % states_loop_batches(s) * s->batch; }
+
 size_t states_windows(const states *s, size_t batch) {
-    size_t left = s->windows - batch * s->batch;
+    size_t left = s->windows - states_first(s, batch);
     return left < s->batch ? left : s->batch;
 }
 
@@ -23,7 +30,8 @@ static float *take_batch(const states *s, size_t batch, memory_ledger *l) {
     return forward_activations_take(l, s->width, states_stride(s, batch));
 }
 
-/* Takes the states of all batches. For counting, all but the last are alike: there may be very many. */
+/* Takes the states of all batches. For counting, all but the last of a loop are alike: there may be very
+ * many. */
 static void lay_out_held(states *s, memory_ledger *l) {
     s->held = memory_take_zeros(l, s->batches, sizeof *s->held);
     if (s->held)
@@ -31,12 +39,12 @@ static void lay_out_held(states *s, memory_ledger *l) {
     if (!l->counts) return;
     memory_ledger one = {.counts = true};
     take_batch(s, 0, &one);
-    memory_hold(l, times(s->batches - 1, one.bytes));
-    take_batch(s, s->batches - 1, l);
+    memory_hold(l, times(s->batches - s->loops, one.bytes));
+    for (size_t i = 0; i < s->loops; i++) take_batch(s, s->batches - 1, l);
 }
 
 static void lay_out_states(states *s, bool in_file, memory_ledger *l) {
-    s->batches = parts(s->windows, s->batch);
+    s->batches = times(s->loops, states_loop_batches(s));
     if (s->keep.fd >= 0) s->window = forward_activations_take(l, s->width, s->context);
     if (in_file)
         s->x = take_batch(s, 0, l);
@@ -44,10 +52,14 @@ static void lay_out_states(states *s, bool in_file, memory_ledger *l) {
         lay_out_held(s, l);
 }
 
-uint64_t states_bytes(size_t width, size_t context, size_t windows, size_t batch, bool in_file) {
+uint64_t states_bytes(uint64_t width, const forward_job *j, size_t batch, bool in_file) {
     memory_ledger l = {.counts = true};
-    lay_out_states(&(states){.width = width, .context = context, .windows = windows, .batch = batch}, in_file,
-                   &l);
+    lay_out_states(&(states){.width = width,
+                             .context = j->context,
+                             .windows = j->windows,
+                             .batch = batch,
+                             .loops = forward_job_loops(j)},
+                   in_file, &l);
     return l.bytes;
 }
 
@@ -74,8 +86,14 @@ static unsigned next_slot(const states *s) { return (s->slot + 1) % s->keep.slot
 static uint64_t window_bytes(const states *s) { return (uint64_t)s->width * s->context * sizeof(float); }
 
 static uint64_t states_offset_of(const states *s, unsigned slot, size_t window) {
-    uint64_t slot_bytes = s->keep.slot_bytes ? s->keep.slot_bytes : s->windows * window_bytes(s);
+    uint64_t windows = s->windows * s->loops;
+    uint64_t slot_bytes = s->keep.slot_bytes ? s->keep.slot_bytes : windows * window_bytes(s);
     return s->keep.at + slot * slot_bytes + window * window_bytes(s);
+}
+
+/* The number of a batch's first window in the file. */
+static size_t states_place(const states *s, size_t batch) {
+    return states_loop(s, batch) * s->windows + states_first(s, batch);
 }
 
 static bool states_fail(const states *s, const char *what, const char *why, gq_error *e) {
@@ -83,9 +101,9 @@ static bool states_fail(const states *s, const char *what, const char *why, gq_e
 }
 
 static bool read_batch(states *s, size_t batch, float *x, gq_error *e) {
-    size_t stride = states_stride(s, batch), n = states_windows(s, batch);
+    size_t stride = states_stride(s, batch), n = states_windows(s, batch), first = states_place(s, batch);
     for (size_t w = 0; w < n; w++) {
-        uint64_t at = states_offset_of(s, s->begun ? next_slot(s) : s->slot, batch * s->batch + w);
+        uint64_t at = states_offset_of(s, s->begun ? next_slot(s) : s->slot, first + w);
         if (!safe_file_read(s->keep.fd, at, s->window, window_bytes(s)))
             return states_fail(s, "read", strerror(errno), e);
         for (size_t f = 0; f < s->width; f++)
@@ -96,10 +114,10 @@ static bool read_batch(states *s, size_t batch, float *x, gq_error *e) {
 
 /* Batches are written in order, so that the checksum of a slot comes about on the way. */
 static bool write_batch(states *s, unsigned slot, size_t batch, const float *x, gq_error *e) {
-    size_t stride = states_stride(s, batch), n = states_windows(s, batch);
+    size_t stride = states_stride(s, batch), n = states_windows(s, batch), first = states_place(s, batch);
     if (batch == 0) s->running = 0;
     for (size_t w = 0; w < n; w++) {
-        uint64_t at = states_offset_of(s, slot, batch * s->batch + w);
+        uint64_t at = states_offset_of(s, slot, first + w);
         for (size_t f = 0; f < s->width; f++)
             memcpy(s->window + f * s->context, x + f * stride + w * s->context, s->context * sizeof *x);
         if (!safe_file_write(s->keep.fd, at, s->window, window_bytes(s)))

@@ -5,7 +5,8 @@
 #include "forward/stream.h"
 
 typedef struct states {
-    size_t width, context, windows, batch; /* batch: windows of one, but for the last */
+    size_t width, context, windows, batch; /* batch: windows of one, but for the last of a loop */
+    size_t loops;                          /* each has states of all windows; batches are within one */
     size_t batches;
     float **held;      /* per batch [width][stride]; NULL: states are in the file */
     float *x;          /* states of the batch that was read from the file */
@@ -19,6 +20,9 @@ typedef struct states {
 
 /* Windows in a batch, and the floats from one of its features to the next. */
 size_t states_windows(const states *s, size_t batch);
+/* The number of the batch's first window among those of its loop; and the number of the loop. */
+size_t states_first(const states *s, size_t batch);
+size_t states_loop(const states *s, size_t batch);
 size_t states_stride(const states *s, size_t batch);
 
 /* On failure *s is fit for states_free. */
@@ -26,7 +30,7 @@ bool states_new(states *s, bool in_file, const forward_keep *keep, gq_error *e);
 void states_free(states *s);
 /* Bytes that states_new takes where states are written to a file as well; in_file: where they are only there.
  */
-uint64_t states_bytes(size_t width, size_t context, size_t windows, size_t batch, bool in_file);
+uint64_t states_bytes(uint64_t width, const forward_job *j, size_t batch, bool in_file);
 
 /* A batch's states to change or look at, valid until the next call; fresh: what they were does not matter. */
 float *states_take(states *s, size_t batch, bool fresh, gq_error *e);

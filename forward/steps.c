@@ -82,6 +82,7 @@ bool batch_inputs(forward_batch *b, const forward_inputs *in) {
 
 static bool tell_site(forward_batch *b, forward_inputs in, const weight_slot *slots) {
     in.matrices = 1;
+    in.late = weight_facts_of[*slots].is_late;
     in.routed = weight_facts_of[*slots].is_routed; /* the weights of a list are all routed or none is */
     for (; *slots != WEIGHT_SLOTS; slots++) {
         const model_tensor *t = b->layer->plan->weight[*slots];

@@ -44,9 +44,9 @@ static forward_bounds bounds_with(const forward_job *j, const forward_model *con
     uint64_t most = logits ? head_bytes(j, models, n, batch) : 0;
     b.peak = j->extra_bytes;
     for (size_t i = 0; i < n; i++) {
-        b.states = plus(b.states, forward_stream_bytes(models[i], j->windows, j->context));
-        b.peak = plus(b.peak, states_bytes(forward_model_sizes(models[i])->state, j->context, j->windows,
-                                           batch, in_file));
+        b.states =
+            plus(b.states, forward_stream_bytes(models[i], j->windows * forward_job_loops(j), j->context));
+        b.peak = plus(b.peak, states_bytes(forward_model_state(models[i], j->context), j, batch, in_file));
         most = larger(most, layer_bytes(j, models[i], batch, in_file));
     }
     b.peak = plus(b.peak, most);
@@ -81,8 +81,8 @@ double forward_job_work(const forward_job *j, const forward_model *m, bool logit
 /* ---- a stream ---- */
 
 uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t context) {
-    uint64_t floats;
-    return __builtin_mul_overflow((uint64_t)windows * context, forward_model_sizes(m)->state, &floats) ||
+    uint64_t floats, tokens = (uint64_t)windows * context;
+    return __builtin_mul_overflow(tokens, forward_model_state(m, context), &floats) ||
                    floats > UINT64_MAX / 16
                ? UINT64_MAX
                : floats * sizeof(float);
@@ -120,9 +120,10 @@ forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const
     forward_stream *s = calloc(1, sizeof *s);
     if (!s) return gq_fail_memory(e, sizeof *s), NULL;
     *s = (forward_stream){.run = r, .model = m};
-    s->states = (states){.width = forward_model_sizes(m)->state,
+    s->states = (states){.width = forward_model_state(m, r->job->context),
                          .context = r->job->context,
                          .windows = r->job->windows,
+                         .loops = forward_job_loops(r->job),
                          .batch = r->bounds.batch};
     if (states_new(&s->states, r->bounds.in_file, keep, e)) return s;
     forward_stream_free(s);
@@ -141,7 +142,7 @@ bool forward_stream_embed(forward_stream *s, const forward_rows *rows, gq_error 
     for (size_t i = 0; b && i < s->states.batches; i++) {
         float *x = states_take(&s->states, i, true, e);
         forward_batch_windows(b, states_windows(&s->states, i));
-        if (!forward_embed(b, rows, j->ids + i * s->states.batch * j->context, x,
+        if (!forward_embed(b, rows, j->ids + states_first(&s->states, i) * j->context, x,
                            states_stride(&s->states, i), e) ||
             !states_put(&s->states, i, x, true, e) || !run_progress(s->run, 0, "embedding", e))
             return false;
@@ -163,6 +164,8 @@ bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e) {
 uint64_t forward_stream_sum(const forward_stream *s) { return s->states.sum; }
 
 size_t forward_stream_batches(const forward_stream *s) { return s->states.batches; }
+size_t forward_stream_loop(const forward_stream *s, size_t batch) { return states_loop(&s->states, batch); }
+size_t forward_stream_first(const forward_stream *s, size_t batch) { return states_first(&s->states, batch); }
 
 /* ---- layers ---- */
 
@@ -197,7 +200,7 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
     forward_batch *b = run_batch(s->run, s->model, e);
     if (!b) return false;
     forward_batch_windows(b, states_windows(&s->states, batch));
-    a->first = batch * s->states.batch * s->states.context;
+    a->first = states_first(&s->states, batch) * s->states.context;
     return forward_block(b, l, part, x, states_stride(&s->states, batch),
                          &(forward_site){stream_ask_to_go_on, a}, e);
 }
@@ -215,6 +218,31 @@ bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part
             return false;
     }
     states_turn(&s->states, done);
+    return true;
+}
+
+bool forward_stream_pass_loops(forward_stream *s, size_t loop, const forward_layer *l, gq_error *e) {
+    asking a = asking_of(s, NULL);
+    for (size_t i = 0; i < s->states.batches; i++) {
+        float *x = states_take(&s->states, i, false, e);
+        if (!x || (states_loop(&s->states, i) >= loop && !run_part(s, i, l, FORWARD_WHOLE, x, &a, e)) ||
+            !states_put(&s->states, i, x, true, e) || !run_progress(s->run, 0, a.what, e))
+            return false;
+    }
+    states_turn(&s->states, true);
+    return true;
+}
+
+bool forward_stream_follow(forward_stream *s, forward_stream *from, size_t loop, gq_error *e) {
+    for (size_t i = 0; i < s->states.batches; i++) {
+        bool follows = states_loop(&s->states, i) >= loop;
+        float *x = states_take(&s->states, i, follows, e), *y = x;
+        if (follows) y = states_take(&from->states, i, false, e);
+        if (!x || !y) return false;
+        if (follows) memcpy(x, y, s->states.width * states_stride(&s->states, i) * sizeof *x);
+        if (!states_put(&s->states, i, x, true, e)) return false;
+    }
+    states_turn(&s->states, true);
     return true;
 }
 

@@ -28,6 +28,9 @@ typedef struct forward_job {
     uint64_t memory;      /* bytes to stay within, as far as that can be done */
     uint64_t extra_bytes; /* bytes that the caller takes meanwhile; they count */
     bool looks;           /* forward_stream_look will be called */
+    /* States of all windows are kept so many times: of one before each time that a model runs its blocks. 0:
+     * once. */
+    size_t loops;
     /* Progress callback. `work` is what was done since the last call, in bytes of weights times windows; 0
      * only asks whether to continue. Looks report no work. On false the call ends with the callback's error.
      * May be NULL. */
@@ -35,6 +38,7 @@ typedef struct forward_job {
     void *data;
 } forward_job;
 
+static inline size_t forward_job_loops(const forward_job *j) { return j->loops ? j->loops : 1; }
 /* The number of windows that so many tokens fill: at least one, and no more than there are. */
 size_t forward_job_windows(const forward_job *j, size_t tokens);
 /* Windows of a batch at most, whatever memory there is. */
@@ -79,6 +83,7 @@ typedef struct forward_keep {
     uint64_t slot_bytes; /* from one slot to the next, where a slot has other processes' windows, too; 0: what
                             the stream's own take */
 } forward_keep;
+/* windows: of all loops together. */
 uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t context);
 /* A file without a name for such slots, in a folder, with its space set aside; -1: *e says why. */
 int forward_keep_open(const char *folder, uint64_t bytes, gq_error *e);
@@ -106,8 +111,18 @@ bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part
 /* Reports the inputs of the output matrix for all windows in order. The states stay. */
 bool forward_stream_final(forward_stream *s, const forward_site *site, gq_error *e);
 
-/* Batch i begins with window i * bounds.batch; all but the last have so many windows. */
+/* All windows of the loops from `loop` on through the layer; those of the loops before stay as they are. The
+ * states are put into the next slot. */
+bool forward_stream_pass_loops(forward_stream *s, size_t loop, const forward_layer *l, gq_error *e);
+/* States of the same loops become those that another stream of the run has now, of a model as wide; they are
+ * put into the next slot. */
+bool forward_stream_follow(forward_stream *s, forward_stream *from, size_t loop, gq_error *e);
+
+/* Batches are within a loop, one loop after another, and all but a loop's last have bounds.batch windows. */
 size_t forward_stream_batches(const forward_stream *s);
+/* The loop of batch i, and the number of its first window among those of the loop. */
+size_t forward_stream_loop(const forward_stream *s, size_t batch);
+size_t forward_stream_first(const forward_stream *s, size_t batch);
 /* One batch through what is next, the layer or a part of it, to see what flows; the states stay. *after: the
  * batch's state behind it, [state][forward_stride(tokens)], until the next call; it means nothing where the
  * site has ended the call. after may be NULL. */

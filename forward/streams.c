@@ -69,8 +69,8 @@ static void streams_find_tensors(tensor_finder *f, const plan_part *p) {
     layer_inputs_find_layer(f, &n->inputs);
 }
 
-static uint64_t streams_carried_rows(const forward_model *m, const model_part *p) {
-    (void)p;
+static uint64_t streams_carried_rows(const forward_model *m, const model_part *p, size_t context) {
+    (void)p, (void)context;
     return OTHERS * m->sizes.width + INPUTS * m->sizes.layers;
 }
 

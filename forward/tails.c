@@ -16,8 +16,8 @@ static void embedding_find_tensors(tensor_finder *f, const plan_part *p) {
     tensors_take_weight(f, WEIGHT_LAYER_OUTPUT_SCALE, REQUIRED, SHAPE(1));
 }
 
-static uint64_t embedding_carried_rows(const forward_model *m, const model_part *p) {
-    (void)p;
+static uint64_t embedding_carried_rows(const forward_model *m, const model_part *p, size_t context) {
+    (void)p, (void)context;
     return m->sizes.width;
 }
 
@@ -71,7 +71,8 @@ static void tail_find_tensors(tensor_finder *f, const plan_part *p) {
     layer_inputs_find_layer(f, p->part->numbers);
 }
 
-static uint64_t tail_carried_rows(const forward_model *m, const model_part *p) {
+static uint64_t tail_carried_rows(const forward_model *m, const model_part *p, size_t context) {
+    (void)context;
     const layer_inputs *n = p->numbers;
     return n->n * m->sizes.layers;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "forward/layer_part.h"
 #include "model/facts.h"
 
@@ -223,12 +224,20 @@ static void refuse_others(tensor_finder *f) {
 
 /* Places what parts carry from layer to layer behind the width. */
 static void lay_out_state(forward_model *m) {
-    m->sizes.state = m->sizes.width;
+    size_t rows = m->sizes.width;
     for (size_t i = 0; i < m->n_parts; i++) {
         model_part *p = &m->parts[i];
-        p->carried = m->sizes.state;
-        if (p->kind->carried_rows) m->sizes.state += p->kind->carried_rows(m, p);
+        p->carried = rows;
+        if (p->kind->carried_rows) rows += p->kind->carried_rows(m, p, 0);
     }
+}
+
+uint64_t forward_model_state(const forward_model *m, size_t context) {
+    uint64_t rows = m->sizes.width;
+    for (size_t i = 0; i < m->n_parts; i++)
+        if (m->parts[i].kind->carried_rows)
+            rows = plus(rows, m->parts[i].kind->carried_rows(m, &m->parts[i], context));
+    return rows;
 }
 
 bool model_find_tensors(forward_model *m, gq_error *e) {

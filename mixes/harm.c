@@ -3,7 +3,9 @@
 
 #include "mixes/rules.h"
 
-bool mix_is_experts(const char *name) { return strstr(name, "_exps") != NULL; }
+bool mix_is_late_experts(const char *name) { return strstr(name, "_chexps") != NULL; }
+
+bool mix_is_experts(const char *name) { return strstr(name, "exps") != NULL; }
 
 int64_t mix_experts_used(const model_facts *f) {
     int64_t used;

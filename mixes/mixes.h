@@ -116,6 +116,8 @@ bool mix_may_lack_importance(const char *name);
 
 /* Whether a tensor's matrices are the experts of a layer; a token meets only some of them. */
 bool mix_is_experts(const char *name);
+/* Whether they work on what other experts of the layer give: small ones, one for several of these. */
+bool mix_is_late_experts(const char *name);
 /* Returns how many experts of a layer a token meets; 0: unknown. */
 int64_t mix_experts_used(const model_facts *f);
 /* Returns how many of a tensor's matrices a token meets: of experts as many as are used, else all. */

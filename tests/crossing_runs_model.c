@@ -13,13 +13,14 @@
 
 /* ---- the model ---- */
 
-/* What calibration meets: dense models, experts, latent attention, heads and norms of their own. */
+/* What calibration meets: dense models, experts, latent attention, heads and norms of their own, blocks that
+ * are run several times. */
 static const char *draw_family(void) {
     static const char *const families[] = {
-        "llama",     "llama",          "llama",      "llama-bias", "llama-moe", "gpt-oss",    "gpt-oss",
-        "qwen3moe",  "qwen3moe",       "deepseek2",  "deepseek2",  "qwen2",     "qwen2moe",   "qwen3",
-        "gemma2",    "deepseek2-lite", "granitemoe", "glm4moe",    "phi3",      "starcoder2", "olmoe",
-        "command-r", "gptneox-serial", "falcon",     "phimoe"};
+        "llama",     "llama",          "llama",      "llama-bias", "llama-moe", "gpt-oss",       "gpt-oss",
+        "qwen3moe",  "qwen3moe",       "deepseek2",  "deepseek2",  "qwen2",     "qwen2moe",      "qwen3",
+        "gemma2",    "deepseek2-lite", "granitemoe", "glm4moe",    "phi3",      "starcoder2",    "olmoe",
+        "command-r", "gptneox-serial", "falcon",     "phimoe",     "nanbeige",  "nanbeige-bare", "grovemoe"};
     return families[below(sizeof families / sizeof *families)];
 }
 
@@ -35,7 +36,7 @@ static variant draw_variant(void) {
     v.layers = 2 + (uint32_t)below(2);
     v.ff = inner[below(sizeof inner / sizeof *inner)];
     if (!v.head && chance(5)) v.width = chance(50) ? 64 : 256;
-    if (v.experts && chance(30)) v.experts *= 2;
+    if (v.experts && !v.extra && chance(30)) v.experts *= 2;
     return v;
 }
 

@@ -441,8 +441,9 @@ const variant variants_more[] = {
      .shared = 48,
      .choice_bias = true,
      .extra = INDEXER,
+     .layers = 3,
      .keys = ROUTE_BY "1;attention.indexer.head_count=4;attention.indexer.key_length=12;"
-                      "attention.indexer.top_k=6"},
+                      "attention.indexer.top_k=6;attention.indexer.types=[1,0,1]"},
     {.name = "minimax-m3",
      EXPERTS,
      .qk = 'h',
@@ -452,7 +453,21 @@ const variant variants_more[] = {
      .choice_bias = true,
      .extra = "indexer.q_proj.weight=32x8;indexer.k_proj.weight=32x4;indexer.q_norm.weight=4;"
               "indexer.k_norm.weight=4",
-     .keys = ROUTE ";attention.indexer.block_size=8;attention.indexer.top_k=4"},
+     .keys = ROUTE ";attention.indexer.block_size=3;attention.indexer.top_k=3;"
+                   "attention.indexer.local_blocks=1;attention.indexer.head_count=2;"
+                   "attention.indexer.key_length=4"},
+    {.name = "grovemoe",
+     EXPERTS,
+     .qk = 'h',
+     .head = 8,
+     .extra = "ffn_gate_chexps.weight=32x12x3@1.7;ffn_up_chexps.weight=32x12x3@1.7;"
+              "ffn_down_chexps.weight=12x32x3@1.7",
+     .keys = "experts_per_group=2;expert_group_scale=0.3"},
+    {.name = "nanbeige", .tied = true, .factors = 'f', .keys = "num_loops=3"},
+    {.name = "nanbeige-bare",
+     .arch = "nanbeige",
+     .qkv_bias = true,
+     .keys = "num_loops=2;skip_loop_final_norm=true"},
     {.name = "arctic", EXPERTS, .no_length = true, .dense_too = true, .extra = "ffn_norm_exps.weight=32"},
     {.name = NULL},
 };

@@ -41,19 +41,20 @@ static uint64_t digest(uint64_t d, const void *bytes, size_t n) {
 static void check_tokens(told *to, const forward_inputs *in, bool closes) {
     assert_true(in->routed == (in->token != NULL));
     for (size_t i = 0; in->token && i < in->tokens; i++) {
-        assert_true(in->token[i] < VARIANT_CONTEXT && (i == 0 || in->token[i] > in->token[i - 1]));
+        assert_true(in->token[i] < VARIANT_CONTEXT &&
+                    (i == 0 || in->token[i] >= in->token[i - 1] + !in->late));
         if (closes) assert_int_equal(in->token[i], to->token[i]);
-        for (size_t f = 0; !closes && to->fed && f < in->features; f++)
+        for (size_t f = 0; !closes && !in->late && to->fed && f < in->features; f++)
             assert_true(in->x[f * in->stride + i] == to->fed[f * to->fed_stride + in->token[i]]);
         to->token[i] = in->token[i];
     }
-    if (in->routed && !closes) to->routed += in->tokens;
+    if (in->routed && !closes && !in->late) to->routed += in->tokens;
 }
 
 static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
     told *to = data;
     uint64_t d = 14695981039346656037u;
-    bool closes = in->routed && strstr(in->weights[0]->name, "ffn_down_exps") != NULL;
+    bool closes = in->routed && strstr(in->weights[0]->name, "ffn_down_") != NULL;
     if (strstr(in->weights[0]->name, "ffn_gate_inp."))
         to->fed = is_other ? NULL : in->x, to->fed_stride = in->stride, to->routed = 0;
     check_tokens(to, in, closes);
@@ -64,8 +65,8 @@ static forward_answer take(void *data, const forward_inputs *in, gq_error *e) {
     for (size_t f = 0; f < in->features; f++)
         d = digest(d, in->x + f * in->stride, in->tokens * sizeof *in->x);
     assert_true(to->n < MOST);
-    to->is_sum[to->n] =
-        strstr(in->weights[0]->name, "ffn_latent_up") || strstr(in->weights[0]->name, "ffn_routed_up");
+    to->is_sum[to->n] = in->late || strstr(in->weights[0]->name, "ffn_latent_up") ||
+                        strstr(in->weights[0]->name, "ffn_routed_up");
     to->closes_expert[to->n] = closes, to->calls[to->n] = d;
     if (to->n++ != to->end) return to->answer;
     if (to->at_end == FORWARD_FAILED) gq_fail(e, "told to fail");
@@ -307,7 +308,7 @@ static bool read_nothing(void *data, const uint32_t *wanted, size_t n, float *ro
 static uint8_t **replace(runner *k, forward_layer *l, size_t layer, const model_source *other) {
     uint8_t **kept = calloc(k->g.n_tensors, sizeof *kept);
     char prefix[32];
-    snprintf(prefix, sizeof prefix, "blk.%zu.", layer);
+    snprintf(prefix, sizeof prefix, "blk.%zu.", layer % forward_model_sizes(k->m)->blocks);
     for (uint64_t i = 0; i < k->g.n_tensors; i++) {
         const model_tensor *t = k->g.tensors[i];
         uint64_t size;
@@ -445,6 +446,7 @@ static void what_is_added_is_what_a_weight_gives(void **state) {
         start(&k, written(v, GGUF_F32, "model.gguf"), false);
         forward_stream *s = stream_of(&k);
         bool parts = forward_model_splits(k.m);
+        size_t blocks = forward_model_sizes(k.m)->blocks, last = forward_model_sizes(k.m)->layers - blocks;
         assert_true(forward_stream_embed(s, NULL, &e));
         for (size_t layer = 0; layer < forward_model_sizes(k.m)->layers; layer++) {
             forward_layer *l = layer_of(&k, layer);
@@ -453,7 +455,9 @@ static void what_is_added_is_what_a_weight_gives(void **state) {
                     const model_tensor *t = k.g.tensors[n];
                     float factor = forward_adds(k.m, t);
                     bool is_ffn = strstr(t->name, ".ffn_") != NULL;
-                    if (model_block_number(t->name) != (int64_t)layer || !forward_feeds(k.m, t)) continue;
+                    if (model_block_number(t->name) != (int64_t)(layer % blocks) || layer < last ||
+                        !forward_feeds(k.m, t))
+                        continue;
                     if (parts && is_ffn != (part == FORWARD_FFN)) continue;
                     if (factor != 0) check_added(v->name, s, l, (forward_part)part, t, &k.g, factor);
                     plain += factor != 0;

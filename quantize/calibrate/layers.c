@@ -5,7 +5,8 @@
  * stream, so the inputs of the next site contain the rounding already. When no site is left, the output's
  * stream passes the part with the rounded weights. The original's stream passes it last, as every output
  * needs its states from before the part. The output matrix is a step of its own behind the layers; the
- * embedding is encoded by search alone, before them.
+ * embedding is encoded by search alone, before them. A model that runs its blocks several times is rounded in
+ * the last of these loops, with states of all of them; prepare_loops says where these come from.
  *
  * The blocks of a step are written and synced before its record goes into the checkpoint. So an interrupted
  * run continues behind the last recorded step, and the record says which tensors the files hold. */
@@ -241,8 +242,26 @@ static bool do_part(calibrator *c, forward_layer *l, forward_part part, gq_error
     return ok && (!l || calibrator_pass_layer(c->original, l, false, part, e));
 }
 
+/* The number of the loop, of those that the model runs its blocks in, that the layer at work belongs to. */
+static size_t calibrator_loop(const calibrator *c) {
+    return c->sweep.layer / forward_model_sizes(c->of->streams[0])->blocks;
+}
+
+/* Nothing is rounded before the last loop, in which the states of all loops pass the blocks side by side. The
+ * original's states before that are what its blocks give in the loops before: those of loop k, counted from
+ * 0, pass the blocks k times. The rounded models begin each of these loops with the original's states, since
+ * their own would need blocks that are not rounded yet. */
+static bool prepare_loops(calibrator *c, const forward_layer *l, gq_error *e) {
+    size_t next = calibrator_loop(c) + 1;
+    if (!forward_stream_pass_loops(c->original, next, l, e)) return false;
+    for (size_t o = 0; o < c->of->n_outputs; o++)
+        if (c->rounded[o] && !forward_stream_follow(c->rounded[o], c->original, next, e)) return false;
+    return true;
+}
+
 static bool do_step(void *data, forward_layer *l, gq_error *e) {
     calibrator *c = data;
+    if (l && calibrator_loop(c) + 1 < forward_job_loops(c->of->run)) return prepare_loops(c, l, e);
     return l && forward_model_splits(c->of->streams[0])
                ? do_part(c, l, FORWARD_ATTENTION, e) && do_part(c, l, FORWARD_FFN, e)
                : do_part(c, l, FORWARD_WHOLE, e);

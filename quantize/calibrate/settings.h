@@ -22,6 +22,7 @@ typedef struct __attribute__((packed)) calibration_settings {
     uint64_t expert_held; /* EXPERT_HELD_TOKENS */
     uint64_t fused;       /* this processor multiplies and adds in one step */
     uint64_t ids;         /* checksum of the text's tokens */
+    uint64_t loops;       /* times that the model runs its blocks: each matrix sees the text so often */
 } calibration_settings;
 
 uint32_t calibration_settings_digest(const calibration_settings *s);

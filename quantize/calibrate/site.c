@@ -10,7 +10,9 @@
  *
  * Where the state is the target the original's state after the part is kept instead of its inputs, the
  * rounded stream's inputs are captured, and pairs are made of these and of what its state lacks in the end.
- */
+ *
+ * A model that runs its blocks several times has states of all windows before each of these loops, so a
+ * matrix sees the inputs of all its uses, one loop after another. */
 #include "quantize/calibrate/site.h"
 
 #include <stdlib.h>
@@ -53,8 +55,8 @@ typedef struct gathering {
                       `captured` */
     uint32_t *place;
     lacking_state lacking;
-    size_t window; /* number of the batch's first window */
-    bool original; /* the original's stream is running, not the rounded one */
+    size_t loop, window; /* of the batch: its loop, and the number of its first window there */
+    bool original;       /* the original's stream is running, not the rounded one */
 } gathering;
 
 /* ---- memory ---- */
@@ -63,20 +65,21 @@ float site_adds(const calibration_settings *s, const forward_model *m, const mod
     return calibration_does(s, STEP_STATE) ? forward_adds(m, weight) : 0;
 }
 
-site_sizes site_sizes_of(const calibration_settings *s, const forward_model *m, const model_tensor *weight,
-                         bool routed, size_t met, size_t matrices, size_t batch_windows) {
-    uint64_t width = weight->ne[0];
-    bool is_state = site_adds(s, m, weight) != 0;
+site_sizes site_sizes_of(const calibration_settings *s, const forward_model *m, const site_weight *w,
+                         size_t batch_windows) {
+    uint64_t width = w->tensor->ne[0];
+    bool is_state = site_adds(s, m, w->tensor) != 0;
     return (site_sizes){.shape = {.columns = width,
                                   .width = s->width < width ? s->width : width,
                                   .two_streams = !is_state,
                                   .group_tokens = token_group_size(s->context),
-                                  .lacking = is_state ? weight->ne[1] : 0},
-                        .matrices = matrices,
-                        .met = routed ? met : matrices,
+                                  .lacking = is_state ? w->tensor->ne[1] : 0},
+                        .matrices = w->matrices,
+                        .met = w->routed ? w->met : w->matrices,
                         .tokens = batch_windows * s->context,
-                        .held = calibration_held_most(s, routed),
-                        .routed = routed};
+                        .held = calibration_held_most(s, w->routed),
+                        .repeats = w->late ? w->met : 1,
+                        .routed = w->routed};
 }
 
 static float *take_features(uint64_t features, uint64_t tokens, memory_ledger *l) {
@@ -106,8 +109,8 @@ static void lay_out_gathering(gathering *g, const site_sizes *z, memory_ledger *
     if (!z->routed) return;
     g->token = memory_take(l, tokens, sizeof *g->token);
     if (z->shape.lacking) return;
-    g->paired = take_features(z->shape.columns, z->tokens, l);
-    g->place = memory_take(l, z->tokens, sizeof *g->place);
+    g->paired = take_features(z->shape.columns, times(z->tokens, z->repeats), l);
+    g->place = memory_take(l, times(z->tokens, z->repeats), sizeof *g->place);
 }
 
 static void free_gathering(gathering *g) {
@@ -176,13 +179,17 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
                 .first = first,
                 .end = first + n,
                 .routed = in->routed,
+                .late = in->late,
                 .adds = site_adds(of->settings, of->streams[0], in->weights[0])};
     memcpy(s->weights, in->weights, sizeof s->weights);
     memory_ledger l = {.failed = false};
     bool some = of->experts_used > 0 && of->experts_used < in->matrices;
     size_t met = some ? of->experts_used : in->matrices;
-    g->sizes =
-        site_sizes_of(of->settings, of->streams[0], in->weights[0], in->routed, met, n, of->bounds.batch);
+    g->sizes = site_sizes_of(
+        of->settings, of->streams[0],
+        &(site_weight){
+            .tensor = in->weights[0], .routed = in->routed, .late = in->late, .met = met, .matrices = n},
+        of->bounds.batch);
     lay_out_gathering(g, &g->sizes, &l);
     s->inputs = memory_take_zeros(&l, n, sizeof *s->inputs);
     for (size_t i = 0; s->inputs && i < n; i++) lay_out_inputs(&s->inputs[i], &g->sizes, &l);
@@ -261,7 +268,8 @@ static void site_hold_back(const site *s, size_t most, site_inputs *to, const si
 /* Returns the token group of the i-th token of the pairs. */
 static uint64_t group_of(const gathering *g, const site_pairs *p, size_t i) {
     size_t context = g->search->of->settings->context;
-    return (g->window * context + (p->token ? p->token[i] : i)) / token_group_size(context);
+    size_t windows = g->loop * g->search->of->run->windows + g->window;
+    return (windows * context + (p->token ? p->token[i] : i)) / token_group_size(context);
 }
 
 static void add_moments(site_inputs *to, uint64_t group, const site_pairs *p, size_t begin, size_t tokens) {
@@ -382,7 +390,7 @@ static forward_answer site_on_inputs(void *data, const forward_inputs *in, gq_er
     if (s->adds != 0) return on_inputs_before_state(g, in, e);
     bool within = in->matrix >= s->first && in->matrix < s->end;
     if (in->weights[0] != s->weights[0]) {
-        if (s->routed && in->routed) return within ? FORWARD_ON : FORWARD_SKIP;
+        if (s->routed && in->routed && s->late == in->late) return within ? FORWARD_ON : FORWARD_SKIP;
         /* Sites of heads alternate with other sites of the same heads, so the run goes on. */
         return wanted && (s->routed || s->matrices == 1) ? FORWARD_END : FORWARD_ON;
     }
@@ -415,9 +423,9 @@ static bool site_run_batch(gathering *g, size_t batch, bool original, gq_error *
 static void begin_batch(gathering *g, size_t batch) {
     const calibrate_job *of = g->search->of;
     const site *s = g->s;
-    size_t left = of->run->windows - batch * of->bounds.batch,
-           windows = left < of->bounds.batch ? left : of->bounds.batch;
-    g->window = batch * of->bounds.batch, g->n_captured = 0;
+    g->loop = forward_stream_loop(g->search->original, batch);
+    g->window = forward_stream_first(g->search->original, batch), g->n_captured = 0;
+    size_t left = of->run->windows - g->window, windows = left < of->bounds.batch ? left : of->bounds.batch;
     g->lacking.tokens = windows * of->run->context;
     for (size_t k = 0; g->captured && k < s->end - s->first; k++) g->captured[k].tokens = 0;
     for (size_t i = 0; g->lacking.gates && i < g->lacking.tokens; i++) g->lacking.gates[i] = 0;
@@ -429,6 +437,8 @@ bool site_gather(site *s, const site_search *search, gq_error *e) {
     *s = (site){.n_weights = 0};
     for (size_t i = 0; ok && i < forward_stream_batches(search->original); i++) {
         begin_batch(&g, i);
+        if (!search->layer && g.loop + 1 < forward_job_loops(search->of->run))
+            continue; /* the last one's end */
         ok = site_run_batch(&g, i, true, e);
         if (!s->n_weights) break;
         ok = ok && site_run_batch(&g, i, false, e);

@@ -33,7 +33,7 @@ typedef struct site {
     size_t n_weights; /* 0: nothing is left to round */
     size_t features, matrices;
     size_t first, end; /* matrices first to end - 1 were gathered */
-    bool routed;
+    bool routed, late;
     float adds;          /* forward_adds of the weight where the state is the target; 0: its own output is */
     site_inputs *inputs; /* one for each of them */
 } site;
@@ -53,14 +53,20 @@ typedef struct site_sizes {
     size_t met;      /* matrices that a token meets: of experts some of all, of heads all that are gathered */
     size_t tokens;   /* of a batch, at most */
     size_t held;     /* tokens held back per matrix, at most */
+    size_t repeats;  /* times that a matrix may meet a token */
     bool routed;
 } site_sizes;
 /* Returns forward_adds where the state after a weight is its target, else 0. */
 float site_adds(const calibration_settings *s, const forward_model *m, const model_tensor *weight);
-/* routed: the weight is of experts. met: matrices that a token then meets; else it is not used. matrices:
- * gathered at once. batch_windows: windows of a batch. */
-site_sizes site_sizes_of(const calibration_settings *s, const forward_model *m, const model_tensor *weight,
-                         bool routed, size_t met, size_t matrices, size_t batch_windows);
+/* routed: the weight is of experts; late: as forward_inputs has it. met: matrices that a token then meets;
+ * else it is not used. matrices: gathered at once. batch_windows: windows of a batch. */
+typedef struct site_weight {
+    const model_tensor *tensor;
+    bool routed, late;
+    size_t met, matrices;
+} site_weight;
+site_sizes site_sizes_of(const calibration_settings *s, const forward_model *m, const site_weight *w,
+                         size_t batch_windows);
 /* Bytes of what is gathered, and of what is needed only while it is gathered. */
 uint64_t site_bytes(const site_sizes *z);
 uint64_t site_gathering_bytes(const site_sizes *z);

@@ -163,11 +163,12 @@ static bool importance_identify(gq_importance_plan *p, const gq_importance_reque
     return ok;
 }
 
-/* Returns the bytes that the finished layers' records take at most: all values, and up to 64 KiB per layer
- * for headers. */
+/* Returns the bytes that the finished layers' records take at most: all values, once for each time that the
+ * model runs its blocks, and up to 64 KiB per layer for headers. */
 static uint64_t importance_record_bytes(const gq_importance_plan *p) {
     enum { EACH = 64 << 10 };
-    return plus(p->collected.entries, (p->sizes->layers + 1) * (uint64_t)EACH);
+    return plus(times(p->sizes->layers / p->sizes->blocks, p->collected.entries),
+                (p->sizes->layers + 1) * (uint64_t)EACH);
 }
 
 /* Rank 0 alone looks, as it reads all states. */
@@ -249,7 +250,7 @@ static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_requ
     p->job.threads = comm_threads(p->comm, r->threads);
     const char *output = p->output ? p->sizes->out->name : NULL;
     if (!importance_identify(p, r, e) || !check_context(p, e)) return false;
-    p->collected = collection_measure(&p->file, p->sizes->layers, output, importance_share(p), p->comm);
+    p->collected = collection_measure(&p->file, p->sizes->blocks, output, importance_share(p), p->comm);
     if (!importance_bound_memory(p, r->memory, e)) return false;
     importance_describe(p);
     return importance_announce_kept(p, e);

@@ -117,7 +117,8 @@ static checkpoint_head head_of(const gq_plan *plan, const plan_calibration *c) {
                          .ids = ids_of(c),
                          .context = (uint32_t)c->job.context,
                          .windows = c->job.windows,
-                         .slot = forward_stream_bytes(c->model, c->job.windows, c->job.context),
+                         .slot =
+                             forward_stream_bytes(c->model, c->job.windows * c->job.loops, c->job.context),
                          .streams = (uint32_t)plan->n_outputs + 1};
     const uint32_t others[] = {plan->identity.options, plan->identity.layout};
     h.settings = checksum_add(0, others, sizeof others);
@@ -126,11 +127,19 @@ static checkpoint_head head_of(const gq_plan *plan, const plan_calibration *c) {
     return h;
 }
 
-/* The number of the model's layers that are written. */
-static size_t calibration_count_layers(const gq_plan *plan, const plan_calibration *c) {
-    size_t all = forward_model_sizes(c->model)->layers, n = 0;
-    for (size_t i = 0; i < plan->layers.n; i++) n += plan->layers.kept[i] < all;
-    return plan->layers.n ? n : all;
+/* Lists the layers that are run: all, or those of the blocks that are written. */
+static bool calibration_list_layers(const gq_plan *plan, plan_calibration *c, gq_error *e) {
+    const forward_sizes *sizes = forward_model_sizes(c->model);
+    size_t n = 0;
+    c->facts.layers = sizes->layers;
+    if (!plan->layers.n) return true;
+    c->numbers = calloc(sizes->layers, sizeof *c->numbers);
+    if (!c->numbers) return gq_fail_memory(e, sizes->layers * sizeof *c->numbers);
+    for (size_t first = 0; first < sizes->layers; first += sizes->blocks)
+        for (size_t i = 0; i < plan->layers.n; i++)
+            if (plan->layers.kept[i] < sizes->blocks) c->numbers[n++] = first + plan->layers.kept[i];
+    c->facts.layers = n;
+    return true;
 }
 
 bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e) {
@@ -148,12 +157,13 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (!c->model || !calibration_read_text(plan, c, asked, e)) return false;
     const forward_sizes *sizes = forward_model_sizes(c->model);
     size_t sample = forward_job_windows(&c->job, SAMPLE_TOKENS);
-    c->sums = collection_measure(&plan->model, sizes->layers, sizes->out->name,
+    c->sums = collection_measure(&plan->model, sizes->blocks, sizes->out->name,
                                  collection_share_of(NULL, sample, c->job.context), NULL);
+    c->job.loops = c->settings.loops = sizes->layers / sizes->blocks;
     if (calibration_does(&c->settings, STEP_SWEEPS))
         c->settings.sweeps = (uint64_t)feedback_sweeps(plan->settings.effort);
     c->job.threads = plan->threads, c->job.looks = true;
-    c->facts.layers = calibration_count_layers(plan, c);
+    if (!calibration_list_layers(plan, c, e)) return false;
     calibration_set_width(plan, c);
     c->settings.fused = head_of(plan, c).fused;
     c->digest = calibration_settings_digest(&c->settings);
@@ -163,7 +173,7 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
 void plan_calibration_free(plan_calibration *c) {
     if (!c) return;
     forward_model_free(c->model);
-    free(c->streams), free(c->ids), free(c->text), free(c->steps);
+    free(c->streams), free(c->ids), free(c->text), free(c->steps), free(c->numbers);
     free(c);
 }
 
@@ -215,7 +225,7 @@ static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
     f->text = c->text, f->steps = c->steps;
     f->context = (uint32_t)c->job.context;
     f->windows = c->job.windows, f->tokens = c->job.windows * c->job.context;
-    f->held_back = calibration_held_most(&c->settings, false) / c->job.context;
+    f->held_back = calibration_held_most(&c->settings, false) / (c->job.context * c->job.loops);
     f->width = c->settings.width < f->columns ? c->settings.width : f->columns;
     f->windows_at_once = c->bounds.batch, f->experts_at_once = c->matrices_at_once;
     f->disk = checkpoint_bytes(&c->head, c->records);

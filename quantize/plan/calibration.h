@@ -17,7 +17,8 @@ typedef struct plan_calibration {
     forward_model *model;          /* of the plan's input */
     const forward_model **streams; /* the same, once for the original and once per output */
     uint32_t *ids;
-    forward_job job; /* ids, windows, context, threads, memory, extra_bytes; the progress is the run's */
+    forward_job job;   /* ids, windows, context, threads, memory, extra_bytes; the progress is the run's */
+    uint64_t *numbers; /* in the model, of the layers that are run; NULL: all are */
     forward_bounds bounds;         /* of 1 + outputs streams of the model */
     calibration_settings settings; /* what decides bytes */
     uint64_t extra_bytes;          /* bytes for moments, factors, held-back activations, blocks of a layer */

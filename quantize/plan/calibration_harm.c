@@ -88,7 +88,10 @@ static bool in_layer(const trials *t, size_t i, int64_t layer) {
     return t->wanted[i] && (layer < 0 || forward_feeds(t->how->model, tensor));
 }
 
-static size_t trial_layers(const gq_plan *plan) { return plan->calibration->facts.layers; }
+/* Layers with weights of their own. */
+static size_t trial_layers(const gq_plan *plan) {
+    return plan->calibration->facts.layers / plan->calibration->job.loops;
+}
 
 static void trials_add_layer(trials *t, int64_t layer) {
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
@@ -135,7 +138,7 @@ static bool trials_new(trials *t, const gq_plan *plan, const bool *wanted, gq_er
     size_t tensors = plan->n_tensors + 1;
     const forward_job *j = &plan->calibration->job;
     *t = (trials){.plan = plan, .how = plan->calibration, .wanted = wanted, .job = *j};
-    t->job.windows = forward_job_windows(j, HARM_TOKENS), t->job.looks = false;
+    t->job.windows = forward_job_windows(j, HARM_TOKENS), t->job.looks = false, t->job.loops = 1;
     t->job.memory = t->how->deciding_memory;
     t->tried = calloc(tensors, sizeof *t->tried);
     t->models = malloc(tensors * sizeof *t->models);
@@ -249,21 +252,41 @@ static bool read_coarse(void *data, const uint32_t *ids, size_t n, float *rows, 
 
 /* ---- the trials ---- */
 
-static bool start_trial(trials *t, trial *of, forward_layer *l, gq_error *e) {
+/* Passes a layer with the trial's blocks in place of its tensor. */
+static bool pass_coarse(const trials *t, const trial *of, forward_layer *l, const uint8_t *blocks,
+                        gq_error *e) {
     const model_tensor *tensor = t->plan->sources[of->tensor].tensor;
     uint32_t type = budget_types[of->type];
+    forward_layer_replace(l, tensor, type, blocks), forward_layer_use(l, true);
+    bool ok = forward_stream_pass(of->stream, l, FORWARD_WHOLE, NULL, e);
+    forward_layer_replace(l, tensor, type, NULL), forward_layer_use(l, false);
+    return ok;
+}
+
+static bool start_trial(trials *t, trial *of, forward_layer *l, gq_error *e) {
+    const model_tensor *tensor = t->plan->sources[of->tensor].tensor;
     uint8_t *blocks = encode_coarse(t, of, e);
     bool ok = blocks && (of->stream = forward_stream_new(t->sweep.run, t->how->model, NULL, e));
     if (ok && !l) {
-        coarse_rows rows = {t->plan, gguf_type_of(type), blocks, tensor->ne[0]};
+        coarse_rows rows = {t->plan, gguf_type_of(budget_types[of->type]), blocks, tensor->ne[0]};
         ok = forward_stream_embed(of->stream, &(forward_rows){read_coarse, &rows}, e);
     } else if (ok) {
-        forward_layer_replace(l, tensor, type, blocks), forward_layer_use(l, true);
         forward_stream_copy(of->stream, t->sweep.streams[0]);
-        ok = forward_stream_pass(of->stream, l, FORWARD_WHOLE, NULL, e);
-        forward_layer_replace(l, tensor, type, NULL), forward_layer_use(l, false);
+        ok = pass_coarse(t, of, l, blocks, e);
     }
     free(blocks);
+    return ok;
+}
+
+/* Passes a layer with a trial that has begun. Where the model runs its blocks again that may be the layer of
+ * its tensor; the tensor is then encoded anew, so that blocks of one trial at a time are in memory. */
+static bool continue_trial(const trials *t, const trial *of, forward_layer *l, gq_error *e) {
+    size_t blocks = forward_model_sizes(t->how->model)->blocks;
+    if (!in_layer(t, of->tensor, (int64_t)(t->sweep.layer % blocks)))
+        return forward_stream_pass(of->stream, l, FORWARD_WHOLE, NULL, e);
+    uint8_t *encoded = encode_coarse(t, of, e);
+    bool ok = encoded && pass_coarse(t, of, l, encoded, e);
+    free(encoded);
     return ok;
 }
 
@@ -283,7 +306,7 @@ static bool start_embedding(void *data, gq_error *e) {
 static bool try_layer(void *data, forward_layer *l, gq_error *e) {
     trials *t = data;
     for (size_t i = 0, begun = t->begun; i < begun; i++)
-        if (!forward_stream_pass(t->tried[i].stream, l, FORWARD_WHOLE, NULL, e)) return false;
+        if (!continue_trial(t, &t->tried[i], l, e)) return false;
     return start_layer(t, (int64_t)t->sweep.layer, l, e) &&
            forward_stream_pass(t->sweep.streams[0], l, FORWARD_WHOLE, NULL, e);
 }
@@ -392,13 +415,12 @@ static void spread_harm(const trials *t) {
 }
 
 static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks *callbacks, gq_error *e) {
-    const gq_plan *plan = t->plan;
     sweep_plan p = {.job = &t->job,
                     .bounds = *bounds,
                     .models = t->models,
                     .n_streams = 1,
-                    .numbers = plan->layers.n ? plan->layers.kept : NULL,
-                    .n_layers = trial_layers(plan),
+                    .numbers = t->how->numbers,
+                    .n_layers = t->how->facts.layers,
                     .callbacks = callbacks,
                     .work = forward_job_work(&t->job, t->how->model, false) * (1 + (double)t->n / 2)};
     t->scratch = memory_lines(1, sizeof *t->scratch, e);

@@ -61,7 +61,12 @@ static site_sizes sizes_of(const gq_plan *plan, const plan_calibration *c, const
                            size_t matrices) {
     uint64_t used;
     share_of(plan, t, &used);
-    return site_sizes_of(&c->settings, c->model, t, mix_is_experts(t->name), used, matrices,
+    return site_sizes_of(&c->settings, c->model,
+                         &(site_weight){.tensor = t,
+                                        .routed = mix_is_experts(t->name),
+                                        .late = mix_is_late_experts(t->name),
+                                        .met = used,
+                                        .matrices = matrices},
                          forward_job_batch(&c->job));
 }
 
@@ -228,7 +233,7 @@ static void work_add_tensor(counted *n, const gq_plan *plan, const plan_calibrat
  * its inputs, so what is in front of a site is multiplied once more by each. */
 double calibration_work(const gq_plan *plan, const plan_calibration *c) {
     counted fed = {.all = 0};
-    double tokens = (double)(c->job.windows * c->job.context), sum = 0;
+    double tokens = (double)(c->job.windows * c->job.context * c->job.loops), sum = 0;
     for (size_t i = 0; i < plan->n_tensors; i++)
         if (forward_feeds(c->model, plan->sources[i].tensor)) work_add_tensor(&fed, plan, c, i);
     sum = PRODUCT * fed.all * tokens;

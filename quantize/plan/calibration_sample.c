@@ -33,7 +33,7 @@ uint32_t *plan_sample_windows(const forward_job *j, size_t n, gq_error *e) {
 static bool choose_windows(sampling *s, const gq_plan *plan, gq_error *e) {
     const plan_calibration *how = plan->calibration;
     const forward_job *j = &how->job;
-    s->job = *j, s->job.looks = false;
+    s->job = *j, s->job.looks = false, s->job.loops = 1;
     s->job.extra_bytes = plus(how->resident, plus(how->sums.layer, how->sums.entries));
     s->job.windows = forward_job_windows(j, SAMPLE_TOKENS);
     s->job.ids = s->ids = plan_sample_windows(j, s->job.windows, e);
@@ -73,7 +73,7 @@ static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callback
                     .bounds = forward_bounds_of(&s->job, &model, 1, false),
                     .models = &model,
                     .n_streams = 1,
-                    .numbers = plan->layers.n ? plan->layers.kept : NULL,
+                    .numbers = how->numbers,
                     .n_layers = how->facts.layers,
                     .output = true,
                     .folder = folder,
@@ -82,7 +82,7 @@ static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callback
     sweep run = {.plan = NULL};
     bool ok = folder ? sweep_open(&run, &p, e) : gq_fail_memory(e, strlen(plan->outputs[0].path));
     ok = ok && (s->sums = collection_new(forward_run_pool(run.run),
-                                       collection_share_of(NULL, s->job.windows, s->job.context), e));
+                                         collection_share_of(NULL, s->job.windows, s->job.context), e));
     if (ok) {
         forward_site site = collection_site(s->sums);
         ok = sweep_run(&run, &(sweep_calls){.after = sample_take_layer, .site = &site, .data = s}, e);

@@ -56,7 +56,7 @@ static calibrate_job job_of(const gq_plan *plan, const lists *l, files *f, bool 
                            .run = &how->job,
                            .bounds = how->bounds,
                            .streams = how->streams,
-                           .numbers = plan->layers.n ? plan->layers.kept : NULL,
+                           .numbers = how->numbers,
                            .n_layers = how->facts.layers,
                            .experts_used = (uint64_t)mix_experts_used(&facts),
                            .matrices_at_once = how->matrices_at_once,

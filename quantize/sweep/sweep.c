@@ -34,7 +34,7 @@ static uint64_t window_bytes_of(const sweep *s, size_t stream, size_t windows) {
 }
 
 static uint64_t slot_bytes(const sweep *s, size_t stream) {
-    return window_bytes_of(s, stream, s->job.windows);
+    return window_bytes_of(s, stream, s->job.windows * forward_job_loops(&s->job));
 }
 
 /* The first window of a rank's share. */
@@ -145,6 +145,14 @@ static bool begin_layer(sweep *s, gq_error *e) {
     return !p->kept || ((!comm_is_first(p->comm) || checkpoint_begin(p->kept, e)) && comm_meet(p->comm, e));
 }
 
+/* Whether the next layer is one of the model's next loop. Where some of its blocks are not run it need not be
+ * the first of these. */
+static bool sweep_ends_loop(const sweep *s, const forward_model *m) {
+    const sweep_plan *p = s->plan;
+    size_t blocks = forward_model_sizes(m)->blocks, next = s->step + 1;
+    return next < p->n_layers && p->numbers[next] / blocks != s->layer / blocks;
+}
+
 /* One model's layer is in memory at a time: streams that share a model go through it together. */
 static bool do_models(sweep *s, bool is_layer, const sweep_calls *calls, gq_error *e) {
     const sweep_plan *p = s->plan;
@@ -155,6 +163,7 @@ static bool do_models(sweep *s, bool is_layer, const sweep_calls *calls, gq_erro
         }
         if (is_layer && s->layer >= forward_model_sizes(m)->layers) continue;
         if (is_layer && s->run && !(l = forward_run_layer(s->run, m, s->layer, e))) return false;
+        if (l && p->numbers) forward_layer_end_loop(l, sweep_ends_loop(s, m));
         if (is_layer && !begin_layer(s, e)) return false;
         if (!sweep_pass_layer(s, i, end, l, calls, e)) return false;
     }

@@ -26,8 +26,8 @@ typedef struct sweep_plan {
     const bool *absent;
     size_t n_streams;
     /* Steps: so many layers, then what flows into the output matrix where that is asked for. numbers: those
-     * of the layers in the model; NULL: 0, 1, 2 ... A model that has fewer layers is not run through the
-     * others. */
+     * of the layers in the model, of all its loops; NULL: 0, 1, 2 ... A model that has fewer layers is not
+     * run through the others. */
     const uint64_t *numbers;
     size_t n_layers;
     bool output;

@@ -17,12 +17,14 @@ static forward_answer check_inputs(void *data, const forward_inputs *in, gq_erro
     for (size_t i = 0; i < in->n_weights; i++)
         PROMISE(in->weights[i]->ne[0] == in->features && in->weights[i]->ne[2] == in->matrices, "%s",
                 in->weights[i]->name);
-    PROMISE(in->matrix < in->matrices && in->tokens <= TOKENS && in->tokens <= in->stride, "%zu", in->matrix);
+    PROMISE(in->matrix < in->matrices && (in->late || in->tokens <= TOKENS) && in->tokens <= in->stride,
+            "%zu", in->matrix);
     for (size_t r = 0; r < in->features; r++)
         for (size_t t = 0; t < in->tokens; t++)
             PROMISE(isfinite(in->x[r * in->stride + t]), "%s", in->weights[0]->name);
     for (size_t t = 0; in->token && t < in->tokens; t++)
-        PROMISE(in->token[t] < TOKENS && (t == 0 || in->token[t] > in->token[t - 1]), "%u", in->token[t]);
+        PROMISE(in->token[t] < TOKENS && (t == 0 || in->token[t] >= in->token[t - 1] + !in->late), "%u",
+                in->token[t]);
     return FORWARD_ON;
 }
 
@@ -53,7 +55,7 @@ static void try_model(const forward_model *m) {
     forward_layer *l = forward_layer_new(m, &e);
     forward_tile *t = forward_tile_new(m, TILE, &e);
     forward_batch *b = forward_batch_new(m, CONTEXT, WINDOWS, NULL, &e);
-    float *x = forward_activations(s->state, forward_stride(TOKENS), &e);
+    float *x = forward_activations(forward_model_state(m, CONTEXT), forward_stride(TOKENS), &e);
     if (!l || !t || !b || !x || !run(m, l, t, b, x, &e)) fuzz_check_error(&e);
     free(x);
     forward_batch_free(b), forward_tile_free(t), forward_layer_free(l);
