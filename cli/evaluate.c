@@ -27,7 +27,8 @@ bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
                                   .replace_logits = r->quantize.force,
                                   .base = r->base,
                                   .base_out = r->base_out,
-                                  .comm = r->comm};
+                                  .comm = r->comm,
+                                  .forecast = !r->quiet};
     return r->base || text;
 }
 
@@ -79,6 +80,7 @@ static bool evaluate_print_plan(const request *r, const gq_evaluation_request *a
     printf("at most %s of memory; states of all tokens are in %s, %s\n",
            size_text(peak, (double)facts->peak_bytes), facts->states_in_file ? "a file" : "memory",
            size_text(states, (double)facts->state_bytes));
+    if (facts->seconds_expected > 0) printf("time: about %s\n", duration_text(peak, facts->seconds_expected));
     if (report_few_places(facts)) print_wrapped(stdout, report_few_places(facts));
     gq_evaluation_free(v);
     return true;

@@ -52,7 +52,8 @@ static gq_importance_plan *importance_make_plan(const request *r, gq_error *e) {
                                    .parts = r->quantize.parts,
                                    .threads = r->quantize.threads,
                                    .memory = r->memory,
-                                   .comm = r->comm};
+                                   .comm = r->comm,
+                                   .forecast = !r->quiet};
     dot = strrchr(asked.out, '.');
     asked.dat = dot && !strcasecmp(dot, ".dat");
     gq_importance_plan *p =
@@ -97,6 +98,7 @@ static void importance_print_plan(const request *r, const gq_importance_plan *p)
     if (f->layers_finished)
         printf("%" PRIu64 " layer%s done already\n", f->layers_finished,
                f->layers_finished == 1 ? " is" : "s are");
+    if (f->seconds_expected > 0) printf("time: about %s\n", duration_text(memory, f->seconds_expected));
     print_little(r, f);
 }
 

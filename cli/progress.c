@@ -59,6 +59,7 @@ static void progress_begin(progress *p, const request *r, const gq_plan *plan, c
                     .events = r->progress - 1,
                     .verbose = r->verbose && !r->progress,
                     .terminal = !r->quiet && !r->progress && isatty(STDERR_FILENO),
+                    .lines = !r->quiet && !r->progress && !isatty(STDERR_FILENO),
                     .last = -1};
     if (p->events >= 0) send_start(p);
 }
@@ -118,6 +119,9 @@ typedef struct rates {
     double left;                   /* seconds; NaN: unknown */
 } rates;
 
+/* The share of the work from which on its rate so far tells the time that is left. */
+static const double TRUSTED_SHARE = .05;
+
 /* Computes the rates of this run alone: the work and the seconds of the run that it continues are taken off.
  */
 static rates rates_so_far(const gq_progress *now) {
@@ -127,9 +131,15 @@ static rates rates_so_far(const gq_progress *now) {
     r.bytes = (double)(now->bytes_done - now->bytes_resumed) / seconds;
     r.weights = (double)(now->weights_done - now->weights_resumed) / seconds;
     if (now->bytes_total > 0) r.tokens = r.bytes * (double)now->tokens / (double)now->bytes_total;
-    if (r.bytes > 0) r.left = (double)(now->bytes_total - now->bytes_done) / r.bytes;
+    double left = (double)(now->bytes_total - now->bytes_done), begun = (double)now->bytes_resumed;
+    if (r.bytes > 0) r.left = left / r.bytes;
+    /* At first a forecast knows more than the rate so far. */
+    double all = (double)now->bytes_total - begun, done = (double)now->bytes_done - begun;
+    if (now->seconds_expected > 0 && done < TRUSTED_SHARE * all) r.left = now->seconds_expected * left / all;
     return r;
 }
+
+double progress_tokens(const gq_progress *now) { return rates_so_far(now).tokens; }
 
 double progress_weights(const gq_progress *now) { return rates_so_far(now).weights; }
 
@@ -170,14 +180,40 @@ static void send_progress(const progress *p, const gq_progress *now) {
         event_number(&v, "tokens_per_second", r.tokens);
     }
     event_number(&v, "seconds_left", r.left);
+    if (now->seconds_expected > 0) event_number(&v, "seconds_expected", now->seconds_expected);
     if (now->tensor) event_text(&v, "tensor", now->tensor);
     event_send(&v, p->events);
 }
 
+/* Seconds of work; of less nobody needs to know before. */
+static const double WORTH_TELLING = 2;
+
+/* Says how long it will take, before the work. What calibrates says so with its plan. */
+static void tell_time(progress *p, const gq_progress *now) {
+    char left[UNIT_ROOM];
+    if (p->is_time_told || !(now->seconds_expected > 0)) return;
+    p->is_time_told = true;
+    if ((p->terminal || p->lines) && now->seconds_expected >= WORTH_TELLING &&
+        strcmp(p->phase, "calibrate") != 0)
+        fprintf(stderr, "time: about %s\n", duration_text(left, now->seconds_expected));
+}
+
+/* Writes a line for each tenth of the work, so that a log shows that a long run goes on. */
+static void print_tenth(progress *p, const gq_progress *now) {
+    char text[PROGRESS_LINE_BYTES];
+    int tenths = now->bytes_total ? (int)(10 * (double)now->bytes_done / (double)now->bytes_total) : 10;
+    if (tenths <= p->tenths || now->seconds < PROGRESS_LINES_FROM) return;
+    p->tenths = tenths;
+    fprintf(stderr, "%s\n", progress_text(text, now, 0));
+}
+
 static void on_progress(void *user, const gq_progress *now) {
     progress *p = user;
+    p->now = *now, p->now.tensor = NULL;
     if (p->at_start) fprintf(stderr, "%s\n", p->at_start), p->at_start = NULL;
     if (!now->tokens) leave_calibration(p);
+    tell_time(p, now);
+    if (p->lines) print_tenth(p, now);
     if (p->last >= 0 && now->seconds - p->last < 0.1 && now->bytes_done < now->bytes_total) return;
     if (p->events >= 0) send_progress(p, now);
     p->last = now->seconds;
@@ -224,7 +260,7 @@ static bool progress_is_cancelled(void *user) {
 gq_callbacks progress_callbacks(progress *p) {
     return (gq_callbacks){.size = sizeof(gq_callbacks),
                           .user = p,
-                          .progress = p->terminal || p->events >= 0 || p->at_start ? on_progress : NULL,
+                          .progress = on_progress,
                           .tensor_done = p->plan && (p->verbose || p->events >= 0) ? on_tensor : NULL,
                           .cancelled = progress_is_cancelled};
 }

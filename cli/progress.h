@@ -11,8 +11,12 @@ typedef struct progress {
     int events;           /* descriptor for JSON lines, -1: none */
     bool verbose;         /* a line per tensor */
     bool terminal;        /* standard error is one, and --quiet was not given */
+    bool lines;           /* standard error is none: a line every 10 % of a run that takes long */
     bool shown;           /* the line is on the screen */
+    bool is_time_told;    /* how long it will take */
+    int tenths;           /* of the work, that a line was written for */
     double last;          /* when, in seconds of the run */
+    gq_progress now;      /* the last one; `tensor` is not kept */
     const char *at_start; /* a line that is said when there is something to do; NULL: none */
 } progress;
 
@@ -28,6 +32,11 @@ void progress_end(progress *p, const gq_error *e);
 enum { PROGRESS_LINE_BYTES = 160 };
 char *progress_text(char to[PROGRESS_LINE_BYTES], const gq_progress *now, int columns);
 
+/* From so many seconds on a run takes long. */
+enum { PROGRESS_LINES_FROM = 5 };
+
+/* Tokens per second, counted like weights per second below. */
+double progress_tokens(const gq_progress *now);
 /* Weights per second that this run has done itself, without the work of a run that it continues; 0: not
  * known. */
 double progress_weights(const gq_progress *now);

@@ -22,15 +22,14 @@
 #include "cli/table.h"
 #include "cli/text.h"
 
-/* Returns the weights per second that this run did itself; 0: not known. A calibrated run's seconds include
- * its layers; where an earlier run has done some of these, no rate is given. */
+/* Returns the weights per second that this run did itself; 0: not known. A calibrated run's seconds are
+ * mostly those of its layers, so of the weights it counts the share that is in the layers it did. */
 static double rate_of(const gq_plan *plan, const gq_results *results) {
     const gq_progress *p = gq_results_progress(results);
     const gq_calibration_facts *c = gq_plan_calibration(plan);
-    if (!c) return progress_weights(p);
-    return c->layers_finished || p->weights_resumed || !(p->seconds > 0)
-               ? 0
-               : (double)p->weights_done / p->seconds;
+    if (!c || c->layers_finished == c->layers) return progress_weights(p);
+    double share = 1 - (double)c->layers_finished / (double)c->layers;
+    return p->seconds > 0 ? share * (double)p->weights_done / p->seconds : 0;
 }
 
 static bool is_part(const request *r) { return r->quantize.parts && !r->quantize.join; }
@@ -149,6 +148,7 @@ static gq_plan *quantize_make_plan(const request *r, gq_error *e) {
     asked.callbacks = &callbacks;
     asked.dry_run = r->dry_run;
     asked.sync_ms = sync_ms();
+    asked.forecast = !r->quiet;
     gq_plan *plan = NULL;
     list_inputs(r, &asked.other_inputs);
     if (asked.measure_file && !strcmp(asked.measure_file, "none")) asked.measure_file = "";

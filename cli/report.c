@@ -82,7 +82,7 @@ report report_of_comparison(const request *r, const gq_comparison *c) {
 
 void report_free(report *r) {
     for (size_t i = 0; i < r->n_outputs; i++) free(r->outputs[i].best);
-    free(r->outputs), free(r->warnings);
+    free(r->outputs), free(r->warnings), free(r->advice);
     *r = (report){0};
 }
 

@@ -36,6 +36,7 @@ typedef struct report {
     size_t n_outputs, n_warnings;
     report_output *outputs; /* belong to the report */
     const char **warnings;  /* so does the list */
+    char *advice;           /* how long a text an evaluation needs; NULL: its own is long enough */
 } report;
 
 /* Makes the report of a plan or its run; results are NULL while it is only planned. Plan and results must

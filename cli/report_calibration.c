@@ -34,8 +34,8 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
     if (f->layers_finished)
         fprintf(to, "%" PRIu64 " of %" PRIu64 " layer%s done already\n", f->layers_finished, f->layers,
                 f->layers == 1 ? " is" : "s are");
-    fprintf(to, "work: about %sFLOP\n", count_text(memory, f->work));
     calibration_print_line(to, text_format("steps: %s", f->steps));
+    if (f->seconds_expected > 0) fprintf(to, "time: about %s\n", duration_text(memory, f->seconds_expected));
     free(text);
 }
 
@@ -127,6 +127,8 @@ json_t *report_calibration_json(const gq_calibration_facts *f) {
     set_count(o, "disk_bytes", f->disk);
     set_bool(o, "states_in_file", f->states_in_file);
     set_number(o, "gflop", f->work / 1e9);
+    if (f->seconds_expected > 0) set_number(o, "seconds_expected", f->seconds_expected);
+    set_count(o, "tokens_advised", f->tokens_advised);
     if (f->has_trials) set_count(o, "trial_layers", f->trial_layers);
     set_text(o, "steps", f->steps);
     return o;

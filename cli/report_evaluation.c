@@ -31,6 +31,63 @@ static bool report_has_warning(const report *r, const char *text) {
     return false;
 }
 
+/* ---- how much text is enough ---- */
+
+/* Returns the indices of the n - 1 copies in ascending order of divergence, malloc'ed. */
+static size_t *evaluation_ranking(const gq_evaluated *models, size_t n) {
+    size_t *order = need_memory(n, sizeof *order);
+    for (size_t i = 1; i < n; i++) {
+        size_t at = i - 1;
+        for (; at > 0 && models[order[at - 1]].divergence.value > models[i].divergence.value; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    return order;
+}
+
+enum { CERTAIN = 3 };           /* standard errors of a difference */
+static const double KNOWN = .1; /* a copy's divergence is known when its error is this share of it */
+
+/* Returns how many times the tokens of the text make the error of x a `share` of it. */
+static double evaluation_times_text(gq_estimate x, double share) {
+    double times = x.error / (share * fabs(x.value));
+    return times * times;
+}
+
+/* Returns which difference or divergence a longer text would make certain, and how long that text is;
+ * malloc'ed, NULL: the text is long enough. Of several it is the one that needs the shortest text. */
+static char *evaluation_advice(const report *r) {
+    enum { MOST_TIMES = 1000 }; /* beyond that two copies are as good as equal */
+    const gq_evaluation *v = r->evaluation;
+    size_t n, *order;
+    const gq_evaluated *models = gq_evaluation_models(v, &n);
+    double least = INFINITY, tokens = (double)gq_evaluation_summary(v)->tokens;
+    char *which = NULL, number[UNIT_ROOM];
+    if (n == 2 && evaluation_times_text(models[1].divergence, KNOWN) > 1) {
+        least = evaluation_times_text(models[1].divergence, KNOWN);
+        which = text_format("to know the divergence to a tenth");
+    }
+    order = evaluation_ranking(models, n);
+    for (size_t i = 0; i + 2 < n; i++) {
+        gq_estimate less;
+        gq_evaluation_difference(v, order[i + 1], order[i], &less);
+        double times = evaluation_times_text(less, 1. / CERTAIN);
+        if (!(times > 1 && times < least)) continue;
+        least = times;
+        free(which);
+        which = text_format("to tell %s from %s for certain", report_named(r, models[order[i]].path),
+                            report_named(r, models[order[i + 1]].path));
+    }
+    free(order);
+    char *text = which && least < MOST_TIMES ? text_format("the text is short: %s takes about %s tokens",
+                                                           which, count_text(number, least * tokens))
+                                             : NULL;
+    free(which);
+    return text;
+}
+
+/* ---- the report ---- */
+
 void report_take_evaluation(report *r, const gq_evaluation *v) {
     size_t n;
     if (!v) return;
@@ -40,6 +97,8 @@ void report_take_evaluation(report *r, const gq_evaluation *v) {
         if (!report_has_warning(r, warnings[i])) report_add_warnings(r, &warnings[i], 1);
     const char *few = report_few_places(gq_evaluation_summary(v));
     if (few) report_add_warnings(r, &few, 1);
+    if (!few && (r->advice = evaluation_advice(r)))
+        report_add_warnings(r, (const char *const *)&r->advice, 1);
 }
 
 report report_of_evaluation(const request *r, const gq_evaluation *v) {
@@ -77,18 +136,6 @@ static double evaluated_bits(const gq_evaluated *m) {
 }
 
 /* ---- which copy is better ---- */
-
-/* Returns the indices of the n - 1 copies in ascending order of divergence, malloc'ed. */
-static size_t *evaluation_ranking(const gq_evaluated *models, size_t n) {
-    size_t *order = need_memory(n, sizeof *order);
-    for (size_t i = 1; i < n; i++) {
-        size_t at = i - 1;
-        for (; at > 0 && models[order[at - 1]].divergence.value > models[i].divergence.value; at--)
-            order[at] = order[at - 1];
-        order[at] = i;
-    }
-    return order;
-}
 
 /* Says how sure the sign of a difference is, by its size in standard errors: chance alone exceeds three of
  * them in about one case of 400. */
@@ -181,6 +228,7 @@ void report_evaluation(FILE *to, const report *r) {
     free(line);
     if (n == 2) print_copy(to, &models[0], &models[1]);
     if (report_few_places(facts)) print_wrapped(to, report_few_places(facts));
+    if (r->advice) print_wrapped(to, r->advice);
 }
 
 /* ---- for programs ---- */

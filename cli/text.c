@@ -79,6 +79,21 @@ char *time_text(char to[UNIT_ROOM], double seconds) {
     return to;
 }
 
+char *duration_text(char to[UNIT_ROOM], double seconds) {
+    static const struct {
+        double least, unit;
+        const char *name;
+    } units[] = {
+        {36 * 3600, 24 * 3600, "days"}, {90 * 60, 3600, "hours"}, {90, 60, "minutes"}, {1.5, 1, "seconds"}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (seconds >= units[i].least && seconds < 1e9) {
+            double n = seconds / units[i].unit;
+            snprintf(to, UNIT_ROOM, "%.*f %s", n < 9.5 && units[i].unit > 60 ? 1 : 0, n, units[i].name);
+            return to;
+        }
+    return strcpy(to, "a second");
+}
+
 int decimals_for(double least) {
     if (!(least > 0 && isfinite(least))) return 0;
     double decimals = 2 - floor(log10(least));

@@ -24,6 +24,9 @@ char *size_text(char to[UNIT_ROOM], double bytes);   /* "512 bytes", "3.25 MiB",
 char *count_text(char to[UNIT_ROOM], double n);      /* "950", "12.5 M", "8.03 G" */
 char *time_text(char to[UNIT_ROOM], double seconds); /* "0.8 s", "2:05", "1:02:05" */
 
+/* "a second", "40 seconds", "14 minutes", "3.5 hours": how long something will take, for people. */
+char *duration_text(char to[UNIT_ROOM], double seconds);
+
 /* Decimals with which a number above 0 keeps three digits, at most 8. */
 int decimals_for(double least);
 

@@ -86,6 +86,8 @@ void forward_layer_replace(forward_layer *l, const model_tensor *t, uint32_t typ
 /* Chooses the weights that later calls use: replaced ones where there are some, or the layer's own, as after
  * forward_layer_read. */
 void forward_layer_use(forward_layer *l, bool replaced);
+/* Whether layers a and b are made of the same parts, so that running one takes about as long as the other. */
+bool forward_layers_alike(const forward_model *m, size_t a, size_t b);
 /* Tells the system that layer i will be read soon; does nothing where there is no layer i. */
 void forward_layer_ahead(const forward_model *m, size_t i);
 

@@ -228,3 +228,9 @@ void forward_model_free(forward_model *m) {
 }
 
 const forward_sizes *forward_model_sizes(const forward_model *m) { return &m->sizes; }
+
+bool forward_layers_alike(const forward_model *m, size_t a, size_t b) {
+    const layer_plan *x = &m->layers[a], *y = &m->layers[b];
+    return x->mixer.part == y->mixer.part && x->ffn.part == y->ffn.part && x->beside.part == y->beside.part &&
+           x->tail.part == y->tail.part && x->bank.part == y->bank.part;
+}

@@ -189,6 +189,9 @@ typedef struct gq_options {
      * may replace such a file. */
     gq_list reuse;
     bool no_digests; /* leave the key gquant.digests out of the outputs' metadata */
+    /* Where there is a calibration: measure how long the work will take, for about a second; the result is
+     * gq_calibration_facts.seconds_expected. */
+    bool forecast;
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */
@@ -292,6 +295,8 @@ typedef struct gq_calibration_facts {
     uint64_t trial_layers; /* layers in which the effect of each tensor's error on the predictions is tried;
                               0: none, it is estimated */
     const char *steps;     /* that are done, separated by ", "; "none" */
+    double seconds_expected; /* that calibrating takes, without the layers that are finished; 0: not measured */
+    uint64_t tokens_advised; /* with fewer tokens of text a longer one would make a better file */
 } gq_calibration_facts;
 GQ_API const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan); /* NULL: there is none */
 /* Returns how many of an output's tensors gq_run would copy from earlier outputs (gq_options.reuse) if their
@@ -329,6 +334,7 @@ typedef struct gq_progress {
     double seconds_resumed;
     const char *tensor; /* the first that is not done yet, or the layer at work; NULL: none in particular */
     uint64_t tokens;    /* tokens of the text that models are run on; 0: there is none */
+    double seconds_expected; /* that the whole call takes, by a forecast before the work; 0: there is none */
 } gq_progress;
 
 /* The result of calibrating a tensor W, which became Q. The sums are over held-back tokens; X are the
@@ -759,6 +765,8 @@ typedef struct gq_evaluation_request {
     /* The ranks that share the windows out among them; NULL: this process alone. They need one folder for
      * files that are written, and all get the figures that one process gets. It must outlive the call. */
     gq_comm *comm;
+    bool forecast; /* measure first how long it will take, for about a second: gq_progress.seconds_expected,
+                      and that of the summary */
 } gq_evaluation_request;
 
 typedef struct gq_estimate {
@@ -800,6 +808,7 @@ typedef struct gq_evaluation_facts {
     uint64_t state_bytes;             /* of all tokens' states, in memory or in a file */
     bool states_in_file;
     double seconds;
+    double seconds_expected; /* 0: not measured */
 } gq_evaluation_facts;
 GQ_API const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v);
 /* Opens and checks the models and cuts the text into windows, but runs nothing. Only the summary and the
@@ -828,6 +837,7 @@ typedef struct gq_importance_request {
     /* The ranks that share the windows out among them; NULL: this process alone. They need one folder for
      * `out`, and get the bytes that one process gets. It must outlive the plan. */
     gq_comm *comm;
+    bool forecast; /* measure how long it will take, for about a second: gq_importance_facts.seconds_expected */
 } gq_importance_request;
 
 typedef struct gq_importance_plan gq_importance_plan;
@@ -849,6 +859,7 @@ typedef struct gq_importance_facts {
      * needs most. sent, sent_layer: bytes that a rank sends at most, in all and for one layer. */
     uint32_t ranks;
     uint64_t rank_windows, sent, sent_layer;
+    double seconds_expected; /* that the layers left take; 0: not measured */
 } gq_importance_facts;
 GQ_API const gq_importance_facts *gq_importance_summary(const gq_importance_plan *p);
 GQ_API const char *const *gq_importance_warnings(const gq_importance_plan *p, size_t *n);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "quantize/plan/calibration.h"
+#include "quantize/plan/calibration_time.h"
 #include "quantize/plan/paths.h"
 #include "quantize/plan/plan.h"
 #include "quantize/run/finalize.h"
@@ -70,6 +71,8 @@ gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {
     double began = schedule_clock();
     gq_plan *plan = plan_make(&asked, e);
     if (plan && !look_beside(plan, &asked, e)) gq_plan_free(plan), plan = NULL;
+    if (plan && asked.forecast && plan->calibration)
+        plan->calibration->facts.seconds_expected = calibration_forecast(plan, plan->calibration);
     if (plan) plan->seconds = schedule_clock() - began;
     return plan;
 }

@@ -42,17 +42,19 @@ static void a_dry_run_tells_what_it_takes(void **state) {
     says(out, "calibrated on text: 1600 tokens in windows of 16, 12 of 100 windows held back to check; 3.12 "
               "tokens per column, or more\n");
     says(out, "\nmemory: at most "), says(out, " MiB; the states of all tokens are in memory\n");
-    says(out, "\ndisk: 6."), says(out, " MiB beside the output until it is done\nwork: about ");
-    says(out, "FLOP\nsteps: damping, sweeps, state\n");
+    says(out, "\ndisk: 6."),
+        says(out, " MiB beside the output until it is done\nsteps: damping, sweeps, state\ntime: about ");
     assert_null(strstr(out, "rounded together"));
     free(out);
     out = PLANNED("--calibrate-ids", path("ids"));
     says(out, "calibrated on ids: 16 tokens");
     free(out);
-    static const char *const steps[][2] = {
-        {"damping", "damping"},     {"-damping", "sweeps, state"},
-        {"none", "none"},           {"none,+sweeps,damping", "damping, sweeps"},
-        {"all,-sweeps", "damping, state"}, {"+default,-all", "none"}};
+    static const char *const steps[][2] = {{"damping", "damping"},
+                                           {"-damping", "sweeps, state"},
+                                           {"none", "none"},
+                                           {"none,+sweeps,damping", "damping, sweeps"},
+                                           {"all,-sweeps", "damping, state"},
+                                           {"+default,-all", "none"}};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         char told[64];
         out = PLANNED("--calibrate-ids", path("ids"), "--calibrate-steps", steps[i][0]);
@@ -142,8 +144,8 @@ static void wrong_requests_are_refused(void **state) {
     REFUSED(2, "--shrink 1.1: expected a number from 0 to 1", "--calibrate", text, "--shrink", "1.1");
     REFUSED(2, "--correction nan: expected", "--calibrate", text, "--correction", "nan");
     REFUSED(2, "--correction : expected", "--calibrate", text, "--correction", "");
-    REFUSED(2, "'sweep' is no step of a calibration; these are: damping, sweeps, state; all, none", "--calibrate",
-            text, "--calibrate-steps", "damping,sweep");
+    REFUSED(2, "'sweep' is no step of a calibration; these are: damping, sweeps, state; all, none",
+            "--calibrate", text, "--calibrate-steps", "damping,sweep");
     REFUSED(2, "'' is no step", "--calibrate", text, "--calibrate-steps", "-damping,");
     REFUSED(2, "--calibrate-steps works only with --calibrate", "--calibrate-steps", "all");
     REFUSED(2, "977 KiB of memory is not enough", "--calibrate", text, "--memory", "1M");

@@ -2,8 +2,10 @@
 #include "tests/command.h"
 #include "tests/folder.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/progress.h"
 
@@ -87,8 +89,41 @@ static void rates_are_of_this_run(void **state) {
     now.seconds = now.seconds_resumed;
     assert_string_equal(progress_text(text, &now, 0), " 80 %  of 1000 MiB  0 bytes/s  0 weights/s  ? left");
     assert_true(progress_weights(&now) == 0);
+    /* Before there is a rate worth the name, the forecast tells the time. */
+    now = (gq_progress){
+        .bytes_done = 1, .bytes_total = 100, .seconds = 1, .seconds_expected = 600, .tokens = 9};
+    assert_non_null(strstr(progress_text(text, &now, 0), " 9:54 left"));
+    now.bytes_done = 50, now.seconds = 60;
+    assert_non_null(strstr(progress_text(text, &now, 0), " 1:00 left"));
     now = (gq_progress){.bytes_done = UINT64_MAX, .bytes_total = UINT64_MAX, .weights_done = UINT64_MAX};
     assert_true(strlen(progress_text(text, &now, 1000)) < PROGRESS_LINE_BYTES);
+}
+
+/* Where standard error is no terminal, a run that takes long writes a line for every tenth. */
+static void a_log_gets_a_line_for_each_tenth(void **state) {
+    (void)state;
+    const request r = {.command = CMD_EVALUATE};
+    progress p;
+    int before = dup(STDERR_FILENO), to = open(path("log"), O_RDWR | O_CREAT, 0600);
+    assert_true(before >= 0 && to >= 0 && dup2(to, STDERR_FILENO) >= 0);
+    progress_start_phase(&p, &r, "evaluate");
+    gq_callbacks calls = progress_callbacks(&p);
+    for (unsigned i = 0; i <= 100; i++)
+        calls.progress(calls.user, &(gq_progress){.bytes_done = i,
+                                                  .bytes_total = 100,
+                                                  .seconds = i / 4.,
+                                                  .tokens = 7,
+                                                  .seconds_expected = 1200,
+                                                  .tensor = "layer 1 of 2"});
+    progress_end(&p, NULL);
+    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    close(before), close(to);
+    char *log = (char *)read_whole(path("log"), NULL);
+    assert_int_equal(strncmp(log, "time: about 20 minutes\n 20 %  of 7 tokens", 40), 0);
+    size_t lines = 0;
+    for (const char *c = log; (c = strchr(c, '\n')); c++) lines++;
+    assert_int_equal(lines, 1 + 9);
+    free(log);
 }
 
 static void comparing_takes_a_copy(void **state) {
@@ -100,8 +135,8 @@ static void comparing_takes_a_copy(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(comparing_takes_a_copy),
-                                       cmocka_unit_test(every_job_counts_what_it_did),
-                                       cmocka_unit_test(rates_are_of_this_run)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(comparing_takes_a_copy), cmocka_unit_test(a_log_gets_a_line_for_each_tenth),
+        cmocka_unit_test(every_job_counts_what_it_did), cmocka_unit_test(rates_are_of_this_run)};
     return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

@@ -52,6 +52,7 @@ class gq_progress(Structure):
         ("size", c_size_t), ("bytes_done", c_uint64), ("bytes_total", c_uint64), ("weights_done", c_uint64),
         ("seconds", c_double), ("bytes_resumed", c_uint64), ("weights_resumed", c_uint64),
         ("seconds_resumed", c_double), ("tensor", c_char_p), ("tokens", c_uint64),
+        ("seconds_expected", c_double),
     ]
 
 
@@ -100,7 +101,7 @@ class gq_options(Request):
         ("part", c_uint32), ("parts", c_uint32), ("join", c_bool), ("dry_run", c_bool), ("measure_file", c_char_p),
         ("callbacks", POINTER(gq_callbacks)), ("sync_ms", c_uint32), ("calibration", POINTER(gq_calibration)),
         ("transpose", gq_list), ("other_inputs", gq_list), ("remove_kv", gq_list),
-        ("model", c_void_p), ("reuse", gq_list), ("no_digests", c_bool),
+        ("model", c_void_p), ("reuse", gq_list), ("no_digests", c_bool), ("forecast", c_bool),
     ]
 
 
@@ -226,7 +227,7 @@ class gq_evaluation_request(Request):
         ("size", c_size_t), ("original", c_char_p), ("copies", POINTER(c_char_p)), ("n_copies", c_size_t),
         ("text", gq_text), ("threads", c_int), ("memory", c_uint64), ("folder", c_char_p), ("logits", c_char_p),
         ("replace_logits", c_bool), ("callbacks", POINTER(gq_callbacks)), ("base", c_char_p), ("base_out", c_char_p),
-        ("comm", c_void_p),
+        ("comm", c_void_p), ("forecast", c_bool),
     ]
 
 
@@ -247,7 +248,7 @@ class gq_evaluation_facts(Structure):
     _fields_ = [
         ("size", c_size_t), ("architecture", c_char_p), ("context", c_uint32), ("windows", c_uint64),
         ("tokens", c_uint64), ("scored", c_uint64), ("peak_bytes", c_uint64), ("state_bytes", c_uint64),
-        ("states_in_file", c_bool), ("seconds", c_double),
+        ("states_in_file", c_bool), ("seconds", c_double), ("seconds_expected", c_double),
     ]
 
 
@@ -255,7 +256,7 @@ class gq_importance_request(Request):
     _fields_ = [
         ("size", c_size_t), ("model", c_char_p), ("texts", POINTER(gq_text)), ("n_texts", c_size_t),
         ("out", c_char_p), ("dat", c_bool), ("force", c_bool), ("output", c_bool), ("part", c_uint32),
-        ("parts", c_uint32), ("threads", c_int), ("memory", c_uint64), ("comm", c_void_p),
+        ("parts", c_uint32), ("threads", c_int), ("memory", c_uint64), ("comm", c_void_p), ("forecast", c_bool),
     ]
 
 

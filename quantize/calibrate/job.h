@@ -39,6 +39,7 @@ typedef struct calibrate_job {
     const model_tensor *const *tensors; /* the model's, n_tensors in the outputs' order */
     const gq_tensor *const *outputs;    /* per output the planned tensors, in the same order */
     calibrate_store store;
+    double seconds_expected; /* for progress; 0: unknown */
 } calibrate_job;
 
 /* Whether some tensor of an output is calibrated. */

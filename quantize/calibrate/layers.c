@@ -215,7 +215,9 @@ static bool round_sites(turn *at, forward_part part, gq_error *e) {
                               .part = part,
                               .settled = turn_matrices_done,
                               .data = at};
+        sweep_name_phase(&c->sweep, "inputs");
         bool ok = site_gather(&s, &search, e), found = s.n_weights > 0;
+        sweep_name_phase(&c->sweep, "rounding");
         for (size_t i = 0; ok && found && i < s.end - s.first; i++)
             ok = round_site_matrix(at, &s, s.first + i, site_take(&s, i), e);
         site_free(&s);
@@ -404,6 +406,7 @@ static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count 
                     .kept = c->kept,
                     .callbacks = callbacks,
                     .work = calibrator_weights(job),
+                    .seconds_expected = job->seconds_expected,
                     .own_work = true};
     bool ok = take_records(c, &p.done, e) && run_sweep(c, &p, e);
     *threads = sweep_threads(&c->sweep);

@@ -32,6 +32,7 @@
 #include "quantize/plan/identity.h"
 #include "quantize/sized.h"
 #include "quantize/sweep/checkpoint.h"
+#include "quantize/sweep/forecast.h"
 #include "quantize/sweep/memory_budget.h"
 #include "quantize/sweep/sweep.h"
 #include "quantize/sweep/windows.h"
@@ -202,6 +203,21 @@ static void importance_describe(gq_importance_plan *p) {
     p->about.chunk_count = (uint32_t)f->windows, p->about.chunk_size = f->context;
 }
 
+/* Measures how long the layers take that are left to do. A model that cannot be run shows that when it is
+ * run: then nothing is forecast. */
+static void importance_forecast(gq_importance_plan *p) {
+    const forward_model *model = p->model;
+    forecast_request r = {.job = &p->job, .models = &model, .n_models = 1};
+    forecast_pace pace;
+    double share = 1 - (double)p->facts.layers_finished / (double)p->facts.layers;
+    p->facts.seconds_expected = FORECAST_LEAST_SECONDS;
+    if (forecast_work(&r) < FORECAST_LEAST_WORK) return;
+    p->facts.seconds_expected =
+        forecast_measure(&r, &pace, NULL)
+            ? share * (pace.read + pace.token * (double)(p->job.windows * p->job.context))
+            : 0;
+}
+
 static bool importance_open_model(gq_importance_plan *p, const char *path, gq_error *e) {
     if (!input_open(&p->file, path, e)) return p->file = (model_source){0}, false;
     if (!warnings_join(&p->warnings, &p->file.warnings, e)) return false;
@@ -253,7 +269,9 @@ static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_requ
     p->collected = collection_measure(&p->file, p->sizes->blocks, output, importance_share(p), p->comm);
     if (!importance_bound_memory(p, r->memory, e)) return false;
     importance_describe(p);
-    return importance_announce_kept(p, e);
+    if (!importance_announce_kept(p, e)) return false;
+    if (r->forecast) importance_forecast(p);
+    return true;
 }
 
 /* Bytes that a rank sends for a layer besides a parcel: four heads of 24 bytes, a checksum, the parcel's
@@ -352,7 +370,8 @@ static bool importance_run_model(running *r, const gq_callbacks *callbacks, gq_e
                        .all_windows = p->windows,
                        .callbacks = callbacks,
                        .work = work,
-                       .done = done * work};
+                       .done = done * work,
+                       .seconds_expected = p->facts.seconds_expected};
     bool ok = sweep_open(&s, &plan, e) && (r->sums = collection_new(sweep_pool(&s), importance_share(p), e));
     if (ok) {
         forward_site site = collection_site(r->sums);

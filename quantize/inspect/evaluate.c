@@ -38,7 +38,7 @@ struct gq_evaluation {
     scores scores;
     warning_list warnings;
     char architecture[128];
-    double seconds;
+    double seconds, seconds_expected;
     gq_evaluation_facts facts;
 };
 
@@ -264,7 +264,10 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
         v->bounds.peak = base_scores_bytes(v->n, v->windows.n * scored_of(v->windows.context));
         return true;
     }
-    return evaluation_check_inputs(v, r, e) && read_windows(v, r, e) && side_by_side_bounds(s, &v->bounds, e);
+    if (!evaluation_check_inputs(v, r, e) || !read_windows(v, r, e) || !side_by_side_bounds(s, &v->bounds, e))
+        return false;
+    if (r->forecast) v->seconds_expected = s->seconds_expected = side_by_side_forecast(s);
+    return true;
 }
 
 static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, gq_error *e) {
@@ -316,7 +319,8 @@ static void evaluation_sum_up(gq_evaluation *v) {
                                      .peak_bytes = v->bounds.peak,
                                      .state_bytes = v->bounds.states,
                                      .states_in_file = v->bounds.in_file,
-                                     .seconds = v->seconds};
+                                     .seconds = v->seconds,
+                                     .seconds_expected = v->seconds_expected};
 }
 
 static gq_evaluation *evaluation_new(const gq_evaluation_request *request, bool only_plan, gq_error *e) {

@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "forward/divergence.h"
 #include "quantize/inspect/logits_file.h"
+#include "quantize/sweep/forecast.h"
 #include "quantize/sweep/memory_budget.h"
 #include "quantize/sweep/sweep.h"
 
@@ -297,6 +298,24 @@ bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e)
     return ok;
 }
 
+double side_by_side_forecast(const side_by_side *s) {
+    contest c;
+    forecast_pace pace;
+    double seconds = 0;
+    if (!contest_prepare(&c, s, NULL)) return 0;
+    size_t scored = scored_of(c.job.context), windows = c.job.windows;
+    forecast_request r = {.job = &c.job, .models = c.models, .n_models = contest_runs(&c), .scored = scored};
+    /* Each file of logits has passes of its own through the output matrix. */
+    double passes = 1 + (s->base_out ? 1 : 0) + (s->logits ? (double)c.job.context / (double)scored : 0);
+    if (forecast_work(&r) < FORECAST_LEAST_WORK)
+        seconds = FORECAST_LEAST_SECONDS;
+    else if (forecast_measure(&r, &pace, NULL))
+        seconds = pace.read + pace.token * (double)windows * (double)c.job.context +
+                  passes * pace.scored * (double)windows * (double)scored;
+    free(c.models);
+    return seconds;
+}
+
 /* Runs all models in one sweep, so that they are equally far at any time. Copies may have fewer layers. */
 static bool run_all(contest *c, warning_list *warnings, gq_error *e) {
     const side_by_side *s = c->s;
@@ -307,7 +326,8 @@ static bool run_all(contest *c, warning_list *warnings, gq_error *e) {
                        .folder = s->folder,
                        .comm = s->comm,
                        .all_windows = s->windows->n,
-                       .callbacks = s->callbacks};
+                       .callbacks = s->callbacks,
+                       .seconds_expected = s->seconds_expected};
     for (size_t m = 0; m < contest_runs(c); m++) {
         plan.work += forward_job_work(&c->job, c->models[m], true);
         plan.n_layers = larger(plan.n_layers, forward_model_sizes(c->models[m])->layers);

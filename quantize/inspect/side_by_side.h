@@ -25,13 +25,16 @@ typedef struct side_by_side {
     uint64_t memory;    /* bytes to stay within */
     const char *folder; /* for states that do not fit into it */
     const gq_callbacks *callbacks;
-    const char *logits;   /* a file that gets those of the original; NULL: none */
-    const char *base_out; /* a file that gets those of the original's scored positions; NULL: none */
-    bool replace_logits;  /* of both */
+    const char *logits;      /* a file that gets those of the original; NULL: none */
+    const char *base_out;    /* a file that gets those of the original's scored positions; NULL: none */
+    bool replace_logits;     /* of both */
+    double seconds_expected; /* for progress; 0: unknown */
 } side_by_side;
 
 /* Computes memory bounds before anything is read. */
 bool side_by_side_bounds(const side_by_side *s, forward_bounds *to, gq_error *e);
+/* Measures how long side_by_side_run will take, in seconds; 0: that cannot be told. */
+double side_by_side_forecast(const side_by_side *s);
 /* Fills the scores of all windows, on every rank. Adds a warning where threads could not be started. */
 bool side_by_side_run(const side_by_side *s, scores *to, warning_list *warnings, gq_error *e);
 

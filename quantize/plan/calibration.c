@@ -15,6 +15,7 @@
 #include "base/checksum.h"
 #include "quantize/calibrate/record.h"
 #include "quantize/plan/calibration_memory.h"
+#include "quantize/plan/calibration_time.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/paths.h"
 #include "quantize/sweep/memory_budget.h"
@@ -231,6 +232,7 @@ static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
     f->disk = checkpoint_bytes(&c->head, c->records);
     f->states_in_file = c->bounds.in_file;
     f->work = calibration_work(plan, c);
+    f->tokens_advised = (uint64_t)(ENOUGH / f->per_column * (double)f->tokens);
 }
 
 bool plan_bound_calibration(gq_plan *plan, gq_error *e) {

@@ -1,5 +1,5 @@
-/* The memory and work of a calibrated run. Bytes of the outputs depend on the width of moments' blocks, so
- * that width follows from the memory that was asked for, the model and the number of outputs alone: not from
+/* The memory of a calibrated run. Bytes of the outputs depend on the width of moments' blocks, so that width
+ * follows from the memory that was asked for, the model and the number of outputs alone: not from
  * the number of threads, the processor, the machine's memory or what the process has taken already. How many
  * windows and experts are done at once decides no bytes; that follows from all of these.
  */
@@ -23,8 +23,7 @@ static const uint64_t DECIDING_MEMORY = 12ull << 30;
 
 /* ---- matrices ---- */
 
-/* Returns the share of a tensor's matrices that a token meets. */
-static double share_of(const gq_plan *plan, const model_tensor *t, uint64_t *used) {
+double calibration_share_met(const gq_plan *plan, const model_tensor *t, uint64_t *used) {
     model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
     uint64_t n = shape_matrices(t->ne), met = mix_matrices_met(t->name, t->ne, &facts);
     *used = mix_is_experts(t->name) && n > 1 ? met : 1; /* heads: each meets all tokens */
@@ -60,7 +59,7 @@ static uint64_t site_peak(const site_sizes *z, uint64_t rounding) {
 static site_sizes sizes_of(const gq_plan *plan, const plan_calibration *c, const model_tensor *t,
                            size_t matrices) {
     uint64_t used;
-    share_of(plan, t, &used);
+    calibration_share_met(plan, t, &used);
     return site_sizes_of(&c->settings, c->model,
                          &(site_weight){.tensor = t,
                                         .routed = mix_is_experts(t->name),
@@ -121,7 +120,7 @@ static const model_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
         const model_tensor *t = plan->model.tensors[i];
         uint64_t used;
         if (!forward_feeds(c->model, t)) continue;
-        double tokens = share_of(plan, t, &used) * (double)(c->job.windows * c->job.context);
+        double tokens = calibration_share_met(plan, t, &used) * (double)(c->job.windows * c->job.context);
         if (!widest || t->ne[0] > widest->ne[0]) widest = t;
         if (tokens / (double)t->ne[0] < fewest) fewest = tokens / (double)t->ne[0];
     }
@@ -195,53 +194,4 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
            gq_fail_usage(
                e, "%s of memory is not enough to calibrate with: a layer and a window of %zu tokens take %s",
                given, c->job.context, needed);
-}
-
-/* ---- work ---- */
-
-/* Floating-point operations: PRODUCT per token and weight, one per token and pair of columns for H, which is
- * symmetric, PRODUCT for D or P, and the others of rounding per weight and column. */
-enum { PRODUCT = 2, TARGET = PRODUCT + 1, PASS = 1, SWEEP = PRODUCT };
-
-typedef struct counted {
-    double all, looked; /* weights that a token meets: of all matrices, of those in front of another one */
-    double moments;     /* operations for a token, of all sites */
-    double rounding;    /* operations */
-    char outlet[128];   /* of the matrix before; matrices with the same outlet share a site */
-} counted;
-
-static void work_add_tensor(counted *n, const gq_plan *plan, const plan_calibration *c, size_t i) {
-    const model_tensor *t = plan->sources[i].tensor;
-    uint64_t used;
-    char outlet[128];
-    double share = share_of(plan, t, &used), columns = (double)t->ne[0],
-           weights = (double)shape_elements(t->ne),
-           width = c->settings.width < t->ne[0] ? (double)c->settings.width : columns;
-    bool before = mix_outlet(plan->sources[i].name, 0, outlet);
-    bool is_state = site_adds(&c->settings, c->model, t) != 0; /* it is run, and its target has rows */
-    n->all += share * weights;
-    if (before || is_state) n->looked += share * weights;
-    n->rounding += weights * width * ((is_state ? 1 : TARGET) + PASS + (double)c->settings.sweeps * SWEEP);
-    if (before && !strcmp(outlet, n->outlet)) return;
-    if (before) memcpy(n->outlet, outlet, sizeof outlet);
-    double second = is_state ? (double)t->ne[1] : width;
-    n->moments += share * (double)shape_matrices(t->ne) * columns * (width + PRODUCT * second);
-    n->rounding += (double)shape_matrices(t->ne) * columns * width * width / 3;
-}
-
-/* Each stream passes all matrices. Before that both streams of an output are run up to each site to gather
- * its inputs, so what is in front of a site is multiplied once more by each. */
-double calibration_work(const gq_plan *plan, const plan_calibration *c) {
-    counted fed = {.all = 0};
-    double tokens = (double)(c->job.windows * c->job.context * c->job.loops), sum = 0;
-    for (size_t i = 0; i < plan->n_tensors; i++)
-        if (forward_feeds(c->model, plan->sources[i].tensor)) work_add_tensor(&fed, plan, c, i);
-    sum = PRODUCT * fed.all * tokens;
-    for (size_t o = 0; o < plan->n_outputs; o++) {
-        counted n = {.all = 0};
-        for (size_t i = 0; i < plan->n_tensors; i++)
-            if (plan->outputs[o].tensors[i].calibrated) work_add_tensor(&n, plan, c, i);
-        sum += PRODUCT * (fed.all + 2 * fed.looked) * tokens + n.moments * tokens + n.rounding;
-    }
-    return sum;
 }

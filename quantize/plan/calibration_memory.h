@@ -1,4 +1,4 @@
-/* Computes the memory and the work of a calibrated run. */
+/* Computes the memory of a calibrated run. */
 #ifndef GQ_CALIBRATION_MEMORY_H
 #define GQ_CALIBRATION_MEMORY_H
 
@@ -14,7 +14,7 @@ void calibration_set_width(const gq_plan *plan, plan_calibration *c);
 /* Sets c->bounds, extra_bytes, matrices_at_once and facts.memory. Fails with GQ_USAGE where the memory that
  * was asked for is too little. */
 bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e);
-/* Returns the approximate number of floating-point operations. */
-double calibration_work(const gq_plan *plan, const plan_calibration *c);
+/* Returns the share of a tensor's matrices that a token meets; *used: how many of its experts. */
+double calibration_share_met(const gq_plan *plan, const model_tensor *t, uint64_t *used);
 
 #endif

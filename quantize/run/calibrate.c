@@ -64,7 +64,8 @@ static calibrate_job job_of(const gq_plan *plan, const lists *l, files *f, bool 
                            .n_outputs = plan->n_outputs,
                            .tensors = l->tensors,
                            .outputs = l->outputs,
-                           .store = {write_file, written ? NULL : read_file, sync_files, f}};
+                           .store = {write_file, written ? NULL : read_file, sync_files, f},
+                           .seconds_expected = how->facts.seconds_expected};
 }
 
 /* ---- what is kept ---- */

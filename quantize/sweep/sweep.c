@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -25,6 +26,10 @@ bool sweep_tell(sweep *s, double work, gq_error *e) {
 static bool tell_forward(void *data, double work, const char *what, gq_error *e) {
     sweep *s = data;
     return s->plan->own_work ? sweep_tell(s, 0, e) : sweep_progress_report(&s->progress, work, what, e);
+}
+
+void sweep_name_phase(sweep *s, const char *phase) {
+    snprintf(s->what + s->what_step, sizeof s->what - s->what_step, ", %s", phase);
 }
 
 /* ---- the streams ---- */
@@ -88,6 +93,7 @@ static bool open_streams(sweep *s, gq_error *e) {
 bool sweep_open(sweep *s, const sweep_plan *p, gq_error *e) {
     *s = (sweep){.plan = p, .job = *p->job, .what = "embedding", .states = -1};
     s->progress = sweep_progress_start(p->callbacks, p->work, p->done, s->job.windows * s->job.context);
+    s->progress.progress.seconds_expected = p->seconds_expected;
     s->job.progress = tell_forward, s->job.data = s;
     s->streams = calloc(p->n_streams, sizeof(forward_stream *));
     if (!s->streams) return gq_fail_memory(e, p->n_streams * sizeof(forward_stream *));
@@ -229,6 +235,7 @@ bool sweep_run(sweep *s, const sweep_calls *calls, gq_error *e) {
             snprintf(s->what, sizeof s->what, "layer %zu of %zu", s->step + 1, p->n_layers);
         else
             snprintf(s->what, sizeof s->what, "the output matrix");
+        s->what_step = strlen(s->what);
         if (!do_models(s, is_layer, calls, e) || !end_step(s, calls, e)) return false;
     }
     return true;

@@ -39,6 +39,7 @@ typedef struct sweep_plan {
      * checkpoint's file has those of all ranks. */
     gq_comm *comm;
     size_t all_windows;
+    double seconds_expected;       /* for gq_progress; 0: unknown */
     bool own_work; /* only sweep_tell reports work, in a unit of the caller's; false: forward_job_work's */
 } sweep_plan;
 
@@ -69,8 +70,9 @@ typedef struct sweep {
     forward_run *run;         /* NULL: this rank has no windows */
     forward_stream **streams; /* absent ones are NULL */
     sweep_progress progress;
-    char what[64]; /* the step at work, for progress */
-    size_t step;   /* its number, and that of its layer in the model */
+    char what[64]; /* the step at work, for progress, and behind the first what_step bytes its phase */
+    size_t what_step;
+    size_t step; /* its number, and that of its layer in the model */
     size_t layer;
     int states; /* descriptor of the file without a name; -1: there is none */
 } sweep;
@@ -86,6 +88,8 @@ bool sweep_run(sweep *s, const sweep_calls *calls, gq_error *e);
 bool sweep_tell(sweep *s, double work, gq_error *e);
 /* Its threads; NULL where it runs nothing. */
 threads_pool *sweep_pool(const sweep *s);
+/* Names what is done within a step, for progress: "inputs", "rounding". */
+void sweep_name_phase(sweep *s, const char *phase);
 /* Returns how many threads worked. */
 threads_count sweep_threads(const sweep *s);
 void sweep_close(sweep *s);

@@ -1,0 +1,227 @@
+/* Measures how long running models takes. A first look sends a few tokens through a layer; from its time
+ * follows how many tokens fill the budget. These go through one layer of each kind, and what a token more
+ * takes, the difference of both looks, stands for all layers of that kind. Decoding a layer's weights, which
+ * a batch does once, is what both looks have in common; it is divided among a real batch's tokens. States
+ * stay as they are, since a look works on a copy. Of the output matrix a few tiles are computed and compared.
+ */
+#include "quantize/sweep/forecast.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "forward/divergence.h"
+#include "model/model.h"
+#include "quantize/strips/schedule.h"
+
+static const double BUDGET = .6; /* seconds, for the layers of all models together */
+static const double TILES = .2;  /* seconds, for tiles of the output matrices */
+
+enum {
+    FIRST_TOKENS = 16, /* of the first look: fewer fill no vector */
+    MOST_KINDS = 4,    /* of layers; what is beyond counts as the last one */
+};
+
+/* ---- work ---- */
+
+static double output_weights(const forward_model *m) {
+    const forward_sizes *s = forward_model_sizes(m);
+    return (double)s->vocabulary * (double)s->width;
+}
+
+double forecast_work(const forecast_request *r) {
+    double tokens = (double)r->job->windows * (double)r->job->context, sum = 0;
+    for (size_t i = 0; i < r->n_models; i++) {
+        const forward_sizes *s = forward_model_sizes(r->models[i]);
+        /* Two operations for each weight, which has two bytes: a quantized one has fewer, but has to be
+         * decoded.
+         */
+        sum += (double)s->layers * (double)s->layer_bytes * tokens;
+        sum += 2 * output_weights(r->models[i]) * (double)r->scored * (double)r->job->windows;
+    }
+    return sum;
+}
+
+/* ---- layers ---- */
+
+/* A small run of some of the job's first tokens. */
+typedef struct sample {
+    forward_job job;
+    forward_run *run;
+    forward_stream *stream;
+} sample;
+
+static void sample_close(sample *s) {
+    forward_stream_free(s->stream);
+    forward_run_free(s->run);
+    *s = (sample){.run = NULL};
+}
+
+static bool sample_open(sample *s, const forward_job *job, const forward_model *m, size_t tokens,
+                        gq_error *e) {
+    *s = (sample){.job = *job};
+    s->job.looks = true, s->job.loops = 1, s->job.progress = NULL;
+    s->job.context = smaller(tokens, job->context);
+    s->job.windows = larger(1, tokens / job->context);
+    /* One batch in memory: the job's own batches are no smaller. */
+    forward_bounds bounds = {.batch = s->job.windows};
+    return (s->run = forward_run_new(&s->job, &bounds, e)) &&
+           (s->stream = forward_stream_new(s->run, m, NULL, e)) && forward_stream_embed(s->stream, NULL, e);
+}
+
+static bool look(sample *s, const forward_layer *l, forward_part part, double *seconds, gq_error *e) {
+    double started = schedule_clock();
+    if (!forward_stream_look(s->stream, 0, l, part, NULL, NULL, e)) return false;
+    *seconds = schedule_clock() - started;
+    return true;
+}
+
+/* Looks until a part of the budget is spent, but at least twice, since the first look touches new memory;
+ * the fastest one counts. */
+static bool look_again(sample *s, const forward_layer *l, double budget, double *seconds, gq_error *e) {
+    double spent = 0, least = INFINITY, one;
+    for (int i = 0; i < 2 || (spent < budget / 40 && i < 100); i++) {
+        if (!look(s, l, FORWARD_WHOLE, &one, e)) return false;
+        spent += one, least = fmin(least, one);
+        if (spent > budget) break;
+    }
+    *seconds = least;
+    return true;
+}
+
+typedef struct looked {
+    size_t tokens;
+    double seconds, read;
+    double mixer; /* of these seconds, the first part's */
+} looked;
+
+static bool look_at_layer(const forward_job *job, const forward_model *m, size_t layer, size_t tokens,
+                          double budget, looked *to, gq_error *e) {
+    sample s;
+    bool ok = sample_open(&s, job, m, tokens, e);
+    double started = schedule_clock();
+    const forward_layer *l = ok ? forward_run_layer(s.run, m, layer, e) : NULL;
+    *to = (looked){.tokens = s.job.windows * s.job.context, .read = schedule_clock() - started};
+    ok = l && look_again(&s, l, budget, &to->seconds, e);
+    if (forward_model_splits(m)) ok = ok && look(&s, l, FORWARD_ATTENTION, &to->mixer, e);
+    sample_close(&s);
+    return ok;
+}
+
+/* The number of tokens that a look of so many seconds has room for, when a first one took these. */
+static size_t tokens_within(const forward_job *job, const looked *first, double seconds) {
+    size_t most = forward_job_batch(job) * job->context;
+    double n = first->seconds > 0 ? (double)first->tokens * seconds / first->seconds : (double)most;
+    size_t tokens = n < (double)most ? (size_t)n : most;
+    return tokens < job->context ? larger(tokens / FIRST_TOKENS * FIRST_TOKENS, first->tokens)
+                                 : tokens / job->context * job->context;
+}
+
+/* Adds what `count` layers like this one take. */
+static bool measure_kind(const forward_job *job, const forward_model *m, size_t layer, size_t count,
+                         double budget, forecast_pace *to, gq_error *e) {
+    looked first, more;
+    double batch = (double)(forward_job_batch(job) * job->context);
+    if (!look_at_layer(job, m, layer, smaller(FIRST_TOKENS, job->context), budget / 4, &first, e))
+        return false;
+    size_t tokens = tokens_within(job, &first, budget / 2);
+    to->read += first.read * (double)count;
+    if (tokens <= first.tokens) {
+        to->token += (double)count * first.seconds / (double)first.tokens;
+        return true;
+    }
+    if (!look_at_layer(job, m, layer, tokens, budget / 2, &more, e)) return false;
+    double each = (more.seconds - first.seconds) / (double)(more.tokens - first.tokens);
+    if (!(each > 0)) each = more.seconds / (double)more.tokens;
+    double common = fmax(0, more.seconds - each * (double)more.tokens);
+    double token = (double)count * (each + common / batch);
+    to->token += token;
+    to->mixers += token * fmin(1, more.mixer / more.seconds);
+    return true;
+}
+
+static bool measure_model(const forward_job *job, const forward_model *m, double budget, forecast_pace *to,
+                          gq_error *e) {
+    size_t kinds[MOST_KINDS], counts[MOST_KINDS] = {0}, n = 0;
+    for (size_t i = 0; i < forward_model_sizes(m)->layers; i++) {
+        size_t k = 0;
+        while (k < n && !forward_layers_alike(m, kinds[k], i)) k++;
+        if (k == n && n < MOST_KINDS) kinds[n++] = i;
+        counts[smaller(k, n - 1)]++;
+    }
+    for (size_t k = 0; k < n; k++)
+        if (!measure_kind(job, m, kinds[k], counts[k], budget / (double)n, to, e)) return false;
+    return true;
+}
+
+/* Makes a share of the seconds in mixers. */
+static void share_mixers(forecast_pace *p) { p->mixers = p->token > 0 ? p->mixers / p->token : 0; }
+
+/* ---- logits ---- */
+
+/* The tiles seen so far. */
+typedef struct tiles {
+    const sample *of;
+    size_t n_models, positions, rows;
+    divergence *divergence;
+    double started, seconds;
+    bool full; /* the time is up */
+} tiles;
+
+static bool tiles_start(void *data, size_t first_window, size_t windows, gq_error *e) {
+    tiles *t = data;
+    const forward_job *j = &t->of->job;
+    t->divergence = divergence_of_windows(j->ids + first_window * j->context, windows, j->context,
+                                          j->context - 1 - t->positions, t->positions, t->n_models - 1,
+                                          forward_run_pool(t->of->run), e);
+    t->started = schedule_clock();
+    return t->divergence;
+}
+
+static bool tiles_add(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
+                      gq_error *e) {
+    tiles *t = data;
+    divergence_tile(t->divergence, (uint32_t)first, (uint32_t)rows, logits, stride);
+    t->rows += rows, t->seconds = schedule_clock() - t->started;
+    t->full = t->seconds > TILES;
+    return !t->full || gq_fail(e, "the time is up");
+}
+
+/* Computes logits of the last positions of a window of the sample, for all models. */
+static bool measure_logits(const forecast_request *r, forecast_pace *to, gq_error *e) {
+    enum { MOST_POSITIONS = 64 };
+    sample s;
+    forward_stream **streams = calloc(r->n_models + 1, sizeof *streams);
+    if (!streams) return gq_fail_memory(e, r->n_models * sizeof *streams);
+    size_t context = smaller(r->job->context, 2 * MOST_POSITIONS);
+    bool ok = sample_open(&s, r->job, r->models[0], context, e);
+    tiles t = {.of = &s, .n_models = r->n_models, .positions = smaller(r->scored, MOST_POSITIONS)};
+    t.positions = smaller(t.positions, context - 1);
+    streams[0] = s.stream;
+    for (size_t i = 1; ok && i < r->n_models; i++)
+        ok = (streams[i] = forward_stream_new(s.run, r->models[i], NULL, e)) &&
+             forward_stream_embed(streams[i], NULL, e);
+    const forward_head head = {.from = context - 1 - t.positions,
+                               .n = t.positions,
+                               .start = tiles_start,
+                               .tile = tiles_add,
+                               .data = &t};
+    ok = ok && (forward_run_head(s.run, streams, r->n_models, &head, e) || t.full);
+    if (ok)
+        to->scored = t.seconds / (double)t.positions / (double)t.rows *
+                     (double)forward_model_sizes(r->models[0])->vocabulary;
+    for (size_t i = 1; i < r->n_models; i++) forward_stream_free(streams[i]);
+    divergence_free(t.divergence);
+    sample_close(&s);
+    free(streams);
+    return ok;
+}
+
+bool forecast_measure(const forecast_request *r, forecast_pace *to, gq_error *e) {
+    *to = (forecast_pace){.read = 0};
+    if (r->job->windows == 0) return true;
+    for (size_t i = 0; i < r->n_models; i++)
+        if (!measure_model(r->job, r->models[i], BUDGET / (double)r->n_models, to, e)) return false;
+    share_mixers(to);
+    return r->scored == 0 || r->job->context < 2 || measure_logits(r, to, e);
+}

@@ -1,0 +1,35 @@
+/* Measures how long running models takes on this machine, before it is done: some tokens of the text go
+ * through one layer of each kind, and through some rows of the output matrix. It takes about a second, and
+ * decides no bytes.
+ */
+#ifndef GQ_SWEEP_FORECAST_H
+#define GQ_SWEEP_FORECAST_H
+
+#include "forward/stream.h"
+
+typedef struct forecast_request {
+    const forward_job *job; /* its text, threads and memory; its `progress` is not called */
+    const forward_model *const *models;
+    size_t n_models;
+    size_t scored; /* positions of each window whose logits are compared, the last ones; 0: none */
+} forecast_request;
+
+/* Seconds, sums over all models. */
+typedef struct forecast_pace {
+    double read;   /* reading all layers once */
+    double token;  /* a token through all layers */
+    double mixers; /* the share of that in the first of a layer's two parts; 0: layers have no two parts */
+    double scored; /* logits of a position, compared over the whole vocabulary */
+} forecast_pace;
+
+/* For work of fewer floating-point operations, which is done within a second, nothing is measured. */
+static const double FORECAST_LEAST_WORK = 4e9;
+/* Seconds that such little work is said to take. */
+enum { FORECAST_LEAST_SECONDS = 1 };
+/* Operations of one stream of each model through its layers, and through the output matrix for the scored
+ * positions, about. */
+double forecast_work(const forecast_request *r);
+
+bool forecast_measure(const forecast_request *r, forecast_pace *to, gq_error *e);
+
+#endif
