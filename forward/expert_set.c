@@ -88,7 +88,7 @@ static bool experts_run_one(const experts_run *r, const expert_set *set, size_t 
     size_t begin = choice->begin[e], n = choice->begin[e + 1] - begin, s = forward_stride(n);
     const uint32_t *token = choice->token + begin;
     const float *weight = choice->weight + begin;
-    batch_tokens routed = {token, NULL, n}, given = {token, scales_inputs ? NULL : weight, n};
+    batch_tokens routed = {token, scales_inputs ? NULL : weight, n};
     float *in = r->work, *out = in + width * s, *gate = out + width * s;
     if (n == 0) return true;
     threads_for(
@@ -100,7 +100,8 @@ static bool experts_run_one(const experts_run *r, const expert_set *set, size_t 
     if (!batch_site_tokens(b, in, s, width, &routed, e, first)) return false;
     if (b->answer == FORWARD_SKIP) return true;
     multiply_in(r, set, e, in, gate, s, n);
-    if (!batch_site_tokens(b, gate, s, ff, &given, e, (weight_slot[]){set->down, WEIGHT_SLOTS})) return false;
+    if (!batch_site_tokens(b, gate, s, ff, &routed, e, (weight_slot[]){set->down, WEIGHT_SLOTS}))
+        return false;
     if (b->answer == FORWARD_SKIP) return true;
     batch_multiply(b, set->down, e, gate, s, out, s, n);
     threads_for(b->pool, width, THREADS_EVEN, scatter_row,
@@ -109,7 +110,7 @@ static bool experts_run_one(const experts_run *r, const expert_set *set, size_t 
                                .to = r->sum,
                                .to_stride = b->stride,
                                .token = token,
-                               .weight = given.gate,
+                               .weight = routed.gate,
                                .n = n});
     return true;
 }

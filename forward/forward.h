@@ -69,6 +69,12 @@ bool forward_feeds(const forward_model *m, const model_tensor *t);
  * comes on top. Of blocks that are run several times that is so in the last loop. 0: t is no such weight, or
  * a norm or another matrix comes between (docs/calibration.md). */
 float forward_adds(const forward_model *m, const model_tensor *t);
+/* Whether t is the router of a layer, and the experts that layer i's router chooses from; 0: it has none. */
+bool forward_is_router(const forward_model *m, const model_tensor *t);
+size_t forward_router_rows(const forward_model *m, size_t i);
+/* rows[forward_router_rows][width] of layer i: what a state gives, but for its length, by which the router
+ * chooses experts. The norm's weights before the router are in it, and only differences of experts. */
+bool forward_router_read(const forward_model *m, size_t i, float *rows, gq_error *e);
 
 /* ---- weights ---- */
 
@@ -136,8 +142,9 @@ typedef struct forward_inputs {
     /* Which tokens of the batch, ascending; NULL: all in order. Late experts may see a token several times,
      * so that there are more tokens than in the batch. */
     const uint32_t *token;
-    size_t first;      /* the batch's first token among all of the stream's; 0 without a stream */
-    const float *gate; /* per token, what its output is multiplied by; NULL: 1 */
+    size_t first; /* the batch's first token among all of the stream's; 0 without a stream */
+    /* Per token, what the output of its matrix is multiplied by, or that of its expert; NULL: 1. */
+    const float *gate;
 } forward_inputs;
 typedef enum forward_answer {
     FORWARD_FAILED, /* the call ends with the error that was given */

@@ -147,8 +147,54 @@ static void experts_are_rounded_by_their_own_tokens(void **state) {
     (void)state;
     job *j = job_of("experts.gguf", "experts-out.gguf", "Q4_0");
     gq_results *results = run(j);
-    check_roundings(results, 7 + 4 + 3 * EXPERT_MODEL_EXPERTS + 1);
+    check_roundings(results, 7 + 4 + 3 * EXPERT_MODEL_EXPERTS + 1 + 2);
     gq_results_free(results);
+}
+
+/* A file's tensor; malloc'ed. */
+static uint8_t *bytes_in(const char *file, const char *name, uint64_t *size) {
+    model_source g = open_model(path(file));
+    uint8_t *bytes = tensor_bytes(&g, name, size);
+    model_close(&g);
+    return bytes;
+}
+
+static bool same_tensor(const char *a, const char *b, const char *name) {
+    uint64_t n, m;
+    uint8_t *x = bytes_in(a, name, &n), *y = bytes_in(b, name, &m);
+    bool same = n == m && memcmp(x, y, n) == 0;
+    free(x), free(y);
+    return same;
+}
+
+/* Without their steps the router keeps its bytes, and the embedding is the plain file's; the file says
+ * whether routers may have changed. */
+static void routers_and_embeddings_change_by_their_steps_alone(void **state) {
+    (void)state;
+    static const char router[] = "blk.1.ffn_gate_inp.weight", embedding[] = "token_embd.weight";
+    quantize(path("experts.gguf"), path("plain.gguf"), "Q4_0", 1);
+    for (int without = 0; without < 2; without++) {
+        job *j = job_of("experts.gguf", "routed.gguf", "Q4_0");
+        j->calibration.steps = without ? "-embedding,-router" : NULL;
+        gq_results *results = run(j);
+        size_t n;
+        const gq_step *s = gq_results_steps(results, 0, &n);
+        for (size_t i = 0; i < n; i++)
+            if (!strcmp(s[i].name, "router") || !strcmp(s[i].name, "embedding")) {
+                assert_int_equal(s[i].matrices, !without);
+                assert_true(without || (s[i].compared == 1 && s[i].with <= s[i].without));
+                /* this router is random: whether a fit of it keeps more tokens is not known beforehand */
+                if (!strcmp(s[i].name, "router"))
+                    assert_true(same_tensor("experts.gguf", "routed.gguf", router) == !s[i].kept);
+                else
+                    assert_true(same_tensor("plain.gguf", "routed.gguf", embedding) == !s[i].kept);
+            }
+        model_source g = open_model(path("routed.gguf"));
+        assert_true((model_kv_find(g.kv, g.n_kv, "quantize.calibration.fitted") != NULL) == !without);
+        model_close(&g);
+        gq_results_free(results);
+    }
+    unlink(path("plain.gguf")), unlink(path("routed.gguf"));
 }
 
 /* All tokens are one, and go to the same experts. */
@@ -393,6 +439,7 @@ int main(void) {
         cmocka_unit_test(a_calibrated_file_does_less_harm),
         cmocka_unit_test(each_step_helps_where_few_inputs_are_large),
         cmocka_unit_test(experts_are_rounded_by_their_own_tokens),
+        cmocka_unit_test(routers_and_embeddings_change_by_their_steps_alone),
         cmocka_unit_test(an_expert_that_sees_nothing_is_searched),
         cmocka_unit_test(same_for_any_threads_and_memory),
         cmocka_unit_test(same_for_any_number_of_experts_at_once),

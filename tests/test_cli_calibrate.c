@@ -42,18 +42,18 @@ static void a_dry_run_tells_what_it_takes(void **state) {
     says(out, "calibrated on text: 1600 tokens in windows of 16, 12 of 100 windows held back to check; 3.12 "
               "tokens per column, or more\n");
     says(out, "\nmemory: at most "), says(out, " MiB; the states of all tokens are in memory\n");
-    says(out, "\ndisk: 6."),
-        says(out, " MiB beside the output until it is done\nsteps: damping, sweeps, state\ntime: about ");
+    says(out, "\ndisk: 6."), says(out, " MiB beside the output until it is done\nsteps: damping, sweeps, "
+                                       "state, embedding, router\ntime: about ");
     assert_null(strstr(out, "rounded together"));
     free(out);
     out = PLANNED("--calibrate-ids", path("ids"));
     says(out, "calibrated on ids: 16 tokens");
     free(out);
     static const char *const steps[][2] = {{"damping", "damping"},
-                                           {"-damping", "sweeps, state"},
+                                           {"-damping", "sweeps, state, embedding, router"},
                                            {"none", "none"},
                                            {"none,+sweeps,damping", "damping, sweeps"},
-                                           {"all,-sweeps", "damping, state"},
+                                           {"all,-sweeps", "damping, state, embedding, router"},
                                            {"+default,-all", "none"}};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         char told[64];
@@ -83,7 +83,7 @@ static void plans_are_reported(void **state) {
     assert_true(json_number(c, "memory_bytes", 0) > 1e6 && json_number(c, "gflop", 0) > .1);
     assert_int_equal(json_need(report_tensor(j, "blk.0.attn_q.weight"), "calibrated")->kind, KIND_BOOL);
     assert_string_equal(report_type(j, "blk.0.attn_q.weight"), "Q2_K");
-    assert_string_equal(json_text(c, "steps", ""), "damping, sweeps, state");
+    assert_string_equal(json_text(c, "steps", ""), "damping, sweeps, state, embedding, router");
     json_free(j);
 }
 
@@ -144,7 +144,9 @@ static void wrong_requests_are_refused(void **state) {
     REFUSED(2, "--shrink 1.1: expected a number from 0 to 1", "--calibrate", text, "--shrink", "1.1");
     REFUSED(2, "--correction nan: expected", "--calibrate", text, "--correction", "nan");
     REFUSED(2, "--correction : expected", "--calibrate", text, "--correction", "");
-    REFUSED(2, "'sweep' is no step of a calibration; these are: damping, sweeps, state; all, none",
+    REFUSED(2,
+            "'sweep' is no step of a calibration; these are: damping, sweeps, state, embedding, router; all, "
+            "none",
             "--calibrate", text, "--calibrate-steps", "damping,sweep");
     REFUSED(2, "'' is no step", "--calibrate", text, "--calibrate-steps", "-damping,");
     REFUSED(2, "--calibrate-steps works only with --calibrate", "--calibrate-steps", "all");

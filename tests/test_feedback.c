@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "imatrix/moments.h"
+#include "imatrix/refit.h"
 #include "tests/codecs.h"
 
 enum { N = 512, ROWS = 20, TOKENS = 400, MOST_LANES = CODEC_MOST_LANES };
@@ -335,6 +335,21 @@ static void what_is_lacking_moves_the_target(void **state) {
     moments_factored_free(&f), moments_free(m);
 }
 
+/* Weights that are not rounded are moved to the very target. */
+static void a_refit_is_the_target(void **state) {
+    (void)state;
+    static float w[ROWS * N];
+    static double z[ROWS * N];
+    double moved = 0, apart = 0;
+    memcpy(w, s->w, sizeof w);
+    refit_rows(&s->factored[1], NULL, w, ROWS, z);
+    for (size_t i = 0; i < ROWS * N; i++) {
+        double d = (double)w[i] - s->goal[i], was = (double)s->w[i] - s->goal[i];
+        apart += d * d, moved += was * was;
+    }
+    if (!(moved > 0 && apart < 1e-8 * moved)) fail_msg("%g apart, of %g moved", apart, moved);
+}
+
 static void lowers_the_error_of_the_output(void **state) {
     (void)state;
     static uint8_t blocks[ROWS * N * 4];
@@ -505,6 +520,7 @@ int main(void) {
         cmocka_unit_test(agrees_with_double_precision),
         cmocka_unit_test(the_target_solves_the_normal_equations),
         cmocka_unit_test(what_is_lacking_moves_the_target),
+        cmocka_unit_test(a_refit_is_the_target),
         cmocka_unit_test(lowers_the_error_of_the_output),
         cmocka_unit_test(descent_descends),
         cmocka_unit_test(no_difference_no_correction),

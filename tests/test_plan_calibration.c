@@ -48,9 +48,21 @@ static void matrices_that_are_run_are_calibrated(void **state) {
     assert_true(tensor(plan, "blk.0.attn_q.weight")->calibrated);
     assert_true(tensor(plan, "blk.1.ffn_down_exps.weight")->calibrated);
     assert_true(tensor(plan, "output.weight")->calibrated);
-    assert_false(tensor(plan, "token_embd.weight")->calibrated);
+    assert_true(tensor(plan, "token_embd.weight")->calibrated); /* which moves the router */
+    assert_true(tensor(plan, "blk.1.ffn_gate_inp.weight")->calibrated);
     assert_false(tensor(plan, "blk.0.attn_norm.weight")->calibrated);
+    gq_plan_free(plan);
+    c.steps = "-embedding,-router";
+    plan = plan_with(&c, "experts.gguf", "Q2_K_S");
+    assert_false(tensor(plan, "token_embd.weight")->calibrated);
     assert_false(tensor(plan, "blk.1.ffn_gate_inp.weight")->calibrated);
+    gq_plan_free(plan);
+    c.steps = NULL;
+    plan = plan_with(&c, "experts.gguf", "F16"); /* the router's inputs stay as they are */
+    assert_false(tensor(plan, "blk.1.ffn_gate_inp.weight")->calibrated);
+    gq_plan_free(plan);
+    plan = plan_with(&c, "model.gguf", "Q4_0");
+    assert_false(tensor(plan, "token_embd.weight")->calibrated);
     gq_plan_free(plan);
     plan = plan_with(&c, "model.gguf", "F16");
     assert_false(tensor(plan, "blk.0.attn_q.weight")->calibrated);

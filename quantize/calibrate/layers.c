@@ -5,8 +5,9 @@
  * stream, so the inputs of the next site contain the rounding already. When no site is left, the output's
  * stream passes the part with the rounded weights. The original's stream passes it last, as every output
  * needs its states from before the part. The output matrix is a step of its own behind the layers; the
- * embedding is encoded by search alone, before them. A model that runs its blocks several times is rounded in
- * the last of these loops, with states of all of them; prepare_loops says where these come from.
+ * embedding comes before them (embedding.h), and its record is the first step's. A model that runs its blocks
+ * several times is rounded in the last of these loops, with states of all of them; prepare_loops says where
+ * these come from.
  *
  * The blocks of a step are written and synced before its record goes into the checkpoint. So an interrupted
  * run continues behind the last recorded step, and the record says which tensors the files hold. */
@@ -16,8 +17,9 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "quantize/calibrate/embedding.h"
+#include "quantize/calibrate/router.h"
 #include "quantize/calibrate/site.h"
-#include "quantize/strips/strip.h"
 
 /* A tensor of the job, found by its address. */
 typedef struct numbered {
@@ -123,28 +125,46 @@ static void drop_weights(turn *at) {
     at->weights = NULL, at->n_weights = 0;
 }
 
+/* Records the figures of a tensor whose matrices are all rounded. */
+static bool record_rounded(calibrator *c, size_t output, size_t number, gq_error *e) {
+    const progress_of *p = progress_at(c, output, number);
+    return record_add(
+        &c->record,
+        &(calibrate_entry){
+            .tensor = number, .output = (uint32_t)output, .reason = p->reason, .figures = p->figures},
+        e);
+}
+
 /* All matrices of a tensor are rounded: its blocks stand in for it in the stream, and its figures are
  * recorded. */
 static bool turn_finish_tensor(turn *at, const model_tensor *t, size_t number, gq_error *e) {
     calibrator *c = at->c;
-    const progress_of *p = progress_at(c, at->output, number);
     if (at->layer)
         forward_layer_replace(at->layer, t, c->of->outputs[at->output][number].to,
                               turn_blocks(at, t, number, e));
-    return record_add(
-        &c->record,
-        &(calibrate_entry){
-            .tensor = number, .output = (uint32_t)at->output, .reason = p->reason, .figures = p->figures},
-        e);
+    return record_rounded(c, at->output, number, e);
 }
 
-static bool round_weight(turn *at, uint64_t matrix, const model_tensor *t, const round_inputs *inputs,
-                         gq_error *e) {
+/* The layer's choice of experts is looked at in both streams. */
+static bool turn_refit_router(turn *at, forward_part part, const round_task *task, progress_of *p,
+                              gq_error *e) {
+    const calibrator *c = at->c;
+    router_task router = {.round = task,
+                          .original = c->original,
+                          .rounded = c->rounded[at->output],
+                          .layer = at->layer,
+                          .part = part};
+    return router_refit(&router, &p->figures, &p->reason, e);
+}
+
+static bool round_weight(turn *at, forward_part part, uint64_t matrix, const model_tensor *t,
+                         const round_inputs *inputs, gq_error *e) {
     calibrator *c = at->c;
     const calibration_settings *settings = c->of->settings;
     size_t number = number_of(c, t);
     progress_of *p = progress_at(c, at->output, number);
-    uint64_t bytes = c->of->outputs[at->output][number].out_bytes / shape_matrices(t->ne);
+    const gq_tensor *of = &c->of->outputs[at->output][number];
+    uint64_t bytes = of->out_bytes / shape_matrices(t->ne);
     uint8_t *blocks = at->layer ? turn_blocks(at, t, number, e) : NULL;
     if (at->layer && !blocks) return false;
     round_task task = {.of = c->of,
@@ -157,7 +177,10 @@ static bool round_weight(turn *at, uint64_t matrix, const model_tensor *t, const
                        .progress = ask_round,
                        .data = c};
     p->figures.width = settings->width < t->ne[0] ? settings->width : t->ne[0];
-    if (!round_matrix(&task, &p->figures, &p->reason, e)) return false;
+    if (!(forward_is_router(c->of->streams[0], t) && !gguf_type_of(of->to)->quantized
+              ? turn_refit_router(at, part, &task, p, e)
+              : round_matrix(&task, &p->figures, &p->reason, e)))
+        return false;
     p->settled++;
     if (!sweep_tell(&c->sweep, (double)(t->ne[0] * t->ne[1]), e)) return false;
     return p->settled < shape_matrices(t->ne) || turn_finish_tensor(at, t, number, e);
@@ -175,7 +198,8 @@ static float *turn_tokens(size_t features, float **tokens, size_t held, size_t s
 }
 
 /* Rounds one matrix of each of the site's weights by the inputs gathered for it, and frees these. */
-static bool round_site_matrix(turn *at, const site *s, uint64_t matrix, site_inputs of, gq_error *e) {
+static bool round_site_matrix(turn *at, forward_part part, const site *s, uint64_t matrix, site_inputs of,
+                              gq_error *e) {
     moments_factored f = {.tokens = 0};
     float *mean_square = calloc(s->features, sizeof *mean_square), *original = NULL, *rounded = NULL;
     bool ok = mean_square || gq_fail_memory(e, s->features * sizeof *mean_square);
@@ -196,7 +220,7 @@ static bool round_site_matrix(turn *at, const site *s, uint64_t matrix, site_inp
                        .stride = stride};
     for (size_t w = 0; ok && w < s->n_weights; w++)
         if (turn_matrices_done(at, s->weights[w]) == matrix)
-            ok = round_weight(at, matrix, s->weights[w], &in, e);
+            ok = round_weight(at, part, matrix, s->weights[w], &in, e);
     free(original), free(rounded), free(mean_square);
     moments_factored_free(&f), site_inputs_free(&of);
     return ok;
@@ -219,7 +243,7 @@ static bool round_sites(turn *at, forward_part part, gq_error *e) {
         bool ok = site_gather(&s, &search, e), found = s.n_weights > 0;
         sweep_name_phase(&c->sweep, "rounding");
         for (size_t i = 0; ok && found && i < s.end - s.first; i++)
-            ok = round_site_matrix(at, &s, s.first + i, site_take(&s, i), e);
+            ok = round_site_matrix(at, part, &s, s.first + i, site_take(&s, i), e);
         site_free(&s);
         if (!ok || !found) return ok;
     }
@@ -282,51 +306,30 @@ static bool finish_step(void *data, sweep_record *to, gq_error *e) {
 
 /* ---- the embedding ---- */
 
-/* Decodes rows of an output's embedding. They are encoded by search alone, each for itself. */
-typedef struct embedding {
-    const calibrator *c;
-    const model_tensor *from;
-    const gguf_type *to;
-    uint8_t *raw, *blocks;
-} embedding;
-
-static bool embedding_read_rows(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
-    const embedding *m = data;
-    const calibrate_job *of = m->c->of;
-    const codec *codecs = of->kernels->codecs;
-    size_t width = m->from->ne[0];
-    strip_encoder with = {.kernels = of->kernels, .type = m->to, .settings = of->encoding};
-    for (size_t i = 0; i < n; i++) {
-        if (!strip_read_decoded(of->kernels, of->file, m->from, ids[i] * (uint64_t)width, width, m->raw,
-                                rows + i * width, e))
-            return false;
-        size_t bad = strip_beyond(&with, rows + i * width, width);
-        if (bad < width)
-            return strip_fail_to_hold(&with, of->file, m->from, ids[i] * (uint64_t)width + bad,
-                                      rows[i * width + bad], e);
-    }
-    for (size_t i = 0, some; i < n; i += some) {
-        some = n - i < CODEC_MOST_LANES ? n - i : CODEC_MOST_LANES;
-        codecs[m->to->id].encode(rows + i * width, m->blocks, some, width, NULL, of->encoding);
-        codecs[m->to->id].decode(m->blocks, rows + i * width, some * width);
-    }
-    return true;
+/* Rounds an output's embedding, where that is calibrated, before anything else. */
+static bool calibrator_round_embedding(calibrator *c, size_t output, size_t number, gq_error *e) {
+    progress_of *p = progress_at(c, output, number);
+    const model_tensor *t = c->of->tensors[number];
+    round_task task = {.of = c->of,
+                       .products = c->products,
+                       .output = output,
+                       .tensor = number,
+                       .progress = ask_round,
+                       .data = c};
+    if (!embedding_round(&task, &p->figures, &p->reason, e) ||
+        !sweep_tell(&c->sweep, (double)(t->ne[0] * t->ne[1]), e))
+        return false;
+    p->settled = 1;
+    return record_rounded(c, output, number, e);
 }
 
-static bool calibrator_embed(const calibrator *c, size_t output, gq_error *e) {
-    const model_tensor *from = forward_model_sizes(c->of->streams[0])->embedding;
-    size_t number = number_of(c, from);
-    uint32_t to = number == SIZE_MAX ? from->type->id : c->of->outputs[output][number].to;
-    if (to == from->type->id) return forward_stream_embed(c->rounded[output], NULL, e);
-    embedding m = {.c = c, .from = from, .to = gguf_type_of(to)};
-    size_t width = from->ne[0], stored = gguf_type_bytes(from->type, width),
-           bytes = gguf_type_bytes(m.to, width * CODEC_MOST_LANES);
-    m.raw = malloc(stored), m.blocks = malloc(bytes);
-    forward_rows rows = {embedding_read_rows, &m};
-    bool ok = m.raw && m.blocks ? forward_stream_embed(c->rounded[output], &rows, e)
-                                : gq_fail_memory(e, stored + bytes);
-    free(m.raw), free(m.blocks);
-    return ok;
+/* Starts an output's stream with its embedding as it is written. */
+static bool calibrator_embed(calibrator *c, size_t output, gq_error *e) {
+    size_t number = number_of(c, forward_model_sizes(c->of->streams[0])->embedding);
+    if (number == SIZE_MAX) return forward_stream_embed(c->rounded[output], NULL, e);
+    if (c->of->outputs[output][number].calibrated && !calibrator_round_embedding(c, output, number, e))
+        return false;
+    return embedding_start(c->of, output, number, c->rounded[output], e);
 }
 
 /* ---- the job ---- */

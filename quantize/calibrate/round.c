@@ -279,19 +279,31 @@ static bool round_best(rows *r, calibrate_figures *sums, output_errors *errors, 
     return round_rows(r, *way, &again, NULL, &numbers, e);
 }
 
+/* Counts a matrix for a step. */
+static void count_step(calibrate_figures *sums, calibrate_step step, bool kept) {
+    sums->steps[step].matrices++, sums->steps[step].kept += kept;
+}
+
+/* Adds the errors without a step and with it. */
+static void count_errors(calibrate_figures *sums, calibrate_step step, const output_errors *errors,
+                         round_way without, round_way with) {
+    calibrate_step_figures *f = &sums->steps[step];
+    if (!(errors->power > 0)) return;
+    f->compared++;
+    f->without += errors->error[without] / errors->power, f->with += errors->error[with] / errors->power;
+}
+
 /* Adds to a tensor's figures what the steps did to a matrix. */
 static void count_steps(const rows *r, const output_errors *errors, round_way way, calibrate_figures *sums) {
-    calibrate_step_figures *damping = &sums->steps[STEP_DAMPING], *sweeps = &sums->steps[STEP_SWEEPS];
-    if (calibration_does(r->task->of->settings, STEP_DAMPING))
-        damping->matrices++, damping->kept += way != WAY_SEARCHED;
-    if (r->task->inputs.is_state) sums->steps[STEP_STATE].matrices++;
-    if (r->task->inputs.is_state) sums->steps[STEP_STATE].kept += way != WAY_SEARCHED;
+    const round_inputs *in = &r->task->inputs;
+    bool kept = way != WAY_SEARCHED, damps = calibration_does(r->task->of->settings, STEP_DAMPING);
+    if (in->is_embedding) count_step(sums, STEP_EMBEDDING, kept);
+    if (in->is_embedding) count_errors(sums, STEP_EMBEDDING, errors, WAY_SEARCHED, way);
+    if (damps && !in->is_embedding) count_step(sums, STEP_DAMPING, kept);
+    if (in->is_state) count_step(sums, STEP_STATE, kept);
     if (r->last != WAY_SWEPT) return;
-    sweeps->matrices++, sweeps->kept += way == WAY_SWEPT;
-    if (!(errors->power > 0)) return;
-    sweeps->compared++;
-    sweeps->without += errors->error[WAY_PASS] / errors->power;
-    sweeps->with += errors->error[WAY_SWEPT] / errors->power;
+    count_step(sums, STEP_SWEEPS, way == WAY_SWEPT);
+    count_errors(sums, STEP_SWEEPS, errors, WAY_PASS, WAY_SWEPT);
 }
 
 bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e) {

@@ -34,7 +34,8 @@ typedef struct round_inputs {
     /* Held-back tokens: [features][stride], of which `held` are tokens; in the original model, and in the
      * rounded one. */
     const float *original, *rounded;
-    bool is_state; /* `original` is what the output is to change by, [rows][stride] */
+    bool is_state;     /* `original` is what the output is to change by, [rows][stride] */
+    bool is_embedding; /* rows of routers stand in for tokens (embedding.h) */
     size_t held, stride;
 } round_inputs;
 

@@ -7,6 +7,8 @@ const calibrate_step_row calibrate_steps[CALIBRATE_STEPS] = {
     [STEP_DAMPING] = {"damping", "damped by each column's own square", true},
     [STEP_SWEEPS] = {"sweeps", "codes chosen again with all others known", true},
     [STEP_STATE] = {"state", "aimed at the state behind them", true},
+    [STEP_EMBEDDING] = {"embedding", "rounded by what its errors do to the choice of experts", true},
+    [STEP_ROUTER] = {"router", "fitted so that tokens keep their experts; errors: experts that change", true},
 };
 
 enum { EVERY_STEP = (1 << CALIBRATE_STEPS) - 1 };

@@ -7,9 +7,11 @@
 #include "base/error.h"
 
 typedef enum calibrate_step {
-    STEP_DAMPING, /* by each column's own square, not by the mean of all (imatrix/factor.c) */
-    STEP_SWEEPS,  /* of descent behind a pass (codec/simd/descent.c) */
-    STEP_STATE,   /* as target of weights whose output is added to it (site.h) */
+    STEP_DAMPING,   /* by each column's own square, not by the mean of all (imatrix/factor.c) */
+    STEP_SWEEPS,    /* of descent behind a pass (codec/simd/descent.c) */
+    STEP_STATE,     /* as target of weights whose output is added to it (site.h) */
+    STEP_EMBEDDING, /* of a mixture, rounded by what its errors do to routers (embedding.h) */
+    STEP_ROUTER,    /* fitted to the inputs that it gets now (router.h) */
     CALIBRATE_STEPS
 } calibrate_step;
 

@@ -166,6 +166,7 @@ bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e) 
         fill_tensor(&out->tensors[i], &plan->sources[i], &choices[i], keep_shape);
         out->tensors[i].calibrated = plan_calibrated(plan, output, i);
     }
+    plan_calibrate_routers(plan, output);
     plan_sum_up_output(out, n);
     return true;
 }

@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "quantize/calibrate/embedding.h"
 #include "quantize/calibrate/record.h"
 #include "quantize/plan/calibration_memory.h"
 #include "quantize/plan/calibration_time.h"
@@ -184,11 +185,31 @@ bool plan_can_calibrate(const gq_plan *plan, const plan_source *source) {
     return plan->calibration && forward_feeds(plan->calibration->model, source->tensor);
 }
 
+/* Whether routers decide how the embedding is rounded, and the tensor is it. */
+static bool calibrates_embedding(const gq_plan *plan, size_t tensor) {
+    const plan_calibration *c = plan->calibration;
+    return c && calibration_does(&c->settings, STEP_EMBEDDING) &&
+           plan->sources[tensor].tensor == forward_model_sizes(c->model)->embedding &&
+           embedding_is_routed(c->model, c->numbers, c->facts.layers);
+}
+
 bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
     const gq_tensor *t = &plan->outputs[output].tensors[tensor];
     const gguf_type *to = gguf_type_of(t->to);
     return t->to != t->from && to && to->quantized && plan->kernels->codecs[t->to].steps &&
-           plan_can_calibrate(plan, &plan->sources[tensor]);
+           (plan_can_calibrate(plan, &plan->sources[tensor]) || calibrates_embedding(plan, tensor));
+}
+
+void plan_calibrate_routers(gq_plan *plan, size_t output) {
+    const plan_calibration *c = plan->calibration;
+    if (!c || !calibration_does(&c->settings, STEP_ROUTER) || !plan_any_calibrated(plan, output)) return;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        gq_tensor *t = &plan->outputs[output].tensors[i];
+        const gguf_type *to = gguf_type_of(t->to);
+        if (!to->quantized && plan->kernels->codecs[t->to].encode &&
+            forward_is_router(c->model, plan->sources[i].tensor))
+            t->calibrated = true;
+    }
 }
 
 /* ---- memory, disk and work ---- */

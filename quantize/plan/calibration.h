@@ -55,6 +55,8 @@ static inline size_t plan_run_layer(const gq_plan *plan, size_t i) {
 bool plan_can_calibrate(const gq_plan *plan, const plan_source *source);
 /* Whether the run calibrates a tensor. Types are chosen; the result goes into gq_tensor.calibrated. */
 bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor);
+/* Has the run fit the routers of an output in which some tensor is calibrated. */
+void plan_calibrate_routers(gq_plan *plan, size_t output);
 /* Whether some tensor of an output is calibrated. */
 bool plan_any_calibrated(const gq_plan *plan, size_t output);
 

@@ -13,7 +13,7 @@
 #include "base/checked.h"
 #include "base/units.h"
 #include "forward/matmul.h"
-#include "quantize/calibrate/round.h"
+#include "quantize/calibrate/router.h"
 #include "quantize/calibrate/site.h"
 #include "quantize/sweep/memory_budget.h"
 
@@ -72,7 +72,9 @@ static site_sizes sizes_of(const gq_plan *plan, const plan_calibration *c, const
 static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, const model_tensor *t,
                      const gguf_type *to, int threads) {
     site_sizes one = sizes_of(plan, c, t, 1), two = sizes_of(plan, c, t, 2);
-    n->site = larger(n->site, site_peak(&one, round_bytes(t, to, threads)));
+    uint64_t rounding = to->quantized ? round_bytes(t, to, threads)
+                                      : router_bytes(&c->settings, t, forward_job_batch(&c->job));
+    n->site = larger(n->site, site_peak(&one, rounding));
     if (shape_matrices(t->ne) < 2) return;
     uint64_t alone = plus(site_bytes(&one), site_gathering_bytes(&one)),
              both = plus(site_bytes(&two), site_gathering_bytes(&two));
@@ -107,7 +109,13 @@ static uint64_t least_peak(const gq_plan *plan, const plan_calibration *c, const
 static bool width_fits(const gq_plan *plan, const plan_calibration *c, const model_tensor *widest) {
     needs n = {.blocks = forward_model_sizes(c->model)->layer_bytes};
     forward_job job = c->job;
-    add_site(&n, plan, c, widest, largest_type(plan->kernels), USUAL_THREADS);
+    const gguf_type *to = largest_type(plan->kernels);
+    add_site(&n, plan, c, widest, to, USUAL_THREADS);
+    for (uint64_t i = 0; i < plan->model.n_tensors; i++) { /* what is lacking has as many rows as they have */
+        const model_tensor *t = plan->model.tensors[i];
+        if (forward_feeds(c->model, t) && site_adds(&c->settings, c->model, t) != 0)
+            add_site(&n, plan, c, t, to, USUAL_THREADS);
+    }
     job.threads = USUAL_THREADS;
     job.extra_bytes = plus(needs_sum(&n, USUAL_THREADS), USUAL_PROCESS);
     return least_peak(plan, c, &job) <= c->deciding_memory;

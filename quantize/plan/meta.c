@@ -82,6 +82,15 @@ static bool set_importance(const gq_plan *plan, const gq_options *options, gguf_
     return m->chunk_count == 0 || gguf_header_set_u32(h, "quantize.imatrix.chunks_count", m->chunk_count, e);
 }
 
+/* Names the kind of tensors that keep their type but may have other values: routers that a calibration fits.
+ */
+static bool set_fitted(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (out->tensors[i].calibrated && !gguf_type_of(out->tensors[i].to)->quantized)
+            return gguf_header_set_string(h, "quantize.calibration.fitted", "ffn_gate_inp", e);
+    return true;
+}
+
 bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_options *options, gguf_header *h,
                      gq_error *e) {
     if (!copy_all(plan, h, e) || !gguf_header_set_u32(h, "general.quantization_version", 2, e) ||
@@ -91,8 +100,8 @@ bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_optio
         const model_kv *o = &plan->overrides.items[i];
         if (!gguf_header_set(h, o->key, o->type, o->value, o->size, e)) return false;
     }
-    if (!set_importance(plan, options, h, e) || !plan_layer_count_write(plan, h, e) ||
-        !plan_transposed_write(plan, h, e))
+    if (!set_importance(plan, options, h, e) || !set_fitted(plan, out, h, e) ||
+        !plan_layer_count_write(plan, h, e) || !plan_transposed_write(plan, h, e))
         return false;
     plan_removed_apply(&plan->removed, &plan->overrides, h);
     return options->no_digests || digests_write(plan, out, h, e);

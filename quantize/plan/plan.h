@@ -108,7 +108,7 @@ struct gq_plan {
 static inline bool plan_transposes(const plan_source *s) { return s->tensor != s->stored; }
 /* Whether a tensor's bytes are copied as they are in the input. */
 static inline bool plan_copies(const plan_source *s, const gq_tensor *to) {
-    return to->to == to->from && !plan_transposes(s);
+    return to->to == to->from && !plan_transposes(s) && !to->calibrated;
 }
 
 /* Makes a plan without looking at what lies beside its outputs; gq_plan_free frees it. NULL: *e says why. */
