@@ -8,7 +8,12 @@
 # and its standard error, and the difference in its own standard errors (paired: over the same windows of text), above
 # 0 where gquant's is less. EFFORT (default) and TOKENS (40000) can be set in the environment. With CALIBRATE, a file
 # of decimal ids, each TYPE is made once more, calibrated on these in windows of CONTEXT (128) tokens, and compared
-# with llama.cpp's file with importance data.
+# with llama.cpp's file with importance data. STEPS is a list for --calibrate-steps.
+#
+# With OUTLIERS, a seed and a number ("7 300"), all is measured on a model of the same function that is harder to
+# round, as large models are: 1 % of the columns at every norm, at ffn_down and at output are 10 to 300 times larger
+# (../shared/models/make_outliers.py, which needs numpy; MODEL is a dense llama). Importance data of it are computed on
+# the tokens of CALIBRATE.
 set -eu
 build=$1 work=$2 peer=$3 model=$4 tokens=$5 importance=$6
 shift 6
@@ -21,6 +26,14 @@ quietly() { # command...
         exit 1
     }
 }
+
+if [ "${OUTLIERS:-}" ]; then
+    # shellcheck disable=SC2086 # two arguments
+    quietly "${PYTHON:-python3}" ../shared/models/make_outliers.py "$model" "$work/outliers.gguf" $OUTLIERS
+    model=$work/outliers.gguf importance=$work/outliers.dat
+    quietly "$build/gquant" imatrix compute -q --force --process-output --ids "$CALIBRATE" \
+        --context "${CONTEXT:-128}" "$model" "$importance"
+fi
 
 files=
 for type; do
@@ -37,7 +50,8 @@ for type; do
     [ "${CALIBRATE:-}" ] || continue
     ln -f "$theirs" "$work/$type,calibrated,llama.cpp.gguf"
     quietly "$build/gquant" -q --force --effort "${EFFORT:-default}" --calibrate-ids "$CALIBRATE" \
-        --context "${CONTEXT:-128}" "$model" "$work/$type,calibrated,gquant.gguf" "$type"
+        --context "${CONTEXT:-128}" --calibrate-steps "${STEPS:-default}" "$model" \
+        "$work/$type,calibrated,gquant.gguf" "$type"
     files="$files $type,calibrated,llama.cpp.gguf $type,calibrated,gquant.gguf"
 done
 
