@@ -19,6 +19,14 @@
  *
  * Rows are independent of each other, and all sums run in a fixed order, so that bytes depend neither on how
  * rows are put together nor on the level (but x86-64-v2, which has no fused multiply-add).
+ *
+ * In a chain rows are not independent: the errors e_i = t_i - q_i of a head's rows count together under a
+ * metric G, and the sum over i and j of G_ij e_i H e_j^T is to be small. With S the metric after all rows
+ * behind row k are eliminated, row k aims at
+ *
+ *     t_k + sum over finished rows j of (S_kj / S_kk) (t_j - q_j),
+ *
+ * which adds the same sum of (t_j - q_j) R to its z. Lanes are rows of different heads.
  */
 #ifndef GQ_CODEC_FEEDBACK_H
 #define GQ_CODEC_FEEDBACK_H
@@ -52,6 +60,21 @@ typedef struct feedback_moments {
                                 tiles that have a column's rows side by side; NULL: none */
 } feedback_moments;
 
+/* Rows that are rounded one after another. `together` rows of each head are rounded at once, as far from each
+ * other as possible, and know nothing of each other. */
+typedef struct feedback_chain {
+    size_t heads, length; /* rows of a head */
+    size_t together;      /* divides length; heads * together is at most FEEDBACK_ROWS */
+    size_t step;          /* rows from a head's first to the next head's, in x and in the blocks */
+    const float *factors; /* [head][length][length]: S_kj / S_kk at [k][j], j < k; places, not rows */
+    float *rest;          /* heads * length rows of padded columns, scratch: (t - q) R by head and place */
+} feedback_chain;
+
+/* The row of a head that is rounded at the given place of the order. */
+static inline size_t feedback_chain_row(size_t length, size_t together, size_t place) {
+    return place % together * (length / together) + place / together;
+}
+
 typedef struct feedback_task {
     const kernels *kernels;
     uint32_t type; /* of which these have steps */
@@ -64,6 +87,7 @@ typedef struct feedback_task {
     size_t first_row, matrix_rows; /* where P is given: the first row's number in the matrix, a multiple of
                                       FEEDBACK_ROWS, and how many rows that has */
     uint8_t *unswept;              /* gets the blocks as they are without the sweeps; NULL: not wanted */
+    const feedback_chain *chain;   /* NULL: rows are independent. No P then */
 } feedback_task;
 
 /* Added to. */
@@ -83,7 +107,8 @@ static inline int feedback_sweeps(codec_effort effort) {
 uint64_t feedback_bytes(const kernels *k, uint32_t type, size_t columns);
 /* No less than that, for any type on any processor. UINT64_MAX: columns beyond what is counted. */
 uint64_t feedback_most_bytes(size_t columns);
-/* x: rows x columns, finite; blocks: as encoders write them. */
+/* x: rows x columns, finite; blocks: as encoders write them. rows: with a chain, heads * length, and x and
+ * blocks begin with its first head's first row. */
 void codec_feedback(const feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
                     feedback_sums *sums);
 

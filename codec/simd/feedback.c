@@ -3,16 +3,20 @@
  * What earlier strips do to a strip is gathered when it is reached, by products of matrices; what earlier
  * slices of a strip do to a slice likewise; within a slice each column's error is pushed on at once. All add
  * up in the order of columns, one chain per row and column.
+ *
+ * Of a chain some batches of rows go through a strip one after another: all that earlier strips do to them is
+ * gathered at once, and only then does a batch see what is left of the rows before it.
  */
 #include "codec/simd/pass.h"
 
-static feedback_pass start_pass(const feedback_task *t, size_t rows) {
+/* Lays out a pass over `batches` batches of `lanes` rows, or as many as there is room for. */
+static feedback_pass start_pass(const feedback_task *t, size_t lanes, size_t batches) {
     const codec_steps *steps = t->kernels->codecs[t->type].steps;
     size_t length = gguf_type_of(t->type)->block_elements;
     feedback_pass s = {.task = t,
                        .steps = steps,
                        .type = gguf_type_of(t->type),
-                       .rows = rows,
+                       .lanes = lanes,
                        .panel = t->kernels->matmul->panel,
                        .padded = feedback_padded(t->columns),
                        .length = length,
@@ -27,18 +31,20 @@ static feedback_pass start_pass(const feedback_task *t, size_t rows) {
     for (size_t i = 0; i < FEEDBACK_STRIP_ARRAYS; i++, scratch += PASS_COLUMNS * FEEDBACK_ROWS)
         *strips[i] = scratch;
     s.turned = scratch, s.states = (uint8_t *)t->scratch + sizeof(float) * feedback_floats(t->columns);
-    s.panels = (rows + s.panel - 1) / s.panel;
+    s.batch_panels = (lanes + s.panel - 1) / s.panel;
+    size_t most = FEEDBACK_ROWS / s.panel / s.batch_panels;
+    s.batches = batches < most ? batches : most, s.panels = s.batches * s.batch_panels;
     memset(t->scratch, 0, sizeof(float) * feedback_floats(t->columns));
     return s;
 }
 
-/* The last row stands for those that a panel lacks. Columns are a multiple of L. */
+/* A batch's last row stands for those that its last panel lacks. Columns are a multiple of L. */
 static void load_rows(const feedback_pass *s, const float *x) {
     for (size_t first = 0; first < s->panels * s->panel; first += L) {
         const float *from[L];
-        float *to = pass_at(s, s->w, first / s->panel, 0) + first % s->panel;
-        for (size_t k = 0; k < L; k++)
-            from[k] = x + (first + k < s->rows ? first + k : s->rows - 1) * s->task->columns;
+        size_t p = first / s->panel, lane = first % s->panel;
+        float *to = pass_at(s, s->w, p, 0) + lane;
+        for (size_t k = 0; k < L; k++) from[k] = x + pass_row(s, p, lane + k) * s->task->columns;
         for (size_t c = 0; c < s->task->columns; c += L) {
             vf t[L];
             for (size_t k = 0; k < L; k++) t[k] = vf_load(from[k] + c);
@@ -269,10 +275,9 @@ static uint64_t round_block(const feedback_pass *s, const pass_position *b, size
             pass_multiply(s, turned_part(s, c, s->slice, b->c, c), pass_at(s, s->error, p, b->first + b->c),
                           pass_strip_at(s, s->sum, p, c), true);
         for (size_t lane = 0; lane < s->panel; lane += L) {
-            size_t row = p * s->panel + lane;
             pass_lanes of = lanes_at(s, b, c, p, lane, s->sum);
             ends += round_slice(s, &of, pass_state_at(s, p, lane, (b->first + b->c) / s->length), c - b->c,
-                                row < s->rows ? s->rows - row : 0);
+                                pass_lanes_used(s, p, lane));
         }
     }
     return ends;
@@ -299,16 +304,77 @@ static void gather_strip(const feedback_pass *s, const pass_span *u, size_t stri
     }
 }
 
-static uint64_t round_strip(const feedback_pass *s, const pass_span *u, size_t strip) {
+/* ---- chains ---- */
+/* Adds up what the rows before a place of a head leave undone in `columns` columns, as far as the row at that
+ * place can make it good. */
+static void chain_gather(const feedback_chain *chain, size_t head, size_t place, const float *rest,
+                         size_t padded, float *z) {
+    enum { VECTORS = 8 };
+    const float *factors = chain->factors + (head * chain->length + place) * chain->length;
+    size_t known = place / chain->together * chain->together;
+    rest += head * chain->length * padded;
+    for (size_t c = 0; c < PASS_COLUMNS; c += VECTORS * L) {
+        vf sum[VECTORS];
+        for (size_t v = 0; v < VECTORS; v++) sum[v] = vf_all(0);
+        for (size_t j = 0; j < known; j++)
+            for (size_t v = 0; v < VECTORS; v++)
+                sum[v] = vf_fused(vf_all(factors[j]), vf_load(rest + j * padded + c + v * L), sum[v]);
+        for (size_t v = 0; v < VECTORS; v++) vf_store(z + c + v * L, sum[v]);
+    }
+}
+
+/* The lane of a batch that belongs to a head, and the place of the order that it is at. */
+typedef struct chain_lane {
+    size_t head, place, panel, lane;
+    float *rest; /* of that row */
+} chain_lane;
+INLINE chain_lane chain_lane_at(const feedback_pass *s, size_t batch, size_t i) {
+    const feedback_chain *chain = s->task->chain;
+    chain_lane l = {.head = i / chain->together,
+                    .place = (s->first + batch) * chain->together + i % chain->together,
+                    .panel = batch * s->batch_panels + i / s->panel,
+                    .lane = i % s->panel};
+    l.rest = chain->rest + (l.head * chain->length + l.place) * s->padded;
+    return l;
+}
+
+/* Moves the targets of a batch in a strip by what earlier rows leave undone, and notes its negative as these
+ * rows' rest. */
+static void chain_move_targets(const feedback_pass *s, size_t batch, size_t first) {
+    float z[PASS_COLUMNS];
+    for (size_t i = 0; i < s->lanes; i++) {
+        chain_lane l = chain_lane_at(s, batch, i);
+        float *target = pass_at(s, s->target, l.panel, first) + l.lane;
+        float *goal = pass_at(s, s->goal, l.panel, first) + l.lane;
+        chain_gather(s->task->chain, l.head, l.place, s->task->chain->rest + first, s->padded, z);
+        for (size_t c = 0; c < PASS_COLUMNS; c++) {
+            target[c * s->panel] += z[c], goal[c * s->panel] += z[c];
+            l.rest[first + c] = -z[c];
+        }
+    }
+}
+
+/* Makes the notes what is left of these rows themselves: r less what moved the target. */
+static void chain_keep_rest(const feedback_pass *s, size_t batch, size_t first, size_t columns) {
+    for (size_t i = 0; i < s->lanes; i++) {
+        chain_lane l = chain_lane_at(s, batch, i);
+        const float *rest = pass_at(s, s->rest, l.panel, first) + l.lane;
+        for (size_t c = 0; c < columns; c++) l.rest[first + c] += rest[c * s->panel];
+    }
+}
+
+/* ---- strips ---- */
+/* A batch of rows in a strip. */
+static uint64_t round_batch(const feedback_pass *s, const pass_span *u, size_t strip, size_t batch) {
     pass_position b = {u, strip, 0, u->first + strip * PASS_COLUMNS};
+    size_t begin = batch * s->batch_panels, end = begin + s->batch_panels;
     uint64_t ends = 0;
-    gather_strip(s, u, strip);
     for (; b.c < strip_columns(u, strip); b.c += s->length) {
         const float *own = root_tile(u, strip, strip) + b.c * (PASS_COLUMNS + 1);
         float importance[PASS_COLUMNS]; /* what an error costs, the columns after it answering */
         for (size_t i = 0; i < s->length; i++)
             importance[i] = own[i * (PASS_COLUMNS + 1)] * own[i * (PASS_COLUMNS + 1)];
-        for (size_t p = 0; p < s->panels; p++) {
+        for (size_t p = begin; p < end; p++) {
             if (b.c)
                 pass_multiply(s, turned_part(s, b.c, s->length, 0, b.c), pass_at(s, s->error, p, b.first),
                               pass_strip_at(s, s->sum, p, b.c), true);
@@ -316,6 +382,18 @@ static uint64_t round_strip(const feedback_pass *s, const pass_span *u, size_t s
             choose_lanes(s, &b, p, importance);
             ends += round_block(s, &b, p);
         }
+    }
+    return ends;
+}
+
+static uint64_t round_strip(const feedback_pass *s, const pass_span *u, size_t strip) {
+    size_t first = u->first + strip * PASS_COLUMNS;
+    uint64_t ends = 0;
+    gather_strip(s, u, strip);
+    for (size_t batch = 0; batch < s->batches; batch++) {
+        if (s->task->chain) chain_move_targets(s, batch, first);
+        ends += round_batch(s, u, strip, batch);
+        if (s->task->chain && !s->task->sweeps) chain_keep_rest(s, batch, first, PASS_COLUMNS);
     }
     return ends;
 }
@@ -336,34 +414,51 @@ static float gain_of(const feedback_pass *s, size_t p, size_t lane, feedback_sum
 }
 
 static void finish_rows(const feedback_pass *s, uint8_t *out, feedback_sums *sums) {
-    size_t blocks = s->task->columns / s->type->block_elements, stride = blocks * s->type->block_bytes;
-    for (size_t row = 0; row < s->rows; row += L, out += L * stride) {
-        size_t p = row / s->panel, lane = row % s->panel, used = s->rows - row < L ? s->rows - row : L;
-        float gain[L];
-        for (size_t k = 0; k < L; k++) gain[k] = k < used ? gain_of(s, p, lane + k, sums) : 1;
-        for (size_t i = 0; i < blocks; i++)
-            s->steps->finish(pass_state_at(s, p, lane, i), gain, out + i * s->type->block_bytes, stride,
-                             used);
-    }
+    enum { MOST_BLOCK_BYTES = 512 };
+    uint8_t lanes[L * MOST_BLOCK_BYTES];
+    size_t bytes = s->type->block_bytes, blocks = s->task->columns / s->length;
+    for (size_t p = 0; p < s->panels; p++)
+        for (size_t lane = 0; lane < s->panel; lane += L) {
+            size_t left = pass_lanes_used(s, p, lane), used = left < L ? left : L;
+            float gain[L];
+            if (!used) break;
+            for (size_t k = 0; k < L; k++) gain[k] = k < used ? gain_of(s, p, lane + k, sums) : 1;
+            for (size_t i = 0; i < blocks; i++) {
+                s->steps->finish(pass_state_at(s, p, lane, i), gain, lanes, bytes, used);
+                for (size_t k = 0; k < used; k++)
+                    memcpy(out + (pass_row(s, p, lane + k) * blocks + i) * bytes, lanes + k * bytes, bytes);
+            }
+        }
 }
 
-void LEVEL(feedback)(const feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
-                     feedback_sums *sums) {
-    feedback_pass s = start_pass(t, rows);
-    load_rows(&s, x);
+static void feedback_batches(feedback_pass *s, const float *x, uint8_t *blocks, feedback_sums *sums) {
+    const feedback_task *t = s->task;
     pass_span u = {.first = 0};
+    load_rows(s, x);
     for (size_t i = 0; i < t->n_moments; i++, u.first += u.strips * PASS_COLUMNS) {
         u.m = &t->moments[i], u.strips = feedback_strips(u.m->columns);
-        move_target(&s, &u);
-        for (size_t strip = 0; strip < u.strips; strip++) sums->ends += round_strip(&s, &u, strip);
+        move_target(s, &u);
+        for (size_t strip = 0; strip < u.strips; strip++) sums->ends += round_strip(s, &u, strip);
     }
-    sums->codes += rows * t->columns;
-    if (t->unswept) finish_rows(&s, t->unswept, &(feedback_sums){0});
+    sums->codes += s->batches * s->lanes * t->columns;
+    if (t->unswept) finish_rows(s, t->unswept, &(feedback_sums){0});
     u.first = 0;
     for (size_t i = 0; i < t->n_moments && t->sweeps > 0; i++, u.first += u.strips * PASS_COLUMNS) {
         u.m = &t->moments[i], u.strips = feedback_strips(u.m->columns);
         for (int k = 0; k < t->sweeps; k++)
-            for (size_t strip = u.strips; strip-- > 0;) LEVEL(descend)(&s, &u, strip);
+            for (size_t strip = u.strips; strip-- > 0;) LEVEL(descend)(s, &u, strip);
     }
-    finish_rows(&s, blocks, sums);
+    if (t->chain && t->sweeps) chain_keep_rest(s, 0, 0, s->padded);
+    finish_rows(s, blocks, sums);
+}
+
+void LEVEL(feedback)(const feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
+                     feedback_sums *sums) {
+    size_t lanes = t->chain ? t->chain->heads * t->chain->together : rows, all = rows / lanes;
+    for (size_t first = 0; first < all;) {
+        /* Sweeps end a row before the next one may begin. */
+        feedback_pass s = start_pass(t, lanes, t->chain && t->sweeps ? 1 : all - first);
+        s.first = first, first += s.batches;
+        feedback_batches(&s, x, blocks, sums);
+    }
 }

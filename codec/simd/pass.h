@@ -18,7 +18,10 @@ typedef struct feedback_pass {
     const feedback_task *task;
     const codec_steps *steps;
     const gguf_type *type;
-    size_t rows, panel, panels, padded; /* panel: rows of one; padded: columns */
+    size_t panel, panels, padded; /* panel: rows of one; padded: columns */
+    /* Rows are taken in batches, each in panels of its own. All rows of a call are one batch, but in a chain
+     * it is the rows that are rounded at once, and the pass has some batches from batch `first` on. */
+    size_t lanes, batch_panels, batches, first; /* lanes: rows of a batch */
     size_t length, group, slice; /* columns: of a block, of a group, of a slice, no more than a block's */
     /* Per panel, [column][row of the panel]: the weights; w - q; a z; r; t R. */
     float *w, *error, *target, *rest, *goal;
@@ -36,6 +39,20 @@ INLINE float *pass_at(const feedback_pass *s, float *array, size_t p, size_t c) 
 }
 INLINE float *pass_strip_at(const feedback_pass *s, float *array, size_t p, size_t c) {
     return array + (p * PASS_COLUMNS + c) * s->panel;
+}
+/* The rows that a panel has from its k-th lane on; 0: those lanes repeat the last row. */
+INLINE size_t pass_lanes_used(const feedback_pass *s, size_t p, size_t k) {
+    size_t before = p % s->batch_panels * s->panel + k;
+    return before < s->lanes ? s->lanes - before : 0;
+}
+/* The number, in x and in the blocks, of a panel's k-th row. */
+INLINE size_t pass_row(const feedback_pass *s, size_t p, size_t k) {
+    const feedback_chain *chain = s->task->chain;
+    size_t lane = p % s->batch_panels * s->panel + k;
+    if (lane >= s->lanes) lane = s->lanes - 1;
+    if (!chain) return lane;
+    size_t place = (s->first + p / s->batch_panels) * chain->together + lane % chain->together;
+    return lane / chain->together * chain->step + feedback_chain_row(chain->length, chain->together, place);
 }
 INLINE void *pass_state_at(const feedback_pass *s, size_t p, size_t lane, size_t block) {
     size_t batch = (p * s->panel + lane) / L, blocks = s->task->columns / s->length;
