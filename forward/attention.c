@@ -48,11 +48,8 @@ static void drop_others(float *scores, const uint64_t *chosen, size_t keys, size
             if (!(chosen[j] >> i & 1)) scores[j * QUERIES + i] = -INFINITY;
 }
 
-/* Attends for the queries first, first + 1, ... of one head in one window: the scores of all keys that they
- * see, softmax, mixed values. */
-static void attend_queries(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
-                           size_t head, size_t first, int thread) {
-    const forward_model *m = b->model;
+attention_block attention_score(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
+                                size_t head, size_t first, int thread) {
     const attention_numbers *numbers = p->part->numbers;
     const attention_layer *l = p->numbers;
     const attention_scratch *own = batch_own(b, p->part);
@@ -61,8 +58,8 @@ static void attend_queries(forward_batch *b, const plan_part *p, const attention
     size_t key = limit && first >= limit ? first - limit + 1 : 0;
     /* A chunk is a whole number of blocks of queries. */
     if (limit && numbers->has_chunks) key = first / limit * limit, limit = 0;
-    size_t keys = first + n - key;
-    size_t kv = head * h->kv_heads / h->heads, begin = window * b->context, s = b->stride;
+    size_t keys = first + n - key, s = b->stride;
+    size_t kv = head * h->kv_heads / h->heads, begin = window * b->context;
     size_t turn_stride = own->rope.turn_stride;
     float *scores = own->scores + (size_t)thread * own->scores_each;
     const float *k = h->k + kv * h->k_step * s + begin + key;
@@ -87,33 +84,55 @@ static void attend_queries(forward_batch *b, const plan_part *p, const attention
                                     .columns = h->head,
                                     .tokens = n,
                                     .transposed = true});
+    return (attention_block){.scores = scores,
+                             .window = window,
+                             .head = head,
+                             .first = first,
+                             .queries = n,
+                             .key = key,
+                             .keys = keys,
+                             .limit = limit};
+}
+
+void attention_weigh(forward_batch *b, const plan_part *p, const attention_heads *h,
+                     const attention_block *s) {
+    const attention_numbers *numbers = p->part->numbers;
     if (h->chosen)
-        drop_others(scores,
-                    h->chosen + kv * h->chosen_step +
-                        (window * parts(b->context, QUERIES) + first / QUERIES) * b->context + key,
-                    keys, n);
-    m->elements->softmax(&(softmax_task){.s = scores,
-                                         .stride = QUERIES,
-                                         .rows = keys,
-                                         .n = n,
-                                         .scale = numbers->score_scale,
-                                         .cap = numbers->score_cap,
-                                         .slope = slope_of(numbers, head, h->heads),
-                                         .causal = true,
-                                         .key = key,
-                                         .query = first,
-                                         .window = limit,
-                                         .sink = h->sinks ? h->sinks + head : NULL});
+        drop_others(s->scores,
+                    h->chosen + s->head * h->kv_heads / h->heads * h->chosen_step +
+                        (s->window * parts(b->context, QUERIES) + s->first / QUERIES) * b->context + s->key,
+                    s->keys, s->queries);
+    b->model->elements->softmax(&(softmax_task){.s = s->scores,
+                                                .stride = QUERIES,
+                                                .rows = s->keys,
+                                                .n = s->queries,
+                                                .scale = numbers->score_scale,
+                                                .cap = numbers->score_cap,
+                                                .slope = slope_of(numbers, s->head, h->heads),
+                                                .causal = true,
+                                                .key = s->key,
+                                                .query = s->first,
+                                                .window = s->limit,
+                                                .sink = h->sinks ? h->sinks + s->head : NULL});
+}
+
+/* Attends for the queries first, first + 1, ... of one head in one window: the scores of all keys that they
+ * see, softmax, mixed values. */
+static void attend_queries(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
+                           size_t head, size_t first, int thread) {
+    attention_block block = attention_score(b, p, h, window, head, first, thread);
+    size_t kv = head * h->kv_heads / h->heads, begin = window * b->context, s = b->stride;
+    attention_weigh(b, p, h, &block);
     matmul_within(b->products, thread,
-                  &(matmul_product){.w = h->v + kv * h->v_step * s + begin + key,
-                                    .x = scores,
+                  &(matmul_product){.w = h->v + kv * h->v_step * s + begin + block.key,
+                                    .x = block.scores,
                                     .y = h->o + head * h->value * s + begin + first,
                                     .w_stride = s,
                                     .x_stride = QUERIES,
                                     .y_stride = s,
                                     .rows = h->value,
-                                    .columns = keys,
-                                    .tokens = n});
+                                    .columns = block.keys,
+                                    .tokens = block.queries});
 }
 
 typedef struct attended {
@@ -133,6 +152,13 @@ static void attend_block(void *data, size_t i, int thread) {
 void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h) {
     attended a = {b, p, h, parts(b->context, QUERIES)};
     threads_for(b->pool, b->windows * h->heads * a.blocks, 1, attend_block, &a);
+}
+
+bool batch_scores(forward_batch *b, const plan_part *p, const attention_heads *h) {
+    forward_scores s = {b, p, h};
+    if (!b->site || !b->site->on_scores) return true;
+    b->answer = b->site->on_scores(b->site->data, &s, b->e);
+    return b->answer == FORWARD_ON || b->answer == FORWARD_SKIP;
 }
 
 /* ---- the mixer with keys and values per head ---- */
@@ -256,6 +282,23 @@ static void attention_find_tensors(tensor_finder *f, const plan_part *p) {
     size_t gate = tensors_rows(f, WEIGHT_ATTN_GATE) == l->heads ? l->heads : l->heads * l->value;
     tensors_take_weight(f, WEIGHT_ATTN_GATE, a->has[WEIGHT_ATTN_GATE], SHAPE(d, gate));
     tensors_take_biased(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(l->heads * l->value, d), a->output_bias);
+}
+
+/* The weights' rows that make q, k and v. None of k where they make v, too, and none of gates. */
+static size_t attention_row_groups(const forward_model *m, const layer_plan *plan, const plan_part *p,
+                                   forward_row_group *groups) {
+    const attention_layer *l = p->numbers;
+    const model_tensor *fused = plan->weight[WEIGHT_ATTN_QKV], *k = plan->weight[WEIGHT_ATTN_K],
+                       *v = plan->weight[WEIGHT_ATTN_V];
+    size_t step = q_step(m, l), q_rows = l->heads * step, k_rows = l->kv_heads * l->head, n = 0;
+    groups[n++] = (forward_row_group){
+        fused ? fused : plan->weight[WEIGHT_ATTN_Q], ROWS_OF_QUERIES, 0, step, l->heads, l->head};
+    if (!fused && (l->borrows_kv || !v)) return n;
+    groups[n++] = (forward_row_group){fused ? fused : k, ROWS_OF_KEYS, fused ? q_rows : 0,
+                                      l->head,           l->kv_heads,  l->head};
+    groups[n++] = (forward_row_group){fused ? fused : v, ROWS_OF_VALUES, fused ? q_rows + k_rows : 0,
+                                      l->value,          l->kv_heads,    l->value};
+    return n;
 }
 
 /* Rows of `work`: q, with its gates, k, v, what the heads give, and the rows of attn_gate. */
@@ -407,21 +450,24 @@ static bool attention_run(forward_batch *b, const plan_part *p, const float *x, 
     if (m->arch->qk_after_rope) attention_norm_q_and_k(b, p, q, k);
     batch_temper(b, p, q, q_rows);
     if (l->keeps_kv || l->borrows_kv) attention_hand_on(b, p, k);
-    batch_attend(b, p,
-                 &(attention_heads){.chosen = block_choice_make(b, p, x, stride, rest),
-                                    .chosen_step = block_choice_step(b),
-                                    .q = q,
-                                    .k = k,
-                                    .v = v,
-                                    .o = o,
-                                    .heads = l->heads,
-                                    .kv_heads = l->kv_heads,
-                                    .head = l->head,
-                                    .value = l->value,
-                                    .q_step = step,
-                                    .k_step = l->head,
-                                    .v_step = l->value,
-                                    .sinks = b->layer->values[WEIGHT_ATTN_SINKS]});
+    attention_heads h = {.chosen = block_choice_make(b, p, x, stride, rest),
+                         .chosen_step = block_choice_step(b),
+                         .q = q,
+                         .k = k,
+                         .v = v,
+                         .o = o,
+                         .heads = l->heads,
+                         .kv_heads = l->kv_heads,
+                         .head = l->head,
+                         .value = l->value,
+                         .q_step = step,
+                         .k_step = l->head,
+                         .v_step = l->value,
+                         .sinks = b->layer->values[WEIGHT_ATTN_SINKS],
+                         .norm = m->arch->qk,
+                         .norm_step = m->arch->qk == QK_HEAD ? 0 : l->head};
+    if (!batch_scores(b, p, &h)) return false;
+    batch_attend(b, p, &h);
     attention_gate_heads(b, p, x, stride, q, o);
     if (!batch_site(b, o, s, values, b->tokens, 0, (weight_slot[]){WEIGHT_ATTN_OUTPUT, WEIGHT_SLOTS}))
         return false;
@@ -439,6 +485,7 @@ const layer_part mixer_attention = {
     .find_tensors = attention_find_tensors,
     .carried_rows = attention_carried_rows,
     .scratch_rows = attention_count_rows,
+    .row_groups = attention_row_groups,
     .lay_out = attention_lay_out,
     .prepare = attention_prepare,
     .run = attention_run,

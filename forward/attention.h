@@ -81,8 +81,34 @@ typedef struct attention_heads {
     /* Per window, block of QUERIES queries and key: a bit for each query that attends to it. NULL: all do. */
     const uint64_t *chosen;
     size_t chosen_step; /* from the choice for a head of keys to that for the next; 0: they share it */
+    size_t turned_from; /* the first value of a head that rope may turn */
+    qk_norm norm;       /* of q and k; QK_NONE also where it has no weights */
+    size_t norm_step;   /* weights from a head to the next */
 } attention_heads;      /* q_step 0: head */
 void batch_attend(forward_batch *b, const plan_part *p, const attention_heads *h);
+
+/* Reports the scores to the site, where it asks for them. False: as batch_site. */
+bool batch_scores(forward_batch *b, const plan_part *p, const attention_heads *h);
+struct forward_scores {
+    forward_batch *batch;
+    const plan_part *part;
+    const attention_heads *heads;
+};
+
+/* The scores of a block of queries of one head in one window, in the thread's own memory: those of all keys
+ * that any of its queries sees, [key][QUERIES]. */
+typedef struct attention_block {
+    float *scores;
+    size_t window, head;
+    size_t first, queries, key, keys; /* the first query and key, and how many */
+    size_t limit;                     /* keys that a query sees, at most; 0: all */
+} attention_block;
+/* Computes the products of queries and keys. */
+attention_block attention_score(forward_batch *b, const plan_part *p, const attention_heads *h, size_t window,
+                                size_t head, size_t first, int thread);
+/* Makes weights of them: 0 for keys that a query does not see. */
+void attention_weigh(forward_batch *b, const plan_part *p, const attention_heads *h,
+                     const attention_block *s);
 
 /* Turn the rotated values of each head: rows first, first + step, ... begin a head's. */
 void batch_rope(forward_batch *b, const plan_part *p, float *x, size_t heads, size_t step);

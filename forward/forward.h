@@ -85,6 +85,8 @@ bool forward_layer_read(forward_layer *l, size_t i, gq_error *e);
 /* Whether a model that runs its blocks several times is through with them behind this layer, so that a norm
  * follows; as it is read, the last block's layers are such. */
 void forward_layer_end_loop(forward_layer *l, bool ends);
+/* The layer that was read. */
+size_t forward_layer_number(const forward_layer *l);
 void forward_layer_free(forward_layer *l);
 /* Whole blocks of another type in place of a matrix t of the layer that was read, all of its matrices, until
  * another layer is read; the caller keeps them. data NULL: its own again. */
@@ -154,10 +156,14 @@ typedef enum forward_answer {
     FORWARD_SKIP,
     FORWARD_END, /* nothing more is computed: the call returns true, and what it gives means nothing */
 } forward_answer;
+/* The queries and keys of a layer, as they are compared (forward/scores.h). */
+typedef struct forward_scores forward_scores;
 /* Called by the thread that called forward_block or forward_final. */
 typedef struct forward_site {
     forward_answer (*on_inputs)(void *data, const forward_inputs *inputs, gq_error *e);
     void *data;
+    /* Called right before a layer attends, where it has forward_row_groups; NULL: not asked for. */
+    forward_answer (*on_scores)(void *data, const forward_scores *scores, gq_error *e);
 } forward_site;
 
 /* Other rows than the file's embedding: of n ids, n x width floats, before they are scaled. */

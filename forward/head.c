@@ -74,7 +74,8 @@ static bool head_final_norm(forward_stream *s, size_t i, float *normed, const fo
     if (!x) return false;
     forward_batch_windows(b, states_windows(&s->states, i));
     head_positions p = {site, states_first(&s->states, i) * s->states.context};
-    return forward_final(b, x, stride, normed, stride, site ? &(forward_site){head_on_inputs, &p} : NULL, e);
+    return forward_final(b, x, stride, normed, stride,
+                         site ? &(forward_site){.on_inputs = head_on_inputs, .data = &p} : NULL, e);
 }
 
 bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_site *site, gq_error *e) {

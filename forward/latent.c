@@ -117,6 +117,23 @@ static size_t latent_gate_rows(const layer_plan *plan) {
     return t ? t->ne[1] : 0;
 }
 
+/* The weights' rows that make queries, and keys and values where attn_kv_b does. */
+static size_t latent_row_groups(const forward_model *m, const layer_plan *plan, const plan_part *p,
+                                forward_row_group *groups) {
+    const latent_numbers *n = p->part->numbers;
+    const attention_numbers *a = &n->attention;
+    const latent_layer *l = p->numbers;
+    size_t heads = l->attention.heads, plain = latent_plain_values(n), step = plain + a->value;
+    const model_tensor *q = plan->weight[l->q_rank ? WEIGHT_ATTN_Q_B : WEIGHT_ATTN_Q],
+                       *kv = plan->weight[WEIGHT_ATTN_KV_B];
+    (void)m;
+    if (!kv) return 0;
+    groups[0] = (forward_row_group){q, ROWS_OF_QUERIES, 0, a->head, heads, a->head};
+    groups[1] = (forward_row_group){kv, ROWS_OF_KEYS, 0, step, heads, plain};
+    groups[2] = (forward_row_group){kv, ROWS_OF_VALUES, plain, step, heads, a->value};
+    return 3;
+}
+
 static uint64_t latent_count_rows(const forward_model *m, const layer_plan *plan, const plan_part *p) {
     const latent_numbers *n = p->part->numbers;
     const attention_numbers *a = &n->attention;
@@ -186,20 +203,22 @@ static bool latent_attend_unfolded(forward_batch *b, const plan_part *p, float *
         return false;
     batch_multiply(b, WEIGHT_ATTN_KV_B, 0, latent, s, unfolded, s, b->tokens);
     batch_temper(b, p, q, heads * a->head);
-    batch_attend(b, p,
-                 &(attention_heads){.chosen = memory->indexer.chosen,
-                                    .q = q,
-                                    .k = unfolded,
-                                    .k_tail = latent + n->rank * s,
-                                    .v = unfolded + plain * s,
-                                    .o = o,
-                                    .heads = heads,
-                                    .kv_heads = heads,
-                                    .head = a->head,
-                                    .tail = turned,
-                                    .value = a->value,
-                                    .k_step = step,
-                                    .v_step = step});
+    attention_heads h = {.chosen = memory->indexer.chosen,
+                         .q = q,
+                         .k = unfolded,
+                         .k_tail = latent + n->rank * s,
+                         .v = unfolded + plain * s,
+                         .o = o,
+                         .heads = heads,
+                         .kv_heads = heads,
+                         .head = a->head,
+                         .tail = turned,
+                         .value = a->value,
+                         .k_step = step,
+                         .v_step = step,
+                         .turned_from = plain};
+    if (!batch_scores(b, p, &h)) return false;
+    batch_attend(b, p, &h);
     return true;
 }
 
@@ -315,6 +334,7 @@ const layer_part mixer_latent = {
     .find_model_tensors = attention_find_model_tensors,
     .find_tensors = latent_find_tensors,
     .scratch_rows = latent_count_rows,
+    .row_groups = latent_row_groups,
     .lay_out = latent_lay_out,
     .carried_rows = latent_carried_rows,
     .embed = latent_embed,

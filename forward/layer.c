@@ -86,6 +86,8 @@ forward_layer *forward_layer_new(const forward_model *m, gq_error *e) {
     return NULL;
 }
 
+size_t forward_layer_number(const forward_layer *l) { return l->index; }
+
 bool forward_layer_read(forward_layer *l, size_t i, gq_error *e) {
     const forward_model *m = l->model;
     *l = (forward_layer){.model = m, .memory = l->memory};

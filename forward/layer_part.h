@@ -11,6 +11,7 @@
 
 #include "forward/batch.h"
 #include "forward/keys.h"
+#include "forward/scores.h"
 #include "forward/scratch.h"
 #include "forward/tensors.h"
 
@@ -42,6 +43,11 @@ struct layer_part {
     void (*lay_out)(forward_batch *b, const model_part *p, scratch *s);
     /* Fills that memory, once a batch; may be NULL. */
     bool (*prepare)(forward_batch *b, const model_part *p, gq_error *e);
+
+    /* For a mixer that reports its scores (batch_scores): the rows of its weights that make queries, keys and
+     * values, as forward_row_groups has them; may be NULL: none. */
+    size_t (*row_groups)(const forward_model *m, const layer_plan *l, const plan_part *p,
+                         forward_row_group *groups);
 
     /* For a tail: changes the state before a layer, between its parts, whose first one has left its input in
      * b->normed, and behind the last layer, x[state] to y[width]; may be NULL. */

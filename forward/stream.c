@@ -194,6 +194,11 @@ static forward_answer stream_ask_to_go_on(void *data, const forward_inputs *in, 
     return a->site->on_inputs(a->site->data, &placed, e);
 }
 
+static forward_answer stream_hand_scores(void *data, const forward_scores *scores, gq_error *e) {
+    const asking *a = data;
+    return a->site->on_scores(a->site->data, scores, e);
+}
+
 /* Runs a part of the layer on x: a batch's states, or a copy of them. */
 static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, forward_part part, float *x,
                      asking *a, gq_error *e) {
@@ -201,8 +206,9 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
     if (!b) return false;
     forward_batch_windows(b, states_windows(&s->states, batch));
     a->first = states_first(&s->states, batch) * s->states.context;
-    return forward_block(b, l, part, x, states_stride(&s->states, batch),
-                         &(forward_site){stream_ask_to_go_on, a}, e);
+    forward_site site = {.on_inputs = stream_ask_to_go_on, .data = a};
+    if (a->site && a->site->on_scores) site.on_scores = stream_hand_scores;
+    return forward_block(b, l, part, x, states_stride(&s->states, batch), &site, e);
 }
 
 bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part part,

@@ -122,7 +122,9 @@ static forward_answer collection_on_inputs(void *data, const forward_inputs *in,
     return FORWARD_ON;
 }
 
-forward_site collection_site(collection *c) { return (forward_site){collection_on_inputs, c}; }
+forward_site collection_site(collection *c) {
+    return (forward_site){.on_inputs = collection_on_inputs, .data = c};
+}
 
 /* ---- what ranks hand on ---- */
 

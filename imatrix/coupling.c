@@ -2,7 +2,8 @@
 
 #include "codec/feedback.h"
 
-/* Of the mean diagonal. Without it G of few positions would trust directions that none of them showed. */
+/* The damping, a share of the mean diagonal. Without it, metrics of few positions would trust directions that
+ * none of these showed. */
 static const double DAMP = 0.1;
 
 /* Rows and columns in the order of places, damped. */

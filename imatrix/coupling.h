@@ -1,5 +1,5 @@
-/* What rows that count together expect of each other: the factors of a chain of codec/feedback.h, made of the
- * metric of its rows. */
+/* Makes the factors of a chain of codec/feedback.h from the metric of its rows: how much a row makes good of
+ * each row before it. */
 #ifndef GQ_IMATRIX_COUPLING_H
 #define GQ_IMATRIX_COUPLING_H
 

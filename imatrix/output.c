@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/checked.h"
 #include "base/memory.h"
 
 enum { ROWS = 192, TOKENS = 1024 }; /* of an output in memory */
@@ -48,17 +49,83 @@ static double output_distance(const output_piece *p, const float *a, const float
     return sum;
 }
 
-/* Takes a piece of an output as it should be, and one as it is. */
-static void lay_out_pieces(float **wanted, float **got, memory_ledger *l) {
-    *wanted = memory_take(l, ROWS * TOKENS, sizeof(float));
-    *got = memory_take(l, ROWS * TOKENS, sizeof(float));
+/* Outputs by a metric G, all of its rows at once: for y = X W, or the error y - y', the sum of y G y^T. */
+typedef struct metric_rows {
+    const output_piece *p;
+    const float *wanted;
+    float *y, *moved; /* got, which becomes the error; G y */
+    double *of_row;
+} metric_rows;
+
+static void metric_subtract_row(void *data, size_t r, int thread) {
+    const metric_rows *m = data;
+    (void)thread;
+    for (size_t t = r * TOKENS; t < r * TOKENS + m->p->tokens; t++) m->y[t] = m->wanted[t] - m->y[t];
 }
 
-uint64_t output_bytes(void) {
-    memory_ledger l = {.counts = true};
+static void metric_sum_row(void *data, size_t r, int thread) {
+    const metric_rows *m = data;
+    double sum = 0;
+    (void)thread;
+    for (size_t t = r * TOKENS; t < r * TOKENS + m->p->tokens; t++)
+        sum += (double)m->y[t] * (double)m->moved[t];
+    m->of_row[r] = sum;
+}
+
+static double metric_distance(const metric_rows *m, const float *metric, float *y) {
+    const output_piece *p = m->p;
+    threads_pool *pool = matmul_pool(p->m);
+    metric_rows of = *m;
+    double sum = 0;
+    of.y = y;
+    if (y != m->wanted) threads_for(pool, p->rows, THREADS_EVEN, metric_subtract_row, &of);
+    matmul_weights g = {metric, GGUF_F32, p->rows, p->rows, p->rows * sizeof *metric};
+    matmul_run(p->m, &g, y, TOKENS, m->moved, TOKENS, p->tokens);
+    threads_for(pool, p->rows, THREADS_EVEN, metric_sum_row, &of);
+    for (size_t r = 0; r < p->rows; r++) sum += m->of_row[r];
+    return sum;
+}
+
+/* Takes rows of an output as it should be, of one as it is, and for a metric of n rows, what that makes of
+ * them. n 0: there is no metric. */
+static void lay_out_pieces(float **wanted, float **got, metric_rows *m, size_t n, memory_ledger *l) {
+    size_t rows = n ? n : ROWS;
+    *wanted = memory_take(l, times(rows, TOKENS), sizeof(float));
+    *got = memory_take(l, times(rows, TOKENS), sizeof(float));
+    if (!n) return;
+    m->moved = memory_take(l, times(rows, TOKENS), sizeof(float));
+    m->of_row = memory_take(l, rows, sizeof *m->of_row);
+}
+
+uint64_t output_bytes(size_t most_rows) {
+    memory_ledger plain = {.counts = true}, by_metric = {.counts = true};
+    metric_rows m;
     float *wanted, *got;
-    lay_out_pieces(&wanted, &got, &l);
-    return l.bytes;
+    lay_out_pieces(&wanted, &got, NULL, 0, &plain);
+    if (most_rows) lay_out_pieces(&wanted, &got, &m, most_rows, &by_metric);
+    return larger(plain.bytes, by_metric.bytes);
+}
+
+static bool compare_by_metric(matmul *m, const output_side *original, const output_side *rounded, size_t n,
+                              size_t tokens, output_errors *sums, gq_error *e) {
+    memory_ledger l = {.failed = false};
+    output_piece p = {.m = m, .rows = original->weights.rows};
+    metric_rows by = {.p = &p};
+    float *wanted, *got;
+    lay_out_pieces(&wanted, &got, &by, p.rows, &l);
+    by.wanted = wanted;
+    bool ok = memory_had(&l, e);
+    for (; ok && p.token < tokens; p.token += TOKENS) {
+        p.tokens = tokens - p.token < TOKENS ? tokens - p.token : TOKENS;
+        output_multiply(&p, original, wanted);
+        sums->power += metric_distance(&by, original->metric, wanted);
+        for (size_t i = 0; i < n; i++) {
+            output_multiply(&p, &rounded[i], got);
+            sums->error[i] += metric_distance(&by, original->metric, got);
+        }
+    }
+    free(wanted), free(got), free(by.moved), free(by.of_row);
+    return ok;
 }
 
 bool output_compare(matmul *m, const output_side *original, const output_side *rounded, size_t n,
@@ -66,7 +133,8 @@ bool output_compare(matmul *m, const output_side *original, const output_side *r
     memory_ledger l = {.failed = false};
     size_t rows = original->weights.rows;
     float *wanted, *got;
-    lay_out_pieces(&wanted, &got, &l);
+    if (original->metric) return compare_by_metric(m, original, rounded, n, tokens, sums, e);
+    lay_out_pieces(&wanted, &got, NULL, 0, &l);
     for (output_piece p = {.m = m}; wanted && got && p.row < rows; p.row += ROWS) {
         p.rows = rows - p.row < ROWS ? rows - p.row : ROWS;
         for (p.token = 0; p.token < tokens; p.token += TOKENS) {

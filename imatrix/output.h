@@ -11,11 +11,14 @@ typedef struct output_side {
     const float *x;
     size_t stride;
     const float *more; /* [rows][stride]: added to the output; NULL: nothing is */
+    /* Of the original alone, rows x rows of its weights, G: d G d^T takes the place of the sum of d^2 over
+     * the rows of a token's errors d. NULL: that sum. */
+    const float *metric;
 } output_side;
 
 enum { OUTPUT_MOST_ROUNDED = 4 };
 typedef struct output_errors {
-    double power;                      /* sum of |X W|^2; added to */
+    double power;                      /* sum of |X W|^2, by the metric; added to */
     double error[OUTPUT_MOST_ROUNDED]; /* sums of |X W - Y Q|^2, of each that was asked for; added to */
 } output_errors;
 
@@ -23,7 +26,7 @@ typedef struct output_errors {
  * on the number of threads. Not from inside a loop of the pool. False: no memory. */
 bool output_compare(matmul *m, const output_side *original, const output_side *rounded, size_t n,
                     size_t tokens, output_errors *sums, gq_error *e);
-/* Bytes that output_compare takes meanwhile. */
-uint64_t output_bytes(void);
+/* Bytes that output_compare takes meanwhile. most_rows: of the largest metric; 0: there is none. */
+uint64_t output_bytes(size_t most_rows);
 
 #endif

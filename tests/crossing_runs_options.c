@@ -37,7 +37,8 @@ static void draw_calibration(arguments *a, const crossing_model *m) {
     draw_context(a);
     for (size_t i = 0; i < 3; i++)
         if (chance(10)) arguments_add(a, "%s", settings[i]), arguments_add(a, "%s", ANY_OF(values));
-    static const char *const steps[] = {"none", "all", "-damping", "sweeps", "-state", "-router,-embedding"};
+    static const char *const steps[] = {"none",  "all", "-damping", "sweeps", "-state", "-router,-embedding",
+                                        "-rows", "rows"};
     if (chance(20)) arguments_add(a, "--calibrate-steps"), arguments_add(a, "%s", ANY_OF(steps));
 }
 

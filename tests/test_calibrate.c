@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "quantize/calibrate/steps.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
 #include "tests/runs.h"
@@ -141,6 +142,63 @@ static void each_step_helps_where_few_inputs_are_large(void **state) {
     unlink(path("outliers.gguf"));
     if (!(harm[1] < 0.8 * harm[0] && harm[2] < harm[1]))
         fail_msg("%g, %g damped column by column, %g swept", harm[0], harm[1], harm[2]);
+}
+
+/* A layer whose keys have few directions: all rows of a head are mixed of three, and hardly turned. So most
+ * of what rounding does to a query can be made good by its other values. */
+static void write_model_of_few_keys(const char *name) {
+    static const struct {
+        const char *name;
+        uint64_t columns, rows;
+    } parts[] = {{"attn_norm", 256, 0},     {"attn_q", 256, 256},  {"attn_v", 256, 64},
+                 {"attn_output", 256, 256}, {"ffn_norm", 256, 0},  {"ffn_gate", 256, 512},
+                 {"ffn_up", 256, 512},      {"ffn_down", 512, 256}};
+    model *m = model_new("llama", 1);
+    float epsilon = 1e-5f, base = 1e9f, *mixed = random_values(64 * 256, 1), *by = random_values(64 * 3, 2);
+    model_set_u32(m, "llama.attention.head_count", 8);
+    model_set_u32(m, "llama.attention.head_count_kv", 2);
+    model_set_u32(m, "llama.embedding_length", 256);
+    model_set_u32(m, "llama.feed_forward_length", 512);
+    model_set_u32(m, "llama.context_length", 64);
+    model_set(m, "llama.rope.freq_base", GGUF_FLOAT32, &base, 4);
+    model_set(m, "llama.attention.layer_norm_rms_epsilon", GGUF_FLOAT32, &epsilon, 4);
+    token_model_letters(m, true);
+    add_weights(m, "token_embd.weight", 30, 256, VOCABULARY);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char full[64];
+        snprintf(full, sizeof full, "blk.0.%s.weight", parts[i].name);
+        add_weights(m, full, 5, parts[i].columns, parts[i].rows);
+    }
+    for (size_t r = 64; r-- > 0;) /* rows 0, 1, 2 are mixed last */
+        for (size_t c = 0; c < 256; c++) {
+            float sum = 0;
+            for (size_t k = 0; k < 3; k++) sum += 100 * by[r * 3 + k] * mixed[k * 256 + c];
+            mixed[r * 256 + c] = sum;
+        }
+    model_add(m, "blk.0.attn_k.weight", GGUF_F16, (uint64_t[4]){256, 64}, mixed);
+    add_weights(m, "output_norm.weight", 1, 256, 0), add_weights(m, "output.weight", 5, 256, VOCABULARY);
+    model_write(m, path(name));
+    model_free(m), free(mixed), free(by);
+}
+
+/* Rows of one head count together: what attention makes of them is nearer to the original's. */
+static void rows_rounded_one_after_another_do_less_harm(void **state) {
+    (void)state;
+    static const char *const coarse = "attn_q[.]=Q3_K";
+    double left[2];
+    write_model_of_few_keys("few.gguf");
+    for (int with = 0; with < 2; with++) {
+        job *j = job_of("few.gguf", "rows.gguf", "Q8_0");
+        j->options.tensor_types = (gq_list){&coarse, 1};
+        j->calibration.steps = with ? "" : "-rows";
+        gq_results *results = run(j);
+        size_t n;
+        const gq_step *steps = gq_results_steps(results, 0, &n);
+        assert_int_equal(steps[STEP_ROWS].matrices, with ? 3 : 0);
+        gq_results_free(results);
+        left[with] = divergence("few.gguf", "rows.gguf");
+    }
+    if (!(left[1] < 0.6 * left[0])) fail_msg("%g, %g without", left[1], left[0]);
 }
 
 static void experts_are_rounded_by_their_own_tokens(void **state) {
@@ -438,6 +496,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_calibrated_file_does_less_harm),
         cmocka_unit_test(each_step_helps_where_few_inputs_are_large),
+        cmocka_unit_test(rows_rounded_one_after_another_do_less_harm),
         cmocka_unit_test(experts_are_rounded_by_their_own_tokens),
         cmocka_unit_test(routers_and_embeddings_change_by_their_steps_alone),
         cmocka_unit_test(an_expert_that_sees_nothing_is_searched),

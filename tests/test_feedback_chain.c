@@ -60,7 +60,8 @@ static int make_site(void **state) {
             s->x[c * TOKENS + t] = x, s->y[c * TOKENS + t] = 0.97f * x + 0.1f * random_normal();
         }
     }
-    moments *m = moments_new(kernels_select(), (moments_shape){N, N, true, 0}, NULL, &e);
+    moments *m = moments_new(kernels_select(), (moments_shape){.columns = N, .width = N, .two_streams = true},
+                             NULL, &e);
     moments_add(m, s->x, TOKENS, s->y, TOKENS, TOKENS);
     assert_true(moments_factor(m, MOMENTS_DEFAULT, &s->factored, &e));
     moments_free(m);

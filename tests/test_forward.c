@@ -136,7 +136,7 @@ static void logits_and_inputs_are_as_stored(void **state) {
     while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = 0;
         if (!strncmp(line, "model ", 6)) {
-            forward_site site = {take, &all};
+            forward_site site = {.on_inputs = take, .data = &all};
             v = variant_named(line + 6), window = 0, all.n = 0, checked++;
             free(z);
             z = run(written(v, GGUF_F32, NULL), (forwarding){.site = &site});

@@ -148,7 +148,7 @@ static float *reference(const char *file, bool parts, told *to) {
                                            .windows = 1,
                                            .threads = 1,
                                            .parts = parts,
-                                           .site = &(forward_site){take, to}},
+                                           .site = &(forward_site){.on_inputs = take, .data = to}},
                              &vocabulary, &e);
     if (!z) fail_msg("%s", e.text);
     model_close(&g);
@@ -194,7 +194,7 @@ static void parts_are_the_whole(void **state) {
 
 static bool look(forward_stream *s, const forward_layer *l, forward_part part, size_t batch, told *to,
                  gq_error *e) {
-    return forward_stream_look(s, batch, l, part, &(forward_site){take, to}, NULL, e);
+    return forward_stream_look(s, batch, l, part, &(forward_site){.on_inputs = take, .data = to}, NULL, e);
 }
 
 static void leave_out_skipped(told *t) {
@@ -236,7 +236,7 @@ static void look_and_pass(const char *name, runner *k, forward_stream *s, size_t
     if (ends) answer_in_turn(name, s, l, part);
     for (size_t i = 0; i < BATCHES; i++)
         if (!look(s, l, part, i, &looked, &e)) fail_msg("%s: %s", name, e.text);
-    if (!forward_stream_pass(s, l, part, &(forward_site){take, &passed}, &e))
+    if (!forward_stream_pass(s, l, part, &(forward_site){.on_inputs = take, .data = &passed}, &e))
         fail_msg("%s: %s", name, e.text);
     assert_same(name, &looked, &passed);
 }
@@ -261,8 +261,9 @@ static void looks_tell_what_passes_tell(void **state) {
             }
             begin(&last, FORWARD_ON), begin(&final, FORWARD_ON);
             for (size_t b = 0; b < BATCHES; b++)
-                assert_true(forward_stream_look_final(s, b, &(forward_site){take, &last}, &e));
-            assert_true(forward_stream_final(s, &(forward_site){take, &final}, &e));
+                assert_true(
+                    forward_stream_look_final(s, b, &(forward_site){.on_inputs = take, .data = &last}, &e));
+            assert_true(forward_stream_final(s, &(forward_site){.on_inputs = take, .data = &final}, &e));
             assert_same(v->name, &last, &final);
             assert_int_equal(final.n, BATCHES);
             if (memcmp(final.calls, whole.calls + whole.n - BATCHES, BATCHES * sizeof *final.calls) != 0)
@@ -348,7 +349,8 @@ static void run_replaced(const variant *v, uint32_t type) {
         for (size_t b = 0; b < BATCHES; b++) assert_true(look(s[0], l, FORWARD_WHOLE, b, &again, &e));
         for (int i = 1; i >= 0; i--) {
             forward_layer_use(l, i);
-            assert_true(forward_stream_pass(s[i], l, FORWARD_WHOLE, &(forward_site){take, &found[i]}, &e));
+            assert_true(forward_stream_pass(s[i], l, FORWARD_WHOLE,
+                                            &(forward_site){.on_inputs = take, .data = &found[i]}, &e));
         }
         /* looked at while the others were there, but not in use */
         assert_int_equal(again.n, found[0].n - before);
@@ -358,7 +360,7 @@ static void run_replaced(const variant *v, uint32_t type) {
         assert_true(look(s[0], l, FORWARD_WHOLE, 0, &again, &e)); /* nothing that was freed is read */
     }
     for (int i = 0; i < 2; i++) {
-        assert_true(forward_stream_final(s[i], &(forward_site){take, &found[i]}, &e));
+        assert_true(forward_stream_final(s[i], &(forward_site){.on_inputs = take, .data = &found[i]}, &e));
         assert_same(v->name, &expected[i], &found[i]);
     }
     assert_false(forward_stream_embed(s[0], &(forward_rows){read_nothing, NULL}, &e));
@@ -418,7 +420,8 @@ static void check_added(const char *name, forward_stream *s, forward_layer *l, f
     float *w = tensor_values(g, t->name, &n), *before = malloc(t->ne[1] * STRIDE * sizeof *before);
     given of = {t, w, calloc(t->ne[1] * VARIANT_CONTEXT, sizeof *of.sum), false};
     double power = 0, off = 0;
-    assert_true(forward_stream_look(s, 0, l, part, &(forward_site){add_given, &of}, &after, &e));
+    assert_true(
+        forward_stream_look(s, 0, l, part, &(forward_site){.on_inputs = add_given, .data = &of}, &after, &e));
     assert_true(of.found);
     memcpy(before, after, t->ne[1] * STRIDE * sizeof *before);
     for (uint64_t i = 0; i < n; i++) w[i] *= 1.25f;
@@ -502,7 +505,7 @@ static void what_is_fed_is_told(void **state) {
                                          .n = VARIANT_IDS,
                                          .context = VARIANT_CONTEXT,
                                          .threads = 1,
-                                         .site = &(forward_site){note, &n}},
+                                         .site = &(forward_site){.on_inputs = note, .data = &n}},
                            &vocabulary, &e));
         forward_model *m = forward_model_new(&g, &e);
         for (uint64_t t = 0; t < g.n_tensors; t++) {

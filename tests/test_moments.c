@@ -362,8 +362,8 @@ static void outputs_are_compared(void **state) {
         threads_pool *pool = threads_pool_new(threads);
         matmul *m = matmul_new(kernels_select(), pool, &e);
         matmul_weights of_w = {w, GGUF_F32, ROWS, N, 4 * N}, of_q = {q, GGUF_F32, ROWS, N, 4 * N};
-        output_side original = {of_w, x, STRIDE, NULL},
-                    rounded[2] = {{of_q, y, STRIDE, NULL}, {of_w, y, STRIDE, NULL}};
+        output_side original = {of_w, x, STRIDE, NULL, NULL},
+                    rounded[2] = {{of_q, y, STRIDE, NULL, NULL}, {of_w, y, STRIDE, NULL, NULL}};
         output_errors sums = {0};
         assert_true(output_compare(m, &original, rounded, 2, TOKENS, &sums, &e));
         assert_true(fabs(sums.power - power) < 1e-5 * power);

@@ -28,7 +28,7 @@ static bool compare_once(gq_error *e) {
     if (!m) return false;
     output_errors sums = {0};
     matmul_weights w = {x, GGUF_F32, TOKENS, N, sizeof *x * N};
-    output_side original = {w, x, TOKENS, NULL}, rounded = {w, y, TOKENS, NULL};
+    output_side original = {w, x, TOKENS, NULL, NULL}, rounded = {w, y, TOKENS, NULL, NULL};
     bool ok = output_compare(m, &original, &rounded, 1, 16, &sums, e);
     matmul_free(m);
     return ok;

@@ -92,7 +92,7 @@ void LEVEL(descend)(const feedback_pass *s, const pass_span *u, size_t strip) {
             if (c)
                 pass_multiply(s, (pass_matrix){moments + c * PASS_COLUMNS, PASS_COLUMNS, s->slice, c},
                               pass_strip_at(s, change, p, 0), pass_strip_at(s, s->sum, p, c), true);
-            for (size_t lane = 0; lane < s->panel; lane += L) {
+            for (size_t lane = 0; lane < s->width; lane += L) {
                 size_t column = first + c;
                 pass_lanes of = {.root = moments + c * PASS_COLUMNS + c,
                                  .w = pass_at(s, s->w, p, column) + lane,

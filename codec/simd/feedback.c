@@ -17,6 +17,7 @@ static feedback_pass start_pass(const feedback_task *t, size_t lanes, size_t bat
                        .steps = steps,
                        .type = gguf_type_of(t->type),
                        .lanes = lanes,
+                       .width = lanes <= L ? L : t->kernels->matmul->panel,
                        .panel = t->kernels->matmul->panel,
                        .padded = feedback_padded(t->columns),
                        .length = length,
@@ -111,7 +112,7 @@ static void solve_strip(const feedback_pass *s, const pass_span *u, size_t strip
                               (pass_matrix){own + c * PASS_COLUMNS + end, PASS_COLUMNS, SLICE_COLUMNS,
                                             PASS_COLUMNS - end},
                               z + end * s->panel, known, true);
-            for (size_t lane = 0; lane < s->panel; lane += L)
+            for (size_t lane = 0; lane < s->width; lane += L)
                 solve_slice(own + c * PASS_COLUMNS + c, z + c * s->panel + lane, known + lane, s->panel);
         }
 }
@@ -251,7 +252,7 @@ static void expect_block(const feedback_pass *s, const pass_position *b, size_t 
         if (c > b->c)
             pass_multiply(s, turned_part(s, c, s->slice, b->c, c), pass_strip_at(s, s->trial_error, p, b->c),
                           trial, true);
-        for (size_t lane = 0; lane < s->panel; lane += L) {
+        for (size_t lane = 0; lane < s->width; lane += L) {
             pass_lanes of = lanes_at(s, b, c, p, lane, s->trial);
             expect_slice(&of, s->slice, pass_strip_at(s, s->value, p, c) + lane,
                          pass_strip_at(s, s->trial_error, p, c) + lane);
@@ -261,7 +262,7 @@ static void expect_block(const feedback_pass *s, const pass_position *b, size_t 
 
 static void choose_lanes(const feedback_pass *s, const pass_position *b, size_t p, const float *importance) {
     float v[PASS_COLUMNS * L];
-    for (size_t lane = 0; lane < s->panel; lane += L) {
+    for (size_t lane = 0; lane < s->width; lane += L) {
         for (size_t i = 0; i < s->length; i++)
             vf_store(v + i * L, vf_load(pass_strip_at(s, s->value, p, b->c + i) + lane));
         choose_block(s, pass_state_at(s, p, lane, (b->first + b->c) / s->length), v, importance);
@@ -274,7 +275,7 @@ static uint64_t round_block(const feedback_pass *s, const pass_position *b, size
         if (c > b->c)
             pass_multiply(s, turned_part(s, c, s->slice, b->c, c), pass_at(s, s->error, p, b->first + b->c),
                           pass_strip_at(s, s->sum, p, c), true);
-        for (size_t lane = 0; lane < s->panel; lane += L) {
+        for (size_t lane = 0; lane < s->width; lane += L) {
             pass_lanes of = lanes_at(s, b, c, p, lane, s->sum);
             ends += round_slice(s, &of, pass_state_at(s, p, lane, (b->first + b->c) / s->length), c - b->c,
                                 pass_lanes_used(s, p, lane));
@@ -418,7 +419,7 @@ static void finish_rows(const feedback_pass *s, uint8_t *out, feedback_sums *sum
     uint8_t lanes[L * MOST_BLOCK_BYTES];
     size_t bytes = s->type->block_bytes, blocks = s->task->columns / s->length;
     for (size_t p = 0; p < s->panels; p++)
-        for (size_t lane = 0; lane < s->panel; lane += L) {
+        for (size_t lane = 0; lane < s->width; lane += L) {
             size_t left = pass_lanes_used(s, p, lane), used = left < L ? left : L;
             float gain[L];
             if (!used) break;

@@ -19,6 +19,7 @@ typedef struct feedback_pass {
     const codec_steps *steps;
     const gguf_type *type;
     size_t panel, panels, padded; /* panel: rows of one; padded: columns */
+    size_t width;                 /* lanes of a panel that are worked on: L where no batch has more */
     /* Rows are taken in batches, each in panels of its own. All rows of a call are one batch, but in a chain
      * it is the rows that are rounded at once, and the pass has some batches from batch `first` on. */
     size_t lanes, batch_panels, batches, first; /* lanes: rows of a batch */
@@ -74,7 +75,7 @@ INLINE void pass_multiply(const feedback_pass *s, pass_matrix m, const float *x,
                                                       .y_stride = s->panel,
                                                       .rows = m.rows,
                                                       .columns = m.columns,
-                                                      .tokens = s->panel,
+                                                      .tokens = s->width,
                                                       .add = add});
 }
 

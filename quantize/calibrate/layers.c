@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "quantize/calibrate/chains.h"
 #include "quantize/calibrate/embedding.h"
 #include "quantize/calibrate/router.h"
 #include "quantize/calibrate/site.h"
@@ -58,6 +59,7 @@ typedef struct turn {
     forward_layer *layer; /* NULL: the output matrix */
     rounded_weight *weights;
     size_t n_weights;
+    const layer_metrics *metrics; /* of the layer's rows; NULL: none are wanted */
 } turn;
 
 /* ---- tensors ---- */
@@ -176,6 +178,7 @@ static bool round_weight(turn *at, forward_part part, uint64_t matrix, const mod
                        .kept = blocks ? blocks + matrix * bytes : NULL,
                        .progress = ask_round,
                        .data = c};
+    if (at->metrics) task.inputs.metrics = chains_metrics_of(at->metrics, t);
     p->figures.width = settings->width < t->ne[0] ? settings->width : t->ne[0];
     if (!(forward_is_router(c->of->streams[0], t) && !gguf_type_of(of->to)->quantized
               ? turn_refit_router(at, part, &task, p, e)
@@ -258,13 +261,18 @@ static bool calibrator_pass_layer(forward_stream *s, forward_layer *l, bool repl
 }
 
 static bool do_part(calibrator *c, forward_layer *l, forward_part part, gq_error *e) {
+    layer_metrics metrics = {.n = 0};
     bool ok = true;
+    if (l && part & FORWARD_ATTENTION && calibration_does(c->of->settings, STEP_ROWS) &&
+        layer_metrics_wanted(c->of, l))
+        ok = layer_metrics_gather(&metrics, c->of, c->original, l, part, e);
     for (size_t o = 0; ok && o < c->of->n_outputs; o++) {
-        turn at = {.c = c, .output = o, .layer = l};
+        turn at = {.c = c, .output = o, .layer = l, .metrics = &metrics};
         if (!c->rounded[o]) continue;
         ok = round_sites(&at, part, e) && (!l || calibrator_pass_layer(c->rounded[o], l, true, part, e));
         drop_weights(&at);
     }
+    layer_metrics_free(&metrics);
     return ok && (!l || calibrator_pass_layer(c->original, l, false, part, e));
 }
 

@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "codec/feedback.h"
 #include "imatrix/output.h"
+#include "quantize/calibrate/chains.h"
 #include "quantize/strips/strip.h"
 
 const char *round_reason_text(round_reason r) {
@@ -52,13 +53,16 @@ typedef struct rows {
     float *x;
     uint8_t *scratches; /* of codec_feedback, scratch_bytes for each thread */
     size_t scratch_bytes;
+    const layer_metrics *metrics; /* of the rows */
+    row_chains chains;            /* where there are metrics; all rows are at hand at once then */
     /* the rows at hand */
     uint64_t first;
     size_t n;
 } rows;
 
-static size_t rows_at_once(const model_tensor *t) {
-    return t->ne[1] < CALIBRATION_ROWS ? t->ne[1] : CALIBRATION_ROWS;
+/* A chain's rows have to be in memory together, so with metrics all are. */
+static size_t rows_at_once(const model_tensor *t, const layer_metrics *m) {
+    return m->n || t->ne[1] < CALIBRATION_ROWS ? t->ne[1] : CALIBRATION_ROWS;
 }
 
 /* Allocates or counts memory for the rows as stored, decoded and rounded both ways, and for the threads'
@@ -71,26 +75,34 @@ static void lay_out_rows(rows *r, size_t threads, memory_ledger *l) {
     r->raw = memory_take(l, 1, from), r->x = memory_take(l, n, sizeof *r->x);
     for (round_way way = 0; way <= r->last; way++) r->blocks[way] = memory_take(l, 1, to);
     r->scratches = memory_take(l, threads, r->scratch_bytes);
+    if (r->metrics->n && r->last != WAY_SEARCHED)
+        chains_lay_out(&r->chains, r->metrics, r->most, r->columns, l);
 }
 
 static void rows_free(rows *r) {
     for (round_way way = 0; way < ROUND_WAYS; way++) free(r->blocks[way]);
     free(r->raw), free(r->x), free(r->scratches);
+    chains_free(&r->chains);
 }
 
-uint64_t round_bytes(const model_tensor *tensor, const gguf_type *to, int threads) {
+uint64_t round_bytes(const model_tensor *tensor, const layer_metrics *metrics, const gguf_type *to,
+                     int threads) {
     memory_ledger l = {.counts = true};
     rows r = {.from = tensor->type,
               .to = to,
               .columns = tensor->ne[0],
-              .most = rows_at_once(tensor),
-              .last = WAY_SWEPT};
+              .most = rows_at_once(tensor, metrics),
+              .last = WAY_SWEPT,
+              .metrics = metrics};
+    uint64_t largest = 0;
+    for (size_t i = 0; i < metrics->n; i++) largest = larger(largest, metrics->of[i].group.rows);
     if (r.columns > UINT32_MAX) return UINT64_MAX;
     lay_out_rows(&r, (size_t)threads, &l);
-    return plus(l.bytes, output_bytes());
+    return plus(l.bytes, output_bytes(largest));
 }
 
 static bool rows_new(rows *r, const round_task *t, bool calibrated, gq_error *e) {
+    static const layer_metrics no_metrics;
     const calibrate_job *of = t->of;
     const model_tensor *tensor = of->tensors[t->tensor];
     memory_ledger l = {.failed = false};
@@ -99,15 +111,17 @@ static bool rows_new(rows *r, const round_task *t, bool calibrated, gq_error *e)
                 .from = tensor->type,
                 .to = gguf_type_of(of->outputs[t->output][t->tensor].to),
                 .columns = tensor->ne[0],
-                .most = rows_at_once(tensor),
                 .last = !calibrated            ? WAY_SEARCHED
                         : of->settings->sweeps ? WAY_SWEPT
                                                : WAY_PASS,
-                .pool = matmul_pool(t->products)};
-    lay_out_rows(r, (size_t)threads_pool_most(r->pool), &l);
-    if (memory_had(&l, e)) return true;
-    rows_free(r);
-    return false;
+                .pool = matmul_pool(t->products),
+                .metrics = calibrated ? &t->inputs.metrics : &no_metrics};
+    int threads = threads_pool_most(r->pool);
+    r->most = rows_at_once(tensor, r->metrics);
+    lay_out_rows(r, (size_t)threads, &l);
+    if (!memory_had(&l, e)) return rows_free(r), false;
+    if (r->metrics->n) chains_fill(&r->chains, r->metrics, r->most, r->columns, of->kernels, threads);
+    return true;
 }
 
 /* ---- rows ---- */
@@ -159,13 +173,15 @@ static void search_rows(const rows *r) {
     threads_for(r->pool, groups_of(r), 1, search_group, &(round_groups){.rows = r});
 }
 
-static void calibrate_group(void *data, size_t i, int thread) {
-    round_groups *g = data;
+/* Rounds n rows from `row` on, or a chain's that begin there. Sweeps of a row change those that a chain has
+ * behind it, so a chain is always swept as it is the last way. */
+static void calibrate_some(round_groups *g, size_t row, size_t n, const feedback_chain *chain, int thread) {
     const rows *r = g->rows;
     const calibrate_job *of = r->task->of;
     const moments_factored *f = r->task->inputs.factored;
-    size_t row = i * FEEDBACK_ROWS, offset = row * gguf_type_bytes(r->to, r->columns);
-    bool swept = g->way == WAY_SWEPT;
+    size_t offset = row * gguf_type_bytes(r->to, r->columns);
+    round_way way = chain ? r->last : g->way;
+    bool swept = way == WAY_SWEPT;
     feedback_sums sums = {0};
     feedback_task task = {.kernels = of->kernels,
                           .type = r->to->id,
@@ -177,14 +193,29 @@ static void calibrate_group(void *data, size_t i, int thread) {
                           .columns = r->columns,
                           .scratch = r->scratches + r->scratch_bytes * (size_t)thread,
                           .first_row = r->first + row,
-                          .matrix_rows = r->tensor->ne[1]};
-    codec_feedback(&task, r->x + row * r->columns, rows_of_group(r, row), r->blocks[g->way] + offset, &sums);
+                          .matrix_rows = r->tensor->ne[1],
+                          .chain = chain};
+    codec_feedback(&task, r->x + row * r->columns, n, r->blocks[way] + offset, &sums);
     atomic_fetch_add(&g->codes, sums.codes), atomic_fetch_add(&g->ends, sums.ends);
+}
+
+static void calibrate_group(void *data, size_t i, int thread) {
+    round_groups *g = data;
+    calibrate_some(g, i * FEEDBACK_ROWS, rows_of_group(g->rows, i * FEEDBACK_ROWS), NULL, thread);
+}
+
+static void calibrate_chain(void *data, size_t i, int thread) {
+    round_groups *g = data;
+    const chain_task *t = &g->rows->chains.tasks[i];
+    calibrate_some(g, t->first, t->rows, t->chain.heads ? &t->chain : NULL, thread);
 }
 
 static void calibrate_rows(const rows *r, round_way way, calibrate_figures *sums) {
     round_groups g = {.rows = r, .way = way};
-    threads_for(r->pool, groups_of(r), 1, calibrate_group, &g);
+    if (r->metrics->n)
+        threads_for(r->pool, r->chains.n_tasks, 1, calibrate_chain, &g);
+    else
+        threads_for(r->pool, groups_of(r), 1, calibrate_group, &g);
     sums->codes += g.codes, sums->ends += g.ends;
 }
 
@@ -197,24 +228,36 @@ static bool decodes_to_numbers(const rows *r, const uint8_t *blocks) {
     return k->first_not_finite(r->x, n) == n;
 }
 
-static matmul_weights rows_weights(const rows *r, const gguf_type *type, const void *data) {
-    return (matmul_weights){data, type->id, r->n, r->columns, gguf_type_bytes(type, r->columns)};
+static matmul_weights span_weights(const rows *r, const chain_span *s, const gguf_type *type,
+                                   const uint8_t *data) {
+    size_t bytes = gguf_type_bytes(type, r->columns);
+    return (matmul_weights){data + s->first * bytes, type->id, s->rows, r->columns, bytes};
 }
 
-/* Adds the errors of the rows' outputs on held-back tokens, of each way up to `last`. Where the state is the
- * target, the output wanted is that of the weights as they were with the rounded model's inputs, and what the
- * state lacks besides. */
-static bool compare_rows(const rows *r, round_way last, output_errors *errors, gq_error *e) {
+/* Compares a span of the rows at hand. Where the state is the target, the output wanted is that of the
+ * weights as they were with the rounded model's inputs, and what the state lacks besides. */
+static bool compare_span(const rows *r, const chain_span *s, round_way last, output_errors *errors,
+                         gq_error *e) {
     const round_inputs *in = &r->task->inputs;
     output_side rounded[ROUND_WAYS],
-        original = {.weights = rows_weights(r, r->from, r->raw),
+        original = {.weights = span_weights(r, s, r->from, r->raw),
                     .x = in->is_state ? in->rounded : in->original,
                     .stride = in->stride,
-                    .more = in->is_state ? in->original + r->first * in->stride : NULL};
+                    .more = in->is_state ? in->original + (r->first + s->first) * in->stride : NULL,
+                    .metric = s->metric};
     for (round_way way = 0; way <= last; way++)
         rounded[way] = (output_side){
-            .weights = rows_weights(r, r->to, r->blocks[way]), .x = in->rounded, .stride = in->stride};
+            .weights = span_weights(r, s, r->to, r->blocks[way]), .x = in->rounded, .stride = in->stride};
     return output_compare(r->task->products, &original, rounded, last + 1, in->held, errors, e);
+}
+
+/* Adds the errors of the rows' outputs on held-back tokens, of each way up to `last`, by the rows' metrics.
+ */
+static bool compare_rows(const rows *r, round_way last, output_errors *errors, gq_error *e) {
+    if (!r->metrics->n) return compare_span(r, &(chain_span){0, r->n, NULL}, last, errors, e);
+    for (size_t i = 0; i < r->chains.n_spans; i++)
+        if (!compare_span(r, &r->chains.spans[i], last, errors, e)) return false;
+    return true;
 }
 
 static bool write_rows(const rows *r, const uint8_t *blocks, gq_error *e) {
@@ -301,6 +344,7 @@ static void count_steps(const rows *r, const output_errors *errors, round_way wa
     if (in->is_embedding) count_errors(sums, STEP_EMBEDDING, errors, WAY_SEARCHED, way);
     if (damps && !in->is_embedding) count_step(sums, STEP_DAMPING, kept);
     if (in->is_state) count_step(sums, STEP_STATE, kept);
+    if (r->metrics->n) count_step(sums, STEP_ROWS, kept);
     if (r->last != WAY_SWEPT) return;
     count_step(sums, STEP_SWEEPS, way == WAY_SWEPT);
     count_errors(sums, STEP_SWEEPS, errors, WAY_PASS, WAY_SWEPT);

@@ -6,6 +6,7 @@
 #include "forward/matmul.h"
 #include "imatrix/moments.h"
 #include "quantize/calibrate/job.h"
+#include "quantize/calibrate/metric.h"
 
 /* Why a matrix was rounded by search alone. */
 typedef enum round_reason {
@@ -30,6 +31,7 @@ typedef struct calibrate_figures {
 
 typedef struct round_inputs {
     const moments_factored *factored;
+    layer_metrics metrics;    /* of the matrix's rows; n 0: all rows count by themselves */
     const float *mean_square; /* per column; NULL: no token was seen */
     /* Held-back tokens: [features][stride], of which `held` are tokens; in the original model, and in the
      * rounded one. */
@@ -50,9 +52,10 @@ typedef struct round_task {
     void *data;
 } round_task;
 
-/* Returns the bytes that round_matrix takes for a matrix of the tensor, besides its inputs. UINT64_MAX: too
- * many to count. */
-uint64_t round_bytes(const model_tensor *tensor, const gguf_type *to, int threads);
+/* Returns the bytes that round_matrix takes for a matrix of the tensor, besides its inputs. metrics: of its
+ * rows, by their groups. UINT64_MAX: too many to count. */
+uint64_t round_bytes(const model_tensor *tensor, const layer_metrics *metrics, const gguf_type *to,
+                     int threads);
 /* Rounds and writes a matrix. *sums is added to; its `tokens` become the fewest so far, its `damp` the
  * largest. *why keeps the first matrix's reason other than ROUND_CALIBRATED. */
 bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);

@@ -41,7 +41,7 @@ static void free_fit(router_fit *f) { free(f->raw), free(f->fitted), free(f->w),
 uint64_t router_bytes(const calibration_settings *s, const model_tensor *tensor, size_t windows) {
     memory_ledger l = {.counts = true};
     lay_out_fit(&(router_fit){.tensor = tensor, .batch_tokens = windows * s->context}, &l);
-    return plus(l.bytes, output_bytes());
+    return plus(l.bytes, output_bytes(0));
 }
 
 /* ---- the choice of experts ---- */
@@ -71,7 +71,7 @@ static forward_answer on_experts(void *data, const forward_inputs *in, gq_error 
 
 static bool look_at_choice(router_fit *f, size_t batch, bool original, double *sum, gq_error *e) {
     const router_task *t = f->task;
-    forward_site site = {on_experts, f};
+    forward_site site = {.on_inputs = on_experts, .data = f};
     f->original = original, f->kept = 0;
     forward_layer_use(t->layer, !original);
     if (!forward_stream_look(original ? t->original : t->rounded, batch, t->layer, t->part, &site, NULL, e))

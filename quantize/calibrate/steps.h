@@ -12,6 +12,7 @@ typedef enum calibrate_step {
     STEP_STATE,     /* as target of weights whose output is added to it (site.h) */
     STEP_EMBEDDING, /* of a mixture, rounded by what its errors do to routers (embedding.h) */
     STEP_ROUTER,    /* fitted to the inputs that it gets now (router.h) */
+    STEP_ROWS,      /* of queries, keys and values, one after another (metric.h) */
     CALIBRATE_STEPS
 } calibrate_step;
 

@@ -38,7 +38,26 @@ typedef struct needs {
     uint64_t several; /* most matrices of one of these */
     uint64_t site;    /* the peak of a site */
     uint64_t blocks;  /* written ones that are still needed */
+    uint64_t metrics; /* of a layer's rows, with what gathering them takes */
 } needs;
+
+/* Returns the groups of rows of a tensor that count together, if the calibration does so. *all: bytes of the
+ * metrics of its layer. */
+static layer_metrics metrics_of(const plan_calibration *c, const model_tensor *t, int threads,
+                                uint64_t *all) {
+    layer_metrics own = {.n = 0};
+    for (size_t i = 0; calibration_does(&c->settings, STEP_ROWS) && i < forward_model_sizes(c->model)->layers;
+         i++) {
+        forward_row_group groups[FORWARD_MOST_GROUPS];
+        size_t n = forward_row_groups(c->model, i, groups);
+        for (size_t g = 0; g < n; g++)
+            if (groups[g].weight == t) own.of[own.n++].group = groups[g];
+        if (!own.n) continue;
+        *all = layer_metrics_bytes(groups, n, c->job.context, threads);
+        break;
+    }
+    return own;
+}
 
 /* Returns the peak of a site whose matrices are gathered together and then rounded one after another: moments
  * become factors, held-back tokens are turned, first the original's, and rows are rounded. */
@@ -72,9 +91,12 @@ static site_sizes sizes_of(const gq_plan *plan, const plan_calibration *c, const
 static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, const model_tensor *t,
                      const gguf_type *to, int threads) {
     site_sizes one = sizes_of(plan, c, t, 1), two = sizes_of(plan, c, t, 2);
-    uint64_t rounding = to->quantized ? round_bytes(t, to, threads)
+    uint64_t metric_bytes = 0;
+    layer_metrics metrics = metrics_of(c, t, threads, &metric_bytes);
+    uint64_t rounding = to->quantized ? round_bytes(t, &metrics, to, threads)
                                       : router_bytes(&c->settings, t, forward_job_batch(&c->job));
     n->site = larger(n->site, site_peak(&one, rounding));
+    n->metrics = larger(n->metrics, metric_bytes);
     if (shape_matrices(t->ne) < 2) return;
     uint64_t alone = plus(site_bytes(&one), site_gathering_bytes(&one)),
              both = plus(site_bytes(&two), site_gathering_bytes(&two));
@@ -83,7 +105,7 @@ static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, c
 }
 
 static uint64_t needs_sum(const needs *n, int threads) {
-    return plus(plus(n->site, n->blocks), matmul_bytes(threads));
+    return plus(plus(plus(n->site, n->blocks), n->metrics), matmul_bytes(threads));
 }
 
 /* Returns the largest type, in bytes per element, that tensors can be calibrated to. */

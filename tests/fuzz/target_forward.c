@@ -30,7 +30,7 @@ static forward_answer check_inputs(void *data, const forward_inputs *in, gq_erro
 
 static bool run(const forward_model *m, forward_layer *l, forward_tile *t, forward_batch *b, float *x,
                 gq_error *e) {
-    static const forward_site site = {check_inputs, NULL};
+    static const forward_site site = {.on_inputs = check_inputs};
     const forward_sizes *s = forward_model_sizes(m);
     size_t stride = forward_stride(TOKENS);
     uint32_t ids[TOKENS];

@@ -1,0 +1,121 @@
+/* Gathers the metrics of a layer. The original's stream is looked at batch by batch up to the scores of the
+ * layer, for batches that have one of the windows; each window's sums are added in order. */
+#include "quantize/calibrate/metric.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+
+/* Windows, and positions of a window. 44 queries of a head were enough for a small model (4 windows of 128
+ * tokens, every 12th position); longer windows have no more than 43 each, so that the work does not grow with
+ * the square of their length. */
+enum { METRIC_WINDOWS = 4, METRIC_EVERY = 12, METRIC_POSITIONS = 43 };
+
+static size_t metric_every(size_t context) { return larger(METRIC_EVERY, parts(context, METRIC_POSITIONS)); }
+
+static uint64_t group_elements(const forward_row_group *g) {
+    return times(g->heads, times(g->rows, g->rows));
+}
+
+typedef struct metric_gathering {
+    const calibrate_job *of;
+    layer_metrics *to;
+    forward_row_group groups[FORWARD_MOST_GROUPS];
+    double *sums[FORWARD_MOST_GROUPS];
+    size_t window;  /* number of the batch's first window */
+    size_t seen;    /* windows that were added */
+    size_t windows; /* of the batch */
+} metric_gathering;
+
+static void lay_out_metrics(layer_metrics *m, double **sums, memory_ledger *l) {
+    for (size_t i = 0; i < m->n; i++) {
+        uint64_t n = group_elements(&m->of[i].group);
+        m->of[i].metric = memory_take(l, n, sizeof *m->of[i].metric);
+        sums[i] = memory_take_zeros(l, n, sizeof *sums[i]);
+    }
+}
+
+uint64_t layer_metrics_bytes(const forward_row_group *groups, size_t n, size_t context, int threads) {
+    memory_ledger l = {.counts = true};
+    layer_metrics m = {.n = n};
+    double *sums[FORWARD_MOST_GROUPS];
+    for (size_t i = 0; i < n; i++) m.of[i].group = groups[i];
+    lay_out_metrics(&m, sums, &l);
+    return plus(l.bytes, forward_scores_bytes(groups, n, context, metric_every(context), threads));
+}
+
+void layer_metrics_free(layer_metrics *m) {
+    for (size_t i = 0; i < m->n; i++) free(m->of[i].metric);
+    m->n = 0;
+}
+
+bool layer_metrics_wanted(const calibrate_job *of, const forward_layer *layer) {
+    forward_row_group groups[FORWARD_MOST_GROUPS];
+    size_t n = forward_row_groups(of->streams[0], forward_layer_number(layer), groups);
+    for (size_t i = 0; i < of->n_tensors; i++)
+        for (size_t g = 0; g < n; g++)
+            for (size_t o = 0; groups[g].weight == of->tensors[i] && o < of->n_outputs; o++)
+                if (of->outputs[o][i].calibrated) return true;
+    return false;
+}
+
+static forward_answer metric_on_inputs(void *data, const forward_inputs *in, gq_error *e) {
+    (void)data, (void)in, (void)e;
+    return FORWARD_ON;
+}
+
+/* Values need no tokens: they are added with the first window. */
+static forward_answer metric_on_scores(void *data, const forward_scores *scores, gq_error *e) {
+    metric_gathering *g = data;
+    size_t n = g->to->n, every = metric_every(g->of->settings->context);
+    for (size_t w = 0; w < g->windows && g->seen < METRIC_WINDOWS; w++) {
+        if (calibration_is_held(g->of->settings, g->window + w)) continue;
+        if (!forward_scores_add(scores, g->groups, n, w, every, g->sums, e)) return FORWARD_FAILED;
+        for (size_t i = 0; g->seen == 0 && i < n; i++)
+            if (g->groups[i].kind == ROWS_OF_VALUES &&
+                !forward_scores_add_values(scores, &g->groups[i], g->sums[i], e))
+                return FORWARD_FAILED;
+        g->seen++;
+    }
+    return FORWARD_END;
+}
+
+/* Scales a group's sums to a mean of 1 on the diagonal. Sums that are not finite, or zero, make no metric. */
+static void scale_sums(row_metric *m, const double *sums) {
+    size_t rows = m->group.rows, n = m->group.heads * rows;
+    double mean = 0;
+    bool finite = true;
+    for (size_t i = 0; i < n; i++) mean += sums[i / rows * rows * rows + i % rows * (rows + 1)] / (double)n;
+    for (size_t i = 0; i < n * rows; i++) finite = finite && isfinite(sums[i] / mean);
+    if (!finite || !(mean > 0)) free(m->metric), m->metric = NULL;
+    for (size_t i = 0; m->metric && i < n * rows; i++) m->metric[i] = (float)(sums[i] / mean);
+}
+
+/* Looks at the batches in order, until there are enough windows. */
+static bool look_at_windows(metric_gathering *g, forward_stream *original, forward_layer *layer,
+                            forward_part part, gq_error *e) {
+    const calibrate_job *of = g->of;
+    forward_site site = {.on_inputs = metric_on_inputs, .data = g, .on_scores = metric_on_scores};
+    forward_layer_use(layer, false);
+    for (size_t i = 0; i < forward_stream_batches(original) && g->seen < METRIC_WINDOWS; i++) {
+        g->window = i * of->bounds.batch;
+        g->windows = smaller(of->bounds.batch, of->settings->windows - g->window);
+        if (!forward_stream_look(original, i, layer, part, &site, NULL, e)) return false;
+    }
+    return true;
+}
+
+bool layer_metrics_gather(layer_metrics *m, const calibrate_job *of, forward_stream *original,
+                          forward_layer *layer, forward_part part, gq_error *e) {
+    metric_gathering g = {.of = of, .to = m};
+    memory_ledger l = {.failed = false};
+    *m = (layer_metrics){.n = forward_row_groups(of->streams[0], forward_layer_number(layer), g.groups)};
+    for (size_t i = 0; i < m->n; i++) m->of[i].group = g.groups[i];
+    lay_out_metrics(m, g.sums, &l);
+    bool ok = memory_had(&l, e) && look_at_windows(&g, original, layer, part, e);
+    for (size_t i = 0; ok && i < m->n; i++) scale_sums(&m->of[i], g.sums[i]);
+    for (size_t i = 0; i < m->n; i++) free(g.sums[i]);
+    return ok;
+}
