@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/evaluation.h"
 #include "cli/input.h"
+#include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/say.h"
 #include "cli/table.h"
@@ -75,6 +76,20 @@ static bool evaluate_print_plan(const request *r, const gq_evaluation_request *a
     const gq_evaluation_facts *facts = gq_evaluation_summary(v);
     char peak[UNIT_ROOM], states[UNIT_ROOM];
     if (!r->quiet) warn_all(warnings, n);
+    if (r->json) {
+        json_t *o = json_object();
+        set_count(o, "context", facts->context);
+        set_count(o, "windows", facts->windows);
+        set_count(o, "tokens", facts->tokens);
+        set_count(o, "scored", facts->scored);
+        set_count(o, "memory_bytes", facts->peak_bytes);
+        set_count(o, "state_bytes", facts->state_bytes);
+        set_bool(o, "states_in_file", facts->states_in_file);
+        if (facts->seconds_expected > 0) set_number(o, "seconds_expected", facts->seconds_expected);
+        print_json_object(stdout, o);
+        gq_evaluation_free(v);
+        return true;
+    }
     printf("%" PRIu64 " tokens in %" PRIu64 " window%s of %" PRIu32 ", %" PRIu64 " of them scored\n",
            facts->tokens, facts->windows, gq_s(facts->windows), facts->context, facts->scored);
     printf("at most %s of memory; states of all tokens are in %s, %s\n",

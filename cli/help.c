@@ -6,7 +6,6 @@
 #include "cli/commands.h"
 #include "cli/option_table.h"
 #include "cli/say.h"
-#include "cli/table.h"
 #include "cli/text.h"
 
 /* "  -t, --threads N            default: one per core" */
@@ -97,6 +96,7 @@ int help_main(const request *r) {
     if (c->id == CMD_QUANTIZE) help_print_sections();
     for (size_t i = 0; c->id != CMD_QUANTIZE && i < n_options; i++)
         if (options[i].name && options[i].help && options[i].commands & c->id) option_line(&options[i]);
+    if (c->example) printf("\nexample: %s\n", c->example);
     return GQ_OK;
 }
 
@@ -121,22 +121,5 @@ int version_main(const request *r) {
     printf("levels:  ");
     for (size_t i = 0; gq_isa_level(i); i++) printf(" %s", gq_isa_level(i));
     printf("\nfeatures: %s; reports by jansson %s\n", gq_features(), jansson_version_str());
-    return GQ_OK;
-}
-
-int types_main(const request *r) {
-    (void)r;
-    table t;
-    table_start(&t, "lrrl");
-    table_row(&t, (const char *const[]){"TYPE", "number", "bpw", ""});
-    for (size_t i = 0; i < gq_filetype_count(); i++) {
-        table_text(&t, gq_filetype_name(i));
-        table_cell(&t, gq_filetype_id(i) < 0 ? text_format("-") : text_format("%d", gq_filetype_id(i)));
-        table_cell(&t, gq_filetype_bits(i) > 0 ? text_format("%.2f", gq_filetype_bits(i)) : text_format("-"));
-        table_text(&t, gq_filetype_summary(i));
-    }
-    table_print(&t, stdout);
-    table_free(&t);
-    puts("\nbpw: bits per weight of a whole model, about");
     return GQ_OK;
 }

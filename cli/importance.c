@@ -13,6 +13,7 @@
 
 #include "cli/commands.h"
 #include "cli/input.h"
+#include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/say.h"
 #include "cli/table.h"
@@ -77,6 +78,21 @@ static void print_little(const request *r, const gq_importance_facts *f) {
                              tokens, (int)USUAL);
     print_wrapped(stdout, line);
     free(line);
+}
+
+static void importance_print_plan_json(const gq_importance_facts *f) {
+    json_t *o = json_object();
+    set_text(o, "architecture", f->architecture);
+    set_count(o, "context", f->context);
+    set_count(o, "windows", f->windows);
+    set_count(o, "tokens", f->tokens);
+    set_count(o, "layers", f->layers);
+    set_count(o, "layers_finished", f->layers_finished);
+    set_count(o, "memory_bytes", f->memory);
+    set_count(o, "disk_bytes", f->disk);
+    set_bool(o, "states_in_file", f->states_in_file);
+    if (f->seconds_expected > 0) set_number(o, "seconds_expected", f->seconds_expected);
+    print_json_object(stdout, o);
 }
 
 static void importance_print_plan(const request *r, const gq_importance_plan *p) {
@@ -184,7 +200,10 @@ bool imatrix_compute(const request *r, gq_error *e) {
     if (!r->quiet) warn_all(warnings, n);
     bool ok = true;
     if (r->dry_run) {
-        if (!r->quiet) importance_print_plan(r, p);
+        if (r->json)
+            importance_print_plan_json(gq_importance_summary(p));
+        else if (!r->quiet)
+            importance_print_plan(r, p);
     } else {
         gq_imatrix *m = importance_compute(r, p, e);
         if (m && !r->quiet) print_result(r, p, m);

@@ -161,6 +161,15 @@ void emit_members(emitter *j, json_t *object) {
 
 void emit_end(emitter *j) { fputc('\n', j->to); }
 
+void print_json_object(FILE *to, json_t *o) {
+    emitter j;
+    emit_start(&j, to);
+    emit_open(&j, NULL, '{');
+    emit_members(&j, o);
+    emit_close(&j);
+    emit_end(&j);
+}
+
 /* ---- reading ---- */
 
 /* The bytes that jansson may still allocate while it reads. Static, since jansson's memory functions get no

@@ -32,6 +32,7 @@ void emit_close(emitter *j);
 void json_emit(emitter *j, const char *key, json_t *value);
 void emit_members(emitter *j, json_t *object); /* of the object that is open */
 void emit_end(emitter *j);                     /* of the document */
+void print_json_object(FILE *to, json_t *o);   /* a document of one object, which is taken over */
 
 json_t *json_of_text(const char *text);
 json_t *json_of_bytes(const char *text, size_t n);

@@ -13,7 +13,8 @@ typedef struct command_row {
     const char *name;      /* NULL: the main job, which has no name */
     const char *arguments; /* for usage lines */
     const char *summary;
-    size_t min, max; /* number of arguments */
+    size_t min, max;     /* number of arguments */
+    const char *example; /* a line of it; NULL: the main job's help has none, for room */
 } command_row;
 extern const command_row commands[];
 extern const size_t n_commands;

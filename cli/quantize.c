@@ -116,7 +116,10 @@ static bool report_results(const request *r, const gq_plan *plan, const gq_resul
     report rep = report_of_plan(r, plan, results);
     if (results) rep.rate = rate_of(plan, results);
     report_take_evaluation(&rep, evaluation);
-    if (!r->quiet) print_report(&rep, rep.n_outputs == 1 || r->verbose);
+    if (r->json)
+        report_json(stdout, &rep);
+    else if (!r->quiet)
+        print_report(&rep, rep.n_outputs == 1 || r->verbose);
     bool ok = report_write(&rep, r->report, e);
     report_free(&rep);
     return ok;

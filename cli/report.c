@@ -302,8 +302,8 @@ static void rounding_cells(table *out, const gq_rounding *r) {
     table_cell(out, isnan(written) ? text_format("-") : text_format("%.5f", written));
 }
 
-void report_losses(FILE *to, const report *r, const report_output *o) {
-    report_totals total = report_total(o);
+static void print_losses_table(FILE *to, const report_output *o, const report_totals *sums) {
+    report_totals total = *sums;
     bool weighted = !isnan(gq_loss_weighted(&total.loss)); /* never beside roundings */
     loss_decimals decimals = decimals_of(o);
     table out;
@@ -321,6 +321,12 @@ void report_losses(FILE *to, const report *r, const report_output *o) {
     table_print(&out, to);
     table_free(&out);
     fputc('\n', to);
+}
+
+void report_losses(FILE *to, const report *r, const report_output *o) {
+    report_totals total = report_total(o);
+    /* A comparison is asked for its table; after a run the report has it. */
+    if (strcmp(r->kind, "run") != 0 || r->request->verbose) print_losses_table(to, o, &total);
     print_sizes(to, r, o);
     report_calibration(to, o);
     report_print_totals(to, r, o);

@@ -4,10 +4,20 @@
 
 #include "cli/commands.h"
 #include "cli/input.h"
+#include "cli/json.h"
 #include "cli/say.h"
 #include "cli/text.h"
 
 static void print_tokens(const request *r, const gq_tokens *tokens) {
+    if (r->json) {
+        json_t *o = json_object(), *ids = set_array(o, "ids");
+        set_count(o, "count", tokens->n);
+        set_count(o, "bytes_dropped", tokens->bytes_dropped);
+        for (size_t i = 0; !r->count && i < tokens->n; i++)
+            json_array_append_new(ids, json_of_count(tokens->ids[i]));
+        print_json_object(stdout, o);
+        return;
+    }
     if (r->count) printf("%zu\n", tokens->n);
     for (size_t i = 0; !r->count && i < tokens->n; i++) printf("%" PRIu32 "\n", tokens->ids[i]);
 }

@@ -93,7 +93,7 @@ static void what_came_of_it_is_reported(void **state) {
     char *out, *err;
     const char *words[] = {NULL,  QUANTIZE,     "--calibrate", path("text"), "--calibrate-tokens",
                            "800", "--progress", "json",        "--report",   path("r.json"),
-                           NULL};
+                           "-v",  NULL};
     if (run_command(words, &out, &err) != 0) fail_msg("%s", err);
     says(out, "outputs on held-back tokens: relative error 0."), says(out, " searched  calibrated\n");
     says(err, "calibrated on text: 800 tokens");

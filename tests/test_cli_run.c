@@ -191,8 +191,8 @@ static void test_table(void **state) {
     const char *out = in_folder(folder, "out.gguf");
     char *text, *err;
     assert_int_equal(
-        run_command((const char *const[]){NULL, "--imatrix", matrix, source, out, "Q5_K_M", NULL}, &text,
-                    &err),
+        run_command((const char *const[]){NULL, "-v", "--imatrix", matrix, source, out, "Q5_K_M", NULL},
+                    &text, &err),
         0);
     static const char *const expected[] = {
         "RMSE",        "SNR dB",          "weighted",  "blk.1.ffn_down.weight",

@@ -9,6 +9,26 @@
 
 /* ---- help ---- */
 
+/* Types tell what they are for, to people and to programs. */
+static void test_types_tell_what_they_are_for(void **state) {
+    (void)state;
+    char *table = PRINTED("types"), *text = PRINTED("types", "--json");
+    says(table, "the usual choice");
+    json *types = json_parse(text);
+    size_t found = 0;
+    for (size_t i = 0; i < types->n; i++) {
+        const json *t = &types->items[i];
+        if (strcmp(json_text(t, "name", ""), "Q4_K_M") != 0) continue;
+        assert_string_equal(json_text(t, "purpose", ""), "the usual choice");
+        assert_true(json_number(t, "typical_divergence", 0) > 0);
+        assert_int_equal(json_number(t, "number", 0), 15);
+        found++;
+    }
+    assert_int_equal(found, 1);
+    json_free(types);
+    free(table), free(text);
+}
+
 static void test_help_is_a_command(void **state) {
     (void)state;
     char *of_all = PRINTED("help"), *as_option = PRINTED("--help");
@@ -19,6 +39,7 @@ static void test_help_is_a_command(void **state) {
         if (!commands[i].name) continue;
         char *one = PRINTED("help", commands[i].name), *option = PRINTED(commands[i].name, "--help");
         assert_string_equal(one, option);
+        if (commands[i].example) says(one, commands[i].example);
         free(one), free(option);
     }
     char *deeper = PRINTED("help", "imatrix", "compute");
@@ -270,6 +291,7 @@ static void test_sizes_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_types_tell_what_they_are_for),
         cmocka_unit_test(test_help_is_a_command),
         cmocka_unit_test(test_nothing_is_asked),
         cmocka_unit_test(test_output_and_type_as_options),

@@ -1,0 +1,98 @@
+/* The command `gquant types`: the file types, what each is for, and its typical harm. Harm is the divergence
+ * from the original of model A in docs/quality.md, with importance data; 0 where none was measured there. It
+ * tells types apart, and is another one in other models.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/json.h"
+#include "cli/table.h"
+#include "cli/text.h"
+
+static const struct {
+    const char *type;
+    double harm; /* nats per token */
+    const char *purpose;
+} purposes[] = {
+    {"Q8_0", 0, "as good as the original, in half its bytes"},
+    {"Q6_K", .00021, "where there is room for it"},
+    {"Q5_K_M", 0, "between Q4_K_M and Q6_K"},
+    {"Q5_K_S", .00052, "nearly that, a little smaller"},
+    {"Q4_K_M", .0014, "the usual choice"},
+    {"Q4_K_S", .0016, "a little smaller than the usual choice"},
+    {"IQ4_XS", .0019, "the smallest of 4 bits"},
+    {"Q3_K_M", .0054, "a larger model in the memory of a smaller one"},
+    {"IQ3_M", .0047, "as Q3_K_M, in fewer bytes"},
+    {"IQ3_XXS", .012, "where 3 bits just fit"},
+    {"IQ2_M", .015, "large models in little memory"},
+    {"Q2_K", .020, "without a grid; IQ2_M has less harm"},
+    {"IQ2_XXS", .041, "where nothing else fits"},
+    {"IQ1_M", .064, "the smallest there are"},
+    {"IQ1_S", .075, "the smallest there are"},
+    {"Q4_0", 0, "programs that know nothing newer"},
+    {"Q5_0", 0, "programs that know nothing newer"},
+};
+
+static size_t types_purpose(const char *type) {
+    size_t i = 0;
+    while (i < sizeof purposes / sizeof *purposes && strcmp(purposes[i].type, type) != 0) i++;
+    return i;
+}
+
+static const char *types_purpose_text(const char *type) {
+    size_t i = types_purpose(type);
+    return i < sizeof purposes / sizeof *purposes ? purposes[i].purpose : "";
+}
+
+static double types_harm(const char *type) {
+    size_t i = types_purpose(type);
+    return i < sizeof purposes / sizeof *purposes ? purposes[i].harm : 0;
+}
+
+static void types_print_json(void) {
+    emitter j;
+    emit_start(&j, stdout);
+    emit_open(&j, NULL, '[');
+    for (size_t i = 0; i < gq_filetype_count(); i++) {
+        const char *name = gq_filetype_name(i);
+        json_t *o = json_object();
+        set_text(o, "name", name);
+        if (gq_filetype_id(i) >= 0) set_count(o, "number", (uint64_t)gq_filetype_id(i));
+        if (gq_filetype_bits(i) > 0) set_number(o, "bits_per_weight", gq_filetype_bits(i));
+        if (types_harm(name) > 0) set_number(o, "typical_divergence", types_harm(name));
+        set_bool(o, "advised", gq_filetype_advised(i));
+        set_text(o, "summary", gq_filetype_summary(i));
+        set_text(o, "purpose", types_purpose_text(name));
+        json_emit(&j, NULL, o);
+    }
+    emit_close(&j);
+    emit_end(&j);
+}
+
+int types_main(const request *r) {
+    table t;
+    if (r->json) return types_print_json(), GQ_OK;
+    table_start(&t, "lr2r1rl");
+    table_row(&t, (const char *const[]){"TYPE", "number", "bpw", "harm", ""});
+    for (size_t i = 0; i < gq_filetype_count(); i++) {
+        const char *name = gq_filetype_name(i), *about = gq_filetype_summary(i),
+                   *purpose = types_purpose_text(name);
+        double harm = types_harm(name);
+        table_text(&t, name);
+        table_cell(&t, gq_filetype_id(i) < 0 ? text_format("-") : text_format("%d", gq_filetype_id(i)));
+        table_cell(&t, gq_filetype_bits(i) > 0 ? text_format("%.2f", gq_filetype_bits(i)) : text_format("-"));
+        table_cell(&t, harm > 0 ? text_format("%.2g", harm) : text_format("-"));
+        /* Importance data are a condition, so that is said beside the purpose. */
+        if (*purpose && strstr(about, "needs"))
+            table_cell(&t, text_format("%s; %s", purpose, about));
+        else
+            table_text(&t, *purpose ? purpose : about);
+    }
+    table_print(&t, stdout);
+    table_free(&t);
+    print_wrapped(stdout,
+                  "bpw: bits per weight of a whole model, about. harm: divergence of a small model with "
+                  "importance data, in nats; it tells types apart (docs/quality.md)");
+    return GQ_OK;
+}
