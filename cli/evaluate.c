@@ -29,7 +29,8 @@ bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
                                   .base = r->base,
                                   .base_out = r->base_out,
                                   .comm = r->comm,
-                                  .forecast = !r->quiet};
+                                  .forecast = !r->quiet,
+                                  .read_once = r->read_once};
     return r->base || text;
 }
 
@@ -96,6 +97,11 @@ static bool evaluate_print_plan(const request *r, const gq_evaluation_request *a
            size_text(peak, (double)facts->peak_bytes), facts->states_in_file ? "a file" : "memory",
            size_text(states, (double)facts->state_bytes));
     if (facts->seconds_expected > 0) printf("time: about %s\n", duration_text(peak, facts->seconds_expected));
+    if (facts->ranks > 1)
+        printf("%" PRIu32 " ranks: each has at most %" PRIu64
+               " window%s and the memory above, and sends at most %s\n",
+               facts->ranks, facts->rank_windows, gq_s(facts->rank_windows),
+               size_text(peak, (double)facts->sent));
     if (report_few_places(facts)) print_wrapped(stdout, report_few_places(facts));
     gq_evaluation_free(v);
     return true;

@@ -54,7 +54,8 @@ static gq_importance_plan *importance_make_plan(const request *r, gq_error *e) {
                                    .threads = r->quantize.threads,
                                    .memory = r->memory,
                                    .comm = r->comm,
-                                   .forecast = !r->quiet};
+                                   .forecast = !r->quiet,
+                                   .read_once = r->read_once};
     dot = strrchr(asked.out, '.');
     asked.dat = dot && !strcasecmp(dot, ".dat");
     gq_importance_plan *p =

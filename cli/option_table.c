@@ -173,6 +173,7 @@ const option_row options[] = {
     VALUE("tokens", 0, "N", COUNT, NONE, tokens, E | M, "use only the first N tokens"),
     VALUE("memory", 0, "SIZE", SIZE, NONE, memory, Q | E | M | BRIEF,
           "memory limit; default: a quarter of all"),
+    FLAG("read-once", 0, read_once, E | M, "gquant-mpi: one rank reads the layers for all"),
     FLAG("process-output", 0, process_output, M, "importance data for the output matrix, too"),
     VALUE("logits", 0, "FILE", TEXT, FILE, logits, E, "write ORIGINAL's logits as 32-bit floats"),
     VALUE("base", 0, "FILE", TEXT, FILE, base, E, "llama.cpp's base file in place of ORIGINAL and TEXT"),

@@ -36,7 +36,7 @@ typedef struct request {
     gq_target *targets;         /* of --target-size and --target-bpw, in order, with room for each argument */
     size_t n_targets;
     uint64_t ram, context, tokens, memory; /* 0: not given */
-    bool count, no_bos, parse_special, process_output, speed;
+    bool count, no_bos, parse_special, process_output, read_once, speed;
     bool dry_run, quiet, verbose, json, full_paths, help, version;
     int progress;    /* descriptor for JSON lines plus 1; 0: none */
     bool any_option; /* one was given */

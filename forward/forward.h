@@ -87,6 +87,11 @@ bool forward_layer_read(forward_layer *l, size_t i, gq_error *e);
 void forward_layer_end_loop(forward_layer *l, bool ends);
 /* The layer that was read. */
 size_t forward_layer_number(const forward_layer *l);
+/* Layer i without reading it: the bytes that another process has read are to be put into its memory. */
+bool forward_layer_await(forward_layer *l, size_t i, gq_error *e);
+void *forward_layer_memory(forward_layer *l);
+/* The bytes of that memory that layer i takes. */
+uint64_t forward_layer_bytes(const forward_model *m, size_t i);
 void forward_layer_free(forward_layer *l);
 /* Whole blocks of another type in place of a matrix t of the layer that was read, all of its matrices, until
  * another layer is read; the caller keeps them. data NULL: its own again. */

@@ -4,9 +4,9 @@
  * as TOKEN_GROUP tokens hold, at least one. What belongs to a group follows from the window's number alone,
  * not from what is left out of the sum (windows that are held back, tokens that an expert does not see).
  *
- * The sum of a group is one chain over its tokens in their order, from 0. Groups that have no token in the sum
- * are left out. So totals do not depend on threads, batches or memory. How groups are added depends on how
- * large their sums are:
+ * The sum of a group is one chain over its tokens in their order, from 0. Groups that have no token in the
+ * sum are left out. So totals do not depend on threads, batches or memory. How groups are added depends on
+ * how large their sums are:
  *
  *     squares of inputs: in a fixed binary tree by the groups' numbers (comm/fold.h)
  *     second moments, scores: ((0 + group 0) + group 1) + group 2 ...

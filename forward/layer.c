@@ -33,6 +33,7 @@ bool model_read_values(const forward_model *m, const model_tensor *t, void *raw,
  */
 typedef struct layer_placing {
     forward_layer *l;
+    bool awaits; /* the bytes are read by another process */
     uint64_t at;
     gq_error *e;
 } layer_placing;
@@ -49,7 +50,7 @@ static bool place_vector(layer_placing *p, const model_tensor *t, const float **
     if (!p->l) return true;
     void *floats = p->l->memory + decoded; /* aligned for floats */
     *values = floats;
-    return model_read_values(p->l->model, t, p->l->memory + raw, floats, p->e);
+    return p->awaits || model_read_values(p->l->model, t, p->l->memory + raw, floats, p->e);
 }
 
 static bool place_matrix(layer_placing *p, const model_tensor *t, layer_matrix *own) {
@@ -57,7 +58,7 @@ static bool place_matrix(layer_placing *p, const model_tensor *t, layer_matrix *
     uint64_t at = layer_place_bytes(p, t->size);
     if (!p->l) return true;
     *own = (layer_matrix){p->l->memory + at, t->type->id};
-    return model_read(p->l->model->file, t, 0, shape_elements(t->ne), p->l->memory + at, p->e);
+    return p->awaits || model_read(p->l->model->file, t, 0, shape_elements(t->ne), p->l->memory + at, p->e);
 }
 
 static bool place_all(layer_placing *p, const layer_plan *plan) {
@@ -88,12 +89,12 @@ forward_layer *forward_layer_new(const forward_model *m, gq_error *e) {
 
 size_t forward_layer_number(const forward_layer *l) { return l->index; }
 
-bool forward_layer_read(forward_layer *l, size_t i, gq_error *e) {
+static bool layer_place(forward_layer *l, size_t i, bool awaits, gq_error *e) {
     const forward_model *m = l->model;
     *l = (forward_layer){.model = m, .memory = l->memory};
     if (i >= m->sizes.layers)
         return gq_fail(e, "%s: there is no layer %zu, only %zu of them", m->path, i, m->sizes.layers);
-    layer_placing p = {l, 0, e};
+    layer_placing p = {.l = l, .awaits = awaits, .e = e};
     if (!place_all(&p, &m->layers[i])) return false;
     l->plan = &m->layers[i], l->index = i;
     l->ends_loop = (i + 1) % m->sizes.blocks == 0;
@@ -101,6 +102,11 @@ bool forward_layer_read(forward_layer *l, size_t i, gq_error *e) {
 }
 
 void forward_layer_end_loop(forward_layer *l, bool ends) { l->ends_loop = ends; }
+bool forward_layer_read(forward_layer *l, size_t i, gq_error *e) { return layer_place(l, i, false, e); }
+bool forward_layer_await(forward_layer *l, size_t i, gq_error *e) { return layer_place(l, i, true, e); }
+
+void *forward_layer_memory(forward_layer *l) { return l->memory; }
+uint64_t forward_layer_bytes(const forward_model *m, size_t i) { return layer_plan_bytes(&m->layers[i]); }
 
 void forward_layer_replace(forward_layer *l, const model_tensor *t, uint32_t type, const void *data) {
     for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)

@@ -54,13 +54,19 @@ float *run_copy(forward_run *r, const forward_model *m, gq_error *e) {
     return r->copy;
 }
 
+static bool run_read_layer(forward_run *r, const forward_model *m, size_t i, gq_error *e) {
+    const forward_job *j = r->job;
+    if (!(j->awaits ? forward_layer_await : forward_layer_read)(r->layer, i, e)) return false;
+    return !j->share || j->share(j->data, forward_layer_memory(r->layer), forward_layer_bytes(m, i), e);
+}
+
 forward_layer *forward_run_layer(forward_run *r, const forward_model *m, size_t i, gq_error *e) {
     if (!run_batch(r, m, e)) return NULL;
     if (r->read == i) return r->layer;
     r->read = SIZE_MAX;
     if (!r->layer) r->layer = forward_layer_new(m, e);
-    if (!r->layer || !forward_layer_read(r->layer, i, e)) return NULL;
-    forward_layer_ahead(m, i + 1);
+    if (!r->layer || !run_read_layer(r, m, i, e)) return NULL;
+    if (!r->job->awaits) forward_layer_ahead(m, i + 1);
     r->read = i;
     return r->layer;
 }

@@ -35,6 +35,10 @@ typedef struct forward_job {
      * only asks whether to continue. Looks report no work. On false the call ends with the callback's error.
      * May be NULL. */
     bool (*progress)(void *data, double work, const char *what, gq_error *e);
+    /* Where one process reads the layers for all: hands the n bytes of a layer out, or fills them in. awaits:
+     * this process only gets them. NULL: layers are read here. */
+    bool (*share)(void *data, void *bytes, size_t n, gq_error *e);
+    bool awaits;
     void *data;
 } forward_job;
 

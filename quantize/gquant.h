@@ -765,8 +765,9 @@ typedef struct gq_evaluation_request {
     /* The ranks that share the windows out among them; NULL: this process alone. They need one folder for
      * files that are written, and all get the figures that one process gets. It must outlive the call. */
     gq_comm *comm;
-    bool forecast; /* measure first how long it will take, for about a second: gq_progress.seconds_expected,
-                      and that of the summary */
+    bool forecast;  /* measure first how long it will take, for about a second: gq_progress.seconds_expected,
+                       and that of the summary */
+    bool read_once; /* rank 0 reads the layers' weights and sends them to the others */
 } gq_evaluation_request;
 
 typedef struct gq_estimate {
@@ -809,6 +810,11 @@ typedef struct gq_evaluation_facts {
     bool states_in_file;
     double seconds;
     double seconds_expected; /* 0: not measured */
+    /* Of ranks: how many there are; windows of the rank that has most. peak_bytes and state_bytes are those
+     * of the rank that has most, too. sent: bytes that a rank sends at most, but for layers that rank 0 reads
+     * for all. */
+    uint32_t ranks;
+    uint64_t rank_windows, sent;
 } gq_evaluation_facts;
 GQ_API const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v);
 /* Opens and checks the models and cuts the text into windows, but runs nothing. Only the summary and the
@@ -837,7 +843,9 @@ typedef struct gq_importance_request {
     /* The ranks that share the windows out among them; NULL: this process alone. They need one folder for
      * `out`, and get the bytes that one process gets. It must outlive the plan. */
     gq_comm *comm;
-    bool forecast; /* measure how long it will take, for about a second: gq_importance_facts.seconds_expected */
+    bool forecast;  /* measure how long it will take, for about a second: gq_importance_facts.seconds_expected
+                     */
+    bool read_once; /* rank 0 reads the layers' weights and sends them to the others */
 } gq_importance_request;
 
 typedef struct gq_importance_plan gq_importance_plan;

@@ -93,13 +93,14 @@ typedef struct ranks_job {
     char model[256], copy[256], out[256];
     int threads;
     uint64_t memory;
-    bool is_short;
+    bool is_short, read_once;
     bool stops; /* the caller cancels, on rank 1, in the second layer */
     bool ok[RANKS_MOST];
     gq_error e[RANKS_MOST];
     uint64_t sent[RANKS_MOST], collectives;
     gq_importance_facts facts;
     gq_evaluated evaluated[2];
+    gq_evaluation_facts evaluation;
 } ranks_job;
 
 static void note_half(void *data, const gq_progress *p) {
@@ -118,7 +119,8 @@ static gq_importance_plan *plan_importance(const ranks_job *j, gq_comm *comm, gq
                                                            .force = true,
                                                            .threads = j->threads,
                                                            .memory = j->memory,
-                                                           .comm = comm},
+                                                           .comm = comm,
+                                                           .read_once = j->read_once},
                                   e);
 }
 
@@ -154,12 +156,15 @@ static void evaluate_copy(void *data, gq_comm *comm) {
                                                             .logits = logits,
                                                             .base_out = base,
                                                             .replace_logits = true,
-                                                            .comm = comm},
+                                                            .comm = comm,
+                                                            .read_once = j->read_once},
                                    &j->e[rank]);
     size_t n;
     j->ok[rank] = gq_comm_agree(comm, v, &j->e[rank]);
     if (v && rank == gq_comm_ranks(comm) - 1)
         memcpy(j->evaluated, gq_evaluation_models(v, &n), sizeof j->evaluated);
+    if (v && rank == 0) j->evaluation = *gq_evaluation_summary(v);
+    j->sent[rank] = gq_comm_bytes_sent(comm);
     gq_evaluation_free(v);
 }
 
@@ -228,6 +233,12 @@ static void ranks_without_windows_change_nothing(void **state) {
     ranks_run(9, compute_importance, &j, -1, 0, false);
     assert_all(&j, 9, true);
     assert_same_file(path("one.gguf"), path("many.gguf"));
+    uint64_t sent = j.sent[0];
+    j.read_once = true;
+    ranks_run(9, compute_importance, &j, -1, 0, false);
+    assert_all(&j, 9, true);
+    assert_same_file(path("one.gguf"), path("many.gguf"));
+    assert_true(j.sent[0] > sent + 2 * 256 * 256 * 2);
 }
 
 static void assert_same_estimate(gq_estimate a, gq_estimate b) {
@@ -244,8 +255,14 @@ static void evaluation_is_that_of_one_process(void **state) {
     for (size_t i = 0; i < 3; i++) {
         int n = ranks[i];
         ranks_job j = job_of("model.gguf", "many", 1 + n % 2);
+        j.read_once = n == 9;
         ranks_run(n, evaluate_copy, &j, -1, 0, false);
         assert_all(&j, n, true);
+        assert_int_equal(j.evaluation.ranks, n);
+        for (int r = 0; !j.read_once && r < n; r++)
+            if (j.sent[r] > j.evaluation.sent)
+                fail_msg("rank %d of %d: sent %llu bytes of %llu", r, n, (unsigned long long)j.sent[r],
+                         (unsigned long long)j.evaluation.sent);
         for (int m = 0; m < 2; m++) {
             assert_same_estimate(one.evaluated[m].perplexity, j.evaluated[m].perplexity);
             assert_same_estimate(one.evaluated[m].divergence, j.evaluated[m].divergence);

@@ -227,7 +227,7 @@ class gq_evaluation_request(Request):
         ("size", c_size_t), ("original", c_char_p), ("copies", POINTER(c_char_p)), ("n_copies", c_size_t),
         ("text", gq_text), ("threads", c_int), ("memory", c_uint64), ("folder", c_char_p), ("logits", c_char_p),
         ("replace_logits", c_bool), ("callbacks", POINTER(gq_callbacks)), ("base", c_char_p), ("base_out", c_char_p),
-        ("comm", c_void_p), ("forecast", c_bool),
+        ("comm", c_void_p), ("forecast", c_bool), ("read_once", c_bool),
     ]
 
 
@@ -248,7 +248,8 @@ class gq_evaluation_facts(Structure):
     _fields_ = [
         ("size", c_size_t), ("architecture", c_char_p), ("context", c_uint32), ("windows", c_uint64),
         ("tokens", c_uint64), ("scored", c_uint64), ("peak_bytes", c_uint64), ("state_bytes", c_uint64),
-        ("states_in_file", c_bool), ("seconds", c_double), ("seconds_expected", c_double),
+        ("states_in_file", c_bool), ("seconds", c_double), ("seconds_expected", c_double), ("ranks", c_uint32),
+        ("rank_windows", c_uint64), ("sent", c_uint64),
     ]
 
 
@@ -257,6 +258,7 @@ class gq_importance_request(Request):
         ("size", c_size_t), ("model", c_char_p), ("texts", POINTER(gq_text)), ("n_texts", c_size_t),
         ("out", c_char_p), ("dat", c_bool), ("force", c_bool), ("output", c_bool), ("part", c_uint32),
         ("parts", c_uint32), ("threads", c_int), ("memory", c_uint64), ("comm", c_void_p), ("forecast", c_bool),
+        ("read_once", c_bool),
     ]
 
 

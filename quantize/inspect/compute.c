@@ -42,7 +42,7 @@ struct gq_importance_plan {
     forward_model *model;
     const forward_sizes *sizes;
     char *out, architecture[128];
-    bool dat, force, output;
+    bool dat, force, output, read_once;
     gq_comm *comm;
     size_t windows; /* of all ranks; the job has this rank's */
     uint32_t *ids;  /* of all texts' windows */
@@ -258,7 +258,8 @@ static void importance_clean_up(gq_importance_plan *p, const gq_importance_reque
 }
 
 static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
-    p->dat = r->dat, p->force = r->force, p->output = r->output, p->comm = r->comm;
+    p->dat = r->dat, p->force = r->force, p->output = r->output;
+    p->comm = r->comm, p->read_once = r->read_once;
     p->out = strdup(r->out);
     if (!p->out) return gq_fail_memory(e, strlen(r->out));
     if (!gq_check_target(r->out, r->force, e)) return importance_clean_up(p, r), false;
@@ -276,7 +277,7 @@ static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_requ
 
 /* Bytes that a rank sends for a layer besides a parcel: four heads of 24 bytes, a checksum, the parcel's
  * size. */
-enum { HEADS_LAYER = 4 * 24 + 2 * 8 };
+enum { HEAD_BYTES = 24, HEADS_LAYER = 4 * HEAD_BYTES + 2 * 8 };
 
 /* Checks that all ranks have the same run, and replaces facts that differ by the largest. */
 static bool importance_agree_plan(gq_importance_plan *p, gq_error *e) {
@@ -289,7 +290,9 @@ static bool importance_agree_plan(gq_importance_plan *p, gq_error *e) {
     uint64_t most[] = {f->memory, f->layers_finished, f->states_in_file, p->collected.sent};
     if (!comm_most(p->comm, most, sizeof most / sizeof *most, e)) return false;
     f->memory = most[0], f->layers_finished = most[1], f->states_in_file = most[2];
-    f->sent_layer = plus(most[3], HEADS_LAYER), f->sent = times(f->sent_layer, f->layers + p->output);
+    f->sent_layer = plus(most[3], HEADS_LAYER);
+    if (p->read_once) f->sent_layer = plus(f->sent_layer, p->sizes->layer_bytes + HEAD_BYTES);
+    f->sent = times(f->sent_layer, f->layers + p->output);
     return true;
 }
 
@@ -368,6 +371,7 @@ static bool importance_run_model(running *r, const gq_callbacks *callbacks, gq_e
                        .kept = &r->kept,
                        .comm = p->comm,
                        .all_windows = p->windows,
+                       .read_once = p->read_once,
                        .callbacks = callbacks,
                        .work = work,
                        .done = done * work,

@@ -250,6 +250,7 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
                         .base = v->first ? v->bases : NULL,
                         .windows = &v->windows,
                         .comm = r->comm,
+                        .read_once = r->read_once,
                         .threads = comm_threads(r->comm, r->threads),
                         .memory = comm_memory(r->comm, memory_budget_of(r->memory)),
                         .folder = r->folder ? r->folder : ".",
@@ -309,7 +310,17 @@ static gq_evaluation *new_evaluation(size_t n, gq_error *e) {
     return NULL;
 }
 
-static void evaluation_sum_up(gq_evaluation *v) {
+/* Bytes of a rank's scores and its heads: three for the plan, with three numbers, and one for each array of
+ * scores. */
+static uint64_t evaluation_sent(const gq_evaluation *v, size_t rank_windows) {
+    enum { HEAD = 24, AROUND = 16 * HEAD };
+    uint64_t copies = v->n - 1, positions = times(rank_windows, scored_of(v->windows.context));
+    return plus(AROUND + 3 * HEAD * copies,
+                times(positions, sizeof(double) + copies * (2 * sizeof(double) + sizeof(bool))));
+}
+
+static void evaluation_sum_up(gq_evaluation *v, const gq_comm *comm) {
+    size_t rank_windows = windows_share(comm, v->windows.n, v->windows.context, 1);
     v->facts = (gq_evaluation_facts){.size = sizeof v->facts,
                                      .architecture = v->architecture,
                                      .context = (uint32_t)v->windows.context,
@@ -320,7 +331,10 @@ static void evaluation_sum_up(gq_evaluation *v) {
                                      .state_bytes = v->bounds.states,
                                      .states_in_file = v->bounds.in_file,
                                      .seconds = v->seconds,
-                                     .seconds_expected = v->seconds_expected};
+                                     .seconds_expected = v->seconds_expected,
+                                     .ranks = (uint32_t)gq_comm_ranks(comm),
+                                     .rank_windows = rank_windows,
+                                     .sent = comm ? evaluation_sent(v, rank_windows) : 0};
 }
 
 static gq_evaluation *evaluation_new(const gq_evaluation_request *request, bool only_plan, gq_error *e) {
@@ -334,7 +348,7 @@ static gq_evaluation *evaluation_new(const gq_evaluation_request *request, bool 
     bool ok = v && evaluation_plan(v, &asked, &s, e) && evaluation_agree_plan(v, asked.comm, e) &&
               (only_plan || evaluation_run_models(v, &s, e));
     if (gq_comm_agree(asked.comm, ok, e)) {
-        evaluation_sum_up(v);
+        evaluation_sum_up(v, asked.comm);
         return v;
     }
     gq_evaluation_free(v);

@@ -327,7 +327,8 @@ static bool run_all(contest *c, warning_list *warnings, gq_error *e) {
                        .comm = s->comm,
                        .all_windows = s->windows->n,
                        .callbacks = s->callbacks,
-                       .seconds_expected = s->seconds_expected};
+                       .seconds_expected = s->seconds_expected,
+                       .read_once = s->read_once};
     for (size_t m = 0; m < contest_runs(c); m++) {
         plan.work += forward_job_work(&c->job, c->models[m], true);
         plan.n_layers = larger(plan.n_layers, forward_model_sizes(c->models[m])->layers);

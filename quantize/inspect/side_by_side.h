@@ -21,6 +21,7 @@ typedef struct side_by_side {
                               is run */
     const text_windows *windows; /* of all ranks */
     gq_comm *comm;               /* ranks that share them out; NULL: this process alone */
+    bool read_once;              /* rank 0 reads the layers for all */
     int threads;
     uint64_t memory;    /* bytes to stay within */
     const char *folder; /* for states that do not fit into it */

@@ -16,6 +16,7 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "base/memory.h"
 
 /* ---- progress ---- */
 
@@ -30,6 +31,22 @@ static bool tell_forward(void *data, double work, const char *what, gq_error *e)
 
 void sweep_name_phase(sweep *s, const char *phase) {
     snprintf(s->what + s->what_step, sizeof s->what - s->what_step, ", %s", phase);
+}
+
+/* ---- layers that rank 0 reads for all ---- */
+
+static bool share_layer(void *data, void *bytes, size_t n, gq_error *e) {
+    const sweep *s = data;
+    return comm_broadcast(s->plan->comm, bytes, n, e);
+}
+
+/* Lets a layer pass on a rank without windows, which takes part in what all ranks do. */
+static bool sweep_skip_layer(const sweep *s, const forward_model *m, gq_error *e) {
+    uint64_t n = forward_layer_bytes(m, s->layer);
+    void *bytes = s->job.share ? memory_lines(1, n, e) : NULL;
+    bool ok = !s->job.share || (bytes && comm_broadcast(s->plan->comm, bytes, n, e));
+    free(bytes);
+    return ok;
 }
 
 /* ---- the streams ---- */
@@ -95,6 +112,7 @@ bool sweep_open(sweep *s, const sweep_plan *p, gq_error *e) {
     s->progress = sweep_progress_start(p->callbacks, p->work, p->done, s->job.windows * s->job.context);
     s->progress.progress.seconds_expected = p->seconds_expected;
     s->job.progress = tell_forward, s->job.data = s;
+    if (p->read_once && p->comm) s->job.share = share_layer, s->job.awaits = !comm_is_first(p->comm);
     s->streams = calloc(p->n_streams, sizeof(forward_stream *));
     if (!s->streams) return gq_fail_memory(e, p->n_streams * sizeof(forward_stream *));
     if (!s->job.windows) return true;
@@ -168,6 +186,7 @@ static bool do_models(sweep *s, bool is_layer, const sweep_calls *calls, gq_erro
         for (end = i + 1; end < p->n_streams && p->models[end] == m; end++) {
         }
         if (is_layer && s->layer >= forward_model_sizes(m)->layers) continue;
+        if (is_layer && !s->run && !sweep_skip_layer(s, m, e)) return false;
         if (is_layer && s->run && !(l = forward_run_layer(s->run, m, s->layer, e))) return false;
         if (l && p->numbers) forward_layer_end_loop(l, sweep_ends_loop(s, m));
         if (is_layer && !begin_layer(s, e)) return false;
