@@ -16,7 +16,9 @@ on the number of threads.
 """
 
 from ._interruptible import Progress
-from ._library import BadWeights, Cancelled, Error, UsageError, library, text_of
+from ._library import (
+    AlreadyThere, BadWeights, Cancelled, Error, NotAllowed, NotFound, UsageError, library, text_of,
+)
 from .arrays import FileType, Loss, TensorType, decode, dot, encode, file_types, tensor_type, types
 from .imatrices import Entry, Imatrix
 from .models import Draft, Metadata, Model, ModelFacts, Origin, Tensor, Tokenizer
@@ -41,8 +43,8 @@ def isa() -> str:
 
 
 __all__ = [
-    "BadWeights", "Cancelled", "Compared", "Draft", "Entry", "Error", "Estimate", "Evaluated", "Evaluation", "FileType",
-    "Imatrix", "Loss", "Metadata", "Model", "ModelFacts", "Origin", "Progress", "Quantized", "QuantizedTensor", "Tensor",
-    "TensorType", "Tokenizer", "UsageError", "Verified", "compare", "decode", "dot", "encode", "evaluate",
-    "file_types", "isa", "quantize", "tensor_type", "types", "verify",
+    "AlreadyThere", "BadWeights", "Cancelled", "Compared", "Draft", "Entry", "Error", "Estimate", "Evaluated",
+    "Evaluation", "FileType", "Imatrix", "Loss", "Metadata", "Model", "ModelFacts", "NotAllowed", "NotFound", "Origin",
+    "Progress", "Quantized", "QuantizedTensor", "Tensor", "TensorType", "Tokenizer", "UsageError", "Verified",
+    "compare", "decode", "dot", "encode", "evaluate", "file_types", "isa", "quantize", "tensor_type", "types", "verify",
 ]

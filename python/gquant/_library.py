@@ -9,13 +9,16 @@ The other modules call `library.gq_...` directly and pass the result and the gq_
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import pathlib
+import re
+import typing
 from ctypes import (
     CFUNCTYPE, POINTER, Structure, Union, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int64,
     c_size_t, c_uint32, c_uint64, c_void_p,
 )
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Sequence
 
 # ---- structs ----
 
@@ -392,6 +395,21 @@ class Cancelled(Error):
     """The work was stopped because a progress function returned False."""
 
 
+class NotFound(Error, FileNotFoundError):
+    """A file or folder that is not there."""
+
+
+class NotAllowed(Error, PermissionError):
+    """A file that may not be read or written."""
+
+
+class AlreadyThere(Error, FileExistsError):
+    """A file that would be replaced; force=True replaces it."""
+
+
+# The system's own sentences, with which the library ends its message.
+_SYSTEM = {os.strerror(errno.ENOENT): NotFound, os.strerror(errno.EACCES): NotAllowed}
+_REPLACE = 1
 _STATUS = {2: UsageError, 3: Cancelled, 4: BadWeights}
 _REMEDY = {
     1: "; force=True replaces it",
@@ -402,7 +420,26 @@ _REMEDY = {
 
 def failure(e: gq_error) -> Error:
     """Return the exception for a gq_error, with what would help in the words of Python."""
-    return _STATUS.get(e.status, Error)(e.text.decode("utf-8", "replace") + _REMEDY.get(e.remedy, ""))
+    text = e.text.decode("utf-8", "replace")
+    kind = AlreadyThere if e.remedy == _REPLACE else _STATUS.get(e.status, Error)
+    if kind is Error:
+        kind = next((found for sentence, found in _SYSTEM.items() if sentence in text), Error)
+    return kind(text + _REMEDY.get(e.remedy, ""))
+
+
+Size = typing.Union[int, str]
+Texts = typing.Union[str, Sequence[str]]
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+
+
+def size_bytes(size: Optional[Size]) -> int:
+    """Return a size in bytes: a number, or a text as the command takes it ("7.5G", "500M", "16Gi"); None: 0."""
+    if not isinstance(size, str):
+        return size or 0
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?)([KMGT]?I?)B?", size.strip().upper())
+    if not found or found[2] not in _UNITS:
+        raise UsageError(f"{size!r} is no size, such as '7.5G' or '500M'")
+    return int(float(found[1]) * _UNITS[found[2]])
 
 
 def check(done: Any, e: gq_error) -> Any:

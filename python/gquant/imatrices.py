@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from ._interruptible import interruptible
 from ._library import (
-    Handle, UsageError, check, gq_error, gq_imatrix_row, gq_importance_request, gq_text, library, listed,
-    path_bytes, text_of,
+    Handle, Size, UsageError, check, gq_error, gq_imatrix_row, gq_importance_request, gq_text, library, listed,
+    path_bytes, size_bytes, text_of,
 )
 from .models import Path
 from .runs import ProgressCallback, Report, text_request
@@ -151,7 +151,8 @@ class Imatrix(Handle):
     @classmethod
     def compute(cls, model: Path, texts: Union[str, bytes, Sequence[Union[str, bytes]], npt.ArrayLike], out: Path, *,
                 context: int = 0, tokens: int = 0, special: bool = False, layout: str = "gguf", force: bool = False,
-                output_tensor: bool = False, part: int = 0, parts: int = 0, threads: int = 0, memory: int = 0,
+                output_tensor: bool = False, part: int = 0, parts: int = 0, threads: int = 0,
+                memory: Optional[Size] = None,
                 progress: Optional[ProgressCallback] = None) -> "Imatrix":
         """Run a model on texts, a layer at a time, and write importance data to a file.
 
@@ -164,7 +165,8 @@ class Imatrix(Handle):
         layout: "gguf" or "dat". force: replace a file that is there.
         output_tensor: make data of the output matrix, too.
         part, parts: only the part-th (from 1) of so many shares of the windows; 0: all. merge() adds them up.
-        threads: 0: one per core. memory: bytes to stay within; 0: a quarter of the machine's.
+        threads: 0: one per core.
+        memory: to stay within, in bytes or as a text ("8G"); None: a quarter of the machine's.
         progress: called with a Progress now and then; return False to stop.
 
         Returns the data as an Imatrix. Make an interrupted call again, and it continues from what is done.
@@ -182,7 +184,7 @@ class Imatrix(Handle):
         asked = gq_importance_request(
             size=ctypes.sizeof(gq_importance_request), model=path_bytes(model), texts=requests, n_texts=len(several),
             out=path_bytes(out), dat=layout == "dat", force=force, output=output_tensor, part=part, parts=parts,
-            threads=threads, memory=memory)
+            threads=threads, memory=size_bytes(memory))
 
         def call(callbacks: Any) -> Any:
             e = gq_error()

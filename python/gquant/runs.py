@@ -18,9 +18,10 @@ import numpy.typing as npt
 
 from ._interruptible import Progress, interruptible
 from ._library import (
-    UsageError, c_number, c_text, check, gq_calibration, gq_checksum, gq_comparison_request, gq_error, gq_estimate,
+    Size, Texts, UsageError, c_number, c_text, check, gq_calibration, gq_checksum, gq_comparison_request, gq_error,
+    gq_estimate,
     gq_evaluation_request, gq_list, gq_options, gq_output, gq_target, gq_tensor, gq_text, library,
-    listed, optional_path, path_bytes, strings, text_of, texts,
+    listed, optional_path, path_bytes, size_bytes, strings, text_of, texts,
 )
 from .arrays import EFFORTS, Effort, Loss, loss_of
 from .models import Origin, Path, origin_of
@@ -106,7 +107,7 @@ def _tensor(t: gq_tensor, loss: Optional[Loss]) -> QuantizedTensor:
         t.in_bytes, t.out_bytes, _COVERAGE[t.importance], loss, origin_of(t.origin))
 
 
-def _list_of(items: Sequence[str]) -> gq_list:
+def _list_of(items: Texts) -> gq_list:
     raw = [items] if isinstance(items, str) else items
     return gq_list(items=strings([c_text(item) for item in raw]), n=len(raw))
 
@@ -117,25 +118,31 @@ def _several(value: Any) -> list[Any]:
 
 _LISTS = ("tensor_types", "keep", "include_weights", "exclude_weights", "override_kv", "transpose", "remove_kv")
 _TEXTS = ("output_tensor_type", "token_embedding_type", "missing_importance", "prune_layers")
-_SWITCHES = ("pure", "strict", "force", "allow_requantize", "leave_output_tensor", "keep_split")
-_NUMBERS = ("split_max_size", "sync_ms")
 
 
 def quantize(
     input: Path, output: Union[Path, Sequence[Path], None] = None,
     type: Union[str, Sequence[str], None] = None, *,
-    target_size: Optional[int] = None, target_bpw: Optional[float] = None,
+    target_size: Optional[Size] = None, target_bpw: Optional[float] = None,
     imatrix: Optional[Path] = None, calibration: Union[str, bytes, npt.ArrayLike, None] = None,
     effort: Effort = "default", threads: int = 0, dry_run: bool = False,
-    progress: Optional[ProgressCallback] = None, **options: Any,
+    progress: Optional[ProgressCallback] = None,
+    force: bool = False, allow_requantize: bool = False, pure: bool = False, strict: bool = False,
+    leave_output_tensor: bool = False, output_tensor_type: Optional[str] = None,
+    token_embedding_type: Optional[str] = None, missing_importance: Optional[str] = None,
+    tensor_types: Optional[Texts] = None, keep: Optional[Texts] = None, transpose: Optional[Texts] = None,
+    include_weights: Optional[Texts] = None, exclude_weights: Optional[Texts] = None,
+    override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None, prune_layers: Optional[str] = None,
+    keep_split: bool = False, split_max_size: Optional[Size] = None, sync_ms: int = 0,
 ) -> Union[Quantized, list[Quantized]]:
     """Quantize a GGUF model, and measure what is lost.
 
     input: the model in F16, BF16 or F32, or any shard of a split one.
     output: the file to write, or a list of files; None: the input's name with the type in it.
     type: a file type ("Q4_K_M"), or a list of as many as there are outputs. All are made from one reading of the model.
-    target_size, target_bpw: in place of a type, the largest size of the file in bytes, or of its tensors in bits per
-        weight. Types are then chosen tensor by tensor. Nothing that is measured for that is kept in a file.
+    target_size, target_bpw: in place of a type, the largest size of the file (bytes, or a text such as "7.5G"), or of
+        its tensors in bits per weight. Types are then chosen tensor by tensor. Nothing that is measured for that is
+        kept in a file.
     imatrix: a file of importance data.
     calibration: a text (str or bytes) or an array of token ids. The model is run on it, and each matrix is rounded by
         its inputs there: columns further right make up for the error of a column. Not together with imatrix.
@@ -143,8 +150,6 @@ def quantize(
     threads: 0: one per core. The file does not depend on it.
     dry_run: only make the plan. The losses in the report are None.
     progress: called with a Progress now and then; return False to stop with Cancelled.
-
-    Further options, with defaults of False, None or 0:
 
     force: replace a file that is there.
     allow_requantize: take an input whose tensors are quantized already.
@@ -158,12 +163,12 @@ def quantize(
     override_kv: list of "KEY=TYPE:VALUE", metadata to change; "KEY=file:PATH" sets the text of a file.
     remove_kv: list of patterns of metadata keys to leave out.
     prune_layers: layers to leave out, such as "3,7,11".
-    keep_split: shards like the input's. split_max_size: bytes per shard; 0: do not split.
+    keep_split: shards like the input's. split_max_size: of a shard, in bytes or as a text ("40G"); None: do not split.
     sync_ms: how often finished work is made safe from a crash, in milliseconds; 0: every two seconds.
 
     Returns a Quantized, or a list of them where output or type is a list.
     Raises UsageError for a request that makes no sense, BadWeights for weights that cannot be quantized, Cancelled,
-    Error for the rest (a file that is there already, a full disk), TypeError for an unknown option. After
+    NotFound, NotAllowed and AlreadyThere for files, Error for the rest (a full disk). After
     KeyboardInterrupt, as after every failure, no half-written file has the output's name; the same call continues from
     what is done.
     """
@@ -175,7 +180,7 @@ def quantize(
             raise UsageError(f"{len(kinds)} types and one output")
     if len(kinds) != len(paths):
         raise UsageError(f"{len(kinds)} types and {len(paths)} outputs")
-    target = gq_target(target_size or 0, target_bpw or 0.0)
+    target = gq_target(size_bytes(target_size), target_bpw or 0.0)
     outputs = (gq_output * len(kinds))(
         *[gq_output(optional_path(p), c_text(k) if k is not None else None, target) for p, k in zip(paths, kinds)])
     asked = gq_options(
@@ -188,11 +193,16 @@ def quantize(
         asked.effort = EFFORTS[effort]
     except KeyError:
         raise UsageError(f"effort {effort!r} is none of {', '.join(EFFORTS)}") from None
-    for name, value in options.items():
-        if name not in _LISTS + _TEXTS + _SWITCHES + _NUMBERS:
-            raise TypeError(f"quantize() has no option {name!r}")
-        if value is not None:
-            setattr(asked, name, _list_of(value) if name in _LISTS else c_text(value) if name in _TEXTS else value)
+    asked.force, asked.allow_requantize, asked.pure, asked.strict = force, allow_requantize, pure, strict
+    asked.leave_output_tensor, asked.keep_split = leave_output_tensor, keep_split
+    asked.split_max_size, asked.sync_ms = size_bytes(split_max_size), sync_ms
+    lists = (tensor_types, keep, include_weights, exclude_weights, override_kv, transpose, remove_kv)
+    for name, items in zip(_LISTS, lists):
+        if items is not None:
+            setattr(asked, name, _list_of(items))
+    for name, text in zip(_TEXTS, (output_tensor_type, token_embedding_type, missing_importance, prune_layers)):
+        if text is not None:
+            setattr(asked, name, c_text(text))
     reports = interruptible(lambda callbacks: _quantize(asked, callbacks), progress)
     return reports if many else reports[0]
 
@@ -432,7 +442,7 @@ def text_request(text: Union[str, bytes, npt.ArrayLike], context: int, tokens: i
 
 
 def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLike], context: int = 0,
-             tokens: int = 0, special: bool = False, threads: int = 0, memory: int = 0,
+             tokens: int = 0, special: bool = False, threads: int = 0, memory: Optional[Size] = None,
              folder: Optional[Path] = None, progress: Optional[ProgressCallback] = None) -> Evaluation:
     """Run a model and copies of it on a text, and measure how far the copies' predictions are from the model's.
 
@@ -443,7 +453,8 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
     tokens: take so many at most; 0: all.
     special: find control tokens in the text, too.
     threads: 0: one per core.
-    memory: bytes to stay within, as far as one window at a time allows; 0: a quarter of the machine's.
+    memory: to stay within, in bytes or as a text ("8G"), as far as one window at a time allows; None: a quarter of
+        the machine's.
     folder: for a file with the states of tokens where they take more memory; None: the current one.
     progress: called with a Progress now and then; return False to stop.
 
@@ -453,7 +464,7 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
     asked = gq_evaluation_request(
         size=ctypes.sizeof(gq_evaluation_request), original=path_bytes(original),
         copies=strings([path_bytes(c) for c in copies]), n_copies=len(copies),
-        text=text_request(text, context, tokens, special), threads=threads, memory=memory,
+        text=text_request(text, context, tokens, special), threads=threads, memory=size_bytes(memory),
         folder=optional_path(folder))
 
     def call(callbacks: Any) -> Evaluation:

@@ -43,10 +43,17 @@ def test_options(model, tmp_path):
     by_name = {t.name: t.type for t in report.tensors}
     assert by_name["blk.0.ffn_up.weight"] == "Q8_0" and by_name["blk.0.attn_v.weight"] == "F16"
     assert by_name["output.weight"] == "Q5_K" and "blk.1.ffn_up.weight" not in by_name
-    with pytest.raises(TypeError, match="no option 'pur'"):
+    with pytest.raises(TypeError, match="'pur'"):
         gquant.quantize(model, tmp_path / "y.gguf", "Q8_0", pur=True)
-    with pytest.raises(gquant.Error, match="there already; force=True"):
+    with pytest.raises(FileExistsError, match="there already; force=True"):
         gquant.quantize(model, tmp_path / "x.gguf", "Q8_0")
+    with pytest.raises(FileNotFoundError, match="nowhere.gguf") as missing:
+        gquant.quantize(tmp_path / "nowhere.gguf", tmp_path / "y.gguf", "Q8_0")
+    assert isinstance(missing.value, gquant.Error)
+    with pytest.raises(gquant.UsageError, match="is no size"):
+        gquant.quantize(model, tmp_path / "y.gguf", target_size="7.5X")
+    by_text = gquant.quantize(model, tmp_path / "y.gguf", target_size="0.5Mi", dry_run=True)
+    assert by_text.file_bytes <= 2**19
     with pytest.raises(gquant.UsageError, match="did you mean Q4_K"):
         gquant.quantize(model, tmp_path / "y.gguf", "Q4_K_X")
     with pytest.raises(gquant.UsageError, match="2 types and one output"):
