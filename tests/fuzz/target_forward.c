@@ -8,7 +8,7 @@
 #include "forward/forward.h"
 #include "tests/fuzz/fuzz.h"
 
-enum { CONTEXT = 5, WINDOWS = 2, TOKENS = CONTEXT * WINDOWS, TILE = 8 };
+enum { CONTEXT = 7, WINDOWS = 2, TOKENS = CONTEXT * WINDOWS, TILE = 8 };
 #define MOST_BYTES ((uint64_t)16 << 20) /* what a batch of a model may take here */
 
 static forward_answer check_inputs(void *data, const forward_inputs *in, gq_error *e) {
