@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { BLOCK_BYTES = 64, ROUNDS = 64, WORDS = 8 };
+enum { BLOCK_BYTES = SHA256_BLOCK_BYTES, ROUNDS = 64, WORDS = 8 };
 
 /* The first 32 bits of the fractions of the cube roots of the first 64 primes. */
 static const uint32_t round_constants[ROUNDS] = {
@@ -40,20 +40,37 @@ static void sha256_add_block(uint32_t state[WORDS], const uint8_t *block) {
     for (unsigned i = 0; i < WORDS; i++) state[i] += s[i];
 }
 
-void sha256_sum(const void *bytes, size_t n, uint8_t digest[SHA256_BYTES]) {
-    uint32_t state[WORDS] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                             0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+void sha256_start(sha256 *s) {
+    *s = (sha256){.state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c,
+                            0x1f83d9ab, 0x5be0cd19}};
+}
+
+void sha256_add(sha256 *s, const void *bytes, size_t n) {
     const uint8_t *at = bytes;
-    size_t left = n;
-    for (; left >= BLOCK_BYTES; at += BLOCK_BYTES, left -= BLOCK_BYTES) sha256_add_block(state, at);
-    /* The rest, a bit that is 1, zeros, and the length in bits: one block, or two. */
-    uint8_t last[2 * BLOCK_BYTES] = {0};
-    size_t padded = left + 9 <= BLOCK_BYTES ? BLOCK_BYTES : 2 * BLOCK_BYTES;
-    if (left) memcpy(last, at, left);
-    last[left] = 0x80;
-    for (unsigned i = 0; i < 8; i++) last[padded - 1 - i] = (uint8_t)((uint64_t)n * 8 >> 8 * i);
-    for (size_t i = 0; i < padded; i += BLOCK_BYTES) sha256_add_block(state, last + i);
-    for (unsigned i = 0; i < SHA256_BYTES; i++) digest[i] = (uint8_t)(state[i / 4] >> (24 - 8 * (i % 4)));
+    for (size_t take; n > 0; at += take, n -= take) {
+        size_t held = s->bytes % BLOCK_BYTES;
+        take = n < BLOCK_BYTES - held ? n : BLOCK_BYTES - held;
+        memcpy(s->block + held, at, take);
+        s->bytes += take;
+        if (held + take == BLOCK_BYTES) sha256_add_block(s->state, s->block);
+    }
+}
+
+void sha256_end(sha256 *s, uint8_t digest[SHA256_BYTES]) {
+    /* A bit that is 1, zeros, and the length in bits, up to the end of a block. */
+    uint8_t last[2 * BLOCK_BYTES] = {0x80};
+    const uint64_t bits = s->bytes * 8, left = s->bytes % BLOCK_BYTES;
+    size_t n = (left + 9 <= BLOCK_BYTES ? BLOCK_BYTES : 2 * BLOCK_BYTES) - left;
+    for (unsigned i = 0; i < 8; i++) last[n - 1 - i] = (uint8_t)(bits >> 8 * i);
+    sha256_add(s, last, n);
+    for (unsigned i = 0; i < SHA256_BYTES; i++) digest[i] = (uint8_t)(s->state[i / 4] >> (24 - 8 * (i % 4)));
+}
+
+void sha256_sum(const void *bytes, size_t n, uint8_t digest[SHA256_BYTES]) {
+    sha256 s;
+    sha256_start(&s);
+    sha256_add(&s, bytes, n);
+    sha256_end(&s, digest);
 }
 
 void sha256_print(const uint8_t digest[SHA256_BYTES], char text[2 * SHA256_BYTES + 1]) {

@@ -24,10 +24,19 @@ static const struct {
     command id;
     int (*run)(const request *r);
 } mains[] = {
-    {CMD_QUANTIZE, quantize_main},     {CMD_INFO, info_main},         {CMD_PLAN, plan_main},
-    {CMD_COMPARE, compare_main},       {CMD_VERIFY, verify_main},     {CMD_IMATRIX, imatrix_main},
-    {CMD_EVALUATE, evaluate_main},     {CMD_TOKENIZE, tokenize_main}, {CMD_TYPES, types_main},
-    {CMD_COMPLETION, completion_main}, {CMD_HELP, help_main},         {CMD_VERSION, version_main},
+    {CMD_QUANTIZE, quantize_main},
+    {CMD_INFO, info_main},
+    {CMD_PLAN, plan_main},
+    {CMD_COMPARE, compare_main},
+    {CMD_VERIFY, verify_main},
+    {CMD_IMATRIX, imatrix_main},
+    {CMD_EVALUATE, evaluate_main},
+    {CMD_TOKENIZE, tokenize_main},
+    {CMD_TYPES, types_main},
+    {CMD_PUBLISH, publish_main},
+    {CMD_COMPLETION, completion_main},
+    {CMD_HELP, help_main},
+    {CMD_VERSION, version_main},
 };
 
 /* Whether ranks share the work of a command. Rank 0 does all others alone. */

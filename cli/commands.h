@@ -8,6 +8,7 @@
 int command_line_main(int argc, char **argv, gq_comm *comm); /* command_line.c */
 
 int quantize_main(const request *r);                 /* quantize.c */
+int publish_main(const request *r);                  /* publish.c */
 int info_main(const request *r);                     /* info.c */
 int plan_main(const request *r);                     /* plan.c */
 int compare_main(const request *r);                  /* compare.c */

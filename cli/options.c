@@ -121,6 +121,10 @@ static bool option_store(request *r, const option_row *o, const char *text, gq_e
                gq_fail_usage(e, "--%s %s: expected a number from 1", o->name, text);
     case OPTION_SIZE:
     case OPTION_TARGET_SIZE:
+        if (o->kind == OPTION_TARGET_SIZE && filetype_known(text)) {
+            r->size_of[r->n_targets++] = text;
+            return true;
+        }
         if (o->kind == OPTION_TARGET_SIZE) to = &r->targets[r->n_targets++].size;
         if (!size_parse(text, to))
             return gq_fail_usage(e, "--%s %s: expected a size such as 40G, 7.5GiB or 500M", o->name, text);
@@ -268,6 +272,7 @@ bool request_parse(request *r, int argc, char **argv, gq_error *e) {
     *r = (request){.command = CMD_QUANTIZE, .quantize.size = sizeof r->quantize};
     r->arguments = need_memory((size_t)argc + 1, sizeof *r->arguments);
     r->targets = need_memory((size_t)argc + 1, sizeof *r->targets);
+    r->size_of = need_memory((size_t)argc + 1, sizeof *r->size_of);
     int first = first_word_at(argc, argv);
     const command_row *c = first < argc ? command_named(argv[first]) : NULL;
     char **words = need_memory((size_t)argc + 1, sizeof *words); /* without the command's name */
@@ -280,6 +285,7 @@ bool request_parse(request *r, int argc, char **argv, gq_error *e) {
     bool ok = (c || first >= argc || !misspelt_command(argv[first], e)) && parse_options(r, argc, words, e);
     free(words);
     if (!ok || r->help || r->version) return ok;
+    if (r->like && !request_take_like(r, e)) return false;
     if (r->command & MODELS) path_join_shards(r->arguments, &r->n_arguments);
     place_named_arguments(r);
     return check_argument_count(r, e) && (r->command != CMD_QUANTIZE || request_outputs(r, e)) &&

@@ -6,12 +6,15 @@
  * enough file. The survey is filled first and then printed, as tables or as JSON.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/calibration.h"
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/option_table.h"
+#include "cli/plan_curve.h"
 #include "cli/report.h"
 #include "cli/say.h"
 #include "cli/table.h"
@@ -21,13 +24,16 @@ typedef struct choice {
     const char *name, *made_for; /* made_for: the only kind of models it suits; "": any */
     uint64_t file_bytes, memory_bytes;
     double bits;
+    double expected; /* divergence, nats; NaN: not known */
     bool fits, good; /* good: it may be recommended */
     bool is_copy;
 } choice;
 
 typedef struct survey {
     const request *request;
-    const gq_model *model; /* open while types are planned: one opening serves all plans */
+    const gq_calibration *text; /* that the model is tried on; NULL: none */
+    curve curve;                /* with a text */
+    const gq_model *model;      /* open while types are planned: one opening serves all plans */
     gq_memory memory;
     const char *quantized; /* the type of most of a model that is quantized already; NULL: it is not */
     char *dequantized;     /* the same of a folder whose type GGUF does not have, malloc'ed */
@@ -50,6 +56,7 @@ static gq_plan *plan_as(const survey *s, size_t type, bool pure, const char *ima
     gq_output out = {.path = path, .filetype = gq_filetype_name(type)};
     o.outputs = &out, o.n_outputs = 1, o.force = o.allow_requantize = true, o.pure = pure;
     o.imatrix = imatrix, o.model = s->model;
+    if (s->text) o.calibration = s->text, o.foretell = o.dry_run = true;
     gq_plan *plan = gq_plan_new(&o, e);
     free(path);
     return plan;
@@ -62,6 +69,7 @@ static choice choice_of(const survey *s, size_t type, const gq_plan *plan) {
                 .is_copy = gq_filetype_id(type) < 0,
                 .file_bytes = sum->file_bytes,
                 .good = gq_filetype_advised(type)};
+    c.expected = sum->expected;
     c.bits = report_bits(sum->out_bytes, (double)sum->n_weights);
     c.memory_bytes = sum->out_bytes + s->memory.cache_bytes + s->memory.buffer_bytes;
     c.fits = c.memory_bytes <= s->request->ram;
@@ -180,6 +188,27 @@ static char *dequantized_from(const gq_model *m) {
     return quantized > all / 2 ? report_origin_type(largest->type, largest->origin) : NULL;
 }
 
+static const choice *choice_named(const survey *s, const char *name) {
+    for (size_t i = 0; i < s->n; i++)
+        if (!strcmp(s->choices[i].name, name)) return &s->choices[i];
+    return NULL;
+}
+
+/* Plans mixes of sizes between those of the smallest and the largest types that people use. */
+static bool survey_draw_curve(survey *s, gq_error *e) {
+    const choice *least = choice_named(s, "Q2_K"), *most = choice_named(s, "Q8_0");
+    if (!least || !most) return true;
+    char *path = text_format("%s.gquant-plan", s->request->quantize.input); /* never written */
+    gq_output out = {.path = path};
+    gq_options o = s->request->quantize;
+    o.outputs = &out, o.n_outputs = 1, o.force = o.dry_run = o.foretell = true;
+    o.model = s->model, o.calibration = s->text;
+    bool ok = curve_fill(&s->curve, &o, s->memory.cache_bytes + s->memory.buffer_bytes, least->file_bytes,
+                         most->file_bytes, e);
+    free(path);
+    return ok;
+}
+
 /* Fills what the open model tells and its plans do. */
 static bool survey_ask_model(survey *s, const gq_model *m, gq_error *e) {
     size_t n_warnings;
@@ -197,11 +226,12 @@ static bool survey_ask_model(survey *s, const gq_model *m, gq_error *e) {
     uint64_t besides = s->memory.cache_bytes + s->memory.buffer_bytes;
     s->target = r->ram > besides ? r->ram - besides : 0;
     if (r->ram && !s->best) s->smallest = smallest_target(s);
-    return true;
+    return !s->text || survey_draw_curve(s, e);
 }
 
 static bool survey_fill(survey *s, const request *r, gq_error *e) {
-    *s = (survey){.request = r, .choices = need_memory(gq_filetype_count(), sizeof *s->choices)};
+    *s = (survey){
+        .request = r, .text = s->text, .choices = need_memory(gq_filetype_count(), sizeof *s->choices)};
     gq_model *m = gq_model_open(r->quantize.input, e);
     bool ok = m && survey_ask_model(s, m, e);
     gq_model_close(m);
@@ -239,14 +269,15 @@ static void plan_add_row(table *t, const survey *s, const choice *c) {
     table_text(t, size_text(size, (double)c->file_bytes));
     table_cell(t, text_format("%.3f", c->bits));
     table_text(t, size_text(size, (double)c->memory_bytes));
+    if (s->text) table_cell(t, isnan(c->expected) ? text_format("-") : text_format("%.4g", c->expected));
     table_cell(t, note_of(s, c));
 }
 
 /* Prints the table, with the types for special models last. */
 static void print_table(const survey *s) {
     table t;
-    table_start(&t, "lrrrl");
-    table_row(&t, (const char *const[]){"TYPE", "file", "bpw", "memory", ""});
+    table_start(&t, s->text ? "lrrrrl" : "lrrrl");
+    table_row(&t, (const char *const[]){"TYPE", "file", "bpw", "memory", s->text ? "divergence" : "", ""});
     for (size_t i = 0; i < s->n; i++)
         if (!*s->choices[i].made_for) plan_add_row(&t, s, &s->choices[i]);
     for (size_t i = 0; i < s->n; i++)
@@ -313,6 +344,12 @@ static void print_survey(const survey *s) {
         printf("The model was made for a context of %" PRIu64 " tokens.\n", m->context_trained);
     if (s->quantized) print_requantizing(s);
     if (s->dequantized) print_dequantizing(s);
+    if (s->text) {
+        print_wrapped(stdout,
+                      "divergence: what is to be expected of plain encoding, in nats, by trials on the text; "
+                      "--calibrate makes it less");
+        putchar('\n'), curve_print(&s->curve);
+    }
     if (s->request->ram) print_advice(s);
 }
 
@@ -341,6 +378,7 @@ static json_t *choice_json(const choice *c, bool limit) {
     set_count(o, "file_bytes", c->file_bytes);
     set_number(o, "bits_per_weight", c->bits);
     set_count(o, "memory_bytes", c->memory_bytes);
+    if (!isnan(c->expected)) set_number(o, "expected_divergence", c->expected);
     if (limit) set_bool(o, "fits", c->fits);
     return o;
 }
@@ -353,6 +391,15 @@ static void plan_print_json(const survey *s) {
     emit_open(&j, "types", '[');
     for (size_t i = 0; i < s->n; i++) json_emit(&j, NULL, choice_json(&s->choices[i], s->request->ram > 0));
     emit_close(&j);
+    if (s->text) emit_open(&j, "curve", '[');
+    for (size_t i = 0; i < s->curve.n; i++) {
+        json_t *o = json_object();
+        set_count(o, "target_size", s->curve.points[i].file_bytes);
+        if (s->curve.points[i].memory) set_count(o, "ram", s->curve.points[i].memory);
+        set_number(o, "expected_divergence", s->curve.points[i].expected);
+        json_emit(&j, NULL, o);
+    }
+    if (s->text) emit_close(&j);
     emit_close(&j);
     emit_end(&j);
 }
@@ -374,14 +421,21 @@ int plan_main(const request *r) {
     gq_error e = {0};
     survey s = {.n = 0};
     request asked = *r;
+    gq_calibration room;
     asked.quantize.input = r->arguments[0];
-    bool ok = check_ram(r, &e) && survey_fill(&s, &asked, &e);
+    asked.calibrate = r->text, asked.calibrate_ids = r->ids,
+    asked.context = 0; /* of a window; the plan's own is that of memory */
+    bool ok = check_ram(r, &e) && calibration_ask(&asked, &room, &s.text, &e);
+    asked.context = r->context;
+    ok = ok && survey_fill(&s, &asked, &e);
+    calibration_free(&room);
     if (ok && !r->quiet) warn_all((const char *const *)s.warnings, s.n_warnings);
     if (ok && r->json)
         plan_print_json(&s);
     else if (ok)
         print_survey(&s);
     for (size_t i = 0; i < s.n_warnings; i++) free(s.warnings[i]);
+    free(s.curve.points);
     free(s.choices), free(s.warnings), free(s.dequantized);
     return ok ? GQ_OK : say_failure(&e);
 }

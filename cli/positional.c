@@ -21,13 +21,16 @@
 #include <unistd.h>
 
 #include "cli/path.h"
+#include "cli/recipe.h"
 #include "cli/text.h"
-
-static bool is_type(const char *text) { return gq_filetype_find(text) >= 0; }
 
 static bool positional_is_number(const char *text) { return *text && text[strspn(text, "0123456789")] == 0; }
 
-static bool is_type_name(const char *text) { return is_type(text) && !positional_is_number(text); }
+static bool is_type(const char *text) { return gq_filetype_find(text) >= 0 || gq_named_recipe_find(text); }
+
+bool filetype_known(const char *text) { return is_type(text) && !positional_is_number(text); }
+
+static bool is_type_name(const char *text) { return filetype_known(text); }
 
 static bool is_model_name(const char *text) {
     size_t n = strlen(text);
@@ -232,13 +235,49 @@ static bool outputs_of(request *r, gq_output *out, bool list, gq_error *e) {
     return true;
 }
 
+/* Returns the name of a file type for a model: what it says of itself, or the type of most bytes. */
+static const char *filetype_of(const gq_model *m) {
+    gq_value id;
+    size_t n, key = gq_model_find_key(m, "general.file_type");
+    const gq_metadata *metadata = gq_model_metadata(m, &n);
+    for (size_t i = 0; key < n && i < gq_filetype_count(); i++)
+        if (gq_metadata_values(&metadata[key], &id, 1) == 1 && id.kind == GQ_SIGNED &&
+            id.as_signed == gq_filetype_id(i))
+            return gq_filetype_name(i);
+    const gq_stored *t = gq_model_tensors(m, &n), *most = t;
+    for (size_t i = 0; i < n; i++)
+        if (t[i].bytes > most->bytes) most = &t[i];
+    int found = n ? gq_filetype_find(gq_type_name(most->type)) : -1;
+    return gq_filetype_name(found >= 0 ? (size_t)found : (size_t)gq_filetype_find("Q8_0"));
+}
+
+bool request_take_like(request *r, gq_error *e) {
+    gq_model *m = gq_model_open(r->like, e);
+    char *text = m ? gq_model_recipe(m, e) : NULL;
+    bool ok = text && recipe_add(r, &r->quantize.tensor_types, r->like, text, strlen(text), e),
+         given = r->type;
+    for (size_t i = 1; i < r->n_arguments; i++)
+        given |= filetype_known(r->arguments[i]) || type_behind(r->arguments[i]);
+    if (ok && !given && !request_has_target(r)) {
+        size_t at = r->n_arguments;
+        if (at > 2 && positional_is_number(r->arguments[at - 1])) at--; /* THREADS */
+        memmove(r->arguments + at + 1, r->arguments + at, (r->n_arguments - at) * sizeof *r->arguments);
+        r->arguments[at] = filetype_of(m);
+        r->n_arguments++;
+    }
+    free(text);
+    gq_model_close(m);
+    return ok;
+}
+
 bool request_outputs(request *r, gq_error *e) {
     if (r->n_arguments < 2 && !request_has_target(r)) return fail_too_few(r, e);
     size_t n = r->n_arguments - 1;
     bool list = r->out_dir || r->n_targets > 1 || (n > 0 && type_behind(r->arguments[1]));
     size_t n_outputs = list ? r->n_targets + n : 1;
     gq_output *out = need_memory(n_outputs, sizeof *out);
-    for (size_t i = 0; i < r->n_targets; i++) out[i].target = r->targets[i];
+    for (size_t i = 0; i < r->n_targets; i++)
+        out[i] = (gq_output){.target = r->targets[i], .size_of = r->size_of[i]};
     r->quantize.input = r->arguments[0];
     r->quantize.outputs = out;
     r->quantize.n_outputs = n_outputs;

@@ -8,4 +8,10 @@
  * [THREADS] with one target, into r->quantize. */
 bool request_outputs(request *r, gq_error *e);
 
+/* Whether a word names a file type or a recipe; numbers of file types do not count. */
+bool filetype_known(const char *text);
+/* Takes the types of --like's file: as items behind the user's own, and as the file type where none is given.
+ */
+bool request_take_like(request *r, gq_error *e);
+
 #endif

@@ -17,6 +17,7 @@ typedef enum command {
     CMD_EVALUATE = 512,
     CMD_HELP = 1024,
     CMD_VERSION = 2048,
+    CMD_PUBLISH = 4096,
 } command;
 
 typedef struct request {
@@ -34,6 +35,10 @@ typedef struct request {
     uint64_t calibrate_tokens;
     gq_calibration calibration; /* its numbers; text and memory are put in when they are read */
     gq_target *targets;         /* of --target-size and --target-bpw, in order, with room for each argument */
+    const char **size_of;       /* of each target the file type whose size it is; NULL: none */
+    const char *like;
+    const char *name, *base_model, *license, *quantized_by; /* of publish; NULL: not given */
+    bool ladder;
     size_t n_targets;
     uint64_t ram, context, tokens, memory; /* 0: not given */
     bool count, no_bos, parse_special, process_output, read_once, speed;

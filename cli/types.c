@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
+#include "cli/say.h"
 #include "cli/table.h"
 #include "cli/text.h"
 
@@ -70,8 +71,20 @@ static void types_print_json(void) {
     emit_end(&j);
 }
 
+/* Prints a recipe as a file that --tensor-type-file reads. */
+static int types_print_recipe(const char *name) {
+    const gq_named_recipe *r = gq_named_recipe_find(name);
+    gq_error e = {0};
+    if (!r)
+        return gq_fail_usage(&e, "there is no recipe '%s'; 'gquant types' lists them", name), say_failure(&e);
+    printf("# %s: %s\n# gquant --tensor-type-file FILE IN OUT %s\n%s", r->name, r->summary, r->filetype,
+           r->items);
+    return GQ_OK;
+}
+
 int types_main(const request *r) {
     table t;
+    if (r->n_arguments) return types_print_recipe(r->arguments[0]);
     if (r->json) return types_print_json(), GQ_OK;
     table_start(&t, "lr2r1rl");
     table_row(&t, (const char *const[]){"TYPE", "number", "bpw", "harm", ""});
@@ -89,6 +102,9 @@ int types_main(const request *r) {
         else
             table_text(&t, *purpose ? purpose : about);
     }
+    const gq_named_recipe *named;
+    for (size_t i = 0; (named = gq_named_recipe_at(i)); i++)
+        table_row(&t, (const char *const[]){named->name, "-", "-", "-", named->summary});
     table_print(&t, stdout);
     table_free(&t);
     print_wrapped(stdout,

@@ -361,15 +361,18 @@ static void follow_converter(const mix_options *o, const mix_tensor *t, mix_choi
 }
 
 static bool choose_type(run *r, const mix_tensor *t, mix_choice *c, gq_error *e) {
-    size_t pattern, keeper;
+    size_t pattern, keeper, item = MIX_NO_PATTERN;
     uint32_t type = GGUF_TYPE_LIMIT, unused;
     bool by_pattern = false;
     if (!mix_patterns_find(r->options->patterns, r->matcher, t->name, &pattern, &type, e) ||
+        (pattern == MIX_NO_PATTERN &&
+         !mix_patterns_find(r->options->recipe, r->matcher, t->name, &item, &type, e)) ||
         !mix_patterns_find(r->options->keep, r->matcher, t->name, &keeper, &unused, e) ||
-        !choose_matched(r, t, pattern != MIX_NO_PATTERN, type, keeper != MIX_NO_PATTERN, c, &by_pattern, e))
+        !choose_matched(r, t, pattern != MIX_NO_PATTERN || item != MIX_NO_PATTERN, type,
+                        keeper != MIX_NO_PATTERN, c, &by_pattern, e))
         return false;
     follow_converter(r->options, t, c, &by_pattern);
-    c->pattern = pattern, c->keeper = keeper, c->by_pattern = by_pattern;
+    c->pattern = pattern, c->keeper = keeper, c->by_pattern = by_pattern && item == MIX_NO_PATTERN;
     return true;
 }
 

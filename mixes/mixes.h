@@ -69,6 +69,7 @@ typedef struct mix_options {
     int64_t missing_type;        /* for tensors without the data their type demands; -1: only flag them */
     const bool *covered;         /* one per tensor: has importance data; NULL: unknown, none is raised */
     const mix_pattern *patterns; /* --tensor-type */
+    const mix_pattern *recipe;   /* of the file type's name: after `patterns`; NULL: none */
     const mix_pattern *keep;     /* --keep: no type in them; tensors that match keep their source type */
     const uint32_t *types;       /* one per tensor, in place of the mix tables; NULL: by the tables */
 } mix_options;
@@ -177,6 +178,16 @@ void mix_recipe_free(mix_recipe *r);
  * NULL: no memory. */
 char *mix_recipe_write(const mix_tensor *tensors, const uint32_t *types, size_t n, const char *comment,
                        gq_error *e);
+
+/* A recipe with a name: a file type, and items that go before its rules. */
+typedef struct mix_named_recipe {
+    const char *name, *filetype;
+    const char *items; /* as a recipe file has them */
+    const char *summary;
+} mix_named_recipe;
+extern const mix_named_recipe mix_named_recipes[];
+extern const size_t mix_n_named_recipes;
+const mix_named_recipe *mix_recipe_named(const char *name); /* in any case; NULL: there is none */
 
 /* The order in which the rules count tensors, and in which they are written: by (block number, name), or as
  * given with keep_order. order[n] receives indices into tensors. */

@@ -19,8 +19,30 @@
 
 #include "base/fail.h"
 #include "base/safe_file.h"
+#include "base/sha256.h"
 #include "quantize/files.h"
 #include "quantize/input.h"
+
+bool gq_file_sha256(const char *path, char text[GQ_SHA256_TEXT], gq_error *e) {
+    enum { PIECE = 1 << 20 };
+    uint8_t digest[SHA256_BYTES];
+    gq_file f;
+    sha256 sum;
+    if (!gq_file_open(&f, path, e)) return false;
+    uint8_t *piece = malloc(PIECE);
+    bool ok = piece || gq_fail_memory(e, PIECE);
+    sha256_start(&sum);
+    for (uint64_t at = 0; ok && at < f.size; at += PIECE) {
+        size_t n = f.size - at < PIECE ? (size_t)(f.size - at) : PIECE;
+        ok = gq_file_read(&f, at, piece, n, e);
+        if (ok) sha256_add(&sum, piece, n);
+    }
+    sha256_end(&sum, digest);
+    sha256_print(digest, text);
+    free(piece);
+    gq_file_close(&f);
+    return ok;
+}
 
 char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e) {
     gq_file f;

@@ -101,9 +101,10 @@ typedef struct gq_target {
 
 typedef struct gq_output {
     const char *path;     /* NULL: input's name with the type in place of F16, BF16, F32 */
-    const char *filetype; /* name or number; NULL with a target */
+    const char *filetype; /* name (also of a gq_named_recipe) or number; NULL with a target */
     gq_target target;     /* all 0: there is none, and `filetype` decides the types */
-    uint64_t reserved[4]; /* 0 */
+    const char *size_of;  /* a file type, whose size on this model is the target; NULL: none */
+    uint64_t reserved[3]; /* 0 */
 } gq_output;
 
 typedef struct gq_list {
@@ -192,6 +193,9 @@ typedef struct gq_options {
     /* Where there is a calibration: measure how long the work will take, for about a second; the result is
      * gq_calibration_facts.seconds_expected. */
     bool forecast;
+    /* Measure as for a target, for outputs without one, too, so that summaries have the divergence to expect.
+     * It needs a calibration, whose text the trials run on; the measurements are those of a target. */
+    bool foretell;
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */
@@ -203,6 +207,16 @@ typedef struct gq_conflict {
 /* Returns the first pair of members in conflict; NULL: there is none. gq_plan_new refuses them, too, in words
  * of its own; this call finds them before anything is read. */
 GQ_API const gq_conflict *gq_options_conflict(const gq_options *options);
+
+/* Names that stand for a file type with items of a recipe that go before its rules, as publishers of models
+ * use them. They are taken wherever a file type is asked for. */
+typedef struct gq_named_recipe {
+    const char *name, *filetype; /* "Q4_K_L", "Q4_K_M" */
+    const char *items;           /* as a recipe file has them */
+    const char *summary;
+} gq_named_recipe;
+GQ_API const gq_named_recipe *gq_named_recipe_at(size_t i);           /* NULL: there are no more */
+GQ_API const gq_named_recipe *gq_named_recipe_find(const char *name); /* in any case; NULL: unknown */
 
 /* Reads the PATTERN=TYPE items in a text of n bytes, as recipe files have them: separated by white space, or
  * by a comma behind a type; # begins a comment. `name` is for messages; NULL: the text is from no file. Free
@@ -259,6 +273,10 @@ typedef struct gq_summary {
     uint64_t n_fallbacks, fallback_bytes; /* tensors with a fallback, and the bytes that these cost */
     uint64_t n_without_importance;        /* tensors quantized without importance, though data were given */
     uint64_t n_experts_unseen;
+    /* Mean divergence to expect of the output, in nats, from trials that each put one tensor into a coarse
+     * type: of plain encoding, without what a calibration makes better. NaN: not known. Set for outputs with
+     * a target and a calibration, and for all with gq_options.foretell. */
+    double expected;
 } gq_summary;
 
 typedef struct gq_plan gq_plan;
@@ -536,6 +554,10 @@ GQ_API bool gq_draft_add(gq_draft *d, const char *name, uint32_t n_dims, const u
                          const void *data, size_t bytes, gq_error *e);
 /* Writes the model as gq_write_whole does. */
 GQ_API bool gq_draft_write(gq_draft *d, const char *path, bool replace, gq_error *e);
+
+/* Returns the types of a model's tensors as the text of a recipe file (gq_plan_recipe). malloc'ed; NULL: no
+ * memory. */
+GQ_API char *gq_model_recipe(const gq_model *m, gq_error *e);
 
 typedef struct gq_memory { /* bytes that llama.cpp takes for a model besides its weights, estimated */
     size_t size;
@@ -881,6 +903,9 @@ GQ_API gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbac
 /* Reads all bytes of a regular file into memory: *n of them, malloc'ed, with a NUL behind them. Fails where
  * there are more than `most`. Never waits for a FIFO. */
 GQ_API char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e);
+/* Writes the SHA-256 of a file as 64 hexadecimal digits and a NUL, as sha256sum prints it. */
+enum { GQ_SHA256_TEXT = 65 };
+GQ_API bool gq_file_sha256(const char *path, char text[GQ_SHA256_TEXT], gq_error *e);
 /* Checks that a file may get this name. A file or link that is there may be replaced only if `replace` is
  * set, anything else never. The folder has to exist. */
 GQ_API bool gq_check_target(const char *path, bool replace, gq_error *e);

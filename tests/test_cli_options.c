@@ -191,7 +191,7 @@ static void test_bad_usage(void **state) {
         {{"in", "Q8_0", "--part", "1"}, "K/N"},
         {{"in", "Q8_0", "--split-max-size", "lots"}, "40G"},
         {{"in", "Q8_0", "--tensor-type", ""}, "PATTERN=TYPE"},
-        {{"types", "extra"}, "too many"},
+        {{"types", "Q4_K_L", "extra"}, "too many"},
         {{"in", "Q8_0", "--target-size", "7G"}, "takes the place of the file type Q8_0: gquant ... in ("},
         {{"in", "out", "Q8_0", "--target-bpw", "4"}, "file type Q8_0: gquant ... in out ("},
         {{"in", "Q8_0", "4", "--target-bpw", "4"}, "file type Q8_0: gquant ... in 4 ("},

@@ -42,7 +42,8 @@ class gq_target(Request):
 
 class gq_output(Request):
     _fields_ = [
-        ("path", c_char_p), ("filetype", c_char_p), ("target", gq_target), ("reserved", c_uint64 * 4),
+        ("path", c_char_p), ("filetype", c_char_p), ("target", gq_target), ("size_of", c_char_p),
+        ("reserved", c_uint64 * 3),
     ]
 
 
@@ -104,7 +105,7 @@ class gq_options(Request):
         ("part", c_uint32), ("parts", c_uint32), ("join", c_bool), ("dry_run", c_bool), ("measure_file", c_char_p),
         ("callbacks", POINTER(gq_callbacks)), ("sync_ms", c_uint32), ("calibration", POINTER(gq_calibration)),
         ("transpose", gq_list), ("other_inputs", gq_list), ("remove_kv", gq_list),
-        ("model", c_void_p), ("reuse", gq_list), ("no_digests", c_bool), ("forecast", c_bool),
+        ("model", c_void_p), ("reuse", gq_list), ("no_digests", c_bool), ("forecast", c_bool), ("foretell", c_bool),
     ]
 
 
@@ -131,7 +132,7 @@ class gq_summary(Structure):
         ("size", c_size_t), ("path", c_char_p), ("filetype", c_char_p), ("n_tensors", c_uint64),
         ("n_weights", c_uint64), ("in_bytes", c_uint64), ("out_bytes", c_uint64), ("file_bytes", c_uint64),
         ("n_fallbacks", c_uint64), ("fallback_bytes", c_uint64), ("n_without_importance", c_uint64),
-        ("n_experts_unseen", c_uint64),
+        ("n_experts_unseen", c_uint64), ("expected", c_double),
     ]
 
 

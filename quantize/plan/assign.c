@@ -7,6 +7,7 @@
  * mixes/, not here. */
 #include "quantize/plan/assign.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +87,8 @@ static void fill_tensor(gq_tensor *t, plan_source *source, const mix_choice *cho
 
 static void plan_sum_up_output(plan_output *out, size_t n) {
     gq_summary *s = &out->summary;
-    *s = (gq_summary){.size = sizeof *s, .path = out->path, .filetype = out->label, .n_tensors = n};
+    *s = (gq_summary){
+        .size = sizeof *s, .path = out->path, .filetype = out->label, .n_tensors = n, .expected = NAN};
     for (size_t i = 0; i < n; i++) {
         gq_tensor *t = &out->tensors[i];
         s->n_weights += t->n_weights;
@@ -160,6 +162,7 @@ bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e) 
     mix_choice *choices = a->choices + output * plan->n_tensors;
     size_t n = plan->n_tensors;
     a->options.filetype = out->filetype;
+    a->options.recipe = out->recipe;
     if (!mix_assign(&a->model, &a->options, a->tensors, n, a->order, choices, e)) return false;
     bool keep_shape = mix_is_image_model(plan->facts.arch);
     for (size_t i = 0; i < n; i++) {

@@ -50,7 +50,7 @@ static const gq_conflict conflicts[] = {
 
 static bool has_target(const gq_options *o) {
     for (size_t i = 0; i < o->n_outputs; i++)
-        if (o->outputs[i].target.size || o->outputs[i].target.bpw != 0) return true;
+        if (o->outputs[i].target.size || o->outputs[i].target.bpw != 0 || o->outputs[i].size_of) return true;
     return false;
 }
 

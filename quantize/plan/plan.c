@@ -64,16 +64,12 @@ static bool open_outputs(gq_plan *plan, const gq_options *options, gq_error *e) 
         const gq_output *asked = &options->outputs[i];
         plan_output *out = &plan->outputs[i];
         const char *name = plan_has_target(options, i) ? "F16" : asked->filetype ? asked->filetype : "";
-        out->filetype = mix_filetype_named(name);
-        if (!out->filetype) {
-            const char *near = mix_filetype_nearest(name);
-            if (!near) return gq_fail_usage(e, "there is no file type '%s'", name);
-            return gq_fail_usage(e, "there is no file type '%s'; did you mean %s?", name, near);
-        }
+        if (!plan_open_filetype(out, name, e)) return false;
+        const mix_named_recipe *named = mix_recipe_named(name);
         if (plan_has_target(options, i))
             plan_target_label(options, i, out->label);
         else
-            snprintf(out->label, sizeof out->label, "%s", out->filetype->name);
+            snprintf(out->label, sizeof out->label, "%s", named ? named->name : out->filetype->name);
         out->path = asked->path ? strdup(asked->path)
                                 : plan_derive_path(options->out_dir, options->input, out->label);
         if (!out->path) return gq_fail_memory(e, strlen(options->input) + 32);
@@ -243,6 +239,7 @@ static void free_output(plan_output *out) {
     plan_layout_free(out);
     free(out->path);
     free(out->tensors), free(out->places), free(out->offers);
+    mix_patterns_free(out->recipe);
 }
 
 void gq_plan_free(gq_plan *plan) {

@@ -44,6 +44,7 @@ typedef struct plan_place {
 
 typedef struct plan_output {
     const mix_filetype *filetype; /* with a target, that of most weights */
+    mix_pattern *recipe;          /* of a name with a recipe; NULL: it has none */
     char label[32];               /* what people call it: the file type's name, or the target */
     char *path;                   /* as asked for, or derived */
     uint32_t n_shards;
@@ -113,6 +114,10 @@ static inline bool plan_copies(const plan_source *s, const gq_tensor *to) {
 
 /* Makes a plan without looking at what lies beside its outputs; gq_plan_free frees it. NULL: *e says why. */
 gq_plan *plan_make(const gq_options *options, gq_error *e);
+/* Sets the output's file type, and the recipe of its name if that has one. */
+bool plan_open_filetype(plan_output *out, const char *name, gq_error *e);
+/* Compiles the items of a named recipe (plan/recipe.c); NULL: no memory. */
+mix_pattern *plan_recipe_patterns(const mix_named_recipe *named, gq_error *e);
 /* Path of the input as given, for messages. */
 static inline const char *plan_input(const gq_plan *plan) { return plan->model.path; }
 

@@ -27,7 +27,7 @@ static gq_target target_of(const gq_options *o, size_t output) { return o->outpu
 
 bool plan_has_target(const gq_options *o, size_t output) {
     gq_target asked = target_of(o, output);
-    return asked.size > 0 || asked.bpw != 0;
+    return asked.size > 0 || asked.bpw != 0 || o->outputs[output].size_of;
 }
 
 static bool target_check_request(const gq_options *o, size_t output, gq_error *e) {
@@ -35,7 +35,7 @@ static bool target_check_request(const gq_options *o, size_t output, gq_error *e
     const char *filetype = o->outputs[output].filetype;
     if (asked.bpw != 0 && !(asked.bpw > 0 && asked.bpw <= 64))
         return gq_fail_usage(e, "a target of %g bits per weight is not between 0 and 64", asked.bpw);
-    if (asked.size && asked.bpw > 0)
+    if ((asked.size > 0) + (asked.bpw > 0) + (o->outputs[output].size_of != NULL) > 1)
         return gq_fail_usage(e, "a target is a size or a number of bits per weight, not both");
     return !filetype ||
            gq_fail_usage(e, "a target takes the place of the file type, so %s cannot be asked for as well",
@@ -55,6 +55,13 @@ void plan_target_label(const gq_options *o, size_t output, char label[32]) {
     gq_target asked = target_of(o, output);
     double size = (double)asked.size;
     size_t i = 0;
+    const char *size_of = o->outputs[output].size_of;
+    const mix_named_recipe *named = size_of ? mix_recipe_named(size_of) : NULL;
+    const mix_filetype *type = size_of ? mix_filetype_named(size_of) : NULL;
+    if (size_of) {
+        snprintf(label, 32, "%s-size", named ? named->name : type ? type->name : "");
+        return;
+    }
     for (; size >= 999.95 && i + 1 < sizeof units; i++) size /= 1000;
     if (asked.size)
         snprintf(label, 32, "%.4g%c%s", size, units[i], i ? "B" : "");
@@ -133,10 +140,16 @@ static size_t find_outlet(const target *t, size_t i) {
 /* F16 fits any row, so with it everywhere nothing falls back, and each tensor shows what decides its type:
  * the same in every output. */
 static bool find_free(target *t, gq_error *e) {
+    plan_output *out = &t->plan->outputs[t->output];
+    const mix_filetype *own = out->filetype;
+    mix_pattern *recipe = out->recipe;
     size_t n = t->plan->n_tensors;
+    out->filetype = mix_filetype_named("F16"), out->recipe = NULL; /* as all that have a target */
     for (size_t i = 0; i < n; i++) t->a->types[i] = GGUF_F16;
     t->a->options.types = t->a->types;
-    if (!plan_assign(t->plan, t->a, t->output, e)) return false;
+    bool ok = plan_assign(t->plan, t->a, t->output, e);
+    out->filetype = own, out->recipe = recipe;
+    if (!ok) return false;
     for (size_t i = 0; i < n; i++) {
         t->free[i] = choices_of(t)[i].reason == MIX_GIVEN;
         t->fixed[i] = choices_of(t)[i].type;
@@ -305,6 +318,23 @@ static bool target_lay_out(target *t, uint64_t *size, gq_error *e) {
     return true;
 }
 
+/* Lays the output out as the file type whose size is asked for, and asks for that size. */
+static bool target_take_size_of(target *t, gq_error *e) {
+    gq_plan *plan = t->plan;
+    plan_output *out = &plan->outputs[t->output];
+    const char *name = t->options->outputs[t->output].size_of;
+    size_t warnings = plan->warnings.n;
+    if (!name) return true;
+    if (!plan_open_filetype(out, name, e)) return false;
+    t->a->options.types = NULL;
+    bool ok = plan_assign(plan, t->a, t->output, e) && plan_layout(plan, out, t->options, e);
+    t->a->options.types = t->a->types;
+    mix_patterns_free(out->recipe);
+    out->recipe = NULL, t->asked.size = out->summary.file_bytes;
+    warnings_cut(&plan->warnings, warnings);
+    return ok;
+}
+
 static uint64_t limit_of(const target *t) {
     if (t->asked.size) return t->asked.size;
     return (uint64_t)(t->asked.bpw * (double)t->plan->outputs[t->output].summary.n_weights / 8);
@@ -358,17 +388,51 @@ static bool target_choose(target *t, gq_error *e) {
                         t->plan->outputs[t->output].label);
 }
 
+/* ---- what is to be expected ---- */
+
+/* Nats that a tensor's errors add as a type; NaN: not measured. */
+static double expected_of(const target *t, size_t i, uint32_t type, double unit) {
+    const measured *m = &t->found[i];
+    size_t k = 0;
+    if (type == t->plan->sources[i].tensor->type->id || !gguf_type_of(type)->quantized)
+        return 0; /* or next to nothing */
+    while (k < BUDGET_TYPES && budget_types[k] != type) k++;
+    if (!t->needed[i] || k == BUDGET_TYPES || m->error[k] < 0) return NAN;
+    return m->weighted > 0 ? m->error[k] * harm_of(t, i, unit) / m->weighted : 0;
+}
+
+/* Sets the divergence to expect of an output that has its types. Without trials, errors have no unit. */
+static void target_foretell(target *t) {
+    plan_output *out = &t->plan->outputs[t->output];
+    if (!t->plan->calibration || !t->trial_layers) return;
+    t->uses = uses_of(t);
+    double unit = presumed_unit(t), sum = 0;
+    for (size_t i = 0; i < t->plan->n_tensors; i++) sum += expected_of(t, i, out->tensors[i].to, unit);
+    out->summary.expected = sum;
+}
+
+/* Gives an output without a target its types again, which finding the free tensors has changed. */
+static bool assign_again(target *t, gq_error *e) {
+    t->a->options.types = NULL;
+    bool ok = plan_assign(t->plan, t->a, t->output, e);
+    t->a->options.types = t->a->types;
+    return ok;
+}
+
 bool plan_targets(gq_plan *plan, plan_assignment *a, const gq_options *options, gq_error *e) {
     target t = {.plan = NULL};
     bool ok = true;
     for (size_t o = 0; ok && o < plan->n_outputs; o++) {
-        if (!plan_has_target(options, o)) continue;
+        bool asked = plan_has_target(options, o);
+        if (!asked && !options->foretell) continue;
         bool first = !t.plan;
         ok = !first || target_new(&t, plan, a, options, e);
         select_output(&t, o);
         ok = ok && (!first || (find_free(&t, e) && target_measure(&t, e)));
-        if (ok) list_candidates(&t);
-        ok = ok && target_choose(&t, e);
+        ok = ok && (!asked || target_take_size_of(&t, e));
+        if (ok && asked) list_candidates(&t);
+        ok = ok && (asked ? target_choose(&t, e) : assign_again(&t, e));
+        if (ok) target_foretell(&t);
     }
     target_free(&t);
     return ok;

@@ -1,0 +1,110 @@
+/* A published folder: files, page and checksums; made again it stays as it is. */
+#include "tests/command.h"
+#include "tests/folder.h"
+#include "tests/tiny_folder.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char *text_of(const char *name) {
+    size_t n;
+    char *text = (char *)read_whole(path(name), &n);
+    text = realloc(text, n + 1);
+    text[n] = 0;
+    return text;
+}
+
+static void a_folder_has_files_page_and_sums(void **state) {
+    (void)state;
+    static const char *const expected[] = {"license: \"mit\"",
+                                           "base_model: \"owner/small\"",
+                                           "quantized_by: \"me\"",
+                                           "in-Q4\\_K\\_M.gguf",
+                                           "(in-Q4_K_L.gguf)",
+                                           "gquant publish in.gguf Q4_K_M q4_k_l",
+                                           "SHA256SUMS"};
+    const char *const words[] = {
+        "publish",   path("in.gguf"), "--out-dir",    path("out"),   "Q4_K_M",         "q4_k_l", "-q",
+        "--license", "mit",           "--base-model", "owner/small", "--quantized-by", "me",     NULL};
+    free(gquant(0, words));
+    char *page = text_of("out/README.md"), *sums = text_of("out/SHA256SUMS"), sum[GQ_SHA256_TEXT];
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) says(page, expected[i]);
+    assert_true(gq_file_sha256(path("out/in-Q4_K_M.gguf"), sum, NULL));
+    says(sums, sum), says(sums, "  in-Q4_K_L.gguf\n");
+    GQUANT(0, "-q", path("in.gguf"), path("alone.gguf"), "Q4_K_M");
+    assert_same_file(path("out/in-Q4_K_M.gguf"), path("alone.gguf"));
+    /* Again: nothing is made, and what is damaged or missing is not taken for whole. */
+    gquant_says(0, "", words);
+    GQUANT_SAYS(0, "is there and whole", "publish", path("in.gguf"), "--out-dir", path("out"), "Q4_K_M");
+    assert_int_equal(truncate(path("out/in-Q4_K_M.gguf"), 5000), 0);
+    GQUANT_SAYS(1, "is there already", "publish", path("in.gguf"), "--out-dir", path("out"), "Q4_K_M", "-q");
+    GQUANT(0, "publish", path("in.gguf"), "--out-dir", path("out"), "Q4_K_M", "-q", "--force");
+    assert_same_file(path("out/in-Q4_K_M.gguf"), path("alone.gguf"));
+    free(page), free(sums);
+}
+
+/* Of a Hugging Face folder, with what was lost, and a chart. */
+static void losses_are_in_the_page(void **state) {
+    (void)state;
+    char text[2000];
+    memset(text, 'a', sizeof text);
+    tiny_folder_write(path("Tiny"), 1, 0, 1);
+    write_whole(path("text.txt"), text, sizeof text);
+    GQUANT(0, "-q", "publish", path("Tiny"), "--out-dir", path("hf"), "Q8_0", "F16", "--target-size", "Q5_0",
+           "--name", "{type}-of-{model}.gguf", "--evaluate", path("text.txt"), "--context", "64", "--tokens",
+           "512");
+    char *page = text_of("hf/README.md"), *chart = text_of("hf/divergence.svg");
+    says(page, "(Q8_0-of-Tiny.gguf)"), says(page, "(Q5_0-size-of-Tiny.gguf)"), says(page, "same top token");
+    says(chart, ">Q8_0</text>"), says(chart, "prefers-color-scheme:dark");
+    free(page), free(chart);
+    GQUANT(0, "-q", "--report", path("single.md"), path("in.gguf"), path("s.gguf"), "Q4_0");
+    GQUANT(0, "-q", "--report", path("single.svg"), "--force", path("in.gguf"), path("s.gguf"), "Q4_0");
+    page = text_of("single.md"), chart = text_of("single.svg");
+    says(page, "(s.gguf)"), says(chart, ">Q4_0</text>");
+    free(page), free(chart);
+}
+
+/* What is measured is kept, so that the second time says the same, and a target finds it. */
+static void a_plan_foretells(void **state) {
+    (void)state;
+    char text[2000];
+    memset(text, 'b', sizeof text);
+    tiny_folder_write(path("Told"), 1, 0, 2);
+    write_whole(path("told.txt"), text, sizeof text);
+    char *first = PRINTED("plan", path("Told"), "--text", path("told.txt"), "--json");
+    says(first, "\"expected_divergence\": "), says(first, "\"curve\": ");
+    struct stat before, after;
+    assert_int_equal(stat(path("Told.gquant-measure"), &before), 0);
+    char *second = PRINTED("plan", path("Told"), "--text", path("told.txt"), "--json");
+    assert_string_equal(first, second);
+    GQUANT(0, "-q", "--dry-run", "--calibrate", path("told.txt"), "--target-size", "Q4_K_M", path("Told"));
+    assert_int_equal(stat(path("Told.gquant-measure"), &after), 0);
+    assert_int_equal(before.st_ino, after.st_ino);
+    free(first), free(second);
+}
+
+static void requests_that_are_refused(void **state) {
+    (void)state;
+    GQUANT_SAYS(2, "--out-dir DIR is missing", "publish", path("in.gguf"), "Q4_0");
+    GQUANT_SAYS(2, "nothing to make", "publish", path("in.gguf"), "--out-dir", path("none"));
+    GQUANT_SAYS(2, "with {type}", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("none"), "--name",
+                "a.gguf");
+    GQUANT_SAYS(2, "--ladder: no common size", "publish", path("in.gguf"), "--ladder", "--out-dir",
+                path("none"));
+    GQUANT_SAYS(2, "unknown file type", "publish", path("in.gguf"), "Q9", "--out-dir", path("none"));
+    assert_false(exists(path("none")));
+    mkdir(path("mine"), 0777);
+    write_whole(path("mine/README.md"), "my own", 6);
+    GQUANT_SAYS(1, "has not made it", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("mine"));
+    free(PRINTED("publish", path("in.gguf"), "Q4_0", "--out-dir", path("dry"), "--dry-run"));
+    assert_false(exists(path("dry")));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_folder_has_files_page_and_sums), cmocka_unit_test(losses_are_in_the_page),
+        cmocka_unit_test(a_plan_foretells), cmocka_unit_test(requests_that_are_refused)};
+    return cmocka_run_group_tests(tests, folder_with_model, folder_remove);
+}
