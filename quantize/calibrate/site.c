@@ -202,7 +202,7 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
 
 /* ---- capturing ---- */
 
-static bool capture(gathering *g, captured *t, const forward_inputs *in, gq_error *e) {
+static bool capture_inputs(gathering *g, captured *t, const forward_inputs *in, gq_error *e) {
     const site *s = g->s;
     size_t most = g->sizes.tokens * g->sizes.met;
     if (in->tokens > most - g->n_captured)
@@ -377,7 +377,7 @@ static forward_answer on_inputs_before_state(gathering *g, const forward_inputs 
     if (g->original || in->weights[0] != s->weights[0]) return FORWARD_ON;
     add_gates(g, in);
     if (in->matrix < s->first || in->matrix >= s->end) return FORWARD_ON;
-    return capture(g, &g->captured[in->matrix - s->first], in, e) ? FORWARD_ON : FORWARD_FAILED;
+    return capture_inputs(g, &g->captured[in->matrix - s->first], in, e) ? FORWARD_ON : FORWARD_FAILED;
 }
 
 static forward_answer site_on_inputs(void *data, const forward_inputs *in, gq_error *e) {
@@ -399,7 +399,7 @@ static forward_answer site_on_inputs(void *data, const forward_inputs *in, gq_er
     size_t matrix = in->matrix - s->first;
     if (!g->original)
         pair_inputs(g, matrix, in);
-    else if (!capture(g, &g->captured[matrix], in, e))
+    else if (!capture_inputs(g, &g->captured[matrix], in, e))
         return FORWARD_FAILED;
     return !s->routed && in->matrix + 1 == s->end ? FORWARD_END : FORWARD_SKIP;
 }
