@@ -14,6 +14,9 @@
 # round, as large models are: 1 % of the columns at every norm, at ffn_down and at output are 10 to 300 times larger
 # (../shared/models/make_outliers.py, which needs numpy; MODEL is a dense llama). Importance data of it are computed on
 # the tokens of CALIBRATE.
+#
+# bench-divergence runs dense llamas only. For other architectures, and for windows of another size, EVALUATE is the
+# tokens of a window: `gquant evaluate` then measures, and jq takes the figures from what it prints.
 set -eu
 build=$1 work=$2 peer=$3 model=$4 tokens=$5 importance=$6
 shift 6
@@ -57,8 +60,24 @@ done
 
 build=$(realpath "$build") model=$(realpath "$model") tokens=$(realpath "$tokens")
 cd "$work"
+
+# Prints for each file: name, perplexity, divergence, its error, share of same tops, and by how much the divergence
+# differs from that of the file before it, with the error of that.
 # shellcheck disable=SC2086 # names made above
-"$build/bench/bench-divergence" --tokens "${TOKENS:-40000}" "$model" "$tokens" $files | awk -F, '
+evaluate() {
+    if [ ! "${EVALUATE:-}" ]; then
+        "$build/bench/bench-divergence" --tokens "${TOKENS:-40000}" "$model" "$tokens" $files
+        return
+    fi
+    od -An -v -tu2 "$tokens" >ids
+    "$build/gquant" -q evaluate --json --context "$EVALUATE" --tokens "${TOKENS:-40000}" --ids ids "$model" $files |
+        jq -r '.evaluation | .models as $models | .differences as $pairs | range(1; $models | length) as $i | $models[$i] |
+            [.path, .perplexity, .divergence, .divergence_error, .same_top] +
+            [$pairs[] | select(.a == $i - 1 and .b == $i) | -.difference, .error] | @csv' | tr -d '"'
+    rm ids
+}
+
+evaluate | awk -F, '
     NR == 1 {
         print "| type | importance | llama.cpp KL | gquant KL | ratio | standard error | difference |"
         print "|---|---|---|---|---|---|---|"
