@@ -11,7 +11,7 @@
 
 /* ---- rows ---- */
 
-static int compare_rows(const void *left, const void *right) {
+static int page_rows_compare(const void *left, const void *right) {
     const page_row *a = left, *b = right;
     if (a->file_bytes != b->file_bytes) return a->file_bytes > b->file_bytes ? -1 : 1;
     return strcmp(a->path, b->path);
@@ -22,7 +22,7 @@ void page_rows_take(page_rows *p, const gq_evaluation *v) {
     const gq_evaluated *models = v ? gq_evaluation_models(v, &n) : NULL;
     for (size_t i = 0; models && i < p->n && i + 1 < n; i++) p->rows[i].evaluated = &models[i + 1];
     p->original = models, p->evaluation = v ? gq_evaluation_summary(v) : NULL;
-    qsort(p->rows, p->n, sizeof *p->rows, compare_rows);
+    qsort(p->rows, p->n, sizeof *p->rows, page_rows_compare);
 }
 
 page_rows page_rows_of(const report *r) {
@@ -77,7 +77,7 @@ static const char *purpose_of(const page_row *row) {
     return rows[i].words;
 }
 
-static const char *name_of(const page_row *row) { return path_reported(row->path, false); }
+static const char *page_row_name(const page_row *row) { return path_reported(row->path, false); }
 
 /* Digits behind the point of a size in GB: three digits that count. */
 static int size_decimals(uint64_t bytes) { return decimals_for((double)bytes / 1e9); }
@@ -89,9 +89,9 @@ static void write_estimate(FILE *to, gq_estimate x, double unit) {
     fputs(" |", to);
 }
 
-static void write_row(FILE *to, const page_rows *p, const page_row *row, uint64_t memory) {
-    fputs("| [", to), page_write_text(to, name_of(row)), fputs("](", to);
-    for (const char *c = name_of(row); *c; c++) /* as a link has it */
+static void page_write_row(FILE *to, const page_rows *p, const page_row *row, uint64_t memory) {
+    fputs("| [", to), page_write_text(to, page_row_name(row)), fputs("](", to);
+    for (const char *c = page_row_name(row); *c; c++) /* as a link has it */
         fprintf(to, isalnum((unsigned char)*c) || strchr("-._~", *c) ? "%c" : "%%%02X", (unsigned char)*c);
     fprintf(to, ") | %.*f |", size_decimals(row->file_bytes), (double)row->file_bytes / 1e9);
     if (memory)
@@ -112,7 +112,7 @@ void page_write_table(FILE *to, const page_rows *p, uint64_t memory) {
             p->evaluation ? " divergence, nats | perplexity | same top token |" : "");
     fprintf(to, "| --- | ---: |%s ---: |%s --- |\n", memory ? " ---: |" : "",
             p->evaluation ? " ---: | ---: | ---: |" : "");
-    for (size_t i = 0; i < p->n; i++) write_row(to, p, &p->rows[i], memory);
+    for (size_t i = 0; i < p->n; i++) page_write_row(to, p, &p->rows[i], memory);
     if (!p->evaluation) return;
     fprintf(
         to,
@@ -193,15 +193,19 @@ static void draw_points(FILE *to, const page_rows *p, const chart_axis *x, const
         const page_row *row = &p->rows[i];
         if (!is_drawn(row)) continue;
         double cx = axis_at(x, (double)row->file_bytes / 1e9), cy = axis_at(y, harm_of_row(row));
-        /* Names stand right of their points, near the edge left of them; below where the last name is. */
-        bool left = cx > WIDTH - RIGHT - NAME_WIDTH,
-             near = fabs(cy - last_y) < 16 && cx - last_x < NAME_WIDTH;
+        /* Names stand right of their points: left near the edge, or where the next point lies; and below
+         * where the last name is. */
+        const page_row *next = i > 0 ? row - 1 : NULL;
+        bool near = fabs(cy - last_y) < 16 && cx - last_x < NAME_WIDTH;
+        bool crowded = next && is_drawn(next) && fabs(axis_at(y, harm_of_row(next)) - cy) < 16 &&
+                       axis_at(x, (double)next->file_bytes / 1e9) - cx < NAME_WIDTH;
+        bool left = cx > WIDTH - RIGHT - NAME_WIDTH || (crowded && !near);
         fprintf(to, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\"/><text class=\"name\" x=\"%.1f\" y=\"%.1f\"%s>",
                 cx, cy, POINT, cx + (left ? -10 : 10), cy + 5 + (near ? 14 : 0),
                 left ? " text-anchor=\"end\"" : "");
         chart_text(to, row->type);
         fputs("</text>\n", to);
-        last_x = cx, last_y = cy + (near ? 14 : 0);
+        if (!left) last_x = cx, last_y = cy + (near ? 14 : 0);
     }
 }
 

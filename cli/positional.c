@@ -236,7 +236,7 @@ static bool outputs_of(request *r, gq_output *out, bool list, gq_error *e) {
 }
 
 /* Returns the name of a file type for a model: what it says of itself, or the type of most bytes. */
-static const char *filetype_of(const gq_model *m) {
+static const char *like_filetype(const gq_model *m) {
     gq_value id;
     size_t n, key = gq_model_find_key(m, "general.file_type");
     const gq_metadata *metadata = gq_model_metadata(m, &n);
@@ -262,7 +262,7 @@ bool request_take_like(request *r, gq_error *e) {
         size_t at = r->n_arguments;
         if (at > 2 && positional_is_number(r->arguments[at - 1])) at--; /* THREADS */
         memmove(r->arguments + at + 1, r->arguments + at, (r->n_arguments - at) * sizeof *r->arguments);
-        r->arguments[at] = filetype_of(m);
+        r->arguments[at] = like_filetype(m);
         r->n_arguments++;
     }
     free(text);

@@ -52,7 +52,7 @@ static char *model_stem(const char *path) {
 }
 
 /* DIR/TEMPLATE with {model} and {type} replaced. */
-static char *name_of(const publication *p, const char *type) {
+static char *publication_name(const publication *p, const char *type) {
     char *path = text_format("%s/", p->request->out_dir);
     for (const char *c = p->request->name; *c;) {
         const char *word = !strncmp(c, "{model}", 7) ? p->stem : !strncmp(c, "{type}", 6) ? type : NULL;
@@ -89,7 +89,7 @@ static bool check_page(const request *r, gq_error *e) {
 static void publication_add(publication *p, gq_output out, char *label) {
     p->outputs = need_next(p->outputs, p->n, sizeof *p->outputs);
     p->labels = need_next(p->labels, p->n, sizeof *p->labels);
-    char *path = name_of(p, label);
+    char *path = publication_name(p, label);
     out.path = path;
     p->labels[p->n] = label, p->outputs[p->n++] = out;
 }
@@ -108,7 +108,7 @@ static const unsigned ladder_sizes[] = {4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128
 /* Returns the file's bytes of a type, 0: it cannot be planned. */
 static uint64_t planned_bytes(const publication *p, const char *type) {
     gq_options o = p->request->quantize;
-    gq_output out = {.path = name_of(p, type), .filetype = type};
+    gq_output out = {.path = publication_name(p, type), .filetype = type};
     gq_error unused;
     o.outputs = &out, o.n_outputs = 1, o.dry_run = o.force = true, o.model = p->model;
     gq_plan *plan = gq_plan_new(&o, &unused);
@@ -172,7 +172,7 @@ static gq_plan *publication_plan(const publication *p, const gq_output *outputs,
 }
 
 /* Whether the file that an output would be is there: all bytes of it, and sound. */
-static bool is_whole(const char *path, uint64_t bytes) {
+static bool publication_has_whole(const char *path, uint64_t bytes) {
     struct stat st;
     gq_error unused;
     size_t n;
@@ -209,7 +209,7 @@ static bool publication_make(publication *p, gq_error *e) {
     size_t n = 0, n_warnings;
     for (size_t i = 0; i < p->n; i++) {
         const gq_summary *s = gq_plan_summary(p->plan, i);
-        bool whole = !r->quantize.force && is_whole(s->path, s->file_bytes);
+        bool whole = !r->quantize.force && publication_has_whole(s->path, s->file_bytes);
         if (whole && !r->quiet) fprintf(stderr, "%s is there and whole\n", s->path);
         if (!whole) missing[n++] = p->outputs[i];
     }

@@ -156,12 +156,12 @@ static void write_chart(FILE *to, const void *what) { page_write_chart(to, &((co
 
 /* ---- checksums ---- */
 
-typedef struct sums {
+typedef struct publish_sums {
     size_t n;
     char **lines;
-} sums;
+} publish_sums;
 
-static bool sums_add(sums *s, const char *path, gq_error *e) {
+static bool sums_add(publish_sums *s, const char *path, gq_error *e) {
     char sum[GQ_SHA256_TEXT];
     if (!gq_file_sha256(path, sum, e)) return false;
     s->lines = need_next(s->lines, s->n, sizeof *s->lines);
@@ -170,7 +170,7 @@ static bool sums_add(sums *s, const char *path, gq_error *e) {
 }
 
 /* Adds all files of a model. */
-static bool sums_add_model(sums *s, const char *path, gq_error *e) {
+static bool sums_add_model(publish_sums *s, const char *path, gq_error *e) {
     gq_model *m = gq_model_open(path, e);
     bool ok = m;
     for (uint32_t i = 0; ok && i < gq_model_summary(m)->shards; i++) ok = sums_add(s, gq_model_path(m, i), e);
@@ -179,7 +179,7 @@ static bool sums_add_model(sums *s, const char *path, gq_error *e) {
 }
 
 static void write_sums(FILE *to, const void *what) {
-    const sums *s = what;
+    const publish_sums *s = what;
     for (size_t i = 0; i < s->n; i++) fputs(s->lines[i], to);
 }
 
@@ -193,7 +193,7 @@ static bool render_in(const publication *p, const char *name, void (*write)(FILE
 
 bool publication_write_page(const publication *p, gq_error *e) {
     page all = {.of = p, .rows = {.n = p->n, .rows = need_memory(p->n, sizeof(page_row))}};
-    sums s = {0};
+    publish_sums s = {0};
     bool ok = true;
     for (size_t i = 0; i < p->n; i++) {
         const gq_summary *o = gq_plan_summary(p->plan, i);

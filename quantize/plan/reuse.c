@@ -7,7 +7,9 @@
 #include "quantize/input.h"
 #include "quantize/plan/digests.h"
 
-static bool same_shape(const uint64_t a[4], const uint64_t b[4]) { return memcmp(a, b, 4 * sizeof *a) == 0; }
+static bool reuse_fits_shape(const uint64_t a[4], const uint64_t b[4]) {
+    return memcmp(a, b, 4 * sizeof *a) == 0;
+}
 
 /* Fills the output's offers that have none yet with the tensors of an earlier output. *n: how many fit. */
 static bool offer_tensors(const gq_plan *plan, plan_output *out, const model_source *from,
@@ -20,7 +22,7 @@ static bool offer_tensors(const gq_plan *plan, plan_output *out, const model_sou
         tensor_digest d;
         memcpy(&d, digests + k * sizeof d, sizeof d);
         if (!d.made_by || !gguf_index_find(&by_name, out->tensors, sizeof *out->tensors, t->name, &i) ||
-            t->type->id != out->tensors[i].to || !same_shape(t->ne, out->tensors[i].ne) ||
+            t->type->id != out->tensors[i].to || !reuse_fits_shape(t->ne, out->tensors[i].ne) ||
             d.made_by != digest_made_by(plan, out, i))
             continue;
         ++*n;

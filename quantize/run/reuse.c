@@ -17,7 +17,7 @@ typedef struct reuse_job {
     uint32_t *sources, *bytes; /* checksums so far: per tensor; per output and tensor */
 } reuse_job;
 
-static bool is_offered(const gq_plan *plan, size_t tensor) {
+static bool reuse_is_offered(const gq_plan *plan, size_t tensor) {
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (plan->outputs[o].offers[tensor].from) return true;
     return false;
@@ -28,7 +28,7 @@ static bool reuse_check_chunk(void *arg, work_piece *p, gq_error *e) {
     const gq_plan *plan = j->plan;
     size_t tensor = chunk_tensor(&plan->chunks, p->number);
     p->weights = 1;
-    if (!is_offered(plan, tensor)) return true;
+    if (!reuse_is_offered(plan, tensor)) return true;
     work_tensor *t = work_tensor_open(plan, tensor, NULL, e);
     work_scratch scratch = work_scratch_in(&j->scratches, p->scratch);
     bool ok = t && work_check_offers(t, p->number, &scratch, e);
@@ -50,7 +50,7 @@ static bool reuse_fold_chunk(void *arg, const work_piece *p, gq_error *e) {
     const model_tensor *t = plan->sources[tensor].tensor;
     chunk c = chunk_at(&plan->chunks, p->number, t->ne);
     (void)e;
-    if (!is_offered(plan, tensor)) return true;
+    if (!reuse_is_offered(plan, tensor)) return true;
     const chunk_sum *sums = work_scratch_in(&j->scratches, p->scratch).sums;
     j->sources[tensor] ^= share_of(sums->source, t, t->type, &c);
     for (size_t o = 0; o < plan->n_outputs; o++)
@@ -87,7 +87,7 @@ bool *reuse_check(const gq_plan *plan, uint64_t begin, uint64_t end, const gq_ca
         work_scratches_measure(&j.scratches, plan);
         ok = schedule_start(&s, plan->threads, j.scratches.bytes, &called, e);
         for (size_t i = first; i <= last; i++)
-            if (is_offered(plan, i)) s.progress.bytes_total += plan->sources[i].tensor->size;
+            if (reuse_is_offered(plan, i)) s.progress.bytes_total += plan->sources[i].tensor->size;
         ok = ok && schedule_run(&s,
                                 &(schedule_job){plan->chunks.first[first], plan->chunks.first[last + 1],
                                                 reuse_check_chunk, reuse_fold_chunk, &j},
