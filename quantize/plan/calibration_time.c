@@ -23,7 +23,7 @@
  * symmetric, PRODUCT for D or P, and the others of rounding per weight and column. */
 enum { PRODUCT = 2, TARGET = PRODUCT + 1, PASS = 1, SWEEP = PRODUCT };
 
-/* What one tensor adds. */
+/* The work that one tensor adds. */
 typedef struct tensor_work {
     double met;     /* weights that a token meets when the model is run */
     double looked;  /* of these, those that are run once more to gather the inputs of a site behind them */
@@ -44,7 +44,7 @@ static tensor_work work_of_tensor(const gq_plan *plan, const plan_calibration *c
     tensor_work w = {.weights = (double)shape_elements(t->ne),
                      .width = c->settings.width < t->ne[0] ? (double)c->settings.width : columns};
     bool before = mix_outlet(plan->sources[i].name, 0, own);
-    /* Of the output matrix only the inputs are needed. */
+    /* The output matrix is not multiplied: only its inputs are needed. */
     if (t != forward_model_sizes(c->model)->out) w.met = share * w.weights;
     bool is_state = site_adds(&c->settings, c->model, t) != 0; /* it is run, and its target has rows */
     if (before || is_state) w.looked = w.met;
@@ -57,7 +57,7 @@ static tensor_work work_of_tensor(const gq_plan *plan, const plan_calibration *c
 }
 
 /* Returns the tokens that meet a layer's weights, in all loops of the model. */
-static double tokens_of(const plan_calibration *c) {
+static double calibration_tokens(const plan_calibration *c) {
     return (double)(c->job.windows * c->job.context * forward_job_loops(&c->job));
 }
 
@@ -73,7 +73,7 @@ static double weights_met(const gq_plan *plan, const plan_calibration *c) {
 /* Each stream passes all matrices. Before that both streams of an output are run up to each site to gather
  * its inputs, so what is in front of a site is multiplied once more by each. */
 double calibration_work(const gq_plan *plan, const plan_calibration *c) {
-    double tokens = tokens_of(c), met = weights_met(plan, c), sum = PRODUCT * met * tokens;
+    double tokens = calibration_tokens(c), met = weights_met(plan, c), sum = PRODUCT * met * tokens;
     for (size_t o = 0; o < plan->n_outputs; o++) {
         char outlet[128] = "";
         sum += PRODUCT * met * tokens;
@@ -110,21 +110,21 @@ typedef struct type_rate {
     double search, feedback;
 } type_rate;
 
-typedef struct rates {
+typedef struct rounding_rates {
     const gq_plan *plan;
     const plan_calibration *c;
     threads_pool *pool;
     width_rate widths[MOST_WIDTHS];
     type_rate types[MOST_TYPES];
     size_t n_widths, n_types;
-} rates;
+} rounding_rates;
 
 /* The columns of a sample that stands for so many: whole blocks of all types. */
 static size_t sample_columns(double width) {
     return width > MADE_COLUMNS ? (size_t)MADE_COLUMNS : (size_t)width;
 }
 
-static void fill(float *x, size_t n) {
+static void fill_with_numbers(float *x, size_t n) {
     uint32_t state = 1;
     for (size_t i = 0; i < n; i++) {
         state = state * 1664525u + 1013904223u;
@@ -133,7 +133,7 @@ static void fill(float *x, size_t n) {
 }
 
 typedef struct rounding_sample {
-    const rates *r;
+    const rounding_rates *r;
     const moments_factored *factored;
     uint32_t type;
     size_t columns, scratch_bytes, block_bytes; /* block_bytes: of FEEDBACK_ROWS rows */
@@ -165,7 +165,8 @@ static void round_by_search(void *data, size_t i, int thread) {
 }
 
 /* Rounds 64 rows for each thread, twice each way, and keeps the faster time. */
-static bool measure_type(rates *r, const moments_factored *f, size_t columns, uint32_t type, type_rate *to) {
+static bool rates_measure_type(rounding_rates *r, const moments_factored *f, size_t columns, uint32_t type,
+                               type_rate *to) {
     size_t threads = (size_t)threads_pool_most(r->pool), rows = FEEDBACK_ROWS * threads;
     rounding_sample s = {.r = r, .factored = f, .type = type, .columns = columns};
     s.scratch_bytes = feedback_bytes(r->plan->kernels, type, columns);
@@ -176,7 +177,7 @@ static bool measure_type(rates *r, const moments_factored *f, size_t columns, ui
     s.scratches = memory_take(&l, threads, s.scratch_bytes);
     bool ok = memory_had(&l, NULL);
     *to = (type_rate){columns, type, INFINITY, INFINITY};
-    if (ok) fill(s.x, (FEEDBACK_ROWS + 1) * columns);
+    if (ok) fill_with_numbers(s.x, (FEEDBACK_ROWS + 1) * columns);
     for (size_t i = 0; ok && i < columns; i++) s.x[i] *= s.x[i];
     for (int turn = 0; ok && turn < 2; turn++) {
         double started = schedule_clock();
@@ -192,7 +193,7 @@ static bool measure_type(rates *r, const moments_factored *f, size_t columns, ui
 }
 
 /* Makes moments of made-up inputs and their root; *to gets the rates, f the root. */
-static bool measure_width(rates *r, size_t columns, width_rate *to, moments_factored *f) {
+static bool rates_measure_width(rounding_rates *r, size_t columns, width_rate *to, moments_factored *f) {
     moments_settings settings = calibration_moments_settings(&r->c->settings);
     moments_shape shape = {.columns = columns, .width = columns, .two_streams = true};
     memory_ledger l = {.failed = false};
@@ -202,7 +203,7 @@ static bool measure_width(rates *r, size_t columns, width_rate *to, moments_fact
     *to = (width_rate){.columns = columns};
     if (ok) {
         double n = (double)columns;
-        fill(x, columns * MADE_TOKENS);
+        fill_with_numbers(x, columns * MADE_TOKENS);
         double started = schedule_clock();
         moments_add(m, x, MADE_TOKENS, x, MADE_TOKENS, MADE_TOKENS);
         moments_end_group(m);
@@ -216,20 +217,20 @@ static bool measure_width(rates *r, size_t columns, width_rate *to, moments_fact
     return ok;
 }
 
-static const width_rate *rate_of_width(const rates *r, size_t columns) {
+static const width_rate *rate_of_width(const rounding_rates *r, size_t columns) {
     for (size_t i = 0; i < r->n_widths; i++)
         if (r->widths[i].columns == columns) return &r->widths[i];
     return NULL;
 }
 
-static const type_rate *rate_of_type(const rates *r, size_t columns, uint32_t type) {
+static const type_rate *rate_of_type(const rounding_rates *r, size_t columns, uint32_t type) {
     for (size_t i = 0; i < r->n_types; i++)
         if (r->types[i].columns == columns && r->types[i].type == type) return &r->types[i];
     return NULL;
 }
 
 /* Measures all types that tensors of this width are rounded to. */
-static bool measure_types(rates *r, size_t columns, const moments_factored *f) {
+static bool rates_measure_types(rounding_rates *r, size_t columns, const moments_factored *f) {
     const gq_plan *plan = r->plan;
     for (size_t o = 0; o < plan->n_outputs; o++)
         for (size_t i = 0; i < plan->n_tensors; i++) {
@@ -237,13 +238,13 @@ static bool measure_types(rates *r, size_t columns, const moments_factored *f) {
             if (!t->calibrated || sample_columns((double)t->ne[0]) != columns ||
                 rate_of_type(r, columns, t->to) || r->n_types == MOST_TYPES)
                 continue;
-            if (!measure_type(r, f, columns, t->to, &r->types[r->n_types])) return false;
+            if (!rates_measure_type(r, f, columns, t->to, &r->types[r->n_types])) return false;
             r->n_types++;
         }
     return true;
 }
 
-static bool measure_rates(rates *r) {
+static bool measure_rates(rounding_rates *r) {
     const gq_plan *plan = r->plan;
     for (size_t o = 0; o < plan->n_outputs; o++)
         for (size_t i = 0; i < plan->n_tensors; i++) {
@@ -251,7 +252,8 @@ static bool measure_rates(rates *r) {
             size_t columns = sample_columns((double)t->ne[0]);
             moments_factored f = {.tokens = 0};
             if (!t->calibrated || rate_of_width(r, columns) || r->n_widths == MOST_WIDTHS) continue;
-            bool ok = measure_width(r, columns, &r->widths[r->n_widths], &f) && measure_types(r, columns, &f);
+            bool ok = rates_measure_width(r, columns, &r->widths[r->n_widths], &f) &&
+                      rates_measure_types(r, columns, &f);
             moments_factored_free(&f);
             if (!ok) return false;
             r->n_widths++;
@@ -262,14 +264,14 @@ static bool measure_rates(rates *r) {
 /* ---- time ---- */
 
 /* Returns the seconds that rounding a tensor takes, products and the model's run aside. */
-static double rounding_seconds(const rates *r, const tensor_work *w, const gq_tensor *t) {
+static double rounding_seconds(const rounding_rates *r, const tensor_work *w, const gq_tensor *t) {
     size_t columns = sample_columns((double)t->ne[0]);
     const width_rate *width = rate_of_width(r, columns);
     const type_rate *type = rate_of_type(r, columns, t->to);
     if (!width) width = &r->widths[0];
     if (!type) type = &r->types[0];
     double wider = fmax(1, w->width / (double)columns);
-    return w->moments * width->moments * tokens_of(r->c) + w->roots * width->roots +
+    return w->moments * width->moments * calibration_tokens(r->c) + w->roots * width->roots +
            w->weights * (type->search + type->feedback * wider);
 }
 
@@ -306,7 +308,8 @@ static double looked_share(const gq_plan *plan, const plan_calibration *c, size_
  * each matrix with the tokens held back: the original one, the searched, and the calibrated ones with sweeps
  * and without. */
 static double passes_of_output(const gq_plan *plan, const plan_calibration *c, size_t o, double mixers) {
-    double weights = 0, tokens = tokens_of(c), held = (double)calibration_held_most(&c->settings, false),
+    double weights = 0, tokens = calibration_tokens(c),
+           held = (double)calibration_held_most(&c->settings, false),
            batch = (double)(forward_job_batch(&c->job) * c->job.context);
     for (size_t i = 0; i < plan->n_tensors; i++)
         if (plan->outputs[o].tensors[i].calibrated) weights += (double)plan->outputs[o].tensors[i].n_weights;
@@ -318,7 +321,7 @@ double calibration_forecast(const gq_plan *plan, const plan_calibration *c) {
     const forward_model *model = c->model;
     forecast_request asked = {.job = &c->job, .models = &model, .n_models = 1};
     forecast_pace pace;
-    rates r = {.plan = plan, .c = c};
+    rounding_rates r = {.plan = plan, .c = c};
     double met = weights_met(plan, c), passes = 1, seconds = 0, layers = (double)c->facts.layers,
            left = 1 - (double)c->facts.layers_finished / layers;
     if (calibration_work(plan, c) < FORECAST_LEAST_WORK) return FORECAST_LEAST_SECONDS;
@@ -338,6 +341,6 @@ double calibration_forecast(const gq_plan *plan, const plan_calibration *c) {
     }
     double kept =
         layers / (double)forward_model_sizes(model)->layers; /* of the model's layers, with pruning */
-    return left * (seconds + kept * (pace.read + passes * pace.token * tokens_of(c) /
+    return left * (seconds + kept * (pace.read + passes * pace.token * calibration_tokens(c) /
                                                      (double)forward_job_loops(&c->job)));
 }

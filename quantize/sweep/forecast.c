@@ -45,21 +45,21 @@ double forecast_work(const forecast_request *r) {
 /* ---- layers ---- */
 
 /* A small run of some of the job's first tokens. */
-typedef struct sample {
+typedef struct forecast_sample {
     forward_job job;
     forward_run *run;
     forward_stream *stream;
-} sample;
+} forecast_sample;
 
-static void sample_close(sample *s) {
+static void sample_close(forecast_sample *s) {
     forward_stream_free(s->stream);
     forward_run_free(s->run);
-    *s = (sample){.run = NULL};
+    *s = (forecast_sample){.run = NULL};
 }
 
-static bool sample_open(sample *s, const forward_job *job, const forward_model *m, size_t tokens,
+static bool sample_open(forecast_sample *s, const forward_job *job, const forward_model *m, size_t tokens,
                         gq_error *e) {
-    *s = (sample){.job = *job};
+    *s = (forecast_sample){.job = *job};
     s->job.looks = true, s->job.loops = 1, s->job.progress = NULL;
     s->job.context = smaller(tokens, job->context);
     s->job.windows = larger(1, tokens / job->context);
@@ -69,7 +69,8 @@ static bool sample_open(sample *s, const forward_job *job, const forward_model *
            (s->stream = forward_stream_new(s->run, m, NULL, e)) && forward_stream_embed(s->stream, NULL, e);
 }
 
-static bool look(sample *s, const forward_layer *l, forward_part part, double *seconds, gq_error *e) {
+static bool sample_look(forecast_sample *s, const forward_layer *l, forward_part part, double *seconds,
+                        gq_error *e) {
     double started = schedule_clock();
     if (!forward_stream_look(s->stream, 0, l, part, NULL, NULL, e)) return false;
     *seconds = schedule_clock() - started;
@@ -78,10 +79,11 @@ static bool look(sample *s, const forward_layer *l, forward_part part, double *s
 
 /* Looks until a part of the budget is spent, but at least twice, since the first look touches new memory;
  * the fastest one counts. */
-static bool look_again(sample *s, const forward_layer *l, double budget, double *seconds, gq_error *e) {
+static bool look_again(forecast_sample *s, const forward_layer *l, double budget, double *seconds,
+                       gq_error *e) {
     double spent = 0, least = INFINITY, one;
     for (int i = 0; i < 2 || (spent < budget / 40 && i < 100); i++) {
-        if (!look(s, l, FORWARD_WHOLE, &one, e)) return false;
+        if (!sample_look(s, l, FORWARD_WHOLE, &one, e)) return false;
         spent += one, least = fmin(least, one);
         if (spent > budget) break;
     }
@@ -97,13 +99,13 @@ typedef struct looked {
 
 static bool look_at_layer(const forward_job *job, const forward_model *m, size_t layer, size_t tokens,
                           double budget, looked *to, gq_error *e) {
-    sample s;
+    forecast_sample s;
     bool ok = sample_open(&s, job, m, tokens, e);
     double started = schedule_clock();
     const forward_layer *l = ok ? forward_run_layer(s.run, m, layer, e) : NULL;
     *to = (looked){.tokens = s.job.windows * s.job.context, .read = schedule_clock() - started};
     ok = l && look_again(&s, l, budget, &to->seconds, e);
-    if (forward_model_splits(m)) ok = ok && look(&s, l, FORWARD_ATTENTION, &to->mixer, e);
+    if (forward_model_splits(m)) ok = ok && sample_look(&s, l, FORWARD_ATTENTION, &to->mixer, e);
     sample_close(&s);
     return ok;
 }
@@ -161,7 +163,7 @@ static void share_mixers(forecast_pace *p) { p->mixers = p->token > 0 ? p->mixer
 
 /* The tiles seen so far. */
 typedef struct tiles {
-    const sample *of;
+    const forecast_sample *of;
     size_t n_models, positions, rows;
     divergence *divergence;
     double started, seconds;
@@ -190,7 +192,7 @@ static bool tiles_add(void *data, size_t first, size_t rows, const float *const 
 /* Computes logits of the last positions of a window of the sample, for all models. */
 static bool measure_logits(const forecast_request *r, forecast_pace *to, gq_error *e) {
     enum { MOST_POSITIONS = 64 };
-    sample s;
+    forecast_sample s;
     forward_stream **streams = calloc(r->n_models + 1, sizeof *streams);
     if (!streams) return gq_fail_memory(e, r->n_models * sizeof *streams);
     size_t context = smaller(r->job->context, 2 * MOST_POSITIONS);
