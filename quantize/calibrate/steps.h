@@ -13,6 +13,7 @@ typedef enum calibrate_step {
     STEP_EMBEDDING, /* of a mixture, rounded by what its errors do to routers (embedding.h) */
     STEP_ROUTER,    /* fitted to the inputs that it gets now (router.h) */
     STEP_ROWS,      /* of queries, keys and values, one after another (metric.h) */
+    STEP_RANDOM,    /* some windows are drawn at random, for texts of other kinds (plan/calibration.c) */
     CALIBRATE_STEPS
 } calibrate_step;
 
