@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/command.h"
 #include "tests/evaluation_model.h"
@@ -70,6 +71,32 @@ static void a_dry_run_tells_what_it_takes(void **state) {
     out = PLANNED("--calibrate", path("text"), "--memory", "80M");
     says(out, "columns rounded together: 256 of 512");
     free(out);
+}
+
+/* Of a mixture, whose routers are fitted and keep their type, the time is told, too. */
+static void the_time_of_a_mixture_is_told(void **state) {
+    (void)state;
+    model *m = expert_model();
+    model_write(m, path("experts.gguf"));
+    model_free(m);
+    char *out, *err;
+    const char *words[] = {NULL,
+                           "--dry-run",
+                           "--context",
+                           "16",
+                           "--calibrate",
+                           "@random",
+                           "--calibrate-tokens",
+                           "8000",
+                           path("experts.gguf"),
+                           path("experts-out.gguf"),
+                           "Q4_0",
+                           NULL};
+    int status = run_command(words, &out, &err);
+    unlink(path("experts.gguf"));
+    assert_int_equal(status, 0);
+    says(out, "\ntime: about ");
+    free(out), free(err);
 }
 
 static void plans_are_reported(void **state) {
@@ -189,9 +216,13 @@ static void trials_are_told(void **state) {
 
 int main(void) {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_dry_run_tells_what_it_takes), cmocka_unit_test(plans_are_reported),
-        cmocka_unit_test(what_came_of_it_is_reported),   cmocka_unit_test(wrong_requests_are_refused),
-        cmocka_unit_test(little_text_is_warned_of),      cmocka_unit_test(trials_are_told),
+        cmocka_unit_test(a_dry_run_tells_what_it_takes),
+        cmocka_unit_test(the_time_of_a_mixture_is_told),
+        cmocka_unit_test(plans_are_reported),
+        cmocka_unit_test(what_came_of_it_is_reported),
+        cmocka_unit_test(wrong_requests_are_refused),
+        cmocka_unit_test(little_text_is_warned_of),
+        cmocka_unit_test(trials_are_told),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);
 }

@@ -229,13 +229,17 @@ static const type_rate *rate_of_type(const rounding_rates *r, size_t columns, ui
     return NULL;
 }
 
+/* Whether a tensor is rounded to blocks. A router keeps its type: a calibration fits its values, which takes
+ * next to nothing. */
+static bool is_rounded(const gq_tensor *t) { return t->calibrated && gguf_type_of(t->to)->quantized; }
+
 /* Measures all types that tensors of this width are rounded to. */
 static bool rates_measure_types(rounding_rates *r, size_t columns, const moments_factored *f) {
     const gq_plan *plan = r->plan;
     for (size_t o = 0; o < plan->n_outputs; o++)
         for (size_t i = 0; i < plan->n_tensors; i++) {
             const gq_tensor *t = &plan->outputs[o].tensors[i];
-            if (!t->calibrated || sample_columns((double)t->ne[0]) != columns ||
+            if (!is_rounded(t) || sample_columns((double)t->ne[0]) != columns ||
                 rate_of_type(r, columns, t->to) || r->n_types == MOST_TYPES)
                 continue;
             if (!rates_measure_type(r, f, columns, t->to, &r->types[r->n_types])) return false;
@@ -271,8 +275,8 @@ static double rounding_seconds(const rounding_rates *r, const tensor_work *w, co
     if (!width) width = &r->widths[0];
     if (!type) type = &r->types[0];
     double wider = fmax(1, w->width / (double)columns);
-    return w->moments * width->moments * calibration_tokens(r->c) + w->roots * width->roots +
-           w->weights * (type->search + type->feedback * wider);
+    double inputs = w->moments * width->moments * calibration_tokens(r->c) + w->roots * width->roots;
+    return is_rounded(t) ? inputs + w->weights * (type->search + type->feedback * wider) : inputs;
 }
 
 /* Weights of layers' second parts, the feed-forward ones, and of their first, that a token meets. */
