@@ -32,23 +32,27 @@ static const uint64_t GB = 1000 * 1000 * 1000;
 
 /* ---- names ---- */
 
-/* The model's name in file names: its path's last part, without .gguf and a type of 16 or 32 bits. */
-static char *model_stem(const char *path) {
-    static const char *const endings[] = {"-F16", "-BF16", "-F32", ".F16", ".BF16", ".F32"};
-    char *stem = text_format("%s", path);
-    size_t n = strlen(stem);
-    while (n > 1 && stem[n - 1] == '/') stem[--n] = 0;
-    const char *slash = strrchr(stem, '/');
-    char *name = text_format("%s", slash ? slash + 1 : stem), *shard = strstr(name, "-00001-of-");
-    free(stem);
-    n = strlen(name);
-    if (n > 5 && !strcasecmp(name + n - 5, ".gguf")) name[n -= 5] = 0;
-    if (shard && shard < name + n) name[n = (size_t)(shard - name)] = 0;
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        size_t ending = strlen(endings[i]);
-        if (n > ending && !strcasecmp(name + n - ending, endings[i])) name[n -= ending] = 0;
+/* The model's name in file names: that of the library's own outputs without their type. It knows shards,
+ * types of 16 or 32 bits in names, folders called "." and a hub's cache. */
+static bool publication_name_model(publication *p, gq_error *e) {
+    static const char type[] = "COPY";
+    gq_output out = {.filetype = type};
+    gq_options o = {.size = sizeof o, .input = p->request->arguments[0], .model = p->model};
+    o.outputs = &out, o.n_outputs = 1, o.out_dir = ".", o.dry_run = o.force = true;
+    gq_plan *plan = gq_plan_new(&o, e);
+    if (!plan) return false;
+    p->stem = text_format("%s", path_reported(gq_plan_summary(plan, 0)->path, false));
+    gq_plan_free(plan);
+    size_t n = strlen(p->stem) - strlen(".gguf");
+    p->stem[n] = 0;
+    for (size_t at = n; at-- > 0;) {
+        if (strncmp(p->stem + at, type, sizeof type - 1) != 0) continue;
+        size_t from = at > 0 ? at - 1 : at, behind = at + sizeof type - 1; /* with what separates it */
+        memmove(p->stem + from, p->stem + behind, n - behind + 1);
+        break;
     }
-    return name;
+    if (!*p->stem) free(p->stem), p->stem = text_format("model"); /* the name was a type alone */
+    return true;
 }
 
 /* DIR/TEMPLATE with {model} and {type} replaced. */
@@ -74,11 +78,13 @@ static bool check_template(const request *r, gq_error *e) {
 
 /* Refuses to replace a page that somebody else has written. One of this command has its line in it. */
 static bool check_page(const request *r, gq_error *e) {
-    enum { MOST = 1 << 20 };
+    enum { MOST = 1 << 20 }; /* ours are a few thousand bytes */
     size_t n;
+    struct stat st;
     char *path = text_format("%s/README.md", r->out_dir);
-    char *text = r->quantize.force || r->dry_run ? NULL : gq_read_whole(path, MOST, &n, &(gq_error){0});
-    bool ok = !text || strstr(text, "gquant publish") ||
+    bool is_there = !r->quantize.force && !r->dry_run && stat(path, &st) == 0;
+    char *text = is_there ? gq_read_whole(path, MOST, &n, &(gq_error){0}) : NULL;
+    bool ok = !is_there || (text && strstr(text, "gquant publish")) ||
               gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s is there, and this command has not made it", path);
     free(text), free(path);
     return ok;
@@ -171,6 +177,26 @@ static gq_plan *publication_plan(const publication *p, const gq_output *outputs,
     return plan;
 }
 
+/* Whether a file of the right size is what would be made now: its digests name the types, settings and
+ * importance data of all tensors that have digests. Their sources are not read for that. */
+static bool publication_is_current(const publication *p, size_t i, const char *path) {
+    publication now = *p;
+    request r = *p->request;
+    gq_error unused;
+    size_t n = 0;
+    uint64_t digested = 0, bytes;
+    if (r.quantize.no_digests) return true;
+    now.request = &r, r.quiet = true, r.progress = 0;
+    r.quantize.reuse = (gq_list){&path, 1};
+    gq_plan *plan = publication_plan(&now, &p->outputs[i], 1, true, &unused);
+    const gq_tensor *tensors = plan ? gq_plan_tensors(plan, 0, &n) : NULL;
+    for (size_t k = 0; k < n; k++)
+        digested += tensors[k].from != tensors[k].to && !tensors[k].calibrated && !tensors[k].transposed;
+    bool is = plan && gq_plan_reusable(plan, 0, &bytes) == digested;
+    gq_plan_free(plan);
+    return is;
+}
+
 /* Whether the file that an output would be is there: all bytes of it, and sound. */
 static bool publication_has_whole(const char *path, uint64_t bytes) {
     struct stat st;
@@ -209,7 +235,8 @@ static bool publication_make(publication *p, gq_error *e) {
     size_t n = 0, n_warnings;
     for (size_t i = 0; i < p->n; i++) {
         const gq_summary *s = gq_plan_summary(p->plan, i);
-        bool whole = !r->quantize.force && publication_has_whole(s->path, s->file_bytes);
+        bool whole = !r->quantize.force && publication_has_whole(s->path, s->file_bytes) &&
+                     publication_is_current(p, i, s->path);
         if (whole && !r->quiet) fprintf(stderr, "%s is there and whole\n", s->path);
         if (!whole) missing[n++] = p->outputs[i];
     }
@@ -266,8 +293,7 @@ static bool publication_open(publication *p, gq_error *e) {
     if (!p->model) return false;
     gq_model_memory(p->model, 0, &memory);
     p->memory = memory.cache_bytes + memory.buffer_bytes, p->context = memory.context;
-    p->stem = model_stem(r->arguments[0]);
-    return publication_list(p, e);
+    return publication_name_model(p, e) && publication_list(p, e);
 }
 
 static bool publication_do(publication *p, gq_error *e) {

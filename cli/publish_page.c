@@ -161,11 +161,27 @@ typedef struct publish_sums {
     char **lines;
 } publish_sums;
 
+/* Returns a name as sha256sum writes it, malloc'ed: where it has an end of a line or a backslash, these are
+ * escaped and the line begins with a backslash. */
+static char *sums_name(const char *name) {
+    char *text = need_memory(2 * strlen(name) + 1, 1), *to = text;
+    for (; *name; name++) {
+        bool escaped = strchr("\\\n\r", *name);
+        if (escaped) *to++ = '\\';
+        *to++ = !escaped || *name == '\\' ? *name : *name == '\n' ? 'n' : 'r';
+    }
+    *to = 0;
+    return text;
+}
+
 static bool sums_add(publish_sums *s, const char *path, gq_error *e) {
     char sum[GQ_SHA256_TEXT];
+    const char *name = path_reported(path, false);
     if (!gq_file_sha256(path, sum, e)) return false;
+    char *escaped = sums_name(name);
     s->lines = need_next(s->lines, s->n, sizeof *s->lines);
-    s->lines[s->n++] = text_format("%s  %s\n", sum, path_reported(path, false));
+    s->lines[s->n++] = text_format("%s%s  %s\n", strcmp(name, escaped) ? "\\" : "", sum, escaped);
+    free(escaped);
     return true;
 }
 

@@ -38,11 +38,28 @@ static void a_folder_has_files_page_and_sums(void **state) {
     /* Again: nothing is made, and what is damaged or missing is not taken for whole. */
     gquant_says(0, "", words);
     GQUANT_SAYS(0, "is there and whole", "publish", path("in.gguf"), "--out-dir", path("out"), "Q4_K_M");
+    GQUANT_SAYS(1, "is there already", "publish", path("in.gguf"), "--out-dir", path("out"), "Q4_K_M", "-q",
+                "--effort", "fast");
     assert_int_equal(truncate(path("out/in-Q4_K_M.gguf"), 5000), 0);
     GQUANT_SAYS(1, "is there already", "publish", path("in.gguf"), "--out-dir", path("out"), "Q4_K_M", "-q");
     GQUANT(0, "publish", path("in.gguf"), "--out-dir", path("out"), "Q4_K_M", "-q", "--force");
     assert_same_file(path("out/in-Q4_K_M.gguf"), path("alone.gguf"));
     free(page), free(sums);
+}
+
+/* The model is called as its folder is, however the path ends, and checksums name any file as sha256sum does.
+ */
+static void names_are_those_of_files(void **state) {
+    (void)state;
+#ifdef _WIN32
+    skip(); /* no name has a backslash there */
+#endif
+    tiny_folder_write(path("back\\slash"), 1, 0, 1);
+    GQUANT(0, "-q", "publish", path("back\\slash/."), "--out-dir", path("odd"), "Q8_0");
+    char *sums = text_of("odd/SHA256SUMS");
+    assert_int_equal(sums[0], '\\');
+    says(sums, "  back\\\\slash-Q8_0.gguf\n");
+    free(sums);
 }
 
 /* Of a Hugging Face folder, with what was lost, and a chart. */
@@ -100,11 +117,16 @@ static void requests_that_are_refused(void **state) {
     GQUANT_SAYS(1, "has not made it", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("mine"));
     free(PRINTED("publish", path("in.gguf"), "Q4_0", "--out-dir", path("dry"), "--dry-run"));
     assert_false(exists(path("dry")));
+    mkdir(path("long"), 0777);
+    write_whole(path("long/README.md"), "my own, a long one", 18);
+    assert_int_equal(truncate(path("long/README.md"), 2 << 20), 0);
+    GQUANT_SAYS(1, "has not made it", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("long"));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folder_has_files_page_and_sums), cmocka_unit_test(losses_are_in_the_page),
-        cmocka_unit_test(a_plan_foretells), cmocka_unit_test(requests_that_are_refused)};
+        cmocka_unit_test(names_are_those_of_files), cmocka_unit_test(a_plan_foretells),
+        cmocka_unit_test(requests_that_are_refused)};
     return cmocka_run_group_tests(tests, folder_with_model, folder_remove);
 }
