@@ -70,7 +70,8 @@ static void experts_read_chunks(experts_numbers *n, key_reader *r) {
     }
     n->chunks = n->experts / n->chunk_group;
     n->chunks_used = n->used < n->chunks ? n->used : n->chunks;
-    n->chunk_repeats = n->chunk_group < n->chunks_used ? n->chunk_group : n->chunks_used;
+    /* A group may have one expert more than it should: a share is rounded, and router.c rounds down. */
+    n->chunk_repeats = n->chunk_group + 1 < n->chunks_used ? n->chunk_group + 1 : n->chunks_used;
 }
 
 static void experts_read_keys(forward_model *m, key_reader *r, model_part *p) {
