@@ -39,6 +39,7 @@ typedef struct period_rule {
 #define INTERVAL "full_attention_interval"
 #define PATTERN "attention.sliding_window_pattern"
 #define FULL "attend to all tokens"
+#define CHOICES "attention.indexer.types"
 static const period_rule periods[] = {
     /* clang-format off */
     {"qwen35",       INTERVAL,                    4, false, false, "attention.recurrent_layers", FULL},
@@ -206,22 +207,62 @@ static size_t layer_changed(const gq_plan *plan, const period_rule *r, uint64_t 
     return SIZE_MAX;
 }
 
+/* Writes a list of bools, one per layer that is left: what stands in `value` behind its first 12 bytes. */
+static bool write_flags(const gq_plan *plan, const char *name, uint8_t *value, gguf_header *h, gq_error *e) {
+    uint64_t n = plan->layers.n;
+    char key[sizeof plan->facts.arch + 64];
+    memcpy(value, &(uint32_t){GGUF_BOOL}, 4), memcpy(value + 4, &n, 8);
+    snprintf(key, sizeof key, "%s.%s", plan->facts.arch, name);
+    return gguf_header_set(h, key, GGUF_ARRAY, value, 12 + n, e);
+}
+
 static bool write_list(const gq_plan *plan, const period_rule *r, uint64_t period, gguf_header *h,
                        gq_error *e) {
     uint64_t count = layers_before(plan), n = plan->layers.n;
     int64_t extra = 0; /* layers at the end that predict further tokens, which are none of the others */
-    char key[sizeof plan->facts.arch + 64];
     uint8_t *value = malloc(12 + n);
     if (!value) return gq_fail_memory(e, 12 + n);
     model_fact_int(&plan->facts, "nextn_predict_layers", &extra);
-    memcpy(value, &(uint32_t){GGUF_BOOL}, 4), memcpy(value + 4, &n, 8);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t layer = plan->layers.kept[i];
         bool predicts = extra > 0 && layer < count && count - layer <= (uint64_t)extra;
         value[12 + i] = !predicts && !layer_differs(r, period, layer);
     }
-    snprintf(key, sizeof key, "%s.%s", plan->facts.arch, r->list);
-    bool ok = gguf_header_set(h, key, GGUF_ARRAY, value, 12 + n, e);
+    bool ok = write_flags(plan, r->list, value, h, e);
+    free(value);
+    return ok;
+}
+
+/* ---- layers that choose the tokens to attend to ---- */
+
+/* Says whether a layer chooses; the others use the choice of the last layer before them that does. Models of
+ * glm-dsa for a million tokens choose in few layers where no list says in which. False: nothing is known. */
+static bool choice_at(const gq_plan *plan, uint64_t layer, bool *chooses) {
+    enum { LONG = 1 << 20 };
+    const model_kv *types = model_fact(&plan->facts, CHOICES);
+    int64_t type, tokens;
+    *chooses = layer < 3 || layer % 4 == 2;
+    if (!types) /* a layer has a tensor at least, whatever block_count says */
+        return !strcmp(plan->facts.arch, "glm-dsa") && layer < plan->model.n_tensors &&
+               model_fact_int(&plan->facts, "context_length", &tokens) && tokens >= LONG;
+    if (!model_fact_at(types, layer, &type)) return false;
+    *chooses = type != 0;
+    return true;
+}
+
+/* Writes which layers choose, where no list says so and numbers no longer do. */
+static bool write_choices(const gq_plan *plan, gguf_header *h, gq_error *e) {
+    uint64_t n = plan->layers.n;
+    uint8_t *value = malloc(12 + n);
+    bool ok = value || gq_fail_memory(e, 12 + n), changed = false, is_known = true;
+    for (uint64_t i = 0; ok && is_known && i < n; i++) {
+        bool chooses, by_place;
+        is_known = choice_at(plan, plan->layers.kept[i], &chooses) && choice_at(plan, i, &by_place);
+        value[12 + i] = chooses;
+        changed = changed || chooses != by_place;
+    }
+    if (is_known && changed && !model_fact(&plan->facts, CHOICES))
+        ok = write_flags(plan, CHOICES, value, h, e);
     free(value);
     return ok;
 }
@@ -233,7 +274,7 @@ bool plan_layer_lists_write(const gq_plan *plan, gguf_header *h, gq_error *e) {
         if (r->list && period_of(plan, r, &period) && layer_changed(plan, r, period) != SIZE_MAX &&
             !write_list(plan, r, period, h, e))
             return false;
-    return true;
+    return write_choices(plan, h, e);
 }
 
 /* ---- what cannot be written ---- */
@@ -272,22 +313,20 @@ static bool warn_number(gq_plan *plan, gq_error *e) {
     return true;
 }
 
-/* Layers whose entry is 0 use the choice of keys of the last layer before them that has another entry. */
 static bool warn_choices(gq_plan *plan, gq_error *e) {
-    const model_kv *types = model_fact(&plan->facts, "attention.indexer.types");
-    uint64_t chooses = 0;
-    int64_t type;
+    uint64_t chosen_by = 0;
+    bool chooses;
     size_t at = 0; /* in the layers that are kept */
-    for (uint64_t i = 0; i < layers_before(plan) && model_fact_at(types, i, &type); i++) {
+    for (uint64_t i = 0; i < layers_before(plan) && choice_at(plan, i, &chooses); i++) {
         while (at < plan->layers.n && plan->layers.kept[at] < i) at++;
         bool is_kept = at < plan->layers.n && plan->layers.kept[at] == i;
-        if (type)
-            chooses = is_kept ? UINT64_MAX : i;
-        else if (is_kept && chooses != UINT64_MAX)
+        if (chooses)
+            chosen_by = is_kept ? UINT64_MAX : i;
+        else if (is_kept && chosen_by != UINT64_MAX)
             return warnings_add(&plan->warnings, e,
                                 "layers to prune: layer %llu attends to the tokens that layer %llu chooses, "
                                 "which is pruned: the outputs cannot be run or compute something else",
-                                (unsigned long long)i, (unsigned long long)chooses);
+                                (unsigned long long)i, (unsigned long long)chosen_by);
     }
     return true;
 }
