@@ -9,6 +9,7 @@
 #include "quantize/calibrate/steps.h"
 #include "tests/evaluation_model.h"
 #include "tests/folder.h"
+#include "tests/forward_models.h"
 #include "tests/runs.h"
 
 enum { VOCABULARY = 512, CONTEXT = 24, WINDOWS = 16, TOKENS = CONTEXT * WINDOWS, LAYERS = 2 };
@@ -458,6 +459,32 @@ static void layers_without_their_output_are_not_announced(void **state) {
     unlink(path("half.gguf"));
 }
 
+/* Blocks that are run several times: the states of all loops lie one after another, and windows are fewer
+ * than what metrics of rows look at. */
+static void same_with_loops_for_any_memory(void **state) {
+    (void)state;
+    enum { LONG = 200, FEW = 3 };
+    variant v = *variant_named("nanbeige");
+    v.arch = "nanbeige", v.width = 96, v.ff = 160;
+    model *m = variant_model(&v, GGUF_F32, NULL);
+    model_write(m, path("loops.gguf"));
+    model_free(m);
+    char ids[8 * LONG * FEW];
+    for (size_t i = 0, at = 0; i < LONG * FEW; i++)
+        at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", i * i * 31 % VARIANT_VOCABULARY);
+    job *j = job_of("loops.gguf", "loops1.gguf", "Q4_0");
+    j->calibration.text.bytes = ids, j->calibration.text.n = strlen(ids), j->calibration.text.context = LONG;
+    just_run(j);
+    j->outputs[0].path = lasting("loops2.gguf");
+    if (SANITIZED) return; /* sanitizers take memory of their own, more and more of it */
+    j->calibration.memory = least_memory(j) + (256 << 10);
+    gq_plan *plan = planned(j);
+    assert_int_equal(gq_plan_calibration(plan)->windows_at_once, 1);
+    gq_plan_free(plan);
+    just_run(j);
+    assert_same_file(path("loops1.gguf"), path("loops2.gguf"));
+}
+
 static void a_killed_run_goes_on(void **state) {
     (void)state;
     gq_results *calm = run(job_of("experts.gguf", "calm.gguf", "Q4_K_S"));
@@ -503,6 +530,7 @@ int main(void) {
         cmocka_unit_test(an_expert_that_sees_nothing_is_searched),
         cmocka_unit_test(same_for_any_threads_and_memory),
         cmocka_unit_test(same_for_any_number_of_experts_at_once),
+        cmocka_unit_test(same_with_loops_for_any_memory),
         cmocka_unit_test(same_on_levels_that_fuse),
         cmocka_unit_test(same_beside_other_outputs),
         cmocka_unit_test(layers_may_be_left_out),

@@ -93,14 +93,16 @@ static void scale_sums(row_metric *m, const double *sums) {
     for (size_t i = 0; m->metric && i < n * rows; i++) m->metric[i] = (float)(sums[i] / mean);
 }
 
-/* Looks at the batches in order, until there are enough windows. */
+/* Looks at the batches in order, until there are enough windows. Where the model runs its blocks several
+ * times, these are windows before its first loop. */
 static bool look_at_windows(metric_gathering *g, forward_stream *original, forward_layer *layer,
                             forward_part part, gq_error *e) {
     const calibrate_job *of = g->of;
     forward_site site = {.on_inputs = metric_on_inputs, .data = g, .on_scores = metric_on_scores};
     forward_layer_use(layer, false);
     for (size_t i = 0; i < forward_stream_batches(original) && g->seen < METRIC_WINDOWS; i++) {
-        g->window = i * of->bounds.batch;
+        if (forward_stream_loop(original, i) > 0) break;
+        g->window = forward_stream_first(original, i);
         g->windows = smaller(of->bounds.batch, of->settings->windows - g->window);
         if (!forward_stream_look(original, i, layer, part, &site, NULL, e)) return false;
     }
