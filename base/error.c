@@ -117,5 +117,5 @@ bool(gq_fail_again)(gq_error *e, const gq_error *why, const char *format, ...) {
 }
 
 bool(gq_fail_memory)(gq_error *e, unsigned long long bytes) {
-    return gq_fail(e, "out of memory: %llu bytes were needed", bytes);
+    return gq_fail_remedy(e, GQ_REMEDY_MEMORY, "out of memory: %llu bytes were needed", bytes);
 }

@@ -34,6 +34,7 @@ typedef enum gq_remedy {
     GQ_REMEDY_REQUANTIZE, /* that quantized tensors may be quantized again: allow_requantize */
     GQ_REMEDY_OTHER_TYPE, /* a type for tensors that importance data lack: missing_importance */
     GQ_REMEDY_SET_PAIR,   /* a value for a metadata pair that the input lacks: override_kv */
+    GQ_REMEDY_MEMORY,     /* more memory: an allocation failed, which says nothing about files */
 } gq_remedy;
 
 typedef struct gq_error {

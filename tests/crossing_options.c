@@ -81,7 +81,6 @@ static void draw_types(arguments *a, const crossing_model *m) {
     if (chance(other))
         arguments_add(a, "--token-embedding-type"), arguments_add(a, "%s", ANY_OF(tensor_types));
     if (chance(8)) arguments_add(a, "--leave-output-tensor");
-    if (chance(15)) arguments_add(a, "--no-digests");
 }
 
 static void draw_transpose(arguments *a, const crossing_model *m) {
@@ -147,6 +146,7 @@ static void draw_metadata(arguments *a, const crossing_model *m) {
         arguments_add(a, "--override-kv"), arguments_add(a, "%s", ANY_OF(items));
     if (chance(2))
         arguments_add(a, "--override-kv"), arguments_add(a, "general.alignment=int:%u", 8u << below(10));
+    if (chance(15)) arguments_add(a, "--no-digests");
 }
 
 static void draw_strict(arguments *a, const crossing_model *m) {

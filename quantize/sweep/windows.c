@@ -162,11 +162,14 @@ static uint64_t next_number(uint64_t *state) {
     return z ^ z >> 31;
 }
 
-static bool begins_with(const model_source *m, uint32_t *bos) {
-    tokenizer *t = tokenizer_new(m->path, m->kv, m->n_kv, NULL);
-    bool begins = t && tokenizer_begins(t, bos);
+/* *begins: whether texts begin with *bos; not where the tokenizer is not known. Returns false where memory
+ * failed, which says nothing about the tokenizer. */
+static bool begins_with(const model_source *m, bool *begins, uint32_t *bos, gq_error *e) {
+    gq_error why = {.text = ""};
+    tokenizer *t = tokenizer_new(m->path, m->kv, m->n_kv, &why);
+    *begins = t && tokenizer_begins(t, bos);
     tokenizer_free(t);
-    return begins;
+    return t || why.remedy != GQ_REMEDY_MEMORY || gq_fail_again(e, &why, "%s", why.text);
 }
 
 bool windows_draw(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
@@ -184,15 +187,17 @@ bool windows_draw(text_windows *w, const gq_text *text, const model_source *mode
     if (ids && !w->ids) gq_fail_memory(e, w->n * context * sizeof *w->ids);
     for (size_t i = 0; w->ids && i < w->n * context; i++)
         w->ids[i] = ids[(uint64_t)((__uint128_t)next_number(&seed) * n_ids >> 64)];
-    bool begins = w->ids && begins_with(model, &bos) && bos < vocabulary;
-    for (size_t i = 0; begins && i < w->n; i++) w->ids[i * context] = bos;
     free(ids);
-    return w->ids;
+    bool begins, ok = w->ids && begins_with(model, &begins, &bos, e);
+    for (size_t i = 0; ok && begins && bos < vocabulary && i < w->n; i++) w->ids[i * context] = bos;
+    if (!ok) windows_free(w);
+    return ok;
 }
 
 bool windows_begin_as_texts(text_windows *w, const model_source *model, gq_error *e) {
     uint32_t bos;
-    return w->replaced || !begins_with(model, &bos) || windows_begin(w, bos, e);
+    bool begins;
+    return w->replaced || (begins_with(model, &begins, &bos, e) && (!begins || windows_begin(w, bos, e)));
 }
 
 void windows_free(text_windows *w) {
