@@ -98,7 +98,10 @@ const char *override_file(const option_row *o, const char *text) {
 static bool option_store(request *r, const option_row *o, const char *text, gq_error *e) {
     void *to = (char *)r + o->member;
     uint64_t number;
-    if (o->hint == HINT_FILE && !names_result(o)) list_add(&r->files, text);
+    if (o->member == offsetof(request, quantize.measure_file) && !strcmp(text, "none"))
+        text = ""; /* as the library has it */
+    else if (o->hint == HINT_FILE && !names_result(o))
+        list_add(&r->files, text);
     switch (o->kind) {
     case OPTION_FLAG:
         *(bool *)to = true;

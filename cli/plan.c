@@ -9,6 +9,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/calibration.h"
 #include "cli/commands.h"
@@ -33,7 +35,8 @@ typedef struct survey {
     const request *request;
     const gq_calibration *text; /* that the model is tried on; NULL: none */
     curve curve;                /* with a text */
-    const gq_model *model;      /* open while types are planned: one opening serves all plans */
+    char *folder, *measured; /* made for measurements that cannot be kept beside the model; NULL: they can */
+    const gq_model *model;   /* open while types are planned: one opening serves all plans */
     gq_memory memory;
     const char *quantized; /* the type of most of a model that is quantized already; NULL: it is not */
     char *dequantized;     /* the same of a folder whose type GGUF does not have, malloc'ed */
@@ -57,6 +60,7 @@ static gq_plan *plan_as(const survey *s, size_t type, bool pure, const char *ima
     o.outputs = &out, o.n_outputs = 1, o.force = o.allow_requantize = true, o.pure = pure;
     o.imatrix = imatrix, o.model = s->model;
     if (s->text) o.calibration = s->text, o.foretell = o.dry_run = true;
+    if (s->measured) o.measure_file = s->measured;
     gq_plan *plan = gq_plan_new(&o, e);
     free(path);
     return plan;
@@ -108,6 +112,21 @@ static bool data_are_to_blame(const survey *s, size_t type) {
     return plan != NULL;
 }
 
+/* After a plan that could not keep its measurements: the others keep theirs in a folder of their own, so that
+ * not each of them tries the model again. */
+static void survey_keep_measurements(survey *s, const gq_plan *plan) {
+    const char *temporary = getenv("TMPDIR");
+    if (!s->text || s->folder || gq_plan_measure_file(plan)) return;
+    s->folder =
+        text_format("%s/gquant-plan-%ld", temporary && *temporary ? temporary : "/tmp", (long)getpid());
+    if (mkdir(s->folder, 0700) == 0) s->measured = text_format("%s/measured", s->folder);
+}
+
+static void survey_forget_measurements(survey *s) {
+    if (s->measured) unlink(s->measured), rmdir(s->folder);
+    free(s->measured), free(s->folder);
+}
+
 /* Plans all types and keeps those that are offered. It fails where nothing but a copy can be made: the file
  * is no model then, or these options do not fit it. */
 static bool plan_try_types(survey *s, gq_error *e) {
@@ -124,6 +143,7 @@ static bool plan_try_types(survey *s, gq_error *e) {
         *c = choice_of(s, i, plan);
         s->n += is_offered(s, c, plan);
         keep_warnings(s, plan);
+        survey_keep_measurements(s, plan);
         gq_plan_free(plan);
     }
     if (planned) return true;
@@ -203,6 +223,7 @@ static bool survey_draw_curve(survey *s, gq_error *e) {
     gq_options o = s->request->quantize;
     o.outputs = &out, o.n_outputs = 1, o.force = o.dry_run = o.foretell = true;
     o.model = s->model, o.calibration = s->text;
+    if (s->measured) o.measure_file = s->measured;
     bool ok = curve_fill(&s->curve, &o, s->memory.cache_bytes + s->memory.buffer_bytes, least->file_bytes,
                          most->file_bytes, e);
     free(path);
@@ -348,7 +369,7 @@ static void print_survey(const survey *s) {
         print_wrapped(stdout,
                       "divergence: what is to be expected of plain encoding, in nats, by trials on the text; "
                       "--calibrate makes it less");
-        putchar('\n'), curve_print(&s->curve);
+        if (s->curve.n) putchar('\n'), curve_print(&s->curve);
     }
     if (s->request->ram) print_advice(s);
 }
@@ -435,6 +456,7 @@ int plan_main(const request *r) {
     else if (ok)
         print_survey(&s);
     for (size_t i = 0; i < s.n_warnings; i++) free(s.warnings[i]);
+    survey_forget_measurements(&s);
     free(s.curve.points);
     free(s.choices), free(s.warnings), free(s.dequantized);
     return ok ? GQ_OK : say_failure(&e);

@@ -154,7 +154,6 @@ static gq_plan *quantize_make_plan(const request *r, gq_error *e) {
     asked.forecast = !r->quiet;
     gq_plan *plan = NULL;
     list_inputs(r, &asked.other_inputs);
-    if (asked.measure_file && !strcmp(asked.measure_file, "none")) asked.measure_file = "";
     if (calibration_ask(r, &calibration, &asked.calibration, e)) plan = gq_plan_new(&asked, e);
     calibration_free(&calibration);
     free((void *)asked.other_inputs.items);

@@ -99,7 +99,13 @@ static void a_plan_foretells(void **state) {
     GQUANT(0, "-q", "--dry-run", "--calibrate", path("told.txt"), "--target-size", "Q4_K_M", path("Told"));
     assert_int_equal(stat(path("Told.gquant-measure"), &after), 0);
     assert_int_equal(before.st_ino, after.st_ino);
-    free(first), free(second);
+    /* Kept nowhere, they are the same. */
+    bool was_there = exists("none");
+    char *third =
+        PRINTED("plan", path("Told"), "--text", path("told.txt"), "--json", "--measure-file", "none");
+    assert_string_equal(first, third);
+    assert_true(was_there == exists("none"));
+    free(third), free(first), free(second);
 }
 
 static void requests_that_are_refused(void **state) {
