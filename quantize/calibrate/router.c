@@ -22,8 +22,10 @@ typedef struct router_fit {
     double *z;
     float *gates; /* [expert][token] of a batch: the original's */
     size_t batch_tokens;
-    double all, kept; /* of the gates of held-back tokens */
-    size_t window;    /* the batch's first one */
+    double all;        /* of the gates of held-back tokens: the original's */
+    double *of_window; /* of the batch: sums of the gates of its held-back tokens */
+    size_t batch_windows;
+    size_t window; /* the batch's first one */
     bool original;
 } router_fit;
 
@@ -34,13 +36,18 @@ static void lay_out_fit(router_fit *f, memory_ledger *l) {
     f->w = memory_take(l, n, sizeof *f->w);
     f->z = memory_take(l, n, sizeof *f->z);
     f->gates = memory_take(l, times(f->tensor->ne[1], f->batch_tokens), sizeof *f->gates);
+    f->of_window = memory_take(l, f->batch_windows, sizeof *f->of_window);
 }
 
-static void free_fit(router_fit *f) { free(f->raw), free(f->fitted), free(f->w), free(f->z), free(f->gates); }
+static void free_fit(router_fit *f) {
+    free(f->raw), free(f->fitted), free(f->w), free(f->z), free(f->gates), free(f->of_window);
+}
 
 uint64_t router_bytes(const calibration_settings *s, const model_tensor *tensor, size_t windows) {
     memory_ledger l = {.counts = true};
-    lay_out_fit(&(router_fit){.tensor = tensor, .batch_tokens = windows * s->context}, &l);
+    lay_out_fit(
+        &(router_fit){.tensor = tensor, .batch_tokens = times(windows, s->context), .batch_windows = windows},
+        &l);
     return plus(l.bytes, output_bytes(0));
 }
 
@@ -51,7 +58,8 @@ static bool token_is_held(const router_fit *f, size_t token) {
     return calibration_is_held(s, f->window + token / s->context);
 }
 
-/* Gets what is chosen for each expert; nothing of the expert is computed. */
+/* Gets what is chosen for each expert; nothing of the expert is computed. A window's sum is one chain in the
+ * order of experts, then of tokens, however many windows are in memory at once. */
 static forward_answer on_experts(void *data, const forward_inputs *in, gq_error *e) {
     router_fit *f = data;
     float *of_expert = f->gates + in->matrix * f->batch_tokens;
@@ -61,22 +69,23 @@ static forward_answer on_experts(void *data, const forward_inputs *in, gq_error 
         size_t t = in->token ? in->token[i] : i;
         float gate = in->gate ? in->gate[i] : 1;
         if (!token_is_held(f, t)) continue;
-        if (f->original)
-            of_expert[t] = gate, f->all += (double)gate;
-        else
-            f->kept += (double)(gate < of_expert[t] ? gate : of_expert[t]);
+        if (f->original) of_expert[t] = gate;
+        f->of_window[t / f->task->round->of->settings->context] +=
+            (double)(gate < of_expert[t] ? gate : of_expert[t]);
     }
     return FORWARD_SKIP;
 }
 
+/* Adds what is kept of the original's gates, window after window. */
 static bool look_at_choice(router_fit *f, size_t batch, bool original, double *sum, gq_error *e) {
     const router_task *t = f->task;
     forward_site site = {.on_inputs = on_experts, .data = f};
-    f->original = original, f->kept = 0;
+    f->original = original;
+    for (size_t i = 0; i < f->batch_windows; i++) f->of_window[i] = 0;
     forward_layer_use(t->layer, !original);
     if (!forward_stream_look(original ? t->original : t->rounded, batch, t->layer, t->part, &site, NULL, e))
         return false;
-    *sum += f->kept;
+    for (size_t i = 0; i < f->batch_windows; i++) *sum += f->of_window[i];
     return true;
 }
 
@@ -92,13 +101,12 @@ static bool batch_has_held(const router_fit *f, size_t batch) {
 static bool compare_choices(router_fit *f, double kept[2], gq_error *e) {
     const router_task *t = f->task;
     const void *blocks[] = {t->round->kept, f->fitted};
-    double none = 0;
     kept[0] = kept[1] = 0;
     for (size_t i = 0; i < forward_stream_batches(t->original); i++) {
         f->window = forward_stream_first(t->original, i);
         if (!batch_has_held(f, i)) continue;
         memset(f->gates, 0, f->tensor->ne[1] * f->batch_tokens * sizeof *f->gates);
-        if (!look_at_choice(f, i, true, &none, e)) return false;
+        if (!look_at_choice(f, i, true, &f->all, e)) return false;
         for (int way = 0; way < 2; way++) {
             forward_layer_replace(t->layer, f->tensor, f->to->id, blocks[way]);
             if (!look_at_choice(f, i, false, &kept[way], e)) return false;
@@ -184,7 +192,8 @@ bool router_refit(const router_task *t, calibrate_figures *sums, round_reason *w
                     .tensor = tensor,
                     .to = gguf_type_of(of->outputs[t->round->output][t->round->tensor].to),
                     .n_weights = shape_elements(tensor->ne),
-                    .batch_tokens = of->bounds.batch * of->settings->context};
+                    .batch_tokens = of->bounds.batch * of->settings->context,
+                    .batch_windows = of->bounds.batch};
     f.bytes = gguf_type_bytes(f.to, f.n_weights);
     lay_out_fit(&f, &l);
     bool ok = memory_had(&l, e) && write_router(&f, sums, why, e);
