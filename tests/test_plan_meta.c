@@ -46,6 +46,7 @@ static void metadata_keep_their_order_and_bytes(void **state) {
         "quantize.imatrix.dataset",
         "quantize.imatrix.entries_count",
         "quantize.imatrix.chunks_count",
+        "gquant.digests",
     };
     static const char *const overrides[] = {"odd.new=str:a=b:c", "odd.number=int:7"};
     model *m = model_llama(1);
@@ -286,7 +287,7 @@ static void pairs_can_be_left_out(void **state) {
     static const char *const left[] = {
         "general.architecture",          "llama.block_count", "llama.attention.head_count",
         "llama.attention.head_count_kv", "general.name",      "general.alignment",
-        "general.quantization_version",  "general.file_type"};
+        "general.quantization_version",  "general.file_type", "gquant.digests"};
     model_source done = without(few, 3, NULL, 0);
     check_order(&done, left, sizeof left / sizeof *left);
     model_close(&done);
