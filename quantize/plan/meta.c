@@ -104,5 +104,6 @@ bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_optio
         !plan_layer_count_write(plan, h, e) || !plan_transposed_write(plan, h, e))
         return false;
     plan_removed_apply(&plan->removed, &plan->overrides, h);
-    return options->no_digests || digests_write(plan, out, h, e);
+    return options->no_digests || plan_removed_has(&plan->removed, GGUF_DIGESTS_KEY) ||
+           digests_write(plan, out, h, e);
 }

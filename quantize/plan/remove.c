@@ -13,11 +13,14 @@ static const char *const own_keys[REMOVE_OWN_KEYS] = {
     "general.quantization_version",   "general.file_type",
     "quantize.imatrix.file",          "quantize.imatrix.dataset",
     "quantize.imatrix.entries_count", "quantize.imatrix.chunks_count",
+    "quantize.calibration.fitted",    GGUF_DIGESTS_KEY,
 };
 
-/* Without the architecture no program knows what it reads; the others follow from the file's layout. */
+/* Without the architecture no program knows what it reads; the others follow from the file's layout. Digests
+ * do so, too, but are of use to gquant alone. */
 static bool key_has_to_stay(const char *key) {
-    return !strcmp(key, "general.architecture") || plan_key_is_layout(key);
+    return strcmp(key, GGUF_DIGESTS_KEY) != 0 &&
+           (!strcmp(key, "general.architecture") || plan_key_is_layout(key));
 }
 
 /* Pairs found so far. */
@@ -46,7 +49,8 @@ static bool search_all(remove_search *s, plan_removed *to, const model_source *m
     return true;
 }
 
-static bool removed_warn_idle(const gq_list *patterns, const bool *matched, warning_list *warnings, gq_error *e) {
+static bool removed_warn_idle(const gq_list *patterns, const bool *matched, warning_list *warnings,
+                              gq_error *e) {
     size_t n = 0, first = 0;
     for (size_t i = patterns->n; i > 0; i--)
         if (!matched[i - 1]) n++, first = i - 1;
@@ -75,6 +79,12 @@ bool plan_removed_find(plan_removed *removed, const gq_list *patterns, const mod
 }
 
 void plan_removed_free(plan_removed *removed) { free(removed->pairs); }
+
+bool plan_removed_has(const plan_removed *removed, const char *key) {
+    for (size_t i = 0; i < REMOVE_OWN_KEYS; i++)
+        if (!strcmp(own_keys[i], key)) return removed->own[i];
+    return false;
+}
 
 void plan_removed_apply(const plan_removed *removed, const plan_overrides *overrides, gguf_header *h) {
     for (size_t i = 0; i < REMOVE_OWN_KEYS; i++)

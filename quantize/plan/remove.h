@@ -8,7 +8,7 @@
 #include "quantize/gquant.h"
 #include "quantize/plan/override.h"
 
-enum { REMOVE_OWN_KEYS = 6 }; /* that gquant writes whether the input has them or not */
+enum { REMOVE_OWN_KEYS = 8 }; /* that gquant writes whether the input has them or not */
 
 /* Zeros: nothing is left out. */
 typedef struct plan_removed {
@@ -21,6 +21,8 @@ typedef struct plan_removed {
 bool plan_removed_find(plan_removed *removed, const gq_list *patterns, const model_source *model,
                        warning_list *warnings, gq_error *e);
 void plan_removed_free(plan_removed *removed);
+/* Whether a pair of gquant's own is left out. */
+bool plan_removed_has(const plan_removed *removed, const char *key);
 /* Takes gquant's own pairs out of a header, but not those that are overridden. */
 void plan_removed_apply(const plan_removed *removed, const plan_overrides *overrides, gguf_header *h);
 
