@@ -91,7 +91,8 @@ char *duration_text(char to[UNIT_ROOM], double seconds) {
             snprintf(to, UNIT_ROOM, "%.*f %s", n < 9.5 && units[i].unit > 60 ? 1 : 0, n, units[i].name);
             return to;
         }
-    return strcpy(to, "a second");
+    snprintf(to, UNIT_ROOM, "%s", seconds < 1e9 ? "a second" : "over 30 years");
+    return to;
 }
 
 int decimals_for(double least) {

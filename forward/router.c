@@ -2,6 +2,7 @@
  * softmax or another function, before the choice or behind it. A token takes its `used` best experts, where
  * the row says so only from the best groups, or with a bias that counts for the choice alone.
  */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -46,7 +47,8 @@ static void choose_groups(const experts_numbers *n, const candidates *c, float *
             else if (v > second)
                 second = v;
         }
-        scores[g] = first + second;
+        /* Finite, whatever the biases: infinities mark groups that are left out. */
+        scores[g] = fmaxf(-FLT_MAX, fminf(first + second, FLT_MAX));
     }
     candidates groups = {scores, NULL, n->groups, 1};
     size_t last = n->groups;

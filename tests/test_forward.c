@@ -325,6 +325,35 @@ static void experts_may_have_scales(void **state) {
     free(logits[0]), free(logits[1]);
 }
 
+/* Writes a variant with all elements of tensors whose names contain `part` set to one value. */
+static const char *write_filled(const variant *v, const char *part, float value) {
+    const char *file = in_folder(folder, "filled.gguf");
+    model_source g = open_model(written(v, GGUF_F32, NULL));
+    model *m = model_new(variant_arch(v), 2);
+    for (uint64_t k = 0; k < g.n_kv; k++)
+        model_set(m, g.kv[k].key, g.kv[k].type, g.kv[k].value, g.kv[k].size);
+    for (uint64_t k = 0; k < g.n_tensors; k++) {
+        uint64_t n;
+        float *x = tensor_values(&g, g.tensors[k]->name, &n);
+        for (uint64_t i = 0; i < n && strstr(g.tensors[k]->name, part); i++) x[i] = value;
+        model_add(m, g.tensors[k]->name, GGUF_F32, g.tensors[k]->ne, x);
+        free(x);
+    }
+    model_write(m, file);
+    model_free(m), model_close(&g);
+    return file;
+}
+
+static float *logits_in_windows(const model_source *g, size_t n, size_t context, size_t windows) {
+    gq_error e;
+    size_t vocabulary;
+    float *z = forward_whole(
+        g, &(forwarding){.ids = ids, .n = n, .context = context, .windows = windows, .threads = 1},
+        &vocabulary, &e);
+    if (!z) fail_msg("%s", e.text);
+    return z;
+}
+
 /* 41 times the float 1/41 is less than 1, so small expert 0 has the first 42 experts, not 41. A router of
  * zeros has every token choose just these. 32 tokens at once fill their rows of memory, 8 only half of them.
  */
@@ -336,31 +365,27 @@ static void small_experts_may_have_one_expert_more(void **state) {
     v.extra = "ffn_gate_chexps.weight=32x24x42@1.7;ffn_up_chexps.weight=32x24x42@1.7;"
               "ffn_down_chexps.weight=24x32x42@1.7";
     v.keys = "experts_per_group=41;expert_group_scale=0.3";
-    const char *file = in_folder(folder, "equal.gguf");
-    model_source g = open_model(written(&v, GGUF_F32, NULL));
-    model *m = model_new("grovemoe", 2);
-    for (uint64_t k = 0; k < g.n_kv; k++)
-        model_set(m, g.kv[k].key, g.kv[k].type, g.kv[k].value, g.kv[k].size);
-    for (uint64_t k = 0; k < g.n_tensors; k++) {
-        uint64_t n;
-        float *x = tensor_values(&g, g.tensors[k]->name, &n);
-        if (strstr(g.tensors[k]->name, "ffn_gate_inp.")) memset(x, 0, n * sizeof *x);
-        model_add(m, g.tensors[k]->name, GGUF_F32, g.tensors[k]->ne, x);
-        free(x);
-    }
-    model_write(m, file);
-    model_free(m), model_close(&g);
-    g = open_model(file);
+    model_source g = open_model(write_filled(&v, "ffn_gate_inp.", 0));
     float *z[2];
-    for (size_t windows = 0; windows < 2; windows++) {
-        gq_error e;
-        size_t vocabulary;
-        z[windows] = forward_whole(
-            &g, &(forwarding){.ids = ids, .n = TOKENS, .context = CONTEXT, .windows = windows, .threads = 1},
-            &vocabulary, &e);
-        if (!z[windows]) fail_msg("%s", e.text);
-    }
+    for (size_t windows = 0; windows < 2; windows++)
+        z[windows] = logits_in_windows(&g, TOKENS, CONTEXT, windows);
     model_close(&g);
+    assert_memory_equal(z[0], z[1], TOKENS * VARIANT_VOCABULARY * sizeof *z[0]);
+    free(z[0]), free(z[1]);
+}
+
+/* Biases of 1e38 leave nothing of the router's values, so the first experts of the first groups are chosen.
+ * With 3e38 the sum of two overflows, which must not leave all groups out. */
+static void groups_may_have_huge_biases(void **state) {
+    (void)state;
+    enum { TOKENS = 8 };
+    static const float biases[] = {1e38F, 3e38F};
+    float *z[2];
+    for (size_t i = 0; i < 2; i++) {
+        model_source g = open_model(write_filled(variant_named("deepseek2"), "exp_probs_b", biases[i]));
+        z[i] = logits_in_windows(&g, TOKENS, TOKENS, 0);
+        model_close(&g);
+    }
     assert_memory_equal(z[0], z[1], TOKENS * VARIANT_VOCABULARY * sizeof *z[0]);
     free(z[0]), free(z[1]);
 }
@@ -377,6 +402,7 @@ int main(void) {
         cmocka_unit_test(types_are_what_they_decode_to),
         cmocka_unit_test(experts_may_have_scales),
         cmocka_unit_test(small_experts_may_have_one_expert_more),
+        cmocka_unit_test(groups_may_have_huge_biases),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }
