@@ -224,7 +224,9 @@ static size_t square_strips(const moments *m, const moments_block *b) {
 static void settle_tile(void *data, size_t unit, int thread) {
     const settled_block *of = data;
     size_t strips = feedback_strips(of->block->columns), rows = square_strips(of->m, of->block);
-    size_t most = strips > rows ? strips : rows, strip = unit / most, row = unit % most;
+    size_t most = strips > rows ? strips : rows; /* not 0: a block has a column at least */
+    /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
+    size_t strip = unit / most, row = unit % most;
     (void)thread;
     if (row <= strip) settle_triangle(of, row, strip);
     if (row < rows) settle_square(of, row, rows, strip);

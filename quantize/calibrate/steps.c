@@ -66,7 +66,7 @@ char *calibrate_steps_text(calibrate_step_mask mask, gq_error *e) {
     for (calibrate_step i = 0; i < CALIBRATE_STEPS; i++) bytes += strlen(calibrate_steps[i].name) + 2;
     char *text = malloc(bytes), *end = text;
     if (!text) return gq_fail_memory(e, bytes), NULL;
-    strcpy(text, mask ? "" : "none");
+    stpcpy(text, mask ? "" : "none");
     for (calibrate_step i = 0; i < CALIBRATE_STEPS; i++) {
         if (!(mask & calibrate_step_bit(i))) continue;
         if (end > text) end = stpcpy(end, ", ");

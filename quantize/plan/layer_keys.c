@@ -256,7 +256,7 @@ static bool write_choices(const gq_plan *plan, gguf_header *h, gq_error *e) {
     uint8_t *value = malloc(12 + n);
     bool ok = value || gq_fail_memory(e, 12 + n), changed = false, is_known = true;
     for (uint64_t i = 0; ok && is_known && i < n; i++) {
-        bool chooses, by_place;
+        bool chooses = false, by_place = false;
         is_known = choice_at(plan, plan->layers.kept[i], &chooses) && choice_at(plan, i, &by_place);
         value[12 + i] = chooses;
         changed = changed || chooses != by_place;
