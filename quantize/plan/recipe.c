@@ -39,20 +39,15 @@ const gq_named_recipe *gq_named_recipe_find(const char *name) {
     return (const gq_named_recipe *)mix_recipe_named(name);
 }
 
-char *gq_model_recipe(const gq_model *m, gq_error *e) {
-    size_t n = m->file.n_tensors;
+/* Tensor i of what a recipe is written of, and its type there. */
+typedef uint32_t (*recipe_tensor)(const void *of, size_t i, mix_tensor *t);
+
+/* Returns the recipe of n tensors behind a comment. The caller frees it. NULL on errors. */
+static char *recipe_text(const void *of, size_t n, recipe_tensor tensor, const char *comment, gq_error *e) {
     mix_tensor *tensors = calloc(n + 1, sizeof *tensors);
     uint32_t *types = calloc(n + 1, sizeof *types);
-    char *text = NULL, comment[512], path[256];
-    for (size_t i = 0; tensors && types && i < n; i++) {
-        const model_tensor *t = m->file.tensors[i];
-        tensors[i] = (mix_tensor){.name = t->name, .type = t->type->id};
-        memcpy(tensors[i].ne, t->ne, sizeof t->ne);
-        types[i] = t->type->id;
-    }
-    const char *slash = strrchr(m->file.path, '/');
-    gq_printable(path, sizeof path, slash ? slash + 1 : m->file.path);
-    snprintf(comment, sizeof comment, "the types of %s", path);
+    char *text = NULL;
+    for (size_t i = 0; tensors && types && i < n; i++) types[i] = tensor(of, i, &tensors[i]);
     if (tensors && types)
         text = mix_recipe_write(tensors, types, n, comment, e);
     else
@@ -61,26 +56,37 @@ char *gq_model_recipe(const gq_model *m, gq_error *e) {
     return text;
 }
 
+/* Writes the last part of a path, fit to be printed, into `name`. Returns it. */
+static const char *recipe_file_name(char *name, size_t size, const char *path) {
+    const char *slash = strrchr(path, '/');
+    gq_printable(name, size, slash ? slash + 1 : path);
+    return name;
+}
+
+static uint32_t recipe_of_model(const void *of, size_t i, mix_tensor *t) {
+    const model_tensor *from = ((const gq_model *)of)->file.tensors[i];
+    *t = (mix_tensor){.name = from->name, .type = from->type->id};
+    memcpy(t->ne, from->ne, sizeof t->ne);
+    return from->type->id;
+}
+
+char *gq_model_recipe(const gq_model *m, gq_error *e) {
+    char comment[512], name[256];
+    snprintf(comment, sizeof comment, "the types of %s", recipe_file_name(name, sizeof name, m->file.path));
+    return recipe_text(m, m->file.n_tensors, recipe_of_model, comment, e);
+}
+
+static uint32_t recipe_of_output(const void *of, size_t i, mix_tensor *t) {
+    const gq_tensor *from = &((const plan_output *)of)->tensors[i];
+    *t = (mix_tensor){.name = from->name, .type = from->from};
+    memcpy(t->ne, from->ne, sizeof t->ne);
+    return from->to;
+}
+
 char *gq_plan_recipe(const gq_plan *plan, size_t output, gq_error *e) {
     const plan_output *out = &plan->outputs[output];
-    size_t n = plan->n_tensors;
-    char input[256], comment[512], *text = NULL;
-    mix_tensor *tensors = calloc(n + 1, sizeof *tensors);
-    uint32_t *types = calloc(n + 1, sizeof *types);
-    for (size_t i = 0; tensors && types && i < n; i++) {
-        const gq_tensor *t = &out->tensors[i];
-        tensors[i] = (mix_tensor){.name = t->name, .type = t->from};
-        memcpy(tensors[i].ne, t->ne, sizeof t->ne);
-        types[i] = t->to;
-    }
-    const char *slash = strrchr(plan_input(plan), '/');
-    gq_printable(input, sizeof input, slash ? slash + 1 : plan_input(plan));
+    char comment[512], name[256];
     snprintf(comment, sizeof comment, "%s as %s: with this file, %s or any other file type that quantizes",
-             input, out->label, recipe_filetype(out));
-    if (tensors && types)
-        text = mix_recipe_write(tensors, types, n, comment, e);
-    else
-        gq_fail_memory(e, (n + 1) * sizeof *tensors);
-    free(tensors), free(types);
-    return text;
+             recipe_file_name(name, sizeof name, plan_input(plan)), out->label, recipe_filetype(out));
+    return recipe_text(out, plan->n_tensors, recipe_of_output, comment, e);
 }
