@@ -162,6 +162,7 @@ const option_row options[] = {
     VALUE("base-model", 0, "ID", TEXT, NONE, base_model, B, "the page's base_model: OWNER/NAME"),
     VALUE("license", 0, "ID", TEXT, NONE, license, B, "the page's license, in place of the model's"),
     VALUE("quantized-by", 0, "NAME", TEXT, NONE, quantized_by, B, "the page's quantized_by"),
+    VALUE("speeds", 0, "FILE", TEXT, FILE, speeds, B, "a column of speed from llama-bench -o json"),
     HEADING("Run:"),
     VALUE("threads", 't', "N", NUMBER, NONE, quantize.threads, Q | C | V | E | M | B,
           "number of threads; default: one per core"),

@@ -130,5 +130,7 @@ bool report_write(const report *r, const char *path, gq_error *e);
 void report_json(FILE *to, const report *r);
 void report_csv(FILE *to, const report *r);
 void report_html(FILE *to, const report *r);
+void report_markdown(FILE *to, const report *r); /* report_page.c */
+void report_svg(FILE *to, const report *r);
 
 #endif

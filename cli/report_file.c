@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/page_rows.h"
 #include "cli/path.h"
 #include "cli/render.h"
 #include "cli/report.h"
@@ -13,7 +12,11 @@
 static const struct {
     const char *extension;
     void (*write)(FILE *to, const report *r);
-} formats[] = {{".json", report_json}, {".csv", report_csv}, {".html", report_html}, {".md", report_markdown}, {".svg", report_svg}};
+} formats[] = {{".json", report_json},
+               {".csv", report_csv},
+               {".html", report_html},
+               {".md", report_markdown},
+               {".svg", report_svg}};
 
 static int format_of(const char *path) {
     const char *dot = strrchr(path, '.');
@@ -55,7 +58,8 @@ bool report_check_file(const request *r, const char *option, const char *path, g
 bool report_check(const request *r, gq_error *e) {
     if (!r->report) return true;
     if (format_of(r->report) < 0)
-        return gq_fail_usage(e, "--report %s: expected a name that ends in .json, .csv, .html, .md or .svg", r->report);
+        return gq_fail_usage(e, "--report %s: expected a name that ends in .json, .csv, .html, .md or .svg",
+                             r->report);
     return report_check_file(r, "report", r->report, e);
 }
 

@@ -37,7 +37,7 @@ typedef struct request {
     gq_target *targets;         /* of --target-size and --target-bpw, in order, with room for each argument */
     const char **size_of;       /* of each target the file type whose size it is; NULL: none */
     const char *like;
-    const char *name, *base_model, *license, *quantized_by; /* of publish; NULL: not given */
+    const char *name, *base_model, *license, *quantized_by, *speeds; /* of publish; NULL: not given */
     bool ladder;
     size_t n_targets;
     uint64_t ram, context, tokens, memory; /* 0: not given */

@@ -83,6 +83,46 @@ static void losses_are_in_the_page(void **state) {
     free(page), free(chart);
 }
 
+/* Speeds are those of llama-bench, in any of its formats; tests of other lengths, of both speeds at once and
+ * of other files are passed over. */
+static void speeds_are_what_llama_bench_measured(void **state) {
+    (void)state;
+    static const char tests_json[] =
+        "[{\"build_commit\":\"b1\",\"cpu_info\":\"Some <CPU>\",\"gpu_info\":\"\",\"n_threads\":4,"
+        "\"model_filename\":\"/m/in-Q4_0.gguf\",\"n_prompt\":512,\"n_gen\":0,\"avg_ts\":123.4},"
+        "{\"model_filename\":\"in-Q4_0.gguf\",\"n_prompt\":0,\"n_gen\":128,\"avg_ts\":23.44},"
+        "{\"model_filename\":\"in-Q4_0.gguf\",\"n_prompt\":0,\"n_gen\":64,\"avg_ts\":99},"
+        "{\"model_filename\":\"in-Q4_0.gguf\",\"n_prompt\":9,\"n_gen\":9,\"avg_ts\":98},"
+        "{\"model_filename\":\"in-Q4_0.gguf\",\"n_prompt\":0,\"n_gen\":128,\"n_depth\":9,\"avg_ts\":97}]";
+    static const char csv[] =
+        "build_commit,cpu_info,gpu_info,model_filename,n_threads,n_prompt,n_gen,avg_ts\n"
+        "\"b2\",\"A \"\"fast\"\" one, big\",\"GPU\",\"in-Q4_0.gguf\",\"8\",\"0\",\"128\",\"5.5\"\n";
+    const struct {
+        const char *text;
+        int status;
+        const char *says[3];
+    } cases[] = {
+        {tests_json,
+         0,
+         {"| 123 | 23.4 |", "reads: a prompt of 512 tokens; writes: an answer of 128", "Some \\<CPU\\>, 4"}},
+        {csv, 0, {" writes, tokens/s |", "| 5.50 |", "A \"fast\" one, big, GPU, 8 threads, build b2"}},
+        {"{\"model_filename\":\"other\",\"n_gen\":1,\"avg_ts\":1}", 1, {"names none of the files"}},
+        {"{\"model_filename\":\"in-Q4_0.gguf\",\"n_gen\":1,\"avg_ts\":-1}", 1, {"the speed '-1'"}},
+        {"[{\"avg_ts\":1}]", 1, {"no model_filename"}},
+        {"[{]", 1, {"no JSON"}},
+        {"{\"model_filename\":\"a\",\"avg_ts\":1}", 1, {"no test of a prompt or an answer"}},
+        {"\"", 1, {"no test"}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_whole(path("bench"), cases[i].text, strlen(cases[i].text));
+        const char *const words[] = {"publish", path("in.gguf"), "--out-dir",   path("fast"), "Q4_0",
+                                     "-q",      "--speeds",      path("bench"), NULL};
+        gquant_says(cases[i].status, cases[i].status ? cases[i].says[0] : "", words);
+        char *page = cases[i].status ? NULL : text_of("fast/README.md");
+        for (size_t k = 0; page && k < 3; k++) says(page, cases[i].says[k]);
+        free(page);
+    }
+}
+
 /* What is measured is kept, so that the second time says the same, and a target finds it. */
 static void a_plan_foretells(void **state) {
     (void)state;
@@ -114,8 +154,7 @@ static void requests_that_are_refused(void **state) {
     GQUANT_SAYS(2, "nothing to make", "publish", path("in.gguf"), "--out-dir", path("none"));
     GQUANT_SAYS(2, "with {type}", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("none"), "--name",
                 "a.gguf");
-    GQUANT_SAYS(2, "--ladder: no common size", "publish", path("in.gguf"), "--ladder", "--out-dir",
-                path("none"));
+    GQUANT_SAYS(2, "no common size", "publish", path("in.gguf"), "--ladder", "--out-dir", path("none"));
     GQUANT_SAYS(2, "unknown file type", "publish", path("in.gguf"), "Q9", "--out-dir", path("none"));
     assert_false(exists(path("none")));
     mkdir(path("mine"), 0777);
@@ -130,9 +169,11 @@ static void requests_that_are_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_folder_has_files_page_and_sums), cmocka_unit_test(losses_are_in_the_page),
-        cmocka_unit_test(names_are_those_of_files), cmocka_unit_test(a_plan_foretells),
-        cmocka_unit_test(requests_that_are_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_folder_has_files_page_and_sums),
+                                       cmocka_unit_test(losses_are_in_the_page),
+                                       cmocka_unit_test(speeds_are_what_llama_bench_measured),
+                                       cmocka_unit_test(names_are_those_of_files),
+                                       cmocka_unit_test(a_plan_foretells),
+                                       cmocka_unit_test(requests_that_are_refused)};
     return cmocka_run_group_tests(tests, folder_with_model, folder_remove);
 }

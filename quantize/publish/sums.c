@@ -1,0 +1,51 @@
+/* SHA256SUMS of a published folder, as sha256sum writes and checks it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quantize/publish/page.h"
+#include "quantize/publish/publish.h"
+
+/* Appends a name as sha256sum writes it: ends of lines and backslashes are escaped. */
+static void sums_write_name(FILE *to, const char *name) {
+    for (; *name; name++)
+        if (strchr("\\\n\r", *name))
+            fputc('\\', to), fputc(*name == '\n' ? 'n' : *name == '\r' ? 'r' : '\\', to);
+        else
+            fputc(*name, to);
+    fputc('\n', to);
+}
+
+static bool sums_write_file(FILE *to, const char *path, gq_error *e) {
+    char sum[GQ_SHA256_TEXT];
+    const char *name = page_file_name(path);
+    if (!gq_file_sha256(path, sum, e)) return false;
+    fprintf(to, "%s%s  ", strpbrk(name, "\\\n\r") ? "\\" : "", sum); /* it says that the name is escaped */
+    sums_write_name(to, name);
+    return true;
+}
+
+static bool sums_write_model(FILE *to, const char *path, gq_error *e) {
+    gq_model *m = gq_model_open(path, e);
+    bool ok = m;
+    for (uint32_t i = 0; ok && i < gq_model_summary(m)->shards; i++)
+        ok = sums_write_file(to, gq_model_path(m, i), e);
+    gq_model_close(m);
+    return ok;
+}
+
+static void sums_copy(FILE *to, const void *what) { fputs(what, to); }
+
+bool publication_write_sums(const gq_publication *p, gq_error *e) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *to = open_memstream(&text, &n);
+    bool ok = to || gq_fail_memory(e, n);
+    for (size_t i = 0; ok && i < p->n; i++) ok = sums_write_model(to, gq_plan_summary(p->plan, i)->path, e);
+    bool failed = to && ferror(to);
+    failed = (to && fclose(to) != 0) || failed;
+    ok = ok && (!failed || gq_fail_memory(e, n)) &&
+         page_write_file(p->options.out_dir, "SHA256SUMS", sums_copy, text, e);
+    free(text);
+    return ok;
+}
