@@ -107,7 +107,7 @@ static void table_words(const table_writer *w, const char *words) {
 
 static void table_empty(const table_writer *w) { fputs(w->html ? "<td></td>" : " |", w->to); }
 
-static void table_row(const table_writer *w, bool begins) {
+static void table_write_edge(const table_writer *w, bool begins) {
     fputs(w->html ? begins ? "<tr>" : "</tr>\n" : begins ? "|" : "\n", w->to);
 }
 
@@ -185,18 +185,18 @@ static void table_write_head(const table_writer *w, const page_columns *has) {
                    {has->generates, true, "writes, tokens/s"},
                    {true, false, "for"}};
     enum { COLUMNS = sizeof columns / sizeof *columns };
-    table_row(w, true);
+    table_write_edge(w, true);
     for (size_t i = 0; i < COLUMNS; i++)
         if (columns[i].is && columns[i].number)
             table_number(w, "%s", columns[i].head);
         else if (columns[i].is)
             table_words(w, columns[i].head);
-    table_row(w, false);
+    table_write_edge(w, false);
     if (w->html) return;
-    table_row(w, true);
+    table_write_edge(w, true);
     for (size_t i = 0; i < COLUMNS; i++)
         if (columns[i].is) table_words(w, columns[i].number ? "---:" : "---");
-    table_row(w, false);
+    table_write_edge(w, false);
 }
 
 static void table_write_speed(const table_writer *w, double tokens) {
@@ -210,7 +210,7 @@ static void table_write_file(const table_writer *w, const gq_page *p, const page
                              const gq_page_row *row) {
     double gigabytes = (double)row->file_bytes / 1e9;
     const gq_evaluated *v = row->evaluated;
-    table_row(w, true);
+    table_write_edge(w, true);
     table_file(w, row);
     table_number(w, "%.*f", page_decimals(gigabytes), gigabytes);
     if (has->memory)
@@ -230,7 +230,7 @@ static void table_write_file(const table_writer *w, const gq_page *p, const page
     if (has->reads) table_write_speed(w, row->reads);
     if (has->generates) table_write_speed(w, row->generates);
     table_words(w, purpose_of(row));
-    table_row(w, false);
+    table_write_edge(w, false);
 }
 
 /* ---- notes below the table ---- */
