@@ -528,8 +528,10 @@ static void add_listed(maker *k, const char *list) {
         uint64_t ne[3] = {0};
         char *size = strchr(at, '='), *bound = strchr(at, '@');
         *size++ = 0;
-        for (int i = 0; i < 3 && size; i++, size = strchr(size, 'x'), size += size != NULL)
-            ne[i] = strtoul(size, NULL, 10);
+        for (int i = 0; i < 3 && size; i++) {
+            ne[i] = strtoul(size, &size, 10);
+            size = *size == 'x' ? size + 1 : NULL;
+        }
         float most = bound ? strtof(bound + 1, NULL) : sqrtf(3.0f / (float)ne[0]);
         bool is_kept =
             k->layer < 0 || !strstr(at, ".weight") || strstr(at, "altup_") || strstr(at, "laurel_");
