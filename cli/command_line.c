@@ -42,7 +42,7 @@ static const struct {
 /* Whether ranks share the work of a command. Rank 0 does all others alone. */
 static bool is_shared(const request *r) {
     bool computes = r->command == CMD_IMATRIX && r->n_arguments && !strcmp(r->arguments[0], "compute");
-    return computes || (r->command == CMD_EVALUATE && !r->speed);
+    return computes || (r->command == CMD_EVALUATE && !r->speed) || r->command == CMD_QUANTIZE;
 }
 
 /* Has rank 0 alone write what all ranks know. */

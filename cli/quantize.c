@@ -152,6 +152,7 @@ static gq_plan *quantize_make_plan(const request *r, gq_error *e) {
     asked.dry_run = r->dry_run;
     asked.sync_ms = sync_ms();
     asked.forecast = !r->quiet;
+    asked.comm = r->comm, asked.read_once = r->read_once;
     gq_plan *plan = NULL;
     list_inputs(r, &asked.other_inputs);
     if (calibration_ask(r, &calibration, &asked.calibration, e)) plan = gq_plan_new(&asked, e);
@@ -247,6 +248,12 @@ static bool run_plan(const request *r, const gq_plan *plan, gq_evaluation_reques
     return ok;
 }
 
+/* Of ranks the first one makes the folder. */
+static bool quantize_make_folder(const request *r, size_t *made, gq_error *e) {
+    if (!r->out_dir || r->dry_run) return true;
+    return gq_comm_agree(r->comm, gq_comm_rank(r->comm) > 0 || path_make_folder(r->out_dir, made, e), e);
+}
+
 int quantize_main(const request *r) {
     gq_error e = {0};
     gq_evaluation_request asked = {0};
@@ -255,14 +262,14 @@ int quantize_main(const request *r) {
     if (request_has_target(r)) interrupt_catch();
     size_t made = 0;
     bool ok = report_check(r, &e) && recipe_out_check(r, &e) && ask_evaluation(r, &asked, &e) &&
-              check_copies_early(r, &e) &&
-              (!r->out_dir || r->dry_run || path_make_folder(r->out_dir, &made, &e));
+              check_copies_early(r, &e) && quantize_make_folder(r, &made, &e);
     gq_plan *plan = ok ? quantize_make_plan(r, &e) : NULL;
     ok = plan && (!r->text || is_part(r) || check_copies(plan, &e)) && quantize_check_names(r, plan, &e);
     if (ok && !r->dry_run) interrupt_catch();
     if (ok && !r->quiet) say_plan(r, plan);
     ok = ok && run_plan(r, plan, &asked, &e);
-    if (!ok) path_remove_folder(r->out_dir ? r->out_dir : "", made); /* only if it is empty */
+    if (!ok && gq_comm_rank(r->comm) == 0)
+        path_remove_folder(r->out_dir ? r->out_dir : "", made); /* only if it is empty */
     evaluation_free(&asked);
     gq_plan_free(plan);
     return ok ? GQ_OK : say_failure(&e);

@@ -176,9 +176,13 @@ bool gq_comm_agree(gq_comm *c, bool ok, gq_error *e) {
 
 bool comm_meet(gq_comm *c, gq_error *e) { return !c || (comm_begin(c, COMM_MEET, 0, e) && comm_end(c, e)); }
 
+bool comm_broadcast_from(gq_comm *c, int from, void *bytes, size_t n, gq_error *e) {
+    return !c || (comm_begin(c, COMM_BROADCAST, n, e) && transport_broadcast(c, from, bytes, n, e) &&
+                  comm_end(c, e));
+}
+
 bool comm_broadcast(gq_comm *c, void *bytes, size_t n, gq_error *e) {
-    return !c ||
-           (comm_begin(c, COMM_BROADCAST, n, e) && transport_broadcast(c, 0, bytes, n, e) && comm_end(c, e));
+    return comm_broadcast_from(c, 0, bytes, n, e);
 }
 
 bool comm_gather(gq_comm *c, void *array, const uint64_t *begins, gq_error *e) {
@@ -194,6 +198,13 @@ bool comm_exchange(gq_comm *c, const uint64_t *mine, uint64_t *all, size_t n, gq
     if (!c) return memcpy(all, mine, n * sizeof *all), true;
     return comm_begin(c, COMM_EXCHANGE, n * sizeof *mine, e) &&
            transport_exchange(c, mine, all, n * sizeof *mine, e) && comm_end(c, e);
+}
+
+bool comm_least(gq_comm *c, uint64_t *value, gq_error *e) {
+    uint64_t turned = UINT64_MAX - *value;
+    bool ok = comm_most(c, &turned, 1, e);
+    *value = UINT64_MAX - turned;
+    return ok;
 }
 
 bool comm_most(gq_comm *c, uint64_t *values, size_t n, gq_error *e) {

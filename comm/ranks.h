@@ -34,12 +34,16 @@ int comm_threads(const gq_comm *c, int asked);
 bool comm_meet(gq_comm *c, gq_error *e);
 /* Gives all ranks the n bytes of rank 0. */
 bool comm_broadcast(gq_comm *c, void *bytes, size_t n, gq_error *e);
+/* Gives all ranks the n bytes of rank `from`. */
+bool comm_broadcast_from(gq_comm *c, int from, void *bytes, size_t n, gq_error *e);
 /* Gives all ranks each rank's bytes of an array: those from begins[r] up to begins[r + 1] are rank r's. */
 bool comm_gather(gq_comm *c, void *array, const uint64_t *begins, gq_error *e);
 /* Gives all ranks the values of each: `all` has ranks x n of them. */
 bool comm_exchange(gq_comm *c, const uint64_t *mine, uint64_t *all, size_t n, gq_error *e);
 /* Replaces each of n values by the largest of all ranks. */
 bool comm_most(gq_comm *c, uint64_t *values, size_t n, gq_error *e);
+/* Replaces a value by the smallest of all ranks. */
+bool comm_least(gq_comm *c, uint64_t *value, gq_error *e);
 
 /* What ranks hand on to lower ranks until rank 0 has all of it: rank r takes what rank r + 1 has, then what
  * ranks r + 2 and r + 3 have, and so on, always that of neighbours behind its own. */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/memory.h"
 #include "imatrix/moments_sums.h"
 
@@ -83,7 +84,7 @@ moments *moments_new(const kernels *k, moments_shape shape, threads_pool *pool, 
     if (!m) return gq_fail_memory(e, moments_bytes(shape)), NULL;
     m->kernels = k->matmul, m->shape = shape, m->pool = pool;
     lay_out_moments(m, &l);
-    if (memory_had(&l, e)) return m;
+    if (memory_had(&l, e)) return moments_share(m, NULL), m;
     moments_free(m);
     return NULL;
 }
@@ -165,27 +166,42 @@ static void add_floats(float *to, const float *from, size_t n) {
     for (size_t i = 0; i < n; i++) to[i] += from[i];
 }
 
+/* Rows of a tile. */
+typedef struct tile_rows {
+    size_t begin, end;
+} tile_rows;
+
 /* Adds a group that waits as a whole to the total's tile: its sums are formed from 0, some rows at a time. */
-static void add_group(const moments *m, size_t row, waiting_panels x, float *total) {
+static void add_group(const moments *m, size_t row, tile_rows of, waiting_panels x, float *total) {
     enum { ROWS = 48 }; /* a multiple of all kernels' rows; 48 KiB on the stack */
     _Alignas(64) float sums[ROWS * PASS_COLUMNS];
     if (m->waiting == 0) return;
-    for (size_t r = 0, n; r < PASS_COLUMNS; r += n) {
-        n = PASS_COLUMNS - r < ROWS ? PASS_COLUMNS - r : ROWS;
+    for (size_t r = of.begin, n; r < of.end; r += n) {
+        n = of.end - r < ROWS ? of.end - r : ROWS;
         sum_rows(m, row + r, n, x, sums, false);
         add_floats(total + r * PASS_COLUMNS, sums, n * PASS_COLUMNS);
     }
 }
 
 /* Adds waiting tokens to the group's chain; at the group's end, the chain to the total. */
-static void settle_sums(const moments *m, size_t row, waiting_panels x, float *group, float *total,
-                        bool ends) {
+static void settle_sums(const moments *m, size_t row, tile_rows of, waiting_panels x, float *group,
+                        float *total, bool ends) {
+    size_t at = of.begin * PASS_COLUMNS, n = of.end - of.begin;
+    if (of.begin == of.end) return;
     if (!group) {
-        add_group(m, row, x, total);
+        add_group(m, row, of, x, total);
         return;
     }
-    if (m->waiting) sum_rows(m, row, PASS_COLUMNS, x, group, m->begun);
-    if (ends) add_floats(total, group, TILE);
+    if (m->waiting) sum_rows(m, row + of.begin, n, x, group + at, m->begun);
+    if (ends) add_floats(total + at, group + at, n * PASS_COLUMNS);
+}
+
+/* The rows of the i-th tile that are this rank's. */
+static tile_rows rows_of_share(moments_share_of share, size_t tile) {
+    uint64_t first = tile * MOMENTS_SLICES, begin = larger(share.begin, first),
+             end = smaller(share.end, first + MOMENTS_SLICES);
+    if (begin >= end) return (tile_rows){0, 0};
+    return (tile_rows){(begin - first) * MOMENTS_SLICE, (end - first) * MOMENTS_SLICE};
 }
 
 typedef struct settled_block {
@@ -199,7 +215,7 @@ typedef struct settled_block {
 static void settle_triangle(const settled_block *of, size_t row, size_t strip) {
     const moments_block *b = of->block;
     size_t at = feedback_triangle(strip) + row * TILE;
-    settle_sums(of->m, of->first + row * PASS_COLUMNS,
+    settle_sums(of->m, of->first + row * PASS_COLUMNS, rows_of_share(b->of_triangle, at / TILE),
                 (waiting_panels){of->m->panels, of->m->shape.columns, of->first + strip * PASS_COLUMNS},
                 b->group_triangle ? b->group_triangle + at : NULL, b->triangle + at, of->ends);
 }
@@ -211,7 +227,7 @@ static void settle_square(const settled_block *of, size_t row, size_t rows, size
     const moments_shape *s = &of->m->shape;
     size_t at = (strip * rows + row) * TILE, first = s->lacking ? 0 : of->first;
     settle_sums(
-        of->m, of->first + strip * PASS_COLUMNS,
+        of->m, of->first + strip * PASS_COLUMNS, rows_of_share(b->of_square, at / TILE),
         (waiting_panels){of->m->differences, moments_second(*s, s->columns), first + row * PASS_COLUMNS},
         b->group_square ? b->group_square + at : NULL, b->square + at, of->ends);
 }
@@ -243,6 +259,49 @@ static void moments_settle(moments *m, bool ends) {
 }
 
 void moments_end_group(moments *m) { moments_settle(m, true); }
+
+/* ---- shares ---- */
+
+static uint64_t triangle_slices(const moments_block *b) {
+    return feedback_triangle(feedback_strips(b->columns)) / TILE * MOMENTS_SLICES;
+}
+static uint64_t square_slices(const moments *m, const moments_block *b) {
+    return square_strips(m, b) * feedback_strips(b->columns) * MOMENTS_SLICES;
+}
+
+static moments_share_of share_of(const gq_comm *comm, uint64_t slices) {
+    int rank = gq_comm_rank(comm);
+    return (moments_share_of){comm_share(comm, slices, rank), comm_share(comm, slices, rank + 1)};
+}
+
+void moments_share(moments *m, const gq_comm *comm) {
+    for (size_t i = 0; i < m->n_blocks; i++) {
+        moments_block *b = &m->blocks[i];
+        b->of_triangle = share_of(comm, triangle_slices(b));
+        b->of_square = share_of(comm, square_slices(m, b));
+    }
+}
+
+static bool gather_slices(float *sums, uint64_t slices, gq_comm *comm, uint64_t *begins, gq_error *e) {
+    for (int r = 0; r <= gq_comm_ranks(comm); r++)
+        begins[r] = comm_share(comm, slices, r) * MOMENTS_SLICE * PASS_COLUMNS * sizeof *sums;
+    return !slices || comm_gather(comm, sums, begins, e);
+}
+
+bool moments_gather(moments *m, gq_comm *comm, gq_error *e) {
+    size_t ranks = (size_t)gq_comm_ranks(comm);
+    if (ranks == 1) return true;
+    uint64_t *begins = calloc(ranks + 1, sizeof *begins);
+    bool ok = begins || gq_fail_memory(e, (ranks + 1) * sizeof *begins);
+    moments_end_group(m);
+    for (size_t i = 0; ok && i < m->n_blocks; i++) {
+        const moments_block *b = &m->blocks[i];
+        ok = gather_slices(b->triangle, triangle_slices(b), comm, begins, e) &&
+             gather_slices(b->square, square_slices(m, b), comm, begins, e);
+    }
+    free(begins);
+    return ok;
+}
 
 /* Tokens that are put with those that wait. */
 typedef struct taken {

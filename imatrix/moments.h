@@ -22,6 +22,7 @@
 #include "base/memory.h"
 #include "base/threads.h"
 #include "codec/feedback.h"
+#include "comm/ranks.h"
 #include "forward/groups.h"
 
 enum { MOMENTS_TOKENS = TOKEN_GROUP };
@@ -52,6 +53,10 @@ void moments_add(moments *m, const float *x, size_t x_stride, const float *y, si
 /* The tokens of the next calls are another group's. Where groups are no longer than MOMENTS_TOKENS a group
  * ends after so many by itself. */
 void moments_end_group(moments *m);
+/* Where ranks add the same tokens each forms a share of the sums, which must be told before any are added;
+ * and in the end all get all sums, a collective of comm/ranks.h. */
+void moments_share(moments *m, const gq_comm *comm);
+bool moments_gather(moments *m, gq_comm *comm, gq_error *e);
 /* In place of tokens: their mean, columns x columns, which is symmetric. For moments of one stream. */
 void moments_set(moments *m, const float *mean);
 /* The mean squares of y per column; zeros where there are no tokens. */

@@ -7,6 +7,12 @@
 
 enum { TILE = PASS_COLUMNS * PASS_COLUMNS };
 
+/* Sums that a rank forms: slices of so many rows of a tile, the first of them and the one behind the last. */
+enum { MOMENTS_SLICE = 16, MOMENTS_SLICES = PASS_COLUMNS / MOMENTS_SLICE };
+typedef struct moments_share_of {
+    uint64_t begin, end;
+} moments_share_of;
+
 /* A block on the diagonal. */
 typedef struct moments_block {
     size_t columns;
@@ -14,6 +20,7 @@ typedef struct moments_block {
     float *square;   /* sums of (x - y) y^T, likewise, or of r y^T, a rectangle; NULL: x = y */
     /* The same of the group at work; NULL: its tokens all wait until it ends. */
     float *group_triangle, *group_square;
+    moments_share_of of_triangle, of_square; /* that this rank forms */
 } moments_block;
 
 enum { MOMENTS_SLOT = 256 }; /* waiting tokens that the kernel takes at once */

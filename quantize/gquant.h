@@ -196,6 +196,11 @@ typedef struct gq_options {
     /* Measure as for a target, for outputs without one, too, so that summaries have the divergence to expect.
      * It needs a calibration, whose text the trials run on; the measurements are those of a target. */
     bool foretell;
+    /* The ranks that share a calibration's work; NULL: this process alone. They need one folder for outputs,
+     * all get the same options, and rank 0 alone writes the files, which have the bytes that one process
+     * gives them. It must outlive the plan. */
+    gq_comm *comm;
+    bool read_once; /* rank 0 reads the layers that are calibrated and sends them to the others */
 } gq_options;
 
 /* Two members of gq_options that cannot be combined. */
@@ -316,6 +321,10 @@ typedef struct gq_calibration_facts {
     double
         seconds_expected; /* that calibrating takes, without the layers that are finished; 0: not measured */
     uint64_t tokens_advised; /* with fewer tokens of text a longer one would make a better file */
+    /* Of ranks: how many share the work; windows of the rank that has most. `memory` is that of the rank that
+     * needs most. sent, sent_layer: bytes that a rank sends at most, in all and for one layer. */
+    uint32_t ranks;
+    uint64_t rank_windows, sent, sent_layer;
 } gq_calibration_facts;
 GQ_API const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan); /* NULL: there is none */
 /* Returns how many of an output's tensors gq_run would copy from earlier outputs (gq_options.reuse) if their

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "comm/ranks.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/calibration_time.h"
 #include "quantize/plan/paths.h"
@@ -70,9 +71,13 @@ gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {
     if (asked.calibration) asked.calibration = &calibration;
     double began = schedule_clock();
     gq_plan *plan = plan_make(&asked, e);
-    if (plan && !look_beside(plan, &asked, e)) gq_plan_free(plan), plan = NULL;
-    if (plan && asked.forecast && plan->calibration)
+    /* Of ranks the first one writes the files. */
+    bool ok = plan && (!comm_is_first(asked.comm) || look_beside(plan, &asked, e)) &&
+              plan_agree_calibration(plan, e);
+    if (ok && asked.forecast && plan->calibration)
         plan->calibration->facts.seconds_expected = calibration_forecast(plan, plan->calibration);
-    if (plan) plan->seconds = schedule_clock() - began;
-    return plan;
+    if (ok) plan->seconds = schedule_clock() - began;
+    if (gq_comm_agree(asked.comm, ok, e)) return plan;
+    gq_plan_free(plan);
+    return NULL;
 }

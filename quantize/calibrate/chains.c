@@ -56,19 +56,32 @@ static size_t heads_at_once(const forward_row_group *g, size_t together, const k
     return larger(lanes / together, 1);
 }
 
-/* Adds the chains and the spans of one group. *factors and *rest: what is left of these. */
+/* The spans whose rows are rounded here. */
+typedef struct chain_share {
+    size_t begin, end;
+} chain_share;
+
+/* Adds the spans of one group. */
+static void chains_list_group(row_chains *c, const row_metric *m) {
+    const forward_row_group *g = &m->group;
+    for (size_t head = 0; head < g->heads; head++)
+        c->spans[c->n_spans++] =
+            (chain_span){g->first + head * g->step, g->rows, m->metric + head * g->rows * g->rows};
+}
+
+/* Adds the chains of one group whose first head has span `first`. *factors and *rest: what is left of these.
+ */
 static void chains_add_group(row_chains *c, const row_metric *m, size_t padded, const kernels *k, int threads,
-                             float **factors, float **rest) {
+                             size_t first, chain_share share, float **factors, float **rest) {
     const forward_row_group *g = &m->group;
     size_t together = rows_together(g), most = heads_at_once(g, together, k, threads), heads;
-    for (size_t head = 0; head < g->heads; head += heads) {
-        heads = smaller(most, g->heads - head);
+    size_t begin = larger(share.begin, first), end = smaller(share.end, first + g->heads);
+    for (size_t span = begin; span < end; span += heads) {
+        heads = smaller(most, end - span);
         c->tasks[c->n_tasks++] = (chain_task){
-            g->first + head * g->step, heads * g->rows, {heads, g->rows, together, g->step, *factors, *rest}};
+            c->spans[span].first, heads * g->rows, {heads, g->rows, together, g->step, *factors, *rest}};
         for (size_t i = 0; i < heads; i++) {
-            const float *metric = m->metric + (head + i) * g->rows * g->rows;
-            coupling_factors(metric, g->rows, together, *factors, c->scratch);
-            c->spans[c->n_spans++] = (chain_span){g->first + (head + i) * g->step, g->rows, metric};
+            coupling_factors(c->spans[span + i].metric, g->rows, together, *factors, c->scratch);
             *factors += g->rows * g->rows, *rest += g->rows * padded;
         }
     }
@@ -84,19 +97,33 @@ static bool is_coupled(const layer_metrics *m, size_t row) {
     return false;
 }
 
-void chains_fill(row_chains *c, const layer_metrics *m, size_t rows, size_t columns, const kernels *k,
-                 int threads) {
-    float *factors = c->factors, *rest = c->rest;
-    c->n_tasks = c->n_spans = 0;
-    for (size_t i = 0; i < m->n; i++)
-        chains_add_group(c, &m->of[i], feedback_padded(columns), k, threads, &factors, &rest);
-    for (size_t first = 0, end; first < rows; first = end) {
+/* Counts the spans of rows without a metric, and lists them where c is not NULL. */
+static size_t chains_list_rest(row_chains *c, const layer_metrics *m, size_t rows) {
+    size_t n = 0;
+    for (size_t first = 0, end; first < rows; first = larger(end, first + 1)) {
         for (end = first; end < rows && end - first < FEEDBACK_ROWS && !is_coupled(m, end);) end++;
-        if (end == first) {
-            end++;
-            continue;
-        }
-        c->tasks[c->n_tasks++] = (chain_task){first, end - first, {0}};
-        c->spans[c->n_spans++] = (chain_span){first, end - first, NULL};
+        if (end > first && c) c->spans[c->n_spans++] = (chain_span){first, end - first, NULL};
+        n += end > first;
     }
+    return n;
+}
+
+size_t chains_spans(const layer_metrics *m, size_t rows) {
+    size_t n = chains_list_rest(NULL, m, rows);
+    for (size_t i = 0; i < m->n; i++) n += m->of[i].group.heads;
+    return n;
+}
+
+void chains_fill(row_chains *c, const layer_metrics *m, size_t rows, size_t columns, const kernels *k,
+                 int threads, size_t begin, size_t end) {
+    float *factors = c->factors, *rest = c->rest;
+    chain_share share = {begin, end};
+    size_t first = 0;
+    c->n_tasks = c->n_spans = 0;
+    for (size_t i = 0; i < m->n; i++) chains_list_group(c, &m->of[i]);
+    for (size_t i = 0; i < m->n; first += m->of[i++].group.heads)
+        chains_add_group(c, &m->of[i], feedback_padded(columns), k, threads, first, share, &factors, &rest);
+    chains_list_rest(c, m, rows);
+    for (size_t i = larger(first, begin); i < end; i++)
+        c->tasks[c->n_tasks++] = (chain_task){c->spans[i].first, c->spans[i].rows, {0}};
 }

@@ -21,7 +21,7 @@ typedef struct chain_span {
 typedef struct row_chains {
     size_t n_tasks, n_spans;
     chain_task *tasks;
-    chain_span *spans; /* heads of one group after another, then the rows without metric */
+    chain_span *spans;
     float *factors, *rest;
     double *scratch; /* for coupling_factors */
 } row_chains;
@@ -30,9 +30,12 @@ typedef struct row_chains {
 layer_metrics chains_metrics_of(const layer_metrics *m, const model_tensor *t);
 /* Allocates or counts memory for a matrix of rows x columns with these metrics (not for the metrics). */
 void chains_lay_out(row_chains *c, const layer_metrics *m, size_t rows, size_t columns, memory_ledger *l);
-/* Fills it. threads: that will share the tasks; which rows go together in one decides no bytes. */
+/* Returns how many spans a matrix has: heads of one group after another, then rows without a metric. */
+size_t chains_spans(const layer_metrics *m, size_t rows);
+/* Fills it: all spans, and the tasks of those from `begin` to end - 1. threads: that will share the tasks;
+ * which rows go together in one decides no bytes. */
 void chains_fill(row_chains *c, const layer_metrics *m, size_t rows, size_t columns, const kernels *k,
-                 int threads);
+                 int threads, size_t begin, size_t end);
 void chains_free(row_chains *c);
 
 #endif

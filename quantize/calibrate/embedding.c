@@ -116,6 +116,7 @@ typedef struct embedding_rows {
     const model_tensor *from;
     const gguf_type *to;
     uint8_t *raw, *blocks;
+    const uint8_t *kept; /* all that was written; NULL: it is in the file */
 } embedding_rows;
 
 /* Reads the blocks that were written. */
@@ -124,9 +125,11 @@ static bool read_written(void *data, const uint32_t *ids, size_t n, float *rows,
     const calibrate_store *store = &m->of->store;
     size_t width = m->from->ne[0], bytes = gguf_type_bytes(m->to, width);
     for (size_t i = 0; i < n; i++) {
-        if (!store->read(store->data, m->output, m->number, ids[i] * (uint64_t)bytes, m->blocks, bytes, e))
+        const uint8_t *of_row = m->kept ? m->kept + ids[i] * (uint64_t)bytes : m->blocks;
+        if (!m->kept &&
+            !store->read(store->data, m->output, m->number, ids[i] * (uint64_t)bytes, m->blocks, bytes, e))
             return false;
-        m->of->kernels->codecs[m->to->id].decode(m->blocks, rows + i * width, width);
+        m->of->kernels->codecs[m->to->id].decode(of_row, rows + i * width, width);
     }
     return true;
 }
@@ -155,12 +158,12 @@ static bool read_searched(void *data, const uint32_t *ids, size_t n, float *rows
     return true;
 }
 
-bool embedding_start(const calibrate_job *job, size_t output, size_t number, forward_stream *stream,
-                     gq_error *e) {
+bool embedding_start(const calibrate_job *job, size_t output, size_t number, const uint8_t *blocks,
+                     forward_stream *stream, gq_error *e) {
     const model_tensor *from = job->tensors[number];
     const gq_tensor *planned = &job->outputs[output][number];
     if (planned->to == from->type->id) return forward_stream_embed(stream, NULL, e);
-    embedding_rows m = {job, output, number, from, gguf_type_of(planned->to), NULL, NULL};
+    embedding_rows m = {job, output, number, from, gguf_type_of(planned->to), NULL, NULL, blocks};
     size_t width = from->ne[0], stored = gguf_type_bytes(from->type, width),
            bytes = gguf_type_bytes(m.to, width * CODEC_MOST_LANES);
     m.raw = malloc(stored), m.blocks = malloc(bytes);

@@ -21,8 +21,8 @@ bool embedding_is_routed(const forward_model *m, const uint64_t *numbers, size_t
 /* Rounds and writes the whole embedding of an output; t->inputs is not used. */
 bool embedding_round(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);
 /* Starts a stream with the output's embedding, tensor `number` of the job: what was written, decoded, or what
- * search alone will write. */
-bool embedding_start(const calibrate_job *job, size_t output, size_t number, forward_stream *stream,
-                     gq_error *e);
+ * search alone will write. blocks: what was written; NULL: it is read from the file. */
+bool embedding_start(const calibrate_job *job, size_t output, size_t number, const uint8_t *blocks,
+                     forward_stream *stream, gq_error *e);
 
 #endif

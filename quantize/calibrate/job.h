@@ -40,6 +40,12 @@ typedef struct calibrate_job {
     const gq_tensor *const *outputs;    /* per output the planned tensors, in the same order */
     calibrate_store store;
     double seconds_expected; /* for progress; 0: unknown */
+    /* Ranks that do this together, and the windows of the whole text, of which `run` has those from
+     * first_window on. comm NULL: a process alone, which has all. idle: there are none for this rank, so it
+     * takes part with a window that counts nowhere. */
+    gq_comm *comm;
+    size_t all_windows, first_window;
+    bool idle, read_once; /* read_once: rank 0 reads the layers for all */
 } calibrate_job;
 
 /* Whether some tensor of an output is calibrated. */

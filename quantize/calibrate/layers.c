@@ -301,12 +301,14 @@ static bool do_step(void *data, forward_layer *l, gq_error *e) {
                : do_part(c, l, FORWARD_WHOLE, e);
 }
 
-/* Finishes a step. Rounded blocks are safe on disk before the record says so. */
+/* Finishes a step. Rounded blocks are safe on disk before the record says so; of ranks only the first has
+ * written any. */
 static bool finish_step(void *data, sweep_record *to, gq_error *e) {
     calibrator *c = data;
     calibrate_record *r = &c->record;
     const calibrate_store *store = &c->of->store;
-    if (!record_sum_up(r, c->of, e) || !store->sync(store->data, e)) return false;
+    bool ok = !comm_is_first(c->of->comm) || (record_sum_up(r, c->of, e) && store->sync(store->data, e));
+    if (!ok) return false;
     *to = (sweep_record){r->entries, r->n * sizeof *r->entries};
     *r = (calibrate_record){.n = 0};
     return true;
@@ -315,13 +317,15 @@ static bool finish_step(void *data, sweep_record *to, gq_error *e) {
 /* ---- the embedding ---- */
 
 /* Rounds an output's embedding, where that is calibrated, before anything else. */
-static bool calibrator_round_embedding(calibrator *c, size_t output, size_t number, gq_error *e) {
+static bool calibrator_round_embedding(calibrator *c, size_t output, size_t number, uint8_t *kept,
+                                       gq_error *e) {
     progress_of *p = progress_at(c, output, number);
     const model_tensor *t = c->of->tensors[number];
     round_task task = {.of = c->of,
                        .products = c->products,
                        .output = output,
                        .tensor = number,
+                       .kept = kept,
                        .progress = ask_round,
                        .data = c};
     if (!embedding_round(&task, &p->figures, &p->reason, e) ||
@@ -331,13 +335,19 @@ static bool calibrator_round_embedding(calibrator *c, size_t output, size_t numb
     return record_rounded(c, output, number, e);
 }
 
-/* Starts an output's stream with its embedding as it is written. */
+/* Starts an output's stream with its embedding as it is written. Only the first rank has the file, so with
+ * others the blocks are kept meanwhile. */
 static bool calibrator_embed(calibrator *c, size_t output, gq_error *e) {
     size_t number = number_of(c, forward_model_sizes(c->of->streams[0])->embedding);
     if (number == SIZE_MAX) return forward_stream_embed(c->rounded[output], NULL, e);
-    if (c->of->outputs[output][number].calibrated && !calibrator_round_embedding(c, output, number, e))
-        return false;
-    return embedding_start(c->of, output, number, c->rounded[output], e);
+    const gq_tensor *of = &c->of->outputs[output][number];
+    uint8_t *kept = NULL;
+    bool keeps = of->calibrated && gq_comm_ranks(c->of->comm) > 1;
+    bool ok = !keeps || (kept = memory_lines(of->out_bytes, 1, e));
+    ok = ok && (!of->calibrated || calibrator_round_embedding(c, output, number, kept, e)) &&
+         embedding_start(c->of, output, number, kept, c->rounded[output], e);
+    free(kept);
+    return ok;
 }
 
 /* ---- the job ---- */
@@ -389,6 +399,14 @@ static bool take_records(calibrator *c, double *done, gq_error *e) {
     return true;
 }
 
+/* Tells all ranks what is rounded already. Only the first has the records. */
+static bool calibrator_resume(calibrator *c, double *done, gq_error *e) {
+    const calibrate_job *job = c->of;
+    size_t bytes = job->n_outputs * job->n_tensors * sizeof *c->progress;
+    if (comm_is_first(job->comm) && !take_records(c, done, e)) return false;
+    return gq_comm_ranks(job->comm) == 1 || comm_broadcast(job->comm, c->progress, bytes, e);
+}
+
 /* Does the steps that are not finished. The first stream of the sweep is the original's. */
 static bool run_sweep(calibrator *c, const sweep_plan *plan, gq_error *e) {
     if (!sweep_open(&c->sweep, plan, e)) return false;
@@ -417,9 +435,13 @@ static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count 
                     .kept = c->kept,
                     .callbacks = callbacks,
                     .work = calibrator_weights(job),
+                    .comm = job->comm,
+                    .all_windows = job->all_windows,
+                    .idle = job->idle,
+                    .read_once = job->read_once,
                     .seconds_expected = job->seconds_expected,
                     .own_work = true};
-    bool ok = take_records(c, &p.done, e) && run_sweep(c, &p, e);
+    bool ok = calibrator_resume(c, &p.done, e) && run_sweep(c, &p, e);
     *threads = sweep_threads(&c->sweep);
     matmul_free(c->products);
     sweep_close(&c->sweep);

@@ -25,7 +25,7 @@ typedef struct metric_gathering {
     forward_row_group groups[FORWARD_MOST_GROUPS];
     double *sums[FORWARD_MOST_GROUPS];
     size_t window;  /* number of the batch's first window */
-    size_t seen;    /* windows that were added */
+    uint64_t seen;  /* windows that were added */
     size_t windows; /* of the batch */
 } metric_gathering;
 
@@ -102,9 +102,27 @@ static bool look_at_windows(metric_gathering *g, forward_stream *original, forwa
     forward_layer_use(layer, false);
     for (size_t i = 0; i < forward_stream_batches(original) && g->seen < METRIC_WINDOWS; i++) {
         if (forward_stream_loop(original, i) > 0) break;
-        g->window = forward_stream_first(original, i);
-        g->windows = smaller(of->bounds.batch, of->settings->windows - g->window);
+        size_t first = forward_stream_first(original, i);
+        g->window = of->first_window + first;
+        g->windows = smaller(of->bounds.batch, of->run->windows - first);
         if (!forward_stream_look(original, i, layer, part, &site, NULL, e)) return false;
+    }
+    return true;
+}
+
+/* Has the ranks look one after another, each going on with the sums of those before it, until there are
+ * enough windows. */
+static bool ranks_look_at_windows(metric_gathering *g, forward_stream *original, forward_layer *layer,
+                                  forward_part part, gq_error *e) {
+    gq_comm *comm = g->of->comm;
+    for (int r = 0; r < gq_comm_ranks(comm) && g->seen < METRIC_WINDOWS; r++) {
+        if (r == gq_comm_rank(comm) && !g->of->idle && !look_at_windows(g, original, layer, part, e))
+            return false;
+        if (!comm_broadcast_from(comm, r, &g->seen, sizeof g->seen, e)) return false;
+        for (size_t i = 0; i < g->to->n; i++)
+            if (!comm_broadcast_from(comm, r, g->sums[i],
+                                     group_elements(&g->to->of[i].group) * sizeof *g->sums[i], e))
+                return false;
     }
     return true;
 }
@@ -116,7 +134,7 @@ bool layer_metrics_gather(layer_metrics *m, const calibrate_job *of, forward_str
     *m = (layer_metrics){.n = forward_row_groups(of->streams[0], forward_layer_number(layer), g.groups)};
     for (size_t i = 0; i < m->n; i++) m->of[i].group = g.groups[i];
     lay_out_metrics(m, g.sums, &l);
-    bool ok = memory_had(&l, e) && look_at_windows(&g, original, layer, part, e);
+    bool ok = memory_had(&l, e) && ranks_look_at_windows(&g, original, layer, part, e);
     for (size_t i = 0; ok && i < m->n; i++) scale_sums(&m->of[i], g.sums[i]);
     for (size_t i = 0; i < m->n; i++) free(g.sums[i]);
     return ok;

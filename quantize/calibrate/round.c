@@ -6,7 +6,11 @@
  * last way's blocks are written meanwhile; if another one did better, or if these blocks decode to values
  * that are not finite, all rows are read again and written that way. Where the moments are of no use (no
  * token, no root, few tokens and none held back), search is used from the start. Rows are shared out to
- * threads in fixed groups, so the bytes do not depend on the threads. */
+ * threads in fixed groups, so the bytes do not depend on the threads.
+ *
+ * A matrix is a list of spans of rows. Ranks have contiguous shares of them and go through these in steps, as
+ * many as the first one needs. After each step all ranks get the blocks of all, and in the end the errors
+ * span by span, which each adds in the same order. */
 #include "quantize/calibrate/round.h"
 
 #include <stdatomic.h>
@@ -55,10 +59,26 @@ typedef struct rows {
     size_t scratch_bytes;
     const layer_metrics *metrics; /* of the rows */
     row_chains chains;            /* where there are metrics; all rows are at hand at once then */
-    /* the rows at hand */
+    size_t n_spans;               /* of the matrix */
+    size_t share, share_end;      /* this rank's */
+    size_t steps;
+    /* the rows at hand: spans of this rank, where they are from row `first` on */
+    size_t span, span_end;
     uint64_t first;
-    size_t n;
+    /* Per span, so many pieces of held-back tokens: their errors. */
+    size_t pieces;
+    output_errors *errors;
+    uint8_t *gathered; /* blocks of all ranks' spans of a step, and where each rank's begin */
+    uint64_t *begins;
 } rows;
+
+enum {
+    SPAN_ROWS = 192,     /* of a span without a metric: those that output errors are added up by */
+    PIECE_TOKENS = 1024, /* likewise */
+    STEP_SPANS = CALIBRATION_ROWS / SPAN_ROWS,
+};
+_Static_assert((int)SPAN_ROWS % FEEDBACK_ROWS == 0 && (int)CALIBRATION_ROWS % SPAN_ROWS == 0,
+               "spans are whole groups of rows");
 
 /* A chain's rows have to be in memory together, so with metrics all are. */
 static size_t rows_at_once(const model_tensor *t, const layer_metrics *m) {
@@ -67,7 +87,7 @@ static size_t rows_at_once(const model_tensor *t, const layer_metrics *m) {
 
 /* Allocates or counts memory for the rows as stored, decoded and rounded both ways, and for the threads'
  * scratch. */
-static void lay_out_rows(rows *r, size_t threads, memory_ledger *l) {
+static void lay_out_rows(rows *r, size_t threads, size_t ranks, memory_ledger *l) {
     uint64_t n = times(r->most, r->columns), from = gguf_type_bytes(r->from, n),
              to = gguf_type_bytes(r->to, n);
     r->scratch_bytes =
@@ -77,16 +97,20 @@ static void lay_out_rows(rows *r, size_t threads, memory_ledger *l) {
     r->scratches = memory_take(l, threads, r->scratch_bytes);
     if (r->metrics->n && r->last != WAY_SEARCHED)
         chains_lay_out(&r->chains, r->metrics, r->most, r->columns, l);
+    if (ranks == 1) return;
+    r->gathered = memory_take(l, r->metrics->n ? 1 : ranks, to);
+    r->begins = memory_take(l, ranks + 1, sizeof *r->begins);
 }
 
 static void rows_free(rows *r) {
     for (round_way way = 0; way < ROUND_WAYS; way++) free(r->blocks[way]);
     free(r->raw), free(r->x), free(r->scratches);
+    free(r->errors), free(r->gathered), free(r->begins);
     chains_free(&r->chains);
 }
 
 uint64_t round_bytes(const model_tensor *tensor, const layer_metrics *metrics, const gguf_type *to,
-                     int threads) {
+                     int threads, int ranks) {
     memory_ledger l = {.counts = true};
     rows r = {.from = tensor->type,
               .to = to,
@@ -97,7 +121,7 @@ uint64_t round_bytes(const model_tensor *tensor, const layer_metrics *metrics, c
     uint64_t largest = 0;
     for (size_t i = 0; i < metrics->n; i++) largest = larger(largest, metrics->of[i].group.rows);
     if (r.columns > UINT32_MAX) return UINT64_MAX;
-    lay_out_rows(&r, (size_t)threads, &l);
+    lay_out_rows(&r, (size_t)threads, (size_t)ranks, &l);
     return plus(l.bytes, output_bytes(largest));
 }
 
@@ -116,11 +140,19 @@ static bool rows_new(rows *r, const round_task *t, bool calibrated, gq_error *e)
                                                : WAY_PASS,
                 .pool = matmul_pool(t->products),
                 .metrics = calibrated ? &t->inputs.metrics : &no_metrics};
-    int threads = threads_pool_most(r->pool);
+    int threads = threads_pool_most(r->pool), rank = gq_comm_rank(of->comm);
     r->most = rows_at_once(tensor, r->metrics);
-    lay_out_rows(r, (size_t)threads, &l);
+    r->n_spans = r->metrics->n ? chains_spans(r->metrics, tensor->ne[1]) : parts(tensor->ne[1], SPAN_ROWS);
+    r->share = comm_share(of->comm, r->n_spans, rank),
+    r->share_end = comm_share(of->comm, r->n_spans, rank + 1);
+    r->steps = r->metrics->n ? 1 : parts(comm_share(of->comm, r->n_spans, 1), STEP_SPANS);
+    r->pieces = parts(t->inputs.held, PIECE_TOKENS);
+    lay_out_rows(r, (size_t)threads, (size_t)gq_comm_ranks(of->comm), &l);
+    r->errors = memory_take_zeros(&l, r->n_spans * r->pieces, sizeof *r->errors);
     if (!memory_had(&l, e)) return rows_free(r), false;
-    if (r->metrics->n) chains_fill(&r->chains, r->metrics, r->most, r->columns, of->kernels, threads);
+    if (r->metrics->n)
+        chains_fill(&r->chains, r->metrics, r->most, r->columns, of->kernels, threads, r->share,
+                    r->share_end);
     return true;
 }
 
@@ -130,18 +162,52 @@ static uint64_t rows_first_element(const rows *r, uint64_t row) {
     return (r->task->matrix * r->tensor->ne[1] + row) * r->columns;
 }
 
-static bool rows_read(rows *r, uint64_t first, gq_error *e) {
+static chain_span rows_span(const rows *r, size_t i) {
+    uint64_t first = i * SPAN_ROWS, left = r->tensor->ne[1] - first;
+    return r->metrics->n ? r->chains.spans[i] : (chain_span){first, smaller(left, SPAN_ROWS), NULL};
+}
+
+/* The spans of a rank in a step are those from here on; *end: up to before this one. */
+static size_t spans_of_step(const rows *r, size_t step, int rank, size_t *end) {
+    const gq_comm *comm = r->task->of->comm;
+    size_t begin = comm_share(comm, r->n_spans, rank);
+    *end = comm_share(comm, r->n_spans, rank + 1);
+    if (r->metrics->n) return begin;
+    begin = smaller(begin + step * STEP_SPANS, *end);
+    *end = smaller(begin + STEP_SPANS, *end);
+    return begin;
+}
+
+/* Where a span is among the rows at hand. */
+static size_t span_row(const rows *r, const chain_span *s) { return s->first - r->first; }
+
+/* Rows at hand. */
+static size_t rows_count(const rows *r) {
+    size_t n = 0;
+    for (size_t i = r->span; i < r->span_end; i++) n += rows_span(r, i).rows;
+    return n;
+}
+
+static bool span_read(const rows *r, const chain_span *s, gq_error *e) {
     const calibrate_job *of = r->task->of;
-    uint64_t left = r->tensor->ne[1] - first;
     strip_encoder with = {.kernels = of->kernels, .type = r->to};
-    r->first = first, r->n = left < r->most ? left : r->most;
-    if (!strip_read_decoded(of->kernels, of->file, r->tensor, rows_first_element(r, first), r->n * r->columns,
-                            r->raw, r->x, e))
+    uint64_t element = rows_first_element(r, s->first);
+    size_t n = s->rows * r->columns, row = span_row(r, s);
+    float *x = r->x + row * r->columns;
+    if (!strip_read_decoded(of->kernels, of->file, r->tensor, element, n,
+                            r->raw + row * gguf_type_bytes(r->from, r->columns), x, e))
         return false;
-    size_t beyond = strip_beyond(&with, r->x, r->n * r->columns);
-    if (beyond < r->n * r->columns)
-        return strip_fail_to_hold(&with, of->file, r->tensor, rows_first_element(r, first) + beyond,
-                                  r->x[beyond], e);
+    size_t beyond = strip_beyond(&with, x, n);
+    return beyond == n || strip_fail_to_hold(&with, of->file, r->tensor, element + beyond, x[beyond], e);
+}
+
+static bool rows_read(rows *r, size_t step, gq_error *e) {
+    r->span = spans_of_step(r, step, gq_comm_rank(r->task->of->comm), &r->span_end);
+    r->first = r->metrics->n || r->span == r->span_end ? 0 : rows_span(r, r->span).first;
+    for (size_t i = r->span; i < r->span_end; i++) {
+        chain_span s = rows_span(r, i);
+        if (!span_read(r, &s, e)) return false;
+    }
     return true;
 }
 
@@ -149,28 +215,42 @@ static bool rows_read(rows *r, uint64_t first, gq_error *e) {
 typedef struct round_groups {
     const rows *rows;
     round_way way;
+    size_t n;                     /* rows */
     _Atomic uint64_t codes, ends; /* of feedback_sums */
 } round_groups;
 
-static size_t groups_of(const rows *r) { return (r->n + FEEDBACK_ROWS - 1) / FEEDBACK_ROWS; }
-static size_t rows_of_group(const rows *r, size_t first) {
-    return r->n - first < FEEDBACK_ROWS ? r->n - first : FEEDBACK_ROWS;
+static size_t groups_of(const round_groups *g) { return parts(g->n, FEEDBACK_ROWS); }
+static size_t rows_of_group(const round_groups *g, size_t first) {
+    return smaller(g->n - first, FEEDBACK_ROWS);
+}
+
+static void search_some(const rows *r, size_t row, size_t n) {
+    const calibrate_job *of = r->task->of;
+    codec_importance importance = {.column = r->task->inputs.mean_square};
+    of->kernels->codecs[r->to->id].encode(
+        r->x + row * r->columns, r->blocks[WAY_SEARCHED] + row * gguf_type_bytes(r->to, r->columns), n,
+        r->columns, importance.column ? &importance : NULL, of->encoding);
 }
 
 static void search_group(void *data, size_t i, int thread) {
     const round_groups *g = data;
-    const rows *r = g->rows;
-    const calibrate_job *of = r->task->of;
-    codec_importance importance = {.column = r->task->inputs.mean_square};
-    size_t row = i * FEEDBACK_ROWS;
     (void)thread;
-    of->kernels->codecs[r->to->id].encode(
-        r->x + row * r->columns, r->blocks[WAY_SEARCHED] + row * gguf_type_bytes(r->to, r->columns),
-        rows_of_group(r, row), r->columns, importance.column ? &importance : NULL, of->encoding);
+    search_some(g->rows, i * FEEDBACK_ROWS, rows_of_group(g, i * FEEDBACK_ROWS));
+}
+
+static void search_span(void *data, size_t i, int thread) {
+    const round_groups *g = data;
+    chain_span s = rows_span(g->rows, g->rows->span + i);
+    (void)thread;
+    search_some(g->rows, span_row(g->rows, &s), s.rows);
 }
 
 static void search_rows(const rows *r) {
-    threads_for(r->pool, groups_of(r), 1, search_group, &(round_groups){.rows = r});
+    round_groups g = {.rows = r, .n = rows_count(r)};
+    if (r->metrics->n)
+        threads_for(r->pool, r->span_end - r->span, 1, search_span, &g);
+    else
+        threads_for(r->pool, groups_of(&g), 1, search_group, &g);
 }
 
 /* Rounds n rows from `row` on, or a chain's that begin there. Sweeps of a row change those that a chain has
@@ -201,7 +281,7 @@ static void calibrate_some(round_groups *g, size_t row, size_t n, const feedback
 
 static void calibrate_group(void *data, size_t i, int thread) {
     round_groups *g = data;
-    calibrate_some(g, i * FEEDBACK_ROWS, rows_of_group(g->rows, i * FEEDBACK_ROWS), NULL, thread);
+    calibrate_some(g, i * FEEDBACK_ROWS, rows_of_group(g, i * FEEDBACK_ROWS), NULL, thread);
 }
 
 static void calibrate_chain(void *data, size_t i, int thread) {
@@ -211,11 +291,11 @@ static void calibrate_chain(void *data, size_t i, int thread) {
 }
 
 static void calibrate_rows(const rows *r, round_way way, calibrate_figures *sums) {
-    round_groups g = {.rows = r, .way = way};
+    round_groups g = {.rows = r, .way = way, .n = rows_count(r)};
     if (r->metrics->n)
         threads_for(r->pool, r->chains.n_tasks, 1, calibrate_chain, &g);
     else
-        threads_for(r->pool, groups_of(r), 1, calibrate_group, &g);
+        threads_for(r->pool, groups_of(&g), 1, calibrate_group, &g);
     sums->codes += g.codes, sums->ends += g.ends;
 }
 
@@ -223,69 +303,157 @@ static void calibrate_rows(const rows *r, round_way way, calibrate_figures *sums
  * used. */
 static bool decodes_to_numbers(const rows *r, const uint8_t *blocks) {
     const kernels *k = r->task->of->kernels;
-    size_t n = r->n * r->columns;
-    k->codecs[r->to->id].decode(blocks, r->x, n);
-    return k->first_not_finite(r->x, n) == n;
+    bool numbers = true;
+    for (size_t i = r->span; i < r->span_end; i++) {
+        chain_span s = rows_span(r, i);
+        size_t row = span_row(r, &s), n = s.rows * r->columns;
+        float *x = r->x + row * r->columns;
+        k->codecs[r->to->id].decode(blocks + row * gguf_type_bytes(r->to, r->columns), x, n);
+        numbers = numbers && k->first_not_finite(x, n) == n;
+    }
+    return numbers;
 }
 
 static matmul_weights span_weights(const rows *r, const chain_span *s, const gguf_type *type,
                                    const uint8_t *data) {
     size_t bytes = gguf_type_bytes(type, r->columns);
-    return (matmul_weights){data + s->first * bytes, type->id, s->rows, r->columns, bytes};
+    return (matmul_weights){data + span_row(r, s) * bytes, type->id, s->rows, r->columns, bytes};
 }
 
-/* Compares a span of the rows at hand. Where the state is the target, the output wanted is that of the
- * weights as they were with the rounded model's inputs, and what the state lacks besides. */
-static bool compare_span(const rows *r, const chain_span *s, round_way last, output_errors *errors,
-                         gq_error *e) {
+/* Compares a span on some of the held-back tokens. Where the state is the target, the output wanted is that
+ * of the weights as they were with the rounded model's inputs, and what the state lacks besides. */
+static bool compare_span(const rows *r, const chain_span *s, round_way last, size_t token,
+                         output_errors *errors, gq_error *e) {
     const round_inputs *in = &r->task->inputs;
+    size_t tokens = smaller(in->held - token, PIECE_TOKENS);
     output_side rounded[ROUND_WAYS],
         original = {.weights = span_weights(r, s, r->from, r->raw),
-                    .x = in->is_state ? in->rounded : in->original,
+                    .x = (in->is_state ? in->rounded : in->original) + token,
                     .stride = in->stride,
-                    .more = in->is_state ? in->original + (r->first + s->first) * in->stride : NULL,
+                    .more = in->is_state ? in->original + s->first * in->stride + token : NULL,
                     .metric = s->metric};
     for (round_way way = 0; way <= last; way++)
-        rounded[way] = (output_side){
-            .weights = span_weights(r, s, r->to, r->blocks[way]), .x = in->rounded, .stride = in->stride};
-    return output_compare(r->task->products, &original, rounded, last + 1, in->held, errors, e);
+        rounded[way] = (output_side){.weights = span_weights(r, s, r->to, r->blocks[way]),
+                                     .x = in->rounded + token,
+                                     .stride = in->stride};
+    *errors = (output_errors){0};
+    return output_compare(r->task->products, &original, rounded, last + 1, tokens, errors, e);
 }
 
-/* Adds the errors of the rows' outputs on held-back tokens, of each way up to `last`, by the rows' metrics.
+/* Notes the errors of the spans' outputs on held-back tokens, of each way up to `last`, by the rows' metrics.
  */
-static bool compare_rows(const rows *r, round_way last, output_errors *errors, gq_error *e) {
-    if (!r->metrics->n) return compare_span(r, &(chain_span){0, r->n, NULL}, last, errors, e);
-    for (size_t i = 0; i < r->chains.n_spans; i++)
-        if (!compare_span(r, &r->chains.spans[i], last, errors, e)) return false;
+static bool compare_rows(const rows *r, round_way last, gq_error *e) {
+    for (size_t i = r->span; i < r->span_end; i++) {
+        chain_span s = rows_span(r, i);
+        for (size_t k = 0; k < r->pieces; k++)
+            if (!compare_span(r, &s, last, k * PIECE_TOKENS, &r->errors[i * r->pieces + k], e)) return false;
+    }
     return true;
 }
 
-static bool write_rows(const rows *r, const uint8_t *blocks, gq_error *e) {
+static bool write_blocks(const rows *r, uint64_t row, const uint8_t *blocks, size_t n_rows, gq_error *e) {
     const round_task *t = r->task;
     const calibrate_store *store = &t->of->store;
-    size_t n = gguf_type_bytes(r->to, r->n * r->columns);
-    if (t->kept) memcpy(t->kept + gguf_type_bytes(r->to, r->first * r->columns), blocks, n);
-    return store->write(store->data, t->output, t->tensor,
-                        gguf_type_bytes(r->to, rows_first_element(r, r->first)), blocks, n, e);
+    size_t n = gguf_type_bytes(r->to, n_rows * r->columns);
+    if (t->kept) memcpy(t->kept + gguf_type_bytes(r->to, row * r->columns), blocks, n);
+    return store->write(store->data, t->output, t->tensor, gguf_type_bytes(r->to, rows_first_element(r, row)),
+                        blocks, n, e);
+}
+
+static uint64_t bytes_of_step(const rows *r, size_t step, int rank) {
+    size_t end, n = 0;
+    for (size_t i = spans_of_step(r, step, rank, &end); i < end; i++) n += rows_span(r, i).rows;
+    return n * gguf_type_bytes(r->to, r->columns);
+}
+
+/* packed: a rank's spans, one after another. */
+static bool write_spans(const rows *r, size_t step, int rank, const uint8_t *packed, gq_error *e) {
+    size_t end, bytes = gguf_type_bytes(r->to, r->columns);
+    for (size_t i = spans_of_step(r, step, rank, &end); i < end; i++) {
+        chain_span s = rows_span(r, i);
+        if (!write_blocks(r, s.first, packed, s.rows, e)) return false;
+        packed += s.rows * bytes;
+    }
+    return true;
+}
+
+/* Gives all ranks the blocks of all. */
+static bool gather_rows(const rows *r, size_t step, const uint8_t *blocks, gq_error *e) {
+    gq_comm *comm = r->task->of->comm;
+    int ranks = gq_comm_ranks(comm);
+    size_t bytes = gguf_type_bytes(r->to, r->columns);
+    r->begins[0] = 0;
+    for (int k = 0; k < ranks; k++) r->begins[k + 1] = r->begins[k] + bytes_of_step(r, step, k);
+    uint8_t *mine = r->gathered + r->begins[gq_comm_rank(comm)];
+    for (size_t i = r->span; i < r->span_end; i++) {
+        chain_span s = rows_span(r, i);
+        memcpy(mine, blocks + span_row(r, &s) * bytes, s.rows * bytes);
+        mine += s.rows * bytes;
+    }
+    return comm_gather(comm, r->gathered, r->begins, e);
+}
+
+static bool write_rows(const rows *r, size_t step, const uint8_t *blocks, gq_error *e) {
+    int ranks = gq_comm_ranks(r->task->of->comm);
+    if (ranks == 1) return write_blocks(r, r->first, blocks, rows_count(r), e);
+    if (!gather_rows(r, step, blocks, e)) return false;
+    for (int k = 0; k < ranks; k++)
+        if (!write_spans(r, step, k, r->gathered + r->begins[k], e)) return false;
+    return true;
 }
 
 /* ---- a matrix ---- */
 
 static bool round_ask(const round_task *t, gq_error *e) { return !t->progress || t->progress(t->data, e); }
 
+/* Adds the figures of all ranks. *numbers becomes whether it holds for all. */
+static bool share_figures(const rows *r, calibrate_figures *sums, bool *numbers, gq_error *e) {
+    enum { FIGURES = 3 };
+    gq_comm *comm = r->task->of->comm;
+    size_t ranks = (size_t)gq_comm_ranks(comm);
+    uint64_t mine[FIGURES] = {sums->codes, sums->ends, *numbers}, *all;
+    if (ranks == 1) return true;
+    if (!(all = calloc(ranks, sizeof mine))) return gq_fail_memory(e, ranks * sizeof mine);
+    bool ok = comm_exchange(comm, mine, all, FIGURES, e);
+    sums->codes = sums->ends = 0;
+    for (size_t k = 0; ok && k < ranks; k++) {
+        sums->codes += all[k * FIGURES], sums->ends += all[k * FIGURES + 1];
+        *numbers = *numbers && all[k * FIGURES + 2];
+    }
+    free(all);
+    return ok;
+}
+
+/* Adds the errors of all spans, in their order. */
+static bool add_errors(const rows *r, output_errors *sums, gq_error *e) {
+    gq_comm *comm = r->task->of->comm;
+    int ranks = gq_comm_ranks(comm);
+    for (int k = 0; ranks > 1 && k <= ranks; k++)
+        r->begins[k] = comm_share(comm, r->n_spans, k) * r->pieces * sizeof *r->errors;
+    if (ranks > 1 && r->pieces && !comm_gather(comm, r->errors, r->begins, e)) return false;
+    for (size_t i = 0; i < r->n_spans * r->pieces; i++) {
+        sums->power += r->errors[i].power;
+        for (round_way way = 0; way < ROUND_WAYS; way++) sums->error[way] += r->errors[i].error[way];
+    }
+    return true;
+}
+
 /* Rounds all rows one way, and writes them. errors: not NULL: goes all ways before it, too, and compares
  * them. *numbers: whether the blocks decode to finite numbers, which search's always do. */
 static bool round_rows(rows *r, round_way way, calibrate_figures *sums, output_errors *errors, bool *numbers,
                        gq_error *e) {
+    calibrate_figures own = {0};
     *numbers = true;
-    for (uint64_t first = 0; first < r->tensor->ne[1]; first += r->n) {
-        if (!round_ask(r->task, e) || !rows_read(r, first, e)) return false;
+    for (size_t step = 0; step < r->steps; step++) {
+        if (!round_ask(r->task, e) || !rows_read(r, step, e)) return false;
         if (errors || way == WAY_SEARCHED) search_rows(r);
-        if (way != WAY_SEARCHED) calibrate_rows(r, way, sums);
-        if ((errors && !compare_rows(r, way, errors, e)) || !write_rows(r, r->blocks[way], e)) return false;
+        if (way != WAY_SEARCHED) calibrate_rows(r, way, &own);
+        if ((errors && !compare_rows(r, way, e)) || !write_rows(r, step, r->blocks[way], e)) return false;
         if (way != WAY_SEARCHED) *numbers = *numbers && decodes_to_numbers(r, r->blocks[way]);
     }
-    return true;
+    if (!share_figures(r, &own, numbers, e)) return false;
+    sums->codes += own.codes, sums->ends += own.ends;
+    return !errors || add_errors(r, errors, e);
 }
 
 /* Returns the way with the least error on held-back tokens; of equal ones, the first. */

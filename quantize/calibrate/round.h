@@ -55,7 +55,7 @@ typedef struct round_task {
 /* Returns the bytes that round_matrix takes for a matrix of the tensor, besides its inputs. metrics: of its
  * rows, by their groups. UINT64_MAX: too many to count. */
 uint64_t round_bytes(const model_tensor *tensor, const layer_metrics *metrics, const gguf_type *to,
-                     int threads);
+                     int threads, int ranks);
 /* Rounds and writes a matrix. *sums is added to; its `tokens` become the fewest so far, its `damp` the
  * largest. *why keeps the first matrix's reason other than ROUND_CALIBRATED. */
 bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);

@@ -11,6 +11,10 @@
 
 /* ---- memory ---- */
 
+/* Choices that are looked at: the original's, and the rounded model's with the router as it was and fitted.
+ */
+enum { CHOICES = 3 };
+
 /* The router in both forms, and the gates of a batch. */
 typedef struct router_fit {
     const router_task *task;
@@ -22,11 +26,11 @@ typedef struct router_fit {
     double *z;
     float *gates; /* [expert][token] of a batch: the original's */
     size_t batch_tokens;
-    double all;        /* of the gates of held-back tokens: the original's */
-    double *of_window; /* of the batch: sums of the gates of its held-back tokens */
-    size_t batch_windows;
-    size_t window; /* the batch's first one */
-    bool original;
+    double all;           /* of the gates of held-back tokens: the original's */
+    double *of_window;    /* [choice][window]: sums of the gates of a window's held-back tokens */
+    size_t windows;       /* of the text, in all loops */
+    size_t window, place; /* the batch's first one: its number in the text, and its place in of_window */
+    size_t choice;        /* that is looked at; 0: the original's */
 } router_fit;
 
 static void lay_out_fit(router_fit *f, memory_ledger *l) {
@@ -36,7 +40,7 @@ static void lay_out_fit(router_fit *f, memory_ledger *l) {
     f->w = memory_take(l, n, sizeof *f->w);
     f->z = memory_take(l, n, sizeof *f->z);
     f->gates = memory_take(l, times(f->tensor->ne[1], f->batch_tokens), sizeof *f->gates);
-    f->of_window = memory_take(l, f->batch_windows, sizeof *f->of_window);
+    f->of_window = memory_take_zeros(l, times(CHOICES, f->windows), sizeof *f->of_window);
 }
 
 static void free_fit(router_fit *f) {
@@ -45,9 +49,10 @@ static void free_fit(router_fit *f) {
 
 uint64_t router_bytes(const calibration_settings *s, const model_tensor *tensor, size_t windows) {
     memory_ledger l = {.counts = true};
-    lay_out_fit(
-        &(router_fit){.tensor = tensor, .batch_tokens = times(windows, s->context), .batch_windows = windows},
-        &l);
+    lay_out_fit(&(router_fit){.tensor = tensor,
+                              .batch_tokens = times(windows, s->context),
+                              .windows = times(s->windows, s->loops)},
+                &l);
     return plus(l.bytes, output_bytes(0));
 }
 
@@ -69,50 +74,69 @@ static forward_answer on_experts(void *data, const forward_inputs *in, gq_error 
         size_t t = in->token ? in->token[i] : i;
         float gate = in->gate ? in->gate[i] : 1;
         if (!token_is_held(f, t)) continue;
-        if (f->original) of_expert[t] = gate;
-        f->of_window[t / f->task->round->of->settings->context] +=
+        if (f->choice == 0) of_expert[t] = gate;
+        f->of_window[f->choice * f->windows + f->place + t / f->task->round->of->settings->context] +=
             (double)(gate < of_expert[t] ? gate : of_expert[t]);
     }
     return FORWARD_SKIP;
 }
 
-/* Adds what is kept of the original's gates, window after window. */
-static bool look_at_choice(router_fit *f, size_t batch, bool original, double *sum, gq_error *e) {
+static bool look_at_choice(router_fit *f, size_t batch, size_t choice, gq_error *e) {
     const router_task *t = f->task;
     forward_site site = {.on_inputs = on_experts, .data = f};
-    f->original = original;
-    for (size_t i = 0; i < f->batch_windows; i++) f->of_window[i] = 0;
-    forward_layer_use(t->layer, !original);
-    if (!forward_stream_look(original ? t->original : t->rounded, batch, t->layer, t->part, &site, NULL, e))
-        return false;
-    for (size_t i = 0; i < f->batch_windows; i++) *sum += f->of_window[i];
-    return true;
+    f->choice = choice;
+    forward_layer_use(t->layer, choice > 0);
+    return forward_stream_look(choice ? t->rounded : t->original, batch, t->layer, t->part, &site, NULL, e);
 }
 
 static bool batch_has_held(const router_fit *f, size_t batch) {
     const calibrate_job *of = f->task->round->of;
     size_t first = forward_stream_first(f->task->original, batch);
     for (size_t i = first; i < first + of->bounds.batch && i < of->run->windows; i++)
-        if (calibration_is_held(of->settings, i)) return true;
+        if (calibration_is_held(of->settings, of->first_window + i)) return true;
     return false;
+}
+
+/* Looks at this rank's windows. */
+static bool look_at_choices(router_fit *f, gq_error *e) {
+    const router_task *t = f->task;
+    const calibrate_job *of = t->round->of;
+    const void *blocks[] = {NULL, t->round->kept, f->fitted};
+    for (size_t i = 0; !of->idle && i < forward_stream_batches(t->original); i++) {
+        f->window = of->first_window + forward_stream_first(t->original, i);
+        f->place = forward_stream_loop(t->original, i) * of->all_windows + f->window;
+        if (!batch_has_held(f, i)) continue;
+        memset(f->gates, 0, f->tensor->ne[1] * f->batch_tokens * sizeof *f->gates);
+        for (size_t choice = 0; choice < CHOICES; choice++) {
+            if (choice) forward_layer_replace(t->layer, f->tensor, f->to->id, blocks[choice]);
+            if (!look_at_choice(f, i, choice, e)) return false;
+        }
+    }
+    return true;
+}
+
+/* Gives all ranks the sums of all windows. */
+static bool share_choices(const router_fit *f, gq_error *e) {
+    const calibrate_job *of = f->task->round->of;
+    size_t ranks = (size_t)gq_comm_ranks(of->comm);
+    if (ranks == 1) return true;
+    uint64_t *begins = calloc(ranks + 1, sizeof *begins);
+    bool ok = begins || gq_fail_memory(e, (ranks + 1) * sizeof *begins);
+    for (size_t r = 0; ok && r <= ranks; r++)
+        begins[r] = windows_share(of->comm, of->all_windows, of->settings->context, (int)r) * sizeof(double);
+    for (size_t i = 0; ok && i < CHOICES; i++)
+        ok = comm_gather(of->comm, f->of_window + i * f->windows, begins, e);
+    free(begins);
+    return ok;
 }
 
 /* kept[0]: with the router as it was; kept[1]: fitted. Both as shares of the original's gates. */
 static bool compare_choices(router_fit *f, double kept[2], gq_error *e) {
-    const router_task *t = f->task;
-    const void *blocks[] = {t->round->kept, f->fitted};
-    kept[0] = kept[1] = 0;
-    for (size_t i = 0; i < forward_stream_batches(t->original); i++) {
-        f->window = forward_stream_first(t->original, i);
-        if (!batch_has_held(f, i)) continue;
-        memset(f->gates, 0, f->tensor->ne[1] * f->batch_tokens * sizeof *f->gates);
-        if (!look_at_choice(f, i, true, &f->all, e)) return false;
-        for (int way = 0; way < 2; way++) {
-            forward_layer_replace(t->layer, f->tensor, f->to->id, blocks[way]);
-            if (!look_at_choice(f, i, false, &kept[way], e)) return false;
-        }
-    }
-    for (int way = 0; way < 2; way++) kept[way] = f->all > 0 ? kept[way] / f->all : 0;
+    double sums[CHOICES] = {0};
+    if (!look_at_choices(f, e) || !share_choices(f, e)) return false;
+    for (size_t i = 0; i < CHOICES * f->windows; i++) sums[i / f->windows] += f->of_window[i];
+    f->all = sums[0];
+    for (int way = 0; way < 2; way++) kept[way] = f->all > 0 ? sums[1 + way] / f->all : 0;
     return true;
 }
 
@@ -193,7 +217,7 @@ bool router_refit(const router_task *t, calibrate_figures *sums, round_reason *w
                     .to = gguf_type_of(of->outputs[t->round->output][t->round->tensor].to),
                     .n_weights = shape_elements(tensor->ne),
                     .batch_tokens = of->bounds.batch * of->settings->context,
-                    .batch_windows = of->bounds.batch};
+                    .windows = of->all_windows * forward_job_loops(of->run)};
     f.bytes = gguf_type_bytes(f.to, f.n_weights);
     lay_out_fit(&f, &l);
     bool ok = memory_had(&l, e) && write_router(&f, sums, why, e);

@@ -21,6 +21,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "forward/groups.h"
+#include "quantize/calibrate/tape.h"
 
 enum { NOWHERE = UINT32_MAX };
 
@@ -55,6 +56,7 @@ typedef struct gathering {
                       `captured` */
     uint32_t *place;
     lacking_state lacking;
+    tape tape;           /* where ranks share the text: what this one's batches give */
     size_t loop, window; /* of the batch: its loop, and the number of its first window there */
     bool original;       /* the original's stream is running, not the rounded one */
 } gathering;
@@ -79,6 +81,7 @@ site_sizes site_sizes_of(const calibration_settings *s, const forward_model *m, 
                         .tokens = batch_windows * s->context,
                         .held = calibration_held_most(s, w->routed),
                         .repeats = w->late ? w->met : 1,
+                        .taped = w->taped * s->context,
                         .routed = w->routed};
 }
 
@@ -98,6 +101,9 @@ static void lay_out_inputs(site_inputs *to, const site_sizes *z, memory_ledger *
 /* Takes what is needed only while a site is gathered. A token is captured once for each matrix it meets. */
 static void lay_out_gathering(gathering *g, const site_sizes *z, memory_ledger *l) {
     uint64_t tokens = times(z->tokens, z->met);
+    if (l->counts && z->taped)
+        memory_hold(
+            l, tape_bytes(original_features(z), z->shape.columns, times(plus(z->taped, z->tokens), z->met)));
     g->captured = memory_take_zeros(l, z->matrices, sizeof *g->captured);
     g->x = take_features(z->shape.columns, tokens, l);
     if (z->shape.lacking) {
@@ -117,6 +123,7 @@ static void free_gathering(gathering *g) {
     lacking_state *k = &g->lacking;
     free(g->captured), free(g->x), free(g->token), free(g->paired), free(g->place);
     free(k->after), free(k->gate), free(k->gates), free(k->share);
+    tape_free(&g->tape);
 }
 
 uint64_t site_held_bytes(const site_sizes *z, bool original) {
@@ -194,9 +201,12 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
     s->inputs = memory_take_zeros(&l, n, sizeof *s->inputs);
     for (size_t i = 0; s->inputs && i < n; i++) lay_out_inputs(&s->inputs[i], &g->sizes, &l);
     if (!memory_had(&l, e)) return false;
-    for (size_t i = 0; s->inputs && i < n; i++)
+    g->tape = (tape){.x_features = original_features(&g->sizes), .features = in->features};
+    for (size_t i = 0; s->inputs && i < n; i++) {
         if (!(s->inputs[i].moments = moments_new(of->kernels, g->sizes.shape, g->search->pool, e)))
             return false;
+        moments_share(s->inputs[i].moments, of->comm);
+    }
     return true;
 }
 
@@ -238,13 +248,6 @@ static const float *pair_experts(const gathering *g, const captured *t, const fo
     return g->paired;
 }
 
-/* Pairs of a matrix: x[features of the original][tokens] and y[features][tokens]. */
-typedef struct site_pairs {
-    const float *x, *y;
-    size_t x_stride, y_stride, tokens;
-    const uint32_t *token; /* of the batch; NULL: all in order */
-} site_pairs;
-
 static bool is_held(const gathering *g, const site_pairs *p, size_t i) {
     const calibrate_job *of = g->search->of;
     return calibration_is_held(of->settings,
@@ -268,7 +271,7 @@ static void site_hold_back(const site *s, size_t most, site_inputs *to, const si
 /* Returns the token group of the i-th token of the pairs. */
 static uint64_t group_of(const gathering *g, const site_pairs *p, size_t i) {
     size_t context = g->search->of->settings->context;
-    size_t windows = g->loop * g->search->of->run->windows + g->window;
+    size_t windows = g->loop * g->search->of->all_windows + g->window;
     return (windows * context + (p->token ? p->token[i] : i)) / token_group_size(context);
 }
 
@@ -279,7 +282,7 @@ static void add_moments(site_inputs *to, uint64_t group, const site_pairs *p, si
 }
 
 /* Adds the pairs of a matrix, a span of tokens at a time: of one group, and all held back or none. */
-static void add_pairs(const gathering *g, size_t matrix, const site_pairs *p) {
+static void settle_pairs(const gathering *g, size_t matrix, const site_pairs *p) {
     site_inputs *to = &g->s->inputs[matrix];
     for (size_t begin = 0, end; begin < p->tokens; begin = end) {
         bool held = is_held(g, p, begin);
@@ -293,24 +296,55 @@ static void add_pairs(const gathering *g, size_t matrix, const site_pairs *p) {
     }
 }
 
-static void pair_inputs(const gathering *g, size_t matrix, const forward_inputs *in) {
+/* Adds the pairs of this rank's batch, or keeps them until all ranks have theirs. */
+static bool add_pairs(gathering *g, size_t matrix, const site_pairs *p, gq_error *e) {
+    const calibrate_job *of = g->search->of;
+    if (of->idle) return true;
+    if (gq_comm_ranks(of->comm) > 1) return tape_record(&g->tape, matrix, g->window, p, e);
+    return settle_pairs(g, matrix, p), true;
+}
+
+static bool play_pairs(void *data, const tape_entry *entry, const site_pairs *p, gq_error *e) {
+    gathering *g = data;
+    if (entry->matrix >= g->s->end - g->s->first)
+        return gq_fail(e, "%s: tensor %s: ranks gather different matrices", g->search->of->file->path,
+                       g->s->weights[0]->name);
+    g->window = entry->window;
+    return settle_pairs(g, entry->matrix, p), true;
+}
+
+/* Gives all ranks the moments and held-back tokens of the whole text. */
+static bool join_ranks(gathering *g, gq_error *e) {
+    gq_comm *comm = g->search->of->comm;
+    const site *s = g->s;
+    if (gq_comm_ranks(comm) == 1) return true;
+    if (!tape_play(&g->tape, comm, play_pairs, g, e)) return false;
+    for (size_t i = 0; i < s->end - s->first; i++)
+        if (!moments_gather(s->inputs[i].moments, comm, e)) return false;
+    return true;
+}
+
+static bool pair_inputs(gathering *g, size_t matrix, const forward_inputs *in, gq_error *e) {
     const captured *t = &g->captured[matrix];
-    add_pairs(g, matrix,
-              &(site_pairs){.x = g->s->routed ? pair_experts(g, t, in) : t->x,
-                            .y = in->x,
-                            .x_stride = in->tokens,
-                            .y_stride = in->stride,
-                            .tokens = in->tokens,
-                            .token = in->token});
+    return add_pairs(g, matrix,
+                     &(site_pairs){.x = g->s->routed ? pair_experts(g, t, in) : t->x,
+                                   .y = in->x,
+                                   .x_stride = in->tokens,
+                                   .y_stride = in->stride,
+                                   .tokens = in->tokens,
+                                   .token = in->token},
+                     e);
 }
 
 /* ---- the state as target ---- */
 
-static void keep_after(const gathering *g, const float *after) {
+static bool keep_after(gathering *g, const float *after, gq_error *e) {
+    (void)e;
     const lacking_state *k = &g->lacking;
     size_t stride = forward_stride(k->tokens);
     for (size_t f = 0; f < g->sizes.shape.lacking; f++)
         memcpy(k->after + f * k->tokens, after + f * stride, k->tokens * sizeof *after);
+    return true;
 }
 
 /* Adds the gates of a matrix's tokens to those of the other matrices that they meet. */
@@ -346,7 +380,7 @@ static void weigh_input_row(void *data, size_t f, int thread) {
 
 /* `after` becomes what the rounded stream's state lacks, in units of the weight's output, and is shared out
  * to the matrices. */
-static void pair_lacking(const gathering *g, const float *after) {
+static bool pair_lacking(gathering *g, const float *after, gq_error *e) {
     const site *s = g->s;
     const lacking_state *k = &g->lacking;
     size_t stride = forward_stride(k->tokens);
@@ -359,14 +393,15 @@ static void pair_lacking(const gathering *g, const float *after) {
         if (!c->tokens) continue;
         threads_for(g->search->pool, g->sizes.shape.lacking, THREADS_EVEN, share_lacking_row, &rows);
         threads_for(g->search->pool, s->features, THREADS_EVEN, weigh_input_row, &rows);
-        add_pairs(g, i,
-                  &(site_pairs){.x = k->share,
-                                .y = c->x,
-                                .x_stride = c->tokens,
-                                .y_stride = c->tokens,
-                                .tokens = c->tokens,
-                                .token = c->token});
+        site_pairs p = {.x = k->share,
+                        .y = c->x,
+                        .x_stride = c->tokens,
+                        .y_stride = c->tokens,
+                        .tokens = c->tokens,
+                        .token = c->token};
+        if (!add_pairs(g, i, &p, e)) return false;
     }
+    return true;
 }
 
 /* ---- inputs as the model runs ---- */
@@ -397,9 +432,7 @@ static forward_answer site_on_inputs(void *data, const forward_inputs *in, gq_er
     if (in->matrix >= s->end) return FORWARD_END;
     if (!within) return FORWARD_SKIP;
     size_t matrix = in->matrix - s->first;
-    if (!g->original)
-        pair_inputs(g, matrix, in);
-    else if (!capture_inputs(g, &g->captured[matrix], in, e))
+    if (!(g->original ? capture_inputs(g, &g->captured[matrix], in, e) : pair_inputs(g, matrix, in, e)))
         return FORWARD_FAILED;
     return !s->routed && in->matrix + 1 == s->end ? FORWARD_END : FORWARD_SKIP;
 }
@@ -415,8 +448,7 @@ static bool site_run_batch(gathering *g, size_t batch, bool original, gq_error *
     if (!search->layer) return forward_stream_look_final(stream, batch, &taken, e);
     forward_layer_use(search->layer, !original);
     if (!forward_stream_look(stream, batch, search->layer, search->part, &taken, &after, e)) return false;
-    if (g->s->n_weights && g->s->adds != 0) (original ? keep_after : pair_lacking)(g, after);
-    return true;
+    return !g->s->n_weights || g->s->adds == 0 || (original ? keep_after : pair_lacking)(g, after, e);
 }
 
 /* Forgets the batch before. */
@@ -424,8 +456,9 @@ static void begin_batch(gathering *g, size_t batch) {
     const calibrate_job *of = g->search->of;
     const site *s = g->s;
     g->loop = forward_stream_loop(g->search->original, batch);
-    g->window = forward_stream_first(g->search->original, batch), g->n_captured = 0;
-    size_t left = of->run->windows - g->window, windows = left < of->bounds.batch ? left : of->bounds.batch;
+    size_t first = forward_stream_first(g->search->original, batch);
+    size_t left = of->run->windows - first, windows = left < of->bounds.batch ? left : of->bounds.batch;
+    g->window = of->first_window + first, g->n_captured = 0;
     g->lacking.tokens = windows * of->run->context;
     for (size_t k = 0; g->captured && k < s->end - s->first; k++) g->captured[k].tokens = 0;
     for (size_t i = 0; g->lacking.gates && i < g->lacking.tokens; i++) g->lacking.gates[i] = 0;
@@ -443,6 +476,7 @@ bool site_gather(site *s, const site_search *search, gq_error *e) {
         if (!s->n_weights) break;
         ok = ok && site_run_batch(&g, i, false, e);
     }
+    ok = ok && (!s->n_weights || join_ranks(&g, e));
     free_gathering(&g);
     return ok;
 }

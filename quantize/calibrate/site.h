@@ -54,6 +54,7 @@ typedef struct site_sizes {
     size_t tokens;   /* of a batch, at most */
     size_t held;     /* tokens held back per matrix, at most */
     size_t repeats;  /* times that a matrix may meet a token */
+    size_t taped;    /* tokens that a rank keeps until all have theirs; 0: there is one process */
     bool routed;
 } site_sizes;
 /* Returns forward_adds where the state after a weight is its target, else 0. */
@@ -64,6 +65,7 @@ typedef struct site_weight {
     const model_tensor *tensor;
     bool routed, late;
     size_t met, matrices;
+    size_t taped; /* windows that a rank keeps */
 } site_weight;
 site_sizes site_sizes_of(const calibration_settings *s, const forward_model *m, const site_weight *w,
                          size_t batch_windows);

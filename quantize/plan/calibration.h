@@ -17,8 +17,16 @@ typedef struct plan_calibration {
     forward_model *model;          /* of the plan's input */
     const forward_model **streams; /* the same, once for the original and once per output */
     uint32_t *ids;
-    forward_job job;   /* ids, windows, context, threads, memory, extra_bytes; the progress is the run's */
-    uint64_t *numbers; /* in the model, of the layers that are run; NULL: all are */
+    forward_job job; /* ids, windows, context, threads, memory, extra_bytes; the progress is the run's */
+    /* The ranks that share the text; NULL: this process has all of it. A model that runs its blocks several
+     * times is not shared. own: the job with this rank's windows, which begin with first_window; idle: there
+     * are none, so it has the first one, which counts nowhere. */
+    gq_comm *comm;
+    forward_job own;
+    size_t first_window, taped; /* taped: windows whose pairs a rank keeps at a time */
+    int ranks;                  /* 1 while what decides bytes is computed */
+    bool idle, read_once;
+    uint64_t *numbers;             /* in the model, of the layers that are run; NULL: all are */
     forward_bounds bounds;         /* of 1 + outputs streams of the model */
     calibration_settings settings; /* what decides bytes */
     uint64_t extra_bytes;          /* bytes for moments, factors, held-back activations, blocks of a layer */
@@ -45,6 +53,9 @@ bool plan_bound_calibration(gq_plan *plan, gq_error *e);
 /* Warns that an earlier run's layers will be continued, or why not. whole: that run has finished all files,
  * and only names may be missing. */
 bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e);
+/* A collective, when the plan is made: checks that all ranks have the same, and agrees on what depends on a
+ * machine's memory. */
+bool plan_agree_calibration(gq_plan *plan, gq_error *e);
 void plan_calibration_free(plan_calibration *c);
 
 /* The number in the model of the i-th layer that is run. */

@@ -84,7 +84,8 @@ static site_sizes sizes_of(const gq_plan *plan, const plan_calibration *c, const
                                         .routed = mix_is_experts(t->name),
                                         .late = mix_is_late_experts(t->name),
                                         .met = used,
-                                        .matrices = matrices},
+                                        .matrices = matrices,
+                                        .taped = c->taped},
                          forward_job_batch(&c->job));
 }
 
@@ -93,7 +94,7 @@ static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, c
     site_sizes one = sizes_of(plan, c, t, 1), two = sizes_of(plan, c, t, 2);
     uint64_t metric_bytes = 0;
     layer_metrics metrics = metrics_of(c, t, threads, &metric_bytes);
-    uint64_t rounding = to->quantized ? round_bytes(t, &metrics, to, threads)
+    uint64_t rounding = to->quantized ? round_bytes(t, &metrics, to, threads, c->ranks)
                                       : router_bytes(&c->settings, t, forward_job_batch(&c->job));
     n->site = larger(n->site, site_peak(&one, rounding));
     n->metrics = larger(n->metrics, metric_bytes);
@@ -160,7 +161,7 @@ static const model_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
 
 void calibration_set_width(const gq_plan *plan, plan_calibration *c) {
     const model_tensor *widest = widest_of(plan, c);
-    c->job.memory = memory_budget_of(c->asked);
+    c->job.memory = c->own.memory = comm_memory(c->comm, memory_budget_of(c->asked));
     c->deciding_memory = c->asked ? c->asked : DECIDING_MEMORY;
     c->settings.width = SIZE_MAX;
     if (!widest || width_fits(plan, c, widest)) return;
@@ -200,18 +201,21 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
 }
 
 bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
-    needs n = needs_of(plan, c);
+    uint64_t asked = comm_memory(c->comm, c->asked);
     struct rusage so_far;
+    c->ranks = gq_comm_ranks(c->comm), c->taped = c->ranks > 1 ? c->own.windows : 0;
+    needs n = needs_of(plan, c);
     c->extra_bytes = needs_sum(&n, c->job.threads), c->matrices_at_once = 1;
-    c->job.extra_bytes = plus(c->extra_bytes, c->resident);
-    uint64_t so_much = least_peak(plan, c, &c->job);
-    if (n.one && so_much < c->job.memory) {
-        uint64_t more = (c->job.memory - so_much) / n.one;
+    c->own.extra_bytes = plus(c->extra_bytes, c->resident);
+    uint64_t so_much = least_peak(plan, c, &c->own);
+    if (n.one && so_much < c->own.memory) {
+        uint64_t more = (c->own.memory - so_much) / n.one;
         if (more >= n.several) more = n.several - 1;
         c->matrices_at_once += more;
-        c->extra_bytes += more * n.one, c->job.extra_bytes += more * n.one;
+        c->extra_bytes += more * n.one, c->own.extra_bytes += more * n.one;
     }
-    c->bounds = forward_bounds_of(&c->job, c->streams, plan->n_outputs + 1, false);
+    c->bounds = forward_bounds_of(&c->own, c->streams, plan->n_outputs + 1, false);
+    if (c->idle) c->bounds.in_file = false;
     c->facts.memory = c->bounds.peak;
     if (getrusage(RUSAGE_SELF, &so_far) == 0)
         c->facts.memory = larger(c->facts.memory, (uint64_t)so_far.ru_maxrss * 1024);
@@ -219,8 +223,8 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
         return gq_fail(e, "%s: is too large to be calibrated: its memory cannot be counted",
                        plan_input(plan));
     char given[UNITS_TEXT_BYTES], needed[UNITS_TEXT_BYTES];
-    units_compared(given, c->asked, needed, so_much);
-    return !c->asked || c->bounds.peak <= c->asked ||
+    units_compared(given, asked, needed, so_much);
+    return !c->asked || c->bounds.peak <= asked ||
            gq_fail_usage(
                e, "%s of memory is not enough to calibrate with: a layer and a window of %zu tokens take %s",
                given, c->job.context, needed);

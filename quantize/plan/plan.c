@@ -155,7 +155,8 @@ static bool cut_chunks(gq_plan *plan, gq_error *e) {
 /* ---- the plan ---- */
 
 static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
-    plan->threads = threads_asked(options->threads);
+    plan->comm = options->comm;
+    plan->threads = comm_threads(options->comm, options->threads);
     plan->settings.effort = codec_efforts[options->effort];
     plan->force = options->force;
     plan->share = options->join ? SHARE_JOIN : options->parts ? SHARE_PART : SHARE_WHOLE;

@@ -76,6 +76,7 @@ typedef enum plan_share {
 
 struct gq_plan {
     int threads;
+    gq_comm *comm;            /* the ranks that carry it out; NULL: this process alone */
     encode_settings settings; /* what decides the bytes of blocks; hashed by all that is kept */
     bool force;
     plan_share share;

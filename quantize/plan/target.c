@@ -160,6 +160,7 @@ static bool find_free(target *t, gq_error *e) {
 }
 
 static bool keep_measurements(const target *t, const char *path, const char *key, gq_error *e) {
+    if (!comm_is_first(t->plan->comm)) return true;
     return plan_check_inputs(t->plan, t->options, path, e) && measure_write(t->plan, path, key, t->found, e);
 }
 

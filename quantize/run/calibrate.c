@@ -8,7 +8,7 @@
 
 /* ---- the job ---- */
 
-/* The outputs' files as the calibrator sees them. */
+/* The outputs' files as the calibrator sees them. outputs NULL: another rank has them. */
 typedef struct files {
     const gq_plan *plan;
     const output_set *outputs;
@@ -18,7 +18,7 @@ static bool write_file(void *data, size_t output, size_t tensor, uint64_t offset
                        gq_error *e) {
     const files *f = data;
     const plan_place *place = &f->plan->outputs[output].places[tensor];
-    return output_write(f->outputs, output, place->shard, place->offset + offset, bytes, n, e);
+    return !f->outputs || output_write(f->outputs, output, place->shard, place->offset + offset, bytes, n, e);
 }
 
 static bool read_file(void *data, size_t output, size_t tensor, uint64_t offset, void *to, size_t n,
@@ -53,7 +53,7 @@ static calibrate_job job_of(const gq_plan *plan, const lists *l, files *f, bool 
                            .kernels = plan->kernels,
                            .encoding = &plan->settings,
                            .settings = &how->settings,
-                           .run = &how->job,
+                           .run = &how->own,
                            .bounds = how->bounds,
                            .streams = how->streams,
                            .numbers = how->numbers,
@@ -65,7 +65,12 @@ static calibrate_job job_of(const gq_plan *plan, const lists *l, files *f, bool 
                            .tensors = l->tensors,
                            .outputs = l->outputs,
                            .store = {write_file, written ? NULL : read_file, sync_files, f},
-                           .seconds_expected = how->facts.seconds_expected};
+                           .seconds_expected = how->facts.seconds_expected,
+                           .comm = how->comm,
+                           .all_windows = how->job.windows,
+                           .first_window = how->first_window,
+                           .idle = how->idle,
+                           .read_once = how->read_once};
 }
 
 /* ---- what is kept ---- */
@@ -158,6 +163,36 @@ static bool tell_results(const checkpoint *c, gq_results *results, gq_error *e) 
     return true;
 }
 
+/* What the first rank tells the others. */
+typedef struct calibrate_call {
+    uint64_t works; /* 0: there is nothing to do */
+    uint64_t finished;
+} calibrate_call;
+
+bool calibrate_call_ranks(const gq_plan *plan, bool written, size_t finished, gq_error *e) {
+    calibrate_call call = {!written, finished};
+    return comm_broadcast(plan->calibration->comm, &call, sizeof call, e);
+}
+
+bool calibrate_follow(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
+    const plan_calibration *how = plan->calibration;
+    calibrate_call call;
+    lists l = {.tensors = NULL};
+    files f = {plan, NULL};
+    checkpoint kept = {.fd = -1};
+    threads_count threads;
+    if (!how->comm) return true; /* it is not shared */
+    if (!comm_broadcast(how->comm, &call, sizeof call, e)) return false;
+    if (!call.works) return true;
+    bool ok = lists_new(&l, plan, e) &&
+              checkpoint_join(&kept, plan->outputs[0].shards[0].path, &how->head, call.finished, e);
+    calibrate_job job = job_of(plan, &l, &f, false);
+    ok = ok && calibrator_run(&job, &kept, callbacks, &threads, e);
+    checkpoint_close(&kept);
+    free(l.tensors), free(l.outputs);
+    return ok;
+}
+
 bool calibrate_run(const gq_plan *plan, const output_set *outputs, bool written, gq_results *results,
                    const gq_callbacks *callbacks, checkpoint *kept, gq_error *e) {
     const char *why = NULL;
@@ -170,7 +205,8 @@ bool calibrate_run(const gq_plan *plan, const output_set *outputs, bool written,
         listed && open_kept(kept, plan, &job, written, &why, e) &&
         (!why || warnings_add(&results->warnings, e, "an unfinished calibration for %s starts afresh: %s",
                               plan->outputs[0].path, why));
-    ok = ok && (written || calibrator_run(&job, kept, callbacks, &threads, e));
+    ok = ok && calibrate_call_ranks(plan, written, kept->finished, e) &&
+         (written || calibrator_run(&job, kept, callbacks, &threads, e));
     warnings_add_threads(&results->warnings, threads, NULL);
     if (listed && kept->fd >= 0 && kept->finished && !tell_results(kept, results, ok ? e : NULL)) ok = false;
     free(l.tensors), free(l.outputs);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "comm/ranks.h"
 #include "quantize/plan/reuse.h"
 #include "quantize/run/cache.h"
 #include "quantize/run/calibrate.h"
@@ -374,6 +375,11 @@ static bool engine_run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     return ok;
 }
 
+/* Does what a rank does that is not the first: its share of the calibration. */
+static bool engine_follow(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
+    return !plan->calibration || calibrate_follow(plan, callbacks, e);
+}
+
 bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **results, gq_error *e) {
     gq_error unused;
     gq_callbacks called;
@@ -382,7 +388,9 @@ bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **res
     if (!SIZED_TAKE(called, callbacks, e)) return false;
     engine g = {
         .plan = plan, .results = results_new(plan, e), .opening = PTHREAD_MUTEX_INITIALIZER, .kept.fd = -1};
-    bool ok = g.results && engine_run(&g, &called, e);
+    bool ok = g.results &&
+              (comm_is_first(plan->comm) ? engine_run(&g, &called, e) : engine_follow(plan, &called, e));
+    ok = gq_comm_agree(plan->comm, ok, e);
     if (results)
         *results = g.results;
     else

@@ -99,8 +99,8 @@ static bool open_streams(sweep *s, gq_error *e) {
     for (size_t i = 0; i < p->n_streams; i++) {
         bool is_run = !p->absent || !p->absent[i];
         forward_keep own = keep_of_rank(s, i, keep);
-        if (is_run &&
-            !(s->streams[i] = forward_stream_new(s->run, p->models[i], own.fd >= 0 ? &own : NULL, e)))
+        if (is_run && !(s->streams[i] = forward_stream_new(s->run, p->models[i],
+                                                           own.fd >= 0 && !p->idle ? &own : NULL, e)))
             return false;
         keep.at = plus(keep.at, times(keep.slots, own.slot_bytes ? own.slot_bytes : slot_bytes(s, i)));
     }
@@ -137,13 +137,13 @@ void sweep_close(sweep *s) {
 size_t sweep_steps(const sweep_plan *p) { return p->n_layers + p->output; }
 
 /* Gives each stream its states before the first step to be done: those that an earlier run left, or the
- * embedding's. */
+ * embedding's, as those of an idle rank do not matter. */
 static bool start_streams(sweep *s, size_t done, const sweep_calls *calls, gq_error *e) {
     if (!done && calls->before) return calls->before(calls->data, e);
     for (size_t i = 0; i < s->plan->n_streams; i++) {
         forward_stream *stream = s->streams[i];
-        if (stream &&
-            !(done ? forward_stream_resume(stream, done % 2, e) : forward_stream_embed(stream, NULL, e)))
+        if (stream && !(done && !s->plan->idle ? forward_stream_resume(stream, done % 2, e)
+                                               : forward_stream_embed(stream, NULL, e)))
             return false;
     }
     return true;

@@ -39,6 +39,7 @@ typedef struct sweep_plan {
      * checkpoint's file has those of all ranks. */
     gq_comm *comm;
     size_t all_windows;
+    bool idle;               /* this rank has none of them: those of the job count nowhere and are not kept */
     double seconds_expected; /* for gq_progress; 0: unknown */
     bool read_once;          /* rank 0 reads the layers for all */
     bool own_work; /* only sweep_tell reports work, in a unit of the caller's; false: forward_job_work's */
