@@ -22,9 +22,10 @@ from ._library import (
 from .arrays import FileType, Loss, TensorType, decode, dot, encode, file_types, tensor_type, types
 from .imatrices import Entry, Imatrix
 from .models import Draft, Metadata, Model, ModelFacts, Origin, Tensor, Tokenizer
+from .plans import Choice, CurvePoint, Plan, Published, PublishedFile, plan, publish
 from .runs import (
-    Compared, Estimate, Evaluated, Evaluation, Quantized, QuantizedTensor, Verified, compare, evaluate, quantize,
-    verify,
+    Compared, Estimate, Evaluated, Evaluation, Quantized, QuantizedTensor, Reports, Verified, compare, evaluate,
+    quantize, verify,
 )
 
 __version__ = text_of(library.gq_version())
@@ -43,8 +44,9 @@ def isa() -> str:
 
 
 __all__ = [
-    "AlreadyThere", "BadWeights", "Cancelled", "Compared", "Draft", "Entry", "Error", "Estimate", "Evaluated",
-    "Evaluation", "FileType", "Imatrix", "Loss", "Metadata", "Model", "ModelFacts", "NotAllowed", "NotFound", "Origin",
-    "Progress", "Quantized", "QuantizedTensor", "Tensor", "TensorType", "Tokenizer", "UsageError", "Verified",
-    "compare", "decode", "dot", "encode", "evaluate", "file_types", "isa", "quantize", "tensor_type", "types", "verify",
+    "AlreadyThere", "BadWeights", "Cancelled", "Choice", "Compared", "CurvePoint", "Draft", "Entry", "Error", "Estimate",
+    "Evaluated", "Evaluation", "FileType", "Imatrix", "Loss", "Metadata", "Model", "ModelFacts", "NotAllowed", "NotFound",
+    "Origin", "Plan", "Progress", "Published", "PublishedFile", "Quantized", "QuantizedTensor", "Reports", "Tensor",
+    "TensorType", "Tokenizer", "UsageError", "Verified", "compare", "decode", "dot", "encode", "evaluate", "file_types",
+    "isa", "plan", "publish", "quantize", "tensor_type", "types", "verify",
 ]

@@ -267,6 +267,93 @@ class gq_importance_request(Request):
     ]
 
 
+class gq_rounding(Structure):
+    _fields_ = [
+        ("matrices", c_uint64), ("plain", c_uint64), ("unchecked", c_uint64), ("power", c_double),
+        ("searched", c_double), ("written", c_double), ("codes", c_uint64), ("ends", c_uint64),
+        ("tokens", c_uint64), ("width", c_uint64), ("damp", c_float), ("why", c_char_p), ("steps", c_uint64),
+        ("reserved", c_uint64 * 3),
+    ]
+
+
+class gq_step(Structure):
+    _fields_ = [
+        ("name", c_char_p), ("what", c_char_p), ("on", c_bool), ("matrices", c_uint64), ("kept", c_uint64),
+        ("compared", c_uint64), ("without", c_double), ("with", c_double), ("reserved", c_uint64 * 4),
+    ]
+
+
+class gq_calibration_facts(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("text", c_char_p), ("context", c_uint32), ("windows", c_uint64), ("tokens", c_uint64),
+        ("held_back", c_uint64), ("columns", c_uint64), ("width", c_uint64), ("per_column", c_double),
+        ("layers", c_uint64), ("layers_finished", c_uint64), ("windows_at_once", c_uint64),
+        ("experts_at_once", c_uint64), ("memory", c_uint64), ("disk", c_uint64), ("states_in_file", c_bool),
+        ("work", c_double), ("has_trials", c_bool), ("trial_layers", c_uint64), ("steps", c_char_p),
+        ("seconds_expected", c_double), ("tokens_advised", c_uint64),
+    ]
+
+
+class gq_verified_type(Structure):
+    _fields_ = [
+        ("type", c_uint32), ("tensors", c_size_t), ("problems", c_size_t), ("compared", c_uint64),
+        ("worst", c_double), ("reserved", c_uint64 * 4),
+    ]
+
+
+class gq_page_row(Structure):
+    _fields_ = [
+        ("path", c_char_p), ("type", c_char_p), ("file_bytes", c_uint64), ("bits", c_double),
+        ("evaluated", POINTER(gq_evaluated)), ("relative_error", c_double), ("reads", c_double),
+        ("generates", c_double), ("reserved", c_uint64 * 4),
+    ]
+
+
+class gq_page(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("rows", POINTER(gq_page_row)), ("n", c_size_t), ("original", POINTER(gq_evaluated)),
+        ("evaluation", POINTER(gq_evaluation_facts)), ("memory", c_uint64), ("errors", c_bool),
+        ("speed_note", c_char_p),
+    ]
+
+
+class gq_survey_request(Request):
+    _fields_ = [
+        ("size", c_size_t), ("options", POINTER(gq_options)), ("context", c_uint64), ("ram", c_uint64),
+        ("folder", c_char_p),
+    ]
+
+
+class gq_choice(Structure):
+    _fields_ = [
+        ("name", c_char_p), ("made_for", c_char_p), ("file_bytes", c_uint64), ("memory_bytes", c_uint64),
+        ("bits", c_double), ("expected", c_double), ("fits", c_bool), ("best", c_bool), ("reserved", c_uint64 * 4),
+    ]
+
+
+class gq_curve_point(Structure):
+    _fields_ = [
+        ("file_bytes", c_uint64), ("memory", c_uint64), ("expected", c_double), ("reserved", c_uint64 * 4),
+    ]
+
+
+class gq_survey_facts(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("context", c_uint64), ("context_trained", c_uint64), ("cache_bytes", c_uint64),
+        ("buffer_bytes", c_uint64), ("quantized", c_char_p), ("dequantized", c_char_p), ("target", c_uint64),
+        ("smallest", c_uint64),
+    ]
+
+
+class gq_publish_request(Request):
+    _fields_ = [
+        ("size", c_size_t), ("options", POINTER(gq_options)), ("name", c_char_p), ("ladder", c_bool),
+        ("base_model", c_char_p), ("license", c_char_p), ("quantized_by", c_char_p), ("how", c_char_p),
+        ("evaluation", POINTER(gq_evaluation_request)), ("speeds", c_char_p), ("callbacks", POINTER(gq_callbacks)),
+        ("user", c_void_p), ("begins", c_void_p), ("ends", c_void_p), ("kept", c_void_p),
+    ]
+
+
 # ---- functions ----
 
 _handle = c_void_p  # to an object of the library
@@ -277,6 +364,7 @@ _strings = POINTER(c_char_p)
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "gq_version": (c_char_p, ()),
     "gq_isa": (c_char_p, ()),
+    "gq_build": (c_char_p, ()),
     "gq_filetype_count": (c_size_t, ()),
     "gq_filetype_name": (c_char_p, (c_size_t,)),
     "gq_filetype_summary": (c_char_p, (c_size_t,)),
@@ -295,9 +383,14 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "gq_plan_summary": (POINTER(gq_summary), (_handle, c_size_t)),
     "gq_plan_tensors": (POINTER(gq_tensor), (_handle, c_size_t, _size)),
     "gq_plan_warnings": (_strings, (_handle, _size)),
+    "gq_plan_measure_file": (c_char_p, (_handle,)),
+    "gq_plan_seconds": (c_double, (_handle,)),
+    "gq_plan_calibration": (POINTER(gq_calibration_facts), (_handle,)),
     "gq_run": (c_bool, (_handle, POINTER(gq_callbacks), POINTER(_handle), _error)),
     "gq_results_free": (None, (_handle,)),
     "gq_results_losses": (POINTER(gq_loss), (_handle, c_size_t, _size)),
+    "gq_results_roundings": (POINTER(gq_rounding), (_handle, c_size_t, _size)),
+    "gq_results_steps": (POINTER(gq_step), (_handle, c_size_t, _size)),
     "gq_results_progress": (POINTER(gq_progress), (_handle,)),
     "gq_results_warnings": (_strings, (_handle, _size)),
     "gq_array_bytes": (c_bool, (c_uint32, c_uint64, c_uint64, _size, _error)),
@@ -328,9 +421,11 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "gq_comparison_tensors": (POINTER(gq_tensor), (_handle, c_size_t, _size)),
     "gq_comparison_losses": (POINTER(gq_loss), (_handle, c_size_t)),
     "gq_comparison_warnings": (_strings, (_handle, _size)),
+    "gq_comparison_seconds": (c_double, (_handle,)),
     "gq_verify": (_handle, (c_char_p, POINTER(gq_checksum), c_size_t, c_int, POINTER(gq_callbacks), _error)),
     "gq_verification_free": (None, (_handle,)),
     "gq_verification_verdicts": (POINTER(gq_verdict), (_handle, _size)),
+    "gq_verification_types": (POINTER(gq_verified_type), (_handle, _size)),
     "gq_verification_missing": (_strings, (_handle, _size)),
     "gq_verification_warnings": (_strings, (_handle, _size)),
     "gq_imatrix_open": (_handle, (c_char_p, _error)),
@@ -354,6 +449,22 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "gq_importance_plan_free": (None, (_handle,)),
     "gq_importance_warnings": (_strings, (_handle, _size)),
     "gq_importance_compute": (_handle, (_handle, POINTER(gq_callbacks), _error)),
+    "gq_page_table": (c_void_p, (POINTER(gq_page), c_bool, _error)),
+    "gq_page_chart": (c_void_p, (POINTER(gq_page), _error)),
+    "gq_survey_new": (_handle, (POINTER(gq_survey_request), _error)),
+    "gq_survey_free": (None, (_handle,)),
+    "gq_survey_summary": (POINTER(gq_survey_facts), (_handle,)),
+    "gq_survey_choices": (POINTER(gq_choice), (_handle, _size)),
+    "gq_survey_curve": (POINTER(gq_curve_point), (_handle, _size)),
+    "gq_survey_warnings": (_strings, (_handle, _size)),
+    "gq_publish": (_handle, (POINTER(gq_publish_request), _error)),
+    "gq_publication_free": (None, (_handle,)),
+    "gq_publication_plan": (_handle, (_handle,)),
+    "gq_publication_made": (c_size_t, (_handle,)),
+    "gq_publication_evaluation": (_handle, (_handle,)),
+    "gq_publication_warnings": (_strings, (_handle, _size)),
+    "gq_write_whole": (c_bool, (c_char_p, c_bool, c_char_p, c_size_t, _error)),
+    "gq_free": (None, (c_void_p,)),
 }
 
 
@@ -409,8 +520,8 @@ class AlreadyThere(Error, FileExistsError):
     """A file that would be replaced; force=True replaces it."""
 
 
-# The system's own sentences, with which the library ends its message.
-_SYSTEM = {os.strerror(errno.ENOENT): NotFound, os.strerror(errno.EACCES): NotAllowed}
+# The system's own sentences, with which the library ends its message; and its own for a folder of an output.
+_SYSTEM = {os.strerror(errno.ENOENT): NotFound, os.strerror(errno.EACCES): NotAllowed, " does not exist": NotFound}
 _REPLACE = 1
 _STATUS = {2: UsageError, 3: Cancelled, 4: BadWeights}
 _REMEDY = {

@@ -21,12 +21,13 @@ from ._library import (
     Handle, Size, UsageError, check, gq_error, gq_imatrix_row, gq_importance_request, gq_text, library, listed,
     path_bytes, size_bytes, text_of,
 )
+from ._records import number, plain
 from .models import Path
-from .runs import ProgressCallback, Report, text_request
+from .runs import ProgressCallback, text_request
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry(Report):
+class Entry:
     """Statistics of one entry, the data of one weight. Undefined numbers are NaN.
 
     name: of the weight; role: the part behind "blk.N."; layer: N, or None.
@@ -55,6 +56,13 @@ class Entry(Report):
     evenness: float
     outliers: float
     cosine: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry with the keys of `gquant imatrix show --json` (docs/reports.md)."""
+        figures = ("sum", "min", "max", "mean", "deviation", "active", "outliers", "entropy", "evenness", "cosine")
+        return {"name": plain(self.name), "layer": -1 if self.layer is None else self.layer, "role": plain(self.role),
+                "values": self.values, "experts": len(self.counts), "experts_unseen": self.experts_unseen,
+                **{name: number(getattr(self, name)) for name in figures}}
 
 
 def _entry(r: gq_imatrix_row) -> Entry:

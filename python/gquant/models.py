@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import html
 import numbers
 import os
 from ctypes import byref, c_char_p, c_uint64
@@ -211,6 +212,31 @@ class Model(Handle):
 
     def __len__(self) -> int:
         return len(self.tensors)
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: what the model is, and its tensors by type with a bar for their share of the bytes."""
+        name = self.metadata.get("general.name", "")
+        about = f"{name} {self.metadata.get('general.architecture', '')}".strip()
+        f = self.facts
+        sums: dict[str, list[int]] = {}
+        for t in self:
+            of = sums.setdefault(t.type.name, [0, 0, 0])
+            of[0], of[1], of[2] = of[0] + 1, of[1] + t.size, of[2] + t.bytes
+        rows = []
+        for kind, (n, size, stored) in sorted(sums.items(), key=lambda item: -item[1][2]):
+            share = 100 * stored / max(1, f.tensor_bytes)
+            bar = (f'<div style="background:#3b82c4;height:.8em;width:{share:.1f}%;min-width:1px" '
+                   f'title="{share:.1f} %"></div>')
+            cells = [kind, str(n), f"{size:,}", f"{stored / 1e9:.3g}", f"{8 * stored / size if size else 0:.2f}"]
+            rows.append("<tr>" + "".join(f'<td style="text-align:{"right" if i else "left"}">{html.escape(cell)}</td>'
+                                         for i, cell in enumerate(cells))
+                        + f'<td style="width:12em">{bar}</td></tr>\n')
+        head = "".join(f'<th style="text-align:{"right" if i else "left"}">{cell}</th>' for i, cell in enumerate(
+            ["type", "tensors", "weights", "size, GB", "bits per weight", "share of the bytes"]))
+        bits = 8 * f.tensor_bytes / f.n_weights if f.n_weights else 0.0
+        return (f"<p><b>{html.escape(about)}</b>: {f.n_weights:,} weights in {f.n_tensors} tensors, "
+                f"{f.file_bytes / 1e9:.3g} GB, {bits:.2f} bits per weight</p>\n"
+                f"<table>\n<tr>{head}</tr>\n{''.join(rows)}</table>\n")
 
 
 class Draft(Handle):

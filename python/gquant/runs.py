@@ -8,14 +8,17 @@ the library refuses becomes an exception (_library.py).
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import dataclasses
+import inspect
 from ctypes import byref, c_void_p
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 import numpy as np
 import numpy.typing as npt
 
+from . import _records
 from ._interruptible import Progress, interruptible
 from ._library import (
     Size, Texts, UsageError, c_number, c_text, check, gq_calibration, gq_checksum, gq_comparison_request, gq_error,
@@ -23,6 +26,7 @@ from ._library import (
     gq_evaluation_request, gq_list, gq_options, gq_output, gq_target, gq_tensor, gq_text, library,
     listed, optional_path, path_bytes, size_bytes, strings, text_of, texts,
 )
+from ._pages import Page, Row, report_format, write_report
 from .arrays import EFFORTS, Effort, Loss, loss_of
 from .models import Origin, Path, origin_of
 
@@ -30,19 +34,33 @@ ProgressCallback = Callable[[Progress], Any]
 _COVERAGE = ("unused", "missing", "full")
 
 
+def record_field() -> Any:
+    """Return the field that holds a report in the words of docs/reports.md."""
+    return dataclasses.field(repr=False, compare=False, default_factory=dict)
+
+
 class Report:
-    """What a call has found."""
+    """What a call has found. In a notebook it shows itself as a table and a chart."""
+
+    record: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain dictionaries and lists, for example for json.dumps."""
-        return dataclasses.asdict(self)  # type: ignore[call-overload]
+        """Return the report as dictionaries and lists with the keys of the command's JSON (docs/reports.md)."""
+        return copy.deepcopy(self.record)
+
+    def _page(self) -> Optional[Page]:
+        return None
+
+    def _repr_html_(self) -> Optional[str]:
+        page = self._page()
+        return page.html() if page else None
 
 
 # ---- quantizing ----
 
 
 @dataclasses.dataclass(frozen=True)
-class QuantizedTensor(Report):
+class QuantizedTensor:
     """One tensor of an output or a copy.
 
     name: in the output. shape: as numpy has it, the length of a row last.
@@ -86,6 +104,15 @@ class Quantized(Report):
     tensors: list[QuantizedTensor]
     warnings: list[str]
     seconds: float
+    record: dict[str, Any] = record_field()
+
+    def _row(self) -> Row:
+        measured = [t.loss for t in self.tensors if t.loss and t.loss.n]
+        return Row(self.path, self.file_type, self.file_bytes, self.bits_per_weight,
+                   relative_error=self.loss.relative if measured else float("nan"))
+
+    def _page(self) -> Page:
+        return Page([self._row()])
 
     @property
     def bits_per_weight(self) -> float:
@@ -100,6 +127,20 @@ class Quantized(Report):
                     sum(l.we2 for l in of), max((l.max_error for l in of), default=0.0), 0)
 
 
+class Reports(list):  # type: ignore[type-arg]
+    """Reports of several files from one call: a list. to_dict() is one report with all of them as outputs."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return one report with the outputs of all (docs/reports.md)."""
+        return {**self[0].to_dict(), "outputs": [one for r in self for one in r.to_dict()["outputs"]]}
+
+    def _page(self) -> Page:
+        return Page([r._row() for r in self])
+
+    def _repr_html_(self) -> str:
+        return self._page().html()
+
+
 def _tensor(t: gq_tensor, loss: Optional[Loss]) -> QuantizedTensor:
     return QuantizedTensor(
         text_of(t.name), tuple(t.ne[i] for i in range(t.n_dims))[::-1],
@@ -107,7 +148,7 @@ def _tensor(t: gq_tensor, loss: Optional[Loss]) -> QuantizedTensor:
         t.in_bytes, t.out_bytes, _COVERAGE[t.importance], loss, origin_of(t.origin))
 
 
-def _list_of(items: Texts) -> gq_list:
+def list_of(items: Texts) -> gq_list:
     raw = [items] if isinstance(items, str) else items
     return gq_list(items=strings([c_text(item) for item in raw]), n=len(raw))
 
@@ -134,6 +175,7 @@ def quantize(
     include_weights: Optional[Texts] = None, exclude_weights: Optional[Texts] = None,
     override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None, prune_layers: Optional[str] = None,
     keep_split: bool = False, split_max_size: Optional[Size] = None, sync_ms: int = 0,
+    measure_file: Optional[Path] = None, report: Optional[Path] = None,
 ) -> Union[Quantized, list[Quantized]]:
     """Quantize a GGUF model, and measure what is lost.
 
@@ -141,8 +183,7 @@ def quantize(
     output: the file to write, or a list of files; None: the input's name with the type in it.
     type: a file type ("Q4_K_M"), or a list of as many as there are outputs. All are made from one reading of the model.
     target_size, target_bpw: in place of a type, the largest size of the file (bytes, or a text such as "7.5G"), or of
-        its tensors in bits per weight. Types are then chosen tensor by tensor. Nothing that is measured for that is
-        kept in a file.
+        its tensors in bits per weight. Types are then chosen tensor by tensor.
     imatrix: a file of importance data.
     calibration: a text (str or bytes) or an array of token ids. The model is run on it, and each matrix is rounded by
         its inputs there: columns further right make up for the error of a column. Not together with imatrix.
@@ -164,6 +205,8 @@ def quantize(
     remove_kv: list of patterns of metadata keys to leave out.
     prune_layers: layers to leave out, such as "3,7,11".
     keep_split: shards like the input's. split_max_size: of a shard, in bytes or as a text ("40G"); None: do not split.
+    measure_file: file that keeps what a target has measured, for the next call; None: it is not kept.
+    report: file for the report, which ends in .json, .md (a table) or .svg (a chart).
     sync_ms: how often finished work is made safe from a crash, in milliseconds; 0: every two seconds.
 
     Returns a Quantized, or a list of them where output or type is a list.
@@ -172,6 +215,7 @@ def quantize(
     KeyboardInterrupt, as after every failure, no half-written file has the output's name; the same call continues from
     what is done.
     """
+    report_format(report)
     kinds, paths = _several(type), _several(output)
     many = len(kinds) > 1 or len(paths) > 1 or isinstance(type, (list, tuple)) or isinstance(output, (list, tuple))
     if len(paths) == 1:
@@ -185,7 +229,7 @@ def quantize(
         *[gq_output(optional_path(p), c_text(k) if k is not None else None, target) for p, k in zip(paths, kinds)])
     asked = gq_options(
         size=ctypes.sizeof(gq_options), input=path_bytes(input), outputs=outputs, n_outputs=len(outputs),
-        imatrix=optional_path(imatrix), threads=threads, dry_run=dry_run, measure_file=b"")
+        imatrix=optional_path(imatrix), threads=threads, dry_run=dry_run, measure_file=optional_path(measure_file) or b"")
     if calibration is not None:
         asked.calibration = ctypes.pointer(gq_calibration(
             size=ctypes.sizeof(gq_calibration), text=text_request(calibration, 0, 0, False, "calibration")))
@@ -199,15 +243,39 @@ def quantize(
     lists = (tensor_types, keep, include_weights, exclude_weights, override_kv, transpose, remove_kv)
     for name, items in zip(_LISTS, lists):
         if items is not None:
-            setattr(asked, name, _list_of(items))
+            setattr(asked, name, list_of(items))
     for name, text in zip(_TEXTS, (output_tensor_type, token_embedding_type, missing_importance, prune_layers)):
         if text is not None:
             setattr(asked, name, c_text(text))
-    reports = interruptible(lambda callbacks: _quantize(asked, callbacks), progress)
+    options = option_texts(locals())
+    reports = interruptible(lambda callbacks: _quantize(asked, callbacks, options), progress)
+    write_report(report, reports.to_dict(), reports._page())
     return reports if many else reports[0]
 
 
-def _quantize(asked: gq_options, callbacks: Any) -> list[Quantized]:
+# Arguments whose names are not those of the command's options, or that change nothing in the file.
+_OPTION_NAMES = {"tensor_types": "tensor-type"}
+_SILENT = ("input", "output", "type", "threads", "dry_run", "progress", "force", "report", "sync_ms", "calibration")
+_PATHS = ("imatrix", "measure_file")
+
+
+def option_texts(arguments: Mapping[str, Any]) -> list[str]:
+    """Return arguments of quantize() as the options of the command, for the report."""
+    found = []
+    for name, value in arguments.items():
+        if name not in _ARGUMENTS or name in _SILENT or value in (None, False, 0) or (name, value) == ("effort", "default"):
+            continue
+        option = "--" + _OPTION_NAMES.get(name, name).replace("_", "-")
+        for item in value if isinstance(value, (list, tuple)) else [value]:
+            text = _records.file_name(text_of(path_bytes(item))) if name in _PATHS else str(item)
+            found.append(option if value is True else f"{option} {text}")
+    return found
+
+
+_ARGUMENTS = frozenset(inspect.signature(quantize).parameters)
+
+
+def _quantize(asked: gq_options, callbacks: Any, options: list[str]) -> Reports:
     e = gq_error()
     asked.callbacks = callbacks
     plan = c_void_p(check(library.gq_plan_new(byref(asked), byref(e)), e))
@@ -215,14 +283,39 @@ def _quantize(asked: gq_options, callbacks: Any) -> list[Quantized]:
     try:
         if not asked.dry_run:
             check(library.gq_run(plan, callbacks, byref(results), byref(e)), e)
-        return [_quantized(plan, results, i) for i in range(library.gq_plan_outputs(plan))]
+        outputs = range(library.gq_plan_outputs(plan))
+        record = _run_record(asked, plan, results, options, [_summary(plan, i) for i in outputs])
+        return Reports(_quantized(plan, results, i, record) for i in outputs)
     finally:
         library.gq_results_free(results)
         library.gq_plan_free(plan)
 
 
-def _quantized(plan: c_void_p, results: c_void_p, i: int) -> Quantized:
-    s = library.gq_plan_summary(plan, i).contents
+def _summary(plan: c_void_p, i: int) -> Any:
+    return library.gq_plan_summary(plan, i).contents
+
+
+def _run_record(asked: gq_options, plan: c_void_p, results: c_void_p, options: list[str],
+                summaries: list[Any]) -> dict[str, Any]:
+    """Return the members that a run's report has for all outputs together."""
+    warnings = texts(library.gq_plan_warnings, plan)
+    seconds = planning = None
+    if results:
+        warnings += texts(library.gq_results_warnings, results)
+        planning = library.gq_plan_seconds(plan)
+        seconds = planning + library.gq_results_progress(results).contents.seconds
+    measured = library.gq_plan_measure_file(plan)
+    imatrix = _records.file_name(text_of(asked.imatrix)) if asked.imatrix else None
+    return _records.document(
+        "run" if results else "plan", text_of(asked.input), warnings,
+        [text_of(s.path) for s in summaries] + [text_of(asked.imatrix)], imatrix=imatrix,
+        effort=next(name for name, number in EFFORTS.items() if number == asked.effort),
+        calibration=_records.calibration(plan), measurements=_records.file_name(text_of(measured)) if measured else None,
+        options=options, seconds=seconds, plan_seconds=planning)
+
+
+def _quantized(plan: c_void_p, results: c_void_p, i: int, record: dict[str, Any]) -> Quantized:
+    s = _summary(plan, i)
     tensors = listed(library.gq_plan_tensors, plan, i)
     warnings = texts(library.gq_plan_warnings, plan)
     losses: list[Optional[Loss]] = [None] * len(tensors)
@@ -232,7 +325,8 @@ def _quantized(plan: c_void_p, results: c_void_p, i: int) -> Quantized:
         warnings += texts(library.gq_results_warnings, results)
         seconds = library.gq_results_progress(results).contents.seconds
     return Quantized(text_of(s.path), text_of(s.filetype), s.file_bytes, s.out_bytes, s.n_weights,
-                     [_tensor(t, l) for t, l in zip(tensors, losses)], warnings, seconds)
+                     [_tensor(t, l) for t, l in zip(tensors, losses)], warnings, seconds,
+                     {**record, "outputs": [_records.planned(plan, results, i)]})
 
 
 # ---- comparing and verifying ----
@@ -252,44 +346,65 @@ class Compared(Report):
     file_bytes: int
     tensors: list[QuantizedTensor]
     warnings: list[str]
+    record: dict[str, Any] = record_field()
+
+    def _row(self) -> Row:
+        found = self.record["outputs"][0]
+        error = found["relative_error"]
+        return Row(self.path, self.file_type, self.file_bytes, found["bits_per_weight"],
+                   relative_error=float("nan") if error is None else error)
+
+    def _page(self) -> Page:
+        return Page([self._row()])
 
 
 def compare(original: Path, *copies: Path, imatrix: Optional[Path] = None, threads: int = 0,
-            progress: Optional[ProgressCallback] = None) -> list[Compared]:
+            progress: Optional[ProgressCallback] = None, report: Optional[Path] = None) -> list[Compared]:
     """Measure how far copies are from the original, tensor by tensor, whatever types they have and whoever wrote them.
 
     original, copies: GGUF files; at least one copy.
     imatrix: a file of importance data, for errors weighted by it.
     threads: 0: one per core.
     progress: called with a Progress now and then; return False to stop.
+    report: file for the report, which ends in .json, .md (a table) or .svg (a chart).
 
     Returns a Compared for each copy. Raises UsageError without a copy, Cancelled, or Error where a file cannot be read
     or a copy has nothing to compare.
     """
+    report_format(report)
     asked = gq_comparison_request(
         size=ctypes.sizeof(gq_comparison_request), original=path_bytes(original),
         copies=strings([path_bytes(c) for c in copies]), n_copies=len(copies), imatrix=optional_path(imatrix),
         threads=threads)
 
-    def call(callbacks: Any) -> list[Compared]:
+    def call(callbacks: Any) -> Reports:
         e = gq_error()
         asked.callbacks = callbacks
         found = c_void_p(check(library.gq_compare(byref(asked), byref(e)), e))
         try:
             warnings = texts(library.gq_comparison_warnings, found)
-            return [_compared(found, i, warnings) for i in range(len(copies))]
+            record = _records.document(
+                "comparison", text_of(asked.original), warnings, [text_of(path_bytes(c)) for c in copies],
+                imatrix=_records.file_name(text_of(asked.imatrix)) if asked.imatrix else None,
+                options=[f"--imatrix {_records.file_name(text_of(asked.imatrix))}"] if asked.imatrix else [],
+                seconds=library.gq_comparison_seconds(found))
+            return Reports(_compared(found, i, warnings, record) for i in range(len(copies)))
         finally:
             library.gq_comparison_free(found)
 
-    return interruptible(call, progress)
+    reports = interruptible(call, progress)
+    write_report(report, reports.to_dict(), reports._page())
+    return reports  # type: ignore[no-any-return]
 
 
-def _compared(found: c_void_p, i: int, warnings: list[str]) -> Compared:
+def _compared(found: c_void_p, i: int, warnings: list[str], record: dict[str, Any]) -> Compared:
     s = library.gq_comparison_summary(found, i).contents
-    losses = library.gq_comparison_losses(found, i)
     tensors = listed(library.gq_comparison_tensors, found, i)
+    losses = library.gq_comparison_losses(found, i)[:len(tensors)]
+    rate = s.n_weights / record["seconds"] if record["seconds"] > 0 else 0.0
     return Compared(text_of(s.path), text_of(s.filetype), s.file_bytes,
-                    [_tensor(t, loss_of(losses[k])) for k, t in enumerate(tensors)], warnings)
+                    [_tensor(t, loss_of(l)) for t, l in zip(tensors, losses)], warnings,
+                    {**record, "outputs": [_records.output(s, tensors, losses, [], [], rate, False)]})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -305,6 +420,7 @@ class Verified(Report):
     checksums: dict[str, int]
     missing: list[str]
     warnings: list[str]
+    record: dict[str, Any] = record_field()
 
     @property
     def ok(self) -> bool:
@@ -338,7 +454,8 @@ def verify(path: Path, expected: Optional[Mapping[str, int]] = None, *, threads:
             return Verified({text_of(v.name): text_of(v.problem) for v in verdicts if v.problem},
                             {text_of(v.name): v.crc32 for v in verdicts},
                             texts(library.gq_verification_missing, found),
-                            texts(library.gq_verification_warnings, found))
+                            texts(library.gq_verification_warnings, found),
+                            _records.verification(path, found, expected is not None))
         finally:
             library.gq_verification_free(found)
 
@@ -357,7 +474,7 @@ class Estimate:
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluated(Report):
+class Evaluated:
     """One model on a text.
 
     path, file_type: the file, and the type that it says ("": none).
@@ -413,11 +530,10 @@ class Evaluation(Report):
     peak_bytes: int
     seconds: float
     warnings: list[str]
+    record: dict[str, Any] = record_field()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain dictionaries and lists; differences is a list with a, b, value and error."""
-        differences = [{"a": a, "b": b, **dataclasses.asdict(of)} for (a, b), of in self.differences.items()]
-        return {**super().to_dict(), "differences": differences}
+    def _page(self) -> Page:
+        return Page([Row(v.path, v.file_type, v.file_bytes, v.bits_per_weight, v) for v in self.models[1:]], self)
 
 
 def _estimate(e: gq_estimate) -> Estimate:
@@ -443,7 +559,8 @@ def text_request(text: Union[str, bytes, npt.ArrayLike], context: int, tokens: i
 
 def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLike], context: int = 0,
              tokens: int = 0, special: bool = False, threads: int = 0, memory: Optional[Size] = None,
-             folder: Optional[Path] = None, progress: Optional[ProgressCallback] = None) -> Evaluation:
+             folder: Optional[Path] = None, progress: Optional[ProgressCallback] = None,
+             report: Optional[Path] = None) -> Evaluation:
     """Run a model and copies of it on a text, and measure how far the copies' predictions are from the model's.
 
     original, copies: GGUF files of one architecture, shape and vocabulary. Without copies only the perplexity is
@@ -457,10 +574,12 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
         the machine's.
     folder: for a file with the states of tokens where they take more memory; None: the current one.
     progress: called with a Progress now and then; return False to stop.
+    report: file for the report, which ends in .json, .md (a table) or .svg (a chart).
 
     Returns an Evaluation. Raises UsageError, BadWeights, Cancelled, or Error, for example for an architecture that
     cannot be run.
     """
+    report_format(report)
     asked = gq_evaluation_request(
         size=ctypes.sizeof(gq_evaluation_request), original=path_bytes(original),
         copies=strings([path_bytes(c) for c in copies]), n_copies=len(copies),
@@ -472,14 +591,18 @@ def evaluate(original: Path, *copies: Path, text: Union[str, bytes, npt.ArrayLik
         asked.callbacks = callbacks
         found = c_void_p(check(library.gq_evaluate(byref(asked), byref(e)), e))
         try:
-            return _evaluation(found)
+            return evaluation_of(found, options)
         finally:
             library.gq_evaluation_free(found)
 
-    return interruptible(call, progress)
+    options = [f"--context {context}"] * bool(context) + [f"--tokens {tokens}"] * bool(tokens)
+    made = interruptible(call, progress)
+    write_report(report, made.to_dict(), made._page())
+    return made  # type: ignore[no-any-return]
 
 
-def _evaluation(found: c_void_p) -> Evaluation:
+def evaluation_of(found: c_void_p, options: list[str]) -> Evaluation:
+    """Copy what an evaluation of the library has found."""
     models = [_evaluated(v, i == 0) for i, v in enumerate(listed(library.gq_evaluation_models, found))]
     differences = {}
     for a in range(1, len(models)):
@@ -489,5 +612,9 @@ def _evaluation(found: c_void_p) -> Evaluation:
                 library.gq_evaluation_difference(found, a, b, byref(of))
                 differences[a, b] = _estimate(of)
     f = library.gq_evaluation_summary(found).contents
+    warnings = texts(library.gq_evaluation_warnings, found)
+    record = _records.document("evaluation", models[0].path, warnings, [v.path for v in models], options=options,
+                               seconds=f.seconds)
     return Evaluation(models, differences, text_of(f.architecture), f.context, f.windows, f.tokens, f.scored,
-                      f.peak_bytes, f.seconds, texts(library.gq_evaluation_warnings, found))
+                      f.peak_bytes, f.seconds, warnings,
+                      {**record, "outputs": [], "evaluation": _records.evaluation(found)})

@@ -27,7 +27,7 @@ def test_reports(copies, model):
     assert small.loss.relative > 5 * large.loss.relative > 0
     norm = next(t for t in large.tensors if t.name == "output_norm.weight")
     assert norm.type == "F32" and norm.loss.n == 0 and norm.why and norm.shape == (256,)
-    assert json.loads(json.dumps(large.to_dict()))["tensors"][0]["loss"]["n"] >= 0
+    assert json.loads(json.dumps(large.to_dict()))["outputs"][0]["tensors"][0]["measured"] in (True, False)
 
 
 def test_a_plan_and_a_size(model, tmp_path):
@@ -109,8 +109,8 @@ def test_evaluate(copies, model, ids):
     assert found.differences[1, 2].value == pytest.approx(small.divergence.value - large.divergence.value)
     assert found.windows == 6 and found.tokens == 300 and found.architecture == "llama"
     assert len(small.quantiles) == 6 and 0 <= small.same_top.value <= 1
-    plain = json.loads(json.dumps(found.to_dict()))["differences"]
-    assert [(of["a"], of["b"]) for of in plain] == [(1, 2), (2, 1)] and plain[0]["value"] == found.differences[1, 2].value
+    plain = json.loads(json.dumps(found.to_dict()))["evaluation"]["differences"]
+    assert [(of["a"], of["b"]) for of in plain] == [(1, 2)] and plain[0]["difference"] == found.differences[1, 2].value
     by_text = gquant.evaluate(model, text="abcdefgh" * 10, context=40)
     assert by_text.tokens == 80
 

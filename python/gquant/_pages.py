@@ -1,0 +1,138 @@
+"""Reports as pages: the table and the chart of published pages, for notebooks and files.
+
+The library writes both (gq_page_table, gq_page_chart). In a notebook the chart is an image of its own, so that its
+colours, which follow the reader's choice of light or dark, reach nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import html
+import math
+from ctypes import byref
+from typing import Any, Callable, NamedTuple, Optional, Sequence
+
+from ._library import (
+    UsageError, check, gq_error, gq_estimate, gq_evaluated, gq_evaluation_facts, gq_page, gq_page_row, library,
+    path_bytes, text_of,
+)
+from ._records import as_json
+
+FORMATS = (".json", ".md", ".svg")
+
+
+class Row(NamedTuple):
+    """A file in the table: evaluated is an Evaluated, or None; relative_error NaN where it was not measured."""
+
+    path: str
+    type: str
+    file_bytes: int
+    bits: float
+    evaluated: Any = None
+    relative_error: float = math.nan
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape").replace(b"\0", b"")
+
+
+def _estimate(e: Any) -> gq_estimate:
+    return gq_estimate(e.value, e.error) if e else gq_estimate()
+
+
+def evaluated_struct(v: Any) -> gq_evaluated:
+    """Return an Evaluated as the library has it."""
+    return gq_evaluated(perplexity=_estimate(v.perplexity), divergence=_estimate(v.divergence),
+                        ratio=_estimate(v.ratio), rms_change=_estimate(v.rms_change), same_top=_estimate(v.same_top))
+
+
+class Page:
+    """Files in a table and a chart. evaluation: the Evaluation that the rows' evaluated are of; None: there is none."""
+
+    def __init__(self, rows: Sequence[Row], evaluation: Any = None, memory: int = 0) -> None:
+        kept = [evaluated_struct(r.evaluated) if r.evaluated else None for r in rows]
+        self._rows = (gq_page_row * len(rows))(*[
+            gq_page_row(path=_raw(r.path), type=_raw(r.type), file_bytes=r.file_bytes, bits=r.bits,
+                        evaluated=ctypes.pointer(v) if v else None, relative_error=r.relative_error)
+            for r, v in zip(rows, kept)])
+        self._page = gq_page(size=ctypes.sizeof(gq_page), rows=self._rows, n=len(rows), memory=memory,
+                             errors=evaluation is None)
+        if evaluation is not None:
+            self._page.original = ctypes.pointer(evaluated_struct(evaluation.models[0]))
+            self._page.evaluation = ctypes.pointer(gq_evaluation_facts(
+                size=ctypes.sizeof(gq_evaluation_facts), context=evaluation.context, windows=evaluation.windows,
+                tokens=evaluation.tokens, scored=evaluation.scored))
+        self._kept = kept  # which the rows point to
+
+    def _made(self, function: Callable[..., Any], *arguments: Any) -> str:
+        e = gq_error()
+        text = check(function(byref(self._page), *arguments, byref(e)), e)
+        try:
+            return text_of(ctypes.string_at(text))
+        finally:
+            library.gq_free(text)
+
+    def markdown(self) -> str:
+        """Return the table in Markdown."""
+        return self._made(library.gq_page_table, False)
+
+    def svg(self) -> str:
+        """Return the chart."""
+        return self._made(library.gq_page_chart)
+
+    def html(self) -> str:
+        """Return table and chart for a notebook."""
+        return self._made(library.gq_page_table, True) + image(self.svg())
+
+
+def image(svg: str) -> str:
+    """Return a chart as an image within a page."""
+    data = base64.b64encode(svg.encode("utf-8", "replace")).decode("ascii")
+    return f'<img alt="chart" style="max-width:100%" src="data:image/svg+xml;base64,{data}">\n'
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table for a notebook. The first column holds words, the others numbers; a cell is text, not markup."""
+    def line(tag: str, cells: Sequence[str]) -> str:
+        return "<tr>" + "".join(f'<{tag} style="text-align:{"right" if i else "left"}">{html.escape(cell)}</{tag}>'
+                                for i, cell in enumerate(cells)) + "</tr>\n"
+
+    return "<table>\n" + line("th", head) + "".join(line("td", row) for row in rows) + "</table>\n"
+
+
+# ---- files ----
+
+
+def report_format(path: Any) -> Optional[str]:
+    """Return the extension of a report, to be asked before the work; None: there is none. Raises UsageError."""
+    if path is None:
+        return None
+    name = path_bytes(path).decode("utf-8", "surrogateescape")
+    found = next((f for f in FORMATS if name.lower().endswith(f)), None)
+    if not found:
+        raise UsageError(f"{name}: a report's name ends in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+    return found
+
+
+def _escaped(text: str) -> str:
+    return "".join("\\" + c if c in "\\`*_{}[]<>#|&" else " " if c < " " else c for c in text)
+
+
+def write_report(path: Any, document: dict[str, Any], page: Page) -> None:
+    """Write a report as the command does: .json is the document, .md the page's table, .svg its chart."""
+    kind = report_format(path)
+    if kind is None:
+        return
+    if kind == ".json":
+        content = as_json(document)
+    elif kind == ".svg":
+        content = page.svg().encode("utf-8", "surrogateescape")
+    else:
+        lines = [f"# {_escaped(document['input'])}\n\n", page.markdown(),
+                 f"\ngquant {text_of(library.gq_version())} ({text_of(library.gq_build())})\n"]
+        if document["warnings"]:
+            lines += ["\nWarnings:\n\n", *[f"- {_escaped(w)}\n" for w in document["warnings"]]]
+        content = "".join(lines).encode("utf-8", "surrogateescape")
+    e = gq_error()
+    check(library.gq_write_whole(path_bytes(path), True, content, len(content), byref(e)), e)

@@ -1,0 +1,353 @@
+"""Before and after quantizing: which file fits a machine (plan), and a folder to upload (publish).
+
+Both are whole jobs of the library, gq_survey_new and gq_publish. As in runs.py, what they find is copied into reports
+and nothing of the library stays open.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import inspect
+import math
+import os
+import tempfile
+from ctypes import byref, c_void_p
+from typing import Any, Optional, Sequence, Union
+
+import numpy.typing as npt
+
+from . import _records
+from ._interruptible import interruptible
+from ._library import (
+    Size, Texts, UsageError, c_text, check, gq_calibration, gq_error, gq_evaluation_request, gq_options, gq_output,
+    gq_publish_request, gq_survey_request, gq_target, library, listed, optional_path, path_bytes, size_bytes, text_of,
+    texts,
+)
+from ._pages import Page, Row, image, table
+from .arrays import EFFORTS, Effort
+from .models import Path
+from .runs import Estimate, Evaluated, Evaluation, ProgressCallback, Report, evaluation_of, list_of, record_field, text_request
+
+Text = Union[str, bytes, npt.ArrayLike]
+
+
+def _calibration(text: Optional[Text], name: str, context: int = 0) -> Any:
+    if text is None:
+        return None
+    return ctypes.pointer(gq_calibration(
+        size=ctypes.sizeof(gq_calibration), text=text_request(text, context, 0, False, name)))
+
+
+def _effort(effort: str) -> int:
+    if effort not in EFFORTS:
+        raise UsageError(f"effort {effort!r} is none of {', '.join(EFFORTS)}")
+    return EFFORTS[effort]
+
+
+# ---- which file ----
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A file type for a model.
+
+    file_type; made_for: the only kind of models that it suits, "": any.
+    file_bytes: of the file; memory_bytes: with keys and values of the context and buffers; bits_per_weight.
+    expected_divergence: in nats, by trials on a text; None: not known.
+    fits: into the memory given; None: none was given. best: the one to take.
+    """
+
+    file_type: str
+    made_for: str
+    file_bytes: int
+    memory_bytes: int
+    bits_per_weight: float
+    expected_divergence: Optional[float]
+    fits: Optional[bool]
+    best: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class CurvePoint:
+    """The best mix of a size. ram: bytes of a machine that it is for; None: only a point of the curve."""
+
+    target_size: int
+    expected_divergence: Optional[float]
+    ram: Optional[int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan(Report):
+    """The result of plan().
+
+    path: the model. types: a Choice each, smallest file first.
+    curve: with a text, a CurvePoint each, smallest first: size against expected divergence.
+    best: the Choice to take; None: nothing fits, or no memory was given.
+    target_size: bytes that the memory leaves for a file; None: no memory was given.
+    context: tokens that memory is counted for; cache_bytes, buffer_bytes: what these and working memory take.
+    quantized, dequantized: the type of most of a model that is quantized already, or will be dequantized first; "": it
+        is not.
+    warnings: sentences.
+    """
+
+    path: str
+    types: list[Choice]
+    curve: list[CurvePoint]
+    best: Optional[Choice]
+    target_size: Optional[int]
+    context: int
+    cache_bytes: int
+    buffer_bytes: int
+    quantized: str
+    dequantized: str
+    warnings: list[str]
+    record: dict[str, Any] = record_field()
+
+    def _repr_html_(self) -> str:
+        tried = any(t.expected_divergence is not None for t in self.types)
+        head = ["type", "file, GB", "bits per weight", "memory, GB"] + ["expected divergence"] * tried + ["note"]
+        rows = []
+        for t in sorted(self.types, key=lambda t: bool(t.made_for)):
+            expected = [] if not tried else ["-" if t.expected_divergence is None else f"{t.expected_divergence:.4g}"]
+            note = f"for {t.made_for}" if t.made_for else "fits, recommended" if t.best else "fits" if t.fits else ""
+            rows.append([t.file_type, f"{t.file_bytes / 1e9:.3g}", f"{t.bits_per_weight:.2f}",
+                         f"{t.memory_bytes / 1e9:.3g}", *expected, note])
+        return table(head, rows) + (image(self._chart()) if tried else "")
+
+    def _chart(self) -> str:
+        """Return the chart of the types that people use, and of the curve between them."""
+        usual = ("Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "Q8_0")
+        points = [(t.file_type, t.file_bytes, t.expected_divergence) for t in self.types if t.file_type in usual]
+        points += [("", p.target_size, p.expected_divergence) for p in self.curve]
+        unknown = Estimate(math.nan, math.nan)
+        rows = [Row(str(i), name, size, 0.0, Evaluated("", "", size, 0, 0, unknown, Estimate(value, math.nan), None, None,
+                                                       None, None))
+                for i, (name, size, value) in enumerate(points) if value is not None and value > 0]
+        original = Evaluated("", "", 0, 0, 0, unknown, None, None, None, None, None)
+        return Page(rows, Evaluation([original], {}, "", 0, 0, 0, 0, 0, 0.0, [])).svg()
+
+
+def plan(model: Path, *, ram: Optional[Size] = None, text: Optional[Text] = None, context: int = 0,
+         imatrix: Optional[Path] = None, measure_file: Optional[Path] = None, threads: int = 0,
+         progress: Optional[ProgressCallback] = None) -> Plan:
+    """Tell which file types of a model fit a machine, and with a text what they are expected to harm.
+
+    model: a GGUF, any shard of a split one, or a folder from Hugging Face.
+    ram: memory of the machine, in bytes or as a text ("16Gi").
+    text: str or bytes, or an array of token ids. The model is tried on it, with each tensor in coarse types.
+    context: tokens to have memory for; 0: 8192, or what the model was made for if that is less.
+    imatrix: a file of importance data, which some types need.
+    measure_file: file that keeps what the trials found, for the next call and for quantize(); None: it is not kept.
+    threads: 0: one per core.
+    progress: called with a Progress now and then; return False to stop with Cancelled.
+
+    Returns a Plan. Raises UsageError, Cancelled, NotFound, or Error, for example for a model that cannot be run.
+    """
+    asked = gq_options(
+        size=ctypes.sizeof(gq_options), input=path_bytes(model), imatrix=optional_path(imatrix), threads=threads,
+        measure_file=optional_path(measure_file) or b"", calibration=_calibration(text, "text"))
+    wanted = gq_survey_request(
+        size=ctypes.sizeof(gq_survey_request), options=ctypes.pointer(asked), context=context, ram=size_bytes(ram),
+        folder=path_bytes(tempfile.gettempdir()))
+
+    def call(callbacks: Any) -> Plan:
+        e = gq_error()
+        asked.callbacks = callbacks
+        found = c_void_p(check(library.gq_survey_new(byref(wanted), byref(e)), e))
+        try:
+            return _plan(found, text_of(asked.input), wanted.ram, text is not None)
+        finally:
+            library.gq_survey_free(found)
+
+    return interruptible(call, progress)  # type: ignore[no-any-return]
+
+
+def _plan(found: c_void_p, path: str, ram: int, tried: bool) -> Plan:
+    f = library.gq_survey_summary(found).contents
+    types = [Choice(text_of(c.name), text_of(c.made_for), c.file_bytes, c.memory_bytes, c.bits,
+                    _records.number(c.expected), c.fits if ram else None, c.best)
+             for c in listed(library.gq_survey_choices, found)]
+    curve = [CurvePoint(p.file_bytes, _records.number(p.expected), p.memory or None)
+             for p in listed(library.gq_survey_curve, found)]
+    best = next((t for t in types if t.best), None)
+    made = Plan(path, types, curve, best, f.target if ram else None, f.context, f.cache_bytes, f.buffer_bytes,
+                text_of(f.quantized), text_of(f.dequantized), texts(library.gq_survey_warnings, found))
+    made.record.update(_plan_record(made, ram, tried))
+    return made
+
+
+def _known(**members: Any) -> dict[str, Any]:
+    return {key: value for key, value in members.items() if value not in (None, "")}
+
+
+def _plan_record(p: Plan, ram: int, tried: bool) -> dict[str, Any]:
+    """Return what `gquant plan --json` prints."""
+    limit = {}
+    if ram:
+        limit = _known(ram=ram, recommended=p.best.file_type if p.best else None, target_size=p.target_size)
+    record = {
+        **_known(path=_records.plain(p.path), quantized=p.quantized, dequantized=p.dequantized), "context": p.context,
+        "cache_bytes": p.cache_bytes, "buffer_bytes": p.buffer_bytes, **limit,
+        "types": [_known(file_type=t.file_type, made_for=t.made_for, file_bytes=t.file_bytes,
+                         bits_per_weight=t.bits_per_weight, memory_bytes=t.memory_bytes,
+                         expected_divergence=t.expected_divergence, fits=t.fits) for t in p.types]}
+    if tried:
+        record["curve"] = [{**_known(target_size=c.target_size, ram=c.ram), "expected_divergence": c.expected_divergence}
+                           for c in p.curve]
+    return record
+
+
+# ---- a folder to upload ----
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedFile:
+    """A file of a published folder: path (of the first shard), file_type, and sizes as in Quantized."""
+
+    path: str
+    file_type: str
+    file_bytes: int
+    tensor_bytes: int
+    n_weights: int
+
+    @property
+    def bits_per_weight(self) -> float:
+        """Tensor data in bits per weight."""
+        return 8 * self.tensor_bytes / self.n_weights if self.n_weights else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Published(Report):
+    """The result of publish().
+
+    folder; files: a PublishedFile each; made: how many of them this call has made.
+    evaluation: an Evaluation of all; None: there was no text.
+    warnings: sentences.
+    """
+
+    folder: str
+    files: list[PublishedFile]
+    made: int
+    evaluation: Optional[Evaluation]
+    warnings: list[str]
+    record: dict[str, Any] = record_field()
+
+    def _page(self) -> Page:
+        models = self.evaluation.models[1:] if self.evaluation else [None] * len(self.files)
+        return Page([Row(f.path, f.file_type, f.file_bytes, f.bits_per_weight, v) for f, v in zip(self.files, models)],
+                    self.evaluation)
+
+
+def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[Size, Sequence[Size], None] = None,
+            ladder: bool = False, name: Optional[str] = None, imatrix: Optional[Path] = None,
+            calibration: Optional[Text] = None, evaluate: Optional[Text] = None, context: int = 0, tokens: int = 0,
+            base_model: Optional[str] = None, license: Optional[str] = None, quantized_by: Optional[str] = None,
+            speeds: Optional[Path] = None, effort: Effort = "default", force: bool = False,
+            allow_requantize: bool = False, tensor_types: Optional[Texts] = None, keep: Optional[Texts] = None,
+            override_kv: Optional[Texts] = None, remove_kv: Optional[Texts] = None,
+            split_max_size: Optional[Size] = None, measure_file: Optional[Path] = None, memory: Optional[Size] = None,
+            dry_run: bool = False, threads: int = 0, progress: Optional[ProgressCallback] = None) -> Published:
+    """Make a folder to upload: files of a model, README.md with table and chart, SHA256SUMS.
+
+    model: a GGUF, or a folder from Hugging Face. It is read once for all files.
+    folder: where the files go; it is made where it is not there. Files that are there and whole are not made again.
+    types: file types, and recipes such as "Q4_K_L". target_size: sizes, in bytes or as a text, whose best mixes are made.
+    ladder: besides, the best mix for each common size of memory.
+    name: of the files, with {type} and maybe {model}; None: "{model}-{type}.gguf".
+    imatrix, calibration, effort, allow_requantize, tensor_types, keep, override_kv, remove_kv: as in quantize().
+    evaluate: a text, or token ids, that all files are evaluated on; context, tokens: as in evaluate().
+    base_model, license, quantized_by: for the page; None: what the model says.
+    speeds: file of what llama-bench measured, its output as JSON, JSON lines or CSV: columns of tokens per second.
+    force: make everything anew, also in place of a README.md that somebody else has written.
+    split_max_size: of a shard; None: 48 GB.
+    measure_file: as in quantize(). memory: for calibration and evaluation, in bytes or as a text.
+    dry_run: only plan: nothing is written.
+    threads: 0: one per core. progress: as in quantize().
+
+    Returns a Published. Raises what quantize() and evaluate() raise. Called again, it goes on from what is whole.
+    """
+    wanted = [types] if isinstance(types, str) else list(types)
+    sizes = target_size if isinstance(target_size, (list, tuple)) else [] if target_size is None else [target_size]
+    outputs = [gq_output(filetype=c_text(t)) for t in wanted]
+    outputs += [gq_output(target=gq_target(size_bytes(s), 0.0)) for s in sizes]
+    fitted = _calibration(calibration, "calibration")
+    if fitted and memory is not None:
+        fitted.contents.memory = size_bytes(memory)
+    asked = gq_options(
+        size=ctypes.sizeof(gq_options), input=path_bytes(model), outputs=(gq_output * len(outputs))(*outputs),
+        n_outputs=len(outputs), out_dir=path_bytes(folder), imatrix=optional_path(imatrix), threads=threads,
+        dry_run=dry_run, measure_file=optional_path(measure_file) or b"", calibration=fitted, effort=_effort(effort),
+        force=force, allow_requantize=allow_requantize, split_max_size=size_bytes(split_max_size))
+    for member, items in (("tensor_types", tensor_types), ("keep", keep), ("override_kv", override_kv),
+                          ("remove_kv", remove_kv)):
+        if items is not None:
+            setattr(asked, member, list_of(items))
+    evaluation = None if evaluate is None else ctypes.pointer(gq_evaluation_request(
+        size=ctypes.sizeof(gq_evaluation_request), text=text_request(evaluate, context, tokens, False), threads=threads,
+        memory=size_bytes(memory), folder=path_bytes(folder)))
+    request = gq_publish_request(
+        size=ctypes.sizeof(gq_publish_request), options=ctypes.pointer(asked), name=c_text(name) if name else None,
+        ladder=ladder, evaluation=evaluation, speeds=optional_path(speeds), how=c_text(_line(locals())))
+    for member, value in (("base_model", base_model), ("license", license), ("quantized_by", quantized_by)):
+        if value is not None:
+            setattr(request, member, c_text(value))
+    made = _make_folder(os.fsdecode(folder))
+    try:
+        return interruptible(lambda callbacks: _publish(request, asked, callbacks), progress)  # type: ignore[no-any-return]
+    finally:
+        for path in made:
+            if not os.listdir(path):  # after a failure or a plan
+                os.rmdir(path)
+
+
+def _make_folder(folder: str) -> list[str]:
+    """Make a folder and those above it that are missing; return what was made, the innermost first."""
+    missing = []
+    while folder and not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for path in reversed(missing):
+        os.mkdir(path)
+    return missing
+
+
+_DEFAULTS = {n: p.default for n, p in inspect.signature(publish).parameters.items()}
+_QUIET = ("force", "threads", "progress", "dry_run", "memory")
+_FILES = ("model", "folder", "imatrix", "speeds", "measure_file")
+_GIVEN = ("calibration", "evaluate")  # whose texts are too long for a line
+
+
+def _line(arguments: dict[str, Any]) -> str:
+    """Return the call of publish() that makes a folder again, for its page: files without folders."""
+    words = []
+    for key, default in _DEFAULTS.items():
+        value = arguments[key]
+        if key in _QUIET or (default is not inspect.Parameter.empty and value is default):
+            continue
+        if key in _FILES:
+            value = _records.file_name(os.fsdecode(value).rstrip("/")) or "."
+        shown = "..." if key in _GIVEN else repr(value)
+        words.append(shown if key in ("model", "folder", "types") else f"{key}={shown}")
+    return f"gquant.publish({', '.join(words)})".encode("ascii", "backslashreplace").decode()
+
+
+def _publish(request: gq_publish_request, asked: gq_options, callbacks: Any) -> Published:
+    e = gq_error()
+    request.callbacks = asked.callbacks = callbacks
+    found = c_void_p(check(library.gq_publish(byref(request), byref(e)), e))
+    try:
+        planned = c_void_p(library.gq_publication_plan(found))
+        summaries = [library.gq_plan_summary(planned, i).contents for i in range(library.gq_plan_outputs(planned))]
+        files = [PublishedFile(text_of(s.path), text_of(s.filetype), s.file_bytes, s.out_bytes, s.n_weights)
+                 for s in summaries]
+        evaluated = library.gq_publication_evaluation(found)
+        evaluation = evaluation_of(c_void_p(evaluated), []) if evaluated else None
+        warnings = texts(library.gq_publication_warnings, found)
+        record = _records.document(
+            "plan", text_of(asked.input), warnings, [f.path for f in files],
+            outputs=[_records.planned(planned, None, i) for i in range(len(files))],
+            evaluation=evaluation.to_dict()["evaluation"] if evaluation else None)
+        return Published(text_of(asked.out_dir), files, library.gq_publication_made(found), evaluation, warnings, record)
+    finally:
+        library.gq_publication_free(found)

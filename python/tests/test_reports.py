@@ -1,0 +1,183 @@
+"""Reports in the words of the command: the same documents, pages and folders, by the command and by the package."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import numpy as np
+import pytest
+
+import gquant
+
+COMMAND = pathlib.Path(os.environ.get("GQUANT_LIBRARY", "libgquant.so.0")).with_name("gquant")
+needs_command = pytest.mark.skipif(not COMMAND.exists(), reason="no command beside the library")
+
+
+def command(*words):
+    found = subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def alike(ours, theirs, where=""):
+    """Compares two documents: the same keys everywhere, the same values but for times, memory of the process and rounding."""
+    assert type(ours) is type(theirs) or (isinstance(ours, (int, float)) and isinstance(theirs, (int, float))), where
+    if isinstance(ours, dict):
+        assert list(ours) == list(theirs), where
+        for key in ours:
+            if not re.search("seconds|per_second|calibration.memory_bytes", f"{where}.{key}"):
+                alike(ours[key], theirs[key], f"{where}.{key}")
+    elif isinstance(ours, list):
+        assert len(ours) == len(theirs), where
+        for i, (a, b) in enumerate(zip(ours, theirs)):
+            alike(a, b, f"{where}[{i}]")
+    elif isinstance(ours, float):
+        assert ours == pytest.approx(theirs, rel=1e-8), where
+    else:
+        assert ours == theirs, where
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("abcdefghij" * 160)
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    paths = [folder / "a.gguf", folder / "b.gguf"]
+    return gquant.quantize(model, paths, ["Q2_K", "Q8_0"], keep=["attn_v"], report=folder / "run.json"), folder
+
+
+@needs_command
+def test_runs_and_plans(model, made, tmp_path):
+    both, folder = made
+    theirs = json.loads(command("--json", "-q", "--keep", "attn_v", model, "--out-dir", tmp_path, "a.gguf=Q2_K", "b.gguf=Q8_0"))
+    theirs["options"].remove(f"--out-dir {tmp_path.name}")
+    alike(both.to_dict(), theirs)
+    alike(json.loads((folder / "run.json").read_text()), theirs)
+    alike(both[1].to_dict(), {**theirs, "outputs": theirs["outputs"][1:]})
+    planned = gquant.quantize(model, tmp_path / "c.gguf", "Q4_K_M", dry_run=True)
+    alike(planned.to_dict(), json.loads(command("--json", "--dry-run", model, tmp_path / "c.gguf", "Q4_K_M")))
+
+
+@needs_command
+def test_calibrated_runs(model, text, tmp_path):
+    report = gquant.quantize(model, tmp_path / "a.gguf", "Q4_0", calibration=text.read_bytes())
+    theirs = json.loads(command("--json", "-q", "--force", "--calibrate", text, model, tmp_path / "a.gguf", "Q4_0"))
+    theirs["calibration"]["text"], theirs["options"] = "calibration", []
+    alike(report.to_dict(), theirs)
+    assert report.to_dict()["outputs"][0]["steps"]
+
+
+@needs_command
+def test_comparisons_evaluations_verifications(model, made, text, tmp_path):
+    (small, large), _ = made
+    alike(gquant.compare(model, small.path).to_dict(), json.loads(command("compare", "--json", model, small.path)))
+    ours = gquant.evaluate(model, small.path, large.path, text=text.read_bytes(), context=40, report=tmp_path / "e.md")
+    theirs = json.loads(command("evaluate", "--json", "-q", model, small.path, large.path, "--text", text, "--context", "40"))
+    theirs["options"].remove("--text text.txt")
+    notes = theirs.pop("warnings")  # how long a text should be is the command's advice
+    document = ours.to_dict()
+    assert set(document.pop("warnings")) <= set(notes)
+    alike(document, theirs)
+    page = command("evaluate", "-q", model, small.path, large.path, "--text", text, "--context", "40", "--report",
+                   tmp_path / "theirs.md") or (tmp_path / "theirs.md").read_text()
+    assert (tmp_path / "e.md").read_text().split("Warnings")[0] == page.split("Warnings")[0]
+    alike(gquant.verify(small.path).to_dict(), json.loads(command("verify", "--json", small.path)))
+
+
+@needs_command
+def test_plans(model, text, tmp_path):
+    ours = gquant.plan(model, ram="1G")
+    theirs = command("plan", "--json", "--ram", "1G", model)
+    alike(ours.to_dict(), json.loads(theirs))
+    assert ours.best.file_type == json.loads(theirs)["recommended"]
+    assert ours.target_size == 10**9 - ours.cache_bytes - ours.buffer_bytes
+    kept = tmp_path / "measured"
+    tried = gquant.plan(model, text=text.read_bytes(), measure_file=kept)
+    assert kept.exists() and len(tried.curve) >= 9
+    by_name = {t.file_type: t for t in tried.types}
+    assert by_name["Q2_K"].expected_divergence > by_name["Q8_0"].expected_divergence > 0
+    assert "data:image/svg+xml" in tried._repr_html_() and "recommended" in ours._repr_html_()
+    alike(tried.to_dict(), json.loads(command("plan", "--json", "--text", text, "--measure-file", kept, model)))
+
+
+def test_a_published_folder(model, text, tmp_path):
+    folder = tmp_path / "new" / "folder"
+    with pytest.raises(FileNotFoundError):
+        gquant.publish(tmp_path / "none.gguf", folder, "Q8_0")
+    assert not folder.exists()
+    assert gquant.publish(model, folder, "Q8_0", dry_run=True).made == 0 and not folder.exists()
+    bench = tmp_path / "bench.json"
+    bench.write_text(json.dumps([{"model_filename": "model-Q8_0.gguf", "n_prompt": 0, "n_gen": 32, "avg_ts": 12.5,
+                                  "cpu_info": "a CPU", "n_threads": 2, "build_commit": "b"}]))
+    found = gquant.publish(model, folder, ["q8_0", "Q4_K_L"], target_size="0.5M", evaluate=text.read_bytes(), context=40,
+                           license="mit", quantized_by="me", speeds=bench, memory="1G")
+    assert found.made == 3 and [f.file_type for f in found.files[:2]] == ["Q8_0", "Q4_K_L"]
+    page = (folder / "README.md").read_text()
+    for words in ("license: \"mit\"", "gquant.publish('model-F16.gguf', 'folder', ['q8_0', 'Q4_K_L'], target_size='0.5M'",
+                  "evaluate=..., context=40", "writes, tokens/s", "12.5", "(model-0.5MB.gguf)"):
+        assert words in page, words
+    assert (folder / "SHA256SUMS").read_text().count("\n") == 3 and (folder / "divergence.svg").exists()
+    assert found.evaluation.models[1].divergence.value > 0 and found.to_dict()["evaluation"]["models"]
+    assert "same top token" in found._repr_html_()
+    assert gquant.publish(model, folder, ["Q8_0", "Q4_K_L"]).made == 0
+    (folder / "README.md").write_text("mine")
+    with pytest.raises(FileExistsError, match="force=True"):
+        gquant.publish(model, folder, "Q8_0")
+    with pytest.raises(gquant.UsageError, match="nothing to make"):
+        gquant.publish(model, folder, force=True)
+
+
+def test_shown_in_a_notebook(model, made, tmp_path):
+    both, _ = made
+    for shown in (both, both[0], gquant.compare(model, both[0].path)[0], gquant.compare(model, both[0].path)):
+        found = shown._repr_html_()
+        assert found.startswith("<table>") and "relative error" in found and "data:image/svg+xml;base64," in found
+    with gquant.Model(model) as m:
+        assert "<b>small llama</b>" in m._repr_html_() and "F16" in m._repr_html_()
+    assert gquant.verify(both[0].path)._repr_html_() is None
+    with gquant.Draft() as d:
+        d["general.architecture"], d["general.name"] = "x<script>", "y&"
+        d.add("a", np.zeros(32))
+        d.write(tmp_path / "odd.gguf")
+    with gquant.Model(tmp_path / "odd.gguf") as m:
+        assert "<script>" not in m._repr_html_() and "y&amp;" in m._repr_html_()
+
+
+def test_reports_in_files(model, tmp_path):
+    for name in ("r.json", "r.md", "r.SVG"):
+        gquant.quantize(model, tmp_path / "x.gguf", "Q4_0", force=True, report=tmp_path / name)
+    assert "| [x.gguf](x.gguf) |" in (tmp_path / "r.md").read_text()
+    assert (tmp_path / "r.SVG").read_text().startswith("<svg")
+    with pytest.raises(gquant.UsageError, match="ends in .json"):
+        gquant.quantize(model, tmp_path / "y.gguf", "Q4_0", report="report.txt")
+    assert not (tmp_path / "y.gguf").exists()
+
+
+def test_failures_are_pythons_own(model, made, tmp_path):
+    missing = tmp_path / "none.gguf"
+    calls = [lambda: gquant.Model(missing), lambda: gquant.Imatrix(missing), lambda: gquant.Tokenizer(missing),
+             lambda: gquant.compare(model, missing), lambda: gquant.verify(missing), lambda: gquant.plan(missing),
+             lambda: gquant.evaluate(missing, text="a"), lambda: gquant.quantize(missing, tmp_path / "x.gguf", "Q8_0"),
+             lambda: gquant.quantize(model, tmp_path / "x.gguf", "Q8_0", imatrix=missing),
+             lambda: gquant.quantize(model, tmp_path / "no folder" / "x.gguf", "Q8_0"),
+             lambda: gquant.quantize(model, tmp_path / "x.gguf", "Q8_0", report=tmp_path / "no folder" / "r.json"),
+             lambda: gquant.publish(model, tmp_path / "p", "Q8_0", speeds=missing)]
+    for i, call in enumerate(calls):
+        with pytest.raises(FileNotFoundError) as found:
+            call()
+        assert isinstance(found.value, gquant.Error), i
+    if os.geteuid() != 0:
+        locked = tmp_path / "locked.gguf"
+        locked.write_bytes(pathlib.Path(model).read_bytes())
+        locked.chmod(0)
+        with pytest.raises(PermissionError):
+            gquant.Model(locked)
+    with pytest.raises(FileExistsError):
+        gquant.quantize(model, made[0][0].path, "Q8_0")
