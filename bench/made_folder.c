@@ -79,14 +79,14 @@ static void array_set_name(made_array *a) {
         snprintf(a->name, sizeof a->name, "model.layers.%u.%s.weight", layer, array_names[i].dense);
 }
 
-static uint64_t blocks_of(uint64_t n) { return (n + FP8_BLOCK - 1) / FP8_BLOCK; }
+static uint64_t fp8_blocks(uint64_t n) { return (n + FP8_BLOCK - 1) / FP8_BLOCK; }
 
 static made_array array_of(const made_model *m, const made_weight *w, uint64_t expert) {
     made_array a = {.weight = w, .expert = expert};
     const gguf_type *type = made_type_of(m, w);
     a.fp8 = m->fp8 && w->input && type == m->type;
     a.bytes = a.fp8 ? w->ne[0] * w->ne[1] : gguf_type_bytes(type, w->ne[0] * w->ne[1]);
-    a.scale_bytes = a.fp8 ? sizeof(float) * blocks_of(w->ne[0]) * blocks_of(w->ne[1]) : 0;
+    a.scale_bytes = a.fp8 ? sizeof(float) * fp8_blocks(w->ne[0]) * fp8_blocks(w->ne[1]) : 0;
     array_set_name(&a);
     return a;
 }
@@ -169,7 +169,7 @@ static void write_fp8(FILE *to, const made_model *m, const made_array *a) {
         rows = n - r < FP8_BLOCK ? n - r : FP8_BLOCK;
         for (uint64_t k = 0; k < rows; k++)
             made_fill_row(m, a->weight, array_row(m, a, r + k), x + k * columns);
-        encode_fp8(x, rows, columns, bytes, scales + r / FP8_BLOCK * blocks_of(columns));
+        encode_fp8(x, rows, columns, bytes, scales + r / FP8_BLOCK * fp8_blocks(columns));
         made_write(to, bytes, rows * columns);
     }
     made_write(to, scales, a->scale_bytes);
@@ -210,7 +210,7 @@ static uint64_t write_header(const made_folder *f, uint64_t file, FILE *to) {
         char scale[128];
         snprintf(scale, sizeof scale, "%s_scale_inv", a->name);
         if (a->fp8)
-            write_entry(head, scale, "F32", w, blocks_of(w->ne[1]), blocks_of(w->ne[0]), a->offset + a->bytes,
+            write_entry(head, scale, "F32", w, fp8_blocks(w->ne[1]), fp8_blocks(w->ne[0]), a->offset + a->bytes,
                         a->scale_bytes);
         data = a->offset + a->bytes + a->scale_bytes;
     }

@@ -46,7 +46,7 @@ struct mix_matcher {
  * \uXXXX is a character and a group that took no part matches the empty string. */
 static const uint32_t dialect = PCRE2_DOLLAR_ENDONLY | PCRE2_ALLOW_EMPTY_CLASS | PCRE2_ALT_BSUX |
                                 PCRE2_MATCH_UNSET_BACKREF | PCRE2_NEVER_BACKSLASH_C | PCRE2_NEVER_UTF |
-                                PCRE2_AUTO_CALLOUT; /* for count_step */
+                                PCRE2_AUTO_CALLOUT; /* for pattern_count_step */
 
 static bool item_compile(item *it, const char *text, size_t n, bool lower, gq_error *e) {
     if (n > MAX_PATTERN)
@@ -135,7 +135,7 @@ void mix_patterns_free(mix_pattern *p) {
 /* ---- matching ---- */
 
 /* Called before each item of a pattern. */
-static int count_step(pcre2_callout_block *at, void *matcher) {
+static int pattern_count_step(pcre2_callout_block *at, void *matcher) {
     mix_matcher *m = matcher;
     (void)at;
     return m->steps && --m->steps ? 0 : PCRE2_ERROR_CALLOUT;
@@ -153,7 +153,7 @@ mix_matcher *mix_matcher_new(gq_error *e) {
     pcre2_set_match_limit(m->limits, MATCH_STEPS);
     pcre2_set_depth_limit(m->limits, MATCH_DEPTH);
     pcre2_set_heap_limit(m->limits, MATCH_HEAP_KIB);
-    pcre2_set_callout(m->limits, count_step, m);
+    pcre2_set_callout(m->limits, pattern_count_step, m);
     return m;
 }
 

@@ -56,7 +56,7 @@ static bool read_tiles(base_tiles *b, size_t first, size_t rows, gq_error *e) {
 
 /* The copies' logarithms are taken as they are. The sums of their exponentials are not 1, as the file has the
  * least probable tokens no lower than e^-16 of the likeliest. */
-static bool keep_scores(const base_tiles *b, size_t position, size_t n, scores *to, gq_error *e) {
+static bool base_keep_scores(const base_tiles *b, size_t position, size_t n, scores *to, gq_error *e) {
     for (size_t t = 0; t < n; t++) {
         divergence_figures original = divergence_at(b->divergence, t, 0);
         for (size_t m = 0; m < b->n; m++) {
@@ -83,7 +83,7 @@ static bool score_batch(base_tiles *b, size_t position, size_t n, scores *to, gq
     divergence_start(b->divergence, n, right);
     for (size_t first = 0; first < vocabulary; first += TILE_ROWS)
         if (!read_tiles(b, first, smaller(TILE_ROWS, vocabulary - first), e)) return false;
-    return keep_scores(b, position, n, to, e);
+    return base_keep_scores(b, position, n, to, e);
 }
 
 uint64_t base_scores_bytes(size_t n, size_t positions) {
