@@ -210,8 +210,8 @@ static uint64_t write_header(const made_folder *f, uint64_t file, FILE *to) {
         char scale[128];
         snprintf(scale, sizeof scale, "%s_scale_inv", a->name);
         if (a->fp8)
-            write_entry(head, scale, "F32", w, fp8_blocks(w->ne[1]), fp8_blocks(w->ne[0]), a->offset + a->bytes,
-                        a->scale_bytes);
+            write_entry(head, scale, "F32", w, fp8_blocks(w->ne[1]), fp8_blocks(w->ne[0]),
+                        a->offset + a->bytes, a->scale_bytes);
         data = a->offset + a->bytes + a->scale_bytes;
     }
     fputc('}', head);
