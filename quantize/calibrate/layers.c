@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/memory.h"
 #include "quantize/calibrate/chains.h"
 #include "quantize/calibrate/embedding.h"
@@ -148,26 +149,39 @@ static bool turn_finish_tensor(turn *at, const model_tensor *t, size_t number, g
 }
 
 /* The layer's choice of experts is looked at in both streams. */
-static bool turn_refit_router(turn *at, forward_part part, const round_task *task, progress_of *p,
-                              gq_error *e) {
+static bool turn_refit_router(turn *at, forward_part part, const round_task *task, calibrate_figures *figures,
+                              round_reason *reason, gq_error *e) {
     const calibrator *c = at->c;
     router_task router = {.round = task,
                           .original = c->original,
                           .rounded = c->rounded[at->output],
                           .layer = at->layer,
                           .part = part};
-    return router_refit(&router, &p->figures, &p->reason, e);
+    return router_refit(&router, figures, reason, e);
 }
 
+/* What became of a matrix of a weight. */
+typedef struct rounded_matrix {
+    calibrate_figures figures;
+    uint64_t reason; /* a round_reason */
+} rounded_matrix;
+
+static uint8_t *matrix_blocks(turn *at, const model_tensor *t, uint64_t matrix, gq_error *e) {
+    size_t number = number_of(at->c, t);
+    uint8_t *blocks = turn_blocks(at, t, number, e);
+    uint64_t bytes = at->c->of->outputs[at->output][number].out_bytes / shape_matrices(t->ne);
+    return blocks ? blocks + matrix * bytes : NULL;
+}
+
+/* comm: the ranks that share the rows; NULL: this process rounds them alone. */
 static bool round_weight(turn *at, forward_part part, uint64_t matrix, const model_tensor *t,
-                         const round_inputs *inputs, gq_error *e) {
+                         const round_inputs *inputs, gq_comm *comm, rounded_matrix *to, gq_error *e) {
     calibrator *c = at->c;
     const calibration_settings *settings = c->of->settings;
     size_t number = number_of(c, t);
-    progress_of *p = progress_at(c, at->output, number);
     const gq_tensor *of = &c->of->outputs[at->output][number];
-    uint64_t bytes = of->out_bytes / shape_matrices(t->ne);
-    uint8_t *blocks = at->layer ? turn_blocks(at, t, number, e) : NULL;
+    uint8_t *blocks = at->layer ? matrix_blocks(at, t, matrix, e) : NULL;
+    round_reason reason = ROUND_CALIBRATED;
     if (at->layer && !blocks) return false;
     round_task task = {.of = c->of,
                        .products = c->products,
@@ -175,15 +189,26 @@ static bool round_weight(turn *at, forward_part part, uint64_t matrix, const mod
                        .tensor = number,
                        .matrix = matrix,
                        .inputs = *inputs,
-                       .kept = blocks ? blocks + matrix * bytes : NULL,
+                       .kept = blocks,
+                       .comm = comm,
                        .progress = ask_round,
                        .data = c};
     if (at->metrics) task.inputs.metrics = chains_metrics_of(at->metrics, t);
-    p->figures.width = settings->width < t->ne[0] ? settings->width : t->ne[0];
-    if (!(forward_is_router(c->of->streams[0], t) && !gguf_type_of(of->to)->quantized
-              ? turn_refit_router(at, part, &task, p, e)
-              : round_matrix(&task, &p->figures, &p->reason, e)))
-        return false;
+    *to = (rounded_matrix){.figures = {.width = smaller(settings->width, t->ne[0])}};
+    bool ok = forward_is_router(c->of->streams[0], t) && !gguf_type_of(of->to)->quantized
+                  ? turn_refit_router(at, part, &task, &to->figures, &reason, e)
+                  : round_matrix(&task, &to->figures, &reason, e);
+    to->reason = reason;
+    return ok;
+}
+
+/* Adds what became of a weight's next matrix to what is known of the weight. */
+static bool settle_matrix(turn *at, const model_tensor *t, const rounded_matrix *of, gq_error *e) {
+    calibrator *c = at->c;
+    size_t number = number_of(c, t);
+    progress_of *p = progress_at(c, at->output, number);
+    figures_add(&p->figures, &of->figures);
+    if (p->reason == ROUND_CALIBRATED) p->reason = (round_reason)of->reason;
     p->settled++;
     if (!sweep_tell(&c->sweep, (double)(t->ne[0] * t->ne[1]), e)) return false;
     return p->settled < shape_matrices(t->ne) || turn_finish_tensor(at, t, number, e);
@@ -200,9 +225,15 @@ static float *turn_tokens(size_t features, float **tokens, size_t held, size_t s
     return x;
 }
 
-/* Rounds one matrix of each of the site's weights by the inputs gathered for it, and frees these. */
+/* Whether a matrix of a weight is still to be rounded. */
+static bool turn_wants(turn *at, const model_tensor *t, uint64_t matrix) {
+    return turn_matrices_done(at, t) <= matrix;
+}
+
+/* Rounds one matrix of each of the site's weights by the inputs gathered for it, and frees these. to: one for
+ * each weight. */
 static bool round_site_matrix(turn *at, forward_part part, const site *s, uint64_t matrix, site_inputs of,
-                              gq_error *e) {
+                              gq_comm *comm, rounded_matrix *to, gq_error *e) {
     moments_factored f = {.tokens = 0};
     float *mean_square = calloc(s->features, sizeof *mean_square), *original = NULL, *rounded = NULL;
     bool ok = mean_square || gq_fail_memory(e, s->features * sizeof *mean_square);
@@ -222,10 +253,52 @@ static bool round_site_matrix(turn *at, forward_part part, const site *s, uint64
                        .held = of.held,
                        .stride = stride};
     for (size_t w = 0; ok && w < s->n_weights; w++)
-        if (turn_matrices_done(at, s->weights[w]) == matrix)
-            ok = round_weight(at, part, matrix, s->weights[w], &in, e);
+        if (turn_wants(at, s->weights[w], matrix))
+            ok = round_weight(at, part, matrix, s->weights[w], &in, comm, &to[w], e);
     free(original), free(rounded), free(mean_square);
     moments_factored_free(&f), site_inputs_free(&of);
+    return ok;
+}
+
+/* Gives all ranks what one of them has made of a matrix of a weight, and has the first one write it. */
+static bool share_matrix(turn *at, const model_tensor *t, uint64_t matrix, int rank, rounded_matrix *of,
+                         gq_error *e) {
+    const calibrate_job *job = at->c->of;
+    const calibrate_store *store = &job->store;
+    size_t number = number_of(at->c, t);
+    uint64_t bytes = job->outputs[at->output][number].out_bytes / shape_matrices(t->ne);
+    uint8_t *blocks = matrix_blocks(at, t, matrix, e);
+    return blocks && comm_broadcast_from(job->comm, rank, of, sizeof *of, e) &&
+           comm_broadcast_from(job->comm, rank, blocks, bytes, e) &&
+           (rank == 0 || !comm_is_first(job->comm) ||
+            store->write(store->data, at->output, number, matrix * bytes, blocks, bytes, e));
+}
+
+/* Shares and settles the i-th matrix that was gathered, if ranks have rounded some each. */
+static bool settle_site_matrix(turn *at, const site *s, size_t i, rounded_matrix *to, gq_error *e) {
+    for (size_t w = 0; w < s->n_weights; w++) {
+        const model_tensor *t = s->weights[w];
+        if (!turn_wants(at, t, s->first + i)) continue;
+        if (s->dealt && !share_matrix(at, t, s->first + i, site_owner(s, at->c->of->comm, i), &to[w], e))
+            return false;
+        if (!settle_matrix(at, t, &to[w], e)) return false;
+    }
+    return true;
+}
+
+/* Rounds what was gathered: all matrices with the other ranks, or this rank's share of them alone. */
+static bool round_gathered(turn *at, forward_part part, site *s, gq_error *e) {
+    size_t n = s->end - s->first;
+    gq_comm *comm = s->dealt ? NULL : at->c->of->comm;
+    rounded_matrix *to = calloc(n * s->n_weights, sizeof *to);
+    bool ok = to || gq_fail_memory(e, n * s->n_weights * sizeof *to);
+    for (size_t i = s->own; ok && i < s->own_end; i++) {
+        ok = round_site_matrix(at, part, s, s->first + i, site_take(s, i), comm, to + i * s->n_weights, e);
+        if (!s->dealt) ok = ok && settle_site_matrix(at, s, i, to + i * s->n_weights, e);
+    }
+    for (size_t i = 0; s->dealt && ok && i < n; i++)
+        ok = settle_site_matrix(at, s, i, to + i * s->n_weights, e);
+    free(to);
     return ok;
 }
 
@@ -245,8 +318,7 @@ static bool round_sites(turn *at, forward_part part, gq_error *e) {
         sweep_name_phase(&c->sweep, "inputs");
         bool ok = site_gather(&s, &search, e), found = s.n_weights > 0;
         sweep_name_phase(&c->sweep, "rounding");
-        for (size_t i = 0; ok && found && i < s.end - s.first; i++)
-            ok = round_site_matrix(at, part, &s, s.first + i, site_take(&s, i), e);
+        ok = ok && (!found || round_gathered(at, part, &s, e));
         site_free(&s);
         if (!ok || !found) return ok;
     }
@@ -326,6 +398,7 @@ static bool calibrator_round_embedding(calibrator *c, size_t output, size_t numb
                        .output = output,
                        .tensor = number,
                        .kept = kept,
+                       .comm = c->of->comm,
                        .progress = ask_round,
                        .data = c};
     if (!embedding_round(&task, &p->figures, &p->reason, e) ||

@@ -140,14 +140,14 @@ static bool rows_new(rows *r, const round_task *t, bool calibrated, gq_error *e)
                                                : WAY_PASS,
                 .pool = matmul_pool(t->products),
                 .metrics = calibrated ? &t->inputs.metrics : &no_metrics};
-    int threads = threads_pool_most(r->pool), rank = gq_comm_rank(of->comm);
+    int threads = threads_pool_most(r->pool), rank = gq_comm_rank(t->comm);
     r->most = rows_at_once(tensor, r->metrics);
     r->n_spans = r->metrics->n ? chains_spans(r->metrics, tensor->ne[1]) : parts(tensor->ne[1], SPAN_ROWS);
-    r->share = comm_share(of->comm, r->n_spans, rank),
-    r->share_end = comm_share(of->comm, r->n_spans, rank + 1);
-    r->steps = r->metrics->n ? 1 : parts(comm_share(of->comm, r->n_spans, 1), STEP_SPANS);
+    r->share = comm_share(t->comm, r->n_spans, rank),
+    r->share_end = comm_share(t->comm, r->n_spans, rank + 1);
+    r->steps = r->metrics->n ? 1 : parts(comm_share(t->comm, r->n_spans, 1), STEP_SPANS);
     r->pieces = parts(t->inputs.held, PIECE_TOKENS);
-    lay_out_rows(r, (size_t)threads, (size_t)gq_comm_ranks(of->comm), &l);
+    lay_out_rows(r, (size_t)threads, (size_t)gq_comm_ranks(t->comm), &l);
     r->errors = memory_take_zeros(&l, r->n_spans * r->pieces, sizeof *r->errors);
     if (!memory_had(&l, e)) return rows_free(r), false;
     if (r->metrics->n)
@@ -169,7 +169,7 @@ static chain_span rows_span(const rows *r, size_t i) {
 
 /* The spans of a rank in a step are those from here on; *end: up to before this one. */
 static size_t spans_of_step(const rows *r, size_t step, int rank, size_t *end) {
-    const gq_comm *comm = r->task->of->comm;
+    const gq_comm *comm = r->task->comm;
     size_t begin = comm_share(comm, r->n_spans, rank);
     *end = comm_share(comm, r->n_spans, rank + 1);
     if (r->metrics->n) return begin;
@@ -202,7 +202,7 @@ static bool span_read(const rows *r, const chain_span *s, gq_error *e) {
 }
 
 static bool rows_read(rows *r, size_t step, gq_error *e) {
-    r->span = spans_of_step(r, step, gq_comm_rank(r->task->of->comm), &r->span_end);
+    r->span = spans_of_step(r, step, gq_comm_rank(r->task->comm), &r->span_end);
     r->first = r->metrics->n || r->span == r->span_end ? 0 : rows_span(r, r->span).first;
     for (size_t i = r->span; i < r->span_end; i++) {
         chain_span s = rows_span(r, i);
@@ -379,7 +379,7 @@ static bool write_spans(const rows *r, size_t step, int rank, const uint8_t *pac
 
 /* Gives all ranks the blocks of all. */
 static bool gather_rows(const rows *r, size_t step, const uint8_t *blocks, gq_error *e) {
-    gq_comm *comm = r->task->of->comm;
+    gq_comm *comm = r->task->comm;
     int ranks = gq_comm_ranks(comm);
     size_t bytes = gguf_type_bytes(r->to, r->columns);
     r->begins[0] = 0;
@@ -394,7 +394,7 @@ static bool gather_rows(const rows *r, size_t step, const uint8_t *blocks, gq_er
 }
 
 static bool write_rows(const rows *r, size_t step, const uint8_t *blocks, gq_error *e) {
-    int ranks = gq_comm_ranks(r->task->of->comm);
+    int ranks = gq_comm_ranks(r->task->comm);
     if (ranks == 1) return write_blocks(r, r->first, blocks, rows_count(r), e);
     if (!gather_rows(r, step, blocks, e)) return false;
     for (int k = 0; k < ranks; k++)
@@ -409,7 +409,7 @@ static bool round_ask(const round_task *t, gq_error *e) { return !t->progress ||
 /* Adds the figures of all ranks. *numbers becomes whether it holds for all. */
 static bool share_figures(const rows *r, calibrate_figures *sums, bool *numbers, gq_error *e) {
     enum { FIGURES = 3 };
-    gq_comm *comm = r->task->of->comm;
+    gq_comm *comm = r->task->comm;
     size_t ranks = (size_t)gq_comm_ranks(comm);
     uint64_t mine[FIGURES] = {sums->codes, sums->ends, *numbers}, *all;
     if (ranks == 1) return true;
@@ -426,7 +426,7 @@ static bool share_figures(const rows *r, calibrate_figures *sums, bool *numbers,
 
 /* Adds the errors of all spans, in their order. */
 static bool add_errors(const rows *r, output_errors *sums, gq_error *e) {
-    gq_comm *comm = r->task->of->comm;
+    gq_comm *comm = r->task->comm;
     int ranks = gq_comm_ranks(comm);
     for (int k = 0; ranks > 1 && k <= ranks; k++)
         r->begins[k] = comm_share(comm, r->n_spans, k) * r->pieces * sizeof *r->errors;
@@ -518,6 +518,21 @@ static void count_steps(const rows *r, const output_errors *errors, round_way wa
     count_errors(sums, STEP_SWEEPS, errors, WAY_PASS, WAY_SWEPT);
 }
 
+void figures_add(calibrate_figures *to, const calibrate_figures *of) {
+    to->tokens = to->matrices ? smaller(to->tokens, of->tokens) : of->tokens;
+    to->width = of->width;
+    if (of->damp > to->damp) to->damp = of->damp;
+    to->matrices += of->matrices, to->plain += of->plain, to->unchecked += of->unchecked;
+    to->power += of->power, to->searched += of->searched, to->written += of->written;
+    to->codes += of->codes, to->ends += of->ends;
+    for (calibrate_step i = 0; i < CALIBRATE_STEPS; i++) {
+        calibrate_step_figures *step = &to->steps[i];
+        const calibrate_step_figures *more = &of->steps[i];
+        step->matrices += more->matrices, step->kept += more->kept, step->compared += more->compared;
+        step->without += more->without, step->with += more->with;
+    }
+}
+
 bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e) {
     const moments_factored *f = t->inputs.factored;
     round_reason reason = reason_for_search(t);
@@ -532,8 +547,7 @@ bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *wh
     sums->matrices++, sums->plain += reason != ROUND_CALIBRATED, sums->unchecked += t->inputs.held == 0;
     sums->power += errors.power, sums->searched += errors.error[WAY_SEARCHED];
     sums->written += errors.error[way];
-    if (sums->matrices == 1 || f->tokens < sums->tokens) sums->tokens = f->tokens;
-    if (f->damp > sums->damp) sums->damp = f->damp;
+    sums->tokens = f->tokens, sums->damp = f->damp;
     if (*why == ROUND_CALIBRATED) *why = reason;
     return ok;
 }

@@ -47,17 +47,21 @@ typedef struct round_task {
     size_t output, tensor; /* numbers of the job */
     uint64_t matrix;
     round_inputs inputs;
+    gq_comm *comm;                             /* ranks that share the rows; NULL: this process has all */
     uint8_t *kept;                             /* gets a copy of the matrix's blocks; NULL: none is made */
     bool (*progress)(void *data, gq_error *e); /* asks whether to continue; may be NULL */
     void *data;
 } round_task;
 
+/* Adds the figures of a matrix to those of the tensor's matrices before it. */
+void figures_add(calibrate_figures *to, const calibrate_figures *of);
+
 /* Returns the bytes that round_matrix takes for a matrix of the tensor, besides its inputs. metrics: of its
  * rows, by their groups. UINT64_MAX: too many to count. */
 uint64_t round_bytes(const model_tensor *tensor, const layer_metrics *metrics, const gguf_type *to,
                      int threads, int ranks);
-/* Rounds and writes a matrix. *sums is added to; its `tokens` become the fewest so far, its `damp` the
- * largest. *why keeps the first matrix's reason other than ROUND_CALIBRATED. */
+/* Rounds and writes a matrix. *sums, which is zeros but for the width, gets its figures, *why the reason if
+ * it is not calibrated. */
 bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);
 
 #endif

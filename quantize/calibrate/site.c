@@ -157,6 +157,12 @@ void site_free(site *s) {
     *s = (site){.n_weights = 0};
 }
 
+int site_owner(const site *s, const gq_comm *comm, size_t i) {
+    int rank = 0;
+    while (comm_share(comm, s->end - s->first, rank + 1) <= i) rank++;
+    return rank;
+}
+
 site_inputs site_take(site *s, size_t i) {
     site_inputs taken = s->inputs[i];
     s->inputs[i] = (site_inputs){.held = 0};
@@ -178,13 +184,18 @@ static uint64_t site_matrices_done(const gathering *g, const forward_inputs *in)
 static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, gq_error *e) {
     const calibrate_job *of = g->search->of;
     site *s = g->s;
-    size_t left = in->matrices - first, n = left < of->matrices_at_once ? left : of->matrices_at_once;
-    if (n < 1) n = 1;
+    size_t left = in->matrices - first, ranks = (size_t)gq_comm_ranks(of->comm);
+    size_t n = smaller(left, larger(of->matrices_at_once, 1));
+    if (in->routed && left >= ranks) n = smaller(left, larger(n, n * ranks));
+    bool dealt = ranks > 1 && n >= ranks;
     *s = (site){.n_weights = in->n_weights,
                 .features = in->features,
                 .matrices = in->matrices,
                 .first = first,
                 .end = first + n,
+                .own = dealt ? comm_share(of->comm, n, gq_comm_rank(of->comm)) : 0,
+                .own_end = dealt ? comm_share(of->comm, n, gq_comm_rank(of->comm) + 1) : n,
+                .dealt = dealt,
                 .routed = in->routed,
                 .late = in->late,
                 .adds = site_adds(of->settings, of->streams[0], in->weights[0])};
@@ -199,13 +210,13 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
         of->bounds.batch);
     lay_out_gathering(g, &g->sizes, &l);
     s->inputs = memory_take_zeros(&l, n, sizeof *s->inputs);
-    for (size_t i = 0; s->inputs && i < n; i++) lay_out_inputs(&s->inputs[i], &g->sizes, &l);
+    for (size_t i = s->own; s->inputs && i < s->own_end; i++) lay_out_inputs(&s->inputs[i], &g->sizes, &l);
     if (!memory_had(&l, e)) return false;
     g->tape = (tape){.x_features = original_features(&g->sizes), .features = in->features};
-    for (size_t i = 0; s->inputs && i < n; i++) {
+    for (size_t i = s->own; s->inputs && i < s->own_end; i++) {
         if (!(s->inputs[i].moments = moments_new(of->kernels, g->sizes.shape, g->search->pool, e)))
             return false;
-        moments_share(s->inputs[i].moments, of->comm);
+        if (!dealt) moments_share(s->inputs[i].moments, of->comm);
     }
     return true;
 }
@@ -310,7 +321,8 @@ static bool play_pairs(void *data, const tape_entry *entry, const site_pairs *p,
         return gq_fail(e, "%s: tensor %s: ranks gather different matrices", g->search->of->file->path,
                        g->s->weights[0]->name);
     g->window = entry->window;
-    return settle_pairs(g, entry->matrix, p), true;
+    if (entry->matrix >= g->s->own && entry->matrix < g->s->own_end) settle_pairs(g, entry->matrix, p);
+    return true;
 }
 
 /* Gives all ranks the moments and held-back tokens of the whole text. */
@@ -319,7 +331,7 @@ static bool join_ranks(gathering *g, gq_error *e) {
     const site *s = g->s;
     if (gq_comm_ranks(comm) == 1) return true;
     if (!tape_play(&g->tape, comm, play_pairs, g, e)) return false;
-    for (size_t i = 0; i < s->end - s->first; i++)
+    for (size_t i = s->own; !s->dealt && i < s->own_end; i++)
         if (!moments_gather(s->inputs[i].moments, comm, e)) return false;
     return true;
 }

@@ -33,6 +33,10 @@ typedef struct site {
     size_t n_weights; /* 0: nothing is left to round */
     size_t features, matrices;
     size_t first, end; /* matrices first to end - 1 were gathered */
+    /* Of these, counted from `first`, the ones whose inputs this rank has. dealt: the others have the rest;
+     * else all have all. */
+    size_t own, own_end;
+    bool dealt;
     bool routed, late;
     float adds;          /* forward_adds of the weight where the state is the target; 0: its own output is */
     site_inputs *inputs; /* one for each of them */
@@ -41,6 +45,8 @@ typedef struct site {
 static inline size_t site_original_features(const site *s) {
     return s->adds != 0 ? s->weights[0]->ne[1] : s->features;
 }
+/* The rank that has the inputs of the i-th matrix that was gathered, where they are dealt. */
+int site_owner(const site *s, const gq_comm *comm, size_t i);
 void site_free(site *s);
 /* Hands over the gathered inputs of the i-th matrix; the caller owns them from now on. */
 site_inputs site_take(site *s, size_t i);

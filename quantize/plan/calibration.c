@@ -326,7 +326,8 @@ bool plan_agree_calibration(gq_plan *plan, gq_error *e) {
         !comm_most(c->comm, most, sizeof most / sizeof *most, e))
         return false;
     c->bounds.batch = c->idle ? 1 : batch;
-    f->windows_at_once = batch, f->experts_at_once = c->matrices_at_once;
+    f->windows_at_once = batch;
+    f->experts_at_once = c->matrices_at_once * (uint64_t)(f->experts_at_once > 1 ? c->ranks : 1);
     f->memory = most[0], f->states_in_file = most[1], f->layers_finished = most[2];
     f->ranks = (uint32_t)c->ranks,
     f->rank_windows = windows_share(c->comm, c->job.windows, c->job.context, 1);
