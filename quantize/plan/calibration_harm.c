@@ -436,6 +436,31 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
     return ok;
 }
 
+/* ---- ranks ---- */
+
+/* The i-th trial is done by rank i modulo the number of ranks: later ones pass fewer layers. */
+static void trials_keep_own(trials *t) {
+    size_t ranks = (size_t)gq_comm_ranks(t->plan->comm), n = 0;
+    for (size_t i = (size_t)gq_comm_rank(t->plan->comm); i < t->n; i += ranks) t->tried[n++] = t->tried[i];
+    t->n = n;
+}
+
+/* Gives all ranks the divergences of all trials, which are then listed again, without streams. */
+static bool trials_share(trials *t, size_t layers, gq_error *e) {
+    gq_comm *comm = t->plan->comm;
+    size_t ranks = (size_t)gq_comm_ranks(comm), own = t->n;
+    if (ranks == 1) return true;
+    double *mine = calloc(MOST_TRIALS, sizeof *mine), *all = calloc(ranks * MOST_TRIALS, sizeof *all);
+    bool ok = (mine && all) || gq_fail_memory(e, (ranks + 1) * MOST_TRIALS * sizeof *all);
+    for (size_t i = 0; ok && i < own; i++) mine[i] = t->tried[i].divergence;
+    choose_trials(t, layers);
+    size_t each = parts(t->n, ranks);
+    ok = ok && comm_exchange(comm, (const uint64_t *)(const void *)mine, (uint64_t *)(void *)all, each, e);
+    for (size_t i = 0; ok && i < t->n; i++) t->tried[i].divergence = all[i % ranks * each + i / ranks];
+    free(mine), free(all);
+    return ok;
+}
+
 bool plan_try_harm(const gq_plan *plan, const bool *wanted, size_t layers, measured *found,
                    const gq_callbacks *callbacks, gq_error *e) {
     trials t;
@@ -445,8 +470,9 @@ bool plan_try_harm(const gq_plan *plan, const bool *wanted, size_t layers, measu
     t.found = found;
     if (ok) choose_trials(&t, layers);
     if (ok && t.n > 0) {
+        trials_keep_own(&t);
         forward_bounds bounds = choose_bounds(&t);
-        ok = try_all(&t, &bounds, callbacks, e);
+        ok = try_all(&t, &bounds, callbacks, e) && trials_share(&t, layers, e);
         if (ok) set_harm(&t), spread_harm(&t);
     }
     trials_free(&t);

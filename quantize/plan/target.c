@@ -179,16 +179,53 @@ static bool cover_needed(target *t, gq_error *e) {
     return true;
 }
 
+/* Whether a rank measures a tensor, which is the k-th of those that are needed. */
+static bool is_of_rank(const gq_comm *comm, size_t k, int rank) {
+    return k % (size_t)gq_comm_ranks(comm) == (size_t)rank;
+}
+
+/* Gives all ranks what each has measured. */
+static bool share_measurements(target *t, gq_error *e) {
+    gq_comm *comm = t->plan->comm;
+    size_t n = t->plan->n_tensors;
+    measured *all = calloc(n + 1, sizeof *all);
+    bool ok = all || gq_fail_memory(e, n * sizeof *all);
+    for (int r = 0; ok && r < gq_comm_ranks(comm); r++) {
+        memcpy(all, t->found, n * sizeof *all);
+        ok = comm_broadcast_from(comm, r, all, n * sizeof *all, e);
+        for (size_t i = 0, k = 0; ok && i < n; i++)
+            if (t->needed[i] && is_of_rank(comm, k++, r)) t->found[i] = all[i];
+    }
+    free(all);
+    return ok;
+}
+
+/* Measures the tensors that are needed; of ranks each some of them. */
+static bool measure_with_ranks(target *t, bool *fresh, gq_error *e) {
+    gq_plan *plan = t->plan;
+    const gq_callbacks *callbacks = t->options->callbacks;
+    if (gq_comm_ranks(plan->comm) == 1)
+        return measure_tensors(plan, t->needed, t->found, fresh, callbacks, e);
+    bool *own = calloc(plan->n_tensors + 1, sizeof *own);
+    bool ok = own || gq_fail_memory(e, plan->n_tensors);
+    for (size_t i = 0, k = 0; ok && i < plan->n_tensors; i++)
+        own[i] = t->needed[i] && is_of_rank(plan->comm, k++, gq_comm_rank(plan->comm));
+    ok = ok && measure_tensors(plan, own, t->found, fresh, callbacks, e) && share_measurements(t, e);
+    *fresh = true;
+    free(own);
+    return ok;
+}
+
 /* With a calibration trials depend on all that was measured, so a file that lacks anything counts for
  * nothing. */
 static bool measure_all(target *t, bool *fresh, gq_error *e) {
     gq_plan *plan = t->plan;
     const gq_callbacks *callbacks = t->options->callbacks;
     if (measure_known(plan, t->needed, t->found)) return true;
-    if (!plan->calibration) return measure_tensors(plan, t->needed, t->found, fresh, callbacks, e);
+    if (!plan->calibration) return measure_with_ranks(t, fresh, e);
     memset(t->found, 0, plan->n_tensors * sizeof *t->found);
     bool ok = plan_sample_calibration(plan, &plan->inputs, callbacks, e) && cover_needed(t, e) &&
-              measure_tensors(plan, t->needed, t->found, fresh, callbacks, e) &&
+              measure_with_ranks(t, fresh, e) &&
               plan_try_harm(plan, t->needed, t->trial_layers, t->found, callbacks, e);
     drop_sample(plan);
     memory_budget_give_back(); /* the calibration's memory was reckoned without all this */
@@ -220,8 +257,9 @@ static bool target_measure(target *t, gq_error *e) {
     bool ok = decide_trials(t, e) && (!asked || !*asked || measure_may_replace(path, e)), fresh = false;
     measure_key(plan, t->needed, t->trial_layers, key);
     ok = ok && (plan->calibration || cover_needed(t, e)); /* which types apply depends on it */
-    if (ok) measure_read(plan, path, key, t->found);
-    ok = ok && measure_all(t, &fresh, e);
+    if (ok && comm_is_first(plan->comm)) measure_read(plan, path, key, t->found);
+    ok = ok && comm_broadcast(plan->comm, t->found, plan->n_tensors * sizeof *t->found, e) &&
+         measure_all(t, &fresh, e);
     bool keep = ok && *path;
     if (keep && fresh && !keep_measurements(t, path, key, &why)) {
         keep = false;
