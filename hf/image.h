@@ -1,5 +1,5 @@
 /* Image and video models: arrays that keep their names, and an architecture that is recognised by them. The
- * tensors and pairs are those that ComfyUI-GGUF's converter makes and its loader expects (docs/mixes.md).
+ * tensors and pairs are those that ComfyUI-GGUF's converter makes and its loader expects (docs/image-models.md).
  */
 #ifndef GQ_HF_IMAGE_H
 #define GQ_HF_IMAGE_H

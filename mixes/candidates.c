@@ -1,4 +1,4 @@
-/* The types that a budget may give to a tensor; docs/mixes.md has the reasons. */
+/* The types that a budget may give to a tensor; docs/target-size.md has the reasons. */
 #include "mixes/budget.h"
 #include "mixes/mixes.h"
 

@@ -1,5 +1,5 @@
 /* Image and video models: the tensors that their users keep in the precision of the source, and the roles of
- * the others. Where each list comes from is in docs/mixes.md. */
+ * the others. Where each list comes from is in docs/image-models.md. */
 #include <string.h>
 
 #include "mixes/rules.h"

@@ -1,4 +1,4 @@
-/* How much harm an error does in one tensor or another, and where data may lack: docs/mixes.md. */
+/* How much harm an error does in one tensor or another, and where data may lack: docs/target-size.md. */
 #include <string.h>
 
 #include "mixes/rules.h"

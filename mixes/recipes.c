@@ -1,4 +1,4 @@
-/* Recipes that publishers of models made common, by the names that their files have. docs/mixes.md says where
+/* Recipes that publishers of models made common, by the names that their files have. docs/recipes.md says where
  * each is from. A recipe is a file type and patterns that go before its rules.
  */
 #include <strings.h>
