@@ -26,6 +26,8 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
                                            size_text(memory, (double)f->memory),
                                            f->states_in_file ? "read from disk" : "in memory"));
     fprintf(to, "disk: %s beside the output until it is done\n", size_text(disk, (double)f->disk));
+    fprintf(to, "inputs of matrices kept: %s in memory and %s on disk, of these\n",
+            size_text(memory, (double)f->inputs_memory), size_text(disk, (double)f->inputs_disk));
     if (f->width < f->columns)
         fprintf(to, "columns rounded together: %" PRIu64 " of %" PRIu64 "\n", f->width, f->columns);
     if (f->has_trials)
@@ -126,6 +128,7 @@ json_t *report_calibration_json(const gq_calibration_facts *f) {
     set_count(o, "memory_bytes", f->memory);
     set_count(o, "disk_bytes", f->disk);
     set_bool(o, "states_in_file", f->states_in_file);
+    set_count(o, "inputs_memory_bytes", f->inputs_memory), set_count(o, "inputs_disk_bytes", f->inputs_disk);
     set_number(o, "gflop", f->work / 1e9);
     if (f->seconds_expected > 0) set_number(o, "seconds_expected", f->seconds_expected);
     set_count(o, "tokens_advised", f->tokens_advised);

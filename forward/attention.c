@@ -430,18 +430,14 @@ static void attention_hand_on(forward_batch *b, const plan_part *p, float *k) {
     }
 }
 
-static bool attention_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+/* o: what all heads give, which flows into attn_output. */
+static bool attention_run_heads(forward_batch *b, const plan_part *p, const float *x, size_t stride, float *q,
+                                float *o) {
     const forward_model *m = b->model;
-    const attention_numbers *n = p->part->numbers;
     const attention_layer *l = p->numbers;
-    size_t s = b->stride, step = q_step(m, l), q_rows = l->heads * step, values = l->heads * l->value;
-    float *q = b->work, *k = q + q_rows * s, *v = k + l->kv_heads * l->head * s,
-          *o = v + l->kv_heads * l->value * s,
-          *rest = o + (values + attention_count_gates(b->layer->plan, l)) * s;
-    if (!batch_site(b, x, stride, m->sizes.width, b->tokens, 0,
-                    (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V, WEIGHT_ATTN_QKV,
-                                    WEIGHT_ATTN_GATE, WEIGHT_SLOTS}))
-        return false;
+    size_t s = b->stride, step = q_step(m, l), q_rows = l->heads * step;
+    float *k = q + q_rows * s, *v = k + l->kv_heads * l->head * s,
+          *rest = o + (l->heads * l->value + attention_count_gates(b->layer->plan, l)) * s;
     attention_multiply_in(b, p, x, stride, q);
     if (!m->arch->qk_after_rope) attention_norm_q_and_k(b, p, q, k);
     if (m->arch->norms_v && !l->borrows_kv) attention_norm_v(b, l, v);
@@ -469,6 +465,25 @@ static bool attention_run(forward_batch *b, const plan_part *p, const float *x, 
     if (!batch_scores(b, p, &h)) return false;
     batch_attend(b, p, &h);
     attention_gate_heads(b, p, x, stride, q, o);
+    return true;
+}
+
+static bool attention_run(forward_batch *b, const plan_part *p, const float *x, size_t stride) {
+    const forward_model *m = b->model;
+    const attention_numbers *n = p->part->numbers;
+    const attention_layer *l = p->numbers;
+    size_t s = b->stride, values = l->heads * l->value;
+    float *q = b->work, *o = q + (l->heads * q_step(m, l) + l->kv_heads * (l->head + l->value)) * s;
+    if (!batch_site(b, x, stride, m->sizes.width, b->tokens, 0,
+                    (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V, WEIGHT_ATTN_QKV,
+                                    WEIGHT_ATTN_GATE, WEIGHT_SLOTS}))
+        return false;
+    kept_values heads = {o, values, s, b->tokens};
+    /* Later layers need the keys of those that keep theirs. */
+    if (l->keeps_kv || !batch_recall(b, WEIGHT_ATTN_OUTPUT, 0, KEPT_INPUTS, &heads)) {
+        if (!attention_run_heads(b, p, x, stride, q, o)) return false;
+        if (!l->keeps_kv) batch_keep(b, WEIGHT_ATTN_OUTPUT, 0, KEPT_INPUTS, &heads);
+    }
     if (!batch_site(b, o, s, values, b->tokens, 0, (weight_slot[]){WEIGHT_ATTN_OUTPUT, WEIGHT_SLOTS}))
         return false;
     batch_multiply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->part, s, b->tokens);
@@ -483,6 +498,7 @@ const layer_part mixer_attention = {
     .read_keys = attention_read_keys,
     .find_model_tensors = attention_find_model_tensors,
     .find_tensors = attention_find_tensors,
+    .keeps_inputs = true,
     .carried_rows = attention_carried_rows,
     .scratch_rows = attention_count_rows,
     .row_groups = attention_row_groups,

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "forward/kept.h"
 #include "forward/model.h"
 
 /* Bytes for the struct that a part has in a batch. */
@@ -31,6 +32,7 @@ struct forward_batch {
     size_t state_stride;
     const forward_site *site;
     forward_answer answer; /* the site's last */
+    kept_run kept;
     gq_error *e;
 };
 
@@ -38,6 +40,18 @@ struct forward_batch {
  * one. */
 void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                     size_t y_stride, size_t tokens);
+/* What is kept of a weight's matrix: what flows into it, in place of all that led to it; what it gives; what
+ * all experts of a set give together, by the slot of their last matrix. */
+typedef enum kept_what { KEPT_INPUTS, KEPT_OUTPUT, KEPT_SUM } kept_what;
+typedef struct kept_values {
+    float *x;
+    size_t rows, stride, tokens;
+} kept_values;
+/* Gets what an earlier run of the batch has kept. False: it has to be computed and then to be given to
+ * batch_keep, but for a run that ends before; nothing else is kept meanwhile. No sites may be in between,
+ * except for sums, which are only recalled where nobody looks. */
+bool batch_recall(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const kept_values *v);
+void batch_keep(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const kept_values *v);
 /* Reports x[features][tokens] to the site as what flows into matrix `matrix` of weights of the layer. slots:
  * ends with WEIGHT_SLOTS; weights that the layer lacks are left out. False: b->e, a value that is not finite
  * or the site's error; or the site's answer FORWARD_END. */

@@ -99,7 +99,11 @@ static bool experts_run_one(const experts_run *r, const expert_set *set, size_t 
     const weight_slot first[] = {set->gate, set->up, set->both, WEIGHT_SLOTS};
     if (!batch_site_tokens(b, in, s, width, &routed, e, first)) return false;
     if (b->answer == FORWARD_SKIP) return true;
-    multiply_in(r, set, e, in, gate, s, n);
+    kept_values middle = {gate, ff, s, n};
+    if (!batch_recall(b, set->down, e, KEPT_INPUTS, &middle)) {
+        multiply_in(r, set, e, in, gate, s, n);
+        batch_keep(b, set->down, e, KEPT_INPUTS, &middle);
+    }
     if (!batch_site_tokens(b, gate, s, ff, &routed, e, (weight_slot[]){set->down, WEIGHT_SLOTS}))
         return false;
     if (b->answer == FORWARD_SKIP) return true;
@@ -116,7 +120,10 @@ static bool experts_run_one(const experts_run *r, const expert_set *set, size_t 
 }
 
 bool experts_run_set(const experts_run *r, const expert_set *set) {
+    kept_values sum = {r->sum, r->l->width, r->b->stride, r->b->tokens};
+    if (batch_recall(r->b, set->down, 0, KEPT_SUM, &sum)) return true;
     for (size_t e = 0; e < set->experts; e++)
         if (!experts_run_one(r, set, e)) return false;
+    batch_keep(r->b, set->down, 0, KEPT_SUM, &sum);
     return true;
 }

@@ -234,9 +234,13 @@ static bool experts_run_beside(const experts_run *r, const beside_slots *w, size
     size_t s = b->stride, width = m->sizes.width;
     float *gate = b->work, *up = gate + ff * s, *out = up + ff * s, *share = out + width * s;
     bool is_first = !l->weight[w->gate]; /* fused, or without a gate */
-    if (!is_first) batch_multiply(b, w->gate, 0, x, stride, gate, s, b->tokens);
-    batch_multiply(b, w->up, 0, x, stride, is_first ? gate : up, s, b->tokens);
-    experts_gate_rows(b, &l->act, gate, ff, s, b->tokens);
+    kept_values middle = {gate, ff, s, b->tokens};
+    if (!batch_recall(b, w->down, 0, KEPT_INPUTS, &middle)) {
+        if (!is_first) batch_multiply(b, w->gate, 0, x, stride, gate, s, b->tokens);
+        batch_multiply(b, w->up, 0, x, stride, is_first ? gate : up, s, b->tokens);
+        experts_gate_rows(b, &l->act, gate, ff, s, b->tokens);
+        batch_keep(b, w->down, 0, KEPT_INPUTS, &middle);
+    }
     if (l->weight[w->share]) {
         batch_multiply(b, w->share, 0, x, stride, share, s, b->tokens);
         m->elements->sigmoid(share, b->tokens);

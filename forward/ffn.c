@@ -75,19 +75,31 @@ static void sparse_some(void *data, size_t block, int thread) {
         }
 }
 
-static bool ffn_run(forward_batch *b, const plan_part *p, const float *x, size_t stride, ffn_form form) {
-    const ffn_layer *l = p->numbers;
-    size_t s = b->stride, ff = l->ff;
-    float *first = b->work, *up = form == FFN_GATED ? first + ff * s : first;
-    if (!batch_site(b, x, stride, b->model->sizes.width, b->tokens, 0,
-                    (weight_slot[]){WEIGHT_FFN_GATE, WEIGHT_FFN_UP, WEIGHT_SLOTS}))
-        return false;
+/* first[ff]: what flows into ffn_down. */
+static void ffn_run_first(forward_batch *b, const float *x, size_t stride, float *first, size_t ff,
+                          ffn_form form) {
+    size_t s = b->stride;
+    float *up = form == FFN_GATED ? first + ff * s : first;
     if (form == FFN_GATED) batch_multiply(b, WEIGHT_FFN_GATE, 0, x, stride, first, s, b->tokens);
     batch_multiply(b, WEIGHT_FFN_UP, 0, x, stride, up, s, b->tokens);
     if (b->layer->index < b->model->arch->sparse_layers)
         threads_for(b->pool, (b->tokens + SPARSE_TOKENS - 1) / SPARSE_TOKENS, 1, sparse_some,
                     &(sparse_columns){b, first, ff});
     threads_for(b->pool, ff, THREADS_EVEN, activate_row, &(activated_rows){b, first, ff, form});
+}
+
+static bool ffn_run(forward_batch *b, const plan_part *p, const float *x, size_t stride, ffn_form form) {
+    const ffn_layer *l = p->numbers;
+    size_t s = b->stride, ff = l->ff;
+    float *first = b->work;
+    if (!batch_site(b, x, stride, b->model->sizes.width, b->tokens, 0,
+                    (weight_slot[]){WEIGHT_FFN_GATE, WEIGHT_FFN_UP, WEIGHT_SLOTS}))
+        return false;
+    kept_values middle = {first, ff, s, b->tokens};
+    if (!batch_recall(b, WEIGHT_FFN_DOWN, 0, KEPT_INPUTS, &middle)) {
+        ffn_run_first(b, x, stride, first, ff, form);
+        batch_keep(b, WEIGHT_FFN_DOWN, 0, KEPT_INPUTS, &middle);
+    }
     if (!batch_site(b, first, s, ff, b->tokens, 0, (weight_slot[]){WEIGHT_FFN_DOWN, WEIGHT_SLOTS}))
         return false;
     batch_multiply(b, WEIGHT_FFN_DOWN, 0, first, s, b->part, s, b->tokens);

@@ -96,6 +96,9 @@ void forward_layer_free(forward_layer *l);
 /* Whole blocks of another type in place of a matrix t of the layer that was read, all of its matrices, until
  * another layer is read; the caller keeps them. data NULL: its own again. */
 void forward_layer_replace(forward_layer *l, const model_tensor *t, uint32_t type, const void *data);
+/* Whether another matrix is still to come in place of t, so that no results of runs with replaced weights are
+ * kept that it has a part in (forward_stream_keep). Forgotten when another layer is read. */
+void forward_layer_expect(forward_layer *l, const model_tensor *t, bool expects);
 /* Chooses the weights that later calls use: replaced ones where there are some, or the layer's own, as after
  * forward_layer_read. */
 void forward_layer_use(forward_layer *l, bool replaced);

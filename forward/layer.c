@@ -113,6 +113,11 @@ void forward_layer_replace(forward_layer *l, const model_tensor *t, uint32_t typ
         if (l->own[s].data && l->plan->weight[s] == t) l->other[s] = (layer_matrix){data, type};
 }
 
+void forward_layer_expect(forward_layer *l, const model_tensor *t, bool expects) {
+    for (weight_slot s = 0; s < WEIGHT_SLOTS; s++)
+        if (l->own[s].data && l->plan->weight[s] == t) l->awaits[s] = expects;
+}
+
 void forward_layer_use(forward_layer *l, bool replaced) { l->replaced = replaced; }
 
 bool forward_feeds(const forward_model *m, const model_tensor *t) {

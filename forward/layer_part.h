@@ -28,6 +28,9 @@ struct layer_part {
     /* A layer's tensors, which also tell how many rows some have. */
     void (*find_tensors)(tensor_finder *f, const plan_part *p);
 
+    /* For a mixer: what flows into attn_output is kept between looks, in place of each product (kept.h). */
+    bool keeps_inputs;
+
     /* Rows of the state, behind its width, that hold what later layers need of windows of `context` tokens;
      * may be NULL: none. Called when all tensors are known. Of a model's parts with such rows only the last
      * may have a number of them that depends on the context, which is 0 for finding where each begins. */

@@ -105,6 +105,7 @@ struct forward_layer {
     uint8_t *memory;
     layer_matrix own[WEIGHT_SLOTS], other[WEIGHT_SLOTS]; /* other: in place of its own where that is wanted */
     bool replaced;
+    bool awaits[WEIGHT_SLOTS];                                     /* forward_layer_expect */
     const float *values[WEIGHT_SLOTS], *bias_values[WEIGHT_SLOTS]; /* of vectors; NULL: not there */
 };
 

@@ -19,6 +19,8 @@ struct forward_stream {
     forward_run *run;
     const forward_model *model;
     states states;
+    forward_kept *kept; /* NULL: nothing is */
+    unsigned side;
 };
 
 /* Returns the model's batch, made in place of another model's. NULL: *e says why. */

@@ -1,8 +1,11 @@
 #include "forward/states.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -80,6 +83,33 @@ void states_free(states *s) {
 }
 
 static unsigned next_slot(const states *s) { return (s->slot + 1) % s->keep.slots; }
+
+/* Opens a file without a name. Where the file system cannot make such files it has a name for a moment. */
+static int open_nameless(const char *folder) {
+    char *path = NULL;
+    int fd = gq_open(folder, O_TMPFILE | O_RDWR, 0600);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return fd;
+    if (asprintf(&path, "%s/.gquant-states-%ld", folder, (long)getpid()) < 0) return -1;
+    fd = safe_file_create(path);
+    if (fd >= 0) unlink(path);
+    free(path);
+    return fd;
+}
+
+int forward_keep_open(const char *folder, uint64_t bytes, gq_error *e) {
+    struct statvfs fs;
+    int fd = open_nameless(folder), error = 0;
+    if (fd < 0) return gq_fail(e, "cannot make a file for states in %s: %s", folder, strerror(errno)), -1;
+    if (fstatvfs(fd, &fs) == 0 && bytes > (uint64_t)fs.f_bavail * fs.f_frsize)
+        error = ENOSPC;
+    else
+        error = posix_fallocate(fd, 0, (off_t)bytes);
+    if (error == 0) return fd;
+    gq_fail(e, "cannot set aside %llu bytes for states in %s: %s", (unsigned long long)bytes, folder,
+            strerror(error));
+    close(fd);
+    return -1;
+}
 
 /* ---- the file: window after window, each feature after feature ---- */
 

@@ -31,10 +31,15 @@ void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float 
     const layer_matrix *stored = l->replaced && l->other[s].data ? &l->other[s] : &l->own[s];
     size_t rows = t->ne[1], bytes = gguf_type_bytes(gguf_type_of(stored->type), t->ne[0]);
     matmul_weights w = {stored->data + matrix * rows * bytes, stored->type, rows, t->ne[0], bytes};
+    kept_values values = {y, rows, y_stride, tokens};
+    if (batch_recall(b, s, matrix, KEPT_OUTPUT, &values)) return;
     matmul_run(b->products, &w, x, x_stride, y, y_stride, tokens);
-    if (!l->bias_values[s]) return;
-    biased_rows to = {b, l->bias_values[s] + matrix * rows, y, y_stride, tokens};
-    threads_for(b->pool, rows, THREADS_EVEN, add_bias_to_row, &to);
+    if (l->bias_values[s]) {
+        biased_rows to = {b, l->bias_values[s] + matrix * rows, y, y_stride, tokens};
+        threads_for(b->pool, rows, THREADS_EVEN, add_bias_to_row, &to);
+    }
+    b->kept.awaits |= l->replaced && l->awaits[s];
+    batch_keep(b, s, matrix, KEPT_OUTPUT, &values);
 }
 
 typedef struct checked_rows {
@@ -77,6 +82,7 @@ bool batch_inputs(forward_batch *b, const forward_inputs *in) {
     b->answer = FORWARD_FAILED;
     if (batch_finite(b, "what flows into", in->weights[0], in->x, in->stride, in->features, in->tokens))
         b->answer = b->site ? b->site->on_inputs(b->site->data, in, b->e) : FORWARD_ON;
+    b->kept.lacks |= in->routed && b->answer == FORWARD_SKIP;
     return b->answer == FORWARD_ON || b->answer == FORWARD_SKIP;
 }
 

@@ -7,16 +7,12 @@
  */
 #include "forward/stream.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "base/checked.h"
-#include "base/safe_file.h"
+#include "forward/batch.h"
 #include "forward/run.h"
 
 /* ---- bounds ---- */
@@ -86,33 +82,6 @@ uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t con
                    floats > UINT64_MAX / 16
                ? UINT64_MAX
                : floats * sizeof(float);
-}
-
-/* Opens a file without a name. Where the file system cannot make such files it has a name for a moment. */
-static int open_nameless(const char *folder) {
-    char *path = NULL;
-    int fd = gq_open(folder, O_TMPFILE | O_RDWR, 0600);
-    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return fd;
-    if (asprintf(&path, "%s/.gquant-states-%ld", folder, (long)getpid()) < 0) return -1;
-    fd = safe_file_create(path);
-    if (fd >= 0) unlink(path);
-    free(path);
-    return fd;
-}
-
-int forward_keep_open(const char *folder, uint64_t bytes, gq_error *e) {
-    struct statvfs fs;
-    int fd = open_nameless(folder), error = 0;
-    if (fd < 0) return gq_fail(e, "cannot make a file for states in %s: %s", folder, strerror(errno)), -1;
-    if (fstatvfs(fd, &fs) == 0 && bytes > (uint64_t)fs.f_bavail * fs.f_frsize)
-        error = ENOSPC;
-    else
-        error = posix_fallocate(fd, 0, (off_t)bytes);
-    if (error == 0) return fd;
-    gq_fail(e, "cannot set aside %llu bytes for states in %s: %s", (unsigned long long)bytes, folder,
-            strerror(error));
-    close(fd);
-    return -1;
 }
 
 forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const forward_keep *keep,
@@ -199,16 +168,21 @@ static forward_answer stream_hand_scores(void *data, const forward_scores *score
     return a->site->on_scores(a->site->data, scores, e);
 }
 
-/* Runs a part of the layer on x: a batch's states, or a copy of them. */
+void forward_stream_keep(forward_stream *s, forward_kept *k, unsigned side) { s->kept = k, s->side = side; }
+
+/* Runs a part of the layer on x: a batch's states, or a copy of them. looks: results are kept. */
 static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, forward_part part, float *x,
-                     asking *a, gq_error *e) {
+                     bool looks, asking *a, gq_error *e) {
     forward_batch *b = run_batch(s->run, s->model, e);
     if (!b) return false;
     forward_batch_windows(b, states_windows(&s->states, batch));
     a->first = states_first(&s->states, batch) * s->states.context;
     forward_site site = {.on_inputs = stream_ask_to_go_on, .data = a};
     if (a->site && a->site->on_scores) site.on_scores = stream_hand_scores;
-    return forward_block(b, l, part, x, states_stride(&s->states, batch), &site, e);
+    b->kept = kept_run_of(s->kept, s->side, batch, b->tokens, looks && !site.on_scores, a->site);
+    bool ok = forward_block(b, l, part, x, states_stride(&s->states, batch), &site, e);
+    b->kept = (kept_run){.of = NULL};
+    return ok;
 }
 
 bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part part,
@@ -219,11 +193,12 @@ bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part
     for (size_t i = 0; i < s->states.batches; i++) {
         double weights = (double)forward_model_sizes(s->model)->layer_bytes * share;
         float *x = states_take(&s->states, i, false, e);
-        if (!x || !run_part(s, i, l, part, x, &a, e) || !states_put(&s->states, i, x, done, e) ||
+        if (!x || !run_part(s, i, l, part, x, false, &a, e) || !states_put(&s->states, i, x, done, e) ||
             !run_progress(s->run, weights * (double)states_windows(&s->states, i), a.what, e))
             return false;
     }
     states_turn(&s->states, done);
+    kept_forget(s->kept, s->side);
     return true;
 }
 
@@ -231,7 +206,8 @@ bool forward_stream_pass_loops(forward_stream *s, size_t loop, const forward_lay
     asking a = asking_of(s, NULL);
     for (size_t i = 0; i < s->states.batches; i++) {
         float *x = states_take(&s->states, i, false, e);
-        if (!x || (states_loop(&s->states, i) >= loop && !run_part(s, i, l, FORWARD_WHOLE, x, &a, e)) ||
+        if (!x ||
+            (states_loop(&s->states, i) >= loop && !run_part(s, i, l, FORWARD_WHOLE, x, false, &a, e)) ||
             !states_put(&s->states, i, x, true, e) || !run_progress(s->run, 0, a.what, e))
             return false;
     }
@@ -265,5 +241,5 @@ bool forward_stream_look(forward_stream *s, size_t batch, const forward_layer *l
     asking a = asking_of(s, site);
     float *x = copy_of(s, batch, e);
     if (after) *after = x;
-    return x && run_part(s, batch, l, part, x, &a, e);
+    return x && run_part(s, batch, l, part, x, true, &a, e);
 }

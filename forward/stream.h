@@ -135,6 +135,30 @@ bool forward_stream_look(forward_stream *s, size_t batch, const forward_layer *l
 /* Reports the inputs of the output matrix for one batch. The states stay. */
 bool forward_stream_look_final(forward_stream *s, size_t batch, const forward_site *site, gq_error *e);
 
+/* ---- results that are kept ---- */
+
+/* What looks at a part of a layer keep for later looks and for the pass through it, so that products are not
+ * computed again for each site: in memory, and beyond that in a file without a name. It serves two sides at a
+ * time, a stream of the original and one of a copy. Values do not depend on it. */
+typedef struct forward_kept forward_kept;
+enum { FORWARD_KEPT_SIDES = 2 };
+typedef struct forward_kept_plan {
+    uint64_t token_bytes[FORWARD_KEPT_SIDES]; /* forward_kept_sizes */
+    uint64_t memory, file;                    /* bytes, at most */
+    const char *folder;                       /* for the file; NULL: there is none */
+} forward_kept_plan;
+/* Bytes per token with which everything is kept, for each side. experts_used: experts that a token meets; 0:
+ * unknown, so all of them count. */
+void forward_kept_sizes(const forward_model *m, uint64_t experts_used,
+                        uint64_t token_bytes[FORWARD_KEPT_SIDES]);
+/* What of its memory or file cannot be had it does without. NULL: *e says why. */
+forward_kept *forward_kept_new(const forward_kept_plan *p, gq_error *e);
+void forward_kept_free(forward_kept *k);
+/* From now on the stream's looks keep their results there. side 0: weights are never replaced in this stream;
+ * 1: they are, and those that are still to come have been told with forward_layer_expect. Streams of one side
+ * take turns: each passes the part before the next one is looked at. */
+void forward_stream_keep(forward_stream *s, forward_kept *k, unsigned side);
+
 /* ---- logits ---- */
 
 enum { HEAD_ROWS = 1024 }; /* tokens of the vocabulary at once, at most */

@@ -325,6 +325,9 @@ typedef struct gq_calibration_facts {
      * needs most. sent, sent_layer: bytes that a rank sends at most, in all and for one layer. */
     uint32_t ranks;
     uint64_t rank_windows, sent, sent_layer;
+    /* Bytes of `memory` and of `disk` with inputs of matrices that are kept so that nothing is run twice.
+     * What does not get them on disk is run again, and the file is the same. */
+    uint64_t inputs_memory, inputs_disk;
 } gq_calibration_facts;
 GQ_API const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan); /* NULL: there is none */
 /* Returns how many of an output's tensors gq_run would copy from earlier outputs (gq_options.reuse) if their

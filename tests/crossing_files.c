@@ -135,6 +135,8 @@ char *report_facts(const char *path) {
     }
     *to = 0;
     erase_member(text, "\"memory_bytes\": "), erase_member(text, "\"states_in_file\": "); /* threads decide */
+    erase_member(text, "\"disk_bytes\": "), erase_member(text, "\"inputs_memory_bytes\": ");
+    erase_member(text, "\"inputs_disk_bytes\": ");
     erase_member(text, "\"seconds\": "), erase_member(text, "\"models\": [{\"path\": ");
     return text;
 }

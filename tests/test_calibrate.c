@@ -307,6 +307,8 @@ static void same_for_any_threads_and_memory(void **state) {
     j->options.threads = 16; /* for as many memory would have to hold the widest matrix at once */
     gq_plan *plan = planned(j);
     uint64_t all = gq_plan_calibration(plan)->memory;
+    assert_true(gq_plan_calibration(plan)->inputs_memory > 0);
+    assert_int_equal(gq_plan_calibration(plan)->inputs_disk, 0);
     bool in_file = gq_plan_calibration(plan)->states_in_file;
     gq_plan_free(plan);
     assert_false(in_file);
@@ -316,6 +318,7 @@ static void same_for_any_threads_and_memory(void **state) {
         if (!(plan = gq_plan_new(&j->options, &e))) break;
         bool narrow = gq_plan_calibration(plan)->width < gq_plan_calibration(plan)->columns;
         in_file = gq_plan_calibration(plan)->states_in_file;
+        assert_true(!in_file || gq_plan_calibration(plan)->inputs_disk > 0);
         gq_plan_free(plan);
         assert_false(narrow);
     }

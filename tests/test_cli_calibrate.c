@@ -43,8 +43,9 @@ static void a_dry_run_tells_what_it_takes(void **state) {
     says(out, "calibrated on text: 1600 tokens in windows of 16, 12 of 100 windows held back to check; 3.12 "
               "tokens per column, or more\n");
     says(out, "\nmemory: at most "), says(out, " MiB; the states of all tokens are in memory\n");
-    says(out, "\ndisk: 6."), says(out, " MiB beside the output until it is done\nsteps: damping, sweeps, "
-                                       "state, embedding, router, rows, random\ntime: about ");
+    says(out, "\ndisk: 6."), says(out, " MiB beside the output until it is done\ninputs of matrices kept: ");
+    says(out, " on disk, of these\nsteps: damping, sweeps, "
+              "state, embedding, router, rows, random\ntime: about ");
     assert_null(strstr(out, "rounded together"));
     free(out);
     out = PLANNED("--calibrate-ids", path("ids"));

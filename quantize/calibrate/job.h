@@ -46,6 +46,9 @@ typedef struct calibrate_job {
     gq_comm *comm;
     size_t all_windows, first_window;
     bool idle, read_once; /* read_once: rank 0 reads the layers for all */
+    /* For what looks keep (forward_stream_keep), so that a layer's beginning is not run again for each site.
+     */
+    forward_kept_plan keeps;
 } calibrate_job;
 
 /* Whether some tensor of an output is calibrated. */

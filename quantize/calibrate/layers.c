@@ -42,6 +42,7 @@ typedef struct calibrator {
     sweep sweep;
     forward_stream *original, **rounded; /* the sweep's; one per output, NULL: not calibrated */
     matmul *products;
+    forward_kept *results; /* kept between looks; NULL: none are */
     numbered *sorted;
     progress_of *progress;   /* output by output */
     calibrate_record record; /* of the current step */
@@ -119,6 +120,14 @@ static uint8_t *turn_blocks(turn *at, const model_tensor *t, size_t number, gq_e
     return blocks;
 }
 
+/* Tells the layer which of its weights are still to be rounded for the output; after the turn: none. */
+static void turn_expect(turn *at, bool begins) {
+    const calibrate_job *job = at->c->of;
+    for (size_t i = 0; at->layer && i < job->n_tensors; i++)
+        forward_layer_expect(at->layer, job->tensors[i],
+                             begins && turn_matrices_done(at, job->tensors[i]) != UINT64_MAX);
+}
+
 static void drop_weights(turn *at) {
     for (size_t i = 0; i < at->n_weights; i++) {
         if (at->layer) forward_layer_replace(at->layer, at->weights[i].tensor, 0, NULL);
@@ -142,9 +151,11 @@ static bool record_rounded(calibrator *c, size_t output, size_t number, gq_error
  * recorded. */
 static bool turn_finish_tensor(turn *at, const model_tensor *t, size_t number, gq_error *e) {
     calibrator *c = at->c;
-    if (at->layer)
+    if (at->layer) {
         forward_layer_replace(at->layer, t, c->of->outputs[at->output][number].to,
                               turn_blocks(at, t, number, e));
+        forward_layer_expect(at->layer, t, false);
+    }
     return record_rounded(c, at->output, number, e);
 }
 
@@ -341,7 +352,9 @@ static bool do_part(calibrator *c, forward_layer *l, forward_part part, gq_error
     for (size_t o = 0; ok && o < c->of->n_outputs; o++) {
         turn at = {.c = c, .output = o, .layer = l, .metrics = &metrics};
         if (!c->rounded[o]) continue;
+        turn_expect(&at, true);
         ok = round_sites(&at, part, e) && (!l || calibrator_pass_layer(c->rounded[o], l, true, part, e));
+        turn_expect(&at, false);
         drop_weights(&at);
     }
     layer_metrics_free(&metrics);
@@ -480,13 +493,23 @@ static bool calibrator_resume(calibrator *c, double *done, gq_error *e) {
     return gq_comm_ranks(job->comm) == 1 || comm_broadcast(job->comm, c->progress, bytes, e);
 }
 
+/* Has all streams keep what their looks compute. */
+static bool calibrator_keep_results(calibrator *c, gq_error *e) {
+    const calibrate_job *job = c->of;
+    if (!(c->results = forward_kept_new(&job->keeps, e))) return false;
+    forward_stream_keep(c->original, c->results, 0);
+    for (size_t o = 0; o < job->n_outputs; o++)
+        if (c->rounded[o]) forward_stream_keep(c->rounded[o], c->results, 1);
+    return true;
+}
+
 /* Does the steps that are not finished. The first stream of the sweep is the original's. */
 static bool run_sweep(calibrator *c, const sweep_plan *plan, gq_error *e) {
     if (!sweep_open(&c->sweep, plan, e)) return false;
     c->original = c->sweep.streams[0], c->rounded = c->sweep.streams + 1;
     c->products = matmul_new(c->of->kernels, forward_run_pool(c->sweep.run), e);
-    return c->products &&
-           sweep_run(&c->sweep,
+    if (!c->products || !calibrator_keep_results(c, e)) return false;
+    return sweep_run(&c->sweep,
                      &(sweep_calls){.before = embed_all, .on = do_step, .after = finish_step, .data = c},
                      e) &&
            all_settled(c, e);
@@ -518,6 +541,7 @@ static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count 
     *threads = sweep_threads(&c->sweep);
     matmul_free(c->products);
     sweep_close(&c->sweep);
+    forward_kept_free(c->results);
     free(absent);
     return ok;
 }

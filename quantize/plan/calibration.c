@@ -285,7 +285,8 @@ static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
     f->held_back = calibration_held_most(&c->settings, false) / (c->job.context * c->job.loops);
     f->width = c->settings.width < f->columns ? c->settings.width : f->columns;
     f->windows_at_once = c->bounds.batch, f->experts_at_once = c->matrices_at_once;
-    f->disk = checkpoint_bytes(&c->head, c->records);
+    f->disk = plus(checkpoint_bytes(&c->head, c->records), times(c->keeps.file, (uint64_t)c->ranks));
+    f->inputs_memory = c->keeps.memory, f->inputs_disk = c->keeps.file;
     f->states_in_file = c->bounds.in_file;
     f->work = calibration_work(plan, c);
     f->tokens_advised = (uint64_t)(ENOUGH / f->per_column * (double)f->tokens);

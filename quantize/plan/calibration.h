@@ -31,6 +31,8 @@ typedef struct plan_calibration {
     calibration_settings settings; /* what decides bytes */
     uint64_t extra_bytes;          /* bytes for moments, factors, held-back activations, blocks of a layer */
     uint64_t matrices_at_once;     /* experts whose moments fit beside each other */
+    forward_kept_plan keeps;       /* results of looks; without the folder */
+    double keeps_share;            /* of all these results */
     uint64_t asked;                /* bytes of memory asked for; 0: no limit */
     uint64_t resident;        /* bytes that the process had when the calibration was opened, before anything
                                  was measured; decides no bytes */

@@ -200,6 +200,23 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
     return n;
 }
 
+/* Results of looks are kept in what the memory asked for has left, beyond that in a file. One batch of each
+ * side may not fit where the memory ends, so the file has room for these besides. */
+static void bound_keeps(const gq_plan *plan, plan_calibration *c) {
+    model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
+    forward_kept_plan *k = &c->keeps;
+    uint64_t tokens = times(times(c->own.windows, c->own.context), forward_job_loops(&c->own)),
+             left = c->bounds.peak < c->own.memory ? c->own.memory - c->bounds.peak : 0;
+    *k = (forward_kept_plan){.folder = NULL};
+    forward_kept_sizes(c->model, (uint64_t)mix_experts_used(&facts), k->token_bytes);
+    uint64_t each = plus(k->token_bytes[0], k->token_bytes[1]), all = times(each, tokens);
+    if (all == UINT64_MAX || c->bounds.peak == UINT64_MAX) return;
+    k->memory = smaller(all, left);
+    if (k->memory < all) k->file = plus(all - k->memory, times(each, c->bounds.batch * c->own.context));
+    c->bounds.peak += k->memory;
+    c->keeps_share = 1;
+}
+
 bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     uint64_t asked = comm_memory(c->comm, c->asked);
     struct rusage so_far;
@@ -216,6 +233,7 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     }
     c->bounds = forward_bounds_of(&c->own, c->streams, plan->n_outputs + 1, false);
     if (c->idle) c->bounds.in_file = false;
+    bound_keeps(plan, c);
     c->facts.memory = c->bounds.peak;
     if (getrusage(RUSAGE_SELF, &so_far) == 0)
         c->facts.memory = larger(c->facts.memory, (uint64_t)so_far.ru_maxrss * 1024);

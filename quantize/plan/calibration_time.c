@@ -27,6 +27,7 @@ enum { PRODUCT = 2, TARGET = PRODUCT + 1, PASS = 1, SWEEP = PRODUCT };
 typedef struct tensor_work {
     double met;     /* weights that a token meets when the model is run */
     double looked;  /* of these, those that are run once more to gather the inputs of a site behind them */
+    double again;   /* run once more by an output's stream even where all inputs are kept */
     double moments; /* operations for a token; 0: another tensor has them */
     double roots;   /* matrices times columns times width squared, of these moments */
     double weights, width; /* rounded, and the columns that each of them meets */
@@ -48,6 +49,7 @@ static tensor_work work_of_tensor(const gq_plan *plan, const plan_calibration *c
     if (t != forward_model_sizes(c->model)->out) w.met = share * w.weights;
     bool is_state = site_adds(&c->settings, c->model, t) != 0; /* it is run, and its target has rows */
     if (before || is_state) w.looked = w.met;
+    if (is_state) w.again = w.met;
     w.target = is_state ? 1 : TARGET;
     if (before && !strcmp(own, outlet)) return w;
     if (before) memcpy(outlet, own, OUTLET);
@@ -70,8 +72,14 @@ static double weights_met(const gq_plan *plan, const plan_calibration *c) {
     return sum;
 }
 
+/* Returns the products that looks add to those of passes, of a weight that both streams of an output are run
+ * through to gather the inputs behind it. What is kept is not multiplied again. */
+static double work_of_looks(const plan_calibration *c, const tensor_work *w) {
+    return c->keeps_share * w->again + (1 - c->keeps_share) * 2 * w->looked;
+}
+
 /* Each stream passes all matrices. Before that both streams of an output are run up to each site to gather
- * its inputs, so what is in front of a site is multiplied once more by each. */
+ * its inputs. */
 double calibration_work(const gq_plan *plan, const plan_calibration *c) {
     double tokens = calibration_tokens(c), met = weights_met(plan, c), sum = PRODUCT * met * tokens;
     for (size_t o = 0; o < plan->n_outputs; o++) {
@@ -80,7 +88,7 @@ double calibration_work(const gq_plan *plan, const plan_calibration *c) {
         for (size_t i = 0; i < plan->n_tensors; i++) {
             if (!plan->outputs[o].tensors[i].calibrated) continue;
             tensor_work w = work_of_tensor(plan, c, i, outlet);
-            sum += (PRODUCT * 2 * w.looked + w.moments) * tokens + w.roots / 3 +
+            sum += (PRODUCT * work_of_looks(c, &w) + w.moments) * tokens + w.roots / 3 +
                    w.weights * w.width * (w.target + PASS + (double)c->settings.sweeps * SWEEP);
         }
     }
@@ -295,20 +303,27 @@ static parts_met count_parts(const gq_plan *plan, const plan_calibration *c) {
     return sum;
 }
 
-/* Returns the share of a pass that running a stream up to each site of an output takes. The last site of a
- * mixer is behind nearly all that the mixer does, which is more than products of weights. */
-static double looked_share(const gq_plan *plan, const plan_calibration *c, size_t o, double mixers) {
+/* Returns the passes that looks of both streams add for an output: where nothing is kept, each stream's run
+ * up to each site. The last site of a mixer is behind nearly all that the mixer does, which is more than
+ * products of weights. */
+static double passes_of_looks(const gq_plan *plan, const plan_calibration *c, size_t o, double mixers) {
     parts_met met = count_parts(plan, c), looked = {.ffn = 0};
+    double again = 0;
     char outlet[128] = "";
-    for (size_t i = 0; i < plan->n_tensors; i++)
-        if (plan->outputs[o].tensors[i].calibrated)
-            *(is_ffn(plan, i) ? &looked.ffn : &looked.mixers) += work_of_tensor(plan, c, i, outlet).looked;
-    if (!(mixers > 0) || !(met.ffn > 0)) return (looked.ffn + looked.mixers) / (met.ffn + met.mixers);
-    return (looked.mixers > 0 ? mixers : 0) + (1 - mixers) * looked.ffn / met.ffn;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        if (!plan->outputs[o].tensors[i].calibrated) continue;
+        tensor_work w = work_of_tensor(plan, c, i, outlet);
+        *(is_ffn(plan, i) ? &looked.ffn : &looked.mixers) += w.looked;
+        again += w.again;
+    }
+    double share = (looked.ffn + looked.mixers) / (met.ffn + met.mixers);
+    if (mixers > 0 && met.ffn > 0)
+        share = (looked.mixers > 0 ? mixers : 0) + (1 - mixers) * looked.ffn / met.ffn;
+    return c->keeps_share * again / (met.ffn + met.mixers) + (1 - c->keeps_share) * 2 * share;
 }
 
 /* Returns the products of an output, in passes of all layers' weights and all tokens: its stream's; those
- * that gather inputs, in both streams; a look of one batch that finds that no site is left; and products of
+ * that gather inputs; a look of one batch that finds that no site is left; and products of
  * each matrix with the tokens held back: the original one, the searched, and the calibrated ones with sweeps
  * and without. */
 static double passes_of_output(const gq_plan *plan, const plan_calibration *c, size_t o, double mixers) {
@@ -317,7 +332,7 @@ static double passes_of_output(const gq_plan *plan, const plan_calibration *c, s
            batch = (double)(forward_job_batch(&c->job) * c->job.context);
     for (size_t i = 0; i < plan->n_tensors; i++)
         if (plan->outputs[o].tensors[i].calibrated) weights += (double)plan->outputs[o].tensors[i].n_weights;
-    return 1 + 2 * looked_share(plan, c, o, mixers) + batch / tokens +
+    return 1 + passes_of_looks(plan, c, o, mixers) + (1 - c->keeps_share) * batch / tokens +
            (c->settings.sweeps ? 4 : 3) * weights / weights_met(plan, c) * held / tokens;
 }
 

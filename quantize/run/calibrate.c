@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/safe_file.h"
 #include "quantize/calibrate/layers.h"
 #include "quantize/plan/calibration.h"
 
@@ -70,7 +71,8 @@ static calibrate_job job_of(const gq_plan *plan, const lists *l, files *f, bool 
                            .all_windows = how->job.windows,
                            .first_window = how->first_window,
                            .idle = how->idle,
-                           .read_once = how->read_once};
+                           .read_once = how->read_once,
+                           .keeps = how->keeps};
 }
 
 /* ---- what is kept ---- */
@@ -200,7 +202,9 @@ bool calibrate_run(const gq_plan *plan, const output_set *outputs, bool written,
     files f = {plan, outputs};
     threads_count threads = {.error = 0};
     bool listed = lists_new(&l, plan, e);
+    char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
     calibrate_job job = job_of(plan, &l, &f, written);
+    job.keeps.folder = folder;
     bool ok =
         listed && open_kept(kept, plan, &job, written, &why, e) &&
         (!why || warnings_add(&results->warnings, e, "an unfinished calibration for %s starts afresh: %s",
@@ -209,6 +213,6 @@ bool calibrate_run(const gq_plan *plan, const output_set *outputs, bool written,
          (written || calibrator_run(&job, kept, callbacks, &threads, e));
     warnings_add_threads(&results->warnings, threads, NULL);
     if (listed && kept->fd >= 0 && kept->finished && !tell_results(kept, results, ok ? e : NULL)) ok = false;
-    free(l.tensors), free(l.outputs);
+    free(l.tensors), free(l.outputs), free(folder);
     return ok;
 }

@@ -1,0 +1,196 @@
+#include "forward/kept.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "base/safe_file.h"
+#include "forward/batch.h"
+#include "forward/states.h"
+
+typedef struct kept_result {
+    weight_slot slot;
+    kept_what what;
+    size_t matrix, rows, tokens;
+    uint64_t at;  /* bytes, from the beginning of the batch's */
+    uint64_t run; /* that added or recalled it last */
+} kept_result;
+
+struct kept_batch {
+    kept_result *results;
+    size_t n, capacity;
+    uint64_t at, bytes, used; /* bytes 0: it has no place yet */
+    bool in_file;
+    bool is_full;
+    uint64_t runs;
+};
+
+struct forward_kept {
+    uint8_t *memory;
+    int fd; /* -1: there is no file */
+    uint64_t memory_bytes, file_bytes, memory_used, file_used;
+    uint64_t token_bytes[FORWARD_KEPT_SIDES];
+    kept_batch *batches[FORWARD_KEPT_SIDES];
+    size_t n[FORWARD_KEPT_SIDES], capacity[FORWARD_KEPT_SIDES];
+    double computed, moved; /* seconds that results in the file took to compute; to write and read */
+};
+
+/* ---- memory and file ---- */
+
+static double kept_clock(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+forward_kept *forward_kept_new(const forward_kept_plan *p, gq_error *e) {
+    forward_kept *k = calloc(1, sizeof *k);
+    if (!k) return gq_fail_memory(e, sizeof *k), NULL;
+    *k = (forward_kept){.fd = -1, .memory_bytes = p->memory, .file_bytes = p->file};
+    memcpy(k->token_bytes, p->token_bytes, sizeof k->token_bytes);
+    if (k->memory_bytes && !(k->memory = memory_lines(k->memory_bytes, 1, NULL))) k->memory_bytes = 0;
+    if (k->file_bytes && p->folder && safe_file_may_grow(p->folder, k->file_bytes, NULL))
+        k->fd = forward_keep_open(p->folder, k->file_bytes, NULL);
+    return k;
+}
+
+void kept_forget(forward_kept *k, unsigned side) {
+    for (size_t i = 0; k && i < k->n[side]; i++) {
+        kept_batch *b = &k->batches[side][i];
+        b->n = 0, b->used = 0, b->is_full = false;
+    }
+}
+
+void forward_kept_free(forward_kept *k) {
+    for (unsigned side = 0; k && side < FORWARD_KEPT_SIDES; side++) {
+        for (size_t i = 0; i < k->n[side]; i++) free(k->batches[side][i].results);
+        free(k->batches[side]);
+    }
+    if (k && k->fd >= 0) close(k->fd);
+    if (k) free(k->memory);
+    free(k);
+}
+
+/* Gives a batch its bytes, which it has as long as there are any. */
+static void kept_place(forward_kept *k, kept_batch *b, uint64_t bytes) {
+    uint64_t left = k->memory_bytes - k->memory_used;
+    if (b->bytes || !bytes) return;
+    if (bytes <= left) {
+        *b = (kept_batch){.at = k->memory_used, .bytes = bytes};
+        k->memory_used += bytes;
+    } else if (k->fd >= 0 && bytes <= k->file_bytes - k->file_used) {
+        *b = (kept_batch){.at = k->file_used, .bytes = bytes, .in_file = true};
+        k->file_used += bytes;
+    }
+}
+
+kept_run kept_run_of(forward_kept *k, unsigned side, size_t batch, uint64_t tokens, bool adds,
+                     bool is_looked_at) {
+    if (!k || !memory_grow(&k->batches[side], &k->capacity[side], (uint64_t)batch + 1,
+                           sizeof *k->batches[side], NULL))
+        return (kept_run){.of = NULL};
+    while (k->n[side] <= batch) k->batches[side][k->n[side]++] = (kept_batch){.n = 0};
+    kept_batch *b = &k->batches[side][batch];
+    kept_place(k, b, times(tokens, k->token_bytes[side]));
+    b->runs++;
+    return (kept_run){.of = k, .batch = b, .adds = adds, .is_looked_at = is_looked_at};
+}
+
+/* ---- results ---- */
+
+/* A result on its way to its place, or from there. */
+typedef struct kept_rows {
+    const forward_kept *of;
+    const kept_batch *batch;
+    uint64_t at;
+    float *x;
+    size_t stride, tokens;
+    bool reads;
+    _Atomic bool failed;
+} kept_rows;
+
+static void kept_move_row(void *data, size_t r, int thread) {
+    kept_rows *k = data;
+    size_t bytes = k->tokens * sizeof(float);
+    uint64_t at = k->at + (uint64_t)r * bytes;
+    float *x = k->x + r * k->stride;
+    (void)thread;
+    if (!k->batch->in_file)
+        memcpy(k->reads ? (void *)x : k->of->memory + at, k->reads ? k->of->memory + at : (void *)x, bytes);
+    else if (!(k->reads ? safe_file_read(k->of->fd, at, x, bytes) : safe_file_write(k->of->fd, at, x, bytes)))
+        k->failed = true;
+}
+
+/* Returns whether all rows could be written or read. */
+static bool kept_move(const forward_batch *b, const kept_result *r, float *x, size_t stride, bool reads) {
+    forward_kept *k = b->kept.of;
+    kept_rows rows = {.of = k,
+                      .batch = b->kept.batch,
+                      .at = b->kept.batch->at + r->at,
+                      .x = x,
+                      .stride = stride,
+                      .tokens = r->tokens,
+                      .reads = reads};
+    double started = kept_clock();
+    threads_for(b->pool, r->rows, THREADS_EVEN, kept_move_row, &rows);
+    if (b->kept.batch->in_file) k->moved += kept_clock() - started;
+    return !rows.failed;
+}
+
+static kept_result *kept_find(const forward_batch *b, weight_slot s, size_t matrix, kept_what what) {
+    const kept_batch *of = b->kept.batch;
+    for (size_t i = of->n; i-- > 0;) {
+        kept_result *r = &of->results[i];
+        if (r->slot == s && r->matrix == matrix && r->what == what) return r;
+    }
+    return NULL;
+}
+
+/* A file that has taken longer than computing what it holds is not worth it. */
+static bool kept_is_slow(const forward_kept *k) {
+    enum { SECONDS = 20 }; /* before that is judged */
+    return k->moved > SECONDS && k->moved > k->computed;
+}
+
+bool batch_recall(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const kept_values *v) {
+    kept_run *run = &b->kept;
+    if (!run->of || (b->site && b->site->on_scores)) return false;
+    kept_result *r = run->within ? NULL : kept_find(b, s, matrix, what);
+    if (r && r->rows == v->rows && r->tokens == v->tokens && r->run != run->batch->runs &&
+        !(what == KEPT_SUM && run->is_looked_at)) {
+        r->run = run->batch->runs;
+        if (kept_move(b, r, v->x, v->stride, true)) return true;
+    }
+    if (what != KEPT_SUM && run->within++ == 0) run->started = kept_clock();
+    return false;
+}
+
+/* Whether a result that was just computed will be the same in later runs of the part. */
+static bool kept_may_add(const forward_batch *b, weight_slot s, kept_what what) {
+    const kept_run *run = &b->kept;
+    const weight_facts *facts = &weight_facts_of[s];
+    bool of_expert = facts->is_routed && !facts->is_late && what == KEPT_INPUTS;
+    return run->within == 0 && run->adds && !run->awaits && (!run->lacks || of_expert) &&
+           !run->batch->is_full && !(facts->is_routed && what == KEPT_OUTPUT);
+}
+
+void batch_keep(forward_batch *b, weight_slot s, size_t matrix, kept_what what, const kept_values *v) {
+    kept_run *run = &b->kept;
+    if (!run->of || (b->site && b->site->on_scores)) return;
+    if (what != KEPT_SUM) run->within--;
+    kept_batch *to = run->batch;
+    uint64_t bytes = times(times(v->rows, v->tokens), sizeof(float));
+    if (!kept_may_add(b, s, what) || kept_find(b, s, matrix, what)) return;
+    kept_result r = {s, what, matrix, v->rows, v->tokens, to->used, to->runs};
+    if (to->in_file && what != KEPT_SUM) run->of->computed += kept_clock() - run->started;
+    to->is_full = bytes > to->bytes - to->used || (to->in_file && kept_is_slow(run->of)) ||
+                  !memory_grow(&to->results, &to->capacity, (uint64_t)to->n + 1, sizeof r, NULL) ||
+                  !kept_move(b, &r, v->x, v->stride, false);
+    if (to->is_full) return;
+    to->results[to->n++] = r;
+    to->used += bytes;
+}
