@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "model/scales.h"
 
 /* ---- tensors ---- */
 
@@ -37,7 +38,9 @@ const char *model_file_path(const model_source *m, const model_tensor *t) { retu
 
 bool model_read(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n, void *to,
                 gq_error *e) {
-    return m->container->read(m, t, first, n, to, e);
+    if (!m->container->read(m, t, first, n, to, e)) return false;
+    if (m->scales) model_scales_apply(m->scales, t, first, n, to);
+    return true;
 }
 
 void model_advise(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,

@@ -76,6 +76,7 @@ typedef struct model_tensor {
 } model_tensor;
 
 typedef struct model_source model_source;
+struct model_scales;
 
 typedef enum model_advice {
     MODEL_WILL_NEED, /* have the disk fetch it */
@@ -118,6 +119,8 @@ struct model_source {
     const char *missing_key, *missing_why;
     const model_container *container; /* NULL: not open */
     void *state;                      /* the container's */
+    /* Scales that are moved between tensors as they are read (model/scales.h), the caller's; NULL: none. */
+    const struct model_scales *scales;
 };
 
 /* Fills m->by_name with the tensors, sorted by name; a name that is there twice is an error. Called by

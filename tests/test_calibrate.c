@@ -125,15 +125,15 @@ static void a_calibrated_file_does_less_harm(void **state) {
 }
 
 /* Damped by the mean of all squares, ordinary columns beside large ones make good no errors. Sweeps let them
- * answer for a large one that comes behind them. */
+ * answer for a large one that comes behind them. With their scales moved away there are none. */
 static void each_step_helps_where_few_inputs_are_large(void **state) {
     (void)state;
-    static const char *const steps[] = {"none", "damping", "damping,sweeps"};
-    double harm[3];
+    static const char *const steps[] = {"none", "damping", "damping,sweeps", "damping,sweeps,balance"};
+    double harm[4];
     model *m = evaluation_model_but(1, NULL, 100);
     model_write(m, path("outliers.gguf"));
     model_free(m);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         job *j = job_of("outliers.gguf", "steps.gguf", "Q4_K_S");
         j->calibration.steps = steps[i];
         just_run(j);
@@ -141,8 +141,56 @@ static void each_step_helps_where_few_inputs_are_large(void **state) {
         unlink(path("steps.gguf"));
     }
     unlink(path("outliers.gguf"));
-    if (!(harm[1] < 0.8 * harm[0] && harm[2] < harm[1]))
-        fail_msg("%g, %g damped column by column, %g swept", harm[0], harm[1], harm[2]);
+    if (!(harm[1] < 0.8 * harm[0] && harm[2] < harm[1] && harm[3] < 0.9 * harm[2]))
+        fail_msg("%g, %g damped column by column, %g swept, %g balanced", harm[0], harm[1], harm[2], harm[3]);
+}
+
+typedef struct moment {
+    size_t calls, at; /* killed at this call */
+} moment;
+
+static bool reached(void *user) {
+    moment *m = user;
+    if (++m->calls == m->at) raise(SIGKILL);
+    return false;
+}
+
+/* In a process of its own; whether it finished. */
+static bool run_until(const job *j, size_t at) {
+    pid_t child = fork();
+    if (child == 0) {
+        moment m = {.at = at};
+        gq_error e;
+        gq_plan *p = gq_plan_new(&j->options, &e);
+        bool done =
+            p && gq_run(p, &(gq_callbacks){.size = sizeof(gq_callbacks), .user = &m, .cancelled = reached},
+                        NULL, &e);
+        if (!done) fprintf(stderr, "%s\n", e.text);
+        _exit(done ? 0 : 1);
+    }
+    return run_finished(child);
+}
+
+/* Scales that are moved are found again by a run that goes on, and by one without other outputs; what is kept
+ * as it is has them, too, and the model is the same. */
+static void moved_scales_are_the_same_for_any_run(void **state) {
+    (void)state;
+    model *m = evaluation_model_but(1, NULL, 100);
+    model_write(m, path("outliers.gguf"));
+    model_free(m);
+    just_run(job_of("outliers.gguf", "calm.gguf", "Q6_K"));
+    job *j = job_of("outliers.gguf", "often.gguf", "Q6_K");
+    j->outputs[1] = (gq_output){.path = lasting("kept.gguf"), .filetype = "F16"};
+    j->options.n_outputs = 2, j->options.threads = 2;
+    assert_false(run_until(j, 60));
+    just_run(j);
+    assert_same_file(path("calm.gguf"), path("often.gguf"));
+    assert_true(divergence("outliers.gguf", "kept.gguf") < 1e-9);
+    model_source g = open_model(path("often.gguf"));
+    int64_t columns;
+    assert_true(model_kv_int(model_kv_find(g.kv, g.n_kv, "quantize.calibration.balanced"), &columns));
+    assert_int_equal(columns, 3 * 4);
+    model_close(&g);
 }
 
 /* A layer whose keys have few directions: all rows of a head are mixed of three, and hardly turned. So most
@@ -384,32 +432,6 @@ static void a_size_may_be_asked_for(void **state) {
 
 /* ---- interrupted ---- */
 
-typedef struct moment {
-    size_t calls, at; /* killed at this call */
-} moment;
-
-static bool reached(void *user) {
-    moment *m = user;
-    if (++m->calls == m->at) raise(SIGKILL);
-    return false;
-}
-
-/* In a process of its own; whether it finished. */
-static bool run_until(const job *j, size_t at) {
-    pid_t child = fork();
-    if (child == 0) {
-        moment m = {.at = at};
-        gq_error e;
-        gq_plan *p = gq_plan_new(&j->options, &e);
-        bool done =
-            p && gq_run(p, &(gq_callbacks){.size = sizeof(gq_callbacks), .user = &m, .cancelled = reached},
-                        NULL, &e);
-        if (!done) fprintf(stderr, "%s\n", e.text);
-        _exit(done ? 0 : 1);
-    }
-    return run_finished(child);
-}
-
 /* The least memory that a plan takes. */
 static uint64_t least_memory(job *j) {
     uint64_t low = 1 << 20, high = 1 << 30; /* too little, enough */
@@ -543,6 +565,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_calibrated_file_does_less_harm),
         cmocka_unit_test(each_step_helps_where_few_inputs_are_large),
+        cmocka_unit_test(moved_scales_are_the_same_for_any_run),
         cmocka_unit_test(rows_rounded_one_after_another_do_less_harm),
         cmocka_unit_test(experts_are_rounded_by_their_own_tokens),
         cmocka_unit_test(routers_and_embeddings_change_by_their_steps_alone),

@@ -45,20 +45,21 @@ static void a_dry_run_tells_what_it_takes(void **state) {
     says(out, "\nmemory: at most "), says(out, " MiB; the states of all tokens are in memory\n");
     says(out, "\ndisk: 6."), says(out, " MiB beside the output until it is done\ninputs of matrices kept: ");
     says(out, " on disk, of these\nsteps: damping, sweeps, "
-              "state, embedding, router, rows, random\ntime: about ");
+              "state, embedding, router, rows, random, balance\ntime: about ");
     assert_null(strstr(out, "rounded together"));
     free(out);
     out = PLANNED("--calibrate-ids", path("ids"));
     says(out, "calibrated on ids: 16 tokens");
     free(out);
-    static const char *const steps[][2] = {{"damping", "damping"},
-                                           {"-damping", "sweeps, state, embedding, router, rows, random"},
-                                           {"none", "none"},
-                                           {"none,+sweeps,damping", "damping, sweeps"},
-                                           {"all,-sweeps", "damping, state, embedding, router, rows, random"},
-                                           {"+default,-all", "none"}};
+    static const char *const steps[][2] = {
+        {"damping", "damping"},
+        {"-damping", "sweeps, state, embedding, router, rows, random, balance"},
+        {"none", "none"},
+        {"none,+sweeps,damping", "damping, sweeps"},
+        {"all,-sweeps", "damping, state, embedding, router, rows, random, balance"},
+        {"+default,-all", "none"}};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-        char told[64];
+        char told[96];
         out = PLANNED("--calibrate-ids", path("ids"), "--calibrate-steps", steps[i][0]);
         snprintf(told, sizeof told, "\nsteps: %s\n", steps[i][1]);
         says(out, told);
@@ -111,7 +112,8 @@ static void plans_are_reported(void **state) {
     assert_true(json_number(c, "memory_bytes", 0) > 1e6 && json_number(c, "gflop", 0) > .1);
     assert_int_equal(json_need(report_tensor(j, "blk.0.attn_q.weight"), "calibrated")->kind, KIND_BOOL);
     assert_string_equal(report_type(j, "blk.0.attn_q.weight"), "Q2_K");
-    assert_string_equal(json_text(c, "steps", ""), "damping, sweeps, state, embedding, router, rows, random");
+    assert_string_equal(json_text(c, "steps", ""),
+                        "damping, sweeps, state, embedding, router, rows, random, balance");
     json_free(j);
 }
 
@@ -174,7 +176,7 @@ static void wrong_requests_are_refused(void **state) {
     REFUSED(2, "--correction : expected", "--calibrate", text, "--correction", "");
     REFUSED(2,
             "'sweep' is no step of a calibration; these are: damping, sweeps, state, embedding, router, "
-            "rows, random; all, "
+            "rows, random, balance; all, "
             "none",
             "--calibrate", text, "--calibrate-steps", "damping,sweep");
     REFUSED(2, "'' is no step", "--calibrate", text, "--calibrate-steps", "-damping,");

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "codec/codec.h"
+#include "forward/scale_groups.h"
+#include "model/scales.h"
 #include "tests/folder.h"
 #include "tests/forward_models.h"
 #include "tests/forwarding.h"
@@ -390,6 +392,96 @@ static void groups_may_have_huge_biases(void **state) {
     free(z[0]), free(z[1]);
 }
 
+/* ---- scales moved between tensors ---- */
+
+static int exponent_of(uint64_t matrix, size_t column) { return (int)((5 * matrix + 3 * column) % 7) - 3; }
+
+/* Moves scales between all tensors of a group, for each column another one. */
+static void move_scales(model_scales *to, const forward_scale_group *g) {
+    for (size_t i = 0; i < g->n_readers; i++)
+        for (uint64_t k = 0; k < shape_matrices(g->readers[i]->ne); k++)
+            for (size_t c = 0; c < g->columns; c++)
+                assert_true(
+                    model_scales_column(to, g->readers[i], k, c, exponent_of(g->of_rows ? k : 0, c), NULL));
+    for (size_t i = 0; i < g->n_makers; i++) {
+        const model_tensor *t = g->makers[i];
+        for (uint64_t k = 0; k < shape_matrices(t->ne); k++)
+            for (size_t c = 0; c < g->columns; c++)
+                assert_true(g->of_rows ? model_scales_row(to, t, k * t->ne[1] + g->first_row + c,
+                                                          -exponent_of(k, c), NULL)
+                                       : model_scales_column(to, t, 0, c, -exponent_of(0, c), NULL));
+    }
+}
+
+/* Returns the scales of all groups of a model, and how many groups there are of either kind. */
+static model_scales *moved_scales(const model_source *source, size_t found[2]) {
+    gq_error e;
+    forward_model *m = forward_model_new(source, &e);
+    if (!m) fail_msg("%s", e.text);
+    model_scales *scales = model_scales_new(NULL);
+    for (size_t i = 0; i <= forward_model_sizes(m)->blocks; i++) {
+        forward_scale_group groups[FORWARD_SCALE_GROUPS];
+        size_t n = forward_scale_groups(m, i, groups);
+        assert_true(n <= FORWARD_SCALE_GROUPS);
+        for (size_t k = 0; k < n; k++) move_scales(scales, &groups[k]), found[groups[k].of_rows]++;
+    }
+    forward_model_free(m);
+    return scales;
+}
+
+static void moved_scales_change_no_logit(void **state) {
+    (void)state;
+    size_t all[2] = {0};
+    for (size_t i = 0; variant_at(i); i++) {
+        const char *file = written(variant_at(i), GGUF_F32, NULL);
+        model_source g = open_model(file);
+        float *as_is = logits_in_windows(&g, VARIANT_IDS, VARIANT_CONTEXT, 0);
+        model_scales *scales = moved_scales(&g, all);
+        g.scales = scales;
+        float *moved = logits_in_windows(&g, VARIANT_IDS, VARIANT_CONTEXT, 0);
+        if (memcmp(as_is, moved, LOGITS * sizeof *moved) != 0) fail_msg("%s", variant_at(i)->name);
+        model_scales_free(scales);
+        model_close(&g);
+        free(as_is), free(moved);
+    }
+    assert_true(all[0] > 500 && all[1] > 200);
+}
+
+/* A part of a tensor is scaled as it is in the whole, and each type as its values are. */
+static void scales_fit_any_part_and_type(void **state) {
+    (void)state;
+    static const uint32_t types[] = {GGUF_F32, GGUF_F16, GGUF_BF16};
+    const kernels *k = kernels_select();
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        model_source g = open_model(written(variant_named("qwen3moe"), types[i], NULL));
+        size_t found[2] = {0}, n_scaled = 0;
+        model_scales *scales = moved_scales(&g, found);
+        for (uint64_t t = 0; t < g.n_tensors; t++) {
+            const model_tensor *of = g.tensors[t];
+            uint64_t n = shape_elements(of->ne), first = n / 3, some = n / 2, bytes = of->type->block_bytes;
+            uint8_t *as_is = malloc(of->size), *whole = malloc(of->size), *part = malloc(of->size);
+            float *x = malloc(n * sizeof *x), *y = malloc(n * sizeof *y);
+            assert_true(as_is && whole && part && x && y && model_read(&g, of, 0, n, as_is, NULL));
+            g.scales = scales;
+            assert_true(model_read(&g, of, 0, n, whole, NULL) && model_read(&g, of, first, some, part, NULL));
+            g.scales = NULL;
+            assert_memory_equal(part, whole + first * bytes, some * bytes);
+            k->codecs[of->type->id].decode(as_is, x, n), k->codecs[of->type->id].decode(whole, y, n);
+            bool is_row = model_scales_has(scales, of);
+            for (uint64_t c = 0; c < n; c++) {
+                int by;
+                float ratio = frexpf(x[c] != 0 ? y[c] / x[c] : 1, &by);
+                if (fabsf(x[c]) > 1e-2F) assert_true(fabsf(ratio) == 0.5F), n_scaled += by != 1;
+                assert_true(is_row || by == 1);
+            }
+            free(as_is), free(whole), free(part), free(x), free(y);
+        }
+        assert_true(n_scaled > 1000);
+        model_scales_free(scales);
+        model_close(&g);
+    }
+}
+
 int main(void) {
     for (size_t i = 0; i < VARIANT_IDS; i++) ids[i] = variant_id(i);
     const struct CMUnitTest tests[] = {
@@ -403,6 +495,8 @@ int main(void) {
         cmocka_unit_test(experts_may_have_scales),
         cmocka_unit_test(small_experts_may_have_one_expert_more),
         cmocka_unit_test(groups_may_have_huge_biases),
+        cmocka_unit_test(moved_scales_change_no_logit),
+        cmocka_unit_test(scales_fit_any_part_and_type),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

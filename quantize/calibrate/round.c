@@ -21,6 +21,7 @@
 #include "base/memory.h"
 #include "codec/feedback.h"
 #include "imatrix/output.h"
+#include "model/scales.h"
 #include "quantize/calibrate/chains.h"
 #include "quantize/strips/strip.h"
 
@@ -508,6 +509,7 @@ static void count_errors(calibrate_figures *sums, calibrate_step step, const out
 static void count_steps(const rows *r, const output_errors *errors, round_way way, calibrate_figures *sums) {
     const round_inputs *in = &r->task->inputs;
     bool kept = way != WAY_SEARCHED, damps = calibration_does(r->task->of->settings, STEP_DAMPING);
+    if (model_scales_has(r->task->of->file->scales, r->tensor)) count_step(sums, STEP_BALANCE, true);
     if (in->is_embedding) count_step(sums, STEP_EMBEDDING, kept);
     if (in->is_embedding) count_errors(sums, STEP_EMBEDDING, errors, WAY_SEARCHED, way);
     if (damps && !in->is_embedding) count_step(sums, STEP_DAMPING, kept);

@@ -11,6 +11,7 @@ const calibrate_step_row calibrate_steps[CALIBRATE_STEPS] = {
     [STEP_ROUTER] = {"router", "fitted so that tokens keep their experts; errors: experts that change", true},
     [STEP_ROWS] = {"rows", "rows of queries, keys and values rounded one after another", true},
     [STEP_RANDOM] = {"random", "one window in four drawn at random, for texts of other kinds", true},
+    [STEP_BALANCE] = {"balance", "columns far from the others scaled, and what they read from", true},
 };
 
 enum { EVERY_STEP = (1 << CALIBRATE_STEPS) - 1 };

@@ -14,6 +14,7 @@ typedef enum calibrate_step {
     STEP_ROUTER,    /* fitted to the inputs that it gets now (router.h) */
     STEP_ROWS,      /* of queries, keys and values, one after another (metric.h) */
     STEP_RANDOM,    /* some windows are drawn at random, for texts of other kinds (plan/calibration.c) */
+    STEP_BALANCE,   /* of columns that are far from the others (balance.h) */
     CALIBRATE_STEPS
 } calibrate_step;
 

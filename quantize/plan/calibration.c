@@ -191,6 +191,10 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     for (size_t i = 0; i <= plan->n_outputs; i++) c->streams[i] = c->model;
     c->asked = asked->memory, c->resident = memory_budget_taken();
     if (!c->model || !calibration_read_text(plan, c, asked, e)) return false;
+    if (calibration_does(&c->settings, STEP_BALANCE) &&
+        !balance_find(plan->kernels, &plan->model, c->model, &c->balance, e))
+        return false;
+    plan->model.scales = c->balance.scales; /* from now on */
     const forward_sizes *sizes = forward_model_sizes(c->model);
     size_t sample = forward_job_windows(&c->job, SAMPLE_TOKENS);
     c->sums = collection_measure(&plan->model, sizes->blocks, sizes->out->name,
@@ -210,6 +214,7 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
 void plan_calibration_free(plan_calibration *c) {
     if (!c) return;
     forward_model_free(c->model);
+    model_scales_free(c->balance.scales);
     free(c->streams), free(c->ids), free(c->text), free(c->steps), free(c->numbers);
     free(c);
 }

@@ -5,6 +5,7 @@
 
 #include "forward/stream.h"
 #include "imatrix/collect.h"
+#include "quantize/calibrate/balance.h"
 #include "quantize/calibrate/settings.h"
 #include "quantize/plan/plan.h"
 #include "quantize/sweep/checkpoint.h"
@@ -44,6 +45,7 @@ typedef struct plan_calibration {
     uint64_t records;         /* bytes of the checkpoint's, at most */
     char *text;               /* its name; NULL: drawn at random */
     char *steps;              /* names of the settings' steps */
+    balance_scales balance;   /* that the plan's input is read with */
     gq_calibration_facts facts;
 } plan_calibration;
 

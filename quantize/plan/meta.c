@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quantize/plan/calibration.h"
 #include "quantize/plan/digests.h"
 #include "quantize/plan/layer_keys.h"
 #include "quantize/plan/transpose.h"
@@ -91,6 +92,15 @@ static bool set_fitted(const gq_plan *plan, const plan_output *out, gguf_header 
     return true;
 }
 
+/* Says how many columns have other scales than the input's, and what they read from as well. */
+static bool set_balanced(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
+    const plan_calibration *c = plan->calibration;
+    return !c || !c->balance.columns || !plan_any_calibrated(plan, (size_t)(out - plan->outputs)) ||
+           gguf_header_set_u32(h, "quantize.calibration.balanced",
+                               c->balance.columns < UINT32_MAX ? (uint32_t)c->balance.columns : UINT32_MAX,
+                               e);
+}
+
 bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_options *options, gguf_header *h,
                      gq_error *e) {
     if (!copy_all(plan, h, e) || !gguf_header_set_u32(h, "general.quantization_version", 2, e) ||
@@ -101,7 +111,8 @@ bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_optio
         if (!gguf_header_set(h, o->key, o->type, o->value, o->size, e)) return false;
     }
     if (!set_importance(plan, options, h, e) || !set_fitted(plan, out, h, e) ||
-        !plan_layer_count_write(plan, h, e) || !plan_transposed_write(plan, h, e))
+        !set_balanced(plan, out, h, e) || !plan_layer_count_write(plan, h, e) ||
+        !plan_transposed_write(plan, h, e))
         return false;
     plan_removed_apply(&plan->removed, &plan->overrides, h);
     return options->no_digests || plan_removed_has(&plan->removed, GGUF_DIGESTS_KEY) ||

@@ -10,10 +10,15 @@
 #include "mixes/mixes.h"
 
 static const char *const own_keys[REMOVE_OWN_KEYS] = {
-    "general.quantization_version",   "general.file_type",
-    "quantize.imatrix.file",          "quantize.imatrix.dataset",
-    "quantize.imatrix.entries_count", "quantize.imatrix.chunks_count",
-    "quantize.calibration.fitted",    GGUF_DIGESTS_KEY,
+    "general.quantization_version",
+    "general.file_type",
+    "quantize.imatrix.file",
+    "quantize.imatrix.dataset",
+    "quantize.imatrix.entries_count",
+    "quantize.imatrix.chunks_count",
+    "quantize.calibration.fitted",
+    "quantize.calibration.balanced",
+    GGUF_DIGESTS_KEY,
 };
 
 /* Without the architecture no program knows what it reads; the others follow from the file's layout. Digests
