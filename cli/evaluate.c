@@ -30,7 +30,8 @@ bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
                                   .base_out = r->base_out,
                                   .comm = r->comm,
                                   .forecast = !r->quiet,
-                                  .read_once = r->read_once};
+                                  .read_once = r->read_once,
+                                  .stride = (uint32_t)r->stride};
     return r->base || text;
 }
 
@@ -83,6 +84,7 @@ static bool evaluate_print_plan(const request *r, const gq_evaluation_request *a
         set_count(o, "windows", facts->windows);
         set_count(o, "tokens", facts->tokens);
         set_count(o, "scored", facts->scored);
+        if (facts->stride) set_count(o, "stride", facts->stride);
         set_count(o, "memory_bytes", facts->peak_bytes);
         set_count(o, "state_bytes", facts->state_bytes);
         set_bool(o, "states_in_file", facts->states_in_file);

@@ -158,23 +158,46 @@ static struct tool_line *line_begin(tool_lines *to, const char *command, const c
     return l;
 }
 
-/* Names the tokens that so many windows have. */
-static bool append_tokens(struct tool_line *l, const tool_request *r, gq_error *e) {
-    uint64_t windows, context = 512;
-    const char *n = r->facts[FACT_WINDOWS], *c = r->facts[FACT_CONTEXT];
-    if (!n || strcmp(n, "-1") == 0) return true;
-    if (!number_parse(n, 1, UINT32_MAX, &windows) || (c && !number_parse(c, 1, UINT32_MAX, &context)))
+/* Reads a fact that is a number from 1 on; *to stays where the option was not given. */
+static bool tool_number(const tool_request *r, fact f, const char *option, uint64_t *to, gq_error *e) {
+    const char *argument = r->facts[f];
+    return !argument || number_parse(argument, 1, UINT32_MAX, to) ||
+           gq_fail_usage(e, "gquant %s: %s %s: expected a number from 1 on", tool_name(r->tool), option,
+                         argument);
+}
+
+static void line_append_number(struct tool_line *l, const char *option, uint64_t n) {
+    char *text = text_format("%llu", (unsigned long long)n);
+    line_append_option(l, option, text);
+    free(text);
+}
+
+static bool has_stride(const tool_request *r) {
+    const char *stride = r->facts[FACT_STRIDE];
+    return stride && strcmp(stride, "0") != 0;
+}
+
+/* Names the windows: their length, how far apart they begin, and the tokens that so many have. There a
+ * stride makes windows longer by half of it. */
+static bool append_windows(struct tool_line *l, const tool_request *r, gq_error *e) {
+    uint64_t windows, context = 512, stride = 0;
+    const char *n = r->facts[FACT_WINDOWS];
+    bool all = !n || strcmp(n, "-1") == 0;
+    if (!tool_number(r, FACT_CONTEXT, "-c", &context, e) ||
+        (has_stride(r) && !tool_number(r, FACT_STRIDE, "--ppl-stride", &stride, e)))
+        return false;
+    if (!all && !number_parse(n, 1, UINT32_MAX, &windows))
         return gq_fail_usage(e, "gquant %s: --chunks %s: expected a number of windows, or -1 for all",
                              tool_name(r->tool), n);
-    char *tokens = text_format("%llu", (unsigned long long)(windows * context));
-    line_append_option(l, "--tokens", tokens);
-    free(tokens);
+    context += stride / 2;
+    if (r->facts[FACT_CONTEXT] || stride) line_append_number(l, "--context", context);
+    if (stride) line_append_number(l, "--stride", stride);
+    if (!all) line_append_number(l, "--tokens", stride ? context + windows * stride : windows * context);
     return true;
 }
 
 static void append_common(struct tool_line *l, const tool_request *r) {
     line_append_option(l, "--threads", r->facts[FACT_THREADS]);
-    line_append_option(l, "--context", r->facts[FACT_CONTEXT]);
     line_append_option(l, "--parse-special", r->facts[FACT_SPECIAL]);
 }
 
@@ -225,7 +248,7 @@ static bool imatrix_lines(tool_lines *to, const tool_request *r, gq_error *e) {
     append_common(l, r);
     line_append_option(l, "--process-output", r->facts[FACT_OUTPUT_MATRIX]);
     line_append(l, "--force");
-    return append_tokens(l, r, e) && (!r->n_in || imatrix_merge_line(to, r, to->temporary, out));
+    return append_windows(l, r, e) && (!r->n_in || imatrix_merge_line(to, r, to->temporary, out));
 }
 
 static bool perplexity_lines(tool_lines *to, const tool_request *r, gq_error *e) {
@@ -243,18 +266,16 @@ static bool perplexity_lines(tool_lines *to, const tool_request *r, gq_error *e)
     line_append_option(l, "--text", r->facts[FACT_TEXT]);
     append_common(l, r);
     if (base) line_append_option(l, "--base-out", base), line_append(l, "--force");
-    return append_tokens(l, r, e);
+    return append_windows(l, r, e);
 }
 
 /* Refuses what would change the result, and cannot be had. */
 static bool tool_check(const tool_request *r, gq_error *e) {
-    const char *stride = r->facts[FACT_STRIDE], *skipped = r->facts[FACT_SKIPPED];
-    if (stride && strcmp(stride, "0") != 0)
+    const char *skipped = r->facts[FACT_SKIPPED];
+    if (has_stride(r) && r->facts[FACT_BASE])
         return gq_fail_usage(
-            e,
-            "gquant perplexity: --ppl-stride %s: windows that overlap are not offered; without "
-            "the option the second half of each window is scored",
-            stride);
+            e, "gquant perplexity: --ppl-stride and --kl-divergence-base: a base file has windows "
+               "that follow one another; take one of both");
     return !skipped || strcmp(skipped, "0") == 0 ||
            gq_fail_usage(
                e, "gquant imatrix: --chunk %s: windows cannot be left out at the beginning; cut the text",
@@ -279,6 +300,8 @@ static void tool_print_help(tool t) {
              "  -c N, --chunks N           tokens of a window (512), windows to use\n"
              "  --kl-divergence-base FILE  write MODEL's log-probabilities; with\n"
              "  --kl-divergence            compare a copy with them: no text is needed\n"
+             "  --ppl-stride N             a window of C + N/2 tokens every N tokens; its last N\n"
+             "                             are scored\n"
              "  --parse-special, -t N\n\n"
              "The same in gquant's words: gquant evaluate MODEL COPY... --text TEXT.");
     puts("Options for GPUs, batches and caches are accepted, and mean nothing here.");

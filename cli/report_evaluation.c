@@ -54,6 +54,12 @@ static double evaluation_times_text(gq_estimate x, double share) {
     return times * times;
 }
 
+/* Returns how many tokens of the text are in windows, which may overlap. */
+static double evaluation_text_tokens(const gq_evaluation_facts *f) {
+    uint64_t step = f->stride ? f->stride : f->context;
+    return (double)((f->windows - 1) * step + f->context);
+}
+
 /* Returns which difference or divergence a longer text would make certain, and how long that text is;
  * malloc'ed, NULL: the text is long enough. Of several it is the one that needs the shortest text. */
 static char *evaluation_advice(const report *r) {
@@ -61,7 +67,7 @@ static char *evaluation_advice(const report *r) {
     const gq_evaluation *v = r->evaluation;
     size_t n, *order;
     const gq_evaluated *models = gq_evaluation_models(v, &n);
-    double least = INFINITY, tokens = (double)gq_evaluation_summary(v)->tokens;
+    double least = INFINITY, tokens = evaluation_text_tokens(gq_evaluation_summary(v));
     char *which = NULL, number[UNIT_ROOM];
     if (n == 2 && evaluation_times_text(models[1].divergence, KNOWN) > 1) {
         least = evaluation_times_text(models[1].divergence, KNOWN);
@@ -219,13 +225,14 @@ void report_evaluation(FILE *to, const report *r) {
     print_models(to, r, models, n);
     if (n > 1) print_divergences(to, r, models, n);
     if (n > 2) print_ranking(to, r, models, n);
+    char *step = facts->stride ? text_format(", one every %" PRIu32, facts->stride) : text_format("%s", "");
     char *line = text_format(
-        "%" PRIu64 " tokens in windows of %" PRIu32 ", %" PRIu64 " of them scored; %s, %s tokens/s",
-        facts->tokens, facts->context, facts->scored, time_text(time, facts->seconds),
+        "%" PRIu64 " tokens in windows of %" PRIu32 "%s, %" PRIu64 " of them scored; %s, %s tokens/s",
+        facts->tokens, facts->context, step, facts->scored, time_text(time, facts->seconds),
         count_text(rate, facts->seconds > 0 ? (double)facts->tokens / facts->seconds : 0));
     fputc('\n', to);
     print_wrapped(to, line);
-    free(line);
+    free(line), free(step);
     if (n == 2) print_copy(to, &models[0], &models[1]);
     if (report_few_places(facts)) print_wrapped(to, report_few_places(facts));
     if (r->advice) print_wrapped(to, r->advice);
@@ -278,6 +285,7 @@ json_t *report_evaluation_json(const report *r) {
     set_count(o, "windows", facts->windows);
     set_count(o, "tokens", facts->tokens);
     set_count(o, "scored", facts->scored);
+    if (facts->stride) set_count(o, "stride", facts->stride);
     set_number(o, "seconds", facts->seconds);
     json_t *list = set_array(o, "models"), *pairs = set_array(o, "differences");
     for (size_t i = 0; i < n; i++) json_array_append_new(list, model_json(r, &models[i], i > 0));

@@ -803,6 +803,11 @@ typedef struct gq_evaluation_request {
     bool forecast;  /* measure first how long it will take, for about a second: gq_progress.seconds_expected,
                        and that of the summary */
     bool read_once; /* rank 0 reads the layers' weights and sends them to the others */
+    /* Windows begin every `stride` tokens, 1 to one less than a window has, and the last `stride` tokens of
+     * each are scored, so that each is predicted from at least the rest of a window: llama.cpp's strided
+     * perplexity. Only the text begins with BOS. Not with base, base_out or logits. 0: windows follow one
+     * another, and the second half of each is scored */
+    uint32_t stride;
 } gq_evaluation_request;
 
 typedef struct gq_estimate {
@@ -826,8 +831,8 @@ typedef struct gq_evaluated {
 
 typedef struct gq_evaluation gq_evaluation;
 /* Runs the original and all copies side by side, layer by layer, and compares their predictions of the next
- * token. The second half of each window is scored. The copies must have the original's architecture, shape
- * and vocabulary. */
+ * token. The second half of each window is scored, unless there is a stride. The copies must have the
+ * original's architecture, shape and vocabulary. */
 GQ_API gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e);
 GQ_API void gq_evaluation_free(gq_evaluation *v);
 /* The *n models: 0 is the original, its copies follow. */
@@ -850,6 +855,7 @@ typedef struct gq_evaluation_facts {
      * for all. */
     uint32_t ranks;
     uint64_t rank_windows, sent;
+    uint32_t stride; /* as it was asked for */
 } gq_evaluation_facts;
 GQ_API const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v);
 /* Opens and checks the models and cuts the text into windows, but runs nothing. Only the summary and the

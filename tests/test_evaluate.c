@@ -114,17 +114,6 @@ static void figures_are_those_of_the_logits(void **state) {
     gq_evaluation_free(v);
 }
 
-static void a_model_is_not_far_from_itself(void **state) {
-    (void)state;
-    gq_evaluation_request r = request_of((const char *[]){path("model.gguf")}, 1);
-    gq_evaluation *v = evaluated(&r);
-    const gq_evaluated *m = gq_evaluation_models(v, &(size_t){0});
-    assert_true(m[1].divergence.value < 1e-13 && m[1].ratio.value == 1 && m[1].ratio.error == 0);
-    assert_true(m[1].same_top.value == 1 && m[1].rms_change.value == 0);
-    assert_true(m[1].perplexity.value == m[0].perplexity.value && m[0].perplexity.error > 0);
-    gq_evaluation_free(v);
-}
-
 static void refuse(const gq_evaluation_request *r, const char *expected) {
     gq_error e = {0};
     gq_evaluation *v = gq_evaluate(r, &e);
@@ -139,6 +128,57 @@ static void assert_same_figures(const gq_evaluation *a, const gq_evaluation *b) 
     assert_memory_equal(&x->divergence, &y->divergence, sizeof x->divergence);
     assert_memory_equal(&x->perplexity, &y->perplexity, sizeof x->perplexity);
     assert_memory_equal(x->quantiles, y->quantiles, sizeof x->quantiles);
+}
+
+/* The windows of a stride, cut by hand, score the same: each token is predicted once, from what is before it
+ * in its window. Neither threads nor memory matter. */
+static void windows_may_overlap(void **state) {
+    (void)state;
+    enum { STRIDE = 7, MANY = (WINDOWS * CONTEXT + 7 - CONTEXT + STRIDE - 1) / STRIDE };
+    char cut[8192];
+    double surprise = 0;
+    for (size_t w = 0, at = 0; w < MANY; w++)
+        for (size_t i = w * STRIDE; i < w * STRIDE + CONTEXT; i++)
+            at += (size_t)snprintf(cut + at, sizeof cut - at, "%zu ", i * i * 31 % VOCABULARY);
+    gq_evaluation_request r = request_of((const char *[]){path("q2.gguf")}, 1);
+    r.stride = STRIDE;
+    gq_evaluation *v = evaluated(&r);
+    r.threads = 3, r.memory = 1, r.folder = folder;
+    gq_evaluation *in_file = evaluated(&r);
+    assert_same_figures(v, in_file);
+    r = request_of(NULL, 0);
+    r.text.bytes = cut, r.text.n = strlen(cut), r.logits = path("cut"), r.replace_logits = true;
+    gq_evaluation_free(evaluated(&r));
+    size_t size;
+    float *z = (float *)read_whole(path("cut"), &size);
+    assert_int_equal(size, sizeof(float) * VOCABULARY * CONTEXT * MANY);
+    for (size_t w = 0; w < MANY; w++)
+        for (size_t t = CONTEXT - STRIDE - 1; t + 1 < CONTEXT; t++) {
+            const float *p = z + (w * CONTEXT + t) * VOCABULARY;
+            size_t next = w * STRIDE + t + 1;
+            surprise += log_sum(p) - (double)p[next * next * 31 % VOCABULARY];
+        }
+    free(z);
+    const gq_evaluation_facts *facts = gq_evaluation_summary(v);
+    assert_true(facts->windows == MANY && facts->scored == MANY * STRIDE && facts->stride == STRIDE);
+    assert_near(gq_evaluation_models(v, &size)[0].perplexity.value, exp(surprise / (MANY * STRIDE)), 1e-10);
+    gq_evaluation_free(v), gq_evaluation_free(in_file);
+    r = request_of(NULL, 0);
+    r.stride = CONTEXT;
+    refuse(&r, "expected a step of 1 to 19");
+    r.stride = 1, r.base_out = path("base");
+    refuse(&r, "windows that overlap");
+}
+
+static void a_model_is_not_far_from_itself(void **state) {
+    (void)state;
+    gq_evaluation_request r = request_of((const char *[]){path("model.gguf")}, 1);
+    gq_evaluation *v = evaluated(&r);
+    const gq_evaluated *m = gq_evaluation_models(v, &(size_t){0});
+    assert_true(m[1].divergence.value < 1e-13 && m[1].ratio.value == 1 && m[1].ratio.error == 0);
+    assert_true(m[1].same_top.value == 1 && m[1].rms_change.value == 0);
+    assert_true(m[1].perplexity.value == m[0].perplexity.value && m[0].perplexity.error > 0);
+    gq_evaluation_free(v);
 }
 
 /* Nor do memory, and where states are when there is too little of it. */
@@ -252,6 +292,7 @@ static void logits_replace_nothing_unasked(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(figures_are_those_of_the_logits),
                                        cmocka_unit_test(a_model_is_not_far_from_itself),
+                                       cmocka_unit_test(windows_may_overlap),
                                        cmocka_unit_test(threads_do_not_matter),
                                        cmocka_unit_test(copies_are_of_the_original),
                                        cmocka_unit_test(texts_have_bounds),

@@ -55,6 +55,31 @@ static void ids_are_taken_as_they_are(void **state) {
     model_close(&begins);
 }
 
+/* The text's BOS stays where it is, and no other is put anywhere. A window that ends with the text is left
+ * out, unless it is the only one. */
+static void windows_overlap(void **state) {
+    (void)state;
+    model_source begins = opened(true);
+    static const uint32_t expected[] = {8, 0, 1, 2, 1, 2, 3, 4, 3, 4, 5, 6};
+    static const struct {
+        const char *text;
+        size_t n, left_over;
+    } cases[] = {{"abc", 1, 0},    {"abcd", 1, 1},    {"abcde", 1, 2},
+                 {"abcdef", 2, 1}, {"abcdefg", 2, 2}, {"abcdefgh", 3, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        text_windows w;
+        warning_list warnings = {0};
+        gq_error e;
+        gq_text text = TEXT(cases[i].text);
+        if (!windows_read_overlapping(&w, &text, 2, &begins, 512, &warnings, &e)) fail_msg("%s", e.text);
+        assert_int_equal(w.n, cases[i].n);
+        assert_int_equal(w.left_over, cases[i].left_over);
+        assert_memory_equal(w.ids, expected, w.n * w.context * sizeof *w.ids);
+        windows_free(&w), warnings_free(&warnings);
+    }
+    model_close(&begins);
+}
+
 static void refuse(model_source *m, const char *expected, gq_text text) {
     text_windows w;
     warning_list warnings = {0};
@@ -106,9 +131,9 @@ static int make_folder(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(windows_begin_as_texts_do),
-                                       cmocka_unit_test(ids_are_taken_as_they_are),
-                                       cmocka_unit_test(what_cannot_be_windows_is_told),
-                                       cmocka_unit_test(bytes_without_a_token_are_counted)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(windows_begin_as_texts_do), cmocka_unit_test(windows_overlap),
+        cmocka_unit_test(ids_are_taken_as_they_are), cmocka_unit_test(what_cannot_be_windows_is_told),
+        cmocka_unit_test(bytes_without_a_token_are_counted)};
     return cmocka_run_group_tests(tests, make_folder, folder_remove);
 }

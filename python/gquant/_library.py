@@ -232,7 +232,7 @@ class gq_evaluation_request(Request):
         ("size", c_size_t), ("original", c_char_p), ("copies", POINTER(c_char_p)), ("n_copies", c_size_t),
         ("text", gq_text), ("threads", c_int), ("memory", c_uint64), ("folder", c_char_p), ("logits", c_char_p),
         ("replace_logits", c_bool), ("callbacks", POINTER(gq_callbacks)), ("base", c_char_p), ("base_out", c_char_p),
-        ("comm", c_void_p), ("forecast", c_bool), ("read_once", c_bool),
+        ("comm", c_void_p), ("forecast", c_bool), ("read_once", c_bool), ("stride", c_uint32),
     ]
 
 
@@ -254,7 +254,7 @@ class gq_evaluation_facts(Structure):
         ("size", c_size_t), ("architecture", c_char_p), ("context", c_uint32), ("windows", c_uint64),
         ("tokens", c_uint64), ("scored", c_uint64), ("peak_bytes", c_uint64), ("state_bytes", c_uint64),
         ("states_in_file", c_bool), ("seconds", c_double), ("seconds_expected", c_double), ("ranks", c_uint32),
-        ("rank_windows", c_uint64), ("sent", c_uint64),
+        ("rank_windows", c_uint64), ("sent", c_uint64), ("stride", c_uint32),
     ]
 
 

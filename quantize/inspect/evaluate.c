@@ -189,6 +189,14 @@ static bool evaluation_open_models(gq_evaluation *v, const gq_evaluation_request
 
 /* ---- the evaluation ---- */
 
+/* Base files have a window's second half, and one window after another. */
+static bool evaluation_check_stride(const gq_evaluation_request *r, gq_error *e) {
+    return !r->stride || !(r->base || r->base_out || r->logits) ||
+           gq_fail_usage(
+               e, "windows that overlap: files of logits or log-probabilities have windows that follow "
+                  "one another, so they can be neither read nor written");
+}
+
 static bool evaluation_check_context(gq_evaluation *v, const gq_text *text, gq_error *e) {
     enum { LEAST = 4 };
     size_t context = v->first        ? v->bases->context
@@ -224,11 +232,14 @@ static void take_base_windows(gq_evaluation *v, const gq_text *text) {
  * read it put BOS there. */
 static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     const runner *original = reference_of(v);
+    size_t vocabulary = forward_model_sizes(original->model)->vocabulary;
     if (!evaluation_check_context(v, &r->text, e)) return false;
     if (v->first)
         take_base_windows(v, &r->text);
-    else if (!windows_read(&v->windows, &r->text, &original->file,
-                           forward_model_sizes(original->model)->vocabulary, &v->warnings, e))
+    else if (r->stride)
+        return windows_read_overlapping(&v->windows, &r->text, r->stride, &original->file, vocabulary,
+                                        &v->warnings, e);
+    else if (!windows_read(&v->windows, &r->text, &original->file, vocabulary, &v->warnings, e))
         return false;
     return !(r->base || r->base_out) || windows_begin_as_texts(&v->windows, &original->file, e);
 }
@@ -258,11 +269,11 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
                         .logits = r->logits,
                         .base_out = r->base_out,
                         .replace_logits = r->replace_logits};
-    if (!evaluation_open_models(v, r, e)) return false;
+    if (!evaluation_check_stride(r, e) || !evaluation_open_models(v, r, e)) return false;
     if (v->none_runs) {
         take_base_windows(v, &r->text);
         for (size_t i = 1; i < v->n; i++) v->windows.n = smaller(v->windows.n, v->bases[i].windows);
-        v->bounds.peak = base_scores_bytes(v->n, v->windows.n * scored_of(v->windows.context));
+        v->bounds.peak = base_scores_bytes(v->n, v->windows.n * windows_scored(&v->windows));
         return true;
     }
     if (!evaluation_check_inputs(v, r, e) || !read_windows(v, r, e) || !side_by_side_bounds(s, &v->bounds, e))
@@ -273,7 +284,7 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
 
 static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, gq_error *e) {
     double started = schedule_clock();
-    size_t context = v->windows.context, scored = scored_of(context);
+    size_t context = v->windows.context, scored = windows_scored(&v->windows);
     bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e) &&
               (v->none_runs ? base_scores_run(v->bases, v->n, v->windows.ids, v->windows.n, s->threads,
                                               s->callbacks, &v->scores, e)
@@ -287,7 +298,7 @@ static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, gq_er
 static bool evaluation_agree_plan(gq_evaluation *v, gq_comm *comm, gq_error *e) {
     const text_windows *w = &v->windows;
     if (!comm) return true;
-    uint32_t ids = checksum_add(0, w->ids, w->n * w->context * sizeof *w->ids), first = ids;
+    uint32_t ids = checksum_add((uint32_t)w->stride, w->ids, w->n * w->context * sizeof *w->ids), first = ids;
     if (!comm_broadcast(comm, &first, sizeof first, e)) return false;
     if (ids != first) return gq_fail(e, "rank %d has another text than rank 0", gq_comm_rank(comm));
     uint64_t most[] = {v->bounds.peak, v->bounds.states, v->bounds.in_file};
@@ -314,7 +325,7 @@ static gq_evaluation *new_evaluation(size_t n, gq_error *e) {
  * scores. */
 static uint64_t evaluation_sent(const gq_evaluation *v, size_t rank_windows) {
     enum { HEAD = 24, AROUND = 16 * HEAD };
-    uint64_t copies = v->n - 1, positions = times(rank_windows, scored_of(v->windows.context));
+    uint64_t copies = v->n - 1, positions = times(rank_windows, windows_scored(&v->windows));
     return plus(AROUND + 3 * HEAD * copies,
                 times(positions, sizeof(double) + copies * (2 * sizeof(double) + sizeof(bool))));
 }
@@ -326,7 +337,8 @@ static void evaluation_sum_up(gq_evaluation *v, const gq_comm *comm) {
                                      .context = (uint32_t)v->windows.context,
                                      .windows = v->windows.n,
                                      .tokens = v->windows.n * v->windows.context,
-                                     .scored = v->windows.n * scored_of(v->windows.context),
+                                     .scored = v->windows.n * windows_scored(&v->windows),
+                                     .stride = (uint32_t)v->windows.stride,
                                      .peak_bytes = v->bounds.peak,
                                      .state_bytes = v->bounds.states,
                                      .states_in_file = v->bounds.in_file,

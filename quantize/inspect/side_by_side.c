@@ -31,6 +31,7 @@ typedef struct contest {
     scores *to;
     forward_job job; /* with this rank's windows, from `begin` on */
     size_t begin;
+    size_t scored;                /* positions of a window that are scored, the last of them before its end */
     size_t first;                 /* the first runner that is a model: 0, or 1 behind a base file */
     const forward_model **models; /* from that one on */
     sweep sweep;
@@ -46,9 +47,12 @@ typedef struct contest {
 
 static size_t contest_runs(const contest *c) { return c->s->n - c->first; }
 
+/* The first scored position of a window. */
+static size_t contest_from(const contest *c) { return c->job.context - 1 - c->scored; }
+
 /* Counts scored positions: those of a batch, and those before it. */
-static size_t batch_positions(const contest *c) { return c->n_windows * scored_of(c->job.context); }
-static size_t batch_begin(const contest *c) { return c->first_window * scored_of(c->job.context); }
+static size_t batch_positions(const contest *c) { return c->n_windows * c->scored; }
+static size_t batch_begin(const contest *c) { return c->first_window * c->scored; }
 
 /* ---- the base file ---- */
 
@@ -70,8 +74,8 @@ static bool start_scores(void *data, size_t first_window, size_t windows, gq_err
     c->first_window = c->begin + first_window, c->n_windows = windows;
     divergence_free(c->divergence);
     c->divergence =
-        divergence_of_windows(c->job.ids + first_window * context, windows, context, scored_from(context),
-                              scored_of(context), c->s->n - 1, forward_run_pool(c->sweep.run), e);
+        divergence_of_windows(c->job.ids + first_window * context, windows, context, contest_from(c),
+                              c->scored, c->s->n - 1, forward_run_pool(c->sweep.run), e);
     for (size_t t = 0; c->ranges && t < batch_positions(c); t++)
         c->ranges[batch_begin(c) + t] = (base_range){.most = -INFINITY, .least = INFINITY};
     return c->divergence &&
@@ -100,12 +104,12 @@ static bool add_scores(void *data, size_t first, size_t rows, const float *const
 }
 
 static bool fail_place(const contest *c, size_t model, size_t at, gq_error *e) {
-    size_t n = scored_of(c->job.context);
+    size_t n = c->scored;
     return gq_fail(
         e,
         "%s: logits after token %zu of window %zu are not finite, or so far apart that they cannot "
         "be compared",
-        c->s->runners[model].path, at % n + scored_from(c->job.context) + 1, at / n + 1);
+        c->s->runners[model].path, at % n + contest_from(c) + 1, at / n + 1);
 }
 
 static bool keep_scores(void *data, gq_error *e) {
@@ -130,8 +134,8 @@ static bool keep_scores(void *data, gq_error *e) {
 }
 
 static bool contest_score(contest *c, gq_error *e) {
-    const forward_head head = {.from = scored_from(c->job.context),
-                               .n = scored_of(c->job.context),
+    const forward_head head = {.from = contest_from(c),
+                               .n = c->scored,
                                .start = start_scores,
                                .tile = add_scores,
                                .end = keep_scores,
@@ -172,11 +176,8 @@ static bool add_base(void *data, size_t first, size_t rows, const float *const *
 
 /* Writes the base file; the ranges of all positions are known. */
 static bool write_base(contest *c, gq_error *e) {
-    const forward_head head = {.from = scored_from(c->job.context),
-                               .n = scored_of(c->job.context),
-                               .start = start_logits,
-                               .tile = add_base,
-                               .data = c};
+    const forward_head head = {
+        .from = contest_from(c), .n = c->scored, .start = start_logits, .tile = add_base, .data = c};
     return !c->sweep.run || forward_run_head(c->sweep.run, c->sweep.streams, 1, &head, e);
 }
 
@@ -223,7 +224,7 @@ static bool end_file(contest *c, logits_file *f, bool ok, gq_error *e) {
 static bool share_scores(contest *c, gq_error *e) {
     gq_comm *comm = c->s->comm;
     int ranks = gq_comm_ranks(comm);
-    size_t n = scored_of(c->job.context);
+    size_t n = c->scored;
     uint64_t *doubles = calloc((size_t)ranks + 1, sizeof *doubles),
              *flags = calloc((size_t)ranks + 1, sizeof *flags);
     bool ok = (doubles && flags) || gq_fail_memory(e, ((size_t)ranks + 1) * 2 * sizeof *flags);
@@ -253,7 +254,7 @@ static bool run_with_files(contest *c, gq_error *e) {
 
 /* Lays out what the contest itself holds for batches of `positions`: what a base file needs, and ranges. */
 static void lay_out_contest(contest *c, size_t positions, memory_ledger *l) {
-    size_t all = c->s->windows->n * scored_of(c->s->windows->context);
+    size_t all = c->s->windows->n * c->scored;
     if (c->s->base) {
         base_batch_lay_out(&c->base, positions, HEAD_ROWS, forward_stride(positions), l);
         c->base_logits = memory_take(l, c->s->n, sizeof *c->base_logits);
@@ -262,7 +263,7 @@ static void lay_out_contest(contest *c, size_t positions, memory_ledger *l) {
 }
 
 static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
-    size_t n = s->windows->n * scored_of(s->windows->context), context = s->windows->context;
+    size_t n = s->windows->n * windows_scored(s->windows), context = s->windows->context;
     size_t begin = windows_share(s->comm, s->windows->n, context, gq_comm_rank(s->comm));
     size_t end = windows_share(s->comm, s->windows->n, context, gq_comm_rank(s->comm) + 1);
     memory_ledger counted = {.counts = true};
@@ -273,10 +274,11 @@ static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
                            .threads = s->threads,
                            .memory = s->memory},
                    .begin = begin,
+                   .scored = windows_scored(s->windows),
                    .first = s->base ? 1 : 0,
                    .models = calloc(s->n, sizeof *c->models)};
     if (!c->models) return gq_fail_memory(e, s->n * sizeof *c->models);
-    size_t batch = c->job.windows ? forward_job_batch(&c->job) * scored_of(context) : 0;
+    size_t batch = c->job.windows ? forward_job_batch(&c->job) * c->scored : 0;
     lay_out_contest(c, batch, &counted);
     c->job.extra_bytes = plus(plus(memory_budget_taken(), counted.bytes),
                               plus(times(s->n, n * SCORE_BYTES), divergence_bytes(batch, s->n - 1)));
@@ -303,7 +305,7 @@ double side_by_side_forecast(const side_by_side *s) {
     forecast_pace pace;
     double seconds = 0;
     if (!contest_prepare(&c, s, NULL)) return 0;
-    size_t scored = scored_of(c.job.context), windows = c.job.windows;
+    size_t scored = c.scored, windows = c.job.windows;
     forecast_request r = {.job = &c.job, .models = c.models, .n_models = contest_runs(&c), .scored = scored};
     /* Each file of logits has passes of its own through the output matrix. */
     double passes = 1 + (s->base_out ? 1 : 0) + (s->logits ? (double)c.job.context / (double)scored : 0);
@@ -345,7 +347,7 @@ bool side_by_side_run(const side_by_side *s, scores *to, warning_list *warnings,
     if (!contest_prepare(&c, s, e)) return false;
     c.to = to;
     size_t batch = c.job.windows ? forward_job_batch(&c.job) : 0;
-    lay_out_contest(&c, batch * scored_of(c.job.context), &l);
+    lay_out_contest(&c, batch * c.scored, &l);
     bool ok = memory_had(&l, e) && run_all(&c, warnings, e);
     base_batch_free(&c.base);
     free(c.base_logits), free(c.ranges), free(c.models);

@@ -8,6 +8,12 @@
 #include "quantize/inspect/figures.h"
 #include "quantize/sweep/windows.h"
 
+/* Positions of a window that are scored, at its end but for the last one. Of windows that overlap they are as
+ * many as from one window to the next, so that each token of the text is scored once. */
+static inline size_t windows_scored(const text_windows *w) {
+    return w->stride ? w->stride : scored_of(w->context);
+}
+
 typedef struct runner {
     const char *path;
     model_source file;

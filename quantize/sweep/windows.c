@@ -106,30 +106,70 @@ static bool check_length(const gq_text *text, size_t tokens, size_t taken, size_
                    name_of(text), tokens, context);
 }
 
+/* Reads the tokens that the windows w are cut from: no more than the text may give, and at least a window. */
+static bool windows_read_tokens(const text_windows *w, token_list *list, const gq_text *text,
+                                const model_source *model, size_t vocabulary, bool *begins, uint32_t *bos,
+                                warning_list *warnings, gq_error *e) {
+    if (text->n == 0)
+        return gq_fail(e, "%s: is empty; a text of one window of %zu tokens or more is needed", name_of(text),
+                       w->context);
+    bool ok =
+        text->ids ? read_ids(list, text, e) : windows_read_text(list, text, model, begins, bos, warnings, e);
+    size_t tokens = list->n;
+    if (text->tokens && list->n > text->tokens) list->n = (size_t)text->tokens;
+    ok = ok && check_ids(text, list, vocabulary, e) && check_length(text, tokens, list->n, w->context, e);
+    if (!ok) free(list->ids);
+    return ok;
+}
+
+static text_windows windows_of(const gq_text *text) {
+    return (text_windows){.context = text->context ? text->context : GQ_CONTEXT};
+}
+
 bool windows_read(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
                   warning_list *warnings, gq_error *e) {
     token_list list = {0};
     bool begins = false;
     uint32_t bos = 0;
-    *w = (text_windows){.context = text->context ? text->context : GQ_CONTEXT};
-    if (text->n == 0)
-        return gq_fail(e, "%s: is empty; a text of one window of %zu tokens or more is needed", name_of(text),
-                       w->context);
-    bool ok = text->ids ? read_ids(&list, text, e)
-                        : windows_read_text(&list, text, model, &begins, &bos, warnings, e);
-    size_t tokens = list.n;
-    if (text->tokens && list.n > text->tokens) list.n = (size_t)text->tokens;
-    ok = ok && check_ids(text, &list, vocabulary, e) && check_length(text, tokens, list.n, w->context, e);
-    if (!ok) {
-        free(list.ids);
-        return false;
-    }
+    *w = windows_of(text);
+    if (!windows_read_tokens(w, &list, text, model, vocabulary, &begins, &bos, warnings, e)) return false;
     w->ids = list.ids;
     w->n = list.n / w->context;
     w->left_over = list.n % w->context;
     if (!begins || windows_begin(w, bos, e)) return true;
     windows_free(w);
     return false;
+}
+
+/* Cuts a list into windows that overlap. */
+static bool windows_cut_overlapping(text_windows *w, const token_list *list, gq_error *e) {
+    size_t bytes = w->context * sizeof *w->ids;
+    w->n = larger(1, parts(list->n - w->context, w->stride));
+    w->left_over = list->n - w->context - (w->n - 1) * w->stride;
+    w->ids = calloc(w->n, bytes);
+    for (size_t i = 0; w->ids && i < w->n; i++)
+        memcpy(w->ids + i * w->context, list->ids + i * w->stride, bytes);
+    return w->ids || gq_fail_memory(e, times(w->n, bytes));
+}
+
+bool windows_read_overlapping(text_windows *w, const gq_text *text, size_t stride, const model_source *model,
+                              size_t vocabulary, warning_list *warnings, gq_error *e) {
+    token_list list = {0};
+    bool begins, ok = false;
+    uint32_t bos;
+    *w = windows_of(text);
+    w->stride = stride;
+    if (stride == 0 || stride >= w->context)
+        return gq_fail_usage(
+            e,
+            "windows of %zu tokens that begin every %zu: expected a step of 1 to %zu, as the "
+            "step's tokens are scored, each after the one before it",
+            w->context, stride, w->context - 1);
+    if (windows_read_tokens(w, &list, text, model, vocabulary, &begins, &bos, warnings, e)) {
+        ok = windows_cut_overlapping(w, &list, e);
+        free(list.ids);
+    }
+    return ok;
 }
 
 /* ---- tokens drawn at random ---- */

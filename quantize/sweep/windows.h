@@ -11,6 +11,7 @@ typedef struct text_windows {
     uint32_t *ids; /* n windows of `context`, one after another */
     size_t context, n;
     size_t left_over; /* tokens behind the last window */
+    size_t stride;    /* tokens from a window's beginning to the next one's; 0: windows do not overlap */
     /* The first token of each window where BOS has taken its place; NULL: they stand there. */
     uint32_t *replaced;
 } text_windows;
@@ -21,6 +22,11 @@ typedef struct text_windows {
  * are below it. */
 bool windows_read(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
                   warning_list *warnings, gq_error *e);
+/* Makes windows that begin every `stride` tokens, 1 to context - 1, as many as llama.cpp's strided perplexity
+ * makes: where the text ends with a window, that one is left out. Only the text's own BOS is there; no
+ * window's first token is replaced, again as in llama.cpp. */
+bool windows_read_overlapping(text_windows *w, const gq_text *text, size_t stride, const model_source *model,
+                              size_t vocabulary, warning_list *warnings, gq_error *e);
 /* Makes windows of random tokens, drawn from the vocabulary's normal ones; the same model gives the same
  * windows. Their number is the text's `tokens`; the text itself is not read. Windows begin as above. */
 bool windows_draw(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
