@@ -333,6 +333,16 @@ GQ_API const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan); /* 
 /* Returns how many of an output's tensors gq_run would copy from earlier outputs (gq_options.reuse) if their
  * sources have not changed, which only reading them tells; *bytes: what they take in it. */
 GQ_API uint64_t gq_plan_reusable(const gq_plan *plan, size_t output, uint64_t *bytes);
+/* What an earlier file of an output's size is to the plan. Little is read for that: the file's digests, and
+ * before that, by the plan, samples of the input. */
+typedef enum gq_earlier {
+    GQ_EARLIER_OTHER, /* it has other types, settings, importance data or calibration, or is of other weights
+                       */
+    GQ_EARLIER_IN_DOUBT, /* nothing speaks against it, but the input was modified after it: see gq_reuse_check
+                          */
+    GQ_EARLIER_SAME,
+} gq_earlier;
+GQ_API gq_earlier gq_plan_compare_earlier(const gq_plan *plan, size_t output, const struct gq_model *earlier);
 /* Returns the types of an output's tensors as the text of a recipe file. With it, any file type that
  * quantizes gives the same types: it has items for all tensors whose type a file type decides. malloc'ed;
  * NULL: no memory. */
@@ -422,6 +432,9 @@ typedef struct gq_results gq_results;
  * Signals are left as they are: a file that RLIMIT_FSIZE forbids is a failure before the work, not a SIGXFSZ.
  */
 GQ_API bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **results, gq_error *e);
+/* Reads sources and earlier outputs (gq_options.reuse) as gq_run does first, and writes nothing, also of a
+ * dry run's plan. The results have what gq_run would copy: gq_results_reused. NULL: it failed. */
+GQ_API gq_results *gq_reuse_check(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e);
 GQ_API void gq_results_free(gq_results *r);
 /* The loss of each tensor, in the plan's order: *n of them. All zeros: the tensor was not done, or this run
  * did only a part of it. */

@@ -3,6 +3,7 @@
 #include "tests/folder.h"
 #include "tests/tiny_folder.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -148,6 +149,78 @@ static void a_plan_foretells(void **state) {
     free(third), free(first), free(second);
 }
 
+/* Turns a bit of a file's byte that far from its end; its times stay or become the present ones. */
+static void turn_bit(const char *name, size_t from_end, bool keep_times) {
+    size_t n;
+    struct stat st;
+    assert_int_equal(stat(path(name), &st), 0);
+    unsigned char *bytes = (unsigned char *)read_whole(path(name), &n);
+    bytes[n - from_end] ^= 1;
+    write_whole(path(name), bytes, n);
+    const struct timespec times[2] = {st.st_atim, st.st_mtim};
+    if (keep_times) assert_int_equal(utimensat(AT_FDCWD, path(name), times, 0), 0);
+    free(bytes);
+}
+
+/* A file is kept while the weights, the way and the text of a calibration are the same, whatever the model's
+ * times say, and else not taken for what would be made. */
+static void what_is_stale_is_not_kept(void **state) {
+    (void)state;
+#ifdef _WIN32
+    skip(); /* times are not set there */
+#endif
+    char text[2000];
+    const char *const plain[] = {"publish", path("w.gguf"), "--out-dir", path("stale"), "Q4_0", NULL};
+    GQUANT(0, "-q", path("in.gguf"), path("w.gguf"), "COPY");
+    free(gquant(0, plain));
+    gquant_says(0, "is there and whole", plain);
+    turn_bit("w.gguf", 5000, true);
+    gquant_says(1, "is there already", plain);
+    turn_bit("w.gguf", 5000, false);
+    gquant_says(0, "is there and whole", plain);
+    turn_bit("w.gguf", 5000, false);
+    gquant_says(1, "is there already", plain);
+    memset(text, 'c', sizeof text);
+    tiny_folder_write(path("Cal"), 1, 0, 2);
+    write_whole(path("one.txt"), text, sizeof text);
+    memset(text, 'e', sizeof text);
+    write_whole(path("two.txt"), text, sizeof text);
+    const char *words[] = {"publish", path("Cal"), "--out-dir",   path("cal"),     "Q4_0", "--context",
+                           "8",       "-q",        "--calibrate", path("one.txt"), NULL};
+    words[8] = NULL; /* plain first */
+    free(gquant(0, words));
+    words[8] = "--calibrate";
+    gquant_says(1, "is there already", words);
+    GQUANT(0, "publish", path("Cal"), "--out-dir", path("cal"), "Q4_0", "--context", "8", "-q", "--force",
+           "--calibrate", path("one.txt"));
+    words[7] = "--full-paths"; /* not quiet */
+    gquant_says(0, "is there and whole", words);
+    words[9] = path("two.txt");
+    gquant_says(1, "is there already", words);
+}
+
+/* Checksums and charts of another hand stay, also where there is no page. */
+static void files_of_another_hand_stay(void **state) {
+    (void)state;
+    char text[2000];
+    memset(text, 'd', sizeof text);
+    tiny_folder_write(path("Hand"), 1, 0, 1);
+    write_whole(path("hand.txt"), text, sizeof text);
+    const char *const words[] = {"publish",    path("Hand"),     "--out-dir", path("hand"), "Q8_0",     "-q",
+                                 "--evaluate", path("hand.txt"), "--context", "64",         "--tokens", "256",
+                                 NULL};
+    mkdir(path("hand"), 0777);
+    write_whole(path("hand/SHA256SUMS"), "my own\n", 7);
+    gquant_says(1, "SHA256SUMS is there, and gquant publish has not made it", words);
+    assert_int_equal(unlink(path("hand/SHA256SUMS")), 0);
+    write_whole(path("hand/divergence.svg"), "<svg/>", 6);
+    gquant_says(1, "divergence.svg is there, and gquant publish has not made it", words);
+    assert_int_equal(unlink(path("hand/divergence.svg")), 0);
+    free(gquant(0, words));
+    assert_int_equal(unlink(path("hand/README.md")), 0); /* a stop before the page */
+    free(gquant(0, words));
+}
+
 static void requests_that_are_refused(void **state) {
     (void)state;
     GQUANT_SAYS(2, "--out-dir DIR is missing", "publish", path("in.gguf"), "Q4_0");
@@ -174,6 +247,8 @@ int main(void) {
                                        cmocka_unit_test(speeds_are_what_llama_bench_measured),
                                        cmocka_unit_test(names_are_those_of_files),
                                        cmocka_unit_test(a_plan_foretells),
+                                       cmocka_unit_test(what_is_stale_is_not_kept),
+                                       cmocka_unit_test(files_of_another_hand_stay),
                                        cmocka_unit_test(requests_that_are_refused)};
     return cmocka_run_group_tests(tests, folder_with_model, folder_remove);
 }

@@ -5,6 +5,8 @@
 
 #include "base/checksum.h"
 #include "base/index.h"
+#include "quantize/model.h"
+#include "quantize/plan/identity.h"
 
 uint32_t digest_made_by(const gq_plan *plan, const plan_output *out, size_t tensor) {
     const plan_source *source = &plan->sources[tensor];
@@ -63,12 +65,44 @@ bool digests_write(const gq_plan *plan, const plan_output *out, gguf_header *h, 
     if (!digests_await_run(plan, out)) {
         ok = copy_digests(plan, out, array + GGUF_ARRAY_HEAD, &known, e);
     } else {
+        uint32_t made_of = (uint32_t)(plan_set_digest(plan, out) >> 32);
         for (size_t i = 0; i < plan->n_tensors; i++) {
             tensor_digest d = {.made_by = digest_made_by(plan, out, i)};
+            if (!d.made_by) d.source = made_of;
             memcpy(array + GGUF_ARRAY_HEAD + i * sizeof d, &d, sizeof d);
         }
     }
     ok = ok && (!known || gguf_header_set(h, GGUF_DIGESTS_KEY, GGUF_ARRAY, array, bytes, e));
     free(array);
     return ok;
+}
+
+/* Whether an earlier file has the digests that the output will have, as far as the plan knows them. */
+static bool digests_agree(const gq_plan *plan, const plan_output *out, const model_source *earlier) {
+    const uint8_t *theirs = digests_find(earlier);
+    const uint8_t *ours = (const uint8_t *)out->shards[0].head + out->digests_at + GGUF_ARRAY_HEAD;
+    if (!theirs || earlier->n_tensors != plan->n_tensors) return false;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        tensor_digest a, b;
+        memcpy(&a, ours + i * sizeof a, sizeof a), memcpy(&b, theirs + i * sizeof b, sizeof b);
+        if (a.made_by != b.made_by || (!a.made_by && a.source != b.source)) return false;
+    }
+    return true;
+}
+
+/* Whether a file of the input was modified after one of an earlier output. */
+static bool digests_input_is_newer(const gq_plan *plan, const model_source *earlier) {
+    for (uint32_t i = 0; i < plan->model.n_files; i++)
+        for (uint32_t k = 0; k < earlier->n_files; k++) {
+            const struct timespec *in = &plan->model.files[i]->modified, *out = &earlier->files[k]->modified;
+            if (in->tv_sec > out->tv_sec || (in->tv_sec == out->tv_sec && in->tv_nsec > out->tv_nsec))
+                return true;
+        }
+    return false;
+}
+
+gq_earlier gq_plan_compare_earlier(const gq_plan *plan, size_t output, const gq_model *earlier) {
+    const plan_output *out = &plan->outputs[output];
+    if (out->digests_at && !digests_agree(plan, out, &earlier->file)) return GQ_EARLIER_OTHER;
+    return digests_input_is_newer(plan, &earlier->file) ? GQ_EARLIER_IN_DOUBT : GQ_EARLIER_SAME;
 }

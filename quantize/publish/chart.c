@@ -92,17 +92,20 @@ static void draw_points(FILE *to, const gq_page *p, const chart_axis *x, const c
     }
 }
 
+static const char chart_mark[] = " against size\">\n<style>svg{background:#fff}";
+
+bool page_is_chart(const char *text) { return strstr(text, chart_mark); }
+
 void page_write_chart(FILE *to, const gq_page *p) {
     size_t drawn = 0;
     for (size_t i = 0; i < p->n; i++) drawn += is_drawn(&p->rows[i]);
     fprintf(to,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\" "
-            "aria-label=\"%s against size\">\n"
-            "<style>svg{background:#fff}text{font:16px sans-serif;fill:#444}.name{font-weight:600;fill:#111}"
+            "aria-label=\"%s%stext{font:16px sans-serif;fill:#444}.name{font-weight:600;fill:#111}"
             ".grid{stroke:#ddd;fill:none}circle{fill:#0b62c4}"
             "@media(prefers-color-scheme:dark){svg{background:#0d1117}text{fill:#b5bdc8}.name{fill:#f0f3f6}"
             ".grid{stroke:#30363d}circle{fill:#58a6ff}}</style>\n",
-            WIDTH, HEIGHT, WIDTH, p->evaluation ? "divergence" : "relative error");
+            WIDTH, HEIGHT, WIDTH, p->evaluation ? "divergence" : "relative error", chart_mark);
     fprintf(to, "<text x=\"%d\" y=\"22\">%s: lower is better</text>\n", LEFT - 72,
             p->evaluation ? "Divergence from the original, nats" : "Relative error of the weights");
     fprintf(to, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">size of the file, GB</text>\n", WIDTH - RIGHT,

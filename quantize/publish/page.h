@@ -17,6 +17,8 @@ bool page_sort(page_sorted *to, const gq_page *from, gq_error *e);
 
 void page_write_table(FILE *to, const gq_page *p, bool html);
 void page_write_chart(FILE *to, const gq_page *p);
+/* Whether page_write_chart has written a text. */
+bool page_is_chart(const char *text);
 /* Writes a text from a file within Markdown, on one line and without markup, or within HTML. */
 void page_write_text(FILE *to, const char *text, size_t n, bool html);
 /* The path's last part; points into it. */

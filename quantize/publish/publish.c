@@ -80,23 +80,6 @@ static bool check_template(const gq_publish_request *r, gq_error *e) {
                r->name);
 }
 
-/* Refuses to replace a page that somebody else has written. */
-static bool publication_check_page(const gq_publication *p, gq_error *e) {
-    enum { MOST = 1 << 20 }; /* ours are a few thousand bytes */
-    size_t n;
-    struct stat st;
-    char *path;
-    if (p->options.force || p->options.dry_run) return true;
-    if (asprintf(&path, "%s/README.md", p->options.out_dir) < 0)
-        return gq_fail_memory(e, strlen(p->options.out_dir));
-    bool is_there = stat(path, &st) == 0;
-    char *text = is_there ? gq_read_whole(path, MOST, &n, &(gq_error){0}) : NULL;
-    bool ok = !is_there || (text && publication_is_page(text)) ||
-              gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s is there, and gquant publish has not made it", path);
-    free(text), free(path);
-    return ok;
-}
-
 /* ---- outputs ---- */
 
 /* Adds an output under a label, malloc'ed, which is taken over; NULL: there was no memory for it. */
@@ -180,6 +163,61 @@ static bool publication_list(gq_publication *p, const gq_options *asked, gq_erro
     return ok && (p->n || gq_fail_usage(e, "nothing to make: name file types or sizes, or ask for a ladder"));
 }
 
+/* ---- what another hand wrote ---- */
+
+/* Returns a file of the folder as text, malloc'ed; NULL: there is none, or it cannot be one of ours.
+ * *is_there: which of both. */
+static char *publication_read(const gq_publication *p, const char *name, bool *is_there, gq_error *e) {
+    enum { MOST = 1 << 20 }; /* ours are a few thousand bytes */
+    size_t n;
+    struct stat st;
+    char *path, *text = NULL;
+    *is_there = false;
+    if (asprintf(&path, "%s/%s", p->options.out_dir, name) < 0)
+        return gq_fail_memory(e, strlen(p->options.out_dir)), NULL;
+    *is_there = lstat(path, &st) == 0;
+    if (*is_there) text = gq_read_whole(path, MOST, &n, &(gq_error){0});
+    free(path);
+    return text;
+}
+
+/* Whether SHA256SUMS names files of these outputs alone. The page is written after it, and so may be missing.
+ */
+static bool publication_is_sums(const gq_publication *p, const char *text) {
+    enum { BEFORE = 64 + 2 }; /* a sum and two spaces */
+    for (size_t n; *text; text += n + (text[n] == '\n')) {
+        bool named = false;
+        n = strcspn(text, "\n");
+        for (size_t i = 0; n > BEFORE && !named && i < p->n; i++) {
+            const char *name = page_file_name(p->outputs[i].path);
+            size_t stem = strlen(name) - strlen(".gguf");
+            named = n - BEFORE >= stem && !strncmp(text + BEFORE, name, stem) &&
+                    (text[BEFORE + stem] == '.' || text[BEFORE + stem] == '-');
+        }
+        if (!named) return false;
+    }
+    return true;
+}
+
+/* Refuses to replace what somebody else has written. A page of ours stands for its checksums, too. */
+static bool publication_check_page(const gq_publication *p, gq_error *e) {
+    bool has_page, has_sums, has_chart;
+    if (p->options.force || p->options.dry_run) return true;
+    char *page = publication_read(p, PUBLISH_PAGE, &has_page, e), *sums, *chart;
+    sums = publication_read(p, PUBLISH_SUMS, &has_sums, e);
+    chart = publication_read(p, PUBLISH_CHART, &has_chart, e);
+    bool ours = page && publication_is_page(page);
+    const char *foreign = NULL;
+    if (has_page && !ours) foreign = PUBLISH_PAGE;
+    if (!foreign && has_sums && !ours && !(sums && publication_is_sums(p, sums))) foreign = PUBLISH_SUMS;
+    if (!foreign && has_chart && p->request.evaluation && !(chart && page_is_chart(chart)))
+        foreign = PUBLISH_CHART;
+    free(page), free(sums), free(chart);
+    return !foreign ||
+           gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s/%s is there, and gquant publish has not made it",
+                          p->options.out_dir, foreign);
+}
+
 /* ---- plans and runs ---- */
 
 static void publication_begin(const gq_publication *p, const char *phase, const gq_plan *plan) {
@@ -202,41 +240,50 @@ static gq_plan *publication_plan(const gq_publication *p, const gq_output *outpu
     return plan;
 }
 
-/* Whether a file of the right size is what would be made now: its digests name the types, settings and
- * importance data of all tensors that have digests. Their sources are not read for that. */
-static bool publication_is_current(const gq_publication *p, size_t i, const char *path) {
+/* Whether reading the sources proves that a file is what would be made of them: all tensors that are made of
+ * their own weights alone are to be had from it, and there are no others but copies. */
+static bool publication_proves(const gq_publication *p, size_t i, const char *path) {
     gq_options o = p->options;
     gq_error unused;
     size_t n = 0;
-    uint64_t digested = 0, bytes;
-    if (o.no_digests) return true;
+    uint64_t made = 0, bytes;
     o.outputs = &p->outputs[i], o.n_outputs = 1, o.out_dir = NULL, o.reuse = (gq_list){&path, 1};
     o.model = p->model, o.dry_run = o.force = true, o.forecast = false;
     if (!o.split_max_size) o.split_max_size = SHARD_BYTES;
     gq_plan *plan = gq_plan_new(&o, &unused);
     const gq_tensor *tensors = plan ? gq_plan_tensors(plan, 0, &n) : NULL;
-    for (size_t k = 0; k < n; k++)
-        digested += tensors[k].from != tensors[k].to && !tensors[k].calibrated && !tensors[k].transposed;
-    bool is = plan && gq_plan_reusable(plan, 0, &bytes) == digested;
+    bool own = n > 0;
+    for (size_t k = 0; k < n; k++) {
+        own &= !tensors[k].calibrated && !tensors[k].transposed;
+        made += tensors[k].from != tensors[k].to;
+    }
+    gq_results *results = own && made && gq_plan_reusable(plan, 0, &bytes) == made
+                              ? gq_reuse_check(plan, p->request.callbacks, &unused)
+                              : NULL;
+    bool proved = results && gq_results_reused(results, 0, &bytes) == made;
+    gq_results_free(results);
     gq_plan_free(plan);
-    return is;
+    return proved;
 }
 
-/* Whether the file that an output would be is there: all bytes of it, and sound. */
-static bool publication_has_whole(const char *path, uint64_t bytes) {
+/* Whether the file that an output would be is there: all bytes of it, sound, and made of the weights that the
+ * model has now. */
+static bool publication_has_whole(const gq_publication *p, size_t i) {
+    const gq_summary *s = gq_plan_summary(p->plan, i);
     struct stat st;
     gq_error unused;
     size_t n;
-    if (stat(path, &st) != 0) return false;
-    gq_model *m = gq_model_open(path, &unused);
-    bool whole = m && gq_model_summary(m)->file_bytes == bytes;
+    if (stat(s->path, &st) != 0) return false;
+    gq_model *m = gq_model_open(s->path, &unused);
+    bool whole = m && gq_model_summary(m)->file_bytes == s->file_bytes;
+    gq_earlier earlier = whole ? gq_plan_compare_earlier(p->plan, i, m) : GQ_EARLIER_OTHER;
     gq_model_close(m);
-    gq_verification *v = whole ? gq_verify(path, NULL, 0, 0, NULL, &unused) : NULL;
+    gq_verification *v = earlier != GQ_EARLIER_OTHER ? gq_verify(s->path, NULL, 0, 0, NULL, &unused) : NULL;
     const gq_verdict *verdicts = v ? gq_verification_verdicts(v, &n) : NULL;
     whole = v;
-    for (size_t i = 0; whole && i < n; i++) whole = !*verdicts[i].problem;
+    for (size_t k = 0; whole && k < n; k++) whole = !*verdicts[k].problem;
     gq_verification_free(v);
-    return whole;
+    return whole && (earlier == GQ_EARLIER_SAME || publication_proves(p, i, s->path));
 }
 
 static bool publication_warn(gq_publication *p, const char *const *warnings, size_t n, gq_error *e) {
@@ -269,8 +316,7 @@ static bool publication_make(gq_publication *p, gq_error *e) {
     if (!missing) return gq_fail_memory(e, p->n * sizeof *missing);
     for (size_t i = 0; i < p->n; i++) {
         const gq_summary *s = gq_plan_summary(p->plan, i);
-        bool whole = !p->options.force && publication_has_whole(s->path, s->file_bytes) &&
-                     publication_is_current(p, i, s->path);
+        bool whole = !p->options.force && publication_has_whole(p, i);
         if (whole && p->request.kept) p->request.kept(p->request.user, s->path);
         if (!whole) missing[p->made++] = p->outputs[i];
     }
@@ -331,7 +377,7 @@ static bool publication_do(gq_publication *p, gq_error *e) {
     p->options.outputs = NULL, p->options.n_outputs = 0;
     if (!asked.input) return gq_fail_usage(e, "there is no input");
     if (!asked.out_dir) return gq_fail_usage(e, "there is no folder for the files");
-    if (!check_template(r, e) || !publication_check_page(p, e) || !publication_open(p, &asked, e))
+    if (!check_template(r, e) || !publication_open(p, &asked, e) || !publication_check_page(p, e))
         return false;
     p->plan = publication_plan(p, p->outputs, p->n, true, e);
     if (!p->plan || !publication_check_speeds(p, e)) return false;

@@ -21,6 +21,11 @@ struct gq_publication {
     warning_list warnings;
 };
 
+/* Files of the folder besides models. */
+#define PUBLISH_PAGE "README.md"
+#define PUBLISH_SUMS "SHA256SUMS"
+#define PUBLISH_CHART "divergence.svg"
+
 /* Writes README.md, divergence.svg and SHA256SUMS into the folder (readme.c). */
 bool publication_write_page(const gq_publication *p, gq_error *e);
 /* Whether a README.md is one that publication_write_page has written. */

@@ -171,10 +171,10 @@ bool publication_write_page(const gq_publication *p, gq_error *e) {
     }
     ok = ok && page_sort(&sorted, &page, e) && publication_write_sums(p, e);
     readme all = {p, &sorted.page};
-    ok = ok &&
-         (!p->evaluation ||
-          page_write_file(p->options.out_dir, "divergence.svg", readme_write_chart, &all, e)) &&
-         page_write_file(p->options.out_dir, "README.md", readme_write, &all, e);
+    ok =
+        ok &&
+        (!p->evaluation || page_write_file(p->options.out_dir, PUBLISH_CHART, readme_write_chart, &all, e)) &&
+        page_write_file(p->options.out_dir, PUBLISH_PAGE, readme_write, &all, e);
     free(rows), free(sorted.rows), free(note);
     return ok;
 }

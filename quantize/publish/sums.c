@@ -45,7 +45,7 @@ bool publication_write_sums(const gq_publication *p, gq_error *e) {
     bool failed = to && ferror(to);
     failed = (to && fclose(to) != 0) || failed;
     ok = ok && (!failed || gq_fail_memory(e, n)) &&
-         page_write_file(p->options.out_dir, "SHA256SUMS", sums_copy, text, e);
+         page_write_file(p->options.out_dir, PUBLISH_SUMS, sums_copy, text, e);
     free(text);
     return ok;
 }

@@ -246,7 +246,7 @@ static bool write_digests(const output_set *set, size_t o, const gq_results *res
     if (!digests) return gq_fail_memory(e, plan->n_tensors * sizeof *digests);
     memcpy(digests, out->shards[0].head + first, plan->n_tensors * sizeof *digests);
     for (size_t i = 0; i < plan->n_tensors; i++) {
-        digests[i].source = digests[i].made_by ? results->sources[i] : 0;
+        if (digests[i].made_by) digests[i].source = results->sources[i];
         digests[i].bytes = results->losses[o * plan->n_tensors + i].crc32;
     }
     bool ok = output_write(set, o, 0, first, digests, plan->n_tensors * sizeof *digests, e);

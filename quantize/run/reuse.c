@@ -9,6 +9,7 @@
 #include "base/checksum.h"
 #include "quantize/plan/reuse.h"
 #include "quantize/run/work.h"
+#include "quantize/sized.h"
 #include "quantize/strips/schedule.h"
 
 typedef struct reuse_job {
@@ -98,5 +99,19 @@ bool *reuse_check(const gq_plan *plan, uint64_t begin, uint64_t end, const gq_ca
     free(j.sources), free(j.bytes);
     if (ok) return reused;
     free(reused);
+    return NULL;
+}
+
+gq_results *gq_reuse_check(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
+    gq_callbacks called;
+    if (!SIZED_TAKE(called, callbacks, e)) return NULL;
+    gq_results *results = results_new(plan, e);
+    bool *reused = results && plan->n_reused
+                       ? reuse_check(plan, 0, plan->chunks.first[plan->n_tensors], &called, results, e)
+                       : NULL;
+    bool ok = results && (reused || !plan->n_reused);
+    free(reused);
+    if (ok) return results;
+    gq_results_free(results);
     return NULL;
 }
