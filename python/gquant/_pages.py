@@ -92,11 +92,18 @@ def image(svg: str) -> str:
     return f'<img alt="chart" style="max-width:100%" src="data:image/svg+xml;base64,{data}">\n'
 
 
+def gigabytes(size: float) -> str:
+    """Return a size in bytes in GB, with three digits that count."""
+    value = size / 1e9
+    return f"{value:.{min(8, max(0, 2 - math.floor(math.log10(value))))}f}" if value > 0 else "0"
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table for a notebook. The first column holds words, the others numbers; a cell is text, not markup."""
+    """Return a table for a notebook. First and last column hold words, the others numbers; cells are no markup."""
     def line(tag: str, cells: Sequence[str]) -> str:
-        return "<tr>" + "".join(f'<{tag} style="text-align:{"right" if i else "left"}">{html.escape(cell)}</{tag}>'
-                                for i, cell in enumerate(cells)) + "</tr>\n"
+        sides = ["left", *["right"] * (len(cells) - 2), "left"]
+        return "<tr>" + "".join(f'<{tag} style="text-align:{side}">{html.escape(cell)}</{tag}>'
+                                for side, cell in zip(sides, cells)) + "</tr>\n"
 
     return "<table>\n" + line("th", head) + "".join(line("td", row) for row in rows) + "</table>\n"
 

@@ -24,7 +24,7 @@ from ._library import (
     gq_publish_request, gq_survey_request, gq_target, library, listed, optional_path, path_bytes, size_bytes, text_of,
     texts,
 )
-from ._pages import Page, Row, image, table
+from ._pages import Page, Row, gigabytes, image, table
 from .arrays import EFFORTS, Effort
 from .models import Path
 from .runs import Estimate, Evaluated, Evaluation, ProgressCallback, Report, evaluation_of, list_of, record_field, text_request
@@ -111,8 +111,8 @@ class Plan(Report):
         for t in sorted(self.types, key=lambda t: bool(t.made_for)):
             expected = [] if not tried else ["-" if t.expected_divergence is None else f"{t.expected_divergence:.4g}"]
             note = f"for {t.made_for}" if t.made_for else "fits, recommended" if t.best else "fits" if t.fits else ""
-            rows.append([t.file_type, f"{t.file_bytes / 1e9:.3g}", f"{t.bits_per_weight:.2f}",
-                         f"{t.memory_bytes / 1e9:.3g}", *expected, note])
+            rows.append([t.file_type, gigabytes(t.file_bytes), f"{t.bits_per_weight:.2f}",
+                         gigabytes(t.memory_bytes), *expected, note])
         return table(head, rows) + (image(self._chart()) if tried else "")
 
     def _chart(self) -> str:

@@ -40,13 +40,19 @@ static chart_axis axis_of(const gq_page *p, bool harm, double from, double to) {
     return a;
 }
 
-/* Draws lines at 1, 2 and 5 times powers of ten, with their numbers. */
+/* Draws lines with their numbers: at 1, 2 and 5 times powers of ten; at powers alone where the axis has many
+ * of them, and at more where it has hardly one. */
 static void draw_grid(FILE *to, const chart_axis *a, bool upright) {
-    static const double steps[] = {1, 2, 5};
-    bool few = log10(a->high / a->low) > 3;
+    static const struct {
+        int n;
+        double steps[8];
+    } few = {1, {1}}, usual = {3, {1, 2, 5}}, many = {8, {1, 1.5, 2, 3, 4, 5, 6, 8}},
+      *all[] = {&many, &usual, &few};
+    double powers = log10(a->high / a->low);
+    int density = powers > 3 ? 2 : powers > .7;
     for (int power = (int)floor(log10(a->low)); power <= (int)ceil(log10(a->high)); power++)
-        for (size_t i = 0; i < (few ? 1 : 3); i++) {
-            double value = steps[i] * pow(10, power), at = axis_at(a, value);
+        for (int i = 0; i < all[density]->n; i++) {
+            double value = all[density]->steps[i] * pow(10, power), at = axis_at(a, value);
             if (value < a->low || value > a->high) continue;
             if (upright)
                 fprintf(to,
