@@ -30,12 +30,23 @@ typedef struct OF(state) {
     vi codes[OF(n)];
 } OF(state);
 
-INLINE void OF(choose_block)(OF(state) * s, const batch *b, const codec_search *search, bool weighted) {
+/* The search is most of the code: these two compile it once for each way of weighting. */
+static NOINLINE void OF(choose_weighted)(OF(state) * s, const batch *b, const codec_search *search) {
+    OF(choose)(b, search, true, &s->f, s->subs);
+}
+static NOINLINE void OF(choose_alike)(OF(state) * s, const batch *b, const codec_search *search) {
+    OF(choose)(b, search, false, &s->f, s->subs);
+}
+INLINE void OF(choose_block)(OF(state) * s, const batch *b, const codec_search *search) {
     s->f = (factors){b->unit, b->per_unit, {vf_all(0), vf_all(0)}, search->canonical};
-    OF(choose)(b, search, weighted, &s->f, s->subs);
+    if (b->weighted)
+        OF(choose_weighted)(s, b, search);
+    else
+        OF(choose_alike)(s, b, search);
 }
 
-INLINE void OF(finish_block)(const OF(state) * s, vf gain, uint8_t *out, size_t stride, size_t rows) {
+static NOINLINE void OF(finish_block)(const OF(state) * s, vf gain, uint8_t *out, size_t stride,
+                                      size_t rows) {
     vi words[MOST_WORDS], d[2];
     for (int k = 0; k < 2; k++) d[k] = half_bits(s->f.d[k] * gain * s->f.unit);
     OF(pack)(d, s->subs, s->codes, words);
@@ -47,7 +58,7 @@ INLINE void OF(encode_block)(const batch *b, const codec_search *search, bool we
                              size_t stride, size_t rows) {
     OF(state) s;
     projection p = {vf_all(0), vf_all(0)};
-    OF(choose_block)(&s, b, search, weighted);
+    OF(choose_block)(&s, b, search);
     for (int k = 0; k < OF(n) / LENGTH; k++)
         for (int i = k * LENGTH; i < (k + 1) * LENGTH; i++) {
             vf y = OF(round)(&s.f, &s.subs[k], b->x[i], &s.codes[i]);
@@ -77,10 +88,7 @@ static void OF(step_choose)(void *state, const float *x, const float *importance
     batch b;
     memcpy(b.x, x, OF(n) * sizeof *b.x);
     start_batch(&b, importance, OF(n));
-    if (b.weighted)
-        OF(choose_block)(state, &b, search, true);
-    else
-        OF(choose_block)(state, &b, search, false);
+    OF(choose_block)(state, &b, search);
 }
 
 static void OF(step_round)(void *state, size_t column, const float *x, float *decoded) {

@@ -156,16 +156,19 @@ INLINE void choose_grid(const grid_type t, const batch *b, bool weighted, const 
                         grid_state *s) {
     const int subs = 256 / t.length;
     vf x[256];
-    grid_scales chosen, other;
-    search_scales(t, b, b->x, weighted, search, &chosen);
+    grid_scales chosen = {.d = vf_all(0), .error = vf_all(0)}, found;
     s->unit = b->unit, s->per_unit = b->per_unit, s->sign = vf_all(1), s->thorough = search->grid.thorough;
-    if (search->grid.negative) {
-        for (int i = 0; i < 256; i++) x[i] = -b->x[i];
-        search_scales(t, b, x, weighted, search, &other);
-        const vm better = vf_less(other.error, chosen.error);
+    for (int i = 0; i < 256; i++) x[i] = -b->x[i];
+    for (int negative = 0; negative <= search->grid.negative; negative++) { /* one loop: compiled once */
+        search_scales(t, b, negative ? x : b->x, weighted, search, &found);
+        if (!negative) {
+            chosen = found;
+            continue;
+        }
+        const vm better = vf_less(found.error, chosen.error);
         s->sign = vf_pick(better, vf_all(-1), vf_all(1));
-        chosen.d = vf_pick(better, other.d, chosen.d);
-        for (int k = 0; k < subs; k++) chosen.sc[k] = vf_pick(better, other.sc[k], chosen.sc[k]);
+        chosen.d = vf_pick(better, found.d, chosen.d);
+        for (int k = 0; k < subs; k++) chosen.sc[k] = vf_pick(better, found.sc[k], chosen.sc[k]);
     }
     s->d = chosen.d;
     for (int i = 0; i < 256; i++) s->w[i] = weighted ? b->w[i] : 1;

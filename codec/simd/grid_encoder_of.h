@@ -10,7 +10,8 @@
 #define SIZE_(type, what) GGUF_##type##_##what
 #define SIZE(type, what) SIZE_(type, what)
 
-INLINE void OF(finish_block)(const grid_state *s, vf gain, uint8_t *out, size_t stride, size_t rows) {
+static NOINLINE void OF(finish_block)(const grid_state *s, vf gain, uint8_t *out, size_t stride,
+                                      size_t rows) {
     vi words[MOST_WORDS];
     grid_fields f;
     finish_grid(TYPE_OF, s, gain, &f);

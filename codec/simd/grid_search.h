@@ -14,7 +14,6 @@
 #include "codec/simd/encoder.h"
 
 /* ---- the words of grid_least.inc ---- */
-#define NOINLINE __attribute__((noinline))
 /* Sanitizers find nothing in straight-line arithmetic that reads no memory but its argument, and take minutes
  * to compile it. */
 #define STRAIGHT NOINLINE __attribute__((no_sanitize("address", "undefined")))

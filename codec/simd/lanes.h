@@ -25,7 +25,11 @@
 #include <string.h>
 
 #if defined(__SSE4_1__)
+#ifdef __AVX__
 #include <immintrin.h>
+#else
+#include <smmintrin.h> /* SSE4.1: a tenth of the other to compile */
+#endif
 #endif
 
 #define GQ_PASTE2(a, b) a##_##b
@@ -33,6 +37,7 @@
 /* Name of a symbol at this level: LEVEL(encode_q4_k) is encode_q4_k_v3. */
 #define LEVEL(name) GQ_PASTE(name, GQ_LEVEL)
 #define INLINE static inline __attribute__((always_inline, unused))
+#define NOINLINE __attribute__((noinline))
 
 enum { L = GQ_LANES };
 typedef float vf __attribute__((vector_size(4 * GQ_LANES)));
