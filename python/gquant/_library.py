@@ -290,7 +290,9 @@ class gq_calibration_facts(Structure):
         ("layers", c_uint64), ("layers_finished", c_uint64), ("windows_at_once", c_uint64),
         ("experts_at_once", c_uint64), ("memory", c_uint64), ("disk", c_uint64), ("states_in_file", c_bool),
         ("work", c_double), ("has_trials", c_bool), ("trial_layers", c_uint64), ("steps", c_char_p),
-        ("seconds_expected", c_double), ("tokens_advised", c_uint64),
+        ("seconds_expected", c_double), ("tokens_advised", c_uint64), ("ranks", c_uint32),
+        ("rank_windows", c_uint64), ("sent", c_uint64), ("sent_layer", c_uint64), ("inputs_memory", c_uint64),
+        ("inputs_disk", c_uint64),
     ]
 
 

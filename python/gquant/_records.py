@@ -127,7 +127,8 @@ def calibration(plan: Any) -> Optional[dict[str, Any]]:
         "text": plain(text_of(f.text)) if f.text else None, "random": not f.text, "context": f.context,
         "windows": f.windows, "tokens": f.tokens, "held_back": f.held_back,
         "tokens_per_column": number(f.per_column), "columns": f.columns, "width": f.width, "memory_bytes": f.memory,
-        "disk_bytes": f.disk, "states_in_file": f.states_in_file, "gflop": number(f.work / 1e9),
+        "disk_bytes": f.disk, "states_in_file": f.states_in_file,
+        "inputs_memory_bytes": f.inputs_memory, "inputs_disk_bytes": f.inputs_disk, "gflop": number(f.work / 1e9),
         "seconds_expected": f.seconds_expected if f.seconds_expected > 0 else None,
         "tokens_advised": f.tokens_advised, "trial_layers": f.trial_layers if f.has_trials else None,
         "steps": text_of(f.steps)}

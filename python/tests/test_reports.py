@@ -27,7 +27,7 @@ def alike(ours, theirs, where=""):
     if isinstance(ours, dict):
         assert list(ours) == list(theirs), where
         for key in ours:
-            if not re.search("seconds|per_second|calibration.memory_bytes", f"{where}.{key}"):
+            if not re.search("seconds|per_second|calibration.(inputs_)?(memory|disk)_bytes", f"{where}.{key}"):
                 alike(ours[key], theirs[key], f"{where}.{key}")
     elif isinstance(ours, list):
         assert len(ours) == len(theirs), where
