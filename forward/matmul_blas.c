@@ -1,13 +1,8 @@
 /* Products with weights by a BLAS in place of our own kernels: rows are decoded to floats, as many as fit,
- * and go into sgemm. It is called by its Fortran name, which every BLAS has and which is the one that NVBLAS
- * steps in for. How many threads it uses is its own affair; decoding them is spread over ours.
+ * and go into sgemm. Decoding them is spread over our threads.
  */
+#include "base/blas.h"
 #include "forward/matmul_scratch.h"
-
-/* By column, as Fortran has matrices: what is y[rows][tokens] here is tokens x rows there. */
-extern void sgemm_(const char *trans_a, const char *trans_b, const int *m, const int *n, const int *k,
-                   const float *alpha, const float *a, const int *lda, const float *b, const int *ldb,
-                   const float *beta, float *c, const int *ldc);
 
 typedef struct decoded_rows {
     const matmul *m;
@@ -31,11 +26,17 @@ void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_str
             size_t columns = smaller(step, w->columns - column);
             decoded_rows d = {m, w, row, gguf_type_bytes(gguf_type_of(w->type), column), columns};
             threads_for(m->pool, rows, THREADS_EVEN, decode_row, &d);
-            const int n = (int)tokens, n_rows = (int)rows, k = (int)columns, ldx = (int)x_stride,
-                      ldy = (int)y_stride;
-            const float one = 1, kept = column > 0 ? 1 : 0;
-            sgemm_("N", "N", &n, &n_rows, &k, &one, x + column * x_stride, &ldx, m->shared, &k, &kept,
-                   y + row * y_stride, &ldy);
+            blas_multiply(&(blas_product){.a = m->shared,
+                                          .a_step = columns,
+                                          .b = x + column * x_stride,
+                                          .b_step = x_stride,
+                                          .y = y + row * y_stride,
+                                          .y_step = y_stride,
+                                          .rows = rows,
+                                          .columns = tokens,
+                                          .inner = columns,
+                                          .factor = 1,
+                                          .add = column > 0});
         }
     }
 }

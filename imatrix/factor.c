@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/blas.h"
 #include "base/memory.h"
 #include "imatrix/moments_sums.h"
 
@@ -66,6 +67,8 @@ typedef struct strip_work {
     size_t strip;
 } strip_work;
 
+#ifndef GQ_BLAS
+
 static void pack_later(void *data, size_t i, int thread) {
     const strip_work *s = data;
     (void)thread;
@@ -90,6 +93,30 @@ static void take_off_later(strip_work *s) {
     threads_for(s->w->pool, later, 1, pack_later, s);
     threads_for(s->w->pool, (s->strip + 1) * PASS_COLUMNS / UNIT, 1, take_off_unit, s);
 }
+
+#else
+
+/* Subtracts the part that later strips explain: rows down to the strip's own are one product for each of
+ * them.
+ */
+static void take_off_later(strip_work *s) {
+    const work *w = s->w;
+    for (size_t later = s->strip + 1; later < w->strips; later++)
+        blas_multiply(&(blas_product){.a = tile_at(w, 0, later),
+                                      .a_step = PASS_COLUMNS,
+                                      .b = tile_at(w, s->strip, later),
+                                      .b_step = PASS_COLUMNS,
+                                      .b_turned = true,
+                                      .y = tile_at(w, 0, s->strip),
+                                      .y_step = PASS_COLUMNS,
+                                      .rows = (s->strip + 1) * PASS_COLUMNS,
+                                      .columns = PASS_COLUMNS,
+                                      .inner = PASS_COLUMNS,
+                                      .factor = -1,
+                                      .add = true});
+}
+
+#endif
 
 /* Subtracts from n rows of a strip, x being the first, what later parts explain of this part. */
 static void take_off_parts(const work *w, size_t part, float *x, size_t n) {

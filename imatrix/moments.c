@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/blas.h"
 #include "base/checked.h"
 #include "base/memory.h"
 #include "imatrix/moments_sums.h"
@@ -140,10 +141,15 @@ typedef struct waiting_panels {
     size_t features, column; /* all that a token has there; the strip's first */
 } waiting_panels;
 
+#ifndef GQ_BLAS
+
+static size_t moments_panel(const moments *m) { return m->kernels->panel; }
+static threads_pool *moments_pool(const moments *m) { return m->pool; }
+
 /* Computes `rows` rows of a tile: y of the columns from `row` on times a strip of panels, over all tokens
  * that wait. add: in addition to what is there. */
 static void sum_rows(const moments *m, size_t row, size_t rows, waiting_panels x, float *sums, bool add) {
-    size_t panel = m->kernels->panel;
+    size_t panel = moments_panel(m);
     for (size_t first = 0; first < m->waiting; first += MOMENTS_SLOT) {
         size_t slot = first / MOMENTS_SLOT, left = m->waiting - first;
         const float *y = m->y + slot * slot_floats(m->shape.columns) + row * MOMENTS_SLOT,
@@ -162,6 +168,33 @@ static void sum_rows(const moments *m, size_t row, size_t rows, waiting_panels x
     }
 }
 
+#else
+
+/* A BLAS takes features as they are, as panels of one, and has threads of its own. */
+static size_t moments_panel(const moments *m) { return (void)m, 1; }
+static threads_pool *moments_pool(const moments *m) { return (void)m, NULL; }
+
+/* Computes `rows` rows of a tile, or of several that are below each other. */
+static void sum_rows(const moments *m, size_t row, size_t rows, waiting_panels x, float *sums, bool add) {
+    for (size_t first = 0; first < m->waiting; first += MOMENTS_SLOT) {
+        size_t slot = first / MOMENTS_SLOT;
+        blas_multiply(&(blas_product){.a = m->y + slot * slot_floats(m->shape.columns) + row * MOMENTS_SLOT,
+                                      .a_step = MOMENTS_SLOT,
+                                      .b = x.first + slot * slot_floats(x.features) + x.column * MOMENTS_SLOT,
+                                      .b_step = MOMENTS_SLOT,
+                                      .b_turned = true,
+                                      .y = sums,
+                                      .y_step = PASS_COLUMNS,
+                                      .rows = rows,
+                                      .columns = PASS_COLUMNS,
+                                      .inner = smaller(m->waiting - first, MOMENTS_SLOT),
+                                      .factor = 1,
+                                      .add = add || first > 0});
+    }
+}
+
+#endif
+
 static void add_floats(float *to, const float *from, size_t n) {
     for (size_t i = 0; i < n; i++) to[i] += from[i];
 }
@@ -176,6 +209,10 @@ static void add_group(const moments *m, size_t row, tile_rows of, waiting_panels
     enum { ROWS = 48 }; /* a multiple of all kernels' rows; 48 KiB on the stack */
     _Alignas(64) float sums[ROWS * PASS_COLUMNS];
     if (m->waiting == 0) return;
+#ifdef GQ_BLAS
+    sum_rows(m, row + of.begin, of.end - of.begin, x, total + of.begin * PASS_COLUMNS, true);
+    return;
+#endif
     for (size_t r = of.begin, n; r < of.end; r += n) {
         n = of.end - r < ROWS ? of.end - r : ROWS;
         sum_rows(m, row + r, n, x, sums, false);
@@ -211,11 +248,18 @@ typedef struct settled_block {
     bool ends;    /* the group ends */
 } settled_block;
 
-/* Settles a tile of the triangle. */
+/* Settles a tile of the triangle; with a BLAS the first tile's turn settles the strip, whose tiles are below
+ * each other, in one product. */
 static void settle_triangle(const settled_block *of, size_t row, size_t strip) {
     const moments_block *b = of->block;
     size_t at = feedback_triangle(strip) + row * TILE;
-    settle_sums(of->m, of->first + row * PASS_COLUMNS, rows_of_share(b->of_triangle, at / TILE),
+    tile_rows rows = rows_of_share(b->of_triangle, at / TILE);
+#ifdef GQ_BLAS
+    size_t end = feedback_triangle(strip + 1) / TILE * MOMENTS_SLICES;
+    if (b->of_triangle.begin <= feedback_triangle(strip) / TILE * MOMENTS_SLICES && b->of_triangle.end >= end)
+        rows.end = row ? rows.begin : (strip + 1) * PASS_COLUMNS;
+#endif
+    settle_sums(of->m, of->first + row * PASS_COLUMNS, rows,
                 (waiting_panels){of->m->panels, of->m->shape.columns, of->first + strip * PASS_COLUMNS},
                 b->group_triangle ? b->group_triangle + at : NULL, b->triangle + at, of->ends);
 }
@@ -253,7 +297,7 @@ static void moments_settle(moments *m, bool ends) {
     for (size_t i = 0; i < m->n_blocks; i++) {
         settled_block of = {m, &m->blocks[i], i * m->shape.width, ends};
         size_t strips = feedback_strips(of.block->columns), rows = square_strips(m, of.block);
-        threads_for(m->pool, strips * (strips > rows ? strips : rows), 1, settle_tile, &of);
+        threads_for(moments_pool(m), strips * (strips > rows ? strips : rows), 1, settle_tile, &of);
     }
     m->waiting = 0, m->begun = !ends;
 }
@@ -312,7 +356,7 @@ typedef struct taken {
 
 /* Returns the place of the next token in a slot's panels, for feature c of so many. */
 static size_t packed_place(const moments *m, size_t features, size_t c) {
-    size_t panel = m->kernels->panel, slot = m->waiting / MOMENTS_SLOT * slot_floats(features);
+    size_t panel = moments_panel(m), slot = m->waiting / MOMENTS_SLOT * slot_floats(features);
     return slot + c / panel * panel * MOMENTS_SLOT + c % panel + m->waiting % MOMENTS_SLOT * panel;
 }
 
@@ -320,7 +364,7 @@ static void take_column(void *data, size_t c, int thread) {
     const taken *t = data;
     const moments *m = t->m;
     const float *from = t->y + c * t->y_stride, *x = t->x ? t->x + c * t->x_stride : NULL;
-    size_t panel = m->kernels->panel, packed = packed_place(m, m->shape.columns, c);
+    size_t panel = moments_panel(m), packed = packed_place(m, m->shape.columns, c);
     size_t slot = m->waiting / MOMENTS_SLOT * slot_floats(m->shape.columns);
     (void)thread;
     memcpy(m->y + slot + c * MOMENTS_SLOT + m->waiting % MOMENTS_SLOT, from, sizeof(float) * t->tokens);
@@ -332,7 +376,7 @@ static void take_column(void *data, size_t c, int thread) {
 static void take_lacking(void *data, size_t c, int thread) {
     const taken *t = data;
     const moments *m = t->m;
-    size_t panel = m->kernels->panel, packed = packed_place(m, m->shape.lacking, c);
+    size_t panel = moments_panel(m), packed = packed_place(m, m->shape.lacking, c);
     (void)thread;
     for (size_t i = 0; i < t->tokens; i++) m->differences[packed + i * panel] = t->x[c * t->x_stride + i];
 }

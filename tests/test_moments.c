@@ -7,6 +7,12 @@
 #include "imatrix/output.h"
 #include "tests/codecs.h"
 
+#ifdef GQ_BLAS /* sums have an order of its own */
+enum { SUMS_ARE_BLAS = 1 };
+#else
+enum { SUMS_ARE_BLAS = 0 };
+#endif
+
 enum { N = 300, TOKENS = 600, UNSEEN = 17, STRIDE = TOKENS + 8 };
 
 static float x[N * STRIDE], y[N * STRIDE];
@@ -148,6 +154,7 @@ static void same_bits(const moments_factored *a, const moments_factored *b, cons
 /* Not on calls or threads either. */
 static void bits_do_not_depend_on_the_level(void **state) {
     (void)state;
+    if (SUMS_ARE_BLAS) skip();
     moments_factored before = {.n_runs = 0};
     EACH_LEVEL(k) {
         moments_factored one = factored(k, N, true, 1, 1, plain), many = factored(k, N, true, 3, 7, plain);
@@ -302,6 +309,7 @@ static void check_groups(const kernels *k, size_t group, int threads, size_t ste
  * level are, where groups are short, of the length that all may wait, and longer. */
 static void sums_have_the_order_of_groups(void **state) {
     (void)state;
+    if (SUMS_ARE_BLAS) skip();
     static const size_t groups[] = {100, 256, 300, 512, 513, 700, 1100, 2000};
     for (size_t i = 0; i < SOME * LONG_STRIDE; i++)
         many_y[i] = random_normal() + 0.3f, long_x[i] = many_y[i] + 0.1f * random_normal();
@@ -369,9 +377,7 @@ static void outputs_are_compared(void **state) {
         assert_true(fabs(sums.power - power) < 1e-5 * power);
         for (int i = 0; i < 2; i++) assert_true(fabs(sums.error[i] - error[i]) < 1e-4 * error[i]);
         if (threads == 1) first = sums;
-#ifndef GQ_BLAS
-        assert_memory_equal(&first, &sums, sizeof sums);
-#endif
+        if (!SUMS_ARE_BLAS) assert_memory_equal(&first, &sums, sizeof sums);
         matmul_free(m);
         threads_pool_free(pool);
     }
@@ -381,12 +387,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(roots_are_of_the_moments),
         cmocka_unit_test(blocks_of_the_diagonal),
-        cmocka_unit_test(bits_do_not_depend_on_the_level),
         cmocka_unit_test(damping_grows_until_there_is_a_root),
         cmocka_unit_test(little_text_corrects_little),
         cmocka_unit_test(memory_is_eight_bytes_per_pair),
-        cmocka_unit_test(sums_have_the_order_of_groups),
         cmocka_unit_test(long_sums_are_near),
+        cmocka_unit_test(bits_do_not_depend_on_the_level),
+        cmocka_unit_test(sums_have_the_order_of_groups),
         cmocka_unit_test(outputs_are_compared),
     };
     return cmocka_run_group_tests(tests, fill_activations, NULL);

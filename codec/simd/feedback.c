@@ -7,6 +7,7 @@
  * Of a chain some batches of rows go through a strip one after another: all that earlier strips do to them is
  * gathered at once, and only then does a batch see what is left of the rows before it.
  */
+#include "base/blas.h"
 #include "codec/simd/pass.h"
 
 /* Lays out a pass over `batches` batches of `lanes` rows, or as many as there is room for. */
@@ -284,11 +285,11 @@ static uint64_t round_block(const feedback_pass *s, const pass_position *b, size
     return ends;
 }
 
-/* Adds up the parts from earlier strips, and t R, to which the strip's own tile adds; the result stays
- * transposed. */
-static void gather_strip(const feedback_pass *s, const pass_span *u, size_t strip) {
+#ifndef GQ_BLAS
+
+/* s->goal and s->sum of a strip: the weights up to it, and the errors before it, times R. */
+static void gather_products(const feedback_pass *s, const pass_span *u, size_t strip) {
     size_t first = u->first + strip * PASS_COLUMNS;
-    memset(s->sum, 0, sizeof(float) * PASS_COLUMNS * FEEDBACK_ROWS);
     for (size_t i = 0; i <= strip; i++) {
         size_t from = u->first + i * PASS_COLUMNS;
         turn_tile(s, root_tile(u, i, strip));
@@ -299,6 +300,44 @@ static void gather_strip(const feedback_pass *s, const pass_span *u, size_t stri
                 pass_multiply(s, tile, pass_at(s, s->error, p, from), pass_strip_at(s, s->sum, p, 0), true);
         }
     }
+}
+
+#else
+
+/* A strip's tiles of R are below each other, so a panel's products over all of them are one. */
+static void gather_panel(const feedback_pass *s, const pass_span *u, size_t strip, size_t strips,
+                         const float *x, float *y) {
+    if (!strips) return;
+    blas_multiply(&(blas_product){.a = root_tile(u, 0, strip),
+                                  .a_step = PASS_COLUMNS,
+                                  .a_turned = true,
+                                  .b = x,
+                                  .b_step = s->panel,
+                                  .y = y,
+                                  .y_step = s->panel,
+                                  .rows = PASS_COLUMNS,
+                                  .columns = s->width,
+                                  .inner = strips * PASS_COLUMNS,
+                                  .factor = 1});
+}
+
+static void gather_products(const feedback_pass *s, const pass_span *u, size_t strip) {
+    size_t first = u->first + strip * PASS_COLUMNS;
+    for (size_t p = 0; p < s->panels; p++) {
+        gather_panel(s, u, strip, strip + 1, pass_at(s, s->w, p, u->first), pass_at(s, s->goal, p, first));
+        gather_panel(s, u, strip, strip, pass_at(s, s->error, p, u->first), pass_strip_at(s, s->sum, p, 0));
+    }
+    turn_tile(s, root_tile(u, strip, strip)); /* what follows takes the strip's own */
+}
+
+#endif
+
+/* Adds up the parts from earlier strips, and t R, to which the strip's own tile adds; the result stays
+ * transposed. */
+static void gather_strip(const feedback_pass *s, const pass_span *u, size_t strip) {
+    size_t first = u->first + strip * PASS_COLUMNS;
+    memset(s->sum, 0, sizeof(float) * PASS_COLUMNS * FEEDBACK_ROWS);
+    gather_products(s, u, strip);
     for (size_t p = 0; p < s->panels; p++) {
         float *goal = pass_at(s, s->goal, p, first), *target = pass_at(s, s->target, p, first);
         for (size_t i = 0; i < PASS_COLUMNS * s->panel; i++) goal[i] += target[i];
