@@ -330,6 +330,9 @@ typedef struct gq_calibration_facts {
     uint64_t inputs_memory, inputs_disk;
 } gq_calibration_facts;
 GQ_API const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan); /* NULL: there is none */
+/* The tokens of the text's windows, one window after another, as the model runs on them: *n of them. Another
+ * plan of the model that is given them as gq_text.ids has the same windows. NULL and 0: no calibration. */
+GQ_API const uint32_t *gq_plan_calibration_ids(const gq_plan *plan, uint64_t *n);
 /* Returns how many of an output's tensors gq_run would copy from earlier outputs (gq_options.reuse) if their
  * sources have not changed, which only reading them tells; *bytes: what they take in it. */
 GQ_API uint64_t gq_plan_reusable(const gq_plan *plan, size_t output, uint64_t *bytes);

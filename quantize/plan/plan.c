@@ -282,6 +282,12 @@ const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan) {
     return plan->calibration ? &plan->calibration->facts : NULL;
 }
 
+const uint32_t *gq_plan_calibration_ids(const gq_plan *plan, uint64_t *n) {
+    const plan_calibration *c = plan->calibration;
+    *n = c ? c->settings.windows * c->settings.context : 0;
+    return c ? c->ids : NULL;
+}
+
 double gq_plan_seconds(const gq_plan *plan) { return plan->seconds; }
 
 const char *gq_plan_measure_file(const gq_plan *plan) { return plan->measure_file; }

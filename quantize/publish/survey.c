@@ -5,6 +5,7 @@
  * advised type that fits is the best. Where none fits, survey_smallest estimates whether a target could still
  * make a small enough file.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,8 @@ struct gq_survey {
     gq_survey_request request;
     gq_options options;      /* of all plans; its output is `unwritten` */
     char *unwritten;         /* a path beside the model, which is never written */
+    gq_calibration ids;      /* the calibration again, with the tokens of its text in its place */
+    char *ids_text;          /* NULL: no plan has read the text yet */
     char *folder, *measured; /* made for measurements that cannot be kept beside the model; NULL: they can */
     gq_model *model;         /* open while types are planned: one opening serves all plans */
     gq_survey_facts facts;
@@ -112,12 +115,29 @@ static void survey_forget_measurements(gq_survey *s) {
     s->measured = s->folder = NULL;
 }
 
+/* After the first plan: the others are given the tokens that it has made of the text. */
+static bool survey_keep_text(gq_survey *s, const gq_plan *plan, gq_error *e) {
+    uint64_t n;
+    size_t bytes = 0;
+    const uint32_t *ids = gq_plan_calibration_ids(plan, &n);
+    if (!ids || s->ids_text || s->options.calibration->random) return true;
+    FILE *to = open_memstream(&s->ids_text, &bytes);
+    if (!to) return s->ids_text = NULL, gq_fail_memory(e, n);
+    for (uint64_t i = 0; i < n; i++) fprintf(to, "%" PRIu32 "\n", ids[i]);
+    if (fclose(to) != 0) return gq_fail_memory(e, bytes);
+    if (!SIZED_TAKE(s->ids, s->options.calibration, e)) return false;
+    s->ids.text.bytes = s->ids_text, s->ids.text.n = bytes, s->ids.text.ids = true;
+    s->options.calibration = &s->ids;
+    return true;
+}
+
 static bool survey_add(gq_survey *s, size_t type, const gq_plan *plan, gq_error *e) {
     if (survey_offers(s, type, plan)) {
         if (!memory_grow(&s->choices, &s->capacity, s->n + 1, sizeof *s->choices, e)) return false;
         s->choices[s->n++] = survey_choice_of(s, type, plan);
     }
-    return survey_keep_warnings(s, plan, e) && survey_keep_measurements(s, plan, e);
+    return survey_keep_warnings(s, plan, e) && survey_keep_measurements(s, plan, e) &&
+           survey_keep_text(s, plan, e);
 }
 
 /* Plans all types and keeps those that are offered. It fails where nothing but a copy can be made: the file
@@ -308,7 +328,7 @@ gq_survey *gq_survey_new(const gq_survey_request *r, gq_error *error) {
 void gq_survey_free(gq_survey *s) {
     if (!s) return;
     warnings_free(&s->warnings);
-    free(s->unwritten), free(s->dequantized), free(s->choices), free(s->curve);
+    free(s->unwritten), free(s->dequantized), free(s->choices), free(s->curve), free(s->ids_text);
     free(s);
 }
 
