@@ -36,6 +36,15 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
     if (f->layers_finished)
         fprintf(to, "%" PRIu64 " of %" PRIu64 " layer%s done already\n", f->layers_finished, f->layers,
                 f->layers == 1 ? " is" : "s are");
+    if (f->ranks > 1) {
+        char sent[UNIT_ROOM], layer[UNIT_ROOM];
+        calibration_print_line(to, text_format("%" PRIu32 " ranks: each has at most %" PRIu64
+                                               " window%s and sends about %s, %s for "
+                                               "a layer",
+                                               f->ranks, f->rank_windows, gq_s(f->rank_windows),
+                                               size_text(sent, (double)f->sent),
+                                               size_text(layer, (double)f->sent_layer)));
+    }
     calibration_print_line(to, text_format("steps: %s", f->steps));
     if (f->seconds_expected > 0) fprintf(to, "time: about %s\n", duration_text(memory, f->seconds_expected));
     free(text);

@@ -6,6 +6,7 @@
 
 #include "comm/ranks.h"
 #include "quantize/plan/calibration.h"
+#include "quantize/plan/calibration_ranks.h"
 #include "quantize/plan/calibration_time.h"
 #include "quantize/plan/paths.h"
 #include "quantize/plan/plan.h"

@@ -57,9 +57,6 @@ bool plan_bound_calibration(gq_plan *plan, gq_error *e);
 /* Warns that an earlier run's layers will be continued, or why not. whole: that run has finished all files,
  * and only names may be missing. */
 bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e);
-/* A collective, when the plan is made: checks that all ranks have the same, and agrees on what depends on a
- * machine's memory. */
-bool plan_agree_calibration(gq_plan *plan, gq_error *e);
 void plan_calibration_free(plan_calibration *c);
 
 /* The number in the model of the i-th layer that is run. */

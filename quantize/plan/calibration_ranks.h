@@ -1,0 +1,13 @@
+/* Ranks that share a calibrated run: whose windows are whose, what all agree on, and what they send. */
+#ifndef GQ_CALIBRATION_RANKS_H
+#define GQ_CALIBRATION_RANKS_H
+
+#include "quantize/plan/calibration.h"
+
+/* Gives this rank its share of the windows, which are read. */
+void calibration_share(plan_calibration *c, const gq_options *options);
+/* A collective, when the plan is made: checks that all ranks have the same, and agrees on what depends on a
+ * machine's memory. Without ranks, or a calibration, it does nothing. */
+bool plan_agree_calibration(gq_plan *plan, gq_error *e);
+
+#endif
