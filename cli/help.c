@@ -6,50 +6,51 @@
 #include "cli/commands.h"
 #include "cli/option_table.h"
 #include "cli/say.h"
+#include "cli/table.h"
 #include "cli/text.h"
 
 /* "  -t, --threads N            default: one per core" */
-static void option_line(const option_row *o) {
+static void option_line(FILE *to, const option_row *o) {
     char left[64];
     snprintf(left, sizeof left, "%c%c%s --%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
              o->letter ? "," : " ", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
-    printf("  %-31s %s\n", left, o->help);
+    fprintf(to, "  %-31s %s\n", left, o->help);
 }
 
 /* Options that are only named, several to a line. */
-static size_t name_option(const option_row *o, size_t used) {
+static size_t name_option(FILE *to, const option_row *o, size_t used) {
     enum { COLUMNS = 80, INDENT = 6 };
     size_t n = strlen(o->name) + (o->argument ? strlen(o->argument) + 1 : 0) + 2;
     bool fits = used && used + 2 + n <= COLUMNS;
-    if (used && !fits) putchar('\n');
+    if (used && !fits) fputc('\n', to);
     if (!fits)
-        used = (size_t)printf("%*s", INDENT, "");
+        used = (size_t)fprintf(to, "%*s", INDENT, "");
     else
-        used += (size_t)printf(", ");
-    printf("--%s%s%s", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
+        used += (size_t)fprintf(to, ", ");
+    fprintf(to, "--%s%s%s", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
     return used + n;
 }
 
 /* Rows under a heading of the main job: those with a line of their own, then those that are only named. */
-static void help_print_section(size_t first, size_t end) {
+static void help_print_section(FILE *to, size_t first, size_t end) {
     size_t used = 0;
     for (int brief = 0; brief < 2; brief++)
         for (size_t i = first; i < end; i++) {
             const option_row *o = &options[i];
             if (!o->help || !(o->commands & CMD_QUANTIZE) || brief != !!(o->commands & BRIEF)) continue;
             if (brief)
-                used = name_option(o, used);
+                used = name_option(to, o, used);
             else
-                option_line(o);
+                option_line(to, o);
         }
-    if (used) putchar('\n');
+    if (used) fputc('\n', to);
 }
 
-static void help_print_sections(void) {
+static void help_print_sections(FILE *to) {
     for (size_t i = 0, end; i < n_options; i = end) {
         for (end = i + 1; end < n_options && options[end].name;) end++;
-        puts(options[i].help);
-        help_print_section(i + 1, end);
+        fprintf(to, "%s\n", options[i].help);
+        help_print_section(to, i + 1, end);
     }
 }
 
@@ -78,25 +79,36 @@ static const command_row *command_asked(const request *r, gq_error *e) {
     return c;
 }
 
-int help_main(const request *r) {
-    gq_error e = {0};
-    const command_row *c = command_asked(r, &e);
-    if (!c) return say_failure(&e);
-    printf("usage: gquant %s%s%s\n", c->name ? c->name : "", c->name ? " " : "", c->arguments);
+static void help_print(FILE *to, const command_row *c) {
+    fprintf(to, "usage: gquant %s%s%s\n", c->name ? c->name : "", c->name ? " " : "", c->arguments);
     if (c->id == CMD_QUANTIZE) {
         for (size_t i = 0; i < n_commands; i++)
             if (commands[i].name && commands[i].summary)
-                printf("       gquant %s%s%s\n", commands[i].name, *commands[i].arguments ? " " : "",
-                       commands[i].arguments);
-        puts("\nQuantizes a GGUF model: F16, BF16 or F32 in, a file for llama.cpp out, and a\n"
-             "report of what was lost. OUT defaults to IN's name with TYPE in place of F16.");
+                fprintf(to, "       gquant %s%s%s\n", commands[i].name, *commands[i].arguments ? " " : "",
+                        commands[i].arguments);
+        fputs("\nQuantizes a GGUF model: F16, BF16 or F32 in, a file for llama.cpp out, and a\n"
+              "report of what was lost. OUT defaults to IN's name with TYPE in place of F16.\n",
+              to);
     } else {
-        printf("\n%s\n\n", c->summary ? c->summary : "");
+        fprintf(to, "\n%s\n\n", c->summary ? c->summary : "");
     }
-    if (c->id == CMD_QUANTIZE) help_print_sections();
+    if (c->id == CMD_QUANTIZE) help_print_sections(to);
     for (size_t i = 0; c->id != CMD_QUANTIZE && i < n_options; i++)
-        if (options[i].name && options[i].help && options[i].commands & c->id) option_line(&options[i]);
-    if (c->example) printf("\nexample: %s\n", c->example);
+        if (options[i].name && options[i].help && options[i].commands & c->id) option_line(to, &options[i]);
+    if (c->example) fprintf(to, "\nexample: %s\n", c->example);
+}
+
+int help_main(const request *r) {
+    gq_error e = {0};
+    char *text = NULL;
+    size_t n = 0;
+    const command_row *c = command_asked(r, &e);
+    if (!c) return say_failure(&e);
+    FILE *to = open_memstream(&text, &n);
+    if (to) help_print(to, c);
+    if (!to || fclose(to) != 0) return gq_fail(&e, "not enough memory"), say_failure(&e);
+    print_fitted(stdout, text);
+    free(text);
     return GQ_OK;
 }
 

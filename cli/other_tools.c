@@ -13,6 +13,7 @@
 
 #include "cli/path.h"
 #include "cli/say.h"
+#include "cli/table.h"
 #include "cli/text.h"
 
 typedef enum tool { TOOL_IMATRIX = 1, TOOL_PERPLEXITY = 2, BOTH = 3 } tool;
@@ -286,25 +287,27 @@ static bool tool_check(const tool_request *r, gq_error *e) {
 
 static void tool_print_help(tool t) {
     if (t == TOOL_IMATRIX)
-        puts("usage: gquant imatrix -m MODEL -f TEXT [-o OUT] [options]      as llama-imatrix\n"
-             "       gquant imatrix --in-file FILE... -o OUT                 adds files up\n"
-             "       gquant imatrix --show-statistics --in-file FILE [-m MODEL]\n\n"
-             "  -c N, --chunks N           tokens of a window (512), windows to use\n"
-             "  --in-file FILE             data to add to the text's\n"
-             "  --output-format dat|gguf   as OUT's name says\n"
-             "  --process-output, --parse-special, -t N\n\n"
-             "The same in gquant's words: gquant imatrix compute MODEL TEXT OUT.");
+        print_fitted(stdout,
+                     "usage: gquant imatrix -m MODEL -f TEXT [-o OUT] [options]      as llama-imatrix\n"
+                     "       gquant imatrix --in-file FILE... -o OUT                 adds files up\n"
+                     "       gquant imatrix --show-statistics --in-file FILE [-m MODEL]\n\n"
+                     "  -c N, --chunks N           tokens of a window (512), windows to use\n"
+                     "  --in-file FILE             data to add to the text's\n"
+                     "  --output-format dat|gguf   as OUT's name says\n"
+                     "  --process-output, --parse-special, -t N\n\n"
+                     "The same in gquant's words: gquant imatrix compute MODEL TEXT OUT.");
     else
-        puts("usage: gquant perplexity -m MODEL -f TEXT [options]            as llama-perplexity\n"
-             "       gquant perplexity -m COPY --kl-divergence --kl-divergence-base FILE\n\n"
-             "  -c N, --chunks N           tokens of a window (512), windows to use\n"
-             "  --kl-divergence-base FILE  write MODEL's log-probabilities; with\n"
-             "  --kl-divergence            compare a copy with them: no text is needed\n"
-             "  --ppl-stride N             a window of C + N/2 tokens every N tokens; its last N\n"
-             "                             are scored\n"
-             "  --parse-special, -t N\n\n"
-             "The same in gquant's words: gquant evaluate MODEL COPY... --text TEXT.");
-    puts("Options for GPUs, batches and caches are accepted, and mean nothing here.");
+        print_fitted(stdout,
+                     "usage: gquant perplexity -m MODEL -f TEXT [options]            as llama-perplexity\n"
+                     "       gquant perplexity -m COPY --kl-divergence --kl-divergence-base FILE\n\n"
+                     "  -c N, --chunks N           tokens of a window (512), windows to use\n"
+                     "  --kl-divergence-base FILE  write MODEL's log-probabilities; with\n"
+                     "  --kl-divergence            compare a copy with them: no text is needed\n"
+                     "  --ppl-stride N             a window of C + N/2 tokens every N tokens; its last N\n"
+                     "                             are scored\n"
+                     "  --parse-special, -t N\n\n"
+                     "The same in gquant's words: gquant evaluate MODEL COPY... --text TEXT.");
+    print_fitted(stdout, "Options for GPUs, batches and caches are accepted, and mean nothing here.");
 }
 
 /* ---- which tool is meant ---- */

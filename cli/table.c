@@ -151,6 +151,37 @@ void print_wrapped_behind(FILE *to, size_t used, const char *text) {
     fprintf(to, "%s\n", text);
 }
 
+/* Prints a line of n characters between words, on lines of `screen` columns where words are not longer. */
+static void print_narrow(FILE *to, const char *line, size_t n, size_t screen) {
+    enum { INDENT = 6 };
+    size_t indent = screen > 4 * INDENT ? INDENT : 2, gap = strspn(line, " "),
+           used = gap < indent ? gap : indent;
+    const char *at = line + gap, *end = line + n;
+    fprintf(to, "%*s", (int)used, "");
+    for (bool first = true; at < end; first = false) {
+        size_t word = strcspn(at, " \n");
+        if (!first && (gap > 1 || used + 1 + word > screen))
+            fprintf(to, "\n%*s", (int)indent, ""), used = indent;
+        else if (!first)
+            fputc(' ', to), used++;
+        fprintf(to, "%.*s", (int)word, at);
+        used += word, at += word;
+        gap = strspn(at, " "), at += gap;
+    }
+}
+
+void print_fitted(FILE *to, const char *text) {
+    size_t screen = (size_t)terminal_columns(to);
+    for (size_t n; *text; text += n + (text[n] == '\n')) {
+        n = strcspn(text, "\n");
+        if (screen && n > screen)
+            print_narrow(to, text, n, screen);
+        else
+            fprintf(to, "%.*s", (int)n, text);
+        fputc('\n', to);
+    }
+}
+
 /* Prints a cell on lines of its own, broken at spaces. A word that is longer than a line loses its middle. */
 static void print_below(FILE *to, const char *text, size_t screen) {
     enum { INDENT = 4 };

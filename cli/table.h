@@ -30,6 +30,9 @@ void table_free(table *t);
 size_t name_fit(char *to, size_t size, const char *name, size_t width);
 /* A line; on a terminal as several that fit, broken at spaces. */
 void print_wrapped(FILE *to, const char *text);
+/* Prints a text of lines as it is. On a screen that is narrower, longer lines are broken between words, and
+ * what stands in a second column gets lines of its own. */
+void print_fitted(FILE *to, const char *text);
 /* The same where `used` columns of the line are taken already. */
 void print_wrapped_behind(FILE *to, size_t used, const char *text);
 

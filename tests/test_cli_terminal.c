@@ -133,6 +133,36 @@ static void fits_terminal(unsigned short columns, const char *const *words) {
 }
 #define FITS(...) fits_terminal(columns[i], (const char *const[]){__VA_ARGS__, NULL})
 
+/* Help never breaks a word: on any screen it has the words of a wide one, and lines that are too long are
+ * single words. */
+static void test_help_fits_any_screen(void **state) {
+    (void)state;
+    need_terminal();
+    static const unsigned short columns[] = {20, 40, 80, 200};
+    static const char *const commands[] = {"evaluate", "publish", "types", "plan", "perplexity", NULL};
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        for (size_t c = 0; c < sizeof commands / sizeof *commands; c++) {
+            int status, at = 0;
+            const char *const words[] = {commands[c] ? commands[c] : "--help", commands[c] ? "--help" : NULL,
+                                         NULL};
+            char *text = on_terminal(words, columns[i], 0, &status), *wide = NULL, *rest = NULL;
+            assert_int_equal(status, 0);
+            run_command((const char *const[]){NULL, words[0], words[1], NULL}, &wide, NULL);
+            char *copy = strdup(text);
+            for (char *all = copy, *line; (line = strsep(&all, "\r\n"));)
+                if (strlen(line) > columns[i] && strchr(line + strspn(line, " "), ' '))
+                    fail_msg("%u columns: %s", columns[i], line);
+            free(copy);
+            for (char *word = strtok_r(text, " \r\n", &rest); word; word = strtok_r(NULL, " \r\n", &rest)) {
+                at += (int)strspn(wide + at, " \n");
+                if (strncmp(wide + at, word, strlen(word)) != 0) fail_msg("%u columns: %s", columns[i], word);
+                at += (int)strlen(word);
+                assert_true(strchr(" \n", wide[at]));
+            }
+            free(text), free(wide);
+        }
+}
+
 static void test_every_line_fits(void **state) {
     (void)state;
     need_terminal();
@@ -382,12 +412,19 @@ static void test_hostile_table(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_progress_line),   cmocka_unit_test(test_no_color),
-        cmocka_unit_test(test_narrow_screen),   cmocka_unit_test(test_sigint),
-        cmocka_unit_test(test_sigterm),         cmocka_unit_test(test_reader_goes_away),
-        cmocka_unit_test(test_hostile_names),   cmocka_unit_test(test_hostile_table),
-        cmocka_unit_test(test_every_line_fits), cmocka_unit_test(test_folders_fit),
-        cmocka_unit_test(test_many_copies_fit), cmocka_unit_test(test_progress_names_the_tensor),
+        cmocka_unit_test(test_progress_line),
+        cmocka_unit_test(test_no_color),
+        cmocka_unit_test(test_narrow_screen),
+        cmocka_unit_test(test_sigint),
+        cmocka_unit_test(test_sigterm),
+        cmocka_unit_test(test_reader_goes_away),
+        cmocka_unit_test(test_hostile_names),
+        cmocka_unit_test(test_hostile_table),
+        cmocka_unit_test(test_help_fits_any_screen),
+        cmocka_unit_test(test_every_line_fits),
+        cmocka_unit_test(test_folders_fit),
+        cmocka_unit_test(test_many_copies_fit),
+        cmocka_unit_test(test_progress_names_the_tensor),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
