@@ -1,5 +1,6 @@
 /* Lines of llama-imatrix and llama-perplexity, word by word as their users type them: each does what it means
  * there, or says why it cannot. */
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,6 +132,29 @@ static void lines_of_perplexity(void **state) {
     run_cases(cases, sizeof cases / sizeof *cases);
 }
 
+/* Tokens, and what would be run, as JSON on standard output: one object, and nothing is written. What people
+ * are told on standard error stands behind it here. */
+static void what_would_be_run_is_json(void **state) {
+    (void)state;
+    static const tool_case cases[] = {
+        {"gquant tokenize m.gguf t.txt --json", 0, "\"ids\": [8, 0, 3, "},
+        {"gquant m.gguf dry.gguf Q4_K_M -n --json", 0, "\"kind\": \"plan\""},
+        {"gquant evaluate m.gguf --text t.txt -n --json", 0, "\"windows\": 2"},
+        {"gquant evaluate m.gguf --text t.txt -n --json --stride 200", 0, "\"stride\": 200"},
+        {"gquant imatrix compute m.gguf t.txt dry.gguf -n --json", 0, "\"windows\": 2"},
+    };
+    run_cases(cases, sizeof cases / sizeof *cases);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *out = run_line(cases[i].line, 0);
+        json_error_t why;
+        json_t *read = json_loads(out, JSON_DISABLE_EOF_CHECK, &why);
+        if (!json_is_object(read)) fail_msg("%s: %s: %s", cases[i].line, why.text, out);
+        json_decref(read);
+        free(out);
+    }
+    assert_false(exists(path("dry.gguf")));
+}
+
 /* The same bytes as by gquant's own words. */
 static void both_ways_are_one(void **state) {
     (void)state;
@@ -143,8 +167,8 @@ static void both_ways_are_one(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lines_of_imatrix),
-                                       cmocka_unit_test(lines_of_perplexity),
-                                       cmocka_unit_test(both_ways_are_one)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_of_imatrix), cmocka_unit_test(lines_of_perplexity),
+        cmocka_unit_test(what_would_be_run_is_json), cmocka_unit_test(both_ways_are_one)};
     return cmocka_run_group_tests(tests, make_inputs, folder_remove);
 }
