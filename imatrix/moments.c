@@ -313,7 +313,7 @@ static uint64_t square_slices(const moments *m, const moments_block *b) {
     return square_strips(m, b) * feedback_strips(b->columns) * MOMENTS_SLICES;
 }
 
-static moments_share_of share_of(const gq_comm *comm, uint64_t slices) {
+static moments_share_of moments_slices_of(const gq_comm *comm, uint64_t slices) {
     int rank = gq_comm_rank(comm);
     return (moments_share_of){comm_share(comm, slices, rank), comm_share(comm, slices, rank + 1)};
 }
@@ -321,8 +321,8 @@ static moments_share_of share_of(const gq_comm *comm, uint64_t slices) {
 void moments_share(moments *m, const gq_comm *comm) {
     for (size_t i = 0; i < m->n_blocks; i++) {
         moments_block *b = &m->blocks[i];
-        b->of_triangle = share_of(comm, triangle_slices(b));
-        b->of_square = share_of(comm, square_slices(m, b));
+        b->of_triangle = moments_slices_of(comm, triangle_slices(b));
+        b->of_square = moments_slices_of(comm, square_slices(m, b));
     }
 }
 
