@@ -1,6 +1,8 @@
 /* Runs a set of experts one after another: an expert's tokens are gathered side by side, go through gate, up
  * and down, and are added to the sum with their weights. So an expert's matrices are decoded once per batch,
  * and a token's sum is formed in the order of the experts, whatever the number of threads. */
+#include <string.h>
+
 #include "forward/experts.h"
 
 /* A copy between rows of the batch and rows of an expert's own tokens. */
@@ -122,6 +124,7 @@ static bool experts_run_one(const experts_run *r, const expert_set *set, size_t 
 bool experts_run_set(const experts_run *r, const expert_set *set) {
     kept_values sum = {r->sum, r->l->width, r->b->stride, r->b->tokens};
     if (batch_recall(r->b, set->down, 0, KEPT_SUM, &sum)) return true;
+    memset(r->sum, 0, sum.rows * sum.stride * sizeof *r->sum); /* a recall that failed leaves some of it */
     for (size_t e = 0; e < set->experts; e++)
         if (!experts_run_one(r, set, e)) return false;
     batch_keep(r->b, set->down, 0, KEPT_SUM, &sum);

@@ -308,7 +308,6 @@ static void experts_enter(experts_run *r, const experts_inputs *in) {
         batch_multiply(b, latent_down(b->layer->plan), 0, r->in, r->in_stride, b->work, s, b->tokens);
         r->in = b->work, r->in_stride = s, r->sum = b->work + rows / 2 * s;
     }
-    memset(r->sum, 0, r->l->width * s * sizeof *r->sum);
 }
 
 /* Takes the experts' sum back to b->part. */
@@ -340,7 +339,6 @@ static bool experts_add_chunks(experts_run *r) {
                             .ff = r->l->chunk_ff};
     if (!r->n->chunks) return true;
     r->in = b->part, r->in_stride = s, r->sum = b->work, r->work = b->work + rows * s;
-    memset(r->sum, 0, rows * s * sizeof *r->sum);
     if (!experts_run_set(r, &set)) return false;
     batch_add(b, b->part, s, r->sum, s, rows, r->n->chunk_scale);
     return true;

@@ -58,7 +58,7 @@ typedef struct experts_run {
 
 /* Chooses the experts of all tokens from what flows into the router, and sorts the tokens by expert. */
 bool experts_route(experts_run *r, const float *x, size_t stride);
-/* Adds what the experts of a set make of r->in to r->sum. */
+/* Puts the sum of what the experts of a set make of r->in into r->sum. */
 bool experts_run_set(const experts_run *r, const expert_set *set);
 /* gate = act(gate) up, `rows` rows of each, one behind the other; act(gate) where experts have no gates. */
 void experts_gate_rows(const forward_batch *b, const activation_rule *act, float *gate, size_t rows,

@@ -5,7 +5,8 @@
  *     GQ_FAULT=flock:N:other   before the N-th call another process has put its own file in place of this one
  *     GQ_FAULT=KIND:N:kill     the process is killed when it comes to the N-th call
  *     GQ_FAULT=KIND:N:stop     it is stopped there (SIGSTOP), and does the call when it goes on
- *     GQ_FAULT_COUNT=FILE      write how often each kind was called, one "KIND N" a line, when the program
+ *     GQ_FAULT_NAMELESS=KIND:N each N-th call of KIND (pread, pwrite) on a file without a name fails: EIO,
+ * ENOSPC GQ_FAULT_COUNT=FILE      write how often each kind was called, one "KIND N" a line, when the program
  * ends GQ_FAULT_LOG=FILE        write "KIND NAME" of each write, sync, rename and unlink that is asked for
  *     GQ_POWER_CUT=N           at the N-th write to a journal the power fails: bytes that were written to
  * other files and not synced are lost, the journal's are not, and the program is gone
@@ -195,8 +196,20 @@ int open64(const char *path, int flags, ...) {
     return fd;
 }
 
+/* Whether a call on a file without a name is to fail. */
+static bool fails_nameless(int kind, int fd) {
+    static _Atomic long calls[N_KINDS];
+    const char *wish = getenv("GQ_FAULT_NAMELESS");
+    size_t n = strlen(names[kind]);
+    char path[4096];
+    if (!wish || strncmp(wish, names[kind], n) != 0 || wish[n] != ':') return false;
+    path_of(fd, path);
+    return strstr(path, " (deleted)") && ++calls[kind] % atol(wish + n + 1) == 0;
+}
+
 ssize_t pread(int fd, void *to, size_t n, off_t offset) {
     int f = fate(PREAD);
+    if (fails_nameless(PREAD, fd)) return errno = EIO, -1;
     if (f > 0) return errno = f, -1;
     return REAL(pread)(fd, to, f < 0 ? (n + 1) / 2 : n, offset);
 }
@@ -211,6 +224,7 @@ ssize_t __pread64_chk(int fd, void *to, size_t n, off_t offset, size_t room) {
 ssize_t pwrite(int fd, const void *bytes, size_t n, off_t offset) {
     note_fd(PWRITE, fd);
     int f = fate(PWRITE);
+    if (fails_nameless(PWRITE, fd)) return errno = ENOSPC, -1;
     if (f > 0) return errno = f, -1;
     if (f < 0) n = (n + 1) / 2;
     return state.cut_at ? write_under_threat(fd, bytes, n, offset) : REAL(pwrite)(fd, bytes, n, offset);

@@ -176,10 +176,74 @@ static void the_output_matrix_is_no_layer(void **state) {
     remove_all();
 }
 
+/* ---- a file without a name ---- */
+
+/* Calibrates a mixture of experts; an option and a variable may be NULL. */
+static int calibrate_experts(const char *out, const char *memory, const char *option, const char *fault,
+                             char **says) {
+    const char *argv[] = {NULL,         "--threads",
+                          "1",          "--context",
+                          "8",          "--calibrate-ids",
+                          path("many"), "--memory",
+                          memory,       "--calibrate-steps",
+                          "all",        "--measure-file",
+                          "none",       path("experts.gguf"),
+                          path(out),    "Q4_0",
+                          option,       NULL};
+    char *printed, *err;
+    if (fault) setenv("LD_PRELOAD", GQ_FAULTS, 1), setenv("GQ_FAULT_NAMELESS", fault, 1);
+    int status = run_command(argv, &printed, &err);
+    unsetenv("LD_PRELOAD"), unsetenv("GQ_FAULT_NAMELESS");
+    if (asprintf(says, "%s%s", err, printed) < 0) abort();
+    free(printed), free(err);
+    return status;
+}
+
+/* Sets the least memory that it takes, and a little more, which has no room for inputs of matrices. */
+static void find_memory(char memory[32]) {
+    char *says;
+    double least;
+    assert_int_equal(calibrate_experts("out", "1M", "--dry-run", NULL, &says), 2);
+    const char *takes = strstr(says, " tokens take ");
+    if (!takes || sscanf(takes, " tokens take %lf MiB", &least) != 1) fail_msg("%s", says);
+    free(says);
+    snprintf(memory, 32, "%.0f", (least + .5) * (1 << 20));
+    assert_int_equal(calibrate_experts("out", memory, "--dry-run", NULL, &says), 0);
+    if (!strstr(says, "\ninputs of matrices kept: ") || strstr(says, " and 0 bytes on disk, of these"))
+        fail_msg("%s", says);
+    free(says);
+}
+
+/* Each second row of what is kept between looks cannot be read again, or written: it is computed again. */
+static void what_is_kept_between_looks_may_fail(void **state) {
+    (void)state;
+    static const char *const faults[] = {"pread:2", "pwrite:99"};
+    enum { MANY = 480 };
+    static char ids[8 * MANY];
+    char memory[32], *says;
+    model *m = expert_model();
+    model_write(m, path("experts.gguf"));
+    model_free(m);
+    for (size_t i = 0, at = 0; i < MANY; i++)
+        at += (size_t)snprintf(ids + at, sizeof ids - at, "%zu ", i * i * 31 % 512);
+    write_whole(path("many"), ids, strlen(ids));
+    find_memory(memory);
+    if (calibrate_experts("wanted", memory, NULL, NULL, &says) != 0) fail_msg("%s", says);
+    free(says);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        if (calibrate_experts("out", memory, NULL, faults[i], &says) != 0)
+            fail_msg("%s: %s", faults[i], says);
+        free(says);
+        assert_same_file(path("wanted"), path("out"));
+        unlink(path("out"));
+    }
+}
+
 int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_read_that_fails_loses_nothing),
         cmocka_unit_test(the_output_matrix_is_no_layer),
+        cmocka_unit_test(what_is_kept_between_looks_may_fail),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);
 }
