@@ -188,10 +188,12 @@ bool calibrate_follow(const gq_plan *plan, const gq_callbacks *callbacks, gq_err
     if (!call.works) return true;
     bool ok = lists_new(&l, plan, e) &&
               checkpoint_join(&kept, plan->outputs[0].shards[0].path, &how->head, call.finished, e);
+    char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
     calibrate_job job = job_of(plan, &l, &f, false);
+    job.keeps.folder = folder;
     ok = ok && calibrator_run(&job, &kept, callbacks, &threads, e);
     checkpoint_close(&kept);
-    free(l.tensors), free(l.outputs);
+    free(l.tensors), free(l.outputs), free(folder);
     return ok;
 }
 
