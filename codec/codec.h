@@ -160,6 +160,7 @@ typedef struct kernels {
                      struct feedback_sums *sums);
     /* Looks at every byte and does nothing else: what memory can give. Returns a sum that means nothing. */
     uint64_t (*read)(const uint8_t *bytes, size_t n);
+    const matmul_bf16_kernels *matmul_bf16; /* ask kernels_bf16 for them */
 } kernels;
 enum { CODEC_MOST_LANES = 16 };
 
@@ -174,6 +175,12 @@ const char *kernels_why_none(void);
 const kernels *kernels_level(const char *isa);
 /* The i-th level built in, best last; NULL behind the last. */
 const char *kernels_level_name(size_t i);
+
+/* Products of bf16 parts at this level. For the level "amx" this asks the system, once per process, whether
+ * tiles may be used; if not (an old kernel, a container, a thread with a signal stack too small for them),
+ * these are x86-64-v4's, whose bytes are the same. From then on the system refuses signal stacks that are too
+ * small for tiles; so this is called only by who multiplies in bf16. */
+const matmul_bf16_kernels *kernels_bf16(const kernels *k);
 
 /* Plain scalar decoders written from the format description, one element at a time: what the kernels are
  * checked against. */

@@ -2,12 +2,17 @@
 #ifdef GQ_HAVE_v2
 #include <cpuid.h>
 #endif
+#ifdef GQ_HAVE_amx
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 
 #include "codec/codec.h"
 
-extern const kernels kernels_v2, kernels_v3, kernels_v4, kernels_neon, kernels_generic;
+extern const kernels kernels_v2, kernels_v3, kernels_v4, kernels_amx, kernels_neon, kernels_generic;
 
 static const struct {
     const char *name;
@@ -17,6 +22,9 @@ static const struct {
     {"x86-64-v2", &kernels_v2},
     {"x86-64-v3", &kernels_v3},
     {"x86-64-v4", &kernels_v4},
+#ifdef GQ_HAVE_amx
+    {"amx", &kernels_amx},
+#endif
 #elif defined GQ_HAVE_neon
     {"neon", &kernels_neon},
 #else
@@ -33,7 +41,41 @@ static bool has_f16c(void) {
 }
 #endif
 
+/* ---- tiles ---- */
+#ifdef GQ_HAVE_amx
+/* Whether the processor has tiles and their products of bf16, and the system saves both parts of a tile's
+ * state, bits 17 and 18 of XCR0. */
+static bool has_tiles(void) {
+    enum { OSXSAVE = 1 << 27, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, TILE_STATES = 3 << 17 };
+    unsigned a, b, c = 0, d = 0, low, high;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & OSXSAVE)) return false;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & AMX_BF16) || !(d & AMX_TILE)) return false;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & TILE_STATES) == TILE_STATES;
+}
+
+/* Asks Linux for this process' permission to use tiles, once: it holds for all threads. */
+static bool tiles_permitted(void) {
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18, UNKNOWN = 0, PERMITTED, REFUSED };
+    static atomic_int answer;
+    if (atomic_load(&answer) == UNKNOWN)
+        atomic_store(&answer,
+                     syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0 ? PERMITTED : REFUSED);
+    return atomic_load(&answer) == PERMITTED;
+}
+#endif
+
+const matmul_bf16_kernels *kernels_bf16(const kernels *k) {
+#ifdef GQ_HAVE_amx
+    if (k == &kernels_amx && !(has_tiles() && tiles_permitted())) return kernels_v4.matmul_bf16;
+#endif
+    return k->matmul_bf16;
+}
+
 static bool runs_here(const char *name) {
+#ifdef GQ_HAVE_amx
+    if (!strcmp(name, "amx")) return has_tiles() && runs_here("x86-64-v4");
+#endif
 #ifdef GQ_HAVE_v2
     if (!strcmp(name, "x86-64-v2"))
         return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");

@@ -29,4 +29,41 @@ typedef struct matmul_kernels {
 } matmul_kernels;
 enum { MATMUL_MOST_PANEL = 32 };
 
+/* ---- products of bf16 parts ----
+ *
+ * Both operands are rounded to bf16, to nearest and to even, and whatever is below 2^-56 becomes 0. Products
+ * of such numbers are exact in a float, and all sums are 0 or multiples of 2^-126, so that no denormal ever
+ * occurs. Columns are taken in groups of MATMUL_BF16_GROUP, which begin at column 0 of the whole matrix: in a
+ * group one chain of fused multiply-adds runs over its even columns and one over its odd ones, both from 0;
+ * y becomes y + (even + odd). That is what the tile instruction of AMX does, and what every level does here:
+ * the bytes are the same at all of them, x86-64-v2 included, as the products are exact.
+ *
+ * How operands lie in memory is the level's own affair. A row is `bytes` per element, element after element;
+ * a panel has room for columns x panel of them. Both hold whole groups, with zeros behind the last column. */
+enum { MATMUL_BF16_GROUP = 32 };
+
+typedef struct matmul_bf16_tile {
+    const void *w;                          /* rounded; element (row, 0) is element row * row_step */
+    size_t row_step;                        /* a multiple of MATMUL_BF16_GROUP, or of 64 bytes */
+    const void *x;                          /* a packed panel */
+    float *y;                               /* rows x y_stride */
+    size_t y_stride, rows, columns, tokens; /* columns: from the start of a group */
+    bool add;                               /* to y: earlier columns are in it */
+} matmul_bf16_tile;
+
+typedef struct matmul_bf16_kernels {
+    size_t panel; /* as in matmul_kernels */
+    size_t bytes; /* of an element, at most those of a float */
+    /* Rounds n numbers to the elements of a row from `column` on; zeros up to the end of the group. */
+    void (*round)(const float *x, size_t n, size_t column, void *row);
+    /* Rounds x[columns][stride] to a panel, of which `column` 0 is x's first; zeros behind the tokens. */
+    void (*pack)(const float *x, size_t stride, size_t columns, size_t tokens, void *panel);
+    /* Rounds n columns of one token from `column` on into a panel; zeros up to the end of the group. */
+    void (*place)(const float *x, size_t n, size_t column, void *panel, size_t token);
+    void (*multiply)(const matmul_bf16_tile *t);
+} matmul_bf16_kernels;
+
+/* How products are computed: as above, or in bf16. */
+typedef enum matmul_arithmetic { MATMUL_FLOAT32, MATMUL_BF16 } matmul_arithmetic;
+
 #endif

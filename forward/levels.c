@@ -7,7 +7,7 @@ extern const forward_kernels forward_kernels_v2, forward_kernels_v3, forward_ker
 
 const forward_kernels *forward_kernels_of(const kernels *k) {
 #ifdef GQ_HAVE_v2
-    if (!strcmp(kernels_name(k), "x86-64-v4")) return &forward_kernels_v4;
+    if (!strcmp(kernels_name(k), "x86-64-v4") || !strcmp(kernels_name(k), "amx")) return &forward_kernels_v4;
     return strcmp(kernels_name(k), "x86-64-v3") ? &forward_kernels_v2 : &forward_kernels_v3;
 #elif defined GQ_HAVE_neon
     return (void)k, &forward_kernels_neon;

@@ -18,7 +18,7 @@ matmul *matmul_new(const kernels *k, threads_pool *pool, gq_error *e) {
     memory_ledger l = {.failed = false};
     matmul *m = malloc(sizeof *m);
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
-    *m = (matmul){k->codecs, k->matmul, pool, NULL, NULL};
+    *m = (matmul){.level = k, .codecs = k->codecs, .kernels = k->matmul, .pool = pool};
     lay_out_matmul(m, threads_pool_most(pool), &l);
     if (memory_had(&l, e)) return m;
     matmul_free(m);
@@ -29,6 +29,21 @@ void matmul_free(matmul *m) {
     if (!m) return;
     free(m->shared), free(m->scratches);
     free(m);
+}
+
+void matmul_set_arithmetic(matmul *m, matmul_arithmetic arithmetic) {
+    m->bf16 = arithmetic == MATMUL_BF16 ? kernels_bf16(m->level) : NULL;
+}
+
+void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
+                size_t y_stride, size_t tokens) {
+#ifdef GQ_BLAS
+    if (!m->bf16) {
+        matmul_run_blas(m, w, x, x_stride, y, y_stride, tokens);
+        return;
+    }
+#endif
+    matmul_run_kernels(m, w, x, x_stride, y, y_stride, tokens);
 }
 
 threads_pool *matmul_pool(const matmul *m) { return m->pool; }

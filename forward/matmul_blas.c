@@ -17,8 +17,8 @@ static void decode_row(void *data, size_t r, int thread) {
                                     d->m->shared + r * d->columns, d->columns);
 }
 
-void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
-                size_t y_stride, size_t tokens) {
+void matmul_run_blas(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
+                     size_t y_stride, size_t tokens) {
     size_t step = smaller(w->columns, STEP_FLOATS / TILE_COLUMNS * TILE_COLUMNS), most = STEP_FLOATS / step;
     for (size_t row = 0; row < w->rows; row += most) {
         size_t rows = smaller(most, w->rows - row);

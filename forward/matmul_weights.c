@@ -5,6 +5,8 @@
 #include "forward/matmul_scratch.h"
 
 enum { PACKED_COLUMNS = 32 }; /* at once: as many pages as a core finds without a search */
+_Static_assert((int)PACKED_COLUMNS % (int)MATMUL_BF16_GROUP == 0, "groups are packed whole");
+_Static_assert((int)TILE_COLUMNS % (int)MATMUL_BF16_GROUP == 0, "and begin with a tile");
 
 typedef struct matmul_step {
     const matmul *m;
@@ -14,67 +16,102 @@ typedef struct matmul_step {
     size_t x_stride, y_stride;
     size_t first_column, columns, first_token, tokens;
     size_t unit_rows, unit_panels;
+    size_t panel, bytes,
+        packed_columns; /* tokens of a panel; bytes of an element; columns as they are packed */
 } matmul_step;
 
-static float *packed_at(const matmul_step *s, size_t panel, size_t column) {
-    return s->m->shared + (panel * s->columns + column) * s->m->kernels->panel;
+static void *packed_at(const matmul_step *s, size_t panel, size_t column) {
+    return (char *)s->m->shared + (panel * s->packed_columns + column) * s->panel * s->bytes;
 }
 static size_t panel_tokens(const matmul_step *s, size_t panel) {
-    size_t most = s->m->kernels->panel;
-    return smaller(most, s->tokens - panel * most);
+    return smaller(s->panel, s->tokens - panel * s->panel);
 }
 
 /* Some columns for all panels, so that x is read row by row. */
 static void pack_columns(void *data, size_t i, int thread) {
     const matmul_step *s = data;
-    const matmul_kernels *k = s->m->kernels;
     size_t column = i * PACKED_COLUMNS, columns = smaller(PACKED_COLUMNS, s->columns - column);
     (void)thread;
     const float *x = s->x + (s->first_column + column) * s->x_stride + s->first_token;
-    for (size_t panel = 0; panel * k->panel < s->tokens; panel++)
-        k->pack(x + panel * k->panel, s->x_stride, columns, panel_tokens(s, panel),
-                packed_at(s, panel, column));
+    for (size_t panel = 0; panel * s->panel < s->tokens; panel++, x += s->panel) {
+        if (s->m->bf16)
+            s->m->bf16->pack(x, s->x_stride, columns, panel_tokens(s, panel), packed_at(s, panel, column));
+        else
+            s->m->kernels->pack(x, s->x_stride, columns, panel_tokens(s, panel), packed_at(s, panel, column));
+    }
 }
+
+/* Elements from a row of a tile to the next: with 64 bytes between them, rows do not share a set of a cache.
+ */
+static size_t tile_stride(const matmul_step *s) { return TILE_COLUMNS + TILE_GAP_BYTES / s->bytes; }
 
 static void decode_tile(const matmul_step *s, size_t row, size_t rows, size_t column, size_t columns,
                         float *tile) {
     const matmul_weights *w = s->w;
     const uint8_t *from = w->data;
+    char *to = (char *)tile;
     from += row * w->row_bytes + gguf_type_bytes(gguf_type_of(w->type), s->first_column + column);
-    for (size_t r = 0; r < rows; r++, from += w->row_bytes, tile += TILE_STRIDE)
-        s->m->codecs[w->type].decode(from, tile, columns);
+    for (size_t r = 0; r < rows; r++, from += w->row_bytes, to += tile_stride(s) * s->bytes)
+        if (s->m->bf16) {
+            float decoded[TILE_COLUMNS];
+            s->m->codecs[w->type].decode(from, decoded, columns);
+            s->m->bf16->round(decoded, columns, 0, to);
+        } else {
+            s->m->codecs[w->type].decode(from, (float *)to, columns);
+        }
+}
+
+/* Some rows of decoded weights by one panel. */
+typedef struct panel_product {
+    const float *tile;
+    size_t row, rows, column, columns, panel;
+} panel_product;
+
+static void multiply_panel(const matmul_step *s, const panel_product *p) {
+    float *y = s->y + p->row * s->y_stride + s->first_token + p->panel * s->panel;
+    const void *x = packed_at(s, p->panel, p->column);
+    bool add = s->first_column + p->column > 0;
+    if (s->m->bf16)
+        s->m->bf16->multiply(&(matmul_bf16_tile){.w = p->tile,
+                                                 .row_step = tile_stride(s),
+                                                 .x = x,
+                                                 .y = y,
+                                                 .y_stride = s->y_stride,
+                                                 .rows = p->rows,
+                                                 .columns = p->columns,
+                                                 .tokens = panel_tokens(s, p->panel),
+                                                 .add = add});
+    else
+        s->m->kernels->multiply(&(matmul_tile){.w = p->tile,
+                                               .row_step = tile_stride(s),
+                                               .column_step = 1,
+                                               .x = x,
+                                               .y = y,
+                                               .y_stride = s->y_stride,
+                                               .rows = p->rows,
+                                               .columns = p->columns,
+                                               .tokens = panel_tokens(s, p->panel),
+                                               .add = add});
 }
 
 /* Some rows by some panels, along all columns of the step. */
 static void multiply_unit(void *data, size_t i, int thread) {
     const matmul_step *s = data;
-    const matmul_kernels *k = s->m->kernels;
     float *tile = s->m->scratches[thread].floats;
-    size_t panels = parts(s->tokens, k->panel), along = parts(panels, s->unit_panels);
+    size_t panels = parts(s->tokens, s->panel), along = parts(panels, s->unit_panels);
     size_t row = i / along * s->unit_rows, rows = smaller(s->unit_rows, s->w->rows - row);
     size_t first = i % along * s->unit_panels, end = smaller(panels, first + s->unit_panels);
     for (size_t column = 0; column < s->columns; column += TILE_COLUMNS) {
         size_t columns = smaller(TILE_COLUMNS, s->columns - column);
         decode_tile(s, row, rows, column, columns, tile);
         for (size_t panel = first; panel < end; panel++)
-            k->multiply(&(matmul_tile){
-                .w = tile,
-                .row_step = TILE_STRIDE,
-                .column_step = 1,
-                .x = packed_at(s, panel, column),
-                .y = s->y + row * s->y_stride + s->first_token + panel * k->panel,
-                .y_stride = s->y_stride,
-                .rows = rows,
-                .columns = columns,
-                .tokens = panel_tokens(s, panel),
-                .add = s->first_column + column > 0,
-            });
+            multiply_panel(s, &(panel_product){tile, row, rows, column, columns, panel});
     }
 }
 
 /* Rows are shared out; tokens, too, where rows are few, although their weights are then decoded twice. */
 static void run_step(matmul_step *s) {
-    size_t threads = (size_t)threads_pool_most(s->m->pool), panels = parts(s->tokens, s->m->kernels->panel);
+    size_t threads = (size_t)threads_pool_most(s->m->pool), panels = parts(s->tokens, s->panel);
     size_t share = parts(s->w->rows, threads * UNITS);
     s->unit_rows = threads == 1 ? TILE_ROWS : smaller(TILE_ROWS, larger(48, parts(share, 12) * 12));
     size_t row_units = parts(s->w->rows, s->unit_rows);
@@ -85,15 +122,18 @@ static void run_step(matmul_step *s) {
     threads_for(s->m->pool, units, 1, multiply_unit, s);
 }
 
-void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
-                size_t y_stride, size_t tokens) {
+void matmul_run_kernels(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
+                        size_t y_stride, size_t tokens) {
     matmul_step s = {.m = m, .w = w, .x = x, .y = y, .x_stride = x_stride, .y_stride = y_stride};
+    s.panel = m->bf16 ? m->bf16->panel : m->kernels->panel;
+    s.bytes = m->bf16 ? m->bf16->bytes : sizeof(float);
     for (; s.first_token < tokens; s.first_token += STEP_TOKENS) {
         s.tokens = smaller(STEP_TOKENS, tokens - s.first_token);
-        size_t padded = parts(s.tokens, m->kernels->panel) * m->kernels->panel;
+        size_t padded = parts(s.tokens, s.panel) * s.panel;
         size_t most = STEP_FLOATS / padded / TILE_COLUMNS * TILE_COLUMNS;
         for (s.first_column = 0; s.first_column < w->columns; s.first_column += most) {
             s.columns = smaller(most, w->columns - s.first_column);
+            s.packed_columns = parts(s.columns, PACKED_COLUMNS) * PACKED_COLUMNS;
             run_step(&s);
         }
     }

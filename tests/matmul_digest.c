@@ -12,14 +12,21 @@ enum { ROWS = 47, COLUMNS = 600, MOST_TOKENS = 100, STRETCH = COLUMNS / 2 };
 static float w[ROWS * COLUMNS], x[COLUMNS * MOST_TOKENS], y[ROWS * MOST_TOKENS];
 static float panel[STRETCH * MATMUL_MOST_PANEL];
 
-static const matmul_kernels *kernels_here(void) {
+typedef struct products {
+    const matmul_kernels *floats; /* NULL: they are not fused */
+    const matmul_bf16_kernels *bf16;
+} products;
+
+static products kernels_here(void) {
 #ifdef GQ_HAVE_neon /* built on its own */
     extern const matmul_kernels matmul_kernels_neon;
-    return &matmul_kernels_neon;
+    extern const matmul_bf16_kernels matmul_bf16_kernels_neon;
+    return (products){&matmul_kernels_neon, &matmul_bf16_kernels_neon};
 #else
     const kernels *k = kernels_select();
-    if (!k || !strcmp(kernels_name(k), "x86-64-v2") || !strcmp(kernels_name(k), "generic")) return NULL;
-    return k->matmul;
+    if (!k || !strcmp(kernels_name(k), "x86-64-v2") || !strcmp(kernels_name(k), "generic"))
+        return (products){NULL, NULL};
+    return (products){k->matmul, kernels_bf16(k)};
 #endif
 }
 
@@ -35,21 +42,42 @@ static void product(const matmul_kernels *k, bool by_column, size_t tokens) {
         }
 }
 
+/* Of bf16 parts, in one stretch. */
+static void product_bf16(const matmul_bf16_kernels *k, size_t tokens) {
+    enum { PADDED = (COLUMNS + MATMUL_BF16_GROUP - 1) / MATMUL_BF16_GROUP * MATMUL_BF16_GROUP };
+    static float rounded[ROWS * PADDED], packed[PADDED * MATMUL_MOST_PANEL];
+    for (size_t row = 0; row < ROWS; row++)
+        k->round(w + row * COLUMNS, COLUMNS, 0, (char *)rounded + row * PADDED * k->bytes);
+    for (size_t token = 0; token < tokens; token += k->panel) {
+        size_t n = tokens - token < k->panel ? tokens - token : k->panel;
+        k->pack(x + token, MOST_TOKENS, COLUMNS, n, packed);
+        k->multiply(
+            &(matmul_bf16_tile){rounded, PADDED, packed, y + token, MOST_TOKENS, ROWS, COLUMNS, n, false});
+    }
+}
+
+static void print_digest(size_t tokens, const char *how) {
+    uint64_t digest = 0xcbf29ce484222325;
+    for (size_t i = 0; i < ROWS * MOST_TOKENS; i++) {
+        uint32_t bits;
+        memcpy(&bits, y + i, sizeof bits);
+        digest = (digest ^ bits) * 0x100000001b3;
+    }
+    printf("%zu tokens%s: %016llx\n", tokens, how, (unsigned long long)digest);
+}
+
 int main(void) {
-    const matmul_kernels *k = kernels_here();
-    if (!k) return 77;
+    products k = kernels_here();
+    if (!k.floats) return 77;
     fill_normal(w, ROWS * COLUMNS, 1), fill_normal(x, COLUMNS * MOST_TOKENS, 1);
     for (int by_column = 0; by_column < 2; by_column++)
         for (size_t tokens = 1; tokens <= MOST_TOKENS; tokens += 9) {
-            uint64_t digest = 0xcbf29ce484222325;
-            product(k, by_column, tokens);
-            for (size_t i = 0; i < ROWS * MOST_TOKENS; i++) {
-                uint32_t bits;
-                memcpy(&bits, y + i, sizeof bits);
-                digest = (digest ^ bits) * 0x100000001b3;
-            }
-            printf("%zu tokens%s: %016llx\n", tokens, by_column ? ", by column" : "",
-                   (unsigned long long)digest);
+            product(k.floats, by_column, tokens);
+            print_digest(tokens, by_column ? ", by column" : "");
         }
+    for (size_t tokens = 1; tokens <= MOST_TOKENS; tokens += 9) {
+        product_bf16(k.bf16, tokens);
+        print_digest(tokens, ", bf16");
+    }
     return 0;
 }

@@ -7,6 +7,7 @@
  */
 #include "codec/simd/fma.h"
 #include "codec/simd/kernels.h"
+#include "codec/simd/unroll.h"
 
 #if defined(__AVX512F__)
 enum { MOST_ROWS = 12, MOST_VECTORS = 2 }; /* 24 of 32 registers */
@@ -17,13 +18,6 @@ enum { MOST_ROWS = 6, MOST_VECTORS = 2 }; /* 12 of 16 */
 #endif
 enum { FEW_ROWS = 4, PANEL_TOKENS = MOST_VECTORS * L };
 _Static_assert((int)PANEL_TOKENS <= (int)MATMUL_MOST_PANEL, "callers make room for so many");
-
-/* A loop over registers, which must go. */
-#ifdef __clang__
-#define UNROLLED(i, n) _Pragma("clang loop unroll(full)") for (size_t i = 0; i < (n); i++)
-#else
-#define UNROLLED(i, n) _Pragma("GCC unroll 16") for (size_t i = 0; i < (n); i++)
-#endif
 
 /* Into y, stride y_stride: what it held, or 0, plus the products of `rows` rows and `vectors` vectors of
  * tokens. Both are constants where this is inlined. */

@@ -12,6 +12,18 @@ _Static_assert(GQ_LANES <= CODEC_MOST_LANES, "callers make room for so many");
     [GGUF_##id] = {GGUF_##id, LEVEL(decode_##name), NULL, 0, NULL, LEVEL(dot_##name)},
 static const codec codecs[GGUF_TYPE_LIMIT] = {GQ_CODECS(ROW, ROW_NUMBERS, ROW_DECODE)};
 
-const kernels LEVEL(kernels) = {
-    GQ_LANES,        codecs,     LEVEL(first_not_finite), LEVEL(measure), &LEVEL(matmul_kernels),
-    LEVEL(feedback), LEVEL(read)};
+#define TABLE(name, bf16) \
+    const kernels name = {GQ_LANES, \
+                          codecs, \
+                          LEVEL(first_not_finite), \
+                          LEVEL(measure), \
+                          &LEVEL(matmul_kernels), \
+                          LEVEL(feedback), \
+                          LEVEL(read), \
+                          &bf16};
+TABLE(LEVEL(kernels), LEVEL(matmul_bf16_kernels))
+#ifdef GQ_WITH_AMX /* the level amx is this one, but for products of bf16 parts */
+extern const matmul_bf16_kernels matmul_bf16_kernels_amx;
+extern const kernels kernels_amx;
+TABLE(kernels_amx, matmul_bf16_kernels_amx)
+#endif

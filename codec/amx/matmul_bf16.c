@@ -1,0 +1,164 @@
+/* Products of bf16 parts by the tiles of AMX (codec/tile.h): the same bytes as codec/simd/matmul_bf16.c.
+ *
+ * TDPBF16PS does for 16 x 16 outputs and 32 columns just what tile.h defines: a chain of even columns and one
+ * of odd ones, then y + (even + odd). It takes denormals for zeros, of which there are none. A row is 16 bits
+ * per element. A panel holds two columns side by side for each token: element (column, token) is number
+ * (column / 2 * PANEL_TOKENS + token) * 2 + column % 2.
+ *
+ * Tiles belong to the thread, and 8 KiB more are saved with it as long as they are in use. So each call
+ * configures them and releases them at its end, which takes about 80 ns together.
+ */
+#ifdef __AMX_TILE__ /* a test has functions in place of the instructions */
+#include <immintrin.h>
+#endif
+#include <stdint.h>
+#include <string.h>
+
+#include "codec/tile.h"
+
+enum { GROUP = MATMUL_BF16_GROUP, SIDE = 16, PANEL_TOKENS = 2 * SIDE, TILES = 8 };
+_Static_assert((int)PANEL_TOKENS <= (int)MATMUL_MOST_PANEL, "callers make room for so many");
+
+/* ---- parts ---- */
+
+/* See vf_bf16 in codec/simd/matmul_bf16.c. */
+static inline uint16_t part_of(float x) {
+    uint32_t bits, magnitude;
+    memcpy(&bits, &x, sizeof bits);
+    magnitude = bits & 0x7fffffff;
+    uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    rounded = magnitude < (uint32_t)(127 - 56) << 23 ? 0 : rounded;
+    return (uint16_t)(magnitude > 0x7f800000 ? 0x7fc0 : rounded);
+}
+
+static size_t to_group_end(size_t column) { return (GROUP - column % GROUP) % GROUP; }
+
+static void amx_round(const float *x, size_t n, size_t column, void *row) {
+    uint16_t *to = (uint16_t *)row + column;
+    for (size_t i = 0; i < n; i++) to[i] = part_of(x[i]);
+    memset(to + n, 0, sizeof *to * to_group_end(column + n));
+}
+
+/* Two columns; the second one may be missing. */
+static void pack_pair(const float *even, const float *odd, size_t tokens, uint16_t *to) {
+    float some[2][PANEL_TOKENS] = {{0}};
+    memcpy(some[0], even, sizeof *even * tokens);
+    if (odd) memcpy(some[1], odd, sizeof *odd * tokens);
+    for (size_t t = 0; t < PANEL_TOKENS; t++)
+        to[2 * t] = part_of(some[0][t]), to[2 * t + 1] = part_of(some[1][t]);
+}
+
+static void amx_pack(const float *x, size_t stride, size_t columns, size_t tokens, void *panel) {
+    uint16_t *to = panel;
+    for (size_t c = 0; c < columns; c += 2, x += 2 * stride)
+        pack_pair(x, c + 1 < columns ? x + stride : NULL, tokens, to + c * PANEL_TOKENS);
+    size_t packed = columns + columns % 2;
+    memset(to + packed * PANEL_TOKENS, 0, sizeof *to * PANEL_TOKENS * to_group_end(packed));
+}
+
+static void amx_place(const float *x, size_t n, size_t column, void *panel, size_t token) {
+    uint16_t *to = panel;
+    size_t end = column + n + to_group_end(column + n);
+    for (size_t c = column; c < end; c++)
+        to[(c / 2 * PANEL_TOKENS + token) * 2 + c % 2] = c - column < n ? part_of(x[c - column]) : 0;
+}
+
+/* ---- products ---- */
+
+/* Sets the tiles up for 16 + 16 rows, or fewer: 0 to 3 are outputs, of both halves of the rows by both of the
+ * tokens; 4 and 5 the halves of the rows; 6 and 7 those of the tokens. */
+static void configure(size_t upper, size_t lower) {
+    struct __attribute__((packed)) {
+        uint8_t palette, start, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } c = {.palette = 1};
+    const size_t rows[TILES] = {upper, upper, lower, lower, upper, lower, SIDE, SIDE};
+    for (size_t i = 0; i < TILES; i++)
+        if (rows[i]) c.row_bytes[i] = 64, c.rows[i] = (uint8_t)rows[i];
+    __asm__ volatile("" ::"r"(&c) : "memory"); /* gcc 12 believes that only 8 bytes of it are read */
+    _tile_loadconfig(&c);
+}
+
+/* Bytes from a row to the next, of the weights and of y. */
+typedef struct block_strides {
+    size_t w, y;
+} block_strides;
+
+/* 32 x 32 outputs. */
+static void multiply_block(const uint16_t *w, const uint16_t *x, size_t groups, float *y, block_strides s) {
+    float *lower = y + SIDE * s.y / sizeof *y;
+    __asm__ volatile("" ::: "memory"); /* gcc 12 does not know that loading a tile reads memory */
+    _tile_loadd(0, y, s.y);
+    _tile_loadd(1, y + SIDE, s.y);
+    _tile_loadd(2, lower, s.y);
+    _tile_loadd(3, lower + SIDE, s.y);
+    for (size_t g = 0; g < groups; g++, w += GROUP, x += GROUP * PANEL_TOKENS) {
+        _tile_loadd(4, w, s.w);
+        _tile_loadd(5, w + SIDE * s.w / sizeof *w, s.w);
+        _tile_loadd(6, x, 4 * PANEL_TOKENS);
+        _tile_loadd(7, x + PANEL_TOKENS, 4 * PANEL_TOKENS);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, y, s.y);
+    _tile_stored(1, y + SIDE, s.y);
+    _tile_stored(2, lower, s.y);
+    _tile_stored(3, lower + SIDE, s.y);
+    __asm__ volatile("" ::: "memory");
+}
+
+/* Up to 16 x 32 outputs. */
+static void multiply_half(const uint16_t *w, const uint16_t *x, size_t groups, float *y, block_strides s) {
+    __asm__ volatile("" ::: "memory");
+    _tile_loadd(0, y, s.y);
+    _tile_loadd(1, y + SIDE, s.y);
+    for (size_t g = 0; g < groups; g++, w += GROUP, x += GROUP * PANEL_TOKENS) {
+        _tile_loadd(4, w, s.w);
+        _tile_loadd(6, x, 4 * PANEL_TOKENS);
+        _tile_loadd(7, x + PANEL_TOKENS, 4 * PANEL_TOKENS);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+    }
+    _tile_stored(0, y, s.y);
+    _tile_stored(1, y + SIDE, s.y);
+    __asm__ volatile("" ::: "memory");
+}
+
+/* Up to 32 rows by the panel's tokens. Fewer tokens than a panel's go by way of a copy. */
+static void multiply_rows(const matmul_bf16_tile *t, size_t row, size_t rows) {
+    const uint16_t *w = (const uint16_t *)t->w + row * t->row_step;
+    float *y = t->y + row * t->y_stride, copy[2 * SIDE][PANEL_TOKENS] = {{0}};
+    size_t groups = (t->columns + GROUP - 1) / GROUP;
+    bool whole = t->tokens == PANEL_TOKENS && rows == 2 * SIDE;
+    block_strides s = {sizeof *w * t->row_step, sizeof *y * t->y_stride};
+    if (whole) {
+        for (size_t r = 0; r < rows && !t->add; r++) memset(y + r * t->y_stride, 0, sizeof *y * PANEL_TOKENS);
+        multiply_block(w, t->x, groups, y, s);
+        return;
+    }
+    for (size_t r = 0; r < rows && t->add; r++) memcpy(copy[r], y + r * t->y_stride, sizeof *y * t->tokens);
+    s.y = sizeof *copy;
+    if (rows > SIDE)
+        multiply_block(w, t->x, groups, copy[0], s);
+    else
+        multiply_half(w, t->x, groups, copy[0], s);
+    for (size_t r = 0; r < rows; r++) memcpy(y + r * t->y_stride, copy[r], sizeof *y * t->tokens);
+}
+
+static void amx_multiply(const matmul_bf16_tile *t) {
+    size_t whole = t->rows / (2 * SIDE) * (2 * SIDE), left = t->rows - whole;
+    if (whole) configure(SIDE, SIDE);
+    for (size_t row = 0; row < whole; row += 2 * SIDE) multiply_rows(t, row, 2 * SIDE);
+    if (left) {
+        configure(left < SIDE ? left : SIDE, left > SIDE ? left - SIDE : 0);
+        multiply_rows(t, whole, left);
+    }
+    _tile_release();
+}
+
+extern const matmul_bf16_kernels matmul_bf16_kernels_amx;
+const matmul_bf16_kernels matmul_bf16_kernels_amx = {PANEL_TOKENS, sizeof(uint16_t), amx_round,
+                                                     amx_pack,     amx_place,        amx_multiply};

@@ -1,0 +1,128 @@
+/* Products of bf16 parts by chains of floats (codec/tile.h), for every level but amx: operands are floats
+ * that hold bf16.
+ *
+ * Each output has two chains, of even and of odd columns, so half as many rows as in matmul.c share the
+ * registers. A group of columns is summed up in them and then added to y.
+ */
+#include "codec/simd/fma.h"
+#include "codec/simd/kernels.h"
+#include "codec/simd/unroll.h"
+
+#if defined(__AVX512F__)
+enum { CHAIN_ROWS = 6, CHAIN_VECTORS = 2 }; /* two chains each: 24 of 32 registers */
+#elif defined(__aarch64__)
+enum { CHAIN_ROWS = 3, CHAIN_VECTORS = 4 }; /* 24 of 32 */
+#else
+enum { CHAIN_ROWS = 3, CHAIN_VECTORS = 2 }; /* 12 of 16 */
+#endif
+enum { PANEL_TOKENS = CHAIN_VECTORS * L, GROUP = MATMUL_BF16_GROUP };
+_Static_assert((int)PANEL_TOKENS <= (int)MATMUL_MOST_PANEL, "callers make room for so many");
+
+/* ---- parts ---- */
+
+/* What is below 2^-56 becomes 0, a NaN the usual one; bits below bf16's are rounded away. */
+INLINE vf vf_bf16(vf x) {
+    enum { TINY = (127 - 56) << 23, INFINITE = 0x7f800000, USUAL_NAN = 0x7fc00000 };
+    vi bits = vf_bits(x), magnitude = bits & 0x7fffffff;
+    vi rounded = (vi)((vu)bits + 0x7fff + (((vu)bits >> 16) & 1)) & (int32_t)0xffff0000;
+    vf part = vf_pick(vi_less(magnitude, vi_all(TINY)), (vf){0}, vf_from_bits(rounded));
+    return vf_pick(vi_less(vi_all(INFINITE), magnitude), vf_from_bits(vi_all(USUAL_NAN)), part);
+}
+
+static size_t to_group_end(size_t column) { return (GROUP - column % GROUP) % GROUP; }
+
+static void bf16_round(const float *x, size_t n, size_t column, void *row) {
+    float *to = (float *)row + column, last[L] = {0};
+    size_t i = 0;
+    for (; i + L <= n; i += L) vf_store(to + i, vf_bf16(vf_load(x + i)));
+    if (i < n) {
+        memcpy(last, x + i, sizeof *x * (n - i));
+        vf_store(last, vf_bf16(vf_load(last)));
+        memcpy(to + i, last, sizeof *x * (n - i));
+    }
+    memset(to + n, 0, sizeof *to * to_group_end(column + n));
+}
+
+static void bf16_pack(const float *x, size_t stride, size_t columns, size_t tokens, void *panel) {
+    float *to = panel;
+    for (size_t c = 0; c < columns; c++, x += stride, to += PANEL_TOKENS) {
+        float some[PANEL_TOKENS] = {0};
+        const float *from = x;
+        if (tokens < PANEL_TOKENS) from = memcpy(some, x, sizeof *x * tokens);
+        for (size_t v = 0; v < CHAIN_VECTORS; v++) vf_store(to + v * L, vf_bf16(vf_load(from + v * L)));
+    }
+    memset(to, 0, sizeof *to * PANEL_TOKENS * to_group_end(columns));
+}
+
+static void bf16_place(const float *x, size_t n, size_t column, void *panel, size_t token) {
+    float *to = (float *)panel + column * PANEL_TOKENS + token;
+    for (size_t i = 0; i < n; i += L) {
+        size_t some = n - i < L ? n - i : L;
+        float parts[L] = {0};
+        memcpy(parts, x + i, sizeof *x * some);
+        vf_store(parts, vf_bf16(vf_load(parts)));
+        for (size_t k = 0; k < some; k++) to[(i + k) * PANEL_TOKENS] = parts[k];
+    }
+    for (size_t i = 0; i < to_group_end(column + n); i++) to[(n + i) * PANEL_TOKENS] = 0;
+}
+
+/* ---- products ---- */
+
+/* Both are constants where this is inlined. */
+INLINE void bf16_chains(size_t rows, size_t vectors, const matmul_bf16_tile *t, const float *w, float *y,
+                        size_t y_stride) {
+    const float *x = t->x;
+    for (size_t column = 0; column < t->columns; column += GROUP, w += GROUP, x += GROUP * PANEL_TOKENS) {
+        vf sum[2][CHAIN_ROWS][CHAIN_VECTORS];
+        UNROLLED(r, rows) { UNROLLED(v, vectors) sum[0][r][v] = sum[1][r][v] = (vf){0}; }
+#pragma GCC unroll 4
+        for (size_t c = 0; c < GROUP; c += 2) UNROLLED(odd, 2) {
+                vf token[CHAIN_VECTORS];
+                UNROLLED(v, vectors) token[v] = vf_load(x + (c + odd) * PANEL_TOKENS + v * L);
+                UNROLLED(r, rows) {
+                    vf weight = vf_all(w[r * t->row_step + c + odd]);
+                    UNROLLED(v, vectors) sum[odd][r][v] = vf_fused(weight, token[v], sum[odd][r][v]);
+                }
+            }
+        bool add = t->add || column > 0;
+        UNROLLED(r, rows) {
+            UNROLLED(v, vectors) {
+                float *to = y + r * y_stride + v * L;
+                vf_store(to, (add ? vf_load(to) : (vf){0}) + (sum[0][r][v] + sum[1][r][v]));
+            }
+        }
+    }
+}
+
+typedef void bf16_chains_of(const matmul_bf16_tile *t, const float *w, float *y, size_t y_stride);
+#define CHAINS(name, rows, vectors) \
+    static void name(const matmul_bf16_tile *t, const float *w, float *y, size_t y_stride) { \
+        bf16_chains(rows, vectors, t, w, y, y_stride); \
+    }
+CHAINS(bf16_most, CHAIN_ROWS, CHAIN_VECTORS)
+CHAINS(bf16_one, 1, CHAIN_VECTORS)
+CHAINS(bf16_most_narrow, CHAIN_ROWS, 1)
+CHAINS(bf16_one_narrow, 1, 1)
+
+static void bf16_multiply(const matmul_bf16_tile *t) {
+    static bf16_chains_of *const chains[2][2] = {{bf16_one, bf16_most}, {bf16_one_narrow, bf16_most_narrow}};
+    size_t narrow = t->tokens <= L, whole = narrow ? L : PANEL_TOKENS, rows;
+    for (size_t row = 0; row < t->rows; row += rows) {
+        bool most = t->rows - row >= CHAIN_ROWS;
+        const float *w = (const float *)t->w + row * t->row_step;
+        float *y = t->y + row * t->y_stride, copy[CHAIN_ROWS * PANEL_TOKENS] = {0};
+        rows = most ? CHAIN_ROWS : 1;
+        if (t->tokens == whole) {
+            chains[narrow][most](t, w, y, t->y_stride);
+            continue;
+        }
+        for (size_t r = 0; r < rows && t->add; r++)
+            memcpy(copy + r * PANEL_TOKENS, y + r * t->y_stride, sizeof *y * t->tokens);
+        chains[narrow][most](t, w, copy, PANEL_TOKENS);
+        for (size_t r = 0; r < rows; r++)
+            memcpy(y + r * t->y_stride, copy + r * PANEL_TOKENS, sizeof *y * t->tokens);
+    }
+}
+
+const matmul_bf16_kernels LEVEL(matmul_bf16_kernels) = {PANEL_TOKENS, sizeof(float), bf16_round,
+                                                        bf16_pack,    bf16_place,    bf16_multiply};
