@@ -117,7 +117,7 @@ static void measure_width(size_t n) {
     bench_site s = {n, random_activations(n * TOKENS, 1), random_activations(n * TOKENS, 1),
                     random_activations(n * n, 0.05f), 0};
     double columns = (double)n, start;
-    moments *m = moments_new(k, (moments_shape){n, n, true, 0, 0}, pool, &e);
+    moments *m = moments_new(k, (moments_shape){n, n, true, 0, 0, MATMUL_FLOAT32}, pool, &e);
     if (!m) exit(1);
     s.product = product_seconds(s.w, s.y, n);
     start = feedback_seconds();

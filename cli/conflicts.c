@@ -53,6 +53,7 @@ static const struct {
     FOR_CALIBRATION(calibration.correction),
     FOR_CALIBRATION(calibration.damp),
     FOR_CALIBRATION(calibration.shrink),
+    FOR_CALIBRATION(calibration.arithmetic),
     FOR_ANY_TEXT(context),
     FOR_ANY_TEXT(memory),
 #undef FOR_CALIBRATION

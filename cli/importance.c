@@ -55,7 +55,8 @@ static gq_importance_plan *importance_make_plan(const request *r, gq_error *e) {
                                    .memory = r->memory,
                                    .comm = r->comm,
                                    .forecast = !r->quiet,
-                                   .read_once = r->read_once};
+                                   .read_once = r->read_once,
+                                   .arithmetic = r->calibration.arithmetic};
     dot = strrchr(asked.out, '.');
     asked.dat = dot && !strcasecmp(dot, ".dat");
     gq_importance_plan *p =
@@ -87,6 +88,7 @@ static void importance_print_plan_json(const gq_importance_facts *f) {
     set_count(o, "context", f->context);
     set_count(o, "windows", f->windows);
     set_count(o, "tokens", f->tokens);
+    set_text(o, "arithmetic", f->arithmetic);
     set_count(o, "layers", f->layers);
     set_count(o, "layers_finished", f->layers_finished);
     set_count(o, "memory_bytes", f->memory);

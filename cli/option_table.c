@@ -106,6 +106,8 @@ const option_row options[] = {
           "0 to 1: share added to squared inputs; default: 0.01"),
     VALUE("shrink", 0, "A", SHARE, NONE, calibration.shrink, Q | BRIEF,
           "0 to 1: how far inputs count as independent; default: 0.1"),
+    VALUE("arithmetic", 0, "KIND", TEXT, NONE, calibration.arithmetic, Q | B | M | BRIEF,
+          "products in float32 or bf16 (fast with AMX)"),
     VALUE("target-size", 0, "SIZE", TARGET_SIZE, NONE, targets, Q | B,
           "best mix of SIZE: 7.5G, or that of Q4_K_M"),
     VALUE("target-bpw", 0, "BITS", TARGET_BITS, NONE, targets, Q | B, "the same, by bits per weight (4.6)"),

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/report.h"
 #include "cli/table.h"
@@ -46,6 +47,7 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
                                                size_text(layer, (double)f->sent_layer)));
     }
     calibration_print_line(to, text_format("steps: %s", f->steps));
+    if (strcmp(f->arithmetic, "float32") != 0) fprintf(to, "arithmetic: %s\n", f->arithmetic);
     if (f->seconds_expected > 0) fprintf(to, "time: about %s\n", duration_text(memory, f->seconds_expected));
     free(text);
 }
@@ -143,6 +145,7 @@ json_t *report_calibration_json(const gq_calibration_facts *f) {
     set_count(o, "tokens_advised", f->tokens_advised);
     if (f->has_trials) set_count(o, "trial_layers", f->trial_layers);
     set_text(o, "steps", f->steps);
+    set_text(o, "arithmetic", f->arithmetic);
     return o;
 }
 

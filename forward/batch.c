@@ -87,6 +87,7 @@ forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t 
     lay_out_batch(b, &r);
     forward_batch_windows(b, windows);
     b->products = matmul_new(m->codecs, pool, e);
+    if (b->products) matmul_set_arithmetic(b->products, m->arithmetic);
     if (b->products && batch_prepare_parts(b, e)) return b;
     forward_batch_free(b);
     return NULL;

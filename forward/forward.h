@@ -30,6 +30,7 @@
 
 #include "base/memory.h"
 #include "base/threads.h"
+#include "codec/tile.h"
 #include "model/model.h"
 
 /* ---- a model that can be run ---- */
@@ -42,6 +43,8 @@ typedef struct forward_model forward_model;
  * until forward_model_free. */
 forward_model *forward_model_new(const model_source *g, gq_error *e);
 void forward_model_free(forward_model *m);
+/* How batches that are made from now on multiply weights with activations; at first in float32. */
+void forward_model_set_arithmetic(forward_model *m, matmul_arithmetic arithmetic);
 
 typedef struct forward_sizes {
     size_t layers;                       /* layers that are run, one after another */

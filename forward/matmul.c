@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "forward/matmul_scratch.h"
@@ -29,6 +30,16 @@ void matmul_free(matmul *m) {
     if (!m) return;
     free(m->shared), free(m->scratches);
     free(m);
+}
+
+const char *const matmul_arithmetic_names[] = {[MATMUL_FLOAT32] = "float32", [MATMUL_BF16] = "bf16"};
+
+bool matmul_arithmetic_take(matmul_arithmetic *to, const char *name, gq_error *e) {
+    *to = MATMUL_FLOAT32;
+    if (!name || !strcmp(name, matmul_arithmetic_names[MATMUL_FLOAT32])) return true;
+    *to = MATMUL_BF16;
+    return !strcmp(name, matmul_arithmetic_names[MATMUL_BF16]) ||
+           gq_fail_usage(e, "'%.32s' is no arithmetic of products; these are: float32, bf16", name);
 }
 
 void matmul_set_arithmetic(matmul *m, matmul_arithmetic arithmetic) {

@@ -21,6 +21,10 @@
 
 typedef struct matmul matmul;
 
+/* "float32" or "bf16"; NULL: float32. */
+bool matmul_arithmetic_take(matmul_arithmetic *to, const char *name, gq_error *e);
+extern const char *const matmul_arithmetic_names[];
+
 /* For the threads of a pool, which lives as long, with the kernels of this level. NULL: no memory. */
 matmul *matmul_new(const kernels *k, threads_pool *pool, gq_error *e);
 /* How matmul_run multiplies from now on; float32 at first. In bf16 (codec/tile.h) weights and activations are

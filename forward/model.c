@@ -227,6 +227,10 @@ void forward_model_free(forward_model *m) {
     free(m);
 }
 
+void forward_model_set_arithmetic(forward_model *m, matmul_arithmetic arithmetic) {
+    m->arithmetic = arithmetic;
+}
+
 const forward_sizes *forward_model_sizes(const forward_model *m) { return &m->sizes; }
 
 bool forward_layers_alike(const forward_model *m, size_t a, size_t b) {

@@ -48,6 +48,7 @@ struct forward_model {
     const kernels *codecs;
     const forward_kernels *kernels;
     const element_kernels *elements;
+    matmul_arithmetic arithmetic;
     forward_sizes sizes;
     layer_plan *layers;
     const model_tensor *out_bias, *output_norm, *output_norm_bias;

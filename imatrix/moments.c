@@ -84,6 +84,7 @@ moments *moments_new(const kernels *k, moments_shape shape, threads_pool *pool, 
     moments *m = moments_countable(shape) ? calloc(1, sizeof *m) : NULL;
     if (!m) return gq_fail_memory(e, moments_bytes(shape)), NULL;
     m->kernels = k->matmul, m->shape = shape, m->pool = pool;
+    if (shape.arithmetic == MATMUL_BF16) m->bf16 = kernels_bf16(k);
     lay_out_moments(m, &l);
     if (memory_had(&l, e)) return moments_share(m, NULL), m;
     moments_free(m);
@@ -141,41 +142,25 @@ typedef struct waiting_panels {
     size_t features, column; /* all that a token has there; the strip's first */
 } waiting_panels;
 
-#ifndef GQ_BLAS
-
-static size_t moments_panel(const moments *m) { return m->kernels->panel; }
-static threads_pool *moments_pool(const moments *m) { return m->pool; }
-
-/* Computes `rows` rows of a tile: y of the columns from `row` on times a strip of panels, over all tokens
- * that wait. add: in addition to what is there. */
-static void sum_rows(const moments *m, size_t row, size_t rows, waiting_panels x, float *sums, bool add) {
-    size_t panel = moments_panel(m);
-    for (size_t first = 0; first < m->waiting; first += MOMENTS_SLOT) {
-        size_t slot = first / MOMENTS_SLOT, left = m->waiting - first;
-        const float *y = m->y + slot * slot_floats(m->shape.columns) + row * MOMENTS_SLOT,
-                    *of = x.first + slot * slot_floats(x.features) + x.column * MOMENTS_SLOT;
-        for (size_t i = 0; i < PASS_COLUMNS; i += panel)
-            m->kernels->multiply(&(matmul_tile){.w = y,
-                                                .row_step = MOMENTS_SLOT,
-                                                .column_step = 1,
-                                                .x = of + i * MOMENTS_SLOT,
-                                                .y = sums + i,
-                                                .y_stride = PASS_COLUMNS,
-                                                .rows = rows,
-                                                .columns = left < MOMENTS_SLOT ? left : MOMENTS_SLOT,
-                                                .tokens = panel,
-                                                .add = add || first > 0});
-    }
+/* Whether a BLAS makes the products. It takes features as they are, as panels of one, and has threads of its
+ * own. Those of bf16 are always ours. */
+static bool by_blas(const moments *m) {
+#ifdef GQ_BLAS
+    return !m->bf16;
+#else
+    return (void)m, false;
+#endif
 }
 
-#else
+static size_t moments_panel(const moments *m) {
+    return by_blas(m) ? 1 : m->bf16 ? m->bf16->panel : m->kernels->panel;
+}
+static threads_pool *moments_pool(const moments *m) { return by_blas(m) ? NULL : m->pool; }
 
-/* A BLAS takes features as they are, as panels of one, and has threads of its own. */
-static size_t moments_panel(const moments *m) { return (void)m, 1; }
-static threads_pool *moments_pool(const moments *m) { return (void)m, NULL; }
-
+#ifdef GQ_BLAS
 /* Computes `rows` rows of a tile, or of several that are below each other. */
-static void sum_rows(const moments *m, size_t row, size_t rows, waiting_panels x, float *sums, bool add) {
+static void sum_rows_blas(const moments *m, size_t row, size_t rows, waiting_panels x, float *sums,
+                          bool add) {
     for (size_t first = 0; first < m->waiting; first += MOMENTS_SLOT) {
         size_t slot = first / MOMENTS_SLOT;
         blas_multiply(&(blas_product){.a = m->y + slot * slot_floats(m->shape.columns) + row * MOMENTS_SLOT,
@@ -192,8 +177,54 @@ static void sum_rows(const moments *m, size_t row, size_t rows, waiting_panels x
                                       .add = add || first > 0});
     }
 }
-
 #endif
+
+/* The i-th element of waiting tokens. */
+static void *waiting_at(const moments *m, const float *first, size_t i) {
+    return (char *)(uintptr_t)first + i * (m->bf16 ? m->bf16->bytes : sizeof(float));
+}
+
+/* Computes `rows` rows of a tile: y of the columns from `row` on times a strip of panels, over all tokens
+ * that wait. add: in addition to what is there. */
+static void sum_rows(const moments *m, size_t row, size_t rows, waiting_panels x, float *sums, bool add) {
+    size_t panel = moments_panel(m);
+#ifdef GQ_BLAS
+    if (by_blas(m)) {
+        sum_rows_blas(m, row, rows, x, sums, add);
+        return;
+    }
+#endif
+    for (size_t first = 0; first < m->waiting; first += MOMENTS_SLOT) {
+        size_t slot = first / MOMENTS_SLOT, left = m->waiting - first;
+        size_t tokens = left < MOMENTS_SLOT ? left : MOMENTS_SLOT;
+        const void *y = waiting_at(m, m->y, slot * slot_floats(m->shape.columns) + row * MOMENTS_SLOT);
+        for (size_t i = 0; i < PASS_COLUMNS; i += panel) {
+            const void *of =
+                waiting_at(m, x.first, slot * slot_floats(x.features) + (x.column + i) * MOMENTS_SLOT);
+            if (m->bf16)
+                m->bf16->multiply(&(matmul_bf16_tile){.w = y,
+                                                      .row_step = MOMENTS_SLOT,
+                                                      .x = of,
+                                                      .y = sums + i,
+                                                      .y_stride = PASS_COLUMNS,
+                                                      .rows = rows,
+                                                      .columns = tokens,
+                                                      .tokens = panel,
+                                                      .add = add || first > 0});
+            else
+                m->kernels->multiply(&(matmul_tile){.w = y,
+                                                    .row_step = MOMENTS_SLOT,
+                                                    .column_step = 1,
+                                                    .x = of,
+                                                    .y = sums + i,
+                                                    .y_stride = PASS_COLUMNS,
+                                                    .rows = rows,
+                                                    .columns = tokens,
+                                                    .tokens = panel,
+                                                    .add = add || first > 0});
+        }
+    }
+}
 
 static void add_floats(float *to, const float *from, size_t n) {
     for (size_t i = 0; i < n; i++) to[i] += from[i];
@@ -209,10 +240,10 @@ static void add_group(const moments *m, size_t row, tile_rows of, waiting_panels
     enum { ROWS = 48 }; /* a multiple of all kernels' rows; 48 KiB on the stack */
     _Alignas(64) float sums[ROWS * PASS_COLUMNS];
     if (m->waiting == 0) return;
-#ifdef GQ_BLAS
-    sum_rows(m, row + of.begin, of.end - of.begin, x, total + of.begin * PASS_COLUMNS, true);
-    return;
-#endif
+    if (by_blas(m)) {
+        sum_rows(m, row + of.begin, of.end - of.begin, x, total + of.begin * PASS_COLUMNS, true);
+        return;
+    }
     for (size_t r = of.begin, n; r < of.end; r += n) {
         n = of.end - r < ROWS ? of.end - r : ROWS;
         sum_rows(m, row + r, n, x, sums, false);
@@ -254,11 +285,10 @@ static void settle_triangle(const settled_block *of, size_t row, size_t strip) {
     const moments_block *b = of->block;
     size_t at = feedback_triangle(strip) + row * TILE;
     tile_rows rows = rows_of_share(b->of_triangle, at / TILE);
-#ifdef GQ_BLAS
     size_t end = feedback_triangle(strip + 1) / TILE * MOMENTS_SLICES;
-    if (b->of_triangle.begin <= feedback_triangle(strip) / TILE * MOMENTS_SLICES && b->of_triangle.end >= end)
+    if (by_blas(of->m) && b->of_triangle.begin <= feedback_triangle(strip) / TILE * MOMENTS_SLICES &&
+        b->of_triangle.end >= end)
         rows.end = row ? rows.begin : (strip + 1) * PASS_COLUMNS;
-#endif
     settle_sums(of->m, of->first + row * PASS_COLUMNS, rows,
                 (waiting_panels){of->m->panels, of->m->shape.columns, of->first + strip * PASS_COLUMNS},
                 b->group_triangle ? b->group_triangle + at : NULL, b->triangle + at, of->ends);
@@ -354,31 +384,41 @@ typedef struct taken {
     size_t x_stride, y_stride, tokens;
 } taken;
 
-/* Returns the place of the next token in a slot's panels, for feature c of so many. */
-static size_t packed_place(const moments *m, size_t features, size_t c) {
-    size_t panel = moments_panel(m), slot = m->waiting / MOMENTS_SLOT * slot_floats(features);
-    return slot + c / panel * panel * MOMENTS_SLOT + c % panel + m->waiting % MOMENTS_SLOT * panel;
+/* Puts the next tokens' values of feature c, of so many, into the panels of their slot. */
+static void put_in_panels(const moments *m, float *panels, size_t features, size_t c, const float *x,
+                          size_t tokens) {
+    size_t panel = moments_panel(m), token = m->waiting % MOMENTS_SLOT;
+    size_t at = m->waiting / MOMENTS_SLOT * slot_floats(features) + c / panel * panel * MOMENTS_SLOT;
+    if (m->bf16) {
+        m->bf16->place(x, tokens, token, waiting_at(m, panels, at), c % panel);
+        return;
+    }
+    for (size_t i = 0; i < tokens; i++) panels[at + c % panel + (token + i) * panel] = x[i];
 }
 
 static void take_column(void *data, size_t c, int thread) {
     const taken *t = data;
     const moments *m = t->m;
     const float *from = t->y + c * t->y_stride, *x = t->x ? t->x + c * t->x_stride : NULL;
-    size_t panel = moments_panel(m), packed = packed_place(m, m->shape.columns, c);
-    size_t slot = m->waiting / MOMENTS_SLOT * slot_floats(m->shape.columns);
+    size_t slot = m->waiting / MOMENTS_SLOT * slot_floats(m->shape.columns),
+           token = m->waiting % MOMENTS_SLOT;
+    float *row = waiting_at(m, m->y, slot + c * MOMENTS_SLOT), differences[MOMENTS_SLOT];
     (void)thread;
-    memcpy(m->y + slot + c * MOMENTS_SLOT + m->waiting % MOMENTS_SLOT, from, sizeof(float) * t->tokens);
-    for (size_t i = 0; i < t->tokens; i++) m->panels[packed + i * panel] = from[i];
-    for (size_t i = 0; m->shape.two_streams && i < t->tokens; i++)
-        m->differences[packed + i * panel] = x ? x[i] - from[i] : 0;
+    if (m->bf16)
+        m->bf16->round(from, t->tokens, token, row);
+    else
+        memcpy(row + token, from, sizeof(float) * t->tokens);
+    put_in_panels(m, m->panels, m->shape.columns, c, from, t->tokens);
+    if (!m->shape.two_streams) return;
+    for (size_t i = 0; i < t->tokens; i++) differences[i] = x ? x[i] - from[i] : 0;
+    put_in_panels(m, m->differences, m->shape.columns, c, differences, t->tokens);
 }
 
 static void take_lacking(void *data, size_t c, int thread) {
     const taken *t = data;
     const moments *m = t->m;
-    size_t panel = moments_panel(m), packed = packed_place(m, m->shape.lacking, c);
     (void)thread;
-    for (size_t i = 0; i < t->tokens; i++) m->differences[packed + i * panel] = t->x[c * t->x_stride + i];
+    put_in_panels(m, m->differences, m->shape.lacking, c, t->x + c * t->x_stride, t->tokens);
 }
 
 void moments_add(moments *m, const float *x, size_t x_stride, const float *y, size_t y_stride,

@@ -36,6 +36,8 @@ typedef struct moments_shape {
     bool two_streams;    /* x is not y */
     size_t group_tokens; /* of a group, at most; up to MOMENTS_TOKENS need nothing more, and 0 is those */
     size_t lacking;      /* features of r, of which P is made; 0: none is, else two_streams is false */
+    matmul_arithmetic arithmetic; /* of products. In bf16 (codec/tile.h) tokens are columns: groups begin at
+                                     the first token of a group of tokens */
 } moments_shape;
 
 /* Bytes that moments take. UINT64_MAX: too many. The width is no larger than the columns. */

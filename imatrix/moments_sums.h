@@ -27,6 +27,7 @@ enum { MOMENTS_SLOT = 256 }; /* waiting tokens that the kernel takes at once */
 
 struct moments {
     const matmul_kernels *kernels;
+    const matmul_bf16_kernels *bf16; /* NULL: products are in float32 */
     moments_shape shape;
     threads_pool *pool;
     moments_block *blocks;
@@ -35,7 +36,7 @@ struct moments {
     size_t waiting;  /* tokens of the group at work */
     bool begun;      /* group_triangle and group_square have tokens of it that do not wait any more */
     /* Waiting tokens, in slots of MOMENTS_SLOT: y, [column][MOMENTS_SLOT]; y, and x - y or r, in
-     * panels of columns, [token][panel]. */
+     * panels of columns, [token][panel]. In bf16 the same, in rows and panels of bf16's elements. */
     float *y, *panels, *differences;
 };
 

@@ -167,6 +167,8 @@ bool model_mixed(const model_source *m, uint32_t *shard, uint32_t *other);
 /* A key of ours has three numbers for each tensor, in stored order: what it was made by, and checksums of the
  * weights it was made of and of its bytes (quantize/plan/digests.h). */
 #define GGUF_DIGESTS_KEY "gquant.digests"
+/* A key of ours says how a calibration multiplied where that was not in float32: "bf16". */
+#define GGUF_ARITHMETIC_KEY "gquant.calibration.arithmetic"
 /* A key of ours lists the names of tensors whose matrices are stored transposed, with ne[0] and ne[1]
  * exchanged. */
 #define GGUF_TRANSPOSED_KEY "gquant.transposed"

@@ -134,6 +134,10 @@ typedef struct gq_calibration {
      * `none` and `default` stand for several. A list that begins with a sign changes the default, any other
      * one begins with nothing. docs/calibration.md names them. NULL: the default */
     const char *steps;
+    /* Of second moments and of products of weights with activations: "float32" (NULL), or "bf16", which takes
+     * a fraction of the time where the processor has AMX, and elsewhere up to a third more, with the same
+     * bytes on all processors */
+    const char *arithmetic;
 } gq_calibration;
 
 typedef struct gq_options {
@@ -328,6 +332,7 @@ typedef struct gq_calibration_facts {
     /* Bytes of `memory` and of `disk` with inputs of matrices that are kept so that nothing is run twice.
      * What does not get them on disk is run again, and the file is the same. */
     uint64_t inputs_memory, inputs_disk;
+    const char *arithmetic; /* of moments and products: "float32" or "bf16" */
 } gq_calibration_facts;
 GQ_API const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan); /* NULL: there is none */
 /* The tokens of the text's windows, one window after another, as the model runs on them: *n of them. Another
@@ -1015,6 +1020,7 @@ typedef struct gq_importance_request {
     bool forecast;  /* measure how long it will take, for about a second: gq_importance_facts.seconds_expected
                      */
     bool read_once; /* rank 0 reads the layers' weights and sends them to the others */
+    const char *arithmetic; /* of products, as in gq_calibration: "float32" (NULL) or "bf16" */
 } gq_importance_request;
 
 typedef struct gq_importance_plan gq_importance_plan;
@@ -1037,6 +1043,7 @@ typedef struct gq_importance_facts {
     uint32_t ranks;
     uint64_t rank_windows, sent, sent_layer;
     double seconds_expected; /* that the layers left take; 0: not measured */
+    const char *arithmetic;  /* of products: "float32" or "bf16" */
 } gq_importance_facts;
 GQ_API const gq_importance_facts *gq_importance_summary(const gq_importance_plan *p);
 GQ_API const char *const *gq_importance_warnings(const gq_importance_plan *p, size_t *n);

@@ -104,7 +104,7 @@ static void the_time_of_a_mixture_is_told(void **state) {
 static void plans_are_reported(void **state) {
     (void)state;
     json *j = PLAN(folder, "--calibrate", path("text"), "--context", "16", "--correction", "0.5", "--damp",
-                   ".02", "--shrink", "0", path("model.gguf"), "Q2_K_S");
+                   ".02", "--shrink", "0", "--arithmetic", "bf16", path("model.gguf"), "Q2_K_S");
     const json *c = json_need(j, "calibration");
     assert_string_equal(json_text(c, "text", ""), "text");
     assert_int_equal(json_number(c, "tokens", 0), 1600), assert_int_equal(json_number(c, "held_back", 0), 12);
@@ -112,6 +112,7 @@ static void plans_are_reported(void **state) {
     assert_true(json_number(c, "memory_bytes", 0) > 1e6 && json_number(c, "gflop", 0) > .1);
     assert_int_equal(json_need(report_tensor(j, "blk.0.attn_q.weight"), "calibrated")->kind, KIND_BOOL);
     assert_string_equal(report_type(j, "blk.0.attn_q.weight"), "Q2_K");
+    assert_string_equal(json_text(c, "arithmetic", ""), "bf16");
     assert_string_equal(json_text(c, "steps", ""),
                         "damping, sweeps, state, embedding, router, rows, random, balance");
     json_free(j);
@@ -169,6 +170,7 @@ static void wrong_requests_are_refused(void **state) {
     REFUSED(2, "--part and --calibrate", "--calibrate", text, "--part", "1/2");
     REFUSED(2, "--join and --calibrate", "--calibrate", text, "--join");
     REFUSED(2, "--damp works only with --calibrate", "--damp", "0.1", "--evaluate", text);
+    REFUSED(2, "--arithmetic works only with --calibrate", "--arithmetic", "bf16");
     REFUSED(2, "--calibrate-tokens works only with --calibrate", "--calibrate-tokens", "10");
     REFUSED(2, "--context works only with --calibrate or --evaluate", "-q");
     REFUSED(2, "--shrink 1.1: expected a number from 0 to 1", "--calibrate", text, "--shrink", "1.1");

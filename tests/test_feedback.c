@@ -145,7 +145,8 @@ static int make_site(void **state) {
         }
     }
     for (int both = 0; both < 2; both++) {
-        moments *m = moments_new(kernels_select(), (moments_shape){N, N, both, 0, 0}, NULL, &e);
+        moments *m =
+            moments_new(kernels_select(), (moments_shape){N, N, both, 0, 0, MATMUL_FLOAT32}, NULL, &e);
         assert_non_null(m);
         moments_add(m, both ? s->x : NULL, TOKENS, s->y, TOKENS, TOKENS);
         assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true}, &s->factored[both], &e));
@@ -260,7 +261,7 @@ static void the_target_solves_the_normal_equations(void **state) {
     double b[N] = {0}, t[N], ta[N], mean = 0, power = 0, left = 0, moved = 0;
     gq_error e;
     moments_factored f;
-    moments *m = moments_new(kernels_select(), (moments_shape){N, N, true, 0, 0}, NULL, &e);
+    moments *m = moments_new(kernels_select(), (moments_shape){N, N, true, 0, 0, MATMUL_FLOAT32}, NULL, &e);
     for (size_t i = 0; i < N * TOKENS; i++)
         far[i] = 1.3f * s->y[i] + 0.2f * s->x[(i + TOKENS) % (N * TOKENS)];
     moments_add(m, far, TOKENS, s->y, TOKENS, TOKENS);
@@ -304,7 +305,7 @@ static void what_is_lacking_moves_the_target(void **state) {
     gq_error e;
     const kernels *k = kernels_select();
     moments_factored f;
-    moments *m = moments_new(k, (moments_shape){N, N, false, 0, RAGGED}, NULL, &e);
+    moments *m = moments_new(k, (moments_shape){N, N, false, 0, RAGGED, MATMUL_FLOAT32}, NULL, &e);
     for (size_t r = BEFORE; r < RAGGED; r++)
         for (size_t t = 0; t < TOKENS; t++)
             for (size_t c = 0; c < N; c++)
@@ -401,7 +402,7 @@ static void no_difference_no_correction(void **state) {
     static uint8_t with[ROWS * N * 4], without[ROWS * N * 4];
     gq_error e;
     moments_factored f;
-    moments *m = moments_new(kernels_select(), (moments_shape){N, N, true, 0, 0}, NULL, &e);
+    moments *m = moments_new(kernels_select(), (moments_shape){N, N, true, 0, 0, MATMUL_FLOAT32}, NULL, &e);
     moments_add(m, s->y, TOKENS, s->y, TOKENS, TOKENS);
     assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, 1, true}, &f, &e));
     const kernels *k = kernels_select();
@@ -484,7 +485,7 @@ static void runs_of_columns_are_apart(void **state) {
     static float q[ROWS * N];
     gq_error e;
     moments_factored f;
-    moments *m = moments_new(kernels_select(), (moments_shape){N, 256, true, 0, 0}, NULL, &e);
+    moments *m = moments_new(kernels_select(), (moments_shape){N, 256, true, 0, 0, MATMUL_FLOAT32}, NULL, &e);
     moments_add(m, s->x, TOKENS, s->y, TOKENS, TOKENS);
     assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true}, &f, &e));
     assert_int_equal(f.n_runs, 2);

@@ -6,6 +6,7 @@
 #include "imatrix/moments.h"
 #include "imatrix/output.h"
 #include "tests/codecs.h"
+#include "tests/tile_model.h"
 
 #ifdef GQ_BLAS /* sums have an order of its own */
 enum { SUMS_ARE_BLAS = 1 };
@@ -47,7 +48,7 @@ static moments_factored factored(const kernels *k, size_t width, bool both, int 
     gq_error e;
     moments_factored f;
     threads_pool *pool = threads_pool_new(threads);
-    moments *m = moments_new(k, (moments_shape){N, width, both, 0, 0}, pool, &e);
+    moments *m = moments_new(k, (moments_shape){N, width, both, 0, 0, MATMUL_FLOAT32}, pool, &e);
     assert_non_null(m);
     for (size_t i = 0, done = 0; i < calls; i++) {
         size_t end = TOKENS * (i + 1) / calls;
@@ -177,7 +178,8 @@ static void damping_grows_until_there_is_a_root(void **state) {
     moments_factored f;
     for (size_t i = 0; i < 64 * TOKENS; i++) same[i] = y[i % TOKENS];
     for (int broken = 0; broken < 2; broken++) {
-        moments *m = moments_new(kernels_select(), (moments_shape){64, 64, false, 0, 0}, NULL, &e);
+        moments *m =
+            moments_new(kernels_select(), (moments_shape){64, 64, false, 0, 0, MATMUL_FLOAT32}, NULL, &e);
         assert_true(moments_factor(m, MOMENTS_DEFAULT, &f, &e)); /* of no token */
         assert_true(f.n_runs == 0 && f.tokens == 0);
         if (broken) same[5 * TOKENS + 3] = 3e38f; /* its square is infinite: there is none at all */
@@ -211,8 +213,9 @@ static uint64_t peak_of(moments_shape s) {
 /* H, D and the root of H as floats, and little else: of the widest matrices 8 bytes per pair of columns. */
 static void memory_is_eight_bytes_per_pair(void **state) {
     (void)state;
-    moments_shape wide = {14336, 14336, true, 0, 0}, blocks = {14336, 4096, true, 0, 0},
-                  one = {14336, 14336, false, 0, 0};
+    moments_shape wide = {.columns = 14336, .width = 14336, .two_streams = true},
+                  blocks = {.columns = 14336, .width = 4096, .two_streams = true},
+                  one = {.columns = 14336, .width = 14336};
     double pairs = 14336.0 * 14336, in_blocks = 3 * 4096.0 * 4096 + 2048.0 * 2048;
     double all = (double)peak_of(wide);
     double cut = (double)peak_of(blocks);
@@ -220,8 +223,8 @@ static void memory_is_eight_bytes_per_pair(void **state) {
     assert_true(all > 8 * pairs && all < 8.5 * pairs);
     assert_true(cut > 8 * in_blocks && cut < 8 * in_blocks + 0.5 * pairs);
     assert_true(alone > 4 * pairs && alone < 4.5 * pairs);
-    assert_true(moments_bytes((moments_shape){SIZE_MAX, SIZE_MAX, true, 0, 0}) == UINT64_MAX);
-    assert_true(peak_of((moments_shape){SIZE_MAX, SIZE_MAX, true, 0, 0}) == UINT64_MAX);
+    assert_true(moments_bytes((moments_shape){SIZE_MAX, SIZE_MAX, true, 0, 0, MATMUL_FLOAT32}) == UINT64_MAX);
+    assert_true(peak_of((moments_shape){SIZE_MAX, SIZE_MAX, true, 0, 0, MATMUL_FLOAT32}) == UINT64_MAX);
 }
 
 /* ---- groups of tokens ---- */
@@ -257,7 +260,7 @@ static void check_lacking(const kernels *k, size_t group, int threads, size_t st
     gq_error e;
     moments_factored f;
     threads_pool *pool = threads_pool_new(threads);
-    moments *m = moments_new(k, (moments_shape){SOME, SOME, false, group, LACKING}, pool, &e);
+    moments *m = moments_new(k, (moments_shape){SOME, SOME, false, group, LACKING, MATMUL_FLOAT32}, pool, &e);
     assert_non_null(m);
     add_in_groups(m, lacked, group, step);
     assert_true(moments_factor(m, plain, &f, &e));
@@ -281,7 +284,7 @@ static void check_groups(const kernels *k, size_t group, int threads, size_t ste
     moments_factored f;
     float squares[SOME];
     threads_pool *pool = threads_pool_new(threads);
-    moments *m = moments_new(k, (moments_shape){SOME, SOME, true, group, 0}, pool, &e);
+    moments *m = moments_new(k, (moments_shape){SOME, SOME, true, group, 0, MATMUL_FLOAT32}, pool, &e);
     assert_non_null(m);
     add_in_groups(m, long_x, group, step);
     moments_mean_squares(m, squares);
@@ -329,7 +332,8 @@ static void long_sums_are_near(void **state) {
     static float long_y[FEW * MANY];
     gq_error e;
     moments_factored f;
-    moments *m = moments_new(kernels_select(), (moments_shape){FEW, FEW, false, 0, 0}, NULL, &e);
+    moments *m =
+        moments_new(kernels_select(), (moments_shape){FEW, FEW, false, 0, 0, MATMUL_FLOAT32}, NULL, &e);
     for (size_t i = 0; i < FEW * MANY; i++) long_y[i] = random_normal() + (i / MANY == 3 ? 30 : 0.5f);
     moments_add(m, NULL, 0, long_y, MANY, MANY);
     assert_true(moments_factor(m, (moments_settings){0, 0, -1, false}, &f, &e));
@@ -383,6 +387,49 @@ static void outputs_are_compared(void **state) {
     }
 }
 
+/* What tiles would make of a column's squares: a chain for each group of tokens, in steps of 32 of its
+ * tokens. */
+static float squares_by_tiles(size_t c) {
+    enum { STEP = MATMUL_BF16_GROUP };
+    float total = 0;
+    for (size_t first = 0; first < TOKENS; first += MOMENTS_TOKENS) {
+        float sum = 0;
+        for (size_t t = first; t < first + MOMENTS_TOKENS && t < TOKENS; t += STEP) {
+            uint16_t part[STEP] = {0};
+            for (size_t i = 0; i < STEP && t + i < TOKENS; i++)
+                part[i] = tile_model_part(y[c * STRIDE + t + i]);
+            sum = tile_model_output(part, part, 2, STEP / 2, sum);
+        }
+        total += sum;
+    }
+    return (float)((double)total / TOKENS);
+}
+
+/* In bf16 moments are those of tiles, bit by bit, at every level, and depend neither on calls nor on threads.
+ */
+static void moments_in_bf16(void **state) {
+    (void)state;
+    static const size_t pieces[] = {TOKENS, 31, 100};
+    float squares[N], expected[N];
+    gq_error e;
+    for (size_t c = 0; c < N; c++) expected[c] = squares_by_tiles(c);
+    for (size_t l = 0; kernels_level_name(l); l++) {
+        const kernels *k = kernels_level(kernels_level_name(l));
+        for (size_t i = 0; k && i < 3; i++) {
+            threads_pool *pool = threads_pool_new(1 + (int)i);
+            moments_shape shape = {.columns = N, .width = N, .two_streams = true, .arithmetic = MATMUL_BF16};
+            moments *m = moments_new(k, shape, pool, &e);
+            for (size_t t = 0, n; t < TOKENS; t += n) {
+                n = TOKENS - t < pieces[i] ? TOKENS - t : pieces[i];
+                moments_add(m, x + t, STRIDE, y + t, STRIDE, n);
+            }
+            moments_mean_squares(m, squares);
+            assert_memory_equal(squares, expected, sizeof squares);
+            moments_free(m), threads_pool_free(pool);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(roots_are_of_the_moments),
@@ -393,6 +440,7 @@ int main(void) {
         cmocka_unit_test(long_sums_are_near),
         cmocka_unit_test(bits_do_not_depend_on_the_level),
         cmocka_unit_test(sums_have_the_order_of_groups),
+        cmocka_unit_test(moments_in_bf16),
         cmocka_unit_test(outputs_are_compared),
     };
     return cmocka_run_group_tests(tests, fill_activations, NULL);

@@ -13,7 +13,7 @@ static threads_pool *pool; /* of two */
 
 static bool factor_once(gq_error *e) {
     moments_factored f = {.n_runs = 0};
-    moments *m = moments_new(kernels_select(), (moments_shape){N, 256, true, 0, 0}, pool, e);
+    moments *m = moments_new(kernels_select(), (moments_shape){N, 256, true, 0, 0, MATMUL_FLOAT32}, pool, e);
     if (!m) return false;
     moments_add(m, x, TOKENS, y, TOKENS, TOKENS);
     bool ok = moments_factor(m, MOMENTS_DEFAULT, &f, e);

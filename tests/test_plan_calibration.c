@@ -229,6 +229,10 @@ static void what_decides_bytes_decides_identity(void **state) {
     assert_int_not_equal(identity(&other, 1, GQ_EFFORT_DEFAULT), same);
     other.steps = "all"; /* which is the default */
     assert_int_equal(identity(&other, 1, GQ_EFFORT_DEFAULT), same);
+    other = c, other.arithmetic = "bf16";
+    assert_int_not_equal(identity(&other, 1, GQ_EFFORT_DEFAULT), same);
+    other.arithmetic = "float32"; /* the default */
+    assert_int_equal(identity(&other, 1, GQ_EFFORT_DEFAULT), same);
     other = c, other.shrink = -1;
     assert_int_not_equal(identity(&other, 1, GQ_EFFORT_DEFAULT), same);
     other = c, other.correction = -1;
@@ -295,6 +299,7 @@ static void what_cannot_be_is_refused(void **state) {
     o = plain, o.calibration = &c;
     c.correction = 1.5f, must_refuse(&o, GQ_USAGE, "a correction of 1.5");
     c = good, c.damp = 2, must_refuse(&o, GQ_USAGE, "damping of 2");
+    c = good, c.arithmetic = "fp8", must_refuse(&o, GQ_USAGE, "'fp8' is no arithmetic");
     c = good, c.shrink = NAN, must_refuse(&o, GQ_USAGE, "shrinking of");
     c = good, c.random = true, must_refuse(&o, GQ_USAGE, "cannot both");
     c = good, c.text.n = 0, must_refuse(&o, GQ_FAILED, "is empty");

@@ -89,7 +89,7 @@ class gq_text(Request):
 class gq_calibration(Request):
     _fields_ = [
         ("size", c_size_t), ("text", gq_text), ("random", c_bool), ("correction", c_float), ("damp", c_float),
-        ("shrink", c_float), ("memory", c_uint64), ("steps", c_char_p),
+        ("shrink", c_float), ("memory", c_uint64), ("steps", c_char_p), ("arithmetic", c_char_p),
     ]
 
 
@@ -263,7 +263,7 @@ class gq_importance_request(Request):
         ("size", c_size_t), ("model", c_char_p), ("texts", POINTER(gq_text)), ("n_texts", c_size_t),
         ("out", c_char_p), ("dat", c_bool), ("force", c_bool), ("output", c_bool), ("part", c_uint32),
         ("parts", c_uint32), ("threads", c_int), ("memory", c_uint64), ("comm", c_void_p), ("forecast", c_bool),
-        ("read_once", c_bool),
+        ("read_once", c_bool), ("arithmetic", c_char_p),
     ]
 
 
@@ -292,7 +292,7 @@ class gq_calibration_facts(Structure):
         ("work", c_double), ("has_trials", c_bool), ("trial_layers", c_uint64), ("steps", c_char_p),
         ("seconds_expected", c_double), ("tokens_advised", c_uint64), ("ranks", c_uint32),
         ("rank_windows", c_uint64), ("sent", c_uint64), ("sent_layer", c_uint64), ("inputs_memory", c_uint64),
-        ("inputs_disk", c_uint64),
+        ("inputs_disk", c_uint64), ("arithmetic", c_char_p),
     ]
 
 

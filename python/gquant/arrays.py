@@ -22,6 +22,7 @@ from ._library import UsageError, c_number, c_text, check, gq_array_options, gq_
 
 Effort = Literal["default", "fast", "best"]
 EFFORTS = {"default": 0, "fast": 1, "best": 2}
+Arithmetic = Literal["float32", "bf16"]
 _LONG = 1 << 20  # weights; what is less is done before somebody could interrupt it
 
 

@@ -18,10 +18,11 @@ import numpy.typing as npt
 
 from ._interruptible import interruptible
 from ._library import (
-    Handle, Size, UsageError, check, gq_error, gq_imatrix_row, gq_importance_request, gq_text, library, listed,
+    Handle, Size, UsageError, c_text, check, gq_error, gq_imatrix_row, gq_importance_request, gq_text, library, listed,
     path_bytes, size_bytes, text_of,
 )
 from ._records import number, plain
+from .arrays import Arithmetic
 from .models import Path
 from .runs import ProgressCallback, text_request
 
@@ -160,7 +161,7 @@ class Imatrix(Handle):
     def compute(cls, model: Path, texts: Union[str, bytes, Sequence[Union[str, bytes]], npt.ArrayLike], out: Path, *,
                 context: int = 0, tokens: int = 0, special: bool = False, layout: str = "gguf", force: bool = False,
                 output_tensor: bool = False, part: int = 0, parts: int = 0, threads: int = 0,
-                memory: Optional[Size] = None,
+                memory: Optional[Size] = None, arithmetic: Arithmetic = "float32",
                 progress: Optional[ProgressCallback] = None) -> "Imatrix":
         """Run a model on texts, a layer at a time, and write importance data to a file.
 
@@ -175,6 +176,7 @@ class Imatrix(Handle):
         part, parts: only the part-th (from 1) of so many shares of the windows; 0: all. merge() adds them up.
         threads: 0: one per core.
         memory: to stay within, in bytes or as a text ("8G"); None: a quarter of the machine's.
+        arithmetic: "bf16" takes a fraction of the time on a processor with AMX.
         progress: called with a Progress now and then; return False to stop.
 
         Returns the data as an Imatrix. Make an interrupted call again, and it continues from what is done.
@@ -192,7 +194,7 @@ class Imatrix(Handle):
         asked = gq_importance_request(
             size=ctypes.sizeof(gq_importance_request), model=path_bytes(model), texts=requests, n_texts=len(several),
             out=path_bytes(out), dat=layout == "dat", force=force, output=output_tensor, part=part, parts=parts,
-            threads=threads, memory=size_bytes(memory))
+            threads=threads, memory=size_bytes(memory), arithmetic=c_text(arithmetic))
 
         def call(callbacks: Any) -> Any:
             e = gq_error()

@@ -57,7 +57,7 @@ static bool check_moments(const float *h, size_t columns, gq_error *e) {
 
 static bool encoder_factor_moments(feedback_encoder *f, moments_settings settings, threads_pool *pool,
                                    gq_error *e) {
-    moments_shape shape = {f->columns, f->columns, false, 0, 0};
+    moments_shape shape = {.columns = f->columns, .width = f->columns};
     moments *m = moments_new(f->search.kernels, shape, pool, e);
     if (!m) return false;
     moments_set(m, f->moments);

@@ -508,7 +508,9 @@ static bool run_sweep(calibrator *c, const sweep_plan *plan, gq_error *e) {
     if (!sweep_open(&c->sweep, plan, e)) return false;
     c->original = c->sweep.streams[0], c->rounded = c->sweep.streams + 1;
     c->products = matmul_new(c->of->kernels, forward_run_pool(c->sweep.run), e);
-    if (!c->products || !calibrator_keep_results(c, e)) return false;
+    if (!c->products) return false;
+    matmul_set_arithmetic(c->products, calibration_arithmetic(c->of->settings));
+    if (!calibrator_keep_results(c, e)) return false;
     return sweep_run(&c->sweep,
                      &(sweep_calls){.before = embed_all, .on = do_step, .after = finish_step, .data = c},
                      e) &&

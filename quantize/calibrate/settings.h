@@ -23,10 +23,14 @@ typedef struct __attribute__((packed)) calibration_settings {
     uint64_t fused;       /* this processor multiplies and adds in one step */
     uint64_t ids;         /* checksum of the text's tokens */
     uint64_t loops;       /* times that the model runs its blocks: each matrix sees the text so often */
+    uint64_t arithmetic;  /* matmul_arithmetic of moments and of products of weights with activations */
 } calibration_settings;
 
 uint32_t calibration_settings_digest(const calibration_settings *s);
 
+static inline matmul_arithmetic calibration_arithmetic(const calibration_settings *s) {
+    return (matmul_arithmetic)s->arithmetic;
+}
 /* Whether a step is done. */
 static inline bool calibration_does(const calibration_settings *s, calibrate_step step) {
     return s->steps & calibrate_step_bit(step);

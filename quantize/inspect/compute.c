@@ -22,6 +22,7 @@
 #include "base/threads.h"
 #include "base/units.h"
 #include "codec/codec.h"
+#include "forward/matmul.h"
 #include "forward/stream.h"
 #include "imatrix/collect.h"
 #include "imatrix/entries.h"
@@ -43,6 +44,7 @@ struct gq_importance_plan {
     const forward_sizes *sizes;
     char *out, architecture[128];
     bool dat, force, output, read_once;
+    matmul_arithmetic arithmetic;
     gq_comm *comm;
     size_t windows; /* of all ranks; the job has this rank's */
     uint32_t *ids;  /* of all texts' windows */
@@ -155,7 +157,8 @@ static bool importance_identify(gq_importance_plan *p, const gq_importance_reque
     if (!read_texts(p, r, e) || !take_part(p, r->part, r->parts, e)) return false;
     plan_build(h->build);
     bool ok = model_fingerprint(&p->file, &h->times, &h->content, e);
-    h->kind = CHECKPOINT_IMPORTANCE, h->settings = p->output, h->streams = 1;
+    h->kind = CHECKPOINT_IMPORTANCE, h->streams = 1;
+    h->settings = (uint32_t)p->output | (uint32_t)p->arithmetic << 1;
     h->windows = p->windows, h->context = (uint32_t)p->job.context;
     h->ids = checksum_add(0, p->job.ids, h->windows * h->context * sizeof *p->job.ids);
     h->slot = forward_stream_bytes(p->model, p->windows, p->job.context);
@@ -191,7 +194,7 @@ static void importance_describe(gq_importance_plan *p) {
     model_facts facts = model_facts_of(p->file.kv, p->file.n_kv, NULL, 0);
     gq_importance_facts *f = &p->facts;
     snprintf(p->architecture, sizeof p->architecture, "%s", facts.arch);
-    f->architecture = p->architecture;
+    f->architecture = p->architecture, f->arithmetic = matmul_arithmetic_names[p->arithmetic];
     f->context = (uint32_t)p->job.context;
     f->windows = p->windows, f->tokens = p->windows * p->job.context;
     f->ranks = (uint32_t)gq_comm_ranks(p->comm);
@@ -222,7 +225,9 @@ static bool importance_open_model(gq_importance_plan *p, const char *path, gq_er
     if (!input_open(&p->file, path, e)) return p->file = (model_source){0}, false;
     if (!warnings_join(&p->warnings, &p->file.warnings, e)) return false;
     p->model = forward_model_new(&p->file, e);
-    if (p->model) p->sizes = forward_model_sizes(p->model);
+    if (!p->model) return false;
+    p->sizes = forward_model_sizes(p->model);
+    forward_model_set_arithmetic(p->model, p->arithmetic);
     return p->model;
 }
 
@@ -260,6 +265,7 @@ static void importance_clean_up(gq_importance_plan *p, const gq_importance_reque
 static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
     p->dat = r->dat, p->force = r->force, p->output = r->output;
     p->comm = r->comm, p->read_once = r->read_once;
+    if (!matmul_arithmetic_take(&p->arithmetic, r->arithmetic, e)) return false;
     p->out = strdup(r->out);
     if (!p->out) return gq_fail_memory(e, strlen(r->out));
     if (!gq_check_target(r->out, r->force, e)) return importance_clean_up(p, r), false;

@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "forward/matmul.h"
 #include "quantize/calibrate/embedding.h"
 #include "quantize/calibrate/record.h"
 #include "quantize/plan/calibration_memory.h"
@@ -43,6 +44,9 @@ static bool take_settings(plan_calibration *c, const gq_calibration *asked, gq_e
     c->settings.damp = m.damp, c->settings.shrink = m.shrink, c->settings.correction = m.correction;
     if (!calibrate_steps_take(&steps, asked->steps, e)) return false;
     c->settings.steps = steps;
+    matmul_arithmetic arithmetic;
+    if (!matmul_arithmetic_take(&arithmetic, asked->arithmetic, e)) return false;
+    c->settings.arithmetic = arithmetic;
     return (c->steps = calibrate_steps_text(steps, e));
 }
 
@@ -173,6 +177,7 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (!c) return gq_fail_memory(e, sizeof *c);
     if (!calibration_check_request(asked, e) || !take_settings(c, asked, e)) return false;
     c->model = forward_model_new(&plan->model, e);
+    if (c->model) forward_model_set_arithmetic(c->model, calibration_arithmetic(&c->settings));
     c->facts.size = sizeof c->facts;
     c->streams = calloc(plan->n_outputs + 1, sizeof *c->streams);
     if (!c->streams) return gq_fail_memory(e, (plan->n_outputs + 1) * sizeof *c->streams);
@@ -273,6 +278,7 @@ static bool warn_of_overrides(gq_plan *plan, gq_error *e) {
 static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
     gq_calibration_facts *f = &c->facts;
     f->text = c->text, f->steps = c->steps;
+    f->arithmetic = matmul_arithmetic_names[c->settings.arithmetic];
     f->context = (uint32_t)c->job.context;
     f->windows = c->job.windows, f->tokens = c->job.windows * c->job.context;
     f->held_back = calibration_held_most(&c->settings, false) / (c->job.context * c->job.loops);

@@ -203,7 +203,10 @@ static bool rates_measure_type(rounding_rates *r, const moments_factored *f, siz
 /* Makes moments of made-up inputs and their root; *to gets the rates, f the root. */
 static bool rates_measure_width(rounding_rates *r, size_t columns, width_rate *to, moments_factored *f) {
     moments_settings settings = calibration_moments_settings(&r->c->settings);
-    moments_shape shape = {.columns = columns, .width = columns, .two_streams = true};
+    moments_shape shape = {.columns = columns,
+                           .width = columns,
+                           .two_streams = true,
+                           .arithmetic = calibration_arithmetic(&r->c->settings)};
     memory_ledger l = {.failed = false};
     float *x = memory_take(&l, columns * MADE_TOKENS, sizeof *x);
     moments *m = memory_had(&l, NULL) ? moments_new(r->plan->kernels, shape, r->pool, NULL) : NULL;

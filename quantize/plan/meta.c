@@ -1,5 +1,6 @@
 /* The output's metadata: what is copied, what is set, and in which order (docs/formats.md). */
 #include "quantize/plan/meta.h"
+#include "forward/matmul.h"
 #include "gguf/gguf.h"
 
 #include <stdio.h>
@@ -83,6 +84,13 @@ static bool set_importance(const gq_plan *plan, const gq_options *options, gguf_
     return m->chunk_count == 0 || gguf_header_set_u32(h, "quantize.imatrix.chunks_count", m->chunk_count, e);
 }
 
+/* Says of a file with calibrated tensors that products were in bf16; float32 goes without saying. */
+static bool set_arithmetic(const gq_plan *plan, size_t output, gguf_header *h, gq_error *e) {
+    const plan_calibration *c = plan->calibration;
+    return !c || !c->settings.arithmetic || !plan_any_calibrated(plan, output) ||
+           gguf_header_set_string(h, GGUF_ARITHMETIC_KEY, matmul_arithmetic_names[c->settings.arithmetic], e);
+}
+
 /* Names the kind of tensors that keep their type but may have other values: routers that a calibration fits.
  */
 static bool set_fitted(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
@@ -111,8 +119,8 @@ bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_optio
         if (!gguf_header_set(h, o->key, o->type, o->value, o->size, e)) return false;
     }
     if (!set_importance(plan, options, h, e) || !set_fitted(plan, out, h, e) ||
-        !set_balanced(plan, out, h, e) || !plan_layer_count_write(plan, h, e) ||
-        !plan_transposed_write(plan, h, e))
+        !set_balanced(plan, out, h, e) || !set_arithmetic(plan, (size_t)(out - plan->outputs), h, e) ||
+        !plan_layer_count_write(plan, h, e) || !plan_transposed_write(plan, h, e))
         return false;
     plan_removed_apply(&plan->removed, &plan->overrides, h);
     return options->no_digests || plan_removed_has(&plan->removed, GGUF_DIGESTS_KEY) ||

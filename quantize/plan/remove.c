@@ -18,6 +18,7 @@ static const char *const own_keys[REMOVE_OWN_KEYS] = {
     "quantize.imatrix.chunks_count",
     "quantize.calibration.fitted",
     "quantize.calibration.balanced",
+    GGUF_ARITHMETIC_KEY,
     GGUF_DIGESTS_KEY,
 };
 

@@ -8,7 +8,7 @@
 #include "quantize/gquant.h"
 #include "quantize/plan/override.h"
 
-enum { REMOVE_OWN_KEYS = 9 }; /* that gquant writes whether the input has them or not */
+enum { REMOVE_OWN_KEYS = 10 }; /* that gquant writes whether the input has them or not */
 
 /* Zeros: nothing is left out. */
 typedef struct plan_removed {

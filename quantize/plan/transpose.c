@@ -28,7 +28,8 @@ static bool transpose_matches(gq_plan *plan, const mix_pattern *patterns, mix_ma
     return true;
 }
 
-static bool transpose_warn_idle(gq_plan *plan, const mix_pattern *patterns, const mix_choice *found, gq_error *e) {
+static bool transpose_warn_idle(gq_plan *plan, const mix_pattern *patterns, const mix_choice *found,
+                                gq_error *e) {
     mix_idle_patterns idle;
     if (!mix_patterns_idle(patterns, found, plan->n_tensors, &idle, e)) return false;
     size_t n = idle.unmatched;
