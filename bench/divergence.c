@@ -60,8 +60,8 @@ static panel_matrix pack_panels(const float *w, int rows, int cols) {
     return m;
 }
 
-FAST static void multiply_panel(const float *panel, const float *x, int cols,
-                                float sums[PANEL_TOKENS * PANEL_ROWS]) {
+FAST static void multiply_one_panel(const float *panel, const float *x, int cols,
+                                    float sums[PANEL_TOKENS * PANEL_ROWS]) {
     v8 s[PANEL_TOKENS][2] = {0};
     for (int c = 0; c < cols; c++) {
         v8 low = *(const v8 *)(panel + c * PANEL_ROWS), high = *(const v8 *)(panel + c * PANEL_ROWS + 8);
@@ -79,7 +79,7 @@ static void multiply_panels(float *out, const panel_matrix *m, const float *x, i
     float sums[PANEL_TOKENS * PANEL_ROWS];
     for (int r = 0; r < m->rows; r += PANEL_ROWS)
         for (int t = 0; t < tokens; t += PANEL_TOKENS) {
-            multiply_panel(m->panels + (size_t)r * (size_t)m->cols, x + t * m->cols, m->cols, sums);
+            multiply_one_panel(m->panels + (size_t)r * (size_t)m->cols, x + t * m->cols, m->cols, sums);
             for (int i = t; i < t + PANEL_TOKENS && i < tokens; i++)
                 for (int k = 0; k < PANEL_ROWS && r + k < m->rows; k++)
                     out[i * m->rows + r + k] = sums[(i - t) * PANEL_ROWS + k];

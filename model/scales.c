@@ -54,7 +54,7 @@ static void *scales_grow(void *items, size_t n, size_t bytes) {
     return (n & (n - 1)) == 0 ? realloc(items, (n ? 2 * n : 1) * bytes) : items;
 }
 
-static scaled_tensor *scales_of(model_scales *s, const model_tensor *t, gq_error *e) {
+static scaled_tensor *scales_of_tensor(model_scales *s, const model_tensor *t, gq_error *e) {
     scaled_tensor *found = scales_find(s, t);
     if (found) return found;
     scaled_tensor *items = scales_grow(s->items, s->n, sizeof *items);
@@ -74,12 +74,12 @@ static bool scales_add(scaled_lines *to, uint64_t at, int by, gq_error *e) {
 
 bool model_scales_column(model_scales *s, const model_tensor *t, uint64_t matrix, uint64_t column, int by,
                          gq_error *e) {
-    scaled_tensor *of = scales_of(s, t, e);
+    scaled_tensor *of = scales_of_tensor(s, t, e);
     return of && scales_add(&of->columns, matrix * t->ne[0] + column, by, e);
 }
 
 bool model_scales_row(model_scales *s, const model_tensor *t, uint64_t row, int by, gq_error *e) {
-    scaled_tensor *of = scales_of(s, t, e);
+    scaled_tensor *of = scales_of_tensor(s, t, e);
     return of && scales_add(&of->rows, row, by, e);
 }
 

@@ -31,12 +31,12 @@ static inline uint16_t part_of(float x) {
     return (uint16_t)(magnitude > 0x7f800000 ? 0x7fc0 : rounded);
 }
 
-static size_t to_group_end(size_t column) { return (GROUP - column % GROUP) % GROUP; }
+static size_t tile_group_rest(size_t column) { return (GROUP - column % GROUP) % GROUP; }
 
 static void amx_round(const float *x, size_t n, size_t column, void *row) {
     uint16_t *to = (uint16_t *)row + column;
     for (size_t i = 0; i < n; i++) to[i] = part_of(x[i]);
-    memset(to + n, 0, sizeof *to * to_group_end(column + n));
+    memset(to + n, 0, sizeof *to * tile_group_rest(column + n));
 }
 
 /* Two columns; the second one may be missing. */
@@ -53,12 +53,12 @@ static void amx_pack(const float *x, size_t stride, size_t columns, size_t token
     for (size_t c = 0; c < columns; c += 2, x += 2 * stride)
         pack_pair(x, c + 1 < columns ? x + stride : NULL, tokens, to + c * PANEL_TOKENS);
     size_t packed = columns + columns % 2;
-    memset(to + packed * PANEL_TOKENS, 0, sizeof *to * PANEL_TOKENS * to_group_end(packed));
+    memset(to + packed * PANEL_TOKENS, 0, sizeof *to * PANEL_TOKENS * tile_group_rest(packed));
 }
 
 static void amx_place(const float *x, size_t n, size_t column, void *panel, size_t token) {
     uint16_t *to = panel;
-    size_t end = column + n + to_group_end(column + n);
+    size_t end = column + n + tile_group_rest(column + n);
     for (size_t c = column; c < end; c++)
         to[(c / 2 * PANEL_TOKENS + token) * 2 + c % 2] = c - column < n ? part_of(x[c - column]) : 0;
 }

@@ -66,14 +66,14 @@ static bool balance_read_row(const balance *b, const model_tensor *t, uint64_t r
     return true;
 }
 
-static int compare_doubles(const void *a, const void *b) {
+static int balance_compare(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
 static double balance_median(balance *b, const double *x, size_t n) {
     memcpy(b->sorted, x, n * sizeof *x);
-    qsort(b->sorted, n, sizeof *b->sorted, compare_doubles);
+    qsort(b->sorted, n, sizeof *b->sorted, balance_compare);
     return b->sorted[n / 2];
 }
 
