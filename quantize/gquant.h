@@ -341,8 +341,7 @@ GQ_API const uint32_t *gq_plan_calibration_ids(const gq_plan *plan, uint64_t *n)
 /* Returns how many of an output's tensors gq_run would copy from earlier outputs (gq_options.reuse) if their
  * sources have not changed, which only reading them tells; *bytes: what they take in it. */
 GQ_API uint64_t gq_plan_reusable(const gq_plan *plan, size_t output, uint64_t *bytes);
-/* What an earlier file of an output's size is to the plan. Little is read for that: the file's digests, and
- * before that, by the plan, samples of the input. */
+/* What an earlier file of an output's size is to the plan. Only the file's digests are read for that. */
 typedef enum gq_earlier {
     GQ_EARLIER_OTHER, /* it has other types, settings, importance data or calibration, or is of other weights
                        */

@@ -65,7 +65,7 @@ bool digests_write(const gq_plan *plan, const plan_output *out, gguf_header *h, 
     if (!digests_await_run(plan, out)) {
         ok = copy_digests(plan, out, array + GGUF_ARRAY_HEAD, &known, e);
     } else {
-        uint32_t made_of = (uint32_t)(plan_set_digest(plan, out) >> 32);
+        uint32_t made_of = plan_ways_digest(plan, out);
         for (size_t i = 0; i < plan->n_tensors; i++) {
             tensor_digest d = {.made_by = digest_made_by(plan, out, i)};
             if (!d.made_by) d.source = made_of;

@@ -9,8 +9,8 @@
 typedef struct tensor_digest {
     uint32_t made_by; /* types, shape, settings and importance; 0: copied, or made of more than its own
                          weights: nobody can tell whether it would be the same */
-    uint32_t source;  /* checksum of the weights, as the input delivered them; where made_by is 0, of what the
-                         whole output is made of: samples of the input, settings, importance, calibration */
+    uint32_t source;  /* checksum of the weights, as the input delivered them; where made_by is 0,
+                         plan_ways_digest */
     uint32_t bytes;   /* of the tensor's bytes in the output */
 } tensor_digest;
 

@@ -68,21 +68,28 @@ static bool any_calibrated(const gq_plan *plan, const plan_output *out) {
     return false;
 }
 
+/* Folds what an output is made of besides weights into a checksum. Leaves out importance data and texts that
+ * only other outputs of the run use. */
+static uint32_t ways_digest(uint32_t sum, const gq_plan *plan, const plan_output *out) {
+    encode_settings settings = plan->settings;
+    settings.importance = 0;
+    sum = settings_digest(sum, &settings, any_calibrated(plan, out) ? plan->calibration : NULL);
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (out->tensors[i].importance == GQ_IMPORTANCE_FULL)
+            sum = checksum_add(sum, &plan->sources[i].inputs_digest, sizeof plan->sources[i].inputs_digest);
+    return sum;
+}
+
+uint32_t plan_ways_digest(const gq_plan *plan, const plan_output *out) { return ways_digest(0, plan, out); }
+
 uint64_t plan_set_digest(const gq_plan *plan, const plan_output *out) {
     uint64_t digest;
     if (copied_digest(plan, out, &digest)) return digest;
-    /* Leaves out importance data and texts that only other outputs of the run use. */
-    encode_settings settings = plan->settings;
-    settings.importance = 0;
-    const plan_calibration *c = any_calibrated(plan, out) ? plan->calibration : NULL;
-    uint32_t made_of = settings_digest(plan->identity.content, &settings, c), sum = 0;
+    uint32_t made_of = ways_digest(plan->identity.content, plan, out), sum = 0;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gq_tensor *t = &out->tensors[i];
         uint32_t place[2] = {t->to, out->places[i].shard};
         if (plan_transposes(&plan->sources[i])) sum = checksum_add_text(sum, GGUF_TRANSPOSED_KEY);
-        if (t->importance == GQ_IMPORTANCE_FULL)
-            made_of =
-                checksum_add(made_of, &plan->sources[i].inputs_digest, sizeof plan->sources[i].inputs_digest);
         sum = checksum_add(checksum_add_text(checksum_add_text(sum, t->name), t->source_name), place,
                            sizeof place);
     }

@@ -14,6 +14,9 @@ bool plan_identify_input(gq_plan *plan, gq_error *e);
 uint32_t plan_settings_digest(const gq_plan *plan);
 /* Computes the checksums of options and layout. Called when all outputs are laid out. */
 void plan_identify_layout(gq_plan *plan);
+/* Returns a checksum of what an output is made of besides the input: settings, importance data, calibration.
+ * It is in the output, so it does not depend on how the input is stored. */
+uint32_t plan_ways_digest(const gq_plan *plan, const plan_output *out);
 /* A number for a set of shards: what it is made of, and how. Unlike the identity it depends on neither times
  * nor builds, since it is in the output. */
 uint64_t plan_set_digest(const gq_plan *plan, const plan_output *out);
