@@ -259,13 +259,14 @@ def quantize(
 _OPTION_NAMES = {"tensor_types": "tensor-type"}
 _SILENT = ("input", "output", "type", "threads", "dry_run", "progress", "force", "report", "sync_ms", "calibration")
 _PATHS = ("imatrix", "measure_file")
+_DEFAULTS = (("effort", "default"), ("arithmetic", "float32"))
 
 
 def option_texts(arguments: Mapping[str, Any]) -> list[str]:
     """Return arguments of quantize() as the options of the command, for the report."""
     found = []
     for name, value in arguments.items():
-        if name not in _ARGUMENTS or name in _SILENT or value in (None, False, 0) or (name, value) == ("effort", "default"):
+        if name not in _ARGUMENTS or name in _SILENT or value in (None, False, 0) or (name, value) in _DEFAULTS:
             continue
         option = "--" + _OPTION_NAMES.get(name, name).replace("_", "-")
         for item in value if isinstance(value, (list, tuple)) else [value]:
