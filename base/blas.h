@@ -4,8 +4,6 @@
 #ifndef GQ_BLAS_H
 #define GQ_BLAS_H
 
-#ifdef GQ_BLAS
-
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -32,5 +30,4 @@ static inline void blas_multiply(const blas_product *p) {
            &kept, p->y, &ldc);
 }
 
-#endif
 #endif

@@ -57,6 +57,7 @@ static void count_feedback(const feedback_task *t, const float *x, size_t rows, 
 ENCODER(encode_q4_k, GGUF_Q4_K)
 ENCODER(encode_q6_k, GGUF_Q6_K)
 
+/* NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp): the linker's names for --wrap */
 const kernels *__real_kernels_select(void);
 const kernels *__wrap_kernels_select(void);
 const kernels *__wrap_kernels_select(void) {
@@ -81,6 +82,7 @@ bool __wrap_moments_factor(moments *m, moments_settings settings, moments_factor
     in_root = false;
     return ok;
 }
+/* NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp) */
 
 /* ---- a run ---- */
 
@@ -168,6 +170,6 @@ int main(int argc, char **argv) {
         fflush(stdout);
     }
     remove(out);
-    free((void *)(uintptr_t)r.ids);
+    free((void *)r.ids);
     return 0;
 }

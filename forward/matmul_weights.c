@@ -57,7 +57,7 @@ static void decode_tile(const matmul_step *s, size_t row, size_t rows, size_t co
             s->m->codecs[w->type].decode(from, decoded, columns);
             s->m->bf16->round(decoded, columns, 0, to);
         } else {
-            s->m->codecs[w->type].decode(from, (float *)to, columns);
+            s->m->codecs[w->type].decode(from, (float *)(void *)to, columns);
         }
 }
 

@@ -181,7 +181,7 @@ static void sum_rows_blas(const moments *m, size_t row, size_t rows, waiting_pan
 
 /* The i-th element of waiting tokens. */
 static void *waiting_at(const moments *m, const float *first, size_t i) {
-    return (char *)(uintptr_t)first + i * (m->bf16 ? m->bf16->bytes : sizeof(float));
+    return (char *)first + i * (m->bf16 ? m->bf16->bytes : sizeof(float));
 }
 
 /* Computes `rows` rows of a tile: y of the columns from `row` on times a strip of panels, over all tokens

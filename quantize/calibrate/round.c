@@ -428,10 +428,9 @@ static bool share_figures(const rows *r, calibrate_figures *sums, bool *numbers,
 /* Adds the errors of all spans, in their order. */
 static bool add_errors(const rows *r, output_errors *sums, gq_error *e) {
     gq_comm *comm = r->task->comm;
-    int ranks = gq_comm_ranks(comm);
-    for (int k = 0; ranks > 1 && k <= ranks; k++)
+    for (int k = 0; r->begins && k <= gq_comm_ranks(comm); k++)
         r->begins[k] = comm_share(comm, r->n_spans, k) * r->pieces * sizeof *r->errors;
-    if (ranks > 1 && r->pieces && !comm_gather(comm, r->errors, r->begins, e)) return false;
+    if (r->begins && r->pieces && !comm_gather(comm, r->errors, r->begins, e)) return false;
     for (size_t i = 0; i < r->n_spans * r->pieces; i++) {
         sums->power += r->errors[i].power;
         for (round_way way = 0; way < ROUND_WAYS; way++) sums->error[way] += r->errors[i].error[way];

@@ -110,7 +110,7 @@ static bool survey_keep_measurements(gq_survey *s, const gq_plan *plan, gq_error
 }
 
 static void survey_forget_measurements(gq_survey *s) {
-    if (s->measured) unlink(s->measured), rmdir(s->folder);
+    if (s->folder && s->measured) unlink(s->measured), rmdir(s->folder);
     free(s->measured), free(s->folder);
     s->measured = s->folder = NULL;
 }
