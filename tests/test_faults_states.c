@@ -202,7 +202,7 @@ static int calibrate_experts(const char *out, const char *memory, const char *op
 /* Sets the least memory that it takes, and a little more, which has no room for inputs of matrices. */
 static void find_memory(char memory[32]) {
     char *says;
-    double least;
+    double least = 0;
     assert_int_equal(calibrate_experts("out", "1M", "--dry-run", NULL, &says), 2);
     const char *takes = strstr(says, " tokens take ");
     if (!takes || sscanf(takes, " tokens take %lf MiB", &least) != 1) fail_msg("%s", says);

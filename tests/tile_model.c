@@ -101,6 +101,6 @@ static void model_multiply(int sum, int a, int b) {
 #define _tile_loadd model_load
 #define _tile_stored model_store
 #define _tile_dpbf16ps model_multiply
+#define GQ_TILE_MODEL
 #define matmul_bf16_kernels_amx matmul_bf16_kernels_model
-#undef __AMX_TILE__
 #include "codec/amx/matmul_bf16.c"

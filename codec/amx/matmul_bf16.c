@@ -8,7 +8,7 @@
  * Tiles belong to the thread, and 8 KiB more are saved with it as long as they are in use. So each call
  * configures them and releases them at its end, which takes about 80 ns together.
  */
-#ifdef __AMX_TILE__ /* a test has functions in place of the instructions */
+#ifndef GQ_TILE_MODEL /* a test has functions in place of the instructions */
 #include <immintrin.h>
 #endif
 #include <stdint.h>
