@@ -63,6 +63,25 @@ typedef struct matmul_bf16_kernels {
     void (*multiply)(const matmul_bf16_tile *t);
 } matmul_bf16_kernels;
 
+/* Multiplies a tile of rows of which the columns come one after another: those of bf16, or, where bf16 is
+ * NULL, the same with floats for its elements. */
+static inline void matmul_multiply_tile(const matmul_kernels *kernels, const matmul_bf16_kernels *bf16,
+                                        const matmul_bf16_tile *t) {
+    if (bf16)
+        bf16->multiply(t);
+    else
+        kernels->multiply(&(matmul_tile){.w = t->w,
+                                         .row_step = t->row_step,
+                                         .column_step = 1,
+                                         .x = t->x,
+                                         .y = t->y,
+                                         .y_stride = t->y_stride,
+                                         .rows = t->rows,
+                                         .columns = t->columns,
+                                         .tokens = t->tokens,
+                                         .add = t->add});
+}
+
 /* How products are computed: as above, or in bf16. */
 typedef enum matmul_arithmetic { MATMUL_FLOAT32, MATMUL_BF16 } matmul_arithmetic;
 

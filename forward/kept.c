@@ -3,10 +3,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/safe_file.h"
 #include "forward/batch.h"
@@ -40,12 +40,6 @@ struct forward_kept {
 };
 
 /* ---- memory and file ---- */
-
-static double kept_clock(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 forward_kept *forward_kept_new(const forward_kept_plan *p, gq_error *e) {
     forward_kept *k = calloc(1, sizeof *k);
@@ -135,9 +129,9 @@ static bool kept_move(const forward_batch *b, const kept_result *r, float *x, si
                       .stride = stride,
                       .tokens = r->tokens,
                       .reads = reads};
-    double started = kept_clock();
+    double started = clock_seconds();
     threads_for(b->pool, r->rows, THREADS_EVEN, kept_move_row, &rows);
-    if (b->kept.batch->in_file) k->moved += kept_clock() - started;
+    if (b->kept.batch->in_file) k->moved += clock_seconds() - started;
     return !rows.failed;
 }
 
@@ -165,7 +159,7 @@ bool batch_recall(forward_batch *b, weight_slot s, size_t matrix, kept_what what
         r->run = run->batch->runs;
         if (kept_move(b, r, v->x, v->stride, true)) return true;
     }
-    if (what != KEPT_SUM && run->within++ == 0) run->started = kept_clock();
+    if (what != KEPT_SUM && run->within++ == 0) run->started = clock_seconds();
     return false;
 }
 
@@ -186,7 +180,7 @@ void batch_keep(forward_batch *b, weight_slot s, size_t matrix, kept_what what, 
     uint64_t bytes = times(times(v->rows, v->tokens), sizeof(float));
     if (!kept_may_add(b, s, what) || kept_find(b, s, matrix, what)) return;
     kept_result r = {s, what, matrix, v->rows, v->tokens, to->used, to->runs};
-    if (to->in_file && what != KEPT_SUM) run->of->computed += kept_clock() - run->started;
+    if (to->in_file && what != KEPT_SUM) run->of->computed += clock_seconds() - run->started;
     to->is_full = bytes > to->bytes - to->used || (to->in_file && kept_is_slow(run->of)) ||
                   !memory_grow(&to->results, &to->capacity, (uint64_t)to->n + 1, sizeof r, NULL) ||
                   !kept_move(b, &r, v->x, v->stride, false);

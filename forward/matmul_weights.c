@@ -61,39 +61,6 @@ static void decode_tile(const matmul_step *s, size_t row, size_t rows, size_t co
         }
 }
 
-/* Some rows of decoded weights by one panel. */
-typedef struct panel_product {
-    const float *tile;
-    size_t row, rows, column, columns, panel;
-} panel_product;
-
-static void multiply_panel(const matmul_step *s, const panel_product *p) {
-    float *y = s->y + p->row * s->y_stride + s->first_token + p->panel * s->panel;
-    const void *x = packed_at(s, p->panel, p->column);
-    bool add = s->first_column + p->column > 0;
-    if (s->m->bf16)
-        s->m->bf16->multiply(&(matmul_bf16_tile){.w = p->tile,
-                                                 .row_step = tile_stride(s),
-                                                 .x = x,
-                                                 .y = y,
-                                                 .y_stride = s->y_stride,
-                                                 .rows = p->rows,
-                                                 .columns = p->columns,
-                                                 .tokens = panel_tokens(s, p->panel),
-                                                 .add = add});
-    else
-        s->m->kernels->multiply(&(matmul_tile){.w = p->tile,
-                                               .row_step = tile_stride(s),
-                                               .column_step = 1,
-                                               .x = x,
-                                               .y = y,
-                                               .y_stride = s->y_stride,
-                                               .rows = p->rows,
-                                               .columns = p->columns,
-                                               .tokens = panel_tokens(s, p->panel),
-                                               .add = add});
-}
-
 /* Some rows by some panels, along all columns of the step. */
 static void multiply_unit(void *data, size_t i, int thread) {
     const matmul_step *s = data;
@@ -105,7 +72,17 @@ static void multiply_unit(void *data, size_t i, int thread) {
         size_t columns = smaller(TILE_COLUMNS, s->columns - column);
         decode_tile(s, row, rows, column, columns, tile);
         for (size_t panel = first; panel < end; panel++)
-            multiply_panel(s, &(panel_product){tile, row, rows, column, columns, panel});
+            matmul_multiply_tile(
+                s->m->kernels, s->m->bf16,
+                &(matmul_bf16_tile){.w = tile,
+                                    .row_step = tile_stride(s),
+                                    .x = packed_at(s, panel, column),
+                                    .y = s->y + row * s->y_stride + s->first_token + panel * s->panel,
+                                    .y_stride = s->y_stride,
+                                    .rows = rows,
+                                    .columns = columns,
+                                    .tokens = panel_tokens(s, panel),
+                                    .add = s->first_column + column > 0});
     }
 }
 

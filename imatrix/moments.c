@@ -201,27 +201,16 @@ static void sum_rows(const moments *m, size_t row, size_t rows, waiting_panels x
         for (size_t i = 0; i < PASS_COLUMNS; i += panel) {
             const void *of =
                 waiting_at(m, x.first, slot * slot_floats(x.features) + (x.column + i) * MOMENTS_SLOT);
-            if (m->bf16)
-                m->bf16->multiply(&(matmul_bf16_tile){.w = y,
-                                                      .row_step = MOMENTS_SLOT,
-                                                      .x = of,
-                                                      .y = sums + i,
-                                                      .y_stride = PASS_COLUMNS,
-                                                      .rows = rows,
-                                                      .columns = tokens,
-                                                      .tokens = panel,
-                                                      .add = add || first > 0});
-            else
-                m->kernels->multiply(&(matmul_tile){.w = y,
-                                                    .row_step = MOMENTS_SLOT,
-                                                    .column_step = 1,
-                                                    .x = of,
-                                                    .y = sums + i,
-                                                    .y_stride = PASS_COLUMNS,
-                                                    .rows = rows,
-                                                    .columns = tokens,
-                                                    .tokens = panel,
-                                                    .add = add || first > 0});
+            matmul_multiply_tile(m->kernels, m->bf16,
+                                 &(matmul_bf16_tile){.w = y,
+                                                     .row_step = MOMENTS_SLOT,
+                                                     .x = of,
+                                                     .y = sums + i,
+                                                     .y_stride = PASS_COLUMNS,
+                                                     .rows = rows,
+                                                     .columns = tokens,
+                                                     .tokens = panel,
+                                                     .add = add || first > 0});
         }
     }
 }

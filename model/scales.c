@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 /* A column or row that is scaled: its number among those of all of the tensor's matrices. */
 typedef struct scaled_line {
     uint64_t at;
@@ -11,7 +13,7 @@ typedef struct scaled_line {
 } scaled_line;
 typedef struct scaled_lines {
     scaled_line *items;
-    size_t n;
+    size_t n, capacity;
 } scaled_lines;
 
 typedef struct scaled_tensor {
@@ -21,7 +23,7 @@ typedef struct scaled_tensor {
 
 struct model_scales {
     scaled_tensor *items;
-    size_t n;
+    size_t n, capacity;
 };
 
 model_scales *model_scales_new(gq_error *e) {
@@ -49,26 +51,17 @@ static scaled_tensor *scales_find(const model_scales *s, const model_tensor *t) 
     return NULL;
 }
 
-/* Makes room for one more item of an array that grows by powers of two. */
-static void *scales_grow(void *items, size_t n, size_t bytes) {
-    return (n & (n - 1)) == 0 ? realloc(items, (n ? 2 * n : 1) * bytes) : items;
-}
-
 static scaled_tensor *scales_of_tensor(model_scales *s, const model_tensor *t, gq_error *e) {
     scaled_tensor *found = scales_find(s, t);
     if (found) return found;
-    scaled_tensor *items = scales_grow(s->items, s->n, sizeof *items);
-    if (!items) return gq_fail_memory(e, 2 * s->n * sizeof *items), NULL;
-    s->items = items;
-    items[s->n] = (scaled_tensor){.tensor = t};
-    return &items[s->n++];
+    if (!memory_grow(&s->items, &s->capacity, s->n + 1, sizeof *s->items, e)) return NULL;
+    s->items[s->n] = (scaled_tensor){.tensor = t};
+    return &s->items[s->n++];
 }
 
 static bool scales_add(scaled_lines *to, uint64_t at, int by, gq_error *e) {
-    scaled_line *items = scales_grow(to->items, to->n, sizeof *items);
-    if (!items) return gq_fail_memory(e, 2 * to->n * sizeof *items);
-    to->items = items;
-    items[to->n++] = (scaled_line){at, by};
+    if (!memory_grow(&to->items, &to->capacity, to->n + 1, sizeof *to->items, e)) return false;
+    to->items[to->n++] = (scaled_line){at, by};
     return true;
 }
 
@@ -104,19 +97,17 @@ static uint16_t scale_half(uint16_t h, int by) {
     return bits >= (uint32_t)INFINITE << BITS ? sign | INFINITE << BITS : sign | (uint16_t)bits;
 }
 
-static float scale_float(float x, int by) { return ldexpf(x, by); }
-
 static void scale_value(uint32_t type, void *values, uint64_t i, int by) {
     uint16_t *halves = values;
     if (type == GGUF_F32) {
-        ((float *)values)[i] = scale_float(((float *)values)[i], by);
+        ((float *)values)[i] = ldexpf(((float *)values)[i], by);
     } else if (type == GGUF_F16) {
         halves[i] = scale_half(halves[i], by);
     } else {
         uint32_t bits = (uint32_t)halves[i] << 16;
         float x;
         memcpy(&x, &bits, sizeof x);
-        x = scale_float(x, by);
+        x = ldexpf(x, by);
         memcpy(&bits, &x, sizeof bits);
         halves[i] = bits >> 16;
     }

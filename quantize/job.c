@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "comm/ranks.h"
 #include "quantize/plan/calibration.h"
 #include "quantize/plan/calibration_ranks.h"
@@ -13,7 +14,6 @@
 #include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
 #include "quantize/sized.h"
-#include "quantize/strips/schedule.h"
 
 /* The states of a calibrated run are made beside its first output. */
 static bool check_states(const gq_plan *plan, const gq_options *options, gq_error *e) {
@@ -70,14 +70,14 @@ gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {
     gq_calibration calibration;
     if (asked.calibration && !SIZED_TAKE(calibration, asked.calibration, e)) return NULL;
     if (asked.calibration) asked.calibration = &calibration;
-    double began = schedule_clock();
+    double began = clock_seconds();
     gq_plan *plan = plan_make(&asked, e);
     /* Of ranks the first one writes the files. */
     bool ok = plan && (!comm_is_first(asked.comm) || look_beside(plan, &asked, e)) &&
               plan_agree_calibration(plan, e);
     if (ok && asked.forecast && plan->calibration)
         plan->calibration->facts.seconds_expected = calibration_forecast(plan, plan->calibration);
-    if (ok) plan->seconds = schedule_clock() - began;
+    if (ok) plan->seconds = clock_seconds() - began;
     if (gq_comm_agree(asked.comm, ok, e)) return plan;
     gq_plan_free(plan);
     return NULL;

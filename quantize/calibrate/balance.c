@@ -169,7 +169,6 @@ static bool balance_matrix(balance *b, uint64_t matrix, gq_error *e) {
     if (!balance_choose(b, matrix, e)) return false;
     for (size_t c = 0; c < g->columns; c++) {
         if (!b->by[c]) continue;
-
         if (!balance_record(b, matrix, c, e)) return false;
         b->found->columns++;
     }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/warnings.h"
 #include "imatrix/inputs.h"
 #include "mixes/mixes.h"
@@ -418,7 +419,7 @@ static bool comparison_run(gq_comparison *c, const gq_comparison_request *r, gq_
     bool ok = (next && pairs) || gq_fail_memory(e, c->n_copies * sizeof *pairs);
     if (ok && (ok = schedule_start(&s, r->threads, sizeof(compare_scratch), r->callbacks, e))) {
         ok = compare_with(c, &s, next, pairs, e);
-        c->seconds = schedule_clock() - s.started;
+        c->seconds = clock_seconds() - s.started;
         schedule_end(&s);
     }
     free(next), free(pairs);

@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "base/clock.h"
 #include "forward/groups.h"
 #include "gguf/gguf.h"
 #include "mixes/mixes.h"
@@ -22,7 +23,6 @@
 #include "quantize/inspect/side_by_side.h"
 #include "quantize/plan/plan.h"
 #include "quantize/sized.h"
-#include "quantize/strips/schedule.h"
 #include "quantize/sweep/memory_budget.h"
 
 struct gq_evaluation {
@@ -283,14 +283,14 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
 }
 
 static bool evaluation_run_models(gq_evaluation *v, const side_by_side *s, gq_error *e) {
-    double started = schedule_clock();
+    double started = clock_seconds();
     size_t context = v->windows.context, scored = windows_scored(&v->windows);
     bool ok = scores_new(&v->scores, v->windows.n * scored, token_group_windows(context) * scored, v->n, e) &&
               (v->none_runs ? base_scores_run(v->bases, v->n, v->windows.ids, v->windows.n, s->threads,
                                               s->callbacks, &v->scores, e)
                             : side_by_side_run(s, &v->scores, &v->warnings, e)) &&
               evaluation_conclude(v, e);
-    v->seconds = schedule_clock() - started;
+    v->seconds = clock_seconds() - started;
     return ok;
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/warnings.h"
 #include "codec/vector.h"
@@ -129,13 +130,13 @@ static void take_runs(void *arg, int thread) {
     float out[RUN_ROWS];
     seconds spent = {{0}};
     uint64_t sum = 0;
-    const double begun = schedule_clock();
+    const double begun = clock_seconds();
     double now = begun;
     for (uint64_t i; (i = atomic_fetch_add(&t->next, 1)) < t->end;) {
         const speed_run *r = &p->runs[i % p->n];
         sum += do_run(t, r, out);
         const double then = now;
-        now = schedule_clock();
+        now = clock_seconds();
         spent.of[r->tensor->type->id] += now - then;
     }
     pthread_mutex_lock(&t->lock);

@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "quantize/calibrate/site.h"
 #include "quantize/plan/calibration_memory.h"
-#include "quantize/strips/schedule.h"
 #include "quantize/sweep/forecast.h"
 
 /* ---- work ---- */
@@ -188,13 +188,13 @@ static bool rates_measure_type(rounding_rates *r, const moments_factored *f, siz
     if (ok) fill_with_numbers(s.x, (FEEDBACK_ROWS + 1) * columns);
     for (size_t i = 0; ok && i < columns; i++) s.x[i] *= s.x[i];
     for (int turn = 0; ok && turn < 2; turn++) {
-        double started = schedule_clock();
+        double started = clock_seconds();
         threads_for(r->pool, threads, 1, round_by_search, &s);
-        double searched = schedule_clock();
+        double searched = clock_seconds();
         threads_for(r->pool, threads, 1, round_by_feedback, &s);
         double n = (double)rows * (double)columns;
         to->search = fmin(to->search, (searched - started) / n);
-        to->feedback = fmin(to->feedback, (schedule_clock() - searched) / n);
+        to->feedback = fmin(to->feedback, (clock_seconds() - searched) / n);
     }
     free(s.x), free(s.blocks), free(s.scratches);
     return ok;
@@ -215,13 +215,13 @@ static bool rates_measure_width(rounding_rates *r, size_t columns, width_rate *t
     if (ok) {
         double n = (double)columns;
         fill_with_numbers(x, columns * MADE_TOKENS);
-        double started = schedule_clock();
+        double started = clock_seconds();
         moments_add(m, x, MADE_TOKENS, x, MADE_TOKENS, MADE_TOKENS);
         moments_end_group(m);
-        double added = schedule_clock();
+        double added = clock_seconds();
         ok = moments_factor(m, settings, f, NULL);
         to->moments = (added - started) / ((1 + PRODUCT) * n * n * MADE_TOKENS);
-        to->roots = (schedule_clock() - added) / (n * n * n);
+        to->roots = (clock_seconds() - added) / (n * n * n);
     }
     moments_free(m);
     free(x);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "comm/ranks.h"
 #include "quantize/plan/reuse.h"
@@ -79,9 +80,9 @@ static uint32_t journal_of(const engine *g, uint64_t i) {
 static bool is_known(const engine *g, const journal *j, const work_scratch *scratch, work_piece *p) {
     if (g->mode == RUN_FRESH || !journal_find(j, p->number, scratch->sums)) return false;
     if (g->mode == RUN_NAME) return true; /* the files may have their names */
-    double began = schedule_clock();
+    double began = clock_seconds();
     bool known = work_verify(g->plan, &g->outputs, p->number, scratch);
-    p->resuming = schedule_clock() - began;
+    p->resuming = clock_seconds() - began;
     return known;
 }
 
@@ -334,25 +335,25 @@ static void engine_release(engine *g) {
 }
 
 static bool engine_calibrate(engine *g, const gq_callbacks *callbacks, gq_error *e) {
-    double began = schedule_clock();
+    double began = clock_seconds();
     if (!g->plan->calibration) return true;
     bool ok = calibrate_run(g->plan, &g->outputs, g->mode == RUN_NAME, g->results, callbacks, &g->kept, e);
     /* It says nothing about the speed of what follows. */
-    g->schedule.before += schedule_clock() - began;
+    g->schedule.before += clock_seconds() - began;
     return ok;
 }
 
 /* Looks which tensors earlier outputs have. */
 static bool engine_reuse(engine *g, const gq_callbacks *callbacks, gq_error *e) {
-    double began = schedule_clock();
+    double began = clock_seconds();
     if (!does_work(g) || !g->plan->n_reused) return true;
     g->reused = reuse_check(g->plan, g->begin, g->end, callbacks, g->results, e);
-    g->schedule.before += schedule_clock() - began;
+    g->schedule.before += clock_seconds() - began;
     return g->reused;
 }
 
 static bool engine_run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
-    double started = schedule_clock();
+    double started = clock_seconds();
     bool ok = engine_begin(g, callbacks, e), bad_input = false;
     if (ok) {
         g->schedule.started = started;
@@ -368,7 +369,7 @@ static bool engine_run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
     if (ok && g->mode != RUN_NAME && !model_unchanged(&g->plan->model, e)) ok = false, bad_input = true;
     ok = ok && kept && plan_reused_unchanged(g->plan, e) && engine_finish(g, e);
     g->results->progress = g->schedule.progress;
-    g->results->progress.seconds = schedule_clock() - started;
+    g->results->progress.seconds = clock_seconds() - started;
     g->results->progress.tensor = NULL;
     if (!ok) keep_or_remove(g, bad_input, e);
     engine_release(g);

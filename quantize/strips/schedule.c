@@ -1,16 +1,10 @@
 #include "quantize/strips/schedule.h"
 
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/memory.h"
-
-double schedule_clock(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* A thread's own state. */
 typedef struct schedule_thread {
@@ -20,7 +14,7 @@ typedef struct schedule_thread {
 
 bool schedule_start(schedule *s, int threads, size_t scratch, const gq_callbacks *callbacks, gq_error *e) {
     *s = (schedule){.callbacks = callbacks,
-                    .started = schedule_clock(),
+                    .started = clock_seconds(),
                     .scratch = scratch,
                     .progress.size = sizeof s->progress};
     int n = threads_asked(threads);
@@ -62,7 +56,7 @@ static void schedule_report(schedule *s, const work_piece *p) {
     if (p->weights == 0) return;
     to->bytes_done += p->bytes, to->weights_done += p->weights;
     if (p->resumed) to->bytes_resumed += p->bytes, to->weights_resumed += p->weights;
-    to->seconds = schedule_clock() - s->started;
+    to->seconds = clock_seconds() - s->started;
     to->seconds_resumed = s->before + s->resuming / threads_pool_count(s->pool).ran;
     if (s->callbacks && s->callbacks->progress) s->callbacks->progress(s->callbacks->user, to);
 }

@@ -47,6 +47,5 @@ void schedule_end(schedule *s);
 /* Does all pieces of a job. Jobs are done one after another. Fails with GQ_INTERRUPTED when the caller
  * cancels. */
 bool schedule_run(schedule *s, const schedule_job *job, gq_error *e);
-double schedule_clock(void); /* seconds of a clock that only goes on */
 
 #endif

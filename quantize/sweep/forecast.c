@@ -10,9 +10,9 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "forward/divergence.h"
 #include "model/model.h"
-#include "quantize/strips/schedule.h"
 
 static const double BUDGET = .6; /* seconds, for the layers of all models together */
 static const double TILES = .2;  /* seconds, for tiles of the output matrices */
@@ -71,9 +71,9 @@ static bool sample_open(forecast_sample *s, const forward_job *job, const forwar
 
 static bool sample_look(forecast_sample *s, const forward_layer *l, forward_part part, double *seconds,
                         gq_error *e) {
-    double started = schedule_clock();
+    double started = clock_seconds();
     if (!forward_stream_look(s->stream, 0, l, part, NULL, NULL, e)) return false;
-    *seconds = schedule_clock() - started;
+    *seconds = clock_seconds() - started;
     return true;
 }
 
@@ -101,9 +101,9 @@ static bool look_at_layer(const forward_job *job, const forward_model *m, size_t
                           double budget, looked *to, gq_error *e) {
     forecast_sample s;
     bool ok = sample_open(&s, job, m, tokens, e);
-    double started = schedule_clock();
+    double started = clock_seconds();
     const forward_layer *l = ok ? forward_run_layer(s.run, m, layer, e) : NULL;
-    *to = (looked){.tokens = s.job.windows * s.job.context, .read = schedule_clock() - started};
+    *to = (looked){.tokens = s.job.windows * s.job.context, .read = clock_seconds() - started};
     ok = l && look_again(&s, l, budget, &to->seconds, e);
     if (forward_model_splits(m)) ok = ok && sample_look(&s, l, FORWARD_ATTENTION, &to->mixer, e);
     sample_close(&s);
@@ -176,7 +176,7 @@ static bool tiles_start(void *data, size_t first_window, size_t windows, gq_erro
     t->divergence = divergence_of_windows(j->ids + first_window * j->context, windows, j->context,
                                           j->context - 1 - t->positions, t->positions, t->n_models - 1,
                                           forward_run_pool(t->of->run), e);
-    t->started = schedule_clock();
+    t->started = clock_seconds();
     return t->divergence;
 }
 
@@ -184,7 +184,7 @@ static bool tiles_add(void *data, size_t first, size_t rows, const float *const 
                       gq_error *e) {
     tiles *t = data;
     divergence_tile(t->divergence, (uint32_t)first, (uint32_t)rows, logits, stride);
-    t->rows += rows, t->seconds = schedule_clock() - t->started;
+    t->rows += rows, t->seconds = clock_seconds() - t->started;
     t->full = t->seconds > TILES;
     return !t->full || gq_fail(e, "the time is up");
 }

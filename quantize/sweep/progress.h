@@ -7,7 +7,7 @@
 typedef struct sweep_progress {
     const gq_callbacks *callbacks; /* may be NULL */
     gq_progress progress;
-    double started, work, done; /* started: by schedule_clock, in seconds; work, done: in forward_job_work's
+    double started, work, done; /* started: by clock_seconds, in seconds; work, done: in forward_job_work's
                                    unit, or the sweep's own */
 } sweep_progress;
 
