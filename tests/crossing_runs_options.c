@@ -19,6 +19,10 @@ static void draw_number(arguments *a, const char *option, unsigned least, unsign
     arguments_add(a, "%s", option), arguments_add(a, "%u", least + (unsigned)below(n));
 }
 
+static void draw_arithmetic(arguments *a) {
+    if (chance(20)) arguments_add(a, "--arithmetic"), arguments_add(a, chance(80) ? "bf16" : "float32");
+}
+
 /* ---- what the model is run on ---- */
 
 static void draw_calibration(arguments *a, const crossing_model *m) {
@@ -40,6 +44,7 @@ static void draw_calibration(arguments *a, const crossing_model *m) {
     static const char *const steps[] = {"none",  "all", "-damping", "sweeps", "-state", "-router,-embedding",
                                         "-rows", "rows"};
     if (chance(20)) arguments_add(a, "--calibrate-steps"), arguments_add(a, "%s", ANY_OF(steps));
+    draw_arithmetic(a);
 }
 
 static void draw_importance(crossing_options *o, const crossing_model *m) {
@@ -56,6 +61,7 @@ static void draw_importance(crossing_options *o, const crossing_model *m) {
     if (chance(25)) draw_number(a, "--tokens", 16, 80);
     if (chance(25)) arguments_add(a, "--process-output");
     if (chance(12)) arguments_add(a, "--part"), arguments_add(a, "%u/2", 1 + (unsigned)below(2));
+    draw_arithmetic(a);
 }
 
 static void draw_logits(arguments *a, const crossing_model *m) {
