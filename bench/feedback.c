@@ -1,6 +1,7 @@
 /* bench-feedback: what rounding with error feedback takes, beside products of matrices in the same run.
  *
- *     bench-feedback [--isa LEVEL] [--threads N] [--type TYPE] [--effort 0..2] [--rows N] [COLUMNS...]
+ *     bench-feedback [--isa LEVEL] [--threads N] [--type TYPE] [--effort 0..2] [--trials N] [--rows N]
+ *         [COLUMNS...]
  *
  * Moments are of made-up activations. Printed per width are GFLOP/s, and their ratio to that of a product of
  * COLUMNS x COLUMNS weights (F32) with 512 tokens, measured before and after each: of the moments of two
@@ -23,7 +24,7 @@ enum { TOKENS = 512, MOST_ROWS = 1 << 16 };
 
 static const kernels *k;
 static threads_pool *pool;
-static int threads = 1, effort = EFFORT_DEFAULT;
+static int threads = 1, effort = EFFORT_DEFAULT, trials;
 static uint32_t type = GGUF_Q4_K;
 static size_t rows = 256;
 
@@ -95,7 +96,8 @@ static void pass_over_rows(void *data, size_t i, int thread) {
                        .moments = p->runs,
                        .n_moments = p->n_runs,
                        .columns = n,
-                       .scratch = p->rooms + (size_t)thread * p->room};
+                       .scratch = p->rooms + (size_t)thread * p->room,
+                       .trials = trials};
     codec_feedback(&t, p->s->w + row % n * n, rows - row < FEEDBACK_ROWS ? rows - row : FEEDBACK_ROWS,
                    p->blocks + row * gguf_type_bytes(gguf_type_of(type), n), &sums);
 }
@@ -144,6 +146,7 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[i], "--isa")) k = kernels_level(value);
         if (!strcmp(argv[i], "--threads")) threads = atoi(value);
         if (!strcmp(argv[i], "--effort")) effort = atoi(value);
+        if (!strcmp(argv[i], "--trials")) trials = atoi(value);
         if (!strcmp(argv[i], "--rows")) rows = strtoul(value, NULL, 10);
         for (uint32_t t = 0; !strcmp(argv[i], "--type") && t < GGUF_TYPE_LIMIT; t++)
             if (gguf_type_of(t) && turns_is_listed(value, gguf_type_of(t)->name)) type = t;

@@ -14,6 +14,9 @@
  * columns were not rounded. (The usual form, with the triangular root of H^-1, gives the same v; this one
  * needs no inverse.)
  *
+ * Trials choose a block's scales again, for v as it was when its columns were rounded by the scales before.
+ * Those are kept with which these columns add the least to the sum.
+ *
  * Afterwards each row is scaled so that its projection on t, under H, is kept. Sweeps of descent, if wanted,
  * come before: each column's code is chosen again, all others given.
  *
@@ -88,6 +91,7 @@ typedef struct feedback_task {
                                       FEEDBACK_ROWS, and how many rows that has */
     uint8_t *unswept;              /* gets the blocks as they are without the sweeps; NULL: not wanted */
     const feedback_chain *chain;   /* NULL: rows are independent. No P then */
+    int trials;                    /* of other scales per block */
 } feedback_task;
 
 /* Added to. */
@@ -101,6 +105,11 @@ typedef struct feedback_sums {
  * none behind it can make good its error. Four leave .72 there. */
 static inline int feedback_sweeps(codec_effort effort) {
     return effort == EFFORT_FAST ? 0 : effort == EFFORT_BEST ? 4 : 2;
+}
+
+/* The trials of scales that an effort stands for: docs/calibration.md has what some numbers leave. */
+static inline int feedback_trials(codec_effort effort) {
+    return effort == EFFORT_FAST ? 0 : effort == EFFORT_BEST ? 12 : 6;
 }
 
 /* UINT64_MAX: more than can be counted. */

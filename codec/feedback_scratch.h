@@ -7,7 +7,7 @@
 
 enum {
     FEEDBACK_ARRAYS = 5,                 /* with all columns of all rows */
-    FEEDBACK_STRIP_ARRAYS = 4,           /* with a strip's */
+    FEEDBACK_STRIP_ARRAYS = 7,           /* with a strip's */
     FEEDBACK_TURNED = PASS_COLUMNS + 16, /* from a row of a turned tile to the next; no power of two, so
                                               that rows do not share sets of a cache */
     FEEDBACK_STATE_BYTES =

@@ -136,10 +136,10 @@ static void no_inputs(void **state) {
 
 static void effort_and_settings(void **state) {
     (void)state;
-    static const gq_array_options ways[] = {{.effort = GQ_EFFORT_DEFAULT},
+    static const gq_array_options ways[] = {{.effort = GQ_EFFORT_DEFAULT, .damp = 0.3f},
+                                            {.effort = GQ_EFFORT_BEST, .damp = 0.3f},
                                             {.effort = GQ_EFFORT_BEST},
-                                            {.effort = GQ_EFFORT_BEST, .damp = 0.001f},
-                                            {.effort = GQ_EFFORT_BEST, .damp = 0.001f, .shrink = 0.05f}};
+                                            {.effort = GQ_EFFORT_BEST, .shrink = 0.05f}};
     double we2[4];
     for (size_t i = 0; i < 4; i++) {
         gq_loss loss;

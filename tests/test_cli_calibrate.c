@@ -45,7 +45,7 @@ static void a_dry_run_tells_what_it_takes(void **state) {
     says(out, "\nmemory: at most "), says(out, " MiB; the states of all tokens are in memory\n");
     says(out, "\ndisk: 6."), says(out, " MiB beside the output until it is done\ninputs of matrices kept: ");
     says(out, " on disk, of these\nsteps: damping, sweeps, "
-              "state, embedding, router, rows, random, balance\ntime: about ");
+              "state, embedding, router, rows, random, balance, trials\ntime: about ");
     assert_null(strstr(out, "rounded together"));
     free(out);
     out = PLANNED("--calibrate-ids", path("ids"));
@@ -53,10 +53,10 @@ static void a_dry_run_tells_what_it_takes(void **state) {
     free(out);
     static const char *const steps[][2] = {
         {"damping", "damping"},
-        {"-damping", "sweeps, state, embedding, router, rows, random, balance"},
+        {"-damping", "sweeps, state, embedding, router, rows, random, balance, trials"},
         {"none", "none"},
         {"none,+sweeps,damping", "damping, sweeps"},
-        {"all,-sweeps", "damping, state, embedding, router, rows, random, balance"},
+        {"all,-sweeps", "damping, state, embedding, router, rows, random, balance, trials"},
         {"+default,-all", "none"}};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         char told[96];
@@ -114,7 +114,7 @@ static void plans_are_reported(void **state) {
     assert_string_equal(report_type(j, "blk.0.attn_q.weight"), "Q2_K");
     assert_string_equal(json_text(c, "arithmetic", ""), "bf16");
     assert_string_equal(json_text(c, "steps", ""),
-                        "damping, sweeps, state, embedding, router, rows, random, balance");
+                        "damping, sweeps, state, embedding, router, rows, random, balance, trials");
     json_free(j);
 }
 
@@ -178,7 +178,7 @@ static void wrong_requests_are_refused(void **state) {
     REFUSED(2, "--correction : expected", "--calibrate", text, "--correction", "");
     REFUSED(2,
             "'sweep' is no step of a calibration; these are: damping, sweeps, state, embedding, router, "
-            "rows, random, balance; all, "
+            "rows, random, balance, trials; all, "
             "none",
             "--calibrate", text, "--calibrate-steps", "damping,sweep");
     REFUSED(2, "'' is no step", "--calibrate", text, "--calibrate-steps", "-damping,");

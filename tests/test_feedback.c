@@ -116,7 +116,7 @@ static errors reference_errors(const kernels *k, uint32_t type, const double *go
 /* Rows from first on; returns the sums and, where decoded is not NULL, what will be read. */
 static feedback_sums run(const kernels *k, uint32_t type, const feedback_moments *m, size_t n_moments,
                          int sweeps, size_t first, size_t rows, uint8_t *blocks, float *decoded) {
-    feedback_task t = {k, type, EFFORT_FAST, sweeps, m, n_moments, N, NULL, 0, 0, NULL, NULL};
+    feedback_task t = {k, type, EFFORT_FAST, sweeps, m, n_moments, N, NULL, 0, 0, NULL, NULL, 0};
     feedback_sums sums = {0};
     size_t row_bytes = gguf_type_bytes(gguf_type_of(type), N);
     t.scratch = memory_lines(1, feedback_bytes(k, type, N), NULL);

@@ -26,7 +26,7 @@ static feedback_pass start_pass(const feedback_task *t, size_t lanes, size_t bat
                        .slice = length < SLICE_COLUMNS ? length : SLICE_COLUMNS,
                        .state_bytes = feedback_state_bytes(steps)};
     float *scratch = t->scratch, **arrays[] = {&s.w, &s.error, &s.target, &s.rest, &s.goal};
-    float **strips[] = {&s.sum, &s.trial, &s.trial_error, &s.value};
+    float **strips[] = {&s.sum, &s.trial, &s.trial_error, &s.trial_rest, &s.value, &s.aim, &s.best};
     _Static_assert(sizeof arrays / sizeof *arrays == FEEDBACK_ARRAYS, "as many as there is room for");
     _Static_assert(sizeof strips / sizeof *strips == FEEDBACK_STRIP_ARRAYS, "as many as there is room for");
     for (size_t i = 0; i < FEEDBACK_ARRAYS; i++, scratch += s.padded * FEEDBACK_ROWS) *arrays[i] = scratch;
@@ -128,163 +128,6 @@ static void move_target(const feedback_pass *s, const pass_span *u) {
 }
 
 /* ---- the pass ---- */
-/* v, sum being what earlier columns add up to. */
-INLINE vf feedback_value(const pass_lanes *b, size_t c, vf sum) {
-    return vf_load(b->w + c * b->step) +
-           (vf_load(b->target + c * b->step) + sum) / b->root[c * PASS_COLUMNS + c];
-}
-/* Computes the columns as they will be if each makes good the errors so far, without rounding. */
-static void expect_slice(const pass_lanes *b, size_t columns, float *v, float *error) {
-    vf sum[SLICE_COLUMNS];
-    for (size_t c = 0; c < columns; c++) sum[c] = vf_load(b->sum + c * b->step);
-    for (size_t c = 0; c < columns; c++) {
-        vf x = feedback_value(b, c, sum[c]), e = vf_load(b->w + c * b->step) - x;
-        vf_store(v + c * b->step, x), vf_store(error + c * b->step, e);
-        pass_push(b, sum, c, c + 1, columns, e);
-    }
-}
-
-/* Whether a lane's block is farther from its weights than zeros are: binary16 holds the factors of tiny
- * weights badly or not at all. */
-static bool worse_than_zeros(const float *v, const float *q, const float *importance, size_t n) {
-    float top = 0;
-    double beyond = 0; /* sum w ((q - v)^2 - v^2) */
-    for (size_t i = 0; i < n; i++) top = fabsf(v[i * L]) > top ? fabsf(v[i * L]) : top;
-    if (top >= 0x1p-9f) return false; /* as in plain encoding */
-    for (size_t i = 0; i < n; i++)
-        beyond += (double)importance[i] * (double)q[i * L] * ((double)q[i * L] - 2 * (double)v[i * L]);
-    return beyond > 0;
-}
-
-/* The scales of a batch's block: for what its columns will be like. */
-static void choose_block(const feedback_pass *s, void *state, float *v, const float *importance) {
-    const codec_search *search = &s->steps->searches[s->task->effort][1];
-    float q[PASS_COLUMNS * L];
-    bool again = false;
-    s->steps->choose(state, v, importance, search);
-    vf tiny = vf_all(0), top = tiny;
-    for (size_t i = 0; i < s->length; i++) top = vf_larger(vf_magnitude(vf_load(v + i * L)), top);
-    if (!vm_any(vm_both(vf_less(tiny, top), vf_less(top, vf_all(0x1p-9f))))) return;
-    for (size_t i = 0; i < s->length; i += s->group) s->steps->round(state, i, v + i * L, q + i * L);
-    for (size_t k = 0; k < L; k++)
-        if (worse_than_zeros(v + k, q + k, importance, s->length)) {
-            for (size_t i = 0; i < s->length; i++) v[i * L + k] = 0;
-            again = true;
-        }
-    if (again) s->steps->choose(state, v, importance, search); /* where all is zero so are scales */
-}
-
-/* Weights beyond the ends of their range, in `ends`. */
-INLINE vf count_ends(const codec_steps *steps, const void *state, size_t column, const float *v, vf ends) {
-    float low[MOST_GROUP * L], high[MOST_GROUP * L];
-    steps->ends(state, column, low, high);
-    for (size_t g = 0; g < steps->group; g++) {
-        vf x = vf_load(v + g * L);
-        ends = ends + vf_pick(vm_either(vf_less(x, vf_load(low + g * L)), vf_less(vf_load(high + g * L), x)),
-                              vf_all(1), vf_all(0));
-    }
-    return ends;
-}
-
-/* Codes for a group of columns from c on: v, what would be best if all of them could be met, and what is
- * left of r. column: in the block. */
-INLINE void round_group(const feedback_pass *s, const pass_lanes *b, void *state, size_t column, size_t c,
-                        vf *sum, vf *ends) {
-    size_t group = s->group, end = c + group;
-    float v[MOST_GROUP * L], q[MOST_GROUP * L];
-    vf answer[SLICE_COLUMNS], rest[MOST_GROUP];
-    for (size_t g = c; g < end; g++) answer[g] = sum[g];
-    for (size_t g = c; g < end; g++) {
-        vf x = feedback_value(b, g, answer[g]);
-        vf_store(v + (g - c) * L, x);
-        pass_push(b, answer, g, g + 1, end, vf_load(b->w + g * b->step) - x);
-    }
-    s->steps->round(state, column, v, q);
-    *ends = count_ends(s->steps, state, column, v, *ends);
-    for (size_t g = 0; g < group; g++) rest[g] = vf_all(0);
-    for (size_t g = 0; g < group; g++) {
-        const float *root = b->root + (c + g) * PASS_COLUMNS + c;
-        vf off = vf_load(v + g * L) - vf_load(q + g * L);
-        for (size_t k = g; k < group; k++) rest[k] = vf_fused(vf_all(root[k]), off, rest[k]);
-    }
-    for (size_t g = 0; g < group; g++) vf_store(b->rest + (c + g) * b->step, rest[g]);
-    for (size_t g = c; g < end; g++) {
-        vf e = vf_load(b->w + g * b->step) - vf_load(q + (g - c) * L);
-        vf_store(b->error + g * b->step, e);
-        pass_push(b, sum, g, end, s->slice, e);
-    }
-}
-
-static uint64_t round_slice(const feedback_pass *s, const pass_lanes *b, void *state, size_t column,
-                            size_t lanes_used) {
-    vf sum[SLICE_COLUMNS], ends = vf_all(0);
-    uint64_t n = 0;
-    for (size_t c = 0; c < s->slice; c++) sum[c] = vf_load(b->sum + c * b->step);
-    for (size_t c = 0; c < s->slice; c += s->group) round_group(s, b, state, column + c, c, sum, &ends);
-    for (size_t k = 0; k < L && k < lanes_used; k++) n += (uint64_t)ends[k];
-    return n;
-}
-
-/* The position of a pass: a block of columns in a strip, for all rows. */
-typedef struct pass_position {
-    const pass_span *u;
-    size_t strip, c; /* in the strip */
-    size_t first;    /* of the strip, in the row */
-} pass_position;
-
-INLINE pass_lanes lanes_at(const feedback_pass *s, const pass_position *at, size_t c, size_t p, size_t lane,
-                           float *sum) {
-    size_t column = at->first + c;
-    return (pass_lanes){.root = root_tile(at->u, at->strip, at->strip) + c * PASS_COLUMNS + c,
-                        .w = pass_at(s, s->w, p, column) + lane,
-                        .target = pass_at(s, s->target, p, column) + lane,
-                        .sum = pass_strip_at(s, sum, p, c) + lane,
-                        .error = pass_at(s, s->error, p, column) + lane,
-                        .rest = pass_at(s, s->rest, p, column) + lane,
-                        .step = s->panel};
-}
-
-/* v of a block, in s->value. */
-static void expect_block(const feedback_pass *s, const pass_position *b, size_t p) {
-    size_t bytes = sizeof(float) * s->slice * s->panel;
-    for (size_t c = b->c; c < b->c + s->length; c += s->slice) {
-        float *trial = pass_strip_at(s, s->trial, p, c);
-        memcpy(trial, pass_strip_at(s, s->sum, p, c), bytes);
-        if (c > b->c)
-            pass_multiply(s, turned_part(s, c, s->slice, b->c, c), pass_strip_at(s, s->trial_error, p, b->c),
-                          trial, true);
-        for (size_t lane = 0; lane < s->width; lane += L) {
-            pass_lanes of = lanes_at(s, b, c, p, lane, s->trial);
-            expect_slice(&of, s->slice, pass_strip_at(s, s->value, p, c) + lane,
-                         pass_strip_at(s, s->trial_error, p, c) + lane);
-        }
-    }
-}
-
-static void choose_lanes(const feedback_pass *s, const pass_position *b, size_t p, const float *importance) {
-    float v[PASS_COLUMNS * L];
-    for (size_t lane = 0; lane < s->width; lane += L) {
-        for (size_t i = 0; i < s->length; i++)
-            vf_store(v + i * L, vf_load(pass_strip_at(s, s->value, p, b->c + i) + lane));
-        choose_block(s, pass_state_at(s, p, lane, (b->first + b->c) / s->length), v, importance);
-    }
-}
-
-static uint64_t round_block(const feedback_pass *s, const pass_position *b, size_t p) {
-    uint64_t ends = 0;
-    for (size_t c = b->c; c < b->c + s->length; c += s->slice) {
-        if (c > b->c)
-            pass_multiply(s, turned_part(s, c, s->slice, b->c, c), pass_at(s, s->error, p, b->first + b->c),
-                          pass_strip_at(s, s->sum, p, c), true);
-        for (size_t lane = 0; lane < s->width; lane += L) {
-            pass_lanes of = lanes_at(s, b, c, p, lane, s->sum);
-            ends += round_slice(s, &of, pass_state_at(s, p, lane, (b->first + b->c) / s->length), c - b->c,
-                                pass_lanes_used(s, p, lane));
-        }
-    }
-    return ends;
-}
-
 #ifndef GQ_BLAS
 
 /* s->goal and s->sum of a strip: the weights up to it, and the errors before it, times R. */
@@ -409,20 +252,13 @@ static uint64_t round_batch(const feedback_pass *s, const pass_span *u, size_t s
     pass_position b = {u, strip, 0, u->first + strip * PASS_COLUMNS};
     size_t begin = batch * s->batch_panels, end = begin + s->batch_panels;
     uint64_t ends = 0;
-    for (; b.c < strip_columns(u, strip); b.c += s->length) {
-        const float *own = root_tile(u, strip, strip) + b.c * (PASS_COLUMNS + 1);
-        float importance[PASS_COLUMNS]; /* what an error costs, the columns after it answering */
-        for (size_t i = 0; i < s->length; i++)
-            importance[i] = own[i * (PASS_COLUMNS + 1)] * own[i * (PASS_COLUMNS + 1)];
+    for (; b.c < strip_columns(u, strip); b.c += s->length)
         for (size_t p = begin; p < end; p++) {
             if (b.c)
                 pass_multiply(s, turned_part(s, b.c, s->length, 0, b.c), pass_at(s, s->error, p, b.first),
                               pass_strip_at(s, s->sum, p, b.c), true);
-            expect_block(s, &b, p);
-            choose_lanes(s, &b, p, importance);
-            ends += round_block(s, &b, p);
+            ends += LEVEL(round_block)(s, &b, p);
         }
-    }
     return ends;
 }
 

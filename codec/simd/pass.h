@@ -26,9 +26,9 @@ typedef struct feedback_pass {
     size_t length, group, slice; /* columns: of a block, of a group, of a slice, no more than a block's */
     /* Per panel, [column][row of the panel]: the weights; w - q; a z; r; t R. */
     float *w, *error, *target, *rest, *goal;
-    /* The same of a strip: what earlier columns add up to; that, and w - v, if columns were not rounded; v.
-     */
-    float *sum, *trial, *trial_error, *value;
+    /* The same of a strip: what earlier columns add up to; that, w - q and r where nothing is kept; v, as
+     * the columns were met; and v as the scales of blocks are chosen for, and as did best. */
+    float *sum, *trial, *trial_error, *trial_rest, *value, *aim, *best;
     float *turned;   /* a tile, its columns one after another */
     uint8_t *states; /* of a batch of lanes, all its blocks, then of the next one */
     size_t state_bytes;
@@ -117,7 +117,7 @@ INLINE size_t strip_columns(const pass_span *u, size_t strip) {
 typedef struct pass_lanes {
     const float *root; /* the diagonal's tile, there */
     const float *w, *target;
-    float *sum, *error, *rest;
+    float *sum, *error, *rest, *value;
     size_t step; /* from a column to the next */
 } pass_lanes;
 
@@ -127,6 +127,15 @@ INLINE void pass_push(const pass_lanes *b, vf *sum, size_t c, size_t from, size_
     for (size_t k = from; k < end; k++) sum[k] = vf_fused(vf_all(root[k]), e, sum[k]);
 }
 
+/* The position of a pass: a block of columns in a strip, for all rows. */
+typedef struct pass_position {
+    const pass_span *u;
+    size_t strip, c; /* in the strip */
+    size_t first;    /* of the strip, in the row */
+} pass_position;
+
+/* Rounds a block of a panel; returns how many weights were beyond the ends of their range. */
+uint64_t LEVEL(round_block)(const feedback_pass *s, const pass_position *b, size_t p);
 /* Once a span's codes are chosen: those of a strip again, all others given; strips from last to first. */
 void LEVEL(descend)(const feedback_pass *s, const pass_span *u, size_t strip);
 

@@ -199,6 +199,7 @@ static void encoder_feed_rows(const feedback_encoder *f, const encoder_scratch *
                                     .type = f->search.type->id,
                                     .effort = effort,
                                     .sweeps = feedback_sweeps(effort),
+                                    .trials = feedback_trials(effort),
                                     .moments = f->factored.runs,
                                     .n_moments = f->factored.n_runs,
                                     .columns = f->columns,

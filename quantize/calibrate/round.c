@@ -268,6 +268,7 @@ static void calibrate_some(round_groups *g, size_t row, size_t n, const feedback
                           .type = r->to->id,
                           .effort = of->encoding->effort,
                           .sweeps = swept ? (int)of->settings->sweeps : 0,
+                          .trials = (int)of->settings->trials,
                           .unswept = swept ? r->blocks[WAY_PASS] + offset : NULL,
                           .moments = f->runs,
                           .n_moments = f->n_runs,
@@ -513,6 +514,7 @@ static void count_steps(const rows *r, const output_errors *errors, round_way wa
     if (in->is_embedding) count_errors(sums, STEP_EMBEDDING, errors, WAY_SEARCHED, way);
     if (damps && !in->is_embedding) count_step(sums, STEP_DAMPING, kept);
     if (in->is_state) count_step(sums, STEP_STATE, kept);
+    if (r->last != WAY_SEARCHED && r->task->of->settings->trials) count_step(sums, STEP_TRIALS, kept);
     if (r->metrics->n) count_step(sums, STEP_ROWS, kept);
     if (r->last != WAY_SWEPT) return;
     count_step(sums, STEP_SWEEPS, way == WAY_SWEPT);

@@ -17,6 +17,7 @@ typedef struct __attribute__((packed)) calibration_settings {
     uint64_t windows, context;      /* of the text */
     calibrate_step_mask steps;      /* that are done */
     uint64_t sweeps;                /* of descent: feedback_sweeps, 0 without STEP_SWEEPS */
+    uint64_t trials;                /* of scales: feedback_trials, 0 without STEP_TRIALS */
     uint64_t width;       /* of moments' blocks, at most: a multiple of PASS_COLUMNS; SIZE_MAX: whole rows */
     uint64_t held_every;  /* of windows_held */
     uint64_t expert_held; /* EXPERT_HELD_TOKENS */

@@ -12,6 +12,7 @@ const calibrate_step_row calibrate_steps[CALIBRATE_STEPS] = {
     [STEP_ROWS] = {"rows", "rows of queries, keys and values rounded one after another", true},
     [STEP_RANDOM] = {"random", "one window in four drawn at random, for texts of other kinds", true},
     [STEP_BALANCE] = {"balance", "columns far from the others scaled, and what they read from", true},
+    [STEP_TRIALS] = {"trials", "scales of each block chosen by what rounding with them leaves", true},
 };
 
 enum { EVERY_STEP = (1 << CALIBRATE_STEPS) - 1 };

@@ -15,6 +15,7 @@ typedef enum calibrate_step {
     STEP_ROWS,      /* of queries, keys and values, one after another (metric.h) */
     STEP_RANDOM,    /* some windows are drawn at random, for texts of other kinds (plan/calibration.c) */
     STEP_BALANCE,   /* of columns that are far from the others (balance.h) */
+    STEP_TRIALS,    /* of a block's scales (codec/simd/block.c) */
     CALIBRATE_STEPS
 } calibrate_step;
 

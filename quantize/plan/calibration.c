@@ -195,6 +195,8 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     c->job.loops = c->settings.loops = sizes->layers / sizes->blocks;
     if (calibration_does(&c->settings, STEP_SWEEPS))
         c->settings.sweeps = (uint64_t)feedback_sweeps(plan->settings.effort);
+    if (calibration_does(&c->settings, STEP_TRIALS))
+        c->settings.trials = (uint64_t)feedback_trials(plan->settings.effort);
     c->job.threads = plan->threads, c->job.looks = true;
     calibration_share(c, options);
     if (!calibration_list_layers(plan, c, e)) return false;

@@ -156,6 +156,7 @@ static void round_by_feedback(void *data, size_t i, int thread) {
                           .type = s->type,
                           .effort = s->r->plan->settings.effort,
                           .sweeps = (int)s->r->c->settings.sweeps,
+                          .trials = (int)s->r->c->settings.trials,
                           .moments = s->factored->runs,
                           .n_moments = s->factored->n_runs,
                           .columns = s->columns,
